@@ -245,7 +245,7 @@ func (p *Participant) route(m *message) {
 	if m.handler = p.registered()[m.Topic][to]; m.handler == nil {
 		m.handler = p.registered()[m.Topic][route{all: true}]
 	}
-	if p.wasObserved(m) {
+	if m.observed = p.wasObserved(m); m.observed {
 		m.handler = nil
 	}
 }

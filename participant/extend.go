@@ -56,13 +56,14 @@ func (p *Participant) awaitMore(ctx context.Context, do func()) {
 	}
 }
 
-// addLocal makes the topics local that are added while Run runs.
-func (p *Participant) addLocal(ctx context.Context) {
+// addLocal makes the topics local that are added while Run runs, and calls added after that.
+func (p *Participant) addLocal(ctx context.Context, added func()) {
 	for ctx.Err() == nil {
 		p.awaitMore(ctx, func() {
 			if err := p.makeLocal(ctx); err != nil && ctx.Err() == nil {
 				p.cfg.Log.Error().Err(err).Msg("a topic that was added is not consumed")
 			}
+			added()
 		})
 	}
 }

@@ -19,72 +19,109 @@ import (
 )
 
 //go:embed sql/former_topics.sql
-var formerTopics string
+var sqlFormerTopics string
 
 // formerLimit limits the search for former retry topics, which a start waits for.
 const formerLimit = 5 * time.Second
 
-// findFormer returns the retry topics of the hop that an earlier version of the group consumed, or sent messages to, and no handler
-// has any more. They are consumed as long as they exist: messages wait there, and the relay may publish more that the earlier version wrote.
-// Each message runs once more; if it fails, its handler's present topics decide, and without a next one it becomes a dead
-// letter. Retry topics of another hop, as the group had before its hop was renamed, are logged: their messages are for handlers
-// that this version does not have.
-func (p *Participant) findFormer(ctx context.Context, client *kgo.Client) (former []string, err error) {
+// formerAgain sets the waits of awaitFormer. A look costs one statement and one request to the broker.
+var formerAgain = retry.Policy{Initial: time.Second, Cap: time.Minute}
+
+// errFormer ends a membership that does not consume all former retry topics.
+var errFormer = errors.New("former retry topics were found")
+
+// formerTopics holds the retry topics that an earlier version of the group consumed, or sent messages to, and no handler has any
+// more. Each is in one of the lists.
+type formerTopics struct {
+	found   []string // of this hop: consumed
+	foreign []string // of another hop, as the group had before its hop was renamed: not consumed
+	missing []string // the broker does not name them: they were deleted, or it does not know them yet
+}
+
+// findFormer looks for the former retry topics of the group. The ones of its hop are consumed as long as they exist: messages wait
+// there, and the relay may publish more that the earlier version wrote. Each message runs once more; if it fails, its handler's
+// present topics decide, and without a next one it becomes a dead letter.
+func (p *Participant) findFormer(ctx context.Context, client *kgo.Client) (former formerTopics, err error) {
 	ctx, cancel := context.WithTimeout(ctx, formerLimit)
 	defer cancel()
 	args := pg.Args{"group": p.cfg.Group, "consumed": slices.Sorted(maps.Keys(p.registered()))}
-	rows, _ := p.cfg.Pool.Query(ctx, formerTopics, args)
+	rows, _ := p.cfg.Pool.Query(ctx, sqlFormerTopics, args)
 	had, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
-		return nil, fmt.Errorf("look for former retry topics: %w", err)
+		return former, fmt.Errorf("look for former retry topics: %w", err)
 	}
 	had = slices.DeleteFunc(had, func(topic string) bool {
 		t, err := topics.Parse(topic)
 		return err != nil || t.Kind != topics.Retry
 	})
-	if len(had) > 0 {
-		there, err := kafka.TopicIDs(ctx, client, had...)
-		if err != nil && kafka.Classify(err) == kafka.Unavailable {
-			return nil, fmt.Errorf("look for former retry topics: %w", err)
-		} else if err != nil {
-			p.cfg.Log.Warn().Err(err).Strs("topics", had).Msg("former retry topics are not consumed: the broker does not say whether they exist")
-		}
-		for _, topic := range slices.Sorted(maps.Keys(there)) {
-			if delayOf(topic, p.cfg.Hop) > 0 {
-				former = append(former, topic)
-				continue
-			}
-			p.cfg.Log.Error().Str("topic", topic).Msg("the group consumed this retry topic under another hop, and does not any more: " +
-				"messages that wait there are not retried; run a version with that hop until the topic is empty, then delete it")
-		}
+	if len(had) == 0 {
+		return former, nil
 	}
-	if len(former) > 0 && !slices.Equal(former, p.former) {
-		p.cfg.Log.Info().Strs("topics", former).
-			Msg("retry topics that no handler has any more are consumed, since messages may wait there: delete them once they are empty")
+	there, err := kafka.TopicIDs(ctx, client, had...)
+	if err != nil {
+		return formerTopics{missing: had}, fmt.Errorf("look for former retry topics: %w", err)
+	}
+	for _, topic := range had {
+		list := &former.missing
+		if _, exists := there[topic]; exists {
+			if list = &former.foreign; delayOf(topic, p.cfg.Hop) > 0 {
+				list = &former.found
+			}
+		}
+		*list = append(*list, topic)
 	}
 	return former, nil
 }
 
-// awaitFormer looks for former retry topics until the database answers, after a start at which it did not, and ends the
-// membership if there are any, so that the next one consumes them.
-func (p *Participant) awaitFormer(ctx context.Context, client *kgo.Client, abandon context.CancelCauseFunc) {
-	policy := retry.Policy{Initial: time.Second, Cap: 30 * time.Second}
-	for failed := 1; ctx.Err() == nil; failed++ {
-		former, err := p.findFormer(ctx, client)
-		if err == nil {
-			if len(former) > 0 {
-				abandon(errors.New("former retry topics were found"))
-			}
-			return
+// useFormer sets the former retry topics that the next membership consumes.
+func (p *Participant) useFormer(former formerTopics) {
+	if len(former.found) > 0 && !slices.Equal(former.found, p.former.found) {
+		p.cfg.Log.Info().Strs("topics", former.found).
+			Msg("retry topics that no handler has any more are consumed, since messages may wait there: delete them once they are empty")
+	}
+	p.warnForeign(former.foreign, p.former.foreign)
+	p.former = former
+}
+
+// warnForeign logs retry topics of another hop, except known ones: their messages are for handlers that this version does not
+// have.
+func (p *Participant) warnForeign(foreign, known []string) {
+	for _, topic := range foreign {
+		if !slices.Contains(known, topic) {
+			p.cfg.Log.Error().Str("topic", topic).Msg("the group consumed this retry topic under another hop, and does not any more: " +
+				"messages that wait there are not retried; run a version with that hop until the topic is empty, then delete it")
 		}
+	}
+}
+
+// awaitFormer looks for former retry topics again: until the database and the broker answer, and at least once a minute while
+// the broker does not name a recorded one, since it may learn of a topic late and a deleted one may be created again. It ends
+// the membership if it finds one that is not consumed, so that the next membership consumes it.
+func (p *Participant) awaitFormer(ctx context.Context, client *kgo.Client, abandon context.CancelCauseFunc) {
+	known := p.former
+	for look := 1; ; look++ {
 		select {
 		case <-ctx.Done():
-		case <-time.After(policy.Wait(failed)):
+			return
+		case <-time.After(formerAgain.Wait(look)):
+		}
+		former, err := p.findFormer(ctx, client)
+		if err != nil {
+			continue
+		}
+		p.warnForeign(former.foreign, known.foreign)
+		known.foreign = former.foreign
+		if slices.ContainsFunc(former.found, func(topic string) bool { return !slices.Contains(known.found, topic) }) {
+			abandon(errFormer)
+			return
+		}
+		if len(former.missing) == 0 {
+			return
 		}
 	}
 }
 
 // consumed returns the topics that the group reads.
 func (p *Participant) consumed() []string {
-	return slices.Sorted(slices.Values(slices.Concat(slices.Collect(maps.Keys(p.registered())), p.former)))
+	return slices.Sorted(slices.Values(slices.Concat(slices.Collect(maps.Keys(p.registered())), p.former.found)))
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/troupe-go/troupe/internal/admin"
@@ -76,6 +77,37 @@ func TestAFormerRetryTopicThatNoMemberWasAssignedIsFound(t *testing.T) {
 	next := s.new(onePartition)
 	participant.Handle(next, count)
 	s.start(next)
+	s.waitCount(1, "SELECT count(*) FROM done WHERE n = 1")
+}
+
+// TestAFormerRetryTopicThatTheBrokerNamesLateIsConsumed checks a next version that starts while the broker does not name the
+// topic, as one that has just learned of it.
+func TestAFormerRetryTopicThatTheBrokerNamesLateIsConsumed(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.provision(1)
+	former := s.hop.Retry(time.Second)
+	p := s.new(onePartition, func(c *participant.Config) { c.Immediate = -1 })
+	participant.Handle(p, func(context.Context, pgx.Tx, participant.Command[Count]) (participant.Outcome, error) {
+		return participant.Outcome{}, errAsked
+	}, participant.RetryTopics(time.Second))
+	s.send(s.command("a", Count{N: 1}))
+	stop := s.start(p)
+	s.waitCount(1, "SELECT count(*) FROM troupe.outbox WHERE topic = $1", former)
+	s.waitTopic(former)
+	stop()
+	_, err := kadm.NewClient(s.client).DeleteTopics(t.Context(), former)
+	require.NoError(t, err)
+	testkit.Wait(t, "the topic to be gone", func() (bool, error) {
+		ids, err := kafka.TopicIDs(t.Context(), s.client, former)
+		return len(ids) == 0, err
+	})
+	next := s.new(onePartition)
+	participant.Handle(next, count)
+	s.start(next)
+	testkit.Wait(t, "ready", func() (bool, error) { return next.Ready() == nil, nil })
+	s.topic(former)
+	s.publish(former, 1)
 	s.waitCount(1, "SELECT count(*) FROM done WHERE n = 1")
 }
 

@@ -89,6 +89,8 @@ type local struct {
 	try    atomic.Bool // one turn is allowed although the gate is shut
 	types  []string    // that have handlers
 
+	abandoned atomic.Pointer[[]string] // local topics of the group that no member consumes
+
 	mu     sync.Mutex
 	had    []int32            // its earlier numbers, the last 100
 	forget context.CancelFunc // gives the number up
@@ -115,7 +117,8 @@ func (p *Participant) runLocal(ctx context.Context) error {
 	background.Go(func() { l.look(living) })
 	background.Go(func() { l.prune(living) })
 	background.Go(func() { l.watch(living) })
-	background.Go(func() { p.addLocal(ctx) })
+	background.Go(func() { p.addLocal(ctx, l.renew) })
+	background.Go(func() { l.watchOthers(living) })
 	background.Go(func() { p.watchStranded(living, nil) })
 	for range p.cfg.Concurrency {
 		l.work.Go(l.worker)
@@ -243,6 +246,9 @@ func (l *local) born(ctx context.Context, conn *pgx.Conn) error {
 	err := conn.QueryRow(ctx, number, int32(memberClass)).Scan(&n, &locked)
 	if err == nil && !locked {
 		err = fmt.Errorf("member number %d is taken", n)
+	}
+	if err == nil {
+		err = l.lockTopics(ctx, conn)
 	}
 	if err != nil {
 		return err

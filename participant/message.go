@@ -42,6 +42,7 @@ type message struct {
 	redrive          int
 	elsewhere        bool             // it was redriven for another group
 	handler          *handler         // nil if none fits
+	observed         bool             // it needs no handler: all its observers ran when it was written
 	deadline         *firing          // nil if it was none
 	override         *retryOverride   // its sender's settings for retries; nil for none
 	held             *heldRow         // nil when it comes from the topic
@@ -120,8 +121,8 @@ func (p *Participant) passes(m *message, own bool) Reason {
 		return ""
 	case m.elsewhere && !own: // a command has one group, which may have another name since
 		return Elsewhere
-	case m.handler == nil && (!own && m.redrive == 0 || p.foreign(m)):
-		return Unhandled // a redriven event waits for a member with its handler: this group had one
+	case m.handler == nil && (!own && m.redrive == 0 && (m.held == nil || m.observed) || p.foreign(m)):
+		return Unhandled // an event that was redriven, or has failed, waits for a member with its handler: this group had one
 	}
 	return ""
 }

@@ -39,9 +39,9 @@ type Participant struct {
 
 	mu       sync.Mutex
 	handlers atomic.Pointer[handlers] // replaced, not changed, once running
-	former   []string                 // retry topics that no handler has any more; changed between memberships only
-	// formerUnknown is true if the database did not answer at the start of the membership.
-	formerUnknown bool
+	former   formerTopics             // changed between memberships only
+	// formerPending is true if the membership began before all former retry topics were found.
+	formerPending bool
 	observed      []observer
 	selfObservers []SelfObserver              // not changed once running
 	alongside     []func(ctx context.Context) // not changed once running
@@ -235,7 +235,7 @@ func (p *Participant) join(ctx context.Context) (broken, err error) {
 	background.Go(func() { p.awaitMore(committing, func() { abandon(errMoreTopics) }) })
 	background.Go(func() { c.watchProgress(committing) })
 	background.Go(func() { p.watchStranded(committing, c.client) })
-	if p.formerUnknown {
+	if p.formerPending {
 		background.Go(func() { p.awaitFormer(committing, c.client, abandon) })
 	}
 	if broken = c.poll(member); broken != nil {

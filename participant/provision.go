@@ -55,11 +55,12 @@ func (p *Participant) provision(ctx context.Context) error {
 		trouble.report(err)
 		if err == nil {
 			former, err := p.findFormer(ctx, client)
-			if p.formerUnknown = err != nil; p.formerUnknown {
-				p.cfg.Log.Warn().Err(err).Msg("the database does not say which retry topics were consumed before: they are looked for again")
+			if err != nil {
+				p.cfg.Log.Warn().Err(err).Msg("it is not known which former retry topics there are: they are looked for again")
 			} else {
-				p.former = former
+				p.useFormer(former)
 			}
+			p.formerPending = err != nil || len(former.missing) > 0
 			p.checkRetention(ctx, client)
 			p.checkRetryRetention(ctx, client)
 			return nil

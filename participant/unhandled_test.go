@@ -15,6 +15,9 @@ import (
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/internal/outboxrow"
 	"github.com/troupe-go/troupe/participant"
+	"github.com/troupe-go/troupe/retry"
+	"github.com/troupe-go/troupe/testkit"
+	"github.com/troupe-go/troupe/topics"
 )
 
 // other does the same as count.
@@ -239,6 +242,51 @@ func TestLocalWorkOfATypeOfANewerVersionWaitsForAMemberThatHandlesIt(t *testing.
 	s.waitCount(4, "SELECT count(*) FROM troupe.local_work WHERE status = 'done' AND unhandled_since IS NULL")
 	require.Zero(t, s.count(inOrder))
 	require.Equal(t, 4, s.count("SELECT count(*) FROM done WHERE attempt = 1"))
+}
+
+// TestALocalEventThatFailedWaitsForAMemberThatHandlesItsType checks an event that a member of the newer version has tried, and that
+// a member of the older one, which has no handler for it, claims next.
+func TestALocalEventThatFailedWaitsForAMemberThatHandlesItsType(t *testing.T) {
+	t.Parallel()
+	s := newLocalStage(t)
+	listener := topics.MustHop(s.hop.Flow(), "order")
+	_, err := s.pool.Exec(t.Context(), "SELECT troupe.make_local($1, $2)", s.hop.Events(), listener.String())
+	require.NoError(t, err)
+	_, err = s.pool.Exec(t.Context(), `INSERT INTO troupe.outbox (topic, key, type, headers, payload)
+		VALUES ($1, 'a', 'Counted', '{"ce_outcome": "success"}', '{"n": 1}')`, s.hop.Events())
+	require.NoError(t, err)
+	version := func(newer, fails bool) *participant.Participant {
+		p := s.new(func(c *participant.Config) {
+			c.Hop = listener
+			c.Immediate, c.Retry = -1, retry.Policy{Initial: 100 * time.Millisecond, Cap: 100 * time.Millisecond, Attempts: 100}
+		})
+		participant.On(p, s.hop, func(context.Context, pgx.Tx, participant.Event[TooMany]) error { return nil })
+		if newer {
+			participant.On(p, s.hop, func(ctx context.Context, tx pgx.Tx, e participant.Event[Counted]) error {
+				if fails {
+					return errAsked
+				}
+				_, err := tx.Exec(ctx, "INSERT INTO done (key, n, attempt) VALUES ('a', $1, $2)", e.Body.N, e.Attempt)
+				return err
+			})
+		}
+		return p
+	}
+	stop := s.start(version(true, true))
+	testkit.Wait(t, "a failed attempt", func() (bool, error) {
+		return s.count("SELECT count(*) FROM troupe.local_work WHERE attempts > 0") == 1, nil
+	})
+	stop()
+	older := version(false, false)
+	stop = s.start(older)
+	testkit.Wait(t, "a try of the older version", func() (bool, error) {
+		return s.count("SELECT count(*) FROM troupe.local_work WHERE unhandled_since IS NOT NULL OR status = 'done'") == 1, nil
+	})
+	waitFor(t, "stats", func() bool { return len(older.Stats().Unhandled) == 1 })
+	stop()
+	s.start(version(true, false))
+	s.waitCount(1, "SELECT count(*) FROM done WHERE n = 1 AND attempt > 1")
+	s.waitCount(1, "SELECT count(*) FROM troupe.local_work WHERE status = 'done'")
 }
 
 // TestLocalWorkOfAnUnknownTypeIsPoisonAfterItsWait checks also that an entry that waited behind it does not begin to wait then.

@@ -1,9 +1,9 @@
 // Package modeltest runs random histories of participants against a small model and compares the results.
 //
 // A history is a plan: a setup (batch, partitions, attempts, Kafka or local work, handler kinds) and steps. Steps send
-// messages whose bodies script their handlers, start, stop, kill and freeze members, cut their connections, restore the
-// database to an earlier copy, delete identities and answers as their retentions do, delete and create topics, and let an
-// operator redrive, discard, release and retry. rapid draws the plan from a seed and shrinks one that fails. Members are
+// messages whose bodies script their handlers, start, stop, kill and freeze members of two versions, cut their connections, restore
+// the database to an earlier copy, delete identities and answers as their retentions do, delete and create topics, make them local
+// and return them to Kafka, and let an operator redrive, discard, release and retry. rapid draws the plan from a seed and shrinks one that fails. Members are
 // processes of their own on a real Postgres, and on the embedded broker or the one in TROUPE_KAFKA.
 //
 // After the last step, one healthy member must end all messages. Then the model decides, from the plan and

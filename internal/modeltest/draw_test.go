@@ -14,6 +14,7 @@ type drawing struct {
 	all     []message // in their order
 	forgot  int       // messages up to this one are deleted from the inbox
 	copied  bool      // a copy of the database exists
+	local   bool      // the topics are local
 	members int
 	late    []message // compensations whose forward command was sent
 }
@@ -28,7 +29,9 @@ func draw(t *rapid.T) plan {
 	s.Attempts = d.one("attempts", 4, 2)
 	s.Immediate = d.one("immediate", -1, 1)
 	s.All = d.chance("all", 30)
-	s.Audit = !s.Local && d.chance("audit", 30)
+	s.Moves = d.chance("moves", 15)
+	s.Audit = !s.Local && !s.Moves && d.chance("audit", 30)
+	d.local = s.Local
 	d.add(step{Do: "join"})
 	d.members = 1
 	for range rapid.IntRange(1, 14).Draw(t, "steps") {
@@ -57,7 +60,7 @@ func (d *drawing) word(what string, values ...string) string {
 
 // step draws one step. Sending comes first, since a plan shrinks towards small numbers.
 func (d *drawing) step() {
-	kafka := !d.p.Setup.Local
+	kafka, stays := !d.local, !d.local && !d.p.Setup.Moves
 	choices := []struct {
 		weight int
 		legal  bool
@@ -78,12 +81,13 @@ func (d *drawing) step() {
 		{4, true, func() { d.add(step{Do: "release", N: d.index("held", 5)}) }},
 		{3, true, func() { d.add(step{Do: "retry"}) }},
 		{3, true, func() { d.add(step{Do: "settle"}) }},
-		{4, kafka, d.rewind},
-		{6, kafka && len(d.late) == 0, d.forget},
-		{15, kafka && !d.copied, func() { d.add(step{Do: "copy"}); d.copied, d.members = true, 1 }},
-		{60, kafka && d.copied, d.setBack},
+		{4, stays, d.rewind},
+		{6, stays && len(d.late) == 0, d.forget},
+		{15, stays && !d.copied, func() { d.add(step{Do: "copy"}); d.copied, d.members = true, 1 }},
+		{60, stays && d.copied, d.setBack},
 		{3, kafka, func() { d.add(step{Do: "new topic", N: d.one("topic", 0, 1)}); d.copied, d.members = false, 1 }},
-		{8, kafka, d.newDelay},
+		{8, stays, d.newDelay},
+		{20, d.p.Setup.Moves, d.move},
 	}
 	total := 0
 	for _, c := range choices {
@@ -118,6 +122,7 @@ func (d *drawing) join() {
 	} else {
 		d.members++
 	}
+	s.Older = len(d.p.Steps) > 0 && d.chance("older", 20)
 	d.add(s)
 }
 
@@ -172,6 +177,16 @@ func (d *drawing) newDelay() {
 	d.add(step{Do: "let", N: 1})
 	d.add(step{Do: "new delay"})
 	d.members = 1
+}
+
+// move makes the topics local, or returns them to Kafka.
+func (d *drawing) move() {
+	if d.local {
+		d.add(step{Do: "go back", Peace: d.chance("members stop", 60)})
+	} else {
+		d.add(step{Do: "become local"})
+	}
+	d.local, d.members = !d.local, 1
 }
 
 // burst sends many messages of a key, of which the first fails once.

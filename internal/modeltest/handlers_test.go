@@ -85,6 +85,19 @@ func (k task) register(p *participant.Participant, hop topics.Hop, ups [2]topics
 	participant.Handle(p, func(ctx context.Context, tx pgx.Tx, c participant.Command[Loose]) (participant.Outcome, error) {
 		return h.act(ctx, tx, c.Message, c.Attempt, body(c.Body))
 	}, loose...)
+	participant.OnDeadline(p, deadlineName, func(ctx context.Context, tx pgx.Tx, d participant.Due[Alarm]) error {
+		_, err := tx.Exec(ctx, insertEffect, d.Body.N, h.group, "due", 0, d.Attempt)
+		return err
+	})
+	if k.Older && k.Setup.All {
+		participant.OnAll(p, ups[:1], h.takeAll)
+		return
+	}
+	if k.Older {
+		h.react(ups[0])
+		h.listen(ups[0])
+		return
+	}
 	participant.Ask(p, kindCall,
 		func(ctx context.Context, c participant.Command[[]byte]) (body, error) {
 			b := decode(c.Body)
@@ -96,20 +109,21 @@ func (k task) register(p *participant.Participant, hop topics.Hop, ups [2]topics
 		func(ctx context.Context, tx pgx.Tx, c participant.Command[[]byte], said body) (participant.Outcome, error) {
 			return h.act(ctx, tx, c.Message, c.Attempt, said)
 		})
-	participant.OnDeadline(p, deadlineName, func(ctx context.Context, tx pgx.Tx, d participant.Due[Alarm]) error {
-		_, err := tx.Exec(ctx, insertEffect, d.Body.N, h.group, "due", 0, d.Attempt)
-		return err
-	})
 	if k.Setup.All {
 		participant.OnAll(p, ups[:], h.takeAll)
 		return
 	}
 	for _, up := range ups {
-		participant.React(p, up, func(ctx context.Context, tx pgx.Tx, e participant.Event[Reacted]) (participant.Outcome, error) {
-			return h.act(ctx, tx, e.Message, e.Attempt, body(e.Body))
-		})
+		h.react(up)
 	}
 	h.listen(ups[0])
+}
+
+// react registers the handler of events that answers.
+func (h hands) react(up topics.Hop) {
+	participant.React(h.p, up, func(ctx context.Context, tx pgx.Tx, e participant.Event[Reacted]) (participant.Outcome, error) {
+		return h.act(ctx, tx, e.Message, e.Attempt, body(e.Body))
+	})
 }
 
 // listen registers the handler of events that emits no answer.
@@ -141,7 +155,7 @@ func (h hands) act(ctx context.Context, tx pgx.Tx, m envelope.Message, attempt i
 		b.N = n // a command that repeats another has its body
 	}
 	if h.audit && b.AuditFine {
-		b = body{N: b.N, SlowMS: b.SlowMS, Queued: b.Queued}
+		b = body{N: b.N, SlowMS: b.SlowMS, LimitMS: b.LimitMS, Queued: b.Queued}
 	}
 	kind, outcome := "done", participant.Succeed(Answered{b.N})
 	if b.Do == doRefuse {
@@ -171,10 +185,19 @@ func (h hands) act(ctx context.Context, tx pgx.Tx, m envelope.Message, attempt i
 	switch {
 	case err != nil:
 		return participant.Outcome{}, err
+	case b.limited(m):
+		return participant.Outcome{}, retry.RateLimited(errScripted, time.Duration(b.LimitMS)*time.Millisecond)
 	case attempt <= b.Fails, b.Mended && redrive == 0:
 		return participant.Outcome{}, errScripted
 	}
 	return h.does(ctx, tx, b, outcome)
+}
+
+// limited reports whether the rate limit of a script still applies to m. A message of the future, as a saga's after its answers were
+// deleted, has none.
+func (b body) limited(m envelope.Message) bool {
+	age := time.Since(m.Time)
+	return age >= 0 && age < time.Duration(b.LimitMS)*time.Millisecond
 }
 
 // does follows the part of a script that is not its effect or outcome.

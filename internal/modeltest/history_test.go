@@ -45,6 +45,7 @@ type history struct {
 	hop     topics.Hop
 	ups     [2]topics.Hop
 	delay   time.Duration
+	local   bool // the topics are local now
 
 	ctx      context.Context
 	database string
@@ -59,8 +60,8 @@ type history struct {
 	sent       []message         // in their order
 	ids        map[int]string    // of sent messages
 	numbers    map[string]int    // the same, the other way round
-	ended0     map[int]bool      // messages that had ended when the inbox was emptied
-	endedSaved map[int]bool      // the same, in the copy of the database
+	ended0     map[int]int       // how many lives of a message had ended when the inbox was emptied
+	endedSaved map[int]int       // the same, in the copy of the database
 	answerIDs  map[string]string // ids of answers, by the answered message
 	violations []string
 	operated   map[int]bool // messages that an operator released or discarded
@@ -74,7 +75,7 @@ func (th *theater) begin(t *rapid.T, p plan, database string) *history {
 	n := th.names.Add(1)
 	h := &history{
 		t: t, theater: th, p: p, ctx: context.Background(), delay: time.Second, flow: fmt.Sprintf("%s-%d", th.flow, n),
-		database: database, ids: make(map[int]string), numbers: make(map[string]int), ended0: make(map[int]bool),
+		database: database, ids: make(map[int]string), numbers: make(map[string]int), ended0: make(map[int]int),
 		answerIDs: make(map[string]string), operated: make(map[int]bool), redrivenLate: make(map[int]bool),
 	}
 	h.hop, h.ups = hops(h.flow)
@@ -82,9 +83,9 @@ func (th *theater) begin(t *rapid.T, p plan, database string) *history {
 	h.connect()
 	h.exec(th.empties)
 	if p.Setup.Local {
-		for _, topic := range h.consumed() {
-			h.exec("SELECT troupe.make_local($1, $2)", topic, h.hop.String())
-		}
+		h.makeLocal()
+	}
+	if p.Setup.Local && !p.Setup.Moves {
 		return h
 	}
 	var err error
@@ -92,6 +93,14 @@ func (th *theater) begin(t *rapid.T, p plan, database string) *history {
 	require.NoError(t, err)
 	h.createTopics(h.consumed()...)
 	return h
+}
+
+// makeLocal makes the topics local.
+func (h *history) makeLocal() {
+	for _, topic := range h.consumed() {
+		h.exec("SELECT troupe.make_local($1, $2)", topic, h.hop.String())
+	}
+	h.local = true
 }
 
 // consumed returns the topics that the history sends to.
@@ -227,7 +236,7 @@ func (h *history) render(m message) envelope.Message {
 		if m.Kind == kindUndo || m.Undone {
 			e.SagaOperation = envelope.Compensate
 		}
-		if len(h.ended0) > 0 && !h.ended0[m.N] { // its clock must show that it comes after the deleted answers
+		if len(h.ended0) > 0 && h.ended0[m.N] == 0 { // its clock must show that it comes after the deleted answers
 			e.Time = time.Now().Add(2 * time.Hour)
 		}
 		if m.Doubt {
@@ -239,7 +248,7 @@ func (h *history) render(m message) envelope.Message {
 
 // send sends messages in their order: to Kafka, or through the outbox's table if work is local.
 func (h *history) send(ms ...message) {
-	if !h.p.Setup.Local {
+	if !h.local {
 		records := make([]*kgo.Record, len(ms))
 		for i, m := range ms {
 			records[i] = kafka.Record(h.render(m))

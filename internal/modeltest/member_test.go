@@ -46,6 +46,7 @@ type task struct {
 	Die     string        // the hook in which it dies
 	Nth     int64         // at which call
 	Freeze  bool          // stops there instead
+	Older   bool          // of an earlier version
 }
 
 func hops(flow string) (hop topics.Hop, ups [2]topics.Hop) {
@@ -176,6 +177,7 @@ type member struct {
 	log    *safeBuffer
 	hold   io.Closer
 	frozen bool
+	older  bool
 }
 
 func startMember(k task) (*member, error) {
@@ -183,7 +185,7 @@ func startMember(k task) (*member, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &member{Cmd: exec.Command(os.Args[0]), ended: make(chan error, 1), log: &safeBuffer{}}
+	m := &member{Cmd: exec.Command(os.Args[0]), ended: make(chan error, 1), log: &safeBuffer{}, older: k.Older}
 	m.Env = append(os.Environ(), memberEnv+"="+string(text))
 	m.Stderr = m.log
 	if m.hold, err = m.StdinPipe(); err != nil {

@@ -236,7 +236,7 @@ func (h *history) repeated(m message) bool {
 
 // mayBeOvertaken reports whether m may end without a trace in the tables: its compensation cancelled it while it was held.
 func (h *history) mayBeOvertaken(m message) bool {
-	return m.Kind == kindAct && m.Saga != "" && !h.p.Setup.Local && h.undo(m) != nil
+	return m.Kind == kindAct && m.Saga != "" && (!h.p.Setup.Local || h.p.Setup.Moves) && h.undo(m) != nil
 }
 
 func (h *history) undo(m message) *message {

@@ -15,6 +15,7 @@ type plan struct {
 // setup does not change in a history.
 type setup struct {
 	Local      bool  `json:",omitempty"` // work comes from troupe.local_work
+	Moves      bool  `json:",omitempty"` // topics become local and go back to Kafka
 	Batch      int   // Config.Batch
 	Partitions int32 // of every topic
 	Attempts   int   // Config.Retry.Attempts
@@ -53,6 +54,7 @@ type body struct {
 	Fails     int    `json:",omitempty"` // the first so many attempts of each life fail
 	Mended    bool   `json:",omitempty"` // fails unless redriven
 	SlowMS    int    `json:",omitempty"` // sleeps in a statement
+	LimitMS   int    `json:",omitempty"` // is rate limited until the message is so old
 	Queued    bool   `json:",omitempty"` // writes its effect by Queue
 	DueMS     int    `json:",omitempty"` // schedules a deadline
 	Cancels   int    `json:",omitempty"` // cancels the deadline of this message
@@ -84,8 +86,9 @@ type step struct {
 	N        int       `json:",omitempty"` // which member, message or how many
 	Die      string    `json:",omitempty"` // join: the hook in which the member dies
 	Freeze   bool      `json:",omitempty"` // join: it stops there instead
+	Older    bool      `json:",omitempty"` // join: a member of an earlier version, without Ask and the second hop's events
 	Forget   bool      `json:",omitempty"` // rewind: the inbox's retention is over
-	Peace    bool      `json:",omitempty"` // set back: members stop before, and commit their offsets
+	Peace    bool      `json:",omitempty"` // set back, go back: members stop before, and commit their offsets
 }
 
 func (p plan) String() string {

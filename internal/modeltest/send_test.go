@@ -17,7 +17,7 @@ func (d *drawing) send() {
 
 // some draws a message, or a few that belong together.
 func (d *drawing) some() []message {
-	local, all := d.p.Setup.Local, d.p.Setup.All
+	local, all := d.p.Setup.Local || d.p.Setup.Moves, d.p.Setup.All
 	switch at := d.index("kind", 100); {
 	case at < 30:
 		return d.acts()
@@ -171,6 +171,9 @@ func (d *drawing) scriptEvent(m *message) {
 func (d *drawing) manner(b *body) {
 	if d.chance("slow", 15) {
 		b.SlowMS = d.one("slow", 5, 60, 300)
+	}
+	if d.chance("rate limited", 8) {
+		b.LimitMS = d.one("limit", 100, 1500)
 	}
 	b.Queued = d.chance("queued", 30)
 }

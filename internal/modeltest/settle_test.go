@@ -42,6 +42,9 @@ func (s state) String() string {
 		len(s.open), open, s.held, s.outbox, s.deadlines, s.local, s.attempts)
 }
 
+// redrivenLives counts the redrives of each message.
+const redrivenLives = "SELECT consumer_group, message_id, count(*) FROM troupe.dead_letters WHERE status = 'redriven' GROUP BY 1, 2"
+
 // groupsOf returns the groups that handle m.
 func (h *history) groupsOf(m message) []string {
 	all := h.groups()
@@ -92,7 +95,7 @@ func (h *history) read(tx pgx.Tx) (s state, err error) {
 	if err != nil {
 		return s, err
 	}
-	redriven, err := lives("SELECT consumer_group, message_id, count(*) FROM troupe.dead_letters WHERE status = 'redriven' GROUP BY 1, 2")
+	redriven, err := lives(redrivenLives)
 	if err != nil {
 		return s, err
 	}
@@ -100,7 +103,7 @@ func (h *history) read(tx pgx.Tx) (s state, err error) {
 		for _, group := range h.groupsOf(m) {
 			i := identity{group, h.ids[m.N], 0}
 			last := max(redriven[i], 1)
-			if ended[i] < last && !(last == 1 && h.ended0[m.N]) {
+			if ended[i] < last && h.ended0[m.N] < last {
 				s.open = append(s.open, m.N)
 				break
 			}
@@ -118,6 +121,7 @@ func (h *history) tryRelay() {
 // settle ends the faults and waits until all messages have ended. It fails if nothing changes any more before that.
 func (h *history) settle() {
 	h.thaw()
+	h.stopOlder()
 	began := time.Now()
 	changed, last := began, ""
 	within(10*time.Minute, func() bool {

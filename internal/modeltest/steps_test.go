@@ -3,9 +3,11 @@ package modeltest_test
 import (
 	"errors"
 	"maps"
+	"slices"
 	"syscall"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kadm"
 
@@ -22,7 +24,7 @@ var operator = admin.Actor{Name: "model", Reason: "drawn"}
 func (h *history) run() {
 	for _, s := range h.p.Steps {
 		h.do(s)
-		if !h.p.Setup.Local || s.Do != "send" {
+		if !h.local || s.Do != "send" {
 			h.tryRelay()
 		}
 	}
@@ -42,7 +44,7 @@ func (h *history) do(s step) {
 	case "let":
 		h.let(s.N)
 	case "join":
-		h.join(task{Die: s.Die, Nth: int64(s.N), Freeze: s.Freeze})
+		h.join(task{Die: s.Die, Nth: int64(s.N), Freeze: s.Freeze, Older: s.Older})
 	case "leave":
 		if m := h.pick(s.N); m != nil {
 			h.stop(m)
@@ -77,6 +79,14 @@ func (h *history) do(s step) {
 		h.swap(s.Do == "copy")
 	case "new topic":
 		h.newTopic(h.consumed()[s.N])
+	case "become local":
+		h.settle()
+		h.stopAll()
+		h.makeLocal()
+		h.join(task{})
+	case "go back":
+		h.goBack(s.Peace)
+		h.join(task{})
 	case "new delay":
 		h.stopAll()
 		h.delay = 3*time.Second - h.delay
@@ -89,7 +99,7 @@ func (h *history) do(s step) {
 // resend sends m again unchanged, as a sender without an acknowledgement does. The table of local work recognises an id
 // already, and no writer inserts it twice.
 func (h *history) resend(m message) {
-	if !h.p.Setup.Local {
+	if !h.local {
 		h.send(m)
 	}
 }
@@ -104,7 +114,7 @@ func (h *history) let(n int) {
 }
 
 func (h *history) join(k task) {
-	k.Setup, k.Local, k.Brokers, k.Flow, k.Delay = h.p.Setup, h.p.Setup.Local, h.theater.brokers, h.flow, h.delay
+	k.Setup, k.Local, k.Brokers, k.Flow, k.Delay = h.p.Setup, h.local, h.theater.brokers, h.flow, h.delay
 	k.URL = h.theater.postgres.URL(h.database)
 	if k.Local {
 		k.Brokers = nil
@@ -182,6 +192,15 @@ func (h *history) stopAll() {
 	}
 }
 
+// stopOlder ends the rollout: members of the earlier version stop.
+func (h *history) stopOlder() {
+	for _, m := range slices.Clone(h.members) {
+		if m.older {
+			h.stop(m)
+		}
+	}
+}
+
 func (h *history) killAll() {
 	for len(h.members) > 0 {
 		m := h.members[0]
@@ -217,8 +236,18 @@ func (h *history) rewind(forget bool) {
 // forget deletes what the retentions keep for a time, with the time of the youngest deleted answer, as participants do.
 func (h *history) forget() {
 	for _, m := range h.sent {
-		h.ended0[m.N] = true
+		h.ended0[m.N] = max(h.ended0[m.N], 1)
 	}
+	rows, err := h.pool.Query(h.ctx, redrivenLives)
+	require.NoError(h.t, err)
+	var group, id string
+	var redrives int
+	_, err = pgx.ForEachRow(rows, []any{&group, &id, &redrives}, func() error {
+		n := h.numbers[id]
+		h.ended0[n] = max(h.ended0[n], redrives+1)
+		return nil
+	})
+	require.NoError(h.t, err)
 	h.exec("DELETE FROM troupe.inbox; DELETE FROM troupe.inbox_recent; DELETE FROM troupe.answers WHERE command_key IS NULL")
 	h.exec(`
 		WITH gone AS (DELETE FROM troupe.answers RETURNING consumer_group, answered_at)
@@ -238,6 +267,7 @@ func (h *history) forgotten() (is bool) {
 // with which a service continues at the group's offsets.
 func (h *history) awaitWatermarks() {
 	h.thaw()
+	h.stopOlder()
 	topics := append(h.consumed(), h.hop.Retry(h.delay))
 	want := len(topics) * int(h.p.Setup.Partitions)
 	if h.p.Setup.Audit {
@@ -278,6 +308,23 @@ func (h *history) swap(copies bool) {
 	}
 	h.connect()
 	h.join(task{})
+}
+
+// goBack returns the topics to Kafka, in the middle of their work. Rows that a member has locked are refused until its session ends.
+func (h *history) goBack(peace bool) {
+	if peace {
+		h.stopAll()
+	} else {
+		h.killAll()
+	}
+	for _, topic := range h.consumed() {
+		h.await("the topic to go back to Kafka", stopLimit, func() bool {
+			_, err := h.pool.Exec(h.ctx, "SELECT troupe.end_local($1)", topic)
+			return err == nil
+		})
+	}
+	h.local = false
+	h.tryRelay() // before later messages are sent to Kafka
 }
 
 // newTopic deletes a topic whose messages have ended and creates it again.
@@ -326,7 +373,7 @@ func (h *history) operate(s step) {
 		l := letters[s.N%len(letters)]
 		h.operated[h.numbers[l.MessageID]] = h.operated[h.numbers[l.MessageID]] || h.wentBack || h.saved != ""
 		f := repair.Filter{IDs: append(repair.Filter{}.IDs, l.ID)}
-		if n := h.numbers[l.MessageID]; s.Do == "redrive" && h.ended0[n] && h.forgotten() {
+		if n := h.numbers[l.MessageID]; s.Do == "redrive" && h.ended0[n] > 0 && h.forgotten() {
 			h.redrivenLate[n] = true
 		}
 		if s.Do == "redrive" {

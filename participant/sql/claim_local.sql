@@ -2,6 +2,7 @@
 -- wait for its next try, and after a fresh one the entries right behind it. Entries with a next try are read by its time, and only
 -- if it has come; @due_first takes them before the others. The keys of the others are walked in the order of their hashes, after
 -- @from, from key to key, so that the entries behind the first of a key cost nothing.
+-- An entry of another topic than @topics is left, with the later ones of its key, to members that consume its topic.
 -- An entry that was in progress when its participant died comes alone, and only if @quarantine. One that waits for a handler is left
 -- for @yield seconds to members that handle its type.
 WITH RECURSIVE keys AS (
@@ -37,6 +38,7 @@ WITH RECURSIVE keys AS (
       AND w.position = keys.position
       AND w.ended_at IS NULL
       AND w.next_try IS NULL
+      AND w.topic = ANY (@topics::text[])
       -- The lock can be had when its holder is dead; @own are numbers that the caller had before. The caller may be dead
       -- himself, and this statement all that goes on of him.
       AND CASE w.status
@@ -57,6 +59,7 @@ WITH RECURSIVE keys AS (
           ELSE @yield::float8
         END)
     AND w.next_try <= statement_timestamp() -- by the index
+    AND w.topic = ANY (@topics)
     AND w.position = (SELECT first.position
                       FROM troupe.local_work AS first
                       WHERE first.consumer_group = @group AND first.hold_key = w.hold_key AND first.ended_at IS NULL
@@ -82,10 +85,10 @@ WITH RECURSIVE keys AS (
   CROSS JOIN LATERAL (
     SELECT b.position, bool_and(b.position = turn.position
                                 OR turn.fresh AND b.status = 'pending' AND b.attempts = 0 AND b.unhandled_since IS NULL
-                                AND b.crashes = 0)
+                                AND b.crashes = 0 AND b.topic = ANY (@topics))
                          OVER (ORDER BY b.position) AS goes
     FROM (
-      SELECT w.position, w.status, w.attempts, w.unhandled_since, w.crashes
+      SELECT w.position, w.status, w.attempts, w.unhandled_since, w.crashes, w.topic
       FROM troupe.local_work AS w
       WHERE w.consumer_group = @group AND w.hold_key = turn.hold_key AND w.ended_at IS NULL AND w.position >= turn.position
       ORDER BY w.hold_key, w.position -- by hold_key too, or a planner without statistics walks along the primary key

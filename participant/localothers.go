@@ -1,0 +1,103 @@
+package participant
+
+import (
+	"context"
+	_ "embed"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/troupe-go/troupe/internal/pg"
+)
+
+// As in Kafka, a member claims no entry of a topic that it does not consume: a member of a newer version, which has its handlers, does.
+// While a member consumes a local topic, it holds a shared advisory lock on it. Once no member has held one for UnknownTypeWait, the
+// topic is abandoned: its entries, which hold up the later ones of their keys, are claimed and end without effect.
+
+var (
+	//go:embed sql/lock_topics.sql
+	lockTopics string
+	//go:embed sql/other_topics.sql
+	otherTopics string
+)
+
+// topicClass is the first half of the advisory locks on topics; see leaseClass.
+const topicClass = 0x74727563 // "truc"
+
+// consumedTopics returns the topics of which this member has handlers, and its commands.
+func (l *local) consumedTopics() []string {
+	commands := l.p.cfg.Hop.Commands()
+	return slices.AppendSeq([]string{commands}, maps.Keys(l.p.registered()))
+}
+
+// claimable returns the topics whose entries this member claims.
+func (l *local) claimable() []string {
+	if abandoned := l.abandoned.Load(); abandoned != nil {
+		return append(l.consumedTopics(), *abandoned...)
+	}
+	return l.consumedTopics()
+}
+
+// lockTopics takes the locks on the consumed topics, until the connection ends.
+func (l *local) lockTopics(ctx context.Context, conn *pgx.Conn) error {
+	_, err := conn.Exec(ctx, lockTopics, pg.Args{"class": int32(topicClass), "group": l.p.cfg.Group, "topics": l.consumedTopics()})
+	return err
+}
+
+// watchOthers looks for abandoned topics until ctx ends.
+func (l *local) watchOthers(ctx context.Context) {
+	trouble := l.p.repeated("look for local topics of other members")
+	used := make(map[string]time.Time) // when a topic was last seen with a consumer
+	warned := make(map[string]bool)
+	tick := time.NewTicker(lookOften)
+	defer tick.Stop()
+	for {
+		found, err := l.findAbandoned(ctx, used)
+		if ctx.Err() != nil {
+			return
+		}
+		trouble.report(err)
+		for _, topic := range found {
+			if !warned[topic] {
+				warned[topic] = true
+				l.p.cfg.Log.Warn().Str("topic", topic).Msg("no member of the group consumes this local topic: its messages end without effect; " +
+					"register a handler, or have the owner of Troupe's tables run SELECT troupe.end_local for the topic")
+			}
+		}
+		if before := l.abandoned.Swap(&found); before == nil || !slices.Equal(*before, found) {
+			l.hint()
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// findAbandoned returns the local topics of the group that are abandoned; none with an error.
+func (l *local) findAbandoned(ctx context.Context, used map[string]time.Time) (abandoned []string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, statementLimit)
+	defer cancel()
+	wait := l.p.cfg.UnknownTypeWait
+	rows, _ := l.p.cfg.Pool.Query(ctx, otherTopics, pg.Args{
+		"class": int32(topicClass), "group": l.p.cfg.Group, "topics": l.consumedTopics(), "wait": wait.Seconds(),
+	})
+	now := time.Now()
+	var topic string
+	var isUsed bool
+	_, err = pgx.ForEachRow(rows, []any{&topic, &isUsed}, func() error {
+		if isUsed {
+			used[topic] = now
+		} else if now.Sub(used[topic]) >= wait {
+			abandoned = append(abandoned, topic)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return abandoned, nil
+}
