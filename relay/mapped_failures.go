@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -37,7 +38,11 @@ func (t *mappedTable) record(ctx context.Context, db querier, l *lease, failures
 		if err != nil {
 			return fmt.Errorf("record failure: %w", err)
 		}
-		ids, eventIDs, topics = append(ids, one.ID), append(eventIDs, row.message.EventID), append(topics, one.Topic)
+		eventID := row.message.EventID
+		if !utf8.ValidString(eventID) {
+			eventID = asciiText(eventID)
+		}
+		ids, eventIDs, topics = append(ids, one.ID), append(eventIDs, eventID), append(topics, one.Topic)
 		keys, rows = append(keys, one.item.key), append(rows, string(text))
 		attempts, most = append(attempts, one.Attempts), append(most, one.maxAttempts)
 		problem := ""

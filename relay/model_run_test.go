@@ -3,6 +3,7 @@
 package relay_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/hex"
 	"fmt"
@@ -192,9 +193,7 @@ func (h *history) do(step modelStep) {
 	case "unknown topic":
 		h.insertBad(step.Key, h.topic+".unknown", "never")
 	case "not UTF-8":
-		h.exec(`INSERT INTO troupe.outbox (topic, key, type, payload)
-			SELECT $1, $2, convert_from($3, getdatabaseencoding()), 'never'`, h.topic+".unknown", modelKeys[step.Key], []byte("odd\x81"))
-		h.bad++
+		h.insertOdd(modelKeys[step.Key])
 	case "discard":
 		h.repair(h.desk().Discard)
 	case "retry":
@@ -350,6 +349,25 @@ func (h *history) closeTx(step modelStep) {
 	}
 	require.NoError(h.rt, w.tx.Commit(context.Background()))
 	h.committed[step.Key] += w.rows
+}
+
+// insertOdd inserts a row with text that cannot be converted to UTF-8.
+func (h *history) insertOdd(key *string) {
+	h.bad++
+	if h.source == fromMappedTable {
+		h.exec(`INSERT INTO public.events (aggregateid, payload) SELECT $1, convert_from($2, getdatabaseencoding())`,
+			key, append(bytes.Repeat([]byte("x"), 20_001), 0x81))
+		return
+	}
+	h.exec(`INSERT INTO troupe.outbox (topic, key, type, payload)
+		SELECT $1, $2, convert_from($3, getdatabaseencoding()), 'never'`, h.topic+".unknown", key, []byte("odd\x81"))
+}
+
+// commitOpen commits each transaction that a step began.
+func (h *history) commitOpen() {
+	for key := range h.open {
+		h.closeTx(modelStep{Key: key, Mode: "commit"})
+	}
 }
 
 // insertBad inserts a row that can never be published.

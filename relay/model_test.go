@@ -98,9 +98,9 @@ func drawModelStep(t *rapid.T, p modelPlan) modelStep {
 	}
 	if p.Source != fromMappedTable {
 		kinds = append(kinds, "unknown topic", "replay")
-		if p.Encoding == "WIN1252" || p.Encoding == "SQL_ASCII" {
-			kinds = append(kinds, "not UTF-8", "not UTF-8")
-		}
+	}
+	if p.Encoding == "WIN1252" || p.Encoding == "SQL_ASCII" {
+		kinds = append(kinds, "not UTF-8", "not UTF-8")
 	}
 	if p.Source != fromPoll && p.Source != fromShards {
 		kinds = append(kinds, "drop slot", "publication off", "publication on")
