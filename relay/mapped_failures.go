@@ -26,7 +26,8 @@ func (t *mappedTable) record(ctx context.Context, db querier, l *lease, failures
 	var eventIDs, topics, errs, rows []string
 	var keys [][]byte
 	var attempts, most []int
-	var waits []*string
+	var waits, commits []*string
+	var commitRows []int64
 	seen := make(map[uuid.UUID]bool)
 	for _, one := range failures {
 		row := one.item.mapped
@@ -56,11 +57,18 @@ func (t *mappedTable) record(ctx context.Context, db querier, l *lease, failures
 			wait = &micros
 		}
 		waits = append(waits, wait)
+		var commit *string // a row that is read from the table has none
+		if one.item.commit > 0 {
+			lsn := one.item.commit.String()
+			commit = &lsn
+		}
+		commits, commitRows = append(commits, commit), append(commitRows, one.item.commitRow)
 	}
 	var held int
 	args := l.args(t.args(pg.Args{
 		"ids": ids, "event_ids": eventIDs, "topics": topics, "order_keys": keys,
 		"attempts": attempts, "max_attempts": most, "waits": waits, "errors": errs, "rows": rows,
+		"commits": commits, "commit_rows": commitRows,
 	}))
 	err := db.QueryRow(ctx, recordMappedFailures, args).Scan(&held)
 	if unconvertible(err) { // as in record
@@ -72,6 +80,15 @@ func (t *mappedTable) record(ctx context.Context, db querier, l *lease, failures
 		return fmt.Errorf("record failure: %w", err)
 	case held == 0:
 		return fmt.Errorf("record failure: %w", errLost)
+	}
+	return nil
+}
+
+// outdate clears the places in the log of all failed rows when a slot is made, whose rows are all later ones. In a restored dump
+// these places are of another cluster.
+func (t *mappedTable) outdate(ctx context.Context, db querier, l *lease) error {
+	if _, err := db.Exec(ctx, outdateMappedFailures, l.args(t.args(nil))); err != nil {
+		return fmt.Errorf("clear the places of failed rows: %w", err)
 	}
 	return nil
 }

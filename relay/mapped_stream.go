@@ -3,7 +3,6 @@ package relay
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/troupe-go/troupe/internal/wal"
 	"github.com/troupe-go/troupe/relay/mapping"
@@ -46,6 +45,7 @@ func (m *mappedReader) insert(s *stream, e wal.Event) (ours bool, err error) {
 	if b == nil {
 		return false, nil
 	}
+	s.number++ // also of rows that are left out, so that a row has one number whenever it is read
 	values := valuesOf(e.Tuple, len(b.columns))
 	if s.converter != nil {
 		if err = s.converter.values(b, values); err != nil {
@@ -57,7 +57,7 @@ func (m *mappedReader) insert(s *stream, e wal.Event) (ours bool, err error) {
 		return false, errStream // the stream has ended, and its error is known
 	}
 	defer s.mu.Unlock()
-	w.addMapped(b, values, &s.skip, s.commitAt)
+	w.addMapped(b, values, s)
 	return true, nil
 }
 
@@ -93,20 +93,21 @@ func (m *mappedReader) update(r *Relay, rel *wal.Relation) error {
 	return nil
 }
 
-// addMapped adds a row of a mapped table to the window. It leaves out a row whose column of transaction ids shows that skip
-// sees it, since that row was published before.
-func (w *window) addMapped(b *boundTable, values []mapping.Value, skip *snapshot, at time.Time) {
+// addMapped adds a row that s has read to the window. It leaves out a row whose column of transaction ids shows that s.skip sees
+// it, since that row was published before.
+func (w *window) addMapped(b *boundTable, values []mapping.Value, s *stream) {
 	start := len(w.bytes)
 	for n := range values {
 		if values[n].Data != nil {
 			values[n].Data = w.keep(values[n].Data)
 		}
 	}
-	i := b.item(values, at)
-	if xid := i.mapped.message.XID; b.xid && xid > 0 && skip.sees(xid) {
+	i := b.item(values, s.commitAt)
+	if xid := i.mapped.message.XID; b.xid && xid > 0 && s.skip.sees(xid) {
 		w.bytes = w.bytes[:start]
 		return
 	}
+	i.commitRow = s.number
 	w.push(i)
 }
 

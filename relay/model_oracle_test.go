@@ -23,7 +23,7 @@ func (h *history) awaitMarker() {
 	if h.frozen {
 		return
 	}
-	if h.source == fromMappedTable {
+	if isMapped(h.source) {
 		h.commitOpen()
 	}
 	const keyless = 0
@@ -161,7 +161,7 @@ func (h *history) judge(records []*kgo.Record) {
 		}
 		if first, again := ids[text]; again {
 			require.Equal(h.rt, first, id, "row %s: repeated under another id", text)
-			require.False(h.rt, h.source == fromLogOnce && !h.healed, "row %s: published twice under exactly-once", text)
+			require.False(h.rt, isExact(h.source) && !h.healed, "row %s: published twice under exactly-once", text)
 			continue
 		}
 		ids[text] = id

@@ -49,6 +49,7 @@ type stream struct {
 	discards    discards // discarded rows that the log may repeat
 
 	commit   wal.LSN   // commit LSN of the transaction that is being read
+	number   int64     // number of its rows of the mapped table, so far
 	commitAt time.Time // time of its commit
 
 	mu      sync.Mutex
