@@ -78,6 +78,11 @@ func (r *Relay) pollUntilSlot(idle, term context.Context, p *publisher, plan slo
 	if err != nil {
 		return st, conn, err
 	}
+	if r.mapped != nil {
+		if err := r.mapped.outdate(idle, plan.db, p.lease); err != nil {
+			return st, conn, err
+		}
+	}
 	st.source, st.sweep, st.lsn = WAL, &now.text, from
 	return st, conn, r.store(idle, plan.db, p.lease, st)
 }

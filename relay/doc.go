@@ -59,7 +59,7 @@
 //	the topic is denied (ACL)              the row is tried by Config.Retry, then parked; its key waits, others continue
 //	the row's topic is the relay's own     the row is parked at once; its key waits, others continue
 //	too large, or bad headers              the row is parked at once; its key waits, others continue
-//	text that is not UTF-8                 in a database of another encoding: the same; it stops the relay of a mapped table
+//	text that is not UTF-8                 in a database of another encoding: the same
 //	rows without a key                     wait for no other row
 //	the data is another cluster's          (a copy, or a restored dump) all rows in the table are published, perhaps again
 //	the database's clock is set back       a lease taken before lasts two minutes more at most

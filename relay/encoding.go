@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/troupe-go/troupe/internal/wal"
+	"github.com/troupe-go/troupe/relay/mapping"
 )
 
 // unconvertible reports whether the server could not convert text between the database's encoding and UTF-8: text in
@@ -86,7 +88,7 @@ func (p *poll) setAside(ctx context.Context, cause error) error {
 }
 
 // A converter converts text of the log to UTF-8 by the server's rules. The server itself converts rows as it streams them, and ends the
-// stream at the first one that it cannot convert. From then on the relay streams text as it is stored.
+// stream at the first one that it cannot convert. From then on the relay streams text as it is stored, and so it reads a mapped table.
 type converter struct {
 	db       *server
 	encoding string
@@ -95,6 +97,19 @@ type converter struct {
 
 // errEncoding means that text cannot be converted.
 var errEncoding = errors.New("text that cannot be converted to UTF-8")
+
+// readsAsStored lets the relay read text in the database's encoding from here on.
+func (r *Relay) readsAsStored(cause error) {
+	r.asStored = true
+	r.cfg.Log.Warn().Err(cause).Msg("the server cannot convert a row to UTF-8: " +
+		"rows are read in the database's encoding from here on, and such rows are parked")
+}
+
+// keepEncoding makes the server send text as it is stored.
+func keepEncoding(ctx context.Context, conn *pgx.Conn) error {
+	_, err := conn.Exec(ctx, "SELECT pg_catalog.set_config('client_encoding', pg_catalog.getdatabaseencoding(), false)")
+	return err
+}
 
 func (r *Relay) newConverter(ctx context.Context, db *server) (*converter, error) {
 	c := &converter{db: db, known: make(map[string][]byte)}
@@ -128,11 +143,47 @@ func (c *converter) text(value []byte) ([]byte, error) {
 	case err != nil:
 		return nil, fmt.Errorf("convert text to UTF-8: %w", err)
 	}
-	if len(c.known) >= 10_000 { // bounds the cache
+	if len(value) > maxKnown {
+		return text, nil
+	}
+	if len(c.known) >= 10_000 { // bounds the cache, and so does maxKnown
 		clear(c.known)
 	}
 	c.known[string(value)] = text
 	return text, nil
+}
+
+const maxKnown = 1024
+
+// values converts the text of a row of a mapped table.
+func (c *converter) values(b *boundTable, row []mapping.Value) error {
+	return b.table.Recode(row, c.encoding, func(value []byte) ([]byte, bool, error) {
+		text, err := c.text(value)
+		if errors.Is(err, errEncoding) {
+			return nil, false, nil
+		}
+		return text, true, err
+	})
+}
+
+// relation returns a description of a table whose names are in UTF-8.
+func (c *converter) relation(stored *wal.Relation) (*wal.Relation, error) {
+	converted := *stored
+	converted.Columns = slices.Clone(stored.Columns)
+	names := []*string{&converted.Namespace, &converted.Name}
+	for n := range converted.Columns {
+		names = append(names, &converted.Columns[n].Name)
+	}
+	for _, name := range names {
+		text, err := c.text([]byte(*name))
+		if err != nil && !errors.Is(err, errEncoding) {
+			return nil, err
+		}
+		if err == nil {
+			*name = string(text)
+		}
+	}
+	return &converted, nil
 }
 
 // tuple converts the text of a row. A row with text that cannot be converted has a reason; that text stays as it is stored, and so

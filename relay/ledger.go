@@ -9,12 +9,13 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/troupe-go/troupe/internal/pg"
+	"github.com/troupe-go/troupe/internal/wal"
 )
 
 // A ledger knows for a stream which rows are in troupe.outbox_failures, since a stream delivers each row once. A row behind a
 // recorded row of its key is recorded too. A row that is itself recorded, and that the stream delivers again after a restart,
-// is skipped; a row without a key is recognised by its id. A row below all recorded rows of its key that is delivered again
-// is published again. Keys are kept as hashes: two keys with the same hash wait for each other, which does no harm.
+// is skipped; a row without a key is recognised by its id. A row before all recorded rows of its key that is delivered again
+// is published again, or for the first time if its Kafka transaction was aborted. Keys are kept as hashes: two keys with the same hash wait for each other, which does no harm.
 type ledger struct {
 	db    *server
 	lease *lease
@@ -32,7 +33,24 @@ type ledger struct {
 // A line counts the failed rows of one key.
 type line struct {
 	rows   int
-	lowest int64 // lowest position, or lower if that row was published since; 0 for a table with a mapping
+	lowest place // of the first row, or lower if that row was published since
+}
+
+// A place orders the rows of a key. The zero place is before all others: no row of the log is before a row that has it.
+type place struct {
+	commit wal.LSN // zero for rows of troupe.outbox, whose position is the number
+	number int64
+}
+
+func (p place) before(q place) bool {
+	return p.commit < q.commit || p.commit == q.commit && p.number < q.number
+}
+
+func (i *item) place() place {
+	if i.mapped != nil {
+		return place{i.commit, i.commitRow}
+	}
+	return place{0, i.row.Position}
 }
 
 func (r *Relay) newLedger(db *server, l *lease) ledger {
@@ -52,9 +70,12 @@ func (l *ledger) load(ctx context.Context) error {
 	l.seed, l.keys, l.rows = maphash.MakeSeed(), make(map[uint64]line), 0
 	var key []byte
 	var of line
-	_, err = pgx.ForEachRow(rows, []any{&key, &of.rows, &of.lowest}, func() error {
+	var commit string
+	_, err = pgx.ForEachRow(rows, []any{&key, &of.rows, &commit, &of.lowest.number}, func() error {
+		var err error
+		of.lowest.commit, err = wal.ParseLSN(commit)
 		l.count(key, of)
-		return nil
+		return err
 	})
 	if err != nil {
 		return fmt.Errorf("read failures keys: %w", err)
@@ -78,17 +99,17 @@ func (l *ledger) behind(i *item) bool {
 		return false
 	}
 	of, there := l.keys[l.hash(known(i))]
-	return there && i.row.Position >= of.lowest
+	return there && !i.place().before(of.lowest)
 }
 
 func (l *ledger) note(i *item) {
-	l.count(known(i), line{1, i.row.Position})
+	l.count(known(i), line{1, i.place()})
 	if l.table == nil {
 		l.noted = min(l.noted, i.row.Position)
 	}
 }
 
-// count adds rows to the line of a key. A negative number removes them.
+// count adds rows to the line of a key. A negative number removes them, and leaves the lowest place as it is.
 func (l *ledger) count(key []byte, more line) {
 	l.rows += more.rows
 	h := l.hash(key)
@@ -100,7 +121,9 @@ func (l *ledger) count(key []byte, more line) {
 		delete(l.keys, h)
 		return
 	}
-	of.lowest = min(of.lowest, more.lowest)
+	if more.rows > 0 && more.lowest.before(of.lowest) {
+		of.lowest = more.lowest
+	}
 	l.keys[h] = of
 }
 
@@ -201,7 +224,7 @@ func (l *ledger) cure(ctx context.Context, items []*item) error {
 func (l *ledger) cured(items []*item) {
 	for _, i := range items {
 		if i.failedBefore {
-			l.count(known(i), line{-1, i.row.Position})
+			l.count(known(i), line{rows: -1})
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -189,6 +190,9 @@ func (b *boundTable) item(values []mapping.Value, at time.Time) item {
 
 // item returns the fields of the row that the publisher needs: destination, key and id.
 func (m *mappedRow) item(t *mappedTable, service string) item {
+	if !utf8.ValidString(m.message.Topic) { // the row is parked, and the topics of all rows are looked up
+		m.message.Topic = asciiText(m.message.Topic)
+	}
 	t.setSource(&m.message, service)
 	return item{
 		row: outboxrow.Row{

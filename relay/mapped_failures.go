@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -25,7 +26,8 @@ func (t *mappedTable) record(ctx context.Context, db querier, l *lease, failures
 	var eventIDs, topics, errs, rows []string
 	var keys [][]byte
 	var attempts, most []int
-	var waits []*string
+	var waits, commits []*string
+	var commitRows []int64
 	seen := make(map[uuid.UUID]bool)
 	for _, one := range failures {
 		row := one.item.mapped
@@ -37,7 +39,11 @@ func (t *mappedTable) record(ctx context.Context, db querier, l *lease, failures
 		if err != nil {
 			return fmt.Errorf("record failure: %w", err)
 		}
-		ids, eventIDs, topics = append(ids, one.ID), append(eventIDs, row.message.EventID), append(topics, one.Topic)
+		eventID := row.message.EventID
+		if !utf8.ValidString(eventID) {
+			eventID = asciiText(eventID)
+		}
+		ids, eventIDs, topics = append(ids, one.ID), append(eventIDs, eventID), append(topics, one.Topic)
 		keys, rows = append(keys, one.item.key), append(rows, string(text))
 		attempts, most = append(attempts, one.Attempts), append(most, one.maxAttempts)
 		problem := ""
@@ -51,11 +57,18 @@ func (t *mappedTable) record(ctx context.Context, db querier, l *lease, failures
 			wait = &micros
 		}
 		waits = append(waits, wait)
+		var commit *string // a row that is read from the table has none
+		if one.item.commit > 0 {
+			lsn := one.item.commit.String()
+			commit = &lsn
+		}
+		commits, commitRows = append(commits, commit), append(commitRows, one.item.commitRow)
 	}
 	var held int
 	args := l.args(t.args(pg.Args{
 		"ids": ids, "event_ids": eventIDs, "topics": topics, "order_keys": keys,
 		"attempts": attempts, "max_attempts": most, "waits": waits, "errors": errs, "rows": rows,
+		"commits": commits, "commit_rows": commitRows,
 	}))
 	err := db.QueryRow(ctx, recordMappedFailures, args).Scan(&held)
 	if unconvertible(err) { // as in record
@@ -67,6 +80,15 @@ func (t *mappedTable) record(ctx context.Context, db querier, l *lease, failures
 		return fmt.Errorf("record failure: %w", err)
 	case held == 0:
 		return fmt.Errorf("record failure: %w", errLost)
+	}
+	return nil
+}
+
+// outdate clears the places in the log of all failed rows when a slot is made, whose rows are all later ones. In a restored dump
+// these places are of another cluster.
+func (t *mappedTable) outdate(ctx context.Context, db querier, l *lease) error {
+	if _, err := db.Exec(ctx, outdateMappedFailures, l.args(t.args(nil))); err != nil {
+		return fmt.Errorf("clear the places of failed rows: %w", err)
 	}
 	return nil
 }

@@ -3,7 +3,6 @@ package relay
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/troupe-go/troupe/internal/wal"
 	"github.com/troupe-go/troupe/relay/mapping"
@@ -27,8 +26,14 @@ func (m *mappedReader) insert(s *stream, e wal.Event) (ours bool, err error) {
 	b := known.bound
 	if known.of != e.Relation {
 		b = nil
-		if m.is(e.Relation) {
-			if b, err = m.bindRelation(context.Background(), s.relay, e.Relation); err != nil {
+		relation := e.Relation
+		if s.converter != nil {
+			if relation, err = s.converter.relation(relation); err != nil {
+				return false, err
+			}
+		}
+		if m.is(relation) {
+			if b, err = m.bindRelation(context.Background(), s.relay, relation); err != nil {
 				return false, err
 			}
 			if err = s.checkPublication(); err != nil {
@@ -40,13 +45,31 @@ func (m *mappedReader) insert(s *stream, e wal.Event) (ours bool, err error) {
 	if b == nil {
 		return false, nil
 	}
+	s.number++ // also of rows that are left out, so that a row has one number whenever it is read
+	values := valuesOf(e.Tuple, len(b.columns))
+	if s.converter != nil {
+		if err = s.converter.values(b, values); err != nil {
+			return false, err
+		}
+	}
 	w := s.roomy()
 	if w == nil {
 		return false, errStream // the stream has ended, and its error is known
 	}
 	defer s.mu.Unlock()
-	w.addMapped(b, e.Tuple, &s.skip, s.commitAt)
+	w.addMapped(b, values, s)
 	return true, nil
+}
+
+// valuesOf returns the values of a tuple of n columns, in the memory of the tuple.
+func valuesOf(tuple wal.Tuple, n int) []mapping.Value {
+	values := make([]mapping.Value, n)
+	for n := range values {
+		if format, value := tuple.Next(); format == wal.Binary || format == wal.Text {
+			values[n] = mapping.Value{Data: value, Binary: format == wal.Binary}
+		}
+	}
+	return values
 }
 
 func (m *mappedReader) is(r *wal.Relation) bool {
@@ -70,21 +93,21 @@ func (m *mappedReader) update(r *Relay, rel *wal.Relation) error {
 	return nil
 }
 
-// addMapped adds a row of a mapped table to the window. It leaves out a row whose column of transaction ids shows that skip
-// sees it, since that row was published before.
-func (w *window) addMapped(b *boundTable, tuple wal.Tuple, skip *snapshot, at time.Time) {
+// addMapped adds a row that s has read to the window. It leaves out a row whose column of transaction ids shows that s.skip sees
+// it, since that row was published before.
+func (w *window) addMapped(b *boundTable, values []mapping.Value, s *stream) {
 	start := len(w.bytes)
-	values := make([]mapping.Value, len(b.columns))
 	for n := range values {
-		if format, value := tuple.Next(); format == wal.Binary || format == wal.Text {
-			values[n] = mapping.Value{Data: w.keep(value), Binary: format == wal.Binary}
+		if values[n].Data != nil {
+			values[n].Data = w.keep(values[n].Data)
 		}
 	}
-	i := b.item(values, at)
-	if xid := i.mapped.message.XID; b.xid && xid > 0 && skip.sees(xid) {
+	i := b.item(values, s.commitAt)
+	if xid := i.mapped.message.XID; b.xid && xid > 0 && s.skip.sees(xid) {
 		w.bytes = w.bytes[:start]
 		return
 	}
+	i.commitRow = s.number
 	w.push(i)
 }
 

@@ -45,11 +45,12 @@ type mappedSweep struct {
 	st     standing
 	term   context.Context // for the statement, which runs longer than one claim
 
-	conn  *pgxpool.Conn
-	rows  pgx.Rows
-	bound *boundTable
-	now   []item // rows of the last claim
-	last  rowPlace
+	conn      *pgxpool.Conn
+	rows      pgx.Rows
+	converter *converter // nil: the server converts text
+	bound     *boundTable
+	now       []item // rows of the last claim
+	last      rowPlace
 }
 
 // A sweepProgress records how far a table was swept for one slot of one server process.
@@ -89,17 +90,29 @@ func (m *mappedSweep) claim(ctx context.Context, _ time.Duration) ([]*item, erro
 			values[n].Binary = m.rows.FieldDescriptions()[n].Format == pgx.BinaryFormatCode
 			bytes += len(raw)
 		}
+		if m.converter != nil {
+			if err := m.converter.values(m.bound, values); err != nil {
+				m.now = nil
+				m.close()
+				return nil, fmt.Errorf("read table %s: %w", m.relay.mapped, err)
+			}
+		}
 		m.now = append(m.now, m.bound.item(values, time.Now()))
 	}
 	items := m.left()
 	if len(items) > 0 {
 		return items, nil
 	}
-	if err := m.rows.Err(); err != nil {
-		m.close()
-		return nil, fmt.Errorf("read table %s: %w", m.relay.mapped, err)
+	err := m.rows.Err()
+	if err == nil {
+		return nil, errSwept
 	}
-	return nil, errSwept
+	m.close()
+	if unconvertible(err) && !m.relay.asStored {
+		m.relay.readsAsStored(err)
+		return m.claim(ctx, 0)
+	}
+	return nil, fmt.Errorf("read table %s: %w", m.relay.mapped, err)
 }
 
 func (m *mappedSweep) left() (items []*item) {
@@ -157,16 +170,35 @@ func (m *mappedSweep) open(ctx context.Context) (err error) {
 	if m.bound, err = t.bind(m.relay, columns); err != nil {
 		return err
 	}
-	query, args := m.query(columns)
 	if m.conn, err = m.db.Acquire(ctx); err != nil {
 		return err
 	}
 	if _, err = m.conn.Exec(ctx, sweepSettings); err != nil {
 		return err
 	}
-	m.rows, err = m.conn.Query(m.term, query, args)
+	query, named := m.query(columns)
+	query, args, err := named.RewriteQuery(ctx, m.conn.Conn(), query, nil)
+	if err != nil {
+		return err
+	}
+	if m.relay.asStored {
+		if m.converter, err = m.relay.newConverter(ctx, m.db); err != nil {
+			return err
+		}
+		// The statement, whose names are in UTF-8, is prepared first.
+		if _, err = m.conn.Conn().Prepare(ctx, sweepName, query); err != nil {
+			return err
+		}
+		if err = keepEncoding(ctx, m.conn.Conn()); err != nil {
+			return err
+		}
+		query = sweepName
+	}
+	m.rows, err = m.conn.Query(m.term, query, args...)
 	return err
 }
+
+const sweepName = "troupe_sweep"
 
 func (m *mappedSweep) query(columns []mapping.Column) (string, pgx.NamedArgs) {
 	t := m.relay.mapped

@@ -24,7 +24,7 @@ const (
 
 func (h *history) desk() desk.Desk {
 	d := desk.Desk{DB: h.pool}
-	if h.source == fromMappedTable {
+	if isMapped(h.source) {
 		d.Table.Name = h.table()
 	}
 	return d
@@ -34,7 +34,7 @@ func (h *history) desk() desk.Desk {
 func (h *history) parkedBadRow() (id uuid.UUID, found bool) {
 	query, args := `SELECT o.id FROM troupe.outbox o JOIN troupe.outbox_failures t USING (position)
 		WHERE t.status = 'parked' AND `+badRow+` ORDER BY position LIMIT 1`, []any{h.topic}
-	if h.source == fromMappedTable {
+	if isMapped(h.source) {
 		query, args = `SELECT t.id FROM troupe.mapped_failures t WHERE t.status = 'parked' AND `+badFailure+` ORDER BY position LIMIT 1`, nil
 	}
 	err := h.pool.QueryRow(context.Background(), query, args...).Scan(&id)
@@ -80,7 +80,7 @@ func (h *history) giveUpBadRows() {
 }
 
 func (h *history) hiddenBadRows() int {
-	if h.source == fromMappedTable {
+	if isMapped(h.source) {
 		return h.count(`SELECT count(*) FROM public.events o WHERE ` + badEvent + `
 			AND NOT EXISTS (SELECT FROM troupe.mapped_failures t WHERE t.id = o.id)
 			AND NOT EXISTS (SELECT FROM troupe.outbox_repairs r WHERE r.action = 'discard' AND r.row_id = o.id)`)
@@ -90,7 +90,7 @@ func (h *history) hiddenBadRows() int {
 }
 
 func (h *history) removeBadRows() {
-	if h.source == fromMappedTable {
+	if isMapped(h.source) {
 		h.exec(`WITH failed AS (DELETE FROM troupe.mapped_failures t WHERE ` + badFailure + ` AND t.status <> 'waiting' RETURNING t.id)
 			DELETE FROM public.events o WHERE ` + badEvent + ` AND (o.id IN (SELECT id FROM failed)
 				OR EXISTS (SELECT FROM troupe.outbox_repairs r WHERE r.action = 'discard' AND r.row_id = o.id))`)

@@ -3,6 +3,7 @@
 package relay_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/hex"
 	"fmt"
@@ -117,7 +118,7 @@ func (h *history) grantTo(s *stage) {
 // prepare grants the rights, and makes the mapped table.
 func (h *history) prepare() {
 	h.grantTo(h.stage)
-	if h.source == fromMappedTable {
+	if isMapped(h.source) {
 		h.exec(`CREATE TABLE public.events (n bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, id uuid NOT NULL DEFAULT gen_random_uuid(),
 				aggregatetype text NOT NULL DEFAULT 'x', aggregateid text, type text NOT NULL DEFAULT 'Thing', payload text);
 			GRANT SELECT ON public.events TO ` + h.role + `;
@@ -127,14 +128,14 @@ func (h *history) prepare() {
 
 // publication returns the name of the publication that the relay streams.
 func (h *history) publication() string {
-	if h.source == fromMappedTable {
+	if isMapped(h.source) {
 		return "troupe_events"
 	}
 	return "troupe_outbox"
 }
 
 func (h *history) table() string {
-	if h.source == fromMappedTable {
+	if isMapped(h.source) {
 		return "public.events"
 	}
 	return "troupe.outbox"
@@ -147,14 +148,15 @@ func (h *history) start() {
 		URL: h.roleURL, Holder: "relay-" + strconv.Itoa(h.children), Lease: 1500 * time.Millisecond, Source: relay.WAL,
 		Delivery: relay.AtLeastOnce, UnknownTopic: 300 * time.Millisecond,
 	}
+	if isExact(h.source) {
+		c.Exactly = 10 * time.Second
+	}
 	switch h.source {
 	case fromPoll:
 		c.Source = relay.Poll
 	case fromShards:
 		c.Source, c.Shards = relay.Poll, 3
-	case fromLogOnce:
-		c.Exactly = 10 * time.Second
-	case fromMappedTable:
+	case fromMappedTable, fromMappedOnce:
 		c.Table, c.Publication = h.table(), h.publication()
 		c.Mapping = map[string]string{"route.topic.replacement": h.topic, "table.field.position": "n"}
 	}
@@ -192,9 +194,7 @@ func (h *history) do(step modelStep) {
 	case "unknown topic":
 		h.insertBad(step.Key, h.topic+".unknown", "never")
 	case "not UTF-8":
-		h.exec(`INSERT INTO troupe.outbox (topic, key, type, payload)
-			SELECT $1, $2, convert_from($3, getdatabaseencoding()), 'never'`, h.topic+".unknown", modelKeys[step.Key], []byte("odd\x81"))
-		h.bad++
+		h.insertOdd(modelKeys[step.Key])
 	case "discard":
 		h.repair(h.desk().Discard)
 	case "retry":
@@ -210,8 +210,10 @@ func (h *history) do(step modelStep) {
 	case "settle":
 		h.awaitMarker()
 	case "cut":
+		h.interrupts()
 		h.exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND usename <> current_user`)
 	case "kill":
+		h.interrupts()
 		h.replaceRelay(syscall.SIGKILL)
 	case "stop":
 		h.replaceRelay(syscall.SIGTERM)
@@ -219,6 +221,7 @@ func (h *history) do(step modelStep) {
 		h.source = step.Mode
 		h.replaceRelay(syscall.SIGTERM)
 	case "freeze":
+		h.interrupts()
 		h.child.signal(syscall.SIGSTOP)
 		h.frozen = true
 	case "thaw":
@@ -239,11 +242,23 @@ func (h *history) do(step modelStep) {
 	}
 }
 
+// interrupts is called before a fault. Exactly-once delivery may repeat rows if it finds the relay at rows that it does not read from
+// the log: of the table, before its slot is made, or of the failures.
+func (h *history) interrupts() {
+	state, failures := "troupe.relay_state WHERE", "troupe.outbox_failures"
+	if isMapped(h.source) {
+		state, failures = "troupe.mapped_tables WHERE system_id <> '' AND", "troupe.mapped_failures"
+	}
+	if h.count("SELECT count(*) FROM "+state+" source = 'wal' AND sweep IS NULL") == 0 || h.count("SELECT count(*) FROM "+failures) > 0 {
+		h.healed = true
+	}
+}
+
 // restorePublication lets the publication publish inserts again. The relay of a mapped table then wants its slot dropped.
 func (h *history) restorePublication() {
 	h.healed = true
 	h.exec("ALTER PUBLICATION " + h.publication() + " SET (publish = 'insert')")
-	if h.source != fromMappedTable {
+	if !isMapped(h.source) {
 		return
 	}
 	h.await("the slot to be dropped", func() (bool, error) {
@@ -281,7 +296,7 @@ type modelRow struct {
 }
 
 func insertRow(ctx context.Context, tx pgx.Tx, source string, r modelRow) error {
-	if source == fromMappedTable {
+	if isMapped(source) {
 		_, err := tx.Exec(ctx, "INSERT INTO public.events (aggregateid, payload) VALUES ($1, $2)", modelKeys[r.key], r.payload)
 		return err
 	}
@@ -350,6 +365,25 @@ func (h *history) closeTx(step modelStep) {
 	}
 	require.NoError(h.rt, w.tx.Commit(context.Background()))
 	h.committed[step.Key] += w.rows
+}
+
+// insertOdd inserts a row with text that cannot be converted to UTF-8.
+func (h *history) insertOdd(key *string) {
+	h.bad++
+	if isMapped(h.source) {
+		h.exec(`INSERT INTO public.events (aggregateid, payload) SELECT $1, convert_from($2, getdatabaseencoding())`,
+			key, append(bytes.Repeat([]byte("x"), 20_001), 0x81))
+		return
+	}
+	h.exec(`INSERT INTO troupe.outbox (topic, key, type, payload)
+		SELECT $1, $2, convert_from($3, getdatabaseencoding()), 'never'`, h.topic+".unknown", key, []byte("odd\x81"))
+}
+
+// commitOpen commits each transaction that a step began.
+func (h *history) commitOpen() {
+	for key := range h.open {
+		h.closeTx(modelStep{Key: key, Mode: "commit"})
+	}
 }
 
 // insertBad inserts a row that can never be published.

@@ -21,9 +21,7 @@ type image struct {
 
 // takeImage copies the database. Nothing may be connected to it meanwhile.
 func (h *history) takeImage() {
-	for key := range h.open {
-		h.closeTx(modelStep{Key: key, Mode: "commit"})
-	}
+	h.commitOpen()
 	if h.image != nil {
 		require.NoError(h.rt, h.model.server.DropDatabase(context.Background(), h.image.name))
 	}

@@ -39,9 +39,14 @@ const (
 	fromLog         = "log"
 	fromLogOnce     = "log, exactly once"
 	fromMappedTable = "log of a mapped table"
+	fromMappedOnce  = "log of a mapped table, exactly once"
 )
 
-var modelSources = []string{fromPoll, fromShards, fromLog, fromLogOnce, fromMappedTable}
+var modelSources = []string{fromPoll, fromShards, fromLog, fromLogOnce, fromMappedTable, fromMappedOnce}
+
+func isMapped(source string) bool { return source == fromMappedTable || source == fromMappedOnce }
+
+func isExact(source string) bool { return source == fromLogOnce || source == fromMappedOnce }
 
 // modelKeys has keys that differ in what can go wrong: none, empty, long, with letters beyond ASCII.
 var modelKeys = []*string{nil, ptr(""), ptr("a"), ptr("b"), ptr("é"), ptr("line\nbreak"), ptr(fmt.Sprintf("%0300d", 1))}
@@ -96,20 +101,20 @@ func drawModelStep(t *rapid.T, p modelPlan) modelStep {
 	if p.Other {
 		kinds = append(kinds, "write other", "write other")
 	}
-	if p.Source != fromMappedTable {
+	if !isMapped(p.Source) {
 		kinds = append(kinds, "unknown topic", "replay")
-		if p.Encoding == "WIN1252" || p.Encoding == "SQL_ASCII" {
-			kinds = append(kinds, "not UTF-8", "not UTF-8")
-		}
+	}
+	if p.Encoding == "WIN1252" || p.Encoding == "SQL_ASCII" {
+		kinds = append(kinds, "not UTF-8", "not UTF-8")
 	}
 	if p.Source != fromPoll && p.Source != fromShards {
 		kinds = append(kinds, "drop slot", "publication off", "publication on")
 	}
-	if p.Source != fromMappedTable && p.Source != fromLogOnce {
+	if !isMapped(p.Source) && p.Source != fromLogOnce {
 		kinds = append(kinds, "change source")
 	}
 	modes := []string{"commit", "commit", "rollback", "savepoint", "asynchronous"}
-	if p.Source != fromMappedTable { // there such a row is parked
+	if !isMapped(p.Source) { // there such a row is parked
 		modes = append(modes, "infinity", "-infinity")
 	}
 	step := modelStep{

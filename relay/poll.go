@@ -21,6 +21,7 @@ import (
 type item struct {
 	row          outboxrow.Row
 	commit       wal.LSN       // from a stream: commit LSN of that transaction
+	commitRow    int64         // from a stream of a mapped table: number of the row in that transaction
 	mapped       *mappedRow    // of a table other than troupe.outbox
 	failedBefore bool          // it has a line in troupe.outbox_failures
 	settled      bool          // in a window: published, or recorded

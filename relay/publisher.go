@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"time"
 
@@ -97,7 +96,7 @@ func (p *publisher) prepare(ctx context.Context, items []*item) (queue []*item, 
 	if err != nil {
 		return nil, nil, err
 	}
-	held := make(keys)
+	held, sends := make(keys), make(keys)
 	p.renderer.reset(len(items)) // no row of the last round is in flight
 	queue = make([]*item, 0, len(items))
 	for _, i := range items {
@@ -128,6 +127,14 @@ func (p *publisher) prepare(ctx context.Context, items []*item) (queue []*item, 
 		if err == nil {
 			i.size = sizeOf(i.record)
 			queue = append(queue, i)
+			if i.mapped != nil {
+				sends.add(i)
+			}
+			continue
+		}
+		if !i.failedBefore && sends.has(i) {
+			// Once it is recorded, rows of its key wait behind it: those before it are settled first.
+			held.add(i)
 			continue
 		}
 		t, ours := p.relay.judge(i, err)
@@ -157,7 +164,7 @@ func (p *publisher) next(ctx context.Context, queue []*item) ([]*item, error) {
 	var acked, again []*item
 	var failures []failure
 	var failed error
-	held := make(keys)
+	held, before := make(keys), make(keys)
 	batches := sizes(now)
 	for _, i := range now {
 		batch := batches[batchOf(i)]
@@ -165,6 +172,9 @@ func (p *publisher) next(ctx context.Context, queue []*item) ([]*item, error) {
 		case i.err == nil:
 			acked = append(acked, i)
 			delete(p.failing, i.record.Topic)
+			if p.tx != nil && p.tx.apart && i.mapped != nil && !i.failedBefore {
+				before.add(i)
+			}
 			continue
 		case held.has(i):
 			continue
@@ -172,6 +182,11 @@ func (p *publisher) next(ctx context.Context, queue []*item) ([]*item, error) {
 			// One row of the batch is at fault, or only the sum of the rows: smaller batches will show.
 			p.sender.halve(i.record.Topic, min(batch.bytes, p.sender.max))
 			again = append(again, i)
+			continue
+		}
+		if before.has(i) { // those rows are not published, since the transaction is aborted: they are settled first
+			p.sender.distinct = true
+			held.add(i)
 			continue
 		}
 		t, ours := p.relay.judge(i, i.err)
@@ -379,17 +394,4 @@ func sizes(items []*item) map[batchID]batchSize {
 		of[batchOf(i)] = batchSize{s.rows + 1, s.bytes + i.size}
 	}
 	return of
-}
-
-// OnBrokerConnect records why the broker cannot be reached.
-func (w wire) OnBrokerConnect(_ kgo.BrokerMetadata, _ time.Duration, _ net.Conn, err error) {
-	w.relay.state.brokerIs(err)
-}
-
-// OnBrokerWrite calls the Sent hook for produce requests.
-func (w wire) OnBrokerWrite(_ kgo.BrokerMetadata, key int16, _ int, _, _ time.Duration, err error) {
-	const produce = 0
-	if rows := w.relay.flight.Load(); key == produce && err == nil && rows > 0 {
-		call(w.relay.cfg.Hooks.Sent, int(rows))
-	}
 }

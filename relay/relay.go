@@ -158,7 +158,7 @@ type Relay struct {
 
 	givenUp   atomic.Bool   // the slot held more than SlotLimit
 	slotMoved chan struct{} // signalled when a stream begins
-	asStored  bool          // text of the log is streamed as it is stored; used by the publishing goroutine
+	asStored  bool          // text is read as the database stores it; used by the publishing goroutine
 	large     *wal.LSN      // checkpoint after which a transaction did not fit; used by the publishing goroutine
 	reading   time.Duration // checkpointTimeout
 	silence   time.Duration // maxSilence

@@ -76,6 +76,8 @@ func (s *stage) config() relay.Config {
 type running struct {
 	*relay.Relay
 	stop func() error // stops it and returns the result of Run
+	// stopping reports whether stop was called.
+	stopping func() bool
 }
 
 func (s *stage) start(cfg relay.Config) running {
@@ -100,7 +102,7 @@ func (s *stage) run(r *relay.Relay) running {
 		return result
 	}
 	s.t.Cleanup(func() { require.NoError(s.t, stop()) })
-	return running{r, stop}
+	return running{r, stop, func() bool { return ctx.Err() != nil }}
 }
 
 func waitRole(t testing.TB, r running, role relay.Role) {

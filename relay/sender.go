@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"sync"
 	"time"
 
@@ -28,6 +29,8 @@ type sender struct {
 	limits map[string]int      // bytes in a batch, for topics that refused larger ones
 	steady bool                // limits do not grow
 	single bool                // all records of a send are to one topic
+	// distinct means that a send has one record of each key.
+	distinct bool
 
 	partitions map[string]int32 // number of partitions of topics of which rows name one
 }
@@ -53,7 +56,7 @@ const (
 
 // cut splits the queue after the items that one send may contain: at least one item.
 func (s *sender) cut(queue []*item) (now, later []*item) {
-	total, of := batchHead, make(map[string]int, 8)
+	total, of, sent := batchHead, make(map[string]int, 8), make(keys)
 	for n, i := range queue {
 		topic := i.record.Topic
 		already, more := of[topic]
@@ -63,8 +66,12 @@ func (s *sender) cut(queue []*item) (now, later []*item) {
 			return queue[:max(n, 1)], queue[max(n, 1):]
 		}
 		if n > 0 && (total+i.size > s.most || s.single && topic != queue[0].record.Topic) ||
-			more && (!known || limited && already+i.size > limit) {
+			more && (!known || limited && already+i.size > limit) ||
+			s.distinct && sent.has(i) {
 			return queue[:n], queue[n:]
+		}
+		if s.distinct {
+			sent.add(i)
 		}
 		total += i.size
 		of[topic] = already + i.size
@@ -125,7 +132,7 @@ func (s *sender) halve(topic string, bytes int) {
 }
 
 // relax resets the restrictions that the failure of a transaction set for its repetition.
-func (s *sender) relax() { s.steady, s.single = false, false }
+func (s *sender) relax() { s.steady, s.single, s.distinct = false, false, false }
 
 // maxTopicName is Kafka's limit. A longer name is not even looked up: a broker closes the connection on a request with a much
 // longer one.
@@ -222,3 +229,16 @@ var (
 	_ kgo.HookBrokerConnect = wire{}
 	_ kgo.HookBrokerWrite   = wire{}
 )
+
+// OnBrokerConnect records why the broker cannot be reached.
+func (w wire) OnBrokerConnect(_ kgo.BrokerMetadata, _ time.Duration, _ net.Conn, err error) {
+	w.relay.state.brokerIs(err)
+}
+
+// OnBrokerWrite calls the Sent hook for produce requests.
+func (w wire) OnBrokerWrite(_ kgo.BrokerMetadata, key int16, _ int, _, _ time.Duration, err error) {
+	const produce = 0
+	if rows := w.relay.flight.Load(); key == produce && err == nil && rows > 0 {
+		call(w.relay.cfg.Hooks.Sent, int(rows))
+	}
+}

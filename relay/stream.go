@@ -49,6 +49,7 @@ type stream struct {
 	discards    discards // discarded rows that the log may repeat
 
 	commit   wal.LSN   // commit LSN of the transaction that is being read
+	number   int64     // number of its rows of the mapped table, so far
 	commitAt time.Time // time of its commit
 
 	mu      sync.Mutex
@@ -189,10 +190,8 @@ func (r *Relay) stream(idle, term context.Context, p *publisher) error {
 	}
 	began := st.lsn
 	err = r.follow(idle, term, p, streaming{db, conn, st, from, told, text})
-	if r.mapped == nil && !r.asStored && unconvertible(err) {
-		r.asStored = true
-		r.cfg.Log.Warn().Err(err).Msg("the server cannot convert a row of the log to UTF-8: " +
-			"rows are streamed in the database's encoding from here on, and such rows are parked")
+	if !r.asStored && unconvertible(err) {
+		r.readsAsStored(err)
 		return errAgain
 	}
 	r.stuck.ended(began, err)

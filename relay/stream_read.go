@@ -23,7 +23,7 @@ func (s *stream) read() {
 		}
 		switch e.Kind {
 		case wal.Begin:
-			open, s.commit, s.commitAt = true, e.LSN, e.At
+			open, s.commit, s.commitAt, s.number = true, e.LSN, e.At, 0
 		case wal.Update:
 			if s.mapped != nil {
 				if err = s.mapped.update(s.relay, e.Relation); err != nil {

@@ -19,6 +19,7 @@ type keptColumn struct {
 	Modifier int32  `json:"modifier"`
 	Binary   bool   `json:"binary,omitempty"`
 	Data     []byte `json:"data"` // base64
+	Encoding string `json:"encoding,omitempty"`
 }
 
 // MarshalJSON writes every column, including columns that no option names.
@@ -28,7 +29,8 @@ func (r Row) MarshalJSON() ([]byte, error) {
 	}
 	kept := make([]keptColumn, len(r.Columns))
 	for n, c := range r.Columns {
-		kept[n] = keptColumn{c.Name, c.Type, c.Modifier, r.Values[n].Binary, r.Values[n].Data}
+		v := r.Values[n]
+		kept[n] = keptColumn{c.Name, c.Type, c.Modifier, v.Binary, v.Data, v.Encoding}
 	}
 	return json.Marshal(kept)
 }
@@ -42,7 +44,7 @@ func (r *Row) UnmarshalJSON(text []byte) error {
 	r.Columns, r.Values = make([]Column, len(kept)), make([]Value, len(kept))
 	for n, c := range kept {
 		r.Columns[n] = Column{c.Name, c.Type, c.Modifier}
-		r.Values[n] = Value{c.Data, c.Binary}
+		r.Values[n] = Value{c.Data, c.Binary, c.Encoding}
 	}
 	return nil
 }

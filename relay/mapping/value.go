@@ -45,6 +45,8 @@ ORDER BY c.attnum`
 type Value struct {
 	Data   []byte
 	Binary bool // in the type's binary format, not as text
+	// Encoding is empty, or the encoding of a value that Table.Recode could not convert to UTF-8.
+	Encoding string
 }
 
 // kind selects how a value is read.
@@ -108,6 +110,9 @@ type reader struct {
 
 // scalar returns the value as text, and whether JSON writes it without quotes.
 func (r *reader) scalar(v Value) (text []byte, bare bool, err error) {
+	if err := v.readable(); err != nil {
+		return v.Data, false, err
+	}
 	switch r.kind {
 	case kindText:
 		return v.Data, false, nil

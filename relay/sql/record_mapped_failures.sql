@@ -10,13 +10,16 @@ WITH lease AS MATERIALIZED (
   FOR SHARE
 ), noted AS (
   INSERT INTO troupe.mapped_failures AS t
-    (table_name, id, event_id, topic, order_key, status, attempts, max_attempts, next_try, last_error, row)
+    (table_name, id, event_id, topic, order_key, status, attempts, max_attempts, next_try, last_error, row, commit_lsn,
+     commit_row)
   SELECT @table, f.id, f.event_id, f.topic, f.order_key,
          CASE WHEN f.attempts = 0 THEN 'waiting' WHEN f.wait IS NULL THEN 'parked' ELSE 'retrying' END,
-         f.attempts, f.max_attempts, clock_timestamp() + f.wait, f.last_error, f.row
+         f.attempts, f.max_attempts, clock_timestamp() + f.wait, f.last_error, f.row,
+         f.commit_lsn::pg_lsn, f.commit_row
   FROM unnest(@ids::uuid[], @event_ids::text[], @topics::text[], @order_keys::bytea[], @attempts::int[],
-              @max_attempts::int[], @waits::interval[], @errors::text[], @rows::jsonb[])
-       WITH ORDINALITY AS f (id, event_id, topic, order_key, attempts, max_attempts, wait, last_error, row, n)
+              @max_attempts::int[], @waits::interval[], @errors::text[], @rows::jsonb[],
+              @commits::text[], @commit_rows::bigint[])
+       WITH ORDINALITY AS f (id, event_id, topic, order_key, attempts, max_attempts, wait, last_error, row, commit_lsn, commit_row, n)
   WHERE EXISTS (SELECT FROM lease)
   ORDER BY f.n
   ON CONFLICT (table_name, id) DO UPDATE

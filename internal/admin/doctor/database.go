@@ -123,7 +123,7 @@ func (e *examination) encoding(ctx context.Context, conn *pgx.Conn) {
 		return
 	}
 	if name != "UTF8" {
-		e.Warn("encoding", name+": a row with text that the server cannot convert to UTF-8 is parked, and in a table with a mapping it stops that table's relay",
+		e.Warn("encoding", name+": a row with text that the server cannot convert to UTF-8 is parked",
 			"dump the database, and restore it into one that was created with ENCODING 'UTF8'")
 	}
 }

@@ -1,0 +1,61 @@
+package mapping
+
+import "fmt"
+
+// Recode converts the text of a row, as a database of another encoding stores it, to UTF-8, in place. convert returns false for text
+// that has no form in UTF-8: that value stays as it is and gets its Encoding, so that a row whose message needs it cannot be mapped.
+func (t *Table) Recode(row []Value, encoding string, convert func(text []byte) (utf8 []byte, ok bool, err error)) error {
+	for n := range row {
+		v, r := &row[n], &t.readers[n]
+		if v.Data == nil {
+			continue
+		}
+		text, tag := v.Data, 0
+		switch r.kind {
+		case kindText:
+		case kindJSONB:
+			if v.Binary {
+				tag = min(1, len(text)) // a number of the version comes first
+			}
+		case kindOther:
+			var err error
+			if text, err = r.other(*v); err != nil { // of a type that is read by no option, or makes the row fail
+				continue
+			}
+		default:
+			continue
+		}
+		if isASCII(text[tag:]) {
+			continue
+		}
+		converted, ok, err := convert(text[tag:])
+		switch {
+		case err != nil:
+			return err
+		case !ok:
+			v.Encoding = encoding
+		case tag > 0:
+			v.Data = append([]byte{text[0]}, converted...)
+		default:
+			v.Data, v.Binary = converted, v.Binary && r.kind == kindText
+		}
+	}
+	return nil
+}
+
+func isASCII(text []byte) bool {
+	for _, c := range text {
+		if c >= 0x80 {
+			return false
+		}
+	}
+	return true
+}
+
+// readable returns an error for a value that Recode could not convert.
+func (v Value) readable() error {
+	if v.Encoding == "" {
+		return nil
+	}
+	return fmt.Errorf("is not text in the encoding %s that can be converted to UTF-8", v.Encoding)
+}
