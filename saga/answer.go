@@ -31,6 +31,10 @@ func (x *decision) answered(e Event) {
 		x.fx.Early = true
 		return
 	default:
+		if _, is := x.unasked(e); is {
+			x.tookEffect(i, e)
+			return
+		}
 		x.late(i, e)
 		return
 	}

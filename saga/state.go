@@ -20,8 +20,8 @@ type State struct {
 	Status  Status `json:"status"`
 	// Back reports that the saga compensates, or was compensating when it was parked.
 	Back bool `json:"back,omitempty"`
-	// Held names the deadline or the end of the definition that parked the saga. Then only an operator resumes it, no answer
-	// does.
+	// Held names the deadline or the end of the definition, or the skipped step with an effect, that parked the saga. Then only an
+	// operator resumes it, no answer does.
 	Held string `json:"held,omitempty"`
 	// Passed lists the ends (their conditions) that parked the saga before an operator resumed it. They do not park it again.
 	Passed []string `json:"passed,omitempty"`
@@ -210,8 +210,8 @@ type Effects struct {
 	// Early reports that the ignored event answers a command that the saga has not sent yet. That happens if the database has lost
 	// the saga's last decisions: the saga will send the command again, whose hop answers it no second time.
 	Early bool
-	// Refused is the reason why an action cannot be done, or why the saga cannot start or cannot keep the event. Then nothing has
-	// changed.
+	// Refused is the reason why an action cannot be done, why the saga cannot start or cannot keep the event, or why it can no longer
+	// undo an effect. Then nothing has changed.
 	Refused string
 }
 
