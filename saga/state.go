@@ -70,6 +70,10 @@ type StepState struct {
 	// Epoch and BackEpoch count how often an operator sent the command and the compensation again.
 	Epoch     int `json:"epoch,omitempty"`
 	BackEpoch int `json:"back_epoch,omitempty"`
+	// First and BackFirst are the epochs of the first command and of the first compensation whose result is unknown. One that is sent
+	// again has its idempotency key at services outside: they do nothing twice.
+	First     int `json:"first,omitempty"`
+	BackFirst int `json:"back_first,omitempty"`
 	// Sent is the time of the first command whose result is unknown, or may have been; BackSent is the same for the compensation.
 	// Zero if none was sent, and in a state of an earlier version.
 	Sent     time.Time `json:"sent,omitzero"`
@@ -220,10 +224,12 @@ type Send struct {
 	Step      string
 	Operation string // forward or compensate
 	Epoch     int
-	Hop       string
-	Type      string
-	Fields    map[string]any
-	Retry     *Retry
+	// First is the epoch of the first call of this operation whose result may be unknown: this one, or an earlier one.
+	First  int
+	Hop    string
+	Type   string
+	Fields map[string]any
+	Retry  *Retry
 	// Doubt, for a compensation, reports that it is unknown whether its forward call took effect or will, and that the
 	// compensation goes to the same hop, which can find out.
 	Doubt bool

@@ -232,6 +232,10 @@ func (c *Coordinator) entries(ctx context.Context, d Decided) (all []outbox.Entr
 		if s.Doubt {
 			e.Headers = append(e.Headers, envelope.Header{Key: participant.HeaderDoubt, Value: []byte("true")})
 		}
+		if s.First < s.Epoch {
+			first := d.ID + "/" + s.Step + "/" + s.Operation + "/" + strconv.Itoa(s.First)
+			e.Headers = append(e.Headers, envelope.Header{Key: participant.HeaderFirstKey, Value: []byte(first)})
+		}
 		if !s.Since.IsZero() {
 			e.Headers = append(e.Headers, envelope.Header{Key: participant.HeaderSince, Value: []byte(s.Since.Format(time.RFC3339))})
 		}
