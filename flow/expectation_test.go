@@ -93,3 +93,28 @@ func TestAnExpectationIsWholeWhereverItIsInterrupted(t *testing.T) {
 		})
 	}
 }
+
+// TestAnExpectationWhoseDatabaseWasSetBackRaisesTheSameAgain lets an expectation begin and end twice, as after a failover to a
+// standby that lagged.
+func TestAnExpectationWhoseDatabaseWasSetBackRaisesTheSameAgain(t *testing.T) {
+	t.Parallel()
+	s := participanttest.New(t, observerStage(t))
+	paid := []envelope.Message{event(s, "payment", "o-1", Paid{999}), event(s, "payment", "o-2", Paid{999})}
+	ids := func() (all []string) {
+		s.Send(paid...)
+		s.Settle()
+		s.Advance(31 * time.Second)
+		s.Settle()
+		for _, m := range s.Entries(s.Hop.Events()) {
+			all = append(all, m.ID)
+		}
+		_, err := s.Pool.Exec(t.Context(), `DELETE FROM troupe.expectations; DELETE FROM troupe.deadlines;
+			DELETE FROM troupe.outbox; DELETE FROM troupe.inbox; DELETE FROM troupe.inbox_recent`)
+		require.NoError(t, err)
+		return all
+	}
+	before := ids()
+	require.Len(t, before, 2)
+	require.NotEqual(t, before[0], before[1])
+	require.ElementsMatch(t, before, ids())
+}

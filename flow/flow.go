@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/rs/zerolog"
 
+	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/flow/reactions"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/topics"
@@ -69,6 +70,26 @@ func New(cfg Config) (*Service, error) {
 
 // Participant returns Config.Participant.
 func (s *Service) Participant() *participant.Participant { return s.p }
+
+// named makes the ids of the messages that follow from the end of a join or an expectation depend on the messages that have arrived,
+// and not on the message that is handled. If the database was set back, they come again in another order, and a deadline at another
+// time.
+func (s *Service) named(ctx context.Context, kind, of, key string, arrived []envelope.Message) context.Context {
+	cause := envelope.CauseOf(ctx)
+	if cause == nil {
+		return ctx
+	}
+	name := []string{s.p.Group(), kind, of, key}
+	for _, m := range arrived {
+		if m.ID == "" {
+			return ctx
+		}
+		name = append(name, m.Topic, m.Type, m.Identity())
+	}
+	return envelope.WithCause(ctx, &envelope.Cause{
+		Message: cause.Message, Handler: cause.Handler, Redrive: cause.Redrive, At: cause.At, Name: fmt.Sprintf("%q", name),
+	})
+}
 
 // mistaken stores an error that Run returns.
 func (s *Service) mistaken(err error) {

@@ -37,7 +37,7 @@ func Ask[A any](
 		o(h)
 	}
 	command := func(m *message) Command[[]byte] {
-		return Command[[]byte]{Body: m.Payload, Message: m.Message, Attempt: m.attempts() + 1}
+		return Command[[]byte]{Body: m.Payload, Message: m.forHandler(), Attempt: m.attempts() + 1}
 	}
 	h.ask = func(ctx context.Context, m *message) (any, error) {
 		said, err := ask(ctx, command(m))

@@ -41,6 +41,20 @@ const HeaderDoubt = "__troupe.saga.doubt"
 // is the message's own time.
 const HeaderSince = "__troupe.saga.since"
 
+// HeaderFirstKey has the idempotency key of the first call whose result the sender of a saga's command does not know. The handler
+// gets it as the idempotency key of the command, so that a service outside the database recognises a call that took effect and whose
+// answer was lost. It is not needed if it is the command's own key.
+const HeaderFirstKey = "__troupe.saga.firstkey"
+
+// forHandler returns m as its handler gets it.
+func (m *message) forHandler() envelope.Message {
+	c := m.Message
+	if key := m.extra(HeaderFirstKey); key != "" && m.ofSaga() {
+		c.IdempotencyKey = key
+	}
+	return c
+}
+
 // clockMargin is the largest difference assumed between the clocks of a saga's sender and of a participant.
 const clockMargin = time.Hour
 

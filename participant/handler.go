@@ -66,7 +66,7 @@ func Handle[T any](p *Participant, fn func(ctx context.Context, tx pgx.Tx, c Com
 	h.answers = true
 	h.bind = func(body any, m *message) run {
 		return func(ctx context.Context, tx pgx.Tx) (Outcome, error) {
-			return fn(ctx, tx, Command[T]{Body: *body.(*T), Message: m.Message, Attempt: m.attempts() + 1})
+			return fn(ctx, tx, Command[T]{Body: *body.(*T), Message: m.forHandler(), Attempt: m.attempts() + 1})
 		}
 	}
 	p.register(h)

@@ -198,7 +198,7 @@ func (p *Participant) makeTopicLocal(ctx context.Context, topic string) error {
 	if err := p.cfg.Pool.QueryRow(ctx, is, topic, p.cfg.Group).Scan(&already); err != nil || already {
 		return err
 	}
-	return pgx.BeginFunc(ctx, p.cfg.Pool, func(tx pgx.Tx) error {
+	return pgx.BeginTxFunc(ctx, p.cfg.Pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
 		const limit = "SELECT set_config('lock_timeout', $1, true)"
 		if _, err := tx.Exec(ctx, limit, fmt.Sprint(topicsLock.Milliseconds())); err != nil {
 			return err

@@ -93,6 +93,9 @@ func (x *decision) actRetry(i int) {
 		}
 		was := *ss
 		ss.Epoch++
+		if ss.Phase == Refused {
+			ss.First = ss.Epoch
+		}
 		if ss.Phase == Refused && !ss.Doubt { // the results of all earlier commands are known
 			ss.Sent = x.now
 		}
@@ -130,9 +133,18 @@ func (x *decision) compensateAgain(i int) bool {
 
 // actSet sets variables to other values. A parked saga stays parked: retry and resume evaluate with the new values.
 func (x *decision) actSet(e Event) {
-	if x.result(e) {
-		x.moment(VariablesSet, "", strings.Join(sortedKeys(e.Fields), ", "))
+	if !x.result(e) {
+		return
 	}
+	for i := range x.s.Steps { // a retry sends another request, which services outside must not take for the earlier one
+		switch ss := &x.s.Steps[i]; ss.Phase {
+		case GivenUp, Doubt:
+			ss.First = ss.Epoch + 1
+		case CompensateFailed:
+			ss.BackFirst = ss.BackEpoch + 1
+		}
+	}
+	x.moment(VariablesSet, "", strings.Join(sortedKeys(e.Fields), ", "))
 }
 
 // actSkip treats a failed step as done, or its failed compensation as completed.
@@ -167,7 +179,7 @@ func (x *decision) actResolve(i int, e Event) {
 		x.restored(i, "")
 	case ss.Phase == CompensateFailed: // now it is known that the step took effect and is not compensated
 		x.moment(StepResolved, ss.Name, said)
-		ss.Doubt, ss.BackSent = false, x.now
+		ss.Doubt, ss.BackSent, ss.BackFirst = false, x.now, ss.BackEpoch+1
 		if x.compensateAgain(i) {
 			x.takeUp()
 		}

@@ -31,6 +31,10 @@ func (x *decision) answered(e Event) {
 		x.fx.Early = true
 		return
 	default:
+		if _, is := x.unasked(e); is {
+			x.tookEffect(i, e)
+			return
+		}
 		x.late(i, e)
 		return
 	}
@@ -161,7 +165,7 @@ func (x *decision) refused(i int, event, reason string) {
 	ss := &x.s.Steps[i]
 	ss.Answer = event
 	if ss.Epoch > 0 && ss.Doubt {
-		ss.Phase = Doubt
+		ss.Phase, ss.First = Doubt, ss.Epoch+1
 	} else {
 		ss.Phase, ss.Doubt = Refused, false
 	}
@@ -307,6 +311,9 @@ func (x *decision) match(as []*answer, e Event) (*answer, error) {
 func (x *decision) unusable(i int, e Event, reason string) {
 	ss := &x.s.Steps[i]
 	ss.Phase, ss.Answer = GivenUp, e.Type
+	if e.Outcome == "failure" {
+		ss.First = ss.Epoch + 1
+	}
 	x.disarm(ss.Name + stepTimeout)
 	x.moment(StepExhausted, ss.Name, reason)
 	x.park(reason)

@@ -30,6 +30,9 @@ func (x *decision) undone(i int, e Event) {
 		x.ignore("the compensation of step %s has failed already", ss.Name)
 		return
 	}
+	if e.Outcome == "failure" {
+		ss.BackFirst = ss.BackEpoch + 1
+	}
 	x.compensateFailed(i, orElse(e.Reason, e.Type))
 }
 

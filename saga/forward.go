@@ -132,9 +132,9 @@ func (x *decision) takeEarly(i int) {
 // send adds a command. If the command cannot be built, it parks the saga and returns false.
 func (x *decision) send(i int, c *command, operation string) bool {
 	st, ss := x.d.steps[i], x.s.Steps[i]
-	out := Send{Step: st.Name, Operation: operation, Epoch: ss.Epoch, Hop: c.hop, Type: c.typ, Retry: c.retry, Since: ss.Sent}
+	out := Send{Step: st.Name, Operation: operation, Epoch: ss.Epoch, First: ss.First, Hop: c.hop, Type: c.typ, Retry: c.retry, Since: ss.Sent}
 	if operation == compensateOp {
-		out.Epoch = ss.BackEpoch
+		out.Epoch, out.First = ss.BackEpoch, ss.BackFirst
 		out.Doubt = ss.Doubt && c.hop == st.send.hop
 		if !out.Doubt {
 			out.Since = ss.BackSent

@@ -20,8 +20,8 @@ type State struct {
 	Status  Status `json:"status"`
 	// Back reports that the saga compensates, or was compensating when it was parked.
 	Back bool `json:"back,omitempty"`
-	// Held names the deadline or the end of the definition that parked the saga. Then only an operator resumes it, no answer
-	// does.
+	// Held names the deadline or the end of the definition, or the skipped step with an effect, that parked the saga. Then only an
+	// operator resumes it, no answer does.
 	Held string `json:"held,omitempty"`
 	// Passed lists the ends (their conditions) that parked the saga before an operator resumed it. They do not park it again.
 	Passed []string `json:"passed,omitempty"`
@@ -70,6 +70,10 @@ type StepState struct {
 	// Epoch and BackEpoch count how often an operator sent the command and the compensation again.
 	Epoch     int `json:"epoch,omitempty"`
 	BackEpoch int `json:"back_epoch,omitempty"`
+	// First and BackFirst are the epochs of the first command and of the first compensation whose result is unknown. One that is sent
+	// again has its idempotency key at services outside: they do nothing twice.
+	First     int `json:"first,omitempty"`
+	BackFirst int `json:"back_first,omitempty"`
 	// Sent is the time of the first command whose result is unknown, or may have been; BackSent is the same for the compensation.
 	// Zero if none was sent, and in a state of an earlier version.
 	Sent     time.Time `json:"sent,omitzero"`
@@ -210,8 +214,8 @@ type Effects struct {
 	// Early reports that the ignored event answers a command that the saga has not sent yet. That happens if the database has lost
 	// the saga's last decisions: the saga will send the command again, whose hop answers it no second time.
 	Early bool
-	// Refused is the reason why an action cannot be done, or why the saga cannot start or cannot keep the event. Then nothing has
-	// changed.
+	// Refused is the reason why an action cannot be done, why the saga cannot start or cannot keep the event, or why it can no longer
+	// undo an effect. Then nothing has changed.
 	Refused string
 }
 
@@ -220,10 +224,12 @@ type Send struct {
 	Step      string
 	Operation string // forward or compensate
 	Epoch     int
-	Hop       string
-	Type      string
-	Fields    map[string]any
-	Retry     *Retry
+	// First is the epoch of the first call of this operation whose result may be unknown: this one, or an earlier one.
+	First  int
+	Hop    string
+	Type   string
+	Fields map[string]any
+	Retry  *Retry
 	// Doubt, for a compensation, reports that it is unknown whether its forward call took effect or will, and that the
 	// compensation goes to the same hop, which can find out.
 	Doubt bool

@@ -258,6 +258,9 @@ type StartResult struct {
 // after tx has committed; no step has run when Start returns. If an instance of that key exists, running or ended, it stays
 // as it is and nothing is started: the result reports that, and whether its data differ.
 //
+// If the saga takes a lock or awaits events, tx must have the isolation level read committed. In a transaction that sees an earlier
+// snapshot the saga could wait for a lock that is free, or for an event that has come. Start refuses such a transaction.
+//
 // After an error about a value that the definition cannot take, tx is unchanged. After any other error roll tx back. An error
 // that wraps ErrConflict means that a concurrent transaction was faster: try again, and the start is decided on the new
 // state.
@@ -272,7 +275,7 @@ func (c *Coordinator) Start(ctx context.Context, tx pgx.Tx, name string, fields 
 	return is, nil
 }
 
-// Act applies an operator's action to a saga, in tx; saga.ActRetry and the other saga.Act constants list the actions. e needs
+// Act applies an operator's action to a saga, in tx, whose isolation level must be as for Start; saga.ActRetry and the other saga.Act constants list the actions. e needs
 // an Actor and a Reason, which are stored in the saga's log. An action that the saga's state does not allow is an error that
 // wraps ErrRefused and gives the reason; then tx is unchanged.
 func (c *Coordinator) Act(ctx context.Context, tx pgx.Tx, id string, e saga.Event) (saga.Effects, error) {

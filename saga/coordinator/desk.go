@@ -137,7 +137,7 @@ func (d *Desk) Act(ctx context.Context, id string, e saga.Event) (done Decided, 
 
 // change locks a saga in a transaction, runs do, and saves its decisions.
 func (d *Desk) change(ctx context.Context, id string, do func(*work, *Detail) error) error {
-	err := pgx.BeginFunc(ctx, d.cfg.Pool, func(tx pgx.Tx) error {
+	err := pgx.BeginTxFunc(ctx, d.cfg.Pool, committed, func(tx pgx.Tx) error {
 		if err := admin.LimitLocks(ctx, tx); err != nil {
 			return err
 		}

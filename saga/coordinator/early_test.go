@@ -189,3 +189,45 @@ func TestEarlyAnswersOfTwoHopsWithOneIDAreBothTriedAgain(t *testing.T) {
 	f.waitCount("the answers to be read", 2, "SELECT count(*) FROM troupe.inbox")
 	require.Equal(t, 2, f.count("SELECT count(*) FROM troupe.deadlines WHERE name = 'apart'"))
 }
+
+// TestAnotherCommandAfterADatabaseWasSetBackHasAnIDOfItsOwn sets a saga's database back, and gives it the messages again in another
+// order: the message that led to one command leads to another one now, of the same hop.
+func TestAnotherCommandAfterADatabaseWasSetBackHasAnIDOfItsOwn(t *testing.T) {
+	t.Parallel()
+	f := newHops(t, false)
+	f.c = f.coordinator(parsed(t, `{"saga":"trip","version":1,"key":"id","data":{"id":"string","vip":"bool"},
+ "start":[{"hop":"shop","event":"Ordered","set":{"id":"event.id"}}],
+ "steps":[
+  {"name":"vip","success":[{"hop":"desk","event":"Vip","set":{"vip":"true"}}],"timeout":"1h"},
+  {"name":"pay","command":{"hop":"payment","type":"ChargePayment"},"success":[{"event":"PaymentCharged"}],"timeout":"1h","irreversible":"cheap"},
+  {"name":"fast","needs":["pay"],"when":"has(data.vip)","command":{"hop":"inventory","type":"ReserveStock"},"success":[{"event":"StockReserved"}],"timeout":"1h","irreversible":"cheap"},
+  {"name":"slow","needs":["pay"],"when":"!has(data.vip)","command":{"hop":"inventory","type":"ReserveStock"},"success":[{"event":"StockReserved"}],"timeout":"1h","irreversible":"cheap"}]}`))
+	cl, err := kgo.NewClient(kgo.SeedBrokers(testkit.Kafka(t)...))
+	require.NoError(t, err)
+	t.Cleanup(cl.Close)
+	began := time.Now()
+	publish := func(r *kgo.Record) { t.Helper(); require.NoError(t, cl.ProduceSync(t.Context(), r).FirstErr()) }
+	vip := func() *kgo.Record {
+		r := f.ordered("o-1", "vip-1", "order-1", began)
+		r.Topic, r.Headers[2].Value = f.name+".desk.events", []byte("Vip")
+		return r
+	}
+	testkit.Topics(t, cl, 2, f.name+".shop.events", f.name+".desk.events")
+	answers := testkit.Consume(t, testkit.Kafka(t), f.name+".payment.events")
+	publish(vip())
+	f.waitCount("the event to be kept", 1, "SELECT count(*) FROM troupe.saga_stash")
+	publish(f.ordered("o-1", "order-1", "order-1", began))
+	const done = "SELECT count(*) FROM troupe.sagas WHERE status = 'completed' AND state -> 'steps' @> jsonb_build_array(jsonb_build_object('name', $1::text, 'phase', 'done'))"
+	f.waitCount("the fast step", 1, done, "fast")
+
+	charged := answers.WaitN(1)[0]
+	_, err = f.pool.Exec(t.Context(), `DELETE FROM troupe.sagas; DELETE FROM troupe.saga_events; DELETE FROM troupe.deadlines;
+		DELETE FROM troupe.outbox; DELETE FROM troupe.answers; DELETE FROM troupe.inbox; DELETE FROM troupe.inbox_recent`)
+	require.NoError(t, err)
+	publish(f.ordered("o-1", "order-1", "order-1", began))
+	publish(&kgo.Record{Topic: charged.Topic, Key: charged.Key, Value: charged.Value, Headers: charged.Headers, Timestamp: charged.Timestamp})
+	f.waitCount("the slow step to begin", 1, "SELECT count(*) FROM troupe.sagas WHERE steps = 'vip slow'")
+	publish(vip())
+	f.waitCount("the slow step", 1, done, "slow")
+	require.Equal(t, []string{"payment/forward", "inventory/forward", "inventory/forward"}, f.effects("o-1"))
+}

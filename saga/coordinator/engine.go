@@ -165,7 +165,10 @@ func (p *pass) take(ctx context.Context, t target) error {
 	if t.unreadable != nil && p.sagas[t.id].d != nil {
 		return at(t.message, t.unreadable)
 	}
-	if fx := p.decide(t.message, t.id, t.event); fx.Early && t.unreadable == nil {
+	switch fx := p.decide(t.message, t.id, t.event); {
+	case fx.Refused != "":
+		return p.failed(t, fx.Refused)
+	case fx.Early && t.unreadable == nil:
 		p.wait(t)
 	}
 	return p.unstash(ctx, t.message, t.id)

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/saga"
 )
 
@@ -21,7 +22,7 @@ func TestTheIdsOfASagasMessagesDoNotDependOnOtherSagas(t *testing.T) {
 		causes := make(map[emission]*envelope.Cause)
 		for _, d := range ds {
 			var m envelope.Message
-			envelope.CauseOf(follow(envelope.WithCause(context.Background(), cause), d, nil, causes)).Apply(&m)
+			envelope.CauseOf(follow(envelope.WithCause(context.Background(), cause), d, outbox.Entry{Topic: "post.events", Type: "Sent"}, nil, causes)).Apply(&m)
 			require.NotContains(t, all, m.ID)
 			all = append(all, m.ID)
 		}
@@ -36,4 +37,25 @@ func TestTheIdsOfASagasMessagesDoNotDependOnOtherSagas(t *testing.T) {
 	other := called
 	other.ID = "trip/b"
 	require.Len(t, ids(called, other), 2)
+}
+
+// TestTheIDOfACommandDoesNotDependOnTheOthersOfItsDecision: after a set back a message leads to some of the commands only.
+func TestTheIDOfACommandDoesNotDependOnTheOthersOfItsDecision(t *testing.T) {
+	cause := &envelope.Cause{Handler: "order/events", Message: envelope.Message{ID: "m-1", Source: "post"}}
+	for _, message := range []int{0, -1} {
+		ids := func(commands ...string) (all []string) {
+			causes := make(map[emission]*envelope.Cause)
+			d := Decided{Message: message, ID: "trip/a", Event: saga.Event{Message: "m-1"}, State: saga.State{Correlation: "c", Version: 2}}
+			for _, key := range commands {
+				var m envelope.Message
+				ctx := follow(envelope.WithCause(context.Background(), cause), d, outbox.Entry{IdempotencyKey: key}, nil, causes)
+				envelope.CauseOf(ctx).Apply(&m)
+				all = append(all, m.ID)
+			}
+			return all
+		}
+		both := ids("trip/a/fast/forward/0", "trip/a/slow/forward/0")
+		require.NotEqual(t, both[0], both[1])
+		require.Equal(t, both[1:], ids("trip/a/slow/forward/0"))
+	}
 }

@@ -371,9 +371,22 @@ func (p *Postgres) Guard(ctx context.Context, as []Association) error {
 	return p.guard(ctx, names...)
 }
 
+// guard waits for the transactions that have guarded one of the names. It returns an error if the statements that follow would not
+// see what those have committed.
 func (p *Postgres) guard(ctx context.Context, names ...string) error {
-	_, err := p.tx.Exec(ctx, guard, pg.Args{"class": int32(guardClass), "names": names})
-	return err
+	rows, err := p.tx.Query(ctx, guard, pg.Args{"class": int32(guardClass), "names": names})
+	if err != nil {
+		return err
+	}
+	var level string
+	if _, err = pgx.ForEachRow(rows, []any{nil, &level}, func() error { return nil }); err != nil {
+		return err
+	}
+	if level == "repeatable read" || level == "serializable" {
+		return fmt.Errorf("the transaction has isolation level %s: a saga that takes a lock or awaits events needs read committed, to see "+
+			"which locks are free and which events have come", level)
+	}
+	return nil
 }
 
 // Stash inserts events, and deletes up to two expired ones for each.

@@ -106,7 +106,7 @@ func (d *Desk) Start(ctx context.Context, r StartRequest) (done Decided, err err
 		return done, fmt.Errorf("saga %s: %w", r.Definition.Spec().Saga, err)
 	}
 	for range startTries {
-		err = pgx.BeginFunc(ctx, d.cfg.Pool, func(tx pgx.Tx) error {
+		err = pgx.BeginTxFunc(ctx, d.cfg.Pool, committed, func(tx pgx.Tx) error {
 			done, err = d.start(ctx, tx, r, e)
 			return err
 		})

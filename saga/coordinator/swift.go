@@ -10,6 +10,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
+// committed makes a transaction see what others commit while it waits for them, whatever the role's default_transaction_isolation is.
+var committed = pgx.TxOptions{IsoLevel: pgx.ReadCommitted}
+
 // swift is a transaction that sends BEGIN with its first batch and COMMIT with its last: two round trips for a start, not
 // four. The first use of it must be a batch.
 type swift struct {
@@ -24,7 +27,7 @@ func (t *swift) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
 		return t.Tx.SendBatch(ctx, b)
 	}
 	all := &pgx.Batch{}
-	all.BeginTx(pgx.TxOptions{})
+	all.BeginTx(committed)
 	all.QueuedQueries = append(all.QueuedQueries, b.QueuedQueries...)
 	results := t.conn.SendBatch(ctx, all)
 	t.Tx = results.Tx()

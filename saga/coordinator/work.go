@@ -125,8 +125,10 @@ func (w *work) end(ctx context.Context, taken []participant.Taken) error {
 		if len(entries) > 0 && taken == nil && d.Event.Kind == saga.Started && envelope.CauseOf(caller) == nil {
 			entries[0].ID = d.State.Correlation // its id is the correlation id of the flow that it begins
 		}
-		if err := out.Render(follow(caller, d, taken, causes), &rows, entries...); err != nil {
-			return at(d.Message, err)
+		for _, e := range entries {
+			if err := out.Render(follow(caller, d, e, taken, causes), &rows, e); err != nil {
+				return at(d.Message, err)
+			}
 		}
 	}
 	var deadlines participant.Deadlines
@@ -144,39 +146,43 @@ func (w *work) end(ctx context.Context, taken []participant.Taken) error {
 	return queue(ctx, w.tx, batch)
 }
 
-// emission names the messages of one saga that follow from one event, and from the message in which it came.
+// emission names the messages of one kind of one saga that follow from one event, and from the message in which it came.
 type emission struct {
-	message  int
-	id, from string
+	message        int
+	id, from, what string
 }
 
-// follow returns the context for the messages of a decision. Their ids depend on the saga and its event: the commands of two
-// sagas have different ids, also if one message, handler or call caused both. They do not depend on the decisions for other
-// sagas: if the database was set back, the message may come again when it moves only one of them. A decision without a message of
-// its own (an operator's action, a deadline, or a call) stays in the saga's flow.
-func follow(ctx context.Context, d Decided, taken []participant.Taken, causes map[emission]*envelope.Cause) context.Context {
+// follow returns the context for a message of a decision. Its id depends on the saga, the event and the command, or else the topic
+// and the type: the commands of two sagas have different ids, also if one message, handler or call caused both. It does not depend
+// on the decisions for other sagas, nor on the other messages of the decision. If the database was set back, a message may come
+// again when it moves only one of the sagas, or when it leads to another command, which its hop must not take for the lost one.
+// A decision without a message of its own (an operator's action, a deadline, or a call) stays in the saga's flow.
+func follow(ctx context.Context, d Decided, e outbox.Entry, taken []participant.Taken, causes map[emission]*envelope.Cause) context.Context {
 	if d.Message >= 0 && taken != nil {
 		ctx = taken[d.Message].Context()
 	}
 	cause := envelope.CauseOf(ctx)
+	if d.Message >= 0 && cause == nil || d.Message < 0 && d.State.Correlation == "" {
+		return ctx
+	}
+	key := emission{d.Message, d.ID, d.Event.Message, cmp.Or(e.IdempotencyKey, e.Topic+" "+e.Type)}
+	if d.Message < 0 {
+		key.from = "#" + strconv.Itoa(d.State.Version)
+	}
+	if own := causes[key]; own != nil {
+		return envelope.WithCause(ctx, own)
+	}
 	own := &envelope.Cause{At: d.At}
 	if cause != nil {
 		own.Message, own.At, own.Redrive = cause.Message, cause.At, cause.Redrive
 	}
-	switch {
-	case d.Message >= 0 && cause == nil, d.Message < 0 && d.State.Correlation == "":
-		return ctx
-	case d.Message >= 0:
-		key := emission{d.Message, d.ID, d.Event.Message}
-		if causes[key] == nil {
-			own.Handler = cause.Handler + " " + key.id + " " + key.from
-			causes[key] = own
-		}
-		own = causes[key]
-	default:
-		own.Handler = d.State.Correlation + " " + d.ID + "#" + strconv.Itoa(d.State.Version)
+	if d.Message >= 0 {
+		own.Handler = cause.Handler + " " + key.id + " " + key.from + " " + key.what
+	} else {
+		own.Handler = d.State.Correlation + " " + d.ID + key.from + " " + key.what
 		own.Message.ID, own.Message.CorrelationID = cmp.Or(d.Event.Message, own.Message.ID), d.State.Correlation
 	}
+	causes[key] = own
 	return envelope.WithCause(ctx, own)
 }
 
@@ -225,6 +231,10 @@ func (c *Coordinator) entries(ctx context.Context, d Decided) (all []outbox.Entr
 		}
 		if s.Doubt {
 			e.Headers = append(e.Headers, envelope.Header{Key: participant.HeaderDoubt, Value: []byte("true")})
+		}
+		if s.First < s.Epoch {
+			first := d.ID + "/" + s.Step + "/" + s.Operation + "/" + strconv.Itoa(s.First)
+			e.Headers = append(e.Headers, envelope.Header{Key: participant.HeaderFirstKey, Value: []byte(first)})
 		}
 		if !s.Since.IsZero() {
 			e.Headers = append(e.Headers, envelope.Header{Key: participant.HeaderSince, Value: []byte(s.Since.Format(time.RFC3339))})

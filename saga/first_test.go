@@ -1,0 +1,44 @@
+package saga_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/saga"
+)
+
+// TestTheFirstCallWhoseResultIsUnknown checks which call's key a retry has at services outside.
+func TestTheFirstCallWhoseResultIsUnknown(t *testing.T) {
+	d := travelling(t)
+	at := func(e saga.Event, epoch int) saga.Event { e.Epoch = epoch; return e }
+	lost, undoLost := answer("hotel", "forward", "exhausted", "Exhausted", nil), answer("hotel", "compensate", "exhausted", "Exhausted", nil)
+	again := saga.Event{Kind: saga.ActRetry, Step: "hotel"}
+	walk := saga.Event{Kind: saga.ActSet, Fields: map[string]any{"walks": true}}
+	unusable := answer("hotel", "forward", "success", "Whatever", nil)
+	noUndo := answer("hotel", "compensate", "failure", "No", nil)
+	back := []saga.Event{begun, refused, booked}
+	for name, test := range map[string]struct {
+		events       []saga.Event
+		epoch, first int
+	}{
+		"the first":                                {[]saga.Event{begun}, 0, 0},
+		"given up":                                 {[]saga.Event{begun, lost, again}, 1, 0},
+		"given up twice":                           {[]saga.Event{begun, lost, again, at(lost, 1), again}, 2, 0},
+		"with an answer that cannot be used":       {[]saga.Event{begun, unusable, again}, 1, 0},
+		"with another variable":                    {[]saga.Event{begun, lost, walk, again}, 1, 1},
+		"given up again with another variable":     {[]saga.Event{begun, lost, walk, again, at(lost, 1), again}, 2, 1},
+		"a compensation that was given up":         {append(back[:3:3], undoLost, again), 1, 0},
+		"a compensation that was refused":          {append(back[:3:3], noUndo, again), 1, 1},
+		"a compensation that did not happen":       {append(back[:3:3], undoLost, saga.Event{Kind: saga.ActResolve, Step: "hotel"}), 1, 1},
+		"a compensation that was refused and lost": {append(back[:3:3], noUndo, again, at(undoLost, 1), again), 2, 1},
+	} {
+		_, fx := history(t, d, test.events...)
+		sends := fx.Commands
+		if name == "the first" {
+			sends = sends[:1] // the insurance's is the second
+		}
+		require.Len(t, sends, 1, name)
+		require.Equal(t, []int{test.epoch, test.first}, []int{sends[0].Epoch, sends[0].First}, name)
+	}
+}

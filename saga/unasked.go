@@ -1,0 +1,36 @@
+package saga
+
+import "fmt"
+
+// unasked reports whether e is the success of a command of step i, which this saga skips. It has sent the command nevertheless: its
+// database was set back, and the decision that sent the command is lost.
+func (x *decision) unasked(e Event) (i int, is bool) {
+	i, known := x.d.byName[e.Step]
+	return i, known && e.Kind == Answered && e.Operation != compensateOp && e.Outcome == "success" && e.Type != NothingType &&
+		x.d.steps[i].send != nil && x.s.Steps[i].Phase == Skipped
+}
+
+// tookEffect makes a skipped step done, since it took effect. A saga that goes back compensates the step. In any other case the
+// saga is parked, and a person decides whether the effect may stay.
+func (x *decision) tookEffect(i int, e Event) {
+	st, ss := x.d.steps[i], &x.s.Steps[i]
+	ss.Phase, ss.Answer = Done, e.Type
+	x.moment(StepCompleted, ss.Name, e.Type)
+	a, err := x.match(st.success, e)
+	if err == nil && a != nil && x.unset(a) {
+		var data map[string]any
+		data, err = x.outputs(a, e)
+		x.put(data)
+	}
+	reason := fmt.Sprintf("step %s was skipped and took effect: it was asked for before the saga's database was set back", ss.Name)
+	switch {
+	case err != nil:
+		reason += ": " + err.Error()
+	case x.s.Back && (st.back != nil || !st.Pivot):
+		return
+	}
+	if x.s.Held == "" {
+		x.s.Held = "step " + ss.Name
+	}
+	x.park(reason)
+}
