@@ -132,7 +132,7 @@ func exec(t *testing.T, url, sql string) {
 }
 
 // TestARowOfMoreThanEightMebibytesIsRefusedByEachTableThatTheOutboxIsWrittenFrom: a relay, and a participant with local work, reads
-// whole rows, and one deadline that the outbox refuses would keep those of its group from being fired.
+// whole rows, and one deadline that the outbox refuses would keep the others of its group from being fired.
 func TestARowOfMoreThanEightMebibytesIsRefusedByEachTableThatTheOutboxIsWrittenFrom(t *testing.T) {
 	pool := testkit.Database(t)
 	for _, topic := range []string{"sent", "local"} {
