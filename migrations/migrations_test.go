@@ -130,3 +130,24 @@ func exec(t *testing.T, url, sql string) {
 	_, err := connect(t, url).Exec(t.Context(), sql)
 	require.NoError(t, err)
 }
+
+// TestARowOfMoreThanEightMebibytesIsRefusedByEachTableThatTheOutboxIsWrittenFrom: a relay, and a participant with local work, reads
+// whole rows, and one deadline that the outbox refuses would keep the others of its group from being fired.
+func TestARowOfMoreThanEightMebibytesIsRefusedByEachTableThatTheOutboxIsWrittenFrom(t *testing.T) {
+	pool := testkit.Database(t)
+	for _, topic := range []string{"sent", "local"} {
+		if topic == "local" {
+			_, err := pool.Exec(t.Context(), "SELECT troupe.make_local('local', 'shop')")
+			require.NoError(t, err)
+		}
+		const insert = "INSERT INTO troupe.outbox (topic, type, payload) VALUES ($1, 'Thing', convert_to(repeat('x', $2), 'UTF8'))"
+		_, err := pool.Exec(t.Context(), insert, topic, 8<<20-100)
+		require.NoError(t, err)
+		_, err = pool.Exec(t.Context(), insert, topic, 8<<20)
+		require.ErrorContains(t, err, map[string]string{"sent": "outbox_size", "local": "local_work_size"}[topic])
+	}
+	_, err := pool.Exec(t.Context(), `
+		INSERT INTO troupe.deadlines (consumer_group, scope, name, id, due_at, type, headers, payload)
+		VALUES ('shop', 'o-1', 'pay', gen_random_uuid(), now(), 'Pay', '{}', convert_to(repeat('x', 8 * 1024 * 1024), 'UTF8'))`)
+	require.ErrorContains(t, err, "deadlines_size")
+}

@@ -46,6 +46,9 @@ import (
 // ErrTooLarge is wrapped by the error for a payload above Config.MaxBytes.
 var ErrTooLarge = errors.New("larger than the outbox takes")
 
+// mostBytes is the largest Config.MaxBytes. The constraint outbox_size of the table leaves room for headers.
+const mostBytes = 8_000_000
+
 // Config configures an Outbox. The zero value works: JSON, any source, notifications.
 type Config struct {
 	// Source is written to ce_source: the service's name. If it is empty, the relay fills in its --service.
@@ -53,7 +56,8 @@ type Config struct {
 	// Encoder renders bodies. Default: envelope.JSONCodec. It must have resolved its schema ids before it is used here.
 	Encoder envelope.Encoder
 	// MaxBytes is the size limit of a payload, in bytes. Write refuses a larger one, since the broker would. Default
-	// 1,000,000, which is below Kafka's own default for a record (message.max.bytes, 1,048,588) with room for headers.
+	// 1,000,000, which is below Kafka's own default for a record (message.max.bytes, 1,048,588) with room for headers. At most
+	// 8,000,000: the table refuses a row of more than 8 MiB, with its headers, since a relay reads whole rows.
 	MaxBytes int
 	// NotifyEvery is the shortest time between two notifications of this Outbox. Default 5 ms; negative: never notify. A
 	// commit that notifies takes a lock that exists once per server, so a busy writer must not notify with each commit.
@@ -89,8 +93,8 @@ func New(cfg Config) (*Outbox, error) {
 	if cfg.MaxBytes == 0 {
 		cfg.MaxBytes = 1_000_000
 	}
-	if cfg.MaxBytes < 0 {
-		return nil, fmt.Errorf("outbox: max bytes %d is negative", cfg.MaxBytes)
+	if cfg.MaxBytes < 0 || cfg.MaxBytes > mostBytes {
+		return nil, fmt.Errorf("outbox: max bytes %d: want 1 to %d", cfg.MaxBytes, mostBytes)
 	}
 	if cfg.NotifyEvery == 0 {
 		cfg.NotifyEvery = 5 * time.Millisecond

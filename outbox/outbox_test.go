@@ -246,8 +246,10 @@ func TestEntriesOfAHandlerFollowFromItsMessage(t *testing.T) {
 
 func TestSettingsThatCannotBeMeantAreRefused(t *testing.T) {
 	t.Parallel()
-	_, err := outbox.New(outbox.Config{MaxBytes: -1})
-	require.ErrorContains(t, err, "max bytes -1 is negative")
+	for _, most := range []int{-1, 8_000_001} {
+		_, err := outbox.New(outbox.Config{MaxBytes: most})
+		require.ErrorContains(t, err, fmt.Sprintf("max bytes %d: want 1 to 8000000", most))
+	}
 }
 
 // Row returns the row that Write would insert, for callers that insert it later.

@@ -152,8 +152,12 @@ func (l *lease) renew(ctx context.Context, db querier, look scope) (found bool, 
 	l.mu.Lock()
 	slot := l.slot
 	l.mu.Unlock()
+	statement, args := renewLease, look.args(pg.Args{"length": l.long(), "slot": slot})
+	if l.shard < 0 { // of a table with a mapping
+		statement, args = renewMappedLease, pg.Args{"length": l.long(), "slot": slot}
+	}
 	var paused bool
-	err = db.QueryRow(ctx, renewLease, l.args(look.args(pg.Args{"length": l.long(), "slot": slot}))).Scan(&paused, &found)
+	err = db.QueryRow(ctx, statement, l.args(args)).Scan(&paused, &found)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return false, fmt.Errorf("renew: %w", errLost)

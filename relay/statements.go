@@ -18,6 +18,7 @@ var (
 	divide                 = statement("divide")
 	readLayout             = statement("read_layout")
 	renewLease             = statement("renew_lease")
+	renewMappedLease       = statement("renew_mapped_lease")
 	noteSource             = statement("note_source")
 	readPause              = statement("read_pause")
 	releaseLease           = statement("release_lease")

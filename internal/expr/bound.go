@@ -27,8 +27,9 @@ var ErrTooLarge = errors.New("too large")
 
 // bounded returns the options that bound every evaluation. CEL's own count ignores the size of values: to compare or copy 28
 // nested lists [v, v] takes 2^28 steps, and to build them 28. So the cost of each list and map is the number of values in it,
-// when it is built and when it is compared, even if it contains the same value many times.
-func bounded() []cel.ProgramOption {
+// when it is built and when it is compared, even if it contains the same value many times. ranges has the ids of the parts that
+// comprehensions iterate over.
+func bounded(ranges map[int64]bool) []cel.ProgramOption {
 	compared := func(args []ref.Val, _ ref.Val) *uint64 {
 		n := uint64(1)
 		for _, v := range args {
@@ -38,6 +39,14 @@ func bounded() []cel.ProgramOption {
 	}
 	return []cel.ProgramOption{
 		cel.CostLimit(maxCost),
+		cel.CostTracking(calling{}),
+		cel.CustomDecoratorV2(limitMatches),
+		cel.CustomDecoratorV2(func(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
+			if ranges[i.ID()] {
+				return iterated{i}, nil
+			}
+			return i, nil
+		}),
 		cel.CustomDecoratorV2(chargeBuilt),
 		cel.CostTrackerOptions(
 			cost.OverloadTracker(building{}.OverloadID(), func(args []ref.Val, _ ref.Val) *uint64 {
@@ -51,7 +60,6 @@ func bounded() []cel.ProgramOption {
 			}),
 			cost.OverloadTracker(overloads.Equals, compared),
 			cost.OverloadTracker(overloads.NotEquals, compared),
-			cost.OverloadTracker(overloads.InList, compared),
 		),
 	}
 }
@@ -139,6 +147,8 @@ func weigh(v ref.Val, left *int) {
 	*left--
 	switch v := v.(type) {
 	case types.String:
+		*left -= len(v) / 16
+	case types.Bytes:
 		*left -= len(v) / 16
 	case number:
 		*left -= len(v) / 16

@@ -132,20 +132,32 @@ type Read struct {
 
 // Compile compiles text, whose value must be of type want; Any accepts every type.
 func (e *Env) Compile(text string, want Type) (*Expr, error) {
-	checked, issues := e.env.Compile(text)
-	if err := issues.Err(); err != nil {
-		first := issues.Errors()[0]
-		said := strings.ReplaceAll(first.Message, "undeclared reference", "nothing is named so")
-		return nil, fmt.Errorf("%q: column %d: %s", text, first.Location.Column()+1, said)
+	parsed, issues := e.env.Parse(text)
+	if issues.Err() != nil {
+		return nil, firstOf(text, issues)
+	}
+	if err := checkTypeSize(parsed); err != nil {
+		return nil, fmt.Errorf("%q: %w", text, err)
+	}
+	checked, issues := e.env.Check(parsed)
+	if issues.Err() != nil {
+		return nil, firstOf(text, issues)
 	}
 	if got := checked.OutputType(); want != Any && !got.IsEquivalentType(cels[want]) && got.Kind() != types.DynKind {
 		return nil, fmt.Errorf("%q is of type %s, want %s", text, got, want)
 	}
-	program, err := e.env.Program(checked, append([]cel.ProgramOption{cel.CustomDecoratorV2(canonical), cel.EvalOptions(cel.OptOptimize)}, bounded()...)...)
+	program, err := e.env.Program(checked, append([]cel.ProgramOption{cel.CustomDecoratorV2(canonical), cel.EvalOptions(cel.OptOptimize)}, bounded(rangesOf(checked))...)...)
 	if err != nil {
 		return nil, fmt.Errorf("%q: %w", text, err)
 	}
 	return &Expr{text: text, ast: checked, program: program, reads: e.readsOf(checked)}, nil
+}
+
+// firstOf returns the first of the errors of a compilation, with its column.
+func firstOf(text string, issues *cel.Issues) error {
+	first := issues.Errors()[0]
+	said := strings.ReplaceAll(first.Message, "undeclared reference", "nothing is named so")
+	return fmt.Errorf("%q: column %d: %s", text, first.Location.Column()+1, said)
 }
 
 func (e *Env) readsOf(a *cel.Ast) []Read {

@@ -17,6 +17,8 @@ import (
 //	                     contexts bound the statements that must not take long
 //	client_encoding      UTF8, which pgx and pgoutput's values need
 //	search_path          address.OwnPath: the schemas of others have no effect
+//	row_security         off: a policy of a table that Troupe does not own makes a statement fail, and runs no code of the owner
+//	                     and hides no rows
 //	isolation            read committed: a statement sees all that committed before it
 //	synchronous_commit   local instead of a level that waits for a standby: the relay may be that standby for
 //	                     synchronous_standby_names = '*', and would wait for itself. Off stays off.
@@ -33,6 +35,7 @@ FROM (VALUES
   ('transaction_timeout', '0'),
   ('idle_in_transaction_session_timeout', '0'),
   ('idle_session_timeout', '0'),
+  ('row_security', 'off'),
   ('default_transaction_isolation', 'read committed'),
   ('synchronous_commit', CASE pg_catalog.current_setting('synchronous_commit') WHEN 'off' THEN 'off' ELSE 'local' END)
 ) AS s (name, value)
