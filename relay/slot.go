@@ -19,12 +19,13 @@ type slotState struct {
 	activePID        int32
 	confirmed        wal.LSN
 	walStatus        string
+	invalidation     string // the server's reason, see pg.Invalidation
 }
 
 func (r *Relay) readSlot(ctx context.Context, db querier) (s slotState, err error) {
 	var confirmed *string
 	err = db.QueryRow(ctx, readSlot, pg.Args{"slot": r.cfg.Slot}).
-		Scan(&s.plugin, &s.database, &s.activePID, &confirmed, &s.walStatus)
+		Scan(&s.plugin, &s.database, &s.activePID, &confirmed, &s.walStatus, &s.invalidation)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return s, nil
@@ -62,7 +63,8 @@ func unusable(st standing, slot slotState, system wal.System) string {
 	case !slot.there:
 		return "the slot is gone"
 	case slot.walStatus == "lost":
-		return "the slot was invalidated: the server has removed WAL that it needs"
+		cause, remedy := pg.Invalidation(slot.invalidation)
+		return "the slot was invalidated: " + cause + "; to prevent that, " + remedy
 	case slot.confirmed > st.lsn:
 		return fmt.Sprintf("the slot was made anew: it stands at %s, %s was the last LSN acknowledged", slot.confirmed, st.lsn)
 	}
