@@ -20,12 +20,13 @@ type slotState struct {
 	confirmed        wal.LSN
 	walStatus        string
 	invalidation     string // the server's reason, see pg.Invalidation
+	failover         *bool  // standbys copy it; nil: before Postgres 17
 }
 
 func (r *Relay) readSlot(ctx context.Context, db querier) (s slotState, err error) {
 	var confirmed *string
 	err = db.QueryRow(ctx, readSlot, pg.Args{"slot": r.cfg.Slot}).
-		Scan(&s.plugin, &s.database, &s.activePID, &confirmed, &s.walStatus, &s.invalidation)
+		Scan(&s.plugin, &s.database, &s.activePID, &confirmed, &s.walStatus, &s.invalidation, &s.failover)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return s, nil
@@ -137,7 +138,7 @@ func (r *Relay) makeSlot(ctx context.Context, db *server, conn *wal.Conn) (wal.L
 	if err := r.dropSlot(ctx, db); err != nil {
 		return 0, err
 	}
-	from, err := conn.CreateSlot(ctx, r.cfg.Slot, r.cfg.Failover)
+	from, err := r.createSlot(ctx, db, conn)
 	if err != nil {
 		return 0, err
 	}

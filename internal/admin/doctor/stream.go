@@ -18,6 +18,7 @@ const (
 
 // stream reports which source a relay will use, and whether a slot is left.
 func (e *examination) stream(ctx context.Context, conn *pgx.Conn) {
+	defer e.copies(ctx, conn)
 	switch obstacle, err := relay.Obstacle(ctx, conn); {
 	case err != nil:
 		e.Warn("source", err.Error(), "let this role read pg_roles and pg_publication_tables")
@@ -50,6 +51,7 @@ func (e *examination) stream(ctx context.Context, conn *pgx.Conn) {
 	}
 	e.unread(ctx, conn)
 	e.standbys(ctx, conn)
+	e.failover(ctx, conn)
 }
 
 // standbys warns if the server takes the relay for a synchronous standby.
