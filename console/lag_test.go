@@ -1,12 +1,16 @@
 package console
 
 import (
+	"fmt"
 	"net"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/troupe-go/troupe/testkit"
 )
@@ -40,7 +44,7 @@ func TestTheOverviewTellsHowFarGroupsAreBehind(t *testing.T) {
 	d := newDesk(t, func(c *Config) { c.Brokers, c.Flow = brokers, flow })
 	testkit.Wait(t, "the lag", func() (bool, error) { // within the limit of three seconds, on a busy machine
 		lag := facts[overviewFacts](d, "/").Lag
-		return lag != nil && lag.Error == "" && len(lag.Groups) == 1 && lag.Groups[0] == groupLag{group, topic, "Empty", 2}, nil
+		return lag != nil && lag.Error == "" && len(lag.Groups) == 1 && lag.Groups[0] == groupLag{group, topic, "Empty", 2, 0}, nil
 	})
 	require.Contains(t, d.html("/"), "Consumers")
 }
@@ -58,4 +62,50 @@ func TestABrokerThatDoesNotAnswerIsSaidOnTheOverview(t *testing.T) {
 	require.Equal(t, 4, o.Databases[0].DeadLetters)
 	require.Contains(t, d.html("/"), "cannot be asked")
 	require.Nil(t, facts[overviewFacts](newDesk(t), "/").Lag, "without brokers nothing is said")
+}
+
+// Each broker lists the groups that it coordinates. The groups of an absent broker are missing, and the page names the broker.
+func TestTheOverviewShowsTheLagsOfTheBrokersThatAnswer(t *testing.T) {
+	t.Parallel()
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(3), kfake.DataDir(t.TempDir()), kfake.SeedTopics(1, "shop.a.commands"))
+	require.NoError(t, err)
+	t.Cleanup(cluster.Close)
+	client, err := kgo.NewClient(kgo.SeedBrokers(cluster.ListenAddrs()...))
+	require.NoError(t, err)
+	t.Cleanup(client.Close)
+	on := make(map[int32]string) // a group on each broker
+	for n := 0; len(on) < 3; n++ {
+		group := fmt.Sprintf("shop.g%d", n)
+		on[cluster.CoordinatorFor(group)] = group
+	}
+	for _, group := range on {
+		var read kadm.Offsets
+		read.AddOffset("shop.a.commands", 0, 0, -1)
+		require.NoError(t, kadm.NewClient(client).CommitAllOffsets(t.Context(), group, read))
+	}
+	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.ListGroups}, Nodes: []int32{1}, TopLevel: true, Err: kerr.InvalidRequest, Count: -1})
+	d := newDesk(t, func(c *Config) { c.Brokers, c.Flow = cluster.ListenAddrs(), "shop" })
+	var lag *lagFacts
+	testkit.Wait(t, "the lags", func() (bool, error) { // within the limit, on a busy machine
+		lag = facts[overviewFacts](d, "/").Lag
+		return len(lag.Groups) > 0, nil
+	})
+	var groups []string
+	for _, of := range lag.Groups {
+		groups = append(groups, of.Group)
+	}
+	require.ElementsMatch(t, []string{on[0], on[2]}, groups)
+	require.Contains(t, lag.Error, "broker 1: ")
+	require.Contains(t, d.html("/"), "Not every lag is known")
+
+	// The leader of the topic is absent too.
+	cluster.Fault(kfake.Fault{
+		Keys: []kmsg.Key{kmsg.ListOffsets}, Topic: "shop.a.commands", Err: kerr.UnknownServerError, Count: -1,
+	})
+	testkit.Wait(t, "the lags", func() (bool, error) {
+		lag = facts[overviewFacts](d, "/").Lag
+		return len(lag.Groups) > 0, nil
+	})
+	require.Equal(t, 1, lag.Groups[0].Unknown)
+	require.Contains(t, d.html("/"), "1 partition unknown")
 }

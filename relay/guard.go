@@ -18,7 +18,10 @@ type SlotStatus struct {
 	// WALStatus is reserved, extended (more than max_wal_size is kept), unreserved (it may be removed at the next checkpoint)
 	// or lost. It is empty while the slot is being created.
 	WALStatus string `json:"wal_status"`
-	Active    bool   `json:"active"` // a client streams it
+	// Invalidation is the server's reason for a slot that is lost, as in pg_replication_slots.invalidation_reason (Postgres 17 and
+	// newer).
+	Invalidation string `json:"invalidation_reason,omitempty"`
+	Active       bool   `json:"active"` // a client streams it
 	// RetainedBytes is the size of the log kept for the slot, on the server's disk.
 	RetainedBytes int64 `json:"retained_bytes"`
 	// UnconfirmedBytes is the size of the log after the last LSN that the relay confirmed.
@@ -89,7 +92,7 @@ func (r *Relay) look(ctx context.Context, l *lease, last *SlotStatus) (*SlotStat
 	var since *time.Time
 	read := func(statement string) error {
 		return r.pool.QueryRow(ctx, statement, pg.Args{"slot": r.cfg.Slot, "shard": l.shard}).
-			Scan(&now.Active, &now.WALStatus, &now.RetainedBytes, &now.UnconfirmedBytes, &now.SafeBytes, &since)
+			Scan(&now.Active, &now.WALStatus, &now.Invalidation, &now.RetainedBytes, &now.UnconfirmedBytes, &now.SafeBytes, &since)
 	}
 	err := read(noteGuard)
 	if denied(err) { // rights granted by an older version, without samples: the guard matters more
@@ -134,7 +137,8 @@ func (r *Relay) heed(ctx context.Context, l *lease, s *SlotStatus) error {
 func (r *Relay) worry(s *SlotStatus, most int64) error {
 	switch {
 	case s.WALStatus == "lost":
-		return fmt.Errorf("slot %s is lost: the server has removed log that it needs; it will be made anew", s.Name)
+		cause, remedy := pg.Invalidation(s.Invalidation)
+		return fmt.Errorf("slot %s is lost: %s; it will be made anew; to prevent that, %s", s.Name, cause, remedy)
 	case s.WALStatus == "unreserved":
 		return fmt.Errorf("slot %s will be lost with the next checkpoint: it holds %d MB, more than max_slot_wal_keep_size; see why nothing is published",
 			s.Name, s.RetainedBytes>>20)

@@ -57,8 +57,8 @@ type Config struct {
 	// Publication is the publication that is streamed. Default: troupe_outbox, which the migrations create; for another Table
 	// the name of its default slot. The relay creates that one if it is missing and the role owns the table.
 	Publication string
-	// Failover synchronises the slot to standbys too (Postgres 17 and newer, with sync_replication_slots there).
-	Failover bool
+	// Failover selects whether standbys copy the slot, those with sync_replication_slots = on. Default FailoverAuto.
+	Failover Failover
 
 	// SlotWarn is the number of bytes of log kept for the slot above which the relay logs a warning. Default 1 GiB.
 	SlotWarn int64
@@ -181,6 +181,7 @@ func New(cfg Config) (*Relay, error) {
 	}
 	fill(&cfg.SlotWarn, 1<<30)
 	fill(&cfg.SlotUnready, max(8<<30, cfg.SlotWarn))
+	fill(&cfg.Failover, FailoverAuto)
 	fill(&cfg.Delivery, AtLeastOnce)
 	if cfg.Delivery == ExactlyOnce && cfg.Source == Auto {
 		cfg.Source = WAL
@@ -250,6 +251,8 @@ func (c *Config) check() error {
 	case c.SlotWarn < 0 || c.SlotUnready < c.SlotWarn || c.SlotLimit < 0:
 		return fmt.Errorf("slot warn %d, unready %d, limit %d: want no negative number, and unready no less than warn",
 			c.SlotWarn, c.SlotUnready, c.SlotLimit)
+	case c.Failover != FailoverAuto && c.Failover != FailoverOn && c.Failover != FailoverOff:
+		return fmt.Errorf("failover %q: want auto, on or off", c.Failover)
 	case c.Delivery != AtLeastOnce && c.Delivery != ExactlyOnce:
 		return fmt.Errorf("delivery %q: want at-least-once or exactly-once", c.Delivery)
 	case c.Delivery == ExactlyOnce && c.Source == Poll:

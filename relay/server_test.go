@@ -47,6 +47,11 @@ func poolOf(t testing.TB, address string) *pgxpool.Pool {
 	require.NoError(t, err)
 	config.MaxConns = 30
 	config.ConnConfig.RuntimeParams["client_encoding"] = "UTF8" // the default is the database's encoding
+	return poolWith(t, config)
+}
+
+func poolWith(t testing.TB, config *pgxpool.Config) *pgxpool.Pool {
+	t.Helper()
 	pool, err := pgxpool.NewWithConfig(t.Context(), config)
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)

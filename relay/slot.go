@@ -19,12 +19,14 @@ type slotState struct {
 	activePID        int32
 	confirmed        wal.LSN
 	walStatus        string
+	invalidation     string // the server's reason, see pg.Invalidation
+	failover         *bool  // standbys copy it; nil: before Postgres 17
 }
 
 func (r *Relay) readSlot(ctx context.Context, db querier) (s slotState, err error) {
 	var confirmed *string
 	err = db.QueryRow(ctx, readSlot, pg.Args{"slot": r.cfg.Slot}).
-		Scan(&s.plugin, &s.database, &s.activePID, &confirmed, &s.walStatus)
+		Scan(&s.plugin, &s.database, &s.activePID, &confirmed, &s.walStatus, &s.invalidation, &s.failover)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return s, nil
@@ -62,7 +64,8 @@ func unusable(st standing, slot slotState, system wal.System) string {
 	case !slot.there:
 		return "the slot is gone"
 	case slot.walStatus == "lost":
-		return "the slot was invalidated: the server has removed WAL that it needs"
+		cause, remedy := pg.Invalidation(slot.invalidation)
+		return "the slot was invalidated: " + cause + "; to prevent that, " + remedy
 	case slot.confirmed > st.lsn:
 		return fmt.Sprintf("the slot was made anew: it stands at %s, %s was the last LSN acknowledged", slot.confirmed, st.lsn)
 	}
@@ -135,7 +138,7 @@ func (r *Relay) makeSlot(ctx context.Context, db *server, conn *wal.Conn) (wal.L
 	if err := r.dropSlot(ctx, db); err != nil {
 		return 0, err
 	}
-	from, err := conn.CreateSlot(ctx, r.cfg.Slot, r.cfg.Failover)
+	from, err := r.createSlot(ctx, db, conn)
 	if err != nil {
 		return 0, err
 	}

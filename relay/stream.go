@@ -136,7 +136,11 @@ func (r *Relay) stream(idle, term context.Context, p *publisher) error {
 		why = err.Error()
 	}
 	healed := why != "" || st.sweep != nil
-	if why != "" {
+	if why == "" {
+		if err := r.alignSlot(idle, db, conn, slot); err != nil {
+			return err
+		}
+	} else {
 		st, conn, err = r.pollUntilSlot(idle, term, p, slotPlan{db, conn, system, st, why})
 		if err != nil || idle.Err() != nil {
 			return err

@@ -76,15 +76,35 @@ func (s *stream) keepCheckpoint(ctx context.Context, st standing) {
 		s.relay.quiet.recovered("store")
 		stored, kept = time.Now(), rows
 	}
-	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseLimit)
-	defer cancel()
-	if err := s.keep(last, st, s.published.Load()); err != nil && !errors.Is(err, errLost) {
+	if err := s.keepLast(context.WithoutCancel(ctx), st); err != nil && !errors.Is(err, errLost) {
 		s.relay.cfg.Log.Warn().Err(err).Msg("what was published last will be published again")
 	}
 }
 
+// keepLast stores the last checkpoint of the stream. What ended the stream may have ended the connections of the pool too, or
+// left them silent, so while there is something to store it tries again, for as long as releaseLimit.
+func (s *stream) keepLast(ctx context.Context, st standing) error {
+	ctx, cancel := context.WithTimeout(ctx, releaseLimit)
+	defer cancel()
+	for {
+		published := s.published.Load()
+		try, end := context.WithTimeout(ctx, releaseLimit/4)
+		err := s.keep(try, st, published)
+		end()
+		if err == nil || endsStream(err) || published <= s.reported.Load() || ctx.Err() != nil {
+			return err
+		}
+		pause(ctx, 100*time.Millisecond, nil)
+	}
+}
+
+// endsStream reports whether an error of storing or sampling stays: another server, another leader, another publication.
+func endsStream(err error) bool {
+	return errors.Is(err, errLost) || errors.Is(err, errServer) || errors.Is(err, errAltered)
+}
+
 func (s *stream) failed(ctx context.Context, what string, err error) {
-	if errors.Is(err, errLost) || errors.Is(err, errServer) || errors.Is(err, errAltered) {
+	if endsStream(err) {
 		s.ended(err)
 	}
 	if ctx.Err() == nil {

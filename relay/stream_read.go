@@ -99,7 +99,7 @@ func (s *stream) read() {
 				s.mark(e.LSN, false)
 			}
 			if e.ReplyNow {
-				if asked.urgent(time.Now()) {
+				if !s.conn.Buffered() && asked.urgent(time.Now()) {
 					s.ended(errStopping)
 					return
 				}
@@ -127,7 +127,8 @@ type knownLayout struct {
 // one, and accepts no more statements with which a checkpoint could be stored: it would wait forever.
 var errStopping = errors.New("the server is stopping")
 
-// requests counts the server's requests for a report. A server that is not shutting down sends one in several seconds.
+// requests counts the server's requests for a report that were received last of all. A server that is not shutting down sends
+// one in several seconds. While the reader waits for room, such requests gather, and more data follows each of them but the last.
 type requests struct {
 	first time.Time
 	n     int

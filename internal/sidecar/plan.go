@@ -137,6 +137,9 @@ func (p Program) outboxPlan(v values, log zerolog.Logger) (outboxPlan, error) {
 	r.Source = relay.Source(v.text[source.name])
 	r.Delivery = relay.Delivery(v.text[delivery.name])
 	r.Slot = v.text[slot.name]
+	standbys, err := v.oneOf(failover)
+	keep(err)
+	r.Failover = relay.Failover(standbys)
 	r.Publication = v.text[publicationSetting.name]
 	keep(v.avro(r))
 	of, err := v.table()

@@ -102,6 +102,8 @@ var (
 		usage: "`name` of the replication slot, of the whole cluster; default: troupe_ and the database's name"}
 	publicationSetting = setting{name: "publication", each: true,
 		usage: "`name` of the publication that is streamed; default: troupe_outbox, and of a table with a mapping one that the relay makes"}
+	failover = setting{name: "failover", value: "auto", kind: choice, choices: []string{"auto", "on", "off"}, each: true,
+		usage: "`auto|on|off`: whether standbys copy the slot, if their sync_replication_slots is on; auto is on from Postgres 17"}
 	slotWarn = setting{name: "slot-warn-mb", value: "1024", kind: number, least: 1, most: 1 << 30, each: true,
 		usage: "`megabytes` of its log that the server keeps for the slot before the relay warns"}
 	slotUnready = setting{name: "slot-unready-mb", value: "8192", kind: number, least: 1, most: 1 << 30, each: true,
@@ -169,7 +171,7 @@ var sections = []section{
 		brokers, kafkaTLS, kafkaCA, kafkaCert, kafkaKey, kafkaName, kafkaSASL, kafkaUser, kafkaPassword, kafkaToken,
 	}},
 	{"Publishing", []setting{
-		service, source, slot, publicationSetting, slotWarn, slotUnready, slotLimit, retentionSetting, delivery, transactions, transactionTimeout,
+		service, source, slot, publicationSetting, failover, slotWarn, slotUnready, slotLimit, retentionSetting, delivery, transactions, transactionTimeout,
 		compression, shards, batch, interval, lease, drain, retryInitial, retryCap, retryAttempts, unknownTopic,
 		payloadRegistry, subjectStrategy, avroTopics, alertURL,
 	}},

@@ -122,6 +122,15 @@ func (c *Conn) CreateSlot(ctx context.Context, name string, failover bool) (LSN,
 	return ParseLSN(row[1])
 }
 
+// AlterSlot sets whether standbys keep the slot too (Postgres 17 and newer). No connection may stream it.
+func (c *Conn) AlterSlot(ctx context.Context, name string, failover bool) error {
+	command := fmt.Sprintf("ALTER_REPLICATION_SLOT %s (FAILOVER %t)", pgx.Identifier{name}.Sanitize(), failover)
+	if _, err := c.conn.Exec(ctx, command).ReadAll(); err != nil {
+		return fmt.Errorf("alter slot %s: %w", name, err)
+	}
+	return nil
+}
+
 // row returns the only row of a command's only result, which must have at least n values.
 func (c *Conn) row(ctx context.Context, command string, n int) ([]string, error) {
 	results, err := c.conn.Exec(ctx, command).ReadAll()

@@ -54,7 +54,7 @@ var rules = []rule{
 	{"message.prefix.", Moot, "the relay sends no logical decoding messages on"},
 	{"publication.autocreate.mode", Moot, "the relay makes a publication of the outbox table where there is none, for inserts"},
 	{"publish.via.partition.root", Moot, "the relay's own publication has it set"},
-	{"slot.failover", Moot, "the relay makes its slots with failover where Postgres has it (17 and newer)"},
+	{"slot.failover", Moot, "standbys copy the relay's slot by its setting failover, from Postgres 17 on by default"},
 	{"slot.", Moot, "the relay tries again by itself, for as long as it runs"},
 	{"heartbeat.action.query", Moot, "the relay's heartbeat is a message in the WAL: neither statement nor table is needed"},
 	{"heartbeat.", Moot, "the relay's heartbeat does not go to Kafka"},

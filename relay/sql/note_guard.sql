@@ -1,6 +1,7 @@
 -- As read_guard.sql, and what the slot keeps is put down once a minute, for who asks how that went.
 WITH seen AS MATERIALIZED (
   SELECT active, coalesce(wal_status, '') AS wal_status,
+         coalesce(to_jsonb(s) ->> 'invalidation_reason', '') AS invalidation,
          coalesce(pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn), 0)::bigint         AS retained,
          coalesce(pg_wal_lsn_diff(pg_current_wal_lsn(), confirmed_flush_lsn), 0)::bigint AS unconfirmed,
          safe_wal_size,
@@ -18,5 +19,5 @@ WITH seen AS MATERIALIZED (
       retained = excluded.retained
   WHERE r.at < excluded.at
 )
-SELECT active, wal_status, retained, unconfirmed, safe_wal_size, inactive_since
+SELECT active, wal_status, invalidation, retained, unconfirmed, safe_wal_size, inactive_since
 FROM seen

@@ -1,5 +1,6 @@
 -- What the slot keeps from the server. Inactive_since is of Postgres 17 and newer.
 SELECT active, coalesce(wal_status, '') AS wal_status,
+       coalesce(to_jsonb(s) ->> 'invalidation_reason', '') AS invalidation,
        coalesce(pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn), 0)::bigint         AS retained,
        coalesce(pg_wal_lsn_diff(pg_current_wal_lsn(), confirmed_flush_lsn), 0)::bigint AS unconfirmed,
        safe_wal_size,

@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/troupe-go/troupe/internal/pg"
 	"github.com/troupe-go/troupe/relay"
 )
 
@@ -17,6 +18,7 @@ const (
 
 // stream reports which source a relay will use, and whether a slot is left.
 func (e *examination) stream(ctx context.Context, conn *pgx.Conn) {
+	defer e.copies(ctx, conn)
 	switch obstacle, err := relay.Obstacle(ctx, conn); {
 	case err != nil:
 		e.Warn("source", err.Error(), "let this role read pg_roles and pg_publication_tables")
@@ -49,6 +51,7 @@ func (e *examination) stream(ctx context.Context, conn *pgx.Conn) {
 	}
 	e.unread(ctx, conn)
 	e.standbys(ctx, conn)
+	e.failover(ctx, conn)
 }
 
 // standbys warns if the server takes the relay for a synchronous standby.
@@ -66,17 +69,18 @@ func (e *examination) standbys(ctx context.Context, conn *pgx.Conn) {
 // unread reports slots of this database that have no reader and retain the log, or that have lost it.
 func (e *examination) unread(ctx context.Context, conn *pgx.Conn) {
 	rows, err := conn.Query(ctx, `
-		SELECT slot_name, coalesce(wal_status, ''), coalesce(pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn), 0)::bigint
-		FROM pg_replication_slots WHERE database = current_database() AND NOT active ORDER BY slot_name`)
+		SELECT slot_name, coalesce(wal_status, ''), `+pg.InvalidationSQL+`,
+		       coalesce(pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn), 0)::bigint
+		FROM pg_replication_slots s WHERE database = current_database() AND NOT active ORDER BY slot_name`)
 	if err != nil {
 		return // reported above
 	}
-	var name, status string
+	var name, status, invalidation string
 	var held int64
-	_, err = pgx.ForEachRow(rows, []any{&name, &status, &held}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&name, &status, &invalidation, &held}, func() error {
 		if status == "lost" {
-			e.Warn("slots", name+" is lost: the server has removed what it had to keep for it",
-				"start the relay, which makes it anew and publishes what is left in the table; raise max_slot_wal_keep_size")
+			cause, remedy := pg.Invalidation(invalidation)
+			e.Warn("slots", name+" is lost: "+cause, "start the relay, which makes it anew and publishes what is left in the table; "+remedy)
 			return nil
 		}
 		e.Warn("slots", fmt.Sprintf("nobody reads %s, and it keeps %d MB of the log", name, held>>20),

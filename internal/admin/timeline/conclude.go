@@ -132,10 +132,10 @@ func (r *reading) unanswered(e *Entry, effects []*Entry) string {
 	if e.Record == nil {
 		return nothing + "; it was published, and is not among the records that were read"
 	}
-	if !r.groupsSeen {
+	consumers := r.handlers(e)
+	if !r.groupsSeen || r.groupsPartly && len(consumers) == 0 {
 		return nothing + "; how far its hop has read was not seen"
 	}
-	consumers := r.handlers(e)
 	if len(consumers) == 0 {
 		return fmt.Sprintf("%s: no group has read anything of %s: no participant has run there, or its group has a name that does not begin with the flow's",
 			nothing, e.Record.Topic)

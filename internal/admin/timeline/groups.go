@@ -6,6 +6,8 @@ import (
 	"errors"
 	"slices"
 	"strings"
+
+	"github.com/troupe-go/troupe/internal/kafka"
 )
 
 // A partition is a partition of a topic.
@@ -26,8 +28,12 @@ type group struct {
 
 // readGroups reads the offsets of the flow's groups, and of the groups in the configuration.
 func (r *reading) readGroups(ctx context.Context) error {
-	listed, err := r.admin.ListGroups(ctx)
-	if err != nil {
+	listed, err := kafka.Groups(ctx, r.client, r.cfg.Timeout/2)
+	r.groupsPartly = errors.Is(err, kafka.ErrPartly)
+	switch {
+	case r.groupsPartly:
+		r.unseen("consumer groups", err)
+	case err != nil:
 		return err
 	}
 	var names []string
@@ -37,7 +43,11 @@ func (r *reading) readGroups(ctx context.Context) error {
 		}
 	}
 	for _, g := range r.cfg.Groups {
-		if !slices.Contains(names, g) {
+		switch {
+		case slices.Contains(names, g):
+		case r.groupsPartly: // its coordinator may have moved to a broker that answers
+			names = append(names, g)
+		default:
 			r.unseen("group "+g, errors.New("there is none of that name"))
 		}
 	}

@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -97,19 +98,22 @@ func newMessage(r *kgo.Record) message {
 	}
 }
 
-// readUnread returns how many messages each group of the flow has not yet committed.
+// readUnread returns how many messages each group of the flow has not yet committed. With an error that wraps kafka.ErrPartly,
+// groups of brokers that are absent are missing.
 func readUnread(ctx context.Context, client *kgo.Client, flow string) (map[string]int64, error) {
-	admin := kadm.NewClient(client)
-	groups, err := admin.ListGroups(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("list groups: %w", err)
+	groups, missing := kafka.Groups(ctx, client, groupsLimit)
+	if missing != nil {
+		missing = fmt.Errorf("list groups: %w", missing)
+		if !errors.Is(missing, kafka.ErrPartly) {
+			return nil, missing
+		}
 	}
 	unread := make(map[string]int64)
 	names := ofFlow(groups.Groups(), flow)
 	if len(names) == 0 {
-		return unread, nil
+		return unread, missing
 	}
-	lags, err := admin.Lag(ctx, names...)
+	lags, err := kadm.NewClient(client).Lag(ctx, names...)
 	if err == nil {
 		err = lags.Error()
 	}
@@ -119,5 +123,5 @@ func readUnread(ctx context.Context, client *kgo.Client, flow string) (map[strin
 	for group, lag := range lags {
 		unread[strings.TrimPrefix(group, flow+".")] = lag.Lag.Total()
 	}
-	return unread, nil
+	return unread, missing
 }

@@ -8,7 +8,10 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/internal/kafka"
@@ -75,6 +78,35 @@ func TestWhatGroupsHaveNotReadIsCounted(t *testing.T) {
 	unread, err := readUnread(t.Context(), client, flow)
 	require.NoError(t, err)
 	require.Equal(t, map[string]int64{"payment": 6}, unread)
+}
+
+// A wait for the end of a flow goes on while a broker is absent, and a flow is removed as far as the other brokers have it.
+func TestGroupsOfAnAbsentBrokerDoNotEndTheDemo(t *testing.T) {
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(3), kfake.DataDir(t.TempDir()), kfake.SeedTopics(1, "shop.t"))
+	require.NoError(t, err)
+	t.Cleanup(cluster.Close)
+	client, err := kafka.NewClient(cluster.ListenAddrs())
+	require.NoError(t, err)
+	t.Cleanup(client.Close)
+	on := make(map[int32]string) // a group on each broker
+	for n := 0; len(on) < 3; n++ {
+		group := fmt.Sprintf("shop.g%d", n)
+		on[cluster.CoordinatorFor(group)] = group
+	}
+	for _, group := range on {
+		var read kadm.Offsets
+		read.AddOffset("shop.t", 0, 0, -1)
+		require.NoError(t, kadm.NewClient(client).CommitAllOffsets(t.Context(), group, read))
+	}
+	absent := cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.ListGroups}, Nodes: []int32{1}, TopLevel: true, Err: kerr.InvalidRequest, Count: -1})
+	unread, err := readUnread(t.Context(), client, "shop")
+	require.ErrorIs(t, err, kafka.ErrPartly)
+	require.Len(t, unread, 2)
+	require.ErrorIs(t, removeFlow(t.Context(), client, "shop"), kafka.ErrPartly)
+	absent.Remove()
+	left, err := kafka.Groups(t.Context(), client, groupsLimit)
+	require.NoError(t, err)
+	require.Equal(t, []string{on[1]}, left.Groups())
 }
 
 // consume commits that n of the flow's messages to payment were read.

@@ -6,21 +6,31 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/troupe-go/troupe/internal/kafka"
 )
+
+// groupsLimit is the time for the brokers to list their groups.
+const groupsLimit = 10 * time.Second
 
 // removeFlow deletes the groups and topics whose names begin with the flow's. A member that was killed still counts as a member
 // until its session ends, and a static one even after SIGTERM, so all members are removed first.
 func removeFlow(ctx context.Context, client *kgo.Client, flow string) error {
 	admin := kadm.NewClient(client)
-	groups, err := admin.ListGroups(ctx)
-	if err != nil {
-		return fmt.Errorf("list groups: %w", err)
-	}
+	groups, err := kafka.Groups(ctx, client, groupsLimit)
 	var errs []error
+	if err != nil {
+		err = fmt.Errorf("list groups: %w", err)
+		if !errors.Is(err, kafka.ErrPartly) {
+			return err
+		}
+		errs = append(errs, err)
+	}
 	for _, group := range ofFlow(groups.Groups(), flow) {
 		if err := removeGroup(ctx, admin, group); err != nil {
 			errs = append(errs, fmt.Errorf("delete group %s: %w", group, err))

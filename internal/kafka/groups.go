@@ -1,0 +1,36 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// ErrPartly means that a result lacks the part of brokers that have not answered.
+var ErrPartly = errors.New("some brokers have not answered")
+
+// Groups lists the groups of the cluster. Each broker lists the groups that it coordinates: if one has not answered within limit,
+// or answers with an error, Groups returns the groups of the others with an error that wraps ErrPartly and names the broker. With
+// any other error it returns none.
+func Groups(ctx context.Context, client *kgo.Client, limit time.Duration) (kadm.ListedGroups, error) {
+	limited, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	listed, err := kadm.NewClient(client).ListGroups(limited)
+	partly, some := errors.AsType[*kadm.ShardErrors](err)
+	if !some || partly.AllFailed {
+		return listed, err
+	}
+	missing := fmt.Errorf("%w, and the groups that they coordinate are missing", ErrPartly)
+	for _, of := range partly.Errs {
+		why := of.Err
+		if errors.Is(why, context.DeadlineExceeded) {
+			why = fmt.Errorf("no answer in %s", limit)
+		}
+		missing = fmt.Errorf("%w; broker %d: %w", missing, of.Broker.NodeID, why)
+	}
+	return listed, missing
+}

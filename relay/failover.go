@@ -1,0 +1,77 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/troupe-go/troupe/internal/wal"
+)
+
+// Failover selects whether the standbys of the server copy the slot, so that a standby that is promoted has it.
+type Failover string
+
+// The choices. Postgres has slots with failover from version 17 on.
+const (
+	FailoverAuto Failover = "auto" // from Postgres 17 on, unless the server refuses
+	FailoverOn   Failover = "on"   // required: without it no slot is created
+	FailoverOff  Failover = "off"
+)
+
+// failoverSince is the first server_version_num whose slots have the property.
+const failoverSince = 170000
+
+// wantsFailover reports whether the slot is to be copied to the standbys of the server.
+func (r *Relay) wantsFailover(ctx context.Context, db querier) (bool, error) {
+	if r.cfg.Failover == FailoverOff {
+		return false, nil
+	}
+	var version int
+	if err := db.QueryRow(ctx, "SELECT current_setting('server_version_num')::int").Scan(&version); err != nil {
+		return false, fmt.Errorf("read the server's version: %w", err)
+	}
+	if version < failoverSince && r.cfg.Failover == FailoverOn {
+		return false, errors.New("failover on: slots are copied to standbys from Postgres 17 on: set failover to auto or off")
+	}
+	return version >= failoverSince, nil
+}
+
+// createSlot creates the slot. If the server refuses a slot with failover, as a server that only resembles Postgres may,
+// FailoverAuto creates one without.
+func (r *Relay) createSlot(ctx context.Context, db querier, conn *wal.Conn) (wal.LSN, error) {
+	failover, err := r.wantsFailover(ctx, db)
+	if err != nil {
+		return 0, err
+	}
+	from, err := conn.CreateSlot(ctx, r.cfg.Slot, failover)
+	if failover && r.cfg.Failover == FailoverAuto && refusesFailover(err) {
+		r.cfg.Log.Warn().Err(err).Str("slot", r.cfg.Slot).Msg("the server creates no slot that standbys copy: it is created without failover")
+		return conn.CreateSlot(ctx, r.cfg.Slot, false)
+	}
+	return from, err
+}
+
+// alignSlot changes the slot's failover property if it is not the configured one. The slot must be free.
+func (r *Relay) alignSlot(ctx context.Context, db querier, conn *wal.Conn, slot slotState) error {
+	failover, err := r.wantsFailover(ctx, db)
+	if err != nil || slot.failover == nil || *slot.failover == failover {
+		return err
+	}
+	err = conn.AlterSlot(ctx, r.cfg.Slot, failover)
+	if refusesFailover(err) && r.cfg.Failover == FailoverAuto {
+		r.cfg.Log.Warn().Err(err).Str("slot", r.cfg.Slot).Msg("the slot stays as it is: the server does not change its failover")
+		return nil
+	}
+	if err == nil {
+		r.cfg.Log.Info().Str("slot", r.cfg.Slot).Bool("failover", failover).Msg("slot altered")
+	}
+	return err
+}
+
+// refusesFailover reports whether an error says that the server does not know or support the property.
+func refusesFailover(err error) bool {
+	var refusal *pgconn.PgError
+	return errors.As(err, &refusal) && (refusal.Code == "42601" || refusal.Code == "0A000" || refusal.Code == "55000")
+}
