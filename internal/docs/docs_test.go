@@ -49,6 +49,7 @@ func TestTheGoInDocumentsIsCodeThatRunsAsATest(t *testing.T) {
 		"docs/operating-sagas.md": {"internal/demo/order/orchestrate.go"},
 		"docs/sagas.md": {
 			"examples/order-on-postgres/definition_test.go", "examples/order-on-postgres/services.go", "examples/order-on-postgres/orders.go",
+			"saga/coordinator/example_wait_test.go",
 		},
 		"examples/letter-of-credit/README.md": {"examples/letter-of-credit/reminder_test.go"},
 		"examples/travel-booking/README.md":   {"examples/travel-booking/trip_test.go"},
