@@ -39,6 +39,12 @@ func drawSteps(spec saga.Spec, state *saga.State) drawing {
 	var said []string
 	for i, st := range spec.Steps {
 		one := drawnStep{box: plan.boxes[i], Name: clip(st.Name, 22), About: clip(asks(st), 28), Pivot: st.Pivot}
+		if st.AtLeast > 0 {
+			one.About = clip(fmt.Sprintf("%d of %d: %s", st.AtLeast, len(st.Needs), asks(st)), 28)
+		}
+		if st.Optional {
+			one.About = clip("optional: "+asks(st), 28)
+		}
 		if state != nil {
 			ss := state.Steps[i]
 			one.Phase, one.Doing = phaseName(ss.Phase), clip(doing(ss), 34)
@@ -82,6 +88,9 @@ func doing(ss saga.StepState) string {
 	}
 	if ss.Doubt && ss.Phase != saga.Doubt {
 		text += ", in doubt"
+	}
+	if ss.Tolerated {
+		text += ", tolerated"
 	}
 	return text
 }

@@ -35,6 +35,10 @@ func (x *decision) act(e Event) {
 		x.refuse("there is no step %q", e.Step)
 		return
 	}
+	if ss := x.s.Steps[i]; ss.Tolerated && ss.Phase != CompensateFailed {
+		x.refuse("step %s is optional, and the saga has gone on without it", ss.Name)
+		return
+	}
 	switch e.Kind {
 	case ActRetry:
 		x.actRetry(i)
@@ -87,8 +91,8 @@ func (x *decision) actRetry(i int) {
 		x.refuse("the saga goes back: step %s is not begun again", ss.Name)
 		return
 	case ss.Phase == GivenUp || ss.Phase == Doubt || ss.Phase == Refused:
-		if st.send == nil {
-			x.refuse("step %s sends nothing that could be sent again: skip it, or compensate", ss.Name)
+		if st.send == nil || ss.Started == 0 {
+			x.refuse("step %s has sent nothing that could be sent again: skip it, or compensate", ss.Name)
 			return
 		}
 		was := *ss

@@ -95,6 +95,9 @@ func (x *decision) late(i int, e Event) {
 		return
 	}
 	ss.Doubt = false
+	if ss.Tolerated { // later steps may have read that it did not succeed
+		return
+	}
 	a, err := x.match(x.d.steps[i].success, e)
 	if err == nil && (a == nil || !x.unset(a)) {
 		return
@@ -128,13 +131,9 @@ func phaseText(p Phase) string {
 
 func (x *decision) done(i int, event string) {
 	ss := &x.s.Steps[i]
-	ss.Phase, ss.Doubt, ss.Answer = Done, false, event
+	ss.Phase, ss.Doubt, ss.Tolerated, ss.Answer = Done, false, false, event
 	x.disarm(ss.Name + stepTimeout)
-	for _, dl := range x.d.deadlines {
-		if slices.Contains(dl.until, i) {
-			x.disarm(dl.Name)
-		}
-	}
+	x.disarmUntil(i)
 	x.moment(StepCompleted, ss.Name, event)
 	if x.d.steps[i].Pivot && x.s.Back && !x.undoing() { // a compensating saga waits for a pivot, unless the pivot can be compensated too
 		x.s.Back = false
@@ -152,10 +151,10 @@ func (x *decision) done(i int, event string) {
 	x.takeUp()
 }
 
-// undoing reports whether a compensation has been sent.
+// undoing reports whether the compensation of a step that the saga needs has been sent.
 func (x *decision) undoing() bool {
 	return slices.ContainsFunc(x.s.Steps, func(ss StepState) bool {
-		return ss.Phase == CompensateIntent || ss.Phase == Undone || ss.Phase == CompensateFailed
+		return !ss.Tolerated && (ss.Phase == CompensateIntent || ss.Phase == Undone || ss.Phase == CompensateFailed)
 	})
 }
 
@@ -172,7 +171,9 @@ func (x *decision) refused(i int, event, reason string) {
 	x.disarm(ss.Name + stepTimeout)
 	x.moment(StepFailed, ss.Name, reason)
 	x.takeUp()
-	x.goBack(reason)
+	if !x.d.steps[i].Optional {
+		x.goBack(reason)
+	}
 }
 
 func (x *decision) givenUp(i int, e Event) {
@@ -186,8 +187,8 @@ func (x *decision) givenUp(i int, e Event) {
 	reason := orElse(e.Reason, "its hop gave up")
 	x.moment(StepExhausted, ss.Name, reason)
 	switch {
-	case x.s.Back: // it has had no effect so far, and may have one when its dead letter is redriven
-		x.doubt(i)
+	case x.s.Back, x.d.steps[i].Optional && x.d.steps[i].send != nil:
+		x.doubt(i) // it has had no effect so far, and may have one when its dead letter is redriven
 	case x.d.steps[i].Exhausted == CompensateThen && !x.passed():
 		x.doubt(i)
 		x.goBack(fmt.Sprintf("%s: %s", ss.Name, reason))
@@ -310,7 +311,7 @@ func (x *decision) match(as []*answer, e Event) (*answer, error) {
 // it, skips it with the result, or resolves it.
 func (x *decision) unusable(i int, e Event, reason string) {
 	ss := &x.s.Steps[i]
-	ss.Phase, ss.Answer = GivenUp, e.Type
+	ss.Phase, ss.Tolerated, ss.Answer = GivenUp, false, e.Type
 	if e.Outcome == "failure" {
 		ss.First = ss.Epoch + 1
 	}

@@ -122,17 +122,9 @@ func (x *decision) backward() {
 			x.park(fmt.Sprintf("%s: it may have taken effect, and nothing undoes it", st.Name))
 			return
 		}
-		ss.BackSent = x.now
-		if !x.send(i, st.back.send, compensateOp) {
-			ss.Phase = CompensateFailed
-			x.moment(CompensationFailed, st.Name, "it cannot be sent")
+		if !x.undo(i) {
 			return
 		}
-		ss.Phase = CompensateIntent
-		if t := st.back.spec.Timeout; t > 0 {
-			x.arm(st.Name+compTimeout, t, nil)
-		}
-		x.moment(CompensationStarted, st.Name, "")
 	}
 	if open {
 		return
@@ -142,6 +134,23 @@ func (x *decision) backward() {
 	}
 	x.s.Status = Compensated
 	x.moment(SagaCompensated, "", "")
+}
+
+// undo sends the compensation of step i. If it cannot be sent, it parks the saga and returns false.
+func (x *decision) undo(i int) bool {
+	st, ss := x.d.steps[i], &x.s.Steps[i]
+	ss.BackSent = x.now
+	if !x.send(i, st.back.send, compensateOp) {
+		ss.Phase = CompensateFailed
+		x.moment(CompensationFailed, st.Name, "it cannot be sent")
+		return false
+	}
+	ss.Phase = CompensateIntent
+	if t := st.back.spec.Timeout; t > 0 {
+		x.arm(st.Name+compTimeout, t, nil)
+	}
+	x.moment(CompensationStarted, st.Name, "")
+	return true
 }
 
 // giveUpWaiting drops what a compensating saga no longer needs: steps that have not begun, awaited events and deadlines.
@@ -166,6 +175,8 @@ func (x *decision) settled(i int) bool {
 		return true
 	case Done:
 		return x.d.steps[i].back == nil
+	case Doubt:
+		return x.d.steps[i].back == nil && x.d.steps[i].Optional
 	}
 	return false
 }

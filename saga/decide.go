@@ -156,15 +156,16 @@ func (x *decision) takeUp() {
 func Stuck(d *Definition, s State) []string {
 	var stuck []string
 	for i, ss := range s.Steps {
+		optional := d.steps[i].Optional
 		switch ss.Phase {
 		case GivenUp, CompensateFailed:
 			stuck = append(stuck, ss.Name)
 		case Doubt:
-			if !s.Back || d.steps[i].back == nil {
+			if !optional && (!s.Back || d.steps[i].back == nil) {
 				stuck = append(stuck, ss.Name)
 			}
 		case Refused:
-			if !s.Back {
+			if !optional && !s.Back {
 				stuck = append(stuck, ss.Name)
 			}
 		}
@@ -174,6 +175,9 @@ func Stuck(d *Definition, s State) []string {
 
 // advance moves the saga on until it must wait for an event.
 func (x *decision) advance() {
+	if x.s.Status == Running {
+		x.goOnWithout()
+	}
 	x.meetOverdue()
 	for x.s.Status == Running && x.forward() {
 	}

@@ -135,6 +135,7 @@ func (c *compiler) cycles() {
 		if st.Join != All && st.Join != First && st.Join != Merge {
 			c.wrong(fmt.Sprintf("steps[%d].join", i), "%q: want first or merge, or nothing for all", st.Join)
 		}
+		c.quorum(fmt.Sprintf("steps[%d]", i), st)
 	}
 	for range steps { // so many rounds are enough for the longest path
 		for i, st := range c.d.steps {
@@ -249,6 +250,9 @@ func (c *compiler) step(path string, st *step) {
 	}
 	if st.Exhausted != Park && st.Exhausted != CompensateThen {
 		c.wrong(path+".exhausted", "%q: want compensate, or nothing to park", st.Exhausted)
+	}
+	if st.Optional {
+		c.optional(path, st, waits)
 	}
 	if st.Pivot && st.send == nil {
 		c.wrong(path+".pivot", "%q has no command", st.Name)

@@ -21,6 +21,10 @@
 //	a step is not answered in time        it is in doubt: it is compensated too
 //	an awaited event does not come in     as if it were refused
 //	time
+//	an optional step is refused, is not   the saga goes on without it; what may have taken effect is compensated, and an answer
+//	answered in time, or is given up      that comes later is not used; without a compensation it is
+//	so many steps fail that a quorum      the steps that are done are compensated
+//	(AtLeast) cannot be reached
 //	a hop gave up a command (exhausted)   parked, or compensated if the step says so; the answer to a redrive resumes the saga
 //	a compensation is refused, given up   parked
 //	or not answered in time
@@ -48,7 +52,8 @@
 //
 // Steps that are running when another one fails are waited for: only their answer, or its absence, shows whether there is
 // something to compensate. While a pivot is running, or is in doubt and has no compensation, nothing is compensated: if it is
-// done after all, the saga goes forward.
+// done after all, the saga goes forward. A saga is not completed while the answer to the compensation of an optional step is
+// awaited.
 //
 // # Not promised
 //

@@ -107,7 +107,7 @@ func (x *decision) fired(e Event) {
 // that all of it can be applied once, later.
 func (x *decision) meet(due Armed) {
 	then := x.d.deadlines[x.deadline(due.Name)].Then
-	if then == ThenComplete && (x.s.Back || x.s.Status == Parked) { // a saga that goes back goes on if its pivot is done
+	if then == ThenComplete && (x.s.Back || x.s.Status == Parked || x.compensating()) { // a saga that goes back goes on if its pivot is done
 		x.keep(due)
 		x.moment(DeadlineKept, "", due.Name)
 		return
@@ -133,7 +133,7 @@ func (x *decision) meetOverdue() {
 	for x.s.Status == Running {
 		next := -1
 		for i, a := range x.s.Deadlines {
-			if a.Overdue && (next < 0 || a.At.Before(x.s.Deadlines[next].At)) {
+			if a.Overdue && !x.waitsToEnd(a) && (next < 0 || a.At.Before(x.s.Deadlines[next].At)) {
 				next = i
 			}
 		}
@@ -157,7 +157,7 @@ func (x *decision) timedOut(i int) {
 	x.doubt(i)
 	reason := fmt.Sprintf("%s: no answer within %s", ss.Name, st.Timeout)
 	switch {
-	case x.s.Back:
+	case x.s.Back, st.Optional:
 	case st.back == nil || x.passed():
 		x.park(reason)
 	default:

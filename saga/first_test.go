@@ -17,7 +17,7 @@ func TestTheFirstCallWhoseResultIsUnknown(t *testing.T) {
 	walk := saga.Event{Kind: saga.ActSet, Fields: map[string]any{"walks": true}}
 	unusable := answer("hotel", "forward", "success", "Whatever", nil)
 	noUndo := answer("hotel", "compensate", "failure", "No", nil)
-	back := []saga.Event{begun, refused, booked}
+	back := []saga.Event{begun, refused, bookedTrip}
 	for name, test := range map[string]struct {
 		events       []saga.Event
 		epoch, first int

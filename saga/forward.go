@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/troupe-go/troupe/internal/expr"
 )
@@ -11,12 +12,15 @@ import (
 // forward starts and skips the steps that can be, and completes the saga when none is left. It reports whether anything changed,
 // in which case it must be called again.
 func (x *decision) forward() (changed bool) {
-	if x.endsEarly() {
-		return true
+	if !x.goOnWithout() {
+		return false
+	}
+	if ended, waits := x.endsEarly(); ended || waits {
+		return ended
 	}
 	open := false
 	for i, st := range x.d.steps {
-		if x.s.Steps[i].Phase == Intent {
+		if p := x.s.Steps[i].Phase; p == Intent || p == CompensateIntent {
 			open = true
 		}
 		if x.s.Steps[i].Phase != StepWaiting {
@@ -31,6 +35,9 @@ func (x *decision) forward() (changed bool) {
 		case never:
 			x.skip(i, "what it needs was not done")
 			changed = true
+		case short:
+			x.refused(i, "", fmt.Sprintf("fewer than %d of %s succeeded", st.AtLeast, strings.Join(st.Needs, ", ")))
+			return true
 		default:
 			open = true
 		}
@@ -47,26 +54,45 @@ const (
 	waits joined = iota
 	goes
 	never
+	short // its quorum cannot be reached
 )
 
 // join reports whether a step can begin, must wait for the steps that it needs, or never can begin.
 func (x *decision) join(st *step) joined {
-	done, skipped := 0, 0
+	done, skipped, failed := 0, 0, 0
 	for _, n := range st.needs {
-		switch x.s.Steps[n].Phase {
-		case Done:
+		switch ss := x.s.Steps[n]; {
+		case ss.Phase == Done:
 			done++
-		case Skipped:
+		case ss.Phase == Skipped:
 			skipped++
+		case ss.Tolerated:
+			failed++
 		}
 	}
 	all := len(st.needs)
+	over := done+skipped+failed == all
 	switch {
 	case all == 0:
 		return goes
-	case st.Join == All && skipped > 0, skipped == all:
+	case all-skipped-failed < st.AtLeast:
+		return short
+	case st.AtLeast > 0:
+		return when(over)
+	case st.Join == All && skipped > 0:
 		return never
-	case st.Join == First && done > 0, done == all, st.Join == Merge && done+skipped == all:
+	case st.Join == All:
+		return when(over)
+	case over && done == 0:
+		return never
+	case st.Join == First:
+		return when(done > 0)
+	}
+	return when(over)
+}
+
+func when(holds bool) joined {
+	if holds {
 		return goes
 	}
 	return waits
@@ -163,8 +189,9 @@ func (x *decision) send(i int, c *command, operation string) bool {
 	return true
 }
 
-// endsEarly applies the first of the definition's ends whose condition holds. It returns false if none does.
-func (x *decision) endsEarly() bool {
+// endsEarly applies the first of the definition's ends whose condition holds, and reports whether it did. An end that completes
+// the saga waits until the compensations of optional steps are answered.
+func (x *decision) endsEarly() (ended, waits bool) {
 	for _, e := range x.d.ends {
 		if e.Then == ThenPark && slices.Contains(x.s.Passed, e.End.When) {
 			continue
@@ -176,10 +203,13 @@ func (x *decision) endsEarly() bool {
 		}
 		if err != nil {
 			x.park(fmt.Sprintf("ends: %s", err))
-			return true
+			return true, false
 		}
 		if !holds {
 			continue
+		}
+		if e.Then == ThenComplete && x.compensating() {
+			return false, true
 		}
 		why := e.End.When
 		if e.reason != nil {
@@ -193,9 +223,9 @@ func (x *decision) endsEarly() bool {
 			x.s.Held = e.End.When
 		}
 		x.then(e.Then, why, e.emit)
-		return true
+		return true, false
 	}
-	return false
+	return false, false
 }
 
 // complete ends the saga. Events that steps still wait for are no longer awaited.

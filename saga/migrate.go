@@ -92,6 +92,9 @@ func (m *move) compareSteps() {
 		if a, b := undoes(was.Compensation), undoes(is.Compensation); a != b {
 			m.obstacle("step %s is %s and is undone by %s, not %s", ss.Name, phaseText(ss.Phase), a, b)
 		}
+		if ss.Tolerated && !is.Optional {
+			m.obstacle("step %s has failed, and is not optional any more", ss.Name)
+		}
 		if was.Pivot != is.Pivot {
 			m.obstacle("step %s is %s, and the pivot in only one of the two", ss.Name, phaseText(ss.Phase))
 		}

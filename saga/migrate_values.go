@@ -11,9 +11,9 @@ import (
 // compareValues finds variables without a value that parts of the new definition read which the saga may reach, and that the new
 // definition sets in a part that the saga has passed, while the old one does not set them there.
 func (m *move) compareValues() {
-	phase := make(map[string]Phase, len(m.s.Steps))
+	phase, tolerated := make(map[string]Phase, len(m.s.Steps)), make(map[string]bool)
 	for _, ss := range m.s.Steps {
-		phase[ss.Name] = ss.Phase
+		phase[ss.Name], tolerated[ss.Name] = ss.Phase, ss.Tolerated
 	}
 	missing := func(name string) bool {
 		if _, set := m.s.Data[name]; set {
@@ -25,7 +25,7 @@ func (m *move) compareValues() {
 		if had && did == does && was == by {
 			return false // the old definition leaves it unset in the same way
 		}
-		return by == "" || phase[by] == Done
+		return by == "" || phase[by] == Done || tolerated[by]
 	}
 	var told []string
 	for _, part := range m.to.toCome(phase, m.s.Status == Waiting) {

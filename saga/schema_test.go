@@ -295,7 +295,7 @@ func everything() saga.Spec {
 				},
 			},
 			{
-				Name: "wait", Success: []saga.Answer{{
+				Name: "wait", Needs: []string{"pay", "reserve"}, AtLeast: 1, Optional: true, Success: []saga.Answer{{
 					Event: "Checked", Hop: "check", By: &saga.Association{Variable: "id", Field: "application"},
 				}},
 			},

@@ -69,6 +69,10 @@ type Step struct {
 	// Needs are the names of the steps that come before it. Join defines how many of them must be done.
 	Needs []string `json:"needs,omitempty"`
 	Join  Join     `json:"join,omitempty"`
+	// AtLeast is a quorum: so many steps of Needs must be done. The step waits until each of them is done, was skipped, or is
+	// optional and has failed. It is refused as soon as the quorum cannot be reached any more, and then the saga is compensated.
+	// A step with AtLeast has no Join. Default: no quorum.
+	AtLeast int `json:"atLeast,omitempty"`
 	// When is a condition over data. If it does not hold, the step is skipped.
 	When string `json:"when,omitempty"`
 	// Command is sent, or Call is made by HTTP. A step with neither waits for one of the events of Success or Failure.
@@ -84,6 +88,9 @@ type Step struct {
 	Retry *Retry `json:"retry,omitempty"`
 	// Exhausted decides what follows when the hop has given up the command. Default: Park.
 	Exhausted Exhausted `json:"exhausted,omitempty"`
+	// Optional lets the saga go on if the step is refused, is not answered in time or is given up by its hop. A command that may
+	// have taken effect is compensated then; without a compensation, an effect that comes late is kept.
+	Optional bool `json:"optional,omitempty"`
 	// Compensation undoes the step.
 	Compensation *Compensation `json:"compensation,omitempty"`
 	// Pivot marks the point of no return: once the step is done, the saga only goes forward.
@@ -99,9 +106,9 @@ type Join string
 
 // These are the joins. A step whose join can no longer hold is skipped.
 const (
-	All   Join = ""      // all of them done
+	All   Join = ""      // all of them done, but for optional ones that have failed
 	First Join = "first" // one of them done
-	Merge Join = "merge" // all of them done or skipped, and one done
+	Merge Join = "merge" // all of them done, skipped, or optional and failed, and one done
 )
 
 // Exhausted decides what follows when a hop has given up a command.

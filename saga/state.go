@@ -80,6 +80,8 @@ type StepState struct {
 	BackSent time.Time `json:"back_sent,omitzero"`
 	// Doubt reports that it is unknown whether the command, or an earlier one of this step, took effect or will.
 	Doubt bool `json:"doubt,omitempty"`
+	// Tolerated reports that the step is optional and did not succeed, and that the saga goes on without it.
+	Tolerated bool `json:"tolerated,omitempty"`
 	// Answer is the type of the latest answer.
 	Answer string `json:"answer,omitempty"`
 }
@@ -90,6 +92,8 @@ type StepState struct {
 //	   │          ├────► refused      │               └─────────► compensate_failed
 //	skipped       ├────► exhausted ───┤ an operator
 //	              └────► doubt ───────┘
+//
+// A refused step, and one in doubt, may be Tolerated.
 type Phase string
 
 // These are the phases.
@@ -272,6 +276,7 @@ const (
 	StepSkipped           = "StepSkipped"
 	StepExhausted         = "StepExhausted"
 	StepTimedOut          = "StepTimedOut"
+	StepTolerated         = "StepTolerated" // the saga goes on without an optional step that failed
 	StepResolved          = "StepResolved"
 	CompensationStarted   = "CompensationStarted"
 	CompensationCompleted = "CompensationCompleted"

@@ -39,7 +39,7 @@ func history(t *testing.T, d *saga.Definition, events ...saga.Event) (s saga.Sta
 
 var (
 	begun     = saga.Event{Kind: saga.Started, Fields: map[string]any{"id": "1"}}
-	booked    = answer("hotel", "forward", "success", "Booked", nil)
+	bookedTrip    = answer("hotel", "forward", "success", "Booked", nil)
 	cancelled = answer("hotel", "compensate", "success", "Cancelled", nil)
 	refused   = answer("insurance", "forward", "failure", "Refused", nil)
 	rented    = answer("car", "forward", "success", "Rented", map[string]any{"plate": "X 1"})
@@ -50,19 +50,19 @@ var (
 
 func TestASkippedStepThatTookEffectIsCompensated(t *testing.T) {
 	d := travelling(t)
-	_, fx := history(t, d, begun, refused, booked, rented)
+	_, fx := history(t, d, begun, refused, bookedTrip, rented)
 	require.Len(t, fx.Commands, 1)
 	require.Equal(t, "Return", fx.Commands[0].Type)
 	require.Equal(t, map[string]any{"plate": "X 1"}, fx.Commands[0].Fields)
-	s, _ := history(t, d, begun, refused, booked, rented, cancelled)
+	s, _ := history(t, d, begun, refused, bookedTrip, rented, cancelled)
 	require.Equal(t, saga.Compensating, s.Status)
-	s, _ = history(t, d, begun, refused, booked, rented, cancelled, returned)
+	s, _ = history(t, d, begun, refused, bookedTrip, rented, cancelled, returned)
 	require.Equal(t, saga.Compensated, s.Status)
 
 	nothing := rented
 	nothing.Type, nothing.Fields = saga.NothingType, nil
 	for _, e := range []saga.Event{nothing, answer("car", "forward", "failure", "Refused", nil), answer("car", "forward", "exhausted", "Exhausted", nil)} {
-		_, fx := history(t, d, begun, refused, booked, e)
+		_, fx := history(t, d, begun, refused, bookedTrip, e)
 		require.NotEmpty(t, fx.Ignored, "it had no effect")
 	}
 }
@@ -71,20 +71,20 @@ func TestASkippedStepThatTookEffectParksASagaThatGoesForward(t *testing.T) {
 	d := travelling(t)
 	walks := begun
 	walks.Fields = map[string]any{"id": "1", "walks": true}
-	s, fx := history(t, d, walks, booked, rented)
+	s, fx := history(t, d, walks, bookedTrip, rented)
 	require.Equal(t, saga.Parked, s.Status)
 	require.Contains(t, fx.Alert, "car")
 	insured := answer("insurance", "forward", "success", "Insured", nil)
-	s, _ = history(t, d, walks, booked, rented, insured)
+	s, _ = history(t, d, walks, bookedTrip, rented, insured)
 	require.Equal(t, saga.Parked, s.Status, "an answer does not take it up")
-	s, _ = history(t, d, walks, booked, rented, insured, saga.Event{Kind: saga.ActResume})
+	s, _ = history(t, d, walks, bookedTrip, rented, insured, saga.Event{Kind: saga.ActResume})
 	require.Equal(t, saga.Completed, s.Status)
-	_, fx = history(t, d, walks, booked, rented, insured, saga.Event{Kind: saga.ActCompensate})
+	_, fx = history(t, d, walks, bookedTrip, rented, insured, saga.Event{Kind: saga.ActCompensate})
 	require.Equal(t, "Return", fx.Commands[0].Type)
 }
 
 func TestASkippedStepThatTookEffectIsNotTakenByAnEndedSaga(t *testing.T) {
-	s, fx := history(t, travelling(t), begun, refused, booked, cancelled, rented)
+	s, fx := history(t, travelling(t), begun, refused, bookedTrip, cancelled, rented)
 	require.Equal(t, saga.Compensated, s.Status)
 	require.Contains(t, fx.Refused, "car")
 }

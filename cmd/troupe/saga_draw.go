@@ -124,6 +124,15 @@ func about(st saga.Step, ss saga.StepState, also []string) string {
 	if st.Pivot {
 		all = append(all, "pivot")
 	}
+	switch {
+	case ss.Tolerated:
+		all = append(all, "optional, the saga goes on without it")
+	case st.Optional:
+		all = append(all, "optional")
+	}
+	if st.AtLeast > 0 {
+		all = append(all, fmt.Sprintf("needs at least %d of %d", st.AtLeast, len(st.Needs)))
+	}
 	if len(also) > 0 {
 		all = append(all, "needs "+strings.Join(also, ", ")+", too")
 	}

@@ -37,3 +37,19 @@ func TestAHistoryShowsTheServersRoleAndTime(t *testing.T) {
 		require.Equal(t, c.want, b.String(), name)
 	}
 }
+
+func TestAStepThatTheSagaWentOnWithoutIsShown(t *testing.T) {
+	t.Parallel()
+	var b bytes.Buffer
+	drawSteps(&b, saga.Spec{Steps: []saga.Step{
+		{Name: "flight", Command: &saga.Command{Hop: "flight", Type: "BookFlight"}, Optional: true},
+		{Name: "hotel", Command: &saga.Command{Hop: "hotel", Type: "BookHotel"}, Optional: true},
+		{Name: "payment", Needs: []string{"flight", "hotel"}, AtLeast: 1, Command: &saga.Command{Hop: "payment", Type: "Pay"}},
+	}}, saga.State{Steps: []saga.StepState{
+		{Name: "flight", Phase: saga.Done}, {Name: "hotel", Phase: saga.Refused, Tolerated: true}, {Name: "payment", Phase: saga.Intent},
+	}})
+	require.Equal(t, `  ✓ flight      done     BookFlight; optional
+  ✗ hotel       refused  BookHotel; optional, the saga goes on without it
+  └─ ▸ payment  intent   Pay; needs at least 1 of 2; needs flight, too
+`, b.String())
+}

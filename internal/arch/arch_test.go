@@ -55,7 +55,7 @@ var floors = []floor{
 	}},
 	{"tests and metrics of sagas and flows", []string{
 		"saga/sagatest", "telemetry/sagas", "internal/fixture", "internal/flow/telemetry", "internal/metrics", "saga/coordinator/internal/storetest",
-		"console/internal/stage", "examples/letter-of-credit", "examples/order-on-postgres",
+		"console/internal/stage", "examples/letter-of-credit", "examples/order-on-postgres", "examples/travel-booking",
 	}},
 	{"pages, and the base of the demo's services", []string{"console", "internal/demo"}},
 	{"the sidecar, and the demo's services", []string{

@@ -49,8 +49,10 @@ func TestTheGoInDocumentsIsCodeThatRunsAsATest(t *testing.T) {
 		"docs/operating-sagas.md": {"internal/demo/order/orchestrate.go"},
 		"docs/sagas.md": {
 			"examples/order-on-postgres/definition_test.go", "examples/order-on-postgres/services.go", "examples/order-on-postgres/orders.go",
+			"saga/coordinator/example_wait_test.go",
 		},
 		"examples/letter-of-credit/README.md": {"examples/letter-of-credit/reminder_test.go"},
+		"examples/travel-booking/README.md":   {"examples/travel-booking/trip_test.go"},
 	} {
 		var code string
 		for _, path := range tests {
@@ -64,9 +66,9 @@ func TestTheGoInDocumentsIsCodeThatRunsAsATest(t *testing.T) {
 	}
 }
 
-// A block of JSON is a definition without a finding, or a part of the example's.
+// A block of JSON is a definition without a finding, or a part of an example's.
 func TestTheDefinitionsInDocumentsAreProved(t *testing.T) {
-	parts := squeezed(read(t, "examples/order-on-postgres/order.saga.json"))
+	parts := squeezed(read(t, "examples/order-on-postgres/order.saga.json")) + squeezed(read(t, "examples/travel-booking/trip.saga.json"))
 	definitions := 0
 	for _, b := range regexp.MustCompile("(?s)```json\n(.*?)```").FindAllStringSubmatch(read(t, "docs/sagas.md"), -1) {
 		var is struct{ Saga string }

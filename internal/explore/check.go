@@ -59,6 +59,10 @@ func (x *explorer) checkCompleted(n *world, in *instance) string {
 		case p.hand != 0 || s.hop[forward] < 0:
 		case in.state.Steps[i].Phase == saga.Done && p.effect == never:
 			return "the saga is completed, and step " + s.Name + " is done, but never took effect"
+		case in.state.Steps[i].Tolerated:
+			if p.effect == happened && s.undoable() {
+				return "the saga is completed without step " + s.Name + ", which has taken effect and is not undone"
+			}
 		case p.effect == undone:
 			return "the saga is completed, and step " + s.Name + " is undone"
 		}

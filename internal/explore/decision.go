@@ -115,7 +115,9 @@ func (x *explorer) broken(s, next saga.State, fx saga.Effects) string {
 	if next.Status == saga.Parked && s.Status != saga.Parked && fx.Alert == "" {
 		return "the saga is parked without an alert"
 	}
-	if back := slices.IndexFunc(fx.Commands, func(c saga.Send) bool { return c.Operation == operations[compensate] }); back >= 0 {
+	if back := slices.IndexFunc(fx.Commands, func(c saga.Send) bool {
+		return c.Operation == operations[compensate] && !x.tolerated(next, c.Step)
+	}); back >= 0 {
 		for i, st := range x.m.steps {
 			if st.Pivot && !st.undoable() && next.Steps[i].Phase == saga.Done {
 				return fmt.Sprintf("after the pivot %s, step %s is compensated", st.Name, fx.Commands[back].Step)
@@ -124,10 +126,13 @@ func (x *explorer) broken(s, next saga.State, fx saga.Effects) string {
 	}
 	if next.Status == saga.Completed && !x.m.early {
 		for _, ss := range next.Steps {
-			if ss.Phase != saga.Done && ss.Phase != saga.Skipped {
+			if ss.Phase != saga.Done && ss.Phase != saga.Skipped && !ss.Tolerated {
 				return fmt.Sprintf("the saga is completed, and step %s is %s", ss.Name, orWaiting(ss.Phase))
 			}
 		}
+	}
+	if problem := x.brokenOptional(s, next); problem != "" {
+		return problem
 	}
 	if next.Status == saga.Completed && next.Back {
 		return "the saga is completed on its way back"

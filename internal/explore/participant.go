@@ -119,9 +119,10 @@ func (x *explorer) takesEffect(n *world, i int) {
 		x.breaks("step %s takes effect twice", s.Name)
 	case p.effect == undone:
 		x.breaks("step %s takes effect again after it was undone", s.Name)
+	case s.Optional && !s.undoable(): // an effect that comes late is kept
 	default:
 		for _, b := range s.before {
-			if n.places[b].effect == undone {
+			if n.places[b].effect == undone && !x.sagas[n.saga].state.Steps[b].Tolerated {
 				x.breaks("step %s takes effect although %s, which comes before it, is undone", s.Name, x.m.steps[b].Name)
 			}
 		}
@@ -144,6 +145,10 @@ func (x *explorer) undoes(n *world, i int) {
 		if s.sameHop() {
 			x.breaks("step %s is undone, and it never took effect", s.Name)
 		}
+		return
+	}
+	if x.sagas[n.saga].state.Steps[i].Tolerated { // the saga goes on without it
+		p.effect = undone
 		return
 	}
 	for _, a := range s.after {

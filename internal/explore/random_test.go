@@ -13,8 +13,9 @@ import (
 )
 
 // chance returns a random small definition with any feature of a definition, as the verifier accepts it: a step is
-// compensated by its own hop, and every step before the pivot can be undone.
-func chance(r *rand.Rand) saga.Spec {
+// compensated by its own hop, and every step before the pivot can be undone. Where optional is true, half of the steps are
+// optional, and some need a quorum.
+func chance(r *rand.Rand, optional bool) saga.Spec {
 	one := func(of int) bool { return r.IntN(of) == 0 }
 	spec := saga.Spec{Saga: "chance", Version: 1, Key: "id", Data: map[string]saga.Type{
 		"id": saga.String, "n": saga.Int, "ok": saga.Bool,
@@ -37,6 +38,10 @@ func chance(r *rand.Rand) saga.Spec {
 		if len(st.Needs) > 1 {
 			st.Join = []saga.Join{saga.All, saga.First, saga.Merge}[r.IntN(3)]
 		}
+		if optional && st.Join == saga.All && len(st.Needs) > 0 && one(2) {
+			st.AtLeast = 1 + r.IntN(len(st.Needs))
+		}
+		st.Optional = optional && i != pivot && one(2)
 		hop := "h" + strconv.Itoa(r.IntN(2))
 		if one(4) {
 			st.When = "data.n < 2"
@@ -58,7 +63,7 @@ func chance(r *rand.Rand) saga.Spec {
 			st.Success[0].Set = saga.Mapping{"ok": "event.ok"}
 		}
 		st.Failure = []saga.Answer{{Event: "Refused"}}
-		if one(3) {
+		if one(3) && !st.Optional {
 			st.Exhausted = saga.CompensateThen
 		}
 		st.Pivot = i == pivot
@@ -89,9 +94,9 @@ func chance(r *rand.Rand) saga.Spec {
 }
 
 // byChance explores the definition of seed.
-func byChance(t *testing.T, seed uint64, states int) int {
+func byChance(t *testing.T, seed uint64, optional bool, states int) int {
 	r := rand.New(rand.NewPCG(seed, 1))
-	d, err := saga.Define(chance(r))
+	d, err := saga.Define(chance(r, optional))
 	require.NoError(t, err)
 	cfg := explore.Config{
 		Duplicates: r.IntN(2), Buttons: r.IntN(3), Exhausted: r.IntN(2) == 0, Unordered: r.IntN(4) == 0, States: states,
@@ -108,12 +113,21 @@ func TestDefinitionsByChanceKeepTheirPromises(t *testing.T) {
 	t.Parallel()
 	states := 0
 	for seed := range uint64(40) {
-		states += byChance(t, seed, 5_000)
+		states += byChance(t, seed, false, 5_000)
+	}
+	t.Logf("%d states", states)
+}
+
+func TestDefinitionsWithOptionalStepsByChanceKeepTheirPromises(t *testing.T) {
+	t.Parallel()
+	states := 0
+	for seed := range uint64(100) {
+		states += byChance(t, seed, true, 5_000)
 	}
 	t.Logf("%d states", states)
 }
 
 func FuzzDefinitionsByChance(f *testing.F) {
 	f.Add(uint64(10)) // a pivot in doubt; a deadline that completes
-	f.Fuzz(func(t *testing.T, seed uint64) { byChance(t, seed, 20_000) })
+	f.Fuzz(func(t *testing.T, seed uint64) { byChance(t, seed, seed%2 == 1, 20_000) })
 }

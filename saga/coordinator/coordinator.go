@@ -62,6 +62,7 @@ type Coordinator struct {
 	hop         topics.Hop
 	definitions *definitions
 	submissions *keyed.Lane[*submission, struct{}]
+	waits       waits
 
 	mu   sync.Mutex
 	hops []string // the hops whose events are consumed; nil until New has found them; guarded by mu

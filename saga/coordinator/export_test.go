@@ -14,3 +14,10 @@ func (c *Coordinator) Submissions() int {
 	n, _ := c.submissions.Load()
 	return n
 }
+
+// Waiting returns the number of calls of Wait for a saga.
+func (c *Coordinator) Waiting(id string) int {
+	c.waits.mu.Lock()
+	defer c.waits.mu.Unlock()
+	return len(c.waits.calls[id])
+}

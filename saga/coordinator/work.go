@@ -208,6 +208,9 @@ func (w *work) told() {
 		}
 	}
 	for _, d := range w.pass.decided {
+		if d.State.Ended() {
+			w.c.waits.notify(d.ID)
+		}
 		if w.c.cfg.Decided != nil {
 			w.c.cfg.Decided(d)
 		}

@@ -120,11 +120,11 @@ func possible(st saga.Step, p saga.Phase) bool {
 	case saga.Intent:
 		return sends || awaits
 	case saga.Refused:
-		return len(st.Failure) > 0 || st.Call != nil || awaits && st.Timeout > 0
+		return len(st.Failure) > 0 || st.Call != nil || awaits && st.Timeout > 0 || st.AtLeast > 0
 	case saga.GivenUp:
-		return sends && st.Exhausted == saga.Park
+		return sends && st.Exhausted == saga.Park && !st.Optional
 	case saga.Doubt:
-		return sends && st.Compensation == nil && (st.Timeout > 0 || st.Exhausted == saga.CompensateThen) // a step with a compensation is compensated at once
+		return sends && st.Compensation == nil && (st.Timeout > 0 || st.Exhausted == saga.CompensateThen || st.Optional) // a step with a compensation is compensated at once
 	case saga.CompensateIntent, saga.Undone, saga.CompensateFailed:
 		return st.Compensation != nil
 	}

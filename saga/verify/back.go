@@ -52,7 +52,7 @@ func (m *model) pivotBefore(c *run, i int) int {
 
 // turns returns the reason why the saga may compensate when step i may be done, with a trace; "" if there is none.
 func (m *model) turns(c *run, i int) (why string, trace []string) {
-	for _, f := range c.begun.steps() {
+	for _, f := range (c.begun | c.short&^c.failed).steps() {
 		if f == i || !m.steps[f].turns || c.before[i].has(f) || m.pivotBefore(c, f) >= 0 {
 			continue
 		}
@@ -138,14 +138,14 @@ func pivots(m *model) {
 
 func (m *model) pivot(c *run, p int) {
 	pivot := m.steps[p].Name
-	for _, f := range (c.behind(p) | c.parallel(p)).steps() {
+	for _, f := range (c.behind(p) | c.parallel(p) | c.short&^c.failed).steps() {
 		n, behind := m.steps[f], c.before[f].has(p)
 		switch {
 		case n.Pivot && (behind || f > p):
 			m.report("pivot-twice", n.path+".pivot", m.failing(c, p, f, "fails"),
 				"%s and %s are both pivots of one run; keep one, and make what is behind it retriable", pivot, n.Name)
 		case n.Pivot:
-		case behind && n.sends && n.Compensation != nil && !n.Retriable:
+		case behind && n.sends && n.Compensation != nil && !n.Retriable && !n.Optional:
 			m.report("compensable-after-pivot", n.path+".compensation", m.trace(c, f, "done"),
 				"%s comes after the pivot %s: its compensation never runs; place it before the pivot, or make it retriable", n.Name, pivot)
 		case behind && n.fallible:

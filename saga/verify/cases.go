@@ -23,6 +23,7 @@ type cases struct {
 	dims      []dim
 	when      []*condition // by step; nil: no condition
 	ends      []*condition // by end
+	outcome   []int        // by step: the dim of the outcome of an optional step; -1: none
 	all       int          // the number of cases; if it exceeds maxCases, not all are checked
 	unbounded bool         // the number of cases would overflow all
 }
@@ -72,6 +73,7 @@ func newCases(m *model) (c cases) {
 		c.tabulate(m, cond, values)
 	}
 	c.collapse(conditions)
+	c.outcomes(m)
 	c.all = 1
 	for _, d := range c.dims {
 		c.all *= len(d.values)

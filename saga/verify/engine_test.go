@@ -18,10 +18,20 @@ import (
 // results of Decide, for random answers, refusals, time-outs and actions of operators.
 func TestTheEngineBearsOutWhatTheVerifierSays(t *testing.T) {
 	t.Parallel()
+	bearOut(t, false)
+}
+
+// TestTheEngineBearsOutWhatTheVerifierSaysOfOptionalSteps does the same for optional steps and quorums.
+func TestTheEngineBearsOutWhatTheVerifierSaysOfOptionalSteps(t *testing.T) {
+	t.Parallel()
+	bearOut(t, true)
+}
+
+func bearOut(t *testing.T, optional bool) {
 	const definitions, runs = 400, 60
 	sound, clean, unsound := 0, 0, map[string]int{}
 	for seed := range uint64(definitions) {
-		d := random(t, rand.New(rand.NewPCG(seed, 1)))
+		d := random(t, rand.New(rand.NewPCG(seed, 1)), optional)
 		rules, errors := make(map[string][]string), 0
 		for _, f := range verify.Definition(d, verify.Options{}) {
 			rules[f.Rule] = append(rules[f.Rule], f.Path)
@@ -74,8 +84,8 @@ func TestTheEngineBearsOutWhatTheVerifierSays(t *testing.T) {
 	}
 }
 
-// random returns a definition of two to six steps.
-func random(t testing.TB, dice *rand.Rand) *saga.Definition {
+// random returns a definition of two to six steps, of which some are optional or need a quorum if optional is true.
+func random(t testing.TB, dice *rand.Rand, optional bool) *saga.Definition {
 	t.Helper()
 	maybe := func(percent int) bool { return dice.IntN(100) < percent }
 	spec := saga.Spec{Saga: "random", Version: 1, Key: "id", Data: map[string]saga.Type{"id": saga.String, "a": saga.Int, "b": saga.Bool}}
@@ -147,6 +157,13 @@ func random(t testing.TB, dice *rand.Rand) *saga.Definition {
 	}
 	if maybe(30) {
 		spec.Completed = []saga.Emit{{Event: "Completed", Input: saga.Mapping{"out": fmt.Sprintf("data.out%d", dice.IntN(n))}}}
+	}
+	for i := range spec.Steps {
+		st := &spec.Steps[i]
+		st.Optional = optional && !st.Pivot && maybe(40)
+		if optional && st.Join == saga.All && len(st.Needs) > 0 && maybe(40) {
+			st.AtLeast = 1 + dice.IntN(len(st.Needs))
+		}
 	}
 	d, err := saga.Define(spec)
 	require.NoError(t, err)

@@ -106,6 +106,12 @@ func shape(st saga.Step) string {
 	if st.Join != saga.All {
 		text += "<br/>" + string(st.Join)
 	}
+	if st.AtLeast > 0 {
+		text += fmt.Sprintf("<br/>at least %d", st.AtLeast)
+	}
+	if st.Optional {
+		text += "<br/>optional"
+	}
 	e := edgeOf(st.Command, st.Call)
 	switch {
 	case st.Pivot:

@@ -112,9 +112,10 @@ func (m *model) node(i int, st saga.Step) node {
 		n.needs = append(n.needs, m.index[name])
 	}
 	n.hop = hopOf(st.Command, st.Call)
-	n.fallible = n.sends && !st.Retriable || !n.sends && (len(st.Failure) > 0 || st.Timeout > 0)
-	n.doubtful = n.sends && (st.Timeout > 0 || st.Exhausted == saga.CompensateThen)
-	n.turns = n.fallible || n.sends && (st.Timeout > 0 && st.Compensation != nil || st.Exhausted == saga.CompensateThen)
+	n.fallible = !st.Optional && (st.AtLeast > 0 || n.sends && !st.Retriable || !n.sends && (len(st.Failure) > 0 || st.Timeout > 0))
+	n.doubtful = n.sends && (st.Timeout > 0 || st.Exhausted == saga.CompensateThen || st.Optional)
+	n.turns = n.fallible ||
+		n.sends && !st.Optional && (st.Timeout > 0 && st.Compensation != nil || st.Exhausted == saga.CompensateThen)
 	n.undoable = !n.sends || st.Compensation != nil || st.Irreversible != ""
 	for k, a := range st.Success {
 		var sets varset

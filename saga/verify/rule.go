@@ -35,10 +35,10 @@ var rules = []Rule{
 		"Its condition is false for all values of the variables. The saga completes without the step, and without notice."},
 	{"join-never", Error, "a join that never completes",
 		"It needs several steps, and whenever one of them runs another one is skipped. So the join is always skipped, " +
-			"with all steps after it."},
+			"with all steps after it. Or so many steps as its quorum requires are never done."},
 	{"join-incomplete", Error, "a join that is skipped in some cases",
 		"In some case one of its steps is skipped and another one runs. Then the join is skipped, with all steps after " +
-			"it, and the saga completes as if nothing were missing."},
+			"it, and the saga completes as if nothing were missing. It is a warning if only the failure of optional steps leads there."},
 	{"first-goes-on", Warning, "a join continues while other branches still act",
 		"The first branch decides, and the commands of the others still take effect: two carriers are booked. Let the " +
 			"branches only wait for events, or cancel the other branches in a later step."},

@@ -17,6 +17,8 @@ type run struct {
 	skipped set
 	guarded set // the skipped steps whose condition does not hold
 	cut     set // the saga ended before they could begin
+	failed  set // the optional steps that fail
+	short   set // the cut steps whose quorum is missed
 	before  []set
 	sure    []varset // by step, the variables that are certainly set when it begins
 }
@@ -45,7 +47,7 @@ func (c *run) behind(i int) (all set) {
 
 // walk computes the distinct runs, from all cases, or from maxCases of them that are spread evenly over all.
 func (m *model) walk() {
-	seen := make(map[[3]set]bool)
+	seen := make(map[[4]set]bool)
 	stride, n := 1, m.cases.all
 	if n > maxCases {
 		stride = int(float64(n)*0.6180339887) | 1
@@ -64,7 +66,7 @@ func (m *model) walk() {
 		if !m.forward(c) {
 			continue
 		}
-		if id := [3]set{c.begun, c.guarded, c.cut}; !seen[id] {
+		if id := [4]set{c.begun, c.guarded, c.cut, c.failed}; !seen[id] {
 			seen[id] = true
 			m.runs = append(m.runs, c)
 		}
@@ -83,8 +85,11 @@ func gcd(a, b int) int {
 func (m *model) forward(c *run) bool {
 	for _, i := range m.order {
 		goes, cut := m.join(c, i)
-		c.sure[i] = m.setBy(c.before[i])
+		c.sure[i] = m.setBy(c, c.before[i])
 		switch {
+		case c.short.has(i) && m.steps[i].Optional:
+			c.failed |= only(i)
+			continue
 		case cut:
 			c.cut |= only(i)
 			continue
@@ -104,6 +109,9 @@ func (m *model) forward(c *run) bool {
 			return false
 		case holds:
 			c.begun |= only(i)
+			if m.cases.fails(c, i) {
+				c.failed |= only(i)
+			}
 		default:
 			c.skipped |= only(i)
 			c.guarded |= only(i)
@@ -116,9 +124,11 @@ func (m *model) forward(c *run) bool {
 // certainly done before step i.
 func (m *model) join(c *run, i int) (goes, cut bool) {
 	n := m.steps[i]
-	var done, skipped, ended set
+	var done, skipped, ended, failed set
 	for _, k := range n.needs {
 		switch {
+		case c.failed.has(k):
+			failed |= only(k)
 		case c.begun.has(k):
 			done |= only(k)
 		case c.skipped.has(k):
@@ -143,6 +153,14 @@ func (m *model) join(c *run, i int) (goes, cut bool) {
 	switch {
 	case len(n.needs) == 0:
 		return true, false
+	case n.AtLeast > 0 && ended != 0:
+		return false, true
+	case n.AtLeast > 0:
+		c.before[i] = every(done | skipped | failed)
+		if done.count() < n.AtLeast {
+			c.short |= only(i)
+		}
+		return done.count() >= n.AtLeast, done.count() < n.AtLeast
 	case n.Join == saga.First && done != 0:
 		c.before[i] = anyOf(done)
 		return true, false
@@ -152,8 +170,8 @@ func (m *model) join(c *run, i int) (goes, cut bool) {
 	case ended != 0:
 		return false, true
 	default:
-		c.before[i] = every(done | skipped)
-		return done != 0, false
+		c.before[i] = every(done | skipped | failed)
+		return done != 0 || n.Join == saga.All && failed != 0, false
 	}
 }
 
@@ -165,11 +183,14 @@ func (m *model) upTo(c *run, k int) set {
 	return c.before[k]
 }
 
-// setBy returns the variables that are certainly set when these steps are done.
-func (m *model) setBy(done set) varset {
+// setBy returns the variables that are certainly set when these steps are done. An optional step that fails, or may have failed,
+// sets none.
+func (m *model) setBy(c *run, done set) varset {
 	all := m.given
-	for ; done != 0; done &= done - 1 {
-		all = all.or(m.steps[lowest(done)].sure)
+	for done &^= c.failed; done != 0; done &= done - 1 {
+		if k := lowest(done); !m.steps[k].Optional || m.cases.outcome[k] >= 0 {
+			all = all.or(m.steps[k].sure)
+		}
 	}
 	return all
 }
@@ -201,7 +222,7 @@ func (m *model) missing(c *run, v, i int) bool {
 	case t == i, m.steps[i].after.has(t):
 		return true
 	}
-	return c.skipped.has(t) || c.cut.has(t)
+	return c.skipped.has(t) || c.cut.has(t) || c.failed.has(t) && m.failedUnset(t, v)
 }
 
 // endsBefore reports whether an end certainly comes before step i. ok is false if the case is impossible.
@@ -246,6 +267,8 @@ func (m *model) traceOf(c *run, way set, i int, last string) (lines []string) {
 			continue
 		}
 		switch name := m.steps[k].Name; {
+		case c.failed.has(k):
+			lines = append(lines, name+": fails")
 		case c.begun.has(k) && (i < 0 || c.before[i].has(k) || c.skipped.has(i)):
 			lines = append(lines, name+": done")
 		case c.begun.has(k):

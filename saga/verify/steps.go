@@ -39,7 +39,11 @@ func reachability(m *model) {
 		}
 		guarded := slices.ContainsFunc(m.runs, func(c *run) bool { return c.guarded.has(i) })
 		cut := slices.ContainsFunc(m.runs, func(c *run) bool { return c.cut.has(i) })
+		short := slices.ContainsFunc(m.runs, func(c *run) bool { return c.short.has(i) })
 		switch {
+		case short:
+			m.report("join-never", n.path+".atLeast", nil,
+				"%s never begins: of %s never so many as %d are done; need fewer", n.Name, m.names(setOf(n.needs)), n.AtLeast)
 		case guarded:
 			m.report("unreachable-step", n.path+".when", nil,
 				"%s never begins: %q does not hold in any case; correct it or strike the step out", n.Name, n.When)
@@ -79,7 +83,13 @@ func joins(m *model) {
 			continue
 		}
 		for _, c := range m.runs {
-			if n.Join == saga.All && c.begun&needs != 0 && c.skipped&needs != 0 && m.wanted(c, i) {
+			if c.skipped.has(i) && c.begun&needs&^c.failed == 0 && c.failed&needs != 0 && m.wanted(c, i) {
+				m.reportAs(Warning, "join-incomplete", n.path+".needs", m.trace(c, i, "skipped"),
+					"%s is skipped where the optional steps that it needs fail: %s; say atLeast, or need a step that is not optional",
+					n.Name, m.names(c.failed&needs))
+				break
+			}
+			if n.Join == saga.All && n.AtLeast == 0 && c.begun&needs != 0 && c.skipped&needs != 0 && m.wanted(c, i) {
 				m.report("join-incomplete", n.path+".needs", m.trace(c, i, "skipped"),
 					"%s is skipped where %s is skipped and %s is not; say join merge, or give it the condition of what it needs",
 					n.Name, m.names(c.skipped&needs), m.names(c.begun&needs))
@@ -104,10 +114,11 @@ func (m *model) wanted(c *run, i int) bool {
 // acting returns the steps of needs that send a command, or whose own branch has sent one.
 func (m *model) acting(c *run, needs set) (acting set) {
 	common := ^set(0)
-	for _, k := range (c.begun & needs).steps() {
+	needs &= c.begun &^ c.failed
+	for _, k := range needs.steps() {
 		common &= c.before[k]
 	}
-	for _, k := range (c.begun & needs).steps() {
+	for _, k := range needs.steps() {
 		for _, j := range (c.before[k]&^common | only(k)).steps() {
 			if m.steps[j].sends {
 				acting |= only(k)

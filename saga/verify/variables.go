@@ -68,8 +68,11 @@ func (m *model) need(r read, sure varset, trace func() []string) {
 	switch t := m.setter[r.v]; {
 	case t >= 0:
 		who = m.steps[t].Name + " sets it"
-		if !m.steps[t].sure.has(r.v) {
+		switch {
+		case !m.steps[t].sure.has(r.v):
 			who += ", in some of its answers only"
+		case m.steps[t].Optional:
+			who += ", which is optional and may fail"
 		}
 	case t == byStart:
 		who = "only some of the start's events set it"
@@ -88,7 +91,7 @@ func (m *model) needBack(n node, r read, sure varset, trace func() []string) {
 	switch {
 	case n.Timeout > 0:
 		severity, why = Error, "its time-out passes"
-	case n.Exhausted == saga.CompensateThen:
+	case n.Exhausted == saga.CompensateThen || n.Optional:
 		severity, why = Error, "its hop gives up"
 	case !n.sure.has(r.v):
 		severity, why = Error, "another of its answers comes"
@@ -111,7 +114,7 @@ func (m *model) emitted() {
 		if c.cut != 0 {
 			continue
 		}
-		sure := m.setBy(c.begun)
+		sure := m.setBy(c, c.begun)
 		for _, r := range completed {
 			m.need(r, sure, func() []string { return append(m.traceOf(c, c.begun|c.skipped, -1, ""), "the saga: completed") })
 		}

@@ -1,0 +1,62 @@
+package saga
+
+import "slices"
+
+// quorum checks the field atLeast of a step.
+func (c *compiler) quorum(path string, st Step) {
+	switch {
+	case st.AtLeast < 0 || st.AtLeast > len(st.Needs):
+		c.wrong(path+".atLeast", "%d: want 1 to %d, the number of the steps in needs", st.AtLeast, len(st.Needs))
+	case st.AtLeast > 0 && st.Join != All:
+		c.wrong(path+".atLeast", "%q has a join: want one of the two", st.Name)
+	}
+}
+
+// optional checks a step that is optional. waits reports whether it waits for an answer or an event.
+func (c *compiler) optional(path string, st *step, waits bool) {
+	switch {
+	case !waits && st.AtLeast == 0:
+		c.wrong(path+".optional", "%q waits for nothing, and cannot fail", st.Name)
+	case st.Pivot:
+		c.wrong(path+".optional", "%q is the pivot, which the saga cannot go on without", st.Name)
+	case st.Exhausted != Park:
+		c.wrong(path+".exhausted", "%q is optional: when its hop has given it up, it is compensated and the saga goes on; leave exhausted out", st.Name)
+	}
+}
+
+// goOnWithout lets the saga go on without each optional step that has failed. A step that may have taken effect is compensated,
+// unless it has no compensation. If a compensation cannot be sent, goOnWithout parks the saga and returns false.
+func (x *decision) goOnWithout() bool {
+	for i, st := range x.d.steps {
+		ss := &x.s.Steps[i]
+		if !st.Optional || ss.Tolerated || ss.Phase != Refused && ss.Phase != Doubt {
+			continue
+		}
+		ss.Tolerated = true
+		x.disarmUntil(i)
+		x.moment(StepTolerated, ss.Name, "the saga goes on without it")
+		if ss.Phase == Doubt && st.back != nil && !x.undo(i) {
+			return false
+		}
+	}
+	return true
+}
+
+// disarmUntil cancels the deadlines that count until step i is done.
+func (x *decision) disarmUntil(i int) {
+	for _, dl := range x.d.deadlines {
+		if slices.Contains(dl.until, i) {
+			x.disarm(dl.Name)
+		}
+	}
+}
+
+// compensating reports whether the answer to a compensation is awaited.
+func (x *decision) compensating() bool {
+	return slices.ContainsFunc(x.s.Steps, func(ss StepState) bool { return ss.Phase == CompensateIntent })
+}
+
+// waitsToEnd reports whether an overdue deadline would complete the saga while the answer to a compensation is awaited.
+func (x *decision) waitsToEnd(a Armed) bool {
+	return x.d.deadlines[x.deadline(a.Name)].Then == ThenComplete && x.compensating()
+}
