@@ -23,8 +23,8 @@ import (
 
 // round holds the figures taken from the demo's result.
 type round struct {
-	SagasPerSecond float64 `json:"sagas_per_second"`
-	LatencyMS      struct {
+	OrdersPerSecond float64 `json:"orders_per_second"`
+	LatencyMS       struct {
 		P50 float64 `json:"p50"`
 		P95 float64 `json:"p95"`
 		P99 float64 `json:"p99"`
@@ -32,7 +32,7 @@ type round struct {
 }
 
 var table = harness.Table[round]{Width: 16, Columns: []harness.Column[round]{
-	{Head: "sagas/s", Width: 9, Decimals: 1, Figure: func(r *round) *float64 { return &r.SagasPerSecond }},
+	{Head: "orders/s", Width: 9, Decimals: 1, Figure: func(r *round) *float64 { return &r.OrdersPerSecond }},
 	{Head: "p50 ms", Width: 9, Decimals: 1, Figure: func(r *round) *float64 { return &r.LatencyMS.P50 }},
 	{Head: "p95 ms", Width: 9, Decimals: 1, Figure: func(r *round) *float64 { return &r.LatencyMS.P95 }},
 	{Head: "p99 ms", Width: 9, Decimals: 1, Figure: func(r *round) *float64 { return &r.LatencyMS.P99 }},

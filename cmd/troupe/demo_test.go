@@ -37,7 +37,7 @@ func TestADemoOfItsOwn(t *testing.T) {
 	require.Equal(t, 20, r.Orders)
 	require.Equal(t, 20, r.Completed)
 	require.Zero(t, r.Compensated+r.Parked)
-	require.Positive(t, r.SagasPerSecond)
+	require.Positive(t, r.OrdersPerSecond)
 	require.Positive(t, r.LatencyMS.P50)
 	require.GreaterOrEqual(t, r.LatencyMS.P99, r.LatencyMS.P95)
 	require.GreaterOrEqual(t, len(r.Checks), 16)

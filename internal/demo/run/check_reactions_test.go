@@ -83,7 +83,7 @@ func TestEveryCheckOfAChoreographyFindsWhatItIsFor(t *testing.T) {
 	var r Result
 	r.summarize(f)
 	require.Equal(t, Result{
-		Orders: 4, Completed: 1, Compensated: 2, Parked: 1, SagasPerSecond: 0.6, MessagesPerOrder: 4.8,
+		Orders: 4, Completed: 1, Compensated: 2, Parked: 1, OrdersPerSecond: 0.6, MessagesPerOrder: 4.8,
 		LatencyMS: Latency{P50: 2000, P95: 3000, P99: 3000}, ParkedOrders: []ParkedOrder{{"o-parked", "parked"}},
 	}, r)
 	for _, c := range []struct {

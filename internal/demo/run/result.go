@@ -16,7 +16,7 @@ type Result struct {
 	Compensated int        `json:"compensated"`
 	Parked      int        `json:"parked"`
 
-	SagasPerSecond     float64 `json:"sagas_per_second"`     // orders (in an orchestration: sagas) ended, first row to last end
+	OrdersPerSecond    float64 `json:"orders_per_second"`    // orders that ended, from the first row to the last end
 	DecisionsPerSecond float64 `json:"decisions_per_second"` // made by the order service as coordinator, in the same time
 	MessagesPerOrder   float64 `json:"messages_per_order"`   // on the flow's topics, copies not counted
 	LatencyMS          Latency `json:"latency_ms"`           // from an order's row to its end, by the order database's clock
@@ -76,7 +76,7 @@ func (r *Result) summarize(f *facts) {
 	}
 	slices.SortFunc(r.ParkedOrders, func(a, b ParkedOrder) int { return cmp.Compare(a.ID, b.ID) })
 	if span := last.Sub(first).Seconds(); len(took) > 0 && span > 0 {
-		r.SagasPerSecond = round(float64(len(took)) / span)
+		r.OrdersPerSecond = round(float64(len(took)) / span)
 		r.DecisionsPerSecond = round(float64(decisions) / span)
 	}
 	ids := make(map[string]bool, len(f.messages))

@@ -19,7 +19,7 @@ func TestAResultIsCountedAndMeasured(t *testing.T) {
 	r.summarize(w.facts())
 	require.Equal(t, Result{
 		Orders: 4, Completed: 1, Compensated: 2, Parked: 1,
-		SagasPerSecond:     0.6, // three in five seconds
+		OrdersPerSecond:    0.6, // three in five seconds
 		DecisionsPerSecond: 2.4, // twelve
 		MessagesPerOrder:   2.3, // nine of four
 		LatencyMS:          Latency{P50: 2000, P95: 3000, P99: 3000},
@@ -49,7 +49,7 @@ func TestTheJSONHasWhatIsPromised(t *testing.T) {
 	require.NoError(t, err)
 	var object map[string]any
 	require.NoError(t, json.Unmarshal(text, &object))
-	for _, key := range []string{"orders", "completed", "compensated", "parked", "sagas_per_second", "decisions_per_second", "latency_ms", "checks", "ok"} {
+	for _, key := range []string{"orders", "completed", "compensated", "parked", "orders_per_second", "decisions_per_second", "latency_ms", "checks", "ok"} {
 		require.Contains(t, object, key)
 	}
 	require.Equal(t, map[string]any{"name": "b", "ok": false, "want": "1", "got": "2"}, object["checks"].([]any)[1])
@@ -59,7 +59,7 @@ func TestTheJSONHasWhatIsPromised(t *testing.T) {
 func TestTheTableIsForPeople(t *testing.T) {
 	r := Result{
 		Orders: 6919, Completed: 6238, Compensated: 680, Parked: 1, Requests: 7021,
-		SagasPerSecond: 69.45, DecisionsPerSecond: 284.6, MessagesPerOrder: 7.2, LatencyMS: Latency{P50: 412.4, P95: 3201, P99: 9120}, Seconds: 104.2, Folder: "/tmp/troupe-demo-1",
+		OrdersPerSecond: 69.45, DecisionsPerSecond: 284.6, MessagesPerOrder: 7.2, LatencyMS: Latency{P50: 412.4, P95: 3201, P99: 9120}, Seconds: 104.2, Folder: "/tmp/troupe-demo-1",
 		Chaos:        &Chaos{RelaysKilled: 43, ServicesKilled: 44, ConnectionsCut: 327, MessagesDoubled: 2823},
 		ParkedOrders: []ParkedOrder{{"cdnow-00007", "shipping_exhausted"}},
 		Stuck:        "  orders: 1 × shipping_intent (running)\n",

@@ -23,9 +23,9 @@ func (r *Result) Table(w io.Writer) error {
 		t.row("", "and %s more", grouped(more))
 	}
 	if r.Style == demo.Choreography {
-		t.row("throughput", "%.1f orders/s", r.SagasPerSecond)
+		t.row("throughput", "%.1f orders/s", r.OrdersPerSecond)
 	} else {
-		t.row("throughput", "%.1f sagas/s, one an order; %.0f decisions/s", r.SagasPerSecond, r.DecisionsPerSecond)
+		t.row("throughput", "%.1f orders/s; %.0f decisions/s", r.OrdersPerSecond, r.DecisionsPerSecond)
 	}
 	t.row("messages", "%.1f an order", r.MessagesPerOrder)
 	t.row("latency", "p50 %s · p95 %s · p99 %s", milliseconds(r.LatencyMS.P50), milliseconds(r.LatencyMS.P95), milliseconds(r.LatencyMS.P99))
