@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5"
 )
 
 // Stats summarises the state of an outbox.
@@ -66,10 +66,12 @@ FROM pending, failed`
 
 // ReadStats reads the statistics in one round trip. It reads at most 100,000 rows, so that it stays cheap with any backlog
 // and any number of published rows.
-func ReadStats(ctx context.Context, pool *pgxpool.Pool) (Stats, error) {
+func ReadStats(ctx context.Context, db interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}) (Stats, error) {
 	var s Stats
 	var oldest *float64
-	err := pool.QueryRow(ctx, readStats).Scan(&s.Pending, &s.Bytes, &oldest, &s.Retrying, &s.Parked, &s.Headroom)
+	err := db.QueryRow(ctx, readStats).Scan(&s.Pending, &s.Bytes, &oldest, &s.Retrying, &s.Parked, &s.Headroom)
 	if err != nil {
 		return Stats{}, fmt.Errorf("outbox: read statistics: %w", err)
 	}

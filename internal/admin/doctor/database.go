@@ -48,6 +48,7 @@ func (e *examination) database(ctx context.Context) {
 	if e.has(Relay) {
 		e.owner(ctx, conn)
 		e.outbox(ctx, conn)
+		e.leader(ctx, conn)
 		e.waiting = waitingTopics(ctx, conn)
 	}
 	if e.has(Participant) || e.has(LocalWork) {
@@ -63,11 +64,11 @@ func whyNoDatabase(err error) string {
 	case errors.As(err, &refusal):
 		switch refusal.Code {
 		case "28P01":
-			return "the server is there, the password is wrong: put it right in DATABASE_URL, or ALTER ROLE … PASSWORD"
+			return "the server is there, the password is wrong: correct it where this program reads it (its URL, password file or variable), or ALTER ROLE … PASSWORD"
 		case "28000":
 			return "the server is there and does not let this role in from here: see pg_hba.conf, and that the role has LOGIN"
 		case "3D000":
-			return "the server is there, the database is not: CREATE DATABASE, or put its name right in DATABASE_URL"
+			return "the server is there, the database is not: CREATE DATABASE, or correct its name in the URL"
 		case "53300":
 			return "the server is there and has no connection left: see who has them in pg_stat_activity, or raise max_connections"
 		case "57P03":
@@ -75,11 +76,11 @@ func whyNoDatabase(err error) string {
 		}
 		return "the server is there and says no: see its log"
 	case errors.As(err, &unknown):
-		return "the host's name is not known here: check DATABASE_URL and the name service"
+		return "the host's name is not known here: check the database's URL and the name service"
 	case errors.Is(err, context.DeadlineExceeded):
 		return "no answer: check the host, the port and the firewalls between"
 	}
-	return "check DATABASE_URL, and that the server is up and lets this role in"
+	return "check the database's URL, and that the server is up and lets this role in"
 }
 
 func (e *examination) pooler(ctx context.Context) {
@@ -87,10 +88,10 @@ func (e *examination) pooler(ctx context.Context) {
 	case err != nil:
 		e.Warn("pooler", err.Error(), "let this role connect twice")
 	case found == pg.PoolsStatement:
-		e.Fail("pooler", pg.ErrPooled.Error(), "the server's own address in DATABASE_URL")
+		e.Fail("pooler", pg.ErrPooled.Error(), "the server's own address in the database's URL")
 	case found == pg.PoolsSessions:
 		e.Warn("pooler", "something stands before the database; each connection seems to keep its session, which is needed",
-			"better the server's own address in DATABASE_URL")
+			"better the server's own address in the database's URL")
 	}
 }
 

@@ -104,7 +104,7 @@ func TestADatabaseThatCannotBeReachedIsToldByItsCause(t *testing.T) {
 		"nobody listens": {func(c *pgx.ConnConfig) { c.Host, c.Port = "127.0.0.1", 1 }, "that the server is up"},
 		"no database":    {func(c *pgx.ConnConfig) { c.Database = "nobodys" }, "CREATE DATABASE"},
 		"no right":       {func(c *pgx.ConnConfig) { c.User, c.Password = role, "s3cr3t" }, "LOGIN"},
-		"wrong password": {func(c *pgx.ConnConfig) { c.Password = "s3cr3t" }, "the password is wrong"},
+		"wrong password": {func(c *pgx.ConnConfig) { c.Password = "s3cr3t" }, "the password is wrong: correct it where this program reads it"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -266,6 +266,31 @@ func TestFailedRowsAreFound(t *testing.T) {
 	f := require1(t, r, "topics")
 	require.Equal(t, doctor.Failure, f.Level)
 	require.Equal(t, topic+": does not exist, and rows wait for it", f.Found)
+}
+
+// TestRowsThatNoRelayPublishesAreFound: a relay that was never started, or has ended, is named with the age of the oldest row.
+func TestRowsThatNoRelayPublishesAreFound(t *testing.T) {
+	t.Parallel()
+	pool := testkit.Database(t)
+	publishing := func() doctor.Finding {
+		return require1(t, examine(t, doctor.Config{Database: config(pool)}), "publishing")
+	}
+	f := publishing()
+	require.Equal(t, doctor.OK, f.Level, "%+v", f)
+	require.Equal(t, "no relay has run for this database; no row waits", f.Found)
+
+	exec(t, pool, "INSERT INTO troupe.outbox (topic, key, type, payload, created_at) VALUES ('a.b.commands', 'k', 'T', '{}', now() - interval '3 hours')")
+	f = publishing()
+	require.Equal(t, doctor.Warning, f.Level, "%+v", f)
+	require.Regexp(t, `^no relay has run for this database; rows that wait: 1, the oldest for 3h\d+m\d+s$`, f.Found)
+	require.Contains(t, f.Remedy, "outbox-relay run")
+
+	exec(t, pool, "INSERT INTO troupe.relay_leases (shard, holder, term, expires_at) VALUES (0, 'r-1', 3, now() - interval '10 minutes')")
+	require.Regexp(t, `^no relay runs; r-1 was active until 10m\d+s ago; rows that wait: 1, `, publishing().Found)
+	exec(t, pool, "UPDATE troupe.relay_leases SET expires_at = '-infinity'")
+	require.Regexp(t, `^no relay runs; rows that wait: 1, `, publishing().Found)
+	exec(t, pool, "UPDATE troupe.relay_leases SET expires_at = now() + interval '1 hour'")
+	require.Equal(t, "by r-1, term 3", publishing().Found)
 }
 
 // TestMessagesThatNoMemberTriesAreFound checks held messages and local work that are long overdue; others are not reported.
