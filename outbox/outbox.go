@@ -57,7 +57,8 @@ type Config struct {
 	Encoder envelope.Encoder
 	// MaxBytes is the size limit of a payload, in bytes. Write refuses a larger one, since the broker would. Default
 	// 1,000,000, which is below Kafka's own default for a record (message.max.bytes, 1,048,588) with room for headers. At most
-	// 8,000,000: the table refuses a row of more than 8 MiB, with its headers, since a relay reads whole rows.
+	// 8,000,000: the table refuses a row of more than 8 MiB, with its headers, since a relay reads whole rows. Above 1 MiB, raise ProducerBatchMaxBytes
+	// of the relay and max.message.bytes of the topic too.
 	MaxBytes int
 	// NotifyEvery is the shortest time between two notifications of this Outbox. Default 5 ms; negative: never notify. A
 	// commit that notifies takes a lock that exists once per server, so a busy writer must not notify with each commit.

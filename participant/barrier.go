@@ -41,9 +41,9 @@ const HeaderDoubt = "__troupe.saga.doubt"
 // is the message's own time.
 const HeaderSince = "__troupe.saga.since"
 
-// HeaderFirstKey has the idempotency key of the first call whose result the sender of a saga's command does not know. The handler
-// gets it as the idempotency key of the command, so that a service outside the database recognises a call that took effect and whose
-// answer was lost. It is not needed if it is the command's own key.
+// HeaderFirstKey has the idempotency key of the first call of a saga's step whose result is unknown. The handler gets it as the
+// idempotency key of the command, so that a service outside the database recognises a call whose answer was lost. The sender omits
+// the header if that is the command's own key.
 const HeaderFirstKey = "__troupe.saga.firstkey"
 
 // forHandler returns m as its handler gets it.

@@ -13,7 +13,7 @@ import (
 //
 // s is the zero State if e is Started, and else a state of d. Decide changes neither s nor e. An event that changes nothing, such
 // as a duplicate, returns s unchanged, with the reason in Effects.Ignored. An action that cannot be done, a start that is not
-// valid, an event that cannot be kept and an answer that comes too late to be compensated return s unchanged too, with the reason in
+// valid, an event that cannot be kept and an answer whose effect can no longer be compensated return s unchanged too, with the reason in
 // Effects.Refused.
 func Decide(d *Definition, s State, e Event, now time.Time) (State, Effects) {
 	x := &decision{d: d, s: s, now: now.UTC().Truncate(time.Microsecond)}
@@ -58,8 +58,8 @@ func (x *decision) take(e Event) {
 		x.refuse("the saga has ended: %s", x.s.Status)
 	case x.s.Ended():
 		if i, is := x.unasked(e); is {
-			x.refuse("the saga has ended: %s. Its step %s took effect, which it skips since its database was set back: look whether the "+
-				"effect must be undone by hand", x.s.Status, x.s.Steps[i].Name)
+			x.refuse("the saga has ended: %s. Its skipped step %s took effect before the database was set back: undo the effect by "+
+				"hand if it must not stay", x.s.Status, x.s.Steps[i].Name)
 			return
 		}
 		x.ignore("the saga has ended: %s", x.s.Status)

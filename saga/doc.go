@@ -21,10 +21,10 @@
 //	a step is not answered in time        it is in doubt: it is compensated too
 //	an awaited event does not come in     as if it were refused
 //	time
-//	an optional step is refused, is not   the saga goes on without it; what may have taken effect is compensated, and an answer
-//	answered in time, or is given up      that comes later is not used; without a compensation it is
-//	so many steps fail that a quorum      the steps that are done are compensated
-//	(AtLeast) cannot be reached
+//	an optional step is refused, is not   the saga goes on without it; what may have taken effect is compensated, and a later
+//	answered in time, or is given up      answer is ignored; without a compensation, a later success is kept
+//	so many steps fail that a quorum      the step with the quorum is refused: the steps that are done are compensated, or the
+//	(AtLeast) cannot be reached           saga is parked after the pivot; if the step is optional, the saga continues
 //	a hop gave up a command (exhausted)   parked, or compensated if the step says so; the answer to a redrive resumes the saga
 //	a compensation is refused, given up   parked
 //	or not answered in time

@@ -70,8 +70,8 @@ type Step struct {
 	Needs []string `json:"needs,omitempty"`
 	Join  Join     `json:"join,omitempty"`
 	// AtLeast is a quorum: so many steps of Needs must be done. The step waits until each of them is done, was skipped, or is
-	// optional and has failed. It is refused as soon as the quorum cannot be reached any more, and then the saga is compensated.
-	// A step with AtLeast has no Join. Default: no quorum.
+	// optional and has failed. It is refused as soon as the quorum cannot be reached any more: the saga is compensated, or
+	// parked after the pivot; if the step is optional, the saga continues. A step with AtLeast has no Join. Default: no quorum.
 	AtLeast int `json:"atLeast,omitempty"`
 	// When is a condition over data. If it does not hold, the step is skipped.
 	When string `json:"when,omitempty"`

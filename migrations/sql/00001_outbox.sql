@@ -37,8 +37,7 @@ CREATE TABLE troupe.outbox (
   payload     bytea,                                              -- null is a tombstone
   created_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
   PRIMARY KEY (position),
-  -- A relay reads whole rows, and can publish 1 MiB: one row of 100 MB, which is 1 MB on disk if it compresses well, would end each
-  -- relay that has a usual limit of its memory.
+  -- A relay holds whole rows in memory. A row of 100 MB can compress to 1 MB on disk, and would exceed a usual memory limit.
   CONSTRAINT outbox_size CHECK (
     coalesce(octet_length(payload)::bigint, 0) + octet_length(headers::text) + coalesce(octet_length(raw_headers), 0)
     + coalesce(octet_length(key), 0) + coalesce(octet_length(key_bytes), 0) + octet_length(type) + octet_length(topic) <= 8388608)

@@ -18,9 +18,10 @@ CREATE TABLE troupe.deadlines (
   scheduled_at   timestamptz NOT NULL DEFAULT clock_timestamp(),
   fired_at       timestamptz,          -- when the message was written to the outbox; null: pending
   PRIMARY KEY (consumer_group, scope, name),
-  -- As of outbox: else one deadline that the outbox refuses would keep the others of its group from being fired.
+  -- The outbox refuses larger rows: its limit of 8 MiB includes the topic, of 249 bytes at most. One such deadline would block all
+  -- deadlines of its group.
   CONSTRAINT deadlines_size CHECK (
     coalesce(octet_length(payload)::bigint, 0) + octet_length(headers::text) + coalesce(octet_length(raw_headers), 0)
-    + coalesce(octet_length(key), 0) + coalesce(octet_length(key_bytes), 0) + octet_length(type) <= 8388608)
+    + coalesce(octet_length(key), 0) + coalesce(octet_length(key_bytes), 0) + octet_length(type) <= 8388352)
 );
 CREATE INDEX deadlines_due ON troupe.deadlines (consumer_group, due_at) WHERE fired_at IS NULL;

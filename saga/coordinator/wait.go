@@ -13,8 +13,8 @@ import (
 	"github.com/troupe-go/troupe/saga"
 )
 
-// Wait returns the state of a saga as soon as it has ended, in whichever process. The saga is of one of the coordinator's types,
-// and its start has committed; otherwise the error wraps ErrNotFound.
+// Wait returns the state of a saga as soon as it has ended, in whichever process. A name that is not one of the coordinator's types is
+// an error. If no saga of that key is committed, the error wraps ErrNotFound.
 //
 // A parked saga has not ended. If ctx is done before the saga has ended, Wait returns the state that it has read last, with an
 // error that wraps ctx's: the caller can answer that the saga is under way, or parked, and ask again later.

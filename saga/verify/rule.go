@@ -63,7 +63,7 @@ var rules = []Rule{
 	{"fallible-after-pivot", Error, "a step after the pivot may fail",
 		"After the pivot the saga cannot compensate: a failure there always parks it."},
 	{"compensable-after-pivot", Error, "a compensation that never runs",
-		"Steps after the pivot are never compensated, so this compensation has no effect."},
+		"A required step after the pivot is never compensated, so this compensation has no effect."},
 	{"back-after-pivot", Warning, "a compensation is requested after the pivot",
 		"An end or a deadline that compensates may occur after the pivot: then it parks the saga."},
 

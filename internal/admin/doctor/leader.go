@@ -34,13 +34,13 @@ func (e *examination) leader(ctx context.Context, conn *pgx.Conn) {
 			found = fmt.Sprintf("no relay runs; %s was active until %s ago", holder, seconds(*ended))
 		}
 	case !errors.Is(err, pgx.ErrNoRows):
-		e.Warn("publishing", err.Error(), "grant what is missing, see privileges")
+		e.Warn("publishing", err.Error(), "grant the missing rights, see privileges")
 		return
 	}
 	rows, err := retention.ReadStats(ctx, conn)
 	switch {
 	case err != nil:
-		e.Warn("publishing", err.Error(), "grant what is missing, see privileges")
+		e.Warn("publishing", err.Error(), "grant the missing rights, see privileges")
 	case rows.Pending == 0:
 		e.Ok("publishing", found+"; no row waits")
 	default:

@@ -111,7 +111,7 @@ func (e *examination) outbox(ctx context.Context, conn *pgx.Conn) {
 		       (SELECT seqcache FROM pg_sequence WHERE seqrelid = 'troupe.outbox_position_seq'::regclass),
 		       (SELECT count(*) FROM troupe.outbox_failures WHERE status = 'parked')`).Scan(&headroom, &cache, &parked)
 	if err != nil {
-		e.Warn("outbox", err.Error(), "grant what is missing, see privileges")
+		e.Warn("outbox", err.Error(), "grant the missing rights, see privileges")
 		return
 	}
 	if headroom < lowHeadroom {
