@@ -1,6 +1,10 @@
 package relay
 
-import "time"
+import (
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
 
 // Reading sets the time limit for reading the checkpoint. Call it before Run.
 func (r *Relay) Reading(d time.Duration) { r.reading = d }
@@ -11,3 +15,6 @@ func (r *Relay) Silence(silence, answer time.Duration) { r.silence, r.answer = s
 
 // ClosePool closes a pool in the same way as the relay closes its own.
 var ClosePool = closePool
+
+// Client returns a client with the options of the relay's own.
+func (r *Relay) Client() (*kgo.Client, error) { return r.newClient() }

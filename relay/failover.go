@@ -53,14 +53,15 @@ func (r *Relay) createSlot(ctx context.Context, db querier, conn *wal.Conn) (wal
 	return from, err
 }
 
-// alignSlot changes the slot's failover property if it is not the configured one. The slot must be free.
+// alignSlot changes the slot's failover property if it is not the configured one. The slot must be free. Under FailoverAuto a
+// refusal of the server does not stop the relay: the slot streams as before.
 func (r *Relay) alignSlot(ctx context.Context, db querier, conn *wal.Conn, slot slotState) error {
 	failover, err := r.wantsFailover(ctx, db)
 	if err != nil || slot.failover == nil || *slot.failover == failover {
 		return err
 	}
 	err = conn.AlterSlot(ctx, r.cfg.Slot, failover)
-	if refusesFailover(err) && r.cfg.Failover == FailoverAuto {
+	if errors.As(err, new(*pgconn.PgError)) && r.cfg.Failover == FailoverAuto {
 		r.cfg.Log.Warn().Err(err).Str("slot", r.cfg.Slot).Msg("the slot stays as it is: the server does not change its failover")
 		return nil
 	}

@@ -168,6 +168,10 @@ type Relay struct {
 const (
 	claimBytes = 4 << 20 // limit of payload and headers of one claim, in bytes; the last row may exceed it
 	firstWait  = 5 * time.Millisecond
+	// brokerTimeout limits the broker's work on a produce request, and the wait for an answer beyond that, so a broker that does
+	// not answer is left after twice this. With the client's 10 s it was 20 s. The other brokers replace such a leader after
+	// broker.session.timeout.ms, 9 s by default: a shorter limit would send the rows to the same broker again.
+	brokerTimeout = 5 * time.Second
 	// batchBytes is Kafka's default for the largest record batch of a topic (max.message.bytes).
 	batchBytes = 1_048_588
 )
@@ -324,6 +328,8 @@ func (r *Relay) defaults() outboxrow.Defaults {
 func (r *Relay) newClient(more ...kgo.Opt) (*kgo.Client, error) {
 	opts := []kgo.Opt{
 		kgo.ProducerBatchMaxBytes(batchBytes),
+		kgo.ProduceRequestTimeout(brokerTimeout),
+		kgo.RequestTimeoutOverhead(brokerTimeout),
 		kgo.UnknownTopicRetries(1), // fail fast: the row is tried again, and other rows are sent meanwhile
 	}
 	if r.mapped != nil {

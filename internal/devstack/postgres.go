@@ -20,7 +20,8 @@ import (
 
 // PostgresConfig configures an embedded Postgres. The zero value runs a throw-away one.
 type PostgresConfig struct {
-	// Dir has the server's data and its log, postgres.log, and is kept; a folder of an earlier run is used again. For root, the
+	// Dir has the server's data and its log, postgres.log, and is kept; a folder of an earlier run is used again. A standby is a
+	// copy of a stopped server's folder with a file standby.signal in data, and Password is its primary's. For root, the
 	// server runs as another user, who must be able to enter Dir. Default: a temporary folder, removed at Close.
 	Dir string
 	// Settings are lines of postgresql.conf. They override the defaults, which are durable (fsync on) and ready for logical
@@ -84,6 +85,9 @@ func (s *server) startFirst(ctx context.Context, password string) error {
 	}
 	if err != nil {
 		return err
+	}
+	if s.isStandby() { // it has the roles of its primary, and refuses to change them
+		return nil
 	}
 	err = execute(ctx, s.socketURL("postgres").String(), "ALTER ROLE "+superuser+" PASSWORD '"+strings.ReplaceAll(password, "'", "''")+"'")
 	if err != nil {

@@ -135,6 +135,11 @@ func (s *server) stop(ctx context.Context, sig os.Signal) error {
 	}
 }
 
+func (s *server) isStandby() bool {
+	_, err := os.Stat(filepath.Join(s.data, "standby.signal"))
+	return err == nil
+}
+
 func (s *server) running() bool {
 	if s.child == nil {
 		return false

@@ -19,6 +19,7 @@ type failoverFacts struct {
 	copied      []string // logical slots of pgoutput in this database that standbys copy
 	local       []string // logical slots of pgoutput in this database that standbys do not copy
 	syncs       bool     // sync_replication_slots, on this server
+	syncing     bool     // a standby that copies slots is connected, as far as this role sees it
 	waitsFor    string   // synchronized_standby_slots
 	synchronous string   // synchronous_standby_names
 }
@@ -32,7 +33,9 @@ func (e *examination) failover(ctx context.Context, conn *pgx.Conn) {
 		       (SELECT count(*)::int FROM pg_stat_replication r
 		        WHERE NOT EXISTS (SELECT FROM pg_replication_slots l WHERE l.active_pid = r.pid AND l.slot_type = 'logical')),
 		       current_setting('sync_replication_slots', true), current_setting('synchronized_standby_slots', true),
-		       current_setting('synchronous_standby_names')`).Scan(&f.version, &f.standbys, &syncs, &waitsFor, &f.synchronous)
+		       current_setting('synchronous_standby_names'),
+		       EXISTS (SELECT FROM pg_stat_activity WHERE application_name LIKE '%slotsync worker')`).
+		Scan(&f.version, &f.standbys, &syncs, &waitsFor, &f.synchronous, &f.syncing)
 	var rows pgx.Rows
 	if err == nil {
 		rows, err = conn.Query(ctx, `
@@ -97,8 +100,8 @@ func (f failoverFacts) judge(r *Report) {
 		r.Warn(name, fmt.Sprintf("slot %s is not copied to standbys: %s", strings.Join(f.local, ", "), madeAnew),
 			"let its relay run with failover auto, or on: it alters the slot at its start")
 	}
-	if !f.syncs {
-		r.Warn(name, "sync_replication_slots is off here, and if it is off on the standby too, the standby copies no slot: "+madeAnew,
+	if !f.syncs && !f.syncing {
+		r.Warn(name, "no standby is seen that copies slots, and sync_replication_slots is off here: if it is off on the standby too, "+madeAnew,
 			"on each server: ALTER SYSTEM SET sync_replication_slots = on;\nSELECT pg_reload_conf();")
 	}
 	if len(f.silent) > 0 {
