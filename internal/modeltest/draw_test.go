@@ -12,7 +12,7 @@ type drawing struct {
 	p       plan
 	n       int       // messages so far
 	all     []message // in their order
-	forgot  int       // messages up to this one are deleted from the inbox
+	forgot  int       // messages up to this one are deleted from the inbox; once, since later ones have times of the future
 	copied  bool      // a copy of the database exists
 	local   bool      // the topics are local
 	members int
@@ -82,7 +82,7 @@ func (d *drawing) step() {
 		{3, true, func() { d.add(step{Do: "retry"}) }},
 		{3, true, func() { d.add(step{Do: "settle"}) }},
 		{4, stays, d.rewind},
-		{6, stays && len(d.late) == 0, d.forget},
+		{6, stays && len(d.late) == 0 && d.forgot == 0, d.forget},
 		{15, stays && !d.copied, func() { d.add(step{Do: "copy"}); d.copied, d.members = true, 1 }},
 		{60, stays && d.copied, d.setBack},
 		{3, kafka, func() { d.add(step{Do: "new topic", N: d.one("topic", 0, 1)}); d.copied, d.members = false, 1 }},
@@ -127,7 +127,7 @@ func (d *drawing) join() {
 }
 
 func (d *drawing) rewind() {
-	s := step{Do: "rewind", Forget: d.chance("forget", 40)}
+	s := step{Do: "rewind", Forget: d.forgot == 0 && d.chance("forget", 40)}
 	if s.Forget {
 		if len(d.late) > 0 {
 			s.Forget = false // a compensation's forward call would be forgotten

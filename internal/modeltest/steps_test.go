@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/troupe-go/troupe/internal/admin"
 	"github.com/troupe-go/troupe/internal/admin/repair"
@@ -213,6 +214,7 @@ func (h *history) killAll() {
 func (h *history) rewind(forget bool) {
 	if forget {
 		h.settle()
+		h.awaitRead()
 	}
 	h.stopAll()
 	if forget {
@@ -231,6 +233,28 @@ func (h *history) rewind(forget bool) {
 		})
 	}
 	h.join(task{})
+}
+
+// awaitRead waits until the retry topics are read. A second copy of a message that has ended may wait there, after the database was set
+// back to before the relay's record of it: the inbox's retention must be longer than that.
+func (h *history) awaitRead() {
+	admin := kadm.NewClient(h.client)
+	h.await("the retry topics to be read", stopLimit, func() bool {
+		offsets, err := admin.FetchOffsets(h.ctx, h.hop.String())
+		if err != nil {
+			return errors.Is(err, kerr.GroupIDNotFound) // nothing was read yet
+		}
+		ends, err := admin.ListEndOffsets(h.ctx, h.hop.Retry(h.delay), h.hop.Retry(3*time.Second-h.delay))
+		if err != nil {
+			return false
+		}
+		read := true
+		ends.Each(func(end kadm.ListedOffset) {
+			at, committed := offsets.Lookup(end.Topic, end.Partition)
+			read = read && (end.Err != nil || end.Offset == 0 || committed && at.At >= end.Offset)
+		})
+		return read
+	})
 }
 
 // forget deletes what the retentions keep for a time, with the time of the youngest deleted answer, as participants do.
