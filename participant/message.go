@@ -171,9 +171,14 @@ func (m *message) handlerName(group string) string {
 	return m.handler.name
 }
 
-// cause returns m as the cause of emitted messages. Its time is the record's, which is the same in every run of m.
+// cause returns m as the cause of emitted messages. Its time is the record's, which is the same in every run of m. A deadline's
+// message is written again, at another time, if the database was set back: its time is the one in its id.
 func (m *message) cause(group string) *envelope.Cause {
-	return &envelope.Cause{Message: m.Message, Handler: m.handlerName(group), Redrive: m.redrive, At: m.at}
+	at := m.at
+	if id, _, ok := inbox.Recent(m.ID); ok && m.deadline != nil {
+		at = time.Unix(id.Time().UnixTime())
+	}
+	return &envelope.Cause{Message: m.Message, Handler: m.handlerName(group), Redrive: m.redrive, At: at}
 }
 
 // holdKey identifies messages that wait together: all with m's key, or m alone if it has none. It is a hash, since a key may be

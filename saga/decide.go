@@ -202,7 +202,7 @@ func (x *decision) emit(es []emit, objects map[string]any) bool {
 			x.fx.Events = x.fx.Events[:before]
 			return false
 		}
-		x.fx.Events = append(x.fx.Events, Emitted{Hop: e.Hop, Type: e.Event, Failure: e.Failure, Fields: fields})
+		x.fx.Events = append(x.fx.Events, Emitted{Path: e.path, Hop: e.Hop, Type: e.Event, Failure: e.Failure, Fields: fields})
 	}
 	return true
 }

@@ -404,7 +404,7 @@ func (c *compiler) emits(env *expr.Env, path string, es []Emit) (all []emit) {
 		if e.Hop != "" {
 			c.hop(path+".hop", e.Hop)
 		}
-		all = append(all, emit{e, c.fields(env, path+".input", e.Input)})
+		all = append(all, emit{e, path, c.fields(env, path+".input", e.Input)})
 	}
 	return all
 }

@@ -111,6 +111,7 @@ type end struct {
 
 type emit struct {
 	Emit
+	path  string
 	input []field
 }
 

@@ -22,7 +22,7 @@ func TestTheIdsOfASagasMessagesDoNotDependOnOtherSagas(t *testing.T) {
 		causes := make(map[emission]*envelope.Cause)
 		for _, d := range ds {
 			var m envelope.Message
-			envelope.CauseOf(follow(envelope.WithCause(context.Background(), cause), d, outbox.Entry{Topic: "post.events", Type: "Sent"}, nil, causes)).Apply(&m)
+			envelope.CauseOf(follow(envelope.WithCause(context.Background(), cause), d, outbox.Entry{Topic: "post.events", Type: "Sent"}, "", nil, causes)).Apply(&m)
 			require.NotContains(t, all, m.ID)
 			all = append(all, m.ID)
 		}
@@ -48,7 +48,7 @@ func TestTheIDOfACommandDoesNotDependOnTheOthersOfItsDecision(t *testing.T) {
 			d := Decided{Message: message, ID: "trip/a", Event: saga.Event{Message: "m-1"}, State: saga.State{Correlation: "c", Version: 2}}
 			for _, key := range commands {
 				var m envelope.Message
-				ctx := follow(envelope.WithCause(context.Background(), cause), d, outbox.Entry{IdempotencyKey: key}, nil, causes)
+				ctx := follow(envelope.WithCause(context.Background(), cause), d, outbox.Entry{IdempotencyKey: key}, "", nil, causes)
 				envelope.CauseOf(ctx).Apply(&m)
 				all = append(all, m.ID)
 			}

@@ -125,8 +125,12 @@ func (w *work) end(ctx context.Context, taken []participant.Taken) error {
 		if len(entries) > 0 && taken == nil && d.Event.Kind == saga.Started && envelope.CauseOf(caller) == nil {
 			entries[0].ID = d.State.Correlation // its id is the correlation id of the flow that it begins
 		}
-		for _, e := range entries {
-			if err := out.Render(follow(caller, d, e, taken, causes), &rows, e); err != nil {
+		for i, e := range entries {
+			path := ""
+			if k := i - len(d.Effects.Commands); k >= 0 {
+				path = d.Effects.Events[k].Path
+			}
+			if err := out.Render(follow(caller, d, e, path, taken, causes), &rows, e); err != nil {
 				return at(d.Message, err)
 			}
 		}
@@ -155,9 +159,11 @@ type emission struct {
 // follow returns the context for a message of a decision. Its id depends on the saga, the event and the command, or else the topic
 // and the type: the commands of two sagas have different ids, also if one message, handler or call caused both. It does not depend
 // on the decisions for other sagas, nor on the other messages of the decision. If the database was set back, a message may come
-// again when it moves only one of the sagas, or when it leads to another command, which its hop must not take for the lost one.
+// again when it moves only one of the sagas, or when it leads to another command, which its hop must not take for the lost one. And an
+// event may follow from another message than before: the id of one that a part of the definition lists, which is the path, depends on
+// the saga, its flow and the part alone.
 // A decision without a message of its own (an operator's action, a deadline, or a call) stays in the saga's flow.
-func follow(ctx context.Context, d Decided, e outbox.Entry, taken []participant.Taken, causes map[emission]*envelope.Cause) context.Context {
+func follow(ctx context.Context, d Decided, e outbox.Entry, path string, taken []participant.Taken, causes map[emission]*envelope.Cause) context.Context {
 	if d.Message >= 0 && taken != nil {
 		ctx = taken[d.Message].Context()
 	}
@@ -181,6 +187,9 @@ func follow(ctx context.Context, d Decided, e outbox.Entry, taken []participant.
 	} else {
 		own.Handler = d.State.Correlation + " " + d.ID + key.from + " " + key.what
 		own.Message.ID, own.Message.CorrelationID = cmp.Or(d.Event.Message, own.Message.ID), d.State.Correlation
+	}
+	if path != "" && d.State.Correlation != "" {
+		own.Name = fmt.Sprintf("%q", []string{d.ID, d.State.Correlation, path, key.what})
 	}
 	causes[key] = own
 	return envelope.WithCause(ctx, own)
