@@ -111,7 +111,7 @@ var mistakes = []planted{
 		s.Steps[2].Needs, s.Steps[2].Join = []string{"stock", "mail"}, saga.Merge
 		s.Steps = append(s.Steps, st)
 	}, ""},
-	{"a guard that skips the rest, with the payment done", guard(1, "data.cents > 5"), ""},
+	{"a guard that skips the rest, with the payment done", guard(1, "data.cents > 5"), "verify: pivot-skipped"},
 	{"the first step's guard skips all", guard(0, "data.cents > 0"), ""},
 	{"branches that overlap, joined by the first", func(s *saga.Spec) {
 		st := mails("payment")
@@ -140,16 +140,16 @@ var mistakes = []planted{
 	{"two approvals by one event, at once", func(s *saga.Spec) {
 		s.Steps = append(s.Steps, waits("first", "Approved", "payment"), waits("second", "Approved", "payment"))
 		s.Steps[1].Needs = []string{"first", "second"}
-	}, ""},
+	}, "verify: event-expected-twice"},
 	{"a step awaits the answer to another step", func(s *saga.Spec) {
 		st := waits("confirmed", "Charged", "payment")
 		st.Success[0].Hop = "payment"
 		s.Steps[1].Needs = []string{"confirmed"}
 		s.Steps = append(s.Steps, st)
-	}, ""},
+	}, "verify: event-expected-twice"},
 	{"the answer to a step starts the saga", func(s *saga.Spec) {
 		s.Start = []saga.Start{{Hop: "payment", Event: "Charged", Set: saga.Mapping{"id": "event.payment_id", "cents": "event.cents"}}}
-	}, ""},
+	}, "verify: start-awaited"},
 	{"a time-out below the retries", func(s *saga.Spec) {
 		s.Steps[0].Timeout, s.Steps[0].Retry = saga.Duration(30*time.Second), &saga.Retry{Attempts: 6, Initial: saga.Duration(time.Second), Cap: saga.Duration(30 * time.Second), Try: saga.Duration(10 * time.Second)}
 	}, "verify: timeout-below-retries"},
@@ -189,7 +189,7 @@ var mistakes = []planted{
 		s.Steps = append(s.Steps, st)
 		s.Steps[1].Needs, s.Steps[1].Join = []string{"approved", "payment"}, saga.Merge
 		s.Deadlines = []saga.Deadline{{Name: "remind", After: saga.Duration(time.Minute), Until: []string{"approved"}, Emit: []saga.Emit{{Event: "PleaseApprove"}}}}
-	}, ""},
+	}, "verify: deadline-not-cancelled"},
 	{"a variable of an optional step is read", func(s *saga.Spec) {
 		s.Steps[0].Optional = true
 		s.Steps[1].Command.Input["p"] = "data.payment_id"
