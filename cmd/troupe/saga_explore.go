@@ -28,7 +28,9 @@ commands that are given up and redriven late or never, and an operator who press
 no service. What it looks for, and what it does not, stands in docs/explorer.md.
 
 A broken promise is told as the shortest way there: as a list, as a Go test, or as a sequence diagram. Then the exit status
-is 1. It is 0 where the bound of states was reached before anything was found, and the output says so.`,
+is 1, and also if no execution completes the saga. It is 0 if the bound of states was reached before anything was found, and
+the output says so. The output lists the steps that never began, the conditions of which only one case occurred, and the
+answers that were never used.`,
 		Example: `  troupe saga explore order.saga.json
   troupe saga explore --duplicates 1 --buttons 2 --exhausted order.saga.json
   troupe saga explore --exhausted --output mermaid order.saga.json`,
@@ -46,7 +48,7 @@ is 1. It is 0 where the bound of states was reached before anything was found, a
 			if err := printExplored(cmd, r, output, args[0]); err != nil {
 				return failed(err)
 			}
-			if r.Counterexample != nil {
+			if r.Counterexample != nil || r.Unseen.Completed && !r.Bounded {
 				return exit{status: exitFailed}
 			}
 			return nil
@@ -97,12 +99,16 @@ func printExplored(cmd *cobra.Command, r explore.Report, output format, path str
 			found = r.Counterexample.Mermaid()
 		}
 	}
-	end := "bound reached"
+	end := "complete"
 	switch {
-	case r.Complete:
-		end = "complete"
 	case r.Counterexample != nil:
 		end = "broken"
+	case r.Bounded:
+		end = "bound reached"
+	case r.Unseen.Completed:
+		end = "never completed"
+	case r.Unseen.Any():
+		end = "all searched but for the parts below"
 	}
 	if !output.forPeople() {
 		_, _ = fmt.Fprintln(cmd.ErrOrStderr(), explored(r, end))
@@ -110,6 +116,11 @@ func printExplored(cmd *cobra.Command, r explore.Report, output format, path str
 		return err
 	}
 	_, err := fmt.Fprintf(w, "%s%s\n", found, explored(r, end))
+	for _, line := range r.Lines() {
+		if err == nil {
+			_, err = fmt.Fprintf(w, "     %s\n", line)
+		}
+	}
 	return err
 }
 

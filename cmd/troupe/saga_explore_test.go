@@ -74,3 +74,17 @@ func TestTheExplorersPageShowsWhatIsPrinted(t *testing.T) {
 	require.Contains(t, string(page), list[:summary])
 	require.Contains(t, string(page), finish(t, command(t, nil, "saga", "explore", "--output", "mermaid", refundsSaga)).stdout)
 }
+
+func TestSagaExploreFailsIfNoExecutionCompletes(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(orderSaga)
+	require.NoError(t, err)
+	dir := put(t, t.TempDir(), map[string]string{
+		"order.saga.json": strings.Replace(string(text), `"name": "inventory"`, `"name": "inventory", "when": "1 / (data.quantity - data.quantity) > 0"`, 1),
+	})
+	o := finish(t, command(t, nil, "saga", "explore", dir+"/order.saga.json"))
+	require.Equal(t, 1, o.status, o.stderr)
+	require.Contains(t, o.stdout, "order v1: never completed: ")
+	require.Contains(t, o.stdout, "\n     no execution completes the saga\n     step inventory never begins\n")
+	require.Contains(t, o.stdout, "a saga is parked: inventory: when: ")
+}

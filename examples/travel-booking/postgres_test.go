@@ -262,6 +262,8 @@ func (a *agency) plan(c *coordinator.Coordinator, trip string) {
 // cancelled one has none.
 func (a *agency) judge(trips []string) {
 	a.t.Helper()
+	desk, err := coordinator.NewDesk(coordinator.DeskConfig{Pool: a.pool})
+	require.NoError(a.t, err)
 	ends := make(map[saga.Status]int)
 	tolerated, returned := 0, 0
 	for _, trip := range trips {
@@ -270,6 +272,9 @@ func (a *agency) judge(trips []string) {
 		s, err := a.d.ReadState(text)
 		require.NoError(a.t, err)
 		ends[s.Status]++
+		replay, err := desk.Replay(a.t.Context(), s.ID())
+		require.NoError(a.t, err)
+		require.Empty(a.t, replay.Difference, trip)
 		seats, paid := 0, 0
 		for _, ss := range s.Steps {
 			var taken, free int

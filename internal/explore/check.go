@@ -144,9 +144,13 @@ func (x *explorer) still(w *world) string {
 			continue
 		}
 		for _, a := range slices.Concat(s.Success, s.Failure) {
-			k := slices.IndexFunc(x.m.awaited, func(b awaited) bool { return x.m.hops[b.hop] == a.Hop && b.typ == a.Event })
-			if a.When != "" || w.published&(1<<k) == 0 {
+			if a.When != "" {
 				return ""
+			}
+			for k, b := range x.m.awaited {
+				if x.m.hops[b.hop] == a.Hop && b.typ == a.Event && w.published&(1<<k) == 0 {
+					return ""
+				}
 			}
 		}
 	}

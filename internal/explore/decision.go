@@ -52,6 +52,8 @@ type outcome struct {
 	fx      saga.Effects
 	nothing bool   // the event was ignored or refused
 	problem string // the invariant that it breaks
+	used    []string
+	noted   bool // used was added to the explorer's
 }
 
 // decide returns the cached decision, or makes it.
@@ -71,6 +73,7 @@ func (x *explorer) decision(s saga.State, e saga.Event) *outcome {
 	again, fxAgain := x.cfg.Decide(x.m.d, s, e, moment)
 	o := &outcome{fx: fx, nothing: fx.Ignored != "" || fx.Refused != ""}
 	o.problem = x.broken(s, next, fx)
+	o.used = x.notes(s, next, e, fx)
 	if !reflect.DeepEqual(next, again) || !reflect.DeepEqual(fx, fxAgain) {
 		o.problem = "the same arguments decide differently"
 	}

@@ -52,9 +52,15 @@ type Report struct {
 	Depth int `json:"depth"`
 	// Ends has, by status, the number of states in which nothing happens any more unless an operator or another service acts.
 	Ends map[saga.Status]int `json:"ends"`
-	// Complete is true if everything within the bounds was searched. It is false if the bound of states was reached, or if
-	// there is a Counterexample.
-	Complete       bool            `json:"complete"`
+	// Complete is true if everything within the bounds was searched. It is false if the bound of states was reached, if
+	// there is a Counterexample, or if a part of the definition is Unseen.
+	Complete bool `json:"complete"`
+	// Bounded is true if the bound of states was reached.
+	Bounded bool `json:"bounded,omitempty"`
+	// Unseen lists the parts of the definition that no execution has used. It is empty if there is a Counterexample.
+	Unseen Unseen `json:"unseen,omitzero"`
+	// Parks are the reasons for which an answer or the start has parked the saga, such as an expression that cannot be evaluated.
+	Parks          []string        `json:"parks,omitempty"`
 	Took           time.Duration   `json:"took_ns"`
 	Counterexample *Counterexample `json:"counterexample,omitempty"`
 }
@@ -86,6 +92,7 @@ type explorer struct {
 	pressed      []uint16   // the events of the model's operator actions
 	comes        [][]uint16 // the awaited events, with each of their contents
 
+	used    map[string]bool // the parts of the definition that some move has used, as paths
 	seen    *visited
 	from    uint32 // the world whose moves are searched
 	next    world  // the world that a move leads to
@@ -133,7 +140,7 @@ func newExplorer(d *saga.Definition, cfg Config) (*explorer, error) {
 		}
 	}
 	x := &explorer{
-		cfg: cfg, m: m, seen: newVisited(),
+		cfg: cfg, m: m, used: make(map[string]bool), seen: newVisited(),
 		sagaIndex: make(map[string]uint32), eventIndex: make(map[string]uint16), answers: make(map[int]uint16),
 		commandIndex: make(map[command]uint16),
 	}
@@ -206,7 +213,11 @@ func (x *explorer) search(ctx context.Context) (Report, error) {
 			x.found = &finding{from: i, problem: problem, still: true}
 		}
 	}
-	x.report.Complete = x.found == nil && !bound
+	x.report.Bounded = bound
+	if x.found == nil {
+		x.report.Unseen, x.report.Parks = x.unseen(), x.parks()
+	}
+	x.report.Complete = x.found == nil && !bound && !x.report.Unseen.Any()
 	report := x.sum(began)
 	if x.found != nil {
 		report.Counterexample = x.tell(*x.found)

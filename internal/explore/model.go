@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/troupe-go/troupe/saga"
 )
@@ -32,6 +33,8 @@ type model struct {
 	awaited []awaited
 	starts  []saga.Event
 	buttons []button
+	// leftOut describes the values at the start that are not searched; "" if there are none.
+	leftOut string
 	// early is true if the saga may complete before all of its steps have.
 	early bool
 }
@@ -61,10 +64,12 @@ type reply struct {
 	fields       map[string]any
 }
 
-// awaited is an event that answers no command, with all contents that it may have.
+// awaited is an event that answers no command, with all contents that it may have. Steps that await the same event with the same
+// conditions share one: the event comes once.
 type awaited struct {
 	hop    int
 	typ    string
+	when   string // the conditions of the step's answers of this type
 	fields []map[string]any
 }
 
@@ -102,9 +107,7 @@ func newModel(d *saga.Definition, starts []map[string]any) (*model, error) {
 		m.early = m.early || dl.Then == saga.ThenComplete
 	}
 	if starts == nil {
-		if starts, err = v.starts(); err != nil {
-			return nil, err
-		}
+		starts, m.leftOut = v.starts()
 	}
 	for _, fields := range starts {
 		m.starts = append(m.starts, saga.Event{Kind: saga.Started, Fields: fields})
@@ -151,8 +154,12 @@ func (m *model) step(st saga.Step, v *values) (step, error) {
 		}
 		s.replies[op] = []reply{nothing}
 		for k, as := range [][]saga.Answer{yes, no} {
-			for _, a := range as {
-				all, err := v.of(a)
+			for i, a := range as {
+				same := alike(as, i)
+				if same == nil {
+					continue
+				}
+				all, err := v.of(same)
 				if err != nil {
 					return s, fmt.Errorf("step %s: %w", st.Name, err)
 				}
@@ -187,18 +194,33 @@ func (m *model) behind(i int, index map[string]int, at int) {
 }
 
 func (m *model) await(v *values) error {
-	for _, a := range m.d.Awaited() {
-		all, err := v.of(a)
-		if err != nil {
-			return fmt.Errorf("event %s of %s: %w", a.Event, a.Hop, err)
-		}
-		hop := slices.Index(m.hops, a.Hop)
-		i := slices.IndexFunc(m.awaited, func(b awaited) bool { return b.hop == hop && b.typ == a.Event })
-		if i < 0 {
-			m.awaited = append(m.awaited, awaited{hop, a.Event, all})
+	for _, st := range m.spec.Steps {
+		if st.Command != nil || st.Call != nil {
 			continue
 		}
-		m.awaited[i].fields = append(m.awaited[i].fields, all...)
+		answers := slices.Concat(st.Success, st.Failure)
+		for i, a := range answers {
+			same := alike(answers, i)
+			if same == nil {
+				continue
+			}
+			all, err := v.of(same)
+			if err != nil {
+				return fmt.Errorf("event %s of %s: %w", a.Event, a.Hop, err)
+			}
+			hop, when := slices.Index(m.hops, a.Hop), ""
+			for _, b := range same {
+				when += b.When + "\n"
+			}
+			i := slices.IndexFunc(m.awaited, func(b awaited) bool {
+				return b.hop == hop && b.typ == a.Event && strings.TrimSpace(b.when) == strings.TrimSpace(when)
+			})
+			if i < 0 {
+				m.awaited = append(m.awaited, awaited{hop, a.Event, when, all})
+				continue
+			}
+			m.awaited[i].fields = append(m.awaited[i].fields, all...)
+		}
 	}
 	if len(m.awaited) > maxAwaited {
 		return fmt.Errorf("%d awaited events: at most %d", len(m.awaited), maxAwaited)

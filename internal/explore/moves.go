@@ -131,6 +131,12 @@ func (x *explorer) leave(n *world, queue, at, how int) {
 // decided applies an event to the saga and sends the commands that follow.
 func (x *explorer) decided(n *world, e uint16) {
 	o := x.decide(n.saga, e)
+	if !o.noted {
+		o.noted = true
+		for _, path := range o.used {
+			x.used[path] = true
+		}
+	}
 	if x.tale != nil {
 		x.sayDecision(e, o)
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 
 	"github.com/troupe-go/troupe/internal/expr"
 	"github.com/troupe-go/troupe/saga"
@@ -46,6 +47,9 @@ func newValues(spec saga.Spec) (*values, error) {
 		if err := v.compared(text, "data", v.data, func(name string) saga.Type { return spec.Data[name] }); err != nil {
 			return nil, err
 		}
+	}
+	if err := v.extremes(); err != nil {
+		return nil, err
 	}
 	v.data[spec.Key] = v.data[spec.Key][:1]
 	return v, nil
@@ -108,24 +112,54 @@ func (v *values) compared(text, object string, all map[string][]any, typeOf func
 	return nil
 }
 
-// of returns all combinations of fields that an event which answers a may have.
-func (v *values) of(a saga.Answer) ([]map[string]any, error) {
+// of returns all combinations of fields that an event which is one of as may have: answers of one type, of which a condition
+// chooses.
+func (v *values) of(as []saga.Answer) ([]map[string]any, error) {
 	fields := make(map[string][]any)
+	for _, a := range as {
+		if err := v.read(a, fields); err != nil {
+			return nil, err
+		}
+	}
+	return combine(fields)
+}
+
+// alike returns the answers of as that are the same event as the one at k; none if an earlier one is.
+func alike(as []saga.Answer, k int) (all []saga.Answer) {
+	for i, a := range as {
+		if a.Event != as[k].Event || a.Hop != as[k].Hop {
+			continue
+		}
+		if i < k {
+			return nil
+		}
+		all = append(all, a)
+	}
+	return all
+}
+
+// read adds the values of the fields that a reads.
+func (v *values) read(a saga.Answer, fields map[string][]any) error {
 	for _, name := range slices.Sorted(maps.Keys(a.Set)) {
 		x, err := v.env.Compile(a.Set[name], expr.Any)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		for _, r := range x.Reads() {
-			if r.Object == "event" {
-				fields[r.Field] = v.data[name]
+			if r.Object != "event" {
+				continue
+			}
+			for _, one := range v.data[name] {
+				if !slices.Contains(fields[r.Field], one) {
+					fields[r.Field] = append(fields[r.Field], one)
+				}
 			}
 		}
 	}
 	if a.Reason != "" {
 		x, err := v.env.Compile(a.Reason, expr.Any)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		for _, r := range x.Reads() {
 			if r.Object == "event" && fields[r.Field] == nil {
@@ -134,14 +168,13 @@ func (v *values) of(a saga.Answer) ([]map[string]any, error) {
 		}
 	}
 	typeOf := func(string) saga.Type { return "" }
-	if err := v.compared(a.When, "event", fields, typeOf); err != nil {
-		return nil, err
-	}
-	return combine(fields)
+	return v.compared(a.When, "event", fields, typeOf)
 }
 
-// starts returns all combinations of the variables that an instance may begin with: the variables that no step sets.
-func (v *values) starts() ([]map[string]any, error) {
+// starts returns all combinations of the variables that an instance may begin with: the variables that no step sets. If there are
+// too many, it returns the first value of each variable, and each other value of one variable with the first ones of the others;
+// leftOut says so.
+func (v *values) starts() (all []map[string]any, leftOut string) {
 	given := maps.Clone(v.data)
 	for _, st := range v.spec.Steps {
 		for _, a := range slices.Concat(st.Success, st.Failure) {
@@ -151,10 +184,22 @@ func (v *values) starts() ([]map[string]any, error) {
 		}
 	}
 	all, err := combine(given)
-	if err != nil {
-		return nil, fmt.Errorf("start: %w", err)
+	if err == nil {
+		return all, ""
 	}
-	return all, nil
+	first := make(map[string]any)
+	for name, values := range given {
+		first[name] = values[0]
+	}
+	all = []map[string]any{first}
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		for _, other := range given[name][1:] {
+			one := maps.Clone(first)
+			one[name] = other
+			all = append(all, one)
+		}
+	}
+	return all, "most combinations of the variables at the start are left out: there are more than " + strconv.Itoa(maxCombinations)
 }
 
 func combine(fields map[string][]any) ([]map[string]any, error) {

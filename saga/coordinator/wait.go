@@ -17,7 +17,8 @@ import (
 // an error. If no saga of that key is committed, the error wraps ErrNotFound.
 //
 // A parked saga has not ended. If ctx is done before the saga has ended, Wait returns the state that it has read last, with an
-// error that wraps ctx's: the caller can answer that the saga is under way, or parked, and ask again later.
+// error that wraps ctx's: the caller can answer that the saga is under way, or parked, and ask again later. If ctx was done before
+// the state could be read, that is the zero State.
 //
 // An end that this process decides is noticed at once, and any other one within 100 ms. All calls of Wait together send one
 // query in 50 ms.

@@ -45,9 +45,23 @@ func (m *model) skippedSince(path string, dl saga.Deadline, since int) {
 	}
 }
 
-// cancelled reports each step of until for which no run exists in which it is done after the deadline was scheduled.
+// cancelled reports each step of until for which no run exists in which it is done after the deadline was scheduled, and a
+// deadline that is met in a run in which all of these steps are skipped.
 func (m *model) cancelled(path string, dl saga.Deadline) {
 	since, from := m.index[dl.Since]
+	var until set
+	for _, name := range dl.Until {
+		until |= only(m.index[name])
+	}
+	for _, c := range m.runs {
+		guarded := (c.guarded & until) != 0
+		if guarded && c.skipped&until == until && c.cut == 0 && (!from || c.begun.has(since)) {
+			at := lowest(c.guarded & until)
+			m.reportAs(Warning, "deadline-not-cancelled", path+".until", m.trace(c, at, "skipped"),
+				"%s is met where %s is skipped, which should cancel it; count since a step that is skipped with it", dl.Name, m.names(until))
+			break
+		}
+	}
 	for k, name := range dl.Until {
 		u := m.index[name]
 		works := slices.ContainsFunc(m.runs, func(c *run) bool {

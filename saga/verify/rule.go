@@ -64,6 +64,9 @@ var rules = []Rule{
 		"After the pivot the saga cannot compensate: a failure there always parks it."},
 	{"compensable-after-pivot", Error, "a compensation that never runs",
 		"A required step after the pivot is never compensated, so this compensation has no effect."},
+	{"pivot-skipped", Warning, "a condition skips the pivot",
+		"In some case a condition skips the pivot, and the saga completes: the steps before the pivot stay done, and the " +
+			"purpose of the saga is not reached. State the case by an end, which completes or compensates the saga."},
 	{"back-after-pivot", Warning, "a compensation is requested after the pivot",
 		"An end or a deadline that compensates may occur after the pivot: then it parks the saga."},
 
@@ -78,7 +81,11 @@ var rules = []Rule{
 			"taken."},
 	{"start-awaited", Error, "a step awaits the event that starts the saga",
 		"An event either starts an instance or is delivered to one. The step never receives the event that started its " +
-			"saga."},
+			"saga. It is a warning if the event answers a command of the saga: then each saga may start another one."},
+	{"event-expected-twice", Warning, "two steps expect the same event",
+		"An answer to a command is taken by its step only, and a step that awaits the same event waits for another one. Of two " +
+			"steps that wait at the same time, one event completes both, such as the approvals of two people; of two that wait one " +
+			"after the other, the second waits for a second event."},
 
 	{"unset-variable", Error, "an expression reads a variable that may not be set",
 		"An expression that reads a variable without a value fails, and the saga is parked: for example in the " +

@@ -52,7 +52,7 @@ type Hop struct {
 func Definition(d *saga.Definition, o Options) []Finding {
 	m := newModel(d)
 	for _, check := range []func(*model){
-		tooManyCases, reachability, joins, branches, waysBack, pivots, answers, timeOuts, variables, deadlines, commands, ends,
+		tooManyCases, reachability, joins, branches, waysBack, pivots, answers, timeOuts, variables, deadlines, commands, ends, expected, pivotSkipped,
 	} {
 		check(m)
 	}
