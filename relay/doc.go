@@ -206,6 +206,8 @@
 //	a row that cannot be mapped            parked, as is one whose partition does not exist; its key waits
 //	the log cannot be decoded              not ready, with the reason: rows may be in the log alone, so an operator drops the slot
 //	the publication is altered             not ready, with the reason: an operator drops the slot, or states that no row is missing
+//	the slot is ahead of the checkpoint    not ready, with the reason: an operator states that it was synchronised before a
+//	                                       failover, or drops it if another program made it
 //	another table has its name             not ready: put the new table into the publication
 //	renamed, or dropped, with failed rows  not ready, with the numbers: neither its relay, nor one that is new under another
 //	                                       name, starts until an operator moves these rows to another table or deletes them
