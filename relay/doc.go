@@ -217,8 +217,9 @@
 // # Avro
 //
 // With Config.Avro a payload that is JSON is encoded before it is sent. One that does not fit its schema is parked. A subject
-// without a schema is tried for as long as a topic that does not exist. While the registry is away all rows wait, except those whose
-// schema is cached.
+// without a schema is tried for as long as a topic that does not exist. A subject that the registry refuses holds other rows up for
+// Config.UnknownTopic at most; its rows are tried until they are accepted. While the registry is away rows wait, also rows of other
+// topics behind a row whose schema is not cached.
 //
 // # Connections
 //
