@@ -23,6 +23,12 @@ const offerAvro = `{"type":"record","name":"shop.Offer","fields":[{"name":"n","t
 // avro holds a registry, behind a proxy that can be closed, and its encoder.
 func (s *stage) avro(strategy schemas.Strategy) (direct *schemas.Registry, e *schemas.JSONEncoder, shut *atomic.Bool) {
 	s.t.Helper()
+	return s.avroWith(strategy, http.StatusServiceUnavailable, "")
+}
+
+// avroWith is avro for a proxy that refuses requests with a status, only those whose path contains part.
+func (s *stage) avroWith(strategy schemas.Strategy, status int, part string) (direct *schemas.Registry, e *schemas.JSONEncoder, shut *atomic.Bool) {
+	s.t.Helper()
 	address, err := url.Parse(testkit.Registry(s.t))
 	require.NoError(s.t, err)
 	direct, err = schemas.NewRegistry(address.String())
@@ -30,8 +36,8 @@ func (s *stage) avro(strategy schemas.Strategy) (direct *schemas.Registry, e *sc
 	shut = &atomic.Bool{}
 	behind := httputil.NewSingleHostReverseProxy(address)
 	door := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if shut.Load() {
-			w.WriteHeader(http.StatusServiceUnavailable)
+		if shut.Load() && strings.Contains(r.URL.Path, part) {
+			w.WriteHeader(status)
 			return
 		}
 		behind.ServeHTTP(w, r)
@@ -123,6 +129,42 @@ func TestARegistryThatIsAwayIsWaitedFor(t *testing.T) {
 	for n, one := range payloads {
 		require.JSONEq(t, `{"n":`+strconv.Itoa(n)+`,"note":null}`, decoded(t, registry, []byte(one)))
 	}
+}
+
+// A subject that a registry refuses, as one without a right to it, holds no other subject up for longer than UnknownTopic. Its rows are
+// not parked, and are published once it is allowed.
+func TestASubjectThatTheRegistryRefusesHoldsNoOtherUp(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	registry, encoder, refused := s.avroWith(schemas.RecordName, http.StatusForbidden, ".Denied/")
+	denied, fine := s.flow+".Denied", s.flow+".Thing"
+	for _, subject := range []string{denied, fine} {
+		_, err := registry.Register(t.Context(), subject, offerAvro)
+		require.NoError(t, err)
+	}
+	refused.Store(true)
+	cfg := s.config()
+	cfg.Avro, cfg.UnknownTopic = encoder, time.Second
+	r := s.start(cfg)
+	insert := func(key, subject string, n int) {
+		s.exec(`INSERT INTO troupe.outbox (topic, key, type, payload) VALUES ($1, $2, $3, $4)`, s.topic, key, subject, []byte(`{"n": `+strconv.Itoa(n)+`}`))
+	}
+	insert("held", denied, 0)
+	insert("held", fine, 1)
+	insert("free", fine, 2)
+	testkit.Wait(t, "the first row of the other subject", func() (bool, error) { return r.Status().Published == 1, nil })
+	insert("held", denied, 3)
+	insert("late", denied, 4)
+	insert("free", fine, 5)
+	testkit.Wait(t, "the rows of the other subject", func() (bool, error) { return r.Status().Published == 2, nil })
+	require.Zero(t, s.count("SELECT count(*) FROM troupe.outbox_failures WHERE status = 'parked'"))
+	require.NotZero(t, s.count("SELECT count(*) FROM troupe.outbox_failures WHERE status = 'retrying' AND last_error LIKE '%403%'"))
+	refused.Store(false)
+	keys := make(map[string]int)
+	for _, record := range s.collect(6, s.topic) {
+		keys[string(record.Key)]++
+	}
+	require.Equal(t, map[string]int{"held": 3, "late": 1, "free": 2}, keys)
 }
 
 // A subject without a schema is handled like a topic that does not exist: tried for a while, then parked.

@@ -43,6 +43,13 @@ func (r *Relay) pollUntilSlot(idle, term context.Context, p *publisher, plan slo
 	if err := r.store(idle, plan.db, p.lease, st); err != nil {
 		return st, plan.conn, err
 	}
+	if r.mapped != nil {
+		before, err := r.visible(idle, plan.db)
+		if err != nil {
+			return st, plan.conn, err
+		}
+		r.mapped.before = &before
+	}
 	polling, stop := context.WithCancel(idle)
 	defer stop()
 	making, cancel := context.WithCancel(idle)

@@ -206,6 +206,8 @@
 //	a row that cannot be mapped            parked, as is one whose partition does not exist; its key waits
 //	the log cannot be decoded              not ready, with the reason: rows may be in the log alone, so an operator drops the slot
 //	the publication is altered             not ready, with the reason: an operator drops the slot, or states that no row is missing
+//	the slot is ahead of the checkpoint    not ready, with the reason: an operator states that it was synchronised before a
+//	                                       failover, or drops it if another program made it
 //	another table has its name             not ready: put the new table into the publication
 //	renamed, or dropped, with failed rows  not ready, with the numbers: neither its relay, nor one that is new under another
 //	                                       name, starts until an operator moves these rows to another table or deletes them
@@ -215,8 +217,9 @@
 // # Avro
 //
 // With Config.Avro a payload that is JSON is encoded before it is sent. One that does not fit its schema is parked. A subject
-// without a schema is tried for as long as a topic that does not exist. While the registry is away all rows wait, except those whose
-// schema is cached.
+// without a schema is tried for as long as a topic that does not exist. A subject that the registry refuses holds other rows up for
+// Config.UnknownTopic at most; its rows are tried until they are accepted. While the registry is away rows wait, also rows of other
+// topics behind a row whose schema is not cached.
 //
 // # Connections
 //

@@ -86,6 +86,27 @@ func (r *Relay) untilNext(attempts int) time.Duration {
 	return min(r.cfg.Retry.Wait(attempts), r.cfg.UnknownTopic/10)
 }
 
+// postpone records a row for its next try if the broker has refused its topic, or the registry its schema, for UnknownTopic, for a
+// reason that is neither the row's nor the relay's. So these rows do not fill the claims of others. It parks no row: if every topic is
+// refused, all rows are published once they are accepted again.
+func (p *publisher) postpone(i *item, refused string, err error) (t failure, ours bool) {
+	since, known := p.failing[refused]
+	if !known {
+		since = time.Now()
+		p.failing[refused] = since
+	}
+	if i.attempts == 0 && time.Since(since) < p.relay.cfg.UnknownTopic {
+		return failure{}, false
+	}
+	return failure{item: i, PublishFailure: PublishFailure{
+		Position: i.row.Position, ID: i.row.ID, Topic: i.row.Topic, Attempts: i.attempts + 1, Err: err,
+		Wait: p.relay.untilNext(i.attempts + 1),
+	}}, true
+}
+
+// schemaOf returns the name of a schema in publisher.failing. No topic has a slash.
+func schemaOf(i *item) string { return "schema/" + i.row.Topic + "/" + i.row.Type }
+
 // note records failure before anything else is sent. From then on a claim leaves out those rows, and the rows behind them.
 func (p *publisher) note(ctx context.Context, failures []failure) error {
 	if len(failures) == 0 {

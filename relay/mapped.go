@@ -31,6 +31,7 @@ type mappedTable struct {
 	shard        atomic.Int32 // number of its lease; 0: not known yet
 	oid          uint32       // to recognise the table after it was renamed
 	swept        sweepProgress
+	before       *snapshot // from before the slot was made; nil: not known
 }
 
 func newMappedTable(name string, m *mapping.Mapping) (*mappedTable, error) {

@@ -103,7 +103,7 @@ func (w *window) addMapped(b *boundTable, values []mapping.Value, s *stream) {
 		}
 	}
 	i := b.item(values, s.commitAt)
-	if xid := i.mapped.message.XID; b.xid && xid > 0 && s.skip.sees(xid) {
+	if xid := i.mapped.message.XID; b.xid && xid > 0 && (s.skip.sees(xid) || b.of.swept.has(&i)) {
 		w.bytes = w.bytes[:start]
 		return
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -31,7 +32,8 @@ func (r *Relay) sweepMapped(idle, term context.Context, db *server, p *publisher
 	if err := r.publish(idle, term, p); err != nil && !errors.Is(err, errSwept) || idle.Err() != nil {
 		return st, err
 	}
-	st.published, st.sweep = st.sweep, nil
+	// The slot may deliver rows that the sweep's snapshot sees and that the table does not hold any more: these are not published yet.
+	st.sweep = nil
 	return st, r.store(idle, db, p.lease, st)
 }
 
@@ -58,6 +60,35 @@ type sweepProgress struct {
 	server string
 	sweep  string              // the snapshot stored with the slot
 	at     map[string]rowPlace // last settled row by partition; under "" if the table is read in an order
+
+	// both has swept rows that the slot may deliver too: before, a snapshot from before the slot was made, does not see them.
+	before *snapshot
+	both   map[sweptRow]struct{}
+}
+
+// A sweptRow identifies a row of a table that has a column of transaction ids.
+type sweptRow struct {
+	id  uuid.UUID
+	xid uint64
+}
+
+const mostSwept = 100_000 // rows in both; the slot repeats the others
+
+func (s *sweepProgress) holds(i *item) {
+	xid := i.mapped.message.XID
+	if s.before == nil || xid == 0 || s.before.sees(xid) || len(s.both) >= mostSwept {
+		return
+	}
+	if s.both == nil {
+		s.both = make(map[sweptRow]struct{})
+	}
+	s.both[sweptRow{i.row.ID, xid}] = struct{}{}
+}
+
+// has reports whether a row that the slot delivers was swept.
+func (s *sweepProgress) has(i *item) bool {
+	_, there := s.both[sweptRow{i.row.ID, i.mapped.message.XID}]
+	return there
 }
 
 // A rowPlace is the place of a row in a sweep, as Postgres text values.
@@ -161,7 +192,7 @@ SET max_parallel_workers_per_gather = 0`
 func (m *mappedSweep) open(ctx context.Context) (err error) {
 	t := m.relay.mapped
 	if t.swept.sweep != *m.st.sweep || t.swept.server != m.db.id { // another server may give out the same snapshot, and the same places
-		t.swept = sweepProgress{m.db.id, *m.st.sweep, make(map[string]rowPlace)}
+		t.swept = sweepProgress{server: m.db.id, sweep: *m.st.sweep, at: make(map[string]rowPlace), before: t.before}
 	}
 	columns, err := t.columns(ctx, m.relay)
 	if err != nil {
@@ -261,6 +292,7 @@ func (m *mappedSweep) close() {
 func (m *mappedSweep) remove(_ context.Context, acked []*item) error {
 	for _, i := range acked {
 		i.settled = true
+		m.relay.mapped.swept.holds(i)
 	}
 	return nil
 }
@@ -272,6 +304,7 @@ func (m *mappedSweep) record(ctx context.Context, failures []failure) error {
 	for _, t := range failures {
 		m.ledger.note(t.item)
 		t.item.settled = true
+		m.relay.mapped.swept.holds(t.item)
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/retry"
+	"github.com/troupe-go/troupe/schemas"
 )
 
 // A source returns rows in order and records their results. Only one goroutine uses it.
@@ -39,7 +40,7 @@ type publisher struct {
 
 	renderer *renderer
 
-	failing map[string]time.Time // topics that the broker refuses, and since when
+	failing map[string]time.Time // topics that the broker refuses, and schemas that the registry refuses, and since when
 }
 
 // round claims once and publishes the rows. Claims end with idle; rows that were sent are settled until term ends.
@@ -123,6 +124,9 @@ func (p *publisher) prepare(ctx context.Context, items []*item) (queue []*item, 
 			err = fmt.Errorf("topic %s: %w", topicName(i.row.Topic), err)
 		} else if i.mapped != nil || p.relay.cfg.Avro != nil {
 			err = p.complete(ctx, i)
+			if err == nil && len(p.failing) > 0 {
+				delete(p.failing, schemaOf(i))
+			}
 		}
 		if err == nil {
 			i.size = sizeOf(i.record)
@@ -138,6 +142,9 @@ func (p *publisher) prepare(ctx context.Context, items []*item) (queue []*item, 
 			continue
 		}
 		t, ours := p.relay.judge(i, err)
+		if !ours && errors.Is(err, schemas.ErrRefused) {
+			t, ours = p.postpone(i, schemaOf(i), err)
+		}
 		if !ours {
 			return nil, nil, err // nothing was sent: all rows are claimed again
 		}
@@ -191,7 +198,9 @@ func (p *publisher) next(ctx context.Context, queue []*item) ([]*item, error) {
 		}
 		t, ours := p.relay.judge(i, i.err)
 		if !ours {
-			t, ours = p.postpone(i)
+			if cause := (*kerr.Error)(nil); errors.As(i.err, &cause) && !cause.Retriable && kafka.Classify(i.err) == kafka.Unavailable {
+				t, ours = p.postpone(i, i.record.Topic, i.err)
+			}
 		}
 		if !ours {
 			// The broker failed, not the row. Rows that were acknowledged are settled all the same, also later ones of the
@@ -227,28 +236,6 @@ func (p *publisher) next(ctx context.Context, queue []*item) ([]*item, error) {
 		later = slices.DeleteFunc(later, held.has)
 	}
 	return later, nil
-}
-
-// postpone records a row for its next try if the broker has refused its topic for UnknownTopic, for a reason that is neither
-// the row's nor the relay's. So the topic's rows do not fill the claims of other topics. It parks no row: if the broker
-// refuses every topic, all rows are published once it accepts them again.
-func (p *publisher) postpone(i *item) (t failure, ours bool) {
-	cause := (*kerr.Error)(nil)
-	if !errors.As(i.err, &cause) || cause.Retriable || kafka.Classify(i.err) != kafka.Unavailable {
-		return failure{}, false
-	}
-	since, known := p.failing[i.record.Topic]
-	if !known {
-		since = time.Now()
-		p.failing[i.record.Topic] = since
-	}
-	if i.attempts == 0 && time.Since(since) < p.relay.cfg.UnknownTopic {
-		return failure{}, false
-	}
-	return failure{item: i, PublishFailure: PublishFailure{
-		Position: i.row.Position, ID: i.row.ID, Topic: i.row.Topic, Attempts: i.attempts + 1, Err: i.err,
-		Wait: p.relay.untilNext(i.attempts + 1),
-	}}, true
 }
 
 // hold renews the lease when a third of it or less is left. A relay that is frozen after that may still send: that repeats

@@ -72,6 +72,21 @@ func unusable(st standing, slot slotState, system wal.System) string {
 	return ""
 }
 
+// decided returns an error if a person must decide about the slot of a mapped table: it is ahead of the stored checkpoint. A failover
+// leads to such a slot if it was synchronised to the standby further than the table of the checkpoint; then rows behind it may be in the
+// log alone. Or another program made it; then rows before it may be in the table alone.
+func (t *mappedTable) decided(st standing, slot slotState, system wal.System) error {
+	confirmed := st
+	confirmed.lsn = slot.confirmed
+	if slot.confirmed <= st.lsn || unusable(confirmed, slot, system) != "" {
+		return nil
+	}
+	return fmt.Errorf("the slot is at %[1]s, and the stored checkpoint is %[2]s. After a failover to a server to which the slot was synchronised: "+
+		"UPDATE troupe.mapped_tables SET lsn = '%[1]s' WHERE name = %[3]s. "+
+		"If another program made the slot: drop it, and what table %[4]s holds is published; rows that are in the slot alone are lost then",
+		slot.confirmed, st.lsn, literal(t.String()), t)
+}
+
 // free terminates the session that still streams the slot: its relay held the lease before. If that relay is frozen, it would
 // keep the slot until the server's time-out.
 func (r *Relay) free(ctx context.Context, db querier, s slotState) error {

@@ -109,6 +109,11 @@ func (r *Relay) stream(idle, term context.Context, p *publisher) error {
 	if _, err := p.lease.renew(idle, r.pool, nothing); err != nil {
 		return err
 	}
+	if r.mapped != nil {
+		if err := r.mapped.decided(st, slot, system); err != nil {
+			return fmt.Errorf("slot %s: %w", r.cfg.Slot, err)
+		}
+	}
 	if r.mapped != nil && !st.there {
 		if st, err = r.takeOver(idle, db, p.lease, slot, system); err != nil {
 			return err

@@ -19,6 +19,10 @@ import (
 // that is not Avro, or one with references.
 var ErrNoSchema = errors.New("no such Avro schema")
 
+// ErrRefused is wrapped by errors of a registry that answers, and refuses a subject or an id: for a missing right, for example. Other
+// subjects may work. It does not cover wrong credentials, a server that is no registry, and requests that the registry asks to repeat.
+var ErrRefused = errors.New("the registry refuses it")
+
 // A Registry is a client of a schema registry with Confluent's REST API. It caches the schema of each id, which never
 // changes, and for a short time failures. It is safe for concurrent use.
 //
@@ -210,4 +214,18 @@ type refusal struct {
 }
 
 func (r *refusal) Error() string { return r.text }
+
+// Is makes a refusal an ErrRefused if the status blames the request.
+func (r *refusal) Is(target error) bool {
+	var answer *sr.ResponseError
+	if target != ErrRefused || !errors.As(r.answer, &answer) {
+		return false
+	}
+	switch answer.StatusCode {
+	case http.StatusUnauthorized, http.StatusNotFound, http.StatusProxyAuthRequired, http.StatusRequestTimeout, http.StatusTooManyRequests:
+		return false
+	}
+	return answer.StatusCode >= 400 && answer.StatusCode < 500
+}
+
 func (r *refusal) Unwrap() error { return r.answer }
