@@ -284,7 +284,7 @@ func TestAReturnLeadsNowhereElse(t *testing.T) {
 	for to, want := range map[string]string{
 		"/held?db=order": "/held?db=order", "https://evil.example/": "/", "//evil.example/held": "/", "/\\evil.example": "/",
 		"//evil.example/": "/", "///evil.example/": "/", "/\t/evil.example/": "/", "/\r\n/held": "/", "http:/held": "/", "/%2fevil.example/": "/",
-		"/held#/x": "/held#/x", "//evil.example:80/": "/", "//ann@evil.example/": "/", "/nowhere": "/", "": "/",
+		"/held#/x": "/held#/x", "//evil.example:80/": "/", "//ann@evil.example/": "/", "/nowhere": "/", "": "/", "///": "/", "///?to=/held": "/", "///#/held": "/",
 	} {
 		require.Equal(t, want, d.c.back(to), to)
 	}

@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -37,6 +38,8 @@ func (d *desk) open(server *httptest.Server, page string) (next func() string) {
 // ends the look.
 func TestStreamsOfAPageShareOneLook(t *testing.T) {
 	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // each wait below ends without it, unless something is broken
+	defer cancel()
 	w := newWorks()
 	defer w.close()
 	l := newLooks(w)
@@ -57,29 +60,48 @@ func TestStreamsOfAPageShareOneLook(t *testing.T) {
 			return ""
 		}
 	}
+	begun := func() int {
+		t.Helper()
+		select {
+		case number := <-begins:
+			return number
+		case <-ctx.Done():
+			require.FailNow(t, "no look begins")
+			return 0
+		}
+	}
+	end := func(state string) {
+		t.Helper()
+		select {
+		case ends <- state:
+		case <-ctx.Done():
+			require.FailNow(t, "no look to end")
+		}
+	}
 	first, leave, err := l.join("a", read)
 	require.NoError(t, err)
-	require.Equal(t, 1, <-begins)
-	second, leaveToo, err := l.join("a", func(context.Context) string { panic("a second look of the same page") })
+	require.Equal(t, 1, begun())
+	second, leaveToo, err := l.join("a", func(context.Context) string { return "a second look of the same page" })
 	require.NoError(t, err)
 	require.Same(t, first, second)
 	joined := second.begun()
 	require.Equal(t, 1, joined)
-	ends <- "older"
-	state, number, ok := first.wait(t.Context(), 0)
+	end("older")
+	state, number, ok := first.wait(ctx, 0)
 	require.True(t, ok)
 	require.Equal(t, "older", state)
 	require.Equal(t, 1, number)
-	require.Equal(t, 2, <-begins)
-	ends <- "newer"
-	state, _, ok = second.wait(t.Context(), joined)
+	require.Equal(t, 2, begun())
+	end("newer")
+	state, _, ok = second.wait(ctx, joined)
 	require.True(t, ok)
 	require.Equal(t, "newer", state, "the first look had begun before it joined")
 	leave()
-	require.Equal(t, 3, <-begins, "one is left")
+	require.Equal(t, 3, begun(), "one is left")
 	leaveToo()
-	_, _, ok = second.wait(t.Context(), 3)
+	_, _, ok = second.wait(ctx, 3)
 	require.False(t, ok)
+	require.NoError(t, ctx.Err(), "the look went on without a stream")
 	require.Empty(t, l.all)
 	other, leave, err := l.join("a", func(ctx context.Context) string { <-ctx.Done(); return "" })
 	require.NoError(t, err)

@@ -37,6 +37,9 @@ const (
 	allTheWay  = time.Duration(-1)
 )
 
+// strangerEvery is the shortest time between two looks for another role that holds the lock.
+const strangerEvery = time.Second
+
 // fireClass is the first half of the advisory lock under which a group's deadlines are fired; see leaseClass.
 const fireClass = 0x74727564 // "trud"
 
@@ -51,6 +54,9 @@ type firer struct {
 	p     *Participant
 	names []string  // of the deadlines that have handlers here
 	whole time.Time // when to poll without limit again
+
+	looked  time.Time // when stranger read who holds the lock
+	blocked error     // its result
 }
 
 // fire fires deadlines until ctx ends.
@@ -93,11 +99,29 @@ func (f *firer) pass(ctx context.Context) (wait time.Duration, err error) {
 		switch {
 		case n == 0:
 			wait = lookEvery // another member fires them, or a transaction cancels them
+			if err == nil {
+				err = f.stranger(ctx)
+			}
 		case n < fireLimit:
 			wait = fireEvery
 		}
 	}
 	return wait, err
+}
+
+// stranger returns an error if another role keeps this group's deadlines from being fired. It looks at most once in strangerEvery; in
+// between it returns the last result.
+func (f *firer) stranger(ctx context.Context) error {
+	if time.Since(f.looked) < strangerEvery {
+		return f.blocked
+	}
+	const hash = "SELECT hashtext($1)" // as fire_deadlines.sql
+	var object int32
+	if err := f.p.cfg.Pool.QueryRow(ctx, hash, f.p.cfg.Group).Scan(&object); err != nil {
+		return err
+	}
+	f.looked, f.blocked = time.Now(), f.p.stranger(ctx, fireClass, object)
+	return f.blocked
 }
 
 // look returns how long until the next deadline is due, at most lookEvery.

@@ -71,7 +71,8 @@ func (p *Participant) owner() string {
 }
 
 // take makes this member the partition's owner: from here on no transaction of an earlier owner can commit. It waits for an
-// open transaction of an owner that was frozen inside it, and then ends its session.
+// open transaction of an owner that was frozen inside it, and then ends its session. It fails while a
+// session has the lock whose role cannot be a participant's.
 func (w *worker) take(ctx context.Context) (l lease, err error) {
 	args := pg.Args{
 		"group": w.p.cfg.Group, "topic": w.topic, "partition": w.id, "owner": w.p.owner(), "class": int32(leaseClass),
@@ -94,7 +95,13 @@ func (w *worker) take(ctx context.Context) (l lease, err error) {
 			return l, err
 		}
 		var ended int
-		if err := w.p.cfg.Pool.QueryRow(ctx, endHolders, args).Scan(&ended); err != nil {
+		err = w.p.cfg.Pool.QueryRow(ctx, endHolders, args).Scan(&ended)
+		if err != nil || ended == 0 {
+			if stranger := w.p.stranger(ctx, leaseClass, l.id); stranger != nil {
+				return l, stranger
+			}
+		}
+		if err != nil {
 			return l, fmt.Errorf("end the sessions of the partition's last owner: %w", err)
 		}
 		if ended > 0 {

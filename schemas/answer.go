@@ -34,8 +34,23 @@ func newBoundedClient(opts ...sr.ClientOpt) (*sr.Client, error) {
 		bounded.Transport = http.DefaultTransport
 	}
 	bounded.Transport = boundedTransport{bounded.Transport}
+	if bounded.CheckRedirect == nil {
+		bounded.CheckRedirect = stayAtRegistry
+	}
 	// The transport already has the TLS settings: sr.NewClient puts them there.
 	return sr.NewClient(append(opts, sr.DialTLSConfig(nil), sr.HTTPClient(&bounded))...)
+}
+
+// stayAtRegistry refuses a redirect to another scheme, host or port. Go sends the password along to another port of the host, and to its
+// subdomains, also from https to plain http.
+func stayAtRegistry(next *http.Request, before []*http.Request) error {
+	if first := before[0].URL; next.URL.Scheme != first.Scheme || next.URL.Host != first.Host {
+		return errors.New("the registry redirects to another address: set its own address")
+	}
+	if len(before) >= 10 {
+		return errors.New("the registry redirects again and again")
+	}
+	return nil
 }
 
 type boundedTransport struct{ http.RoundTripper }

@@ -138,3 +138,35 @@ func TestASchemaHasALimit(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "n.R", subject)
 }
+
+// TestAPasswordDoesNotFollowARedirectOfTheRegistry: Go sent it to another port of the same host, and from https to plain http.
+func TestAPasswordDoesNotFollowARedirectOfTheRegistry(t *testing.T) {
+	var received atomic.Int64
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { received.Add(1) }))
+	defer elsewhere.Close()
+	registry := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == "/here":
+			http.Redirect(w, r, "/here", http.StatusTemporaryRedirect)
+		case r.URL.Path == "/schemas/ids/8":
+			http.Redirect(w, r, "/here", http.StatusTemporaryRedirect)
+		default:
+			http.Redirect(w, r, elsewhere.URL+r.URL.Path, http.StatusTemporaryRedirect)
+		}
+	}))
+	defer registry.Close()
+	address := strings.Replace(registry.URL, "https://", "https://me:s3cr@", 1)
+	trusted := sr.DialTLSConfig(registry.Client().Transport.(*http.Transport).TLSClientConfig)
+	r, err := schemas.NewRegistry(address, trusted)
+	require.NoError(t, err)
+	_, err = r.ByID(t.Context(), 7)
+	require.ErrorContains(t, err, "the registry redirects to another address")
+	_, err = r.Register(t.Context(), "s", `"string"`)
+	require.ErrorContains(t, err, "the registry redirects to another address")
+	require.NotContains(t, err.Error(), "s3cr")
+	r, err = schemas.NewRegistry(address, trusted) // the first one remembers the failure
+	require.NoError(t, err)
+	_, err = r.ByID(t.Context(), 8)
+	require.ErrorContains(t, err, "the registry redirects again and again")
+	require.Zero(t, received.Load())
+}
