@@ -245,6 +245,11 @@ func TestEveryPromiseNamesTestsThatAreThere(t *testing.T) {
 	}))
 	rows := 0
 	text := read(t, "docs/promises.md")
+	ids := make(map[string]bool)
+	for _, m := range regexp.MustCompile(`(?m)^\| ([A-Z][A-Za-z0-9-]*) \|`).FindAllStringSubmatch(text, -1) {
+		require.False(t, ids[m[1]], "docs/promises.md: two promises are named %s", m[1])
+		ids[m[1]] = true
+	}
 	for _, page := range documents(t) {
 		if page == "docs/answers.md" || page == "docs/security.md" || path.Dir(page) == "docs/decisions" {
 			text += read(t, page)
