@@ -66,7 +66,7 @@ func (f *lagFacts) read(ctx context.Context, cfg Config) error {
 	}
 	defer client.Close()
 	listed, err := kafka.Groups(ctx, client, brokerLimit)
-	if err != nil && !errors.Is(err, kafka.ErrPartly) {
+	if err != nil && !errors.Is(err, kafka.ErrIncomplete) {
 		return err
 	}
 	missing := err

@@ -223,7 +223,7 @@ func (e *expectation) over(ctx context.Context, tx pgx.Tx, d participant.Due[ove
 	after.Topic = e.After.Topic
 	after.Key = d.Message.Key
 	e.s.cfg.Log.Info().Str("expectation", e.Name).Str("key", key).Str("raises", name(e.Raise)).Msg("what was expected has not come in time")
-	ctx = e.s.named(ctx, "expectation", e.Name, key, []envelope.Message{after})
+	ctx = e.s.withStableIDs(ctx, "expectation", e.Name, key, []envelope.Message{after})
 	outcome, err := e.s.diligent(ctx, fmt.Sprintf("expectation %q", e.Name), []reactions.Message{e.Raise}, nil,
 		func(ctx context.Context) (participant.Outcome, error) {
 			return e.missed(ctx, tx, Missed{Name: e.Name, Key: key, After: after})

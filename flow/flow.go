@@ -71,10 +71,10 @@ func New(cfg Config) (*Service, error) {
 // Participant returns Config.Participant.
 func (s *Service) Participant() *participant.Participant { return s.p }
 
-// named makes the ids of the messages that follow from the end of a join or an expectation depend on the messages that have arrived,
-// and not on the message that is handled. If the database was set back, they come again in another order, and a deadline at another
-// time.
-func (s *Service) named(ctx context.Context, kind, of, key string, arrived []envelope.Message) context.Context {
+// withStableIDs derives the ids of the messages that follow from the end of a join or an expectation from the messages that arrived, and
+// not from the message that is handled last. After the database was set back, messages may arrive in another order, and a deadline at
+// another time.
+func (s *Service) withStableIDs(ctx context.Context, kind, of, key string, arrived []envelope.Message) context.Context {
 	cause := envelope.CauseOf(ctx)
 	if cause == nil {
 		return ctx

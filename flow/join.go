@@ -287,7 +287,7 @@ func (j *join) parts(ctx context.Context, tx pgx.Tx, args pg.Args, got map[strin
 
 // end calls a handler and writes its outcome.
 func (j *join) end(ctx context.Context, tx pgx.Tx, joined Joined, fn JoinHandler, declared []reactions.Message) error {
-	ctx = j.s.named(ctx, "join", j.Name, joined.Key, joined.Messages)
+	ctx = j.s.withStableIDs(ctx, "join", j.Name, joined.Key, joined.Messages)
 	outcome, err := j.s.diligent(ctx, fmt.Sprintf("join %q", j.Name), declared, nil, func(ctx context.Context) (participant.Outcome, error) {
 		return fn(ctx, tx, joined)
 	})

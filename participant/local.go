@@ -89,7 +89,7 @@ type local struct {
 	try    atomic.Bool // one turn is allowed although the gate is shut
 	types  []string    // that have handlers
 
-	abandoned atomic.Pointer[[]string] // local topics of the group that no member consumes
+	unconsumed atomic.Pointer[[]string] // local topics of the group that no member consumes
 
 	mu     sync.Mutex
 	had    []int32            // its earlier numbers, the last 100

@@ -12,9 +12,9 @@ import (
 	"github.com/troupe-go/troupe/internal/pg"
 )
 
-// As in Kafka, a member claims no entry of a topic that it does not consume: a member of a newer version, which has its handlers, does.
-// While a member consumes a local topic, it holds a shared advisory lock on it. Once no member has held one for UnknownTypeWait, the
-// topic is abandoned: its entries, which hold up the later ones of their keys, are claimed and end without effect.
+// A member claims only entries of topics that it consumes. It holds a shared advisory lock on each of these topics. A topic on which no
+// member has held a lock for UnknownTypeWait is unconsumed: its entries, which hold up later ones of their keys, are claimed and end
+// without effect.
 
 var (
 	//go:embed sql/lock_topics.sql
@@ -34,8 +34,8 @@ func (l *local) consumedTopics() []string {
 
 // claimable returns the topics whose entries this member claims.
 func (l *local) claimable() []string {
-	if abandoned := l.abandoned.Load(); abandoned != nil {
-		return append(l.consumedTopics(), *abandoned...)
+	if topics := l.unconsumed.Load(); topics != nil {
+		return append(l.consumedTopics(), *topics...)
 	}
 	return l.consumedTopics()
 }
@@ -46,7 +46,7 @@ func (l *local) lockTopics(ctx context.Context, conn *pgx.Conn) error {
 	return err
 }
 
-// watchOthers looks for abandoned topics until ctx ends.
+// watchOthers looks for unconsumed topics until ctx ends.
 func (l *local) watchOthers(ctx context.Context) {
 	trouble := l.p.repeated("look for local topics of other members")
 	used := make(map[string]time.Time) // when a topic was last seen with a consumer
@@ -54,7 +54,7 @@ func (l *local) watchOthers(ctx context.Context) {
 	tick := time.NewTicker(lookOften)
 	defer tick.Stop()
 	for {
-		found, err := l.findAbandoned(ctx, used)
+		found, err := l.findUnconsumed(ctx, used)
 		if ctx.Err() != nil {
 			return
 		}
@@ -66,7 +66,7 @@ func (l *local) watchOthers(ctx context.Context) {
 					"register a handler, or have the owner of Troupe's tables run SELECT troupe.end_local for the topic")
 			}
 		}
-		if before := l.abandoned.Swap(&found); before == nil || !slices.Equal(*before, found) {
+		if before := l.unconsumed.Swap(&found); before == nil || !slices.Equal(*before, found) {
 			l.hint()
 		}
 		select {
@@ -77,8 +77,8 @@ func (l *local) watchOthers(ctx context.Context) {
 	}
 }
 
-// findAbandoned returns the local topics of the group that are abandoned; none with an error.
-func (l *local) findAbandoned(ctx context.Context, used map[string]time.Time) (abandoned []string, err error) {
+// findUnconsumed returns the local topics of the group that are unconsumed; none with an error.
+func (l *local) findUnconsumed(ctx context.Context, used map[string]time.Time) (unconsumed []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, statementLimit)
 	defer cancel()
 	wait := l.p.cfg.UnknownTypeWait
@@ -92,12 +92,12 @@ func (l *local) findAbandoned(ctx context.Context, used map[string]time.Time) (a
 		if isUsed {
 			used[topic] = now
 		} else if now.Sub(used[topic]) >= wait {
-			abandoned = append(abandoned, topic)
+			unconsumed = append(unconsumed, topic)
 		}
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	return abandoned, nil
+	return unconsumed, nil
 }

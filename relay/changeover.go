@@ -86,7 +86,7 @@ func (r *Relay) pollUntilSlot(idle, term context.Context, p *publisher, plan slo
 		return st, conn, err
 	}
 	if r.mapped != nil {
-		if err := r.mapped.outdate(idle, plan.db, p.lease); err != nil {
+		if err := r.mapped.clearCommits(idle, plan.db, p.lease); err != nil {
 			return st, conn, err
 		}
 	}

@@ -88,7 +88,8 @@ func (p *poll) setAside(ctx context.Context, cause error) error {
 }
 
 // A converter converts text of the log to UTF-8 by the server's rules. The server itself converts rows as it streams them, and ends the
-// stream at the first one that it cannot convert. From then on the relay streams text as it is stored, and so it reads a mapped table.
+// stream at the first one that it cannot convert. From then on the relay reads the log and mapped tables in the
+// database's encoding.
 type converter struct {
 	db       *server
 	encoding string
@@ -98,15 +99,15 @@ type converter struct {
 // errEncoding means that text cannot be converted.
 var errEncoding = errors.New("text that cannot be converted to UTF-8")
 
-// readsAsStored lets the relay read text in the database's encoding from here on.
-func (r *Relay) readsAsStored(cause error) {
+// readInDatabaseEncoding lets the relay read text in the database's encoding from here on.
+func (r *Relay) readInDatabaseEncoding(cause error) {
 	r.asStored = true
 	r.cfg.Log.Warn().Err(cause).Msg("the server cannot convert a row to UTF-8: " +
 		"rows are read in the database's encoding from here on, and such rows are parked")
 }
 
-// keepEncoding makes the server send text as it is stored.
-func keepEncoding(ctx context.Context, conn *pgx.Conn) error {
+// useDatabaseEncoding makes the server send text as it is stored.
+func useDatabaseEncoding(ctx context.Context, conn *pgx.Conn) error {
 	_, err := conn.Exec(ctx, "SELECT pg_catalog.set_config('client_encoding', pg_catalog.getdatabaseencoding(), false)")
 	return err
 }
@@ -143,7 +144,7 @@ func (c *converter) text(value []byte) ([]byte, error) {
 	case err != nil:
 		return nil, fmt.Errorf("convert text to UTF-8: %w", err)
 	}
-	if len(value) > maxKnown {
+	if len(value) > maxCachedText {
 		return text, nil
 	}
 	if len(c.known) >= 10_000 { // bounds the cache, and so does maxKnown
@@ -153,7 +154,7 @@ func (c *converter) text(value []byte) ([]byte, error) {
 	return text, nil
 }
 
-const maxKnown = 1024
+const maxCachedText = 1024 // bytes
 
 // values converts the text of a row of a mapped table.
 func (c *converter) values(b *boundTable, row []mapping.Value) error {

@@ -53,16 +53,16 @@ func (r *Relay) createSlot(ctx context.Context, db querier, conn *wal.Conn) (wal
 	return from, err
 }
 
-// alignSlot changes the slot's failover property if it is not the configured one. The slot must be free. Under FailoverAuto a
+// setSlotFailover changes the slot's failover property if it is not the configured one. The slot must be free. Under FailoverAuto a
 // refusal of the server does not stop the relay: the slot streams as before.
-func (r *Relay) alignSlot(ctx context.Context, db querier, conn *wal.Conn, slot slotState) error {
+func (r *Relay) setSlotFailover(ctx context.Context, db querier, conn *wal.Conn, slot slotState) error {
 	failover, err := r.wantsFailover(ctx, db)
 	if err != nil || slot.failover == nil || *slot.failover == failover {
 		return err
 	}
 	err = conn.AlterSlot(ctx, r.cfg.Slot, failover)
 	if errors.As(err, new(*pgconn.PgError)) && r.cfg.Failover == FailoverAuto {
-		r.cfg.Log.Warn().Err(err).Str("slot", r.cfg.Slot).Msg("the slot stays as it is: the server does not change its failover")
+		r.cfg.Log.Warn().Err(err).Str("slot", r.cfg.Slot).Msg("the server refused to change the failover property of the slot: the slot is used as it is")
 		return nil
 	}
 	if err == nil {

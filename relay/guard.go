@@ -138,7 +138,7 @@ func (r *Relay) worry(s *SlotStatus, most int64) error {
 	switch {
 	case s.WALStatus == "lost":
 		cause, remedy := pg.Invalidation(s.Invalidation)
-		return fmt.Errorf("slot %s is lost: %s; it will be made anew; to prevent that, %s", s.Name, cause, remedy)
+		return fmt.Errorf("slot %s is lost: %s; the relay creates it again; to prevent that, %s", s.Name, cause, remedy)
 	case s.WALStatus == "unreserved":
 		return fmt.Errorf("slot %s will be lost with the next checkpoint: it holds %d MB, more than max_slot_wal_keep_size; see why nothing is published",
 			s.Name, s.RetainedBytes>>20)

@@ -46,7 +46,7 @@ func TestASlotThatIsLostIsHealedUnderLoad(t *testing.T) {
 	}{
 		{"dropped", []string{drop}, "the slot is gone"},
 		{"dropped and made anew by somebody else", []string{drop, "SELECT pg_create_logical_replication_slot($1, 'pgoutput')"},
-			"the slot was made anew"},
+			"the slot was created again"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -14,8 +14,9 @@ import (
 
 // A ledger knows for a stream which rows are in troupe.outbox_failures, since a stream delivers each row once. A row behind a
 // recorded row of its key is recorded too. A row that is itself recorded, and that the stream delivers again after a restart,
-// is skipped; a row without a key is recognised by its id. A row before all recorded rows of its key that is delivered again
-// is published again, or for the first time if its Kafka transaction was aborted. Keys are kept as hashes: two keys with the same hash wait for each other, which does no harm.
+// is skipped; a row without a key is recognised by its id. If the stream repeats a row before all recorded rows of its key, the row is
+// published again, or for the first time if its Kafka transaction was aborted. Keys are kept as hashes: two keys with the same hash
+// wait for each other, which does no harm.
 type ledger struct {
 	db    *server
 	lease *lease
@@ -23,34 +24,34 @@ type ledger struct {
 	// service is the ce_source of rows that name none.
 	service string
 	seed    maphash.Seed
-	keys    map[uint64]line // recorded rows by key
-	rows    int             // recorded rows in total
+	keys    map[uint64]keyFailures // recorded rows by key
+	rows    int                    // recorded rows in total
 
 	blocking string // rows that others waited behind when the last look for due rows found none
 	noted    int64  // since that look, the lowest position that was recorded; with table: the highest position recorded before it
 }
 
-// A line counts the failed rows of one key.
-type line struct {
+// A keyFailures counts the failed rows of one key.
+type keyFailures struct {
 	rows   int
-	lowest place // of the first row, or lower if that row was published since
+	lowest logOrder // of the first row, or lower if that row was published since
 }
 
-// A place orders the rows of a key. The zero place is before all others: no row of the log is before a row that has it.
-type place struct {
+// A logOrder orders the rows of a key. The zero value sorts first: it is for rows that were read from the table.
+type logOrder struct {
 	commit wal.LSN // zero for rows of troupe.outbox, whose position is the number
 	number int64
 }
 
-func (p place) before(q place) bool {
+func (p logOrder) before(q logOrder) bool {
 	return p.commit < q.commit || p.commit == q.commit && p.number < q.number
 }
 
-func (i *item) place() place {
+func (i *item) order() logOrder {
 	if i.mapped != nil {
-		return place{i.commit, i.commitRow}
+		return logOrder{i.commit, i.commitRow}
 	}
-	return place{0, i.row.Position}
+	return logOrder{0, i.row.Position}
 }
 
 func (r *Relay) newLedger(db *server, l *lease) ledger {
@@ -67,9 +68,9 @@ func (l *ledger) load(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read failures keys: %w", err)
 	}
-	l.seed, l.keys, l.rows = maphash.MakeSeed(), make(map[uint64]line), 0
+	l.seed, l.keys, l.rows = maphash.MakeSeed(), make(map[uint64]keyFailures), 0
 	var key []byte
-	var of line
+	var of keyFailures
 	var commit string
 	_, err = pgx.ForEachRow(rows, []any{&key, &of.rows, &commit, &of.lowest.number}, func() error {
 		var err error
@@ -99,18 +100,18 @@ func (l *ledger) behind(i *item) bool {
 		return false
 	}
 	of, there := l.keys[l.hash(known(i))]
-	return there && !i.place().before(of.lowest)
+	return there && !i.order().before(of.lowest)
 }
 
 func (l *ledger) note(i *item) {
-	l.count(known(i), line{1, i.place()})
+	l.count(known(i), keyFailures{1, i.order()})
 	if l.table == nil {
 		l.noted = min(l.noted, i.row.Position)
 	}
 }
 
 // count adds rows to the line of a key. A negative number removes them, and leaves the lowest place as it is.
-func (l *ledger) count(key []byte, more line) {
+func (l *ledger) count(key []byte, more keyFailures) {
 	l.rows += more.rows
 	h := l.hash(key)
 	of, there := l.keys[h]
@@ -224,7 +225,7 @@ func (l *ledger) cure(ctx context.Context, items []*item) error {
 func (l *ledger) cured(items []*item) {
 	for _, i := range items {
 		if i.failedBefore {
-			l.count(known(i), line{rows: -1})
+			l.count(known(i), keyFailures{rows: -1})
 		}
 	}
 }

@@ -191,7 +191,7 @@ func (b *boundTable) item(values []mapping.Value, at time.Time) item {
 
 // item returns the fields of the row that the publisher needs: destination, key and id.
 func (m *mappedRow) item(t *mappedTable, service string) item {
-	if !utf8.ValidString(m.message.Topic) { // the row is parked, and the topics of all rows are looked up
+	if !utf8.ValidString(m.message.Topic) { // the row is parked later; until then its topic is in a metadata request, which needs UTF-8
 		m.message.Topic = asciiText(m.message.Topic)
 	}
 	t.setSource(&m.message, service)

@@ -84,11 +84,11 @@ func (t *mappedTable) record(ctx context.Context, db querier, l *lease, failures
 	return nil
 }
 
-// outdate clears the places in the log of all failed rows when a slot is made, whose rows are all later ones. In a restored dump
-// these places are of another cluster.
-func (t *mappedTable) outdate(ctx context.Context, db querier, l *lease) error {
-	if _, err := db.Exec(ctx, outdateMappedFailures, l.args(t.args(nil))); err != nil {
-		return fmt.Errorf("clear the places of failed rows: %w", err)
+// clearCommits sets the commit of all failed rows to null after a new slot is created: every row of that slot is later than these
+// rows. In a restored dump the commits are of another cluster.
+func (t *mappedTable) clearCommits(ctx context.Context, db querier, l *lease) error {
+	if _, err := db.Exec(ctx, clearMappedCommits, l.args(t.args(nil))); err != nil {
+		return fmt.Errorf("clear the commits of failed rows: %w", err)
 	}
 	return nil
 }

@@ -140,7 +140,7 @@ func (m *mappedSweep) claim(ctx context.Context, _ time.Duration) ([]*item, erro
 	}
 	m.close()
 	if unconvertible(err) && !m.relay.asStored {
-		m.relay.readsAsStored(err)
+		m.relay.readInDatabaseEncoding(err)
 		return m.claim(ctx, 0)
 	}
 	return nil, fmt.Errorf("read table %s: %w", m.relay.mapped, err)
@@ -220,7 +220,7 @@ func (m *mappedSweep) open(ctx context.Context) (err error) {
 		if _, err = m.conn.Conn().Prepare(ctx, sweepName, query); err != nil {
 			return err
 		}
-		if err = keepEncoding(ctx, m.conn.Conn()); err != nil {
+		if err = useDatabaseEncoding(ctx, m.conn.Conn()); err != nil {
 			return err
 		}
 		query = sweepName

@@ -137,7 +137,7 @@ func (p *publisher) prepare(ctx context.Context, items []*item) (queue []*item, 
 			continue
 		}
 		if !i.failedBefore && sends.has(i) {
-			// Once it is recorded, rows of its key wait behind it: those before it are settled first.
+			// Recording i would block earlier rows of its key. They are settled first; i is tried again afterwards.
 			held.add(i)
 			continue
 		}
@@ -191,7 +191,7 @@ func (p *publisher) next(ctx context.Context, queue []*item) ([]*item, error) {
 			again = append(again, i)
 			continue
 		}
-		if before.has(i) { // those rows are not published, since the transaction is aborted: they are settled first
+		if before.has(i) { // earlier rows of the key were acknowledged, but the transaction is aborted: publish them before recording i
 			p.sender.distinct = true
 			held.add(i)
 			continue

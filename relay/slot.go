@@ -67,7 +67,7 @@ func unusable(st standing, slot slotState, system wal.System) string {
 		cause, remedy := pg.Invalidation(slot.invalidation)
 		return "the slot was invalidated: " + cause + "; to prevent that, " + remedy
 	case slot.confirmed > st.lsn:
-		return fmt.Sprintf("the slot was made anew: it stands at %s, %s was the last LSN acknowledged", slot.confirmed, st.lsn)
+		return fmt.Sprintf("the slot was created again: it is at %s; %s was the last LSN acknowledged", slot.confirmed, st.lsn)
 	}
 	return ""
 }

@@ -53,17 +53,17 @@ var (
 	replayRows        = statement("replay_rows")
 	newestPosition    = `SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM troupe.outbox_position_seq`
 
-	claimMappedTable      = statement("claim_mapped_table")
-	readMappedState       = statement("read_mapped_state")
-	storeMappedState      = statement("store_mapped_state")
-	recordMappedFailures  = statement("record_mapped_failures")
-	claimMappedFailures   = statement("claim_mapped_failures")
-	readMappedBlocking    = statement("read_mapped_blocking")
-	recallMappedFailures  = statement("recall_mapped_failures")
-	cureMappedFailures    = statement("cure_mapped_failures")
-	outdateMappedFailures = statement("outdate_mapped_failures")
-	mappedKeys            = statement("list_mapped_keys")
-	listRecordedMapped    = statement("list_recorded_mapped")
+	claimMappedTable     = statement("claim_mapped_table")
+	readMappedState      = statement("read_mapped_state")
+	storeMappedState     = statement("store_mapped_state")
+	recordMappedFailures = statement("record_mapped_failures")
+	claimMappedFailures  = statement("claim_mapped_failures")
+	readMappedBlocking   = statement("read_mapped_blocking")
+	recallMappedFailures = statement("recall_mapped_failures")
+	cureMappedFailures   = statement("cure_mapped_failures")
+	clearMappedCommits   = statement("clear_mapped_commits")
+	mappedKeys           = statement("list_mapped_keys")
+	listRecordedMapped   = statement("list_recorded_mapped")
 )
 
 func statement(name string) string {

@@ -142,7 +142,7 @@ func (r *Relay) stream(idle, term context.Context, p *publisher) error {
 	}
 	healed := why != "" || st.sweep != nil
 	if why == "" {
-		if err := r.alignSlot(idle, db, conn, slot); err != nil {
+		if err := r.setSlotFailover(idle, db, conn, slot); err != nil {
 			return err
 		}
 	} else {
@@ -200,7 +200,7 @@ func (r *Relay) stream(idle, term context.Context, p *publisher) error {
 	began := st.lsn
 	err = r.follow(idle, term, p, streaming{db, conn, st, from, told, text})
 	if !r.asStored && unconvertible(err) {
-		r.readsAsStored(err)
+		r.readInDatabaseEncoding(err)
 		return errAgain
 	}
 	r.stuck.ended(began, err)

@@ -81,8 +81,8 @@ func (s *stream) keepCheckpoint(ctx context.Context, st standing) {
 	}
 }
 
-// keepLast stores the last checkpoint of the stream. What ended the stream may have ended the connections of the pool too, or
-// left them silent, so while there is something to store it tries again, for as long as releaseLimit.
+// keepLast stores the last checkpoint of the stream. A cut that ends the stream may also break the pool's connections, so keepLast
+// tries again for releaseLimit while there is a checkpoint to store.
 func (s *stream) keepLast(ctx context.Context, st standing) error {
 	ctx, cancel := context.WithTimeout(ctx, releaseLimit)
 	defer cancel()
@@ -98,7 +98,7 @@ func (s *stream) keepLast(ctx context.Context, st standing) error {
 	}
 }
 
-// endsStream reports whether an error of storing or sampling stays: another server, another leader, another publication.
+// endsStream reports whether a retry cannot help: another server, another leader or another publication.
 func endsStream(err error) bool {
 	return errors.Is(err, errLost) || errors.Is(err, errServer) || errors.Is(err, errAltered)
 }

@@ -127,8 +127,8 @@ type knownLayout struct {
 // one, and accepts no more statements with which a checkpoint could be stored: it would wait forever.
 var errStopping = errors.New("the server is stopping")
 
-// requests counts the server's requests for a report that were received last of all. A server that is not shutting down sends
-// one in several seconds. While the reader waits for room, such requests gather, and more data follows each of them but the last.
+// requests counts the server's requests for a report, except requests that are followed by data already received. A server that is
+// not shutting down sends one in several seconds. Followed requests accumulate while the reader waits for room in the window.
 type requests struct {
 	first time.Time
 	n     int

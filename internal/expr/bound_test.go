@@ -92,7 +92,7 @@ func TestATypeThatCannotBeCheckedIsRefused(t *testing.T) {
 		text := "[event.any]" + strings.Repeat(".map(v,"+each+")", 11)
 		_, err := e.Compile(text, expr.Any)
 		require.ErrorIs(t, err, expr.ErrTooLarge, each)
-		require.ErrorContains(t, err, fmt.Sprintf("%q: too large: the type", text))
+		require.ErrorContains(t, err, fmt.Sprintf("%q: too large: a part of it has a type", text))
 	}
 	_, err := e.Compile("'x'.matches('(x{1,100}){1,9}')", expr.Any)
 	require.ErrorContains(t, err, "instructions, the limit is 1000")

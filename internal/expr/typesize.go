@@ -16,12 +16,12 @@ func checkTypeSize(parsed *cel.Ast) error {
 	s := typeSizes{}
 	s.of(parsed.NativeRep().Expr())
 	if s.exceeded {
-		return fmt.Errorf("%w: the type of a part of it consists of more than %d types: it has maps with maps or lists as keys", ErrTooLarge, maxTypeSize)
+		return fmt.Errorf("%w: a part of it has a type of more than %d types: do not use maps or lists as keys of maps", ErrTooLarge, maxTypeSize)
 	}
 	return nil
 }
 
-// typeSizes estimates sizes of types from above, without the types.
+// typeSizes computes upper bounds of type sizes before the type check.
 type typeSizes struct {
 	variables []typedVariable // of the comprehensions around the part, the innermost last
 	exceeded  bool

@@ -10,11 +10,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// ErrPartly means that a result lacks the part of brokers that have not answered.
-var ErrPartly = errors.New("some brokers have not answered")
+// ErrIncomplete means that some brokers have not answered, so their groups are missing.
+var ErrIncomplete = errors.New("some brokers have not answered")
 
 // Groups lists the groups of the cluster. Each broker lists the groups that it coordinates: if one has not answered within limit,
-// or answers with an error, Groups returns the groups of the others with an error that wraps ErrPartly and names the broker. With
+// or answers with an error, Groups returns the groups of the others with an error that wraps ErrIncomplete and names the broker. With
 // any other error it returns none.
 func Groups(ctx context.Context, client *kgo.Client, limit time.Duration) (kadm.ListedGroups, error) {
 	limited, cancel := context.WithTimeout(ctx, limit)
@@ -24,7 +24,7 @@ func Groups(ctx context.Context, client *kgo.Client, limit time.Duration) (kadm.
 	if !some || partly.AllFailed {
 		return listed, err
 	}
-	missing := fmt.Errorf("%w, and the groups that they coordinate are missing", ErrPartly)
+	missing := fmt.Errorf("%w, and the groups that they coordinate are missing", ErrIncomplete)
 	for _, of := range partly.Errs {
 		why := of.Err
 		if errors.Is(why, context.DeadlineExceeded) {

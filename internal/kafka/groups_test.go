@@ -67,7 +67,7 @@ func TestGroupsOfABrokerThatIsAbsentAreMissingAndTheOthersAreNot(t *testing.T) {
 			defer refused.Remove()
 		}
 		listed, err = kafka.Groups(t.Context(), client, limit)
-		require.ErrorIs(t, err, kafka.ErrPartly)
+		require.ErrorIs(t, err, kafka.ErrIncomplete)
 		require.ErrorContains(t, err, "broker 1: ")
 		require.ElementsMatch(t, []string{groups[0], groups[2]}, listed.Groups())
 	}

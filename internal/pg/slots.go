@@ -1,7 +1,6 @@
 package pg
 
-// InvalidationSQL selects why the server has invalidated a slot, of pg_replication_slots AS s; an empty text if it has not, or is older than
-// Postgres 17.
+// InvalidationSQL reads invalidation_reason from pg_replication_slots AS s. It is empty for a valid slot and before Postgres 17.
 const InvalidationSQL = `coalesce(to_jsonb(s) ->> 'invalidation_reason', '')`
 
 // Invalidation explains the value of InvalidationSQL for a slot whose wal_status is lost. cause continues "the slot was
@@ -17,7 +16,7 @@ func Invalidation(reason string) (cause, remedy string) {
 	case "wal_level_insufficient":
 		return "wal_level was below logical on the primary", "leave wal_level = logical on every server"
 	case "", "wal_removed":
-		return "the server has removed log that it needs", "raise max_slot_wal_keep_size, and see why nothing was published"
+		return "the server has removed log that it needs", "raise max_slot_wal_keep_size, and find out why the relay did not publish"
 	}
 	return "the server names the reason " + reason, "look for invalidation_reason in the documentation of pg_replication_slots"
 }

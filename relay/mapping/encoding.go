@@ -15,11 +15,11 @@ func (t *Table) Recode(row []Value, encoding string, convert func(text []byte) (
 		case kindText:
 		case kindJSONB:
 			if v.Binary {
-				tag = min(1, len(text)) // a number of the version comes first
+				tag = min(1, len(text)) // jsonb begins with a version byte
 			}
 		case kindOther:
 			var err error
-			if text, err = r.other(*v); err != nil { // of a type that is read by no option, or makes the row fail
+			if text, err = r.other(*v); err != nil { // no option reads this type, or the mapping reports the error later
 				continue
 			}
 		default:

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// failoverFacts is what a primary shows of a failover of its relay's slots.
+// failoverFacts holds the settings and slots of a primary that decide the cost of a failover.
 type failoverFacts struct {
 	version     int      // server_version_num
 	standbys    int      // physical standbys that are connected
@@ -79,9 +79,9 @@ func (e *examination) failover(ctx context.Context, conn *pgx.Conn) {
 }
 
 const (
-	madeAnew = "after a failover the relay creates its slot again and publishes from the table: nothing that the new primary has is lost, " +
+	createdAgain = "after a failover the relay creates its slot again and publishes from the table: no row of the new primary is lost, " +
 		"and about the last second is repeated"
-	ahead = "the log is streamed before a standby has it: rows that a failover loses have been published"
+	ahead = "the log is streamed before a standby has it: Kafka may have rows that a failover loses"
 )
 
 // judge adds the findings, one sentence each.
@@ -92,21 +92,21 @@ func (f failoverFacts) judge(r *Report) {
 		return
 	}
 	if f.version < 170000 {
-		r.Info(name, fmt.Sprintf("Postgres %d copies no slots to standbys, as 17 and newer do: %s; %s", f.version/10000, madeAnew, ahead))
+		r.Info(name, fmt.Sprintf("Postgres %d copies no slots to standbys, as 17 and newer do: %s; %s", f.version/10000, createdAgain, ahead))
 		return
 	}
 	found := len(r.Findings)
 	if len(f.local) > 0 {
-		r.Warn(name, fmt.Sprintf("slot %s is not copied to standbys: %s", strings.Join(f.local, ", "), madeAnew),
+		r.Warn(name, fmt.Sprintf("slot %s is not copied to standbys: %s", strings.Join(f.local, ", "), createdAgain),
 			"let its relay run with failover auto, or on: it alters the slot at its start")
 	}
 	if !f.syncs && !f.syncing {
-		r.Warn(name, "no standby is seen that copies slots, and sync_replication_slots is off here: if it is off on the standby too, "+madeAnew,
+		r.Warn(name, "no standby is seen that copies slots, and sync_replication_slots is off here: if it is off on the standby too, "+createdAgain,
 			"on each server: ALTER SYSTEM SET sync_replication_slots = on;\nSELECT pg_reload_conf();")
 	}
 	if len(f.silent) > 0 {
 		r.Warn(name, fmt.Sprintf("the standby of slot %s sends no hot_standby_feedback, so the slots that it copies become invalid: %s",
-			strings.Join(f.silent, ", "), madeAnew),
+			strings.Join(f.silent, ", "), createdAgain),
 			"on each standby: ALTER SYSTEM SET hot_standby_feedback = on;\nSELECT pg_reload_conf();")
 	}
 	f.judgeWaiting(r, name)
@@ -120,7 +120,7 @@ func (f failoverFacts) judgeWaiting(r *Report, name string) {
 	if f.waitsFor == "" {
 		found := ahead
 		if f.synchronous != "" {
-			found += ", a few even with synchronous_standby_names"
+			found += "; synchronous_standby_names makes them fewer, but not none"
 		}
 		slot := "name_of_the_standbys_slot"
 		if len(f.physical) > 0 {
@@ -158,12 +158,12 @@ func (e *examination) copies(ctx context.Context, conn *pgx.Conn) {
 	switch {
 	case err != nil || !standby: // the finding "source" has the error
 	case len(broken) > 0:
-		e.Warn("failover", "this standby has a copy of slot "+strings.Join(broken, ", ")+" that is not ready for a failover: "+madeAnew,
+		e.Warn("failover", "this standby has a copy of slot "+strings.Join(broken, ", ")+" that is not ready for a failover: "+createdAgain,
 			"wait a minute; if it stays, look at this server's log, and at hot_standby_feedback")
 	case len(ready) > 0:
 		e.Ok("failover", "this standby has a copy of slot "+strings.Join(ready, ", ")+": its promotion keeps it")
 	default:
-		e.Warn("failover", "this standby has no copy of a slot: "+madeAnew,
+		e.Warn("failover", "this standby has no copy of a slot: "+createdAgain,
 			"from Postgres 17 on, here: ALTER SYSTEM SET sync_replication_slots = on;\nSELECT pg_reload_conf();")
 	}
 }

@@ -80,7 +80,7 @@ func (e *examination) unread(ctx context.Context, conn *pgx.Conn) {
 	_, err = pgx.ForEachRow(rows, []any{&name, &status, &invalidation, &held}, func() error {
 		if status == "lost" {
 			cause, remedy := pg.Invalidation(invalidation)
-			e.Warn("slots", name+" is lost: "+cause, "start the relay, which makes it anew and publishes what is left in the table; "+remedy)
+			e.Warn("slots", name+" is lost: "+cause, "start the relay, which creates it again and publishes the rows in the table; "+remedy)
 			return nil
 		}
 		e.Warn("slots", fmt.Sprintf("nobody reads %s, and it keeps %d MB of the log", name, held>>20),

@@ -133,7 +133,7 @@ func (r *reading) unanswered(e *Entry, effects []*Entry) string {
 		return nothing + "; it was published, and is not among the records that were read"
 	}
 	consumers := r.handlers(e)
-	if !r.groupsSeen || r.groupsPartly && len(consumers) == 0 {
+	if !r.groupsSeen || r.groupsIncomplete && len(consumers) == 0 {
 		return nothing + "; how far its hop has read was not seen"
 	}
 	if len(consumers) == 0 {

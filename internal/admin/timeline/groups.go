@@ -29,9 +29,9 @@ type group struct {
 // readGroups reads the offsets of the flow's groups, and of the groups in the configuration.
 func (r *reading) readGroups(ctx context.Context) error {
 	listed, err := kafka.Groups(ctx, r.client, r.cfg.Timeout/2)
-	r.groupsPartly = errors.Is(err, kafka.ErrPartly)
+	r.groupsIncomplete = errors.Is(err, kafka.ErrIncomplete)
 	switch {
-	case r.groupsPartly:
+	case r.groupsIncomplete:
 		r.unseen("consumer groups", err)
 	case err != nil:
 		return err
@@ -45,7 +45,7 @@ func (r *reading) readGroups(ctx context.Context) error {
 	for _, g := range r.cfg.Groups {
 		switch {
 		case slices.Contains(names, g):
-		case r.groupsPartly: // its coordinator may have moved to a broker that answers
+		case r.groupsIncomplete: // its coordinator may have moved to a broker that answers
 			names = append(names, g)
 		default:
 			r.unseen("group "+g, errors.New("there is none of that name"))

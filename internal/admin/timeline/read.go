@@ -38,23 +38,22 @@ func Read(ctx context.Context, cfg Config, subject string) (*Timeline, error) {
 
 // A reading is one pass over the sources.
 type reading struct {
-	cfg        Config
-	subject    string
-	payloads   payloads
-	client     *kgo.Client // for queries; nil without brokers, and so is admin
-	admin      *kadm.Client
-	groups     map[string]group
-	groupsSeen bool
-	// groupsPartly: some brokers have not listed their groups
-	groupsPartly bool
-	ends         map[partition]int64 // of the topics, when reading began
-	of           int64               // number of records to read
-	told         time.Time           // time of the last call of Progress
-	seen         map[identity]int    // indexes in Entries
-	dropped      int                 // number of entries over the limit
-	passed       int                 // number of batches that unpack to too much
-	paused       map[string]string   // by database: since when the relays of its outbox are paused, the operator and the reason
-	timeline     Timeline
+	cfg              Config
+	subject          string
+	payloads         payloads
+	client           *kgo.Client // for queries; nil without brokers, and so is admin
+	admin            *kadm.Client
+	groups           map[string]group
+	groupsSeen       bool
+	groupsIncomplete bool                // some brokers have not listed their groups
+	ends             map[partition]int64 // of the topics, when reading began
+	of               int64               // number of records to read
+	told             time.Time           // time of the last call of Progress
+	seen             map[identity]int    // indexes in Entries
+	dropped          int                 // number of entries over the limit
+	passed           int                 // number of batches that unpack to too much
+	paused           map[string]string   // by database: since when the relays of its outbox are paused, the operator and the reason
+	timeline         Timeline
 }
 
 // An identity is equal for two records, or a record and a row, of the same message.

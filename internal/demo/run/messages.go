@@ -104,7 +104,7 @@ func readUnread(ctx context.Context, client *kgo.Client, flow string) (map[strin
 	groups, missing := kafka.Groups(ctx, client, groupsLimit)
 	if missing != nil {
 		missing = fmt.Errorf("list groups: %w", missing)
-		if !errors.Is(missing, kafka.ErrPartly) {
+		if !errors.Is(missing, kafka.ErrIncomplete) {
 			return nil, missing
 		}
 	}

@@ -100,9 +100,9 @@ func TestGroupsOfAnAbsentBrokerDoNotEndTheDemo(t *testing.T) {
 	}
 	absent := cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.ListGroups}, Nodes: []int32{1}, TopLevel: true, Err: kerr.InvalidRequest, Count: -1})
 	unread, err := readUnread(t.Context(), client, "shop")
-	require.ErrorIs(t, err, kafka.ErrPartly)
+	require.ErrorIs(t, err, kafka.ErrIncomplete)
 	require.Len(t, unread, 2)
-	require.ErrorIs(t, removeFlow(t.Context(), client, "shop"), kafka.ErrPartly)
+	require.ErrorIs(t, removeFlow(t.Context(), client, "shop"), kafka.ErrIncomplete)
 	absent.Remove()
 	left, err := kafka.Groups(t.Context(), client, groupsLimit)
 	require.NoError(t, err)

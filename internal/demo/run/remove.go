@@ -26,7 +26,7 @@ func removeFlow(ctx context.Context, client *kgo.Client, flow string) error {
 	var errs []error
 	if err != nil {
 		err = fmt.Errorf("list groups: %w", err)
-		if !errors.Is(err, kafka.ErrPartly) {
+		if !errors.Is(err, kafka.ErrIncomplete) {
 			return err
 		}
 		errs = append(errs, err)

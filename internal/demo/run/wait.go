@@ -82,7 +82,7 @@ func untilEnded(ctx context.Context, pool *pgxpool.Pool, counting string, total 
 	})
 }
 
-// unknownLeft is the state while a broker is absent.
+// unknownLeft is returned while the number of unread messages is unknown, since a broker is absent.
 const unknownLeft = int64(-1)
 
 // untilQuiet waits until every outbox is empty, no message is held and, if copies were sent, every message is consumed. It
@@ -102,7 +102,7 @@ func untilQuiet(ctx context.Context, p pools, client *kgo.Client, flow string, l
 			for _, n := range unread {
 				left += n
 			}
-			if errors.Is(r.err, kafka.ErrPartly) { // the groups of that broker move to another one soon
+			if errors.Is(r.err, kafka.ErrIncomplete) { // the groups of that broker move to another one soon
 				return unknownLeft, false, nil
 			}
 		}
