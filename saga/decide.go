@@ -58,8 +58,8 @@ func (x *decision) take(e Event) {
 		x.refuse("the saga has ended: %s", x.s.Status)
 	case x.s.Ended():
 		if i, is := x.unasked(e); is {
-			x.refuse("the saga has ended: %s. Its step %s took effect, which it skips since its database was set back: look whether the "+
-				"effect must be undone by hand", x.s.Status, x.s.Steps[i].Name)
+			x.refuse("the saga has ended: %s. Its step %s took effect, which was %s after the saga's database was set back: look whether the "+
+				"effect must be undone by hand", x.s.Status, x.s.Steps[i].Name, x.s.Steps[i].Phase)
 			return
 		}
 		x.ignore("the saga has ended: %s", x.s.Status)

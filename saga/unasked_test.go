@@ -38,12 +38,12 @@ func history(t *testing.T, d *saga.Definition, events ...saga.Event) (s saga.Sta
 }
 
 var (
-	begun     = saga.Event{Kind: saga.Started, Fields: map[string]any{"id": "1"}}
-	bookedTrip    = answer("hotel", "forward", "success", "Booked", nil)
-	cancelled = answer("hotel", "compensate", "success", "Cancelled", nil)
-	refused   = answer("insurance", "forward", "failure", "Refused", nil)
-	rented    = answer("car", "forward", "success", "Rented", map[string]any{"plate": "X 1"})
-	returned  = answer("car", "compensate", "success", "Returned", nil)
+	begun      = saga.Event{Kind: saga.Started, Fields: map[string]any{"id": "1"}}
+	bookedTrip = answer("hotel", "forward", "success", "Booked", nil)
+	cancelled  = answer("hotel", "compensate", "success", "Cancelled", nil)
+	refused    = answer("insurance", "forward", "failure", "Refused", nil)
+	rented     = answer("car", "forward", "success", "Rented", map[string]any{"plate": "X 1"})
+	returned   = answer("car", "compensate", "success", "Returned", nil)
 )
 
 // The database of the saga was set back. Before that, the saga sent a command, and the answer comes now that the saga skips the step.
