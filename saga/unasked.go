@@ -7,11 +7,23 @@ import "fmt"
 // set back, and the decision that sent the command is lost.
 func (x *decision) unasked(e Event) (i int, is bool) {
 	i, known := x.d.byName[e.Step]
-	if !known || e.Kind != Answered || e.Operation == compensateOp || e.Outcome != "success" || e.Type == NothingType || x.d.steps[i].send == nil {
+	if !known || !succeeded(e) || x.d.steps[i].send == nil {
 		return i, false
 	}
 	ss := x.s.Steps[i]
 	return i, ss.Phase == Skipped || ss.Phase == Refused && (ss.Started == 0 || e.Epoch > ss.Epoch)
+}
+
+// tookEffectElsewhere reports whether e is the success of a command that the saga sent while it ran on another definition, which has
+// the step. The move to that definition is lost.
+func (x *decision) tookEffectElsewhere(e Event) bool {
+	_, known := x.d.byName[e.Step]
+	return !known && succeeded(e)
+}
+
+// succeeded reports whether e answers a command that took effect.
+func succeeded(e Event) bool {
+	return e.Kind == Answered && e.Operation != compensateOp && e.Outcome == "success" && e.Type != NothingType
 }
 
 // tookEffect makes a step that was skipped or refused done, since it took effect. A saga that goes back compensates the step. In any

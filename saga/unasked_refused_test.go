@@ -64,3 +64,21 @@ func TestAStepThatALostRetryCompletedIsNotRefused(t *testing.T) {
 	_, fx = history(t, d, begun, flightTaken, voucher, noSeat, reserved)
 	require.NotEmpty(t, fx.Ignored, "a refused command has no effect")
 }
+
+// In TestTheEffectOfAStepThatTheDefinitionDoesNotHaveIsReported the saga was moved to a definition with a step more, and that is lost.
+func TestTheEffectOfAStepThatTheDefinitionDoesNotHaveIsReported(t *testing.T) {
+	d := parse(t, tour)
+	dined := answer("dinner", "forward", "success", "Dined", nil)
+	ended := []saga.Event{begun, flightTaken, noVoucher, answer("walk", "forward", "success", "Walked", nil), flightGone}
+	for _, before := range [][]saga.Event{{begun}, ended} {
+		_, fx := history(t, d, append(before, dined)...)
+		require.Contains(t, fx.Refused, `no step "dinner"`, fx.Ignored)
+		for _, e := range []saga.Event{
+			answer("dinner", "forward", "failure", "Closed", nil), answer("dinner", "forward", "success", saga.NothingType, nil),
+			answer("dinner", "compensate", "success", "Undone", nil),
+		} {
+			_, fx := history(t, d, append(before, e)...)
+			require.NotEmpty(t, fx.Ignored, "it leaves no effect")
+		}
+	}
+}
