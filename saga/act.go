@@ -142,9 +142,9 @@ func (x *decision) actSet(e Event) {
 	}
 	for i := range x.s.Steps { // a retry sends another request, which services outside must not take for the earlier one
 		switch ss := &x.s.Steps[i]; ss.Phase {
-		case GivenUp, Doubt:
+		case Intent, GivenUp, Doubt:
 			ss.First = ss.Epoch + 1
-		case CompensateFailed:
+		case CompensateIntent, CompensateFailed:
 			ss.BackFirst = ss.BackEpoch + 1
 		}
 	}

@@ -130,12 +130,13 @@ func phaseText(p Phase) string {
 }
 
 func (x *decision) done(i int, event string) {
-	ss := &x.s.Steps[i]
+	ss, st := &x.s.Steps[i], x.d.steps[i]
+	goesBack := st.back != nil && ss.Phase == Doubt // the saga may have skipped steps behind such a pivot already
 	ss.Phase, ss.Doubt, ss.Tolerated, ss.Answer = Done, false, false, event
 	x.disarm(ss.Name + stepTimeout)
 	x.disarmUntil(i)
 	x.moment(StepCompleted, ss.Name, event)
-	if x.d.steps[i].Pivot && x.s.Back && !x.undoing() { // a compensating saga waits for a pivot, unless the pivot can be compensated too
+	if st.Pivot && x.s.Back && !goesBack && !x.undoing() { // a compensating saga waits for a pivot, unless the pivot can be compensated too
 		x.s.Back = false
 		if x.s.Status == Compensating {
 			x.s.Status = Running

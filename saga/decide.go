@@ -56,10 +56,14 @@ func (x *decision) take(e Event) {
 		x.ignore("there is no such saga")
 	case x.s.Ended() && e.Kind.Action():
 		x.refuse("the saga has ended: %s", x.s.Status)
+	case x.tookEffectElsewhere(e):
+		x.refuse("step %s took effect, and there is no step %q in the definition that the saga runs on: the saga was moved to another one "+
+			"before its database was set back. Move it there again and redrive the answer, or look whether the effect must be undone by hand",
+			e.Step, e.Step)
 	case x.s.Ended():
 		if i, is := x.unasked(e); is {
-			x.refuse("the saga has ended: %s. Its skipped step %s took effect before the database was set back: undo the effect by "+
-				"hand if it must not stay", x.s.Status, x.s.Steps[i].Name)
+			x.refuse("the saga has ended: %s. Its step %s took effect before the database was set back, and was %s afterwards: undo the "+
+				"effect by hand if it must not stay", x.s.Status, x.s.Steps[i].Name, x.s.Steps[i].Phase)
 			return
 		}
 		x.ignore("the saga has ended: %s", x.s.Status)

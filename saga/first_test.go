@@ -27,6 +27,8 @@ func TestTheFirstCallWhoseResultIsUnknown(t *testing.T) {
 		"given up twice":                           {[]saga.Event{begun, lost, again, at(lost, 1), again}, 2, 0},
 		"with an answer that cannot be used":       {[]saga.Event{begun, unusable, again}, 1, 0},
 		"with another variable":                    {[]saga.Event{begun, lost, walk, again}, 1, 1},
+		"with another variable, set while it ran":  {[]saga.Event{begun, walk, lost, again}, 1, 1},
+		"a compensation with another variable":     {append(back[:3:3], walk, undoLost, again), 1, 1},
 		"given up again with another variable":     {[]saga.Event{begun, lost, walk, again, at(lost, 1), again}, 2, 1},
 		"a compensation that was given up":         {append(back[:3:3], undoLost, again), 1, 0},
 		"a compensation that was refused":          {append(back[:3:3], noUndo, again), 1, 1},

@@ -20,8 +20,8 @@ type State struct {
 	Status  Status `json:"status"`
 	// Back reports that the saga compensates, or was compensating when it was parked.
 	Back bool `json:"back,omitempty"`
-	// Held names the deadline or the end of the definition, or the skipped step with an effect, that parked the saga. Then only an
-	// operator resumes it, no answer does.
+	// Held names the deadline or the end of the definition, or the skipped or refused step with an effect, that parked the saga.
+	// Then only an operator resumes it, no answer does.
 	Held string `json:"held,omitempty"`
 	// Passed lists the ends (their conditions) that parked the saga before an operator resumed it. They do not park it again.
 	Passed []string `json:"passed,omitempty"`
