@@ -31,7 +31,7 @@ func (x *decision) answered(e Event) {
 		x.fx.Early = true
 		return
 	default:
-		if _, is := x.unasked(e); is {
+		if _, is := x.successOfLostDecision(e); is {
 			x.tookEffect(i, e)
 			return
 		}

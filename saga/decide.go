@@ -61,7 +61,7 @@ func (x *decision) take(e Event) {
 			"before its database was set back. Move it there again and redrive the answer, or look whether the effect must be undone by hand",
 			e.Step, e.Step)
 	case x.s.Ended():
-		if i, is := x.unasked(e); is {
+		if i, is := x.successOfLostDecision(e); is {
 			x.refuse("the saga has ended: %s. Its step %s took effect before the database was set back, and was %s afterwards: undo the "+
 				"effect by hand if it must not stay", x.s.Status, x.s.Steps[i].Name, x.s.Steps[i].Phase)
 			return
@@ -180,7 +180,7 @@ func Stuck(d *Definition, s State) []string {
 // advance moves the saga on until it must wait for an event.
 func (x *decision) advance() {
 	if x.s.Status == Running {
-		x.goOnWithout()
+		x.tolerateFailed()
 	}
 	x.meetOverdue()
 	for x.s.Status == Running && x.forward() {

@@ -133,7 +133,7 @@ func (x *decision) meetOverdue() {
 	for x.s.Status == Running {
 		next := -1
 		for i, a := range x.s.Deadlines {
-			if a.Overdue && !x.waitsToEnd(a) && (next < 0 || a.At.Before(x.s.Deadlines[next].At)) {
+			if a.Overdue && !x.mustDelayCompletion(a) && (next < 0 || a.At.Before(x.s.Deadlines[next].At)) {
 				next = i
 			}
 		}

@@ -12,7 +12,7 @@ import (
 // forward starts and skips the steps that can be, and completes the saga when none is left. It reports whether anything changed,
 // in which case it must be called again.
 func (x *decision) forward() (changed bool) {
-	if !x.goOnWithout() {
+	if !x.tolerateFailed() {
 		return false
 	}
 	if ended, waits := x.endsEarly(); ended || waits {
@@ -27,15 +27,15 @@ func (x *decision) forward() (changed bool) {
 			continue
 		}
 		switch x.join(st) {
-		case goes:
+		case joinReady:
 			if !x.begin(i) {
 				return false
 			}
 			changed = true
-		case never:
+		case joinImpossible:
 			x.skip(i, "what it needs was not done")
 			changed = true
-		case short:
+		case quorumMissed:
 			x.refused(i, "", fmt.Sprintf("fewer than %d of %s succeeded", st.AtLeast, strings.Join(st.Needs, ", ")))
 			return true
 		default:
@@ -51,10 +51,10 @@ func (x *decision) forward() (changed bool) {
 type joined int
 
 const (
-	waits joined = iota
-	goes
-	never
-	short // its quorum cannot be reached
+	joinWaits joined = iota
+	joinReady
+	joinImpossible
+	quorumMissed // its quorum cannot be reached
 )
 
 // join reports whether a step can begin, must wait for the steps that it needs, or never can begin.
@@ -74,17 +74,17 @@ func (x *decision) join(st *step) joined {
 	over := done+skipped+failed == all
 	switch {
 	case all == 0:
-		return goes
+		return joinReady
 	case all-skipped-failed < st.AtLeast:
-		return short
+		return quorumMissed
 	case st.AtLeast > 0:
 		return when(over)
 	case st.Join == All && skipped > 0:
-		return never
+		return joinImpossible
 	case st.Join == All:
 		return when(over)
 	case over && done == 0:
-		return never
+		return joinImpossible
 	case st.Join == First:
 		return when(done > 0)
 	}
@@ -93,9 +93,9 @@ func (x *decision) join(st *step) joined {
 
 func when(holds bool) joined {
 	if holds {
-		return goes
+		return joinReady
 	}
-	return waits
+	return joinWaits
 }
 
 func (x *decision) skip(i int, why string) {

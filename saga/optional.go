@@ -20,13 +20,13 @@ func (c *compiler) optional(path string, st *step, waits bool) {
 	case st.Pivot:
 		c.wrong(path+".optional", "%q is the pivot, which the saga cannot go on without", st.Name)
 	case st.Exhausted != Park:
-		c.wrong(path+".exhausted", "%q is optional: when its hop has given it up, it is compensated and the saga goes on; leave exhausted out", st.Name)
+		c.wrong(path+".exhausted", "%q is optional, so the saga continues when its hop gives up: remove exhausted", st.Name)
 	}
 }
 
-// goOnWithout lets the saga go on without each optional step that has failed. A step that may have taken effect is compensated,
-// unless it has no compensation. If a compensation cannot be sent, goOnWithout parks the saga and returns false.
-func (x *decision) goOnWithout() bool {
+// tolerateFailed lets the saga go on without each optional step that has failed. A step that may have taken effect is compensated,
+// unless it has no compensation. If a compensation cannot be sent, tolerateFailed parks the saga and returns false.
+func (x *decision) tolerateFailed() bool {
 	for i, st := range x.d.steps {
 		ss := &x.s.Steps[i]
 		if !st.Optional || ss.Tolerated || ss.Phase != Refused && ss.Phase != Doubt {
@@ -56,7 +56,7 @@ func (x *decision) compensating() bool {
 	return slices.ContainsFunc(x.s.Steps, func(ss StepState) bool { return ss.Phase == CompensateIntent })
 }
 
-// waitsToEnd reports whether an overdue deadline would complete the saga while the answer to a compensation is awaited.
-func (x *decision) waitsToEnd(a Armed) bool {
+// mustDelayCompletion reports whether an overdue deadline would complete the saga while the answer to a compensation is awaited.
+func (x *decision) mustDelayCompletion(a Armed) bool {
 	return x.d.deadlines[x.deadline(a.Name)].Then == ThenComplete && x.compensating()
 }

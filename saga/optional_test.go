@@ -205,7 +205,7 @@ func TestAnOptionalStepOrAQuorumThatCannotWorkIsRefused(t *testing.T) {
 	for _, c := range []struct{ steps, wrong string }{
 		{`{"name":"a","optional":true}`, `"a" waits for nothing, and cannot fail`},
 		{`{"name":"a",` + send + `"optional":true,"pivot":true}`, `"a" is the pivot, which the saga cannot go on without`},
-		{`{"name":"a",` + send + `"optional":true,"exhausted":"compensate"}`, `leave exhausted out`},
+		{`{"name":"a",` + send + `"optional":true,"exhausted":"compensate"}`, `remove exhausted`},
 		{`{"name":"a",` + send + `"atLeast":1}`, "1: want 1 to 0"},
 		{`{"name":"a",` + send + `"irreversible":"no"},{"name":"b","needs":["a"],"atLeast":-1}`, "-1: want 1 to 1"},
 		{`{"name":"a",` + send + `"irreversible":"no"},{"name":"b","needs":["a"],"atLeast":1,"join":"first"}`, `"b" has a join: want one of the two`},

@@ -70,8 +70,8 @@ type StepState struct {
 	// Epoch and BackEpoch count how often an operator sent the command and the compensation again.
 	Epoch     int `json:"epoch,omitempty"`
 	BackEpoch int `json:"back_epoch,omitempty"`
-	// First and BackFirst are the epochs of the first command and of the first compensation whose result is unknown. One that is sent
-	// again has its idempotency key at services outside: they do nothing twice.
+	// First and BackFirst are the first epochs of the command and of the compensation whose result is unknown. Their idempotency key is
+	// used when the command is sent again, so that a service outside recognises the call.
 	First     int `json:"first,omitempty"`
 	BackFirst int `json:"back_first,omitempty"`
 	// Sent is the time of the first command whose result is unknown, or may have been; BackSent is the same for the compensation.

@@ -19,7 +19,7 @@ func TestTheIdsOfASagasMessagesDoNotDependOnOtherSagas(t *testing.T) {
 	}
 	ids := func(ds ...Decided) (all []string) {
 		cause := &envelope.Cause{Handler: "order/events", Message: envelope.Message{ID: "m-1", Source: "post"}}
-		causes := make(map[emission]*envelope.Cause)
+		causes := make(map[causeKey]*envelope.Cause)
 		for _, d := range ds {
 			var m envelope.Message
 			envelope.CauseOf(follow(envelope.WithCause(context.Background(), cause), d, outbox.Entry{Topic: "post.events", Type: "Sent"}, "", nil, causes)).Apply(&m)
@@ -44,7 +44,7 @@ func TestTheIDOfACommandDoesNotDependOnTheOthersOfItsDecision(t *testing.T) {
 	cause := &envelope.Cause{Handler: "order/events", Message: envelope.Message{ID: "m-1", Source: "post"}}
 	for _, message := range []int{0, -1} {
 		ids := func(commands ...string) (all []string) {
-			causes := make(map[emission]*envelope.Cause)
+			causes := make(map[causeKey]*envelope.Cause)
 			d := Decided{Message: message, ID: "trip/a", Event: saga.Event{Message: "m-1"}, State: saga.State{Correlation: "c", Version: 2}}
 			for _, key := range commands {
 				var m envelope.Message

@@ -115,7 +115,7 @@ func (w *work) end(ctx context.Context, taken []participant.Taken) error {
 	}
 	out := w.c.cfg.Participant.Outbox()
 	var rows outbox.Rows
-	causes := make(map[emission]*envelope.Cause)
+	causes := make(map[causeKey]*envelope.Cause)
 	for _, d := range w.pass.decided {
 		entries, err := w.c.entries(ctx, d)
 		if err != nil {
@@ -150,8 +150,9 @@ func (w *work) end(ctx context.Context, taken []participant.Taken) error {
 	return queue(ctx, w.tx, batch)
 }
 
-// emission names the messages of one kind of one saga that follow from one event, and from the message in which it came.
-type emission struct {
+// causeKey identifies what the id of a message depends on: the message that is handled, the saga, the event, and the command or topic
+// and type.
+type causeKey struct {
 	message        int
 	id, from, what string
 }
@@ -163,7 +164,7 @@ type emission struct {
 // event may follow from another message than before: the id of one that a part of the definition lists, which is the path, depends on
 // the saga, its flow and the part alone.
 // A decision without a message of its own (an operator's action, a deadline, or a call) stays in the saga's flow.
-func follow(ctx context.Context, d Decided, e outbox.Entry, path string, taken []participant.Taken, causes map[emission]*envelope.Cause) context.Context {
+func follow(ctx context.Context, d Decided, e outbox.Entry, path string, taken []participant.Taken, causes map[causeKey]*envelope.Cause) context.Context {
 	if d.Message >= 0 && taken != nil {
 		ctx = taken[d.Message].Context()
 	}
@@ -171,7 +172,7 @@ func follow(ctx context.Context, d Decided, e outbox.Entry, path string, taken [
 	if d.Message >= 0 && cause == nil || d.Message < 0 && d.State.Correlation == "" {
 		return ctx
 	}
-	key := emission{d.Message, d.ID, d.Event.Message, cmp.Or(e.IdempotencyKey, e.Topic+" "+e.Type)}
+	key := causeKey{d.Message, d.ID, d.Event.Message, cmp.Or(e.IdempotencyKey, e.Topic+" "+e.Type)}
 	if d.Message < 0 {
 		key.from = "#" + strconv.Itoa(d.State.Version)
 	}

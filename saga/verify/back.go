@@ -52,7 +52,7 @@ func (m *model) pivotBefore(c *run, i int) int {
 
 // turns returns the reason why the saga may compensate when step i may be done, with a trace; "" if there is none.
 func (m *model) turns(c *run, i int) (why string, trace []string) {
-	for _, f := range (c.begun | c.short&^c.failed).steps() {
+	for _, f := range (c.begun | c.quorumMissed&^c.failed).steps() {
 		if f == i || !m.steps[f].turns || c.before[i].has(f) || m.pivotBefore(c, f) >= 0 {
 			continue
 		}
@@ -138,7 +138,7 @@ func pivots(m *model) {
 
 func (m *model) pivot(c *run, p int) {
 	pivot := m.steps[p].Name
-	for _, f := range (c.behind(p) | c.parallel(p) | c.short&^c.failed).steps() {
+	for _, f := range (c.behind(p) | c.parallel(p) | c.quorumMissed&^c.failed).steps() {
 		n, behind := m.steps[f], c.before[f].has(p)
 		switch {
 		case n.Pivot && (behind || f > p):

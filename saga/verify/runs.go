@@ -12,15 +12,15 @@ import (
 // each. The rules derive failures from runs: until the first step fails every execution follows a run, and after that no step
 // begins.
 type run struct {
-	values  []int // indexes of values, by dim
-	begun   set
-	skipped set
-	guarded set // the skipped steps whose condition does not hold
-	cut     set // the saga ended before they could begin
-	failed  set // the optional steps that fail
-	short   set // the cut steps whose quorum is missed
-	before  []set
-	sure    []varset // by step, the variables that are certainly set when it begins
+	values       []int // indexes of values, by dim
+	begun        set
+	skipped      set
+	guarded      set // the skipped steps whose condition does not hold
+	cut          set // the saga ended before they could begin
+	failed       set // the optional steps that fail
+	quorumMissed set // the cut steps whose quorum is missed
+	before       []set
+	sure         []varset // by step, the variables that are certainly set when it begins
 }
 
 // parallel returns the begun steps whose order relative to step i is not fixed: they may be running, done or not begun while it
@@ -87,7 +87,7 @@ func (m *model) forward(c *run) bool {
 		goes, cut := m.join(c, i)
 		c.sure[i] = m.setBy(c, c.before[i])
 		switch {
-		case c.short.has(i) && m.steps[i].Optional:
+		case c.quorumMissed.has(i) && m.steps[i].Optional:
 			c.failed |= only(i)
 			continue
 		case cut:
@@ -158,7 +158,7 @@ func (m *model) join(c *run, i int) (goes, cut bool) {
 	case n.AtLeast > 0:
 		c.before[i] = every(done | skipped | failed)
 		if done.count() < n.AtLeast {
-			c.short |= only(i)
+			c.quorumMissed |= only(i)
 		}
 		return done.count() >= n.AtLeast, done.count() < n.AtLeast
 	case n.Join == saga.First && done != 0:

@@ -39,7 +39,7 @@ func reachability(m *model) {
 		}
 		guarded := slices.ContainsFunc(m.runs, func(c *run) bool { return c.guarded.has(i) })
 		cut := slices.ContainsFunc(m.runs, func(c *run) bool { return c.cut.has(i) })
-		short := slices.ContainsFunc(m.runs, func(c *run) bool { return c.short.has(i) })
+		short := slices.ContainsFunc(m.runs, func(c *run) bool { return c.quorumMissed.has(i) })
 		switch {
 		case short:
 			m.report("join-never", n.path+".atLeast", nil,

@@ -2,10 +2,10 @@ package saga
 
 import "fmt"
 
-// unasked reports whether e is the success of a command of step i that this saga has not sent: it skips the step, has refused it
+// successOfLostDecision reports whether e is the success of a command of step i that this saga has not sent: it skips the step, has refused it
 // since its quorum is missed, or has not yet sent it again after a refusal. It has sent the command nevertheless: its database was
 // set back, and the decision that sent the command is lost.
-func (x *decision) unasked(e Event) (i int, is bool) {
+func (x *decision) successOfLostDecision(e Event) (i int, is bool) {
 	i, known := x.d.byName[e.Step]
 	if !known || !succeeded(e) || x.d.steps[i].send == nil {
 		return i, false
