@@ -220,3 +220,45 @@ func (p *Participant) repeatAnswer(ctx context.Context, tx *handlerTx, m *messag
 	}
 	return nil
 }
+
+// answer writes the outcome event with the key, ids and headers that deadletter.Reply gives it.
+func (u *unit) answer(ctx context.Context, m *message, o Outcome) error {
+	p := u.w.p
+	e := p.reply(m)
+	if o.done && m.handler.reacts {
+		u.storeAnswer(m, e)
+		return nil
+	}
+	e, err := p.event(e, o)
+	if err != nil {
+		return err
+	}
+	if err := p.checked.Render(ctx, &u.tx.events, e); err != nil {
+		return classified{Permanent, err} // it is only queued: refused, since it is too large or not declared
+	}
+	u.storeAnswer(m, e)
+	u.endCall(m)
+	return u.precede(m)
+}
+
+// event returns e with an outcome's kind and body.
+func (p *Participant) event(e outbox.Entry, o Outcome) (outbox.Entry, error) {
+	switch {
+	case o.done:
+		return e, classified{Permanent, errors.New("a command is to be answered: Done is for reactions")}
+	case o.kind == envelope.None:
+		return e, errNoOutcome
+	case o.body == nil:
+		return e, classified{Permanent, errors.New("outcome without a body")}
+	}
+	e.Outcome = o.kind
+	encoded, err := p.cfg.Codec.Encode(e.Topic, o.body)
+	if err != nil {
+		return e, classified{Permanent, err}
+	}
+	e.Payload, e.Type, e.ContentType = encoded.Payload, encoded.Type, encoded.ContentType
+	return e, nil
+}
+
+// reply returns an entry for the hop's events topic that answers m.
+func (p *Participant) reply(m *message) outbox.Entry { return deadletter.Reply(p.cfg.Hop, m.Message) }

@@ -338,86 +338,6 @@ func (w *worker) work() {
 	}
 }
 
-// acquire takes the lease and reads which keys are held.
-func (w *worker) acquire(ctx context.Context) error {
-	l, err := w.take(ctx)
-	if err != nil {
-		return database(err)
-	}
-	w.lease = l
-	w.moved = &mark{topicID: l.seen.topicID, offset: l.seen.watermark.offset, epoch: l.seen.watermark.epoch}
-	w.term.Store(l.term)
-	if !l.clean {
-		if err := w.loadMarks(ctx); err != nil {
-			return database(err)
-		}
-		w.quarantined.Store(int64(w.p.backlog()))
-		w.p.cfg.Log.Warn().Stringer("partition", w.at).Int("suspected", len(w.starts.of)).
-			Msg("the partition's last owner crashed: its first messages run behind marks, those suspected one by one")
-	}
-	return w.load(ctx)
-}
-
-// keep maintains the watermark and the held keys until stop.
-func (w *worker) keep() {
-	move := time.NewTicker(w.p.tick)
-	defer move.Stop()
-	reload := time.NewTimer(w.p.tick)
-	defer reload.Stop()
-	alarm := time.NewTimer(0)
-	defer alarm.Stop()
-	for {
-		alarm.Reset(w.turns())
-		select {
-		case <-w.stop:
-			return
-		case <-w.wake:
-		case <-alarm.C:
-		case moved := <-w.moveNow:
-			w.attend(func(ctx context.Context) error { return w.move(ctx, false) })
-			moved <- w.moved == w.low.Load()
-		case <-move.C:
-			w.attend(func(ctx context.Context) error { return w.move(ctx, false) })
-			w.attend(w.skipMarked)
-		case <-reload.C:
-			began, every := time.Now(), w.p.tick
-			if w.holds.count() == 0 {
-				every = quietTicks * w.p.tick
-			}
-			w.attend(w.load)
-			reload.Reset(every + min(20*time.Since(began), longestRest))
-		}
-	}
-}
-
-// attend runs maintenance, which is repeated later if it fails.
-func (w *worker) attend(do func(context.Context) error) {
-	ctx, cancel := context.WithTimeout(w.ctx, statementLimit)
-	defer cancel()
-	err := do(ctx)
-	switch {
-	case errors.Is(err, errFenced):
-		w.fenced()
-	case errors.Is(err, errLost):
-		w.lane.Close()
-		w.c.abandon(errLost)
-	case w.ctx.Err() == nil:
-		w.p.outage(theDatabase).report(err)
-	}
-}
-
-// turns gives the due held keys their turn, and returns how long the next one has to wait.
-func (w *worker) turns() time.Duration {
-	due, wait := w.holds.due(time.Now(), w.p.backlog()/turnsShare)
-	for _, key := range due {
-		w.lane.PushAside(key.lane(), &message{due: true, turn: key})
-	}
-	if w.later.delay > 0 {
-		wait = min(wait, w.release(time.Now()))
-	}
-	return wait
-}
-
 // hold makes a key wait until due.
 func (w *worker) hold(key holdKey, due time.Time) {
 	w.holds.set(key, due)
@@ -430,10 +350,4 @@ func (w *worker) rouse() {
 	case w.wake <- struct{}{}:
 	default:
 	}
-}
-
-// fenced gives up the partition, and the membership with it: the group still assigns the partition to this member.
-func (w *worker) fenced() {
-	w.lane.Close()
-	w.c.abandon(errFenced)
 }

@@ -1,0 +1,203 @@
+package participant
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+// worker claims entries and runs them, as long as there are some.
+func (l *local) worker() {
+	returned := false
+	defer func() {
+		if !returned {
+			l.died.Store(true)
+			l.p.cfg.Log.Error().Msg("a handler ended its goroutine: local work has one worker less")
+		}
+	}()
+	from := make([]byte, 4) // each begins at another key: workers with many entries then seldom meet
+	for i := range from {
+		from[i] = byte(rand.Uint32())
+	}
+	dueFirst := false // it alternates, so that neither due entries nor the others starve
+	for {
+		select {
+		case <-l.stop:
+			returned = true
+			return
+		case <-l.wake:
+		}
+		for more := true; more && !l.stopped() && l.member.Load() != 0 && l.may(); {
+			hints := l.hints.Load()
+			n, all, err := l.turn(&from, dueFirst)
+			dueFirst = !dueFirst
+			switch {
+			case err != nil && l.ctx.Err() == nil:
+				l.shut(unavailable{theDatabase, err})
+			case n == 0:
+				l.open() // if it was a try, no entry could be tried
+			}
+			more = n > 0 && err == nil && (!all || l.hints.Load() != hints)
+		}
+	}
+}
+
+// may reports whether entries may be claimed: always, or, while the gate is shut, once for each try.
+func (l *local) may() bool { return l.gate.waits.Load() == nil || l.try.CompareAndSwap(true, false) }
+
+// turn claims entries once, and runs them. all is true if there were no others: then the next turn waits for a hint, since most
+// claims of a worker that claimed again at once found nothing.
+func (l *local) turn(from *[]byte, dueFirst bool) (n int, all bool, err error) {
+	quarantine := l.p.alone.TryLock()
+	defer func() {
+		if quarantine {
+			l.p.alone.Unlock()
+		}
+	}()
+	if err := l.giveBackKept(); err != nil {
+		return 0, true, err
+	}
+	ms, err := l.claim(*from, dueFirst, quarantine)
+	if err == nil && len(ms) == 0 && len(*from) > 0 {
+		*from = []byte{}
+		ms, err = l.claim(*from, dueFirst, quarantine)
+	}
+	if err != nil || len(ms) == 0 {
+		return 0, true, err
+	}
+	select {
+	case l.soon <- struct{}{}:
+	default:
+	}
+	whole := len(*from) == 0 // it went through all keys
+	all = whole && quarantine && len(ms) < l.p.cfg.Batch
+	walked := len(ms) < l.p.cfg.Batch // the claim reached the last key
+	for _, m := range ms {
+		switch {
+		case m.held != nil: // it was due, at any key
+			walked = walked || !dueFirst
+		case string(m.entry.key[:]) > string(*from):
+			*from = m.entry.key[:]
+		}
+		if m.held != nil || m.suspect() { // it was claimed without later entries of its key
+			all = false
+		}
+	}
+	if walked {
+		*from = []byte{}
+	}
+	if !all {
+		l.another()
+	}
+	if quarantine && !slices.ContainsFunc(ms, (*message).suspect) {
+		quarantine = false
+		l.p.alone.Unlock()
+	}
+	l.run(ms)
+	return len(ms), all, nil
+}
+
+// suspect reports whether m was in progress when its participant died.
+func (m *message) suspect() bool { return m.entry.crashes > 0 }
+
+// run handles entries, and gives back the ones that have not ended.
+func (l *local) run(ms []*message) {
+	ended := make(map[*message]bool, len(ms))
+	defer func() {
+		l.giveBack(ms, ended)
+		l.tellPassed(ended)
+	}()
+
+	var nobodys, ours []*message
+	for _, m := range ms {
+		if m.passed = l.p.passes(m, m.Topic == l.p.cfg.Hop.Commands()); m.passed != "" {
+			nobodys = append(nobodys, m)
+		} else {
+			ours = append(ours, m)
+		}
+	}
+	if len(nobodys) > 0 {
+		if l.stopped() || !l.goes(func() error { return l.pass(nobodys) }) {
+			return
+		}
+		for _, m := range nobodys {
+			ended[m] = true
+		}
+	}
+
+	// Messages without failures or crashes run together; of a key all or none.
+	apart := make(map[holdKey]bool)
+	for _, m := range ours {
+		if m.held != nil || m.suspect() || !m.plain() {
+			apart[m.entry.key] = true
+		}
+	}
+	var together, alone []*message
+	for _, m := range ours {
+		if apart[m.entry.key] {
+			alone = append(alone, m)
+		} else {
+			together = append(together, m)
+		}
+	}
+	if len(together) > 1 {
+		failed, ok := l.optimistic(l.attempt, together)
+		if !ok {
+			return
+		}
+		if failed == nil {
+			for _, m := range together {
+				ended[m] = !m.entry.lost
+			}
+			together = nil
+		}
+	}
+	for _, m := range slices.Concat(together, alone) {
+		if ended[m] || m.entry.lost {
+			continue
+		}
+		if l.stopped() || !l.goes(func() error { return l.deliver(m) }) {
+			return
+		}
+		ended[m] = true
+		if m.entry.waits { // the entries behind it were released
+			for _, b := range m.entry.behind {
+				ended[b] = true
+			}
+		}
+	}
+}
+
+// deliver handles m until it has ended or waits for its next try. An error is not about m.
+func (l *local) deliver(m *message) error {
+	if m.entry.crashes >= maxStarts {
+		m.began = time.Now()
+		return l.bury(m, failure{class: Poison, err: fmt.Errorf("the process ended %d times while this message ran", m.entry.crashes)})
+	}
+	err := l.alone(m)
+	if !l.counts(err) {
+		return err
+	}
+	return l.settle(m, failureOf(err))
+}
+
+// pass ends events without their handlers, at once.
+func (l *local) pass(ms []*message) error {
+	ctx, cancel := context.WithTimeout(l.ctx, statementLimit)
+	defer cancel()
+	if err := l.exec(ctx, endLocal, l.endArgs(ms, nil)); err != nil {
+		return database(err)
+	}
+	return nil
+}
+
+// tellPassed reports entries that ended without effect to the hook.
+func (l *local) tellPassed(ended map[*message]bool) {
+	for m, has := range ended {
+		if has && m.passed != "" {
+			tell(l.p.cfg.Hooks.Passed, Passed{m.Topic, m.partition, m.offset, m.passed, m.held != nil})
+		}
+	}
+}
