@@ -5,7 +5,9 @@ WORKDIR /src
 COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
-RUN CGO_ENABLED=0 go build -trimpath -ldflags=-s -o /out/ \
+# The context has no repository, so a version must be given: --build-arg VERSION=v0.1.0
+ARG VERSION=
+RUN CGO_ENABLED=0 go build -trimpath -ldflags="-s -X github.com/troupe-go/troupe/internal/version.release=$VERSION" -o /out/ \
     ./cmd/outbox-relay ./cmd/troupe ./cmd/demo-order ./cmd/demo-payment ./cmd/demo-inventory ./cmd/demo-shipping
 
 # No shell, no root, nothing to write to. Every program knows "healthcheck", since there is nothing else to ask with.
