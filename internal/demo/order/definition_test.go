@@ -75,9 +75,17 @@ func everyEvent() map[string]saga.Event {
 	return events
 }
 
-// events returns everyEvent and the deadlines that s has.
+// events returns everyEvent and the deadlines that s has. It leaves out the success of a step that s skips: it comes only if the
+// order's database was set back and lost the decision that sent the command.
 func events(s saga.State) map[string]saga.Event {
 	all := everyEvent()
+	for name, e := range all {
+		for _, st := range s.Steps {
+			if st.Name == e.Step && st.Phase == saga.Skipped && e.Operation == envelope.Forward && e.Outcome == string(envelope.Success) {
+				delete(all, name)
+			}
+		}
+	}
 	for _, a := range s.Deadlines {
 		all["time-out "+a.Name] = saga.Event{Kind: saga.Fired, Deadline: a.Name}
 	}
