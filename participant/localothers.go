@@ -12,8 +12,8 @@ import (
 	"github.com/troupe-go/troupe/internal/pg"
 )
 
-// A member claims only entries of topics that it consumes. It holds a shared advisory lock on each of these topics. A topic on which no
-// member has held a lock for UnknownTypeWait is unconsumed: its entries, which hold up later ones of their keys, are claimed and end
+// A member claims only entries of topics that it consumes. It holds a shared advisory lock on each of these topics. A topic on which a
+// member has seen no lock for UnknownTypeWait is unconsumed for it: its entries, which hold up later ones of their keys, are claimed and end
 // without effect.
 
 var (
@@ -49,7 +49,7 @@ func (l *local) lockTopics(ctx context.Context, conn *pgx.Conn) error {
 // watchOthers looks for unconsumed topics until ctx ends.
 func (l *local) watchOthers(ctx context.Context) {
 	trouble := l.p.repeated("look for local topics of other members")
-	used := make(map[string]time.Time) // when a topic was last seen with a consumer
+	used := make(map[string]time.Time) // when a topic was last seen with a consumer, or first seen at all
 	warned := make(map[string]bool)
 	tick := time.NewTicker(lookOften)
 	defer tick.Stop()
@@ -89,9 +89,11 @@ func (l *local) findUnconsumed(ctx context.Context, used map[string]time.Time) (
 	var topic string
 	var isUsed bool
 	_, err = pgx.ForEachRow(rows, []any{&topic, &isUsed}, func() error {
-		if isUsed {
-			used[topic] = now
-		} else if now.Sub(used[topic]) >= wait {
+		since, seen := used[topic]
+		if isUsed || !seen { // before its first look this member cannot know that the topic had no consumer
+			used[topic], since = now, now
+		}
+		if !isUsed && now.Sub(since) >= wait {
 			unconsumed = append(unconsumed, topic)
 		}
 		return nil

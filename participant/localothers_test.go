@@ -97,6 +97,26 @@ func TestALocalTopicThatAnotherMemberConsumesIsLeftToIt(t *testing.T) {
 	require.Equal(t, 2, s.count("SELECT count(*) FROM done WHERE key = 'events'"))
 }
 
+// TestALocalTopicOfANewerVersionIsLeftToItWhenTheOlderOneStartsAlone rolls a version back and out again: for a moment only members of
+// the older version run, which have never seen a consumer of the topic.
+func TestALocalTopicOfANewerVersionIsLeftToItWhenTheOlderOneStartsAlone(t *testing.T) {
+	t.Parallel()
+	s := newLocalStage(t)
+	_, err := s.pool.Exec(t.Context(), "SELECT troupe.make_local($1, $2)", s.hop.Events(), s.listener().String())
+	require.NoError(t, err)
+	_, err = s.pool.Exec(t.Context(), "UPDATE troupe.local_topics SET created_at = now() - interval '1 h'")
+	require.NoError(t, err)
+	s.emit("a", 1)
+	stop := s.start(s.listens(nil))
+	for _, key := range []string{"b", "c", "d"} {
+		s.order(key)
+	}
+	stop()
+	s.start(s.listens(noteEvent))
+	s.waitCount(0, "SELECT count(*) FROM troupe.local_work WHERE ended_at IS NULL")
+	require.Equal(t, 1, s.count("SELECT count(*) FROM done WHERE key = 'events'"))
+}
+
 // TestALocalTopicThatNoMemberConsumesAnyMoreHoldsNothingUp checks a version that dropped a handler: its topic's events end without
 // effect, with a log line, and later entries of their keys go on.
 func TestALocalTopicThatNoMemberConsumesAnyMoreHoldsNothingUp(t *testing.T) {
@@ -108,7 +128,7 @@ func TestALocalTopicThatNoMemberConsumesAnyMoreHoldsNothingUp(t *testing.T) {
 	require.NoError(t, err)
 	var log safeBuffer
 	s.emit("a", 1)
-	s.start(s.listens(nil, func(c *participant.Config) { c.UnknownTypeWait, c.Log = time.Minute, zerolog.New(&log) }))
+	s.start(s.listens(nil, func(c *participant.Config) { c.UnknownTypeWait, c.Log = time.Second, zerolog.New(&log) }))
 	s.order("a")
 	s.waitCount(0, "SELECT count(*) FROM troupe.local_work WHERE ended_at IS NULL")
 	require.Contains(t, log.String(), s.hop.Events())
