@@ -5,7 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"strconv"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -23,7 +23,14 @@ type Cause struct {
 	// At. It is for an emission that follows from several messages, of which any may be handled last.
 	Name string
 
-	emitted atomic.Int64
+	mu      sync.Mutex
+	emitted []emitted
+}
+
+// emitted counts the messages of one topic and type that a run has emitted.
+type emitted struct {
+	topic, typ string
+	n          int
 }
 
 type causeKey struct{}
@@ -42,11 +49,13 @@ func CauseOf(ctx context.Context) *Cause {
 // Apply sets m's id, correlation, causation and trace context if they are empty. Without a Cause, m begins a flow: its id is
 // new, and its correlation is its own id.
 //
-// With a Cause, m's id is derived, so that a handler that runs again and emits in the same order emits the same ids. The id
-// has the layout of a UUIDv7 with At as its time. The rest is a hash of the handler, the input's identity, the redrive count,
-// the operation, the number of the emission in this run, and the outcome if it is failure or exhausted: if a database loses
-// such an outcome, the input may later succeed, and its success needs another id. With a Name the id is a UUIDv8, of which all but
-// version and variant is a hash.
+// With a Cause, m's id is derived from the handler, the input's identity, the redrive count, and m's topic, type, operation and outcome.
+// Messages of one topic and type are numbered in the order in which a run emits them. So a handler that runs again emits the same
+// ids, and another id where it emits another message: if a database was set back, the handler may decide otherwise than before, and
+// consumers must not take its new message for the lost one.
+//
+// The id has the layout of a UUIDv7 with At as its time, and a hash as the rest. With a Name it is a UUIDv8, of which all but version and
+// variant is a hash.
 func (c *Cause) Apply(m *Message) {
 	if c == nil {
 		if m.ID == "" {
@@ -57,9 +66,9 @@ func (c *Cause) Apply(m *Message) {
 		}
 		return
 	}
-	n := c.emitted.Add(1)
+	n := c.count(m.Topic, m.Type)
 	if m.ID == "" {
-		m.ID = c.derive(m.SagaOperation, m.Outcome, n)
+		m.ID = c.derive(m, n)
 	}
 	fill(&m.CorrelationID, c.Message.CorrelationID)
 	fill(&m.CorrelationID, c.Message.ID)
@@ -75,8 +84,22 @@ func fill(s *string, with string) {
 	}
 }
 
-func (c *Cause) derive(operation string, o Outcome, n int64) string {
-	b := make([]byte, 0, 128)
+// count returns how many messages of the topic and type the run has emitted with this one.
+func (c *Cause) count(topic, typ string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := range c.emitted {
+		if e := &c.emitted[i]; e.topic == topic && e.typ == typ {
+			e.n++
+			return e.n
+		}
+	}
+	c.emitted = append(c.emitted, emitted{topic, typ, 1})
+	return 1
+}
+
+func (c *Cause) derive(m *Message, n int) string {
+	b := make([]byte, 0, 256)
 	if c.Name != "" {
 		b = strconv.AppendQuote(b, c.Name)
 	} else {
@@ -84,11 +107,10 @@ func (c *Cause) derive(operation string, o Outcome, n int64) string {
 		b = strconv.AppendQuote(append(b, ' '), c.Message.Identity())
 		b = strconv.AppendInt(append(b, ' '), int64(c.Redrive), 10)
 	}
-	b = strconv.AppendQuote(append(b, ' '), operation)
-	b = strconv.AppendInt(append(b, ' '), n, 10)
-	if o == Failure || o == Exhausted { // ids of all other outcomes are the same as in earlier versions
-		b = append(append(b, ' '), o...)
+	for _, part := range []string{m.Topic, m.Type, m.SagaOperation, string(m.Outcome)} {
+		b = strconv.AppendQuote(append(b, ' '), part)
 	}
+	b = strconv.AppendInt(append(b, ' '), int64(n), 10)
 	sum := sha256.Sum256(b)
 	var u uuid.UUID
 	if c.Name != "" {

@@ -100,6 +100,25 @@ func TestEmissionsInheritAndRepeat(t *testing.T) {
 	}
 }
 
+// TestAnotherMessageHasAnotherID: a run after a set back decides otherwise than the one whose commit is lost. Its messages that are
+// others have ids of their own, and the ones that are the same keep theirs.
+func TestAnotherMessageHasAnotherID(t *testing.T) {
+	run := func(types ...string) map[string]string {
+		ctx := envelope.WithCause(context.Background(), &envelope.Cause{Message: whole(), Handler: "h", At: time.UnixMilli(1)})
+		ids := make(map[string]string)
+		for _, typ := range types {
+			topic, typ, _ := strings.Cut(typ, "/")
+			m := envelope.Message{Topic: topic, Type: typ}
+			envelope.CauseOf(ctx).Apply(&m)
+			ids[topic+"/"+typ] = m.ID
+		}
+		return ids
+	}
+	lost, again := run("a/SeatBooked", "a/Noted"), run("a/SeatsFull", "b/SeatBooked", "a/Noted")
+	require.NotContains(t, []string{again["a/SeatsFull"], again["b/SeatBooked"]}, lost["a/SeatBooked"])
+	require.Equal(t, lost["a/Noted"], again["a/Noted"])
+}
+
 func TestJSONSaysWhatItCannotRead(t *testing.T) {
 	var into struct{ A int }
 	require.ErrorIs(t, envelope.JSONCodec{}.Decode(envelope.Message{Payload: []byte(`{"A":"x"}`)}, &into), envelope.ErrPayload)
