@@ -34,6 +34,15 @@ func (s *stage) emit(key string, n int) {
 	require.NoError(s.t, err)
 }
 
+// makeEventsLocal makes the hop's events local, as of an hour ago.
+func (s *stage) makeEventsLocal() {
+	s.t.Helper()
+	_, err := s.pool.Exec(s.t.Context(), "SELECT troupe.make_local($1, $2)", s.hop.Events(), s.listener().String())
+	require.NoError(s.t, err)
+	_, err = s.pool.Exec(s.t.Context(), "UPDATE troupe.local_topics SET created_at = now() - interval '1 h'")
+	require.NoError(s.t, err)
+}
+
 // order writes a command for the listener and waits until it is handled.
 func (s *stage) order(key string) {
 	s.t.Helper()
@@ -75,10 +84,7 @@ func TestALocalTopicThatOnlyANewerVersionConsumesIsLeftToIt(t *testing.T) {
 func TestALocalTopicThatAnotherMemberConsumesIsLeftToIt(t *testing.T) {
 	t.Parallel()
 	s := newLocalStage(t)
-	_, err := s.pool.Exec(t.Context(), "SELECT troupe.make_local($1, $2)", s.hop.Events(), s.listener().String())
-	require.NoError(t, err)
-	_, err = s.pool.Exec(t.Context(), "UPDATE troupe.local_topics SET created_at = now() - interval '1 h'")
-	require.NoError(t, err)
+	s.makeEventsLocal()
 	blocked := make(chan struct{})
 	newer := s.listens(func(ctx context.Context, tx pgx.Tx, e participant.Event[Counted]) error {
 		<-blocked
@@ -102,10 +108,7 @@ func TestALocalTopicThatAnotherMemberConsumesIsLeftToIt(t *testing.T) {
 func TestALocalTopicOfANewerVersionIsLeftToItWhenTheOlderOneStartsAlone(t *testing.T) {
 	t.Parallel()
 	s := newLocalStage(t)
-	_, err := s.pool.Exec(t.Context(), "SELECT troupe.make_local($1, $2)", s.hop.Events(), s.listener().String())
-	require.NoError(t, err)
-	_, err = s.pool.Exec(t.Context(), "UPDATE troupe.local_topics SET created_at = now() - interval '1 h'")
-	require.NoError(t, err)
+	s.makeEventsLocal()
 	s.emit("a", 1)
 	stop := s.start(s.listens(nil))
 	for _, key := range []string{"b", "c", "d"} {
@@ -122,10 +125,7 @@ func TestALocalTopicOfANewerVersionIsLeftToItWhenTheOlderOneStartsAlone(t *testi
 func TestALocalTopicThatNoMemberConsumesAnyMoreHoldsNothingUp(t *testing.T) {
 	t.Parallel()
 	s := newLocalStage(t)
-	_, err := s.pool.Exec(t.Context(), "SELECT troupe.make_local($1, $2)", s.hop.Events(), s.listener().String())
-	require.NoError(t, err)
-	_, err = s.pool.Exec(t.Context(), "UPDATE troupe.local_topics SET created_at = now() - interval '1 h'")
-	require.NoError(t, err)
+	s.makeEventsLocal()
 	var log safeBuffer
 	s.emit("a", 1)
 	s.start(s.listens(nil, func(c *participant.Config) { c.UnknownTypeWait, c.Log = time.Second, zerolog.New(&log) }))
