@@ -13,8 +13,28 @@ import (
 	"github.com/troupe-go/troupe/internal/pg"
 )
 
-// rowsRead returns the most rows that a node of a statement's plan returns or filters out.
+// rowsRead returns the most rows that a node of a statement's plan returns or filters out in one loop.
 func rowsRead(t *testing.T, conn *pgx.Conn, statement string, args pg.Args) (most int) {
+	t.Helper()
+	for _, node := range explain(t, conn, statement, args) {
+		most = max(most, node.rows)
+	}
+	return most
+}
+
+// rowsReadInAll returns how many rows all nodes of a statement's plan return or filter out in all loops.
+func rowsReadInAll(t *testing.T, conn *pgx.Conn, statement string, args pg.Args) (all int) {
+	t.Helper()
+	for _, node := range explain(t, conn, statement, args) {
+		all += node.rows * node.loops
+	}
+	return all
+}
+
+// A planRows is a count of rows in a plan, each time that its node runs.
+type planRows struct{ rows, loops int }
+
+func explain(t *testing.T, conn *pgx.Conn, statement string, args pg.Args) (all []planRows) {
 	t.Helper()
 	tx, err := conn.Begin(t.Context())
 	require.NoError(t, err)
@@ -23,15 +43,22 @@ func rowsRead(t *testing.T, conn *pgx.Conn, statement string, args pg.Args) (mos
 	plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	require.NoError(t, err)
 	require.NoError(t, tx.Rollback(t.Context()))
-	count := regexp.MustCompile(`(?:rows=|Rows Removed by .*: )(\d+)`)
+	number := func(text string) int {
+		n, err := strconv.Atoi(text)
+		require.NoError(t, err)
+		return n
+	}
+	loops := 1
 	for _, line := range plan {
-		for _, found := range count.FindAllStringSubmatch(line, -1) {
-			n, err := strconv.Atoi(found[1])
-			require.NoError(t, err)
-			most = max(most, n)
+		if found := regexp.MustCompile(`rows=(\d+) loops=(\d+)`).FindStringSubmatch(line); found != nil {
+			loops = number(found[2])
+			all = append(all, planRows{number(found[1]), loops})
+		}
+		if found := regexp.MustCompile(`Rows Removed by .*: (\d+)`).FindStringSubmatch(line); found != nil {
+			all = append(all, planRows{number(found[1]), loops})
 		}
 	}
-	return most
+	return all
 }
 
 // Rows behind a parked one are walked over once, and not again by each claim and look, until the rows that they wait behind

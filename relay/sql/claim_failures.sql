@@ -1,5 +1,7 @@
 -- Failed rows that may go out now, lowest first: due, or, from position @from on, waiting for nothing any more. For a
 -- stream, which tells each row only once.
+-- OFFSET 0 leaves one plan for each of the rows: look up its key in the index of blocking rows. Without statistics of the table the
+-- planner would also read the index of all rows, once for each row that waits.
 SELECT o.position, o.id, o.topic, o.key, o.key_bytes, o.type, o.headers, o.raw_headers, o.payload, o.created_at,
        true AS failed_before, t.attempts, clock_timestamp() - t.first_failed_at AS failing_for, t.max_attempts
 FROM (
@@ -8,10 +10,12 @@ FROM (
    WHERE t.status = 'retrying' AND t.next_try <= clock_timestamp()
      AND NOT EXISTS (
        SELECT
-       FROM troupe.outbox_failures ahead
-       WHERE ahead.order_key = t.order_key
-         AND ahead.status <> 'waiting'
-         AND ahead.position < t.position)
+       FROM (
+         SELECT b.position
+         FROM troupe.outbox_failures b
+         WHERE b.order_key = t.order_key AND b.status <> 'waiting'
+         OFFSET 0) AS ahead
+       WHERE ahead.position < t.position)
      AND EXISTS (SELECT FROM troupe.outbox o WHERE o.position = t.position AND o.id = t.id)
    ORDER BY t.next_try
    LIMIT @rows / 2)
@@ -22,10 +26,12 @@ FROM (
      AND t.position >= @from
      AND NOT EXISTS (
        SELECT
-       FROM troupe.outbox_failures ahead
-       WHERE ahead.order_key = t.order_key
-         AND ahead.status <> 'waiting'
-         AND ahead.position < t.position)
+       FROM (
+         SELECT b.position
+         FROM troupe.outbox_failures b
+         WHERE b.order_key = t.order_key AND b.status <> 'waiting'
+         OFFSET 0) AS ahead
+       WHERE ahead.position < t.position)
      AND EXISTS (SELECT FROM troupe.outbox o WHERE o.position = t.position AND o.id = t.id)
    ORDER BY t.position
    LIMIT @rows)

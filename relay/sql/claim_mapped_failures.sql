@@ -7,10 +7,12 @@ FROM (
      AND t.status = 'retrying' AND t.next_try <= clock_timestamp()
      AND NOT EXISTS (
        SELECT
-       FROM troupe.mapped_failures ahead
+       FROM (
+         SELECT b.table_name, b.position
+         FROM troupe.mapped_failures b
+         WHERE b.order_key = t.order_key AND b.status <> 'waiting'
+         OFFSET 0) AS ahead
        WHERE ahead.table_name = t.table_name
-         AND ahead.order_key = t.order_key
-         AND ahead.status <> 'waiting'
          AND ahead.position < t.position)
    ORDER BY t.next_try
    LIMIT @rows / 2)
@@ -22,10 +24,12 @@ FROM (
      AND t.position > @after
      AND NOT EXISTS (
        SELECT
-       FROM troupe.mapped_failures ahead
+       FROM (
+         SELECT b.table_name, b.position
+         FROM troupe.mapped_failures b
+         WHERE b.order_key = t.order_key AND b.status <> 'waiting'
+         OFFSET 0) AS ahead
        WHERE ahead.table_name = t.table_name
-         AND ahead.order_key = t.order_key
-         AND ahead.status <> 'waiting'
          AND ahead.position < t.position)
    ORDER BY t.position
    LIMIT @rows)
