@@ -16,8 +16,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/troupe-go/troupe/internal/admin/repair"
+	"github.com/troupe-go/troupe/internal/admin/sagadesk"
 	"github.com/troupe-go/troupe/internal/door"
-	"github.com/troupe-go/troupe/saga/coordinator"
 	"github.com/troupe-go/troupe/schemas"
 )
 
@@ -86,7 +86,7 @@ type Console struct {
 type source struct {
 	Database
 	repairs *repair.Desk
-	sagas   *coordinator.Desk
+	sagas   *sagadesk.Desk
 }
 
 const (
@@ -166,7 +166,7 @@ func New(ctx context.Context, cfg Config) (*Console, error) {
 }
 
 func newSource(d Database, codec *schemas.Codec) (*source, error) {
-	repairing, deciding := repair.Config{Pool: d.Pool}, coordinator.DeskConfig{Pool: d.Pool}
+	repairing, deciding := repair.Config{Pool: d.Pool}, sagadesk.Config{Pool: d.Pool}
 	if codec != nil { // a nil pointer in an interface is not nil
 		repairing.Codec, deciding.Schemas = codec, codec
 	}
@@ -174,7 +174,7 @@ func newSource(d Database, codec *schemas.Codec) (*source, error) {
 	if err != nil {
 		return nil, err
 	}
-	sagas, err := coordinator.NewDesk(deciding)
+	sagas, err := sagadesk.New(deciding)
 	return &source{d, repairs, sagas}, err
 }
 

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/troupe-go/troupe/internal/admin/sagadesk"
 	"github.com/troupe-go/troupe/saga"
-	"github.com/troupe-go/troupe/saga/coordinator"
 	"github.com/troupe-go/troupe/saga/verify"
 )
 
@@ -19,9 +19,9 @@ type definitionsFacts struct {
 }
 
 type definitionsOf struct {
-	Database    string            `json:"database"`
-	Error       string            `json:"error,omitempty"`
-	Definitions []coordinator.Use `json:"definitions"`
+	Database    string         `json:"database"`
+	Error       string         `json:"error,omitempty"`
+	Definitions []sagadesk.Use `json:"definitions"`
 }
 
 func readDefinitions(ctx context.Context, a *ask) (any, error) {
@@ -62,8 +62,8 @@ type definitionFacts struct {
 	Changes []saga.Change `json:"changes"`
 
 	of     *saga.Definition
-	Open   int               `json:"-"` // sagas that run on it
-	Others []coordinator.Use `json:"-"` // definitions of the saga
+	Open   int            `json:"-"` // sagas that run on it
+	Others []sagadesk.Use `json:"-"` // definitions of the saga
 }
 
 func (f definitionFacts) title() string { return f.of.String() }

@@ -5,8 +5,8 @@ import (
 	"net/http"
 	"net/url"
 
+	"github.com/troupe-go/troupe/internal/admin/sagadesk"
 	"github.com/troupe-go/troupe/saga"
-	"github.com/troupe-go/troupe/saga/coordinator"
 	"github.com/troupe-go/troupe/saga/verify"
 )
 
@@ -32,7 +32,7 @@ func (f moveFacts) FromName() string { return f.from.String() }
 func (f moveFacts) ToName() string { return f.to.String() }
 
 // migration returns the migration in the request.
-func (a *ask) migration(ctx context.Context) (s *source, m coordinator.Migration, err error) {
+func (a *ask) migration(ctx context.Context) (s *source, m sagadesk.Migration, err error) {
 	if s, err = a.database(); err != nil {
 		return nil, m, err
 	}
@@ -68,7 +68,7 @@ func readMove(ctx context.Context, a *ask) (any, error) {
 		Changes: orEmpty(saga.Diff(m.From, m.To)), Findings: orEmpty(found),
 	}
 	f.sagaSample, err = sampleSagas(func(add func(id, can, obstacle string) error) error {
-		return s.sagas.Plan(ctx, m, func(one coordinator.Move) error { return add(one.ID, "", one.Obstacle) })
+		return s.sagas.Plan(ctx, m, func(one sagadesk.Move) error { return add(one.ID, "", one.Obstacle) })
 	})
 	return f, err
 }
@@ -97,7 +97,7 @@ func actOnMove(ctx context.Context, a *ask) (any, string, error) {
 		}
 	}
 	return a.begin(one, func(ctx context.Context, tell func(func(*Work))) error {
-		return s.sagas.Migrate(ctx, m, func(did coordinator.Move) error {
+		return s.sagas.Migrate(ctx, m, func(did sagadesk.Move) error {
 			tell(func(w *Work) { w.tried(did.ID, did.Obstacle) })
 			return nil
 		})

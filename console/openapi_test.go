@@ -19,8 +19,8 @@ import (
 
 	relays "github.com/troupe-go/troupe/internal/admin/relaydesk"
 	"github.com/troupe-go/troupe/internal/admin/repair"
+	"github.com/troupe-go/troupe/internal/admin/sagadesk"
 	"github.com/troupe-go/troupe/saga"
-	"github.com/troupe-go/troupe/saga/coordinator"
 )
 
 var update = flag.Bool("update", false, "write static/openapi.json")
@@ -149,9 +149,9 @@ func (s schemer) of(t reflect.Type) object {
 	case reflect.Interface:
 		return object{}
 	}
-	if t == reflect.TypeFor[coordinator.Detail]() { // which has its own MarshalJSON
+	if t == reflect.TypeFor[sagadesk.Detail]() { // which has its own MarshalJSON
 		return s.of(reflect.TypeFor[struct {
-			coordinator.Row
+			sagadesk.Row
 			State saga.State      `json:"state"`
 			Spec  json.RawMessage `json:"spec"`
 		}]())

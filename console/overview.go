@@ -13,10 +13,11 @@ import (
 
 	relays "github.com/troupe-go/troupe/internal/admin/relaydesk"
 	"github.com/troupe-go/troupe/internal/admin/repair"
+	"github.com/troupe-go/troupe/internal/admin/sagadesk"
+	"github.com/troupe-go/troupe/internal/decisions"
 	"github.com/troupe-go/troupe/internal/flow/watch"
 	"github.com/troupe-go/troupe/internal/retention"
 	"github.com/troupe-go/troupe/saga"
-	"github.com/troupe-go/troupe/saga/coordinator"
 )
 
 // overviewFacts are the facts of the overview.
@@ -28,8 +29,8 @@ type overviewFacts struct {
 	Since     time.Time       `json:"since"`
 	Every     time.Duration   `json:"every_ns"`
 	// Started has, for each interval, the number of sagas that started in it, by their present status.
-	Started []coordinator.Started `json:"started"`
-	Totals  []total               `json:"totals"` // of Started
+	Started []sagadesk.Started `json:"started"`
+	Totals  []total            `json:"totals"` // of Started
 }
 
 // A need is one task for an operator.
@@ -63,7 +64,7 @@ type databaseFacts struct {
 	Parked      counted         `json:"parked_sagas"`
 	ParkedSince *time.Time      `json:"parked_sagas_since,omitempty"` // when the oldest started
 
-	started []coordinator.Started
+	started []sagadesk.Started
 }
 
 // counted is a number up to a limit. More is true if there are more.
@@ -109,7 +110,7 @@ func readOverview(ctx context.Context, a *ask) (any, error) {
 		if w.name == name {
 			o = overviewFacts{
 				Window: name, Every: w.every, Since: time.Now().Add(w.every - w.long).Truncate(w.every).UTC(),
-				Databases: make([]databaseFacts, len(a.sources)), Needs: []need{}, Started: []coordinator.Started{}, Totals: []total{},
+				Databases: make([]databaseFacts, len(a.sources)), Needs: []need{}, Started: []sagadesk.Started{}, Totals: []total{},
 			}
 		}
 	}
@@ -130,7 +131,7 @@ func readOverview(ctx context.Context, a *ask) (any, error) {
 		o.Started = append(o.Started, d.started...)
 	}
 	slices.SortStableFunc(o.Needs, func(a, b need) int { return cmp.Compare(a.rank, b.rank) })
-	for _, status := range coordinator.Statuses {
+	for _, status := range decisions.Statuses {
 		sum := total{Status: status}
 		for _, one := range o.Started {
 			if one.Status == status {
@@ -180,7 +181,7 @@ func (d *databaseFacts) read(ctx context.Context, s *source, since time.Time, ev
 		return err
 	}
 	d.Held = counted{min(held, countTo), held > countTo}
-	parked, more, err := s.sagas.List(ctx, coordinator.Filter{Statuses: []saga.Status{saga.Parked}}, coordinator.Page{Limit: countTo, Oldest: true})
+	parked, more, err := s.sagas.List(ctx, sagadesk.Filter{Statuses: []saga.Status{saga.Parked}}, sagadesk.Page{Limit: countTo, Oldest: true})
 	if err != nil {
 		return err
 	}

@@ -14,9 +14,9 @@ import (
 	"github.com/troupe-go/troupe/internal/admin"
 	relays "github.com/troupe-go/troupe/internal/admin/relaydesk"
 	"github.com/troupe-go/troupe/internal/admin/repair"
+	"github.com/troupe-go/troupe/internal/decisions"
 	"github.com/troupe-go/troupe/internal/flow/watch"
 	"github.com/troupe-go/troupe/internal/plain"
-	"github.com/troupe-go/troupe/saga/coordinator"
 )
 
 // refusal is an error with an HTTP status.
@@ -60,9 +60,9 @@ func statusOf(err error) int {
 		return r.status
 	case errors.As(err, &field):
 		return http.StatusBadRequest
-	case is(repair.ErrNotFound, coordinator.ErrNotFound, relays.ErrNoFailure, relays.ErrNoRelay, watch.ErrNone):
+	case is(repair.ErrNotFound, decisions.ErrNotFound, relays.ErrNoFailure, relays.ErrNoRelay, watch.ErrNone):
 		return http.StatusNotFound
-	case is(repair.ErrNotOpen, admin.ErrBusy, repair.ErrGone, repair.ErrBehind, repair.ErrUnsendable, coordinator.ErrRefused,
+	case is(repair.ErrNotOpen, admin.ErrBusy, repair.ErrGone, repair.ErrBehind, repair.ErrUnsendable, decisions.ErrRefused,
 		relays.ErrNotParked, relays.ErrPaused, relays.ErrNotPaused):
 		return http.StatusConflict
 	case is(repair.ErrPayload):

@@ -8,9 +8,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/troupe-go/troupe/internal/admin/sagadesk"
+	"github.com/troupe-go/troupe/internal/decisions"
 	"github.com/troupe-go/troupe/internal/fixture"
 	"github.com/troupe-go/troupe/saga"
-	"github.com/troupe-go/troupe/saga/coordinator"
 )
 
 // shownEntries is the maximum number of entries of a log on a page; the newest are shown.
@@ -18,10 +19,10 @@ const shownEntries = 1000
 
 // sagaFacts are the facts that troupe saga show prints.
 type sagaFacts struct {
-	Database string              `json:"database"`
-	Saga     *coordinator.Detail `json:"saga"`
-	Log      []coordinator.Entry `json:"log"`
-	Possible []saga.Event        `json:"possible"` // actions that the state allows
+	Database string            `json:"database"`
+	Saga     *sagadesk.Detail  `json:"saga"`
+	Log      []decisions.Entry `json:"log"`
+	Possible []saga.Event      `json:"possible"` // actions that the state allows
 }
 
 // Recommended returns the action that most likely lets a parked saga continue as its definition says; nil: none is better than the
@@ -88,7 +89,7 @@ func readSaga(ctx context.Context, a *ask) (any, error) {
 		return nil, err
 	}
 	return sagaFacts{
-		Database: s.Name, Saga: g, Log: orEmpty(log), Possible: orEmpty(coordinator.Possible(g.Definition, g.State, g.Now)),
+		Database: s.Name, Saga: g, Log: orEmpty(log), Possible: orEmpty(sagadesk.Possible(g.Definition, g.State, g.Now)),
 	}, nil
 }
 
@@ -154,8 +155,8 @@ func (f sagaFacts) History() []happening {
 }
 
 // Messages returns the messages that the saga has received, the newest first.
-func (f sagaFacts) Messages() []coordinator.Entry {
-	var all []coordinator.Entry
+func (f sagaFacts) Messages() []decisions.Entry {
+	var all []decisions.Entry
 	for _, e := range f.Log {
 		if e.Event.Message != "" && !e.Event.Kind.Action() {
 			all = append(all, e)

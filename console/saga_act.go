@@ -6,8 +6,8 @@ import (
 	"net/http"
 	"net/url"
 
+	"github.com/troupe-go/troupe/internal/decisions"
 	"github.com/troupe-go/troupe/saga"
-	"github.com/troupe-go/troupe/saga/coordinator"
 )
 
 // actFacts are the preview or the result of an action on a saga: what troupe saga retry and the other actions print.
@@ -165,7 +165,7 @@ func actOnSaga(ctx context.Context, a *ask) (any, string, error) {
 	return actFactsOf(s.Name, before.Status, did, true), "/saga?" + url.Values{"db": {s.Name}, "id": {id}}.Encode(), nil
 }
 
-func actFactsOf(database string, before saga.Status, d coordinator.Decided, done bool) actFacts {
+func actFactsOf(database string, before saga.Status, d decisions.Decided, done bool) actFacts {
 	f := actFacts{
 		Database: database, ID: d.ID, Done: done, Action: d.Event, Before: before, Status: d.State.Status, Steps: orEmpty(d.State.Steps),
 		Commands: []message{}, Events: []message{}, Scheduled: orEmpty(d.Effects.Scheduled), Cancelled: orEmpty(d.Effects.Cancelled),

@@ -6,7 +6,7 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/troupe-go/troupe/saga/coordinator"
+	"github.com/troupe-go/troupe/internal/admin/sagadesk"
 )
 
 // retryFacts are the preview of a retry of all parked sagas of a type: the lines of troupe saga retry --saga --dry-run, counted.
@@ -39,7 +39,7 @@ func readRetry(ctx context.Context, a *ask) (any, error) {
 	}
 	f := retryFacts{Database: s.Name, Saga: name, Parked: parked}
 	f.sagaSample, err = sampleSagas(func(add func(id, can, obstacle string) error) error {
-		return s.sagas.PlanRetry(ctx, name, func(one coordinator.RetriedSaga) error {
+		return s.sagas.PlanRetry(ctx, name, func(one sagadesk.RetriedSaga) error {
 			return add(one.ID, strings.Join(one.Steps, ", "), one.Obstacle)
 		})
 	})
@@ -68,9 +68,9 @@ func actOnRetry(ctx context.Context, a *ask) (any, string, error) {
 		return nil, "", err
 	}
 	one := &Work{kind: retryWork, Database: s.Name, Chosen: url.Values{"saga": {name}}.Encode(), Total: parked}
-	r := coordinator.ParkedRetry{Saga: name, Actor: a.by.Name, Reason: a.by.Reason, Rate: rate}
+	r := sagadesk.ParkedRetry{Saga: name, Actor: a.by.Name, Reason: a.by.Reason, Rate: rate}
 	return a.begin(one, func(ctx context.Context, tell func(func(*Work))) error {
-		return s.sagas.RetryParked(ctx, r, func(did coordinator.RetriedSaga) error {
+		return s.sagas.RetryParked(ctx, r, func(did sagadesk.RetriedSaga) error {
 			tell(func(w *Work) { w.tried(did.ID, did.Obstacle) })
 			return nil
 		})

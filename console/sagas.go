@@ -8,16 +8,17 @@ import (
 	"slices"
 	"time"
 
+	"github.com/troupe-go/troupe/internal/admin/sagadesk"
+	"github.com/troupe-go/troupe/internal/decisions"
 	"github.com/troupe-go/troupe/saga"
-	"github.com/troupe-go/troupe/saga/coordinator"
 )
 
 // sagasFacts are a page of a database's sagas, as troupe saga list prints them.
 type sagasFacts struct {
-	Database string            `json:"database"`
-	Sagas    []coordinator.Row `json:"sagas"`
-	Next     string            `json:"next"`
-	Works    []Work            `json:"works"` // retries that are under way
+	Database string         `json:"database"`
+	Sagas    []sagadesk.Row `json:"sagas"`
+	Next     string         `json:"next"`
+	Works    []Work         `json:"works"` // retries that are under way
 
 	Databases []string      `json:"-"`
 	Statuses  []saga.Status `json:"-"`
@@ -26,7 +27,7 @@ type sagasFacts struct {
 }
 
 func readSagas(ctx context.Context, a *ask) (any, error) {
-	filter := coordinator.Filter{
+	filter := sagadesk.Filter{
 		Saga: a.get("saga"), Key: a.values.Get("key"), Step: a.get("step"), Definition: a.get("definition"),
 		Variable: a.get("variable"), Value: a.values.Get("value"),
 	}
@@ -44,7 +45,7 @@ func readSagas(ctx context.Context, a *ask) (any, error) {
 			return nil, err
 		}
 	}
-	page := coordinator.Page{After: a.get("after"), Oldest: a.get("oldest") != ""}
+	page := sagadesk.Page{After: a.get("after"), Oldest: a.get("oldest") != ""}
 	if page.Limit, err = a.limit(); err != nil {
 		return nil, err
 	}
@@ -65,10 +66,10 @@ func readSagas(ctx context.Context, a *ask) (any, error) {
 		return nil, err
 	}
 	if list == nil {
-		list = []coordinator.Row{}
+		list = []sagadesk.Row{}
 	}
 	return sagasFacts{
-		Database: s.Name, Sagas: list, Next: next, Works: a.underWay("/sagas"), Databases: a.names(), Statuses: coordinator.Statuses, Asked: a.values,
+		Database: s.Name, Sagas: list, Next: next, Works: a.underWay("/sagas"), Databases: a.names(), Statuses: decisions.Statuses, Asked: a.values,
 		Filtered: slices.ContainsFunc([]string{"saga", "key", "step", "definition", "variable", "value", "status", "since", "before", "still"}, func(name string) bool {
 			return a.get(name) != ""
 		}),
@@ -81,7 +82,7 @@ func (a *ask) deciding(ctx context.Context) (*source, error) {
 		return a.database()
 	}
 	for _, s := range a.sources {
-		if some, _, err := s.sagas.List(ctx, coordinator.Filter{}, coordinator.Page{Limit: 1}); err == nil && len(some) > 0 {
+		if some, _, err := s.sagas.List(ctx, sagadesk.Filter{}, sagadesk.Page{Limit: 1}); err == nil && len(some) > 0 {
 			return s, nil
 		}
 	}

@@ -10,8 +10,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/troupe-go/troupe/internal/admin/sagadesk"
 	"github.com/troupe-go/troupe/saga"
-	"github.com/troupe-go/troupe/saga/coordinator"
 	"github.com/troupe-go/troupe/topics"
 )
 
@@ -62,11 +62,11 @@ func (w wrongField) Unwrap() error { return w.error }
 const mostInput = 64 << 10
 
 // startRequest returns the start in the request, of an existing definition.
-func (a *ask) startRequest(d *saga.Definition) (r coordinator.StartRequest, err error) {
+func (a *ask) startRequest(d *saga.Definition) (r sagadesk.StartRequest, err error) {
 	wrong := func(field, format string, args ...any) error {
 		return wrongField{refuse(http.StatusUnprocessableEntity, field+": "+format, args...), field}
 	}
-	r = coordinator.StartRequest{Definition: d, Hop: a.get("hop"), Group: a.get("group"), Avro: a.get("avro") != "", Actor: a.by.Name, Reason: a.by.Reason}
+	r = sagadesk.StartRequest{Definition: d, Hop: a.get("hop"), Group: a.get("group"), Avro: a.get("avro") != "", Actor: a.by.Name, Reason: a.by.Reason}
 	key, input := a.values.Get("key"), strings.TrimSpace(a.values.Get("input"))
 	switch {
 	case key == "":
@@ -96,7 +96,7 @@ func (a *ask) startRequest(d *saga.Definition) (r coordinator.StartRequest, err 
 }
 
 func noHop(err error) error {
-	if errors.Is(err, coordinator.ErrNoHop) {
+	if errors.Is(err, sagadesk.ErrNoHop) {
 		return wrongField{refuse(http.StatusUnprocessableEntity, "hop: %s", err), "hop"}
 	}
 	return err

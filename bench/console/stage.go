@@ -17,9 +17,9 @@ import (
 	"github.com/troupe-go/troupe/bench/harness"
 	"github.com/troupe-go/troupe/console"
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/decisions"
 	"github.com/troupe-go/troupe/internal/devstack"
 	"github.com/troupe-go/troupe/saga"
-	"github.com/troupe-go/troupe/saga/coordinator"
 )
 
 //go:embed sql/*.sql
@@ -139,12 +139,12 @@ func (s *stage) fill(ctx context.Context) error {
 // life returns the version, state and log of a saga of which the given number of steps are answered, as JSON. If it is stuck, the
 // next step's attempts are exhausted.
 func life(d *saga.Definition, answered int, stuck bool) (text string, err error) {
-	m, err := coordinator.NewMemory(time.Now().UTC(), d)
+	m, err := decisions.NewMemory(time.Now().UTC(), d)
 	if err != nil {
 		return "", err
 	}
 	var commands []saga.Send
-	m.OnDecided = func(one coordinator.Decided) { commands = append(commands, one.Effects.Commands...) }
+	m.OnDecided = func(one decisions.Decided) { commands = append(commands, one.Effects.Commands...) }
 	id, err := m.Start("order", map[string]any{"order_id": "o-1", "customer_id": "c-7", "amount_cents": 1999, "title": 7, "quantity": 1})
 	if err != nil {
 		return "", err
@@ -155,7 +155,7 @@ func life(d *saga.Definition, answered int, stuck bool) (text string, err error)
 		}
 		c := commands[i]
 		st := d.Spec().Steps[i]
-		answer := coordinator.Message{
+		answer := decisions.Message{
 			ID: fmt.Sprintf("0191f6a8-0000-7000-8000-%012d", i), Hop: c.Hop, Type: st.Success[0].Event, Key: "o-1", Outcome: "success",
 			Fields: map[string]any{"payment_id": "p-1", "reservation_id": "r-1", "shipment_id": "s-1"},
 			SagaID: id, SagaStep: c.Step, SagaOperation: c.Operation,

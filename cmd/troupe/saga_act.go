@@ -11,8 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/troupe-go/troupe/internal/admin/sagadesk"
+	"github.com/troupe-go/troupe/internal/decisions"
 	"github.com/troupe-go/troupe/saga"
-	"github.com/troupe-go/troupe/saga/coordinator"
 )
 
 // sagaAction is an operator's action on a saga: the common part of these commands.
@@ -84,7 +85,7 @@ func (a *sagaAction) takesStep() bool {
 	return a.kind == saga.ActRetry || a.kind == saga.ActSkip || a.kind == saga.ActResolve
 }
 
-func (a *sagaAction) run(cmd *cobra.Command, desk *coordinator.Desk, id string, e saga.Event) error {
+func (a *sagaAction) run(cmd *cobra.Command, desk *sagadesk.Desk, id string, e saga.Event) error {
 	before, err := desk.Get(cmd.Context(), id)
 	if err != nil {
 		return failed(err)
@@ -119,7 +120,7 @@ func (a *sagaAction) run(cmd *cobra.Command, desk *coordinator.Desk, id string, 
 }
 
 // print prints the effects of an action, done or not, and the saga's status before, if there was one.
-func (a *sagaAction) print(w io.Writer, before saga.Status, d coordinator.Decided, dry bool) error {
+func (a *sagaAction) print(w io.Writer, before saga.Status, d decisions.Decided, dry bool) error {
 	fx := d.Effects
 	if a.output.forPrograms() {
 		return a.output.encode(w, map[string]any{

@@ -3,22 +3,22 @@ package main
 import (
 	"context"
 
-	"github.com/troupe-go/troupe/saga/coordinator"
+	"github.com/troupe-go/troupe/internal/admin/sagadesk"
 )
 
 // sagaFlags holds the flags for the database, as deskFlags does.
 type sagaFlags struct{ deskFlags }
 
-func (f *sagaFlags) openSagas(ctx context.Context) (desk *coordinator.Desk, end func(), err error) {
+func (f *sagaFlags) openSagas(ctx context.Context) (desk *sagadesk.Desk, end func(), err error) {
 	pool, codec, err := f.connect(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	cfg := coordinator.DeskConfig{Pool: pool}
+	cfg := sagadesk.Config{Pool: pool}
 	if codec != nil {
 		cfg.Schemas = codec
 	}
-	if desk, err = coordinator.NewDesk(cfg); err != nil {
+	if desk, err = sagadesk.New(cfg); err != nil {
 		pool.Close()
 		return nil, nil, failed(err)
 	}

@@ -8,14 +8,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/troupe-go/troupe/internal/admin/sagadesk"
 	"github.com/troupe-go/troupe/saga"
-	"github.com/troupe-go/troupe/saga/coordinator"
 )
 
 func newSagaList() *cobra.Command {
 	var f sagaFlags
-	var filter coordinator.Filter
-	var page coordinator.Page
+	var filter sagadesk.Filter
+	var page sagadesk.Page
 	var statuses []string
 	var after, before, still moment
 	var counts bool
@@ -74,7 +74,7 @@ func newSagaList() *cobra.Command {
 	return cmd
 }
 
-func printSagas(cmd *cobra.Command, desk *coordinator.Desk, filter coordinator.Filter, page coordinator.Page, output format) error {
+func printSagas(cmd *cobra.Command, desk *sagadesk.Desk, filter sagadesk.Filter, page sagadesk.Page, output format) error {
 	sagas, next, err := desk.List(cmd.Context(), filter, page)
 	if err != nil {
 		return err
@@ -82,7 +82,7 @@ func printSagas(cmd *cobra.Command, desk *coordinator.Desk, filter coordinator.F
 	w := cmd.OutOrStdout()
 	if output.forPrograms() {
 		if sagas == nil {
-			sagas = []coordinator.Row{}
+			sagas = []sagadesk.Row{}
 		}
 		return output.encode(w, map[string]any{"sagas": sagas, "next": next})
 	}
@@ -120,7 +120,7 @@ func ago(d time.Duration) string {
 	return fmt.Sprintf("%dd ago", int(d.Hours()/24))
 }
 
-func printCounts(cmd *cobra.Command, desk *coordinator.Desk, output format) error {
+func printCounts(cmd *cobra.Command, desk *sagadesk.Desk, output format) error {
 	counts, err := desk.Counts(cmd.Context())
 	if err != nil {
 		return err
@@ -156,7 +156,7 @@ func printCounts(cmd *cobra.Command, desk *coordinator.Desk, output format) erro
 	return err
 }
 
-func printStash(w io.Writer, stash []coordinator.StashCount) error {
+func printStash(w io.Writer, stash []sagadesk.StashCount) error {
 	t := newTable(w, "EVENTS BEFORE THEIR SAGA", "BY", "COUNT", "FIRST EXPIRES")
 	for _, s := range stash {
 		by := s.Variable

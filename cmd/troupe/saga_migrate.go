@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/troupe-go/troupe/internal/admin/sagadesk"
 	"github.com/troupe-go/troupe/saga"
-	"github.com/troupe-go/troupe/saga/coordinator"
 )
 
 // maxDefinition bounds the size of a file in bytes.
@@ -39,7 +39,7 @@ that only the new one names.`,
 			if err != nil {
 				return err
 			}
-			m := coordinator.Migration{Actor: by.Name, Reason: by.Reason}
+			m := sagadesk.Migration{Actor: by.Name, Reason: by.Reason}
 			if len(args) == 1 {
 				if m.To, err = readDefinition(args[0]); err != nil {
 					return failed(err)
@@ -74,7 +74,7 @@ that only the new one names.`,
 	return cmd
 }
 
-func (f *sagaFlags) migrate(cmd *cobra.Command, desk *coordinator.Desk, m coordinator.Migration) error {
+func (f *sagaFlags) migrate(cmd *cobra.Command, desk *sagadesk.Desk, m sagadesk.Migration) error {
 	if err := m.Validate(); err != nil {
 		return err
 	}
@@ -124,7 +124,7 @@ type moves struct {
 	can, cannot int
 }
 
-func (m *moves) take(one coordinator.Move) error {
+func (m *moves) take(one sagadesk.Move) error {
 	what := m.moves
 	if one.Obstacle == "" {
 		m.can++

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/troupe-go/troupe/saga/coordinator"
+	"github.com/troupe-go/troupe/internal/admin/sagadesk"
 )
 
 func newSagaReplay() *cobra.Command {
@@ -35,7 +35,7 @@ Exit status 1 where a row is not what its log gives: somebody has changed one of
 			if all {
 				err = desk.ReplayAll(cmd.Context(), "", r.take)
 			} else {
-				var one coordinator.Replayed
+				var one sagadesk.Replayed
 				if one, err = desk.Replay(cmd.Context(), args[0]); err == nil {
 					err = r.take(one)
 				}
@@ -59,7 +59,7 @@ type replays struct {
 	sagas, events, differ int
 }
 
-func (r *replays) take(one coordinator.Replayed) error {
+func (r *replays) take(one sagadesk.Replayed) error {
 	r.sagas++
 	r.events += one.Events
 	w := r.cmd.OutOrStdout()

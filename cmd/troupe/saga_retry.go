@@ -7,13 +7,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/troupe-go/troupe/internal/admin/sagadesk"
 	"github.com/troupe-go/troupe/saga"
-	"github.com/troupe-go/troupe/saga/coordinator"
 )
 
 func newSagaRetry() *cobra.Command {
 	a := &sagaAction{kind: saga.ActRetry}
-	var all coordinator.ParkedRetry
+	var all sagadesk.ParkedRetry
 	cmd := a.command(&cobra.Command{
 		Use:   "retry {<saga> [step] | --saga <type>}",
 		Short: "Send a step's command, or its compensation, again",
@@ -59,7 +59,7 @@ Exit status: 0 all were retried, 1 some or all were not, 2 wrong usage.`,
 	return cmd
 }
 
-func (f *sagaFlags) retryParked(cmd *cobra.Command, r coordinator.ParkedRetry) error {
+func (f *sagaFlags) retryParked(cmd *cobra.Command, r sagadesk.ParkedRetry) error {
 	if !(r.Rate > 0 && r.Rate <= 1e6) { // the comparison also refuses NaN
 		return fmt.Errorf("--rate %g: want more than 0, at most 1000000", r.Rate)
 	}
@@ -103,7 +103,7 @@ type retries struct {
 	done, stays int
 }
 
-func (r *retries) add(one coordinator.RetriedSaga) error {
+func (r *retries) add(one sagadesk.RetriedSaga) error {
 	text := r.verb
 	if one.Obstacle == "" {
 		r.done++

@@ -12,8 +12,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/troupe-go/troupe/internal/admin/sagadesk"
+	"github.com/troupe-go/troupe/internal/decisions"
 	"github.com/troupe-go/troupe/saga"
-	"github.com/troupe-go/troupe/saga/coordinator"
 )
 
 // shownEntries bounds the entries of a log that are shown.
@@ -48,7 +49,7 @@ func newSagaShow() *cobra.Command {
 			if err != nil {
 				return failed(err)
 			}
-			possible := coordinator.Possible(g.Definition, g.State, g.Now)
+			possible := sagadesk.Possible(g.Definition, g.State, g.Now)
 			var b bytes.Buffer
 			switch {
 			case f.output.is == inMermaid:
@@ -68,7 +69,7 @@ func newSagaShow() *cobra.Command {
 	return cmd
 }
 
-func printSaga(w io.Writer, g *coordinator.Detail, log []coordinator.Entry, possible []saga.Event) {
+func printSaga(w io.Writer, g *sagadesk.Detail, log []decisions.Entry, possible []saga.Event) {
 	line := func(name, format string, args ...any) {
 		_, _ = fmt.Fprintf(w, "%-11s"+format+"\n", append([]any{name}, args...)...)
 	}
@@ -113,7 +114,7 @@ func printSaga(w io.Writer, g *coordinator.Detail, log []coordinator.Entry, poss
 	printPossible(w, g, possible)
 }
 
-func printEntry(w io.Writer, e coordinator.Entry) {
+func printEntry(w io.Writer, e decisions.Entry) {
 	at := stamp(e.At)
 	if e.Event.Actor != "" {
 		step := ""
@@ -144,7 +145,7 @@ func printEntry(w io.Writer, e coordinator.Entry) {
 }
 
 // printPossible prints the commands that the saga's state allows, if the saga is parked. A saga that runs needs no command.
-func printPossible(w io.Writer, g *coordinator.Detail, possible []saga.Event) {
+func printPossible(w io.Writer, g *sagadesk.Detail, possible []saga.Event) {
 	if g.Status != saga.Parked {
 		return
 	}

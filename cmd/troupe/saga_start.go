@@ -8,15 +8,15 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/troupe-go/troupe/internal/admin/sagadesk"
 	"github.com/troupe-go/troupe/saga"
-	"github.com/troupe-go/troupe/saga/coordinator"
 )
 
 func newSagaStart() *cobra.Command {
 	a := &sagaAction{kind: saga.Started}
 	var data []string
 	var fields string
-	var request coordinator.StartRequest
+	var request sagadesk.StartRequest
 	cmd := &cobra.Command{
 		Use:   "start <definition> <key>",
 		Short: "Start a saga",

@@ -11,8 +11,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/troupe-go/troupe/internal/admin/sagadesk"
+	"github.com/troupe-go/troupe/internal/decisions"
 	"github.com/troupe-go/troupe/saga"
-	"github.com/troupe-go/troupe/saga/coordinator"
 )
 
 // TestTheOperatorsPageOfSagas follows docs/operating-sagas.md, with a flow and the commands, and compares the page
@@ -115,7 +116,7 @@ func TestSagasAreThereAsJSONAndMermaid(t *testing.T) {
 	s.tell("o-1 ReserveStock", "fail")
 	id := s.begin("order", "o-1", saga.Parked)
 	var list struct {
-		Sagas []coordinator.Row
+		Sagas []sagadesk.Row
 		Next  string
 	}
 	s.json(&list, "saga", "list", "--saga", "order")
@@ -127,7 +128,7 @@ func TestSagasAreThereAsJSONAndMermaid(t *testing.T) {
 			State saga.State
 			Spec  saga.Spec
 		}
-		Log      []coordinator.Entry
+		Log      []decisions.Entry
 		Possible []saga.Event
 	}
 	s.json(&show, "saga", "show", id)

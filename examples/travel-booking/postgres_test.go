@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/troupe-go/troupe/internal/admin/sagadesk"
 	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/retry"
@@ -262,7 +263,7 @@ func (a *agency) plan(c *coordinator.Coordinator, trip string) {
 // cancelled one has none.
 func (a *agency) judge(trips []string) {
 	a.t.Helper()
-	desk, err := coordinator.NewDesk(coordinator.DeskConfig{Pool: a.pool})
+	desk, err := sagadesk.New(sagadesk.Config{Pool: a.pool})
 	require.NoError(a.t, err)
 	ends := make(map[saga.Status]int)
 	tolerated, returned := 0, 0

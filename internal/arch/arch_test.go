@@ -49,12 +49,13 @@ var floors = []floor{
 	}},
 	{"dead letters, and the tests' servers", []string{"internal/deadletter", "testkit"}},
 	{"the two that run", []string{"participant", "relay"}},
+	{"decisions on stored sagas", []string{"internal/decisions"}},
 	{"built on a participant; examination and repair", []string{
 		"flow", "saga/coordinator", "telemetry", "testkit/participanttest",
-		"internal/ambassador", "internal/flow/watch", "internal/admin/doctor", "internal/admin/repair", "internal/admin/timeline",
+		"internal/ambassador", "internal/flow/watch", "internal/admin/doctor", "internal/admin/repair", "internal/admin/sagadesk", "internal/admin/timeline",
 	}},
 	{"tests and metrics of sagas and flows", []string{
-		"saga/sagatest", "telemetry/sagas", "internal/fixture", "internal/flow/telemetry", "internal/metrics", "saga/coordinator/internal/storetest",
+		"saga/sagatest", "telemetry/sagas", "internal/fixture", "internal/flow/telemetry", "internal/metrics", "internal/decisions/storetest",
 		"console/internal/stage", "examples/letter-of-credit", "examples/order-on-postgres", "examples/travel-booking",
 	}},
 	{"pages, and the base of the demo's services", []string{"console", "internal/demo"}},
@@ -77,7 +78,7 @@ var light = []string{
 
 var libraries = []string{
 	"topics", "retry", "envelope", "schemas", "internal/alert", "migrations", "outbox", "relay", "internal/admin/relaydesk", "relay/mapping", "participant", "internal/admin/repair", "internal/admin/timeline", "internal/admin/doctor",
-	"saga", "saga/coordinator", "internal/explore", "saga/verify", "internal/ambassador", "console",
+	"saga", "saga/coordinator", "internal/decisions", "internal/admin/sagadesk", "internal/explore", "saga/verify", "internal/ambassador", "console",
 	"flow", "internal/flow/asyncapi", "internal/flow/graph", "flow/reactions", "flow/verify", "internal/flow/watch",
 }
 

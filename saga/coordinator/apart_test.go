@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/troupe-go/troupe/internal/decisions"
 	"github.com/troupe-go/troupe/saga"
 	"github.com/troupe-go/troupe/saga/coordinator"
 	"github.com/troupe-go/troupe/testkit"
@@ -44,17 +45,17 @@ func TestAStartThatFailsLeavesAnotherSagasAnswerAlone(t *testing.T) {
 	t.Parallel()
 	for name, start := range starts {
 		t.Run(name, func(t *testing.T) {
-			m, err := coordinator.NewMemory(noon, parsed(t, quote), parsed(t, start))
+			m, err := decisions.NewMemory(noon, parsed(t, quote), parsed(t, start))
 			require.NoError(t, err)
 			id, err := m.Start("quote", map[string]any{"id": "q"})
 			require.NoError(t, err)
-			require.NoError(t, m.Take(coordinator.Message{
+			require.NoError(t, m.Take(decisions.Message{
 				ID: "1", Hop: "pricing", Type: "Quoted", Key: "q", Outcome: "success", SagaID: id, SagaStep: "quote", SagaOperation: "forward",
 				Fields: map[string]any{"customer": "c"},
 			}))
 			require.Len(t, m.Sagas(), 1)
 			require.Equal(t, saga.Completed, m.Sagas()[0].Status)
-			require.Error(t, m.Take(coordinator.Message{
+			require.Error(t, m.Take(decisions.Message{
 				ID: "2", Hop: "pricing", Type: "Quoted", Key: "q", Fields: map[string]any{"customer": "c"},
 			}), "where it is for nothing else, the message itself fails")
 		})
@@ -100,27 +101,27 @@ func TestAnEventThatASagaHasNoRoomForIsADeadLetter(t *testing.T) {
 	d := parsed(t, `{"saga":"order","version":1,"key":"id","data":{"id":"string"},"steps":[
   {"name":"a","command":{"hop":"a","type":"A"},"success":[{"event":"ADone"}],"failure":[{"event":"ANo"}],"timeout":"3h","irreversible":"reads"},
   {"name":"scanned","needs":["a"],"success":[{"event":"Scanned","hop":"depot"}],"timeout":"24h"}]}`)
-	scanned := func(i int) coordinator.Message {
-		return coordinator.Message{ID: fmt.Sprint("m-", i), Hop: "depot", Type: "Scanned", Key: "o-1", Fields: map[string]any{"n": i}}
+	scanned := func(i int) decisions.Message {
+		return decisions.Message{ID: fmt.Sprint("m-", i), Hop: "depot", Type: "Scanned", Key: "o-1", Fields: map[string]any{"n": i}}
 	}
-	m, err := coordinator.NewMemory(noon, d)
+	m, err := decisions.NewMemory(noon, d)
 	require.NoError(t, err)
 	_, err = m.Start("order", map[string]any{"id": "o-1"})
 	require.NoError(t, err)
 	for i := range 64 {
 		require.NoError(t, m.Take(scanned(i)))
 	}
-	require.ErrorIs(t, m.Take(scanned(64)), coordinator.ErrRefused)
+	require.ErrorIs(t, m.Take(scanned(64)), decisions.ErrRefused)
 	require.Len(t, m.Sagas()[0].Early, 64)
 
 	// The saga gets as many of the events that came before it as it has room for; the others stay in the stash.
-	m, err = coordinator.NewMemory(noon, d)
+	m, err = decisions.NewMemory(noon, d)
 	require.NoError(t, err)
 	for i := range 70 {
 		require.NoError(t, m.Take(scanned(i)))
 	}
 	refused := 0
-	m.OnDecided = func(one coordinator.Decided) {
+	m.OnDecided = func(one decisions.Decided) {
 		if strings.Contains(one.Effects.Refused, "Scanned") {
 			refused++
 		}
@@ -137,13 +138,13 @@ func TestAnEventFindsItsSagaByANumberInAnyForm(t *testing.T) {
 		d := parsed(t, `{"saga":"o","version":1,"key":"id","data":{"id":"string","invoice":"`+variable+`"},"steps":[
  {"name":"paid","success":[{"event":"Paid","hop":"bank","by":{"variable":"invoice","field":"invoice"}}],"timeout":"24h"}]}`)
 		for _, number := range []string{"1000000", "1000000.0", "1e6", "0.1e7"} {
-			m, err := coordinator.NewMemory(noon, d)
+			m, err := decisions.NewMemory(noon, d)
 			require.NoError(t, err)
 			_, err = m.Start("o", map[string]any{"id": "1", "invoice": 1000000})
 			require.NoError(t, err)
 			fields, err := saga.ReadFields([]byte(`{"invoice": ` + number + `}`))
 			require.NoError(t, err)
-			require.NoError(t, m.Take(coordinator.Message{ID: "m", Hop: "bank", Type: "Paid", Key: "x", Fields: fields}))
+			require.NoError(t, m.Take(decisions.Message{ID: "m", Hop: "bank", Type: "Paid", Key: "x", Fields: fields}))
 			require.Equal(t, saga.Completed, m.Sagas()[0].Status, "%s for %s", number, variable)
 		}
 	}
@@ -155,12 +156,12 @@ func TestAnEventFindsItsSagaByANumberOfManyDigits(t *testing.T) {
 	d := parsed(t, `{"saga":"o","version":1,"key":"id","data":{"id":"string","invoice":"any"},
  "start":[{"event":"Opened","hop":"bank","set":{"id":"event.id","invoice":"event.invoice"}}],
  "steps":[{"name":"paid","success":[{"event":"Paid","hop":"bank","by":{"variable":"invoice","field":"invoice"}}],"timeout":"24h"}]}`)
-	m, err := coordinator.NewMemory(noon, d)
+	m, err := decisions.NewMemory(noon, d)
 	require.NoError(t, err)
 	take := func(id, typ, body string) {
 		fields, err := saga.ReadFields([]byte(body))
 		require.NoError(t, err)
-		require.NoError(t, m.Take(coordinator.Message{ID: id, Hop: "bank", Type: typ, Key: "x", Fields: fields}))
+		require.NoError(t, m.Take(decisions.Message{ID: id, Hop: "bank", Type: typ, Key: "x", Fields: fields}))
 	}
 	take("1", "Opened", `{"id": "a", "invoice": 12345678901234567890}`)
 	take("2", "Opened", `{"id": "b", "invoice": 12345678901234567891}`)
@@ -178,9 +179,9 @@ func TestAStartKeepsTheFormOfItsNumbers(t *testing.T) {
 	d := parsed(t, `{"saga":"o","version":1,"key":"id","data":{"id":"string","price":"any","n":"any"},
  "start":[{"event":"Opened","hop":"bank","set":{"id":"event.id","price":"[event.price]","n":"event.n"}}],
  "steps":[{"name":"a","command":{"hop":"a","type":"A","input":{"third":"data.price[0] / 4.0"}},"success":[{"event":"Done"}],"failure":[{"event":"No"}],"timeout":"24h","irreversible":"r"}]}`)
-	m, err := coordinator.NewMemory(noon, d)
+	m, err := decisions.NewMemory(noon, d)
 	require.NoError(t, err)
-	require.NoError(t, m.Take(coordinator.Message{ID: "1", Hop: "bank", Type: "Opened", Fields: map[string]any{"id": "a", "price": 10.0, "n": int64(10)}}))
+	require.NoError(t, m.Take(decisions.Message{ID: "1", Hop: "bank", Type: "Opened", Fields: map[string]any{"id": "a", "price": 10.0, "n": int64(10)}}))
 	require.Equal(t, map[string]any{"id": "a", "price": []any{10.0}, "n": int64(10)}, m.Sagas()[0].Data)
 	_, err = m.Start("o", map[string]any{"id": "b", "price": []any{10.0}, "n": uint64(12345678901234567890)})
 	require.NoError(t, err)

@@ -6,8 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/troupe-go/troupe/internal/decisions"
 	"github.com/troupe-go/troupe/saga"
-	"github.com/troupe-go/troupe/saga/coordinator"
 )
 
 // A value from an answer may be the one by which later events find the saga, and also an event that came before.
@@ -15,13 +15,13 @@ func TestASagaIsFoundByWhatAnAnswerBrought(t *testing.T) {
 	d := booked(t)
 	for name, early := range map[string]bool{"before the answer": true, "after it": false} {
 		t.Run(name, func(t *testing.T) {
-			m, err := coordinator.NewMemory(noon, d)
+			m, err := decisions.NewMemory(noon, d)
 			require.NoError(t, err)
 			id, err := m.Start("trip", map[string]any{"trip": "t-1"})
 			require.NoError(t, err)
-			messages := []coordinator.Message{roomBooked(id), confirmed("m-2")}
+			messages := []decisions.Message{roomBooked(id), confirmed("m-2")}
 			if early {
-				messages = []coordinator.Message{confirmed("m-2"), roomBooked(id)}
+				messages = []decisions.Message{confirmed("m-2"), roomBooked(id)}
 			}
 			for _, message := range messages {
 				require.NoError(t, m.Take(message))
@@ -39,11 +39,11 @@ func TestAnEventBehindTheEndWaitsForTheNextOfItsValue(t *testing.T) {
 		status saga.Status
 	}{"in time": {59 * time.Minute, saga.Completed}, "too late": {time.Hour, saga.Running}} {
 		t.Run(name, func(t *testing.T) {
-			m, err := coordinator.NewMemory(noon, booked(t))
+			m, err := decisions.NewMemory(noon, booked(t))
 			require.NoError(t, err)
 			first, err := m.Start("trip", map[string]any{"trip": "t-1"})
 			require.NoError(t, err)
-			for _, message := range []coordinator.Message{roomBooked(first), confirmed("m-2"), confirmed("m-3")} {
+			for _, message := range []decisions.Message{roomBooked(first), confirmed("m-2"), confirmed("m-3")} {
 				require.NoError(t, m.Take(message))
 			}
 			require.Equal(t, saga.Completed, m.Sagas()[0].Status)
@@ -62,7 +62,7 @@ func TestAnEventBehindTheEndWaitsForTheNextOfItsValue(t *testing.T) {
 func TestAnAwaitedEventWithoutItsAssociationIsADeadLetter(t *testing.T) {
 	byKey := parsed(t, `{"saga":"order","version":1,"key":"id","data":{"id":"string"},
  "steps":[{"name":"seen","success":[{"event":"Confirmed","hop":"desk"}],"timeout":"24h"}]}`)
-	m, err := coordinator.NewMemory(noon, booked(t), byKey)
+	m, err := decisions.NewMemory(noon, booked(t), byKey)
 	require.NoError(t, err)
 	id, err := m.Start("trip", map[string]any{"trip": "t-1"})
 	require.NoError(t, err)
@@ -72,8 +72,8 @@ func TestAnAwaitedEventWithoutItsAssociationIsADeadLetter(t *testing.T) {
 		lost.Fields = fields
 		require.ErrorContains(t, m.Take(lost), "its field for the variable booking is null, empty or missing", name)
 	}
-	require.ErrorContains(t, m.Take(coordinator.Message{ID: "m-1", Hop: "desk", Type: "Confirmed"}), "has no key")
-	require.NoError(t, m.Take(coordinator.Message{ID: "m-2", Hop: "desk", Type: "Another"}), "no saga awaits it")
+	require.ErrorContains(t, m.Take(decisions.Message{ID: "m-1", Hop: "desk", Type: "Confirmed"}), "has no key")
+	require.NoError(t, m.Take(decisions.Message{ID: "m-2", Hop: "desk", Type: "Another"}), "no saga awaits it")
 	require.Equal(t, saga.Running, m.Sagas()[0].Status)
 	require.NoError(t, m.Take(confirmed("m-3")), "with the value")
 	require.Equal(t, saga.Completed, m.Sagas()[0].Status)
@@ -83,7 +83,7 @@ func TestAnAwaitedEventWithoutItsAssociationIsADeadLetter(t *testing.T) {
 func TestAnEventThatOneOfTwoSagasCannotBeFoundByIsTakenByTheOther(t *testing.T) {
 	byKey := parsed(t, `{"saga":"order","version":1,"key":"id","data":{"id":"string"},
  "steps":[{"name":"seen","success":[{"event":"Confirmed","hop":"bank"}],"timeout":"24h"}]}`)
-	m, err := coordinator.NewMemory(noon, booked(t), byKey)
+	m, err := decisions.NewMemory(noon, booked(t), byKey)
 	require.NoError(t, err)
 	_, err = m.Start("order", map[string]any{"id": "b-7"})
 	require.NoError(t, err)
@@ -93,15 +93,15 @@ func TestAnEventThatOneOfTwoSagasCannotBeFoundByIsTakenByTheOther(t *testing.T) 
 	require.Equal(t, saga.Completed, m.Sagas()[0].Status)
 }
 
-func roomBooked(id string) coordinator.Message {
-	return coordinator.Message{
+func roomBooked(id string) decisions.Message {
+	return decisions.Message{
 		ID: "answer to " + id, Hop: "hotel", Type: "RoomBooked", Outcome: "success", SagaID: id,
 		SagaStep: "book", SagaOperation: "forward", Fields: map[string]any{"booking": "b-7"},
 	}
 }
 
-func confirmed(message string) coordinator.Message {
-	return coordinator.Message{ID: message, Hop: "bank", Type: "Confirmed", Key: "b-7", Fields: map[string]any{"booking": "b-7"}}
+func confirmed(message string) decisions.Message {
+	return decisions.Message{ID: message, Hop: "bank", Type: "Confirmed", Key: "b-7", Fields: map[string]any{"booking": "b-7"}}
 }
 
 // booked returns a trip that events find by its booking.

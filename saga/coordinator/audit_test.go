@@ -7,10 +7,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/troupe-go/troupe/internal/admin/sagadesk"
 	"github.com/troupe-go/troupe/internal/grants"
 	"github.com/troupe-go/troupe/internal/grants/grantstest"
 	"github.com/troupe-go/troupe/saga"
-	"github.com/troupe-go/troupe/saga/coordinator"
 	"github.com/troupe-go/troupe/testkit"
 )
 
@@ -148,7 +148,7 @@ func TestNoRoleGivesASagaATimeThatCannotBeRead(t *testing.T) {
 			require.ErrorContains(t, err, "check constraint", "%s = %s", column, at)
 		}
 	}
-	sagas, _, err := f.as(grants.Viewer).List(t.Context(), coordinator.Filter{}, coordinator.Page{})
+	sagas, _, err := f.as(grants.Viewer).List(t.Context(), sagadesk.Filter{}, sagadesk.Page{})
 	require.NoError(t, err)
 	require.Len(t, sagas, 1)
 }

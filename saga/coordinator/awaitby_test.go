@@ -5,12 +5,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/troupe-go/troupe/internal/decisions"
 	"github.com/troupe-go/troupe/saga"
-	"github.com/troupe-go/troupe/saga/coordinator"
 )
 
 // doneSteps returns the names of the steps of m's only saga that are done.
-func doneSteps(m *coordinator.Memory) (names []string) {
+func doneSteps(m *decisions.Memory) (names []string) {
 	for _, s := range m.Sagas()[0].Steps {
 		if s.Phase == saga.Done {
 			names = append(names, s.Name)
@@ -40,12 +40,12 @@ func TestAnEventIsTakenOnlyByTheStepThatItFindsTheSagaFor(t *testing.T) {
 			d := parsed(t, `{"saga":"parcels","version":1,"key":"id","data":{"id":"string","first":"string","second":"string"},"steps":[
 				{"name":"one","success":[{"hop":"post","event":"Delivered"`+test.one+`}]},
 				{"name":"two",`+test.needs+`"success":[{"hop":"post","event":"Delivered"`+test.two+`}]}]}`)
-			m, err := coordinator.NewMemory(noon, d)
+			m, err := decisions.NewMemory(noon, d)
 			require.NoError(t, err)
 			id, err := m.Start("parcels", map[string]any{"id": "o-1", "first": "p-1", "second": "p-2"})
 			require.NoError(t, err)
 			for i, e := range test.events {
-				require.NoError(t, m.Take(coordinator.Message{ID: string(rune('a' + i)), Hop: "post", Type: "Delivered", Key: e[0],
+				require.NoError(t, m.Take(decisions.Message{ID: string(rune('a' + i)), Hop: "post", Type: "Delivered", Key: e[0],
 					Fields: map[string]any{"parcel": e[1]}}))
 				require.Equal(t, test.done[i], doneSteps(m))
 			}
@@ -72,7 +72,7 @@ func TestEventsOfTwoHopsWithOneIDAreBothKept(t *testing.T) {
 		{"name":"sent","needs":["open"],"success":[{"hop":"post","event":"Sent"}]}]}`)
 	for name, early := range map[string]bool{"before the saga": false, "before the steps": true} {
 		t.Run(name, func(t *testing.T) {
-			m, err := coordinator.NewMemory(noon, d)
+			m, err := decisions.NewMemory(noon, d)
 			require.NoError(t, err)
 			start := func() {
 				_, err := m.Start("order", map[string]any{"id": "o-1"})
@@ -83,13 +83,13 @@ func TestEventsOfTwoHopsWithOneIDAreBothKept(t *testing.T) {
 			}
 			for hop, event := range map[string]string{"bank": "Paid", "post": "Sent"} {
 				for range 2 {
-					require.NoError(t, m.Take(coordinator.Message{ID: "o-1", Hop: hop, Type: event, Key: "o-1"}))
+					require.NoError(t, m.Take(decisions.Message{ID: "o-1", Hop: hop, Type: event, Key: "o-1"}))
 				}
 			}
 			if !early {
 				start()
 			}
-			require.NoError(t, m.Take(coordinator.Message{ID: "o-1", Hop: "shop", Type: "Opened", Key: "o-1"}))
+			require.NoError(t, m.Take(decisions.Message{ID: "o-1", Hop: "shop", Type: "Opened", Key: "o-1"}))
 			require.Equal(t, []string{"open", "paid", "sent"}, doneSteps(m))
 		})
 	}
@@ -101,17 +101,17 @@ func TestASagasOwnAnswerIsNoAwaitedEventAlsoIfItWasStashed(t *testing.T) {
 		{"name":"pay","command":{"hop":"bank","type":"Charge"},"success":[{"event":"Charged"}],"irreversible":"cheap"},
 		{"name":"look","needs":["pay"],"command":{"hop":"book","type":"Look"},"success":[{"event":"Looked","set":{"ref":"event.ref"}}],"irreversible":"cheap"},
 		{"name":"again","needs":["look"],"success":[{"hop":"bank","event":"Charged","by":{"variable":"ref","field":"ref"}}]}]}`)
-	m, err := coordinator.NewMemory(noon, d)
+	m, err := decisions.NewMemory(noon, d)
 	require.NoError(t, err)
 	id, err := m.Start("visit", map[string]any{"id": "v-1"})
 	require.NoError(t, err)
-	answer := func(hop, event, step string) coordinator.Message {
-		return coordinator.Message{ID: event, Hop: hop, Type: event, Key: "v-1", Outcome: "success", Fields: map[string]any{"ref": "r-1"},
+	answer := func(hop, event, step string) decisions.Message {
+		return decisions.Message{ID: event, Hop: hop, Type: event, Key: "v-1", Outcome: "success", Fields: map[string]any{"ref": "r-1"},
 			SagaID: id, SagaStep: step, SagaOperation: "forward"}
 	}
 	require.NoError(t, m.Take(answer("bank", "Charged", "pay")))
 	require.NoError(t, m.Take(answer("book", "Looked", "look")))
 	require.Equal(t, []string{"pay", "look"}, doneSteps(m))
-	require.NoError(t, m.Take(coordinator.Message{ID: "m-1", Hop: "bank", Type: "Charged", Key: "x", Fields: map[string]any{"ref": "r-1"}}))
+	require.NoError(t, m.Take(decisions.Message{ID: "m-1", Hop: "bank", Type: "Charged", Key: "x", Fields: map[string]any{"ref": "r-1"}}))
 	require.Equal(t, saga.Completed, m.Sagas()[0].Status)
 }

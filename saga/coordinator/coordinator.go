@@ -7,16 +7,29 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/rs/zerolog"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/decisions"
 	"github.com/troupe-go/troupe/internal/keyed"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/saga"
 	"github.com/troupe-go/troupe/topics"
+)
+
+var (
+	// ErrConflict is wrapped by the error of Start, Submit or Act if a concurrent transaction has changed or started the saga, or
+	// if the transaction was aborted because of another one, such as by a deadlock. Run the whole transaction again: it decides on
+	// the new state.
+	ErrConflict = decisions.ErrConflict
+	// ErrRefused is wrapped by the error about a start or an operator's action that is not allowed; the error gives the reason.
+	ErrRefused = decisions.ErrRefused
+	// ErrNotFound is wrapped by the error about a saga that is not in the database.
+	ErrNotFound = decisions.ErrNotFound
 )
 
 // Config configures a Coordinator. Participant, Pool and Definitions are required.
@@ -55,12 +68,32 @@ type Schemas interface {
 	FromValues(ctx context.Context, name string, text []byte) (payload []byte, err error)
 }
 
+// A Decided is the decision on one event for one saga.
+type Decided struct {
+	// Message is the index of the message that was decided on among those of its transaction; -1: there was none.
+	Message int
+	ID      string
+	At      time.Time // by the database's clock
+	Event   saga.Event
+	State   saga.State // after it
+	Effects saga.Effects
+}
+
+// A Stashed is an event that waits for its saga.
+type Stashed struct {
+	// Saga is the type. Variable and Value select the saga, by a variable's value or, if Variable is empty, by the key.
+	Saga, Variable, Value string
+	Event                 saga.Event
+	Expires               time.Time
+}
+
 // A Coordinator decides for the sagas of one service. It may be used concurrently, and several processes may run one: each
 // decides for the partitions that its participant has.
 type Coordinator struct {
 	cfg         Config
 	hop         topics.Hop
-	definitions *definitions
+	definitions *decisions.Definitions
+	decider     *decisions.Decider
 	submissions *keyed.Lane[*submission, struct{}]
 	waits       waits
 
@@ -79,13 +112,13 @@ func New(ctx context.Context, cfg Config) (*Coordinator, error) {
 	case len(cfg.Definitions) == 0:
 		return nil, errors.New("coordinator: config without definitions")
 	}
-	ds, err := newDefinitions(cfg.Definitions)
+	ds, err := decisions.NewDefinitions(cfg.Definitions)
 	if err != nil {
 		return nil, fmt.Errorf("coordinator: %w", err)
 	}
 	c := &Coordinator{cfg: cfg, hop: cfg.Participant.Hop(), definitions: ds}
-	ds.find = func(ctx context.Context, hash string) (*saga.Definition, error) {
-		d, err := readDefinition(ctx, cfg.Pool, hash)
+	ds.Find = func(ctx context.Context, hash string) (*saga.Definition, error) {
+		d, err := decisions.ReadDefinition(ctx, cfg.Pool, hash)
 		if err == nil {
 			c.consume(d)
 		}
@@ -95,17 +128,16 @@ func New(ctx context.Context, cfg Config) (*Coordinator, error) {
 	if err != nil {
 		return nil, fmt.Errorf("coordinator: %w", err)
 	}
+	c.decider = decisions.New(decisions.Config{
+		Participant: cfg.Participant, Definitions: ds, Schemas: cfg.Schemas, Log: cfg.Log,
+		Decided: c.decided, Stashed: c.stashed, Conflict: cfg.Conflict,
+	})
 	c.register(hops)
 	c.hops = hops
 	cfg.Participant.Alongside(c.watchDefinitions)
 	c.takeSubmissions()
 	return c, nil
 }
-
-const insertDefinition = `
-INSERT INTO troupe.saga_definitions (hash, saga, version, definition)
-VALUES ($1, $2, $3, $4)
-ON CONFLICT (hash) DO NOTHING`
 
 // store inserts the definitions, and returns the hops whose events they read, and also the hops of the definitions in use and
 // of each stored definition of the same types: another process, or an operator, may begin a saga of such a definition at any
@@ -123,16 +155,15 @@ FROM (SELECT definition, true AS in_use
 GROUP BY definition
 ORDER BY definition`
 	for _, d := range c.cfg.Definitions {
-		s := d.Spec()
-		if _, err := c.cfg.Pool.Exec(ctx, insertDefinition, d.Hash(), s.Saga, s.Version, string(d.JSON())); err != nil {
+		if err := decisions.StoreDefinition(ctx, c.cfg.Pool, d); err != nil {
 			return nil, fmt.Errorf("store definition %s: %w", d, err)
 		}
 		hops = append(hops, d.Hops()...)
 	}
-	if err := alone(ctx, c.cfg.Pool, c.definitions.names, c.hop.String(), c.cfg.Participant.Group()); err != nil {
+	if err := decisions.Alone(ctx, c.cfg.Pool, c.definitions.Names(), c.hop.String(), c.cfg.Participant.Group()); err != nil {
 		return nil, err
 	}
-	rows, err := c.cfg.Pool.Query(ctx, mayRun, c.hop.String(), c.cfg.Participant.Group(), c.definitions.names)
+	rows, err := c.cfg.Pool.Query(ctx, mayRun, c.hop.String(), c.cfg.Participant.Group(), c.definitions.Names())
 	if err != nil {
 		return nil, fmt.Errorf("look for definitions in use: %w", err)
 	}
@@ -146,85 +177,31 @@ ORDER BY definition`
 	}
 	for _, is := range all {
 		if is.InUse {
-			d, err := c.definitions.of(ctx, is.Hash)
+			d, err := c.definitions.Of(ctx, is.Hash)
 			if err != nil {
 				return nil, fmt.Errorf("definition %s: %w", is.Hash, err)
 			}
 			hops = append(hops, d.Hops()...)
 			continue
 		}
-		d, err := readDefinition(ctx, c.cfg.Pool, is.Hash)
+		d, err := decisions.ReadDefinition(ctx, c.cfg.Pool, is.Hash)
 		var mistakes saga.Mistakes
 		if errors.As(err, &mistakes) {
-			c.definitions.skip(is.Hash)
+			c.definitions.Skip(is.Hash)
 			c.cfg.Log.Warn().Err(err).Str("definition", is.Hash).Msg("a stored definition cannot be read: its hops are not consumed for it")
 			continue
 		}
 		if err != nil {
 			return nil, fmt.Errorf("definition %s: %w", is.Hash, err)
 		}
-		if !c.definitions.has(is.Hash) {
-			c.definitions.addIdle(is.Hash, d)
+		if !c.definitions.Has(is.Hash) {
+			c.definitions.AddIdle(is.Hash, d)
 		}
 		hops = append(hops, d.Hops()...)
 	}
 	slices.Sort(hops)
 	return slices.Compact(hops), nil
 }
-
-// alone returns an error if another coordinator than the one of hop and group has sagas of one of the types under way in this
-// database: ids, locks and stashed events of a type use the type's name only.
-func alone(ctx context.Context, q querier, types []string, hop, group string) error {
-	const others = `
-SELECT saga, hop, consumer_group
-FROM troupe.sagas
-WHERE saga = ANY ($1)
-  AND status IN ('waiting', 'running', 'compensating', 'parked')
-  AND (hop, consumer_group) <> ($2, $3)
-LIMIT 1`
-	var name, otherHop, otherGroup string
-	err := q.QueryRow(ctx, others, types, hop, group).Scan(&name, &otherHop, &otherGroup)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("look for other coordinators: %w", err)
-	}
-	return fmt.Errorf("%w: the coordinator %s (group %s) has sagas %s under way in this database: give %s a database of its own, "+
-		"or let those end first", ErrRefused, otherHop, otherGroup, name, hop)
-}
-
-type querier interface {
-	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
-}
-
-func readDefinition(ctx context.Context, q querier, hash string) (*saga.Definition, error) {
-	var text string
-	err := q.QueryRow(ctx, "SELECT definition FROM troupe.saga_definitions WHERE hash = $1", hash).Scan(&text)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, fmt.Errorf("definition %s is not stored", hash)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return saga.Parse([]byte(text))
-}
-
-// wakeName names the one deadline that a saga has in troupe.deadlines. When it is due, the coordinator checks the saga's own
-// deadlines, which are stored in its state. It is not moved when the saga's next deadline becomes later, so that most sagas
-// write one such row.
-const wakeName = "saga"
-
-// Wake is the body of the deadline wakeName.
-type Wake struct {
-	Saga string `json:"saga"` // its id
-}
-
-// MessageType returns the message's ce_type.
-func (Wake) MessageType() string { return "troupe.Wake" }
-
-// PlainJSON makes the body JSON whatever codec the flow uses.
-func (Wake) PlainJSON() {}
 
 func (c *Coordinator) register(hops []string) {
 	p := c.cfg.Participant
@@ -238,8 +215,6 @@ func (c *Coordinator) register(hops []string) {
 	if !slices.Contains(hops, c.hop.Name()) {
 		participant.On(p, c.hop, c.gaveUp)
 	}
-	participant.OnDeadline(p, wakeName, c.wake)
-	participant.OnDeadline(p, apartName, c.takeApart)
 }
 
 // A StartResult reports which saga a call of Start or Submit has started or found.
@@ -266,8 +241,9 @@ type StartResult struct {
 // that wraps ErrConflict means that a concurrent transaction was faster: try again, and the start is decided on the new
 // state.
 func (c *Coordinator) Start(ctx context.Context, tx pgx.Tx, name string, fields map[string]any) (is StartResult, err error) {
-	err = c.within(ctx, tx, func(w *work) error {
-		is, err = w.pass.begin(ctx, name, fields)
+	err = c.decider.Within(ctx, tx, func(w *decisions.Work) error {
+		started, err := w.StartNamed(ctx, name, fields)
+		is = StartResult(started)
 		return err
 	})
 	if err != nil {
@@ -280,13 +256,13 @@ func (c *Coordinator) Start(ctx context.Context, tx pgx.Tx, name string, fields 
 // an Actor and a Reason, which are stored in the saga's log. An action that the saga's state does not allow is an error that
 // wraps ErrRefused and gives the reason; then tx is unchanged.
 func (c *Coordinator) Act(ctx context.Context, tx pgx.Tx, id string, e saga.Event) (saga.Effects, error) {
-	if err := checkWho(e); err != nil {
+	if err := decisions.CheckActor(e); err != nil {
 		return saga.Effects{}, fmt.Errorf("coordinator: %w", err)
 	}
 	e.Message = cmp.Or(e.Message, envelope.NewID())
 	var fx saga.Effects
-	err := c.within(ctx, tx, func(w *work) (err error) {
-		fx, err = w.pass.act(ctx, id, e)
+	err := c.decider.Within(ctx, tx, func(w *decisions.Work) (err error) {
+		fx, err = w.Act(ctx, id, e)
 		return err
 	})
 	if err != nil {
@@ -303,15 +279,15 @@ func (c *Coordinator) take(ctx context.Context, tx pgx.Tx, taken []participant.T
 			continue
 		}
 		if err == nil {
-			err = w.end(ctx, taken)
+			err = w.End(ctx, taken)
 		}
-		err = w.lost(err)
-		var at failedAt
-		if errors.As(err, &at) && at.message >= 0 {
-			return participant.At(at.message, at.error)
+		err = w.Lost(err)
+		var failed decisions.FailedAt
+		if errors.As(err, &failed) && failed.Message >= 0 {
+			return participant.At(failed.Message, failed.Err)
 		}
 		if err == nil {
-			w.tell()
+			w.Tell()
 		}
 		return err
 	}
@@ -319,47 +295,57 @@ func (c *Coordinator) take(ctx context.Context, tx pgx.Tx, taken []participant.T
 
 // takeKnown decides by the definitions that this process knows. It returns errNewDefinitions, before it has written anything, if
 // it has learned of others.
-func (c *Coordinator) takeKnown(ctx context.Context, tx pgx.Tx, taken []participant.Taken) (*work, error) {
-	w := c.begin(tx)
-	w.look()
-	ms := make([]Message, 0, len(taken))
+func (c *Coordinator) takeKnown(ctx context.Context, tx pgx.Tx, taken []participant.Taken) (*decisions.Work, error) {
+	w := c.decider.Begin(tx)
+	c.look(w)
+	ms := make([]decisions.Message, 0, len(taken))
 	for i, t := range taken {
 		m, err := c.read(ctx, tx, t.Message)
 		if err != nil {
-			return w, at(i, err)
+			return w, decisions.FailedAt{Message: i, Err: err}
 		}
 		ms = append(ms, m)
 	}
-	return w, w.pass.messages(ctx, ms)
+	return w, w.Messages(ctx, ms)
 }
 
 // gaveUp decides on a message that the coordinator's own participant has made a dead letter: an answer that it could not
 // decide on.
 func (c *Coordinator) gaveUp(ctx context.Context, tx pgx.Tx, e participant.Event[participant.Exhausted]) error {
-	m, err := c.exhausted(ctx, tx, e.Message, message(e.Message, c.hop.Name()))
+	m, err := c.exhausted(ctx, tx, e.Message, decisions.MessageOf(e.Message, c.hop.Name()))
 	if err != nil {
 		return err
 	}
-	w := c.begin(tx)
-	err = w.pass.messages(ctx, []Message{m})
+	w := c.decider.Begin(tx)
+	err = w.Messages(ctx, []decisions.Message{m})
 	if err == nil {
-		err = w.end(ctx, nil)
+		err = w.End(ctx, nil)
 	}
 	if err == nil {
-		w.tell()
+		w.Tell()
 	}
-	return w.lost(err)
+	return w.Lost(err)
 }
 
-// wake handles a saga's deadlines that are due.
-func (c *Coordinator) wake(ctx context.Context, tx pgx.Tx, d participant.Due[Wake]) error {
-	w := c.begin(tx)
-	err := w.pass.due(ctx, -1, d.Body.Saga)
-	if err == nil {
-		err = w.end(ctx, nil)
+// decided calls the hooks for a decision.
+func (c *Coordinator) decided(d decisions.Decided) {
+	if d.State.Ended() {
+		c.waits.notify(d.ID)
 	}
-	if err == nil {
-		w.tell()
+	if c.cfg.Decided != nil {
+		c.cfg.Decided(Decided(d))
 	}
-	return w.lost(err)
+	if d.Effects.Alert == "" {
+		return
+	}
+	c.cfg.Log.Error().Str("saga", d.ID).Str("reason", d.Effects.Alert).Msg("saga parked: a person must act")
+	if c.cfg.Parked != nil {
+		c.cfg.Parked(d.State, d.Effects.Alert)
+	}
+}
+
+func (c *Coordinator) stashed(s decisions.Stashed) {
+	if c.cfg.Stashed != nil {
+		c.cfg.Stashed(Stashed{s.Saga, s.Variable, s.Value, s.Event, s.Expires})
+	}
 }

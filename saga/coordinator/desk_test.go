@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/admin/sagadesk"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/saga"
 	"github.com/troupe-go/troupe/saga/coordinator"
@@ -18,9 +19,9 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-func (f *flow) desk() *coordinator.Desk {
+func (f *flow) desk() *sagadesk.Desk {
 	f.t.Helper()
-	d, err := coordinator.NewDesk(coordinator.DeskConfig{Pool: f.pool})
+	d, err := sagadesk.New(sagadesk.Config{Pool: f.pool})
 	require.NoError(f.t, err)
 	return d
 }
@@ -58,7 +59,7 @@ func TestADeskActsInTheCoordinatorsName(t *testing.T) {
 		f.await(id, saga.Parked)
 		desk := f.desk()
 
-		list, next, err := desk.List(t.Context(), coordinator.Filter{Statuses: []saga.Status{saga.Parked}, Step: "inventory"}, coordinator.Page{})
+		list, next, err := desk.List(t.Context(), sagadesk.Filter{Statuses: []saga.Status{saga.Parked}, Step: "inventory"}, sagadesk.Page{})
 		require.NoError(t, err)
 		require.Empty(t, next)
 		require.Len(t, list, 1)
@@ -66,7 +67,7 @@ func TestADeskActsInTheCoordinatorsName(t *testing.T) {
 		g, err := desk.Get(t.Context(), id)
 		require.NoError(t, err)
 		var possible []string
-		for _, e := range coordinator.Possible(g.Definition, g.State, g.Now) {
+		for _, e := range sagadesk.Possible(g.Definition, g.State, g.Now) {
 			possible = append(possible, fmt.Sprint(e.Kind, " ", e.Step))
 		}
 		require.Equal(t, []string{"retry inventory", "skip inventory", "resolve inventory", "resolve inventory", "set ", "compensate ", "abandon "}, possible)
@@ -145,7 +146,7 @@ func TestReplayFindsWhatTheLogDoesNotGive(t *testing.T) {
 	}
 	all := func() (ids []string, differences map[string]string) {
 		differences = make(map[string]string)
-		require.NoError(t, f.desk().ReplayAll(t.Context(), "", func(r coordinator.Replayed) error {
+		require.NoError(t, f.desk().ReplayAll(t.Context(), "", func(r sagadesk.Replayed) error {
 			ids = append(ids, r.ID)
 			if r.Difference != "" {
 				differences[r.ID] = r.Difference
@@ -210,14 +211,14 @@ func TestSagasMoveToAnotherDefinition(t *testing.T) {
 	f.await("order/o-1", saga.Parked)
 	f.await("order/o-2", saga.Parked)
 	to := withInsurance(t)
-	var moves []coordinator.Move
-	note := func(m coordinator.Move) error {
+	var moves []sagadesk.Move
+	note := func(m sagadesk.Move) error {
 		moves = append(moves, m)
 		return nil
 	}
-	require.NoError(t, f.desk().Plan(t.Context(), coordinator.Migration{To: to}, note))
+	require.NoError(t, f.desk().Plan(t.Context(), sagadesk.Migration{To: to}, note))
 	from := order(t).Hash()
-	require.Equal(t, []coordinator.Move{
+	require.Equal(t, []sagadesk.Move{
 		{ID: "order/o-1", Status: saga.Parked, From: from},
 		{ID: "order/o-2", Status: saga.Parked, From: from},
 	}, moves)
@@ -227,18 +228,18 @@ func TestSagasMoveToAnotherDefinition(t *testing.T) {
 	other, err := saga.Define(spec)
 	require.NoError(t, err)
 	moves = nil
-	require.NoError(t, f.desk().Plan(t.Context(), coordinator.Migration{To: other}, note))
+	require.NoError(t, f.desk().Plan(t.Context(), sagadesk.Migration{To: other}, note))
 	require.Equal(t, "step shipping is exhausted, and the pivot in only one of the two", moves[1].Obstacle)
 
-	require.Error(t, f.desk().Migrate(t.Context(), coordinator.Migration{To: to, Actor: "ann", Reason: ""}, note))
+	require.Error(t, f.desk().Migrate(t.Context(), sagadesk.Migration{To: to, Actor: "ann", Reason: ""}, note))
 	moves = nil
-	require.NoError(t, f.desk().Migrate(t.Context(), coordinator.Migration{From: other, To: to, Actor: "ann", Reason: "r"}, note))
+	require.NoError(t, f.desk().Migrate(t.Context(), sagadesk.Migration{From: other, To: to, Actor: "ann", Reason: "r"}, note))
 	require.Empty(t, moves, "none runs on it")
-	require.ErrorContains(t, f.desk().Plan(t.Context(), coordinator.Migration{From: to, To: to}, note), "two definitions")
-	require.NoError(t, f.desk().Plan(t.Context(), coordinator.Migration{From: order(t), To: to}, note))
+	require.ErrorContains(t, f.desk().Plan(t.Context(), sagadesk.Migration{From: to, To: to}, note), "two definitions")
+	require.NoError(t, f.desk().Plan(t.Context(), sagadesk.Migration{From: order(t), To: to}, note))
 	require.Len(t, moves, 2)
 	moves = nil
-	require.NoError(t, f.desk().Migrate(t.Context(), coordinator.Migration{To: to, Actor: "ann", Reason: "ticket 4712: insure"}, note))
+	require.NoError(t, f.desk().Migrate(t.Context(), sagadesk.Migration{To: to, Actor: "ann", Reason: "ticket 4712: insure"}, note))
 	require.Len(t, moves, 2)
 	f.coordinator(to) // a process of the new version
 	f.setFail("o-1 inventory/forward", nil)
@@ -249,12 +250,12 @@ func TestSagasMoveToAnotherDefinition(t *testing.T) {
 		return err == nil && g.Status == saga.Completed, err
 	})
 	require.Equal(t, []string{"payment/forward", "inventory/forward", "inventory/forward", "shipping/forward"}, f.effects("o-1"))
-	require.NoError(t, f.desk().ReplayAll(t.Context(), "", func(r coordinator.Replayed) error {
+	require.NoError(t, f.desk().ReplayAll(t.Context(), "", func(r sagadesk.Replayed) error {
 		require.Empty(t, r.Difference, r.ID)
 		return nil
 	}))
 	moves = nil
-	require.NoError(t, f.desk().Migrate(t.Context(), coordinator.Migration{To: to, Actor: "ann", Reason: "again"}, note))
+	require.NoError(t, f.desk().Migrate(t.Context(), sagadesk.Migration{To: to, Actor: "ann", Reason: "again"}, note))
 	require.Empty(t, moves)
 }
 
@@ -279,7 +280,7 @@ func TestAMovedSagaIsFoundAnew(t *testing.T) {
 	_, err = f.pool.Exec(t.Context(), `INSERT INTO troupe.saga_stash (saga, variable, value, message_id, event, expires_at)
 		VALUES ('order', 'customer_id', 'c-1', 'm-1', $1, now() + interval '1 hour')`, string(event))
 	require.NoError(t, err)
-	require.NoError(t, f.desk().Migrate(t.Context(), coordinator.Migration{To: to, Actor: "ann", Reason: "ticket 4713"}, func(coordinator.Move) error { return nil }))
+	require.NoError(t, f.desk().Migrate(t.Context(), sagadesk.Migration{To: to, Actor: "ann", Reason: "ticket 4713"}, func(sagadesk.Move) error { return nil }))
 	g, err := f.desk().Get(t.Context(), "order/o-1")
 	require.NoError(t, err)
 	require.Equal(t, to.Hash(), g.State.Definition)
@@ -308,7 +309,7 @@ func TestLocksAndStashAreListed(t *testing.T) {
 			return err
 		}))
 	}
-	desk, err := coordinator.NewDesk(coordinator.DeskConfig{Pool: pool})
+	desk, err := sagadesk.New(sagadesk.Config{Pool: pool})
 	require.NoError(t, err)
 	locks, err := desk.Locks(t.Context(), "", 10)
 	require.NoError(t, err)
@@ -316,7 +317,7 @@ func TestLocksAndStashAreListed(t *testing.T) {
 	require.Equal(t, "order/c-1", locks[0].Name)
 	require.Equal(t, []bool{true, false, false}, []bool{locks[0].Has, locks[1].Has, locks[2].Has})
 	for customer, want := range map[string]saga.Status{"c-1": saga.Waiting, "c-2": saga.Running} {
-		would, err := desk.PreviewStart(t.Context(), coordinator.StartRequest{
+		would, err := desk.PreviewStart(t.Context(), sagadesk.StartRequest{
 			Definition: locking, Actor: "ann", Reason: "r",
 			Fields: map[string]any{"order_id": "o-9", "customer_id": customer, "amount_cents": 5, "title": 7, "quantity": 1},
 		})

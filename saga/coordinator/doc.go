@@ -95,7 +95,7 @@
 // a definition that was stored before the process began and of which it knows no saga. So let the new version run everywhere
 // before its start events come.
 //
-// New also subscribes to the hops of each stored definition of its types, since an older process, or Desk.Start, may begin a saga
+// New also subscribes to the hops of each stored definition of its types, since an older process, or troupe saga start, may begin a saga
 // of a definition that no saga has now. To stop consuming the hops of retired definitions, delete their rows from
 // troupe.saga_definitions once no saga has them, and restart the processes.
 //
@@ -110,9 +110,6 @@
 // A Coordinator may be used by any number of goroutines; at most the participant's Concurrency transactions run at once. A saga
 // under way is one row. Each decision writes a new version of it, of some hundred bytes to some KiB. Nothing deletes log
 // entries: delete ended sagas that you no longer need from troupe.sagas and troupe.saga_events.
-//
-// A coordinator keeps its sagas in a Store. Postgres is the one for production; Memory is one for tests, with the whole routing
-// in virtual time. The suite of package storetest checks that both, and any third one, keep the contract of Store.
 //
 // # Least privilege
 //

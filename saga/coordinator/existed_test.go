@@ -6,6 +6,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/troupe-go/troupe/internal/admin/sagadesk"
 	"github.com/troupe-go/troupe/saga"
 	"github.com/troupe-go/troupe/saga/coordinator"
 	"github.com/troupe-go/troupe/testkit"
@@ -68,11 +69,11 @@ func TestASagaOfATypeThatAnotherCoordinatorHasIsNotStartedByHand(t *testing.T) {
 	f := &flow{t: t, name: testkit.Flow(t), local: true, pool: testkit.Database(t)}
 	f.c = f.coordinator(order(t))
 	id := f.start("o-1")
-	desk, err := coordinator.NewDesk(coordinator.DeskConfig{Pool: f.pool})
+	desk, err := sagadesk.New(sagadesk.Config{Pool: f.pool})
 	require.NoError(t, err)
 	refused := func(key, why string) {
 		t.Helper()
-		r := coordinator.StartRequest{Definition: order(t), Fields: orderOf(key, "c-1"), Actor: "ann", Reason: "r", Hop: f.name + ".ordr"}
+		r := sagadesk.StartRequest{Definition: order(t), Fields: orderOf(key, "c-1"), Actor: "ann", Reason: "r", Hop: f.name + ".ordr"}
 		_, err := desk.PreviewStart(t.Context(), r)
 		require.ErrorIs(t, err, coordinator.ErrRefused)
 		require.ErrorContains(t, err, why)

@@ -7,8 +7,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/troupe-go/troupe/internal/admin/sagadesk"
 	"github.com/troupe-go/troupe/saga"
-	"github.com/troupe-go/troupe/saga/coordinator"
 	"github.com/troupe-go/troupe/testkit"
 )
 
@@ -58,9 +58,9 @@ func TestSagasWorkUnderAnyDefaultIsolation(t *testing.T) {
 			f.c = f.coordinator(seat(t))
 			_, err = f.c.Submit(t.Context(), "seat", map[string]any{"id": "s-1", "number": "7"}, nil)
 			require.NoError(t, err)
-			desk, err := coordinator.NewDesk(coordinator.DeskConfig{Pool: f.pool})
+			desk, err := sagadesk.New(sagadesk.Config{Pool: f.pool})
 			require.NoError(t, err)
-			_, err = desk.Start(t.Context(), coordinator.StartRequest{
+			_, err = desk.Start(t.Context(), sagadesk.StartRequest{
 				Definition: seat(t), Fields: map[string]any{"id": "s-2", "number": "7"}, Actor: "ann", Reason: "a test",
 			})
 			require.NoError(t, err)

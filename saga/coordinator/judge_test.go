@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/decisions"
 	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/saga"
-	"github.com/troupe-go/troupe/saga/coordinator"
 	"github.com/troupe-go/troupe/testkit"
 )
 
@@ -132,14 +132,14 @@ func (s *crew) states() map[string]saga.State {
 	return all
 }
 
-func (s *crew) logs() map[string][]coordinator.Entry {
+func (s *crew) logs() map[string][]decisions.Entry {
 	s.t.Helper()
 	const log = "SELECT saga_id, version, at, event FROM troupe.saga_events ORDER BY saga_id, version"
 	rows, err := s.pools["order"].Query(s.t.Context(), log)
 	require.NoError(s.t, err)
-	all := make(map[string][]coordinator.Entry)
+	all := make(map[string][]decisions.Entry)
 	var id string
-	var e coordinator.Entry
+	var e decisions.Entry
 	var text []byte
 	_, err = pgx.ForEachRow(rows, []any{&id, &e.Version, &e.At, &text}, func() (err error) {
 		e.Event, err = saga.ReadEvent(text)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/troupe-go/troupe/internal/decisions"
 	"github.com/troupe-go/troupe/internal/pg"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/saga"
@@ -32,7 +33,7 @@ type storedDefinition struct{ Hash, Text string }
 // that runs the query knows each definition that a saga may have whose event it handles.
 func (c *Coordinator) queueNew(batch *pgx.Batch, found *[]storedDefinition) {
 	args := pg.Args{
-		"known": c.definitions.hashes(), "names": c.definitions.names, "hop": c.hop.String(), "group": c.cfg.Participant.Group(),
+		"known": c.definitions.Hashes(), "names": c.definitions.Names(), "hop": c.hop.String(), "group": c.cfg.Participant.Group(),
 	}
 	batch.Queue(newDefinitionsSQL, args).Query(func(rows pgx.Rows) (err error) {
 		*found, err = pgx.CollectRows(rows, pgx.RowToStructByPos[storedDefinition])
@@ -45,11 +46,11 @@ func (c *Coordinator) learn(found []storedDefinition) {
 	for _, is := range found {
 		d, err := saga.Parse([]byte(is.Text))
 		if err != nil {
-			c.definitions.skip(is.Hash)
+			c.definitions.Skip(is.Hash)
 			c.cfg.Log.Warn().Err(err).Str("definition", is.Hash).Msg("a stored definition cannot be read: its hops are not consumed for it")
 			continue
 		}
-		c.definitions.add(is.Hash, d)
+		c.definitions.Add(is.Hash, d)
 		c.cfg.Log.Info().Str("definition", d.String()).Msg("another process has stored a definition: its events are consumed")
 		c.consume(d)
 	}
@@ -99,24 +100,16 @@ func (c *Coordinator) watchDefinitions(ctx context.Context) {
 	}
 }
 
-// look makes the pass read which definitions were stored since this process last looked: with its first sagas, so that this
-// takes no time of its own.
-func (w *work) look() {
+// look makes a transaction read which definitions were stored since this process last looked.
+func (c *Coordinator) look(w *decisions.Work) {
 	var found []storedDefinition
 	batch := &pgx.Batch{}
-	w.c.queueNew(batch, &found)
-	w.store.first = batch
-	w.pass.looked = func(ctx context.Context) error {
-		if w.store.first != nil { // it has loaded none
-			w.store.first = nil
-			if err := w.tx.SendBatch(ctx, batch).Close(); err != nil {
-				return err
-			}
-		}
+	c.queueNew(batch, &found)
+	w.LookFirst(batch, func() error {
 		if len(found) == 0 {
 			return nil
 		}
-		w.c.learn(found)
+		c.learn(found)
 		return errNewDefinitions
-	}
+	})
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/troupe-go/troupe/internal/decisions"
 	"github.com/troupe-go/troupe/saga"
-	"github.com/troupe-go/troupe/saga/coordinator"
 	"github.com/troupe-go/troupe/testkit"
 )
 
@@ -16,10 +16,10 @@ const checkup = `{"saga":"visit","version":1,"key":"id","data":{"id":"string","c
 
 // TestStashedEventsThatASagaLeavesAreForTheNextOne gives two events of one customer before the two sagas that await one each.
 func TestStashedEventsThatASagaLeavesAreForTheNextOne(t *testing.T) {
-	m, err := coordinator.NewMemory(noon, parsed(t, checkup))
+	m, err := decisions.NewMemory(noon, parsed(t, checkup))
 	require.NoError(t, err)
 	for _, id := range []string{"m-1", "m-2"} {
-		require.NoError(t, m.Take(coordinator.Message{ID: id, Hop: "bank", Type: "Paid", Fields: map[string]any{"customer": "c-1"}}))
+		require.NoError(t, m.Take(decisions.Message{ID: id, Hop: "bank", Type: "Paid", Fields: map[string]any{"customer": "c-1"}}))
 	}
 	for _, key := range []string{"v-1", "v-2"} {
 		_, err = m.Start("visit", map[string]any{"id": key, "customer": "c-1"})
@@ -49,8 +49,8 @@ func TestAnEventWhoseKeyIsNoTextFindsItsSagaByAValue(t *testing.T) {
 	f.waitCount("the saga to end", 1, "SELECT count(*) FROM troupe.sagas WHERE status = 'completed'")
 	require.Zero(t, f.count("SELECT count(*) FROM troupe.dead_letters"))
 
-	m, err := coordinator.NewMemory(noon, parsed(t, `{"saga":"bill","version":1,"key":"id","data":{"id":"string"},"steps":[
+	m, err := decisions.NewMemory(noon, parsed(t, `{"saga":"bill","version":1,"key":"id","data":{"id":"string"},"steps":[
 		{"name":"paid","success":[{"hop":"bank","event":"Paid"}]}]}`))
 	require.NoError(t, err)
-	require.ErrorContains(t, m.Take(coordinator.Message{ID: "m-1", Hop: "bank", Type: "Paid", Key: "\xff"}), "not UTF-8")
+	require.ErrorContains(t, m.Take(decisions.Message{ID: "m-1", Hop: "bank", Type: "Paid", Key: "\xff"}), "not UTF-8")
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/decisions"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/retry"
 )
@@ -21,7 +22,7 @@ var findLetter string
 // exhausted decodes an exhausted event. An event of another hop names the step of the saga that it answers. An event of the
 // coordinator's own hop may be about an answer that the coordinator could not decide on; it names no saga. Then the dead
 // letter, which is in the same database, has the headers of that answer, which name the saga and the step.
-func (c *Coordinator) exhausted(ctx context.Context, tx pgx.Tx, in envelope.Message, m Message) (Message, error) {
+func (c *Coordinator) exhausted(ctx context.Context, tx pgx.Tx, in envelope.Message, m decisions.Message) (decisions.Message, error) {
 	var body participant.Exhausted
 	if err := json.Unmarshal(in.Payload, &body); err != nil {
 		return m, retry.Permanent(fmt.Errorf("%s: %w", in.Type, err))
@@ -49,10 +50,11 @@ func (c *Coordinator) exhausted(ctx context.Context, tx pgx.Tx, in envelope.Mess
 	if err != nil {
 		return m, retry.Permanent(err)
 	}
-	var of envelope.Message
-	if err := of.SetHeaders(hs); err != nil {
+	var answer envelope.Message
+	if err := answer.SetHeaders(hs); err != nil {
 		return m, retry.Permanent(err)
 	}
-	m.SagaID, m.SagaStep, m.SagaOperation, m.Epoch = of.SagaID, of.SagaStep, of.SagaOperation, epochOf(of.IdempotencyKey)
+	of := decisions.MessageOf(answer, "")
+	m.SagaID, m.SagaStep, m.SagaOperation, m.Epoch = of.SagaID, of.SagaStep, of.SagaOperation, of.Epoch
 	return m, nil
 }

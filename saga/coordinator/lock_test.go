@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"github.com/troupe-go/troupe/saga/coordinator"
+	"github.com/troupe-go/troupe/internal/decisions"
 	"github.com/troupe-go/troupe/testkit"
 )
 
@@ -17,10 +17,10 @@ func TestALockOfAnyLengthIsGrantedToTheNext(t *testing.T) {
 	t.Parallel()
 	pool, ctx := testkit.Database(t), t.Context()
 	for _, name := range []string{"short", strings.Repeat("x", 300)} {
-		begin := func() (pgx.Tx, *coordinator.Postgres) {
+		begin := func() (pgx.Tx, *decisions.Postgres) {
 			tx, err := pool.Begin(ctx)
 			require.NoError(t, err)
-			return tx, coordinator.NewPostgres(tx, "order.order", "g")
+			return tx, decisions.NewPostgres(tx, "order.order", "g")
 		}
 		first, next := "order/1-"+name[:1], "order/2-"+name[:1]
 		tx, store := begin()

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
+	"github.com/troupe-go/troupe/internal/decisions"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/relay"
 	"github.com/troupe-go/troupe/retry"
@@ -262,7 +263,7 @@ func (f *flow) replayed(id string) {
 	f.t.Helper()
 	rows, err := f.pool.Query(f.t.Context(), "SELECT version, at, event FROM troupe.saga_events WHERE saga_id = $1 ORDER BY version", id)
 	require.NoError(f.t, err)
-	log, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (e coordinator.Entry, err error) {
+	log, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (e decisions.Entry, err error) {
 		var text []byte
 		if err := row.Scan(&e.Version, &e.At, &text); err != nil {
 			return e, err

@@ -7,8 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/troupe-go/troupe/internal/decisions"
 	"github.com/troupe-go/troupe/saga"
-	"github.com/troupe-go/troupe/saga/coordinator"
 )
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -25,7 +25,7 @@ func order(t testing.TB) *saga.Definition {
 var anOrder = map[string]any{"order_id": "o-1", "customer_id": "c-1", "amount_cents": 500, "title": 7, "quantity": 1}
 
 // fold returns the state that a log folds to.
-func fold(t testing.TB, d *saga.Definition, log []coordinator.Entry) (s saga.State) {
+func fold(t testing.TB, d *saga.Definition, log []decisions.Entry) (s saga.State) {
 	t.Helper()
 	for i, e := range log {
 		require.Equal(t, i+1, e.Version)
@@ -35,10 +35,10 @@ func fold(t testing.TB, d *saga.Definition, log []coordinator.Entry) (s saga.Sta
 }
 
 func TestMemoryRunsASaga(t *testing.T) {
-	m, err := coordinator.NewMemory(noon, order(t))
+	m, err := decisions.NewMemory(noon, order(t))
 	require.NoError(t, err)
 	var sent []string
-	m.OnDecided = func(d coordinator.Decided) {
+	m.OnDecided = func(d decisions.Decided) {
 		for _, c := range d.Effects.Commands {
 			sent = append(sent, c.Step+"/"+c.Operation)
 		}
@@ -48,7 +48,7 @@ func TestMemoryRunsASaga(t *testing.T) {
 	require.Equal(t, "order/o-1", id)
 	_, err = m.Start("order", anOrder)
 	require.NoError(t, err, "again")
-	charged := coordinator.Message{ID: "m-1", Hop: "payment", Type: "PaymentCharged", Outcome: "success", SagaID: id,
+	charged := decisions.Message{ID: "m-1", Hop: "payment", Type: "PaymentCharged", Outcome: "success", SagaID: id,
 		SagaStep: "payment", SagaOperation: "forward", Fields: map[string]any{"payment_id": "p-1"}}
 	require.NoError(t, m.Take(charged))
 	require.NoError(t, m.Take(charged))
@@ -58,7 +58,7 @@ func TestMemoryRunsASaga(t *testing.T) {
 	require.Equal(t, m.Sagas()[0], fold(t, order(t), m.Log(id)))
 
 	_, err = m.Act(id, saga.Event{Kind: saga.ActResume})
-	require.ErrorIs(t, err, coordinator.ErrRefused)
+	require.ErrorIs(t, err, decisions.ErrRefused)
 	_, err = m.Act(id, saga.Event{Kind: saga.ActAbandon, Actor: "me", Reason: "enough"})
 	require.NoError(t, err)
 	require.Equal(t, saga.Abandoned, m.Sagas()[0].Status)
@@ -78,7 +78,7 @@ func TestAnAnswerIsAnEventToOtherSagas(t *testing.T) {
 	charged := saga.Answer{Hop: "payment", Event: "PaymentCharged"}
 	byCustomer := charged
 	byCustomer.By = &saga.Association{Variable: "customer_id", Field: "customer_id"}
-	m, err := coordinator.NewMemory(noon, order(t), parcel("by-key", nil, charged), parcel("by-customer", nil, byCustomer),
+	m, err := decisions.NewMemory(noon, order(t), parcel("by-key", nil, charged), parcel("by-customer", nil, byCustomer),
 		parcel("started", []saga.Start{{Hop: "payment", Event: "PaymentCharged", Set: saga.Mapping{"order_id": "event.order_id"}}},
 			saga.Answer{Hop: "post", Event: "Delivered"}))
 	require.NoError(t, err)
@@ -91,8 +91,8 @@ func TestAnAnswerIsAnEventToOtherSagas(t *testing.T) {
 		require.NoError(t, err)
 	}
 	moved := make(map[string]int)
-	m.OnDecided = func(d coordinator.Decided) { moved[d.ID]++ }
-	require.NoError(t, m.Take(coordinator.Message{ID: "m-1", Hop: "payment", Type: "PaymentCharged", Key: "o-1", Outcome: "success",
+	m.OnDecided = func(d decisions.Decided) { moved[d.ID]++ }
+	require.NoError(t, m.Take(decisions.Message{ID: "m-1", Hop: "payment", Type: "PaymentCharged", Key: "o-1", Outcome: "success",
 		SagaID: "order/o-1", SagaStep: "payment", SagaOperation: "forward",
 		Fields: map[string]any{"payment_id": "p-1", "order_id": "o-1", "customer_id": "c-1"}}))
 	require.Equal(t, map[string]int{"order/o-1": 1, "by-key/o-1": 1, "by-customer/o-1": 1, "started/o-1": 1}, moved)

@@ -7,8 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/troupe-go/troupe/internal/admin/sagadesk"
 	"github.com/troupe-go/troupe/saga"
-	"github.com/troupe-go/troupe/saga/coordinator"
 )
 
 // folded fills a database with n completed orders, copies of one that ran.
@@ -40,7 +40,7 @@ func TestReplayGoesThroughAllOnce(t *testing.T) {
 	t.Parallel()
 	f := folded(t, 450)
 	var ids []string
-	take := func(r coordinator.Replayed) error {
+	take := func(r sagadesk.Replayed) error {
 		require.Empty(t, r.Difference, r.ID)
 		require.Equal(t, 4, r.Events)
 		ids = append(ids, r.ID)
@@ -64,7 +64,7 @@ func BenchmarkReplay(b *testing.B) {
 	begun, sagas := time.Now(), 0
 	b.ReportAllocs()
 	for b.Loop() {
-		err := f.desk().ReplayAll(b.Context(), "", func(r coordinator.Replayed) error {
+		err := f.desk().ReplayAll(b.Context(), "", func(r sagadesk.Replayed) error {
 			if r.Difference != "" {
 				return fmt.Errorf("%s: %s", r.ID, r.Difference)
 			}

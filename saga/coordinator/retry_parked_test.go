@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/admin/sagadesk"
 	"github.com/troupe-go/troupe/saga"
 	"github.com/troupe-go/troupe/saga/coordinator"
 	"github.com/troupe-go/troupe/testkit"
@@ -48,9 +49,9 @@ func stuckFlow(t *testing.T, local bool) *flow {
 	return f
 }
 
-var noStep = coordinator.RetriedSaga{ID: "order/o-3", Steps: []string{}, Obstacle: "no step is stuck: correct the cause, then resume it"}
+var noStep = sagadesk.RetriedSaga{ID: "order/o-3", Steps: []string{}, Obstacle: "no step is stuck: correct the cause, then resume it"}
 
-var asAnn = coordinator.ParkedRetry{Saga: "order", Actor: "ann", Reason: "ticket 4711", Rate: -1}
+var asAnn = sagadesk.ParkedRetry{Saga: "order", Actor: "ann", Reason: "ticket 4711", Rate: -1}
 
 // All stuck steps of all parked sagas of a type are retried, in the operator's name, and the sagas go on.
 func TestAllParkedSagasOfATypeAreRetried(t *testing.T) {
@@ -59,12 +60,12 @@ func TestAllParkedSagasOfATypeAreRetried(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := stuckFlow(t, local)
-			var planned []coordinator.RetriedSaga
-			require.NoError(t, f.desk().PlanRetry(t.Context(), "order", func(one coordinator.RetriedSaga) error {
+			var planned []sagadesk.RetriedSaga
+			require.NoError(t, f.desk().PlanRetry(t.Context(), "order", func(one sagadesk.RetriedSaga) error {
 				planned = append(planned, one)
 				return nil
 			}))
-			want := []coordinator.RetriedSaga{
+			want := []sagadesk.RetriedSaga{
 				{ID: "order/o-1", Steps: []string{"inventory exhausted"}},
 				{ID: "order/o-2", Steps: []string{"payment exhausted", "inventory exhausted"}}, noStep,
 			}
@@ -93,7 +94,7 @@ func TestAllParkedSagasOfATypeAreRetried(t *testing.T) {
 				}
 				require.Equal(t, acts, found, id)
 			}
-			require.Equal(t, []coordinator.RetriedSaga{noStep}, f.retryParked(asAnn), "the others are not parked any more")
+			require.Equal(t, []sagadesk.RetriedSaga{noStep}, f.retryParked(asAnn), "the others are not parked any more")
 		})
 	}
 }
@@ -104,8 +105,8 @@ func TestASagaThatChangesMeanwhileIsNotRetried(t *testing.T) {
 	t.Parallel()
 	f := stuckFlow(t, true)
 	desk := f.desk()
-	var all []coordinator.RetriedSaga
-	err := desk.RetryParked(t.Context(), asAnn, func(one coordinator.RetriedSaga) error {
+	var all []sagadesk.RetriedSaga
+	err := desk.RetryParked(t.Context(), asAnn, func(one sagadesk.RetriedSaga) error {
 		if len(all) == 0 { // the page with all of them has been read
 			_, err := desk.Act(t.Context(), "order/o-2", annsEvent(saga.ActAbandon, ""))
 			require.NoError(t, err)
@@ -131,7 +132,7 @@ func TestASagaThatChangesMeanwhileIsNotRetried(t *testing.T) {
 	require.Len(t, all, 3)
 	require.Contains(t, all[0].Obstacle, "another transaction has locked it")
 	require.Equal(t, noStep, all[1])
-	require.Equal(t, coordinator.RetriedSaga{ID: "order/o-9", Steps: []string{"inventory exhausted"}}, all[2])
+	require.Equal(t, sagadesk.RetriedSaga{ID: "order/o-9", Steps: []string{"inventory exhausted"}}, all[2])
 }
 
 // Without a registry the sagas of a flow whose payloads are Avro are left parked, and the plan names the reason.
@@ -150,7 +151,7 @@ func TestAnAvroFlowIsNotRetriedWithoutItsRegistry(t *testing.T) {
 func TestARetryOfAllNamesWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	f := newFlow(t, true)
-	none := func(coordinator.RetriedSaga) error { return errors.New("there is none") }
+	none := func(sagadesk.RetriedSaga) error { return errors.New("there is none") }
 	other := asAnn
 	other.Saga = "oder"
 	err := f.desk().RetryParked(t.Context(), other, none)
@@ -170,8 +171,8 @@ func TestARetryOfAllIsLimitedAndGoesOnAfterAnInterruption(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	slow := asAnn
 	slow.Rate = 1.0 / 3600 // the second retry would come in an hour
-	var first []coordinator.RetriedSaga
-	err := f.desk().RetryParked(ctx, slow, func(one coordinator.RetriedSaga) error {
+	var first []sagadesk.RetriedSaga
+	err := f.desk().RetryParked(ctx, slow, func(one sagadesk.RetriedSaga) error {
 		first = append(first, one)
 		time.AfterFunc(time.Second, cancel) // time enough for the second, if nothing limits it
 		return nil
@@ -183,9 +184,9 @@ func TestARetryOfAllIsLimitedAndGoesOnAfterAnInterruption(t *testing.T) {
 	require.Len(t, f.retryParked(asAnn), 3)
 }
 
-func (f *flow) retryParked(r coordinator.ParkedRetry) (all []coordinator.RetriedSaga) {
+func (f *flow) retryParked(r sagadesk.ParkedRetry) (all []sagadesk.RetriedSaga) {
 	f.t.Helper()
-	require.NoError(f.t, f.desk().RetryParked(f.t.Context(), r, func(one coordinator.RetriedSaga) error {
+	require.NoError(f.t, f.desk().RetryParked(f.t.Context(), r, func(one sagadesk.RetriedSaga) error {
 		all = append(all, one)
 		return nil
 	}))

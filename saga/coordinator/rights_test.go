@@ -6,16 +6,16 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/troupe-go/troupe/internal/admin/sagadesk"
 	"github.com/troupe-go/troupe/internal/grants"
 	"github.com/troupe-go/troupe/internal/grants/grantstest"
 	"github.com/troupe-go/troupe/saga"
-	"github.com/troupe-go/troupe/saga/coordinator"
 )
 
 // as returns a desk whose role has the rights of part and no others.
-func (f *flow) as(part grants.Part) *coordinator.Desk {
+func (f *flow) as(part grants.Part) *sagadesk.Desk {
 	f.t.Helper()
-	desk, err := coordinator.NewDesk(coordinator.DeskConfig{Pool: grantstest.New(f.t, f.pool, part).Pool()})
+	desk, err := sagadesk.New(sagadesk.Config{Pool: grantstest.New(f.t, f.pool, part).Pool()})
 	require.NoError(f.t, err)
 	return desk
 }
@@ -32,10 +32,10 @@ func TestAViewerReadsSagasAndAnOperatorActsOnThem(t *testing.T) {
 	for _, key := range []string{"o-1", "o-2", "o-3"} {
 		f.await("order/"+key, saga.Parked)
 	}
-	nothing := func(coordinator.Move) error { return nil }
+	nothing := func(sagadesk.Move) error { return nil }
 
 	reader := f.as(grants.Viewer)
-	_, _, err := reader.List(ctx, coordinator.Filter{}, coordinator.Page{})
+	_, _, err := reader.List(ctx, sagadesk.Filter{}, sagadesk.Page{})
 	require.NoError(t, err)
 	_, err = reader.Get(ctx, "order/o-1")
 	require.NoError(t, err)
@@ -51,8 +51,8 @@ func TestAViewerReadsSagasAndAnOperatorActsOnThem(t *testing.T) {
 	require.NoError(t, err)
 	_, err = reader.Preview(ctx, "order/o-1", annsEvent(saga.ActRetry, "inventory"))
 	require.NoError(t, err)
-	require.NoError(t, reader.ReplayAll(ctx, "", func(coordinator.Replayed) error { return nil }))
-	require.NoError(t, reader.Plan(ctx, coordinator.Migration{To: withInsurance(t)}, nothing))
+	require.NoError(t, reader.ReplayAll(ctx, "", func(sagadesk.Replayed) error { return nil }))
+	require.NoError(t, reader.Plan(ctx, sagadesk.Migration{To: withInsurance(t)}, nothing))
 	_, err = reader.Act(ctx, "order/o-1", annsEvent(saga.ActRetry, "inventory"))
 	require.ErrorContains(t, err, "docs/operating-sagas.md")
 
@@ -60,16 +60,16 @@ func TestAViewerReadsSagasAndAnOperatorActsOnThem(t *testing.T) {
 	for _, key := range []string{"o-1", "o-2", "o-3"} {
 		f.setFail(key+" inventory/forward", nil)
 	}
-	require.ErrorContains(t, reader.Migrate(ctx, coordinator.Migration{To: withInsurance(t), Actor: "ann", Reason: "r"}, nothing), "docs/operating-sagas.md")
+	require.ErrorContains(t, reader.Migrate(ctx, sagadesk.Migration{To: withInsurance(t), Actor: "ann", Reason: "r"}, nothing), "docs/operating-sagas.md")
 	_, err = operator.Act(ctx, "order/o-1", annsEvent(saga.ActRetry, "inventory"))
 	require.NoError(t, err)
 	f.await("order/o-1", saga.Completed)
 	_, err = operator.Act(ctx, "order/o-2", annsEvent(saga.ActAbandon, ""))
 	require.NoError(t, err)
-	require.NoError(t, operator.Migrate(ctx, coordinator.Migration{To: withInsurance(t), Actor: "ann", Reason: "r"}, nothing))
+	require.NoError(t, operator.Migrate(ctx, sagadesk.Migration{To: withInsurance(t), Actor: "ann", Reason: "r"}, nothing))
 	_, err = operator.Act(ctx, "order/o-3", annsEvent(saga.ActCompensate, ""))
 	require.NoError(t, err)
-	start := coordinator.StartRequest{
+	start := sagadesk.StartRequest{
 		Definition: withInsurance(t), Actor: "ann", Reason: "r",
 		Fields: map[string]any{"order_id": "o-4", "customer_id": "c-1", "amount_cents": 500, "title": 7, "quantity": 1},
 	}

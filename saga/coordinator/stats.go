@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/troupe-go/troupe/internal/decisions"
 	"github.com/troupe-go/troupe/internal/pg"
 	"github.com/troupe-go/troupe/saga"
 )
@@ -51,9 +52,9 @@ func (c *Coordinator) Stats(ctx context.Context) (Stats, error) {
 		status saga.Status
 	}
 	all := make(map[key]OpenStats)
-	for _, name := range c.definitions.names {
+	for _, name := range c.definitions.Names() {
 		s.Stashed[name] = 0
-		for _, status := range open {
+		for _, status := range decisions.Open {
 			all[key{name, status}] = OpenStats{Saga: name, Status: status}
 		}
 	}
@@ -84,7 +85,7 @@ func (c *Coordinator) Stats(ctx context.Context) (Stats, error) {
 		s.Open = append(s.Open, o)
 	}
 	slices.SortFunc(s.Open, func(a, b OpenStats) int {
-		return cmp.Or(cmp.Compare(a.Saga, b.Saga), cmp.Compare(slices.Index(open, a.Status), slices.Index(open, b.Status)))
+		return cmp.Or(cmp.Compare(a.Saga, b.Saga), cmp.Compare(slices.Index(decisions.Open, a.Status), slices.Index(decisions.Open, b.Status)))
 	})
 	return s, nil
 }

@@ -75,7 +75,7 @@ func TestStatsSayWhatStandsOpen(t *testing.T) {
 	c, err := coordinator.New(t.Context(), coordinator.Config{
 		Participant: p, Pool: f.pool, Definitions: []*saga.Definition{order(t), guests(t)}, Log: testkit.Logger(t),
 		Stashed: func(s coordinator.Stashed) {
-			require.Equal(t, coordinator.Association{Saga: "visit", Variable: "guest", Value: "ada"}, s.Association)
+			require.Equal(t, []string{"visit", "guest", "ada"}, []string{s.Saga, s.Variable, s.Value})
 			stashed.Add(1)
 		},
 	})

@@ -12,9 +12,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/troupe-go/troupe/internal/decisions"
 	"github.com/troupe-go/troupe/internal/keyed"
 	"github.com/troupe-go/troupe/internal/pg"
-	"github.com/troupe-go/troupe/saga"
 )
 
 const (
@@ -46,8 +46,8 @@ const (
 // saga may have started: submitting it again is safe, and returns the same id.
 func (c *Coordinator) Submit(ctx context.Context, name string, fields map[string]any, own *pgx.Batch) (is StartResult, err error) {
 	s := &submission{ctx: ctx, own: own, done: make(chan error, 1)}
-	if err = c.definitions.submitted(s, name, fields); err == nil {
-		c.submissions.PushAside(maphash.String(submitSeed, s.target.id), s)
+	if s.start, err = c.definitions.StartOf(ctx, name, fields); err == nil {
+		c.submissions.PushAside(maphash.String(submitSeed, s.start.ID()), s)
 		select {
 		case err = <-s.done:
 		case <-ctx.Done():
@@ -62,11 +62,11 @@ func (c *Coordinator) Submit(ctx context.Context, name string, fields map[string
 
 // submission is one call of Submit.
 type submission struct {
-	ctx    context.Context
-	target target
-	is     StartResult // of the last try; read it after done has received
-	own    *pgx.Batch
-	done   chan error
+	ctx   context.Context
+	start decisions.Start
+	is    StartResult // of the last try; read it after done has received
+	own   *pgx.Batch
+	done  chan error
 }
 
 // queue adds the submission's own statements to tx. It copies them, so that they can be sent again on another connection.
@@ -75,7 +75,7 @@ func (s *submission) queue(tx *swift) {
 		return
 	}
 	for _, q := range s.own.QueuedQueries {
-		tx.batch.Queue(q.SQL, q.Arguments...).Fn = q.Fn
+		tx.Batch.Queue(q.SQL, q.Arguments...).Fn = q.Fn
 		tx.asks = tx.asks || q.Fn != nil
 	}
 }
@@ -92,18 +92,6 @@ func (c *Coordinator) takeSubmissions() {
 	c.submissions.Release()
 }
 
-// submitted sets s's target: the start of the saga name with fields.
-func (ds *definitions) submitted(s *submission, name string, fields map[string]any) error {
-	d, err := ds.named(name)
-	if err != nil {
-		return err
-	}
-	if s.target, err = started(d, saga.Event{Fields: fields, Correlation: correlationOf(s.ctx)}); err != nil {
-		return err
-	}
-	return nil
-}
-
 // submit starts all in one transaction and sends each its result. If that transaction fails, and not since the database is
 // unavailable, it starts each in a transaction of its own, since one of them may be the cause.
 func (c *Coordinator) submit(all []*submission) {
@@ -111,7 +99,7 @@ func (c *Coordinator) submit(all []*submission) {
 	if len(all) == 0 {
 		return
 	}
-	slices.SortStableFunc(all, func(a, b *submission) int { return cmp.Compare(a.target.lock, b.target.lock) }) // one order for all locks
+	slices.SortStableFunc(all, func(a, b *submission) int { return cmp.Compare(a.start.Lock(), b.start.Lock()) }) // one order for all locks
 	err := c.together(all)
 	if err != nil && len(all) > 1 && pg.Classify(err) != pg.Unavailable {
 		for _, s := range all {
@@ -137,7 +125,7 @@ func (c *Coordinator) together(all []*submission) (err error) {
 			}
 		})()
 	}
-	for range startTries {
+	for range decisions.StartTries {
 		if err = c.startAll(ctx, all); !errors.Is(err, ErrConflict) || len(all) > 1 {
 			break
 		}
@@ -152,40 +140,39 @@ func (c *Coordinator) startAll(ctx context.Context, all []*submission) error {
 	}
 	tx := &swift{conn: conn}
 	defer tx.end()
-	w := c.begin(tx)
-	w.callers = make(map[string]context.Context, len(all))
-	if err = w.startAll(ctx, tx, all); err == nil {
+	w := c.decider.Begin(tx)
+	w.Callers = make(map[string]context.Context, len(all))
+	if err = startAll(ctx, w, tx, all); err == nil {
 		err = tx.commit(ctx)
 	}
-	if err = w.lost(err); err == nil {
-		w.told()
+	if err = w.Lost(err); err == nil {
+		w.Told()
 	}
 	return err
 }
 
 // startAll decides on the starts, and queues the statements and messages.
-func (w *work) startAll(ctx context.Context, tx *swift, all []*submission) error {
-	if err := w.pass.load(ctx, idsOf(all)); err != nil {
+func startAll(ctx context.Context, w *decisions.Work, tx *swift, all []*submission) error {
+	if err := w.Load(ctx, idsOf(all)); err != nil {
 		return err
 	}
 	for _, s := range all {
-		id := s.target.id
-		s.is = w.pass.found(s.target)
-		if err := w.pass.start(ctx, s.target); err != nil {
+		is, err := w.Start(ctx, s.start)
+		if err != nil {
 			return err
 		}
-		if !s.is.Existed {
-			w.callers[id] = s.ctx
+		if s.is = StartResult(is); !s.is.Existed {
+			w.Callers[s.is.ID] = s.ctx
 			s.queue(tx)
 		}
 	}
-	return w.end(ctx, nil)
+	return w.End(ctx, nil)
 }
 
 func idsOf(all []*submission) []string {
 	ids := make([]string, len(all))
 	for i, s := range all {
-		ids[i] = s.target.id
+		ids[i] = s.start.ID()
 	}
 	return ids
 }

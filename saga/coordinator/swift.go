@@ -8,15 +8,14 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
-)
 
-// committed makes a transaction see what others commit while it waits for them, whatever the role's default_transaction_isolation is.
-var committed = pgx.TxOptions{IsoLevel: pgx.ReadCommitted}
+	"github.com/troupe-go/troupe/internal/decisions"
+)
 
 // swift is a transaction that sends BEGIN with its first batch and COMMIT with its last: two round trips for a start, not
 // four. The first use of it must be a batch.
 type swift struct {
-	queued
+	decisions.Queued
 	conn *pgxpool.Conn
 	asks bool // a caller's function may reject a result of the queued statements: COMMIT is sent after it
 }
@@ -27,7 +26,7 @@ func (t *swift) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
 		return t.Tx.SendBatch(ctx, b)
 	}
 	all := &pgx.Batch{}
-	all.BeginTx(committed)
+	all.BeginTx(decisions.Committed)
 	all.QueuedQueries = append(all.QueuedQueries, b.QueuedQueries...)
 	results := t.conn.SendBatch(ctx, all)
 	t.Tx = results.Tx()
@@ -40,18 +39,18 @@ func (t *swift) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
 // commit sends the queued statements, and COMMIT after them.
 func (t *swift) commit(ctx context.Context) error {
 	if t.asks {
-		if err := t.flush(ctx); err != nil {
+		if err := t.Flush(ctx); err != nil {
 			return err
 		}
-		t.batch = pgx.Batch{}
+		t.Batch = pgx.Batch{}
 	}
-	t.batch.Queue("commit").Exec(func(tag pgconn.CommandTag) error {
+	t.Batch.Queue("commit").Exec(func(tag pgconn.CommandTag) error {
 		if tag.String() == "ROLLBACK" {
 			return pgx.ErrTxCommitRollback
 		}
 		return nil
 	})
-	return t.flush(ctx)
+	return t.Flush(ctx)
 }
 
 // rollbackLimit bounds the rollback after a context has ended.

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/sr/srfake"
 
+	"github.com/troupe-go/troupe/internal/decisions"
 	"github.com/troupe-go/troupe/saga"
-	"github.com/troupe-go/troupe/saga/coordinator"
 	"github.com/troupe-go/troupe/schemas"
 	"github.com/troupe-go/troupe/testkit"
 )
@@ -125,11 +125,11 @@ func TestAValueHasOneFormWhicheverWayItComes(t *testing.T) {
   {"name":"b","needs":["a"],"command":{"hop":"b","type":"Tell","input":{"typed":"data.typed","whole":"data.whole"}},"success":[{"event":"Told"}],"timeout":"10m","irreversible":"r"}]}`)))
 		require.NoError(t, err, c.to)
 		took := func(fields map[string]any, from string) saga.State {
-			m, err := coordinator.NewMemory(time.Unix(0, 0), d)
+			m, err := decisions.NewMemory(time.Unix(0, 0), d)
 			require.NoError(t, err)
 			id, err := m.Start("v", map[string]any{"id": "1"})
 			require.NoError(t, err)
-			require.NoError(t, m.Take(coordinator.Message{
+			require.NoError(t, m.Take(decisions.Message{
 				ID: "m", Hop: "a", Type: name, Key: "1", Outcome: "success", SagaID: id, SagaStep: "a", SagaOperation: "forward", Fields: fields,
 			}))
 			log := m.Log(id)
@@ -192,13 +192,13 @@ func TestAFieldThatIsMissingIsNotOneThatIsNull(t *testing.T) {
  "steps":[{"name":"a","command":{"hop":"a","type":"Ask"},"success":[{"event":"Told","set":{"note":"has(event.note) && event.note != null ? event.note : ''"}}],"failure":[{"event":"No"}],"timeout":"10m","irreversible":"r"}]}`))
 	require.NoError(t, err)
 	for _, text := range []string{`{}`, `{"note": null}`, `{"note": ""}`} {
-		m, err := coordinator.NewMemory(time.Unix(0, 0), d)
+		m, err := decisions.NewMemory(time.Unix(0, 0), d)
 		require.NoError(t, err)
 		id, err := m.Start("v", map[string]any{"id": "1"})
 		require.NoError(t, err)
 		fields, err := saga.ReadFields([]byte(text))
 		require.NoError(t, err)
-		require.NoError(t, m.Take(coordinator.Message{
+		require.NoError(t, m.Take(decisions.Message{
 			ID: "m", Hop: "a", Type: "Told", Key: "1", Outcome: "success", SagaID: id, SagaStep: "a", SagaOperation: "forward", Fields: fields,
 		}))
 		require.Equal(t, saga.Completed, m.Sagas()[0].Status, text)

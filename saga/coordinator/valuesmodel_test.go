@@ -17,8 +17,8 @@ import (
 	"github.com/twmb/franz-go/pkg/sr/srfake"
 	"pgregory.net/rapid"
 
+	"github.com/troupe-go/troupe/internal/decisions"
 	"github.com/troupe-go/troupe/saga"
-	"github.com/troupe-go/troupe/saga/coordinator"
 	"github.com/troupe-go/troupe/schemas"
 	"github.com/troupe-go/troupe/testkit"
 )
@@ -364,11 +364,11 @@ func (h *valueHistory) run(t *rapid.T) {
 
 // follow gives fields to a saga in an answer, compares the decision with the oracle, and returns the fields of its next command.
 func (h *valueHistory) follow(t *rapid.T, d *saga.Definition, event string, v modelValue, fields map[string]any, missing bool) (command []byte) {
-	m, err := coordinator.NewMemory(time.Unix(0, 0), d)
+	m, err := decisions.NewMemory(time.Unix(0, 0), d)
 	require.NoError(t, err)
 	id, err := m.Start("v", map[string]any{"id": "1"})
 	require.NoError(t, err)
-	require.NoError(t, m.Take(coordinator.Message{
+	require.NoError(t, m.Take(decisions.Message{
 		ID: "m", Hop: "a", Type: event, Key: "1", Outcome: "success", SagaID: id, SagaStep: "a", SagaOperation: "forward", Fields: fields,
 	}))
 	log := m.Log(id)

@@ -24,7 +24,7 @@ import (
 // query in 50 ms.
 func (c *Coordinator) Wait(ctx context.Context, name, key string) (s saga.State, err error) {
 	id := name + "/" + key
-	if _, err := c.definitions.named(name); err != nil {
+	if _, err := c.definitions.Named(name); err != nil {
 		return s, fmt.Errorf("coordinator: wait for %s: %w", id, err)
 	}
 	for {
@@ -59,7 +59,7 @@ func (c *Coordinator) state(ctx context.Context, id string) (saga.State, error) 
 	if err != nil {
 		return saga.State{}, err
 	}
-	d, err := c.definitions.of(ctx, hash)
+	d, err := c.definitions.Of(ctx, hash)
 	if err != nil {
 		return saga.State{}, err
 	}

@@ -1,4 +1,4 @@
-// Package sagatest tests definitions of sagas in the form given, when, then. It runs them on coordinator.Memory as a coordinator
+// Package sagatest tests definitions of sagas in the form given, when, then. It runs them in memory, as a coordinator
 // does: saga.Decide, how messages find their sagas, the stash for early events, locks and deadlines are the production code, and
 // only the clock is virtual. Ten days take microseconds. Import it in tests only.
 //

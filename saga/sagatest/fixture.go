@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/troupe-go/troupe/internal/decisions"
 	"github.com/troupe-go/troupe/saga"
-	"github.com/troupe-go/troupe/saga/coordinator"
 )
 
 // Start is the time at which a fixture's clock begins.
@@ -19,7 +19,7 @@ var Start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 // use.
 type Fixture struct {
 	t        testing.TB
-	memory   *coordinator.Memory
+	memory   *decisions.Memory
 	defs     map[string]*saga.Definition
 	ids      int
 	sent     []Command // all commands, in order
@@ -49,7 +49,7 @@ func New(t testing.TB, defs ...*saga.Definition) *Fixture {
 }
 
 func newFixture(t testing.TB, defs []*saga.Definition) (*Fixture, error) {
-	memory, err := coordinator.NewMemory(Start, defs...)
+	memory, err := decisions.NewMemory(Start, defs...)
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +65,7 @@ func newFixture(t testing.TB, defs []*saga.Definition) (*Fixture, error) {
 }
 
 // decided records the effects of a decision.
-func (f *Fixture) decided(d coordinator.Decided) {
+func (f *Fixture) decided(d decisions.Decided) {
 	f.note("%s: %s", d.ID, told(d))
 	f.coverage.note(f.defs[strings.SplitN(d.ID, "/", 2)[0]], f.states[d.ID], d.State, d.Effects)
 	if d.State.Version > f.states[d.ID].Version {
@@ -93,7 +93,7 @@ func (f *Fixture) decided(d coordinator.Decided) {
 }
 
 // told returns a decision as a line of the history.
-func told(d coordinator.Decided) string {
+func told(d decisions.Decided) string {
 	switch {
 	case d.Effects.Ignored != "":
 		return line(event(d.Event), "is ignored:", d.Effects.Ignored)
@@ -161,7 +161,7 @@ func (f *Fixture) take(m Message) error {
 	}
 	f.note("%s", line("message", prefixed("from ", m.Hop), m.Type, m.Outcome, prefixed("key ", m.Key),
 		prefixed("for ", m.Saga), shown(fields)))
-	return f.memory.Take(coordinator.Message{
+	return f.memory.Take(decisions.Message{
 		ID: m.ID, Hop: m.Hop, Type: m.Type, Key: m.Key, Outcome: m.Outcome, Reason: m.Reason, Fields: fields,
 		SagaID: m.Saga, SagaStep: m.Step, SagaOperation: m.Operation, Epoch: m.epoch,
 	})
@@ -221,7 +221,7 @@ func (f *Fixture) WhenActs(id string, action saga.Event) *Fixture {
 	action.Fields = fields
 	_, err = f.memory.Act(id, action)
 	switch {
-	case errors.Is(err, coordinator.ErrRefused):
+	case errors.Is(err, decisions.ErrRefused):
 		f.since.refused = err.Error()
 	case err != nil:
 		f.fail("%s of %s: %v", action.Kind, id, err)

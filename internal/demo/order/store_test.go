@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/decisions"
 	"github.com/troupe-go/troupe/saga"
 	"github.com/troupe-go/troupe/saga/coordinator"
 )
@@ -38,8 +39,8 @@ func TestAnOrderThatWasChangedMeanwhileIsNotOverwritten(t *testing.T) {
 
 	late, _ := saga.Decide(parsed(t), early, paymentRefused, early.StartedAt)
 	err := pgx.BeginFunc(t.Context(), s.pool, func(tx pgx.Tx) error {
-		store := coordinator.NewPostgres(tx, "order.order", "order.order")
-		return store.Save(t.Context(), []coordinator.Change{{Was: early.Version, State: late}})
+		store := decisions.NewPostgres(tx, "order.order", "order.order")
+		return store.Save(t.Context(), []decisions.Change{{Was: early.Version, State: late}})
 	})
 	require.ErrorIs(t, err, coordinator.ErrConflict)
 	require.Equal(t, before, s.mustRead(t, "o-1"))

@@ -11,10 +11,10 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/troupe-go/troupe/internal/decisions"
 	"github.com/troupe-go/troupe/internal/demo"
 	"github.com/troupe-go/troupe/internal/demo/orders"
 	"github.com/troupe-go/troupe/saga"
-	"github.com/troupe-go/troupe/saga/coordinator"
 	"github.com/troupe-go/troupe/testkit"
 )
 
@@ -83,7 +83,7 @@ func (w *world) playSagas() {
 	reserved := answer("inventory", "forward", "success", "StockReserved")
 	gaveUp := answer("shipping", "forward", "exhausted", "Exhausted")
 	for i, o := range goodOrders {
-		var changes coordinator.Change
+		var changes decisions.Change
 		events := append([]saga.Event{{Kind: saga.Started, Fields: map[string]any{
 			"order_id": o.ID, "customer_id": o.CustomerID, "amount_cents": o.AmountCents, "title": int64(7), "quantity": o.Quantity,
 		}}}, map[string][]saga.Event{
@@ -103,10 +103,10 @@ func (w *world) playSagas() {
 			s, fx := saga.Decide(d, changes.State, e, at)
 			require.Empty(w.t, fx.Ignored+fx.Refused, "%s: %s", o.ID, e.Type)
 			changes.State = s
-			changes.Entries = append(changes.Entries, coordinator.Entry{Version: s.Version, At: at, Event: e, Moments: fx.Moments})
+			changes.Entries = append(changes.Entries, decisions.Entry{Version: s.Version, At: at, Event: e, Moments: fx.Moments})
 		}
 		require.NoError(w.t, pgx.BeginFunc(w.t.Context(), w.pools["order"], func(tx pgx.Tx) error {
-			return coordinator.NewPostgres(tx, "f.order", "f.order").Save(w.t.Context(), []coordinator.Change{changes})
+			return decisions.NewPostgres(tx, "f.order", "f.order").Save(w.t.Context(), []decisions.Change{changes})
 		}))
 	}
 }

@@ -1,0 +1,216 @@
+package sagadesk
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/admin"
+	"github.com/troupe-go/troupe/internal/decisions"
+	"github.com/troupe-go/troupe/participant"
+	"github.com/troupe-go/troupe/saga"
+	"github.com/troupe-go/troupe/topics"
+)
+
+// Config configures a Desk. Pool is required.
+type Config struct {
+	// Pool connects to a coordinator's database. The Desk uses at most two connections at a time.
+	Pool *pgxpool.Pool
+	// Schemas encodes the commands of flows whose payloads are Avro. It is not used for other flows, whose payloads are JSON.
+	Schemas decisions.Schemas
+}
+
+// A Desk shows operators the sagas of one database and applies their actions, whether the coordinators run or not. It may be
+// used concurrently.
+type Desk struct {
+	cfg         Config
+	definitions *decisions.Definitions
+}
+
+// New makes a Desk. It does no I/O.
+func New(cfg Config) (*Desk, error) {
+	if cfg.Pool == nil {
+		return nil, errors.New("sagadesk: config without a pool")
+	}
+	ds, err := decisions.NewDefinitions(nil)
+	if err != nil {
+		return nil, err
+	}
+	ds.Find = func(ctx context.Context, hash string) (*saga.Definition, error) {
+		return decisions.ReadDefinition(ctx, cfg.Pool, hash)
+	}
+	return &Desk{cfg, ds}, nil
+}
+
+// A Detail is everything that is stored of one saga, except its log.
+type Detail struct {
+	Row
+	Definition *saga.Definition
+	State      saga.State
+	// ContentType is the content type of the messages that it sends.
+	ContentType string
+	// Now is the database's time when the saga was read.
+	Now time.Time
+}
+
+// Get returns one saga. If it does not exist, the error wraps decisions.ErrNotFound.
+func (d *Desk) Get(ctx context.Context, id string) (*Detail, error) {
+	detail, err := d.get(ctx, d.cfg.Pool, id, "")
+	if err != nil {
+		return nil, fmt.Errorf("saga %s: %w", id, explain(err))
+	}
+	return detail, nil
+}
+
+func (d *Desk) get(ctx context.Context, q decisions.Querier, id, lock string) (*Detail, error) {
+	var g Detail
+	var state []byte
+	err := q.QueryRow(ctx, "SELECT "+detailColumns+" FROM troupe.sagas WHERE id = $1"+lock, id).Scan(g.targets(&state)...)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, fmt.Errorf("%w: troupe saga list shows what there is", decisions.ErrNotFound)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &g, d.complete(ctx, &g, state)
+}
+
+// Preview returns what Act would do now: saga.Decide on the stored state. It locks and writes nothing, so the right to read
+// suffices, and e needs no actor and no reason. Act may decide differently if the saga changes in between.
+func (d *Desk) Preview(ctx context.Context, id string, e saga.Event) (decisions.Decided, error) {
+	if !e.Kind.Action() {
+		return decisions.Decided{}, fmt.Errorf("saga %s: %w: %q is no action", id, decisions.ErrRefused, e.Kind)
+	}
+	g, err := d.Get(ctx, id)
+	if err != nil {
+		return decisions.Decided{}, err
+	}
+	s, fx := saga.Decide(g.Definition, g.State, e, g.Now)
+	if fx.Refused != "" {
+		return decisions.Decided{}, fmt.Errorf("saga %s: %w: %s", id, decisions.ErrRefused, fx.Refused)
+	}
+	out := decisions.Decided{Message: -1, ID: id, At: g.Now, Event: e, State: s, Effects: fx}
+	return out, d.canWrite(g.ContentType, out)
+}
+
+func checkAction(e saga.Event) error {
+	if !e.Kind.Action() {
+		return fmt.Errorf("%w: %q is no action", decisions.ErrRefused, e.Kind)
+	}
+	return decisions.CheckActor(e)
+}
+
+// Act applies an operator's action, as Coordinator.Act does, in a transaction of its own and in the name of the coordinator
+// that the saga belongs to. That coordinator need not run: the commands are then stored in its outbox. It returns the
+// decision, with the state after it.
+func (d *Desk) Act(ctx context.Context, id string, e saga.Event) (done decisions.Decided, err error) {
+	if err := checkAction(e); err != nil {
+		return done, fmt.Errorf("saga %s: %w", id, err)
+	}
+	e.Message = cmp.Or(e.Message, envelope.NewID())
+	err = d.change(ctx, id, func(w *decisions.Work, g *Detail) error {
+		if _, err := w.Act(ctx, id, e); err != nil {
+			return err
+		}
+		done = w.Decided()[0]
+		return d.canWrite(g.ContentType, done)
+	})
+	return done, err
+}
+
+// change locks a saga in a transaction, runs do, and saves its decisions.
+func (d *Desk) change(ctx context.Context, id string, do func(*decisions.Work, *Detail) error) error {
+	err := pgx.BeginTxFunc(ctx, d.cfg.Pool, decisions.Committed, func(tx pgx.Tx) error {
+		if err := admin.LimitLocks(ctx, tx); err != nil {
+			return err
+		}
+		g, err := d.get(ctx, tx, id, " FOR UPDATE")
+		if err != nil {
+			return fmt.Errorf("saga %s: %w", id, err)
+		}
+		c, err := d.standIn(g)
+		if err != nil {
+			return fmt.Errorf("saga %s: %w", id, err)
+		}
+		return c.Within(ctx, tx, func(w *decisions.Work) error { return do(w, g) })
+	})
+	return explain(err)
+}
+
+// standIn returns a Decider that writes in the name of the coordinator that a saga belongs to. It handles no messages.
+func (d *Desk) standIn(g *Detail) (*decisions.Decider, error) {
+	hop, err := topics.ParseHop(g.Hop)
+	if err != nil {
+		return nil, err
+	}
+	p, err := participant.New(participant.Config{Pool: d.cfg.Pool, Hop: hop, Group: g.Group, Local: true})
+	if err != nil {
+		return nil, err
+	}
+	cfg := decisions.Config{Participant: p, Definitions: d.definitions}
+	if g.ContentType == envelope.Avro {
+		cfg.Schemas = d.cfg.Schemas
+	}
+	return decisions.New(cfg), nil
+}
+
+// canWrite returns an error if the decision's messages must be Avro and no schema registry is configured.
+func (d *Desk) canWrite(content string, done decisions.Decided) error {
+	if content != envelope.Avro || d.cfg.Schemas != nil {
+		return nil
+	}
+	var types []string
+	for _, s := range done.Effects.Commands {
+		if s.Type != saga.CallType { // always JSON
+			types = append(types, s.Type)
+		}
+	}
+	for _, e := range done.Effects.Events {
+		types = append(types, e.Type)
+	}
+	if len(types) == 0 {
+		return nil
+	}
+	return fmt.Errorf("saga %s: %w: it would send %s, and the payloads of this flow are Avro: name the schema registry "+
+		"(--registry or TROUPE_REGISTRY)", done.ID, decisions.ErrRefused, strings.Join(types, ", "))
+}
+
+// Possible returns the actions that a saga's state allows at now, each as the event without actor and reason. ActSkip and
+// ActResolve also take the outputs of a step, and ActSet the variables.
+func Possible(d *saga.Definition, s saga.State, now time.Time) (all []saga.Event) {
+	try := func(e saga.Event) {
+		if _, fx := saga.Decide(d, s, e, now); fx.Refused == "" && fx.Ignored == "" {
+			all = append(all, e)
+		}
+	}
+	for _, step := range s.Steps {
+		try(saga.Event{Kind: saga.ActRetry, Step: step.Name})
+		try(saga.Event{Kind: saga.ActSkip, Step: step.Name})
+		try(saga.Event{Kind: saga.ActResolve, Step: step.Name, Happened: true})
+		try(saga.Event{Kind: saga.ActResolve, Step: step.Name})
+	}
+	try(saga.Event{Kind: saga.ActSet})
+	try(saga.Event{Kind: saga.ActResume})
+	try(saga.Event{Kind: saga.ActCompensate})
+	try(saga.Event{Kind: saga.ActAbandon})
+	return all
+}
+
+// MarshalJSON returns the JSON that troupe saga show prints.
+func (g *Detail) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		Row
+		State saga.State      `json:"state"`
+		Spec  json.RawMessage `json:"spec"`
+	}{g.Row, g.State, g.Definition.JSON()})
+}
+
+func explain(err error) error { return admin.Explain(err, "docs/operating-sagas.md") }

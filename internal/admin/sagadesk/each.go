@@ -1,0 +1,58 @@
+package sagadesk
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/troupe-go/troupe/internal/pg"
+)
+
+// each calls do for each saga that a condition on troupe.sagas selects, in the order of their ids, without a lock. It reads pages, so
+// a saga that changes meanwhile is read before or after the change. err is the reason why a saga's state cannot be read; its Row is
+// filled in then, too. each stops at the first error of do, and returns that error.
+func (d *Desk) each(ctx context.Context, which string, args pg.Args, do func(g *Detail, err error) error) error {
+	read := "SELECT " + detailColumns + "\nFROM troupe.sagas\nWHERE " + which + "\n  AND id > @after\nORDER BY id\nLIMIT 100"
+	for args["after"] = ""; ; {
+		rows, err := d.cfg.Pool.Query(ctx, read, args)
+		if err != nil {
+			return fmt.Errorf("read sagas: %w", explain(err))
+		}
+		var states [][]byte
+		page, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (*Detail, error) {
+			g, state := new(Detail), []byte(nil)
+			err := row.Scan(g.targets(&state)...)
+			states = append(states, state)
+			return g, err
+		})
+		if err != nil {
+			return fmt.Errorf("read sagas: %w", explain(err))
+		}
+		if len(page) == 0 {
+			return nil
+		}
+		for i, g := range page {
+			if err := do(g, d.complete(ctx, g, states[i])); err != nil {
+				return err
+			}
+			args["after"] = g.ID
+		}
+	}
+}
+
+const detailColumns = rowColumns + ", state, content_type, clock_timestamp()"
+
+// targets returns the scan targets of detailColumns.
+func (g *Detail) targets(state *[]byte) []any {
+	return append(g.Row.fields(), state, &g.ContentType, &g.Now)
+}
+
+// complete sets the definition and the state of a row that was read.
+func (d *Desk) complete(ctx context.Context, g *Detail, state []byte) (err error) {
+	if g.Definition, err = d.definitions.Of(ctx, g.Row.Definition); err != nil {
+		return err
+	}
+	g.State, err = g.Definition.ReadState(state)
+	return err
+}

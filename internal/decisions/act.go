@@ -1,0 +1,58 @@
+package decisions
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/troupe-go/troupe/internal/admin"
+	"github.com/troupe-go/troupe/saga"
+)
+
+// CheckActor returns an error that wraps ErrRefused unless an operator's action has an actor and a reason.
+func CheckActor(e saga.Event) error {
+	if err := (admin.Actor{Name: e.Actor, Reason: e.Reason}).CheckReasoned(); err != nil {
+		return fmt.Errorf("%w: %w", ErrRefused, err)
+	}
+	return nil
+}
+
+// act applies an operator's action.
+func (p *pass) act(ctx context.Context, id string, e saga.Event) (saga.Effects, error) {
+	if !e.Kind.Action() {
+		return saga.Effects{}, fmt.Errorf("%w: %q is no action", ErrRefused, e.Kind)
+	}
+	if err := p.load(ctx, []string{id}); err != nil {
+		return saga.Effects{}, err
+	}
+	if p.sagas[id].d == nil {
+		return saga.Effects{}, fmt.Errorf("%w: there is no saga %s", ErrRefused, id)
+	}
+	fx := p.decide(-1, id, e)
+	if fx.Refused != "" {
+		return fx, fmt.Errorf("saga %s: %w: %s", id, ErrRefused, fx.Refused)
+	}
+	return fx, p.unstash(ctx, -1, id)
+}
+
+// An Obstacle is the reason why an action on one of several sagas cannot be applied, as an error.
+type Obstacle struct{ error }
+
+// NewObstacle returns an Obstacle.
+func NewObstacle(format string, args ...any) Obstacle { return Obstacle{fmt.Errorf(format, args...)} }
+
+// move gives a saga another definition, and the events that were stashed for the associations that this adds.
+func (p *pass) move(ctx context.Context, id string, to *saga.Definition, e saga.Event) error {
+	if err := p.load(ctx, []string{id}); err != nil {
+		return err
+	}
+	l := p.sagas[id]
+	s, err := saga.Migrate(l.d, to, l.state)
+	if err != nil {
+		return Obstacle{err}
+	}
+	l.entries = append(l.entries, Entry{
+		Version: s.Version, At: p.now, Event: e, Moments: []saga.Moment{{What: saga.SagaMigrated, Why: "to " + to.String()}},
+	})
+	l.d, l.state = to, s
+	return p.unstash(ctx, -1, id)
+}

@@ -1,0 +1,160 @@
+package decisions
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/participant"
+	"github.com/troupe-go/troupe/retry"
+	"github.com/troupe-go/troupe/saga"
+)
+
+// apartName names the deadline that delivers an event which one saga could not take.
+const apartName = "apart"
+
+// Apart is the body of the deadline apartName, and of the dead letter that it becomes: an event that one saga, of several
+// that it concerns, could not take. It is tried in a message of its own, so that it does not fail the others, and again when
+// it is redriven.
+type Apart struct {
+	// Saga is the id of the saga that the event is for, or the type of the saga that it is to start.
+	Saga string `json:"saga"`
+	// Event is the saga.Event as the log stores it.
+	Event json.RawMessage `json:"event"`
+	// Tries counts how often an answer came before its saga, or before its step.
+	Tries int `json:"tries,omitempty"`
+}
+
+// MessageType returns the message's ce_type.
+func (Apart) MessageType() string { return "troupe.Apart" }
+
+// PlainJSON makes the body JSON whatever codec the flow uses.
+func (Apart) PlainJSON() {}
+
+// early is the policy by which an answer is tried again that came before its saga or its step. If the database has lost the last
+// decisions, as after a failover to a standby that lagged, their messages are read again. The order of messages from two topics may
+// then be another one. The saga sends the same commands again, and their hops pass over them as duplicates: no other answer comes.
+// After the last try, an hour later, the answer is ignored.
+var early = retry.Policy{Initial: 250 * time.Millisecond, Cap: 10 * time.Minute, Attempts: 16, NoJitter: true}
+
+// earlyAge is the age at which an early answer is no longer tried again: a group whose offsets were reset reads the answers of
+// sagas that were deleted long ago.
+const earlyAge = 24 * time.Hour
+
+// failed handles a target that cannot be decided: it returns an error if the message is for nothing else, and otherwise sets
+// the target apart.
+func (p *pass) failed(t target, why string) error {
+	if t.message < 0 || t.alone {
+		return at(t.message, retry.Permanent(fmt.Errorf("saga %s: %w: %s", t.id, ErrRefused, why)))
+	}
+	p.setApart(t)
+	return nil
+}
+
+func (p *pass) setApart(t target) { p.apart = append(p.apart, t) }
+
+// wait sets apart an answer that came before its saga or its step.
+func (p *pass) wait(t target) {
+	t.tries++
+	p.setApart(t)
+}
+
+// old reports whether the message that a handler's context names is too old to be early.
+func (w *Work) old(ctx context.Context) bool {
+	cause := envelope.CauseOf(ctx)
+	return cause != nil && !cause.At.IsZero() && w.pass.now.Sub(cause.At) > earlyAge
+}
+
+// scheduleApart schedules each target that was set apart as a message of its own to this hop, due at once, or later if it is early.
+func (w *Work) scheduleApart(ctx context.Context, ds *participant.Deadlines, taken []participant.Taken) error {
+	for _, t := range w.pass.apart {
+		of := t.id
+		if t.start.Kind != "" {
+			of, t.event = t.d.Spec().Saga, t.start
+		}
+		event, err := json.Marshal(t.event)
+		if err != nil {
+			return err
+		}
+		if t.message >= 0 && taken != nil {
+			ctx = taken[t.message].Context()
+		}
+		var after time.Duration
+		if t.tries > 0 {
+			if t.tries > early.Attempts || w.old(ctx) {
+				w.d.cfg.Log.Warn().Str("saga", of).Str("step", t.event.Step).Str("message_id", t.event.Message).
+					Msg("answer ignored: its saga has not sent the command that it answers, or does not exist")
+				continue
+			}
+			after = early.Wait(t.tries)
+		}
+		if err := w.d.cfg.Participant.Plan(ctx, ds, participant.Deadline{
+			Name: apartName, Scope: scopeOf(of, event), Key: of, Body: Apart{of, event, t.tries}, After: after,
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// scopeOf returns the scope of the deadline for an event that was set apart. Messages of two hops may have equal ids, so it also
+// depends on the event.
+func scopeOf(saga string, event []byte) string {
+	sum := sha256.Sum256(event)
+	return saga + "/" + hex.EncodeToString(sum[:])
+}
+
+// takeApart tries again the event that a saga could not take before.
+func (d *Decider) takeApart(ctx context.Context, tx pgx.Tx, due participant.Due[Apart]) error {
+	e, err := saga.ReadEvent(due.Body.Event)
+	if err != nil {
+		return retry.Permanent(err)
+	}
+	w := d.Begin(tx)
+	if err = w.pass.takeApart(ctx, due.Body, e); err == nil {
+		err = w.End(ctx, nil)
+	}
+	if err == nil {
+		w.Tell()
+	}
+	var located FailedAt
+	if errors.As(err, &located) {
+		err = located.Err
+	}
+	return w.Lost(err)
+}
+
+func (p *pass) takeApart(ctx context.Context, body Apart, e saga.Event) error {
+	t := target{message: -1, id: body.Saga, event: e, tries: body.Tries}
+	if e.Kind == saga.Started {
+		d, err := p.Named(body.Saga)
+		starts := false
+		if err == nil {
+			m := Message{ID: e.Message, Hop: e.Hop, Type: e.Type, Fields: e.Fields, Correlation: e.Correlation}
+			t, starts, err = startedBy(d, -1, m)
+		}
+		if err != nil || !starts {
+			return retry.Permanent(err)
+		}
+	}
+	if err := p.load(ctx, []string{t.id}); err != nil {
+		return err
+	}
+	if e.Kind == saga.Started {
+		return p.start(ctx, t)
+	}
+	switch fx := p.decide(-1, t.id, e); {
+	case fx.Refused != "":
+		return p.failed(t, fx.Refused)
+	case fx.Early:
+		p.wait(t)
+	}
+	return p.unstash(ctx, -1, t.id)
+}

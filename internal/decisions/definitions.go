@@ -1,0 +1,159 @@
+package decisions
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/troupe-go/troupe/saga"
+)
+
+// Definitions holds the known definitions: for each type of saga the one that new instances use, and all of them by hash.
+type Definitions struct {
+	current map[string]*saga.Definition
+	names   []string // of current, sorted
+	mu      sync.RWMutex
+	byHash  map[string]*saga.Definition // guarded by mu
+	all     []*saga.Definition          // of byHash, by saga and hash; guarded by mu
+	// idle holds the definitions of which no saga was under way when the process began, and of which it has loaded none since:
+	// most are of retired versions. Guarded by mu.
+	idle map[string]bool
+	// unreadable holds the hashes of stored definitions that cannot be parsed. Guarded by mu.
+	unreadable map[string]bool
+	// Find loads a definition that is not known, of a saga that another process started.
+	Find func(ctx context.Context, hash string) (*saga.Definition, error)
+}
+
+// NewDefinitions returns definitions that new instances use, one for each type.
+func NewDefinitions(defs []*saga.Definition) (*Definitions, error) {
+	ds := &Definitions{
+		current: make(map[string]*saga.Definition), byHash: make(map[string]*saga.Definition),
+		idle: make(map[string]bool), unreadable: make(map[string]bool),
+	}
+	for _, d := range defs {
+		name := d.Spec().Saga
+		if ds.current[name] != nil {
+			return nil, fmt.Errorf("two definitions of saga %s: want the one that new instances get", name)
+		}
+		ds.current[name] = d
+		ds.byHash[d.Hash()] = d
+		ds.names = append(ds.names, name)
+	}
+	slices.Sort(ds.names)
+	ds.sort()
+	return ds, nil
+}
+
+// Named returns the definition that new instances of a saga use.
+func (ds *Definitions) Named(name string) (*saga.Definition, error) {
+	if d := ds.current[name]; d != nil {
+		return d, nil
+	}
+	return nil, fmt.Errorf("there is no saga %q: there are %s", name, strings.Join(ds.names, ", "))
+}
+
+// known returns all definitions that sagas of this coordinator have or may have, in an order that does not depend on when.
+func (ds *Definitions) known() []*saga.Definition {
+	ds.mu.RLock()
+	defer ds.mu.RUnlock()
+	return ds.all
+}
+
+// knows reports whether a known definition is of the type of a saga.
+func (ds *Definitions) knows(id string) bool {
+	name, _, _ := strings.Cut(id, "/")
+	return slices.ContainsFunc(ds.known(), func(d *saga.Definition) bool { return d.Spec().Saga == name })
+}
+
+func (ds *Definitions) sort() {
+	ds.all = slices.SortedFunc(maps.Values(ds.byHash), func(a, b *saga.Definition) int {
+		return cmp.Or(cmp.Compare(a.Spec().Saga, b.Spec().Saga), cmp.Compare(a.Hash(), b.Hash()))
+	})
+}
+
+// Of returns the definition of a hash.
+func (ds *Definitions) Of(ctx context.Context, hash string) (*saga.Definition, error) {
+	ds.mu.RLock()
+	d, idle := ds.byHash[hash], ds.idle[hash]
+	ds.mu.RUnlock()
+	if d != nil {
+		if idle {
+			ds.Add(hash, d)
+		}
+		return d, nil
+	}
+	if ds.Find == nil {
+		return nil, fmt.Errorf("definition %s is not known", hash)
+	}
+	d, err := ds.Find(ctx, hash)
+	if err == nil {
+		ds.Add(hash, d)
+	}
+	return d, err
+}
+
+// Add makes a definition known that sagas have or may have.
+func (ds *Definitions) Add(hash string, d *saga.Definition) {
+	ds.mu.Lock()
+	defer ds.mu.Unlock()
+	ds.byHash[hash] = d
+	delete(ds.idle, hash)
+	ds.sort()
+}
+
+// AddIdle makes a definition known that no saga has now. An event that only such definitions await is not stashed.
+func (ds *Definitions) AddIdle(hash string, d *saga.Definition) {
+	ds.mu.Lock()
+	defer ds.mu.Unlock()
+	ds.byHash[hash], ds.idle[hash] = d, true
+	ds.sort()
+}
+
+func (ds *Definitions) isIdle(d *saga.Definition) bool {
+	ds.mu.RLock()
+	defer ds.mu.RUnlock()
+	return ds.idle[d.Hash()]
+}
+
+// Has reports whether the definition of a hash is known.
+func (ds *Definitions) Has(hash string) bool {
+	ds.mu.RLock()
+	defer ds.mu.RUnlock()
+	return ds.byHash[hash] != nil
+}
+
+// Skip records a stored definition that cannot be parsed.
+func (ds *Definitions) Skip(hash string) {
+	ds.mu.Lock()
+	defer ds.mu.Unlock()
+	ds.unreadable[hash] = true
+}
+
+// Hashes returns the hashes of all definitions that this process has read.
+func (ds *Definitions) Hashes() []string {
+	ds.mu.RLock()
+	defer ds.mu.RUnlock()
+	all := make([]string, 0, len(ds.byHash)+len(ds.unreadable))
+	all = slices.AppendSeq(all, maps.Keys(ds.byHash))
+	return slices.AppendSeq(all, maps.Keys(ds.unreadable))
+}
+
+// Concern reports whether an event that answers no command may start or move a saga.
+func (ds *Definitions) Concern(hop, event string) bool {
+	for _, d := range ds.known() {
+		if d.Concerns(hop, event) {
+			return true
+		}
+	}
+	return false
+}
+
+// Names returns the types of saga that new instances have, sorted.
+func (ds *Definitions) Names() []string { return ds.names }
+
+// Current returns the definition that new instances of a saga use, or nil.
+func (ds *Definitions) Current(name string) *saga.Definition { return ds.current[name] }

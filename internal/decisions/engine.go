@@ -1,0 +1,340 @@
+package decisions
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/troupe-go/troupe/retry"
+	"github.com/troupe-go/troupe/saga"
+)
+
+// A Message is an event of a hop, decoded.
+type Message struct {
+	ID      string
+	Hop     string // the name
+	Type    string
+	Key     string
+	Outcome string
+	// Correlation is the flow's correlation id.
+	Correlation string
+	// SagaID, SagaStep and SagaOperation are set for answers.
+	SagaID, SagaStep, SagaOperation string
+	// Epoch is, for an answer, the epoch of the command that it answers.
+	Epoch  int
+	Fields map[string]any
+	// Reason is set for an exhausted event: why the command was given up.
+	Reason string
+	// Unreadable is the error about an answer without Fields, since its payload cannot be decoded.
+	Unreadable error
+}
+
+// A Decided is the decision on one event for one saga.
+type Decided struct {
+	// Message is the index of the message that was decided on; -1: there was none.
+	Message int
+	ID      string
+	At      time.Time // by the store's clock
+	Event   saga.Event
+	State   saga.State // after it
+	Effects saga.Effects
+}
+
+// pass collects the decisions of one transaction.
+type pass struct {
+	*Definitions
+	store Store
+	now   time.Time
+
+	sagas   map[string]*loaded
+	decided []Decided
+	stashed []Stashed
+	// correlation is the correlation id of a saga that a call begins.
+	correlation string
+	wake        map[string]bool // sagas whose deadlines are to be checked once more, at once
+	// looked, unless nil, returns errNewDefinitions if targets must be found again, by more definitions.
+	looked func(context.Context) error
+	apart  []target // starts and events that failed, of messages that have other effects too
+}
+
+// loaded is a saga in a pass. If the State's version is 0, the saga does not exist yet.
+type loaded struct {
+	d       *saga.Definition
+	state   saga.State
+	was     int
+	stored  time.Time // Record.WakeAt
+	wakeAt  time.Time // the same; zero once that time has come
+	entries []Entry
+	owner   string        // the coordinator that the saga belongs to, if that is another one
+	known   []Association // the associations that it had when it was loaded, or has got in this pass
+	fresh   []Association
+}
+
+func (ds *Definitions) begin(store Store) *pass {
+	return &pass{Definitions: ds, store: store, sagas: make(map[string]*loaded), wake: make(map[string]bool)}
+}
+
+// messages decides on ms, in their order.
+func (p *pass) messages(ctx context.Context, ms []Message) error {
+	var targets []target
+	for i, m := range ms {
+		ts, err := p.targets(i, m)
+		if err != nil {
+			return at(i, retry.Permanent(err))
+		}
+		targets = append(targets, ts...)
+	}
+	if err := p.find(ctx, targets); err != nil {
+		return err
+	}
+	if p.looked != nil {
+		if err := p.looked(ctx); err != nil {
+			return err
+		}
+	}
+	p.decided = slices.Grow(p.decided, len(targets))
+	for _, t := range targets {
+		if err := p.take(ctx, t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// FailedAt is an error with the index of the message that could not be decided; -1: there was no message.
+type FailedAt struct {
+	Message int
+	Err     error
+}
+
+func (f FailedAt) Error() string { return f.Err.Error() }
+
+func (f FailedAt) Unwrap() error { return f.Err }
+
+func at(message int, err error) error { return FailedAt{message, err} }
+
+// load loads the sagas that the pass does not have yet.
+func (p *pass) load(ctx context.Context, ids []string) error {
+	slices.Sort(ids)
+	ids = slices.DeleteFunc(slices.Compact(ids), func(id string) bool { return p.sagas[id] != nil })
+	if len(ids) == 0 {
+		return nil
+	}
+	records, err := p.store.Load(ctx, ids)
+	if err == nil {
+		p.now, err = p.store.Now(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	for _, r := range records {
+		if r.Owner != "" { // to this coordinator it does not exist
+			p.sagas[r.ID] = &loaded{owner: r.Owner}
+			continue
+		}
+		d, err := p.Of(ctx, r.Definition)
+		if err != nil {
+			return fmt.Errorf("saga %s: %w", r.ID, err)
+		}
+		s, err := d.ReadState(r.State)
+		if err != nil {
+			return err
+		}
+		l := &loaded{d: d, state: s, was: s.Version, stored: r.WakeAt, wakeAt: r.WakeAt}
+		l.known = associations(l)
+		p.sagas[r.ID] = l
+	}
+	for _, id := range ids {
+		if p.sagas[id] == nil {
+			p.sagas[id] = &loaded{}
+		}
+	}
+	return nil
+}
+
+func (p *pass) take(ctx context.Context, t target) error {
+	switch t.event.Kind {
+	case saga.Started:
+		return p.start(ctx, t)
+	case saga.Observed:
+		return p.observe(ctx, t)
+	}
+	if err := p.await(ctx, t.id); err != nil {
+		return err
+	}
+	if t.unreadable != nil && p.sagas[t.id].d != nil {
+		return at(t.message, t.unreadable)
+	}
+	switch fx := p.decide(t.message, t.id, t.event); {
+	case fx.Refused != "":
+		return p.failed(t, fx.Refused)
+	case fx.Early && t.unreadable == nil:
+		p.wait(t)
+	}
+	return p.unstash(ctx, t.message, t.id)
+}
+
+// await loads a saga once more that was not found. A relay that reads the log publishes a command as soon as its transaction
+// is on disk, a moment before other sessions see it: the answer may come first. The guard waits for that transaction.
+func (p *pass) await(ctx context.Context, id string) error {
+	if p.sagas[id].d != nil {
+		return nil
+	}
+	of, key, found := strings.Cut(id, "/")
+	if !found {
+		return nil
+	}
+	if err := p.store.Guard(ctx, []Association{{Saga: of, Value: key}}); err != nil {
+		return err
+	}
+	delete(p.sagas, id)
+	return p.load(ctx, []string{id})
+}
+
+// start begins a saga, unless it exists, and gives it the events that were stashed for it.
+func (p *pass) start(ctx context.Context, t target) error {
+	l := p.sagas[t.id]
+	if l.state.Version > 0 {
+		p.decide(t.message, t.id, t.event) // records why it is ignored
+		return nil
+	}
+	if l.owner != "" {
+		return p.failed(t, OwnedBy(l.owner))
+	}
+	if _, fx := saga.Decide(t.d, l.state, t.event, p.now); fx.Refused != "" { // checked before it takes a lock
+		p.decided = append(p.decided, Decided{t.message, t.id, p.now, t.event, l.state, fx})
+		return p.failed(t, fx.Refused)
+	}
+	l.d = t.d
+	if t.lock != "" {
+		granted, err := p.store.Lock(ctx, t.lock, t.id)
+		if err != nil {
+			return err
+		}
+		t.event.Locked = !granted
+	}
+	p.decide(t.message, t.id, t.event)
+	return p.unstash(ctx, t.message, t.id)
+}
+
+// OwnedBy returns why a coordinator cannot start a saga that another coordinator has.
+func OwnedBy(owner string) string {
+	return "the coordinator " + owner + " has it in the same database: two coordinators of one type of saga need a database each"
+}
+
+// decide applies one event to one saga and records the decision.
+func (p *pass) decide(message int, id string, e saga.Event) saga.Effects {
+	l := p.sagas[id]
+	if l.d == nil {
+		fx := saga.Effects{Ignored: "there is no such saga", Early: e.Kind == saga.Answered && l.owner == "" && p.knows(id)}
+		p.decided = append(p.decided, Decided{message, id, p.now, e, l.state, fx})
+		return fx
+	}
+	s, fx := saga.Decide(l.d, l.state, e, p.now)
+	if s.Version > l.state.Version {
+		l.entries = append(l.entries, Entry{Version: s.Version, At: p.now, Event: e, Moments: fx.Moments})
+	}
+	l.state = s
+	p.decided = append(p.decided, Decided{message, id, p.now, e, s, fx})
+	return fx
+}
+
+// due applies to a saga the deadlines that are due, in their order, and its lock if it has been granted.
+func (p *pass) due(ctx context.Context, message int, id string) error {
+	if err := p.load(ctx, []string{id}); err != nil {
+		return err
+	}
+	l := p.sagas[id]
+	l.wakeAt = time.Time{} // it is due
+	if l.d == nil {
+		return nil
+	}
+	if l.state.Status == saga.Waiting {
+		granted, err := p.store.Granted(ctx, id)
+		if err != nil {
+			return err
+		}
+		if granted {
+			p.decide(message, id, saga.Event{Kind: saga.Granted})
+		}
+	}
+	for !l.state.Ended() {
+		next, ok := nextDeadline(l.state)
+		if !ok || next.At.After(p.now) {
+			break
+		}
+		if fx := p.decide(message, id, saga.Event{Kind: saga.Fired, Deadline: next.Name, Keep: true}); fx.Ignored != "" {
+			return fmt.Errorf("saga %s: deadline %s: %s", id, next.Name, fx.Ignored)
+		}
+	}
+	return p.unstash(ctx, message, id)
+}
+
+// nextDeadline returns the earliest deadline. An overdue one is left out: it has fired already, and waits until the parked
+// saga is resumed.
+func nextDeadline(s saga.State) (next saga.Armed, ok bool) {
+	for _, a := range s.Deadlines {
+		if a.Overdue {
+			continue
+		}
+		if !ok || a.At.Before(next.At) {
+			next, ok = a, true
+		}
+	}
+	return next, ok
+}
+
+// end releases the locks of sagas that have ended and saves the decisions. It returns the changes whose WakeAt is new.
+func (p *pass) end(ctx context.Context) (wake []Change, err error) {
+	for _, d := range p.decided {
+		if !d.Effects.Unlock {
+			continue
+		}
+		granted, err := p.store.Unlock(ctx, d.ID)
+		if err != nil {
+			return nil, err
+		}
+		for _, id := range granted {
+			if err := p.load(ctx, []string{id}); err != nil {
+				return nil, err
+			}
+			p.wake[id] = true
+		}
+	}
+	changes := make([]Change, 0, len(p.sagas))
+	for _, id := range sortedKeys(p.sagas) {
+		l := p.sagas[id]
+		at := l.wakeAt
+		next, ok := nextDeadline(l.state)
+		switch {
+		case l.state.Ended() || l.state.Version == 0:
+			at = time.Time{}
+		case p.wake[id]:
+			at = p.now
+		case ok && (at.IsZero() || next.At.Before(at) || !at.After(p.now)): // a wake that is due may have become a dead letter
+			at = next.At
+		}
+		c := Change{Was: l.was, State: l.state, Entries: l.entries, WakeAt: at, Associations: l.fresh}
+		if l.d != nil && !at.Equal(l.wakeAt) || p.wake[id] {
+			wake = append(wake, c)
+		}
+		if len(c.Entries) > 0 || l.d != nil && !at.Equal(l.stored) {
+			changes = append(changes, c)
+		}
+	}
+	if len(changes) == 0 {
+		return nil, nil
+	}
+	return wake, p.store.Save(ctx, changes)
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}

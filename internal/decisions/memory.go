@@ -1,0 +1,272 @@
+package decisions
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/troupe-go/troupe/saga"
+)
+
+// Memory is a Store with a coordinator on it, in virtual time, for tests and for exploring a definition. It decides on each
+// message at once and reports the decision to OnDecided; it sends nothing. It is not safe for concurrent use.
+type Memory struct {
+	// OnDecided is called for each decision, also one that changed nothing.
+	OnDecided func(Decided)
+
+	definitions *Definitions
+	now         time.Time
+	records     map[string]Record
+	logs        map[string][]Entry
+	associated  map[Association][]string
+	stash       []Stashed
+	locks       []memoryLock
+}
+
+type memoryLock struct{ name, id string }
+
+var _ Store = (*Memory)(nil)
+
+// NewMemory returns an empty Memory whose virtual time is now.
+func NewMemory(now time.Time, defs ...*saga.Definition) (*Memory, error) {
+	ds, err := NewDefinitions(defs)
+	if err != nil {
+		return nil, err
+	}
+	return &Memory{
+		definitions: ds, now: now, records: make(map[string]Record), logs: make(map[string][]Entry),
+		associated: make(map[Association][]string),
+	}, nil
+}
+
+// Start begins an instance of a saga and returns its id. If an instance of its key exists, it stays as it is.
+func (m *Memory) Start(name string, fields map[string]any) (id string, err error) {
+	err = m.pass(func(p *pass) error {
+		is, err := p.begin(context.Background(), name, fields)
+		id = is.ID
+		return err
+	})
+	return id, err
+}
+
+// Take decides on a message.
+func (m *Memory) Take(msg Message) error {
+	return m.pass(func(p *pass) error { return p.messages(context.Background(), []Message{msg}) })
+}
+
+// Act applies an operator's action to a saga. An action that is not allowed is an error that wraps ErrRefused.
+func (m *Memory) Act(id string, e saga.Event) (fx saga.Effects, err error) {
+	err = m.pass(func(p *pass) error {
+		fx, err = p.act(context.Background(), id, e)
+		return err
+	})
+	return fx, err
+}
+
+// Advance moves the virtual time by d. Deadlines that are due meanwhile are decided at their times.
+func (m *Memory) Advance(d time.Duration) error {
+	end := m.now.Add(d)
+	for {
+		var next string
+		for _, id := range sortedKeys(m.records) {
+			at := m.records[id].WakeAt
+			if !at.IsZero() && !at.After(end) && (next == "" || at.Before(m.records[next].WakeAt)) {
+				next = id
+			}
+		}
+		if next == "" {
+			m.now = end
+			return nil
+		}
+		if at := m.records[next].WakeAt; at.After(m.now) {
+			m.now = at
+		}
+		if err := m.pass(func(p *pass) error { return p.due(context.Background(), -1, next) }); err != nil {
+			return err
+		}
+	}
+}
+
+// Clock returns the virtual time.
+func (m *Memory) Clock() time.Time { return m.now }
+
+// Sagas returns the states of all sagas, ordered by id.
+func (m *Memory) Sagas() (all []saga.State) {
+	for _, id := range sortedKeys(m.records) {
+		r := m.records[id]
+		s, err := m.definitions.byHash[r.Definition].ReadState(r.State)
+		if err != nil {
+			panic(err) // cannot happen: this Memory wrote it
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+// Log returns the entries of a saga's log.
+func (m *Memory) Log(id string) []Entry { return slices.Clone(m.logs[id]) }
+
+// Within runs do on the store. If do returns an error, its writes are undone.
+func (m *Memory) Within(do func(Store) error) error {
+	kept := *m
+	kept.records, kept.logs, kept.associated = maps.Clone(m.records), maps.Clone(m.logs), maps.Clone(m.associated)
+	kept.stash, kept.locks = slices.Clone(m.stash), slices.Clone(m.locks)
+	err := do(m)
+	if err != nil {
+		*m = kept
+	}
+	return err
+}
+
+func (m *Memory) pass(do func(*pass) error) error {
+	p := m.definitions.begin(m)
+	err := m.Within(func(Store) error {
+		err := do(p)
+		if err == nil {
+			_, err = p.end(context.Background())
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if m.OnDecided != nil {
+		for _, d := range p.decided {
+			m.OnDecided(d)
+		}
+	}
+	// A saga that was granted a lock is due at once.
+	for _, id := range sortedKeys(p.wake) {
+		if err := m.pass(func(p *pass) error { return p.due(context.Background(), -1, id) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Now returns the virtual time.
+func (m *Memory) Now(context.Context) (time.Time, error) { return m.now, nil }
+
+// Load returns the sagas of ids that exist.
+func (m *Memory) Load(_ context.Context, ids []string) (found []Record, _ error) {
+	for _, id := range ids {
+		if r, ok := m.records[id]; ok {
+			found = append(found, r)
+		}
+	}
+	return found, nil
+}
+
+// Save writes the changes, or none of them if one is in conflict.
+func (m *Memory) Save(_ context.Context, changes []Change) error {
+	for _, c := range changes {
+		id := c.State.ID()
+		r, there := m.records[id]
+		var was struct{ Version int }
+		if there {
+			if err := json.Unmarshal(r.State, &was); err != nil {
+				return err
+			}
+		}
+		if was.Version != c.Was {
+			return fmt.Errorf("saga %s: %w", id, ErrConflict)
+		}
+	}
+	for _, c := range changes {
+		id := c.State.ID()
+		state, err := json.Marshal(c.State)
+		if err != nil {
+			return err
+		}
+		m.records[id] = Record{ID: id, Definition: c.State.Definition, State: state, WakeAt: c.WakeAt}
+		m.logs[id] = append(slices.Clip(m.logs[id]), c.Entries...)
+		for _, a := range c.Associations {
+			if !slices.Contains(m.associated[a], id) {
+				m.associated[a] = append(slices.Clip(m.associated[a]), id)
+			}
+		}
+		if c.State.Ended() {
+			for a, ids := range m.associated {
+				m.associated[a] = slices.DeleteFunc(slices.Clone(ids), func(other string) bool { return other == id })
+			}
+		}
+	}
+	return nil
+}
+
+// Associated returns the ids of sagas by association.
+func (m *Memory) Associated(_ context.Context, as []Association) (map[Association][]string, error) {
+	found := make(map[Association][]string)
+	for _, a := range as {
+		if ids := m.associated[a]; len(ids) > 0 {
+			found[a] = slices.Clone(ids)
+		}
+	}
+	return found, nil
+}
+
+// Guard does nothing: a Memory has one user.
+func (m *Memory) Guard(context.Context, []Association) error { return nil }
+
+// Stash adds events, and deletes expired ones.
+func (m *Memory) Stash(_ context.Context, events []Stashed) error {
+	m.stash = slices.DeleteFunc(slices.Clone(m.stash), func(e Stashed) bool { return !e.Expires.After(m.now) })
+	for _, e := range events {
+		if !slices.ContainsFunc(m.stash, func(o Stashed) bool { return o.Association == e.Association && o.message() == e.message() }) {
+			m.stash = append(m.stash, e)
+		}
+	}
+	return nil
+}
+
+// Unstash returns and deletes the events of the associations.
+func (m *Memory) Unstash(_ context.Context, as []Association) (taken []Stashed, _ error) {
+	var left []Stashed
+	for _, e := range m.stash {
+		switch {
+		case !slices.Contains(as, e.Association):
+			left = append(left, e)
+		case e.Expires.After(m.now):
+			taken = append(taken, e)
+		}
+	}
+	m.stash = left
+	return taken, nil
+}
+
+// Lock adds id to the queue for name, unless it is in a queue.
+func (m *Memory) Lock(ctx context.Context, name, id string) (bool, error) {
+	if !slices.ContainsFunc(m.locks, func(l memoryLock) bool { return l.id == id }) {
+		m.locks = append(m.locks, memoryLock{name, id})
+	}
+	return m.Granted(ctx, id)
+}
+
+// Granted reports whether id is the first in its queue.
+func (m *Memory) Granted(_ context.Context, id string) (bool, error) {
+	i := slices.IndexFunc(m.locks, func(l memoryLock) bool { return l.id == id })
+	if i < 0 {
+		return false, nil
+	}
+	first := slices.IndexFunc(m.locks, func(l memoryLock) bool { return l.name == m.locks[i].name })
+	return first == i, nil
+}
+
+// Unlock removes id from its queue and returns the saga that has the lock as a result.
+func (m *Memory) Unlock(ctx context.Context, id string) ([]string, error) {
+	had, _ := m.Granted(ctx, id)
+	i := slices.IndexFunc(m.locks, func(l memoryLock) bool { return l.id == id })
+	if i < 0 {
+		return nil, nil
+	}
+	name := m.locks[i].name
+	m.locks = slices.Delete(m.locks, i, i+1)
+	next := slices.IndexFunc(m.locks, func(l memoryLock) bool { return l.name == name })
+	if !had || next < 0 {
+		return nil, nil
+	}
+	return []string{m.locks[next].id}, nil
+}

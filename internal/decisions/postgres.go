@@ -1,0 +1,345 @@
+package decisions
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/pg"
+	"github.com/troupe-go/troupe/internal/pgtext"
+	"github.com/troupe-go/troupe/saga"
+)
+
+var (
+	//go:embed sql/load_sagas.sql
+	loadSagas string
+	//go:embed sql/insert_sagas.sql
+	insertSagas string
+	//go:embed sql/update_sagas.sql
+	updateSagas string
+	//go:embed sql/insert_events.sql
+	insertEvents string
+	//go:embed sql/insert_associations.sql
+	insertAssociations string
+	//go:embed sql/delete_associations.sql
+	deleteAssociations string
+	//go:embed sql/find_associated.sql
+	findAssociated string
+	//go:embed sql/guard.sql
+	guard string
+	//go:embed sql/insert_stash.sql
+	insertStash string
+	//go:embed sql/take_stash.sql
+	takeStash string
+	//go:embed sql/prune_stash.sql
+	pruneStash string
+	//go:embed sql/insert_lock.sql
+	insertLock string
+	//go:embed sql/has_lock.sql
+	hasLock string
+	//go:embed sql/delete_lock.sql
+	deleteLock string
+	//go:embed sql/next_lock.sql
+	nextLock string
+)
+
+// guardClass is the first half of the keys of the advisory locks that Guard and Lock take; the second is a hash.
+const guardClass = 0x74727573 // "trus"
+
+// Postgres stores sagas in the tables troupe.sagas, saga_events, saga_associations, saga_stash and saga_locks. Its time is
+// the database's. Statements without a result are sent with the next statement if tx can queue them.
+type Postgres struct {
+	tx pgx.Tx
+	// The coordinator's hop and group are stored with each saga, and the content type of its messages: a Desk that acts on
+	// the saga writes in that coordinator's name.
+	hop, group, content string
+	now                 time.Time
+	lost                func(error) error // called with the errors of the statements that Save queues, which come later
+	first               *pgx.Batch        // sent with the first Load, unless nil
+}
+
+var _ Store = (*Postgres)(nil)
+
+// NewPostgres returns a store in tx for the sagas of the coordinator of hop and group.
+func NewPostgres(tx pgx.Tx, hop, group string) *Postgres {
+	return &Postgres{tx: tx, hop: hop, group: group, content: envelope.JSON, lost: conflict}
+}
+
+const clock = "SELECT clock_timestamp()"
+
+// Now returns the database's clock, read at the last Load if there was one.
+func (p *Postgres) Now(ctx context.Context) (time.Time, error) {
+	if !p.now.IsZero() {
+		return p.now, nil
+	}
+	err := p.tx.QueryRow(ctx, clock).Scan(&p.now)
+	return p.now, err
+}
+
+// Load locks the rows, in the order of their ids. A saga of another coordinator in the same database is returned with its
+// owner. The clock is read after the locks are taken, so a decision is never dated before a change that it waited for.
+func (p *Postgres) Load(ctx context.Context, ids []string) (found []Record, err error) {
+	batch := &pgx.Batch{}
+	if p.first != nil {
+		batch, p.first = p.first, nil
+	}
+	batch.Queue(loadSagas, pg.Args{"ids": ids, "hop": p.hop, "group": p.group}).Query(func(rows pgx.Rows) error {
+		found, err = pgx.CollectRows(rows, record)
+		return err
+	})
+	batch.Queue(clock).QueryRow(func(row pgx.Row) error { return row.Scan(&p.now) })
+	err = p.tx.SendBatch(ctx, batch).Close()
+	return found, err
+}
+
+func record(row pgx.CollectableRow) (r Record, err error) {
+	var wake *time.Time
+	err = row.Scan(&r.ID, &r.Definition, &r.State, &wake, &r.Owner)
+	if wake != nil {
+		r.WakeAt = *wake
+	}
+	return r, err
+}
+
+// Save writes all changes with one statement for each table.
+func (p *Postgres) Save(ctx context.Context, changes []Change) error {
+	var fresh, changed sagaColumns
+	var events eventColumns
+	var found associationColumns
+	var ended []string
+	events.grow(len(changes))
+	for _, c := range changes {
+		to := &changed
+		if c.Was == 0 {
+			to = &fresh
+		}
+		if to.ids == nil {
+			to.grow(len(changes))
+		}
+		if err := to.add(c); err != nil {
+			return err
+		}
+		if err := events.add(c); err != nil {
+			return err
+		}
+		if c.State.Ended() {
+			ended = append(ended, c.State.ID())
+			continue
+		}
+		for _, a := range c.Associations {
+			found.add(a)
+			found.ids = append(found.ids, c.State.ID())
+		}
+	}
+	batch := &pgx.Batch{}
+	if len(fresh.ids) > 0 {
+		args := fresh.args()
+		args["hop"], args["group"], args["content"], args["class"] = p.hop, p.group, p.content, int32(guardClass)
+		batch.Queue(insertSagas, args)
+	}
+	if len(changed.ids) > 0 {
+		batch.Queue(updateSagas, changed.args()).Exec(func(tag pgconn.CommandTag) error {
+			if int(tag.RowsAffected()) != len(changed.ids) {
+				return ErrConflict
+			}
+			return nil
+		})
+	}
+	if len(events.ids) > 0 {
+		batch.Queue(insertEvents, events.args())
+	}
+	if len(found.ids) > 0 {
+		args := found.args()
+		args["ids"] = found.ids
+		batch.Queue(insertAssociations, args)
+	}
+	if len(ended) > 0 {
+		batch.Queue(deleteAssociations, pg.Args{"ids": ended, "limit": len(ended)})
+	}
+	for _, q := range batch.QueuedQueries {
+		read := q.Fn
+		q.Fn = func(results pgx.BatchResults) (err error) {
+			if read != nil {
+				return p.lost(read(results))
+			}
+			_, err = results.Exec()
+			return p.lost(err)
+		}
+	}
+	return queue(ctx, p.tx, batch)
+}
+
+// queue adds statements to tx. They are sent with its next statement if tx can queue, else at once.
+func queue(ctx context.Context, tx pgx.Tx, batch *pgx.Batch) error {
+	if batch.Len() == 0 {
+		return nil
+	}
+	if q, ok := tx.(interface{ QueueBatch(*pgx.Batch) error }); ok {
+		return q.QueueBatch(batch)
+	}
+	return conflict(tx.SendBatch(ctx, batch).Close())
+}
+
+// conflict wraps an error in ErrConflict if a concurrent transaction caused it: the same saga was written (a unique violation
+// in schema troupe), or one transaction had to be aborted, by a deadlock or by a serialization failure.
+func conflict(err error) error {
+	var refused *pgconn.PgError
+	if !errors.As(err, &refused) || errors.Is(err, ErrConflict) {
+		return err
+	}
+	switch {
+	case refused.Code == "23505" && refused.SchemaName == "troupe", refused.Code == "40P01", refused.Code == "40001":
+		return fmt.Errorf("%w: %w", ErrConflict, err)
+	}
+	return err
+}
+
+// Associated reads the table, which has no associations of ended sagas.
+func (p *Postgres) Associated(ctx context.Context, as []Association) (map[Association][]string, error) {
+	columns := columnsOf(as)
+	rows, err := p.tx.Query(ctx, findAssociated, columns.args())
+	if err != nil {
+		return nil, err
+	}
+	stored := make(map[Association][]string)
+	var a Association
+	var id string
+	_, err = pgx.ForEachRow(rows, []any{&a.Saga, &a.Variable, &a.Value, &id}, func() error {
+		stored[a] = append(stored[a], id)
+		return nil
+	})
+	found := make(map[Association][]string, len(stored))
+	for _, a := range as {
+		if ids := stored[Association{a.Saga, a.Variable, pgtext.Indexable(a.Value)}]; ids != nil {
+			found[a] = ids
+		}
+	}
+	return found, err
+}
+
+// Guard takes advisory locks: for a variable on the value as it is stored, for a key on the key itself, as insert_sagas.sql
+// does.
+func (p *Postgres) Guard(ctx context.Context, as []Association) error {
+	names := make([]string, len(as))
+	for i, a := range as {
+		if a.Variable != "" {
+			a.Value = pgtext.Indexable(a.Value)
+		}
+		names[i] = a.Saga + "/" + a.Variable + "/" + a.Value
+	}
+	return p.guard(ctx, names...)
+}
+
+// guard waits for the transactions that have guarded one of the names. It returns an error if the statements that follow would not
+// see what those have committed.
+func (p *Postgres) guard(ctx context.Context, names ...string) error {
+	rows, err := p.tx.Query(ctx, guard, pg.Args{"class": int32(guardClass), "names": names})
+	if err != nil {
+		return err
+	}
+	var level string
+	if _, err = pgx.ForEachRow(rows, []any{nil, &level}, func() error { return nil }); err != nil {
+		return err
+	}
+	if level == "repeatable read" || level == "serializable" {
+		return fmt.Errorf("the transaction has isolation level %s: a saga that takes a lock or awaits events needs read committed, to see "+
+			"which locks are free and which events have come", level)
+	}
+	return nil
+}
+
+// Stash inserts events, and deletes up to two expired ones for each.
+func (p *Postgres) Stash(ctx context.Context, events []Stashed) error {
+	var c associationColumns
+	var messages, texts []string
+	var expires []time.Time
+	for _, e := range events {
+		c.add(e.Association)
+		text, err := json.Marshal(e.Event)
+		if err != nil {
+			return err
+		}
+		messages, texts = append(messages, pgtext.Indexable(e.message())), append(texts, string(text))
+		expires = append(expires, e.Expires)
+	}
+	args := c.args()
+	args["messages"], args["events"], args["expires"] = messages, texts, expires
+	batch := &pgx.Batch{}
+	batch.Queue(pruneStash, pg.Args{"limit": 2 * len(events)})
+	batch.Queue(insertStash, args)
+	return p.tx.SendBatch(ctx, batch).Close()
+}
+
+// Unstash deletes the events of the associations, and returns the unexpired ones.
+func (p *Postgres) Unstash(ctx context.Context, as []Association) ([]Stashed, error) {
+	columns := columnsOf(as)
+	rows, err := p.tx.Query(ctx, takeStash, columns.args())
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (s Stashed, err error) {
+		var text []byte
+		if err := row.Scan(&s.Saga, &s.Variable, &s.Value, &text, &s.Expires); err != nil {
+			return s, err
+		}
+		s.Event, err = saga.ReadEvent(text)
+		return s, err
+	})
+}
+
+// Lock adds id to the queue for name. Unlock knows the name only as it is stored, so both guard the stored name.
+func (p *Postgres) Lock(ctx context.Context, name, id string) (granted bool, err error) {
+	name = pgtext.Indexable(name)
+	if err := p.guard(ctx, "lock "+name); err != nil {
+		return false, err
+	}
+	if _, err := p.tx.Exec(ctx, insertLock, pg.Args{"name": name, "id": id}); err != nil {
+		return false, err
+	}
+	return p.Granted(ctx, id)
+}
+
+// Granted reports whether id is the first in its queue.
+func (p *Postgres) Granted(ctx context.Context, id string) (granted bool, err error) {
+	err = p.tx.QueryRow(ctx, hasLock, pg.Args{"id": id}).Scan(&granted)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return false, nil
+	}
+	return granted, err
+}
+
+// Unlock removes id from its queue and returns the saga that has the lock as a result.
+func (p *Postgres) Unlock(ctx context.Context, id string) (granted []string, err error) {
+	const find = "SELECT name FROM troupe.saga_locks WHERE saga_id = @id"
+	var name string
+	err = p.tx.QueryRow(ctx, find, pg.Args{"id": id}).Scan(&name)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
+	if err == nil {
+		err = p.guard(ctx, "lock "+name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	had, err := p.Granted(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := p.tx.Exec(ctx, deleteLock, pg.Args{"id": id}); err != nil || !had {
+		return nil, err
+	}
+	var next string
+	err = p.tx.QueryRow(ctx, nextLock, pg.Args{"name": name}).Scan(&next)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
+	return []string{next}, err
+}

@@ -1,0 +1,32 @@
+package decisions
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/saga"
+)
+
+// While sagas of an older version run, either version may get the event. The six pairs cover both orders of the hashes.
+func TestAnEarlyEventIsKeptAsLongAsAnyVersionSays(t *testing.T) {
+	version := func(n int, stash string) *saga.Definition {
+		d, err := saga.Parse(fmt.Appendf(nil, `{"saga":"order","version":%d,"key":"id","data":{"id":"string"},"stash":%q,
+		"steps":[{"name":"paid","success":[{"hop":"payment","event":"Paid"}]}]}`, n, stash))
+		require.NoError(t, err)
+		return d
+	}
+	for n := range 6 {
+		was, is := version(1, fmt.Sprint(n+1, "m")), version(2, "24h")
+		for _, current := range []*saga.Definition{was, is} {
+			m, err := NewMemory(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), current)
+			require.NoError(t, err)
+			m.definitions.byHash[was.Hash()], m.definitions.byHash[is.Hash()] = was, is
+			m.definitions.sort()
+			require.NoError(t, m.Take(Message{ID: "m-1", Hop: "payment", Type: "Paid", Key: "o-1", Outcome: "success"}))
+			require.Equal(t, 24*time.Hour, m.stash[0].Expires.Sub(m.now))
+		}
+	}
+}

@@ -1,0 +1,69 @@
+package decisions
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/troupe-go/troupe/saga"
+)
+
+// Committed makes a transaction see what others commit while it waits for them, whatever the role's default_transaction_isolation is.
+var Committed = pgx.TxOptions{IsoLevel: pgx.ReadCommitted}
+
+// StartTries bounds the tries of a start that ends in a conflict.
+const StartTries = 3
+
+const insertDefinition = `
+INSERT INTO troupe.saga_definitions (hash, saga, version, definition)
+VALUES ($1, $2, $3, $4)
+ON CONFLICT (hash) DO NOTHING`
+
+// StoreDefinition stores a definition, unless it is stored.
+func StoreDefinition(ctx context.Context, pool *pgxpool.Pool, d *saga.Definition) error {
+	_, err := pool.Exec(ctx, insertDefinition, d.Hash(), d.Spec().Saga, d.Spec().Version, string(d.JSON()))
+	return err
+}
+
+// Alone returns an error if another coordinator than the one of hop and group has sagas of one of the types under way in this
+// database: ids, locks and stashed events of a type use the type's name only.
+func Alone(ctx context.Context, q Querier, types []string, hop, group string) error {
+	const others = `
+SELECT saga, hop, consumer_group
+FROM troupe.sagas
+WHERE saga = ANY ($1)
+  AND status IN ('waiting', 'running', 'compensating', 'parked')
+  AND (hop, consumer_group) <> ($2, $3)
+LIMIT 1`
+	var name, otherHop, otherGroup string
+	err := q.QueryRow(ctx, others, types, hop, group).Scan(&name, &otherHop, &otherGroup)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("look for other coordinators: %w", err)
+	}
+	return fmt.Errorf("%w: the coordinator %s (group %s) has sagas %s under way in this database: give %s a database of its own, "+
+		"or let those end first", ErrRefused, otherHop, otherGroup, name, hop)
+}
+
+// Querier is a pool, a connection or a transaction.
+type Querier interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// ReadDefinition returns the stored definition of a hash.
+func ReadDefinition(ctx context.Context, q Querier, hash string) (*saga.Definition, error) {
+	var text string
+	err := q.QueryRow(ctx, "SELECT definition FROM troupe.saga_definitions WHERE hash = $1", hash).Scan(&text)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, fmt.Errorf("definition %s is not stored", hash)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return saga.Parse([]byte(text))
+}

@@ -1,0 +1,38 @@
+package decisions
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/troupe-go/troupe/participant"
+)
+
+// wakeName names the one deadline that a saga has in troupe.deadlines. When it is due, the coordinator checks the saga's own
+// deadlines, which are stored in its state. It is not moved when the saga's next deadline becomes later, so that most sagas
+// write one such row.
+const wakeName = "saga"
+
+// Wake is the body of the deadline wakeName.
+type Wake struct {
+	Saga string `json:"saga"` // its id
+}
+
+// MessageType returns the message's ce_type.
+func (Wake) MessageType() string { return "troupe.Wake" }
+
+// PlainJSON makes the body JSON whatever codec the flow uses.
+func (Wake) PlainJSON() {}
+
+// wake handles a saga's deadlines that are due.
+func (d *Decider) wake(ctx context.Context, tx pgx.Tx, due participant.Due[Wake]) error {
+	w := d.Begin(tx)
+	err := w.pass.due(ctx, -1, due.Body.Saga)
+	if err == nil {
+		err = w.End(ctx, nil)
+	}
+	if err == nil {
+		w.Tell()
+	}
+	return w.Lost(err)
+}

@@ -1,0 +1,394 @@
+package decisions
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/rs/zerolog"
+
+	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/outbox"
+	"github.com/troupe-go/troupe/participant"
+	"github.com/troupe-go/troupe/retry"
+	"github.com/troupe-go/troupe/saga"
+	"github.com/troupe-go/troupe/topics"
+)
+
+// Config configures a Decider. Participant and Definitions are required.
+type Config struct {
+	// Participant writes the messages and the deadlines. It has the hop and the group of the coordinator.
+	Participant *participant.Participant
+	Definitions *Definitions
+	Schemas     Schemas // nil: all payloads are JSON
+	Log         zerolog.Logger
+	// The hooks of a coordinator; each may be nil.
+	Decided  func(Decided)
+	Stashed  func(Stashed)
+	Conflict func(error)
+}
+
+// Schemas reads the values of payloads, and writes payloads from the JSON of such values, by the name of their type.
+type Schemas interface {
+	Values(ctx context.Context, payload []byte) (name string, value any, err error)
+	FromValues(ctx context.Context, name string, text []byte) (payload []byte, err error)
+}
+
+// A Decider decides for the sagas of one coordinator, and writes the messages in its name. It may be used concurrently.
+type Decider struct {
+	cfg Config
+	hop topics.Hop
+}
+
+// New makes a Decider, and registers the handlers of its deadlines with the participant.
+func New(cfg Config) *Decider {
+	d := &Decider{cfg, cfg.Participant.Hop()}
+	participant.OnDeadline(cfg.Participant, wakeName, d.wake)
+	participant.OnDeadline(cfg.Participant, apartName, d.takeApart)
+	return d
+}
+
+// Work is one transaction of a coordinator: first decisions on the sagas' tables, then the messages and deadlines that follow.
+type Work struct {
+	// Callers are, by the sagas' ids, the contexts of the callers who start sagas in one transaction.
+	Callers map[string]context.Context
+
+	d     *Decider
+	tx    pgx.Tx
+	store *Postgres
+	pass  *pass
+	gave  bool // Config.Conflict has been called
+}
+
+// Begin returns the Work of tx.
+func (d *Decider) Begin(tx pgx.Tx) *Work {
+	store := NewPostgres(tx, d.hop.String(), d.cfg.Participant.Group())
+	if d.cfg.Schemas != nil {
+		store.content = envelope.Avro
+	}
+	w := &Work{d: d, tx: tx, store: store, pass: d.cfg.Definitions.begin(store)}
+	store.lost = w.Lost
+	return w
+}
+
+// Lost calls Config.Conflict if err is a conflict, once for each Work.
+func (w *Work) Lost(err error) error {
+	err = conflict(err)
+	if hook := w.d.cfg.Conflict; hook != nil && !w.gave && errors.Is(err, ErrConflict) {
+		w.gave = true
+		hook(err)
+	}
+	return err
+}
+
+// LookFirst sends batch with the first sagas that are loaded, so that it takes no time of its own, and calls done before the
+// first decision on messages.
+func (w *Work) LookFirst(batch *pgx.Batch, done func() error) {
+	w.store.first = batch
+	w.pass.looked = func(ctx context.Context) error {
+		if w.store.first != nil { // it has loaded none
+			w.store.first = nil
+			if err := w.tx.SendBatch(ctx, batch).Close(); err != nil {
+				return err
+			}
+		}
+		return done()
+	}
+}
+
+// Decided returns the decisions so far.
+func (w *Work) Decided() []Decided { return w.pass.decided }
+
+// Messages decides on messages, in their order.
+func (w *Work) Messages(ctx context.Context, ms []Message) error { return w.pass.messages(ctx, ms) }
+
+// Load loads sagas that are decided on next, all at once.
+func (w *Work) Load(ctx context.Context, ids []string) error { return w.pass.load(ctx, ids) }
+
+// Start starts a saga that Load has looked for.
+func (w *Work) Start(ctx context.Context, s Start) (StartResult, error) {
+	is := w.pass.found(s.target)
+	return is, w.pass.start(ctx, s.target)
+}
+
+// StartNamed starts a saga of a type, on its current definition.
+func (w *Work) StartNamed(ctx context.Context, name string, fields map[string]any) (StartResult, error) {
+	return w.pass.begin(ctx, name, fields)
+}
+
+// StartOn starts a saga on a definition. e has the values, the actor and the reason.
+func (w *Work) StartOn(ctx context.Context, d *saga.Definition, e saga.Event) (StartResult, error) {
+	return w.pass.beginOn(ctx, d, e)
+}
+
+// Move gives a saga another definition. If it cannot be moved, the error is an Obstacle.
+func (w *Work) Move(ctx context.Context, id string, to *saga.Definition, e saga.Event) error {
+	return w.pass.move(ctx, id, to, e)
+}
+
+// Act applies an operator's action to a saga.
+func (w *Work) Act(ctx context.Context, id string, e saga.Event) (saga.Effects, error) {
+	return w.pass.act(ctx, id, e)
+}
+
+// Queued is a caller's transaction that collects statements, so that they are sent in one round trip.
+type Queued struct {
+	pgx.Tx
+	Batch pgx.Batch
+}
+
+// QueueBatch adds b to the statements that Flush sends.
+func (q *Queued) QueueBatch(b *pgx.Batch) error {
+	q.Batch.QueuedQueries = append(q.Batch.QueuedQueries, b.QueuedQueries...)
+	return nil
+}
+
+// Flush sends the collected statements.
+func (q *Queued) Flush(ctx context.Context) error {
+	if q.Batch.Len() == 0 {
+		return nil
+	}
+	return q.Tx.SendBatch(ctx, &q.Batch).Close()
+}
+
+// correlationOf returns the correlation id for a saga that a caller begins: the one of the message whose handler calls, or a
+// new one.
+func correlationOf(ctx context.Context) string {
+	if cause := envelope.CauseOf(ctx); cause != nil {
+		return cmp.Or(cause.Message.CorrelationID, cause.Message.ID)
+	}
+	return envelope.NewID()
+}
+
+// of returns the context of the caller who starts the saga, or ctx.
+func (w *Work) of(ctx context.Context, id string) context.Context {
+	if caller := w.Callers[id]; caller != nil {
+		return caller
+	}
+	return ctx
+}
+
+// Within runs do in a caller's transaction. Nothing is written before do has decided everything.
+func (d *Decider) Within(ctx context.Context, tx pgx.Tx, do func(*Work) error) error {
+	q := &Queued{Tx: tx}
+	w := d.Begin(q)
+	w.pass.correlation = correlationOf(ctx)
+	err := do(w)
+	if err == nil {
+		err = w.End(ctx, nil)
+	}
+	if err == nil {
+		err = q.Flush(ctx)
+	}
+	if err == nil {
+		w.Told()
+	}
+	return w.Lost(err)
+}
+
+// End saves the sagas, and writes the messages, each in the context of the message that caused it, and the deadlines that
+// wake sagas.
+func (w *Work) End(ctx context.Context, taken []participant.Taken) error {
+	wake, err := w.pass.end(ctx)
+	if err != nil {
+		return err
+	}
+	out := w.d.cfg.Participant.Outbox()
+	var rows outbox.Rows
+	causes := make(map[causeKey]*envelope.Cause)
+	for _, d := range w.pass.decided {
+		entries, err := w.d.entries(ctx, d)
+		if err != nil {
+			return at(d.Message, err)
+		}
+		caller := w.of(ctx, d.ID)
+		if len(entries) > 0 && taken == nil && d.Event.Kind == saga.Started && envelope.CauseOf(caller) == nil {
+			entries[0].ID = d.State.Correlation // its id is the correlation id of the flow that it begins
+		}
+		for i, e := range entries {
+			path := ""
+			if k := i - len(d.Effects.Commands); k >= 0 {
+				path = d.Effects.Events[k].Path
+			}
+			if err := out.Render(follow(caller, d, e, path, taken, causes), &rows, e); err != nil {
+				return at(d.Message, err)
+			}
+		}
+	}
+	var deadlines participant.Deadlines
+	for _, c := range wake {
+		if err := w.schedule(w.of(ctx, c.State.ID()), &deadlines, c); err != nil {
+			return err
+		}
+	}
+	if err := w.scheduleApart(ctx, &deadlines, taken); err != nil {
+		return err
+	}
+	batch := &pgx.Batch{}
+	out.Queue(batch, &rows)
+	w.d.cfg.Participant.QueueDeadlines(batch, &deadlines)
+	return queue(ctx, w.tx, batch)
+}
+
+// causeKey identifies what the id of a message depends on: the message that is handled, the saga, the event, and the command or topic
+// and type.
+type causeKey struct {
+	message        int
+	id, from, what string
+}
+
+// follow returns the context for a message of a decision. Its id depends on the saga, the event and the command, or else the topic
+// and the type: the commands of two sagas have different ids, also if one message, handler or call caused both. It does not depend
+// on the decisions for other sagas, nor on the other messages of the decision. If the database was set back, a message may come
+// again when it moves only one of the sagas, or when it leads to another command, which its hop must not take for the lost one. And an
+// event may follow from another message than before: the id of one that a part of the definition lists, which is the path, depends on
+// the saga, its flow and the part alone.
+// A decision without a message of its own (an operator's action, a deadline, or a call) stays in the saga's flow.
+func follow(ctx context.Context, d Decided, e outbox.Entry, path string, taken []participant.Taken, causes map[causeKey]*envelope.Cause) context.Context {
+	if d.Message >= 0 && taken != nil {
+		ctx = taken[d.Message].Context()
+	}
+	cause := envelope.CauseOf(ctx)
+	if d.Message >= 0 && cause == nil || d.Message < 0 && d.State.Correlation == "" {
+		return ctx
+	}
+	key := causeKey{d.Message, d.ID, d.Event.Message, cmp.Or(e.IdempotencyKey, e.Topic+" "+e.Type)}
+	if d.Message < 0 {
+		key.from = "#" + strconv.Itoa(d.State.Version)
+	}
+	if own := causes[key]; own != nil {
+		return envelope.WithCause(ctx, own)
+	}
+	own := &envelope.Cause{At: d.At}
+	if cause != nil {
+		own.Message, own.At, own.Redrive = cause.Message, cause.At, cause.Redrive
+	}
+	if d.Message >= 0 {
+		own.Handler = cause.Handler + " " + key.id + " " + key.from + " " + key.what
+	} else {
+		own.Handler = d.State.Correlation + " " + d.ID + key.from + " " + key.what
+		own.Message.ID, own.Message.CorrelationID = cmp.Or(d.Event.Message, own.Message.ID), d.State.Correlation
+	}
+	if path != "" && d.State.Correlation != "" {
+		own.Name = fmt.Sprintf("%q", []string{d.ID, d.State.Correlation, path, key.what})
+	}
+	causes[key] = own
+	return envelope.WithCause(ctx, own)
+}
+
+func (w *Work) schedule(ctx context.Context, ds *participant.Deadlines, c Change) error {
+	p, id := w.d.cfg.Participant, c.State.ID()
+	if c.WakeAt.IsZero() {
+		return p.PlanCancel(ctx, ds, wakeName, id)
+	}
+	return p.Plan(ctx, ds, participant.Deadline{Name: wakeName, Scope: id, Key: c.State.Key, At: c.WakeAt, Body: Wake{id}})
+}
+
+// Tell calls the hooks after the commit, or at once if tx does not report its commit.
+func (w *Work) Tell() {
+	if !participant.AfterCommit(w.tx, w.Told) {
+		w.Told()
+	}
+}
+
+// Told calls the hooks. Call it after the commit.
+func (w *Work) Told() {
+	if hook := w.d.cfg.Stashed; hook != nil {
+		for _, s := range w.pass.stashed {
+			hook(s)
+		}
+	}
+	if hook := w.d.cfg.Decided; hook != nil {
+		for _, d := range w.pass.decided {
+			hook(d)
+		}
+	}
+}
+
+// entries returns the messages of a decision.
+func (d *Decider) entries(ctx context.Context, one Decided) (all []outbox.Entry, err error) {
+	for _, s := range one.Effects.Commands {
+		e := outbox.Entry{
+			Topic: topics.MustHop(d.hop.Flow(), s.Hop).Commands(), Key: one.State.Key, Type: s.Type,
+			IdempotencyKey: one.ID + "/" + s.Step + "/" + s.Operation + "/" + strconv.Itoa(s.Epoch),
+			SagaID:         one.ID, SagaStep: s.Step, SagaOperation: s.Operation,
+		}
+		if s.Doubt {
+			e.Headers = append(e.Headers, envelope.Header{Key: participant.HeaderDoubt, Value: []byte("true")})
+		}
+		if s.First < s.Epoch {
+			first := one.ID + "/" + s.Step + "/" + s.Operation + "/" + strconv.Itoa(s.First)
+			e.Headers = append(e.Headers, envelope.Header{Key: participant.HeaderFirstKey, Value: []byte(first)})
+		}
+		if !s.Since.IsZero() {
+			e.Headers = append(e.Headers, envelope.Header{Key: participant.HeaderSince, Value: []byte(s.Since.Format(time.RFC3339))})
+		}
+		if r := s.Retry; r != nil {
+			policy := retry.Policy{Initial: time.Duration(r.Initial), Cap: time.Duration(r.Cap), Attempts: r.Attempts}
+			h, err := participant.RetryHeader(policy, time.Duration(r.Try))
+			if err != nil {
+				return nil, retry.Permanent(err)
+			}
+			e.Headers = append(e.Headers, h)
+		}
+		if err := d.render(ctx, &e, s.Fields); err != nil {
+			return nil, err
+		}
+		all = append(all, e)
+	}
+	for _, m := range one.Effects.Events {
+		hop := d.hop
+		if m.Hop != "" {
+			hop = topics.MustHop(d.hop.Flow(), m.Hop)
+		}
+		e := outbox.Entry{Topic: hop.Events(), Key: one.State.Key, Type: m.Type, Outcome: envelope.Success, SagaID: one.ID}
+		if m.Failure {
+			e.Outcome = envelope.Failure
+		}
+		if err := d.render(ctx, &e, m.Fields); err != nil {
+			return nil, err
+		}
+		all = append(all, e)
+	}
+	return all, nil
+}
+
+// render sets e's payload.
+func (d *Decider) render(ctx context.Context, e *outbox.Entry, fields map[string]any) error {
+	text, err := json.Marshal(fields)
+	if err != nil {
+		return fmt.Errorf("%s: %w", e.Type, err)
+	}
+	e.Payload, e.ContentType = text, envelope.JSON
+	if d.cfg.Schemas == nil || e.Type == saga.CallType {
+		return nil
+	}
+	if e.Payload, err = d.cfg.Schemas.FromValues(ctx, e.Type, text); err != nil {
+		return fmt.Errorf("%s: %w", e.Type, err)
+	}
+	e.ContentType = envelope.Avro
+	return nil
+}
+
+// MessageOf returns the Message of m's headers, without its payload.
+func MessageOf(m envelope.Message, hop string) Message {
+	return Message{
+		ID: m.ID, Hop: hop, Type: m.Type, Key: string(m.Key), Outcome: string(m.Outcome), Correlation: cmp.Or(m.CorrelationID, m.ID),
+		SagaID: m.SagaID, SagaStep: m.SagaStep, SagaOperation: m.SagaOperation, Epoch: epochOf(m.IdempotencyKey),
+	}
+}
+
+// epochOf returns the epoch of the command that an answer's idempotency key names, in the form that entries writes.
+func epochOf(key string) int {
+	epoch, err := strconv.Atoi(key[strings.LastIndexByte(key, '/')+1:])
+	if err != nil {
+		return 0 // not a key that a coordinator wrote
+	}
+	return epoch
+}
