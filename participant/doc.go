@@ -88,12 +88,18 @@
 //
 // A topic is local for the groups for which troupe.make_local(topic, group) was called, by Run or by a role that has the right
 // to, until troupe.end_local(topic). The change waits for open transactions of writers. Rows of the topic in the outbox that
-// were not published move to the table, and back, in their order. Messages that had reached Kafka do not move: let a
+// were not published move to the table, and back, in their order. A group for which a topic of events becomes local within an hour
+// after it did for another group gets all entries that the other one has got; one that comes later gets the events from then on. So
+// start the groups of a topic within an hour. Messages that had reached Kafka do not move: let a
 // participant with Brokers handle them, of the same Group, whose inbox has the messages handled here. That also holds for held
 // messages, which Stats.Stranded counts while no such participant tries them. A row that the relay
 // published and has not recorded as published yet (a few seconds under wal) moves too; its second delivery is a duplicate for
 // the Group's inbox, within Config.InboxRetention. A writer's INSERT for a local topic reports no inserted row and RETURNING
 // returns none, since the row is not in the outbox; everything else about it is the same.
+//
+// troupe.end_local fails while a member consumes the topic, of any group: its messages go to Kafka afterwards. If a topic is not local
+// any more after a failover to a standby that lagged, or a restore, running members make it local again and log an error, or Ready
+// reports that they may not.
 //
 // One thing differs: a compensation does not overtake the forward command of its step, it runs after the last try of it.
 //

@@ -63,7 +63,8 @@ func (l *local) claim(from []byte, dueFirst, quarantine bool) (ms []*message, er
 	b.Queue(claimLocal, pg.Args{
 		"group": l.p.cfg.Group, "from": from, "due_first": dueFirst, "limit": l.p.cfg.Batch, "quarantine": quarantine,
 		"stale": l.p.cfg.Stale.Seconds(), "class": int32(memberClass), "member": now, "own": before, "max_attempts": l.p.cfg.Retry.Attempts,
-		"topics": l.claimable(), "types": l.types, "yield": unhandledYield.Seconds(),
+		"topics": l.consumedTopics(), "unconsumed": l.knownUnconsumed(), "topic_class": int32(topicClass), "types": l.types,
+		"yield": unhandledYield.Seconds(),
 	})
 	b.Queue("commit")
 	results := l.p.cfg.Pool.SendBatch(ctx, &b)

@@ -99,6 +99,17 @@ var Classify = classify
 // MemberClass is the first half of the key of the lock that each member of local work holds on its number.
 const MemberClass = memberClass
 
+// TopicClass is the first half of the key of the lock that each member of local work shares on each topic that it consumes.
+const TopicClass = topicClass
+
+// Looks records looks of a member at the topics of others.
+type Looks = looks
+
+// Unconsumed records a look.
+func (l *Looks) Unconsumed(now time.Time, consumed map[string]bool, wait time.Duration) []string {
+	return l.unconsumed(now, consumed, wait)
+}
+
 // LeaseClass is the first half of the key of the lock that each transaction of a partition shares.
 const LeaseClass = leaseClass
 

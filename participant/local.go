@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -90,6 +91,7 @@ type local struct {
 	types  []string    // that have handlers
 
 	unconsumed atomic.Pointer[[]string] // local topics of the group that no member consumes
+	lost       atomic.Pointer[[]string] // consumed topics that are not local any more; nil: none
 
 	mu     sync.Mutex
 	had    []int32            // its earlier numbers, the last 100
@@ -119,6 +121,7 @@ func (p *Participant) runLocal(ctx context.Context) error {
 	background.Go(func() { l.watch(living) })
 	background.Go(func() { p.addLocal(ctx, l.renew) })
 	background.Go(func() { l.watchOthers(living) })
+	background.Go(func() { l.keepLocal(ctx) })
 	background.Go(func() { p.watchStranded(living, nil) })
 	for range p.cfg.Concurrency {
 		l.work.Go(l.worker)
@@ -360,6 +363,9 @@ func (l *local) ready(now time.Time) error {
 	}
 	if l.member.Load() == 0 {
 		return errors.New("local work has no connection of its own to the database yet, or lost it")
+	}
+	if lost := l.lost.Load(); lost != nil {
+		return fmt.Errorf("topics %s are not local any more: their messages go to Kafka", strings.Join(*lost, ", "))
 	}
 	if l.died.Load() {
 		return errors.New("local work: a handler ended its goroutine")

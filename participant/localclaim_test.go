@@ -33,6 +33,7 @@ func newClaims(t *testing.T) *claims {
 	sql := string(text)
 	for name, value := range map[string]string{
 		"from": `''`, "quarantine": "true", "stale": "60", "class": "1", "member": "1", "own": "'{}'", "max_attempts": "9", "types": "'{T}'", "topics": "'{t}'",
+		"unconsumed": "'{}'", "topic_class": "1",
 		"yield": "1", "group": "$1", "limit": "$2", "due_first": "$3",
 	} {
 		sql = regexp.MustCompile("@"+name+`\b`).ReplaceAllLiteralString(sql, value)

@@ -14,7 +14,7 @@ import (
 
 // A member claims only entries of topics that it consumes. It holds a shared advisory lock on each of these topics. A topic on which a
 // member has seen no lock for UnknownTypeWait is unconsumed for it: its entries, which hold up later ones of their keys, are claimed and end
-// without effect.
+// without effect. Time in which the member could not look does not count: no other member could take its lock while the database was away.
 
 var (
 	//go:embed sql/lock_topics.sql
@@ -32,12 +32,12 @@ func (l *local) consumedTopics() []string {
 	return slices.AppendSeq([]string{commands}, maps.Keys(l.p.registered()))
 }
 
-// claimable returns the topics whose entries this member claims.
-func (l *local) claimable() []string {
+// knownUnconsumed returns the topics that were unconsumed when this member looked last.
+func (l *local) knownUnconsumed() []string {
 	if topics := l.unconsumed.Load(); topics != nil {
-		return append(l.consumedTopics(), *topics...)
+		return *topics
 	}
-	return l.consumedTopics()
+	return nil
 }
 
 // lockTopics takes the locks on the consumed topics, until the connection ends.
@@ -49,12 +49,12 @@ func (l *local) lockTopics(ctx context.Context, conn *pgx.Conn) error {
 // watchOthers looks for unconsumed topics until ctx ends.
 func (l *local) watchOthers(ctx context.Context) {
 	trouble := l.p.repeated("look for local topics of other members")
-	used := make(map[string]time.Time) // when a topic was last seen with a consumer, or first seen at all
+	var looks looks
 	warned := make(map[string]bool)
 	tick := time.NewTicker(lookOften)
 	defer tick.Stop()
 	for {
-		found, err := l.findUnconsumed(ctx, used)
+		found, err := l.findUnconsumed(ctx, &looks)
 		if ctx.Err() != nil {
 			return
 		}
@@ -78,28 +78,50 @@ func (l *local) watchOthers(ctx context.Context) {
 }
 
 // findUnconsumed returns the local topics of the group that are unconsumed; none with an error.
-func (l *local) findUnconsumed(ctx context.Context, used map[string]time.Time) (unconsumed []string, err error) {
+func (l *local) findUnconsumed(ctx context.Context, looks *looks) (unconsumed []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, statementLimit)
 	defer cancel()
 	wait := l.p.cfg.UnknownTypeWait
 	rows, _ := l.p.cfg.Pool.Query(ctx, otherTopics, pg.Args{
 		"class": int32(topicClass), "group": l.p.cfg.Group, "topics": l.consumedTopics(), "wait": wait.Seconds(),
 	})
-	now := time.Now()
+	consumed := make(map[string]bool)
 	var topic string
-	var isUsed bool
-	_, err = pgx.ForEachRow(rows, []any{&topic, &isUsed}, func() error {
-		since, seen := used[topic]
-		if isUsed || !seen { // before its first look this member cannot know that the topic had no consumer
-			used[topic], since = now, now
-		}
-		if !isUsed && now.Sub(since) >= wait {
-			unconsumed = append(unconsumed, topic)
-		}
+	var is bool
+	_, err = pgx.ForEachRow(rows, []any{&topic, &is}, func() error {
+		consumed[topic] = is
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	return unconsumed, nil
+	return looks.unconsumed(time.Now(), consumed, wait), nil
+}
+
+// looks records how long a member has seen each topic without a consumer. Before its first look, and in longer gaps than mostGap, it cannot
+// know that there was none.
+type looks struct {
+	last time.Time
+	idle map[string]time.Duration
+}
+
+// mostGap limits the time between two looks that counts.
+const mostGap = 2 * lookOften
+
+// unconsumed records a look at topics, and returns the ones without a consumer for wait.
+func (l *looks) unconsumed(now time.Time, consumed map[string]bool, wait time.Duration) (topics []string) {
+	idle := make(map[string]time.Duration, len(consumed))
+	for topic, is := range consumed {
+		if before, known := l.idle[topic]; known && !is {
+			idle[topic] = before + min(now.Sub(l.last), mostGap)
+		} else {
+			idle[topic] = 0
+		}
+		if !is && idle[topic] >= wait {
+			topics = append(topics, topic)
+		}
+	}
+	l.last, l.idle = now, idle
+	slices.Sort(topics)
+	return topics
 }

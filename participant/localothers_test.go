@@ -165,3 +165,53 @@ func TestALocalTopicThatARunningMemberAddsIsLeftToIt(t *testing.T) {
 	s.waitCount(0, "SELECT count(*) FROM troupe.local_work WHERE ended_at IS NULL")
 	require.Equal(t, each, s.count("SELECT count(*) FROM done WHERE key = 'events'"))
 }
+
+// TestATimeInWhichAMemberCannotLookDoesNotMakeATopicUnconsumed checks a database that is away for longer than UnknownTypeWait, or a member
+// that is frozen: at the first look after it, the topic's consumers may not have their locks again.
+func TestATimeInWhichAMemberCannotLookDoesNotMakeATopicUnconsumed(t *testing.T) {
+	t.Parallel()
+	const wait = 5 * time.Minute
+	var looks participant.Looks
+	now := time.Now()
+	look := func(after time.Duration, consumed bool) []string {
+		now = now.Add(after)
+		return looks.Unconsumed(now, map[string]bool{"t": consumed}, wait)
+	}
+	require.Empty(t, look(0, false), "the first look")
+	require.Empty(t, look(time.Second, true))
+	require.Empty(t, look(time.Hour, false), "after an outage")
+	for range 290 {
+		require.Empty(t, look(time.Second, false))
+	}
+	require.Empty(t, look(time.Second, true))
+	for range 299 {
+		require.Empty(t, look(time.Second, false))
+	}
+	require.Equal(t, []string{"t"}, look(time.Second, false))
+	require.Equal(t, []string{"t"}, look(time.Second, false))
+	require.Empty(t, look(time.Second, true))
+	require.Empty(t, looks.Unconsumed(now.Add(time.Second), nil, wait), "it is not local any more")
+	require.Empty(t, look(time.Hour, false), "it is local again")
+}
+
+// TestAnEventBehindTheStartOfItsFirstConsumerIsLeftToIt checks the moment in which a consumer of an unconsumed topic starts, before a
+// member of the older version looks again.
+func TestAnEventBehindTheStartOfItsFirstConsumerIsLeftToIt(t *testing.T) {
+	t.Parallel()
+	s := newLocalStage(t)
+	s.makeEventsLocal()
+	var log safeBuffer
+	s.start(s.listens(nil, func(c *participant.Config) { c.UnknownTypeWait, c.Log = time.Second, zerolog.New(&log) }))
+	s.emit("a", 1)
+	s.waitCount(1, "SELECT count(*) FROM troupe.local_work WHERE topic = $1 AND status = 'done'", s.hop.Events())
+	newer, err := s.pool.Acquire(t.Context())
+	require.NoError(t, err)
+	defer newer.Release()
+	_, err = newer.Exec(t.Context(), "SELECT pg_advisory_lock_shared($1, hashtext($2))", participant.TopicClass, s.listener().String()+" "+s.hop.Events())
+	require.NoError(t, err)
+	s.emit("b", 2)
+	for _, key := range []string{"c", "d", "e"} {
+		s.order(key)
+	}
+	require.Equal(t, 1, s.count("SELECT count(*) FROM troupe.local_work WHERE topic = $1 AND status = 'pending'", s.hop.Events()))
+}

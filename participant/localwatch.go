@@ -3,6 +3,8 @@ package participant
 import (
 	"context"
 	_ "embed"
+	"errors"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -10,8 +12,68 @@ import (
 	"github.com/troupe-go/troupe/internal/pg"
 )
 
-//go:embed sql/unclaimed_local.sql
-var unclaimedLocal string
+var (
+	//go:embed sql/unclaimed_local.sql
+	unclaimedLocal string
+	//go:embed sql/not_local.sql
+	notLocal string
+)
+
+// keepLocal makes topics local again that are not local any more, until ctx ends: the database was set back to before they were, or
+// troupe.end_local was called before this member had its locks. Else the member would wait for messages that go to Kafka.
+func (l *local) keepLocal(ctx context.Context) {
+	trouble := l.p.repeated("make topics local again")
+	were := make(map[string]bool) // topics that this member has seen local
+	tick := time.NewTicker(lookOften)
+	defer tick.Stop()
+	for {
+		err := l.makeLocalAgain(ctx, were)
+		if ctx.Err() != nil {
+			return
+		}
+		trouble.report(err)
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// makeLocalAgain makes the consumed topics local that were and are not.
+func (l *local) makeLocalAgain(ctx context.Context, were map[string]bool) error {
+	ctx, cancel := context.WithTimeout(ctx, statementLimit)
+	defer cancel()
+	consumed := l.consumedTopics()
+	rows, _ := l.p.cfg.Pool.Query(ctx, notLocal, pg.Args{"group": l.p.cfg.Group, "topics": consumed})
+	missing, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return err
+	}
+	var lost []string
+	for _, topic := range consumed {
+		switch {
+		case !slices.Contains(missing, topic):
+			were[topic] = true
+		case were[topic]: // else addLocal makes it local
+			lost = append(lost, topic)
+		}
+	}
+	if len(lost) == 0 {
+		l.lost.Store(nil)
+		return nil
+	}
+	if l.lost.Swap(&lost) == nil {
+		l.p.cfg.Log.Error().Strs("topics", lost).Msg("topics are not local any more, as after a failover to a standby that lagged or a " +
+			"restore: they are made local again; messages that a relay published meanwhile are in Kafka, let a participant with Brokers " +
+			"of this group handle them")
+	}
+	for _, topic := range lost {
+		err = errors.Join(err, l.p.makeTopicLocal(ctx, topic))
+	}
+	l.hint()
+	return err
+}
 
 // watchUnclaimed logs local work of another group of the hop's commands that no member claims, such as of the group's name before
 // it was changed.

@@ -113,6 +113,10 @@ $$;
 -- Under wal the outbox keeps published rows until their partition is dropped. Those do not move: moved, they would take effect once
 -- more as soon as the inbox has forgotten them. Failed rows move: they were not published, although the snapshot sees them. A state
 -- of another cluster says nothing about the rows here, as for the relay.
+--
+-- If a topic of events became local for another group within the last hour, the group also gets all entries that the other one has got:
+-- none of them will reach Kafka, and the groups of a flow start one after the other. Entries are kept for an hour after their end, so none
+-- of them is gone. Commands have one group: another one is a new name, and must not run them once more.
 -- +goose StatementBegin
 CREATE FUNCTION troupe.make_local(topic text, consumer_group text) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -155,20 +159,46 @@ BEGIN
   SELECT position, make_local.consumer_group, id, topic, key, key_bytes, type, headers, raw_headers, payload, created_at,
          troupe.hold_key(position, key, key_bytes)
   FROM moved;
+  IF make_local.topic LIKE '%.events'
+     AND (SELECT min(l.created_at) FROM troupe.local_topics AS l WHERE l.topic = make_local.topic) > clock_timestamp() - interval '1 hour' THEN
+    INSERT INTO troupe.local_work (position, consumer_group, id, topic, key, key_bytes, type, headers, raw_headers, payload,
+                                   created_at, hold_key)
+    SELECT DISTINCT ON (position) position, make_local.consumer_group, id, topic, key, key_bytes, type, headers, raw_headers, payload,
+           created_at, hold_key
+    FROM troupe.local_work AS w
+    WHERE w.topic = make_local.topic AND w.consumer_group <> make_local.consumer_group
+    ORDER BY position
+    ON CONFLICT DO NOTHING;
+  END IF;
 END
 $$;
 -- +goose StatementEnd
 
 -- end_local returns topic to Kafka: entries that have not ended move to the outbox, in their order, once each, and rows that are
--- written later follow them. It fails while a participant has one of them in progress: stop the participants first.
+-- written later follow them. It fails while a participant consumes the topic, of any group: stop the participants first. Each of them
+-- holds a lock on the topic (lock_topics.sql).
 -- +goose StatementBegin
 CREATE FUNCTION troupe.end_local(topic text) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
+DECLARE
+  consumers text;
 BEGIN
   IF current_setting('transaction_isolation') <> 'read committed' THEN
     RAISE EXCEPTION 'troupe.end_local: wants isolation level read committed, to see what others have committed meanwhile';
+  END IF;
+  SELECT string_agg(DISTINCT l.consumer_group, ', ' ORDER BY l.consumer_group) INTO consumers
+  FROM troupe.local_topics AS l
+  JOIN pg_locks AS k ON k.objid = hashtext(l.consumer_group || ' ' || l.topic)::oid
+  WHERE l.topic = end_local.topic
+    AND k.locktype = 'advisory'
+    AND k.classid = x'74727563'::integer::oid
+    AND k.objsubid = 2
+    AND k.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database());
+  IF consumers IS NOT NULL THEN
+    RAISE EXCEPTION 'troupe.end_local: members of % consume topic %: stop them first', consumers, end_local.topic
+      USING HINT = 'A member whose machine is gone counts until the server has ended its session.';
   END IF;
   LOCK TABLE troupe.outbox IN ACCESS EXCLUSIVE MODE;
   EXECUTE format('DROP TRIGGER IF EXISTS %I ON troupe.outbox', 'local_' || md5(end_local.topic));

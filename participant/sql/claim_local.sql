@@ -2,10 +2,25 @@
 -- wait for its next try, and after a fresh one the entries right behind it. Entries with a next try are read by its time, and only
 -- if it has come; @due_first takes them before the others. The keys of the others are walked in the order of their hashes, after
 -- @from, from key to key, so that the entries behind the first of a key cost nothing.
--- An entry of another topic than @topics is left, with the later ones of its key, to members that consume its topic.
+-- An entry of another topic than @topics is left, with the later ones of its key, to members that consume its topic. @unconsumed are
+-- topics that had no consumer when the caller looked: one that has started since has a lock, as in other_topics.sql.
 -- An entry that was in progress when its participant died comes alone, and only if @quarantine. One that waits for a handler is left
 -- for @yield seconds to members that handle its type.
-WITH RECURSIVE keys AS (
+WITH RECURSIVE claimable AS MATERIALIZED (
+  SELECT topic
+  FROM unnest(@topics::text[]) AS consumed (topic)
+  UNION ALL
+  SELECT topic
+  FROM unnest(@unconsumed::text[]) AS unconsumed (topic)
+  WHERE NOT EXISTS (
+    SELECT
+    FROM pg_locks AS l
+    WHERE l.locktype = 'advisory'
+      AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+      AND l.classid = @topic_class::integer::oid
+      AND l.objid = hashtext(@group::text || ' ' || topic)::oid
+      AND l.objsubid = 2)
+), keys AS (
   (SELECT hold_key, position
    FROM troupe.local_work
    WHERE consumer_group = @group AND hold_key > @from AND ended_at IS NULL AND next_try IS NULL
@@ -38,7 +53,7 @@ WITH RECURSIVE keys AS (
       AND w.position = keys.position
       AND w.ended_at IS NULL
       AND w.next_try IS NULL
-      AND w.topic = ANY (@topics::text[])
+      AND w.topic = ANY (ARRAY(SELECT topic FROM claimable))
       -- The lock can be had when its holder is dead; @own are numbers that the caller had before. The caller may be dead
       -- himself, and this statement all that goes on of him.
       AND CASE w.status
@@ -59,7 +74,7 @@ WITH RECURSIVE keys AS (
           ELSE @yield::float8
         END)
     AND w.next_try <= statement_timestamp() -- by the index
-    AND w.topic = ANY (@topics)
+    AND w.topic = ANY (ARRAY(SELECT topic FROM claimable))
     AND w.position = (SELECT first.position
                       FROM troupe.local_work AS first
                       WHERE first.consumer_group = @group AND first.hold_key = w.hold_key AND first.ended_at IS NULL
@@ -85,7 +100,7 @@ WITH RECURSIVE keys AS (
   CROSS JOIN LATERAL (
     SELECT b.position, bool_and(b.position = turn.position
                                 OR turn.fresh AND b.status = 'pending' AND b.attempts = 0 AND b.unhandled_since IS NULL
-                                AND b.crashes = 0 AND b.topic = ANY (@topics))
+                                AND b.crashes = 0 AND b.topic = ANY (ARRAY(SELECT topic FROM claimable)))
                          OVER (ORDER BY b.position) AS goes
     FROM (
       SELECT w.position, w.status, w.attempts, w.unhandled_since, w.crashes, w.topic
