@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"hash/maphash"
 	"math"
@@ -80,6 +81,42 @@ func (l *ledger) load(ctx context.Context) error {
 	})
 	if err != nil {
 		return fmt.Errorf("read failures keys: %w", err)
+	}
+	return nil
+}
+
+// loadSwept is load for a sweep of a mapped table, which reads rows in the order of the table. A row that comes before the first failed
+// row of its key does not wait behind that one: the slot may have been lost when the later row was recorded and the Kafka transaction
+// of the earlier one was not committed yet.
+func (l *ledger) loadSwept(ctx context.Context) error {
+	if err := l.load(ctx); err != nil {
+		return err
+	}
+	for h, of := range l.keys {
+		of.lowest = logOrder{0, math.MaxInt64}
+		l.keys[h] = of
+	}
+	rows, err := l.db.Query(ctx, firstMappedFailures, l.table.args(nil))
+	if err != nil {
+		return fmt.Errorf("read the first failure of each key: %w", err)
+	}
+	var key, kept []byte
+	_, err = pgx.ForEachRow(rows, []any{&key, &kept}, func() error {
+		row := &mappedRow{}
+		if err := json.Unmarshal(kept, &row.Row); err != nil {
+			return err
+		}
+		row.message, row.err = row.Message(l.table.mapping)
+		h := l.hash(key)
+		of, there := l.keys[h]
+		if first := (logOrder{0, row.sweepOrder(l.table, math.MinInt64)}); there && first.before(of.lowest) {
+			of.lowest = first
+			l.keys[h] = of
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read the first failure of each key: %w", err)
 	}
 	return nil
 }

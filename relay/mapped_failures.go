@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"unicode/utf8"
 
 	"github.com/google/uuid"
@@ -27,7 +28,7 @@ func (t *mappedTable) record(ctx context.Context, db querier, l *lease, failures
 	var keys [][]byte
 	var attempts, most []int
 	var waits, commits []*string
-	var commitRows []int64
+	var commitRows []*int64
 	seen := make(map[uuid.UUID]bool)
 	for _, one := range failures {
 		row := one.item.mapped
@@ -58,11 +59,12 @@ func (t *mappedTable) record(ctx context.Context, db querier, l *lease, failures
 		}
 		waits = append(waits, wait)
 		var commit *string // a row that is read from the table has none
+		var commitRow *int64
 		if one.item.commit > 0 {
 			lsn := one.item.commit.String()
-			commit = &lsn
+			commit, commitRow = &lsn, &one.item.commitRow
 		}
-		commits, commitRows = append(commits, commit), append(commitRows, one.item.commitRow)
+		commits, commitRows = append(commits, commit), append(commitRows, commitRow)
 	}
 	var held int
 	args := l.args(t.args(pg.Args{
@@ -91,6 +93,22 @@ func (t *mappedTable) clearCommits(ctx context.Context, db querier, l *lease) er
 		return fmt.Errorf("clear the commits of failed rows: %w", err)
 	}
 	return nil
+}
+
+// sweepOrder returns a number by which a sweep orders the rows of the table: the position, else the time. It returns unknown if the row
+// does not have it.
+func (m *mappedRow) sweepOrder(t *mappedTable, unknown int64) int64 {
+	cfg := t.mapping.Config()
+	switch at := m.message.Timestamp; {
+	case cfg.Position != "" && (m.err == nil || m.message.Position != 0):
+		return m.message.Position
+	case cfg.Position != "" || cfg.Timestamp == "":
+	case !at.IsZero():
+		return at.UnixMicro()
+	case m.err == nil:
+		return math.MaxInt64 // null sorts last
+	}
+	return unknown
 }
 
 // due reads failed rows that may be published now; of the waiting rows only those recorded after a position. It maps the

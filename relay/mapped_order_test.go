@@ -1,7 +1,9 @@
 package relay_test
 
 import (
+	"context"
 	"fmt"
+	"maps"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -34,22 +36,32 @@ func TestARowOfAMappedTableDoesNotWaitBehindALaterOne(t *testing.T) {
 		table     bool // the rows are in the table when its slot is made
 		exactly   bool
 		stop      bool // the relay is asked to stop when it has claimed the rows
+		lost      bool // the slot is lost before the relay starts again
+		options   map[string]string
 	}{
 		{name: "stopped", bad: "nowhere", stop: true},
 		{name: "stopped in the table", bad: "nowhere", stop: true, table: true},
 		{name: "exactly once", bad: tooLarge, exactly: true},
 		{name: "exactly once and stopped", bad: "nowhere", exactly: true, stop: true},
 		{name: "exactly once in the table", bad: tooLarge, exactly: true, table: true},
+		{name: "exactly once, stopped and without its slot", bad: "nowhere", exactly: true, stop: true, lost: true},
+		{name: "without its slot, with a column of transaction ids", bad: "nowhere", exactly: true, stop: true, lost: true,
+			options: map[string]string{"table.field.xid": "xid"}},
+		{name: "without its slot, by a timestamp", bad: "nowhere", exactly: true, stop: true, lost: true,
+			options: map[string]string{"table.field.position": "", "table.field.event.timestamp": "at"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			s := newStage(t)
 			topic := s.flow + ".order.events"
 			s.provision(kafka.Topic{Name: topic, Partitions: 2, Config: map[string]string{"max.message.bytes": "20000"}})
-			s.exec(debeziumTable + "; ALTER TABLE public.outbox ADD part int, ADD n bigint GENERATED ALWAYS AS IDENTITY")
+			s.exec(debeziumTable + `; ALTER TABLE public.outbox ADD part int, ADD n bigint GENERATED ALWAYS AS IDENTITY,
+				ADD xid xid8 DEFAULT pg_current_xact_id(), ADD at timestamptz DEFAULT clock_timestamp()`)
+			options := map[string]string{"table.fields.additional.placement": "part:partition", "table.field.position": "n"}
+			maps.Copy(options, c.options)
+			maps.DeleteFunc(options, func(_, value string) bool { return value == "" })
 			start := func(failed func(relay.PublishFailure)) running {
-				cfg := s.mapped("public.outbox", s.routed(map[string]string{
-					"table.fields.additional.placement": "part:partition", "table.field.position": "n"}))
+				cfg := s.mapped("public.outbox", s.routed(options))
 				if c.exactly {
 					cfg.Source, cfg.Delivery = relay.WAL, relay.ExactlyOnce
 				}
@@ -82,6 +94,13 @@ func TestARowOfAMappedTableDoesNotWaitBehindALaterOne(t *testing.T) {
 				testkit.Wait(t, "the stop", func() (bool, error) { return r.stopping(), nil })
 				close(stopped)
 				require.NoError(t, <-ended)
+				if c.lost {
+					testkit.Wait(t, "a slot that nobody holds", func() (bool, error) {
+						_, err := s.pool.Exec(context.Background(),
+							"SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = current_database()")
+						return err == nil, err
+					})
+				}
 				r = start(nil)
 			}
 			consumer := testkit.Consume(t, s.brokers, topic)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -21,7 +22,7 @@ import (
 func (r *Relay) sweepMapped(idle, term context.Context, db *server, p *publisher, st standing) (standing, error) {
 	source := &mappedSweep{relay: r, db: db, lease: p.lease, ledger: r.newLedger(db, p.lease), st: st, term: term}
 	defer source.close()
-	if err := source.ledger.load(idle); err != nil {
+	if err := source.ledger.loadSwept(idle); err != nil {
 		return st, err
 	}
 	if r.mapped.mapping.Config().XID == "" {
@@ -128,7 +129,9 @@ func (m *mappedSweep) claim(ctx context.Context, _ time.Duration) ([]*item, erro
 				return nil, fmt.Errorf("read table %s: %w", m.relay.mapped, err)
 			}
 		}
-		m.now = append(m.now, m.bound.item(values, time.Now()))
+		i := m.bound.item(values, time.Now())
+		i.commitRow = i.mapped.sweepOrder(m.relay.mapped, math.MaxInt64)
+		m.now = append(m.now, i)
 	}
 	items := m.left()
 	if len(items) > 0 {
@@ -250,8 +253,9 @@ func (m *mappedSweep) query(columns []mapping.Column) (string, pgx.NamedArgs) {
 			return fmt.Sprintf("(pg_visible_in_snapshot(%[1]s, %[2]s) OR pg_visible_in_snapshot(troupe.outbox_inserted_by(%[1]s, o.xmin), %[2]s))",
 				xid, snapshot)
 		}
-		query += " AND " + seen("@sweep::text::pg_snapshot") +
-			" AND (@published::text IS NULL OR NOT " + seen("@published::text::pg_snapshot") + ")"
+		// A row without an id may be published: it is read, perhaps again.
+		query += " AND (" + xid + " IS NULL OR " + seen("@sweep::text::pg_snapshot") +
+			" AND (@published::text IS NULL OR NOT " + seen("@published::text::pg_snapshot") + "))"
 		args["sweep"], args["published"] = m.st.sweep, m.st.published
 	}
 	if m.order() != "" {
@@ -302,6 +306,7 @@ func (m *mappedSweep) record(ctx context.Context, failures []failure) error {
 		return err
 	}
 	for _, t := range failures {
+		t.item.commitRow = t.item.mapped.sweepOrder(m.relay.mapped, math.MinInt64)
 		m.ledger.note(t.item)
 		t.item.settled = true
 		m.relay.mapped.swept.holds(t.item)

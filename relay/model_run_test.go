@@ -65,8 +65,8 @@ type history struct {
 
 // openWrite is a transaction that a step began and a later one ends.
 type openWrite struct {
-	tx   pgx.Tx
-	rows int
+	tx        pgx.Tx
+	rows, bad int
 }
 
 func (m *model) run(t *testing.T, rt *rapid.T, plan modelPlan) {
@@ -120,7 +120,8 @@ func (h *history) prepare() {
 	h.grantTo(h.stage)
 	if isMapped(h.source) {
 		h.exec(`CREATE TABLE public.events (n bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, id uuid NOT NULL DEFAULT gen_random_uuid(),
-				aggregatetype text NOT NULL DEFAULT 'x', aggregateid text, type text NOT NULL DEFAULT 'Thing', payload text);
+				aggregatetype text NOT NULL DEFAULT 'x', aggregateid text, type text NOT NULL DEFAULT 'Thing', payload text,
+				xid xid8 DEFAULT pg_current_xact_id());
 			GRANT SELECT ON public.events TO ` + h.role + `;
 			CREATE PUBLICATION troupe_events FOR TABLE public.events WITH (publish = 'insert')`)
 	}
@@ -159,6 +160,9 @@ func (h *history) start() {
 	case fromMappedTable, fromMappedOnce:
 		c.Table, c.Publication = h.table(), h.publication()
 		c.Mapping = map[string]string{"route.topic.replacement": h.topic, "table.field.position": "n"}
+		if h.plan.XID {
+			c.Mapping["table.field.xid"] = "xid"
+		}
 	}
 	if h.other != nil {
 		c.Other = h.roleURL + "_other"
@@ -190,7 +194,7 @@ func (h *history) do(step modelStep) {
 	case "close":
 		h.closeTx(step)
 	case "too large":
-		h.insertBad(step.Key, h.topic, hex.EncodeToString(incompressible(60_000)))
+		h.insertBad(step.Key, h.topic, tooLarge())
 	case "unknown topic":
 		h.insertBad(step.Key, h.topic+".unknown", "never")
 	case "not UTF-8":
@@ -293,11 +297,13 @@ type modelRow struct {
 	key            int
 	topic, payload string
 	at             *string // creation time of a row of troupe.outbox; nil: now
+	withoutXID     bool    // of a mapped table
 }
 
 func insertRow(ctx context.Context, tx pgx.Tx, source string, r modelRow) error {
 	if isMapped(source) {
-		_, err := tx.Exec(ctx, "INSERT INTO public.events (aggregateid, payload) VALUES ($1, $2)", modelKeys[r.key], r.payload)
+		_, err := tx.Exec(ctx, `INSERT INTO public.events (aggregateid, payload, xid) VALUES ($1, $2, CASE WHEN NOT $3 THEN pg_current_xact_id() END)`,
+			modelKeys[r.key], r.payload, r.withoutXID)
 		return err
 	}
 	_, err := tx.Exec(ctx, `INSERT INTO troupe.outbox (topic, key, type, payload, created_at)
@@ -305,17 +311,26 @@ func insertRow(ctx context.Context, tx pgx.Tx, source string, r modelRow) error 
 	return err
 }
 
-// insertNumbered inserts rows whose payloads are key-number, from the next number of the key on.
-func (h *history) insertNumbered(tx pgx.Tx, step modelStep) {
-	row := modelRow{key: step.Key, topic: h.topic}
+// insertNumbered inserts rows whose payloads are key-number, from the next number of the key on. It returns how many other rows it
+// inserted, which can never be published.
+func (h *history) insertNumbered(tx pgx.Tx, step modelStep) (bad int) {
+	row := modelRow{key: step.Key, topic: h.topic, withoutXID: step.Mode == withoutXID}
 	if step.Mode == "infinity" || step.Mode == "-infinity" {
 		row.at = &step.Mode
 	}
 	for n := range step.Rows {
+		if step.Mode == beside && n == step.Rows/2 {
+			row.payload, bad = tooLarge(), 1
+			require.NoError(h.rt, insertRow(context.Background(), tx, h.source, row))
+		}
 		row.payload = fmt.Sprintf("%d-%d", step.Key, h.committed[step.Key]+n)
 		require.NoError(h.rt, insertRow(context.Background(), tx, h.source, row))
 	}
+	return bad
 }
+
+// tooLarge returns a payload that the topic does not take.
+func tooLarge() string { return hex.EncodeToString(incompressible(60_000)) }
 
 func (h *history) write(step modelStep) {
 	if h.open[step.Key] != nil { // the writers of a key take turns, as their own row would make them
@@ -335,12 +350,13 @@ func (h *history) write(step modelStep) {
 		require.NoError(h.rt, insertRow(ctx, undone, h.source, modelRow{key: step.Key, topic: h.topic, payload: "rolled back to a savepoint"}))
 		require.NoError(h.rt, undone.Rollback(ctx))
 	}
-	h.insertNumbered(tx, step)
+	bad := h.insertNumbered(tx, step)
 	if step.Mode == "rollback" {
 		return
 	}
 	require.NoError(h.rt, tx.Commit(ctx))
 	h.committed[step.Key] += step.Rows
+	h.bad += bad
 }
 
 func (h *history) openTx(step modelStep) {
@@ -349,8 +365,7 @@ func (h *history) openTx(step modelStep) {
 	}
 	tx, err := h.pool.Begin(context.Background())
 	require.NoError(h.rt, err)
-	h.open[step.Key] = &openWrite{tx: tx, rows: step.Rows}
-	h.insertNumbered(tx, step)
+	h.open[step.Key] = &openWrite{tx: tx, rows: step.Rows, bad: h.insertNumbered(tx, step)}
 }
 
 func (h *history) closeTx(step modelStep) {
@@ -365,6 +380,7 @@ func (h *history) closeTx(step modelStep) {
 	}
 	require.NoError(h.rt, w.tx.Commit(context.Background()))
 	h.committed[step.Key] += w.rows
+	h.bad += w.bad
 }
 
 // insertOdd inserts a row with text that cannot be converted to UTF-8.

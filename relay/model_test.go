@@ -22,6 +22,7 @@ type modelPlan struct {
 	Settings map[string]string // of the relay's role
 	Source   string            // one of modelSources
 	Other    bool              // the process publishes another database too
+	XID      bool              // the mapping names the table's column of transaction ids
 	Steps    []modelStep
 }
 
@@ -32,6 +33,11 @@ type modelStep struct {
 	Rows int
 	Mode string
 }
+
+const (
+	beside     = "beside a row that cannot be published" // in one transaction
+	withoutXID = "without a transaction id"
+)
 
 const (
 	fromPoll        = "poll"
@@ -89,6 +95,7 @@ func drawModelPlan(t *rapid.T) modelPlan {
 		delete(p.Settings, "client_encoding") // the server has no such conversion and refuses every session of the role
 	}
 	p.Other = rapid.IntRange(0, 3).Draw(t, "another database") == 0
+	p.XID = isMapped(p.Source) && rapid.Bool().Draw(t, "a column of transaction ids")
 	for range rapid.IntRange(3, 14).Draw(t, "number of steps") {
 		p.Steps = append(p.Steps, drawModelStep(t, p))
 	}
@@ -113,9 +120,12 @@ func drawModelStep(t *rapid.T, p modelPlan) modelStep {
 	if !isMapped(p.Source) && p.Source != fromLogOnce {
 		kinds = append(kinds, "change source")
 	}
-	modes := []string{"commit", "commit", "rollback", "savepoint", "asynchronous"}
+	modes := []string{"commit", "commit", "rollback", "savepoint", "asynchronous", beside}
 	if !isMapped(p.Source) { // there such a row is parked
 		modes = append(modes, "infinity", "-infinity")
+	}
+	if p.XID {
+		modes = append(modes, withoutXID)
 	}
 	step := modelStep{
 		Kind: rapid.SampledFrom(kinds).Draw(t, "step"),

@@ -63,6 +63,7 @@ var (
 	cureMappedFailures   = statement("cure_mapped_failures")
 	clearMappedCommits   = statement("clear_mapped_commits")
 	mappedKeys           = statement("list_mapped_keys")
+	firstMappedFailures  = statement("list_mapped_first")
 	listRecordedMapped   = statement("list_recorded_mapped")
 )
 

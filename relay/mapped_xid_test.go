@@ -1,0 +1,41 @@
+package relay_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/testkit"
+)
+
+// A row may lack the id of its transaction: the column was added without a default, or a service writes null into it. Such a row that
+// no slot delivers is read from the table: at the first start, and after the slot was lost.
+func TestARowOfAMappedTableWithoutATransactionIDIsPublished(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.exec(debeziumTable + "; ALTER TABLE public.outbox ADD xid xid8")
+	topic := s.eventTopic("order")
+	cfg := s.mapped("public.outbox", s.routed(map[string]string{"table.field.xid": "xid"}))
+	insert := func(payload string) {
+		s.exec(`INSERT INTO public.outbox (id, aggregatetype, aggregateid, type, payload, xid)
+			VALUES (troupe.uuidv7(), 'order', 'k', 'T', $1::text::jsonb, NULL)`, payload)
+	}
+	insert("0")
+	s.exec("ALTER TABLE public.outbox ALTER xid SET DEFAULT pg_current_xact_id()")
+	r := s.start(cfg)
+	s.waitTable(r)
+	insert("1")
+	require.Equal(t, []string{"0", "1"}, values(s.gatherEvents(2, topic)))
+	require.NoError(t, r.stop())
+	testkit.Wait(t, "a slot that nobody holds", func() (bool, error) {
+		_, err := s.pool.Exec(context.Background(),
+			"SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = current_database()")
+		return err == nil, err
+	})
+	insert("2")
+	r = s.start(cfg)
+	s.waitTable(r)
+	s.insertEvent("order", "k", "3")
+	require.Equal(t, []string{"0", "1", "2", "3"}, values(s.gatherEvents(4, topic)))
+}
