@@ -31,15 +31,22 @@ func (x *decision) answered(e Event) {
 		x.fx.Early = true
 		return
 	default:
-		if _, is := x.successOfLostDecision(e); is {
+		switch {
+		case x.successOfLostDecision(i, e):
 			x.tookEffect(i, e)
-			return
+		case x.contradicts(i, e):
+			x.lostEffect(i, e)
+		default:
+			x.late(i, e)
 		}
-		x.late(i, e)
 		return
 	}
 	if e.Outcome != "success" && e.Epoch != ss.Epoch {
 		x.ignore("step %s was asked again since: %s answers an earlier command", ss.Name, e.Type)
+		return
+	}
+	if e.Outcome == "failure" && ss.Phase == Doubt && ss.First > ss.Epoch && ss.Answer == e.Type {
+		x.ignore("step %s is in doubt: its answer %s was given before", ss.Name, e.Type)
 		return
 	}
 	switch e.Outcome {

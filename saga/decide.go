@@ -57,16 +57,11 @@ func (x *decision) take(e Event) {
 	case x.s.Ended() && e.Kind.Action():
 		x.refuse("the saga has ended: %s", x.s.Status)
 	case x.tookEffectElsewhere(e):
-		x.refuse("step %s took effect, and there is no step %q in the definition that the saga runs on: the saga was moved to another one "+
-			"before its database was set back. Move it there again and redrive the answer, or look whether the effect must be undone by hand",
-			e.Step, e.Step)
+		x.refuse("step %s took effect at hop %s, and the definition that the saga runs on has no such step of that hop: the saga was moved to "+
+			"another one before its database was set back. Move it there again and redrive the answer, or look whether the effect must be "+
+			"undone by hand", e.Step, e.Hop)
 	case x.s.Ended():
-		if i, is := x.successOfLostDecision(e); is {
-			x.refuse("the saga has ended: %s. Its step %s took effect before the database was set back, and was %s afterwards: undo the "+
-				"effect by hand if it must not stay", x.s.Status, x.s.Steps[i].Name, x.s.Steps[i].Phase)
-			return
-		}
-		x.ignore("the saga has ended: %s", x.s.Status)
+		x.ended(e)
 	case e.Kind.Action():
 		x.act(e)
 	case e.Kind == Granted:

@@ -42,6 +42,10 @@
 //	another expression that fails         parked
 //	a repeated answer, or one that comes  ignored; but a success of a step in doubt ends the doubt, and its variables are
 //	after the step's compensation         stored for the compensation
+//	a success of a step that was refused  the database of the hop, or of the saga, was set back: the step is done, and is compensated
+//	or skipped                            if the saga goes back; else the saga is parked
+//	a failure of a step that was done,    the hop's database was set back: the step is in doubt, or its compensation has failed, and
+//	or of a compensation that was done    the saga is parked; if the saga goes back, the step is compensated
 //	an answer to an earlier command,      ignored if it is a failure; a success completes the step
 //	after a retry
 //	an event before its step awaits it    kept until then; refused if 64 are kept already

@@ -4,21 +4,32 @@ import "fmt"
 
 // successOfLostDecision reports whether e is the success of a command of step i that this saga has not sent: it skips the step, has refused it
 // since its quorum is missed, or has not yet sent it again after a refusal. It has sent the command nevertheless: its database was
-// set back, and the decision that sent the command is lost.
-func (x *decision) successOfLostDecision(e Event) (i int, is bool) {
-	i, known := x.d.byName[e.Step]
-	if !known || !succeeded(e) || x.d.steps[i].send == nil {
-		return i, false
+// set back, and the decision that sent the command is lost. Or the hop's database was set back, and the hop has decided otherwise than
+// when it refused the command.
+func (x *decision) successOfLostDecision(i int, e Event) bool {
+	if !succeeded(e) || x.d.steps[i].send == nil {
+		return false
 	}
 	ss := x.s.Steps[i]
-	return i, ss.Phase == Skipped || ss.Phase == Refused && (ss.Started == 0 || e.Epoch > ss.Epoch)
+	return ss.Phase == Skipped || ss.Phase == Refused && (ss.Started == 0 || e.Epoch > ss.Epoch || ss.Answer != "")
 }
 
-// tookEffectElsewhere reports whether e is the success of a command that the saga sent while it ran on another definition, which has
-// the step. The move to that definition is lost.
+// tookEffectElsewhere reports whether e is the success of a command that the saga sent while it ran on another definition. The move to that
+// definition is lost. The definition of now does not have the step, or has settled it with the answer of another hop.
 func (x *decision) tookEffectElsewhere(e Event) bool {
-	_, known := x.d.byName[e.Step]
-	return !known && succeeded(e)
+	i, known := x.d.byName[e.Step]
+	switch {
+	case !succeeded(e):
+		return false
+	case !known:
+		return true
+	}
+	switch x.s.Steps[i].Phase {
+	case StepWaiting, Intent, GivenUp, Doubt: // the saga is parked if it gets such an answer
+		return false
+	}
+	c := x.d.steps[i].send
+	return c != nil && e.Hop != "" && e.Hop != c.hop
 }
 
 // succeeded reports whether e answers a command that took effect.
@@ -30,7 +41,10 @@ func succeeded(e Event) bool {
 // other case the saga is parked, and a person decides whether the effect may stay.
 func (x *decision) tookEffect(i int, e Event) {
 	st, ss := x.d.steps[i], &x.s.Steps[i]
-	was := ss.Phase
+	reason := fmt.Sprintf("step %s was %s and took effect: its command was sent before the saga's database was set back", ss.Name, ss.Phase)
+	if ss.Phase == Refused && ss.Answer != "" && e.Epoch <= ss.Epoch {
+		reason = fmt.Sprintf("step %s was refused and took effect since, as after a set back of the database of hop %s", ss.Name, st.send.hop)
+	}
 	ss.Phase, ss.Tolerated, ss.Answer = Done, false, e.Type
 	x.moment(StepCompleted, ss.Name, e.Type)
 	a, err := x.match(st.success, e)
@@ -39,7 +53,6 @@ func (x *decision) tookEffect(i int, e Event) {
 		data, err = x.outputs(a, e)
 		x.put(data)
 	}
-	reason := fmt.Sprintf("step %s was %s and took effect: it was asked for before the saga's database was set back", ss.Name, was)
 	switch {
 	case err != nil:
 		reason += ": " + err.Error()
@@ -50,4 +63,30 @@ func (x *decision) tookEffect(i int, e Event) {
 		x.s.Held = "step " + ss.Name
 	}
 	x.park(reason)
+}
+
+// ended handles an event of a saga that has ended. An answer that shows that the saga has decided on lost facts is refused, so that it
+// becomes a dead letter.
+func (x *decision) ended(e Event) {
+	x.ignore("the saga has ended: %s", x.s.Status)
+	i, known := x.d.byName[e.Step]
+	if e.Kind != Answered || !known {
+		return
+	}
+	ss := x.s.Steps[i]
+	switch {
+	case x.successOfLostDecision(i, e):
+		x.refuse("the saga has ended: %s. Its step %s took effect and is %s, as after a set back of a database: undo the effect by hand if "+
+			"it must not stay", x.s.Status, ss.Name, ss.Phase)
+	case x.contradicts(i, e) && e.Operation == compensateOp:
+		x.lostCompensation(i, e)
+	case x.contradicts(i, e):
+		x.lostEffect(i, e)
+	case e.Operation == compensateOp && e.Outcome == "success" && e.Type != NothingType && ss.Phase == Done:
+		x.refuse("the saga has ended: %s. Its step %s is done, and was undone before the saga's database was set back: look whether the "+
+			"effect is missing", x.s.Status, ss.Name)
+	default:
+		return
+	}
+	x.fx.Ignored = ""
 }

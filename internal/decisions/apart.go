@@ -41,11 +41,12 @@ func (Apart) PlainJSON() {}
 // early is the policy by which an answer is tried again that came before its saga or its step. If the database has lost the last
 // decisions, as after a failover to a standby that lagged, their messages are read again. The order of messages from two topics may
 // then be another one. The saga sends the same commands again, and their hops pass over them as duplicates: no other answer comes.
-// After the last try, an hour later, the answer is ignored.
+// So an answer to a saga that exists is tried again until the saga takes it, or has ended. If the saga does not exist, the answer is ignored
+// after the last try, an hour later.
 var early = retry.Policy{Initial: 250 * time.Millisecond, Cap: 10 * time.Minute, Attempts: 16, NoJitter: true}
 
-// earlyAge is the age at which an early answer is no longer tried again: a group whose offsets were reset reads the answers of
-// sagas that were deleted long ago.
+// earlyAge is the age at which the answer to a saga that does not exist is no longer tried again: a group whose offsets were reset reads
+// the answers of sagas that were deleted long ago.
 const earlyAge = 24 * time.Hour
 
 // failed handles a target that cannot be decided: it returns an error if the message is for nothing else, and otherwise sets
@@ -64,6 +65,12 @@ func (p *pass) setApart(t target) { p.apart = append(p.apart, t) }
 func (p *pass) wait(t target) {
 	t.tries++
 	p.setApart(t)
+}
+
+// exists reports whether the pass has loaded a saga that exists.
+func (p *pass) exists(id string) bool {
+	l := p.sagas[id]
+	return l != nil && l.state.Version > 0
 }
 
 // old reports whether the message that a handler's context names is too old to be early.
@@ -88,9 +95,7 @@ func (w *Work) scheduleApart(ctx context.Context, ds *participant.Deadlines, tak
 		}
 		var after time.Duration
 		if t.tries > 0 {
-			if t.tries > early.Attempts || w.old(ctx) {
-				w.d.cfg.Log.Warn().Str("saga", of).Str("step", t.event.Step).Str("message_id", t.event.Message).
-					Msg("answer ignored: its saga has not sent the command that it answers, or does not exist")
+			if !w.waits(ctx, t) {
 				continue
 			}
 			after = early.Wait(t.tries)
@@ -102,6 +107,22 @@ func (w *Work) scheduleApart(ctx context.Context, ds *participant.Deadlines, tak
 		}
 	}
 	return nil
+}
+
+// waits reports whether t, an early answer, is tried again, and logs an answer that is not, or that has waited for an hour.
+func (w *Work) waits(ctx context.Context, t target) bool {
+	exists := w.pass.exists(t.id)
+	var warn string
+	switch {
+	case !exists && (t.tries > early.Attempts || w.old(ctx)):
+		warn = "answer ignored: its saga does not exist"
+	case exists && t.tries == early.Attempts+1:
+		warn = "answer waits: its saga has not sent the command that it answers, as after a set back of the saga's database"
+	default:
+		return true
+	}
+	w.d.cfg.Log.Warn().Str("saga", t.id).Str("step", t.event.Step).Str("message_id", t.event.Message).Msg(warn)
+	return exists
 }
 
 // scopeOf returns the scope of the deadline for an event that was set apart. Messages of two hops may have equal ids, so it also

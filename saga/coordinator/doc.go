@@ -46,11 +46,12 @@
 //	field by which a saga awaits it
 //	a saga of a type that another       Start returns an error, a start by an event is a dead letter; New returns an error while
 //	coordinator has in this database    sagas of the other are under way: ids, locks and stashed events use the type's name
-//	an answer for a saga that has       ignored: Config.Decided is called, nothing is written
-//	ended
-//	an answer for a saga that does not  tried again, for an hour: the database may have lost the saga's last decisions, and the
-//	exist, or for a command that its    messages that led to them are read again in any order. Then ignored, with a warning. One
-//	saga has not sent                   that is older than a day is ignored at once
+//	an answer for a saga that has       ignored: Config.Decided is called, nothing is written. One that shows that the saga
+//	ended                               misses an effect, or has left one behind, is a dead letter
+//	an answer for a saga that does not  tried again: the database may have lost the saga's last decisions, and the messages that
+//	exist, or for a command that its    led to them are read again in any order. If the saga exists, the answer is tried again
+//	saga has not sent                   until the saga takes it or has ended. If not, it is ignored after an hour, with a
+//	                                    warning; one that is older than a day is ignored at once
 //	an answer for a type of saga that   decided if the saga is stored for this coordinator (another process started it), else
 //	is not in Config.Definitions        ignored as above: it belongs to another coordinator. See below
 //	events for one saga at once         the second waits for the row, and is decided on the state that the first one stored

@@ -102,6 +102,44 @@ func TestAnAnswerForNoSagaOfOursIsNotTriedAgain(t *testing.T) {
 	require.Equal(t, 1, f.count("SELECT count(*) FROM troupe.deadlines"))
 }
 
+// TestAnAnswerToASagaThatExistsIsTriedAgainHoweverOldItIs restores an old backup: an answer of last month is read before the answer
+// after which its saga sends the command again. The hop does not answer again.
+func TestAnAnswerToASagaThatExistsIsTriedAgainHoweverOldItIs(t *testing.T) {
+	t.Parallel()
+	f := &flow{t: t, name: testkit.Flow(t), pool: testkit.Database(t)}
+	f.c = f.coordinator(parsed(t, trip))
+	cl, err := kgo.NewClient(kgo.SeedBrokers(testkit.Kafka(t)...))
+	require.NoError(t, err)
+	t.Cleanup(cl.Close)
+	testkit.Topics(t, cl, 2, f.name+".shop.events", f.name+".car.events", f.name+".hotel.events")
+	publish := func(r *kgo.Record) { t.Helper(); require.NoError(t, cl.ProduceSync(t.Context(), r).FirstErr()) }
+	answer := func(hop, event string) *kgo.Record {
+		r := f.ordered("o-1", hop+"-1", "o-1", time.Now().AddDate(0, -1, 0))
+		r.Topic, r.Headers[2].Value = f.name+"."+hop+".events", []byte(event)
+		for name, value := range map[string]string{"outcome": "success", "sagaid": "trip/o-1", "sagastep": hop, "sagaoperation": "forward"} {
+			r.Headers = append(r.Headers, kgo.RecordHeader{Key: "ce_" + name, Value: []byte(value)})
+		}
+		return r
+	}
+	publish(f.ordered("o-1", "order-1", "order-1", time.Now()))
+	f.waitCount("the saga to begin", 1, "SELECT count(*) FROM troupe.sagas")
+	publish(answer("car", "Rented"))
+	f.waitCount("the answer to wait", 1, "SELECT count(*) FROM troupe.deadlines WHERE name = 'apart'")
+	testkit.Wait(t, "the hundredth try", func() (bool, error) {
+		tag, err := f.pool.Exec(t.Context(), `
+UPDATE troupe.deadlines SET payload = convert_to(jsonb_set(convert_from(payload, 'UTF8')::jsonb, '{tries}', '100')::text, 'UTF8')
+WHERE name = 'apart' AND fired_at IS NULL`)
+		return tag.RowsAffected() == 1, err
+	})
+	f.waitCount("another try", 1, `
+SELECT count(*) FROM troupe.deadlines WHERE name = 'apart' AND convert_from(payload, 'UTF8')::jsonb ->> 'tries' = '101'`)
+	publish(answer("hotel", "Booked"))
+	f.waitCount("the car to be rented", 1, "SELECT count(*) FROM troupe.sagas WHERE steps = 'car'")
+	_, err = f.pool.Exec(t.Context(), "UPDATE troupe.deadlines SET due_at = now() WHERE name = 'apart'") // 10 minutes are too long for a test
+	require.NoError(t, err)
+	f.waitCount("the saga to end", 1, "SELECT count(*) FROM troupe.sagas WHERE status = 'completed'")
+}
+
 // TestASagaWhoseDatabaseWasSetBackEnds lets a saga end over Kafka, and sets its database back to before it began. The answers are
 // read before the event that begins it. The hops do nothing twice.
 func TestASagaWhoseDatabaseWasSetBackEnds(t *testing.T) {
