@@ -192,8 +192,12 @@ func wantsJSON(r *http.Request) bool {
 func answer(w http.ResponseWriter, status int, facts any) { encode(status, facts).writeTo(w) }
 
 func encode(status int, facts any) *rendered {
+	text, err := json.Marshal(facts)
+	if err != nil {
+		return encode(http.StatusInternalServerError, map[string]string{"error": "these facts cannot be written as JSON: " + err.Error()})
+	}
 	a := &rendered{status: status, media: "application/json"}
-	a.text.WriteString(pretty(facts) + "\n")
+	a.text.WriteString(pretty(json.RawMessage(text)) + "\n")
 	return a
 }
 

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
@@ -95,4 +96,11 @@ func TestAnOverviewNeedsNoCauseOfItsDeadLetters(t *testing.T) {
 	t.Parallel()
 	all := (&databaseFacts{Name: "order", DeadLetters: 2, Outbox: &retention.Stats{Headroom: headroomSoon}}).needs()
 	require.Contains(t, all[0].Text, "2 dead letters")
+}
+
+func TestFactsThatCannotBeJSONAreAnError(t *testing.T) {
+	t.Parallel()
+	a := encode(http.StatusOK, map[string]any{"at": time.Date(20_000, 1, 1, 0, 0, 0, 0, time.UTC)})
+	require.Equal(t, http.StatusInternalServerError, a.status)
+	require.Contains(t, a.text.String(), "cannot be written as JSON")
 }

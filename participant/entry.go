@@ -106,8 +106,7 @@ func (l *local) scan(rows pgx.Rows) (*message, error) {
 	var r outboxrow.Row
 	var key []byte
 	var unhandledFor float64
-	err := rows.Scan(&r.Position, (*[16]byte)(&r.ID), &r.Topic, &r.Key, &r.KeyBytes, &r.Type, &r.Headers, &r.RawHeaders, &r.Payload,
-		&r.CreatedAt, &key, &m.held.attempts, &m.held.firstFailed, &m.entry.term, &m.entry.crashes, &unhandledFor)
+	err := rows.Scan(append(r.Fields(), &key, &m.held.attempts, &m.held.firstFailed, &m.entry.term, &m.entry.crashes, &unhandledFor)...)
 	if err != nil {
 		return nil, err
 	}

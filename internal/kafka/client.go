@@ -12,19 +12,25 @@ import (
 
 // NewClient makes a client for brokers ("host:port"). Later options override earlier ones and the defaults: no lingering, since
 // latency counts and a busy producer fills batches anyway, and acknowledgement by all replicas with idempotent writes, which is
-// kgo's default. Topics are not created automatically.
+// kgo's default. Topics are not created automatically. Batches are unpacked within a limit of memory.
 func NewClient(brokers []string, opts ...kgo.Opt) (*kgo.Client, error) {
 	if len(brokers) == 0 {
 		return nil, errors.New("kafka: no broker addresses")
 	}
+	u := &unpacker{built: make(chan struct{})}
 	client, err := kgo.NewClient(append([]kgo.Opt{
 		kgo.SeedBrokers(brokers...),
+		kgo.WithDecompressor(u),
 		kgo.ProducerLinger(0),
 		kgo.DialTimeout(5 * time.Second),
 		kgo.RetryBackoffFn(backoff),
 		kgo.MetadataMinAge(250 * time.Millisecond),
 	}, opts...)...)
 	if err != nil {
+		return nil, fmt.Errorf("kafka: %w", err)
+	}
+	if err := u.of(client); err != nil {
+		client.Close()
 		return nil, fmt.Errorf("kafka: %w", err)
 	}
 	return client, nil

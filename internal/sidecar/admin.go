@@ -329,13 +329,14 @@ const (
 	statsLimit = 2 * time.Second
 )
 
+// read reads the figures. They are stored for other requests, too, so the queries go on when ctx is cancelled.
 func (s *statistics) read(ctx context.Context) (rowStats, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if time.Since(s.at) < statsFor {
 		return s.last, s.err
 	}
-	ctx, cancel := context.WithTimeout(ctx, statsLimit)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statsLimit)
 	defer cancel()
 	s.last = rowStats{mapped: s.of.Mapping != nil}
 	if s.last.mapped {

@@ -22,7 +22,7 @@ func (e *examination) stranded(ctx context.Context, conn *pgx.Conn) {
 			"messages of %s are held by the group %s and not tried again since %s: no member consumes their topic or partition",
 			"run a participant of this group with a handler for the topic, on Kafka; or give the messages up: troupe held list, troupe held release"},
 		{"local work", `
-			SELECT consumer_group, topic, count(*), min(coalesce(next_try, created_at))
+			SELECT consumer_group, topic, count(*), greatest(min(coalesce(next_try, created_at)), 'epoch')
 			FROM troupe.local_work AS w
 			WHERE status = 'pending' AND ended_at IS NULL AND coalesce(next_try, created_at) < clock_timestamp() - interval '10 minutes'
 			  AND NOT EXISTS (

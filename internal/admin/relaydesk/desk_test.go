@@ -2,6 +2,7 @@ package desk_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"testing"
 
@@ -100,6 +101,25 @@ func TestFailedRowsAreListedAndShown(t *testing.T) {
 	_, err = s.Show(t.Context(), uuid.New())
 	require.ErrorIs(t, err, desk.ErrNoFailure)
 	require.Equal(t, 0, s.count("SELECT count(*) FROM troupe.outbox_repairs"))
+}
+
+// created_at is the writer's to set. JSON has years up to 9999 only: one such row must not hide the others.
+func TestFailedRowsOfAnyTimeAreShownAsJSON(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.park("a.b.commands", 4)
+	s.exec(`UPDATE troupe.outbox AS o SET created_at = at FROM (
+		SELECT position, (ARRAY['infinity', '-infinity', '20000-01-01', '4000-01-01 BC'])[row_number() OVER (ORDER BY position)]::timestamptz AS at
+		FROM troupe.outbox) AS t WHERE o.position = t.position AND at IS NOT NULL`)
+	rows, _, err := s.List(t.Context(), desk.Filter{Status: desk.Parked}, desk.Page{Rows: 10})
+	require.NoError(t, err)
+	require.Len(t, rows, 4)
+	for _, row := range rows {
+		shown, err := s.Show(t.Context(), row.ID)
+		require.NoError(t, err)
+		_, err = json.Marshal([]any{row, shown})
+		require.NoError(t, err)
+	}
 }
 
 // A pause may be stored before any relay has run; the first relay still gets the first term.

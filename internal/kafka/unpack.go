@@ -1,0 +1,106 @@
+package kafka
+
+import (
+	"encoding/binary"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// kgo limits what one batch unpacks to (MaxDecompressBatchBytes), but unpacks all batches of a response before the first of them is
+// polled. 64 MiB of zeros have two kilobytes as a batch, so the 8 MiB of a response could fill hundreds of gigabytes. Nor does it limit
+// the messages of a batch, each of which has seven bytes there and hundreds in memory.
+
+const (
+	// recordBytes is the approximate memory of a message without key and value.
+	recordBytes = 256
+	// usualRatio is the largest ratio by which ordinary data is compressed. Batches up to it are not counted: the size of a response
+	// limits them.
+	usualRatio = 16
+	// collectEvery is the shortest time between two garbage collections that wait for the memory of batches.
+	collectEvery = 100 * time.Millisecond
+)
+
+// errLater is the error for a batch for which there is no room now. kgo fetches it again after a while, since the error is retriable,
+// and returns the batches before it.
+var errLater = fmt.Errorf("the batches that were unpacked before it are still in memory: %w", kerr.ThrottlingQuotaExceeded)
+
+// An unpacker is a kgo.Decompressor that bounds the memory of all batches of a client that become much larger when they are unpacked:
+// twice what one batch may unpack to, and one batch more for each broker.
+type unpacker struct {
+	built chan struct{} // closed once inner and limit are set
+	inner kgo.Decompressor
+	limit int64 // of one batch
+
+	held      atomic.Int64 // memory of the counted batches that is not free yet
+	mu        sync.Mutex
+	collected time.Time // guarded by mu
+}
+
+// of sets the limit of a client's options, which the client has once it is built.
+func (u *unpacker) of(client *kgo.Client) error {
+	limit, _ := client.OptValue(kgo.MaxDecompressBatchBytes).(int)
+	bounded, err := kgo.NewClient(kgo.SeedBrokers("127.0.0.1"), kgo.MaxDecompressBatchBytes(limit)) // connects to none
+	if err != nil {
+		return err
+	}
+	defer bounded.Close()
+	u.inner, _ = bounded.OptValue(kgo.WithDecompressor).(kgo.Decompressor)
+	u.limit = int64(limit)
+	close(u.built)
+	return nil
+}
+
+// Decompress implements kgo.Decompressor.
+func (u *unpacker) Decompress(src []byte, codec kgo.CompressionCodecType) ([]byte, error) {
+	<-u.built
+	out, err := u.inner.Decompress(src, codec)
+	if err != nil || codec == kgo.CodecNone || len(out) == 0 {
+		return out, err
+	}
+	size := int64(len(out)) + recordBytes*countRecords(out, 2*u.limit/recordBytes)
+	switch {
+	case size > 2*u.limit:
+		return nil, kgo.ErrMaxDecompress
+	case size <= usualRatio*int64(len(src)):
+		return out, nil
+	case !u.room():
+		return nil, errLater
+	}
+	u.held.Add(size)
+	runtime.AddCleanup(&out[0], func(size int64) { u.held.Add(-size) }, size)
+	return out, nil
+}
+
+// room reports whether a batch may be kept. The memory of earlier ones is free only after a garbage collection.
+func (u *unpacker) room() bool {
+	most := 2 * u.limit
+	if u.held.Load() < most {
+		return true
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if time.Since(u.collected) > collectEvery {
+		runtime.GC()
+		u.collected = time.Now()
+	}
+	return u.held.Load() < most
+}
+
+// countRecords counts the records of an unpacked batch, up to one more than most.
+func countRecords(batch []byte, most int64) (n int64) {
+	for len(batch) > 0 && n <= most {
+		length, size := binary.Varint(batch)
+		if size <= 0 || length < 0 || length > int64(len(batch)-size) {
+			return n
+		}
+		batch = batch[size+int(length):]
+		n++
+	}
+	return n
+}

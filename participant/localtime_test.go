@@ -1,0 +1,53 @@
+package participant_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/internal/grants"
+	"github.com/troupe-go/troupe/internal/grants/grantstest"
+	"github.com/troupe-go/troupe/participant"
+)
+
+// created_at is the writer's to set. One entry with a time that Go cannot read must not stop the others.
+func TestLocalWorkWithoutAUsableCreationTimeIsHandledAsAnyOther(t *testing.T) {
+	t.Parallel()
+	s := newLocalStage(t)
+	s.makeLocal()
+	times := []string{"infinity", "-infinity", "20000-01-01", "4000-01-01 BC"}
+	s.writeAt("Count", times...)
+	p := s.new()
+	participant.Handle(p, count)
+	s.start(p)
+	s.write("other", Count{N: 1})
+	s.waitCount(len(times)+1, "SELECT count(*) FROM done WHERE attempt = 1")
+	s.waitEvents(len(times) + 1)
+	s.expectLegal()
+}
+
+// An entry behind one without a handler has waited for one since it was written, at most until now.
+func TestLocalWorkOfAnyTimeMayWaitForAHandler(t *testing.T) {
+	t.Parallel()
+	s := newLocalStage(t)
+	s.makeLocal()
+	times := []string{"2026-01-01", "infinity", "-infinity", "20000-01-01", "4000-01-01 BC"}
+	s.writeAt("Other", times...)
+	p := s.new(atOnce)
+	participant.Handle(p, count)
+	s.start(p)
+	s.write("other", Count{N: 1})
+	s.waitCount(len(times), "SELECT count(*) FROM troupe.dead_letters WHERE error_class = 'poison'")
+	s.waitCount(1, "SELECT count(*) FROM done")
+}
+
+// writeAt inserts commands of one key with these creation times, with the rights of a writer.
+func (s *stage) writeAt(typ string, times ...string) {
+	s.t.Helper()
+	writer := grantstest.New(s.t, s.pool, grants.Writer).Pool()
+	for i, at := range times {
+		_, err := writer.Exec(s.t.Context(), "INSERT INTO troupe.outbox (topic, key, type, payload, created_at) VALUES ($1, 'k', $2, $3, $4::text::timestamptz)",
+			s.hop.Commands(), typ, marshal(Count{N: i + 1}), at)
+		require.NoError(s.t, err)
+	}
+}
