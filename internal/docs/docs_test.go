@@ -45,6 +45,10 @@ func TestTheGoInDocumentsIsCodeThatRunsAsATest(t *testing.T) {
 		"docs/start.md":        {"internal/scaffold/service/seats.go.tmpl", "internal/scaffold/service/tickets.go.tmpl"},
 		"docs/ambassador.md":   {"internal/ambassador/example_test.go"},
 		"docs/choreography.md": {"flow/example_test.go"},
+		"docs/database-sql.md": {
+			"outbox/sqloutbox/example_test.go", "examples/services/sqlcsql/payment.go", "examples/services/gormstore/payment.go",
+			"examples/services/bunstore/payment.go",
+		},
 
 		"docs/operating-sagas.md": {"internal/demo/order/orchestrate.go"},
 		"docs/sagas.md": {
