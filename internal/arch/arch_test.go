@@ -32,7 +32,7 @@ type floor struct {
 // an import that does not go down all fail. CONTRIBUTING.md shows this list: go test ./internal/arch -update.
 var floors = []floor{
 	{"names, policies, the message, and tools that know nothing of Troupe", []string{
-		"topics", "retry", "envelope",
+		"topics", "retry", "envelope", "logbridge",
 		"internal/address", "internal/door", "internal/expr", "internal/grants", "internal/keyed", "internal/lines", "internal/plain",
 		"internal/pgtext", "internal/version",
 		"internal/metrics/catalogue", "internal/docs/commands", "internal/docs/manifests", "internal/house", "internal/modeltest", "console/internal/browser",
@@ -77,7 +77,7 @@ var light = []string{
 
 var libraries = []string{
 	"topics", "retry", "envelope", "schemas", "internal/alert", "migrations", "outbox", "relay", "internal/admin/relaydesk", "relay/mapping", "participant", "internal/admin/repair", "internal/admin/timeline", "internal/admin/doctor",
-	"saga", "saga/coordinator", "internal/explore", "saga/verify", "internal/ambassador", "console", "outbox/sqloutbox", "participant/sqltx",
+	"saga", "saga/coordinator", "internal/explore", "saga/verify", "internal/ambassador", "console", "logbridge", "outbox/sqloutbox", "participant/sqltx",
 	"flow", "internal/flow/asyncapi", "internal/flow/graph", "flow/reactions", "flow/verify", "internal/flow/watch",
 }
 
