@@ -32,7 +32,7 @@ type floor struct {
 // an import that does not go down all fail. CONTRIBUTING.md shows this list: go test ./internal/arch -update.
 var floors = []floor{
 	{"names, policies, the message, and tools that know nothing of Troupe", []string{
-		"topics", "retry", "envelope",
+		"topics", "retry", "envelope", "logbridge",
 		"internal/address", "internal/door", "internal/expr", "internal/grants", "internal/keyed", "internal/lines", "internal/plain",
 		"internal/pgtext", "internal/version",
 		"internal/metrics/catalogue", "internal/docs/commands", "internal/docs/manifests", "internal/house", "internal/modeltest", "console/internal/browser",
@@ -40,18 +40,18 @@ var floors = []floor{
 	{"tables, rows, schemas and declarations; how Postgres and Kafka are used", []string{
 		"migrations", "schemas", "saga", "flow/reactions", "relay/mapping",
 		"internal/admin", "internal/alert", "internal/grants/grantstest", "internal/inbox", "internal/kafka", "internal/outboxrow", "internal/pg", "internal/retention",
-		"internal/scaffold", "internal/traces",
+		"internal/scaffold", "internal/sqlconn", "internal/traces",
 	}},
 	{"writing the outbox, the replication protocol, checks of declarations, servers for tests", []string{
 		"outbox", "saga/verify", "flow/verify",
 		"internal/wal", "internal/explore", "internal/flow/asyncapi", "internal/flow/graph", "internal/admin/relaydesk",
 		"internal/devstack", "internal/demo/messages",
 	}},
-	{"dead letters, and the tests' servers", []string{"internal/deadletter", "testkit"}},
+	{"dead letters, the outbox for database/sql, and the tests' servers", []string{"internal/deadletter", "outbox/sqloutbox", "testkit"}},
 	{"the two that run", []string{"participant", "relay"}},
 	{"decisions on stored sagas", []string{"internal/decisions"}},
 	{"built on a participant; examination and repair", []string{
-		"flow", "saga/coordinator", "telemetry", "testkit/participanttest",
+		"flow", "participant/sqltx", "saga/coordinator", "telemetry", "testkit/participanttest",
 		"internal/ambassador", "internal/flow/watch", "internal/admin/doctor", "internal/admin/repair", "internal/admin/sagadesk", "internal/admin/timeline",
 	}},
 	{"tests and metrics of sagas and flows", []string{
@@ -78,7 +78,7 @@ var light = []string{
 
 var libraries = []string{
 	"topics", "retry", "envelope", "schemas", "internal/alert", "migrations", "outbox", "relay", "internal/admin/relaydesk", "relay/mapping", "participant", "internal/admin/repair", "internal/admin/timeline", "internal/admin/doctor",
-	"saga", "saga/coordinator", "internal/decisions", "internal/admin/sagadesk", "internal/explore", "saga/verify", "internal/ambassador", "console",
+	"saga", "saga/coordinator", "internal/decisions", "internal/admin/sagadesk", "internal/explore", "saga/verify", "internal/ambassador", "console", "logbridge", "outbox/sqloutbox", "participant/sqltx",
 	"flow", "internal/flow/asyncapi", "internal/flow/graph", "flow/reactions", "flow/verify", "internal/flow/watch",
 }
 
@@ -191,6 +191,27 @@ func TestAParticipantNeverImportsTheRelay(t *testing.T) {
 			continue // it runs all of them
 		}
 		require.NotContains(t, p.Deps, module+"relay", "%s: the relay is another process", name)
+	}
+}
+
+// Which driver of database/sql a service uses, and whether its tests use Docker, is its own decision.
+func TestLibrariesNameNoDriver(t *testing.T) {
+	pkgs := list(t)
+	for _, name := range []string{"outbox", "outbox/sqloutbox", "participant", "participant/sqltx", "relay"} {
+		require.NotEmpty(t, pkgs[name].Deps, name)
+		for _, d := range pkgs[name].Deps {
+			for _, driver := range []string{
+				"github.com/jackc/pgx/v5/stdlib", "github.com/lib/pq", "gorm.io/", "github.com/uptrace/", "entgo.io/", "github.com/moby/",
+			} {
+				if d == driver || strings.HasPrefix(d, strings.TrimSuffix(driver, "/")+"/") {
+					t.Errorf("importing %s pulls in %s", name, d)
+				}
+			}
+		}
+	}
+	for _, name := range []string{"outbox", "participant", "relay"} {
+		require.NotContains(t, pkgs[name].Imports, "database/sql", "%s: package sqlconn knows it", name)
+		require.NotContains(t, pkgs[name].Deps, module+"internal/sqlconn", "%s: only sqloutbox and sqltx import it", name)
 	}
 }
 

@@ -39,12 +39,17 @@ func squeezed(s string) string {
 
 func TestTheGoInDocumentsIsCodeThatRunsAsATest(t *testing.T) {
 	for document, tests := range map[string][]string{
-		"README.md":            {"participant/example_test.go", "outbox/example_test.go"},
-		"docs/participant.md":  {"participant/example_test.go"},
-		"docs/testing.md":      {"testkit/participanttest/example/payment_test.go", "internal/scaffold/service/tickets_test.go.tmpl"},
-		"docs/start.md":        {"internal/scaffold/service/seats.go.tmpl", "internal/scaffold/service/tickets.go.tmpl"},
-		"docs/ambassador.md":   {"internal/ambassador/example_test.go"},
-		"docs/choreography.md": {"flow/example_test.go"},
+		"README.md":             {"participant/example_test.go", "outbox/example_test.go"},
+		"docs/participant.md":   {"participant/example_test.go"},
+		"docs/testing.md":       {"testkit/participanttest/example/payment_test.go", "internal/scaffold/service/tickets_test.go.tmpl"},
+		"docs/start.md":         {"internal/scaffold/service/seats.go.tmpl", "internal/scaffold/service/tickets.go.tmpl"},
+		"docs/ambassador.md":    {"internal/ambassador/example_test.go"},
+		"docs/choreography.md":  {"flow/example_test.go"},
+		"docs/observability.md": {"logbridge/example_test.go"},
+		"docs/database-sql.md": {
+			"outbox/sqloutbox/example_test.go", "examples/services/sqlcsql/payment.go", "examples/services/gormstore/payment.go",
+			"examples/services/bunstore/payment.go",
+		},
 
 		"docs/operating-sagas.md": {"internal/demo/order/orchestrate.go"},
 		"docs/sagas.md": {

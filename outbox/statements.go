@@ -1,0 +1,84 @@
+package outbox
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/troupe-go/troupe/internal/outboxrow"
+)
+
+// mostRows limits the rows of one Statement.
+const mostRows = 100
+
+// notifyText notifies like notify, with the array as text.
+const notifyText = "SELECT pg_notify('" + outboxrow.Channel + "', topic) FROM unnest($1::text::text[]) AS topic"
+
+// A Statement is SQL with the values of its parameters, for clients other than pgx. Values are of the types string and []byte, or
+// nil. Only the statements of a Check may have others.
+type Statement struct {
+	SQL  string
+	Args []any
+}
+
+// Statements returns the statements with which Write would add entries, for a transaction that is not pgx's: execute all of them
+// in that transaction, in their order. Package sqloutbox does so with database/sql.
+func (o *Outbox) Statements(ctx context.Context, entries ...Entry) ([]Statement, error) {
+	if len(entries) == 0 {
+		return nil, nil
+	}
+	var r Rows
+	if err := o.Render(ctx, &r, entries...); err != nil {
+		return nil, err
+	}
+	var all []Statement
+	for from := 0; from < len(r.ids); from += mostRows {
+		all = append(all, r.insert(from, min(from+mostRows, len(r.ids))))
+	}
+	for _, q := range r.along.QueuedQueries {
+		all = append(all, Statement{q.SQL, q.Arguments})
+	}
+	if named := o.hints.due(time.Now(), r.topics); len(named) > 0 {
+		// A topic that a notification names has no character that must be escaped in an array's text.
+		all = append(all, Statement{notifyText, []any{`{"` + strings.Join(named, `","`) + `"}`}})
+	}
+	return all, nil
+}
+
+// insert returns the statement that inserts the rows from from to before to. Postgres assigns the positions in the order of VALUES.
+func (r *Rows) insert(from, to int) Statement {
+	var sql strings.Builder
+	sql.WriteString("INSERT INTO troupe.outbox (id, topic, key, key_bytes, type, headers, raw_headers, payload)\nVALUES ")
+	args := make([]any, 0, 8*(to-from))
+	for i := from; i < to; i++ {
+		if i > from {
+			sql.WriteString(",\n  ")
+		}
+		n := len(args)
+		// Text is cast on the server, so that a client needs to know no type but text and bytea.
+		fmt.Fprintf(&sql, "($%d::text::uuid, $%d::text, $%d::text, $%d::bytea, $%d::text, $%d::text::jsonb, $%d::bytea, $%d::bytea)",
+			n+1, n+2, n+3, n+4, n+5, n+6, n+7, n+8)
+		args = append(args, uuid.UUID(r.ids[i]).String(), r.topics[i], text(r.keys[i]), binary(r.keyBytes[i]), r.types[i],
+			string(r.headers[i]), binary(r.rawHeaders[i]), binary(r.payloads[i]))
+	}
+	return Statement{sql.String(), args}
+}
+
+// text returns nil for NULL: a client may take a nil pointer for a value.
+func text(s *string) any {
+	if s == nil {
+		return nil
+	}
+	return *s
+}
+
+// binary returns nil for NULL: a client may take a nil slice for no bytes.
+func binary(b []byte) any {
+	if b == nil {
+		return nil
+	}
+	return b
+}
