@@ -108,7 +108,7 @@ func TestTraceSaysWhatIsWrongWithItsFlags(t *testing.T) {
 		"--database a: not a connection string": "o-1 --database a=postgres://a:hidden@127.0.0.1:none/a",
 		"--registry":                            "o-1 --kafka 127.0.0.1:1 --flow order --registry here",
 	} {
-		o := finish(t, command(t, nil, append([]string{"trace"}, strings.Fields(args)...)...))
+		o := finish(t, command(t, []string{"DATABASE_URL=", "KAFKA_BROKERS="}, append([]string{"trace"}, strings.Fields(args)...)...))
 		require.Equal(t, 2, o.status, fmt.Sprint(args, o))
 		require.Contains(t, o.stderr, want)
 		require.NotContains(t, o.stderr, "hidden")
