@@ -24,7 +24,7 @@ func TestPagesShowWhatIsThere(t *testing.T) {
 	parked := d.parked("o-1002")
 
 	overview := d.html("/")
-	for _, text := range []string{"5 dead letters", "1 saga is parked", "1 key is held", "completed", "empty"} {
+	for _, text := range []string{"3 dead letters", "charge card: no answer in 5s", "1 saga is parked", "1 key is held", "completed", "empty"} {
 		require.Contains(t, overview, text)
 	}
 	require.Contains(t, d.html("/sagas"), "order/o-1001")

@@ -205,7 +205,7 @@ func actOnLetter(ctx context.Context, a *ask) (any, string, error) {
 		l, err := s.repairs.Show(ctx, id)
 		return letterFacts{Database: s.Name, Letter: l}, next, err
 	case "redrive":
-		r, err := s.repairs.Redrive(ctx, one, repair.RedriveConfig{By: a.by})
+		r, err := s.repairs.Redrive(ctx, one, repair.RedriveConfig{By: a.by, SameKey: a.get("same_key") != ""})
 		if err == nil && r.Refused > 0 {
 			err = refuse(http.StatusConflict, "it was not redriven: %s", r.Refusals[0].Err)
 		}

@@ -107,7 +107,7 @@ var pages = []page{
 	{
 		path: "/dead-letter", title: "Dead letter", template: "dead-letter", nav: "/dead-letters", live: true, payloads: true, needs: Operator, read: readLetter,
 		takes: "db id",
-		act:   actOnLetter, does: "db id do payload",
+		act:   actOnLetter, does: "db id do payload same_key",
 		operator: "redrive", admin: "edit discard",
 	},
 	{

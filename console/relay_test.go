@@ -2,6 +2,7 @@ package console
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -27,7 +28,45 @@ func TestTheRelayPageTellsWhoPublishesAndWhatIsInTheWay(t *testing.T) {
 	require.Equal(t, []relays.Topic{{Topic: "shop.none.commands", Parked: 2, Retrying: 1, Waiting: 1, Error: "UNKNOWN_TOPIC_OR_PARTITION"}}, f.Databases[0].Relays[0].Topics)
 	require.Len(t, facts[failedRowsFacts](d, "/relay/rows?db=order&status=parked").Rows, 2)
 	require.Contains(t, d.html("/relay/rows?db=order&limit=2"), "after=")
-	require.Contains(t, d.html("/"), "2 rows cannot be published")
+	require.Contains(t, d.html("/"), "2 rows for shop.none.commands cannot be published; behind them 1 row of the same key waits: UNKNOWN_TOPIC_OR_PARTITION")
+}
+
+// TestTheOverviewNamesTheErrorOfFailedRows checks rows that wait for their topic, and a parked row that is older than the rows that
+// the relay has not tried.
+func TestTheOverviewNamesTheErrorOfFailedRows(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.Leads()
+	d.FailedRow("shop.none.commands", "retrying", "UNKNOWN_TOPIC_OR_PARTITION")
+	d.FailedRow("shop.large.commands", "parked", "MESSAGE_TOO_LARGE")
+	_, err := d.Pool.Exec(t.Context(), "UPDATE troupe.outbox SET created_at = now() - interval '91 minutes'")
+	require.NoError(t, err)
+	_, err = d.Pool.Exec(t.Context(), "INSERT INTO troupe.outbox (topic, type) VALUES ('shop.billing.commands', 'Fresh')")
+	require.NoError(t, err)
+	page := d.html("/")
+	for _, text := range []string{
+		"1 row is refused for shop.none.commands and tried again by the relay: UNKNOWN_TOPIC_OR_PARTITION", "if it is missing, create it",
+		"1 row for shop.large.commands cannot be published: MESSAGE_TOO_LARGE",
+	} {
+		require.Contains(t, page, text)
+	}
+	require.NotContains(t, page, "min behind")
+	require.NotContains(t, page, "Kafka or the network")
+}
+
+// TestTheOverviewHasATaskForEachCause checks that no cause is shown under the name of another.
+func TestTheOverviewHasATaskForEachCause(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.letters()
+	var texts []string
+	for _, one := range facts[overviewFacts](d, "/").Needs {
+		if strings.Contains(one.Text, "dead letter") {
+			texts = append(texts, one.Text)
+			require.Contains(t, one.Page, "cause=")
+		}
+	}
+	require.Equal(t, []string{`3 dead letters: order o-*: currency "*" is not known`, "1 dead letter: charge card: no answer in 5s"}, texts)
 }
 
 func TestParkedRowsAreRetriedAndDiscarded(t *testing.T) {

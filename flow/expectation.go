@@ -159,7 +159,7 @@ func (e *expectation) beginning(m envelope.Message) (pg.Args, error) {
 }
 
 func (e *expectation) deadline() participant.Deadline {
-	return participant.Deadline{Name: expectationDeadline + e.Name, After: e.within, Body: over{}}
+	return participant.Deadline{Name: expectationDeadline + e.Name, After: e.within, Body: overOf(e.Expect)}
 }
 
 // met cancels the deadline, or logs that the message is late. It waits for no result: its statements are sent with the handler's

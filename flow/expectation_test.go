@@ -45,6 +45,7 @@ func TestWhatDoesNotComeIsRaisedOnce(t *testing.T) {
 	s.Send(paid, paid, event(s, "payment", "o-1", Paid{1}))
 	s.Settle()
 	require.Len(t, s.Deadlines(), 1)
+	require.Equal(t, 1, count(t, s, "SELECT count(*) FROM troupe.deadlines WHERE convert_from(payload, 'UTF8')::jsonb -> 'expects' ->> 0 LIKE '%.shipping.events Shipped'"))
 	s.Advance(31 * time.Second)
 	s.Settle()
 	require.Equal(t, []string{timedOut}, said(s))

@@ -136,8 +136,20 @@ type join struct {
 	expired  JoinHandler
 }
 
-// over is the body of the deadline of a join or an expectation. It is empty, since name and scope identify the deadline.
-type over struct{}
+// over is the body of the deadline of a join or an expectation. Name and scope identify the deadline; the body tells an operator
+// which messages it is about.
+type over struct {
+	Expects []string `json:"expects,omitempty"` // topic and type of each awaited or expected message
+}
+
+// overOf returns the body for the messages that are awaited or expected.
+func overOf(messages []reactions.Message) over {
+	var o over
+	for _, m := range messages {
+		o.Expects = append(o.Expects, name(m))
+	}
+	return o
+}
 
 // MessageType returns the message's ce_type.
 func (over) MessageType() string { return "troupe.Over" }
@@ -224,7 +236,7 @@ func (j *join) begins(ctx context.Context, tx pgx.Tx) error {
 	if err := participant.Queue(ctx, tx, forgetJoinsSQL); err != nil || j.within == 0 {
 		return err
 	}
-	return j.s.p.Schedule(ctx, tx, participant.Deadline{Name: joinDeadline + j.Name, After: j.within, Body: over{}})
+	return j.s.p.Schedule(ctx, tx, participant.Deadline{Name: joinDeadline + j.Name, After: j.within, Body: overOf(j.Await)})
 }
 
 // completes is called for the last message of a join. It calls the handler with all messages.

@@ -30,6 +30,9 @@ var files embed.FS
 type Status struct {
 	Current int64
 	Latest  int64
+	// Unrecorded is true if the history lists no version, and Current is the version of the tables that exist: another tool than Up
+	// ran the statements. Up records it.
+	Unrecorded bool
 }
 
 // Pending reports whether Up would change anything.
@@ -59,13 +62,24 @@ func Up(ctx context.Context, url string) error {
 
 // UpConfig is Up for a connection that a URL cannot express, for instance with certificates that are read at each connection.
 func UpConfig(ctx context.Context, config *pgx.ConnConfig) error {
-	if s, err := GetConfig(ctx, config); err == nil && s.Current == s.Latest {
+	s, err := GetConfig(ctx, config)
+	if errors.Is(err, ErrPartial) {
+		return err
+	}
+	complete := err == nil && s.Current == s.Latest
+	if complete && !s.Unrecorded {
 		return nil
 	}
 	return with(config, func(db *sql.DB, p *goose.Provider) error {
 		_, err := db.ExecContext(ctx, makeSchema)
+		if err == nil && s.Unrecorded {
+			err = record(ctx, db, s.Current)
+		}
 		if err == nil {
 			_, err = p.Up(ctx)
+		}
+		if err != nil && complete {
+			return nil // the tables are there, and this role may not record them
 		}
 		var refused *pgconn.PgError
 		if errors.As(err, &refused) && refused.Code == "42501" {
@@ -77,7 +91,8 @@ func UpConfig(ctx context.Context, config *pgx.ConnConfig) error {
 }
 
 // Get returns the version of the database at url, and changes nothing. A database without Troupe's schema is at 0. For a database
-// with a newer version it returns ErrNewer.
+// with a newer version it returns ErrNewer. If the history lists no version, Get looks at the tables, and returns ErrPartial if they
+// fit no version.
 func Get(ctx context.Context, url string) (Status, error) {
 	config, err := address.ParseConn(url)
 	if err != nil {
@@ -92,14 +107,22 @@ func GetConfig(ctx context.Context, config *pgx.ConnConfig) (Status, error) {
 	err := with(config, func(db *sql.DB, p *goose.Provider) error {
 		sources := p.ListSources()
 		s.Latest = sources[len(sources)-1].Version
-		var exists bool
-		err := db.QueryRowContext(ctx, "SELECT to_regclass('troupe.migrations') IS NOT NULL").Scan(&exists)
-		if err != nil || !exists {
+		var err error
+		if s.Current, err = recorded(ctx, db); err != nil {
 			return err
 		}
-		const current = "SELECT coalesce(max(version_id), 0) FROM troupe.migrations"
-		if err := db.QueryRowContext(ctx, current).Scan(&s.Current); err != nil {
-			return err
+		if s.Current == 0 {
+			tables, odd := versionOfTables(ctx, db, sources)
+			// A concurrent Up may have recorded versions since.
+			if s.Current, err = recorded(ctx, db); err != nil {
+				return err
+			}
+			if s.Current == 0 {
+				s.Current, s.Unrecorded, err = tables, tables > 0, odd
+			}
+			if err != nil {
+				return err
+			}
 		}
 		if s.Current > s.Latest {
 			return fmt.Errorf("version %d, this one knows %d: %w", s.Current, s.Latest, ErrNewer)
@@ -107,6 +130,17 @@ func GetConfig(ctx context.Context, config *pgx.ConnConfig) (Status, error) {
 		return nil
 	})
 	return s, err
+}
+
+// recorded returns the version that the history lists last; 0 if there is none.
+func recorded(ctx context.Context, db *sql.DB) (version int64, err error) {
+	var exists bool
+	err = db.QueryRowContext(ctx, "SELECT to_regclass('troupe.migrations') IS NOT NULL").Scan(&exists)
+	if err != nil || !exists {
+		return 0, err
+	}
+	err = db.QueryRowContext(ctx, "SELECT coalesce(max(version_id), 0) FROM troupe.migrations").Scan(&version)
+	return version, err
 }
 
 func with(config *pgx.ConnConfig, do func(*sql.DB, *goose.Provider) error) error {

@@ -2,6 +2,8 @@ package migrations_test
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -150,4 +152,75 @@ func TestARowOfMoreThanEightMebibytesIsRefusedByEachTableThatTheOutboxIsWrittenF
 		INSERT INTO troupe.deadlines (consumer_group, scope, name, id, due_at, type, headers, payload)
 		VALUES ('shop', 'o-1', 'pay', gen_random_uuid(), now(), 'Pay', '{}', convert_to(repeat('x', 8 * 1024 * 1024), 'UTF8'))`)
 	require.ErrorContains(t, err, "deadlines_size")
+}
+
+// TestAnotherToolRunsTheStatements runs the printed statements, and the files themselves as psql would.
+func TestAnotherToolRunsTheStatements(t *testing.T) {
+	t.Parallel()
+	sources, err := filepath.Glob("sql/*.sql")
+	require.NoError(t, err)
+	statements := func(files []string) (sql string) {
+		for _, path := range files {
+			text, err := os.ReadFile(path)
+			require.NoError(t, err)
+			sql += string(text)
+		}
+		return sql
+	}
+	printed, err := migrations.SQL(0)
+	require.NoError(t, err)
+	last := len(sources) - 1
+	rest, err := migrations.SQL(int64(last))
+	require.NoError(t, err)
+	require.Less(t, len(rest), len(printed))
+	for name, c := range map[string]struct {
+		sql        string
+		current    int
+		unrecorded bool
+	}{
+		"printed":             {printed, last + 1, false},
+		"the files":           {statements(sources), last + 1, true},
+		"all files but one":   {statements(sources[:last]), last, true},
+		"files, then printed": {statements(sources[:last]) + rest, last + 1, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, url := t.Context(), testkit.EmptyDatabase(t)
+			exec(t, url, c.sql)
+			s, err := migrations.Get(ctx, url)
+			require.NoError(t, err)
+			require.Equal(t, migrations.Status{Current: int64(c.current), Latest: int64(last + 1), Unrecorded: c.unrecorded}, s)
+			for range 2 {
+				require.NoError(t, migrations.Up(ctx, url))
+			}
+			s, err = migrations.Get(ctx, url)
+			require.NoError(t, err)
+			require.Equal(t, migrations.Status{Current: int64(last + 1), Latest: int64(last + 1)}, s)
+		})
+	}
+	newer, err := migrations.SQL(int64(last + 1))
+	require.NoError(t, err)
+	require.Empty(t, newer)
+}
+
+// TestTablesOfNoVersionAreNamed checks a database in which another tool stopped half-way, and one that lacks a table.
+func TestTablesOfNoVersionAreNamed(t *testing.T) {
+	t.Parallel()
+	printed, err := migrations.SQL(0)
+	require.NoError(t, err)
+	for name, c := range map[string]struct{ sql, missing string }{
+		"a table":    {"DROP TABLE troupe.held; DROP TABLE troupe.migrations", "troupe.held is missing"},
+		"a function": {"DROP FUNCTION troupe.end_local; DELETE FROM troupe.migrations", "troupe.end_local is missing"},
+		"a version":  {"DROP TABLE troupe.deadlines; DROP TABLE troupe.migrations", "there is version 7, and not all before it"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url := testkit.EmptyDatabase(t)
+			exec(t, url, printed+c.sql)
+			_, err := migrations.Get(t.Context(), url)
+			require.ErrorIs(t, err, migrations.ErrPartial)
+			require.ErrorContains(t, err, c.missing)
+			require.ErrorIs(t, migrations.Up(t.Context(), url), migrations.ErrPartial)
+		})
+	}
 }

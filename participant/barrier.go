@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/deadletter"
 )
 
 // The barrier of a saga's step. Its forward call and its compensation each have a row in troupe.answers, by saga, step
@@ -52,6 +53,7 @@ func (m *message) forHandler() envelope.Message {
 	if key := m.extra(HeaderFirstKey); key != "" && m.ofSaga() {
 		c.IdempotencyKey = key
 	}
+	c.IdempotencyKey = deadletter.RequestKey(c.IdempotencyKey, m.Extra)
 	return c
 }
 

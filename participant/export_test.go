@@ -154,3 +154,9 @@ const (
 
 // EffectsOf parses the text of a statement.
 var EffectsOf = effectsOf
+
+// Unpublished returns the number of rows of the outbox that no relay publishes.
+func (p *Participant) Unpublished(ctx context.Context) (rows int, err error) {
+	u, err := p.findUnpublished(ctx)
+	return u.rows, err
+}

@@ -84,7 +84,7 @@ func On[T any](p *Participant, from topics.Hop, fn func(ctx context.Context, tx 
 	}
 	h.bind = func(body any, m *message) run {
 		return func(ctx context.Context, tx pgx.Tx) (Outcome, error) {
-			return Outcome{}, fn(ctx, tx, Event[T]{Body: *body.(*T), Message: m.Message, Attempt: m.attempts() + 1})
+			return Outcome{}, fn(ctx, tx, Event[T]{Body: *body.(*T), Message: m.forHandler(), Attempt: m.attempts() + 1})
 		}
 	}
 	p.register(h)
@@ -105,7 +105,7 @@ func React[T any](p *Participant, from topics.Hop, fn func(ctx context.Context, 
 	h.answers, h.reacts = true, true
 	h.bind = func(body any, m *message) run {
 		return func(ctx context.Context, tx pgx.Tx) (Outcome, error) {
-			return fn(ctx, tx, Event[T]{Body: *body.(*T), Message: m.Message, Attempt: m.attempts() + 1})
+			return fn(ctx, tx, Event[T]{Body: *body.(*T), Message: m.forHandler(), Attempt: m.attempts() + 1})
 		}
 	}
 	p.register(h)

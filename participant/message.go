@@ -25,6 +25,9 @@ const (
 	// HeaderRedriveGroup names the consumer group that a redriven event is for. Other groups that read its topic skip it: they
 	// have handled it, or will handle it, at its first offset.
 	HeaderRedriveGroup = deadletter.HeaderRedriveGroup
+	// HeaderRedriveEdit identifies the edited payload of a redriven message. The handler gets a message with it under another
+	// idempotency key, since it is another request to the services that the handler calls. Its answer has the key of the original.
+	HeaderRedriveEdit = deadletter.HeaderRedriveEdit
 )
 
 // message is one message in processing, from the topic, troupe.held or troupe.local_work.

@@ -37,11 +37,14 @@ const (
 	strandedWarn  = 10 // looks from one log line to the next
 )
 
-// watchStranded looks for stranded messages, for Stats, and logs them every ten minutes. client is nil for local work.
+// watchStranded looks for stranded messages, for Stats, and logs them every ten minutes, as it does for rows of the outbox that no
+// relay publishes. client is nil for local work.
 func (p *Participant) watchStranded(ctx context.Context, client *kgo.Client) {
 	tick := time.NewTicker(strandedEvery)
 	defer tick.Stop()
 	trouble := p.repeated("look for messages that no member handles")
+	unread := p.repeated("look for rows that no relay publishes")
+	var warned time.Time
 	for n := 0; ; n++ {
 		found, err := p.findStranded(ctx, client)
 		if ctx.Err() != nil {
@@ -53,6 +56,16 @@ func (p *Participant) watchStranded(ctx context.Context, client *kgo.Client) {
 		p.mu.Unlock()
 		if n%strandedWarn == 0 {
 			p.warnStranded(found)
+		}
+		if time.Since(warned) >= unpublishedWarn {
+			now, err := p.warnUnpublished(ctx)
+			if ctx.Err() != nil {
+				return
+			}
+			unread.report(err)
+			if now {
+				warned = time.Now()
+			}
 		}
 		select {
 		case <-ctx.Done():

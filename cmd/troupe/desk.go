@@ -41,7 +41,7 @@ func (f *deskFlags) declare(cmd *cobra.Command, others ...string) {
 
 func (f *deskFlags) declareDatabase(flags *pflag.FlagSet) {
 	flags.SortFlags = false
-	flags.StringVar(&f.database, "database", "", "`URL` of the service's database; better in the environment, since others can see a command line [DATABASE_URL]")
+	flags.StringVar(&f.database, "database", "", "`URL` of the service's database, or its name in TROUPE_DATABASES; better in the environment, since others can see a command line [DATABASE_URL, else the only one of TROUPE_DATABASES]")
 }
 
 func (f *deskFlags) declareRegistry(flags *pflag.FlagSet) {
@@ -97,11 +97,9 @@ func (f *deskFlags) open(ctx context.Context) (desk *repair.Desk, end func(), er
 
 // connect returns the database's pool and, if a registry is named, the codec for Avro.
 func (f *deskFlags) connect(ctx context.Context) (*pgxpool.Pool, *schemas.Codec, error) {
-	if f.database == "" {
-		f.database = os.Getenv("DATABASE_URL")
-	}
-	if f.database == "" {
-		return nil, nil, errors.New("--database is not set: want postgres://user@host:5432/database of the service; set it, or DATABASE_URL")
+	var err error
+	if f.database, err = databaseURL(f.database); err != nil {
+		return nil, nil, err
 	}
 	config, err := address.ParsePool(f.database)
 	if err != nil {

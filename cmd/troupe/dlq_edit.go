@@ -29,7 +29,10 @@ func newDLQEdit() *cobra.Command {
 		Short: "Change the payload that a redrive of a dead letter will send",
 		Long: `edit takes JSON, from --payload or, on a terminal, from $EDITOR. An Avro message is written with the
 schema that it had; a mistake is refused with its path. The message as it came is kept, and nothing is
-sent: that is what redrive is for.`,
+sent: that is what redrive is for.
+
+A redrive sends the edited message to its handler with another idempotency key, since a service that the
+handler calls may have answered the first one and would repeat that answer. See redrive --same-key.`,
 		Example: `  troupe dlq edit 019aa6f0-7c1d-7d3a-9d0b-6f3b1c2d4e5f --payload fixed.json --reason 'ticket 4711: wrong currency'
   troupe dlq show $ID --output json | jq '.payload.json | .currency = "EUR"' |
     troupe dlq edit $ID --payload - --reason 'ticket 4711: wrong currency'`,
@@ -67,7 +70,8 @@ sent: that is what redrive is for.`,
 			if f.output.forPrograms() {
 				return f.output.encode(cmd.OutOrStdout(), map[string]any{"edited": id})
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "Edited. It is not sent yet: troupe dlq redrive %s\n", id)
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "Edited. It is not sent yet: troupe dlq redrive %s\n"+
+				"A service outside gets it with another idempotency key, as another request; if the first one took effect there: --same-key\n", id)
 			return err
 		},
 	}

@@ -16,12 +16,17 @@ func newDLQRedrive() *cobra.Command {
 	var f deskFlags
 	var chosen filterFlags
 	var rate float64
+	var sameKey bool
 	cmd := &cobra.Command{
 		Use:   "redrive [id…]",
 		Short: "Send dead letters to their topic once more",
 		Long: `redrive sends the chosen dead letters to the topics they came from, in the order in which they failed,
 by way of the outbox: a relay has to run. Only those from before it began are taken. Each is one
 transaction, so it may be interrupted at any time, and the same command goes on with the rest.
+
+A message that was edited is another request to a service that its handler calls: the handler gets it
+with another idempotency key, or the service would repeat its answer to the message before the edit.
+If that request may have taken effect there, and must not do so twice, say --same-key.
 
 Exit status: 0 all were sent, 1 some or all were not, 2 wrong usage.`,
 		Example: `  troupe dlq redrive 019aa6f0-7c1d-7d3a-9d0b-6f3b1c2d4e5f
@@ -39,7 +44,7 @@ Exit status: 0 all were sent, 1 some or all were not, 2 wrong usage.`,
 			if err != nil {
 				return err
 			}
-			return redrive(cmd, &f, filter, repair.RedriveConfig{By: by, Rate: rate})
+			return redrive(cmd, &f, filter, repair.RedriveConfig{By: by, Rate: rate, SameKey: sameKey})
 		},
 	}
 	flags := cmd.Flags()
@@ -47,6 +52,7 @@ Exit status: 0 all were sent, 1 some or all were not, 2 wrong usage.`,
 	chosen.declare(flags)
 	flags.BoolVar(&chosen.all, "all", false, "every open dead letter of the database")
 	flags.Float64Var(&rate, "rate", 50, "at most `n` a second")
+	flags.BoolVar(&sameKey, "same-key", false, "send an edited message with the idempotency key of the original: a service outside that answered the original repeats its answer")
 	f.declareAction(flags, "they are sent again")
 	f.declareDryRun(flags)
 	f.declareYes(flags)

@@ -62,8 +62,8 @@ Exit status: 0 something was looked at, 1 nothing could be seen or the look fail
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringArrayVar(&f.databases, "database", nil, "`name=URL` of a service's database, repeatable; better in the environment, since others can see a command line [TROUPE_DATABASES, with blanks between]")
-	flags.StringVar(&f.kafka, "kafka", "", "`host:port,…` of brokers [TROUPE_KAFKA]")
+	flags.StringArrayVar(&f.databases, "database", nil, "`name=URL` of a service's database, repeatable; better in the environment, since others can see a command line [TROUPE_DATABASES, with blanks between; else DATABASE_URL]")
+	flags.StringVar(&f.kafka, "kafka", "", "`host:port,…` of brokers [TROUPE_KAFKA, else with a flow KAFKA_BROKERS]")
 	flags.StringVar(&f.cfg.Flow, "flow", "", "`name` of the flow, the first part of its topics and groups [TROUPE_FLOW]")
 	flags.StringSliceVar(&f.cfg.Topics, "topic", nil, "`name` of another topic to look at, repeatable")
 	flags.StringSliceVar(&f.cfg.Groups, "group", nil, "`name` of a consumer group that does not begin with the flow's, repeatable")
@@ -84,6 +84,7 @@ func (f *traceFlags) run(cmd *cobra.Command, subject string) error {
 		return failed(err)
 	}
 	defer end()
+	f.ofService()
 	cfg, err := f.config(cmd.Context())
 	defer func() {
 		for _, d := range cfg.Databases {
@@ -112,6 +113,17 @@ func (f *traceFlags) run(cmd *cobra.Command, subject string) error {
 		return failed(err)
 	}
 	return nil
+}
+
+// ofService reads the variables of a service where the variables of the flow are not set: its database and, if the flow is known, its
+// brokers.
+func (f *traceFlags) ofService() {
+	if len(f.databases) == 0 && f.demo == "" {
+		f.databases = namedDatabases()
+	}
+	if f.kafka == "" && (f.cfg.Flow != "" || os.Getenv("TROUPE_FLOW") != "" || len(f.cfg.Topics) > 0) {
+		f.kafka = kafkaBrokers()
+	}
 }
 
 // openDemo opens the servers of a kept demo, and makes them the servers to read.
@@ -152,7 +164,7 @@ func (f *traceFlags) config(ctx context.Context) (timeline.Config, error) {
 	case len(cfg.Brokers) == 0 && len(f.databases) == 0:
 		return cfg, errors.New("nowhere to look: want --kafka with --flow, or --database name=URL, or both (or TROUPE_KAFKA, TROUPE_FLOW, TROUPE_DATABASES)")
 	case len(cfg.Brokers) > 0 && cfg.Flow == "" && len(cfg.Topics) == 0:
-		return cfg, errors.New("--kafka: want --flow as well, the first part of the topics' names")
+		return cfg, errors.New("--kafka: want --flow as well, the first part of the topics' names (or TROUPE_FLOW)")
 	case len(cfg.Brokers) == 0 && len(cfg.Topics)+len(cfg.Groups) > 0:
 		return cfg, errors.New("--topic and --group want --kafka as well")
 	case cfg.Since <= 0 || cfg.Timeout <= 0 || cfg.MaxRecords <= 0:

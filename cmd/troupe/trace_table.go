@@ -91,6 +91,13 @@ func (p tracePrinter) entries(b *bytes.Buffer, t *timeline.Timeline) {
 
 // notes returns the facts of an entry for which the table has no column.
 func (p tracePrinter) notes(e timeline.Entry) (notes []string) {
+	if e.Deadline != "" {
+		note := "the deadline " + e.Deadline
+		if len(e.Expects) > 0 {
+			note += ": had not come in time: " + strings.Join(e.Expects, ", or ")
+		}
+		notes = append(notes, note)
+	}
 	if e.Redrive > 0 {
 		notes = append(notes, fmt.Sprintf("redrive %d", e.Redrive))
 	}

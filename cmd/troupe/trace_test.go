@@ -81,9 +81,11 @@ func TestATimelineIsPrintedForPeople(t *testing.T) {
 			{Kind: timeline.DeadLetter, At: at.Add(90 * time.Second), Hop: "order.payment", Type: "shop.Charge", ID: "a", Cause: 0, After: 90 * time.Second,
 				DeadLetter: &timeline.Letter{Status: "redriven", Class: "timeout", Attempts: 8, Error: "too\nslow"}},
 			{Kind: timeline.Command, At: at.Add(2 * time.Minute), Hop: "order.payment", Type: "shop.Charge", ID: "a", Cause: -1, Redrive: 1},
+			{Kind: timeline.Command, At: at.Add(3 * time.Minute), Hop: "order.order", Type: "troupe.Over", ID: "b", Cause: -1,
+				Deadline: "expect.shipped", Expects: []string{"OrderShipped of order.shipping.events"}},
 		},
 	}))
-	require.Equal(t, `o-1: 3 entries; 5 records of 2 partitions read, from 2026-01-02 03:04:05 UTC on
+	require.Equal(t, `o-1: 4 entries; 5 records of 2 partitions read, from 2026-01-02 03:04:05 UTC on
 
 #  TIME (UTC)               AFTER  HOP            KIND         TYPE    OUTCOME  BY  ID
 1  2026-01-02 03:04:05.000         order.payment  command      Charge               a
@@ -92,6 +94,8 @@ func TestATimelineIsPrintedForPeople(t *testing.T) {
      redriven: timeout after attempt 8: too�slow
 3  2026-01-02 03:06:05.000         order.payment  command      Charge               a
      redrive 1
+4  2026-01-02 03:07:05.000         order.order    command      Over                 b
+     the deadline expect.shipped: had not come in time: OrderShipped of order.shipping.events
 
 Nothing is missing: every command is answered, and every event was read.
 `, b.String())
@@ -108,7 +112,7 @@ func TestTraceSaysWhatIsWrongWithItsFlags(t *testing.T) {
 		"--database a: not a connection string": "o-1 --database a=postgres://a:hidden@127.0.0.1:none/a",
 		"--registry":                            "o-1 --kafka 127.0.0.1:1 --flow order --registry here",
 	} {
-		o := finish(t, command(t, nil, append([]string{"trace"}, strings.Fields(args)...)...))
+		o := finish(t, command(t, []string{"DATABASE_URL=", "KAFKA_BROKERS="}, append([]string{"trace"}, strings.Fields(args)...)...))
 		require.Equal(t, 2, o.status, fmt.Sprint(args, o))
 		require.Contains(t, o.stderr, want)
 		require.NotContains(t, o.stderr, "hidden")

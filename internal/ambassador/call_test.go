@@ -1,6 +1,7 @@
 package ambassador_test
 
 import (
+	"cmp"
 	"io"
 	"net/http"
 	"strings"
@@ -44,6 +45,34 @@ func TestACallIsARequestAndItsAnswerAnEvent(t *testing.T) {
 		"Authorization": "Bearer secret-1", "User-Agent": "troupe-ambassador",
 	} {
 		require.Equal(t, []string{want}, r.Header[name], name)
+	}
+}
+
+// TestAnEditedCommandIsAnotherRequest checks the key that the service gets of a command that an operator has edited and redriven.
+func TestAnEditedCommandIsAnotherRequest(t *testing.T) {
+	t.Parallel()
+	edit := envelope.Header{Key: participant.HeaderRedriveEdit, Value: []byte("0123456789abcdef")}
+	forged := envelope.Header{Key: participant.HeaderRedriveEdit, Value: []byte("\r\nX-Saga-Id: 7")}
+	for name, c := range map[string]struct {
+		key   string
+		edit  envelope.Header
+		added string
+	}{
+		"a key":                    {"order/o-1/hotel/forward/1", edit, "/0123456789abcdef"},
+		"no key":                   {"", edit, "/0123456789abcdef"},
+		"a value of another shape": {"order/o-1/hotel/forward/1", forged, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			hotel := serve(t, status(http.StatusOK))
+			s := stage(t, hotel.URL)
+			m := call(s, "POST", "/rooms/7", `{"nights": 1}`)
+			m.IdempotencyKey = c.key
+			m.Extra = []envelope.Header{{Key: participant.HeaderRedrive, Value: []byte("1")}, c.edit}
+			s.Send(m)
+			require.Equal(t, c.key, participanttest.Await[ambassador.CallDone](s, m).Message.IdempotencyKey, "it answers the original")
+			require.Equal(t, []string{cmp.Or(c.key, m.ID) + c.added}, hotel.keys())
+		})
 	}
 }
 

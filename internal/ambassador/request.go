@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/deadletter"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/retry"
 )
@@ -147,7 +148,7 @@ func (a *Ambassador) header(ctx context.Context, m envelope.Message) (http.Heade
 	header.Set("User-Agent", "troupe-ambassador")
 	key := m.IdempotencyKey
 	if key == "" {
-		key = m.Identity()
+		key = deadletter.RequestKey(m.Identity(), m.Extra)
 	}
 	for name, value := range map[string]string{
 		"Idempotency-Key": key, "X-Saga-Id": m.SagaID, "X-Saga-Step": m.SagaStep, "X-Saga-Operation": m.SagaOperation,

@@ -1,6 +1,9 @@
 package deadletter
 
 import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"strconv"
 
 	"github.com/troupe-go/troupe/envelope"
@@ -10,7 +13,30 @@ import (
 const (
 	HeaderRedrive      = "__troupe.redrive"
 	HeaderRedriveGroup = "__troupe.redrive.group"
+	HeaderRedriveEdit  = "__troupe.redrive.edit"
 )
+
+// EditOf returns the value of HeaderRedriveEdit for an edited payload. It depends on the payload only, so that two redrives of one
+// edit are one request.
+func EditOf(payload []byte) string {
+	hash := sha256.Sum256(payload)
+	return hex.EncodeToString(hash[:8])
+}
+
+// RequestKey returns the idempotency key of a message with these headers for the services that its handler calls: key, followed by
+// the value of HeaderRedriveEdit if the message was edited. A service may have answered key to the message before the edit, and would
+// repeat that answer. A value that EditOf has not written is ignored.
+func RequestKey(key string, headers []envelope.Header) string {
+	if key == "" {
+		return ""
+	}
+	for _, h := range headers {
+		if h.Key == HeaderRedriveEdit && len(h.Value) == 16 && len(bytes.Trim(h.Value, "0123456789abcdef")) == 0 {
+			return key + "/" + string(h.Value)
+		}
+	}
+	return key
+}
 
 // Redrives returns how often the message with these headers was redriven for group; a redrive for another group does not count.
 func Redrives(headers []envelope.Header, group string) (n int) {

@@ -225,6 +225,7 @@ var elsewhere = map[string]string{
 	"bundle": "cosign", "certificate-identity-regexp": "cosign", "certificate-oidc-issuer": "cosign",
 	"ignore-missing": "sha256sum", "repo": "gh", "all": ".ci/release",
 	"debezium": "outbox-relay check, which is not a setting",
+	"print":    "outbox-relay migrate, which is not a setting",
 	"help":     "of all programs",
 }
 

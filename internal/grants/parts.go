@@ -139,6 +139,8 @@ var rights = map[Part][]Grant{
 		need("SELECT", "local_work", "to report local work that is not handled"),
 		need("SELECT", "unreadable_batches", "to go on behind a batch that an operator skipped"),
 		need("INSERT", "unreadable_batches", "to record a batch that cannot be read").columns(batchColumns),
+		need("SELECT", "outbox", "to report rows that no relay publishes").columns("position, created_at").optional(),
+		need("SELECT", "relay_leases", "to report rows that no relay publishes").columns("shard, expires_at").optional(),
 	},
 	LocalWork: {
 		version,
@@ -149,6 +151,8 @@ var rights = map[Part][]Grant{
 		need("SELECT", "local_topics", "to know the local topics"),
 		need("SELECT", "held", "to report held messages that are not tried again"),
 		need("USAGE", "local_members", "to take local work").sequence(),
+		need("SELECT", "outbox", "to report rows that no relay publishes").columns("position, created_at").optional(),
+		need("SELECT", "relay_leases", "to report rows that no relay publishes").columns("shard, expires_at").optional(),
 	},
 	Sagas: {
 		need("SELECT, INSERT", "saga_definitions", "to keep definitions"),

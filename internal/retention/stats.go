@@ -14,12 +14,16 @@ type Stats struct {
 	// (source wal), rows are recognised as published by the confirmed snapshot, which may be some seconds old, and only among
 	// the newest 100,000 rows: the rows of a transaction that stayed open while that many other rows were written are not
 	// counted, unless they are in failed.
-	Pending  int64         `json:"pending"`
-	Bytes    int64         `json:"bytes"`    // of the counted rows' payloads, without failed rows below the newest 100,000
-	Oldest   time.Duration `json:"oldest"`   // age of the lowest pending row; 0 when there is none
-	Retrying int64         `json:"retrying"` // rows that wait for their next try
-	Parked   int64         `json:"parked"`   // rows that an operator must look at
-	Headroom int64         `json:"headroom"` // positions left in the existing partitions
+	Pending int64         `json:"pending"`
+	Bytes   int64         `json:"bytes"`  // of the counted rows' payloads, without failed rows below the newest 100,000
+	Oldest  time.Duration `json:"oldest"` // age of the lowest pending row; 0 when there is none
+	// OldestUntried is the age of the lowest pending row that is no failed row; 0 when there is none. A relay that works publishes
+	// these rows soon, also while failed rows wait for an operator. Below the newest 100,000 rows it is the lowest row of all.
+	OldestUntried time.Duration `json:"oldest_untried"`
+	Failed        int64         `json:"failed"`   // failed rows, including rows that wait behind another of their key
+	Retrying      int64         `json:"retrying"` // rows that wait for their next try
+	Parked        int64         `json:"parked"`   // rows that an operator must look at
+	Headroom      int64         `json:"headroom"` // positions left in the existing partitions
 }
 
 // readStats walks down from the newest row, since unpublished rows are the newest, and reads at most 100,000: the rows below
@@ -36,7 +40,8 @@ WITH state AS MATERIALIZED (
 ), pending AS (
   SELECT count(*) FILTER (WHERE t.position IS NULL) AS rows,
          coalesce(sum(n.bytes), 0)::bigint AS bytes,
-         min(n.position) AS lowest
+         min(n.position) AS lowest,
+         min(n.position) FILTER (WHERE t.position IS NULL) AS untried
   FROM newest n
   CROSS JOIN state s
   LEFT JOIN troupe.outbox_failures t USING (position, id)
@@ -55,11 +60,20 @@ WITH state AS MATERIALIZED (
            ELSE least(pending.lowest, failed.lowest)
          END AS position
   FROM pending, failed
+), untried AS (
+  SELECT CASE
+           WHEN (SELECT published FROM state) IS NULL AND (SELECT count(*) FROM newest) = 100000
+           THEN (SELECT position FROM lowest)
+           ELSE pending.untried
+         END AS position
+  FROM pending
 )
 SELECT least(pending.rows + failed.rows, 100000), pending.bytes,
        (SELECT extract(epoch FROM clock_timestamp() - created_at)::float8
         FROM troupe.outbox WHERE position = (SELECT position FROM lowest) AND isfinite(created_at)),
-       failed.retrying, failed.parked,
+       (SELECT extract(epoch FROM clock_timestamp() - created_at)::float8
+        FROM troupe.outbox WHERE position = (SELECT position FROM untried) AND isfinite(created_at)),
+       failed.rows, failed.retrying, failed.parked,
        (SELECT coalesce(max(hi), 0) FROM troupe.outbox_partitions WHERE state = 'attached')
          - (SELECT last_value FROM troupe.outbox_position_seq)
 FROM pending, failed`
@@ -70,13 +84,19 @@ func ReadStats(ctx context.Context, db interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }) (Stats, error) {
 	var s Stats
-	var oldest *float64
-	err := db.QueryRow(ctx, readStats).Scan(&s.Pending, &s.Bytes, &oldest, &s.Retrying, &s.Parked, &s.Headroom)
+	var oldest, untried *float64
+	err := db.QueryRow(ctx, readStats).Scan(&s.Pending, &s.Bytes, &oldest, &untried, &s.Failed, &s.Retrying, &s.Parked, &s.Headroom)
 	if err != nil {
 		return Stats{}, fmt.Errorf("outbox: read statistics: %w", err)
 	}
-	if oldest != nil {
-		s.Oldest = max(0, time.Duration(*oldest*float64(time.Second)))
-	}
+	s.Oldest, s.OldestUntried = age(oldest), age(untried)
 	return s, nil
+}
+
+// age returns a number of seconds as a duration; 0 if it is null, or in the future.
+func age(seconds *float64) time.Duration {
+	if seconds == nil {
+		return 0
+	}
+	return max(0, time.Duration(*seconds*float64(time.Second)))
 }

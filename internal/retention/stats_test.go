@@ -31,6 +31,8 @@ func TestStatisticsCountWhatWaits(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []int64{5, 1, 2}, []int64{s.Pending, s.Retrying, s.Parked})
 	require.InDelta(t, time.Hour, s.Oldest, float64(time.Minute))
+	require.InDelta(t, time.Hour, s.OldestUntried, float64(time.Minute))
+	require.EqualValues(t, 3, s.Failed)
 }
 
 // With source wal rows stay after they were published, and the newest row of all may be published before older ones.
@@ -72,6 +74,7 @@ func TestStatisticsKnowWhatIsPublished(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []int64{1, 1, 9}, []int64{s.Pending, s.Parked, s.Bytes})
 	require.InDelta(t, 3*time.Hour, s.Oldest, float64(time.Minute))
+	require.Zero(t, s.OldestUntried, "only the parked row waits")
 
 	write(100_000, "1 hour", "") // as many as are looked at
 	confirm()

@@ -3,6 +3,7 @@ package sidecar
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 
@@ -19,8 +20,9 @@ func (p Program) checkCommand() *cobra.Command {
 migrations, privileges, partitions, brokers, the topics of waiting rows, failed rows. troupe doctor
 looks at more: a service's rights, the topics of a flow, the registry.
 
-With --debezium it looks at neither: it reads the JSON of a Debezium connector for Postgres and prints
-the configuration that makes this relay do the same, and, on standard error, what has no equivalent.
+With --debezium it reads the JSON of a Debezium connector for Postgres instead, and prints the
+configuration that makes this relay do the same, and, on standard error, what has no equivalent. With
+brokers set, it also says which topics there are for the rows: the relay creates none.
 
 Exit status 1 when something would stop the relay; warnings do not count.`,
 		Example: `  DATABASE_URL=postgres://shop:…@127.0.0.1:5432/shop KAFKA_BROKERS=127.0.0.1:9092 outbox-relay check
@@ -33,7 +35,7 @@ Exit status 1 when something would stop the relay; warnings do not count.`,
 	connector := cmd.Flags().String("debezium", "", "`file.json` with a Debezium connector, to be moved to this relay")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *connector != "" {
-			return p.checkDebezium(*connector, cmd.Flag(output.name).Value.String())
+			return p.checkDebezium(cmd, *connector)
 		}
 		v, err := p.read(cmd, settings...)
 		if err != nil {
@@ -64,6 +66,7 @@ Exit status 1 when something would stop the relay; warnings do not count.`,
 		}
 		if of.Mapping != nil {
 			look.Parts = []doctor.Part{doctor.MappedRelay}
+			look.Topics = mappedTopics(cmd.Context(), config.ConnConfig, of)
 		}
 		r, err := doctor.Examine(cmd.Context(), look)
 		if err != nil {
@@ -73,6 +76,9 @@ Exit status 1 when something would stop the relay; warnings do not count.`,
 			ctx, cancel := context.WithTimeout(cmd.Context(), askLimit)
 			defer cancel()
 			checkTable(ctx, r, config.ConnConfig, of, v.text[publicationSetting.name])
+			if len(look.Topics) == 0 {
+				r.Info("topics", fmt.Sprintf("no row in the table names one: rows go to %s, and the relay creates no topic", of.Mapping.Config().RouteReplacement))
+			}
 		}
 		if v.inTheClear() {
 			r.Warn("kafka", "kafka-sasl plain without TLS: the password crosses the network as it is", "kafka-tls")

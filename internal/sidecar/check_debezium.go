@@ -2,6 +2,7 @@ package sidecar
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +13,10 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"github.com/troupe-go/troupe/internal/admin/doctor"
 	"github.com/troupe-go/troupe/relay/mapping"
 	"github.com/troupe-go/troupe/schemas"
@@ -20,9 +25,15 @@ import (
 // checkDebezium translates the configuration of a Debezium connector into one of a relay. It prints the configuration to standard
 // output, so that you can redirect it into a file, and the options without an equivalent to standard error. As JSON both go to
 // standard output.
-func (p Program) checkDebezium(path, form string) error {
-	if form != "text" && form != "json" {
-		return usagef("output: %q: want text or json", form)
+func (p Program) checkDebezium(cmd *cobra.Command, path string) error {
+	settings := slices.Concat(kafkaSettings, []setting{output})
+	v, err := p.read(cmd, settings...)
+	if err != nil {
+		return err
+	}
+	form, err := v.oneOf(output)
+	if err != nil {
+		return err
 	}
 	c, err := readConnector(path)
 	if err != nil {
@@ -40,6 +51,9 @@ func (p Program) checkDebezium(path, form string) error {
 			r.Info(n.Option, n.Text)
 		}
 	}
+	if err := checkTopics(cmd.Context(), &r, v, c); err != nil {
+		return err
+	}
 	entries := entriesOf(c)
 	if form == "json" {
 		err = printJSON(p.Stdout, map[string]any{"ok": r.OK(), "outboxes": entries, "findings": r.Findings})
@@ -50,6 +64,70 @@ func (p Program) checkDebezium(path, form string) error {
 		return reported{errors.New("the connector cannot be replaced as it is")}
 	}
 	return err
+}
+
+// checkTopics reports the topics that rows can go to. Without brokers it says so.
+func checkTopics(ctx context.Context, r *doctor.Report, v values, c mapping.Connector) error {
+	m, err := mapping.New(c.Mapping)
+	if err != nil {
+		return nil // the finding of its option reports it
+	}
+	replacement := c.Mapping.Options()["route.topic.replacement"]
+	if replacement == "" {
+		replacement = m.Config().RouteReplacement
+	}
+	rule := fmt.Sprintf("rows go to the topic %s, by the column %s", replacement, m.Config().RouteBy)
+	if v.text[brokers.name] == "" {
+		r.Info("topics", rule+"; the relay creates none, and no brokers are named here to see which there are: set "+brokers.variable())
+		return nil
+	}
+	addresses, err := v.brokerList()
+	if err != nil {
+		return err
+	}
+	opts, err := v.kafka()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, askLimit)
+	defer cancel()
+	names, err := topicsLike(ctx, addresses, opts, m.TopicPattern())
+	switch {
+	case err != nil:
+		r.Fail("topics", "the brokers were asked for the topics: "+err.Error(), "")
+	case len(names) == 0:
+		r.Fail("topics", rule+", and there is no such topic: create one for each value of the column, since the relay creates none", "")
+	default:
+		r.Info("topics", fmt.Sprintf("%s; there are %s: create the missing ones, since the relay creates none", rule, shownTopics(names)))
+	}
+	return nil
+}
+
+// shownTopics lists at most ten names.
+func shownTopics(names []string) string {
+	if len(names) > 10 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:10], ", "), len(names)-10)
+	}
+	return strings.Join(names, ", ")
+}
+
+// topicsLike returns the names of the topics that fit the pattern.
+func topicsLike(ctx context.Context, addresses []string, opts []kgo.Opt, pattern *regexp.Regexp) (names []string, err error) {
+	client, err := kgo.NewClient(append(slices.Clone(opts), kgo.SeedBrokers(addresses...))...)
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	all, err := kadm.NewClient(client).ListTopics(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range all.Names() {
+		if pattern.MatchString(name) {
+			names = append(names, name)
+		}
+	}
+	return names, nil
 }
 
 // printOptions prints the findings like Report.Text, in a layout for the long names of options.
@@ -143,7 +221,7 @@ func entriesYAML(c mapping.Connector, entries []connectorEntry) string {
 		name = "without a name"
 	}
 	line("# From Debezium's connector %s. Not in it, and needed: brokers, and the database's password,", quoteYAML(name))
-	line("# by database-password-file or in the environment.")
+	line("# by database-password-file or in OUTBOX_RELAY_DATABASE_PASSWORD.")
 	line("outboxes:")
 	for _, e := range entries {
 		dash := "  - "

@@ -13,7 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/relay/mapping"
+	"github.com/troupe-go/troupe/testkit"
 )
 
 // connectorSecret is the password in every setting of the connector that may hold one.
@@ -96,6 +98,31 @@ func TestWhatCheckPrintsIsYAMLOfTheSameMapping(t *testing.T) {
 			require.Equal(t, c.SlotOf(i), e.(map[string]any)["slot"])
 		}
 	}
+}
+
+// TestCheckOfAConnectorLooksForTheTopics names brokers that have no topic of the rows, and then one.
+func TestCheckOfAConnectorLooksForTheTopics(t *testing.T) {
+	t.Parallel()
+	environ, _, _ := site(t)
+	flow := testkit.Flow(t)
+	path := filepath.Join(t.TempDir(), "connector.json")
+	require.NoError(t, os.WriteFile(path, []byte(`{
+		"connector.class": "io.debezium.connector.postgresql.PostgresConnector", "plugin.name": "pgoutput", "slot.name": "shop",
+		"table.include.list": "public.outbox", "database.hostname": "h", "database.dbname": "d",
+		"transforms": "outbox", "transforms.outbox.type": "io.debezium.transforms.outbox.EventRouter",
+		"transforms.outbox.route.topic.replacement": "`+flow+`.${routedByValue}.events"}`), 0o600))
+	check := func() result { return run(t, environ, "check", "--debezium", path) }
+	r := check()
+	require.Equal(t, 1, r.code, r.stderr)
+	require.Contains(t, r.stderr, "there is no such topic")
+
+	client, err := kafka.NewClient(testkit.Kafka(t))
+	require.NoError(t, err)
+	defer client.Close()
+	testkit.Topics(t, client, 1, flow+".order.events", flow+".order.commands")
+	r = check()
+	require.Equal(t, 0, r.code, r.stderr)
+	require.Contains(t, r.stderr, "there are "+flow+".order.events: create the missing ones")
 }
 
 func TestCheckOfWhatIsNoConnector(t *testing.T) {

@@ -3,6 +3,7 @@ package sidecar
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -36,11 +37,15 @@ func checkTable(ctx context.Context, r *doctor.Report, config *pgx.ConnConfig, o
 		r.Ok("table", of.Name+" fits its mapping")
 	}
 	checkPublication(ctx, r, conn, of, publication)
-	var parked int
-	err = conn.QueryRow(ctx, "SELECT count(*) FROM troupe.mapped_failures WHERE table_name = $1 AND status = 'parked'", of.Name).Scan(&parked)
-	if err == nil && parked > 0 {
-		r.Warn("parked", fmt.Sprintf("%d rows wait for a person, and their keys behind them", parked),
-			"outbox-relay parked list; cure the cause, then outbox-relay parked retry, or discard")
+	var all, retrying, parked int
+	err = conn.QueryRow(ctx, `
+		SELECT count(*), count(*) FILTER (WHERE status = 'retrying'), count(*) FILTER (WHERE status = 'parked')
+		FROM troupe.mapped_failures
+		WHERE table_name = $1`, of.Name).Scan(&all, &retrying, &parked)
+	if err == nil && all > 0 {
+		r.Warn("failed rows", fmt.Sprintf("%d retrying, %d parked, %d of the same keys behind them: the slot has passed them, and a connector that takes "+
+			"the slot over does not get them", retrying, parked, all-retrying-parked),
+			"outbox-relay parked list; remove the cause, then outbox-relay parked retry, or discard")
 	}
 }
 
@@ -69,4 +74,38 @@ func checkPublication(ctx context.Context, r *doctor.Report, conn *pgx.Conn, of 
 	default:
 		r.Info("publication", "the relay will make "+publication)
 	}
+}
+
+// sampledRows is the number of a table's newest rows whose topics are looked at.
+const sampledRows = 10_000
+
+// mappedTopics returns the topics of rows that are in the table and of its failed rows, as far as they can be read: a fault of the
+// database is reported by the examination.
+func mappedTopics(ctx context.Context, config *pgx.ConnConfig, of desk.Table) (topics []string) {
+	ctx, cancel := context.WithTimeout(ctx, askLimit)
+	defer cancel()
+	conn, err := pgx.ConnectConfig(ctx, config.Copy())
+	if err != nil {
+		return nil
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	schema, table, _ := strings.Cut(of.Name, ".")
+	read := func(sql string, args ...any) (values []string) {
+		rows, err := conn.Query(ctx, sql, args...)
+		if err == nil {
+			values, err = pgx.CollectRows(rows, pgx.RowTo[string])
+		}
+		if err != nil {
+			return nil
+		}
+		return values
+	}
+	newest := fmt.Sprintf("SELECT %s::text AS value FROM %s ORDER BY ctid DESC LIMIT %d", pgx.Identifier{of.Mapping.Config().RouteBy}.Sanitize(),
+		pgx.Identifier{schema, table}.Sanitize(), sampledRows)
+	for _, value := range read("SELECT DISTINCT value FROM (" + newest + ") AS newest WHERE value <> '' LIMIT 100") {
+		topics = append(topics, of.Mapping.Topic(value))
+	}
+	topics = append(topics, read("SELECT DISTINCT topic FROM troupe.mapped_failures WHERE table_name = $1 AND topic <> '' LIMIT 100", of.Name)...)
+	slices.Sort(topics)
+	return slices.Compact(topics)
 }

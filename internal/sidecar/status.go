@@ -80,11 +80,12 @@ type rowStatus struct {
 	Oldest   float64 `json:"oldest_seconds"`
 	Retrying int64   `json:"retrying"`
 	Parked   int64   `json:"parked"`
+	Waiting  int64   `json:"waiting"` // rows that wait behind a retrying or parked row of their key
 	Headroom int64   `json:"headroom"`
 }
 
 func rowsOf(s retention.Stats) *rowStatus {
-	return &rowStatus{s.Pending, s.Oldest.Seconds(), s.Retrying, s.Parked, s.Headroom}
+	return &rowStatus{s.Pending, s.Oldest.Seconds(), s.Retrying, s.Parked, s.Failed - s.Retrying - s.Parked, s.Headroom}
 }
 
 func readStatus(ctx context.Context, config *pgxpool.Config, of desk.Table) (databaseStatus, error) {
@@ -137,7 +138,7 @@ func (s databaseStatus) print(to io.Writer) error {
 	}
 	if s.Rows != nil {
 		lines = append(lines, s.relayLines()...)
-		lines = append(lines, [2]string{"failed", fmt.Sprintf("%d retrying, %d parked", s.Rows.Retrying, s.Rows.Parked)})
+		lines = append(lines, [2]string{"failed rows", fmt.Sprintf("%d retrying, %d parked, %d of the same keys behind them", s.Rows.Retrying, s.Rows.Parked, s.Rows.Waiting)})
 		if s.Table == "" {
 			lines = slices.Insert(lines, len(lines)-1,
 				[2]string{"waiting rows", fmt.Sprintf("%d, the oldest for %.1f s", s.Rows.Pending, s.Rows.Oldest)})

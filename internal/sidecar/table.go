@@ -131,5 +131,6 @@ func readMappedStats(ctx context.Context, pool *pgxpool.Pool, of desk.Table) (s 
 	err = pool.QueryRow(ctx, `
 		SELECT count(*), count(*) FILTER (WHERE status = 'retrying'), count(*) FILTER (WHERE status = 'parked')
 		FROM troupe.mapped_failures WHERE table_name = $1`, of.Name).Scan(&s.Pending, &s.Retrying, &s.Parked)
+	s.Failed = s.Pending
 	return s, err
 }

@@ -32,7 +32,7 @@ const (
 )
 
 var rules = []rule{
-	{"database.password", Moot, "it is not shown: give it to the relay by database-password-file or in the environment"},
+	{"database.password", Moot, "it is not shown: give it to the relay by database-password-file or in OUTBOX_RELAY_DATABASE_PASSWORD"},
 	{"database.sslpassword", Differs, "give the relay a key without password, readable by its user only"},
 	{"database.sslfactory", Differs, "Java's socket factories have no equivalent: use sslmode and the files of certificates"},
 	{"database.server.name", Moot, "it names the connector's own topics and offsets; an outbox row's topic does not have it"},

@@ -140,3 +140,22 @@ func (r route) topic(value string) string {
 	b.WriteString(value[at[1]:])
 	return b.String()
 }
+
+// Topic returns the topic of a row whose column route.by.field has this value.
+func (m *Mapping) Topic(value string) string { return m.route.topic(value) }
+
+// TopicPattern returns an expression that matches the topics of all rows. Where route.topic.regex is set, it matches every topic.
+func (m *Mapping) TopicPattern() *regexp.Regexp {
+	if m.cfg.RouteRegex != (Config{}).defaults().RouteRegex {
+		return regexp.MustCompile("")
+	}
+	expression := ""
+	for _, p := range m.route.parts {
+		if p.text != "" {
+			expression += regexp.QuoteMeta(p.text)
+		} else {
+			expression += ".+"
+		}
+	}
+	return regexp.MustCompile(`\A` + expression + `\z`)
+}

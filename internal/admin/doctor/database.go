@@ -217,6 +217,8 @@ func (e *examination) migrations(ctx context.Context) (usable bool) {
 	switch {
 	case errors.Is(err, migrations.ErrNewer):
 		e.Fail("migrations", err.Error(), "a newer program; or what migrated the database was another environment's")
+	case errors.Is(err, migrations.ErrPartial):
+		e.Fail("migrations", err.Error(), "complete the tables, or drop the schema troupe if it holds nothing yet; then outbox-relay migrate")
 	case errors.As(err, &refusal) && refusal.Code == "42501": // a role needs no right to read the version
 		e.Info("migrations", "this role may not see how far they are: "+refusal.Message)
 		return true
@@ -225,7 +227,11 @@ func (e *examination) migrations(ctx context.Context) (usable bool) {
 	case s.Current == 0:
 		e.Fail("migrations", fmt.Sprintf("none, and this program needs version %d", s.Latest), "outbox-relay migrate")
 	case s.Pending():
-		e.Fail("migrations", fmt.Sprintf("version %d of %d", s.Current, s.Latest), "outbox-relay migrate")
+		e.Fail("migrations", fmt.Sprintf("version %d of %d", s.Current, s.Latest),
+			fmt.Sprintf("outbox-relay migrate; or run the statements of outbox-relay migrate --print --after %d with a tool of your own", s.Current))
+		return true
+	case s.Unrecorded:
+		e.Ok("migrations", fmt.Sprintf("version %d, which is this program's, by the tables; troupe.migrations does not list it", s.Current))
 		return true
 	default:
 		e.Ok("migrations", fmt.Sprintf("version %d, which is this program's", s.Current))

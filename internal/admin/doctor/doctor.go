@@ -32,6 +32,8 @@ type Config struct {
 	Flow string
 	// Hops are hops whose topics should exist.
 	Hops []topics.Hop
+	// Topics are other topics that rows go to, for a relay of a mapped table: each must exist.
+	Topics []string
 
 	// Registry is the schema registry. Nil: none is examined.
 	Registry *schemas.Registry

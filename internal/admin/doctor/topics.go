@@ -116,7 +116,7 @@ func (e *examination) topicsThere(ctx context.Context, admin *kadm.Client) (kadm
 
 // namedTopics returns the topics that should exist: the topics of Hops, and the topics of rows that wait.
 func (e *examination) namedTopics() []string {
-	names := slices.Clone(e.waiting)
+	names := slices.Concat(e.waiting, e.Topics)
 	for _, h := range e.Hops {
 		names = append(names, h.Commands(), h.Events(), h.DeadLetters())
 	}
@@ -152,6 +152,11 @@ func (e *examination) missingTopic(faults *topicFaults, name string) {
 			"start the participant that provisions it, or create it; after 60 s its rows are parked")
 		return
 	}
+	if slices.Contains(e.Topics, name) {
+		faults.fail(name, "does not exist, and rows of the table go there",
+			"the relay creates no topic: kafka-topics --create --topic %s; after 60 s its rows are parked")
+		return
+	}
 	faults.warn(name, "does not exist", "start its participant, which makes it where it may; or kafka-topics --create --topic %s")
 }
 
@@ -166,9 +171,9 @@ func (e *examination) mayUse(faults *topicFaults, d kadm.TopicDetail) {
 	if e.has(Participant) && commands {
 		wanted = append(wanted, kadm.OpRead)
 	}
-	written := slices.Contains(e.waiting, d.Topic) ||
+	written := slices.Contains(e.waiting, d.Topic) || slices.Contains(e.Topics, d.Topic) ||
 		slices.ContainsFunc(e.Hops, func(h topics.Hop) bool { return h.Events() == d.Topic || h.DeadLetters() == d.Topic })
-	if e.has(Relay) && written {
+	if (e.has(Relay) || e.has(MappedRelay)) && written {
 		wanted = append(wanted, kadm.OpWrite)
 	}
 	for _, op := range wanted {
@@ -237,6 +242,9 @@ func keeping(faults *topicFaults, name string, settings map[string]string) {
 func (e *examination) tellTopics(faults *topicFaults, there kadm.TopicDetails, wanted, good []string) {
 	if len(good) > 0 {
 		of := "that rows wait for"
+		if len(e.Topics) > 0 {
+			of = "that rows of the table go to"
+		}
 		if e.Flow != "" || len(e.Hops) > 0 {
 			of = "looked at"
 		}

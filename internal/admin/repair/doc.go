@@ -21,6 +21,9 @@
 // as the message's identity, so the message is no duplicate of its earlier delivery and takes effect once. If it fails again, it
 // becomes a new dead letter.
 //
+// A message that was edited is another request to the services that its handler calls: the handler gets it with another idempotency
+// key, which stays the same until the next edit, unless the operator has it keep its key. An unchanged one keeps its key.
+//
 // Redriven messages keep their order among each other: each Redrive takes them in the order in which they failed, and of two that
 // run at once each takes the next one that is open. They come after the messages that their key has handled since.
 //

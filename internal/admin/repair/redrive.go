@@ -1,6 +1,7 @@
 package repair
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -24,6 +25,9 @@ type RedriveConfig struct {
 	// Rate limits the dead letters per second, so as not to overload the hop that has just failed. Default: 50; negative: no
 	// limit.
 	Rate float64
+	// SameKey leaves an edited message the idempotency key of the original. It is for an edit that does not change the request: a
+	// service that has answered the original repeats its answer.
+	SameKey bool
 	// Progress is called after every dead letter, if it is set.
 	Progress func(RedriveResult)
 }
@@ -95,7 +99,7 @@ func (d *Desk) redrive(ctx context.Context, f Filter, cfg RedriveConfig, r *Redr
 			return err
 		}
 		var refusal error
-		next, err := d.redriveNext(ctx, f, last, cfg.By, &refusal)
+		next, err := d.redriveNext(ctx, f, last, cfg, &refusal)
 		if err != nil || next == nil {
 			return err
 		}
@@ -166,7 +170,7 @@ VALUES (@id, @topic, @key, @type, @headers, @payload)`
 
 // redriveNext redrives the first dead letter after last. next is nil if there is none. A refusal leaves it unchanged. Two calls
 // that redrive the same ones meet at the first that is open: one waits for the other's commit and then takes the next.
-func (d *Desk) redriveNext(ctx context.Context, f Filter, last *letter, by admin.Actor, refusal *error) (next *letter, err error) {
+func (d *Desk) redriveNext(ctx context.Context, f Filter, last *letter, cfg RedriveConfig, refusal *error) (next *letter, err error) {
 	where := f.conditions()
 	if last != nil {
 		where.add("(last_failed_at, id) > (@last_at, @last_id)", "last_at", last.lastFailed)
@@ -186,12 +190,12 @@ func (d *Desk) redriveNext(ctx context.Context, f Filter, last *letter, by admin
 			return err
 		}
 		next = &l
-		entry, err := l.entry()
+		entry, err := l.entry(cfg.SameKey)
 		if err != nil {
 			*refusal = err
 			return nil
 		}
-		args := recordArgs(actionRedrive, by)
+		args := recordArgs(actionRedrive, cfg.By)
 		args["ids"] = []uuid.UUID{l.id}
 		b := &pgx.Batch{}
 		b.Queue(insertRedrive, entry)
@@ -207,7 +211,7 @@ func (d *Desk) redriveNext(ctx context.Context, f Filter, last *letter, by admin
 }
 
 // entry returns the outbox row. Its errors wrap ErrUnsendable.
-func (l *letter) entry() (pgx.NamedArgs, error) {
+func (l *letter) entry(sameKey bool) (pgx.NamedArgs, error) {
 	refuse := func(format string, args ...any) (pgx.NamedArgs, error) {
 		return nil, fmt.Errorf("%w: "+format, append([]any{ErrUnsendable}, args...)...)
 	}
@@ -224,7 +228,7 @@ func (l *letter) entry() (pgx.NamedArgs, error) {
 	if l.edited != nil {
 		payload = l.edited
 	}
-	headers := l.redriven(m, payload)
+	headers := l.redriven(m, payload, sameKey)
 	var fits envelope.Message
 	if err := fits.SetHeaders(headers); err != nil {
 		return refuse("with the headers of a redrive it has too many (%w): have the producer send it again, and discard this one",
@@ -245,12 +249,19 @@ func (l *letter) entry() (pgx.NamedArgs, error) {
 
 // redriven returns the message's own headers and the headers that give it a new identity. Attributes that a relay would fill in
 // differently from the values that participants have seen are set explicitly.
-func (l *letter) redriven(m message, payload []byte) []envelope.Header {
+func (l *letter) redriven(m message, payload []byte, sameKey bool) []envelope.Header {
+	another := !sameKey && !bytes.Equal(payload, l.payload)
 	var hs []envelope.Header
 	for _, h := range m.original() {
-		if h.Key != participant.HeaderRedrive && h.Key != participant.HeaderRedriveGroup {
-			hs = append(hs, h)
+		switch h.Key {
+		case participant.HeaderRedrive, participant.HeaderRedriveGroup:
+			continue
+		case participant.HeaderRedriveEdit: // of an earlier edit
+			if another {
+				continue
+			}
 		}
+		hs = append(hs, h)
 	}
 	add := func(key, value string) { hs = append(hs, envelope.Header{Key: key, Value: []byte(value)}) }
 	if m.CorrelationID == "" && l.correlationID != "" {
@@ -261,5 +272,8 @@ func (l *letter) redriven(m message, payload []byte) []envelope.Header {
 	}
 	add(participant.HeaderRedrive, strconv.Itoa(l.redrives+1))
 	add(participant.HeaderRedriveGroup, l.group)
+	if another {
+		add(participant.HeaderRedriveEdit, deadletter.EditOf(payload))
+	}
 	return hs
 }

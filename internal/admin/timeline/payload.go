@@ -1,6 +1,7 @@
 package timeline
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -47,11 +48,20 @@ func (p *payloads) entry(ctx context.Context, m envelope.Message, payload []byte
 	}
 	e.Kind, e.Hop = kindOf(m.Topic)
 	for _, h := range m.Extra {
-		if h.Key == participant.HeaderRedrive {
+		switch h.Key {
+		case participant.HeaderRedrive:
 			e.Redrive = number(h.Value)
+		case participant.HeaderDeadline:
+			e.Deadline = cut(string(h.Value[bytes.LastIndexByte(h.Value, '/')+1:]), 100)
 		}
 	}
 	p.show(ctx, &e, m.ContentType, payload, size)
+	if e.Deadline != "" {
+		var body struct{ Expects []string }
+		if json.Unmarshal(e.Payload, &body) == nil {
+			e.Expects = body.Expects
+		}
+	}
 	return e
 }
 

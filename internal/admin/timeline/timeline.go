@@ -55,6 +55,10 @@ type Entry struct {
 	CausationID   string           `json:"causation_id,omitempty"`
 	Redrive       int              `json:"redrive,omitempty"` // how often the message had been redriven
 
+	// Deadline is the name of the deadline that this message was, and Expects the messages whose time it ends, by topic and type.
+	Deadline string   `json:"deadline,omitempty"`
+	Expects  []string `json:"expects,omitempty"`
+
 	// Cause is the index in Timeline.Entries of the entry that this one follows from: the message with CausationID, or the
 	// message that is held or dead. -1: it is not there.
 	Cause int `json:"cause"`

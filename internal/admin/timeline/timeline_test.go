@@ -16,6 +16,7 @@ import (
 	"github.com/troupe-go/troupe/internal/admin/timeline"
 	"github.com/troupe-go/troupe/internal/demo/messages"
 	"github.com/troupe-go/troupe/internal/kafka"
+	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/relay"
 	"github.com/troupe-go/troupe/schemas"
 	"github.com/troupe-go/troupe/testkit"
@@ -409,4 +410,18 @@ func TestBadConfigurationsAreRefused(t *testing.T) {
 		_, err := timeline.Read(t.Context(), good, subject)
 		require.ErrorContains(t, err, "key or id", "%q", subject)
 	}
+}
+
+// TestADeadlineNamesWhatHadNotCome checks the message of an expectation's deadline, as package flow writes it.
+func TestADeadlineNamesWhatHadNotCome(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	_, err := s.order.Exec(t.Context(), `INSERT INTO troupe.outbox (topic, key, type, headers, payload)
+		VALUES ($1, 'o-1', 'troupe.Over', jsonb_build_object('content-type', 'application/json', $2::text, 'order.order/expect.shipped'),
+		  '{"expects": ["order.shipping.events OrderShipped"]}')`, s.hop("order").Commands(), participant.HeaderDeadline)
+	require.NoError(t, err)
+	got := s.read("o-1")
+	require.Len(t, got.Entries, 1)
+	require.Equal(t, "expect.shipped", got.Entries[0].Deadline)
+	require.Equal(t, []string{"order.shipping.events OrderShipped"}, got.Entries[0].Expects)
 }

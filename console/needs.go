@@ -1,0 +1,144 @@
+package console
+
+import (
+	"fmt"
+	"net/url"
+	"time"
+
+	relays "github.com/troupe-go/troupe/internal/admin/relaydesk"
+	"github.com/troupe-go/troupe/saga"
+)
+
+const (
+	lagSoon      = time.Minute
+	headroomSoon = 1_000_000
+)
+
+// needs returns the tasks that this database's facts imply.
+func (d *databaseFacts) needs() (all []need) {
+	add := func(rank int, urgency, text, remedy, page string, values ...string) {
+		q := url.Values{"db": {d.Name}}
+		for i := 0; i+1 < len(values); i += 2 {
+			q.Set(values[i], values[i+1])
+		}
+		all = append(all, need{urgency, d.Name, text, remedy, page + "?" + q.Encode(), rank})
+	}
+	if d.Error != "" {
+		add(0, "now", "The database cannot be read: "+d.Error, "Nothing of this service is seen here until it answers.", "/relay")
+		return all
+	}
+	if old := d.Outbox.OldestUntried; old > lagSoon {
+		add(2, "now", fmt.Sprintf("The outbox is %s behind, with %s to publish", short(old), count(d.Outbox.Pending-d.Outbox.Failed, "row", "rows")),
+			"Is the relay running, and Kafka reachable?", "/relay")
+	}
+	if d.RelaysError != "" {
+		add(2, "soon", "The relays' tables cannot be read: "+d.RelaysError, "Migrate the database, or grant this role what it lacks.", "/relay")
+		if n := d.Outbox.Parked; n > 0 { // their topics and errors are not known
+			add(1, "now", count(n, "row", "rows")+" cannot be published", "Remove the cause, then retry; or discard.", "/relay")
+		}
+	}
+	for _, o := range d.Relays {
+		d.relayNeeds(o, add)
+	}
+	d.letterNeeds(add)
+	if d.Parked.Count > 0 {
+		add(4, "now", d.Parked.of("saga is", "sagas are")+" parked, the oldest since "+d.ParkedSince.UTC().Format(time.DateTime)+" UTC",
+			"Each waits for a decision: its page says which are possible.", "/sagas", "status", string(saga.Parked), "oldest", "1")
+	}
+	if d.Outbox.Headroom < headroomSoon {
+		add(5, "soon", fmt.Sprintf("The outbox's partitions have room for %s only", count(d.Outbox.Headroom, "row", "rows")), "A running relay makes more: why does it not?", "/relay")
+	}
+	if d.Held.Count > 0 {
+		add(6, "soon", d.Held.of("key is held, and waits for its", "keys are held, and wait for their")+" next try", "They go on by themselves when the trouble is over.", "/held")
+	}
+	return all
+}
+
+// addNeed adds a task for the operator of a database.
+type addNeed func(rank int, urgency, text, remedy, page string, values ...string)
+
+// letterNeeds adds a task for each of the largest causes of dead letters, and one for the rest.
+func (d *databaseFacts) letterNeeds(add addNeed) {
+	rest := d.DeadLetters
+	for _, c := range d.Causes {
+		rest -= c.Count
+		add(3, "now", fmt.Sprintf("%s: %s", count(c.Count, "dead letter", "dead letters"), c.Text()),
+			fmt.Sprintf("The last one failed %s UTC. Mend the cause, then redrive the group; or edit, or discard.", c.Last.UTC().Format(time.DateTime)),
+			"/dead-letters/list", "cause", c.ID)
+	}
+	if rest > 0 {
+		text := count(rest, "dead letter", "dead letters")
+		if len(d.Causes) > 0 {
+			text = count(rest, "more dead letter", "more dead letters") + ", of other causes"
+		}
+		add(3, "now", text, "The page has all causes.", "/dead-letters")
+	}
+}
+
+// A relayStanding is the state of an outbox's relays.
+type relayStanding struct {
+	Table  string        `json:"table"` // "": troupe.outbox
+	State  string        `json:"state"` // active, paused, no relay, not all shards
+	Paused *relays.Pause `json:"paused"`
+	Slot   string        `json:"slot_name"`
+	WAL    string        `json:"wal_status"` // of the slot; "": there is no slot
+	Parked int           `json:"parked"`
+
+	ran    bool
+	topics []relays.Topic // with failed rows
+}
+
+func standingOf(o relays.Outbox) relayStanding {
+	r := relayStanding{Table: o.Table, State: relayState(o), Paused: o.Paused, Slot: o.SlotName, ran: len(o.Leases) > 0, topics: o.Topics}
+	if o.Slot != nil {
+		r.WAL = o.Slot.WALStatus
+	}
+	for _, t := range o.Topics {
+		r.Parked += t.Parked
+	}
+	return r
+}
+
+// relayNeeds adds the tasks for one outbox.
+func (d *databaseFacts) relayNeeds(o relayStanding, add addNeed) {
+	name := tableName(o.Table)
+	if p := o.Paused; p != nil {
+		add(1, "now", fmt.Sprintf("The relays of %s are paused since %s UTC by %s: %s", name, p.Since.UTC().Format(time.DateTime), p.Actor, p.Reason),
+			"Rows wait until somebody resumes.", "/relay")
+	} else if o.State != "active" && o.ran && d.Outbox.Pending > 0 {
+		add(1, "now", fmt.Sprintf("No relay publishes %s (%s)", name, o.State), "Does one run, and reach the database?", "/relay")
+	}
+	if o.WAL == "unreserved" || o.WAL == "lost" {
+		add(1, "now", fmt.Sprintf("Slot %s is %s: the server keeps no log for it much longer", o.Slot, o.WAL),
+			"See why nothing is published; one that is lost is made anew.", "/relay")
+	}
+	for _, t := range o.topics[:min(len(o.topics), topicsShown)] {
+		failedNeed(o.Table, t, add)
+	}
+	if more := len(o.topics) - topicsShown; more > 0 {
+		add(1, "now", fmt.Sprintf("%s of %s have failed rows, too", count(more, "more topic", "more topics"), name), "The page has all topics.", "/relay")
+	}
+}
+
+// topicsShown is the number of topics of an outbox whose failed rows have a task of their own.
+const topicsShown = 5
+
+// failedNeed adds the task for the failed rows of a topic.
+func failedNeed(table string, t relays.Topic, add addNeed) {
+	topic := t.Topic
+	if topic == "" {
+		topic = "no topic"
+	}
+	behind := ""
+	if t.Waiting > 0 {
+		behind = "; behind " + map[bool]string{true: "it", false: "them"}[t.Parked+t.Retrying == 1] + " " + count(t.Waiting, "row of the same key waits", "rows of the same keys wait")
+	}
+	page := []string{"table", table, "topic", t.Topic}
+	if t.Parked > 0 {
+		add(1, "now", fmt.Sprintf("%s for %s cannot be published%s: %s", count(t.Parked, "row", "rows"), topic, behind, t.Error),
+			"Remove the cause, then retry; or discard.", "/relay/rows", page...)
+	} else if t.Retrying > 0 {
+		add(5, "soon", fmt.Sprintf("%s for %s and tried again by the relay%s: %s", count(t.Retrying, "row is refused", "rows are refused"), topic, behind, t.Error),
+			"The error says by what. The relay creates no topic: if it is missing, create it.", "/relay/rows", page...)
+	}
+}

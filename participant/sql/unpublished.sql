@@ -1,0 +1,16 @@
+-- The rows of the outbox that no relay publishes: a count up to 10,000 and the age of the oldest in seconds. There are none while a
+-- relay has a lease. Rows of before the last lease ended may be published ones that are kept.
+WITH relay AS (
+  SELECT count(*) > 0 AS ran, coalesce(bool_or(expires_at > clock_timestamp()), false) AS active, max(expires_at) AS ended
+  FROM troupe.relay_leases
+  WHERE shard >= 0
+), newest AS (
+  SELECT created_at
+  FROM troupe.outbox
+  WHERE (SELECT NOT active FROM relay)
+  ORDER BY position DESC
+  LIMIT 10000
+)
+SELECT count(*), coalesce(extract(epoch FROM clock_timestamp() - min(created_at)), 0)::float8, (SELECT ran FROM relay)
+FROM newest
+WHERE isfinite(created_at) AND created_at > coalesce((SELECT ended FROM relay), '-infinity')
