@@ -198,7 +198,7 @@ func (c *Console) watchNeeds(ctx context.Context) []need {
 		return all
 	}
 	lost := func(err error) []need {
-		return append(all, need{"now", "", "The watcher's database cannot be read: " + err.Error(), "Nothing is known of flows that nobody orchestrates.", "/flows", 0})
+		return append(all, need{"now", "", "The watcher's database cannot be read: " + err.Error(), "Flows without an orchestrator are not shown.", "/flows", 0})
 	}
 	names, err := watch.Names(ctx, c.cfg.Watch)
 	if err != nil {
@@ -249,7 +249,7 @@ func (d *databaseFacts) needs() (all []need) {
 		all = append(all, need{urgency, d.Name, text, remedy, page + "?" + q.Encode(), rank})
 	}
 	if d.Error != "" {
-		add(0, "now", "The database cannot be read: "+d.Error, "Nothing of this service is seen here until it answers.", "/relay")
+		add(0, "now", "The database cannot be read: "+d.Error, "This service is not shown until its database answers.", "/relay")
 		return all
 	}
 	if n := d.Outbox.Parked; n > 0 {
@@ -260,7 +260,7 @@ func (d *databaseFacts) needs() (all []need) {
 			"Is the relay running, and Kafka reachable?", "/relay")
 	}
 	if d.RelaysError != "" {
-		add(2, "soon", "The relays' tables cannot be read: "+d.RelaysError, "Migrate the database, or grant this role what it lacks.", "/relay")
+		add(2, "soon", "The relays' tables cannot be read: "+d.RelaysError, "Migrate the database, or grant this role the missing rights.", "/relay")
 	}
 	for _, o := range d.Relays {
 		d.relayNeeds(o, add)
@@ -271,7 +271,7 @@ func (d *databaseFacts) needs() (all []need) {
 			text += ": " + d.Causes[0].Text()
 		}
 		add(3, "now", text,
-			"Mend the cause, then redrive the group; or edit, or discard.", "/dead-letters")
+			"Correct the cause, then redrive the group; or edit, or discard.", "/dead-letters")
 	}
 	if d.Parked.Count > 0 {
 		add(4, "now", d.Parked.of("saga is", "sagas are")+" parked, the oldest since "+d.ParkedSince.UTC().Format(time.DateTime)+" UTC",
@@ -281,7 +281,7 @@ func (d *databaseFacts) needs() (all []need) {
 		add(5, "soon", fmt.Sprintf("The outbox's partitions have room for %s only", count(d.Outbox.Headroom, "row", "rows")), "A running relay makes more: why does it not?", "/relay")
 	}
 	if d.Held.Count > 0 {
-		add(6, "soon", d.Held.of("key is held, and waits for its", "keys are held, and wait for their")+" next try", "They go on by themselves when the trouble is over.", "/held")
+		add(6, "soon", d.Held.of("key is held, and waits for its", "keys are held, and wait for their")+" next try", "They continue by themselves when the failure is over.", "/held")
 	}
 	if n := d.Outbox.Retrying; n > 0 {
 		add(7, "know", fmt.Sprintf("%s tried again by the relay", count(n, "row is", "rows are")), "Kafka or the network fails, or was.", "/relay")
@@ -317,13 +317,13 @@ func (d *databaseFacts) relayNeeds(o relayStanding, add func(rank int, urgency, 
 	name := tableName(o.Table)
 	if p := o.Paused; p != nil {
 		add(1, "now", fmt.Sprintf("The relays of %s are paused since %s UTC by %s: %s", name, p.Since.UTC().Format(time.DateTime), p.Actor, p.Reason),
-			"Rows wait until somebody resumes.", "/relay")
+			"Rows wait until an operator resumes.", "/relay")
 	} else if o.State != "active" && o.ran && d.Outbox.Pending > 0 {
 		add(1, "now", fmt.Sprintf("No relay publishes %s (%s)", name, o.State), "Does one run, and reach the database?", "/relay")
 	}
 	if o.WAL == "unreserved" || o.WAL == "lost" {
 		add(1, "now", fmt.Sprintf("Slot %s is %s: the server keeps no log for it much longer", o.Slot, o.WAL),
-			"See why nothing is published; one that is lost is made anew.", "/relay")
+			"Find out why nothing is published; the relay replaces a lost slot.", "/relay")
 	}
 	if o.Table != "" && o.Parked > 0 { // troupe.outbox is counted by its statistics
 		add(1, "now", fmt.Sprintf("%s of %s cannot be published, and the keys wait behind", count(o.Parked, "row", "rows"), name),

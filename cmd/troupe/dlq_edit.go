@@ -28,8 +28,8 @@ func newDLQEdit() *cobra.Command {
 		Use:   "edit <id>",
 		Short: "Change the payload that a redrive of a dead letter will send",
 		Long: `edit takes JSON, from --payload or, on a terminal, from $EDITOR. An Avro message is written with the
-schema that it had; a mistake is refused with its path. The message as it came is kept, and nothing is
-sent: that is what redrive is for.`,
+schema that it had; an invalid value is refused with its path. The original message is kept. edit sends
+nothing: run redrive afterwards.`,
 		Example: `  troupe dlq edit 019aa6f0-7c1d-7d3a-9d0b-6f3b1c2d4e5f --payload fixed.json --reason 'ticket 4711: wrong currency'
   troupe dlq show $ID --output json | jq '.payload.json | .currency = "EUR"' |
     troupe dlq edit $ID --payload - --reason 'ticket 4711: wrong currency'`,
