@@ -52,7 +52,7 @@ func ExampleDesk() {
 	fmt.Println(r.Events, r.Difference == "", err)
 	// Output:
 	// order/o-1 running [payment]
-	// true saga order/o-1: refused: step payment is intent: only what has failed is tried again
+	// true saga order/o-1: refused: step payment is intent: only a failed step can be retried
 	// compensating 0 <nil>
 	// compensating <nil>
 	// 2 true <nil>

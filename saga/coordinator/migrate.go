@@ -87,7 +87,7 @@ func (d *Desk) Migrate(ctx context.Context, m Migration, do func(Move) error) er
 		}
 		err := d.change(ctx, one.ID, func(w *work, g *Detail) error {
 			if m.From != nil && g.Row.Definition != m.From.Hash() {
-				one.Obstacle = "somebody has moved it meanwhile"
+				one.Obstacle = "it was moved meanwhile"
 				return nil
 			}
 			var in obstacle

@@ -23,19 +23,19 @@ type Transact func(do func(coordinator.Store) error) error
 func Run(t *testing.T, open func(t testing.TB, d *saga.Definition) Transact) {
 	d := definition(t)
 	for name, test := range map[string]func(*testing.T, *stage){
-		"what was saved is loaded":                          saved,
+		"a saved saga is loaded":                            saved,
 		"nothing of a transaction that fails is kept":       failed,
 		"of two starts one is a conflict":                   startedTwice,
 		"a change of another version is a conflict":         changedMeanwhile,
 		"sagas are found by association until they end":     associated,
-		"what was stashed comes once, in order, in time":    stashed,
-		"what is stashed twice is there once":               stashedTwice,
+		"stashed events come once, in order, in time":       stashed,
+		"an event stashed twice is there once":              stashedTwice,
 		"locks are granted one after the other":             locked,
-		"who gives up waiting is passed over":               gaveUp,
+		"a waiter that gives up is passed over":             gaveUp,
 		"a lock of any name is granted to the next":         lockedByAnyName,
-		"what has expired is deleted":                       expired,
+		"expired rows are deleted":                          expired,
 		"the clock does not go back":                        clock,
-		"an id that nobody started is not there":            absent,
+		"an id that was never started is not there":         absent,
 		"associations of one value find sagas of each type": ofEachType,
 	} {
 		t.Run(name, func(t *testing.T) {
