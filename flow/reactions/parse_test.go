@@ -83,7 +83,7 @@ func TestThereAreLimits(t *testing.T) {
 		"joins[1].name: \"both\" is taken":                    func(s *reactions.Service) { s.Joins = append(s.Joins, s.Joins[0]) },
 		"it takes no part in the flow":                        func(s *reactions.Service) { *s = reactions.Service{Hop: s.Hop} },
 		"joins[0].await: it waits for nothing":                func(s *reactions.Service) { s.Joins[0].Await = nil },
-		"joins[0].success: the join sends nothing":                  func(s *reactions.Service) { s.Joins[0].Success = nil },
+		"joins[0].success: the join sends nothing":            func(s *reactions.Service) { s.Joins[0].Success = nil },
 	} {
 		require.ErrorContains(t, of(change), want)
 	}
