@@ -126,7 +126,7 @@ outboxes:
 		require.NoError(t, json.Unmarshal([]byte(body), &h))
 		return strings.Contains(h.Reason, "transaction mode") && h.Outboxes[1].OK && h.Outboxes[2].OK, nil
 	})
-	require.Regexp(t, "^broken: a pooler", h.Reason, "it says which one")
+	require.Regexp(t, "^broken: the connection goes through a pooler", h.Reason, "it says which one")
 	require.False(t, h.Outboxes[0].OK)
 	for name, want := range map[string]int{"broken": 503, "shop": 200, "bank": 200, "none": 404} {
 		code, _, err := p.get("/readyz?outbox=" + name)
