@@ -115,13 +115,13 @@ func TestAHeldKeyIsTriedAndGivenUp(t *testing.T) {
 	w := d.post("/held/key", form("db", "order", "place", place, "group", "shop.billing", "do", "retry"))
 	require.Equal(t, http.StatusOK, w.Code, w.Body)
 	require.True(t, facts[heldKeyFacts](d, at("/held/key", "db", "order", "place", place)).Held.NextTry.Before(*before.NextTry))
-	require.Equal(t, http.StatusBadRequest, d.post("/held/key", form("db", "order", "place", place, "do", "release")).Code, "no reason")
-	w = d.post("/held/key", form("db", "order", "place", place, "do", "release", "reason", "ticket 3"))
+	require.Equal(t, http.StatusBadRequest, d.post("/held/key", form("db", "order", "place", place, "do", "dead-letter")).Code, "no reason")
+	w = d.post("/held/key", form("db", "order", "place", place, "do", "dead-letter", "reason", "ticket 3"))
 	require.Equal(t, http.StatusOK, w.Code, w.Body)
 	released := decoded[repair.ReleaseResult](t, w.Body.Bytes())
 	require.Equal(t, 2, released.Behind)
 	require.Contains(t, d.html(at("/dead-letter", "db", "order", "id", released.DeadLetter.String())), "bank answered 503")
-	require.Equal(t, http.StatusConflict, d.post("/held/key", form("db", "order", "place", place, "do", "release", "reason", "ticket 3")).Code)
+	require.Equal(t, http.StatusConflict, d.post("/held/key", form("db", "order", "place", place, "do", "dead-letter", "reason", "ticket 3")).Code)
 }
 
 func TestASagaIsRetriedAsItsPreviewSaid(t *testing.T) {

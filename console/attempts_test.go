@@ -15,7 +15,7 @@ import (
 	"github.com/troupe-go/troupe/internal/door"
 )
 
-func TestWhoGuessesTheTokenIsMadeToWait(t *testing.T) {
+func TestGuessingTheTokenIsSlowedDown(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	at := time.Now()
@@ -36,7 +36,7 @@ func TestWhoGuessesTheTokenIsMadeToWait(t *testing.T) {
 		if i%2 == 0 {
 			require.Equal(t, http.StatusUnauthorized, signIn("192.0.2.1:1", "wrong"))
 		} else {
-			require.Equal(t, http.StatusOK, ask("192.0.2.1:2", "wrong"), "this console may be read by anybody")
+			require.Equal(t, http.StatusOK, ask("192.0.2.1:2", "wrong"), "this console needs no token for reading")
 		}
 	}
 	require.Equal(t, http.StatusTooManyRequests, signIn("192.0.2.1:3", token))

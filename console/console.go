@@ -120,7 +120,7 @@ func (cfg Config) validate() error {
 	case cfg.Token != "" && cfg.Access != nil:
 		return errors.New("a token for all and users with roles: want one of both")
 	case cfg.Private && cfg.Token == "" && cfg.Access == nil:
-		return errors.New("private without a token: nobody could read")
+		return errors.New("private without a token: no request could be authorized")
 	case cfg.Path != "" && (!strings.HasPrefix(cfg.Path, "/") || strings.HasSuffix(cfg.Path, "/")):
 		return fmt.Errorf("path %q: want one like /console", cfg.Path)
 	case len(cfg.Brokers) > 0 && cfg.Flow == "":

@@ -41,7 +41,7 @@ func TestPagesShowWhatIsThere(t *testing.T) {
 	require.Contains(t, d.html(at("/saga/fixture", "db", "order", "id", parked)), "WhenPublished")
 	require.Contains(t, d.html("/sagas?variable=payment_id&value=p-1"), "have not ended are shown")
 	require.Contains(t, d.html("/dead-letters"), "charge card: no answer in 5s")
-	require.Contains(t, d.html("/dead-letters"), "currency &#34;*&#34; is not known", "what those of one cause have in common")
+	require.Contains(t, d.html("/dead-letters"), "currency &#34;*&#34; is not known", "the common part of the errors of one cause")
 	require.Contains(t, d.html(at("/dead-letter", "db", "order", "id", ids[0])), "EURO")
 	require.Contains(t, d.html("/held"), "bank answered 503")
 	require.Contains(t, d.html(at("/held/key", "db", "order", "place", "shop.billing.commands/0/9")), "2 messages")
@@ -49,11 +49,11 @@ func TestPagesShowWhatIsThere(t *testing.T) {
 	require.Contains(t, d.html("/relay"), "order")
 	require.Contains(t, d.html("/definitions"), "order")
 	hash := facts[definitionsFacts](d, "/definitions").Databases[0].Definitions[0].Definition
-	require.Contains(t, d.html(at("/definition", "db", "order", "hash", hash)), "no-timeout", "the verifier says what it found")
+	require.Contains(t, d.html(at("/definition", "db", "order", "hash", hash)), "no-timeout", "a finding of the verifier")
 	_, err := d.Pool.Exec(t.Context(), `INSERT INTO troupe.saga_definitions (hash, saga, version, definition)
 		SELECT 'older', saga, 0, regexp_replace(definition, '"version": ?[0-9]+', '"version": 77') FROM troupe.saga_definitions`)
 	require.NoError(t, err)
-	require.Contains(t, d.html(at("/definition", "db", "order", "hash", hash)), "What is different since older")
+	require.Contains(t, d.html(at("/definition", "db", "order", "hash", hash)), "Changes since older")
 	diff := facts[definitionFacts](d, at("/definition", "db", "order", "hash", hash, "against", "older"))
 	require.Len(t, diff.Changes, 1)
 	require.Equal(t, "version", diff.Changes[0].Path)
@@ -68,7 +68,7 @@ func TestAnEmptyDatabaseSaysWhatWouldBeThere(t *testing.T) {
 	d := &desk{t: t, c: c}
 	for page, text := range map[string]string{
 		"/": "Nothing. No dead letter is open", "/sagas": "There is no saga in shop yet", "/dead-letters": "No dead letter is open",
-		"/held": "No key waits", "/definitions": "No saga is defined", "/messages": "Find what became of an order",
+		"/held": "No key waits", "/definitions": "No saga is defined", "/messages": "Find the messages of an order",
 		"/messages?q=o-1": "Nothing of o-1 was found", "/sagas?key=o-1": "No saga fits",
 	} {
 		require.Contains(t, d.html(page), text, page)
@@ -309,7 +309,7 @@ func TestConfigsThatCannotBeMeant(t *testing.T) {
 	for want, cfg := range map[string]Config{
 		"no databases": {}, "a name has letters": {Databases: []Database{{"a b", pool}}}, "without a pool": {Databases: []Database{{Name: "a"}}},
 		"two databases": {Databases: []Database{{"a", pool}, {"a", pool}}}, "at least 16": {Databases: one, Token: "short"},
-		"nobody could read": {Databases: one, Private: true}, "want one like /console": {Databases: one, Path: "console"},
+		"no request could be authorized": {Databases: one, Private: true}, "want one like /console": {Databases: one, Path: "console"},
 		"without a flow": {Databases: one, Brokers: []string{"localhost:9092"}},
 	} {
 		_, err := New(t.Context(), cfg)

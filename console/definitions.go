@@ -75,7 +75,7 @@ func readDefinition(ctx context.Context, a *ask) (any, error) {
 	}
 	hash := a.get("hash")
 	if hash == "" {
-		return nil, refuse(http.StatusBadRequest, "hash: want that of a definition")
+		return nil, refuse(http.StatusBadRequest, "hash: want the hash of a definition")
 	}
 	d, err := s.sagas.Definition(ctx, hash)
 	if err != nil {

@@ -143,7 +143,7 @@ func actOnHeld(ctx context.Context, a *ask) (any, string, error) {
 		}
 		n, err := s.repairs.Retry(ctx, filter, a.by)
 		return map[string]int{"retried": n}, "/held?" + url.Values{"db": {s.Name}}.Encode(), err
-	case "release":
+	case "dead-letter":
 		if len(filter.Places) != 1 {
 			return nil, "", refuse(http.StatusBadRequest, "place: want topic/partition/offset")
 		}
@@ -163,7 +163,7 @@ func actOnHeld(ctx context.Context, a *ask) (any, string, error) {
 		}
 		return r, next, err
 	}
-	return nil, "", refuse(http.StatusBadRequest, "do %q: want retry or release", a.get("do"))
+	return nil, "", refuse(http.StatusBadRequest, "do %q: want retry or dead-letter", a.get("do"))
 }
 
 // retold is an error whose page is shown again, with the form and the reason.

@@ -27,7 +27,7 @@ func TestSagasMoveToAnotherVersionAsThePreviewSaid(t *testing.T) {
 	require.False(t, preview.More)
 	require.Equal(t, []sagaCount{{why, 1, second}}, preview.Stays)
 	require.NotEmpty(t, preview.Changes)
-	require.NotEmpty(t, preview.Findings, "the verifier says what it found")
+	require.NotEmpty(t, preview.Findings, "findings of the verifier")
 	require.Contains(t, d.html(address), "1 of 2 sagas")
 	require.Contains(t, d.html(address), why)
 	for want, values := range map[int][]string{

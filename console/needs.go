@@ -24,7 +24,7 @@ func (d *databaseFacts) needs() (all []need) {
 		all = append(all, need{urgency, d.Name, text, remedy, page + "?" + q.Encode(), rank})
 	}
 	if d.Error != "" {
-		add(0, "now", "The database cannot be read: "+d.Error, "Nothing of this service is seen here until it answers.", "/relay")
+		add(0, "now", "The database cannot be read: "+d.Error, "This service is not shown until its database answers.", "/relay")
 		return all
 	}
 	if old := d.Outbox.OldestUntried; old > lagSoon {
@@ -32,7 +32,7 @@ func (d *databaseFacts) needs() (all []need) {
 			"Is the relay running, and Kafka reachable?", "/relay")
 	}
 	if d.RelaysError != "" {
-		add(2, "soon", "The relays' tables cannot be read: "+d.RelaysError, "Migrate the database, or grant this role what it lacks.", "/relay")
+		add(2, "soon", "The relays' tables cannot be read: "+d.RelaysError, "Migrate the database, or grant this role the missing rights.", "/relay")
 		if n := d.Outbox.Parked; n > 0 { // their topics and errors are not known
 			add(1, "now", count(n, "row", "rows")+" cannot be published", "Remove the cause, then retry; or discard.", "/relay")
 		}
@@ -49,7 +49,7 @@ func (d *databaseFacts) needs() (all []need) {
 		add(5, "soon", fmt.Sprintf("The outbox's partitions have room for %s only", count(d.Outbox.Headroom, "row", "rows")), "A running relay makes more: why does it not?", "/relay")
 	}
 	if d.Held.Count > 0 {
-		add(6, "soon", d.Held.of("key is held, and waits for its", "keys are held, and wait for their")+" next try", "They go on by themselves when the trouble is over.", "/held")
+		add(6, "soon", d.Held.of("key is held, and waits for its", "keys are held, and wait for their")+" next try", "They continue by themselves when the failure is over.", "/held")
 	}
 	return all
 }
@@ -63,7 +63,7 @@ func (d *databaseFacts) letterNeeds(add addNeed) {
 	for _, c := range d.Causes {
 		rest -= c.Count
 		add(3, "now", fmt.Sprintf("%s: %s", count(c.Count, "dead letter", "dead letters"), c.Text()),
-			fmt.Sprintf("The last one failed %s UTC. Mend the cause, then redrive the group; or edit, or discard.", c.Last.UTC().Format(time.DateTime)),
+			fmt.Sprintf("The last one failed %s UTC. Correct the cause, then redrive the group; or edit, or discard.", c.Last.UTC().Format(time.DateTime)),
 			"/dead-letters/list", "cause", c.ID)
 	}
 	if rest > 0 {
@@ -104,13 +104,13 @@ func (d *databaseFacts) relayNeeds(o relayStanding, add addNeed) {
 	name := tableName(o.Table)
 	if p := o.Paused; p != nil {
 		add(1, "now", fmt.Sprintf("The relays of %s are paused since %s UTC by %s: %s", name, p.Since.UTC().Format(time.DateTime), p.Actor, p.Reason),
-			"Rows wait until somebody resumes.", "/relay")
+			"Rows wait until an operator resumes.", "/relay")
 	} else if o.State != "active" && o.ran && d.Outbox.Pending > 0 {
 		add(1, "now", fmt.Sprintf("No relay publishes %s (%s)", name, o.State), "Does one run, and reach the database?", "/relay")
 	}
 	if o.WAL == "unreserved" || o.WAL == "lost" {
 		add(1, "now", fmt.Sprintf("Slot %s is %s: the server keeps no log for it much longer", o.Slot, o.WAL),
-			"See why nothing is published; one that is lost is made anew.", "/relay")
+			"Find out why nothing is published; the relay replaces a lost slot.", "/relay")
 	}
 	for _, t := range o.topics[:min(len(o.topics), topicsShown)] {
 		failedNeed(o.Table, t, add)

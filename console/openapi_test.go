@@ -287,7 +287,7 @@ func TestEveryPagesJSONIsAsTheOpenAPIDocumentSays(t *testing.T) {
 		act("/dead-letter", "db", "order", "id", ids[0], "do", "redrive")
 		act("/dead-letter", "db", "order", "id", ids[1], "do", "discard")
 		act("/held/key", "db", "order", "place", "shop.billing.commands/0/9", "do", "retry")
-		act("/held/key", "db", "order", "place", "shop.billing.commands/0/9", "do", "release")
+		act("/held/key", "db", "order", "place", "shop.billing.commands/0/9", "do", "dead-letter")
 		begun := decoded[Work](t, act("/dead-letters/act", "db", "order", "do", "discard", "cause", cause, "count", "1"))
 		d.work(begun.ID)
 		get("/work", at("/work", "id", begun.ID))

@@ -199,7 +199,7 @@ func (c *Console) watchNeeds(ctx context.Context) []need {
 		return all
 	}
 	lost := func(err error) []need {
-		return append(all, need{"now", "", "The watcher's database cannot be read: " + err.Error(), "Nothing is known of flows that nobody orchestrates.", "/flows", 0})
+		return append(all, need{"now", "", "The watcher's database cannot be read: " + err.Error(), "Flows without an orchestrator are not shown.", "/flows", 0})
 	}
 	names, err := watch.Names(ctx, c.cfg.Watch)
 	if err != nil {

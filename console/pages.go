@@ -124,7 +124,7 @@ var pages = []page{
 		path: "/held/key", title: "Held key", template: "held-key", nav: "/held", live: true, read: readHeldKey,
 		takes: "db place group",
 		act:   actOnHeld, does: "db place group class key topic all do hop",
-		operator: "retry", admin: "release",
+		operator: "retry", admin: "dead-letter",
 	},
 	{
 		path: "/messages", title: "Messages", template: "messages", nav: "/messages", payloads: true, needs: Operator, read: readMessages,

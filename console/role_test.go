@@ -179,7 +179,7 @@ func TestEachPageAndActionAsksForItsRole(t *testing.T) {
 			seen[form] = true
 		}
 	}
-	for _, one := range []string{"/dead-letter edit", "/dead-letter discard", "/dead-letters/act discard", "/held/key release", "/relay/row discard", "/relay/act discard",
+	for _, one := range []string{"/dead-letter edit", "/dead-letter discard", "/dead-letters/act discard", "/held/key dead-letter", "/relay/row discard", "/relay/act discard",
 		"/saga/act abandon", "/definition/start start", "/definition/move migrate", "/work stop", "/sagas/retry retry", "/held/key retry", "/relay/row retry", "/dead-letter redrive"} {
 		require.True(t, seen[one], one)
 	}

@@ -74,7 +74,7 @@ func (a *ask) startRequest(d *saga.Definition) (r sagadesk.StartRequest, err err
 	case len(input) > mostInput:
 		return r, wrong("input", "%d bytes: want at most %d", len(input), mostInput)
 	case r.Hop == "" && (r.Group != "" || r.Avro):
-		return r, wrong("hop", "a group and Avro are beside a hop: name that too")
+		return r, wrong("hop", "a group and Avro need a hop: set that too")
 	}
 	if r.Hop != "" {
 		if _, err := topics.ParseHop(r.Hop); err != nil {
@@ -110,7 +110,7 @@ func (a *ask) starting(ctx context.Context) (*source, startFacts, error) {
 	}
 	hash := a.get("hash")
 	if hash == "" {
-		return nil, startFacts{}, refuse(http.StatusBadRequest, "hash: want that of a definition")
+		return nil, startFacts{}, refuse(http.StatusBadRequest, "hash: want the hash of a definition")
 	}
 	d, err := s.sagas.Definition(ctx, hash)
 	if err != nil {

@@ -44,7 +44,7 @@ func TestASagaIsStartedAsItsPreviewSaid(t *testing.T) {
 	require.Contains(t, d.html(address), "nothing would be started")
 }
 
-func TestWhatAStartLacksIsSaidAtItsField(t *testing.T) {
+func TestAMissingVariableOfAStartIsShownAtItsField(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	hash := d.Parcels() // no saga of it names a coordinator
@@ -66,6 +66,6 @@ func TestWhatAStartLacksIsSaidAtItsField(t *testing.T) {
 	}
 	hop := d.Flow + ".order"
 	would := facts[startFacts](d, at("/definition/start", "db", "order", "hash", hash, "key", "o-1", "hop", hop, "input", "{}")).Would
-	require.Equal(t, saga.Parked, would.Status, "the first command lacks what it is made of, and the preview says so")
+	require.Equal(t, saga.Parked, would.Status, "the first command cannot be built, and the preview reports this")
 	require.NotEmpty(t, would.Alert)
 }

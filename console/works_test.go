@@ -10,9 +10,9 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// TestWhatIsUnderWayIsNotForgotten: when too many works are kept, the one removed is the oldest that has ended, even if a
+// TestARunningJobIsNotForgotten: when too many works are kept, the one removed is the oldest that has ended, even if a
 // running one is older.
-func TestWhatIsUnderWayIsNotForgotten(t *testing.T) {
+func TestARunningJobIsNotForgotten(t *testing.T) {
 	t.Parallel()
 	w := newWorks()
 	defer w.close()

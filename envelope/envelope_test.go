@@ -46,7 +46,7 @@ func TestMoreHeadersThanAMessageMayHaveSurviveTheColumnToo(t *testing.T) {
 	require.Equal(t, hs, got)
 }
 
-func TestWhatIsNoAttributeIsKeptAsAHeader(t *testing.T) {
+func TestAHeaderThatIsNoAttributeIsKept(t *testing.T) {
 	odd := []envelope.Header{
 		{"ce_id", []byte("a")}, {"ce_id", []byte("b")}, {"ce_outcome", []byte("maybe")}, {"ce_time", []byte("yesterday")},
 		{"ce_type", []byte{0xff}}, {"ce_source", []byte(strings.Repeat("s", 2000))}, {"ce_specversion", []byte("0.3")},

@@ -140,12 +140,12 @@ func (s *Service) compare(all []participant.Registered) error {
 		if s.joins[j.Name].complete == nil {
 			say("join %q is declared and has no handler: register one with flow.OnJoin, or strike it out of the declaration", j.Name)
 		} else if len(j.Expired) > 0 && s.joins[j.Name].expired == nil {
-			say("join %q is declared to send %s when its time is over, and nobody does: give flow.OnJoin an Expired", j.Name, name(j.Expired[0]))
+			say("join %q is declared to send %s when its time is over, and no handler does: give flow.OnJoin an Expired", j.Name, name(j.Expired[0]))
 		}
 	}
 	for _, e := range s.cfg.Declared.Expectations {
 		if s.expectations[e.Name].missed == nil {
-			say("expectation %q is declared and nobody raises %s: register a handler with flow.OnMissed, or strike it out of the declaration", e.Name, name(e.Raise))
+			say("expectation %q is declared and no handler raises %s: register one with flow.OnMissed, or remove it from the declaration", e.Name, name(e.Raise))
 		}
 	}
 	if len(wrong) == 0 {

@@ -60,14 +60,14 @@ func TestHandlersAndDeclarationAreOne(t *testing.T) {
 		`join "set": a handler is registered and no such join is declared`,
 		`join "ready" is declared and has no handler`,
 		`expectation "never": a handler is registered and no such expectation is declared`,
-		`expectation "paid" is declared and nobody raises order.shipping.events TimedOut`,
+		`expectation "paid" is declared and no handler raises order.shipping.events TimedOut`,
 	} {
 		require.ErrorContains(t, err, want)
 	}
 
 	p = idle(t)
 	flow.OnJoin(bind(t, p, shipping("order")), "ready", flow.Ends{Complete: ship})
-	require.ErrorContains(t, p.Run(t.Context()), `join "ready" is declared to send order.shipping.events TimedOut when its time is over, and nobody does`)
+	require.ErrorContains(t, p.Run(t.Context()), `join "ready" is declared to send order.shipping.events TimedOut when its time is over, and no handler does`)
 }
 
 func TestADeclarationThatCannotBeKeptIsRefused(t *testing.T) {

@@ -174,7 +174,7 @@ func (e *expectation) met(ctx context.Context, tx pgx.Tx, m envelope.Message) er
 		k, err := e.known(row)
 		if err == nil && k.news && k.raised {
 			e.s.cfg.Log.Warn().Str("expectation", e.Name).Str("key", key).Str("message", name(partOf(m))).Str("raised", name(e.Raise)).
-				Msg("what was expected came after its time was over")
+				Msg("an expected event came after its time was over")
 		}
 		return err
 	})
@@ -222,7 +222,7 @@ func (e *expectation) over(ctx context.Context, tx pgx.Tx, d participant.Due[ove
 	}
 	after.Topic = e.After.Topic
 	after.Key = d.Message.Key
-	e.s.cfg.Log.Info().Str("expectation", e.Name).Str("key", key).Str("raises", name(e.Raise)).Msg("what was expected has not come in time")
+	e.s.cfg.Log.Info().Str("expectation", e.Name).Str("key", key).Str("raises", name(e.Raise)).Msg("an expected event did not come in time")
 	ctx = e.s.withStableIDs(ctx, "expectation", e.Name, key, []envelope.Message{after})
 	outcome, err := e.s.diligent(ctx, fmt.Sprintf("expectation %q", e.Name), []reactions.Message{e.Raise}, nil,
 		func(ctx context.Context) (participant.Outcome, error) {

@@ -37,8 +37,8 @@ func observerStage(t testing.TB) participanttest.Config {
 
 const timedOut = `failure o-1 TimedOut {"Missing":["o-1","{\"Cents\":999}"]}`
 
-// TestWhatDoesNotComeIsRaisedOnce also checks that a late or repeated message changes nothing.
-func TestWhatDoesNotComeIsRaisedOnce(t *testing.T) {
+// TestAnExpectedEventThatDoesNotComeIsRaisedOnce also checks that a late or repeated message changes nothing.
+func TestAnExpectedEventThatDoesNotComeIsRaisedOnce(t *testing.T) {
 	t.Parallel()
 	s := participanttest.New(t, observerStage(t))
 	paid, shipped := event(s, "payment", "o-1", Paid{999}), event(s, "shipping", "o-1", Shipped{})
@@ -58,9 +58,9 @@ func TestWhatDoesNotComeIsRaisedOnce(t *testing.T) {
 	require.Equal(t, 1, count(t, s, "SELECT count(*) FROM troupe.expectations WHERE raised_at < met_at AND payload IS NULL"), "late")
 }
 
-// TestWhatComesInTimeIsNotRaised sends the expected message after the message that it is expected after, before it, and in
+// TestAnExpectedEventInTimeRaisesNothing sends the expected message after the message that it is expected after, before it, and in
 // each of the expected types.
-func TestWhatComesInTimeIsNotRaised(t *testing.T) {
+func TestAnExpectedEventInTimeRaisesNothing(t *testing.T) {
 	t.Parallel()
 	s := participanttest.New(t, observerStage(t))
 	s.Send(event(s, "payment", "behind", Paid{1}), event(s, "payment", "other", Paid{1}), event(s, "shipping", "before", Shipped{}))

@@ -292,7 +292,7 @@ func TestServicesComeAndGo(t *testing.T) {
 	})
 	place("o-2", Placed{})
 	completed(2)
-	testkit.Wait(t, "what was sold before, and since", func() (bool, error) { return w.count("sales", "SELECT count(*) FROM sold") == 2, nil })
+	testkit.Wait(t, "the sales before the change and after it", func() (bool, error) { return w.count("sales", "SELECT count(*) FROM sold") == 2, nil })
 	leave()
 	place("o-3", Placed{})
 	completed(3)

@@ -36,9 +36,9 @@ func TestEveryStatementFitsTheTables(t *testing.T) {
 	}
 }
 
-// TestWhatIsOverIsForgotten checks that each join that begins deletes two rows whose retention has passed, and that open ones are
+// TestEndedRowsAreDeletedAfterTheirRetention checks that each join that begins deletes two rows whose retention has passed, and that open ones are
 // kept.
-func TestWhatIsOverIsForgotten(t *testing.T) {
+func TestEndedRowsAreDeletedAfterTheirRetention(t *testing.T) {
 	t.Parallel()
 	s := participanttest.New(t, shippingStage(t, func(c *participanttest.Config) {
 		c.Handlers = func(s *participanttest.Stage, p *participant.Participant) {

@@ -102,7 +102,7 @@ func TestAPlainInsertIsAnEntry(t *testing.T) {
 	require.False(t, m.Time.IsZero())
 }
 
-func TestWhatNoMessageCanBeIsRefusedByTheTable(t *testing.T) {
+func TestTheTableRefusesInvalidRows(t *testing.T) {
 	t.Parallel()
 	pool := testkit.Database(t)
 	for _, c := range []struct{ name, columns, values string }{

@@ -174,7 +174,7 @@ func TestABatchIsHandedOverAtOnce(t *testing.T) {
 		}
 		if s.batch > 1 && !s.local {
 			require.Equal(t, keys*each, largest, "all at once")
-			require.Zero(t, rest, "nobody else ran alone")
+			require.Zero(t, rest, "no other message ran alone")
 		}
 		mu.Lock()
 		defer mu.Unlock()

@@ -144,8 +144,8 @@ func TestACommandThatWouldNotRunAsksNobody(t *testing.T) {
 	require.Equal(t, map[string]int{first.ID: 1, undo.ID: 1, other.ID: 1}, o.asked)
 }
 
-// TestWhoAsksDoesNotWaitForWhatRuns checks that Ask does not gather: its runs wait for another service, which may be slow.
-func TestWhoAsksDoesNotWaitForWhatRuns(t *testing.T) {
+// TestHandlersThatCallAServiceDoNotGatherBatches checks that Ask does not gather: its runs wait for another service, which may be slow.
+func TestHandlersThatCallAServiceDoNotGatherBatches(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	o := newOracle(2)

@@ -136,7 +136,7 @@ func TestTheBarrierOfAStep(t *testing.T) {
 			{operation: forward, key: "same", want: counted, runs: true}, {operation: back, key: "same", want: undone, runs: true},
 			{operation: forward, key: "same", want: counted}, {operation: back, key: "same", want: undone},
 		},
-		"a refusal stands until it is asked again": {
+		"a refusal is repeated until the command is sent again": {
 			{operation: forward, key: "f:1", fail: "refuse", want: refused, runs: true}, {operation: forward, key: "f:1", want: refused},
 			{operation: forward, key: "f:2", want: counted, runs: true}, {operation: forward, key: "f:1", want: counted},
 			{operation: back, key: "c:1", doubt: true, want: undone, runs: true},

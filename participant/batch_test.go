@@ -60,7 +60,7 @@ func TestABadMessageOfABatchCostsOnlyItself(t *testing.T) {
 	require.Equal(t, 3*keys, s.count("SELECT count(*) FROM troupe.outbox WHERE topic = $1", s.hop.Events()), "an outcome each")
 	mu.Lock()
 	defer mu.Unlock()
-	require.Equal(t, bad*attempts, alone, "the failing ones by themselves; those that waited behind them share transactions again")
+	require.Equal(t, bad*attempts, alone, "the failing ones by themselves; the messages behind them share transactions again")
 	require.Positive(t, batches)
 }
 
@@ -77,8 +77,8 @@ func TestDuplicatesWithinABatch(t *testing.T) {
 	s.expectAll(2, 2)
 }
 
-// TestWhatIsQueuedIsPartOfTheRun checks that queued statements keep their order, transaction and errors.
-func TestWhatIsQueuedIsPartOfTheRun(t *testing.T) {
+// TestQueuedStatementsArePartOfTheRun checks that queued statements keep their order, transaction and errors.
+func TestQueuedStatementsArePartOfTheRun(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	p := s.new(onePartition, func(c *participant.Config) { c.Batch = 10 })

@@ -167,7 +167,7 @@ func (p *Participant) expects(name string) (*handler, error) {
 	defer p.mu.Unlock()
 	h := p.registered()[p.cfg.Hop.Commands()][route{deadline: name}]
 	if h == nil {
-		return nil, errors.New("nobody expects it: register the name with OnDeadline")
+		return nil, errors.New("no handler expects it: register the name with OnDeadline")
 	}
 	return h, nil
 }
@@ -283,6 +283,6 @@ func (u *unit) meet(ctx context.Context, m *message) (is bool, err error) {
 // ignored logs a deadline that came too late, after the transaction that found it so has ended.
 func (p *Participant) ignored(m *message, d Delivery) {
 	p.cfg.Log.Info().Str("deadline", m.deadline.name).Str("scope", readable(m.deadline.scope, 255)).Str("message_id", m.id).
-		Msg("late deadline ignored: it was cancelled or scheduled anew after it had fired")
+		Msg("late deadline ignored: it was cancelled or scheduled again after it had fired")
 	tell(p.cfg.Hooks.Late, d)
 }

@@ -114,7 +114,7 @@ func (s *stage) schedule(p *participant.Participant, all ...participant.Deadline
 func (s *stage) waitMet(n int) {
 	s.t.Helper()
 	s.waitCount(n, "SELECT count(*) FROM met")
-	require.Zero(s.t, s.count("SELECT count(*) FROM troupe.deadlines"), "what was met is gone")
+	require.Zero(s.t, s.count("SELECT count(*) FROM troupe.deadlines"), "met deadlines are deleted")
 }
 
 // fired returns the messages that deadlines became, once there are n of them.
@@ -347,13 +347,13 @@ func TestADeadlineThatFailsGoesTheWayOfAMessage(t *testing.T) {
 	s.waitMet(1)
 }
 
-func TestWhatNobodyCouldHandleIsRefused(t *testing.T) {
+func TestADeadlineWithoutAHandlerIsRefused(t *testing.T) {
 	t.Parallel()
 	s := newDeadlineStage(t)
 	p := s.expecting()
 	good := participant.Deadline{Name: overdueName, Key: "a", Body: Overdue{}}
 	for want, spoil := range map[string]func(*participant.Deadline){
-		"nobody expects it":             func(d *participant.Deadline) { d.Name = "over-due" },
+		"no handler expects it":         func(d *participant.Deadline) { d.Name = "over-due" },
 		"no scope":                      func(d *participant.Deadline) { d.Key = "" },
 		"no body":                       func(d *participant.Deadline) { d.Body = nil },
 		"its handler expects Overdue":   func(d *participant.Deadline) { d.Body = Count{} },
@@ -371,7 +371,7 @@ func TestWhatNobodyCouldHandleIsRefused(t *testing.T) {
 		require.Equal(t, participant.Permanent, participant.Classify(err), want)
 	}
 	require.NoError(t, pgx.BeginFunc(t.Context(), s.pool, func(tx pgx.Tx) error {
-		require.ErrorContains(t, p.Cancel(t.Context(), tx, "over-due", "a"), "nobody expects it")
+		require.ErrorContains(t, p.Cancel(t.Context(), tx, "over-due", "a"), "no handler expects it")
 		require.ErrorContains(t, p.Cancel(t.Context(), tx, overdueName, ""), "no scope")
 		require.ErrorContains(t, p.CancelAll(t.Context(), tx, ""), "no scope")
 		return nil
@@ -428,7 +428,7 @@ func TestADeadlineThatNobodyExpectsAnyMoreIsADeadLetter(t *testing.T) {
 	require.Equal(t, 1, s.count("SELECT count(*) FROM troupe.dead_letters"))
 }
 
-func TestWhatIsPastOrDueNowIsDueAtOnce(t *testing.T) {
+func TestADeadlineInThePastIsDueAtOnce(t *testing.T) {
 	t.Parallel()
 	s := newDeadlineStage(t)
 	p := s.expecting()

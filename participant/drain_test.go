@@ -49,7 +49,7 @@ func (s *stage) run(p *participant.Participant) (stop func(), ended <-chan error
 	return cancel, result
 }
 
-func TestWhatRunsIsFinishedAtTheEnd(t *testing.T) {
+func TestRunningHandlersAreFinishedAtShutdown(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	b := newBlocking()

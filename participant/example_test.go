@@ -19,7 +19,7 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// ChargePayment is what the payment hop is asked for; the other two are what it answers.
+// ChargePayment is the command of the payment hop; the other two are its answers.
 type ChargePayment struct {
 	OrderID string `json:"order_id"`
 	Cents   int64  `json:"cents"`

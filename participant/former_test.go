@@ -22,9 +22,9 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// TestWhatWaitsOnAFormerRetryTopicIsHandled checks a next version with another delay or without retry topics. A message that
+// TestMessagesOnAFormerRetryTopicAreHandled checks a next version with another delay or without retry topics. A message that
 // fails again goes to the next topic of its handler, if there is one, or becomes a dead letter, and holds no key.
-func TestWhatWaitsOnAFormerRetryTopicIsHandled(t *testing.T) {
+func TestMessagesOnAFormerRetryTopicAreHandled(t *testing.T) {
 	t.Parallel()
 	for name, opts := range map[string][]participant.HandlerOption{
 		"another delay": {participant.RetryTopics(2 * time.Second)}, "no retry topics": nil,

@@ -17,9 +17,9 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// TestWhatIsAwayPausesItsPartition checks that no attempt is counted, no other message begins, one run tries, other partitions
+// TestADependencyThatIsAwayPausesThePartition checks that no attempt is counted, no other message begins, one run tries, other partitions
 // continue although there are no more connections than waiting messages, and that all continue in the end.
-func TestWhatIsAwayPausesItsPartition(t *testing.T) {
+func TestADependencyThatIsAwayPausesThePartition(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	var away atomic.Bool
@@ -80,7 +80,7 @@ func TestACompensationOvertakesItsHeldForwardCommand(t *testing.T) {
 	s.send(undo)
 	s.waitCount(0, "SELECT count(*) FROM troupe.held")
 	require.Equal(t, 2, s.count("SELECT count(*) FROM done"))
-	require.Equal(t, 3, s.count("SELECT n FROM done ORDER BY position DESC LIMIT 1"), "behind what came before it")
+	require.Equal(t, 3, s.count("SELECT n FROM done ORDER BY position DESC LIMIT 1"), "behind the earlier message")
 	s.send(forward, s.command("a", Count{N: 4}))
 	s.waitCount(1, "SELECT count(*) FROM done WHERE n = 4")
 	require.Zero(t, s.count("SELECT count(*) FROM done WHERE n = 1"), "a forward call after its compensation does nothing")

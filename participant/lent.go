@@ -18,7 +18,7 @@ var (
 	errReturned = fmt.Errorf("the handler has returned, and its transaction is no longer its own: wait for goroutines that use it: %w", pgx.ErrTxClosed)
 	errOwnEnd   = errors.New("a handler's SQL began or ended a transaction: the participant commits when the handler returns an outcome, and " +
 		"rolls back when it returns an error; use tx.Begin for a savepoint")
-	errEnded = errors.New("the handler ended its transaction on tx.Conn(): the inbox row and what was written before may be committed, " +
+	errEnded = errors.New("the handler ended its transaction on tx.Conn(): the inbox row and earlier writes may be committed, " +
 		"the outcome is not; leave COMMIT and ROLLBACK to the participant")
 	errInUse   = errors.New("the handler returned while a goroutine of its own used its transaction: wait for it")
 	errOpen    = errors.New("the handler left rows or batch results open: close them before it returns")

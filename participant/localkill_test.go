@@ -216,7 +216,7 @@ func TestALongCallDoesNotRunTwice(t *testing.T) {
 	s.waitCount(1, "SELECT count(*) FROM troupe.local_work WHERE status = 'in progress' AND locked_at < clock_timestamp() - interval '2 seconds'")
 	s.write("b", Count{N: 2}, Count{N: 3}, Count{N: 4}) // so that both continue to claim
 	s.waitCount(3, "SELECT count(*) FROM done WHERE key = 'b'")
-	require.Zero(t, s.count("SELECT count(*) FROM done WHERE key = 'a'"), "what is behind waits")
+	require.Zero(t, s.count("SELECT count(*) FROM done WHERE key = 'a'"), "later entries wait")
 	close(may)
 	s.waitCount(2, "SELECT count(*) FROM done WHERE key = 'a'")
 	require.EqualValues(t, 1, runs.Load())

@@ -39,7 +39,7 @@ func (s *stage) handleThree(p *participant.Participant) (stop func()) {
 	return stop
 }
 
-func TestWhatTheDatabaseLostIsHandledAgainByTheNextOwner(t *testing.T) {
+func TestMessagesThatTheDatabaseLostAreHandledAgainByTheNextOwner(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	s.provision(1)
@@ -58,9 +58,9 @@ func TestWhatTheDatabaseLostIsHandledAgainByTheNextOwner(t *testing.T) {
 	require.Contains(t, log.String(), "the database has lost messages")
 }
 
-// TestWhatTheDatabaseLostIsHandledAgainByTheSameOwner checks that a member whose connections break and reach a standby that
+// TestMessagesThatTheDatabaseLostAreHandledAgainByTheSameOwner checks that a member whose connections break and reach a standby that
 // lacks its last messages finds out by itself, also if the watermark had not moved since.
-func TestWhatTheDatabaseLostIsHandledAgainByTheSameOwner(t *testing.T) {
+func TestMessagesThatTheDatabaseLostAreHandledAgainByTheSameOwner(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	s.provision(1)

@@ -253,7 +253,7 @@ func TestABatchThatUnpacksToTooMuchStopsItsPartitionOnly(t *testing.T) {
 	bomb.Payload = make([]byte, 2<<20)
 	require.NoError(t, bomber.ProduceSync(t.Context(), kafka.Record(bomb)).FirstErr())
 	var why error
-	testkit.Wait(t, "a partition that stands still", func() (bool, error) {
+	testkit.Wait(t, "a stalled partition", func() (bool, error) {
 		why = p.Ready()
 		return why != nil && strings.Contains(why.Error(), "/0 cannot be read"), nil
 	})

@@ -89,7 +89,7 @@ func TestARedrivenMessageIsNoDuplicate(t *testing.T) {
 	}
 	s.send(another, s.command("a", Count{N: 2}))
 	s.waitCount(1, "SELECT count(*) FROM done WHERE n = 2")
-	require.Equal(t, 1, s.count("SELECT count(*) FROM done WHERE n = 1"), "redriven for another group, it is what it was")
+	require.Equal(t, 1, s.count("SELECT count(*) FROM done WHERE n = 1"), "redriven for another group, it has its first identity")
 }
 
 // TestUpsertsOfARepeatedMessageLeaveOneRow checks it without the inbox, whose rows are deleted in time.
@@ -173,7 +173,7 @@ func TestATopicMadeAnewStartsAnew(t *testing.T) {
 		_, err := admin.DeleteTopic(t.Context(), s.hop.Commands())
 		require.NoError(t, err)
 		s.client.PurgeTopicsFromClient(s.hop.Commands())
-		waitFor(t, "the topic made anew", func() bool { // a member that misses the topic may create it
+		waitFor(t, "the topic created again", func() bool { // a member that misses the topic may create it
 			s.provision(1)
 			return s.waitTopic(s.hop.Commands()) != before
 		})

@@ -39,10 +39,10 @@ func TestDeadlinesOfManyScopesAreTwoStatements(t *testing.T) {
 	plan(of("was 4", 44)) // instead of the existing one
 	plan(kept)
 	require.ErrorContains(t, p.Plan(t.Context(), &ds, participant.Deadline{Name: overdueName, Scope: "new 4"}), "no body")
-	require.ErrorContains(t, p.PlanCancel(t.Context(), &ds, "unknown", "new 1"), "nobody expects it")
+	require.ErrorContains(t, p.PlanCancel(t.Context(), &ds, "unknown", "new 1"), "no handler expects it")
 	var b pgx.Batch
 	p.QueueDeadlines(&b, &ds)
-	require.Equal(t, 3, b.Len(), "one for what is cancelled, one for what is scheduled, and the one with Keep")
+	require.Equal(t, 3, b.Len(), "one for the cancelled, one for the scheduled deadlines, and the one with Keep")
 	require.NoError(t, s.pool.SendBatch(t.Context(), &b).Close())
 
 	rows, err := s.pool.Query(t.Context(), "SELECT scope, convert_from(payload, 'UTF8')::jsonb ->> 'n', due_at, key, headers ->> '__troupe.deadline.scope' FROM troupe.deadlines")

@@ -13,9 +13,9 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// TestWhatIsPlannedOnEmptyTablesLooksUpByPrimaryKey checks statements that were planned while their tables were empty: a
+// TestPlansMadeOnEmptyTablesUseThePrimaryKey checks statements that were planned while their tables were empty: a
 // session keeps such a plan as long as it lives, or until the table is analyzed.
-func TestWhatIsPlannedOnEmptyTablesLooksUpByPrimaryKey(t *testing.T) {
+func TestPlansMadeOnEmptyTablesUseThePrimaryKey(t *testing.T) {
 	t.Parallel()
 	pool := testkit.Database(t)
 	for statement, want := range map[string]struct{ types, args, index, by string }{

@@ -37,9 +37,9 @@ func TestAMessageThatKillsItsProcessIsPoison(t *testing.T) {
 	last.terminate(t)
 }
 
-// TestWhatIsAwayIsNoCrash checks that a held message after a crash, whose bank is away more often than a message may end its
+// TestADependencyThatIsAwayIsNoCrash checks that a held message after a crash, whose bank is away more often than a message may end its
 // process, is no poison.
-func TestWhatIsAwayIsNoCrash(t *testing.T) {
+func TestADependencyThatIsAwayIsNoCrash(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	var tries atomic.Int32
@@ -97,7 +97,7 @@ func TestAKillerAmongManyCostsItsGroupOnly(t *testing.T) {
 	t.Logf("%d transactions, %d of them of one message", transactions, alone)
 	require.GreaterOrEqual(t, alone, 4, "the killer's own")
 	require.LessOrEqual(t, alone, 4+batch-1+1, "its group's too, and what a batch leaves over")
-	require.LessOrEqual(t, transactions-alone, 2+2*each, "the two that it killed, and what was never suspected")
+	require.LessOrEqual(t, transactions-alone, 2+2*each, "the two that it killed, and messages that were never suspected")
 }
 
 // TestANeighbourOfFiveKillersIsNoPoison checks a message of their group, which waits behind them through all their
@@ -213,7 +213,7 @@ func TestOnlySuspectsRunAloneAfterACrash(t *testing.T) {
 			s.expectAll(2, each)
 			stop()
 			require.Zero(t, s.count("SELECT count(*) FROM troupe.started"))
-			require.False(t, w.beside, "somebody ran beside one who is suspected")
+			require.False(t, w.beside, "another message ran together with a suspected one")
 			require.Len(t, w.alone, want.alone)
 			require.Equal(t, 2*want.together, w.together)
 			for offset, starts := range w.starts {
@@ -253,8 +253,8 @@ func TestAnErrorInAGroupIsNoCrash(t *testing.T) {
 	}
 }
 
-// TestWhatIsAwayFromAGroupIsNoCrash checks a dependency that is away more often than a message may end its process.
-func TestWhatIsAwayFromAGroupIsNoCrash(t *testing.T) {
+// TestADependencyThatIsAwayIsNoCrashOfAGroup checks a dependency that is away more often than a message may end its process.
+func TestADependencyThatIsAwayIsNoCrashOfAGroup(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	s.crash(1)
@@ -276,9 +276,9 @@ func TestWhatIsAwayFromAGroupIsNoCrash(t *testing.T) {
 	require.Equal(t, []int{1, 1, 1, 1, 1, 1, 1, 1}, w.starts[5])
 }
 
-// TestWhatIsWrittenAfterACrashNeedsNoMark checks that later messages run without marks, since they cannot have caused the
+// TestMessagesWrittenAfterACrashRunWithoutMarks checks that later messages run without marks, since they cannot have caused the
 // crash, even while earlier ones are held.
-func TestWhatIsWrittenAfterACrashNeedsNoMark(t *testing.T) {
+func TestMessagesWrittenAfterACrashRunWithoutMarks(t *testing.T) {
 	t.Parallel()
 	for fail, left := range map[string]int{"": 0, "error": 512 - 11} {
 		t.Run("a message's end: "+fail, func(t *testing.T) {

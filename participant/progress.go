@@ -217,7 +217,7 @@ func judge(workers []*worker, now time.Time, patience time.Duration) (any error)
 			continue
 		}
 		w.progress.stalled.Store(&err)
-		any = fmt.Errorf("%s stands still: %w", w.at, err)
+		any = fmt.Errorf("%s is stalled: %w", w.at, err)
 	}
 	return any
 }

@@ -58,7 +58,7 @@ func (c *consumer) ready(now time.Time) error {
 			return fmt.Errorf("%s: a handler runs for %s and ignores its time-out", at, ran.Round(time.Second))
 		}
 		if stalled := w.progress.stalled.Load(); stalled != nil {
-			return fmt.Errorf("%s stands still: %w", at, *stalled)
+			return fmt.Errorf("%s is stalled: %w", at, *stalled)
 		}
 	}
 	return nil

@@ -13,7 +13,7 @@ import (
 	"github.com/troupe-go/troupe/participant"
 )
 
-func TestWhatHasEnded(t *testing.T) {
+func TestProcessedOffsetsAreSkipped(t *testing.T) {
 	t.Parallel()
 	type runs = []participant.Run
 	for _, c := range []struct {
@@ -26,7 +26,7 @@ func TestWhatHasEnded(t *testing.T) {
 		{"below the watermark", nil, 5, 3, true},
 		{"the watermark", nil, 10, 3, true},
 		{"above it", nil, 11, 3, false},
-		{"written over what was cut off", nil, 5, 4, false},
+		{"written over a truncated end", nil, 5, 4, false},
 		{"in a run", runs{{13, 15, 3}}, 14, 3, true},
 		{"before a run", runs{{13, 15, 3}}, 12, 3, false},
 		{"behind a run", runs{{13, 15, 3}}, 16, 3, false},
@@ -34,7 +34,7 @@ func TestWhatHasEnded(t *testing.T) {
 		{"in one within another", runs{{13, 20, 3}, {15, 16, 3}}, 19, 3, true},
 		{"in a run that was cut off", runs{{13, 15, 3}}, 14, 4, false},
 		{"under the later of two leaders", runs{{13, 20, 3}, {15, 16, 4}}, 15, 4, true},
-		{"beside the later of two leaders", runs{{13, 20, 3}, {15, 16, 4}}, 18, 4, false},
+		{"of the earlier of two leaders", runs{{13, 20, 3}, {15, 16, 4}}, 18, 4, false},
 		{"before the later of two leaders", runs{{13, 20, 3}, {15, 16, 4}}, 14, 3, true},
 		{"of the earlier leader where both begin", runs{{13, 20, 3}, {13, 14, 4}}, 15, 3, false},
 		{"under a leader before", runs{{13, 15, 5}}, 14, 3, true},

@@ -113,13 +113,13 @@ func (p *Participant) warnStranded(found []Stranded) {
 			line.Msg("entries of local work wait that no participant with Local claims: run one for this group, or call troupe.end_local for the topic")
 		case p.cfg.Local:
 			line.Int32("partition", s.Partition).Msg("messages are held that no participant with Brokers tries again: " +
-				"run one for this group until they have ended, or give them up with troupe held release")
+				"run one for this group until they have ended, or make them dead letters with troupe held dead-letter")
 		case slices.Contains(consumed, s.Topic):
 			line.Int32("partition", s.Partition).Msg("messages are held of a partition that the topic does not have any more: " +
-				"add partitions to it, or give them up with troupe held release")
+				"add partitions to it, or make them dead letters with troupe held dead-letter")
 		default:
 			line.Int32("partition", s.Partition).Msg("messages are held of a topic that this group does not consume any more: " +
-				"register its handler again, or give them up with troupe held release")
+				"register its handler again, or make them dead letters with troupe held dead-letter")
 		}
 	}
 }

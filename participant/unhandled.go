@@ -142,7 +142,7 @@ func (p *Participant) waitsForHandler(m *message) {
 		}
 		event.Time("since", since).Time("until", since.Add(p.cfg.UnknownTypeWait)).Str("message", m.place()).
 			Msg("no handler here for messages of this type: they wait with their keys for a member that has one, and are poison after " +
-				"UnknownTypeWait; start the version that handles them, or give them up with troupe held release")
+				"UnknownTypeWait; start the version that handles them, or make them dead letters with troupe held dead-letter")
 	}
 	u.of[k][spot{m.spot(), m.partition}] = tried{since, now}
 }

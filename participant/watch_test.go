@@ -340,7 +340,7 @@ func TestReadySaysThatConsumptionIsDead(t *testing.T) {
 			// On a slow machine the client may give up a connection that does not answer, and the group with it for a moment.
 			testkit.Wait(t, "not ready for that reason, as a member", func() (bool, error) {
 				why := fmt.Sprint(p.Ready())
-				return strings.Contains(why, "stands still") && strings.Contains(why, way.says) && p.Assigned() == 1, nil
+				return strings.Contains(why, "is stalled") && strings.Contains(why, way.says) && p.Assigned() == 1, nil
 			})
 			way.heal(s, d, cl)
 			if way.idle {

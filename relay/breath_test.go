@@ -31,7 +31,7 @@ func TestAWindowOfAFewRowsWaitsForOthersBehindOneThatHasJustGone(t *testing.T) {
 		{"the first row in a while", with(1), long, false},
 		{"a full window", with(windowRows), just, false},
 		{"the first rows of a transaction", within(3, just), long, true},
-		{"those of one that has been coming for a while", within(3, long), long, false},
+		{"rows of a long transaction", within(3, long), long, false},
 		{"a full window of one", within(windowRows, just), long, false},
 	} {
 		s := &stream{relay: &Relay{}, filling: c.window, spare: new(window), taken: c.last, room: make(chan struct{}, 1), passed: make(chan struct{}, 1)}

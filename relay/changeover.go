@@ -29,14 +29,14 @@ func (r *Relay) pollUntilSlot(idle, term context.Context, p *publisher, plan slo
 	}
 	meanwhile := "the table is polled meanwhile"
 	if r.mapped != nil {
-		meanwhile = "what the table then holds is read from it"
+		meanwhile = "the rows of the table are read from it"
 	}
-	said, what := r.cfg.Log.Warn(), "slot made anew; "
+	said, what := r.cfg.Log.Warn(), "slot created again; "
 	if !plan.st.there { // the first relay of this outbox: no slot was lost
-		said, what = r.cfg.Log.Info(), "slot made; "
+		said, what = r.cfg.Log.Info(), "slot created; "
 	}
 	said.Str("slot", r.cfg.Slot).Str("why", plan.why).Msg(what + meanwhile)
-	r.repeats("the slot is made anew, and " + meanwhile + ": " + plan.why)
+	r.repeats("the slot is created again, and " + meanwhile + ": " + plan.why)
 	// Until the slot exists, the stored source is poll, which stays correct if the slot cannot be created.
 	st.there, st.source, st.sweep, st.lsn = true, Poll, nil, 0
 	st.system, st.timeline = plan.system.ID, plan.system.Timeline

@@ -86,7 +86,7 @@ func (t *transactor) provision(ctx context.Context) error {
 		"segment.bytes":  "16777216",
 	}})
 	if err != nil {
-		return fmt.Errorf("make topic %s, or let somebody make it with one partition and cleanup.policy=compact: %w", t.topic, err)
+		return fmt.Errorf("create topic %s, or have it created with one partition and cleanup.policy=compact: %w", t.topic, err)
 	}
 	return nil
 }
@@ -112,10 +112,10 @@ func (t *transactor) resume(ctx context.Context, system wal.System, confirmed wa
 	case found && at.lsn <= confirmed:
 	case found:
 		t.relay.repeats(fmt.Sprintf("the checkpoint in %s is of another server, or of a future that this one lost: %s, timeline %d, system %s, "+
-			"row %d; this one is at %s, timeline %d, system %s: what was published and not confirmed to it comes again",
+			"row %d; this one is at %s, timeline %d, system %s: rows that were published and not confirmed to it are published again",
 			t.topic, at.lsn, at.timeline, at.system, at.position, system.LSN, system.Timeline, system.ID))
 	case !healed:
-		t.relay.repeats("there is no checkpoint in " + t.topic + ": what was published without having been confirmed to Postgres comes again")
+		t.relay.repeats("there is no checkpoint in " + t.topic + ": rows that were published and not confirmed to Postgres are published again")
 	}
 	if confirmed > t.at.lsn {
 		t.at = checkpoint{lsn: confirmed, system: system.ID, timeline: system.Timeline}

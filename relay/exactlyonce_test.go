@@ -355,7 +355,7 @@ func TestExactlyOnceSurvivesAFrozenLeader(t *testing.T) {
 			cfg.Holder, cfg.TransactionTimeout = "heir", 10*time.Minute // if it ran out, the leader could get the lead back
 			heir := s.start(cfg)
 			waitRole(t, heir, relay.Active)
-			testkit.Wait(t, "rows of the heir's", func() (bool, error) { return heir.Status().Deleted > 100, nil })
+			testkit.Wait(t, "rows of the successor", func() (bool, error) { return heir.Status().Deleted > 100, nil })
 			select {
 			case <-time.After(c.frozen):
 			case <-t.Context().Done():
@@ -364,7 +364,7 @@ func TestExactlyOnceSurvivesAFrozenLeader(t *testing.T) {
 			now := heir.Status().Deleted
 			// A standby whose own transaction ends otherwise may lose the lead to the relay that was frozen: rows are
 			// published once all the same.
-			testkit.Wait(t, "more rows of the heir's, or another leader", func() (bool, error) {
+			testkit.Wait(t, "more rows of the successor, or another leader", func() (bool, error) {
 				at := heir.Status()
 				return at.Deleted > now+100 || at.Role == relay.Standby, nil
 			})

@@ -142,7 +142,7 @@ func (p *publisher) reportFailures(rows []PublishFailure) {
 			continue
 		case t.Parked:
 			r.cfg.Log.Error().Err(t.Err).Int64("position", t.Position).Stringer("id", t.ID).Str("topic", topicName(t.Topic)).
-				Int("attempts", t.Attempts).Msg("row parked: its key waits until somebody looks at it")
+				Int("attempts", t.Attempts).Msg("row parked: its key waits until an operator retries or discards it")
 		default:
 			r.quiet.failed("topic "+topicName(t.Topic), t.Err)
 		}

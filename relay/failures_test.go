@@ -156,7 +156,7 @@ func TestHeadersThatCannotBeReadParkTheRow(t *testing.T) {
 		require.True(t, (<-seen).Parked)
 	}
 	require.Equal(t, []string{"free"}, values(testkit.Consume(t, s.brokers, s.topic).WaitN(1)))
-	testkit.Wait(t, "what is parked, and what is behind it", func() (bool, error) {
+	testkit.Wait(t, "the parked row, and the rows behind it", func() (bool, error) {
 		return s.count("SELECT count(*) FROM troupe.outbox") == 3, nil
 	})
 }
@@ -221,7 +221,7 @@ func refusing(t *testing.T, topic string, refusal func() *kerr.Error) []string {
 
 // A topic that fails for a reason of the broker's own is waited for. Rows that were acknowledged in the same send are done,
 // and are not sent again with every attempt.
-func TestWhatIsAcknowledgedBehindAFailureIsDone(t *testing.T) {
+func TestRowsAcknowledgedBehindAFailureAreNotSentAgain(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.DataDir(t.TempDir()), kfake.SeedTopics(1, "closed", "closed.free"))

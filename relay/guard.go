@@ -59,7 +59,7 @@ func (r *Relay) guard(ctx context.Context, l *lease) {
 		now, err := r.look(ctx, l, last)
 		if err == nil {
 			last, looked = now, time.Now()
-			err = r.heed(ctx, l, now)
+			err = r.checkSlot(ctx, l, now)
 		}
 		switch {
 		case err == nil:
@@ -116,8 +116,8 @@ func (r *Relay) look(ctx context.Context, l *lease, last *SlotStatus) (*SlotStat
 	return now, nil
 }
 
-// heed compares the slot's state with the thresholds, and warns or drops the slot.
-func (r *Relay) heed(ctx context.Context, l *lease, s *SlotStatus) error {
+// checkSlot compares the slot's state with the thresholds, and warns or drops the slot.
+func (r *Relay) checkSlot(ctx context.Context, l *lease, s *SlotStatus) error {
 	if s == nil {
 		r.quiet.recovered("slot size")
 		return nil

@@ -157,7 +157,7 @@ func TestAnIdleRelayThatStreamsNeedsFewStatements(t *testing.T) {
 		n, passed := count.n.Load()-before, time.Since(began)
 		t.Logf("%d statements in %s", n, passed.Round(time.Second))
 		if !r.Status().LastErrorAt.Equal(broke) {
-			t.Logf("not idle, it had to begin anew: %s", r.Status().LastError)
+			t.Logf("not idle, it had to restart: %s", r.Status().LastError)
 			continue
 		}
 		require.LessOrEqual(t, n, int64(passed/(5*time.Second)))

@@ -45,7 +45,7 @@ func TestASlotThatIsLostIsHealedUnderLoad(t *testing.T) {
 		told string
 	}{
 		{"dropped", []string{drop}, "the slot is gone"},
-		{"dropped and made anew by somebody else", []string{drop, "SELECT pg_create_logical_replication_slot($1, 'pgoutput')"},
+		{"dropped and created again by another program", []string{drop, "SELECT pg_create_logical_replication_slot($1, 'pgoutput')"},
 			"the slot was created again"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

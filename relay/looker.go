@@ -16,12 +16,12 @@ import (
 // A looker polls for rows, for all shards of a process that found none, and renews all its leases with the same statement:
 // the cost of an idle relay does not grow with the number of shards.
 type looker struct {
-	relay   *Relay
-	session session
-	wake    chan struct{} // notifications of new rows
-	stirred chan struct{} // signalled when a shard begins to rest
-	astir   chan struct{} // signalled when a shard may be free, or another relay holds at least two more shards
-	lead    chan struct{} // signalled at the same time, for the lead
+	relay     *Relay
+	session   session
+	wake      chan struct{} // notifications of new rows
+	stirred   chan struct{} // signalled when a shard begins to rest
+	mayBeFree chan struct{} // signalled when a shard may be free, or another relay holds at least two more shards
+	lead      chan struct{} // signalled at the same time, for the lead
 
 	mu      sync.Mutex
 	leases  map[int]*holding
@@ -57,7 +57,7 @@ const slowLook = 20 * time.Millisecond
 func newLooker(r *Relay) *looker {
 	return &looker{
 		relay: r, wake: make(chan struct{}, 1), stirred: make(chan struct{}, 1),
-		astir: make(chan struct{}, 1), lead: make(chan struct{}, 1),
+		mayBeFree: make(chan struct{}, 1), lead: make(chan struct{}, 1),
 		leases: make(map[int]*holding), resting: make(map[int]*resting),
 	}
 }
@@ -83,9 +83,9 @@ func (l *looker) held() []int {
 	return slices.Sorted(maps.Keys(l.leases))
 }
 
-// vouches reports whether the last look is younger than within and found every shard held, and no other relay with at least
+// allShardsHeld reports whether the last look is younger than within and found every shard held, and no other relay with at least
 // two shards more. Then no other goroutine needs to read the leases.
-func (l *looker) vouches(within time.Duration) bool {
+func (l *looker) allShardsHeld(within time.Duration) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.quiet && time.Since(l.looked) < within
@@ -236,7 +236,7 @@ func (l *looker) look(ctx context.Context) (found bool, err error) {
 	l.looked, l.quiet = asked, quiet
 	l.mu.Unlock()
 	if !quiet {
-		tell(l.astir)
+		tell(l.mayBeFree)
 		tell(l.lead)
 	}
 	return found, nil

@@ -122,6 +122,6 @@ func (r *Relay) takeOver(ctx context.Context, db *server, l *lease, slot slotSta
 			"or give this one a slot of its own", r.cfg.Slot, slot.activePID)
 	}
 	st = standing{there: true, source: WAL, system: system.ID, timeline: system.Timeline, lsn: slot.confirmed}
-	r.cfg.Log.Info().Str("slot", r.cfg.Slot).Stringer("lsn", slot.confirmed).Msg("slot taken over: it goes on where it stands")
+	r.cfg.Log.Info().Str("slot", r.cfg.Slot).Stringer("lsn", slot.confirmed).Msg("slot taken over: it continues at its confirmed position")
 	return st, r.store(ctx, db, l, st)
 }

@@ -377,7 +377,7 @@ func TestALostSlotOfAMappedTableIsHealedFromTheTable(t *testing.T) {
 					(SELECT published FROM troupe.mapped_tables)), false)`) == 0, nil
 			})
 			require.NoError(t, r.stop())
-			testkit.Wait(t, "a slot that nobody holds", func() (bool, error) { // the server takes a moment to release it
+			testkit.Wait(t, "a slot without a holder", func() (bool, error) { // the server takes a moment to release it
 				_, err := s.pool.Exec(context.Background(),
 					"SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = current_database()")
 				return err == nil, err
@@ -464,7 +464,7 @@ func TestAMappingThatDoesNotFitIsTold(t *testing.T) {
 	require.Zero(t, s.count("SELECT count(*) FROM pg_replication_slots WHERE database = current_database()"))
 }
 
-func TestWhatCannotBeDoneToATableOfOthersIsRefused(t *testing.T) {
+func TestUnsupportedSettingsOfAMappedTableAreRefused(t *testing.T) {
 	t.Parallel()
 	s := &stage{t: t, pool: testkit.Database(t), brokers: []string{"127.0.0.1:1"}, flow: "x"}
 	for want, change := range map[string]func(*relay.Config){
@@ -511,5 +511,5 @@ func TestAMappedTableExactlyOnceBesideTheOutbox(t *testing.T) {
 		want = append(want, strconv.Itoa(n))
 	}
 	require.Equal(t, want, texts(s.committed(topic)), "none twice")
-	testkit.Wait(t, "what is published of the outbox", func() (bool, error) { return s.count(s.left()) == 0 || source == relay.Poll, nil })
+	testkit.Wait(t, "published rows to leave the outbox", func() (bool, error) { return s.count(s.left()) == 0 || source == relay.Poll, nil })
 }

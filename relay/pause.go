@@ -45,7 +45,7 @@ func (r *Relay) Pause() {
 	if r.gate.since.IsZero() {
 		r.gate.since = time.Now()
 		r.gate.swing()
-		r.cfg.Log.Warn().Msg("paused: nothing is read until somebody resumes")
+		r.cfg.Log.Warn().Msg("paused: nothing is read until resume")
 	}
 }
 
@@ -174,7 +174,7 @@ func (r *Relay) readPause(ctx context.Context) error {
 	r.gate.swing()
 	switch now := r.gate.stored; {
 	case now != nil && before == nil:
-		r.cfg.Log.Warn().Str("actor", now.Actor).Str("reason", now.Reason).Msg("paused in the database: nothing is read until somebody resumes")
+		r.cfg.Log.Warn().Str("actor", now.Actor).Str("reason", now.Reason).Msg("paused in the database: nothing is read until resume")
 	case now == nil && before != nil:
 		r.cfg.Log.Info().Stringer("paused_for", time.Since(before.Since).Round(time.Millisecond)).Msg("resumed in the database")
 	}

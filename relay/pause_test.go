@@ -46,7 +46,7 @@ func TestAPausedRelayReadsNothingAndKeepsItsLease(t *testing.T) {
 	r.Resume()
 	r.Resume()
 	s.waitEmpty()
-	require.Equal(t, term, r.Status().Term, "nobody took over meanwhile")
+	require.Equal(t, term, r.Status().Term, "no standby took over meanwhile")
 	require.Zero(t, r.Paused())
 }
 
@@ -94,7 +94,7 @@ func TestAPauseInTheDatabaseIsHeededByAllRelays(t *testing.T) {
 			paused := func(r running) func() (bool, error) {
 				return func() (bool, error) { return r.StoredPause() != nil, nil }
 			}
-			testkit.Wait(t, "the pause to be heeded", paused(r))
+			testkit.Wait(t, "the pause to take effect", paused(r))
 			require.Equal(t, "ann", r.StoredPause().Actor)
 			require.Zero(t, r.Paused(), "that one is of the process")
 			// The round that was under way may read once more; this row shows its end.
@@ -102,7 +102,7 @@ func TestAPauseInTheDatabaseIsHeededByAllRelays(t *testing.T) {
 			require.NoError(t, r.stop())
 
 			heir := s.start(config())
-			testkit.Wait(t, "the pause to be heeded by the heir", paused(heir))
+			testkit.Wait(t, "the pause to take effect at the successor", paused(heir))
 			waitRole(t, heir, relay.Active)
 			s.insert(s.topic, "a", "3")
 			heir.Resume() // which does not end the pause in the database

@@ -149,16 +149,16 @@ func publishedSnapshot(ctx context.Context, db *server) (string, error) {
 		ORDER BY updated_at DESC
 		LIMIT 1`)
 	if err != nil {
-		return "", fmt.Errorf("read what is published: %w", err)
+		return "", fmt.Errorf("read the stored snapshot: %w", err)
 	}
 	states, err := pgx.CollectRows(rows, pgx.RowToStructByPos[kept])
 	switch {
 	case err != nil:
-		return "", fmt.Errorf("read what is published: %w", err)
+		return "", fmt.Errorf("read the stored snapshot: %w", err)
 	case len(states) == 0 || states[0].Published == "":
 		return "", ErrNothingPublished
 	case !states[0].Here:
-		return "", errors.New("what is stored as published is of another cluster: a copy or a restored dump; " +
+		return "", errors.New("the stored snapshot is of another cluster: a copy or a restored dump; " +
 			"once a relay has streamed here, its rows can be replayed")
 	}
 	return states[0].Published, nil

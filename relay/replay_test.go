@@ -47,7 +47,7 @@ func TestAReplayPublishesOnceMoreWhatWasPublished(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, int64(3), p.Published)
 	require.Equal(t, p.Last, p.Position)
-	require.Equal(t, []string{"1", "2", "3"}, sorted(texts(here.WaitN(3))), "neither what failed nor what is not published")
+	require.Equal(t, []string{"1", "2", "3"}, sorted(texts(here.WaitN(3))), "neither failed nor unpublished rows")
 	require.GreaterOrEqual(t, len(told), 3)
 	require.Zero(t, told[0].Published)
 	require.Equal(t, p, told[len(told)-1])
@@ -83,7 +83,7 @@ func TestAReplayPublishesOnceMoreWhatWasPublished(t *testing.T) {
 		}
 		return all
 	}
-	require.Equal(t, ids(here.WaitN(3)), ids(there.WaitN(0)), "the ids are those of the rows")
+	require.Equal(t, ids(here.WaitN(3)), ids(there.WaitN(0)), "the rows keep their ids")
 }
 
 func sorted(all []string) []string {

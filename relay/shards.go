@@ -54,7 +54,7 @@ func (r *Relay) divide(ctx context.Context, l *lease, number int) error {
 		return fmt.Errorf("divide the outbox: %w", err)
 	}
 	if changed.RowsAffected() > 0 {
-		r.cfg.Log.Info().Int("shards", number).Msg("divided anew: waits until the former shards are free")
+		r.cfg.Log.Info().Int("shards", number).Msg("divided into another number of shards: waits until the former ones are free")
 	}
 	for {
 		var shards int
@@ -128,9 +128,9 @@ func (r *Relay) shareAmong(ctx, work context.Context) {
 			select {
 			case <-ctx.Done():
 			case <-freed:
-			case <-r.looker.astir:
+			case <-r.looker.mayBeFree:
 			case <-timer.C:
-				vouched = r.looker.vouches(r.cfg.Lease)
+				vouched = r.looker.allShardsHeld(r.cfg.Lease)
 			}
 			timer.Stop()
 			if !vouched {
@@ -180,7 +180,7 @@ func (s *share) take(ctx context.Context) (wait time.Duration, err error) {
 		return 0, fmt.Errorf("read the shards: %w", err)
 	}
 	if len(leases) == 0 || leases[0].Shard != 0 {
-		return 0, errors.New("read the shards: nobody has led yet")
+		return 0, errors.New("read the shards: no relay has led yet")
 	}
 	lead := leases[0]
 	if lead.Layout != s.layout || s.ctx == nil {

@@ -142,7 +142,7 @@ func (r *Relay) leaveSlot(ctx context.Context, db *server, l *lease, st standing
 		err = r.dropSlot(ctx, db)
 	}
 	if err != nil {
-		r.cfg.Log.Error().Err(err).Msg("a slot that nobody reads is left, and the server keeps its log for it: drop it by hand")
+		r.cfg.Log.Error().Err(err).Msg("an unused slot is left, and the server keeps its log for it: drop it by hand")
 	}
 	return nil
 }

@@ -58,7 +58,7 @@ func (r *Relay) acquire(ctx context.Context) (*lease, error) {
 			case <-wake:
 				r.quiet.recovered("notifications")
 			case <-timer.C:
-				again = r.looker.vouches(r.cfg.Lease)
+				again = r.looker.allShardsHeld(r.cfg.Lease)
 			}
 			timer.Stop()
 		}

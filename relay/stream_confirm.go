@@ -77,7 +77,7 @@ func (s *stream) keepCheckpoint(ctx context.Context, st standing) {
 		stored, kept = time.Now(), rows
 	}
 	if err := s.keepLast(context.WithoutCancel(ctx), st); err != nil && !errors.Is(err, errLost) {
-		s.relay.cfg.Log.Warn().Err(err).Msg("what was published last will be published again")
+		s.relay.cfg.Log.Warn().Err(err).Msg("the rows published last will be published again")
 	}
 }
 

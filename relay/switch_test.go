@@ -37,7 +37,7 @@ func TestChangingTheSourceUnderLoadLosesNothing(t *testing.T) {
 		}
 		require.NoError(t, r.stop())
 		if source == relay.Poll {
-			require.Zero(t, s.count("SELECT count(*) FROM pg_replication_slots"), "a slot that nobody streams")
+			require.Zero(t, s.count("SELECT count(*) FROM pg_replication_slots"), "no slot is left")
 		}
 	}
 }
@@ -67,7 +67,7 @@ func TestACopyInAnotherClusterLosesNothing(t *testing.T) {
 			}
 			judge(s.gather(210, s.topic), committed).requireSound(t)
 			require.NoError(t, r.stop())
-			require.NoError(t, s.start(cfg).stop(), "and what is stored is of this cluster")
+			require.NoError(t, s.start(cfg).stop(), "and the stored state is of this cluster")
 			require.Equal(t, 1, s.count("SELECT count(*) FROM troupe.relay_state WHERE system_id <> '7000000000000000000'"))
 		})
 	}

@@ -269,7 +269,7 @@ func (t *transactor) over() error {
 // fenced adds the likely causes to the error if another client took the transactional id.
 func (t *transactor) fenced(err error) error {
 	if kafka.Classify(err) == kafka.Fenced {
-		return fmt.Errorf("%w: time ran out, or somebody else uses transactional id %s: "+
+		return fmt.Errorf("%w: the transaction timed out, or another client uses transactional id %s: "+
 			"if that is the relay of another database, give one of the two slots another name", err, t.relay.cfg.Slot)
 	}
 	return err

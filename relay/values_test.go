@@ -112,7 +112,7 @@ func TestOddValuesArriveAsTheyWere(t *testing.T) {
 	}
 }
 
-func TestWhatAPlainInsertLeavesOutIsFilledIn(t *testing.T) {
+func TestAPlainInsertGetsDefaults(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	var id string

@@ -101,7 +101,7 @@ func (r *Relay) workOnce(idle, term context.Context, p *publisher) error {
 	}
 	if source == Poll {
 		r.cfg.Log.Info().Str("source", string(Poll)).Str("why", why).Msg("source")
-		r.repeats("the table is polled, with what was published since the last stored snapshot: " + why)
+		r.repeats("the table is polled, with the rows published since the last stored snapshot: " + why)
 		return r.pollOutbox(idle, term, p)
 	}
 	r.cfg.Log.Info().Str("source", string(WAL)).Str("slot", r.cfg.Slot).Msg("source")

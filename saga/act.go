@@ -113,7 +113,7 @@ func (x *decision) actRetry(i int) {
 		}
 		x.moment(StepStarted, st.Name, "again")
 	default:
-		x.refuse("step %s is %s: only what has failed is tried again", ss.Name, phaseText(ss.Phase))
+		x.refuse("step %s is %s: only a failed step can be retried", ss.Name, phaseText(ss.Phase))
 		return
 	}
 	x.takeUp()
@@ -166,7 +166,7 @@ func (x *decision) actSkip(i int, e Event) {
 			x.done(i, "")
 		}
 	default:
-		x.refuse("step %s is %s: only what has failed is skipped", ss.Name, phaseText(ss.Phase))
+		x.refuse("step %s is %s: only a failed step can be skipped", ss.Name, phaseText(ss.Phase))
 	}
 }
 
@@ -188,7 +188,7 @@ func (x *decision) actResolve(i int, e Event) {
 			x.takeUp()
 		}
 	case ss.Phase != Doubt && ss.Phase != GivenUp:
-		x.refuse("step %s is %s: only what is in doubt is resolved", ss.Name, phaseText(ss.Phase))
+		x.refuse("step %s is %s: only a step in doubt can be resolved", ss.Name, phaseText(ss.Phase))
 	case e.Happened:
 		if x.result(e) {
 			x.moment(StepResolved, ss.Name, said)

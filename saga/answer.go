@@ -42,7 +42,7 @@ func (x *decision) answered(e Event) {
 		return
 	}
 	if e.Outcome != "success" && e.Epoch != ss.Epoch {
-		x.ignore("step %s was asked again since: %s answers an earlier command", ss.Name, e.Type)
+		x.ignore("step %s has a newer command: %s answers an earlier one", ss.Name, e.Type)
 		return
 	}
 	if e.Outcome == "failure" && ss.Phase == Doubt && ss.First > ss.Epoch && ss.Answer == e.Type {

@@ -106,7 +106,7 @@ func (x *decision) start(e Event) {
 	x.moment(SagaStarted, "", "")
 	if e.Locked {
 		x.s.Status = Waiting
-		x.moment(SagaWaiting, "", "another saga has what it locks")
+		x.moment(SagaWaiting, "", "another saga holds its lock")
 		return
 	}
 	x.armFirst()

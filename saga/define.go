@@ -126,7 +126,7 @@ func (c *compiler) cycles() {
 			case !ok:
 				c.wrong(path, "there is no step %q", name)
 			case slices.Contains(st.Needs[:j], name):
-				c.wrong(path, "%q stands there twice", name)
+				c.wrong(path, "%q is listed twice", name)
 			default:
 				c.d.steps[i].needs = append(c.d.steps[i].needs, before)
 			}

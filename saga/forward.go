@@ -33,7 +33,7 @@ func (x *decision) forward() (changed bool) {
 			}
 			changed = true
 		case joinImpossible:
-			x.skip(i, "what it needs was not done")
+			x.skip(i, "a step that it needs was not done")
 			changed = true
 		case quorumMissed:
 			x.refused(i, "", fmt.Sprintf("fewer than %d of %s succeeded", st.AtLeast, strings.Join(st.Needs, ", ")))

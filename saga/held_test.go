@@ -10,7 +10,7 @@ import (
 	"github.com/troupe-go/troupe/saga/sagatest"
 )
 
-func TestWhatADefinitionParksWaitsForAPerson(t *testing.T) {
+func TestASagaParkedByItsDefinitionWaitsForAnOperator(t *testing.T) {
 	steps := `"steps":[
   {"name":"a","command":{"hop":"a","type":"A"},"success":[{"event":"ADone"}],"failure":[{"event":"ANo"}],"timeout":"3h","compensation":{"command":{"hop":"a","type":"AUndo"},"success":[{"event":"AUndone"}]}},
   {"name":"b","needs":["a"],"command":{"hop":"b","type":"B"},"success":[{"event":"BDone"}],"failure":[{"event":"BNo"}],"timeout":"3h","pivot":true}

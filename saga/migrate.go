@@ -56,7 +56,7 @@ func (m *move) compareSpecs() {
 		m.obstacle("its key is the variable %s, not %s", was.Key, is.Key)
 	}
 	if was.Lock != is.Lock {
-		m.obstacle("what it locks is another: %s, not %s", orElse(was.Lock, "nothing"), orElse(is.Lock, "nothing"))
+		m.obstacle("its lock is another: %s, not %s", orElse(was.Lock, "nothing"), orElse(is.Lock, "nothing"))
 	}
 	for _, name := range sortedKeys(was.Data) {
 		switch t, kept := is.Data[name]; {

@@ -55,7 +55,7 @@ func TestASagaGoesOnWithAnotherDefinition(t *testing.T) {
 	require.Equal(t, []string{"inventory/compensate"}, sent(fx))
 }
 
-func TestWhatIsInTheWayOfAMoveIsNamed(t *testing.T) {
+func TestObstaclesOfAMigrationAreNamed(t *testing.T) {
 	parked := func(t *testing.T) *run {
 		r, _ := startOrder(t)
 		r.pay()
@@ -66,7 +66,7 @@ func TestWhatIsInTheWayOfAMoveIsNamed(t *testing.T) {
 		want   string
 	}{
 		"another key":       {func(s *saga.Spec) { s.Key = "customer_id" }, "its key is the variable order_id, not customer_id"},
-		"another lock":      {func(s *saga.Spec) { s.Lock = "data.customer_id" }, "what it locks is another: nothing, not data.customer_id"},
+		"another lock":      {func(s *saga.Spec) { s.Lock = "data.customer_id" }, "its lock is another: nothing, not data.customer_id"},
 		"a variable's type": {func(s *saga.Spec) { s.Data["title"] = saga.Any }, "variable title is int, not any"},
 		"a step that has begun is gone": {func(s *saga.Spec) {
 			s.Steps[2].Needs = []string{"payment"}
@@ -77,10 +77,10 @@ func TestWhatIsInTheWayOfAMoveIsNamed(t *testing.T) {
 		}, "step payment is done and asks for ChargePayment of hop payment, not Debit of hop payment"},
 		"no compensation": {func(s *saga.Spec) { s.Steps[0].Compensation, s.Steps[0].Irreversible = nil, "a gift" },
 			"step payment is done and is undone by RefundPayment of hop payment, not nothing"},
-		"another order":                {func(s *saga.Spec) { s.Steps[1].Needs = nil }, "behind step payment came inventory, not none"},
-		"another pivot":                {func(s *saga.Spec) { s.Steps[0].Pivot, s.Steps[2].Pivot = true, false }, "step payment is done, and the pivot in only one"},
-		"a deadline that nobody knows": {func(s *saga.Spec) { s.Steps[1].Timeout = 0 }, "deadline inventory.timeout to come"},
-		"another saga":                 {func(s *saga.Spec) { s.Saga = "orders" }, "it is a saga order, not orders"},
+		"another order":       {func(s *saga.Spec) { s.Steps[1].Needs = nil }, "behind step payment came inventory, not none"},
+		"another pivot":       {func(s *saga.Spec) { s.Steps[0].Pivot, s.Steps[2].Pivot = true, false }, "step payment is done, and the pivot in only one"},
+		"an unknown deadline": {func(s *saga.Spec) { s.Steps[1].Timeout = 0 }, "deadline inventory.timeout to come"},
+		"another saga":        {func(s *saga.Spec) { s.Saga = "orders" }, "it is a saga order, not orders"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := parked(t)

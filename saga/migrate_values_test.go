@@ -35,7 +35,7 @@ func TestASagaDoesNotMoveToWhereAValueIsMissing(t *testing.T) {
 	}{
 		"the command of a step": {to("SHIP", `,"input":{"fee":"data.fee"}`), "step shipping reads data.fee"},
 		"a compensation":        {to("REFUND", `,"input":{"fee":"data.fee + 1"}`), "the compensation of step payment reads data.fee"},
-		"what it emits":         {to("COMPLETED", `,"completed":[{"event":"Done","input":{"fee":"data.fee"}}]`), "completed reads data.fee"},
+		"its emitted events":    {to("COMPLETED", `,"completed":[{"event":"Done","input":{"fee":"data.fee"}}]`), "completed reads data.fee"},
 		"asked about":           {to("SHIP", `,"input":{"fee":"has(data.fee) ? data.fee : 0"}`), ""},
 		"asked when it began":   {to("WHEN", `"when":"has(data.fee)",`, "SHIP", `,"input":{"fee":"data.fee"}`), "step shipping reads data.fee"},
 		"asked when it will begin": {to("INVOICE", `,{"name":"invoice","needs":["shipping"],"when":"has(data.fee)",

@@ -17,13 +17,13 @@ const referenceFile = "../docs/saga-reference.md"
 
 const referenceHead = `# Definitions of sagas, field by field
 
-This page is made from [saga/saga.schema.json](../saga/saga.schema.json) (JSON Schema, draft 2020-12), which
+This page is generated from [saga/saga.schema.json](../saga/saga.schema.json) (JSON Schema, draft 2020-12), which
 ` + "`troupe saga schema`" + ` prints and ` + "`saga.Schema()`" + ` gives. To rewrite it: ` + "`go test ./saga -run Reference -update`" + `.
 
 %s
 
-An editor that knows JSON Schema completes and checks definitions once it is told that files ` + "`*.saga.json`" + ` keep
-this schema; in VS Code:
+An editor that supports JSON Schema completes and checks definitions, if you assign this schema to files ` + "`*.saga.json`" + `;
+in VS Code:
 
     troupe saga schema > saga.schema.json
 
@@ -84,7 +84,7 @@ func quoted(words []string) string {
 }
 
 func (n *node) table(t testing.TB, root *node, b *strings.Builder) {
-	b.WriteString("| field | type | what it says |\n| --- | --- | --- |\n")
+	b.WriteString("| field | type | meaning |\n| --- | --- | --- |\n")
 	for _, p := range n.Properties {
 		says := p.Description
 		if slices.Contains(n.Required, p.Name) {

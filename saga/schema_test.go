@@ -119,7 +119,7 @@ type walker struct {
 
 func (w *walker) structure(path string, typ reflect.Type, n *node) {
 	require.Equal(w.t, "object", n.Kind, path)
-	require.JSONEq(w.t, "false", string(n.Additional), "%s: it must refuse fields that nobody knows", path)
+	require.JSONEq(w.t, "false", string(n.Additional), "%s: it must refuse unknown fields", path)
 	var names, required []string
 	for i := range typ.NumField() {
 		f := typ.Field(i)
@@ -362,7 +362,7 @@ func mutants(t testing.TB, text []byte) (all []mutant) {
 	return all
 }
 
-func TestWhatTheSchemaRefusesParseRefuses(t *testing.T) {
+func TestParseRefusesWhateverTheSchemaRefuses(t *testing.T) {
 	t.Parallel()
 	d, err := saga.Define(everything())
 	require.NoError(t, err)

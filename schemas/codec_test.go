@@ -44,7 +44,7 @@ type reminder struct{ Text string }
 
 func (reminder) MessageType() string { return "troupe.Reminder" }
 
-func TestWhatIsNotBoundIsJSONOrAnError(t *testing.T) {
+func TestAnUnboundTypeIsJSONOrAnError(t *testing.T) {
 	c := newCodec(t, messages.Types()...)
 
 	e, err := c.Encode("t", reminder{"pay"})

@@ -78,7 +78,7 @@ func problems(direction Level, earlier string, reader, writer tree) []Problem {
 	if len(r.found) == 0 {
 		var its *avro.CompatibilityError
 		if err := avro.CheckCompatibility(writer.schema, reader.schema); errors.As(err, &its) {
-			r.add(strings.TrimPrefix(its.Path, "(root)"), its.Detail, r.keep("what is there as it is"))
+			r.add(strings.TrimPrefix(its.Path, "(root)"), its.Detail, r.keep("the present form"))
 		}
 	}
 	for i := range r.found {

@@ -117,7 +117,7 @@ func evolutions() []evolution {
 			backward: "f: a timestamp-millis would be read as timestamp-micros", forward: "f: a timestamp-micros would be read as timestamp-millis", stricter: true, logical: true},
 		{what: "a decimal of another scale", old: field(decimal(9, 2)), next: field(decimal(9, 4)),
 			backward: "f: a decimal 9,2 would be read as decimal 9,4", forward: "f: a decimal 9,4", logical: true},
-		{what: "a logical type nobody knows", old: field(`"string"`), next: field(logical("string", "shop-sku"))},
+		{what: "an unknown logical type", old: field(`"string"`), next: field(logical("string", "shop-sku"))},
 	}
 	// Promotions: the written type, and the types that read it.
 	primitives := []string{"null", "boolean", "int", "long", "float", "double", "bytes", "string"}
@@ -235,7 +235,7 @@ func TestTransitiveLevelsLookAtAllVersions(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeCheckedIsNamed(t *testing.T) {
+func TestSchemasThatCannotBeCheckedAreNamed(t *testing.T) {
 	t.Parallel()
 	good, bad := schemas.Version{Label: "good.avsc", Avsc: field(`"int"`)}, schemas.Version{Label: "bad.avsc", Avsc: field(`"integer"`)}
 	_, err := schemas.Check(schemas.Full, bad, good)

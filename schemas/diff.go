@@ -124,7 +124,7 @@ func (d *comparison) fields(old, next *avro.SchemaNode, path string) {
 		}
 	}
 	if !slices.Equal(was, is) {
-		d.add(path, "fields stand in another order: %s", strings.Join(is, ", "))
+		d.add(path, "fields are in another order: %s", strings.Join(is, ", "))
 	}
 }
 
@@ -143,7 +143,7 @@ func (d *comparison) symbols(old, next *avro.SchemaNode, path string) {
 		d.add(path, "symbols removed: %s", strings.Join(removed, ", "))
 	}
 	if !slices.Equal(shared(old.Symbols, next.Symbols), shared(next.Symbols, old.Symbols)) {
-		d.add(path, "symbols stand in another order: %s", strings.Join(next.Symbols, ", "))
+		d.add(path, "symbols are in another order: %s", strings.Join(next.Symbols, ", "))
 	}
 	if old.EnumDefault != next.EnumDefault {
 		d.add(path, "default symbol %s became %s", orNone(old.EnumDefault), orNone(next.EnumDefault))
@@ -165,7 +165,7 @@ func (d *comparison) branches(old, next *avro.SchemaNode, path string) {
 		d.add(path, "branches removed: %s", strings.Join(removed, ", "))
 	}
 	if !slices.Equal(shared(was, is), shared(is, was)) {
-		d.add(path, "branches stand in another order: %s", strings.Join(is, ", "))
+		d.add(path, "branches are in another order: %s", strings.Join(is, ", "))
 	}
 }
 

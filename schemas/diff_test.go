@@ -50,13 +50,13 @@ func TestDiffSaysWhatChanged(t *testing.T) {
 		"hash: size 16 became 20",
 		"state: symbols added: SENT",
 		"state: symbols removed: LOST",
-		"state: symbols stand in another order: PAID, OPEN, SENT",
+		"state: symbols are in another order: PAID, OPEN, SENT",
 		"state: default symbol none became OPEN",
 		"contact: branches added: map",
 		"contact: branches removed: string",
 		`lines[].sku: no default became default "-"`,
 		`note: removed, was string, default "none"`,
-		"fields stand in another order: cents, id, buyer, at, sum, hash, state, contact, lines",
+		"fields are in another order: cents, id, buyer, at, sum, hash, state, contact, lines",
 		"documentation changed",
 	}, lines)
 

@@ -68,7 +68,7 @@ func away(t *testing.T) (r *schemas.Registry, gone *atomic.Bool, asked *atomic.I
 	return r, gone, asked, func(d time.Duration) { mu.Lock(); defer mu.Unlock(); now = now.Add(d) }
 }
 
-func TestWhatCannotBeEncodedIsToldFromARegistryThatIsAway(t *testing.T) {
+func TestAnEncodingErrorIsNoRegistryOutage(t *testing.T) {
 	ctx := t.Context()
 	r, gone, asked, later := away(t)
 	e, err := schemas.NewJSONEncoder(r, schemas.RecordName)

@@ -218,7 +218,7 @@ func TestASchemaEvolvesWhileTheFlowRuns(t *testing.T) {
 	require.Zero(t, dead)
 }
 
-func TestWhatNoSchemaReadsBecomesADeadLetter(t *testing.T) {
+func TestAPayloadWithoutAReadableSchemaBecomesADeadLetter(t *testing.T) {
 	t.Parallel()
 	m := newMarket(t)
 	c := m.codec(schemas.Bind[paid1](m.avsc(orderID, note)))

@@ -73,5 +73,5 @@ func TestJSONLikeAnotherPayloadKeepsItsSchema(t *testing.T) {
 	_, err = c.FromJSONLike(ctx, old, []byte(`{"id":"b","size":3}`))
 	require.ErrorContains(t, err, "size: the record has no such field")
 	_, err = c.FromJSONLike(ctx, []byte("{}"), []byte(`{}`))
-	require.ErrorIs(t, err, envelope.ErrPayload, "what has no schema id is like nothing")
+	require.ErrorIs(t, err, envelope.ErrPayload, "a payload without a schema id matches no type")
 }

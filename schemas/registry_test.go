@@ -117,7 +117,7 @@ func TestDecodeGivesUpOnASilentRegistry(t *testing.T) {
 	wg.Wait()
 	testkit.Wait(t, "the one question to arrive", func() (bool, error) { return asked.Load() > before, nil })
 	require.EqualValues(t, 1, asked.Load()-before)
-	require.NoError(t, c.Decode(envelope.Message{Payload: good.Payload}, &parcel{}), "what is known needs no registry")
+	require.NoError(t, c.Decode(envelope.Message{Payload: good.Payload}, &parcel{}), "a known schema needs no registry")
 }
 
 func TestAFailureOfTheRegistryIsForgotten(t *testing.T) {

@@ -27,28 +27,28 @@
 //
 //	messaging.client.consumed.messages   counter    messages that were fetched, by partition
 //	messaging.process.duration           histogram  s, runs of handlers, by handler and error.type
-//	troupe.messages.ended                counter    messages by how they ended (troupe.end), see below
+//	troupe.messages.ended                counter    messages by how they ended (troupe.result), see below
 //	troupe.attempts.failed               counter    attempts by handler and error.type: the class
 //	troupe.attempts                      histogram  attempts of each message that took effect or is a dead letter
 //	troupe.transaction.duration          histogram  s, by topic and whether it was committed
 //	troupe.transaction.messages          histogram  messages in a transaction, likewise
 //	troupe.breaker.opened                counter    by partition and dependency
 //	troupe.deadlines.fired               counter    deadlines that became messages
-//	troupe.deadlines.lateness            histogram  s after they were due, of the longest of those that fired together
+//	troupe.deadlines.lateness            histogram  s after they were due, the longest of the deadlines that fired together
 //	troupe.breaker.open                  gauge      1 while a partition waits for a dependency, else 0
 //	troupe.lag, troupe.lag.age           gauges     messages, and s since the oldest was written, by partition
-//	troupe.running, troupe.waiting       gauges     messages here, by partition
-//	troupe.held                          gauge      keys that wait for a retry, by partition
+//	troupe.inflight, troupe.queue.depth  gauges     messages here, by partition
+//	troupe.keys.held                     gauge      keys that wait for a retry, by partition
 //	troupe.stranded                      gauge      stored messages that no member handles, by topic, of the whole group
-//	troupe.later                         gauge      messages of a retry topic that are not due, by partition
+//	troupe.retry_topic.buffered          gauge      messages of a retry topic that are not due, by partition
 //	troupe.paused, troupe.quarantined        gauges     1 or 0; messages still to run under a crash marker, by partition
 //	troupe.ready                         gauge      1 or 0
 //
-// Every message that is fetched ends, as troupe.end shows: success, failure (a refusal), handled (an event), exhausted (a dead
+// Every message that is fetched ends, as troupe.result shows: success, failure (a refusal), handled (an event), exhausted (a dead
 // letter), held, redelivered, duplicate, unhandled, elsewhere (redriven for another group), later (it was sent to a retry topic,
-// and is read again from there). A held message ends once more, with troupe.from "held", as one of these or as cancelled. So over
+// and is read again from there). A held message ends once more, with troupe.source "held", as one of these or as cancelled. So over
 // a time without rebalances
 //
-//	consumed = ended{from=topic} + waiting + running + later
-//	ended{from=topic, end=held} = ended{from=held} + rows in troupe.held (less the rows that an operator has released)
+//	consumed = ended{source=topic} + queue.depth + inflight + retry_topic.buffered
+//	ended{source=topic, result=held} = ended{source=held} + rows in troupe.held (less the rows that an operator has made dead letters)
 package telemetry

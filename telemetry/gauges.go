@@ -23,11 +23,11 @@ func newGauges(m metric.Meter) (g gauges, err error) {
 		return gauge
 	}
 	g.lag = whole("troupe.lag", "{message}", "Messages from the first that has not ended to the end of the partition.")
-	g.running = whole("troupe.running", "{message}", "Messages in transactions under way.")
-	g.waiting = whole("troupe.waiting", "{message}", "Messages that were fetched and have not begun.")
-	g.held = whole("troupe.held", "{key}", "Keys that wait for a retry.")
+	g.running = whole("troupe.inflight", "{message}", "Messages in transactions under way.")
+	g.waiting = whole("troupe.queue.depth", "{message}", "Messages that were fetched and have not begun.")
+	g.held = whole("troupe.keys.held", "{key}", "Keys that wait for a retry.")
 	g.stranded = whole("troupe.stranded", "{message}", "Stored messages of the group that no member like this one handles.")
-	g.later = whole("troupe.later", "{message}", "Messages of a retry topic that were fetched and are not due.")
+	g.later = whole("troupe.retry_topic.buffered", "{message}", "Messages of a retry topic that were fetched and are not due.")
 	g.paused = whole("troupe.paused", "{partition}", "1 while nothing is fetched, since enough waits or nothing is due.")
 	g.quarantined = whole("troupe.quarantined", "{message}", "Messages still to run in quarantine after a crash.")
 	g.open = whole("troupe.breaker.open", "{partition}", "1 while a partition waits for something that is away.")

@@ -16,8 +16,8 @@ import (
 
 // Attributes of Troupe's own.
 const (
-	KeyEnd        = attribute.Key("troupe.end")        // how a message ended; package comment
-	KeyFrom       = attribute.Key("troupe.from")       // its source: "topic" or "held"
+	KeyResult     = attribute.Key("troupe.result")     // how a message ended; package comment
+	KeySource     = attribute.Key("troupe.source")     // its source: "topic" or "held"
 	KeyHandler    = attribute.Key("troupe.handler")    // group/type, or the group if no handler matches
 	KeyCommitted  = attribute.Key("troupe.committed")  // of a transaction: false if it was rolled back
 	KeyDependency = attribute.Key("troupe.dependency") // as passed to participant.Unavailable, or "the database"
@@ -106,8 +106,8 @@ func (t *Telemetry) with(l label) metric.MeasurementOption {
 	text(semconv.MessagingDestinationNameKey, l.topic)
 	text(semconv.MessagingOperationNameKey, l.operation)
 	text(semconv.MessagingOperationTypeKey, l.kind)
-	text(KeyEnd, l.end)
-	text(KeyFrom, l.from)
+	text(KeyResult, l.end)
+	text(KeySource, l.from)
 	text(KeyHandler, l.handler)
 	text(semconv.ErrorTypeKey, l.class)
 	text(KeyDependency, l.dependency)

@@ -127,44 +127,44 @@ troupe.attempts{messaging.destination.name=F.payment.commands troupe.handler=F.p
 troupe.attempts{messaging.destination.name=F.stock.events troupe.handler=F.payment/Charged} 1
 troupe.breaker.open{messaging.destination.name=F.payment.commands messaging.destination.partition.id=0} 0
 troupe.breaker.open{messaging.destination.name=F.stock.events messaging.destination.partition.id=0} 0
-troupe.held{messaging.destination.name=F.payment.commands messaging.destination.partition.id=0} 0
-troupe.held{messaging.destination.name=F.stock.events messaging.destination.partition.id=0} 0
+troupe.inflight{messaging.destination.name=F.payment.commands messaging.destination.partition.id=0} 0
+troupe.inflight{messaging.destination.name=F.stock.events messaging.destination.partition.id=0} 0
+troupe.keys.held{messaging.destination.name=F.payment.commands messaging.destination.partition.id=0} 0
+troupe.keys.held{messaging.destination.name=F.stock.events messaging.destination.partition.id=0} 0
 troupe.lag.age{messaging.destination.name=F.payment.commands messaging.destination.partition.id=0} 0
 troupe.lag.age{messaging.destination.name=F.stock.events messaging.destination.partition.id=0} 0
 troupe.lag{messaging.destination.name=F.payment.commands messaging.destination.partition.id=0} 0
 troupe.lag{messaging.destination.name=F.stock.events messaging.destination.partition.id=0} 0
-troupe.later{messaging.destination.name=F.payment.commands messaging.destination.partition.id=0} 0
-troupe.later{messaging.destination.name=F.stock.events messaging.destination.partition.id=0} 0
-troupe.messages.ended{error.type=permanent messaging.destination.name=F.payment.commands troupe.end=exhausted troupe.from=topic troupe.handler=F.payment/Charge} 1
-troupe.messages.ended{error.type=transient messaging.destination.name=F.payment.commands troupe.end=exhausted troupe.from=held troupe.handler=F.payment/Charge} 1
-troupe.messages.ended{error.type=transient messaging.destination.name=F.payment.commands troupe.end=held troupe.from=topic troupe.handler=F.payment/Charge} 2
-troupe.messages.ended{messaging.destination.name=F.payment.commands troupe.end=duplicate troupe.from=topic} 1
-troupe.messages.ended{messaging.destination.name=F.payment.commands troupe.end=failure troupe.from=topic troupe.handler=F.payment/Charge} 1
-troupe.messages.ended{messaging.destination.name=F.payment.commands troupe.end=success troupe.from=held troupe.handler=F.payment/Charge} 1
-troupe.messages.ended{messaging.destination.name=F.payment.commands troupe.end=success troupe.from=topic troupe.handler=F.payment/Charge} 2
-troupe.messages.ended{messaging.destination.name=F.stock.events troupe.end=handled troupe.from=topic troupe.handler=F.payment/Charged} 1
-troupe.messages.ended{messaging.destination.name=F.stock.events troupe.end=unhandled troupe.from=topic} 1
+troupe.messages.ended{error.type=permanent messaging.destination.name=F.payment.commands troupe.handler=F.payment/Charge troupe.result=exhausted troupe.source=topic} 1
+troupe.messages.ended{error.type=transient messaging.destination.name=F.payment.commands troupe.handler=F.payment/Charge troupe.result=exhausted troupe.source=held} 1
+troupe.messages.ended{error.type=transient messaging.destination.name=F.payment.commands troupe.handler=F.payment/Charge troupe.result=held troupe.source=topic} 2
+troupe.messages.ended{messaging.destination.name=F.payment.commands troupe.handler=F.payment/Charge troupe.result=failure troupe.source=topic} 1
+troupe.messages.ended{messaging.destination.name=F.payment.commands troupe.handler=F.payment/Charge troupe.result=success troupe.source=held} 1
+troupe.messages.ended{messaging.destination.name=F.payment.commands troupe.handler=F.payment/Charge troupe.result=success troupe.source=topic} 2
+troupe.messages.ended{messaging.destination.name=F.payment.commands troupe.result=duplicate troupe.source=topic} 1
+troupe.messages.ended{messaging.destination.name=F.stock.events troupe.handler=F.payment/Charged troupe.result=handled troupe.source=topic} 1
+troupe.messages.ended{messaging.destination.name=F.stock.events troupe.result=unhandled troupe.source=topic} 1
 troupe.paused{messaging.destination.name=F.payment.commands messaging.destination.partition.id=0} 0
 troupe.paused{messaging.destination.name=F.stock.events messaging.destination.partition.id=0} 0
 troupe.quarantined{messaging.destination.name=F.payment.commands messaging.destination.partition.id=0} 0
 troupe.quarantined{messaging.destination.name=F.stock.events messaging.destination.partition.id=0} 0
+troupe.queue.depth{messaging.destination.name=F.payment.commands messaging.destination.partition.id=0} 0
+troupe.queue.depth{messaging.destination.name=F.stock.events messaging.destination.partition.id=0} 0
 troupe.ready{} 1
-troupe.running{messaging.destination.name=F.payment.commands messaging.destination.partition.id=0} 0
-troupe.running{messaging.destination.name=F.stock.events messaging.destination.partition.id=0} 0
+troupe.retry_topic.buffered{messaging.destination.name=F.payment.commands messaging.destination.partition.id=0} 0
+troupe.retry_topic.buffered{messaging.destination.name=F.stock.events messaging.destination.partition.id=0} 0
 troupe.transaction.duration{messaging.destination.name=F.payment.commands troupe.committed=false} 4
 troupe.transaction.duration{messaging.destination.name=F.payment.commands troupe.committed=true} 4
 troupe.transaction.duration{messaging.destination.name=F.stock.events troupe.committed=true} 1
 troupe.transaction.messages{messaging.destination.name=F.payment.commands troupe.committed=false} 4
 troupe.transaction.messages{messaging.destination.name=F.payment.commands troupe.committed=true} 4
 troupe.transaction.messages{messaging.destination.name=F.stock.events troupe.committed=true} 1
-troupe.waiting{messaging.destination.name=F.payment.commands messaging.destination.partition.id=0} 0
-troupe.waiting{messaging.destination.name=F.stock.events messaging.destination.partition.id=0} 0
 `, lines(values))
 	const command = "{messaging.destination.name=F.payment.commands troupe.handler=F.payment/Charge}"
 	require.EqualValues(t, 2+1+2+2+1, sums["troupe.attempts"+command], "four once, two twice")
 	ended := func(from string) (n float64) {
 		for name, value := range values {
-			if strings.HasPrefix(name, "troupe.messages.ended") && strings.Contains(name, "troupe.from="+from) {
+			if strings.HasPrefix(name, "troupe.messages.ended") && strings.Contains(name, "troupe.source="+from) {
 				n += value
 			}
 		}
@@ -190,14 +190,14 @@ func TestGaugesSayWhatIsAt(t *testing.T) {
 	at := "{messaging.destination.name=F.payment.commands messaging.destination.partition.id=0"
 	s.run(p.Run)
 	s.send(s.command("h", Charge{Fail: "error"}))
-	testkit.Wait(t, "held", func() (bool, error) { values, _ := s.collect(); return values["troupe.held"+at+"}"] == 1, nil })
+	testkit.Wait(t, "held", func() (bool, error) { values, _ := s.collect(); return values["troupe.keys.held"+at+"}"] == 1, nil })
 	s.send(s.command("a", Charge{Fail: "away"}), s.command("b", Charge{}), s.command("c", Charge{}))
 	away := at + " troupe.dependency=the bank}"
 	testkit.Wait(t, "the breaker", func() (bool, error) { // a run that had begun before may close it once more
 		values, _ := s.collect()
 		return values["troupe.breaker.open"+away] == 1 && values["troupe.breaker.opened"+away] > 0 && values["troupe.ready{}"] == 0 &&
 			values["troupe.lag"+at+"}"] > 0 && values["troupe.lag.age"+at+"}"] > 0 &&
-			values["troupe.running"+at+"}"]+values["troupe.waiting"+at+"}"] > 0, nil
+			values["troupe.inflight"+at+"}"]+values["troupe.queue.depth"+at+"}"] > 0, nil
 	})
 }
 

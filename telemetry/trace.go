@@ -99,7 +99,7 @@ func (o *observer) handler(first handlerHook) handlerHook {
 				span.SetAttributes(semconv.ErrorTypeKey.String(errorType(d)))
 			}
 			if d.Outcome != envelope.None {
-				span.SetAttributes(KeyEnd.String(string(d.Outcome)))
+				span.SetAttributes(KeyResult.String(string(d.Outcome)))
 			}
 			span.End()
 			o.processed(ctx, d, time.Since(began))

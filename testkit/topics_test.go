@@ -49,5 +49,5 @@ func TestTopicsWaitsUntilTheyAreServed(t *testing.T) {
 	found, err := kadm.NewClient(client).ListTopics(t.Context(), "a", "b", "c")
 	require.NoError(t, err)
 	require.Equal(t, []int{2, 2, 5}, []int{len(found["a"].Partitions), len(found["b"].Partitions), len(found["c"].Partitions)},
-		"what is there stays as it is")
+		"an existing topic does not change")
 }

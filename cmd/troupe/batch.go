@@ -12,7 +12,7 @@ func newBatch() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "batch",
 		Short: "See and skip batches that unpack to too much and block their partition",
-		Long: `batch works on one service's database (--database or DATABASE_URL), or a watcher's. A compressed batch
+		Long: `batch works on one service's database (--database-url or DATABASE_URL), or a watcher's. A compressed batch
 that unpacks to more than a participant accepts blocks its partition. list shows these batches; skip
 lets the participant, or the watcher, continue behind one.`,
 		Example: `  troupe batch list

@@ -24,9 +24,9 @@ func completeValues(cmd *cobra.Command) {
 func newCompletion() *cobra.Command {
 	return &cobra.Command{
 		Use:   "completion bash|zsh|fish",
-		Short: "Print what makes a shell complete this program's commands and flags",
-		Long: `completion prints a script for a shell, which asks this program for what fits: commands, flags, and the values of those
-flags that have few. It asks no server.`,
+		Short: "Print a completion script for a shell",
+		Long: `completion prints a script with which a shell completes commands, flags, and the values of flags that have a fixed list. The
+script calls this program, and connects to no server.`,
 		Example: `  source <(troupe completion bash)                                  # now; bash-completion must be there
   troupe completion bash > /etc/bash_completion.d/troupe             # for everybody, from the next shell on
   troupe completion zsh > "${fpath[1]}/_troupe"

@@ -42,27 +42,27 @@ func newConsole() *cobra.Command {
 	var f consoleFlags
 	cmd := &cobra.Command{
 		Use:   "console",
-		Short: "Serve pages on which to see and repair what runs",
-		Long: `console serves the pages of docs/console.md over the databases that it is given: sagas, dead letters, held
-keys, messages, outboxes and definitions. It reads what the services have committed, and keeps nothing.
+		Short: "Serve web pages to inspect and repair flows",
+		Long: `console serves the pages of docs/console.md over the given databases: sagas, dead letters, held keys,
+messages, outboxes and definitions. It reads committed data, and stores nothing.
 
-Without a token it only shows. With one (TROUPE_CONSOLE_TOKEN, or --token-file), people sign in with it
-to act, and each action is recorded with their name and reason. On another address than this machine's
-own it wants a token, and then for reading, too.
+Without a token the pages are read-only. With one (TROUPE_CONSOLE_TOKEN, or --token-file), operators sign in
+with it to act, and each action is recorded with their name and reason. If the address is not a loopback one,
+a token is required, for reading, too.
 
---config names a file for several databases. Each URL, the registry's and the token may stand in it, or in
-a file or a variable that it names:
+--config names a file for several databases. The URLs and the token are in it, or in a file or a variable
+that it names:
 
   databases:
     order: {file: /run/secrets/order-database}
     payment: {env: PAYMENT_DATABASE_URL}
-  kafka: broker-1:9092,broker-2:9092
+  brokers: broker-1:9092,broker-2:9092
   flow: order
   token: {file: /run/secrets/console}
 
-In place of the token it may name users with a role on each database: viewer (no payloads), operator
-(retry, redrive, pause) or admin (also discard, abandon, edit). A user has a token, or is named by a
-header of an authenticating proxy:
+Instead of the token it may list users with a role on each database: viewer (no payloads), operator
+(retry, redrive, pause) or admin (also discard, abandon, edit). A user has a token, or an authenticating
+proxy names the user in a header:
 
   users:
     ann: {token: {file: /run/secrets/ann}, roles: {"*": operator, payment: admin}}
@@ -72,7 +72,7 @@ header of an authenticating proxy:
 
 Exit status: 0 it was asked to stop, 1 it cannot go on, 2 wrong usage.`,
 		Example: `  troupe console --database order=postgres://localhost/order --database payment=postgres://localhost/payment
-  troupe console --kafka localhost:9092 --flow order --registry http://localhost:8081 --token-file /run/secrets/console
+  troupe console --brokers localhost:9092 --flow order --registry http://localhost:8081 --token-file /run/secrets/console
   troupe console --config /etc/troupe/console.yaml
   troupe demo --keep && troupe console --demo /tmp/troupe-demo-2029050850`,
 		Args: cobra.NoArgs,
@@ -81,16 +81,16 @@ Exit status: 0 it was asked to stop, 1 it cannot go on, 2 wrong usage.`,
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringArrayVar(&f.databases, "database", nil, "`name=URL` of a service's database, repeatable; better in the environment, since others can see a command line [TROUPE_DATABASES, with blanks between]")
-	flags.StringVar(&f.kafka, "kafka", "", "`host:port,…` of brokers, to find messages that were published [TROUPE_KAFKA]")
+	flags.StringVar(&f.brokers, "brokers", "", "`host:port,…` of brokers, to find messages that were published [KAFKA_BROKERS, if --flow is set]")
 	flags.StringVar(&f.cfg.Flow, "flow", "", "`name` of the flow, the first part of its topics and groups [TROUPE_FLOW]")
-	flags.StringVar(&f.registry, "registry", "", "`URL` of the schema registry, to show and write Avro as JSON [TROUPE_REGISTRY]")
+	flags.StringVar(&f.registry, "registry", "", "`URL` of the schema registry, to show and write Avro as JSON [SCHEMA_REGISTRY_URL]")
 	flags.StringVar(&f.demo, "demo", "", "`folder` of a troupe demo --keep, to look at its data")
 	flags.StringVar(&f.watch, "watch", "", "`URL` of the database that troupe watch keeps, to show choreographed flows [TROUPE_WATCH_DATABASE]")
 	flags.StringVar(&f.listen, "listen", consoleAddress, "`host:port` to serve on")
-	flags.StringSliceVar(&f.hosts, "host", nil, "`name` by which browsers ask for it, beside localhost, repeatable; on loopback no other is answered")
+	flags.StringSliceVar(&f.hosts, "host", nil, "host `name` in the console's URL, besides localhost, repeatable; on loopback requests with another name are refused")
 	flags.BoolVar(&f.https, "https", false, "browsers reach it by https, through a proxy that ends TLS: cookies are sent by https only")
-	flags.StringVar(&f.tokenFile, "token-file", "", "`file` with the token that people who act must show, at least 16 bytes [TROUPE_CONSOLE_TOKEN holds the token itself]")
-	flags.StringVar(&f.file, "config", "", "`file.yaml` with databases, kafka, flow, registry, listen, hosts, https, and token or users; flags and the environment win over it")
+	flags.StringVar(&f.tokenFile, "token-file", "", "`file` with the token to sign in with, at least 16 bytes [TROUPE_CONSOLE_TOKEN holds the token itself]")
+	flags.StringVar(&f.file, "config", "", "`file.yaml` with databases, brokers, flow, registry, listen, hosts, https, and token or users; flags and the environment override it")
 	f.application, f.connections = "troupe console", 8
 	f.cfg.Since, f.cfg.Timeout, f.cfg.MaxRecords = 24*time.Hour, 10*time.Second, 1_000_000
 	return cmd

@@ -20,7 +20,7 @@ import (
 // A consoleFile is the file of --config. Flags and the environment take precedence over it.
 type consoleFile struct {
 	Databases map[string]secret `yaml:"databases"`
-	Kafka     string            `yaml:"kafka"`
+	Brokers   string            `yaml:"brokers"`
 	Flow      string            `yaml:"flow"`
 	Registry  secret            `yaml:"registry"`
 	Listen    string            `yaml:"listen"`
@@ -133,9 +133,9 @@ func readConsoleFile(path string) (c consoleFile, err error) {
 	}
 	var keys map[string]yaml.Node
 	if yaml.Unmarshal(text, &keys) != nil {
-		return c, fmt.Errorf("--config: %s is no YAML of settings (what stands there is not shown: it may be a secret)", path)
+		return c, fmt.Errorf("--config: %s is no YAML of settings (its text is not shown: it may contain a secret)", path)
 	}
-	known := []string{"databases", "flow", "groups", "hosts", "https", "kafka", "listen", "proxy", "registry", "token", "users"}
+	known := []string{"brokers", "databases", "flow", "groups", "hosts", "https", "listen", "proxy", "registry", "token", "users"}
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
 		if !slices.Contains(known, key) {
 			return c, fmt.Errorf("--config: %s: unknown key %q; known are %s", path, key, strings.Join(known, ", "))
@@ -146,7 +146,7 @@ func readConsoleFile(path string) (c consoleFile, err error) {
 	if err := decoder.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
 		var mismatch *yaml.TypeError
 		if errors.As(err, &mismatch) {
-			err = errors.New("a value is not of the kind that is wanted, or a key of a user or of the proxy is unknown (they are not shown: one may be a secret)")
+			err = errors.New("a value has the wrong type, or a key of a user or of the proxy is unknown (they are not shown: one may be a secret)")
 		}
 		return c, fmt.Errorf("--config: %s: %w", path, err)
 	}
@@ -168,9 +168,12 @@ func (f *consoleFlags) take(c consoleFile, listens bool) (token string, err erro
 	if err != nil {
 		return "", fmt.Errorf("--config: registry: %w", err)
 	}
-	f.kafka = cmp.Or(f.kafka, os.Getenv("TROUPE_KAFKA"), c.Kafka)
 	f.cfg.Flow = cmp.Or(f.cfg.Flow, os.Getenv("TROUPE_FLOW"), c.Flow)
-	f.registry = cmp.Or(f.registry, os.Getenv("TROUPE_REGISTRY"), registry)
+	if f.cfg.Flow != "" {
+		f.brokers = cmp.Or(f.brokers, os.Getenv("KAFKA_BROKERS"))
+	}
+	f.brokers = cmp.Or(f.brokers, c.Brokers)
+	f.registry = cmp.Or(f.registry, os.Getenv("SCHEMA_REGISTRY_URL"), registry)
 	if !listens {
 		f.listen = cmp.Or(c.Listen, f.listen)
 	}

@@ -99,13 +99,13 @@ func TestConsoleSaysWhatItCannotDo(t *testing.T) {
 	require.NoError(t, os.WriteFile(empty, nil, 0o600))
 	database := "order=postgres://localhost:1/order"
 	for want, args := range map[string][]string{
-		"nowhere to look":     {},
+		"no server is given":  {},
 		"want host:port":      {"--database", database, "--listen", "8090"},
 		"want a token":        {"--database", database, "--listen", "0.0.0.0:0"},
 		"is empty":            {"--database", database, "--token-file", empty},
 		"--token-file: open":  {"--database", database, "--token-file", empty + "x"},
 		"want name=URL":       {"--database", "postgres://localhost/order"},
-		"want --flow as well": {"--database", database, "--kafka", "localhost:1"},
+		"want --flow as well": {"--database", database, "--brokers", "localhost:1"},
 	} {
 		o := finish(t, command(t, nil, append([]string{"console", "--listen", "127.0.0.1:0"}, args...)...))
 		require.Equal(t, exitUsage, o.status, "%v: %+v", args, o)

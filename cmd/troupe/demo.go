@@ -36,31 +36,30 @@ func newDemo() *cobra.Command {
 		Use:   "demo",
 		Short: "Run the order flow on this machine, and check that nothing is lost or doubled",
 		Long: `demo starts a Postgres, a Kafka broker and a schema registry, four services (order, payment,
-inventory, shipping) and a relay beside each, as processes of their own. It posts orders over
-HTTP, waits until each is completed, compensated or parked, and checks money, stock, shipments
-and messages against each other. It needs no Docker, no root and no configuration, and removes
-what it made; the logs stay.
+inventory, shipping) and a relay for each, as separate processes. It posts orders over HTTP, waits
+until each is completed, compensated or parked, and checks money, stock, shipments and messages
+against each other. It needs no Docker, no root and no configuration. At the end it removes its
+databases and topics; the logs stay.
 
-In the style orchestration the order service decides what comes next, by a saga; in the style
-choreography each service reacts to the events of the others, and nobody decides for all. Handlers,
-orders and checks are the same.
+With --style orchestration a saga in the order service sends the commands of the flow; with --style
+choreography each service reacts to the events of the others. Handlers, orders and checks are the
+same.
 
-With --console it also serves the pages of troupe console, over all four services, and stays up when
-the orders have ended, until Ctrl-C; then it checks as ever. What you do on the pages may well make
-a check fail.
+With --console it also serves the pages of troupe console over all four services, and after the last
+order continues until Ctrl-C; then it runs the checks. Your actions on the pages may make a check
+fail.
 
-With --chaos it kills services and relays, cuts their connections and delivers messages twice,
-all along.
+With --chaos it kills services and relays, cuts their connections and delivers messages twice
+during the run.
 
-The orders file is CSV with the columns order_id, customer_id, placed_at, quantity and amount. All
-of it is checked before anything is started. Without one, 400 orders that ship with the program
-are used.
+The orders file is CSV with the columns order_id, customer_id, placed_at, quantity and amount. The
+whole file is checked before the run. Without one, the program uses its own 400 orders.
 
 Exit status: 0 every check holds, 1 one does not or the run failed, 2 wrong usage.`,
 		Example: `  troupe demo
   troupe demo --orders orders.csv --fail payment=2%,inventory=3%,shipping=5% --chaos
   troupe demo --style choreography --chaos
-  troupe demo --kafka localhost:9092 --postgres postgres://postgres@localhost/postgres --output json`,
+  troupe demo --brokers localhost:9092 --postgres postgres://postgres@localhost/postgres --output json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := f.config(cmd.ErrOrStderr())
@@ -68,7 +67,7 @@ Exit status: 0 every check holds, 1 one does not or the run failed, 2 wrong usag
 				return err
 			}
 			if f.console != "" {
-				if cfg.Beside, err = besideDemo(f.console, cmd.ErrOrStderr()); err != nil {
+				if cfg.Alongside, err = besideDemo(f.console, cmd.ErrOrStderr()); err != nil {
 					return err
 				}
 			}
@@ -79,15 +78,15 @@ Exit status: 0 every check holds, 1 one does not or the run failed, 2 wrong usag
 	flags.SortFlags = false
 	flags.StringVar(&f.orders, "orders", "", "`file.csv` of orders (default: 400 that ship with the program)")
 	flags.IntVar(&f.limit, "limit", 0, "post only the first `n` orders (default: all)")
-	flags.StringVar(&f.style, "style", string(demo.Orchestration), "who decides what comes next: `orchestration|choreography`")
+	flags.StringVar(&f.style, "style", string(demo.Orchestration), "how the services work together: `orchestration|choreography`")
 	flags.StringVar(&f.fail, "fail", "", "`shares` of orders that hops refuse: payment=2%,inventory=3%,shipping=5%")
-	flags.BoolVar(&f.cfg.Chaos, "chaos", false, "kill processes, cut connections and deliver messages twice meanwhile")
+	flags.BoolVar(&f.cfg.Chaos, "chaos", false, "kill processes, cut connections and deliver messages twice during the run")
 	flags.StringVar(&f.console, "console", "", "serve a console on `host:port`, of this machine, and stay up")
 	flags.Lookup("console").NoOptDefVal = consoleAddress
-	flags.Int64Var(&f.cfg.Seed, "seed", 1, "`number` that decides which orders are refused, and what chaos does")
-	flags.Float64Var(&f.cfg.Rate, "rate", 0, "`orders` to post a second; below what the machine bears, latency is no waiting line (default: no limit)")
+	flags.Int64Var(&f.cfg.Seed, "seed", 1, "`number` from which the refused orders and the actions of chaos are derived")
+	flags.Float64Var(&f.cfg.Rate, "rate", 0, "`orders` to post a second; at a rate below the machine's limit, latencies contain no queueing (default: no limit)")
 	flags.StringVar(&f.cfg.Postgres, "postgres", "", "`URL` of a server where databases may be made [TROUPE_POSTGRES] (default: one is started)")
-	flags.StringVar(&f.cfg.Kafka, "kafka", "", "`host:port,…` of brokers [TROUPE_KAFKA] (default: one is started)")
+	flags.StringVar(&f.cfg.Kafka, "brokers", "", "`host:port,…` of brokers [TROUPE_KAFKA] (default: one is started)")
 	flags.StringVar(&f.cfg.Registry, "registry", "", "`URL` of a schema registry [TROUPE_REGISTRY] (default: one is started)")
 	flags.BoolVar(&f.cfg.Keep, "keep", false, "keep databases, topics and groups; of servers that are started, their folders")
 	flags.DurationVar(&f.timeout, "timeout", 2*time.Minute, "give up when no order has moved for this `time`")
@@ -114,7 +113,7 @@ func (f *demoFlags) config(stderr io.Writer) (run.Config, error) {
 		}
 	}
 	if _, err := address.ParseBrokers(cfg.Kafka); err != nil {
-		return cfg, fmt.Errorf("--kafka or TROUPE_KAFKA: %w", err)
+		return cfg, fmt.Errorf("--brokers or TROUPE_KAFKA: %w", err)
 	}
 	if cfg.Registry != "" {
 		if _, err := schemas.NewRegistry(cfg.Registry); err != nil {
@@ -172,7 +171,7 @@ func runDemo(ctx context.Context, cfg run.Config, output format, stdout io.Write
 		if cfg.Keep {
 			made = "kept"
 		}
-		return failed(fmt.Errorf("interrupted: every process was stopped, and what was made is %s (logs: %s)", made, result.Folder))
+		return failed(fmt.Errorf("interrupted: every process was stopped; databases and topics are %s (logs: %s)", made, result.Folder))
 	case err != nil:
 		return failed(err)
 	}

@@ -91,7 +91,7 @@ func TestADemoThatIsHurt(t *testing.T) {
 	require.Equal(t, before, traces(t))
 }
 
-func TestWhatIsToBeKeptIsKept(t *testing.T) {
+func TestKeepKeepsDatabasesAndTopics(t *testing.T) {
 	before := traces(t)
 	r := finish(t, command(t, servers(t), "demo", "--limit", "1", "--keep", "--output", "json")).result(t)
 	require.NotEqual(t, before, traces(t))
@@ -119,7 +119,7 @@ func TestACheckThatDoesNotHoldIsStatus1(t *testing.T) {
 	d.until(t, "starting 4 services")
 	conn := d.database(t, "payment")
 	testkit.Wait(t, "the payment service's table, as soon as it is made", func() (bool, error) {
-		_, err := conn.Exec(t.Context(), "INSERT INTO accounts (customer_id, balance_cents) VALUES ('nobody', 100)")
+		_, err := conn.Exec(t.Context(), "INSERT INTO accounts (customer_id, balance_cents) VALUES ('c-unknown', 100)")
 		return err == nil, err
 	})
 	r := d.failed(t)
@@ -127,7 +127,7 @@ func TestACheckThatDoesNotHoldIsStatus1(t *testing.T) {
 	for _, c := range r.Checks {
 		require.Equal(t, c.Name != "account balances = ledger", c.OK, "%+v", c)
 		if !c.OK {
-			require.Contains(t, c.Got, ": customer nobody owes 1.00, by the ledger 0.00")
+			require.Contains(t, c.Got, ": customer c-unknown owes 1.00, by the ledger 0.00")
 		}
 	}
 }
@@ -166,7 +166,7 @@ func TestCtrlCStopsAndRemovesEverything(t *testing.T) {
 	require.NoError(t, err)
 	require.Error(t, d.cmd.Wait())
 	require.Equal(t, 1, d.cmd.ProcessState.ExitCode())
-	require.Contains(t, string(rest), "interrupted: every process was stopped, and what was made is removed")
+	require.Contains(t, string(rest), "interrupted: every process was stopped; databases and topics are removed")
 	requireGone(t, d.processes(t))
 	require.Equal(t, before, traces(t))
 }

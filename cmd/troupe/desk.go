@@ -41,20 +41,20 @@ func (f *deskFlags) declare(cmd *cobra.Command, others ...string) {
 
 func (f *deskFlags) declareDatabase(flags *pflag.FlagSet) {
 	flags.SortFlags = false
-	flags.StringVar(&f.database, "database", "", "`URL` of the service's database, or its name in TROUPE_DATABASES; better in the environment, since others can see a command line [DATABASE_URL, else the only one of TROUPE_DATABASES]")
+	flags.StringVar(&f.database, "database-url", "", "`URL` of the service's database, or its name in TROUPE_DATABASES; better in the environment, since others can see a command line [DATABASE_URL, else the only one of TROUPE_DATABASES]")
 }
 
 func (f *deskFlags) declareRegistry(flags *pflag.FlagSet) {
-	flags.StringVar(&f.registry, "registry", "", "`URL` of the schema registry, to show and write Avro as JSON [TROUPE_REGISTRY]")
+	flags.StringVar(&f.registry, "registry", "", "`URL` of the schema registry, to show and write Avro as JSON [SCHEMA_REGISTRY_URL]")
 }
 
 func (f *deskFlags) declareAction(flags *pflag.FlagSet, why string) {
-	flags.StringVar(&f.actor, "actor", "", "`name` of who does it, for the record (default: the operating system's user)")
+	flags.StringVar(&f.actor, "actor", "", "operator's `name`, for the record (default: the operating system's user)")
 	flags.StringVar(&f.reason, "reason", "", "`text` for the record: why "+why)
 }
 
 func (f *deskFlags) declareDryRun(flags *pflag.FlagSet) {
-	flags.BoolVar(&f.dryRun, "dry-run", false, "say what would be done, and do nothing")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "print what would be done, and do nothing")
 }
 
 func (f *deskFlags) declareYes(flags *pflag.FlagSet) {
@@ -103,7 +103,7 @@ func (f *deskFlags) connect(ctx context.Context) (*pgxpool.Pool, *schemas.Codec,
 	}
 	config, err := address.ParsePool(f.database)
 	if err != nil {
-		return nil, nil, fmt.Errorf("--database or DATABASE_URL: %w", err)
+		return nil, nil, fmt.Errorf("--database-url or DATABASE_URL: %w", err)
 	}
 	config.MaxConns = 2
 	address.OwnNames(&config.ConnConfig.Config)
@@ -114,7 +114,7 @@ func (f *deskFlags) connect(ctx context.Context) (*pgxpool.Pool, *schemas.Codec,
 		config.ConnConfig.RuntimeParams["application_name"] = "troupe"
 	}
 	if f.registry == "" {
-		f.registry = os.Getenv("TROUPE_REGISTRY")
+		f.registry = os.Getenv("SCHEMA_REGISTRY_URL")
 	}
 	var codec *schemas.Codec
 	if f.registry != "" {
@@ -140,7 +140,7 @@ func (f *deskFlags) confirm(cmd *cobra.Command, what string) error {
 	}
 	in, ok := cmd.InOrStdin().(*os.File)
 	if !ok || !term.IsTerminal(int(in.Fd())) {
-		return fmt.Errorf("it would %s: there is no terminal to ask on, so say --yes if that is meant", what)
+		return fmt.Errorf("it would %s: there is no terminal for the confirmation; use --yes", what)
 	}
 	_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "This will %s. Go on? [y/N] ", what)
 	answered := make(chan string, 1)

@@ -26,7 +26,7 @@ import (
 type devFlags struct {
 	flow                    string
 	postgresPort, kafkaPort int
-	kafka                   string
+	servers                 string
 	console                 string
 }
 
@@ -43,20 +43,20 @@ func newDev() *cobra.Command {
 	var f devFlags
 	cmd := &cobra.Command{
 		Use:   "dev DATABASE...",
-		Short: "Run what a service needs on this machine: Postgres, Kafka, a relay, the console; no Docker",
-		Long: `dev starts a Postgres with the databases that are named, one for each service; a Kafka broker; a relay for each database,
-which publishes its outbox; and the console over all of them. It says which settings a service needs, and stays up until Ctrl-C.
-Then all of it is gone: nothing is kept. Name all services that you will have: a further one means to start it again, empty.
+		Short: "Run Postgres, Kafka, relays and the console for your services on this machine, without Docker",
+		Long: `dev starts a Postgres with the named databases, one for each service; a Kafka broker; a relay for each database; and the console
+over all of them. It prints the settings for your services, and runs until Ctrl-C. At the end all data is deleted. Name all services
+at the start: to add one, start it again, with empty databases.
 
-The addresses are those of the compose file that troupe init writes, so that all commands are the same with either. The Postgres
-is a real one, from binaries that are installed or else fetched once. The broker is franz-go's kfake, in this process: it speaks
-the protocol, and is for developing only; --kafka takes brokers of your own instead. All of it listens on this machine alone.
+The addresses are the same as in the compose file that troupe init writes, so that all commands work with either. Postgres runs from
+installed binaries, or from binaries that are downloaded once. The broker is franz-go's kfake, in this process: it speaks the
+protocol, and is for development only; use --brokers for your own brokers. All servers listen on this machine only.
 
 Exit status: 0 it was asked to stop, 1 it cannot go on, 2 wrong usage.`,
 		Example: `  troupe dev seats
   troupe dev --flow booking seats tickets
   troupe dev --postgres-port 5433 --kafka-port 9093 --console 127.0.0.1:8091 seats
-  troupe dev --kafka 127.0.0.1:19092 seats`,
+  troupe dev --brokers 127.0.0.1:19092 seats`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
@@ -65,7 +65,7 @@ Exit status: 0 it was asked to stop, 1 it cannot go on, 2 wrong usage.`,
 	flags.StringVar(&f.flow, "flow", "booking", "`name` of the flow, which the console shows")
 	flags.IntVar(&f.postgresPort, "postgres-port", devPostgresPort, "`port` of Postgres; 0: a free one")
 	flags.IntVar(&f.kafkaPort, "kafka-port", devKafkaPort, "`port` of Kafka; 0: a free one")
-	flags.StringVar(&f.kafka, "kafka", "", "`host:port,…` of brokers that run already (default: one is started)")
+	flags.StringVar(&f.servers, "brokers", "", "`host:port,…` of brokers that run already (default: one is started)")
 	flags.StringVar(&f.console, "console", consoleAddress, "`host:port` of the console, of this machine")
 	return cmd
 }
@@ -83,7 +83,7 @@ func (f *devFlags) run(cmd *cobra.Command, databases []string) error {
 		flag string
 		port int
 	}{{"postgres-port", f.postgresPort}, {"kafka-port", f.kafkaPort}} {
-		if p.flag == "kafka-port" && f.kafka != "" {
+		if p.flag == "kafka-port" && f.servers != "" {
 			continue
 		}
 		if err := free(p.port); err != nil {
@@ -140,16 +140,16 @@ func (f *devFlags) serve(ctx context.Context, databases []string, console func(c
 		}
 	}
 	said, up, kept := strings.Join(w.Brokers, ","), "Postgres, Kafka", "nothing is kept"
-	if f.kafka != "" {
-		up, kept = "Postgres", "nothing is kept but what is in Kafka"
+	if f.servers != "" {
+		up, kept = "Postgres", "the databases are deleted at the end, the topics are kept"
 	}
-	_, _ = fmt.Fprintf(stderr, "%s and a relay for each database are up, until Ctrl-C; %s.\nIn the terminal of a service:\n\n", up, kept)
+	_, _ = fmt.Fprintf(stderr, "%s and a relay for each database run until Ctrl-C; %s.\nIn the terminal of a service:\n\n", up, kept)
 	named := make([]string, len(databases))
 	for i, name := range databases {
 		_, _ = fmt.Fprintf(stderr, "  export DATABASE_URL=%s KAFKA_BROKERS=%s\n", w.Databases[name], said)
 		named[i] = name + "=" + w.Databases[name]
 	}
-	_, _ = fmt.Fprintf(stderr, "\nFor troupe trace, over all of them:\n\n  export TROUPE_KAFKA=%s TROUPE_FLOW=%s TROUPE_DATABASES=%q\n\n",
+	_, _ = fmt.Fprintf(stderr, "\nFor troupe trace over all services:\n\n  export KAFKA_BROKERS=%s TROUPE_FLOW=%s TROUPE_DATABASES=%q\n\n",
 		said, w.Flow, strings.Join(named, " "))
 	g, ctx := errgroup.WithContext(ctx)
 	for _, name := range databases {
@@ -161,25 +161,25 @@ func (f *devFlags) serve(ctx context.Context, databases []string, console func(c
 
 // brokers returns the named brokers, which must answer, or starts one; end stops it.
 func (f *devFlags) brokers(ctx context.Context, log zerolog.Logger) (addresses []string, end func() error, err error) {
-	if f.kafka == "" {
+	if f.servers == "" {
 		kafka, err := devstack.StartKafka(ctx, devstack.KafkaConfig{Port: f.kafkaPort, Log: log})
 		if err != nil {
 			return nil, nil, err
 		}
 		return kafka.Addrs(), kafka.Close, nil
 	}
-	if addresses, err = address.ParseBrokers(f.kafka); err != nil {
-		return nil, nil, fmt.Errorf("--kafka: %w", err)
+	if addresses, err = address.ParseBrokers(f.servers); err != nil {
+		return nil, nil, fmt.Errorf("--brokers: %w", err)
 	}
 	client, err := kgo.NewClient(kgo.SeedBrokers(addresses...))
 	if err != nil {
-		return nil, nil, fmt.Errorf("--kafka: %w", err)
+		return nil, nil, fmt.Errorf("--brokers: %w", err)
 	}
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	if err := client.Ping(ctx); err != nil {
-		return nil, nil, fmt.Errorf("--kafka %s: %w", f.kafka, err)
+		return nil, nil, fmt.Errorf("--brokers %s: %w", f.servers, err)
 	}
 	return addresses, func() error { return nil }, nil
 }

@@ -28,7 +28,7 @@ func TestDevRunsWhatAServiceNeeds(t *testing.T) {
 			}
 		}
 	}
-	require.Contains(t, dev.said.String(), fmt.Sprintf("  export TROUPE_KAFKA=%s TROUPE_FLOW=booking TROUPE_DATABASES=%q\n", settings["KAFKA_BROKERS"],
+	require.Contains(t, dev.said.String(), fmt.Sprintf("  export KAFKA_BROKERS=%s TROUPE_FLOW=booking TROUPE_DATABASES=%q\n", settings["KAFKA_BROKERS"],
 		"seat_desk="+settings["DATABASE_URL"]+" tickets="+strings.Replace(settings["DATABASE_URL"], "/seat_desk", "/tickets", 1)))
 	brokers := strings.Split(settings["KAFKA_BROKERS"], ",")
 	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...))
@@ -76,9 +76,9 @@ func TestDevSaysWhatItCannotDo(t *testing.T) {
 		require.Equal(t, exitUsage, o.status, "%s: %+v", args, o)
 		require.Contains(t, o.stderr, want, args)
 	}
-	o := finish(t, command(t, nil, "dev", "--postgres-port", "0", "--console", "127.0.0.1:0", "--kafka", "127.0.0.1:1", "seats"))
+	o := finish(t, command(t, nil, "dev", "--postgres-port", "0", "--console", "127.0.0.1:0", "--brokers", "127.0.0.1:1", "seats"))
 	require.Equal(t, exitFailed, o.status)
-	require.Contains(t, o.stderr, "--kafka 127.0.0.1:1: ")
+	require.Contains(t, o.stderr, "--brokers 127.0.0.1:1: ")
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer taken.Close()

@@ -17,10 +17,10 @@ func newDLQ() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dlq",
 		Short: "See and repair dead letters: messages that are not tried again automatically",
-		Long: `dlq works on one service's database (--database or DATABASE_URL). list groups what failed by its
+		Long: `dlq works on one service's database (--database-url or DATABASE_URL). list groups dead letters by their
 cause; show prints one with its payload as JSON; edit changes the payload that a redrive will send;
-redrive sends messages to their topic once more; discard says that nothing more is to be done. Every
-action is recorded with who did it and why.`,
+redrive sends messages to their topic again; discard gives dead letters up. Every action is recorded
+with the operator's name and reason.`,
 		Example: `  troupe dlq list
   troupe dlq list --cause 5f0c1d2e3a4b
   troupe dlq redrive --cause 5f0c1d2e3a4b --rate 20`,
@@ -55,8 +55,8 @@ func (f *filterFlags) declare(flags *pflag.FlagSet) {
 	flags.StringVar(&f.filter.Handler, "handler", "", "only of this `handler`: group/type")
 	flags.StringVar(&f.filter.Type, "type", "", "only messages of this `type`")
 	flags.StringVar(&f.key, "key", "", "only messages with this `key`; 0x… for one that is no text")
-	flags.Var(&f.since, "since", "only what became a dead letter at this `time` or later: 2026-01-31T12:00:00Z, or 2h for two hours ago")
-	flags.Var(&f.before, "before", "only what became a dead letter before this `time`")
+	flags.Var(&f.since, "since", "only messages that became dead letters at this `time` or later: 2026-01-31T12:00:00Z, or 2h for two hours ago")
+	flags.Var(&f.before, "before", "only messages that became dead letters before this `time`")
 }
 
 // chosen reads the flags and the ids.
@@ -90,9 +90,9 @@ func (f *filterFlags) forAction(cmd *cobra.Command, ids []string) (repair.Filter
 	case err != nil:
 		return filter, err
 	case filter.IsZero() && !f.all:
-		return filter, errors.New("nothing chosen: name ids, or --cause or another filter, or say --all")
+		return filter, errors.New("nothing selected: give ids, or --cause or another filter, or --all")
 	case !filter.IsZero() && f.all:
-		return filter, errors.New("--all beside ids or a filter: say one or the other")
+		return filter, errors.New("--all with ids or a filter: use one or the other")
 	}
 	return filter, nil
 }

@@ -11,9 +11,9 @@ func newDLQDiscard() *cobra.Command {
 	var chosen filterFlags
 	cmd := &cobra.Command{
 		Use:   "discard [id…]",
-		Short: "Say that nothing more is to be done about dead letters",
-		Long: `discard takes the chosen dead letters off the list for good: they cannot be redriven any more. They stay
-in the table with their payload, and with who discarded them and why.`,
+		Short: "Give dead letters up: they are not redriven any more",
+		Long: `discard removes the selected dead letters from the list of open ones for good: they cannot be redriven any
+more. They stay in the table with their payload, the operator's name and the reason.`,
 		Example: `  troupe dlq discard 019aa6f0-7c1d-7d3a-9d0b-6f3b1c2d4e5f --reason 'test order of ours'
   troupe dlq discard --cause 5f0c1d2e3a4b --reason 'ticket 4711: sent again by the producer'`,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -28,8 +28,8 @@ func newDLQEdit() *cobra.Command {
 		Use:   "edit <id>",
 		Short: "Change the payload that a redrive of a dead letter will send",
 		Long: `edit takes JSON, from --payload or, on a terminal, from $EDITOR. An Avro message is written with the
-schema that it had; a mistake is refused with its path. The message as it came is kept, and nothing is
-sent: that is what redrive is for.
+schema that it had; an invalid value is refused with its path. The original message is kept. edit sends
+nothing: run redrive afterwards.
 
 A redrive sends the edited message to its handler with another idempotency key, since a service that the
 handler calls may have answered the first one and would repeat that answer. See redrive --same-key.`,

@@ -17,9 +17,9 @@ func newDLQList() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List dead letters, grouped by error",
-		Long: `list groups the open dead letters by cause: group, class, handler, and the error without quoted
-values, UUIDs, hex and numbers, for which it shows a star. The largest group comes first. With
---letters or --cause it lists single ones, in the order in which they failed.`,
+		Long: `list groups the open dead letters by cause: group, class, handler, and the error with a star in place of
+quoted values, UUIDs, hex and numbers. The largest group comes first. With --letters or --cause it
+lists single ones, in the order in which they failed.`,
 		Example: `  troupe dlq list --since 24h
   troupe dlq list --cause 5f0c1d2e3a4b
   troupe dlq list --letters --status discarded --key o-1001

@@ -19,10 +19,10 @@ func newDLQRedrive() *cobra.Command {
 	var sameKey bool
 	cmd := &cobra.Command{
 		Use:   "redrive [id…]",
-		Short: "Send dead letters to their topic once more",
-		Long: `redrive sends the chosen dead letters to the topics they came from, in the order in which they failed,
-by way of the outbox: a relay has to run. Only those from before it began are taken. Each is one
-transaction, so it may be interrupted at any time, and the same command goes on with the rest.
+		Short: "Send dead letters to their topic again",
+		Long: `redrive sends the selected dead letters to the topics they came from, in the order in which they failed,
+through the outbox: a relay must run. Dead letters that are made after its start are left out. Each
+message has a transaction of its own, so you may interrupt the command; run it again for the rest.
 
 A message that was edited is another request to a service that its handler calls: the handler gets it
 with another idempotency key, or the service would repeat its answer to the message before the edit.
@@ -84,7 +84,7 @@ func redrive(cmd *cobra.Command, f *deskFlags, filter repair.Filter, cfg repair.
 	}
 	r, err := desk.Redrive(cmd.Context(), filter, cfg)
 	if err != nil {
-		return failed(fmt.Errorf("%w\n%d of %d were redriven. The same command goes on with the rest; with --before %s it leaves out what has failed again since",
+		return failed(fmt.Errorf("%w\n%d of %d were redriven. Run the same command for the rest; with --before %s it leaves out messages that have failed again since",
 			err, r.Redriven, r.Total, r.Before.UTC().Format(time.RFC3339Nano)))
 	}
 	w := cmd.OutOrStdout()

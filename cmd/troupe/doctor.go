@@ -28,22 +28,23 @@ func newDoctor() *cobra.Command {
 	var f doctorFlags
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Examine database, Kafka and registry, and say what to do about each finding",
-		Long: `doctor looks at the servers that a service and its relay use, with their own rights, and changes nothing. What is not
-named is not looked at. It takes the relay's settings, so that it examines what a relay with the same file or environment would
-meet; relay-reference.md says each of them.
+		Short: "Check database, Kafka and registry, and print a remedy for each finding",
+		Long: `doctor checks the servers that a service and its relay use, with the rights of the connecting role, and changes nothing. It
+checks only servers that have an address in its settings. The settings are the relay's, so that it meets the same conditions as a
+relay with the same file or environment; relay-reference.md lists them.
 
-It looks at the database (reached, version, standby, pooler, durability, connections, clock, migrations beside this program's),
-at the rights of the role for each part that --as names, at the log and its slots, at positions that are left and rows that are
-parked; at Kafka (each broker at the address that it gives out, versions, features) and at topics: those that rows wait for,
-those of --flow and of --hop (there, led, replicas, min.insync.replicas, cleanup, retention, what this client may do); and at the
-registry. Missing rights come as the GRANTs that give them.
+Database: reachable, version, standby, pooler, durability, connections, clock, version of the migrations, rights of the role for each
+part of --as, log and slots, positions left, parked rows.
+Kafka: each broker at its advertised address, versions, features.
+Topics with waiting rows, of --flow and of --hop: existence, leaders, replicas, min.insync.replicas, cleanup, retention, rights.
+Registry: reachable, level of compatibility.
+For missing rights it prints the GRANT statements.
 
-Parts: relay, mapped-relay, participant, local (participant.Config.Local), saga and flow (each beside participant), watch,
-operator (troupe dlq, held, inbox) and saga-operator (troupe saga). One with --role NAME looks at the rights of another role,
-where the one that connects may become it.
+Parts: relay, mapped-relay, participant, local (participant.Config.Local), saga and flow (each in addition to participant), watch,
+operator (troupe dlq, held, inbox) and saga-operator (troupe saga). --role NAME checks another role, if the connecting role is allowed
+to SET ROLE to it.
 
-Exit status: 0 nothing would stop anything (warnings do not count), 1 something would, 2 wrong usage.`,
+Exit status: 0 no failure was found (warnings do not count), 1 a failure was found, 2 wrong usage.`,
 		Example: `  DATABASE_URL=postgres://shop:…@127.0.0.1:5432/shop KAFKA_BROKERS=127.0.0.1:9092 troupe doctor --flow order
   troupe doctor --config relay.yaml --outbox payment --as relay
   troupe doctor --as participant,saga --role order_service
@@ -53,11 +54,11 @@ Exit status: 0 nothing would stop anything (warnings do not count), 1 something 
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringSliceVar(&f.parts, "as", nil, "what the role is for, repeatable: `"+partNames()+"` (default: relay and participant; with a mapping mapped-relay)")
-	flags.StringVar(&f.cfg.Role, "role", "", "`name` of the role whose rights are looked at (default: who connects)")
-	flags.StringVar(&f.cfg.Flow, "flow", "", "`name` of a flow: all of its topics are looked at [TROUPE_FLOW]")
-	flags.StringSliceVar(&f.hops, "hop", nil, "`flow.hop` whose topics must be there, repeatable")
-	flags.StringVar(&f.registry, "registry", "", "`URL` of the schema registry [TROUPE_REGISTRY]")
+	flags.StringSliceVar(&f.parts, "as", nil, "part whose rights are checked, repeatable: `"+partNames()+"` (default: relay and participant; with a mapping mapped-relay)")
+	flags.StringVar(&f.cfg.Role, "role", "", "`name` of the role whose rights are checked (default: the connecting role)")
+	flags.StringVar(&f.cfg.Flow, "flow", "", "`name` of a flow: all of its topics are checked [TROUPE_FLOW]")
+	flags.StringSliceVar(&f.hops, "hop", nil, "`flow.hop` whose topics must exist, repeatable")
+	flags.StringVar(&f.registry, "registry", "", "`URL` of the schema registry [SCHEMA_REGISTRY_URL]")
 	flags.DurationVar(&f.cfg.Limit, "timeout", 10*time.Second, "longest `time` for each server's answers")
 	f.output.declare(cmd)
 	sidecar.DeclareServers(cmd)
@@ -133,7 +134,7 @@ func (f *doctorFlags) read(cmd *cobra.Command) (inTheClear bool, err error) {
 		f.cfg.Flow = os.Getenv("TROUPE_FLOW")
 	}
 	if f.registry == "" {
-		f.registry = os.Getenv("TROUPE_REGISTRY")
+		f.registry = os.Getenv("SCHEMA_REGISTRY_URL")
 	}
 	if f.registry != "" {
 		if f.cfg.Registry, err = schemas.NewRegistry(f.registry); err != nil {

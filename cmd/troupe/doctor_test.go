@@ -27,7 +27,7 @@ func TestDoctorSaysWhatIsWellAndWhatIsNot(t *testing.T) {
 	t.Parallel()
 	pool := testkit.Database(t)
 	env := []string{
-		"DATABASE_URL=" + testkit.DatabaseURL(t, pool), "KAFKA_BROKERS=" + strings.Join(testkit.Kafka(t), ","), "TROUPE_REGISTRY=" + testkit.Registry(t),
+		"DATABASE_URL=" + testkit.DatabaseURL(t, pool), "KAFKA_BROKERS=" + strings.Join(testkit.Kafka(t), ","), "SCHEMA_REGISTRY_URL=" + testkit.Registry(t),
 	}
 	o := finish(t, command(t, env, "doctor", "--timeout", "2m"))
 	require.Equal(t, 0, o.status, o.stdout+o.stderr)

@@ -105,7 +105,7 @@ var notRun = []struct{ begins, because string }{
 	{"troupe watch --", "serves until it is stopped: TestWatchPrintsWhatItFindsAndShowsEachFlow runs it"},
 	{"troupe dev", "serves until it is stopped: TestDev… run it"},
 	{"troupe trace b-", "of the service that the reader has made: internal/scaffold tests that"},
-	{"troupe init", "writes a module and fetches what it needs: TestInit… runs it"},
+	{"troupe init", "writes a module and fetches its dependencies: TestInit… runs it"},
 	{"troupe schema", "compares with a history, of git or a registry: TestSchema… runs it with both"},
 	{"troupe doctor --config", "reads the relay's file: TestDoctorTakesTheRelaysSettings runs it"},
 	{"troupe doctor --role", "looks at another role's rights: TestDoctor… of the package doctor run it"},
@@ -117,7 +117,7 @@ var notRun = []struct{ begins, because string }{
 
 // mayFail lists commands that need not succeed in the test's environment, with the text that they must print then.
 var mayFail = []struct{ begins, saying, because string }{
-	{"troupe saga retry", "refused: ", "what can be done depends on where the saga is; that it was asked is enough"},
+	{"troupe saga retry", "refused: ", "the possible actions depend on the saga's state; the attempt is enough"},
 	{"troupe saga skip", "refused: ", "as above"},
 	{"troupe saga resolve", "refused: ", "as above"},
 	{"troupe saga resume", "refused: ", "as above"},
@@ -154,7 +154,7 @@ func TestTheCommandsInDocumentsRun(t *testing.T) {
 		}
 		n := fitting(text, mayFail, func(n int) string { return mayFail[n].begins })
 		if n < 0 || o.status != exitFailed || !strings.Contains(o.stderr, mayFail[n].saying) {
-			t.Errorf("%s\n\tends with status %d on the stage of this test: %s\n\tmend the document, give the stage what it needs, or say in "+
+			t.Errorf("%s\n\tends with status %d on the stage of this test: %s\n\tcorrect the document, extend the stage, or say in "+
 				"notRun or mayFail why not", c, o.status, o.stderr+o.stdout)
 		}
 	}
@@ -210,8 +210,8 @@ func newDocumentStage(t *testing.T) *documentStage {
 
 	brokers, url := strings.Join(testkit.Kafka(t), ","), testkit.DatabaseURL(t, s.pool)
 	s.env = []string{
-		"DATABASE_URL=" + url, "KAFKA_BROKERS=" + brokers, "TROUPE_KAFKA=" + brokers, "TROUPE_FLOW=order", "TROUPE_DATABASES=order=" + url,
-		"TROUPE_REGISTRY=" + testkit.Registry(t),
+		"DATABASE_URL=" + url, "KAFKA_BROKERS=" + brokers, "TROUPE_FLOW=order", "TROUPE_DATABASES=order=" + url,
+		"SCHEMA_REGISTRY_URL=" + testkit.Registry(t),
 	}
 	s.values = strings.NewReplacer("localhost:9092", brokers, "127.0.0.1:9092", brokers, "http://localhost:8081", testkit.Registry(t), "/tmp/main/", "main/",
 		"postgres://localhost/order", url, "postgres://localhost/payment", url, "$ID", documentedLetter, "order.order", s.flow+".order")

@@ -25,7 +25,7 @@ func (f *deskFlags) wouldRetry(cmd *cobra.Command, desk *repair.Desk, filter rep
 		return failed(err)
 	}
 	if len(keys) == 0 {
-		return failed(errors.New("no key fits (troupe held list)"))
+		return failed(errors.New("no key matches (troupe held list)"))
 	}
 	what := "make " + counted(len(keys), "key", "keys") + " due now"
 	if next != "" {
@@ -34,8 +34,8 @@ func (f *deskFlags) wouldRetry(cmd *cobra.Command, desk *repair.Desk, filter rep
 	return f.wouldDo(cmd, what)
 }
 
-// wouldRelease prints the message that would become a dead letter, and the messages that would continue behind it.
-func (f *deskFlags) wouldRelease(cmd *cobra.Command, desk *repair.Desk, place repair.Place, group string) error {
+// wouldDeadLetter prints the message that would become a dead letter, and the messages that would continue behind it.
+func (f *deskFlags) wouldDeadLetter(cmd *cobra.Command, desk *repair.Desk, place repair.Place, group string) error {
 	keys, _, err := desk.Held(cmd.Context(), repair.HeldFilter{Places: []repair.Place{place}, Group: group}, repair.Page{Limit: 10})
 	switch {
 	case err != nil:
@@ -43,7 +43,7 @@ func (f *deskFlags) wouldRelease(cmd *cobra.Command, desk *repair.Desk, place re
 	case len(keys) == 0:
 		return failed(fmt.Errorf("%s is not held (troupe held list)", place))
 	case len(keys) > 1:
-		return fmt.Errorf("%s is held by %d groups: say which with --group", place, len(keys))
+		return fmt.Errorf("%s is held by %d groups: select one with --group", place, len(keys))
 	}
 	k := keys[0]
 	return f.wouldDo(cmd, fmt.Sprintf("make a dead letter of %s, key %s, after %s; %s behind it would go on",

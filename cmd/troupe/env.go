@@ -9,8 +9,7 @@ import (
 	"github.com/troupe-go/troupe/internal/address"
 )
 
-// The commands read two sets of variables: the one of a service (DATABASE_URL, KAFKA_BROKERS), and the one of a flow
-// (TROUPE_DATABASES, TROUPE_KAFKA). Either is enough for the commands that an operator types.
+// The commands read the databases from the variable of a service (DATABASE_URL) or of a flow (TROUPE_DATABASES). Either is enough.
 
 // namedDatabases returns the databases of the environment as name=URL: from TROUPE_DATABASES, else DATABASE_URL under the name of
 // its database.
@@ -27,14 +26,6 @@ func namedDatabases() []string {
 		name = config.ConnConfig.Database
 	}
 	return []string{name + "=" + url}
-}
-
-// kafkaBrokers returns the brokers of the environment.
-func kafkaBrokers() string {
-	if all := os.Getenv("TROUPE_KAFKA"); all != "" {
-		return all
-	}
-	return os.Getenv("KAFKA_BROKERS")
 }
 
 // databaseURL returns the URL of one service's database: the given one, or, if that is a name, the database of TROUPE_DATABASES with
@@ -58,7 +49,7 @@ func databaseURL(given string) (string, error) {
 	case len(names) == 1:
 		return urls[names[0]], nil
 	case len(names) > 1:
-		return "", fmt.Errorf("--database is not set: TROUPE_DATABASES has %s: name one of them, as --database %s", strings.Join(names, ", "), names[0])
+		return "", fmt.Errorf("--database-url is not set: TROUPE_DATABASES has %s: name one of them, as --database-url %s", strings.Join(names, ", "), names[0])
 	}
-	return "", errors.New("--database is not set: want postgres://user@host:5432/database of the service; set it, or DATABASE_URL")
+	return "", errors.New("--database-url is not set: want postgres://user@host:5432/database of the service; set it, or DATABASE_URL")
 }

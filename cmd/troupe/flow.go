@@ -24,11 +24,11 @@ const maxServices = 1000
 func newFlow() *cobra.Command {
 	flow := &cobra.Command{
 		Use:   "flow",
-		Short: "Prove, draw, compare and publish flows without an orchestrator",
-		Long: `flow works on what services declare: each keeps a reactions.json beside its code, which says what it reacts to
-and what it then sends. All of them together are a flow that nobody wrote down. Nothing is run and nothing is changed.
+		Short: "Verify, draw, compare and publish flows without an orchestrator",
+		Long: `flow reads the declarations of services: each keeps a reactions.json with its code, which lists the messages that it reacts
+to and the messages that it then sends. Together they describe the flow. The commands run nothing and change nothing.
 
-FILE is a service's file. A folder stands for all files reactions.json and *.reactions.json in it, however deep.`,
+FILE is a service's file. For a folder, all files reactions.json and *.reactions.json in it and its subfolders are read.`,
 		Example: `  troupe flow verify services/*/reactions.json
   troupe flow graph --output svg services > flow.svg
   troupe flow diff main/services services
@@ -114,7 +114,7 @@ func newFlowSchema() *cobra.Command {
 		Use:   "schema",
 		Short: "Print the JSON Schema of reactions.json",
 		Long: `schema prints the JSON Schema (draft 2020-12) of files reactions.json, for editors and for validators of other
-languages. docs/flow-reference.md is the same for reading.`,
+languages. docs/flow-reference.md describes the same fields.`,
 		Example: "  troupe flow schema > reactions.schema.json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -18,8 +18,8 @@ func newFlowAsyncAPI() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "asyncapi [flags] FILE…",
 		Short: "Print AsyncAPI documents of services",
-		Long: `asyncapi prints an AsyncAPI 3.0 document, as JSON, of what a service receives and sends, for catalogues and for generators
-of other languages. Several services need --folder, where each gets a file of its own, <flow.hop>.asyncapi.json.`,
+		Long: `asyncapi prints an AsyncAPI 3.0 document, as JSON, with the messages that a service receives and sends, for catalogues and code
+generators. For several services use --folder: each gets a file <flow.hop>.asyncapi.json.`,
 		Example: `  troupe flow asyncapi services/payment/reactions.json > payment.asyncapi.json
   troupe flow asyncapi --folder docs/api --version 2.1.0 services`,
 		Args: cobra.MinimumNArgs(1),
@@ -49,7 +49,7 @@ of other languages. Several services need --folder, where each gets a file of it
 		},
 	}
 	cmd.Flags().SortFlags = false
-	cmd.Flags().StringVar(&folder, "folder", "", "`folder` for a file of each service; it must be there")
+	cmd.Flags().StringVar(&folder, "folder", "", "existing `folder` for a file of each service")
 	cmd.Flags().StringVar(&version, "version", "1.0.0", "version of the services' contracts")
 	return cmd
 }

@@ -13,12 +13,12 @@ func newFlowDiff() *cobra.Command {
 	var output format
 	cmd := &cobra.Command{
 		Use:   "diff [flags] OLD NEW",
-		Short: "Say what a change of a flow breaks",
-		Long: `diff compares what services declare now with what they declared: OLD and NEW are folders, or single files. A change is
-breaking where a consumer waits for what is no longer sent, and where flows that are under way lose something: a reaction to
-what they have sent, a compensation of what they have done, a join that is filled in part.
+		Short: "List breaking changes between two versions of a flow",
+		Long: `diff compares two versions of the services' declarations: OLD and NEW are folders, or single files. A change is breaking if a
+consumer waits for a message that is no longer sent, or if a flow in progress loses a reaction to a message that it has sent, the
+compensation of a step that it has done, or a join that has some of its messages.
 
-Exit status 1 says that something is breaking, 2 that a file cannot be read. Whether the new flow is sound, verify says.`,
+Exit status: 0 no change is breaking, 1 one is, 2 a file cannot be read. To check the new version itself, use verify.`,
 		Example: `  git worktree add /tmp/main main && troupe flow diff /tmp/main/services services
   troupe flow diff --output json old new`,
 		Args: cobra.ExactArgs(2),

@@ -14,8 +14,8 @@ func newFlowGraph() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "graph [flags] FILE…",
 		Short: "Draw a flow",
-		Long: `graph draws services and the messages between them: mermaid is a flowchart for pages that know Mermaid, svg a picture
-that needs nothing else. Failures are dotted or dashed, what undoes is thick or brown. It draws what is declared, sound or not.`,
+		Long: `graph draws services and the messages between them: mermaid prints a flowchart for pages that render Mermaid, svg a
+self-contained picture. Failures are dotted or dashed, compensations thick or brown. It draws declarations with errors, too.`,
 		Example: `  troupe flow graph services/*/reactions.json
   troupe flow graph --output svg services > flow.svg`,
 		Args: cobra.MinimumNArgs(1),
@@ -38,6 +38,6 @@ that needs nothing else. Failures are dotted or dashed, what undoes is thick or 
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&output, "output", "mermaid", "what is drawn: `mermaid|svg`")
+	cmd.Flags().StringVar(&output, "output", "mermaid", "format of the drawing: `mermaid|svg`")
 	return cmd
 }

@@ -43,9 +43,9 @@ func TestFlowVerifyPrintsFileLineSeverityRuleAndRun(t *testing.T) {
 	o := finish(t, command(t, nil, "flow", "verify", dir))
 	require.Equal(t, 1, o.status, o.stderr)
 	require.Empty(t, o.stderr)
-	require.Equal(t, filepath.Join(dir, "inventory/reactions.json")+":4: error: missing-undo: order.inventory reactions[0]: what it did stays "+
-		"done when order.shipping sends troupe.order.ShippingRefused: nothing that undoes troupe.order.StockReserved is reached; let "+
-		"order.inventory react to what follows and name it in undoes, or say in irreversible why it needs none\n"+
+	require.Equal(t, filepath.Join(dir, "inventory/reactions.json")+":4: error: missing-undo: order.inventory reactions[0]: its effect remains "+
+		"when order.shipping sends troupe.order.ShippingRefused: no reaction that undoes troupe.order.StockReserved is reached; let "+
+		"order.inventory react to the failure and name it in undoes, or give the reason in irreversible\n"+
 		"\torder.order: sends troupe.order.OrderPlaced\n"+
 		"\torder.payment: troupe.order.OrderPlaced → sends troupe.order.PaymentCharged\n"+
 		"\torder.inventory: troupe.order.PaymentCharged → sends troupe.order.StockReserved\n"+

@@ -13,13 +13,13 @@ func newFlowVerify() *cobra.Command {
 	var output format
 	cmd := &cobra.Command{
 		Use:   "verify [flags] FILE…",
-		Short: "Prove a flow before it runs",
-		Long: `verify looks at the services of a flow together, and says what goes wrong between them: messages that nobody hears
-or nobody sends, failures after which something stays done, cycles without an end, two owners of retries, joins that wait for
-ever, expectations that are never met. Give it the files of all services of the flow: a message of one that is missing is
-a message that nobody sends. What each rule is for stands in docs/flow-reference.md.
+		Short: "Verify a flow before it runs",
+		Long: `verify examines the services of a flow together, and reports errors between them: messages without a consumer or without a
+sender, failures after which a step is not compensated, cycles without an end, two owners of retries, joins that wait for ever,
+expectations that are never met. Give it the files of all services of the flow: the messages of a missing service count as never sent.
+docs/flow-reference.md describes each rule.
 
-Exit status 1 says that there are errors (warnings are none), 2 that a file cannot be read.`,
+Exit status: 0 no errors (warnings do not count), 1 errors, 2 a file cannot be read.`,
 		Example: `  troupe flow verify services/*/reactions.json
   troupe flow verify --output json services`,
 		Args: cobra.MinimumNArgs(1),

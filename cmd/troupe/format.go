@@ -30,7 +30,7 @@ const (
 // declare gives a command --output, with its further formats.
 func (f *format) declare(cmd *cobra.Command, others ...string) {
 	f.is, f.others = inTable, others
-	cmd.Flags().VarP(f, "output", "o", "how it is printed: `"+strings.Join(f.known(), "|")+"`")
+	cmd.Flags().VarP(f, "output", "o", "output format: `"+strings.Join(f.known(), "|")+"`")
 }
 
 func (f *format) known() []string { return append([]string{inTable, inJSON, inYAML}, f.others...) }

@@ -14,18 +14,18 @@ import (
 func newHeld() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "held",
-		Short: "See and move keys that wait for a failed message's next try",
-		Long: `held works on one service's database (--database or DATABASE_URL). While a message waits for its next
+		Short: "List and repair keys that wait for a failed message's next try",
+		Long: `held works on one service's database (--database-url or DATABASE_URL). While a message waits for its next
 try, all later messages of its key wait behind it. list shows the keys; retry makes the next try due
-now; release gives the message up, so that the key goes on: it becomes a dead letter. Local work, which
-reaches a participant without Kafka, has partition -1 in its place.`,
+now; dead-letter makes a dead letter of the message, so that the key goes on. Local work, which reaches
+a participant without Kafka, has partition -1 in its place.`,
 		Example: `  troupe held list
   troupe held retry order.payment.commands/3/1024
-  troupe held release order.payment.commands/3/1024 --reason 'ticket 4711'`,
+  troupe held dead-letter order.payment.commands/3/1024 --reason 'ticket 4711'`,
 		Args: cobra.NoArgs,
 		RunE: parent,
 	}
-	cmd.AddCommand(newHeldList(), newHeldRetry(), newHeldRelease())
+	cmd.AddCommand(newHeldList(), newHeldRetry(), newHeldDeadLetter())
 	return cmd
 }
 
@@ -64,14 +64,15 @@ func newHeldRetry() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "retry [place…]",
 		Short: "Make the next try of held keys due now",
-		Long: `retry takes places as list prints them, or a filter. The participant that has the partition tries at
-once; a failed try counts as any other. Keys that are being tried at this moment are passed over.`,
+		Long: `retry takes places (topic/partition/offset) as list prints them, or a filter. The participant that has the
+partition tries at once; a failed try counts as an attempt. Keys that are being tried at this moment are
+left out.`,
 		Example: `  troupe held retry order.payment.commands/3/1024
   troupe held retry --group order.payment --class timeout --reason 'ledger is back'`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			filter, err := chosen.chosen(cmd, args)
 			if err == nil && filter.IsZero() != chosen.all {
-				err = errors.New("nothing chosen, or --all beside a choice: name places or a filter, or say --all")
+				err = errors.New("nothing selected, or --all with a selection: give places or a filter, or --all alone")
 			}
 			if err != nil {
 				return err
@@ -93,7 +94,7 @@ once; a failed try counts as any other. Keys that are being tried at this moment
 				return failed(err)
 			}
 			if n == 0 {
-				return failed(errors.New("no key was due later: none fits, or those that do are being tried right now (troupe held list)"))
+				return failed(errors.New("no key was changed: none matches, or the matching ones are being tried right now (troupe held list)"))
 			}
 			if f.output.forPrograms() {
 				return f.output.encode(cmd.OutOrStdout(), map[string]int{"due": n})

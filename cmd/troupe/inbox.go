@@ -28,12 +28,12 @@ func newInboxFind() *cobra.Command {
 	var source string
 	cmd := &cobra.Command{
 		Use:   "find <message id>",
-		Short: "Say whether a message was handled, is held, or is a dead letter",
-		Long: `find looks for a message by its id (ce_id; of a message without one, topic id/partition/offset) in the
-database of one service (--database or DATABASE_URL). An id that is no UUID may be of several messages, each of another
-source (ce_source): --source chooses one of them.
+		Short: "Find out whether a message was handled, is held, or is a dead letter",
+		Long: `find searches the database of one service (--database-url or DATABASE_URL) for a message by its id (ce_id; for a message
+without one, topic id/partition/offset). Several messages with different sources (ce_source) may have the same id, if it is
+no UUID: --source selects one of them.
 
-Exit status: 0 it was found, 1 it was not or the look failed, 2 wrong usage.`,
+Exit status: 0 it was found, 1 it was not, or the search failed, 2 wrong usage.`,
 		Example: `  troupe inbox find 0199a5e0-7c1d-7d3a-9d0b-6f3b1c2d4e5f
   troupe inbox find charge-17 --source billing --output json`,
 		Args: cobra.ExactArgs(1),

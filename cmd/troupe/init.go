@@ -21,13 +21,13 @@ func newInit() *cobra.Command {
 	var output format
 	cmd := &cobra.Command{
 		Use:   "init DIR",
-		Short: "Make a new service: a handler, its tests, and a compose file that runs",
-		Long: `init writes a service into a folder that is new or empty: a program with one handler, which reserves seats, its tests on a
-Postgres and a broker of their own, a compose file with Postgres, Kafka and the relay, and a README with the commands. It builds
-without asking anybody: go.mod has the versions that the checkout of Troupe is tested with. With --reacts-to the handler
-issues a ticket for what another hop says of a booking.
+		Short: "Make a new service: a handler, its tests, and a compose file",
+		Long: `init writes a service into a folder that is new or empty: a program with one handler, which reserves seats, its tests, which
+start a Postgres and a broker, a compose file with Postgres, Kafka and the relay, and a README with the commands. Its go.mod
+has the versions that the checkout of Troupe is tested with. With --reacts-to the handler
+issues a ticket for another hop's event on a booking.
 
-The service is called as the folder. What it does, and its messages, are for you to replace, in handler.go.`,
+The service has the name of the folder. Replace its handler and its messages, in handler.go.`,
 		Example: `  troupe init seats
   troupe init tickets --hop booking.tickets --reacts-to booking.seats
   troupe init services/payment --hop order.payment --module example.org/payment
@@ -77,8 +77,8 @@ The service is called as the folder. What it does, and its messages, are for you
 	flags.StringVar(&hop, "hop", "", "`flow.hop`: the service's part of a flow (default: booking and the folder's name)")
 	flags.StringVar(&from, "reacts-to", "", "`flow.hop` of the same flow whose events it reacts to (default: it handles commands)")
 	flags.StringVar(&service.Module, "module", "", "`path` of its Go module (default: the folder's name)")
-	flags.StringVar(&service.Troupe, "troupe", "", "`folder` with a checkout of Troupe (default: that which this program was built from)")
-	flags.BoolVar(&dryRun, "dry-run", false, "say which files, and write none")
+	flags.StringVar(&service.Troupe, "troupe", "", "`folder` with a checkout of Troupe (default: the checkout from which this program was built)")
+	flags.BoolVar(&dryRun, "dry-run", false, "list the files, and write none")
 	output.declare(cmd)
 	_ = cmd.MarkFlagDirname("troupe") // it fails only for an unknown flag
 	return cmd
@@ -109,7 +109,7 @@ func checkout(named string) (string, error) {
 	_, source, _, _ := runtime.Caller(0)
 	folder := filepath.Dir(filepath.Dir(filepath.Dir(source)))
 	if _, err := os.Stat(filepath.Join(folder, "go.mod")); err != nil || !filepath.IsAbs(folder) {
-		return "", fmt.Errorf("--troupe is not set, and what this program was built from is not here: clone Troupe and name its folder")
+		return "", fmt.Errorf("--troupe is not set, and the checkout from which this program was built is not on this machine: clone Troupe and name its folder")
 	}
 	return folder, nil
 }

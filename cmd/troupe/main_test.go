@@ -88,7 +88,7 @@ func readResult(t *testing.T, stdout string) (r run.Result) {
 func TestWrongUsageIsStatus2(t *testing.T) {
 	for _, args := range []string{
 		"", "dance", "demo now", "demo --dance", "demo --limit many", "demo --limit -1", "demo --fail payment", "demo --fail dancing=2%", "demo --style anarchy",
-		"demo --output xml", "demo --timeout 0s", "demo --seed x", "demo --rate -1", "demo --rate NaN", "version --output xml", "version now", "demo-child", "demo-child service nobody",
+		"demo --output xml", "demo --timeout 0s", "demo --seed x", "demo --rate -1", "demo --rate NaN", "version --output xml", "version now", "demo-child", "demo-child service unknown",
 		"schema", "schema dance", "schema check", "schema check x.avsc", "schema check --against x --registry http://localhost x.avsc", "schema check --against x --level sideways x.avsc",
 		"schema check --against x --output xml x.avsc", "schema register x.avsc", "schema register --against x x.avsc", "schema diff x.avsc", "schema diff --level FULL x.avsc",
 		"saga", "saga dance", "saga verify", "saga verify --output xml x.json", "saga verify gone.json", "saga verify --hops gone.json x.json", "saga fmt", "saga fmt -w --check x.json", "saga fmt gone.json",
@@ -126,7 +126,7 @@ func TestServersThatCannotBeReachedAreNamed(t *testing.T) {
 	o := finish(t, command(t, []string{"TROUPE_POSTGRES=postgres://nobody@127.0.0.1:1/postgres"}, "demo", "--limit", "1"))
 	require.Equal(t, 1, o.status)
 	require.Contains(t, o.stderr, "TROUPE_POSTGRES")
-	o = finish(t, command(t, []string{"TROUPE_POSTGRES=" + testkit.Postgres(t).URL("")}, "demo", "--limit", "1", "--kafka", testkit.Kafka(t)[0],
+	o = finish(t, command(t, []string{"TROUPE_POSTGRES=" + testkit.Postgres(t).URL("")}, "demo", "--limit", "1", "--brokers", testkit.Kafka(t)[0],
 		"--registry", "http://127.0.0.1:1"))
 	require.Equal(t, 1, o.status)
 	require.Contains(t, o.stderr, "TROUPE_REGISTRY")

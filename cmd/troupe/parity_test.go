@@ -20,7 +20,7 @@ var byPageAndCommand = map[string]string{
 	"/saga/act set": "troupe saga set", "/sagas/retry retry": "troupe saga retry",
 	"/dead-letter edit": "troupe dlq edit", "/dead-letter redrive": "troupe dlq redrive", "/dead-letter discard": "troupe dlq discard",
 	"/dead-letters/act redrive": "troupe dlq redrive", "/dead-letters/act discard": "troupe dlq discard",
-	"/held/key retry": "troupe held retry", "/held/key release": "troupe held release",
+	"/held/key retry": "troupe held retry", "/held/key dead-letter": "troupe held dead-letter",
 	"/relay/row retry": "outbox-relay parked retry", "/relay/row discard": "outbox-relay parked discard",
 	"/relay/act retry": "outbox-relay parked retry", "/relay/act discard": "outbox-relay parked discard",
 	"/definition/move migrate": "troupe saga migrate", "/definition/start start": "troupe saga start",
@@ -98,11 +98,11 @@ var views = map[string]view{
 	},
 	"/dead-letter":   {commands: "troupe dlq show", called: map[string]string{"id": ""}},
 	"/held":          {commands: "troupe held list"},
-	"post /held/key": {commands: "troupe held retry, troupe held release", called: map[string]string{"place": ""}},
+	"post /held/key": {commands: "troupe held retry, troupe held dead-letter", called: map[string]string{"place": ""}},
 	"/messages": {
 		commands: "troupe trace, troupe inbox find", called: map[string]string{"q": ""},
 		command: map[string]string{
-			"kafka": "the console's", "flow": "the console's", "demo": "a demo has a console of its own",
+			"brokers": "the console's", "flow": "the console's", "demo": "a demo has a console of its own",
 			"topic": "a console is of one flow", "group": "a console is of one flow",
 			"max-records": "a page has ten seconds", "timeout": "a page has ten seconds", "payload": "a page has them folded",
 			"source": "a page shows the identity of each",
@@ -253,7 +253,7 @@ func consoleActions(t *testing.T) (all []string) {
 
 // Every action of a page exists as a command, and the reverse. A new action or command fails this test until its counterpart is
 // listed, or the reason why it has none.
-func TestWhatAPageCanDoACommandCanAndTheReverse(t *testing.T) {
+func TestPagesAndCommandsHaveTheSameActions(t *testing.T) {
 	t.Parallel()
 	actions := consoleActions(t)
 	for _, action := range actions {

@@ -18,21 +18,23 @@ const (
 	referenceFile = "../../docs/cli-reference.md"
 	referenceHead = `# troupe, command by command
 
-This page is made from the commands themselves. To rewrite it: ` + "`go test ./cmd/troupe -run Reference -update`" + `. The relay is a
+This page is generated from the commands. To rewrite it: ` + "`go test ./cmd/troupe -run Reference -update`" + `. The relay is a
 program of its own: [outbox-relay, setting by setting](relay-reference.md).
 
-## What all commands have in common
+## Common rules
 
-- **Exit status**: 0 done; 1 failed, or what was looked at is not well; 2 wrong usage, and nothing was begun. A command that gives
-  them another meaning says so. They do not change.
-- **Output**: facts on standard output, everything else on standard error. ` + "`--output`" + ` (` + "`-o`" + `) is ` + "`table`" + ` for people, ` + "`json`" + ` for
-  programs (one line; lists that have a next page have ` + "`next`" + `), or ` + "`yaml`" + ` with the same names. On a terminal a table is as wide
-  as that, and one with no room becomes blocks; ids are never cut. In a pipe nothing is cut, and there are no colours; nor are
+- **Exit status**: 0 done; 1 failed, or a check found problems; 2 wrong usage, and nothing was done. If a command uses them
+  differently, its text says so. They do not change.
+- **Output**: results on standard output, everything else on standard error. ` + "`--output`" + ` (` + "`-o`" + `) is ` + "`table`" + ` for people, ` + "`json`" + ` for
+  programs (one line; lists that have a next page have ` + "`next`" + `), or ` + "`yaml`" + ` with the same names. A table is as wide as the
+  terminal, and without room its rows become blocks; ids are never cut. In a pipe nothing is cut, and there are no colours; nor are
   there with ` + "`NO_COLOR`" + `.
-- **What changes something** has ` + "`--dry-run`" + `, which says what would be done; what cannot be taken back asks first, and wants ` + "`--yes`" + `
-  where there is no terminal to ask on. ` + "`--reason`" + ` and ` + "`--actor`" + ` are recorded.
-- **Settings**: flags, else the environment, which stands in brackets behind a flag. Passwords are better there: others can see a
-  command line.
+- **Changes**: commands that change data have ` + "`--dry-run`" + `, which prints the effect. If the effect cannot be undone, they ask for
+  a confirmation, and without a terminal need ` + "`--yes`" + `. ` + "`--reason`" + ` and ` + "`--actor`" + ` are recorded.
+- **Settings**: flags, else the variable in brackets behind a flag. Use the variable for passwords: other users can see a
+  command line. ` + "`DATABASE_URL`, `KAFKA_BROKERS` and `SCHEMA_REGISTRY_URL`" + ` have one meaning in all programs. Only the demo
+  and the tests use other servers (` + "`TROUPE_POSTGRES`, `TROUPE_KAFKA`, `TROUPE_REGISTRY`" + `), so that they never run on the servers of
+  your services by mistake.
 - **Completion** for bash, zsh and fish: ` + "`troupe completion`" + `.
 
 | command | |
@@ -122,10 +124,10 @@ func TestEveryCommandIsLikeTheOthers(t *testing.T) {
 	noFacts := []string{"ambassador", "console", "dev", "flow graph", "flow asyncapi", "flow schema", "saga fixture", "saga fmt", "saga schema",
 		"completion"}
 	// changing lists commands that change a database, a broker or a registry.
-	changing := []string{"init", "dlq edit", "dlq redrive", "dlq discard", "held retry", "held release", "saga start", "saga retry", "saga skip",
+	changing := []string{"init", "dlq edit", "dlq redrive", "dlq discard", "held retry", "held dead-letter", "saga start", "saga retry", "saga skip",
 		"saga resolve", "saga compensate", "saga resume", "saga set", "saga abandon", "saga migrate", "schema register", "batch skip"}
 	// asking lists the ones of changing that cannot be undone, or change many.
-	asking := []string{"dlq redrive", "dlq discard", "held release", "saga retry", "saga skip", "saga resolve", "saga compensate", "saga set", "saga abandon", "saga migrate",
+	asking := []string{"dlq redrive", "dlq discard", "held dead-letter", "saga retry", "saga skip", "saga resolve", "saga compensate", "saga set", "saga abandon", "saga migrate",
 		"batch skip"}
 	has := func(c *cobra.Command, flag string) bool { return c.Flags().Lookup(flag) != nil }
 	in := func(list []string, c *cobra.Command) bool {

@@ -262,7 +262,7 @@ func TestTheOperatorsPage(t *testing.T) {
 	s.json(&held, "held", "list")
 	place := held.Held[0].Place
 	s.shows("held", "retry", place, "--actor", "ann", "--reason", "the bank is back")
-	s.shows("held", "release", place, "--actor", "ann", "--reason", "ticket 4712: the one behind it is urgent", "--yes")
+	s.shows("held", "dead-letter", place, "--actor", "ann", "--reason", "ticket 4712: the one behind it is urgent", "--yes")
 	s.shows("inbox", "find", waiting.ID)
 	s.serve(retry.Policy{})
 	s.wait(14, "SELECT count(*) FROM payments")
@@ -286,40 +286,40 @@ func (s *payments) command(key, payload string) (id string) {
 	return m.ID
 }
 
-func TestWhatIsAskedForMustBeMeant(t *testing.T) {
+func TestActionsNeedASelectionAReasonAndAConfirmation(t *testing.T) {
 	t.Parallel()
 	const id = "01a1fe33-de97-72fc-bfe6-c9ad34e682bf"
 	here := []string{"DATABASE_URL=postgres://nobody:secret@127.0.0.1:1/none"}
 	for args, want := range map[string]string{
 		"dlq": "Usage:", "held": "Usage:", "inbox": "Usage:", "dlq dance": `unknown command "dance"`,
-		"dlq redrive":                       "say --all",
-		"dlq redrive --all " + id:           "one or the other",
-		"dlq redrive 17":                    `id "17"`,
-		"dlq redrive --all --rate 0":        "--rate 0",
-		"dlq redrive --all --rate NaN":      "--rate NaN",
-		"dlq discard " + id:                 "--reason: want a reason",
-		"dlq discard --reason r":            "say --all",
-		"dlq list --class bad":              "want one of transient",
-		"dlq list --status gone":            `status "gone"`,
-		"dlq list --limit 0x":               "invalid argument",
-		"dlq list --limit 10001":            "want 1 to 10000",
-		"dlq list --since yesterday":        "how long ago",
-		"dlq list --hop payment":            "want flow.hop",
-		"dlq show":                          "accepts 1 arg",
-		"dlq edit " + id:                    "--reason: want a reason",
-		"dlq edit --reason r " + id:         "--payload is not set",
-		"held retry":                        "name places or a filter",
-		"held retry a/1":                    `place "a/1"`,
-		"held release a/1/2":                "--reason: want a reason",
-		"held release a/1/2 --reason r":     "say --yes",
-		"batch skip a/1/2":                  "--reason: want a reason",
-		"batch skip a/1 --reason r --yes":   `place "a/1"`,
-		"batch list --limit 0":              "--limit 0",
-		"held release a/1 --reason r --yes": `place "a/1"`,
-		"inbox find":                        "accepts 1 arg",
-		"dlq list --registry nowhere":       "unknown flag",
-		"dlq show --registry nowhere " + id: "--registry: ",
-		"dlq list --database 17://":         "not shown",
+		"dlq redrive":                           "--all",
+		"dlq redrive --all " + id:               "one or the other",
+		"dlq redrive 17":                        `id "17"`,
+		"dlq redrive --all --rate 0":            "--rate 0",
+		"dlq redrive --all --rate NaN":          "--rate NaN",
+		"dlq discard " + id:                     "--reason: want a reason",
+		"dlq discard --reason r":                "--all",
+		"dlq list --class bad":                  "want one of transient",
+		"dlq list --status gone":                `status "gone"`,
+		"dlq list --limit 0x":                   "invalid argument",
+		"dlq list --limit 10001":                "want 1 to 10000",
+		"dlq list --since yesterday":            "how long ago",
+		"dlq list --hop payment":                "want flow.hop",
+		"dlq show":                              "accepts 1 arg",
+		"dlq edit " + id:                        "--reason: want a reason",
+		"dlq edit --reason r " + id:             "--payload is not set",
+		"held retry":                            "give places or a filter",
+		"held retry a/1":                        `place "a/1"`,
+		"held dead-letter a/1/2":                "--reason: want a reason",
+		"held dead-letter a/1/2 --reason r":     "use --yes",
+		"batch skip a/1/2":                      "--reason: want a reason",
+		"batch skip a/1 --reason r --yes":       `place "a/1"`,
+		"batch list --limit 0":                  "--limit 0",
+		"held dead-letter a/1 --reason r --yes": `place "a/1"`,
+		"inbox find":                            "accepts 1 arg",
+		"dlq list --registry nowhere":           "unknown flag",
+		"dlq show --registry nowhere " + id:     "--registry: ",
+		"dlq list --database-url 17://":         "not shown",
 	} {
 		o := finish(t, command(t, here, strings.Fields(args)...))
 		require.Equal(t, exitUsage, o.status, "%s: %+v", args, o)
@@ -328,7 +328,7 @@ func TestWhatIsAskedForMustBeMeant(t *testing.T) {
 	}
 	o := finish(t, command(t, []string{"DATABASE_URL="}, "dlq", "list"))
 	require.Equal(t, exitUsage, o.status)
-	require.Contains(t, o.stderr, "--database is not set")
+	require.Contains(t, o.stderr, "--database-url is not set")
 	o = finish(t, command(t, here, "dlq", "list"))
 	require.Equal(t, exitFailed, o.status)
 	require.Contains(t, o.stderr, "127.0.0.1")
@@ -344,27 +344,27 @@ func TestCommandsWithNothingToDoSaySo(t *testing.T) {
 		status         int
 		stdout, stderr string
 	}{
-		"dlq list":                             {0, "No dead letters.\n", ""},
-		"dlq list --letters":                   {0, "No dead letters.\n", ""},
-		"dlq list --letters --after x":         {2, "", "--after: \"x\": want the cursor"},
-		"dlq list --output json":               {0, `{"causes":[],"next":""}` + "\n", ""},
-		"dlq list --letters --output json":     {0, `{"dead_letters":[],"next":""}` + "\n", ""},
-		"held list":                            {0, "No key is held.\n", ""},
-		"held retry a/-1/7":                    {1, "", "no key was due later"},
-		"held release a/-1/7 --reason r --yes": {1, "", "never was local work in this database"},
-		"batch list":                           {0, "No batch has blocked a partition.\n", ""},
-		"batch list --output json":             {0, `{"batches":[]}` + "\n", ""},
-		"batch skip a/1/2 --reason r --yes":    {1, "", "not found"},
-		"held list --output json":              {0, `{"held":[],"next":""}` + "\n", ""},
-		"dlq redrive --all":                    {0, "No open dead letters fit: there is nothing to do.\n", ""},
-		"dlq redrive --all --yes":              {0, "No open dead letters fit: there is nothing to do.\n", ""},
-		"dlq discard --all --reason r":         {0, "No open dead letters fit: there is nothing to do.\n", ""},
-		"dlq show " + none:                     {1, "", "not found in this database"},
-		"dlq discard --reason r --yes " + none: {1, "", "not found in this database"},
-		"held retry --all":                     {1, "", "no key was due later"},
-		"held release a/1/2 --reason r --yes":  {1, "", "not held any more"},
-		"inbox find charge-17":                 {1, "", "charge-17 is not known here"},
-		"inbox find charge-17 --output json":   {1, "[]\n", "charge-17 is not known here"},
+		"dlq list":                                 {0, "No dead letters.\n", ""},
+		"dlq list --letters":                       {0, "No dead letters.\n", ""},
+		"dlq list --letters --after x":             {2, "", "--after: \"x\": want the cursor"},
+		"dlq list --output json":                   {0, `{"causes":[],"next":""}` + "\n", ""},
+		"dlq list --letters --output json":         {0, `{"dead_letters":[],"next":""}` + "\n", ""},
+		"held list":                                {0, "No key is held.\n", ""},
+		"held retry a/-1/7":                        {1, "", "no key was changed"},
+		"held dead-letter a/-1/7 --reason r --yes": {1, "", "never was local work in this database"},
+		"batch list":                               {0, "No batch has blocked a partition.\n", ""},
+		"batch list --output json":                 {0, `{"batches":[]}` + "\n", ""},
+		"batch skip a/1/2 --reason r --yes":        {1, "", "not found"},
+		"held list --output json":                  {0, `{"held":[],"next":""}` + "\n", ""},
+		"dlq redrive --all":                        {0, "No open dead letters fit: there is nothing to do.\n", ""},
+		"dlq redrive --all --yes":                  {0, "No open dead letters fit: there is nothing to do.\n", ""},
+		"dlq discard --all --reason r":             {0, "No open dead letters fit: there is nothing to do.\n", ""},
+		"dlq show " + none:                         {1, "", "not found in this database"},
+		"dlq discard --reason r --yes " + none:     {1, "", "not found in this database"},
+		"held retry --all":                         {1, "", "no key was changed"},
+		"held dead-letter a/1/2 --reason r --yes":  {1, "", "not held any more"},
+		"inbox find charge-17":                     {1, "", "charge-17 is not known here"},
+		"inbox find charge-17 --output json":       {1, "[]\n", "charge-17 is not known here"},
 	} {
 		o := s.troupe(strings.Fields(args)...)
 		require.Equal(t, want.status, o.status, "%s: %+v", args, o)
@@ -384,7 +384,7 @@ func TestCommandsWithNothingToDoSaySo(t *testing.T) {
 	o = s.troupe("dlq", "redrive", "--all")
 	require.Equal(t, exitUsage, o.status)
 	require.Contains(t, o.stderr, "it would redrive 1 dead letter, at most 50 a second, as ")
-	require.Contains(t, o.stderr, "say --yes")
+	require.Contains(t, o.stderr, "use --yes")
 	o = s.troupe("dlq", "list", "--letters")
 	require.Contains(t, o.stdout, "boom·[2J·second line", "a terminal is not told what to do")
 	require.Contains(t, o.stdout, "  -  ", "no key")

@@ -53,7 +53,7 @@ var byRights = []limited{
 	{"troupe held list", "", reads},
 	{"troupe inbox find", "m-1", reads},
 	{"troupe held retry", "order.payment.commands/3/1024 FLAGS", repairs},
-	{"troupe held release", "order.payment.commands/3/1024 FLAGS --yes", repairs},
+	{"troupe held dead-letter", "order.payment.commands/3/1024 FLAGS --yes", repairs},
 	{"troupe batch list", "", reads},
 	{"troupe batch skip", "order.payment.commands/3/1024 FLAGS --yes", repairs},
 	{"troupe saga list", "--status parked", seesIt},

@@ -5,11 +5,11 @@ import "github.com/spf13/cobra"
 func newSaga() *cobra.Command {
 	saga := &cobra.Command{
 		Use:   "saga",
-		Short: "Prove, explore, write and operate sagas",
-		Long: `saga proves definitions before they run, and operates what runs. Operating works on the database of a
-service that decides (--database or DATABASE_URL). A parked saga waits for a person: show says why, draws
-where it is, and names what can be done. Every action is an entry of the saga's log, with who did it and
-why, and --dry-run says beforehand what it would do.`,
+		Short: "Verify, explore, format and operate sagas",
+		Long: `saga verifies definitions before they run, and operates running sagas. The operating commands work on the
+database of the coordinator's service (--database-url or DATABASE_URL). A parked saga waits for an operator:
+show prints the reason, draws the saga's state, and lists the possible actions. Every action is an entry of
+the saga's log with the operator's name and reason; --dry-run prints its effect without doing it.`,
 		Example: `  troupe saga verify order.saga.json
   troupe saga start order o-1001 --json '{"customer_id": "c-7"}' --reason 'ticket 4711: taken on the phone' --dry-run
   troupe saga list --status parked

@@ -73,7 +73,7 @@ func (a *sagaAction) event(args []string) (e saga.Event, err error) {
 	case a.did != "no":
 		return e, errors.New("--happened is not set: want yes (it took effect) or no (it did not, and never will)")
 	case a.result != "":
-		return e, errors.New("--result beside --happened no: what did not happen gives nothing")
+		return e, errors.New("--result with --happened no: a step that did not happen has no result")
 	}
 	by, err := a.by(true)
 	e.Actor, e.Reason = by.Name, by.Reason
@@ -220,9 +220,9 @@ func newSagaSkip() *cobra.Command {
 	a := &sagaAction{kind: saga.ActSkip, asks: true}
 	cmd := a.command(&cobra.Command{
 		Use:   "skip" + stepArgs,
-		Short: "Go on as if a step had been done, or undone",
-		Long: `skip is for what a person has done by hand, or what need not be done. --result gives the variables that
-the step would have given: those that later steps read.`,
+		Short: "Continue as if a step had been done, or compensated",
+		Long: `skip is for a step that an operator has done by hand, or that is not necessary. --result sets the variables
+that the step would have set, if later steps read them.`,
 		Example: `  troupe saga skip order/o-1001 shipping --result '{"shipment_id": "by-hand-7"}' --reason 'ticket 4711: shipped by hand'`,
 		Args:    cobra.RangeArgs(1, 2),
 	}, "it is not done by its hop")
@@ -238,12 +238,13 @@ func newSagaResolve() *cobra.Command {
 	a := &sagaAction{kind: saga.ActResolve, asks: true}
 	cmd := a.command(&cobra.Command{
 		Use:   "resolve" + stepArgs,
-		Short: "Say whether a step that is in doubt did happen",
-		Long: `resolve is for a step that was not answered in time or that its hop gave up: ask the service, and say what
-is so. With --happened yes the saga goes on as if the answer had come, with --result as what it gave;
-with no as if it had been refused: what was done before is undone. Of a compensation that failed, yes
-says that it is undone by hand; no says that the step has taken effect and is not undone, so that the
-compensation is sent again and runs whatever its hop has forgotten.`,
+		Short: "State whether a step in doubt took effect",
+		Long: `resolve is for a step that was not answered in time, or whose command became a dead letter: check the hop's
+data, and state whether the step took effect. With --happened yes the saga continues as if the answer had
+come, with the outputs of --result. With no it continues as if the step had been refused: the steps before
+it are compensated. For a failed compensation, yes states that the step was undone by hand; no states that
+the step has taken effect and is not undone, so that the compensation is sent again and runs, even if its
+hop has deleted the record of the step.`,
 		Example: `  troupe saga resolve order/o-1001 shipping --happened no --reason 'ticket 4711: the carrier has no such parcel'
   troupe saga resolve order/o-1001 shipping --happened yes --result '{"shipment_id": "s-17"}' --reason 'ticket 4711: it is on its way'`,
 		Args: cobra.RangeArgs(1, 2),
@@ -257,32 +258,32 @@ func newSagaCompensate() *cobra.Command {
 	a := &sagaAction{kind: saga.ActCompensate, asks: true}
 	return a.command(&cobra.Command{
 		Use:     "compensate <saga>",
-		Short:   "Undo what a saga has done",
-		Long:    `compensate sends a saga back, parked or not. What it has done is undone, the last first; after its pivot there is no way back.`,
+		Short:   "Compensate the steps of a saga",
+		Long:    `compensate undoes the steps of a saga, parked or not, the last one first. After its pivot a saga cannot be compensated.`,
 		Example: `  troupe saga compensate order/o-1001 --reason 'ticket 4711: the customer has cancelled' --dry-run`,
 		Args:    cobra.ExactArgs(1),
-	}, "it goes back")
+	}, "it is compensated")
 }
 
 func newSagaResume() *cobra.Command {
 	a := &sagaAction{kind: saga.ActResume}
 	return a.command(&cobra.Command{
 		Use:   "resume <saga>",
-		Short: "Let a parked saga go on, since what parked it is mended",
-		Long: `resume is for a saga that no step holds up: one that a deadline or a condition has parked, or an expression
-that failed and now would not. Where a step is stuck, retry, skip or resolve that.`,
+		Short: "Continue a parked saga whose cause is removed",
+		Long: `resume is for a saga without a stuck step: a deadline or a condition has parked it, or an expression that
+failed and would succeed now. If a step is stuck, retry, skip or resolve that step.`,
 		Example: `  troupe saga resume order/o-1001 --reason 'ticket 4711: checked by hand'`,
 		Args:    cobra.ExactArgs(1),
-	}, "it goes on")
+	}, "it continues")
 }
 
 func newSagaAbandon() *cobra.Command {
 	a := &sagaAction{kind: saga.ActAbandon, asks: true}
 	return a.command(&cobra.Command{
 		Use:     "abandon <saga>",
-		Short:   "End a saga as it is",
-		Long:    `abandon ends a saga for good: nothing is sent and nothing undone. What it has done stays done, and is yours.`,
+		Short:   "End a saga without compensation",
+		Long:    `abandon ends a saga for good: it sends nothing and compensates nothing. You must settle the effects of its steps by hand.`,
 		Example: `  troupe saga abandon order/o-1001 --reason 'ticket 4711: settled with the customer by hand'`,
 		Args:    cobra.ExactArgs(1),
-	}, "nothing more is done")
+	}, "it ends without compensation")
 }

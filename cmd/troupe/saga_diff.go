@@ -12,9 +12,9 @@ func newSagaDiff() *cobra.Command {
 	var output format
 	cmd := &cobra.Command{
 		Use:   "diff <file> <file>",
-		Short: "Show in what two definitions differ",
-		Long: `diff prints what changes from the first definition to the second: + what comes, - what goes, ~ what is another.
-Which running sagas can be moved to it, troupe saga migrate --dry-run says.`,
+		Short: "Show the differences of two definitions",
+		Long: `diff prints the changes from the first definition to the second: + added, - removed, ~ changed.
+To see which running sagas can be moved to the second, use troupe saga migrate --dry-run.`,
 		Example: `  troupe saga diff order.v1.saga.json order.v2.saga.json`,
 		Args:    cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {

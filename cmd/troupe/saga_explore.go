@@ -22,15 +22,15 @@ func newSagaExplore() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "explore [flags] FILE",
-		Short: "Search everything that could happen to a saga for a broken promise",
+		Short: "Search all executions of a saga for a violated property",
 		Long: `explore runs a definition through every order of messages, duplicates, refusals, deadlines that fire at any moment,
-commands that are given up and redriven late or never, and an operator who presses buttons, as far as the flags go. It runs
-no service. What it looks for, and what it does not, stands in docs/explorer.md.
+commands that become dead letters and are redriven late or never, and actions of an operator, within the limits of the flags. It runs
+no service. docs/explorer.md lists the checked properties, and the limits of the search.
 
-A broken promise is told as the shortest way there: as a list, as a Go test, or as a sequence diagram. Then the exit status
-is 1, and also if no execution completes the saga. It is 0 if the bound of states was reached before anything was found, and
-the output says so. The output lists the steps that never began, the conditions of which only one case occurred, and the
-answers that were never used.`,
+For a violated property it prints the shortest execution that leads to it: as a list, as a Go test, or as a sequence diagram. Then the
+exit status is 1, and also if no execution completes the saga. It is 0 if the limit of states was reached before anything was found,
+and the output says so. The output lists the steps that never began, the conditions of which only one case occurred, and the answers
+that were never used.`,
 		Example: `  troupe saga explore order.saga.json
   troupe saga explore --duplicates 1 --buttons 2 --exhausted order.saga.json
   troupe saga explore --exhausted --output mermaid order.saga.json`,
@@ -56,12 +56,12 @@ answers that were never used.`,
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.IntVar(&cfg.Duplicates, "duplicates", 1, "how many messages come twice at most, 0 to 15")
-	flags.IntVar(&cfg.Buttons, "buttons", 0, "how many buttons an operator presses at most, 0 to 7")
-	flags.BoolVar(&cfg.Exhausted, "exhausted", false, "hops give commands up and refuse compensations; dead letters are redriven late or never")
-	flags.BoolVar(&cfg.Unordered, "unordered", false, "a topic gives its messages in any order")
-	flags.BoolVar(&cfg.Careless, "careless", false, "the operator resolves and skips without looking")
-	flags.IntVar(&cfg.States, "states", 5_000_000, "how many states are looked at at most, some 100 bytes each")
+	flags.IntVar(&cfg.Duplicates, "duplicates", 1, "maximum of duplicated messages, 0 to 15")
+	flags.IntVar(&cfg.Buttons, "buttons", 0, "maximum of operator actions, 0 to 7")
+	flags.BoolVar(&cfg.Exhausted, "exhausted", false, "commands become dead letters, and compensations are refused; dead letters are redriven late or never")
+	flags.BoolVar(&cfg.Unordered, "unordered", false, "a topic delivers its messages in any order")
+	flags.BoolVar(&cfg.Careless, "careless", false, "the operator resolves and skips without checking the facts")
+	flags.IntVar(&cfg.States, "states", 5_000_000, "maximum of states, some 100 bytes each")
 	output.declare(cmd, inGo, inMermaid)
 	return cmd
 }

@@ -10,10 +10,10 @@ func newSagaFixture() *cobra.Command {
 	var f sagaFlags
 	cmd := &cobra.Command{
 		Use:   "fixture <saga>",
-		Short: "Write a saga's history as a Go test that plays it again",
-		Long: `fixture prints a Go file that plays the saga's history on package saga/sagatest: the same variables, messages
-and actions after the same times, what followed from each, and how the saga stands in the end. The file
-has the saga's variables and messages in it, as they are: look at them before you commit it.`,
+		Short: "Print a saga's history as a Go test that replays it",
+		Long: `fixture prints a Go file that replays the saga's history with package saga/sagatest: the same variables, messages
+and actions after the same times, the effects of each, and the final state of the saga. The file contains
+the saga's variables and messages: check them for confidential data before you commit it.`,
 		Example: `  troupe saga fixture order/o-1001 > order_o1001_test.go`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

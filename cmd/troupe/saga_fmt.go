@@ -14,18 +14,18 @@ func newSagaFmt() *cobra.Command {
 	var write, check bool
 	cmd := &cobra.Command{
 		Use:   "fmt [flags] FILE…",
-		Short: "Write definitions in their canonical form",
-		Long: `fmt prints definitions in the form whose hash they go by: fields in the order of the schema, names sorted, two spaces
-of indent. --write changes the files instead, --check only names those that it would change.
+		Short: "Print definitions in their canonical form",
+		Long: `fmt prints definitions in their canonical form, from which the hash is computed: fields in the order of the schema, names sorted,
+two spaces of indent. --write changes the files instead; --check only lists the files that it would change.
 
-Exit status 1 says that a file is no definition, or with --check that one would change; 2 that a file cannot be read.`,
+Exit status: 0 done, 1 a file is no definition, or with --check one would change, 2 a file cannot be read.`,
 		Example: `  troupe saga fmt order.saga.json
   troupe saga fmt --write *.saga.json
   troupe saga fmt --check *.saga.json`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, paths []string) error {
 			if write && check {
-				return fmt.Errorf("--write beside --check: say one or the other")
+				return fmt.Errorf("--write with --check: use one or the other")
 			}
 			same := true
 			for _, path := range paths {
@@ -59,7 +59,7 @@ Exit status 1 says that a file is no definition, or with --check that one would 
 	}
 	cmd.Flags().SortFlags = false
 	cmd.Flags().BoolVarP(&write, "write", "w", false, "change the files")
-	cmd.Flags().BoolVar(&check, "check", false, "name the files that would change, and change none")
+	cmd.Flags().BoolVar(&check, "check", false, "list the files that would change, and change none")
 	return cmd
 }
 

@@ -12,9 +12,9 @@ func newSagaLocks() *cobra.Command {
 	var limit int
 	cmd := &cobra.Command{
 		Use:   "locks",
-		Short: "List what sagas have locked, and who waits for it",
-		Long: `locks lists the semantic locks by name (the saga, a slash, and what lock in its definition gives). Who has
-one keeps it until it ends: where it is parked, those behind it wait for a person, too.`,
+		Short: "List locks of sagas, with the sagas that hold them and wait for them",
+		Long: `locks lists the semantic locks by name (the saga's type, a slash, and the value of the expression lock in its definition). A saga
+holds its lock until it ends: while it is parked, the sagas behind it wait for an operator, too.`,
 		Example: `  troupe saga locks
   troupe saga locks --output json | jq '.locks[] | select(.has | not)'`,
 		Args: cobra.NoArgs,

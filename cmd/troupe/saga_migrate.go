@@ -20,13 +20,13 @@ func newSagaMigrate() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "migrate [file]",
 		Short: "Move running sagas to another definition",
-		Long: `migrate takes a definition as JSON, or with --to one that is stored, and all sagas of its type that have
-not ended and run on another one, or with --from on that one only. Those move for which everything that
-has happened means the same in the new one; of the others it says why not, and they go on as they are.
---dry-run only says so. A move is an entry of the saga's log.
+		Long: `migrate moves all sagas of a type that have not ended to the given definition: a JSON file, or a stored
+definition with --to. With --from it moves only sagas that run on that definition. A saga moves if its whole
+history has the same meaning in the new definition; for the others it prints the reason, and they continue
+unchanged. --dry-run only prints the result. A move is an entry of the saga's log.
 
-Start the coordinators with the new definition first: one without it does not read the events of hops
-that only the new one names.`,
+Start the coordinators with the new definition first: a coordinator without it does not consume the events
+of hops that only the new one names.`,
 		Example: `  troupe saga migrate order.saga.json --dry-run
   troupe saga migrate order.saga.json --reason 'ticket 4711: v2 mends the refund'
   troupe saga migrate --to order --dry-run`,

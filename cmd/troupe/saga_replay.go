@@ -15,10 +15,10 @@ func newSagaReplay() *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use:   "replay [saga]",
-		Short: "Check that a saga's log gives its row",
-		Long: `replay decides anew on every entry of a saga's log, with the definitions it ran on, and compares what it
-comes to with the row. Each saga is read in one snapshot, so it may go on meanwhile. Nothing is written.
-Exit status 1 where a row is not what its log gives: somebody has changed one of the two by hand.`,
+		Short: "Check that a saga's log and its row agree",
+		Long: `replay repeats every decision of a saga's log, with the definitions it ran on, and compares the result with
+the saga's row. Each saga is read in one snapshot, so it may continue meanwhile. Nothing is written.
+Exit status 1 if a row differs from the result: one of the two was changed by hand.`,
 		Example: `  troupe saga replay order/o-1001
   troupe saga replay --all --output json`,
 		Args: cobra.MaximumNArgs(1),

@@ -17,14 +17,14 @@ func newSagaRetry() *cobra.Command {
 	cmd := a.command(&cobra.Command{
 		Use:   "retry {<saga> [step] | --saga <type>}",
 		Short: "Send a step's command, or its compensation, again",
-		Long: `retry is for a step that was refused, given up or not answered in time, and for a compensation that
-failed. The command goes with an idempotency key of its own, so that the hop does not take it for the
-one before. The step need not be named where only one is stuck. Where a dead letter of the command is
-still open, redrive that instead (troupe dlq): its outcome takes the saga up, too.
+		Long: `retry is for a step that was refused, exhausted or not answered in time, and for a compensation that
+failed. The command gets a new idempotency key, so that the hop does not treat it as a duplicate. You may
+omit the step if only one is stuck. If a dead letter of the command is still open, redrive that instead
+(troupe dlq): the saga continues with its outcome, too.
 
 With --saga it retries all stuck steps of all sagas of a type that are parked when it begins, each saga in
-one transaction. A saga without a stuck step, or one that changes meanwhile, is left as it is, and named.
-You may interrupt it: the same command goes on with the sagas that are still parked.
+one transaction. A saga without a stuck step, or one that changes meanwhile, is not changed, and is listed.
+You may interrupt it: run the same command for the sagas that are still parked.
 
 Exit status: 0 all were retried, 1 some or all were not, 2 wrong usage.`,
 		Example: `  troupe saga retry order/o-1001 --reason 'the bank is back' --dry-run
@@ -129,7 +129,7 @@ func (r *retries) end(err error) error {
 	}
 	switch {
 	case err != nil:
-		return failed(fmt.Errorf("%w (%d %s before; the same command goes on with the rest)", err, r.done, r.verb))
+		return failed(fmt.Errorf("%w (%d %s before; run the same command for the rest)", err, r.done, r.verb))
 	case r.output.forPrograms():
 		err = r.output.next(w, map[string]any{"done": !r.dryRun, "retried": r.done, "stays": r.stays})
 	case r.done+r.stays == 0:

@@ -11,7 +11,7 @@ func newSagaSchema() *cobra.Command {
 		Use:   "schema",
 		Short: "Print the JSON Schema of definitions",
 		Long: `schema prints the JSON Schema (draft 2020-12) of files *.saga.json, for editors and for validators of
-other languages. docs/saga-reference.md is the same for reading.`,
+other languages. docs/saga-reference.md describes the same fields.`,
 		Example: "  troupe saga schema > saga.schema.json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

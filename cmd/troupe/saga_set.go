@@ -13,11 +13,11 @@ func newSagaSet() *cobra.Command {
 	a := &sagaAction{kind: saga.ActSet, asks: true}
 	return a.command(&cobra.Command{
 		Use:   "set <saga> <name=JSON>...",
-		Short: "Give variables of a saga another value",
-		Long: `set is for a saga that cannot go on with the values that it has, for instance since an expression fails
-with one of them. Each value is JSON of the type that the definition declares: a text has its quotes. The
-variable that is the saga's key cannot be set, and what the saga has locked stays locked. A parked saga
-stays parked: retry its step, or resume it, and the expression sees the new values.`,
+		Short: "Set variables of a saga",
+		Long: `set is for a saga that cannot continue with its values, for instance since an expression fails with one of
+them. Each value is JSON of the type that the definition declares: a text needs quotes. You cannot set the
+variable that is the saga's key, and the saga's lock does not change. A parked saga stays parked: retry its
+step, or resume it, and the expression is evaluated with the new values.`,
 		Example: `  troupe saga set order/o-1001 quantity=2 'shipment_id="s-17"' --reason 'ticket 4711: corrected by the customer' --dry-run`,
 		Args:    cobra.MinimumNArgs(2),
 	}, "they are set")

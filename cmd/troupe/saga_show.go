@@ -24,11 +24,11 @@ func newSagaShow() *cobra.Command {
 	var f sagaFlags
 	cmd := &cobra.Command{
 		Use:   "show <saga>",
-		Short: "Show one saga: where it is and why, its steps, its history, and what can be done",
-		Long: `show draws the steps as a tree, each below the last of those that it needs:
+		Short: "Show one saga: its status and reason, its steps, its history, and the possible actions",
+		Long: `show draws the steps as a tree, each below the last step that it needs:
 
-  ✓ done   ▸ its answer is awaited   · not begun   - skipped   ✗ refused   ! exhausted   ? in doubt
-  ◂ is being undone   ↶ undone   ‼ its compensation failed
+  ✓ done   ▸ waits for its answer   · not begun   - skipped   ✗ refused   ! exhausted   ? in doubt
+  ◂ is being compensated   ↶ compensated   ‼ its compensation failed
 
 --output mermaid is a flowchart of the steps.`,
 		Example: `  troupe saga show order/o-1001
@@ -75,7 +75,7 @@ func printSaga(w io.Writer, g *sagadesk.Detail, log []decisions.Entry, possible 
 	}
 	status := string(g.Status)
 	if g.State.Back && g.Status == saga.Parked {
-		status += ", on the way back"
+		status += ", compensating"
 	}
 	line("saga", "%s, %s", oneLine(g.ID, 200), status)
 	if g.Reason != "" {

@@ -20,15 +20,13 @@ func newSagaStart() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "start <definition> <key>",
 		Short: "Start a saga",
-		Long: `start begins a saga as its service does: state, log and first commands are in one transaction, and no
-step has run when it returns. The definition is named by its saga, then it is the one that was stored last, by a
-coordinator that began or by migrate, or by its hash (troupe saga list --counts). The key is the value of the variable that the
-definition names as its key. Other variables are given as --data name=value, each as its type has it, or as
-an object in --json; what is in --data wins.
+		Long: `start begins a saga in the same way as its service: state, log and first commands are written in one transaction, and no
+step has run when it returns. Name the definition by its saga, for the one that was stored last (by a coordinator at its start, or
+by migrate), or by its hash (troupe saga list --counts). The key is the value of the variable that the definition declares as its
+key. Set other variables with --data name=value, each in the form of its type, or as an object in --json; --data overrides --json.
 
-It may be repeated: where there is a saga of that key, also an ended one, nothing is started, what was
-given is not looked at, and the exit status is 0. A saga whose rows its service writes along, such as an
-order's, is better started by that service.`,
+You may repeat the command: if a saga of that key exists, even an ended one, nothing is started, the variables are ignored, and the
+exit status is 0. If a service writes rows of its own with a saga, such as the order service, let the service start it.`,
 		Example: `  troupe saga start order o-1001 --data customer_id=c-7 --data amount_cents=1999 --reason 'ticket 4711' --dry-run
   troupe saga start order o-1001 --json '{"customer_id": "c-7", "amount_cents": 1999}' --reason 'ticket 4711'
   troupe saga start order o-1001 --data customer_id=c-7 --hop order.order --reason 'the first of all'`,
@@ -42,11 +40,11 @@ order's, is better started by that service.`,
 	flags.StringArrayVar(&data, "data", nil, "`name=value` of a variable, repeatable")
 	flags.StringVar(&fields, "json", "", "variables as a `JSON` object")
 	flags.StringVar(&request.Hop, "hop", "", "the coordinator's `hop`, flow.name (default: the hop of the existing sagas of this type)")
-	flags.StringVar(&request.Group, "group", "", "the coordinator's consumer `group`, beside --hop (default: the hop)")
+	flags.StringVar(&request.Group, "group", "", "the coordinator's consumer `group`, with --hop (default: the hop)")
 	flags.BoolVar(&request.Avro, "avro", false, "with --hop: the payloads of the flow are Avro")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if request.Hop == "" && (request.Group != "" || request.Avro) {
-			return errors.New("--group and --avro are beside --hop: name that too")
+			return errors.New("--group and --avro need --hop: set that too")
 		}
 		by, err := a.by(true)
 		if err != nil {

@@ -61,7 +61,7 @@ func TestTheOperatorsPageOfSagas(t *testing.T) {
 	all := []string{"saga", "retry", "--saga", "express", "--actor", "ann", "--reason", "ticket 4717: the warehouse is back"}
 	o = s.troupe(all...)
 	require.Equal(t, exitUsage, o.status)
-	require.Contains(t, o.stderr, "it would retry 2 parked sagas of type express, at most 50 a second, as ann: there is no terminal to ask on")
+	require.Contains(t, o.stderr, "it would retry 2 parked sagas of type express, at most 50 a second, as ann: there is no terminal for the confirmation")
 	s.shows(append(all, "--dry-run")...)
 	require.Equal(t, 2, s.count("SELECT count(*) FROM troupe.sagas WHERE saga = 'express' AND status = 'parked'"))
 	s.shows(append(all, "--yes")...)
@@ -206,7 +206,7 @@ func (s *decider) moves(id string) {
 	require.Equal(s.t, 2, s.count("SELECT count(*) FROM troupe.saga_events WHERE kind = 'migrated' AND saga_id = '"+id+"'"))
 }
 
-func TestWhatIsAskedOfASagaMustBeMeant(t *testing.T) {
+func TestSagaActionsNeedAReasonAndAConfirmation(t *testing.T) {
 	t.Parallel()
 	here := []string{"DATABASE_URL=postgres://nobody:secret@127.0.0.1:1/none"}
 	for args, want := range map[string]string{
@@ -225,7 +225,7 @@ func TestWhatIsAskedOfASagaMustBeMeant(t *testing.T) {
 		"saga compensate a b --reason r":                      "accepts 1 arg",
 		"saga resolve o s --reason r":                         "--happened is not set",
 		"saga skip o s --reason r --result x":                 "--result: want a JSON object",
-		"saga resolve o --happened no --reason r --result {}": "gives nothing",
+		"saga resolve o --happened no --reason r --result {}": "has no result",
 		"saga replay":                                         "a saga's id or --all",
 		"saga replay x --all":                                 "a saga's id or --all",
 		"saga migrate x":                                      "--reason: want a reason",
@@ -234,7 +234,7 @@ func TestWhatIsAskedOfASagaMustBeMeant(t *testing.T) {
 		"saga show o --output xml":                            "want table, json, yaml, mermaid",
 		"saga start order":                                    "accepts 2 arg",
 		"saga start order o-1":                                "--reason: want a reason",
-		"saga start order o-1 --reason r --avro":              "beside --hop",
+		"saga start order o-1 --reason r --avro":              "need --hop",
 	} {
 		o := finish(t, command(t, here, strings.Fields(args)...))
 		require.Equal(t, exitUsage, o.status, "%s: %+v", args, o)

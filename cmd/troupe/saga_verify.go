@@ -23,16 +23,16 @@ func newSagaVerify() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "verify [flags] FILE…",
-		Short: "Prove definitions before they run",
-		Long: `verify says of each definition what can go wrong with it: steps that never begin, joins that never complete, ways
-back that forget something, time-outs that legal retries outlast, variables that are not set, and more. It runs nothing and
-changes nothing. What each rule is for stands in docs/verifier.md.
+		Short: "Verify definitions before they run",
+		Long: `verify reports errors of definitions: steps that never begin, joins that never complete, missing compensations, time-outs
+that are shorter than the legal retries, variables that are not set, and more. It runs nothing and changes nothing.
+docs/verifier.md describes each rule.
 
---hops names a JSON file that says which commands each hop handles and which events it emits:
+--hops names a JSON file that lists the commands that each hop handles and the events that it emits:
   {"payment": {"consumes": ["ChargePayment"], "emits": ["PaymentCharged", "PaymentRefused"]}}
-Then commands that nobody handles and events that nobody emits are found too.
+With it verify also finds commands without a handler and events without a sender.
 
-Exit status 1 says that there are errors (warnings are none), 2 that a file cannot be read.`,
+Exit status: 0 no errors (warnings do not count), 1 errors, 2 a file cannot be read.`,
 		Example: `  troupe saga verify order.saga.json
   troupe saga verify --hops hops.json --output sarif *.saga.json > verify.sarif
   troupe saga verify --output mermaid order.saga.json`,
@@ -63,7 +63,7 @@ Exit status 1 says that there are errors (warnings are none), 2 that a file cann
 	}
 	cmd.Flags().SortFlags = false
 	output.declare(cmd, inSARIF, inMermaid)
-	cmd.Flags().StringVar(&hops, "hops", "", "JSON `file` of the hops that there are")
+	cmd.Flags().StringVar(&hops, "hops", "", "JSON `file` with the commands and events of each hop")
 	return cmd
 }
 

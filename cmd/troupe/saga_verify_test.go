@@ -49,13 +49,13 @@ func TestSagaVerifyOfWhatIsNoDefinition(t *testing.T) {
 
 func TestSagaVerifyWithKnownHopsAndSeveralFiles(t *testing.T) {
 	t.Parallel()
-	o := finish(t, command(t, nil, "saga", "verify", "--output", "json", "--hops", examples+"nobody-consumes.hops.json",
-		examples+"nobody-consumes.bad.saga.json", examples+"nobody-consumes.good.saga.json"))
+	o := finish(t, command(t, nil, "saga", "verify", "--output", "json", "--hops", examples+"no-consumer.hops.json",
+		examples+"no-consumer.bad.saga.json", examples+"no-consumer.good.saga.json"))
 	require.Equal(t, 1, o.status)
 	var reports []verify.Report
 	require.NoError(t, json.Unmarshal([]byte(o.stdout), &reports))
 	require.Len(t, reports, 2)
-	require.Equal(t, "nobody-consumes", reports[0].Findings[0].Rule)
+	require.Equal(t, "no-consumer", reports[0].Findings[0].Rule)
 	require.Len(t, reports[1].Findings, 1) // the same name and version as the first
 	require.Equal(t, "same-version", reports[1].Findings[0].Rule)
 	require.Positive(t, reports[1].Findings[0].Line)

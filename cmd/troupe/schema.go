@@ -17,8 +17,8 @@ func newSchema() *cobra.Command {
 		Use:   "schema",
 		Short: "Check, register and compare Avro schemas",
 		Long: `schema works on .avsc files. Each describes one record, whose full name is its subject in the registry.
-The earlier versions of a record are those of the same full name in the places that --against names, oldest first, or
-under its subject in the registry.`,
+The earlier versions of a record have the same full name in the places of --against, oldest first, or are under its subject in the
+registry.`,
 		Example: `  troupe schema check --against git:origin/main schemas/
   troupe schema register --registry http://localhost:8081 schemas/
   troupe schema diff --against git:v1.4.0 schemas/order/PaymentCharged.avsc`,
@@ -47,7 +47,7 @@ func (e *earlier) declare(flags *pflag.FlagSet) {
 
 func (e *earlier) declareRegistry(flags *pflag.FlagSet) {
 	flags.StringVar(&e.registry, "registry", "",
-		"`URL` of a schema registry [TROUPE_REGISTRY]; the variable keeps a password off the process list")
+		"`URL` of a schema registry [SCHEMA_REGISTRY_URL]; the variable keeps a password off the process list")
 }
 
 // wrong returns an error for invalid flags. --against takes precedence over the environment.
@@ -77,7 +77,7 @@ func (e *earlier) open(ctx context.Context, paths []string) (history, error) {
 func (e *earlier) openRegistry() (*schemas.Registry, error) {
 	address := e.registry
 	if address == "" {
-		address = os.Getenv("TROUPE_REGISTRY")
+		address = os.Getenv("SCHEMA_REGISTRY_URL")
 	}
 	if address == "" {
 		return nil, errors.New("nothing to compare with: give --against or --registry")

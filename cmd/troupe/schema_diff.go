@@ -23,9 +23,9 @@ func newSchemaDiff() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "diff [flags] FILE|FOLDER…",
-		Short: "Say in words what changed in schemas",
+		Short: "Describe the changes of schemas in words",
 		Long: `diff compares each .avsc file with the latest earlier version of the same record, field by field. Layout and custom
-properties do not count. The exit status does not tell whether there are differences.`,
+properties do not count. The exit status is 0 with and without differences.`,
 		Example: `  troupe schema diff --against git:origin/main schemas/
   troupe schema diff --against old.avsc new.avsc
   troupe schema diff --registry http://localhost:8081 --output json schemas/`,

@@ -29,16 +29,16 @@ func newSchemaRegister() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "register [flags] FILE|FOLDER…",
 		Short: "Register schemas under their full names",
-		Long: `register makes each .avsc file a version of its subject, and prints the ids. One that is there already stays as it is
-and keeps its id, so register can be run again. Before anything is registered every file is checked, here and by the
-registry: when one does not go with its earlier versions, none is registered, and the exit status is 1.`,
+		Long: `register makes each .avsc file a version of its subject, and prints the ids. A version that exists already keeps its id, so you
+can run register again. Before it registers anything, every file is checked, by this program and by the registry: if one is
+incompatible with its earlier versions, none is registered, and the exit status is 1.`,
 		Example: `  troupe schema register --registry http://localhost:8081 schemas/
-  TROUPE_REGISTRY=https://user:password@registry.example troupe schema register --level FULL_TRANSITIVE schemas/`,
+  SCHEMA_REGISTRY_URL=https://user:password@registry.example troupe schema register --level FULL_TRANSITIVE schemas/`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, paths []string) error {
 			registry, err := to.openRegistry()
 			if err != nil {
-				return errors.New("no registry: give --registry or set TROUPE_REGISTRY to one's URL")
+				return errors.New("no registry: give --registry or set SCHEMA_REGISTRY_URL to one's URL")
 			}
 			files, err := readFiles(paths)
 			if err != nil {
@@ -71,7 +71,7 @@ registry: when one does not go with its earlier versions, none is registered, an
 	cmd.Flags().SortFlags = false
 	to.declareRegistry(cmd.Flags())
 	level.declare(cmd.Flags(), "the registry's")
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "check, say what would be registered, and register nothing")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "check, print the versions that would be registered, and register none")
 	output.declare(cmd)
 	return cmd
 }

@@ -126,7 +126,7 @@ func TestSchemaRegisterIsIdempotentAndRefusesAsAWhole(t *testing.T) {
 	space := "t" + strings.ReplaceAll(uuid.NewString(), "-", "")
 	order, parcel := space+".Order", space+".Parcel"
 	t.Cleanup(func() { require.NoError(t, registry.DeleteSubjects(context.WithoutCancel(t.Context()), order, parcel)) })
-	env := []string{"TROUPE_REGISTRY=" + address}
+	env := []string{"SCHEMA_REGISTRY_URL=" + address}
 	versions := func(subject string) int {
 		all, err := registry.Versions(t.Context(), subject)
 		require.NoError(t, err)
@@ -206,7 +206,7 @@ func TestSchemaSaysWhatIsWrongWithItsInput(t *testing.T) {
 			require.Empty(t, o.stdout)
 		}
 	}
-	o := schema(t, dir, []string{"TROUPE_REGISTRY=http://me:s3cret@127.0.0.1:1"}, "register", "good.avsc")
+	o := schema(t, dir, []string{"SCHEMA_REGISTRY_URL=http://me:s3cret@127.0.0.1:1"}, "register", "good.avsc")
 	require.Equal(t, 1, o.status)
 	require.NotContains(t, o.stderr, "s3cret")
 }

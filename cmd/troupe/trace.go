@@ -24,7 +24,7 @@ import (
 // traceFlags holds the flags for the servers to read.
 type traceFlags struct {
 	databases []string
-	kafka     string
+	brokers   string
 	registry  string
 	cfg       timeline.Config
 	demo      string
@@ -40,20 +40,19 @@ func newTrace() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "trace <key or id>",
 		Short: "Follow a business key or a flow over all hops",
-		Long: `trace prints the commands and events of a flow in the order of their causes, with what waits in an
-outbox, what is held for its next attempt and which dead letters there are; and below, what the flow
-waits for. It reads the topics of the flow and the databases that it is given, and changes nothing.
-What it could not see it names.
+		Long: `trace prints the commands and events of a flow in the order of their causes, with rows that wait in an
+outbox, held messages and dead letters; and below, the messages that the flow waits for. It reads the
+topics of the flow and the given databases, and changes nothing. It lists servers that it could not read.
 
 The argument is a business key, such as an order's id; or a correlation id, the ce_id of a message or
-the id of a dead letter. For a key, one partition per topic is read. For the others all are, which
-takes longer; so do keys whose topics got more partitions since: --scan-all.
+the id of a dead letter. For a key, trace reads one partition per topic. For the others it reads all
+partitions, which takes longer. If topics got more partitions since, use --scan-all with a key, too.
 
-AFTER is the time since the entry in BY, which caused it. Times are those of the databases' clocks.
+AFTER is the time since the entry in BY, which caused it. Times come from the databases' clocks.
 
-Exit status: 0 something was looked at, 1 nothing could be seen or the look failed, 2 wrong usage.`,
-		Example: `  troupe trace o-1001 --kafka localhost:9092 --flow order
-  troupe trace o-1001 --kafka localhost:9092 --flow order --registry http://localhost:8081 --payload \
+Exit status: 0 a server was read, 1 none could be read, or reading failed, 2 wrong usage.`,
+		Example: `  troupe trace o-1001 --brokers localhost:9092 --flow order
+  troupe trace o-1001 --brokers localhost:9092 --flow order --registry http://localhost:8081 --payload \
     --database order=postgres://localhost/order --database payment=postgres://localhost/payment
   troupe demo --keep && troupe trace cdnow-00001 --demo /tmp/troupe-demo-2029050850
   troupe trace 0199a5e0-7c1d-7d3a-9d0b-6f3b1c2d4e5f --since 72h --output json`,
@@ -63,11 +62,11 @@ Exit status: 0 something was looked at, 1 nothing could be seen or the look fail
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringArrayVar(&f.databases, "database", nil, "`name=URL` of a service's database, repeatable; better in the environment, since others can see a command line [TROUPE_DATABASES, with blanks between; else DATABASE_URL]")
-	flags.StringVar(&f.kafka, "kafka", "", "`host:port,…` of brokers [TROUPE_KAFKA, else with a flow KAFKA_BROKERS]")
+	flags.StringVar(&f.brokers, "brokers", "", "`host:port,…` of brokers [KAFKA_BROKERS, if --flow or --topic is set]")
 	flags.StringVar(&f.cfg.Flow, "flow", "", "`name` of the flow, the first part of its topics and groups [TROUPE_FLOW]")
-	flags.StringSliceVar(&f.cfg.Topics, "topic", nil, "`name` of another topic to look at, repeatable")
+	flags.StringSliceVar(&f.cfg.Topics, "topic", nil, "`name` of another topic to read, repeatable")
 	flags.StringSliceVar(&f.cfg.Groups, "group", nil, "`name` of a consumer group that does not begin with the flow's, repeatable")
-	flags.StringVar(&f.registry, "registry", "", "`URL` of the schema registry, to show Avro payloads [TROUPE_REGISTRY]")
+	flags.StringVar(&f.registry, "registry", "", "`URL` of the schema registry, to show Avro payloads [SCHEMA_REGISTRY_URL]")
 	flags.StringVar(&f.demo, "demo", "", "`folder` of a troupe demo --keep, to look at its data")
 	flags.DurationVar(&f.cfg.Since, "since", 24*time.Hour, "`time` to look back in the topics")
 	flags.BoolVar(&f.cfg.ScanAll, "scan-all", false, "read all partitions, also for a key")
@@ -84,7 +83,6 @@ func (f *traceFlags) run(cmd *cobra.Command, subject string) error {
 		return failed(err)
 	}
 	defer end()
-	f.ofService()
 	cfg, err := f.config(cmd.Context())
 	defer func() {
 		for _, d := range cfg.Databases {
@@ -107,23 +105,12 @@ func (f *traceFlags) run(cmd *cobra.Command, subject string) error {
 		err = tracePrinter{w: cmd.OutOrStdout(), payload: f.payload}.print(t)
 	}
 	if err == nil && t.Partitions == 0 && len(t.Entries) == 0 && len(t.Unseen) >= len(cfg.Databases)+min(len(cfg.Brokers), 1) {
-		err = errors.New("nothing could be seen")
+		err = errors.New("no server could be read")
 	}
 	if err != nil {
 		return failed(err)
 	}
 	return nil
-}
-
-// ofService reads the variables of a service where the variables of the flow are not set: its database and, if the flow is known, its
-// brokers.
-func (f *traceFlags) ofService() {
-	if len(f.databases) == 0 && f.demo == "" {
-		f.databases = namedDatabases()
-	}
-	if f.kafka == "" && (f.cfg.Flow != "" || os.Getenv("TROUPE_FLOW") != "" || len(f.cfg.Topics) > 0) {
-		f.kafka = kafkaBrokers()
-	}
 }
 
 // openDemo opens the servers of a kept demo, and makes them the servers to read.
@@ -135,7 +122,7 @@ func (f *traceFlags) openDemo(ctx context.Context) (end func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	f.kafka, f.cfg.Flow, f.databases = strings.Join(kept.Brokers, ","), kept.Flow, nil
+	f.brokers, f.cfg.Flow, f.databases = strings.Join(kept.Brokers, ","), kept.Flow, nil
 	for _, name := range slices.Sorted(maps.Keys(kept.Databases)) {
 		f.databases = append(f.databases, name+"="+kept.Databases[name])
 	}
@@ -148,25 +135,28 @@ func (f *traceFlags) config(ctx context.Context) (timeline.Config, error) {
 	for _, s := range []struct {
 		value *string
 		env   string
-	}{{&f.kafka, "TROUPE_KAFKA"}, {&f.registry, "TROUPE_REGISTRY"}, {&cfg.Flow, "TROUPE_FLOW"}} {
+	}{{&f.registry, "SCHEMA_REGISTRY_URL"}, {&cfg.Flow, "TROUPE_FLOW"}} {
 		if *s.value == "" {
 			*s.value = os.Getenv(s.env)
 		}
 	}
-	if len(f.databases) == 0 {
-		f.databases = strings.Fields(os.Getenv("TROUPE_DATABASES"))
+	if f.brokers == "" && (cfg.Flow != "" || len(cfg.Topics) > 0) { // a shell of a service has KAFKA_BROKERS in any case
+		f.brokers = os.Getenv("KAFKA_BROKERS")
+	}
+	if len(f.databases) == 0 && f.demo == "" {
+		f.databases = namedDatabases()
 	}
 	var err error
-	if cfg.Brokers, err = address.ParseBrokers(f.kafka); err != nil {
-		return cfg, fmt.Errorf("--kafka: %w", err)
+	if cfg.Brokers, err = address.ParseBrokers(f.brokers); err != nil {
+		return cfg, fmt.Errorf("--brokers or KAFKA_BROKERS: %w", err)
 	}
 	switch {
 	case len(cfg.Brokers) == 0 && len(f.databases) == 0:
-		return cfg, errors.New("nowhere to look: want --kafka with --flow, or --database name=URL, or both (or TROUPE_KAFKA, TROUPE_FLOW, TROUPE_DATABASES)")
+		return cfg, errors.New("no server is given: want --brokers with --flow, or --database name=URL, or both (or KAFKA_BROKERS, TROUPE_FLOW, TROUPE_DATABASES)")
 	case len(cfg.Brokers) > 0 && cfg.Flow == "" && len(cfg.Topics) == 0:
-		return cfg, errors.New("--kafka: want --flow as well, the first part of the topics' names (or TROUPE_FLOW)")
+		return cfg, errors.New("--brokers: want --flow as well, the first part of the topics' names (or TROUPE_FLOW)")
 	case len(cfg.Brokers) == 0 && len(cfg.Topics)+len(cfg.Groups) > 0:
-		return cfg, errors.New("--topic and --group want --kafka as well")
+		return cfg, errors.New("--topic and --group: want --brokers as well")
 	case cfg.Since <= 0 || cfg.Timeout <= 0 || cfg.MaxRecords <= 0:
 		return cfg, errors.New("--since, --timeout and --max-records: want more than none")
 	}

@@ -47,7 +47,7 @@ func (p tracePrinter) findings(b *bytes.Buffer, t *timeline.Timeline) {
 	case seen:
 		b.WriteString("Nothing is missing: every command is answered, and every event was read.\n")
 	default:
-		b.WriteString("Nothing is missing in what was seen.\n")
+		b.WriteString("No message is missing.\n")
 	}
 }
 

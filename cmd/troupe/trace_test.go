@@ -60,10 +60,10 @@ func TestTraceNamesWhatItCannotSee(t *testing.T) {
 	require.NotContains(t, o.stdout, "hidden")
 	require.NotContains(t, o.stdout, "\x1b")
 
-	o = finish(t, command(t, nil, "trace", "o-1", "--kafka", "127.0.0.1:1", "--flow", "order", "--timeout", "2s"))
+	o = finish(t, command(t, nil, "trace", "o-1", "--brokers", "127.0.0.1:1", "--flow", "order", "--timeout", "2s"))
 	require.Equal(t, 1, o.status)
 	require.Contains(t, o.stdout, "brokers 127.0.0.1:1")
-	require.Contains(t, o.stderr, "nothing could be seen")
+	require.Contains(t, o.stderr, "no server could be read")
 
 	o = finish(t, command(t, []string{databases}, "trace", "o-2", "--database", "order="+testkit.DatabaseURL(t, pool)))
 	require.Equal(t, 0, o.status)
@@ -104,13 +104,13 @@ Nothing is missing: every command is answered, and every event was read.
 func TestTraceSaysWhatIsWrongWithItsFlags(t *testing.T) {
 	for want, args := range map[string]string{
 		"accepts 1 arg(s)":                      "",
-		"nowhere to look":                       "o-1",
-		"want --flow as well":                   "o-1 --kafka 127.0.0.1:1",
-		"want --kafka as well":                  "o-1 --database a=postgres://127.0.0.1:1/a --group g",
-		"want more than none":                   "o-1 --kafka 127.0.0.1:1 --flow order --since 0s",
+		"no server is given":                    "o-1",
+		"want --flow as well":                   "o-1 --brokers 127.0.0.1:1",
+		"want --brokers as well":                "o-1 --database a=postgres://127.0.0.1:1/a --group g",
+		"want more than none":                   "o-1 --brokers 127.0.0.1:1 --flow order --since 0s",
 		"want name=URL":                         "o-1 --database postgres://a:hidden@127.0.0.1:1/a?b=c",
 		"--database a: not a connection string": "o-1 --database a=postgres://a:hidden@127.0.0.1:none/a",
-		"--registry":                            "o-1 --kafka 127.0.0.1:1 --flow order --registry here",
+		"--registry":                            "o-1 --brokers 127.0.0.1:1 --flow order --registry here",
 	} {
 		o := finish(t, command(t, []string{"DATABASE_URL=", "KAFKA_BROKERS="}, append([]string{"trace"}, strings.Fields(args)...)...))
 		require.Equal(t, 2, o.status, fmt.Sprint(args, o))

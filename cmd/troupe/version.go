@@ -12,7 +12,7 @@ func newVersion() *cobra.Command {
 	var output format
 	cmd := &cobra.Command{
 		Use:     "version",
-		Short:   "Say which build this is",
+		Short:   "Print the version of this build",
 		Example: "  troupe version --output json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -38,15 +38,15 @@ func newWatch() *cobra.Command {
 	var cfg watch.Config
 	cmd := &cobra.Command{
 		Use:   "watch",
-		Short: "Watch a flow without an orchestrator, and say where it is not as declared",
-		Long: `watch reads the topics of a flow beside its services, keeps who said what because of what in a database of its own,
-and prints what is missing, late, stuck or unexpected by what the services declare in their reactions.json. It changes nothing
-that is the flow's: it joins no group and commits no offset. It may be stopped at any time, and goes on from what it has stored.
+		Short: "Watch a flow without an orchestrator, and report deviations from its declarations",
+		Long: `watch reads the topics of a flow, stores every message with its cause in a database of its own, and prints messages that are
+missing, late or unexpected by the services' reactions.json, and stuck joins. It does not affect the flow: it joins no group and
+commits no offset. You may stop it at any time; it continues from its stored offsets.
 
-list, show and findings read what is stored; they need no broker.
+list, show and findings read the database; they need no broker.
 
-Exit status: 0 it was asked to stop, 1 it cannot go on, 2 wrong usage.`,
-		Example: `  troupe watch --brokers localhost:9092 --database postgres://localhost/watch --reactions services
+Exit status: 0 it was stopped, 1 it cannot continue, 2 wrong usage.`,
+		Example: `  troupe watch --brokers localhost:9092 --database-url postgres://localhost/watch --reactions services
   troupe watch --brokers localhost:9092 --reactions services --answer 30s --output json | jq -r .text
   troupe watch show o-1001`,
 		Args: cobra.NoArgs,
@@ -56,7 +56,7 @@ Exit status: 0 it was asked to stop, 1 it cannot go on, 2 wrong usage.`,
 				return err
 			}
 			if len(files) == 0 {
-				return errors.New("--reactions is not set: want the files or folders in which the flow's services declare what they do")
+				return errors.New("--reactions is not set: want the reactions.json files of the flow's services, or folders with them")
 			}
 			if cfg.Declared, err = loadReactions(files); err != nil {
 				return err
@@ -69,7 +69,7 @@ Exit status: 0 it was asked to stop, 1 it cannot go on, 2 wrong usage.`,
 	}
 	f.declareFlow(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&kafka, "brokers", "", "`host:port,…` of brokers [TROUPE_KAFKA, else KAFKA_BROKERS]")
+	flags.StringVar(&kafka, "brokers", "", "`host:port,…` of brokers [KAFKA_BROKERS]")
 	flags.StringSliceVar(&files, "reactions", nil, "`file` or folder with reactions.json of the flow's services, repeatable")
 	flags.DurationVar(&cfg.Answer, "answer", time.Minute, "`time` that a reaction may take")
 	flags.DurationVar(&cfg.Since, "since", 0, "`time` to look back in topics that were not read before (default: the retention)")
@@ -82,7 +82,7 @@ Exit status: 0 it was asked to stop, 1 it cannot go on, 2 wrong usage.`,
 
 func (f *watchFlags) brokers(text string) (all []string, err error) {
 	if text == "" {
-		text = kafkaBrokers()
+		text = os.Getenv("KAFKA_BROKERS")
 	}
 	if all, err = address.ParseBrokers(text); err != nil {
 		return nil, fmt.Errorf("--brokers or KAFKA_BROKERS: %w", err)
@@ -107,7 +107,7 @@ func (f *watchFlags) flowOf(services []reactions.Service) (string, error) {
 		}
 	}
 	if len(flows) != 1 {
-		return "", fmt.Errorf("--flow is not set, and services of %s are declared: say which is watched", strings.Join(flows, ", "))
+		return "", fmt.Errorf("--flow is not set, and services of %s are declared: set it to the watched flow", strings.Join(flows, ", "))
 	}
 	return flows[0], nil
 }
@@ -177,9 +177,9 @@ func newWatchList() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the observed flows, newest first",
-		Long: `list gives flows with how each stands. With --found, or --status deviant alone, those come first of which it
-was found last. How a flow stands is told by all of its messages, so with a filter it looks at 150 flows, or --limit where
-that is more, and may give fewer than fit, or none, beside the mark to go on from.`,
+		Long: `list prints flows with their status. With --found, or --status deviant alone, flows with the latest findings come first. The
+status is computed from all messages of a flow, so with a filter list examines 150 flows, or --limit if that is more. It may then
+print fewer flows than match, or none, with the mark for the next page.`,
 		Example: `  troupe watch list
   troupe watch list --status deviant,parked --since 2h
   troupe watch list --found missing --limit 500 --output json | jq -r '.flows[].correlation_id'`,
@@ -213,10 +213,10 @@ that is more, and may give fewer than fit, or none, beside the mark to go on fro
 	f.declareFlow(cmd)
 	flags := cmd.Flags()
 	flags.StringSliceVar(&statuses, "status", nil, "only of this status, repeatable: `under way|deviant|parked|compensated|completed`")
-	flags.StringVar((*string)(&filter.Found), "found", "", "only of which this was found: `missing|late|stuck join|unexpected`")
+	flags.StringVar((*string)(&filter.Found), "found", "", "only flows with a finding of this kind: `missing|late|stuck join|unexpected`")
 	flags.StringVar(&filter.Key, "key", "", "only with a message of this business `key`")
-	flags.Var(&since, "since", "only what began at this `time` or later: 2026-01-31T12:00:00Z, or 2h for two hours ago")
-	flags.Var(&before, "before", "only what began before this `time`")
+	flags.Var(&since, "since", "only flows that began at this `time` or later: 2026-01-31T12:00:00Z, or 2h for two hours ago")
+	flags.Var(&before, "before", "only flows that began before this `time`")
 	flags.IntVar(&limit, "limit", 50, "at most `n` flows, up to 1000")
 	flags.StringVar(&after, "after", "", "go on behind this `mark`, which the page before has printed")
 	f.output.declare(cmd)
@@ -231,7 +231,7 @@ func printFlows(w io.Writer, desk *watch.Desk, flows []watch.Flow, next string, 
 		if next == "" {
 			_, _ = fmt.Fprintln(w, "No flows.")
 		} else {
-			_, _ = fmt.Fprintln(w, "None of those that were looked at fits.")
+			_, _ = fmt.Fprintln(w, "None of the examined flows matches.")
 		}
 	} else {
 		t := newTable(w, "FLOW", "KEY", "STATUS", "MESSAGES", "BEGAN", "TOOK")

@@ -64,7 +64,7 @@ func watchEndpoints(w *watch.Watcher, page http.Handler) http.Handler {
 	mux.HandleFunc("GET /livez", func(out http.ResponseWriter, _ *http.Request) { _, _ = out.Write([]byte("ok\n")) })
 	mux.HandleFunc("GET /readyz", func(out http.ResponseWriter, _ *http.Request) {
 		if behind := w.Stats().Behind; behind > behindLimit {
-			why := fmt.Sprintf("nothing was judged for %s: the log says what is away, or it catches up", behind.Round(time.Second))
+			why := fmt.Sprintf("nothing was judged for %s: the watcher catches up, or a server is away (see its log)", behind.Round(time.Second))
 			http.Error(out, why, http.StatusServiceUnavailable)
 			return
 		}

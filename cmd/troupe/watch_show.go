@@ -23,7 +23,7 @@ func newWatchShow() *cobra.Command {
 		Short: "Show one flow: its messages, their causes, and the missing ones",
 		Long: `show draws a flow's messages as a tree, each below the one that caused it:
 
-  ✓ success   ✗ failure   ! exhausted, or a dead letter   ▸ still awaited   ? missing, or a stuck join   · a command, or no outcome
+  ✓ success   ✗ failure   ! exhausted, or a dead letter   ▸ not there yet   ? missing, or a stuck join   · a command, or no outcome
 
 The times on the right are since the flow's first message, and since the cause. --output mermaid is a
 flowchart of the messages.`,

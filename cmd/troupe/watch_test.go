@@ -157,7 +157,7 @@ func TestWatchPrintsWhatItFindsAndShowsEachFlow(t *testing.T) {
 	found := ask("findings")
 	require.Contains(t, found, "order.payment has not sent shop.Paid within 1m0s after shop.Placed of order.order.events")
 	require.Contains(t, found, "it waits for order.payment.events shop.Paid")
-	require.Contains(t, found, "shop.Payed on order.payment.events is declared by nobody")
+	require.Contains(t, found, "shop.Payed on order.payment.events is declared by no service")
 	require.Contains(t, ask("show", "o-1001"), `
   ✓ order Placed            +0 ms
   ├─ ✓ payment Paid         +12 ms
@@ -219,7 +219,7 @@ func TestWatchSaysWhatIsWrongWithItsFlags(t *testing.T) {
 		`status "gone": want one of`:           "list --status gone",
 		`found "odd": want one of`:             "list --found odd",
 		"want table, json, yaml, mermaid":      "show o-1 --output svg",
-		"--database is not set":                "findings --database=",
+		"--database-url is not set":            "findings --database-url=",
 		"accepts 1 arg(s), received 0":         "show",
 		"unknown flag: --kafka":                "--kafka 127.0.0.1:1",
 	} {

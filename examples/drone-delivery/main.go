@@ -1,5 +1,5 @@
 // Command drone-delivery runs the drone delivery of the choreography pattern: no orchestrator, the type of a message is the
-// flow's state, and an ambassador beside each HTTP service turns messages into requests.
+// flow's state, and an ambassador for each HTTP service turns messages into requests.
 //
 //	go run ./examples/drone-delivery
 //
@@ -48,7 +48,7 @@ var files embed.FS
 // hops are in the flow's order.
 var hops = []string{"delivery", "package", "scheduler"}
 
-// servers are what the flow runs on.
+// servers has the addresses of the databases and the brokers, and the flow's name.
 type servers struct {
 	databases map[string]string // by hop
 	brokers   []string
@@ -85,15 +85,15 @@ func alone(ctx context.Context) (err error) {
 	return run(ctx, s, os.Stdout)
 }
 
-// run delivers three packages, and prints what the services were asked.
+// run delivers three packages, and prints the requests to the services.
 func run(ctx context.Context, s servers, out io.Writer) (err error) {
 	out = &lines{to: out}
 	drones := &scheduler{grants: map[string]int{"d-2": 2, "d-3": -1}}
-	told := make(chan string, 1)
+	alerts := make(chan string, 1)
 	chat := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		select {
-		case told <- "the on-call person is told":
+		case alerts <- "the on-call operator is notified":
 		default:
 		}
 	}))
@@ -118,7 +118,7 @@ func run(ctx context.Context, s servers, out io.Writer) (err error) {
 		if hop == "delivery" {
 			args = append(args, "--outbox", ingest)
 		}
-		if err := s.beside(work, group, dir, hop, args...); err != nil {
+		if err := s.startSidecars(work, group, dir, hop, args...); err != nil {
 			return err
 		}
 	}
@@ -128,13 +128,13 @@ func run(ctx context.Context, s servers, out io.Writer) (err error) {
 		return err
 	}
 	defer events.Close()
-	err = s.deliver(ctx, ingest, events, drones, told, out)
+	err = s.deliver(ctx, ingest, events, drones, alerts, out)
 	stop()
 	return errors.Join(err, group.Wait())
 }
 
-// beside runs what stands beside a service: its ambassador, with the file that a container would mount, and a relay.
-func (s servers) beside(ctx context.Context, group *errgroup.Group, dir, hop string, args ...string) error {
+// startSidecars runs a service's ambassador, with the file that a container would mount, and its relay.
+func (s servers) startSidecars(ctx context.Context, group *errgroup.Group, dir, hop string, args ...string) error {
 	text, err := files.ReadFile(hop + ".yaml")
 	if err != nil {
 		return err
@@ -168,8 +168,8 @@ func ended(what string, status int) error {
 	return nil
 }
 
-// deliver takes three deliveries to their ends: one at once, one after some tries, one that nobody has a drone for.
-func (s servers) deliver(ctx context.Context, ingest string, events *kgo.Client, drones *scheduler, told <-chan string, out io.Writer) error {
+// deliver runs three deliveries: the first gets a drone at once, the second after some tries, the third after a redrive.
+func (s servers) deliver(ctx context.Context, ingest string, events *kgo.Client, drones *scheduler, alerts <-chan string, out io.Writer) error {
 	for _, delivery := range []string{"d-1", "d-2", "d-3"} {
 		fmt.Fprintln(out, delivery)
 		if err := s.schedule(ctx, ingest, delivery); err != nil {
@@ -182,7 +182,7 @@ func (s servers) deliver(ctx context.Context, ingest string, events *kgo.Client,
 		fmt.Fprintf(out, "  → %s\n", typ)
 	}
 	select {
-	case line := <-told:
+	case line := <-alerts:
 		fmt.Fprintf(out, "  the flow has stopped, its command is flagged, and %s\n", line)
 	case <-ctx.Done():
 		return ctx.Err()
@@ -207,7 +207,7 @@ func (s servers) deliver(ctx context.Context, ingest string, events *kgo.Client,
 	return err
 }
 
-// schedule is ingestion: it has no database, and posts to the outbox of the delivery's ambassador, until somebody answers.
+// schedule is ingestion: it has no database, and posts to the outbox of the delivery's ambassador until it gets an answer.
 func (s servers) schedule(ctx context.Context, ingest, delivery string) error {
 	body, err := json.Marshal(map[string]any{
 		"id": uuid.NewString(), "topic": s.flow + ".delivery.commands", "key": delivery, "type": "ScheduleDelivery",
@@ -255,7 +255,7 @@ func next(ctx context.Context, events *kgo.Client) (typ string, err error) {
 	return "", ctx.Err()
 }
 
-// freeAddress has a port below those that the system gives out by itself, so that nobody is given it before it is used.
+// freeAddress returns an address with a free port below the system's range of ephemeral ports, so that no other process gets it.
 func freeAddress() (string, error) {
 	for tries := 1; ; tries++ {
 		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 10_000+rand.IntN(10_000)))

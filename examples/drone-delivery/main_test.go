@@ -14,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// TestDroneDelivery runs the program. What it prints is what the README shows.
+// TestDroneDelivery runs the program and compares its output with the README.
 func TestDroneDelivery(t *testing.T) {
 	t.Parallel()
 	s := servers{databases: make(map[string]string), brokers: testkit.Kafka(t), flow: testkit.Flow(t)}

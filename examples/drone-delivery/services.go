@@ -8,8 +8,7 @@ import (
 	"sync"
 )
 
-// The three services know nothing of messages: they take a request, and say 200 when it is done and 400 when they want to be
-// asked again.
+// The three services know no messages: they answer a request with 200 when it is done, and with 400 when it should be repeated.
 
 // scheduler gives a drone to a delivery, if one is free.
 type scheduler struct {

@@ -63,7 +63,7 @@ var approve = sagatest.Command{
 	Fields: sagatest.Fields{"application_id": "a-1"},
 }
 
-// byHand is what says that a person must decide.
+// byHand returns the event which states that a clerk must decide.
 func byHand(reason string) sagatest.Emitted {
 	return sagatest.Emitted{Type: "ManualApprovalNeeded", Fields: sagatest.Fields{"application_id": "a-1", "reason": reason}}
 }
@@ -103,14 +103,14 @@ func TestAJoinOfThreeInAnyOrder(t *testing.T) {
 }
 
 // An assessment may come before the application: it is kept until the saga is there.
-func TestWhatComesBeforeTheApplicationCounts(t *testing.T) {
+func TestAssessmentsBeforeTheApplicationCount(t *testing.T) {
 	t.Parallel()
 	for _, order := range orders(submitted("a-1", 999_999), value("a-1", true), legality("p-1", true), credit("c-1", true)) {
 		approvals(t).Given(order[:3]...).WhenPublished(order[3]).ThenCommands(approve).ThenActive(1)
 	}
 }
 
-// The boundary stands once, in approval.saga.json: what is less than USD 10,000 is approved automatically, USD 10,000 is not.
+// Only approval.saga.json has the limit: amounts below USD 10,000 are approved automatically, USD 10,000 is not.
 func TestTheBoundaryIsTenThousand(t *testing.T) {
 	t.Parallel()
 	for cents, automatic := range map[int]bool{0: true, 1: true, 999_999: true, 1_000_000: false, 1_000_001: false} {
@@ -161,13 +161,13 @@ func TestItEndsAtOnceWhenOneIsNotFavourable(t *testing.T) {
 		f := approvals(t).Given(submitted("a-1", 500))
 		f.WhenPublished(bad).ThenEvents(byHand(reason)).ThenNoCommands().ThenActive(0).ThenStatus("approval/a-1", saga.Completed)
 		require.Equal(t, reason, f.State("approval/a-1").Reason)
-		// What comes after that is late.
+		// Later events are ignored.
 		f.WhenPublished(value("a-1", true), legality("p-1", true), credit("c-1", true), submitted("a-1", 500)).
 			ThenNothing().ThenNoCommands().ThenNoEvents().ThenActive(0)
 	}
 }
 
-// Who must decide what the flow cannot: the application's service may refuse, or give up.
+// The application's service may refuse the approval, or exhaust its attempts.
 func TestARefusedApprovalNeedsAPerson(t *testing.T) {
 	t.Parallel()
 	all := []sagatest.Message{submitted("a-1", 500), value("a-1", true), legality("p-1", true), credit("c-1", true)}
@@ -182,7 +182,7 @@ func TestARefusedApprovalNeedsAPerson(t *testing.T) {
 	f.WhenPublished(sagatest.Success("approve", "ApplicationApproved", nil)).ThenStatus("approval/a-1", saga.Completed)
 }
 
-// What a saga knows is data and survives as JSON; who acts on it are hops, which it names and never holds.
+// The variables of a saga survive as JSON; it names hops and holds no reference to them.
 func TestItsFieldsArePersisted(t *testing.T) {
 	t.Parallel()
 	approval, _ := definitions(t)

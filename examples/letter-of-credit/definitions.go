@@ -1,5 +1,5 @@
 // Package letterofcredit is an example: two sagas about an application for a letter of credit. approval.saga.json approves
-// it automatically where it may; reminder.saga.json reminds somebody of one that was left lying. README.md explains both.
+// it automatically where the rules allow it; reminder.saga.json sends a reminder for one without a decision. README.md explains both.
 package letterofcredit
 
 import (

@@ -52,7 +52,7 @@ func TestAbandoningCancelsTheReminder(t *testing.T) {
 	f.WhenTimePasses(10 * day).ThenDeadlinesMet().ThenNoEvents()
 }
 
-// Two processes: an application that has left the automatic path still needs its person, and somebody is reminded.
+// An application that is not approved automatically still needs a clerk, and the second process sends its reminder.
 func TestTheReminderOutlivesTheAutomaticPath(t *testing.T) {
 	t.Parallel()
 	f := sagatest.New(t, both(t)...).WhenPublished(submitted("a-1", 500)).ThenActive(2)

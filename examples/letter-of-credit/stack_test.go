@@ -168,7 +168,7 @@ func (s *stack) publish(pool *pgxpool.Pool, hop, key string, body any) error {
 	})
 }
 
-// submit is what the application's service does when one is filed: its row and its event in one transaction.
+// submit files an application in its service: the row and the event in one transaction.
 func (s *stack) submit(a ApplicationSubmitted) error {
 	ctx := s.t.Context()
 	return pgx.BeginFunc(ctx, s.applications, func(tx pgx.Tx) error {
@@ -229,7 +229,7 @@ func TestFourApplicationsOnTheStack(t *testing.T) {
 	require.NoError(t, s.assess("a-2", true, true, true))
 	require.NoError(t, s.assess("a-3", true, true, false))
 	s.waitForSagas("approval completed", 3)
-	s.waitForSagas("approval running", 1) // a-4: nobody has assessed it
+	s.waitForSagas("approval running", 1) // a-4 has no assessment
 	s.wait(s.applications, "what follows", 4, `
 SELECT count(*) FROM applications
 WHERE id = 'a-1' AND approved = 1 OR id <> 'a-1' AND reminded = 1 AND (by_hand <> '') = (id <> 'a-4')`)

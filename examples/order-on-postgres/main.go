@@ -1,7 +1,7 @@
 // Command order-on-postgres is an order flow that needs nothing but Postgres: a coordinator and three services in one
-// database, which take their messages from a table instead of from Kafka. It takes four orders, of which one goes through,
-// two go back and one waits for a person, and prints what became of them. Run again on the same database it takes none
-// twice, and goes on with what it left.
+// database, which take their messages from a table instead of from Kafka. It places four orders, of which one is completed,
+// two are compensated and one waits for an operator, and prints their ends. A second run on the same database places none
+// twice, and continues with the unfinished ones.
 //
 // Everything is as it is over Kafka, but for participant.Config.Local.
 package main

@@ -12,8 +12,8 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// TestAnOrderFlowOnPostgresAlone runs the program on a database of its own, and again: nothing is done twice. What
-// it prints is what the README and the tutorial show.
+// TestAnOrderFlowOnPostgresAlone runs the program twice on one database: nothing is done twice. The README and the tutorial
+// show its output.
 func TestAnOrderFlowOnPostgresAlone(t *testing.T) {
 	t.Parallel()
 	pool := testkit.Database(t)

@@ -15,7 +15,7 @@ import (
 //go:embed order.saga.json
 var definition []byte
 
-// An Order is what somebody wants.
+// An Order is a customer's order of copies of a book.
 type Order struct {
 	ID      string
 	Book    int

@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// report prints what became of the orders, how order o-2 went there and back, and what is left of money and books.
+// report prints the end of each order, the steps of order o-2 and their compensations, and the remaining money and books.
 func report(ctx context.Context, pool *pgxpool.Pool, to io.Writer) error {
 	const ends = `
 SELECT o.id, o.status, s.status, coalesce(s.reason, '')

@@ -13,7 +13,7 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// What the three services are asked for, and what they answer.
+// The commands of the three services, and their answers.
 type (
 	ChargePayment struct {
 		OrderID string `json:"order_id"`
@@ -77,7 +77,7 @@ func payment(p *participant.Participant) {
 
 func inventory(p *participant.Participant) {
 	participant.Handle(p, func(ctx context.Context, tx pgx.Tx, c participant.Command[ReserveStock]) (participant.Outcome, error) {
-		// Takes from what there is, whoever takes or gives back beside it.
+		// Correct also while other orders take or return copies of the book.
 		const take = "UPDATE stock SET free = free - $2 WHERE book = $1 AND free >= $2"
 		const known = "SELECT EXISTS (SELECT FROM stock WHERE book = $1)"
 		tag, err := tx.Exec(ctx, take, c.Body.Book, c.Body.Copies)

@@ -36,7 +36,7 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// system is the order flow with what stands around it.
+// system is the order flow with its databases, relays and services.
 type system struct {
 	t        *testing.T
 	flow     string
@@ -183,7 +183,7 @@ func (s *system) service(name string, service demo.Service, listen string) {
 	})
 }
 
-// topics are those of hops that nobody consumes here.
+// topics makes the topics of hops without a consumer in this test.
 func (s *system) topics(hops ...string) {
 	s.t.Helper()
 	client, err := kafka.NewClient(s.brokers)
@@ -195,7 +195,7 @@ func (s *system) topics(hops ...string) {
 	testkit.Topics(s.t, client, 2, s.flow+".order.events") // kafkajs wants it to be there
 }
 
-// ambassador runs troupe ambassador beside the shipping service.
+// ambassador runs troupe ambassador for the shipping service.
 func (s *system) ambassador(pool *pgxpool.Pool, service string) {
 	s.t.Helper()
 	const file = `commands:
@@ -221,8 +221,7 @@ func (s *system) ambassador(pool *pgxpool.Pool, service string) {
 	})
 }
 
-// address is one with a port below those that the system gives out by itself, so that nobody is given it before the service
-// takes it.
+// address returns one with a free port below the system's range of ephemeral ports, so that no other process gets it.
 func address(t *testing.T) (free string) {
 	t.Helper()
 	testkit.Wait(t, "a free port", func() (bool, error) {

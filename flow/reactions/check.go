@@ -79,10 +79,10 @@ func (c *checking) reactions() {
 		c.atMost(path+".undoes", len(r.Undoes), maxReactions)
 		for k, typ := range r.Undoes {
 			if !slices.Contains(undoable, typ) {
-				c.mistake(fmt.Sprintf("%s.undoes[%d]", path, k), "%q is no success event of %s: a service undoes what it did itself", typ, c.Hop)
+				c.mistake(fmt.Sprintf("%s.undoes[%d]", path, k), "%q is no success event of %s: a service compensates only its own steps", typ, c.Hop)
 			}
 			if slices.Contains(r.Undoes[:k], typ) {
-				c.mistake(fmt.Sprintf("%s.undoes[%d]", path, k), "%q stands there twice", typ)
+				c.mistake(fmt.Sprintf("%s.undoes[%d]", path, k), "%q is listed twice", typ)
 			}
 		}
 		if r.Attempts < 0 || r.Attempts > maxAttempts {
@@ -132,7 +132,7 @@ func (c *checking) joins() {
 			}
 		}
 		if len(j.Success) == 0 {
-			c.mistake(path+".success", "it sends nothing when all have come: name what it sends")
+			c.mistake(path+".success", "the join sends nothing when it is complete: name the messages to send")
 		}
 		c.sent(path+".success", j.Success, maxSent)
 		c.sent(path+".expired", j.Expired, maxSent)
@@ -156,7 +156,7 @@ func (c *checking) expectations() {
 			c.mistake(path+".expect", "it expects nothing: name the messages one of which should come")
 		}
 		if slices.ContainsFunc(e.Expect, func(m Message) bool { return m.key() == e.After.key() }) {
-			c.mistake(path+".expect", "%s is what it counts from: it would be met at once", e.After.Type)
+			c.mistake(path+".expect", "the expectation begins with %s: it would be met at once", e.After.Type)
 		}
 		c.within(path+".within", e.Within)
 		c.send(path+".raise", e.Raise)
@@ -194,7 +194,7 @@ func (c *checking) several(path string, ms []Message) {
 		at := fmt.Sprintf("%s[%d]", path, i)
 		c.heard(at, m)
 		if seen[m.key()] {
-			c.mistake(at, "%s stands there twice", m.Type)
+			c.mistake(at, "%s is listed twice", m.Type)
 		}
 		seen[m.key()] = true
 	}
@@ -207,7 +207,7 @@ func (c *checking) heard(path string, m Message) {
 		c.mistake(path+".topic", "%q: the commands of %s are for it alone; want %s, or events", m.Topic, hop, c.hop.Commands())
 	}
 	if m.Last {
-		c.mistake(path+".last", "whether a flow may end with a message is said where it is sent")
+		c.mistake(path+".last", "only the sender of a message declares that a flow may end with it")
 	}
 }
 
@@ -218,7 +218,7 @@ func (c *checking) sent(path string, ms []Message, most int) {
 		at := fmt.Sprintf("%s[%d]", path, i)
 		c.send(at, m)
 		if seen[m.key()] {
-			c.mistake(at, "%s stands there twice", m.Type)
+			c.mistake(at, "%s is listed twice", m.Type)
 		}
 		seen[m.key()] = true
 	}

@@ -130,7 +130,7 @@ func (d *diff) sent() {
 				d.change(was.Hop, true, "%s is no longer sent, and is awaited by %s", m.Type, strings.Join(left, ", "))
 				continue
 			}
-			d.change(was.Hop, false, "%s is no longer sent, and nobody waits for it", m.Type)
+			d.change(was.Hop, false, "%s is no longer sent, and no service waits for it", m.Type)
 		}
 	}
 	for _, is := range d.new {
@@ -221,7 +221,7 @@ func (d *diff) joins(was, is Service) {
 	for _, j := range was.Joins {
 		k := slices.IndexFunc(is.Joins, func(other Join) bool { return other.Name == j.Name })
 		if k < 0 {
-			d.change(was.Hop, true, "join %s is gone: what has come of %s is never joined; keep it until such flows have ended", j.Name, types(j.Await))
+			d.change(was.Hop, true, "join %s is gone: flows that have some of %s are never joined; keep it until such flows have ended", j.Name, types(j.Await))
 			continue
 		}
 		now := is.Joins[k]

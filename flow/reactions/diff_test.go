@@ -39,8 +39,8 @@ func TestDiffSaysWhatAChangeBreaks(t *testing.T) {
 			"breaking: order.payment: after Placed it no longer sends Paid, which is awaited by order.shop",
 			"order.payment: PaidUp is sent", "order.payment: after Placed it sends PaidUp",
 		}},
-		"a message that nobody hears": {`"success":[{"topic":"order.payment.events","type":"Refunded"}],`, ``, []string{
-			"order.payment: Refunded is no longer sent, and nobody waits for it",
+		"a message without a consumer": {`"success":[{"topic":"order.payment.events","type":"Refunded"}],`, ``, []string{
+			"order.payment: Refunded is no longer sent, and no service waits for it",
 		}},
 		"a reaction to something else": {`"type":"Cancelled"},"success"`, `"type":"Called"},"success"`, []string{
 			"breaking: order.payment: it no longer reacts to Cancelled: flows that have sent it stop there; keep the reaction until they have ended",
@@ -58,7 +58,7 @@ func TestDiffSaysWhatAChangeBreaks(t *testing.T) {
 			"breaking: order.payment: join both no longer awaits B: where all others have come nothing completes it; give the join a new name",
 		}},
 		"a join renamed": {`"name":"both"`, `"name":"two"`, []string{
-			"breaking: order.payment: join both is gone: what has come of A, B is never joined; keep it until such flows have ended",
+			"breaking: order.payment: join both is gone: flows that have some of A, B are never joined; keep it until such flows have ended",
 			"order.payment: join two is new",
 		}},
 		"nothing breaks it": {`,"broken":[{"topic":"order.shop.events","type":"NoB"}]`, ``, []string{
@@ -109,6 +109,6 @@ func ExampleDiff() {
 	}
 	// Output:
 	// breaking: order.payment: it no longer reacts to OrderPlaced: flows that have sent it stop there; keep the reaction until they have ended
-	// order.payment: PaymentCharged is no longer sent, and nobody waits for it
+	// order.payment: PaymentCharged is no longer sent, and no service waits for it
 	// order.payment: the service is gone
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/troupe-go/troupe/flow/reactions"
 )
 
-func TestWhatCannotBeMeantIsToldWithItsPlaceAndARemedy(t *testing.T) {
+func TestInvalidDeclarationsAreReportedWithPlaceAndRemedy(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		was, is string // parts of everything
@@ -34,16 +34,16 @@ func TestWhatCannotBeMeantIsToldWithItsPlaceAndARemedy(t *testing.T) {
 		"a type with a space":     {`"type":"Told"`, `"type":"T old"`, "reactions[2].on.type: "},
 		"a handler twice":         {`"type":"Told"`, `"type":"Placed"`, "reactions[2].on: reactions[0] handles Placed already"},
 		"undoing another's":       {`"undoes":["Paid"]`, `"undoes":["Shipped"]`, `reactions[1].undoes[0]: "Shipped" is no success event of order.payment`},
-		"undoing twice":           {`"undoes":["Paid"]`, `"undoes":["Paid","Paid"]`, "stands there twice"},
+		"undoing twice":           {`"undoes":["Paid"]`, `"undoes":["Paid","Paid"]`, "is listed twice"},
 		"undoing irreversibly":    {`"undoes":["Paid"]`, `"undoes":["Paid"],"irreversible":"x"`, "reactions[1].irreversible: "},
-		"last where it is heard":  {`"type":"Told"`, `"type":"Told","last":true`, "said where it is sent"},
+		"last at the consumer":    {`"type":"Told"`, `"type":"Told","last":true`, "only the sender of a message"},
 		"a duration":              {`"1h30m"`, `"90"`, `joins[0].within: "90", want a duration such as 30s`},
 		"no time at all":          {`"30s"`, `"0s"`, "expectations[0].within: "},
 		"more than a year":        {`"30s"`, `"9000h"`, "expectations[0].within: "},
 		"nothing to expire":       {`"within":"1h30m",`, ``, "joins[0].expired: nothing expires without within"},
 		"awaited and broken":      {`"type":"NoB"`, `"type":"B"`, "joins[0].broken[0]: B is also awaited"},
-		"awaited twice":           {`"type":"B"`, `"type":"A"`, "joins[0].await[1]: A stands there twice"},
-		"expected of itself":      {`"type":"Thanked"`, `"type":"Placed"`, "expectations[0].expect: Placed is what it counts from"},
+		"awaited twice":           {`"type":"B"`, `"type":"A"`, "joins[0].await[1]: A is listed twice"},
+		"expected of itself":      {`"type":"Thanked"`, `"type":"Placed"`, "expectations[0].expect: the expectation begins with Placed"},
 		"a name":                  {`"name":"both"`, `"name":"Both"`, `joins[0].name: "Both", want`},
 		"something behind it":     {`"Thankless"}}]}`, `"Thankless"}}]}{}`, "something follows"},
 	} {
@@ -83,7 +83,7 @@ func TestThereAreLimits(t *testing.T) {
 		"joins[1].name: \"both\" is taken":                    func(s *reactions.Service) { s.Joins = append(s.Joins, s.Joins[0]) },
 		"it takes no part in the flow":                        func(s *reactions.Service) { *s = reactions.Service{Hop: s.Hop} },
 		"joins[0].await: it waits for nothing":                func(s *reactions.Service) { s.Joins[0].Await = nil },
-		"joins[0].success: it sends nothing":                  func(s *reactions.Service) { s.Joins[0].Success = nil },
+		"joins[0].success: the join sends nothing":            func(s *reactions.Service) { s.Joins[0].Success = nil },
 	} {
 		require.ErrorContains(t, of(change), want)
 	}

@@ -39,7 +39,7 @@ func fields(t testing.TB) string {
 }
 
 func (n *node) table(t testing.TB, root *node, b *strings.Builder) {
-	b.WriteString("| field | type | what it says |\n| --- | --- | --- |\n")
+	b.WriteString("| field | type | meaning |\n| --- | --- | --- |\n")
 	for _, p := range n.Properties {
 		says := p.Description
 		if slices.Contains(n.Required, p.Name) {

@@ -98,7 +98,7 @@ type walker struct {
 
 func (w *walker) structure(path string, typ reflect.Type, n *node) {
 	require.Equal(w.t, "object", n.Kind, path)
-	require.NotNil(w.t, n.Additional, "%s: it must refuse fields that nobody knows", path)
+	require.NotNil(w.t, n.Additional, "%s: it must refuse unknown fields", path)
 	require.False(w.t, *n.Additional, path)
 	var names, required, have []string
 	for i := range typ.NumField() {
@@ -188,7 +188,7 @@ func everything() reactions.Service {
 		Reactions: []reactions.Reaction{
 			{On: heard("Placed"), Success: []reactions.Message{event("Paid")}, Failure: []reactions.Message{event("Refused")}, Attempts: 3},
 			{On: heard("Cancelled"), Success: []reactions.Message{event("Refunded")}, Undoes: []string{"Paid"}},
-			{On: heard("Told"), Success: []reactions.Message{last}, Irreversible: "what is told is told"},
+			{On: heard("Told"), Success: []reactions.Message{last}, Irreversible: "a notice cannot be withdrawn"},
 		},
 		Joins: []reactions.Join{{
 			Name: "both", Await: []reactions.Message{heard("A"), heard("B")}, Within: "1h30m", Success: []reactions.Message{event("Joined")},
@@ -247,7 +247,7 @@ func mutants(t testing.TB, text []byte) map[string][]byte {
 	return all
 }
 
-func TestWhatTheSchemaRefusesParseRefuses(t *testing.T) {
+func TestParseRefusesWhateverTheSchemaRefuses(t *testing.T) {
 	t.Parallel()
 	text, err := json.Marshal(everything())
 	require.NoError(t, err)

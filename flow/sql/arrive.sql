@@ -1,4 +1,4 @@
--- The row is locked by whoever comes first; the others wait, and see what it has done.
+-- The first transaction locks the row; the others wait, and see its result.
 INSERT INTO troupe.joins AS j (consumer_group, name, key, arrived, status, ended_at, forget_at)
 SELECT @group, @name, @key, ARRAY[@part::text], CASE WHEN whole THEN 'complete' ELSE 'open' END,
        CASE WHEN whole THEN now() END, CASE WHEN whole THEN now() + make_interval(secs => @retention::float8) END

@@ -1,4 +1,4 @@
--- What was expected has come, perhaps before what it is expected after, perhaps too late.
+-- Records that the expected event has come: perhaps before the event that starts the expectation, perhaps too late.
 INSERT INTO troupe.expectations AS e (consumer_group, name, key, met_at, forget_at)
 VALUES (@group, @name, @key, now(), now() + make_interval(secs => @retention::float8))
 ON CONFLICT (consumer_group, name, key) DO UPDATE

@@ -40,7 +40,7 @@ func cycles(m *model) {
 			continue
 		}
 		m.report("cycle", r.service, r.path, loop, trace,
-			"%s leads to itself, and nothing bounds how often; count the rounds in what is sent and fail at last, or take one edge out", r.On.Type)
+			"%s leads to itself without a limit; count the rounds in the messages and fail at a limit, or remove one edge", r.On.Type)
 	}
 }
 
@@ -167,7 +167,7 @@ func retryOwners(m *model) {
 			}
 			trace = append([]string{m.hop(r.service) + ": " + r.On.Type + " → fails and sends " + m.messages[f].typ}, trace...)
 			m.report("retry-owners", r.service, r.path, []int{r.on, f}, trace,
-				"%s tries %s again itself, and after %s the flow sends it again; set attempts to 1 here, or let nobody send it again",
+				"%s tries %s again itself, and after %s the flow sends it again; set attempts to 1 here, or do not send it again",
 				m.hop(r.service), r.On.Type, m.messages[f].typ)
 			break
 		}
@@ -195,7 +195,7 @@ func (m *model) retriedByExpectation(e expectation) {
 			trace = append(trace, m.hop(m.reactions[s.reaction].service)+": "+m.reactions[s.reaction].On.Type+" → "+m.messages[s.to].typ)
 		}
 		m.report("retry-owners", e.service, e.path, []int{e.after, e.raise}, trace,
-			"%s tries %s again itself, and when its answer is late the flow sends it again; set attempts to 1 there, or let nobody send it again",
+			"%s tries %s again itself, and when its answer is late the flow sends it again; set attempts to 1 there, or do not send it again",
 			m.hop(r.service), r.On.Type)
 		return
 	}

@@ -28,11 +28,11 @@ func consumers(m *model) {
 			switch {
 			case p.last:
 			case p.of.kind == aReaction && strings.Contains(p.path, ".failure[") && !m.reactions[p.of.index].compensates():
-				m.report("nobody-compensates", p.service, p.path, []int{id}, nil,
-					"no service reacts to %s, so that what others did before stays done%s; let them react and undo it, or mark it last where nothing has to be undone",
+				m.report("no-failure-consumer", p.service, p.path, []int{id}, nil,
+					"no service reacts to %s, so that the effects of earlier services remain%s; let them react and compensate, or mark it last where nothing has to be undone",
 					msg.typ, m.elsewhere(id))
 			default:
-				m.report("nobody-consumes", p.service, p.path, []int{id}, nil, "%s%s; let a service react to it, or mark it last where a flow may end with it",
+				m.report("no-consumer", p.service, p.path, []int{id}, nil, "%s%s; let a service react to it, or mark it last where a flow may end with it",
 					m.unheard(id), m.elsewhere(id))
 			}
 		}
@@ -69,7 +69,7 @@ func (m *model) elsewhere(id int) string {
 		if other == id || msg.typ != m.messages[id].typ || len(msg.senders) > 0 {
 			continue
 		}
-		return " (somebody waits for it on " + msg.topic + ")"
+		return " (a service waits for it on " + msg.topic + ")"
 	}
 	return ""
 }
@@ -78,7 +78,7 @@ func (m *model) elsewhere(id int) string {
 func feeders(m *model) {
 	unsent := func(id int) bool { return len(m.messages[id].senders) == 0 && !m.gaveUp(id) }
 	report := func(service int, path string, id int) {
-		m.report("nobody-feeds", service, path, []int{id}, nil, "no service sends %s on %s%s; mend the name or the topic, or give it a sender",
+		m.report("no-producer", service, path, []int{id}, nil, "no service sends %s on %s%s; mend the name or the topic, or give it a sender",
 			m.messages[id].typ, m.messages[id].topic, m.hint(id))
 	}
 	for _, r := range m.reactions {
@@ -151,7 +151,7 @@ func beginsNowhere(m *model) {
 		for _, other := range why.messages {
 			told[other] = true
 		}
-		m.report("nobody-feeds", service, path, []int{id}, nil,
+		m.report("no-producer", service, path, []int{id}, nil,
 			"%s comes only of itself: no flow begins with anything that leads to it; name what begins one in starts of its service",
 			m.messages[id].typ)
 	}

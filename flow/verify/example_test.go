@@ -22,7 +22,7 @@ func ExampleFlow() {
 		fmt.Println(f)
 	}
 	// Output:
-	// error: nobody-compensates: order.payment reactions[0].failure[0]: no service reacts to PaymentRefused, so that what others did before stays done; let them react and undo it, or mark it last where nothing has to be undone
+	// error: no-failure-consumer: order.payment reactions[0].failure[0]: no service reacts to PaymentRefused, so that the effects of earlier services remain; let them react and compensate, or mark it last where nothing has to be undone
 }
 
 func ExampleFiles() {
@@ -49,7 +49,7 @@ func ExampleTest() {
 		Hop: "order.order", Starts: []reactions.Message{{Topic: "order.order.events", Type: "OrderPlaced"}},
 	})
 	// Output:
-	// error: nobody-consumes: order.order starts[0]: no service reacts to OrderPlaced; let a service react to it, or mark it last where a flow may end with it
+	// error: no-consumer: order.order starts[0]: no service reacts to OrderPlaced; let a service react to it, or mark it last where a flow may end with it
 }
 
 type printer struct{}

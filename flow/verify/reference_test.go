@@ -27,7 +27,7 @@ func TestTheReferencesRulesAreTheVerifiers(t *testing.T) {
 	have, foot, ended := strings.Cut(rest, rulesEnd)
 	require.True(t, begun && ended, "docs/flow-reference.md has lost the lines around its rules")
 	var b strings.Builder
-	b.WriteString("\n## Rules\n\n| rule | severity | what is wrong | what comes of it |\n| --- | --- | --- | --- |\n")
+	b.WriteString("\n## Rules\n\n| rule | severity | what is wrong | effect |\n| --- | --- | --- | --- |\n")
 	for _, r := range verify.Rules() {
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", r.ID, r.Severity, r.Title, r.Reason)
 	}

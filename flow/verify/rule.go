@@ -33,12 +33,12 @@ var rules = []Rule{
 	{"too-many-cases", Warning, "not every run was examined",
 		"The outcomes have more combinations than the verifier examines. The findings hold, but there may be more."},
 
-	{"nobody-consumes", Error, "a message without a consumer",
+	{"no-consumer", Error, "a message without a consumer",
 		"No service reacts to it, so the flow stops there without notice. If that is intended, mark the message with " +
 			"last."},
-	{"nobody-feeds", Error, "a reaction to a message that no service sends",
+	{"no-producer", Error, "a reaction to a message that no service sends",
 		"It never runs. Often the type is misspelt, or is sent to another topic."},
-	{"nobody-compensates", Error, "a failure without a consumer",
+	{"no-failure-consumer", Error, "a failure without a consumer",
 		"A service refuses, and the effects of the other services remain: the order is paid and never shipped."},
 	{"missing-undo", Error, "an effect that no compensation undoes",
 		"A later or parallel reaction fails, and no reaction that undoes this effect is reached."},

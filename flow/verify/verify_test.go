@@ -129,27 +129,27 @@ func TestEachSlipIsFoundWhereItWasMade(t *testing.T) {
 			[]string{"shipping:6: reactions", "shipping:7: reactions"}, []string{"only order.shipping sends its events"},
 		},
 		"an end that is not marked": {
-			parcelFiles(), "post", `"Sent", "last": true`, `"Sent"`, []string{"post:8: nobody-consumes"},
+			parcelFiles(), "post", `"Sent", "last": true`, `"Sent"`, []string{"post:8: no-consumer"},
 			[]string{"Sent is expected and nothing more", "mark it last"},
 		},
 		"a misspelt type": {
 			orderFlow(t), "shipping", "StockReserved", "StockReservd",
-			[]string{"inventory:6: nobody-consumes", "shipping:5: nobody-feeds"},
+			[]string{"inventory:6: no-consumer", "shipping:5: no-producer"},
 			[]string{"no service reacts to troupe.order.StockReserved"},
 		},
-		"a command to nobody": {
+		"a command without a consumer": {
 			parcelFiles(), "post", `{"topic": "f.post.commands", "type": "Send"}], "expired"`, `{"topic": "f.mail.commands", "type": "Send"}], "expired"`,
-			[]string{"post:8: nobody-feeds", "post:5: nobody-consumes", "post:11: expectation-never"},
+			[]string{"post:8: no-producer", "post:5: no-consumer", "post:11: expectation-never"},
 			[]string{"no service sends Send on f.post.commands (it is sent on f.mail.commands)"},
 		},
-		"a failure that nobody hears": {
-			parcelFiles(), "pay", `"NotPaid", "last": true`, `"NotPaid"`, []string{"pay:5: nobody-compensates"},
-			[]string{"no service reacts to NotPaid", "undo it, or mark it last"},
+		"a failure without a consumer": {
+			parcelFiles(), "pay", `"NotPaid", "last": true`, `"NotPaid"`, []string{"pay:5: no-failure-consumer"},
+			[]string{"no service reacts to NotPaid", "compensate, or mark it last"},
 		},
 		"a compensation forgotten": {
 			parcelFiles(), "pack", `"undoes": ["Packed"]`, `"attempts": 1`, []string{"pack:4: missing-undo"},
 			[]string{
-				"when join ready of f.post is out of time", "nothing that undoes Packed", "let f.pack react",
+				"when join ready of f.post is out of time", "no reaction that undoes Packed", "let f.pack react",
 				"f.shop: sends Ordered\n\tf.pack: Ordered → sends Packed\n\tf.pay: Ordered → sends Paid\n\tf.post: join ready is out of time and sends TooLate",
 			},
 		},
@@ -169,38 +169,38 @@ func TestEachSlipIsFoundWhereItWasMade(t *testing.T) {
 			nil,
 		},
 		"a cycle that feeds itself": {
-			parcelFiles(), "pack", reacts, reacts + on("f.pack.events", "Again", "f.pack.events", "Again") + ",", []string{"pack:3: nobody-feeds"},
+			parcelFiles(), "pack", reacts, reacts + on("f.pack.events", "Again", "f.pack.events", "Again") + ",", []string{"pack:3: no-producer"},
 			[]string{"Again comes only of itself", "name what begins one in starts"},
 		},
 		"a retry by the flow": {
 			orderFlow(t), "order", reacts,
 			reacts + on("order.inventory.events", "troupe.order.StockRefused", "order.order.events", "troupe.order.OrderPlaced") + ",",
 			[]string{"payment:4: cycle", "inventory:4: retry-owners"},
-			[]string{"troupe.order.OrderPlaced leads to itself, and nothing bounds how often"},
+			[]string{"troupe.order.OrderPlaced leads to itself without a limit"},
 		},
-		"a part that nobody sends": {
+		"a part without a sender": {
 			parcelFiles(), "post", `"type": "Packed"`, `"type": "Pakced"`,
-			[]string{"pack:4: nobody-consumes", "post:4: join-never", "post:11: expectation-never"}, nil,
+			[]string{"pack:4: no-consumer", "post:4: join-never", "post:11: expectation-never"}, nil,
 		},
 		"branches that exclude each other": {
 			parcelFiles(), "post", `"f.pack.events", "type": "Packed"`, `"f.pay.events", "type": "NotPaid"`,
-			[]string{"pack:4: nobody-consumes", "post:4: join-never", "post:11: expectation-never"}, nil,
+			[]string{"pack:4: no-consumer", "post:4: join-never", "post:11: expectation-never"}, nil,
 		},
 		"a part that comes of the join": {
 			parcelFiles(), "post", `"f.pack.events", "type": "Packed"`, `"f.post.events", "type": "Sent"`,
-			[]string{"pack:4: nobody-consumes", "post:4: join-never", "post:11: expectation-never"}, nil,
+			[]string{"pack:4: no-consumer", "post:4: join-never", "post:11: expectation-never"}, nil,
 		},
 		"a join without a time": {
 			parcelFiles(), "post", `"within": "24h",`, ``, []string{"post:5: reactions"}, []string{"nothing expires without within"},
 		},
 		"a join that nothing ends": {
 			parcelFiles(), "post", timed, `"success": [{"topic": "f.post.commands", "type": "Send"}]`,
-			[]string{"shop:5: nobody-feeds", "pack:5: nobody-feeds", "pay:6: nobody-feeds", "post:4: join-stuck"}, nil,
+			[]string{"shop:5: no-producer", "pack:5: no-producer", "pay:6: no-producer", "post:4: join-stuck"}, nil,
 		},
 		"a join that the failure ends": {
 			parcelFiles(), "post", timed,
 			`"broken": [{"topic": "f.pay.events", "type": "NotPaid"}], "success": [{"topic": "f.post.commands", "type": "Send"}]`,
-			[]string{"shop:5: nobody-feeds", "pack:5: nobody-feeds", "pay:6: nobody-feeds"}, nil,
+			[]string{"shop:5: no-producer", "pack:5: no-producer", "pay:6: no-producer"}, nil,
 		},
 		"an expectation of what only comes otherwise": {
 			parcelFiles(), "post", `"after": {"topic": "f.shop.events", "type": "Ordered"}`, `"after": {"topic": "f.pay.events", "type": "NotPaid"}`,
@@ -261,7 +261,7 @@ func TestTestFailsForWhatIsFound(t *testing.T) {
 	var s spy
 	verify.Test(&s, services[:3]...)
 	require.Len(t, s.said, 5)
-	require.Contains(t, s.said[0], "error: nobody-feeds: order.order reactions[0].on: no service sends troupe.order.OrderShipped")
+	require.Contains(t, s.said[0], "error: no-producer: order.order reactions[0].on: no service sends troupe.order.OrderShipped")
 }
 
 // TestFindingsAreTheSameEveryTime checks that the findings do not depend on the order of a map.

@@ -34,7 +34,7 @@ func (m *model) joinOfItself(i int) {
 		}
 		if why := m.whyUnfed(id); !why.unsent && slices.Contains(why.joins, i) {
 			m.report("join-never", j.service, indexed(j.path+".await", k), []int{id}, nil,
-				"join %s can never be complete: %s comes only after the join itself; await what comes before it", j.Name, m.messages[id].typ)
+				"join %s can never be complete: %s comes only after the join itself; await messages that come before it", j.Name, m.messages[id].typ)
 		}
 	}
 }
@@ -52,7 +52,7 @@ func (m *model) joinNever(i int) {
 		}
 	}
 	m.report("join-never", j.service, j.path+".await", j.await, nil,
-		"join %s can never be complete: no run sends all of %s; await what comes in one run", j.Name, m.types(j.await))
+		"join %s can never be complete: no run sends all of %s; await messages of one run", j.Name, m.types(j.await))
 }
 
 func (m *model) joinStuck(i int) {
@@ -115,7 +115,7 @@ func undone(m *model) {
 		}
 		kept := m.types(w.kept)
 		m.report("missing-undo", r.service, r.path, messages, w.run.trace(w.events...),
-			"what it did stays done when %s: nothing that undoes %s is reached; let %s react to what follows and name it in undoes, or say in irreversible why it needs none",
+			"its effect remains when %s: no reaction that undoes %s is reached; let %s react to the failure and name it in undoes, or give the reason in irreversible",
 			inWords(names, "or"), kept, m.hop(r.service))
 	}
 }

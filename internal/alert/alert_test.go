@@ -130,7 +130,7 @@ func TestThousandDeadLettersOfTwoCausesAreTwoAlertsAndThenCounts(t *testing.T) {
 	require.Len(t, r.got(), 2)
 	require.NoError(t, n.Close())
 	all := parse(t, r.got())
-	require.LessOrEqual(t, len(all), 4, "the first of each cause, and what was counted since")
+	require.LessOrEqual(t, len(all), 4, "the first of each cause, and the count since then")
 	sums := map[string]int{}
 	for _, c := range all {
 		sums[c.Text[strings.LastIndexByte(c.Text, ' ')+1:]] += c.Count
@@ -150,7 +150,7 @@ func TestACountGoesOutWhenItsTimeHasCome(t *testing.T) {
 	for range 5 {
 		n.Notify(letter("first"))
 	}
-	waitFor(t, n, "the rest to be told", func(s alert.Stats) bool { return s.Told == 6 })
+	waitFor(t, n, "the rest to be reported", func(s alert.Stats) bool { return s.Told == 6 })
 	sum := 0
 	for _, c := range parse(t, r.got()) {
 		sum += c.Count
@@ -251,7 +251,7 @@ func TestCloseEndsInTimeBesideAReceiverThatHangs(t *testing.T) {
 	requireBooked(t, n.Stats())
 }
 
-func TestWhatTheReceiverRefusesIsLostAndSaid(t *testing.T) {
+func TestARefusedAlertIsLostAndLogged(t *testing.T) {
 	t.Parallel()
 	elsewhere := newReceiver(t, nil)
 	for name, answer := range map[string]http.HandlerFunc{
@@ -331,7 +331,7 @@ func TestWithoutAURLAlertsAreLoggedOncePerCause(t *testing.T) {
 	require.Contains(t, log.String(), `"count":9`)
 }
 
-func TestWhatBelongsToOneMessageIsNotPartOfTheCause(t *testing.T) {
+func TestDetailsOfOneMessageAreNotPartOfTheCause(t *testing.T) {
 	t.Parallel()
 	for same, others := range map[string][]string{
 		`no account "a-1" at 10.0.0.1:5432`:                                  {`no account "b" at 10.0.0.2:5433`},
@@ -374,7 +374,7 @@ func TestBadConfigurationsAreRefusedWithoutTheirSecrets(t *testing.T) {
 	require.NoError(t, n.Close())
 }
 
-func TestWhatOthersHaveWrittenIsCut(t *testing.T) {
+func TestLongTextsAreTruncated(t *testing.T) {
 	t.Parallel()
 	r := newReceiver(t, nil)
 	n := start(t, quick(r.URL))

@@ -217,7 +217,7 @@ func (n *Notifier) settle(of cause, a Alert, err error) {
 		t.count += a.Count
 		t.since = a.Since
 		t.due = time.Now().Add(min(n.cfg.Every, n.cfg.Retry.Cap))
-		n.cfg.Log.Error().Str("error", err.Error()).Int("incidents", t.count).Msg("alert not delivered: it is tried anew later")
+		n.cfg.Log.Error().Str("error", err.Error()).Int("incidents", t.count).Msg("alert not delivered: it is sent again later")
 	}
 	n.dropped += a.Dropped
 }

@@ -76,8 +76,8 @@ func TestAnEditedCommandIsAnotherRequest(t *testing.T) {
 	}
 }
 
-// TestWhatAServiceSaysIsKept: a body that is JSON is kept unchanged, anything else as a string.
-func TestWhatAServiceSaysIsKept(t *testing.T) {
+// TestTheServicesResponseIsKept: a body that is JSON is kept unchanged, anything else as a string.
+func TestTheServicesResponseIsKept(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ says, body string }{
 		"nothing":                {"", `null`},
@@ -151,7 +151,7 @@ func TestCallsAreJSONInAFlowOfAvro(t *testing.T) {
 	require.Equal(t, 204, got.Body.Status)
 }
 
-func TestWhatCannotBeARequestIsADeadLetterAndNotSent(t *testing.T) {
+func TestAMessageThatMakesNoRequestIsADeadLetter(t *testing.T) {
 	t.Parallel()
 	hotel := serve(t, status(http.StatusOK))
 	s := stage(t, hotel.URL+"/v1")

@@ -55,7 +55,7 @@ func TestACrashAtEveryStepIsOneEffectForAServiceThatKnowsItsKeys(t *testing.T) {
 	}, func(s *participanttest.Stage) envelope.Message {
 		return call(s, "POST", "/rooms", `{}`)
 	}, participanttest.Query("SELECT count(*) FROM rooms"))
-	require.Greater(t, len(hotel.keys()), 2, "the service was asked again, with the same key")
+	require.Greater(t, len(hotel.keys()), 2, "the request was repeated, with the same key")
 }
 
 // TestOneFailureInABatchAsksForNothingElseAgain: calls are never in a batch.

@@ -106,7 +106,7 @@ func TestAPostedMessageStandsInTheOutboxOnce(t *testing.T) {
 	require.Equal(t, int64(1), forgotten)
 }
 
-func TestWhatCannotBePostedIsRefused(t *testing.T) {
+func TestInvalidPostsAreRefused(t *testing.T) {
 	t.Parallel()
 	o, pool := takes(t, func(c *ambassador.OutboxConfig) {
 		c.Topics, c.Token = []string{"order.courier.commands"}, "a-long-enough-token"

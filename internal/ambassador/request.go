@@ -112,7 +112,7 @@ func (a *Ambassador) failed(ctx context.Context, r request, unreached bool, err 
 }
 
 var errNoHTTP = errors.New(
-	"the connection ended without an answer, or what came is no HTTP, or has headers of more than 64 KiB")
+	"the connection ended without a response, or the response is no HTTP, or has headers of more than 64 KiB")
 
 // silenced returns err, or errNoHTTP if it may quote the response, as net/http does when it cannot parse it.
 func silenced(err error) error {

@@ -34,8 +34,8 @@ func (charge) MessageType() string { return "Charge" }
 
 var charges = ambassador.Route{Type: "Charge", Path: "/charges", Success: "Charged", Failure: "Declined"}
 
-// The function beside runs an ambassador that posts commands to the service at url.
-func beside(t testing.TB, url string, routes []ambassador.Route, change ...func(*ambassador.Config, *participant.Config)) *participanttest.Stage {
+// The function startAmbassador runs an ambassador that posts commands to the service at url.
+func startAmbassador(t testing.TB, url string, routes []ambassador.Route, change ...func(*ambassador.Config, *participant.Config)) *participanttest.Stage {
 	t.Helper()
 	cfg := ambassador.Config{BaseURL: url}
 	with := participant.Config{
@@ -90,7 +90,7 @@ func TestACommandIsPostedAndItsAnswerMadeOfTheResponse(t *testing.T) {
 			_, _ = io.WriteString(w, "plain text")
 		}
 	})
-	s := beside(t, bank.URL, []ambassador.Route{charges})
+	s := startAmbassador(t, bank.URL, []ambassador.Route{charges})
 	var commands []envelope.Message
 	for n := range 5 {
 		m := s.Command("o-ü 1", charge{fmt.Sprint(n)}) // one key: one after the other
@@ -133,7 +133,7 @@ func TestACommandIsPostedAndItsAnswerMadeOfTheResponse(t *testing.T) {
 func TestAPlainRequestHasNoAttributes(t *testing.T) {
 	t.Parallel()
 	bank := serve(t, status(200))
-	s := beside(t, bank.URL, []ambassador.Route{charges}, func(c *ambassador.Config, _ *participant.Config) { c.Mode = ambassador.Plain })
+	s := startAmbassador(t, bank.URL, []ambassador.Route{charges}, func(c *ambassador.Config, _ *participant.Config) { c.Mode = ambassador.Plain })
 	m := s.Command("o-1", charge{"1"})
 	s.Send(m)
 	answers(s, t, 1)
@@ -155,7 +155,7 @@ func TestA400IsRetriedWhereTheServiceMeansIt(t *testing.T) {
 					w.WriteHeader(http.StatusBadRequest)
 				}
 			})
-			s := beside(t, bank.URL, []ambassador.Route{charges}, func(c *ambassador.Config, _ *participant.Config) { c.Retry400 = retried })
+			s := startAmbassador(t, bank.URL, []ambassador.Route{charges}, func(c *ambassador.Config, _ *participant.Config) { c.Retry400 = retried })
 			m := s.Command("o-1", charge{"1"})
 			s.Send(m)
 			require.Equal(t, want, answers(s, t, 1)[0].Outcome)
@@ -176,7 +176,7 @@ func TestTheTypeIsTheFlowsState(t *testing.T) {
 		}
 		_, _ = io.WriteString(w, `{"parcel":"p-1"}`)
 	})
-	s := beside(t, bank.URL, []ambassador.Route{
+	s := startAmbassador(t, bank.URL, []ambassador.Route{
 		{Type: "Charge", Path: "/charges", Next: &ambassador.Next{Topic: "drone.package.commands", Type: "CreatePackage"}},
 	})
 	m := s.Command("o-1", charge{"1"})
@@ -204,7 +204,7 @@ func TestAvroIsPostedAsJSONAndAnsweredInAvro(t *testing.T) {
 		}
 		_, _ = io.WriteString(w, `{"order_id":"o-1","shipment_id":"t-1"}`)
 	})
-	s := beside(t, bank.URL, []ambassador.Route{
+	s := startAmbassador(t, bank.URL, []ambassador.Route{
 		{Type: "troupe.order.ShipOrder", Path: "/", Success: "troupe.order.OrderShipped", Failure: "troupe.order.ShippingRefused"},
 	}, func(c *ambassador.Config, _ *participant.Config) { c.Schemas = codec })
 	command := func() envelope.Message {
@@ -278,7 +278,7 @@ func TestHostileServices(t *testing.T) {
 			t.Parallel()
 			bank := serve(t, c.answer)
 			bank.Config.ErrorLog = quiet()
-			s := beside(t, bank.URL, []ambassador.Route{charges}, attempts(1), func(a *ambassador.Config, p *participant.Config) {
+			s := startAmbassador(t, bank.URL, []ambassador.Route{charges}, attempts(1), func(a *ambassador.Config, p *participant.Config) {
 				a.MaxBody, p.Timeout = 4096, 500*time.Millisecond
 				if c.class != participant.Timeout {
 					p.Timeout = time.Minute
@@ -321,7 +321,7 @@ func TestRequestsAreSigned(t *testing.T) {
 			bank := serve(t, status(200))
 			sign, err := c.sign(c.with)
 			require.NoError(t, err)
-			s := beside(t, bank.URL, []ambassador.Route{charges}, func(a *ambassador.Config, _ *participant.Config) { a.Sign = sign })
+			s := startAmbassador(t, bank.URL, []ambassador.Route{charges}, func(a *ambassador.Config, _ *participant.Config) { a.Sign = sign })
 			s.Send(s.Command("o-1", charge{"1"}))
 			answers(s, t, 1)
 			c.check(t, bank.requests()[0].Header, bank.said[0])

@@ -12,7 +12,7 @@ import (
 
 // The image is built from the files that .dockerignore lets through: an embedded file that is left out breaks the build there,
 // and only there.
-func TestWhatProgramsEmbedGoesIntoTheImage(t *testing.T) {
+func TestEmbeddedFilesAreInTheImage(t *testing.T) {
 	text, err := os.ReadFile("../../.dockerignore")
 	require.NoError(t, err)
 	let := make(map[string]bool) // through, by the end of the name

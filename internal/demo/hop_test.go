@@ -159,7 +159,7 @@ func TestAServiceWaitsForItsDatabase(t *testing.T) {
 	require.NoError(t, stop())
 }
 
-func TestWhatOnlyAPersonCanMendEndsAService(t *testing.T) {
+func TestAnErrorThatNeedsAnOperatorEndsAService(t *testing.T) {
 	t.Parallel()
 	cfg := config(t)
 	cfg.DatabaseURL = testkit.Postgres(t).URL("there_is_none")

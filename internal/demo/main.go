@@ -79,10 +79,10 @@ func (p program) main(ctx context.Context) int {
 func (p program) help(fs *flag.FlagSet) {
 	fmt.Fprintf(p.stdout, `The %[1]s service of the order flow.
 
-  demo-%[1]s --database-url postgres://localhost/%[1]s --kafka-brokers localhost:9092 --schema-registry-url http://localhost:8090
+  demo-%[1]s --database-url postgres://localhost/%[1]s --brokers localhost:9092 --registry http://localhost:8090
   demo-%[1]s healthcheck
 
-Flags win over the environment.
+Flags override the environment.
 
 `, p.name)
 	fs.SetOutput(p.stdout)

@@ -65,8 +65,8 @@ func TestFlagsWinOverTheEnvironment(t *testing.T) {
 	}
 	require.Equal(t, one, *cfg)
 
-	code, _, cfg = start(t, environment, nil, "--database-url", "postgres://localhost/two", "--kafka-brokers=b:9092",
-		"--schema-registry-url", "http://two", "--style", "choreography", "--flow", "two", "--listen", ":2", "--fail", "shipping=2%", "--seed", "2", "--partitions", "2",
+	code, _, cfg = start(t, environment, nil, "--database-url", "postgres://localhost/two", "--brokers=b:9092",
+		"--registry", "http://two", "--style", "choreography", "--flow", "two", "--listen", ":2", "--fail", "shipping=2%", "--seed", "2", "--partitions", "2",
 		"--alert-url", "https://two/hook")
 	require.Equal(t, 0, code)
 	two := Config{
@@ -142,7 +142,7 @@ func TestHealthcheckAsksReadyz(t *testing.T) {
 	require.Equal(t, 0, code, "it needs neither database nor brokers")
 	require.Nil(t, cfg)
 	code, _, _ = start(t, nil, nil, "healthcheck", "--listen", ":"+server.URL[strings.LastIndex(server.URL, ":")+1:])
-	require.Equal(t, 0, code, "all interfaces are asked on this machine")
+	require.Equal(t, 0, code, "an address of all interfaces is checked on this machine")
 
 	status = http.StatusServiceUnavailable
 	code, said, _ := start(t, nil, nil, "healthcheck", "--listen", address)

@@ -14,8 +14,14 @@ type setting struct {
 	set   func(text string) error
 }
 
-// flag returns the setting's name on the command line: --database-url, --flow.
+// flag returns the setting's name on the command line, which is the same in all programs: --database-url, --brokers, --flow.
 func (s setting) flag() string {
+	switch s.env {
+	case "KAFKA_BROKERS":
+		return "brokers"
+	case "SCHEMA_REGISTRY_URL":
+		return "registry"
+	}
 	return strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(s.env, "DEMO_"), "_", "-"))
 }
 
@@ -26,13 +32,13 @@ func (c *Config) settings() []setting {
 			return strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' }), nil
 		})},
 		{"SCHEMA_REGISTRY_URL", "`address` of the schema registry, http://host:port", text(&c.Registry)},
-		{"DEMO_STYLE", "who decides what comes next, `orchestration|choreography` (default orchestration)", parsed(&c.Style, ParseStyle)},
+		{"DEMO_STYLE", "how the services work together, `orchestration|choreography` (default orchestration)", parsed(&c.Style, ParseStyle)},
 		{"DEMO_FLOW", "`name` of the flow, the first part of its topics (default order)", text(&c.Flow)},
 		{"DEMO_LISTEN", "`address` for HTTP, host:port (default 127.0.0.1 and a port per service)", text(&c.Listen)},
 		{"DEMO_FAIL", "`shares` to refuse on purpose, payment=2%,inventory=3%,shipping=5%", parsed(&c.Fail, ParseFail)},
-		{"DEMO_SEED", "`number` that decides which orders are refused (default 0)", number(&c.Seed, 64)},
+		{"DEMO_SEED", "`number` from which the refused orders are derived (default 0)", number(&c.Seed, 64)},
 		{"DEMO_PARTITIONS", "`number` of partitions of the topics that are made (default 4)", number(&c.Partitions, 32)},
-		{"ALERT_URL", "`address` of a chat's webhook, which is told of dead letters and parked sagas; a secret (default none)", text(&c.AlertURL)},
+		{"ALERT_URL", "`address` of a chat's webhook for alerts on dead letters and parked sagas; a secret (default none)", text(&c.AlertURL)},
 		{"OTEL_EXPORTER_OTLP_ENDPOINT", "`address` of an OpenTelemetry collector, which gets spans, http://host:4318 (default none)",
 			parsed(&c.Traces, func(text string) (string, error) { return strings.TrimSuffix(text, "/"), nil })},
 	}

@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// serverAccount returns for root the first of the users postgres and nobody that exists, else the conventional uid of nobody.
+// serverAccount returns the account of the server if this process runs as root: an existing unprivileged user, else uid 65534.
 func serverAccount() account {
 	if os.Geteuid() != 0 {
 		return account{uid: os.Geteuid(), gid: os.Getegid()}

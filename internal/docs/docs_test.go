@@ -66,7 +66,7 @@ func TestTheGoInDocumentsIsCodeThatRunsAsATest(t *testing.T) {
 		blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(read(t, document), -1)
 		require.NotEmpty(t, blocks, document)
 		for _, b := range blocks {
-			require.Contains(t, code, squeezed(b[1]), "a block of %s stands in no test", document)
+			require.Contains(t, code, squeezed(b[1]), "a block of %s is in no test", document)
 		}
 	}
 }
@@ -228,7 +228,7 @@ func TestDecisionsSayWhatTheyCost(t *testing.T) {
 			continue
 		}
 		pages++
-		for _, part := range []string{"**Context.**", "**Decision.**", "**What it costs.**", "**Rejected.**", "*Held by* "} {
+		for _, part := range []string{"**Context.**", "**Decision.**", "**What it costs.**", "**Rejected.**", "*Tested by* "} {
 			require.Equal(t, 1, strings.Count(read(t, page), "\n"+part), "%s: %s", page, part)
 		}
 		require.Contains(t, links("docs/decisions/README.md", read(t, "docs/decisions/README.md")), [2]string{page, ""})

@@ -97,7 +97,7 @@ func (x *explorer) decision(s saga.State, e saga.Event) *outcome {
 func (x *explorer) broken(s, next saga.State, fx saga.Effects) string {
 	if fx.Ignored != "" || fx.Refused != "" {
 		if !reflect.DeepEqual(s, next) {
-			return "what was ignored or refused has changed the saga"
+			return "an ignored or refused event has changed the saga"
 		}
 		return ""
 	}

@@ -83,7 +83,7 @@ var mutants = map[string]struct {
 	"a compensation is never sent (8)": {order, explore.Config{}, after(func(_ saga.State, _ saga.Event, _ *saga.State, fx *saga.Effects) {
 		dropped(fx, "compensate", "payment")
 	}), "can never come"},
-	"the way back has no way out (8)": {order, explore.Config{}, func(
+	"the compensation has no end (8)": {order, explore.Config{}, func(
 		d *saga.Definition, s saga.State, e saga.Event, now time.Time,
 	) (saga.State, saga.Effects) {
 		if e.Operation == "compensate" {
@@ -105,7 +105,7 @@ var mutants = map[string]struct {
 		}
 	}), "under the idempotency key"},
 	"a time-out counts as a refusal (11)": {order, explore.Config{}, refusedWhenLate, "is refused, and may still take effect"},
-	"a time-out strikes what is done (12)": {order, explore.Config{}, after(func(
+	"a time-out ends a step that is done (12)": {order, explore.Config{}, after(func(
 		s saga.State, e saga.Event, next *saga.State, _ *saga.Effects,
 	) {
 		if e.Kind == saga.Answered && e.Step == "payment" && e.Outcome == "success" && e.Operation == "forward" {
@@ -121,7 +121,7 @@ var mutants = map[string]struct {
 		}
 		return saga.Decide(d, s, e, now)
 	}, "had ended as compensated"},
-	"progress of the way back is forgotten (13)": {order, explore.Config{}, after(func(
+	"progress of the compensation is forgotten (13)": {order, explore.Config{}, after(func(
 		_ saga.State, e saga.Event, next *saga.State, _ *saga.Effects,
 	) {
 		if inv := at(next, "inventory"); inv.Phase == saga.Undone && e.Step == "inventory" {
@@ -149,7 +149,7 @@ var mutants = map[string]struct {
 			fx.Commands[i].Doubt = false
 		}
 	}), "never took effect"},
-	"what is under way is forgotten on the way back": {parallel, explore.Config{}, before(func(s *saga.State, e *saga.Event) {
+	"a running step is forgotten by the compensation": {parallel, explore.Config{}, before(func(s *saga.State, e *saga.Event) {
 		if e.Outcome != "failure" || e.Operation != "forward" || at(s, e.Step).Phase != saga.Intent {
 			return
 		}
@@ -211,7 +211,7 @@ var mutants = map[string]struct {
 	"an early event is lost (D02)": {approval, explore.Config{}, after(func(_ saga.State, _ saga.Event, next *saga.State, _ *saga.Effects) {
 		next.Early = nil
 	}), "nothing will ever happen"},
-	"nobody is told that it is parked (A26)": {order, explore.Config{Exhausted: true}, after(func(
+	"no alert is sent that it is parked (A26)": {order, explore.Config{Exhausted: true}, after(func(
 		_ saga.State, _ saga.Event, _ *saga.State, fx *saga.Effects,
 	) {
 		fx.Alert = ""

@@ -65,7 +65,7 @@ func (x *explorer) perform(n *world, m uint16, reply uint8) {
 	p, s := &n.places[c.step], &x.m.steps[c.step]
 	v, how := x.judge(p, c), "repeats its answer"
 	if v == dropped {
-		x.say(Step{From: x.m.hops[s.hop[c.op]], To: x.m.hops[s.hop[c.op]], Text: "drops what it answered before"})
+		x.say(Step{From: x.m.hops[s.hop[c.op]], To: x.m.hops[s.hop[c.op]], Text: "skips a command that it has answered"})
 		return
 	}
 	outcome := s.replies[c.op][reply].outcome

@@ -159,7 +159,7 @@ func TestLessThanABatchGathers(t *testing.T) {
 		push(other, 4, 3)
 		went("less than a batch, of either lane")
 		gate <- struct{}{}
-		went("what has gathered goes together, and the other lane's waits for it", []int{1, 2})
+		went("gathered items run together, and the items of the other lane wait", []int{1, 2})
 		time.Sleep(gather - time.Nanosecond) //nolint:forbidigo // virtual time
 		went("not yet")
 		time.Sleep(time.Nanosecond) //nolint:forbidigo // virtual time
@@ -324,7 +324,7 @@ func TestAgain(t *testing.T) {
 	mu.Lock()
 	defer mu.Unlock()
 	require.Equal(t, []int{0, 1, 2}, ran[0])
-	require.Equal(t, []int{1, 2, 3}, ran[1], "what was given back comes first")
+	require.Equal(t, []int{1, 2, 3}, ran[1], "returned items come first")
 	n, bytes := l.Load()
 	require.Zero(t, n+bytes)
 }

@@ -74,7 +74,7 @@ func (l Lines) value(dec *json.Decoder, text []byte, path string) error {
 			}
 			inside := strings.TrimPrefix(fmt.Sprintf("%s.%s", path, name), ".")
 			if l[inside] != 0 {
-				return fmt.Errorf("%s stands there twice", inside)
+				return fmt.Errorf("%s is set twice", inside)
 			}
 			l[inside] = At(text, dec.InputOffset())
 			if err := l.value(dec, text, inside); err != nil {

@@ -18,11 +18,11 @@ func TestAPathHasItsLine(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoValueHasItsLine(t *testing.T) {
+func TestAnInvalidValueIsReportedWithItsLine(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"{\n\"a\": }":             "line 2: ",
-		"{\"a\": 1,\n\"a\": 2}":   "line 2: a stands there twice",
+		"{\"a\": 1,\n\"a\": 2}":   "line 2: a is set twice",
 		"{}\n{}":                  "line 2: something follows the JSON value",
 		"{":                       "line 1: ",
 		"":                        "line 1: ",

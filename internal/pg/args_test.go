@@ -10,11 +10,11 @@ import (
 )
 
 func TestArgsStandWhereTheStatementNamesThem(t *testing.T) {
-	const sql = "SELECT @b::text || 'as @a stands' || @a -- @c\n || @b"
+	const sql = "SELECT @b::text || 'as @a is' || @a -- @c\n || @b"
 	for _, values := range [][2]string{{"1", "2"}, {"3", "4"}} { // the second time the statement is cached
 		text, args, err := pg.Args{"a": values[0], "b": values[1], "unused": 0}.RewriteQuery(context.Background(), nil, sql, nil)
 		require.NoError(t, err)
-		require.Equal(t, "SELECT $1::text || 'as @a stands' || $2 -- @c\n || $1", text)
+		require.Equal(t, "SELECT $1::text || 'as @a is' || $2 -- @c\n || $1", text)
 		require.Equal(t, []any{values[1], values[0]}, args)
 	}
 }

@@ -22,7 +22,7 @@ const (
 )
 
 // ErrPooled is the error for a connection that is not one session: its settings affect other clients, and notifications are lost.
-var ErrPooled = errors.New("a pooler in transaction mode stands before the database: a connection is another session from " +
+var ErrPooled = errors.New("the connection goes through a pooler in transaction mode: a connection is another session from " +
 	"transaction to transaction, so settings leak to other clients and notifications are lost; connect to the server itself, " +
 	"or to a pool in session mode")
 
@@ -94,7 +94,7 @@ func sessionOf(ctx context.Context, conn *pgx.Conn) (uint32, error) {
 func poolerRefusal(err error) error {
 	var refusal *pgconn.PgError
 	if errors.As(err, &refusal) && refusal.Code == "08P01" && strings.HasPrefix(refusal.Message, "unsupported startup parameter") {
-		return fmt.Errorf("a pooler stands before the database and takes no such connection; connect to the server itself: %w", err)
+		return fmt.Errorf("the connection goes through a pooler, which refuses it; connect to the server itself: %w", err)
 	}
 	return fmt.Errorf("look for a pooler: %w", err)
 }

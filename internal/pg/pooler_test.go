@@ -54,7 +54,7 @@ func TestAPoolerThatRefusesAParameterIsNamed(t *testing.T) {
 	t.Parallel()
 	p := pool{refuses: "unsupported startup parameter: search_path"}
 	_, err := pg.FindPooler(t.Context(), p.start(t))
-	require.ErrorContains(t, err, "a pooler stands before the database")
+	require.ErrorContains(t, err, "the connection goes through a pooler")
 	require.ErrorContains(t, err, "search_path")
 }
 

@@ -241,10 +241,10 @@ func (r *Dropper) refuse(ctx context.Context, published Published) error {
 		return ErrNotOwner
 	case cache != 1:
 		return fmt.Errorf("the sequence of positions has CACHE %d, so that a low position may come late: "+
-			"ALTER SEQUENCE troupe.outbox_position_seq CACHE 1, then restart the writers, whose sessions keep what they cached",
+			"ALTER SEQUENCE troupe.outbox_position_seq CACHE 1, then restart the writers, whose sessions keep the positions that they cached",
 			cache)
 	case fallback != "":
-		return fmt.Errorf("%[1]s is a DEFAULT partition, beside which none can be detached concurrently: "+
+		return fmt.Errorf("%[1]s is a DEFAULT partition, with which none can be detached concurrently: "+
 			"empty it, then ALTER TABLE troupe.outbox DETACH PARTITION %[1]s", fallback)
 	case !ours:
 		return fmt.Errorf("the snapshot %s is of another server's life, or of another server: "+

@@ -132,7 +132,7 @@ func TestPartitionsThatAreDoneAreDropped(t *testing.T) {
 	require.Equal(t, []string{first, second}, r.drop(dropper, early).Dropped)
 	require.Equal(t, "attached", r.state(third), "it has rows that the snapshot does not see")
 	require.Equal(t, []string{third, "outbox_20000030"}, r.drop(dropper, r.snapshot()).Dropped)
-	require.Equal(t, 5, r.count("SELECT count(*) FROM troupe.outbox"), "one not full, and nobody drops that")
+	require.Equal(t, 5, r.count("SELECT count(*) FROM troupe.outbox"), "one is not full, and is not dropped")
 	r.ensure()
 	r.insert(40)
 }
@@ -188,7 +188,7 @@ func TestPublishedRowsStayForTheirAge(t *testing.T) {
 	require.Empty(t, r.drop(dropper, r.snapshot()).Dropped)
 	require.NoError(t, tx.Rollback(t.Context()))
 	r.exec("UPDATE troupe.outbox_partitions SET done_at = done_at - interval '1 minute' WHERE name = $1", first)
-	require.Equal(t, []string{first}, r.drop(r.retention(0), r.snapshot()).Dropped, "a restart does not begin the hour anew")
+	require.Equal(t, []string{first}, r.drop(r.retention(0), r.snapshot()).Dropped, "a restart does not restart the hour")
 }
 
 func TestFailedRowsKeepTheirPartition(t *testing.T) {
@@ -306,7 +306,7 @@ func TestACrashBetweenAnyTwoStepsIsTakenUp(t *testing.T) {
 }
 
 // A dump holds the readers' lock for as long as it runs, and a transaction that has written holds the writers' lock.
-func TestWhoHoldsTheTableDelaysADropAndStallsNobody(t *testing.T) {
+func TestALockOnTheTableDelaysADropAndStallsNoWriter(t *testing.T) {
 	t.Parallel()
 	for name, hold := range map[string]string{
 		"a reader": "SELECT count(*) FROM troupe.outbox",
@@ -441,12 +441,12 @@ func TestADroppedTableThatSomebodyReadsIsTriedAgain(t *testing.T) {
 		return err
 	})
 	d := r.drop(dropper, r.snapshot())
-	require.Equal(t, []retention.KeptPartition{{Name: first, Why: "it is detached, and somebody reads it"}}, d.Kept)
+	require.Equal(t, []retention.KeptPartition{{Name: first, Why: "it is detached, and a session still reads it"}}, d.Kept)
 	require.NoError(t, reader.Rollback(t.Context()))
 	require.Equal(t, []string{first}, r.drop(dropper, r.snapshot()).Dropped)
 }
 
-func TestWhatWasDoneByHandIsUnderstood(t *testing.T) {
+func TestPartitionsChangedByHandAreRecognised(t *testing.T) {
 	t.Parallel()
 	r := newRoom(t)
 	r.insert(45)
@@ -455,7 +455,7 @@ func TestWhatWasDoneByHandIsUnderstood(t *testing.T) {
 	d := r.drop(r.retention(atOnce), r.snapshot())
 	require.Equal(t, []string{second, third, "outbox_20000030"}, d.Dropped)
 	require.Len(t, d.Kept, 1)
-	require.Contains(t, d.Kept[0].Why, "somebody detached it by hand")
+	require.Contains(t, d.Kept[0].Why, "it was detached by hand")
 	require.Equal(t, "gone", r.state(second))
 }
 

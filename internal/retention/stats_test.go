@@ -99,7 +99,7 @@ func TestEveryEntryHasAStatus(t *testing.T) {
 	r.exec(`INSERT INTO troupe.outbox_failures (position, id, topic, status, attempts, max_attempts, last_error)
 		SELECT position, id, topic, 'parked', 1, 8, 'e' FROM troupe.outbox WHERE position = 2`)
 	r.exec("INSERT INTO troupe.relay_state (slot, source, system_id, timeline) VALUES ('s', 'poll', '1', 1)")
-	require.Equal(t, []string{"pending", "parked", "pending"}, statuses(), "nobody confirmed anything")
+	require.Equal(t, []string{"pending", "parked", "pending"}, statuses(), "no relay has confirmed anything")
 	r.exec("UPDATE troupe.relay_state SET published = $1::text::pg_snapshot", string(r.snapshot()))
 	r.insert(1)
 	require.Equal(t, []string{"done", "parked", "done", "pending"}, statuses())

@@ -26,7 +26,7 @@ func (r *Dropper) advance(ctx context.Context, p partition, published Published)
 		if err := r.note(ctx, p, "attached"); err != nil {
 			return "", err
 		}
-		return "it was about to be detached and begins anew", nil
+		return "its detachment was interrupted and is restarted", nil
 	case isDetached:
 		if err := r.note(ctx, p, "detached"); err != nil {
 			return "", err
@@ -36,14 +36,14 @@ func (r *Dropper) advance(ctx context.Context, p partition, published Published)
 		_, err := r.conn.Exec(ctx, "DELETE FROM troupe.outbox_partitions WHERE name = $1", p.name)
 		return "", err
 	default:
-		return "somebody detached it by hand: attach it again, or drop it and delete its line in troupe.outbox_partitions", nil
+		return "it was detached by hand: attach it again, or drop it and delete its line in troupe.outbox_partitions", nil
 	}
 }
 
 // consider returns the reason why a partition must stay, or "" if it may be detached.
 func (r *Dropper) consider(ctx context.Context, p partition, published Published) (why string, err error) {
 	if p.hi-1 > r.writers.passed {
-		return "somebody may still write there: " + r.writers.describe(), nil
+		return "a transaction may still write there: " + r.writers.describe(), nil
 	}
 	if p.until != nil { // its rows are known to be published: checking millions of rows each minute would find nothing new
 		return keptUntil(*p.until), nil
@@ -142,7 +142,7 @@ func (r *Dropper) remove(ctx context.Context, p partition, published Published) 
 	})
 	switch {
 	case isLockTimeout(err):
-		return "it is detached, and somebody reads it", nil
+		return "it is detached, and a session still reads it", nil
 	case err != nil:
 		return "", fmt.Errorf("drop: %w", err)
 	case why != "":

@@ -165,7 +165,7 @@ func (s Service) modules() ([]File, error) {
 			fmt.Fprintf(&rest, "\t%s %s // indirect\n", r[1], r[2])
 		}
 	}
-	fmt.Fprintf(&b, "\t%s v0.0.0\n)\n\n// It is not published yet.\nreplace %s => %s\n\n// All that Troupe's programs and tests use, so that nobody has to be asked: go mod tidy leaves what this service does.\nrequire (\n%s)\n", module, module, quoted(s.Troupe), rest.String())
+	fmt.Fprintf(&b, "\t%s v0.0.0\n)\n\n// It is not published yet.\nreplace %s => %s\n\n// All modules of Troupe's programs and tests, so that no version has to be looked up; go mod tidy removes the unused ones.\nrequire (\n%s)\n", module, module, quoted(s.Troupe), rest.String())
 	return []File{{"go.mod", []byte(b.String())}, {"go.sum", sums}}, nil
 }
 

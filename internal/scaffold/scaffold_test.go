@@ -78,7 +78,7 @@ func TestTheComposeFileNamesWhatIsThere(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeMadeIsNamed(t *testing.T) {
+func TestFilesThatCannotBeMadeAreNamed(t *testing.T) {
 	t.Parallel()
 	for text, change := range map[string]func(*scaffold.Service){
 		`name "Seats"`:      func(s *scaffold.Service) { s.Name = "Seats" },

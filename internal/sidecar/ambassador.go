@@ -37,15 +37,15 @@ func (p Program) Ambassador(ctx context.Context) int {
 func (p Program) ambassadorRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use: "ambassador", Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "troupe ambassador"},
-		Short: "Stand beside a service that speaks only HTTP",
+		Short: "Connect a service that speaks only HTTP",
 		Long: `troupe ambassador consumes the commands of a hop and posts them to a service: as CloudEvents over HTTP,
-or plain. What the service answers becomes the success or the failure event; what it cannot do now is
-tried again, with the same Idempotency-Key. With --outbox it takes POST /outbox from a service that has
-no database, and writes to its own.
+or plain. The service's response becomes the success or the failure event. A request that the service
+cannot serve now is repeated, with the same Idempotency-Key. With --outbox the ambassador accepts POST
+/outbox from a service without a database, and writes to its own outbox.
 
-It has a database of its own, for inbox and outbox, and a relay beside it publishes what stands there.
-Settings come from flags, else from the environment, else from the file of --config; the commands
-stand in the file. On SIGTERM it fetches no more, waits for what is under way and exits with 0.`,
+It has a database of its own, with inbox and outbox; run a relay for this database. Settings come from
+flags, else from the environment, else from the file of --config; the commands are in the file. On
+SIGTERM it stops fetching, waits for the requests in flight and exits with 0.`,
 		Example: `  troupe ambassador --config ambassador.yaml
   troupe ambassador schema > ambassador.schema.json
   troupe ambassador healthcheck --admin 127.0.0.1:8088`,
@@ -103,7 +103,7 @@ func ambassadorFileSchema() object {
 }
 
 func (p Program) ambassadorHealth() *cobra.Command {
-	cmd := &cobra.Command{Use: "healthcheck", Short: "Ask a running ambassador whether it is ready", Args: noArguments}
+	cmd := &cobra.Command{Use: "healthcheck", Short: "Check whether a running ambassador is ready", Args: noArguments}
 	settings := settingsOfProgram(ambassadorProgram, beside, besideToken)
 	declare(cmd, settings...)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

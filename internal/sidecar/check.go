@@ -15,16 +15,16 @@ import (
 func (p Program) checkCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check",
-		Short: "Say what would go wrong, and what to do about it",
-		Long: `check looks at the database and at Kafka with the relay's own rights and changes nothing: version,
+		Short: "Report problems of a configuration, with remedies",
+		Long: `check examines the database and Kafka with the relay's own rights and changes nothing: version,
 migrations, privileges, partitions, brokers, the topics of waiting rows, failed rows. troupe doctor
-looks at more: a service's rights, the topics of a flow, the registry.
+also checks a service's rights, the topics of a flow, and the registry.
 
-With --debezium it reads the JSON of a Debezium connector for Postgres instead, and prints the
-configuration that makes this relay do the same, and, on standard error, what has no equivalent. With
-brokers set, it also says which topics there are for the rows: the relay creates none.
+With --debezium it reads the JSON of a Debezium connector for Postgres, and prints the equivalent
+configuration of this relay, and, on standard error, options without an equivalent. With brokers set, it
+also prints which topics for the rows exist: the relay creates none.
 
-Exit status 1 when something would stop the relay; warnings do not count.`,
+Exit status 1 if a failure was found that would stop the relay; warnings do not count.`,
 		Example: `  DATABASE_URL=postgres://shop:…@127.0.0.1:5432/shop KAFKA_BROKERS=127.0.0.1:9092 outbox-relay check
   outbox-relay check --output json | jq '.findings[] | select(.level != "ok")'
   outbox-relay check --debezium connector.json > relay.yaml`,

@@ -66,8 +66,8 @@ func TestCheckReadsADebeziumConnector(t *testing.T) {
 	require.NotEmpty(t, j.Findings)
 }
 
-// TestWhatCheckPrintsIsYAMLOfTheSameMapping holds for any values of the connector.
-func TestWhatCheckPrintsIsYAMLOfTheSameMapping(t *testing.T) {
+// TestCheckPrintsYAMLOfTheSameMapping holds for any values of the connector.
+func TestCheckPrintsYAMLOfTheSameMapping(t *testing.T) {
 	t.Parallel()
 	for _, odd := range []string{"plain", "true", "no", "12", "a: b", "a#b", `q"uo\te`, "${routedByValue}.events", "é\u0085\u2028", "- x", "~", "x:", " lead"} {
 		options := map[string]string{

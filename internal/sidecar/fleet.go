@@ -59,7 +59,7 @@ func (f *fleet) apply(ctx context.Context, plans []outboxPlan) error {
 				next[n] = old[at]
 				continue
 			}
-			f.log.Info().Str("outbox", plan.name).Strs("changed", changed).Msg("reload: the outbox's relay begins anew")
+			f.log.Info().Str("outbox", plan.name).Strs("changed", changed).Msg("reload: the outbox's relay is restarted")
 		}
 		o, err := newOutlet(plan, f.latency, f.several)
 		if err != nil {

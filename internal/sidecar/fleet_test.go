@@ -68,7 +68,7 @@ func TestARelayBehindAPoolerIsRefusedWithTheReason(t *testing.T) {
 	environ := []string{"DATABASE_URL=" + pooled(t), "KAFKA_BROKERS=127.0.0.1:1", "OUTBOX_RELAY_ADMIN=127.0.0.1:0"}
 	r := run(t, environ, "run")
 	require.Equal(t, 1, r.code)
-	require.Contains(t, r.stderr, "a pooler in transaction mode stands before the database")
+	require.Contains(t, r.stderr, "the connection goes through a pooler in transaction mode")
 	require.Contains(t, r.stderr, "connect to the server itself")
 	require.NotContains(t, r.stderr, "s3cr3t")
 
@@ -126,7 +126,7 @@ outboxes:
 		require.NoError(t, json.Unmarshal([]byte(body), &h))
 		return strings.Contains(h.Reason, "transaction mode") && h.Outboxes[1].OK && h.Outboxes[2].OK, nil
 	})
-	require.Regexp(t, "^broken: a pooler", h.Reason, "it says which one")
+	require.Regexp(t, "^broken: the connection goes through a pooler", h.Reason, "it says which one")
 	require.False(t, h.Outboxes[0].OK)
 	for name, want := range map[string]int{"broken": 503, "shop": 200, "bank": 200, "none": 404} {
 		code, _, err := p.get("/readyz?outbox=" + name)

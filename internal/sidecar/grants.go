@@ -15,9 +15,9 @@ func (p Program) grantsCommand() *cobra.Command {
 	var role string
 	cmd := &cobra.Command{
 		Use:   "grants PART... --role NAME",
-		Short: "Print the rights that a part needs at Postgres",
-		Long: `grants prints the GRANT statements for the role of a program or of a person: what the part needs, and
-no more. It connects to nothing. Run the statements as the role that migrates. ` + "`troupe doctor --as PART`" + `
+		Short: "Print the rights that a part needs in Postgres",
+		Long: `grants prints the GRANT statements for the role of a program or of an operator, with the least rights.
+It connects to nothing. Run the statements as the role that migrates. ` + "`troupe doctor --as PART`" + `
 compares a role with the same list.
 
 Programs: relay, mapped-relay (a table of another shape), participant, local (participants without Kafka),

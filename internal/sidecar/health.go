@@ -16,9 +16,9 @@ const healthLimit = 3 * time.Second
 func (p Program) healthCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "healthcheck",
-		Short: "Ask a running relay whether it is ready",
-		Long: `healthcheck asks /readyz of the relay at --admin: exit status 0 when it is ready, else 1. For
-containers that have no shell and no curl.`,
+		Short: "Check whether a running relay is ready",
+		Long: `healthcheck requests /readyz of the relay at --admin: exit status 0 if it is ready, else 1. It is for
+containers without a shell and curl.`,
 		Example: `  outbox-relay healthcheck
   HEALTHCHECK CMD ["/app", "healthcheck"]`,
 		Args: noArguments,

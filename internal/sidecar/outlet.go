@@ -156,7 +156,7 @@ func (o *outlet) look(ctx context.Context) error {
 			return pg.ErrPooled
 		case err == nil:
 			if found == pg.PoolsSessions {
-				log.Warn().Msg("a pooler stands before the database; each connection seems to keep its session, which is needed")
+				log.Warn().Msg("the connection goes through a pooler; each connection seems to keep its session, as the relay needs")
 			}
 			if failures > 1 {
 				log.Info().Int("count", failures).Msg("database: works again")

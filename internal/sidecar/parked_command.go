@@ -23,10 +23,10 @@ import (
 func (p Program) parkedCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "parked",
-		Short: "See, retry or discard rows that wait for a person",
+		Short: "List, retry or discard rows that wait for an operator",
 		Long: `parked works on the database, whether a relay runs or not. A parked row could not be published, and later
-rows of its key wait behind it. Cure the cause and retry it, or discard it: then it is never
-published, and the table troupe.outbox_repairs keeps it with who did it and why.`,
+rows of its key wait behind it. Correct the cause and retry it, or discard it: then it is never
+published, and the table troupe.outbox_repairs keeps it with the operator's name and reason.`,
 		Example: `  outbox-relay parked list
   outbox-relay parked retry 019aa6f0-7c1d-7d3a-9d0b-6f3b1c2d4e5f`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -43,8 +43,8 @@ published, and the table troupe.outbox_repairs keeps it with who did it and why.
 			one:  desk.Desk.Retry, topic: desk.Desk.RetryTopic,
 		}),
 		p.repairCommand(repair{name: "discard", short: "Give parked rows up for good", did: "discarded", check: admin.Actor.CheckReasoned,
-			long: `discard takes parked rows out of the outbox for good; what is behind them in their key goes on.
-It wants a --reason. The table troupe.outbox_repairs keeps each with its payload.`,
+			long: `discard removes parked rows from the outbox for good; later rows of their keys are published.
+It needs a --reason. The table troupe.outbox_repairs keeps each with its payload.`,
 			one: desk.Desk.Discard, topic: desk.Desk.DiscardTopic,
 		}))
 	return cmd

@@ -11,18 +11,18 @@ import (
 )
 
 func (p Program) pauseCommand() *cobra.Command {
-	return p.turnCommand(turn{name: "pause", short: "Let all relays of the outbox publish nothing", did: "paused", check: admin.Actor.CheckReasoned, do: desk.Desk.Pause,
-		long: `pause asks all relays of the outbox, by its database, to publish nothing until somebody resumes: those that run,
-wherever they do, and those that begin later. What is in flight is finished, leases are kept, and rows
-wait in the outbox. It wants a --reason, which stands in troupe.relay_pauses with who did it.
+	return p.turnCommand(turn{name: "pause", short: "Pause all relays of the outbox", did: "paused", check: admin.Actor.CheckReasoned, do: desk.Desk.Pause,
+		long: `pause makes all relays of the outbox stop publishing until resume: running relays on any machine, and relays
+that start later. Rows in flight are finished, leases are kept, and rows wait in the outbox. It needs a
+--reason, which troupe.relay_pauses keeps with the operator's name.
 
-POST /pause of the admin port is another thing: it is of that process alone, and ends with it.`,
+POST /pause of the admin port pauses that process only, and ends with it.`,
 	})
 }
 
 func (p Program) resumeCommand() *cobra.Command {
 	return p.turnCommand(turn{name: "resume", short: "Let the relays publish again", did: "resumed", check: admin.Actor.Check, do: desk.Desk.Resume,
-		long: `resume ends a pause. The relays go on within a second, with the rows that have waited.`,
+		long: `resume ends a pause. The relays continue within a second, with the rows that have waited.`,
 	})
 }
 
@@ -42,7 +42,7 @@ func (p Program) turnCommand(t turn) *cobra.Command {
 	}
 	declareOne(cmd, parkedSettings...)
 	declareBy(cmd, &by)
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "say how it stands, and do nothing")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "print the current state, and do nothing")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if !dryRun {
 			if err := checkBy(&by, t.check); err != nil {
@@ -79,6 +79,6 @@ func (p Program) wouldTurn(ctx context.Context, on asked, t turn) error {
 	if len(turns) > 0 {
 		last = fmt.Sprintf("the last was %s by %s: %s", turns[0].Action, turns[0].Actor, turns[0].Reason)
 	}
-	_, err = fmt.Fprintf(p.Stdout, "%s would be asked of all relays of the outbox; nothing has been done: %s\n", t.name, last)
+	_, err = fmt.Fprintf(p.Stdout, "%s would apply to all relays of the outbox; nothing was done: %s\n", t.name, last)
 	return err
 }

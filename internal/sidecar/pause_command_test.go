@@ -20,7 +20,7 @@ func TestRelaysArePausedAndResumedByCommand(t *testing.T) {
 	p.waitReady(http.StatusOK)
 	r = run(t, environ, "pause", "--reason", "ticket 7", "--dry-run")
 	require.Equal(t, 0, r.code, r.stderr)
-	require.Contains(t, r.stdout, "nothing has been done")
+	require.Contains(t, r.stdout, "nothing was done")
 	r = run(t, environ, "pause", "--actor", "ann", "--reason", "ticket 7")
 	require.Equal(t, 0, r.code, r.stderr)
 	p.waitReady(http.StatusServiceUnavailable)

@@ -76,7 +76,7 @@ func (p Program) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "outbox-relay",
 		Short: "Publish the rows of a service's outbox table to Kafka",
-		Long: `outbox-relay runs beside a service and publishes what the service leaves in troupe.outbox.
+		Long: `outbox-relay publishes to Kafka the rows that a service inserts into troupe.outbox.
 
 DATABASE_URL and KAFKA_BROKERS are enough to run. Settings come from flags, else from the
 environment, else from the file of --config.`,

@@ -32,11 +32,11 @@ const (
 
 const referenceHead = `# outbox-relay, setting by setting
 
-This page is made from the tables in internal/sidecar that the program itself reads. To rewrite it:
+This page is generated from the tables of settings in internal/sidecar. To rewrite it:
 ` + "`go test ./internal/sidecar -run Reference -update`" + `.
 
 A setting has one name: a flag of ` + "`outbox-relay run`" + `, a key in the file of ` + "`--config`" + ` (YAML), and, in capitals, a variable.
-A flag wins over the environment, that over the file. ` + "`DATABASE_URL` and `KAFKA_BROKERS`" + ` alone are enough. An unknown
+Flags override the environment, and the environment overrides the file. ` + "`DATABASE_URL` and `KAFKA_BROKERS`" + ` alone are enough. An unknown
 key is refused. ` + "`outbox-relay schema`" + ` prints the file's JSON Schema.
 
 ` + "```yaml" + `
@@ -45,17 +45,17 @@ key is refused. ` + "`outbox-relay schema`" + ` prints the file's JSON Schema.
 ## Several outboxes
 
 ` + "`outboxes`" + ` names several outboxes for one process, each with a relay of its own. An entry may have every setting marked
-*each* below; what it does not say is taken from the rest of the file, from flags and from the environment. What is set for
-one outbox wins over what is set for all: first ` + "`OUTBOX_RELAY_<NAME>__<SETTING>`" + ` (two underscores, such as
+*each* below; other settings come from the rest of the file, from flags and from the environment. A setting of
+one outbox overrides the setting of all: first ` + "`OUTBOX_RELAY_<NAME>__<SETTING>`" + ` (two underscores, such as
 ` + "`OUTBOX_RELAY_LEDGER__DATABASE_URL_FILE`" + `), then the entry. One that fails is tried again, at first after a second, at
 most after a minute, and the others go on; ` + "`/readyz`" + ` says which one it is. Commands that work on one database take ` + "`--outbox NAME`" + `.
 
 ## A table of another shape
 
 An entry's ` + "`mapping`" + ` has ` + "`table`" + `, as schema.table, and the options of Debezium's EventRouter, each a key with a dot in it:
-the tables of one process may all be of other shapes. Such a table is read from the log (` + "`source`" + ` auto or wal; poll is refused, since it
-deletes what it publishes) and never written to; its database must be migrated all the same, since the relay keeps its state and
-failed rows there. [from-debezium.md](from-debezium.md) has what each option does.
+the tables of one process may have different shapes. Such a table is read from the log (` + "`source`" + ` auto or wal; poll is refused, since it
+deletes published rows) and never written to. Its database must be migrated, too, since the relay keeps its state and
+failed rows there. [from-debezium.md](from-debezium.md) describes each option.
 
 | option | default | one of |
 |---|---|---|
@@ -68,11 +68,11 @@ ever printed, in no log and no error. Those without a flag (–) have only ` + "
 
 ## Reload
 
-SIGHUP reads the file and the secrets again. A mistake anywhere is logged, and everything stays as it was. Else: a setting
-marked *each* that changed makes that outbox's relay drain and begin anew with it, and outboxes may come and go; those
-marked *live* change at once; the others need a restart, and the log names them. A relay that was paused stays paused. A
-replay of an outbox whose relay begins anew ends. Flags and the environment are those of the start. Certificates, keys,
-Kafka's password and its token are read for each new connection anyway, without a signal.
+SIGHUP reads the file and the secrets again. If there is a mistake, it is logged and nothing changes. If a setting marked *each*
+changed, the relay of that outbox drains and is restarted; outboxes may be added and removed. Settings marked *live* change at once.
+The others need a restart of the process, and the log names them. A paused relay stays paused. A replay ends if its relay is
+restarted. Flags and the environment keep their values from the start. Certificates, keys, Kafka's password and its token are read for
+each new connection, without a signal.
 `
 
 const adminText = `
@@ -89,11 +89,11 @@ no reasons without it. ` + "`?outbox=NAME`" + ` chooses one; where there are sev
 | ` + "`GET /status`" + ` | the state of each relay and its waiting rows, as JSON |
 | ` + "`GET /metrics`" + ` | Prometheus, see below |
 | ` + "`GET /parked`" + ` † | parked rows without payloads: ` + "`?topic=`, `?limit=` (50), `?after=`" + ` the page's ` + "`next`" + ` |
-| ` + "`POST /pause`, `POST /resume`" + ` | what is in flight is finished, then nothing more is read; the lease is kept, so no standby takes over. Of this process: a restart publishes |
+| ` + "`POST /pause`, `POST /resume`" + ` | rows in flight are finished, then nothing more is read; the lease is kept, so no standby takes over. Only this process: it publishes after a restart |
 | ` + "`POST /parked/{id}/retry`" + ` † | body ` + "`" + `{"actor": "ann", "reason": "…"}` + "`" + `: tried again at once, in its old place |
 | ` + "`POST /parked/{id}/discard`" + ` † | the same body, with a reason: never published; ` + "`troupe.outbox_repairs`" + ` keeps the row |
 | ` + "`POST /replay`" + ` † | see below |
-| ` + "`GET /replay`, `DELETE /replay`" + ` † | how far it is; ends it |
+| ` + "`GET /replay`, `DELETE /replay`" + ` † | its progress; ends it |
 
 A replay publishes rows again, under their ids, that were published and are still in the table:
 
@@ -347,7 +347,7 @@ func TestTheSchemaAndTheProgramAgree(t *testing.T) {
 	}
 }
 
-func TestWhatIsSetForOneOutboxWinsOverWhatIsSetForAll(t *testing.T) {
+func TestASettingOfOneOutboxOverridesTheSettingOfAll(t *testing.T) {
 	t.Parallel()
 	const file = "database-url: postgres://h/d\nbrokers: [a:1]\nbatch: 2\noutboxes: [{name: a-b, batch: 5}, {name: c}, {name: d}]\n"
 	got, err := planned(t, file, "OUTBOX_RELAY_BATCH=3", "OUTBOX_RELAY_A_B__BATCH=6", "OUTBOX_RELAY_C__BATCH=4", "OUTBOX_RELAY_E__BATCH=9")

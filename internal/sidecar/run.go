@@ -23,12 +23,12 @@ func (p Program) runCommand() *cobra.Command {
 		Use:   "run",
 		Short: "Publish the outbox until stopped",
 		Long: `run publishes the rows of troupe.outbox to their topics and removes them once the brokers have
-acknowledged them. Any number may run for one database: one publishes, the others stand by.
+acknowledged them. Any number of relays may run for one database: one publishes, the others stand by.
 The file of --config may name several outboxes; one that fails does not stop the others.
 
-On SIGTERM it takes no more rows, waits for what is in flight and exits with 0. On SIGHUP it reads
-the file and the secrets anew: relays whose settings changed begin anew, and the log says what
-cannot change while running. A file with a mistake is refused, and everything stays as it was.`,
+On SIGTERM it takes no more rows, waits for the rows in flight and exits with 0. On SIGHUP it reads
+the file and the secrets again: relays whose settings changed are restarted, and the log names
+changes that need a restart of the process. A file with a mistake is refused, and nothing changes.`,
 		Example: `  DATABASE_URL=postgres://shop:…@127.0.0.1:5432/shop KAFKA_BROKERS=127.0.0.1:9092 outbox-relay run
   outbox-relay run --config relay.yaml --admin 127.0.0.1:9000`,
 		Args: noArguments,

@@ -8,8 +8,8 @@ func (p Program) schemaCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "schema",
 		Short: "Print the JSON Schema of the file of --config",
-		Long: `schema prints what the file of --config may hold, as JSON Schema (draft 2020-12), for editors and for
-checks before a deployment. The program itself checks more: files, addresses, and what goes together.`,
+		Long: `schema prints the JSON Schema (draft 2020-12) of the file of --config, for editors and for
+checks before a deployment. The program itself checks more: files, addresses, and combinations of settings.`,
 		Example: `  outbox-relay schema > relay.schema.json`,
 		Args:    noArguments,
 		RunE: func(*cobra.Command, []string) error {

@@ -22,9 +22,9 @@ const askLimit = 10 * time.Second
 func (p Program) statusCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Say who leads, and what waits",
-		Long: `status asks the database, not a relay: which relay holds the lease, how many rows wait and since
-when, which of them failed, and how far the migrations are.`,
+		Short: "Show the active relay and the waiting rows",
+		Long: `status reads the database, and no relay: the holder of the lease, the number of waiting rows and the
+age of the oldest, failed rows, and the version of the migrations.`,
 		Example: `  DATABASE_URL=postgres://shop:…@127.0.0.1:5432/shop outbox-relay status
   outbox-relay status --output json | jq .outbox.pending`,
 		Args: noArguments,

@@ -11,7 +11,7 @@ import (
 func (p Program) versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "version",
-		Short:   "Say which build this is",
+		Short:   "Print the version of this build",
 		Example: "  outbox-relay version",
 		Args:    noArguments,
 		RunE: func(*cobra.Command, []string) error {

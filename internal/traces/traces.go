@@ -64,7 +64,7 @@ func (e *told) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) e
 	err := e.SpanExporter.ExportSpans(ctx, spans)
 	switch was := e.dropped.Swap(err != nil); {
 	case err != nil && !was:
-		e.log.Info().Err(err).Msg("traces: nobody takes spans; they are dropped until somebody does")
+		e.log.Info().Err(err).Msg("traces: no collector accepts spans; they are dropped until one does")
 	case err == nil && was:
 		e.log.Info().Msg("traces: spans are taken again")
 	}

@@ -68,7 +68,7 @@ func TestSpansReachTheCollectorAndTheLogSaysWhenTheyDoNot(t *testing.T) {
 	c.refuse(true)
 	span("lost")
 	span("lost too")
-	require.Equal(t, 1, strings.Count(log.String(), "nobody takes spans"), log.String())
+	require.Equal(t, 1, strings.Count(log.String(), "no collector accepts spans"), log.String())
 	c.refuse(false)
 	span("after")
 	require.Equal(t, 1, strings.Count(log.String(), "taken again"), log.String())

@@ -17,7 +17,7 @@ import (
 	"github.com/troupe-go/troupe/internal/wal"
 )
 
-var update = flag.Bool("update", false, "capture the golden files anew from a server")
+var update = flag.Bool("update", false, "capture the golden files again from a server")
 
 // said returns captured messages, one a line in hexadecimal.
 func said(t testing.TB, name string) (messages [][]byte) {
@@ -94,7 +94,7 @@ var (
 	insert   = []byte("I\x00\x00\x00\x01N\x00\x01b\x00\x00\x00\x02ab")
 )
 
-func TestWhatIsNoMessageIsAnError(t *testing.T) {
+func TestAnInvalidMessageIsAnError(t *testing.T) {
 	t.Parallel()
 	many := append([]byte(nil), relation[:len(relation)-len("\x00\x01\x00k\x00\x00\x00\x00\x19\xff\xff\xff\xff")]...)
 	many = binary.BigEndian.AppendUint16(many, 1601)
@@ -111,14 +111,14 @@ func TestWhatIsNoMessageIsAnError(t *testing.T) {
 		{"a relation with a name of no end", "R\x00\x00\x00\x01" + strings.Repeat("n", 1000) + "\x00", "'R': message ends too soon"},
 		{"a relation of too many columns", string(many), "'R': 1601 columns"},
 		{"a relation that lacks its columns", string(relation[:len(relation)-3]), "'R': message ends too soon"},
-		{"a row of a table nobody described", "I\x00\x00\x00\x02N\x00\x01n", "relation 2 was not described"},
+		{"a row of a table without a description", "I\x00\x00\x00\x02N\x00\x01n", "relation 2 was not described"},
 		{"a row without a relation", "I\x00", "'I': message ends too soon"},
 		{"no new tuple", "I\x00\x00\x00\x01K\x00\x01n", "no new tuple"},
 		{"more values than columns", "I\x00\x00\x00\x01N\x00\x02nn", "2 values for 1 columns of t"},
 		{"fewer values than columns", "I\x00\x00\x00\x01N\x00\x00", "0 values for 1 columns of t"},
 		{"a value longer than the message", "I\x00\x00\x00\x01N\x00\x01b\x00\x00\x00\x03ab", "'I': message ends too soon"},
 		{"a value of four gigabytes", "I\x00\x00\x00\x01N\x00\x01b\xff\xff\xff\xffab", "'I': message ends too soon"},
-		{"a format nobody knows", "I\x00\x00\x00\x01N\x00\x01x", `value format 'x'`},
+		{"an unknown format", "I\x00\x00\x00\x01N\x00\x01x", `value format 'x'`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -136,7 +136,7 @@ func TestWhatIsNoMessageIsAnError(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotForAnOutboxIsSkipped(t *testing.T) {
+func TestMessagesOfOtherTablesAreSkipped(t *testing.T) {
 	t.Parallel()
 	var d wal.Decoder
 	for _, kind := range "UDTOYSEAPKrb?" {

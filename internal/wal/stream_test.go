@@ -171,5 +171,5 @@ func TestAStreamGoesOnFromWhatWasReported(t *testing.T) {
 	})
 	defer third.Close()
 	content, _ = next(third)
-	require.Equal(t, "two", content, "what was reported does not come again")
+	require.Equal(t, "two", content, "a confirmed row is not streamed again")
 }

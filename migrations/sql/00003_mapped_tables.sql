@@ -2,7 +2,7 @@
 
 -- Tables other than troupe.outbox that a relay publishes by a mapping.
 
--- mapped_tables has one row for each such table, which the relay writes: its columns are those of relay_state.
+-- mapped_tables has one row for each such table, which the relay writes: it has the columns of relay_state.
 CREATE TABLE troupe.mapped_tables (
   name        text        PRIMARY KEY, -- schema.table
   shard       integer     NOT NULL UNIQUE GENERATED ALWAYS AS IDENTITY (INCREMENT BY -1 START WITH -1), -- its lease in relay_leases

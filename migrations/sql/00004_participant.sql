@@ -1,6 +1,6 @@
 -- +goose Up
 
--- The participant: the partitions that it owns, the messages that it has handled, and those that wait. Participants write these
+-- The participant: the partitions that it owns, the messages that it has handled, and waiting messages. Participants write these
 -- tables.
 
 -- leases has one row for each partition of a topic that a group has consumed. The term rises with each owner, and a transaction of
@@ -101,7 +101,7 @@ CREATE TABLE troupe.answers (
 CREATE INDEX answers_of_sagas_answered_at ON troupe.answers (answered_at) WHERE command_key IS NOT NULL;
 CREATE INDEX answers_of_others_answered_at ON troupe.answers (answered_at) WHERE command_key IS NULL;
 
--- held holds the messages whose key waits: the one that failed and has a next_try, and those that came behind it and have none.
+-- held holds the messages of keys that wait: the failed one, with a next_try, and the later ones of the key, without.
 CREATE TABLE troupe.held (
   position        bigint      GENERATED ALWAYS AS IDENTITY (CACHE 1), -- order within a key: the order of arrival
   consumer_group  text        NOT NULL,

@@ -75,7 +75,7 @@ CREATE TABLE troupe.repairs (
   at             timestamptz NOT NULL DEFAULT clock_timestamp(),
   actor          text        NOT NULL CHECK (actor <> ''),   -- the operator, as the program states
   role           text        NOT NULL DEFAULT session_user,  -- the role, as the server states
-  action         text        NOT NULL CHECK (action IN ('edit', 'redrive', 'discard', 'retry', 'release', 'skip')),
+  action         text        NOT NULL CHECK (action IN ('edit', 'redrive', 'discard', 'retry', 'dead-letter', 'skip')),
   reason         text        NOT NULL,
   dead_letter_id uuid,                                       -- null: no dead letter, or the message had been handled
   consumer_group text        NOT NULL,

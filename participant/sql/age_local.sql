@@ -1,5 +1,5 @@
--- The entry at @position has waited in vain for a handler of its type for so long that it is poison. What is behind it in its key,
--- of the same type, has waited as long, or since it was written: it does not begin to wait only now.
+-- The entry at @position has waited in vain for a handler of its type for so long that it is poison. Later entries of its key and
+-- type have waited as long, or since they were written: their wait does not begin only now.
 UPDATE troupe.local_work AS w
 SET unhandled_since = least(greatest(w.created_at, clock_timestamp() - make_interval(secs => @unhandled_for::float8)), clock_timestamp()),
     error_class     = 'transient',

@@ -1,4 +1,4 @@
--- One statement: whoever dies beside it has fired all of them or none. One member of a group fires at a time, or a
+-- One statement: a process that dies has fired all of them or none. One member of a group fires at a time, or a
 -- deadline could overtake an earlier one of its key. A row that is locked is being cancelled or replaced just now. Names that
 -- the caller has no handler for wait for a member that has one.
 WITH due AS (

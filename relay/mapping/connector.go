@@ -227,7 +227,7 @@ func (r *reading) capture() {
 			"a publication of its own, made before the connector stops; what both send carries the same ids")
 	}
 	if r.take("slot.drop.on.stop") == "true" {
-		r.note("slot.drop.on.stop", Differs, "the slot goes when the connector stops, and with it what was not sent: set it to false "+
+		r.note("slot.drop.on.stop", Differs, "the slot is dropped when the connector stops, and unsent rows are lost with it: set it to false "+
 			"before the move")
 	}
 	if text := r.take("heartbeat.interval.ms"); text != "" {
@@ -308,11 +308,11 @@ func (r *reading) converter(option string, isValue bool) string {
 	}
 	switch class {
 	case "":
-		r.note(option, Differs, "the worker's setting counts, which does not stand here: taken as StringConverter; if it is JsonConverter, set the format to json")
+		r.note(option, Differs, "the worker's setting counts, which is not in this file: taken as StringConverter; if it is JsonConverter, set the format to json")
 	case "StringConverter", "ByteArrayConverter", "BinaryDataConverter", "ByteBufferConverter":
 	case "JsonConverter":
 		if schemas != "false" {
-			r.note(option+".schemas.enable", Differs, what+" have their schema beside them; the relay writes them without, as with false")
+			r.note(option+".schemas.enable", Differs, what+" contain their schema; the relay writes them without, as with false")
 		}
 		return JSON
 	case "AvroConverter":

@@ -127,7 +127,7 @@ func connector(t *testing.T, pairs ...string) mapping.Connector {
 	return c
 }
 
-func TestWhatAConnectorSaysIsToldOrMeansTheSame(t *testing.T) {
+func TestEachConnectorOptionIsTranslatedOrReported(t *testing.T) {
 	t.Parallel()
 	c := connector(t)
 	require.Equal(t, map[string]mapping.Weight{"extended.headers.enabled": mapping.Moot}, notes(c))
@@ -150,7 +150,7 @@ func TestWhatAConnectorSaysIsToldOrMeansTheSame(t *testing.T) {
 		"a table of 1.x":               {"table.whitelist", "x.y", mapping.Differs, "table.include.list", "slot of its own"},
 		"the worker's converter":       {"value.converter", "-", mapping.Differs, "", "worker"},
 		"another converter":            {"value.converter", "x.ProtobufConverter", mapping.Differs, "", "not known"},
-		"schemas beside the payloads":  {"value.converter", "org.apache.kafka.connect.json.JsonConverter", mapping.Differs, "value.converter.schemas.enable", "schema beside"},
+		"schemas in the payloads":      {"value.converter", "org.apache.kafka.connect.json.JsonConverter", mapping.Differs, "value.converter.schemas.enable", "contain their schema"},
 		"Avro keys":                    {"key.converter", "io.confluent.connect.avro.AvroConverter", mapping.Differs, "", "partition"},
 		"headers in JSON":              {"header.converter", "org.apache.kafka.connect.json.JsonConverter", mapping.Differs, "", "plain text"},
 		"a converter for other things": {"value.converter.delegate.converter.type", "x", mapping.Moot, "", "heartbeats"},
@@ -191,7 +191,7 @@ func TestWhatAConnectorSaysIsToldOrMeansTheSame(t *testing.T) {
 	require.Equal(t, "io.confluent.kafka.serializers.subject.TopicNameStrategy", c.Strategy)
 }
 
-func TestWhatIsNoConnectorIsRefused(t *testing.T) {
+func TestInvalidConnectorJSONIsRefused(t *testing.T) {
 	t.Parallel()
 	for text, says := range map[string]string{
 		``: "byte 0", `{"a":`: "not JSON", `[]`: "want {", `null`: "want {", `{"config": 1}`: "config", `{"a": {"b": 1}}`: `option "a"`,

@@ -148,7 +148,7 @@ func prune(v any) any {
 	return v
 }
 
-func TestWhatIsTooDeepIsLeftAlone(t *testing.T) {
+func TestDeeplyNestedJSONIsNotExpanded(t *testing.T) {
 	t.Parallel()
 	m, err := New(Config{})
 	require.NoError(t, err)

@@ -80,7 +80,7 @@ func parseReplacement(text string, of *regexp.Regexp) ([]part, error) {
 		switch {
 		case text[i] == '\\':
 			if i++; i == len(text) {
-				return nil, errors.New(`nothing stands behind the last \`)
+				return nil, errors.New(`nothing follows the last \`)
 			}
 			literal.WriteByte(text[i])
 		case text[i] != '$':

@@ -296,7 +296,7 @@ func TestEventRouter(t *testing.T) {
 			`{"fullName":"John Doe","numbers":[null,2,3]}`, mapping.ByKey, ""},
 		"shouldNotExpandJSONPayloadIfNotConfigured": {o(), user(text("payload", `{"fullName": "John Doe", "rating": 4.9, "age": 42}`)),
 			"outbox.event.User", "10711fa5", []string{"id=" + userID}, `{"fullName": "John Doe", "rating": 4.9, "age": 42}`, mapping.ByKey, ""},
-		"what is no JSON is not expanded": {o("table.expand.json.payload", "true"), user(text("payload", `{"fullName": "John`)),
+		"invalid JSON is not expanded": {o("table.expand.json.payload", "true"), user(text("payload", `{"fullName": "John`)),
 			"outbox.event.User", "10711fa5", []string{"id=" + userID}, `{"fullName": "John`, mapping.ByKey, ""},
 		"canSetFieldIntoTheEnvelopeWithMissingField": {o("table.field.additional.missing", "ignore",
 			"table.fields.additional.placement", "nonExistingField:envelope:alias"), user(text("payload", "{}")), "outbox.event.User", "10711fa5",

@@ -1,5 +1,5 @@
--- Take the shard's lease under a term that nobody had, if nobody holds it, or if its holder streams a slot no more. No row:
--- somebody holds it. A lease without a slot that would last longer than @longest is from a clock that was ahead: it is free.
+-- Takes the shard's lease under a new term, if it is free or expired, or if its holder no longer streams a slot. No row:
+-- another relay holds it. A lease without a slot that would last longer than @longest is from a clock that was ahead: it is free.
 INSERT INTO troupe.relay_leases AS l (shard, holder, term, expires_at)
 VALUES (@shard, @holder, 1, clock_timestamp() + @length::interval)
 ON CONFLICT (shard) DO UPDATE

@@ -1,9 +1,9 @@
--- The lowest rows of the shard that may go out now, at most @rows, and none behind @bytes of payload and headers. Not
--- those that wait for their next try or for a person, and not those behind such a row of their key. Not what a stream has
--- published; before a stream begins, only what it will not tell. Of the rows that are due for another try at most
--- @retried, the longest due first: so rows that are refused again and again leave room for new ones. Rows up to @past are passed over as long as those that
--- block others are the ones of @blocking, and none of them is due: see lowest_row.sql. Each row has what was visible, and
--- which rows block others, as a digest: see read_on.sql.
+-- The lowest rows of the shard that may be sent now, at most @rows, and none behind @bytes of payload and headers. Without
+-- rows that wait for their next try or are parked, and without rows behind such a row of their key. Without rows that a stream has
+-- published; before a stream begins, only rows that it will not deliver. Of the rows that are due for another try at most
+-- @retried, the longest due first: so rows that are refused again and again leave room for new ones. Rows up to @past are passed over
+-- as long as the blocking rows are the ones of @blocking, and none of them is due: see lowest_row.sql. Each row has the visible
+-- snapshot, and a digest of the blocking rows: see read_on.sql.
 WITH blocking AS MATERIALIZED (
   SELECT md5(coalesce(string_agg(position::text, ' ' ORDER BY position), '')) AS positions
   FROM troupe.outbox_failures

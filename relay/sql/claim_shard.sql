@@ -1,6 +1,6 @@
--- Take the lease of a shard other than the lead's under a term that nobody had, if nobody holds it and its layout still is
--- the one in force. Not while a lease of another layout lasts: its shard holds keys of this one. Who asked
--- for it goes first, for a second. No row: not now.
+-- Takes the lease of a shard other than the lead's under a new term, if it is free and its layout is the one in force. Not while a
+-- lease of another layout lasts: its shard has keys of this one. For a second, the relay that requested the shard has precedence.
+-- No row: not now.
 WITH lead AS MATERIALIZED (
   SELECT layout, shards
   FROM troupe.relay_leases

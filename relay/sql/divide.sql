@@ -1,5 +1,5 @@
--- Divide the outbox into another number of shards, if the term still is ours: whoever holds one of the former layout cannot
--- renew it from here on. Wakes them.
+-- Divides the outbox into another number of shards, if the term is still ours: from now on leases of the former layout cannot be
+-- renewed. Wakes their holders.
 WITH divided AS (
   UPDATE troupe.relay_leases
   SET shards = @number,

@@ -1,12 +1,12 @@
--- Renew the leases that one process holds, and say in the same round trip which of them somebody asks for, and in which
--- shards a claim above the low mark would find a row. No row: that term is over, or its layout. Astir: there is a shard
--- that nobody holds, or somebody who holds two more than we. Behind: there are rows above the mark, if only others'.
+-- Renews the leases of one process, and returns in the same round trip which of them another relay requests, and in which shards a
+-- claim above the low watermark would find a row. No row: that term, or its layout, is over. may_be_free: a shard is free, or another
+-- relay holds two shards more. behind: there are rows above the mark, perhaps of other relays' shards.
 WITH lead AS MATERIALIZED (
   SELECT layout, shards, paused_at
   FROM troupe.relay_leases
   WHERE shard = 0
   FOR SHARE -- a renewal and a change of the layout are one before the other
-), astir AS MATERIALIZED (
+), may_be_free AS MATERIALIZED (
   SELECT (SELECT count(*) FROM troupe.relay_leases l WHERE l.shard >= 0 AND l.shard < lead.shards AND l.layout = lead.layout
             AND l.expires_at > clock_timestamp() AND l.expires_at <= clock_timestamp() + @longest::interval) -- as in read_lease.sql
            < lead.shards
@@ -16,19 +16,19 @@ WITH lead AS MATERIALIZED (
            WHERE l.shard >= 0 AND l.holder <> @holder
              AND l.expires_at > clock_timestamp() AND l.expires_at <= clock_timestamp() + @longest::interval
            GROUP BY l.holder
-           HAVING count(*) >= cardinality(@shard_list::int[]) + 2) AS astir
+           HAVING count(*) >= cardinality(@shard_list::int[]) + 2) AS may_be_free
   FROM lead
 )
 UPDATE troupe.relay_leases l
 SET expires_at = clock_timestamp() + @length::interval
 FROM unnest(@shard_list::int[], @terms::bigint[], @lows::bigint[], @pasts::bigint[], @blockings::text[], @published::text[])
-       AS mine (shard, term, low, past, blocking, published), lead, astir
+       AS mine (shard, term, low, past, blocking, published), lead, may_be_free
 WHERE l.shard = mine.shard
   AND l.holder = @holder
   AND l.term = mine.term
   AND l.layout = lead.layout
   AND l.expires_at > clock_timestamp() -- one that was released meanwhile is not taken back
-RETURNING l.shard, l.wanted IS NOT NULL AS wanted, astir.astir, EXISTS (
+RETURNING l.shard, l.wanted IS NOT NULL AS wanted, may_be_free.may_be_free, EXISTS (
   SELECT
   FROM troupe.outbox o
   LEFT JOIN troupe.outbox_failures t ON t.position = o.position AND t.id = o.id

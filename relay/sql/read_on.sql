@@ -1,7 +1,7 @@
--- What claim_rows.sql would give next had it gone on at that time: the rows behind @after that its snapshot sees. What became
--- visible since waits for the next claim from the lowest row: a row that commits late may be before @after, and nothing that
--- was written after it may overtake it. Rows that are due, and rows behind any that was not published, wait for it too. There
--- is none when the rows that others wait behind are not those of @blocking: rows before @after may wait no more.
+-- Continues claim_rows.sql at the time of that claim: the rows behind @after that its snapshot sees. Rows that became
+-- visible since then wait for the next claim from the lowest row: a row that commits late may be before @after, and no row
+-- written after it may overtake it. Rows that are due, and rows behind an unpublished one, wait for it, too. It returns no row if the
+-- blocking rows differ from @blocking: rows before @after may have become free.
 SELECT position, id, topic, key, key_bytes, type, headers, raw_headers, payload, created_at, failed_before, attempts, failing_for, max_attempts
 FROM (
   SELECT o.position, o.id, o.topic, o.key, o.key_bytes, o.type, o.headers, o.raw_headers, o.payload, o.created_at,

@@ -1,7 +1,7 @@
 -- Records rows that could not be published, if the term still is ours. The time of the first failure is of the first attempt, not
 -- of the time at which a row began to wait. A wait of null parks the row; no attempt says that
--- it waits behind another, and leaves a line that its row has already: a stream that
--- began anew tells such rows again.
+-- it waits behind another, and leaves a line that its row has already: a restarted stream
+-- delivers such rows again.
 WITH lease AS MATERIALIZED (
   SELECT term
   FROM troupe.relay_leases

@@ -1,5 +1,5 @@
--- Note rows that could not be published, if the term still is ours. As in record_failures.sql, but for the row itself, which
--- stands here since its table need not keep it.
+-- Records rows that could not be published, if the term is still ours. As record_failures.sql, and with the row itself,
+-- since its table need not keep it.
 WITH lease AS MATERIALIZED (
   SELECT term
   FROM troupe.relay_leases

@@ -1,4 +1,4 @@
--- Let go, and wake those who wait for it.
+-- Releases the lease, and wakes the relays that wait for it.
 WITH released AS (
   UPDATE troupe.relay_leases
   SET expires_at = clock_timestamp()

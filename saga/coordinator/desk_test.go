@@ -80,7 +80,7 @@ func TestADeskActsInTheCoordinatorsName(t *testing.T) {
 		_, err = desk.Preview(t.Context(), id, annsEvent(saga.ActRetry, "payment"))
 		require.ErrorIs(t, err, coordinator.ErrRefused)
 		_, err = desk.Act(t.Context(), id, annsEvent(saga.ActRetry, "payment"))
-		require.ErrorContains(t, err, "saga order/o-1: refused: step payment is done: only what has failed is tried again")
+		require.ErrorContains(t, err, "saga order/o-1: refused: step payment is done: only a failed step can be retried")
 		_, err = desk.Act(t.Context(), id, saga.Event{Kind: saga.ActAbandon, Actor: "ann"})
 		require.ErrorContains(t, err, "reason: want a reason")
 		_, err = desk.Act(t.Context(), "order/o-2", annsEvent(saga.ActAbandon, ""))
@@ -329,7 +329,7 @@ func TestLocksAndStashAreListed(t *testing.T) {
 	require.Equal(t, saga.Abandoned, did.State.Status)
 	locks, err = desk.Locks(t.Context(), "", 10)
 	require.NoError(t, err)
-	require.True(t, locks[0].Has, "it has what it waited for")
+	require.True(t, locks[0].Has, "it has the lock that it waited for")
 
 	event, err := json.Marshal(saga.Event{Kind: saga.Observed, Message: "m-1"})
 	require.NoError(t, err)

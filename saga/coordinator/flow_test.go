@@ -61,7 +61,7 @@ func TestAnExhaustedStepParksAndIsTriedAgain(t *testing.T) {
 		s := f.await(id, saga.Parked)
 		require.Contains(t, s.Reason, "no forklift")
 		_, err := f.act(id, saga.Event{Kind: saga.ActRetry, Step: "payment"})
-		require.ErrorContains(t, err, "only what has failed is tried again")
+		require.ErrorContains(t, err, "only a failed step can be retried")
 		f.setFail("o-1 inventory/forward", nil)
 		_, err = f.act(id, saga.Event{Kind: saga.ActRetry, Step: "inventory"})
 		require.NoError(t, err)
@@ -82,7 +82,7 @@ func TestAStepThatIsNotAnsweredInTimeIsUndone(t *testing.T) {
 	d, err := saga.Define(spec)
 	require.NoError(t, err)
 	f := newFlow(t, false, d)
-	f.setFail("o-1 inventory/forward", errors.New("nobody picks up"))
+	f.setFail("o-1 inventory/forward", errors.New("the pallet is blocked"))
 	id := f.start("o-1")
 	testkit.Wait(t, id+" to be compensated", func() (is bool, err error) {
 		return is, f.pool.QueryRow(t.Context(), "SELECT status = 'compensated' FROM troupe.sagas WHERE id = $1", id).Scan(&is)

@@ -21,7 +21,7 @@ var ofOne = map[string]any{
 
 // A statement that was planned while its table was empty keeps that plan as long as its session lives, or until the table is
 // analyzed.
-func TestWhatIsPlannedOnEmptyTablesScansNone(t *testing.T) {
+func TestPlansMadeOnEmptyTablesScanNoTable(t *testing.T) {
 	t.Parallel()
 	pool := testkit.Database(t)
 	for statement, index := range map[string]string{

@@ -140,7 +140,7 @@ func (s *crew) awaitGuard() {
 		SELECT count(*) FROM pg_locks
 		WHERE locktype = 'advisory' AND NOT granted AND classid = x'74727573'::int::oid
 		  AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`
-	testkit.Wait(s.t, "somebody to wait for a guard", func() (bool, error) {
+	testkit.Wait(s.t, "a transaction to wait for a guard", func() (bool, error) {
 		return s.count("order", waiting) > 0, nil
 	})
 }

@@ -95,8 +95,8 @@ SELECT key, headers, xmin FROM troupe.local_work WHERE topic LIKE '%.commands'
 UNION ALL
 SELECT key, headers, xmin FROM troupe.outbox WHERE topic LIKE '%.commands'`
 
-// TestWhatIsSubmittedMeanwhileSharesACommit: of each order the first submission starts it, with its own row.
-func TestWhatIsSubmittedMeanwhileSharesACommit(t *testing.T) {
+// TestConcurrentSubmissionsShareACommit: of each order the first submission starts it, with its own row.
+func TestConcurrentSubmissionsShareACommit(t *testing.T) {
 	t.Parallel()
 	s := newDesk(t)
 	open := s.closed()
@@ -135,7 +135,7 @@ func TestWhatIsSubmittedMeanwhileSharesACommit(t *testing.T) {
 func TestASubmissionThatIsRefusedCostsTheOthersNothing(t *testing.T) {
 	t.Parallel()
 	s := newDesk(t)
-	_, err := s.pool.Exec(t.Context(), "INSERT INTO orders (id, customer) VALUES ('o-7', 'somebody before')")
+	_, err := s.pool.Exec(t.Context(), "INSERT INTO orders (id, customer) VALUES ('o-7', 'an earlier customer')")
 	require.NoError(t, err)
 	open := s.closed()
 	const orders = 20
@@ -174,7 +174,7 @@ func TestASubmissionThatIsRefusedCostsTheOthersNothing(t *testing.T) {
 	require.Equal(t, orders-3, s.number(everyCommand))
 }
 
-func TestWhatCannotBeASagaIsRefusedBeforeItIsSent(t *testing.T) {
+func TestAnInvalidStartIsRefusedBeforeItIsSent(t *testing.T) {
 	t.Parallel()
 	s := newDesk(t)
 	defer s.closed()()
@@ -230,8 +230,8 @@ func (s *desk) awaitBlocked(n int) {
 	testkit.Wait(s.t, fmt.Sprint(n, " sessions that wait for a lock"), func() (bool, error) { return s.number(blocked) == n, nil })
 }
 
-// TestWhoSubmitsAndLeavesHoldsNobodyUp: a transaction continues while one of its callers waits for it, and no longer.
-func TestWhoSubmitsAndLeavesHoldsNobodyUp(t *testing.T) {
+// TestACancelledSubmissionDoesNotHoldOthersUp: a transaction continues while one of its callers waits for it, and no longer.
+func TestACancelledSubmissionDoesNotHoldOthersUp(t *testing.T) {
 	t.Parallel()
 	s := newDesk(t)
 	open := s.closed()

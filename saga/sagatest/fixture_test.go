@@ -111,7 +111,7 @@ func TestAPersonActs(t *testing.T) {
 	t.Parallel()
 	f := sagatest.New(t, order(t)).WhenStarted("order", anOrder).
 		WhenPublished(sagatest.Exhausted("payment", "the bank is away")).ThenStatus("order/o-1", saga.Parked).ThenActive(1)
-	f.WhenActs("order/o-1", saga.Event{Kind: saga.ActResolve, Step: "inventory"}).ThenRefused("only what is in doubt is resolved")
+	f.WhenActs("order/o-1", saga.Event{Kind: saga.ActResolve, Step: "inventory"}).ThenRefused("only a step in doubt can be resolved")
 	f.WhenActs("order/o-1", saga.Event{Kind: saga.ActSkip, Step: "payment", Fields: sagatest.Fields{"payment_id": "by hand"}}).
 		ThenCommands(sagatest.Command{Step: "inventory"}).ThenData("order/o-1", sagatest.Fields{"payment_id": "by hand"})
 }
@@ -143,7 +143,7 @@ func said(t *testing.T, do func(t testing.TB)) string {
 	return f.said
 }
 
-func TestWhatFailsSaysWhatThereWas(t *testing.T) {
+func TestAFailedAssertionPrintsTheActualMessages(t *testing.T) {
 	t.Parallel()
 	started := func(t testing.TB) *sagatest.Fixture {
 		return sagatest.New(t, visit(t)).WhenPublished(asked("v-1", "r-1"))

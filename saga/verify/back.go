@@ -143,7 +143,7 @@ func (m *model) pivot(c *run, p int) {
 		switch {
 		case n.Pivot && (behind || f > p):
 			m.report("pivot-twice", n.path+".pivot", m.failing(c, p, f, "fails"),
-				"%s and %s are both pivots of one run; keep one, and make what is behind it retriable", pivot, n.Name)
+				"%s and %s are both pivots of one run; keep one, and make the steps after it retriable", pivot, n.Name)
 		case n.Pivot:
 		case behind && n.sends && n.Compensation != nil && !n.Retriable && !n.Optional:
 			m.report("compensable-after-pivot", n.path+".compensation", m.trace(c, f, "done"),

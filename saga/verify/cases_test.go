@@ -14,7 +14,7 @@ import (
 func tell(name, when string, join saga.Join, needs ...string) saga.Step {
 	return saga.Step{
 		Name: name, When: when, Join: join, Needs: needs,
-		Retriable: true, Irreversible: "what is told is told", Timeout: saga.Duration(time.Minute),
+		Retriable: true, Irreversible: "a notice cannot be withdrawn", Timeout: saga.Duration(time.Minute),
 		Command: &saga.Command{Hop: "mail", Type: "Tell"}, Success: []saga.Answer{{Event: "Told"}},
 	}
 }
@@ -61,7 +61,7 @@ func TestConditionsAreToldApart(t *testing.T) {
 		"a double with a hole of one value":         {branches("data.x < 10.5", "data.x > 10.5"), []string{"guard-gap"}},
 		"a double compared with whole numbers":      {branches("data.x < 10.0", "data.x >= 10.0"), nil},
 		"both at the boundary":                      {branches("data.n <= 10", "data.n >= 10"), []string{"guard-boundary"}},
-		"the boundary beside another variable":      {branches("data.flag || data.n < 10", "!data.flag && data.n > 10"), []string{"guard-gap"}},
+		"the boundary with another variable":        {branches("data.flag || data.n < 10", "!data.flag && data.n > 10"), []string{"guard-gap"}},
 		"true or false":                             {branches("data.flag", "!data.flag"), nil},
 		"text that is one or another":               {branches("data.s == 'a'", "data.s == 'b'"), []string{"guard-gap"}},
 		"constants are all there is":                {branches("data.s == 'a'", "data.s == 'b'", await("w", "s", "'a'", "'b'")), nil},
@@ -81,7 +81,7 @@ func TestConditionsAreToldApart(t *testing.T) {
 	}
 }
 
-func TestWhatMayBeMissingIsAskedFor(t *testing.T) {
+func TestAnUnsetVariableNeedsAGuard(t *testing.T) {
 	t.Parallel()
 	for input, want := range map[string][]string{
 		"has(data.s) ? data.s : ''":                   nil,
@@ -99,14 +99,14 @@ func TestWhatMayBeMissingIsAskedFor(t *testing.T) {
 	}
 }
 
-func TestWhatComesLaterIsMissing(t *testing.T) {
+func TestAnAnswerOfALaterStepIsUnset(t *testing.T) {
 	t.Parallel()
 	later := await("w", "s", "'a'")
 	later.Needs, later.Join = []string{"first"}, saga.Merge
 	spec := saga.Spec{Data: map[string]saga.Type{"s": saga.String}, Steps: []saga.Step{
 		{Name: "first"}, tell("asks", "has(data.s)", saga.All), later,
 	}}
-	require.Empty(t, rulesOf(t, spec), "it may have come: w is beside")
+	require.Empty(t, rulesOf(t, spec), "it may have come: w is parallel")
 	spec.Steps[2].Needs = []string{"first", "asks"}
 	require.Equal(t, []string{"unreachable-step"}, rulesOf(t, spec))
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/troupe-go/troupe/saga/verify"
 )
 
-var update = flag.Bool("update", false, "write what is generated in docs/verifier.md")
+var update = flag.Bool("update", false, "write the generated part of docs/verifier.md")
 
 const (
 	document  = "../../docs/verifier.md"

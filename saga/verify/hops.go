@@ -46,10 +46,10 @@ func (m *model) consumes(path string, known map[string]Hop, command *saga.Comman
 	}
 	switch h, there := known[hop]; {
 	case !there:
-		m.report("nobody-consumes", where+".hop", nil,
+		m.report("no-consumer", where+".hop", nil,
 			"there is no hop %s; there are %s", hop, strings.Join(sortedKeys(known), ", "))
 	case !slices.Contains(h.Consumes, typ):
-		m.report("nobody-consumes", where+".type", nil,
+		m.report("no-consumer", where+".type", nil,
 			"%s handles no %s; it handles %s", hop, typ, orNothing(strings.Join(h.Consumes, ", ")))
 	}
 }
@@ -57,8 +57,8 @@ func (m *model) consumes(path string, known map[string]Hop, command *saga.Comman
 func (m *model) feeds(path string, known map[string]Hop, hop, event string) {
 	switch h, there := known[hop]; {
 	case !there:
-		m.report("nobody-feeds", path, nil, "there is no hop %s; there are %s", hop, strings.Join(sortedKeys(known), ", "))
+		m.report("no-producer", path, nil, "there is no hop %s; there are %s", hop, strings.Join(sortedKeys(known), ", "))
 	case !slices.Contains(h.Emits, event):
-		m.report("nobody-feeds", path, nil, "%s emits no %s; it emits %s", hop, event, orNothing(strings.Join(h.Emits, ", ")))
+		m.report("no-producer", path, nil, "%s emits no %s; it emits %s", hop, event, orNothing(strings.Join(h.Emits, ", ")))
 	}
 }

@@ -123,9 +123,9 @@ var rules = []Rule{
 			"unknown."},
 	{"nothing-to-retry", Warning, "a retry policy without a command",
 		"A step that only waits sends nothing that a hop could retry or give up."},
-	{"nobody-consumes", Error, "a command without a consumer",
+	{"no-consumer", Error, "a command without a consumer",
 		"It remains in its topic, and the saga waits until its time-out."},
-	{"nobody-feeds", Error, "an event that no service sends",
+	{"no-producer", Error, "an event that no service sends",
 		"A step that awaits it waits until its time-out, and a saga that it should start never starts."},
 
 	{"end-under-way", Error, "the saga may end while a command runs",

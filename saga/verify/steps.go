@@ -91,13 +91,13 @@ func joins(m *model) {
 			}
 			if n.Join == saga.All && n.AtLeast == 0 && c.begun&needs != 0 && c.skipped&needs != 0 && m.wanted(c, i) {
 				m.report("join-incomplete", n.path+".needs", m.trace(c, i, "skipped"),
-					"%s is skipped where %s is skipped and %s is not; say join merge, or give it the condition of what it needs",
+					"%s is skipped where %s is skipped and %s is not; use join merge, or give it the condition of the step that it needs",
 					n.Name, m.names(c.skipped&needs), m.names(c.begun&needs))
 				break
 			}
 			if acting := m.acting(c, needs); n.Join == saga.First && acting.count() > 1 {
 				m.report("first-goes-on", n.path+".join", m.trace(c, i, "begins"),
-					"%s begins when the first of %s is done, and the others still act; let them only wait for events, or undo what was not first",
+					"%s begins when the first of %s is done, and the others still act; let them only wait for events, or compensate the others",
 					n.Name, m.names(acting))
 				break
 			}

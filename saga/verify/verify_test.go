@@ -85,7 +85,7 @@ func TestThePublishedPatternsFail(t *testing.T) {
 	for file, want := range map[string]map[string][]string{
 		"published-a": {
 			"no-way-back":        {"steps[1]", "steps[2]", "steps[4]"},                         // 3: the stock stays reserved
-			"nobody-feeds":       {"steps[3].success[0].event", "steps[3].success[1].event"},   // 2: states that are never set
+			"no-producer":        {"steps[3].success[0].event", "steps[3].success[1].event"},   // 2: states that are never set
 			"no-timeout":         {"steps[0]", "steps[1]", "steps[2]", "steps[3]", "steps[4]"}, // 8: refund_intent has no way out
 			"no-failure-answer":  {"steps[4].failure"},                                         // 8: nor a way on
 			"compensation-unset": {"steps[0].compensation.command.input.payment_id"},

@@ -19,13 +19,13 @@ const scope = "github.com/troupe-go/troupe/telemetry/sagas"
 
 // Attributes.
 const (
-	KeySaga      = attribute.Key("troupe.saga")           // the type, or _OTHER for an answer to a saga that does not exist
-	KeyStatus    = attribute.Key("troupe.saga.status")    // as package saga names them
-	KeyEvent     = attribute.Key("troupe.saga.event")     // the kind: started, answered, fired, …
-	KeyIgnored   = attribute.Key("troupe.saga.ignored")   // true: the event changed nothing, such as a duplicate
-	KeyStep      = attribute.Key("troupe.saga.step")      // its name
-	KeyOperation = attribute.Key("troupe.saga.operation") // forward or compensate
-	KeyEnd       = attribute.Key("troupe.saga.step.end")  // how a step ended; package comment
+	KeySaga      = attribute.Key("troupe.saga")             // the type, or _OTHER for an answer to a saga that does not exist
+	KeyStatus    = attribute.Key("troupe.saga.status")      // as package saga names them
+	KeyEvent     = attribute.Key("troupe.saga.event")       // the kind: started, answered, fired, …
+	KeyIgnored   = attribute.Key("troupe.saga.ignored")     // true: the event changed nothing, such as a duplicate
+	KeyStep      = attribute.Key("troupe.saga.step")        // its name
+	KeyOperation = attribute.Key("troupe.saga.operation")   // forward or compensate
+	KeyResult    = attribute.Key("troupe.saga.step.result") // how a step ended; package comment
 )
 
 const other = "_OTHER"
@@ -141,7 +141,7 @@ func (m *Metrics) with(l label) metric.MeasurementOption {
 	text(KeyEvent, l.event)
 	text(KeyStep, l.step)
 	text(KeyOperation, l.operation)
-	text(KeyEnd, l.end)
+	text(KeyResult, l.end)
 	if l.decided {
 		all = append(all, KeyIgnored.Bool(l.ignored))
 	}

@@ -234,12 +234,12 @@ troupe.saga.parked{saga=trip} 1
 troupe.saga.started{saga=trip} 5
 troupe.saga.stashed{saga=trip} 1
 troupe.saga.stash{saga=trip} 1
-troupe.saga.step.duration{saga=trip saga.operation=compensate saga.step=room saga.step.end=completed} 1
-troupe.saga.step.duration{saga=trip saga.operation=forward saga.step=flight saga.step.end=completed} 3
-troupe.saga.step.duration{saga=trip saga.operation=forward saga.step=flight saga.step.end=exhausted} 1
-troupe.saga.step.duration{saga=trip saga.operation=forward saga.step=flight saga.step.end=refused} 1
-troupe.saga.step.duration{saga=trip saga.operation=forward saga.step=room saga.step.end=completed} 5`
-	testkit.Wait(t, "all that was decided to be told", func() (bool, error) {
+troupe.saga.step.duration{saga=trip saga.operation=compensate saga.step=room saga.step.result=completed} 1
+troupe.saga.step.duration{saga=trip saga.operation=forward saga.step=flight saga.step.result=completed} 3
+troupe.saga.step.duration{saga=trip saga.operation=forward saga.step=flight saga.step.result=exhausted} 1
+troupe.saga.step.duration{saga=trip saga.operation=forward saga.step=flight saga.step.result=refused} 1
+troupe.saga.step.duration{saga=trip saga.operation=forward saga.step=room saga.step.result=completed} 5`
+	testkit.Wait(t, "all decisions in the metrics", func() (bool, error) {
 		values, err := collect(t, reader, flow)
 		if err != nil {
 			return false, err

@@ -50,7 +50,7 @@ func (s *Stage) Deadlines() []Deadline {
 func (s *Stage) sendDeadlines() {
 	s.t.Helper()
 	const due = "SELECT count(*) FROM troupe.deadlines WHERE consumer_group = $1 AND fired_at IS NULL AND due_at <= now()"
-	s.wait("what is due to fire", func() error {
+	s.wait("due deadlines to fire", func() error {
 		var n int
 		if err := s.Pool.QueryRow(s.t.Context(), due, s.cfg.Participant.Group).Scan(&n); err != nil || n == 0 {
 			return err

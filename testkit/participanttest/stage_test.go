@@ -75,7 +75,7 @@ func TestACommandIsAnswered(t *testing.T) {
 	require.Equal(t, Declined{"no credit"}, participanttest.Await[Declined](s, bad).Body)
 }
 
-func TestWhatIsDeliveredTwiceIsDoneOnce(t *testing.T) {
+func TestAMessageDeliveredTwiceTakesEffectOnce(t *testing.T) {
 	t.Parallel()
 	s := participanttest.New(t, config())
 	m := s.Command("o-1", Pay{Cents: 999})
@@ -167,7 +167,7 @@ func TestAnEventOfAFlowThatTestsShareIsRefused(t *testing.T) {
 		participanttest.New(t, config()).Event(topics.MustHop("order", "payment"), "o-1", Paid{5})
 	})
 	require.Len(t, said, 1)
-	require.Contains(t, said[0], `Event of the hop order.payment: tests that run beside this one would share its topic. `+
+	require.Contains(t, said[0], `Event of the hop order.payment: tests that run in parallel with this one would share its topic. `+
 		`Take topics.MustHop(s.Hop.Flow(), "payment")`)
 }
 

@@ -100,7 +100,7 @@ func inBatch(ctx context.Context, pool *pgxpool.Pool) error {
 	return pool.SendBatch(ctx, b).Close()
 }
 
-func TestWhatIsInNoTransactionIsNoStep(t *testing.T) {
+func TestAStatementOutsideATransactionIsNoStep(t *testing.T) {
 	t.Parallel()
 	w, pool, watched := newWire(t)
 	require.NoError(t, inBatch(t.Context(), watched))

@@ -246,9 +246,9 @@ func TestAPersonRepairsWhatFailed(t *testing.T) {
 
 	p.open("/held")
 	p.press("a", "o-9")
-	p.press("summary", "Give it up, so that its key goes on")
+	p.press("summary", "Make it a dead letter, so that its key goes on")
 	p.fill("why-release", "ticket 2")
-	p.press("button", "Give it up")
+	p.press("button", "Make it a dead letter")
 	p.sees("Dead letters ›")
 
 	p.open("/relay")

@@ -91,7 +91,7 @@ func (d *demo) letter(hop string) (id string) {
 	require.NoError(d.t, conn.QueryRow(d.t.Context(), `
 		INSERT INTO troupe.dead_letters (consumer_group, handler, error_class, error, attempts, topic, topic_id, partition, "offset", key,
 		                                 headers, payload, message_id, message_type, correlation_id, first_failed_at, last_failed_at)
-		VALUES ('audit', 'audit/Oddity', 'poison', 'nobody knows an Oddity', 1, 'audit.commands', '0191f6a8-0000-4000-8000-000000000001', 0, 1,
+		VALUES ('audit', 'audit/Oddity', 'poison', 'no handler for Oddity', 1, 'audit.commands', '0191f6a8-0000-4000-8000-000000000001', 0, 1,
 		        'o-odd', '', 'odd', 'odd-1', 'Oddity', 'odd-1', now(), now())
 		RETURNING id`).Scan(&id))
 	return id

@@ -90,7 +90,7 @@ func (e *examination) pooler(ctx context.Context) {
 	case found == pg.PoolsStatement:
 		e.Fail("pooler", pg.ErrPooled.Error(), "the server's own address in the database's URL")
 	case found == pg.PoolsSessions:
-		e.Warn("pooler", "something stands before the database; each connection seems to keep its session, which is needed",
+		e.Warn("pooler", "connections go through a pooler; each seems to keep its session, as Troupe needs",
 			"better the server's own address in the database's URL")
 	}
 }
@@ -158,7 +158,7 @@ func (e *examination) durability(ctx context.Context, conn *pgx.Conn) {
 	case err != nil:
 		e.Warn("durability", err.Error(), "let this role read pg_settings")
 	case len(off) > 0:
-		e.Warn("durability", join(off)+" off: a crash of the server can lose what was committed, with messages that are sent already",
+		e.Warn("durability", join(off)+" off: a crash of the server can lose commits whose messages are sent already",
 			statements(off, "ALTER SYSTEM SET %s = on;")+"\nSELECT pg_reload_conf();")
 	default:
 		e.Ok("durability", "a commit is on disk")
@@ -249,6 +249,6 @@ func (e *examination) become(ctx context.Context, conn *pgx.Conn) bool {
 		e.Fail("role", err.Error(), "connect as "+e.Role+", or as a role that may become it")
 		return false
 	}
-	e.Ok("role", "rights are those of "+e.Role)
+	e.Ok("role", "the rights of "+e.Role+" are checked")
 	return true
 }

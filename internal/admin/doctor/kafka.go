@@ -55,7 +55,7 @@ func whyNoKafka(err error) string {
 	case errors.As(err, &unknown):
 		return "the host's name is not known here: check KAFKA_BROKERS and the name service"
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return "nobody listens there: check KAFKA_BROKERS, and that the brokers are up"
+		return "no server listens there: check KAFKA_BROKERS, and that the brokers are up"
 	}
 	return "check KAFKA_BROKERS, that the brokers are up and reachable from here, that TLS is on here where it is on there, and user and password"
 }
@@ -97,11 +97,11 @@ func (e *examination) brokers(ctx context.Context, admin *kadm.Client, all kadm.
 // broker checks whether a broker has the features that relays and participants need.
 func (e *examination) broker(at string, v *kadm.BrokerApiVersions) {
 	if most, there := v.KeyMaxVersion(int16(kmsg.Metadata)); !there || most < topicIDs {
-		e.Fail("brokers", at+" knows no ids of topics, by which participants tell a topic that was made anew", "Kafka 3.7 or newer")
+		e.Fail("brokers", at+" does not support topic ids, by which participants recognise a topic that was created again", "Kafka 3.7 or newer")
 		return
 	}
 	if _, there := v.KeyMaxVersion(int16(kmsg.InitProducerID)); !there {
-		e.Fail("brokers", at+" knows no idempotent writes, without which a retry can double or reorder", "Kafka 3.7 or newer")
+		e.Fail("brokers", at+" does not support idempotent writes, without which a retry can double or reorder records", "Kafka 3.7 or newer")
 		return
 	}
 	if most, _ := v.KeyMaxVersion(int16(kmsg.Produce)); most < testedWith {

@@ -166,7 +166,7 @@ func TestAViewerMayReadEveryTable(t *testing.T) {
 func TestARoleThatCannotBeTakenIsSaid(t *testing.T) {
 	t.Parallel()
 	pool := testkit.Database(t)
-	r := examine(t, doctor.Config{Database: config(pool), Role: "nobody at all"})
+	r := examine(t, doctor.Config{Database: config(pool), Role: "no such role"})
 	require.Equal(t, doctor.Failure, require1(t, r, "role").Level)
 	require.Empty(t, of(r, "privileges"))
 }

@@ -20,7 +20,7 @@ func (e *examination) stranded(ctx context.Context, conn *pgx.Conn) {
 			ORDER BY 1, 2
 			LIMIT 10`,
 			"messages of %s are held by the group %s and not tried again since %s: no member consumes their topic or partition",
-			"run a participant of this group with a handler for the topic, on Kafka; or give the messages up: troupe held list, troupe held release"},
+			"run a participant of this group with a handler for the topic, on Kafka; or give the messages up: troupe held list, troupe held dead-letter"},
 		{"local work", `
 			SELECT consumer_group, topic, count(*), greatest(min(coalesce(next_try, created_at)), 'epoch')
 			FROM troupe.local_work AS w

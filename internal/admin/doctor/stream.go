@@ -83,8 +83,8 @@ func (e *examination) unread(ctx context.Context, conn *pgx.Conn) {
 			e.Warn("slots", name+" is lost: "+cause, "start the relay, which creates it again and publishes the rows in the table; "+remedy)
 			return nil
 		}
-		e.Warn("slots", fmt.Sprintf("nobody reads %s, and it keeps %d MB of the log", name, held>>20),
-			"start its relay; if it is nobody's any more: SELECT pg_drop_replication_slot("+literal(name)+");")
+		e.Warn("slots", fmt.Sprintf("slot %s has no reader, and it keeps %d MB of the log", name, held>>20),
+			"start its relay; if no relay uses it any more: SELECT pg_drop_replication_slot("+literal(name)+");")
 		return nil
 	})
 	if err != nil {

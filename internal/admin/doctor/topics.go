@@ -140,7 +140,7 @@ func (e *examination) wantedTopics(there kadm.TopicDetails) []string {
 func (e *examination) noTopics() {
 	switch {
 	case e.Flow != "":
-		e.Warn("topics", "none begins with "+e.Flow+".", "start a participant of the flow, which makes those of its hop; or put the flow's name right")
+		e.Warn("topics", "none begins with "+e.Flow+".", "start a participant of the flow, which makes the topics of its hop; or correct the flow's name")
 	case e.Database != nil && e.has(Relay):
 		e.Ok("topics", "no rows wait")
 	}
@@ -211,7 +211,7 @@ func replicasOf(faults *topicFaults, d kadm.TopicDetail, settings map[string]str
 	}
 	switch {
 	case replicas == 1 && brokers > 1:
-		faults.warn(d.Topic, fmt.Sprintf("has 1 replica on %d brokers: what is on a broker that is lost is lost", brokers),
+		faults.warn(d.Topic, fmt.Sprintf("has 1 replica on %d brokers: a broker that is lost takes its messages with it", brokers),
 			"kafka-reassign-partitions for %s, with 3 replicas")
 	case replicas > 1 && least == 1:
 		faults.warn(d.Topic, "has min.insync.replicas 1: a message may be acknowledged that one broker alone has", alter+"min.insync.replicas=2")

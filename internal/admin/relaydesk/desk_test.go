@@ -192,7 +192,7 @@ func TestALookTellsOfShardsSlotsAndTablesWithAMapping(t *testing.T) {
 	own, events := all[0], all[1]
 	require.Equal(t, "poll", own.Source)
 	require.Equal(t, 2, own.Shards)
-	require.Equal(t, []bool{true, false}, []bool{own.Leases[0].Held, own.Leases[1].Held}, "that of a former layout is not told")
+	require.Equal(t, []bool{true, false}, []bool{own.Leases[0].Held, own.Leases[1].Held}, "the lease of a former layout is not listed")
 	require.Equal(t, []desk.Topic{{Topic: "a.b.commands", Parked: 2, Retrying: 1, Waiting: 1, Error: "MESSAGE_TOO_LARGE"}}, own.Topics)
 	require.Empty(t, own.Samples)
 	require.Equal(t, "public.events", events.Table)

@@ -140,7 +140,7 @@ func TestReleaseMakesTheHeadADeadLetterAndTheKeyGoesOn(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []any{sent[0].ID, "Charge", "flow-a", "transient", "ledger 7 is closed", 1, s.hop.String() + "/Charge", repair.Open},
 		[]any{l.MessageID, l.Type, l.CorrelationID, l.Class, l.Error, l.Attempts, l.Handler, l.Status})
-	require.Equal(t, []string{"release", "ann", "ticket 4711"}, []string{l.History[0].Action, l.History[0].Actor, l.History[0].Reason})
+	require.Equal(t, []string{"dead-letter", "ann", "ticket 4711"}, []string{l.History[0].Action, l.History[0].Actor, l.History[0].Reason})
 	found, err := s.desk.Find(t.Context(), sent[0].ID)
 	require.NoError(t, err)
 	require.Len(t, found, 1)
@@ -329,7 +329,7 @@ func takenEffect(t *testing.T, inbox string) {
 	require.Equal(t, uuid.Nil, r.DeadLetter)
 	require.Zero(t, s.count("SELECT count(*) FROM troupe.dead_letters"))
 	require.Zero(t, s.count("SELECT count(*) FROM troupe.held WHERE key = 'b'"))
-	require.Equal(t, 1, s.count("SELECT count(*) FROM troupe.repairs WHERE action = 'release' AND dead_letter_id IS NULL"))
+	require.Equal(t, 1, s.count("SELECT count(*) FROM troupe.repairs WHERE action = 'dead-letter' AND dead_letter_id IS NULL"))
 }
 
 func (s *stage) held(key string) repair.HeldKey {
@@ -426,8 +426,8 @@ func TestReleaseWaitsForAHandlerThatRuns(t *testing.T) {
 	}
 }
 
-// TestWhoWaitsTooLongIsToldSo checks the error of a Release that cannot get the lock, and that nothing has happened.
-func TestWhoWaitsTooLongIsToldSo(t *testing.T) {
+// TestALockTimeoutIsReported checks the error of a Release that cannot get the lock, and that nothing has happened.
+func TestALockTimeoutIsReported(t *testing.T) {
 	t.Parallel()
 	s, _ := waiting(t)
 	tx, err := s.pool.Begin(t.Context())

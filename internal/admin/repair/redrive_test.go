@@ -129,11 +129,11 @@ func TestARedriveLeavesBytesAndHeadersAlone(t *testing.T) {
 	}
 	var after string
 	require.NoError(t, s.pool.QueryRow(t.Context(), state).Scan(&after))
-	require.Equal(t, before, after, "the dead letters keep what they had")
+	require.Equal(t, before, after, "the dead letters do not change")
 }
 
-// TestWhatCannotBeSentIsRefusedAndTheOthersGoOn checks the reason and the remedy of each refusal.
-func TestWhatCannotBeSentIsRefusedAndTheOthersGoOn(t *testing.T) {
+// TestADeadLetterThatCannotBeSentIsRefusedAndTheOthersGoOn checks the reason and the remedy of each refusal.
+func TestADeadLetterThatCannotBeSentIsRefusedAndTheOthersGoOn(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	s.fails("*", "no", true)
@@ -168,7 +168,7 @@ func TestWhatCannotBeSentIsRefusedAndTheOthersGoOn(t *testing.T) {
 	require.Equal(t, 5, s.count(openLetters))
 }
 
-func TestWhatIsNotOpenIsSaidWithWhoEndedIt(t *testing.T) {
+func TestADeadLetterThatIsNotOpenIsReportedWithItsActor(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	s.fails("*", "no", true)
@@ -246,7 +246,7 @@ func TestTheRateIsKept(t *testing.T) {
 	began := time.Now()
 	r, err := s.desk.Redrive(ctx, repair.Filter{}, cfg)
 	require.ErrorIs(t, err, context.Canceled)
-	require.Equal(t, 5, r.Redriven, "what was done is said beside the error")
+	require.Equal(t, 5, r.Redriven, "the result is returned with the error")
 	require.GreaterOrEqual(t, time.Since(began), 4*time.Second/20, "the least that four waits take")
 	require.Equal(t, 1, s.count(openLetters))
 	require.Equal(t, 5, s.count("SELECT count(*) FROM troupe.repairs WHERE action = 'redrive' AND actor = 'ann' AND reason = 'ticket 4711'"))

@@ -43,7 +43,7 @@ const (
 	actionRedrive = "redrive"
 	actionDiscard = "discard"
 	actionRetry   = "retry"
-	actionRelease = "release"
+	actionRelease = "dead-letter"
 	actionSkip    = "skip"
 )
 

@@ -180,7 +180,7 @@ func (d *Desk) canWrite(content string, done decisions.Decided) error {
 		return nil
 	}
 	return fmt.Errorf("saga %s: %w: it would send %s, and the payloads of this flow are Avro: name the schema registry "+
-		"(--registry or TROUPE_REGISTRY)", done.ID, decisions.ErrRefused, strings.Join(types, ", "))
+		"(--registry or SCHEMA_REGISTRY_URL)", done.ID, decisions.ErrRefused, strings.Join(types, ", "))
 }
 
 // Possible returns the actions that a saga's state allows at now, each as the event without actor and reason. ActSkip and

@@ -40,7 +40,7 @@ UPDATE troupe.sagas SET started_at = $1::timestamptz + make_interval(secs => sub
 
 // If many sagas have a status, a sample is counted and marked as one; if few have it, such as the parked ones, all are
 // counted.
-func TestCountsOfManySagasAreEstimated(t *testing.T) {
+func TestCountsOfManySagasAreEstimates(t *testing.T) {
 	t.Parallel()
 	const n = 3 * sagadesk.CountedTo
 	pool, desk := many(t, n) // one a second

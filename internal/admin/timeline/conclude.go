@@ -66,7 +66,7 @@ func (r *reading) unpublished(e *Entry) string {
 	at := fmt.Sprintf("row %d of the outbox of %s", o.Position, o.Database)
 	switch {
 	case o.Status == "parked":
-		return fmt.Sprintf("%s: %s is parked after attempt %d: %s; its key waits until somebody puts it right", what, at, o.Attempts, o.LastError)
+		return fmt.Sprintf("%s: %s is parked after attempt %d: %s; its key waits until an operator retries or discards the row", what, at, o.Attempts, o.LastError)
 	case o.Status == "retrying":
 		return fmt.Sprintf("%s: %s, attempt %s failed, next try %s: %s", what, at, numbered(o.Attempts, o.MaxAttempts), due(o.NextTry), o.LastError)
 	case o.Behind != 0:
@@ -105,7 +105,7 @@ func letter(e *Entry) string {
 	case "open":
 		return fmt.Sprintf("dead letter %s waits for a person: %s after attempt %d: %s", l.ID, l.Class, l.Attempts, l.Error)
 	case "":
-		return fmt.Sprintf("dead letter %s, by its copy on the topic: %s after attempt %d: %s; whether it is still open stands in the database of %s",
+		return fmt.Sprintf("dead letter %s, by its copy on the topic: %s after attempt %d: %s; only the database of %s knows whether it is still open",
 			l.ID, l.Class, l.Attempts, l.Error, e.Hop)
 	}
 	return ""
@@ -144,7 +144,7 @@ func (r *reading) unanswered(e *Entry, effects []*Entry) string {
 	for _, name := range consumers {
 		text, late := r.behind(name, e.Record)
 		if !late {
-			text = fmt.Sprintf("group %s is past it: its answer is under another key, older than what was read, or in what was not seen", name)
+			text = fmt.Sprintf("group %s is past it: its answer is under another key, older than the messages read, or on a server that was not read", name)
 		}
 		behind = append(behind, text)
 	}

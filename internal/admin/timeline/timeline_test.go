@@ -55,7 +55,7 @@ func TestAFlowIsShownOverAllHopsByKeyAndById(t *testing.T) {
 		again := s.read(id)
 		require.Equal(t, id, again.Subject)
 		require.Equal(t, lines(got), lines(again))
-		require.Greater(t, again.Partitions, got.Partitions, "an id does not say where it stands")
+		require.Greater(t, again.Partitions, got.Partitions, "an id does not tell the partition")
 	}
 	require.Equal(t, first, s.read(got.Entries[3].ID).Flow)
 }
@@ -110,7 +110,7 @@ func TestADeadLetterIsShownOnceByItsRowElseByItsCopy(t *testing.T) {
 
 	topics := s.read("o-1", func(c *timeline.Config) { c.Databases = nil })
 	require.ElementsMatch(t, want, lines(topics))
-	require.Contains(t, texts(topics)[0], "by its copy on the topic: permanent after attempt 1: no such account; whether it is still open stands in the database of "+s.flow+".payment")
+	require.Contains(t, texts(topics)[0], "by its copy on the topic: permanent after attempt 1: no such account; only the database of "+s.flow+".payment knows whether it is still open")
 
 	_, err := s.payment.Exec(t.Context(), "UPDATE troupe.dead_letters SET status = 'discarded'")
 	require.NoError(t, err)
@@ -224,7 +224,7 @@ func TestAnEventThatAGroupHasNotReachedIsAFinding(t *testing.T) {
 	require.Equal(t, "Charged", got.Entries[got.Findings[0].Entry].Type)
 }
 
-func TestWhatCannotBeReachedIsNamedAndTheRestIsShown(t *testing.T) {
+func TestUnreachableServersAreNamedAndTheRestIsShown(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	s.place("o-1", Charge{})
@@ -275,7 +275,7 @@ func TestAKeyIsLookedForWhereKafkaClientsPutItElseEverywhere(t *testing.T) {
 	require.NoError(t, err)
 	moved := s.until("o-1", func(t *timeline.Timeline) bool { return published(t) && t.Partitions > 1 })
 	require.Equal(t, own.Entries, moved.Entries, "found by the look everywhere")
-	require.Equal(t, 5, moved.Partitions, "those that hold anything")
+	require.Equal(t, 5, moved.Partitions, "partitions with records")
 }
 
 func TestOldRecordsAndThoseOverTheLimitAreNotRead(t *testing.T) {

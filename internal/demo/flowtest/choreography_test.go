@@ -96,7 +96,7 @@ func TestTheOrderFlowWithoutACoordinator(t *testing.T) {
 		again(t, records, false)
 		f.awaitQuiet(t)
 		require.Equal(t, before, f.everything(t, "order_ends"))
-		require.Len(t, f.all(t, messages), 2*len(records), "and nobody answered")
+		require.Len(t, f.all(t, messages), 2*len(records), "and no service answered")
 	})
 
 	t.Run("nor does one under another id", func(t *testing.T) {
@@ -107,7 +107,7 @@ func TestTheOrderFlowWithoutACoordinator(t *testing.T) {
 		require.Greater(t, len(f.all(t, messages)), 2*len(records), "though it was answered")
 	})
 
-	t.Run("nobody waits for an end any more", func(t *testing.T) {
+	t.Run("no end is awaited any more", func(t *testing.T) {
 		require.Zero(t, ask[int64](t, f, "order", "SELECT count(*) FROM troupe.deadlines"))
 		require.Zero(t, ask[int64](t, f, "order", "SELECT count(*) FROM troupe.expectations WHERE forget_at IS NULL"))
 	})

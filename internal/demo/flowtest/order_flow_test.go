@@ -123,7 +123,7 @@ func TestOrderFlow(t *testing.T) {
 		again(t, records, false)
 		f.awaitQuiet(t)
 		require.Equal(t, before, f.everything(t, "troupe.sagas", "troupe.saga_events"))
-		require.Len(t, f.all(t, messages), 2*len(records), "and nobody answered")
+		require.Len(t, f.all(t, messages), 2*len(records), "and no service answered")
 	})
 
 	t.Run("nor does one under another id", func(t *testing.T) {

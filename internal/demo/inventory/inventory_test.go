@@ -96,7 +96,7 @@ func TestOutOfStockIsRefused(t *testing.T) {
 	require.Equal(t, 2, w.reservations(), "a refusal leaves nothing")
 
 	require.Equal(t, released("o-1"), w.release("o-1"))
-	require.Equal(t, reserved("o-6", 4), w.reserve("o-6", title, 4), "what is put back can be had again")
+	require.Equal(t, reserved("o-6", 4), w.reserve("o-6", title, 4), "released stock can be reserved again")
 }
 
 func TestDuplicatesChangeNothing(t *testing.T) {

@@ -1,4 +1,4 @@
--- What there was and what is left of each title.
+-- The initial and the remaining stock of each title.
 CREATE TABLE IF NOT EXISTS stock (
   title     integer PRIMARY KEY,
   initial   integer NOT NULL CHECK (initial >= 0),
@@ -8,7 +8,7 @@ INSERT INTO stock (title, initial, available)
 SELECT title, 10000000, 10000000 FROM generate_series(0, 499) AS title
 ON CONFLICT DO NOTHING;
 
--- What is set aside. An order has one reservation, whatever is sent how often.
+-- Reservations of stock. An order has at most one, however often its command is sent.
 CREATE TABLE IF NOT EXISTS reservations (
   reservation_id  text        PRIMARY KEY,
   order_id        text        NOT NULL UNIQUE,

@@ -13,7 +13,7 @@ type StockReserved struct {
 	ReservationID string `avro:"reservation_id"`
 	Title         int    `avro:"title"`
 	Quantity      int    `avro:"quantity"`
-	CustomerID    string `avro:"customer_id"` // for those who react; empty in answer to a command
+	CustomerID    string `avro:"customer_id"` // for reactions; empty in the answer to a command
 }
 
 // StockRefused is the failure event of inventory: there is not enough of the title.
@@ -22,7 +22,7 @@ type StockRefused struct {
 	Reason  string `avro:"reason"`
 }
 
-// ReleaseStock is the command to inventory that compensates ReserveStock: put what was set aside back.
+// ReleaseStock is the command to inventory that compensates ReserveStock: release the reservation.
 type ReleaseStock struct {
 	OrderID       string `avro:"order_id"`
 	ReservationID string `avro:"reservation_id"`
@@ -32,5 +32,5 @@ type ReleaseStock struct {
 type StockReleased struct {
 	OrderID       string `avro:"order_id"`
 	ReservationID string `avro:"reservation_id"`
-	Reason        string `avro:"reason"` // for those who react; empty in answer to a command
+	Reason        string `avro:"reason"` // for reactions; empty in the answer to a command
 }

@@ -44,8 +44,8 @@ func bind[T any](name string) schemas.Type {
 	return schemas.Bind[T](string(avsc))
 }
 
-// OrderPlaced is the event of order that begins a flow without a coordinator. Its readers know the order from it, and hand on
-// what the next ones need: nobody asks anybody.
+// OrderPlaced is the event of order that begins a flow without a coordinator. It has the order's data, and the events that follow it
+// copy the fields that later services need, so that no service queries another.
 type OrderPlaced struct {
 	OrderID     string `avro:"order_id"`
 	CustomerID  string `avro:"customer_id"`
@@ -68,7 +68,7 @@ type OrderCompleted struct {
 	ShipmentID  string `avro:"shipment_id"`
 }
 
-// OrderCancelled is the event of order that notifies the customer: what had been done was undone.
+// OrderCancelled is the event of order that notifies the customer: all steps that were done are compensated.
 type OrderCancelled struct {
 	OrderID     string   `avro:"order_id"`
 	CustomerID  string   `avro:"customer_id"`

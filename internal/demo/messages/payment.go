@@ -12,7 +12,7 @@ type PaymentCharged struct {
 	OrderID     string `avro:"order_id"`
 	PaymentID   string `avro:"payment_id"`
 	AmountCents int64  `avro:"amount_cents"`
-	CustomerID  string `avro:"customer_id"` // this and what follows are for those who react; zero in answer to a command
+	CustomerID  string `avro:"customer_id"` // this and the following fields are for reactions; zero in the answer to a command
 	Title       int    `avro:"title"`
 	Quantity    int    `avro:"quantity"`
 }
@@ -35,6 +35,6 @@ type PaymentRefunded struct {
 	OrderID     string   `avro:"order_id"`
 	PaymentID   string   `avro:"payment_id"`
 	AmountCents int64    `avro:"amount_cents"`
-	Reason      string   `avro:"reason"` // this and what follows are for those who react; zero in answer to a command
+	Reason      string   `avro:"reason"` // this and the following field are for reactions; zero in the answer to a command
 	Compensated []string `avro:"compensated"`
 }

@@ -112,7 +112,7 @@ func TestTheSameOrderPlacedByManyAtOnceIsPlacedOnce(t *testing.T) {
 	require.Equal(t, 1, s.count(t, "troupe.outbox"))
 }
 
-func TestWhatCannotBeAnOrderIsRefusedByField(t *testing.T) {
+func TestAnInvalidOrderIsRefusedWithItsField(t *testing.T) {
 	t.Parallel()
 	s := newService(t)
 	with := func(field, value string) string {

@@ -1,4 +1,4 @@
--- What becomes of orders where each service decides for itself: a row when an order is parked or has ended. Applied after
+-- The ends of orders of the style choreography: a row when an order is parked or has ended. Applied after
 -- schema.sql.
 CREATE TABLE IF NOT EXISTS order_ends (
   order_id    text        PRIMARY KEY,
@@ -9,8 +9,8 @@ CREATE TABLE IF NOT EXISTS order_ends (
   times       integer     NOT NULL CHECK (times >= 0) -- that it ended: 0 while parked, else 1
 );
 
--- As schema.sql has it. Nobody here knows how far an order is that has not ended. One whose end this service could not
--- handle is parked, too.
+-- The same columns as in schema.sql. This service does not know the progress of an order before its end. An order is also parked
+-- if this service could not handle its end.
 CREATE OR REPLACE VIEW order_flow AS
 SELECT o.order_id, o.customer_id, o.placed_at, o.title, o.quantity, o.amount_cents, o.created_at,
        NULL::text AS saga_id, s.status, NULL::integer AS version,

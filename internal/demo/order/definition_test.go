@@ -295,7 +295,7 @@ func TestTheAnswerItselfLeadsToTheNextCommand(t *testing.T) {
 		for name, e := range events(s) {
 			next, fx := decide(t, s, e)
 			if stateName(next) != at && next.Status != saga.Parked {
-				require.NotEmpty(t, sentOf(fx), "%s + %s went to %s and told nobody", at, name, stateName(next))
+				require.NotEmpty(t, sentOf(fx), "%s + %s went to %s and sent no message", at, name, stateName(next))
 			}
 		}
 	}

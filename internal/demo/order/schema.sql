@@ -1,4 +1,4 @@
--- One row per order: what was asked for. How far its flow is, its saga says.
+-- One row per order, with the request's data. The progress of its flow is in its saga.
 CREATE TABLE IF NOT EXISTS orders (
   order_id        text        PRIMARY KEY CHECK (order_id <> ''),
   customer_id     text        NOT NULL,

@@ -87,14 +87,14 @@ func TestBadFilesAreRefusedWithLineColumnAndReason(t *testing.T) {
 
 func TestTenProblemsAreEnough(t *testing.T) {
 	_, err := read(header + strings.Repeat("o-1,c-1,1997-01-31,0,1.00\n", 100))
-	require.ErrorContains(t, err, "no more is said after 10 problems")
+	require.ErrorContains(t, err, "more than 10 problems; the others are not listed")
 	require.Len(t, strings.Split(err.Error(), "\n"), 11)
 }
 
 func TestAFileThatNeverEndsIsGivenUp(t *testing.T) {
 	endless := io.MultiReader(strings.NewReader(header), endlessLines{})
 	_, err := orders.Read("o.csv", endless)
-	require.ErrorContains(t, err, "no more is said")
+	require.ErrorContains(t, err, "the others are not listed")
 }
 
 // endlessLines is a reader that repeats the same bad order.

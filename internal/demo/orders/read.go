@@ -84,7 +84,7 @@ func (c *checker) fail(line int, column, reason string, args ...any) {
 // err returns all problems, one a line.
 func (c *checker) err() error {
 	if len(c.problems) >= maxProblems {
-		return errors.Join(append(c.problems[:maxProblems:maxProblems], fmt.Errorf("%s: no more is said after %d problems", c.file, maxProblems))...)
+		return errors.Join(append(c.problems[:maxProblems:maxProblems], fmt.Errorf("%s: more than %d problems; the others are not listed", c.file, maxProblems))...)
 	}
 	return errors.Join(c.problems...)
 }

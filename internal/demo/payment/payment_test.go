@@ -104,7 +104,7 @@ func TestAboveTheCreditLimitIsRefused(t *testing.T) {
 	require.Equal(t, 3, b.entries())
 
 	b.refund("o-1", 2000)
-	require.Equal(t, paid("o-7", 2000), b.charge("o-7", 2000), "what is refunded can be spent again")
+	require.Equal(t, paid("o-7", 2000), b.charge("o-7", 2000), "a refunded amount can be charged again")
 }
 
 func TestAFreeOrderIsChargedNothing(t *testing.T) {

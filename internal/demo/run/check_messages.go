@@ -29,19 +29,19 @@ func (f *facts) checkNotified(v *verdict) {
 		got += len(notified[id])
 		switch {
 		case ended && len(notified[id]) != 1:
-			v.complain("%s is %s and was told %d times", id, o.Status, len(notified[id]))
+			v.complain("%s is %s and was notified %d times", id, o.Status, len(notified[id]))
 		case !ended && len(notified[id]) > 0:
-			v.complain("%s is %s and was told its end", id, o.Status)
+			v.complain("%s is %s and was notified of its end", id, o.Status)
 		}
 		for _, typ := range notified[id] {
 			if ended && typ != notice {
-				v.complain("%s is %s and was told %s", id, o.Status, typ)
+				v.complain("%s is %s and was notified by %s", id, o.Status, typ)
 			}
 		}
 	}
 	for id := range notified {
 		if _, there := f.orders[id]; !there {
-			v.complain("%s is no order and was told its end", id)
+			v.complain("%s is no order and was notified of its end", id)
 		}
 	}
 	v.equal("%d", want, got)

@@ -51,7 +51,7 @@ func (f *facts) checkDeclared(v *verdict) {
 			got++
 			continue
 		}
-		v.complain("nobody has declared to say %s of %s about %q", m.typ, m.key, cause.typ)
+		v.complain("no service declares to send %s of %s after %q", m.typ, m.key, cause.typ)
 	}
 	v.equal("%d events", len(all), got)
 }

@@ -102,7 +102,7 @@ func TestEveryCheckOfAChoreographyFindsWhatItIsFor(t *testing.T) {
 		{
 			what: "an order has not ended", sql: "DELETE FROM order_ends WHERE order_id = 'o-refused'",
 			want: map[string]string{
-				ends: "o-refused is still placed", outcomes: "o-refused is running, not compensated", told: "o-refused is running and was told its end",
+				ends: "o-refused is still placed", outcomes: "o-refused is running, not compensated", told: "o-refused is running and was notified of its end",
 			},
 		},
 		{
@@ -116,15 +116,15 @@ func TestEveryCheckOfAChoreographyFindsWhatItIsFor(t *testing.T) {
 			want: map[string]string{awaited: "1: o-done"},
 		},
 		{
-			what: "a hop said what it has not declared", change: func(f *facts) { f.messages[3].typ = "StockReleased" },
+			what: "a hop sent an undeclared event", change: func(f *facts) { f.messages[3].typ = "StockReleased" },
 			want: map[string]string{
-				declared: "17 events: nobody has declared to say OrderCompleted of o-done about \"StockReleased\"; nobody has declared to say StockReleased of o-done",
+				declared: "17 events: no service declares to send OrderCompleted of o-done after \"StockReleased\"; no service declares to send StockReleased of o-done",
 			},
 		},
 		{
 			what: "a hop did not answer", change: func(f *facts) { f.messages[4].cause = "a1" },
 			want: map[string]string{
-				answered: "f.order answered OrderShipped of o-done 0 times", declared: "nobody has declared to say OrderCompleted of o-done about \"OrderPlaced\"",
+				answered: "f.order answered OrderShipped of o-done 0 times", declared: "no service declares to send OrderCompleted of o-done after \"OrderPlaced\"",
 			},
 		},
 		{
@@ -140,8 +140,8 @@ func TestEveryCheckOfAChoreographyFindsWhatItIsFor(t *testing.T) {
 		{
 			what: "a flow began with an answer", change: func(f *facts) { f.messages[0].typ = "OrderCompleted" },
 			want: map[string]string{
-				declared: "nobody has declared to say OrderCompleted of o-done about \"\"; nobody has declared to say PaymentCharged of o-done about \"OrderCompleted\"",
-				told:     "o-done is completed and was told 2 times", madeOnce: "OrderCompleted of o-done was made twice",
+				declared: "no service declares to send OrderCompleted of o-done after \"\"; no service declares to send PaymentCharged of o-done after \"OrderCompleted\"",
+				told:     "o-done is completed and was notified 2 times", madeOnce: "OrderCompleted of o-done was made twice",
 			},
 		},
 	} {

@@ -22,7 +22,7 @@ type condition struct {
 	run  func(*facts, *verdict)
 }
 
-// conditions lists the checks of both styles, and onlyIn those of one style, in the order in which they are printed.
+// conditions lists the checks of both styles, and onlyIn the checks of one style, in the order in which they are printed.
 var (
 	conditions = []condition{
 		{"every order posted ended exactly once", (*facts).checkEnds},
@@ -36,7 +36,7 @@ var (
 		{"every outbox is empty", (*facts).checkOutboxes},
 		{"no message is held", (*facts).checkHeld},
 		{"every message is consumed", (*facts).checkUnread},
-		{"every customer was told once", (*facts).checkNotified},
+		{"every customer was notified once", (*facts).checkNotified},
 		{"every message was made once, its cause is there", (*facts).checkMadeOnce},
 		{"every order's messages are in order", (*facts).checkSequence},
 	}

@@ -21,7 +21,7 @@ const (
 	outboxes  = "every outbox is empty"
 	held      = "no message is held"
 	unread    = "every message is consumed"
-	told      = "every customer was told once"
+	told      = "every customer was notified once"
 	madeOnce  = "every message was made once, its cause is there"
 	inOrder   = "every order's messages are in order"
 	replay    = "every saga's log gives its state"
@@ -46,14 +46,14 @@ func TestEveryCheckFindsWhatItIsFor(t *testing.T) {
 	}{
 		{
 			what: "an order was lost", service: "order", sql: "DELETE FROM orders WHERE order_id = 'o-refused'",
-			want: map[string]string{ends: "3 orders: o-refused is missing", outcomes: "o-refused is nothing, not compensated", told: "o-refused is no order and was told its end", replay: "want 3 sagas: 4 sagas"},
+			want: map[string]string{ends: "3 orders: o-refused is missing", outcomes: "o-refused is nothing, not compensated", told: "o-refused is no order and was notified of its end", replay: "want 3 sagas: 4 sagas"},
 		},
 		{
 			what: "an order has not ended", service: "order",
 			sql: `UPDATE troupe.sagas SET status = 'running', ended_at = NULL WHERE key = 'o-refused';
 				UPDATE troupe.sagas SET state = jsonb_set(state, '{steps,0,phase}', '"intent"') WHERE key = 'o-refused'`,
 			want: map[string]string{
-				ends: "o-refused is still payment_intent", outcomes: "o-refused is running, not compensated", told: "o-refused is running and was told its end",
+				ends: "o-refused is still payment_intent", outcomes: "o-refused is running, not compensated", told: "o-refused is running and was notified of its end",
 				replay: "order/o-refused: its log gives another state",
 			},
 		},
@@ -99,7 +99,7 @@ func TestEveryCheckFindsWhatItIsFor(t *testing.T) {
 			want: map[string]string{ends: "o-refused is not as it was posted"},
 		},
 		{
-			what: "an order was refused that nobody chose", change: func(f *facts) { f.fail = nil },
+			what: "an order was refused that was not chosen", change: func(f *facts) { f.fail = nil },
 			want: map[string]string{outcomes: "want 3 completed, 0 compensated: 1 completed, 2 compensated: o-refused is compensated, not completed; o-undone is compensated, not completed"},
 		},
 		{
@@ -118,7 +118,7 @@ func TestEveryCheckFindsWhatItIsFor(t *testing.T) {
 			want: map[string]string{money: "13.75: o-undone is compensated and has 2.50 of 2.50"},
 		},
 		{
-			what: "a parked order holds what it never cost", service: "payment",
+			what: "a parked order holds more than its price", service: "payment",
 			sql:  "UPDATE ledger SET amount_cents = 126 WHERE order_id = 'o-parked'; UPDATE accounts SET balance_cents = 126 WHERE customer_id = 'c-2'",
 			want: map[string]string{money: "o-parked is parked and has 1.26 of 1.25"},
 		},
@@ -160,7 +160,7 @@ func TestEveryCheckFindsWhatItIsFor(t *testing.T) {
 			want: map[string]string{shipments: "2: o-done is completed and was sent 2 times"},
 		},
 		{
-			what: "a parcel went to somebody who was refused", service: "shipping", sql: "UPDATE shipments SET order_id = 'o-refused'",
+			what: "a parcel was shipped for a refused order", service: "shipping", sql: "UPDATE shipments SET order_id = 'o-refused'",
 			want: map[string]string{shipments: "o-done is completed and was sent 0 times; o-refused is compensated and was sent 1 times"},
 		},
 		{
@@ -196,7 +196,7 @@ func TestEveryCheckFindsWhatItIsFor(t *testing.T) {
 		},
 		{
 			what: "a customer was never told", change: func(f *facts) { f.messages = append(f.messages[:2:2], f.messages[3:]...) },
-			want: map[string]string{told: "2: o-done is completed and was told 0 times"},
+			want: map[string]string{told: "2: o-done is completed and was notified 0 times"},
 		},
 		{
 			what: "a customer was told twice", change: func(f *facts) {
@@ -204,11 +204,11 @@ func TestEveryCheckFindsWhatItIsFor(t *testing.T) {
 				again.id = "3b"
 				f.messages = append(f.messages, again)
 			},
-			want: map[string]string{told: "4: o-done is completed and was told 2 times", madeOnce: "10 messages: OrderCompleted of o-done was made twice: 3, 3b"},
+			want: map[string]string{told: "4: o-done is completed and was notified 2 times", madeOnce: "10 messages: OrderCompleted of o-done was made twice: 3, 3b"},
 		},
 		{
 			what: "a customer was told the wrong end", change: func(f *facts) { f.messages[2].typ = "OrderCancelled" },
-			want: map[string]string{told: "o-done is completed and was told OrderCancelled"},
+			want: map[string]string{told: "o-done is completed and was notified by OrderCancelled"},
 		},
 		{
 			what: "a cause is lost", change: func(f *facts) { f.messages = f.messages[1:] },

@@ -33,10 +33,10 @@ type Config struct {
 	Keep  bool          // keep databases, topics and groups; of servers started here, their folders
 	Limit time.Duration // give up when no order has changed for so long; default 2 min
 
-	// Beside is called when the services are ready, with the addresses of everything, and runs concurrently with the run. When
-	// the orders have ended the run waits until Beside returns or ctx ends; then the end of ctx does not end the run, which goes
-	// on to its checks. Nil: nothing runs.
-	Beside func(ctx context.Context, w World) error
+	// Alongside is called when the services are ready, with the addresses of all servers, and runs concurrently with the run. When
+	// the orders have ended the run waits until Alongside returns or ctx ends; then the end of ctx does not end the run, which
+	// continues with its checks. Nil: nothing runs.
+	Alongside func(ctx context.Context, w World) error
 
 	Progress io.Writer // lines for people; nil: none
 	Width    int       // columns of the terminal that Progress is, where one line is overwritten; 0: Progress is no terminal

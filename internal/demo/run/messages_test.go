@@ -65,7 +65,7 @@ func TestTheFlowsTopicsAreReadFromTheirBeginningToTheirEnd(t *testing.T) {
 	}
 }
 
-func TestWhatGroupsHaveNotReadIsCounted(t *testing.T) {
+func TestUnreadMessagesOfGroupsAreCounted(t *testing.T) {
 	flow, client := testkit.Flow(t), newClient(t)
 	testkit.Topics(t, client, 3, flow+".payment.commands")
 	for n := range 10 {

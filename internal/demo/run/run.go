@@ -93,17 +93,17 @@ func (r *run) all(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { _ = r.fleet.stop() }() // the orderly stop has returned its error
-	waitBeside, stopBeside, err := r.startBeside(ctx)
+	waitAlongside, stopAlongside, err := r.startAlongside(ctx)
 	if err != nil {
 		return err
 	}
-	defer stopBeside()
+	defer stopAlongside()
 	if err := r.work(ctx); err != nil {
 		return err
 	}
-	if r.cfg.Beside != nil {
+	if r.cfg.Alongside != nil {
 		r.show.print("all orders have ended; Ctrl-C ends the run, with its checks")
-		if err := waitBeside(); err != nil {
+		if err := waitAlongside(); err != nil {
 			return err
 		}
 		ctx = context.WithoutCancel(ctx) // the end of ctx was the signal to continue
@@ -121,16 +121,16 @@ func (r *run) all(ctx context.Context) (err error) {
 			return err
 		}
 		r.show.print("kept: databases %s, topics and groups %s.*", r.names.database("*"), r.names.flow())
-		r.show.print("see what became of an order: troupe trace %s --demo %s", r.cfg.Orders[0].ID, r.dir)
+		r.show.print("to see an order's messages: troupe trace %s --demo %s", r.cfg.Orders[0].ID, r.dir)
 	}
 	return nil
 }
 
-// startBeside starts Config.Beside. wait waits until it returns, and stop ends it.
-func (r *run) startBeside(ctx context.Context) (wait func() error, stop func(), err error) {
+// startAlongside starts Config.Alongside. wait waits until it returns, and stop ends it.
+func (r *run) startAlongside(ctx context.Context) (wait func() error, stop func(), err error) {
 	group := &errgroup.Group{}
 	ctx, cancel := context.WithCancel(ctx)
-	if r.cfg.Beside != nil {
+	if r.cfg.Alongside != nil {
 		w := World{Flow: r.names.flow(), Brokers: r.servers.kafka.Addrs(), Registry: r.servers.registry.URL(), Databases: r.servers.databaseURLs()}
 		if r.cfg.Style == demo.Choreography {
 			if w.Declared, err = declarations(r.names.flow()); err != nil {
@@ -138,7 +138,7 @@ func (r *run) startBeside(ctx context.Context) (wait func() error, stop func(), 
 				return nil, nil, err
 			}
 		}
-		group.Go(func() error { return r.cfg.Beside(ctx, w) })
+		group.Go(func() error { return r.cfg.Alongside(ctx, w) })
 	}
 	return group.Wait, func() {
 		cancel()
@@ -178,7 +178,7 @@ func (r *run) startFleet(ctx context.Context) (err error) {
 	if r.proxy != nil {
 		s.credentials = r.proxy.credentials()
 	}
-	r.show.print("starting %d services and a relay beside each", len(services))
+	r.show.print("starting %d services and a relay for each", len(services))
 	if r.fleet, err = newFleet(r.cfg.Program, s, r.servers.databaseURLs(), r.dir, r.log); err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
--- What was sent. An order is sent once, whatever is sent to us how often.
+-- Shipments. An order is shipped once, however often its command is sent.
 CREATE TABLE IF NOT EXISTS shipments (
   shipment_id     text        PRIMARY KEY,
   order_id        text        NOT NULL UNIQUE,

@@ -18,7 +18,7 @@ import (
 	"github.com/troupe-go/troupe/internal/flow/asyncapi"
 )
 
-var update = flag.Bool("update", false, "write the documents in testdata anew; then run official.sh")
+var update = flag.Bool("update", false, "rewrite the documents in testdata; then run official.sh")
 
 // official returns the JSON Schema of AsyncAPI 3.0.0 as published by its makers, which their parser checks documents with
 // first.
@@ -133,7 +133,7 @@ func TestTheSchemaRefusesWhatIsNoDocument(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoServiceHasNoDocument(t *testing.T) {
+func TestAnInvalidServiceHasNoDocument(t *testing.T) {
 	t.Parallel()
 	_, err := asyncapi.Document(reactions.Service{Hop: "f.odd"}, "")
 	require.ErrorContains(t, err, "it takes no part in the flow")

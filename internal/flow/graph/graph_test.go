@@ -17,7 +17,7 @@ import (
 	"github.com/troupe-go/troupe/internal/flow/graph"
 )
 
-var update = flag.Bool("update", false, "write the drawings in testdata anew")
+var update = flag.Bool("update", false, "rewrite the drawings in testdata")
 
 func orderFlow(t testing.TB) (services []reactions.Service) {
 	t.Helper()

@@ -73,7 +73,7 @@ func (f Finding) said() Finding {
 			f.Text += ": all have come, and it has not sent " + want
 		}
 	case Unexpected:
-		f.Text = fmt.Sprintf("%s on %s is declared by nobody", orNone(f.Type), f.Topic)
+		f.Text = fmt.Sprintf("%s on %s is declared by no service", orNone(f.Type), f.Topic)
 	}
 	return f
 }

@@ -82,7 +82,7 @@ func (s *session) judgeSome(ctx context.Context, within time.Duration, to time.T
 		}
 		if int(n) > len(found) {
 			s.cfg.Log.Warn().Str("flow", s.cfg.Flow).Int64("findings", n).Int("told", len(found)).
-				Msg("more findings than are told one by one")
+				Msg("more findings than are logged one by one")
 		}
 		_, err = tx.Exec(ctx, "UPDATE troupe.watch_marks SET judged = $3 WHERE flow = $1 AND within = $2", s.flow, within, to)
 		return err

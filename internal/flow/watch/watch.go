@@ -57,7 +57,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 			wait = 100 * time.Millisecond
 		}
 		if !errors.Is(err, errAnew) && time.Since(told) > 30*time.Second {
-			w.cfg.Log.Warn().Err(err).Str("flow", w.cfg.Flow).Msg("watching is interrupted: it goes on from what is stored")
+			w.cfg.Log.Warn().Err(err).Str("flow", w.cfg.Flow).Msg("watching is interrupted: it continues from the stored offsets")
 			told = time.Now()
 		}
 		select {

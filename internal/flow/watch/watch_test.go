@@ -230,7 +230,7 @@ func TestAFlowThatWasOverBeforeTheWatcherCameIsSeenWhole(t *testing.T) {
 	w := s.watch()
 	s.judged()
 	require.Empty(t, w.texts())
-	require.Equal(t, 9, s.count("SELECT count(*) FROM troupe.watch_messages"), "but not what is past the retention")
+	require.Equal(t, 9, s.count("SELECT count(*) FROM troupe.watch_messages"), "but no message past the retention")
 
 	f := s.show("o-2")
 	require.Equal(t, watch.Completed, f.Status)
@@ -251,8 +251,8 @@ func TestAFlowThatWasOverBeforeTheWatcherCameIsSeenWhole(t *testing.T) {
 	require.ErrorIs(t, err, watch.ErrNone)
 }
 
-// TestWhatIsMissingIsFoundAndTakenBackWhenItComes checks a missing answer, and the join that waits for it.
-func TestWhatIsMissingIsFoundAndTakenBackWhenItComes(t *testing.T) {
+// TestAMissingMessageIsFoundAndResolvedWhenItComes checks a missing answer, and the join that waits for it.
+func TestAMissingMessageIsFoundAndResolvedWhenItComes(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	o := order("o-1")
@@ -267,7 +267,7 @@ func TestWhatIsMissingIsFoundAndTakenBackWhenItComes(t *testing.T) {
 
 	o[1].ago, o[3].ago = 0, 0
 	s.send(o[1], o[3])
-	testkit.Wait(t, "what came late", func() (bool, error) { return len(w.texts()) == 4, nil })
+	testkit.Wait(t, "the late message", func() (bool, error) { return len(w.texts()) == 4, nil })
 	s.judged()
 	f := s.show("o-1")
 	require.Equal(t, watch.Completed, f.Status)
@@ -282,8 +282,8 @@ func TestWhatIsMissingIsFoundAndTakenBackWhenItComes(t *testing.T) {
 	require.Len(t, w.texts(), 4, "and no more")
 }
 
-// TestWhatCameTooLateBeforeItWasLookedAtIsLate stops the watcher while the answer arrives.
-func TestWhatCameTooLateBeforeItWasLookedAtIsLate(t *testing.T) {
+// TestAMessageThatWasLateBeforeItWasReadIsReportedLate stops the watcher while the answer arrives.
+func TestAMessageThatWasLateBeforeItWasReadIsReportedLate(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	o := order("o-1")
@@ -331,8 +331,8 @@ func TestExpectationsAreJudgedByTheKey(t *testing.T) {
 	}, found)
 }
 
-// TestWhatNobodyDeclaresIsToldOnceAndCounted also checks that a hop's dead letters and exhausted events are not unexpected.
-func TestWhatNobodyDeclaresIsToldOnceAndCounted(t *testing.T) {
+// TestUndeclaredMessagesAreReportedOnceAndCounted also checks that a hop's dead letters and exhausted events are not unexpected.
+func TestUndeclaredMessagesAreReportedOnceAndCounted(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	w := s.watch()
@@ -343,7 +343,7 @@ func TestWhatNobodyDeclaresIsToldOnceAndCounted(t *testing.T) {
 	s.send(said{hop: "payment", kind: "dlq", typ: "Placed", key: "o-1", id: "o-1-1",
 		extra: []envelope.Header{{Key: participant.HeaderMessageID, Value: []byte("o-1-1")}}})
 	s.judged()
-	require.Equal(t, []string{"unexpected: Payed on payment.events is declared by nobody"}, w.texts())
+	require.Equal(t, []string{"unexpected: Payed on payment.events is declared by no service"}, w.texts())
 	found, err := s.desk().Findings(t.Context(), false, 10)
 	require.NoError(t, err)
 	require.Len(t, found, 1)
@@ -364,7 +364,7 @@ func TestAWatcherThatIsStoppedAnywhereCountsNothingTwice(t *testing.T) {
 		s.send(said{hop: "order", typ: "Other", key: "k", id: fmt.Sprint("other-", i)})
 		if i == 0 {
 			first := s.watch(small)
-			testkit.Wait(t, "what nobody declares to be told of", func() (bool, error) { return len(first.texts()) == 1, nil })
+			testkit.Wait(t, "a finding for the undeclared message", func() (bool, error) { return len(first.texts()) == 1, nil })
 			first.stop()
 		}
 		if i%10 == 5 {
@@ -375,7 +375,7 @@ func TestAWatcherThatIsStoppedAnywhereCountsNothingTwice(t *testing.T) {
 			})
 			a.stop()
 			b.stop()
-			require.Empty(t, append(a.texts(), b.texts()...), "what was told of before")
+			require.Empty(t, append(a.texts(), b.texts()...), "findings that were reported before")
 		}
 	}
 	w := s.watch(small)
@@ -384,7 +384,7 @@ func TestAWatcherThatIsStoppedAnywhereCountsNothingTwice(t *testing.T) {
 	require.Equal(t, s.sent, s.count(`SELECT count(DISTINCT (topic, partition, "offset")) FROM troupe.watch_messages`))
 	require.Equal(t, orders, s.count("SELECT sum(messages)::int FROM troupe.watch_unexpected"))
 	require.Zero(t, s.count("SELECT count(*) FROM troupe.watch_findings"))
-	require.Empty(t, w.texts(), "what was told of before")
+	require.Empty(t, w.texts(), "findings that were reported before")
 }
 
 // TestAnotherDeclarationJudgesAnew checks that stored messages are judged again, too.
@@ -430,12 +430,12 @@ func TestAFlowUnderWayIsNoFinding(t *testing.T) {
 	f := s.show("o-1")
 	require.Equal(t, watch.UnderWay, f.Status)
 	require.Len(t, f.Waiting, 2)
-	require.Equal(t, []string{"unexpected: Seen on extra.events is declared by nobody"}, w.texts())
+	require.Equal(t, []string{"unexpected: Seen on extra.events is declared by no service"}, w.texts())
 }
 
-// TestWhatAnotherFlowSaysIsHeardAndNotJudged checks that a topic of another flow is read if a reaction names it, and that all
+// TestMessagesOfAnotherFlowAreStoredAndNotJudged checks that a topic of another flow is read if a reaction names it, and that all
 // of its types are accepted.
-func TestWhatAnotherFlowSaysIsHeardAndNotJudged(t *testing.T) {
+func TestMessagesOfAnotherFlowAreStoredAndNotJudged(t *testing.T) {
 	t.Parallel()
 	s, other := newStage(t), newStage(t)
 	other.send(said{hop: "order", typ: "Opened", key: "k", id: "1", ago: time.Hour}, said{hop: "order", typ: "Closed", key: "k", id: "2", ago: time.Hour})

@@ -65,7 +65,7 @@ func TestAPaymentIsChargedOrRefused(t *testing.T) {
 	require.Len(t, s.Entries(s.Hop.Events()), 2, "the duplicate is not answered")
 }
 
-func TestWhatCannotBeChargedIsADeadLetter(t *testing.T) {
+func TestACommandThatCannotBeChargedIsADeadLetter(t *testing.T) {
 	t.Parallel()
 	s := participanttest.New(t, paymentService())
 	negative := s.Command("o-1", ChargePayment{OrderID: "o-1", Cents: -1})

@@ -1,5 +1,5 @@
--- Give parked rows up, one by its id or those of a topic above a position: line and row go, and stand with who wanted it among
--- the repairs.
+-- Discards parked rows, one by its id or all of a topic above a position: deletes the failure and the row, and records both with the
+-- operator among the repairs.
 WITH chosen AS MATERIALIZED (
   SELECT position
   FROM troupe.outbox_failures

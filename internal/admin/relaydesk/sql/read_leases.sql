@@ -1,5 +1,5 @@
--- Who holds what, by the database's clock; what the holders say of themselves; and what people said to them. Not those of a
--- former number of shards. Held: not by who streams a slot no more.
+-- The leases with their holders, by the database's clock, the state that each holder reports, and the requests of operators. Leases
+-- of a former number of shards are left out. held: false for a holder that no longer streams its slot.
 SELECT l.shard, coalesce(m.name, '') AS table_name, l.holder, l.term, l.expires_at,
        extract(epoch FROM l.expires_at - clock_timestamp())::float8 AS remaining,
        l.expires_at > clock_timestamp()

@@ -1,4 +1,4 @@
--- What slots kept in the last day: the most in each five minutes in which somebody looked, oldest first.
+-- The log kept for slots in the last day: the maximum of each five minutes with a sample, oldest first.
 SELECT shard, slot, to_timestamp(floor(extract(epoch FROM at) / 300) * 300) AS since, max(retained) AS retained
 FROM troupe.relay_slot_samples
 WHERE at > clock_timestamp() - interval '1 day'

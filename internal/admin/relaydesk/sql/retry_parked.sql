@@ -1,5 +1,5 @@
--- Let parked rows be tried again, one by its id or those of a topic above a position, as if each had failed once just now, and
--- note who wanted it. The line stays, so that what is behind a row goes on waiting for it.
+-- Makes parked rows due, one by its id or all of a topic above a position, as if each had failed once just now, and records the
+-- operator. The failure stays, so that later rows of the key continue to wait for it.
 WITH parked AS MATERIALIZED (
   SELECT position, id, topic, order_key, attempts, last_error
   FROM troupe.outbox_failures

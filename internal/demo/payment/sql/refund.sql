@@ -1,4 +1,4 @@
--- What was charged is given back; where nothing was, a row of nothing keeps a later charge from being made.
+-- Refunds the charge of an order. Without a charge, a row with amount 0 prevents a later one.
 WITH charged AS (
   SELECT customer_id, payment_id, amount_cents
   FROM ledger

@@ -1,5 +1,5 @@
--- Four orders, one of each end: completed, refused at once, undone, parked with what it holds. A line "-- in NAME" says
--- in whose database what follows stands. Their sagas are played: see world_test.go.
+-- Four orders, one of each end: completed, refused at once, compensated, parked with its charge and reservation. A line "-- in NAME"
+-- names the database of the statements below it. world_test.go makes their sagas.
 -- in order
 DELETE FROM orders;
 DELETE FROM troupe.sagas;

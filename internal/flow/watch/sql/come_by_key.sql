@@ -1,4 +1,4 @@
--- What was missing and has come after all, by the key.
+-- Resolves findings of missing messages that have come since, by the key.
 UPDATE troupe.watch_findings AS f
 SET came_at = c.at
 FROM (

@@ -1,4 +1,4 @@
--- Counts anew what a new declaration does not know.
+-- Recounts the undeclared messages after a change of the declarations.
 INSERT INTO troupe.watch_unexpected (flow, topic, type, messages, first_at, last_at, correlation, flow_text)
 SELECT flow, topic, type, count(*), min(at), max(at),
        (array_agg(correlation ORDER BY at DESC))[1], (array_agg(flow_text ORDER BY at DESC))[1]

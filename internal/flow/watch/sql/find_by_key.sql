@@ -1,4 +1,4 @@
--- Flows of a business key, those that said something of it first last.
+-- Flows with messages of a business key, the newest first.
 SELECT min(m.at) AS at, m.correlation
 FROM troupe.watch_messages AS m
 WHERE m.flow = @flow

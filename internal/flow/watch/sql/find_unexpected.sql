@@ -1,4 +1,4 @@
--- Flows of the last message of each type that nobody declares.
+-- Flows of the last message of each undeclared type.
 SELECT max(u.last_at) AS at, u.correlation
 FROM troupe.watch_unexpected AS u
 WHERE u.flow = @flow

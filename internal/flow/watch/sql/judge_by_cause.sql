@@ -1,4 +1,4 @@
--- What the messages of a span of time should have been followed by, each by what it caused, and were not in time.
+-- Records a finding for each message of a span of time without its declared successor in time, by cause.
 WITH due AS MATERIALIZED (
   SELECT DISTINCT ON (r.rule, m.id) r.rule, m.slot, m.id AS about, m.topic, m.type, m.correlation, m.flow_text, m.key, m.at
   FROM troupe.watch_messages AS m

@@ -1,4 +1,4 @@
--- Findings, the newest first. arrived is what has come of the key, as pairs of topic and type.
+-- Findings, the newest first. arrived lists the messages of the key that have come, as pairs of topic and type.
 SELECT f.rule, f.about, t.name AS topic, y.name AS type, coalesce(f.flow_text, f.correlation::text) AS correlation,
        f.key, f.at, f.found_at, f.came_at,
        ARRAY(

@@ -1,4 +1,4 @@
--- Counts messages that nobody declares. fresh: they are the first of their kind.
+-- Counts undeclared messages. fresh: they are the first of their kind.
 INSERT INTO troupe.watch_unexpected AS u (flow, topic, type, messages, first_at, last_at, correlation, flow_text)
 SELECT @flow, t.* FROM unnest(@topics::integer[], @types::integer[], @messages::bigint[], @first::timestamptz[],
   @last::timestamptz[], @correlations::uuid[], @texts::text[]) AS t

@@ -10,16 +10,16 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-func newHeldRelease() *cobra.Command {
+func newHeldDeadLetter() *cobra.Command {
 	var f deskFlags
 	var group, hop string
 	cmd := &cobra.Command{
-		Use:   "release <place>",
-		Short: "Give a held message up, so that its key goes on",
-		Long: `release makes a dead letter of the message that a key waits for, as if its attempts were used up: with
-its exhausted event, from which a saga learns of it. What waited behind it is handled next. The dead
-letter can be redriven later; it then comes behind what its key has done since.`,
-		Example: `  troupe held release order.payment.commands/3/1024 --reason 'ticket 4711: the others of this customer must go on'`,
+		Use:   "dead-letter <place>",
+		Short: "Make a held message a dead letter, so that its key goes on",
+		Long: `dead-letter makes a dead letter of the message that a key waits for, as if its attempts were used up: with
+its exhausted event, which a saga consumes. The messages behind it are handled next. You can redrive the
+dead letter later; it then comes after them.`,
+		Example: `  troupe held dead-letter order.payment.commands/3/1024 --reason 'ticket 4711: the others of this customer must go on'`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			place, err := repair.ParsePlace(args[0])
@@ -41,7 +41,7 @@ letter can be redriven later; it then comes behind what its key has done since.`
 			}
 			defer end()
 			if f.dryRun {
-				return f.wouldRelease(cmd, desk, place, group)
+				return f.wouldDeadLetter(cmd, desk, place, group)
 			}
 			if err := f.confirm(cmd, fmt.Sprintf("make a dead letter of %s, as %s", place, cfg.By.Name)); err != nil {
 				return err
@@ -55,9 +55,9 @@ letter can be redriven later; it then comes behind what its key has done since.`
 			case f.output.forPrograms():
 				return f.output.encode(w, r)
 			case r.DeadLetter == uuid.Nil:
-				_, err = fmt.Fprintln(w, "It had taken effect before, and is held no more. There is no dead letter of it.")
+				_, err = fmt.Fprintln(w, "The message had taken effect before, and is no longer held. No dead letter was made.")
 			default:
-				_, err = fmt.Fprintf(w, "Released: it is dead letter %s. Its key goes on with %s.\n", r.DeadLetter, counted(r.Behind, "message", "messages"))
+				_, err = fmt.Fprintf(w, "Dead letter: %s. Its key goes on with %s.\n", r.DeadLetter, counted(r.Behind, "message", "messages"))
 			}
 			return err
 		},
@@ -66,7 +66,7 @@ letter can be redriven later; it then comes behind what its key has done since.`
 	f.declare(cmd)
 	flags.StringVar(&group, "group", "", "consumer `group`, where more than one holds the message")
 	flags.StringVar(&hop, "hop", "", "`flow.hop` of the participant, where its group has another name")
-	f.declareAction(flags, "it is given up; required")
+	f.declareAction(flags, "it becomes a dead letter; required")
 	f.declareDryRun(flags)
 	f.declareYes(flags)
 	return cmd
