@@ -137,6 +137,7 @@ var rights = map[Part][]Grant{
 		need(readWrite, handlingTables, "to handle messages"),
 		need("TRUNCATE", ring(32, "inbox_recent_"), "to forget old ones"),
 		need("SELECT", "local_work", "to report local work that is not handled"),
+		need("SELECT", "local_topics", "to report topics that do not reach Kafka"),
 		need("SELECT", "unreadable_batches", "to go on behind a batch that an operator skipped"),
 		need("INSERT", "unreadable_batches", "to record a batch that cannot be read").columns(batchColumns),
 	},
