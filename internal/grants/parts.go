@@ -148,6 +148,8 @@ var rights = map[Part][]Grant{
 		need("TRUNCATE", ring(32, "inbox_recent_"), "to forget old ones"),
 		need("SELECT, UPDATE, DELETE", "local_work", "to take local work"),
 		need("SELECT", "local_topics", "to know the local topics"),
+		need("SELECT", "outbox_partitions", "to see how many positions are left"),
+		need("SELECT", "outbox_position_seq", "to see how many positions are left").sequence(),
 		need("SELECT", "held", "to report held messages that are not tried again"),
 		need("USAGE", "local_members", "to take local work").sequence(),
 	},
