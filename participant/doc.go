@@ -213,5 +213,7 @@
 //
 // The role of Config.Pool needs the rights that `outbox-relay grants participant` prints, in addition to the rights that its
 // handlers need; with Config.Local it needs the rights of `outbox-relay grants local`, and the owner of Troupe's tables calls
-// troupe.make_local once per topic. Members of one group share a role, so that a new owner may end a frozen one's sessions.
+// troupe.make_local once per topic. A member whose role owns Troupe's tables also adds partitions to the outbox, as a relay does;
+// other members log an error when fewer than 5 million positions are left. Members of one group share a role, so that a new owner
+// may end a frozen one's sessions.
 package participant

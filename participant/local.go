@@ -118,6 +118,7 @@ func (p *Participant) runLocal(ctx context.Context) error {
 	background.Go(func() { l.live(living) })
 	background.Go(func() { l.look(living) })
 	background.Go(func() { l.prune(living) })
+	background.Go(func() { l.keepPartitions(living) })
 	background.Go(func() { l.watch(living) })
 	background.Go(func() { p.addLocal(ctx, l.renew) })
 	background.Go(func() { l.watchOthers(living) })

@@ -3,6 +3,7 @@ package participant_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -139,4 +140,21 @@ func (s *stage) forgetLocal(topic string) {
 		EXECUTE format('DROP TRIGGER %I ON troupe.outbox', 'local_' || md5('`+topic+`'));
 	END $$`)
 	require.NoError(s.t, err)
+}
+
+// TestATopicThatIsLocalForAnotherGroupIsReported checks a participant with Brokers: it consumes a topic on which Kafka gets nothing more.
+func TestATopicThatIsLocalForAnotherGroupIsReported(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	local := s.listens(noteEvent, func(c *participant.Config) { c.Local, c.Brokers = true, nil })
+	s.start(local)
+	s.ready(local)
+	var log safeBuffer
+	hop := topics.MustHop(s.hop.Flow(), "audit")
+	p := s.new(func(c *participant.Config) { c.Hop, c.Log = hop, zerolog.New(&log) })
+	participant.On(p, s.hop, noteEvent)
+	s.start(p)
+	waitFor(t, "a log line", func() bool {
+		return strings.Contains(log.String(), `"topic":"`+s.hop.Events()+`","groups":"`+local.Group()+`"`)
+	})
 }

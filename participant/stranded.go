@@ -21,6 +21,8 @@ var (
 	strandedTopics string
 	//go:embed sql/stranded_local.sql
 	strandedLocal string
+	//go:embed sql/local_elsewhere.sql
+	localElsewhere string
 )
 
 // Stranded counts stored messages of the group that no member like this one handles: held messages of a topic that it does not
@@ -56,6 +58,9 @@ func (p *Participant) watchStranded(ctx context.Context, client *kgo.Client) {
 		p.mu.Unlock()
 		if n%strandedWarn == 0 {
 			p.warnStranded(found)
+			if client != nil {
+				trouble.report(p.warnElsewhere(ctx))
+			}
 		}
 		if time.Since(warned) >= unpublishedWarn {
 			now, err := p.warnUnpublished(ctx)
@@ -94,6 +99,20 @@ func (p *Participant) findStranded(ctx context.Context, client *kgo.Client) (fou
 	})
 	local, localErr := p.readStranded(ctx, strandedLocal, pg.Args{"group": p.cfg.Group})
 	return slices.Concat(held, local), errors.Join(kafkaErr, heldErr, localErr)
+}
+
+// warnElsewhere logs consumed topics of which this group gets no messages from Kafka, since they are local for other groups.
+func (p *Participant) warnElsewhere(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, statementLimit)
+	defer cancel()
+	rows, _ := p.cfg.Pool.Query(ctx, localElsewhere, pg.Args{"group": p.cfg.Group, "consumed": p.consumed()})
+	var topic, groups string
+	_, err := pgx.ForEachRow(rows, []any{&topic, &groups}, func() error {
+		p.cfg.Log.Error().Str("topic", topic).Str("groups", groups).Msg("the topic is local for other groups: rows of this database's outbox do " +
+			"not reach Kafka, and this group gets none of them; run it with Local, within an hour after the others to get all of them")
+		return nil
+	})
+	return err
 }
 
 func (p *Participant) readStranded(ctx context.Context, sql string, args pg.Args) ([]Stranded, error) {

@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
+	"github.com/troupe-go/troupe/internal/retention"
 	"github.com/troupe-go/troupe/migrations"
 )
 
@@ -15,7 +17,8 @@ func (p Program) migrateCommand() *cobra.Command {
 		Short: "Bring the database to the latest version",
 		Long: `migrate makes Troupe's tables in the schema "troupe", or brings them to the latest version. It is
 safe to run at any time, also from several places at once. The role needs CREATE on the database
-the first time, and owns the tables from then on.
+the first time, and owns the tables from then on. If few positions are left in the partitions of the
+outbox, it adds partitions.
 
 With --print it prints the statements and connects to nothing, for a migration tool of your own. The
 statements record the versions in troupe.migrations, so that migrate, check and the services' libraries know
@@ -51,6 +54,14 @@ of them. --after leaves out versions that the database has: outbox-relay status 
 			return err
 		}
 		if err := migrations.UpConfig(cmd.Context(), config.ConnConfig); err != nil {
+			return err
+		}
+		pool, err := pgxpool.NewWithConfig(cmd.Context(), config)
+		if err != nil {
+			return err
+		}
+		defer pool.Close()
+		if _, err := (retention.Partitions{}).Ensure(cmd.Context(), pool); err != nil {
 			return err
 		}
 		s, err := migrations.GetConfig(cmd.Context(), config.ConnConfig)

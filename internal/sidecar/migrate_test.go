@@ -63,3 +63,22 @@ func TestAnOwnerMigratesAndGrantsWithOneRight(t *testing.T) {
 	require.True(t, reads)
 	require.False(t, forges)
 }
+
+// TestMigrateAddsPartitionsWhenFewPositionsAreLeft checks the remedy for a flow in which no process owns the outbox.
+func TestMigrateAddsPartitionsWhenFewPositionsAreLeft(t *testing.T) {
+	t.Parallel()
+	pool := testkit.Database(t)
+	left := func() (n int64) {
+		t.Helper()
+		require.NoError(t, pool.QueryRow(t.Context(), `
+			SELECT (SELECT max(hi) FROM troupe.outbox_partitions WHERE state = 'attached') - last_value
+			FROM troupe.outbox_position_seq`).Scan(&n))
+		return n
+	}
+	_, err := pool.Exec(t.Context(), "SELECT setval('troupe.outbox_position_seq', 19000000)")
+	require.NoError(t, err)
+	require.EqualValues(t, 1_000_000, left())
+	r := run(t, []string{"DATABASE_URL=" + testkit.DatabaseURL(t, pool)}, "migrate")
+	require.Equal(t, 0, r.code, r.stderr)
+	require.EqualValues(t, 16_000_000, left())
+}

@@ -116,7 +116,7 @@ func (e *examination) outbox(ctx context.Context, conn *pgx.Conn) {
 	}
 	if headroom < lowHeadroom {
 		e.Warn("headroom", fmt.Sprintf("%d positions left; inserts fail at 0", headroom),
-			"run a relay as the table's owner: it makes partitions at its start and each minute")
+			"run a relay as the table's owner: it makes partitions at its start and each minute; or outbox-relay migrate as the owner")
 	} else {
 		e.Ok("headroom", fmt.Sprintf("%d positions", headroom))
 	}
