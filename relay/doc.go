@@ -211,7 +211,8 @@
 //	another table has its name             not ready: put the new table into the publication
 //	renamed, or dropped, with failed rows  not ready, with the numbers: neither its relay, nor one that is new under another
 //	                                       name, starts until an operator moves these rows to another table or deletes them
-//	columns that the mapping needs gone    the stream stops, and names them, until the table or the mapping is corrected
+//	columns that the mapping needs gone    not ready, and names them, until the mapping fits the rows in the log, or an operator
+//	                                       drops the slot
 //	two failed rows of one event id        are one message
 //
 // # Avro
