@@ -96,6 +96,7 @@
 //	the slot is another database's         refused, and left alone: configure a slot of another name
 //	a slot cannot be created, or not yet   the table is polled meanwhile; creating a slot waits for all open transactions
 //	the slot holds much of the log         a warning, then not ready, then dropped at Config.SlotLimit (off by default)
+//	the server holds the log back          not ready, with the reason: a standby in synchronized_standby_slots is absent
 //	a column is added to the table         no effect
 //
 // The process that dropped a slot at the limit does not create it again: it polls, and Status.GivenUp and an error in the log
