@@ -229,7 +229,8 @@
 // the lease and for maintenance; with several shards one more to look for rows, and one for the leases' notifications. An idle relay runs
 // one statement an interval, which renews the leases of all shards and looks for their rows. Under wal: one for replication, one for
 // checkpoints and samples, and one at times for the lease and maintenance; an idle relay runs some 10 statements a minute. No
-// transaction spans two statements, so a frozen relay blocks no other session. Connect directly: through a pooler
+// transaction spans two statements, so a frozen relay blocks no other session, except a change of a mapped table while that table is
+// read in one statement. Connect directly: through a pooler
 // that changes the server connection per transaction, notifications are lost, and replication is impossible.
 //
 // The relay's sessions begin with the settings that they rely on: no time-outs, UTF8, read committed, pg_catalog first in the
