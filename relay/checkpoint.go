@@ -146,9 +146,11 @@ func (t *transactor) holds(ctx context.Context, at checkpoint) (there bool, err 
 		if _, err := tx.Exec(ctx, "SET LOCAL client_encoding = 'SQL_ASCII'"); err != nil {
 			return err
 		}
-		return tx.QueryRow(ctx, findTransaction, pg.Args{
-			"slot": cfg.Slot, "lsn": at.lsn.String(), "committed": committed, "publication": pgx.Identifier{cfg.Publication}.Sanitize(),
-		}).Scan(&there)
+		return t.relay.whileReading(ctx, t.db, tx, func() error {
+			return tx.QueryRow(ctx, findTransaction, pg.Args{
+				"slot": cfg.Slot, "lsn": at.lsn.String(), "committed": committed, "publication": pgx.Identifier{cfg.Publication}.Sanitize(),
+			}).Scan(&there)
+		})
 	})
 	if err != nil {
 		return false, fmt.Errorf("%w: look for the checkpoint in %s in the log: %w", errStream, t.topic, err)

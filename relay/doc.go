@@ -96,6 +96,7 @@
 //	the slot is another database's         refused, and left alone: configure a slot of another name
 //	a slot cannot be created, or not yet   the table is polled meanwhile; creating a slot waits for all open transactions
 //	the slot holds much of the log         a warning, then not ready, then dropped at Config.SlotLimit (off by default)
+//	the server holds the log back          not ready, with the reason: a standby in synchronized_standby_slots is absent
 //	a column is added to the table         no effect
 //
 // The process that dropped a slot at the limit does not create it again: it polls, and Status.GivenUp and an error in the log
@@ -211,7 +212,8 @@
 //	another table has its name             not ready: put the new table into the publication
 //	renamed, or dropped, with failed rows  not ready, with the numbers: neither its relay, nor one that is new under another
 //	                                       name, starts until an operator moves these rows to another table or deletes them
-//	columns that the mapping needs gone    the stream stops, and names them, until the table or the mapping is corrected
+//	columns that the mapping needs gone    not ready, and names them, until the mapping fits the rows in the log, or an operator
+//	                                       drops the slot
 //	two failed rows of one event id        are one message
 //
 // # Avro
@@ -227,7 +229,8 @@
 // the lease and for maintenance; with several shards one more to look for rows, and one for the leases' notifications. An idle relay runs
 // one statement an interval, which renews the leases of all shards and looks for their rows. Under wal: one for replication, one for
 // checkpoints and samples, and one at times for the lease and maintenance; an idle relay runs some 10 statements a minute. No
-// transaction spans two statements, so a frozen relay blocks no other session. Connect directly: through a pooler
+// transaction spans two statements, so a frozen relay blocks no other session, except a change of a mapped table while that table is
+// read in one statement. Connect directly: through a pooler
 // that changes the server connection per transaction, notifications are lost, and replication is impossible.
 //
 // The relay's sessions begin with the settings that they rely on: no time-outs, UTF8, read committed, pg_catalog first in the

@@ -167,7 +167,11 @@ func (t *mappedTable) bindRelation(ctx context.Context, r *Relay, rel *wal.Relat
 			}
 		}
 	}
-	return t.bind(r, columns)
+	bound, err := t.bind(r, columns)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errUnbound, err)
+	}
+	return bound, nil
 }
 
 // A mappedRow is a row with its message, or with the error of mapping it.

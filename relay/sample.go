@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/troupe-go/troupe/internal/pg"
 	"github.com/troupe-go/troupe/internal/wal"
@@ -15,6 +16,7 @@ type sample struct {
 	lsn         wal.LSN
 	publication string
 	rows        int64 // number of rows settled before
+	at          time.Time
 }
 
 // errAltered reports that the publication is not the one that the slot's stored checkpoint belongs to. While it was altered,
@@ -26,7 +28,7 @@ var errAltered = errors.New("the publication was altered, and may not have publi
 func (s *stream) sample(ctx context.Context) (sample, error) {
 	rows := s.rows.Load()
 	got, err := s.relay.sample(ctx, s.db)
-	got.rows = rows
+	got.rows, got.at = rows, time.Now()
 	if err == nil && got.publication != s.publication {
 		err = errAltered
 	}

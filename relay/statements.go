@@ -43,6 +43,7 @@ var (
 	storeState        = statement("store_state")
 	readSlot          = statement("read_slot")
 	readWalsender     = statement("read_walsender")
+	readStandbyWait   = statement("read_standby_wait")
 	readGuard         = statement("read_guard")
 	noteGuard         = statement("note_guard")
 	findTransaction   = statement("find_transaction")

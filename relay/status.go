@@ -73,6 +73,7 @@ type state struct {
 	shards  map[int]pace
 	failing error // reason for the lack of progress; nil after progress
 	broker  error // error of the last failed connect, nil after a successful one
+	held    error // why the server holds the log back; nil: it does not
 }
 
 func (s *state) update(change func(*Status)) {
@@ -143,6 +144,12 @@ func (s *state) failed(err error) {
 	s.status.LastError, s.status.LastErrorAt = err.Error(), time.Now()
 }
 
+func (s *state) holds(why error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.held = why
+}
+
 func (s *state) brokerIs(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -167,7 +174,7 @@ func (r *Relay) Status() Status {
 // Ready returns nil while the relay is active and makes progress, or is a standby that can read the lease. Otherwise it
 // returns what the relay waits for. It depends on progress, not on connections: no progress for a lease's length and two
 // intervals is an error. A slot that the server is about to lose, or for which it keeps more log than Config.SlotUnready, is
-// an error too, and so is a stream that repeatedly ends at one LSN. Failed rows are not an error. Ready may be called at
+// an error too, and so is a stream that repeatedly ends at one LSN, or from which the server holds the log back for a standby. Failed rows are not an error. Ready may be called at
 // any time, from any goroutine.
 func (r *Relay) Ready() error {
 	held := r.looker.held()
@@ -193,6 +200,9 @@ func (r *Relay) Ready() error {
 	}
 	if err := r.stuck.unready(); err != nil && s.Role == Active {
 		return fmt.Errorf("%s: %w", s.Role, err)
+	}
+	if r.state.held != nil && s.Role == Active {
+		return fmt.Errorf("%s: %w", s.Role, r.state.held)
 	}
 	quiet := time.Since(s.Progress)
 	if quiet <= r.cfg.Lease+2*r.cfg.Interval {

@@ -64,6 +64,7 @@ func (s *stream) keepCheckpoint(ctx context.Context, st standing) {
 			fresh = pending.rows != proven
 			proven, st.published, pending = pending.rows, &pending.snapshot, nil
 		}
+		s.watchStandby(ctx, pending)
 		rows := s.rows.Load()
 		moved := rows != kept && time.Since(stored) >= sampleEvery
 		if !fresh && !moved && published < s.reported.Load()+storeBehind && time.Since(stored) < time.Minute {
@@ -76,6 +77,7 @@ func (s *stream) keepCheckpoint(ctx context.Context, st standing) {
 		s.relay.quiet.recovered("store")
 		stored, kept = time.Now(), rows
 	}
+	s.relay.heldBack(nil)
 	if err := s.keepLast(context.WithoutCancel(ctx), st); err != nil && !errors.Is(err, errLost) {
 		s.relay.cfg.Log.Warn().Err(err).Msg("the rows published last will be published again")
 	}

@@ -10,16 +10,20 @@ import (
 	"github.com/troupe-go/troupe/internal/wal"
 )
 
-// errUnreadable marks log contents that the relay cannot read.
-var errUnreadable = errors.New("the log cannot be read")
+var (
+	// errUnreadable marks log contents that the relay cannot read.
+	errUnreadable = errors.New("the log cannot be read")
+	// errUnbound marks rows of the log that lack a column that the mapping names. A relay with another mapping reads them.
+	errUnbound = errors.New("rows in the log do not fit the mapping")
+)
 
 // stuckAfter is the number of times that a stream may end at one LSN with one error of the log's contents before the slot is
 // given up.
 const stuckAfter = 5
 
 // A stuck counts how often the stream ended at the same LSN for the same reason: the log contains something that can never be
-// streamed, such as a row from a time at which the publication did not exist or a column had another name. Errors of the
-// connection and of the server's resources do not count.
+// streamed, such as a row from a time at which the publication did not exist or a column had another name, or the mapping or the
+// server's resources do not allow it now. Errors of the connection do not count.
 type stuck struct {
 	mu    sync.Mutex
 	at    wal.LSN
@@ -32,7 +36,7 @@ func (s *stuck) ended(at wal.LSN, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case !ofContents(err):
+	case !comesAgain(err):
 	case s.cause != nil && s.at == at && s.cause.Error() == err.Error():
 		s.times++
 	default:
@@ -49,11 +53,11 @@ func (s *stuck) passed(at wal.LSN) {
 	}
 }
 
-// why returns the reason why the slot cannot be streamed from an LSN; nil: it can.
+// why returns the reason why the slot can never be streamed from an LSN; nil: it can.
 func (s *stuck) why(at wal.LSN) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.times < stuckAfter || s.at != at {
+	if s.times < stuckAfter || s.at != at || !ofContents(s.cause) {
 		return nil
 	}
 	return fmt.Errorf("the stream ended %d times at %s: %w", s.times, s.at, s.cause)
@@ -69,18 +73,28 @@ func (s *stuck) unready() error {
 	return fmt.Errorf("the stream ended %d times at %s: %w", s.times, s.at, s.cause)
 }
 
-// ofContents reports whether a stream ended because of the log's contents, and would end for the same reason again.
-func ofContents(err error) bool {
-	if errors.Is(err, errUnreadable) {
+// comesAgain reports whether a stream ended for a reason that ends the next one too, until a person removes it.
+func comesAgain(err error) bool {
+	if errors.Is(err, errUnreadable) || errors.Is(err, errUnbound) {
 		return true
 	}
-	var refusal *pgconn.PgError
-	if !errors.As(err, &refusal) || len(refusal.Code) != 5 || !errors.Is(err, errStream) {
-		return false
-	}
-	switch refusal.Code[:2] {
-	case "08", "53", "55", "57": // connection, resources, slot in use, shutdown
+	switch class := refusalClass(err); class {
+	case "", "08", "55", "57": // connection, slot in use, shutdown
 		return false
 	}
 	return true
+}
+
+// ofContents reports whether a stream ended because of the log's contents. Its slot can never be streamed.
+func ofContents(err error) bool {
+	return errors.Is(err, errUnreadable) || comesAgain(err) && !errors.Is(err, errUnbound) && refusalClass(err) != "53" // resources
+}
+
+// refusalClass returns the class of the server's error that ended a stream; "": it is none.
+func refusalClass(err error) string {
+	var refusal *pgconn.PgError
+	if !errors.As(err, &refusal) || len(refusal.Code) != 5 || !errors.Is(err, errStream) {
+		return ""
+	}
+	return refusal.Code[:2]
 }

@@ -1,6 +1,7 @@
 package relay_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -45,4 +46,39 @@ func TestALogThatCannotBeStreamedIsHealedFromTheTable(t *testing.T) {
 			})
 		}
 	}
+}
+
+// Rows in the log may lack a column that the mapping names, as rows from before the column was added do. The relay is not ready and names
+// the column, and goes on when it is started with the mapping of before, until these rows are published.
+func TestALogWithoutAColumnOfTheMappingIsReported(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.exec(debeziumTable)
+	topic := s.eventTopic("order")
+	before := s.mapped("public.outbox", s.routed(nil))
+	r := s.start(before)
+	s.waitTable(r)
+	require.NoError(t, r.stop())
+	s.insertEvent("order", "k", "0")
+	s.exec("ALTER TABLE public.outbox ADD route text DEFAULT 'order'")
+
+	after := s.mapped("public.outbox", s.routed(map[string]string{"route.by.field": "route"}))
+	r = s.start(after)
+	testkit.Wait(t, "the reason", func() (bool, error) {
+		err := r.Ready()
+		return err != nil && strings.Contains(err.Error(), `route.by.field: the table has no column "route"`), nil
+	})
+	for range 6 { // it stays so, whatever the stream reads before it ends
+		at := r.Status().LastErrorAt
+		testkit.Wait(t, "another try", func() (bool, error) { return r.Status().LastErrorAt.After(at), nil })
+		require.ErrorContains(t, r.Ready(), `route.by.field: the table has no column "route"`)
+	}
+	require.NoError(t, r.stop())
+	r = s.start(before)
+	require.Equal(t, []string{"0"}, values(s.gatherEvents(1, topic)))
+	require.NoError(t, r.stop())
+	r = s.start(after)
+	s.insertEvent("order", "k", "1")
+	require.Equal(t, []string{"0", "1"}, values(s.gatherEvents(2, topic)))
+	testkit.Wait(t, "readiness", func() (bool, error) { return r.Ready() == nil, r.Ready() })
 }

@@ -88,6 +88,10 @@ const (
 func (f failoverFacts) judge(r *Report) {
 	const name = "failover"
 	if f.standbys == 0 && len(f.physical) == 0 {
+		if f.waitsFor != "" {
+			f.judgeWaiting(r, name)
+			return
+		}
 		r.Info(name, "no standby is connected: there is nothing to fail over to")
 		return
 	}

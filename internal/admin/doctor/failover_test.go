@@ -60,4 +60,6 @@ func TestTheCostOfAFailoverIsNamed(t *testing.T) {
 	exec(t, pool, "ALTER SYSTEM SET synchronized_standby_slots = 'standby_b'")
 	exec(t, pool, "SELECT pg_reload_conf()")
 	wants("publishes nothing until the standby of slot standby_b is connected")
+	exec(t, pool, "SELECT pg_drop_replication_slot('standby_b')")
+	wants("the relay publishes nothing: synchronized_standby_slots names standby_b, and there is no such physical slot")
 }
