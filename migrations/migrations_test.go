@@ -2,6 +2,7 @@ package migrations_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -150,4 +151,32 @@ func TestARowOfMoreThanEightMebibytesIsRefusedByEachTableThatTheOutboxIsWrittenF
 		INSERT INTO troupe.deadlines (consumer_group, scope, name, id, due_at, type, headers, payload)
 		VALUES ('shop', 'o-1', 'pay', gen_random_uuid(), now(), 'Pay', '{}', convert_to(repeat('x', 8 * 1024 * 1024), 'UTF8'))`)
 	require.ErrorContains(t, err, "deadlines_size")
+}
+
+// A role that may only connect can take each advisory lock. A migration does not wait for it, and names its session.
+func TestAStrangerWhoHoldsTheLockOfMigrationsIsNamed(t *testing.T) {
+	ctx, url := t.Context(), testkit.EmptyDatabase(t)
+	config, err := pgx.ParseConfig(url)
+	require.NoError(t, err)
+	role := "stranger_" + config.Database
+	exec(t, url, "CREATE ROLE "+role+" LOGIN PASSWORD 'of-a-test'")
+	t.Cleanup(func() {
+		conn, err := pgx.Connect(context.Background(), url)
+		require.NoError(t, err)
+		defer conn.Close(context.Background())
+		_, err = conn.Exec(context.Background(), "DROP OWNED BY "+role+"; DROP ROLE "+role)
+		require.NoError(t, err)
+	})
+	config.User, config.Password = role, "of-a-test"
+	stranger, err := pgx.ConnectConfig(ctx, config)
+	require.NoError(t, err)
+	defer stranger.Close(context.Background())
+	_, err = stranger.Exec(ctx, "SELECT pg_advisory_lock(x'74726f757065'::bigint), pg_advisory_lock(4097083626)")
+	require.NoError(t, err)
+	err = migrations.Up(ctx, url)
+	require.ErrorContains(t, err, role)
+	require.ErrorContains(t, err, fmt.Sprintf("pg_terminate_backend(%d)", stranger.PgConn().PID()))
+	_, err = stranger.Exec(ctx, "SELECT pg_advisory_unlock_all()")
+	require.NoError(t, err)
+	require.NoError(t, migrations.Up(ctx, url))
 }
