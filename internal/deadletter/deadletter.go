@@ -90,7 +90,7 @@ func (w Writer) Write(ctx context.Context, tx pgx.Tx, l Letter) (written bool, e
 	e := Reply(w.Hop, l.Message)
 	e.Outcome = envelope.Exhausted
 	encoded, err := envelope.JSONCodec{}.Encode(e.Topic, w.Exhausted(Exhausted{
-		DeadLetterID: l.ID, Type: l.Message.Type, Handler: l.Handler, Class: l.Class, Error: l.Error, Attempts: l.Attempts,
+		DeadLetterID: l.ID, Type: pgtext.Readable(l.Message.Type, 1024), Handler: l.Handler, Class: l.Class, Error: l.Error, Attempts: l.Attempts,
 	}))
 	if err != nil {
 		return false, err
