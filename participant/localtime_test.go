@@ -63,6 +63,22 @@ func TestATypeThatIsTooLongIsPoisonAndNotLogged(t *testing.T) {
 	}
 }
 
+// Every message that follows from a row has its key and more headers, and must not be larger than a row may be.
+func TestLocalWorkWithAKeyThatIsTooLongIsADeadLetter(t *testing.T) {
+	t.Parallel()
+	s := newLocalStage(t)
+	s.makeLocal()
+	_, err := s.pool.Exec(t.Context(), "INSERT INTO troupe.outbox (topic, key, type, payload) VALUES ($1, repeat('k', 8388500), 'Count', $2)",
+		s.hop.Commands(), marshal(Count{N: 1}))
+	require.NoError(t, err)
+	p := s.new()
+	participant.Handle(p, count)
+	s.start(p)
+	s.write("other", Count{N: 1})
+	s.waitCount(1, "SELECT count(*) FROM troupe.dead_letters WHERE octet_length(key) = 8388500")
+	s.waitCount(1, "SELECT count(*) FROM done WHERE key = 'other'")
+}
+
 // writeAt inserts commands of one key with these creation times, with the rights of a writer.
 func (s *stage) writeAt(typ string, times ...string) {
 	s.t.Helper()

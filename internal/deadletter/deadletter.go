@@ -84,6 +84,9 @@ func (w Writer) Write(ctx context.Context, tx pgx.Tx, l Letter) (written bool, e
 		return false, err
 	}
 	l.FirstFailed, l.LastFailed = &first, &last
+	if len(l.Message.Key) > MaxBytes { // of a local topic: a row with it and more headers would be larger than the outbox takes
+		l.Message.Key = nil
+	}
 	if err := queue(ctx, tx, copyDeadLetter, w.copy(l)); err != nil {
 		return false, err
 	}
