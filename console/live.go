@@ -14,6 +14,7 @@ import (
 const (
 	liveEvery = 2 * time.Second
 	liveFor   = 10 * time.Minute // then the browser connects again
+	liveWrite = 10 * time.Second // for a browser to receive an event
 )
 
 // live notifies an open page when its facts have changed. It reads them as the page does, once for all streams of the page.
@@ -69,6 +70,7 @@ func (c *Console) follow(w http.ResponseWriter, r *http.Request, a *ask) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no") // nginx would hold the events back
 	out := http.NewResponseController(w)
+	defer func() { _ = out.SetWriteDeadline(time.Time{}) }()
 	shown := r.URL.Query().Get("state")
 	ctx, cancel := context.WithTimeout(r.Context(), liveFor)
 	defer cancel()
@@ -85,6 +87,7 @@ func (c *Console) follow(w http.ResponseWriter, r *http.Request, a *ask) {
 		if state != shown {
 			shown, line = state, fmt.Sprintf("event: changed\ndata: %s\n\n", state)
 		}
+		_ = out.SetWriteDeadline(time.Now().Add(liveWrite)) // in place of the server's time-out, which counts from the request
 		if _, err := w.Write([]byte(line)); err != nil || out.Flush() != nil {
 			return
 		}

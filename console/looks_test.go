@@ -181,3 +181,18 @@ func TestALivePageIsToldOfEachLookAndOfAChange(t *testing.T) {
 		require.Equal(t, "changed", event)
 	}
 }
+
+// A server has a time-out for its responses, so that clients that do not read hold no pages in memory.
+func TestALivePageOutlivesTheTimeOutOfItsServer(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	server := httptest.NewUnstartedServer(d.c)
+	server.Config.WriteTimeout = liveEvery / 2
+	server.Start()
+	t.Cleanup(server.Close)
+	t.Cleanup(d.c.Close)
+	next := d.open(server, "/held")
+	require.Equal(t, "changed", next())
+	require.Equal(t, "same", next())
+	require.Equal(t, "same", next())
+}

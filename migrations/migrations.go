@@ -18,7 +18,6 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/database"
-	"github.com/pressly/goose/v3/lock"
 
 	"github.com/troupe-go/troupe/internal/address"
 )
@@ -42,11 +41,12 @@ func (s Status) Pending() bool { return s.Current < s.Latest }
 var ErrNewer = errors.New("the database was migrated by a newer version")
 
 // makeSchema runs first, since the history's table is in the schema. IF NOT EXISTS alone does not make two concurrent callers
-// safe: the second fails on the catalogue's unique index.
+// safe: the second fails on the catalogue's unique index, once the first has created the schema.
 const makeSchema = `
 DO $$ BEGIN
-  PERFORM pg_advisory_xact_lock(x'74726f757065'::bigint);
   CREATE SCHEMA IF NOT EXISTS troupe;
+EXCEPTION WHEN unique_violation OR duplicate_schema THEN
+  NULL;
 END $$`
 
 // Up brings the database at url to the latest version. Concurrent callers wait for each other. The role needs CREATE on the
@@ -156,11 +156,7 @@ func with(config *pgx.ConnConfig, do func(*sql.DB, *goose.Provider) error) error
 	if err != nil {
 		return fmt.Errorf("migrations: %w", err)
 	}
-	locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 300))
-	if err != nil {
-		return fmt.Errorf("migrations: %w", err)
-	}
-	p, err := goose.NewProvider("", db, sqlFiles, goose.WithStore(store), goose.WithSessionLocker(locker),
+	p, err := goose.NewProvider("", db, sqlFiles, goose.WithStore(store), goose.WithSessionLocker(locker{}),
 		goose.WithDisableGlobalRegistry(true))
 	if err != nil {
 		return fmt.Errorf("migrations: %w", err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"fmt"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -223,4 +224,32 @@ func TestTablesOfNoVersionAreNamed(t *testing.T) {
 			require.ErrorIs(t, migrations.Up(t.Context(), url), migrations.ErrPartial)
 		})
 	}
+}
+
+// A role that may only connect can take each advisory lock. A migration does not wait for it, and names its session.
+func TestAStrangerWhoHoldsTheLockOfMigrationsIsNamed(t *testing.T) {
+	ctx, url := t.Context(), testkit.EmptyDatabase(t)
+	config, err := pgx.ParseConfig(url)
+	require.NoError(t, err)
+	role := "stranger_" + config.Database
+	exec(t, url, "CREATE ROLE "+role+" LOGIN PASSWORD 'of-a-test'")
+	t.Cleanup(func() {
+		conn, err := pgx.Connect(context.Background(), url)
+		require.NoError(t, err)
+		defer conn.Close(context.Background())
+		_, err = conn.Exec(context.Background(), "DROP OWNED BY "+role+"; DROP ROLE "+role)
+		require.NoError(t, err)
+	})
+	config.User, config.Password = role, "of-a-test"
+	stranger, err := pgx.ConnectConfig(ctx, config)
+	require.NoError(t, err)
+	defer stranger.Close(context.Background())
+	_, err = stranger.Exec(ctx, "SELECT pg_advisory_lock(x'74726f757065'::bigint), pg_advisory_lock(4097083626)")
+	require.NoError(t, err)
+	err = migrations.Up(ctx, url)
+	require.ErrorContains(t, err, role)
+	require.ErrorContains(t, err, fmt.Sprintf("pg_terminate_backend(%d)", stranger.PgConn().PID()))
+	_, err = stranger.Exec(ctx, "SELECT pg_advisory_unlock_all()")
+	require.NoError(t, err)
+	require.NoError(t, migrations.Up(ctx, url))
 }

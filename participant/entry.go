@@ -28,6 +28,9 @@ type entry struct {
 	lost    bool       // another member has it, and so the earlier ones
 }
 
+// maxType is the largest number of bytes of an entry's type: a message in Kafka has no longer one.
+const maxType = 1024
+
 // settings apply to the claim alone: it must not wait for the disk, since a claim that a crash of the server loses was never
 // made, and it must use the indexes whatever the statistics are of a table that was empty a moment ago.
 const settings = `
@@ -119,6 +122,9 @@ func (l *local) scan(rows pgx.Rows) (*message, error) {
 	if m.Message, err = r.Message(outboxrow.Defaults{Source: l.p.cfg.Source}); err != nil {
 		m.unreadable = err
 		m.ID, m.Type = r.ID.String(), r.Type
+	}
+	if len(r.Type) > maxType {
+		m.unreadable = fmt.Errorf("the type has %d bytes: want at most %d", len(r.Type), maxType)
 	}
 	m.stored = m.Headers()
 	m.identify(l.p.cfg.Group)

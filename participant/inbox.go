@@ -142,7 +142,7 @@ func (p *Participant) turn(ctx context.Context, now *time.Time) error {
 		if _, err := tx.Exec(ctx, "SET LOCAL lock_timeout = '2s'"); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", int64(ringLock)); err != nil {
+		if _, err := tx.Exec(ctx, lockRing); err != nil {
 			return err
 		}
 		const remember = `INSERT INTO troupe.inbox_groups (consumer_group, days) VALUES ($1, $2)
@@ -167,8 +167,10 @@ func (p *Participant) turn(ctx context.Context, now *time.Time) error {
 }
 
 const (
-	ringLock = 0x74726f75706502 // prevents two members from turning the ring at once
-	ahead    = 1                // days ahead of today that have a table
+	// lockRing prevents two members from turning the ring at once. It is no advisory lock, which each role could take that may
+	// connect: this one needs the right to change the table.
+	lockRing = "LOCK TABLE troupe.inbox_slots IN SHARE UPDATE EXCLUSIVE MODE"
+	ahead    = 1 // days ahead of today that have a table
 )
 
 func turnRing(ctx context.Context, tx pgx.Tx, today, keep int) error {

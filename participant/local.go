@@ -1,6 +1,7 @@
 package participant
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"errors"
@@ -81,9 +82,10 @@ const (
 // local is the source of the messages in troupe.local_work, and their runner.
 type local struct {
 	*runner
-	member atomic.Int32  // this participant's number; 0 while it does not hold the lock on it
-	wake   chan struct{} // there may be entries
-	hints  atomic.Int64  // how often wake was due
+	member atomic.Int32          // this participant's number; 0 while it does not hold the lock on it
+	unborn atomic.Pointer[error] // why it has no number; nil: not known
+	wake   chan struct{}         // there may be entries
+	hints  atomic.Int64          // how often wake was due
 	work   sync.WaitGroup
 	soon   chan struct{} // there were entries: poll again soon
 	broken context.CancelCauseFunc
@@ -219,6 +221,7 @@ func (l *local) live(ctx context.Context) {
 		Config: l.p.cfg.Pool.Config().ConnConfig, Channel: outboxrow.Channel, OnConnect: l.born, Concerns: l.concerns,
 		OnError: func(err error) {
 			l.member.Store(0)
+			l.unborn.Store(&err)
 			l.p.outage(theDatabase).report(err)
 		},
 	}
@@ -249,7 +252,7 @@ func (l *local) born(ctx context.Context, conn *pgx.Conn) error {
 	var locked bool
 	err := conn.QueryRow(ctx, number, int32(memberClass)).Scan(&n, &locked)
 	if err == nil && !locked {
-		err = fmt.Errorf("member number %d is taken", n)
+		err = cmp.Or(l.p.stranger(ctx, memberClass, n), fmt.Errorf("member number %d is taken", n))
 	}
 	if err == nil {
 		err = l.lockTopics(ctx, conn)
@@ -262,6 +265,7 @@ func (l *local) born(ctx context.Context, conn *pgx.Conn) error {
 	l.had = l.had[max(0, len(l.had)-100):]
 	l.mu.Unlock()
 	l.p.outage(theDatabase).report(nil)
+	l.unborn.Store(nil)
 	l.member.Store(n)
 	l.hints.Add(1) // earlier notifications were not received
 	return nil
@@ -361,6 +365,9 @@ func (l *local) prune(ctx context.Context) {
 func (l *local) ready(now time.Time) error {
 	if waits := l.gate.waits.Load(); waits != nil {
 		return fmt.Errorf("local work waits for %s since %s: %w", waits.what, now.Sub(waits.since).Round(time.Second), waits.unavailable)
+	}
+	if why := l.unborn.Load(); l.member.Load() == 0 && why != nil {
+		return fmt.Errorf("local work has no connection of its own to the database: %w", *why)
 	}
 	if l.member.Load() == 0 {
 		return errors.New("local work has no connection of its own to the database yet, or lost it")

@@ -1,8 +1,10 @@
 package participant
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -42,8 +44,14 @@ func (l *local) knownUnconsumed() []string {
 
 // lockTopics takes the locks on the consumed topics, until the connection ends.
 func (l *local) lockTopics(ctx context.Context, conn *pgx.Conn) error {
-	_, err := conn.Exec(ctx, lockTopics, pg.Args{"class": int32(topicClass), "group": l.p.cfg.Group, "topics": l.consumedTopics()})
-	return err
+	rows, _ := conn.Query(ctx, lockTopics, pg.Args{"class": int32(topicClass), "group": l.p.cfg.Group, "topics": l.consumedTopics()})
+	var topic string
+	var object int32
+	taken := false
+	if _, err := pgx.ForEachRow(rows, []any{&topic, &object}, func() error { taken = true; return nil }); err != nil || !taken {
+		return err
+	}
+	return cmp.Or(l.p.stranger(ctx, topicClass, object), fmt.Errorf("another session has the lock on topic %s", topic))
 }
 
 // watchOthers looks for unconsumed topics until ctx ends.

@@ -1,8 +1,10 @@
 package participant_test
 
 import (
+	"strings"
 	"testing"
 
+	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/internal/grants"
@@ -39,6 +41,42 @@ func TestLocalWorkOfAnyTimeMayWaitForAHandler(t *testing.T) {
 	s.write("other", Count{N: 1})
 	s.waitCount(len(times), "SELECT count(*) FROM troupe.dead_letters WHERE error_class = 'poison'")
 	s.waitCount(1, "SELECT count(*) FROM done")
+}
+
+// A row of a local topic may have a type of any length, which a message in Kafka may not. Its exhausted event has the type, and must not
+// be larger than the outbox takes.
+func TestATypeThatIsTooLongIsPoisonAndNotLogged(t *testing.T) {
+	t.Parallel()
+	s := newLocalStage(t)
+	s.makeLocal()
+	_, err := s.pool.Exec(t.Context(), "INSERT INTO troupe.outbox (topic, key, type, payload) VALUES ($1, 'k', repeat('x', 1000000), '{}')", s.hop.Commands())
+	require.NoError(t, err)
+	var log safeBuffer
+	p := s.new(func(c *participant.Config) { c.Log = zerolog.New(&log) })
+	participant.Handle(p, count)
+	s.start(p)
+	s.waitCount(1, "SELECT count(*) FROM troupe.dead_letters WHERE error_class = 'poison' AND error LIKE '%1000000 bytes%'")
+	s.write("k", Count{N: 1})
+	s.waitCount(1, "SELECT count(*) FROM done")
+	for line := range strings.Lines(log.String()) {
+		require.Less(t, len(line), 10_000)
+	}
+}
+
+// Every message that follows from a row has its key and more headers, and must not be larger than a row may be.
+func TestLocalWorkWithAKeyThatIsTooLongIsADeadLetter(t *testing.T) {
+	t.Parallel()
+	s := newLocalStage(t)
+	s.makeLocal()
+	_, err := s.pool.Exec(t.Context(), "INSERT INTO troupe.outbox (topic, key, type, payload) VALUES ($1, repeat('k', 8388500), 'Count', $2)",
+		s.hop.Commands(), marshal(Count{N: 1}))
+	require.NoError(t, err)
+	p := s.new()
+	participant.Handle(p, count)
+	s.start(p)
+	s.write("other", Count{N: 1})
+	s.waitCount(1, "SELECT count(*) FROM troupe.dead_letters WHERE octet_length(key) = 8388500")
+	s.waitCount(1, "SELECT count(*) FROM done WHERE key = 'other'")
 }
 
 // writeAt inserts commands of one key with these creation times, with the rights of a writer.

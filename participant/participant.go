@@ -52,6 +52,7 @@ type Participant struct {
 	local         *local
 	state         error // why no message can have been consumed yet
 	unfired       error // why deadlines cannot be fired
+	blocked       error // names a session of another role that a transaction waits for
 	stranded      []Stranded
 }
 
@@ -176,6 +177,7 @@ func (p *Participant) run(ctx context.Context) error {
 	background.Go(func() { p.prune(ctx) })
 	p.enter(errors.New("the database has not answered yet"), nil)
 	background.Go(func() { p.watchUnknown(ctx) })
+	background.Go(func() { p.watchStrangers(ctx) })
 	if p.fires() {
 		background.Go(func() { p.fire(ctx) })
 	}

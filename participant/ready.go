@@ -11,13 +11,14 @@ const wedgedAfter = 5 * time.Second
 
 // Ready returns nil while messages are handled as they come, and else the reason why not: Run has not begun or has ended, the
 // topics are missing, the group was not joined or was lost, a partition waits for the database or another dependency, a
-// partition cannot be read, a handler ended its goroutine or continues after its time-out, deadlines cannot be fired, local
-// work has no connection of its own to the database, or a partition has stalled: there are messages, or the broker no longer
+// partition cannot be read, a handler ended its goroutine or continues after its time-out, deadlines cannot be fired, a transaction
+// waits for an advisory lock of a role without rights, local work has no connection of its own to the database, or a partition has
+// stalled: there are messages, or the broker no longer
 // reports whether there are, and nothing has ended for 10 s longer than Config.Timeout (40 s at least), for no known reason. A
 // participant without partitions, since other members have them, is ready. Ready does no I/O.
 func (p *Participant) Ready() error {
 	p.mu.Lock()
-	state, c, l, unfired := p.state, p.consumer, p.local, p.unfired
+	state, c, l, unfired, blocked := p.state, p.consumer, p.local, p.unfired, p.blocked
 	p.mu.Unlock()
 	switch {
 	case state != nil:
@@ -28,6 +29,9 @@ func (p *Participant) Ready() error {
 	}
 	if state == nil && unfired != nil {
 		state = fmt.Errorf("deadlines are not fired: %w", unfired)
+	}
+	if state == nil {
+		state = blocked
 	}
 	if state != nil {
 		return fmt.Errorf("participant %s: %w", p.cfg.Group, state)

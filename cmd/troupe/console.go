@@ -190,7 +190,8 @@ func serveConsole(ctx context.Context, l net.Listener, cfg console.Config, stder
 	}
 	defer c.Close()
 	server := &http.Server{
-		Handler: c, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+		Handler: c, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: 2 * time.Minute,
+		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 	}
 	server.RegisterOnShutdown(c.Close) // else the shutdown would wait for live pages
 	ended := make(chan error, 1)

@@ -84,13 +84,16 @@ func (w Writer) Write(ctx context.Context, tx pgx.Tx, l Letter) (written bool, e
 		return false, err
 	}
 	l.FirstFailed, l.LastFailed = &first, &last
+	if len(l.Message.Key) > MaxBytes { // of a local topic: a row with it and more headers would be larger than the outbox takes
+		l.Message.Key = nil
+	}
 	if err := queue(ctx, tx, copyDeadLetter, w.copy(l)); err != nil {
 		return false, err
 	}
 	e := Reply(w.Hop, l.Message)
 	e.Outcome = envelope.Exhausted
 	encoded, err := envelope.JSONCodec{}.Encode(e.Topic, w.Exhausted(Exhausted{
-		DeadLetterID: l.ID, Type: l.Message.Type, Handler: l.Handler, Class: l.Class, Error: l.Error, Attempts: l.Attempts,
+		DeadLetterID: l.ID, Type: pgtext.Readable(l.Message.Type, 1024), Handler: l.Handler, Class: l.Class, Error: l.Error, Attempts: l.Attempts,
 	}))
 	if err != nil {
 		return false, err

@@ -19,9 +19,9 @@ import (
 const (
 	// recordBytes is the approximate memory of a message without key and value.
 	recordBytes = 256
-	// usualRatio is the largest ratio by which ordinary data is compressed. Batches up to it are not counted: the size of a response
-	// limits them.
-	usualRatio = 16
+	// usualRatio is the largest ratio by which ordinary data is compressed, and usualGrowth the one by which small messages grow in memory.
+	// Batches up to these are not counted: the size of a response limits them.
+	usualRatio, usualGrowth = 16, 64
 	// collectEvery is the shortest time between two garbage collections that wait for the memory of batches.
 	collectEvery = 100 * time.Millisecond
 )
@@ -67,7 +67,7 @@ func (u *unpacker) Decompress(src []byte, codec kgo.CompressionCodecType) ([]byt
 	switch {
 	case size > 2*u.limit:
 		return nil, kgo.ErrMaxDecompress
-	case size <= usualRatio*int64(len(src)):
+	case len(out) <= usualRatio*len(src) && size <= usualGrowth*int64(len(src)):
 		return out, nil
 	case !u.room():
 		return nil, errLater

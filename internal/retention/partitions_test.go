@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
+	"github.com/troupe-go/troupe/internal/grants/grantstest"
 	"github.com/troupe-go/troupe/internal/retention"
 	"github.com/troupe-go/troupe/testkit"
 )
@@ -143,4 +144,28 @@ func TestHeadroomIsToldWhereAPrivilegeIsMissing(t *testing.T) {
 	headroom, err := retention.Partitions{}.Ensure(t.Context(), limited)
 	require.ErrorContains(t, err, "make partitions")
 	require.EqualValues(t, 20, headroom)
+}
+
+// A role that may only connect can take each advisory lock. It must not stop the creation of partitions, and is named where it stops
+// their end.
+func TestNoStrangerStopsPartitions(t *testing.T) {
+	t.Parallel()
+	r := newRoom(t)
+	role := grantstest.New(t, r.pool)
+	stranger, err := role.Pool().Acquire(t.Context())
+	require.NoError(t, err)
+	defer stranger.Release()
+	_, err = stranger.Exec(t.Context(), "SELECT pg_advisory_lock(x'74726f757065'::bigint), pg_advisory_lock(x'74726f757066'::bigint)")
+	require.NoError(t, err)
+	r.exec("SELECT nextval('troupe.outbox_position_seq') FROM generate_series(1, 20)")
+	before := r.count("SELECT count(*) FROM troupe.outbox_partitions")
+	r.ensure()
+	require.Equal(t, before+2, r.count("SELECT count(*) FROM troupe.outbox_partitions"))
+
+	_, err = r.retention(atOnce).Drop(t.Context(), "")
+	require.ErrorContains(t, err, role.Name)
+	require.ErrorContains(t, err, "pg_terminate_backend(")
+	_, err = stranger.Exec(t.Context(), "SELECT pg_advisory_unlock_all()")
+	require.NoError(t, err)
+	r.drop(r.retention(atOnce), "")
 }

@@ -90,9 +90,9 @@ type KeptPartition struct {
 // partitions.
 var ErrNotOwner = errors.New("this role does not own troupe.outbox: run as the role that ran migrate, or GRANT it to this one")
 
-// retentionLock prevents two sessions from dropping at the same time. It differs from Ensure's lock: a detach may wait for
-// hours, and writers need positions meanwhile.
-const retentionLock = partitionsLock + 1
+// retentionLock prevents two sessions from dropping at the same time. It is not Ensure's lock: a detach may wait for hours, and writers
+// need positions meanwhile.
+const retentionLock = 0x74726f757066
 
 // New checks the configuration. It does not connect.
 func New(cfg Config) (*Dropper, error) {
@@ -201,9 +201,32 @@ func (r *Dropper) lock(ctx context.Context) error {
 		return err
 	}
 	if !locked {
-		return errors.New("another session is at it; it is named troupe retention in pg_stat_activity")
+		return r.held(ctx)
 	}
 	return nil
+}
+
+// held returns an error that names the session that holds the lock. Each role that may connect can take it, since Postgres has no
+// rights on advisory locks.
+func (r *Dropper) held(ctx context.Context) error {
+	var pid int
+	var role string
+	err := r.conn.QueryRow(ctx, `
+		SELECT l.pid, a.usename::text
+		FROM pg_locks AS l
+		JOIN pg_stat_activity AS a USING (pid)
+		WHERE l.locktype = 'advisory'
+		  AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+		  AND l.classid::bigint << 32 | l.objid::bigint = $1 AND l.objsubid = 1
+		  AND l.granted`, int64(retentionLock)).Scan(&pid, &role)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows): // it has ended meanwhile
+		return errors.New("another session is at it")
+	case err != nil:
+		return fmt.Errorf("find the session that drops partitions: %w", err)
+	}
+	return fmt.Errorf("another session is at it: process %d of the database server, of role %q; if that is no role of a relay, end it with "+
+		"SELECT pg_terminate_backend(%d), and let no such role connect to this database", pid, role, pid)
 }
 
 // unlock releases the lock on a connection that stays open; closing the connection releases it too.

@@ -370,7 +370,7 @@ func serve(l net.Listener, handler http.Handler) *endpoints {
 	e := &endpoints{
 		server: &http.Server{
 			Handler: handler, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second,
-			IdleTimeout: time.Minute, MaxHeaderBytes: 64 << 10,
+			WriteTimeout: time.Minute, IdleTimeout: time.Minute, MaxHeaderBytes: 64 << 10,
 		},
 		ended: make(chan error, 1),
 	}

@@ -58,7 +58,7 @@ func (o *row) read(r *kgo.Record) {
 		cause, id = original, append(append([]byte(nil), "dlq "...), original...)
 	}
 	if len(written) > 0 {
-		if t, err := time.Parse(time.RFC3339Nano, string(written)); err == nil && t.Year() > 1970 && t.Year() < 10000 {
+		if t, err := time.Parse(time.RFC3339Nano, string(written)); err == nil && t.Year() > 1970 && t.UTC().Year() < 10000 {
 			o.written = t
 		}
 	}
