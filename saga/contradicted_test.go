@@ -69,6 +69,16 @@ func TestAStepThatWasDoneAndIsRefusedIsInDoubt(t *testing.T) {
 	require.True(t, fx.Commands[0].Doubt)
 }
 
+func TestAStepThatWasDoneAfterARetryAndIsRefusedIsInDoubt(t *testing.T) {
+	again, lost := bookedTrip, notBooked
+	again.Epoch, lost.Epoch = 1, 1
+	exhausted := answer("hotel", "forward", "exhausted", "troupe.Exhausted", nil)
+	s, fx := history(t, travelling(t), begun, exhausted, action(saga.ActRetry, "hotel"), again, lost)
+	require.Equal(t, saga.Parked, s.Status, fx.Ignored)
+	_, fx = history(t, travelling(t), begun, exhausted, action(saga.ActRetry, "hotel"), again, notBooked)
+	require.NotEmpty(t, fx.Ignored, "it answers the first command")
+}
+
 func TestAStepThatWasDoneAndIsRefusedWhileTheSagaGoesBackIsInDoubt(t *testing.T) {
 	d := travelling(t)
 	_, fx := history(t, d, begun, bookedTrip, refused, notBooked, rented, returned)

@@ -26,7 +26,9 @@ func (x *decision) tookEffectElsewhere(e Event) bool {
 	}
 	switch x.s.Steps[i].Phase {
 	case StepWaiting, Intent, GivenUp, Doubt: // the saga is parked if it gets such an answer
-		return false
+		if !x.s.Ended() {
+			return false
+		}
 	}
 	c := x.d.steps[i].send
 	return c != nil && e.Hop != "" && e.Hop != c.hop

@@ -45,8 +45,9 @@ func (Apart) PlainJSON() {}
 // after the last try, an hour later.
 var early = retry.Policy{Initial: 250 * time.Millisecond, Cap: 10 * time.Minute, Attempts: 16, NoJitter: true}
 
-// earlyAge is the age at which the answer to a saga that does not exist is no longer tried again: a group whose offsets were reset reads
-// the answers of sagas that were deleted long ago.
+// earlyAge is the age at which the answer to a saga that does not exist is not tried again, unless the database has a saga that started
+// before the answer. A coordinator with a new database reads answers to sagas that it never had, and one with a restored database reads
+// answers to sagas that it has lost.
 const earlyAge = 24 * time.Hour
 
 // failed handles a target that cannot be decided: it returns an error if the message is for nothing else, and otherwise sets
@@ -73,10 +74,15 @@ func (p *pass) exists(id string) bool {
 	return l != nil && l.state.Version > 0
 }
 
-// old reports whether the message that a handler's context names is too old to be early.
-func (w *Work) old(ctx context.Context) bool {
+// foreign reports whether the message that a handler's context names is older than earlyAge and than all sagas of the database.
+func (w *Work) foreign(ctx context.Context) (is bool, err error) {
+	const look = "SELECT NOT EXISTS (SELECT FROM troupe.sagas WHERE status = ANY ($1) AND started_at < $2)"
 	cause := envelope.CauseOf(ctx)
-	return cause != nil && !cause.At.IsZero() && w.pass.now.Sub(cause.At) > earlyAge
+	if cause == nil || cause.At.IsZero() || w.pass.now.Sub(cause.At) <= earlyAge {
+		return false, nil
+	}
+	err = w.tx.QueryRow(ctx, look, Statuses, cause.At).Scan(&is)
+	return is, err
 }
 
 // scheduleApart schedules each target that was set apart as a message of its own to this hop, due at once, or later if it is early.
@@ -95,7 +101,11 @@ func (w *Work) scheduleApart(ctx context.Context, ds *participant.Deadlines, tak
 		}
 		var after time.Duration
 		if t.tries > 0 {
-			if !w.waits(ctx, t) {
+			again, err := w.waits(ctx, t)
+			if err != nil {
+				return err
+			}
+			if !again {
 				continue
 			}
 			after = early.Wait(t.tries)
@@ -110,19 +120,21 @@ func (w *Work) scheduleApart(ctx context.Context, ds *participant.Deadlines, tak
 }
 
 // waits reports whether t, an early answer, is tried again, and logs an answer that is not, or that has waited for an hour.
-func (w *Work) waits(ctx context.Context, t target) bool {
-	exists := w.pass.exists(t.id)
-	var warn string
-	switch {
-	case !exists && (t.tries > early.Attempts || w.old(ctx)):
-		warn = "answer ignored: its saga does not exist"
-	case exists && t.tries == early.Attempts+1:
-		warn = "answer waits: its saga has not sent the command that it answers, as after a set back of the saga's database"
-	default:
-		return true
+func (w *Work) waits(ctx context.Context, t target) (again bool, err error) {
+	again = w.pass.exists(t.id)
+	why := "answer waits: its saga has not sent the command that it answers, as after a set back of the saga's database"
+	if !again {
+		foreign, err := w.foreign(ctx)
+		if err != nil {
+			return false, err
+		}
+		again = !foreign && t.tries <= early.Attempts
+		why = "answer ignored: its saga does not exist"
 	}
-	w.d.cfg.Log.Warn().Str("saga", t.id).Str("step", t.event.Step).Str("message_id", t.event.Message).Msg(warn)
-	return exists
+	if !again || t.tries == early.Attempts+1 {
+		w.d.cfg.Log.Warn().Str("saga", t.id).Str("step", t.event.Step).Str("message_id", t.event.Message).Msg(why)
+	}
+	return again, nil
 }
 
 // scopeOf returns the scope of the deadline for an event that was set apart. Messages of two hops may have equal ids, so it also

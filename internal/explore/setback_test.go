@@ -18,6 +18,7 @@ type losses struct {
 	saga, hop int  // how often
 	operator  bool // a person acts on a parked saga
 	redrive   bool // dead letters are redriven
+	migrate   bool // the saga is moved to another definition
 	runs      uint64
 }
 
@@ -26,9 +27,8 @@ type losses struct {
 type lossy struct {
 	losses
 	r     *rand.Rand
-	d     *saga.Definition
-	steps map[string]saga.Step
 	now   time.Time
+	other *saga.Definition
 	mine  sagaData
 	hops  map[string]hopData
 
@@ -41,6 +41,7 @@ type lossy struct {
 
 // sagaData is the content of the saga's database.
 type sagaData struct {
+	d        *saga.Definition
 	s        saga.State
 	read     map[string]int  // answers that the saga has read, by hop
 	seen     map[string]bool // by id
@@ -91,9 +92,9 @@ func runLossy(seed uint64, what losses) *lossy {
 		panic(err)
 	}
 	l := &lossy{
-		losses: what, r: r, d: d, steps: make(map[string]saga.Step), now: time.Unix(1000, 0), commands: make(map[string][]sentOnce),
+		losses: what, r: r, now: time.Unix(1000, 0), commands: make(map[string][]sentOnce),
 		answers: make(map[string][]answered), hops: make(map[string]hopData), settled: make(map[string]bool),
-		mine: sagaData{read: make(map[string]int), seen: make(map[string]bool), reported: make(map[string]bool)},
+		mine: sagaData{d: d, read: make(map[string]int), seen: make(map[string]bool), reported: make(map[string]bool)},
 	}
 	for _, hop := range lossyHops {
 		l.hops[hop] = hopData{
@@ -103,7 +104,6 @@ func runLossy(seed uint64, what losses) *lossy {
 	}
 	l.decide(saga.Event{Kind: saga.Started, Fields: map[string]any{"id": "1", "n": r.IntN(4)}}, "start")
 	for _, st := range spec.Steps {
-		l.steps[st.Name] = st
 		if st.Command == nil && r.IntN(3) > 0 {
 			came := append(slices.Clone(st.Success), st.Failure...)[r.IntN(1+len(st.Failure))]
 			e := saga.Event{Kind: saga.Observed, Hop: came.Hop, Type: came.Event, Message: came.Event}
@@ -123,6 +123,9 @@ func runLossy(seed uint64, what losses) *lossy {
 	plan(what.hop, func() string { return lossyHops[r.IntN(2)] })
 	var saved sagaData
 	savedHop := make(map[string]hopData)
+	if what.migrate {
+		l.other = changed(r, spec)
+	}
 	for i, idle := 0, 0; i < 500 && idle < 30; i++ {
 		switch of := copyAt[i]; of {
 		case "":
@@ -149,6 +152,55 @@ func runLossy(seed uint64, what losses) *lossy {
 		l.mine.reported[a.Step] = true
 	}
 	return l
+}
+
+// changed returns a definition to which sagas of spec may be moved: a step asks the other hop, or is left out, or there is one more.
+func changed(r *rand.Rand, spec saga.Spec) *saga.Definition {
+	spec.Version++
+	spec.Steps = slices.Clone(spec.Steps)
+	k := r.IntN(len(spec.Steps))
+	at := &spec.Steps[k]
+	switch r.IntN(3) {
+	case 0:
+		if at.Command != nil {
+			hop := lossyHops[r.IntN(2)]
+			at.Command = &saga.Command{Hop: hop, Type: "Do"}
+			if c := at.Compensation; c != nil {
+				of := *c
+				of.Command = &saga.Command{Hop: hop, Type: "Undo"}
+				at.Compensation = &of
+			}
+		}
+	case 1:
+		more := saga.Step{
+			Name: "more", Needs: []string{at.Name}, Command: &saga.Command{Hop: lossyHops[r.IntN(2)], Type: "Do"},
+			Success: []saga.Answer{{Event: "Done"}}, Failure: []saga.Answer{{Event: "Refused"}}, Optional: r.IntN(2) == 0,
+		}
+		more.Compensation = &saga.Compensation{Command: &saga.Command{Hop: more.Command.Hop, Type: "Undo"}, Success: []saga.Answer{{Event: "Undone"}}}
+		spec.Steps = append(spec.Steps, more)
+	default:
+		at.When = "data.n < 1"
+	}
+	d, err := saga.Define(spec)
+	if err != nil {
+		panic(err)
+	}
+	return d
+}
+
+// step returns the step of the definition that the saga runs on, or of the other one if that alone has it.
+func (l *lossy) step(name string) (st saga.Step) {
+	for _, d := range []*saga.Definition{l.mine.d, l.other} {
+		if d == nil {
+			continue
+		}
+		for _, one := range d.Spec().Steps {
+			if one.Name == name {
+				return one
+			}
+		}
+	}
+	panic(name)
 }
 
 // moves returns the moves that are possible now. A deadline is due seldom, or, if late is true and nothing else moves, at once.
@@ -185,6 +237,14 @@ func (l *lossy) moves(late bool) (all []func()) {
 	if l.operator && l.mine.s.Status == saga.Parked && len(all) == 0 && l.r.IntN(3) == 0 {
 		all = append(all, l.act)
 	}
+	if l.migrate && l.mine.d != l.other && l.r.IntN(6) == 0 {
+		all = append(all, func() {
+			if s, err := saga.Migrate(l.mine.d, l.other, l.mine.s); err == nil {
+				l.mine.d, l.mine.s = l.other, s
+				l.log = append(l.log, "moved to the other definition")
+			}
+		})
+	}
 	if len(l.mine.s.Deadlines) > 0 && (l.r.IntN(6) == 0 || late && len(all) == 0) {
 		if due := l.mine.s.Deadlines[l.r.IntN(len(l.mine.s.Deadlines))]; !due.Overdue {
 			return []func(){func() {
@@ -206,10 +266,10 @@ func (l *lossy) act() {
 	if l.r.IntN(4) == 0 {
 		e.Kind = saga.ActCompensate
 	}
-	stuck := saga.Stuck(l.d, l.mine.s)
+	stuck := saga.Stuck(l.mine.d, l.mine.s)
 	if len(stuck) > 0 && e.Kind == saga.ActResume {
 		e.Step = stuck[l.r.IntN(len(stuck))]
-		st := l.steps[e.Step]
+		st := l.step(e.Step)
 		hop := ""
 		if st.Command != nil {
 			hop = st.Command.Hop
@@ -225,13 +285,13 @@ func (l *lossy) act() {
 }
 
 func (l *lossy) decide(e saga.Event, id string) saga.Effects {
-	next, fx := saga.Decide(l.d, l.mine.s, e, l.now)
+	next, fx := saga.Decide(l.mine.d, l.mine.s, e, l.now)
 	l.log = append(l.log, fmt.Sprintf("%s %s%s %s %s: %s %s%s", e.Kind, e.Step, e.Deadline, e.Operation, e.Type, next.Status, fx.Ignored, fx.Refused))
 	l.mine.s = next
 	for _, c := range fx.Commands {
 		l.commands[c.Hop] = append(l.commands[c.Hop], sentOnce{c, fmt.Sprint(id, " ", c.Step, " ", c.Operation, " ", c.Epoch)})
 	}
-	if fx.Refused != "" && !e.Kind.Action() {
+	if fx.Refused != "" && !e.Kind.Action() || l.migrate && fx.Alert != "" {
 		l.mine.reported[e.Step] = true
 	}
 	return fx
@@ -264,7 +324,7 @@ func (l *lossy) perform(hop string) {
 		}
 	}
 	chance := l.r.IntN(6)
-	switch st := l.steps[c.Step]; {
+	switch st := l.step(c.Step); {
 	case known:
 	case forward && otherKnown:
 		answer("failure", saga.NothingType)
@@ -306,8 +366,18 @@ func (l *lossy) left() string {
 	if s.Status != saga.Completed && s.Status != saga.Compensated {
 		return ""
 	}
+	for _, hop := range lossyHops { // of commands of the other definition
+		for name, effect := range l.hops[hop].effect {
+			mine := slices.ContainsFunc(l.mine.d.Spec().Steps, func(st saga.Step) bool {
+				return st.Name == name && st.Command != nil && st.Command.Hop == hop
+			})
+			if !mine && effect == 1 && !l.mine.reported[name] {
+				return fmt.Sprintf("%s took effect at %s, which the definition does not ask", name, hop)
+			}
+		}
+	}
 	for _, ss := range s.Steps {
-		st := l.steps[ss.Name]
+		st := l.step(ss.Name)
 		if st.Command == nil || l.mine.reported[ss.Name] || l.settled[ss.Name] || ss.Phase == saga.Intent {
 			continue
 		}
@@ -333,11 +403,12 @@ func (l *lossy) left() string {
 func TestASagaWhoseDatabaseIsSetBackLeavesNoEffectWithoutATrace(t *testing.T) {
 	t.Parallel()
 	for name, what := range map[string]losses{
-		"the saga's database":                  {saga: 1, runs: 40_000},
-		"the saga's database, twice":           {saga: 2, runs: 8_000},
-		"the saga's database, a person acts":   {saga: 1, operator: true, redrive: true, runs: 8_000},
-		"the database of a hop":                {hop: 1, runs: 8_000},
-		"the database of a hop, a person acts": {hop: 1, operator: true, redrive: true, runs: 8_000},
+		"the saga's database":                    {saga: 1, runs: 40_000},
+		"the saga's database, twice":             {saga: 2, runs: 8_000},
+		"the saga's database, a person acts":     {saga: 1, operator: true, redrive: true, runs: 8_000},
+		"the saga's database, the saga is moved": {saga: 1, migrate: true, runs: 8_000},
+		"the database of a hop":                  {hop: 1, runs: 8_000},
+		"the database of a hop, a person acts":   {hop: 1, operator: true, redrive: true, runs: 8_000},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -346,7 +417,7 @@ func TestASagaWhoseDatabaseIsSetBackLeavesNoEffectWithoutATrace(t *testing.T) {
 				l := runLossy(seed, what)
 				ends[l.mine.s.Status]++
 				if left := l.left(); left != "" {
-					t.Fatalf("seed %d, the saga is %s: %s\n%s\n%s", seed, l.mine.s.Status, left, strings.Join(l.log, "\n"), l.d.JSON())
+					t.Fatalf("seed %d, the saga is %s: %s\n%s\n%s", seed, l.mine.s.Status, left, strings.Join(l.log, "\n"), l.mine.d.JSON())
 				}
 			}
 			t.Log(ends)

@@ -51,7 +51,7 @@
 //	an answer for a saga that does not  tried again: the database may have lost the saga's last decisions, and the messages that
 //	exist, or for a command that its    led to them are read again in any order. If the saga exists, the answer is tried again
 //	saga has not sent                   until the saga takes it or has ended. If not, it is ignored after an hour, with a
-//	                                    warning; one that is older than a day is ignored at once
+//	                                    warning; at once if it is older than a day and than all sagas of the database
 //	an answer for a type of saga that   decided if the saga is stored for this coordinator (another process started it), else
 //	is not in Config.Definitions        ignored as above: it belongs to another coordinator. See below
 //	events for one saga at once         the second waits for the row, and is decided on the state that the first one stored

@@ -140,6 +140,33 @@ SELECT count(*) FROM troupe.deadlines WHERE name = 'apart' AND convert_from(payl
 	f.waitCount("the saga to end", 1, "SELECT count(*) FROM troupe.sagas WHERE status = 'completed'")
 }
 
+// TestAnOldAnswerToASagaThatARestoreHasLostIsTriedAgain restores a backup of two days ago: the answer of a saga that began since is read
+// before the event that begins the saga.
+func TestAnOldAnswerToASagaThatARestoreHasLostIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	f := &flow{t: t, name: testkit.Flow(t), pool: testkit.Database(t)}
+	f.c = f.coordinator(parsed(t, trip))
+	cl, err := kgo.NewClient(kgo.SeedBrokers(testkit.Kafka(t)...))
+	require.NoError(t, err)
+	t.Cleanup(cl.Close)
+	testkit.Topics(t, cl, 2, f.name+".shop.events", f.name+".hotel.events")
+	publish := func(r *kgo.Record) { t.Helper(); require.NoError(t, cl.ProduceSync(t.Context(), r).FirstErr()) }
+	const sagas = "SELECT count(*) FROM troupe.sagas"
+	publish(f.ordered("o-0", "order-0", "order-0", time.Now()))
+	f.waitCount("a saga to begin", 1, sagas)
+	_, err = f.pool.Exec(t.Context(), "UPDATE troupe.sagas SET started_at = started_at - interval '3 days'")
+	require.NoError(t, err)
+	booked := f.ordered("o-1", "hotel-1", "o-1", time.Now().AddDate(0, 0, -2))
+	booked.Topic, booked.Headers[2].Value = f.name+".hotel.events", []byte("Booked")
+	for name, value := range map[string]string{"outcome": "success", "sagaid": "trip/o-1", "sagastep": "hotel", "sagaoperation": "forward"} {
+		booked.Headers = append(booked.Headers, kgo.RecordHeader{Key: "ce_" + name, Value: []byte(value)})
+	}
+	publish(booked)
+	f.waitCount("the answer to wait", 1, "SELECT count(*) FROM troupe.deadlines WHERE name = 'apart'")
+	publish(f.ordered("o-1", "order-1", "order-1", time.Now().AddDate(0, 0, -2)))
+	f.waitCount("the saga to have the answer", 1, sagas+" WHERE id = 'trip/o-1' AND steps = 'car'")
+}
+
 // TestASagaWhoseDatabaseWasSetBackEnds lets a saga end over Kafka, and sets its database back to before it began. The answers are
 // read before the event that begins it. The hops do nothing twice.
 func TestASagaWhoseDatabaseWasSetBackEnds(t *testing.T) {
