@@ -38,8 +38,8 @@ var floors = []floor{
 		"internal/metrics/catalogue", "internal/docs/commands", "internal/docs/manifests", "internal/house", "internal/modeltest", "console/internal/browser",
 	}},
 	{"tables, rows, schemas and declarations; how Postgres and Kafka are used", []string{
-		"migrations", "schemas", "saga", "flow/reactions", "relay/mapping",
-		"internal/admin", "internal/alert", "internal/grants/grantstest", "internal/inbox", "internal/kafka", "internal/outboxrow", "internal/pg", "internal/retention",
+		"migrations", "schemas", "saga", "flow/reactions",
+		"internal/admin", "internal/alert", "internal/grants/grantstest", "internal/inbox", "internal/kafka", "internal/mapping", "internal/outboxrow", "internal/pg", "internal/retention",
 		"internal/scaffold", "internal/traces",
 	}},
 	{"writing the outbox, the replication protocol, checks of declarations, servers for tests", []string{
@@ -77,7 +77,7 @@ var light = []string{
 }
 
 var libraries = []string{
-	"topics", "retry", "envelope", "schemas", "internal/alert", "migrations", "outbox", "relay", "internal/admin/relaydesk", "relay/mapping", "participant", "internal/admin/repair", "internal/admin/timeline", "internal/admin/doctor",
+	"topics", "retry", "envelope", "schemas", "internal/alert", "migrations", "outbox", "relay", "internal/admin/relaydesk", "internal/mapping", "participant", "internal/admin/repair", "internal/admin/timeline", "internal/admin/doctor",
 	"saga", "saga/coordinator", "internal/decisions", "internal/admin/sagadesk", "internal/explore", "saga/verify", "internal/ambassador", "console",
 	"flow", "internal/flow/asyncapi", "internal/flow/graph", "flow/reactions", "flow/verify", "internal/flow/watch",
 }

@@ -13,7 +13,7 @@ import (
 	"strings"
 
 	"github.com/troupe-go/troupe/internal/admin/doctor"
-	"github.com/troupe-go/troupe/relay/mapping"
+	"github.com/troupe-go/troupe/internal/mapping"
 	"github.com/troupe-go/troupe/schemas"
 )
 

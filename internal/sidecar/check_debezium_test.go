@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 
-	"github.com/troupe-go/troupe/relay/mapping"
+	"github.com/troupe-go/troupe/internal/mapping"
 )
 
 // connectorSecret is the password in every setting of the connector that may hold one.
