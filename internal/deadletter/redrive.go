@@ -6,9 +6,13 @@ import (
 	"github.com/troupe-go/troupe/envelope"
 )
 
-// Headers of a redriven message, which package participant exports and documents.
+// Headers of a redriven message.
 const (
-	HeaderRedrive      = "__troupe.redrive"
+	// HeaderRedrive holds how often the message was redriven, in decimal text. A redriven message is no duplicate of the
+	// message before its redrive.
+	HeaderRedrive = "__troupe.redrive"
+	// HeaderRedriveGroup names the consumer group that a redriven event is for. Other groups that read its topic skip it: they
+	// have handled it, or will handle it, at its first offset.
 	HeaderRedriveGroup = "__troupe.redrive.group"
 )
 

@@ -13,9 +13,9 @@ import (
 
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/internal/admin"
+	"github.com/troupe-go/troupe/internal/ce"
 	"github.com/troupe-go/troupe/internal/deadletter"
 	"github.com/troupe-go/troupe/internal/outboxrow"
-	"github.com/troupe-go/troupe/participant"
 )
 
 // RedriveConfig configures a Redrive. By.Name is required.
@@ -248,18 +248,18 @@ func (l *letter) entry() (pgx.NamedArgs, error) {
 func (l *letter) redriven(m message, payload []byte) []envelope.Header {
 	var hs []envelope.Header
 	for _, h := range m.original() {
-		if h.Key != participant.HeaderRedrive && h.Key != participant.HeaderRedriveGroup {
+		if h.Key != deadletter.HeaderRedrive && h.Key != deadletter.HeaderRedriveGroup {
 			hs = append(hs, h)
 		}
 	}
 	add := func(key, value string) { hs = append(hs, envelope.Header{Key: key, Value: []byte(value)}) }
 	if m.CorrelationID == "" && l.correlationID != "" {
-		add(envelope.HeaderCorrelationID, l.correlationID)
+		add(ce.HeaderCorrelationID, l.correlationID)
 	}
 	if m.ContentType == "" && formatOf("", payload) == formatAvro {
-		add(envelope.HeaderContentType, envelope.Avro)
+		add(ce.HeaderContentType, envelope.Avro)
 	}
-	add(participant.HeaderRedrive, strconv.Itoa(l.redrives+1))
-	add(participant.HeaderRedriveGroup, l.group)
+	add(deadletter.HeaderRedrive, strconv.Itoa(l.redrives+1))
+	add(deadletter.HeaderRedriveGroup, l.group)
 	return hs
 }

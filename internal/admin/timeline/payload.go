@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/troupe-go/troupe/envelope"
-	"github.com/troupe-go/troupe/participant"
+	"github.com/troupe-go/troupe/internal/deadletter"
 	"github.com/troupe-go/troupe/schemas"
 )
 
@@ -47,7 +47,7 @@ func (p *payloads) entry(ctx context.Context, m envelope.Message, payload []byte
 	}
 	e.Kind, e.Hop = kindOf(m.Topic)
 	for _, h := range m.Extra {
-		if h.Key == participant.HeaderRedrive {
+		if h.Key == deadletter.HeaderRedrive {
 			e.Redrive = number(h.Value)
 		}
 	}
