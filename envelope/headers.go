@@ -6,29 +6,11 @@ import (
 	"fmt"
 	"time"
 	"unicode/utf8"
+
+	"github.com/troupe-go/troupe/internal/ce"
 )
 
-// Names of headers.
-const (
-	HeaderSpecVersion    = "ce_specversion"
-	HeaderID             = "ce_id"
-	HeaderSource         = "ce_source"
-	HeaderType           = "ce_type"
-	HeaderSubject        = "ce_subject"
-	HeaderTime           = "ce_time"
-	HeaderContentType    = "content-type"
-	HeaderCorrelationID  = "ce_correlationid"
-	HeaderCausationID    = "ce_causationid"
-	HeaderOutcome        = "ce_outcome"
-	HeaderIdempotencyKey = "ce_idempotencykey"
-	HeaderSagaID         = "ce_sagaid"
-	HeaderSagaStep       = "ce_sagastep"
-	HeaderSagaOperation  = "ce_sagaoperation"
-	HeaderTraceParent    = "traceparent"
-	HeaderTraceState     = "tracestate"
-
-	specVersion = "1.0"
-)
+const specVersion = "1.0"
 
 // Limits on input from outside.
 const (
@@ -49,20 +31,20 @@ func (m *Message) attributes() [14]struct {
 		name  string
 		value *string
 	}{
-		{HeaderID, &m.ID},
-		{HeaderSource, &m.Source},
-		{HeaderType, &m.Type},
-		{HeaderSubject, &m.Subject},
-		{HeaderContentType, &m.ContentType},
-		{HeaderCorrelationID, &m.CorrelationID},
-		{HeaderCausationID, &m.CausationID},
-		{HeaderOutcome, (*string)(&m.Outcome)},
-		{HeaderIdempotencyKey, &m.IdempotencyKey},
-		{HeaderSagaID, &m.SagaID},
-		{HeaderSagaStep, &m.SagaStep},
-		{HeaderSagaOperation, &m.SagaOperation},
-		{HeaderTraceParent, &m.TraceParent},
-		{HeaderTraceState, &m.TraceState},
+		{ce.HeaderID, &m.ID},
+		{ce.HeaderSource, &m.Source},
+		{ce.HeaderType, &m.Type},
+		{ce.HeaderSubject, &m.Subject},
+		{ce.HeaderContentType, &m.ContentType},
+		{ce.HeaderCorrelationID, &m.CorrelationID},
+		{ce.HeaderCausationID, &m.CausationID},
+		{ce.HeaderOutcome, (*string)(&m.Outcome)},
+		{ce.HeaderIdempotencyKey, &m.IdempotencyKey},
+		{ce.HeaderSagaID, &m.SagaID},
+		{ce.HeaderSagaStep, &m.SagaStep},
+		{ce.HeaderSagaOperation, &m.SagaOperation},
+		{ce.HeaderTraceParent, &m.TraceParent},
+		{ce.HeaderTraceState, &m.TraceState},
 	}
 }
 
@@ -71,7 +53,7 @@ func (m *Message) attributes() [14]struct {
 func (m Message) Headers() []Header {
 	hs := make([]Header, 0, 10+len(m.Extra))
 	if m.ID != "" {
-		hs = append(hs, Header{HeaderSpecVersion, []byte(specVersion)})
+		hs = append(hs, Header{ce.HeaderSpecVersion, []byte(specVersion)})
 	}
 	for _, a := range m.attributes() {
 		if *a.value != "" {
@@ -79,7 +61,7 @@ func (m Message) Headers() []Header {
 		}
 	}
 	if !m.Time.IsZero() {
-		hs = append(hs, Header{HeaderTime, m.Time.UTC().AppendFormat(nil, time.RFC3339Nano)})
+		hs = append(hs, Header{ce.HeaderTime, m.Time.UTC().AppendFormat(nil, time.RFC3339Nano)})
 	}
 	return append(hs, m.Extra...)
 }
@@ -98,10 +80,10 @@ func (m *Message) SetHeaders(hs []Header) error {
 	seenTime := false
 next:
 	for _, h := range hs {
-		if h.Key == HeaderSpecVersion && string(h.Value) == specVersion {
+		if h.Key == ce.HeaderSpecVersion && string(h.Value) == specVersion {
 			continue
 		}
-		if h.Key == HeaderTime && !seenTime {
+		if h.Key == ce.HeaderTime && !seenTime {
 			if t, err := time.Parse(time.RFC3339Nano, string(h.Value)); err == nil {
 				m.Time, seenTime = t, true
 				continue
@@ -112,7 +94,7 @@ next:
 				continue
 			}
 			if seen[i] || len(h.Value) == 0 || len(h.Value) > maxAttribute || !utf8.Valid(h.Value) ||
-				h.Key == HeaderOutcome && !Outcome(h.Value).Valid() {
+				h.Key == ce.HeaderOutcome && !Outcome(h.Value).Valid() {
 				break
 			}
 			*a.value, seen[i] = string(h.Value), true

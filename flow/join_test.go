@@ -14,6 +14,7 @@ import (
 
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/flow"
+	"github.com/troupe-go/troupe/internal/deadletter"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/testkit"
 	"github.com/troupe-go/troupe/testkit/participanttest"
@@ -161,7 +162,7 @@ func TestAJoinThatFailsIsParkedWithItsLastMessage(t *testing.T) {
 	s.Settle()
 	broken.Store(false)
 	s.Settle()
-	last.Extra = append(last.Extra, envelope.Header{Key: participant.HeaderRedrive, Value: []byte("1")})
+	last.Extra = append(last.Extra, envelope.Header{Key: deadletter.HeaderRedrive, Value: []byte("1")})
 	s.Send(last)
 	testkit.Wait(t, "the shipment", func() (bool, error) { return count(t, s, "SELECT count(*) FROM shipments") == 1, nil })
 	require.Equal(t, bothShipped, said(s)[1], "behind the exhausted event")

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/ce"
 	"github.com/troupe-go/troupe/internal/outboxrow"
 	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/testkit"
@@ -91,7 +92,7 @@ func TestAnIDThatIsNoUUIDStandsInRawHeaders(t *testing.T) {
 		"0191f6a8-0000-7000-8000-00000000000a": own.String(),
 		"":                                     own.String(),
 	} {
-		hs := []envelope.Header{{Key: envelope.HeaderID, Value: []byte(given)}}
+		hs := []envelope.Header{{Key: ce.HeaderID, Value: []byte(given)}}
 		r := outboxrow.Row{ID: own, Topic: "t", Type: "T", RawHeaders: envelope.MarshalHeaders(hs)}
 		m, err := r.Message(outboxrow.Defaults{})
 		require.NoError(t, err)

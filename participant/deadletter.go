@@ -10,28 +10,6 @@ import (
 	"github.com/troupe-go/troupe/internal/pg"
 )
 
-// Headers of the copy on the dlq topic, all of them text. The first six are defined by KIP-1191. Headers of these names that a
-// message already has, from an earlier dead letter, are replaced.
-const (
-	HeaderErrorsTopic         = deadletter.HeaderErrorsTopic
-	HeaderErrorsPartition     = deadletter.HeaderErrorsPartition
-	HeaderErrorsOffset        = deadletter.HeaderErrorsOffset
-	HeaderErrorsGroup         = deadletter.HeaderErrorsGroup
-	HeaderErrorsDeliveryCount = deadletter.HeaderErrorsDeliveryCount // attempts
-	HeaderErrorsMessage       = deadletter.HeaderErrorsMessage       // the last error
-
-	HeaderDeadLetterID = deadletter.HeaderDeadLetterID // troupe.dead_letters.id
-	// HeaderMessageID holds the message's own ce_id, which is also the copy's ce_id if it is a UUID.
-	HeaderMessageID   = deadletter.HeaderMessageID
-	HeaderClass       = deadletter.HeaderClass
-	HeaderHandler     = deadletter.HeaderHandler
-	HeaderFirstFailed = deadletter.HeaderFirstFailed // RFC 3339
-	HeaderLastFailed  = deadletter.HeaderLastFailed  // RFC 3339
-	HeaderRedrives    = deadletter.HeaderRedrives
-	// HeaderOmitted is set if the copy is too large for the outbox and only refers to the row: "payload", or "headers,payload".
-	HeaderOmitted = deadletter.HeaderOmitted
-)
-
 // bury makes m a dead letter: its inbox row, its row in troupe.dead_letters, the copy for the topic, the exhausted event and
 // the end of its held row are one transaction. Its errors are not about m.
 func (w *runner) bury(m *message, f failure) error {

@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/deadletter"
 	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/retry"
@@ -33,7 +34,7 @@ func TestUsedUpAttemptsBecomeADeadLetter(t *testing.T) {
 	bad.SagaID = "s-1"
 	bad.Extra = []envelope.Header{
 		{Key: "x", Value: []byte{0, 0xff}}, {Key: "x", Value: nil}, {Key: "y", Value: []byte{}},
-		{Key: participant.HeaderClass, Value: []byte("from an earlier life")},
+		{Key: deadletter.HeaderClass, Value: []byte("from an earlier life")},
 	}
 	s.send(bad, s.command("a", Count{N: 2}))
 
@@ -165,7 +166,7 @@ func TestPoisonNeverReachesTheHandler(t *testing.T) {
 	s.waitCount(len(all), "SELECT count(*) FROM troupe.dead_letters WHERE error_class = 'poison' AND attempts = 1") // of other keys too
 	copies := make(map[int]envelope.Message)
 	for _, m := range s.entries(s.hop.DeadLetters()) {
-		offset, err := strconv.Atoi(header(m, participant.HeaderErrorsOffset))
+		offset, err := strconv.Atoi(header(m, deadletter.HeaderErrorsOffset))
 		require.NoError(t, err)
 		copies[offset] = m
 	}
@@ -180,17 +181,17 @@ func TestPoisonNeverReachesTheHandler(t *testing.T) {
 		require.True(t, bytes.Equal(want, hs))
 		switch r {
 		case headers:
-			require.Equal(t, "headers,payload", header(copies[i], participant.HeaderOmitted))
+			require.Equal(t, "headers,payload", header(copies[i], deadletter.HeaderOmitted))
 			require.Nil(t, copies[i].Payload)
 		case huge:
-			require.Equal(t, "payload", header(copies[i], participant.HeaderOmitted))
+			require.Equal(t, "payload", header(copies[i], deadletter.HeaderOmitted))
 			require.Nil(t, copies[i].Payload)
 		default:
 			require.Equal(t, r.Value, copies[i].Payload)
 		}
 	}
 	require.Equal(t, garbage.ID, copies[0].ID)
-	require.Equal(t, "no uuid, with a \x00", header(copies[5], participant.HeaderMessageID))
+	require.Equal(t, "no uuid, with a \x00", header(copies[5], deadletter.HeaderMessageID))
 	outcomes := make(map[envelope.Outcome]int)
 	for _, e := range s.entries(s.hop.Events()) {
 		outcomes[e.Outcome]++
@@ -241,7 +242,7 @@ func TestADeadLetterOfAnEventGoesToTheHopThatFailed(t *testing.T) {
 	s.topic(from.Events())
 	s.send(m)
 	require.Equal(t, envelope.Exhausted, s.waitEvents(1)[0].Outcome)
-	require.Equal(t, from.Events(), header(s.entries(s.hop.DeadLetters())[0], participant.HeaderErrorsTopic))
+	require.Equal(t, from.Events(), header(s.entries(s.hop.DeadLetters())[0], deadletter.HeaderErrorsTopic))
 }
 
 // TestTheDeadLetterOfAnEventAnswersNoStep checks an event that carries the saga and step of the command that it answers: its

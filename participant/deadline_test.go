@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/deadletter"
 	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/participant"
@@ -342,7 +343,7 @@ func TestADeadlineThatFailsGoesTheWayOfAMessage(t *testing.T) {
 	require.Zero(t, s.count("SELECT count(*) FROM met"))
 	again := m
 	again.Payload = []byte(`{"n":1}`)
-	again.Extra = append(again.Extra, envelope.Header{Key: participant.HeaderRedrive, Value: []byte("1")})
+	again.Extra = append(again.Extra, envelope.Header{Key: deadletter.HeaderRedrive, Value: []byte("1")})
 	s.send(again)
 	s.waitMet(1)
 }

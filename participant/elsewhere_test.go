@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/deadletter"
 	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/retry"
@@ -61,8 +62,8 @@ func TestARedrivenEventIsForItsGroupOnly(t *testing.T) {
 	s.waitCount(1, "SELECT count(*) FROM troupe.dead_letters")
 	_, err := s.pool.Exec(t.Context(), forget)
 	require.NoError(t, err)
-	first.Extra = []envelope.Header{{Key: participant.HeaderRedrive, Value: []byte("1")},
-		{Key: participant.HeaderRedriveGroup, Value: []byte("fails")}}
+	first.Extra = []envelope.Header{{Key: deadletter.HeaderRedrive, Value: []byte("1")},
+		{Key: deadletter.HeaderRedriveGroup, Value: []byte("fails")}}
 	send(first)
 	send(event(2))
 	fails(3)

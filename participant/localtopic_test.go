@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/deadletter"
 	"github.com/troupe-go/troupe/internal/grants"
 	"github.com/troupe-go/troupe/internal/grants/grantstest"
 	"github.com/troupe-go/troupe/internal/retention"
@@ -173,7 +174,7 @@ func TestARedriveOfALocalDeadLetterIsLocal(t *testing.T) {
 		Scan(&id, &typ, &key, &headers, &payload))
 	hs, err := envelope.UnmarshalHeaders(headers)
 	require.NoError(t, err)
-	hs = append(hs, envelope.Header{Key: participant.HeaderRedrive, Value: []byte("1")})
+	hs = append(hs, envelope.Header{Key: deadletter.HeaderRedrive, Value: []byte("1")})
 	for range 2 { // the second is its duplicate
 		_, err = s.pool.Exec(t.Context(), "INSERT INTO troupe.outbox (id, topic, key_bytes, type, raw_headers, payload) VALUES ($1, $2, $3, $4, $5, $6)",
 			id, s.hop.Commands(), key, typ, envelope.MarshalHeaders(hs), payload)

@@ -17,19 +17,6 @@ import (
 	"github.com/troupe-go/troupe/internal/pgtext"
 )
 
-// Headers of a redriven message.
-const (
-	// HeaderRedrive holds how often the message was redriven, in decimal text. A redriven message is no duplicate of the
-	// message before its redrive.
-	HeaderRedrive = deadletter.HeaderRedrive
-	// HeaderRedriveGroup names the consumer group that a redriven event is for. Other groups that read its topic skip it: they
-	// have handled it, or will handle it, at its first offset.
-	HeaderRedriveGroup = deadletter.HeaderRedriveGroup
-	// HeaderRedriveEdit identifies the edited payload of a redriven message. The handler gets a message with it under another
-	// idempotency key, since it is another request to the services that the handler calls. Its answer has the key of the original.
-	HeaderRedriveEdit = deadletter.HeaderRedriveEdit
-)
-
 // message is one message in processing, from the topic, troupe.held or troupe.local_work.
 type message struct {
 	envelope.Message                   // ID is never empty
@@ -99,7 +86,7 @@ func (m *message) identify(group string) {
 	}
 	m.redrive = deadletter.Redrives(m.Extra, group)
 	m.elsewhere = slices.ContainsFunc(m.Extra, func(h envelope.Header) bool {
-		return h.Key == HeaderRedriveGroup && string(h.Value) != group
+		return h.Key == deadletter.HeaderRedriveGroup && string(h.Value) != group
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/deadletter"
 	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/testkit"
@@ -77,7 +78,7 @@ func TestARedrivenMessageIsNoDuplicate(t *testing.T) {
 	s.start(p)
 	again := m
 	again.Payload = []byte(`{"n":1}`)
-	again.Extra = []envelope.Header{{Key: participant.HeaderRedrive, Value: []byte("1")}}
+	again.Extra = []envelope.Header{{Key: deadletter.HeaderRedrive, Value: []byte("1")}}
 	s.send(m, m, again, again)
 	events := s.waitEvents(2)
 	require.Equal(t, []envelope.Outcome{envelope.Exhausted, envelope.Success}, []envelope.Outcome{events[0].Outcome, events[1].Outcome})
@@ -85,7 +86,7 @@ func TestARedrivenMessageIsNoDuplicate(t *testing.T) {
 
 	another := again
 	another.Extra = []envelope.Header{
-		{Key: participant.HeaderRedrive, Value: []byte("2")}, {Key: participant.HeaderRedriveGroup, Value: []byte("another")},
+		{Key: deadletter.HeaderRedrive, Value: []byte("2")}, {Key: deadletter.HeaderRedriveGroup, Value: []byte("another")},
 	}
 	s.send(another, s.command("a", Count{N: 2}))
 	s.waitCount(1, "SELECT count(*) FROM done WHERE n = 2")

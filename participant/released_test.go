@@ -12,6 +12,7 @@ import (
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/internal/admin"
 	"github.com/troupe-go/troupe/internal/admin/repair"
+	"github.com/troupe-go/troupe/internal/deadletter"
 	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/retry"
@@ -44,10 +45,10 @@ func (s *stage) readExhausted() (e exhausted) {
 	e.copy, e.event = copies[0], events[0]
 	for i, h := range e.copy.Extra {
 		switch h.Key {
-		case participant.HeaderDeadLetterID:
+		case deadletter.HeaderDeadLetterID:
 			require.Equal(s.t, id, string(h.Value))
 			e.copy.Extra[i].Value = nil
-		case participant.HeaderFirstFailed, participant.HeaderLastFailed:
+		case deadletter.HeaderFirstFailed, deadletter.HeaderLastFailed:
 			_, err := time.Parse(time.RFC3339Nano, string(h.Value))
 			require.NoError(s.t, err)
 			e.copy.Extra[i].Value = nil
@@ -133,9 +134,9 @@ func TestAReleasedMessageBecomesTheDeadLetterThatItsParticipantWouldWrite(t *tes
 			m.SagaID, m.SagaStep, m.SagaOperation, m.TraceParent = "s", "charge", "forward", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 			m.Subject, m.CorrelationID = "", ""
 			m.Extra = []envelope.Header{
-				{Key: "x", Value: []byte{0, 0xff}}, {Key: participant.HeaderClass, Value: []byte("from an earlier life")},
+				{Key: "x", Value: []byte{0, 0xff}}, {Key: deadletter.HeaderClass, Value: []byte("from an earlier life")},
 				{Key: "kafka_dlt-original-topic", Value: []byte("from an earlier life")},
-				{Key: participant.HeaderRedrive, Value: []byte("3")}, {Key: participant.HeaderRedriveGroup, Value: []byte("another")},
+				{Key: deadletter.HeaderRedrive, Value: []byte("3")}, {Key: deadletter.HeaderRedriveGroup, Value: []byte("another")},
 			}
 			switch name {
 			case "Handle", "Ask":

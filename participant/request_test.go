@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/deadletter"
 	"github.com/troupe-go/troupe/participant"
 )
 
@@ -47,7 +48,7 @@ func TestARedrivenCommandIsAnsweredToItsSender(t *testing.T) {
 	asSent := s.command("a", Count{N: 1, Fail: "permanent"})
 	edited, again := asSent, asSent
 	edited.Payload = marshal(Count{N: 1})
-	edited.Extra = []envelope.Header{{Key: participant.HeaderRedrive, Value: []byte("1")}}
+	edited.Extra = []envelope.Header{{Key: deadletter.HeaderRedrive, Value: []byte("1")}}
 	again.ID = envelope.NewID()
 	s.send(asSent, edited, again)
 	p := s.new(onePartition)

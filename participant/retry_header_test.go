@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/deadletter"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/retry"
 )
@@ -169,7 +170,7 @@ func TestASendersAttemptsOutliveARedriveAndRetryTopics(t *testing.T) {
 	own, err := envelope.UnmarshalHeaders(headers)
 	require.NoError(t, err)
 	again := envelope.Message{Topic: m.Topic, Key: m.Key, Payload: m.Payload}
-	require.NoError(t, again.SetHeaders(append(own, envelope.Header{Key: participant.HeaderRedrive, Value: []byte("1")})))
+	require.NoError(t, again.SetHeaders(append(own, envelope.Header{Key: deadletter.HeaderRedrive, Value: []byte("1")})))
 	s.send(again)
 	s.waitCount(1, letters, 1)
 	stop()

@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/ce"
 	"github.com/troupe-go/troupe/internal/deadletter"
 	"github.com/troupe-go/troupe/internal/outboxrow"
 	"github.com/troupe-go/troupe/internal/pg"
@@ -160,7 +161,7 @@ func (w *worker) moveOn(m *message, f failure) (moved bool, err error) {
 		text(retryAttempts, strconv.Itoa(m.attempts()+1)), text(retryFirstTime, first.Format(time.RFC3339Nano)),
 		text(retryIdentity, m.id))
 	if m.unnamed { // its identity is its first offset
-		headers = append(headers, text(envelope.HeaderID, m.ID))
+		headers = append(headers, text(ce.HeaderID, m.ID))
 	}
 	if !w.p.sendable(m, headers) {
 		return false, nil

@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/ce"
 	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/internal/outboxrow"
 	"github.com/troupe-go/troupe/participant"
@@ -96,7 +97,7 @@ func TestRetryTopics(t *testing.T) {
 // withoutTime leaves out the header that a relay adds.
 func withoutTime(hs []envelope.Header) (rest []envelope.Header) {
 	for _, h := range hs {
-		if h.Key != envelope.HeaderTime {
+		if h.Key != ce.HeaderTime {
 			rest = append(rest, h)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/ce"
 	"github.com/troupe-go/troupe/retry"
 )
 
@@ -32,7 +33,7 @@ func (p *publisher) complete(ctx context.Context, i *item) error {
 // encode encodes a JSON payload as Avro. A payload is JSON if its content type says so, or if a mapped row has no content
 // type.
 func (c *Config) encode(ctx context.Context, record *kgo.Record, messageType string) error {
-	at := headerOf(record, envelope.HeaderContentType)
+	at := headerOf(record, ce.HeaderContentType)
 	wanted := record.Value != nil && (at < 0 || string(record.Headers[at].Value) == envelope.JSON) &&
 		(c.AvroTopic == nil || c.AvroTopic(record.Topic))
 	if !wanted {

@@ -23,7 +23,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/relay"
-	"github.com/troupe-go/troupe/relay/mapping"
 	"github.com/troupe-go/troupe/testkit"
 )
 
@@ -78,13 +77,9 @@ func child() int {
 		UnknownTopic: c.UnknownTopic,
 	}
 	if c.Table != "" {
-		options, err := mapping.FromOptions(c.Mapping)
-		if err != nil {
-			panic(err)
-		}
-		cfg.Table, cfg.Publication, cfg.Source = c.Table, c.Publication, relay.Auto
-		if cfg.Mapping, err = mapping.New(options); err != nil {
-			panic(err)
+		cfg.Table, cfg.Publication, cfg.Source, cfg.Mapping = c.Table, c.Publication, relay.Auto, c.Mapping
+		if c.Mapping == nil {
+			cfg.Mapping = map[string]string{}
 		}
 	}
 	if c.Source == relay.Poll {

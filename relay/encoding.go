@@ -11,8 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/troupe-go/troupe/internal/mapping"
 	"github.com/troupe-go/troupe/internal/wal"
-	"github.com/troupe-go/troupe/relay/mapping"
 )
 
 // unconvertible reports whether the server could not convert text between the database's encoding and UTF-8: text in

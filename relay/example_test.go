@@ -9,7 +9,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/troupe-go/troupe/relay"
-	"github.com/troupe-go/troupe/relay/mapping"
 )
 
 // A relay inside your own program; outbox-relay is the same as a program of its own.
@@ -44,20 +43,11 @@ func Example_mapping() {
 	}
 	defer pool.Close()
 
-	cfg, err := mapping.FromOptions(map[string]string{
-		"route.by.field": "aggregate_type", "route.topic.replacement": "${routedByValue}.events", "headers": mapping.EventRouter,
-	})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	m, err := mapping.New(cfg)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
 	r, err := relay.New(relay.Config{
-		Pool: pool, Brokers: []string{"127.0.0.1:9092"}, Service: "shop", Table: "public.outbox", Mapping: m,
+		Pool: pool, Brokers: []string{"127.0.0.1:9092"}, Service: "shop", Table: "public.outbox",
+		Mapping: map[string]string{
+			"route.by.field": "aggregate_type", "route.topic.replacement": "${routedByValue}.events", "headers": "eventrouter",
+		},
 	})
 	if err != nil {
 		fmt.Println(err)

@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/troupe-go/troupe/internal/mapping"
 	"github.com/troupe-go/troupe/internal/wal"
-	"github.com/troupe-go/troupe/relay/mapping"
 )
 
 // A mappedReader reads the rows of a mapped table from the log. Only the reading goroutine uses it.

@@ -5,8 +5,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/troupe-go/troupe/internal/mapping"
 	"github.com/troupe-go/troupe/internal/pg"
-	"github.com/troupe-go/troupe/relay/mapping"
 )
 
 // Rows of a table with a mapping that wait behind a parked one are read once, and again when the parked row is gone.

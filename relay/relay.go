@@ -15,9 +15,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/troupe-go/troupe/internal/kafka"
+	"github.com/troupe-go/troupe/internal/mapping"
 	"github.com/troupe-go/troupe/internal/outboxrow"
 	"github.com/troupe-go/troupe/internal/wal"
-	"github.com/troupe-go/troupe/relay/mapping"
 	"github.com/troupe-go/troupe/retry"
 	"github.com/troupe-go/troupe/schemas"
 	"github.com/troupe-go/troupe/topics"
@@ -40,9 +40,10 @@ type Config struct {
 
 	// Table is the outbox, as schema.table. Default troupe.outbox; any other table requires a Mapping.
 	Table string
-	// Mapping makes messages of the rows of a Table other than troupe.outbox. Such a table is read from the log alone, and
-	// never written to. The relay's own tables must be in its database (package migrations).
-	Mapping *mapping.Mapping
+	// Mapping makes messages of the rows of a Table other than troupe.outbox: the options of Debezium's EventRouter, by name, as
+	// in outbox-relay's settings. An empty map has Debezium's defaults. Such a table is read from the log alone, and never written
+	// to. The relay's own tables must be in its database (package migrations).
+	Mapping map[string]string
 	// Avro, if set, encodes JSON payloads with the schemas of its registry. A row that does not encode is parked. A row whose
 	// subject has no schema is tried like one whose topic does not exist. While the registry is unavailable, rows wait.
 	Avro *schemas.JSONEncoder
@@ -211,8 +212,11 @@ func New(cfg Config) (*Relay, error) {
 	r.shards.moved = make(chan struct{})
 	r.looker = newLooker(r)
 	if cfg.Mapping != nil {
-		var err error
-		if r.mapped, err = newMappedTable(cfg.Table, cfg.Mapping); err != nil {
+		m, err := mapping.Parse(cfg.Mapping)
+		if err == nil {
+			r.mapped, err = newMappedTable(cfg.Table, m)
+		}
+		if err != nil {
 			return nil, fmt.Errorf("relay: %w", err)
 		}
 	}
@@ -286,6 +290,10 @@ func (c *Config) check() error {
 // cannot be polled, and the relay may not delete its rows.
 func (c *Config) checkTable() error {
 	mapped := c.Table != ownTable
+	m, err := mapping.Parse(c.Mapping)
+	if mapped && err != nil {
+		return err
+	}
 	switch {
 	case mapped && c.Mapping == nil:
 		return fmt.Errorf("table %s: want a mapping", c.Table)
@@ -296,7 +304,7 @@ func (c *Config) checkTable() error {
 	case mapped && c.SlotLimit > 0:
 		return fmt.Errorf("table %s: a slot limit of %d bytes: it would be polled from there on, which is for %s alone; "+
 			"the server's max_slot_wal_keep_size bounds the slot too", c.Table, c.SlotLimit, ownTable)
-	case mapped && c.Avro != nil && c.Mapping.Config().Headers == mapping.EventRouter && c.Avro.Strategy() != schemas.TopicName:
+	case mapped && c.Avro != nil && m.Config().Headers == mapping.EventRouter && c.Avro.Strategy() != schemas.TopicName:
 		return fmt.Errorf("table %s: subject strategy %s wants the event's type, which %s: eventrouter leaves out: use %s",
 			c.Table, c.Avro.Strategy(), "headers", schemas.TopicName)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/ce"
 	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/internal/outboxrow"
 )
@@ -80,7 +81,7 @@ func (r *renderer) headersOf(row *outboxrow.Row, set *attributes, key []byte) []
 		at = set.time
 	}
 	start := len(r.headers)
-	r.headers = append(r.headers, kgo.RecordHeader{Key: envelope.HeaderSpecVersion, Value: specVersion})
+	r.headers = append(r.headers, kgo.RecordHeader{Key: ce.HeaderSpecVersion, Value: specVersion})
 	for n, value := range set.values {
 		if len(value) > 0 {
 			r.headers = append(r.headers, kgo.RecordHeader{Key: attributeNames[n], Value: value})
@@ -89,7 +90,7 @@ func (r *renderer) headersOf(row *outboxrow.Row, set *attributes, key []byte) []
 	if !at.IsZero() {
 		from := len(r.bytes)
 		r.bytes = at.UTC().AppendFormat(r.bytes, time.RFC3339Nano)
-		r.headers = append(r.headers, kgo.RecordHeader{Key: envelope.HeaderTime, Value: r.bytes[from:len(r.bytes):len(r.bytes)]})
+		r.headers = append(r.headers, kgo.RecordHeader{Key: ce.HeaderTime, Value: r.bytes[from:len(r.bytes):len(r.bytes)]})
 	}
 	for _, h := range set.extra[:set.extras] {
 		r.headers = append(r.headers, kgo.RecordHeader{Key: string(h.key), Value: h.value})
@@ -159,10 +160,10 @@ const (
 )
 
 var attributeNames = [attributeCount]string{
-	envelope.HeaderID, envelope.HeaderSource, envelope.HeaderType, envelope.HeaderSubject, envelope.HeaderContentType,
-	envelope.HeaderCorrelationID, envelope.HeaderCausationID, envelope.HeaderOutcome, envelope.HeaderIdempotencyKey,
-	envelope.HeaderSagaID, envelope.HeaderSagaStep, envelope.HeaderSagaOperation, envelope.HeaderTraceParent,
-	envelope.HeaderTraceState,
+	ce.HeaderID, ce.HeaderSource, ce.HeaderType, ce.HeaderSubject, ce.HeaderContentType,
+	ce.HeaderCorrelationID, ce.HeaderCausationID, ce.HeaderOutcome, ce.HeaderIdempotencyKey,
+	ce.HeaderSagaID, ce.HeaderSagaStep, ce.HeaderSagaOperation, ce.HeaderTraceParent,
+	ce.HeaderTraceState,
 }
 
 // attributes holds the headers of a jsonb object, split into attributes and extra headers.
@@ -243,10 +244,10 @@ func quoted(b []byte) (text, rest []byte) {
 }
 
 func (a *attributes) set(key, value []byte) bool {
-	if string(key) == envelope.HeaderSpecVersion {
+	if string(key) == ce.HeaderSpecVersion {
 		return string(value) == string(specVersion)
 	}
-	if string(key) == envelope.HeaderTime {
+	if string(key) == ce.HeaderTime {
 		t, err := time.Parse(time.RFC3339Nano, string(value))
 		a.time = t
 		return err == nil && !t.IsZero()

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/troupe-go/troupe/internal/moments"
 )
 
 // act applies an operator's action. An action that the saga's state does not allow is refused; the reason names what the state
@@ -13,7 +15,7 @@ func (x *decision) act(e Event) {
 	case ActAbandon:
 		x.because(orElse(e.Reason, "abandoned"))
 		x.s.Status = Abandoned
-		x.moment(SagaAbandoned, "", e.Reason)
+		x.moment(moments.SagaAbandoned, "", e.Reason)
 		return
 	case ActCompensate:
 		x.actCompensate(e)
@@ -111,7 +113,7 @@ func (x *decision) actRetry(i int) {
 		if st.Timeout > 0 {
 			x.arm(st.Name+stepTimeout, st.Timeout, nil)
 		}
-		x.moment(StepStarted, st.Name, "again")
+		x.moment(moments.StepStarted, st.Name, "again")
 	default:
 		x.refuse("step %s is %s: only a failed step can be retried", ss.Name, phaseText(ss.Phase))
 		return
@@ -131,7 +133,7 @@ func (x *decision) compensateAgain(i int) bool {
 	if t := st.back.spec.Timeout; t > 0 {
 		x.arm(st.Name+compTimeout, t, nil)
 	}
-	x.moment(CompensationStarted, st.Name, "again")
+	x.moment(moments.CompensationStarted, st.Name, "again")
 	return true
 }
 
@@ -148,7 +150,7 @@ func (x *decision) actSet(e Event) {
 			ss.BackFirst = ss.BackEpoch + 1
 		}
 	}
-	x.moment(VariablesSet, "", strings.Join(sortedKeys(e.Fields), ", "))
+	x.moment(moments.VariablesSet, "", strings.Join(sortedKeys(e.Fields), ", "))
 }
 
 // actSkip treats a failed step as done, or its failed compensation as completed.
@@ -156,13 +158,13 @@ func (x *decision) actSkip(i int, e Event) {
 	ss := &x.s.Steps[i]
 	switch {
 	case ss.Phase == CompensateFailed:
-		x.moment(StepResolved, ss.Name, "skipped")
+		x.moment(moments.StepResolved, ss.Name, "skipped")
 		x.restored(i, "")
 	case x.s.Back:
 		x.refuse("the saga goes back: step %s is %s", ss.Name, phaseText(ss.Phase))
 	case ss.Phase == GivenUp || ss.Phase == Doubt || ss.Phase == Refused:
 		if x.result(e) {
-			x.moment(StepResolved, ss.Name, "skipped")
+			x.moment(moments.StepResolved, ss.Name, "skipped")
 			x.done(i, "")
 		}
 	default:
@@ -179,10 +181,10 @@ func (x *decision) actResolve(i int, e Event) {
 	}
 	switch {
 	case ss.Phase == CompensateFailed && e.Happened:
-		x.moment(StepResolved, ss.Name, said)
+		x.moment(moments.StepResolved, ss.Name, said)
 		x.restored(i, "")
 	case ss.Phase == CompensateFailed: // now it is known that the step took effect and is not compensated
-		x.moment(StepResolved, ss.Name, said)
+		x.moment(moments.StepResolved, ss.Name, said)
 		ss.Doubt, ss.BackSent, ss.BackFirst = false, x.now, ss.BackEpoch+1
 		if x.compensateAgain(i) {
 			x.takeUp()
@@ -191,11 +193,11 @@ func (x *decision) actResolve(i int, e Event) {
 		x.refuse("step %s is %s: only a step in doubt can be resolved", ss.Name, phaseText(ss.Phase))
 	case e.Happened:
 		if x.result(e) {
-			x.moment(StepResolved, ss.Name, said)
+			x.moment(moments.StepResolved, ss.Name, said)
 			x.done(i, "")
 		}
 	default:
-		x.moment(StepResolved, ss.Name, said)
+		x.moment(moments.StepResolved, ss.Name, said)
 		ss.Doubt = false
 		x.refused(i, "", orElse(e.Reason, said))
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/troupe-go/troupe/internal/expr"
+	"github.com/troupe-go/troupe/internal/moments"
 )
 
 // answered applies the answer of a hop to a command or a compensation.
@@ -142,7 +143,7 @@ func (x *decision) done(i int, event string) {
 	ss.Phase, ss.Doubt, ss.Tolerated, ss.Answer = Done, false, false, event
 	x.disarm(ss.Name + stepTimeout)
 	x.disarmUntil(i)
-	x.moment(StepCompleted, ss.Name, event)
+	x.moment(moments.StepCompleted, ss.Name, event)
 	if st.Pivot && x.s.Back && !goesBack && !x.undoing() { // a compensating saga waits for a pivot, unless the pivot can be compensated too
 		x.s.Back = false
 		if x.s.Status == Compensating {
@@ -177,7 +178,7 @@ func (x *decision) refused(i int, event, reason string) {
 		ss.Phase, ss.Doubt = Refused, false
 	}
 	x.disarm(ss.Name + stepTimeout)
-	x.moment(StepFailed, ss.Name, reason)
+	x.moment(moments.StepFailed, ss.Name, reason)
 	x.takeUp()
 	if !x.d.steps[i].Optional {
 		x.goBack(reason)
@@ -193,7 +194,7 @@ func (x *decision) givenUp(i int, e Event) {
 	ss.Answer = e.Type
 	x.disarm(ss.Name + stepTimeout)
 	reason := orElse(e.Reason, "its hop gave up")
-	x.moment(StepExhausted, ss.Name, reason)
+	x.moment(moments.StepExhausted, ss.Name, reason)
 	switch {
 	case x.s.Back, x.d.steps[i].Optional && x.d.steps[i].send != nil:
 		x.doubt(i) // it has had no effect so far, and may have one when its dead letter is redriven
@@ -324,7 +325,7 @@ func (x *decision) unusable(i int, e Event, reason string) {
 		ss.First = ss.Epoch + 1
 	}
 	x.disarm(ss.Name + stepTimeout)
-	x.moment(StepExhausted, ss.Name, reason)
+	x.moment(moments.StepExhausted, ss.Name, reason)
 	x.park(reason)
 }
 

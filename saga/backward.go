@@ -3,6 +3,8 @@ package saga
 import (
 	"fmt"
 	"slices"
+
+	"github.com/troupe-go/troupe/internal/moments"
 )
 
 // undone applies the answer to the compensation of step i.
@@ -44,7 +46,7 @@ func (x *decision) restored(i int, event string) {
 	ss := &x.s.Steps[i]
 	ss.Phase, ss.Answer = Undone, event
 	x.disarm(ss.Name + compTimeout)
-	x.moment(CompensationCompleted, ss.Name, event)
+	x.moment(moments.CompensationCompleted, ss.Name, event)
 	x.takeUp()
 }
 
@@ -52,7 +54,7 @@ func (x *decision) compensateFailed(i int, reason string) {
 	ss := &x.s.Steps[i]
 	ss.Phase = CompensateFailed
 	x.disarm(ss.Name + compTimeout)
-	x.moment(CompensationFailed, ss.Name, reason)
+	x.moment(moments.CompensationFailed, ss.Name, reason)
 	x.park(fmt.Sprintf("%s: its compensation failed: %s", ss.Name, reason))
 }
 
@@ -82,7 +84,7 @@ func (x *decision) goBack(reason string) {
 	if x.s.Status != Parked {
 		x.s.Status = Compensating
 	}
-	x.moment(SagaCompensating, "", reason)
+	x.moment(moments.SagaCompensating, "", reason)
 	x.disarm(TimeoutName)
 	for i := range x.s.Steps {
 		switch {
@@ -137,7 +139,7 @@ func (x *decision) backward() {
 		return
 	}
 	x.s.Status = Compensated
-	x.moment(SagaCompensated, "", "")
+	x.moment(moments.SagaCompensated, "", "")
 }
 
 // undo sends the compensation of step i. If it cannot be sent, it parks the saga and returns false.
@@ -146,14 +148,14 @@ func (x *decision) undo(i int) bool {
 	ss.BackSent = x.now
 	if !x.send(i, st.back.send, compensateOp) {
 		ss.Phase = CompensateFailed
-		x.moment(CompensationFailed, st.Name, "it cannot be sent")
+		x.moment(moments.CompensationFailed, st.Name, "it cannot be sent")
 		return false
 	}
 	ss.Phase = CompensateIntent
 	if t := st.back.spec.Timeout; t > 0 {
 		x.arm(st.Name+compTimeout, t, nil)
 	}
-	x.moment(CompensationStarted, st.Name, "")
+	x.moment(moments.CompensationStarted, st.Name, "")
 	return true
 }
 

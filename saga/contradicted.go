@@ -1,6 +1,10 @@
 package saga
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/troupe-go/troupe/internal/moments"
+)
 
 // A hop answers a command once: it repeats its answer to the same command. If the hop's database was set back, the hop handles the command
 // again and may decide otherwise. The latest answer is true, and the saga has decided on the other one.
@@ -34,7 +38,7 @@ func (x *decision) lostEffect(i int, e Event) {
 	}
 	reason := fmt.Sprintf("step %s was done and has failed since (%s), as after a set back of the database of hop %s", ss.Name, e.Type, st.send.hop)
 	ss.Answer, ss.First = e.Type, ss.Epoch+1
-	x.moment(StepFailed, ss.Name, reason)
+	x.moment(moments.StepFailed, ss.Name, reason)
 	switch {
 	case x.s.Back && st.back == nil:
 		ss.Phase = Refused

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/troupe-go/troupe/internal/moments"
 )
 
 // Decide returns the state of a saga after the event e, and the effects of it. It has no clock, does no I/O, uses no random
@@ -103,10 +105,10 @@ func (x *decision) start(e Event) {
 		x.refuse("%s", err)
 		return
 	}
-	x.moment(SagaStarted, "", "")
+	x.moment(moments.SagaStarted, "", "")
 	if e.Locked {
 		x.s.Status = Waiting
-		x.moment(SagaWaiting, "", "another saga holds its lock")
+		x.moment(moments.SagaWaiting, "", "another saga holds its lock")
 		return
 	}
 	x.armFirst()
@@ -118,7 +120,7 @@ func (x *decision) granted() {
 		return
 	}
 	x.s.Status = Running
-	x.moment(SagaGranted, "", "")
+	x.moment(moments.SagaGranted, "", "")
 	x.armFirst()
 }
 
@@ -135,7 +137,7 @@ func (x *decision) park(reason string) {
 	x.because(reason)
 	x.fx.Alert = reason
 	x.s.Status = Parked
-	x.moment(SagaParked, "", reason)
+	x.moment(moments.SagaParked, "", reason)
 }
 
 // takeUp resumes a parked saga when nothing in it needs an operator any more.
@@ -147,7 +149,7 @@ func (x *decision) takeUp() {
 	if x.s.Back {
 		x.s.Status = Compensating
 	}
-	x.moment(SagaResumed, "", "")
+	x.moment(moments.SagaResumed, "", "")
 }
 
 // Stuck returns the names of the steps without which a parked saga cannot continue. An operator acts on them, or their answer

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/troupe-go/troupe/internal/moments"
 )
 
 // armFirst schedules the deadlines that count from the saga's start.
@@ -89,7 +91,7 @@ func (x *decision) fired(e Event) {
 	x.fx.Met = append(x.fx.Met, due.Name)
 	switch {
 	case due.Name == TimeoutName:
-		x.moment(DeadlineMet, "", due.Name)
+		x.moment(moments.DeadlineMet, "", due.Name)
 		x.goBack("it took longer than " + x.d.spec.Timeout.String())
 	case strings.HasSuffix(due.Name, compTimeout):
 		x.compensateFailed(x.d.byName[strings.TrimSuffix(due.Name, compTimeout)], "no answer in time")
@@ -109,14 +111,14 @@ func (x *decision) meet(due Armed) {
 	then := x.d.deadlines[x.deadline(due.Name)].Then
 	if then == ThenComplete && (x.s.Back || x.s.Status == Parked || x.compensating()) { // a saga that goes back goes on if its pivot is done
 		x.keep(due)
-		x.moment(DeadlineKept, "", due.Name)
+		x.moment(moments.DeadlineKept, "", due.Name)
 		return
 	}
 	steps, early := slices.Clone(x.s.Steps), x.s.Early
-	moments, events := len(x.fx.Moments), len(x.fx.Events)
+	first, events := len(x.fx.Moments), len(x.fx.Events)
 	if !x.met(due) {
 		x.s.Steps, x.s.Early = steps, early
-		x.fx.Moments[moments].What, x.fx.Events = DeadlineKept, x.fx.Events[:events]
+		x.fx.Moments[first].What, x.fx.Events = moments.DeadlineKept, x.fx.Events[:events]
 		x.keep(due)
 	}
 }
@@ -149,7 +151,7 @@ func (x *decision) meetOverdue() {
 
 func (x *decision) timedOut(i int) {
 	ss, st := &x.s.Steps[i], x.d.steps[i]
-	x.moment(StepTimedOut, ss.Name, "no answer within "+st.Timeout.String())
+	x.moment(moments.StepTimedOut, ss.Name, "no answer within "+st.Timeout.String())
 	if st.send == nil {
 		x.refused(i, "", "it did not come within "+st.Timeout.String())
 		return
@@ -175,7 +177,7 @@ func (d *Definition) deadline(name string) int {
 // parks the saga and returns false.
 func (x *decision) met(due Armed) bool {
 	dl := x.d.deadlines[x.deadline(due.Name)]
-	x.moment(DeadlineMet, "", due.Name)
+	x.moment(moments.DeadlineMet, "", due.Name)
 	payload := due.Payload
 	if payload == nil {
 		payload = map[string]any{}

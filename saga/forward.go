@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/troupe-go/troupe/internal/expr"
+	"github.com/troupe-go/troupe/internal/moments"
 )
 
 // forward starts and skips the steps that can be, and completes the saga when none is left. It reports whether anything changed,
@@ -100,7 +101,7 @@ func when(holds bool) joined {
 
 func (x *decision) skip(i int, why string) {
 	x.s.Steps[i].Phase = Skipped
-	x.moment(StepSkipped, x.s.Steps[i].Name, why)
+	x.moment(moments.StepSkipped, x.s.Steps[i].Name, why)
 }
 
 // begin starts a step, or skips it if its condition does not hold. It returns false if the saga is parked.
@@ -130,7 +131,7 @@ func (x *decision) begin(i int) bool {
 		ss.Sent = x.now
 	}
 	x.armAll(due)
-	x.moment(StepStarted, st.Name, "")
+	x.moment(moments.StepStarted, st.Name, "")
 	if st.send == nil && len(st.success)+len(st.failure) == 0 {
 		x.done(i, "")
 		return true
@@ -246,5 +247,5 @@ func (x *decision) complete(why string, emits []emit) {
 		}
 	}
 	x.s.Status = Completed
-	x.moment(SagaCompleted, "", why)
+	x.moment(moments.SagaCompleted, "", why)
 }

@@ -1,6 +1,10 @@
 package saga
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/troupe-go/troupe/internal/moments"
+)
 
 // successOfLostDecision reports whether e is the success of a command of step i that this saga has not sent: it skips the step, has refused it
 // since its quorum is missed, or has not yet sent it again after a refusal. It has sent the command nevertheless: its database was
@@ -48,7 +52,7 @@ func (x *decision) tookEffect(i int, e Event) {
 		reason = fmt.Sprintf("step %s was refused and took effect since, as after a set back of the database of hop %s", ss.Name, st.send.hop)
 	}
 	ss.Phase, ss.Tolerated, ss.Answer = Done, false, e.Type
-	x.moment(StepCompleted, ss.Name, e.Type)
+	x.moment(moments.StepCompleted, ss.Name, e.Type)
 	a, err := x.match(st.success, e)
 	if err == nil && a != nil && x.unset(a) {
 		var data map[string]any

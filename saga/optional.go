@@ -1,6 +1,10 @@
 package saga
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/troupe-go/troupe/internal/moments"
+)
 
 // quorum checks the field atLeast of a step.
 func (c *compiler) quorum(path string, st Step) {
@@ -34,7 +38,7 @@ func (x *decision) tolerateFailed() bool {
 		}
 		ss.Tolerated = true
 		x.disarmUntil(i)
-		x.moment(StepTolerated, ss.Name, "the saga goes on without it")
+		x.moment(moments.StepTolerated, ss.Name, "the saga goes on without it")
 		if ss.Phase == Doubt && st.back != nil && !x.undo(i) {
 			return false
 		}

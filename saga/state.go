@@ -252,37 +252,12 @@ type Emitted struct {
 	Fields  map[string]any
 }
 
-// A Moment is an entry of the saga's history.
+// A Moment is an entry of the saga's history. Its name, What, is SagaStarted, SagaWaiting, SagaGranted, SagaCompensating, SagaParked,
+// SagaResumed, SagaCompleted, SagaCompensated, SagaAbandoned or SagaMigrated; VariablesSet; StepStarted, StepCompleted, StepFailed,
+// StepSkipped, StepExhausted, StepTimedOut, StepTolerated (the saga goes on without an optional step that failed) or StepResolved;
+// CompensationStarted, CompensationCompleted or CompensationFailed; DeadlineMet or DeadlineKept (until the parked saga is resumed).
 type Moment struct {
 	What string `json:"what"`
 	Step string `json:"step,omitempty"`
 	Why  string `json:"why,omitempty"`
 }
-
-// These are the values of Moment.What.
-const (
-	SagaStarted           = "SagaStarted"
-	SagaWaiting           = "SagaWaiting"
-	SagaGranted           = "SagaGranted"
-	SagaCompensating      = "SagaCompensating"
-	SagaParked            = "SagaParked"
-	SagaResumed           = "SagaResumed"
-	SagaCompleted         = "SagaCompleted"
-	SagaCompensated       = "SagaCompensated"
-	SagaAbandoned         = "SagaAbandoned"
-	SagaMigrated          = "SagaMigrated"
-	VariablesSet          = "VariablesSet"
-	StepStarted           = "StepStarted"
-	StepCompleted         = "StepCompleted"
-	StepFailed            = "StepFailed"
-	StepSkipped           = "StepSkipped"
-	StepExhausted         = "StepExhausted"
-	StepTimedOut          = "StepTimedOut"
-	StepTolerated         = "StepTolerated" // the saga goes on without an optional step that failed
-	StepResolved          = "StepResolved"
-	CompensationStarted   = "CompensationStarted"
-	CompensationCompleted = "CompensationCompleted"
-	CompensationFailed    = "CompensationFailed"
-	DeadlineMet           = "DeadlineMet"
-	DeadlineKept          = "DeadlineKept" // the deadline is kept until the parked saga is resumed
-)

@@ -15,15 +15,15 @@ import (
 // at most 1 MiB by default; the response contains the schema as a JSON string, with the escapes and, from some registries,
 // twice.
 const (
-	MaxAnswer      = 4 << 20 // bytes that are read of a response
-	MaxSchema      = 1 << 20 // bytes of a schema
-	MaxSchemaTypes = 10_000  // number of fields, types, branches and symbols of a schema, and of items of its defaults
-	maxSchemaDepth = 3 * MaxDepth
+	maxAnswer      = 4 << 20 // bytes that are read of a response
+	maxSchema      = 1 << 20 // bytes of a schema
+	maxSchemaTypes = 10_000  // number of fields, types, branches and symbols of a schema, and of items of its defaults
+	maxSchemaDepth = 3 * maxDepth
 )
 
 var errAnswerTooLarge = errors.New("the answer is too large")
 
-// newBoundedClient returns an sr.Client whose http client fails above MaxAnswer.
+// newBoundedClient returns an sr.Client whose http client fails above maxAnswer.
 func newBoundedClient(opts ...sr.ClientOpt) (*sr.Client, error) {
 	unbounded, err := sr.NewClient(opts...)
 	if err != nil {
@@ -58,7 +58,7 @@ type boundedTransport struct{ http.RoundTripper }
 func (t boundedTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := t.RoundTripper.RoundTrip(req)
 	if err == nil && resp.Body != nil {
-		resp.Body = &boundedBody{resp.Body, MaxAnswer}
+		resp.Body = &boundedBody{resp.Body, maxAnswer}
 	}
 	return resp, err
 }
@@ -75,7 +75,7 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 	}
 	n, err := b.ReadCloser.Read(p)
 	if b.left -= int64(n); b.left < 0 {
-		return 0, fmt.Errorf("%w: more than %d bytes", errAnswerTooLarge, MaxAnswer)
+		return 0, fmt.Errorf("%w: more than %d bytes", errAnswerTooLarge, maxAnswer)
 	}
 	return n, err
 }
@@ -83,8 +83,8 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 // checkSize refuses a schema above the limits, before the libraries allocate memory for its types. A text that is not JSON
 // passes, since the parser's error describes it better.
 func checkSize(avsc string) error {
-	if len(avsc) > MaxSchema {
-		return fmt.Errorf("the schema has %d bytes, more than %d", len(avsc), MaxSchema)
+	if len(avsc) > maxSchema {
+		return fmt.Errorf("the schema has %d bytes, more than %d", len(avsc), maxSchema)
 	}
 	var within []json.Delim
 	types := 0
@@ -99,8 +99,8 @@ func checkSize(avsc string) error {
 			continue
 		}
 		if delim == '{' || len(within) > 0 && within[len(within)-1] == '[' {
-			if types++; types > MaxSchemaTypes {
-				return fmt.Errorf("the schema has more than %d fields and types", MaxSchemaTypes)
+			if types++; types > maxSchemaTypes {
+				return fmt.Errorf("the schema has more than %d fields and types", maxSchemaTypes)
 			}
 		}
 		if delim != 0 {

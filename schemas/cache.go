@@ -52,5 +52,5 @@ func (c *cache[K, V]) drop(k K) {
 }
 
 // parsedBytes estimates the memory of a parsed schema: at most 200 bytes for each of its text, as unions of short fields have, and
-// 4 KiB for each of MaxSchemaTypes.
-func parsedBytes(avsc string) int { return len(avsc) + min(200*len(avsc), MaxSchemaTypes*4<<10) }
+// 4 KiB for each of maxSchemaTypes.
+func parsedBytes(avsc string) int { return len(avsc) + min(200*len(avsc), maxSchemaTypes*4<<10) }

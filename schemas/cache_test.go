@@ -11,7 +11,7 @@ import (
 
 // TestCachesAreLimitedByBytes fills a cache with schemas of the largest size: 1,024 of them took 1 GB as texts, and more when parsed.
 func TestCachesAreLimitedByBytes(t *testing.T) {
-	largest := strings.Repeat("x", MaxSchema)
+	largest := strings.Repeat("x", maxSchema)
 	texts, parsed := newCache[uint32, string](), newCache[uint32, string]()
 	for id := range uint32(1000) {
 		texts.put(id, largest, len(largest))
@@ -19,7 +19,7 @@ func TestCachesAreLimitedByBytes(t *testing.T) {
 		_, found := parsed.get(id)
 		require.True(t, found, "the newest entry is kept")
 	}
-	require.Len(t, texts.m, maxCachedBytes/MaxSchema)
+	require.Len(t, texts.m, maxCachedBytes/maxSchema)
 	require.Len(t, parsed.m, maxCachedBytes/parsedBytes(largest))
 	for range 2 * maxCached {
 		texts.put(1, "small", 5)

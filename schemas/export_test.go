@@ -5,5 +5,13 @@ import "time"
 // SetClock replaces the clock by which failures expire.
 func (r *Registry) SetClock(now func() time.Time) { r.failures.now = now }
 
-// MaxCached is the maximum size of each cache.
-const MaxCached = maxCached
+// The limits.
+const (
+	MaxCached      = maxCached // size of each cache
+	MaxAnswer      = maxAnswer
+	MaxSchema      = maxSchema
+	MaxSchemaTypes = maxSchemaTypes
+	MaxDepth       = maxDepth
+	MaxValues      = maxValues
+	MaxEmpty       = maxEmpty
+)

@@ -16,7 +16,7 @@ import (
 // goavro's limits are package variables, and so apply to all code in the process that uses it. They are a second check after
 // shape.check, and no lower than its limits: goavro also cuts arrays that it writes into blocks of at most that many items.
 func init() {
-	goavro.MaxBlockCount = MaxValues
+	goavro.MaxBlockCount = maxValues
 	goavro.MaxBlockSize = 16 << 20
 }
 
@@ -223,8 +223,8 @@ func checkJSON(text []byte) error {
 		case b == '"':
 			inString = true
 		case b == '{' || b == '[':
-			if depth++; depth > MaxDepth {
-				return fmt.Errorf("more than %d levels deep", MaxDepth)
+			if depth++; depth > maxDepth {
+				return fmt.Errorf("more than %d levels deep", maxDepth)
 			}
 		case b == '}' || b == ']':
 			depth--

@@ -17,9 +17,9 @@ import (
 // Memory that these limits still allow: a struct per item of an array, and in ToJSON a map per record, up to 800 bytes per
 // byte of payload if a schema has arrays of records with a single boolean.
 const (
-	MaxDepth  = 200     // nesting of records, arrays, maps and unions
-	MaxValues = 1 << 20 // values in total, including each record, array, map and union
-	MaxEmpty  = 4 << 10 // items that take no bytes: nulls, empty records, fixed of size 0
+	maxDepth  = 200     // nesting of records, arrays, maps and unions
+	maxValues = 1 << 20 // values in total, including each record, array, map and union
+	maxEmpty  = 4 << 10 // items that take no bytes: nulls, empty records, fixed of size 0
 
 	// Items that precede a block, summed over the blocks: the limit per byte of payload, and the lowest limit. A megabyte in
 	// blocks of 64 kB, as Java writes it, needs 8 per byte.
@@ -31,7 +31,7 @@ var errShort = errors.New("cut short")
 // check walks the Avro binary of one value without decoding it. It accepts the value if the following bytes can hold every
 // length and count, the limits are kept, strings are UTF-8, and no bytes are left over.
 func (s *shape) check(b []byte) error {
-	w := walk{rest: b, values: MaxValues, empty: MaxEmpty, moves: max(leastMoves, movesPerByte*int64(len(b)))}
+	w := walk{rest: b, values: maxValues, empty: maxEmpty, moves: max(leastMoves, movesPerByte*int64(len(b)))}
 	if err := w.value(s, 0); err != nil {
 		return fmt.Errorf("byte %d of %d: %w", len(b)-len(w.rest), len(b), err)
 	}
@@ -48,7 +48,7 @@ type walk struct {
 
 func (w *walk) value(s *shape, depth int) error {
 	if w.values--; w.values < 0 {
-		return fmt.Errorf("more than %d values", MaxValues)
+		return fmt.Errorf("more than %d values", maxValues)
 	}
 	switch s.kind {
 	case kindNull:
@@ -70,8 +70,8 @@ func (w *walk) value(s *shape, depth int) error {
 		_, err := w.index(s.size)
 		return err
 	}
-	if depth++; depth > MaxDepth {
-		return fmt.Errorf("more than %d levels deep", MaxDepth)
+	if depth++; depth > maxDepth {
+		return fmt.Errorf("more than %d levels deep", maxDepth)
 	}
 	switch s.kind {
 	case kindRecord:
@@ -143,7 +143,7 @@ func (w *walk) blocks(s *shape, depth int) error {
 // room refuses a count that the following bytes cannot hold.
 func (w *walk) room(count, least int64) error {
 	if count < 0 || count > w.values {
-		return fmt.Errorf("count %d: more than %d values", uint64(count), MaxValues)
+		return fmt.Errorf("count %d: more than %d values", uint64(count), maxValues)
 	}
 	if least > 0 {
 		if count > int64(len(w.rest))/least {
@@ -152,7 +152,7 @@ func (w *walk) room(count, least int64) error {
 		return nil
 	}
 	if w.empty -= count; w.empty < 0 {
-		return fmt.Errorf("more than %d items that take no bytes", MaxEmpty)
+		return fmt.Errorf("more than %d items that take no bytes", maxEmpty)
 	}
 	return nil
 }

@@ -20,7 +20,7 @@ func findMistake(root *avro.SchemaNode, text []byte) error {
 	if d.Decode(&value) != nil {
 		return nil
 	}
-	s := search{named: make(map[string]*avro.SchemaNode), meant: make(map[*avro.SchemaNode]*avro.SchemaNode), left: MaxValues}
+	s := search{named: make(map[string]*avro.SchemaNode), meant: make(map[*avro.SchemaNode]*avro.SchemaNode), left: maxValues}
 	s.collect(root, "")
 	return s.at("", root, value)
 }

@@ -39,7 +39,7 @@ type Registry struct {
 
 // NewRegistry creates a client for the registry at address, an http or https URL, whose user and password, if any, become
 // basic authentication. With these, plain http is accepted only for this machine. NewRegistry does not connect. A request
-// takes at most 10 s, and a response has at most MaxAnswer bytes. opts are options of package sr and override what address
+// takes at most 10 s, and a response has at most 4 MiB. opts are options of package sr and override what address
 // sets: TLS, tokens, another http client.
 func NewRegistry(address string, opts ...sr.ClientOpt) (*Registry, error) {
 	u, err := url.Parse(address)

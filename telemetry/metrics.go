@@ -16,12 +16,12 @@ import (
 
 // Attributes of Troupe's own.
 const (
-	KeyResult     = attribute.Key("troupe.result")     // how a message ended; package comment
-	KeySource     = attribute.Key("troupe.source")     // its source: "topic" or "held"
-	KeyHandler    = attribute.Key("troupe.handler")    // group/type, or the group if no handler matches
-	KeyCommitted  = attribute.Key("troupe.committed")  // of a transaction: false if it was rolled back
-	KeyDependency = attribute.Key("troupe.dependency") // as passed to participant.Unavailable, or "the database"
-	KeyAttempt    = attribute.Key("troupe.attempt")    // of a span: counted from 1
+	keyResult     = attribute.Key("troupe.result")     // how a message ended; package comment
+	keySource     = attribute.Key("troupe.source")     // its source: "topic" or "held"
+	keyHandler    = attribute.Key("troupe.handler")    // group/type, or the group if no handler matches
+	keyCommitted  = attribute.Key("troupe.committed")  // of a transaction: false if it was rolled back
+	keyDependency = attribute.Key("troupe.dependency") // as passed to participant.Unavailable, or "the database"
+	keyAttempt    = attribute.Key("troupe.attempt")    // of a span: counted from 1
 )
 
 // Names of operations.
@@ -106,16 +106,16 @@ func (t *Telemetry) with(l label) metric.MeasurementOption {
 	text(semconv.MessagingDestinationNameKey, l.topic)
 	text(semconv.MessagingOperationNameKey, l.operation)
 	text(semconv.MessagingOperationTypeKey, l.kind)
-	text(KeyResult, l.end)
-	text(KeySource, l.from)
-	text(KeyHandler, l.handler)
+	text(keyResult, l.end)
+	text(keySource, l.from)
+	text(keyHandler, l.handler)
 	text(semconv.ErrorTypeKey, l.class)
-	text(KeyDependency, l.dependency)
+	text(keyDependency, l.dependency)
 	if l.partition >= 0 {
 		all = append(all, semconv.MessagingDestinationPartitionID(strconv.Itoa(int(l.partition))))
 	}
 	if l.committal {
-		all = append(all, KeyCommitted.Bool(l.committed))
+		all = append(all, keyCommitted.Bool(l.committed))
 	}
 	made, _ := t.sets.LoadOrStore(l, metric.WithAttributeSet(attribute.NewSet(all...)))
 	return made.(metric.MeasurementOption)

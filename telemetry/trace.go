@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/ce"
 	"github.com/troupe-go/troupe/participant"
 )
 
@@ -22,7 +23,7 @@ var w3c propagation.TraceContext
 func Trace(ctx context.Context) (traceparent, tracestate string) {
 	c := propagation.MapCarrier{}
 	w3c.Inject(ctx, c)
-	return c[envelope.HeaderTraceParent], c[envelope.HeaderTraceState]
+	return c[ce.HeaderTraceParent], c[ce.HeaderTraceState]
 }
 
 // creation returns the context of the span that wrote m.
@@ -30,7 +31,7 @@ func creation(m envelope.Message) trace.SpanContext {
 	if m.TraceParent == "" {
 		return trace.SpanContext{}
 	}
-	c := propagation.MapCarrier{envelope.HeaderTraceParent: m.TraceParent, envelope.HeaderTraceState: m.TraceState}
+	c := propagation.MapCarrier{ce.HeaderTraceParent: m.TraceParent, ce.HeaderTraceState: m.TraceState}
 	return trace.SpanContextFromContext(w3c.Extract(context.Background(), c))
 }
 
@@ -80,7 +81,7 @@ func (o *observer) batch(ctx context.Context, ds []participant.Delivery, began t
 func (o *observer) handler(first handlerHook) handlerHook {
 	return derived(first, func(ctx context.Context, d participant.Delivery) (context.Context, func(participant.Delivery)) {
 		began := time.Now()
-		attributes := append(o.place(d, process), KeyHandler.String(d.Handler), KeyAttempt.Int(d.Attempt),
+		attributes := append(o.place(d, process), keyHandler.String(d.Handler), keyAttempt.Int(d.Attempt),
 			semconv.MessagingMessageID(d.Message.ID), semconv.MessagingKafkaOffset(int(d.Offset)))
 		if d.Message.CorrelationID != "" {
 			attributes = append(attributes, semconv.MessagingMessageConversationID(d.Message.CorrelationID))
@@ -99,7 +100,7 @@ func (o *observer) handler(first handlerHook) handlerHook {
 				span.SetAttributes(semconv.ErrorTypeKey.String(errorType(d)))
 			}
 			if d.Outcome != envelope.None {
-				span.SetAttributes(KeyResult.String(string(d.Outcome)))
+				span.SetAttributes(keyResult.String(string(d.Outcome)))
 			}
 			span.End()
 			o.processed(ctx, d, time.Since(began))

@@ -107,7 +107,7 @@ func TestAFlowIsOneTrace(t *testing.T) {
 		require.Equal(t, root.SpanID(), attempt.Parent.SpanID(), "attempts are siblings")
 		require.True(t, attempt.Parent.IsRemote())
 		require.Equal(t, trace.SpanKindConsumer, attempt.SpanKind)
-		require.Equal(t, []string{"1", "2"}[i], says(attempt, telemetry.KeyAttempt))
+		require.Equal(t, []string{"1", "2"}[i], says(attempt, "troupe.attempt"))
 		require.Equal(t, "kafka", says(attempt, "messaging.system"))
 		require.Equal(t, s.hop.String(), says(attempt, "messaging.consumer.group.name"))
 		require.Equal(t, "0", says(attempt, "messaging.destination.partition.id"))
@@ -115,7 +115,7 @@ func TestAFlowIsOneTrace(t *testing.T) {
 	require.Equal(t, codes.Error, charged[0].Status.Code)
 	require.Equal(t, "transient", says(charged[0], "error.type"))
 	require.Equal(t, codes.Unset, charged[1].Status.Code)
-	require.Equal(t, "success", says(charged[1], telemetry.KeyResult))
+	require.Equal(t, "success", says(charged[1], "troupe.result"))
 	require.Equal(t, charged[1].SpanContext.SpanID(), booked.Parent.SpanID(), "the answer follows from the attempt that gave it")
 	require.Equal(t, booked.SpanContext.SpanID(), inner.Parent.SpanID())
 	require.Equal(t, traceparent(inner.SpanContext), emitted, "emitted messages are children of the innermost span")
@@ -129,7 +129,7 @@ func (s *stage) tree(below trace.SpanID, depth int) (drawn string) {
 			continue
 		}
 		line := strings.Repeat("  ", depth) + span.Name
-		for _, key := range []attribute.Key{telemetry.KeyAttempt, telemetry.KeyResult, "error.type"} {
+		for _, key := range []attribute.Key{"troupe.attempt", "troupe.result", "error.type"} {
 			if value := says(span, key); value != "" {
 				line += " " + string(key) + "=" + value
 			}
@@ -226,7 +226,7 @@ func TestABadMessageShowsInItsSpans(t *testing.T) {
 	require.Equal(t, codes.Error, batch.Status.Code)
 	var got []string
 	for _, span := range spans {
-		got = append(got, strings.TrimSpace(says(span, telemetry.KeyResult)+" "+says(span, "error.type")))
+		got = append(got, strings.TrimSpace(says(span, "troupe.result")+" "+says(span, "error.type")))
 	}
 	require.ElementsMatch(t, []string{"success", "permanent", "success", "permanent"}, got)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/troupe-go/troupe/bench/harness"
 	"github.com/troupe-go/troupe/console"
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/ce"
 	"github.com/troupe-go/troupe/internal/decisions"
 	"github.com/troupe-go/troupe/internal/devstack"
 	"github.com/troupe-go/troupe/saga"
@@ -105,9 +106,9 @@ func (s *stage) fill(ctx context.Context) error {
 		}
 	}
 	headers := envelope.MarshalHeaders([]envelope.Header{
-		{Key: envelope.HeaderID, Value: []byte("0191f6a8-0000-7000-8000-000000000001")}, {Key: "ce_specversion", Value: []byte("1.0")},
+		{Key: ce.HeaderID, Value: []byte("0191f6a8-0000-7000-8000-000000000001")}, {Key: "ce_specversion", Value: []byte("1.0")},
 		{Key: "ce_type", Value: []byte("ChargePayment")}, {Key: "ce_source", Value: []byte("order")},
-		{Key: envelope.HeaderContentType, Value: []byte(envelope.JSON)},
+		{Key: ce.HeaderContentType, Value: []byte(envelope.JSON)},
 	})
 	for _, one := range []struct {
 		database, statement string

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/ce"
 	"github.com/troupe-go/troupe/internal/grants"
 	"github.com/troupe-go/troupe/internal/grants/grantstest"
 	"github.com/troupe-go/troupe/internal/sidecar"
@@ -127,7 +128,7 @@ func TestEveryCommandWorksWithThePrintedRights(t *testing.T) {
 	}
 	s.tell("o-4 ReserveStock", "")
 	s.exec("UPDATE troupe.dead_letters SET headers = $1 WHERE id = $2", envelope.MarshalHeaders([]envelope.Header{
-		{Key: envelope.HeaderID, Value: []byte("m-1")}, {Key: envelope.HeaderType, Value: []byte("ChargePayment")}, {Key: envelope.HeaderContentType, Value: []byte(envelope.JSON)},
+		{Key: ce.HeaderID, Value: []byte("m-1")}, {Key: ce.HeaderType, Value: []byte("ChargePayment")}, {Key: ce.HeaderContentType, Value: []byte(envelope.JSON)},
 	}), documentedLetter)
 	s.exec("UPDATE troupe.held SET headers = (SELECT headers FROM troupe.dead_letters WHERE id = $1)", documentedLetter)
 	s.exec(`INSERT INTO troupe.dead_letters (id, consumer_group, handler, error_class, error, attempts, topic, topic_id, partition, "offset",

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/internal/decisions"
+	"github.com/troupe-go/troupe/internal/moments"
 	"github.com/troupe-go/troupe/saga"
 )
 
@@ -28,7 +29,7 @@ func TestAHistoryShowsTheServersRoleAndTime(t *testing.T) {
 			"  2026-11-24 12:00:00Z  abandon by ann: r\n",
 		},
 		"with a time of its own": {
-			decisions.Entry{At: at, Moments: []saga.Moment{{What: saga.SagaCompleted}}, RecordedAt: at.Add(11 * time.Minute), Role: "shop"},
+			decisions.Entry{At: at, Moments: []saga.Moment{{What: moments.SagaCompleted}}, RecordedAt: at.Add(11 * time.Minute), Role: "shop"},
 			"  2026-11-24 12:00:00Z  SagaCompleted\n  2026-11-24 12:00:00Z  the server wrote this entry at 2026-11-24 12:11:00Z, for role shop\n",
 		},
 	} {

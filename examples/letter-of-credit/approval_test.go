@@ -199,12 +199,3 @@ func TestTheAutomaticApprovalHasNoDeadline(t *testing.T) {
 	t.Parallel()
 	approvals(t).Given(submitted("a-1", 500)).WhenTimePasses(100 * day).ThenNoDeadlines().ThenActive(1)
 }
-
-func TestRandomHistoriesOfBothSagas(t *testing.T) {
-	t.Parallel()
-	approval, reminder := definitions(t)
-	coverage := sagatest.Explore(t, 300, 1, approval, reminder)
-	t.Logf("\n%s", coverage)
-	require.Empty(t, coverage.Never(approval))
-	require.Empty(t, coverage.Never(reminder))
-}

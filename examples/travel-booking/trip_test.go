@@ -38,12 +38,6 @@ func TestTheDefinitionHasNoFinding(t *testing.T) {
 	verify.Test(t, definition(t))
 }
 
-// TestTripsByChanceKeepTheirLogs answers, times out, repeats and delays at random, and folds each log to its state.
-func TestTripsByChanceKeepTheirLogs(t *testing.T) {
-	t.Parallel()
-	sagatest.Explore(t, 300, 1, definition(t))
-}
-
 func TestTwoOfThreeBookingsAreEnough(t *testing.T) {
 	t.Parallel()
 	f := planned(t).Given(flight, hotel)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/internal/ambassador"
+	"github.com/troupe-go/troupe/internal/deadletter"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/schemas"
 	"github.com/troupe-go/troupe/testkit"
@@ -51,8 +52,8 @@ func TestACallIsARequestAndItsAnswerAnEvent(t *testing.T) {
 // TestAnEditedCommandIsAnotherRequest checks the key that the service gets of a command that an operator has edited and redriven.
 func TestAnEditedCommandIsAnotherRequest(t *testing.T) {
 	t.Parallel()
-	edit := envelope.Header{Key: participant.HeaderRedriveEdit, Value: []byte("0123456789abcdef")}
-	forged := envelope.Header{Key: participant.HeaderRedriveEdit, Value: []byte("\r\nX-Saga-Id: 7")}
+	edit := envelope.Header{Key: deadletter.HeaderRedriveEdit, Value: []byte("0123456789abcdef")}
+	forged := envelope.Header{Key: deadletter.HeaderRedriveEdit, Value: []byte("\r\nX-Saga-Id: 7")}
 	for name, c := range map[string]struct {
 		key   string
 		edit  envelope.Header
@@ -68,7 +69,7 @@ func TestAnEditedCommandIsAnotherRequest(t *testing.T) {
 			s := stage(t, hotel.URL)
 			m := call(s, "POST", "/rooms/7", `{"nights": 1}`)
 			m.IdempotencyKey = c.key
-			m.Extra = []envelope.Header{{Key: participant.HeaderRedrive, Value: []byte("1")}, c.edit}
+			m.Extra = []envelope.Header{{Key: deadletter.HeaderRedrive, Value: []byte("1")}, c.edit}
 			s.Send(m)
 			require.Equal(t, c.key, participanttest.Await[ambassador.CallDone](s, m).Message.IdempotencyKey, "it answers the original")
 			require.Equal(t, []string{cmp.Or(c.key, m.ID) + c.added}, hotel.keys())

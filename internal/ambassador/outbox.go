@@ -22,6 +22,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/ce"
 	"github.com/troupe-go/troupe/internal/door"
 	"github.com/troupe-go/troupe/outbox"
 )
@@ -250,9 +251,9 @@ func isAttribute(name string) bool {
 }
 
 var setByUs = []string{
-	envelope.HeaderSpecVersion, envelope.HeaderID, envelope.HeaderSource, envelope.HeaderType, envelope.HeaderSubject, envelope.HeaderTime,
-	"content_type", envelope.HeaderCorrelationID, envelope.HeaderCausationID,
-	envelope.HeaderSagaID, envelope.HeaderSagaStep, envelope.HeaderSagaOperation,
+	ce.HeaderSpecVersion, ce.HeaderID, ce.HeaderSource, ce.HeaderType, ce.HeaderSubject, ce.HeaderTime,
+	"content_type", ce.HeaderCorrelationID, ce.HeaderCausationID,
+	ce.HeaderSagaID, ce.HeaderSagaStep, ce.HeaderSagaOperation,
 }
 
 // write writes the message unless its id is stored, and reports whether it did.

@@ -12,23 +12,26 @@ import (
 	"github.com/troupe-go/troupe/internal/pgtext"
 )
 
-// Headers of the copy on the dlq topic, which package participant exports and documents.
+// Headers of the copy on the dlq topic, all of them text. The first six are defined by KIP-1191. Headers of these names that a
+// message already has, from an earlier dead letter, are replaced.
 const (
 	HeaderErrorsTopic         = errorsPrefix + "topic"
 	HeaderErrorsPartition     = errorsPrefix + "partition"
 	HeaderErrorsOffset        = errorsPrefix + "offset"
 	HeaderErrorsGroup         = errorsPrefix + "group"
-	HeaderErrorsDeliveryCount = errorsPrefix + "delivery.count"
-	HeaderErrorsMessage       = errorsPrefix + "message"
+	HeaderErrorsDeliveryCount = errorsPrefix + "delivery.count" // attempts
+	HeaderErrorsMessage       = errorsPrefix + "message"        // the last error
 
-	HeaderDeadLetterID = ownPrefix + "id"
-	HeaderMessageID    = ownPrefix + "message.id"
-	HeaderClass        = ownPrefix + "class"
-	HeaderHandler      = ownPrefix + "handler"
-	HeaderFirstFailed  = ownPrefix + "first.failed"
-	HeaderLastFailed   = ownPrefix + "last.failed"
-	HeaderRedrives     = ownPrefix + "redrives"
-	HeaderOmitted      = ownPrefix + "omitted"
+	HeaderDeadLetterID = ownPrefix + "id" // troupe.dead_letters.id
+	// HeaderMessageID holds the message's own ce_id, which is also the copy's ce_id if it is a UUID.
+	HeaderMessageID   = ownPrefix + "message.id"
+	HeaderClass       = ownPrefix + "class"
+	HeaderHandler     = ownPrefix + "handler"
+	HeaderFirstFailed = ownPrefix + "first.failed" // RFC 3339
+	HeaderLastFailed  = ownPrefix + "last.failed"  // RFC 3339
+	HeaderRedrives    = ownPrefix + "redrives"
+	// HeaderOmitted is set if the copy is too large for the outbox and only refers to the row: "payload", or "headers,payload".
+	HeaderOmitted = ownPrefix + "omitted"
 
 	errorsPrefix = "__dlq.errors."
 	ownPrefix    = "__troupe.dlq."

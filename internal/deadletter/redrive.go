@@ -9,11 +9,17 @@ import (
 	"github.com/troupe-go/troupe/envelope"
 )
 
-// Headers of a redriven message, which package participant exports and documents.
+// Headers of a redriven message.
 const (
-	HeaderRedrive      = "__troupe.redrive"
+	// HeaderRedrive holds how often the message was redriven, in decimal text. A redriven message is no duplicate of the
+	// message before its redrive.
+	HeaderRedrive = "__troupe.redrive"
+	// HeaderRedriveGroup names the consumer group that a redriven event is for. Other groups that read its topic skip it: they
+	// have handled it, or will handle it, at its first offset.
 	HeaderRedriveGroup = "__troupe.redrive.group"
-	HeaderRedriveEdit  = "__troupe.redrive.edit"
+	// HeaderRedriveEdit identifies the edited payload of a redriven message. The handler gets a message with it under another
+	// idempotency key, since it is another request to the services that the handler calls. Its answer has the key of the original.
+	HeaderRedriveEdit = "__troupe.redrive.edit"
 )
 
 // EditOf returns the value of HeaderRedriveEdit for an edited payload. It depends on the payload only, so that two redrives of one

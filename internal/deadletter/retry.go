@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/ce"
 	"github.com/troupe-go/troupe/internal/inbox"
 )
 
@@ -25,7 +26,7 @@ func WithoutRetry(hs []envelope.Header) []envelope.Header {
 	added := first != "" && m.ID != "" && m.Source == "" && inbox.Identity(m) == first
 	own := make([]envelope.Header, 0, len(hs))
 	for _, h := range hs {
-		if !strings.HasPrefix(h.Key, RetryPrefix) && !(added && h.Key == envelope.HeaderSource) {
+		if !strings.HasPrefix(h.Key, RetryPrefix) && !(added && h.Key == ce.HeaderSource) {
 			own = append(own, h)
 		}
 	}

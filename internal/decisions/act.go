@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/troupe-go/troupe/internal/admin"
+	"github.com/troupe-go/troupe/internal/moments"
 	"github.com/troupe-go/troupe/saga"
 )
 
@@ -51,7 +52,7 @@ func (p *pass) move(ctx context.Context, id string, to *saga.Definition, e saga.
 		return Obstacle{err}
 	}
 	l.entries = append(l.entries, Entry{
-		Version: s.Version, At: p.now, Event: e, Moments: []saga.Moment{{What: saga.SagaMigrated, Why: "to " + to.String()}},
+		Version: s.Version, At: p.now, Event: e, Moments: []saga.Moment{{What: moments.SagaMigrated, Why: "to " + to.String()}},
 	})
 	l.d, l.state = to, s
 	return p.unstash(ctx, -1, id)

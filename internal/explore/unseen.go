@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/troupe-go/troupe/internal/moments"
 	"github.com/troupe-go/troupe/saga"
 )
 
@@ -53,18 +54,18 @@ func (x *explorer) notes(before, next saga.State, e saga.Event, fx saga.Effects)
 	for _, m := range fx.Moments {
 		i := x.stepIndex(m.Step)
 		switch {
-		case m.What == saga.SagaCompleted:
-			used = append(used, saga.SagaCompleted)
+		case m.What == moments.SagaCompleted:
+			used = append(used, moments.SagaCompleted)
 		case i < 0:
-		case m.What == saga.StepStarted:
+		case m.What == moments.StepStarted:
 			used = append(used, begins(i))
-		case m.What == saga.StepSkipped && m.Why == x.m.steps[i].When:
+		case m.What == moments.StepSkipped && m.Why == x.m.steps[i].When:
 			used = append(used, skips(i))
-		case m.What == saga.StepCompleted:
+		case m.What == moments.StepCompleted:
 			used = append(used, x.answerOf(i, "success", x.m.steps[i].Success, m.Why, before, e)...)
-		case m.What == saga.StepFailed:
+		case m.What == moments.StepFailed:
 			used = append(used, x.answerOf(i, "failure", x.m.steps[i].Failure, next.Steps[i].Answer, before, e)...)
-		case m.What == saga.CompensationCompleted && x.m.steps[i].Compensation != nil:
+		case m.What == moments.CompensationCompleted && x.m.steps[i].Compensation != nil:
 			used = append(used, x.answerOf(i, "compensation.success", x.m.steps[i].Compensation.Success, m.Why, before, e)...)
 		}
 	}
@@ -88,7 +89,7 @@ func fails(next saga.State, e saga.Event, fx saga.Effects) bool {
 		return false
 	}
 	unsent := slices.ContainsFunc(fx.Moments, func(m saga.Moment) bool {
-		return m.What == saga.CompensationFailed && e.Operation != operations[compensate] && !strings.HasSuffix(e.Deadline, ".compensate."+saga.TimeoutName)
+		return m.What == moments.CompensationFailed && e.Operation != operations[compensate] && !strings.HasSuffix(e.Deadline, ".compensate."+saga.TimeoutName)
 	})
 	return unsent || e.Kind == saga.Started || e.Kind == saga.Observed || e.Kind == saga.Answered && e.Outcome == success
 }
@@ -99,7 +100,7 @@ func endsBy(end int) string  { return fmt.Sprintf("ends[%d]", end) }
 
 // ended reports whether a moment is one in which an end of the definition may have been met.
 func ended(what string) bool {
-	return what == saga.SagaCompleted || what == saga.SagaCompensating || what == saga.SagaParked
+	return what == moments.SagaCompleted || what == moments.SagaCompensating || what == moments.SagaParked
 }
 
 // answerOf returns the path of the first answer of a list that is the event typ. If the step took an event that had been kept,
@@ -156,7 +157,7 @@ func (x *explorer) parks() (all []string) {
 
 // unseen returns the parts that no execution so far has used.
 func (x *explorer) unseen() (u Unseen) {
-	u.Completed, u.Start = !x.used[saga.SagaCompleted], x.m.leftOut
+	u.Completed, u.Start = !x.used[moments.SagaCompleted], x.m.leftOut
 	answers := func(step int, list string, as []saga.Answer) {
 		for k, a := range as {
 			if path := fmt.Sprintf("steps[%d].%s[%d]", step, list, k); !x.used[path] {

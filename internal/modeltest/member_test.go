@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/deadletter"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/retry"
 	"github.com/troupe-go/troupe/topics"
@@ -161,7 +162,7 @@ func decode(payload []byte) (b body) {
 
 func redriveOf(m envelope.Message) int {
 	for _, h := range m.Extra {
-		if h.Key == participant.HeaderRedrive {
+		if h.Key == deadletter.HeaderRedrive {
 			n, err := strconv.Atoi(string(h.Value))
 			must(err)
 			return n

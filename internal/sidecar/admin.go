@@ -305,7 +305,7 @@ func (o *outlet) statistics() *statistics {
 	return o.stats
 }
 
-func (o *outlet) desk() desk.Desk { return desk.Desk{DB: o.statistics().pool, Table: o.plan.table()} }
+func (o *outlet) desk() desk.Desk { return desk.Desk{DB: o.statistics().pool, Table: o.plan.table} }
 
 // statistics reads the outbox's figures on demand and caches them for statsFor.
 type statistics struct {

@@ -14,7 +14,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/troupe-go/troupe/internal/kafka"
-	"github.com/troupe-go/troupe/relay/mapping"
+	"github.com/troupe-go/troupe/internal/mapping"
 	"github.com/troupe-go/troupe/testkit"
 )
 

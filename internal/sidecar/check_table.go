@@ -10,7 +10,7 @@ import (
 
 	"github.com/troupe-go/troupe/internal/admin/doctor"
 	"github.com/troupe-go/troupe/internal/admin/relaydesk"
-	"github.com/troupe-go/troupe/relay/mapping"
+	"github.com/troupe-go/troupe/internal/mapping"
 )
 
 // checkTable checks that a table fits its mapping and that the publication contains it, and reports its parked rows.

@@ -83,7 +83,7 @@ func (o *outlet) renew() error {
 		}
 		o.pool.Close()
 	}
-	o.relay, o.pool, o.stats = r, pool, &statistics{pool: pool, of: o.plan.table()}
+	o.relay, o.pool, o.stats = r, pool, &statistics{pool: pool, of: o.plan.table}
 	return nil
 }
 

@@ -31,6 +31,7 @@ type outboxPlan struct {
 	name       string
 	database   *pgxpool.Config
 	relay      relay.Config
+	table      desk.Table // as repair commands and checks take it; the zero value is troupe.outbox
 	alert      alert.Config
 	inTheClear bool
 	given      map[string]string // the settings as text, secrets included: a reload compares them; never print them
@@ -145,7 +146,7 @@ func (p Program) outboxPlan(v values, log zerolog.Logger) (outboxPlan, error) {
 	of, err := v.table()
 	keep(err)
 	if of.Mapping != nil {
-		r.Table, r.Mapping = of.Name, of.Mapping
+		r.Table, r.Mapping, out.table = of.Name, of.Mapping.Config().Options(), of
 		out.given = maps.Clone(v.text)
 		out.given[mappingKey] = fmt.Sprint(v.mapping) // in the order of its keys
 	}
@@ -202,14 +203,6 @@ func (p Program) outboxPlan(v values, log zerolog.Logger) (outboxPlan, error) {
 		return outboxPlan{}, usagef("%s (from %s): %w", alertURL.name, v.from[alertURL.name], err)
 	}
 	return out, nil
-}
-
-// table returns the outbox's table in the form that repair commands and checks take.
-func (o outboxPlan) table() desk.Table {
-	if o.relay.Mapping == nil {
-		return desk.Table{}
-	}
-	return desk.Table{Name: o.relay.Table, Mapping: o.relay.Mapping}
 }
 
 // changed returns the names of the settings that differ.

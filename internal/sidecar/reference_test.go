@@ -19,8 +19,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/troupe-go/troupe/internal/mapping"
 	"github.com/troupe-go/troupe/internal/metrics/catalogue"
-	"github.com/troupe-go/troupe/relay/mapping"
 )
 
 var rewrite = flag.Bool("update", false, "rewrite docs/relay-reference.md and the relays' section of docs/metrics-reference.md")
@@ -277,7 +277,7 @@ func TestTheDocumentedFileIsValidAndIsRead(t *testing.T) {
 	payment, ledger, orders := got.outboxes[0], got.outboxes[1], got.outboxes[2]
 	require.Nil(t, payment.relay.Mapping)
 	require.Equal(t, "public.outbox", orders.relay.Table)
-	require.Equal(t, "type:header:eventType,tenant:header", orders.relay.Mapping.Config().Additional)
+	require.Equal(t, "type:header:eventType,tenant:header", orders.table.Mapping.Config().Additional)
 	require.NotNil(t, orders.relay.Avro)
 	require.Equal(t, "p", payment.database.ConnConfig.Password)
 	require.Equal(t, "payment-db.bank.example", payment.database.ConnConfig.TLSConfig.ServerName)

@@ -12,9 +12,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/troupe-go/troupe/internal/admin/relaydesk"
+	"github.com/troupe-go/troupe/internal/mapping"
 	"github.com/troupe-go/troupe/internal/retention"
 	"github.com/troupe-go/troupe/relay"
-	"github.com/troupe-go/troupe/relay/mapping"
 	"github.com/troupe-go/troupe/schemas"
 )
 
@@ -49,11 +49,7 @@ func tableOfOptions(options map[string]string) (of desk.Table, err error) {
 	}
 	rest := maps.Clone(options)
 	delete(rest, tableKey)
-	cfg, err := mapping.FromOptions(rest)
-	if err != nil {
-		return of, err
-	}
-	of.Mapping, err = mapping.New(cfg)
+	of.Mapping, err = mapping.Parse(rest)
 	return of, err
 }
 

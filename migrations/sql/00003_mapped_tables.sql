@@ -32,7 +32,7 @@ CREATE TABLE troupe.mapped_failures (
   next_try        timestamptz,
   last_error      text        NOT NULL,
   first_failed_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-  row             jsonb       NOT NULL, -- a Row of package relay/mapping
+  row             jsonb       NOT NULL, -- a Row of package internal/mapping
   commit_lsn      pg_lsn,               -- of its transaction; null: it was read from the table, or from a slot that was replaced
   commit_row      bigint,               -- its number among the transaction's rows of the table
   UNIQUE (table_name, id),

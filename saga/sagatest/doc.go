@@ -16,11 +16,9 @@
 //	ThenActive, ThenStatus, ThenData,              the state
 //	ThenScheduled, ThenNoDeadlines
 //
-// Coverage reports the phases that the tests have reached, by step. Explore plays many random histories and checks invariants in
-// each.
-//
 // # Not tested here
 //
 // The path between coordinator and hops: relays, redelivery, a hop's retries. Package participanttest tests these, and a test of
-// the flow on testkit tests the whole. To search every interleaving of a definition, use troupe saga explore.
+// the flow on testkit tests the whole. To search every interleaving of a definition, and to list
+// the parts that no history reaches, use troupe saga explore.
 package sagatest

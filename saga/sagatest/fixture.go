@@ -18,15 +18,14 @@ var Start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 // A Fixture runs sagas of its definitions. Its methods return it, so that calls can be chained. It is not safe for concurrent
 // use.
 type Fixture struct {
-	t        testing.TB
-	memory   *decisions.Memory
-	defs     map[string]*saga.Definition
-	ids      int
-	sent     []Command // all commands, in order
-	since    outcome   // the effects of the last When
-	history  []string
-	coverage *Coverage
-	states   map[string]saga.State
+	t       testing.TB
+	memory  *decisions.Memory
+	defs    map[string]*saga.Definition
+	ids     int
+	sent    []Command // all commands, in order
+	since   outcome   // the effects of the last When
+	history []string
+	states  map[string]saga.State
 }
 
 // outcome holds the effects of a When.
@@ -54,11 +53,10 @@ func newFixture(t testing.TB, defs []*saga.Definition) (*Fixture, error) {
 		return nil, err
 	}
 	f := &Fixture{
-		t: t, memory: memory, defs: make(map[string]*saga.Definition), coverage: &Coverage{}, states: make(map[string]saga.State),
+		t: t, memory: memory, defs: make(map[string]*saga.Definition), states: make(map[string]saga.State),
 	}
 	for _, d := range defs {
 		f.defs[d.Spec().Saga] = d
-		f.coverage.know(d)
 	}
 	memory.OnDecided = f.decided
 	return f, nil
@@ -67,7 +65,6 @@ func newFixture(t testing.TB, defs []*saga.Definition) (*Fixture, error) {
 // decided records the effects of a decision.
 func (f *Fixture) decided(d decisions.Decided) {
 	f.note("%s: %s", d.ID, told(d))
-	f.coverage.note(f.defs[strings.SplitN(d.ID, "/", 2)[0]], f.states[d.ID], d.State, d.Effects)
 	if d.State.Version > f.states[d.ID].Version {
 		f.since.moved = append(f.since.moved, d.ID)
 	}
@@ -240,9 +237,6 @@ func (f *Fixture) State(id string) saga.State {
 	f.fail("there is no saga %s", id)
 	return saga.State{}
 }
-
-// Coverage returns the coverage so far.
-func (f *Fixture) Coverage() *Coverage { return f.coverage }
 
 // History returns everything that has happened, one entry per line, with the time since Start.
 func (f *Fixture) History() string { return strings.Join(f.history, "\n") }

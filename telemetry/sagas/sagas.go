@@ -19,13 +19,13 @@ const scope = "github.com/troupe-go/troupe/telemetry/sagas"
 
 // Attributes.
 const (
-	KeySaga      = attribute.Key("troupe.saga")             // the type, or _OTHER for an answer to a saga that does not exist
-	KeyStatus    = attribute.Key("troupe.saga.status")      // as package saga names them
-	KeyEvent     = attribute.Key("troupe.saga.event")       // the kind: started, answered, fired, …
-	KeyIgnored   = attribute.Key("troupe.saga.ignored")     // true: the event changed nothing, such as a duplicate
-	KeyStep      = attribute.Key("troupe.saga.step")        // its name
-	KeyOperation = attribute.Key("troupe.saga.operation")   // forward or compensate
-	KeyResult    = attribute.Key("troupe.saga.step.result") // how a step ended; package comment
+	keySaga      = attribute.Key("troupe.saga")             // the type, or _OTHER for an answer to a saga that does not exist
+	keyStatus    = attribute.Key("troupe.saga.status")      // as package saga names them
+	keyEvent     = attribute.Key("troupe.saga.event")       // the kind: started, answered, fired, …
+	keyIgnored   = attribute.Key("troupe.saga.ignored")     // true: the event changed nothing, such as a duplicate
+	keyStep      = attribute.Key("troupe.saga.step")        // its name
+	keyOperation = attribute.Key("troupe.saga.operation")   // forward or compensate
+	keyResult    = attribute.Key("troupe.saga.step.result") // how a step ended; package comment
 )
 
 const other = "_OTHER"
@@ -136,14 +136,14 @@ func (m *Metrics) with(l label) metric.MeasurementOption {
 			all = append(all, key.String(value))
 		}
 	}
-	text(KeySaga, l.saga)
-	text(KeyStatus, l.status)
-	text(KeyEvent, l.event)
-	text(KeyStep, l.step)
-	text(KeyOperation, l.operation)
-	text(KeyResult, l.end)
+	text(keySaga, l.saga)
+	text(keyStatus, l.status)
+	text(keyEvent, l.event)
+	text(keyStep, l.step)
+	text(keyOperation, l.operation)
+	text(keyResult, l.end)
 	if l.decided {
-		all = append(all, KeyIgnored.Bool(l.ignored))
+		all = append(all, keyIgnored.Bool(l.ignored))
 	}
 	made, _ := m.sets.LoadOrStore(l, metric.WithAttributeSet(attribute.NewSet(all...)))
 	return made.(metric.MeasurementOption)

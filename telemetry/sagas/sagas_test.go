@@ -23,6 +23,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/troupe-go/troupe/internal/metrics/catalogue"
+	"github.com/troupe-go/troupe/internal/moments"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/retry"
 	"github.com/troupe-go/troupe/saga"
@@ -280,11 +281,11 @@ func TestAnEndThatIsToldBeforeItsBeginningIsMeasured(t *testing.T) {
 	decided := func(id, what string, at time.Time) {
 		tell(coordinator.Decided{ID: id, At: at, State: saga.State{Saga: "trip"}, Effects: saga.Effects{Moments: []saga.Moment{{What: what, Step: "room"}}}})
 	}
-	decided("trip/1", saga.StepCompleted, at.Add(3*time.Second))
-	decided("trip/1", saga.StepStarted, at)
-	decided("trip/2", saga.StepExhausted, at)
-	decided("trip/2", saga.StepStarted, at.Add(time.Second))
-	decided("trip/2", saga.StepCompleted, at.Add(2*time.Second))
+	decided("trip/1", moments.StepCompleted, at.Add(3*time.Second))
+	decided("trip/1", moments.StepStarted, at)
+	decided("trip/2", moments.StepExhausted, at)
+	decided("trip/2", moments.StepStarted, at.Add(time.Second))
+	decided("trip/2", moments.StepCompleted, at.Add(2*time.Second))
 	var all metricdata.ResourceMetrics
 	require.NoError(t, reader.Collect(t.Context(), &all))
 	var took []float64

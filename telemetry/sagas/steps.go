@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/troupe-go/troupe/saga"
+	"github.com/troupe-go/troupe/internal/moments"
 	"github.com/troupe-go/troupe/saga/coordinator"
 )
 
@@ -39,11 +39,11 @@ const (
 
 // begins and ends map history events to the beginnings and ends of steps; an end without a word is not measured.
 var (
-	begins = map[string]string{saga.StepStarted: forward, saga.CompensationStarted: compensate}
+	begins = map[string]string{moments.StepStarted: forward, moments.CompensationStarted: compensate}
 	ends   = map[string]struct{ operation, end string }{
-		saga.StepCompleted: {forward, "completed"}, saga.StepFailed: {forward, "refused"}, saga.StepExhausted: {forward, "exhausted"},
-		saga.StepTimedOut: {forward, "timeout"}, saga.StepResolved: {forward, ""}, saga.StepSkipped: {forward, ""},
-		saga.CompensationCompleted: {compensate, "completed"}, saga.CompensationFailed: {compensate, "failed"},
+		moments.StepCompleted: {forward, "completed"}, moments.StepFailed: {forward, "refused"}, moments.StepExhausted: {forward, "exhausted"},
+		moments.StepTimedOut: {forward, "timeout"}, moments.StepResolved: {forward, ""}, moments.StepSkipped: {forward, ""},
+		moments.CompensationCompleted: {compensate, "completed"}, moments.CompensationFailed: {compensate, "failed"},
 	}
 )
 

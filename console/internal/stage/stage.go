@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/ce"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/retry"
 	"github.com/troupe-go/troupe/saga"
@@ -215,11 +216,11 @@ type Letter struct {
 
 func (l Letter) headers(id string) []byte {
 	return envelope.MarshalHeaders(append([]envelope.Header{
-		{Key: envelope.HeaderID, Value: []byte(id)},
+		{Key: ce.HeaderID, Value: []byte(id)},
 		{Key: "ce_specversion", Value: []byte("1.0")},
 		{Key: "ce_type", Value: []byte(l.Type)},
 		{Key: "ce_source", Value: []byte("shop")},
-		{Key: envelope.HeaderContentType, Value: []byte(envelope.JSON)},
+		{Key: ce.HeaderContentType, Value: []byte(envelope.JSON)},
 	}, l.Headers...))
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/troupe-go/troupe/internal/admin"
-	"github.com/troupe-go/troupe/relay/mapping"
+	"github.com/troupe-go/troupe/internal/mapping"
 )
 
 // A Status says why a failed row is not published.

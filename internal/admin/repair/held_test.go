@@ -14,6 +14,7 @@ import (
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/internal/admin"
 	"github.com/troupe-go/troupe/internal/admin/repair"
+	"github.com/troupe-go/troupe/internal/deadletter"
 	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/retry"
@@ -162,8 +163,8 @@ func TestReleaseMakesTheHeadADeadLetterAndTheKeyGoesOn(t *testing.T) {
 	require.Len(t, copies, 1)
 	require.Equal(t, sent[0].Payload, copies[0].Payload)
 	require.Equal(t, sent[0].ID, copies[0].ID)
-	require.Equal(t, r.DeadLetter.String(), header(copies[0], participant.HeaderDeadLetterID))
-	require.Equal(t, "ledger 7 is closed", header(copies[0], participant.HeaderErrorsMessage))
+	require.Equal(t, r.DeadLetter.String(), header(copies[0], deadletter.HeaderDeadLetterID))
+	require.Equal(t, "ledger 7 is closed", header(copies[0], deadletter.HeaderErrorsMessage))
 
 	s.exec("DELETE FROM rules")
 	s.participant(patient)
@@ -198,7 +199,7 @@ func TestAReleasedMessageLooksLikeOneThatUsedUpItsAttempts(t *testing.T) {
 	once := func(c *participant.Config) { c.Retry.Attempts = 1 }
 	stop := s.participant(patient)
 	m := s.command("a", Charge{N: 1})
-	m.Extra = []envelope.Header{{Key: "x", Value: []byte{0xff}}, {Key: participant.HeaderRedrive, Value: []byte("2")}}
+	m.Extra = []envelope.Header{{Key: "x", Value: []byte{0xff}}, {Key: deadletter.HeaderRedrive, Value: []byte("2")}}
 	s.send(m)
 	s.waitCount(1, "SELECT count(*) FROM troupe.held WHERE attempts = 1")
 	stop()
@@ -212,7 +213,7 @@ func TestAReleasedMessageLooksLikeOneThatUsedUpItsAttempts(t *testing.T) {
 				e.Time = time.Time{}
 				for i, h := range e.Extra {
 					switch h.Key {
-					case participant.HeaderFirstFailed, participant.HeaderLastFailed, participant.HeaderDeadLetterID, participant.HeaderErrorsOffset:
+					case deadletter.HeaderFirstFailed, deadletter.HeaderLastFailed, deadletter.HeaderDeadLetterID, deadletter.HeaderErrorsOffset:
 						e.Extra[i].Value = nil
 					}
 				}

@@ -18,6 +18,7 @@ import (
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/internal/admin"
 	"github.com/troupe-go/troupe/internal/admin/repair"
+	"github.com/troupe-go/troupe/internal/deadletter"
 	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/internal/outboxrow"
 	"github.com/troupe-go/troupe/participant"
@@ -228,7 +229,7 @@ func (s *stage) read(topic string, n int) (all []envelope.Message) {
 			if err != nil {
 				return false, err
 			}
-			if is := fmt.Sprintf("%s %s %s", m.ID, header(m, participant.HeaderRedrive), m.Payload); !seen[is] {
+			if is := fmt.Sprintf("%s %s %s", m.ID, header(m, deadletter.HeaderRedrive), m.Payload); !seen[is] {
 				seen[is] = true
 				all = append(all, m)
 			}

@@ -14,9 +14,9 @@ import (
 
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/internal/admin"
+	"github.com/troupe-go/troupe/internal/ce"
 	"github.com/troupe-go/troupe/internal/deadletter"
 	"github.com/troupe-go/troupe/internal/outboxrow"
-	"github.com/troupe-go/troupe/participant"
 )
 
 // RedriveConfig configures a Redrive. By.Name is required.
@@ -254,9 +254,9 @@ func (l *letter) redriven(m message, payload []byte, sameKey bool) []envelope.He
 	var hs []envelope.Header
 	for _, h := range m.original() {
 		switch h.Key {
-		case participant.HeaderRedrive, participant.HeaderRedriveGroup:
+		case deadletter.HeaderRedrive, deadletter.HeaderRedriveGroup:
 			continue
-		case participant.HeaderRedriveEdit: // of an earlier edit
+		case deadletter.HeaderRedriveEdit: // of an earlier edit
 			if another {
 				continue
 			}
@@ -265,15 +265,15 @@ func (l *letter) redriven(m message, payload []byte, sameKey bool) []envelope.He
 	}
 	add := func(key, value string) { hs = append(hs, envelope.Header{Key: key, Value: []byte(value)}) }
 	if m.CorrelationID == "" && l.correlationID != "" {
-		add(envelope.HeaderCorrelationID, l.correlationID)
+		add(ce.HeaderCorrelationID, l.correlationID)
 	}
 	if m.ContentType == "" && formatOf("", payload) == formatAvro {
-		add(envelope.HeaderContentType, envelope.Avro)
+		add(ce.HeaderContentType, envelope.Avro)
 	}
-	add(participant.HeaderRedrive, strconv.Itoa(l.redrives+1))
-	add(participant.HeaderRedriveGroup, l.group)
+	add(deadletter.HeaderRedrive, strconv.Itoa(l.redrives+1))
+	add(deadletter.HeaderRedriveGroup, l.group)
 	if another {
-		add(participant.HeaderRedriveEdit, deadletter.EditOf(payload))
+		add(deadletter.HeaderRedriveEdit, deadletter.EditOf(payload))
 	}
 	return hs
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/internal/admin"
 	"github.com/troupe-go/troupe/internal/admin/repair"
+	"github.com/troupe-go/troupe/internal/deadletter"
 	"github.com/troupe-go/troupe/internal/kafka"
-	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/testkit"
 )
 
@@ -79,8 +79,8 @@ func TestARedriveLeavesBytesAndHeadersAlone(t *testing.T) {
 	mine := []envelope.Header{
 		{Key: "x", Value: []byte{0, 0xff}}, {Key: "x", Value: nil}, {Key: "y", Value: []byte{}}, {Key: "ce_id", Value: []byte("a second one")},
 	}
-	sent.Extra = append(append([]envelope.Header{}, mine...), envelope.Header{Key: participant.HeaderClass, Value: []byte("of an earlier life")},
-		envelope.Header{Key: participant.HeaderErrorsTopic, Value: []byte("another")}, envelope.Header{Key: participant.HeaderRedrive, Value: []byte("6")})
+	sent.Extra = append(append([]envelope.Header{}, mine...), envelope.Header{Key: deadletter.HeaderClass, Value: []byte("of an earlier life")},
+		envelope.Header{Key: deadletter.HeaderErrorsTopic, Value: []byte("another")}, envelope.Header{Key: deadletter.HeaderRedrive, Value: []byte("6")})
 	foreign := s.command("b", Charge{N: 2})
 	foreign.ID, foreign.CorrelationID = "charge-17", ""
 	nameless := s.command("c", Charge{N: 3})
@@ -100,10 +100,10 @@ func TestARedriveLeavesBytesAndHeadersAlone(t *testing.T) {
 	s.relay()
 	got := make(map[string]envelope.Message)
 	for _, m := range s.read(s.hop.Commands(), 8) {
-		if header(m, participant.HeaderRedriveGroup) == "" {
+		if header(m, deadletter.HeaderRedriveGroup) == "" {
 			continue // the original
 		}
-		require.Equal(t, s.hop.String(), header(m, participant.HeaderRedriveGroup))
+		require.Equal(t, s.hop.String(), header(m, deadletter.HeaderRedriveGroup))
 		got[string(m.Payload)] = m
 	}
 	for _, c := range []struct {
@@ -113,8 +113,8 @@ func TestARedriveLeavesBytesAndHeadersAlone(t *testing.T) {
 	}{{sent, mine, "7"}, {foreign, nil, "1"}, {nameless, nil, "1"}, {keyless, nil, "1"}} {
 		m := got[string(c.sent.Payload)]
 		require.Equal(t, append(append([]envelope.Header{}, c.extra...),
-			envelope.Header{Key: participant.HeaderRedrive, Value: []byte(c.count)},
-			envelope.Header{Key: participant.HeaderRedriveGroup, Value: []byte(s.hop.String())}), m.Extra)
+			envelope.Header{Key: deadletter.HeaderRedrive, Value: []byte(c.count)},
+			envelope.Header{Key: deadletter.HeaderRedriveGroup, Value: []byte(s.hop.String())}), m.Extra)
 		m.Extra, c.sent.Extra = nil, nil
 		require.True(t, c.sent.Time.Equal(m.Time))
 		m.Time = c.sent.Time

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/deadletter"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/schemas"
 )
@@ -49,7 +50,7 @@ func (p *payloads) entry(ctx context.Context, m envelope.Message, payload []byte
 	e.Kind, e.Hop = kindOf(m.Topic)
 	for _, h := range m.Extra {
 		switch h.Key {
-		case participant.HeaderRedrive:
+		case deadletter.HeaderRedrive:
 			e.Redrive = number(h.Value)
 		case participant.HeaderDeadline:
 			e.Deadline = cut(string(h.Value[bytes.LastIndexByte(h.Value, '/')+1:]), 100)

@@ -13,8 +13,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/ce"
+	"github.com/troupe-go/troupe/internal/deadletter"
 	"github.com/troupe-go/troupe/internal/kafka"
-	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/topics"
 )
 
@@ -250,7 +251,7 @@ func (r *reading) concerns(record *kgo.Record) bool {
 	}
 	for _, h := range record.Headers {
 		switch h.Key {
-		case envelope.HeaderID, envelope.HeaderCorrelationID, participant.HeaderDeadLetterID:
+		case ce.HeaderID, ce.HeaderCorrelationID, deadletter.HeaderDeadLetterID:
 			if string(h.Value) == r.subject {
 				return true
 			}
@@ -290,20 +291,20 @@ func letterOf(e *Entry, m envelope.Message, written time.Time) {
 		return t
 	}
 	e.Outcome, e.CausationID = "", ""
-	e.Hop = text(participant.HeaderErrorsGroup)
-	if id := text(participant.HeaderMessageID); id != "" {
+	e.Hop = text(deadletter.HeaderErrorsGroup)
+	if id := text(deadletter.HeaderMessageID); id != "" {
 		e.ID = id
 	}
-	e.Redrive = number(of[participant.HeaderRedrives])
-	if e.At = moment(participant.HeaderLastFailed); e.At.IsZero() {
+	e.Redrive = number(of[deadletter.HeaderRedrives])
+	if e.At = moment(deadletter.HeaderLastFailed); e.At.IsZero() {
 		e.At = written
 	}
-	offset, _ := strconv.ParseInt(text(participant.HeaderErrorsOffset), 10, 64)
+	offset, _ := strconv.ParseInt(text(deadletter.HeaderErrorsOffset), 10, 64)
 	e.DeadLetter = &Letter{
-		ID: text(participant.HeaderDeadLetterID), Handler: text(participant.HeaderHandler), Class: text(participant.HeaderClass),
-		Error: text(participant.HeaderErrorsMessage), Attempts: number(of[participant.HeaderErrorsDeliveryCount]),
-		FirstFailed: moment(participant.HeaderFirstFailed), Topic: text(participant.HeaderErrorsTopic),
-		Partition: int32(number(of[participant.HeaderErrorsPartition])), Offset: offset,
+		ID: text(deadletter.HeaderDeadLetterID), Handler: text(deadletter.HeaderHandler), Class: text(deadletter.HeaderClass),
+		Error: text(deadletter.HeaderErrorsMessage), Attempts: number(of[deadletter.HeaderErrorsDeliveryCount]),
+		FirstFailed: moment(deadletter.HeaderFirstFailed), Topic: text(deadletter.HeaderErrorsTopic),
+		Partition: int32(number(of[deadletter.HeaderErrorsPartition])), Offset: offset,
 	}
 }
 

@@ -12,8 +12,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/flow/reactions"
+	"github.com/troupe-go/troupe/internal/ce"
 )
 
 // Version is the version of AsyncAPI that the documents follow.
@@ -172,7 +172,7 @@ func (d *writing) operation(action string, m reactions.Message, summary string) 
 	d.Components.Messages[id] = message{
 		Name: m.Type, Title: m.Type,
 		Headers: map[string]any{
-			"type": "object", "properties": map[string]any{envelope.HeaderType: map[string]any{"const": m.Type}},
+			"type": "object", "properties": map[string]any{ce.HeaderType: map[string]any{"const": m.Type}},
 		},
 		Traits: []ref{{"#/components/messageTraits/envelope"}},
 		Bindings: bindings{map[string]any{
@@ -210,18 +210,18 @@ func (d *writing) id(m reactions.Message) string {
 // has.
 var (
 	headers = map[string]string{
-		envelope.HeaderSpecVersion:   "the version of CloudEvents, 1.0",
-		envelope.HeaderID:            "the message's id; a repetition has the same",
-		envelope.HeaderSource:        "the hop that sent it",
-		envelope.HeaderType:          "the message's type",
-		envelope.HeaderTime:          "when it was written",
-		envelope.HeaderContentType:   "how the payload is written",
-		envelope.HeaderCorrelationID: "the same for all messages of a flow",
-		envelope.HeaderCausationID:   "the id of the message that led to this one",
-		envelope.HeaderOutcome:       "whether an event says success or failure",
-		envelope.HeaderTraceParent:   "W3C trace context",
+		ce.HeaderSpecVersion:   "the version of CloudEvents, 1.0",
+		ce.HeaderID:            "the message's id; a repetition has the same",
+		ce.HeaderSource:        "the hop that sent it",
+		ce.HeaderType:          "the message's type",
+		ce.HeaderTime:          "when it was written",
+		ce.HeaderContentType:   "how the payload is written",
+		ce.HeaderCorrelationID: "the same for all messages of a flow",
+		ce.HeaderCausationID:   "the id of the message that led to this one",
+		ce.HeaderOutcome:       "whether an event says success or failure",
+		ce.HeaderTraceParent:   "W3C trace context",
 	}
-	required = []string{envelope.HeaderSpecVersion, envelope.HeaderID, envelope.HeaderSource, envelope.HeaderType}
+	required = []string{ce.HeaderSpecVersion, ce.HeaderID, ce.HeaderSource, ce.HeaderType}
 )
 
 // envelopeTrait returns the parts that all messages have: CloudEvents in headers.
@@ -235,7 +235,7 @@ func envelopeTrait() map[string]any {
 			"type": "object", "required": slices.Sorted(slices.Values(required)), "properties": properties,
 		},
 		"correlationId": map[string]any{
-			"description": "the same for all messages of a flow", "location": "$message.header#/" + envelope.HeaderCorrelationID,
+			"description": "the same for all messages of a flow", "location": "$message.header#/" + ce.HeaderCorrelationID,
 		},
 	}
 }

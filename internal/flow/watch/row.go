@@ -12,7 +12,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/troupe-go/troupe/envelope"
-	"github.com/troupe-go/troupe/participant"
+	"github.com/troupe-go/troupe/internal/ce"
+	"github.com/troupe-go/troupe/internal/deadletter"
 )
 
 const (
@@ -38,19 +39,19 @@ func (o *row) read(r *kgo.Record) {
 	var id, flow, cause, original, written []byte
 	for _, h := range r.Headers {
 		switch h.Key {
-		case envelope.HeaderID:
+		case ce.HeaderID:
 			id = h.Value
-		case envelope.HeaderType:
+		case ce.HeaderType:
 			o.typ = textOf(h.Value)
-		case envelope.HeaderCorrelationID:
+		case ce.HeaderCorrelationID:
 			flow = h.Value
-		case envelope.HeaderCausationID:
+		case ce.HeaderCausationID:
 			cause = h.Value
-		case envelope.HeaderOutcome:
+		case ce.HeaderOutcome:
 			o.outcome = outcomeOf(h.Value)
-		case envelope.HeaderTime:
+		case ce.HeaderTime:
 			written = h.Value
-		case participant.HeaderMessageID:
+		case deadletter.HeaderMessageID:
 			original = h.Value
 		}
 	}

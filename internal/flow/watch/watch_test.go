@@ -18,11 +18,11 @@ import (
 
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/flow/reactions"
+	"github.com/troupe-go/troupe/internal/deadletter"
 	"github.com/troupe-go/troupe/internal/flow/watch"
 	"github.com/troupe-go/troupe/internal/grants"
 	"github.com/troupe-go/troupe/internal/grants/grantstest"
 	"github.com/troupe-go/troupe/internal/kafka"
-	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/testkit"
 	"github.com/troupe-go/troupe/topics"
 )
@@ -341,7 +341,7 @@ func TestUndeclaredMessagesAreReportedOnceAndCounted(t *testing.T) {
 	}
 	s.send(said{hop: "payment", typ: "troupe.Exhausted", key: "o-1", id: "x", cause: "o-1-1", outcome: envelope.Exhausted})
 	s.send(said{hop: "payment", kind: "dlq", typ: "Placed", key: "o-1", id: "o-1-1",
-		extra: []envelope.Header{{Key: participant.HeaderMessageID, Value: []byte("o-1-1")}}})
+		extra: []envelope.Header{{Key: deadletter.HeaderMessageID, Value: []byte("o-1-1")}}})
 	s.judged()
 	require.Equal(t, []string{"unexpected: Payed on payment.events is declared by no service"}, w.texts())
 	found, err := s.desk().Findings(t.Context(), false, 10)

@@ -19,7 +19,7 @@ import (
 
 // TestRecord asks Debezium itself, and writes its answers to testdata/debezium.json:
 //
-//	DEBEZIUM=…/debezium-server/lib JAVA=…/bin/java go test -tags record -run TestRecord ./relay/mapping
+//	DEBEZIUM=…/debezium-server/lib JAVA=…/bin/java go test -tags record -run TestRecord ./internal/mapping
 //
 // Java is 21 or newer; DEBEZIUM is the folder of jars of a Debezium Server.
 func TestRecord(t *testing.T) {

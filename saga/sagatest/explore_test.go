@@ -24,11 +24,10 @@ import (
 //   - a saga's log, replayed, gives the saga;
 //   - every saga ends at last, is parked, or waits for the lock that a parked one may hold.
 //
-// The same seed gives the same histories as long as the definitions do not change. Explore samples; troupe saga explore searches
-// every history of a smaller model.
-func Explore(t testing.TB, n int, seed uint64, defs ...*saga.Definition) *Coverage {
+// The same seed gives the same histories as long as the definitions do not change.
+func Explore(t testing.TB, n int, seed uint64, defs ...*saga.Definition) reached {
 	t.Helper()
-	all := &Coverage{}
+	all := make(reached)
 	samples := samplesOf(defs)
 	for i := range n {
 		f, err := newFixture(t, defs)
@@ -42,9 +41,26 @@ func Explore(t testing.TB, n int, seed uint64, defs ...*saga.Definition) *Covera
 		if wrong := x.run(); wrong != "" {
 			f.fail("%s\n(history %d of seed %d)", wrong, i, seed)
 		}
-		all.Add(f.coverage)
+		x.reach(all)
 	}
 	return all
+}
+
+// reached holds, as the saga's type, the step and the phase, each phase that a step came to.
+type reached map[string]bool
+
+// reach adds the phases of a history.
+func (x *explorer) reach(all reached) {
+	for _, s := range x.memory.Sagas() {
+		d := x.defs[s.Saga]
+		var folded saga.State
+		for _, e := range x.memory.Log(s.ID()) {
+			folded, _ = saga.Decide(d, folded, e.Event, e.At)
+			for _, ss := range folded.Steps {
+				all[s.Saga+"/"+ss.Name+"/"+string(ss.Phase)] = true
+			}
+		}
+	}
 }
 
 func names(defs []*saga.Definition) (all []string) {

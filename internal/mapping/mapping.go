@@ -108,6 +108,15 @@ func parsePlacements(text string) ([]placed, error) {
 	return list, nil
 }
 
+// Parse makes a Mapping of options as FromOptions reads them.
+func Parse(options map[string]string) (*Mapping, error) {
+	cfg, err := FromOptions(options)
+	if err != nil {
+		return nil, err
+	}
+	return New(cfg)
+}
+
 // Config returns the Config that was passed to New, with the defaults filled in.
 func (m *Mapping) Config() Config { return m.cfg }
 

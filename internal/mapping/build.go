@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/ce"
 )
 
 // A build holds one message while it is made, and the first error.
@@ -255,9 +256,9 @@ func (b *build) trace() {
 		return
 	}
 	context := properties(text)
-	if parent := context[envelope.HeaderTraceParent]; isTraceParent(parent) {
+	if parent := context[ce.HeaderTraceParent]; isTraceParent(parent) {
 		b.m.TraceParent = parent
-		if state := context[envelope.HeaderTraceState]; len(state) <= maxAttribute {
+		if state := context[ce.HeaderTraceState]; len(state) <= maxAttribute {
 			b.m.TraceState = state
 		}
 	}
