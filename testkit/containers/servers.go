@@ -21,7 +21,8 @@ func (s *Stack) startPostgres(ctx context.Context) error {
 		// Tests need no data after a crash of the machine.
 		testcontainers.WithCmd("postgres", "-c", "wal_level=logical", "-c", "fsync=off", "-c", "max_connections=300"),
 		// Over TCP: during its initialisation the server listens on its socket only.
-		testcontainers.WithWaitStrategyAndDeadline(startLimit, wait.ForExec([]string{"pg_isready", "-h", "127.0.0.1", "-U", "postgres"})),
+		testcontainers.WithWaitStrategyAndDeadline(startLimit,
+			wait.ForExec([]string{"pg_isready", "-h", "127.0.0.1", "-U", "postgres"}).WithStartupTimeout(startLimit)),
 	)
 	if err == nil {
 		s.postgres, err = c.PortEndpoint(ctx, "5432/tcp", "")
