@@ -37,7 +37,7 @@ import (
 )
 
 const (
-	startLimit = 15 * time.Minute // the first start pulls images and compiles the relay
+	startLimit = 30 * time.Minute // the first start pulls images and compiles the relay
 	closeLimit = 2 * time.Minute
 )
 
