@@ -46,3 +46,23 @@ free_port() { # the first of three neighbouring ports that are free
   done
   return 1
 }
+
+docker_dir=
+docker_start() { # finds the machine's Docker engine, or starts the one of TROUPE_ENGINE
+  local from=${TROUPE_ENGINE:-../shared/compose}
+  docker version >/dev/null 2>&1 && return
+  [ -x "$from/engine.sh" ] || { echo "no Docker engine answers, and $from has none" >&2; return 1; }
+  need mvn maven
+  docker_dir=$(mktemp -d)
+  cp -r "$from" "$docker_dir/tools"
+  chmod -R u+w "$docker_dir/tools" # the files of the images keep their rights
+  "$docker_dir/tools/engine.sh" start "$docker_dir/engine"
+  eval "$("$docker_dir/tools/engine.sh" env "$docker_dir/engine")"
+  "$docker_dir/tools/images.sh"
+}
+docker_stop() {
+  [ -z "$docker_dir" ] && return
+  "$docker_dir/tools/engine.sh" stop "$docker_dir/engine"
+  rm -rf "$docker_dir"
+  docker_dir=
+}

@@ -39,9 +39,11 @@ func squeezed(s string) string {
 
 func TestTheGoInDocumentsIsCodeThatRunsAsATest(t *testing.T) {
 	for document, tests := range map[string][]string{
-		"README.md":             {"participant/example_test.go", "outbox/example_test.go"},
-		"docs/participant.md":   {"participant/example_test.go"},
-		"docs/testing.md":       {"testkit/participanttest/example/payment_test.go", "internal/scaffold/service/tickets_test.go.tmpl"},
+		"README.md":           {"participant/example_test.go", "outbox/example_test.go"},
+		"docs/participant.md": {"participant/example_test.go"},
+		"docs/testing.md": {
+			"testkit/participanttest/example/payment_test.go", "internal/scaffold/service/tickets_test.go.tmpl", "testkit/containers/containers_test.go",
+		},
 		"docs/start.md":         {"internal/scaffold/service/seats.go.tmpl", "internal/scaffold/service/tickets.go.tmpl"},
 		"docs/ambassador.md":    {"internal/ambassador/example_test.go"},
 		"docs/choreography.md":  {"flow/example_test.go"},

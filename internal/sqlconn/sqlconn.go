@@ -45,7 +45,7 @@ func Pgx(tx *sql.Tx) (pgx.Tx, bool) {
 }
 
 // With calls fn with tx as a *sql.Tx, which ends when fn returns, panics or ends its goroutine: each later use is an error.
-// When ctx ends, the *sql.Tx ends too.
+// When ctx ends, the *sql.Tx ends too, and With returns ctx's error, even if fn returns none.
 func With(ctx context.Context, tx pgx.Tx, fn func(tx *sql.Tx) error) (err error) {
 	c := &conn{ctx: ctx, tx: tx}
 	db := sql.OpenDB(c)
@@ -76,6 +76,8 @@ func result(ctx context.Context, err, mistake error) error {
 			return retry.Permanent(mistake)
 		}
 		return retry.Permanent(fmt.Errorf("%w: %w", mistake, err))
+	case err == nil && mistake == nil:
+		return ctx.Err() // statements may have been refused
 	case err == nil:
 		return mistake
 	case errors.Is(err, sql.ErrTxDone) && ctx.Err() != nil: // database/sql says only that the transaction has ended

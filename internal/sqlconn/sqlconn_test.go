@@ -297,6 +297,14 @@ func TestAContextThatEndsIsTheError(t *testing.T) {
 	require.ErrorIs(t, sqlconn.With(ctx, tx, func(*sql.Tx) error { panic("called") }), context.Canceled)
 
 	tx = begin(t)
+	ctx, cancel = context.WithCancel(t.Context())
+	require.ErrorIs(t, sqlconn.With(ctx, tx, func(tx *sql.Tx) error {
+		cancel()
+		_, _ = tx.Exec("INSERT INTO t VALUES (1)") // may be refused already
+		return nil
+	}), context.Canceled, "the function drops the error")
+
+	tx = begin(t)
 	require.ErrorIs(t, sqlconn.With(t.Context(), tx, func(tx *sql.Tx) error {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
