@@ -53,6 +53,7 @@ type Participant struct {
 	state         error // why no message can have been consumed yet
 	unfired       error // why deadlines cannot be fired
 	stranded      []Stranded
+	crashLogged   atomic.Int64 // when a crash of an owner was last logged as a warning
 }
 
 var (
