@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/rs/zerolog"
 )
 
 // acquire takes the lease and reads which keys are held.
@@ -20,10 +22,22 @@ func (w *worker) acquire(ctx context.Context) error {
 			return database(err)
 		}
 		w.quarantined.Store(int64(w.p.backlog()))
-		w.p.cfg.Log.Warn().Stringer("partition", w.at).Int("suspected", len(w.starts.of)).
-			Msg("the partition's last owner crashed: its first messages run behind marks, those suspected one by one")
+		w.logCrash()
 	}
 	return w.load(ctx)
+}
+
+// logCrash logs that the partition's last owner crashed. A process that was killed had several partitions: without suspected messages,
+// one warning in 30 s is enough for all of them.
+func (w *worker) logCrash() {
+	suspected := len(w.starts.of)
+	level := zerolog.WarnLevel
+	if now, last := time.Now().UnixNano(), w.p.crashLogged.Load(); suspected == 0 &&
+		(now-last < int64(repeatEvery) || !w.p.crashLogged.CompareAndSwap(last, now)) {
+		level = zerolog.DebugLevel
+	}
+	w.p.cfg.Log.WithLevel(level).Stringer("partition", w.at).Int("suspected", suspected).
+		Msg("the last owner of a partition crashed: the first messages run in quarantine, and the suspected ones one by one")
 }
 
 // keep maintains the watermark and the held keys until stop.

@@ -54,6 +54,7 @@ type Participant struct {
 	unfired       error // why deadlines cannot be fired
 	blocked       error // names a session of another role that a transaction waits for
 	stranded      []Stranded
+	crashLogged   atomic.Int64 // when a crash of an owner was last logged as a warning
 }
 
 var (

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -50,6 +51,7 @@ The service has the name of the folder. Replace its handler and its messages, in
 			if service.Troupe, err = checkout(service.Troupe); err != nil {
 				return err
 			}
+			service.Path = pathFrom(folder, service.Troupe)
 			if service.Module == "" {
 				service.Module = service.Name
 			}
@@ -99,6 +101,33 @@ func printInit(w io.Writer, folder string, files []scaffold.File, dryRun bool) e
 	}
 	_, err := fmt.Fprintf(w, "\nNext: cd %s && go test ./...; README.md has the rest.\n", folder)
 	return err
+}
+
+// pathFrom returns the path of a checkout as seen from the service's folder, whose parent need not exist yet. It returns the checkout
+// itself if there is no such path.
+func pathFrom(folder, checkout string) string {
+	parent := filepath.Dir(folder)
+	for {
+		real, err := filepath.EvalSymlinks(parent)
+		if err == nil {
+			rest, _ := filepath.Rel(parent, folder)
+			folder = filepath.Join(real, rest)
+			break
+		}
+		if parent == filepath.Dir(parent) {
+			return checkout
+		}
+		parent = filepath.Dir(parent)
+	}
+	real, err := filepath.EvalSymlinks(checkout)
+	if err != nil {
+		return checkout
+	}
+	path, err := filepath.Rel(folder, real)
+	if err != nil || !strings.HasPrefix(path, "..") {
+		return checkout
+	}
+	return filepath.ToSlash(path)
 }
 
 // checkout returns the folder of Troupe's source: named, else the one from which this program was built.

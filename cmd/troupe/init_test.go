@@ -27,6 +27,16 @@ func TestInitMakesAService(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(folder, "handler.go"))
 	require.NoError(t, err)
 	require.Contains(t, string(text), `topics.MustHop("cinema", "seats")`)
+	for name, want := range map[string]string{"go.mod": "replace github.com/troupe-go/troupe => ..", "docker-compose.yml": `context: "..`, "README.md": "(cd .."} {
+		text, err := os.ReadFile(filepath.Join(folder, name))
+		require.NoError(t, err)
+		require.Contains(t, string(text), want, "it fits one machine only")
+	}
+	root, err := os.ReadFile(filepath.Join(folder, "go.mod"))
+	require.NoError(t, err)
+	_, path, _ := strings.Cut(string(root), "=> ")
+	path, _, _ = strings.Cut(path, "\n")
+	require.FileExists(t, filepath.Join(folder, path, "participant", "participant.go"))
 	loyalty := filepath.Join(t.TempDir(), "loyalty")
 	o = finish(t, command(t, nil, "init", loyalty))
 	require.Equal(t, 0, o.status, o.stderr)

@@ -40,6 +40,8 @@ type Service struct {
 	From topics.Hop
 	// Troupe is the folder of a checkout of this module, which the service is built against.
 	Troupe string
+	// Path is Troupe as the files name it, such as ../troupe, so that they fit every machine that has both folders. Default: Troupe.
+	Path string
 }
 
 // A File is one of the service's files, with its path below the service's folder.
@@ -95,6 +97,7 @@ func (s Service) Files() ([]File, error) {
 	case s.Reacts() && (s.From.Flow() != s.Hop.Flow() || s.From == s.Hop):
 		return nil, fmt.Errorf("reacts to %s: want another hop of the flow %s", s.From, s.Hop.Flow())
 	}
+	s.Path = cmp.Or(s.Path, s.Troupe)
 	files, err := s.modules()
 	if err != nil {
 		return nil, err
@@ -165,7 +168,7 @@ func (s Service) modules() ([]File, error) {
 			fmt.Fprintf(&rest, "\t%s %s // indirect\n", r[1], r[2])
 		}
 	}
-	fmt.Fprintf(&b, "\t%s v0.0.0\n)\n\n// It is not published yet.\nreplace %s => %s\n\n// All modules of Troupe's programs and tests, so that no version has to be looked up; go mod tidy removes the unused ones.\nrequire (\n%s)\n", module, module, quoted(s.Troupe), rest.String())
+	fmt.Fprintf(&b, "\t%s v0.0.0\n)\n\n// It is not published yet.\nreplace %s => %s\n\n// All modules of Troupe's programs and tests, so that no version has to be looked up; go mod tidy removes the unused ones.\nrequire (\n%s)\n", module, module, quoted(s.Path), rest.String())
 	return []File{{"go.mod", []byte(b.String())}, {"go.sum", sums}}, nil
 }
 
