@@ -48,7 +48,7 @@ func TestAnOldBrokerIsSaid(t *testing.T) {
 		level doctor.Level
 		found string
 	}{
-		kversion.V2_6_0(): {doctor.Failure, "no ids of topics"},
+		kversion.V2_6_0(): {doctor.Failure, "does not support topic ids"},
 		kversion.V3_5_0(): {doctor.Warning, "older protocol than Kafka 3.7"},
 		kversion.V3_9_0(): {doctor.OK, "1 speaks as "},
 	} {
