@@ -12,7 +12,7 @@ import (
 	"github.com/troupe-go/troupe/internal/pg"
 )
 
-// heldAfter is how long the log may be late before the relay looks whether the server holds it back, and the time between two looks.
+// heldAfter bounds the delay of the log before the relay checks whether the server holds it back, and the time between two checks.
 const heldAfter = 5 * time.Second
 
 // standbyWait returns the reason if the session pid waits until standbys have a part of the log. The server holds it back from a slot

@@ -95,7 +95,7 @@ func TestARowOfAMappedTableDoesNotWaitBehindALaterOne(t *testing.T) {
 				close(stopped)
 				require.NoError(t, <-ended)
 				if c.lost {
-					testkit.Wait(t, "a slot that nobody holds", func() (bool, error) {
+					testkit.Wait(t, "an unused slot", func() (bool, error) {
 						_, err := s.pool.Exec(context.Background(),
 							"SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = current_database()")
 						return err == nil, err

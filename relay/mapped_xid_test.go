@@ -28,7 +28,7 @@ func TestARowOfAMappedTableWithoutATransactionIDIsPublished(t *testing.T) {
 	insert("1")
 	require.Equal(t, []string{"0", "1"}, values(s.gatherEvents(2, topic)))
 	require.NoError(t, r.stop())
-	testkit.Wait(t, "a slot that nobody holds", func() (bool, error) {
+	testkit.Wait(t, "an unused slot", func() (bool, error) {
 		_, err := s.pool.Exec(context.Background(),
 			"SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = current_database()")
 		return err == nil, err

@@ -35,7 +35,7 @@ type modelStep struct {
 }
 
 const (
-	beside     = "beside a row that cannot be published" // in one transaction
+	beside     = "with a row that cannot be published" // in one transaction
 	withoutXID = "without a transaction id"
 )
 

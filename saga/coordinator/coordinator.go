@@ -70,7 +70,7 @@ type Schemas interface {
 
 // A Decided is the decision on one event for one saga.
 type Decided struct {
-	// Message is the index of the message that was decided on among those of its transaction; -1: there was none.
+	// Message is the index of the decided message among the messages of its transaction; -1: there was none.
 	Message int
 	ID      string
 	At      time.Time // by the database's clock
