@@ -18,6 +18,7 @@ import (
 	"github.com/troupe-go/troupe/internal/grants/grantstest"
 	"github.com/troupe-go/troupe/internal/sidecar"
 	"github.com/troupe-go/troupe/saga"
+	"github.com/troupe-go/troupe/testkit"
 )
 
 // A limited is a command that works with exactly the rights that `outbox-relay grants` prints for each of its parts.
@@ -41,6 +42,7 @@ const (
 	retriedRow   = "019aa6f0-7c1d-7d3a-9d0b-6f3b1c2d4e61"
 	discardedRow = "019aa6f0-7c1d-7d3a-9d0b-6f3b1c2d4e62"
 	otherLetter  = "019aa6f0-7c1d-7d3a-9d0b-6f3b1c2d4e63"
+	retriesAll   = "--saga order FLAGS --yes" // arguments of troupe saga retry
 )
 
 // byRights lists the commands that have a database and end, in the order in which the test runs them.
@@ -66,7 +68,7 @@ var byRights = []limited{
 	{"troupe saga start", `order o-77 --data customer_id=c-7 --json {"amount_cents":1999,"title":7,"quantity":1} FLAGS`, acts},
 	{"troupe saga start", `review o-78 --hop HOP --data customer_id=c-7 --json {"amount_cents":1999,"title":7,"quantity":1} FLAGS`, acts},
 	{"troupe saga retry", "order/o-4 inventory FLAGS", acts},
-	{"troupe saga retry", "--saga order FLAGS --yes", acts},
+	{"troupe saga retry", retriesAll, acts},
 	{"troupe saga skip", "order/o-5 inventory FLAGS --yes", acts},
 	{"troupe saga resolve", "order/o-6 inventory --happened no FLAGS --yes", acts},
 	{"troupe saga compensate", "order/o-7 FLAGS --yes", acts},
@@ -188,6 +190,11 @@ func TestEveryCommandWorksWithThePrintedRights(t *testing.T) {
 			}
 			if o.status != exitDone || !cannotSee && lacks.MatchString(o.stdout+o.stderr) {
 				t.Errorf("%s %s as %s: status %d\n%s%s", one.command, one.args, part, o.status, o.stdout, o.stderr)
+			}
+			if one.args == retriesAll { // the next commands are for parked sagas
+				testkit.Wait(t, "three sagas that are parked again", func() (bool, error) {
+					return s.count("SELECT count(*) FROM troupe.sagas WHERE key IN ('o-5', 'o-6', 'o-7') AND status = 'parked'") == 3, nil
+				})
 			}
 		}
 	}
