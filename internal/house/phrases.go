@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -11,10 +12,12 @@ import (
 
 // A phrase is one occurrence of wording that the project does not use.
 type phrase struct {
-	Folder, File string
-	Line         int
-	Kind, Text   string
+	File       string
+	Line       int
+	Kind, Text string
 }
+
+func (p phrase) String() string { return fmt.Sprintf("%s:%d: %s: %s", p.File, p.Line, p.Kind, p.Text) }
 
 // A rule is a pattern, and the plain wording that looks like it: plain matches are removed before the pattern is applied.
 type rule struct {
@@ -105,7 +108,7 @@ func match(f source, line int, text string, rules []rule) []phrase {
 			left = r.plain.ReplaceAllString(text, "…")
 		}
 		for _, m := range r.pattern.FindAllString(left, -1) {
-			found = append(found, phrase{f.Folder, f.Path, line, r.kind, strings.TrimSpace(m)})
+			found = append(found, phrase{f.Path, line, r.kind, strings.TrimSpace(m)})
 		}
 	}
 	return found
@@ -123,7 +126,7 @@ func goPhrases(f source) ([]phrase, error) {
 		line := fset.Position(c.Pos()).Line
 		text := c.Text()
 		if opening.pattern.MatchString(text) {
-			found = append(found, phrase{f.Folder, f.Path, line, opening.kind, opening.pattern.FindString(text)})
+			found = append(found, phrase{f.Path, line, opening.kind, opening.pattern.FindString(text)})
 		}
 		found = append(found, match(f, line, strings.Join(strings.Fields(text), " "), everywhere)...)
 	}
