@@ -15,9 +15,9 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupe-go/troupe/bench/harness"
-	"github.com/troupe-go/troupe/console"
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/internal/ce"
+	"github.com/troupe-go/troupe/internal/console"
 	"github.com/troupe-go/troupe/internal/decisions"
 	"github.com/troupe-go/troupe/internal/devstack"
 	"github.com/troupe-go/troupe/saga"

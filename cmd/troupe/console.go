@@ -18,8 +18,8 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 
-	"github.com/troupe-go/troupe/console"
 	"github.com/troupe-go/troupe/internal/address"
+	"github.com/troupe-go/troupe/internal/console"
 	"github.com/troupe-go/troupe/internal/demo/run"
 	"github.com/troupe-go/troupe/schemas"
 )

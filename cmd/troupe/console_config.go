@@ -14,7 +14,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/troupe-go/troupe/console"
+	"github.com/troupe-go/troupe/internal/console"
 )
 
 // A consoleFile is the file of --config. Flags and the environment take precedence over it.

@@ -190,7 +190,7 @@ func TestPagesAndCommandsTakeTheSame(t *testing.T) {
 
 // consoleTakes returns the values that pages take in the address and, after "post ", in their forms.
 func consoleTakes(t *testing.T) map[string][]string {
-	text, err := os.ReadFile("../../console/static/openapi.json")
+	text, err := os.ReadFile("../../internal/console/static/openapi.json")
 	require.NoError(t, err)
 	var document struct {
 		Paths map[string]struct {
@@ -220,7 +220,7 @@ func consoleTakes(t *testing.T) map[string][]string {
 
 // consoleActions returns the actions in the OpenAPI document of the console.
 func consoleActions(t *testing.T) (all []string) {
-	text, err := os.ReadFile("../../console/static/openapi.json")
+	text, err := os.ReadFile("../../internal/console/static/openapi.json")
 	require.NoError(t, err)
 	var document struct {
 		Paths map[string]struct {

@@ -93,7 +93,7 @@ var byRights = []limited{
 // byTest lists the programs, and the commands that other tests run with the printed rights, each with the test and its file.
 var byTest = map[string][2]string{
 	"troupe ambassador":    {"TestAnAmbassadorKilledBetweenPostAndCommitPostsTheSameKeyAgain", "internal/sidecar/ambassador_test.go"},
-	"troupe console":       {"TestEachPageAndActionAsksForItsRole", "console/role_test.go"},
+	"troupe console":       {"TestEachPageAndActionAsksForItsRole", "internal/console/role_test.go"},
 	"troupe watch":         {"TestWatchPrintsWhatItFindsAndShowsEachFlow", "cmd/troupe/watch_test.go"},
 	"outbox-relay check":   {"TestCheckSaysWhatWouldGoWrong", "internal/sidecar/inspect_test.go"},
 	"outbox-relay run":     {"TestRunPublishesAndEndsWithZero", "internal/sidecar/run_test.go"},

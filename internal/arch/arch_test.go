@@ -36,7 +36,7 @@ var floors = []floor{
 		"topics", "retry", "envelope", "logbridge",
 		"internal/address", "internal/door", "internal/expr", "internal/grants", "internal/keyed", "internal/lines", "internal/moments", "internal/plain",
 		"internal/pgtext", "internal/version",
-		"internal/metrics/catalogue", "internal/docs/commands", "internal/docs/manifests", "internal/house", "internal/modeltest", "console/internal/browser",
+		"internal/metrics/catalogue", "internal/docs/commands", "internal/docs/manifests", "internal/house", "internal/modeltest", "internal/console/browser",
 	}},
 	{"tables, rows, schemas and declarations; how Postgres and Kafka are used", []string{
 		"migrations", "schemas", "saga", "flow/reactions",
@@ -57,9 +57,9 @@ var floors = []floor{
 	}},
 	{"tests and metrics of sagas and flows", []string{
 		"saga/sagatest", "telemetry/sagas", "internal/fixture", "internal/flow/telemetry", "internal/metrics", "internal/decisions/storetest",
-		"console/internal/stage", "examples/letter-of-credit", "examples/order-on-postgres", "examples/travel-booking",
+		"internal/console/stage", "examples/letter-of-credit", "examples/order-on-postgres", "examples/travel-booking",
 	}},
-	{"pages, and the base of the demo's services", []string{"console", "internal/demo"}},
+	{"pages, and the base of the demo's services", []string{"internal/console", "internal/demo"}},
 	{"the sidecar, and the demo's services", []string{
 		"internal/sidecar", "internal/demo/order", "internal/demo/payment", "internal/demo/inventory", "internal/demo/shipping", "internal/demo/orders",
 	}},
@@ -79,7 +79,7 @@ var light = []string{
 
 var libraries = []string{
 	"topics", "retry", "envelope", "schemas", "internal/alert", "migrations", "outbox", "relay", "internal/admin/relaydesk", "internal/mapping", "participant", "internal/admin/repair", "internal/admin/timeline", "internal/admin/doctor",
-	"saga", "saga/coordinator", "internal/decisions", "internal/admin/sagadesk", "internal/explore", "saga/verify", "internal/ambassador", "console", "logbridge", "outbox/sqloutbox", "participant/sqltx",
+	"saga", "saga/coordinator", "internal/decisions", "internal/admin/sagadesk", "internal/explore", "saga/verify", "internal/ambassador", "internal/console", "logbridge", "outbox/sqloutbox", "participant/sqltx",
 	"flow", "internal/flow/asyncapi", "internal/flow/graph", "flow/reactions", "flow/verify", "internal/flow/watch",
 }
 

@@ -23,7 +23,7 @@ func TestTheArchiveHasTheFilesOfTheImage(t *testing.T) {
 		require.NoError(t, err)
 		files[h.Name] = true
 	}
-	for _, name := range []string{"Dockerfile", "go.mod", "go.sum", "cmd/outbox-relay/main.go", "console/templates/sagas.html"} {
+	for _, name := range []string{"Dockerfile", "go.mod", "go.sum", "cmd/outbox-relay/main.go", "internal/console/templates/sagas.html"} {
 		require.True(t, files[name], name)
 	}
 	for _, name := range []string{"README.md", "testkit/containers/image.go", "testkit/containers/go.mod", "bench/go.mod", ".ci/run"} {

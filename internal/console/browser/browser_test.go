@@ -23,10 +23,10 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 
-	"github.com/troupe-go/troupe/console"
-	"github.com/troupe-go/troupe/console/internal/stage"
 	"github.com/troupe-go/troupe/internal/admin"
 	"github.com/troupe-go/troupe/internal/admin/repair"
+	"github.com/troupe-go/troupe/internal/console"
+	"github.com/troupe-go/troupe/internal/console/stage"
 	"github.com/troupe-go/troupe/saga"
 	"github.com/troupe-go/troupe/testkit"
 )

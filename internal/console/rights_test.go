@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/troupe-go/troupe/console/internal/stage"
+	"github.com/troupe-go/troupe/internal/console/stage"
 )
 
 // Each page and each action of the table of pages works with the printed rights; where the role in Postgres is a

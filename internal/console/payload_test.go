@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/troupe-go/troupe/console/internal/stage"
+	"github.com/troupe-go/troupe/internal/console/stage"
 	"github.com/troupe-go/troupe/internal/retention"
 )
 

@@ -194,7 +194,7 @@ func TestTheOpenAPIDocumentIsOfThisCode(t *testing.T) {
 	}
 	have, err := os.ReadFile("static/openapi.json")
 	require.NoError(t, err)
-	require.Equal(t, string(want), string(have), "go test ./console -run OpenAPI -update")
+	require.Equal(t, string(want), string(have), "go test ./internal/console -run OpenAPI -update")
 }
 
 // The JSON of every page and every action matches the document that the console serves.

@@ -11,8 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/troupe-go/troupe/console/internal/stage"
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/console/stage"
 	"github.com/troupe-go/troupe/saga"
 )
 

@@ -1,6 +1,6 @@
 // Package browser tests the console in headless Chromium, and takes the pictures in docs/console. It is built only with the
 // tag browser, since it needs a browser:
 //
-//	go test -tags browser ./console/internal/browser
-//	go test -tags browser ./console/internal/browser -screenshots ../../docs/console
+//	go test -tags browser ./internal/console/browser
+//	go test -tags browser ./internal/console/browser -screenshots ../../docs/console
 package browser
