@@ -185,7 +185,7 @@ func TestEveryCommandWorksWithThePrintedRights(t *testing.T) {
 			}
 			cannotSee := one.command == "troupe doctor" // it warns of a check that the role cannot make
 			if one.command == "troupe doctor" && part == grants.MappedRelay {
-				require.Contains(t, o.stdout, "mapped-relay: all that it needs") // it lacks REPLICATION, which no GRANT gives
+				require.Contains(t, o.stdout, "mapped-relay: has all its grants") // it lacks REPLICATION, which no GRANT gives
 				o.status = exitDone
 			}
 			if o.status != exitDone || !cannotSee && lacks.MatchString(o.stdout+o.stderr) {

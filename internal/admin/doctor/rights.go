@@ -38,7 +38,7 @@ func (e *examination) privileges(ctx context.Context, conn *pgx.Conn) {
 			}
 		}
 		if len(needed) == 0 && usage {
-			e.Ok("privileges", fmt.Sprintf("%s: all that it needs", part))
+			e.Ok("privileges", fmt.Sprintf("%s: has all its grants", part))
 		}
 		if len(needed) > 0 {
 			e.Fail("privileges", lacks(part, role, needed), giving(needed, role))
