@@ -95,6 +95,7 @@ var views = map[string]view{
 	},
 	"post /dead-letters/act": {
 		commands: "troupe dlq redrive, troupe dlq discard", page: map[string]string{"count": confirmed},
+		command: map[string]string{"same-key": "post /dead-letter takes it, for a single message"},
 	},
 	"/dead-letter":   {commands: "troupe dlq show", called: map[string]string{"id": ""}},
 	"/held":          {commands: "troupe held list"},

@@ -83,6 +83,9 @@ func (f *traceFlags) run(cmd *cobra.Command, subject string) error {
 		return failed(err)
 	}
 	defer end()
+	if len(f.databases) == 0 && f.demo == "" {
+		f.databases = namedDatabases()
+	}
 	cfg, err := f.config(cmd.Context())
 	defer func() {
 		for _, d := range cfg.Databases {
@@ -143,8 +146,8 @@ func (f *traceFlags) config(ctx context.Context) (timeline.Config, error) {
 	if f.brokers == "" && (cfg.Flow != "" || len(cfg.Topics) > 0) { // a shell of a service has KAFKA_BROKERS in any case
 		f.brokers = os.Getenv("KAFKA_BROKERS")
 	}
-	if len(f.databases) == 0 && f.demo == "" {
-		f.databases = namedDatabases()
+	if len(f.databases) == 0 {
+		f.databases = strings.Fields(os.Getenv("TROUPE_DATABASES"))
 	}
 	var err error
 	if cfg.Brokers, err = address.ParseBrokers(f.brokers); err != nil {
