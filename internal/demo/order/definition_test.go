@@ -75,13 +75,21 @@ func everyEvent() map[string]saga.Event {
 	return events
 }
 
-// events returns everyEvent and the deadlines that s has. It leaves out the success of a step that s skips: it comes only if the
-// order's database was set back and lost the decision that sent the command.
+// afterSetBack has, for each outcome of a forward command, the phases of its step in which a hop gives that answer only after a set back.
+var afterSetBack = map[string][]saga.Phase{
+	string(envelope.Success): {saga.Skipped, saga.Refused},
+	string(envelope.Failure): {saga.Done, saga.CompensateIntent, saga.CompensateFailed, saga.Undone},
+}
+
+// events returns everyEvent and the deadlines that s has. It leaves out answers that come only after a database was set back: the
+// success of a step that s skips or of a compensation that s never began, since the decision that sent the command is lost, and an
+// answer that contradicts an earlier one.
 func events(s saga.State) map[string]saga.Event {
 	all := everyEvent()
 	for name, e := range all {
 		for _, st := range s.Steps {
-			if st.Name == e.Step && st.Phase == saga.Skipped && e.Operation == envelope.Forward && e.Outcome == string(envelope.Success) {
+			if st.Name == e.Step && (e.Operation == envelope.Forward && slices.Contains(afterSetBack[e.Outcome], st.Phase) ||
+				e.Operation == envelope.Compensate && e.Outcome == string(envelope.Success) && s.Status == saga.Completed) {
 				delete(all, name)
 			}
 		}
