@@ -68,7 +68,7 @@ func TestAPaymentIsChargedOnceOrRefused(t *testing.T) {
 			s := participanttest.New(t, service(t, register))
 			first := s.Command("o-1", services.ChargePayment{OrderID: "o-1", Customer: "anna", Cents: 700})
 			again := s.Command("o-1", services.ChargePayment{OrderID: "o-1", Customer: "anna", Cents: 700}) // another message
-			over := s.Command("o-2", services.ChargePayment{OrderID: "o-2", Customer: "anna", Cents: 700})
+			over := s.Command("o-2", services.ChargePayment{OrderID: "o-2", Customer: "anna", Cents: 1001}) // whichever order is first
 			stranger := s.Command("o-3", services.ChargePayment{OrderID: "o-3", Customer: "bert", Cents: 1})
 			wrong := s.Command("o-4", services.ChargePayment{OrderID: "o-4", Customer: "anna", Cents: -1})
 			s.Send(first, first, again, over, stranger, wrong)

@@ -64,7 +64,7 @@ func TestACoordinatorWorksWithNoMoreThanItsGrants(t *testing.T) {
 	var others int
 	require.NoError(t, f.pool.QueryRow(t.Context(), "SELECT count(*) FROM troupe.saga_events WHERE role IS DISTINCT FROM $1", role.Name).Scan(&others))
 	require.Zero(t, others, "each event has the role that wrote it")
-	for _, sql := range []string{"SELECT FROM troupe.saga_events", "DELETE FROM troupe.sagas", "SELECT FROM troupe.outbox"} {
+	for _, sql := range []string{"SELECT FROM troupe.saga_events", "DELETE FROM troupe.sagas", "SELECT payload FROM troupe.outbox"} {
 		_, err = pool.Exec(t.Context(), sql)
 		require.ErrorContains(t, err, "permission denied", sql)
 	}

@@ -218,7 +218,7 @@ func (p *person) quiet() {
 func TestAPersonRepairsWhatFailed(t *testing.T) {
 	p := newPerson(t)
 	p.open("/")
-	p.sees("6 dead letters")
+	p.sees("3 dead letters: ")
 	p.sees("2 sagas are parked")
 	p.signIn()
 
@@ -247,7 +247,7 @@ func TestAPersonRepairsWhatFailed(t *testing.T) {
 	p.open("/held")
 	p.press("a", "o-9")
 	p.press("summary", "Make it a dead letter, so that its key goes on")
-	p.fill("why-release", "ticket 2")
+	p.fill("why-dead-letter", "ticket 2")
 	p.press("button", "Make it a dead letter")
 	p.sees("Dead letters ›")
 

@@ -1,4 +1,4 @@
-package coordinator_test
+package decisions_test
 
 import (
 	"os"
