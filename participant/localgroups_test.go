@@ -31,6 +31,46 @@ func (s *stage) ready(p *participant.Participant) {
 	testkit.Wait(s.t, "ready", func() (bool, error) { return p.Ready() == nil, p.Ready() })
 }
 
+// TestWritersGoOnWhileALaterGroupGetsTheEarlierEvents stops the copy of the earlier events, which may be many, at one of them.
+func TestWritersGoOnWhileALaterGroupGetsTheEarlierEvents(t *testing.T) {
+	t.Parallel()
+	s := newLocalStage(t)
+	makeLocal := func(group string) error {
+		_, err := s.pool.Exec(t.Context(), "SELECT troupe.make_local($1, $2)", s.hop.Events(), group)
+		return err
+	}
+	require.NoError(t, makeLocal("first"))
+	s.emit("a", 1)
+	s.emit("a", 2)
+	other, err := s.pool.Begin(t.Context())
+	require.NoError(t, err)
+	defer other.Rollback(context.Background())
+	_, err = other.Exec(t.Context(), `
+		INSERT INTO troupe.local_work (position, consumer_group, id, topic, type, headers, created_at, hold_key)
+		SELECT max(position), 'later', gen_random_uuid(), 't', 'T', '{}', now(), '' FROM troupe.local_work`)
+	require.NoError(t, err)
+	ended := make(chan error, 1)
+	go func() { ended <- makeLocal("later") }()
+	testkit.Wait(t, "the copy to wait", func() (waits bool, err error) {
+		err = s.pool.QueryRow(t.Context(), `SELECT EXISTS (
+			SELECT FROM pg_stat_activity
+			WHERE datname = current_database() AND query LIKE '%make_local%' AND wait_event_type = 'Lock' AND pid <> pg_backend_pid())`).Scan(&waits)
+		return waits, err
+	})
+	writer, err := s.pool.Begin(t.Context())
+	require.NoError(t, err)
+	defer writer.Rollback(context.Background())
+	_, err = writer.Exec(t.Context(), "LOCK TABLE troupe.outbox IN ROW EXCLUSIVE MODE NOWAIT")
+	require.NoError(t, err, "a writer is blocked")
+	require.NoError(t, writer.Rollback(t.Context()))
+	s.emit("a", 3) // the copy under the lock has it
+	require.NoError(t, other.Rollback(t.Context()))
+	require.NoError(t, <-ended)
+	s.emit("a", 4)
+	require.Equal(t, 4, s.count("SELECT count(*) FROM troupe.local_work WHERE consumer_group = 'later'"))
+	require.Equal(t, 4, s.count("SELECT count(*) FROM troupe.local_work WHERE consumer_group = 'first'"))
+}
+
 // TestAGroupForWhichATopicBecomesLocalLaterGetsTheEarlierEvents starts the services of a flow one after the other, as a rollout does:
 // events that were written before the second one made their topic local are for it, too, as in Kafka.
 func TestAGroupForWhichATopicBecomesLocalLaterGetsTheEarlierEvents(t *testing.T) {

@@ -62,6 +62,7 @@ func (x *decision) answered(e Event) {
 			return
 		}
 		if x.store(i, a, e) {
+			ss.Succeeded = e.Epoch
 			x.done(i, e.Type)
 		}
 	case "failure":
@@ -102,7 +103,7 @@ func (x *decision) late(i int, e Event) {
 		x.ignore("step %s is %s: its answer %s is late or was given before", ss.Name, phaseText(ss.Phase), e.Type)
 		return
 	}
-	ss.Doubt = false
+	ss.Doubt, ss.Succeeded = false, e.Epoch
 	if ss.Tolerated { // later steps may have read that it did not succeed
 		return
 	}

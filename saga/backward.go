@@ -25,6 +25,7 @@ func (x *decision) undone(i int, e Event) {
 		return
 	}
 	if e.Outcome == "success" {
+		ss.BackSucceeded = e.Epoch
 		x.restored(i, e.Type)
 		return
 	}

@@ -9,19 +9,20 @@ import (
 // A hop answers a command once: it repeats its answer to the same command. If the hop's database was set back, the hop handles the command
 // again and may decide otherwise. The latest answer is true, and the saga has decided on the other one.
 
-// contradicts reports whether e is the failure of the latest command of step i, which has succeeded: a hop repeats a success, also if it
-// answered an earlier command of the step. A person who skips or resolves a step has found out the result, so a later answer does not count.
+// contradicts reports whether e is the failure of the command of step i that has succeeded. A person who skips or resolves a step has found
+// out the result, so a later answer does not count. Nor does the failure of another command of the step: a worker that does not recognise a
+// command that was sent again may refuse it, since it has done the step.
 func (x *decision) contradicts(i int, e Event) bool {
 	ss := x.s.Steps[i]
 	if e.Outcome != "failure" || e.Type == NothingType || ss.Answer == "" || x.d.steps[i].send == nil {
 		return false
 	}
 	if e.Operation == compensateOp {
-		return ss.Phase == Undone && e.Epoch == ss.BackEpoch
+		return ss.Phase == Undone && e.Epoch == ss.BackSucceeded
 	}
 	switch ss.Phase {
 	case Done, CompensateIntent, CompensateFailed, Undone:
-		return !ss.Doubt && e.Epoch == ss.Epoch
+		return !ss.Doubt && e.Epoch == ss.Succeeded
 	}
 	return false
 }

@@ -134,3 +134,32 @@ func TestACompensationThatIsLostIsADeadLetterOfACompletedSaga(t *testing.T) {
 	_, fx = history(t, travelling(t), append(done, nothing)...)
 	require.NotEmpty(t, fx.Ignored, "nothing was undone")
 }
+
+// In TestARefusalOfAnotherCommandThanTheOneThatSucceededIsNoContradiction the first command is late, so that a person has it sent again.
+// It succeeds after all. A worker in another language refuses the second one then, since it has done the step.
+func TestARefusalOfAnotherCommandThanTheOneThatSucceededIsNoContradiction(t *testing.T) {
+	exhausted := answer("hotel", "forward", "exhausted", "troupe.Exhausted", nil)
+	second := notBooked
+	second.Epoch = 1
+	again := []saga.Event{begun, exhausted, action(saga.ActRetry, "hotel"), bookedTrip}
+	s, fx := history(t, travelling(t), append(again, second)...)
+	require.NotEmpty(t, fx.Ignored, fx.Alert)
+	require.Equal(t, saga.Running, s.Status)
+	_, fx = history(t, travelling(t), append(again, rented, insured, second)...)
+	require.NotEmpty(t, fx.Ignored, "the saga has ended: %s", fx.Refused)
+	s, _ = history(t, travelling(t), append(again, notBooked)...)
+	require.Equal(t, saga.Parked, s.Status, "the command that succeeded is refused, as after a set back")
+
+	notReturned := answer("car", "compensate", "failure", "TooLate", nil)
+	given := answer("car", "compensate", "exhausted", "troupe.Exhausted", nil)
+	other := notReturned
+	other.Epoch = 1
+	back := []saga.Event{begun, bookedTrip, rented, refused, given, action(saga.ActRetry, "car"), returned}
+	s, fx = history(t, travelling(t), append(back, other)...)
+	require.NotEmpty(t, fx.Ignored, fx.Alert)
+	require.Equal(t, saga.Compensating, s.Status)
+	_, fx = history(t, travelling(t), append(back, cancelled, other)...)
+	require.NotEmpty(t, fx.Ignored, "the saga has ended: %s", fx.Refused)
+	s, _ = history(t, travelling(t), append(back, notReturned)...)
+	require.Equal(t, saga.Parked, s.Status, "the compensation that succeeded is refused, as after a set back")
+}

@@ -51,7 +51,7 @@ func (x *decision) tookEffect(i int, e Event) {
 	if ss.Phase == Refused && ss.Answer != "" && e.Epoch <= ss.Epoch {
 		reason = fmt.Sprintf("step %s was refused and took effect since, as after a set back of the database of hop %s", ss.Name, st.send.hop)
 	}
-	ss.Phase, ss.Tolerated, ss.Answer = Done, false, e.Type
+	ss.Phase, ss.Tolerated, ss.Answer, ss.Succeeded = Done, false, e.Type, e.Epoch
 	x.moment(moments.StepCompleted, ss.Name, e.Type)
 	a, err := x.match(st.success, e)
 	if err == nil && a != nil && x.unset(a) {

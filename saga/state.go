@@ -74,6 +74,9 @@ type StepState struct {
 	// used when the command is sent again, so that a service outside recognises the call.
 	First     int `json:"first,omitempty"`
 	BackFirst int `json:"back_first,omitempty"`
+	// Succeeded and BackSucceeded are the epochs of the command and of the compensation that succeeded, by their answers.
+	Succeeded     int `json:"succeeded,omitempty"`
+	BackSucceeded int `json:"back_succeeded,omitempty"`
 	// Sent is the time of the first command whose result is unknown, or may have been; BackSent is the same for the compensation.
 	// Zero if none was sent, and in a state of an earlier version.
 	Sent     time.Time `json:"sent,omitzero"`

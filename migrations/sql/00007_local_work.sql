@@ -116,7 +116,7 @@ $$;
 --
 -- If a topic of events became local for another group within the last hour, the group also gets all entries that the other one has got:
 -- none of them will reach Kafka, and the groups of a flow start one after the other. Entries are kept for an hour after their end, so none
--- of them is gone. Commands have one group: another one is a new name, and must not run them once more.
+-- of them is gone. Most of them are copied before writers are blocked. Commands have one group: another one is a new name, and must not run them once more.
 -- +goose StatementBegin
 CREATE FUNCTION troupe.make_local(topic text, consumer_group text) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -124,6 +124,7 @@ AS $$
 #variable_conflict use_column
 DECLARE
   groups text;
+  later  boolean;
 BEGIN
   IF coalesce(make_local.topic, '') = '' OR coalesce(make_local.consumer_group, '') = '' THEN
     RAISE EXCEPTION 'troupe.make_local: topic and consumer group must not be empty';
@@ -133,6 +134,18 @@ BEGIN
   END IF;
   IF EXISTS (SELECT FROM troupe.local_topics AS l WHERE l.topic = make_local.topic AND l.consumer_group = make_local.consumer_group) THEN
     RETURN;
+  END IF;
+  later := coalesce(make_local.topic LIKE '%.events'
+    AND (SELECT min(l.created_at) FROM troupe.local_topics AS l WHERE l.topic = make_local.topic) > clock_timestamp() - interval '1 hour', false);
+  IF later THEN -- most of the entries, while others write: 100,000 of them take a second
+    INSERT INTO troupe.local_work (position, consumer_group, id, topic, key, key_bytes, type, headers, raw_headers, payload,
+                                   created_at, hold_key)
+    SELECT DISTINCT ON (position) position, make_local.consumer_group, id, topic, key, key_bytes, type, headers, raw_headers, payload,
+           created_at, hold_key
+    FROM troupe.local_work AS w
+    WHERE w.topic = make_local.topic AND w.consumer_group <> make_local.consumer_group
+    ORDER BY position
+    ON CONFLICT DO NOTHING;
   END IF;
   LOCK TABLE troupe.outbox IN SHARE ROW EXCLUSIVE MODE;
   INSERT INTO troupe.local_topics (topic, consumer_group) VALUES (make_local.topic, make_local.consumer_group)
@@ -159,14 +172,18 @@ BEGIN
   SELECT position, make_local.consumer_group, id, topic, key, key_bytes, type, headers, raw_headers, payload, created_at,
          troupe.hold_key(position, key, key_bytes)
   FROM moved;
-  IF make_local.topic LIKE '%.events'
-     AND (SELECT min(l.created_at) FROM troupe.local_topics AS l WHERE l.topic = make_local.topic) > clock_timestamp() - interval '1 hour' THEN
+  later := later OR coalesce(make_local.topic LIKE '%.events' -- another group may have made it local while this one waited for the lock
+    AND (SELECT min(l.created_at) FROM troupe.local_topics AS l WHERE l.topic = make_local.topic) > clock_timestamp() - interval '1 hour', false);
+  IF later THEN -- the entries since the first copy
     INSERT INTO troupe.local_work (position, consumer_group, id, topic, key, key_bytes, type, headers, raw_headers, payload,
                                    created_at, hold_key)
     SELECT DISTINCT ON (position) position, make_local.consumer_group, id, topic, key, key_bytes, type, headers, raw_headers, payload,
            created_at, hold_key
     FROM troupe.local_work AS w
     WHERE w.topic = make_local.topic AND w.consumer_group <> make_local.consumer_group
+      AND NOT EXISTS (SELECT
+                      FROM troupe.local_work AS c
+                      WHERE c.position = w.position AND c.consumer_group = make_local.consumer_group)
     ORDER BY position
     ON CONFLICT DO NOTHING;
   END IF;

@@ -25,7 +25,7 @@ type Outbox struct{ to *outbox.Outbox }
 // New returns an Outbox that writes as o does. A participant's own is New(p.Outbox()): with it, the contract of its flow is checked.
 func New(o *outbox.Outbox) *Outbox { return &Outbox{o} }
 
-// Tx is a transaction of database/sql: a *sql.Tx, the DBTX of code that sqlc generates, a bun.Tx, a ConnPool of GORM.
+// Tx is a transaction of database/sql: a *sql.Tx, the DBTX of code that sqlc generates, the Tx in a bun.Tx, a ConnPool of GORM.
 type Tx interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
