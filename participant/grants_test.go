@@ -33,6 +33,6 @@ func TestAParticipantWorksWithNoMoreThanItsGrants(t *testing.T) {
 	s.waitCount(2, "SELECT count(*) FROM troupe.leases WHERE released_at IS NULL") // of the partition without a message too
 	stop()
 	require.Equal(t, 2, s.count("SELECT count(*) FROM troupe.leases WHERE released_at IS NOT NULL"))
-	_, err = pool.Exec(t.Context(), "SELECT FROM troupe.outbox")
+	_, err = pool.Exec(t.Context(), "SELECT payload FROM troupe.outbox")
 	require.ErrorContains(t, err, "permission denied")
 }
