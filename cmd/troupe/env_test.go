@@ -23,8 +23,8 @@ func TestOneSetOfVariablesIsEnough(t *testing.T) {
 	}{
 		{service, []string{"dlq", "list"}, 0, "No dead letters."},
 		{flow, []string{"dlq", "list"}, 0, "No dead letters."},
-		{both, []string{"dlq", "list"}, 2, "TROUPE_DATABASES has order, payment: name one of them, as --database order"},
-		{both, []string{"dlq", "list", "--database", "order"}, 0, "No dead letters."},
+		{both, []string{"dlq", "list"}, 2, "TROUPE_DATABASES has order, payment: name one of them, as --database-url order"},
+		{both, []string{"dlq", "list", "--database-url", "order"}, 0, "No dead letters."},
 		{service, []string{"trace", "o-1"}, 0, "o-1"},
 		{flow, []string{"trace", "o-1"}, 0, "o-1"},
 	} {
