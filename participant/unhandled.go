@@ -140,7 +140,7 @@ func (p *Participant) waitsForHandler(m *message) {
 		} else {
 			event = event.Str("type", k.typ)
 		}
-		event.Time("since", since).Time("until", since.Add(p.cfg.UnknownTypeWait)).Str("message", m.place()).
+		event.Time("since", since).Time("until", since.Add(p.cfg.UnknownTypeWait)).Str("place", m.place()).
 			Msg("no handler here for messages of this type: they wait with their keys for a member that has one, and are poison after " +
 				"UnknownTypeWait; start the version that handles them, or make them dead letters with troupe held dead-letter")
 	}
