@@ -18,8 +18,8 @@ const (
 	leastUnhandledWait = time.Second
 	mostUnhandledWait  = 10 * time.Second
 	// unhandledYield delays a member's claim of local work that waits for a handler and whose type it does not handle: all
-	// members poll every lookOften, and the busiest one would claim it each time.
-	unhandledYield = 2 * lookOften
+	// members poll every maxPoll, and the busiest one would claim it each time.
+	unhandledYield = 2 * maxPoll
 )
 
 // seenLately limits how long Stats shows a message after its last try here: another member may have it, or an operator released
