@@ -2,9 +2,9 @@ package migrations_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
-	"fmt"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
