@@ -173,7 +173,7 @@ func (e *expectation) met(ctx context.Context, tx pgx.Tx, m envelope.Message) er
 	b.Queue(meetSQL, e.args(key)).QueryRow(func(row pgx.Row) error {
 		k, err := e.known(row)
 		if err == nil && k.news && k.raised {
-			e.s.cfg.Log.Warn().Str("expectation", e.Name).Str("key", key).Str("message", name(partOf(m))).Str("raised", name(e.Raise)).
+			e.s.cfg.Log.Warn().Str("expectation", e.Name).Str("key", key).Str("event", name(partOf(m))).Str("raised", name(e.Raise)).
 				Msg("an expected event came after its time was over")
 		}
 		return err

@@ -1,13 +1,14 @@
-// Package logbridge connects Troupe's logs to log/slog: it makes a zerolog.Logger, which each Config has as Log, of a slog.Handler.
+// Package logbridge connects Troupe's logs to log/slog: Logger returns a zerolog.Logger, for the field Log of each Config, that writes to
+// a slog.Handler.
 //
 //	participant.Config{Log: logbridge.Logger(slog.Default().Handler()), …}
 //
-// Each line becomes one slog.Record with the same level, message and fields, in their order. zerolog's trace is slog.LevelDebug-4,
-// fatal and panic are slog.LevelError+4, a line without a level is slog.LevelInfo. Fields keep the types that JSON has: whole
-// numbers become int64, others float64, objects groups, durations and times what zerolog writes for them. A handler that drops a
-// level costs the encoding of the line.
+// Each line becomes one slog.Record with the same level, message and fields, in their order. The level trace becomes slog.LevelDebug-4,
+// fatal and panic become slog.LevelError+4, and a line without a level gets slog.LevelInfo. Values are read from the line's JSON: whole
+// numbers become int64, other numbers float64, objects groups; durations and times become the numbers and strings that zerolog writes.
+// zerolog encodes a line before the handler is asked for its level, so a line that the handler drops still costs the encoding.
 //
-// The opposite way, from slog to zerolog, is zerolog.NewSlogHandler.
+// For the opposite direction, from slog to zerolog, use zerolog.NewSlogHandler.
 package logbridge
 
 import (
@@ -22,17 +23,17 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Logger returns a logger whose lines go to h. zerolog reports an error of h through zerolog.ErrorHandler, as an
-// error of a writer.
+// Logger returns a logger that writes to h. zerolog reports an error of h through zerolog.ErrorHandler, like an error of any
+// writer.
 func Logger(h slog.Handler) zerolog.Logger { return zerolog.New(writer{h}) }
 
 // writer receives zerolog's lines.
 type writer struct{ to slog.Handler }
 
-// Write takes a line that zerolog wrote without a level.
+// Write passes on a line without a level.
 func (w writer) Write(line []byte) (int, error) { return w.WriteLevel(zerolog.NoLevel, line) }
 
-// WriteLevel passes a line on as a record.
+// WriteLevel passes on a line as a record.
 func (w writer) WriteLevel(level zerolog.Level, line []byte) (int, error) {
 	ctx, to := context.Background(), levelOf(level)
 	if !w.to.Enabled(ctx, to) {
@@ -69,7 +70,7 @@ func parse(level slog.Level, line []byte) (slog.Record, error) {
 	d := json.NewDecoder(bytes.NewReader(line))
 	d.UseNumber()
 	if start, err := d.Token(); err != nil || start != json.Delim('{') {
-		return slog.Record{}, errors.Join(errors.New("a line that is no JSON object"), err)
+		return slog.Record{}, errors.Join(errors.New("the line is not a JSON object"), err)
 	}
 	fields, err := object(d)
 	if err != nil {

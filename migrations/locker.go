@@ -15,8 +15,9 @@ const (
 	lockLimit = 5 * time.Minute
 )
 
-// A locker lets one session of a database migrate at a time, by an advisory lock. Postgres has no rights on these: each role that may
-// connect can take it. So an error names the session that holds it, at once if its role may not migrate.
+// A locker lets one session of a database migrate at a time, by an advisory lock. Postgres has no rights on advisory locks: every role
+// that may connect can take this one. So the error names the session that holds it. It is returned at once if the role of that session
+// may not migrate.
 type locker struct{}
 
 var _ lock.SessionLocker = locker{}
@@ -38,15 +39,15 @@ func (locker) SessionLock(ctx context.Context, conn *sql.Conn) error {
 		select {
 		case <-time.After(lockEvery):
 		case <-limit.C:
-			return errors.Join(fmt.Errorf("another session migrates for more than %s", lockLimit), held)
+			return errors.Join(fmt.Errorf("another session has been migrating for more than %s", lockLimit), held)
 		case <-ctx.Done():
 			return errors.Join(ctx.Err(), held)
 		}
 	}
 }
 
-// findHolder returns an error that names the session that holds the lock, and whether its role may migrate; nil if no session holds it
-// any more.
+// findHolder returns an error that names the session that holds the lock, and whether the role of that session may migrate. The error is
+// nil if no session holds the lock any more.
 func findHolder(ctx context.Context, conn *sql.Conn) (held error, migrates bool, err error) {
 	const find = `
 		SELECT l.pid, a.usename::text, has_database_privilege(a.usesysid, l.database, 'CREATE')

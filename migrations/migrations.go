@@ -29,8 +29,8 @@ var files embed.FS
 type Status struct {
 	Current int64
 	Latest  int64
-	// Unrecorded is true if the history lists no version, and Current is the version of the tables that exist: another tool than Up
-	// ran the statements. Up records it.
+	// Unrecorded is true if another tool than Up created the tables: the history lists no version, and Current is the version that
+	// the existing tables have. Up records this version.
 	Unrecorded bool
 }
 
@@ -79,12 +79,12 @@ func UpConfig(ctx context.Context, config *pgx.ConnConfig) error {
 			_, err = p.Up(ctx)
 		}
 		if err != nil && complete {
-			return nil // the tables are there, and this role may not record them
+			return nil // the tables are complete, and this role may not record their version
 		}
 		var refused *pgconn.PgError
 		if errors.As(err, &refused) && refused.Code == "42501" {
 			return fmt.Errorf("%w: let the role that owns the schema troupe migrate beforehand (outbox-relay migrate); "+
-				"GRANT SELECT ON troupe.migrations TO %s lets this one see that there is nothing to do", err, pgx.Identifier{config.User}.Sanitize())
+				"with GRANT SELECT ON troupe.migrations TO %s this role can see that there is nothing to do", err, pgx.Identifier{config.User}.Sanitize())
 		}
 		return err
 	})
@@ -132,7 +132,7 @@ func GetConfig(ctx context.Context, config *pgx.ConnConfig) (Status, error) {
 	return s, err
 }
 
-// recorded returns the version that the history lists last; 0 if there is none.
+// recorded returns the highest version that the history lists; 0 if there is none.
 func recorded(ctx context.Context, db *sql.DB) (version int64, err error) {
 	var exists bool
 	err = db.QueryRowContext(ctx, "SELECT to_regclass('troupe.migrations') IS NOT NULL").Scan(&exists)

@@ -14,18 +14,18 @@ import (
 // mostRows limits the rows of one Statement.
 const mostRows = 100
 
-// notifyText notifies like notify, with the array as text.
+// notifyText is the statement notify with the array as text, for clients that cannot send an array.
 const notifyText = "SELECT pg_notify('" + outboxrow.Channel + "', topic) FROM unnest($1::text::text[]) AS topic"
 
-// A Statement is SQL with the values of its parameters, for clients other than pgx. Values are of the types string and []byte, or
-// nil. Only the statements of a Check may have others.
+// A Statement is SQL with the values of its parameters, for clients other than pgx. Each value is a string, a []byte or nil. Only the
+// statements of a Check may have values of other types.
 type Statement struct {
 	SQL  string
 	Args []any
 }
 
-// Statements returns the statements with which Write would add entries, for a transaction that is not pgx's: execute all of them
-// in that transaction, in their order. Package sqloutbox does so with database/sql.
+// Statements returns the statements with which Write would add entries, for a transaction of another client than pgx. Execute all of
+// them in that transaction, in their order. Package sqloutbox does so with database/sql.
 func (o *Outbox) Statements(ctx context.Context, entries ...Entry) ([]Statement, error) {
 	if len(entries) == 0 {
 		return nil, nil
@@ -42,13 +42,13 @@ func (o *Outbox) Statements(ctx context.Context, entries ...Entry) ([]Statement,
 		all = append(all, Statement{q.SQL, q.Arguments})
 	}
 	if named := o.hints.due(time.Now(), r.topics); len(named) > 0 {
-		// A topic that a notification names has no character that must be escaped in an array's text.
+		// due names only topics without characters that must be escaped in the text of an array.
 		all = append(all, Statement{notifyText, []any{`{"` + strings.Join(named, `","`) + `"}`}})
 	}
 	return all, nil
 }
 
-// insert returns the statement that inserts the rows from from to before to. Postgres assigns the positions in the order of VALUES.
+// insert returns the statement that inserts the rows with the indexes from ≤ i < to. Postgres assigns the positions in the order of VALUES.
 func (r *Rows) insert(from, to int) Statement {
 	var sql strings.Builder
 	sql.WriteString("INSERT INTO troupe.outbox (id, topic, key, key_bytes, type, headers, raw_headers, payload)\nVALUES ")
@@ -58,7 +58,7 @@ func (r *Rows) insert(from, to int) Statement {
 			sql.WriteString(",\n  ")
 		}
 		n := len(args)
-		// Text is cast on the server, so that a client needs to know no type but text and bytea.
+		// The server casts the text, so that a client needs to know only the types text and bytea.
 		fmt.Fprintf(&sql, "($%d::text::uuid, $%d::text, $%d::text, $%d::bytea, $%d::text, $%d::text::jsonb, $%d::bytea, $%d::bytea)",
 			n+1, n+2, n+3, n+4, n+5, n+6, n+7, n+8)
 		args = append(args, uuid.UUID(r.ids[i]).String(), r.topics[i], text(r.keys[i]), binary(r.keyBytes[i]), r.types[i],
@@ -67,7 +67,7 @@ func (r *Rows) insert(from, to int) Statement {
 	return Statement{sql.String(), args}
 }
 
-// text returns nil for NULL: a client may take a nil pointer for a value.
+// text returns nil if s is nil, since a client may send a nil pointer as a value instead of NULL.
 func text(s *string) any {
 	if s == nil {
 		return nil
@@ -75,7 +75,7 @@ func text(s *string) any {
 	return *s
 }
 
-// binary returns nil for NULL: a client may take a nil slice for no bytes.
+// binary returns nil if b is nil, since a client may send a nil slice as an empty value instead of NULL.
 func binary(b []byte) any {
 	if b == nil {
 		return nil

@@ -221,6 +221,6 @@ func (u *unit) forbid(m *message, e envelope.Encoded) {
 
 // didNothing logs a command without effect, after its transaction has committed.
 func (p *Participant) didNothing(m *message) {
-	p.cfg.Log.Info().Str("message", m.place()).Str("message_id", m.id).Str("saga", readable(m.SagaID, 200)).
+	p.cfg.Log.Info().Str("place", m.place()).Str("message_id", m.id).Str("saga", readable(m.SagaID, 200)).
 		Str("step", readable(m.SagaStep, 200)).Str("operation", m.SagaOperation).Msg("nothing done: " + m.idle)
 }

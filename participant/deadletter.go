@@ -30,8 +30,8 @@ func (w *runner) bury(m *message, f failure) error {
 		return nil // it has taken effect or is a dead letter already
 	}
 	w.p.cfg.Log.Error().Err(f.err).Str("class", string(f.class)).Str("handler", d.Handler).Str("key", readable(string(m.Key), 200)).
-		Str("message", m.place()).Str("message_id", m.id).Str("dead_letter", id).Int("attempts", d.Attempt).
-		Msg("parked: " + why(f.class))
+		Str("place", m.place()).Str("message_id", m.id).Str("dead_letter", id).Int("attempts", d.Attempt).
+		Msg("dead letter: " + why(f.class))
 	tell(w.p.cfg.Hooks.AfterCommit, d)
 	return nil
 }

@@ -88,7 +88,7 @@
 //
 // A topic is local for the groups for which troupe.make_local(topic, group) was called, by Run or by a role that has the right
 // to, until troupe.end_local(topic). The change waits for open transactions of writers. Rows of the topic in the outbox that
-// were not published move to the table, and back, in their order. A group for which a topic of events becomes local within an hour
+// were not published move to troupe.local_work, and troupe.end_local moves unfinished entries back, in their order. A group for which a topic of events becomes local within an hour
 // after it did for another group gets all entries that the other one has got; one that comes later gets the events from then on. So
 // start the groups of a topic within an hour. Messages that had reached Kafka do not move: let a
 // participant with Brokers handle them, of the same Group, whose inbox has the messages handled here. That also holds for held
@@ -97,11 +97,11 @@
 // the Group's inbox, within Config.InboxRetention. A writer's INSERT for a local topic reports no inserted row and RETURNING
 // returns none, since the row is not in the outbox; everything else about it is the same.
 //
-// troupe.end_local fails while a member consumes the topic, of any group: its messages go to Kafka afterwards. If a topic is not local
+// troupe.end_local fails while a member of any group consumes the topic, since its messages go to Kafka afterwards. If a topic is not local
 // any more after a failover to a standby that lagged, or a restore, running members make it local again and log an error, or Ready
 // reports that they may not.
 //
-// One thing differs: a compensation does not overtake the forward command of its step, it runs after the last try of it.
+// One thing differs from Kafka: a compensation does not overtake the forward command of its step. It runs after that command's last try.
 //
 // # The handler's transaction
 //

@@ -102,12 +102,12 @@ const MemberClass = memberClass
 // TopicClass is the first half of the key of the lock that each member of local work shares on each topic that it consumes.
 const TopicClass = topicClass
 
-// Looks records looks of a member at the topics of others.
-type Looks = looks
+// IdleTopics records how long a member has seen topics without a consumer.
+type IdleTopics = idleTopics
 
-// Unconsumed records a look.
-func (l *Looks) Unconsumed(now time.Time, consumed map[string]bool, wait time.Duration) []string {
-	return l.unconsumed(now, consumed, wait)
+// Unconsumed records which topics had a consumer at now.
+func (t *IdleTopics) Unconsumed(now time.Time, consumed map[string]bool, wait time.Duration) []string {
+	return t.unconsumed(now, consumed, wait)
 }
 
 // LeaseClass is the first half of the key of the lock that each transaction of a partition shares.

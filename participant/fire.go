@@ -37,8 +37,8 @@ const (
 	allTheWay  = time.Duration(-1)
 )
 
-// strangerEvery is the shortest time between two looks for another role that holds the lock.
-const strangerEvery = time.Second
+// foreignLockEvery is the shortest time between two searches for another role that holds the lock.
+const foreignLockEvery = time.Second
 
 // fireClass is the first half of the advisory lock under which a group's deadlines are fired; see leaseClass.
 const fireClass = 0x74727564 // "trud"
@@ -55,7 +55,7 @@ type firer struct {
 	names []string  // of the deadlines that have handlers here
 	whole time.Time // when to poll without limit again
 
-	looked  time.Time // when stranger read who holds the lock
+	looked  time.Time // when foreignLock read who holds the lock
 	blocked error     // its result
 }
 
@@ -100,7 +100,7 @@ func (f *firer) pass(ctx context.Context) (wait time.Duration, err error) {
 		case n == 0:
 			wait = lookEvery // another member fires them, or a transaction cancels them
 			if err == nil {
-				err = f.stranger(ctx)
+				err = f.foreignLock(ctx)
 			}
 		case n < fireLimit:
 			wait = fireEvery
@@ -109,10 +109,10 @@ func (f *firer) pass(ctx context.Context) (wait time.Duration, err error) {
 	return wait, err
 }
 
-// stranger returns an error if another role keeps this group's deadlines from being fired. It looks at most once in strangerEvery; in
+// foreignLock returns an error if another role keeps this group's deadlines from being fired. It searches at most once in foreignLockEvery; in
 // between it returns the last result.
-func (f *firer) stranger(ctx context.Context) error {
-	if time.Since(f.looked) < strangerEvery {
+func (f *firer) foreignLock(ctx context.Context) error {
+	if time.Since(f.looked) < foreignLockEvery {
 		return f.blocked
 	}
 	const hash = "SELECT hashtext($1)" // as fire_deadlines.sql
@@ -120,7 +120,7 @@ func (f *firer) stranger(ctx context.Context) error {
 	if err := f.p.cfg.Pool.QueryRow(ctx, hash, f.p.cfg.Group).Scan(&object); err != nil {
 		return err
 	}
-	f.looked, f.blocked = time.Now(), f.p.stranger(ctx, fireClass, object)
+	f.looked, f.blocked = time.Now(), f.p.foreignLock(ctx, fireClass, object)
 	return f.blocked
 }
 

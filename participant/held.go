@@ -180,7 +180,7 @@ func (w *worker) overtake(m *message) error {
 	for _, f := range cancelled {
 		f.passed = Cancelled
 		w.tellPassed(f)
-		w.p.cfg.Log.Info().Str("message", f.place()).Str("message_id", f.id).Str("saga", f.SagaID).Str("step", f.SagaStep).
+		w.p.cfg.Log.Info().Str("place", f.place()).Str("message_id", f.id).Str("saga", f.SagaID).Str("step", f.SagaStep).
 			Msg("held command cancelled by its compensation")
 	}
 	if len(cancelled) > 0 {

@@ -97,8 +97,8 @@ func (w *worker) take(ctx context.Context) (l lease, err error) {
 		var ended int
 		err = w.p.cfg.Pool.QueryRow(ctx, endHolders, args).Scan(&ended)
 		if err != nil || ended == 0 {
-			if stranger := w.p.stranger(ctx, leaseClass, l.id); stranger != nil {
-				return l, stranger
+			if foreign := w.p.foreignLock(ctx, leaseClass, l.id); foreign != nil {
+				return l, foreign
 			}
 		}
 		if err != nil {

@@ -64,12 +64,12 @@ var (
 const (
 	memberClass = 0x7472756c // "trul": the first half of the advisory locks' keys; the second is the member's number
 
-	// Entries without a notification are found by polling: every lookSoon after an entry was found, later less often, up to
-	// lookOften.
-	lookSoon, lookOften = 20 * time.Millisecond, time.Second
+	// Entries without a notification are found by polling. The interval is minPoll after an entry was found, and doubles up to
+	// maxPoll.
+	minPoll, maxPoll = 20 * time.Millisecond, time.Second
 
 	// localHints is the least time between two notifications of a topic. A notification that is left out delays the next entry
-	// by up to lookSoon, at each hop: at 5 ms, the outbox's default, the median of a saga of eight messages was 26 ms, and 11
+	// by up to minPoll, at each hop: at 5 ms, the outbox's default, the median of a saga of eight messages was 26 ms, and 11
 	// ms at this value (bench/saga, 50/s).
 	localHints = time.Millisecond
 
@@ -82,15 +82,15 @@ const (
 // local is the source of the messages in troupe.local_work, and their runner.
 type local struct {
 	*runner
-	member atomic.Int32          // this participant's number; 0 while it does not hold the lock on it
-	unborn atomic.Pointer[error] // why it has no number; nil: not known
-	wake   chan struct{}         // there may be entries
-	hints  atomic.Int64          // how often wake was due
-	work   sync.WaitGroup
-	soon   chan struct{} // there were entries: poll again soon
-	broken context.CancelCauseFunc
-	try    atomic.Bool // one turn is allowed although the gate is shut
-	types  []string    // that have handlers
+	member   atomic.Int32          // this participant's number; 0 while it does not hold the lock on it
+	noNumber atomic.Pointer[error] // error of its connection, while it has no number; nil: none
+	wake     chan struct{}         // there may be entries
+	hints    atomic.Int64          // how often wake was due
+	work     sync.WaitGroup
+	soon     chan struct{} // there were entries: poll again soon
+	broken   context.CancelCauseFunc
+	try      atomic.Bool // one turn is allowed although the gate is shut
+	types    []string    // that have handlers
 
 	unconsumed atomic.Pointer[[]string] // local topics of the group that no member consumes
 	lost       atomic.Pointer[[]string] // consumed topics that are not local any more; nil: none
@@ -114,24 +114,24 @@ func (p *Participant) runLocal(ctx context.Context) error {
 	defer l.cancel()
 	p.enterLocal(l)
 
-	// The member's number stays locked until its last entry was given back.
-	living, die := context.WithCancel(context.WithoutCancel(ctx))
+	// The member keeps its connection, and so the lock on its number, until its last entry was given back.
+	connected, disconnect := context.WithCancel(context.WithoutCancel(ctx))
 	var background sync.WaitGroup
-	background.Go(func() { l.live(living) })
-	background.Go(func() { l.look(living) })
-	background.Go(func() { l.prune(living) })
-	background.Go(func() { l.keepPartitions(living) })
-	background.Go(func() { l.watch(living) })
+	background.Go(func() { l.holdNumber(connected) })
+	background.Go(func() { l.poll(connected) })
+	background.Go(func() { l.prune(connected) })
+	background.Go(func() { l.keepPartitions(connected) })
+	background.Go(func() { l.watch(connected) })
 	background.Go(func() { p.addLocal(ctx, l.renew) })
-	background.Go(func() { l.watchOthers(living) })
+	background.Go(func() { l.watchOthers(connected) })
 	background.Go(func() { l.keepLocal(ctx) })
-	background.Go(func() { p.watchStranded(living, nil) })
+	background.Go(func() { p.watchStranded(connected, nil) })
 	for range p.cfg.Concurrency {
 		l.work.Go(l.worker)
 	}
 	<-ctx.Done()
 	err := l.end()
-	die()
+	disconnect()
 	background.Wait()
 	if cause := context.Cause(ctx); errors.Is(cause, errWedged) {
 		err = errors.Join(cause, err)
@@ -214,14 +214,15 @@ func (p *Participant) makeTopicLocal(ctx context.Context, topic string) error {
 	})
 }
 
-// live holds the lock that shows that this participant lives, on the connection that also listens. Each connection has a number
-// of its own: entries that were claimed under an earlier one, and are not known to be running, are taken over.
-func (l *local) live(ctx context.Context) {
+// holdNumber holds the lock on the member's number until ctx ends, on the connection that also listens for notifications. The lock shows
+// other members that this one runs. Each connection has another number: entries that were claimed under an earlier number, and are not
+// known to be running, are taken over.
+func (l *local) holdNumber(ctx context.Context) {
 	listener := pg.Listener{
-		Config: l.p.cfg.Pool.Config().ConnConfig, Channel: outboxrow.Channel, OnConnect: l.born, Concerns: l.concerns,
+		Config: l.p.cfg.Pool.Config().ConnConfig, Channel: outboxrow.Channel, OnConnect: l.takeNumber, Concerns: l.concerns,
 		OnError: func(err error) {
 			l.member.Store(0)
-			l.unborn.Store(&err)
+			l.noNumber.Store(&err)
 			l.p.outage(theDatabase).report(err)
 		},
 	}
@@ -245,14 +246,14 @@ func (l *local) concerns(topic string) bool {
 	return ours
 }
 
-// born takes a number and the lock on it.
-func (l *local) born(ctx context.Context, conn *pgx.Conn) error {
+// takeNumber takes a number and the lock on it.
+func (l *local) takeNumber(ctx context.Context, conn *pgx.Conn) error {
 	const number = "SELECT n, pg_try_advisory_lock($1, n) FROM (SELECT nextval('troupe.local_members')::integer AS n OFFSET 0) AS next"
 	var n int32
 	var locked bool
 	err := conn.QueryRow(ctx, number, int32(memberClass)).Scan(&n, &locked)
 	if err == nil && !locked {
-		err = cmp.Or(l.p.stranger(ctx, memberClass, n), fmt.Errorf("member number %d is taken", n))
+		err = cmp.Or(l.p.foreignLock(ctx, memberClass, n), fmt.Errorf("member number %d is taken", n))
 	}
 	if err == nil {
 		err = l.lockTopics(ctx, conn)
@@ -265,7 +266,7 @@ func (l *local) born(ctx context.Context, conn *pgx.Conn) error {
 	l.had = l.had[max(0, len(l.had)-100):]
 	l.mu.Unlock()
 	l.p.outage(theDatabase).report(nil)
-	l.unborn.Store(nil)
+	l.noNumber.Store(nil)
 	l.member.Store(n)
 	l.hints.Add(1) // earlier notifications were not received
 	return nil
@@ -289,9 +290,9 @@ func (l *local) numbers() (now int32, before []int32) {
 	return now, slices.DeleteFunc(slices.Clone(l.had), func(n int32) bool { return n == now })
 }
 
-// look wakes a worker from time to time: not every writer notifies, and not every notification is sent.
-func (l *local) look(ctx context.Context) {
-	wait := lookSoon
+// poll wakes a worker at intervals, since not every writer notifies, and not every notification is sent.
+func (l *local) poll(ctx context.Context) {
+	wait := minPoll
 	for {
 		timer := time.NewTimer(wait)
 		select {
@@ -300,9 +301,9 @@ func (l *local) look(ctx context.Context) {
 			return
 		case <-l.soon:
 			timer.Stop()
-			wait = lookSoon
+			wait = minPoll
 		case <-timer.C:
-			wait = min(2*wait, lookOften)
+			wait = min(2*wait, maxPoll)
 			l.hint()
 		}
 	}
@@ -366,14 +367,15 @@ func (l *local) ready(now time.Time) error {
 	if waits := l.gate.waits.Load(); waits != nil {
 		return fmt.Errorf("local work waits for %s since %s: %w", waits.what, now.Sub(waits.since).Round(time.Second), waits.unavailable)
 	}
-	if why := l.unborn.Load(); l.member.Load() == 0 && why != nil {
+	if why := l.noNumber.Load(); l.member.Load() == 0 && why != nil {
 		return fmt.Errorf("local work has no connection of its own to the database: %w", *why)
 	}
 	if l.member.Load() == 0 {
 		return errors.New("local work has no connection of its own to the database yet, or lost it")
 	}
 	if lost := l.lost.Load(); lost != nil {
-		return fmt.Errorf("topics %s are not local any more: their messages go to Kafka", strings.Join(*lost, ", "))
+		return fmt.Errorf("topics %s are not local any more, and their messages go to Kafka: a failover or a restore set the database back, or "+
+			"troupe.end_local was called; they are made local again if the role may do so", strings.Join(*lost, ", "))
 	}
 	if l.died.Load() {
 		return errors.New("local work: a handler ended its goroutine")

@@ -15,8 +15,9 @@ import (
 )
 
 // A member claims only entries of topics that it consumes. It holds a shared advisory lock on each of these topics. A topic on which a
-// member has seen no lock for UnknownTypeWait is unconsumed for it: its entries, which hold up later ones of their keys, are claimed and end
-// without effect. Time in which the member could not look does not count: no other member could take its lock while the database was away.
+// member has seen no lock for UnknownTypeWait is unconsumed for it. The member claims the entries of this topic and ends them without
+// effect, since later entries of their keys would wait for them. Time in which the member could not check does not count: no other member
+// could take its lock while the database was away.
 
 var (
 	//go:embed sql/lock_topics.sql
@@ -34,7 +35,7 @@ func (l *local) consumedTopics() []string {
 	return slices.AppendSeq([]string{commands}, maps.Keys(l.p.registered()))
 }
 
-// knownUnconsumed returns the topics that were unconsumed when this member looked last.
+// knownUnconsumed returns the topics that were unconsumed at the last check.
 func (l *local) knownUnconsumed() []string {
 	if topics := l.unconsumed.Load(); topics != nil {
 		return *topics
@@ -51,18 +52,18 @@ func (l *local) lockTopics(ctx context.Context, conn *pgx.Conn) error {
 	if _, err := pgx.ForEachRow(rows, []any{&topic, &object}, func() error { taken = true; return nil }); err != nil || !taken {
 		return err
 	}
-	return cmp.Or(l.p.stranger(ctx, topicClass, object), fmt.Errorf("another session has the lock on topic %s", topic))
+	return cmp.Or(l.p.foreignLock(ctx, topicClass, object), fmt.Errorf("another session has the lock on topic %s", topic))
 }
 
-// watchOthers looks for unconsumed topics until ctx ends.
+// watchOthers checks for unconsumed topics until ctx ends.
 func (l *local) watchOthers(ctx context.Context) {
-	trouble := l.p.repeated("look for local topics of other members")
-	var looks looks
+	trouble := l.p.repeated("find local topics without a consumer")
+	var idle idleTopics
 	warned := make(map[string]bool)
-	tick := time.NewTicker(lookOften)
+	tick := time.NewTicker(maxPoll)
 	defer tick.Stop()
 	for {
-		found, err := l.findUnconsumed(ctx, &looks)
+		found, err := l.findUnconsumed(ctx, &idle)
 		if ctx.Err() != nil {
 			return
 		}
@@ -86,7 +87,7 @@ func (l *local) watchOthers(ctx context.Context) {
 }
 
 // findUnconsumed returns the local topics of the group that are unconsumed; none with an error.
-func (l *local) findUnconsumed(ctx context.Context, looks *looks) (unconsumed []string, err error) {
+func (l *local) findUnconsumed(ctx context.Context, idle *idleTopics) (unconsumed []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, statementLimit)
 	defer cancel()
 	wait := l.p.cfg.UnknownTypeWait
@@ -103,25 +104,25 @@ func (l *local) findUnconsumed(ctx context.Context, looks *looks) (unconsumed []
 	if err != nil {
 		return nil, err
 	}
-	return looks.unconsumed(time.Now(), consumed, wait), nil
+	return idle.unconsumed(time.Now(), consumed, wait), nil
 }
 
-// looks records how long a member has seen each topic without a consumer. Before its first look, and in longer gaps than mostGap, it cannot
-// know that there was none.
-type looks struct {
+// idleTopics records for how long a member has seen each topic without a consumer. It does not count the time before the member's first
+// check, nor more than maxGap between two checks: a consumer may have come and gone unseen.
+type idleTopics struct {
 	last time.Time
 	idle map[string]time.Duration
 }
 
-// mostGap limits the time between two looks that counts.
-const mostGap = 2 * lookOften
+// maxGap is the most that the time between two checks adds.
+const maxGap = 2 * maxPoll
 
-// unconsumed records a look at topics, and returns the ones without a consumer for wait.
-func (l *looks) unconsumed(now time.Time, consumed map[string]bool, wait time.Duration) (topics []string) {
+// unconsumed records which topics have a consumer now, and returns the topics that have had none for wait.
+func (t *idleTopics) unconsumed(now time.Time, consumed map[string]bool, wait time.Duration) (topics []string) {
 	idle := make(map[string]time.Duration, len(consumed))
 	for topic, is := range consumed {
-		if before, known := l.idle[topic]; known && !is {
-			idle[topic] = before + min(now.Sub(l.last), mostGap)
+		if before, known := t.idle[topic]; known && !is {
+			idle[topic] = before + min(now.Sub(t.last), maxGap)
 		} else {
 			idle[topic] = 0
 		}
@@ -129,7 +130,7 @@ func (l *looks) unconsumed(now time.Time, consumed map[string]bool, wait time.Du
 			topics = append(topics, topic)
 		}
 	}
-	l.last, l.idle = now, idle
+	t.last, t.idle = now, idle
 	slices.Sort(topics)
 	return topics
 }

@@ -171,11 +171,11 @@ func TestALocalTopicThatARunningMemberAddsIsLeftToIt(t *testing.T) {
 func TestATimeInWhichAMemberCannotLookDoesNotMakeATopicUnconsumed(t *testing.T) {
 	t.Parallel()
 	const wait = 5 * time.Minute
-	var looks participant.Looks
+	var idle participant.IdleTopics
 	now := time.Now()
 	look := func(after time.Duration, consumed bool) []string {
 		now = now.Add(after)
-		return looks.Unconsumed(now, map[string]bool{"t": consumed}, wait)
+		return idle.Unconsumed(now, map[string]bool{"t": consumed}, wait)
 	}
 	require.Empty(t, look(0, false), "the first look")
 	require.Empty(t, look(time.Second, true))
@@ -190,7 +190,7 @@ func TestATimeInWhichAMemberCannotLookDoesNotMakeATopicUnconsumed(t *testing.T) 
 	require.Equal(t, []string{"t"}, look(time.Second, false))
 	require.Equal(t, []string{"t"}, look(time.Second, false))
 	require.Empty(t, look(time.Second, true))
-	require.Empty(t, looks.Unconsumed(now.Add(time.Second), nil, wait), "it is not local any more")
+	require.Empty(t, idle.Unconsumed(now.Add(time.Second), nil, wait), "it is not local any more")
 	require.Empty(t, look(time.Hour, false), "it is local again")
 }
 

@@ -10,19 +10,20 @@ import (
 	"github.com/troupe-go/troupe/internal/retention"
 )
 
-// Local work has its positions from the outbox, which has partitions for a limited number of them. Else a relay makes partitions ahead; a
-// flow on Postgres alone has none, so members do it. When the last position is used, each insert into the outbox fails.
+// Entries of local work get their positions from the outbox, whose partitions have room for a limited number of positions. When none is
+// left, each insert into the outbox fails. A relay adds partitions ahead of time. A flow on Postgres alone has no relay, so its members add
+// them.
 
 const (
-	// lowHeadroom is the number of positions below which a member logs that it may not make partitions.
+	// lowHeadroom is the number of positions below which a member logs that its role may not add partitions.
 	lowHeadroom = 5_000_000
 	// headroomWarn is the number of tries from one log line to the next.
 	headroomWarn = 10
 )
 
-// keepPartitions makes partitions of the outbox ahead until ctx ends.
+// keepPartitions adds partitions to the outbox ahead of time until ctx ends.
 func (l *local) keepPartitions(ctx context.Context) {
-	trouble := l.p.repeated("make partitions of the outbox")
+	trouble := l.p.repeated("add partitions to the outbox")
 	tick := time.NewTicker(pruneEvery)
 	defer tick.Stop()
 	for n := 0; ; n++ {
@@ -31,9 +32,9 @@ func (l *local) keepPartitions(ctx context.Context) {
 			return
 		}
 		var refused *pgconn.PgError
-		if errors.As(err, &refused) && refused.Code == "42501" && headroom != 0 { // the owner must make them, or a relay of the owner
+		if errors.As(err, &refused) && refused.Code == "42501" && headroom != 0 { // the owner must add them, or a relay of the owner
 			if headroom < lowHeadroom && n%headroomWarn == 0 {
-				l.p.cfg.Log.Error().Int64("positions", headroom).Msg("the outbox has few positions left, and this role may not make partitions: " +
+				l.p.cfg.Log.Error().Int64("positions", headroom).Msg("the outbox has few positions left, and this role may not add partitions: " +
 					"when none is left, each insert into the outbox fails; have the owner of Troupe's tables run outbox-relay migrate, or run a " +
 					"relay or a participant with Local as the owner")
 			}
@@ -48,7 +49,7 @@ func (l *local) keepPartitions(ctx context.Context) {
 	}
 }
 
-// ensurePartitions makes the missing partitions, and returns the number of positions left; 0 if it is not known.
+// ensurePartitions adds the missing partitions, and returns the number of positions left; 0 if it is not known.
 func (l *local) ensurePartitions(ctx context.Context) (headroom int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, statementLimit)
 	defer cancel()

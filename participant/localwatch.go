@@ -19,12 +19,13 @@ var (
 	notLocal string
 )
 
-// keepLocal makes topics local again that are not local any more, until ctx ends: the database was set back to before they were, or
-// troupe.end_local was called before this member had its locks. Else the member would wait for messages that go to Kafka.
+// keepLocal makes the consumed topics local again, until ctx ends, if they are not local any more: a failover or a restore set the
+// database back to a time before they were local, or troupe.end_local was called before this member had its locks. Otherwise the member
+// would wait for messages that go to Kafka.
 func (l *local) keepLocal(ctx context.Context) {
 	trouble := l.p.repeated("make topics local again")
 	were := make(map[string]bool) // topics that this member has seen local
-	tick := time.NewTicker(lookOften)
+	tick := time.NewTicker(maxPoll)
 	defer tick.Stop()
 	for {
 		err := l.makeLocalAgain(ctx, were)
@@ -40,7 +41,7 @@ func (l *local) keepLocal(ctx context.Context) {
 	}
 }
 
-// makeLocalAgain makes the consumed topics local that were and are not.
+// makeLocalAgain makes the consumed topics local that were local before and are not now.
 func (l *local) makeLocalAgain(ctx context.Context, were map[string]bool) error {
 	ctx, cancel := context.WithTimeout(ctx, statementLimit)
 	defer cancel()
@@ -65,8 +66,8 @@ func (l *local) makeLocalAgain(ctx context.Context, were map[string]bool) error 
 	}
 	if l.lost.Swap(&lost) == nil {
 		l.p.cfg.Log.Error().Strs("topics", lost).Msg("topics are not local any more, as after a failover to a standby that lagged or a " +
-			"restore: they are made local again; messages that a relay published meanwhile are in Kafka, let a participant with Brokers " +
-			"of this group handle them")
+			"restore: they are made local again; messages that a relay published meanwhile are in Kafka: to handle them, run a participant with Brokers " +
+			"for this group")
 	}
 	for _, topic := range lost {
 		err = errors.Join(err, l.p.makeTopicLocal(ctx, topic))
@@ -75,10 +76,10 @@ func (l *local) makeLocalAgain(ctx context.Context, were map[string]bool) error 
 	return err
 }
 
-// watchUnclaimed logs local work of another group of the hop's commands that no member claims, such as of the group's name before
-// it was changed.
+// watchUnclaimed logs local work of the hop's commands that is of another group and that no member claims. The other group may be the
+// former name of this one.
 func (p *Participant) watchUnclaimed(ctx context.Context) {
-	trouble := p.repeated("look for local work of other groups")
+	trouble := p.repeated("find local work of other groups")
 	tick := time.NewTicker(strandedWarn * strandedEvery)
 	defer tick.Stop()
 	for {
@@ -104,7 +105,7 @@ func (p *Participant) warnUnclaimed(ctx context.Context) error {
 	var keys int
 	_, err := pgx.ForEachRow(rows, []any{&group, &keys}, func() error {
 		p.cfg.Log.Error().Str("topic", topic).Str("former", group).Int("keys", keys).
-			Msg("local work of another group waits and no member claims it, and each command is stored for both groups; if the group was " +
+			Msg("local work of another group waits and no member claims it, and each command is stored for both groups; if this group was " +
 				"renamed, stop its members, have the owner of Troupe's tables run SELECT troupe.end_local for the topic, and start them again")
 		return nil
 	})

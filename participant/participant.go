@@ -178,7 +178,7 @@ func (p *Participant) run(ctx context.Context) error {
 	background.Go(func() { p.prune(ctx) })
 	p.enter(errors.New("the database has not answered yet"), nil)
 	background.Go(func() { p.watchUnknown(ctx) })
-	background.Go(func() { p.watchStrangers(ctx) })
+	background.Go(func() { p.watchForeignLocks(ctx) })
 	if p.fires() {
 		background.Go(func() { p.fire(ctx) })
 	}

@@ -187,7 +187,7 @@ func (w *worker) moveOn(m *message, f failure) (moved bool, err error) {
 		b.Queue("SELECT pg_notify($1, '')", outboxrow.Channel)
 	})
 	if err == nil {
-		w.p.cfg.Log.Debug().Str("message", m.place()).Str("class", string(f.class)).Msg("sent to a retry topic")
+		w.p.cfg.Log.Debug().Str("place", m.place()).Str("class", string(f.class)).Msg("sent to a retry topic")
 	}
 	return true, err
 }

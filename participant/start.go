@@ -182,7 +182,7 @@ func (w *worker) reread(ended []*message) {
 			continue
 		}
 		if w.recovered.Add(1) == 1 {
-			w.p.cfg.Log.Error().Stringer("partition", w.at).Str("message", m.place()).
+			w.p.cfg.Log.Error().Stringer("partition", w.at).Str("place", m.place()).
 				Msg("the database has lost messages that had been handled, as after a failover to a standby that lagged: they are handled again")
 		}
 	}

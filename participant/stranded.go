@@ -25,9 +25,10 @@ var (
 	localElsewhere string
 )
 
-// Stranded counts stored messages of the group that no member like this one handles: held messages of a topic that it does not
-// consume, or of a partition that the topic does not have any more; for a member with Local held messages, and for a member
-// without it entries of local work, that are overdue by five minutes, since a member of the other kind handles them.
+// Stranded counts stored messages of the group that no member with this member's configuration handles: held messages of a topic that
+// the member does not consume, or of a partition that the topic does not have any more. Only members without Local handle held messages,
+// and only members with Local handle local work: so a member with Local also counts held messages, and a member without it entries of
+// local work, that are overdue by five minutes.
 type Stranded struct {
 	Topic     string
 	Partition int32 // -1: entries of local work
@@ -36,16 +37,16 @@ type Stranded struct {
 
 const (
 	strandedEvery = time.Minute
-	strandedWarn  = 10 // looks from one log line to the next
+	strandedWarn  = 10 // checks from one log line to the next
 )
 
-// watchStranded looks for stranded messages, for Stats, and logs them every ten minutes, as it does for rows of the outbox that no
-// relay publishes. client is nil for local work.
+// watchStranded finds stranded messages for Stats, and logs them every ten minutes. It also logs rows of the outbox that no relay
+// publishes. client is nil for local work.
 func (p *Participant) watchStranded(ctx context.Context, client *kgo.Client) {
 	tick := time.NewTicker(strandedEvery)
 	defer tick.Stop()
-	trouble := p.repeated("look for messages that no member handles")
-	unread := p.repeated("look for rows that no relay publishes")
+	trouble := p.repeated("find messages that no member handles")
+	unread := p.repeated("find rows that no relay publishes")
 	var warned time.Time
 	for n := 0; ; n++ {
 		found, err := p.findStranded(ctx, client)
@@ -101,7 +102,7 @@ func (p *Participant) findStranded(ctx context.Context, client *kgo.Client) (fou
 	return slices.Concat(held, local), errors.Join(kafkaErr, heldErr, localErr)
 }
 
-// warnElsewhere logs consumed topics of which this group gets no messages from Kafka, since they are local for other groups.
+// warnElsewhere logs consumed topics that are local for other groups, so that this group does not get their messages from Kafka.
 func (p *Participant) warnElsewhere(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, statementLimit)
 	defer cancel()
@@ -109,7 +110,7 @@ func (p *Participant) warnElsewhere(ctx context.Context) error {
 	var topic, groups string
 	_, err := pgx.ForEachRow(rows, []any{&topic, &groups}, func() error {
 		p.cfg.Log.Error().Str("topic", topic).Str("groups", groups).Msg("the topic is local for other groups: rows of this database's outbox do " +
-			"not reach Kafka, and this group gets none of them; run it with Local, within an hour after the others to get all of them")
+			"not reach Kafka, and this group gets none of them: run this group with Local; within an hour after the other groups it still gets all of them")
 		return nil
 	})
 	return err

@@ -18,8 +18,8 @@ const (
 	leastUnhandledWait = time.Second
 	mostUnhandledWait  = 10 * time.Second
 	// unhandledYield delays a member's claim of local work that waits for a handler and whose type it does not handle: all
-	// members poll every lookOften, and the busiest one would claim it each time.
-	unhandledYield = 2 * lookOften
+	// members poll every maxPoll, and the busiest one would claim it each time.
+	unhandledYield = 2 * maxPoll
 )
 
 // seenLately limits how long Stats shows a message after its last try here: another member may have it, or an operator released
@@ -140,7 +140,7 @@ func (p *Participant) waitsForHandler(m *message) {
 		} else {
 			event = event.Str("type", k.typ)
 		}
-		event.Time("since", since).Time("until", since.Add(p.cfg.UnknownTypeWait)).Str("message", m.place()).
+		event.Time("since", since).Time("until", since.Add(p.cfg.UnknownTypeWait)).Str("place", m.place()).
 			Msg("no handler here for messages of this type: they wait with their keys for a member that has one, and are poison after " +
 				"UnknownTypeWait; start the version that handles them, or make them dead letters with troupe held dead-letter")
 	}

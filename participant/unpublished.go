@@ -13,8 +13,8 @@ import (
 var unpublishedSQL string
 
 const (
-	unpublishedFor  = time.Minute      // age of the oldest row from which on a line is logged
-	unpublishedWarn = 10 * time.Minute // from one line to the next
+	unpublishedFor  = time.Minute      // age of the oldest row at which a line is logged
+	unpublishedWarn = 10 * time.Minute // time between two log lines
 )
 
 // unpublished describes the rows of the outbox that wait while no relay is active.
@@ -33,8 +33,8 @@ func (p *Participant) findUnpublished(ctx context.Context) (u unpublished, err e
 	return u, err
 }
 
-// warnUnpublished logs that rows of the outbox wait and no relay publishes them, and reports whether it has. A role that was given
-// its rights by an earlier version may not read the tables.
+// warnUnpublished logs that rows of the outbox wait and no relay publishes them. warned reports whether it logged. It logs nothing if the
+// role may not read the tables: the grants of an earlier version did not allow it.
 func (p *Participant) warnUnpublished(ctx context.Context) (warned bool, err error) {
 	u, err := p.findUnpublished(ctx)
 	var refused *pgconn.PgError

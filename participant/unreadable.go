@@ -59,7 +59,7 @@ func (w *worker) block(topicID uuid.UUID, err error) {
 	}
 	w.blocked.Store(b)
 	w.p.cfg.Log.Error().Err(err).Stringer("partition", w.at).Int64("bytes", b.bytes).
-		Msg("a batch that unpacks to too much blocks the partition: see docs/runbooks/ParticipantNotReady.md")
+		Msg("a batch that is too large when decompressed blocks the partition: see docs/runbooks/ParticipantNotReady.md")
 }
 
 // skipMarked records the batch that blocks the partition, and queues its end once an operator has marked it as skipped.

@@ -12,18 +12,20 @@ import (
 	"github.com/troupe-go/troupe/internal/pg"
 )
 
-// heldAfter bounds the delay of the log before the relay checks whether the server holds it back, and the time between two checks.
+// heldAfter is the time without progress of the stream after which the relay checks whether the server holds the log back, and the time
+// between two checks.
 const heldAfter = 5 * time.Second
 
-// standbyWait returns the reason if the session pid waits until standbys have a part of the log. The server holds it back from a slot
-// that standbys copy until the standbys in synchronized_standby_slots have it, however long they are absent.
+// standbyWait returns the reason if the server process pid, which sends the log to the relay, waits for a standby; nil if it does not
+// wait. The server sends no part of the log to a failover slot before every standby in synchronized_standby_slots has received that part,
+// however long a standby is absent.
 func standbyWait(ctx context.Context, db querier, pid uint32) error {
 	ctx, cancel := context.WithTimeout(ctx, heldAfter)
 	defer cancel()
 	var named string
 	var streamed, idle []string
 	err := db.QueryRow(ctx, readStandbyWait, pg.Args{"pid": int64(pid)}).Scan(&named, &streamed, &idle)
-	if err != nil { // no row, or a broken connection, which is not the reason
+	if err != nil { // no row: it does not wait; or a broken connection, which has its own error
 		return nil
 	}
 	const held = "the server holds the log back from the relay: synchronized_standby_slots names "
@@ -37,7 +39,7 @@ func standbyWait(ctx context.Context, db querier, pid uint32) error {
 			return fmt.Errorf("%s%s, and there is no such physical slot: create it for its standby, or take the name out of the setting", held, name)
 		}
 	}
-	return fmt.Errorf("%s%s, whose standbys are behind: see why they do not receive the log, or take the slow one out of the setting", held, named)
+	return fmt.Errorf("%s%s, whose standbys are behind: find out why they do not receive the log, or take the slow one out of the setting", held, named)
 }
 
 // heldBack records why the server holds the log back; nil: it does not.
@@ -51,7 +53,7 @@ func (r *Relay) heldBack(why error) {
 	r.quiet.failed("log", why)
 }
 
-// watchStandby looks whether the server holds the log back, if the stream has not passed a sample for long.
+// watchStandby checks whether the server holds the log back, if the stream has not reached the position of the sample for heldAfter.
 func (s *stream) watchStandby(ctx context.Context, pending *sample) {
 	switch {
 	case pending == nil || s.isFull():
@@ -62,7 +64,7 @@ func (s *stream) watchStandby(ctx context.Context, pending *sample) {
 	}
 }
 
-// whileReading calls read and looks meanwhile whether the server holds the log back from the session of tx.
+// whileReading calls read, and checks during the call whether the server holds the log back from the session of tx.
 func (r *Relay) whileReading(ctx context.Context, db querier, tx pgx.Tx, read func() error) error {
 	done := make(chan struct{})
 	ended := make(chan struct{})

@@ -74,7 +74,7 @@ type stream struct {
 	reported  atomic.Uint64 // LSN that is stored, and so confirmed to the server
 	hurry     chan struct{} // signals that the LSN must be confirmed at once
 	heard     atomic.Int64  // when the server last sent something, Unix nanoseconds
-	watched   time.Time     // when the relay last looked whether the server holds the log back
+	watched   time.Time     // when the relay last checked whether the server holds the log back
 }
 
 // stream publishes from the log until idle ends. If no slot continues at the stored checkpoint, the table is polled until

@@ -36,7 +36,7 @@ func (x *decision) answered(e Event) {
 		case x.successOfLostDecision(i, e):
 			x.tookEffect(i, e)
 		case x.contradicts(i, e):
-			x.lostEffect(i, e)
+			x.contradictStep(i, e)
 		default:
 			x.late(i, e)
 		}

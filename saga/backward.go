@@ -14,7 +14,7 @@ func (x *decision) undone(i int, e Event) {
 	case CompensateIntent, CompensateFailed:
 	case Undone:
 		if x.contradicts(i, e) {
-			x.lostCompensation(i, e)
+			x.contradictCompensation(i, e)
 			return
 		}
 		x.ignore("step %s is %s: the answer %s to its compensation was given before", ss.Name, phaseText(ss.Phase), e.Type)

@@ -49,7 +49,7 @@ func (x *decision) tookEffect(i int, e Event) {
 	st, ss := x.d.steps[i], &x.s.Steps[i]
 	reason := fmt.Sprintf("step %s was %s and took effect: its command was sent before the saga's database was set back", ss.Name, ss.Phase)
 	if ss.Phase == Refused && ss.Answer != "" && e.Epoch <= ss.Epoch {
-		reason = fmt.Sprintf("step %s was refused and took effect since, as after a set back of the database of hop %s", ss.Name, st.send.hop)
+		reason = fmt.Sprintf("step %s was refused and took effect since, as if the database of hop %s was set back", ss.Name, st.send.hop)
 	}
 	ss.Phase, ss.Tolerated, ss.Answer, ss.Succeeded = Done, false, e.Type, e.Epoch
 	x.moment(moments.StepCompleted, ss.Name, e.Type)
@@ -82,12 +82,12 @@ func (x *decision) ended(e Event) {
 	ss := x.s.Steps[i]
 	switch {
 	case x.successOfLostDecision(i, e):
-		x.refuse("the saga has ended: %s. Its step %s took effect and is %s, as after a set back of a database: undo the effect by hand if "+
+		x.refuse("the saga has ended: %s. Its step %s took effect and is %s, as if a database was set back: undo the effect by hand if "+
 			"it must not stay", x.s.Status, ss.Name, ss.Phase)
 	case x.contradicts(i, e) && e.Operation == compensateOp:
-		x.lostCompensation(i, e)
+		x.contradictCompensation(i, e)
 	case x.contradicts(i, e):
-		x.lostEffect(i, e)
+		x.contradictStep(i, e)
 	case e.Operation == compensateOp && e.Outcome == "success" && e.Type != NothingType && ss.Phase == Done:
 		x.refuse("the saga has ended: %s. Its step %s is done, and was undone before the saga's database was set back: look whether the "+
 			"effect is missing", x.s.Status, ss.Name)

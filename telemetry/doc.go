@@ -41,7 +41,8 @@
 //	troupe.keys.held                     gauge      keys that wait for a retry, by partition
 //	troupe.stranded                      gauge      stored messages that no member handles, by topic, of the whole group
 //	troupe.retry_topic.buffered          gauge      messages of a retry topic that are not due, by partition
-//	troupe.paused, troupe.quarantined        gauges     1 or 0; messages still to run under a crash marker, by partition
+//	troupe.paused                        gauge      1 while nothing is fetched, else 0, by partition
+//	troupe.quarantined                   gauge      messages still to run in quarantine after a crash, by partition
 //	troupe.ready                         gauge      1 or 0
 //
 // Every message that is fetched ends, as troupe.result shows: success, failure (a refusal), handled (an event), exhausted (a dead

@@ -11,7 +11,7 @@ import (
 func newBatch() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "batch",
-		Short: "See and skip batches that unpack to too much and block their partition",
+		Short: "See and skip batches that are too large when decompressed and block their partition",
 		Long: `batch works on one service's database (--database-url or DATABASE_URL), or a watcher's. A compressed batch
 that unpacks to more than a participant accepts blocks its partition. list shows these batches; skip
 lets the participant, or the watcher, continue behind one.`,
@@ -83,7 +83,7 @@ func newBatchSkip() *cobra.Command {
 	var group string
 	cmd := &cobra.Command{
 		Use:   "skip <place>",
-		Short: "Let a participant continue behind a batch that unpacks to too much",
+		Short: "Let a participant continue behind a batch that is too large when decompressed",
 		Long: `skip takes a place as list prints it. All messages of the batch are lost to the consumer group; the
 messages before and behind it are handled. A running participant continues within some seconds, a
 stopped one when it runs. The batch stays in its topic: fetch it with another tool, if you need it.`,

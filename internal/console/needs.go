@@ -29,7 +29,7 @@ func (d *databaseFacts) needs() (all []need) {
 	}
 	if old := d.Outbox.OldestUntried; old > lagSoon {
 		add(2, "now", fmt.Sprintf("The outbox is %s behind, with %s to publish", short(old), count(d.Outbox.Pending-d.Outbox.Failed, "row", "rows")),
-			"Is the relay running, and Kafka reachable?", "/relay")
+			"Is the relay running, and can it reach Kafka?", "/relay")
 	}
 	if d.RelaysError != "" {
 		add(2, "soon", "The relays' tables cannot be read: "+d.RelaysError, "Migrate the database, or grant this role the missing rights.", "/relay")
@@ -46,7 +46,7 @@ func (d *databaseFacts) needs() (all []need) {
 			"Each waits for a decision: its page says which are possible.", "/sagas", "status", string(saga.Parked), "oldest", "1")
 	}
 	if d.Outbox.Headroom < headroomSoon {
-		add(5, "soon", fmt.Sprintf("The outbox's partitions have room for %s only", count(d.Outbox.Headroom, "row", "rows")), "A running relay makes more: why does it not?", "/relay")
+		add(5, "soon", fmt.Sprintf("The outbox's partitions have room for %s only", count(d.Outbox.Headroom, "row", "rows")), "A running relay adds partitions: its log has the reason if it does not.", "/relay")
 	}
 	if d.Held.Count > 0 {
 		add(6, "soon", d.Held.of("key is held, and waits for its", "keys are held, and wait for their")+" next try", "They continue by themselves when the failure is over.", "/held")
@@ -75,8 +75,8 @@ func (d *databaseFacts) letterNeeds(add addNeed) {
 	}
 }
 
-// A relayStanding is the state of an outbox's relays.
-type relayStanding struct {
+// outboxFacts describes an outbox with its relays.
+type outboxFacts struct {
 	Table  string        `json:"table"` // "": troupe.outbox
 	State  string        `json:"state"` // active, paused, no relay, not all shards
 	Paused *relays.Pause `json:"paused"`
@@ -88,8 +88,8 @@ type relayStanding struct {
 	topics []relays.Topic // with failed rows
 }
 
-func standingOf(o relays.Outbox) relayStanding {
-	r := relayStanding{Table: o.Table, State: relayState(o), Paused: o.Paused, Slot: o.SlotName, ran: len(o.Leases) > 0, topics: o.Topics}
+func outboxFactsOf(o relays.Outbox) outboxFacts {
+	r := outboxFacts{Table: o.Table, State: relayState(o), Paused: o.Paused, Slot: o.SlotName, ran: len(o.Leases) > 0, topics: o.Topics}
 	if o.Slot != nil {
 		r.WAL = o.Slot.WALStatus
 	}
@@ -100,16 +100,20 @@ func standingOf(o relays.Outbox) relayStanding {
 }
 
 // relayNeeds adds the tasks for one outbox.
-func (d *databaseFacts) relayNeeds(o relayStanding, add addNeed) {
+func (d *databaseFacts) relayNeeds(o outboxFacts, add addNeed) {
 	name := tableName(o.Table)
 	if p := o.Paused; p != nil {
 		add(1, "now", fmt.Sprintf("The relays of %s are paused since %s UTC by %s: %s", name, p.Since.UTC().Format(time.DateTime), p.Actor, p.Reason),
 			"Rows wait until an operator resumes.", "/relay")
 	} else if o.State != "active" && o.ran && d.Outbox.Pending > 0 {
-		add(1, "now", fmt.Sprintf("No relay publishes %s (%s)", name, o.State), "Does one run, and reach the database?", "/relay")
+		add(1, "now", fmt.Sprintf("No relay publishes %s (%s)", name, o.State), "Does a relay run, and can it reach the database?", "/relay")
 	}
 	if o.WAL == "unreserved" || o.WAL == "lost" {
-		add(1, "now", fmt.Sprintf("Slot %s is %s: the server keeps no log for it much longer", o.Slot, o.WAL),
+		text := "the server may soon remove the log that it needs"
+		if o.WAL == "lost" {
+			text = "the server has removed the log that it needs"
+		}
+		add(1, "now", fmt.Sprintf("Slot %s is %s: %s", o.Slot, o.WAL, text),
 			"Find out why nothing is published; the relay replaces a lost slot.", "/relay")
 	}
 	for _, t := range o.topics[:min(len(o.topics), topicsShown)] {
@@ -139,6 +143,6 @@ func failedNeed(table string, t relays.Topic, add addNeed) {
 			"Remove the cause, then retry; or discard.", "/relay/rows", page...)
 	} else if t.Retrying > 0 {
 		add(5, "soon", fmt.Sprintf("%s for %s and tried again by the relay%s: %s", count(t.Retrying, "row is refused", "rows are refused"), topic, behind, t.Error),
-			"The error says by what. The relay creates no topic: if it is missing, create it.", "/relay/rows", page...)
+			"The error has the reason. The relay creates no topics: if the topic is missing, create it.", "/relay/rows", page...)
 	}
 }

@@ -56,7 +56,7 @@ type databaseFacts struct {
 	Error  string           `json:"error,omitempty"`
 	Outbox *retention.Stats `json:"outbox"`
 	// Relays has one entry for troupe.outbox and each mapped table; RelaysError is set if only these cannot be read.
-	Relays      []relayStanding `json:"relays"`
+	Relays      []outboxFacts `json:"relays"`
 	RelaysError string          `json:"relays_error,omitempty"`
 	DeadLetters int             `json:"dead_letters"` // open
 	Causes      []repair.Cause  `json:"causes"`       // the largest five
@@ -148,9 +148,9 @@ func readOverview(ctx context.Context, a *ask) (any, error) {
 
 // overview reads the facts of one database. It stops at the first error.
 func (s *source) overview(ctx context.Context, since time.Time, every time.Duration) databaseFacts {
-	d := databaseFacts{Name: s.Name, Causes: []repair.Cause{}, Relays: []relayStanding{}}
+	d := databaseFacts{Name: s.Name, Causes: []repair.Cause{}, Relays: []outboxFacts{}}
 	if err := d.read(ctx, s, since, every); err != nil {
-		return databaseFacts{Name: s.Name, Causes: []repair.Cause{}, Relays: []relayStanding{}, Error: err.Error()}
+		return databaseFacts{Name: s.Name, Causes: []repair.Cause{}, Relays: []outboxFacts{}, Error: err.Error()}
 	}
 	return d
 }
@@ -166,7 +166,7 @@ func (d *databaseFacts) read(ctx context.Context, s *source, since time.Time, ev
 		d.RelaysError = err.Error()
 	}
 	for _, o := range outboxes {
-		d.Relays = append(d.Relays, standingOf(o))
+		d.Relays = append(d.Relays, outboxFactsOf(o))
 	}
 	if d.DeadLetters, err = s.repairs.Count(ctx, repair.Filter{}); err != nil {
 		return err

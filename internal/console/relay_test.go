@@ -45,7 +45,7 @@ func TestTheOverviewNamesTheErrorOfFailedRows(t *testing.T) {
 	require.NoError(t, err)
 	page := d.html("/")
 	for _, text := range []string{
-		"1 row is refused for shop.none.commands and tried again by the relay: UNKNOWN_TOPIC_OR_PARTITION", "if it is missing, create it",
+		"1 row is refused for shop.none.commands and tried again by the relay: UNKNOWN_TOPIC_OR_PARTITION", "if the topic is missing, create it",
 		"1 row for shop.large.commands cannot be published: MESSAGE_TOO_LARGE",
 	} {
 		require.Contains(t, page, text)

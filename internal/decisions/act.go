@@ -41,7 +41,7 @@ type Obstacle struct{ error }
 // NewObstacle returns an Obstacle.
 func NewObstacle(format string, args ...any) Obstacle { return Obstacle{fmt.Errorf(format, args...)} }
 
-// move gives a saga another definition, and the events that were stashed for the associations that this adds.
+// move gives a saga another definition. The saga then takes the events that were stashed for the associations that this adds.
 func (p *pass) move(ctx context.Context, id string, to *saga.Definition, e saga.Event) error {
 	if err := p.load(ctx, []string{id}); err != nil {
 		return err

@@ -20,9 +20,9 @@ import (
 // apartName names the deadline that delivers an event which one saga could not take.
 const apartName = "apart"
 
-// Apart is the body of the deadline apartName, and of the dead letter that it becomes: an event that one saga, of several
-// that it concerns, could not take. It is tried in a message of its own, so that it does not fail the others, and again when
-// it is redriven.
+// Apart is the body of the deadline apartName, and of the dead letter that it becomes: an event that concerns several sagas and that one
+// of them could not take. This saga tries it again in a message of its own, so that the error does not fail the other sagas. A redrive
+// tries it again too.
 type Apart struct {
 	// Saga is the id of the saga that the event is for, or the type of the saga that it is to start.
 	Saga string `json:"saga"`
@@ -38,11 +38,11 @@ func (Apart) MessageType() string { return "troupe.Apart" }
 // PlainJSON makes the body JSON whatever codec the flow uses.
 func (Apart) PlainJSON() {}
 
-// early is the policy by which an answer is tried again that came before its saga or its step. If the database has lost the last
-// decisions, as after a failover to a standby that lagged, their messages are read again. The order of messages from two topics may
-// then be another one. The saga sends the same commands again, and their hops pass over them as duplicates: no other answer comes.
-// So an answer to a saga that exists is tried again until the saga takes it, or has ended. If the saga does not exist, the answer is ignored
-// after the last try, an hour later.
+// early is the policy for trying an answer again that came before its saga, or before the command that it answers. If the database has
+// lost the last decisions, as after a failover to a standby that lagged, the messages that led to them are read again, perhaps in another
+// order. The saga then sends the same commands again, and their hops skip them as duplicates: no other answer comes. So an answer to a
+// saga that exists is tried again until the saga takes it or has ended. If the saga does not exist, the answer is ignored after the last
+// try, an hour later.
 var early = retry.Policy{Initial: 250 * time.Millisecond, Cap: 10 * time.Minute, Attempts: 16, NoJitter: true}
 
 // earlyAge is the age at which the answer to a saga that does not exist is not tried again, unless the database has a saga that started
@@ -50,8 +50,8 @@ var early = retry.Policy{Initial: 250 * time.Millisecond, Cap: 10 * time.Minute,
 // answers to sagas that it has lost.
 const earlyAge = 24 * time.Hour
 
-// failed handles a target that cannot be decided: it returns an error if the message is for nothing else, and otherwise sets
-// the target apart.
+// failed handles a target on which the saga cannot decide: it returns an error if the message has no other target, and otherwise sets
+// this one apart.
 func (p *pass) failed(t target, why string) error {
 	if t.message < 0 || t.alone {
 		return at(t.message, retry.Permanent(fmt.Errorf("saga %s: %w: %s", t.id, ErrRefused, why)))
@@ -74,7 +74,7 @@ func (p *pass) exists(id string) bool {
 	return l != nil && l.state.Version > 0
 }
 
-// foreign reports whether the message that a handler's context names is older than earlyAge and than all sagas of the database.
+// foreign reports whether the message that is handled in ctx is older than earlyAge and than all sagas of the database.
 func (w *Work) foreign(ctx context.Context) (is bool, err error) {
 	const look = "SELECT NOT EXISTS (SELECT FROM troupe.sagas WHERE status = ANY ($1) AND started_at < $2)"
 	cause := envelope.CauseOf(ctx)
@@ -122,7 +122,7 @@ func (w *Work) scheduleApart(ctx context.Context, ds *participant.Deadlines, tak
 // waits reports whether t, an early answer, is tried again, and logs an answer that is not, or that has waited for an hour.
 func (w *Work) waits(ctx context.Context, t target) (again bool, err error) {
 	again = w.pass.exists(t.id)
-	why := "answer waits: its saga has not sent the command that it answers, as after a set back of the saga's database"
+	why := "answer waits: its saga has not sent the command that it answers, as if the saga's database was set back"
 	if !again {
 		foreign, err := w.foreign(ctx)
 		if err != nil {

@@ -19,8 +19,8 @@ type Definitions struct {
 	mu      sync.RWMutex
 	byHash  map[string]*saga.Definition // guarded by mu
 	all     []*saga.Definition          // of byHash, by saga and hash; guarded by mu
-	// idle holds the definitions of which no saga was under way when the process began, and of which it has loaded none since:
-	// most are of retired versions. Guarded by mu.
+	// idle holds the definitions with which no saga ran when the process began, and with which it has loaded none since. Most are
+	// retired versions. Guarded by mu.
 	idle map[string]bool
 	// unreadable holds the hashes of stored definitions that cannot be parsed. Guarded by mu.
 	unreadable map[string]bool
@@ -56,7 +56,7 @@ func (ds *Definitions) Named(name string) (*saga.Definition, error) {
 	return nil, fmt.Errorf("there is no saga %q: there are %s", name, strings.Join(ds.names, ", "))
 }
 
-// known returns all definitions that sagas of this coordinator have or may have, in an order that does not depend on when.
+// known returns all definitions that sagas of this coordinator have or may have, in the order of their names and hashes.
 func (ds *Definitions) known() []*saga.Definition {
 	ds.mu.RLock()
 	defer ds.mu.RUnlock()

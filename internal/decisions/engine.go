@@ -54,7 +54,7 @@ type pass struct {
 	// correlation is the correlation id of a saga that a call begins.
 	correlation string
 	wake        map[string]bool // sagas whose deadlines are to be checked once more, at once
-	// looked, unless nil, returns errNewDefinitions if targets must be found again, by more definitions.
+	// looked, unless nil, returns errNewDefinitions if new definitions were stored, so that the targets must be found again.
 	looked func(context.Context) error
 	apart  []target // starts and events that failed, of messages that have other effects too
 }
@@ -176,8 +176,8 @@ func (p *pass) take(ctx context.Context, t target) error {
 	return p.unstash(ctx, t.message, t.id)
 }
 
-// await loads a saga once more that was not found. A relay that reads the log publishes a command as soon as its transaction
-// is on disk, a moment before other sessions see it: the answer may come first. The guard waits for that transaction.
+// await loads a saga that was not found once more. A relay that reads the log publishes a command as soon as its transaction is on disk,
+// a moment before other sessions see the transaction. So the answer may come before the saga is visible. Guard waits for that transaction.
 func (p *pass) await(ctx context.Context, id string) error {
 	if p.sagas[id].d != nil {
 		return nil

@@ -12,7 +12,7 @@ import (
 	"github.com/troupe-go/troupe/saga"
 )
 
-// target is an event that is to be applied to the sagas that it is for.
+// target is an event, with the saga that it is for, or with the association that finds its sagas.
 type target struct {
 	message int
 	event   saga.Event
@@ -22,7 +22,7 @@ type target struct {
 	stash   time.Duration // how long the event is kept if no saga is found: the longest time among the versions that await it; 0: not at all
 	lock    string        // the name that the saga which it starts locks
 	start   saga.Event    // the start with the message's fields, where event has the saga's variables
-	// alone is true if the message is for nothing else.
+	// alone is true if the message has no other target.
 	alone bool
 	// unreadable is the Message's, set for its answer only.
 	unreadable error

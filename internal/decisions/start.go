@@ -22,7 +22,8 @@ func (s Start) ID() string { return s.target.id }
 // Lock returns the name of the lock that the saga takes; "": it takes none.
 func (s Start) Lock() string { return s.target.lock }
 
-// StartOf returns the start of a saga of a type with values, in the flow of the message whose handler calls or in a new flow.
+// StartOf returns the start of a saga of a type with values. Within a handler the saga is part of the handled message's flow, otherwise it
+// begins a flow.
 func (ds *Definitions) StartOf(ctx context.Context, name string, fields map[string]any) (Start, error) {
 	d, err := ds.Named(name)
 	if err != nil {

@@ -45,8 +45,8 @@ type Store interface {
 
 	// Associated returns, for each association, the ids of the sagas that it finds and that have not ended.
 	Associated(ctx context.Context, as []Association) (map[Association][]string, error)
-	// Guard lets no other transaction guard these associations until this one ends: so an event that finds no saga, and the
-	// start of that saga, see each other.
+	// Guard makes every other transaction that guards one of these associations wait until this one ends. So an event that finds no
+	// saga, and the start of that saga, cannot miss each other.
 	Guard(ctx context.Context, as []Association) error
 	// Stash stores events that came before their saga. An event that is stored already, by its hop, its type and its
 	// message's id, is left unchanged.

@@ -87,8 +87,8 @@ func (w *Work) Lost(err error) error {
 	return err
 }
 
-// LookFirst sends batch with the first sagas that are loaded, so that it takes no time of its own, and calls done before the
-// first decision on messages.
+// LookFirst sends batch together with the first statement that loads sagas, so that it takes no round trip of its own, and calls done
+// before the first decision on messages.
 func (w *Work) LookFirst(batch *pgx.Batch, done func() error) {
 	w.store.first = batch
 	w.pass.looked = func(ctx context.Context) error {
@@ -236,8 +236,8 @@ func (w *Work) End(ctx context.Context, taken []participant.Taken) error {
 	return queue(ctx, w.tx, batch)
 }
 
-// causeKey identifies what the id of a message depends on: the message that is handled, the saga, the event, and the command or topic
-// and type.
+// causeKey holds the parts on which the id of a message depends: the handled message, the saga, the event, and the command or else the
+// topic and the type.
 type causeKey struct {
 	message        int
 	id, from, what string
@@ -245,10 +245,10 @@ type causeKey struct {
 
 // follow returns the context for a message of a decision. Its id depends on the saga, the event and the command, or else the topic
 // and the type: the commands of two sagas have different ids, also if one message, handler or call caused both. It does not depend
-// on the decisions for other sagas, nor on the other messages of the decision. If the database was set back, a message may come
-// again when it moves only one of the sagas, or when it leads to another command, which its hop must not take for the lost one. And an
-// event may follow from another message than before: the id of one that a part of the definition lists, which is the path, depends on
-// the saga, its flow and the part alone.
+// on the decisions for other sagas, nor on the other messages of the decision. If the database was set back, the
+// handled message may come again and move only one of the sagas, or lead to another command: its hop must not take that command for a
+// duplicate of the lost one. An event may then follow from another message than before. So the id of an event of the definition depends
+// only on the saga, its flow and path, the event's place in the definition.
 // A decision without a message of its own (an operator's action, a deadline, or a call) stays in the saga's flow.
 func follow(ctx context.Context, d Decided, e outbox.Entry, path string, taken []participant.Taken, causes map[causeKey]*envelope.Cause) context.Context {
 	if d.Message >= 0 && taken != nil {

@@ -193,7 +193,7 @@ func TestAReloadChangesWhatCanChangeAndNamesWhatCannot(t *testing.T) {
 	}
 
 	write("admin: 127.0.0.1:1\nlog-level: debug\noutboxes:\n" + entry("shop", environ, ", batch: 7") + entry("bank", others, ""))
-	reload(`"changed":["batch"]`, `"setting":"admin"`, "cannot change while running", `"outboxes":2`, `"level":"debug"`, "reload: done")
+	reload(`"changed":["batch"]`, `"setting":"admin"`, "cannot change while running", `"outboxes":2`, `"log_level":"debug"`, "reload: done")
 	insert(t, shop, shopTopic, "s-2")
 	insert(t, bank, bankTopic, "b-1")
 	consumer.WaitN(3)

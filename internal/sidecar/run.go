@@ -135,7 +135,7 @@ func (s *site) reload(ctx context.Context) {
 	s.level.set(next.level)
 	s.admin.token.Set(next.token)
 	s.plan = next
-	s.log.Info().Int("outboxes", len(next.outboxes)).Stringer("level", next.level).Msg("reload: done")
+	s.log.Info().Int("outboxes", len(next.outboxes)).Stringer("log_level", next.level).Msg("reload: done")
 }
 
 // stillLoopback refuses to remove the token if other machines can reach the address.

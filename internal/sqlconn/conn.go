@@ -18,18 +18,18 @@ type conn struct {
 	tx  pgx.Tx
 
 	mu      sync.Mutex
-	over    bool
-	calls   int // that have not returned
-	open    int // queries whose rows are neither read to the end nor closed
+	ended   bool // With's function has returned
+	calls   int  // calls of pgx that have not returned
+	open    int  // queries whose rows are neither read to the end nor closed
 	mistake error
 }
 
-// start begins a call of pgx, which done ends.
+// start counts a call of pgx, until done. It returns an error if the transaction has ended.
 func (c *conn) start() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.over {
-		return errOver
+	if c.ended {
+		return errEnded
 	}
 	c.calls++
 	return nil
@@ -48,11 +48,11 @@ func (c *conn) count(change int) {
 	c.mu.Unlock()
 }
 
-// end makes each later call an error. idle is true if no call is active.
+// end makes each later call return an error. idle reports that no call is in progress.
 func (c *conn) end() (idle bool, mistake error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.over = true
+	c.ended = true
 	switch mistake = c.mistake; {
 	case mistake != nil:
 	case c.calls > 0:
@@ -63,10 +63,10 @@ func (c *conn) end() (idle bool, mistake error) {
 	return c.calls == 0, mistake
 }
 
-func (c *conn) isOver() bool {
+func (c *conn) hasEnded() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.over
+	return c.ended
 }
 
 func (c *conn) Connect(context.Context) (driver.Conn, error) { return c, nil }
@@ -81,15 +81,16 @@ func (c *conn) BeginTx(context.Context, driver.TxOptions) (driver.Tx, error) { r
 
 func (c *conn) Commit() error { return c.refuse(errCommit) }
 
-// Rollback returns an error, unless database/sql calls it since the context has ended, or With since its function has returned.
+// Rollback returns an error if With's function calls it. It does nothing if database/sql calls it because the context has ended, or
+// With because its function has returned.
 func (c *conn) Rollback() error {
-	if c.isOver() || c.ctx.Err() != nil {
+	if c.hasEnded() || c.ctx.Err() != nil {
 		return nil
 	}
 	return c.refuse(errRollback)
 }
 
-// refuse stores a mistake, so that it is not lost if the caller drops its error.
+// refuse stores the mistake, so that With reports it even if the caller drops the error.
 func (c *conn) refuse(mistake error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -99,10 +100,10 @@ func (c *conn) refuse(mistake error) error {
 	return mistake
 }
 
-// CheckNamedValue accepts each value, since pgx encodes more types than database/sql, and driver.Valuer by itself.
+// CheckNamedValue accepts every value: pgx encodes more types than database/sql allows, and calls driver.Valuer itself.
 func (c *conn) CheckNamedValue(v *driver.NamedValue) error {
 	if v.Name != "" {
-		return fmt.Errorf("argument %s has a name: Postgres numbers its parameters, $1", v.Name)
+		return fmt.Errorf("argument %s has a name: Postgres has no named parameters; use $1, $2", v.Name)
 	}
 	return nil
 }
@@ -159,13 +160,13 @@ func (c *conn) QueryContext(ctx context.Context, query string, named []driver.Na
 
 func (c *conn) Prepare(query string) (driver.Stmt, error) { return statement{c, query}, nil }
 
-// statement is the text of a statement.
+// statement is a driver.Stmt that holds only the text: pgx prepares it when it runs.
 type statement struct {
 	conn *conn
 	text string
 }
 
-var errNoContext = errors.New("a statement runs with a context here: call ExecContext or QueryContext")
+var errNoContext = errors.New("a statement without a context cannot run here: call ExecContext or QueryContext")
 
 func (s statement) Close() error                               { return nil }
 func (s statement) NumInput() int                              { return -1 } // pgx counts

@@ -15,13 +15,13 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// rows are the rows of a query for database/sql.
+// rows implements driver.Rows with the rows of pgx.
 type rows struct {
 	conn  *conn
 	rows  pgx.Rows
 	types *pgtype.Map
-	first bool // the next row has been read already
-	more  bool // and exists
+	first bool // QueryContext has read the first row, and Next has not returned it yet
+	more  bool // the last read found a row
 	open  bool // counted in conn.open
 }
 
@@ -60,7 +60,7 @@ func (r *rows) Next(dest []driver.Value) error {
 	return nil
 }
 
-// Close reads the rest of the rows, unless the transaction is no longer With's: its owner notices the open rows.
+// Close reads the rest of the rows. After With's function has returned it does nothing: With has reported the open rows.
 func (r *rows) Close() error {
 	if r.conn.start() != nil {
 		return nil
@@ -78,7 +78,7 @@ func (r *rows) closed() {
 	}
 }
 
-// value returns a column as one of the types that database/sql knows, nil for NULL.
+// value returns a column as one of the types of driver.Value; nil for NULL.
 func value(types *pgtype.Map, f pgconn.FieldDescription, raw []byte) (driver.Value, error) {
 	if raw == nil {
 		return nil, nil
@@ -91,7 +91,7 @@ func value(types *pgtype.Map, f pgconn.FieldDescription, raw []byte) (driver.Val
 	case pgtype.OIDOID, pgtype.CIDOID, pgtype.XIDOID:
 		return valued[pgtype.Uint32](types, f, raw)
 	case pgtype.Float4OID:
-		var v float32 // as text it has another value as a float64
+		var v float32 // as pgx's stdlib: 0.1 becomes the float64 of the float32
 		err := types.Scan(f.DataTypeOID, f.Format, raw, &v)
 		return float64(v), err
 	case pgtype.Float8OID:
@@ -134,7 +134,7 @@ func (r *rows) ColumnTypeDatabaseTypeName(i int) string {
 	return strconv.FormatUint(uint64(oid), 10)
 }
 
-// header is the part of a type modifier that is not the length.
+// header is the number that Postgres adds to the length in a type modifier (VARHDRSZ).
 const header = 4
 
 func (r *rows) ColumnTypeLength(i int) (length int64, ok bool) {
@@ -158,7 +158,7 @@ func (r *rows) ColumnTypePrecisionScale(i int) (precision, scale int64, ok bool)
 	return int64(modifier >> 16 & 0xffff), int64(modifier & 0xffff), true
 }
 
-// scanTypes holds the types to scan into. It is string for all others.
+// scanTypes holds the Go type for each type of Postgres; string for all others.
 var scanTypes = map[uint32]reflect.Type{
 	pgtype.BoolOID: reflect.TypeFor[bool](), pgtype.ByteaOID: reflect.TypeFor[[]byte](),
 	pgtype.Int2OID: reflect.TypeFor[int16](), pgtype.Int4OID: reflect.TypeFor[int32](), pgtype.Int8OID: reflect.TypeFor[int64](),

@@ -4,8 +4,8 @@
 //	*sql.Tx ──► conn, the driver's connection ──► pgx.Tx ──► Postgres
 //
 // Statements of the *sql.Tx are statements of the pgx.Tx, with all that the pgx.Tx checks. BEGIN is not sent, since the
-// transaction is open, and neither are COMMIT and ROLLBACK, since its owner ends it: Commit and Rollback of the *sql.Tx return an
-// error, and With returns it as a permanent one. An error of Postgres is pgx's own: errors.As finds *pgconn.PgError.
+// transaction is open, and neither are COMMIT and ROLLBACK, since the owner of the pgx.Tx ends it: Commit and Rollback of the *sql.Tx
+// return an error, and With returns it as a permanent error. An error of Postgres is pgx's own: errors.As finds *pgconn.PgError.
 //
 // Values that are read have the types that pgx's stdlib gives them. Values that are written go to pgx as they are, so each type
 // that pgx encodes can be an argument, and driver.Valuer too. Prepare sends nothing: pgx prepares a statement when it runs, as
@@ -29,10 +29,10 @@ var (
 	errRollback = errors.New("this transaction is rolled back by its owner: remove the call of Rollback, and return an error instead")
 	errOpen     = errors.New("rows were left open: close them before you return")
 	errInUse    = errors.New("a goroutine still uses the transaction: wait for it before you return")
-	errOver     = fmt.Errorf("the function that had this transaction has returned: %w", sql.ErrTxDone)
+	errEnded    = fmt.Errorf("the function that had this transaction has returned: %w", sql.ErrTxDone)
 )
 
-// pgxOf holds the pgx.Tx of each *sql.Tx for the time of its With. A *sql.Tx does not show its driver's connection.
+// pgxOf holds the pgx.Tx of each *sql.Tx until its With returns. A *sql.Tx does not give access to its driver's connection.
 var pgxOf sync.Map
 
 // Pgx returns the pgx.Tx under a transaction that With opened, until With returns.
@@ -61,7 +61,7 @@ func With(ctx context.Context, tx pgx.Tx, fn func(tx *sql.Tx) error) (err error)
 		if idle {
 			release()
 		} else {
-			go release() // it waits for the statement that still runs, which the owner of tx ends
+			go release() // Rollback waits for the running statement, which ends with tx
 		}
 		err = result(ctx, err, mistake)
 	}()
@@ -77,10 +77,10 @@ func result(ctx context.Context, err, mistake error) error {
 		}
 		return retry.Permanent(fmt.Errorf("%w: %w", mistake, err))
 	case err == nil && mistake == nil:
-		return ctx.Err() // statements may have been refused
+		return ctx.Err() // database/sql may have refused statements
 	case err == nil:
 		return mistake
-	case errors.Is(err, sql.ErrTxDone) && ctx.Err() != nil: // database/sql says only that the transaction has ended
+	case errors.Is(err, sql.ErrTxDone) && ctx.Err() != nil: // database/sql reports only that the transaction has ended
 		return fmt.Errorf("%w: %w", ctx.Err(), err)
 	}
 	return err

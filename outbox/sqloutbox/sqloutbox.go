@@ -3,8 +3,8 @@
 //
 //	transaction                           statements
 //	of the service's own *sql.DB          one for up to 100 entries, one for the notification if it is due
-//	of a handler (package sqltx)          none of their own: the entries are sent with the handler's next statement or COMMIT, which
-//	                                      then returns any error of Postgres
+//	of a handler (package sqltx)          no statements of their own: the entries are sent with the handler's next statement or COMMIT,
+//	                                      which then returns any error of Postgres
 //
 // With lib/pq each statement is two round trips, unless the connection sets binary_parameters.
 package sqloutbox
@@ -22,7 +22,8 @@ import (
 // An Outbox writes entries. It is safe for concurrent use.
 type Outbox struct{ to *outbox.Outbox }
 
-// New returns an Outbox that writes as o does. A participant's own is New(p.Outbox()): with it, the contract of its flow is checked.
+// New returns an Outbox that writes as o does. In a service with a participant call New(p.Outbox()), so that entries are checked against
+// the contract of its flow.
 func New(o *outbox.Outbox) *Outbox { return &Outbox{o} }
 
 // Tx is a transaction of database/sql: a *sql.Tx, the DBTX of code that sqlc generates, the Tx in a bun.Tx, a ConnPool of GORM.
@@ -35,7 +36,7 @@ var errNoTransaction = errors.New("outbox: a *sql.DB is no transaction: its entr
 // Write adds entries to tx, in their order. It refuses an invalid entry before anything is sent, and leaves tx usable. After any
 // other error tx is aborted. A *sql.DB is refused; any other value must be a transaction.
 //
-// In a handler's context the entries follow from the message being handled, as with outbox.Write.
+// In a handler's context the entries get the handled message as their cause, as with outbox.Write.
 func (o *Outbox) Write(ctx context.Context, tx Tx, entries ...outbox.Entry) error {
 	switch tx := tx.(type) {
 	case *sql.DB:

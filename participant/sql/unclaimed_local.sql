@@ -1,4 +1,5 @@
--- Keys of other groups' local work of a topic that could have been claimed for five minutes, of groups that have nothing in progress.
+-- The number of keys of each other group whose local work of the topic waits unclaimed for five minutes. Groups with an entry in progress
+-- are left out.
 SELECT w.consumer_group, count(*)
 FROM troupe.local_topics AS t
 JOIN troupe.local_work AS w ON w.consumer_group = t.consumer_group AND w.topic = t.topic

@@ -1,5 +1,5 @@
--- The slots of synchronized_standby_slots, if the session @pid waits until their standbys have a part of the log, and of these the
--- physical slots that a standby streams. No row: it does not wait for a standby. Postgres 17 and newer.
+-- If the session @pid waits for standbys (Postgres 17 and newer): the setting synchronized_standby_slots, the physical slots that a
+-- standby streams, and the other physical slots. Otherwise no row.
 SELECT coalesce(current_setting('synchronized_standby_slots', true), '') AS named,
        ARRAY(SELECT slot_name::text FROM pg_replication_slots WHERE slot_type = 'physical' AND active) AS streamed,
        ARRAY(SELECT slot_name::text FROM pg_replication_slots WHERE slot_type = 'physical' AND NOT active) AS idle

@@ -1,5 +1,5 @@
-// Package containers starts the servers of a flow in Docker, for tests: Postgres, Apache Kafka, a schema registry, and the relay
-// beside each database, wired with each other. It is a module of its own, so that services which do not use it do not need
+// Package containers starts the servers of a flow in Docker, for tests: Postgres, Apache Kafka, a schema registry, and a relay
+// for each database, connected to each other. It is a module of its own, so that services which do not use it do not need
 // testcontainers. Import it in tests only.
 //
 //	┌─ test process ─┐          ┌──────────────── a network of its own ────────────────┐
@@ -7,9 +7,9 @@
 //	└────────────────┘          └──────────────────────────────────────────────────────┘
 //
 // Most tests of handlers do not need it: testkit and testkit/participanttest start Postgres and a broker without Docker, in a
-// second. Use it if a test is about the relay that runs in production, or about Kafka itself.
+// second. Use this package if a test is about the relay that runs in production, or about Kafka itself.
 //
-// Start needs a Docker engine, found as testcontainers finds it (DOCKER_HOST). It returns when all of them answer. The image of the
+// Start needs a Docker engine, which testcontainers finds, for example by DOCKER_HOST. It returns when all servers answer. The image of the
 // relay is built from Troupe's own Dockerfile in the version that the module requires; the first build compiles it, which takes a
 // minute or more. The containers are removed by Close, and by testcontainers' reaper if the process is killed.
 package containers
@@ -43,12 +43,13 @@ const (
 
 // Config configures a Stack. The zero value is Postgres with one database, Kafka, and a relay.
 type Config struct {
-	// Databases are the names of the databases. Each gets Troupe's tables, and a relay whose service has its name. Default:
-	// service.
+	// Databases are the names of the databases. Each gets Troupe's tables, and a relay with the same name as its service. Default:
+	// one database, "service".
 	Databases []string
-	// NoRelays leaves the relays out.
+	// NoRelays starts no relays.
 	NoRelays bool
-	// RelayEnv holds settings of the relays, such as OUTBOX_RELAY_SOURCE. Postgres is ready for the source wal.
+	// RelayEnv holds environment variables of all relays, such as OUTBOX_RELAY_SOURCE. Postgres runs with wal_level=logical, so
+	// the source wal works.
 	RelayEnv map[string]string
 	// Registry starts a schema registry, too.
 	Registry bool
@@ -56,7 +57,7 @@ type Config struct {
 	Images Images
 }
 
-// Images names images.
+// Images names the images of the servers.
 type Images struct {
 	Postgres string // default: postgres:17
 	Kafka    string // default: apache/kafka:4.3.1; an image of Apache Kafka, whose settings are variables KAFKA_…
@@ -64,7 +65,7 @@ type Images struct {
 	Relay    string // default: built from Troupe's Dockerfile
 }
 
-// A Stack is a set of running servers. Its addresses are those by which the test process reaches them.
+// A Stack is a set of running servers. Its methods return addresses for the test process, not for the network of the containers.
 type Stack struct {
 	cfg      Config
 	network  *testcontainers.DockerNetwork
@@ -106,7 +107,7 @@ func Start(ctx context.Context, cfg Config) (_ *Stack, err error) {
 	if s.network, err = network.New(ctx); err != nil {
 		return nil, fmt.Errorf("no network: does a Docker engine answer? %w", err)
 	}
-	// With the first error the others are no longer waited for.
+	// The first error cancels the start of the other servers.
 	servers, starting := errgroup.WithContext(ctx)
 	servers.Go(func() error { return named("Postgres", s.startPostgres(starting)) })
 	servers.Go(func() error { return named("Kafka", s.startKafka(starting)) })
@@ -203,7 +204,7 @@ func (s *Stack) Close() error {
 	return errors.Join(errs...)
 }
 
-// run starts a container in the network. It is removed by Close even if it does not become ready; its last lines are in the error.
+// run starts a container in the network. Close removes it even if it does not become ready. The error then contains the end of its log.
 func (s *Stack) run(ctx context.Context, image, alias string, options ...testcontainers.ContainerCustomizer) (testcontainers.Container, error) {
 	c, err := testcontainers.Run(ctx, image, append(options, network.WithNetwork([]string{alias}, s.network))...)
 	if c != nil {

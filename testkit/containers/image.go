@@ -26,7 +26,7 @@ func buildRelay(ctx context.Context) (_ string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("folder of the module %s: %w", module, err)
 	}
-	files, err := packed(strings.TrimSpace(string(folder)))
+	files, err := buildContext(strings.TrimSpace(string(folder)))
 	if err != nil {
 		return "", err
 	}
@@ -46,17 +46,17 @@ func buildRelay(ctx context.Context) (_ string, err error) {
 	return name, nil
 }
 
-// packed returns the files of a folder that its .dockerignore lets through, as a tar archive. testcontainers would leave out each
-// folder here, since it does not know that a pattern such as !**/*.go lets files of any folder through.
-func packed(folder string) (io.ReadSeeker, error) {
+// buildContext returns the files of a folder that its .dockerignore does not exclude, as a tar archive. testcontainers would exclude all
+// folders here, since it does not apply a pattern such as !**/*.go to their files.
+func buildContext(folder string) (io.ReadSeeker, error) {
 	ignore, err := os.ReadFile(filepath.Join(folder, ".dockerignore"))
 	if err != nil {
 		return nil, err
 	}
-	ends := []string{"Dockerfile"}
+	suffixes := []string{"Dockerfile"}
 	for _, line := range strings.Fields(string(ignore)) {
 		if name, ok := strings.CutPrefix(line, "!"); ok {
-			ends = append(ends, strings.TrimPrefix(name, "**/*"))
+			suffixes = append(suffixes, strings.TrimPrefix(name, "**/*"))
 		}
 	}
 	var archive bytes.Buffer
@@ -69,7 +69,7 @@ func packed(folder string) (io.ReadSeeker, error) {
 		switch {
 		case d.IsDir() && path != folder && (strings.HasPrefix(name, ".") || name == "node_modules" || isModule(path)):
 			return fs.SkipDir
-		case !d.Type().IsRegular() || !slices.ContainsFunc(ends, func(end string) bool { return strings.HasSuffix(name, end) }):
+		case !d.Type().IsRegular() || !slices.ContainsFunc(suffixes, func(suffix string) bool { return strings.HasSuffix(name, suffix) }):
 			return nil
 		}
 		text, err := os.ReadFile(path)

@@ -12,7 +12,7 @@ import (
 // TestTheArchiveHasTheFilesOfTheImage needs no Docker.
 func TestTheArchiveHasTheFilesOfTheImage(t *testing.T) {
 	t.Parallel()
-	archive, err := packed("../..")
+	archive, err := buildContext("../..")
 	require.NoError(t, err)
 	files := make(map[string]bool)
 	for r := tar.NewReader(archive); ; {

@@ -30,9 +30,9 @@ func (s *Stack) startPostgres(ctx context.Context) error {
 	return err
 }
 
-// starter is the script that a broker's container waits for. The port on the host is known only once it runs, and Kafka tells its
-// clients that port.
-const starter = "/tmp/start.sh"
+// startScript is the file that the container of Kafka waits for before it starts the broker. Kafka advertises the port on the host to its
+// clients, and this port is known only when the container runs.
+const startScript = "/tmp/start.sh"
 
 func (s *Stack) startKafka(ctx context.Context) error {
 	_, err := s.run(ctx, s.cfg.Images.Kafka, "kafka",
@@ -54,14 +54,14 @@ func (s *Stack) startKafka(ctx context.Context) error {
 			"KAFKA_GROUP_INITIAL_REBALANCE_DELAY_MS":                 "0",
 			"KAFKA_HEAP_OPTS":                                        "-Xms128m -Xmx512m",
 		}),
-		testcontainers.WithEntrypoint("sh", "-c", "while [ ! -f "+starter+" ]; do sleep 0.1; done; exec sh "+starter),
+		testcontainers.WithEntrypoint("sh", "-c", "while [ ! -f "+startScript+" ]; do sleep 0.1; done; exec sh "+startScript),
 		testcontainers.WithLifecycleHooks(testcontainers.ContainerLifecycleHooks{
 			PostStarts: []testcontainers.ContainerHook{func(ctx context.Context, c testcontainers.Container) (err error) {
 				if s.kafka, err = c.PortEndpoint(ctx, "19092/tcp", ""); err != nil {
 					return err
 				}
 				script := fmt.Sprintf("export KAFKA_ADVERTISED_LISTENERS=PLAINTEXT://kafka:9092,HOST://%s\nexec /etc/kafka/docker/run\n", s.kafka)
-				if err := c.CopyToContainer(ctx, []byte(script), starter, 0o755); err != nil {
+				if err := c.CopyToContainer(ctx, []byte(script), startScript, 0o755); err != nil {
 					return err
 				}
 				return wait.ForLog("Kafka Server started").WithStartupTimeout(startLimit).WithPollInterval(time.Second).WaitUntilReady(ctx, c)

@@ -5,7 +5,7 @@
 //	troupe.dead_letters  is not retried any more     Edit, Redrive, Discard
 //	troupe.inbox         was handled                 Find
 //
-//	troupe.unreadable_batches  blocks its partition, since it unpacks to too much  Skip
+//	troupe.unreadable_batches  blocks its partition, since it is too large when decompressed  Skip
 //
 // Dead letters are grouped by cause: consumer group, class, handler, and the error without the parts that belong to one message
 // alone (quoted values, UUIDs, hex, numbers). A thousand dead letters of one outage are one line, and one Redrive.

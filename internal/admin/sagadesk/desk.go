@@ -136,7 +136,7 @@ func (d *Desk) change(ctx context.Context, id string, do func(*decisions.Work, *
 		if err != nil {
 			return fmt.Errorf("saga %s: %w", id, err)
 		}
-		c, err := d.standIn(g)
+		c, err := d.deciderFor(g)
 		if err != nil {
 			return fmt.Errorf("saga %s: %w", id, err)
 		}
@@ -145,8 +145,8 @@ func (d *Desk) change(ctx context.Context, id string, do func(*decisions.Work, *
 	return explain(err)
 }
 
-// standIn returns a Decider that writes in the name of the coordinator that a saga belongs to. It handles no messages.
-func (d *Desk) standIn(g *Detail) (*decisions.Decider, error) {
+// deciderFor returns a Decider that writes in the name of the coordinator that a saga belongs to. It handles no messages.
+func (d *Desk) deciderFor(g *Detail) (*decisions.Decider, error) {
 	hop, err := topics.ParseHop(g.Hop)
 	if err != nil {
 		return nil, err

@@ -65,7 +65,7 @@ func (d *Desk) PlanRetry(ctx context.Context, name string, do func(RetriedSaga) 
 	return d.planRetry(ctx, name, now, func(one RetriedSaga, _ *Detail) error { return do(one) })
 }
 
-// planRetry leaves out sagas that have changed after before: else a run would have no end while new sagas are parked.
+// planRetry leaves out sagas that have changed after before. Otherwise a run would not end while more sagas are parked.
 func (d *Desk) planRetry(ctx context.Context, name string, before time.Time, do func(RetriedSaga, *Detail) error) error {
 	return d.each(ctx, parkedOfType+" AND updated_at <= @before", pg.Args{"saga": name, "before": before}, func(g *Detail, err error) error {
 		one := RetriedSaga{ID: g.ID, Steps: []string{}}

@@ -75,7 +75,7 @@ func (d *Desk) previewStart(ctx context.Context, r StartRequest, e saga.Event) (
 		would.State, would.Effects = saga.Decide(is.Definition, is.State, would.Event, is.Now)
 		return would, nil
 	}
-	if _, err := d.standIn(home); err != nil {
+	if _, err := d.deciderFor(home); err != nil {
 		return would, err
 	}
 	lock, err := r.Definition.Lock(data)
@@ -127,7 +127,7 @@ func (d *Desk) start(ctx context.Context, tx pgx.Tx, r StartRequest, e saga.Even
 	if err != nil {
 		return done, err
 	}
-	c, err := d.standIn(home)
+	c, err := d.deciderFor(home)
 	if err != nil {
 		return done, err
 	}

@@ -51,7 +51,7 @@ type reading struct {
 	told             time.Time           // time of the last call of Progress
 	seen             map[identity]int    // indexes in Entries
 	dropped          int                 // number of entries over the limit
-	passed           int                 // number of batches that unpack to too much
+	passed           int                 // number of batches that are too large when decompressed
 	paused           map[string]string   // by database: since when the relays of its outbox are paused, the operator and the reason
 	timeline         Timeline
 }

@@ -186,7 +186,7 @@ const (
 	maxPassed   = 100
 )
 
-// pass continues behind a batch that unpacks to too much, and adds its offsets to Unseen.
+// pass continues behind a batch that is too large when decompressed, and adds its offsets to Unseen.
 func (r *reading) pass(client *kgo.Client, left map[partition]span, s span, batch *kgo.ErrDecompressTooLarge) {
 	r.passed++
 	over := span{s.topic, s.partition, batch.Offset, batch.NextOffset}

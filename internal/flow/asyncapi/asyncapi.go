@@ -218,7 +218,7 @@ var (
 		ce.HeaderContentType:   "how the payload is written",
 		ce.HeaderCorrelationID: "the same for all messages of a flow",
 		ce.HeaderCausationID:   "the id of the message that led to this one",
-		ce.HeaderOutcome:       "whether an event says success or failure",
+		ce.HeaderOutcome:       "the outcome of an event: success, failure or exhausted",
 		ce.HeaderTraceParent:   "W3C trace context",
 	}
 	required = []string{ce.HeaderSpecVersion, ce.HeaderID, ce.HeaderSource, ce.HeaderType}

@@ -57,7 +57,7 @@ func (s *session) block(err *kgo.ErrDecompressTooLarge) {
 	}
 	s.blocked[p] = err
 	s.cfg.Log.Error().Str("topic", p.topic).Int32("partition", p.partition).Int64("offset", err.Offset).Int64("next", err.NextOffset).
-		Int64("bytes", s.sizes.of(p)).Msg("a batch that unpacks to too much blocks the partition, and nothing is judged: see docs/runbooks/WatcherBehind.md")
+		Int64("bytes", s.sizes.of(p)).Msg("a batch that is too large when decompressed blocks the partition, and nothing is judged: see docs/runbooks/WatcherBehind.md")
 }
 
 // skipMarked records the batches that block a partition, and moves the offset behind each that an operator has marked as skipped.

@@ -1,4 +1,4 @@
--- A session that holds an advisory lock of Troupe for which another session waits, of a role that cannot be a participant's.
+-- A session that holds an advisory lock of Troupe for which another session waits, and whose role cannot be a participant's.
 SELECT h.pid, a.usename::text
 FROM pg_locks AS w
 JOIN pg_locks AS h ON h.locktype = w.locktype AND h.database = w.database AND h.classid = w.classid AND h.objid = w.objid

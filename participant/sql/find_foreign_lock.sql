@@ -1,4 +1,4 @@
--- A session that holds the advisory lock, of a role that cannot be a participant's.
+-- A session that holds the advisory lock, and whose role cannot be a participant's.
 SELECT l.pid, a.usename::text
 FROM pg_locks l
 JOIN pg_stat_activity a USING (pid)
