@@ -56,13 +56,13 @@ type databaseFacts struct {
 	Error  string           `json:"error,omitempty"`
 	Outbox *retention.Stats `json:"outbox"`
 	// Relays has one entry for troupe.outbox and each mapped table; RelaysError is set if only these cannot be read.
-	Relays      []outboxFacts `json:"relays"`
-	RelaysError string          `json:"relays_error,omitempty"`
-	DeadLetters int             `json:"dead_letters"` // open
-	Causes      []repair.Cause  `json:"causes"`       // the largest five
-	Held        counted         `json:"held_keys"`
-	Parked      counted         `json:"parked_sagas"`
-	ParkedSince *time.Time      `json:"parked_sagas_since,omitempty"` // when the oldest started
+	Relays      []outboxFacts  `json:"relays"`
+	RelaysError string         `json:"relays_error,omitempty"`
+	DeadLetters int            `json:"dead_letters"` // open
+	Causes      []repair.Cause `json:"causes"`       // the largest five
+	Held        counted        `json:"held_keys"`
+	Parked      counted        `json:"parked_sagas"`
+	ParkedSince *time.Time     `json:"parked_sagas_since,omitempty"` // when the oldest started
 
 	started []sagadesk.Started
 }
