@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/troupe-go/troupe/internal/devstack"
 	"github.com/troupe-go/troupe/testkit"
 )
 
@@ -18,12 +19,11 @@ import (
 // checkpoint in the log.
 func TestAServerThatWaitsForAStandbyIsNamed(t *testing.T) {
 	t.Parallel()
+	binaries, err := devstack.FetchPostgres(t.Context()) // 17, whichever is installed
+	require.NoError(t, err)
 	start := func(t *testing.T) *stage {
 		t.Helper()
-		s, _ := newServer(t, nil)
-		if s.count("SELECT current_setting('server_version_num')::int") < 170000 {
-			t.Skip("before Postgres 17 the log waits for no standby")
-		}
+		s, _ := newServerOf(t, binaries, nil)
 		return s
 	}
 	waitsFor := func(s *stage, slot string) {

@@ -27,9 +27,15 @@ const slotName = "troupe_shop"
 // newServer returns a stage with a Postgres server of its own, which the test may crash, fill and configure.
 func newServer(t testing.TB, settings map[string]string) (*stage, *devstack.Postgres) {
 	t.Helper()
+	return newServerOf(t, "", settings)
+}
+
+// newServerOf is newServer with the programs in the folder binaries; "" uses the installed ones.
+func newServerOf(t testing.TB, binaries string, settings map[string]string) (*stage, *devstack.Postgres) {
+	t.Helper()
 	all := map[string]string{"max_prepared_transactions": "20", "shared_buffers": "32MB", "full_page_writes": "off"}
 	maps.Copy(all, settings)
-	server, err := devstack.StartPostgres(t.Context(), devstack.PostgresConfig{Settings: all})
+	server, err := devstack.StartPostgres(t.Context(), devstack.PostgresConfig{Binaries: binaries, Settings: all})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, server.Close()) })
 	address, err := server.CreateDatabase(t.Context(), "shop", "")
