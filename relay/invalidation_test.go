@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/troupe-go/troupe/internal/devstack"
 	"github.com/troupe-go/troupe/testkit"
 )
 
@@ -12,10 +13,9 @@ import (
 // this reason, and not that the server has removed log.
 func TestASlotThatWasIdleForTooLongIsNamedAsThat(t *testing.T) {
 	t.Parallel()
-	s, _ := newServer(t, nil)
-	if s.count("SELECT current_setting('server_version_num')::int") < 180000 {
-		t.Skip("slots have no idle time-out before Postgres 18")
-	}
+	binaries, err := devstack.FetchPostgres(t.Context(), devstack.Postgres18) // before it, slots have no idle time-out
+	require.NoError(t, err)
+	s, _ := newServerOf(t, binaries, nil)
 	cfg := s.wal()
 	r := s.start(cfg)
 	s.waitStream()

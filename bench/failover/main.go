@@ -91,7 +91,7 @@ func main() {
 		if *binaries != "" {
 			folders = strings.Split(*binaries, ",")
 		} else {
-			folder, err := devstack.FetchPostgres(ctx)
+			folder, err := devstack.FetchPostgres(ctx, devstack.Postgres17)
 			if err != nil {
 				return err
 			}

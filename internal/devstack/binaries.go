@@ -36,7 +36,7 @@ func findBinaries(ctx context.Context, who account) (binaries, error) {
 	if len(found) > 0 {
 		return slices.MaxFunc(found, func(a, b binaries) int { return a.major() - b.major() }), nil
 	}
-	dir, err := FetchPostgres(ctx)
+	dir, err := FetchPostgres(ctx, Postgres17)
 	if err != nil {
 		return binaries{}, fmt.Errorf("no Postgres %d or newer found, and none could be fetched: %w; "+
 			"install one (apt install postgresql, dnf install postgresql-server, brew install postgresql@17) or set TROUPE_POSTGRES to a server's URL",

