@@ -1,4 +1,4 @@
--- The arrays stand in queries of their own, so that the planner does not see how many elements they have: else it would plan
+-- The arrays are in queries of their own, so that the planner does not see how many elements they have: else it would plan
 -- the statement for each call.
 INSERT INTO troupe.inbox_recent (slot, id, consumer_group, redrive)
 SELECT m.slot, m.id, $1, m.redrive
