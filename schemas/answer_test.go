@@ -16,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/sr"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/avsc"
 	"github.com/troupe-go/troupe/schemas"
 )
 
@@ -64,7 +65,7 @@ func TestAnAnswerOfGigabytesIsNotRead(t *testing.T) {
 				for what, ask := range ask {
 					err := ask()
 					require.ErrorContains(t, err, server.URL, "%s, %s", name, what)
-					require.ErrorContains(t, err, fmt.Sprintf("the answer is too large: more than %d bytes", schemas.MaxAnswer), "%s, %s", name, what)
+					require.ErrorContains(t, err, fmt.Sprintf("the answer is too large: more than %d bytes", 4<<20), "%s, %s", name, what)
 					require.NotContains(t, err.Error(), "s3cr")
 					require.False(t, errors.Is(err, envelope.ErrPayload), "the registry is at fault: %v", err)
 				}
@@ -106,13 +107,13 @@ func TestASchemaHasALimit(t *testing.T) {
 		}
 		return b.String() + "]}"
 	}
-	symbols := `{"type":"enum","name":"E","symbols":["s0"` + strings.Repeat(`,"s"`, schemas.MaxSchemaTypes) + `]}`
+	symbols := `{"type":"enum","name":"E","symbols":["s0"` + strings.Repeat(`,"s"`, avsc.MaxSchemaTypes) + `]}`
 	deep := strings.Repeat(`{"type":"array","items":`, 700) + `"int"` + strings.Repeat("}", 700)
 	for name, row := range map[string]struct{ avsc, want string }{
-		"many bytes":    {`{"type":"string","doc":"` + strings.Repeat("x", schemas.MaxSchema) + `"}`, "bytes, more than 1048576"},
-		"many fields":   {fields(schemas.MaxSchemaTypes), "more than 10000 fields and types"},
+		"many bytes":    {`{"type":"string","doc":"` + strings.Repeat("x", avsc.MaxSchema) + `"}`, "bytes, more than 1048576"},
+		"many fields":   {fields(avsc.MaxSchemaTypes), "more than 10000 fields and types"},
 		"many symbols":  {symbols, "more than 10000 fields and types"},
-		"many branches": {`["int"` + strings.Repeat(`,"int"`, schemas.MaxSchemaTypes) + `]`, "more than 10000 fields and types"},
+		"many branches": {`["int"` + strings.Repeat(`,"int"`, avsc.MaxSchemaTypes) + `]`, "more than 10000 fields and types"},
 		"many levels":   {deep, "more than 600 levels of JSON"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -129,12 +130,12 @@ func TestASchemaHasALimit(t *testing.T) {
 			require.ErrorContains(t, err, row.want)
 			require.Less(t, len(err.Error()), 300)
 
-			_, err = schemas.Subject(row.avsc)
+			_, err = avsc.Subject(row.avsc)
 			require.ErrorContains(t, err, row.want)
 		})
 	}
 
-	subject, err := schemas.Subject(fields(4000))
+	subject, err := avsc.Subject(fields(4000))
 	require.NoError(t, err)
 	require.Equal(t, "n.R", subject)
 }

@@ -7,34 +7,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-)
 
-// TestCachesAreLimitedByBytes fills a cache with schemas of the largest size: 1,024 of them took 1 GB as texts, and more when parsed.
-func TestCachesAreLimitedByBytes(t *testing.T) {
-	largest := strings.Repeat("x", maxSchema)
-	texts, parsed := newCache[uint32, string](), newCache[uint32, string]()
-	for id := range uint32(1000) {
-		texts.put(id, largest, len(largest))
-		parsed.put(id, largest, parsedBytes(largest))
-		_, found := parsed.get(id)
-		require.True(t, found, "the newest entry is kept")
-	}
-	require.Len(t, texts.m, maxCachedBytes/maxSchema)
-	require.Len(t, parsed.m, maxCachedBytes/parsedBytes(largest))
-	for range 2 * maxCached {
-		texts.put(1, "small", 5)
-	}
-	require.Equal(t, 5, texts.m[1].bytes)
-	var sum int
-	for _, e := range texts.m {
-		sum += e.bytes
-	}
-	require.Equal(t, sum, texts.bytes)
-	for id := range uint32(2 * maxCached) {
-		parsed.put(id, "small", 5)
-	}
-	require.Len(t, parsed.m, maxCached)
-}
+	"github.com/troupe-go/troupe/internal/avsc"
+)
 
 // TestTheEstimateOfAParsedSchemaIsNotTooLow takes schemas that need much memory for their size.
 func TestTheEstimateOfAParsedSchemaIsNotTooLow(t *testing.T) {
@@ -46,14 +21,14 @@ func TestTheEstimateOfAParsedSchemaIsNotTooLow(t *testing.T) {
 		for i := range fields {
 			fields[i] = fmt.Sprintf(one, i)
 		}
-		avsc := `{"type":"record","name":"r","fields":[` + strings.Join(fields, ",") + "]}"
+		text := `{"type":"record","name":"r","fields":[` + strings.Join(fields, ",") + "]}"
 		var kept [8]generic
 		before := heap()
 		for i := range kept {
-			kept[i] = makeGeneric(avsc)
+			kept[i] = makeGeneric(text)
 			require.NoError(t, kept[i].err)
 		}
-		require.Less(t, (heap()-before)/len(kept), parsedBytes(avsc), name)
+		require.Less(t, (heap()-before)/len(kept), avsc.ParsedBytes(text), name)
 		require.NotNil(t, kept[0].tagged)
 	}
 }

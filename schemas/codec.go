@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/avsc"
+	"github.com/troupe-go/troupe/internal/registry"
 )
 
 // Config configures New.
@@ -20,12 +22,12 @@ type Config struct {
 
 // A Codec encodes and decodes payloads. It is safe for concurrent use.
 type Codec struct {
-	registry *Registry
+	registry *registry.Client
 	timeout  time.Duration
 	byType   map[reflect.Type]*binding
 	byName   map[string]*binding
-	readers  *cache[readerKey, reader]
-	generics *cache[uint32, generic]
+	readers  *avsc.Cache[readerKey, reader]
+	generics *avsc.Cache[uint32, generic]
 }
 
 var _ envelope.Codec = (*Codec)(nil)
@@ -46,12 +48,12 @@ func New(ctx context.Context, cfg Config) (*Codec, error) {
 		cfg.Timeout = 5 * time.Second
 	}
 	c := &Codec{
-		registry: cfg.Registry,
+		registry: cfg.Registry.client,
 		timeout:  cfg.Timeout,
 		byType:   make(map[reflect.Type]*binding, len(cfg.Types)),
 		byName:   make(map[string]*binding, len(cfg.Types)),
-		readers:  newCache[readerKey, reader](),
-		generics: newCache[uint32, generic](),
+		readers:  avsc.NewCache[readerKey, reader](),
+		generics: avsc.NewCache[uint32, generic](),
 	}
 	bindings := make([]*binding, 0, len(cfg.Types))
 	for _, t := range cfg.Types {
@@ -89,7 +91,7 @@ func (c *Codec) Encode(topic string, body any) (envelope.Encoded, error) {
 		}
 		return envelope.Encoded{}, unbound(body)
 	}
-	payload, err := b.schema.AppendEncode(appendHeader(make([]byte, 0, 128), b.id), body)
+	payload, err := b.Schema.AppendEncode(appendHeader(make([]byte, 0, 128), b.id), body)
 	if err != nil {
 		return envelope.Encoded{}, fmt.Errorf("encode %s: %w", b.name, err)
 	}

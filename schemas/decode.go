@@ -10,6 +10,8 @@ import (
 	"github.com/twmb/avro"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/avsc"
+	"github.com/troupe-go/troupe/internal/registry"
 )
 
 type readerKey struct {
@@ -41,7 +43,7 @@ func (c *Codec) Decode(m envelope.Message, into any) error {
 			m.ContentType = envelope.JSON
 			return envelope.JSONCodec{}.Decode(m, into)
 		}
-		return poison(to.name, unquoted(guard(func() error { return to.schema.DecodeJSON(m.Payload, into) })))
+		return poison(to.name, unquoted(avsc.Guard(func() error { return to.Schema.DecodeJSON(m.Payload, into) })))
 	}
 	if to == nil {
 		return unbound(into)
@@ -57,7 +59,7 @@ func (c *Codec) Decode(m envelope.Message, into any) error {
 	if err := r.shape.check(body); err != nil {
 		return poison(to.name, err)
 	}
-	return poison(to.name, unquoted(guard(func() error {
+	return poison(to.name, unquoted(avsc.Guard(func() error {
 		_, err := r.schema.Decode(body, into)
 		return err
 	})))
@@ -66,39 +68,39 @@ func (c *Codec) Decode(m envelope.Message, into any) error {
 // reader returns the cached reader for payloads written with schema id, or makes one.
 func (c *Codec) reader(id uint32, to *binding) (reader, error) {
 	key := readerKey{id, to}
-	if r, ok := c.readers.get(key); ok {
+	if r, ok := c.readers.Get(key); ok {
 		return r, r.err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), c.timeout)
 	defer cancel()
-	avsc, err := c.registry.ByID(ctx, id)
-	if errors.Is(err, errNotYet) {
+	text, err := c.registry.ByID(ctx, id)
+	if errors.Is(err, registry.ErrNotYet) {
 		return reader{}, err
 	}
 	if err != nil {
 		return reader{}, asPayload(err)
 	}
-	r := makeReader(avsc, to)
+	r := makeReader(text, to)
 	if r.err != nil {
 		r.err = fmt.Errorf("%w: schema id %d: %w", envelope.ErrPayload, id, r.err)
 	}
-	c.readers.put(key, r, parsedBytes(avsc))
+	c.readers.Put(key, r, avsc.ParsedBytes(text))
 	return r, r.err
 }
 
-func makeReader(avsc string, to *binding) (r reader) {
-	r.err = guard(func() error {
-		writer, err := parseTree(avsc)
+func makeReader(text string, to *binding) (r reader) {
+	r.err = avsc.Guard(func() error {
+		writer, err := avsc.Parse(text)
 		if err != nil {
 			return err
 		}
-		if err := misread(to.tree, writer); err != nil {
+		if err := avsc.Misread(to.Tree, writer); err != nil {
 			return err
 		}
-		if r.schema, err = avro.Resolve(writer.schema, to.schema); err != nil {
+		if r.schema, err = avro.Resolve(writer.Schema, to.Schema); err != nil {
 			return err
 		}
-		r.shape, err = shapeOf(writer.schema)
+		r.shape, err = shapeOf(writer.Schema)
 		return err
 	})
 	return r
@@ -140,13 +142,3 @@ func unquoted(err error) error {
 // quoted matches values of the payload in the decoder's errors, and also names from the schema, so that unquoted can keep
 // these.
 var quoted = regexp.MustCompile(`(?:record|field|kind|type) "[^"]*"|"(?:[^"\\]|\\.)*"|value [-+0-9.]\S*`)
-
-// guard turns a decoder's panic into an error: bytes from outside caused it, and other messages must still be processed.
-func guard(decode func() error) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("decoder panicked: %v", p)
-		}
-	}()
-	return decode()
-}

@@ -30,10 +30,10 @@
 //
 // # Schema evolution
 //
-// Check reports whether a new version of a schema is compatible with earlier ones, at Confluent's levels, with every
-// incompatible field and a remedy; Diff reports the changes. Neither needs a registry. In a running flow, old and new
-// versions of a message are in one topic, and old and new versions of every service run at the same time: with
-// FULL_TRANSITIVE each of them can read all messages.
+// The command `troupe schema check` reports whether a new version of a schema is compatible with earlier ones, at Confluent's
+// levels, with every incompatible field and a remedy; `troupe schema diff` reports the changes. Neither needs a registry. In a
+// running flow, old and new versions of a message are in one topic, and old and new versions of every service run at the same
+// time: with FULL_TRANSITIVE each of them can read all messages.
 //
 // Limits on one payload, for both libraries: 200 levels of records, arrays, maps and unions; 1,048,576 values; 4,096 items that
 // take no bytes. They are checked before memory is allocated for it, so a few bytes cannot cause an allocation of gigabytes.

@@ -7,6 +7,9 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/troupe-go/troupe/internal/avsc"
+	"github.com/troupe-go/troupe/internal/registry"
 )
 
 // A Strategy derives the registry's subject of a message, named as Confluent does.
@@ -47,22 +50,28 @@ const staleTimeout = time.Second
 type JSONEncoder struct {
 	codec    *Codec
 	strategy Strategy
-	last     *cache[string, latest] // by subject; after a failure, until is the time of the next request
+	last     *avsc.Cache[string, latestID] // by subject
+}
+
+// A latestID is the schema id of a subject's latest version.
+type latestID struct {
+	id    uint32
+	until time.Time // after a failure, the time of the next request
 }
 
 // NewJSONEncoder returns a JSONEncoder. It does not connect. The zero Strategy is RecordName.
-func NewJSONEncoder(registry *Registry, strategy Strategy) (*JSONEncoder, error) {
+func NewJSONEncoder(from *Registry, strategy Strategy) (*JSONEncoder, error) {
 	if strategy == "" {
 		strategy = RecordName
 	}
 	if _, err := ParseStrategy(string(strategy)); err != nil {
 		return nil, fmt.Errorf("schemas: %w", err)
 	}
-	codec, err := New(context.Background(), Config{Registry: registry}) // without types it registers nothing
+	codec, err := New(context.Background(), Config{Registry: from}) // without types it registers nothing
 	if err != nil {
 		return nil, err
 	}
-	return &JSONEncoder{codec: codec, strategy: strategy, last: newCache[string, latest]()}, nil
+	return &JSONEncoder{codec: codec, strategy: strategy, last: avsc.NewCache[string, latestID]()}, nil
 }
 
 // Strategy returns the encoder's strategy.
@@ -90,8 +99,8 @@ func (e *JSONEncoder) Encode(ctx context.Context, topic, typ string, json []byte
 }
 
 func (e *JSONEncoder) latest(ctx context.Context, subject string) (uint32, error) {
-	now := e.codec.registry.failures.now
-	known, seen := e.last.get(subject)
+	now := e.codec.registry.Now
+	known, seen := e.last.Get(subject)
 	if seen && now().Before(known.until) {
 		return known.id, nil
 	}
@@ -106,12 +115,12 @@ func (e *JSONEncoder) latest(ctx context.Context, subject string) (uint32, error
 	case err == nil && seen && id == known.id:
 		return id, nil
 	case err == nil:
-		known = latest{id: id}
+		known = latestID{id: id}
 	case !seen, errors.Is(err, ErrNoSchema), ctx.Err() != nil:
 		return 0, err
 	default:
-		known.until = now().Add(forgetLatest)
+		known.until = now().Add(registry.ForgetLatest)
 	}
-	e.last.put(subject, known, len(subject))
+	e.last.Put(subject, known, len(subject))
 	return known.id, nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/avro"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/avsc"
 )
 
 // goavro's limits are package variables, and so apply to all code in the process that uses it. They are a second check after
@@ -50,7 +51,7 @@ func (c *Codec) ToJSON(ctx context.Context, payload []byte) (schemaName string, 
 	if err := g.shape.check(body); err != nil {
 		return g.name, nil, poison(g.name, err)
 	}
-	err = guard(func() error {
+	err = avsc.Guard(func() error {
 		value, _, err := g.tagged.NativeFromBinary(body)
 		if err == nil {
 			text, err = g.tagged.TextualFromNative(nil, value)
@@ -131,7 +132,7 @@ func (c *Codec) fromJSON(ctx context.Context, id uint32, name string, text []byt
 }
 
 func (g generic) encode(codec *goavro.Codec, id uint32, text []byte) (payload []byte, err error) {
-	err = guard(func() error {
+	err = avsc.Guard(func() error {
 		value, rest, err := codec.NativeFromTextual(text)
 		if err != nil {
 			return err
@@ -160,38 +161,38 @@ func (c *Codec) idOf(ctx context.Context, name string) (uint32, error) {
 }
 
 func (c *Codec) generic(ctx context.Context, id uint32) (generic, error) {
-	if g, ok := c.generics.get(id); ok {
+	if g, ok := c.generics.Get(id); ok {
 		return g, g.err
 	}
-	avsc, err := c.registry.ByID(ctx, id)
+	text, err := c.registry.ByID(ctx, id)
 	if err != nil {
 		return generic{}, asPayload(err)
 	}
-	g := makeGeneric(avsc)
+	g := makeGeneric(text)
 	if g.err != nil {
 		g.err = fmt.Errorf("%w: schema id %d: %w", envelope.ErrPayload, id, g.err)
 	}
-	c.generics.put(id, g, parsedBytes(avsc))
+	c.generics.Put(id, g, avsc.ParsedBytes(text))
 	return g, g.err
 }
 
-func makeGeneric(avsc string) (g generic) {
-	g.err = guard(func() error {
+func makeGeneric(text string) (g generic) {
+	g.err = avsc.Guard(func() error {
 		var err error
-		if g.types, err = parseTree(avsc); err != nil {
+		if g.types.Tree, err = avsc.Parse(text); err != nil {
 			return err
 		}
-		g.root, g.hasBytes = g.types.root, g.types.hasBytes()
-		if g.name = fullName(g.root); g.name == "" {
+		g.root, g.hasBytes = g.types.Root, g.types.hasBytes()
+		if g.name = avsc.FullName(g.root); g.name == "" {
 			g.name = g.root.Type
 		}
-		if g.shape, err = shapeOf(g.types.schema); err != nil {
+		if g.shape, err = shapeOf(g.types.Schema); err != nil {
 			return err
 		}
-		if g.tagged, err = goavro.NewCodec(avsc); err != nil || g.shape.recursive {
+		if g.tagged, err = goavro.NewCodec(text); err != nil || g.shape.recursive {
 			return err
 		}
-		g.bare, err = goavro.NewCodecForStandardJSON(avsc)
+		g.bare, err = goavro.NewCodecForStandardJSON(text)
 		return err
 	})
 	return g

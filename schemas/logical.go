@@ -14,6 +14,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/twmb/avro"
+
+	"github.com/troupe-go/troupe/internal/avsc"
 )
 
 // Avro's JSON encoding writes bytes as a text with a character for each byte, also of a decimal and of a UUID of 16 bytes. Values
@@ -176,7 +178,7 @@ func (t tree) hasBytes() bool {
 		}
 		return false
 	}
-	return look(t.root)
+	return look(t.Root)
 }
 
 // A writer converts JSON as Values returns it to Avro's encoding of bytes.
@@ -195,7 +197,7 @@ func (w writer) convert(text []byte) ([]byte, error) {
 	if err := dec.Decode(&v); err != nil {
 		return nil, err
 	}
-	v, err := w.value("", w.root, v)
+	v, err := w.value("", w.Root, v)
 	if err != nil {
 		return nil, err
 	}
@@ -204,20 +206,20 @@ func (w writer) convert(text []byte) ([]byte, error) {
 
 // value converts v, which is to be written with schema n. What does not fit n stays as it is: the encoder refuses it.
 func (w writer) value(path string, n *avro.SchemaNode, v any) (_ any, err error) {
-	n = w.follow(n)
+	n = w.Follow(n)
 	if n.Type == "union" {
 		return w.union(path, n, v)
 	}
 	switch v := v.(type) {
 	case nil:
 		if w.strict && n.Type != "null" { // goavro writes NaN for it, if n is a double
-			return nil, fmt.Errorf("%s: want a %s, got null", path, w.describe(n))
+			return nil, fmt.Errorf("%s: want a %s, got null", path, w.Describe(n))
 		}
 	case map[string]any:
 		for i := range n.Fields {
 			f := &n.Fields[i]
 			if inner, has := v[f.Name]; has {
-				if v[f.Name], err = w.value(inPath(path, f.Name), &f.Type, inner); err != nil {
+				if v[f.Name], err = w.value(avsc.InPath(path, f.Name), &f.Type, inner); err != nil {
 					return nil, err
 				}
 			}
@@ -226,7 +228,7 @@ func (w writer) value(path string, n *avro.SchemaNode, v any) (_ any, err error)
 			if n.Values == nil {
 				break
 			}
-			if v[name], err = w.value(inPath(path, name), n.Values, inner); err != nil {
+			if v[name], err = w.value(avsc.InPath(path, name), n.Values, inner); err != nil {
 				return nil, err
 			}
 		}
@@ -243,7 +245,7 @@ func (w writer) value(path string, n *avro.SchemaNode, v any) (_ any, err error)
 		if isDecimal(n) {
 			text, err := decimalOf(n, v)
 			if err != nil {
-				return nil, fmt.Errorf("%s: want a %s, got %w", path, describeLogical(n), err)
+				return nil, fmt.Errorf("%s: want a %s, got %w", path, avsc.DescribeLogical(n), err)
 			}
 			return escapedBytes(text)
 		}
@@ -252,7 +254,7 @@ func (w writer) value(path string, n *avro.SchemaNode, v any) (_ any, err error)
 			v = uuidBytes(v)
 		}
 		if isDecimal(n) && w.strict {
-			return nil, fmt.Errorf("%s: want a number for a %s, got a text", path, describeLogical(n))
+			return nil, fmt.Errorf("%s: want a number for a %s, got a text", path, avsc.DescribeLogical(n))
 		}
 		if n.Type == "bytes" || n.Type == "fixed" {
 			text, err := escapedBytes(v)
@@ -277,13 +279,13 @@ func (w writer) union(path string, n *avro.SchemaNode, v any) (any, error) {
 	}
 	if v == nil {
 		if w.strict && !slices.ContainsFunc(n.Branches, func(b avro.SchemaNode) bool { return b.Type == "null" }) {
-			return nil, fmt.Errorf("%s: want a %s, got null", path, w.describe(n))
+			return nil, fmt.Errorf("%s: want a %s, got null", path, w.Describe(n))
 		}
 		return v, nil
 	}
 	var fits []*avro.SchemaNode
 	for i := range n.Branches {
-		if b := w.follow(&n.Branches[i]); holds(b, v) {
+		if b := w.Follow(&n.Branches[i]); holds(b, v) {
 			fits = append(fits, b)
 		}
 	}
@@ -297,7 +299,7 @@ func (w writer) union(path string, n *avro.SchemaNode, v any) (any, error) {
 		return v, nil // the encoder chooses, or refuses it
 	}
 	if _, number := v.(json.Number); number && isDecimal(fits[0]) && len(n.Branches) > 2 { // its text could be another branch's
-		return nil, fmt.Errorf("%s: name the branch of the union: {\"%s\": …}", path, cmp.Or(fullName(fits[0]), fits[0].Type+"."+fits[0].LogicalType))
+		return nil, fmt.Errorf("%s: name the branch of the union: {\"%s\": …}", path, cmp.Or(avsc.FullName(fits[0]), fits[0].Type+"."+fits[0].LogicalType))
 	}
 	return w.value(path, fits[0], v)
 }
@@ -306,7 +308,7 @@ func (w writer) union(path string, n *avro.SchemaNode, v any) (any, error) {
 func holds(b *avro.SchemaNode, v any) bool {
 	switch v := v.(type) {
 	case map[string]any:
-		return kindOf(b) == "record" || b.Type == "map"
+		return avsc.KindOf(b) == "record" || b.Type == "map"
 	case []any:
 		return b.Type == "array"
 	case json.Number:

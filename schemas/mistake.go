@@ -9,6 +9,8 @@ import (
 	"strconv"
 
 	"github.com/twmb/avro"
+
+	"github.com/troupe-go/troupe/internal/avsc"
 )
 
 // findMistake returns where text, which goavro refused, first differs from the schema. It returns nil if it finds no
@@ -38,8 +40,8 @@ func (s *search) collect(n *avro.SchemaNode, within string) {
 		return
 	}
 	if n.Name != "" {
-		within = namespaceOf(n)
-		s.named[fullName(n)] = n
+		within = avsc.NamespaceOf(n)
+		s.named[avsc.FullName(n)] = n
 	} else if known := s.named[within+"."+n.Type]; known != nil {
 		s.meant[n] = known
 	} else if known := s.named[n.Type]; known != nil {
@@ -163,7 +165,7 @@ func (s *search) union(path string, n *avro.SchemaNode, value any) error {
 			b = known
 		}
 		name := b.Type
-		if full := fullName(b); full != "" {
+		if full := avsc.FullName(b); full != "" {
 			name = full
 		}
 		names = append(names, name)

@@ -19,6 +19,7 @@ import (
 	"github.com/twmb/franz-go/pkg/sr/srfake"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/avsc"
 	"github.com/troupe-go/troupe/schemas"
 	"github.com/troupe-go/troupe/testkit"
 )
@@ -210,14 +211,14 @@ func TestIdsAreRememberedWithinBounds(t *testing.T) {
 		read(1)
 	}
 	require.EqualValues(t, 1, asked.Load())
-	for id := range 2 * schemas.MaxCached {
+	for id := range 2 * avsc.MaxCached {
 		read(id + 1)
 	}
 	before := asked.Load()
-	for id := range 2 * schemas.MaxCached {
+	for id := range 2 * avsc.MaxCached {
 		read(id + 1)
 	}
-	require.GreaterOrEqual(t, asked.Load()-before, int64(schemas.MaxCached)/2, "nothing is pushed out")
+	require.GreaterOrEqual(t, asked.Load()-before, int64(avsc.MaxCached)/2, "nothing is pushed out")
 }
 
 func TestTheLatestVersionIsAskedForOnceAMinute(t *testing.T) {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"github.com/twmb/avro"
+
+	"github.com/troupe-go/troupe/internal/avsc"
 )
 
 type kind uint8
@@ -41,7 +43,7 @@ func shapeOf(s *avro.Schema) (*shape, error) {
 	build = func(n *avro.SchemaNode, within string) (*shape, error) {
 		s := new(shape)
 		if n.Name != "" {
-			within = namespaceOf(n)
+			within = avsc.NamespaceOf(n)
 		}
 		switch n.Type {
 		case "null":
@@ -58,17 +60,17 @@ func shapeOf(s *avro.Schema) (*shape, error) {
 			s.kind, s.size, s.least = kindFixed, 8, 8
 		case "fixed":
 			s.kind, s.size, s.least = kindFixed, n.Size, int64(n.Size)
-			named[fullName(n)] = s
+			named[avsc.FullName(n)] = s
 		case "bytes":
 			s.kind, s.least = kindBytes, 1
 		case "string":
 			s.kind, s.least = kindString, 1
 		case "enum":
 			s.kind, s.size, s.least = kindEnum, len(n.Symbols), 1
-			named[fullName(n)] = s
+			named[avsc.FullName(n)] = s
 		case "record", "error":
 			s.kind = kindRecord
-			named[fullName(n)] = s
+			named[avsc.FullName(n)] = s
 			open[s] = true
 			for i := range n.Fields {
 				f, err := build(&n.Fields[i].Type, within)

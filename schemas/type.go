@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/twmb/avro"
+
+	"github.com/troupe-go/troupe/internal/avsc"
 )
 
 // A Type binds a Go struct to an Avro record. Make one with Bind; New checks it.
@@ -37,31 +39,18 @@ func (t Type) check() (*binding, error) {
 	if t.goType == nil || t.goType.Kind() != reflect.Struct {
 		return nil, fmt.Errorf("bind %v: want a struct", t.goType)
 	}
-	parsed, err := parseTree(t.avsc)
+	parsed, err := avsc.Parse(t.avsc)
 	if err != nil {
 		return nil, fmt.Errorf("bind %v: %w", t.goType, err)
 	}
-	b := &binding{name: fullName(parsed.root), avsc: t.avsc, tree: parsed, goType: t.goType}
-	if parsed.root.Type != "record" {
-		return nil, fmt.Errorf("bind %v: the schema is of type %s, want a record", t.goType, parsed.root.Type)
+	b := &binding{name: avsc.FullName(parsed.Root), avsc: t.avsc, tree: tree{parsed}, goType: t.goType}
+	if parsed.Root.Type != "record" {
+		return nil, fmt.Errorf("bind %v: the schema is of type %s, want a record", t.goType, parsed.Root.Type)
 	}
-	if err := fits(t.goType, parsed.schema); err != nil {
+	if err := fits(t.goType, parsed.Schema); err != nil {
 		return nil, fmt.Errorf("bind %v to %s: %w", t.goType, b.name, err)
 	}
 	return b, nil
-}
-
-func fullName(n *avro.SchemaNode) string {
-	if n.Namespace == "" || strings.Contains(n.Name, ".") {
-		return n.Name
-	}
-	return n.Namespace + "." + n.Name
-}
-
-// namespaceOf returns the namespace of names within n that have no dot.
-func namespaceOf(n *avro.SchemaNode) string {
-	full := fullName(n)
-	return full[:max(0, strings.LastIndexByte(full, '.'))]
 }
 
 // fits finds errors at the start that otherwise the first message would cause. Every field of the struct must be in the

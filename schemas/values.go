@@ -8,6 +8,8 @@ import (
 	"math"
 
 	"github.com/twmb/avro"
+
+	"github.com/troupe-go/troupe/internal/avsc"
 )
 
 // Values decodes a payload in wire format to Go values, each in one form that depends on its type in the schema: float and
@@ -44,8 +46,8 @@ func (c *Codec) Values(ctx context.Context, payload []byte) (schemaName string, 
 
 // value converts v, which ToJSON wrote with schema n, to the form that Values promises.
 func (t tree) value(n *avro.SchemaNode, v any) (any, error) {
-	n = t.follow(n)
-	if m, ok := v.(map[string]any); ok && kindOf(n) == "record" {
+	n = t.Follow(n)
+	if m, ok := v.(map[string]any); ok && avsc.KindOf(n) == "record" {
 		for i := range n.Fields {
 			f := &n.Fields[i]
 			if err := t.within(m, f.Name, &f.Type); err != nil {
@@ -112,8 +114,8 @@ func (t tree) branch(n *avro.SchemaNode, v map[string]any) (any, error) {
 // branchOf returns the branch of a union that JSON names so, or nil.
 func (t tree) branchOf(n *avro.SchemaNode, name string) *avro.SchemaNode {
 	for i := range n.Branches {
-		b := t.follow(&n.Branches[i])
-		if name == fullName(b) || name == b.Type || name == b.Type+"."+b.LogicalType {
+		b := t.Follow(&n.Branches[i])
+		if name == avsc.FullName(b) || name == b.Type || name == b.Type+"."+b.LogicalType {
 			return b
 		}
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/troupe-go/troupe/internal/admin/doctor"
+	"github.com/troupe-go/troupe/internal/registry"
 	"github.com/troupe-go/troupe/internal/sidecar"
-	"github.com/troupe-go/troupe/schemas"
 	"github.com/troupe-go/troupe/topics"
 )
 
@@ -137,7 +137,7 @@ func (f *doctorFlags) read(cmd *cobra.Command) (inTheClear bool, err error) {
 		f.registry = os.Getenv("SCHEMA_REGISTRY_URL")
 	}
 	if f.registry != "" {
-		if f.cfg.Registry, err = schemas.NewRegistry(f.registry); err != nil {
+		if f.cfg.Registry, err = registry.New(f.registry); err != nil {
 			return false, fmt.Errorf("--registry: %w", err)
 		}
 	}

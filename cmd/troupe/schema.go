@@ -9,7 +9,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/troupe-go/troupe/schemas"
+	"github.com/troupe-go/troupe/internal/avsc"
+	"github.com/troupe-go/troupe/internal/registry"
 )
 
 func newSchema() *cobra.Command {
@@ -74,7 +75,7 @@ func (e *earlier) open(ctx context.Context, paths []string) (history, error) {
 	return registered{registry}, nil
 }
 
-func (e *earlier) openRegistry() (*schemas.Registry, error) {
+func (e *earlier) openRegistry() (*registry.Client, error) {
 	address := e.registry
 	if address == "" {
 		address = os.Getenv("SCHEMA_REGISTRY_URL")
@@ -82,28 +83,28 @@ func (e *earlier) openRegistry() (*schemas.Registry, error) {
 	if address == "" {
 		return nil, errors.New("nothing to compare with: give --against or --registry")
 	}
-	return schemas.NewRegistry(address)
+	return registry.New(address)
 }
 
 // A history has the earlier versions of a subject.
 type history interface {
-	versions(ctx context.Context, subject string) ([]schemas.Version, error)
-	level(ctx context.Context, subject string) (schemas.Level, error)
+	versions(ctx context.Context, subject string) ([]avsc.Version, error)
+	level(ctx context.Context, subject string) (avsc.Level, error)
 }
 
 // registered is the history of a registry.
-type registered struct{ *schemas.Registry }
+type registered struct{ *registry.Client }
 
-func (r registered) versions(ctx context.Context, subject string) ([]schemas.Version, error) {
+func (r registered) versions(ctx context.Context, subject string) ([]avsc.Version, error) {
 	return r.Versions(ctx, subject)
 }
 
-func (r registered) level(ctx context.Context, subject string) (schemas.Level, error) {
+func (r registered) level(ctx context.Context, subject string) (avsc.Level, error) {
 	return r.Level(ctx, subject)
 }
 
 // levelFlag is a pflag.Value.
-type levelFlag struct{ level schemas.Level }
+type levelFlag struct{ level avsc.Level }
 
 // levels lists the levels of registries.
 const levels = "BACKWARD|BACKWARD_TRANSITIVE|FORWARD|FORWARD_TRANSITIVE|FULL|FULL_TRANSITIVE|NONE"
@@ -120,25 +121,25 @@ func (l *levelFlag) Type() string { return "level" }
 
 // Set accepts a level in any case.
 func (l *levelFlag) Set(text string) (err error) {
-	l.level, err = schemas.ParseLevel(text)
+	l.level, err = avsc.ParseLevel(text)
 	return err
 }
 
 // A verdict is the result of the check of one file.
 type verdict struct {
-	File     string            `json:"file"`
-	Subject  string            `json:"subject"`
-	Level    schemas.Level     `json:"level"`
-	Earlier  []string          `json:"earlier"` // the versions that it was compared with
-	OK       bool              `json:"ok"`
-	Problems []schemas.Problem `json:"problems"`
-	Registry string            `json:"registry,omitempty"` // the registry's reasons to refuse a schema without Problems
+	File     string         `json:"file"`
+	Subject  string         `json:"subject"`
+	Level    avsc.Level     `json:"level"`
+	Earlier  []string       `json:"earlier"` // the versions that it was compared with
+	OK       bool           `json:"ok"`
+	Problems []avsc.Problem `json:"problems"`
+	Registry string         `json:"registry,omitempty"` // the registry's reasons to refuse a schema without Problems
 }
 
 // judge checks a file at level, or, if that is empty, at the history's own.
 func judge(
-	ctx context.Context, f schemaFile, h history, level schemas.Level,
-) (v verdict, versions []schemas.Version, err error) {
+	ctx context.Context, f schemaFile, h history, level avsc.Level,
+) (v verdict, versions []avsc.Version, err error) {
 	if level == "" {
 		if level, err = h.level(ctx, f.subject); err != nil {
 			return v, nil, err
@@ -147,20 +148,20 @@ func judge(
 	if versions, err = h.versions(ctx, f.subject); err != nil {
 		return v, nil, err
 	}
-	problems, err := schemas.Check(level, schemas.Version{Label: f.path, Avsc: f.avsc}, versions...)
+	problems, err := avsc.Check(level, avsc.Version{Label: f.path, Avsc: f.avsc}, versions...)
 	if err != nil {
 		return v, nil, err
 	}
 	v = verdict{
 		File: f.path, Subject: f.subject, Level: level, OK: len(problems) == 0,
-		Earlier: []string{}, Problems: append([]schemas.Problem{}, problems...), // never null in JSON
+		Earlier: []string{}, Problems: append([]avsc.Problem{}, problems...), // never null in JSON
 	}
 	compared := versions
 	if !level.Transitive() && len(compared) > 1 {
 		compared = compared[len(compared)-1:]
 	}
 	for _, c := range compared {
-		if level != schemas.None {
+		if level != avsc.None {
 			v.Earlier = append(v.Earlier, c.Label)
 		}
 	}
@@ -172,14 +173,14 @@ func (v verdict) lines() (lines []string) {
 	switch {
 	case !v.OK:
 		lines = append(lines, fmt.Sprintf("FAIL  %s (%s) in %s", v.Subject, v.Level, v.File))
-	case len(v.Earlier) == 0 && v.Level != schemas.None:
+	case len(v.Earlier) == 0 && v.Level != avsc.None:
 		lines = append(lines, fmt.Sprintf("new   %s", v.Subject))
 	default:
 		lines = append(lines, fmt.Sprintf("ok    %s (%s)", v.Subject, v.Level))
 	}
 	for _, p := range v.Problems {
 		who := "readers of the new version, messages of " + p.Earlier
-		if p.Direction == schemas.Forward {
+		if p.Direction == avsc.Forward {
 			who = "readers of " + p.Earlier + ", messages of the new version"
 		}
 		where := p.Path

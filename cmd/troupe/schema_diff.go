@@ -5,15 +5,15 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/troupe-go/troupe/schemas"
+	"github.com/troupe-go/troupe/internal/avsc"
 )
 
 // difference holds the changes of one record since its latest earlier version.
 type difference struct {
-	File    string           `json:"file"`
-	Subject string           `json:"subject"`
-	Since   string           `json:"since"` // empty if there is no earlier version
-	Changes []schemas.Change `json:"changes"`
+	File    string        `json:"file"`
+	Subject string        `json:"subject"`
+	Since   string        `json:"since"` // empty if there is no earlier version
+	Changes []avsc.Change `json:"changes"`
 }
 
 func newSchemaDiff() *cobra.Command {
@@ -44,14 +44,14 @@ properties do not count. The exit status is 0 with and without differences.`,
 			}
 			differences := make([]difference, 0, len(files))
 			for _, f := range files {
-				d := difference{File: f.path, Subject: f.subject, Changes: []schemas.Change{}}
+				d := difference{File: f.path, Subject: f.subject, Changes: []avsc.Change{}}
 				versions, err := h.versions(cmd.Context(), f.subject)
 				if err != nil {
 					return failed(err)
 				}
 				if len(versions) > 0 {
 					last := versions[len(versions)-1]
-					changes, err := schemas.Diff(last, schemas.Version{Label: f.path, Avsc: f.avsc})
+					changes, err := avsc.Diff(last, avsc.Version{Label: f.path, Avsc: f.avsc})
 					if err != nil {
 						return failed(err)
 					}

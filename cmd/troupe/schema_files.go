@@ -13,7 +13,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/troupe-go/troupe/schemas"
+	"github.com/troupe-go/troupe/internal/avsc"
 )
 
 // Limits on input.
@@ -89,7 +89,7 @@ func name(files []schemaFile) error {
 	by := make(map[string]string)
 	for i := range files {
 		f := &files[i]
-		subject, err := schemas.Subject(f.avsc)
+		subject, err := avsc.Subject(f.avsc)
 		if err != nil {
 			return fmt.Errorf("%s: %w", f.path, err)
 		}
@@ -102,15 +102,15 @@ func name(files []schemaFile) error {
 }
 
 // places holds histories of files and revisions: by subject, oldest first.
-type places map[string][]schemas.Version
+type places map[string][]avsc.Version
 
-func (p places) versions(_ context.Context, subject string) ([]schemas.Version, error) {
+func (p places) versions(_ context.Context, subject string) ([]avsc.Version, error) {
 	return p[subject], nil
 }
 
 // level returns the level that a running flow needs, for any number of earlier versions.
-func (places) level(context.Context, string) (schemas.Level, error) {
-	return schemas.FullTransitive, nil
+func (places) level(context.Context, string) (avsc.Level, error) {
+	return avsc.FullTransitive, nil
 }
 
 func readHistory(ctx context.Context, against, paths []string) (places, error) {
@@ -132,7 +132,7 @@ func readHistory(ctx context.Context, against, paths []string) (places, error) {
 			if git {
 				label = revision
 			}
-			all[f.subject] = append(all[f.subject], schemas.Version{Label: label, Avsc: f.avsc})
+			all[f.subject] = append(all[f.subject], avsc.Version{Label: label, Avsc: f.avsc})
 		}
 	}
 	return all, nil

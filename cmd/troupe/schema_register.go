@@ -8,7 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/troupe-go/troupe/schemas"
+	"github.com/troupe-go/troupe/internal/avsc"
+	"github.com/troupe-go/troupe/internal/registry"
 )
 
 // registration is the result for one file.
@@ -78,20 +79,20 @@ incompatible with its earlier versions, none is registered, and the exit status 
 
 // refusals returns the verdicts on files that must not be registered. A schema that is registered already is not checked.
 func refusals(
-	ctx context.Context, registry *schemas.Registry, files []schemaFile, level schemas.Level,
+	ctx context.Context, client *registry.Client, files []schemaFile, level avsc.Level,
 ) (refused []verdict, err error) {
 	for _, f := range files {
-		if _, err := registry.Lookup(ctx, f.subject, f.avsc); err == nil {
+		if _, err := client.Lookup(ctx, f.subject, f.avsc); err == nil {
 			continue
-		} else if !errors.Is(err, schemas.ErrNoSchema) {
+		} else if !errors.Is(err, registry.ErrNoSchema) {
 			return nil, err
 		}
-		v, versions, err := judge(ctx, f, registered{registry}, level)
+		v, versions, err := judge(ctx, f, registered{client}, level)
 		if err != nil {
 			return nil, err
 		}
 		if v.OK && len(versions) > 0 {
-			if err := ask(ctx, registry, f, &v); err != nil {
+			if err := ask(ctx, client, f, &v); err != nil {
 				return nil, err
 			}
 		}
@@ -103,8 +104,8 @@ func refusals(
 }
 
 // ask adds the registry's own verdict.
-func ask(ctx context.Context, registry *schemas.Registry, f schemaFile, v *verdict) error {
-	ok, reasons, err := registry.Accepts(ctx, f.subject, f.avsc)
+func ask(ctx context.Context, client *registry.Client, f schemaFile, v *verdict) error {
+	ok, reasons, err := client.Accepts(ctx, f.subject, f.avsc)
 	if err != nil || ok {
 		return err
 	}
@@ -116,10 +117,10 @@ func ask(ctx context.Context, registry *schemas.Registry, f schemaFile, v *verdi
 }
 
 // register continues until the first failure, and returns the registrations before it. In a dry run a new schema gets no id.
-func register(ctx context.Context, registry *schemas.Registry, files []schemaFile, dryRun bool) (done []registration, err error) {
+func register(ctx context.Context, client *registry.Client, files []schemaFile, dryRun bool) (done []registration, err error) {
 	for _, f := range files {
-		id, err := registry.Lookup(ctx, f.subject, f.avsc)
-		missing := errors.Is(err, schemas.ErrNoSchema)
+		id, err := client.Lookup(ctx, f.subject, f.avsc)
+		missing := errors.Is(err, registry.ErrNoSchema)
 		if err != nil && !missing {
 			return done, err
 		}
@@ -127,7 +128,7 @@ func register(ctx context.Context, registry *schemas.Registry, files []schemaFil
 			done = append(done, registration{File: f.path, Subject: f.subject, ID: id, New: missing})
 			continue
 		}
-		id, err = registry.Register(ctx, f.subject, f.avsc)
+		id, err = client.Register(ctx, f.subject, f.avsc)
 		if err != nil {
 			return done, err
 		}

@@ -13,7 +13,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
-	"github.com/troupe-go/troupe/schemas"
+	"github.com/troupe-go/troupe/internal/avsc"
+	"github.com/troupe-go/troupe/internal/registry"
 	"github.com/troupe-go/troupe/testkit"
 )
 
@@ -23,7 +24,7 @@ const (
 	fieldMust = `{"name":"must","type":"int"}`
 )
 
-func avsc(name string, fields ...string) string {
+func record(name string, fields ...string) string {
 	return fmt.Sprintf(`{"type":"record","name":%q,"fields":[%s]}`, name, strings.Join(fields, ","))
 }
 
@@ -51,10 +52,10 @@ func schema(t *testing.T, folder string, env []string, args ...string) outcome {
 func TestSchemaCheckNamesFieldReasonAndRemedy(t *testing.T) {
 	t.Parallel()
 	dir := put(t, t.TempDir(), map[string]string{
-		"v1/Order.avsc":  avsc("shop.Order", fieldID),
-		"v2/Order.avsc":  avsc("shop.Order", fieldID, fieldNote),
-		"v3/order.avsc":  avsc("shop.Order", fieldID, `{"name":"note","type":"string"}`),
-		"v3/Parcel.avsc": avsc("shop.Parcel", fieldID),
+		"v1/Order.avsc":  record("shop.Order", fieldID),
+		"v2/Order.avsc":  record("shop.Order", fieldID, fieldNote),
+		"v3/order.avsc":  record("shop.Order", fieldID, `{"name":"note","type":"string"}`),
+		"v3/Parcel.avsc": record("shop.Parcel", fieldID),
 		"v3/README.md":   "not a schema",
 	})
 	o := schema(t, dir, nil, "check", "--against", "v1", "--against", "v2", "v3")
@@ -75,9 +76,9 @@ FAIL  shop.Order (FULL_TRANSITIVE) in v3/order.avsc
 	var verdicts []verdict
 	require.NoError(t, json.Unmarshal([]byte(o.stdout), &verdicts))
 	require.Equal(t, []verdict{
-		{File: "v3/Parcel.avsc", Subject: "shop.Parcel", Level: schemas.FullTransitive, Earlier: []string{}, OK: true, Problems: []schemas.Problem{}},
-		{File: "v3/order.avsc", Subject: "shop.Order", Level: schemas.FullTransitive, Earlier: []string{"v1/Order.avsc"}, Problems: []schemas.Problem{{
-			Direction: schemas.Backward, Earlier: "v1/Order.avsc", Path: "note", Reason: "it is new and has no default for messages that do not have it",
+		{File: "v3/Parcel.avsc", Subject: "shop.Parcel", Level: avsc.FullTransitive, Earlier: []string{}, OK: true, Problems: []avsc.Problem{}},
+		{File: "v3/order.avsc", Subject: "shop.Order", Level: avsc.FullTransitive, Earlier: []string{"v1/Order.avsc"}, Problems: []avsc.Problem{{
+			Direction: avsc.Backward, Earlier: "v1/Order.avsc", Path: "note", Reason: "it is new and has no default for messages that do not have it",
 			Remedy: `give it one, such as "default": ""`,
 		}}},
 	}, verdicts)
@@ -85,7 +86,7 @@ FAIL  shop.Order (FULL_TRANSITIVE) in v3/order.avsc
 
 func TestSchemaCheckAgainstAGitRevision(t *testing.T) {
 	t.Parallel()
-	dir := put(t, t.TempDir(), map[string]string{"schemas/order/Order.avsc": avsc("shop.Order", fieldID, fieldMust), "schemas/Gone.avsc": avsc("shop.Gone")})
+	dir := put(t, t.TempDir(), map[string]string{"schemas/order/Order.avsc": record("shop.Order", fieldID, fieldMust), "schemas/Gone.avsc": record("shop.Gone")})
 	run := func(args ...string) {
 		cmd := exec.Command("git", args...)
 		cmd.Dir = dir
@@ -98,7 +99,7 @@ func TestSchemaCheckAgainstAGitRevision(t *testing.T) {
 	run("commit", "--quiet", "-m", "first")
 	run("tag", "v1")
 	require.NoError(t, os.Remove(filepath.Join(dir, "schemas/Gone.avsc")))
-	put(t, dir, map[string]string{"schemas/order/Order.avsc": avsc("shop.Order", fieldID, fieldNote), "schemas/New.avsc": avsc("shop.New")})
+	put(t, dir, map[string]string{"schemas/order/Order.avsc": record("shop.Order", fieldID, fieldNote), "schemas/New.avsc": record("shop.New")})
 
 	for _, paths := range [][]string{{"schemas"}, {"schemas/order/Order.avsc", "schemas/New.avsc"}} {
 		o := schema(t, dir, nil, append([]string{"check", "--against", "git:v1"}, paths...)...)
@@ -121,7 +122,7 @@ func TestSchemaCheckAgainstAGitRevision(t *testing.T) {
 func TestSchemaRegisterIsIdempotentAndRefusesAsAWhole(t *testing.T) {
 	t.Parallel()
 	address := testkit.Registry(t)
-	registry, err := schemas.NewRegistry(address)
+	registry, err := registry.New(address)
 	require.NoError(t, err)
 	space := "t" + strings.ReplaceAll(uuid.NewString(), "-", "")
 	order, parcel := space+".Order", space+".Parcel"
@@ -139,7 +140,7 @@ func TestSchemaRegisterIsIdempotentAndRefusesAsAWhole(t *testing.T) {
 		return all
 	}
 
-	dir := put(t, t.TempDir(), map[string]string{"Order.avsc": avsc(order, fieldID)})
+	dir := put(t, t.TempDir(), map[string]string{"Order.avsc": record(order, fieldID)})
 	first := registered(schema(t, dir, env, "register", "--output", "json", "."))
 	require.Len(t, first, 1)
 	require.Positive(t, first[0].ID)
@@ -149,7 +150,7 @@ func TestSchemaRegisterIsIdempotentAndRefusesAsAWhole(t *testing.T) {
 	require.Equal(t, 1, versions(order))
 
 	// If one is incompatible, nothing is registered, not even the compatible ones.
-	put(t, dir, map[string]string{"Order.avsc": avsc(order, fieldID, fieldMust), "Parcel.avsc": avsc(parcel, fieldID)})
+	put(t, dir, map[string]string{"Order.avsc": record(order, fieldID, fieldMust), "Parcel.avsc": record(parcel, fieldID)})
 	for level, why := range map[string]string{"BACKWARD": "must: it is new and has no default", "NONE": "the registry refuses it: "} {
 		o = schema(t, dir, env, "register", "--level", level, ".")
 		require.Equal(t, 1, o.status, level)
@@ -161,7 +162,7 @@ func TestSchemaRegisterIsIdempotentAndRefusesAsAWhole(t *testing.T) {
 	require.Equal(t, 1, versions(order))
 	require.Zero(t, versions(parcel))
 
-	put(t, dir, map[string]string{"Order.avsc": avsc(order, fieldID, fieldNote)})
+	put(t, dir, map[string]string{"Order.avsc": record(order, fieldID, fieldNote)})
 	o = schema(t, dir, env, "check", ".")
 	require.Equal(t, 0, o.status, o.stderr)
 	require.Contains(t, o.stdout, "ok    "+order+" (BACKWARD)\n", "the registry's level")
@@ -170,7 +171,7 @@ func TestSchemaRegisterIsIdempotentAndRefusesAsAWhole(t *testing.T) {
 	second := registered(schema(t, dir, env, "register", "--output", "json", "."))
 	require.Len(t, second, 2)
 	require.Equal(t, 2, versions(order))
-	put(t, dir, map[string]string{"Order.avsc": avsc(order, fieldID)})
+	put(t, dir, map[string]string{"Order.avsc": record(order, fieldID)})
 	require.Equal(t, first, func() []registration {
 		again := registered(schema(t, dir, env, "register", "--output", "json", "Order.avsc"))
 		again[0].New = true
@@ -181,7 +182,7 @@ func TestSchemaRegisterIsIdempotentAndRefusesAsAWhole(t *testing.T) {
 func TestSchemaSaysWhatIsWrongWithItsInput(t *testing.T) {
 	t.Parallel()
 	dir := put(t, t.TempDir(), map[string]string{
-		"good.avsc": avsc("shop.Order", fieldID), "twice.avsc": avsc("shop.Order"), "bad.avsc": "{", "text.avsc": `"string"`,
+		"good.avsc": record("shop.Order", fieldID), "twice.avsc": record("shop.Order"), "bad.avsc": "{", "text.avsc": `"string"`,
 		"large.avsc": strings.Repeat(" ", maxSchema+1), "empty/README.md": "",
 	})
 	against := []string{"--against", "good.avsc"}

@@ -9,14 +9,15 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/troupe-go/troupe/schemas"
+	"github.com/troupe-go/troupe/internal/avsc"
+	"github.com/troupe-go/troupe/internal/registry"
 )
 
 // compatibility handles requests for srfake, which accepts every schema as compatible: it refuses a schema that a registry would
 // refuse at the subject's level, with the reason. The fake stores the subjects; itself is a client that reads them from it.
 type compatibility struct {
 	fake   http.Handler
-	itself *schemas.Registry
+	itself *registry.Client
 }
 
 func (c compatibility) ServeHTTP(w http.ResponseWriter, req *http.Request) {
@@ -54,14 +55,14 @@ func (c compatibility) against(req *http.Request, subject string, body []byte) (
 		return nil, nil
 	}
 	versions, err := c.itself.Versions(req.Context(), subject)
-	if err != nil || slices.ContainsFunc(versions, func(v schemas.Version) bool { return v.Avsc == posted.Schema }) {
+	if err != nil || slices.ContainsFunc(versions, func(v avsc.Version) bool { return v.Avsc == posted.Schema }) {
 		return nil, err
 	}
 	level, err := c.itself.Level(req.Context(), subject)
 	if err != nil {
 		return nil, err
 	}
-	problems, err := schemas.Check(level, schemas.Version{Label: "the schema", Avsc: posted.Schema}, versions...)
+	problems, err := avsc.Check(level, avsc.Version{Label: "the schema", Avsc: posted.Schema}, versions...)
 	for _, p := range problems {
 		reasons = append(reasons, p.String())
 	}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/sr/srfake"
 
-	"github.com/troupe-go/troupe/schemas"
+	"github.com/troupe-go/troupe/internal/registry"
 )
 
 // Registry is a schema registry: srfake in this process, or the one that TROUPE_REGISTRY names.
@@ -28,7 +28,7 @@ func StartRegistry(context.Context) (*Registry, error) {
 		return nil, fmt.Errorf("start registry: %w", err)
 	}
 	r := &Registry{url: "http://" + l.Addr().String()}
-	itself, err := schemas.NewRegistry(r.url)
+	itself, err := registry.New(r.url)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("start registry: %w", err), l.Close())
 	}
@@ -46,7 +46,7 @@ func OpenRegistry(ctx context.Context) (*Registry, error) {
 	if address == "" {
 		return StartRegistry(ctx)
 	}
-	itself, err := schemas.NewRegistry(address)
+	itself, err := registry.New(address)
 	if err == nil {
 		_, err = itself.Versions(ctx, "troupe.devstack") // no error if there are none
 	}

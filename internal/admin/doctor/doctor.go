@@ -11,7 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/troupe-go/troupe/schemas"
+	"github.com/troupe-go/troupe/internal/avsc"
+	"github.com/troupe-go/troupe/internal/registry"
 	"github.com/troupe-go/troupe/topics"
 )
 
@@ -36,7 +37,7 @@ type Config struct {
 	Topics []string
 
 	// Registry is the schema registry. Nil: none is examined.
-	Registry *schemas.Registry
+	Registry *registry.Client
 
 	// Limit limits the time for each server. Default: 10 s.
 	Limit time.Duration
@@ -110,7 +111,7 @@ func (e *examination) registry(ctx context.Context) {
 	switch {
 	case err != nil:
 		e.Fail("registry", err.Error(), "check the address, and that the registry is up and lets this client in")
-	case level == schemas.None:
+	case level == avsc.None:
 		e.Warn("registry", e.Registry.String()+": level NONE: it takes any schema, also one that readers cannot read",
 			fmt.Sprintf(`curl -X PUT %s/config -H 'Content-Type: application/json' -d '{"compatibility": "FULL_TRANSITIVE"}'`, e.Registry))
 	default:

@@ -13,8 +13,8 @@ import (
 
 	"github.com/troupe-go/troupe/internal/admin/doctor"
 	"github.com/troupe-go/troupe/internal/devstack"
+	"github.com/troupe-go/troupe/internal/registry"
 	"github.com/troupe-go/troupe/migrations"
-	"github.com/troupe-go/troupe/schemas"
 	"github.com/troupe-go/troupe/testkit"
 )
 
@@ -63,7 +63,7 @@ func exec(t *testing.T, pool *pgxpool.Pool, sql string) {
 
 func TestAHealthySetupHasNoFindings(t *testing.T) {
 	t.Parallel()
-	registry, err := schemas.NewRegistry(testkit.Registry(t))
+	registry, err := registry.New(testkit.Registry(t))
 	require.NoError(t, err)
 	pool := testkit.Database(t)
 	r := examine(t, doctor.Config{Database: config(pool), Brokers: testkit.Kafka(t), Registry: registry})
@@ -313,7 +313,7 @@ func TestMessagesThatNoMemberTriesAreFound(t *testing.T) {
 
 func TestARegistryIsAsked(t *testing.T) {
 	t.Parallel()
-	gone, err := schemas.NewRegistry("http://127.0.0.1:1")
+	gone, err := registry.New("http://127.0.0.1:1")
 	require.NoError(t, err)
 	r := examine(t, doctor.Config{Registry: gone})
 	require.Equal(t, doctor.Failure, require1(t, r, "registry").Level)

@@ -1,4 +1,4 @@
-package schemas
+package registry
 
 import (
 	"context"
@@ -9,13 +9,15 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/sr"
+
+	"github.com/troupe-go/troupe/internal/avsc"
 )
 
 const (
 	forgetDown    = time.Second      // time without a request after the registry failed, or returned an error for an id or subject
 	forgetUnknown = 10 * time.Second // time without a request for an unknown id or subject
 	askUnknown    = 5                // number of requests for one, forgetDown apart, before it counts as unknown: registries lag
-	forgetLatest  = time.Minute      // time for which a subject's latest version counts as the latest
+	ForgetLatest  = time.Minute      // time for which a subject's latest version counts as the latest
 )
 
 type latest struct {
@@ -26,8 +28,8 @@ type latest struct {
 
 // failures stores the registry's failures, so that many bad messages do not cause many requests to the registry.
 type failures struct {
-	turn  chan struct{}           // one caller sends a request, the others wait and then use its result
-	about *cache[string, failure] // by id or subject
+	turn  chan struct{}                // one caller sends a request, the others wait and then use its result
+	about *avsc.Cache[string, failure] // by id or subject
 	now   func() time.Time
 
 	mu   sync.Mutex
@@ -40,36 +42,36 @@ type failure struct {
 	asked int // number of responses that the registry does not have it
 }
 
-// errNotYet is wrapped together with ErrNoSchema while the registry may still get the schema.
-var errNotYet = errors.New("it may come to know it")
+// ErrNotYet is wrapped together with ErrNoSchema while the registry may still get the schema.
+var ErrNotYet = errors.New("it may come to know it")
 
 func newFailures() failures {
-	return failures{turn: make(chan struct{}, 1), about: newCache[string, failure](), now: time.Now}
+	return failures{turn: make(chan struct{}, 1), about: avsc.NewCache[string, failure](), now: time.Now}
 }
 
 // ByID returns the schema with an id. The first call for an id queries the registry; later calls do not. An error that wraps
 // ErrNoSchema means that there is no such schema now; any other error means that the registry could not be queried.
-func (r *Registry) ByID(ctx context.Context, id uint32) (string, error) {
+func (r *Client) ByID(ctx context.Context, id uint32) (string, error) {
 	if id > math.MaxInt32 {
 		return "", fmt.Errorf("schema id %d: %w: registries count to %d", id, ErrNoSchema, math.MaxInt32)
 	}
-	known := func() (string, bool) { return r.byID.get(id) }
+	known := func() (string, bool) { return r.byID.Get(id) }
 	return ask(ctx, r, fmt.Sprintf("schema id %d", id), known, func() (string, error) {
 		s, err := r.client.SchemaByID(ctx, int(id))
 		if err == nil {
 			err = usable(s)
 		}
 		if err == nil {
-			r.byID.put(id, s.Schema, len(s.Schema))
+			r.byID.Put(id, s.Schema, len(s.Schema))
 		}
 		return s.Schema, err
 	})
 }
 
 // Latest returns the newest version of subject and its id, at most a minute old. Errors are the same as ByID's.
-func (r *Registry) Latest(ctx context.Context, subject string) (id uint32, avsc string, err error) {
+func (r *Client) Latest(ctx context.Context, subject string) (id uint32, avsc string, err error) {
 	known := func() (latest, bool) {
-		l, ok := r.latest.get(subject)
+		l, ok := r.latest.Get(subject)
 		return l, ok && r.failures.now().Before(l.until)
 	}
 	l, err := ask(ctx, r, "subject "+subject, known, func() (latest, error) {
@@ -81,9 +83,9 @@ func (r *Registry) Latest(ctx context.Context, subject string) (id uint32, avsc 
 			return latest{}, err
 		}
 		id, err := r.remember(s.ID, s.Schema.Schema)
-		l := latest{id, s.Schema.Schema, r.failures.now().Add(forgetLatest)}
+		l := latest{id, s.Schema.Schema, r.failures.now().Add(ForgetLatest)}
 		if err == nil {
-			r.latest.put(subject, l, len(l.avsc))
+			r.latest.Put(subject, l, len(l.avsc))
 		}
 		return l, err
 	})
@@ -99,14 +101,14 @@ func usable(s sr.Schema) error {
 	case len(s.References) > 0:
 		return fmt.Errorf("%w: it has references to other subjects", ErrNoSchema)
 	}
-	if err := checkSize(s.Schema); err != nil {
+	if err := avsc.CheckSize(s.Schema); err != nil {
 		return fmt.Errorf("%w: %w", ErrNoSchema, err)
 	}
 	return nil
 }
 
 // ask returns the known value, or a recent failure, or else fetches the value; one caller at a time fetches.
-func ask[V any](ctx context.Context, r *Registry, what string, known func() (V, bool), fetch func() (V, error)) (v V, err error) {
+func ask[V any](ctx context.Context, r *Client, what string, known func() (V, bool), fetch func() (V, error)) (v V, err error) {
 	if v, ok := known(); ok {
 		return v, nil
 	}
@@ -148,7 +150,7 @@ func ask[V any](ctx context.Context, r *Registry, what string, known func() (V, 
 
 func (t *failures) recent(what string) error {
 	now := t.now()
-	if f, ok := t.about.get(what); ok && now.Before(f.until) {
+	if f, ok := t.about.Get(what); ok && now.Before(f.until) {
 		return f.err
 	}
 	t.mu.Lock()
@@ -161,18 +163,18 @@ func (t *failures) recent(what string) error {
 
 // unknown counts how often the registry did not have a schema. A registry of several servers may lag behind a schema that
 // another one of them has just stored.
-func (t *failures) unknown(what string, r *Registry) error {
-	before, _ := t.about.get(what)
+func (t *failures) unknown(what string, r *Client) error {
+	before, _ := t.about.Get(what)
 	f := failure{asked: before.asked + 1}
 	if f.asked < askUnknown {
 		f.until = t.now().Add(forgetDown)
 		f.err = fmt.Errorf("%w: registry %s does not have it; asked %d of %d times: %w",
-			ErrNoSchema, r, f.asked, askUnknown, errNotYet)
+			ErrNoSchema, r, f.asked, askUnknown, ErrNotYet)
 	} else {
 		f.until = t.now().Add(forgetUnknown)
 		f.err = fmt.Errorf("%w: registry %s does not have it", ErrNoSchema, r)
 	}
-	t.about.put(what, f, len(what))
+	t.about.Put(what, f, len(what))
 	return f.err
 }
 
@@ -182,9 +184,9 @@ func (t *failures) add(what string, err error) {
 	var answer *sr.ResponseError
 	switch {
 	case errors.Is(err, ErrNoSchema):
-		t.about.put(what, failure{err: err, until: t.now().Add(forgetUnknown)}, len(what))
+		t.about.Put(what, failure{err: err, until: t.now().Add(forgetUnknown)}, len(what))
 	case errors.As(err, &answer), errors.Is(err, errAnswerTooLarge):
-		t.about.put(what, failure{err: err, until: t.now().Add(forgetDown)}, len(what))
+		t.about.Put(what, failure{err: err, until: t.now().Add(forgetDown)}, len(what))
 	default:
 		t.mu.Lock()
 		defer t.mu.Unlock()

@@ -1,4 +1,4 @@
-package schemas
+package avsc
 
 import (
 	"fmt"
@@ -26,21 +26,21 @@ func (c Change) String() string {
 // It does not say whether they are compatible (Check does), and ignores layout and custom properties. An error says which of
 // the two cannot be parsed.
 func Diff(from, to Version) ([]Change, error) {
-	old, err := parseTree(from.Avsc)
+	old, err := Parse(from.Avsc)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", from.Label, err)
 	}
-	next, err := parseTree(to.Avsc)
+	next, err := Parse(to.Avsc)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", to.Label, err)
 	}
 	d := comparison{old: old, next: next, seen: make(map[[2]*avro.SchemaNode]bool)}
-	d.types(old.root, next.root, "")
+	d.types(old.Root, next.Root, "")
 	return d.found, nil
 }
 
 type comparison struct {
-	old, next tree
+	old, next Tree
 	seen      map[[2]*avro.SchemaNode]bool
 	found     []Change
 }
@@ -50,20 +50,20 @@ func (d *comparison) add(path, format string, args ...any) {
 }
 
 func (d *comparison) types(old, next *avro.SchemaNode, path string) {
-	old, next = d.old.follow(old), d.next.follow(next)
+	old, next = d.old.Follow(old), d.next.Follow(next)
 	pair := [2]*avro.SchemaNode{old, next}
 	if d.seen[pair] {
 		return
 	}
 	d.seen[pair] = true
-	if kindOf(old) != kindOf(next) {
-		d.add(path, "type %s became %s", d.old.describe(old), d.next.describe(next))
+	if KindOf(old) != KindOf(next) {
+		d.add(path, "type %s became %s", d.old.Describe(old), d.next.Describe(next))
 		return
 	}
 	if isNamed(next) {
 		d.names(old, next, path)
 	}
-	switch kindOf(next) {
+	switch KindOf(next) {
 	case "record":
 		d.fields(old, next, path)
 	case "enum":
@@ -79,15 +79,15 @@ func (d *comparison) types(old, next *avro.SchemaNode, path string) {
 			d.add(path, "size %d became %d", old.Size, next.Size)
 		}
 	}
-	if was, is := describeLogical(old), describeLogical(next); was != is {
+	if was, is := DescribeLogical(old), DescribeLogical(next); was != is {
 		d.add(path, "logical type %s became %s", orNone(was), orNone(is))
 	}
 	d.docs(old.Doc, next.Doc, path)
 }
 
 func (d *comparison) names(old, next *avro.SchemaNode, path string) {
-	if was, is := fullName(old), fullName(next); was != is {
-		d.add(path, "%s %s became %s", kindOf(next), was, is)
+	if was, is := FullName(old), FullName(next); was != is {
+		d.add(path, "%s %s became %s", KindOf(next), was, is)
 	}
 	d.aliases(old.Aliases, next.Aliases, path)
 }
@@ -97,10 +97,10 @@ func (d *comparison) fields(old, next *avro.SchemaNode, path string) {
 	var was, is []string
 	for i := range next.Fields {
 		f := &next.Fields[i]
-		at := inPath(path, f.Name)
+		at := InPath(path, f.Name)
 		before := counterpart(f, old.Fields)
 		if before == nil {
-			d.add(at, "added, %s, %s", d.next.describe(&f.Type), defaultOf(f))
+			d.add(at, "added, %s, %s", d.next.Describe(&f.Type), defaultOf(f))
 			continue
 		}
 		kept[before.Name] = true
@@ -120,7 +120,7 @@ func (d *comparison) fields(old, next *avro.SchemaNode, path string) {
 		if kept[f.Name] {
 			was = append(was, f.Name)
 		} else {
-			d.add(inPath(path, f.Name), "removed, was %s, %s", d.old.describe(&f.Type), defaultOf(f))
+			d.add(InPath(path, f.Name), "removed, was %s, %s", d.old.Describe(&f.Type), defaultOf(f))
 		}
 	}
 	if !slices.Equal(was, is) {
@@ -170,11 +170,11 @@ func (d *comparison) branches(old, next *avro.SchemaNode, path string) {
 }
 
 // identities returns the names that distinguish the branches of a union.
-func (t tree) identities(union *avro.SchemaNode) (all []string) {
+func (t Tree) identities(union *avro.SchemaNode) (all []string) {
 	for i := range union.Branches {
-		n := t.follow(&union.Branches[i])
+		n := t.Follow(&union.Branches[i])
 		if isNamed(n) {
-			all = append(all, fullName(n))
+			all = append(all, FullName(n))
 		} else {
 			all = append(all, n.Type)
 		}

@@ -1,4 +1,4 @@
-package schemas
+package avsc
 
 import (
 	"errors"
@@ -48,7 +48,7 @@ func Check(level Level, next Version, earlier ...Version) ([]Problem, error) {
 	if !backward && !forward && level != None {
 		return nil, fmt.Errorf("compatibility level %q is none: see ParseLevel", level)
 	}
-	n, err := parseTree(next.Avsc)
+	n, err := Parse(next.Avsc)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", next.Label, err)
 	}
@@ -57,7 +57,7 @@ func Check(level Level, next Version, earlier ...Version) ([]Problem, error) {
 	}
 	var all []Problem
 	for _, v := range slices.Backward(earlier) {
-		e, err := parseTree(v.Avsc)
+		e, err := Parse(v.Avsc)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", v.Label, err)
 		}
@@ -73,11 +73,11 @@ func Check(level Level, next Version, earlier ...Version) ([]Problem, error) {
 
 // problems returns the reasons why reader cannot read data of writer. In direction Backward the reader is the new version. If
 // it finds none, it also runs the library's check, which reports only one problem, but resolves payloads later.
-func problems(direction Level, earlier string, reader, writer tree) []Problem {
+func problems(direction Level, earlier string, reader, writer Tree) []Problem {
 	r := resolve(reader, writer, direction == Backward)
 	if len(r.found) == 0 {
 		var its *avro.CompatibilityError
-		if err := avro.CheckCompatibility(writer.schema, reader.schema); errors.As(err, &its) {
+		if err := avro.CheckCompatibility(writer.Schema, reader.Schema); errors.As(err, &its) {
 			r.add(strings.TrimPrefix(its.Path, "(root)"), its.Detail, r.keep("the present form"))
 		}
 	}
@@ -87,24 +87,24 @@ func problems(direction Level, earlier string, reader, writer tree) []Problem {
 	return r.found
 }
 
-// misread returns an error if reader would read a value of writer as another value without an error of the library.
-func misread(reader, writer tree) error {
+// Misread returns an error if reader would read a value of writer as another value without an error of the library.
+func Misread(reader, writer Tree) error {
 	return resolve(reader, writer, true).misread
 }
 
 // A resolution walks both schemas together, as a reader does. Source: Apache Avro 1.12 specification, "Schema Resolution" and
 // "Aliases".
 type resolution struct {
-	reader, writer tree
+	reader, writer Tree
 	newReads       bool
 	seen           map[[2]*avro.SchemaNode]bool // ends the walk of recursive types
 	found          []Problem
 	misread        error // first problem that the library would not notice
 }
 
-func resolve(reader, writer tree, newReads bool) *resolution {
+func resolve(reader, writer Tree, newReads bool) *resolution {
 	r := &resolution{reader: reader, writer: writer, newReads: newReads, seen: make(map[[2]*avro.SchemaNode]bool)}
-	r.read(reader.root, writer.root, "")
+	r.read(reader.Root, writer.Root, "")
 	return r
 }
 
@@ -125,7 +125,7 @@ func (r *resolution) keep(what string) string {
 }
 
 func (r *resolution) read(reader, writer *avro.SchemaNode, path string) {
-	reader, writer = r.reader.follow(reader), r.writer.follow(writer)
+	reader, writer = r.reader.Follow(reader), r.writer.Follow(writer)
 	pair := [2]*avro.SchemaNode{reader, writer}
 	if r.seen[pair] {
 		return
@@ -134,7 +134,7 @@ func (r *resolution) read(reader, writer *avro.SchemaNode, path string) {
 	switch {
 	case writer.Type == "union":
 		for i := range writer.Branches {
-			branch := r.writer.follow(&writer.Branches[i])
+			branch := r.writer.Follow(&writer.Branches[i])
 			if reader.Type == "union" {
 				r.readByBranch(reader, branch, path)
 			} else {
@@ -143,10 +143,10 @@ func (r *resolution) read(reader, writer *avro.SchemaNode, path string) {
 		}
 	case reader.Type == "union":
 		r.readByBranch(reader, writer, path)
-	case kindOf(reader) == kindOf(writer):
+	case KindOf(reader) == KindOf(writer):
 		r.readSame(reader, writer, path)
 	case !promotes(writer.Type, reader.Type):
-		was, is := r.writer.describe(writer), r.reader.describe(reader)
+		was, is := r.writer.Describe(writer), r.reader.Describe(reader)
 		r.add(path, r.say(
 			fmt.Sprintf("%s cannot be read as %s", was, is),
 			fmt.Sprintf("readers want %s and cannot read %s", is, was),
@@ -163,19 +163,19 @@ func (r *resolution) readByBranch(union, writer *avro.SchemaNode, path string) {
 		return
 	}
 	r.add(path, r.say(
-		fmt.Sprintf("%s is written, and no branch of the union reads it", r.writer.describe(writer)),
-		fmt.Sprintf("readers have no branch for %s", r.writer.describe(writer)),
+		fmt.Sprintf("%s is written, and no branch of the union reads it", r.writer.Describe(writer)),
+		fmt.Sprintf("readers have no branch for %s", r.writer.Describe(writer)),
 	), r.say("keep that branch", "leave that branch out until all readers have it"))
 }
 
 func (r *resolution) readSame(reader, writer *avro.SchemaNode, path string) {
 	if isNamed(reader) && !sameName(reader, writer) {
-		was, is := fullName(writer), fullName(reader)
-		r.add(path, fmt.Sprintf("%s %s cannot be read as %s: another name", kindOf(writer), was, is),
+		was, is := FullName(writer), FullName(reader)
+		r.add(path, fmt.Sprintf("%s %s cannot be read as %s: another name", KindOf(writer), was, is),
 			r.say(fmt.Sprintf(`keep the name, or add "aliases": [%q]`, was), "keep the name"))
 		return
 	}
-	switch kindOf(reader) {
+	switch KindOf(reader) {
 	case "record":
 		r.readRecord(reader, writer, path)
 	case "enum":
@@ -191,7 +191,7 @@ func (r *resolution) readSame(reader, writer *avro.SchemaNode, path string) {
 			return
 		}
 	}
-	if is, was := describeLogical(reader), describeLogical(writer); is != was && is != "" && was != "" {
+	if is, was := DescribeLogical(reader), DescribeLogical(writer); is != was && is != "" && was != "" {
 		reason := fmt.Sprintf("a %s would be read as %s, as another value", was, is)
 		r.add(path, reason, r.keep("the logical type"))
 		if r.misread == nil {
@@ -203,7 +203,7 @@ func (r *resolution) readSame(reader, writer *avro.SchemaNode, path string) {
 func (r *resolution) readRecord(reader, writer *avro.SchemaNode, path string) {
 	for i := range reader.Fields {
 		f := &reader.Fields[i]
-		at := inPath(path, f.Name)
+		at := InPath(path, f.Name)
 		if from := counterpart(f, writer.Fields); from != nil {
 			r.read(&f.Type, &from.Type, at)
 			continue
@@ -232,7 +232,7 @@ func (r *resolution) perhapsRenamed(f *avro.SchemaField, reader, writer *avro.Sc
 	var gone []string
 	for i := range writer.Fields {
 		w := &writer.Fields[i]
-		if !read[w.Name] && r.writer.describe(&w.Type) == r.reader.describe(&f.Type) {
+		if !read[w.Name] && r.writer.Describe(&w.Type) == r.reader.Describe(&f.Type) {
 			gone = append(gone, w.Name)
 		}
 	}
@@ -257,17 +257,17 @@ func (r *resolution) readEnum(reader, writer *avro.SchemaNode, path string) {
 	}
 	symbols := strings.Join(unknown, ", ")
 	if r.newReads {
-		r.add(path, fmt.Sprintf("symbols were removed from enum %s, which has no default: %s", fullName(reader), symbols),
+		r.add(path, fmt.Sprintf("symbols were removed from enum %s, which has no default: %s", FullName(reader), symbols),
 			`keep them, or give the enum a "default" symbol`)
 	} else {
-		r.add(path, fmt.Sprintf("symbols are new, and readers' enum %s has no default for them: %s", fullName(reader), symbols),
+		r.add(path, fmt.Sprintf("symbols are new, and readers' enum %s has no default for them: %s", FullName(reader), symbols),
 			`first roll out an enum with a "default" symbol to all readers, then add symbols`)
 	}
 }
 
 // exampleDefault returns a default that a field of that type could have.
 func (r *resolution) exampleDefault(n *avro.SchemaNode) string {
-	switch n = r.reader.follow(n); kindOf(n) {
+	switch n = r.reader.Follow(n); KindOf(n) {
 	case "null":
 		return `"default": null`
 	case "boolean":
@@ -310,15 +310,15 @@ func promotes(writer, reader string) bool {
 func (r *resolution) branchFor(union, writer *avro.SchemaNode) *avro.SchemaNode {
 	for _, match := range []func(b *avro.SchemaNode) bool{
 		func(b *avro.SchemaNode) bool {
-			return kindOf(b) == kindOf(writer) && b.Size == writer.Size && (!isNamed(b) || exactName(b, writer))
+			return KindOf(b) == KindOf(writer) && b.Size == writer.Size && (!isNamed(b) || exactName(b, writer))
 		},
 		func(b *avro.SchemaNode) bool {
-			return kindOf(b) == kindOf(writer) && b.Size == writer.Size && isNamed(b) && sameName(b, writer)
+			return KindOf(b) == KindOf(writer) && b.Size == writer.Size && isNamed(b) && sameName(b, writer)
 		},
 		func(b *avro.SchemaNode) bool { return promotes(writer.Type, b.Type) },
 	} {
 		for i := range union.Branches {
-			if b := r.reader.follow(&union.Branches[i]); match(b) {
+			if b := r.reader.Follow(&union.Branches[i]); match(b) {
 				return b
 			}
 		}
@@ -328,7 +328,7 @@ func (r *resolution) branchFor(union, writer *avro.SchemaNode) *avro.SchemaNode 
 
 // exactName compares full names and aliases; an alias without a dot is in the reader's namespace.
 func exactName(reader, writer *avro.SchemaNode) bool {
-	is, was := fullName(reader), fullName(writer)
+	is, was := FullName(reader), FullName(writer)
 	if is == was {
 		return true
 	}
@@ -343,8 +343,8 @@ func exactName(reader, writer *avro.SchemaNode) bool {
 
 // sameName also accepts the same name in another namespace.
 func sameName(reader, writer *avro.SchemaNode) bool {
-	_, is := splitName(fullName(reader))
-	_, was := splitName(fullName(writer))
+	_, is := splitName(FullName(reader))
+	_, was := splitName(FullName(writer))
 	return exactName(reader, writer) || is == was || slices.Contains(reader.Aliases, was)
 }
 

@@ -1,4 +1,4 @@
-package schemas_test
+package avsc_test
 
 import (
 	"fmt"
@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/avro"
 
-	"github.com/troupe-go/troupe/schemas"
+	"github.com/troupe-go/troupe/internal/avsc"
 )
 
 // field returns a record with one field f of that type, which is JSON.
@@ -140,8 +140,8 @@ func evolutions() []evolution {
 func TestCompatibilityFollowsTheSpecification(t *testing.T) {
 	t.Parallel()
 	for _, e := range evolutions() {
-		for direction, want := range map[schemas.Level]string{schemas.Backward: e.backward, schemas.Forward: e.forward} {
-			found, err := schemas.Check(direction, schemas.Version{Avsc: e.next}, schemas.Version{Label: "version 1", Avsc: e.old})
+		for direction, want := range map[avsc.Level]string{avsc.Backward: e.backward, avsc.Forward: e.forward} {
+			found, err := avsc.Check(direction, avsc.Version{Avsc: e.next}, avsc.Version{Label: "version 1", Avsc: e.old})
 			require.NoError(t, err, e.what)
 			if want == "" {
 				require.Empty(t, found, "%s, %s", e.what, direction)
@@ -155,7 +155,7 @@ func TestCompatibilityFollowsTheSpecification(t *testing.T) {
 			require.Equal(t, "version 1", p.Earlier, e.what)
 			require.NotEmpty(t, p.Remedy, e.what)
 		}
-		both, err := schemas.Check(schemas.Full, schemas.Version{Avsc: e.next}, schemas.Version{Avsc: e.old})
+		both, err := avsc.Check(avsc.Full, avsc.Version{Avsc: e.next}, avsc.Version{Avsc: e.old})
 		require.NoError(t, err)
 		require.Equal(t, e.backward == "" && e.forward == "", len(both) == 0, e.what)
 		require.NoError(t, none(e))
@@ -163,7 +163,7 @@ func TestCompatibilityFollowsTheSpecification(t *testing.T) {
 }
 
 func none(e evolution) error {
-	found, err := schemas.Check(schemas.None, schemas.Version{Avsc: e.next}, schemas.Version{Avsc: e.old})
+	found, err := avsc.Check(avsc.None, avsc.Version{Avsc: e.next}, avsc.Version{Avsc: e.old})
 	if len(found) > 0 {
 		return fmt.Errorf("%s: NONE finds %v", e.what, found)
 	}
@@ -196,7 +196,7 @@ func TestEveryProblemIsNamed(t *testing.T) {
 		{"name":"currency","type":"string"},
 		{"name":"lines","type":{"type":"array","items":{"type":"record","name":"Line","fields":[{"name":"sku","type":"string"},{"name":"buyer","type":["null","string"]}]}}},
 		{"name":"state","type":{"type":"enum","name":"State","symbols":["OPEN","SENT"]}}]}`
-	found, err := schemas.Check(schemas.Full, schemas.Version{Label: "Order.avsc", Avsc: next}, schemas.Version{Label: "version 3", Avsc: old})
+	found, err := avsc.Check(avsc.Full, avsc.Version{Label: "Order.avsc", Avsc: next}, avsc.Version{Label: "version 3", Avsc: old})
 	require.NoError(t, err)
 	var lines []string
 	for _, p := range found {
@@ -217,19 +217,19 @@ func TestEveryProblemIsNamed(t *testing.T) {
 func TestTransitiveLevelsLookAtAllVersions(t *testing.T) {
 	t.Parallel()
 	id := `{"name":"id","type":"string"}`
-	first := schemas.Version{Label: "version 1", Avsc: fields(id)}
-	second := schemas.Version{Label: "version 2", Avsc: fields(id, `{"name":"note","type":"string","default":""}`)}
-	third := schemas.Version{Label: "version 3", Avsc: fields(id, `{"name":"note","type":"string"}`)}
-	for level, want := range map[schemas.Level]int{
-		schemas.Backward: 0, schemas.BackwardTransitive: 1, schemas.Forward: 0, schemas.ForwardTransitive: 0, schemas.Full: 0, schemas.FullTransitive: 1, schemas.None: 0,
+	first := avsc.Version{Label: "version 1", Avsc: fields(id)}
+	second := avsc.Version{Label: "version 2", Avsc: fields(id, `{"name":"note","type":"string","default":""}`)}
+	third := avsc.Version{Label: "version 3", Avsc: fields(id, `{"name":"note","type":"string"}`)}
+	for level, want := range map[avsc.Level]int{
+		avsc.Backward: 0, avsc.BackwardTransitive: 1, avsc.Forward: 0, avsc.ForwardTransitive: 0, avsc.Full: 0, avsc.FullTransitive: 1, avsc.None: 0,
 	} {
-		found, err := schemas.Check(level, third, first, second)
+		found, err := avsc.Check(level, third, first, second)
 		require.NoError(t, err)
 		require.Len(t, found, want, level)
 		for _, p := range found {
 			require.Equal(t, "version 1", p.Earlier)
 		}
-		found, err = schemas.Check(level, third)
+		found, err = avsc.Check(level, third)
 		require.NoError(t, err)
 		require.Empty(t, found, "nothing came before")
 	}
@@ -237,21 +237,21 @@ func TestTransitiveLevelsLookAtAllVersions(t *testing.T) {
 
 func TestSchemasThatCannotBeCheckedAreNamed(t *testing.T) {
 	t.Parallel()
-	good, bad := schemas.Version{Label: "good.avsc", Avsc: field(`"int"`)}, schemas.Version{Label: "bad.avsc", Avsc: field(`"integer"`)}
-	_, err := schemas.Check(schemas.Full, bad, good)
+	good, bad := avsc.Version{Label: "good.avsc", Avsc: field(`"int"`)}, avsc.Version{Label: "bad.avsc", Avsc: field(`"integer"`)}
+	_, err := avsc.Check(avsc.Full, bad, good)
 	require.ErrorContains(t, err, "bad.avsc: ")
-	_, err = schemas.Check(schemas.Full, good, bad)
+	_, err = avsc.Check(avsc.Full, good, bad)
 	require.ErrorContains(t, err, "bad.avsc: ")
-	_, err = schemas.Check("FULLY", good)
+	_, err = avsc.Check("FULLY", good)
 	require.ErrorContains(t, err, `"FULLY"`)
-	_, err = schemas.ParseLevel("sideways")
+	_, err = avsc.ParseLevel("sideways")
 	require.ErrorContains(t, err, `"sideways": want one of BACKWARD, BACKWARD_TRANSITIVE`)
-	level, err := schemas.ParseLevel("full-transitive")
+	level, err := avsc.ParseLevel("full-transitive")
 	require.NoError(t, err)
-	require.Equal(t, schemas.FullTransitive, level)
-	_, err = schemas.Subject(`"string"`)
+	require.Equal(t, avsc.FullTransitive, level)
+	_, err = avsc.Subject(`"string"`)
 	require.ErrorContains(t, err, "want a record")
-	name, err := schemas.Subject(`{"type":"record","name":"R","namespace":"shop","fields":[]}`)
+	name, err := avsc.Subject(`{"type":"record","name":"R","namespace":"shop","fields":[]}`)
 	require.NoError(t, err)
 	require.Equal(t, "shop.R", name)
 }

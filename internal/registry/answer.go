@@ -1,25 +1,17 @@
-package schemas
+package registry
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
 
 	"github.com/twmb/franz-go/pkg/sr"
 )
 
-// Limits on a schema and on a response of the registry. A registry stores its schemas in a Kafka topic, whose messages have
-// at most 1 MiB by default; the response contains the schema as a JSON string, with the escapes and, from some registries,
-// twice.
-const (
-	maxAnswer      = 4 << 20 // bytes that are read of a response
-	maxSchema      = 1 << 20 // bytes of a schema
-	maxSchemaTypes = 10_000  // number of fields, types, branches and symbols of a schema, and of items of its defaults
-	maxSchemaDepth = 3 * maxDepth
-)
+// maxAnswer is the limit on a response of the registry, in bytes. A response contains the schema, of at most avsc.MaxSchema, as a
+// JSON string, with the escapes and, from some registries, twice.
+const maxAnswer = 4 << 20
 
 var errAnswerTooLarge = errors.New("the answer is too large")
 
@@ -78,35 +70,4 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 		return 0, fmt.Errorf("%w: more than %d bytes", errAnswerTooLarge, maxAnswer)
 	}
 	return n, err
-}
-
-// checkSize refuses a schema above the limits, before the libraries allocate memory for its types. A text that is not JSON
-// passes, since the parser's error describes it better.
-func checkSize(avsc string) error {
-	if len(avsc) > maxSchema {
-		return fmt.Errorf("the schema has %d bytes, more than %d", len(avsc), maxSchema)
-	}
-	var within []json.Delim
-	types := 0
-	for d := json.NewDecoder(strings.NewReader(avsc)); ; {
-		token, err := d.Token()
-		if err != nil {
-			return nil
-		}
-		delim, _ := token.(json.Delim)
-		if delim == '}' || delim == ']' {
-			within = within[:len(within)-1]
-			continue
-		}
-		if delim == '{' || len(within) > 0 && within[len(within)-1] == '[' {
-			if types++; types > maxSchemaTypes {
-				return fmt.Errorf("the schema has more than %d fields and types", maxSchemaTypes)
-			}
-		}
-		if delim != 0 {
-			if within = append(within, delim); len(within) > maxSchemaDepth {
-				return fmt.Errorf("the schema has more than %d levels of JSON", maxSchemaDepth)
-			}
-		}
-	}
 }

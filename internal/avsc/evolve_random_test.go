@@ -1,4 +1,4 @@
-package schemas_test
+package avsc_test
 
 import (
 	"encoding/json"
@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/avro"
 
-	"github.com/troupe-go/troupe/schemas"
+	"github.com/troupe-go/troupe/internal/avsc"
 )
 
 // A maker makes random schemas of few names and types, so that two of them are often nearly compatible.
@@ -135,7 +135,7 @@ func TestRandomSchemasAreJudgedAsTheDecoderDoes(t *testing.T) {
 		for _, before := range last {
 			writer := avro.MustParse(before)
 			want := avro.CheckCompatibility(writer, reader)
-			found, err := schemas.Check(schemas.Backward, schemas.Version{Avsc: string(text)}, schemas.Version{Avsc: before})
+			found, err := avsc.Check(avsc.Backward, avsc.Version{Avsc: string(text)}, avsc.Version{Avsc: before})
 			require.NoError(t, err)
 			require.Equal(t, want == nil, len(found) == 0, "writer %s\nreader %s\ndecoder: %v\ncheck: %v", before, text, want, found)
 			verdicts[want == nil]++

@@ -1,11 +1,11 @@
-package schemas_test
+package avsc_test
 
 import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/troupe-go/troupe/schemas"
+	"github.com/troupe-go/troupe/internal/avsc"
 )
 
 func TestDiffSaysWhatChanged(t *testing.T) {
@@ -32,7 +32,7 @@ func TestDiffSaysWhatChanged(t *testing.T) {
 		{"name":"state","type":{"type":"enum","name":"State","symbols":["PAID","OPEN","SENT"],"default":"OPEN"}},
 		{"name":"contact","type":["null",{"type":"map","values":"string"}],"default":null},
 		{"name":"lines","type":{"type":"array","items":{"type":"record","name":"Line","fields":[{"name":"sku","type":"string","default":"-"},{"name":"next","type":["null","Line"]}]}}}]}`
-	changes, err := schemas.Diff(schemas.Version{Avsc: old}, schemas.Version{Avsc: next})
+	changes, err := avsc.Diff(avsc.Version{Avsc: old}, avsc.Version{Avsc: next})
 	require.NoError(t, err)
 	var lines []string
 	for _, c := range changes {
@@ -60,11 +60,11 @@ func TestDiffSaysWhatChanged(t *testing.T) {
 		"documentation changed",
 	}, lines)
 
-	none, err := schemas.Diff(schemas.Version{Avsc: old}, schemas.Version{Avsc: " " + old})
+	none, err := avsc.Diff(avsc.Version{Avsc: old}, avsc.Version{Avsc: " " + old})
 	require.NoError(t, err)
 	require.Empty(t, none)
-	_, err = schemas.Diff(schemas.Version{Label: "a"}, schemas.Version{Label: "b", Avsc: old})
+	_, err = avsc.Diff(avsc.Version{Label: "a"}, avsc.Version{Label: "b", Avsc: old})
 	require.ErrorContains(t, err, "a: ")
-	_, err = schemas.Diff(schemas.Version{Label: "a", Avsc: old}, schemas.Version{Label: "b"})
+	_, err = avsc.Diff(avsc.Version{Label: "a", Avsc: old}, avsc.Version{Label: "b"})
 	require.ErrorContains(t, err, "b: ")
 }
