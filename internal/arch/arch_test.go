@@ -52,11 +52,12 @@ var floors = []floor{
 	{"the two that run", []string{"participant", "relay"}},
 	{"decisions on stored sagas", []string{"internal/decisions"}},
 	{"built on a participant; examination and repair", []string{
-		"flow", "participant/sqltx", "saga/coordinator", "telemetry", "testkit/participanttest",
+		"flow", "participant/sqltx", "saga/coordinator", "testkit/participanttest",
 		"internal/ambassador", "internal/flow/watch", "internal/admin/doctor", "internal/admin/repair", "internal/admin/sagadesk", "internal/admin/timeline",
 	}},
+	{"metrics and traces of participants and sagas", []string{"telemetry"}},
 	{"tests and metrics of sagas and flows", []string{
-		"saga/sagatest", "telemetry/sagas", "internal/fixture", "internal/flow/telemetry", "internal/metrics", "internal/decisions/storetest",
+		"saga/sagatest", "internal/fixture", "internal/flow/telemetry", "internal/metrics", "internal/decisions/storetest",
 		"internal/console/stage", "examples/letter-of-credit", "examples/order-on-postgres", "examples/travel-booking",
 	}},
 	{"pages, and the base of the demo's services", []string{"internal/console", "internal/demo"}},
@@ -220,7 +221,7 @@ func TestLibrariesNameNoDriver(t *testing.T) {
 func TestTelemetryNeedsNoMoreThanTheAPI(t *testing.T) {
 	refused := append(slices.DeleteFunc(slices.Clone(light), func(heavy string) bool { return heavy == "go.opentelemetry.io/" }),
 		"go.opentelemetry.io/otel/sdk", "go.opentelemetry.io/otel/exporters")
-	for _, name := range []string{"telemetry", "internal/flow/telemetry", "telemetry/sagas"} {
+	for _, name := range []string{"telemetry", "internal/flow/telemetry"} {
 		for _, d := range list(t)[name].Deps {
 			for _, heavy := range refused {
 				if d == heavy || strings.HasPrefix(d, strings.TrimSuffix(heavy, "/")+"/") {

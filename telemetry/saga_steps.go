@@ -1,4 +1,4 @@
-package sagas
+package telemetry
 
 import (
 	"sync"
