@@ -32,7 +32,7 @@ func has(ms []reactions.Message, m reactions.Message) bool {
 	return slices.ContainsFunc(ms, func(one reactions.Message) bool { return same(one, m) })
 }
 
-// read takes the joins, expectations and reactions from the declaration, and checks each by itself. Package flow/verify checks
+// read takes the joins, expectations and reactions from the declaration, and checks each by itself. The verifier of flows checks
 // the declarations of a flow against each other.
 func (s *Service) read() error {
 	var wrong []error

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/troupe-go/troupe/flow/reactions"
-	"github.com/troupe-go/troupe/flow/verify"
+	"github.com/troupe-go/troupe/internal/flow/verify"
 )
 
 // maxReactionsFile bounds the bytes read of a file. It is above the limit of a file, so that a larger one is refused and not cut.

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/flow/reactions"
-	"github.com/troupe-go/troupe/flow/verify"
+	"github.com/troupe-go/troupe/internal/flow/verify"
 )
 
 const demoHops = "../../internal/demo/"

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/troupe-go/troupe/flow/verify"
+	"github.com/troupe-go/troupe/internal/flow/verify"
 )
 
 func newFlowVerify() *cobra.Command {

@@ -25,8 +25,8 @@ var (
 	nameForm = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
 )
 
-// Check checks a service by itself: names, limits and contradictions. Its error is of type Mistakes. Package verify checks
-// whether the service fits the others.
+// Check checks a service by itself: names, limits and contradictions. Its error is of type Mistakes. The command
+// `troupe flow verify` checks whether the service fits the others.
 func (s Service) Check() error {
 	if found := s.mistakes(); len(found) > 0 {
 		return found

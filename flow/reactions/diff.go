@@ -25,7 +25,7 @@ func (c Change) String() string {
 
 // Diff returns the effects of a change of services on the consumers of their messages, and on flows that are running when the new
 // services take over: flows with messages that are sent already and with joins that are partly filled. The old and the new
-// services must pass Check. Breaking changes come first. Package verify checks whether the new flow is sound.
+// services must pass Check. Breaking changes come first. The command `troupe flow verify` checks whether the new flow is sound.
 func Diff(old, new []Service) []Change {
 	d := diff{old: old, new: new}
 	d.sent()

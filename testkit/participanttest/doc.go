@@ -16,6 +16,8 @@
 //	Replay                delivers all sent messages again, as after a reset of the group's offsets
 //	Entries               returns the messages that the handlers wrote for other hops
 //
+// VerifyFlow checks the declarations of a flow, without a Stage.
+//
 // No relay runs: tests read the messages of a handler from the outbox. Commands are sent as a relay of another service would send
 // them.
 //

@@ -9,14 +9,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/troupe-go/troupe/flow/verify"
+	"github.com/troupe-go/troupe/internal/flow/verify"
 )
 
 var rewrite = flag.Bool("update", false, "write the rules in docs/flow-reference.md")
 
 const (
-	referenceFile = "../../docs/flow-reference.md"
-	rulesBegin    = "<!-- rules: written by go test ./flow/verify -run Reference -update -->\n"
+	referenceFile = "../../../docs/flow-reference.md"
+	rulesBegin    = "<!-- rules: written by go test ./internal/flow/verify -run Reference -update -->\n"
 	rulesEnd      = "<!-- end of rules -->\n"
 )
 
@@ -36,5 +36,5 @@ func TestTheReferencesRulesAreTheVerifiers(t *testing.T) {
 		require.NoError(t, os.WriteFile(referenceFile, []byte(head+rulesBegin+b.String()+rulesEnd+foot), 0o644))
 		return
 	}
-	require.Equal(t, b.String(), have, "docs/flow-reference.md is stale: go test ./flow/verify -run Reference -update")
+	require.Equal(t, b.String(), have, "docs/flow-reference.md is stale: go test ./internal/flow/verify -run Reference -update")
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/troupe-go/troupe/flow/verify"
+	"github.com/troupe-go/troupe/internal/flow/verify"
 )
 
 // orderFlow returns the files of the demo's flow.
@@ -17,7 +17,7 @@ func orderFlow(t testing.TB) []verify.File {
 	t.Helper()
 	var files []verify.File
 	for _, hop := range []string{"order", "payment", "inventory", "shipping"} {
-		path := filepath.Join("..", "..", "internal", "demo", hop, "reactions.json")
+		path := filepath.Join("..", "..", "demo", hop, "reactions.json")
 		text, err := os.ReadFile(path)
 		require.NoError(t, err)
 		files = append(files, verify.File{Name: hop, Text: text})

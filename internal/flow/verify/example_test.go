@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/troupe-go/troupe/flow/reactions"
-	"github.com/troupe-go/troupe/flow/verify"
+	"github.com/troupe-go/troupe/internal/flow/verify"
 )
 
 func ExampleFlow() {

@@ -1,0 +1,22 @@
+package participanttest_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/flow/reactions"
+	"github.com/troupe-go/troupe/testkit/participanttest"
+)
+
+func TestAFlowWithAFindingFailsItsTest(t *testing.T) {
+	placed := reactions.Message{Topic: "order.order.events", Type: "OrderPlaced"}
+	verify := func(t testing.TB) {
+		participanttest.VerifyFlow(t, reactions.Service{Hop: "order.order", Starts: []reactions.Message{placed}})
+	}
+	failed := failures(t, verify)
+	require.Len(t, failed, 1)
+	require.Contains(t, failed[0], "no service reacts to OrderPlaced")
+	placed.Last = true
+	verify(t)
+}
