@@ -53,8 +53,16 @@ const (
 // Content types of payloads.
 const (
 	JSON = "application/json"
-	Avro = "application/avro" // Confluent wire format: magic byte 0, four bytes of schema id, Avro binary
+	// Those below have Confluent's wire format: a zero byte, the schema id in four bytes, then
+	Avro       = "application/avro"                    // Avro binary
+	Protobuf   = "application/protobuf"                // the indexes of the message in its file, Protobuf binary
+	JSONSchema = "application/vnd.schemaregistry.json" // JSON that fits a JSON Schema
 )
+
+// HasSchemaID reports whether payloads of a content type have Confluent's wire format, and so the id of their schema.
+func HasSchemaID(contentType string) bool {
+	return contentType == Avro || contentType == Protobuf || contentType == JSONSchema
+}
 
 // A Header is one Kafka header that is not an attribute. A nil value differs from an empty one.
 type Header struct {

@@ -30,7 +30,7 @@ func (p *publisher) complete(ctx context.Context, i *item) error {
 	return p.relay.cfg.encode(ctx, i.record, i.row.Type)
 }
 
-// encode encodes a JSON payload as Avro. A payload is JSON if its content type says so, or if a mapped row has no content
+// encode encodes a JSON payload with the schema of the registry. A payload is JSON if its content type says so, or if a mapped row has no content
 // type.
 func (c *Config) encode(ctx context.Context, record *kgo.Record, messageType string) error {
 	at := headerOf(record, ce.HeaderContentType)
@@ -39,21 +39,19 @@ func (c *Config) encode(ctx context.Context, record *kgo.Record, messageType str
 	if !wanted {
 		return nil
 	}
-	payload, err := c.Avro.Encode(ctx, record.Topic, messageType, record.Value)
+	encoded, err := c.Avro.Encode(ctx, record.Topic, messageType, record.Value)
 	switch {
 	case errors.Is(err, envelope.ErrPayload):
 		return retry.Permanent(fmt.Errorf("not encodable: %w", err))
 	case err != nil:
 		return fmt.Errorf("encode for topic %s: %w", record.Topic, err)
 	}
-	record.Value = payload
+	record.Value = encoded.Payload
 	if at >= 0 {
-		record.Headers[at].Value = avroType
+		record.Headers[at].Value = []byte(encoded.ContentType)
 	}
 	return nil
 }
-
-var avroType = []byte(envelope.Avro)
 
 func headerOf(r *kgo.Record, key string) int {
 	for n := range r.Headers {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/twmb/avro"
+	"github.com/twmb/franz-go/pkg/sr"
 
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/internal/avsc"
@@ -38,12 +39,12 @@ type reader struct {
 // struct may be partly filled. Errors quote no value of the payload.
 func (c *Codec) Decode(m envelope.Message, into any) error {
 	to := c.bindingOf(into)
-	if isJSON(m.ContentType) {
+	if isJSON(m.ContentType) && (len(m.Payload) == 0 || m.Payload[0] != 0) { // JSON never begins with a zero byte
 		if to == nil {
 			m.ContentType = envelope.JSON
 			return envelope.JSONCodec{}.Decode(m, into)
 		}
-		return poison(to.name, unquoted(avsc.Guard(func() error { return to.Schema.DecodeJSON(m.Payload, into) })))
+		return poison(to.name, unquoted(avsc.Guard(func() error { return to.decodeJSON(m.Payload, into) })))
 	}
 	if to == nil {
 		return unbound(into)
@@ -51,6 +52,9 @@ func (c *Codec) Decode(m envelope.Message, into any) error {
 	id, body, err := cutHeader(m.Payload)
 	if err != nil {
 		return err
+	}
+	if to.other != nil {
+		return c.decodeOther(id, body, to, into)
 	}
 	r, err := c.reader(id, to)
 	if err != nil {
@@ -74,18 +78,43 @@ func (c *Codec) reader(id uint32, to *binding) (reader, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), c.timeout)
 	defer cancel()
 	text, err := c.registry.ByID(ctx, id)
-	if errors.Is(err, registry.ErrNotYet) {
-		return reader{}, err
+	if err == nil && text.Format != sr.TypeAvro {
+		err = fmt.Errorf("%w: it is %s", ErrNoSchema, text.Format)
 	}
 	if err != nil {
-		return reader{}, asPayload(err)
+		return reader{}, unlessNotYet(err)
 	}
-	r := makeReader(text, to)
+	r := makeReader(text.Source.Text, to)
 	if r.err != nil {
 		r.err = fmt.Errorf("%w: schema id %d: %w", envelope.ErrPayload, id, r.err)
 	}
-	c.readers.Put(key, r, avsc.ParsedBytes(text))
+	c.readers.Put(key, r, avsc.ParsedBytes(len(text.Source.Text)))
 	return r, r.err
+}
+
+// decodeOther decodes a body of another format than Avro.
+func (c *Codec) decodeOther(id uint32, body []byte, to *binding, into any) error {
+	ctx, cancel := context.WithTimeout(context.Background(), c.timeout)
+	defer cancel()
+	if _, err := c.registry.ByID(ctx, id); err != nil {
+		return fmt.Errorf("decode %s: %w", to.name, unlessNotYet(err))
+	}
+	written, err := c.schema(ctx, id)
+	if err != nil {
+		return fmt.Errorf("decode %s: %w", to.name, err)
+	}
+	if want := to.format.SchemaType(); written.format.String() != want {
+		return poison(to.name, fmt.Errorf("schema id %d is %s, and %s is bound to %s", id, written.format, to.goType, want))
+	}
+	return poison(to.name, unquoted(avsc.Guard(func() error { return to.other.Decode(written.Schema, body, into) })))
+}
+
+// unlessNotYet marks an unknown schema id as an error of the payload, unless the registry may still get it.
+func unlessNotYet(err error) error {
+	if errors.Is(err, registry.ErrNotYet) {
+		return err
+	}
+	return asPayload(err)
 }
 
 func makeReader(text string, to *binding) (r reader) {

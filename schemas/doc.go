@@ -1,4 +1,4 @@
-// Package schemas encodes and decodes payloads as Avro in the wire format of Confluent's registry: a zero byte, the id of the
+// Package schemas encodes and decodes payloads, as Avro and in other formats, in the wire format of Confluent's registry: a zero byte, the id of the
 // writer's schema in four bytes, big-endian, then Avro binary.
 //
 // Outboxes and participants use a Codec, the relay a JSONEncoder. If the Go type is known (handlers, writers), twmb/avro
@@ -42,5 +42,7 @@
 // Limits on a schema: 1 MiB, and 10,000 fields, types, branches and symbols. A schema above them is ErrNoSchema, like one that is
 // not Avro. A response of the registry has at most 4 MiB; one above that is handled like an error response.
 //
-// Not supported: schemas with references to other subjects (ErrNoSchema), protobuf and JSON schemas.
+// Protobuf and JSON Schema are formats of their own packages, schemas/protobuf and schemas/jsonschema: give them to Config.Formats.
+//
+// Not supported: Avro schemas with references to other subjects (ErrNoSchema).
 package schemas

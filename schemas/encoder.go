@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/internal/avsc"
 	"github.com/troupe-go/troupe/internal/registry"
 )
@@ -45,7 +46,7 @@ func (s Strategy) Subject(topic, typ string) string {
 // staleTimeout limits a request to the registry for a subject whose last version is known.
 const staleTimeout = time.Second
 
-// A JSONEncoder encodes JSON payloads as Avro, with the schemas that the registry has for their subjects: services in any
+// A JSONEncoder encodes JSON payloads as Avro, or in another format, with the schemas that the registry has for their subjects: services in any
 // language write JSON into their outbox, and Kafka carries Avro. It is safe for concurrent use.
 type JSONEncoder struct {
 	codec    *Codec
@@ -59,15 +60,15 @@ type latestID struct {
 	until time.Time // after a failure, the time of the next request
 }
 
-// NewJSONEncoder returns a JSONEncoder. It does not connect. The zero Strategy is RecordName.
-func NewJSONEncoder(from *Registry, strategy Strategy) (*JSONEncoder, error) {
+// NewJSONEncoder returns a JSONEncoder for Avro and the given formats. It does not connect. The zero Strategy is RecordName.
+func NewJSONEncoder(registry *Registry, strategy Strategy, formats ...Format) (*JSONEncoder, error) {
 	if strategy == "" {
 		strategy = RecordName
 	}
 	if _, err := ParseStrategy(string(strategy)); err != nil {
 		return nil, fmt.Errorf("schemas: %w", err)
 	}
-	codec, err := New(context.Background(), Config{Registry: from}) // without types it registers nothing
+	codec, err := New(context.Background(), Config{Registry: registry, Formats: formats}) // without types it registers nothing
 	if err != nil {
 		return nil, err
 	}
@@ -85,17 +86,22 @@ func (e *JSONEncoder) Strategy() Strategy { return e.strategy }
 // Errors are of three kinds:
 //
 //	envelope.ErrPayload   json does not fit the schema, or the schema cannot be used: a retry does not help
-//	ErrNoSchema           the registry has no Avro schema under the subject: retry for a while, as with an unknown topic
+//	ErrNoSchema           the registry has no usable schema under the subject: retry for a while, as with an unknown topic
 //	any other             the registry is unavailable: retry, the message is not the cause
 //
 // If an error wraps both, ErrPayload applies.
-func (e *JSONEncoder) Encode(ctx context.Context, topic, typ string, json []byte) ([]byte, error) {
+func (e *JSONEncoder) Encode(ctx context.Context, topic, typ string, json []byte) (envelope.Encoded, error) {
 	subject := e.strategy.Subject(topic, typ)
 	id, err := e.latest(ctx, subject)
 	if err != nil {
-		return nil, err
+		return envelope.Encoded{}, err
 	}
-	return e.codec.fromJSON(ctx, id, subject, json, false)
+	s, err := e.codec.schema(ctx, id)
+	if err != nil {
+		return envelope.Encoded{}, err
+	}
+	payload, err := s.encode(id, subject, json, func() ([]byte, error) { return s.FromJSON(typ, json) })
+	return envelope.Encoded{Type: typ, ContentType: s.contentType, Payload: payload}, err
 }
 
 func (e *JSONEncoder) latest(ctx context.Context, subject string) (uint32, error) {
@@ -110,7 +116,7 @@ func (e *JSONEncoder) latest(ctx context.Context, subject string) (uint32, error
 	}
 	asking, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	id, _, err := e.codec.registry.Latest(asking, subject)
+	id, err := e.codec.registry.Latest(asking, subject)
 	switch {
 	case err == nil && seen && id == known.id:
 		return id, nil

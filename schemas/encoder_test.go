@@ -38,9 +38,9 @@ func TestJSONIsEncodedByTheStrategysSubject(t *testing.T) {
 		t.Cleanup(func() { require.NoError(t, r.DeleteSubjects(context.Background(), subject)) })
 		e, err := schemas.NewJSONEncoder(r, strategy)
 		require.NoError(t, err)
-		payload, err := e.Encode(ctx, topic, typ, []byte(`{"`+field+`":"x"}`))
+		encoded, err := e.Encode(ctx, topic, typ, []byte(`{"`+field+`":"x"}`))
 		require.NoError(t, err)
-		require.Equal(t, []byte{0, byte(id >> 24), byte(id >> 16), byte(id >> 8), byte(id), 2, 2, 'x'}, payload)
+		require.Equal(t, []byte{0, byte(id >> 24), byte(id >> 16), byte(id >> 8), byte(id), 2, 2, 'x'}, encoded.Payload)
 	}
 	parsed, err := schemas.ParseStrategy("io.confluent.kafka.serializers.subject.TopicRecordNameStrategy")
 	require.NoError(t, err)

@@ -109,7 +109,7 @@ func ExampleCodec_ToJSON() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	name, text, err := codec.ToJSON(ctx, payload)
+	name, text, err := codec.ToJSON(ctx, payload.Payload)
 	fmt.Println(name, string(text), err)
 	// Output: shop.Parcel {"note":{"string":"fragile"}} <nil>
 }
@@ -131,11 +131,11 @@ func ExampleJSONEncoder() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	payload, err := encoder.Encode(ctx, "shop.parcels", "ParcelSent", []byte(`{"id": "p-1", "grams": 500}`))
-	fmt.Println(payload[0], len(payload), err)
+	encoded, err := encoder.Encode(ctx, "shop.parcels", "ParcelSent", []byte(`{"id": "p-1", "grams": 500}`))
+	fmt.Println(encoded.ContentType, len(encoded.Payload), err)
 	_, err = encoder.Encode(ctx, "shop.parcels", "ParcelSent", []byte(`{"id": "p-1", "grams": "heavy"}`))
 	fmt.Println(errors.Is(err, envelope.ErrPayload), err)
 	// Output:
-	// 0 11 <nil>
+	// application/avro 11 <nil>
 	// true unreadable payload: shop.parcels-value: grams: want a long, got a string
 }

@@ -34,7 +34,7 @@ func TestJSONMayNameItsBranchesOrNot(t *testing.T) {
 
 	least, err := c.FromJSON(ctx, "shop.Offer", []byte(`{"title":1}`))
 	require.NoError(t, err)
-	name, text, err := c.ToJSON(ctx, least)
+	name, text, err := c.ToJSON(ctx, least.Payload)
 	require.NoError(t, err)
 	require.Equal(t, "shop.Offer", name)
 	require.JSONEq(t, `{"title":1,"note":null,"price":null,"tags":{}}`, string(text))
@@ -87,7 +87,7 @@ func TestPayloadsThatAreNoRecordsAreShown(t *testing.T) {
 		require.NoError(t, err)
 		payload, err := c.FromJSON(ctx, subject, []byte(row[1]))
 		require.NoError(t, err)
-		name, text, err := c.ToJSON(ctx, payload)
+		name, text, err := c.ToJSON(ctx, payload.Payload)
 		require.NoError(t, err)
 		require.Equal(t, row[1], string(text))
 		require.Equal(t, row[2], name)
@@ -120,7 +120,7 @@ func TestANameUsedAgainMayLeaveOutItsNamespace(t *testing.T) {
 	text := `{"from":{"city":"Ulm"},"to":{"city":"Bonn"}}`
 	payload, err := c.FromJSON(ctx, "shop.Box", []byte(text))
 	require.NoError(t, err)
-	_, again, err := c.ToJSON(ctx, payload)
+	_, again, err := c.ToJSON(ctx, payload.Payload)
 	require.NoError(t, err)
 	require.JSONEq(t, text, string(again))
 }

@@ -46,7 +46,7 @@ func TestAMistakeInJSONIsNamedByItsPath(t *testing.T) {
 		`{"id":"c","gift":{"shop.Line":{"kind":"BOOK"}}}`:                                 "gift.shop.Line.cents: is missing",
 		`{"id":"c","gift":7}`: "gift: want one of [null shop.Line string], got a number",
 	} {
-		_, err := c.FromJSONLike(ctx, like, []byte(text))
+		_, err := c.FromJSONLike(ctx, like.Payload, []byte(text))
 		require.ErrorIs(t, err, envelope.ErrPayload, text)
 		require.ErrorContains(t, err, "shop.Cart: "+want, text)
 	}
@@ -67,10 +67,10 @@ func TestJSONLikeAnotherPayloadKeepsItsSchema(t *testing.T) {
 	_, err = r.Register(ctx, "shop.Cup", today)
 	require.NoError(t, err)
 
-	again, err := c.FromJSONLike(ctx, old[:5], []byte(`{"id":"b"}`))
+	again, err := c.FromJSONLike(ctx, old.Payload[:5], []byte(`{"id":"b"}`))
 	require.NoError(t, err)
-	require.Equal(t, append(old[:5:5], 2, 'b'), again)
-	_, err = c.FromJSONLike(ctx, old, []byte(`{"id":"b","size":3}`))
+	require.Equal(t, append(old.Payload[:5:5], 2, 'b'), again)
+	_, err = c.FromJSONLike(ctx, old.Payload, []byte(`{"id":"b","size":3}`))
 	require.ErrorContains(t, err, "size: the record has no such field")
 	_, err = c.FromJSONLike(ctx, []byte("{}"), []byte(`{}`))
 	require.ErrorIs(t, err, envelope.ErrPayload, "a payload without a schema id matches no type")

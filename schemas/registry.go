@@ -10,8 +10,8 @@ import (
 )
 
 var (
-	// ErrNoSchema is wrapped by errors about an id or a subject for which the registry has no usable schema: none at all, one
-	// that is not Avro, or one with references.
+	// ErrNoSchema is wrapped by errors about an id or a subject for which the registry has no usable schema: none at all, one of a
+	// format that the Codec does not have, Avro with references, or one above the limits.
 	ErrNoSchema = registry.ErrNoSchema
 	// ErrRefused is wrapped by errors of a registry that answers, and refuses a subject or an id: for a missing right, for example.
 	// Other subjects may work. It does not cover wrong credentials, a server that is no registry, and requests that the registry
@@ -44,7 +44,7 @@ func (r *Registry) String() string { return r.client.String() }
 // that is incompatible with the subject's history, by its own rules. New registers the types of a Codec; Register is for the
 // subjects of a JSONEncoder, as the command `troupe schema register` is.
 func (r *Registry) Register(ctx context.Context, subject, avsc string) (uint32, error) {
-	return r.client.Register(ctx, subject, avsc)
+	return r.client.Register(ctx, subject, sr.Schema{Schema: avsc})
 }
 
 // A tree is a parsed schema, with the conversion of values.

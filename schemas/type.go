@@ -8,7 +8,9 @@ import (
 
 	"github.com/twmb/avro"
 
+	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/internal/avsc"
+	"github.com/troupe-go/troupe/internal/payload"
 )
 
 // A Type binds a Go struct to an Avro record. Make one with Bind; New checks it.
@@ -26,13 +28,34 @@ func Bind[T any](avsc string) Type {
 	return Type{avsc: avsc, goType: reflect.TypeFor[T]()}
 }
 
-// A binding is a checked Type with its schema id.
+// A binding is a Go type and its schema, checked, with the schema's id.
 type binding struct {
 	name   string // full name of the record
 	avsc   string
 	tree   // parsed from avsc
 	goType reflect.Type
 	id     uint32
+
+	// For another format than Avro. Then avsc and tree are empty.
+	other  payload.Binding
+	format Format
+}
+
+func (b *binding) encode(body any) (whole []byte, contentType string, err error) {
+	head := appendHeader(make([]byte, 0, 128), b.id)
+	if b.other == nil {
+		whole, err = b.Schema.AppendEncode(head, body)
+		return whole, envelope.Avro, err
+	}
+	rest, err := b.other.Encode(body)
+	return append(head, rest...), b.format.ContentType(), err
+}
+
+func (b *binding) decodeJSON(text []byte, into any) error {
+	if b.other != nil {
+		return b.other.DecodeJSON(text, into)
+	}
+	return b.Schema.DecodeJSON(text, into)
 }
 
 func (t Type) check() (*binding, error) {

@@ -20,28 +20,42 @@ import (
 // FromValues converts the JSON of such values back.
 //
 // It also returns the name that ToJSON returns. Errors are the same as Decode's.
+//
+// Protobuf is in the same form: all numbers of up to 64 bits are int64 (a larger uint64 is a json.Number), a message is a
+// map[string]any with the names of the .proto file, a field without a value that can tell so is nil and any other has its default,
+// enums and bytes are the text that ToJSON writes, and so are times. For a JSON Schema the numbers are json.Number.
 func (c *Codec) Values(ctx context.Context, payload []byte) (schemaName string, value any, err error) {
-	id, _, err := cutHeader(payload)
+	id, body, err := cutHeader(payload)
 	if err != nil {
 		return "", nil, err
 	}
-	g, err := c.generic(ctx, id)
+	s, err := c.schema(ctx, id)
 	if err != nil {
 		return "", nil, err
 	}
-	name, text, err := c.ToJSON(ctx, payload)
+	err = avsc.Guard(func() error {
+		schemaName, value, err = s.Values(body)
+		return err
+	})
+	if err != nil {
+		return schemaName, nil, poison(schemaName, s.safe(err))
+	}
+	return schemaName, value, nil
+}
+
+// Values returns the values of an Avro body.
+func (g *avroSchema) Values(body []byte) (name string, value any, err error) {
+	name, text, err := g.ToJSON(body)
 	if err != nil {
 		return name, nil, err
 	}
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.UseNumber()
 	if err := dec.Decode(&value); err != nil {
-		return name, nil, poison(name, err)
+		return name, nil, err
 	}
-	if value, err = g.types.value(g.root, value); err != nil {
-		return name, nil, poison(name, err)
-	}
-	return name, value, nil
+	value, err = g.types.value(g.root, value)
+	return name, value, err
 }
 
 // value converts v, which ToJSON wrote with schema n, to the form that Values promises.

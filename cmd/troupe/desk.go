@@ -19,6 +19,7 @@ import (
 	"github.com/troupe-go/troupe/internal/address"
 	"github.com/troupe-go/troupe/internal/admin"
 	"github.com/troupe-go/troupe/internal/admin/repair"
+	"github.com/troupe-go/troupe/internal/formats"
 	"github.com/troupe-go/troupe/internal/plain"
 	"github.com/troupe-go/troupe/schemas"
 )
@@ -122,7 +123,7 @@ func (f *deskFlags) connect(ctx context.Context) (*pgxpool.Pool, *schemas.Codec,
 		if err != nil {
 			return nil, nil, fmt.Errorf("--registry: %w", err)
 		}
-		if codec, err = schemas.New(ctx, schemas.Config{Registry: registry}); err != nil {
+		if codec, err = schemas.New(ctx, schemas.Config{Registry: registry, Formats: formats.All()}); err != nil {
 			return nil, nil, failed(err)
 		}
 	}

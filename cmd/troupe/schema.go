@@ -8,18 +8,22 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"github.com/twmb/franz-go/pkg/sr"
 
 	"github.com/troupe-go/troupe/internal/avsc"
+	"github.com/troupe-go/troupe/internal/payload"
 	"github.com/troupe-go/troupe/internal/registry"
 )
 
 func newSchema() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "schema",
-		Short: "Check, register and compare Avro schemas",
-		Long: `schema works on .avsc files. Each describes one record, whose full name is its subject in the registry.
-The earlier versions of a record have the same full name in the places of --against, oldest first, or are under its subject in the
-registry.`,
+		Short: "Check, register and compare the schemas of messages",
+		Long: `schema works on files of three formats. An .avsc file (Avro) describes one record, a .schema.json file (JSON Schema) one type, by its
+title, and a .proto file (Protobuf) each message that is not within another. The full name of the type is its subject in the registry.
+A .proto file's imports are looked for beside the given folder, or the folder of the given file.
+The earlier versions of a type have the same full name in the places of --against, oldest first, or are under its subject in the
+registry. This program compares versions of Avro; those of Protobuf and JSON Schema are compared by the registry.`,
 		Example: `  troupe schema check --against git:origin/main schemas/
   troupe schema register --registry http://localhost:8081 schemas/
   troupe schema diff --against git:v1.4.0 schemas/order/PaymentCharged.avsc`,
@@ -88,15 +92,33 @@ func (e *earlier) openRegistry() (*registry.Client, error) {
 
 // A history has the earlier versions of a subject.
 type history interface {
-	versions(ctx context.Context, subject string) ([]avsc.Version, error)
+	// versions returns the versions of an Avro schema.
+	versions(ctx context.Context, f schemaFile) ([]avsc.Version, error)
+	// latest returns the latest version, of any format, with its label. Without one the label is empty.
+	latest(ctx context.Context, f schemaFile) (label string, of payload.Source, err error)
 	level(ctx context.Context, subject string) (avsc.Level, error)
 }
 
 // registered is the history of a registry.
 type registered struct{ *registry.Client }
 
-func (r registered) versions(ctx context.Context, subject string) ([]avsc.Version, error) {
-	return r.Versions(ctx, subject)
+func (r registered) versions(ctx context.Context, f schemaFile) ([]avsc.Version, error) {
+	if err := f.isAvro(); err != nil {
+		return nil, err
+	}
+	return r.Versions(ctx, f.subject)
+}
+
+func (r registered) latest(ctx context.Context, f schemaFile) (label string, of payload.Source, err error) {
+	label, stored, err := r.Newest(ctx, f.subject)
+	want := sr.TypeAvro.String()
+	if f.format != nil {
+		want = f.format.SchemaType()
+	}
+	if err == nil && label != "" && stored.Format.String() != want {
+		err = fmt.Errorf("subject %s is %s, and %s is %s", f.subject, stored.Format, f.path, want)
+	}
+	return label, stored.Source, err
 }
 
 func (r registered) level(ctx context.Context, subject string) (avsc.Level, error) {
@@ -136,19 +158,48 @@ type verdict struct {
 	Registry string         `json:"registry,omitempty"` // the registry's reasons to refuse a schema without Problems
 }
 
+// judgeByRegistry has the registry check a schema that is not Avro, at its own level.
+func judgeByRegistry(ctx context.Context, f schemaFile, h history, level avsc.Level) (v verdict, err error) {
+	r, ok := h.(registered)
+	if !ok {
+		return v, f.isAvro()
+	}
+	if level != "" {
+		return v, fmt.Errorf("%s is %s, and the registry checks it at its own level: leave out --level", f.path, f.format.SchemaType())
+	}
+	label, _, err := r.latest(ctx, f)
+	if err != nil {
+		return v, err
+	}
+	v = verdict{File: f.path, Subject: f.subject, OK: true, Earlier: []string{}, Problems: []avsc.Problem{}}
+	if v.Level, err = r.level(ctx, f.subject); err != nil || label == "" {
+		return v, err
+	}
+	v.Earlier = append(v.Earlier, label)
+	s, err := f.schema(ctx, r.Client, false)
+	if err != nil {
+		return v, fmt.Errorf("%s: %w", f.path, err)
+	}
+	return v, ask(ctx, r.Client, f.subject, s, &v)
+}
+
 // judge checks a file at level, or, if that is empty, at the history's own.
 func judge(
 	ctx context.Context, f schemaFile, h history, level avsc.Level,
 ) (v verdict, versions []avsc.Version, err error) {
+	if f.format != nil {
+		v, err = judgeByRegistry(ctx, f, h, level)
+		return v, nil, err
+	}
 	if level == "" {
 		if level, err = h.level(ctx, f.subject); err != nil {
 			return v, nil, err
 		}
 	}
-	if versions, err = h.versions(ctx, f.subject); err != nil {
+	if versions, err = h.versions(ctx, f); err != nil {
 		return v, nil, err
 	}
-	problems, err := avsc.Check(level, avsc.Version{Label: f.path, Avsc: f.avsc}, versions...)
+	problems, err := avsc.Check(level, avsc.Version{Label: f.path, Avsc: f.avsc()}, versions...)
 	if err != nil {
 		return v, nil, err
 	}

@@ -15,8 +15,8 @@ func newSchemaCheck() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check [flags] FILE|FOLDER…",
 		Short: "Check that schemas are compatible with their earlier versions",
-		Long: `check compares each .avsc file with the earlier versions of the same record, and prints for every incompatible field the reason
-and the remedy. It changes nothing. The exit status is 1 if a schema is incompatible.`,
+		Long: `check compares each schema with the earlier versions of the same type, and prints for every incompatible field of an Avro schema the
+reason and the remedy, and for other formats the reasons of the registry. It changes nothing. The exit status is 1 if a schema is incompatible.`,
 		Example: `  troupe schema check --against git:origin/main schemas/
   troupe schema check --against v1/ --against v2/ --level FULL_TRANSITIVE v3/
   troupe schema check --registry http://localhost:8081 --output json schemas/order/PaymentCharged.avsc`,

@@ -1,19 +1,21 @@
 package main
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
 	"github.com/troupe-go/troupe/internal/avsc"
+	"github.com/troupe-go/troupe/internal/payload"
 )
 
 // difference holds the changes of one record since its latest earlier version.
 type difference struct {
-	File    string        `json:"file"`
-	Subject string        `json:"subject"`
-	Since   string        `json:"since"` // empty if there is no earlier version
-	Changes []avsc.Change `json:"changes"`
+	File    string           `json:"file"`
+	Subject string           `json:"subject"`
+	Since   string           `json:"since"` // empty if there is no earlier version
+	Changes []payload.Change `json:"changes"`
 }
 
 func newSchemaDiff() *cobra.Command {
@@ -24,8 +26,8 @@ func newSchemaDiff() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "diff [flags] FILE|FOLDER…",
 		Short: "Describe the changes of schemas in words",
-		Long: `diff compares each .avsc file with the latest earlier version of the same record, field by field. Layout and custom
-properties do not count. The exit status is 0 with and without differences.`,
+		Long: `diff compares each schema with the latest earlier version of the same type, field by field. Layout and custom properties do not
+count. The exit status is 0 with and without differences.`,
 		Example: `  troupe schema diff --against git:origin/main schemas/
   troupe schema diff --against old.avsc new.avsc
   troupe schema diff --registry http://localhost:8081 --output json schemas/`,
@@ -44,18 +46,9 @@ properties do not count. The exit status is 0 with and without differences.`,
 			}
 			differences := make([]difference, 0, len(files))
 			for _, f := range files {
-				d := difference{File: f.path, Subject: f.subject, Changes: []avsc.Change{}}
-				versions, err := h.versions(cmd.Context(), f.subject)
+				d, err := differenceOf(cmd.Context(), f, h)
 				if err != nil {
 					return failed(err)
-				}
-				if len(versions) > 0 {
-					last := versions[len(versions)-1]
-					changes, err := avsc.Diff(last, avsc.Version{Label: f.path, Avsc: f.avsc})
-					if err != nil {
-						return failed(err)
-					}
-					d.Since, d.Changes = last.Label, append(d.Changes, changes...)
 				}
 				differences = append(differences, d)
 			}
@@ -69,6 +62,25 @@ properties do not count. The exit status is 0 with and without differences.`,
 	from.declare(cmd.Flags())
 	output.declare(cmd)
 	return cmd
+}
+
+func differenceOf(ctx context.Context, f schemaFile, h history) (difference, error) {
+	d := difference{File: f.path, Subject: f.subject, Changes: []payload.Change{}}
+	label, last, err := h.latest(ctx, f)
+	if err != nil || label == "" {
+		return d, err
+	}
+	d.Since = label
+	if f.format != nil {
+		changes, err := f.format.Diff(f.subject, last, payload.SourceOf(f.files))
+		d.Changes = append(d.Changes, changes...)
+		return d, err
+	}
+	changes, err := avsc.Diff(avsc.Version{Label: label, Avsc: last.Text}, avsc.Version{Label: f.path, Avsc: f.avsc()})
+	for _, c := range changes {
+		d.Changes = append(d.Changes, payload.Change(c))
+	}
+	return d, err
 }
 
 func printDifferences(cmd *cobra.Command, output format, differences []difference) error {
@@ -87,7 +99,7 @@ func printDifferences(cmd *cobra.Command, output format, differences []differenc
 			return err
 		}
 		for _, c := range d.Changes {
-			if _, err := fmt.Fprintln(cmd.OutOrStdout(), "  "+c.String()); err != nil {
+			if _, err := fmt.Fprintln(cmd.OutOrStdout(), "  "+avsc.Change(c).String()); err != nil {
 				return err
 			}
 		}

@@ -13,7 +13,13 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/twmb/franz-go/pkg/sr"
+
 	"github.com/troupe-go/troupe/internal/avsc"
+	"github.com/troupe-go/troupe/internal/formats"
+	"github.com/troupe-go/troupe/internal/payload"
+	"github.com/troupe-go/troupe/internal/registry"
+	"github.com/troupe-go/troupe/schemas"
 )
 
 // Limits on input.
@@ -22,53 +28,132 @@ const (
 	maxSchemas = 10_000  // files
 )
 
-// A schemaFile is one .avsc file with the full name of its record.
-type schemaFile struct{ path, subject, avsc string }
+// extensions are the ends of the names of schema files.
+var extensions = []string{".avsc", ".proto", ".schema.json"}
 
-// readFiles reads files, and all .avsc files of folders, in the order of their paths. It refuses a record that is in two files.
-func readFiles(paths []string) ([]schemaFile, error) {
-	var names []string
-	for _, p := range paths {
-		found, err := avscFiles(p)
-		if err != nil {
-			return nil, err
-		}
-		names = append(names, found...)
-	}
-	slices.Sort(names)
-	names = slices.Compact(names)
-	if len(names) == 0 {
-		return nil, fmt.Errorf("no .avsc file in %s", strings.Join(paths, ", "))
-	}
-	files := make([]schemaFile, 0, len(names))
-	for _, name := range names {
-		avsc, err := readFile(name)
-		if err != nil {
-			return nil, err
-		}
-		files = append(files, schemaFile{path: name, avsc: avsc})
-	}
-	return files, name(files)
+func isSchema(name string) bool {
+	return slices.ContainsFunc(extensions, func(end string) bool { return strings.HasSuffix(name, end) })
 }
 
-func avscFiles(path string) (names []string, err error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, err
+// A schemaFile is the schema of one type of messages.
+type schemaFile struct {
+	path, subject string
+	format        schemas.Format // nil for Avro
+	files         []payload.File // the schema, last, and what it imports
+}
+
+func (f schemaFile) avsc() string { return f.files[len(f.files)-1].Text }
+
+// isAvro returns an error for a schema that only a registry can compare with its earlier versions.
+func (f schemaFile) isAvro() error {
+	if f.format != nil {
+		return fmt.Errorf("%s is %s, which this program does not compare: a registry does, so give --registry", f.path, f.format.SchemaType())
 	}
-	if !info.IsDir() {
-		return []string{path}, nil
+	return nil
+}
+
+// schema returns the schema for the registry. With register it registers the files that the schema imports.
+func (f schemaFile) schema(ctx context.Context, client *registry.Client, register bool) (sr.Schema, error) {
+	kind := sr.TypeAvro
+	if f.format != nil {
+		if err := kind.UnmarshalText([]byte(f.format.SchemaType())); err != nil {
+			return sr.Schema{}, err
+		}
 	}
-	err = filepath.WalkDir(path, func(at string, d fs.DirEntry, err error) error {
-		if err == nil && !d.IsDir() && filepath.Ext(at) == ".avsc" {
-			names = append(names, at)
+	return payload.Refer(ctx, client, kind, f.files, !register)
+}
+
+// readFiles reads files, and all schema files of folders, in the order of their paths. It refuses a type that is in two files.
+func readFiles(paths []string) (files []schemaFile, err error) {
+	for _, path := range paths {
+		folder, names := path, []string{}
+		if info, err := os.Stat(path); err != nil {
+			return nil, err
+		} else if !info.IsDir() {
+			folder, names = filepath.Dir(path), []string{filepath.Base(path)}
+		} else if names, err = schemaNames(path); err != nil {
+			return nil, err
+		}
+		for _, name := range names {
+			all, err := declared(disk(folder), name, filepath.Join(folder, name))
+			if err != nil {
+				return nil, err
+			}
+			files = append(files, all...)
+		}
+	}
+	slices.SortStableFunc(files, func(a, b schemaFile) int { return strings.Compare(a.path, b.path) })
+	files = slices.CompactFunc(files, func(a, b schemaFile) bool { return a.path == b.path && a.subject == b.subject })
+	if len(files) == 0 {
+		return nil, fmt.Errorf("no %s file in %s", strings.Join(extensions, ", "), strings.Join(paths, ", "))
+	}
+	return files, onlyOnce(files)
+}
+
+func schemaNames(folder string) (names []string, err error) {
+	err = filepath.WalkDir(folder, func(at string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() && isSchema(at) {
+			name, err := filepath.Rel(folder, at)
+			if err != nil {
+				return err
+			}
+			names = append(names, filepath.ToSlash(name))
 		}
 		if len(names) > maxSchemas {
-			return fmt.Errorf("%s: more than %d files", path, maxSchemas)
+			return fmt.Errorf("%s: more than %d files", folder, maxSchemas)
 		}
 		return err
 	})
 	return names, err
+}
+
+// declared returns the types of messages of the file name, which people know as path.
+func declared(files fs.FS, name, path string) (all []schemaFile, err error) {
+	format := formats.Of(name)
+	if format == nil {
+		text, err := fs.ReadFile(files, name)
+		if err != nil {
+			return nil, err
+		}
+		subject, err := avsc.Subject(string(text))
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		return []schemaFile{{path: path, subject: subject, files: []payload.File{{Text: string(text)}}}}, nil
+	}
+	types, err := format.Declare(files, name)
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range types {
+		all = append(all, schemaFile{path: path, subject: t.Name, format: format, files: t.Files})
+	}
+	return all, nil
+}
+
+// disk reads the files of a folder, each up to maxSchema.
+type disk string
+
+func (d disk) Open(name string) (fs.File, error) { return os.DirFS(string(d)).Open(name) }
+
+func (d disk) ReadFile(name string) ([]byte, error) {
+	text, err := readFile(filepath.Join(string(d), filepath.FromSlash(name)))
+	return []byte(text), err
+}
+
+// revision reads the files of a folder as they were in a commit.
+type revision struct {
+	ctx          context.Context
+	folder, hash string
+}
+
+func (r revision) Open(name string) (fs.File, error) {
+	return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+}
+
+func (r revision) ReadFile(name string) ([]byte, error) {
+	text, err := git(r.ctx, r.folder, "cat-file", "blob", r.hash+":./"+name)
+	return []byte(text), err
 }
 
 func readFile(path string) (string, error) {
@@ -84,28 +169,43 @@ func readFile(path string) (string, error) {
 	return string(text), err
 }
 
-// name sets the subjects.
-func name(files []schemaFile) error {
+// onlyOnce returns an error for a type that is in two files.
+func onlyOnce(files []schemaFile) error {
 	by := make(map[string]string)
-	for i := range files {
-		f := &files[i]
-		subject, err := avsc.Subject(f.avsc)
-		if err != nil {
-			return fmt.Errorf("%s: %w", f.path, err)
+	for _, f := range files {
+		if first, twice := by[f.subject]; twice {
+			return fmt.Errorf("%s: %s is described in %s already", f.path, f.subject, first)
 		}
-		if first, twice := by[subject]; twice {
-			return fmt.Errorf("%s: %s is described in %s already", f.path, subject, first)
-		}
-		by[subject], f.subject = f.path, subject
+		by[f.subject] = f.path
 	}
 	return nil
 }
 
 // places holds histories of files and revisions: by subject, oldest first.
-type places map[string][]avsc.Version
+type places map[string][]earlierFile
 
-func (p places) versions(_ context.Context, subject string) ([]avsc.Version, error) {
-	return p[subject], nil
+type earlierFile struct {
+	schemaFile
+	label string
+}
+
+func (p places) versions(_ context.Context, f schemaFile) (all []avsc.Version, err error) {
+	for _, e := range p[f.subject] {
+		if err := e.isAvro(); err != nil {
+			return nil, err
+		}
+		all = append(all, avsc.Version{Label: e.label, Avsc: e.avsc()})
+	}
+	return all, f.isAvro()
+}
+
+func (p places) latest(_ context.Context, f schemaFile) (label string, of payload.Source, err error) {
+	all := p[f.subject]
+	if len(all) == 0 {
+		return "", of, nil
+	}
+	last := all[len(all)-1]
+	return last.label, payload.SourceOf(last.files), nil
 }
 
 // level returns the level that a running flow needs, for any number of earlier versions.
@@ -132,7 +232,7 @@ func readHistory(ctx context.Context, against, paths []string) (places, error) {
 			if git {
 				label = revision
 			}
-			all[f.subject] = append(all[f.subject], avsc.Version{Label: label, Avsc: f.avsc})
+			all[f.subject] = append(all[f.subject], earlierFile{f, label})
 		}
 	}
 	return all, nil
@@ -140,8 +240,8 @@ func readHistory(ctx context.Context, against, paths []string) (places, error) {
 
 // readRevision reads the same paths from a revision of the git repository that contains them. A path that did not exist then is
 // no error.
-func readRevision(ctx context.Context, revision string, paths []string) (files []schemaFile, err error) {
-	if revision == "" {
+func readRevision(ctx context.Context, name string, paths []string) (files []schemaFile, err error) {
+	if name == "" {
 		return nil, errors.New("want git:REVISION, such as git:origin/main")
 	}
 	for _, path := range paths {
@@ -152,7 +252,7 @@ func readRevision(ctx context.Context, revision string, paths []string) (files [
 			folder, base = filepath.Split(path)
 			folder = filepath.Clean(folder) // "" is "."
 		}
-		commit, err := git(ctx, folder, "rev-parse", "--verify", "--quiet", "--end-of-options", revision+"^{commit}")
+		commit, err := git(ctx, folder, "rev-parse", "--verify", "--quiet", "--end-of-options", name+"^{commit}")
 		if err != nil {
 			return nil, fmt.Errorf("no such revision in the repository of %s: %w", path, err)
 		}
@@ -162,17 +262,17 @@ func readRevision(ctx context.Context, revision string, paths []string) (files [
 			return nil, err
 		}
 		for _, name := range strings.Split(strings.TrimSuffix(listed, "\x00"), "\x00") {
-			if name == "" || base == "." && filepath.Ext(name) != ".avsc" {
+			if name == "" || base == "." && !isSchema(name) {
 				continue
 			}
-			avsc, err := git(ctx, folder, "cat-file", "blob", hash+":./"+name)
+			all, err := declared(revision{ctx, folder, hash}, name, filepath.Join(folder, name))
 			if err != nil {
 				return nil, err
 			}
-			files = append(files, schemaFile{path: filepath.Join(folder, name), avsc: avsc})
+			files = append(files, all...)
 		}
 	}
-	return files, name(files)
+	return files, onlyOnce(files)
 }
 
 func git(ctx context.Context, folder string, args ...string) (string, error) {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/sr"
 
 	"github.com/troupe-go/troupe/internal/avsc"
 	"github.com/troupe-go/troupe/internal/registry"
@@ -30,7 +31,7 @@ func newSchemaRegister() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "register [flags] FILE|FOLDER…",
 		Short: "Register schemas under their full names",
-		Long: `register makes each .avsc file a version of its subject, and prints the ids. A version that exists already keeps its id, so you
+		Long: `register makes each schema a version of its subject, and prints the ids. A file that a .proto file imports is registered under its path. A version that exists already keeps its id, so you
 can run register again. Before it registers anything, every file is checked, by this program and by the registry: if one is
 incompatible with its earlier versions, none is registered, and the exit status is 1.`,
 		Example: `  troupe schema register --registry http://localhost:8081 schemas/
@@ -82,17 +83,17 @@ func refusals(
 	ctx context.Context, client *registry.Client, files []schemaFile, level avsc.Level,
 ) (refused []verdict, err error) {
 	for _, f := range files {
-		if _, err := client.Lookup(ctx, f.subject, f.avsc); err == nil {
-			continue
-		} else if !errors.Is(err, registry.ErrNoSchema) {
+		if known, err := isRegistered(ctx, client, f); err != nil {
 			return nil, err
+		} else if known > 0 {
+			continue
 		}
 		v, versions, err := judge(ctx, f, registered{client}, level)
 		if err != nil {
 			return nil, err
 		}
 		if v.OK && len(versions) > 0 {
-			if err := ask(ctx, client, f, &v); err != nil {
+			if err := ask(ctx, client, f.subject, sr.Schema{Schema: f.avsc()}, &v); err != nil {
 				return nil, err
 			}
 		}
@@ -103,9 +104,21 @@ func refusals(
 	return refused, nil
 }
 
+// isRegistered returns the id of a file's schema, or zero if it, or one that it imports, is not registered.
+func isRegistered(ctx context.Context, client *registry.Client, f schemaFile) (id uint32, err error) {
+	s, err := f.schema(ctx, client, false)
+	if err == nil {
+		id, _, err = client.Lookup(ctx, f.subject, s)
+	}
+	if errors.Is(err, registry.ErrNoSchema) {
+		return 0, nil
+	}
+	return id, err
+}
+
 // ask adds the registry's own verdict.
-func ask(ctx context.Context, client *registry.Client, f schemaFile, v *verdict) error {
-	ok, reasons, err := client.Accepts(ctx, f.subject, f.avsc)
+func ask(ctx context.Context, client *registry.Client, subject string, s sr.Schema, v *verdict) error {
+	ok, reasons, err := client.Accepts(ctx, subject, s)
 	if err != nil || ok {
 		return err
 	}
@@ -119,16 +132,19 @@ func ask(ctx context.Context, client *registry.Client, f schemaFile, v *verdict)
 // register continues until the first failure, and returns the registrations before it. In a dry run a new schema gets no id.
 func register(ctx context.Context, client *registry.Client, files []schemaFile, dryRun bool) (done []registration, err error) {
 	for _, f := range files {
-		id, err := client.Lookup(ctx, f.subject, f.avsc)
-		missing := errors.Is(err, registry.ErrNoSchema)
-		if err != nil && !missing {
+		id, err := isRegistered(ctx, client, f)
+		missing := id == 0
+		if err != nil {
 			return done, err
 		}
 		if dryRun {
 			done = append(done, registration{File: f.path, Subject: f.subject, ID: id, New: missing})
 			continue
 		}
-		id, err = client.Register(ctx, f.subject, f.avsc)
+		s, err := f.schema(ctx, client, true)
+		if err == nil {
+			id, err = client.Register(ctx, f.subject, s)
+		}
 		if err != nil {
 			return done, err
 		}

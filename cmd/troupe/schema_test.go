@@ -179,6 +179,48 @@ func TestSchemaRegisterIsIdempotentAndRefusesAsAWhole(t *testing.T) {
 	}(), "an old version keeps its id")
 }
 
+// Protobuf and JSON Schema are registered with what they import, compared by the registry, and described by this program.
+func TestSchemasOfOtherFormats(t *testing.T) {
+	t.Parallel()
+	address := testkit.Registry(t)
+	env := []string{"SCHEMA_REGISTRY_URL=" + address}
+	prefix := strings.ReplaceAll(testkit.Flow(t), "-", "")
+	proto := func(fields string) string {
+		return "syntax = \"proto3\";\npackage " + prefix + ";\nimport \"" + prefix + "/money.proto\";\nmessage Charged { " + fields + " }\n"
+	}
+	folder := put(t, t.TempDir(), map[string]string{
+		"order.proto":            proto("string id = 1; Money total = 2;"),
+		prefix + "/money.proto":  "syntax = \"proto3\";\npackage " + prefix + ";\nmessage Money { int64 cents = 1; }\n",
+		"refused.schema.json":    `{"title":"` + prefix + `.Refused","type":"object","properties":{"why":{"type":"string"}}}`,
+		"not-a-schema.json":      `{"a":1}`,
+		"google-not-loaded.text": "",
+	})
+	before := put(t, t.TempDir(), map[string]string{
+		"order.proto": proto("string id = 1; int64 cents = 3;"), prefix + "/money.proto": "syntax = \"proto3\";\npackage " + prefix + ";\nmessage Money { int64 cents = 1; }\n",
+	})
+	first := schema(t, folder, env, "register", ".")
+	require.Zero(t, first.status, first.stderr)
+	for _, want := range []string{"new   " + prefix + ".Charged id ", "new   " + prefix + ".Money id ", "new   " + prefix + ".Refused id "} {
+		require.Contains(t, first.stdout, want)
+	}
+	again := schema(t, folder, env, "register", ".")
+	require.Zero(t, again.status, again.stderr)
+	require.NotContains(t, again.stdout, "new ")
+	require.Equal(t, strings.ReplaceAll(first.stdout, "new  ", "same "), again.stdout)
+	checked := schema(t, folder, env, "check", ".")
+	require.Zero(t, checked.status, checked.stderr)
+	require.Contains(t, checked.stdout, "ok    "+prefix+".Charged")
+
+	diff := schema(t, folder, nil, "diff", "--against", before, ".")
+	require.Zero(t, diff.status, diff.stderr)
+	require.Contains(t, diff.stdout, "  total: added, number 2, "+prefix+".Money")
+	require.Contains(t, diff.stdout, "  cents: removed, was number 3, int64; its number is not reserved")
+	require.Contains(t, diff.stdout, prefix+".Refused: new")
+	refused := schema(t, folder, nil, "check", "--against", before, ".")
+	require.Equal(t, 1, refused.status)
+	require.Contains(t, refused.stderr, "is PROTOBUF, which this program does not compare: a registry does, so give --registry")
+}
+
 func TestSchemaSaysWhatIsWrongWithItsInput(t *testing.T) {
 	t.Parallel()
 	dir := put(t, t.TempDir(), map[string]string{
@@ -191,7 +233,7 @@ func TestSchemaSaysWhatIsWrongWithItsInput(t *testing.T) {
 		want string
 	}{
 		{append(against, "gone.avsc"), "gone.avsc: no such file"},
-		{append(against, "empty"), "no .avsc file in empty"},
+		{append(against, "empty"), "no .avsc, .proto, .schema.json file in empty"},
 		{append(against, "bad.avsc"), "bad.avsc: "},
 		{append(against, "text.avsc"), "text.avsc: the schema is of type string, want a record"},
 		{append(against, "large.avsc"), "large.avsc: larger than 1048576 bytes"},

@@ -46,8 +46,8 @@ type Config struct {
 	Retry400 bool
 	// Sign signs the requests of Post. Default: they are not signed.
 	Sign Signer
-	// Schemas converts the Avro payloads of Post's commands to JSON, and the service's responses to Avro. Default: a command
-	// whose payload is Avro becomes a dead letter.
+	// Schemas converts payloads of Post's commands that have a schema of the registry to JSON, and the service's responses back. Default:
+	// such a command becomes a dead letter.
 	Schemas *schemas.Codec
 	// Trace returns the handler's trace context, as in outbox.Config. Default: a request continues its command's trace.
 	Trace func(context.Context) (traceparent, tracestate string)

@@ -39,8 +39,8 @@ type Next struct {
 //	Done     success event: the response's body, as in CallDone, or {} if it is empty
 //	Refused  failure event: the response's body if it is a JSON object, otherwise {"status": …, "reason": …}
 //
-// If the command's payload is Avro, the service gets it as JSON (with Config.Schemas), and the messages that follow are Avro
-// again, by the latest schema of their type. All other payloads are posted unchanged, and the messages that follow are JSON.
+// If the command's payload has a schema of the registry, the service gets it as JSON (with Config.Schemas), and the messages that
+// follow are encoded by the latest schema of their type. All other payloads are posted unchanged, and the messages that follow are JSON.
 //
 // p needs Codec. At most its Concurrency times its Batch requests are under way: the requests of a batch are concurrent,
 // except that a key's run one after the other. Call Post before p.Run. Post returns an error for an invalid route; Run
@@ -84,9 +84,9 @@ func (r Route) Check() error {
 // post posts a command to the service. It returns an error if the response is not an answer.
 func (a *Ambassador) post(ctx context.Context, route Route, m envelope.Message) (answer, error) {
 	r := request{method: http.MethodPost, path: route.Path, body: m.Payload, contentType: m.ContentType, sign: a.cfg.Sign}
-	if m.ContentType == envelope.Avro {
+	if envelope.HasSchemaID(m.ContentType) {
 		if a.cfg.Schemas == nil {
-			return answer{}, retry.Permanent(fmt.Errorf("%s: the payload is Avro: a schema registry must be set", r))
+			return answer{}, retry.Permanent(fmt.Errorf("%s: the payload is %s: a schema registry must be set", r, m.ContentType))
 		}
 		var err error
 		if _, r.body, err = a.cfg.Schemas.ToJSON(ctx, m.Payload); err != nil {
@@ -154,12 +154,12 @@ func (a *Ambassador) follow(ctx context.Context, tx pgx.Tx, out *outbox.Outbox, 
 // event returns an event with a body in the content type of the command.
 func (a *Ambassador) event(ctx context.Context, f following, typ string, body json.RawMessage) (event, error) {
 	e := event{typ: typ, payload: body, contentType: envelope.JSON}
-	if f.command.ContentType != envelope.Avro {
+	if !envelope.HasSchemaID(f.command.ContentType) {
 		return e, nil
 	}
-	var err error
-	e.contentType = envelope.Avro
-	if e.payload, err = a.cfg.Schemas.FromJSON(ctx, typ, body); err != nil {
+	encoded, err := a.cfg.Schemas.FromJSON(ctx, typ, body)
+	e.payload, e.contentType = encoded.Payload, encoded.ContentType
+	if err != nil {
 		err = fmt.Errorf("the service said %s, and has done its part: as %s: %w", f.said.text(), typ, err)
 		if errors.Is(err, envelope.ErrPayload) {
 			err = retry.Permanent(err)

@@ -30,7 +30,7 @@ func TestTheRegistryAgreesWithTheCheck(t *testing.T) {
 				t.Parallel()
 				subject := fmt.Sprintf("%s-%d-%s", prefix, i, level)
 				t.Cleanup(func() { require.NoError(t, registry.DeleteSubjects(context.WithoutCancel(t.Context()), subject)) })
-				_, err := registry.Register(t.Context(), subject, e.old)
+				_, err := registry.Register(t.Context(), subject, sr.Schema{Schema: e.old})
 				require.NoError(t, err)
 				var set sr.SetCompatibility
 				require.NoError(t, set.Level.UnmarshalText([]byte(level)))
@@ -39,13 +39,13 @@ func TestTheRegistryAgreesWithTheCheck(t *testing.T) {
 				require.NoError(t, err)
 				require.Equal(t, level, is)
 
-				ok, reasons, err := registry.Accepts(t.Context(), subject, e.next)
+				ok, reasons, err := registry.Accepts(t.Context(), subject, sr.Schema{Schema: e.next})
 				require.NoError(t, err)
 				if e.logical && ok {
 					return
 				}
 				require.Equal(t, problem == "", ok, "registry: %q, check: %s", reasons, problem)
-				_, err = registry.Register(t.Context(), subject, e.next)
+				_, err = registry.Register(t.Context(), subject, sr.Schema{Schema: e.next})
 				var answer *sr.ResponseError
 				if !ok {
 					require.ErrorAs(t, err, &answer)
@@ -62,7 +62,7 @@ func TestTheRegistryAgreesWithTheCheck(t *testing.T) {
 	none, err := registry.Versions(t.Context(), prefix)
 	require.NoError(t, err)
 	require.Empty(t, none)
-	ok, _, err := registry.Accepts(t.Context(), prefix, field(`"int"`))
+	ok, _, err := registry.Accepts(t.Context(), prefix, sr.Schema{Schema: field(`"int"`)})
 	require.NoError(t, err)
 	require.True(t, ok, "a subject that is not there accepts anything")
 }

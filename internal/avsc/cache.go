@@ -53,6 +53,6 @@ func (c *Cache[K, V]) drop(k K) {
 	delete(c.m, k)
 }
 
-// ParsedBytes estimates the memory of a parsed schema: at most 200 bytes for each of its text, as unions of short fields have, and
+// ParsedBytes estimates the memory of a parsed schema of a size: at most 200 bytes for each of its text, as unions of short fields have, and
 // 4 KiB for each of MaxSchemaTypes.
-func ParsedBytes(avsc string) int { return len(avsc) + min(200*len(avsc), MaxSchemaTypes*4<<10) }
+func ParsedBytes(size int) int { return size + min(200*size, MaxSchemaTypes*4<<10) }

@@ -13,12 +13,12 @@ func TestCachesAreLimitedByBytes(t *testing.T) {
 	texts, parsed := NewCache[uint32, string](), NewCache[uint32, string]()
 	for id := range uint32(1000) {
 		texts.Put(id, largest, len(largest))
-		parsed.Put(id, largest, ParsedBytes(largest))
+		parsed.Put(id, largest, ParsedBytes(len(largest)))
 		_, found := parsed.Get(id)
 		require.True(t, found, "the newest entry is kept")
 	}
 	require.Len(t, texts.m, maxCachedBytes/MaxSchema)
-	require.Len(t, parsed.m, maxCachedBytes/ParsedBytes(largest))
+	require.Len(t, parsed.m, maxCachedBytes/ParsedBytes(len(largest)))
 	for range 2 * MaxCached {
 		texts.Put(1, "small", 5)
 	}

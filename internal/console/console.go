@@ -18,6 +18,7 @@ import (
 	"github.com/troupe-go/troupe/internal/admin/repair"
 	"github.com/troupe-go/troupe/internal/admin/sagadesk"
 	"github.com/troupe-go/troupe/internal/door"
+	"github.com/troupe-go/troupe/internal/formats"
 	"github.com/troupe-go/troupe/schemas"
 )
 
@@ -146,7 +147,7 @@ func New(ctx context.Context, cfg Config) (*Console, error) {
 	var codec *schemas.Codec
 	if cfg.Registry != nil {
 		var err error
-		if codec, err = schemas.New(ctx, schemas.Config{Registry: cfg.Registry}); err != nil {
+		if codec, err = schemas.New(ctx, schemas.Config{Registry: cfg.Registry, Formats: formats.All()}); err != nil {
 			return nil, fmt.Errorf("console: %w", err)
 		}
 	}

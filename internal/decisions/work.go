@@ -37,7 +37,7 @@ type Config struct {
 // Schemas reads the values of payloads, and writes payloads from the JSON of such values, by the name of their type.
 type Schemas interface {
 	Values(ctx context.Context, payload []byte) (name string, value any, err error)
-	FromValues(ctx context.Context, name string, text []byte) (payload []byte, err error)
+	FromValues(ctx context.Context, name string, text []byte) (envelope.Encoded, error)
 }
 
 // A Decider decides for the sagas of one coordinator, and writes the messages in its name. It may be used concurrently.
@@ -369,10 +369,11 @@ func (d *Decider) render(ctx context.Context, e *outbox.Entry, fields map[string
 	if d.cfg.Schemas == nil || e.Type == saga.CallType {
 		return nil
 	}
-	if e.Payload, err = d.cfg.Schemas.FromValues(ctx, e.Type, text); err != nil {
+	encoded, err := d.cfg.Schemas.FromValues(ctx, e.Type, text)
+	if err != nil {
 		return fmt.Errorf("%s: %w", e.Type, err)
 	}
-	e.ContentType = envelope.Avro
+	e.Payload, e.ContentType = encoded.Payload, encoded.ContentType
 	return nil
 }
 

@@ -22,7 +22,6 @@ const (
 
 type latest struct {
 	id    uint32
-	avsc  string
 	until time.Time
 }
 
@@ -51,60 +50,49 @@ func newFailures() failures {
 
 // ByID returns the schema with an id. The first call for an id queries the registry; later calls do not. An error that wraps
 // ErrNoSchema means that there is no such schema now; any other error means that the registry could not be queried.
-func (r *Client) ByID(ctx context.Context, id uint32) (string, error) {
+func (r *Client) ByID(ctx context.Context, id uint32) (Stored, error) {
 	if id > math.MaxInt32 {
-		return "", fmt.Errorf("schema id %d: %w: registries count to %d", id, ErrNoSchema, math.MaxInt32)
+		return Stored{}, fmt.Errorf("schema id %d: %w: registries count to %d", id, ErrNoSchema, math.MaxInt32)
 	}
-	known := func() (string, bool) { return r.byID.Get(id) }
-	return ask(ctx, r, fmt.Sprintf("schema id %d", id), known, func() (string, error) {
+	known := func() (Stored, bool) { return r.byID.Get(id) }
+	return ask(ctx, r, fmt.Sprintf("schema id %d", id), known, func() (Stored, error) {
 		s, err := r.client.SchemaByID(ctx, int(id))
-		if err == nil {
-			err = usable(s)
+		if err != nil {
+			return Stored{}, err
 		}
+		whole, err := r.complete(ctx, s)
 		if err == nil {
-			r.byID.Put(id, s.Schema, len(s.Schema))
+			r.Keep(id, whole)
 		}
-		return s.Schema, err
+		return whole, err
 	})
 }
 
-// Latest returns the newest version of subject and its id, at most a minute old. Errors are the same as ByID's.
-func (r *Client) Latest(ctx context.Context, subject string) (id uint32, avsc string, err error) {
+// Latest returns the id of the newest version of subject, at most a minute old. Errors are the same as ByID's.
+func (r *Client) Latest(ctx context.Context, subject string) (uint32, error) {
 	known := func() (latest, bool) {
 		l, ok := r.latest.Get(subject)
 		return l, ok && r.failures.now().Before(l.until)
 	}
 	l, err := ask(ctx, r, "subject "+subject, known, func() (latest, error) {
 		s, err := r.client.SchemaByVersion(ctx, subject, -1)
-		if err == nil {
-			err = usable(s.Schema)
-		}
 		if err != nil {
 			return latest{}, err
 		}
-		id, err := r.remember(s.ID, s.Schema.Schema)
-		l := latest{id, s.Schema.Schema, r.failures.now().Add(ForgetLatest)}
-		if err == nil {
-			r.latest.Put(subject, l, len(l.avsc))
+		whole, err := r.complete(ctx, s.Schema)
+		if err != nil {
+			return latest{}, err
 		}
-		return l, err
+		id, err := r.checkID(s.ID)
+		if err != nil {
+			return latest{}, err
+		}
+		r.Keep(id, whole)
+		l := latest{id, r.failures.now().Add(ForgetLatest)}
+		r.latest.Put(subject, l, len(subject))
+		return l, nil
 	})
-	return l.id, l.avsc, err
-}
-
-func usable(s sr.Schema) error {
-	switch {
-	case s.Schema == "":
-		return errors.New("the answer has no schema")
-	case s.Type != sr.TypeAvro:
-		return fmt.Errorf("%w: it is %s", ErrNoSchema, s.Type)
-	case len(s.References) > 0:
-		return fmt.Errorf("%w: it has references to other subjects", ErrNoSchema)
-	}
-	if err := avsc.CheckSize(s.Schema); err != nil {
-		return fmt.Errorf("%w: %w", ErrNoSchema, err)
-	}
-	return nil
+	return l.id, err
 }
 
 // ask returns the known value, or a recent failure, or else fetches the value; one caller at a time fetches.

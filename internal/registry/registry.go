@@ -15,11 +15,12 @@ import (
 	"github.com/twmb/franz-go/pkg/sr"
 
 	"github.com/troupe-go/troupe/internal/avsc"
+	"github.com/troupe-go/troupe/internal/payload"
 )
 
-// ErrNoSchema is wrapped by errors about an id or a subject for which the registry has no usable schema: none at all, one
-// that is not Avro, or one with references.
-var ErrNoSchema = errors.New("no such Avro schema")
+// ErrNoSchema is wrapped by errors about an id or a subject for which the registry has no usable schema: none at all, one of a format
+// that is not known, Avro with references, or one above the limits.
+var ErrNoSchema = errors.New("no such schema")
 
 // ErrRefused is wrapped by errors of a registry that answers, and refuses a subject or an id: for a missing right, for example. Other
 // subjects may work. It does not cover wrong credentials, a server that is no registry, and requests that the registry asks to repeat.
@@ -34,7 +35,7 @@ type Client struct {
 	address string
 	secrets []string // of the address, as a response could repeat them
 
-	byID     *avsc.Cache[uint32, string]
+	byID     *avsc.Cache[uint32, Stored]
 	latest   *avsc.Cache[string, latest]
 	failures failures
 }
@@ -75,7 +76,7 @@ func New(address string, opts ...sr.ClientOpt) (*Client, error) {
 		client:   client,
 		address:  u.String(),
 		secrets:  secrets,
-		byID:     avsc.NewCache[uint32, string](),
+		byID:     avsc.NewCache[uint32, Stored](),
 		latest:   avsc.NewCache[string, latest](),
 		failures: newFailures(),
 	}, nil
@@ -95,26 +96,27 @@ func (r *Client) SetClock(now func() time.Time) { r.failures.now = now }
 // String returns the address without credentials.
 func (r *Client) String() string { return r.address }
 
-// Register adds avsc to the versions of subject, unless it is one of them, and returns its id. The registry refuses a schema
+// Register adds a schema to the versions of subject, unless it is one of them, and returns its id. The registry refuses a schema
 // that is incompatible with the subject's history, by its own rules.
-func (r *Client) Register(ctx context.Context, subject, avsc string) (uint32, error) {
-	id, err := r.client.RegisterSchema(ctx, subject, sr.Schema{Schema: avsc}, -1, -1)
+func (r *Client) Register(ctx context.Context, subject string, s sr.Schema) (uint32, error) {
+	id, err := r.client.RegisterSchema(ctx, subject, s, -1, -1)
 	if err != nil {
 		return 0, fmt.Errorf("register subject %s: %w", subject, r.explain(err))
 	}
-	return r.remember(id, avsc)
+	return r.remember(id, s)
 }
 
-// Lookup returns the id of avsc among subject's versions and changes nothing. The error wraps ErrNoSchema if it is not there.
-func (r *Client) Lookup(ctx context.Context, subject, avsc string) (uint32, error) {
-	found, err := r.client.LookupSchema(ctx, subject, sr.Schema{Schema: avsc})
+// Lookup returns the id and the version of a schema among subject's, and changes nothing. The error wraps ErrNoSchema if it is not there.
+func (r *Client) Lookup(ctx context.Context, subject string, s sr.Schema) (id uint32, version int, err error) {
+	found, err := r.client.LookupSchema(ctx, subject, s)
 	if isUnknown(err) {
-		return 0, fmt.Errorf("%w under subject %s at %s: register it first", ErrNoSchema, subject, r)
+		return 0, 0, fmt.Errorf("%w under subject %s at %s: register it first", ErrNoSchema, subject, r)
 	}
 	if err != nil {
-		return 0, fmt.Errorf("look up subject %s: %w", subject, r.explain(err))
+		return 0, 0, fmt.Errorf("look up subject %s: %w", subject, r.explain(err))
 	}
-	return r.remember(found.ID, avsc)
+	id, err = r.remember(found.ID, s)
+	return id, found.Version, err
 }
 
 // Versions returns all versions of subject, oldest first, labelled "version 1" and so on. No versions are not an error. A
@@ -129,12 +131,27 @@ func (r *Client) Versions(ctx context.Context, subject string) ([]avsc.Version, 
 	}
 	versions := make([]avsc.Version, 0, len(all))
 	for _, s := range all {
-		if err := usable(s.Schema); err != nil {
+		if err := plainAvro(s.Schema); err != nil {
 			return nil, fmt.Errorf("subject %s, version %d: %w", subject, s.Version, err)
 		}
 		versions = append(versions, avsc.Version{Label: fmt.Sprintf("version %d", s.Version), Avsc: s.Schema.Schema})
 	}
 	return versions, nil
+}
+
+// Newest returns the newest version of subject, of any format, with its label. Without one the label is empty.
+func (r *Client) Newest(ctx context.Context, subject string) (label string, s Stored, err error) {
+	newest, err := r.client.SchemaByVersion(ctx, subject, -1)
+	if isUnknown(err) {
+		return "", s, nil
+	}
+	if err != nil {
+		return "", s, fmt.Errorf("newest version of subject %s: %w", subject, r.explain(err))
+	}
+	if s, err = r.complete(ctx, newest.Schema); err != nil {
+		return "", s, fmt.Errorf("subject %s, version %d: %w", subject, newest.Version, err)
+	}
+	return fmt.Sprintf("version %d", newest.Version), s, nil
 }
 
 // Level returns the compatibility level that the registry applies to subject: the subject's own, else the registry's.
@@ -153,10 +170,10 @@ func (r *Client) Level(ctx context.Context, subject string) (avsc.Level, error) 
 	return level, nil
 }
 
-// Accepts reports whether the registry would register avsc under subject, by its own rules and level. If not, reasons holds
+// Accepts reports whether the registry would register a schema under subject, by its own rules and level. If not, reasons holds
 // its texts, possibly none.
-func (r *Client) Accepts(ctx context.Context, subject, avsc string) (ok bool, reasons []string, err error) {
-	answer, err := r.client.CheckCompatibility(sr.WithParams(ctx, sr.Verbose), subject, -2, sr.Schema{Schema: avsc})
+func (r *Client) Accepts(ctx context.Context, subject string, s sr.Schema) (ok bool, reasons []string, err error) {
+	answer, err := r.client.CheckCompatibility(sr.WithParams(ctx, sr.Verbose), subject, -2, s)
 	if isUnknown(err) {
 		return true, nil, nil // there are no versions to be incompatible with
 	}
@@ -166,11 +183,19 @@ func (r *Client) Accepts(ctx context.Context, subject, avsc string) (ok bool, re
 	return answer.Is, answer.Messages, nil
 }
 
-func (r *Client) remember(id int, avsc string) (uint32, error) {
+// remember stores a schema without references under its id.
+func (r *Client) remember(id int, s sr.Schema) (uint32, error) {
+	checked, err := r.checkID(id)
+	if err == nil && len(s.References) == 0 {
+		r.Keep(checked, Stored{s.Type, payload.Source{Text: s.Schema}})
+	}
+	return checked, err
+}
+
+func (r *Client) checkID(id int) (uint32, error) {
 	if id <= 0 || id > math.MaxInt32 {
 		return 0, fmt.Errorf("registry %s: its answer has schema id %d, want 1 to %d", r, id, math.MaxInt32)
 	}
-	r.byID.Put(uint32(id), avsc, len(avsc))
 	return uint32(id), nil
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/internal/alert"
 	"github.com/troupe-go/troupe/internal/ambassador"
+	"github.com/troupe-go/troupe/internal/formats"
 	"github.com/troupe-go/troupe/internal/metrics"
 	"github.com/troupe-go/troupe/internal/version"
 	"github.com/troupe-go/troupe/migrations"
@@ -267,7 +268,7 @@ func (a *ambassadorPlan) begin(ctx context.Context, door *ambassadorDoor) error 
 		return err
 	}
 	return a.await(ctx, door, "the schema registry", func(ctx context.Context) (err error) {
-		a.service.Schemas, err = schemas.New(ctx, schemas.Config{Registry: a.registry, ReadOnly: true})
+		a.service.Schemas, err = schemas.New(ctx, schemas.Config{Registry: a.registry, Formats: formats.All(), ReadOnly: true})
 		return err
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/troupe-go/troupe/internal/admin/relaydesk"
+	"github.com/troupe-go/troupe/internal/formats"
 	"github.com/troupe-go/troupe/internal/mapping"
 	"github.com/troupe-go/troupe/internal/retention"
 	"github.com/troupe-go/troupe/relay"
@@ -75,7 +76,7 @@ func (v values) avro(r *relay.Config) error {
 	if err != nil {
 		return err
 	}
-	if r.Avro, err = schemas.NewJSONEncoder(client, schemas.Strategy(strategy)); err != nil {
+	if r.Avro, err = schemas.NewJSONEncoder(client, schemas.Strategy(strategy), formats.All()...); err != nil {
 		return err
 	}
 	if v.text[avroTopics.name] == "" {

@@ -65,7 +65,7 @@ type Config struct {
 // has the one form that its type in the schema has, as schemas.Codec returns it; a message's value is a map[string]any.
 type Schemas interface {
 	Values(ctx context.Context, payload []byte) (name string, value any, err error)
-	FromValues(ctx context.Context, name string, text []byte) (payload []byte, err error)
+	FromValues(ctx context.Context, name string, text []byte) (envelope.Encoded, error)
 }
 
 // A Decided is the decision on one event for one saga.

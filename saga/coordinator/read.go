@@ -44,7 +44,7 @@ func (c *Coordinator) read(ctx context.Context, tx pgx.Tx, in envelope.Message) 
 
 // fields decodes the payload. A payload that can never be decoded is a permanent error.
 func (c *Coordinator) fields(ctx context.Context, in envelope.Message) (map[string]any, error) {
-	if c.cfg.Schemas != nil && in.ContentType == envelope.Avro {
+	if c.cfg.Schemas != nil && envelope.HasSchemaID(in.ContentType) {
 		name, value, err := c.cfg.Schemas.Values(ctx, in.Payload)
 		if errors.Is(err, envelope.ErrPayload) {
 			err = retry.Permanent(err)

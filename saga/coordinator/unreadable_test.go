@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/saga"
 	"github.com/troupe-go/troupe/saga/coordinator"
@@ -18,11 +19,11 @@ import (
 // without is a Schemas without a schema for one type.
 type without string
 
-func (w without) FromValues(_ context.Context, name string, text []byte) ([]byte, error) {
+func (w without) FromValues(_ context.Context, name string, text []byte) (envelope.Encoded, error) {
 	if name == string(w) {
-		return nil, errors.New("there is no schema for " + name)
+		return envelope.Encoded{}, errors.New("there is no schema for " + name)
 	}
-	return text, nil
+	return envelope.Encoded{ContentType: envelope.JSON, Payload: text}, nil
 }
 
 func (w without) Values(_ context.Context, payload []byte) (name string, value any, err error) {

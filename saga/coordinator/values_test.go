@@ -171,7 +171,7 @@ func TestAValueHasOneFormWhicheverWayItComes(t *testing.T) {
 		require.NoError(t, err, c.schema)
 		payload, err := codec.FromJSON(t.Context(), name, []byte(`{"x": `+c.forms[0]+`}`))
 		require.NoError(t, err, c.schema)
-		_, value, err := codec.Values(t.Context(), payload)
+		_, value, err := codec.Values(t.Context(), payload.Payload)
 		require.NoError(t, err, c.schema)
 		avro := took(value.(map[string]any), fmt.Sprintf("%s as Avro %s, %s", c.forms[0], c.schema, c.to))
 		if strings.Contains(c.forms[0], "n.R") {

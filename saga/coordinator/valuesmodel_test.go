@@ -331,7 +331,7 @@ func (h *valueHistory) run(t *rapid.T) {
 	}
 	payload, err := h.codec.FromJSON(t.Context(), event, []byte(`{"x": `+v.avro+`}`))
 	require.NoError(t, err, "%s of %s", v.avro, v.schema)
-	_, read, err := h.codec.Values(t.Context(), payload)
+	_, read, err := h.codec.Values(t.Context(), payload.Payload)
 	require.NoError(t, err, v.schema)
 	fields := read.(map[string]any)
 	require.NoError(t, saga.Canonical(fields))

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/internal/admin"
 )
 
@@ -26,7 +27,7 @@ type Codec interface {
 	// FromJSONLike encodes with the schema whose id is in the first bytes of like.
 	FromJSONLike(ctx context.Context, like, text []byte) ([]byte, error)
 	// FromJSON encodes with the latest schema of that name.
-	FromJSON(ctx context.Context, name string, text []byte) ([]byte, error)
+	FromJSON(ctx context.Context, name string, text []byte) (envelope.Encoded, error)
 }
 
 // A Desk inspects and repairs the failed messages of one database. It is safe for concurrent use.

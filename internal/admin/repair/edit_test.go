@@ -126,7 +126,7 @@ func TestAvroIsShownAndEditedAsJSON(t *testing.T) {
 		require.ErrorContains(t, err, "shop.ChargeCard: "+want)
 	}
 	require.ErrorContains(t, edit(s.desk, "good", `{}`), "name the schema registry")
-	require.ErrorContains(t, edit(desk, "other", `{}`), "neither JSON nor Avro")
+	require.ErrorContains(t, edit(desk, "other", `{}`), "neither JSON nor has it a schema")
 	require.ErrorContains(t, edit(desk, "none", `{}`), "tombstone")
 	require.Zero(t, s.count("SELECT count(*) FROM troupe.repairs"), "a refused edit is none")
 	require.Zero(t, s.count("SELECT count(*) FROM troupe.dead_letters WHERE edited_payload IS NOT NULL"))

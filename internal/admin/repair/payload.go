@@ -14,7 +14,7 @@ import (
 
 // A Payload is shown as JSON if possible, else as hex.
 type Payload struct {
-	Format   string          `json:"format"` // json, avro, bytes, or none for a tombstone
+	Format   string          `json:"format"` // json, avro, protobuf, json-schema, bytes, or none for a tombstone
 	Schema   string          `json:"schema,omitempty"`
 	SchemaID uint32          `json:"schema_id,omitempty"`
 	Bytes    int             `json:"bytes"`
@@ -25,25 +25,37 @@ type Payload struct {
 
 // These are the formats.
 const (
-	formatNone  = "none"
-	formatJSON  = "json"
-	formatAvro  = "avro"
-	formatBytes = "bytes"
+	formatNone       = "none"
+	formatJSON       = "json"
+	formatAvro       = "avro"
+	formatProtobuf   = "protobuf"
+	formatJSONSchema = "json-schema"
+	formatBytes      = "bytes"
 )
+
+// hasSchema reports whether payloads of a format begin with the id of their schema.
+func hasSchema(format string) bool {
+	return format == formatAvro || format == formatProtobuf || format == formatJSONSchema
+}
 
 // wireHeader is the length of a zero byte and the schema id, with which Confluent's wire format begins.
 const wireHeader = 5
 
-// formatOf decides by the content type, and without one by the bytes, as decoders do.
+// formatOf decides by the content type, and without one by the bytes, as decoders do. A payload in wire format without a content type
+// counts as Avro, whatever its schema is.
 func formatOf(contentType string, payload []byte) string {
 	media, _, _ := strings.Cut(contentType, ";")
 	media = strings.ToLower(strings.TrimSpace(media))
 	switch {
 	case payload == nil:
 		return formatNone
+	case media == envelope.Protobuf:
+		return formatProtobuf
+	case media == envelope.JSONSchema, media == envelope.JSON && inWireFormat(payload): // JSON never begins with a zero byte
+		return formatJSONSchema
 	case media == envelope.JSON || strings.HasSuffix(media, "+json"):
 		return formatJSON
-	case media == envelope.Avro, media == "" && len(payload) >= wireHeader && payload[0] == 0:
+	case media == envelope.Avro, media == "" && inWireFormat(payload):
 		return formatAvro
 	case media == "" && json.Valid(payload):
 		return formatJSON
@@ -51,24 +63,26 @@ func formatOf(contentType string, payload []byte) string {
 	return formatBytes
 }
 
+func inWireFormat(payload []byte) bool { return len(payload) >= wireHeader && payload[0] == 0 }
+
 // show never fails: a payload that cannot be decoded is shown as hex, with a note.
 func (d *Desk) show(ctx context.Context, contentType string, payload []byte) Payload {
 	p := Payload{Format: formatOf(contentType, payload), Bytes: len(payload)}
-	switch p.Format {
-	case formatNone:
+	switch {
+	case p.Format == formatNone:
 		return p
-	case formatJSON:
+	case p.Format == formatJSON:
 		if json.Valid(payload) {
 			p.JSON = bytes.Clone(payload)
 			return p
 		}
 		p.Note = "the content type says JSON, and it is not"
-	case formatAvro:
-		if len(payload) >= wireHeader && payload[0] == 0 {
+	case hasSchema(p.Format):
+		if inWireFormat(payload) {
 			p.SchemaID = binary.BigEndian.Uint32(payload[1:])
 		}
 		if d.codec == nil {
-			p.Note = "Avro: name a schema registry to see it as JSON"
+			p.Note = p.Format + ": name a schema registry to see it as JSON"
 			break
 		}
 		var err error
@@ -91,28 +105,30 @@ func (d *Desk) encode(ctx context.Context, contentType, typ string, payload, tex
 		var v any
 		return nil, fmt.Errorf("%w: not JSON: %w", ErrPayload, json.Unmarshal(text, &v))
 	}
-	switch format := formatOf(contentType, payload); format {
-	case formatJSON:
+	switch format := formatOf(contentType, payload); {
+	case format == formatJSON:
 		return text, nil
-	case formatAvro:
+	case hasSchema(format):
 		if d.codec == nil {
-			return nil, fmt.Errorf("%w: it is Avro: name the schema registry, without which it cannot be written", ErrPayload)
+			return nil, fmt.Errorf("%w: it is %s: name the schema registry, without which it cannot be written", ErrPayload, format)
 		}
 		var edited []byte
 		var err error
-		if len(payload) >= wireHeader && payload[0] == 0 {
+		if inWireFormat(payload) {
 			edited, err = d.codec.FromJSONLike(ctx, payload, text)
-		} else { // it is declared as Avro without the wire format: the type names the schema
-			edited, err = d.codec.FromJSON(ctx, typ, text)
+		} else { // without the wire format, the type names the schema
+			var encoded envelope.Encoded
+			encoded, err = d.codec.FromJSON(ctx, typ, text)
+			edited = encoded.Payload
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrPayload, err)
 		}
 		return edited, nil
-	case formatNone:
+	case format == formatNone:
 		return nil, fmt.Errorf("%w: the message is a tombstone, which has none", ErrPayload)
 	default:
-		return nil, fmt.Errorf("%w: the message is neither JSON nor Avro (content type %q), and an edit is JSON: have its producer "+
+		return nil, fmt.Errorf("%w: the message is neither JSON nor has it a schema of the registry (content type %q), and an edit is JSON: have its producer "+
 			"send it again, and discard this one", ErrPayload, contentType)
 	}
 }

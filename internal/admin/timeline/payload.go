@@ -12,6 +12,7 @@ import (
 
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/internal/deadletter"
+	"github.com/troupe-go/troupe/internal/formats"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/schemas"
 )
@@ -33,7 +34,7 @@ type payloads struct {
 func newPayloads(ctx context.Context, registry *schemas.Registry, limit time.Duration) (p payloads, err error) {
 	p.limit = limit
 	if registry != nil {
-		p.codec, err = schemas.New(ctx, schemas.Config{Registry: registry, ReadOnly: true})
+		p.codec, err = schemas.New(ctx, schemas.Config{Registry: registry, Formats: formats.All(), ReadOnly: true})
 	}
 	return p, err
 }
@@ -87,15 +88,15 @@ func (p *payloads) render(ctx context.Context, contentType string, b []byte, siz
 	if size > payloadLimit || b == nil {
 		return nil, errors.New("more than is read")
 	}
-	if media, _, _ := mime.ParseMediaType(contentType); media == envelope.JSON || contentType == "" && json.Valid(b) {
+	if media, _, _ := mime.ParseMediaType(contentType); media == envelope.JSON && !bytes.HasPrefix(b, []byte{0}) || contentType == "" && json.Valid(b) {
 		if !json.Valid(b) {
 			return nil, errors.New("no JSON, though its content type says so")
 		}
 		return json.RawMessage(b), nil
 	}
 	switch {
-	case p.codec == nil && contentType == envelope.Avro:
-		return nil, errors.New("written as Avro, and there is no registry to ask for the schema")
+	case p.codec == nil && envelope.HasSchemaID(contentType):
+		return nil, errors.New("written with a schema of the registry, and none is set")
 	case p.codec == nil:
 		return nil, fmt.Errorf("content type %q", cut(contentType, 100))
 	case p.down != nil:

@@ -360,7 +360,7 @@ func TestEveryMessageFitsItsSchema(t *testing.T) {
 		require.NoError(t, err)
 		payload, err := codec.FromJSON(t.Context(), typ, text)
 		require.NoError(t, err, typ)
-		name, text, err := codec.ToJSON(t.Context(), payload)
+		name, text, err := codec.ToJSON(t.Context(), payload.Payload)
 		require.NoError(t, err)
 		require.Equal(t, typ, name)
 		back, err := saga.ReadFields(text)

@@ -1,0 +1,165 @@
+package jsonschema_test
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/sr"
+	"github.com/twmb/franz-go/pkg/sr/srfake"
+
+	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/schemas"
+	"github.com/troupe-go/troupe/schemas/jsonschema"
+)
+
+type charged struct {
+	ID    string `json:"id"`
+	Cents int64  `json:"cents"`
+	Note  string `json:"note,omitempty"`
+}
+
+const chargedSchema = `{"title":"shop.Charged","type":"object","required":["id","cents"],
+	"properties":{"id":{"type":"string","minLength":1},"cents":{"type":"integer","minimum":1}}}`
+
+func newCodec(t *testing.T, server *srfake.Registry, types ...jsonschema.Type) *schemas.Codec {
+	t.Helper()
+	r, err := schemas.NewRegistry(server.URL())
+	require.NoError(t, err)
+	c, err := schemas.New(t.Context(), schemas.Config{Registry: r, Formats: []schemas.Format{jsonschema.New(types...)}})
+	require.NoError(t, err)
+	return c
+}
+
+func newServer(t *testing.T) *srfake.Registry {
+	server := srfake.New()
+	t.Cleanup(server.Close)
+	return server
+}
+
+func TestAValueComesBack(t *testing.T) {
+	server := newServer(t)
+	codec, tool := newCodec(t, server, jsonschema.Bind[charged](chargedSchema)), newCodec(t, server)
+	sent := charged{ID: "c-1", Cents: 9_007_199_254_740_993}
+	e, err := codec.Encode("t", sent)
+	require.NoError(t, err)
+	require.Equal(t, []string{"shop.Charged", envelope.JSONSchema}, []string{e.Type, e.ContentType})
+	for _, contentType := range []string{e.ContentType, "", envelope.JSON} { // other programs set the last one, or none
+		var back charged
+		require.NoError(t, codec.Decode(envelope.Message{ContentType: contentType, Payload: e.Payload}, &back))
+		require.Equal(t, sent, back)
+	}
+	name, text, err := tool.ToJSON(t.Context(), e.Payload)
+	require.NoError(t, err)
+	require.Equal(t, "shop.Charged", name)
+	again, err := tool.FromJSONLike(t.Context(), e.Payload, text)
+	require.NoError(t, err)
+	require.Equal(t, e.Payload, again)
+	_, value, err := tool.Values(t.Context(), e.Payload)
+	require.NoError(t, err)
+	require.Equal(t, map[string]any{"id": "c-1", "cents": json.Number("9007199254740993")}, value)
+	text, err = json.Marshal(value)
+	require.NoError(t, err)
+	encoded, err := tool.FromValues(t.Context(), "shop.Charged", text)
+	require.NoError(t, err)
+	_, back, err := tool.Values(t.Context(), encoded.Payload)
+	require.NoError(t, err)
+	require.Equal(t, value, back)
+}
+
+func TestAValueThatDoesNotFitIsNamedByItsPathOnly(t *testing.T) {
+	server := newServer(t)
+	codec := newCodec(t, server, jsonschema.Bind[charged](chargedSchema))
+	_, err := codec.Encode("t", charged{ID: "secret-id"})
+	require.ErrorContains(t, err, "cents does not fit the schema's minimum")
+	_, err = codec.FromJSON(t.Context(), "shop.Charged", []byte(`{"id":"","cents":"4111-1111"}`))
+	require.ErrorIs(t, err, envelope.ErrPayload)
+	require.ErrorContains(t, err, "cents does not fit the schema's type")
+	require.ErrorContains(t, err, "id does not fit the schema's minLength")
+	require.NotContains(t, err.Error(), "4111")
+
+	e, err := codec.Encode("t", charged{ID: "c", Cents: 1})
+	require.NoError(t, err)
+	for _, body := range []string{`{"id":"c"}`, `{`, ``, `{"id":"c","cents":1} x`, `{"id":"c","cents":1e999}`, strings.Repeat("[", 300) + strings.Repeat("]", 300)} {
+		payload := append(append([]byte{}, e.Payload[:5]...), body...)
+		require.ErrorIs(t, codec.Decode(envelope.Message{Payload: payload}, &charged{}), envelope.ErrPayload, body)
+		_, _, err = codec.Values(t.Context(), payload)
+		require.ErrorIs(t, err, envelope.ErrPayload, body)
+	}
+}
+
+func TestAnOlderReaderIgnoresFieldsOfANewerVersion(t *testing.T) {
+	server := newServer(t)
+	old := newCodec(t, server, jsonschema.Bind[charged](chargedSchema))
+	type newer struct {
+		charged
+		Currency string `json:"currency"`
+	}
+	next := newCodec(t, server, jsonschema.Bind[newer](strings.Replace(chargedSchema, `"properties":{`, `"properties":{"currency":{"type":"string"},`, 1)))
+	e, err := next.Encode("t", newer{charged{ID: "c", Cents: 2}, "EUR"})
+	require.NoError(t, err)
+	var got charged
+	require.NoError(t, old.Decode(envelope.Message{Payload: e.Payload}, &got))
+	require.Equal(t, charged{ID: "c", Cents: 2}, got)
+}
+
+func TestReferencesAreReadFromTheRegistryOnly(t *testing.T) {
+	server := newServer(t)
+	client, err := sr.NewClient(sr.URLs(server.URL()))
+	require.NoError(t, err)
+	_, err = client.CreateSchema(t.Context(), "money", sr.Schema{Type: sr.TypeJSON, Schema: `{"type":"integer","minimum":1}`})
+	require.NoError(t, err)
+	tool := newCodec(t, server)
+	for ref, want := range map[string]string{"money.json": "", "file:///etc/passwd": "no such reference", "http://127.0.0.1:1/x": "no such reference"} {
+		with, err := client.CreateSchema(t.Context(), "of "+ref, sr.Schema{
+			Type: sr.TypeJSON, Schema: `{"title":"T","properties":{"m":{"$ref":"` + ref + `"}}}`,
+			References: []sr.SchemaReference{{Name: "money.json", Subject: "money", Version: 1}},
+		})
+		require.NoError(t, err)
+		payload := append(binary.BigEndian.AppendUint32([]byte{0}, uint32(with.ID)), `{"m":0}`...)
+		_, _, err = tool.Values(t.Context(), payload)
+		require.ErrorIs(t, err, envelope.ErrPayload)
+		if want == "" {
+			want = "m does not fit the schema's minimum"
+		}
+		require.ErrorContains(t, err, want)
+	}
+}
+
+// Alternatives within alternatives multiply: 2 to the 40th here.
+func TestAlternativesHaveALimit(t *testing.T) {
+	server := newServer(t)
+	client, err := sr.NewClient(sr.URLs(server.URL()))
+	require.NoError(t, err)
+	defs := []string{`"d40":{"type":"string"}`}
+	for i := range 40 {
+		next := `{"$ref":"#/$defs/d` + itoa(i+1) + `"}`
+		defs = append(defs, `"d`+itoa(i)+`":{"anyOf":[`+next+`,`+next+`]}`)
+	}
+	made, err := client.CreateSchema(t.Context(), "deep", sr.Schema{
+		Type: sr.TypeJSON, Schema: `{"title":"T","$ref":"#/$defs/d0","$defs":{` + strings.Join(defs, ",") + `}}`,
+	})
+	require.NoError(t, err)
+	_, _, err = newCodec(t, server).Values(t.Context(), append(binary.BigEndian.AppendUint32([]byte{0}, uint32(made.ID)), '1'))
+	require.ErrorIs(t, err, envelope.ErrPayload)
+	require.ErrorContains(t, err, "parts of the schema apply")
+}
+
+func TestNewRefusesASchemaThatIsNone(t *testing.T) {
+	server := newServer(t)
+	r, err := schemas.NewRegistry(server.URL())
+	require.NoError(t, err)
+	for text, want := range map[string]string{
+		`{"type":"object"}`: "has no title", `{"title":"T","type":7}`: "no JSON Schema", `{`: "no JSON Schema", `{"title":"T","$ref":"x.json"}`: "no such reference",
+	} {
+		_, err := schemas.New(t.Context(), schemas.Config{Registry: r, Formats: []schemas.Format{jsonschema.New(jsonschema.Bind[charged](text))}})
+		require.ErrorContains(t, err, want)
+	}
+}
+
+func itoa(i int) string {
+	text, _ := json.Marshal(i)
+	return string(text)
+}
