@@ -61,7 +61,7 @@ type Config struct {
 	Concurrency int
 
 	// Retry sets how often a message is tried in all, and how long a held key waits between tries. A command may bring a policy
-	// of its own: see HeaderRetry.
+	// of its own: see RetryHeader.
 	Retry retry.Policy
 	// Immediate is the number of further tries that follow the first at once, before the key waits. They count in
 	// Retry.Attempts. Default 2; negative: none.
