@@ -83,8 +83,11 @@ type Config struct {
 	// two hours.
 	BarrierRetention time.Duration
 
-	// DeadLetterHeaders are added to the copy on the dlq topic, next to Troupe's own headers. Default: none.
-	DeadLetterHeaders HeaderProfile
+	// SpringHeaders adds to the copy of a dead letter on the dlq topic, next to Troupe's own headers, the headers of Spring Kafka's
+	// DeadLetterPublishingRecoverer, numbers in its binary form.
+	SpringHeaders bool
+	// ConnectHeaders adds the headers of Kafka Connect's errors.deadletterqueue.context.headers.enable (KIP-298), all text.
+	ConnectHeaders bool
 
 	// Partitions and Replicas are the numbers for created topics. Default: the broker's. The events topics that the participant
 	// consumes are created with the same numbers, since the first participant to start creates them: use the same numbers

@@ -170,3 +170,9 @@ const (
 	HeaderRetry         = ce.HeaderRetry
 	HeaderSince         = ce.HeaderSince
 )
+
+// The values of Passed.Reason that tests wait for.
+const (
+	Duplicate = reasonDuplicate
+	Elsewhere = reasonElsewhere
+)

@@ -140,7 +140,7 @@ func (w *worker) unordered(m *message, f failure) error {
 		return w.bury(m, f)
 	}
 	w.failed(m, f)
-	m.passed = Later
+	m.passed = reasonLater
 	return nil
 }
 
