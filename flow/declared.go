@@ -12,6 +12,7 @@ import (
 
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/flow/reactions"
+	"github.com/troupe-go/troupe/internal/ce"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/retry"
 	"github.com/troupe-go/troupe/topics"
@@ -228,7 +229,7 @@ func (s *Service) mayFollow(cause envelope.Message, m reactions.Message, outcome
 // deadlineOf returns the name of the deadline that m is the message of.
 func deadlineOf(m envelope.Message) (string, bool) {
 	for _, h := range m.Extra {
-		if h.Key == participant.HeaderDeadline {
+		if h.Key == ce.HeaderDeadline {
 			return string(h.Value[bytes.LastIndexByte(h.Value, '/')+1:]), true
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/flow"
 	"github.com/troupe-go/troupe/flow/reactions"
+	"github.com/troupe-go/troupe/internal/ce"
 	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/testkit/participanttest"
@@ -115,7 +116,7 @@ func TestAnOwnEventThatWasWrittenInAnotherWayBeginsToo(t *testing.T) {
 	s := participanttest.New(t, reserving(t, nil))
 	written := s.Event(s.Hop, "o-1", Reserved{7})
 	other := s.Event(s.Hop, "o-2", Reserved{7})
-	other.Extra = []envelope.Header{{Key: participant.HeaderObserved, Value: []byte(s.Hop.String() + "/expect.other")}}
+	other.Extra = []envelope.Header{{Key: ce.HeaderObserved, Value: []byte(s.Hop.String() + "/expect.other")}}
 	s.Send(written, other)
 	s.Settle()
 	require.Equal(t, 2, count(t, s, waiting))

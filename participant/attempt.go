@@ -189,7 +189,7 @@ func (w *runner) start(ms []*message, f *failure) (*unit, error) {
 			return err
 		}
 		for _, m := range ms {
-			m.passed = Duplicate
+			m.passed = reasonDuplicate
 			if known[m.identity()] || m.ended != nil {
 				m.passed = ""
 				delete(known, m.identity()) // the same one again in this batch is a duplicate

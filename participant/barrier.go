@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/ce"
 	"github.com/troupe-go/troupe/internal/deadletter"
 )
 
@@ -29,28 +30,14 @@ import (
 //
 // An answer may be forgotten (deleted) if its call was sent before the time in troupe.inbox_groups.barrier_forgotten, at which
 // the youngest of the deleted answers was given. The present Config.BarrierRetention does not show this, since it may have had
-// another value when answers were deleted. HeaderSince has the time when the call was sent, else the message's own time counts.
+// another value when answers were deleted. ce.HeaderSince has the time when the call was sent, else the message's own time counts.
 //
 // A saga calls again under another key after an operator has removed the cause of a refusal.
-
-// HeaderDoubt has the value "true" if the sender of a compensation does not know whether the forward call took effect, for
-// instance since its answer did not come in time. Without it the compensation runs even if no forward call is known.
-const HeaderDoubt = "__troupe.saga.doubt"
-
-// HeaderSince has the time, in RFC 3339, when the first call was sent whose result the sender of a saga's command does not
-// know: for a compensation in doubt the forward call, for a command that is sent again the first one. It is not needed if that
-// is the message's own time.
-const HeaderSince = "__troupe.saga.since"
-
-// HeaderFirstKey has the idempotency key of the first call of a saga's step whose result is unknown. The handler gets it as the
-// idempotency key of the command, so that a service outside the database recognises a call whose answer was lost. The sender omits
-// the header if that is the command's own key.
-const HeaderFirstKey = "__troupe.saga.firstkey"
 
 // forHandler returns m as its handler gets it.
 func (m *message) forHandler() envelope.Message {
 	c := m.Message
-	if key := m.extra(HeaderFirstKey); key != "" && m.ofSaga() {
+	if key := m.extra(ce.HeaderFirstKey); key != "" && m.ofSaga() {
 		c.IdempotencyKey = key
 	}
 	c.IdempotencyKey = deadletter.RequestKey(c.IdempotencyKey, m.Extra)
@@ -97,7 +84,7 @@ func (m *message) otherOperation() string {
 	return forward
 }
 
-func (m *message) inDoubt() bool { return m.extra(HeaderDoubt) == "true" }
+func (m *message) inDoubt() bool { return m.extra(ce.HeaderDoubt) == "true" }
 
 func (m *message) extra(name string) string {
 	for _, h := range m.Extra {
@@ -110,7 +97,7 @@ func (m *message) extra(name string) string {
 
 // forgotten returns whether an answer to m's step that is not stored may have been deleted.
 func (u *unit) forgotten(m *message) bool {
-	since, err := time.Parse(time.RFC3339, m.extra(HeaderSince))
+	since, err := time.Parse(time.RFC3339, m.extra(ce.HeaderSince))
 	if err != nil {
 		since = m.Time
 	}

@@ -61,7 +61,7 @@ type Config struct {
 	Concurrency int
 
 	// Retry sets how often a message is tried in all, and how long a held key waits between tries. A command may bring a policy
-	// of its own: see HeaderRetry.
+	// of its own: see RetryHeader.
 	Retry retry.Policy
 	// Immediate is the number of further tries that follow the first at once, before the key waits. They count in
 	// Retry.Attempts. Default 2; negative: none.
@@ -83,8 +83,11 @@ type Config struct {
 	// two hours.
 	BarrierRetention time.Duration
 
-	// DeadLetterHeaders are added to the copy on the dlq topic, next to Troupe's own headers. Default: none.
-	DeadLetterHeaders HeaderProfile
+	// SpringHeaders adds to the copy of a dead letter on the dlq topic, next to Troupe's own headers, the headers of Spring Kafka's
+	// DeadLetterPublishingRecoverer, numbers in its binary form.
+	SpringHeaders bool
+	// ConnectHeaders adds the headers of Kafka Connect's errors.deadletterqueue.context.headers.enable (KIP-298), all text.
+	ConnectHeaders bool
 
 	// Partitions and Replicas are the numbers for created topics. Default: the broker's. The events topics that the participant
 	// consumes are created with the same numbers, since the first participant to start creates them: use the same numbers

@@ -26,7 +26,7 @@ func (w *runner) bury(m *message, f failure) error {
 	}
 	w.cuts.forget(m)
 	if !written {
-		m.passed = Duplicate
+		m.passed = reasonDuplicate
 		return nil // it has taken effect or is a dead letter already
 	}
 	w.p.cfg.Log.Error().Err(f.err).Str("class", string(f.class)).Str("handler", d.Handler).Str("key", readable(string(m.Key), 200)).
@@ -73,7 +73,7 @@ func wasEnded(m *message) bool { return m.ended != nil }
 // letters writes the group's dead letters.
 func (p *Participant) letters() deadletter.Writer {
 	return deadletter.Writer{
-		Group: p.cfg.Group, Hop: p.cfg.Hop, Outbox: p.out, Profile: deadletter.Profile(p.cfg.DeadLetterHeaders),
+		Group: p.cfg.Group, Hop: p.cfg.Hop, Outbox: p.out, Profile: p.cfg.profile(),
 		Exhausted: func(e deadletter.Exhausted) any { return Exhausted(e) },
 	}
 }
@@ -81,7 +81,7 @@ func (p *Participant) letters() deadletter.Writer {
 // letterArgs sets the columns from which an operator's tool writes the same dead letter of m.
 func (p *Participant) letterArgs(m *message, args pg.Args) {
 	args["handler"], args["hop"] = m.handlerName(p.cfg.Group), p.cfg.Hop.String()
-	args["source"], args["letter_headers"] = p.cfg.Source, int(p.cfg.DeadLetterHeaders)
+	args["source"], args["letter_headers"] = p.cfg.Source, int(p.cfg.profile())
 }
 
 // letter returns the dead letter of m after its last failure.

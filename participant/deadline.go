@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/ce"
 	"github.com/troupe-go/troupe/internal/inbox"
 	"github.com/troupe-go/troupe/internal/pg"
 	"github.com/troupe-go/troupe/internal/pgtext"
@@ -26,13 +27,6 @@ var (
 	meetDeadline string
 	//go:embed sql/forget_late.sql
 	forgetLate string
-)
-
-// Headers of the message that a deadline becomes. They distinguish it from a command of the same type, and from the deadlines
-// of other groups on the topic, which are skipped.
-const (
-	HeaderDeadline      = "__troupe.deadline" // group/name
-	HeaderDeadlineScope = "__troupe.deadline.scope"
 )
 
 // maxAhead is the longest time from now at which a deadline may be due.
@@ -142,8 +136,8 @@ func (p *Participant) deadlineEntry(ctx context.Context, d Deadline, scope strin
 	e := outbox.Entry{
 		Topic: p.cfg.Hop.Commands(), Key: d.Key, Body: d.Body,
 		Headers: []envelope.Header{
-			{Key: HeaderDeadline, Value: []byte(p.cfg.Group + "/" + d.Name)},
-			{Key: HeaderDeadlineScope, Value: []byte(scope)},
+			{Key: ce.HeaderDeadline, Value: []byte(p.cfg.Group + "/" + d.Name)},
+			{Key: ce.HeaderDeadlineScope, Value: []byte(scope)},
 		},
 	}
 	if cause := envelope.CauseOf(ctx); cause != nil && d.Key == "" {
@@ -199,13 +193,13 @@ func firingOf(hs []envelope.Header) *firing {
 	var f *firing
 	for _, h := range hs {
 		switch h.Key {
-		case HeaderDeadline:
+		case ce.HeaderDeadline:
 			of := string(h.Value)
 			slash := strings.LastIndexByte(of, '/')
 			if f == nil && slash >= 0 {
 				f = &firing{group: of[:slash], name: of[slash+1:]}
 			}
-		case HeaderDeadlineScope:
+		case ce.HeaderDeadlineScope:
 			if f != nil && f.scope == "" {
 				f.scope = string(h.Value)
 			}

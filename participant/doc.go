@@ -31,7 +31,7 @@
 //
 //	command                                              answer
 //	forward call, its compensation was answered          Nothing, as a failure
-//	compensation in doubt (HeaderDoubt), and its         Nothing, as a success; the forward call does nothing
+//	compensation in doubt (__troupe.saga.doubt), its     Nothing, as a success; the forward call does nothing
 //	forward call has not taken effect; a call of Ask     when it comes
 //	or Alone: has not begun
 //	any other                                            its handler's
@@ -189,8 +189,8 @@
 //	group's offset set from outside  -          ahead of the watermark: read from there; before it: messages below the watermark
 //	                                            are skipped, with a warning and Stats.Skipped
 //
-// A command may bring its own number of attempts, waits and time-out, in HeaderRetry. A value that cannot be read there is
-// ignored, and logged at most every 30 s.
+// A command may bring its own number of attempts, waits and time-out, in the header that RetryHeader returns. A value that cannot
+// be read there is ignored, and logged at most every 30 s.
 //
 // A dead letter is one transaction: the inbox row, the row in troupe.dead_letters with the message's bytes, its copy
 // for the hop's dlq topic, and an exhausted event with an Exhausted body. Then one line is logged at level error. The

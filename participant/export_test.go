@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/troupe-go/troupe/internal/ce"
 	"github.com/troupe-go/troupe/internal/inbox"
 	"github.com/troupe-go/troupe/retry"
 )
@@ -160,3 +161,18 @@ func (p *Participant) Unpublished(ctx context.Context) (rows int, err error) {
 	u, err := p.findUnpublished(ctx)
 	return u.rows, err
 }
+
+// The headers that tests write themselves.
+const (
+	HeaderDeadline      = ce.HeaderDeadline
+	HeaderDeadlineScope = ce.HeaderDeadlineScope
+	HeaderDoubt         = ce.HeaderDoubt
+	HeaderRetry         = ce.HeaderRetry
+	HeaderSince         = ce.HeaderSince
+)
+
+// The values of Passed.Reason that tests wait for.
+const (
+	Duplicate = reasonDuplicate
+	Elsewhere = reasonElsewhere
+)

@@ -178,7 +178,7 @@ func (w *worker) overtake(m *message) error {
 	}
 	w.tellHeld(m)
 	for _, f := range cancelled {
-		f.passed = Cancelled
+		f.passed = reasonCancelled
 		w.tellPassed(f)
 		w.p.cfg.Log.Info().Str("place", f.place()).Str("message_id", f.id).Str("saga", f.SagaID).Str("step", f.SagaStep).
 			Msg("held command cancelled by its compensation")

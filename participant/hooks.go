@@ -71,22 +71,28 @@ type Passed struct {
 	Topic     string
 	Partition int32
 	Offset    int64
-	Reason    Reason
-	Held      bool // it came from troupe.held
+	// Reason is one of
+	//
+	//	redelivered  its offset had ended before
+	//	duplicate    its identity had ended before: it was sent again, or its commit's answer was lost
+	//	unhandled    an event of a type without a handler here, or an own one handled as it was written
+	//	elsewhere    an event that was redriven for another group, or a message that another group of the hop retries
+	//	later        it went to a retry topic, from which it comes again
+	//	cancelled    a held command that its compensation has overtaken
+	//	skipped      the last offset of a batch that could not be read and that an operator skipped
+	Reason string
+	Held   bool // it came from troupe.held
 }
 
-// Reason names why a message has no effect.
-type Reason string
-
-// The reasons.
+// The values of Passed.Reason.
 const (
-	Redelivered Reason = "redelivered" // its offset had ended before
-	Duplicate   Reason = "duplicate"   // its identity had ended before: it was sent again, or its commit's answer was lost
-	Unhandled   Reason = "unhandled"   // an event of a type without a handler here, or an own one handled as it was written
-	Elsewhere   Reason = "elsewhere"   // an event that was redriven for another group, or a message that another group of the hop retries
-	Later       Reason = "later"       // it went to a retry topic, from which it comes again
-	Cancelled   Reason = "cancelled"   // a held command that its compensation has overtaken
-	Skipped     Reason = "skipped"     // the last offset of a batch that could not be read and that an operator skipped
+	reasonRedelivered = "redelivered"
+	reasonDuplicate   = "duplicate"
+	reasonUnhandled   = "unhandled"
+	reasonElsewhere   = "elsewhere"
+	reasonLater       = "later"
+	reasonCancelled   = "cancelled"
+	reasonSkipped     = "skipped"
 )
 
 // Breaker reports that a partition waits for a dependency that is away, or, without Err, that it continues.

@@ -43,7 +43,7 @@ type message struct {
 	began            time.Time        // start of the run
 	outcome          envelope.Outcome // of the run
 	idle             string           // why the run did nothing, if its saga's barrier blocked the handler
-	passed           Reason           // why it ends without effect
+	passed           string           // why it ends without effect
 	said             *said            // the result of its handler's ask, until it ends
 	announced        *uint32          // version of the mark of its call, if its present run inserted it
 	called           bool             // its call outside the database was made
@@ -103,16 +103,16 @@ func (m *message) unnamedID() string {
 
 // passes returns the reason to skip m without its handler, or "". own is true if m's topic has messages of the hop's own: each
 // of them needs a handler.
-func (p *Participant) passes(m *message, own bool) Reason {
+func (p *Participant) passes(m *message, own bool) string {
 	switch {
 	case m.again.group != "" && m.again.group != p.cfg.Group && (m.handler == nil || m.Topic != p.cfg.Hop.Commands()):
-		return Elsewhere // as below, a command with a handler may be of this group's former name
+		return reasonElsewhere // as below, a command with a handler may be of this group's former name
 	case m.unreadable != nil:
 		return ""
 	case m.elsewhere && !own: // a command has one group, which may have another name since
-		return Elsewhere
+		return reasonElsewhere
 	case m.handler == nil && (!own && m.redrive == 0 && (m.held == nil || m.observed) || p.foreign(m)):
-		return Unhandled // an event that was redriven, or has failed, waits for a member with its handler: this group had one
+		return reasonUnhandled // an event that was redriven, or has failed, waits for a member with its handler: this group had one
 	}
 	return ""
 }

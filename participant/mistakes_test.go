@@ -108,7 +108,7 @@ func TestEveryFieldOfConfigSurvives(t *testing.T) {
 	want.BarrierRetention = 5 * time.Hour
 	want.UnknownTypeWait, want.RateLimitedWait = 8, 9
 	want.Stale = 7 // and not Local, which excludes Brokers
-	want.Batch, want.Concurrency, want.DeadLetterHeaders = 5, 6, participant.ConnectHeaders
+	want.Batch, want.Concurrency, want.SpringHeaders, want.ConnectHeaders = 5, 6, true, true
 	want.Hooks.BeforeHandler = func(participant.Delivery) {}
 	want.Trace = func(context.Context) (string, string) { return "", "" }
 	got, err := participant.WithDefaults(want)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/ce"
 	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/retry"
 	"github.com/troupe-go/troupe/topics"
@@ -23,7 +24,7 @@ type Participant struct {
 	contract Contract // not changed once running
 
 	failures *failures
-	strange  *repeated     // headers of HeaderRetry that cannot be read
+	strange  *repeated     // headers of ce.HeaderRetry that cannot be read
 	patience time.Duration // how long nothing may end before a partition counts as stalled
 	gather   time.Duration // gatherLimit
 	limit    time.Duration // statementLimit
@@ -86,7 +87,7 @@ func New(cfg Config) (*Participant, error) {
 	p.handlers.Store(&handlers{})
 	p.checked = out.Checked(p.mayEmit)
 	p.failures = &failures{p: p}
-	p.strange = p.repeated("reading header " + HeaderRetry)
+	p.strange = p.repeated("reading header " + ce.HeaderRetry)
 	p.patience, p.gather, p.tick, p.limit = max(cfg.Timeout, statementLimit)+stallAfter, gatherLimit, tickEvery, statementLimit
 	return p, nil
 }

@@ -124,7 +124,7 @@ func TestAReleasedMessageBecomesTheDeadLetterThatItsParticipantWouldWrite(t *tes
 				return func(c *participant.Config) {
 					c.Partitions, c.Immediate, c.Source = 1, -1, "the till"
 					c.Group = group
-					c.DeadLetterHeaders = participant.SpringHeaders | participant.ConnectHeaders
+					c.SpringHeaders, c.ConnectHeaders = true, true
 					c.Retry = retry.Policy{Initial: time.Hour, Cap: time.Hour, NoJitter: true, Attempts: attempts}
 				}
 			}

@@ -8,19 +8,11 @@ import (
 	"time"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/ce"
 	"github.com/troupe-go/troupe/retry"
 )
 
-// HeaderRetry sets, on a command, how its sender wants it to be retried, instead of Config.Retry and Config.Immediate:
-//
-//	attempts=3;initial=500ms;cap=10s;try=10s
-//
-// The participant's own values apply for missing parts. A run may take as long as try, or Config.Timeout if that is
-// shorter. The waits begin after the first failure: no try follows at once. jitter=no makes them exact. A value that breaks the
-// format or its limits is ignored and logged; the command is handled by the participant's own policy.
-const HeaderRetry = "__troupe.retry"
-
-// The limits of HeaderRetry.
+// The limits of the header __troupe.retry.
 const (
 	maxOverrideAttempts = 1000
 	maxOverrideCap      = 24 * time.Hour
@@ -33,13 +25,14 @@ type retryOverride struct {
 	try time.Duration // 0: the participant's time-out
 }
 
-// RetryHeader returns HeaderRetry for a command: policy, whose zero fields mean retry.Default, and how long a run may take, or
+// RetryHeader returns the header __troupe.retry for a command, which sets how its sender wants it to be retried, instead of
+// Config.Retry and Config.Immediate: policy, whose zero fields mean retry.Default, and how long a run may take, or
 // 0 for the participant's own time-out. It refuses values that a participant would ignore: less than one attempt or more than
 // 1000, an initial wait of zero, a cap above 24 hours or below the initial wait, a negative try.
 func RetryHeader(policy retry.Policy, try time.Duration) (envelope.Header, error) {
 	w := retryOverride{policy.WithDefaults(), try}
 	if err := w.check(); err != nil {
-		return envelope.Header{}, fmt.Errorf("participant: header %s: %w", HeaderRetry, err)
+		return envelope.Header{}, fmt.Errorf("participant: header %s: %w", ce.HeaderRetry, err)
 	}
 	text := fmt.Sprintf("attempts=%d;initial=%s;cap=%s", w.Attempts, w.Initial, w.Cap)
 	if try > 0 {
@@ -48,7 +41,7 @@ func RetryHeader(policy retry.Policy, try time.Duration) (envelope.Header, error
 	if policy.NoJitter {
 		text += ";jitter=no"
 	}
-	return envelope.Header{Key: HeaderRetry, Value: []byte(text)}, nil
+	return envelope.Header{Key: ce.HeaderRetry, Value: []byte(text)}, nil
 }
 
 func (w retryOverride) check() error {
@@ -119,7 +112,7 @@ func (w *retryOverride) set(name, value string) (err error) {
 // retryOverride returns the settings of m's sender, or nil if it sent none or none that can be read.
 func (p *Participant) retryOverride(m *message) *retryOverride {
 	for _, h := range m.Extra {
-		if h.Key != HeaderRetry {
+		if h.Key != ce.HeaderRetry {
 			continue
 		}
 		w, err := parseRetryOverride(string(h.Value), p.cfg.Retry)

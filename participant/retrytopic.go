@@ -30,7 +30,7 @@ type HandlerOption func(*handler)
 
 // RetryTopics gives up order per key for a handler: a message that fails, after Config.Immediate tries at once, goes to the
 // hop's topic of the first delay (topics.Hop.Retry), is handled when it has waited there, goes on to the next, and is a dead
-// letter after the last. No message waits behind it. Config.Retry does not apply, and of HeaderRetry only the attempts;
+// letter after the last. No message waits behind it. Config.Retry does not apply, and of RetryHeader only the attempts;
 // retry.After only skips the tries at once. Delays are whole seconds. The topics are created at the start of Run; the relay
 // publishes the messages to them.
 //
@@ -140,7 +140,7 @@ func (w *worker) unordered(m *message, f failure) error {
 		return w.bury(m, f)
 	}
 	w.failed(m, f)
-	m.passed = Later
+	m.passed = reasonLater
 	return nil
 }
 

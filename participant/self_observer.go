@@ -9,11 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/ce"
 )
-
-// HeaderObserved names, on an event of a hop, a SelfObserver of the hop's group whose OnWrite ran in the transaction that wrote the
-// event: group/name, once for each.
-const HeaderObserved = "__troupe.observed"
 
 // A SelfObserver reacts to the events that the service itself emits.
 type SelfObserver struct {
@@ -61,7 +58,7 @@ func (p *Participant) observeSelf(ctx context.Context, m *envelope.Message, alon
 		if err := o.OnWrite(envelope.WithCause(ctx, cause), along, as); err != nil {
 			return err
 		}
-		m.Extra = append(m.Extra, envelope.Header{Key: HeaderObserved, Value: []byte(p.cfg.Group + "/" + o.Name)})
+		m.Extra = append(m.Extra, envelope.Header{Key: ce.HeaderObserved, Value: []byte(p.cfg.Group + "/" + o.Name)})
 	}
 	return nil
 }
@@ -78,7 +75,7 @@ func (p *Participant) wasObserved(m *message) bool {
 			continue
 		}
 		name := p.cfg.Group + "/" + o.Name
-		if !slices.ContainsFunc(m.Extra, func(h envelope.Header) bool { return h.Key == HeaderObserved && string(h.Value) == name }) {
+		if !slices.ContainsFunc(m.Extra, func(h envelope.Header) bool { return h.Key == ce.HeaderObserved && string(h.Value) == name }) {
 			return false
 		}
 		seen++

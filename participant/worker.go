@@ -188,14 +188,14 @@ func (w *worker) look(m *message) (passes, plain bool) {
 		return true, false
 	}
 	if m.record != nil && m.record == w.skip.Load() {
-		m.passed = Skipped
+		m.passed = reasonSkipped
 		return true, false
 	}
 	if m.held == nil && w.lease.seen.has(m.topicID, m.offset, m.epoch) {
 		if m.passed == "" {
 			w.skipped.Add(1)
 		}
-		m.passed = Redelivered
+		m.passed = reasonRedelivered
 		return true, false
 	}
 	if m.ID == "" {

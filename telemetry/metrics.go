@@ -176,7 +176,7 @@ func (o *observer) held(d participant.Delivery) {
 }
 
 func (o *observer) passed(p participant.Passed) {
-	l := label{group: o.group, topic: p.Topic, partition: -1, end: string(p.Reason), from: from(p.Held)}
+	l := label{group: o.group, topic: p.Topic, partition: -1, end: p.Reason, from: from(p.Held)}
 	o.instruments.ended.Add(context.Background(), 1, o.with(l))
 }
 

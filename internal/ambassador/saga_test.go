@@ -10,6 +10,7 @@ import (
 
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/internal/ambassador"
+	"github.com/troupe-go/troupe/internal/ce"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/retry"
 	"github.com/troupe-go/troupe/saga"
@@ -102,7 +103,7 @@ func TestACompensationInDoubtIsPosted(t *testing.T) {
 	testkit.Wait(t, "the call is held", waiting(s, "1 min"))
 	back := call(s, "DELETE", "/trips/1/rooms", "")
 	back.SagaID, back.SagaOperation, back.IdempotencyKey = forward.SagaID, "compensate", "c:1"
-	back.Extra = []envelope.Header{{Key: participant.HeaderDoubt, Value: []byte("true")}}
+	back.Extra = []envelope.Header{{Key: ce.HeaderDoubt, Value: []byte("true")}}
 	s.Send(back)
 	require.Equal(t, http.StatusOK, done(s, back).Status)
 	require.Equal(t, http.MethodDelete, hotel.requests()[1].Method)

@@ -14,6 +14,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/ce"
 	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/retry"
@@ -320,14 +321,14 @@ func (d *Decider) entries(ctx context.Context, one Decided) (all []outbox.Entry,
 			SagaID:         one.ID, SagaStep: s.Step, SagaOperation: s.Operation,
 		}
 		if s.Doubt {
-			e.Headers = append(e.Headers, envelope.Header{Key: participant.HeaderDoubt, Value: []byte("true")})
+			e.Headers = append(e.Headers, envelope.Header{Key: ce.HeaderDoubt, Value: []byte("true")})
 		}
 		if s.First < s.Epoch {
 			first := one.ID + "/" + s.Step + "/" + s.Operation + "/" + strconv.Itoa(s.First)
-			e.Headers = append(e.Headers, envelope.Header{Key: participant.HeaderFirstKey, Value: []byte(first)})
+			e.Headers = append(e.Headers, envelope.Header{Key: ce.HeaderFirstKey, Value: []byte(first)})
 		}
 		if !s.Since.IsZero() {
-			e.Headers = append(e.Headers, envelope.Header{Key: participant.HeaderSince, Value: []byte(s.Since.Format(time.RFC3339))})
+			e.Headers = append(e.Headers, envelope.Header{Key: ce.HeaderSince, Value: []byte(s.Since.Format(time.RFC3339))})
 		}
 		if r := s.Retry; r != nil {
 			policy := retry.Policy{Initial: time.Duration(r.Initial), Cap: time.Duration(r.Cap), Attempts: r.Attempts}

@@ -18,10 +18,10 @@ import (
 
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/internal/admin/repair"
+	"github.com/troupe-go/troupe/internal/ce"
 	"github.com/troupe-go/troupe/internal/devstack"
 	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/outbox"
-	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/topics"
 )
 
@@ -240,7 +240,7 @@ func (h *history) render(m message) envelope.Message {
 			e.Time = time.Now().Add(2 * time.Hour)
 		}
 		if m.Doubt {
-			e.Extra = append(e.Extra, envelope.Header{Key: participant.HeaderDoubt, Value: []byte("true")})
+			e.Extra = append(e.Extra, envelope.Header{Key: ce.HeaderDoubt, Value: []byte("true")})
 		}
 	}
 	return e

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/envelope"
-	"github.com/troupe-go/troupe/participant"
+	"github.com/troupe-go/troupe/internal/ce"
 )
 
 const advanceDeadlines = `
@@ -58,7 +58,7 @@ func (s *Stage) sendDeadlines() {
 		return fmt.Errorf("%d deadlines are due", n)
 	})
 	for _, m := range s.Entries(s.Hop.Commands()) {
-		deadline := slices.ContainsFunc(m.Extra, func(h envelope.Header) bool { return h.Key == participant.HeaderDeadline })
+		deadline := slices.ContainsFunc(m.Extra, func(h envelope.Header) bool { return h.Key == ce.HeaderDeadline })
 		if deadline && !s.fired[m.ID] {
 			s.fired[m.ID] = true
 			s.Send(m)

@@ -136,7 +136,7 @@ func TestRetryMakesTheNextTryOfLocalWorkDue(t *testing.T) {
 // whose attempts are used up.
 func TestAReleaseOfLocalWorkWritesTheDeadLetterOfItsParticipant(t *testing.T) {
 	t.Parallel()
-	own := func(c *participant.Config) { c.Source, c.DeadLetterHeaders = "till", participant.SpringHeaders }
+	own := func(c *participant.Config) { c.Source, c.SpringHeaders = "till", true }
 	s := waitingLocally(t, own)
 	behind := s.heldBehind("a")
 	_, err := s.as(grants.Operator).Release(t.Context(), behind, repair.ReleaseConfig{By: ann})

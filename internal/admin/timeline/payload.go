@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/ce"
 	"github.com/troupe-go/troupe/internal/deadletter"
 	"github.com/troupe-go/troupe/internal/formats"
-	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/schemas"
 )
 
@@ -53,7 +53,7 @@ func (p *payloads) entry(ctx context.Context, m envelope.Message, payload []byte
 		switch h.Key {
 		case deadletter.HeaderRedrive:
 			e.Redrive = number(h.Value)
-		case participant.HeaderDeadline:
+		case ce.HeaderDeadline:
 			e.Deadline = cut(string(h.Value[bytes.LastIndexByte(h.Value, '/')+1:]), 100)
 		}
 	}

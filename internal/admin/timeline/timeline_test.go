@@ -14,9 +14,9 @@ import (
 
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/internal/admin/timeline"
+	"github.com/troupe-go/troupe/internal/ce"
 	"github.com/troupe-go/troupe/internal/demo/messages"
 	"github.com/troupe-go/troupe/internal/kafka"
-	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/relay"
 	"github.com/troupe-go/troupe/schemas"
 	"github.com/troupe-go/troupe/testkit"
@@ -418,7 +418,7 @@ func TestADeadlineNamesWhatHadNotCome(t *testing.T) {
 	s := newStage(t)
 	_, err := s.order.Exec(t.Context(), `INSERT INTO troupe.outbox (topic, key, type, headers, payload)
 		VALUES ($1, 'o-1', 'troupe.Over', jsonb_build_object('content-type', 'application/json', $2::text, 'order.order/expect.shipped'),
-		  '{"expects": ["order.shipping.events OrderShipped"]}')`, s.hop("order").Commands(), participant.HeaderDeadline)
+		  '{"expects": ["order.shipping.events OrderShipped"]}')`, s.hop("order").Commands(), ce.HeaderDeadline)
 	require.NoError(t, err)
 	got := s.read("o-1")
 	require.Len(t, got.Entries, 1)
