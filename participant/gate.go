@@ -60,6 +60,10 @@ func (w *runner) goes(step func() error) bool {
 		w.from.fenced()
 	case errors.As(err, &away) && w.ctx.Err() == nil:
 		w.shut(away)
+	case w.ctx.Err() == nil:
+		if waits := w.gate.waits.Load(); waits != nil { // the error says nothing about the dependency: it is tried again
+			w.shut(waits.unavailable)
+		}
 	}
 	return false
 }

@@ -85,3 +85,41 @@ func TestACompensationOvertakesItsHeldForwardCommand(t *testing.T) {
 	s.waitCount(1, "SELECT count(*) FROM done WHERE n = 4")
 	require.Zero(t, s.count("SELECT count(*) FROM done WHERE n = 1"), "a forward call after its compensation does nothing")
 }
+
+// TestATryThatFindsATableLockedIsNotTheLast checks a partition that waits for a dependency: its try ends with an error of neither the
+// dependency nor the message, here since a migration has the table of held messages locked.
+func TestATryThatFindsATableLockedIsNotTheLast(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.provision(1)
+	p := s.new(onePartition, func(c *participant.Config) { c.Immediate = -1 })
+	p.StatementLimit(500 * time.Millisecond)
+	var tries atomic.Int32
+	locked := make(chan pgx.Tx, 1)
+	participant.Handle(p, func(ctx context.Context, tx pgx.Tx, c participant.Command[Count]) (participant.Outcome, error) {
+		switch tries.Add(1) {
+		case 1:
+			return participant.Outcome{}, participant.Unavailable("the bank", errAsked)
+		case 2:
+			migration, err := s.pool.Begin(context.Background())
+			if err == nil {
+				_, err = migration.Exec(context.Background(), "LOCK TABLE troupe.held IN ACCESS EXCLUSIVE MODE")
+			}
+			if err != nil {
+				return participant.Outcome{}, err
+			}
+			locked <- migration
+			return participant.Outcome{}, errAsked
+		}
+		return count(ctx, tx, c)
+	})
+	s.start(p)
+	s.send(s.command("a", Count{N: 1}))
+	migration := <-locked
+	defer migration.Rollback(context.Background())
+	s.waitCount(1, "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'troupe.held'::regclass AND database = (SELECT oid FROM pg_database WHERE datname = current_database())")
+	s.waitCount(0, "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'troupe.held'::regclass AND database = (SELECT oid FROM pg_database WHERE datname = current_database())")
+	require.NoError(t, migration.Rollback(t.Context()))
+	s.waitCount(1, "SELECT count(*) FROM done")
+	testkit.Wait(t, "ready", func() (bool, error) { return p.Ready() == nil, p.Ready() })
+}

@@ -15,9 +15,9 @@ import (
 )
 
 // A member claims only entries of topics that it consumes. It holds a shared advisory lock on each of these topics. A topic on which a
-// member has seen no lock for UnknownTypeWait is unconsumed for it. The member claims the entries of this topic and ends them without
-// effect, since later entries of their keys would wait for them. Time in which the member could not check does not count: no other member
-// could take its lock while the database was away.
+// member has seen no lock for UnknownTypeWait is unconsumed for it. The member claims the entries of this topic and ends them, events
+// without effect and commands as dead letters, since later entries of their keys would wait for them. Time in which the member could not
+// check does not count: no other member could take its lock while the database was away.
 
 var (
 	//go:embed sql/lock_topics.sql
@@ -71,7 +71,7 @@ func (l *local) watchOthers(ctx context.Context) {
 		for _, topic := range found {
 			if !warned[topic] {
 				warned[topic] = true
-				l.p.cfg.Log.Warn().Str("topic", topic).Msg("no member of the group consumes this local topic: its messages end without effect; " +
+				l.p.cfg.Log.Warn().Str("topic", topic).Msg("no member of the group consumes this local topic: its events end without effect, and its commands become dead letters; " +
 					"register a handler, or have the owner of Troupe's tables run SELECT troupe.end_local for the topic")
 			}
 		}

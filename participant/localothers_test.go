@@ -135,6 +135,21 @@ func TestALocalTopicThatNoMemberConsumesAnyMoreHoldsNothingUp(t *testing.T) {
 	require.Equal(t, 1, strings.Count(log.String(), "no member of the group consumes this local topic"))
 }
 
+// TestLocalCommandsOfAFormerHopBecomeDeadLetters renames a hop and keeps its group: the commands that the hop still had are answered, and
+// can be sent again.
+func TestLocalCommandsOfAFormerHopBecomeDeadLetters(t *testing.T) {
+	t.Parallel()
+	s := newLocalStage(t)
+	s.makeLocal()
+	s.exec("UPDATE troupe.local_topics SET created_at = created_at - interval '1 hour'")
+	s.write("a", Count{N: 1})
+	renamed := s.new(atOnce, func(c *participant.Config) { c.Group, c.Hop = s.hop.String(), topics.MustHop(s.hop.Flow(), "renamed") })
+	participant.Handle(renamed, count)
+	s.start(renamed)
+	s.waitCount(0, "SELECT count(*) FROM troupe.local_work WHERE ended_at IS NULL")
+	require.Equal(t, 1, s.count("SELECT count(*) FROM troupe.dead_letters WHERE error_class = 'poison' AND topic = $1", s.hop.Commands()))
+}
+
 // TestALocalTopicThatARunningMemberAddsIsLeftToIt adds a topic in one of two members, as a coordinator does for a new definition. The
 // other one leaves it alone also when the topic has been local for long.
 func TestALocalTopicThatARunningMemberAddsIsLeftToIt(t *testing.T) {

@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"time"
+
+	"github.com/troupe-go/troupe/topics"
 )
 
 // worker claims entries and runs them, as long as there are some.
@@ -112,7 +114,7 @@ func (l *local) run(ms []*message) {
 
 	var nobodys, ours []*message
 	for _, m := range ms {
-		if m.passed = l.p.passes(m, m.Topic == l.p.cfg.Hop.Commands()); m.passed != "" {
+		if m.passed = l.p.passes(m, isCommand(m)); m.passed != "" {
 			nobodys = append(nobodys, m)
 		} else {
 			ours = append(ours, m)
@@ -168,6 +170,13 @@ func (l *local) run(ms []*message) {
 			}
 		}
 	}
+}
+
+// isCommand reports whether m comes from a topic of commands: the hop's own, or the one of the hop's former name. A command without a
+// handler does not end without effect, since its sender waits for an answer.
+func isCommand(m *message) bool {
+	t, err := topics.Parse(m.Topic)
+	return err == nil && t.Kind == topics.Commands
 }
 
 // deliver handles m until it has ended or waits for its next try. An error is not about m.

@@ -120,6 +120,22 @@ func TestPartitionsMadeLaterAreLocalToo(t *testing.T) {
 	require.Zero(t, s.count("SELECT count(*) FROM troupe.outbox"))
 }
 
+// TestALocalTopicRefusesTheRowsThatTheOutboxRefuses checks rows that no participant could read, and that could not go back to Kafka.
+func TestALocalTopicRefusesTheRowsThatTheOutboxRefuses(t *testing.T) {
+	t.Parallel()
+	s := newLocalStage(t)
+	refused := func(sql string) {
+		t.Helper()
+		_, err := s.pool.Exec(t.Context(), sql, s.hop.Commands())
+		require.ErrorContains(t, err, "violates check constraint", sql)
+	}
+	for range 2 {
+		refused("INSERT INTO troupe.outbox (topic, type, payload) VALUES ($1, '', '{}')")
+		refused("INSERT INTO troupe.outbox (topic, type, headers) VALUES ($1, 'Count', '[]')")
+		s.makeLocal()
+	}
+}
+
 // TestAFlowOfTwoLocalHops checks that commands and events are local, and that each group gets its own, without a broker.
 func TestAFlowOfTwoLocalHops(t *testing.T) {
 	t.Parallel()

@@ -100,7 +100,7 @@ func (p *Participant) warnUnclaimed(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, statementLimit)
 	defer cancel()
 	topic := p.cfg.Hop.Commands()
-	rows, _ := p.cfg.Pool.Query(ctx, unclaimedLocal, pg.Args{"group": p.cfg.Group, "topic": topic})
+	rows, _ := p.cfg.Pool.Query(ctx, unclaimedLocal, pg.Args{"group": p.cfg.Group, "topic": topic, "member_class": int32(memberClass)})
 	var group string
 	var keys int
 	_, err := pgx.ForEachRow(rows, []any{&group, &keys}, func() error {

@@ -98,7 +98,7 @@ func (p *Participant) findStranded(ctx context.Context, client *kgo.Client) (fou
 	held, heldErr := p.readStranded(ctx, strandedHeld, pg.Args{
 		"group": p.cfg.Group, "consumed": consumed, "topics": names, "partitions": partitions,
 	})
-	local, localErr := p.readStranded(ctx, strandedLocal, pg.Args{"group": p.cfg.Group})
+	local, localErr := p.readStranded(ctx, strandedLocal, pg.Args{"group": p.cfg.Group, "member_class": int32(memberClass)})
 	return slices.Concat(held, local), errors.Join(kafkaErr, heldErr, localErr)
 }
 

@@ -57,7 +57,8 @@ CREATE TABLE troupe.local_work (
   CHECK (status <> 'done' OR attempts = 0),
   CHECK (status <> 'failed' OR attempts > 0),
   CHECK (ended_at IS NULL OR next_try IS NULL),
-  -- As of outbox, whose trigger writes here before that check.
+  -- As of outbox, whose trigger writes here before its checks.
+  CHECK (type <> '' AND jsonb_typeof(headers) = 'object'),
   CONSTRAINT local_work_size CHECK (
     coalesce(octet_length(payload)::bigint, 0) + octet_length(headers::text) + coalesce(octet_length(raw_headers), 0)
     + coalesce(octet_length(key), 0) + coalesce(octet_length(key_bytes), 0) + octet_length(type) + octet_length(topic) <= 8388608)

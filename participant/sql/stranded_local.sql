@@ -1,10 +1,18 @@
--- Local work that is overdue, of keys in which no earlier entry waits: a participant with Local would have claimed it.
+-- Local work that is overdue, of keys in which no earlier entry waits: a participant with Local would have claimed it. An entry in
+-- progress counts if its member is gone, so that its number is not locked.
 SELECT topic, -1, count(*)
 FROM troupe.local_work AS w
 WHERE consumer_group = @group
   AND ended_at IS NULL
-  AND status = 'pending'
-  AND coalesce(next_try, created_at) < clock_timestamp() - interval '5 minutes'
+  AND coalesce(locked_at, next_try, created_at) < clock_timestamp() - interval '5 minutes'
+  AND (status = 'pending' OR NOT EXISTS (
+    SELECT
+    FROM pg_locks AS l
+    WHERE l.locktype = 'advisory'
+      AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+      AND l.classid = @member_class::integer::oid
+      AND l.objid = w.locked_by::oid
+      AND l.objsubid = 2))
   AND NOT EXISTS (
     SELECT
     FROM troupe.local_work AS e

@@ -303,12 +303,20 @@ func TestMessagesThatNoMemberTriesAreFound(t *testing.T) {
 		FROM (VALUES (1, 'gone', interval '-1 hour'), (2, 'gone', '1 hour'), (3, 'waits', '1 hour'), (4, 'waits', '-1 second')) AS v (n, topic, due)`)
 	exec(t, pool, "SELECT troupe.make_local('local', 'shop')")
 	exec(t, pool, `INSERT INTO troupe.outbox (topic, key, type, created_at) VALUES ('local', 'a', 'T', now() - interval '1 hour'), ('local', 'a', 'T', now()),
-		('local', 'b', 'T', now())`)
+		('local', 'b', 'T', now()), ('local', 'c', 'T', now()), ('local', 'd', 'T', now())`)
+	_, err := pool.Exec(t.Context(), `UPDATE troupe.local_work SET status = 'in progress', locked_at = now() - interval '1 hour',
+		locked_by = CASE key WHEN 'c' THEN 7 ELSE 8 END WHERE key IN ('c', 'd')`)
+	require.NoError(t, err)
+	runs, err := pool.Acquire(t.Context())
+	require.NoError(t, err)
+	defer runs.Release()
+	_, err = runs.Exec(t.Context(), "SELECT pg_advisory_lock(x'7472756c'::integer, 8)")
+	require.NoError(t, err)
 	r := examine(t, doctor.Config{Database: config(pool), Parts: []doctor.Part{doctor.Participant}})
 	held := require1(t, r, "held")
 	require.Equal(t, doctor.Warning, held.Level)
 	require.Contains(t, held.Found, "2 messages of gone are held by the group shop")
-	require.Contains(t, require1(t, r, "local work").Found, "1 keys of local wait for the group shop")
+	require.Contains(t, require1(t, r, "local work").Found, "2 keys of local wait for the group shop")
 }
 
 func TestARegistryIsAsked(t *testing.T) {

@@ -22,9 +22,14 @@ func (e *examination) stranded(ctx context.Context, conn *pgx.Conn) {
 			"messages of %s are held by the group %s and not tried again since %s: no member consumes their topic or partition",
 			"run a participant of this group with a handler for the topic, on Kafka; or give the messages up: troupe held list, troupe held dead-letter"},
 		{"local work", `
-			SELECT consumer_group, topic, count(*), greatest(min(coalesce(next_try, created_at)), 'epoch')
+			SELECT consumer_group, topic, count(*), greatest(min(coalesce(locked_at, next_try, created_at)), 'epoch')
 			FROM troupe.local_work AS w
-			WHERE status = 'pending' AND ended_at IS NULL AND coalesce(next_try, created_at) < clock_timestamp() - interval '10 minutes'
+			WHERE ended_at IS NULL AND coalesce(locked_at, next_try, created_at) < clock_timestamp() - interval '10 minutes'
+			  AND (status = 'pending' OR NOT EXISTS ( -- a member that runs has its number locked, as in stranded_local.sql
+			    SELECT
+			    FROM pg_locks AS l
+			    WHERE l.locktype = 'advisory' AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+			      AND l.classid = x'7472756c'::integer::oid AND l.objid = w.locked_by::oid AND l.objsubid = 2))
 			  AND NOT EXISTS (
 			    SELECT
 			    FROM troupe.local_work AS e
