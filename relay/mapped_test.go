@@ -511,3 +511,27 @@ func TestAMappedTableExactlyOnceBesideTheOutbox(t *testing.T) {
 	require.Equal(t, want, texts(s.committed(topic)), "none twice")
 	testkit.Wait(t, "published rows to leave the outbox", func() (bool, error) { return s.count(s.left()) == 0 || source == relay.Poll, nil })
 }
+
+// Rows in the log have the columns of the time when they were written, also where a domain was the type of a column that has another type now.
+func TestARowOfTheLogIsReadWithTheTypesThatItsColumnsHad(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.exec(`CREATE DOMAIN number AS bigint; CREATE TYPE mood AS ENUM ('sad', 'glad');
+		CREATE TABLE public.outbox (id uuid NOT NULL, aggregatetype text, aggregateid number, type mood, payload text)`)
+	topic := s.eventTopic("order")
+	cfg := s.mapped("public.outbox", s.routed(map[string]string{"table.fields.additional.placement": "type:header"}))
+	r := s.start(cfg)
+	s.waitTable(r)
+	require.NoError(t, r.stop())
+	insert := func() {
+		s.exec("INSERT INTO public.outbox VALUES (troupe.uuidv7(), 'order', '7', 'glad', 'x')")
+	}
+	insert()
+	s.exec("ALTER TABLE public.outbox ALTER aggregateid TYPE text, ALTER type TYPE text")
+	insert()
+	s.start(cfg)
+	for _, record := range s.gatherEvents(2, topic) {
+		require.Equal(t, "7", string(record.Key))
+		require.Equal(t, "glad", header(record, "type"))
+	}
+}

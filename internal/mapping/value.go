@@ -17,7 +17,7 @@ import (
 )
 
 // A Column describes a column of a row, as pgoutput's Relation message or the description of a query's result does. For a
-// domain, use its base type; for an enum, or a type of category string, 25 (text). ColumnsSQL does that.
+// domain, use its base type; for an enum, or a type of category string, 25 (text). ColumnsSQL and TypesSQL do that.
 type Column struct {
 	Name     string
 	Type     uint32 // OID
@@ -40,6 +40,22 @@ SELECT c.attname::text, CASE WHEN t.typtype = 'e' OR t.typcategory = 'S' THEN 25
 FROM c JOIN pg_type t ON t.oid = c.typ
 WHERE t.typtype <> 'd'
 ORDER BY c.attnum`
+
+// TypesSQL selects the type and modifier of columns in the form that Column requires, from their types $1 (OIDs) and modifiers $2 in the
+// log. It has no row for a type that was dropped. A column in the log may have had another type than the table's column of that name has
+// now.
+const TypesSQL = `
+WITH RECURSIVE c (n, typ, modifier) AS (
+    SELECT n, typ, modifier
+    FROM unnest($1::oid[], $2::integer[]) WITH ORDINALITY AS logged (typ, modifier, n)
+  UNION ALL
+    SELECT c.n, t.typbasetype, CASE WHEN c.modifier = -1 THEN t.typtypmod ELSE c.modifier END
+    FROM c JOIN pg_type t ON t.oid = c.typ
+    WHERE t.typtype = 'd'
+)
+SELECT c.n, CASE WHEN t.typtype = 'e' OR t.typcategory = 'S' THEN 25 ELSE t.oid END, c.modifier
+FROM c JOIN pg_type t ON t.oid = c.typ
+WHERE t.typtype <> 'd'`
 
 // A Value is the value of one column as the server sent it. Nil Data is SQL's null; an empty value is not nil.
 type Value struct {
