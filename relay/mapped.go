@@ -84,7 +84,13 @@ func (t *mappedTable) open(ctx context.Context, r *Relay) error {
 	if _, err := t.mapping.Bind(columns); err != nil {
 		return fmt.Errorf("table %s: %w", t, err)
 	}
-	var there bool
+	var inherits, there bool
+	if err := r.pool.QueryRow(ctx, mapping.InheritsSQL, t.identifier()).Scan(&inherits); err != nil {
+		return fmt.Errorf("look for tables that inherit from table %s: %w", t, err)
+	}
+	if inherits {
+		return fmt.Errorf("table %s: %w", t, mapping.ErrInherits)
+	}
 	err = r.pool.QueryRow(ctx, "SELECT $1::text::regclass::oid, EXISTS (SELECT FROM pg_publication WHERE pubname = $2)",
 		t.identifier(), r.cfg.Publication).Scan(&t.oid, &there)
 	if err != nil || there {

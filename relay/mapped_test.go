@@ -462,6 +462,26 @@ func TestAMappingThatDoesNotFitIsTold(t *testing.T) {
 	require.Zero(t, s.count("SELECT count(*) FROM pg_replication_slots WHERE database = current_database()"))
 }
 
+// The log does not show rows of these tables as the table does, so a relay would publish them from the one and not from the other.
+func TestATableWhoseLogLacksRowsOrColumnsIsRefused(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ table, want string }{
+		"inherited": {debeziumTable + "; CREATE TABLE public.later () INHERITS (public.outbox)", "other tables inherit from it"},
+		"generated": {`CREATE TABLE public.outbox (id uuid, aggregatetype text, type text, payload text,
+			aggregateid text GENERATED ALWAYS AS (payload || '1') STORED)`, `the table has no column "aggregateid", or it is generated`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			s.exec(c.table)
+			r := s.start(s.mapped("public.outbox", s.routed(nil)))
+			testkit.Wait(t, "the error", func() (bool, error) { return r.Status().LastError != "", nil })
+			require.Contains(t, r.Status().LastError, c.want)
+			require.Zero(t, s.count("SELECT count(*) FROM pg_replication_slots WHERE database = current_database()"))
+		})
+	}
+}
+
 func TestUnsupportedSettingsOfAMappedTableAreRefused(t *testing.T) {
 	t.Parallel()
 	s := &stage{t: t, pool: testkit.Database(t), brokers: []string{"127.0.0.1:1"}, flow: "x"}
