@@ -209,6 +209,8 @@
 //	the publication is altered             not ready, with the reason: an operator drops the slot, or states that no row is missing
 //	the slot is ahead of the checkpoint    not ready, with the reason: an operator states that it was synchronised before a
 //	                                       failover, or drops it if another program made it
+//	pg_upgrade has copied the slot         not ready, with the reason: an operator states that, or drops the slot
+//	another slot is configured             not ready while the former one exists: rows may be in its log alone
 //	another table has its name             not ready: put the new table into the publication
 //	renamed, or dropped, with failed rows  not ready, with the numbers: neither its relay, nor one that is new under another
 //	                                       name, starts until an operator moves these rows to another table or deletes them

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/jackc/pgx/v5"
 
@@ -31,4 +32,30 @@ func (r *Relay) warnOfLeftSlots(ctx context.Context, warned map[string]bool) err
 		return nil
 	})
 	return err
+}
+
+// keepsSlot returns an error if rows may be in the log of another slot alone, since a service may delete a row as soon as it is written:
+// if the table was streamed from a slot that is no longer configured, or if it is streamed for the first time and a table that no
+// longer exists was streamed from another slot. It may be this table under its former name.
+func (t *mappedTable) keepsSlot(ctx context.Context, r *Relay, db *server, st standing) error {
+	rows, err := db.Query(ctx, listLeftMappedSlots, t.args(pg.Args{"slot": r.cfg.Slot}))
+	if err != nil {
+		return fmt.Errorf("look for slots of another name: %w", err)
+	}
+	type leftSlot struct{ Table, Slot string }
+	left, err := pgx.CollectRows(rows, pgx.RowToStructByPos[leftSlot])
+	if err != nil {
+		return fmt.Errorf("look for slots of another name: %w", err)
+	}
+	for _, l := range left {
+		advice := fmt.Sprintf("rows that are no longer in the table may be in slot %[1]s alone: configure slot %[1]s and its publication, "+
+			"or drop it when they may be lost: SELECT pg_drop_replication_slot(%[2]s)", l.Slot, literal(l.Slot))
+		switch {
+		case l.Table == t.String():
+			return fmt.Errorf("table %s was streamed from slot %s, and slot %s is configured: %s", t, l.Slot, r.cfg.Slot, advice)
+		case !st.there:
+			return fmt.Errorf("table %s no longer exists, and may be %s under its former name: %s", l.Table, t, advice)
+		}
+	}
+	return nil
 }

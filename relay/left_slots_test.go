@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -82,4 +83,53 @@ func TestAnotherSlotNamePublishesNoRetainedRowAgain(t *testing.T) {
 	p, err := relay.Replay{}.Run(t.Context(), s.config(), nil)
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, p.Published, int64(20))
+}
+
+// Rows of a table with a mapping may be in its slot's log alone. A relay with another slot does not leave them behind, whether the slot was
+// given another name or the table, whose name the default slot has.
+func TestAMappedTableIsNotLeftBehindInASlotOfAnotherName(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ name, change, table string }{
+		{name: "another slot", table: "public.outbox"},
+		{name: "another table", table: "public.events", change: "ALTER TABLE public.outbox RENAME TO events"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s, _ := newServer(t, nil)
+			s.exec(debeziumTable)
+			topic := s.eventTopic("order")
+			cfg := s.mapped("public.outbox", s.routed(nil))
+			cfg.Slot, cfg.Publication, cfg.Lease = "troupe_first", "troupe_first", time.Second
+			r := s.start(cfg)
+			s.waitTable(r)
+			s.insertEvent("order", "k", "0")
+			require.Equal(t, []string{"0"}, values(s.gatherEvents(1, topic)))
+			end := func() {
+				require.NoError(t, r.stop())
+				testkit.Wait(t, "the end of the stream", func() (bool, error) {
+					return s.count("SELECT count(*) FROM pg_replication_slots WHERE active") == 0, nil
+				})
+			}
+			end()
+			s.insertEvent("order", "k", "1")
+			if c.change != "" {
+				s.exec(c.change)
+			}
+
+			cfg.Table = c.table
+			other := cfg
+			other.Slot, other.Publication = "troupe_second", "troupe_second"
+			r = s.start(other)
+			waitUnready(t, r, "public.outbox", "troupe_first", "SELECT pg_drop_replication_slot('troupe_first')")
+			end()
+			r = s.start(cfg)
+			require.Equal(t, []string{"0", "1"}, values(s.gatherEvents(2, topic)))
+			end()
+			r = s.start(other)
+			waitUnready(t, r, "troupe_first")
+			s.exec("SELECT pg_drop_replication_slot('troupe_first')")
+			testkit.Wait(t, "readiness", func() (bool, error) { return r.Ready() == nil, r.Ready() })
+			s.waitTable(r)
+		})
+	}
 }

@@ -84,7 +84,13 @@ func (t *mappedTable) open(ctx context.Context, r *Relay) error {
 	if _, err := t.mapping.Bind(columns); err != nil {
 		return fmt.Errorf("table %s: %w", t, err)
 	}
-	var there bool
+	var inherits, there bool
+	if err := r.pool.QueryRow(ctx, mapping.InheritsSQL, t.identifier()).Scan(&inherits); err != nil {
+		return fmt.Errorf("look for tables that inherit from table %s: %w", t, err)
+	}
+	if inherits {
+		return fmt.Errorf("table %s: %w", t, mapping.ErrInherits)
+	}
 	err = r.pool.QueryRow(ctx, "SELECT $1::text::regclass::oid, EXISTS (SELECT FROM pg_publication WHERE pubname = $2)",
 		t.identifier(), r.cfg.Publication).Scan(&t.oid, &there)
 	if err != nil || there {
@@ -143,35 +149,49 @@ func (t *mappedTable) bind(r *Relay, columns []mapping.Column) (*boundTable, err
 
 const firstOwnType = 16384 // OIDs below are of types that every server has
 
-// bindRelation binds the columns of the log, which are those at the time the row was written. Domains and enums are described
-// in the catalog only; a column that the catalog no longer has is bound as the log describes it.
+// bindRelation binds the columns of the log, which are those at the time the row was written.
 func (t *mappedTable) bindRelation(ctx context.Context, r *Relay, rel *wal.Relation) (*boundTable, error) {
 	columns := make([]mapping.Column, len(rel.Columns))
-	var own bool
 	for n, c := range rel.Columns {
 		columns[n] = mapping.Column{Name: c.Name, Type: c.Type, Modifier: c.Modifier}
-		own = own || c.Type >= firstOwnType
 	}
-	if own {
-		ctx, cancel := context.WithTimeout(ctx, lookTimeout)
-		defer cancel()
-		now, err := t.columns(ctx, r)
-		if err != nil {
-			return nil, err
-		}
-		for n := range columns {
-			for _, c := range now {
-				if c.Name == columns[n].Name && columns[n].Type >= firstOwnType {
-					columns[n] = c
-				}
-			}
-		}
+	if err := t.resolveTypes(ctx, r, columns); err != nil {
+		return nil, err
 	}
 	bound, err := t.bind(r, columns)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errUnbound, err)
 	}
 	return bound, nil
+}
+
+// resolveTypes replaces domains and enums, which only the catalog describes. A type that the catalog no longer has stays as it is.
+func (t *mappedTable) resolveTypes(ctx context.Context, r *Relay, columns []mapping.Column) error {
+	types, modifiers := make([]uint32, len(columns)), make([]int32, len(columns))
+	own := false
+	for n, c := range columns {
+		types[n], modifiers[n] = c.Type, c.Modifier
+		own = own || c.Type >= firstOwnType
+	}
+	if !own {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	rows, err := r.pool.Query(ctx, mapping.TypesSQL, types, modifiers)
+	if err != nil {
+		return fmt.Errorf("types of table %s: %w", t, err)
+	}
+	var n int64
+	var found mapping.Column
+	_, err = pgx.ForEachRow(rows, []any{&n, &found.Type, &found.Modifier}, func() error {
+		columns[n-1].Type, columns[n-1].Modifier = found.Type, found.Modifier
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("types of table %s: %w", t, err)
+	}
+	return nil
 }
 
 // A mappedRow is a row with its message, or with the error of mapping it.

@@ -91,3 +91,29 @@ func TestARowOfTheLogAloneIsNotTakenForASweptOne(t *testing.T) {
 	s.insertEvent("order", "k", "1")
 	require.Equal(t, []string{"0", "1"}, values(s.gatherEvents(2, topic)))
 }
+
+// After pg_upgrade, which copies slots from Postgres 17 on, the cluster has another name, and services may write before the relay is there.
+func TestAPersonDecidesOnASlotOfAMappedTableThatAnUpgradeCopied(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.exec(debeziumTable)
+	topic := s.eventTopic("order")
+	cfg := s.mapped("public.outbox", s.routed(nil))
+	r := s.start(cfg)
+	s.waitTable(r)
+	s.insertEvent("order", "k", "0")
+	s.gatherEvents(1, topic)
+	require.NoError(t, r.stop())
+	s.exec("UPDATE troupe.mapped_tables SET system_id = '1'")
+	s.insertEvent("order", "k", "1") // in the log alone
+
+	cfg.Lease = 2 * time.Second
+	r = s.start(cfg)
+	waitUnready(t, r, "After pg_upgrade", "drop it, and what table public.outbox holds is published")
+	_, statement, _ := strings.Cut(r.Ready().Error(), "copied the slot: ")
+	statement, _, _ = strings.Cut(statement, ". ")
+	s.exec(statement)
+	s.waitTable(r)
+	s.insertEvent("order", "k", "2")
+	judgeEvents(s.gatherEvents(3, topic), map[string]int{"k": 3}).requireSound(t)
+}

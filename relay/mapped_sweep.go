@@ -38,8 +38,9 @@ func (r *Relay) sweepMapped(idle, term context.Context, db *server, p *publisher
 	return st, r.store(idle, db, p.lease, st)
 }
 
-// A mappedSweep is the source of rows of a mapped table, read once, in one statement. After an error it continues after the
-// last batch that was settled; another relay, or this one after a restart, begins at the first row.
+// A mappedSweep is the source of rows of a mapped table, read once, in one statement. After an error it continues at the value of the
+// ordering column that the last settled row has: other rows may have this value too. Without such a column it begins at the first row
+// again, since rows may have moved within the table meanwhile. So does another relay, and this one after a restart.
 type mappedSweep struct {
 	relay  *Relay
 	db     *server
@@ -53,14 +54,14 @@ type mappedSweep struct {
 	converter *converter // nil: the server converts text
 	bound     *boundTable
 	now       []item // rows of the last claim
-	last      rowPlace
+	last      sweepPlace
 }
 
 // A sweepProgress records how far a table was swept for one slot of one server process.
 type sweepProgress struct {
 	server string
-	sweep  string              // the snapshot stored with the slot
-	at     map[string]rowPlace // last settled row by partition; under "" if the table is read in an order
+	sweep  string // the snapshot stored with the slot
+	at     sweepPlace
 
 	// both has swept rows that the slot may deliver too: before, a snapshot from before the slot was made, does not see them.
 	before *snapshot
@@ -92,10 +93,10 @@ func (s *sweepProgress) has(i *item) bool {
 	return there
 }
 
-// A rowPlace is the place of a row in a sweep, as Postgres text values.
-type rowPlace struct {
-	order          *string // value of the column that orders the sweep
-	partition, tid string
+// A sweepPlace says which row was settled last. The zero value is before the first row.
+type sweepPlace struct {
+	reached bool
+	order   *string // the row's value in the column that orders the sweep, as Postgres's text; nil: null
 }
 
 // claim returns the unsettled rows of the last claim, else the next rows.
@@ -114,7 +115,11 @@ func (m *mappedSweep) claim(ctx context.Context, _ time.Duration) ([]*item, erro
 	for bytes := 0; len(m.now) < m.relay.cfg.Batch && bytes < claimBytes && m.rows.Next(); {
 		values := make([]mapping.Value, len(m.bound.columns))
 		raws := m.rows.RawValues()
-		m.last = placeOfRow(raws[len(values):])
+		m.last = sweepPlace{reached: true}
+		if order := raws[len(values)]; order != nil {
+			text := string(order)
+			m.last.order = &text
+		}
 		for n, raw := range raws[:len(values)] {
 			if raw != nil { // raw values are valid until the next row
 				values[n].Data = append(make([]byte, 0, len(raw)), raw...)
@@ -160,15 +165,10 @@ func (m *mappedSweep) left() (items []*item) {
 
 // settled records the last row of a batch whose rows are all published or recorded.
 func (m *mappedSweep) settled() {
-	if len(m.now) == 0 {
-		return
+	if len(m.now) > 0 && m.order() != "" {
+		m.relay.mapped.swept.at = m.last
 	}
 	m.now = nil
-	key := ""
-	if m.order() == "" {
-		key = m.last.partition
-	}
-	m.relay.mapped.swept.at[key] = m.last
 }
 
 // order returns the column that orders the sweep: the position, else the timestamp; "" if the mapping names neither.
@@ -177,25 +177,16 @@ func (m *mappedSweep) order() string {
 	return cmp.Or(cfg.Position, cfg.Timestamp)
 }
 
-func placeOfRow(raws [][]byte) (p rowPlace) {
-	if raws[0] != nil {
-		order := string(raws[0])
-		p.order = &order
-	}
-	p.partition, p.tid = string(raws[1]), string(raws[2])
-	return p
-}
-
 // sweepSettings make a scan without an order read each partition from its first block to its last.
 const sweepSettings = `
 SET synchronize_seqscans = off;
 SET max_parallel_workers_per_gather = 0`
 
-// open starts the statement that reads all unsettled rows.
+// open starts the statement that reads all rows that are not known to be settled.
 func (m *mappedSweep) open(ctx context.Context) (err error) {
 	t := m.relay.mapped
 	if t.swept.sweep != *m.st.sweep || t.swept.server != m.db.id { // another server may give out the same snapshot, and the same places
-		t.swept = sweepProgress{server: m.db.id, sweep: *m.st.sweep, at: make(map[string]rowPlace), before: t.before}
+		t.swept = sweepProgress{server: m.db.id, sweep: *m.st.sweep, before: t.before}
 	}
 	columns, err := t.columns(ctx, m.relay)
 	if err != nil {
@@ -244,8 +235,7 @@ func (m *mappedSweep) query(columns []mapping.Column) (string, pgx.NamedArgs) {
 	if m.order() != "" {
 		order = "o." + pgx.Identifier{m.order()}.Sanitize()
 	}
-	query := "SELECT " + strings.Join(names, ", ") + ", " + order + "::text, tableoid::oid::text, ctid::text FROM " + t.identifier() +
-		" AS o WHERE " + t.swept.rest(order)
+	query := "SELECT " + strings.Join(names, ", ") + ", " + order + "::text FROM " + t.identifier() + " AS o WHERE " + t.swept.at.rest(order)
 	args := pgx.NamedArgs{}
 	if xid := t.mapping.Config().XID; xid != "" {
 		xid = pgx.Identifier{xid}.Sanitize()
@@ -264,22 +254,16 @@ func (m *mappedSweep) query(columns []mapping.Column) (string, pgx.NamedArgs) {
 	return query, args
 }
 
-// rest returns the condition of rows that are not settled. Rows committed since the first statement may be included or not:
-// the slot streams them.
-func (s sweepProgress) rest(order string) string {
-	if at, ordered := s.at[""]; ordered {
-		here := fmt.Sprintf("(tableoid, ctid) > ('%s', '%s')", at.partition, at.tid)
-		if at.order == nil { // nulls sort last
-			return "(" + order + " IS NULL AND " + here + ")"
-		}
-		value := "'" + strings.ReplaceAll(*at.order, "'", "''") + "'"
-		return fmt.Sprintf("(%[1]s IS NULL OR %[1]s > %[2]s OR %[1]s = %[2]s AND %[3]s)", order, value, here)
+// rest returns the condition of the rows that are read. Rows committed since the first statement may be included or not: the slot
+// streams them.
+func (p sweepPlace) rest(order string) string {
+	switch {
+	case !p.reached:
+		return "true"
+	case p.order == nil: // nulls sort last
+		return order + " IS NULL"
 	}
-	conditions := []string{"true"}
-	for partition, at := range s.at {
-		conditions = append(conditions, fmt.Sprintf("(tableoid <> '%s' OR ctid > '%s')", partition, at.tid))
-	}
-	return strings.Join(conditions, " AND ")
+	return fmt.Sprintf("(%[1]s IS NULL OR %[1]s >= '%[2]s')", order, strings.ReplaceAll(*p.order, "'", "''"))
 }
 
 func (m *mappedSweep) close() {

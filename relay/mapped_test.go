@@ -462,6 +462,26 @@ func TestAMappingThatDoesNotFitIsTold(t *testing.T) {
 	require.Zero(t, s.count("SELECT count(*) FROM pg_replication_slots WHERE database = current_database()"))
 }
 
+// The log does not show rows of these tables as the table does, so a relay would publish them from the one and not from the other.
+func TestATableWhoseLogLacksRowsOrColumnsIsRefused(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ table, want string }{
+		"inherited": {debeziumTable + "; CREATE TABLE public.later () INHERITS (public.outbox)", "other tables inherit from it"},
+		"generated": {`CREATE TABLE public.outbox (id uuid, aggregatetype text, type text, payload text,
+			aggregateid text GENERATED ALWAYS AS (payload || '1') STORED)`, `the table has no column "aggregateid", or it is generated`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			s.exec(c.table)
+			r := s.start(s.mapped("public.outbox", s.routed(nil)))
+			testkit.Wait(t, "the error", func() (bool, error) { return r.Status().LastError != "", nil })
+			require.Contains(t, r.Status().LastError, c.want)
+			require.Zero(t, s.count("SELECT count(*) FROM pg_replication_slots WHERE database = current_database()"))
+		})
+	}
+}
+
 func TestUnsupportedSettingsOfAMappedTableAreRefused(t *testing.T) {
 	t.Parallel()
 	s := &stage{t: t, pool: testkit.Database(t), brokers: []string{"127.0.0.1:1"}, flow: "x"}
@@ -510,4 +530,28 @@ func TestAMappedTableExactlyOnceBesideTheOutbox(t *testing.T) {
 	}
 	require.Equal(t, want, texts(s.committed(topic)), "none twice")
 	testkit.Wait(t, "published rows to leave the outbox", func() (bool, error) { return s.count(s.left()) == 0 || source == relay.Poll, nil })
+}
+
+// Rows in the log have the columns of the time when they were written, also where a domain was the type of a column that has another type now.
+func TestARowOfTheLogIsReadWithTheTypesThatItsColumnsHad(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.exec(`CREATE DOMAIN number AS bigint; CREATE TYPE mood AS ENUM ('sad', 'glad');
+		CREATE TABLE public.outbox (id uuid NOT NULL, aggregatetype text, aggregateid number, type mood, payload text)`)
+	topic := s.eventTopic("order")
+	cfg := s.mapped("public.outbox", s.routed(map[string]string{"table.fields.additional.placement": "type:header"}))
+	r := s.start(cfg)
+	s.waitTable(r)
+	require.NoError(t, r.stop())
+	insert := func() {
+		s.exec("INSERT INTO public.outbox VALUES (troupe.uuidv7(), 'order', '7', 'glad', 'x')")
+	}
+	insert()
+	s.exec("ALTER TABLE public.outbox ALTER aggregateid TYPE text, ALTER type TYPE text")
+	insert()
+	s.start(cfg)
+	for _, record := range s.gatherEvents(2, topic) {
+		require.Equal(t, "7", string(record.Key))
+		require.Equal(t, "glad", header(record, "type"))
+	}
 }

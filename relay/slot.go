@@ -72,19 +72,30 @@ func unusable(st standing, slot slotState, system wal.System) string {
 	return ""
 }
 
-// decided returns an error if a person must decide about the slot of a mapped table: it is ahead of the stored checkpoint. A failover
-// leads to such a slot if it was synchronised to the standby further than the table of the checkpoint; then rows behind it may be in the
-// log alone. Or another program made it; then rows before it may be in the table alone.
+// decided returns an error if a person must decide about the slot of a mapped table, since rows may be in its log alone.
+//
+// The slot may be ahead of the stored checkpoint. A failover leads to such a slot if it was synchronised to the standby further than the
+// table of the checkpoint; then rows behind it may be in the log alone. Or another program made it; then rows before it may be in the
+// table alone. The stored state may also be of another cluster: pg_upgrade copies slots from Postgres 17 on, and gives the cluster
+// another name.
 func (t *mappedTable) decided(st standing, slot slotState, system wal.System) error {
 	confirmed := st
-	confirmed.lsn = slot.confirmed
-	if slot.confirmed <= st.lsn || unusable(confirmed, slot, system) != "" {
+	confirmed.lsn, confirmed.system = slot.confirmed, system.ID
+	if unusable(confirmed, slot, system) != "" {
 		return nil
 	}
-	return fmt.Errorf("the slot is at %[1]s, and the stored checkpoint is %[2]s. After a failover to a server to which the slot was synchronised: "+
-		"UPDATE troupe.mapped_tables SET lsn = '%[1]s' WHERE name = %[3]s. "+
-		"If another program made the slot: drop it, and what table %[4]s holds is published; rows that are in the slot alone are lost then",
-		slot.confirmed, st.lsn, literal(t.String()), t)
+	const otherwise = "drop it, and what table %[4]s holds is published; rows that are in the slot alone are lost then"
+	switch {
+	case st.system != system.ID:
+		return fmt.Errorf("the slot is at %[1]s, and the stored state is of another cluster. After pg_upgrade, which copied the slot: "+
+			"UPDATE troupe.mapped_tables SET system_id = %[2]s, lsn = '%[1]s' WHERE name = %[3]s. If another program made the slot: "+otherwise,
+			slot.confirmed, literal(system.ID), literal(t.String()), t)
+	case slot.confirmed > st.lsn:
+		return fmt.Errorf("the slot is at %[1]s, and the stored checkpoint is %[2]s. After a failover to a server to which the slot was synchronised: "+
+			"UPDATE troupe.mapped_tables SET lsn = '%[1]s' WHERE name = %[3]s. If another program made the slot: "+otherwise,
+			slot.confirmed, st.lsn, literal(t.String()), t)
+	}
+	return nil
 }
 
 // free terminates the session that still streams the slot: its relay held the lease before. If that relay is frozen, it would

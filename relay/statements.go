@@ -66,6 +66,7 @@ var (
 	mappedKeys           = statement("list_mapped_keys")
 	firstMappedFailures  = statement("list_mapped_first")
 	listRecordedMapped   = statement("list_recorded_mapped")
+	listLeftMappedSlots  = statement("list_left_mapped_slots")
 )
 
 func statement(name string) string {

@@ -111,6 +111,9 @@ func (r *Relay) stream(idle, term context.Context, p *publisher) error {
 		return err
 	}
 	if r.mapped != nil {
+		if err := r.mapped.keepsSlot(idle, r, db, st); err != nil {
+			return err
+		}
 		if err := r.mapped.decided(st, slot, system); err != nil {
 			return fmt.Errorf("slot %s: %w", r.cfg.Slot, err)
 		}

@@ -53,7 +53,7 @@ func (m *Mapping) Bind(columns []Column) (*Table, error) {
 		i, there := places[w.column]
 		switch {
 		case !there && !w.optional:
-			failed = append(failed, fmt.Errorf("%s: the table has no column %q", w.option, w.column))
+			failed = append(failed, fmt.Errorf("%s: the table has no column %q, or it is generated and the log does not have it", w.option, w.column))
 		case there && len(w.kinds) > 0 && !slices.Contains(w.kinds, t.readers[i].kind):
 			failed = append(failed, fmt.Errorf("%s: column %q is of type OID %d, want %s", w.option, w.column, columns[i].Type, w.kinds[0]))
 		case there && !slices.Contains(t.names, w.column):

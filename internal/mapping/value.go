@@ -17,7 +17,7 @@ import (
 )
 
 // A Column describes a column of a row, as pgoutput's Relation message or the description of a query's result does. For a
-// domain, use its base type; for an enum, or a type of category string, 25 (text). ColumnsSQL does that.
+// domain, use its base type; for an enum, or a type of category string, 25 (text). ColumnsSQL and TypesSQL do that.
 type Column struct {
 	Name     string
 	Type     uint32 // OID
@@ -25,12 +25,12 @@ type Column struct {
 }
 
 // ColumnsSQL selects name, type and modifier of the columns of table $1, a name for to_regclass, in the form that Column
-// requires.
+// requires. It leaves out generated columns, which the log does not have.
 const ColumnsSQL = `
 WITH RECURSIVE c (attnum, attname, typ, modifier) AS (
     SELECT attnum, attname, atttypid, atttypmod
     FROM pg_attribute
-    WHERE attrelid = $1::text::regclass AND attnum > 0 AND NOT attisdropped
+    WHERE attrelid = $1::text::regclass AND attnum > 0 AND NOT attisdropped AND attgenerated = ''
   UNION ALL
     SELECT c.attnum, c.attname, t.typbasetype, CASE WHEN c.modifier = -1 THEN t.typtypmod ELSE c.modifier END
     FROM c JOIN pg_type t ON t.oid = c.typ
@@ -40,6 +40,35 @@ SELECT c.attname::text, CASE WHEN t.typtype = 'e' OR t.typcategory = 'S' THEN 25
 FROM c JOIN pg_type t ON t.oid = c.typ
 WHERE t.typtype <> 'd'
 ORDER BY c.attnum`
+
+// InheritsSQL selects whether tables inherit from table $1 that are not its partitions.
+const InheritsSQL = `
+SELECT EXISTS (
+  SELECT
+  FROM pg_inherits i
+  JOIN pg_class c ON c.oid = i.inhparent
+  WHERE c.oid = $1::text::regclass
+    AND c.relkind <> 'p')`
+
+// ErrInherits is the error for a table of which InheritsSQL selects true.
+var ErrInherits = errors.New("other tables inherit from it, and the log has their rows under their own names: partition the table instead, " +
+	"or end the inheritance (ALTER TABLE … NO INHERIT …)")
+
+// TypesSQL selects the type and modifier of columns in the form that Column requires, from their types $1 (OIDs) and modifiers $2 in the
+// log. It has no row for a type that was dropped. A column in the log may have had another type than the table's column of that name has
+// now.
+const TypesSQL = `
+WITH RECURSIVE c (n, typ, modifier) AS (
+    SELECT n, typ, modifier
+    FROM unnest($1::oid[], $2::integer[]) WITH ORDINALITY AS logged (typ, modifier, n)
+  UNION ALL
+    SELECT c.n, t.typbasetype, CASE WHEN c.modifier = -1 THEN t.typtypmod ELSE c.modifier END
+    FROM c JOIN pg_type t ON t.oid = c.typ
+    WHERE t.typtype = 'd'
+)
+SELECT c.n, CASE WHEN t.typtype = 'e' OR t.typcategory = 'S' THEN 25 ELSE t.oid END, c.modifier
+FROM c JOIN pg_type t ON t.oid = c.typ
+WHERE t.typtype <> 'd'`
 
 // A Value is the value of one column as the server sent it. Nil Data is SQL's null; an empty value is not nil.
 type Value struct {

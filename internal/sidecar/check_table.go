@@ -36,6 +36,11 @@ func checkTable(ctx context.Context, r *doctor.Report, config *pgx.ConnConfig, o
 	} else {
 		r.Ok("table", of.Name+" fits its mapping")
 	}
+	var inherits bool
+	if err := conn.QueryRow(ctx, mapping.InheritsSQL, pgx.Identifier{schema, table}.Sanitize()).Scan(&inherits); err == nil && inherits {
+		r.Fail("table", of.Name+": other tables inherit from it, and the log has their rows under their own names",
+			"partition the table instead, or end the inheritance: ALTER TABLE … NO INHERIT …")
+	}
 	checkPublication(ctx, r, conn, of, publication)
 	var all, retrying, parked int
 	err = conn.QueryRow(ctx, `

@@ -13,7 +13,8 @@ CREATE TABLE troupe.mapped_tables (
   sweep       pg_snapshot,
   lsn         pg_lsn,
   updated_at  timestamptz NOT NULL DEFAULT now(),
-  publication text
+  publication text,
+  slot        text                      -- the slot that lsn belongs to
 );
 
 -- mapped_failures holds the rows of mapped tables that could not be published at the first try, and the rows that wait behind them.

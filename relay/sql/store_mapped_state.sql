@@ -16,6 +16,7 @@ SET source      = @source,
     sweep       = @sweep::pg_snapshot,
     lsn         = @lsn::pg_lsn,
     publication = @publication::text,
+    slot        = @slot,
     updated_at  = clock_timestamp()
 WHERE name = @table
   AND EXISTS (SELECT FROM lease)

@@ -1,0 +1,17 @@
+-- Slots of another name that table @table, or a table that no longer exists, was streamed from; the table's own first.
+SELECT t.name, t.slot
+FROM troupe.mapped_tables t
+JOIN pg_replication_slots s ON s.slot_name = t.slot
+WHERE s.database = current_database()
+  AND s.plugin = 'pgoutput'
+  AND coalesce(s.wal_status, '') <> 'lost'
+  AND s.slot_name <> @slot
+  AND t.source = 'wal'
+  AND (t.name = @table
+       OR NOT EXISTS (
+         SELECT
+         FROM pg_class c
+         JOIN pg_namespace n ON n.oid = c.relnamespace
+         WHERE n.nspname = split_part(t.name, '.', 1)
+           AND c.relname = substr(t.name, strpos(t.name, '.') + 1)))
+ORDER BY t.name <> @table, t.name
