@@ -35,6 +35,8 @@ func (x *decision) answered(e Event) {
 		switch {
 		case x.successOfLostDecision(i, e):
 			x.tookEffect(i, e)
+		case x.successDespiteResolution(i, e):
+			x.refuseSuccess(i, e)
 		case x.contradicts(i, e):
 			x.contradictStep(i, e)
 		default:

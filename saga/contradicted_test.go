@@ -38,8 +38,8 @@ func TestAnOptionalStepThatWasRefusedAndTookEffectParksTheSaga(t *testing.T) {
 	require.Contains(t, fx.Alert, "insurance")
 }
 
-// In TestAStepThatAPersonResolvedIsNotContradicted a person has found out what the service did. An answer that comes later changes
-// nothing.
+// In TestAStepThatAPersonResolvedIsNotContradicted a person has found out what the service did. An answer that says the same changes
+// nothing, and neither does any answer to a step that the person has skipped, since the person may have done it by hand.
 func TestAStepThatAPersonResolvedIsNotContradicted(t *testing.T) {
 	d := travelling(t)
 	exhausted := answer("hotel", "forward", "exhausted", "troupe.Exhausted", nil)
@@ -47,8 +47,37 @@ func TestAStepThatAPersonResolvedIsNotContradicted(t *testing.T) {
 	require.NotEmpty(t, fx.Ignored)
 	no := action(saga.ActResolve, "hotel")
 	no.Happened = false
-	_, fx = history(t, d, begun, exhausted, no, bookedTrip)
+	_, fx = history(t, d, begun, exhausted, no, notBooked)
 	require.NotEmpty(t, fx.Ignored)
+	nothing := bookedTrip
+	nothing.Type = saga.NothingType
+	_, fx = history(t, d, begun, exhausted, no, nothing)
+	require.NotEmpty(t, fx.Ignored)
+}
+
+// In TestASuccessOfAStepThatAPersonResolvedAsNotHappenedIsADeadLetter the person looked before the command took effect: the hop was down,
+// its dead letter is redriven, or its database was set back. The saga does not compensate the step, since the person may have undone
+// it by hand.
+func TestASuccessOfAStepThatAPersonResolvedAsNotHappenedIsADeadLetter(t *testing.T) {
+	d := travelling(t)
+	exhausted := answer("hotel", "forward", "exhausted", "troupe.Exhausted", nil)
+	no := action(saga.ActResolve, "hotel")
+	no.Happened = false
+	for status, events := range map[saga.Status][]saga.Event{
+		saga.Compensating: {begun, exhausted, no},
+		saga.Compensated:  {begun, exhausted, no, refused},
+	} {
+		before, _ := history(t, d, events...)
+		require.Equal(t, status, before.Status)
+		s, fx := history(t, d, append(events, bookedTrip)...)
+		require.Contains(t, fx.Refused, "step hotel", fx.Ignored)
+		require.Equal(t, before, s)
+	}
+	irreversible := answer("insurance", "forward", "exhausted", "troupe.Exhausted", nil)
+	no.Step = "insurance"
+	s, fx := history(t, d, begun, irreversible, no, bookedTrip, cancelled, insured)
+	require.Equal(t, saga.Compensated, s.Status)
+	require.Contains(t, fx.Refused, "step insurance", fx.Ignored)
 }
 
 func TestAStepThatWasDoneAndIsRefusedIsInDoubt(t *testing.T) {

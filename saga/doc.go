@@ -44,6 +44,9 @@
 //	after the step's compensation         stored for the compensation
 //	a success of a step that was refused  the database of the hop, or of the saga, was set back: the step is done, and is compensated
 //	or skipped                            if the saga goes back; else the saga is parked
+//	a success of a step about which an    refused: a dead letter of the coordinator's hop
+//	operator has stated that it did not
+//	take effect
 //	a failure of a step that was done,    the hop's database was set back: the step is in doubt, or its compensation has failed, and
 //	or of a compensation that was done    the saga is parked; if the saga goes back, the step is compensated
 //	an answer to an earlier command,      ignored if it is a failure; a success completes the step

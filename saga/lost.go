@@ -18,6 +18,21 @@ func (x *decision) successOfLostDecision(i int, e Event) bool {
 	return ss.Phase == Skipped || ss.Phase == Refused && (ss.Started == 0 || e.Epoch > ss.Epoch || ss.Answer != "")
 }
 
+// successDespiteResolution reports whether e is the success of a command of step i about which an operator has stated that it did not take
+// effect. The operator looked too early: the command was still under way, its dead letter was redriven, or its hop's database was set back
+// and the hop has handled the command again.
+func (x *decision) successDespiteResolution(i int, e Event) bool {
+	ss := x.s.Steps[i]
+	return succeeded(e) && x.d.steps[i].send != nil && ss.Phase == Refused && ss.Started > 0 && ss.Answer == "" && e.Epoch <= ss.Epoch
+}
+
+// refuseSuccess refuses the success of a step that an operator has resolved, so that it becomes a dead letter. The saga does not compensate
+// the step, since the operator may have undone it by hand.
+func (x *decision) refuseSuccess(i int, e Event) {
+	x.refuse("step %s took effect (%s), although an operator has stated that it did not: undo the effect by hand if it must not stay, then "+
+		"discard this dead letter", x.s.Steps[i].Name, e.Type)
+}
+
 // tookEffectElsewhere reports whether e is the success of a command that the saga sent while it ran on another definition. The move to that
 // definition is lost. The definition of now does not have the step, or has settled it with the answer of another hop.
 func (x *decision) tookEffectElsewhere(e Event) bool {
@@ -84,6 +99,8 @@ func (x *decision) ended(e Event) {
 	case x.successOfLostDecision(i, e):
 		x.refuse("the saga has ended: %s. Its step %s took effect and is %s, as if a database was set back: undo the effect by hand if "+
 			"it must not stay", x.s.Status, ss.Name, ss.Phase)
+	case x.successDespiteResolution(i, e):
+		x.refuseSuccess(i, e)
 	case x.contradicts(i, e) && e.Operation == compensateOp:
 		x.contradictCompensation(i, e)
 	case x.contradicts(i, e):

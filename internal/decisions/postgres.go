@@ -272,7 +272,7 @@ func (p *Postgres) Stash(ctx context.Context, events []Stashed) error {
 	args := c.args()
 	args["messages"], args["events"], args["expires"] = messages, texts, expires
 	batch := &pgx.Batch{}
-	batch.Queue(pruneStash, pg.Args{"limit": 2 * len(events)})
+	batch.Queue(pruneStash, pg.Args{"sagas": c.sagas, "group": p.group, "limit": 2 * len(events)})
 	batch.Queue(insertStash, args)
 	return p.tx.SendBatch(ctx, batch).Close()
 }
@@ -280,7 +280,9 @@ func (p *Postgres) Stash(ctx context.Context, events []Stashed) error {
 // Unstash deletes the events of the associations, and returns the unexpired ones.
 func (p *Postgres) Unstash(ctx context.Context, as []Association) ([]Stashed, error) {
 	columns := columnsOf(as)
-	rows, err := p.tx.Query(ctx, takeStash, columns.args())
+	args := columns.args()
+	args["group"] = p.group
+	rows, err := p.tx.Query(ctx, takeStash, args)
 	if err != nil {
 		return nil, err
 	}

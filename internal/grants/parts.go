@@ -205,6 +205,7 @@ var rights = map[Part][]Grant{
 	},
 	SagaOperator: {
 		need("SELECT", "sagas, saga_definitions, saga_events, saga_log, saga_locks, saga_stash, saga_associations", "to look"),
+		need("SELECT", "inbox_groups", "to act").columns("consumer_group, coordinated_at"),
 		need("UPDATE", "sagas", "to act").columns(changedColumns),
 		need("INSERT", "saga_events", "to act").columns(eventColumns).audit(),
 		need("INSERT, DELETE", "saga_associations", "to act"),

@@ -76,8 +76,9 @@ CREATE TABLE troupe.inbox_slots (
 CREATE TABLE troupe.inbox_groups (
   consumer_group    text    PRIMARY KEY,
   days              integer NOT NULL,
-  barrier_forgotten timestamptz -- when the youngest deleted answer to a saga's command was given; null: none was deleted. A command that was
-                                -- sent later has its answer in troupe.answers, or was never answered
+  barrier_forgotten timestamptz, -- when the youngest deleted answer to a saga's command was given; null: none was deleted. A command that was
+                                 -- sent later has its answer in troupe.answers, or was never answered
+  coordinated_at    timestamptz  -- when the group's coordinator of sagas last ran, up to half a minute earlier; null: it has none
 );
 
 -- answers holds the answer to each command with an idempotency key, for the same key under another id. A command of a saga is known

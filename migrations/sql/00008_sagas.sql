@@ -74,7 +74,8 @@ CREATE TABLE troupe.saga_associations (
 );
 CREATE INDEX saga_associations_saga ON troupe.saga_associations (saga_id);
 
--- saga_stash holds events that came before their saga.
+-- saga_stash holds events that came before their saga. They do not expire while the coordinator does not run: see
+-- inbox_groups.coordinated_at.
 CREATE TABLE troupe.saga_stash (
   position   bigint      GENERATED ALWAYS AS IDENTITY,
   saga       text        NOT NULL,
@@ -83,9 +84,10 @@ CREATE TABLE troupe.saga_stash (
   message_id text        NOT NULL,
   event      jsonb       NOT NULL,
   expires_at timestamptz NOT NULL,
+  kept_at    timestamptz NOT NULL DEFAULT clock_timestamp(),
   PRIMARY KEY (saga, variable, value, message_id)
 );
-CREATE INDEX saga_stash_expires ON troupe.saga_stash (expires_at);
+CREATE INDEX saga_stash_expires ON troupe.saga_stash (saga, expires_at);
 
 -- saga_locks holds the locks of sagas and the sagas that wait for them: the lowest position of each name has the lock.
 CREATE TABLE troupe.saga_locks (

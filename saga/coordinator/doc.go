@@ -28,7 +28,8 @@
 // An event that comes before the saga that awaits it is stashed: it is kept in troupe.saga_stash for as long as the definition
 // says (1 h unless set). The saga gets it when it begins, or when the variable is set by which the event finds the saga. If the
 // saga ends with the first of several stashed events, the next saga of that value gets the others. Each event that is stashed
-// deletes up to two that have expired.
+// deletes up to two of its type of saga that have expired. While the coordinator does not run, or is not ready, for more than a minute,
+// no stashed event expires: the event that begins its saga may wait in Kafka. The same holds for the time that a restored database has lost.
 //
 // A saga that holds a lock (Spec.Lock) keeps it until it has ended, also while it is parked. The other sagas wait in the order
 // in which they began, and their events are kept. A lock excludes sagas of one type in one database.

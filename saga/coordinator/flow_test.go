@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/troupe-go/troupe/internal/admin"
+	"github.com/troupe-go/troupe/internal/admin/repair"
 	"github.com/troupe-go/troupe/saga"
 	"github.com/troupe-go/troupe/testkit"
 )
@@ -91,4 +93,28 @@ func TestAStepThatIsNotAnsweredInTimeIsUndone(t *testing.T) {
 	var why string
 	require.NoError(t, f.pool.QueryRow(t.Context(), "SELECT why FROM troupe.saga_log WHERE saga_id = $1 AND what = 'StepTimedOut'", id).Scan(&why))
 	require.Equal(t, "no answer within 300ms", why)
+}
+
+// TestAnEffectThatComesAfterAPersonDeniedItIsADeadLetter: a person states that a step did not happen, and another person redrives the
+// dead letter of its command afterwards.
+func TestAnEffectThatComesAfterAPersonDeniedItIsADeadLetter(t *testing.T) {
+	t.Parallel()
+	both(t, func(t *testing.T, f *flow) {
+		f.setFail("o-1 inventory/forward", errors.New("no forklift"))
+		id := f.start("o-1")
+		f.await(id, saga.Parked)
+		_, err := f.act(id, saga.Event{Kind: saga.ActResolve, Step: "inventory"})
+		require.NoError(t, err)
+		f.await(id, saga.Compensated)
+		f.setFail("o-1 inventory/forward", nil)
+		desk, err := repair.New(repair.Config{Pool: f.pools["inventory"]})
+		require.NoError(t, err)
+		_, err = desk.Redrive(t.Context(), repair.Filter{Key: repair.Key("o-1")}, repair.RedriveConfig{
+			By: admin.Actor{Name: "ann", Reason: "a test"}, Rate: -1,
+		})
+		require.NoError(t, err)
+		f.waitCount("a dead letter of the answer", 1, "SELECT count(*) FROM troupe.dead_letters WHERE error LIKE '%step inventory took effect%'")
+		require.Equal(t, []string{"payment/forward", "payment/compensate", "inventory/forward"}, f.effects("o-1"))
+		f.replayed(id)
+	})
 }

@@ -80,12 +80,13 @@ func (c *Coordinator) consume(d *saga.Definition) {
 	}
 }
 
-// watchDefinitions looks for new definitions until ctx ends: the events of a hop that is not consumed do not come, and the
-// process that stored the definition may have ended.
-func (c *Coordinator) watchDefinitions(ctx context.Context) {
+// watch looks for new definitions until ctx ends: the events of a hop that is not consumed do not come, and the process that stored
+// the definition may have ended. It also stores the definitions again that the database has lost, and records that the coordinator runs.
+func (c *Coordinator) watch(ctx context.Context) {
 	tick := time.NewTicker(learnEvery)
 	defer tick.Stop()
 	for {
+		c.renew(ctx)
 		var found []storedDefinition
 		batch := &pgx.Batch{}
 		c.queueNew(batch, &found)

@@ -1,3 +1,4 @@
+-- The time is as in prune_stash.sql.
 WITH taken AS (
   DELETE FROM troupe.saga_stash AS s
   USING unnest(@sagas::text[], @variables::text[], @values::text[]) AS w (saga, variable, value)
@@ -8,5 +9,6 @@ WITH taken AS (
 )
 SELECT saga, variable, value, event, expires_at
 FROM taken
-WHERE expires_at > clock_timestamp()
+WHERE expires_at > least(clock_timestamp(),
+                         (SELECT coordinated_at + interval '1 minute' FROM troupe.inbox_groups WHERE consumer_group = @group))
 ORDER BY position

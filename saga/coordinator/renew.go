@@ -1,0 +1,78 @@
+package coordinator
+
+import (
+	"context"
+	_ "embed"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/troupe-go/troupe/internal/decisions"
+	"github.com/troupe-go/troupe/internal/pg"
+)
+
+var (
+	//go:embed sql/lost_definitions.sql
+	lostDefinitions string
+	//go:embed sql/last_ran.sql
+	lastRan string
+	//go:embed sql/extend_stash.sql
+	extendStash string
+	//go:embed sql/record_run.sql
+	recordRun string
+)
+
+// ranEvery is the interval at which a coordinator records that it runs. An interval of more than a minute between two records counts as an
+// outage: see internal/decisions/sql/prune_stash.sql.
+const ranEvery = 20 * time.Second
+
+// renew restores in the database the facts that this process has stored only once, when it began, and that a database which was set back has
+// lost. The participant reports an outage of the database, so renew returns no error: it runs again.
+func (c *Coordinator) renew(ctx context.Context) {
+	for _, hash := range c.lost(ctx) {
+		for _, d := range c.cfg.Definitions {
+			if d.Hash() == hash && decisions.StoreDefinition(ctx, c.cfg.Pool, d) == nil {
+				c.cfg.Log.Warn().Str("definition", d.String()).Msg("the database had lost a definition, as if it was set back: it is stored again")
+			}
+		}
+	}
+	if c.cfg.Participant.Ready() == nil {
+		_ = c.ran(ctx)
+	}
+}
+
+// lost returns the hashes of the definitions of Config.Definitions that are not stored.
+func (c *Coordinator) lost(ctx context.Context) []string {
+	var hashes []string
+	for _, d := range c.cfg.Definitions {
+		hashes = append(hashes, d.Hash())
+	}
+	rows, err := c.cfg.Pool.Query(ctx, lostDefinitions, pg.Args{"hashes": hashes})
+	if err != nil {
+		return nil
+	}
+	lost, _ := pgx.CollectRows(rows, pgx.RowTo[string])
+	return lost
+}
+
+// ran records that the coordinator runs. If it has not run for more than a minute, the events that are kept for sagas to come are kept
+// longer by that time: the events that begin those sagas may have waited in Kafka meanwhile.
+func (c *Coordinator) ran(ctx context.Context) error {
+	group := c.cfg.Participant.Group()
+	return pgx.BeginTxFunc(ctx, c.cfg.Pool, decisions.Committed, func(tx pgx.Tx) error {
+		var ago *float64
+		if err := tx.QueryRow(ctx, lastRan, pg.Args{"group": group}).Scan(&ago); err != nil {
+			return err
+		}
+		if ago != nil && *ago < ranEvery.Seconds() {
+			return nil
+		}
+		if ago != nil && *ago > time.Minute.Seconds() {
+			if _, err := tx.Exec(ctx, extendStash, pg.Args{"sagas": c.definitions.Names(), "seconds": *ago}); err != nil {
+				return err
+			}
+		}
+		_, err := tx.Exec(ctx, recordRun, pg.Args{"group": group})
+		return err
+	})
+}
