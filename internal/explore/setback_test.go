@@ -19,6 +19,7 @@ type losses struct {
 	operator  bool // a person acts on a parked saga
 	redrive   bool // dead letters are redriven
 	migrate   bool // the saga is moved to another definition
+	cancel    bool // an event cancels the saga, as its definition declares
 	runs      uint64
 }
 
@@ -87,6 +88,9 @@ func runLossy(seed uint64, what losses) *lossy {
 	r := rand.New(rand.NewPCG(seed, 7))
 	spec := chance(r, true)
 	spec.Lock = ""
+	if what.cancel {
+		cancelByChance(rand.New(rand.NewPCG(seed, 8)), &spec)
+	}
 	d, err := saga.Define(spec)
 	if err != nil {
 		panic(err)
@@ -109,6 +113,10 @@ func runLossy(seed uint64, what losses) *lossy {
 			e := saga.Event{Kind: saga.Observed, Hop: came.Hop, Type: came.Event, Message: came.Event}
 			l.answers["event "+st.Name] = []answered{{e, e.Message}}
 		}
+	}
+	if what.cancel {
+		e := saga.Event{Kind: saga.Observed, Hop: "h0", Type: "Cancel", Message: "Cancel", Fields: map[string]any{"sure": true, "reason": "ill"}}
+		l.answers["event cancel"] = []answered{{e, e.Message}}
 	}
 	copyAt, setAt := make(map[int]string), make(map[int]string)
 	plan := func(times int, of func() string) {
@@ -220,8 +228,11 @@ func (l *lossy) moves(late bool) (all []func()) {
 			})
 		}
 	}
-	for _, hop := range []string{"h0", "h1", "event s0", "event s1", "event s2"} {
+	for _, hop := range []string{"h0", "h1", "event s0", "event s1", "event s2", "event cancel"} {
 		if n := l.mine.read[hop]; n < len(l.answers[hop]) {
+			if hop == "event cancel" && l.r.IntN(6) > 0 {
+				continue
+			}
 			all = append(all, func() {
 				l.mine.read[hop]++
 				if a := l.answers[hop][n]; !l.mine.seen[hop+a.id] {
@@ -233,6 +244,12 @@ func (l *lossy) moves(late bool) (all []func()) {
 	}
 	if len(l.mine.early) > 0 && l.r.IntN(3) == 0 {
 		all = append(all, func() { a := l.mine.early[0]; l.mine.early = slices.Clone(l.mine.early[1:]); l.take(a) })
+	}
+	if l.cancel && l.operator && l.r.IntN(40) == 0 {
+		all = append(all, func() {
+			l.actions++
+			l.decide(saga.Event{Kind: saga.ActCancel, Actor: "ann", Reason: "ill"}, fmt.Sprintf("action %d", l.actions))
+		})
 	}
 	if l.operator && l.mine.s.Status == saga.Parked && len(all) == 0 && l.r.IntN(3) == 0 {
 		all = append(all, l.act)
@@ -407,7 +424,11 @@ func TestASagaWhoseDatabaseIsSetBackLeavesNoEffectWithoutATrace(t *testing.T) {
 		"the saga's database, twice":             {saga: 2, runs: 8_000},
 		"the saga's database, a person acts":     {saga: 1, operator: true, redrive: true, runs: 8_000},
 		"the saga's database, the saga is moved": {saga: 1, migrate: true, runs: 8_000},
+		"the saga's database, with a cancel":     {saga: 1, cancel: true, runs: 8_000},
+		"the same, a person acts":                {saga: 2, cancel: true, operator: true, redrive: true, runs: 4_000},
+		"the same, the saga is moved":            {saga: 1, cancel: true, migrate: true, runs: 4_000},
 		"the database of a hop":                  {hop: 1, runs: 8_000},
+		"the database of a hop, with a cancel":   {hop: 1, cancel: true, runs: 4_000},
 		"the database of a hop, a person acts":   {hop: 1, operator: true, redrive: true, runs: 8_000},
 	} {
 		t.Run(name, func(t *testing.T) {
