@@ -23,6 +23,9 @@ func (x *decision) act(e Event) {
 	case ActResume:
 		x.actResume()
 		return
+	case ActCancel:
+		x.actCancel(e)
+		return
 	}
 	if x.s.Status == Waiting {
 		x.refuse("the saga waits for its lock")

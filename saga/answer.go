@@ -219,6 +219,9 @@ func (x *decision) observed(e Event) {
 		x.ignore("%s of %s answers a command of this saga", e.Type, e.Hop)
 		return
 	}
+	if x.cancelledBy(e) {
+		return
+	}
 	took := false
 	for i, st := range x.d.steps {
 		if st.send == nil && x.s.Steps[i].Phase == Intent && x.observe(i, e) {

@@ -53,6 +53,7 @@ func (c *compiler) compile() {
 		}
 		d.ends = append(d.ends, x)
 	}
+	d.cancel = c.cancel(s.Cancel)
 	d.completed = c.emits(c.data, "completed", s.Completed)
 	d.compensated = c.emits(c.data, "compensated", s.Compensated)
 }

@@ -196,16 +196,25 @@ func (x *decision) advance() {
 
 // emit adds events. If one of them cannot be built, it adds none, parks the saga and returns false.
 func (x *decision) emit(es []emit, objects map[string]any) bool {
-	before := len(x.fx.Events)
-	for _, e := range es {
-		fields, ok := x.fields(e.input, objects)
-		if !ok {
-			x.fx.Events = x.fx.Events[:before]
-			return false
-		}
-		x.fx.Events = append(x.fx.Events, Emitted{Path: e.path, Hop: e.Hop, Type: e.Event, Failure: e.Failure, Fields: fields})
+	events, err := build(es, objects)
+	if err != nil {
+		x.park(err.Error())
+		return false
 	}
+	x.fx.Events = append(x.fx.Events, events...)
 	return true
+}
+
+func build(es []emit, objects map[string]any) ([]Emitted, error) {
+	events := make([]Emitted, 0, len(es))
+	for _, e := range es {
+		fields, err := evaluate(e.input, objects)
+		if err != nil {
+			return nil, err
+		}
+		events = append(events, Emitted{Path: e.path, Hop: e.Hop, Type: e.Event, Failure: e.Failure, Fields: fields})
+	}
+	return events, nil
 }
 
 // fields evaluates a mapping. If it cannot be evaluated, it parks the saga and returns false.

@@ -40,6 +40,7 @@ type Definition struct {
 	lock        *expr.Expr
 	deadlines   []*deadline
 	ends        []end
+	cancel      *cancel // nil: it cannot be cancelled
 	completed   []emit
 	compensated []emit
 	exprs       map[string]*expr.Expr // by path
@@ -148,11 +149,17 @@ func (d *Definition) Hops() []string {
 			hops = append(hops, s.back.send.hop)
 		}
 	}
+	if d.cancel != nil {
+		for _, a := range d.cancel.events {
+			hops = append(hops, a.Hop)
+		}
+	}
 	slices.Sort(hops)
 	return slices.Compact(hops)
 }
 
-// Awaited returns the events that answer no command, with the rule by which each finds its saga.
+// Awaited returns the events that answer no command, with the rule by which each finds its saga: steps await them, or they cancel the
+// saga.
 func (d *Definition) Awaited() []Answer {
 	var all []Answer
 	for _, s := range d.steps {
@@ -160,6 +167,11 @@ func (d *Definition) Awaited() []Answer {
 			continue
 		}
 		for _, a := range slices.Concat(s.success, s.failure) {
+			all = append(all, a.Answer)
+		}
+	}
+	if d.cancel != nil {
+		for _, a := range d.cancel.events {
 			all = append(all, a.Answer)
 		}
 	}

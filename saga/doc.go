@@ -52,7 +52,9 @@
 //	an answer to an earlier command,      ignored if it is a failure; a success completes the step
 //	after a retry
 //	an event before its step awaits it    kept until then; refused if 64 are kept already
-//	an operator                           retry, skip, resolve, compensate, resume, set, abandon; refused where the state does
+//	a declared cancel                     the steps that are done are compensated, as if a step were refused; refused if the step
+//	                                      before which it is accepted, or a pivot, has begun
+//	an operator                           retry, skip, resolve, compensate, resume, cancel, set, abandon; refused where the state does
 //	                                      not allow it
 //
 // A saga ends as completed, compensated or abandoned. A parked saga has not ended.

@@ -83,6 +83,7 @@ func (d *Definition) toCome(phase map[string]Phase, waiting bool) (all []toCome)
 				d.wants(guards, path+".compensation.command.input", path+".compensation.call.body")})
 		}
 	}
+	all = append(all, toCome{"cancel", d.wants(nil, "cancel")})
 	all = append(all, toCome{"completed", d.wants(nil, "completed")}, toCome{"compensated", d.wants(nil, "compensated")})
 	for i := range d.spec.Ends {
 		path := fmt.Sprintf("ends[%d]", i)

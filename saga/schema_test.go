@@ -308,7 +308,10 @@ func everything() saga.Spec {
 			Name: "reminder", After: minute, Since: "pay", Until: []string{"wait"}, Payload: saga.Mapping{"n": "1"},
 			Emit: told, Then: saga.ThenPark,
 		}},
-		Ends:      []saga.End{{When: "data.c", Then: saga.ThenComplete, Reason: "'c'", Emit: told}},
+		Ends: []saga.End{{When: "data.c", Then: saga.ThenComplete, Reason: "'c'", Emit: told}},
+		Cancel: &saga.Cancel{
+			Before: "send", Events: []saga.Answer{{Event: "Cancel", Hop: "shop", When: "event.ok == true", Reason: "event.why"}}, Operator: true, Refused: told,
+		},
 		Completed: told, Compensated: told,
 	}
 }

@@ -29,6 +29,8 @@ type Spec struct {
 	Deadlines []Deadline `json:"deadlines,omitempty"`
 	// Ends end the saga as soon as a condition holds, before its steps are completed.
 	Ends []End `json:"ends,omitempty"`
+	// Cancel declares by whom the saga can be cancelled, and until which step. Default: not at all; an operator may compensate it.
+	Cancel *Cancel `json:"cancel,omitempty"`
 	// Completed and Compensated are the events that are emitted when the saga is completed or compensated.
 	Completed   []Emit `json:"completed,omitempty"`
 	Compensated []Emit `json:"compensated,omitempty"`

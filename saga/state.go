@@ -25,6 +25,8 @@ type State struct {
 	Held string `json:"held,omitempty"`
 	// Passed lists the ends (their conditions) that parked the saga before an operator resumed it. They do not park it again.
 	Passed []string `json:"passed,omitempty"`
+	// Cancel is the result of the latest cancel that was accepted or refused; empty: there was none.
+	Cancel CancelResult `json:"cancel,omitempty"`
 	// Reason is the reason why the saga compensates, ended early or is parked. Of several, the latest comes last.
 	Reason string         `json:"reason,omitempty"`
 	Data   map[string]any `json:"data"`
@@ -190,6 +192,7 @@ const (
 	ActResolve    Kind = "resolve"    // state whether a step in doubt took effect
 	ActCompensate Kind = "compensate" // compensate the saga
 	ActResume     Kind = "resume"     // continue after the cause of the park was removed
+	ActCancel     Kind = "cancel"     // cancel the saga, as its definition declares it
 	ActSet        Kind = "set"        // set variables to other values
 	ActAbandon    Kind = "abandon"    // end the saga in its present state
 )
@@ -197,7 +200,7 @@ const (
 // Action reports whether k is an operator's action.
 func (k Kind) Action() bool {
 	switch k {
-	case ActRetry, ActSkip, ActResolve, ActCompensate, ActResume, ActSet, ActAbandon:
+	case ActRetry, ActSkip, ActResolve, ActCompensate, ActResume, ActCancel, ActSet, ActAbandon:
 		return true
 	}
 	return false
@@ -256,7 +259,7 @@ type Emitted struct {
 }
 
 // A Moment is an entry of the saga's history. Its name, What, is SagaStarted, SagaWaiting, SagaGranted, SagaCompensating, SagaParked,
-// SagaResumed, SagaCompleted, SagaCompensated, SagaAbandoned or SagaMigrated; VariablesSet; StepStarted, StepCompleted, StepFailed,
+// SagaResumed, SagaCompleted, SagaCompensated, SagaAbandoned or SagaMigrated; CancelAccepted or CancelRefused; VariablesSet; StepStarted, StepCompleted, StepFailed,
 // StepSkipped, StepExhausted, StepTimedOut, StepTolerated (the saga goes on without an optional step that failed) or StepResolved;
 // CompensationStarted, CompensationCompleted or CompensationFailed; DeadlineMet or DeadlineKept (until the parked saga is resumed).
 type Moment struct {

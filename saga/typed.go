@@ -139,6 +139,10 @@ func (c *compiler) bodies() {
 	for i, e := range s.Ends {
 		emits(fmt.Sprintf("ends[%d].emit", i), c.data, e.Emit)
 	}
+	if s.Cancel != nil {
+		answers("cancel.events", s.Cancel.Events)
+		emits("cancel.refused", c.data, s.Cancel.Refused)
+	}
 	emits("completed", c.data, s.Completed)
 	emits("compensated", c.data, s.Compensated)
 }

@@ -17,7 +17,7 @@ import (
 var byPageAndCommand = map[string]string{
 	"/saga/act retry": "troupe saga retry", "/saga/act skip": "troupe saga skip", "/saga/act resolve": "troupe saga resolve",
 	"/saga/act compensate": "troupe saga compensate", "/saga/act resume": "troupe saga resume", "/saga/act abandon": "troupe saga abandon",
-	"/saga/act set": "troupe saga set", "/sagas/retry retry": "troupe saga retry",
+	"/saga/act set": "troupe saga set", "/saga/act cancel": "troupe saga cancel", "/sagas/retry retry": "troupe saga retry",
 	"/dead-letter edit": "troupe dlq edit", "/dead-letter redrive": "troupe dlq redrive", "/dead-letter discard": "troupe dlq discard",
 	"/dead-letters/act redrive": "troupe dlq redrive", "/dead-letters/act discard": "troupe dlq discard",
 	"/held/key retry": "troupe held retry", "/held/key dead-letter": "troupe held dead-letter",
@@ -78,7 +78,7 @@ var views = map[string]view{
 	"/saga":         {commands: "troupe saga show", called: map[string]string{"id": ""}},
 	"/saga/fixture": {commands: "troupe saga fixture", called: map[string]string{"id": ""}},
 	"post /saga/act": {
-		commands: "troupe saga retry, troupe saga skip, troupe saga resolve, troupe saga compensate, troupe saga resume, troupe saga set, troupe saga abandon",
+		commands: "troupe saga retry, troupe saga skip, troupe saga resolve, troupe saga compensate, troupe saga cancel, troupe saga resume, troupe saga set, troupe saga abandon",
 		called:   map[string]string{"id": "", "step": ""},
 		command:  map[string]string{"saga": "/sagas/retry retries all of a type", "rate": "/sagas/retry retries all of a type"},
 	},

@@ -29,6 +29,7 @@ the saga's log with the operator's name and reason; --dry-run prints its effect 
 	saga.AddCommand(newSagaSkip())
 	saga.AddCommand(newSagaResolve())
 	saga.AddCommand(newSagaCompensate())
+	saga.AddCommand(newSagaCancel())
 	saga.AddCommand(newSagaResume())
 	saga.AddCommand(newSagaSet())
 	saga.AddCommand(newSagaAbandon())

@@ -81,6 +81,9 @@ func printSaga(w io.Writer, g *sagadesk.Detail, log []decisions.Entry, possible 
 	if g.Reason != "" {
 		line("reason", "%s", oneLine(g.Reason, 2000))
 	}
+	if g.State.Cancel != "" {
+		line("cancel", "%s", g.State.Cancel)
+	}
 	line("definition", "%s (%.12s)", g.Definition, g.Row.Definition)
 	line("of", "%s", oneLine(g.Hop, 200))
 	line("started", "%s", stamp(g.StartedAt))

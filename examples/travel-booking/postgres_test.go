@@ -70,7 +70,10 @@ type (
 	PaymentRefused     struct {
 		Reason string `json:"reason"`
 	}
-	TripApproved struct{}
+	TripApproved    struct{}
+	CancelRequested struct {
+		Reason string `json:"reason"`
+	}
 	TripDeclined struct {
 		Reason string `json:"reason"`
 	}
@@ -103,10 +106,13 @@ func TestNoSeatAndNoMoneyIsLeftOver(t *testing.T) {
 	var trips []string
 	for i := range 32 {
 		trip := fmt.Sprintf("n-%d", i)
-		for _, hop := range []string{"flight", "hotel", "car", "desk", "payment", "insurance"} {
+		for _, hop := range []string{"flight", "hotel", "car", "desk", "payment", "insurance", "customer"} {
 			hows := []string{"fine", "fine", "fine", "full", "late", "broken"}
-			if hop == "desk" || hop == "payment" {
+			switch hop {
+			case "desk", "payment":
 				hows = []string{"fine", "fine", "fine", "full"}
+			case "customer":
+				hows = []string{"fine", "fine", "fine", "cancels", "regrets"}
 			}
 			trip += "." + hop + "-" + hows[dice.IntN(len(hows))]
 		}
@@ -178,6 +184,11 @@ func (a *agency) serve(ctx context.Context, running *errgroup.Group) *coordinato
 		}),
 		run("payment", func(p *participant.Participant) {
 			participant.Handle(p, func(ctx context.Context, tx pgx.Tx, c participant.Command[CapturePayment]) (participant.Outcome, error) {
+				if outcome(c.Body.Trip, "customer") == "regrets" { // too late: the payment has begun
+					if err := p.Outbox().Write(ctx, tx, a.cancel(c.Body.Trip)); err != nil {
+						return participant.Outcome{}, err
+					}
+				}
 				if outcome(c.Body.Trip, "payment") == "full" {
 					return participant.Refuse(PaymentRefused{"credit limit"}), nil
 				}
@@ -237,7 +248,12 @@ SELECT EXISTS (
 	}
 }
 
-// plan starts a trip; the desk has decided before.
+// cancel returns the customer's request.
+func (a *agency) cancel(trip string) outbox.Entry {
+	return outbox.Entry{Topic: topics.MustHop(a.flow, "customer").Events(), Key: trip, Body: CancelRequested{"ill"}}
+}
+
+// plan starts a trip; the desk has decided before, and the customer may cancel at once.
 func (a *agency) plan(c *coordinator.Coordinator, trip string) {
 	a.t.Helper()
 	p, err := participant.New(participant.Config{Pool: a.pool, Local: true, Hop: topics.MustHop(a.flow, "desk"), Log: zerolog.Nop()})
@@ -249,7 +265,11 @@ func (a *agency) plan(c *coordinator.Coordinator, trip string) {
 	err = coordinator.ErrConflict
 	for errors.Is(err, coordinator.ErrConflict) {
 		err = pgx.BeginFunc(a.t.Context(), a.pool, func(tx pgx.Tx) error {
-			if err := p.Outbox().Write(a.t.Context(), tx, decided); err != nil {
+			entries := []outbox.Entry{decided}
+			if outcome(trip, "customer") == "cancels" {
+				entries = append(entries, a.cancel(trip))
+			}
+			if err := p.Outbox().Write(a.t.Context(), tx, entries...); err != nil {
 				return err
 			}
 			_, err := c.Start(a.t.Context(), tx, "trip", map[string]any{"trip": trip, "cents": cents})
@@ -267,12 +287,16 @@ func (a *agency) judge(trips []string) {
 	require.NoError(a.t, err)
 	ends := make(map[saga.Status]int)
 	tolerated, returned := 0, 0
+	cancels := make(map[saga.CancelResult]int)
 	for _, trip := range trips {
 		var text []byte
 		require.NoError(a.t, a.pool.QueryRow(a.t.Context(), "SELECT state FROM troupe.sagas WHERE key = $1", trip).Scan(&text))
 		s, err := a.d.ReadState(text)
 		require.NoError(a.t, err)
 		ends[s.Status]++
+		cancels[s.Cancel]++
+		require.False(a.t, s.Cancel == saga.CancelAccepted && s.Status != saga.Compensated, "%s was cancelled, and is %s", trip, s.Status)
+		require.False(a.t, s.Cancel == saga.CancelRefused && outcome(trip, "customer") != "regrets", trip)
 		replay, err := desk.Replay(a.t.Context(), s.ID())
 		require.NoError(a.t, err)
 		require.Empty(a.t, replay.Difference, trip)
@@ -304,5 +328,6 @@ func (a *agency) judge(trips []string) {
 	}
 	require.Positive(a.t, tolerated)
 	require.Positive(a.t, returned)
-	a.t.Logf("%v, %d steps tolerated, %d seats returned", ends, tolerated, returned)
+	require.Positive(a.t, cancels[saga.CancelAccepted])
+	a.t.Logf("%v, cancels %v, %d steps tolerated, %d seats returned", ends, cancels, tolerated, returned)
 }

@@ -71,6 +71,21 @@ func TestABookingThatComesTooLateIsCancelledAndTheTripGoesOn(t *testing.T) {
 	require.NotContains(t, f.State("trip/t-1").Data, "car_ref")
 }
 
+func TestACustomerCancelsTheTripBeforeThePayment(t *testing.T) {
+	t.Parallel()
+	ill := sagatest.Event("customer", "CancelRequested", "t-1", sagatest.Fields{"reason": "ill"})
+	f := planned(t).Given(flight, hotel, noCar)
+	f.WhenPublished(ill).ThenCommands(sagatest.Command{Type: "CancelHotel"}, sagatest.Command{Type: "CancelFlight"}).ThenNoDeadlines()
+	f.Given(sagatest.Success("hotel", "HotelCancelled", nil))
+	f.WhenPublished(sagatest.Success("flight", "FlightCancelled", nil))
+	f.ThenEvents(sagatest.Emitted{Type: "TripCancelled", Outcome: "failure", Fields: sagatest.Fields{"trip": "t-1", "reason": "ill"}})
+
+	f = planned(t).Given(flight, hotel, noCar, approved)
+	f.WhenPublished(ill).ThenEvents(sagatest.Emitted{Type: "CancelRefused", Outcome: "failure"}).ThenNoCommands()
+	f.WhenActs("trip/t-1", saga.Event{Kind: saga.ActCancel, Actor: "ann", Reason: "ill"}).ThenRefused("the pivot payment has begun")
+	f.WhenPublished(captured).ThenCommands(sagatest.Command{Type: "Insure"})
+}
+
 func TestAfterTwelveHoursThereIsAReminderAndAfterADayTheTripIsCancelled(t *testing.T) {
 	t.Parallel()
 	f := planned(t).Given(flight, hotel, noCar)

@@ -70,7 +70,7 @@ var pages = []page{
 		path: "/saga/act", title: "Saga", template: "saga-act", nav: "/sagas", needs: Operator, read: readSagaAct,
 		takes: "db id do step happened result",
 		act:   actOnSaga, does: "db id do step happened result",
-		operator: "retry resolve compensate resume", admin: "skip set abandon", adminFields: "result",
+		operator: "retry resolve compensate cancel resume", admin: "skip set abandon", adminFields: "result",
 	},
 	{
 		path: "/sagas/retry", title: "Retry sagas", template: "sagas-retry", nav: "/sagas", needs: Operator, read: readRetry,

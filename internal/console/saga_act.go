@@ -72,6 +72,8 @@ func actionName(e saga.Event) string {
 		return "Resolve " + e.Step + ": it did not happen"
 	case saga.ActCompensate:
 		return "Compensate"
+	case saga.ActCancel:
+		return "Cancel"
 	case saga.ActResume:
 		return "Resume"
 	case saga.ActSet:
@@ -95,7 +97,7 @@ func happened(e saga.Event) string {
 func (a *ask) action() (e saga.Event, err error) {
 	e = saga.Event{Kind: saga.Kind(a.get("do")), Step: a.get("step"), Actor: a.by.Name, Reason: a.by.Reason}
 	if !e.Kind.Action() {
-		return e, refuse(http.StatusBadRequest, "do %q: want retry, skip, resolve, compensate, resume, set or abandon", e.Kind)
+		return e, refuse(http.StatusBadRequest, "do %q: want retry, skip, resolve, compensate, cancel, resume, set or abandon", e.Kind)
 	}
 	if e.Kind == saga.ActResolve {
 		switch a.get("happened") {

@@ -140,6 +140,9 @@ func (x *explorer) broken(s, next saga.State, fx saga.Effects) string {
 	if problem := x.brokenForward(s, next); problem != "" {
 		return problem
 	}
+	if problem := x.brokenCancel(s, next, fx); problem != "" {
+		return problem
+	}
 	if next.Status == saga.Completed && next.Back {
 		return "the saga is completed on its way back"
 	}

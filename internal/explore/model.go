@@ -222,6 +222,9 @@ func (m *model) await(v *values) error {
 			m.awaited[i].fields = append(m.awaited[i].fields, all...)
 		}
 	}
+	if err := m.awaitCancel(v); err != nil {
+		return err
+	}
 	if len(m.awaited) > maxAwaited {
 		return fmt.Errorf("%d awaited events: at most %d", len(m.awaited), maxAwaited)
 	}
@@ -239,7 +242,7 @@ func (m *model) press(v *values) {
 			}
 		}
 	}
-	for _, kind := range []saga.Kind{saga.ActCompensate, saga.ActResume, saga.ActAbandon} {
+	for _, kind := range m.kinds() {
 		m.buttons = append(m.buttons, button{saga.Event{Kind: kind, Actor: "operator", Reason: "explored"}, -1})
 	}
 	for i, s := range m.steps {

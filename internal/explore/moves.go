@@ -213,14 +213,19 @@ func (x *explorer) come(w *world) {
 	}
 }
 
-// press takes each operator action that is not refused or ignored.
+// press takes each operator action that is not refused or ignored. A cancel that the definition declares is not counted: it is accepted
+// once at most.
 func (x *explorer) press(w *world) {
-	if int(w.buttons) == x.cfg.Buttons || x.sagas[w.saga].state.Version == 0 {
+	most := int(w.buttons) == x.cfg.Buttons
+	if x.sagas[w.saga].state.Version == 0 || most && !x.m.operatorCancels() {
 		return
 	}
 	for i, b := range x.m.buttons {
 		if x.stopped {
 			return
+		}
+		if most && b.event.Kind != saga.ActCancel {
+			continue
 		}
 		if b.event.Kind == saga.ActSet && x.sagas[w.saga].state.Status != saga.Parked {
 			continue
@@ -230,7 +235,9 @@ func (x *explorer) press(w *world) {
 			continue
 		}
 		n := x.begin(w)
-		n.buttons++
+		if b.event.Kind != saga.ActCancel {
+			n.buttons++
+		}
 		if !x.careful(n, b) {
 			continue
 		}

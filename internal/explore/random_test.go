@@ -2,6 +2,7 @@ package explore_test
 
 import (
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -93,10 +94,30 @@ func chance(r *rand.Rand, optional bool) saga.Spec {
 	return spec
 }
 
-// byChance explores the definition of seed.
-func byChance(t *testing.T, seed uint64, optional bool, states int) int {
+// cancelByChance declares a cancel of the saga: by an event, an operator, or both, until a step or the pivot begins.
+func cancelByChance(r *rand.Rand, spec *saga.Spec) {
+	c := &saga.Cancel{Operator: r.IntN(2) == 0}
+	if at := r.IntN(2 * len(spec.Steps)); at < len(spec.Steps) {
+		c.Before = spec.Steps[at].Name
+	}
+	if !c.Operator || r.IntN(2) == 0 {
+		c.Events = []saga.Answer{{Hop: "h0", Event: "Cancel", When: []string{"", "event.sure"}[r.IntN(2)], Reason: "event.reason"}}
+	}
+	pivot := slices.ContainsFunc(spec.Steps, func(st saga.Step) bool { return st.Pivot })
+	if len(c.Events) > 0 && (pivot || c.Before != "") && r.IntN(2) == 0 {
+		c.Refused = []saga.Emit{{Event: "TooLate", Failure: true, Input: saga.Mapping{"id": "data.id"}}}
+	}
+	spec.Cancel = c
+}
+
+// byChance explores the definition of seed, with changes.
+func byChance(t *testing.T, seed uint64, optional bool, states int, change ...func(*rand.Rand, *saga.Spec)) int {
 	r := rand.New(rand.NewPCG(seed, 1))
-	d, err := saga.Define(chance(r, optional))
+	spec := chance(r, optional)
+	for i, c := range change {
+		c(rand.New(rand.NewPCG(seed, uint64(2+i))), &spec)
+	}
+	d, err := saga.Define(spec)
 	require.NoError(t, err)
 	cfg := explore.Config{
 		Duplicates: r.IntN(2), Buttons: r.IntN(3), Exhausted: r.IntN(2) == 0, Unordered: r.IntN(4) == 0, States: states,
@@ -127,7 +148,19 @@ func TestDefinitionsWithOptionalStepsByChanceKeepTheirPromises(t *testing.T) {
 	t.Logf("%d states", states)
 }
 
+func TestDefinitionsWithACancelByChanceKeepTheirPromises(t *testing.T) {
+	t.Parallel()
+	states := 0
+	for seed := range uint64(100) {
+		states += byChance(t, seed, seed%2 == 1, 5_000, cancelByChance)
+	}
+	t.Logf("%d states", states)
+}
+
 func FuzzDefinitionsByChance(f *testing.F) {
 	f.Add(uint64(10)) // a pivot in doubt; a deadline that completes
-	f.Fuzz(func(t *testing.T, seed uint64) { byChance(t, seed, seed%2 == 1, 20_000) })
+	f.Fuzz(func(t *testing.T, seed uint64) {
+		byChance(t, seed, seed%2 == 1, 20_000)
+		byChance(t, seed, seed%2 == 1, 20_000, cancelByChance)
+	})
 }

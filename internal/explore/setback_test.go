@@ -26,6 +26,7 @@ type losses struct {
 	later     bool // a command may wait on a retry topic, and others of its key are handled before it
 	forget    int  // how often a hop deletes the answers that it has stored, since their retention is over
 	quorum    bool // two more optional steps, and one that needs some of them
+	cancel    bool // an event cancels the saga, as its definition declares
 	runs      uint64
 }
 
@@ -104,6 +105,9 @@ func runLossy(seed uint64, what losses) *lossy {
 	if what.quorum {
 		addQuorum(r, &spec)
 	}
+	if what.cancel {
+		cancelByChance(rand.New(rand.NewPCG(seed, 8)), &spec)
+	}
 	d, err := saga.Define(spec)
 	if err != nil {
 		panic(err)
@@ -126,6 +130,10 @@ func runLossy(seed uint64, what losses) *lossy {
 			e := saga.Event{Kind: saga.Observed, Hop: came.Hop, Type: came.Event, Message: came.Event}
 			l.answers["event "+st.Name] = []answered{{e, e.Message}}
 		}
+	}
+	if what.cancel {
+		e := saga.Event{Kind: saga.Observed, Hop: "h0", Type: "Cancel", Message: "Cancel", Fields: map[string]any{"sure": true, "reason": "ill"}}
+		l.answers["event cancel"] = []answered{{e, e.Message}}
 	}
 	copyAt, setAt := make(map[int]string), make(map[int]string)
 	plan := func(times int, of func() string) {
@@ -286,8 +294,11 @@ func (l *lossy) moves(late bool) (all []func()) {
 			})
 		}
 	}
-	for _, hop := range []string{"h0", "h1", "event s0", "event s1", "event s2"} {
+	for _, hop := range []string{"h0", "h1", "event s0", "event s1", "event s2", "event cancel"} {
 		if n := l.mine.read[hop]; n < len(l.answers[hop]) {
+			if hop == "event cancel" && l.r.IntN(6) > 0 {
+				continue
+			}
 			all = append(all, func() {
 				l.mine.read[hop]++
 				if a := l.answers[hop][n]; !l.mine.seen[hop+a.id] {
@@ -299,6 +310,12 @@ func (l *lossy) moves(late bool) (all []func()) {
 	}
 	if len(l.mine.early) > 0 && l.r.IntN(3) == 0 {
 		all = append(all, func() { a := l.mine.early[0]; l.mine.early = slices.Clone(l.mine.early[1:]); l.take(a) })
+	}
+	if l.cancel && l.operator && l.r.IntN(40) == 0 {
+		all = append(all, func() {
+			l.actions++
+			l.decide(saga.Event{Kind: saga.ActCancel, Actor: "ann", Reason: "ill"}, fmt.Sprintf("action %d", l.actions))
+		})
 	}
 	if l.operator && l.mine.s.Status == saga.Parked && len(all) == 0 && l.r.IntN(3) == 0 || l.busy && l.actions < 6 && l.r.IntN(6) == 0 {
 		all = append(all, l.act)
@@ -524,6 +541,10 @@ var lossCases = map[string]losses{
 	"the saga's database, in which a hop works":       {saga: 1, local: true, quorum: true, runs: 1_000},
 	"the saga's database, with a hop, a person acts":  {saga: 1, local: true, operator: true, busy: true, redrive: true, later: true, runs: 1_000},
 	"the saga's database, with a quorum, it is moved": {saga: 1, migrate: true, quorum: true, runs: 1_000},
+	"the saga's database, with a cancel":              {saga: 1, cancel: true, quorum: true, runs: 4_000},
+	"the same, a person acts":                         {saga: 2, cancel: true, operator: true, busy: true, redrive: true, later: true, runs: 2_000},
+	"the same, the saga is moved":                     {saga: 1, cancel: true, migrate: true, quorum: true, runs: 2_000},
+	"the database of a hop, with a cancel":            {hop: 1, cancel: true, quorum: true, runs: 2_000},
 	"the database of a hop":                           {hop: 1, runs: 4_000},
 	"the database of a hop, twice":                    {hop: 2, quorum: true, runs: 1_000},
 	"the database of a hop, a person acts":            {hop: 1, operator: true, redrive: true, runs: 4_000},

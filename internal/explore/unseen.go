@@ -72,6 +72,7 @@ func (x *explorer) notes(before, next saga.State, e saga.Event, fx saga.Effects)
 	if fails(next, e, fx) {
 		used = append(used, parksFor+fx.Alert)
 	}
+	used = append(used, x.cancelsBy(before, next, e)...)
 	for k := range x.m.spec.Ends {
 		if slices.ContainsFunc(fx.Moments, func(m saga.Moment) bool { return ended(m.What) }) && x.holds(fmt.Sprintf("ends[%d].when", k), next, saga.Event{}) {
 			used = append(used, endsBy(k))
@@ -183,6 +184,11 @@ func (x *explorer) unseen() (u Unseen) {
 	for k, e := range x.m.spec.Ends {
 		if !x.used[endsBy(k)] {
 			u.Conditions = append(u.Conditions, fmt.Sprintf("ends[%d].when never holds: %s", k, e.When))
+		}
+	}
+	for k, a := range cancelEvents(x.m.spec) {
+		if path := cancelsWith(k); !x.used[path] {
+			u.Answers = append(u.Answers, path+": "+a.Event)
 		}
 	}
 	return u

@@ -40,6 +40,9 @@ func newValues(spec saga.Spec) (*values, error) {
 	for _, e := range spec.Ends {
 		conditions = append(conditions, e.When)
 	}
+	for _, a := range cancelEvents(spec) {
+		conditions = append(conditions, a.When)
+	}
 	for name, t := range spec.Data {
 		v.data[name] = []any{plainValue(t, name)}
 	}

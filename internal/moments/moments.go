@@ -13,6 +13,8 @@ const (
 	SagaCompensated       = "SagaCompensated"
 	SagaAbandoned         = "SagaAbandoned"
 	SagaMigrated          = "SagaMigrated"
+	CancelAccepted        = "CancelAccepted"
+	CancelRefused         = "CancelRefused" // the cancel came too late, and the saga goes on
 	VariablesSet          = "VariablesSet"
 	StepStarted           = "StepStarted"
 	StepCompleted         = "StepCompleted"

@@ -318,7 +318,11 @@ func (x *explorer) event(d *saga.Definition) {
 			s = one
 		}
 	}
-	x.give(s, pick(x.rand, awaited))
+	a := pick(x.rand, awaited)
+	if c := d.Spec().Cancel; c != nil && slices.ContainsFunc(c.Events, func(b saga.Answer) bool { return b.Event == a.Event }) && x.rand.IntN(24) > 0 {
+		return // else most sagas would be cancelled
+	}
+	x.give(s, a)
 }
 
 // give sends an awaited event that fits s.
@@ -365,6 +369,9 @@ func (x *explorer) person() {
 	}
 	s := pick(x.rand, x.all)
 	kinds := []saga.Kind{saga.ActRetry, saga.ActSkip, saga.ActResolve, saga.ActCompensate, saga.ActResume, saga.ActSet, saga.ActAbandon}
+	if x.defs[s.Saga].Spec().Cancel != nil && x.rand.IntN(12) == 0 {
+		kinds = append(kinds, saga.ActCancel)
+	}
 	act := saga.Event{Kind: pick(x.rand, kinds), Happened: x.rand.IntN(2) == 0, Actor: "somebody", Reason: "why not"}
 	if len(s.Steps) > 0 {
 		act.Step = pick(x.rand, s.Steps).Name

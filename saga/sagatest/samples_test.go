@@ -109,6 +109,12 @@ func readSamples(spec saga.Spec) *samples {
 	for _, e := range spec.Ends {
 		look("", e.When, "", saga.Any)
 	}
+	if spec.Cancel != nil {
+		for _, a := range spec.Cancel.Events {
+			look(a.Event, a.When, "", saga.Any)
+			look(a.Event, a.Reason, "", saga.String)
+		}
+	}
 	return s
 }
 

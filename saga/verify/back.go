@@ -58,6 +58,9 @@ func (m *model) turns(c *run, i int) (why string, trace []string) {
 		}
 		return m.steps[f].Name + " fails", m.failing(c, i, f, "fails")
 	}
+	if m.cancellable(c, i) {
+		return "a cancel comes", append(m.trace(c, i, "done"), "the saga: cancelled")
+	}
 	if m.s.Timeout > 0 {
 		return "the saga's time is up", m.trace(c, i, "done")
 	}

@@ -3,6 +3,7 @@ package verify
 import (
 	"fmt"
 	"reflect"
+	"slices"
 
 	"github.com/troupe-go/troupe/saga"
 )
@@ -116,13 +117,16 @@ func ends(m *model) {
 		}
 	}
 	for i, a := range m.s.Completed {
-		for _, b := range m.s.Compensated {
-			if a.Event == b.Event && a.Hop == b.Hop && a.Failure == b.Failure {
-				m.report("ends-alike", fmt.Sprintf("completed[%d]", i), nil,
-					"%s says completed and compensated: give the latter another event, or failure", a.Event)
-			}
+		if announces(m.s.Compensated, a) {
+			m.report("ends-alike", fmt.Sprintf("completed[%d]", i), nil,
+				"%s says completed and compensated: give the latter another event, or failure", a.Event)
 		}
 	}
+}
+
+// announces reports whether a consumer takes one of es for a.
+func announces(es []saga.Emit, a saga.Emit) bool {
+	return slices.ContainsFunc(es, func(b saga.Emit) bool { return a.Event == b.Event && a.Hop == b.Hop && a.Failure == b.Failure })
 }
 
 // over reports the steps that may be running or done when the answer of step t ends the saga.

@@ -22,6 +22,9 @@ func hops(m *model, known map[string]Hop) {
 	for i, s := range m.s.Start {
 		m.feeds(fmt.Sprintf("start[%d].event", i), known, s.Hop, s.Event)
 	}
+	if c := m.s.Cancel; c != nil {
+		events("cancel.events", c.Events, "")
+	}
 	for _, n := range m.steps {
 		m.consumes(n.path, known, n.Command, n.Call)
 		events(n.path+".success", n.Success, n.hop)

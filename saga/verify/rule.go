@@ -53,7 +53,7 @@ var rules = []Rule{
 		"Neither the step nor the saga has a time-out. If the answer never arrives, the saga waits for ever, without " +
 			"notice."},
 	{"no-way-back", Error, "an effect that no compensation undoes",
-		"If a later or parallel step fails, or a time-out passes, the completed steps are compensated. This step has no " +
+		"If a later or parallel step fails, a time-out passes, or a cancel comes, the completed steps are compensated. This step has no " +
 			"compensation, and no reason why it needs none. The order is cancelled, and its stock is reserved for ever."},
 	{"pivot-twice", Error, "two pivots in one run",
 		"After the first pivot the saga cannot compensate, and the second pivot can still be refused: then the saga can " +
@@ -133,6 +133,10 @@ var rules = []Rule{
 	{"end-leaves-done", Warning, "the saga may complete early and leave an effect",
 		"It ends early as completed, and the effect of a step with a compensation remains. That is right if this end is a " +
 			"success."},
+	{"cancel-never", Error, "a cancel that is never accepted",
+		"The step or the pivot before which a cancel is accepted begins as soon as the saga starts, so that every cancel comes too late."},
+	{"cancel-after-pivot", Error, "a cancel until a step that comes after the pivot",
+		"A cancel is refused once a pivot has begun, although the definition names a later step."},
 	{"ends-alike", Error, "success and cancellation are the same event",
 		"Consumers cannot tell whether everything was done or everything was undone."},
 	{"same-version", Error, "two definitions with one name and version",

@@ -138,6 +138,7 @@ func (m *model) emitted() {
 			m.need(r, sure, func() []string { return []string{"the end " + e.When + ": holds", "the saga: completed"} })
 		}
 	}
+	m.cancelReads()
 	for k, dl := range m.s.Deadlines {
 		path := fmt.Sprintf("deadlines[%d]", k)
 		reads := slices.Concat(m.reads(path+".payload", dl.Payload), m.emitReads(path+".emit", dl.Emit))

@@ -52,7 +52,7 @@ type Hop struct {
 func Definition(d *saga.Definition, o Options) []Finding {
 	m := newModel(d)
 	for _, check := range []func(*model){
-		tooManyCases, reachability, joins, branches, waysBack, pivots, answers, timeOuts, variables, deadlines, commands, ends, expected, pivotSkipped,
+		tooManyCases, reachability, joins, branches, waysBack, pivots, answers, timeOuts, variables, deadlines, commands, ends, cancels, expected, pivotSkipped,
 	} {
 		check(m)
 	}
@@ -131,7 +131,7 @@ func byPlace(a, b Finding) int {
 }
 
 var topFields = []string{
-	"", "saga", "version", "key", "data", "lock", "timeout", "stash", "start", "steps", "deadlines", "ends", "completed", "compensated",
+	"", "saga", "version", "key", "data", "lock", "timeout", "stash", "start", "steps", "deadlines", "ends", "cancel", "completed", "compensated",
 }
 
 // place returns the sort key of a path: the top-level field and the index in it.

@@ -199,6 +199,7 @@ func Possible(d *saga.Definition, s saga.State, now time.Time) (all []saga.Event
 	}
 	try(saga.Event{Kind: saga.ActSet})
 	try(saga.Event{Kind: saga.ActResume})
+	try(saga.Event{Kind: saga.ActCancel})
 	try(saga.Event{Kind: saga.ActCompensate})
 	try(saga.Event{Kind: saga.ActAbandon})
 	return all
