@@ -121,6 +121,7 @@ func (p *Participant) runLocal(ctx context.Context) error {
 	background.Go(func() { l.poll(connected) })
 	background.Go(func() { l.prune(connected) })
 	background.Go(func() { l.keepPartitions(connected) })
+	background.Go(func() { l.removeRecords(connected) })
 	background.Go(func() { l.watch(connected) })
 	background.Go(func() { p.addLocal(ctx, l.renew) })
 	background.Go(func() { l.watchOthers(connected) })

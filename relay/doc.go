@@ -266,5 +266,5 @@
 //
 // Wal also needs the attribute REPLICATION (on RDS: the role rds_replication), wal_level = logical, one free slot of
 // max_replication_slots and of max_wal_senders, and a line of pg_hba.conf for its database. The migrations create the
-// publication troupe_outbox. Only a relay whose role owns the table creates and drops partitions.
+// publication troupe_outbox. Only a relay whose role owns the table creates and drops partitions, and removes closed records.
 package relay

@@ -99,6 +99,7 @@ func (r *Relay) lead(ctx, work context.Context, l *lease) error {
 		side.Go(func() { r.keepHouse(aside) })
 		if r.mapped == nil { // another table's partitions and rows are its owner's to delete
 			side.Go(func() { r.retain(aside, retainEvery) })
+			side.Go(func() { r.removeRecords(aside, recordsEvery) })
 		}
 		return r.work(idle, term, p, r.workOnce)
 	})

@@ -48,12 +48,19 @@ func (y *system) flatOut(ctx context.Context, d time.Duration) (result, error) {
 	})
 }
 
-// atRate starts sagas at a steady rate, independent of their ends; a saga's time counts from when it was due to start.
+// atRate starts sagas at a steady rate for a time.
 func (y *system) atRate(ctx context.Context, d time.Duration) (result, error) {
-	every := time.Duration(float64(time.Second) / y.stage.rate)
+	began := time.Now()
+	return y.atRateWhile(ctx, y.stage.rate, func() bool { return time.Since(began) < d })
+}
+
+// atRateWhile starts sagas at a steady rate, independent of their ends, as long as a condition holds; a saga's time counts from when it
+// was due to start.
+func (y *system) atRateWhile(ctx context.Context, rate float64, holds func() bool) (result, error) {
+	every := time.Duration(float64(time.Second) / rate)
 	return y.timed(ctx, func(began time.Time, run func(due time.Time) error) {
 		var sagas sync.WaitGroup
-		for i := 0; time.Duration(i)*every < d; i++ {
+		for i := 0; holds() && ctx.Err() == nil; i++ {
 			due := began.Add(time.Duration(i) * every)
 			time.Sleep(time.Until(due))
 			sagas.Go(func() { _ = run(due) })

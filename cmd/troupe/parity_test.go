@@ -37,6 +37,7 @@ var (
 		"troupe schema register": "belongs to a release: the files are in its repository, not in a database",
 		"troupe batch skip":      "is for an incident that is rare, and its runbook has the command",
 		"outbox-relay migrate":   "changes the schema, with a role that a console must not have",
+		"outbox-relay retain":    "deletes from the audit log, with a role that a console must not have",
 	}
 )
 

@@ -98,6 +98,7 @@ var byTest = map[string][2]string{
 	"outbox-relay check":   {"TestCheckSaysWhatWouldGoWrong", "internal/sidecar/inspect_test.go"},
 	"outbox-relay run":     {"TestRunPublishesAndEndsWithZero", "internal/sidecar/run_test.go"},
 	"outbox-relay migrate": {"TestAnOwnerMigratesAndGrantsWithOneRight", "internal/sidecar/migrate_test.go"},
+	"outbox-relay retain":  {"TestAnOwnerRemovesClosedRecordsByCommand", "internal/sidecar/retain_test.go"},
 }
 
 // hasDatabase reports whether a command takes the URL of a database.

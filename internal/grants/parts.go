@@ -122,6 +122,7 @@ var rights = map[Part][]Grant{
 		need("SELECT", "outbox_repairs", "to pass over discarded rows that the log has once more").columns(discardColumns).optional(),
 		need("SELECT", "outbox_partitions", "to see how many positions are left").optional(),
 		need("SELECT", "outbox_position_seq", "to keep claims fast behind many dead rows").optional().sequence(),
+		need("SELECT", "retention", "to report the number of removed records").optional(),
 	},
 	MappedRelay: {
 		version,
@@ -182,7 +183,7 @@ var rights = map[Part][]Grant{
 	Viewer: {
 		version,
 		need("SELECT", "outbox, outbox_partitions, outbox_posts, outbox_failures, outbox_status, outbox_repairs, mapped_tables, mapped_failures, "+
-			"relay_leases, relay_pauses, relay_slot_samples, relay_state", "to see the outbox and its relay"),
+			"relay_leases, relay_pauses, relay_slot_samples, relay_state, retention", "to see the outbox and its relay"),
 		need("SELECT", "outbox_position_seq", "to count waiting rows").sequence(),
 		need("SELECT", "inbox, inbox_recent, inbox_offsets, inbox_slots, inbox_groups, answers, started, leases, held, dead_letters, deadlines, "+
 			"repairs, unreadable_batches, local_topics, local_work", "to see what participants handled and did not"),

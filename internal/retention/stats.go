@@ -2,6 +2,7 @@ package retention
 
 import (
 	"context"
+	_ "embed"
 	"fmt"
 	"time"
 
@@ -99,4 +100,24 @@ func age(seconds *float64) time.Duration {
 		return 0
 	}
 	return max(0, time.Duration(*seconds*float64(time.Second)))
+}
+
+//go:embed sql/read_records.sql
+var readRecords string
+
+// RecordStats counts the closed records that were removed from a database so far.
+type RecordStats struct {
+	Sagas, DeadLetters, Repairs int64
+	// PassedAt is when all kinds of records had been passed over; nil: not yet, or all kinds are kept for ever.
+	PassedAt *time.Time
+}
+
+// ReadRecords reads the counts from troupe.retention.
+func ReadRecords(ctx context.Context, db interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}) (s RecordStats, err error) {
+	if err = db.QueryRow(ctx, readRecords).Scan(&s.Sagas, &s.DeadLetters, &s.Repairs, &s.PassedAt); err != nil {
+		return s, fmt.Errorf("outbox: read the counts of removed records: %w", err)
+	}
+	return s, nil
 }

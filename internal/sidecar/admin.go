@@ -322,6 +322,8 @@ type rowStats struct {
 	retention.Stats
 	Bytes  int64 // payload bytes of the rows that Pending counts
 	mapped bool  // the table has a mapping: only its failed rows are known
+	// records is nil if the role may not read troupe.retention.
+	records *retention.RecordStats
 }
 
 const (
@@ -347,6 +349,9 @@ func (s *statistics) read(ctx context.Context) (rowStats, error) {
 	s.last.Stats, s.err = retention.ReadStats(ctx, s.pool)
 	if s.err == nil {
 		s.last.Bytes, s.err = waitingBytes(ctx, s.pool)
+	}
+	if records, err := retention.ReadRecords(ctx, s.pool); err == nil {
+		s.last.records = &records
 	}
 	s.at = time.Now()
 	return s.last, s.err

@@ -5,6 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/troupe-go/troupe/internal/retention"
 	"github.com/troupe-go/troupe/relay"
 )
 
@@ -62,6 +63,16 @@ func inTable(of func(*rowStats) float64) func(scrape) (float64, bool) {
 			return 0, false
 		}
 		return of(s.rows), true
+	}
+}
+
+// ofRecords returns no value if the role may not read the counts.
+func ofRecords(of func(*retention.RecordStats) (float64, bool)) func(scrape) (float64, bool) {
+	return func(s scrape) (float64, bool) {
+		if s.rows == nil || s.rows.records == nil {
+			return 0, false
+		}
+		return of(s.rows.records)
 	}
 }
 
@@ -149,6 +160,23 @@ var figures = []figure{
 	{"headroom_positions", gauge, "positions", "Positions left in the partitions there are.",
 		"falls below a day's rows: partitions are not made ahead; at 0 every insert fails; see outbox-relay check",
 		inTable(func(r *rowStats) float64 { return float64(r.Headroom) })},
+	{"removed_sagas_total", counter, "sagas", "Ended sagas that retention removed from the database, with their logs.",
+		"does not grow although sagas ended longer ago than troupe.retention keeps them: see retention_timestamp_seconds",
+		ofRecords(func(r *retention.RecordStats) (float64, bool) { return float64(r.Sagas), true })},
+	{"removed_dead_letters_total", counter, "dead letters", "Closed dead letters that retention removed from the database.",
+		"does not grow although older ones are closed: see retention_timestamp_seconds",
+		ofRecords(func(r *retention.RecordStats) (float64, bool) { return float64(r.DeadLetters), true })},
+	{"removed_repairs_total", counter, "repairs", "Operators' actions that retention removed from the database.",
+		"does not grow although there are older ones: see retention_timestamp_seconds",
+		ofRecords(func(r *retention.RecordStats) (float64, bool) { return float64(r.Repairs), true })},
+	{"retention_timestamp_seconds", gauge, "s since 1970", "When retention last had passed over all closed records; absent before.",
+		"older than a day: no program removes closed records, and the tables grow; the log says why",
+		ofRecords(func(r *retention.RecordStats) (float64, bool) {
+			if r.PassedAt == nil {
+				return 0, false
+			}
+			return float64(r.PassedAt.UnixMilli()) / 1000, true
+		})},
 	{"alerts_total", counter, "alerts", "Alerts that the webhook took.", "",
 		func(s scrape) (float64, bool) {
 			if s.outlet.alerts == nil {

@@ -99,7 +99,7 @@ environment, else from the file of --config.`,
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetFlagErrorFunc(misusedFlag)
-	root.AddCommand(p.runCommand(), p.migrateCommand(), p.statusCommand(), p.checkCommand(), p.parkedCommand(),
+	root.AddCommand(p.runCommand(), p.migrateCommand(), p.retainCommand(), p.statusCommand(), p.checkCommand(), p.parkedCommand(),
 		p.pauseCommand(), p.resumeCommand(), p.grantsCommand(), p.schemaCommand(), p.healthCommand(), p.versionCommand())
 	return root
 }

@@ -60,6 +60,8 @@ CREATE INDEX dead_letters_open ON troupe.dead_letters (error_class, handler, id)
 -- By the order in which they failed, which is the order in which they are redriven.
 CREATE INDEX dead_letters_order ON troupe.dead_letters (last_failed_at, id) WHERE status = 'open';
 CREATE INDEX dead_letters_cause ON troupe.dead_letters (cause, last_failed_at, id) WHERE status = 'open';
+-- Retention removes closed ones, the oldest first.
+CREATE INDEX dead_letters_closed ON troupe.dead_letters (created_at, id) WHERE status <> 'open';
 CREATE INDEX dead_letters_ever ON troupe.dead_letters (cause);
 CREATE INDEX dead_letters_message ON troupe.dead_letters (message_id);
 -- Dead letters of messages without ce_id are found by their partition and offset, without the hash of their record.

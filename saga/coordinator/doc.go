@@ -110,8 +110,8 @@
 // # Concurrency and size
 //
 // A Coordinator may be used by any number of goroutines; at most the participant's Concurrency transactions run at once. A saga
-// under way is one row. Each decision writes a new version of it, of some hundred bytes to some KiB. Nothing deletes log
-// entries: delete ended sagas that you no longer need from troupe.sagas and troupe.saga_events.
+// under way is one row. Each decision writes a new version of it, of some hundred bytes to some KiB. Ended sagas
+// are removed with their logs after the time in troupe.retention, 90 days by default: docs/retention.md.
 //
 // # Least privilege
 //

@@ -1,0 +1,286 @@
+package retention
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+var (
+	//go:embed sql/read_keep.sql
+	readKeep string
+	//go:embed sql/lock_kind.sql
+	lockKind string
+	//go:embed sql/count_removed.sql
+	countRemoved string
+	//go:embed sql/lock_sagas.sql
+	lockSagas string
+	//go:embed sql/list_answering_groups.sql
+	listAnsweringGroups string
+	//go:embed sql/delete_sagas.sql
+	deleteSagas string
+	//go:embed sql/delete_dead_letters.sql
+	deleteDeadLetters string
+	//go:embed sql/delete_repairs.sql
+	deleteRepairs string
+	//go:embed sql/delete_outbox_repairs.sql
+	deleteOutboxRepairs string
+	//go:embed sql/delete_pauses.sql
+	deletePauses string
+)
+
+// The kinds of records, as in troupe.retention.
+const (
+	Sagas       = "sagas"        // ended ones, with their logs
+	DeadLetters = "dead letters" // closed ones
+	Repairs     = "repairs"      // operators' actions: troupe.repairs, troupe.outbox_repairs and troupe.relay_pauses
+)
+
+const (
+	sagaBatch   = 200 // sagas in a transaction, each with its log
+	recordBatch = 500
+	// restartAfter is the time after which a pass begins with the oldest record again. Until then it goes on behind the last one that
+	// it has read: the index still has the entries of removed records, until they are vacuumed.
+	restartAfter = time.Hour
+)
+
+// Records removes closed records from a database, in bounded batches: ended sagas with their logs, closed dead letters, and the log of
+// operators' actions. troupe.retention has the time for which each kind is kept. It is not safe for concurrent use; of several
+// processes, one removes records of a kind at a time.
+//
+// A record stays as long as another part depends on it. The statements that delete have these conditions; docs/retention.md lists them.
+//
+//	failure                              effect
+//	killed at any time                   a batch is one transaction: the next pass goes on
+//	another transaction has locked one   it is passed over, until the next pass within the hour
+//	a batch fails                        the pass ends with the error, and the next one tries again
+type Records struct {
+	pool *pgxpool.Pool
+	// pause waits between two batches; took is the time of the last one.
+	pause func(ctx context.Context, took time.Duration) error
+
+	began time.Time        // when a pass began with the oldest record
+	after map[string]place // by status of a saga, or kind: the last record that was read
+}
+
+// place is a record's place in the order in which a pass reads.
+type place struct {
+	at       time.Time
+	id       string
+	position int64
+}
+
+// Removed counts the records of each kind that a pass removed.
+type Removed map[string]int64
+
+// NewRecords returns Records. It does no I/O. Pool needs one connection while a pass runs.
+func NewRecords(pool *pgxpool.Pool) *Records { return &Records{pool: pool, pause: pauseAsLong} }
+
+// pauseAsLong leaves the server half of the time to others.
+func pauseAsLong(ctx context.Context, took time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(took):
+		return nil
+	}
+}
+
+// Remove makes a pass: it removes all records that may be removed now, and returns how many, also together with an error. The error
+// is ErrNotOwner for a role that may not delete from the log of sagas.
+func (r *Records) Remove(ctx context.Context) (Removed, error) {
+	removed := Removed{}
+	if err := r.remove(ctx, removed); err != nil {
+		return removed, fmt.Errorf("retention: %w", err)
+	}
+	return removed, nil
+}
+
+func (r *Records) remove(ctx context.Context, removed Removed) error {
+	const owns = "SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = 'troupe.saga_events'::regclass"
+	var owner bool
+	if err := r.pool.QueryRow(ctx, owns).Scan(&owner); err != nil {
+		return err
+	}
+	if !owner {
+		return ErrNotOwner
+	}
+	before, err := r.readKeep(ctx)
+	if err != nil {
+		return err
+	}
+	if now := time.Now(); now.Sub(r.began) >= restartAfter {
+		r.began, r.after = now, make(map[string]place)
+	}
+	for kind, parts := range map[string][]part{
+		Sagas:       {{"completed", r.removeSagas}, {"compensated", r.removeSagas}, {"abandoned", r.removeSagas}},
+		DeadLetters: {{DeadLetters, removeLetters}},
+		Repairs:     {{"repairs", byPosition(deleteRepairs)}, {"outbox repairs", byPosition(deleteOutboxRepairs)}, {"pauses", byPosition(deletePauses)}},
+	} {
+		limit, kept := before[kind]
+		if !kept {
+			continue
+		}
+		n, err := r.removeKind(ctx, kind, limit, parts)
+		removed[kind] = n
+		if err != nil {
+			return fmt.Errorf("remove %s: %w", kind, err)
+		}
+	}
+	return nil
+}
+
+func (r *Records) readKeep(ctx context.Context) (before map[string]time.Time, err error) {
+	rows, err := r.pool.Query(ctx, readKeep)
+	if err != nil {
+		return nil, err
+	}
+	before = make(map[string]time.Time)
+	var kind string
+	var limit time.Time
+	_, err = pgx.ForEachRow(rows, []any{&kind, &limit}, func() error {
+		before[kind] = limit
+		return nil
+	})
+	return before, err
+}
+
+// part is a part of a kind's records, which a pass reads in an order of its own.
+type part struct {
+	name   string
+	remove func(ctx context.Context, tx pgx.Tx, of batch) (result, error)
+}
+
+// batch is the next batch of a part.
+type batch struct {
+	part   string
+	before time.Time // remove records that were closed before
+	after  place
+}
+
+type result struct {
+	removed int64
+	last    place // the last record that was read
+	more    bool  // there may be more behind it
+}
+
+// errBusy reports that another session removes records of this kind.
+var errBusy = errors.New("another session removes them")
+
+func (r *Records) removeKind(ctx context.Context, kind string, before time.Time, parts []part) (removed int64, err error) {
+	for i, p := range parts {
+		for more := true; more; {
+			began := time.Now()
+			var done result
+			err := pgx.BeginTxFunc(ctx, r.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+				if err := lock(ctx, tx, kind); err != nil {
+					return err
+				}
+				if done, err = p.remove(ctx, tx, batch{p.name, before, r.after[p.name]}); err != nil {
+					return err
+				}
+				passed := !done.more && i == len(parts)-1
+				if done.removed == 0 && !passed {
+					return nil
+				}
+				_, err := tx.Exec(ctx, countRemoved, pgx.NamedArgs{"kind": kind, "removed": done.removed, "passed": passed})
+				return err
+			})
+			if errors.Is(err, errBusy) {
+				return removed, nil
+			}
+			if err != nil {
+				return removed, err
+			}
+			removed, r.after[p.name], more = removed+done.removed, done.last, done.more
+			if more {
+				if err := r.pause(ctx, time.Since(began)); err != nil {
+					return removed, err
+				}
+			}
+		}
+	}
+	return removed, nil
+}
+
+// lock makes other sessions leave this kind alone until tx ends. The commit of tx does not wait for the disk: a batch that is lost in a
+// crash is removed again.
+func lock(ctx context.Context, tx pgx.Tx, kind string) error {
+	if _, err := tx.Exec(ctx, "SET LOCAL lock_timeout = '2s'; SET LOCAL synchronous_commit = off"); err != nil {
+		return err
+	}
+	err := tx.QueryRow(ctx, lockKind, pgx.NamedArgs{"kind": kind}).Scan(nil)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return errBusy
+	}
+	return err
+}
+
+// removeSagas removes ended sagas of the status that is the part's name.
+func (r *Records) removeSagas(ctx context.Context, tx pgx.Tx, of batch) (done result, err error) {
+	rows, err := tx.Query(ctx, lockSagas, pgx.NamedArgs{
+		"status": of.part, "after_at": of.after.at, "after_id": of.after.id, "before": of.before, "limit": sagaBatch,
+	})
+	if err != nil {
+		return done, err
+	}
+	var ids []string
+	done.last = of.after
+	_, err = pgx.ForEachRow(rows, []any{&done.last.at, &done.last.id}, func() error {
+		ids = append(ids, done.last.id)
+		return nil
+	})
+	if err != nil || len(ids) == 0 {
+		return done, err
+	}
+	done.more = len(ids) == sagaBatch
+	rows, err = tx.Query(ctx, listAnsweringGroups)
+	if err != nil {
+		return done, err
+	}
+	groups, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return done, err
+	}
+	err = tx.QueryRow(ctx, deleteSagas, pgx.NamedArgs{"ids": ids, "groups": groups, "limit": sagaBatch}).Scan(&done.removed)
+	return done, err
+}
+
+func removeLetters(ctx context.Context, tx pgx.Tx, of batch) (done result, err error) {
+	const first = "00000000-0000-0000-0000-000000000000"
+	id := of.after.id
+	if id == "" {
+		id = first
+	}
+	done.last = of.after
+	var found int
+	err = tx.QueryRow(ctx, deleteDeadLetters, pgx.NamedArgs{
+		"after_at": of.after.at, "after_id": id, "before": of.before, "limit": recordBatch,
+	}).Scan(&found, &done.removed, &done.last.at, &done.last.id)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return done, nil
+	}
+	done.more = found == recordBatch
+	return done, err
+}
+
+// byPosition returns the function that removes rows of a log by a statement.
+func byPosition(sql string) func(context.Context, pgx.Tx, batch) (result, error) {
+	return func(ctx context.Context, tx pgx.Tx, of batch) (done result, err error) {
+		done.last = of.after
+		var found int
+		var last int64
+		var all bool
+		err = tx.QueryRow(ctx, sql, pgx.NamedArgs{"after": of.after.position, "before": of.before, "limit": recordBatch}).
+			Scan(&found, &done.removed, &last, &all)
+		if done.more = found == recordBatch && all; all {
+			done.last.position = last
+		}
+		return done, err
+	}
+}
