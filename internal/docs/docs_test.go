@@ -288,6 +288,28 @@ func TestEveryDoorOfTheThreatModelHasItsTests(t *testing.T) {
 	}
 }
 
+// TestEveryFuzzerRunsForMinutes checks that .ci/soak runs each fuzz target, within a limit of memory.
+func TestEveryFuzzerRunsForMinutes(t *testing.T) {
+	soak := read(t, ".ci/soak")
+	require.Contains(t, soak, "ulimit -v")
+	require.Contains(t, soak, "GOMEMLIMIT=")
+	targets := 0
+	require.NoError(t, filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, m := range regexp.MustCompile(`(?m)^func (Fuzz\w+)\(f \*testing\.F\)`).FindAllSubmatch(text, -1) {
+			folder, err := filepath.Rel(root, filepath.Dir(path))
+			require.NoError(t, err)
+			require.Contains(t, soak, "./"+filepath.ToSlash(folder)+":"+string(m[1])+":", "%s is not in .ci/soak", path)
+			targets++
+		}
+		return err
+	}))
+	require.Greater(t, targets, 15)
+}
+
 func TestEveryPromiseOfSagasHasARow(t *testing.T) {
 	page := read(t, "docs/promises.md")
 	want := []string{"D16-D20"}
