@@ -25,11 +25,11 @@ fetched() { # fetched COMMAND...: runs what only fetches, again where the networ
 }
 
 kafka_dir=
-kafka_start() { # sets KAFKA to the address of a fresh Apache Kafka
+kafka_start() { # kafka_start [VERSION]: sets KAFKA to the address of a fresh Apache Kafka
   need java openjdk-17-jre-headless
   need mvn maven
   kafka_dir=$(mktemp -d)
-  KAFKA=$(internal/devstack/apachekafka/apachekafka.sh start --dir "$kafka_dir" --port "$(free_port)")
+  KAFKA=$(internal/devstack/apachekafka/apachekafka.sh start --dir "$kafka_dir" --port "$(free_port)" ${1:+--version "$1"})
   echo "Apache Kafka on $KAFKA"
 }
 kafka_stop() {

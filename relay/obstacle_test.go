@@ -13,6 +13,11 @@ import (
 func TestARowFilterOfAPartitionedTableIsAnObstacle(t *testing.T) {
 	t.Parallel()
 	pool := testkit.Database(t)
+	var version int
+	require.NoError(t, pool.QueryRow(t.Context(), "SELECT current_setting('server_version_num')::int").Scan(&version))
+	if version < 150000 {
+		t.Skip("publications have row filters since Postgres 15")
+	}
 	_, err := pool.Exec(t.Context(), `CREATE TABLE public.events (id int, kind text, day int) PARTITION BY LIST (kind);
 		CREATE TABLE public.orders PARTITION OF public.events FOR VALUES IN ('order') PARTITION BY LIST (day);
 		CREATE TABLE public.orders_1 PARTITION OF public.orders FOR VALUES IN (1)`)

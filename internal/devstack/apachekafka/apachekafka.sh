@@ -1,19 +1,20 @@
 #!/usr/bin/env bash
 # apachekafka.sh: one real Apache Kafka broker (KRaft) on loopback, from Maven artifacts. No Docker, no root.
 #
-#   apachekafka.sh start   [--dir D] [--port P] [--set key=value]...   prints host:port once the broker answers
+#   apachekafka.sh start   [--dir D] [--port P] [--version V] [--set key=value]...   prints host:port once the broker answers
 #   apachekafka.sh status  [--dir D]                                   prints host:port, or exits 3
 #   apachekafka.sh stop    [--dir D]
 #   apachekafka.sh kill    [--dir D]                                   SIGKILL, for fault tests; start again on the same data
 #   apachekafka.sh destroy [--dir D]                                   stop, then remove D
 #
 # D (default .kafka) holds the data, the log and server.properties. P (default 19092) is the broker's port, P+1 the controller's.
-# --set adds broker properties, which win over the ones below. KAFKA_JVM adds flags to the JVM's (default: a heap of 512 MB).
+# V is a release, 3.9.0 or newer (default: the one in pom.xml). --set adds broker properties, which win over the ones below.
+# KAFKA_JVM adds flags to the JVM's (default: a heap of 512 MB).
 # Needs Java 17 or newer (JAVA_HOME or PATH), and mvn once: the jars (44 MB) are kept in the user's cache folder.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-dir=.kafka port=19092 extra=()
+dir=.kafka port=19092 version='' extra=()
 die() { echo "apachekafka.sh: $*" >&2; exit 1; }
 usage() { sed -n '2,/^set /s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; exit 2; }
 
@@ -24,6 +25,7 @@ while [ $# -gt 0 ]; do
   case $1 in
     --dir) dir=$2 ;;
     --port) port=$2 ;;
+    --version) version=$2 ;;
     --set) extra+=("$2") ;;
     *) usage ;;
   esac
@@ -32,7 +34,7 @@ done
 case $dir in /*) ;; *) dir=$PWD/$dir ;; esac
 conf=$dir/server.properties log=$dir/server.log
 java=${JAVA_HOME:+$JAVA_HOME/bin/}java
-version=$(sed -n 's:.*<kafka.version>\(.*\)</kafka.version>.*:\1:p' "$here/pom.xml")
+: "${version:=$(sed -n 's:.*<kafka.version>\(.*\)</kafka.version>.*:\1:p' "$here/pom.xml")}"
 jars=${XDG_CACHE_HOME:-${HOME:?}/.cache}/troupe/apache-kafka-$version
 
 # The recorded process counts only while its command line is our broker's: the number may have been given out again.
@@ -50,7 +52,7 @@ fetch() {
   local partial tries=1
   mkdir -p "$(dirname "$jars")"
   partial=$(mktemp -d "$jars.XXXXXX")
-  until mvn -q -B -f "$here/pom.xml" org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies \
+  until mvn -q -B -f "$here/pom.xml" -Dkafka.version="$version" org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies \
     -DincludeScope=runtime -DoutputDirectory="$partial" >&2; do # what has arrived stays in Maven's own cache
     [ "$((tries++))" -lt 3 ] || { rm -rf "$partial"; die "mvn could not fetch Apache Kafka $version"; }
     sleep 10
