@@ -15,6 +15,7 @@ type drawing struct {
 	forgot  int       // messages up to this one are deleted from the inbox; once, since later ones have times of the future
 	copied  bool      // a copy of the database exists
 	local   bool      // the topics are local
+	waits   bool      // the second group has not started
 	members int
 	late    []message // compensations whose forward command was sent
 }
@@ -23,19 +24,39 @@ type drawing struct {
 func draw(t *rapid.T) plan {
 	d := &drawing{t: t}
 	s := &d.p.Setup
-	s.Local = d.chance("local", 25)
+	where := d.word("where", "kafka", "moves", "local", "kafka", "kafka")
+	s.Moves = where == "moves"
+	s.Local = where == "local" || s.Moves && d.chance("local at first", 50)
 	s.Batch = d.one("batch", 1, 1, 7, 100)
 	s.Partitions = int32(d.one("partitions", 1, 2))
 	s.Attempts = d.one("attempts", 4, 2)
 	s.Immediate = d.one("immediate", -1, 1)
 	s.All = d.chance("all", 30)
-	s.Moves = d.chance("moves", 15)
-	s.Audit = !s.Local && !s.Moves && d.chance("audit", 30)
+	s.Audit = d.one("audit", 0, 0, 1, 1) == 1
+	s.Late = s.Audit && (s.Local || s.Moves) && d.one("late", 0, 1) == 1
+	s.NoRelay = s.Local && !s.Moves && d.one("no relay", 0, 1) == 1
+	d.waits = s.Late
+	switch d.index("setting", 10) {
+	case 7:
+		s.Setting, s.Value = "default_transaction_isolation", "repeatable read"
+	case 8:
+		s.Setting, s.Value = "lock_timeout", "1s"
+	case 9:
+		s.Setting, s.Value = "synchronous_commit", "off"
+	}
 	d.local = s.Local
 	d.add(step{Do: "join"})
 	d.members = 1
 	for range rapid.IntRange(1, 14).Draw(t, "steps") {
 		d.step()
+	}
+	for range d.moves() {
+		d.send()
+		d.move()
+		d.send()
+		for range d.index("steps", 4) {
+			d.step()
+		}
 	}
 	if len(d.late) > 0 {
 		d.add(step{Do: "send", Messages: d.late})
@@ -83,11 +104,13 @@ func (d *drawing) step() {
 		{3, true, func() { d.add(step{Do: "settle"}) }},
 		{4, stays, d.rewind},
 		{6, stays && len(d.late) == 0 && d.forgot == 0, d.forget},
-		{15, stays && !d.copied, func() { d.add(step{Do: "copy"}); d.copied, d.members = true, 1 }},
-		{60, stays && d.copied, d.setBack},
+		{15, !d.copied, func() { d.add(step{Do: "copy"}); d.copied, d.members = true, 1 }},
+		{60, d.copied, d.setBack},
 		{3, kafka, func() { d.add(step{Do: "new topic", N: d.one("topic", 0, 1)}); d.copied, d.members = false, 1 }},
 		{8, stays, d.newDelay},
 		{20, d.p.Setup.Moves, d.move},
+		{25, d.waits, d.startAudit},
+		{5, d.p.Setup.Local || d.p.Setup.Moves, func() { d.add(step{Do: "partition", N: d.one("positions", 3, 20)}) }},
 	}
 	total := 0
 	for _, c := range choices {
@@ -179,14 +202,34 @@ func (d *drawing) newDelay() {
 	d.members = 1
 }
 
-// move makes the topics local, or returns them to Kafka.
+// moves draws how often the topics move after the first steps.
+func (d *drawing) moves() int {
+	if d.p.Setup.Moves {
+		return d.one("moves", 1, 2, 3)
+	}
+	return 0
+}
+
+// move makes the topics local, or returns them to Kafka. Before that the second group must have started: it gets no message that the
+// other side has.
 func (d *drawing) move() {
+	if d.waits {
+		d.startAudit()
+	}
 	if d.local {
-		d.add(step{Do: "go back", Peace: d.chance("members stop", 60)})
+		d.add(step{Do: "go back", Peace: d.chance("members stop", 60), Rolling: d.one("rolling", 1, 0) == 1})
+		d.copied = false
 	} else {
-		d.add(step{Do: "become local"})
+		d.add(step{Do: "become local", Rolling: d.one("rolling", 1, 0) == 1})
 	}
 	d.local, d.members = !d.local, 1
+}
+
+// startAudit starts the second group. In Kafka it has offsets that a copy of the database does not know.
+func (d *drawing) startAudit() {
+	d.add(step{Do: "audit"})
+	d.waits = false
+	d.copied = d.copied && d.local
 }
 
 // burst sends many messages of a key, of which the first fails once.

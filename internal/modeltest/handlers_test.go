@@ -31,7 +31,10 @@ type (
 	Alarm    struct{ N int }
 )
 
-const deadlineName = "alarm"
+const (
+	deadlineName = "alarm"
+	headerN      = "model.n" // the number of the message
+)
 
 // schema creates the tables for the handlers' effects.
 const schema = `
@@ -151,8 +154,12 @@ func (h hands) takeAll(ctx context.Context, tx pgx.Tx, ms []participant.Taken) e
 // act follows the script b. It writes the effect first, so that every failure has something to roll back.
 func (h hands) act(ctx context.Context, tx pgx.Tx, m envelope.Message, attempt int, b body) (participant.Outcome, error) {
 	redrive := redriveOf(m)
-	if n, err := strconv.Atoi(m.CorrelationID); err == nil {
-		b.N = n // a command that repeats another has its body
+	for _, x := range m.Extra {
+		if x.Key == headerN { // a command that repeats another has its body
+			n, err := strconv.Atoi(string(x.Value))
+			must(err)
+			b.N = n
+		}
 	}
 	if h.audit && b.AuditFine {
 		b = body{N: b.N, SlowMS: b.SlowMS, LimitMS: b.LimitMS, Queued: b.Queued}

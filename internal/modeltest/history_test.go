@@ -46,18 +46,24 @@ type history struct {
 	ups     [2]topics.Hop
 	delay   time.Duration
 	local   bool // the topics are local now
+	both    bool // members with Brokers run too, until the messages in Kafka have ended
+	audit   bool // the second group has started
 
-	ctx      context.Context
-	database string
-	saved    string // a copy of the database, "" for none
-	pool     *pgxpool.Pool
-	desk     *repair.Desk
-	client   *kgo.Client
+	ctx        context.Context
+	database   string
+	saved      string // a copy of the database, "" for none
+	savedLocal bool   // the topics are local in the copy
+	pool       *pgxpool.Pool
+	desk       *repair.Desk
+	client     *kgo.Client
 
 	members []*member
 	ended   []*member // for their logs
 
 	sent       []message         // in their order
+	unsaved    map[int]bool      // messages in the database and not in its copy
+	era        int               // rises when messages of a key may be in Kafka and in the database
+	eras       map[int]int       // of the messages
 	ids        map[int]string    // of sent messages
 	numbers    map[string]int    // the same, the other way round
 	ended0     map[int]int       // how many lives of a message had ended when the inbox was emptied
@@ -76,12 +82,13 @@ func (th *theater) begin(t *rapid.T, p plan, database string) *history {
 	h := &history{
 		t: t, theater: th, p: p, ctx: context.Background(), delay: time.Second, flow: fmt.Sprintf("%s-%d", th.flow, n),
 		database: database, ids: make(map[int]string), numbers: make(map[string]int), ended0: make(map[int]int),
-		answerIDs: make(map[string]string), operated: make(map[int]bool), redrivenLate: make(map[int]bool),
+		answerIDs: make(map[string]string), eras: make(map[int]int), unsaved: make(map[int]bool), operated: make(map[int]bool), redrivenLate: make(map[int]bool),
 	}
 	h.hop, h.ups = hops(h.flow)
 	t.Cleanup(h.end)
 	h.connect()
 	h.exec(th.empties)
+	h.audit = p.Setup.Audit && !p.Setup.Late
 	if p.Setup.Local {
 		h.makeLocal()
 	}
@@ -100,8 +107,27 @@ func (h *history) makeLocal() {
 	for _, topic := range h.consumed() {
 		h.exec("SELECT troupe.make_local($1, $2)", topic, h.hop.String())
 	}
+	if h.audit {
+		h.exec("SELECT troupe.make_local($1, $2)", h.ups[0].Events(), h.auditGroup())
+	}
 	h.local = true
 }
+
+// awaitLocal waits until members have made the topics local.
+func (h *history) awaitLocal() {
+	want := len(h.consumed())
+	if h.audit {
+		want++
+	}
+	h.await("the topics to be local", stopLimit, func() bool {
+		h.staff()
+		var n int
+		require.NoError(h.t, h.pool.QueryRow(h.ctx, "SELECT count(*) FROM troupe.local_topics WHERE topic = ANY ($1)", h.consumed()).Scan(&n))
+		return n == want
+	})
+}
+
+func (h *history) auditGroup() string { return h.flow + "." + auditName }
 
 // consumed returns the topics that the history sends to.
 func (h *history) consumed() []string {
@@ -148,7 +174,7 @@ func (h *history) end() {
 	_, _ = admin.DeleteGroups(h.ctx, h.groups()...)
 }
 
-func (h *history) groups() []string { return []string{h.hop.String(), h.flow + "." + auditName} }
+func (h *history) groups() []string { return []string{h.hop.String(), h.auditGroup()} }
 
 func (h *history) exec(sql string, args ...any) {
 	_, err := h.pool.Exec(h.ctx, sql, args...)
@@ -215,7 +241,8 @@ func (h *history) render(m message) envelope.Message {
 		h.ids[m.N], h.numbers[id] = id, m.N
 	}
 	e := envelope.Message{
-		Topic: h.topicOf(m), Payload: payload, ID: id, Type: m.Kind, Source: "model", ContentType: envelope.JSON, CorrelationID: fmt.Sprint(m.N),
+		Topic: h.topicOf(m), Payload: payload, ID: id, Type: m.Kind, Source: "model", ContentType: envelope.JSON,
+		Extra: []envelope.Header{{Key: headerN, Value: fmt.Append(nil, m.N)}},
 	}
 	if m.Key != "" {
 		e.Key, e.Subject = []byte(m.Key), m.Key
@@ -259,6 +286,7 @@ func (h *history) send(ms ...message) {
 	box, err := outbox.New(outbox.Config{Source: "model"})
 	require.NoError(h.t, err)
 	for _, m := range ms {
+		h.unsaved[m.N] = true
 		e := h.render(m)
 		require.NoError(h.t, pgx.BeginFunc(h.ctx, h.pool, func(tx pgx.Tx) error {
 			return box.Write(h.ctx, tx, outbox.Entry{

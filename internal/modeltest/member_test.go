@@ -48,6 +48,7 @@ type task struct {
 	Nth     int64         // at which call
 	Freeze  bool          // stops there instead
 	Older   bool          // of an earlier version
+	Audit   bool          // the second group runs, too
 }
 
 func hops(flow string) (hop topics.Hop, ups [2]topics.Hop) {
@@ -75,7 +76,7 @@ func beMember(text string) {
 		k.register(p, hop, ups)
 		return p.Run(ctx)
 	})
-	if k.Setup.Audit {
+	if k.Audit {
 		run.Go(func() error {
 			p, err := participant.New(k.config(ctx, topics.MustHop(k.Flow, auditName), k.Flow+"."+auditName))
 			if err != nil {
@@ -95,6 +96,9 @@ func (k task) config(ctx context.Context, hop topics.Hop, group string) particip
 	must(err)
 	config.MaxConns = 8
 	config.ConnConfig.RuntimeParams["application_name"] = memberEnv
+	if k.Setup.Setting != "" {
+		config.ConnConfig.RuntimeParams[k.Setup.Setting] = k.Setup.Value
+	}
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	must(err)
 	session := time.Second
@@ -179,6 +183,8 @@ type member struct {
 	hold   io.Closer
 	frozen bool
 	older  bool
+	local  bool
+	audit  bool
 }
 
 func startMember(k task) (*member, error) {
@@ -186,7 +192,7 @@ func startMember(k task) (*member, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &member{Cmd: exec.Command(os.Args[0]), ended: make(chan error, 1), log: &safeBuffer{}, older: k.Older}
+	m := &member{Cmd: exec.Command(os.Args[0]), ended: make(chan error, 1), log: &safeBuffer{}, older: k.Older, local: k.Local, audit: k.Audit}
 	m.Env = append(os.Environ(), memberEnv+"="+string(text))
 	m.Stderr = m.log
 	if m.hold, err = m.StdinPipe(); err != nil {

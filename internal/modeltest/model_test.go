@@ -136,7 +136,7 @@ func TestHistoriesEndAsTheModelSays(t *testing.T) {
 						h.run()
 						h.settle()
 						h.stopAll()
-						h.tryRelay()
+						h.mustRelay()
 						h.verdict()
 					})
 					require.Less(t, residentMemory(), int64(memoryLimit), "bytes of memory after %d histories", ran+1)

@@ -292,7 +292,10 @@ func (h *history) judgeRepeats(all map[of]*evidence) {
 
 // judgeOrder checks that the effects of a key came in the order of their messages. Redriven messages may come at any time.
 func (h *history) judgeOrder(all map[of]*evidence) {
-	type line struct{ group, topic, key string }
+	type line struct {
+		group, topic, key string
+		era               int
+	}
 	last := make(map[line]*message)
 	for _, m := range h.sent {
 		for _, group := range h.groupsOf(m) {
@@ -300,7 +303,7 @@ func (h *history) judgeOrder(all map[of]*evidence) {
 			if !m.ordered() || e.effects() == 0 || e.redrive > 0 || h.operated[m.N] {
 				continue
 			}
-			l := line{group, h.topicOf(m), m.Key}
+			l := line{group, h.topicOf(m), m.Key, h.eras[m.N]}
 			if before := last[l]; before != nil && all[of{group, before.N}].position > e.position {
 				h.violate("message %d took effect after %d of its key %s in %s", before.N, m.N, m.Key, group)
 			}

@@ -22,6 +22,10 @@ type setup struct {
 	Immediate  int   // Config.Immediate
 	All        bool  `json:",omitempty"` // OnAll handles the events, not On and React
 	Audit      bool  `json:",omitempty"` // a second group listens to the events
+	Late       bool  `json:",omitempty"` // it starts at the step "audit", or at the end
+	NoRelay    bool  `json:",omitempty"` // no relay runs until the end
+
+	Setting, Value string `json:",omitempty"` // a default of the members' role, "" for none
 }
 
 // kinds of messages, by the handler that gets them.
@@ -89,6 +93,7 @@ type step struct {
 	Older    bool      `json:",omitempty"` // join: a member of an earlier version, without Ask and the second hop's events
 	Forget   bool      `json:",omitempty"` // rewind: the inbox's retention is over
 	Peace    bool      `json:",omitempty"` // set back, go back: members stop before, and commit their offsets
+	Rolling  bool      `json:",omitempty"` // become local, go back: members of both kinds run at once
 }
 
 func (p plan) String() string {

@@ -27,9 +27,14 @@ func (d *drawing) some() []message {
 		return []message{m}
 	case at < 52:
 		return d.step2()
-	case at < 60 && !local:
+	case at < 60 && !d.p.Setup.Local:
 		m := d.next(kindLoose, d.key())
-		d.script(&m)
+		if local { // how often it is tried depends on where it is
+			m.Body.Fails = d.one("fails", 0, 1)
+			d.manner(&m.Body)
+		} else {
+			d.script(&m)
+		}
 		return []message{m}
 	case at < 70:
 		m := d.next(kindCall, d.key())

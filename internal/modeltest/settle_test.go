@@ -48,7 +48,7 @@ const redrivenLives = "SELECT consumer_group, message_id, count(*) FROM troupe.d
 // groupsOf returns the groups that handle m.
 func (h *history) groupsOf(m message) []string {
 	all := h.groups()
-	if m.Kind == kindHappened && h.p.Setup.Audit {
+	if m.Kind == kindHappened && h.audit {
 		return all
 	}
 	return all[:1]
@@ -113,6 +113,13 @@ func (h *history) read(tx pgx.Tx) (s state, err error) {
 }
 
 func (h *history) tryRelay() {
+	if h.p.Setup.NoRelay {
+		return
+	}
+	h.mustRelay()
+}
+
+func (h *history) mustRelay() {
 	if err := h.relay(); err != nil {
 		h.fail("relay: %v", err)
 	}
@@ -125,13 +132,13 @@ func (h *history) settle() {
 	began := time.Now()
 	changed, last := began, ""
 	within(10*time.Minute, func() bool {
-		h.bury()
-		if len(h.members) == 0 {
-			h.join(task{})
-		}
+		h.staff()
 		h.thaw()
 		h.tryRelay()
 		s := h.look()
+		if h.p.Setup.NoRelay {
+			s.outbox = 0
+		}
 		if s.done() {
 			return true
 		}
@@ -147,4 +154,8 @@ func (h *history) settle() {
 		}
 		return false
 	})
+	if h.both {
+		h.both = false
+		h.stopKind(false)
+	}
 }

@@ -1,6 +1,7 @@
 package modeltest_test
 
 import (
+	"context"
 	"errors"
 	"maps"
 	"slices"
@@ -14,6 +15,8 @@ import (
 
 	"github.com/troupe-go/troupe/internal/admin"
 	"github.com/troupe-go/troupe/internal/admin/repair"
+	"github.com/troupe-go/troupe/internal/retention"
+	"github.com/troupe-go/troupe/topics"
 )
 
 // stopLimit limits the time in which a member stops, or a broker removes one that was killed.
@@ -29,12 +32,18 @@ func (h *history) run() {
 			h.tryRelay()
 		}
 	}
+	if h.p.Setup.Audit && !h.audit {
+		h.startAudit()
+	}
 }
 
 func (h *history) do(s step) {
 	switch s.Do {
 	case "send":
 		h.sent = append(h.sent, s.Messages...)
+		for _, m := range s.Messages {
+			h.eras[m.N] = h.era
+		}
 		h.send(s.Messages...)
 	case "resend":
 		for _, m := range h.sent {
@@ -71,7 +80,10 @@ func (h *history) do(s step) {
 	case "rewind":
 		h.rewind(s.Forget)
 	case "copy", "set back":
-		if s.Do == "copy" {
+		if h.both {
+			h.settle()
+		}
+		if s.Do == "copy" && !h.local {
 			h.awaitWatermarks()
 		}
 		if s.Peace {
@@ -81,13 +93,17 @@ func (h *history) do(s step) {
 	case "new topic":
 		h.newTopic(h.consumed()[s.N])
 	case "become local":
-		h.settle()
-		h.stopAll()
-		h.makeLocal()
-		h.join(task{})
+		h.becomeLocal(s.Rolling)
 	case "go back":
+		if s.Rolling {
+			h.joinAs(task{}, false)
+		}
 		h.goBack(s.Peace)
-		h.join(task{})
+		h.staff()
+	case "audit":
+		h.startAudit()
+	case "partition":
+		h.nextPartition(s.N)
 	case "new delay":
 		h.stopAll()
 		h.delay = 3*time.Second - h.delay
@@ -114,8 +130,11 @@ func (h *history) let(n int) {
 	})
 }
 
-func (h *history) join(k task) {
-	k.Setup, k.Local, k.Brokers, k.Flow, k.Delay = h.p.Setup, h.local, h.theater.brokers, h.flow, h.delay
+func (h *history) join(k task) { h.joinAs(k, h.local) }
+
+func (h *history) joinAs(k task, local bool) {
+	k.Audit = h.audit
+	k.Setup, k.Local, k.Brokers, k.Flow, k.Delay = h.p.Setup, local, h.theater.brokers, h.flow, h.delay
 	k.URL = h.theater.postgres.URL(h.database)
 	if k.Local {
 		k.Brokers = nil
@@ -198,6 +217,25 @@ func (h *history) stopOlder() {
 	for _, m := range slices.Clone(h.members) {
 		if m.older {
 			h.stop(m)
+		}
+	}
+}
+
+// stopKind stops the members with Local, or the others.
+func (h *history) stopKind(local bool) {
+	h.bury()
+	for _, m := range slices.Clone(h.members) {
+		if m.local == local {
+			h.stop(m)
+		}
+	}
+}
+
+func (h *history) killKind(local bool) {
+	for _, m := range slices.Clone(h.members) {
+		if m.local == local {
+			m.kill()
+			h.drop(m)
 		}
 	}
 }
@@ -294,7 +332,7 @@ func (h *history) awaitWatermarks() {
 	h.stopOlder()
 	topics := append(h.consumed(), h.hop.Retry(h.delay))
 	want := len(topics) * int(h.p.Setup.Partitions)
-	if h.p.Setup.Audit {
+	if h.audit {
 		want += int(h.p.Setup.Partitions)
 	}
 	h.await("the watermarks", stopLimit, func() bool {
@@ -323,31 +361,100 @@ func (h *history) swap(copies bool) {
 			_, err = h.theater.postgres.CreateDatabase(h.ctx, h.saved, h.database)
 			return err == nil
 		})
-		h.endedSaved = maps.Clone(h.ended0)
+		h.endedSaved, h.savedLocal = maps.Clone(h.ended0), h.local
+		clear(h.unsaved)
 	} else {
 		require.NoError(h.t, h.theater.postgres.DropDatabase(h.ctx, h.database))
 		_, err = h.theater.postgres.CreateDatabase(h.ctx, h.database, h.saved)
 		require.NoError(h.t, err)
 		h.ended0, h.wentBack = h.endedSaved, true
+		h.sent = slices.DeleteFunc(h.sent, func(m message) bool { return h.unsaved[m.N] })
+		clear(h.unsaved)
+		if h.local && !h.savedLocal { // Kafka has messages that were handled after the copy
+			h.both = true
+			h.era++
+		}
 	}
 	h.connect()
-	h.join(task{})
+	h.staff()
+	if h.local {
+		h.awaitLocal()
+	}
+}
+
+// startAudit starts the second group.
+func (h *history) startAudit() {
+	h.audit = true
+	h.staff()
+	if h.local {
+		h.awaitLocal()
+	}
+}
+
+// staff joins members so that some run, of each kind and for each group.
+func (h *history) staff() {
+	h.bury()
+	has := func(local bool) bool {
+		return slices.ContainsFunc(h.members, func(m *member) bool { return m.local == local && (m.audit || !h.audit) })
+	}
+	if !has(h.local) {
+		h.join(task{})
+	}
+	if h.both && !has(false) {
+		h.joinAs(task{}, false)
+	}
+}
+
+// becomeLocal makes the topics local: all at once, or while members with Brokers go on with the messages that are in Kafka.
+func (h *history) becomeLocal(rolling bool) {
+	if rolling {
+		h.local, h.both = true, true
+		h.era++
+		h.awaitLocal()
+		return
+	}
+	h.settle()
+	h.stopAll()
+	h.makeLocal()
+	h.staff()
+}
+
+// nextPartition sets the outbox's sequence to a few positions before the end of a partition, and drops earlier ones.
+func (h *history) nextPartition(left int) {
+	const next = `
+		SELECT setval('troupe.outbox_position_seq', p.hi - $1)
+		FROM troupe.outbox_partitions AS p, troupe.outbox_position_seq AS s
+		WHERE p.state = 'attached' AND p.hi - $1 > s.last_value AND EXISTS (SELECT FROM troupe.outbox_partitions AS n WHERE n.lo = p.hi)
+		ORDER BY p.hi
+		LIMIT 1`
+	h.exec(next, left)
+	if h.p.Setup.NoRelay {
+		return
+	}
+	dropper, err := retention.New(retention.Config{Pool: h.pool, Age: -1})
+	require.NoError(h.t, err)
+	defer dropper.Close()
+	ctx, cancel := context.WithTimeout(h.ctx, 5*time.Second) // a frozen member's transaction holds it up; the next call goes on
+	defer cancel()
+	if _, err = dropper.Drop(ctx, ""); ctx.Err() == nil {
+		h.expectNil("drop partitions", err)
+	}
 }
 
 // goBack returns the topics to Kafka, in the middle of their work. Rows that a member has locked are refused until its session ends.
 func (h *history) goBack(peace bool) {
 	if peace {
-		h.stopAll()
+		h.stopKind(true)
 	} else {
-		h.killAll()
+		h.killKind(true)
 	}
-	for _, topic := range h.consumed() {
+	for _, topic := range append(h.consumed(), topics.MustHop(h.flow, auditName).Commands()) {
 		h.await("the topic to go back to Kafka", stopLimit, func() bool {
 			_, err := h.pool.Exec(h.ctx, "SELECT troupe.end_local($1)", topic)
 			return err == nil
 		})
 	}
-	h.local = false
+	h.local, h.both = false, false
 	h.tryRelay() // before later messages are sent to Kafka
 }
 
