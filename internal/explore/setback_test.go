@@ -486,6 +486,23 @@ func (h hopData) forgets(c sentOnce) bool {
 	return !h.deleted.IsZero() && since.Before(h.deleted.Add(time.Hour))
 }
 
+// waits returns the step whose answer a saga awaits although all messages were handled, "" if none.
+func (l *lossy) waits() string {
+	for _, hop := range lossyHops {
+		if l.hops[hop].read < len(l.commands[hop]) || l.mine.read[hop] < len(l.answers[hop]) {
+			return ""
+		}
+	}
+	for _, ss := range l.mine.s.Steps {
+		sent := ss.Phase == saga.CompensateIntent || ss.Phase == saga.Intent && l.step(ss.Name).Command != nil
+		due := slices.ContainsFunc(l.mine.s.Deadlines, func(a saga.Armed) bool { return strings.HasPrefix(a.Name, ss.Name+".") || a.Name == saga.TimeoutName })
+		if sent && !due && l.mine.s.Status != saga.Abandoned {
+			return fmt.Sprintf("%s is %s, and nothing answers it", ss.Name, ss.Phase)
+		}
+	}
+	return ""
+}
+
 // left returns the effect that an ended saga leaves behind, or misses, without a trace, "" if none.
 func (l *lossy) left() string {
 	s := l.mine.s
@@ -493,7 +510,7 @@ func (l *lossy) left() string {
 		return l.wrong
 	}
 	if s.Status != saga.Completed && s.Status != saga.Compensated {
-		return ""
+		return l.waits()
 	}
 	for _, hop := range lossyHops { // of commands of the other definition
 		for name, effect := range l.hops[hop].effect {
