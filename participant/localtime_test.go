@@ -1,6 +1,9 @@
 package participant_test
 
 import (
+	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -77,6 +80,52 @@ func TestLocalWorkWithAKeyThatIsTooLongIsADeadLetter(t *testing.T) {
 	s.write("other", Count{N: 1})
 	s.waitCount(1, "SELECT count(*) FROM troupe.dead_letters WHERE octet_length(key) = 8388500")
 	s.waitCount(1, "SELECT count(*) FROM done WHERE key = 'other'")
+}
+
+// The trigger of a local topic takes a row before the checks of the outbox, so a writer may insert rows that no relay would publish.
+// Each is handled or becomes a dead letter, and stops no other.
+func TestLocalWorkThatNoOutboxTakesDoesNotStopOthers(t *testing.T) {
+	t.Parallel()
+	s := newLocalStage(t)
+	s.makeLocal()
+	writer := grantstest.New(s.t, s.pool, grants.Writer).Pool()
+	rows := []struct{ column, value string }{
+		{"headers", `'[1, 2]'::jsonb`},
+		{"headers", `'"text"'::jsonb`},
+		{"headers", `'null'::jsonb`},
+		{"headers", `'{"ce_id": null, "ce_source": 7, "": "", "ce_time": "9999-12-31T23:59:59-23:59", "ce_outcome": "maybe"}'::jsonb`},
+		{"headers", `(SELECT jsonb_object_agg('h' || n, repeat('v', 1000)) FROM generate_series(1, 300) AS n)`},
+		{"headers", `jsonb_build_object('h', repeat('v', 5000000))`},
+		{"headers", `jsonb_build_object('n', 1e100000::numeric)`},
+		{"raw_headers", `'\xffffffffffffffffffff'::bytea`},
+		{"raw_headers", `'\x00'::bytea`},
+		{"raw_headers", `convert_to(repeat('x', 1000000), 'UTF8')`},
+		{"key_bytes", `'\x00ff'::bytea`},
+		{"key_bytes", `''::bytea`},
+		{"id", `'00000000-0000-0000-0000-000000000000'::uuid`},
+		{"id", `'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid`},
+		{"payload", `NULL`},
+		{"payload", `'\x00ff'::bytea`},
+		{"type", `''`},
+		{"type", `E'\n\x1b[2J'`},
+	}
+	for _, row := range rows {
+		columns := map[string]string{"topic": "'" + s.hop.Commands() + "'", "type": "'Count'", "payload": "'" + string(marshal(Count{N: 1})) + "'", row.column: row.value}
+		names := slices.Sorted(maps.Keys(columns))
+		values := make([]string, len(names))
+		for i, name := range names {
+			values[i] = columns[name]
+		}
+		_, err := writer.Exec(t.Context(), fmt.Sprintf("INSERT INTO troupe.outbox (%s) VALUES (%s)", strings.Join(names, ", "), strings.Join(values, ", ")))
+		require.NoError(t, err, "%s: %s", row.column, row.value)
+	}
+	p := s.new(atOnce)
+	participant.Handle(p, count)
+	s.start(p)
+	s.write("other", Count{N: 1})
+	s.waitCount(len(rows)+1, "SELECT count(*) FROM troupe.local_work WHERE ended_at IS NOT NULL")
+	s.waitCount(1, "SELECT count(*) FROM done WHERE key = 'other'")
+	s.expectLegal()
 }
 
 // writeAt inserts commands of one key with these creation times, with the rights of a writer.

@@ -10,6 +10,10 @@ import (
 // quietFor is the time for which a repeated failure is not logged again.
 const quietFor = 30 * time.Second
 
+// mostKinds is the number of kinds that are logged by their name. Failures of further kinds are logged together, since a writer
+// chooses the topics that are parts of kinds.
+const mostKinds = 1000
+
 // quiet logs repeated failures of one kind: the first one, then at most one line per quietFor with the count, and one line on
 // recovery.
 type quiet struct {
@@ -31,6 +35,10 @@ func (q *quiet) failed(kind string, err error) {
 		q.kinds = make(map[string]*repeated)
 	}
 	r := q.kinds[kind]
+	if r == nil && len(q.kinds) >= mostKinds {
+		kind = "other failures"
+		r = q.kinds[kind]
+	}
 	if r == nil {
 		r = &repeated{}
 		q.kinds[kind] = r

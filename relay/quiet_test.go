@@ -3,27 +3,28 @@ package relay
 import (
 	"bytes"
 	"errors"
-	"strings"
+	"fmt"
 	"testing"
 
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 )
 
-func TestAFailureThatRepeatsIsLoggedOnceAndOnceWhenItIsOver(t *testing.T) {
+// A writer chooses the topics, and so the kinds of failures.
+func TestFailuresOfManyTopicsAreLoggedTogether(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
 	q := quiet{log: zerolog.New(&log)}
-	q.recovered("kind")
-	for range 100 {
-		q.failed("kind", errors.New("away"))
+	for n := range 20 * mostKinds {
+		q.failed(fmt.Sprintf("topic t-%d", n), errors.New("refused"))
 	}
-	q.failed("other", errors.New("away as well"))
-	q.recovered("kind")
-	q.recovered("kind")
-	lines := strings.Split(strings.TrimSpace(log.String()), "\n")
-	require.Len(t, lines, 3)
-	require.Contains(t, lines[0], `"error":"away","count":1`)
-	require.Contains(t, lines[1], `"error":"away as well"`)
-	require.Contains(t, lines[2], `"count":100`)
+	q.failed("topic t-0", errors.New("refused"))
+	require.LessOrEqual(t, len(q.kinds), mostKinds+1)
+	require.LessOrEqual(t, bytes.Count(log.Bytes(), []byte("\n")), mostKinds+1)
+	require.Contains(t, log.String(), `"message":"topic t-0: failed, trying on"`)
+	require.Contains(t, log.String(), `"message":"other failures: failed, trying on"`)
+	q.recovered("topic t-0")
+	q.recovered("topic t-30000") // it was never logged by its name
+	require.Contains(t, log.String(), `{"level":"info","count":2,"message":"topic t-0: works again"}`)
+	require.NotContains(t, log.String(), "t-30000")
 }

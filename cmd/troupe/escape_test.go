@@ -22,8 +22,11 @@ func TestNoTextOfAProducerControlsTheTerminal(t *testing.T) {
 		VALUES ($1, 'edit', $1, $2, $1, $1, 0, 0, $1)`, evil, documentedLetter)
 	s.exec(`UPDATE troupe.held SET consumer_group = $1, topic = $1, key = convert_to($1, 'UTF8'), last_error = $1`, evil)
 	s.exec(`UPDATE troupe.unreadable_batches SET consumer_group = $1, topic = $1`, evil)
-	s.exec(`UPDATE troupe.saga_events SET actor = $1, reason = $1 WHERE saga_id = 'order/o-1001'`, evil)
-	s.exec(`UPDATE troupe.sagas SET reason = $1, hop = $1, state = jsonb_set(state, '{data,customer_id}', to_jsonb($1::text)) WHERE id = 'order/o-1001'`, evil)
+	s.exec(`UPDATE troupe.saga_events SET actor = $1, reason = $1, event = event || jsonb_build_object('actor', $1::text, 'step', $1::text, 'reason', $1::text, 'kind', $1::text),
+		moments = (SELECT jsonb_agg(jsonb_build_object('what', $1::text, 'step', $1::text, 'why', $1::text)) FROM jsonb_array_elements(moments))
+		WHERE saga_id = 'order/o-1001'`, evil)
+	s.exec(`UPDATE troupe.sagas SET reason = $1, hop = $1, state = jsonb_set(jsonb_set(jsonb_set(state, '{data,customer_id}', to_jsonb($1::text)),
+		'{steps,0,phase}', to_jsonb($1::text)), '{deadlines}', jsonb_build_array(jsonb_build_object('name', $1::text, 'at', '2026-11-21T12:00:00Z'))) WHERE id = 'order/o-1001'`, evil)
 	s.exec(`INSERT INTO troupe.saga_locks (name, saga_id) VALUES ($1, 'order/o-1001')`, evil)
 	s.exec("UPDATE troupe.watch_names SET name = name || $1 WHERE name LIKE '%shop.%'", evil)
 	s.exec("UPDATE troupe.watch_messages SET key = $1, id_text = $1, flow_text = $1 WHERE key = 'o-1002'", evil)

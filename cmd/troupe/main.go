@@ -18,6 +18,7 @@ import (
 
 	"github.com/troupe-go/troupe/internal/address"
 	"github.com/troupe-go/troupe/internal/admin"
+	"github.com/troupe-go/troupe/internal/plain"
 )
 
 // Exit statuses.
@@ -64,7 +65,7 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	end := exit{exitUsage, err} // cobra's own errors: unknown commands, flags and arguments
 	errors.As(err, &end)
 	if end.reason != nil {
-		_, _ = fmt.Fprintf(stderr, "troupe: %s\n", address.Redact(end.reason.Error()))
+		_, _ = fmt.Fprintf(stderr, "troupe: %s\n", plain.Lines(address.Redact(end.reason.Error())))
 		if end.status == exitUsage {
 			_, _ = fmt.Fprintln(stderr, "(--help says more)")
 		}

@@ -166,7 +166,11 @@ func mermaidSteps(w io.Writer, spec saga.Spec, s saga.State) {
 		ids[st.Name] = fmt.Sprintf("s%d", i+1)
 	}
 	for _, st := range spec.Steps {
-		_, _ = fmt.Fprintf(w, "  %s[\"%s<br/>%s\"]:::%s\n", ids[st.Name], st.Name, phaseName(phase[st.Name]), phaseName(phase[st.Name]))
+		is := phase[st.Name]
+		if _, known := marks[is]; !known { // the row is a service's: another text could be a part of the drawing
+			is = "unknown"
+		}
+		_, _ = fmt.Fprintf(w, "  %s[\"%s<br/>%s\"]:::%s\n", ids[st.Name], st.Name, phaseName(is), phaseName(is))
 	}
 	for _, st := range spec.Steps {
 		for _, n := range st.Needs {

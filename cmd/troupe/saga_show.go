@@ -14,6 +14,7 @@ import (
 
 	"github.com/troupe-go/troupe/internal/admin/sagadesk"
 	"github.com/troupe-go/troupe/internal/decisions"
+	"github.com/troupe-go/troupe/internal/plain"
 	"github.com/troupe-go/troupe/saga"
 )
 
@@ -45,7 +46,7 @@ func newSagaShow() *cobra.Command {
 			if err != nil {
 				return failed(err)
 			}
-			log, err := desk.Log(cmd.Context(), g.ID, max(0, g.State.Version-shownEntries), shownEntries)
+			log, err := desk.LogEnd(cmd.Context(), g.ID, shownEntries)
 			if err != nil {
 				return failed(err)
 			}
@@ -112,7 +113,7 @@ func printSaga(w io.Writer, g *sagadesk.Detail, log []decisions.Entry, possible 
 		if a.Overdue {
 			overdue = "  overdue: it waits until the saga is taken up"
 		}
-		_, _ = fmt.Fprintf(w, "  %s  %s%s\n", stamp(a.At), a.Name, overdue)
+		_, _ = fmt.Fprintf(w, "  %s  %s%s\n", stamp(a.At), oneLine(a.Name, 200), overdue)
 	}
 	printPossible(w, g, possible)
 }
@@ -132,7 +133,7 @@ func printEntry(w io.Writer, e decisions.Entry) {
 		if e.Role != "" {
 			role = " (role " + oneLine(e.Role, 63) + ")"
 		}
-		_, _ = fmt.Fprintf(w, "  %s  %s%s by %s%s: %s\n", at, e.Event.Kind, step, oneLine(e.Event.Actor, 200), role, oneLine(e.Event.Reason, 2000))
+		_, _ = fmt.Fprintf(w, "  %s  %s%s by %s%s: %s\n", at, oneLine(string(e.Event.Kind), 60), step, oneLine(e.Event.Actor, 200), role, oneLine(e.Event.Reason, 2000))
 	}
 	for _, m := range e.Moments {
 		about := oneLine(m.Step, 60)
@@ -140,7 +141,7 @@ func printEntry(w io.Writer, e decisions.Entry) {
 			about += ": "
 		}
 		about += oneLine(m.Why, 300)
-		_, _ = fmt.Fprintf(w, "  %s  %s\n", at, strings.TrimRight(fmt.Sprintf("%-21s  %s", m.What, about), " "))
+		_, _ = fmt.Fprintf(w, "  %s  %s\n", at, strings.TrimRight(fmt.Sprintf("%-21s  %s", oneLine(m.What, 60), about), " "))
 	}
 	if e.Misdated() {
 		_, _ = fmt.Fprintf(w, "  %s  the server wrote this entry at %s, for role %s\n", at, stamp(e.RecordedAt), oneLine(e.Role, 63))
@@ -154,9 +155,9 @@ func printPossible(w io.Writer, g *sagadesk.Detail, possible []saga.Event) {
 	}
 	_, _ = fmt.Fprintln(w, "\nwhat can be done (each with --reason; --dry-run says what would follow)")
 	for _, e := range possible {
-		text := "troupe saga " + string(e.Kind) + " " + g.ID
+		text := "troupe saga " + string(e.Kind) + " " + plain.Argument(g.ID)
 		if e.Step != "" {
-			text += " " + e.Step
+			text += " " + plain.Argument(e.Step)
 		}
 		switch {
 		case e.Kind == saga.ActSet:
@@ -166,6 +167,6 @@ func printPossible(w io.Writer, g *sagadesk.Detail, possible []saga.Event) {
 		case e.Kind == saga.ActResolve:
 			text += " --happened no"
 		}
-		_, _ = fmt.Fprintf(w, "  %s\n", oneLine(text, 200))
+		_, _ = fmt.Fprintln(w, "  "+text)
 	}
 }

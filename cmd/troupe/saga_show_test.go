@@ -2,11 +2,14 @@ package main
 
 import (
 	"bytes"
+	"os/exec"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/troupe-go/troupe/internal/admin/sagadesk"
 	"github.com/troupe-go/troupe/internal/decisions"
 	"github.com/troupe-go/troupe/internal/moments"
 	"github.com/troupe-go/troupe/saga"
@@ -53,4 +56,21 @@ func TestAStepThatTheSagaWentOnWithoutIsShown(t *testing.T) {
   ✗ hotel       refused  BookHotel; optional, the saga goes on without it
   └─ ▸ payment  intent   Pay; needs at least 1 of 2; needs flight, too
 `, b.String())
+}
+
+// A producer chooses the key of a saga, and an operator copies the printed command into a shell.
+func TestAPrintedCommandIsOneCommandInAShell(t *testing.T) {
+	t.Parallel()
+	const id = "order/o-1; echo 'no' $(echo no) `echo no` > no #"
+	g := &sagadesk.Detail{Row: sagadesk.Row{ID: id, Status: saga.Parked}}
+	for _, e := range []saga.Event{{Kind: saga.ActRetry, Step: "payment"}, {Kind: saga.ActAbandon}, {Kind: saga.ActResolve, Step: "payment", Happened: true}} {
+		var b bytes.Buffer
+		printPossible(&b, g, []saga.Event{e})
+		printed := b.String()[strings.LastIndex(b.String(), "troupe saga"):]
+		shell := exec.CommandContext(t.Context(), "sh", "-c", `troupe() { printf '%s\n' "$3"; }`+"\n"+printed)
+		shell.Dir = t.TempDir()
+		out, err := shell.CombinedOutput()
+		require.NoError(t, err, printed)
+		require.Equal(t, id+"\n", string(out), printed)
+	}
 }

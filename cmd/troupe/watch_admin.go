@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/troupe-go/troupe/internal/address"
+	"github.com/troupe-go/troupe/internal/door"
 	"github.com/troupe-go/troupe/internal/flow/telemetry"
 	"github.com/troupe-go/troupe/internal/flow/watch"
 	"github.com/troupe-go/troupe/internal/metrics"
@@ -55,7 +56,7 @@ func (f *watchFlags) watcher(cfg watch.Config) (*watching, error) {
 		return nil, fmt.Errorf("--admin: %w: want host:port that is free, such as 127.0.0.1:8087", err)
 	}
 	cfg.Log.Info().Stringer("admin", listener.Addr()).Msg("serving")
-	return &watching{w, listener, watchEndpoints(w, page)}, nil
+	return &watching{w, listener, watchEndpoints(w, door.Here(listener.Addr(), page))}, nil
 }
 
 // watchEndpoints returns the endpoints. They contain only counts and kinds, no key and no id.

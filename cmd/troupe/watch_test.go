@@ -104,6 +104,13 @@ func TestWatchPrintsWhatItFindsAndShowsEachFlow(t *testing.T) {
 			strings.Contains(page, `troupe_watch_findings_total{troupe_flow="`+flow+`",troupe_watch_kind="late"} 0`), nil
 	})
 	require.Equal(t, "ok\n", asked(t, admin, "/readyz"))
+	rebound, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+admin+"/metrics", nil)
+	require.NoError(t, err)
+	rebound.Host = "watch.evil.example" // as a web page of another site may request
+	response, err := http.DefaultClient.Do(rebound)
+	require.NoError(t, err)
+	require.NoError(t, response.Body.Close())
+	require.Equal(t, http.StatusMisdirectedRequest, response.StatusCode)
 	testkit.Wait(t, "the findings to be stored", func() (bool, error) {
 		desk, err := watch.OpenDesk(t.Context(), pool, flow)
 		if err != nil {

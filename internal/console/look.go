@@ -11,6 +11,7 @@ import (
 	"time"
 
 	relays "github.com/troupe-go/troupe/internal/admin/relaydesk"
+	"github.com/troupe-go/troupe/internal/plain"
 )
 
 //go:embed templates/*.html static/*
@@ -77,6 +78,7 @@ func (c *Console) words() template.FuncMap {
 		"isCut":      isCut,
 		"mostShown":  func() int64 { return mostShown },
 		"clip":       clip,
+		"argument":   func(value any) string { return plain.Argument(fmt.Sprint(value)) },
 		"tail":       tail,
 		"ago":        func(at time.Time) string { return ago(time.Since(at)) },
 		"iso":        func(at time.Time) string { return at.UTC().Format(time.RFC3339Nano) },

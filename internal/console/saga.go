@@ -84,7 +84,7 @@ func readSaga(ctx context.Context, a *ask) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	log, err := s.sagas.Log(ctx, g.ID, max(0, g.State.Version-shownEntries), shownEntries)
+	log, err := s.sagas.LogEnd(ctx, g.ID, shownEntries)
 	if err != nil {
 		return nil, err
 	}

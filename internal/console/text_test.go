@@ -1,7 +1,10 @@
 package console
 
 import (
+	"io/fs"
 	"net/http"
+	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -32,4 +35,25 @@ func TestNobodyActsUnderANameOfTwoLines(t *testing.T) {
 		require.Contains(t, r.Body.String(), "actor: ")
 		require.Equal(t, http.StatusBadRequest, d.post("/sign-in", form("name", name, "token", token)).Code)
 	}
+}
+
+// A producer chooses the key of a saga, and an operator copies the command of a page into a shell.
+func TestEachValueOfACommandOnAPageIsOneArgument(t *testing.T) {
+	t.Parallel()
+	names, err := fs.Glob(files, "templates/*.html")
+	require.NoError(t, err)
+	values := 0
+	for _, name := range names {
+		text, err := files.ReadFile(name)
+		require.NoError(t, err)
+		for _, command := range regexp.MustCompile(`<code>troupe [^<]*</code>`).FindAllString(string(text), -1) {
+			for _, value := range regexp.MustCompile(`{{[^}]*}}`).FindAllString(command, -1) {
+				if !strings.HasPrefix(value, "{{if ") && value != "{{end}}" {
+					require.True(t, strings.HasPrefix(value, "{{argument "), "%s: %s", name, command)
+					values++
+				}
+			}
+		}
+	}
+	require.Greater(t, values, 8)
 }

@@ -66,7 +66,7 @@ func (h Hop) Run(ctx context.Context, cfg Config) error {
 	}
 	cfg.Log.Info().Stringer("address", listener.Addr()).Stringer("hop", cfg.Hop(h.Name)).Msg("serving")
 
-	front := &front{}
+	front := &front{listens: listener.Addr()}
 	group, running := errgroup.WithContext(ctx)
 	group.Go(func() error { return serve(running, listener, front) })
 	group.Go(func() error { return h.work(running, cfg, front) })

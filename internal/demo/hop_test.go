@@ -108,6 +108,15 @@ func TestAServiceMakesItsTablesAndBecomesReady(t *testing.T) {
 	status, body := get(cfg, "/metrics")
 	require.Equal(t, http.StatusOK, status)
 	require.Contains(t, body, "troupe_ready{")
+	for _, path := range []string{"/metrics", "/readyz", "/orders"} { // as a web page of another site may request
+		rebound, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+cfg.Listen+path, nil)
+		require.NoError(t, err)
+		rebound.Host = "demo.evil.example"
+		response, err := http.DefaultClient.Do(rebound)
+		require.NoError(t, err)
+		require.NoError(t, response.Body.Close())
+		require.Equal(t, http.StatusMisdirectedRequest, response.StatusCode, path)
+	}
 
 	conn, err := pgx.Connect(t.Context(), cfg.DatabaseURL)
 	require.NoError(t, err)

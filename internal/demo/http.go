@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"sync/atomic"
 	"time"
+
+	"github.com/troupe-go/troupe/internal/door"
 )
 
 // Limits of the HTTP server.
@@ -19,6 +21,7 @@ const (
 // A front answers HTTP from the start: /livez reports that the process runs, /readyz that the service does its work, and /metrics
 // is for Prometheus. All other paths belong to the service's API, once open has set it.
 type front struct {
+	listens net.Addr
 	service atomic.Pointer[opened]
 }
 
@@ -37,6 +40,8 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.URL.Path == "/livez":
 		_, _ = w.Write([]byte("ok\n"))
+	case door.OnLoopback(f.listens) && !door.Called(r.Host, door.Localhost): // by a web page on this machine
+		http.Error(w, "only requests for "+door.Localhost+" or a loopback address are answered", http.StatusMisdirectedRequest)
 	case service == nil:
 		http.Error(w, "waiting for the database or the schema registry", http.StatusServiceUnavailable)
 	case r.URL.Path == "/readyz":

@@ -85,5 +85,26 @@ func Called(host string, names ...string) bool {
 	return ip != nil && ip.IsLoopback() || slices.ContainsFunc(names, func(own string) bool { return strings.EqualFold(own, name) })
 }
 
+// OnLoopback reports whether an endpoint listens on a loopback address, so that only programs of this machine reach it.
+func OnLoopback(listens net.Addr) bool {
+	tcp, ok := listens.(*net.TCPAddr)
+	return ok && tcp.IP.IsLoopback()
+}
+
+// Here returns a handler that passes requests on to next. If the endpoint listens on a loopback address, it passes only those for
+// localhost or a loopback address, and answers others with status 421.
+func Here(listens net.Addr, next http.Handler) http.Handler {
+	if !OnLoopback(listens) {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !Called(r.Host, Localhost) {
+			http.Error(w, "on a loopback address only requests for "+Localhost+" or such an address are answered", http.StatusMisdirectedRequest)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
 // Localhost is the host name that an endpoint without a token accepts.
 const Localhost = "localhost"

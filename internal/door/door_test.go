@@ -1,7 +1,9 @@
 package door
 
 import (
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"testing"
 	"time"
@@ -70,6 +72,28 @@ func TestOnlyThisMachinesNamesAreItsOwn(t *testing.T) {
 	} {
 		require.Equal(t, want, Called(host, Localhost), "%q", host)
 	}
+}
+
+func TestAnEndpointOnLoopbackAnswersThisMachineOnly(t *testing.T) {
+	t.Parallel()
+	next := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
+	for _, c := range []struct {
+		ip, host string
+		want     int
+	}{
+		{"127.0.0.1", "127.0.0.1:8087", http.StatusOK},
+		{"127.0.0.1", "localhost:8087", http.StatusOK},
+		{"::1", "[::1]:8087", http.StatusOK},
+		{"127.0.0.1", "watch.evil.example:8087", http.StatusMisdirectedRequest},
+		{"::1", "", http.StatusMisdirectedRequest},
+		{"0.0.0.0", "watch:8087", http.StatusOK},
+		{"192.0.2.1", "watch.example", http.StatusOK},
+	} {
+		w := httptest.NewRecorder()
+		Here(&net.TCPAddr{IP: net.ParseIP(c.ip), Port: 8087}, next).ServeHTTP(w, &http.Request{Host: c.host})
+		require.Equal(t, c.want, w.Code, "%s on %s", c.host, c.ip)
+	}
+	require.False(t, OnLoopback(&net.UnixAddr{Name: "s"}))
 }
 
 func TestAProxyIsKnownByItsAddressAndItsSecret(t *testing.T) {

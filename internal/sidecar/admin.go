@@ -184,8 +184,14 @@ type outboxHealth struct {
 	Reason string     `json:"reason,omitempty"`
 }
 
-// ready answers every request with the status; it gives the reasons only to a request that may read.
+// ready answers every request with the status; it gives the reasons only to a request that may read. To name one outbox, a request
+// must be one that may read too, or it could find out the names.
 func (a *adminHandler) ready(w http.ResponseWriter, r *http.Request) {
+	may, refused := a.mayRead(r)
+	if !may && r.URL.Query().Has("outbox") {
+		refused(w)
+		return
+	}
 	all := a.outlets(w, r)
 	if all == nil {
 		return
@@ -208,7 +214,7 @@ func (a *adminHandler) ready(w http.ResponseWriter, r *http.Request) {
 		h.Role = h.Outboxes[0].Role
 	}
 	h.Reason = strings.Join(reasons, "; ")
-	if may, _ := a.mayRead(r); !may {
+	if !may {
 		h = health{OK: h.OK}
 	}
 	code := http.StatusOK

@@ -91,6 +91,15 @@ func TestWithoutATokenThereAreNoActionsAndNothingButLoopback(t *testing.T) {
 	code, text := p.askAs("relay.evil.example", "/readyz")
 	require.Equal(t, http.StatusOK, code)
 	require.NotContains(t, text, "role")
+	code, _ = p.askAs("relay.evil.example", "/readyz?outbox=guessed")
+	require.Equal(t, http.StatusMisdirectedRequest, code)
+	code, _ = p.ask("GET", "/readyz?outbox=none", "", "")
+	require.Equal(t, http.StatusNotFound, code)
+	for _, topic := range []string{"%00", "%ff"} {
+		code, text = p.ask("GET", "/parked?topic="+topic, "", "")
+		require.Equal(t, http.StatusBadRequest, code)
+		require.Contains(t, text, "topic: want text in UTF-8")
+	}
 	for _, address := range []string{"0.0.0.0:8089", ":8089", "[::]:8089", "192.0.2.1:8089", "relay.example:8089"} {
 		r := run(t, environ, "run", "--admin", address)
 		require.Equal(t, 2, r.code, address)
@@ -128,6 +137,8 @@ func TestWithATokenAllButTheProbesWantIt(t *testing.T) {
 
 	code, _ = p.ask("POST", "/pause", token, "")
 	require.Equal(t, http.StatusOK, code)
+	code, _ = p.ask("GET", "/readyz?outbox=guessed", "", "")
+	require.Equal(t, http.StatusUnauthorized, code, "it would tell the names of outboxes")
 	code, text := p.ask("GET", "/readyz", "", "")
 	require.Equal(t, http.StatusServiceUnavailable, code)
 	require.NotContains(t, text, "paused", "why is for who has the token")

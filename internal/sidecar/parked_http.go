@@ -10,6 +10,7 @@ import (
 
 	"github.com/troupe-go/troupe/internal/admin"
 	"github.com/troupe-go/troupe/internal/admin/relaydesk"
+	"github.com/troupe-go/troupe/internal/pgtext"
 )
 
 // listParked returns no payloads: the command parked show prints them, for operators who may read the database.
@@ -27,6 +28,10 @@ func (a *adminHandler) listParked(w http.ResponseWriter, r *http.Request) {
 	limit, err := strconv.Atoi(orElse(query.Get("limit"), strconv.Itoa(parkedPerPage)))
 	if err != nil || limit < 1 || limit > desk.MostRows {
 		refuse(w, http.StatusBadRequest, "limit: want 1 to "+strconv.Itoa(desk.MostRows))
+		return
+	}
+	if !pgtext.Fits([]byte(query.Get("topic"))) {
+		refuse(w, http.StatusBadRequest, "topic: want text in UTF-8 without the character NUL")
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), askLimit)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/troupe-go/troupe/internal/admin"
 	"github.com/troupe-go/troupe/internal/admin/relaydesk"
+	"github.com/troupe-go/troupe/internal/plain"
 )
 
 func (p Program) pauseCommand() *cobra.Command {
@@ -77,7 +78,7 @@ func (p Program) wouldTurn(ctx context.Context, on asked, t turn) error {
 	}
 	last := "it was never paused"
 	if len(turns) > 0 {
-		last = fmt.Sprintf("the last was %s by %s: %s", turns[0].Action, turns[0].Actor, turns[0].Reason)
+		last = fmt.Sprintf("the last was %s by %s: %s", turns[0].Action, plain.Line(turns[0].Actor, admin.MaxName), plain.Line(turns[0].Reason, admin.MaxReason))
 	}
 	_, err = fmt.Fprintf(p.Stdout, "%s would apply to all relays of the outbox; nothing was done: %s\n", t.name, last)
 	return err

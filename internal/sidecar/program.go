@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/troupe-go/troupe/internal/address"
+	"github.com/troupe-go/troupe/internal/plain"
 )
 
 // Exit statuses.
@@ -50,7 +51,7 @@ func (p Program) execute(ctx context.Context, root *cobra.Command) int {
 	}
 	var quiet reported
 	if !errors.As(err, &quiet) {
-		_, _ = fmt.Fprintf(p.Stderr, "%s: %s\n", root.CommandPath(), address.Redact(err.Error()))
+		_, _ = fmt.Fprintf(p.Stderr, "%s: %s\n", root.CommandPath(), plain.Lines(address.Redact(err.Error())))
 	}
 	var usage usageError
 	if errors.As(err, &usage) {

@@ -80,7 +80,8 @@ const adminText = `
 
 At ` + "`admin`" + `, plain HTTP; put TLS before it where it leaves the machine. Without ` + "`admin-token`" + ` it listens on loopback only,
 and there are no actions. With it, everything but ` + "`/livez` and `/readyz`" + ` wants ` + "`Authorization: Bearer TOKEN`" + `, and these two give
-no reasons without it. ` + "`?outbox=NAME`" + ` chooses one; where there are several, those marked † want it.
+no reasons without it. ` + "`?outbox=NAME`" + ` chooses one, and at ` + "`/readyz`" + ` wants the token, too; where there are
+several, those marked † want it.
 
 | request | |
 |---|---|

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/troupe-go/troupe/internal/admin/relaydesk"
+	"github.com/troupe-go/troupe/internal/plain"
 	"github.com/troupe-go/troupe/internal/retention"
 	"github.com/troupe-go/troupe/migrations"
 )
@@ -146,7 +147,7 @@ func (s databaseStatus) print(to io.Writer) error {
 		}
 	}
 	for _, l := range lines {
-		if _, err := fmt.Fprintf(to, "%-14s%s\n", l[0], l[1]); err != nil {
+		if _, err := fmt.Fprintf(to, "%-14s%s\n", l[0], plain.Line(l[1], len(l[1]))); err != nil {
 			return err
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/uuid"
@@ -146,6 +147,26 @@ func TestAPageOfLargeKeysHasFewerRows(t *testing.T) {
 		}
 	}
 	require.Len(t, seen, most)
+}
+
+// Any text of up to 8 MiB may be the topic of a row.
+func TestALongTopicIsCutInTheCountsOfFailedRows(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.exec("INSERT INTO troupe.relay_leases (shard, holder, term, expires_at) VALUES (0, 'relay', 1, now())")
+	s.exec(`INSERT INTO troupe.outbox_failures (position, id, topic, status, attempts, max_attempts, last_error)
+		SELECT n, gen_random_uuid(), repeat('t', 8000000) || n, 'parked', 8, 8, repeat('e', 8000000) FROM generate_series(1, 2) AS n`)
+	s.exec(`INSERT INTO troupe.outbox_failures (position, id, topic, status, attempts, max_attempts, last_error)
+		SELECT n, gen_random_uuid(), 'a.b.commands', 'parked', 8, 8, 'refused' FROM generate_series(11, 13) AS n`)
+	all, err := desk.Look(t.Context(), s.pool)
+	require.NoError(t, err)
+	require.Len(t, all[0].Topics, 3)
+	require.Equal(t, desk.Topic{Topic: "a.b.commands", Parked: 3, Error: "refused"}, all[0].Topics[0])
+	for _, long := range all[0].Topics[1:] {
+		require.Equal(t, 1, long.Parked)
+		require.Equal(t, strings.Repeat("t", 300), long.Topic)
+		require.Len(t, long.Error, 2000)
+	}
 }
 
 func TestAnOutboxIsPausedAndResumedWithARecord(t *testing.T) {

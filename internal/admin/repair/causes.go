@@ -59,7 +59,7 @@ func (d *Desk) Causes(ctx context.Context, f Filter, p Page) (causes []Cause, ne
 	where.args["limit"] = limit + 1
 	of := where.String()
 	// Values that only the groups of a page need are computed after the page is cut.
-	causes, err = query(ctx, d, `
+	causes, more, err := page(ctx, d, `
 		SELECT g.cause, l.consumer_group, l.error_class, l.handler, troupe.error_fingerprint(l.error), g.count, m.keys,
 		       m.failed_again, m.first, l.last_failed_at, l.id, l.error
 		FROM (
@@ -80,13 +80,12 @@ func (d *Desk) Causes(ctx context.Context, f Filter, p Page) (causes []Cause, ne
 		  WHERE cause = g.cause AND `+of+`
 		  ORDER BY last_failed_at DESC, id DESC
 		  LIMIT 1) AS l
-		ORDER BY g.count DESC, g.cause`, where.args, scanCause)
+		ORDER BY g.count DESC, g.cause`, where.args, limit, scanCause)
 	if err != nil {
 		return nil, "", fmt.Errorf("group dead letters: %w", err)
 	}
-	if len(causes) > limit {
-		causes = causes[:limit]
-		last := causes[limit-1]
+	if more {
+		last := causes[len(causes)-1]
 		next = admin.NumberCursor(int64(last.Count), last.ID)
 	}
 	return causes, next, nil

@@ -64,3 +64,32 @@ func TestAPageOfLargeKeysHasFewerRows(t *testing.T) {
 	}
 	require.Len(t, seen, 2*rows, "no row is on two pages")
 }
+
+// A service chooses the text of an error.
+func TestAPageOfCausesWithLargeErrorsHasFewer(t *testing.T) {
+	t.Parallel()
+	const rows, size = 8, 900_000
+	s := newStage(t)
+	s.exec(`INSERT INTO troupe.dead_letters (consumer_group, handler, error_class, error, attempts, topic, topic_id, partition, "offset",
+			headers, payload, message_id, message_type, correlation_id, first_failed_at, last_failed_at)
+		SELECT 'order.payment', 'charge ' || chr(96 + n), 'poison', repeat('e', $2), 1, 'order.payment.commands', gen_random_uuid(), 0, n,
+			'', '{}', 'm-' || n, 'Charge', 'c', now(), now()
+		FROM generate_series(1, $1) AS n`, rows, size)
+	seen := make(map[string]int)
+	for after := ""; ; {
+		causes, next, err := s.desk.Causes(t.Context(), repair.Filter{}, repair.Page{After: after})
+		require.NoError(t, err)
+		require.NotEmpty(t, causes)
+		require.LessOrEqual(t, len(causes)*size, admin.PageBytes+size)
+		for _, c := range causes {
+			seen[c.Handler]++
+		}
+		if after = next; after == "" {
+			break
+		}
+	}
+	require.Len(t, seen, rows)
+	for handler, times := range seen {
+		require.Equal(t, 1, times, handler)
+	}
+}

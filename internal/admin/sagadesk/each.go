@@ -3,24 +3,29 @@ package sagadesk
 import (
 	"context"
 	"fmt"
+	"strconv"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/troupe-go/troupe/internal/admin"
 	"github.com/troupe-go/troupe/internal/pg"
 )
+
+// eachPage is the number of sagas that each reads at a time, if their states are not large.
+const eachPage = 100
 
 // each calls do for each saga that a condition on troupe.sagas selects, in the order of their ids, without a lock. It reads pages, so
 // a saga that changes meanwhile is read before or after the change. err is the reason why a saga's state cannot be read; its Row is
 // filled in then, too. each stops at the first error of do, and returns that error.
 func (d *Desk) each(ctx context.Context, which string, args pg.Args, do func(g *Detail, err error) error) error {
-	read := "SELECT " + detailColumns + "\nFROM troupe.sagas\nWHERE " + which + "\n  AND id > @after\nORDER BY id\nLIMIT 100"
+	read := "SELECT " + detailColumns + "\nFROM troupe.sagas\nWHERE " + which + "\n  AND id > @after\nORDER BY id\nLIMIT " + strconv.Itoa(eachPage)
 	for args["after"] = ""; ; {
 		rows, err := d.cfg.Pool.Query(ctx, read, args)
 		if err != nil {
 			return fmt.Errorf("read sagas: %w", explain(err))
 		}
 		var states [][]byte
-		page, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (*Detail, error) {
+		page, _, err := admin.Collect(rows, eachPage, func(row pgx.CollectableRow) (*Detail, error) {
 			g, state := new(Detail), []byte(nil)
 			err := row.Scan(g.targets(&state)...)
 			states = append(states, state)

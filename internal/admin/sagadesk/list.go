@@ -227,23 +227,37 @@ func arm(conditions []string) string {
 // entryAt selects the time of an entry, or Go's zero time in place of one that its writer made up and that Go or JSON cannot have.
 const entryAt = `CASE WHEN at BETWEEN '0001-01-01 00:00Z' AND '9999-12-31 00:00Z' THEN at ELSE '0001-01-01 00:00Z' END`
 
-// Log returns the entries of a saga's log with a version above after, in order, at most limit of them (1 to 10,000).
+// Log returns the entries of a saga's log with a version above after, in order: at most limit of them (1 to 10,000), and fewer if they
+// have admin.PageBytes before.
 func (d *Desk) Log(ctx context.Context, id string, after, limit int) ([]decisions.Entry, error) {
+	return d.log(ctx, id, "ASC", after, limit)
+}
+
+// LogEnd returns the last entries of a saga's log, in order: at most limit of them (1 to 10,000), and fewer if they have
+// admin.PageBytes before, since each entry has the fields of a whole message.
+func (d *Desk) LogEnd(ctx context.Context, id string, limit int) ([]decisions.Entry, error) {
+	log, err := d.log(ctx, id, "DESC", 0, limit)
+	slices.Reverse(log)
+	return log, err
+}
+
+// log reads entries in an order: "ASC" or "DESC".
+func (d *Desk) log(ctx context.Context, id, order string, after, limit int) ([]decisions.Entry, error) {
 	if limit < 1 || limit > maxPage {
 		return nil, fmt.Errorf("log of saga %s: limit %d: want 1 to %d", id, limit, maxPage)
 	}
-	const read = `
+	read := `
 SELECT version, ` + entryAt + `, event, moments, recorded_at, coalesce(role, '')
 FROM troupe.saga_events
 WHERE saga_id = @id
   AND version > @after
-ORDER BY version
+ORDER BY version ` + order + `
 LIMIT @limit`
 	rows, err := d.cfg.Pool.Query(ctx, read, pgx.NamedArgs{"id": id, "after": after, "limit": limit})
 	if err != nil {
 		return nil, fmt.Errorf("log of saga %s: %w", id, explain(err))
 	}
-	log, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (e decisions.Entry, err error) {
+	log, _, err := admin.Collect(rows, limit, func(row pgx.CollectableRow) (e decisions.Entry, err error) {
 		var event []byte
 		var recorded *time.Time
 		if err := row.Scan(&e.Version, &e.At, &event, &e.Moments, &recorded, &e.Role); err != nil {

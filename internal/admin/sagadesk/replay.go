@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/troupe-go/troupe/internal/admin"
 	"github.com/troupe-go/troupe/internal/decisions"
 	"github.com/troupe-go/troupe/saga"
 )
@@ -39,7 +40,7 @@ func (d *Desk) Replay(ctx context.Context, id string) (Replayed, error) {
 	return *found, nil
 }
 
-// replayed is the number of sagas that are read at a time.
+// replayed is the number of sagas that are read at a time, if their states are not large.
 const replayed = 200
 
 // ReplayAll replays all sagas whose id is after an id, "" for all, in the order of their ids, and calls do with each result.
@@ -91,7 +92,7 @@ ORDER BY saga_id, version`
 		if err != nil {
 			return err
 		}
-		sagas, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (*folding, error) {
+		sagas, _, err := admin.Collect(rows, replayed, func(row pgx.CollectableRow) (*folding, error) {
 			f := new(folding)
 			return f, row.Scan(&f.id, &f.definition, &f.version, &f.row, &f.first)
 		})
