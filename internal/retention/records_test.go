@@ -193,7 +193,7 @@ func TestASagaThatATransactionHasLockedIsPassedOver(t *testing.T) {
 	a.saga("o-2", "completed", "91 days")
 	tx, err := a.pool.Begin(t.Context())
 	require.NoError(t, err)
-	defer tx.Rollback(context.WithoutCancel(t.Context())) //nolint:errcheck // it does nothing after a commit
+	defer tx.Rollback(context.WithoutCancel(t.Context()))
 	_, err = tx.Exec(t.Context(), "SELECT FROM troupe.sagas WHERE id = 'order/o-1' FOR UPDATE")
 	require.NoError(t, err)
 	a.remove()
@@ -223,7 +223,7 @@ func TestTwoSessionsDoNotRemoveOneKindAtOnce(t *testing.T) {
 	a.saga("o-1", "completed", "91 days")
 	tx, err := a.pool.Begin(t.Context())
 	require.NoError(t, err)
-	defer tx.Rollback(context.WithoutCancel(t.Context())) //nolint:errcheck // it does nothing after a commit
+	defer tx.Rollback(context.WithoutCancel(t.Context()))
 	_, err = tx.Exec(t.Context(), "SELECT FROM troupe.retention WHERE kind = 'sagas' FOR UPDATE")
 	require.NoError(t, err)
 	require.Zero(t, a.remove()[retention.Sagas])
