@@ -14,8 +14,10 @@ import (
 
 	"github.com/troupe-go/troupe/internal/grants"
 	"github.com/troupe-go/troupe/internal/grants/grantstest"
+	"github.com/troupe-go/troupe/internal/pg"
 	"github.com/troupe-go/troupe/internal/pgtext"
 	"github.com/troupe-go/troupe/internal/retention"
+	"github.com/troupe-go/troupe/migrations"
 	"github.com/troupe-go/troupe/testkit"
 )
 
@@ -155,6 +157,34 @@ func TestASagaWithALongKeyIsKeptForItsAnswers(t *testing.T) {
 	require.Empty(t, a.list(ids))
 }
 
+// TestASagaWithALongKeyIsKeptInAnyEncoding: the limit of a stored text counts bytes of UTF-8, whatever the database's encoding is.
+func TestASagaWithALongKeyIsKeptInAnyEncoding(t *testing.T) {
+	t.Parallel()
+	server := newArchive(t)
+	config := server.pool.Config()
+	name := config.ConnConfig.Database + "_latin"
+	server.exec("CREATE DATABASE " + name + " ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0")
+	config.ConnConfig.Database = name
+	require.NoError(t, migrations.UpConfig(t.Context(), config.ConnConfig))
+	given, err := pgxpool.NewWithConfig(t.Context(), config)
+	require.NoError(t, err)
+	pool, err := pg.SessionPool(given) // with text in UTF-8, as a relay's
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		pool.Close()
+		given.Close()
+		_, err := server.pool.Exec(context.Background(), "DROP DATABASE "+name)
+		require.NoError(t, err)
+	})
+	a := archive{t, pool}
+	key := strings.Repeat("ä", 150)
+	a.saga(key, "completed", "91 days")
+	a.exec(`INSERT INTO troupe.answers (consumer_group, message_type, idempotency_key, outcome, type, content_type, command_key)
+		VALUES ('shop.payment', 'forward payment', $1, 'success', 'T', 'j', 'k')`, pgtext.Indexable("order/"+key))
+	a.remove()
+	require.Len(t, a.list(ids), 1)
+}
+
 // TestASagaThatATransactionHasLockedIsPassedOver: the pass does not wait for it, and does not keep others waiting.
 func TestASagaThatATransactionHasLockedIsPassedOver(t *testing.T) {
 	t.Parallel()
@@ -163,7 +193,7 @@ func TestASagaThatATransactionHasLockedIsPassedOver(t *testing.T) {
 	a.saga("o-2", "completed", "91 days")
 	tx, err := a.pool.Begin(t.Context())
 	require.NoError(t, err)
-	defer tx.Rollback(context.WithoutCancel(t.Context())) //nolint:errcheck // it does nothing after a commit
+	defer tx.Rollback(context.WithoutCancel(t.Context()))
 	_, err = tx.Exec(t.Context(), "SELECT FROM troupe.sagas WHERE id = 'order/o-1' FOR UPDATE")
 	require.NoError(t, err)
 	a.remove()
@@ -193,7 +223,7 @@ func TestTwoSessionsDoNotRemoveOneKindAtOnce(t *testing.T) {
 	a.saga("o-1", "completed", "91 days")
 	tx, err := a.pool.Begin(t.Context())
 	require.NoError(t, err)
-	defer tx.Rollback(context.WithoutCancel(t.Context())) //nolint:errcheck // it does nothing after a commit
+	defer tx.Rollback(context.WithoutCancel(t.Context()))
 	_, err = tx.Exec(t.Context(), "SELECT FROM troupe.retention WHERE kind = 'sagas' FOR UPDATE")
 	require.NoError(t, err)
 	require.Zero(t, a.remove()[retention.Sagas])

@@ -3,8 +3,8 @@
 -- Long texts are stored as hashes, as by package pgtext.
 WITH due AS (
   SELECT s.id, s.saga, s.key, s.hop, s.consumer_group, s.state,
-         CASE WHEN octet_length(s.id) <= 255 THEN s.id ELSE 'sha256:' || encode(sha256(convert_to(s.id, 'UTF8')), 'hex') END AS indexed_id,
-         CASE WHEN octet_length(s.key) <= 255 THEN s.key ELSE 'sha256:' || encode(sha256(convert_to(s.key, 'UTF8')), 'hex') END AS indexed_key
+         CASE WHEN octet_length(convert_to(s.id, 'UTF8')) <= 255 THEN s.id ELSE 'sha256:' || encode(sha256(convert_to(s.id, 'UTF8')), 'hex') END AS indexed_id,
+         CASE WHEN octet_length(convert_to(s.key, 'UTF8')) <= 255 THEN s.key ELSE 'sha256:' || encode(sha256(convert_to(s.key, 'UTF8')), 'hex') END AS indexed_key
   FROM (SELECT id FROM unnest((SELECT @ids::text[])) AS i (id)) AS wanted
   CROSS JOIN LATERAL (SELECT * FROM troupe.sagas WHERE id = wanted.id LIMIT 1) AS s
 ), free AS (
