@@ -52,6 +52,7 @@ type childConfig struct {
 	Table        string // with Publication and Mapping, a table that is not troupe.outbox
 	Publication  string
 	Mapping      map[string]string
+	Second       string // another table with this mapping, whose publication has its name without the schema
 }
 
 func child() int {
@@ -101,6 +102,12 @@ func child() int {
 		})
 	}
 	run(cfg)
+	if c.Second != "" {
+		second := cfg
+		second.Table, second.Slot = c.Second, ""
+		_, second.Publication, _ = strings.Cut(c.Second, ".")
+		run(second)
+	}
 	if c.Other != "" {
 		if cfg.Pool, err = pgxpool.New(ctx, c.Other); err != nil {
 			panic(err)

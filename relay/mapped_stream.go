@@ -93,8 +93,7 @@ func (m *mappedReader) update(r *Relay, rel *wal.Relation) error {
 	return nil
 }
 
-// addMapped adds a row that s has read to the window. It leaves out a row whose column of transaction ids shows that s.skip sees
-// it, since that row was published before.
+// addMapped adds a row that s has read to the window, unless the sweep for this slot has published it.
 func (w *window) addMapped(b *boundTable, values []mapping.Value, s *stream) {
 	start := len(w.bytes)
 	for n := range values {
@@ -103,7 +102,7 @@ func (w *window) addMapped(b *boundTable, values []mapping.Value, s *stream) {
 		}
 	}
 	i := b.item(values, s.commitAt)
-	if xid := i.mapped.message.XID; b.xid && xid > 0 && (s.skip.sees(xid) || b.of.swept.has(&i)) {
+	if b.xid && b.of.swept.has(&i) {
 		w.bytes = w.bytes[:start]
 		return
 	}

@@ -165,7 +165,7 @@ func (h *history) judge(records []*kgo.Record) {
 			continue
 		}
 		ids[text] = id
-		if modelKeys[key] != nil {
+		if modelKeys[key] != nil && h.plan.Order != byNothing && !(h.lost[text] && n < next[key]) {
 			for h.lost[fmt.Sprintf("%d-%d", key, next[key])] && next[key] < n {
 				next[key]++
 			}

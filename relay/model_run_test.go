@@ -58,7 +58,9 @@ type history struct {
 	database string
 	role     string
 	image    *image          // nil: none was taken
-	lost     map[string]bool // payloads of rows that were committed behind the image of a database that was set back
+	lost     map[string]bool // payloads of rows that need not be published: the database was set back, or they were deleted without a slot
+	deleted  map[string]bool // payloads of rows that are no longer in their mapped table
+	changes  int             // changes of the mapped table
 	other    *stage          // another database that the process publishes; nil: there is none
 	others   int             // rows written to it
 }
@@ -74,7 +76,7 @@ func (m *model) run(t *testing.T, rt *rapid.T, plan modelPlan) {
 	name := fmt.Sprintf("model_%s_%d", strings.ReplaceAll(m.flow, "-", "_"), number)
 	h := &history{
 		stage: &stage{t: t, brokers: m.brokers, flow: m.flow}, rt: rt, plan: plan, source: plan.Source,
-		open: map[int]*openWrite{}, committed: map[int]int{}, lost: map[string]bool{},
+		open: map[int]*openWrite{}, committed: map[int]int{}, lost: map[string]bool{}, deleted: map[string]bool{},
 		model: m, admin: poolOf(t, m.server.URL("")), database: name, role: name + "_relay",
 	}
 	h.onServer(fmt.Sprintf("CREATE DATABASE %s TEMPLATE template0 ENCODING '%s' LOCALE 'C'", name, plan.Encoding))
@@ -119,11 +121,7 @@ func (h *history) grantTo(s *stage) {
 func (h *history) prepare() {
 	h.grantTo(h.stage)
 	if isMapped(h.source) {
-		h.exec(`CREATE TABLE public.events (n bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, id uuid NOT NULL DEFAULT gen_random_uuid(),
-				aggregatetype text NOT NULL DEFAULT 'x', aggregateid text, type text NOT NULL DEFAULT 'Thing', payload text,
-				xid xid8 DEFAULT pg_current_xact_id());
-			GRANT SELECT ON public.events TO ` + h.role + `;
-			CREATE PUBLICATION troupe_events FOR TABLE public.events WITH (publish = 'insert')`)
+		h.makeTables()
 	}
 }
 
@@ -158,10 +156,9 @@ func (h *history) start() {
 	case fromShards:
 		c.Source, c.Shards = relay.Poll, 3
 	case fromMappedTable, fromMappedOnce:
-		c.Table, c.Publication = h.table(), h.publication()
-		c.Mapping = map[string]string{"route.topic.replacement": h.topic, "table.field.position": "n"}
-		if h.plan.XID {
-			c.Mapping["table.field.xid"] = "xid"
+		c.Table, c.Publication, c.Mapping = h.table(), h.publication(), h.mapping()
+		if h.plan.Second {
+			c.Second = secondTable
 		}
 	}
 	if h.other != nil {
@@ -231,18 +228,22 @@ func (h *history) do(step modelStep) {
 	case "thaw":
 		h.child.signal(syscall.SIGCONT)
 		h.frozen = false
+	case "lose lease":
+		h.interrupts()
+		h.exec("UPDATE troupe.relay_leases SET term = term + 1, holder = 'another', expires_at = clock_timestamp() + interval '1 second'")
 	case "drop slot":
 		h.healed = true
 		h.exec("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE database = current_database() AND active")
 		// A relay may hold the slot again by now; then it keeps it.
 		_, _ = h.pool.Exec(context.Background(), "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = current_database() AND NOT active")
+		h.loseDeleted()
 	case "publication off":
 		h.healed = true
 		h.exec("ALTER PUBLICATION " + h.publication() + " SET (publish = 'update')")
 	case "publication on":
 		h.restorePublication()
 	default:
-		h.rt.Fatalf("unknown step %q", step.Kind)
+		require.True(h.rt, h.changeTable(step), "unknown step %q", step.Kind)
 	}
 }
 
@@ -251,7 +252,10 @@ func (h *history) do(step modelStep) {
 func (h *history) interrupts() {
 	state, failures := "troupe.relay_state WHERE", "troupe.outbox_failures"
 	if isMapped(h.source) {
-		state, failures = "troupe.mapped_tables WHERE system_id <> '' AND", "troupe.mapped_failures"
+		if !h.streams() || h.count("SELECT count(*) FROM troupe.mapped_failures") > 0 {
+			h.healed = true
+		}
+		return
 	}
 	if h.count("SELECT count(*) FROM "+state+" source = 'wal' AND sweep IS NULL") == 0 || h.count("SELECT count(*) FROM "+failures) > 0 {
 		h.healed = true
@@ -261,15 +265,17 @@ func (h *history) interrupts() {
 // restorePublication lets the publication publish inserts again. The relay of a mapped table then wants its slot dropped.
 func (h *history) restorePublication() {
 	h.healed = true
-	h.exec("ALTER PUBLICATION " + h.publication() + " SET (publish = 'insert')")
 	if !isMapped(h.source) {
+		h.exec("ALTER PUBLICATION " + h.publication() + " SET (publish = 'insert')")
 		return
 	}
+	h.exec("ALTER PUBLICATION " + h.publication() + " SET (publish = '" + h.publishes() + "')")
 	h.await("the slot to be dropped", func() (bool, error) {
 		h.exec("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE database = current_database() AND active")
 		_, err := h.pool.Exec(context.Background(), "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = current_database()")
 		return err == nil, err
 	})
+	h.loseDeleted()
 }
 
 func (h *history) replaceRelay(s syscall.Signal) {
@@ -298,13 +304,12 @@ type modelRow struct {
 	topic, payload string
 	at             *string // creation time of a row of troupe.outbox; nil: now
 	withoutXID     bool    // of a mapped table
+	leaf           bool    // into a partition of it
 }
 
-func insertRow(ctx context.Context, tx pgx.Tx, source string, r modelRow) error {
-	if isMapped(source) {
-		_, err := tx.Exec(ctx, `INSERT INTO public.events (aggregateid, payload, xid) VALUES ($1, $2, CASE WHEN NOT $3 THEN pg_current_xact_id() END)`,
-			modelKeys[r.key], r.payload, r.withoutXID)
-		return err
+func (h *history) insertRow(ctx context.Context, tx pgx.Tx, r modelRow) error {
+	if isMapped(h.source) {
+		return h.insertEvent(ctx, tx, r)
 	}
 	_, err := tx.Exec(ctx, `INSERT INTO troupe.outbox (topic, key, type, payload, created_at)
 		VALUES ($1, $2, 'Thing', $3, coalesce($4::text::timestamptz, now()))`, r.topic, modelKeys[r.key], []byte(r.payload), r.at)
@@ -314,17 +319,17 @@ func insertRow(ctx context.Context, tx pgx.Tx, source string, r modelRow) error 
 // insertNumbered inserts rows whose payloads are key-number, from the next number of the key on. It returns how many other rows it
 // inserted, which can never be published.
 func (h *history) insertNumbered(tx pgx.Tx, step modelStep) (bad int) {
-	row := modelRow{key: step.Key, topic: h.topic, withoutXID: step.Mode == withoutXID}
+	row := modelRow{key: step.Key, topic: h.topic, withoutXID: step.Mode == withoutXID, leaf: step.Mode == inLeaf}
 	if step.Mode == "infinity" || step.Mode == "-infinity" {
 		row.at = &step.Mode
 	}
 	for n := range step.Rows {
 		if step.Mode == beside && n == step.Rows/2 {
 			row.payload, bad = tooLarge(), 1
-			require.NoError(h.rt, insertRow(context.Background(), tx, h.source, row))
+			require.NoError(h.rt, h.insertRow(context.Background(), tx, row))
 		}
 		row.payload = fmt.Sprintf("%d-%d", step.Key, h.committed[step.Key]+n)
-		require.NoError(h.rt, insertRow(context.Background(), tx, h.source, row))
+		require.NoError(h.rt, h.insertRow(context.Background(), tx, row))
 	}
 	return bad
 }
@@ -347,16 +352,22 @@ func (h *history) write(step modelStep) {
 	case "savepoint":
 		undone, err := tx.Begin(ctx)
 		require.NoError(h.rt, err)
-		require.NoError(h.rt, insertRow(ctx, undone, h.source, modelRow{key: step.Key, topic: h.topic, payload: "rolled back to a savepoint"}))
+		require.NoError(h.rt, h.insertRow(ctx, undone, modelRow{key: step.Key, topic: h.topic, payload: "rolled back to a savepoint"}))
 		require.NoError(h.rt, undone.Rollback(ctx))
 	}
 	bad := h.insertNumbered(tx, step)
 	if step.Mode == "rollback" {
 		return
 	}
+	if step.Mode == vanishing {
+		h.deleteIn(tx, step.Key, h.committed[step.Key])
+	}
 	require.NoError(h.rt, tx.Commit(ctx))
 	h.committed[step.Key] += step.Rows
 	h.bad += bad
+	if step.Mode == vanishing {
+		h.loseDeletedWithoutSlot()
+	}
 }
 
 func (h *history) openTx(step modelStep) {
@@ -405,7 +416,7 @@ func (h *history) commitOpen() {
 // insertBad inserts a row that can never be published.
 func (h *history) insertBad(key int, topic, payload string) {
 	require.NoError(h.rt, pgx.BeginFunc(context.Background(), h.pool, func(tx pgx.Tx) error {
-		return insertRow(context.Background(), tx, h.source, modelRow{key: key, topic: topic, payload: payload})
+		return h.insertRow(context.Background(), tx, modelRow{key: key, topic: topic, payload: payload})
 	}))
 	h.bad++
 }

@@ -17,6 +17,7 @@ import (
 type image struct {
 	name      string
 	committed map[int]int
+	deleted   map[string]bool
 }
 
 // takeImage copies the database. Nothing may be connected to it meanwhile.
@@ -25,7 +26,7 @@ func (h *history) takeImage() {
 	if h.image != nil {
 		require.NoError(h.rt, h.model.server.DropDatabase(context.Background(), h.image.name))
 	}
-	h.image = &image{h.database + "_image", maps.Clone(h.committed)}
+	h.image = &image{h.database + "_image", maps.Clone(h.committed), maps.Clone(h.deleted)}
 	h.alone(func() { h.onServer(fmt.Sprintf("CREATE DATABASE %s TEMPLATE %s", h.image.name, h.database)) })
 }
 
@@ -49,6 +50,8 @@ func (h *history) setBack() {
 		h.onServer(fmt.Sprintf("CREATE DATABASE %s TEMPLATE %s", h.database, h.image.name))
 		h.applySettings()
 	})
+	h.deleted = maps.Clone(h.image.deleted)
+	h.loseDeleted()
 }
 
 // alone calls do while no session is connected to the database.

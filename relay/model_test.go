@@ -23,6 +23,10 @@ type modelPlan struct {
 	Source   string            // one of modelSources
 	Other    bool              // the process publishes another database too
 	XID      bool              // the mapping names the table's column of transaction ids
+	Order    string            // of mapped tables: one of modelOrders
+	Parts    bool              // the mapped table is partitioned
+	Wide     bool              // its publication also publishes updates, deletes and truncations
+	Second   bool              // the last key of modelKeys is written to a second mapped table, with the same topic
 	Steps    []modelStep
 }
 
@@ -37,7 +41,18 @@ type modelStep struct {
 const (
 	beside     = "with a row that cannot be published" // in one transaction
 	withoutXID = "without a transaction id"
+	vanishing  = "deleted in its transaction"
+	inLeaf     = "into a partition"
 )
+
+const (
+	byPosition  = "position"
+	byTimestamp = "timestamp"
+	byNothing   = "nothing"
+)
+
+// modelOrders has the columns by which the mapping orders a sweep. Without one, a sweep promises no order.
+var modelOrders = []string{byPosition, byPosition, byTimestamp, byNothing}
 
 const (
 	fromPoll        = "poll"
@@ -55,7 +70,7 @@ func isMapped(source string) bool { return source == fromMappedTable || source =
 func isExact(source string) bool { return source == fromLogOnce || source == fromMappedOnce }
 
 // modelKeys has keys that differ in what can go wrong: none, empty, long, with letters beyond ASCII.
-var modelKeys = []*string{nil, ptr(""), ptr("a"), ptr("b"), ptr("é"), ptr("line\nbreak"), ptr(fmt.Sprintf("%0300d", 1))}
+var modelKeys = []*string{nil, ptr(""), ptr("a"), ptr("b"), ptr("é"), ptr("line\nbreak"), ptr(fmt.Sprintf("%0300d", 1)), ptr("last")}
 
 func ptr(s string) *string { return &s }
 
@@ -95,7 +110,13 @@ func drawModelPlan(t *rapid.T) modelPlan {
 		delete(p.Settings, "client_encoding") // the server has no such conversion and refuses every session of the role
 	}
 	p.Other = rapid.IntRange(0, 3).Draw(t, "another database") == 0
-	p.XID = isMapped(p.Source) && rapid.Bool().Draw(t, "a column of transaction ids")
+	if isMapped(p.Source) {
+		p.XID = rapid.Bool().Draw(t, "a column of transaction ids")
+		p.Order = rapid.SampledFrom(modelOrders).Draw(t, "order")
+		p.Parts = rapid.IntRange(0, 2).Draw(t, "partitions") == 0
+		p.Wide = rapid.IntRange(0, 2).Draw(t, "updates") == 0
+		p.Second = rapid.IntRange(0, 2).Draw(t, "a second table") == 0
+	}
 	for range rapid.IntRange(3, 14).Draw(t, "number of steps") {
 		p.Steps = append(p.Steps, drawModelStep(t, p))
 	}
@@ -104,12 +125,21 @@ func drawModelPlan(t *rapid.T) modelPlan {
 
 func drawModelStep(t *rapid.T, p modelPlan) modelStep {
 	kinds := []string{"write", "write", "write", "open", "close", "settle", "cut", "kill", "stop", "freeze", "thaw",
-		"too large", "discard", "retry", "image", "set back"}
+		"too large", "discard", "retry", "image", "set back", "lose lease"}
 	if p.Other {
 		kinds = append(kinds, "write other", "write other")
 	}
 	if !isMapped(p.Source) {
 		kinds = append(kinds, "unknown topic", "replay")
+	}
+	if isMapped(p.Source) {
+		kinds = append(kinds, "delete", "delete", "update", "truncate", "rewrite", "rewrite", "columns", "columns", "retype", "retype",
+			"identity", "rename")
+		if p.Parts {
+			kinds = append(kinds, "detach", "attach")
+		} else {
+			kinds = append(kinds, "swap")
+		}
 	}
 	if p.Encoding == "WIN1252" || p.Encoding == "SQL_ASCII" {
 		kinds = append(kinds, "not UTF-8", "not UTF-8")
@@ -127,6 +157,12 @@ func drawModelStep(t *rapid.T, p modelPlan) modelStep {
 	if p.XID {
 		modes = append(modes, withoutXID)
 	}
+	if isMapped(p.Source) {
+		modes = append(modes, vanishing, vanishing)
+	}
+	if p.Parts {
+		modes = append(modes, inLeaf)
+	}
 	step := modelStep{
 		Kind: rapid.SampledFrom(kinds).Draw(t, "step"),
 		Key:  rapid.IntRange(0, len(modelKeys)-1).Draw(t, "key"),
@@ -141,7 +177,8 @@ func drawModelStep(t *rapid.T, p modelPlan) modelStep {
 
 // TestAnyHistoryOfARelayKeepsItsPromises runs random histories for TROUPE_MODEL, or the one that -rapid.seed names, or else the
 // same few at each run. Steps discard and retry parked rows, replay published ones, set the database back to an image, and write to a
-// second database of the same process. Each committed row must be published, in the order of its key, none that rolled back, and under
+// second database of the same process. Of a mapped table, they also delete, update, move and truncate its rows, and change its columns and
+// partitions, its name and its place. Each committed row must be published, in the order of its key, none that rolled back, and under
 // exactly-once none twice; and a row that cannot be published must be visible in the table of failures.
 func TestAnyHistoryOfARelayKeepsItsPromises(t *testing.T) {
 	// A history that fails may wait for modelLimit, and so would each shorter one: it is printed as it was drawn.

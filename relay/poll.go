@@ -225,7 +225,7 @@ func (w *window) scan(values [][]byte, known words) error {
 		if values[n] == nil {
 			continue
 		}
-		if err := w.set(i, f, values[n], nil, known); err != nil {
+		if err := w.set(i, f, values[n], known); err != nil {
 			return fmt.Errorf("row %d: %w", i.row.Position, err)
 		}
 	}

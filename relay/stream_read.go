@@ -13,6 +13,7 @@ func (s *stream) read() {
 	layouts := make(map[uint32]knownLayout) // by the table's OID: each Relation message is another *Relation
 	texts := make(words)
 	open, rows := false, false // open: within a transaction; rows: it has rows of the outbox
+	published := false         // its rows were published before. The rows may name another transaction: they may be of a restored dump.
 	var asked requests
 	read := 0
 	for {
@@ -24,6 +25,7 @@ func (s *stream) read() {
 		switch e.Kind {
 		case wal.Begin:
 			open, s.commit, s.commitAt, s.number = true, e.LSN, e.At, 0
+			published = s.skip.seesLow(e.XID)
 		case wal.Update:
 			if s.mapped != nil {
 				if err = s.mapped.update(s.relay, e.Relation); err != nil {
@@ -59,7 +61,7 @@ func (s *stream) read() {
 			if !seen {
 				layouts[e.Relation.ID] = knownLayout{e.Relation, l}
 			}
-			if l == nil { // of another table, which a wider publication may contain: the server is alive all the same
+			if l == nil || published { // l == nil: of another table, which a wider publication may contain. The server is alive all the same.
 				break
 			}
 			tuple, reason := e.Tuple, error(nil)
@@ -73,14 +75,13 @@ func (s *stream) read() {
 			if w == nil {
 				return
 			}
-			before := len(w.items)
-			if err = w.add(l, tuple, &s.skip, texts); err != nil {
+			if err = w.add(l, tuple, texts); err != nil {
 				err = fmt.Errorf("%w: row of %s: %w", errUnreadable, e.Relation.Name, err)
-			} else if reason != nil && len(w.items) > before {
-				i := &w.items[before]
+			} else if reason != nil {
+				i := &w.items[len(w.items)-1]
 				i.unreadable, i.row.Topic = reason, asciiText(i.row.Topic)
 			}
-			rows = rows || len(w.items) > before // not where they are published: a checkpoint could not name one
+			rows = true
 			s.mu.Unlock()
 			if err != nil {
 				s.ended(err)

@@ -106,23 +106,20 @@ func (w words) text(b []byte) string {
 	return text
 }
 
-// add appends a row, unless it is visible in skip, and so already published, or cannot be read.
-func (w *window) add(l layout, tuple wal.Tuple, skip *snapshot, known words) error {
+// add appends a row, unless it cannot be read.
+func (w *window) add(l layout, tuple wal.Tuple, known words) error {
 	start := len(w.bytes)
 	w.push(item{})
 	i := &w.items[len(w.items)-1]
-	if err := w.fill(i, l, tuple, skip, known); err != nil {
+	if err := w.fill(i, l, tuple, known); err != nil {
 		w.items, w.bytes = w.items[:len(w.items)-1], w.bytes[:start]
-		if errors.Is(err, errSkip) {
-			return nil
-		}
 		return err
 	}
 	i.key = i.row.KeyBytes
 	return nil
 }
 
-func (w *window) fill(i *item, l layout, tuple wal.Tuple, skip *snapshot, known words) error {
+func (w *window) fill(i *item, l layout, tuple wal.Tuple, known words) error {
 	for _, f := range l {
 		format, value := tuple.Next()
 		if format == wal.Null || format == wal.Unchanged || f == other {
@@ -134,7 +131,7 @@ func (w *window) fill(i *item, l layout, tuple wal.Tuple, skip *snapshot, known 
 				return err
 			}
 		}
-		if err := w.set(i, f, value, skip, known); err != nil {
+		if err := w.set(i, f, value, known); err != nil {
 			return err
 		}
 	}
@@ -149,22 +146,17 @@ func (w *window) push(i item) {
 	w.items = append(roomFor(w.items, 1, windowRows), i)
 }
 
-var errSkip = errors.New("it is published")
-
-func (w *window) set(i *item, f field, value []byte, skip *snapshot, known words) error {
+func (w *window) set(i *item, f field, value []byte, known words) error {
 	switch f {
-	case position, xid, createdAt:
+	case position, createdAt:
 		if len(value) != 8 {
 			return fmt.Errorf("a number of %d bytes", len(value))
 		}
-		n := binary.BigEndian.Uint64(value)
-		switch {
-		case f == position:
-			i.row.Position = int64(n)
-		case f == createdAt:
-			i.row.CreatedAt = wal.Time(int64(n))
-		case skip.sees(n):
-			return errSkip
+		n := int64(binary.BigEndian.Uint64(value))
+		if f == position {
+			i.row.Position = n
+		} else {
+			i.row.CreatedAt = wal.Time(n)
 		}
 	case id:
 		if len(value) != 16 {

@@ -20,6 +20,6 @@ func TestARowThatCannotBeReadIsNotInTheWindow(t *testing.T) {
 
 	w := &window{}
 	w.push(item{})
-	require.EqualError(t, w.add(layout{id}, e.Tuple, &snapshot{}, words{}), "an id of 3 bytes")
+	require.EqualError(t, w.add(layout{id}, e.Tuple, words{}), "an id of 3 bytes")
 	require.Len(t, w.items, 1)
 }
