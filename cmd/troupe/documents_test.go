@@ -121,6 +121,7 @@ var mayFail = []struct{ begins, saying, because string }{
 	{"troupe saga skip", "refused: ", "as above"},
 	{"troupe saga resolve", "refused: ", "as above"},
 	{"troupe saga resume", "refused: ", "as above"},
+	{"troupe saga cancel", "refused: ", "as above"},
 	{"troupe saga set", "refused: ", "as above"},
 	{"troupe inbox find charge-17", "is not known here", "the test has no message with this key"},
 	{"troupe inbox find 0199a5e0", "is not known here", "the test has no message with this id"},

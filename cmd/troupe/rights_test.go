@@ -75,6 +75,8 @@ var byRights = []limited{
 	{"troupe saga migrate", "mended.saga.json FLAGS --yes", acts},
 	{"troupe saga set", "order/o-1001 title=8 FLAGS --yes", acts},
 	{"troupe saga resume", "review/o-78 FLAGS", acts},
+	{"troupe saga start", `review o-79 --hop HOP --data customer_id=c-7 --json {"amount_cents":1999,"title":7,"quantity":1} FLAGS`, acts},
+	{"troupe saga cancel", "review/o-79 FLAGS --yes", acts},
 	{"troupe saga abandon", "order/o-1001 FLAGS --yes", acts},
 	{"troupe watch list", "", watches},
 	{"troupe watch findings", "", watches},
@@ -146,7 +148,7 @@ func TestEveryCommandWorksWithThePrintedRights(t *testing.T) {
 			SELECT position, id, topic, '\x6f2d31', 'parked', 8, 8, 'no such topic' FROM one`, id)
 	}
 	review := s.definition(func(spec *saga.Spec) {
-		spec.Saga, spec.Ends = "review", []saga.End{{When: "true", Then: saga.ThenPark}}
+		spec.Saga, spec.Ends, spec.Cancel = "review", []saga.End{{When: "true", Then: saga.ThenPark}}, &saga.Cancel{Operator: true}
 	})
 	s.exec("INSERT INTO troupe.saga_definitions (hash, saga, version, definition) VALUES ($1, 'review', 1, $2)", review.Hash(), string(review.JSON()))
 	mended := s.definition(func(spec *saga.Spec) { spec.Version, spec.Steps[2].Timeout = 2, saga.Duration(1e12) })
@@ -206,5 +208,5 @@ func TestEveryCommandWorksWithThePrintedRights(t *testing.T) {
 	var acts []string
 	require.NoError(t, s.pool.QueryRow(t.Context(), `SELECT array_agg(DISTINCT coalesce(event ->> 'act', kind) ORDER BY coalesce(event ->> 'act', kind))
 		FROM troupe.saga_events WHERE actor = 'ann'`).Scan(&acts))
-	require.Equal(t, []string{"abandon", "compensate", "migrated", "resolve", "resume", "retry", "set", "skip", "started"}, acts)
+	require.Equal(t, []string{"abandon", "cancel", "compensate", "migrated", "resolve", "resume", "retry", "set", "skip", "started"}, acts)
 }

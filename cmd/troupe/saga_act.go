@@ -273,7 +273,7 @@ func newSagaCancel() *cobra.Command {
 		Long: `cancel applies the cancel that the definition of the saga declares for operators: before the step that the
 definition names, and before a pivot has begun, the saga is compensated as if a step had been refused. Later
 it is refused. A saga whose definition declares no cancel can be compensated (troupe saga compensate).`,
-		Example: `  troupe saga cancel trip/t-17 --reason 'ticket 4711: the customer has called' --dry-run`,
+		Example: `  troupe saga cancel order/o-1001 --reason 'ticket 4711: the customer has called' --dry-run`,
 		Args:    cobra.ExactArgs(1),
 	}, "it is cancelled")
 }

@@ -58,7 +58,7 @@ var floors = []floor{
 	{"metrics and traces of participants and sagas", []string{"telemetry"}},
 	{"tests and metrics of sagas and flows", []string{
 		"saga/sagatest", "internal/fixture", "internal/flow/telemetry", "internal/metrics", "internal/decisions/storetest",
-		"internal/console/stage", "examples/letter-of-credit", "examples/order-on-postgres", "examples/travel-booking",
+		"internal/sagahttp", "internal/console/stage", "examples/letter-of-credit", "examples/order-on-postgres", "examples/travel-booking",
 	}},
 	{"pages, and the base of the demo's services", []string{"internal/console", "internal/demo"}},
 	{"the sidecar, and the demo's services", []string{

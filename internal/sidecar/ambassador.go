@@ -44,6 +44,9 @@ or plain. The service's response becomes the success or the failure event. A req
 cannot serve now is repeated, with the same Idempotency-Key. With --outbox the ambassador accepts POST
 /outbox from a service without a database, and writes to its own outbox.
 
+With --sagas it coordinates sagas: the service starts them by POST /sagas/{saga}/{key}, and may wait for
+their end.
+
 It has a database of its own, with inbox and outbox; run a relay for this database. Settings come from
 flags, else from the environment, else from the file of --config; the commands are in the file. On
 SIGTERM it stops fetching, waits for the requests in flight and exits with 0.`,
@@ -99,7 +102,8 @@ func ambassadorFileSchema() object {
 	}
 	return object{
 		"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "troupe ambassador --config",
-		"type": "object", "required": []string{commandsKey}, "additionalProperties": false, "properties": top,
+		"type": "object", "additionalProperties": false, "properties": top,
+		"anyOf": []object{{"required": []string{commandsKey}}, {"required": []string{sagaFiles.name}}},
 	}
 }
 
@@ -133,7 +137,7 @@ func (a *ambassadorPlan) run(ctx context.Context) (err error) {
 		return usageError{err}
 	}
 	defer pool.Close()
-	t, _, page, err := metrics.New(a.participant.Hop.Name(), nil)
+	t, meters, page, err := metrics.New(a.participant.Hop.Name(), nil)
 	if err != nil {
 		return err
 	}
@@ -169,18 +173,25 @@ func (a *ambassadorPlan) run(ctx context.Context) (err error) {
 		if err := t.Observe(p); err != nil {
 			return err
 		}
-		beside, err := ambassador.New(a.service)
-		if err != nil {
-			return usageError{err}
+		if len(a.routes) > 0 {
+			beside, err := ambassador.New(a.service)
+			if err != nil {
+				return usageError{err}
+			}
+			if err := beside.Post(p, a.routes...); err != nil {
+				return usageError{err}
+			}
 		}
-		if err := beside.Post(p, a.routes...); err != nil {
-			return usageError{err}
+		if len(a.sagas) > 0 {
+			if err := a.coordinate(running, p, meters, alerts); err != nil {
+				return err
+			}
 		}
 		door.ready.Store(&readiness{p.Ready})
 		return p.Run(running)
 	})
 	log.Info().Fields(addresses).Strs("brokers", a.participant.Brokers).Str("service", a.service.BaseURL).
-		Str("database", a.database.ConnConfig.Database).Int("commands", len(a.routes)).
+		Str("database", a.database.ConnConfig.Database).Int("commands", len(a.routes)).Int("sagas", len(a.sagas)).
 		Str("version", version.Read().Version).Msg("started")
 	if a.inTheClear {
 		log.Warn().Msg("kafka-sasl plain without TLS: the password crosses the network as it is; set kafka-tls")
@@ -232,6 +243,11 @@ func (a *ambassadorPlan) listen(
 	}
 	mux := http.NewServeMux()
 	mux.Handle("POST /outbox", posted)
+	if len(a.sagas) > 0 {
+		if err := a.serveSagas(ctx, pool, mux); err != nil {
+			return nil, usageError{err}
+		}
+	}
 	group.Go(func() error { a.forget(ctx, takes); return nil })
 	return addresses, open(posts.name, a.outbox, mux)
 }

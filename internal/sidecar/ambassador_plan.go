@@ -16,7 +16,9 @@ import (
 
 	"github.com/troupe-go/troupe/internal/alert"
 	"github.com/troupe-go/troupe/internal/ambassador"
+	"github.com/troupe-go/troupe/internal/sagahttp"
 	"github.com/troupe-go/troupe/participant"
+	"github.com/troupe-go/troupe/saga"
 	"github.com/troupe-go/troupe/schemas"
 	"github.com/troupe-go/troupe/topics"
 )
@@ -33,6 +35,8 @@ type ambassadorPlan struct {
 	outbox      string // address of POST /outbox; empty: not served
 	outboxToken string
 	topics      []string
+	sagas       []*saga.Definition // none: the hop coordinates none
+	overHTTP    *sagahttp.Sagas    // nil: /sagas is not served
 	remember    time.Duration
 	admin       string
 	adminToken  string
@@ -60,18 +64,22 @@ func (p Program) ambassadorPlan(cmd *cobra.Command, log zerolog.Logger) (*ambass
 	}
 	out := &ambassadorPlan{inTheClear: v.inTheClear()}
 	for _, step := range []func(values) error{
-		out.readProcess, out.readKafka, out.readService, out.readParticipant, out.readOutbox,
+		out.readProcess, out.readKafka, out.readService, out.readParticipant, out.readOutbox, out.readSagas,
 	} {
 		if err := step(v); err != nil {
 			return nil, err
 		}
 	}
-	if !given {
+	switch {
+	case !given && len(out.sagas) == 0:
 		return nil, usagef("%s is not set: want a list in the file of --%s, each with type and path: the commands that are consumed",
 			commandsKey, configFlag)
-	}
-	if out.routes, err = l.readCommands(commands); err != nil {
-		return nil, err
+	case given && out.service.BaseURL == "":
+		return nil, v.required(serviceURL, "where the service is, such as http://127.0.0.1:8080")
+	case given:
+		if out.routes, err = l.readCommands(commands); err != nil {
+			return nil, err
+		}
 	}
 	if p.Dial != nil {
 		out.database.ConnConfig.DialFunc = p.Dial
@@ -130,6 +138,9 @@ func (a *ambassadorPlan) readKafka(v values) (err error) {
 func (a *ambassadorPlan) readService(v values) (err error) {
 	c := &a.service
 	c.BaseURL = v.text[serviceURL.name]
+	if c.BaseURL == "" && v.text[sagaFiles.name] != "" {
+		return nil // a hop that only coordinates sagas needs none
+	}
 	if c.BaseURL == "" {
 		return v.required(serviceURL, "where the service is, such as http://127.0.0.1:8080")
 	}

@@ -53,6 +53,9 @@ var (
 	postsKept   = setting{name: "outbox-ids", value: "168h", kind: duration,
 		usage: "`time` for which a posted id is remembered: a repeat after that is written again"}
 
+	sagaFiles = setting{name: "sagas", kind: list,
+		usage: "`file,…` with the definitions of the sagas that the hop coordinates: the ambassador runs them, and serves /sagas where it serves POST /outbox"}
+
 	beside = setting{name: "admin", value: "127.0.0.1:8088",
 		usage: "`host:port` of /livez, /readyz and /metrics; other than loopback only with admin-token"}
 	besideToken = setting{name: "admin-token", secret: true, hidden: true,
@@ -70,6 +73,7 @@ var ambassadorSections = []section{
 		atOnce, maxAnswer, tries, firstRetry, longestRetry,
 	}},
 	{"POST /outbox", []setting{posts, postsToken, postsTopics, postsKept}},
+	{"Sagas", []setting{sagaFiles}},
 	{"The process", []setting{migrate, ending, tellURL, beside, besideToken, logLevel}},
 }
 

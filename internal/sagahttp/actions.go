@@ -1,0 +1,77 @@
+package sagahttp
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/troupe-go/troupe/internal/decisions"
+	"github.com/troupe-go/troupe/saga"
+	"github.com/troupe-go/troupe/saga/coordinator"
+)
+
+// start starts a saga, or finds it.
+func (s *Sagas) start(r *http.Request, a asked) (out response, err error) {
+	fields, err := saga.ReadFields(a.body)
+	if err != nil {
+		return out, refuse(http.StatusBadRequest, "the variables: %s", err)
+	}
+	if fields, err = a.definition.WithKey(fields, a.key); err != nil {
+		return out, refuse(http.StatusUnprocessableEntity, "%s", err)
+	}
+	_, data, err := decisions.StartData(a.definition, fields)
+	if err == nil {
+		_, err = a.definition.Lock(data)
+	}
+	if err != nil {
+		return out, refuse(http.StatusUnprocessableEntity, "%s", err)
+	}
+	is, err := a.coordinator.Submit(r.Context(), a.saga, fields, nil)
+	switch {
+	case errors.Is(err, coordinator.ErrRefused):
+		return out, refuse(http.StatusUnprocessableEntity, "%s", err)
+	case err != nil:
+		return out, err
+	}
+	out.ID, out.Existed = is.ID, is.Existed
+	if is.OtherData {
+		return out, refuse(http.StatusConflict, "saga %s was started with other data: the key belongs to another request", is.ID)
+	}
+	return out, nil
+}
+
+// show returns nothing of its own: answer reads the saga.
+func (s *Sagas) show(*http.Request, asked) (response, error) { return response{}, nil }
+
+// cancel applies the cancel that the definition declares for operators.
+func (s *Sagas) cancel(r *http.Request, a asked) (out response, err error) {
+	var by struct {
+		Actor  string `json:"actor"`
+		Reason string `json:"reason"`
+	}
+	if err := json.Unmarshal(a.body, &by); err != nil {
+		return out, refuse(http.StatusBadRequest, "want a JSON object with actor and reason: %s", err)
+	}
+	e := saga.Event{Kind: saga.ActCancel, Actor: by.Actor, Reason: by.Reason}
+	if err := decisions.CheckActor(e); err != nil {
+		return out, refuse(http.StatusUnprocessableEntity, "%s", err)
+	}
+	if _, err := s.desk.Get(r.Context(), a.id()); errors.Is(err, coordinator.ErrNotFound) {
+		return out, refuse(http.StatusNotFound, "there is no saga %s", a.id())
+	}
+	for range conflictTries {
+		err = pgx.BeginTxFunc(r.Context(), s.cfg.Pool, decisions.Committed, func(tx pgx.Tx) error {
+			_, err := a.coordinator.Act(r.Context(), tx, a.id(), e)
+			return err
+		})
+		if !errors.Is(err, coordinator.ErrConflict) {
+			break
+		}
+	}
+	if errors.Is(err, coordinator.ErrRefused) {
+		return out, refuse(http.StatusConflict, "%s", err)
+	}
+	return out, err
+}

@@ -1,0 +1,28 @@
+// Package sagahttp serves the sagas of a coordinator over HTTP: a request starts a saga and waits for its end, up to a time that the
+// caller names, and else gets the address where it can ask again. The program troupe ambassador serves it.
+//
+//	POST /sagas/{saga}/{key}          starts a saga; the body has its variables, as a JSON object
+//	GET  /sagas/{saga}/{key}          returns a saga
+//	POST /sagas/{saga}/{key}/cancel   cancels a saga whose definition declares a cancel by an operator; the body has actor and reason
+//
+// The header Prefer: wait=N (RFC 7240) lets each of them wait up to N seconds, at most 30, until the saga has ended.
+//
+//	200  the saga has ended: the body has its status, its reason and its variables
+//	202  it has not ended, parked included: ask again at Location
+//	400  the request cannot be read       401  the token is missing or wrong
+//	404  there is no such type of saga, or no saga of that key
+//	409  the key belongs to a saga with other data; or the cancel is refused
+//	413  the body is too large            415  not application/json
+//	422  a value is none that the definition can take
+//	429  too many wrong tokens
+//	503  busy, starting, or the database cannot be reached: send the request again
+//
+// # Promised
+//
+// A request that is repeated, as after a 503 or a lost connection, starts nothing twice: the key identifies the saga. The response
+// says so by existed. If the saga was started with other data, the response is 409 and has none of it.
+//
+// # Not promised
+//
+// That a saga was started if the response is 503, or that it was not: repeat the request.
+package sagahttp

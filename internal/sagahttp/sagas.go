@@ -1,0 +1,186 @@
+package sagahttp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/rs/zerolog"
+
+	"github.com/troupe-go/troupe/internal/admin/sagadesk"
+	"github.com/troupe-go/troupe/internal/door"
+	"github.com/troupe-go/troupe/saga"
+	"github.com/troupe-go/troupe/saga/coordinator"
+)
+
+const (
+	defaultMost   = 256
+	longestWait   = 30 * time.Second // with workLimit twice it is below the minute that the program allows for a response
+	workLimit     = 10 * time.Second // for the database
+	mostBody      = 1 << 20
+	conflictTries = 3
+)
+
+// Config configures Sagas. Pool and Definitions are required.
+type Config struct {
+	// Pool connects to the coordinator's database.
+	Pool *pgxpool.Pool
+	// Definitions are the coordinator's. A saga of another type is not found.
+	Definitions []*saga.Definition
+	// Token is the token that a request must have as Authorization: Bearer. Empty: every request that reaches the handler may start
+	// sagas and read their variables.
+	Token string
+	// Most is the number of requests that are served at once; others get 503. Each may hold a body of 1 MiB. Default 256.
+	Most int
+	// Log gets the database errors, which are not in the response.
+	Log zerolog.Logger
+}
+
+// Sagas is the http.Handler. It may be used concurrently.
+type Sagas struct {
+	cfg         Config
+	definitions map[string]*saga.Definition
+	desk        *sagadesk.Desk
+	token       door.Token
+	turns       chan struct{}
+	mux         *http.ServeMux
+	done        <-chan struct{}
+	coordinator atomic.Pointer[coordinator.Coordinator]
+}
+
+// New checks the configuration and sets the defaults. It does no I/O. When ctx ends, the requests that wait are answered at once.
+func New(ctx context.Context, cfg Config) (*Sagas, error) {
+	switch {
+	case cfg.Pool == nil:
+		return nil, errors.New("sagahttp: config without a pool")
+	case len(cfg.Definitions) == 0:
+		return nil, errors.New("sagahttp: config without definitions")
+	case cfg.Most < 0:
+		return nil, fmt.Errorf("sagahttp: most %d: want 1 or more", cfg.Most)
+	case cfg.Most == 0:
+		cfg.Most = defaultMost
+	}
+	desk, err := sagadesk.New(sagadesk.Config{Pool: cfg.Pool})
+	if err != nil {
+		return nil, err
+	}
+	s := &Sagas{
+		cfg: cfg, definitions: make(map[string]*saga.Definition), desk: desk, turns: make(chan struct{}, cfg.Most), mux: http.NewServeMux(),
+		done: ctx.Done(),
+	}
+	for _, d := range cfg.Definitions {
+		s.definitions[d.Spec().Saga] = d
+	}
+	s.token.Set(cfg.Token)
+	s.mux.HandleFunc("POST /sagas/{saga}/{key}", s.serve(s.start))
+	s.mux.HandleFunc("GET /sagas/{saga}/{key}", s.serve(s.show))
+	s.mux.HandleFunc("POST /sagas/{saga}/{key}/cancel", s.serve(s.cancel))
+	return s, nil
+}
+
+// Coordinate sets the coordinator. Until then every request gets 503.
+func (s *Sagas) Coordinate(c *coordinator.Coordinator) { s.coordinator.Store(c) }
+
+// ServeHTTP implements http.Handler.
+func (s *Sagas) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
+
+// refusal is the status and the reason of a request that is refused.
+type refusal struct {
+	status int
+	reason string
+}
+
+func (r refusal) Error() string { return r.reason }
+
+func refuse(status int, format string, args ...any) error {
+	return refusal{status, fmt.Sprintf(format, args...)}
+}
+
+// serve checks a request, and writes the response of do.
+func (s *Sagas) serve(do func(*http.Request, asked) (response, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		out, err := response{}, s.admit(r)
+		if err == nil {
+			select {
+			case s.turns <- struct{}{}:
+				defer func() { <-s.turns }()
+				out, err = s.answer(w, r, do)
+			default:
+				err = refuse(http.StatusServiceUnavailable, "busy: send it again")
+			}
+		}
+		var no refusal
+		switch {
+		case errors.As(err, &no):
+			out = response{status: no.status, ID: out.ID, Existed: out.Existed, Error: no.reason}
+		case err != nil:
+			s.cfg.Log.Error().Err(err).Str("saga", r.PathValue("saga")).Msg("a saga's request failed; the caller is to send it again")
+			out = response{status: http.StatusServiceUnavailable, Error: "the database cannot be reached now: send it again"}
+		}
+		out.write(w)
+	}
+}
+
+// admit checks the token.
+func (s *Sagas) admit(r *http.Request) error {
+	switch s.token.Check(r) {
+	case door.NoToken, door.Right:
+		return nil
+	case door.TooMany:
+		return refuse(http.StatusTooManyRequests, "%s", door.Explanation)
+	}
+	return refuse(http.StatusUnauthorized, "want the header Authorization: Bearer TOKEN")
+}
+
+// answer reads the request, runs do, and waits for the saga's end as long as the request prefers.
+func (s *Sagas) answer(w http.ResponseWriter, r *http.Request, do func(*http.Request, asked) (response, error)) (response, error) {
+	a, err := s.read(w, r)
+	if err != nil {
+		return response{}, err
+	}
+	if a.coordinator = s.coordinator.Load(); a.coordinator == nil {
+		return response{}, refuse(http.StatusServiceUnavailable, "starting: send it again")
+	}
+	ctx, stop := context.WithTimeout(r.Context(), workLimit)
+	out, err := do(r.WithContext(ctx), a)
+	stop()
+	if err != nil {
+		return out, err
+	}
+	if a.wait > 0 {
+		w.Header().Set("Preference-Applied", fmt.Sprintf("wait=%d", int(a.wait.Seconds())))
+		s.await(r.Context(), a)
+	}
+	ctx, stop = context.WithTimeout(r.Context(), workLimit)
+	defer stop()
+	g, err := s.desk.Get(ctx, a.id())
+	if errors.Is(err, coordinator.ErrNotFound) {
+		return out, refuse(http.StatusNotFound, "there is no saga %s", a.id())
+	}
+	if err != nil {
+		return out, err
+	}
+	return out.of(g.State, a)
+}
+
+// await waits for the end of a saga. An error of the wait is not the request's: the saga's state is read afterwards.
+func (s *Sagas) await(ctx context.Context, a asked) {
+	ctx, stop := context.WithTimeout(ctx, a.wait)
+	defer stop()
+	ended := make(chan struct{})
+	defer close(ended)
+	go func() {
+		select {
+		case <-s.done:
+			stop()
+		case <-ended:
+		}
+	}()
+	if _, err := a.coordinator.Wait(ctx, a.saga, a.key); err != nil && ctx.Err() == nil && !errors.Is(err, coordinator.ErrNotFound) {
+		s.cfg.Log.Warn().Err(err).Str("saga", a.id()).Msg("the end of a saga cannot be waited for")
+	}
+}

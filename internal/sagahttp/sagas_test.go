@@ -1,0 +1,247 @@
+package sagahttp_test
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/internal/sagahttp"
+	"github.com/troupe-go/troupe/participant"
+	"github.com/troupe-go/troupe/saga"
+	"github.com/troupe-go/troupe/saga/coordinator"
+	"github.com/troupe-go/troupe/testkit"
+	"github.com/troupe-go/troupe/topics"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+const trip = `{"saga":"trip","version":1,"key":"trip","data":{"trip":"string","nights":"int","price":"double","room":"string"},
+"steps":[{"name":"hotel","command":{"hop":"hotel","type":"BookRoom","input":{"nights":"data.nights"}},
+"success":[{"event":"RoomBooked","set":{"room":"event.room"}}],"failure":[{"event":"HotelFull","reason":"'full'"}],"timeout":"1h",
+"compensation":{"command":{"hop":"hotel","type":"CancelRoom"},"success":[{"event":"RoomCancelled"}],"timeout":"1h"}}],
+"cancel":{"operator":true}}`
+
+type (
+	BookRoom struct {
+		Nights int `json:"nights"`
+	}
+	RoomBooked struct {
+		Room string `json:"room"`
+	}
+	HotelFull     struct{}
+	CancelRoom    struct{}
+	RoomCancelled struct{}
+)
+
+// agency serves the saga trip over HTTP, with a hotel that answers once it is open.
+type agency struct {
+	t     *testing.T
+	pool  *pgxpool.Pool
+	url   string
+	open  func() // lets the hotel answer
+	close context.CancelFunc
+}
+
+func newAgency(t *testing.T, token string) *agency {
+	t.Helper()
+	d, err := saga.Parse([]byte(trip))
+	require.NoError(t, err)
+	pool, flow := testkit.Database(t), testkit.Flow(t)
+	ctx, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	opened := make(chan struct{})
+	a := &agency{t: t, pool: pool, open: sync.OnceFunc(func() { close(opened) })}
+	run := func(hop string, prepare func(*participant.Participant)) {
+		p, err := participant.New(participant.Config{
+			Pool: pool, Local: true, Hop: topics.MustHop(flow, hop), Concurrency: 4, Log: testkit.Logger(t),
+		})
+		require.NoError(t, err)
+		prepare(p)
+		running.Go(func() { require.NoError(t, p.Run(ctx)) })
+	}
+	var waits context.Context
+	waits, a.close = context.WithCancel(context.Background())
+	h, err := sagahttp.New(waits, sagahttp.Config{Pool: pool, Definitions: []*saga.Definition{d}, Token: token, Log: testkit.Logger(t)})
+	require.NoError(t, err)
+	server := httptest.NewServer(h)
+	a.url = server.URL
+	status, got, _ := a.ask("GET", "/sagas/trip/t-0", "", "Authorization", "Bearer "+token)
+	require.Equal(t, http.StatusServiceUnavailable, status)
+	require.Equal(t, "starting: send it again", got["error"])
+	run("hotel", func(p *participant.Participant) {
+		participant.Handle(p, func(ctx context.Context, _ pgx.Tx, c participant.Command[BookRoom]) (participant.Outcome, error) {
+			select {
+			case <-opened:
+			case <-ctx.Done():
+				return participant.Outcome{}, ctx.Err()
+			}
+			if c.Body.Nights > 9 {
+				return participant.Refuse(HotelFull{}), nil
+			}
+			return participant.Succeed(RoomBooked{"r-7"}), nil
+		})
+		participant.Handle(p, func(context.Context, pgx.Tx, participant.Command[CancelRoom]) (participant.Outcome, error) {
+			return participant.Succeed(RoomCancelled{}), nil
+		})
+	})
+	run("trip", func(p *participant.Participant) {
+		c, err := coordinator.New(t.Context(), coordinator.Config{Participant: p, Pool: pool, Definitions: []*saga.Definition{d}, Log: testkit.Logger(t)})
+		require.NoError(t, err)
+		h.Coordinate(c)
+	})
+	t.Cleanup(func() { a.close(); server.Close(); stop(); running.Wait() })
+	return a
+}
+
+func (a *agency) ask(method, path, body string, header ...string) (status int, got map[string]any, h http.Header) {
+	a.t.Helper()
+	r, err := http.NewRequestWithContext(a.t.Context(), method, a.url+path, strings.NewReader(body))
+	require.NoError(a.t, err)
+	r.Header.Set("Content-Type", "application/json")
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	w, err := http.DefaultClient.Do(r)
+	require.NoError(a.t, err)
+	defer func() { require.NoError(a.t, w.Body.Close()) }()
+	require.NoError(a.t, json.NewDecoder(w.Body).Decode(&got))
+	return w.StatusCode, got, w.Header
+}
+
+func (a *agency) count(sql string) (n int) {
+	a.t.Helper()
+	require.NoError(a.t, a.pool.QueryRow(a.t.Context(), sql).Scan(&n))
+	return n
+}
+
+func TestARequestStartsASagaAndWaitsForItsEnd(t *testing.T) {
+	t.Parallel()
+	a := newAgency(t, "")
+	a.open()
+	status, got, h := a.ask("POST", "/sagas/trip/t%2F1", `{"nights": 2, "price": 10.0}`, "Prefer", "respond-async, wait=90")
+	require.Equal(t, http.StatusOK, status)
+	require.Equal(t, "wait=30", h.Get("Preference-Applied"))
+	require.Equal(t, map[string]any{
+		"id": "trip/t/1", "status": "completed", "data": map[string]any{"trip": "t/1", "nights": 2.0, "price": 10.0, "room": "r-7"},
+	}, got)
+	_, got, _ = a.ask("POST", "/sagas/trip/t-2", `{"nights": 10}`, "Prefer", "wait=30")
+	require.Equal(t, "compensated", got["status"])
+	require.Equal(t, "full", got["reason"])
+}
+
+func TestASagaThatHasNotEndedInTimeHasALocation(t *testing.T) {
+	t.Parallel()
+	a := newAgency(t, "")
+	for _, wait := range []string{"wait=0", "wait=1", "wait=soon", ""} {
+		status, got, h := a.ask("POST", "/sagas/trip/ä 1", `{"nights": 2}`, "Prefer", wait)
+		require.Equal(t, http.StatusAccepted, status)
+		require.Equal(t, "running", got["status"])
+		require.Equal(t, "/sagas/trip/%C3%A4%201", h.Get("Location"))
+		require.Equal(t, "1", h.Get("Retry-After"))
+	}
+	status, _, _ := a.ask("GET", "/sagas/trip/%C3%A4%201", "")
+	require.Equal(t, http.StatusAccepted, status)
+	a.open()
+	status, got, _ := a.ask("GET", "/sagas/trip/%C3%A4%201", "", "Prefer", "wait=30")
+	require.Equal(t, http.StatusOK, status)
+	require.Equal(t, "r-7", got["data"].(map[string]any)["room"])
+}
+
+// In TestARepeatedRequestStartsNothingTwice many requests come at once.
+func TestARepeatedRequestStartsNothingTwice(t *testing.T) {
+	t.Parallel()
+	a := newAgency(t, "")
+	a.open()
+	var mu sync.Mutex
+	fresh := 0
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			status, got, _ := a.ask("POST", "/sagas/trip/t-1", `{"nights": 2}`, "Prefer", "wait=30")
+			require.Equal(t, http.StatusOK, status)
+			mu.Lock()
+			defer mu.Unlock()
+			if got["existed"] == nil {
+				fresh++
+			}
+		})
+	}
+	all.Wait()
+	require.Equal(t, 1, fresh)
+	require.Equal(t, 1, a.count("SELECT count(*) FROM troupe.sagas"))
+	status, got, _ := a.ask("POST", "/sagas/trip/t-1", `{"nights": 3}`)
+	require.Equal(t, http.StatusConflict, status)
+	require.Equal(t, map[string]any{
+		"id": "trip/t-1", "existed": true, "error": "saga trip/t-1 was started with other data: the key belongs to another request",
+	}, got)
+}
+
+func TestASagaIsCancelledOverHTTP(t *testing.T) {
+	t.Parallel()
+	a := newAgency(t, "")
+	by := `{"actor": "shop", "reason": "the customer has called"}`
+	status, got, _ := a.ask("POST", "/sagas/trip/t-1/cancel", by)
+	require.Equal(t, http.StatusNotFound, status)
+	require.Equal(t, "there is no saga trip/t-1", got["error"])
+	a.ask("POST", "/sagas/trip/t-1", `{"nights": 2}`)
+	status, got, _ = a.ask("POST", "/sagas/trip/t-1/cancel", `{"actor": "shop"}`)
+	require.Equal(t, http.StatusUnprocessableEntity, status, got)
+	status, got, _ = a.ask("POST", "/sagas/trip/t-1/cancel", by)
+	require.Equal(t, http.StatusAccepted, status)
+	require.Equal(t, "accepted", got["cancel"])
+	a.open()
+	status, _, _ = a.ask("POST", "/sagas/trip/t-1/cancel", by, "Prefer", "wait=30")
+	require.Equal(t, http.StatusConflict, status)
+	status, got, _ = a.ask("GET", "/sagas/trip/t-1", "", "Prefer", "wait=30")
+	require.Equal(t, http.StatusOK, status)
+	require.Equal(t, "compensated", got["status"])
+	require.Equal(t, "the customer has called", got["reason"])
+}
+
+func TestARequestThatCannotBeServedSaysWhy(t *testing.T) {
+	t.Parallel()
+	a := newAgency(t, "a-token-of-16-chars")
+	right := "Bearer a-token-of-16-chars"
+	for _, c := range []struct {
+		method, path, body, token, kind string
+		status                          int
+		text                            string
+	}{
+		{"POST", "/sagas/trip/t-1", "{}", "", "application/json", 401, "want the header Authorization"},
+		{"POST", "/sagas/order/t-1", "{}", right, "application/json", 404, `there is no saga "order"`},
+		{"GET", "/sagas/trip/t-1", "", right, "application/json", 404, "there is no saga trip/t-1"},
+		{"POST", "/sagas/trip/%FF", "{}", right, "application/json", 400, "the key:"},
+		{"POST", "/sagas/trip/t-1", "{}", right, "text/plain", 415, "want Content-Type: application/json"},
+		{"POST", "/sagas/trip/t-1", "[]", right, "application/json", 400, "the variables: want a JSON object"},
+		{"POST", "/sagas/trip/t-1", `{"nights": "two"}`, right, "application/json", 422, `variable nights is int: it cannot be "two"`},
+		{"POST", "/sagas/trip/t-1", `{"trip": "t-2"}`, right, "application/json", 422, "the variable trip is the key"},
+		{"POST", "/sagas/trip/t-1", `{"trip": "` + strings.Repeat("x", 1<<20) + `"}`, right, "application/json", 413, "more than 1048576 bytes"},
+	} {
+		status, got, _ := a.ask(c.method, c.path, c.body, "Authorization", c.token, "Content-Type", c.kind)
+		require.Equal(t, c.status, status, "%+v: %v", c, got)
+		require.Contains(t, got["error"], c.text)
+	}
+	require.Zero(t, a.count("SELECT count(*) FROM troupe.sagas"))
+}
+
+// When the program stops, a request that waits is answered at once.
+func TestAWaitEndsWhenTheProgramStops(t *testing.T) {
+	t.Parallel()
+	a := newAgency(t, "")
+	a.ask("POST", "/sagas/trip/t-1", `{"nights": 2}`)
+	done := make(chan int, 1)
+	go func() {
+		status, _, _ := a.ask("GET", "/sagas/trip/t-1", "", "Prefer", "wait=30")
+		done <- status
+	}()
+	a.close()
+	require.Equal(t, http.StatusAccepted, <-done)
+}
