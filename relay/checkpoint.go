@@ -26,6 +26,7 @@ type checkpoint struct {
 	committed time.Time // zero: no row was published yet
 	system    string
 	timeline  int32
+	recorded  wal.LSN // the log up to here has the record of each failed row that is committed before lsn
 	position  int64
 	id        uuid.UUID
 }
@@ -37,6 +38,7 @@ type checkpointRecord struct {
 	Committed time.Time `json:"committed,omitzero"`
 	System    string    `json:"system"`
 	Timeline  int32     `json:"timeline"`
+	Recorded  string    `json:"recorded,omitempty"`
 	Position  int64     `json:"position"`
 	ID        uuid.UUID `json:"id"`
 }
@@ -52,7 +54,7 @@ const startKey = "started"
 const checkpointTimeout = 30 * time.Second
 
 func (p checkpoint) record(t *transactor) *kgo.Record {
-	value, _ := json.Marshal(checkpointRecord{p.lsn.String(), p.committed, p.system, p.timeline, p.position, p.id}) // cannot fail
+	value, _ := json.Marshal(checkpointRecord{p.lsn.String(), p.committed, p.system, p.timeline, p.recorded.String(), p.position, p.id}) // cannot fail
 	return &kgo.Record{Topic: t.topic, Key: []byte(t.relay.cfg.Slot), Value: value}
 }
 
@@ -62,7 +64,9 @@ func parseCheckpoint(value []byte) (p checkpoint, err error) {
 		return p, err
 	}
 	p.committed, p.system, p.timeline, p.position, p.id = r.Committed, r.System, r.Timeline, r.Position, r.ID
-	p.lsn, err = wal.ParseLSN(r.LSN)
+	if p.lsn, err = wal.ParseLSN(r.LSN); err == nil && r.Recorded != "" {
+		p.recorded, err = wal.ParseLSN(r.Recorded)
+	}
 	return p, err
 }
 
@@ -91,9 +95,9 @@ func (t *transactor) provision(ctx context.Context) error {
 	return nil
 }
 
-// resume returns the LSN from which the log is to be streamed: the checkpoint of the last committed transaction if it is of
-// this cluster and timeline, else the LSN that is confirmed to Postgres, which it then stores as the checkpoint.
-func (t *transactor) resume(ctx context.Context, system wal.System, confirmed wal.LSN, healed bool) (wal.LSN, error) {
+// resume returns the LSN from which the log is to be streamed: the checkpoint of the last committed transaction if it is in the
+// history of this server, else the LSN that is confirmed to Postgres, which it then stores as the checkpoint.
+func (t *transactor) resume(ctx context.Context, conn *wal.Conn, system wal.System, confirmed wal.LSN, healed bool) (wal.LSN, error) {
 	reading, cancel := context.WithTimeout(ctx, t.relay.reading)
 	defer cancel()
 	at, found, err := t.readCheckpoint(reading)
@@ -101,14 +105,22 @@ func (t *transactor) resume(ctx context.Context, system wal.System, confirmed wa
 		return 0, fmt.Errorf("read the checkpoint in %s: %w", t.topic, err)
 	}
 	holds := false
-	if found && at.lsn > confirmed && at.system == system.ID && at.timeline == system.Timeline {
-		if holds, err = t.holds(ctx, at); err != nil {
+	if found && at.lsn > confirmed && at.system == system.ID {
+		if holds, err = inherits(ctx, conn, system, at); err == nil && holds {
+			holds, err = t.holds(ctx, at)
+		}
+		if err != nil {
 			return 0, err
 		}
+	}
+	recorded, err := t.written(ctx) // each failure that was recorded before is in the log up to here
+	if err != nil {
+		return 0, err
 	}
 	switch {
 	case holds:
 		t.at = at
+		t.at.timeline, t.at.recorded = system.Timeline, recorded
 	case found && at.lsn <= confirmed:
 	case found:
 		t.relay.repeats(fmt.Sprintf("the checkpoint in %s is of another server, or of a future that this one lost: %s, timeline %d, system %s, "+
@@ -118,7 +130,7 @@ func (t *transactor) resume(ctx context.Context, system wal.System, confirmed wa
 		t.relay.repeats("there is no checkpoint in " + t.topic + ": rows that were published and not confirmed to Postgres are published again")
 	}
 	if confirmed > t.at.lsn {
-		t.at = checkpoint{lsn: confirmed, system: system.ID, timeline: system.Timeline}
+		t.at = checkpoint{lsn: confirmed, system: system.ID, timeline: system.Timeline, recorded: recorded}
 		if err := t.begin(); err != nil {
 			return 0, err
 		}
@@ -130,6 +142,26 @@ func (t *transactor) resume(ctx context.Context, system wal.System, confirmed wa
 	t.next = t.at
 	t.relay.state.update(func(s *Status) { s.Checkpoint = t.at.lsn.String() })
 	return t.at.lsn, nil
+}
+
+// inherits reports whether the checkpoint and the records of failed rows that it relies on are on this server's timeline, or on an
+// earlier one before the switch to the next: a standby that is promoted keeps the log of its primary up to there. A row that failed
+// behind the switch is neither published nor recorded for this server, although it may have been committed before the checkpoint.
+func inherits(ctx context.Context, conn *wal.Conn, system wal.System, at checkpoint) (bool, error) {
+	if at.timeline == system.Timeline {
+		return true, nil
+	}
+	end, err := conn.TimelineEnd(ctx, system.Timeline, at.timeline)
+	return max(at.lsn, at.recorded) <= end, err
+}
+
+// written returns the end of the log that the server has written so far, also in memory alone.
+func (t *transactor) written(ctx context.Context) (wal.LSN, error) {
+	var text string
+	if err := t.db.QueryRow(ctx, "SELECT pg_current_wal_insert_lsn()::text").Scan(&text); err != nil {
+		return 0, fmt.Errorf("read the end of the log: %w", err)
+	}
+	return wal.ParseLSN(text)
 }
 
 // holds reports whether the transaction that ends at the checkpoint is in the log of this server, which is read from the confirmed

@@ -189,7 +189,7 @@
 //	killed, without another relay          nothing more until TransactionTimeout has passed
 //	a row is refused                       all others once; the row and its key wait, recorded
 //	too large for TransactionTimeout       nothing of it: at the second time Run returns an error with the remedy
-//	another timeline, or no checkpoint     repeats of the rows not confirmed to Postgres; Status reports it
+//	a failover that lost it, or none       repeats of the rows not confirmed to Postgres; Status reports it
 //	the disk set back, same timeline       the same: the log does not have the commit of the checkpoint
 //
 // # A table that is not troupe.outbox

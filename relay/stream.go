@@ -165,7 +165,7 @@ func (r *Relay) stream(idle, term context.Context, p *publisher) error {
 	from := st.lsn
 	if p.tx != nil {
 		p.tx.db = db
-		if from, err = p.tx.resume(idle, system, st.lsn, healed); err != nil {
+		if from, err = p.tx.resume(idle, conn, system, st.lsn, healed); err != nil {
 			r.stuck.ended(st.lsn, err)
 			return err
 		}

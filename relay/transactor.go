@@ -204,6 +204,12 @@ func (t *transactor) commit(s *stream) error {
 	if err := t.begin(); err != nil {
 		return err
 	}
+	if t.noted {
+		var err error
+		if t.next.recorded, err = t.written(t.term); err != nil {
+			return fmt.Errorf("%w: %w", errAborted, err)
+		}
+	}
 	at := t.next
 	if err := t.end(at.record(t)); err != nil {
 		return err

@@ -1,18 +1,24 @@
 // Command failover kills the primary of a Postgres pair under load, promotes its standby, and counts what became of the rows.
 //
 //	go run -C bench ./failover
-//	go run -C bench ./failover --binaries /usr/lib/postgresql/17/bin,/usr/lib/postgresql/18/bin
-//	go run -C bench ./failover --only 'wal, slot copied'
+//	go run -C bench ./failover --versions 17.11.0,18.6.0
+//	go run -C bench ./failover --only 'services, wal'
 //	go run -C bench ./failover --quick
 //
-// Primary and standby are started here, on loopback, from the programs of --binaries; without it those of Postgres 17 are fetched
-// once. The broker is embedded; TROUPE_KAFKA names another one. The relay runs in this process, and its connections lead to the
+// Primary and standby are started here, on loopback, from Maven's programs of --versions, or from the folders of --binaries. The broker is embedded; TROUPE_KAFKA names another one. The relay runs in this process, and its connections lead to the
 // server that is the primary, as with a proxy. Each case has a pair and a topic of its own.
 //
 // Writers insert 750 rows a second. Each row is also inserted into a table that no relay changes, in the same transaction: what this
 // table holds after the failover is what must have been published. The standby is 2 s behind in the cases that say so: its receiver
-// is stopped for that long before the primary is killed. A case that loses a row of the new primary, or publishes rows of a key out
-// of order, ends the program with status 1.
+// is stopped for that long before the primary is killed. In the cases "frozen and back" all processes of the primary are stopped
+// instead, as on a host that is cut off, and go on 3 s after the promotion: for a while there are two primaries, and clients have
+// connections to both.
+//
+// The cases with services run a participant that gets 100 commands a second, and a coordinator with three participants for which 10
+// sagas a second are started, all in the database of the pair. Each effect is a row of a table without a unique key.
+//
+// A case that loses a row, a command or a saga of the new primary, that doubles an effect, or publishes rows of a key out of order, is an
+// error: the program runs the others, and ends with status 1.
 package main
 
 import (
@@ -36,12 +42,17 @@ type scenario struct {
 	waits    bool // synchronized_standby_slots
 	sync     bool // commits wait for the standby
 	behind   bool // the standby is behind when the primary is killed
+	frozen   bool // the primary is frozen instead of killed, and comes back after the promotion
+	services bool // participants and a coordinator, instead of rows alone
 }
 
 func (c scenario) name() string {
 	parts := []string{string(c.source)}
 	if c.delivery == relay.ExactlyOnce {
 		parts[0] = "exactly-once"
+	}
+	if c.services {
+		parts[0] = "services, " + parts[0]
 	}
 	if c.source == relay.WAL {
 		switch {
@@ -56,6 +67,8 @@ func (c scenario) name() string {
 	switch {
 	case c.sync:
 		parts = append(parts, "synchronous")
+	case c.frozen:
+		parts = append(parts, "frozen and back")
 	case c.behind:
 		parts = append(parts, "2 s behind")
 	default:
@@ -64,9 +77,10 @@ func (c scenario) name() string {
 	return strings.Join(parts, ", ")
 }
 
-// scenarios returns all of them: each source and delivery, with each kind of standby.
+// scenarios returns all of them: each source and delivery with each kind of failure, and services with each kind of failure.
 func scenarios() (all []scenario) {
-	for _, standby := range []scenario{{}, {sync: true}, {behind: true}} {
+	failures := []scenario{{}, {sync: true}, {behind: true}, {frozen: true}}
+	for _, failure := range failures {
 		for _, way := range []scenario{
 			{source: relay.WAL, delivery: relay.AtLeastOnce},
 			{source: relay.WAL, delivery: relay.AtLeastOnce, copied: true},
@@ -75,32 +89,43 @@ func scenarios() (all []scenario) {
 			{source: relay.WAL, delivery: relay.ExactlyOnce, copied: true, waits: true},
 			{source: relay.Poll, delivery: relay.AtLeastOnce},
 		} {
-			way.sync, way.behind = standby.sync, standby.behind
+			way.sync, way.behind, way.frozen = failure.sync, failure.behind, failure.frozen
 			all = append(all, way)
 		}
+	}
+	for _, failure := range failures {
+		failure.services, failure.source, failure.delivery, failure.copied = true, relay.WAL, relay.AtLeastOnce, true
+		all = append(all, failure)
+		failure.source, failure.copied = relay.Poll, false
+		all = append(all, failure)
 	}
 	return all
 }
 
 func main() {
-	binaries := flag.String("binaries", "", "`folders` of the programs of Postgres, with commas between; default: Postgres 17, fetched once")
+	binaries := flag.String("binaries", "", "`folders` of the programs of Postgres, with commas between; default: those of --versions")
+	versions := flag.String("versions", devstack.Postgres17, "`versions` of Postgres, with commas between, each fetched once")
 	only := flag.String("only", "", "`text` that the names of the cases to run contain")
 	quick := flag.Bool("quick", false, harness.QuickUsage)
 	harness.Main("failover", "Kills a primary under load and promotes its standby.\n\n  go run -C bench ./failover", func(ctx context.Context) error {
 		var folders []string
 		if *binaries != "" {
-			folders = strings.Split(*binaries, ",")
-		} else {
-			folder, err := devstack.FetchPostgres(ctx, devstack.Postgres17)
+			folders, *versions = strings.Split(*binaries, ","), ""
+		}
+		for version := range strings.SplitSeq(*versions, ",") {
+			if version == "" {
+				continue
+			}
+			folder, err := devstack.FetchPostgres(ctx, version)
 			if err != nil {
 				return err
 			}
-			folders = []string{folder}
+			folders = append(folders, folder)
 		}
 		load := 8 * time.Second
 		chosen := scenarios()
 		if *quick {
-			load, chosen = 2*time.Second, []scenario{chosen[0], chosen[2], chosen[5]}
+			load, chosen = 2*time.Second, []scenario{chosen[0], chosen[2], chosen[5], chosen[24]}
 		}
 		var failed error
 		for _, folder := range folders {
@@ -110,7 +135,7 @@ func main() {
 	})
 }
 
-var table = harness.Table[result]{Width: 54, Columns: []harness.Column[result]{
+var table = harness.Table[result]{Width: 58, Columns: []harness.Column[result]{
 	{Head: "rows", Width: 7, Figure: func(r *result) *float64 { return &r.rows }},
 	{Head: "gone", Width: 5, Figure: func(r *result) *float64 { return &r.gone }},
 	{Head: "ahead", Width: 5, Figure: func(r *result) *float64 { return &r.ahead }},
@@ -120,26 +145,56 @@ var table = harness.Table[result]{Width: 54, Columns: []harness.Column[result]{
 	{Head: "seconds", Width: 7, Decimals: 1, Figure: func(r *result) *float64 { return &r.seconds }},
 }}
 
+// served is the table of scenarios with services. Each has a line for commands and one for sagas.
+var served = harness.Table[result]{Width: 58, Columns: []harness.Column[result]{
+	{Head: "sent", Width: 7, Figure: func(r *result) *float64 { return &r.rows }},
+	{Head: "gone", Width: 5, Figure: func(r *result) *float64 { return &r.gone }},
+	{Head: "lost", Width: 5, Figure: func(r *result) *float64 { return &r.lost }},
+	{Head: "doubled", Width: 8, Figure: func(r *result) *float64 { return &r.doubled }},
+	{Head: "repeated", Width: 8, Figure: func(r *result) *float64 { return &r.repeated }},
+	{Head: "reordered", Width: 9, Figure: func(r *result) *float64 { return &r.reordered }},
+	{Head: "seconds", Width: 7, Decimals: 1, Figure: func(r *result) *float64 { return &r.seconds }},
+}}
+
 func measure(ctx context.Context, folder string, chosen []scenario, only string, load time.Duration) error {
 	var failed error
-	headed := false
+	var headed [2]bool
+	heading := func(n int, t harness.Table[result], version string) {
+		if !headed[n] {
+			headed[n] = true
+			fmt.Printf("%s, Postgres %s, broker %s\n", harness.Platform(), version, harness.Broker())
+			t.Heading()
+		}
+	}
+	check := func(name string, r result) {
+		if r.lost > 0 || r.reordered > 0 || r.doubled > 0 {
+			failed = errors.Join(failed, fmt.Errorf("%s: %.0f lost, %.0f doubled, %.0f reordered", name, r.lost, r.doubled, r.reordered))
+		}
+	}
 	for _, c := range chosen {
-		if !strings.Contains(c.name(), only) {
+		name := c.name()
+		if !strings.Contains(name, only) {
+			continue
+		}
+		if c.services {
+			commands, sagas, err := runServices(ctx, folder, c, load)
+			if err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+			heading(1, served, commands.version)
+			served.Show(strings.Replace(name, "services", "commands", 1), commands)
+			served.Show(strings.Replace(name, "services", "sagas", 1), sagas)
+			check(name+": commands", commands)
+			check(name+": sagas", sagas)
 			continue
 		}
 		r, err := run(ctx, folder, c, load)
 		if err != nil {
-			return fmt.Errorf("%s: %w", c.name(), err)
+			return fmt.Errorf("%s: %w", name, err)
 		}
-		if !headed {
-			headed = true
-			fmt.Printf("%s, Postgres %s, broker %s\n", harness.Platform(), r.version, harness.Broker())
-			table.Heading()
-		}
-		table.Show(c.name(), r)
-		if r.lost > 0 || r.reordered > 0 {
-			failed = errors.Join(failed, fmt.Errorf("%s, Postgres %s: %.0f rows lost, %.0f reordered", c.name(), r.version, r.lost, r.reordered))
-		}
+		heading(0, table, r.version)
+		table.Show(name, r)
+		check(name, r)
 	}
 	return failed
 }

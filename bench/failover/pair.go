@@ -33,6 +33,7 @@ type pair struct {
 	a, b    *devstack.Postgres
 	line    *line                  // from the standby to the primary
 	leads   atomic.Pointer[string] // the address of the primary; nil: there is none
+	thaw    func() error           // ends the frozen primary's silence; nil: it is not frozen
 	version string
 }
 
@@ -72,6 +73,7 @@ func openPair(ctx context.Context, folder string, c scenario) (p *pair, err erro
 	}
 	err = harness.Execute(ctx, address,
 		"CREATE TABLE written (id uuid PRIMARY KEY, key text NOT NULL, number bigint NOT NULL)",
+		effectsTable,
 		"SELECT pg_create_physical_replication_slot('"+standbySlot+"', true)")
 	if err != nil {
 		return p, err
@@ -183,25 +185,61 @@ func (p *pair) copied(ctx context.Context) error {
 	})
 }
 
-// fail kills the primary, promotes the standby, and leads new connections to it.
-func (p *pair) fail(ctx context.Context, c scenario) error {
+// failUnderLoad waits until the pair is ready for a failover and the load has lasted for a while, and lets the primary fail.
+func (p *pair) failUnderLoad(ctx context.Context, c scenario, load time.Duration, promoted func(context.Context) error) error {
+	if c.copied {
+		if err := p.copied(ctx); err != nil {
+			return err
+		}
+	}
+	if err := harness.Sleep(ctx, load); err != nil {
+		return err
+	}
+	return p.fail(ctx, c, promoted)
+}
+
+// fail kills or freezes the primary, promotes the standby, calls promoted, and leads new connections to the new primary.
+func (p *pair) fail(ctx context.Context, c scenario, promoted func(context.Context) error) (err error) {
 	if c.behind {
 		p.line.cut.Store(true)
 		if err := harness.Sleep(ctx, 2*time.Second); err != nil {
 			return err
 		}
 	}
-	if err := p.a.Kill(); err != nil {
+	if c.frozen {
+		p.thaw, err = freeze(filepath.Join(p.home, "a"))
+	} else {
+		err = p.a.Kill()
+	}
+	if err != nil {
 		return err
 	}
 	p.leads.Store(nil)
-	if promoted, err := harness.Query[bool](ctx, p.b.URL("postgres"), "SELECT pg_promote()"); err != nil || !promoted {
+	if ok, err := harness.Query[bool](ctx, p.b.URL("postgres"), "SELECT pg_promote()"); err != nil || !ok {
 		return errors.Join(errors.New("the standby was not promoted"), err)
+	}
+	if promoted != nil {
+		if err := promoted(ctx); err != nil {
+			return err
+		}
 	}
 	return p.lead(p.b)
 }
 
+// comeBack ends the silence of the old primary after a while. It still takes itself for the primary, and clients have connections to it.
+func (p *pair) comeBack(ctx context.Context) error {
+	if err := harness.Sleep(ctx, 3*time.Second); err != nil {
+		return err
+	}
+	thaw := p.thaw
+	p.thaw = nil
+	return thaw()
+}
+
 func (p *pair) close() (err error) {
+	if p.thaw != nil { // a stopped process does not end
+		err = p.thaw()
+	}
 	for _, server := range []*devstack.Postgres{p.a, p.b} {
 		if server != nil {
 			err = errors.Join(err, server.Close())

@@ -86,20 +86,18 @@ func run(ctx context.Context, folder string, c scenario, load time.Duration) (r 
 	if err = harness.Until(ctx, limit, "nothing was published", func(context.Context) (bool, error) { return seen.count() > 0, nil }); err != nil {
 		return r, err
 	}
-	if c.copied {
-		err = p.copied(ctx)
-	}
-	if err == nil {
-		err = harness.Sleep(ctx, load)
-	}
-	if err != nil {
-		return r, err
-	}
-	if err = p.fail(ctx, c); err != nil {
+	after := load / 2
+	if err = p.failUnderLoad(ctx, c, load, nil); err != nil {
 		return r, err
 	}
 	promoted := time.Now()
-	if err = harness.Sleep(ctx, load/2); err != nil {
+	if c.frozen {
+		if err = p.comeBack(ctx); err != nil {
+			return r, err
+		}
+		after = load
+	}
+	if err = harness.Sleep(ctx, after); err != nil {
 		return r, err
 	}
 	end()

@@ -21,7 +21,8 @@ type result struct {
 	gone      float64 // of these, rows that the new primary does not have
 	ahead     float64 // published rows that the new primary does not have
 	lost      float64 // rows of the new primary that were not published
-	repeated  float64
+	repeated  float64 // further copies with the same id
+	doubled   float64 // further effects of a command or of a saga's step, or events of the same cause with another id
 	reordered float64 // first copies that came after a later row of their key
 	seconds   float64 // from the promotion to the first publication of a row that was written after it
 }

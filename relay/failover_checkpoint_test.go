@@ -1,0 +1,161 @@
+package relay_test
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/troupe-go/troupe/internal/devstack"
+	"github.com/troupe-go/troupe/internal/kafka"
+	"github.com/troupe-go/troupe/internal/wal"
+	"github.com/troupe-go/troupe/migrations"
+	"github.com/troupe-go/troupe/testkit"
+	"github.com/troupe-go/troupe/topics"
+)
+
+// A promoted standby has the log of its primary up to the switch to its own timeline: a checkpoint there is still good, also if the
+// standby does not have what the relay stored in the database last.
+func TestExactlyOnceContinuesFromACheckpointOfTheOldPrimary(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name   string
+		change func(at map[string]any, end wal.LSN)
+		good   bool
+	}{
+		{"before the switch", func(map[string]any, wal.LSN) {}, true},
+		{"behind the switch", func(at map[string]any, end wal.LSN) { at["lsn"] = (end + 1<<20).String() }, false},
+		{"failures recorded behind the switch", func(at map[string]any, end wal.LSN) { at["recorded"] = (end + 1<<20).String() }, false},
+		{"of a timeline that this server never had", func(at map[string]any, _ wal.LSN) { at["timeline"] = 7 }, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			home, err := os.MkdirTemp("", "failover") // not t.TempDir: root runs a server as another user, and that user could not read it
+			require.NoError(t, err)
+			t.Cleanup(func() { require.NoError(t, os.RemoveAll(home)) })
+			require.NoError(t, os.Chmod(home, 0o755))
+			server, err := devstack.StartPostgres(t.Context(), devstack.PostgresConfig{
+				Dir: filepath.Join(home, "a"), Settings: map[string]string{"shared_buffers": "32MB"},
+			})
+			require.NoError(t, err)
+			t.Cleanup(func() { require.NoError(t, server.Close()) })
+			s := &stage{t: t, brokers: testkit.Kafka(t), flow: testkit.Flow(t)}
+			s.topic = s.createTopic("main", 3)
+			address, err := server.CreateDatabase(t.Context(), "shop", "")
+			require.NoError(t, err)
+			require.NoError(t, migrations.Up(t.Context(), address))
+			s.pool = poolOf(t, address)
+			cfg := s.exactly()
+			cfg.Slot = "troupe_" + strings.ReplaceAll(s.flow, "-", "_")
+			first := s.startStreaming(cfg)
+			require.NoError(t, first.stop())
+
+			s.insert(s.topic, "k", "published by the old primary's relay")
+			at := s.checkpointOfLastCommit(cfg.Slot)
+			s.insert(s.topic, "k", "not published yet")
+			var end string
+			require.NoError(t, s.pool.QueryRow(t.Context(), "SELECT pg_current_wal_insert_lsn()::text").Scan(&end))
+			lsn, err := wal.ParseLSN(end)
+			require.NoError(t, err)
+			c.change(at, lsn)
+			s.storeCheckpoint(cfg.Slot, at)
+
+			require.NoError(t, server.Stop(t.Context()))
+			signal := filepath.Join(home, "a", "data", "standby.signal")
+			require.NoError(t, exec.Command("cp", "-a", filepath.Join(home, "a", "data", "PG_VERSION"), signal).Run()) // with its owner
+			require.NoError(t, server.Start(t.Context()))
+			s.pool = poolOf(t, address) // the connections of the other one have ended
+			s.exec("SELECT pg_promote()")
+			cfg.Pool = s.pool
+			r := s.start(cfg)
+			want := []string{"not published yet", "new"}
+			if !c.good {
+				want = append([]string{"published by the old primary's relay"}, want...)
+			}
+			s.insert(s.topic, "k", "new")
+			testkit.Wait(t, "the rows", func() (bool, error) { return len(s.committed(s.topic)) >= len(want), nil })
+			require.Equal(t, want, values(s.committed(s.topic)))
+			require.Equal(t, c.good, r.Status().Repeats == "", r.Status().Repeats)
+
+			// The next relay begins at the checkpoint of this one, which is of the new timeline.
+			testkit.Wait(t, "a checkpoint", func() (bool, error) {
+				stored := s.storedCheckpoint(cfg.Slot)
+				return stored["timeline"] == float64(2), nil
+			})
+			require.NoError(t, r.stop())
+		})
+	}
+}
+
+// checkpointOfLastCommit returns the checkpoint behind the last transaction in the slot's log.
+func (s *stage) checkpointOfLastCommit(slot string) map[string]any {
+	s.t.Helper()
+	rows, err := s.pool.Query(s.t.Context(), `SELECT data FROM pg_logical_slot_peek_binary_changes($1, NULL, NULL,
+		'proto_version', '1', 'publication_names', 'troupe_outbox') WHERE substr(data, 1, 1) = 'C'`, slot)
+	require.NoError(s.t, err)
+	defer rows.Close()
+	var last []byte
+	for rows.Next() {
+		require.NoError(s.t, rows.Scan(&last))
+	}
+	require.NoError(s.t, rows.Err())
+	var system string
+	require.NoError(s.t, s.pool.QueryRow(s.t.Context(), "SELECT system_identifier FROM pg_control_system()").Scan(&system))
+	microseconds := int64(binary.BigEndian.Uint64(last[18:26]))
+	return map[string]any{
+		"lsn": wal.LSN(binary.BigEndian.Uint64(last[10:18])).String(), "system": system, "timeline": 1, "position": 1,
+		"committed": time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC).Add(time.Duration(microseconds) * time.Microsecond),
+		"id":        "01a1ffb2-4031-704f-a29c-2f22c4b1d21d",
+	}
+}
+
+func (s *stage) storeCheckpoint(slot string, at map[string]any) {
+	s.t.Helper()
+	value, err := json.Marshal(at)
+	require.NoError(s.t, err)
+	client, err := kafka.NewClient(s.brokers)
+	require.NoError(s.t, err)
+	defer client.Close()
+	require.NoError(s.t, client.ProduceSync(s.t.Context(), &kgo.Record{Topic: topics.Relay(slot), Key: []byte(slot), Value: value}).FirstErr())
+}
+
+// storedCheckpoint returns the last checkpoint in the topic.
+func (s *stage) storedCheckpoint(slot string) (at map[string]any) {
+	s.t.Helper()
+	for _, r := range s.committed(topics.Relay(slot)) {
+		if string(r.Key) == slot {
+			at = nil
+			require.NoError(s.t, json.Unmarshal(r.Value, &at))
+		}
+	}
+	return at
+}
+
+// The checkpoint is committed after the record of a failed row, which is behind it in the log: a standby may have the one and not the other.
+func TestACheckpointNamesTheEndOfTheRecordedFailures(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	cfg := s.exactly()
+	cfg.Slot = "troupe_" + strings.ReplaceAll(s.flow, "-", "_")
+	r := s.startStreaming(cfg)
+	var before string
+	require.NoError(t, s.pool.QueryRow(t.Context(), "SELECT pg_current_wal_insert_lsn()::text").Scan(&before))
+	s.insert("not a topic", "k", "failed")
+	testkit.Wait(t, "a checkpoint behind the failed row", func() (bool, error) {
+		at := s.storedCheckpoint(cfg.Slot)
+		if at == nil || at["position"] == float64(0) {
+			return false, nil
+		}
+		var ordered bool
+		err := s.pool.QueryRow(t.Context(), "SELECT $1::pg_lsn < $2::pg_lsn AND $2::pg_lsn < $3::pg_lsn", before, at["lsn"], at["recorded"]).Scan(&ordered)
+		return ordered, err
+	})
+	require.NoError(t, r.stop())
+}
