@@ -134,7 +134,7 @@ func New(ctx context.Context, cfg Config) (*Coordinator, error) {
 	})
 	c.register(hops)
 	c.hops = hops
-	cfg.Participant.Alongside(c.watchDefinitions)
+	cfg.Participant.Extension().Alongside(c.watchDefinitions)
 	c.takeSubmissions()
 	return c, nil
 }
