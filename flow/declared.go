@@ -13,6 +13,7 @@ import (
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/flow/reactions"
 	"github.com/troupe-go/troupe/internal/ce"
+	"github.com/troupe-go/troupe/internal/extension"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/retry"
 	"github.com/troupe-go/troupe/topics"
@@ -112,13 +113,13 @@ func (s *Service) reaction(on reactions.Message) reactions.Reaction {
 }
 
 // compare compares the registered handlers with the declaration, in both directions.
-func (s *Service) compare(all []participant.Registered) error {
+func (s *Service) compare(all []extension.Registered) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	wrong := slices.Clone(s.mistakes)
 	say := func(format string, args ...any) { wrong = append(wrong, fmt.Errorf(format, args...)) }
 	for _, r := range s.cfg.Declared.Reactions {
-		found := slices.IndexFunc(all, func(h participant.Registered) bool {
+		found := slices.IndexFunc(all, func(h extension.Registered) bool {
 			return h.Handled && h.Deadline == "" && h.Topic == r.On.Topic && (h.Type == r.On.Type || h.Type == "")
 		})
 		switch {

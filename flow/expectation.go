@@ -12,6 +12,7 @@ import (
 
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/flow/reactions"
+	"github.com/troupe-go/troupe/internal/extension"
 	"github.com/troupe-go/troupe/internal/pg"
 	"github.com/troupe-go/troupe/participant"
 )
@@ -55,12 +56,12 @@ func OnMissed(s *Service, name string, fn func(ctx context.Context, tx pgx.Tx, m
 	}
 	e.missed = fn
 	if e.After.Topic == s.p.Hop().Events() {
-		s.p.ObserveSelf(participant.SelfObserver{Type: e.After.Type, Name: expectationDeadline + name, OnWrite: e.beginsWith, OnConsume: e.begins})
+		s.p.Extension().ObserveSelf(extension.SelfObserver{Type: e.After.Type, Name: expectationDeadline + name, OnWrite: e.beginsWith, OnConsume: e.begins})
 	} else {
-		s.p.Observe(e.After.Topic, e.After.Type, e.begins)
+		s.p.Extension().Observe(e.After.Topic, e.After.Type, e.begins)
 	}
 	for _, m := range e.Expect {
-		s.p.Observe(m.Topic, m.Type, e.met)
+		s.p.Extension().Observe(m.Topic, m.Type, e.met)
 	}
 	participant.OnDeadline(s.p, expectationDeadline+name, e.over)
 }
@@ -123,11 +124,11 @@ func (e *expectation) begins(ctx context.Context, tx pgx.Tx, m envelope.Message)
 	}
 	b := &pgx.Batch{}
 	e.s.forget(b)
-	var ds participant.Deadlines
-	if err := e.s.p.Plan(ctx, &ds, e.deadline()); err != nil {
+	ds := e.s.p.Extension().Deadlines()
+	if err := ds.Schedule(ctx, e.deadline()); err != nil {
 		return err
 	}
-	e.s.p.QueueDeadlines(b, &ds)
+	ds.Queue(b)
 	return queue(ctx, tx, b)
 }
 
@@ -142,9 +143,9 @@ func (e *expectation) beginsWith(ctx context.Context, b *pgx.Batch, m envelope.M
 	e.s.forget(b)
 	d := e.deadline()
 	d.Keep = true
-	var ds participant.Deadlines
-	err = e.s.p.Plan(ctx, &ds, d)
-	e.s.p.QueueDeadlines(b, &ds)
+	ds := e.s.p.Extension().Deadlines()
+	err = ds.Schedule(ctx, d)
+	ds.Queue(b)
 	return err
 }
 
@@ -158,8 +159,8 @@ func (e *expectation) beginning(m envelope.Message) (pg.Args, error) {
 	return args, nil
 }
 
-func (e *expectation) deadline() participant.Deadline {
-	return participant.Deadline{Name: expectationDeadline + e.Name, After: e.within, Body: overOf(e.Expect)}
+func (e *expectation) deadline() extension.Deadline {
+	return extension.Deadline{Name: expectationDeadline + e.Name, After: e.within, Body: overOf(e.Expect)}
 }
 
 // met cancels the deadline, or logs that the message is late. It waits for no result: its statements are sent with the handler's
@@ -231,5 +232,5 @@ func (e *expectation) over(ctx context.Context, tx pgx.Tx, d participant.Due[ove
 	if err != nil {
 		return err
 	}
-	return e.s.p.Answer(ctx, tx, outcome)
+	return e.s.p.Extension().Answer(ctx, tx, outcome)
 }

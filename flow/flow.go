@@ -13,6 +13,7 @@ import (
 
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/flow/reactions"
+	"github.com/troupe-go/troupe/internal/extension"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/topics"
 )
@@ -64,7 +65,7 @@ func New(cfg Config) (*Service, error) {
 	if err := s.read(); err != nil {
 		return nil, fmt.Errorf("flow: %s: %w", cfg.Declared.Hop, err)
 	}
-	s.p.Obey(participant.Contract{Handlers: s.compare, Emits: s.mayEmit})
+	s.p.Extension().Obey(extension.Contract{Handlers: s.compare, Emits: s.mayEmit})
 	return s, nil
 }
 

@@ -98,10 +98,10 @@ func OnJoin(s *Service, name string, ends Ends) {
 		return
 	}
 	for _, m := range j.Await {
-		s.p.Observe(m.Topic, m.Type, j.arrives)
+		s.p.Extension().Observe(m.Topic, m.Type, j.arrives)
 	}
 	for _, m := range j.Broken {
-		s.p.Observe(m.Topic, m.Type, j.breaks)
+		s.p.Extension().Observe(m.Topic, m.Type, j.breaks)
 	}
 	if j.within > 0 {
 		participant.OnDeadline(s.p, joinDeadline+name, j.expires)
@@ -259,7 +259,7 @@ func (j *join) joined(ctx context.Context, tx pgx.Tx, key string, raw []byte, ke
 	for _, m := range last {
 		got[name(partOf(m))] = m
 	}
-	joined := Joined{Name: j.Name, Key: key, codec: j.s.p.Codec()}
+	joined := Joined{Name: j.Name, Key: key, codec: j.s.p.Extension().Codec()}
 	if kept {
 		args := j.args(key, envelope.Message{})
 		if err := j.parts(ctx, tx, args, got); err != nil {
@@ -306,7 +306,7 @@ func (j *join) end(ctx context.Context, tx pgx.Tx, joined Joined, fn JoinHandler
 	if err != nil {
 		return err
 	}
-	return j.s.p.Answer(ctx, tx, outcome)
+	return j.s.p.Extension().Answer(ctx, tx, outcome)
 }
 
 // breaks ends the join because of a failure event: one of its messages will not arrive.

@@ -25,7 +25,7 @@ import (
 // have the same effect with one message as with many.
 //
 // OnAll may also be called while Run runs, for hops whose events have no handler yet. The participant then joins its group again,
-// with the topics of these hops too; a Contract does not check them, and Ready reports it until that is done.
+// with the topics of these hops too; a contract does not check them, and Ready reports it until that is done.
 //
 // A topic has either OnAll or On; both are a mistake that Run reports. Local work of one transaction may come in more than one
 // call, if commands or deadlines of a key come between its events.

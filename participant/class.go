@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/troupe-go/troupe/internal/deadletter"
 	"github.com/troupe-go/troupe/internal/pg"
 	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/retry"
@@ -17,16 +18,13 @@ type Class string
 
 // The classes. Permanent and Poison are not retried. RateLimited counts no attempt.
 const (
-	Transient   Class = "transient"
-	RateLimited Class = "rate_limited"
-	Permanent   Class = "permanent"
-	Poison      Class = "poison"
-	Panic       Class = "panic"
-	Timeout     Class = "timeout"
+	Transient   Class = deadletter.Transient
+	RateLimited Class = deadletter.RateLimited
+	Permanent   Class = deadletter.Permanent
+	Poison      Class = deadletter.Poison
+	Panic       Class = deadletter.Panic
+	Timeout     Class = deadletter.Timeout
 )
-
-// Classes lists all classes. Programs and pages that filter by class take them from here.
-var Classes = []Class{Transient, RateLimited, Permanent, Poison, Panic, Timeout}
 
 // final reports whether another try cannot help.
 func (f failure) final() bool { return f.class == Permanent || f.class == Poison }

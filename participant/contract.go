@@ -8,30 +8,12 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/extension"
 	"github.com/troupe-go/troupe/outbox"
 )
 
-// A Contract checks a participant against its service's declaration; package flow makes one. Either function may be nil.
-type Contract struct {
-	// Handlers is called once, when Run begins, with all registrations, in order of topic and type. Its error is Run's.
-	Handlers func([]Registered) error
-	// Emits is called before a message of the service is written: outcomes, and entries of Outbox, in a handler's context or,
-	// if a flow begins, any other. Its error refuses the entry. It is not called for messages of the library itself: exhausted
-	// events, deadlines, copies of dead letters, repeated answers.
-	Emits func(ctx context.Context, m envelope.Message) error
-}
-
-// Registered is a message that this participant consumes: by its type on a topic, or by the name of a deadline.
-type Registered struct {
-	Topic    string
-	Type     string // "" for OnAll: all types
-	Deadline string // "" unless it is one of OnDeadline
-	Answers  bool   // Handle or React: its result is an event of this hop
-	Handled  bool   // false if only observers get it
-}
-
-// Obey makes Run and Outbox check with c. Called again it replaces the contract. Call it before Run.
-func (p *Participant) Obey(c Contract) {
+// obey sets the contract.
+func (p *Participant) obey(c extension.Contract) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.running {
@@ -46,14 +28,14 @@ func (p *Participant) kept() error {
 	if p.contract.Handlers == nil {
 		return nil
 	}
-	var all []Registered
+	var all []extension.Registered
 	for topic, byRoute := range p.registered() {
 		for _, h := range byRoute {
-			r := Registered{Topic: topic, Type: h.typ, Deadline: h.deadline, Answers: h.answers, Handled: h.bind != nil || h.all != nil}
+			r := extension.Registered{Topic: topic, Type: h.typ, Deadline: h.deadline, Answers: h.answers, Handled: h.bind != nil || h.all != nil}
 			all = append(all, r)
 		}
 	}
-	slices.SortFunc(all, func(a, b Registered) int {
+	slices.SortFunc(all, func(a, b extension.Registered) int {
 		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Type, b.Type), cmp.Compare(a.Deadline, b.Deadline))
 	})
 	return p.contract.Handlers(all)
@@ -72,9 +54,8 @@ func (p *Participant) mayEmit(ctx context.Context, m *envelope.Message, along *p
 	return p.observeSelf(ctx, m, along)
 }
 
-// Answer writes an outcome as an event of this hop with the key of the message being handled, for handlers that emit no answer
-// by themselves: those registered with On, OnDeadline and Observe. It returns an error for no outcome; Done writes nothing.
-func (p *Participant) Answer(ctx context.Context, tx pgx.Tx, o Outcome) error {
+// answer writes an outcome as an event of the hop.
+func (p *Participant) answer(ctx context.Context, tx pgx.Tx, o Outcome) error {
 	if o.done {
 		return nil
 	}

@@ -97,8 +97,8 @@ func OnDeadline[T any](p *Participant, name string, fn func(ctx context.Context,
 // It may be called as soon as the handlers are registered, also by a process that never calls Run: any member of the group
 // fires the deadline.
 func (p *Participant) Schedule(ctx context.Context, tx pgx.Tx, d Deadline) error {
-	var ds Deadlines
-	if err := p.Plan(ctx, &ds, d); err != nil {
+	var ds deadlineSet
+	if err := p.plan(ctx, &ds, d); err != nil {
 		return err
 	}
 	return p.queueOne(ctx, tx, &ds)
@@ -109,16 +109,16 @@ func (p *Participant) Schedule(ctx context.Context, tx pgx.Tx, d Deadline) error
 // takes for a deadline without a Key and a Scope. A deadline that was
 // scheduled with a Key and no Scope has that Key as its scope, and only a Cancel that names it removes it.
 func (p *Participant) Cancel(ctx context.Context, tx pgx.Tx, name, scope string) error {
-	var ds Deadlines
-	if err := p.PlanCancel(ctx, &ds, name, scope); err != nil {
+	var ds deadlineSet
+	if err := p.planCancel(ctx, &ds, name, scope); err != nil {
 		return err
 	}
 	return p.queueOne(ctx, tx, &ds)
 }
 
-func (p *Participant) queueOne(ctx context.Context, tx pgx.Tx, ds *Deadlines) error {
+func (p *Participant) queueOne(ctx context.Context, tx pgx.Tx, ds *deadlineSet) error {
 	var b pgx.Batch
-	p.QueueDeadlines(&b, ds)
+	p.queueDeadlines(&b, ds)
 	return Queue(ctx, tx, b.QueuedQueries[0].SQL, b.QueuedQueries[0].Arguments...)
 }
 

@@ -6,7 +6,7 @@ type Exhausted struct {
 	DeadLetterID string `json:"dead_letter_id"` // troupe.dead_letters.id in the hop's database
 	Type         string `json:"type"`           // of the message; empty if it had none
 	Handler      string `json:"handler"`        // group/type; the group alone if no handler fitted
-	Class        string `json:"class"`          // one of Classes
+	Class        string `json:"class"`          // a Class
 	Error        string `json:"error"`          // of the last attempt, at most 2,000 bytes
 	Attempts     int    `json:"attempts"`       // runs that failed
 }

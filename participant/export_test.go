@@ -5,8 +5,10 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/troupe-go/troupe/internal/ce"
+	"github.com/troupe-go/troupe/internal/extension"
 	"github.com/troupe-go/troupe/internal/inbox"
 	"github.com/troupe-go/troupe/retry"
 )
@@ -176,3 +178,24 @@ const (
 	Duplicate = reasonDuplicate
 	Elsewhere = reasonElsewhere
 )
+
+// The extension's types and functions under the names by which tests use them.
+type (
+	Contract   = extension.Contract
+	Registered = extension.Registered
+	Deadlines  = deadlineSet
+)
+
+func (p *Participant) Obey(c Contract) { p.obey(c) }
+
+func (p *Participant) Observe(topic, typ string, fn observe) { p.observe(topic, typ, fn) }
+
+func (p *Participant) Plan(ctx context.Context, ds *Deadlines, d Deadline) error {
+	return p.plan(ctx, ds, d)
+}
+
+func (p *Participant) PlanCancel(ctx context.Context, ds *Deadlines, name, scope string) error {
+	return p.planCancel(ctx, ds, name, scope)
+}
+
+func (p *Participant) QueueDeadlines(b *pgx.Batch, ds *Deadlines) { p.queueDeadlines(b, ds) }

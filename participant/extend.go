@@ -12,9 +12,8 @@ var errMoreTopics = errors.New("topics were added")
 // registered returns the handlers.
 func (p *Participant) registered() handlers { return *p.handlers.Load() }
 
-// Alongside registers fn, which Run starts in a goroutine of its own. fn returns when ctx ends, and Run waits for that. Call it
-// before Run.
-func (p *Participant) Alongside(fn func(ctx context.Context)) {
+// runAlongside registers fn, which Run starts in a goroutine of its own.
+func (p *Participant) runAlongside(fn func(ctx context.Context)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.running {

@@ -174,7 +174,7 @@ func TestHooksAreToldEverything(t *testing.T) {
 				return ctx, func(d participant.Delivery) { told <- fmt.Sprintf("handler ended: %s%s", d.Outcome, d.Class) }
 			},
 			Held:          func(d participant.Delivery) { told <- "held " + string(d.Class) },
-			Passed:        func(d participant.Passed) { told <- "passed " + string(d.Reason) },
+			Passed:        func(d participant.Passed) { told <- "passed " + d.Reason },
 			Breaker:       func(b participant.Breaker) { told <- fmt.Sprintf("breaker of %s: %v", b.What, b.Err) },
 			BeforeHandler: func(participant.Delivery) { told <- "before handler" },
 			BeforeCommit:  func(d participant.Delivery) { told <- "before commit " + string(d.Outcome) },

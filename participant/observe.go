@@ -12,7 +12,7 @@ import (
 )
 
 // observe is a function that is called with messages, bodies undecoded.
-type observe func(ctx context.Context, tx pgx.Tx, m envelope.Message) error
+type observe = func(ctx context.Context, tx pgx.Tx, m envelope.Message) error
 
 // observer is a function with the messages that it observes.
 type observer struct {
@@ -20,14 +20,8 @@ type observer struct {
 	fn         observe
 }
 
-// Observe calls fn for each message of a type on a topic, in the run and the transaction of its handler and before it; if there
-// is no handler, on its own. There may be several for one type: they are called in the order in which they were registered. The
-// topic is the hop's own commands or any hop's events. An error counts as a handler's. It is for packages that look at messages
-// in addition to the handlers, such as package flow.
-//
-// fn is not called for a message that gets the stored answer of an earlier one, nor for one that cannot be decoded for its
-// handler.
-func (p *Participant) Observe(topic, typ string, fn func(ctx context.Context, tx pgx.Tx, m envelope.Message) error) {
+// observe adds an observer.
+func (p *Participant) observe(topic, typ string, fn observe) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.running {

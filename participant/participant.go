@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/internal/ce"
+	"github.com/troupe-go/troupe/internal/extension"
 	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/retry"
 	"github.com/troupe-go/troupe/topics"
@@ -19,9 +19,9 @@ import (
 type Participant struct {
 	cfg Config
 	out *outbox.Outbox
-	// checked writes the entries of the service itself, which its Contract may refuse; out writes the library's own.
+	// checked writes the entries of the service itself, which its contract may refuse; out writes the library's own.
 	checked  *outbox.Outbox
-	contract Contract // not changed once running
+	contract extension.Contract // not changed once running
 
 	failures *failures
 	strange  *repeated     // headers of ce.HeaderRetry that cannot be read
@@ -44,7 +44,7 @@ type Participant struct {
 	// formerPending is true if the membership began before all former retry topics were found.
 	formerPending bool
 	observed      []observer
-	selfObservers []SelfObserver              // not changed once running
+	selfObservers []extension.SelfObserver    // not changed once running
 	alongside     []func(ctx context.Context) // not changed once running
 	mistakes      []error
 	running       bool
@@ -97,9 +97,6 @@ func (p *Participant) Hop() topics.Hop { return p.cfg.Hop }
 
 // Group returns the consumer group.
 func (p *Participant) Group() string { return p.cfg.Group }
-
-// Codec returns Config.Codec.
-func (p *Participant) Codec() envelope.Codec { return p.cfg.Codec }
 
 // Outbox returns the outbox to which handlers write entries in addition to their outcome: commands for other hops, events of
 // their own. Called with a handler's context, its Write takes correlation and causation from the message being handled.

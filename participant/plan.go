@@ -28,9 +28,8 @@ var (
 	cancelNamed string
 )
 
-// Deadlines collects what one transaction schedules and cancels, for transactions that do so for many scopes at once. For a
-// name and scope the last call counts. The zero value is empty. It must not be used concurrently.
-type Deadlines struct {
+// deadlineSet holds the deadlines that one transaction schedules and cancels. The zero value is empty.
+type deadlineSet struct {
 	scheduled, kept, cancelled map[deadlineID]deadlineRow
 }
 
@@ -43,8 +42,8 @@ type deadlineRow struct {
 	after time.Duration
 }
 
-// Plan adds to ds the deadline that Schedule would write. It refuses the same deadlines, and then leaves ds unchanged.
-func (p *Participant) Plan(ctx context.Context, ds *Deadlines, d Deadline) error {
+// plan adds to ds the deadline that Schedule would write. It refuses the same deadlines, and then leaves ds unchanged.
+func (p *Participant) plan(ctx context.Context, ds *deadlineSet, d Deadline) error {
 	r, err := p.deadlineRow(ctx, d)
 	if err != nil {
 		return classified{Permanent, fmt.Errorf("participant %s: schedule deadline %q: %w", p.cfg.Group, d.Name, err)}
@@ -61,8 +60,8 @@ func (p *Participant) Plan(ctx context.Context, ds *Deadlines, d Deadline) error
 	return nil
 }
 
-// PlanCancel adds to ds the deadline that Cancel would remove.
-func (p *Participant) PlanCancel(ctx context.Context, ds *Deadlines, name, scope string) error {
+// planCancel adds to ds the deadline that Cancel would remove.
+func (p *Participant) planCancel(ctx context.Context, ds *deadlineSet, name, scope string) error {
 	_, err := p.expects(name)
 	if err == nil {
 		scope, err = scopeOf(ctx, scope, "")
@@ -84,9 +83,9 @@ func put(to *map[deadlineID]deadlineRow, r deadlineRow) {
 	(*to)[r.deadlineID] = r
 }
 
-// QueueDeadlines adds the statements of ds to b: one for all that are cancelled, one for all that are scheduled, and one for
+// queueDeadlines adds the statements of ds to b: one for all that are cancelled, one for all that are scheduled, and one for
 // each with Keep. Then ds is empty.
-func (p *Participant) QueueDeadlines(b *pgx.Batch, ds *Deadlines) {
+func (p *Participant) queueDeadlines(b *pgx.Batch, ds *deadlineSet) {
 	switch gone := inOrder(ds.cancelled); len(gone) {
 	case 0:
 	case 1:
@@ -105,7 +104,7 @@ func (p *Participant) QueueDeadlines(b *pgx.Batch, ds *Deadlines) {
 	for _, r := range inOrder(ds.kept) {
 		b.Queue(keepDeadline, r.args(p.cfg.Group))
 	}
-	*ds = Deadlines{}
+	*ds = deadlineSet{}
 }
 
 // inOrder sorts rows, so that all transactions lock them in one order.

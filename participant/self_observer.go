@@ -10,37 +10,22 @@ import (
 
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/internal/ce"
+	"github.com/troupe-go/troupe/internal/extension"
 )
 
-// A SelfObserver reacts to the events that the service itself emits.
-type SelfObserver struct {
-	// Type is the type of the events, on the hop's own events topic.
-	Type string
-	// Name distinguishes it from others of that type.
-	Name string
-	// OnWrite adds to b the statements to run in the transaction that writes m: an outcome, or an entry of Outbox. ctx has m as
-	// its cause. They are sent after the entry's statement; only b's own functions read their results.
-	OnWrite func(ctx context.Context, b *pgx.Batch, m envelope.Message) error
-	// OnConsume is called as a function of Observe is, for events that were written in another way, by SQL or by a version of the
-	// service without this SelfObserver: they are read from the topic like any other event. It may also be called for an event for which
-	// OnWrite or OnConsume has run, and must then do nothing.
-	OnConsume func(ctx context.Context, tx pgx.Tx, m envelope.Message) error
-}
-
-// ObserveSelf calls o.OnWrite for the hop's own events as they are written, so that they need not be handled for it. Mistakes
-// are Run's error.
-func (p *Participant) ObserveSelf(o SelfObserver) {
+// addSelfObserver makes observeSelf call o.OnWrite.
+func (p *Participant) addSelfObserver(o extension.SelfObserver) {
 	topic := p.cfg.Hop.Events()
 	p.mu.Lock()
 	switch {
-	case p.running: // Observe reports it
+	case p.running: // observe reports it
 	case o.Name == "" || o.OnWrite == nil || o.OnConsume == nil:
 		p.mistakes = append(p.mistakes, fmt.Errorf("observer of %s on %s: want a name, OnWrite and OnConsume", o.Type, topic))
 	default:
 		p.selfObservers = append(p.selfObservers, o)
 	}
 	p.mu.Unlock()
-	p.Observe(topic, o.Type, o.OnConsume)
+	p.observe(topic, o.Type, o.OnConsume)
 }
 
 // observeSelf calls the OnWrite functions for m's type, and adds a header to m for each.

@@ -61,7 +61,7 @@ func (y *tally) hooks(h *participant.Hooks) {
 		add(what+string(d.Class), d.Held)
 	}
 	h.Held = func(participant.Delivery) { add("held", false) }
-	h.Passed = func(p participant.Passed) { add(string(p.Reason), p.Held) }
+	h.Passed = func(p participant.Passed) { add(p.Reason, p.Held) }
 }
 
 func (y *tally) take() (fetched int, ends map[string]int) {

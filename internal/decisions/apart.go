@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/extension"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/retry"
 	"github.com/troupe-go/troupe/saga"
@@ -86,7 +87,7 @@ func (w *Work) foreign(ctx context.Context) (is bool, err error) {
 }
 
 // scheduleApart schedules each target that was set apart as a message of its own to this hop, due at once, or later if it is early.
-func (w *Work) scheduleApart(ctx context.Context, ds *participant.Deadlines, taken []participant.Taken) error {
+func (w *Work) scheduleApart(ctx context.Context, ds extension.Deadlines, taken []participant.Taken) error {
 	for _, t := range w.pass.apart {
 		of := t.id
 		if t.start.Kind != "" {
@@ -110,7 +111,7 @@ func (w *Work) scheduleApart(ctx context.Context, ds *participant.Deadlines, tak
 			}
 			after = early.Wait(t.tries)
 		}
-		if err := w.d.cfg.Participant.Plan(ctx, ds, participant.Deadline{
+		if err := ds.Schedule(ctx, extension.Deadline{
 			Name: apartName, Scope: scopeOf(of, event), Key: of, Body: Apart{of, event, t.tries}, After: after,
 		}); err != nil {
 			return err

@@ -15,6 +15,7 @@ import (
 
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/internal/ce"
+	"github.com/troupe-go/troupe/internal/extension"
 	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/retry"
@@ -222,18 +223,18 @@ func (w *Work) End(ctx context.Context, taken []participant.Taken) error {
 			}
 		}
 	}
-	var deadlines participant.Deadlines
+	deadlines := w.d.cfg.Participant.Extension().Deadlines()
 	for _, c := range wake {
-		if err := w.schedule(w.of(ctx, c.State.ID()), &deadlines, c); err != nil {
+		if err := w.schedule(w.of(ctx, c.State.ID()), deadlines, c); err != nil {
 			return err
 		}
 	}
-	if err := w.scheduleApart(ctx, &deadlines, taken); err != nil {
+	if err := w.scheduleApart(ctx, deadlines, taken); err != nil {
 		return err
 	}
 	batch := &pgx.Batch{}
 	out.Queue(batch, &rows)
-	w.d.cfg.Participant.QueueDeadlines(batch, &deadlines)
+	deadlines.Queue(batch)
 	return queue(ctx, w.tx, batch)
 }
 
@@ -283,12 +284,12 @@ func follow(ctx context.Context, d Decided, e outbox.Entry, path string, taken [
 	return envelope.WithCause(ctx, own)
 }
 
-func (w *Work) schedule(ctx context.Context, ds *participant.Deadlines, c Change) error {
-	p, id := w.d.cfg.Participant, c.State.ID()
+func (w *Work) schedule(ctx context.Context, ds extension.Deadlines, c Change) error {
+	id := c.State.ID()
 	if c.WakeAt.IsZero() {
-		return p.PlanCancel(ctx, ds, wakeName, id)
+		return ds.Cancel(ctx, wakeName, id)
 	}
-	return p.Plan(ctx, ds, participant.Deadline{Name: wakeName, Scope: id, Key: c.State.Key, At: c.WakeAt, Body: Wake{id}})
+	return ds.Schedule(ctx, extension.Deadline{Name: wakeName, Scope: id, Key: c.State.Key, At: c.WakeAt, Body: Wake{id}})
 }
 
 // Tell calls the hooks after the commit, or at once if tx does not report its commit.

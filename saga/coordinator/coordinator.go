@@ -134,7 +134,7 @@ func New(ctx context.Context, cfg Config) (*Coordinator, error) {
 	})
 	c.register(hops)
 	c.hops = hops
-	cfg.Participant.Alongside(c.watch)
+	cfg.Participant.Extension().Alongside(c.watch)
 	c.takeSubmissions()
 	return c, nil
 }

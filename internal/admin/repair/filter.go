@@ -10,7 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/troupe-go/troupe/participant"
+	"github.com/troupe-go/troupe/internal/deadletter"
 )
 
 // Status is the status of a dead letter.
@@ -47,13 +47,7 @@ func (f Filter) IsZero() bool {
 }
 
 // Classes returns the classes of failures.
-func Classes() []string {
-	names := make([]string, len(participant.Classes))
-	for i, class := range participant.Classes {
-		names[i] = string(class)
-	}
-	return names
-}
+func Classes() []string { return deadletter.Classes }
 
 // maxIDs limits Filter.IDs.
 const maxIDs = 10_000

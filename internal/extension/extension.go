@@ -1,0 +1,101 @@
+// Package extension has the interface of a participant for the packages of this module that build on one: a flow without an
+// orchestrator, and the coordinator of sagas.
+package extension
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/troupe-go/troupe/envelope"
+)
+
+// Participant extends a participant.Participant. Its functions are called before Run, except Answer and Deadlines; mistakes are
+// Run's error.
+type Participant interface {
+	// Obey makes Run and Outbox check with c. Called again it replaces the contract.
+	Obey(c Contract)
+
+	// Observe calls fn for each message of a type on a topic, in the run and the transaction of its handler and before it; if there
+	// is no handler, on its own. There may be several for one type: they are called in the order in which they were registered.
+	// The topic is the hop's own commands or any hop's events. An error counts as a handler's.
+	//
+	// fn is not called for a message that gets the stored answer of an earlier one, nor for one that cannot be decoded for its
+	// handler.
+	Observe(topic, typ string, fn func(ctx context.Context, tx pgx.Tx, m envelope.Message) error)
+
+	// ObserveSelf calls o.OnWrite for the hop's own events as they are written, so that they need not be handled for it.
+	ObserveSelf(o SelfObserver)
+
+	// Alongside registers fn, which Run starts in a goroutine of its own. fn returns when ctx ends, and Run waits for that.
+	Alongside(fn func(ctx context.Context))
+
+	// Answer writes a participant.Outcome as an event of the hop with the key of the message being handled, for handlers that emit
+	// no answer by themselves: those registered with On, OnDeadline and Observe. It returns an error for no outcome; Done writes
+	// nothing.
+	Answer(ctx context.Context, tx pgx.Tx, outcome any) error
+
+	// Deadlines returns an empty set of deadlines.
+	Deadlines() Deadlines
+
+	// Codec returns Config.Codec.
+	Codec() envelope.Codec
+}
+
+// A Contract checks a participant against its service's declaration. Either function may be nil.
+type Contract struct {
+	// Handlers is called once, when Run begins, with all registrations, in order of topic and type. Its error is Run's.
+	Handlers func([]Registered) error
+	// Emits is called before a message of the service is written: outcomes, and entries of Outbox, in a handler's context or,
+	// if a flow begins, any other. Its error refuses the entry. It is not called for messages of the library itself: exhausted
+	// events, deadlines, copies of dead letters, repeated answers.
+	Emits func(ctx context.Context, m envelope.Message) error
+}
+
+// Registered is a message that a participant consumes: by its type on a topic, or by the name of a deadline.
+type Registered struct {
+	Topic    string
+	Type     string // "" for OnAll: all types
+	Deadline string // "" unless it is one of OnDeadline
+	Answers  bool   // Handle or React: its result is an event of this hop
+	Handled  bool   // false if only observers get it
+}
+
+// A SelfObserver reacts to the events that the service itself emits.
+type SelfObserver struct {
+	// Type is the type of the events, on the hop's own events topic.
+	Type string
+	// Name distinguishes it from others of that type.
+	Name string
+	// OnWrite adds to b the statements to run in the transaction that writes m: an outcome, or an entry of Outbox. ctx has m as
+	// its cause. They are sent after the entry's statement; only b's own functions read their results.
+	OnWrite func(ctx context.Context, b *pgx.Batch, m envelope.Message) error
+	// OnConsume is called as a function of Observe is, for events that were written in another way, by SQL or by a version of the
+	// service without this SelfObserver: they are read from the topic like any other event. It may also be called for an event for
+	// which OnWrite or OnConsume has run, and must then do nothing.
+	OnConsume func(ctx context.Context, tx pgx.Tx, m envelope.Message) error
+}
+
+// Deadlines collects the deadlines that one transaction schedules and cancels, for transactions that do so for many scopes at
+// once. For a name and scope the last call counts. It must not be used concurrently.
+type Deadlines interface {
+	// Schedule adds the deadline that the participant's Schedule would write. It refuses the same deadlines, and then adds nothing.
+	Schedule(ctx context.Context, d Deadline) error
+	// Cancel adds the deadline that the participant's Cancel would remove.
+	Cancel(ctx context.Context, name, scope string) error
+	// Queue adds the statements to b: one for all that are cancelled, one for all that are scheduled, and one for each with Keep.
+	// Then the set is empty.
+	Queue(b *pgx.Batch)
+}
+
+// A Deadline has the fields of a participant.Deadline.
+type Deadline struct {
+	Name  string
+	Scope string
+	Key   string
+	After time.Duration
+	At    time.Time
+	Body  any
+	Keep  bool
+}

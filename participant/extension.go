@@ -1,0 +1,48 @@
+package participant
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/extension"
+)
+
+// Extension is for the packages of this module that build on a participant, such as flow and saga/coordinator. Its types are
+// internal, and may change with any version.
+func (p *Participant) Extension() extension.Participant { return extended{p} }
+
+type extended struct{ p *Participant }
+
+func (e extended) Obey(c extension.Contract)              { e.p.obey(c) }
+func (e extended) Observe(topic, typ string, fn observe)  { e.p.observe(topic, typ, fn) }
+func (e extended) ObserveSelf(o extension.SelfObserver)   { e.p.addSelfObserver(o) }
+func (e extended) Alongside(fn func(ctx context.Context)) { e.p.runAlongside(fn) }
+func (e extended) Codec() envelope.Codec                  { return e.p.cfg.Codec }
+func (e extended) Deadlines() extension.Deadlines         { return &plannedDeadlines{p: e.p} }
+
+func (e extended) Answer(ctx context.Context, tx pgx.Tx, outcome any) error {
+	o, ok := outcome.(Outcome)
+	if !ok {
+		return fmt.Errorf("participant %s: answer with a %T: want an Outcome", e.p.cfg.Group, outcome)
+	}
+	return e.p.answer(ctx, tx, o)
+}
+
+// plannedDeadlines adds to its set, and checks with its participant.
+type plannedDeadlines struct {
+	p   *Participant
+	set deadlineSet
+}
+
+func (d *plannedDeadlines) Schedule(ctx context.Context, one extension.Deadline) error {
+	return d.p.plan(ctx, &d.set, Deadline(one))
+}
+
+func (d *plannedDeadlines) Cancel(ctx context.Context, name, scope string) error {
+	return d.p.planCancel(ctx, &d.set, name, scope)
+}
+
+func (d *plannedDeadlines) Queue(b *pgx.Batch) { d.p.queueDeadlines(b, &d.set) }
