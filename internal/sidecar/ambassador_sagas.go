@@ -14,7 +14,7 @@ import (
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/saga"
 	"github.com/troupe-go/troupe/saga/coordinator"
-	"github.com/troupe-go/troupe/telemetry/sagas"
+	"github.com/troupe-go/troupe/telemetry"
 )
 
 // waitingConns is the number of connections for the requests to /sagas, in addition to the participant's.
@@ -59,7 +59,7 @@ func (a *ambassadorPlan) serveSagas(ctx context.Context, pool *pgxpool.Pool, mux
 
 // coordinate makes p the coordinator of the sagas. alerts may be nil.
 func (a *ambassadorPlan) coordinate(ctx context.Context, p *participant.Participant, meters metric.MeterProvider, alerts *alert.Notifier) error {
-	measured, err := sagas.New(sagas.Config{Meters: meters})
+	measured, err := telemetry.NewSagas(telemetry.Config{Meters: meters})
 	if err != nil {
 		return err
 	}
