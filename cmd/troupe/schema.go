@@ -21,9 +21,9 @@ func newSchema() *cobra.Command {
 		Short: "Check, register and compare the schemas of messages",
 		Long: `schema works on files of three formats. An .avsc file (Avro) describes one record, a .schema.json file (JSON Schema) one type, by its
 title, and a .proto file (Protobuf) each message that is not within another. The full name of the type is its subject in the registry.
-A .proto file's imports are looked for beside the given folder, or the folder of the given file.
+The imports of a .proto file are looked for in the given folder, or in the folder of the given file.
 The earlier versions of a type have the same full name in the places of --against, oldest first, or are under its subject in the
-registry. This program compares versions of Avro; those of Protobuf and JSON Schema are compared by the registry.`,
+registry. This program compares versions of Avro; the registry compares versions of Protobuf and JSON Schema.`,
 		Example: `  troupe schema check --against git:origin/main schemas/
   troupe schema register --registry http://localhost:8081 schemas/
   troupe schema diff --against git:v1.4.0 schemas/order/PaymentCharged.avsc`,

@@ -39,7 +39,7 @@ func isSchema(name string) bool {
 type schemaFile struct {
 	path, subject string
 	format        schemas.Format // nil for Avro
-	files         []payload.File // the schema, last, and what it imports
+	files         []payload.File // its imports, then the schema
 }
 
 func (f schemaFile) avsc() string { return f.files[len(f.files)-1].Text }

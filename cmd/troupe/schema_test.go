@@ -179,7 +179,7 @@ func TestSchemaRegisterIsIdempotentAndRefusesAsAWhole(t *testing.T) {
 	}(), "an old version keeps its id")
 }
 
-// Protobuf and JSON Schema are registered with what they import, compared by the registry, and described by this program.
+// Protobuf and JSON Schema are registered with their imports, compared by the registry, and described by this program.
 func TestSchemasOfOtherFormats(t *testing.T) {
 	t.Parallel()
 	address := testkit.Registry(t)

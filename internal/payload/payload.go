@@ -72,7 +72,7 @@ type Binding interface {
 	GoType() reflect.Type
 	// Name returns the type of the messages, which is also the subject of their schema.
 	Name() string
-	// Files returns the schema, last, and before it those that it imports, each after its own imports.
+	// Files returns the schema, last, after the files that it imports, each after its own imports.
 	Files() []File
 	// Encode returns the body of a value, or a pointer to one.
 	Encode(value any) (body []byte, err error)

@@ -26,7 +26,7 @@ func (*format) Declare(files fs.FS, path string) (all []payload.Declared, err er
 	return all, nil
 }
 
-// Diff compares a message's fields by their numbers, which are what the wire has, and those of the messages that it has as fields.
+// Diff compares the fields of a message, and of the messages within it, by their numbers, by which the wire knows them.
 func (*format) Diff(name string, from, to payload.Source) ([]payload.Change, error) {
 	var of [2]protoreflect.MessageDescriptor
 	for i, s := range []payload.Source{from, to} {

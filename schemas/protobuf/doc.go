@@ -25,7 +25,7 @@
 // Decode reads a payload by the bound message, as Protobuf does: fields that only one of the two versions has are kept as unknown, or
 // stay empty. JSON is Protobuf's own, with the names of the .proto file instead of camel case; both are read.
 //
-// Limits on a schema: those of package schemas on the size, 100 schemas that it refers to, 20,000 fields and types, 50 levels of
+// Limits on a schema: 1 MiB, 100 schemas that it refers to, 20,000 fields and types, 50 levels of
 // braces. Limits on a payload: 200 levels.
 //
 // Not supported: groups and extensions are neither shown nor edited as JSON; editions are as far as protocompile knows them.

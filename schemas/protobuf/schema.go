@@ -17,7 +17,7 @@ import (
 // A schema implements payload.Schema.
 type schema struct {
 	file  protoreflect.FileDescriptor
-	types *dynamicpb.Types // of the file and all that it imports: those that an Any may name
+	types *dynamicpb.Types // of the file and all that it imports: an Any may name one of them
 }
 
 func newSchema(file protoreflect.FileDescriptor) (*schema, error) {
