@@ -66,12 +66,8 @@ func (f schemaFile) schema(ctx context.Context, client *registry.Client, registe
 // readFiles reads files, and all schema files of folders, in the order of their paths. It refuses a type that is in two files.
 func readFiles(paths []string) (files []schemaFile, err error) {
 	for _, path := range paths {
-		folder, names := path, []string{}
-		if info, err := os.Stat(path); err != nil {
-			return nil, err
-		} else if !info.IsDir() {
-			folder, names = filepath.Dir(path), []string{filepath.Base(path)}
-		} else if names, err = schemaNames(path); err != nil {
+		folder, names, err := schemaNames(path)
+		if err != nil {
 			return nil, err
 		}
 		for _, name := range names {
@@ -90,7 +86,16 @@ func readFiles(paths []string) (files []schemaFile, err error) {
 	return files, onlyOnce(files)
 }
 
-func schemaNames(folder string) (names []string, err error) {
+// schemaNames returns the names of the schema files in path, which is a folder, or of the one file that path names, in its folder.
+func schemaNames(path string) (folder string, names []string, err error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return "", nil, err
+	}
+	if !info.IsDir() {
+		return filepath.Dir(path), []string{filepath.Base(path)}, nil
+	}
+	folder = path
 	err = filepath.WalkDir(folder, func(at string, d fs.DirEntry, err error) error {
 		if err == nil && !d.IsDir() && isSchema(at) {
 			name, err := filepath.Rel(folder, at)
@@ -104,7 +109,7 @@ func schemaNames(folder string) (names []string, err error) {
 		}
 		return err
 	})
-	return names, err
+	return folder, names, err
 }
 
 // declared returns the types of messages of the file name, which people know as path.

@@ -95,11 +95,14 @@ func (i imports) Load(address string) (any, error) {
 // budget is the number of parts of a schema that may still be applied to a payload.
 type budget int
 
+// budgetSpent is the value of the panic that ends a check: the library has no other way to stop.
+type budgetSpent struct{}
+
 var errBudget = errors.New("too many parts of the schema apply to it")
 
 func (b *budget) Validate(*jsonschema.ValidatorContext, any) {
 	if *b--; *b < 0 {
-		panic(errBudget)
+		panic(budgetSpent{})
 	}
 }
 
@@ -112,9 +115,11 @@ func (s *schema) check(text []byte) (value any, err error) {
 	defer s.mu.Unlock()
 	s.budget = budget(maxVisits + len(text))
 	defer func() {
-		if p := recover(); p == errBudget {
+		switch p := recover().(type) {
+		case nil:
+		case budgetSpent:
 			err = errBudget
-		} else if p != nil {
+		default:
 			panic(p)
 		}
 	}()

@@ -32,6 +32,6 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Println(bin)
+	_, err = fmt.Fprintln(os.Stdout, bin)
 	return err
 }
