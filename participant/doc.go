@@ -200,6 +200,9 @@
 //
 // Order between messages of different keys, and between a key's messages in different topics or partitions.
 //
+// Order of a key across a failover to a standby that lagged: effects that the new primary lacks are done again, and a later message of
+// the key, which the member had at hand, may have its effect first. Stats.Recovered counts them.
+//
 // Short transactions for batches: a batch is open as long as its handlers take, one after the other.
 //
 // # Concurrency and memory

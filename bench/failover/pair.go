@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -35,6 +36,9 @@ type pair struct {
 	leads   atomic.Pointer[string] // the address of the primary; nil: there is none
 	thaw    func() error           // ends the frozen primary's silence; nil: it is not frozen
 	version string
+
+	mu      sync.Mutex
+	clients []net.Conn
 }
 
 // openPair starts both servers. The standby is a copy of the stopped primary.
@@ -172,7 +176,13 @@ func (p *pair) pool(ctx context.Context, connections int32) (*pgxpool.Pool, erro
 		if to == nil {
 			return nil, errors.New("there is no primary")
 		}
-		return (&net.Dialer{}).DialContext(ctx, network, *to)
+		c, err := (&net.Dialer{}).DialContext(ctx, network, *to)
+		if err == nil {
+			p.mu.Lock()
+			p.clients = append(p.clients, c)
+			p.mu.Unlock()
+		}
+		return c, err
 	}
 	return pgxpool.NewWithConfig(ctx, config)
 }
@@ -226,11 +236,19 @@ func (p *pair) fail(ctx context.Context, c scenario, promoted func(context.Conte
 	return p.lead(p.b)
 }
 
-// comeBack ends the silence of the old primary after a while. It still takes itself for the primary, and clients have connections to it.
+// comeBack ends the silence of the old primary after a while. It still takes itself for the primary, but is fenced: the clients'
+// connections to it have been closed, as a proxy closes them at a promotion, and new ones lead to the new primary.
 func (p *pair) comeBack(ctx context.Context) error {
 	if err := harness.Sleep(ctx, 3*time.Second); err != nil {
 		return err
 	}
+	p.mu.Lock()
+	for _, c := range p.clients {
+		if c.RemoteAddr().String() != *p.leads.Load() {
+			_ = c.Close()
+		}
+	}
+	p.mu.Unlock()
 	thaw := p.thaw
 	p.thaw = nil
 	return thaw()
