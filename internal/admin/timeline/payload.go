@@ -96,7 +96,7 @@ func (p *payloads) render(ctx context.Context, contentType string, b []byte, siz
 	}
 	switch {
 	case p.codec == nil && envelope.HasSchemaID(contentType):
-		return nil, errors.New("written with a schema of the registry, and none is set")
+		return nil, fmt.Errorf("%s, and no registry is set that has its schema", contentType)
 	case p.codec == nil:
 		return nil, fmt.Errorf("content type %q", cut(contentType, 100))
 	case p.down != nil:

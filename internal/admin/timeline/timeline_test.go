@@ -382,7 +382,7 @@ func TestPayloadsAreShownAsJSONWhateverTheyAreWrittenAs(t *testing.T) {
 	require.Contains(t, got["Text"], "5 bytes: ")
 	require.Equal(t, "5002 bytes as JSON, more than is shown", got["Large"])
 	require.Equal(t, "none", got["Tombstone"])
-	require.Contains(t, shown(nil)["Avro"], "Avro, and there is no registry")
+	require.Contains(t, shown(nil)["Avro"], "application/avro, and no registry is set that has its schema")
 
 	dead, err := schemas.NewRegistry("http://127.0.0.1:1")
 	require.NoError(t, err)
