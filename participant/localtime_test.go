@@ -82,17 +82,13 @@ func TestLocalWorkWithAKeyThatIsTooLongIsADeadLetter(t *testing.T) {
 	s.waitCount(1, "SELECT count(*) FROM done WHERE key = 'other'")
 }
 
-// The trigger of a local topic takes a row before the checks of the outbox, so a writer may insert rows that no relay would publish.
-// Each is handled or becomes a dead letter, and stops no other.
+// A writer may insert rows into a local topic that no relay would publish. Each is handled or becomes a dead letter, and stops no other.
 func TestLocalWorkThatNoOutboxTakesDoesNotStopOthers(t *testing.T) {
 	t.Parallel()
 	s := newLocalStage(t)
 	s.makeLocal()
 	writer := grantstest.New(s.t, s.pool, grants.Writer).Pool()
 	rows := []struct{ column, value string }{
-		{"headers", `'[1, 2]'::jsonb`},
-		{"headers", `'"text"'::jsonb`},
-		{"headers", `'null'::jsonb`},
 		{"headers", `'{"ce_id": null, "ce_source": 7, "": "", "ce_time": "9999-12-31T23:59:59-23:59", "ce_outcome": "maybe"}'::jsonb`},
 		{"headers", `(SELECT jsonb_object_agg('h' || n, repeat('v', 1000)) FROM generate_series(1, 300) AS n)`},
 		{"headers", `jsonb_build_object('h', repeat('v', 5000000))`},
@@ -106,7 +102,6 @@ func TestLocalWorkThatNoOutboxTakesDoesNotStopOthers(t *testing.T) {
 		{"id", `'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid`},
 		{"payload", `NULL`},
 		{"payload", `'\x00ff'::bytea`},
-		{"type", `''`},
 		{"type", `E'\n\x1b[2J'`},
 	}
 	for _, row := range rows {

@@ -18,6 +18,7 @@ import (
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/internal/devstack"
 	"github.com/troupe-go/troupe/internal/kafka"
+	"github.com/troupe-go/troupe/internal/sagahttp"
 	"github.com/troupe-go/troupe/internal/sidecar"
 	"github.com/troupe-go/troupe/topics"
 )
@@ -134,7 +135,7 @@ func runAmbassador(ctx context.Context, k task) error {
 		return err
 	}
 	defer stop()
-	if status := (sidecar.Program{Args: k.Args, Stdout: os.Stdout, Stderr: os.Stderr}).Ambassador(ctx); status != 0 {
+	if status := (sidecar.Program{Args: k.Args, Stdout: os.Stdout, Stderr: os.Stderr, Parts: sagahttp.NewServer}).Ambassador(ctx); status != 0 {
 		return fmt.Errorf("status %d", status)
 	}
 	return nil

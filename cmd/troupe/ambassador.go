@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/troupe-go/troupe/internal/sagahttp"
 	"github.com/troupe-go/troupe/internal/sidecar"
 )
 
@@ -13,7 +14,7 @@ func newAmbassador() *cobra.Command {
 		Short:              "Connect a service that speaks only HTTP: turn messages into requests, and responses into messages",
 		DisableFlagParsing: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p := sidecar.Program{Args: args, Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr()}
+			p := sidecar.Program{Args: args, Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr(), Parts: sagahttp.NewServer}
 			if status := p.Ambassador(cmd.Context()); status != exitDone {
 				return exit{status: status}
 			}

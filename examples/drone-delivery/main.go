@@ -38,6 +38,7 @@ import (
 	"github.com/troupe-go/troupe/internal/admin"
 	"github.com/troupe-go/troupe/internal/admin/repair"
 	"github.com/troupe-go/troupe/internal/devstack"
+	"github.com/troupe-go/troupe/internal/sagahttp"
 	"github.com/troupe-go/troupe/internal/sidecar"
 	"github.com/troupe-go/troupe/migrations"
 )
@@ -150,7 +151,7 @@ func (s servers) startSidecars(ctx context.Context, group *errgroup.Group, dir, 
 	environ := []string{"DATABASE_URL=" + s.databases[hop], "KAFKA_BROKERS=" + strings.Join(s.brokers, ",")}
 	ambassador := sidecar.Program{
 		Args:    append([]string{"--config", file, "--admin", "127.0.0.1:0", "--log-level", "error"}, args...),
-		Environ: environ, Stdout: io.Discard, Stderr: io.Discard,
+		Environ: environ, Stdout: io.Discard, Stderr: io.Discard, Parts: sagahttp.NewServer,
 	}
 	relay := sidecar.Program{
 		Args:    []string{"run", "--source", "poll", "--admin", "127.0.0.1:0", "--log-level", "error"},

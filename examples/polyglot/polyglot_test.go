@@ -28,6 +28,7 @@ import (
 	"github.com/troupe-go/troupe/internal/demo/order"
 	"github.com/troupe-go/troupe/internal/demo/payment"
 	"github.com/troupe-go/troupe/internal/kafka"
+	"github.com/troupe-go/troupe/internal/sagahttp"
 	"github.com/troupe-go/troupe/internal/sidecar"
 	"github.com/troupe-go/troupe/relay"
 	"github.com/troupe-go/troupe/testkit"
@@ -211,7 +212,7 @@ func (s *system) ambassador(pool *pgxpool.Pool, service string) {
 		Environ: []string{
 			"DATABASE_URL=" + testkit.DatabaseURL(s.t, pool), "KAFKA_BROKERS=" + strings.Join(s.brokers, ","), "SCHEMA_REGISTRY_URL=" + s.registry,
 		},
-		Stdout: io.Discard, Stderr: said,
+		Stdout: io.Discard, Stderr: said, Parts: sagahttp.NewServer,
 	}
 	s.running.Go(func() error {
 		if status := p.Ambassador(s.ctx); status != 0 {

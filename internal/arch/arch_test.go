@@ -58,9 +58,9 @@ var floors = []floor{
 	{"metrics and traces of participants and sagas", []string{"telemetry"}},
 	{"tests and metrics of sagas and flows", []string{
 		"saga/sagatest", "internal/fixture", "internal/flow/telemetry", "internal/metrics", "internal/decisions/storetest",
-		"internal/sagahttp", "internal/console/stage", "examples/letter-of-credit", "examples/order-on-postgres", "examples/travel-booking",
+		"internal/console/stage", "examples/letter-of-credit", "examples/order-on-postgres", "examples/travel-booking",
 	}},
-	{"pages, and the base of the demo's services", []string{"internal/console", "internal/demo"}},
+	{"pages, and the base of the demo's services", []string{"internal/console", "internal/demo", "internal/sagahttp"}},
 	{"the sidecar, and the demo's services", []string{
 		"internal/sidecar", "internal/demo/order", "internal/demo/payment", "internal/demo/inventory", "internal/demo/shipping", "internal/demo/orders",
 	}},
@@ -178,6 +178,17 @@ func TestLibrariesStayLight(t *testing.T) {
 					t.Errorf("importing %s pulls in %s", name, d)
 				}
 			}
+		}
+	}
+}
+
+// outbox-relay runs beside each service, so it is not linked with sagas and the language of their expressions.
+func TestTheRelaysProgramKnowsNoSagas(t *testing.T) {
+	deps := list(t)["cmd/outbox-relay"].Deps
+	require.NotEmpty(t, deps)
+	for _, d := range deps {
+		if d == module+"saga" || strings.HasPrefix(d, "cel.dev/") {
+			t.Errorf("outbox-relay pulls in %s", d)
 		}
 	}
 }

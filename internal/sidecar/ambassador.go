@@ -19,7 +19,6 @@ import (
 	"github.com/troupe-go/troupe/internal/alert"
 	"github.com/troupe-go/troupe/internal/ambassador"
 	"github.com/troupe-go/troupe/internal/formats"
-	"github.com/troupe-go/troupe/internal/metrics"
 	"github.com/troupe-go/troupe/internal/version"
 	"github.com/troupe-go/troupe/migrations"
 	"github.com/troupe-go/troupe/participant"
@@ -137,7 +136,7 @@ func (a *ambassadorPlan) run(ctx context.Context) (err error) {
 		return usageError{err}
 	}
 	defer pool.Close()
-	t, meters, page, err := metrics.New(a.participant.Hop.Name(), nil)
+	t, page, err := a.parts.Metrics(a.participant.Hop.Name())
 	if err != nil {
 		return err
 	}
@@ -182,8 +181,11 @@ func (a *ambassadorPlan) run(ctx context.Context) (err error) {
 				return usageError{err}
 			}
 		}
-		if len(a.sagas) > 0 {
-			if err := a.coordinate(running, p, meters, alerts); err != nil {
+		if a.definitions > 0 {
+			c := ambassador.Coordination{
+				Participant: p, Pool: a.participant.Pool, Schemas: a.service.Schemas, Alerts: alerts, Source: a.alert.Source, Log: a.participant.Log,
+			}
+			if err := a.parts.Coordinate(running, c); err != nil {
 				return err
 			}
 		}
@@ -191,7 +193,7 @@ func (a *ambassadorPlan) run(ctx context.Context) (err error) {
 		return p.Run(running)
 	})
 	log.Info().Fields(addresses).Strs("brokers", a.participant.Brokers).Str("service", a.service.BaseURL).
-		Str("database", a.database.ConnConfig.Database).Int("commands", len(a.routes)).Int("sagas", len(a.sagas)).
+		Str("database", a.database.ConnConfig.Database).Int("commands", len(a.routes)).Int("sagas", a.definitions).
 		Str("version", version.Read().Version).Msg("started")
 	if a.inTheClear {
 		log.Warn().Msg("kafka-sasl plain without TLS: the password crosses the network as it is; set kafka-tls")
@@ -243,7 +245,7 @@ func (a *ambassadorPlan) listen(
 	}
 	mux := http.NewServeMux()
 	mux.Handle("POST /outbox", posted)
-	if len(a.sagas) > 0 {
+	if a.definitions > 0 {
 		if err := a.serveSagas(ctx, pool, mux); err != nil {
 			return nil, usageError{err}
 		}

@@ -16,9 +16,7 @@ import (
 
 	"github.com/troupe-go/troupe/internal/alert"
 	"github.com/troupe-go/troupe/internal/ambassador"
-	"github.com/troupe-go/troupe/internal/sagahttp"
 	"github.com/troupe-go/troupe/participant"
-	"github.com/troupe-go/troupe/saga"
 	"github.com/troupe-go/troupe/schemas"
 	"github.com/troupe-go/troupe/topics"
 )
@@ -35,8 +33,8 @@ type ambassadorPlan struct {
 	outbox      string // address of POST /outbox; empty: not served
 	outboxToken string
 	topics      []string
-	sagas       []*saga.Definition // none: the hop coordinates none
-	overHTTP    *sagahttp.Sagas    // nil: /sagas is not served
+	parts       ambassador.Parts
+	definitions int // the number of sagas' definitions
 	remember    time.Duration
 	admin       string
 	adminToken  string
@@ -63,6 +61,7 @@ func (p Program) ambassadorPlan(cmd *cobra.Command, log zerolog.Logger) (*ambass
 		return nil, err
 	}
 	out := &ambassadorPlan{inTheClear: v.inTheClear()}
+	out.parts = p.Parts()
 	for _, step := range []func(values) error{
 		out.readProcess, out.readKafka, out.readService, out.readParticipant, out.readOutbox, out.readSagas,
 	} {
@@ -71,7 +70,7 @@ func (p Program) ambassadorPlan(cmd *cobra.Command, log zerolog.Logger) (*ambass
 		}
 	}
 	switch {
-	case !given && len(out.sagas) == 0:
+	case !given && out.definitions == 0:
 		return nil, usagef("%s is not set: want a list in the file of --%s, each with type and path: the commands that are consumed",
 			commandsKey, configFlag)
 	case given && out.service.BaseURL == "":

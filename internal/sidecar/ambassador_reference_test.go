@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/internal/ambassador"
+	"github.com/troupe-go/troupe/internal/sagahttp"
 )
 
 const (
@@ -99,7 +100,7 @@ func plannedBeside(t *testing.T, text string, environ ...string) (*ambassadorPla
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "ambassador.yaml")
 	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
-	p := Program{Environ: append(environ, configVar(ambassadorProgram)+"="+path)}
+	p := Program{Environ: append(environ, configVar(ambassadorProgram)+"="+path), Parts: sagahttp.NewServer}
 	cmd := &cobra.Command{}
 	declare(cmd, ambassadorSettings...)
 	return p.ambassadorPlan(cmd, zerolog.Nop())

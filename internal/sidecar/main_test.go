@@ -21,6 +21,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/troupe-go/troupe/internal/sagahttp"
 	"github.com/troupe-go/troupe/internal/sidecar"
 	"github.com/troupe-go/troupe/testkit"
 )
@@ -38,7 +39,7 @@ func TestMain(m *testing.M) {
 	}()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	p := sidecar.Program{Args: os.Args[1:], Stdout: os.Stdout, Stderr: os.Stderr}
+	p := sidecar.Program{Args: os.Args[1:], Stdout: os.Stdout, Stderr: os.Stderr, Parts: sagahttp.NewServer}
 	if os.Args[1] == ambassadorProgram {
 		p.Args = os.Args[2:]
 		if os.Getenv(quickSessionEnv) != "" {

@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/troupe-go/troupe/internal/address"
+	"github.com/troupe-go/troupe/internal/ambassador"
 	"github.com/troupe-go/troupe/internal/plain"
 )
 
@@ -27,6 +28,8 @@ type Program struct {
 	Args           []string // without the program's name
 	Stdout, Stderr io.Writer
 	Environ        []string // KEY=value; nil: the process's own
+
+	Parts func() ambassador.Parts // required for Ambassador, not used by Main
 
 	Kafka []kgo.Opt       // for the relay's client, applied after its own options; not used by check
 	Dial  pgconn.DialFunc // for the relay's database connections; nil: pgx's own
