@@ -31,12 +31,12 @@ type Instruments interface {
 	Observe(*participant.Participant) error
 }
 
-// Coordination is what a coordinator of sagas needs of the program.
+// Coordination has the values of the program that a coordinator of sagas needs.
 type Coordination struct {
 	Participant *participant.Participant
 	Pool        *pgxpool.Pool
 	Schemas     *schemas.Codec  // nil: payloads are JSON
-	Alerts      *alert.Notifier // nil: nobody is notified of parked sagas
+	Alerts      *alert.Notifier // nil: no alerts of parked sagas
 	Source      string          // of the alerts
 	Log         zerolog.Logger
 }

@@ -182,7 +182,7 @@ func TestLibrariesStayLight(t *testing.T) {
 	}
 }
 
-// outbox-relay runs beside each service, so it is not linked with sagas and the language of their expressions.
+// outbox-relay runs with each service, so it is not linked with sagas and the language of their expressions.
 func TestTheRelaysProgramKnowsNoSagas(t *testing.T) {
 	deps := list(t)["cmd/outbox-relay"].Deps
 	require.NotEmpty(t, deps)
