@@ -54,7 +54,7 @@ func TestAvroAnswersFitExpressionsAndReplay(t *testing.T) {
 		const answer = `INSERT INTO troupe.outbox (topic, key, type, payload, headers)
 VALUES ($1, $2, $3, $4, jsonb_build_object('content-type', $6::text, 'ce_sagaid', $5::text, 'ce_sagastep', 'a', 'ce_sagaoperation', 'forward',
         'ce_outcome', 'success', 'ce_idempotencykey', $5 || '/a/forward/0'))`
-		_, err = f.pool.Exec(ctx, answer, f.name+".a.events", key, c.typ, payload, id, envelope.Avro)
+		_, err = f.pool.Exec(ctx, answer, f.name+".a.events", key, c.typ, payload.Payload, id, envelope.Avro)
 		require.NoError(t, err)
 		f.ends(id)
 		g, err := f.desk().Get(ctx, id)
