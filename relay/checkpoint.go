@@ -105,17 +105,17 @@ func (t *transactor) resume(ctx context.Context, conn *wal.Conn, system wal.Syst
 		return 0, fmt.Errorf("read the checkpoint in %s: %w", t.topic, err)
 	}
 	holds := false
+	recorded, err := t.written(ctx) // each failure that was recorded before is in the log up to here
+	if err != nil {
+		return 0, err
+	}
 	if found && at.lsn > confirmed && at.system == system.ID {
-		if holds, err = inherits(ctx, conn, system, at); err == nil && holds {
+		if holds, err = inherits(ctx, conn, system, recorded, at); err == nil && holds {
 			holds, err = t.holds(ctx, at)
 		}
 		if err != nil {
 			return 0, err
 		}
-	}
-	recorded, err := t.written(ctx) // each failure that was recorded before is in the log up to here
-	if err != nil {
-		return 0, err
 	}
 	switch {
 	case holds:
@@ -146,10 +146,12 @@ func (t *transactor) resume(ctx context.Context, conn *wal.Conn, system wal.Syst
 
 // inherits reports whether the checkpoint and the records of failed rows that it relies on are on this server's timeline, or on an
 // earlier one before the switch to the next: a standby that is promoted keeps the log of its primary up to there. A row that failed
-// behind the switch is neither published nor recorded for this server, although it may have been committed before the checkpoint.
-func inherits(ctx context.Context, conn *wal.Conn, system wal.System, at checkpoint) (bool, error) {
+// behind the switch is neither published nor recorded for this server, although it may have been committed before the checkpoint. The
+// same holds for a server that was set back to an image of its disk from between the row and its record: it keeps its timeline, and its
+// log ends before the record.
+func inherits(ctx context.Context, conn *wal.Conn, system wal.System, written wal.LSN, at checkpoint) (bool, error) {
 	if at.timeline == system.Timeline {
-		return true, nil
+		return at.recorded <= written, nil
 	}
 	end, err := conn.TimelineEnd(ctx, system.Timeline, at.timeline)
 	return max(at.lsn, at.recorded) <= end, err

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -157,5 +158,67 @@ func TestACheckpointNamesTheEndOfTheRecordedFailures(t *testing.T) {
 		err := s.pool.QueryRow(t.Context(), "SELECT $1::pg_lsn < $2::pg_lsn AND $2::pg_lsn < $3::pg_lsn", before, at["lsn"], at["recorded"]).Scan(&ordered)
 		return ordered, err
 	})
+	require.NoError(t, r.stop())
+}
+
+// A failed row is neither published nor in the slot's stream behind the checkpoint. Its record must be on disk before the checkpoint is
+// committed to Kafka, also if the role does not wait for the disk: the server is killed at once after that.
+func TestARecordedFailureOutlivesACrashWhateverTheRoleSays(t *testing.T) {
+	t.Parallel()
+	server, err := devstack.StartPostgres(t.Context(), devstack.PostgresConfig{Settings: map[string]string{
+		"shared_buffers": "32MB", "synchronous_commit": "off", "wal_writer_delay": "10s",
+	}})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, server.Close()) })
+	s := &stage{t: t, brokers: testkit.Kafka(t), flow: testkit.Flow(t)}
+	s.topic = s.createTopic("main", 3)
+	address, err := server.CreateDatabase(t.Context(), "shop", "")
+	require.NoError(t, err)
+	require.NoError(t, migrations.Up(t.Context(), address))
+	s.pool = poolOf(t, address)
+	cfg := s.exactly()
+	cfg.Slot = "troupe_" + strings.ReplaceAll(s.flow, "-", "_")
+	r := s.startStreaming(cfg)
+	s.exec(`BEGIN; SET LOCAL synchronous_commit = on; INSERT INTO troupe.outbox (topic, key, type, payload) VALUES ('not a topic', 'k', 'Thing', 'failed'); COMMIT`)
+	testkit.Wait(t, "a checkpoint behind the failed row", func() (bool, error) {
+		at := s.storedCheckpoint(cfg.Slot)
+		return at != nil && at["position"] != float64(0), nil
+	})
+	require.NoError(t, server.Kill())
+	_ = r.stop() // the database is away
+
+	require.NoError(t, server.Start(t.Context()))
+	s.pool = poolOf(t, address)
+	cfg.Pool = s.pool
+	r = s.start(cfg)
+	s.insert(s.topic, "k", "goes on")
+	testkit.Wait(t, "the failed row's record", func() (bool, error) {
+		return len(s.committed(s.topic)) == 1 || s.count("SELECT count(*) FROM troupe.outbox_failures") > 0, nil
+	})
+	require.Positive(t, s.count("SELECT count(*) FROM troupe.outbox_failures"))
+	require.NoError(t, r.stop())
+}
+
+// The image of a disk may be from between the commit of a failed row and its record. The server that is set back to it keeps its timeline.
+func TestACheckpointIsNotTrustedWithoutTheRecordsOfItsFailures(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	cfg := s.exactly()
+	cfg.Slot = "troupe_" + strings.ReplaceAll(s.flow, "-", "_")
+	first := s.startStreaming(cfg)
+	require.NoError(t, first.stop())
+	s.insert(s.topic, "k", "failed at the server of before")
+	at := s.checkpointOfLastCommit(cfg.Slot)
+	lsn, err := wal.ParseLSN(at["lsn"].(string))
+	require.NoError(t, err)
+	at["recorded"] = (lsn + 1<<40).String()
+	s.storeCheckpoint(cfg.Slot, at)
+	r := s.start(cfg)
+	s.insert(s.topic, "k", "new")
+	testkit.Wait(t, "the new row", func() (bool, error) {
+		return slices.Contains(values(s.committed(s.topic)), "new"), nil
+	})
+	require.Equal(t, []string{"failed at the server of before", "new"}, values(s.committed(s.topic)))
+	require.Contains(t, r.Status().Repeats, "lost")
 	require.NoError(t, r.stop())
 }

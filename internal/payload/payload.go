@@ -15,7 +15,8 @@ type Format interface {
 	ContentType() string
 	// Bindings returns the Go types that are bound to schemas of the format. It fails if a type does not fit its schema.
 	Bindings() ([]Binding, error)
-	// Compile compiles a schema of the registry.
+	// Compile compiles a schema of the registry. An error that wraps context.DeadlineExceeded says nothing about the schema: the next
+	// payload compiles it again. After any other error all payloads of the schema are refused.
 	Compile(Source) (Schema, error)
 	// Declare returns the types of messages that the file at path declares.
 	Declare(files fs.FS, path string) ([]Declared, error)

@@ -45,7 +45,7 @@ func (s *Sagas) start(r *http.Request, a asked) (out response, err error) {
 // show returns nothing of its own: answer reads the saga.
 func (s *Sagas) show(*http.Request, asked) (response, error) { return response{}, nil }
 
-// cancel applies the cancel that the definition declares for operators.
+// cancel applies the cancel that the definition declares for operators, unless a cancel was accepted before.
 func (s *Sagas) cancel(r *http.Request, a asked) (out response, err error) {
 	var by struct {
 		Actor  string `json:"actor"`
@@ -71,6 +71,13 @@ func (s *Sagas) cancel(r *http.Request, a asked) (out response, err error) {
 		}
 	}
 	if errors.Is(err, coordinator.ErrRefused) {
+		g, lost := s.desk.Get(r.Context(), a.id())
+		if lost != nil {
+			return out, lost
+		}
+		if g.State.Cancel == saga.CancelAccepted { // the request is repeated, or an event has cancelled the saga
+			return out, nil
+		}
 		return out, refuse(http.StatusConflict, "%s", err)
 	}
 	return out, err

@@ -22,6 +22,8 @@
 // A request that is repeated, as after a 503 or a lost connection, starts nothing twice: the key identifies the saga. The response
 // says so by existed. If the saga was started with other data, the response is 409 and has none of it.
 //
+// A cancel that is repeated has the same result: once one was accepted, the response has the saga, with cancel as accepted.
+//
 // # Not promised
 //
 // That a saga was started if the response is 503, or that it was not: repeat the request.

@@ -1,9 +1,11 @@
 -- Records rows that could not be published, if the term still is ours. The time of the first failure is of the first attempt, not
 -- of the time at which a row began to wait. A wait of null parks the row; no attempt says that
 -- it waits behind another, and leaves a line that its row has already: a restarted stream
--- delivers such rows again.
+-- delivers such rows again. The record is on disk before the statement returns, whatever the
+-- role's synchronous_commit is: Kafka's checkpoint and the slot pass the row after that.
 WITH lease AS MATERIALIZED (
-  SELECT term
+  SELECT term, set_config('synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'off' THEN 'local'
+                                                ELSE current_setting('synchronous_commit') END, true)
   FROM troupe.relay_leases
   WHERE shard = @shard
     AND holder = @holder

@@ -1,7 +1,8 @@
 -- Records rows that could not be published, if the term is still ours. As record_failures.sql, and with the row itself,
--- since its table need not keep it.
+-- since its table need not keep it, and on disk likewise.
 WITH lease AS MATERIALIZED (
-  SELECT term
+  SELECT term, set_config('synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'off' THEN 'local'
+                                                ELSE current_setting('synchronous_commit') END, true)
   FROM troupe.relay_leases
   WHERE shard = @shard
     AND holder = @holder

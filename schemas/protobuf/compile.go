@@ -23,8 +23,10 @@ const (
 	maxSchema = 1 << 20 // bytes of a file
 	maxTypes  = 20_000  // statements and blocks of all files
 	maxBraces = 50      // levels of blocks
-	maxTime   = 5 * time.Second
 )
+
+// maxTime is the longest time that a compilation may take.
+var maxTime = 5 * time.Second
 
 // ownName is the path of a schema of the registry, which has none there.
 const ownName = "troupe_schema_of_the_registry.proto"

@@ -21,6 +21,7 @@
 //	a payload of another message than the bound one            envelope.ErrPayload
 //	indexes that the schema does not have, bytes cut short     envelope.ErrPayload
 //	a schema that does not compile, or above a limit           envelope.ErrPayload, with the id
+//	a schema that is not compiled after 5 s                    another error: the message is tried again
 //
 // Decode reads a payload by the bound message, as Protobuf does: fields that only one of the two versions has are kept as unknown, or
 // stay empty. JSON is Protobuf's own, with the names of the .proto file instead of camel case; both are read.

@@ -282,3 +282,22 @@ func srClient(t *testing.T, address string) *sr.Client {
 	require.NoError(t, err)
 	return c
 }
+
+// A process that is frozen while it compiles a schema learns nothing about the schema: no message becomes a dead letter for that, and
+// the next try compiles it again.
+func TestACompilationThatTakesTooLongIsTriedAgain(t *testing.T) {
+	p := newPair(t)
+	e, err := p.codec.Encode("t", whole(t))
+	require.NoError(t, err)
+	back := protobuf.SetMaxTime(0)
+	err = p.codec.Decode(envelope.Message{ContentType: e.ContentType, Payload: e.Payload}, &orderpb.OrderPlaced{})
+	_, _, toolErr := p.tool.ToJSON(t.Context(), e.Payload)
+	back()
+	for _, err := range []error{err, toolErr} {
+		require.ErrorContains(t, err, "deadline exceeded")
+		require.NotErrorIs(t, err, envelope.ErrPayload)
+	}
+	require.NoError(t, p.codec.Decode(envelope.Message{ContentType: e.ContentType, Payload: e.Payload}, &orderpb.OrderPlaced{}))
+	_, _, err = p.tool.ToJSON(t.Context(), e.Payload)
+	require.NoError(t, err)
+}
