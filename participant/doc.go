@@ -88,18 +88,22 @@
 //
 // A topic is local for the groups for which troupe.make_local(topic, group) was called, by Run or by a role that has the right
 // to, until troupe.end_local(topic). The change waits for open transactions of writers. Rows of the topic in the outbox that
-// were not published move to troupe.local_work, and troupe.end_local moves unfinished entries back, in their order. A group for which a topic of events becomes local within an hour
-// after it did for another group gets all entries that the other one has got; one that comes later gets the events from then on. So
-// start the groups of a topic within an hour. Messages that had reached Kafka do not move: let a
-// participant with Brokers handle them, of the same Group, whose inbox has the messages handled here. That also holds for held
-// messages, which Stats.Stranded counts while no such participant tries them. A row that the relay
-// published and has not recorded as published yet (a few seconds under wal) moves too; its second delivery is a duplicate for
-// the Group's inbox, within Config.InboxRetention. A writer's INSERT for a local topic reports no inserted row and RETURNING
-// returns none, since the row is not in the outbox; everything else about it is the same.
+// were not published move to troupe.local_work, and troupe.end_local moves unfinished entries back, in their order.
 //
-// troupe.end_local fails while a member of any group consumes the topic, since its messages go to Kafka afterwards. If a topic is not local
-// any more after a failover to a standby that lagged, or a restore, running members make it local again and log an error, or Ready
-// reports that they may not.
+// Start the groups that consume a topic of events within an hour of each other. A group for which the topic becomes local within an hour
+// after it did for the first group gets all entries that the first one got. A group for which that happens later gets the events from then on.
+//
+// Messages that had reached Kafka do not move. Let a participant with Brokers and the same Group handle them: it recognises the messages
+// that were handled here. The same holds for held messages, which Stats.Stranded counts while no such participant tries them. A row
+// that the relay published and has not recorded as published yet (a few seconds under wal) moves too; its second delivery is a
+// duplicate, which the Group's inbox recognises within Config.InboxRetention.
+//
+// A writer's INSERT for a local topic reports no inserted row, and RETURNING returns none, since the row is not in the outbox. Nothing
+// else changes for the writer.
+//
+// troupe.end_local fails while a member of any group consumes the topic, since its messages go to Kafka afterwards, where that member does
+// not read. After a failover to a standby that lagged, or a restore, a topic may no longer be local. Running members then make it local
+// again and log an error; if their role may not, Ready reports it.
 //
 // One thing differs from Kafka: a compensation does not overtake the forward command of its step. It runs after that command's last try.
 //

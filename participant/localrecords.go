@@ -11,7 +11,7 @@ import (
 // removeRecords removes ended sagas, closed dead letters and the log of operators' actions until ctx ends, as a relay does. A flow on
 // Postgres alone has no relay.
 func (l *local) removeRecords(ctx context.Context) {
-	trouble := l.p.repeated("remove closed records")
+	failures := l.p.repeated("remove closed records")
 	records := retention.NewRecords(l.p.cfg.Pool)
 	tick := time.NewTicker(pruneEvery)
 	defer tick.Stop()
@@ -23,11 +23,11 @@ func (l *local) removeRecords(ctx context.Context) {
 		}
 		if errors.Is(err, retention.ErrNotOwner) {
 			if !logged {
-				l.p.cfg.Log.Info().Str("reason", err.Error()).Msg("this participant removes no closed records: another program removes them")
+				l.p.cfg.Log.Info().Str("reason", err.Error()).Msg("this participant removes no closed records: if no other program does, run outbox-relay retain as the owner of the tables")
 			}
 			logged, err = true, nil
 		}
-		trouble.report(err)
+		failures.report(err)
 		select {
 		case <-ctx.Done():
 			return

@@ -34,22 +34,22 @@ func (r *Relay) warnOfLeftSlots(ctx context.Context, warned map[string]bool) err
 	return err
 }
 
-// keepsSlot returns an error if rows may be in the log of another slot alone, since a service may delete a row as soon as it is written:
-// if the table was streamed from a slot that is no longer configured, or if it is streamed for the first time and a table that no
-// longer exists was streamed from another slot. It may be this table under its former name.
-func (t *mappedTable) keepsSlot(ctx context.Context, r *Relay, db *server, st standing) error {
+// checkLeftSlots returns an error if rows may be in the log of another slot alone, since a service may delete a row as soon as it is
+// written. That is so if the table was streamed from a slot that is no longer configured. It may also be so if the table is streamed for
+// the first time, and a table that no longer exists was streamed from another slot: it may be this table under its former name.
+func (t *mappedTable) checkLeftSlots(ctx context.Context, r *Relay, db *server, st standing) error {
 	rows, err := db.Query(ctx, listLeftMappedSlots, t.args(pg.Args{"slot": r.cfg.Slot}))
 	if err != nil {
-		return fmt.Errorf("look for slots of another name: %w", err)
+		return fmt.Errorf("list the slots from which table %s was streamed: %w", t, err)
 	}
 	type leftSlot struct{ Table, Slot string }
 	left, err := pgx.CollectRows(rows, pgx.RowToStructByPos[leftSlot])
 	if err != nil {
-		return fmt.Errorf("look for slots of another name: %w", err)
+		return fmt.Errorf("list the slots from which table %s was streamed: %w", t, err)
 	}
 	for _, l := range left {
 		advice := fmt.Sprintf("rows that are no longer in the table may be in slot %[1]s alone: configure slot %[1]s and its publication, "+
-			"or drop it when they may be lost: SELECT pg_drop_replication_slot(%[2]s)", l.Slot, literal(l.Slot))
+			"or, if you can lose these rows, drop it: SELECT pg_drop_replication_slot(%[2]s)", l.Slot, literal(l.Slot))
 		switch {
 		case l.Table == t.String():
 			return fmt.Errorf("table %s was streamed from slot %s, and slot %s is configured: %s", t, l.Slot, r.cfg.Slot, advice)

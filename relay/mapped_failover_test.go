@@ -58,7 +58,7 @@ func TestAPersonDecidesOnASlotOfAMappedTableThatIsAheadOfTheCheckpoint(t *testin
 			var statement string
 			testkit.Wait(t, "the reason", func() (bool, error) {
 				err := r.Ready()
-				if err == nil || !strings.Contains(err.Error(), "drop it, and what table public.outbox holds is published") {
+				if err == nil || !strings.Contains(err.Error(), "drop it, and the relay publishes the rows that table public.outbox holds") {
 					return false, nil
 				}
 				_, statement, _ = strings.Cut(err.Error(), "synchronised: ")
@@ -109,7 +109,7 @@ func TestAPersonDecidesOnASlotOfAMappedTableThatAnUpgradeCopied(t *testing.T) {
 
 	cfg.Lease = 2 * time.Second
 	r = s.start(cfg)
-	waitUnready(t, r, "After pg_upgrade", "drop it, and what table public.outbox holds is published")
+	waitUnready(t, r, "After pg_upgrade", "drop it, and the relay publishes the rows that table public.outbox holds")
 	_, statement, _ := strings.Cut(r.Ready().Error(), "copied the slot: ")
 	statement, _, _ = strings.Cut(statement, ". ")
 	s.exec(statement)

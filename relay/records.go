@@ -11,7 +11,7 @@ import (
 // recordsEvery is the time between two passes over closed records.
 const recordsEvery = time.Minute
 
-// removeRecords removes ended sagas, closed dead letters and the log of operators' actions, after the times in troupe.retention. It has
+// removeRecords removes ended sagas, closed dead letters and the log of operators' actions that are older than troupe.retention says. It has
 // a goroutine of its own, since the first pass over a large database may take an hour.
 func (r *Relay) removeRecords(ctx context.Context, every time.Duration) {
 	records := retention.NewRecords(r.pool)
@@ -29,9 +29,9 @@ func (r *Relay) removeRecords(ctx context.Context, every time.Duration) {
 			r.quiet.recovered("removal of closed records")
 		case !errors.Is(err, retention.ErrNotOwner):
 			r.quiet.failed("removal of closed records", err)
-		case !logged: // the operator who granted the rights decided this; it is not a failure
+		case !logged: // no failure: the operator did not grant the role this right
 			logged = true
-			r.cfg.Log.Info().Str("reason", err.Error()).Msg("this relay removes no closed records: another program removes them")
+			r.cfg.Log.Info().Str("reason", err.Error()).Msg("this relay removes no closed records: if no other program does, run outbox-relay retain as the owner of the tables")
 		}
 	}
 }

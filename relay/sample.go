@@ -79,7 +79,7 @@ func (r *Relay) altered(st standing, publication string) (why string, err error)
 	case r.mapped == nil:
 		return errAltered.Error(), nil
 	}
-	return "", fmt.Errorf("%w: drop slot %s, and what table %s holds is published; rows that are in the slot alone are lost then. "+
+	return "", fmt.Errorf("%w: drop slot %s, and the relay publishes the rows that table %s holds; rows that are in the slot alone are lost then. "+
 		"If no row was inserted meanwhile: UPDATE troupe.mapped_tables SET publication = NULL WHERE name = '%[3]s'",
 		errAltered, r.cfg.Slot, r.mapped)
 }

@@ -72,19 +72,21 @@ func unusable(st standing, slot slotState, system wal.System) string {
 	return ""
 }
 
-// decided returns an error if a person must decide about the slot of a mapped table, since rows may be in its log alone.
+// checkSlotOrigin returns an error if the slot of a mapped table does not continue the stored state. The relay cannot tell then whether
+// rows are in the slot's log alone, so an operator must decide: the error has the statement for each case.
 //
-// The slot may be ahead of the stored checkpoint. A failover leads to such a slot if it was synchronised to the standby further than the
-// table of the checkpoint; then rows behind it may be in the log alone. Or another program made it; then rows before it may be in the
-// table alone. The stored state may also be of another cluster: pg_upgrade copies slots from Postgres 17 on, and gives the cluster
-// another name.
-func (t *mappedTable) decided(st standing, slot slotState, system wal.System) error {
+// The slot may be ahead of the stored checkpoint, in two cases. After a failover, the slot may have been synchronised to the standby
+// later than the table of the checkpoint: rows behind it may be in the log alone. Or another program made the slot: rows before it may be
+// in the table alone.
+//
+// The stored state may be of another cluster: pg_upgrade copies slots from Postgres 17 on, and gives the cluster another identifier.
+func (t *mappedTable) checkSlotOrigin(st standing, slot slotState, system wal.System) error {
 	confirmed := st
 	confirmed.lsn, confirmed.system = slot.confirmed, system.ID
 	if unusable(confirmed, slot, system) != "" {
 		return nil
 	}
-	const otherwise = "drop it, and what table %[4]s holds is published; rows that are in the slot alone are lost then"
+	const otherwise = "drop it, and the relay publishes the rows that table %[4]s holds; rows that are in the slot alone are lost then"
 	switch {
 	case st.system != system.ID:
 		return fmt.Errorf("the slot is at %[1]s, and the stored state is of another cluster. After pg_upgrade, which copied the slot: "+

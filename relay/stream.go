@@ -111,10 +111,10 @@ func (r *Relay) stream(idle, term context.Context, p *publisher) error {
 		return err
 	}
 	if r.mapped != nil {
-		if err := r.mapped.keepsSlot(idle, r, db, st); err != nil {
+		if err := r.mapped.checkLeftSlots(idle, r, db, st); err != nil {
 			return err
 		}
-		if err := r.mapped.decided(st, slot, system); err != nil {
+		if err := r.mapped.checkSlotOrigin(st, slot, system); err != nil {
 			return fmt.Errorf("slot %s: %w", r.cfg.Slot, err)
 		}
 	}
@@ -139,8 +139,8 @@ func (r *Relay) stream(idle, term context.Context, p *publisher) error {
 	st.publication = &now.publication
 	if err := r.stuck.why(st.lsn); err != nil && why == "" {
 		if r.mapped != nil { // its rows may be in the log alone
-			return fmt.Errorf("%w; rows that are no longer in table %s are in slot %s alone: drop it when they may be lost, "+
-				"and what the table holds is published", err, r.mapped, r.cfg.Slot)
+			return fmt.Errorf("%w; rows that are no longer in table %s are in slot %s alone: if you can lose them, drop the slot, "+
+				"and the relay publishes the rows that the table holds", err, r.mapped, r.cfg.Slot)
 		}
 		why = err.Error()
 	}

@@ -59,7 +59,7 @@ func (x *decision) actCompensate(e Event) {
 	case x.s.Status == Waiting:
 		x.refuse("nothing was done yet: abandon it")
 	case x.s.Back:
-		x.refuse("it goes back already")
+		x.refuse("it is being compensated already")
 	case x.passed():
 		x.refuse("after %s there is no way back", pivotal(x.d, x.s))
 	default:

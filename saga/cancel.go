@@ -121,7 +121,7 @@ func (x *decision) cancelledBy(e Event) bool {
 	late := x.tooLate()
 	switch {
 	case x.goesBackForGood():
-		x.ignore("the saga is compensated already: %s cancels nothing", e.Type)
+		x.ignore("the saga is compensated already: %s changes nothing", e.Type)
 	case late == "":
 		x.cancel(fmt.Sprintf("%s of %s", e.Type, a.Hop), x.reasonOf(a, e))
 	case x.s.Cancel == CancelRefused:
@@ -186,7 +186,7 @@ func (x *decision) actCancel(e Event) {
 	late := x.tooLate()
 	switch {
 	case x.goesBackForGood():
-		x.refuse("it goes back already")
+		x.refuse("it is being compensated already")
 	case late != "":
 		x.refuse("the cancel comes too late: %s", late)
 	default:

@@ -90,7 +90,7 @@ func TestAnOperatorCancelsWhereTheDefinitionSaysSo(t *testing.T) {
 	f := startCancellable(t).Given(flightBooked)
 	f.WhenActs(tripID, byOperator).ThenCommands(cancelFlight).ThenStatus(tripID, saga.Compensating)
 	require.Equal(t, "ticket 4711", f.State(tripID).Reason)
-	f.WhenActs(tripID, byOperator).ThenRefused("it goes back already")
+	f.WhenActs(tripID, byOperator).ThenRefused("it is being compensated already")
 	f.WhenPublished(wish).ThenNoCommands()
 	f.Given(sagatest.Failure("hotel", "Full", nil), flightBack)
 	require.Equal(t, saga.Compensated, f.State(tripID).Status)

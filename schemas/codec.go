@@ -47,10 +47,10 @@ var _ envelope.Codec = (*Codec)(nil)
 // be reached, try again.
 func New(ctx context.Context, cfg Config) (*Codec, error) {
 	if cfg.Registry == nil {
-		return nil, errors.New("schemas: Registry is nil: set it to what NewRegistry gives")
+		return nil, errors.New("schemas: Registry is nil: set it to the result of NewRegistry")
 	}
 	if cfg.Timeout < 0 {
-		return nil, fmt.Errorf("schemas: Timeout %s: want none or a positive one", cfg.Timeout)
+		return nil, fmt.Errorf("schemas: Timeout %s: want 0, for the default, or more", cfg.Timeout)
 	}
 	if cfg.Timeout == 0 {
 		cfg.Timeout = 5 * time.Second

@@ -1,5 +1,6 @@
-// Package schemas encodes and decodes payloads, as Avro and in other formats, in the wire format of Confluent's registry: a zero byte, the id of the
-// writer's schema in four bytes, big-endian, then Avro binary.
+// Package schemas encodes and decodes payloads that have a schema in a registry, so that a service can read messages that other versions of
+// a service wrote. A payload is in the wire format of Confluent's registry: a zero byte, the id of the writer's schema in four bytes,
+// big-endian, then Avro binary, or the message in another format (packages schemas/protobuf and schemas/jsonschema).
 //
 // Outboxes and participants use a Codec, the relay a JSONEncoder. If the Go type is known (handlers, writers), twmb/avro
 // encodes structs, and resolves the writer's schema to the reader's. If it is not (dead letters shown and edited, plain JSON

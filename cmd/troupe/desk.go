@@ -46,7 +46,7 @@ func (f *deskFlags) declareDatabase(flags *pflag.FlagSet) {
 }
 
 func (f *deskFlags) declareRegistry(flags *pflag.FlagSet) {
-	flags.StringVar(&f.registry, "registry", "", "`URL` of the schema registry, to show and write Avro as JSON [SCHEMA_REGISTRY_URL]")
+	flags.StringVar(&f.registry, "registry", "", "`URL` of the schema registry, to show and write payloads with a schema as JSON [SCHEMA_REGISTRY_URL]")
 }
 
 func (f *deskFlags) declareAction(flags *pflag.FlagSet, why string) {

@@ -270,9 +270,9 @@ func newSagaCancel() *cobra.Command {
 	return a.command(&cobra.Command{
 		Use:   "cancel <saga>",
 		Short: "Cancel a saga whose definition declares it",
-		Long: `cancel applies the cancel that the definition of the saga declares for operators: before the step that the
-definition names, and before a pivot has begun, the saga is compensated as if a step had been refused. Later
-it is refused. A saga whose definition declares no cancel can be compensated (troupe saga compensate).`,
+		Long: `cancel undoes a saga on request, if its definition declares that an operator may cancel it. Until the declared
+step or a pivot begins, the saga is compensated as if a step had been refused. After that the cancel is
+refused, and the saga goes on. Without such a declaration use troupe saga compensate.`,
 		Example: `  troupe saga cancel order/o-1001 --reason 'ticket 4711: the customer has called' --dry-run`,
 		Args:    cobra.ExactArgs(1),
 	}, "it is cancelled")

@@ -47,7 +47,7 @@ func (f schemaFile) avsc() string { return f.files[len(f.files)-1].Text }
 // isAvro returns an error for a schema that only a registry can compare with its earlier versions.
 func (f schemaFile) isAvro() error {
 	if f.format != nil {
-		return fmt.Errorf("%s is %s, which this program does not compare: a registry does, so give --registry", f.path, f.format.SchemaType())
+		return fmt.Errorf("%s is %s, and only a registry compares its versions: give --registry", f.path, f.format.SchemaType())
 	}
 	return nil
 }

@@ -218,7 +218,7 @@ func TestSchemasOfOtherFormats(t *testing.T) {
 	require.Contains(t, diff.stdout, prefix+".Refused: new")
 	refused := schema(t, folder, nil, "check", "--against", before, ".")
 	require.Equal(t, 1, refused.status)
-	require.Contains(t, refused.stderr, "is PROTOBUF, which this program does not compare: a registry does, so give --registry")
+	require.Contains(t, refused.stderr, "is PROTOBUF, and only a registry compares its versions: give --registry")
 }
 
 func TestSchemaSaysWhatIsWrongWithItsInput(t *testing.T) {

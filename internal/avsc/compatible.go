@@ -46,7 +46,7 @@ func (p Problem) String() string {
 func Check(level Level, next Version, earlier ...Version) ([]Problem, error) {
 	backward, forward := level.directions()
 	if !backward && !forward && level != None {
-		return nil, fmt.Errorf("compatibility level %q is none: see ParseLevel", level)
+		return nil, fmt.Errorf("unknown compatibility level %q: ParseLevel names the levels", level)
 	}
 	n, err := Parse(next.Avsc)
 	if err != nil {

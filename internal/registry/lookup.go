@@ -42,7 +42,7 @@ type failure struct {
 }
 
 // ErrNotYet is wrapped together with ErrNoSchema while the registry may still get the schema.
-var ErrNotYet = errors.New("it may come to know it")
+var ErrNotYet = errors.New("the registry may not have it yet: it is requested again")
 
 func newFailures() failures {
 	return failures{turn: make(chan struct{}, 1), about: avsc.NewCache[string, failure](), now: time.Now}
@@ -52,7 +52,7 @@ func newFailures() failures {
 // ErrNoSchema means that there is no such schema now; any other error means that the registry could not be queried.
 func (r *Client) ByID(ctx context.Context, id uint32) (Stored, error) {
 	if id > math.MaxInt32 {
-		return Stored{}, fmt.Errorf("schema id %d: %w: registries count to %d", id, ErrNoSchema, math.MaxInt32)
+		return Stored{}, fmt.Errorf("schema id %d: %w: the largest id is %d", id, ErrNoSchema, math.MaxInt32)
 	}
 	known := func() (Stored, bool) { return r.byID.Get(id) }
 	return ask(ctx, r, fmt.Sprintf("schema id %d", id), known, func() (Stored, error) {

@@ -28,7 +28,7 @@ func plainAvro(s sr.Schema) error {
 	var err error
 	switch {
 	case s.Schema == "":
-		return errors.New("the answer has no schema")
+		return errors.New("the response of the registry has no schema")
 	case s.Type != sr.TypeAvro:
 		err = fmt.Errorf("it is %s", s.Type)
 	case len(s.References) > 0:

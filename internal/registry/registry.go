@@ -48,7 +48,7 @@ func New(address string, opts ...sr.ClientOpt) (*Client, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.Fragment != "" {
 		// The address is not quoted: it may contain a password anywhere.
-		return nil, errors.New("registry: the address is no URL like https://registry.example:8081")
+		return nil, errors.New("registry: want an address such as https://registry.example:8081")
 	}
 	user := u.User
 	u.User = nil
@@ -194,7 +194,7 @@ func (r *Client) remember(id int, s sr.Schema) (uint32, error) {
 
 func (r *Client) checkID(id int) (uint32, error) {
 	if id <= 0 || id > math.MaxInt32 {
-		return 0, fmt.Errorf("registry %s: its answer has schema id %d, want 1 to %d", r, id, math.MaxInt32)
+		return 0, fmt.Errorf("registry %s: its response has schema id %d, want 1 to %d", r, id, math.MaxInt32)
 	}
 	return uint32(id), nil
 }

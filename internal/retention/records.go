@@ -44,8 +44,8 @@ const (
 const (
 	sagaBatch   = 200 // sagas in a transaction, each with its log
 	recordBatch = 500
-	// restartAfter is the time after which a pass begins with the oldest record again. Until then it goes on behind the last one that
-	// it has read: the index still has the entries of removed records, until they are vacuumed.
+	// restartAfter is the time after which a pass begins with the oldest record again. Until then it continues after the last record that
+	// was read, since the index has the entries of removed records until they are vacuumed.
 	restartAfter = time.Hour
 )
 
@@ -53,23 +53,23 @@ const (
 // operators' actions. troupe.retention has the time for which each kind is kept. It is not safe for concurrent use; of several
 // processes, one removes records of a kind at a time.
 //
-// A record stays as long as another part depends on it. The statements that delete have these conditions; docs/retention.md lists them.
+// A record stays as long as another part depends on it. The conditions are in the statements that delete; docs/retention.md lists them.
 //
 //	failure                              effect
-//	killed at any time                   a batch is one transaction: the next pass goes on
-//	another transaction has locked one   it is passed over, until the next pass within the hour
+//	killed at any time                   a batch is one transaction: the next pass continues
+//	another transaction locks a record   it is skipped; a pass within the hour tries it again
 //	a batch fails                        the pass ends with the error, and the next one tries again
 type Records struct {
 	pool *pgxpool.Pool
 	// pause waits between two batches; took is the time of the last one.
 	pause func(ctx context.Context, took time.Duration) error
 
-	began time.Time        // when a pass began with the oldest record
-	after map[string]place // by status of a saga, or kind: the last record that was read
+	began time.Time         // when a pass began with the oldest record
+	after map[string]cursor // by part: the last record that was read
 }
 
-// place is a record's place in the order in which a pass reads.
-type place struct {
+// A cursor is the position of a record in the order in which a pass reads.
+type cursor struct {
 	at       time.Time
 	id       string
 	position int64
@@ -81,7 +81,7 @@ type Removed map[string]int64
 // NewRecords returns Records. It does no I/O. Pool needs one connection while a pass runs.
 func NewRecords(pool *pgxpool.Pool) *Records { return &Records{pool: pool, pause: pauseAsLong} }
 
-// pauseAsLong leaves the server half of the time to others.
+// pauseAsLong waits as long as the last batch took, so that half of the time is left to other work.
 func pauseAsLong(ctx context.Context, took time.Duration) error {
 	select {
 	case <-ctx.Done():
@@ -92,7 +92,7 @@ func pauseAsLong(ctx context.Context, took time.Duration) error {
 }
 
 // Remove makes a pass: it removes all records that may be removed now, and returns how many, also together with an error. The error
-// is ErrNotOwner for a role that may not delete from the log of sagas.
+// wraps ErrNotOwner for a role that may not delete from the log of sagas.
 func (r *Records) Remove(ctx context.Context) (Removed, error) {
 	removed := Removed{}
 	if err := r.remove(ctx, removed); err != nil {
@@ -115,7 +115,7 @@ func (r *Records) remove(ctx context.Context, removed Removed) error {
 		return err
 	}
 	if now := time.Now(); now.Sub(r.began) >= restartAfter {
-		r.began, r.after = now, make(map[string]place)
+		r.began, r.after = now, make(map[string]cursor)
 	}
 	for kind, parts := range map[string][]part{
 		Sagas:       {{"completed", r.removeSagas}, {"compensated", r.removeSagas}, {"abandoned", r.removeSagas}},
@@ -160,13 +160,13 @@ type part struct {
 type batch struct {
 	part   string
 	before time.Time // remove records that were closed before
-	after  place
+	after  cursor
 }
 
 type result struct {
 	removed int64
-	last    place // the last record that was read
-	more    bool  // there may be more behind it
+	last    cursor // the last record that was read
+	more    bool   // there may be more behind it
 }
 
 // errBusy reports that another session removes records of this kind.

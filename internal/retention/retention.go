@@ -86,9 +86,9 @@ type KeptPartition struct {
 	Why  string // reason, as text for an operator
 }
 
-// ErrNotOwner is the error of Drop for a role that does not own troupe.outbox: Postgres lets only the owner detach
-// partitions.
-var ErrNotOwner = errors.New("this role does not own troupe.outbox: run as the role that ran migrate, or GRANT it to this one")
+// ErrNotOwner is the error of Drop and Remove for a role that does not own Troupe's tables: Postgres lets only the owner detach
+// partitions, and no other role may delete from the log of sagas.
+var ErrNotOwner = errors.New("this role does not own Troupe's tables: run as the role that ran migrate, or GRANT it to this one")
 
 // retentionLock prevents two sessions from dropping at the same time. It is not Ensure's lock: a detach may wait for hours, and writers
 // need positions meanwhile.

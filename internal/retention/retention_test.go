@@ -512,7 +512,7 @@ func TestNothingIsDroppedWhereTheRulesDoNotHold(t *testing.T) {
 		require.NoError(t, err)
 		defer dropper.Close()
 		_, err = dropper.Drop(t.Context(), r.snapshot())
-		require.ErrorContains(t, err, "does not own troupe.outbox")
+		require.ErrorContains(t, err, "does not own Troupe's tables")
 	})
 	_, err := retention.New(retention.Config{})
 	require.ErrorContains(t, err, "no pool")

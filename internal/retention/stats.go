@@ -108,7 +108,7 @@ var readRecords string
 // RecordStats counts the closed records that were removed from a database so far.
 type RecordStats struct {
 	Sagas, DeadLetters, Repairs int64
-	// PassedAt is when all kinds of records had been passed over; nil: not yet, or all kinds are kept for ever.
+	// PassedAt is when the last complete pass over all kinds of records ended; nil: none has, or all kinds are kept for ever.
 	PassedAt *time.Time
 }
 

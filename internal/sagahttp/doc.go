@@ -1,5 +1,5 @@
 // Package sagahttp serves the sagas of a coordinator over HTTP: a request starts a saga and waits for its end, up to a time that the
-// caller names, and else gets the address where it can ask again. The program troupe ambassador serves it.
+// caller states. If the saga has not ended by then, the response has the address at which the caller can ask again. The program troupe ambassador serves it.
 //
 //	POST /sagas/{saga}/{key}          starts a saga; the body has its variables, as a JSON object
 //	GET  /sagas/{saga}/{key}          returns a saga
@@ -13,14 +13,14 @@
 //	404  there is no such type of saga, or no saga of that key
 //	409  the key belongs to a saga with other data; or the cancel is refused
 //	413  the body is too large            415  not application/json
-//	422  a value is none that the definition can take
+//	422  the definition does not accept a value
 //	429  too many wrong tokens
 //	503  busy, starting, or the database cannot be reached: send the request again
 //
 // # Promised
 //
 // A request that is repeated, as after a 503 or a lost connection, starts nothing twice: the key identifies the saga. The response
-// says so by existed. If the saga was started with other data, the response is 409 and has none of it.
+// then has existed: true. If the saga was started with other data, the response is 409 and has none of it.
 //
 // A cancel that is repeated has the same result: once one was accepted, the response has the saga, with cancel as accepted.
 //

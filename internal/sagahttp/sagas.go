@@ -118,7 +118,7 @@ func (s *Sagas) serve(do func(*http.Request, asked) (response, error)) http.Hand
 		case errors.As(err, &no):
 			out = response{status: no.status, ID: out.ID, Existed: out.Existed, Error: no.reason}
 		case err != nil:
-			s.cfg.Log.Error().Err(err).Str("saga", r.PathValue("saga")).Msg("a saga's request failed; the caller is to send it again")
+			s.cfg.Log.Error().Err(err).Str("saga", r.PathValue("saga")).Msg("a request for a saga failed, and was answered with 503, so that the caller sends it again")
 			out = response{status: http.StatusServiceUnavailable, Error: "the database cannot be reached now: send it again"}
 		}
 		out.write(w)

@@ -169,7 +169,7 @@ var figures = []figure{
 	{"removed_repairs_total", counter, "repairs", "Operators' actions that retention removed from the database.",
 		"does not grow although there are older ones: see retention_timestamp_seconds",
 		ofRecords(func(r *retention.RecordStats) (float64, bool) { return float64(r.Repairs), true })},
-	{"retention_timestamp_seconds", gauge, "s since 1970", "When retention last had passed over all closed records; absent before.",
+	{"retention_timestamp_seconds", gauge, "s since 1970", "End of the last complete pass of retention over all closed records; absent before the first.",
 		"older than a day: no program removes closed records, and the tables grow; the log says why",
 		ofRecords(func(r *retention.RecordStats) (float64, bool) {
 			if r.PassedAt == nil {

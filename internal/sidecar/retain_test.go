@@ -21,7 +21,7 @@ func TestAnOwnerRemovesClosedRecordsByCommand(t *testing.T) {
 	require.NoError(t, err)
 	r := run(t, []string{"DATABASE_URL=" + grantstest.New(t, pool, grants.Relay).URL()}, "retain")
 	require.Equal(t, 1, r.code)
-	require.Contains(t, r.stderr, "this role does not own troupe.outbox")
+	require.Contains(t, r.stderr, "this role does not own Troupe's tables")
 
 	address := testkit.DatabaseURL(t, pool)
 	r = run(t, []string{"DATABASE_URL=" + address}, "retain")

@@ -1,5 +1,5 @@
--- The number of keys of each other group whose local work of the topic waits unclaimed for five minutes. Groups of which a member runs,
--- so that it has locked its number, and has an entry in progress are left out.
+-- The number of keys of each other group whose local work of the topic waits unclaimed for five minutes. A group is left out while a running
+-- member of it has an entry in progress. A running member holds the advisory lock on its number (locked_by).
 WITH running AS MATERIALIZED (
   SELECT l.objid
   FROM pg_locks AS l

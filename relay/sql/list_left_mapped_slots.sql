@@ -1,4 +1,4 @@
--- Slots of another name that table @table, or a table that no longer exists, was streamed from; the table's own first.
+-- Existing slots other than @slot from which table @table, or a table that no longer exists, was streamed. Slots of @table come first.
 SELECT t.name, t.slot
 FROM troupe.mapped_tables t
 JOIN pg_replication_slots s ON s.slot_name = t.slot

@@ -81,7 +81,7 @@ func (c *Coordinator) consume(d *saga.Definition) {
 }
 
 // watch looks for new definitions until ctx ends: the events of a hop that is not consumed do not come, and the process that stored
-// the definition may have ended. It also stores the definitions again that the database has lost, and records that the coordinator runs.
+// the definition may have ended. It also calls renew.
 func (c *Coordinator) watch(ctx context.Context) {
 	tick := time.NewTicker(learnEvery)
 	defer tick.Stop()

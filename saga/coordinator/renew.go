@@ -22,27 +22,27 @@ var (
 	recordRun string
 )
 
-// ranEvery is the interval at which a coordinator records that it runs. An interval of more than a minute between two records counts as an
-// outage: see internal/decisions/sql/prune_stash.sql.
+// ranEvery is the interval at which a coordinator records that it runs. More than a minute between two records counts as an outage of the
+// coordinator: see internal/decisions/sql/prune_stash.sql.
 const ranEvery = 20 * time.Second
 
-// renew restores in the database the facts that this process has stored only once, when it began, and that a database which was set back has
-// lost. The participant reports an outage of the database, so renew returns no error: it runs again.
+// renew stores this process's definitions again if the database has lost them, as after a restore or a failover to a standby that lagged,
+// and records that the coordinator runs. It returns no error, since it runs again, and the participant reports an outage of the database.
 func (c *Coordinator) renew(ctx context.Context) {
-	for _, hash := range c.lost(ctx) {
+	for _, hash := range c.missingDefinitions(ctx) {
 		for _, d := range c.cfg.Definitions {
 			if d.Hash() == hash && decisions.StoreDefinition(ctx, c.cfg.Pool, d) == nil {
-				c.cfg.Log.Warn().Str("definition", d.String()).Msg("the database had lost a definition, as if it was set back: it is stored again")
+				c.cfg.Log.Warn().Str("definition", d.String()).Msg("the database had lost a definition, which is stored again: was it restored, or failed over?")
 			}
 		}
 	}
 	if c.cfg.Participant.Ready() == nil {
-		_ = c.ran(ctx)
+		_ = c.recordRunning(ctx)
 	}
 }
 
-// lost returns the hashes of the definitions of Config.Definitions that are not stored.
-func (c *Coordinator) lost(ctx context.Context) []string {
+// missingDefinitions returns the hashes of those definitions of Config.Definitions that are not stored.
+func (c *Coordinator) missingDefinitions(ctx context.Context) []string {
 	var hashes []string
 	for _, d := range c.cfg.Definitions {
 		hashes = append(hashes, d.Hash())
@@ -51,13 +51,13 @@ func (c *Coordinator) lost(ctx context.Context) []string {
 	if err != nil {
 		return nil
 	}
-	lost, _ := pgx.CollectRows(rows, pgx.RowTo[string])
-	return lost
+	missing, _ := pgx.CollectRows(rows, pgx.RowTo[string])
+	return missing
 }
 
-// ran records that the coordinator runs. If it has not run for more than a minute, the events that are kept for sagas to come are kept
-// longer by that time: the events that begin those sagas may have waited in Kafka meanwhile.
-func (c *Coordinator) ran(ctx context.Context) error {
+// recordRunning records that the coordinator runs. If it did not run for more than a minute, stashed events expire later by that time, since
+// the events that start their sagas may have waited in Kafka meanwhile.
+func (c *Coordinator) recordRunning(ctx context.Context) error {
 	group := c.cfg.Participant.Group()
 	return pgx.BeginTxFunc(ctx, c.cfg.Pool, decisions.Committed, func(tx pgx.Tx) error {
 		var ago *float64

@@ -48,7 +48,7 @@ func (m *model) cancelNever() {
 	if closer >= 0 {
 		name := m.steps[closer].Name
 		m.report("cancel-never", "cancel", []string{name + ": begins at the start"},
-			"%s begins as soon as the saga starts, so every cancel comes too late; name a later step, or strike the cancel out", name)
+			"%s begins as soon as the saga starts, so every cancel comes too late; name a later step, or remove the cancel", name)
 	}
 }
 

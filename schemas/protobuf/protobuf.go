@@ -151,7 +151,7 @@ func (b *binding) Files() []payload.File { return b.files }
 func (b *binding) Encode(value any) ([]byte, error) {
 	m, ok := value.(proto.Message)
 	if !ok {
-		return nil, fmt.Errorf("%T is no message: pass a pointer", value)
+		return nil, fmt.Errorf("%T is not a Protobuf message: pass a pointer to a generated one", value)
 	}
 	return proto.MarshalOptions{}.MarshalAppend(slices.Clone(b.indexes), m)
 }
@@ -166,7 +166,7 @@ func (b *binding) Decode(written payload.Schema, body []byte, into any) error {
 	}
 	m, ok := into.(proto.Message)
 	if !ok {
-		return fmt.Errorf("%T is no message: pass a pointer", into)
+		return fmt.Errorf("%T is not a Protobuf message: pass a pointer to a generated one", into)
 	}
 	return proto.UnmarshalOptions{RecursionLimit: maxLevels}.Unmarshal(rest, m)
 }
@@ -174,7 +174,7 @@ func (b *binding) Decode(written payload.Schema, body []byte, into any) error {
 func (b *binding) DecodeJSON(text []byte, into any) error {
 	m, ok := into.(proto.Message)
 	if !ok {
-		return fmt.Errorf("%T is no message: pass a pointer", into)
+		return fmt.Errorf("%T is not a Protobuf message: pass a pointer to a generated one", into)
 	}
 	return protojson.UnmarshalOptions{DiscardUnknown: true, RecursionLimit: maxLevels}.Unmarshal(text, m)
 }

@@ -1,5 +1,6 @@
--- Deletes expired events of the given types only: the coordinator of another type may be down, so that its events are kept longer. The
--- time is at most a minute later than the coordinator of the group was last seen, so that nothing expires while it does not run.
+-- Deletes expired events of the given types of saga only: another coordinator, of other types, may not run, and its events must stay. An
+-- event is expired by the earlier of two times: now, and a minute after the coordinator of this group last recorded that it runs. So nothing
+-- expires while it does not run.
 DELETE FROM troupe.saga_stash
 WHERE ctid = ANY (ARRAY(
   SELECT s.ctid

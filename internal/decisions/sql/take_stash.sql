@@ -1,4 +1,4 @@
--- The time is as in prune_stash.sql.
+-- Deletes and returns stashed events. An event is expired by the same time as in prune_stash.sql.
 WITH taken AS (
   DELETE FROM troupe.saga_stash AS s
   USING unnest(@sagas::text[], @variables::text[], @values::text[]) AS w (saga, variable, value)

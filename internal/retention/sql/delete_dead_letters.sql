@@ -1,5 +1,5 @@
--- Deletes closed dead letters: the ones after a place, in the order in which they were made. One of them stays as long as a participant
--- would conclude from its absence that the message took effect, or that a deadline is still to come.
+-- Deletes a batch of closed dead letters, in the order in which they were created. A dead letter stays while a participant would draw a wrong
+-- conclusion from its absence: that the message took effect, or that a deadline is still to come.
 WITH due AS (
   SELECT created_at, id, consumer_group, message_id, redrives
   FROM troupe.dead_letters

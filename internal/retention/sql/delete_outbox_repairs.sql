@@ -1,5 +1,5 @@
--- Deletes rows of the log of parked rows behind a place. A discard stays as long as a stream may begin at an older LSN: that stream
--- skips the discarded row.
+-- Deletes a batch of the log of actions on parked rows, in its order. A discard stays as long as a stream may begin at an older LSN, since
+-- that stream must skip the discarded row.
 WITH due AS (
   SELECT position, at, action, lsn, table_name
   FROM troupe.outbox_repairs

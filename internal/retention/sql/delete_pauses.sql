@@ -1,4 +1,4 @@
--- Deletes rows of the log of pauses behind a place. The pause that applies now stays.
+-- Deletes a batch of the log of pauses, in its order. The pause that applies now stays.
 WITH due AS (
   SELECT position, at, shard
   FROM troupe.relay_pauses

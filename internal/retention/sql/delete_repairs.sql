@@ -1,4 +1,4 @@
--- Deletes rows of the log of repairs behind a place. An entry stays as long as its dead letter.
+-- Deletes a batch of the log of repairs, in its order. An entry stays as long as its dead letter.
 WITH due AS (
   SELECT position, at, dead_letter_id
   FROM troupe.repairs
