@@ -9,6 +9,7 @@ import (
 
 	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/participant"
+	"github.com/troupe-go/troupe/testkit"
 )
 
 // TestPartitionsThatAreAddedAreReadFromTheirStart adds partitions while two members run and writes to them at once, and again
@@ -29,8 +30,13 @@ func TestPartitionsThatAreAddedAreReadFromTheirStart(t *testing.T) {
 	stop := members()
 	s.send(s.command("a", Count{N: 1}))
 	s.waitCount(1, "SELECT count(*) FROM done")
-	_, err := kadm.NewClient(s.client).CreatePartitions(t.Context(), 3, s.hop.Commands())
+	admin := kadm.NewClient(s.client)
+	_, err := admin.CreatePartitions(t.Context(), 3, s.hop.Commands())
 	require.NoError(t, err)
+	testkit.Wait(t, "the brokers to know the partitions", func() (bool, error) {
+		topics, err := admin.ListTopics(t.Context(), s.hop.Commands())
+		return err == nil && len(topics[s.hop.Commands()].Partitions) == 4, err
+	})
 	client, err := kafka.NewClient(s.brokers, kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	require.NoError(t, err)
 	t.Cleanup(client.Close)
