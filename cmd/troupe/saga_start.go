@@ -41,7 +41,7 @@ exit status is 0. If a service writes rows of its own with a saga, such as the o
 	flags.StringVar(&fields, "json", "", "variables as a `JSON` object")
 	flags.StringVar(&request.Hop, "hop", "", "the coordinator's `hop`, flow.name (default: the hop of the existing sagas of this type)")
 	flags.StringVar(&request.Group, "group", "", "the coordinator's consumer `group`, with --hop (default: the hop)")
-	flags.BoolVar(&request.Avro, "avro", false, "with --hop: the payloads of the flow are Avro")
+	flags.BoolVar(&request.Avro, "avro", false, "with --hop: the payloads of the flow have schemas in the registry, whatever their format")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if request.Hop == "" && (request.Group != "" || request.Avro) {
 			return errors.New("--group and --avro need --hop: set that too")

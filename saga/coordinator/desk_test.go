@@ -125,7 +125,7 @@ func TestADeskThatCannotWriteAvroSaysSo(t *testing.T) {
 	} {
 		err := do()
 		require.ErrorIs(t, err, coordinator.ErrRefused)
-		require.ErrorContains(t, err, "it would send ReserveStock, and the payloads of this flow are Avro: name the schema registry")
+		require.ErrorContains(t, err, "it would send ReserveStock, and the payloads of this flow have schemas: name the schema registry")
 	}
 	require.Equal(t, saga.Parked, f.state(id).Status)
 	_, err = f.desk().Act(t.Context(), id, annsEvent(saga.ActAbandon, ""))

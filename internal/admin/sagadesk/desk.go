@@ -179,7 +179,7 @@ func (d *Desk) canWrite(content string, done decisions.Decided) error {
 	if len(types) == 0 {
 		return nil
 	}
-	return fmt.Errorf("saga %s: %w: it would send %s, and the payloads of this flow are Avro: name the schema registry "+
+	return fmt.Errorf("saga %s: %w: it would send %s, and the payloads of this flow have schemas: name the schema registry "+
 		"(--registry or SCHEMA_REGISTRY_URL)", done.ID, decisions.ErrRefused, strings.Join(types, ", "))
 }
 
