@@ -224,7 +224,7 @@ func TestTheDocumentNamesEveryMetric(t *testing.T) {
 	for _, row := range regexp.MustCompile("(?m)^\\| (`(?:messaging|troupe)\\.[^|]*) \\|").FindAllStringSubmatch(string(text), -1) {
 		for _, name := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(row[1], -1) {
 			if strings.HasPrefix(name[1], "troupe.saga.") || strings.HasPrefix(name[1], "troupe.watch.") {
-				continue // Sagas, and package internal/flow/telemetry
+				continue // packages telemetry/sagas and internal/flow/telemetry
 			}
 			documented[name[1]] = true
 		}

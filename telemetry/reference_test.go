@@ -22,7 +22,7 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-var rewrite = flag.Bool("update", false, "rewrite the sections of participants and sagas in docs/metrics-reference.md")
+var rewrite = flag.Bool("update", false, "rewrite the participants' section of docs/metrics-reference.md")
 
 // TestTheReferenceIsWhatAParticipantServes: every metric, with every label that a series of it may have, after a run in which a
 // message takes effect, one fails, a dependency is away, a deadline fires, and messages are held that no member handles.

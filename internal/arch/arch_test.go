@@ -52,12 +52,11 @@ var floors = []floor{
 	{"the two that run", []string{"participant", "relay"}},
 	{"decisions on stored sagas", []string{"internal/decisions"}},
 	{"built on a participant; examination and repair", []string{
-		"flow", "participant/sqltx", "saga/coordinator", "testkit/participanttest",
+		"flow", "participant/sqltx", "saga/coordinator", "telemetry", "testkit/participanttest",
 		"internal/ambassador", "internal/flow/watch", "internal/admin/doctor", "internal/admin/repair", "internal/admin/sagadesk", "internal/admin/timeline",
 	}},
-	{"metrics and traces of participants and sagas", []string{"telemetry"}},
 	{"tests and metrics of sagas and flows", []string{
-		"saga/sagatest", "internal/fixture", "internal/flow/telemetry", "internal/metrics", "internal/decisions/storetest",
+		"saga/sagatest", "telemetry/sagas", "internal/fixture", "internal/flow/telemetry", "internal/metrics", "internal/decisions/storetest",
 		"internal/console/stage", "examples/letter-of-credit", "examples/order-on-postgres", "examples/travel-booking",
 	}},
 	{"pages, and the base of the demo's services", []string{"internal/console", "internal/demo", "internal/sagahttp"}},
@@ -182,13 +181,15 @@ func TestLibrariesStayLight(t *testing.T) {
 	}
 }
 
-// outbox-relay runs with each service, so it is not linked with sagas and the language of their expressions.
-func TestTheRelaysProgramKnowsNoSagas(t *testing.T) {
-	deps := list(t)["cmd/outbox-relay"].Deps
-	require.NotEmpty(t, deps)
-	for _, d := range deps {
-		if d == module+"saga" || strings.HasPrefix(d, "cel.dev/") {
-			t.Errorf("outbox-relay pulls in %s", d)
+// TestProgramsWithoutSagasLinkNoExpressions: only programs that run or edit sagas link CEL, the language of their expressions.
+func TestProgramsWithoutSagasLinkNoExpressions(t *testing.T) {
+	pkgs := list(t)
+	for _, name := range []string{"outbox", "participant", "relay", "flow", "telemetry", "internal/flow/telemetry", "cmd/outbox-relay"} {
+		require.NotEmpty(t, pkgs[name].Deps, name)
+		for _, d := range pkgs[name].Deps {
+			if d == module+"saga" || strings.HasPrefix(d, "cel.dev/") {
+				t.Errorf("%s pulls in %s", name, d)
+			}
 		}
 	}
 }
@@ -232,7 +233,7 @@ func TestLibrariesNameNoDriver(t *testing.T) {
 func TestTelemetryNeedsNoMoreThanTheAPI(t *testing.T) {
 	refused := append(slices.DeleteFunc(slices.Clone(light), func(heavy string) bool { return heavy == "go.opentelemetry.io/" }),
 		"go.opentelemetry.io/otel/sdk", "go.opentelemetry.io/otel/exporters")
-	for _, name := range []string{"telemetry", "internal/flow/telemetry"} {
+	for _, name := range []string{"telemetry", "internal/flow/telemetry", "telemetry/sagas"} {
 		for _, d := range list(t)[name].Deps {
 			for _, heavy := range refused {
 				if d == heavy || strings.HasPrefix(d, strings.TrimSuffix(heavy, "/")+"/") {

@@ -13,7 +13,7 @@ import (
 	"github.com/troupe-go/troupe/internal/metrics"
 	"github.com/troupe-go/troupe/saga"
 	"github.com/troupe-go/troupe/saga/coordinator"
-	"github.com/troupe-go/troupe/telemetry"
+	"github.com/troupe-go/troupe/telemetry/sagas"
 )
 
 // A Server has the parts of one ambassador. It implements ambassador.Parts.
@@ -51,7 +51,7 @@ func (s *Server) Handler(ctx context.Context, pool *pgxpool.Pool, token string, 
 
 // Coordinate implements ambassador.Parts.
 func (s *Server) Coordinate(ctx context.Context, c ambassador.Coordination) error {
-	measured, err := telemetry.NewSagas(telemetry.Config{Meters: s.meters})
+	measured, err := sagas.New(sagas.Config{Meters: s.meters})
 	if err != nil {
 		return err
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/troupe-go/troupe/internal/demo"
 	"github.com/troupe-go/troupe/saga"
 	"github.com/troupe-go/troupe/saga/coordinator"
-	"github.com/troupe-go/troupe/telemetry"
+	"github.com/troupe-go/troupe/telemetry/sagas"
 )
 
 const sagaName = "order"
@@ -22,7 +22,7 @@ var definition []byte
 
 // orchestrate makes the service the coordinator of orders.
 func orchestrate(ctx context.Context, cfg demo.Config, with demo.Parts) (http.Handler, error) {
-	measured, err := telemetry.NewSagas(telemetry.Config{Meters: with.Meters})
+	measured, err := sagas.New(sagas.Config{Meters: with.Meters})
 	if err != nil {
 		return nil, err
 	}

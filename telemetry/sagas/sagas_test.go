@@ -1,8 +1,9 @@
-package telemetry_test
+package sagas_test
 
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"maps"
 	"os"
@@ -16,6 +17,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/metric/noop"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
@@ -25,10 +28,14 @@ import (
 	"github.com/troupe-go/troupe/retry"
 	"github.com/troupe-go/troupe/saga"
 	"github.com/troupe-go/troupe/saga/coordinator"
-	"github.com/troupe-go/troupe/telemetry"
+	"github.com/troupe-go/troupe/telemetry/sagas"
 	"github.com/troupe-go/troupe/testkit"
 	"github.com/troupe-go/troupe/topics"
 )
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+var rewrite = flag.Bool("update", false, "rewrite the sagas' section of docs/metrics-reference.md")
 
 // The messages of a trip.
 type (
@@ -135,9 +142,9 @@ func collect(t *testing.T, reader *sdkmetric.ManualReader, flow string) (map[str
 	return values, nil
 }
 
-// TestEveryMetricOfSagasHasItsValue checks the values after a run whose outcomes are known: one trip completes, one is refused and
+// TestEveryMetricHasItsValue checks the values after a run whose outcomes are known: one trip completes, one is refused and
 // compensated, one is parked, one waits for its guest; a guest without a trip arrives; and one start gives way to another.
-func TestEveryMetricOfSagasHasItsValue(t *testing.T) {
+func TestEveryMetricHasItsValue(t *testing.T) {
 	t.Parallel()
 	pool, flow := testkit.Database(t), testkit.Flow(t)
 	hotel := local(t, pool, topics.MustHop(flow, "hotel"))
@@ -157,7 +164,7 @@ func TestEveryMetricOfSagasHasItsValue(t *testing.T) {
 		return participant.Succeed(FlightBooked{}), nil
 	})
 	reader := sdkmetric.NewManualReader()
-	m, err := telemetry.NewSagas(telemetry.Config{Meters: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))})
+	m, err := sagas.New(sagas.Config{Meters: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))})
 	require.NoError(t, err)
 	desk := local(t, pool, topics.MustHop(flow, "desk"))
 	var told int
@@ -258,8 +265,8 @@ troupe.saga.step.duration{saga=trip saga.operation=forward saga.step=room saga.s
 	require.NoError(t, reader.Collect(t.Context(), &all))
 	seen := make(catalogue.Collection)
 	seen.Add(t, all)
-	catalogue.Section{Title: "Sagas", Page: "../docs/metrics-reference.md", Metrics: seen.Metrics()}.
-		Hold(t, *rewrite, "go test ./telemetry -run EveryMetricOfSagas -update")
+	catalogue.Section{Title: "Sagas", Page: "../../docs/metrics-reference.md", Metrics: seen.Metrics()}.
+		Hold(t, *rewrite, "go test ./telemetry/sagas -run EveryMetricHasItsValue -update")
 }
 
 // TestAnEndThatIsToldBeforeItsBeginningIsMeasured: two workers have committed, and the hook of the later decision is called
@@ -267,7 +274,7 @@ troupe.saga.step.duration{saga=trip saga.operation=forward saga.step=room saga.s
 func TestAnEndThatIsToldBeforeItsBeginningIsMeasured(t *testing.T) {
 	t.Parallel()
 	reader := sdkmetric.NewManualReader()
-	m, err := telemetry.NewSagas(telemetry.Config{Meters: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))})
+	m, err := sagas.New(sagas.Config{Meters: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))})
 	require.NoError(t, err)
 	tell := m.Instrument(coordinator.Config{}).Decided
 	at := time.Now()
@@ -292,10 +299,10 @@ func TestAnEndThatIsToldBeforeItsBeginningIsMeasured(t *testing.T) {
 	require.Equal(t, []float64{2, 4}, took)
 }
 
-// TestTheDocumentNamesEveryMetricOfSagas also fails for a metric that does not exist.
-func TestTheDocumentNamesEveryMetricOfSagas(t *testing.T) {
+// TestTheDocumentNamesEveryMetric also fails for a metric that does not exist.
+func TestTheDocumentNamesEveryMetric(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../docs/observability.md")
+	text, err := os.ReadFile("../../docs/observability.md")
 	require.NoError(t, err)
 	documented := make(map[string]bool)
 	for _, row := range regexp.MustCompile("(?m)^\\| (`troupe\\.saga\\.[^|]*) \\|").FindAllStringSubmatch(string(text), -1) {
@@ -304,7 +311,40 @@ func TestTheDocumentNamesEveryMetricOfSagas(t *testing.T) {
 		}
 	}
 	made := make(map[string]bool)
-	_, err = telemetry.NewSagas(telemetry.Config{Meters: namesOnly{made: made}})
+	_, err = sagas.New(sagas.Config{Meters: namesOnly{made: made}})
 	require.NoError(t, err)
 	require.Equal(t, slices.Sorted(maps.Keys(made)), slices.Sorted(maps.Keys(documented)))
+}
+
+// namesOnly records the names of the instruments that are made with it.
+type namesOnly struct {
+	noop.MeterProvider
+	made map[string]bool
+}
+
+func (n namesOnly) Meter(string, ...metric.MeterOption) metric.Meter { return namedMeter{made: n.made} }
+
+type namedMeter struct {
+	noop.Meter
+	made map[string]bool
+}
+
+func (n namedMeter) Int64Counter(name string, o ...metric.Int64CounterOption) (metric.Int64Counter, error) {
+	n.made[name] = true
+	return n.Meter.Int64Counter(name, o...)
+}
+
+func (n namedMeter) Float64Histogram(name string, o ...metric.Float64HistogramOption) (metric.Float64Histogram, error) {
+	n.made[name] = true
+	return n.Meter.Float64Histogram(name, o...)
+}
+
+func (n namedMeter) Int64ObservableGauge(name string, o ...metric.Int64ObservableGaugeOption) (metric.Int64ObservableGauge, error) {
+	n.made[name] = true
+	return n.Meter.Int64ObservableGauge(name, o...)
+}
+
+func (n namedMeter) Float64ObservableGauge(name string, o ...metric.Float64ObservableGaugeOption) (metric.Float64ObservableGauge, error) {
+	n.made[name] = true
+	return n.Meter.Float64ObservableGauge(name, o...)
 }

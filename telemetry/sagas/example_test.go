@@ -1,4 +1,4 @@
-package telemetry_test
+package sagas_test
 
 import (
 	"context"
@@ -11,11 +11,12 @@ import (
 	"github.com/troupe-go/troupe/saga"
 	"github.com/troupe-go/troupe/saga/coordinator"
 	"github.com/troupe-go/troupe/telemetry"
+	"github.com/troupe-go/troupe/telemetry/sagas"
 	"github.com/troupe-go/troupe/topics"
 )
 
-// A coordinator whose participant and sagas are measured.
-func ExampleNewSagas() {
+// A coordinator whose participant is measured by package telemetry, and whose sagas by this one.
+func Example() {
 	otel.SetMeterProvider(sdkmetric.NewMeterProvider()) // with a reader: Prometheus, OTLP
 	_ = func(ctx context.Context, pool *pgxpool.Pool, order *saga.Definition) error {
 		t, err := telemetry.New(telemetry.Config{})
@@ -28,7 +29,7 @@ func ExampleNewSagas() {
 		if err != nil {
 			return err
 		}
-		m, err := telemetry.NewSagas(telemetry.Config{})
+		m, err := sagas.New(sagas.Config{})
 		if err != nil {
 			return err
 		}

@@ -1,4 +1,4 @@
-package telemetry
+package sagas
 
 import (
 	"context"
@@ -11,13 +11,13 @@ import (
 	"github.com/troupe-go/troupe/saga/coordinator"
 )
 
-// sagaGauges are read at each collection.
-type sagaGauges struct {
+// gauges are read at each collection.
+type gauges struct {
 	open, stash metric.Int64ObservableGauge
 	age         metric.Float64ObservableGauge
 }
 
-func newSagaGauges(m metric.Meter) (g sagaGauges, err error) {
+func newGauges(m metric.Meter) (g gauges, err error) {
 	var errs [3]error
 	g.open, errs[0] = m.Int64ObservableGauge("troupe.saga.open", metric.WithUnit("{saga}"),
 		metric.WithDescription("Sagas that have not ended, by status."))
@@ -34,7 +34,7 @@ const readLimit = 5 * time.Second
 // Observe reads c's Stats at each collection of metrics, as long as the MeterProvider exists. If the database does not answer
 // within 5 s, the gauges are absent and the SDK's error handler gets the error. It needs no Instrument, and Instrument needs no
 // Observe.
-func (m *Sagas) Observe(c *coordinator.Coordinator) error {
+func (m *Metrics) Observe(c *coordinator.Coordinator) error {
 	g := m.gauges
 	_, err := m.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
 		ctx, cancel := context.WithTimeout(ctx, readLimit)
@@ -44,17 +44,17 @@ func (m *Sagas) Observe(c *coordinator.Coordinator) error {
 			return err
 		}
 		for _, s := range stats.Open {
-			with := m.with(sagaLabel{group: stats.Group, saga: s.Saga, status: string(s.Status)})
+			with := m.with(label{group: stats.Group, saga: s.Saga, status: string(s.Status)})
 			o.ObserveInt64(g.open, int64(s.Count), with)
 			o.ObserveFloat64(g.age, s.Oldest.Seconds(), with)
 		}
 		for name, n := range stats.Stashed {
-			o.ObserveInt64(g.stash, int64(n), m.with(sagaLabel{group: stats.Group, saga: name}))
+			o.ObserveInt64(g.stash, int64(n), m.with(label{group: stats.Group, saga: name}))
 		}
 		return nil
 	}, g.open, g.stash, g.age)
 	if err != nil {
-		return fmt.Errorf("telemetry: %w", err)
+		return fmt.Errorf("sagas: %w", err)
 	}
 	return nil
 }

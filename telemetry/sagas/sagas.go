@@ -1,4 +1,4 @@
-package telemetry
+package sagas
 
 import (
 	"context"
@@ -15,57 +15,67 @@ import (
 	"github.com/troupe-go/troupe/saga/coordinator"
 )
 
+const scope = "github.com/troupe-go/troupe/telemetry/sagas"
+
 // Attributes.
 const (
-	keySaga       = attribute.Key("troupe.saga")             // the type, or _OTHER for an answer to a saga that does not exist
-	keyStatus     = attribute.Key("troupe.saga.status")      // as package saga names them
-	keyEvent      = attribute.Key("troupe.saga.event")       // the kind: started, answered, fired, …
-	keyIgnored    = attribute.Key("troupe.saga.ignored")     // true: the event changed nothing, such as a duplicate
-	keyStep       = attribute.Key("troupe.saga.step")        // its name
-	keyOperation  = attribute.Key("troupe.saga.operation")   // forward or compensate
-	keyStepResult = attribute.Key("troupe.saga.step.result") // how a step ended (package comment)
+	keySaga      = attribute.Key("troupe.saga")             // the type, or _OTHER for an answer to a saga that does not exist
+	keyStatus    = attribute.Key("troupe.saga.status")      // as package saga names them
+	keyEvent     = attribute.Key("troupe.saga.event")       // the kind: started, answered, fired, …
+	keyIgnored   = attribute.Key("troupe.saga.ignored")     // true: the event changed nothing, such as a duplicate
+	keyStep      = attribute.Key("troupe.saga.step")        // its name
+	keyOperation = attribute.Key("troupe.saga.operation")   // forward or compensate
+	keyResult    = attribute.Key("troupe.saga.step.result") // how a step ended; package comment
 )
 
-// Sagas measures coordinators, one or several. It may be used concurrently.
-type Sagas struct {
+const other = "_OTHER"
+
+// Config configures Metrics. The zero value works.
+type Config struct {
+	// Meters makes the instruments. Default: otel.GetMeterProvider().
+	Meters metric.MeterProvider
+}
+
+// Metrics measures coordinators, one or several. It may be used concurrently.
+type Metrics struct {
 	meter       metric.Meter
-	instruments sagaInstruments
-	gauges      sagaGauges
+	instruments instruments
+	gauges      gauges
 	sets        sync.Map // of metric.MeasurementOption, by label
 }
 
-type sagaInstruments struct {
+type instruments struct {
 	started, ended, parked, decisions, conflicts, stashed metric.Int64Counter
 	duration, step                                        metric.Float64Histogram
 }
 
-// sagaSeconds has the boundaries for sagas, which last from milliseconds to weeks.
-var sagaSeconds = metric.WithExplicitBucketBoundaries(0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 14400, 86400, 604800)
+// seconds has the boundaries for sagas, which last from milliseconds to weeks.
+var seconds = metric.WithExplicitBucketBoundaries(0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 14400, 86400, 604800)
 
-// NewSagas makes the instruments with cfg.Meters.
-func NewSagas(cfg Config) (*Sagas, error) {
+// New makes the instruments.
+func New(cfg Config) (*Metrics, error) {
 	if cfg.Meters == nil {
 		cfg.Meters = otel.GetMeterProvider()
 	}
-	m := &Sagas{meter: cfg.Meters.Meter(scope)}
+	m := &Metrics{meter: cfg.Meters.Meter(scope)}
 	var err, more error
-	if m.instruments, err = newSagaInstruments(m.meter); err == nil {
-		m.gauges, more = newSagaGauges(m.meter)
+	if m.instruments, err = newInstruments(m.meter); err == nil {
+		m.gauges, more = newGauges(m.meter)
 	}
 	if err = errors.Join(err, more); err != nil {
-		return nil, fmt.Errorf("telemetry: %w", err)
+		return nil, fmt.Errorf("sagas: %w", err)
 	}
 	return m, nil
 }
 
-func newSagaInstruments(m metric.Meter) (i sagaInstruments, err error) {
+func newInstruments(m metric.Meter) (i instruments, err error) {
 	counter := func(name, unit, description string) metric.Int64Counter {
 		c, failed := m.Int64Counter(name, metric.WithUnit(unit), metric.WithDescription(description))
 		err = errors.Join(err, failed)
 		return c
 	}
 	histogram := func(name, description string) metric.Float64Histogram {
-		h, failed := m.Float64Histogram(name, sagaSeconds, metric.WithUnit("s"), metric.WithDescription(description))
+		h, failed := m.Float64Histogram(name, seconds, metric.WithUnit("s"), metric.WithDescription(description))
 		err = errors.Join(err, failed)
 		return h
 	}
@@ -81,8 +91,8 @@ func newSagaInstruments(m metric.Meter) (i sagaInstruments, err error) {
 }
 
 // Instrument returns cfg with hooks that measure, in addition to its own.
-func (m *Sagas) Instrument(cfg coordinator.Config) coordinator.Config {
-	o := &sagaObserver{Sagas: m}
+func (m *Metrics) Instrument(cfg coordinator.Config) coordinator.Config {
+	o := &observer{Metrics: m}
 	if cfg.Participant != nil { // else coordinator.New returns the error
 		o.group = cfg.Participant.Group()
 	}
@@ -92,21 +102,31 @@ func (m *Sagas) Instrument(cfg coordinator.Config) coordinator.Config {
 	return cfg
 }
 
-// sagaObserver implements the hooks of one coordinator.
-type sagaObserver struct {
-	*Sagas
+func both[T any](first, second func(T)) func(T) {
+	if first == nil {
+		return second
+	}
+	return func(of T) {
+		first(of)
+		second(of)
+	}
+}
+
+// observer implements the hooks of one coordinator.
+type observer struct {
+	*Metrics
 	group string
 	steps steps
 }
 
-// sagaLabel holds all attributes of a measurement. It is a map key: sets are made once.
-type sagaLabel struct {
+// label holds all attributes of a measurement. It is a map key: sets are made once.
+type label struct {
 	group, saga, status, event string
 	step, operation, end       string
 	decided, ignored           bool // decided: ignored is an attribute
 }
 
-func (m *Sagas) with(l sagaLabel) metric.MeasurementOption {
+func (m *Metrics) with(l label) metric.MeasurementOption {
 	if known, ok := m.sets.Load(l); ok {
 		return known.(metric.MeasurementOption)
 	}
@@ -121,7 +141,7 @@ func (m *Sagas) with(l sagaLabel) metric.MeasurementOption {
 	text(keyEvent, l.event)
 	text(keyStep, l.step)
 	text(keyOperation, l.operation)
-	text(keyStepResult, l.end)
+	text(keyResult, l.end)
 	if l.decided {
 		all = append(all, keyIgnored.Bool(l.ignored))
 	}
@@ -129,18 +149,18 @@ func (m *Sagas) with(l sagaLabel) metric.MeasurementOption {
 	return made.(metric.MeasurementOption)
 }
 
-func (o *sagaObserver) decided(d coordinator.Decided) {
+func (o *observer) decided(d coordinator.Decided) {
 	ctx, name := context.Background(), d.State.Saga
 	if name == "" {
 		name = other
 	}
 	ignored := d.Effects.Ignored != ""
-	l := sagaLabel{group: o.group, saga: name, event: string(d.Event.Kind), decided: true, ignored: ignored}
+	l := label{group: o.group, saga: name, event: string(d.Event.Kind), decided: true, ignored: ignored}
 	o.instruments.decisions.Add(ctx, 1, o.with(l))
 	if ignored {
 		return
 	}
-	l = sagaLabel{group: o.group, saga: name}
+	l = label{group: o.group, saga: name}
 	if d.Event.Kind == saga.Started {
 		o.instruments.started.Add(ctx, 1, o.with(l))
 	}
@@ -148,7 +168,7 @@ func (o *sagaObserver) decided(d coordinator.Decided) {
 		o.instruments.parked.Add(ctx, 1, o.with(l))
 	}
 	for _, e := range o.steps.take(d) {
-		l := sagaLabel{group: o.group, saga: name, step: e.step, operation: e.operation, end: e.end}
+		l := label{group: o.group, saga: name, step: e.step, operation: e.operation, end: e.end}
 		o.instruments.step.Record(ctx, e.took.Seconds(), o.with(l))
 	}
 	if d.State.Ended() { // by this decision: an event after it would be ignored
@@ -158,10 +178,10 @@ func (o *sagaObserver) decided(d coordinator.Decided) {
 	}
 }
 
-func (o *sagaObserver) stashed(s coordinator.Stashed) {
-	o.instruments.stashed.Add(context.Background(), 1, o.with(sagaLabel{group: o.group, saga: s.Saga}))
+func (o *observer) stashed(s coordinator.Stashed) {
+	o.instruments.stashed.Add(context.Background(), 1, o.with(label{group: o.group, saga: s.Saga}))
 }
 
-func (o *sagaObserver) conflict(error) {
-	o.instruments.conflicts.Add(context.Background(), 1, o.with(sagaLabel{group: o.group}))
+func (o *observer) conflict(error) {
+	o.instruments.conflicts.Add(context.Background(), 1, o.with(label{group: o.group}))
 }
