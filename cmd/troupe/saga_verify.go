@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/troupe-go/troupe/saga"
-	"github.com/troupe-go/troupe/saga/verify"
+	"github.com/troupe-go/troupe/internal/saga/verify"
 )
 
 // maxSagaFile bounds the bytes read of a file. It is above the limit of a definition, so that a larger one is refused and not

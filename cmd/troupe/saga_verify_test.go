@@ -9,10 +9,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/troupe-go/troupe/saga/verify"
+	"github.com/troupe-go/troupe/internal/saga/verify"
 )
 
-const examples = "../../saga/verify/testdata/"
+const examples = "../../internal/saga/verify/testdata/"
 
 func TestSagaVerifyPrintsFileLineSeverityAndRule(t *testing.T) {
 	t.Parallel()

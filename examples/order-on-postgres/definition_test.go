@@ -9,7 +9,6 @@ import (
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/saga"
 	"github.com/troupe-go/troupe/saga/sagatest"
-	"github.com/troupe-go/troupe/saga/verify"
 )
 
 func order(t testing.TB) *saga.Definition {
@@ -21,7 +20,7 @@ func order(t testing.TB) *saga.Definition {
 
 func TestTheDefinitionIsProved(t *testing.T) {
 	t.Parallel()
-	verify.Test(t, order(t))
+	sagatest.Verify(t, order(t))
 }
 
 // The first step of order.saga.json, in Go. Here the compiler and Define know what the messages are.

@@ -9,7 +9,6 @@ import (
 	travelbooking "github.com/troupe-go/troupe/examples/travel-booking"
 	"github.com/troupe-go/troupe/saga"
 	"github.com/troupe-go/troupe/saga/sagatest"
-	"github.com/troupe-go/troupe/saga/verify"
 )
 
 func definition(t testing.TB) *saga.Definition {
@@ -35,7 +34,7 @@ var (
 
 func TestTheDefinitionHasNoFinding(t *testing.T) {
 	t.Parallel()
-	verify.Test(t, definition(t))
+	sagatest.Verify(t, definition(t))
 }
 
 func TestTwoOfThreeBookingsAreEnough(t *testing.T) {

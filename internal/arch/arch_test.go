@@ -44,7 +44,7 @@ var floors = []floor{
 		"internal/scaffold", "internal/sqlconn", "internal/traces", "schemas/jsonschema", "schemas/protobuf",
 	}},
 	{"writing the outbox, the replication protocol, checks of declarations, servers for tests", []string{
-		"outbox", "saga/verify", "internal/flow/verify",
+		"outbox", "internal/saga/verify", "internal/flow/verify",
 		"internal/formats", "internal/wal", "internal/explore", "internal/flow/asyncapi", "internal/flow/graph", "internal/admin/relaydesk",
 		"internal/devstack", "internal/demo/messages",
 	}},
@@ -79,7 +79,7 @@ var light = []string{
 
 var libraries = []string{
 	"topics", "retry", "envelope", "schemas", "internal/alert", "migrations", "outbox", "relay", "internal/admin/relaydesk", "internal/mapping", "participant", "internal/admin/repair", "internal/admin/timeline", "internal/admin/doctor",
-	"saga", "saga/coordinator", "internal/decisions", "internal/admin/sagadesk", "internal/explore", "saga/verify", "internal/ambassador", "internal/console", "logbridge", "outbox/sqloutbox", "participant/sqltx",
+	"saga", "saga/coordinator", "internal/decisions", "internal/admin/sagadesk", "internal/explore", "internal/saga/verify", "internal/ambassador", "internal/console", "logbridge", "outbox/sqloutbox", "participant/sqltx",
 	"flow", "internal/flow/asyncapi", "internal/flow/graph", "flow/reactions", "internal/flow/verify", "internal/flow/watch",
 }
 

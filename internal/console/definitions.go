@@ -8,8 +8,8 @@ import (
 	"sync"
 
 	"github.com/troupe-go/troupe/internal/admin/sagadesk"
+	"github.com/troupe-go/troupe/internal/saga/verify"
 	"github.com/troupe-go/troupe/saga"
-	"github.com/troupe-go/troupe/saga/verify"
 )
 
 // definitionsFacts are the stored definitions, the latest of a saga first.

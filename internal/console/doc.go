@@ -2,7 +2,7 @@
 // and, under the same addresses, JSON for programs (Accept: application/json; /openapi.json describes it).
 //
 // The console only presents. Every fact comes from the packages that the command line uses (internal/admin/...,
-// saga/verify, outbox, internal/flow/watch), and is read for each request: nothing is cached.
+// internal/saga/verify, outbox, internal/flow/watch), and is read for each request: nothing is cached.
 // Every action is one of these packages' actions, which records who did it and why in the same transaction.
 //
 // # Permissions

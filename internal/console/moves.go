@@ -6,8 +6,8 @@ import (
 	"net/url"
 
 	"github.com/troupe-go/troupe/internal/admin/sagadesk"
+	"github.com/troupe-go/troupe/internal/saga/verify"
 	"github.com/troupe-go/troupe/saga"
-	"github.com/troupe-go/troupe/saga/verify"
 )
 
 // moveFacts are the preview of a move of sagas from one definition to another: the lines of troupe saga migrate --dry-run,

@@ -16,7 +16,7 @@ import (
 
 	"github.com/troupe-go/troupe/flow/reactions"
 	"github.com/troupe-go/troupe/internal/flow/graph"
-	"github.com/troupe-go/troupe/saga/verify"
+	"github.com/troupe-go/troupe/internal/saga/verify"
 )
 
 const root = "../.."

@@ -16,6 +16,8 @@
 //	ThenActive, ThenStatus, ThenData,              the state
 //	ThenScheduled, ThenNoDeadlines
 //
+// Verify checks definitions without a history: it reports mistakes that have an effect in some case only.
+//
 // # Not tested here
 //
 // The path between coordinator and hops: relays, redelivery, a hop's retries. Package participanttest tests these, and a test of

@@ -41,18 +41,3 @@ func ExampleFiles() {
 	// Output:
 	// shipping/reactions.json:5: no service sends StockReserved on order.inventory.events, nor anything else; mend the name or the topic, or give it a sender
 }
-
-// ExampleTest checks the services against every rule. Its t takes the place of a test's *testing.T.
-func ExampleTest() {
-	var t printer
-	verify.Test(t, reactions.Service{
-		Hop: "order.order", Starts: []reactions.Message{{Topic: "order.order.events", Type: "OrderPlaced"}},
-	})
-	// Output:
-	// error: no-consumer: order.order starts[0]: no service reacts to OrderPlaced; let a service react to it, or mark it last where a flow may end with it
-}
-
-type printer struct{}
-
-func (printer) Helper()                           {}
-func (printer) Errorf(format string, args ...any) { fmt.Printf(format+"\n", args...) }

@@ -156,17 +156,3 @@ func (m *model) report(rule string, service int, path string, messages []int, tr
 	}
 	m.findings, m.where = append(m.findings, f), append(m.where, service)
 }
-
-// T has the methods of *testing.T that Test needs.
-type T interface {
-	Helper()
-	Errorf(format string, args ...any)
-}
-
-// Test fails a test for each finding of the services, warnings included.
-func Test(t T, services ...reactions.Service) {
-	t.Helper()
-	for _, f := range Flow(services) {
-		t.Errorf("%s", f)
-	}
-}

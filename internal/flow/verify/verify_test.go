@@ -100,7 +100,7 @@ func TestGoodFlowsHaveNoFindings(t *testing.T) {
 		services, found := verify.Files(files)
 		require.Empty(t, found)
 		require.Len(t, services, 4)
-		verify.Test(t, services...)
+		require.Empty(t, verify.Flow(services))
 	}
 }
 
@@ -244,24 +244,6 @@ func TestAnExpectationThatAsksAgainOwnsRetriesToo(t *testing.T) {
 	require.Equal(t, []string{"shop:2: retry-owners"}, ask(`, "attempts": 5`))
 	require.Equal(t, []string{"shop:2: retry-owners"}, ask(""))
 	require.Empty(t, ask(`, "attempts": 1`))
-}
-
-// spy is a T that records its errors.
-type spy struct{ said []string }
-
-func (s *spy) Helper() {}
-func (s *spy) Errorf(format string, args ...any) {
-	s.said = append(s.said, fmt.Sprintf(format, args...))
-}
-
-func TestTestFailsForWhatIsFound(t *testing.T) {
-	t.Parallel()
-	services, found := verify.Files(orderFlow(t))
-	require.Empty(t, found)
-	var s spy
-	verify.Test(&s, services[:3]...)
-	require.Len(t, s.said, 5)
-	require.Contains(t, s.said[0], "error: no-producer: order.order reactions[0].on: no service sends troupe.order.OrderShipped")
 }
 
 // TestFindingsAreTheSameEveryTime checks that the findings do not depend on the order of a map.

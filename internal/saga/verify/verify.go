@@ -88,23 +88,6 @@ func Lines(text []byte, found []Finding) {
 	}
 }
 
-// T has the methods of *testing.T that Test needs.
-type T interface {
-	Helper()
-	Errorf(format string, args ...any)
-}
-
-// Test fails a test for each finding of the definitions, warnings included, of each one by itself and of all against each other.
-func Test(t T, ds ...*saga.Definition) {
-	t.Helper()
-	together := Together(ds)
-	for i, d := range ds {
-		for _, f := range append(Definition(d, Options{}), together[i]...) {
-			t.Errorf("saga %s: %s", d, f)
-		}
-	}
-}
-
 // String returns the finding on one line, followed by its trace on further lines.
 func (f Finding) String() string {
 	text := string(f.Severity) + ": " + f.Rule + ": "

@@ -2,15 +2,14 @@ package verify_test
 
 import (
 	"encoding/json"
-	"fmt"
 	"net/url"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/troupe-go/troupe/internal/saga/verify"
 	"github.com/troupe-go/troupe/saga"
-	"github.com/troupe-go/troupe/saga/verify"
 )
 
 func TestSARIFHasWhatItsStandardRequires(t *testing.T) {
@@ -112,30 +111,6 @@ func TestMermaidTakesNoTextForItsOwn(t *testing.T) {
 	require.NotContains(t, strings.ReplaceAll(drawn, "<br/>", ""), "<")
 }
 
-// spy is a T that records its errors.
-type spy struct{ said []string }
-
-func (s *spy) Helper() {}
-func (s *spy) Errorf(format string, args ...any) {
-	s.said = append(s.said, fmt.Sprintf(format, args...))
-}
-
-func TestTestFailsForWhatIsFoundAloneAndTogether(t *testing.T) {
-	t.Parallel()
-	var s spy
-	var ds []*saga.Definition
-	for _, file := range []string{"no-timeout.bad.saga.json", "no-timeout.good.saga.json"} {
-		d, err := saga.Parse(read(t, file))
-		require.NoError(t, err)
-		ds = append(ds, d)
-	}
-	verify.Test(&s, ds...)
-	require.Len(t, s.said, 2)
-	require.Contains(t, s.said[0], "saga order v1: warning: no-timeout: ")
-	require.Contains(t, s.said[1], "error: same-version: ")
-	verify.Test(t, ds[1])
-}
-
 // TestFindingsAreTheSameEveryTime checks that the findings do not depend on the order of a map.
 func TestFindingsAreTheSameEveryTime(t *testing.T) {
 	t.Parallel()
@@ -149,7 +124,7 @@ func TestFindingsAreTheSameEveryTime(t *testing.T) {
 
 func TestTheDemosDefinitionHasNoErrors(t *testing.T) {
 	t.Parallel()
-	_, found := verify.JSON(read(t, "../../testdata/order.saga.json"), verify.Options{})
+	_, found := verify.JSON(read(t, "../../../../saga/testdata/order.saga.json"), verify.Options{})
 	for _, f := range found {
 		require.NotEqual(t, verify.Error, f.Severity, "%s", f)
 	}

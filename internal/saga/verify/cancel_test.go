@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/troupe-go/troupe/saga/verify"
+	"github.com/troupe-go/troupe/internal/saga/verify"
 )
 
 // aCancel reserves stock and ships, by a hop that refuses nothing: only a cancel sends the saga back.

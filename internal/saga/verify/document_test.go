@@ -9,14 +9,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/troupe-go/troupe/saga/verify"
+	"github.com/troupe-go/troupe/internal/saga/verify"
 )
 
 var update = flag.Bool("update", false, "write the generated part of docs/verifier.md")
 
 const (
-	document  = "../../docs/verifier.md"
-	generated = "<!-- Below is written by go test ./saga/verify -run Document -update -->\n"
+	document  = "../../../docs/verifier.md"
+	generated = "<!-- Below is written by go test ./internal/saga/verify -run Document -update -->\n"
 	longest   = 45 // lines of an example that is shown
 )
 
@@ -30,7 +30,7 @@ func TestTheDocumentSaysWhatTheRulesSay(t *testing.T) {
 		require.NoError(t, os.WriteFile(document, []byte(head+generated+want), 0o644))
 		return
 	}
-	require.Equal(t, want, rest, "docs/verifier.md is stale: go test ./saga/verify -run Document -update")
+	require.Equal(t, want, rest, "docs/verifier.md is stale: go test ./internal/saga/verify -run Document -update")
 }
 
 func rulesText(t *testing.T) string {
@@ -45,7 +45,7 @@ func rulesText(t *testing.T) string {
 		for _, file := range bad {
 			example := string(read(t, file))
 			if strings.Count(example, "\n") > longest {
-				fmt.Fprintf(&b, "\n[%s](../saga/verify/testdata/%s) breaks it.\n", file, file)
+				fmt.Fprintf(&b, "\n[%s](../internal/saga/verify/testdata/%s) breaks it.\n", file, file)
 				continue
 			}
 			fmt.Fprintf(&b, "\n```json\n%s```\n", example)
@@ -54,7 +54,7 @@ func rulesText(t *testing.T) string {
 		for _, f := range find(t, bad, r.ID+".hops.json") {
 			fmt.Fprintf(&b, "%s:%d: %s\n", bad[len(bad)-1], f.Line, f)
 		}
-		fmt.Fprintf(&b, "```\n\n[Made right](../saga/verify/testdata/%s).\n", files(r.ID, "good")[0])
+		fmt.Fprintf(&b, "```\n\n[Made right](../internal/saga/verify/testdata/%s).\n", files(r.ID, "good")[0])
 	}
 	return b.String()
 }

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/troupe-go/troupe/internal/saga/verify"
 	"github.com/troupe-go/troupe/saga"
-	"github.com/troupe-go/troupe/saga/verify"
 )
 
 func ExampleDefinition() {
@@ -54,27 +54,6 @@ func ExampleJSON() {
 	// Output:
 	// line 7: no-timeout: payment may wait for ever: give it a time-out, or the saga
 }
-
-// ExampleTest checks every definition against every rule. Its t takes the place of a test's *testing.T.
-func ExampleTest() {
-	var t printer
-	d, err := saga.Define(saga.Spec{
-		Saga: "order", Version: 1, Key: "order_id", Data: map[string]saga.Type{"order_id": saga.String},
-		Completed:   []saga.Emit{{Event: "OrderEnded"}},
-		Compensated: []saga.Emit{{Event: "OrderEnded"}},
-	})
-	if err != nil {
-		panic(err)
-	}
-	verify.Test(t, d)
-	// Output:
-	// saga order v1: error: ends-alike: completed[0]: OrderEnded says completed and compensated: give the latter another event, or failure
-}
-
-type printer struct{}
-
-func (printer) Helper()                           {}
-func (printer) Errorf(format string, args ...any) { fmt.Printf(format+"\n", args...) }
 
 func ExampleTogether() {
 	define := func(timeout time.Duration) *saga.Definition {

@@ -6,8 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/troupe-go/troupe/internal/saga/verify"
 	"github.com/troupe-go/troupe/saga"
-	"github.com/troupe-go/troupe/saga/verify"
 )
 
 // tell returns a step that no rule objects to.
