@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/troupe-go/troupe/saga"
 	"github.com/troupe-go/troupe/internal/saga/verify"
+	"github.com/troupe-go/troupe/saga"
 )
 
 // maxSagaFile bounds the bytes read of a file. It is above the limit of a definition, so that a larger one is refused and not
