@@ -18,3 +18,6 @@ var ClosePool = closePool
 
 // Client returns a client with the options of the relay's own.
 func (r *Relay) Client() (*kgo.Client, error) { return r.newClient() }
+
+// ErrNothingPublished is the error of a replay of a table without published rows.
+var ErrNothingPublished = errNothingPublished

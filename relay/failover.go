@@ -10,14 +10,11 @@ import (
 	"github.com/troupe-go/troupe/internal/wal"
 )
 
-// Failover selects whether the standbys of the server copy the slot, so that a standby that is promoted has it.
-type Failover string
-
-// The choices. Postgres has slots with failover from version 17 on.
+// The values of Config.Failover.
 const (
-	FailoverAuto Failover = "auto" // from Postgres 17 on, unless the server refuses
-	FailoverOn   Failover = "on"   // required: without it no slot is created
-	FailoverOff  Failover = "off"
+	failoverAuto = "auto"
+	failoverOn   = "on"
+	failoverOff  = "off"
 )
 
 // failoverSince is the first server_version_num whose slots have the property.
@@ -25,35 +22,35 @@ const failoverSince = 170000
 
 // wantsFailover reports whether the slot is to be copied to the standbys of the server.
 func (r *Relay) wantsFailover(ctx context.Context, db querier) (bool, error) {
-	if r.cfg.Failover == FailoverOff {
+	if r.cfg.Failover == failoverOff {
 		return false, nil
 	}
 	var version int
 	if err := db.QueryRow(ctx, "SELECT current_setting('server_version_num')::int").Scan(&version); err != nil {
 		return false, fmt.Errorf("read the server's version: %w", err)
 	}
-	if version < failoverSince && r.cfg.Failover == FailoverOn {
+	if version < failoverSince && r.cfg.Failover == failoverOn {
 		return false, errors.New("failover on: slots are copied to standbys from Postgres 17 on: set failover to auto or off")
 	}
 	return version >= failoverSince, nil
 }
 
 // createSlot creates the slot. If the server refuses a slot with failover, as a server that only resembles Postgres may,
-// FailoverAuto creates one without.
+// failoverAuto creates one without.
 func (r *Relay) createSlot(ctx context.Context, db querier, conn *wal.Conn) (wal.LSN, error) {
 	failover, err := r.wantsFailover(ctx, db)
 	if err != nil {
 		return 0, err
 	}
 	from, err := conn.CreateSlot(ctx, r.cfg.Slot, failover)
-	if failover && r.cfg.Failover == FailoverAuto && refusesFailover(err) {
+	if failover && r.cfg.Failover == failoverAuto && refusesFailover(err) {
 		r.cfg.Log.Warn().Err(err).Str("slot", r.cfg.Slot).Msg("the server creates no slot that standbys copy: it is created without failover")
 		return conn.CreateSlot(ctx, r.cfg.Slot, false)
 	}
 	return from, err
 }
 
-// setSlotFailover changes the slot's failover property if it is not the configured one. The slot must be free. Under FailoverAuto a
+// setSlotFailover changes the slot's failover property if it is not the configured one. The slot must be free. Under failoverAuto a
 // refusal of the server does not stop the relay: the slot streams as before.
 func (r *Relay) setSlotFailover(ctx context.Context, db querier, conn *wal.Conn, slot slotState) error {
 	failover, err := r.wantsFailover(ctx, db)
@@ -61,7 +58,7 @@ func (r *Relay) setSlotFailover(ctx context.Context, db querier, conn *wal.Conn,
 		return err
 	}
 	err = conn.AlterSlot(ctx, r.cfg.Slot, failover)
-	if errors.As(err, new(*pgconn.PgError)) && r.cfg.Failover == FailoverAuto {
+	if errors.As(err, new(*pgconn.PgError)) && r.cfg.Failover == failoverAuto {
 		r.cfg.Log.Warn().Err(err).Str("slot", r.cfg.Slot).Msg("the server refused to change the failover property of the slot: the slot is used as it is")
 		return nil
 	}

@@ -60,19 +60,11 @@ func (r *Relay) Resume() {
 	}
 }
 
-// Paused returns when Pause was called, or zero if the relay is not paused by it.
-func (r *Relay) Paused() time.Time {
-	r.gate.mu.Lock()
-	defer r.gate.mu.Unlock()
-	return r.gate.since
-}
-
-// StoredPause returns the pause in the database, as this relay last read it, or nil. A relay that holds no lease does not
-// read it.
-func (r *Relay) StoredPause() *StoredPause {
-	r.gate.mu.Lock()
-	defer r.gate.mu.Unlock()
-	return r.gate.stored
+// pauses returns the time of Pause and the pause in the database; zero and nil: there is none.
+func (g *gate) pauses() (since time.Time, stored *StoredPause) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.since, g.stored
 }
 
 // swing opens or closes the gate according to both pauses.
@@ -129,7 +121,7 @@ func (r *Relay) watchPause(ctx context.Context) {
 	again := false
 	for {
 		var timer <-chan time.Time
-		if again || r.StoredPause() != nil {
+		if _, stored := r.gate.pauses(); again || stored != nil {
 			timer = time.After(pauseLook)
 		}
 		told := false

@@ -23,10 +23,10 @@ func TestAPausedRelayReadsNothingAndKeepsItsLease(t *testing.T) {
 	<-looked
 	s.waitEmpty()
 
-	require.Zero(t, r.Paused())
+	require.Zero(t, r.Status().PausedSince)
 	r.Pause()
 	r.Pause()
-	require.NotZero(t, r.Paused())
+	require.NotZero(t, r.Status().PausedSince)
 	// The round that was under way at Pause may read once more; this row shows its end.
 	s.insert(s.topic, "a", "2")
 	standby := s.start(s.config())
@@ -47,7 +47,7 @@ func TestAPausedRelayReadsNothingAndKeepsItsLease(t *testing.T) {
 	r.Resume()
 	s.waitEmpty()
 	require.Equal(t, term, r.Status().Term, "no standby took over meanwhile")
-	require.Zero(t, r.Paused())
+	require.Zero(t, r.Status().PausedSince)
 }
 
 func TestAPausedRelayStopsWhenAsked(t *testing.T) {
@@ -92,11 +92,11 @@ func TestAPauseInTheDatabaseIsHeededByAllRelays(t *testing.T) {
 			testkit.Wait(t, "the first row", func() (bool, error) { return r.Status().Published == 1, nil })
 			s.exec(pauseHere)
 			paused := func(r running) func() (bool, error) {
-				return func() (bool, error) { return r.StoredPause() != nil, nil }
+				return func() (bool, error) { return r.Status().StoredPause != nil, nil }
 			}
 			testkit.Wait(t, "the pause to take effect", paused(r))
-			require.Equal(t, "ann", r.StoredPause().Actor)
-			require.Zero(t, r.Paused(), "that one is of the process")
+			require.Equal(t, "ann", r.Status().StoredPause.Actor)
+			require.Zero(t, r.Status().PausedSince, "that one is of the process")
 			// The round that was under way may read once more; this row shows its end.
 			s.insert(s.topic, "a", "2")
 			require.NoError(t, r.stop())
@@ -106,11 +106,11 @@ func TestAPauseInTheDatabaseIsHeededByAllRelays(t *testing.T) {
 			waitRole(t, heir, relay.Active)
 			s.insert(s.topic, "a", "3")
 			heir.Resume() // which does not end the pause in the database
-			require.NotNil(t, heir.StoredPause())
+			require.NotNil(t, heir.Status().StoredPause)
 			require.Zero(t, heir.Status().Published)
 
 			s.exec(resumeHere)
-			testkit.Wait(t, "the rows that waited", func() (bool, error) { return heir.StoredPause() == nil && heir.Status().Published >= 1, nil })
+			testkit.Wait(t, "the rows that waited", func() (bool, error) { return heir.Status().StoredPause == nil && heir.Status().Published >= 1, nil })
 		})
 	}
 }

@@ -58,8 +58,9 @@ type Config struct {
 	// Publication is the publication that is streamed. Default: troupe_outbox, which the migrations create; for another Table
 	// the name of its default slot. The relay creates that one if it is missing and the role owns the table.
 	Publication string
-	// Failover selects whether standbys copy the slot, those with sync_replication_slots = on. Default FailoverAuto.
-	Failover Failover
+	// Failover selects whether standbys copy the slot, those with sync_replication_slots = on, so that one that is promoted has
+	// it: "auto", from Postgres 17 on, unless the server refuses; "on", without it no slot is created; or "off". Default auto.
+	Failover string
 
 	// SlotWarn is the number of bytes of log kept for the slot above which the relay logs a warning. Default 1 GiB.
 	SlotWarn int64
@@ -186,7 +187,7 @@ func New(cfg Config) (*Relay, error) {
 	}
 	fill(&cfg.SlotWarn, 1<<30)
 	fill(&cfg.SlotUnready, max(8<<30, cfg.SlotWarn))
-	fill(&cfg.Failover, FailoverAuto)
+	fill(&cfg.Failover, failoverAuto)
 	fill(&cfg.Delivery, AtLeastOnce)
 	if cfg.Delivery == ExactlyOnce && cfg.Source == Auto {
 		cfg.Source = WAL
@@ -233,7 +234,7 @@ func New(cfg Config) (*Relay, error) {
 func (c *Config) nameSlot(database string) {
 	if c.Table == ownTable {
 		fill(&c.Slot, slotOf(database))
-		fill(&c.Publication, publication)
+		fill(&c.Publication, wal.Outbox.Publication)
 		return
 	}
 	name := slotOf(database + "." + c.Table)
@@ -259,7 +260,7 @@ func (c *Config) check() error {
 	case c.SlotWarn < 0 || c.SlotUnready < c.SlotWarn || c.SlotLimit < 0:
 		return fmt.Errorf("slot warn %d, unready %d, limit %d: want no negative number, and unready no less than warn",
 			c.SlotWarn, c.SlotUnready, c.SlotLimit)
-	case c.Failover != FailoverAuto && c.Failover != FailoverOn && c.Failover != FailoverOff:
+	case c.Failover != failoverAuto && c.Failover != failoverOn && c.Failover != failoverOff:
 		return fmt.Errorf("failover %q: want auto, on or off", c.Failover)
 	case c.Delivery != AtLeastOnce && c.Delivery != ExactlyOnce:
 		return fmt.Errorf("delivery %q: want at-least-once or exactly-once", c.Delivery)

@@ -40,8 +40,8 @@ type ReplayProgress struct {
 	Published int64 // rows published
 }
 
-// ErrNothingPublished means that the table holds no row that is known to be published.
-var ErrNothingPublished = errors.New("nothing that was published is in the table: under poll a row is deleted once it is published, " +
+// errNothingPublished means that the table holds no row that is known to be published.
+var errNothingPublished = errors.New("nothing that was published is in the table: under poll a row is deleted once it is published, " +
 	"and cannot be replayed")
 
 const (
@@ -156,7 +156,7 @@ func publishedSnapshot(ctx context.Context, db *server) (string, error) {
 	case err != nil:
 		return "", fmt.Errorf("read the stored snapshot: %w", err)
 	case len(states) == 0 || states[0].Published == "":
-		return "", ErrNothingPublished
+		return "", errNothingPublished
 	case !states[0].Here:
 		return "", errors.New("the stored snapshot is of another cluster: a copy or a restored dump; " +
 			"once a relay has streamed here, its rows can be replayed")

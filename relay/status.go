@@ -26,6 +26,11 @@ type Status struct {
 	Since  time.Time `json:"since"` // when the role began
 	Term   int64     `json:"term"`  // its own term when active, else the last one read; 0: none
 	Leader string    `json:"leader,omitempty"`
+	// PausedSince is the time of Pause; zero: this relay is not paused by it.
+	PausedSince time.Time `json:"paused_since,omitzero"`
+	// StoredPause is the pause in the database, as this relay last read it; nil: there is none. A relay that holds no lease does
+	// not read it.
+	StoredPause *StoredPause `json:"paused_in_database,omitempty"`
 
 	Delivery Delivery `json:"delivery"`
 	// Checkpoint is the LSN up to which committed Kafka transactions have published the log; empty unless delivery is
@@ -165,6 +170,7 @@ func (r *Relay) Status() Status {
 	s.InFlight = r.flight.Load()
 	s.Shards, _ = r.shards.now()
 	s.Held = held
+	s.PausedSince, s.StoredPause = r.gate.pauses()
 	if s.Role == Standby && len(s.Held) > 0 {
 		s.Role = Active
 	}

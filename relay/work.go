@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"hash/crc32"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -180,91 +179,28 @@ func (r *Relay) choose(ctx context.Context) (s Source, why string, err error) {
 	return Poll, obstacle, nil
 }
 
-// Obstacle returns the reason why the log of db's database cannot be streamed by its role, with the remedy; "" if it can.
-// Auto decides by it. Obstacle does not check for a free slot: that shows only when one is created.
-func Obstacle(ctx context.Context, db interface {
-	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
-}) (string, error) {
-	return obstacle(ctx, db, published{publication, "troupe", "outbox"})
-}
-
-// published names a table and the publication that should contain it.
-type published struct{ publication, schema, table string }
-
-func obstacle(ctx context.Context, db interface {
-	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
-}, p published) (string, error) {
-	var level string
-	var may, holds, inserts, partly, standby bool
-	err := db.QueryRow(ctx, `
-		SELECT current_setting('wal_level'), pg_is_in_recovery(),
-		       (SELECT rolsuper OR rolreplication FROM pg_roles WHERE rolname = current_user)
-		         OR EXISTS (SELECT FROM pg_roles WHERE rolname = 'rds_replication' AND pg_has_role(current_user, oid, 'MEMBER')),
-		       EXISTS (SELECT FROM pg_publication_tables
-		               WHERE pubname = $1 AND schemaname = $2 AND tablename = $3),
-		       EXISTS (SELECT FROM pg_publication WHERE pubname = $1 AND pubinsert),
-		       EXISTS (SELECT FROM pg_publication p JOIN pg_publication_rel r ON r.prpubid = p.oid
-		               WHERE p.pubname = $1 AND r.prrelid = to_regclass(format('%I.%I', $2::text, $3::text))
-		                 AND (to_jsonb(r) ->> 'prqual' IS NOT NULL OR to_jsonb(r) ->> 'prattrs' IS NOT NULL))`,
-		p.publication, p.schema, p.table).Scan(&level, &standby, &may, &holds, &inserts, &partly)
-	switch {
-	case err != nil:
-		return "", fmt.Errorf("look for what streaming needs: %w", err)
-	case standby:
-		return "the server is a standby", nil
-	case level != "logical":
-		return "wal_level is " + level + ", not logical", nil
-	case !may:
-		return "the role may not replicate: ALTER ROLE … REPLICATION", nil
-	case !holds && p.publication == publication:
-		return "publication " + publication + " does not hold troupe.outbox: run outbox-relay migrate", nil
-	case !holds:
-		return fmt.Sprintf("publication %s does not hold %s.%s: ALTER PUBLICATION %s ADD TABLE …; "+
-			"of a partitioned table it must be made WITH (publish_via_partition_root = true)", p.publication, p.schema, p.table, p.publication), nil
-	case !inserts:
-		return fmt.Sprintf("publication %[1]s does not publish inserts: ALTER PUBLICATION %[1]s SET (publish = 'insert')", p.publication), nil
-	case partly:
-		return fmt.Sprintf("publication %[1]s has a row filter or a column list for %[2]s.%[3]s: ALTER PUBLICATION %[1]s SET TABLE %[2]s.%[3]s",
-			p.publication, p.schema, p.table), nil
-	}
-	return "", nil
-}
-
-// StandbyNamesMatch reports whether synchronous_standby_names matches a walsender with this application name. It may return
-// true wrongly for a name that is quoted in an unusual way, or is a keyword of the setting.
-func StandbyNamesMatch(setting, application string) bool {
-	names := strings.FieldsFunc(strings.ToLower(setting), func(r rune) bool { return strings.ContainsRune(" \t\n,()\"", r) })
-	return slices.Contains(names, "*") || application != "" && slices.Contains(names, strings.ToLower(application))
-}
-
-// StandbyAdvice is the warning to log if StandbyNamesMatch returns true.
-const StandbyAdvice = "synchronous_standby_names takes the relay for a synchronous standby: every commit of every writer waits until the relay " +
-	"has published and stored it, a second or more, and is on no other disk then: name your standbys, by their application_name"
-
 // warnOfStandby logs a warning if the server's synchronous_standby_names makes writers wait for this relay.
 func (r *Relay) warnOfStandby(ctx context.Context, db *server) error {
 	var names string
 	if err := db.QueryRow(ctx, "SELECT current_setting('synchronous_standby_names')").Scan(&names); err != nil {
 		return fmt.Errorf("read synchronous_standby_names: %w", err)
 	}
-	if StandbyNamesMatch(names, r.cfg.Pool.Config().ConnConfig.RuntimeParams["application_name"]) {
-		r.cfg.Log.Warn().Str("synchronous_standby_names", names).Msg(StandbyAdvice)
+	if wal.StandbyNamesMatch(names, r.cfg.Pool.Config().ConnConfig.RuntimeParams["application_name"]) {
+		r.cfg.Log.Warn().Str("synchronous_standby_names", names).Msg(wal.StandbyWarning)
 	}
 	return nil
 }
 
-// obstacle calls the function obstacle for the relay's own table. For a mapped table it first creates the publication.
+// obstacle calls wal.Obstacle for the relay's own table. For a mapped table it first creates the publication.
 func (r *Relay) obstacle(ctx context.Context) (string, error) {
 	if r.mapped == nil {
-		return obstacle(ctx, r.pool, published{r.cfg.Publication, "troupe", "outbox"})
+		return wal.Obstacle(ctx, r.pool, wal.Published{Publication: r.cfg.Publication, Schema: "troupe", Table: "outbox"})
 	}
 	if err := r.mapped.open(ctx, r); err != nil {
 		return "", err
 	}
-	return obstacle(ctx, r.pool, published{r.cfg.Publication, r.mapped.schema, r.mapped.name})
+	return wal.Obstacle(ctx, r.pool, wal.Published{Publication: r.cfg.Publication, Schema: r.mapped.schema, Table: r.mapped.name})
 }
-
-const publication = "troupe_outbox"
 
 // scanned is a snapshot of the rows that a stream has published, or nil, with the server process that it is from.
 type scanned struct {

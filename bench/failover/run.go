@@ -107,11 +107,11 @@ func run(ctx context.Context, folder string, c scenario, load time.Duration) (r 
 	return r, err
 }
 
-func failoverOf(c scenario) relay.Failover {
+func failoverOf(c scenario) string {
 	if c.source == relay.WAL && !c.copied {
-		return relay.FailoverOff
+		return "off"
 	}
-	return relay.FailoverAuto
+	return "auto"
 }
 
 // startRelay runs a relay until stop.

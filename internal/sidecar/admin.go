@@ -230,15 +230,13 @@ type runStatus struct {
 }
 
 type outletStatus struct {
-	Outbox      string             `json:"outbox"`
-	Ready       bool               `json:"ready"`
-	Reason      string             `json:"reason,omitempty"`
-	PausedSince time.Time          `json:"paused_since,omitzero"` // time of POST /pause
-	StoredPause *relay.StoredPause `json:"paused_in_database,omitempty"`
-	Relay       relay.Status       `json:"relay"`
-	Rows        *rowStatus         `json:"rows,omitempty"`
-	RowsError   string             `json:"rows_error,omitempty"`
-	Replay      *replayProgress    `json:"replay,omitempty"`
+	Outbox    string          `json:"outbox"`
+	Ready     bool            `json:"ready"`
+	Reason    string          `json:"reason,omitempty"`
+	Relay     relay.Status    `json:"relay"`
+	Rows      *rowStatus      `json:"rows,omitempty"`
+	RowsError string          `json:"rows_error,omitempty"`
+	Replay    *replayProgress `json:"replay,omitempty"`
 }
 
 func (a *adminHandler) status(w http.ResponseWriter, r *http.Request) {
@@ -249,7 +247,7 @@ func (a *adminHandler) status(w http.ResponseWriter, r *http.Request) {
 	s := runStatus{Ready: true}
 	for _, o := range all {
 		one := outletStatus{
-			Outbox: o.plan.name, Ready: true, Relay: o.status(), PausedSince: o.current().Paused(), StoredPause: o.current().StoredPause(), Replay: o.replay.last(),
+			Outbox: o.plan.name, Ready: true, Relay: o.status(), Replay: o.replay.last(),
 		}
 		if err := o.ready(); err != nil {
 			one.Ready, one.Reason, s.Ready = false, err.Error(), false

@@ -29,7 +29,6 @@ type figure struct {
 type scrape struct {
 	status relay.Status
 	ready  bool
-	paused bool
 	rows   *rowStats // nil while the database does not answer
 	outlet *outlet
 }
@@ -127,7 +126,7 @@ var figures = []figure{
 		tells(func(s scrape) bool { return s.ready })},
 	{"paused", gauge, "1 or 0", "1 while this relay is paused.",
 		"1 for longer than the work that it was for: POST /resume was forgotten",
-		tells(func(s scrape) bool { return s.paused })},
+		tells(func(s scrape) bool { return !s.status.PausedSince.IsZero() || s.status.StoredPause != nil })},
 	{"slot_retained_bytes", gauge, "bytes", "Log that the server keeps for the slot.",
 		"grows for minutes: rows do not get out, or some transaction is open; the server's disk fills with it",
 		ofSlot(func(s *relay.SlotStatus) (float64, bool) { return float64(s.RetainedBytes), true })},
@@ -237,7 +236,7 @@ func (m *relayMetrics) Collect(to chan<- prometheus.Metric) {
 	scrapes := make(chan scrape, len(all))
 	for _, o := range all {
 		go func() {
-			s := scrape{status: o.status(), ready: o.ready() == nil, paused: !o.current().Paused().IsZero() || o.current().StoredPause() != nil, outlet: o}
+			s := scrape{status: o.status(), ready: o.ready() == nil, outlet: o}
 			if rows, err := o.statistics().read(context.Background()); err == nil {
 				s.rows = &rows
 			}

@@ -77,8 +77,9 @@ func (o *outlet) renew() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.relay != nil {
-		o.before = sum(o.before, o.relay.Status())
-		if !o.relay.Paused().IsZero() {
+		last := o.relay.Status()
+		o.before = sum(o.before, last)
+		if !last.PausedSince.IsZero() {
 			r.Pause()
 		}
 		o.pool.Close()
@@ -211,10 +212,11 @@ func (o *outlet) ready() error {
 	if o.failure != nil {
 		return o.failure
 	}
-	if since := o.relay.Paused(); !since.IsZero() {
+	paused := o.relay.Status()
+	if since := paused.PausedSince; !since.IsZero() {
 		return fmt.Errorf("paused for %s: POST /resume ends it", time.Since(since).Round(time.Second))
 	}
-	if p := o.relay.StoredPause(); p != nil {
+	if p := paused.StoredPause; p != nil {
 		return fmt.Errorf("paused for %s in the database by %s (%s): outbox-relay resume ends it",
 			time.Since(p.Since).Round(time.Second), p.Actor, p.Reason)
 	}
@@ -227,7 +229,7 @@ func (o *outlet) take(from *outlet) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.before = before
-	if !from.relay.Paused().IsZero() { // it has ended: its pause cannot change any more
+	if !before.PausedSince.IsZero() { // it has ended: its pause cannot change any more
 		o.relay.Pause()
 	}
 }

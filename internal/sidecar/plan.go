@@ -140,7 +140,7 @@ func (p Program) outboxPlan(v values, log zerolog.Logger) (outboxPlan, error) {
 	r.Slot = v.text[slot.name]
 	standbys, err := v.oneOf(failover)
 	keep(err)
-	r.Failover = relay.Failover(standbys)
+	r.Failover = standbys
 	r.Publication = v.text[publicationSetting.name]
 	keep(v.avro(r))
 	of, err := v.table()

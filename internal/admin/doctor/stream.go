@@ -7,7 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/troupe-go/troupe/internal/pg"
-	"github.com/troupe-go/troupe/relay"
+	"github.com/troupe-go/troupe/internal/wal"
 )
 
 const (
@@ -19,7 +19,7 @@ const (
 // stream reports which source a relay will use, and whether a slot is left.
 func (e *examination) stream(ctx context.Context, conn *pgx.Conn) {
 	defer e.copies(ctx, conn)
-	switch obstacle, err := relay.Obstacle(ctx, conn); {
+	switch obstacle, err := wal.Obstacle(ctx, conn, wal.Outbox); {
 	case err != nil:
 		e.Warn("source", err.Error(), "let this role read pg_roles and pg_publication_tables")
 		return
@@ -61,8 +61,8 @@ func (e *examination) standbys(ctx context.Context, conn *pgx.Conn) {
 	switch {
 	case err != nil:
 		e.Warn("standbys", err.Error(), "let this role read synchronous_standby_names")
-	case relay.StandbyNamesMatch(names, conn.Config().RuntimeParams["application_name"]):
-		e.Warn("standbys", relay.StandbyAdvice, "ALTER SYSTEM SET synchronous_standby_names = 'name_of_a_standby';\nSELECT pg_reload_conf();")
+	case wal.StandbyNamesMatch(names, conn.Config().RuntimeParams["application_name"]):
+		e.Warn("standbys", wal.StandbyWarning, "ALTER SYSTEM SET synchronous_standby_names = 'name_of_a_standby';\nSELECT pg_reload_conf();")
 	}
 }
 

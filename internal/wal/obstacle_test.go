@@ -1,10 +1,11 @@
-package relay
+package wal_test
 
 import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/troupe-go/troupe/internal/wal"
 	"github.com/troupe-go/troupe/testkit"
 )
 
@@ -34,7 +35,7 @@ func TestARowFilterOfAPartitionedTableIsAnObstacle(t *testing.T) {
 		_, err := pool.Exec(t.Context(), "CREATE PUBLICATION one FOR TABLE "+c.publication)
 		require.NoError(t, err)
 		for table, want := range map[string]string{"orders": c.orders, "orders_1": c.orders1} {
-			found, err := obstacle(t.Context(), pool, published{"one", "public", table})
+			found, err := wal.Obstacle(t.Context(), pool, wal.Published{Publication: "one", Schema: "public", Table: table})
 			require.NoError(t, err)
 			require.Contains(t, found, want, "%s of %s", table, c.publication)
 			require.Equal(t, want == "", found == "", "%s of %s: %s", table, c.publication, found)
@@ -44,4 +45,20 @@ func TestARowFilterOfAPartitionedTableIsAnObstacle(t *testing.T) {
 	}
 	_, err = pool.Exec(t.Context(), "CREATE PUBLICATION one FOR TABLE public.events WHERE (id > 5)")
 	require.Error(t, err, "Postgres has no filter of a partitioned table whose rows are the partitions'")
+}
+
+func TestAWalsenderIsTakenForASynchronousStandbyByItsName(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		setting, application string
+		want                 bool
+	}{
+		{"", "relay", false},
+		{"*", "", true},
+		{"FIRST 1 (a, Relay)", "relay", true},
+		{"ANY 1 (a, relay2)", "relay", false},
+		{"relay", "", false},
+	} {
+		require.Equal(t, c.want, wal.StandbyNamesMatch(c.setting, c.application), "%+v", c)
+	}
 }
