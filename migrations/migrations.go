@@ -25,7 +25,8 @@ import (
 //go:embed sql/*.sql
 var files embed.FS
 
-// Status is the version of a database. Latest is the version of this program's last migration.
+// Status is the version of a database. Latest is the version of this program's last migration; a Current above it is from a newer
+// version of Troupe.
 type Status struct {
 	Current int64
 	Latest  int64
@@ -36,9 +37,6 @@ type Status struct {
 
 // Pending reports whether Up would change anything.
 func (s Status) Pending() bool { return s.Current < s.Latest }
-
-// ErrNewer is returned for a database that was migrated by a newer Troupe than this one.
-var ErrNewer = errors.New("the database was migrated by a newer version")
 
 // makeSchema runs first, since the history's table is in the schema. IF NOT EXISTS alone does not make two concurrent callers
 // safe: the second fails on the catalogue's unique index, once the first has created the schema.
@@ -51,7 +49,8 @@ END $$`
 
 // Up brings the database at url to the latest version. Concurrent callers wait for each other. The role needs CREATE on the
 // database, and owns the created tables. A role with fewer rights may call it if there is nothing to do, with USAGE on the schema
-// troupe and SELECT on troupe.migrations.
+// troupe and SELECT on troupe.migrations. There is nothing to do for a database that a newer version migrated: migrations only add,
+// so programs of an earlier version work on it.
 func Up(ctx context.Context, url string) error {
 	config, err := address.ParseConn(url)
 	if err != nil {
@@ -66,7 +65,7 @@ func UpConfig(ctx context.Context, config *pgx.ConnConfig) error {
 	if errors.Is(err, ErrPartial) {
 		return err
 	}
-	complete := err == nil && s.Current == s.Latest
+	complete := err == nil && s.Current >= s.Latest
 	if complete && !s.Unrecorded {
 		return nil
 	}
@@ -90,9 +89,8 @@ func UpConfig(ctx context.Context, config *pgx.ConnConfig) error {
 	})
 }
 
-// Get returns the version of the database at url, and changes nothing. A database without Troupe's schema is at 0. For a database
-// with a newer version it returns ErrNewer. If the history lists no version, Get looks at the tables, and returns ErrPartial if they
-// fit no version.
+// Get returns the version of the database at url, and changes nothing. A database without Troupe's schema is at 0. If the history
+// lists no version, Get looks at the tables, and returns ErrPartial if they fit no version.
 func Get(ctx context.Context, url string) (Status, error) {
 	config, err := address.ParseConn(url)
 	if err != nil {
@@ -123,9 +121,6 @@ func GetConfig(ctx context.Context, config *pgx.ConnConfig) (Status, error) {
 			if err != nil {
 				return err
 			}
-		}
-		if s.Current > s.Latest {
-			return fmt.Errorf("version %d, this one knows %d: %w", s.Current, s.Latest, ErrNewer)
 		}
 		return nil
 	})

@@ -113,11 +113,8 @@ func await(ctx context.Context, log zerolog.Logger, what string, try func(contex
 }
 
 // hopeless reports whether the server answered with an error that only an operator can cure: authentication (class 28 of the
-// Postgres manual, appendix A), an unknown database (3D), missing rights (42501), or a database that is newer than this program.
+// Postgres manual, appendix A), an unknown database (3D), or missing rights (42501).
 func hopeless(err error) bool {
 	var answer *pgconn.PgError
-	if errors.As(err, &answer) {
-		return strings.HasPrefix(answer.Code, "28") || strings.HasPrefix(answer.Code, "3D") || answer.Code == "42501"
-	}
-	return errors.Is(err, migrations.ErrNewer)
+	return errors.As(err, &answer) && (strings.HasPrefix(answer.Code, "28") || strings.HasPrefix(answer.Code, "3D") || answer.Code == "42501")
 }

@@ -302,7 +302,7 @@ func (a *ambassadorPlan) await(ctx context.Context, door *ambassadorDoor, what s
 			return ctx.Err()
 		case err == nil:
 			return nil
-		case retry.IsPermanent(err), errors.Is(err, migrations.ErrNewer):
+		case retry.IsPermanent(err):
 			return fmt.Errorf("%s: %w", what, err)
 		}
 		door.waitsFor(fmt.Errorf("starting: %s: %w", what, err))

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -285,7 +286,7 @@ func TestAnOutboxWithoutATokenAnswersThisMachineOnly(t *testing.T) {
 	require.Zero(t, p.terminate(), p.logs())
 }
 
-func TestAnAmbassadorRefusesADatabaseWithoutTables(t *testing.T) {
+func TestAnAmbassadorWantsTablesOfItsVersionOrANewerOne(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, func(http.ResponseWriter, *http.Request) {})
 	text, err := os.ReadFile(h.file)
@@ -300,6 +301,15 @@ func TestAnAmbassadorRefusesADatabaseWithoutTables(t *testing.T) {
 	require.Contains(t, p.logs(), "run outbox-relay migrate, or set migrate")
 
 	q := h.start("--migrate", "true")
+	require.Zero(t, q.terminate(), q.logs())
+
+	// Another one of a newer version has migrated since, and this one is started again.
+	conn, err := pgx.Connect(t.Context(), empty)
+	require.NoError(t, err)
+	defer conn.Close(t.Context())
+	_, err = conn.Exec(t.Context(), "INSERT INTO troupe.migrations (version_id, is_applied) VALUES (9999, true)")
+	require.NoError(t, err)
+	q = h.start()
 	require.Zero(t, q.terminate(), q.logs())
 	require.Equal(t, 2, launchToEnd(t, ambassadorProgram, "--config", h.file, "--hop", "none").cmd.ProcessState.ExitCode())
 }

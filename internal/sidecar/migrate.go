@@ -68,7 +68,11 @@ of them. --after leaves out versions that the database has: outbox-relay status 
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(p.Stdout, "%s is at version %d\n", config.ConnConfig.Database, s.Current)
+		newer := ""
+		if s.Current > s.Latest {
+			newer = fmt.Sprintf(", which is newer than this program's %d: nothing was changed", s.Latest)
+		}
+		_, err = fmt.Fprintf(p.Stdout, "%s is at version %d%s\n", config.ConnConfig.Database, s.Current, newer)
 		return err
 	}
 	return cmd

@@ -82,3 +82,13 @@ func TestMigrateAddsPartitionsWhenFewPositionsAreLeft(t *testing.T) {
 	require.Equal(t, 0, r.code, r.stderr)
 	require.EqualValues(t, 16_000_000, left())
 }
+
+func TestMigrateOfAnEarlierVersionSaysThatTheTablesAreNewer(t *testing.T) {
+	t.Parallel()
+	pool := testkit.Database(t)
+	_, err := pool.Exec(t.Context(), "INSERT INTO troupe.migrations (version_id, is_applied) VALUES (9999, true)")
+	require.NoError(t, err)
+	r := run(t, []string{"DATABASE_URL=" + pool.Config().ConnString()}, "migrate")
+	require.Equal(t, 0, r.code, r.stderr)
+	require.Contains(t, r.stdout, "is at version 9999, which is newer than this program's")
+}

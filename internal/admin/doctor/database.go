@@ -215,8 +215,6 @@ func (e *examination) migrations(ctx context.Context) (usable bool) {
 	s, err := migrations.GetConfig(ctx, e.Database)
 	var refusal *pgconn.PgError
 	switch {
-	case errors.Is(err, migrations.ErrNewer):
-		e.Fail("migrations", err.Error(), "a newer program; or what migrated the database was another environment's")
 	case errors.Is(err, migrations.ErrPartial):
 		e.Fail("migrations", err.Error(), "complete the tables, or drop the schema troupe if it holds nothing yet; then outbox-relay migrate")
 	case errors.As(err, &refusal) && refusal.Code == "42501": // a role needs no right to read the version
@@ -229,6 +227,10 @@ func (e *examination) migrations(ctx context.Context) (usable bool) {
 	case s.Pending():
 		e.Fail("migrations", fmt.Sprintf("version %d of %d", s.Current, s.Latest),
 			fmt.Sprintf("outbox-relay migrate; or run the statements of outbox-relay migrate --print --after %d with a tool of your own", s.Current))
+		return true
+	case s.Current > s.Latest:
+		e.Warn("migrations", fmt.Sprintf("version %d, which is newer than this program's %d: it works on them, and does not use the additions", s.Current, s.Latest),
+			"after a rollback nothing; else a program of the newer version")
 		return true
 	case s.Unrecorded:
 		e.Ok("migrations", fmt.Sprintf("version %d, which is this program's, by the tables; troupe.migrations does not list it", s.Current))
