@@ -24,6 +24,18 @@ fetched() { # fetched COMMAND...: runs what only fetches, again where the networ
   "$@"
 }
 
+# previous_build FILE: builds the program troupe of the last release. Before the first release: of the commit that last changed the
+# migrations, since until then a migration may change.
+previous_build() {
+  local commit folder out
+  commit=$(git describe --tags --abbrev=0 --match 'v*' 2>/dev/null || git log -1 --format=%H -- migrations/sql)
+  echo "the previous version: $(git log -1 --format='%h %s' "$commit")"
+  folder=$(mktemp -d) out=$PWD/$1
+  git archive "$commit" | tar -x -C "$folder"
+  (cd "$folder" && fetched go build -o "$out" ./cmd/troupe)
+  rm -rf "$folder"
+}
+
 kafka_dir=
 kafka_start() { # kafka_start [VERSION]: sets KAFKA to the address of a fresh Apache Kafka
   need java openjdk-17-jre-headless

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,14 +21,15 @@ import (
 
 // demoFlags holds the command-line flags of a run.
 type demoFlags struct {
-	orders  string
-	limit   int
-	fail    string
-	style   string
-	output  format
-	timeout time.Duration
-	console string
-	cfg     run.Config
+	orders   string
+	limit    int
+	fail     string
+	style    string
+	output   format
+	timeout  time.Duration
+	console  string
+	previous string
+	cfg      run.Config
 }
 
 func newDemo() *cobra.Command {
@@ -52,6 +54,10 @@ fail.
 With --chaos it kills services and relays, cuts their connections and delivers messages twice
 during the run.
 
+With --previous every process begins as that earlier version of troupe. While orders are posted, the
+databases are migrated, and every process is replaced by this version, by the earlier one again, and
+at last by this one: an upgrade, a rollback and another upgrade.
+
 The orders file is CSV with the columns order_id, customer_id, placed_at, quantity and amount. The
 whole file is checked before the run. Without one, the program uses its own 400 orders.
 
@@ -59,6 +65,7 @@ Exit status: 0 every check holds, 1 one does not or the run failed, 2 wrong usag
 		Example: `  troupe demo
   troupe demo --orders orders.csv --fail payment=2%,inventory=3%,shipping=5% --chaos
   troupe demo --style choreography --chaos
+  troupe demo --previous ./troupe-0.1
   troupe demo --brokers localhost:9092 --postgres postgres://postgres@localhost/postgres --output json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -81,6 +88,7 @@ Exit status: 0 every check holds, 1 one does not or the run failed, 2 wrong usag
 	flags.StringVar(&f.style, "style", string(demo.Orchestration), "how the services work together: `orchestration|choreography`")
 	flags.StringVar(&f.fail, "fail", "", "`shares` of orders that hops refuse: payment=2%,inventory=3%,shipping=5%")
 	flags.BoolVar(&f.cfg.Chaos, "chaos", false, "kill processes, cut connections and deliver messages twice during the run")
+	flags.StringVar(&f.previous, "previous", "", "`program` of an earlier version: upgrade from it, and back, during the run")
 	flags.StringVar(&f.console, "console", "", "serve a console on `host:port`, of this machine, and stay up")
 	flags.Lookup("console").NoOptDefVal = consoleAddress
 	flags.Int64Var(&f.cfg.Seed, "seed", 1, "`number` from which the refused orders and the actions of chaos are derived")
@@ -146,6 +154,12 @@ func (f *demoFlags) config(stderr io.Writer) (run.Config, error) {
 		return cfg, failed(err)
 	}
 	cfg.Program = []string{self}
+	if f.previous != "" {
+		if f.previous, err = exec.LookPath(f.previous); err != nil {
+			return cfg, fmt.Errorf("--previous: %w: want the program troupe of an earlier version", err)
+		}
+		cfg.Previous = []string{f.previous}
+	}
 	cfg.Progress = stderr
 	if file, ok := stderr.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
 		cfg.Width = 80

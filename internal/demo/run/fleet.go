@@ -53,7 +53,8 @@ func newFleet(program []string, s settings, databases map[string]string, dir str
 			env := s.environment(name, child, databases[name], address)
 			f.processes = append(f.processes, &process{
 				name: child, kind: kind, address: address, logPath: path, log: log.With().Str("process", child).Logger(),
-				command: func() *exec.Cmd {
+				program: program,
+				command: func(program []string) *exec.Cmd {
 					cmd := exec.Command(program[0], slices.Concat(program[1:], []string{ChildCommand}, arguments)...)
 					cmd.Env = env
 					return cmd

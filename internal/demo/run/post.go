@@ -28,6 +28,8 @@ type poster struct {
 	url    string
 	pace   time.Duration // from one order to the next; 0: none
 	client *http.Client
+	// released has a value for each order that may be posted now, and is closed when all may; nil: all may.
+	released <-chan struct{}
 
 	accepted atomic.Int64
 	repeated atomic.Int64 // requests beyond the first for an order
@@ -57,6 +59,12 @@ func (p *poster) post(ctx context.Context, all []orders.Order) error {
 			select {
 			case <-running.Done():
 			case <-time.After(time.Until(next)):
+			}
+		}
+		if p.released != nil {
+			select {
+			case <-running.Done():
+			case <-p.released:
 			}
 		}
 		if running.Err() != nil {

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -36,12 +37,15 @@ type process struct {
 	kind    kind
 	address string // of its HTTP endpoints
 	logPath string
-	command func() *exec.Cmd
+	command func(program []string) *exec.Cmd
 	log     zerolog.Logger
 
-	mu     sync.Mutex
-	child  *devstack.Child // nil while there is none
-	killed bool            // this child was killed by us
+	mu      sync.Mutex
+	program []string        // starts the next child
+	child   *devstack.Child // nil while there is none
+	runs    []string        // the program of child
+	killed  bool            // this child was killed by us
+	retired bool            // this child was sent SIGTERM by replace
 
 	// The history of the process. Read it only when keep has returned.
 	faults []string // how it ended without SIGTERM or SIGKILL from us
@@ -65,12 +69,13 @@ func (p *process) keep(ctx context.Context, stop <-chan struct{}) error {
 			return nil
 		case <-child.Done():
 		}
-		if p.setChild(nil) {
-			continue
-		}
 		fault := "exit status 0"
 		if err := child.Wait(); err != nil {
 			fault = err.Error()
+		}
+		killed, retired := p.forget()
+		if killed || retired && fault == "exit status 0" {
+			continue
 		}
 		p.faults = append(p.faults, fault)
 		p.log.Error().Str("status", fault).Msg("ended by itself")
@@ -94,24 +99,29 @@ func (p *process) start() (*devstack.Child, error) {
 		return nil, err
 	}
 	defer log.Close()
-	cmd := p.command()
+	p.mu.Lock()
+	program := p.program
+	p.mu.Unlock()
+	cmd := p.command(program)
 	cmd.Stdout, cmd.Stderr = log, log
 	child, err := devstack.StartChild(cmd)
 	if err != nil {
 		return nil, err
 	}
-	p.setChild(child)
-	p.log.Info().Int("pid", child.Pid()).Msg("started")
+	p.mu.Lock()
+	p.child, p.runs, p.killed, p.retired = child, program, false, false
+	p.mu.Unlock()
+	p.log.Info().Int("pid", child.Pid()).Strs("program", program).Msg("started")
 	return child, nil
 }
 
-// setChild replaces the child, and reports whether the last one was killed by us.
-func (p *process) setChild(child *devstack.Child) (killed bool) {
+// forget notes that there is no child, and reports whether kill or replace ended the last one.
+func (p *process) forget() (killed, retired bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	killed = p.killed
-	p.child, p.killed = child, false
-	return killed
+	killed, retired = p.killed, p.retired
+	p.child, p.killed, p.retired = nil, false, false
+	return killed, retired
 }
 
 func (p *process) stop(child *devstack.Child) {
@@ -128,7 +138,7 @@ func (p *process) stop(child *devstack.Child) {
 		<-child.Done()
 	}
 	p.log.Info().Dur("took", time.Since(began)).Str("status", p.end).Msg("stopped")
-	p.setChild(nil)
+	p.forget()
 }
 
 // kill sends SIGKILL to the current child. It returns false if there is none, or it is killed already.
@@ -141,6 +151,31 @@ func (p *process) kill() bool {
 	p.killed = true
 	p.child.Kill()
 	return true
+}
+
+// replace ends the child by SIGTERM, unless it runs program already, and waits until one that runs program was started. A child
+// that does not end with status 0 has a fault.
+func (p *process) replace(ctx context.Context, program []string) error {
+	p.mu.Lock()
+	p.program = program
+	p.mu.Unlock()
+	replaced, err := untilDone(ctx, 20*time.Millisecond, stopLimit, func() (any, bool, error) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		switch {
+		case p.child == nil, p.killed, p.retired: // a successor is about to be started
+		case slices.Equal(p.runs, program):
+			return nil, true, nil
+		default:
+			p.retired = true
+			_ = p.child.Signal(syscall.SIGTERM) // an error means that it has ended
+		}
+		return nil, false, nil
+	})
+	if err == nil && !replaced {
+		err = fmt.Errorf("%s still runs %s after SIGTERM", p.name, stopLimit)
+	}
+	return err
 }
 
 // freeAddresses returns free ports of this machine below the ephemeral range (from 32768 on Linux, 49152 elsewhere): an outgoing

@@ -18,7 +18,7 @@ import (
 func newProcess(t *testing.T, script string) (p *process, lines func() []string) {
 	p = &process{
 		name: "payment", kind: service, log: zerolog.Nop(), logPath: filepath.Join(t.TempDir(), "payment.log"),
-		command: func() *exec.Cmd { return exec.Command("/bin/sh", "-c", script) },
+		command: func([]string) *exec.Cmd { return exec.Command("/bin/sh", "-c", script) },
 	}
 	return p, func() []string {
 		text, err := os.ReadFile(p.logPath)
@@ -63,10 +63,37 @@ func TestAKilledProcessHasASuccessorAndNoFault(t *testing.T) {
 	require.False(t, p.kill(), "there is no child")
 }
 
+func TestAReplacedProcessEndsBySIGTERMAndItsSuccessorRunsTheOtherProgram(t *testing.T) {
+	p, lines := newProcess(t, "")
+	p.program = []string{"old"}
+	p.command = func(program []string) *exec.Cmd {
+		return exec.Command("/bin/sh", "-c", "echo "+program[0]+"; "+obedient)
+	}
+	stop := keep(t, p)
+	waitLines(t, lines, 2)
+	require.NoError(t, p.replace(t.Context(), []string{"new"}))
+	require.NoError(t, p.replace(t.Context(), []string{"new"}), "nothing to do")
+	waitLines(t, lines, 4)
+	require.NoError(t, stop())
+	require.Equal(t, []string{"old", "up", "new", "up"}, lines())
+	require.Empty(t, p.faults)
+	require.Empty(t, p.end)
+}
+
+func TestAReplacedProcessThatDoesNotEndWellHasAFault(t *testing.T) {
+	p, lines := newProcess(t, sulking)
+	stop := keep(t, p)
+	waitLines(t, lines, 1)
+	require.NoError(t, p.replace(t.Context(), []string{"new"}))
+	waitLines(t, lines, 2)
+	require.NoError(t, stop())
+	require.Equal(t, []string{"exit status 3"}, p.faults)
+}
+
 func TestAProcessThatEndsByItselfHasAFaultAndASuccessor(t *testing.T) {
 	p, lines := newProcess(t, `echo up; test -e "$0" || { touch "$0"; exit 7; }; `+obedient)
 	flag := filepath.Join(t.TempDir(), "flag")
-	p.command = func() *exec.Cmd {
+	p.command = func([]string) *exec.Cmd {
 		return exec.Command("/bin/sh", "-c", `test -e "$0" || { touch "$0"; echo down; exit 7; }; `+obedient, flag)
 	}
 	stop := keep(t, p)
@@ -97,7 +124,7 @@ func TestAProcessThatDoesNotEndWellIsRemembered(t *testing.T) {
 
 func TestAProcessThatCannotBeStartedIsAnError(t *testing.T) {
 	p, _ := newProcess(t, "")
-	p.command = func() *exec.Cmd { return exec.Command("/nonexistent/program") }
+	p.command = func([]string) *exec.Cmd { return exec.Command("/nonexistent/program") }
 	require.ErrorContains(t, p.keep(t.Context(), nil), "start payment")
 }
 

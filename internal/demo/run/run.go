@@ -26,7 +26,8 @@ type run struct {
 	servers *servers
 	fleet   *fleet
 	pools   pools
-	proxy   *proxy // nil without chaos
+	proxy   *proxy   // nil without chaos
+	upgrade *upgrade // nil without a previous version
 
 	result Result
 }
@@ -179,7 +180,11 @@ func (r *run) startFleet(ctx context.Context) (err error) {
 		s.credentials = r.proxy.credentials()
 	}
 	r.show.print("starting %d services and a relay for each", len(services))
-	if r.fleet, err = newFleet(r.cfg.Program, s, r.servers.databaseURLs(), r.dir, r.log); err != nil {
+	first := r.cfg.Program
+	if len(r.cfg.Previous) > 0 {
+		first = r.cfg.Previous
+	}
+	if r.fleet, err = newFleet(first, s, r.servers.databaseURLs(), r.dir, r.log); err != nil {
 		return err
 	}
 	if err := r.fleet.start(ctx); err != nil {
@@ -227,6 +232,11 @@ func (r *run) postAndWait(ctx context.Context) (ended bool, err error) {
 	poster := newPoster(r.fleet.url("order"), r.cfg.pace())
 	defer func() { r.result.Requests = int(poster.accepted.Load() + poster.repeated.Load()) }()
 	group, running := errgroup.WithContext(ctx)
+	if len(r.cfg.Previous) > 0 {
+		r.upgrade = newUpgrade(r.fleet, r.cfg.Previous, r.cfg.Program, total)
+		poster.released = r.upgrade.released
+		group.Go(func() error { return r.upgrade.run(running, r.servers.databaseURLs(), r.show) })
+	}
 	posting, stopPosting := context.WithCancel(running)
 	group.Go(func() error {
 		err := poster.post(posting, r.cfg.Orders)
@@ -291,6 +301,10 @@ func (r *run) check(ctx context.Context) (err error) {
 	r.result.summarize(f)
 	r.result.add(f.checks()...)
 	r.result.add(checkFaults(r.fleet.faults()), checkStopped(len(r.fleet.processes), r.fleet.unclean()))
+	if r.upgrade != nil {
+		r.result.Replaced = r.upgrade.replaced
+		r.result.add(checkUpgrade(r.upgrade.replaced, len(r.fleet.processes)))
+	}
 	if r.result.Chaos != nil {
 		r.result.add(r.result.Chaos.check())
 	}

@@ -33,6 +33,9 @@ func (r *Result) Table(w io.Writer) error {
 		t.row("chaos", "%d relays and %d services killed · %d connections cut · %d messages sent twice",
 			c.RelaysKilled, c.ServicesKilled, c.ConnectionsCut, c.MessagesDoubled)
 	}
+	if r.Replaced > 0 {
+		t.row("upgrade", "%d processes replaced: by this version, by the previous one, by this one", r.Replaced)
+	}
 	t.row("took", "%.1f s in all", r.Seconds)
 	t.row("logs", "%s", r.Folder)
 	t.line("")
