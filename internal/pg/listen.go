@@ -46,11 +46,7 @@ func (l *Listener) Run(ctx context.Context, wake chan<- struct{}) {
 }
 
 func (l *Listener) listen(ctx context.Context, wake chan<- struct{}) (heard bool, err error) {
-	config, err := ConnConfig(ctx, l.Config)
-	if err != nil {
-		return false, err
-	}
-	conn, err := pgx.ConnectConfig(ctx, config)
+	conn, err := Connect(ctx, l.Config)
 	if err != nil {
 		return false, err
 	}
