@@ -220,7 +220,7 @@ func (p *Participant) makeTopicLocal(ctx context.Context, topic string) error {
 // known to be running, are taken over.
 func (l *local) holdNumber(ctx context.Context) {
 	listener := pg.Listener{
-		Config: l.p.cfg.Pool.Config().ConnConfig, Channel: outboxrow.Channel, OnConnect: l.takeNumber, Concerns: l.concerns,
+		Config: l.p.cfg.Pool.Config(), Channel: outboxrow.Channel, OnConnect: l.takeNumber, Concerns: l.concerns,
 		OnError: func(err error) {
 			l.member.Store(0)
 			l.noNumber.Store(&err)

@@ -126,7 +126,7 @@ func (r *Relay) insistOnSlot(ctx context.Context, db *server, conn *wal.Conn) (*
 
 // connectTo opens a replication connection to the server process db. The error is errServer if it leads to another one.
 func (r *Relay) connectTo(ctx context.Context, db *server) (*wal.Conn, error) {
-	conn, err := wal.Connect(ctx, r.cfg.Pool.Config().ConnConfig)
+	conn, err := wal.Connect(ctx, r.cfg.Pool.Config())
 	if err != nil {
 		return nil, err
 	}

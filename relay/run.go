@@ -205,7 +205,7 @@ func pause(ctx context.Context, d time.Duration, wake <-chan struct{}) (woken bo
 
 func (r *Relay) listen(ctx context.Context, channel string, wake chan<- struct{}) {
 	l := pg.Listener{
-		Config:  r.cfg.Pool.Config().ConnConfig,
+		Config:  r.cfg.Pool.Config(),
 		Channel: channel,
 		OnError: func(err error) { r.quiet.failed("notifications", err) },
 	}

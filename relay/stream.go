@@ -80,7 +80,7 @@ type stream struct {
 // stream publishes from the log until idle ends. If no slot continues at the stored checkpoint, the table is polled until
 // there is one.
 func (r *Relay) stream(idle, term context.Context, p *publisher) error {
-	conn, err := wal.Connect(idle, r.cfg.Pool.Config().ConnConfig)
+	conn, err := wal.Connect(idle, r.cfg.Pool.Config())
 	if err != nil {
 		return err
 	}

@@ -6,13 +6,14 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/troupe-go/troupe/retry"
 )
 
 // A Listener turns NOTIFY on one channel into wake-ups. It holds a connection of its own.
 type Listener struct {
-	Config  *pgx.ConnConfig
+	Config  *pgxpool.Config // of the connection: its ConnConfig and its BeforeConnect
 	Channel string
 	// OnConnect is called with each new connection, before LISTEN; may be nil.
 	OnConnect func(context.Context, *pgx.Conn) error
@@ -45,7 +46,7 @@ func (l *Listener) Run(ctx context.Context, wake chan<- struct{}) {
 }
 
 func (l *Listener) listen(ctx context.Context, wake chan<- struct{}) (heard bool, err error) {
-	conn, err := pgx.ConnectConfig(ctx, l.Config.Copy())
+	conn, err := Connect(ctx, l.Config)
 	if err != nil {
 		return false, err
 	}

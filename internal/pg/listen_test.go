@@ -4,7 +4,7 @@ import (
 	"context"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/internal/pg"
@@ -15,9 +15,9 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 
 func TestAListenerWakesAlsoAfterItsConnectionWasCut(t *testing.T) {
 	pool := testkit.Database(t)
-	config, err := pgx.ParseConfig(testkit.DatabaseURL(t, pool))
+	config, err := pgxpool.ParseConfig(testkit.DatabaseURL(t, pool))
 	require.NoError(t, err)
-	config.RuntimeParams["application_name"] = "listener"
+	config.ConnConfig.RuntimeParams["application_name"] = "listener"
 
 	ctx, cancel := context.WithCancel(t.Context())
 	wake, lost, done := make(chan struct{}, 1), make(chan error, 100), make(chan struct{})
@@ -51,7 +51,7 @@ func TestAListenerWakesAlsoAfterItsConnectionWasCut(t *testing.T) {
 
 func TestAListenerSleepsThroughWhatDoesNotConcernIt(t *testing.T) {
 	pool := testkit.Database(t)
-	config, err := pgx.ParseConfig(testkit.DatabaseURL(t, pool))
+	config, err := pgxpool.ParseConfig(testkit.DatabaseURL(t, pool))
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	wake, heard, done := make(chan struct{}, 10), make(chan string, 10), make(chan struct{})

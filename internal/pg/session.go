@@ -74,6 +74,27 @@ func SessionPool(of *pgxpool.Pool, more ...func(context.Context, *pgx.Conn) erro
 	return pgxpool.NewWithConfig(context.Background(), config) // the context is only for connections that it opens at once: none
 }
 
+// ConnConfig returns the configuration of a connection that is not one of a pool: its ConnConfig after its
+// BeforeConnect, which may set a password that was not valid, or not known, when the pool was made.
+func ConnConfig(ctx context.Context, config *pgxpool.Config) (*pgx.ConnConfig, error) {
+	c := config.ConnConfig.Copy()
+	if config.BeforeConnect != nil {
+		if err := config.BeforeConnect(ctx, c); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+// Connect opens a connection with ConnConfig.
+func Connect(ctx context.Context, config *pgxpool.Config) (*pgx.Conn, error) {
+	now, err := ConnConfig(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.ConnectConfig(ctx, now)
+}
+
 // ServerSQL selects the identity of a session's server process. Another host, the same server after a restart, and a standby
 // after its promotion have another identity. A promotion ends recovery, so the timeline follows from the identity.
 const ServerSQL = `

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgproto3"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/troupe-go/troupe/internal/pg"
 )
@@ -34,10 +35,14 @@ type Conn struct {
 	out     sync.Mutex // held during writes
 }
 
-// Connect opens a replication connection to the database of config. Connect to a server on the same machine by its Unix socket:
+// Connect opens a replication connection to the database of a pool's config, after its BeforeConnect. Connect to a server on the same machine by its Unix socket:
 // over TCP the stream is half as fast.
-func Connect(ctx context.Context, config *pgx.ConnConfig) (*Conn, error) {
-	c := config.Config.Copy()
+func Connect(ctx context.Context, config *pgxpool.Config) (*Conn, error) {
+	now, err := pg.ConnConfig(ctx, config)
+	if err != nil {
+		return nil, fmt.Errorf("connect for replication: %w", err)
+	}
+	c := now.Config.Copy()
 	params := map[string]string{"replication": "database", "wal_sender_timeout": "5s"}
 	for name, value := range c.RuntimeParams {
 		if _, ours := params[name]; !ours {

@@ -77,14 +77,14 @@ func stable(text string) string {
 // capture runs a script and returns its messages of pgoutput.
 func capture(t *testing.T, script []string) (messages [][]byte) {
 	pool := testkit.Database(t)
-	config := pool.Config().ConnConfig
+	config := pool.Config()
 	conn, err := wal.Connect(t.Context(), config)
 	require.NoError(t, err)
 	defer conn.Close()
-	slot := "golden_" + config.Database
+	slot := "golden_" + config.ConnConfig.Database
 	_, err = conn.CreateSlot(t.Context(), slot, false)
 	require.NoError(t, err)
-	writer, err := pgx.ConnectConfig(t.Context(), config)
+	writer, err := pgx.ConnectConfig(t.Context(), config.ConnConfig)
 	require.NoError(t, err)
 	defer writer.Close(t.Context())
 	for _, statement := range script {
@@ -104,8 +104,8 @@ func capture(t *testing.T, script []string) (messages [][]byte) {
 func TestAStreamGoesOnFromWhatWasReported(t *testing.T) {
 	t.Parallel()
 	pool := testkit.Database(t)
-	config := pool.Config().ConnConfig
-	slot := "stream_" + config.Database
+	config := pool.Config()
+	slot := "stream_" + config.ConnConfig.Database
 	first, err := wal.Connect(t.Context(), config)
 	require.NoError(t, err)
 	system, err := first.Identify(t.Context())
