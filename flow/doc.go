@@ -62,8 +62,10 @@
 //	the last message and the time-out together    the first to commit wins; the other one finds the row
 //	the hop of an awaited message gives up        its exhausted event breaks the join if Broken names it; else Within
 //	                                              ends the join; a redrive after that changes nothing
-//	the relay or the participant is away          deadlines wait, and are due when it is back: messages that have arrived by then and
+//	the relay is away                             deadlines wait, and are due when it is back: messages that have arrived by then and
 //	                                              are not handled yet are late
+//	the participant or its database is away, or   deadlines wait. When it is back, they are due after the messages that have arrived by
+//	the database was set back                     then are handled
 //	a message without a key                       dead letter, since it belongs to no join; an own event without a key that
 //	                                              an expectation is after is not written
 //	undeclared message, no outcome                dead letter, since a retry cannot help

@@ -64,6 +64,7 @@ func OnMissed(s *Service, name string, fn func(ctx context.Context, tx pgx.Tx, m
 		s.p.Extension().Observe(m.Topic, m.Type, e.met)
 	}
 	participant.OnDeadline(s.p, expectationDeadline+name, e.over)
+	s.p.Extension().FireAfterBacklog(expectationDeadline + name)
 }
 
 // An expectation is a declared expectation with its handler.

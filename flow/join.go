@@ -105,6 +105,7 @@ func OnJoin(s *Service, name string, ends Ends) {
 	}
 	if j.within > 0 {
 		participant.OnDeadline(s.p, joinDeadline+name, j.expires)
+		s.p.Extension().FireAfterBacklog(joinDeadline + name)
 	}
 }
 

@@ -67,7 +67,8 @@
 //
 // No deadline is lost or handled twice, and none fires early; the clock is the database's. The deadlines of a group fire in the
 // order in which they are due. A member polls every 50 ms, so a deadline is in the outbox at most that long, and the time that
-// the database takes, after it was due; after a time without members, all overdue deadlines fire at once. A deadline whose
+// the database takes, after it was due; after a time without members, all overdue deadlines fire at once. Only the deadlines of
+// sagas, joins and expectations wait then, until the messages that were in the topics before are handled. A deadline whose
 // message is a dead letter keeps its row: if redriven it is handled, unless it was cancelled since; if discarded, the row has no
 // effect any more. Deadlines belong to Config.Group: only its members fire and handle them.
 //

@@ -21,6 +21,9 @@ const TurnClass = turnClass
 // Patience makes a partition count as stalled after d, before Run.
 func (p *Participant) Patience(d time.Duration) { p.patience = d }
 
+// BacklogLimit sets how long deadlines wait for messages of which none ends, before Run. It sets Patience, too.
+func (p *Participant) BacklogLimit(d time.Duration) { p.backlogLimit, p.patience = d, d }
+
 // Gather sets how long less than a full batch waits for transactions that run, before Run.
 func (p *Participant) Gather(d time.Duration) { p.gather = d }
 

@@ -23,6 +23,20 @@ func (p *Participant) runAlongside(fn func(ctx context.Context)) {
 	p.alongside = append(p.alongside, fn)
 }
 
+// fireAfterBacklog makes deadlines of a name wait for the backlog.
+func (p *Participant) fireAfterBacklog(name string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.running {
+		p.late(mistake{errLate})
+		return
+	}
+	if p.afterBacklog == nil {
+		p.afterBacklog = make(map[string]bool)
+	}
+	p.afterBacklog[name] = true
+}
+
 // extend adds handlers while Run runs, and reports whether it runs. The handlers are there before their topics are consumed, so
 // that no message is taken for one without a handler.
 func (p *Participant) extend(hs []*handler) bool {

@@ -20,6 +20,7 @@ func (e extended) Obey(c extension.Contract)              { e.p.obey(c) }
 func (e extended) Observe(topic, typ string, fn observe)  { e.p.observe(topic, typ, fn) }
 func (e extended) ObserveSelf(o extension.SelfObserver)   { e.p.addSelfObserver(o) }
 func (e extended) Alongside(fn func(ctx context.Context)) { e.p.runAlongside(fn) }
+func (e extended) FireAfterBacklog(name string)           { e.p.fireAfterBacklog(name) }
 func (e extended) Codec() envelope.Codec                  { return e.p.cfg.Codec }
 func (e extended) Deadlines() extension.Deadlines         { return &plannedDeadlines{p: e.p} }
 

@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -51,9 +52,12 @@ type Fired struct {
 
 // firer writes the messages of due deadlines to the outbox. Any member does it for the whole group.
 type firer struct {
-	p     *Participant
-	names []string  // of the deadlines that have handlers here
-	whole time.Time // when to poll without limit again
+	p       *Participant
+	names   []string  // of the deadlines that are fired now
+	atOnce  []string  // of the deadlines that have handlers here and need not wait for the backlog
+	all     []string  // of all that have handlers here
+	whole   time.Time // when to poll without limit again
+	backlog backlog
 
 	looked  time.Time // when foreignLock read who holds the lock
 	blocked error     // its result
@@ -61,7 +65,8 @@ type firer struct {
 
 // fire fires deadlines until ctx ends.
 func (p *Participant) fire(ctx context.Context) {
-	f := firer{p: p, names: p.deadlineNames()}
+	f := firer{p: p, all: p.deadlineNames(), backlog: newBacklog(p)}
+	f.atOnce = slices.DeleteFunc(slices.Clone(f.all), func(name string) bool { return p.afterBacklog[name] })
 	trouble := p.repeated("fire deadlines")
 	policy := retry.Policy{Initial: lookEvery, Cap: 2 * time.Second}
 	for failed := 0; ; {
@@ -75,6 +80,7 @@ func (p *Participant) fire(ctx context.Context) {
 			failed = 0
 		} else {
 			wait = policy.Wait(failed)
+			f.backlog.reset()
 		}
 		select {
 		case <-ctx.Done():
@@ -87,6 +93,9 @@ func (p *Participant) fire(ctx context.Context) {
 // pass fires due deadlines and returns how long no other will be due, as far as is known.
 func (f *firer) pass(ctx context.Context) (wait time.Duration, err error) {
 	back, began := lookBack, time.Now()
+	if f.names = f.all; len(f.atOnce) < len(f.all) && !f.backlog.isHandled(ctx) {
+		f.names = f.atOnce
+	}
 	if began.After(f.whole) {
 		back = allTheWay
 	}

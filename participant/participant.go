@@ -27,11 +27,13 @@ type Participant struct {
 	strange  *repeated     // headers of ce.HeaderRetry that cannot be read
 	patience time.Duration // how long nothing may end before a partition counts as stalled
 	gather   time.Duration // gatherLimit
-	limit    time.Duration // statementLimit
-	tick     time.Duration // tickEvery
-	ring     ring
-	alone    sync.RWMutex // held for writing by a quarantined run that must be the only one; for reading by quarantined groups
-	turns    *turns
+	// backlogLimit is the constant of that name. Deadlines wait longer if patience is longer.
+	backlogLimit time.Duration
+	limit        time.Duration // statementLimit
+	tick         time.Duration // tickEvery
+	ring         ring
+	alone        sync.RWMutex // held for writing by a quarantined run that must be the only one; for reading by quarantined groups
+	turns        *turns
 	// awaited holds the messages that wait for a member with a handler.
 	awaited awaited
 	more    chan struct{} // topics were added since the group was joined
@@ -46,6 +48,7 @@ type Participant struct {
 	observed      []observer
 	selfObservers []extension.SelfObserver    // not changed once running
 	alongside     []func(ctx context.Context) // not changed once running
+	afterBacklog  map[string]bool             // names of deadlines; not changed once running
 	mistakes      []error
 	running       bool
 	late          context.CancelCauseFunc // ends Run with an error
@@ -88,6 +91,7 @@ func New(cfg Config) (*Participant, error) {
 	p.checked = out.Checked(p.mayEmit)
 	p.failures = &failures{p: p}
 	p.strange = p.repeated("reading header " + ce.HeaderRetry)
+	p.backlogLimit = backlogLimit
 	p.patience, p.gather, p.tick, p.limit = max(cfg.Timeout, statementLimit)+stallAfter, gatherLimit, tickEvery, statementLimit
 	return p, nil
 }

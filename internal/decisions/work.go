@@ -52,6 +52,7 @@ type Decider struct {
 func New(cfg Config) *Decider {
 	d := &Decider{cfg, cfg.Participant.Hop()}
 	participant.OnDeadline(cfg.Participant, wakeName, d.wake)
+	cfg.Participant.Extension().FireAfterBacklog(wakeName)
 	participant.OnDeadline(cfg.Participant, apartName, d.takeApart)
 	return d
 }

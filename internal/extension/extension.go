@@ -31,6 +31,10 @@ type Participant interface {
 	// Alongside registers fn, which Run starts in a goroutine of its own. fn returns when ctx ends, and Run waits for that.
 	Alongside(fn func(ctx context.Context))
 
+	// FireAfterBacklog is for deadlines of a name that report that messages have not come. When this member has begun, joined the group
+	// again or reached its database again, they are fired after the group has handled the messages that its topics had then.
+	FireAfterBacklog(name string)
+
 	// Answer writes a participant.Outcome as an event of the hop with the key of the message being handled, for handlers that emit
 	// no answer by themselves: those registered with On, OnDeadline and Observe. It returns an error for no outcome; Done writes
 	// nothing.

@@ -76,7 +76,8 @@
 //	an expression that fails, an        the saga is parked with the reason; other sagas of the batch are not affected
 //	answer of a type that is unknown
 //	the database is away                the participant waits; no attempt is counted, nothing is lost
-//	no coordinator runs                 events wait in Kafka; deadlines that are due meanwhile are handled when one runs
+//	no coordinator runs                 events wait in Kafka; deadlines that are due meanwhile are handled when one runs, after the
+//	                                    events that were in Kafka by then: those came in time
 //	a definition was changed            new sagas use it, running ones keep theirs; Config.Definitions has one of each type
 //	the event that wakes a saga and     the first to commit is decided; the second is decided on the state that the first stored
 //	a deadline race

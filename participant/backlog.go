@@ -1,0 +1,197 @@
+package participant
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/troupe-go/troupe/internal/kafka"
+	"github.com/troupe-go/troupe/internal/pg"
+	"github.com/troupe-go/troupe/topics"
+)
+
+var (
+	//go:embed sql/read_watermarks.sql
+	readWatermarks string
+	//go:embed sql/last_local.sql
+	lastLocal string
+	//go:embed sql/count_local.sql
+	countLocal string
+)
+
+const (
+	// backlogEvery is the interval at which a member reads how much of the backlog is handled.
+	backlogEvery = 200 * time.Millisecond
+	// backlogLimit is the longest time for which deadlines wait while no message of the backlog ends, such as behind a partition that
+	// cannot be read. It is longer if handlers may take longer.
+	backlogLimit = time.Minute
+)
+
+// A backlog holds the ends of the group's topics when this member began, joined again or reached the database again. Until then the
+// group may have handled nothing, and its database may have been set back: messages that came before a deadline was due may wait in
+// Kafka, or as local work. A deadline that reports that they have not come is fired after them.
+type backlog struct {
+	p       *Participant
+	trouble *repeated
+
+	of      *consumer // the membership in which it was measured
+	local   *local    // the same, for local work
+	last    int64     // the last position of local work
+	began   time.Time // when this member began to measure it
+	ends    map[topicPartition]int64
+	handled bool
+	left    int64     // messages that have not ended
+	moved   time.Time // when left last became smaller
+	looked  time.Time
+}
+
+func newBacklog(p *Participant) backlog {
+	return backlog{p: p, trouble: p.repeated("look for unhandled messages")}
+}
+
+// reset makes the backlog be measured again.
+func (b *backlog) reset() { b.of, b.local, b.handled = nil, nil, false }
+
+// isHandled reports whether the group has handled all messages of the backlog, or has handled none of them for backlogLimit.
+func (b *backlog) isHandled(ctx context.Context) bool {
+	b.p.mu.Lock()
+	c, l := b.p.consumer, b.p.local
+	b.p.mu.Unlock()
+	now := time.Now()
+	switch {
+	case c == nil && l == nil: // the group is not joined
+		return false
+	case c != b.of, l != b.local:
+		b.of, b.local, b.began, b.ends, b.last, b.handled, b.looked = c, l, now, nil, -1, false, time.Time{}
+	case b.handled:
+		return true
+	}
+	if now.Sub(b.looked) < backlogEvery {
+		return false
+	}
+	b.looked = now
+	left, err := b.count(ctx)
+	if ctx.Err() != nil {
+		return false
+	}
+	b.trouble.report(err)
+	switch {
+	case err != nil:
+		return false
+	case left < b.left || b.moved.IsZero():
+		if b.moved.IsZero() && left > 0 {
+			b.p.cfg.Log.Info().Int64("messages", left).Msg("deadlines that report missing messages wait until the messages that came before are handled")
+		}
+		b.left, b.moved = left, now
+	case now.Sub(b.moved) > max(b.p.backlogLimit, b.p.patience):
+		b.p.cfg.Log.Warn().Int64("messages", left).Msg("deadlines are fired although messages that came before are not handled yet: none of " +
+			"them has ended for long")
+		b.handled = true
+	}
+	b.handled = b.handled || left == 0
+	return b.handled
+}
+
+// count returns how many messages of the backlog have not ended.
+func (b *backlog) count(ctx context.Context) (left int64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, statementLimit)
+	defer cancel()
+	if b.local != nil {
+		return b.countLocal(ctx)
+	}
+	watermarks, err := b.watermarks(ctx)
+	if err == nil && b.ends == nil {
+		err = b.measure(ctx, watermarks)
+	}
+	if err != nil {
+		return 0, err
+	}
+	for at, end := range b.ends {
+		next := watermarks[at] + 1
+		if next == 0 { // no message of the partition has ended
+			next = b.of.fetchedFrom(at)
+		}
+		left += max(0, end-next)
+	}
+	return left, nil
+}
+
+// countLocal is count for local work. Entries that wait for their next try have been tried.
+func (b *backlog) countLocal(ctx context.Context) (left int64, err error) {
+	if b.last < 0 {
+		if err := b.p.cfg.Pool.QueryRow(ctx, lastLocal, pg.Args{"group": b.p.cfg.Group}).Scan(&b.last); err != nil {
+			return 0, err
+		}
+		b.left, b.moved = 0, time.Time{}
+	}
+	err = b.p.cfg.Pool.QueryRow(ctx, countLocal, pg.Args{"group": b.p.cfg.Group, "last": b.last}).Scan(&left)
+	return left, err
+}
+
+// watermarks returns the offsets up to which all messages have ended, by the partitions that a member of the group has had.
+func (b *backlog) watermarks(ctx context.Context) (map[topicPartition]int64, error) {
+	rows, err := b.p.cfg.Pool.Query(ctx, readWatermarks, pg.Args{"group": b.p.cfg.Group})
+	if err != nil {
+		return nil, err
+	}
+	all := make(map[topicPartition]int64)
+	var at topicPartition
+	var watermark int64
+	_, err = pgx.ForEachRow(rows, []any{&at.topic, &at.partition, &watermark}, func() error {
+		all[at] = watermark
+		return nil
+	})
+	return all, err
+}
+
+// measure stores the ends of the partitions that the group has consumed before: a topic that it begins to consume may have the messages
+// of months. It leaves out retry topics, whose messages have been tried.
+func (b *backlog) measure(ctx context.Context, consumed map[topicPartition]int64) error {
+	var names []string
+	for at := range consumed {
+		t, err := topics.Parse(at.topic)
+		if err == nil && t.Kind != topics.Retry && slices.Contains(b.of.consumed, at.topic) && !slices.Contains(names, at.topic) {
+			names = append(names, at.topic)
+		}
+	}
+	ends := make(map[topicPartition]int64)
+	if len(names) > 0 {
+		first, err := kafka.Starts(ctx, b.of.client, names...)
+		if err != nil {
+			return err
+		}
+		last, err := kafka.Ends(ctx, b.of.client, names...)
+		if err != nil {
+			return err
+		}
+		var errs []error
+		for at := range consumed {
+			start, end := first[at.topic][at.partition], last[at.topic][at.partition]
+			if err := errors.Join(start.Err, end.Err); err != nil {
+				errs = append(errs, fmt.Errorf("%s: %w", at, err))
+			} else if end.Offset > start.Offset { // else retention has removed all messages, and the watermark does not move
+				ends[at] = end.Offset
+			}
+		}
+		if len(errs) > 0 && time.Since(b.began) < b.p.backlogLimit { // later these partitions are not waited for
+			return errors.Join(errs...)
+		}
+	}
+	b.ends, b.left, b.moved = ends, 0, time.Time{}
+	return nil
+}
+
+// fetchedFrom returns the first offset of a partition of this member that has not ended; 0 if it is not known.
+func (c *consumer) fetchedFrom(at topicPartition) int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if w := c.workers[at]; w != nil {
+		return max(0, w.progress.from())
+	}
+	return 0
+}

@@ -1,0 +1,3 @@
+SELECT topic, partition, watermark
+FROM troupe.leases
+WHERE consumer_group = @group
