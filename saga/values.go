@@ -161,23 +161,55 @@ func whole(v any) (any, error) {
 	return v, nil
 }
 
-// plain applies whole to v and to all values inside it, in place.
-func plain(v any) (_ any, err error) {
+// maxGrowth limits the bytes by which the numbers of one event or state are longer in their stored form, which has no exponent: 1e1000
+// becomes 1,001 digits. A number in its stored form, such as one that is read from the database, adds nothing.
+const maxGrowth = 4 << 20
+
+// plain applies whole to v and to all values inside it, in place, as long as the numbers grow by no more than growth in all.
+func plain(v any, growth *int) (_ any, err error) {
 	switch v := v.(type) {
 	case []any:
 		for i := range v {
-			if v[i], err = plain(v[i]); err != nil {
+			if v[i], err = plain(v[i], growth); err != nil {
 				return nil, err
 			}
 		}
 	case map[string]any:
 		for k := range v {
-			if v[k], err = plain(v[k]); err != nil {
+			if v[k], err = plain(v[k], growth); err != nil {
 				return nil, fmt.Errorf("%s: %w", k, err)
 			}
 		}
 	}
-	return whole(v)
+	read, err := whole(v)
+	if err != nil {
+		return nil, err
+	}
+	if *growth -= max(0, storedLen(read)-givenLen(v)); *growth < 0 {
+		return nil, fmt.Errorf("the numbers are more than %d bytes longer when they are written without exponents", maxGrowth)
+	}
+	return read, nil
+}
+
+// storedLen returns about the length of a number in its stored form, if that is longer than 24 characters, and else 0.
+func storedLen(v any) int {
+	switch v := v.(type) {
+	case json.Number:
+		return len(v)
+	case float64:
+		if whole := math.Abs(v); 1e21 <= whole && !math.IsInf(v, 0) {
+			return len("-.0") + 1 + int(math.Log10(whole))
+		}
+	}
+	return 0
+}
+
+// givenLen returns the length of a number as it was given: of a JSON number its text, else the 8 bytes of a double.
+func givenLen(v any) int {
+	if n, is := v.(json.Number); is {
+		return len(n)
+	}
+	return 8
 }
 
 // WriteFields writes f as a JSON object from which ReadFields reads the same numbers.
@@ -188,9 +220,11 @@ func WriteFields(f map[string]any) ([]byte, error) {
 	return json.Marshal(pointed(f, func(text string) string { return text }))
 }
 
-// Canonical gives the numbers in f, such as the json.Number of a decimal, the form of Event.Fields, in place.
+// Canonical gives the numbers in f, such as the json.Number of a decimal, the form of Event.Fields, in place. It is an error if that makes
+// them more than 4 MiB longer in all.
 func Canonical(f map[string]any) error {
-	_, err := plain(f)
+	growth := maxGrowth
+	_, err := plain(f, &growth)
 	return err
 }
 
@@ -223,7 +257,8 @@ func unescape(v any) any {
 }
 
 // ReadFields reads a JSON object into the form of Event.Fields: whole numbers stay whole, and a number with more digits than an
-// int64 or a float64 can hold is a json.Number with all of them. A number of more than 1,100 digits is an error.
+// int64 or a float64 can hold is a json.Number with all of them. A number of more than 1,100 digits is an error, and so are numbers
+// that are more than 4 MiB longer when they are written without exponents.
 func ReadFields(text []byte) (map[string]any, error) {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.UseNumber()
@@ -231,7 +266,7 @@ func ReadFields(text []byte) (map[string]any, error) {
 	if err := dec.Decode(&fields); err != nil {
 		return nil, fmt.Errorf("want a JSON object: %w", err)
 	}
-	if _, err := plain(fields); err != nil {
+	if err := Canonical(fields); err != nil {
 		return nil, err
 	}
 	return fields, nil

@@ -227,6 +227,7 @@ func TestARequestThatCannotBeServedSaysWhy(t *testing.T) {
 		{"POST", "/sagas/trip/%FF", "{}", right, "application/json", 400, "the key:"},
 		{"POST", "/sagas/trip/t-1", "{}", right, "text/plain", 415, "want Content-Type: application/json"},
 		{"POST", "/sagas/trip/t-1", "[]", right, "application/json", 400, "the variables: want a JSON object"},
+		{"POST", "/sagas/trip/t-1", `{"nights": [` + strings.Repeat("1e1000,", 20_000) + `1]}`, right, "application/json", 400, "the variables: nights: the numbers are more than"},
 		{"POST", "/sagas/trip/t-1", `{"nights": "two"}`, right, "application/json", 422, `variable nights is int: it cannot be "two"`},
 		{"POST", "/sagas/trip/t-1", `{"trip": "t-2"}`, right, "application/json", 422, "the variable trip is the key"},
 		{"POST", "/sagas/trip/t-1", `{"trip": "` + strings.Repeat("x", 1<<20) + `"}`, right, "application/json", 413, "more than 1048576 bytes"},

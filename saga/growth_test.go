@@ -1,0 +1,57 @@
+package saga_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/saga"
+)
+
+// TestShortNumbersThatBecomeLongAreRefused: a request of 980 KB with 140,000 times 1e1000 took 1.9 GB and eleven seconds, since the
+// stored form of a number has no exponent. Records with such payloads, of some bytes each when compressed, stopped a coordinator.
+func TestShortNumbersThatBecomeLongAreRefused(t *testing.T) {
+	list := func(number string, n int) string {
+		return "[" + strings.TrimSuffix(strings.Repeat(number+",", n), ",") + "]"
+	}
+	for _, number := range []string{"1e1000", "-1e-1000", "1e300", "1E+300"} {
+		text := []byte(fmt.Sprintf(`{"outer": {"n": %s}}`, list(number, 20_000)))
+		_, err := saga.ReadFields(text)
+		require.ErrorContains(t, err, "numbers", number)
+		require.Less(t, len(err.Error()), 200)
+		var e saga.Event
+		require.NoError(t, json.Unmarshal([]byte(`{"kind": "started"}`), &e))
+		_, err = saga.ReadEvent([]byte(fmt.Sprintf(`{"kind": "started", "fields": %s}`, text)))
+		require.ErrorContains(t, err, "numbers", number)
+	}
+	doubles := make([]any, 20_000)
+	for i := range doubles {
+		doubles[i] = 1e300
+	}
+	require.ErrorContains(t, saga.Canonical(map[string]any{"n": doubles}), "numbers", "doubles of Avro")
+}
+
+// TestNumbersWithinTheLimitAreReadAgain: a number that was stored without its exponent counts no second time.
+func TestNumbersWithinTheLimitAreReadAgain(t *testing.T) {
+	numbers := strings.TrimSuffix(strings.Repeat("1e1000,1e300,0.1,17,", 2_500), ",")
+	text := []byte(`{"a": [` + numbers + `]}`)
+	for range 2 {
+		fields, err := saga.ReadFields(text)
+		require.NoError(t, err)
+		next, err := saga.WriteFields(fields)
+		require.NoError(t, err)
+		text = []byte(fmt.Sprintf(`{"a": %s, "b": %s}`, list(t, next), list(t, next)))
+		require.Greater(t, len(text), 4<<20)
+	}
+}
+
+func list(t *testing.T, fields []byte) string {
+	var read struct {
+		A json.RawMessage `json:"a"`
+	}
+	require.NoError(t, json.Unmarshal(fields, &read))
+	return string(read.A)
+}
