@@ -35,9 +35,13 @@ func (x *decision) act(e Event) {
 		x.actSet(e)
 		return
 	}
-	i, ok := x.d.byName[e.Step]
+	i, ok := x.d.stepIndex(e.Step)
 	if !ok {
 		x.refuse("there is no step %q", e.Step)
+		return
+	}
+	if n, begun := x.itemCount(i); begun {
+		x.refuse("step %s has %d items: name one of them, such as %s", e.Step, n, itemName(e.Step, 0))
 		return
 	}
 	if ss := x.s.Steps[i]; ss.Tolerated && ss.Phase != CompensateFailed {
@@ -74,7 +78,7 @@ func (x *decision) actResume() {
 		return
 	}
 	if stuck := Stuck(x.d, x.s); len(stuck) > 0 {
-		x.refuse("step %s is %s: retry, skip or resolve it", stuck[0], phaseText(x.s.Steps[x.d.byName[stuck[0]]].Phase))
+		x.refuse("step %s is %s: retry, skip or resolve it", stuck[0], phaseText(x.phaseOf(stuck[0])))
 		return
 	}
 	if slices.ContainsFunc(x.d.ends, func(e end) bool { return e.End.When == x.s.Held }) {
@@ -142,7 +146,7 @@ func (x *decision) compensateAgain(i int) bool {
 
 // actSet sets variables to other values. A parked saga stays parked: retry and resume evaluate with the new values.
 func (x *decision) actSet(e Event) {
-	if !x.result(e) {
+	if !x.result(-1, e) {
 		return
 	}
 	for i := range x.s.Steps { // a retry sends another request, which services outside must not take for the earlier one
@@ -166,7 +170,7 @@ func (x *decision) actSkip(i int, e Event) {
 	case x.s.Back:
 		x.refuse("the saga goes back: step %s is %s", ss.Name, phaseText(ss.Phase))
 	case ss.Phase == GivenUp || ss.Phase == Doubt || ss.Phase == Refused:
-		if x.result(e) {
+		if x.result(i, e) {
 			x.moment(moments.StepResolved, ss.Name, "skipped")
 			x.done(i, "")
 		}
@@ -195,7 +199,7 @@ func (x *decision) actResolve(i int, e Event) {
 	case ss.Phase != Doubt && ss.Phase != GivenUp:
 		x.refuse("step %s is %s: only a step in doubt can be resolved", ss.Name, phaseText(ss.Phase))
 	case e.Happened:
-		if x.result(e) {
+		if x.result(i, e) {
 			x.moment(moments.StepResolved, ss.Name, said)
 			x.done(i, "")
 		}
@@ -206,8 +210,8 @@ func (x *decision) actResolve(i int, e Event) {
 	}
 }
 
-// result sets the variables of e. It returns false, and refuses the action, if a variable cannot have its value.
-func (x *decision) result(e Event) bool {
+// result sets the variables of e, which for an item are the values of the item. It returns false, and refuses the action, if a variable cannot have its value.
+func (x *decision) result(i int, e Event) bool {
 	data := make(map[string]any, len(e.Fields))
 	for _, name := range sortedKeys(e.Fields) {
 		v, err := x.d.coerce(name, e.Fields[name])
@@ -219,6 +223,10 @@ func (x *decision) result(e Event) bool {
 			return false
 		}
 		data[name] = v
+	}
+	if err := x.collect(i, data); err != nil {
+		x.refuse("%s", err)
+		return false
 	}
 	x.put(data)
 	return true

@@ -11,9 +11,12 @@ import (
 
 // answered applies the answer of a hop to a command or a compensation.
 func (x *decision) answered(e Event) {
-	i, ok := x.d.byName[e.Step]
-	if !ok {
-		x.ignore("there is no step %q", e.Step)
+	i, ok := x.d.stepIndex(e.Step)
+	if !ok && !x.findsItem(e, &i) {
+		return
+	}
+	if x.d.steps[i].each != nil {
+		x.ignore("step %s has items, and the answer %s names none of them", e.Step, e.Type)
 		return
 	}
 	if e.Operation == compensateOp {
@@ -54,7 +57,7 @@ func (x *decision) answered(e Event) {
 	}
 	switch e.Outcome {
 	case "success":
-		a, err := x.match(st.success, e)
+		a, err := x.match(i, st.success, e)
 		if err != nil {
 			x.unusable(i, e, err.Error())
 			return
@@ -69,7 +72,7 @@ func (x *decision) answered(e Event) {
 		}
 	case "failure":
 		reason := e.Type
-		a, err := x.match(st.failure, e)
+		a, err := x.match(i, st.failure, e)
 		if err != nil {
 			x.unusable(i, e, err.Error())
 			return
@@ -78,7 +81,7 @@ func (x *decision) answered(e Event) {
 			if !x.store(i, a, e) {
 				return
 			}
-			reason = x.reasonOf(a, e)
+			reason = x.reasonOf(i, a, e)
 		}
 		x.refused(i, e.Type, reason)
 	case "exhausted":
@@ -109,13 +112,13 @@ func (x *decision) late(i int, e Event) {
 	if ss.Tolerated { // later steps may have read that it did not succeed
 		return
 	}
-	a, err := x.match(x.d.steps[i].success, e)
-	if err == nil && (a == nil || !x.unset(a)) {
+	a, err := x.match(i, x.d.steps[i].success, e)
+	if err == nil && (a == nil || !x.unset(i, a)) {
 		return
 	}
 	var data map[string]any
 	if err == nil {
-		data, err = x.outputs(a, e)
+		data, err = x.outputs(i, a, e)
 	}
 	if err != nil {
 		x.park(fmt.Sprintf("%s: %s", e.Type, err))
@@ -124,9 +127,9 @@ func (x *decision) late(i int, e Event) {
 	x.put(data)
 }
 
-func (x *decision) unset(a *answer) bool {
+func (x *decision) unset(i int, a *answer) bool {
 	for _, f := range a.set {
-		if _, set := x.s.Data[f.name]; set {
+		if x.hasValue(i, f.name) {
 			return false
 		}
 	}
@@ -247,10 +250,10 @@ const maxEarly = 64
 // observe applies e to step i, which waits for an event. It returns false if e is none of the step's events.
 func (x *decision) observe(i int, e Event) bool {
 	st := x.d.steps[i]
-	done, err := x.match(st.success, e)
+	done, err := x.match(i, st.success, e)
 	var refused *answer
 	if done == nil && err == nil {
-		refused, err = x.match(st.failure, e)
+		refused, err = x.match(i, st.failure, e)
 	}
 	switch {
 	case err != nil:
@@ -261,7 +264,7 @@ func (x *decision) observe(i int, e Event) bool {
 		}
 	case refused != nil:
 		if x.store(i, refused, e) {
-			x.refused(i, e.Type, x.reasonOf(refused, e))
+			x.refused(i, e.Type, x.reasonOf(i, refused, e))
 		}
 	default:
 		return false
@@ -301,15 +304,15 @@ func (x *decision) awaitsLater(e Event) bool {
 	return false
 }
 
-// match returns the answer of as that e is, or nil. It returns an error if a condition cannot be evaluated, since it is then
+// match returns the answer of as that e is, or nil. i is the step, or -1 if the answers are no step's. It returns an error if a condition cannot be evaluated, since it is then
 // unknown which answer e is.
-func (x *decision) match(as []*answer, e Event) (*answer, error) {
+func (x *decision) match(i int, as []*answer, e Event) (*answer, error) {
 	for _, a := range as {
 		if a.Event != e.Type || (e.Hop != "" && a.Hop != e.Hop) || !x.finds(a, e) {
 			continue
 		}
 		if a.when != nil {
-			holds, err := a.when.Holds(x.objects(map[string]any{"event": e.Fields}))
+			holds, err := a.when.Holds(x.objectsOf(i, map[string]any{"event": e.Fields}))
 			if err != nil {
 				return nil, fmt.Errorf("%s: when: %w", a.Event, err)
 			}
@@ -337,7 +340,7 @@ func (x *decision) unusable(i int, e Event, reason string) {
 
 // store sets the variables of a, an answer of step i. If one cannot be set, it parks the saga and returns false.
 func (x *decision) store(i int, a *answer, e Event) bool {
-	data, err := x.outputs(a, e)
+	data, err := x.outputs(i, a, e)
 	if err != nil {
 		x.unusable(i, e, fmt.Sprintf("%s: %s", a.Event, err))
 		return false
@@ -346,12 +349,16 @@ func (x *decision) store(i int, a *answer, e Event) bool {
 	return true
 }
 
-// outputs evaluates the variables that an answer sets. A nil answer sets none.
-func (x *decision) outputs(a *answer, e Event) (map[string]any, error) {
+// outputs evaluates the variables that an answer to step i sets. A nil answer sets none. For an item, they are the lists with its values.
+func (x *decision) outputs(i int, a *answer, e Event) (map[string]any, error) {
 	if a == nil || len(a.set) == 0 {
 		return nil, nil
 	}
-	return x.d.variables(a.set, x.objects(map[string]any{"event": e.Fields}))
+	data, err := x.d.variables(a.set, x.objectsOf(i, map[string]any{"event": e.Fields}))
+	if err != nil {
+		return nil, err
+	}
+	return data, x.collect(i, data)
 }
 
 func (x *decision) put(data map[string]any) {
@@ -364,11 +371,11 @@ func (x *decision) put(data map[string]any) {
 	maps.Copy(x.s.Data, data)
 }
 
-func (x *decision) reasonOf(a *answer, e Event) string {
+func (x *decision) reasonOf(i int, a *answer, e Event) string {
 	if a.reason == nil {
 		return e.Type
 	}
-	v, err := a.reason.Eval(x.objects(map[string]any{"event": e.Fields}))
+	v, err := a.reason.Eval(x.objectsOf(i, map[string]any{"event": e.Fields}))
 	if text, ok := v.(string); err == nil && ok && text != "" {
 		return cut(text)
 	}

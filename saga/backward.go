@@ -113,13 +113,13 @@ func (x *decision) backward() {
 	}
 	x.giveUpWaiting()
 	open := false
-	for i := len(x.d.steps) - 1; i >= 0; i-- {
+	for i := range x.d.backwards {
 		st, ss := x.d.steps[i], &x.s.Steps[i]
 		if x.settled(i) {
 			continue
 		}
 		open = true
-		if ss.Phase == Intent || ss.Phase == CompensateIntent {
+		if ss.Phase == Intent || ss.Phase == CompensateIntent || st.each != nil {
 			continue
 		}
 		if slices.ContainsFunc(st.after, func(j int) bool { return !x.settled(j) }) {
@@ -177,6 +177,9 @@ func (x *decision) giveUpWaiting() {
 
 // settled reports whether step i has nothing left to compensate.
 func (x *decision) settled(i int) bool {
+	if _, begun := x.itemCount(i); begun {
+		return x.itemsSettled(i)
+	}
 	switch x.s.Steps[i].Phase {
 	case StepWaiting, Skipped, Refused, Undone:
 		return true
@@ -191,8 +194,8 @@ func (x *decision) settled(i int) bool {
 // undoneSteps returns the names of the compensated steps, in the reverse of the definition's order.
 func (x *decision) undoneSteps() []any {
 	names := []any{}
-	for i := len(x.s.Steps) - 1; i >= 0; i-- {
-		if x.s.Steps[i].Phase == Undone {
+	for i := range x.d.backwards {
+		if x.s.Steps[i].Phase == Undone || i < x.d.stepCount() && x.itemsUndone(i) {
 			names = append(names, x.s.Steps[i].Name)
 		}
 	}

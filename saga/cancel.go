@@ -110,7 +110,7 @@ func (x *decision) cancelledBy(e Event) bool {
 	if x.d.cancel == nil {
 		return false
 	}
-	a, err := x.match(x.d.cancel.events, e)
+	a, err := x.match(-1, x.d.cancel.events, e)
 	if err != nil {
 		x.refuse("cancel: %s", err) // it is unknown whether e cancels the saga
 		return true
@@ -123,7 +123,7 @@ func (x *decision) cancelledBy(e Event) bool {
 	case x.goesBackForGood():
 		x.ignore("the saga is compensated already: %s changes nothing", e.Type)
 	case late == "":
-		x.cancel(fmt.Sprintf("%s of %s", e.Type, a.Hop), x.reasonOf(a, e))
+		x.cancel(fmt.Sprintf("%s of %s", e.Type, a.Hop), x.reasonOf(-1, a, e))
 	case x.s.Cancel == CancelRefused:
 		x.ignore("%s comes too late, and a cancel was refused before: %s", e.Type, late)
 	default:

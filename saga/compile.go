@@ -60,6 +60,10 @@ func (c *compiler) compile() {
 
 func (c *compiler) step(path string, st *step) {
 	st.when = c.condition(c.data, path+".when", st.When)
+	if st.ForEach != nil {
+		c.forEach(path, st)
+		defer c.enter(path, st.ForEach)()
+	}
 	st.send = c.command(path, st.Command, st.Call, st.Retry)
 	hop, defaults := "", st.Call != nil
 	if st.send != nil {
@@ -153,9 +157,11 @@ func (c *compiler) endpoint(path, text string) (parts []part) {
 	at := 0
 	for _, m := range hole.FindAllStringSubmatchIndex(text, -1) {
 		name := text[m[2]:m[3]]
-		if t, ok := c.d.spec.Data[name]; !ok {
+		switch t, ok := c.d.spec.Data[name]; {
+		case c.each.names(name): // its type is not known
+		case !ok:
 			c.wrong(path, "there is no variable %q", name)
-		} else if t != String && t != Int {
+		case t != String && t != Int:
 			c.wrong(path, "variable %q is of type %s: want string or int", name, t)
 		}
 		parts = append(parts, part{text[at:m[0]], name})

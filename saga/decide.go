@@ -18,7 +18,7 @@ import (
 // valid, an event that cannot be kept and an answer whose effect can no longer be compensated return s unchanged too, with the reason in
 // Effects.Refused.
 func Decide(d *Definition, s State, e Event, now time.Time) (State, Effects) {
-	x := &decision{d: d, s: s, now: now.UTC().Truncate(time.Microsecond)}
+	x := &decision{d: d.withItems(s), s: s, now: now.UTC().Truncate(time.Microsecond)}
 	x.s.Steps = slices.Clone(s.Steps)
 	x.s.Deadlines = slices.Clone(s.Deadlines)
 	x.s.Version++
@@ -59,9 +59,7 @@ func (x *decision) take(e Event) {
 	case x.s.Ended() && e.Kind.Action():
 		x.refuse("the saga has ended: %s", x.s.Status)
 	case x.tookEffectElsewhere(e):
-		x.refuse("step %s took effect at hop %s, and the definition that the saga runs on has no such step of that hop: the saga was moved to "+
-			"another one before its database was set back. Move it there again and redrive the answer, or look whether the effect must be "+
-			"undone by hand", e.Step, e.Hop)
+		x.refuseElsewhere(e)
 	case x.s.Ended():
 		x.ended(e)
 	case e.Kind.Action():
@@ -155,6 +153,7 @@ func (x *decision) takeUp() {
 // Stuck returns the names of the steps without which a parked saga cannot continue. An operator acts on them, or their answer
 // comes late.
 func Stuck(d *Definition, s State) []string {
+	d = d.withItems(s)
 	var stuck []string
 	for i, ss := range s.Steps {
 		optional := d.steps[i].Optional
@@ -185,6 +184,7 @@ func (x *decision) advance() {
 	if x.s.Status == Compensating {
 		x.backward()
 	}
+	x.settleItems()
 	if x.s.Ended() {
 		for len(x.s.Deadlines) > 0 {
 			x.disarm(x.s.Deadlines[0].Name)

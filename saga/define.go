@@ -38,6 +38,7 @@ func Define(spec Spec) (*Definition, error) {
 	}
 	if len(c.mistakes) == 0 {
 		c.bodies()
+		c.makeItems()
 	}
 	if len(c.mistakes) > 0 {
 		return nil, c.mistakes
@@ -55,6 +56,7 @@ type compiler struct {
 	mistakes Mistakes
 
 	data, event, starting, due *expr.Env
+	each                       *ForEach          // of the step that is compiled
 	setters                    map[string]string // the step that sets a variable; "": the start
 }
 
@@ -98,6 +100,7 @@ func (c *compiler) names() {
 		}
 		c.d.byName[st.Name] = i
 	}
+	c.allItems()
 	c.cycles()
 	names := make(map[string]bool)
 	for i, dl := range s.Deadlines {
@@ -118,7 +121,7 @@ func (c *compiler) cycles() {
 	behind := make([]map[int]bool, len(steps))
 	for i, st := range steps {
 		behind[i] = make(map[int]bool)
-		c.d.steps = append(c.d.steps, &step{Step: st, index: i})
+		c.d.steps = append(c.d.steps, &step{Step: st, index: i, of: -1})
 		for j, name := range st.Needs {
 			path := fmt.Sprintf("steps[%d].needs[%d]", i, j)
 			before, ok := c.d.byName[name]

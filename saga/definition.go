@@ -36,6 +36,7 @@ type Definition struct {
 	hash        string
 	steps       []*step
 	byName      map[string]int
+	items       []span // by step; nil: without the items of a state
 	start       []start
 	lock        *expr.Expr
 	deadlines   []*deadline
@@ -57,6 +58,9 @@ type step struct {
 	success []*answer
 	failure []*answer
 	back    *compensation
+	each    *each // nil: the step runs once
+	of      int   // for an item: the index of its step; -1 for a step
+	item    int   // for an item: its index in the list
 }
 
 type compensation struct {

@@ -94,9 +94,9 @@ func (x *decision) fired(e Event) {
 		x.moment(moments.DeadlineMet, "", due.Name)
 		x.goBack("it took longer than " + x.d.spec.Timeout.String())
 	case strings.HasSuffix(due.Name, compTimeout):
-		x.compensateFailed(x.d.byName[strings.TrimSuffix(due.Name, compTimeout)], "no answer in time")
+		x.compensateFailed(x.stepOf(due.Name, compTimeout), "no answer in time")
 	case strings.HasSuffix(due.Name, stepTimeout):
-		x.timedOut(x.d.byName[strings.TrimSuffix(due.Name, stepTimeout)])
+		x.timedOut(x.stepOf(due.Name, stepTimeout))
 	case e.Keep:
 		x.meet(due)
 	default:

@@ -24,13 +24,24 @@ func (x *decision) forward() (changed bool) {
 		if p := x.s.Steps[i].Phase; p == Intent || p == CompensateIntent {
 			open = true
 		}
-		if x.s.Steps[i].Phase != StepWaiting {
+		if st.each != nil && x.s.Steps[i].Phase == Intent {
+			began, ok := x.beginItems(i)
+			if !ok {
+				return false
+			}
+			changed = changed || began
+			continue
+		}
+		if x.s.Steps[i].Phase != StepWaiting || st.of >= 0 {
 			continue
 		}
 		switch x.join(st) {
 		case joinReady:
 			if !x.begin(i) {
 				return false
+			}
+			if st.each != nil {
+				return true // its items are steps now
 			}
 			changed = true
 		case joinImpossible:
@@ -123,6 +134,9 @@ func (x *decision) begin(i int) bool {
 		x.park(fmt.Sprintf("%s: %s", st.Name, err))
 		return false
 	}
+	if st.each != nil {
+		return x.beginEach(i, due)
+	}
 	if st.send != nil && !x.send(i, st.send, forwardOp) {
 		return false
 	}
@@ -170,13 +184,13 @@ func (x *decision) send(i int, c *command, operation string) bool {
 	if out.Since.IsZero() && (out.Epoch > 0 || out.Doubt) {
 		out.Since = x.s.StartedAt
 	}
-	fields, ok := x.fields(c.input, x.objects(nil))
+	fields, ok := x.fields(c.input, x.objectsOf(i, nil))
 	if !ok {
 		return false
 	}
 	out.Fields = fields
 	if c.endpoint != nil {
-		path, err := fill(c.endpoint, x.s.Data)
+		path, err := fill(c.endpoint, x.holesOf(i))
 		if err != nil {
 			x.park(fmt.Sprintf("%s: %s", st.Name, err))
 			return false

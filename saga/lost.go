@@ -36,12 +36,12 @@ func (x *decision) refuseSuccess(i int, e Event) {
 // tookEffectElsewhere reports whether e is the success of a command that the saga sent while it ran on another definition. The move to that
 // definition is lost. The definition of now does not have the step, or has settled it with the answer of another hop.
 func (x *decision) tookEffectElsewhere(e Event) bool {
-	i, known := x.d.byName[e.Step]
+	i, known := x.d.stepIndex(e.Step)
 	switch {
 	case !succeeded(e):
 		return false
 	case !known:
-		return true
+		return !x.mayHaveItem(e.Step)
 	}
 	switch x.s.Steps[i].Phase {
 	case StepWaiting, Intent, GivenUp, Doubt: // the saga is parked if it gets such an answer
@@ -51,6 +51,18 @@ func (x *decision) tookEffectElsewhere(e Event) bool {
 	}
 	c := x.d.steps[i].send
 	return c != nil && e.Hop != "" && e.Hop != c.hop
+}
+
+// refuseElsewhere refuses the success of a command for which tookEffectElsewhere holds.
+func (x *decision) refuseElsewhere(e Event) {
+	if p, known := x.d.byName[stepOfItem(e.Step)]; known && x.d.steps[p].each != nil {
+		_, n := x.items(p)
+		x.refuseItem(e, fmt.Sprintf("step %s is %s and has %d items", x.d.steps[p].Name, phaseText(x.s.Steps[p].Phase), n))
+		return
+	}
+	x.refuse("step %s took effect at hop %s, and the definition that the saga runs on has no such step of that hop: the saga was moved to "+
+		"another one before its database was set back. Move it there again and redrive the answer, or look whether the effect must be "+
+		"undone by hand", e.Step, e.Hop)
 }
 
 // succeeded reports whether e answers a command that took effect.
@@ -68,10 +80,10 @@ func (x *decision) tookEffect(i int, e Event) {
 	}
 	ss.Phase, ss.Tolerated, ss.Answer, ss.Succeeded = Done, false, e.Type, e.Epoch
 	x.moment(moments.StepCompleted, ss.Name, e.Type)
-	a, err := x.match(st.success, e)
-	if err == nil && a != nil && x.unset(a) {
+	a, err := x.match(i, st.success, e)
+	if err == nil && a != nil && x.unset(i, a) {
 		var data map[string]any
-		data, err = x.outputs(a, e)
+		data, err = x.outputs(i, a, e)
 		x.put(data)
 	}
 	switch {
@@ -90,7 +102,7 @@ func (x *decision) tookEffect(i int, e Event) {
 // becomes a dead letter.
 func (x *decision) ended(e Event) {
 	x.ignore("the saga has ended: %s", x.s.Status)
-	i, known := x.d.byName[e.Step]
+	i, known := x.d.stepIndex(e.Step)
 	if e.Kind != Answered || !known {
 		return
 	}

@@ -21,7 +21,7 @@ import (
 func Migrate(from, to *Definition, s State) (State, error) {
 	m := &move{from: from, to: to, s: s}
 	switch {
-	case s.Definition != from.hash || len(s.Steps) != len(from.steps):
+	case s.Definition != from.hash || !from.fits(s):
 		return s, fmt.Errorf("saga %s is of another definition than %s", s.ID(), from)
 	case s.Ended():
 		return s, fmt.Errorf("it has ended: %s", s.Status)
@@ -32,6 +32,7 @@ func Migrate(from, to *Definition, s State) (State, error) {
 	}
 	m.compareSpecs()
 	m.compareSteps()
+	m.compareItems()
 	m.compareDeadlines()
 	m.compareValues()
 	if len(m.obstacles) > 0 {
@@ -76,8 +77,9 @@ func (m *move) compareSteps() {
 	for _, ss := range m.s.Steps {
 		phase[ss.Name] = ss.Phase
 	}
-	for i, ss := range m.s.Steps {
-		if !ran(ss.Phase) {
+	for i, ss := range m.s.Steps[:len(m.from.steps)] {
+		_, listed := m.s.Lists[ss.Name]
+		if !ran(ss.Phase) && !listed {
 			continue
 		}
 		k, kept := m.to.byName[ss.Name]
@@ -94,6 +96,9 @@ func (m *move) compareSteps() {
 		}
 		if ss.Tolerated && !is.Optional {
 			m.obstacle("step %s has failed, and is not optional any more", ss.Name)
+		}
+		if listed && (was.each == nil) != (is.each == nil) {
+			m.obstacle("step %s is %s, and has a forEach in only one of the two", ss.Name, phaseText(ss.Phase))
 		}
 		if was.Pivot != is.Pivot {
 			m.obstacle("step %s is %s, and the pivot in only one of the two", ss.Name, phaseText(ss.Phase))
@@ -158,11 +163,11 @@ func (d *Definition) schedules(name string) bool {
 		return d.spec.Timeout > 0
 	}
 	if step, is := strings.CutSuffix(name, compTimeout); is {
-		i, known := d.byName[step]
+		i, known := d.byName[stepOfItem(step)]
 		return known && d.steps[i].back != nil && d.steps[i].back.spec.Timeout > 0
 	}
 	if step, is := strings.CutSuffix(name, stepTimeout); is {
-		i, known := d.byName[step]
+		i, known := d.byName[stepOfItem(step)]
 		return known && d.steps[i].Timeout > 0
 	}
 	return slices.ContainsFunc(d.deadlines, func(dl *deadline) bool { return dl.Name == name })
@@ -177,6 +182,13 @@ func (m *move) moved() State {
 		s.Steps[i].Name = st.Name
 		if k, had := m.from.byName[st.Name]; had {
 			s.Steps[i] = m.s.Steps[k]
+		}
+	}
+	from := m.from.withItems(s)
+	for _, st := range m.to.steps {
+		if k, had := m.from.byName[st.Name]; had && from.items != nil {
+			at := from.items[k]
+			s.Steps = append(s.Steps, m.s.Steps[at.first:at.first+at.n]...)
 		}
 	}
 	return s

@@ -25,7 +25,8 @@ func (m *move) compareValues() {
 		if had && did == does && was == by {
 			return false // the old definition leaves it unset in the same way
 		}
-		return by == "" || phase[by] == Done || tolerated[by]
+		collects := does && by != "" && m.to.steps[m.to.byName[by]].each != nil // the variable is a list when the step begins
+		return by == "" || phase[by] == Done || tolerated[by] || collects && phase[by] == Intent
 	}
 	var told []string
 	for _, part := range m.to.toCome(phase, m.s.Status == Waiting) {
@@ -59,7 +60,7 @@ func (d *Definition) toCome(phase map[string]Phase, waiting bool) (all []toCome)
 		}
 		switch phase[st.Name] {
 		case StepWaiting:
-			all = append(all, toCome{"step " + st.Name, d.wants(guards, path+".when", path+".command.input", path+".call.body")})
+			all = append(all, toCome{"step " + st.Name, d.wants(guards, path+".when", path+".forEach.list", path+".command.input", path+".call.body")})
 		case Intent, GivenUp, Doubt: // it may be retried, and its condition is not evaluated again
 			all = append(all, toCome{"step " + st.Name, d.wants(nil, path+".command.input", path+".call.body")})
 		}

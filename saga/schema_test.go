@@ -274,7 +274,7 @@ func everything() saga.Spec {
 	told := []saga.Emit{{Event: "Told", Hop: "pay", Failure: true, Input: saga.Mapping{"id": "data.id"}}}
 	return saga.Spec{
 		Saga: "everything", Version: 2, Description: "every field", Key: "id",
-		Data: map[string]saga.Type{"id": saga.String, "a": saga.Any, "b": saga.Int, "c": saga.Bool, "d": saga.Double},
+		Data: map[string]saga.Type{"id": saga.String, "guests": saga.Any, "rooms": saga.Any, "a": saga.Any, "b": saga.Int, "c": saga.Bool, "d": saga.Double},
 		Lock: "data.id", Timeout: 600 * minute, Stash: minute,
 		Start: []saga.Start{{Hop: "shop", Event: "Ordered", When: "event.n > 0", Set: saga.Mapping{"id": "event.id"}}},
 		Steps: []saga.Step{
@@ -293,6 +293,11 @@ func everything() saga.Spec {
 				Compensation: &saga.Compensation{
 					Call: &saga.Call{Hop: "hotel", Method: "DELETE", Endpoint: "/rooms/{id}"},
 				},
+			},
+			{
+				Name: "room", ForEach: &saga.ForEach{List: "data.guests", As: "guest", Max: 4, Parallel: 2},
+				Command: &saga.Command{Hop: "hotel", Type: "Room", Input: saga.Mapping{"of": "guest.name", "at": "index"}},
+				Success: []saga.Answer{{Event: "Booked", Set: saga.Mapping{"rooms": "event.room"}}}, Irreversible: "rooms are free",
 			},
 			{
 				Name: "wait", Needs: []string{"pay", "reserve"}, AtLeast: 1, Optional: true, Success: []saga.Answer{{

@@ -77,6 +77,8 @@ type Step struct {
 	AtLeast int `json:"atLeast,omitempty"`
 	// When is a condition over data. If it does not hold, the step is skipped.
 	When string `json:"when,omitempty"`
+	// ForEach runs the step once for each element of a list. Default: the step runs once.
+	ForEach *ForEach `json:"forEach,omitempty"`
 	// Command is sent, or Call is made by HTTP. A step with neither waits for one of the events of Success or Failure.
 	Command *Command `json:"command,omitempty"`
 	Call    *Call    `json:"call,omitempty"`
@@ -152,7 +154,8 @@ type Answer struct {
 	By *Association `json:"by,omitempty"`
 	// When is a condition over event, data and saga. If it does not hold, the event is not this answer.
 	When string `json:"when,omitempty"`
-	// Set computes variables from event, data and saga. Each variable is set by one step only.
+	// Set computes variables from event, data and saga. Each variable is set by one step only. ForEach describes what the items of a
+	// step set.
 	Set Mapping `json:"set,omitempty"`
 	// Reason computes the reason of a failure, over event, data and saga, of type string. Default: the event's name.
 	Reason string `json:"reason,omitempty"`

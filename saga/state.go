@@ -30,8 +30,11 @@ type State struct {
 	// Reason is the reason why the saga compensates, ended early or is parked. Of several, the latest comes last.
 	Reason string         `json:"reason,omitempty"`
 	Data   map[string]any `json:"data"`
-	// Steps are in the definition's order.
+	// Steps are in the definition's order. After them come the items of each step with ForEach that has begun, such as seat[0], in the
+	// order of the steps and of their lists.
 	Steps []StepState `json:"steps"`
+	// Lists holds the list that each step with ForEach began with, by the name of the step.
+	Lists map[string]any `json:"lists,omitempty"`
 	// Early are awaited events that arrived before their step began.
 	Early []Event `json:"early,omitempty"`
 	// Deadlines are the deadlines to come and the overdue ones, ordered by name.

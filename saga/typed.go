@@ -121,6 +121,7 @@ func (c *compiler) bodies() {
 	}
 	for i, st := range s.Steps {
 		path := fmt.Sprintf("steps[%d]", i)
+		leave := c.enter(path, st.ForEach)
 		if st.Command != nil {
 			c.gives(path+".command.input", st.Command.of, c.data, st.Command.Input)
 		}
@@ -132,6 +133,7 @@ func (c *compiler) bodies() {
 			}
 			answers(path+".compensation.success", comp.Success)
 		}
+		leave()
 	}
 	for i, dl := range s.Deadlines {
 		emits(fmt.Sprintf("deadlines[%d].emit", i), c.due, dl.Emit)
@@ -178,6 +180,9 @@ func (c *compiler) reads(path string, of *body, objects map[string]expr.Fields, 
 	all := map[string]expr.Fields{"event": of.fields}
 	maps.Copy(all, objects)
 	env, err := expr.NewEnv(all)
+	if err == nil && c.each != nil {
+		env, err = env.With(map[string]Type{c.each.As: Any, indexName: Int})
+	}
 	if err != nil {
 		c.wrong(path, "%s", err)
 		return

@@ -3,6 +3,7 @@ package saga
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -88,8 +89,9 @@ func (s State) MarshalJSON() ([]byte, error) {
 	type state State
 	return json.Marshal(struct {
 		state
-		Data fields `json:"data"`
-	}{state(s), s.Data})
+		Data  fields `json:"data"`
+		Lists fields `json:"lists,omitempty"`
+	}{state(s), s.Data, s.Lists})
 }
 
 // MarshalJSON writes doubles in Payload so that they differ from whole numbers.
@@ -280,14 +282,14 @@ func (d *Definition) ReadState(text []byte) (State, error) {
 	if err := dec.Decode(&s); err != nil {
 		return State{}, err
 	}
-	if s.Definition != d.hash || len(s.Steps) != len(d.steps) {
+	if s.Definition != d.hash || !d.fits(s) {
 		return State{}, fmt.Errorf("saga %s is of another definition than %s", s.ID(), d)
 	}
 	stored := func(f map[string]any) error {
 		unescape(f)
 		return Canonical(f)
 	}
-	err := stored(s.Data)
+	err := errors.Join(stored(s.Data), stored(s.Lists))
 	for i := range s.Early {
 		if err == nil {
 			err = stored(s.Early[i].Fields)

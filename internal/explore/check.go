@@ -140,7 +140,7 @@ func (x *explorer) still(w *world) string {
 		return "the saga is parked, and a person can do nothing but abandon it"
 	}
 	for i, s := range x.m.steps {
-		if s.hop[forward] >= 0 || in.state.Steps[i].Phase != saga.Intent {
+		if s.hop[forward] >= 0 || s.ForEach != nil || in.state.Steps[i].Phase != saga.Intent {
 			continue
 		}
 		for _, a := range slices.Concat(s.Success, s.Failure) {

@@ -82,7 +82,7 @@ func (x *explorer) sayDecision(e uint16, o *outcome) {
 	default:
 		s.Text = ev.Type + fieldsText(ev.Fields)
 	}
-	next := x.sagas[o.next].state
+	next := x.sagas[o.next].decided
 	switch {
 	case o.fx.Ignored != "":
 		s.Outcome = "ignored: " + o.fx.Ignored

@@ -32,7 +32,8 @@ type event struct {
 
 // instance is a state of the saga, with what the search needs of it often.
 type instance struct {
-	state     saga.State
+	state     saga.State // with all items of the model
+	decided   saga.State // as Decide has returned it
 	decisions []*outcome // by event
 	ended     bool
 	waits     []bool  // by step: its answer, or its compensation's, is awaited and no deadline is armed for it
@@ -63,7 +64,7 @@ func (x *explorer) decide(s uint32, e uint16) *outcome {
 		in.decisions = append(in.decisions, nil)
 	}
 	if in.decisions[e] == nil {
-		in.decisions[e] = x.decision(in.state, x.events[e].Event)
+		in.decisions[e] = x.decision(in.decided, x.events[e].Event)
 	}
 	return in.decisions[e]
 }
@@ -72,8 +73,8 @@ func (x *explorer) decision(s saga.State, e saga.Event) *outcome {
 	next, fx := x.cfg.Decide(x.m.d, s, e, moment)
 	again, fxAgain := x.cfg.Decide(x.m.d, s, e, moment)
 	o := &outcome{fx: fx, nothing: fx.Ignored != "" || fx.Refused != ""}
-	o.problem = x.broken(s, next, fx)
-	o.used = x.notes(s, next, e, fx)
+	o.problem = x.broken(x.withItems(s), x.withItems(next), fx)
+	o.used = x.notes(x.withItems(s), x.withItems(next), e, fx)
 	if !reflect.DeepEqual(next, again) || !reflect.DeepEqual(fx, fxAgain) {
 		o.problem = "the same arguments decide differently"
 	}
@@ -140,6 +141,9 @@ func (x *explorer) broken(s, next saga.State, fx saga.Effects) string {
 	if problem := x.brokenForward(s, next); problem != "" {
 		return problem
 	}
+	if problem := x.brokenItems(s, next); problem != "" {
+		return problem
+	}
 	if problem := x.brokenCancel(s, next, fx); problem != "" {
 		return problem
 	}
@@ -195,8 +199,8 @@ func (x *explorer) instance(s saga.State) uint32 {
 	if i, known := x.sagaIndex[string(key)]; known {
 		return i
 	}
-	in := &instance{state: s, ended: s.Ended(), waits: make([]bool, len(x.m.steps))}
-	for i, ss := range s.Steps {
+	in := &instance{state: x.withItems(s), decided: s, ended: s.Ended(), waits: make([]bool, len(x.m.steps))}
+	for i, ss := range in.state.Steps {
 		awaits := ss.Phase == saga.CompensateIntent || ss.Phase == saga.Intent && x.m.steps[i].hop[forward] >= 0
 		in.waits[i] = awaits && !in.ended
 		if ss.Phase == saga.Refused && s.Status != saga.Abandoned && x.m.steps[i].hop[forward] >= 0 {

@@ -15,7 +15,7 @@ func (x *explorer) brokenForward(s, next saga.State) string {
 	}
 	for i, ss := range next.Steps {
 		st := &x.m.steps[i]
-		if s.Steps[i].Phase != saga.Skipped || ss.Phase != saga.Skipped || ss.Started == 0 && (st.When != "" || slices.ContainsFunc(st.Needs, func(name string) bool {
+		if x.absent(next, i) || s.Steps[i].Phase != saga.Skipped || ss.Phase != saga.Skipped || ss.Started == 0 && (st.When != "" || slices.ContainsFunc(st.Needs, func(name string) bool {
 			need := next.Steps[x.stepIndex(name)]
 			return need.Phase == saga.Skipped || need.Tolerated
 		})) {

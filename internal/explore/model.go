@@ -52,6 +52,12 @@ type step struct {
 	before []int
 	// outputs are the values that an operator gives who skips or resolves the step.
 	outputs map[string]any
+	// at is the index in the definition of the step, or of the step that the item belongs to.
+	at int
+	// of, for an item, is the index of its step, and item its index in the list; of is -1 for a step.
+	of, item int
+	// first and items are the place and the number of the items of a step with ForEach.
+	first, items int
 }
 
 // sameHop reports whether one barrier has both operations.
@@ -81,7 +87,7 @@ type button struct {
 
 func newModel(d *saga.Definition, starts []map[string]any) (*model, error) {
 	m := &model{d: d, spec: d.Spec(), hops: d.Hops()}
-	v, err := newValues(m.spec)
+	v, err := newValues(m.spec, starts != nil)
 	if err != nil {
 		return nil, err
 	}
@@ -92,10 +98,14 @@ func newModel(d *saga.Definition, starts []map[string]any) (*model, error) {
 		if err != nil {
 			return nil, err
 		}
+		s.at = i
 		m.steps = append(m.steps, s)
 	}
 	for i := range m.steps {
 		m.behind(i, index, i)
+	}
+	if err := m.addItems(v, starts); err != nil {
+		return nil, err
 	}
 	if err := m.await(v); err != nil {
 		return nil, err
@@ -120,7 +130,7 @@ func newModel(d *saga.Definition, starts []map[string]any) (*model, error) {
 }
 
 func (m *model) step(st saga.Step, v *values) (step, error) {
-	s := step{Step: st, hop: [2]int{-1, -1}, outputs: make(map[string]any)}
+	s := step{Step: st, hop: [2]int{-1, -1}, outputs: make(map[string]any), of: -1}
 	target := func(op int, cmd *saga.Command, call *saga.Call) {
 		switch {
 		case cmd != nil:

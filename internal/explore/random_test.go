@@ -110,6 +110,27 @@ func cancelByChance(r *rand.Rand, spec *saga.Spec) {
 	spec.Cancel = c
 }
 
+// forEachByChance lets a step with a command, or two, run for each element of a list. Their answers collect.
+func forEachByChance(r *rand.Rand, spec *saga.Spec) {
+	spec.Data["l"], spec.Data["c"] = saga.Any, saga.Any
+	for range 2 {
+		st := &spec.Steps[r.IntN(len(spec.Steps))]
+		if st.Command == nil || st.Pivot || st.ForEach != nil {
+			continue
+		}
+		st.ForEach = &saga.ForEach{List: "data.l", As: "x", Max: 1 + r.IntN(3), Parallel: r.IntN(2)}
+		command := *st.Command
+		command.Input = saga.Mapping{"x": "x", "i": "index"}
+		st.Command = &command
+		if st.Success[0].Set != nil {
+			st.Success[0].Set = saga.Mapping{"c": "event.ok"}
+		}
+		if c := st.Compensation; c != nil && st.Success[0].Set != nil {
+			c.Command.Input = saga.Mapping{"x": "x", "c": "data.c[index]"}
+		}
+	}
+}
+
 // byChance explores the definition of seed, with changes.
 func byChance(t *testing.T, seed uint64, optional bool, states int, change ...func(*rand.Rand, *saga.Spec)) int {
 	r := rand.New(rand.NewPCG(seed, 1))
@@ -157,10 +178,24 @@ func TestDefinitionsWithACancelByChanceKeepTheirPromises(t *testing.T) {
 	t.Logf("%d states", states)
 }
 
+func TestDefinitionsWithListsByChanceKeepTheirPromises(t *testing.T) {
+	t.Parallel()
+	states := 0
+	for seed := range uint64(50) {
+		changes := []func(*rand.Rand, *saga.Spec){forEachByChance}
+		if seed%3 == 0 {
+			changes = append(changes, cancelByChance)
+		}
+		states += byChance(t, seed, seed%2 == 1, 4_000, changes...)
+	}
+	t.Logf("%d states", states)
+}
+
 func FuzzDefinitionsByChance(f *testing.F) {
 	f.Add(uint64(10)) // a pivot in doubt; a deadline that completes
 	f.Fuzz(func(t *testing.T, seed uint64) {
 		byChance(t, seed, seed%2 == 1, 20_000)
 		byChance(t, seed, seed%2 == 1, 20_000, cancelByChance)
+		byChance(t, seed, seed%2 == 1, 20_000, forEachByChance)
 	})
 }

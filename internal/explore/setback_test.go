@@ -27,6 +27,7 @@ type losses struct {
 	forget    int  // how often a hop deletes the answers that it has stored, since their retention is over
 	quorum    bool // two more optional steps, and one that needs some of them
 	cancel    bool // an event cancels the saga, as its definition declares
+	each      bool // some steps run for each element of a list
 	runs      uint64
 }
 
@@ -108,6 +109,9 @@ func runLossy(seed uint64, what losses) *lossy {
 	if what.cancel {
 		cancelByChance(rand.New(rand.NewPCG(seed, 8)), &spec)
 	}
+	if what.each {
+		forEachByChance(rand.New(rand.NewPCG(seed, 9)), &spec)
+	}
 	d, err := saga.Define(spec)
 	if err != nil {
 		panic(err)
@@ -123,7 +127,11 @@ func runLossy(seed uint64, what losses) *lossy {
 			givenUp: make(map[string]bool),
 		}
 	}
-	l.decide(saga.Event{Kind: saga.Started, Fields: map[string]any{"id": "1", "n": r.IntN(4)}}, "start")
+	start := map[string]any{"id": "1", "n": r.IntN(4)}
+	if what.each {
+		start["l"] = []any{"a", "b", "c"}[:rand.New(rand.NewPCG(seed, 10)).IntN(4)]
+	}
+	l.decide(saga.Event{Kind: saga.Started, Fields: start}, "start")
 	for _, st := range spec.Steps {
 		if st.Command == nil && r.IntN(3) > 0 {
 			came := append(slices.Clone(st.Success), st.Failure...)[r.IntN(1+len(st.Failure))]
@@ -264,6 +272,7 @@ func changed(r *rand.Rand, spec saga.Spec) *saga.Definition {
 
 // step returns the step of the definition that the saga runs on, or of the other one if that alone has it.
 func (l *lossy) step(name string) (st saga.Step) {
+	name, _, _ = strings.Cut(name, "[")
 	for _, d := range []*saga.Definition{l.mine.d, l.other} {
 		if d == nil {
 			continue
@@ -470,7 +479,7 @@ func (l *lossy) perform(hop string) {
 	}
 	e.Epoch = c.Epoch
 	e.Message = fmt.Sprint(c.id, " ", e.Type, " ", e.Outcome)
-	if e.Type == "Done" && c.Step == "s0" {
+	if e.Type == "Done" && strings.HasPrefix(c.Step, "s0") {
 		e.Fields = map[string]any{"ok": len(l.answers)%3 > 0}
 	}
 	l.log = append(l.log, fmt.Sprintf("    %s: %s: %s", hop, c.id, e.Type))
@@ -494,7 +503,7 @@ func (l *lossy) waits() string {
 		}
 	}
 	for _, ss := range l.mine.s.Steps {
-		sent := ss.Phase == saga.CompensateIntent || ss.Phase == saga.Intent && l.step(ss.Name).Command != nil
+		sent := ss.Phase == saga.CompensateIntent || ss.Phase == saga.Intent && l.step(ss.Name).Command != nil && !l.repeats(ss.Name)
 		due := slices.ContainsFunc(l.mine.s.Deadlines, func(a saga.Armed) bool { return strings.HasPrefix(a.Name, ss.Name+".") || a.Name == saga.TimeoutName })
 		if sent && !due && l.mine.s.Status != saga.Abandoned {
 			return fmt.Sprintf("%s is %s, and nothing answers it", ss.Name, ss.Phase)
@@ -514,9 +523,11 @@ func (l *lossy) left() string {
 	}
 	for _, hop := range lossyHops { // of commands of the other definition
 		for name, effect := range l.hops[hop].effect {
-			mine := slices.ContainsFunc(l.mine.d.Spec().Steps, func(st saga.Step) bool {
-				return st.Name == name && st.Command != nil && st.Command.Hop == hop
-			})
+			mine := slices.ContainsFunc(s.Steps, func(ss saga.StepState) bool { return ss.Name == name }) &&
+				slices.ContainsFunc(l.mine.d.Spec().Steps, func(st saga.Step) bool {
+					step, _, _ := strings.Cut(name, "[")
+					return st.Name == step && st.Command != nil && st.Command.Hop == hop
+				})
 			if !mine && effect == 1 && !l.mine.reported[name] {
 				return fmt.Sprintf("%s took effect at %s, which the definition does not ask", name, hop)
 			}
@@ -524,7 +535,7 @@ func (l *lossy) left() string {
 	}
 	for _, ss := range s.Steps {
 		st := l.step(ss.Name)
-		if st.Command == nil || l.mine.reported[ss.Name] || l.settled[ss.Name] || ss.Phase == saga.Intent {
+		if st.Command == nil || l.repeats(ss.Name) || l.mine.reported[ss.Name] || l.settled[ss.Name] || ss.Phase == saga.Intent {
 			continue
 		}
 		h := l.hops[st.Command.Hop]
@@ -543,6 +554,11 @@ func (l *lossy) left() string {
 		}
 	}
 	return ""
+}
+
+// repeats reports whether the step of that name has items.
+func (l *lossy) repeats(name string) bool {
+	return l.step(name).ForEach != nil && !strings.Contains(name, "[")
 }
 
 // lossCases are the histories that are run, by what goes wrong in them.
@@ -567,6 +583,10 @@ var lossCases = map[string]losses{
 	"the database of a hop, a person acts":            {hop: 1, operator: true, redrive: true, runs: 4_000},
 	"the database of a hop, a person acts, any time":  {hop: 1, operator: true, busy: true, redrive: true, quorum: true, runs: 1_000},
 	"the database of a hop, the saga is moved":        {hop: 1, operator: true, busy: true, redrive: true, migrate: true, quorum: true, runs: 1_000},
+	"nothing, with lists":                             {operator: true, busy: true, redrive: true, later: true, each: true, runs: 1_000},
+	"the saga's database, with lists":                 {saga: 1, each: true, quorum: true, runs: 4_000},
+	"the saga's database, with lists, it is moved":    {saga: 1, each: true, migrate: true, operator: true, busy: true, redrive: true, runs: 1_000},
+	"the database of a hop, with lists":               {hop: 1, each: true, operator: true, redrive: true, runs: 2_000},
 	"the database of a hop, answers are deleted":      {hop: 1, operator: true, redrive: true, forget: 1, runs: 1_000},
 }
 

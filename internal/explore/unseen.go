@@ -58,9 +58,9 @@ func (x *explorer) notes(before, next saga.State, e saga.Event, fx saga.Effects)
 			used = append(used, moments.SagaCompleted)
 		case i < 0:
 		case m.What == moments.StepStarted:
-			used = append(used, begins(i))
+			used = append(used, begins(x.m.steps[i].at))
 		case m.What == moments.StepSkipped && m.Why == x.m.steps[i].When:
-			used = append(used, skips(i))
+			used = append(used, skips(x.m.steps[i].at))
 		case m.What == moments.StepCompleted:
 			used = append(used, x.answerOf(i, "success", x.m.steps[i].Success, m.Why, before, e)...)
 		case m.What == moments.StepFailed:
@@ -106,12 +106,12 @@ func ended(what string) bool {
 
 // answerOf returns the path of the first answer of a list that is the event typ. If the step took an event that had been kept,
 // whose fields e does not have, it returns each answer of that type.
-func (x *explorer) answerOf(step int, list string, as []saga.Answer, typ string, before saga.State, e saga.Event) (paths []string) {
+func (x *explorer) answerOf(i int, list string, as []saga.Answer, typ string, before saga.State, e saga.Event) (paths []string) {
 	for k, a := range as {
 		if a.Event != typ {
 			continue
 		}
-		path := fmt.Sprintf("steps[%d].%s[%d]", step, list, k)
+		path := fmt.Sprintf("steps[%d].%s[%d]", x.m.steps[i].at, list, k)
 		if e.Type != typ || a.When == "" {
 			paths = append(paths, path)
 			if e.Type == typ {
@@ -131,9 +131,14 @@ func (x *explorer) holds(path string, s saga.State, e saga.Event) bool {
 	if expression == nil {
 		return false
 	}
-	holds, err := expression.Holds(map[string]any{
+	objects := map[string]any{
 		"data": s.Data, "event": e.Fields, "saga": map[string]any{"id": s.ID(), "key": s.Key, "reason": s.Reason, "compensated": []any{}},
-	})
+	}
+	if i := x.stepIndex(e.Step); i >= 0 && x.m.steps[i].isItem() && !x.absent(s, i) {
+		step := &x.m.steps[x.m.steps[i].of]
+		objects[step.ForEach.As], objects["index"] = s.Lists[step.Name].([]any)[x.m.steps[i].item], int64(x.m.steps[i].item)
+	}
+	holds, err := expression.Holds(objects)
 	return err == nil && holds
 }
 
@@ -166,7 +171,7 @@ func (x *explorer) unseen() (u Unseen) {
 			}
 		}
 	}
-	for i := range x.m.steps {
+	for i := range x.m.spec.Steps {
 		s := &x.m.steps[i]
 		if !x.used[begins(i)] {
 			u.Steps = append(u.Steps, s.Name)

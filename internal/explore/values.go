@@ -3,6 +3,7 @@ package explore
 import (
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 
@@ -21,13 +22,22 @@ type values struct {
 // maxCombinations is the maximum number of combinations of values for a start or an answer.
 const maxCombinations = 64
 
-func newValues(spec saga.Spec) (*values, error) {
+// newValues returns the values of a definition. given reports that the variables at the start are given.
+func newValues(spec saga.Spec, given bool) (*values, error) {
 	env, err := expr.NewEnv(map[string]expr.Fields{
 		"data": spec.Data, "event": nil,
 		"saga": {"id": expr.String, "key": expr.String, "reason": expr.String, "compensated": expr.Any},
 	})
 	if err != nil {
 		return nil, err
+	}
+	for _, st := range spec.Steps {
+		if st.ForEach == nil {
+			continue
+		}
+		if env, err = env.With(map[string]expr.Type{st.ForEach.As: expr.Any, "index": expr.Int}); err != nil {
+			return nil, err
+		}
 	}
 	v := &values{spec, env, make(map[string][]any)}
 	var conditions []string
@@ -55,6 +65,9 @@ func newValues(spec saga.Spec) (*values, error) {
 		return nil, err
 	}
 	v.data[spec.Key] = v.data[spec.Key][:1]
+	if err := v.lists(given); err != nil {
+		return nil, err
+	}
 	return v, nil
 }
 
@@ -153,7 +166,7 @@ func (v *values) read(a saga.Answer, fields map[string][]any) error {
 				continue
 			}
 			for _, one := range v.data[name] {
-				if !slices.Contains(fields[r.Field], one) {
+				if !slices.ContainsFunc(fields[r.Field], func(v any) bool { return reflect.DeepEqual(v, one) }) {
 					fields[r.Field] = append(fields[r.Field], one)
 				}
 			}

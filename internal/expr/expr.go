@@ -87,6 +87,19 @@ func NewEnv(objects map[string]Fields) (*Env, error) {
 	return &Env{env, objects}, nil
 }
 
+// With returns an Env that also declares values by their names, which are read as they are, without fields that are declared.
+func (e *Env) With(values map[string]Type) (*Env, error) {
+	with := &Env{objects: maps.Clone(e.objects)}
+	var opts []cel.EnvOption
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		opts = append(opts, cel.Variable(name, cels[values[name]]))
+		with.objects[name] = nil
+	}
+	var err error
+	with.env, err = e.env.Extend(opts...)
+	return with, err
+}
+
 // provider declares the objects to CEL. Their values are maps, so it provides no access to fields.
 type provider struct {
 	*types.Registry
@@ -175,6 +188,12 @@ func (e *Env) readsOf(a *cel.Ast) []Read {
 		}
 	}))
 	return reads
+}
+
+// MayBeList reports whether its value may be a list.
+func (x *Expr) MayBeList() bool {
+	kind := x.ast.OutputType().Kind()
+	return kind == types.ListKind || kind == types.DynKind
 }
 
 // Text returns the text that it was compiled from.

@@ -21,7 +21,11 @@ func waysBack(m *model) {
 			if n.undoable || n.Pivot || m.pivotBefore(c, i) >= 0 {
 				continue
 			}
-			if why, trace := m.turns(c, i); why != "" {
+			why, trace := m.turns(c, i)
+			if why == "" {
+				why, trace = m.itemTurns(c, i)
+			}
+			if why != "" {
 				m.report("no-way-back", n.path, trace,
 					"%s stays done when %s; give it a compensation, or say in irreversible why it needs none", n.Name, why)
 				m.steps[i].undoable = true // report it once only

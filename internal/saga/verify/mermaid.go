@@ -29,6 +29,7 @@ func Mermaid(d *saga.Definition, found []Finding) string {
 	onWay := make(map[int]bool)
 	for _, line := range shown.Trace {
 		name, outcome, _ := strings.Cut(line, ": ")
+		name, _, _ = strings.Cut(name, "[") // an item is drawn as its step
 		i, step := index[name]
 		switch {
 		case step && outcome == "skipped":
@@ -111,6 +112,9 @@ func shape(st saga.Step) string {
 	}
 	if st.Optional {
 		text += "<br/>optional"
+	}
+	if f := st.ForEach; f != nil {
+		text += "<br/>for each " + f.As
 	}
 	e := edgeOf(st.Command, st.Call)
 	switch {

@@ -134,6 +134,7 @@ func (m *model) node(i int, st saga.Step) node {
 			m.setter[m.at[name]] = i
 		}
 	}
+	n.collects()
 	return n
 }
 
@@ -246,7 +247,9 @@ func (m *model) sendReads(path string, command *saga.Command, call *saga.Call) (
 		return nil
 	}
 	for _, h := range hole.FindAllStringSubmatch(call.Endpoint, -1) {
-		all = append(all, read{path + ".call.endpoint", m.at[h[1]], false})
+		if v, known := m.at[h[1]]; known {
+			all = append(all, read{path + ".call.endpoint", v, false})
+		}
 	}
 	return append(all, m.reads(path+".call.body", call.Body)...)
 }
@@ -275,6 +278,7 @@ func (m *model) asked(x *expr.Expr, field string) bool {
 				fields[r.Field] = sample(m.s.Data[r.Field], flag)
 			}
 		}
+		withElements(m.s, objects)
 		if _, err := x.Eval(objects); err != nil {
 			return false
 		}

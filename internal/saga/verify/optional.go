@@ -20,7 +20,7 @@ func (c *cases) outcomes(m *model) {
 			return slices.Contains(k.needs, i) && (k.Join != saga.All || k.AtLeast > 0)
 		})
 		dim := -1
-		if n.Optional && decides && (n.sends || len(n.Success)+len(n.Failure) > 0) {
+		if n.Optional && n.ForEach == nil && decides && (n.sends || len(n.Success)+len(n.Failure) > 0) {
 			dim = c.dim(-1, "the outcome of "+n.Name, []any{succeeds, fails})
 		}
 		c.outcome = append(c.outcome, dim)
@@ -38,5 +38,5 @@ func (c *cases) fails(r *run, i int) bool {
 func (m *model) failedUnset(t, v int) bool {
 	n := m.steps[t]
 	kept := n.sends && n.Compensation == nil
-	return !kept && !slices.ContainsFunc(n.Failure, func(a saga.Answer) bool { _, sets := a.Set[m.vars[v]]; return sets })
+	return !kept && n.ForEach == nil && !slices.ContainsFunc(n.Failure, func(a saga.Answer) bool { _, sets := a.Set[m.vars[v]]; return sets })
 }

@@ -184,11 +184,11 @@ func (m *model) upTo(c *run, k int) set {
 }
 
 // setBy returns the variables that are certainly set when these steps are done. An optional step that fails, or may have failed,
-// sets none.
+// sets none, unless it collects: then it has set lists.
 func (m *model) setBy(c *run, done set) varset {
 	all := m.given
 	for done &^= c.failed; done != 0; done &= done - 1 {
-		if k := lowest(done); !m.steps[k].Optional || m.cases.outcome[k] >= 0 {
+		if k := lowest(done); !m.steps[k].Optional || m.steps[k].ForEach != nil || m.cases.outcome[k] >= 0 {
 			all = all.or(m.steps[k].sure)
 		}
 	}
@@ -278,7 +278,7 @@ func (m *model) traceOf(c *run, way set, i int, last string) (lines []string) {
 		}
 	}
 	if i >= 0 {
-		lines = append(lines, m.steps[i].Name+": "+last)
+		lines = append(lines, m.place(i, last)+": "+last)
 	}
 	return lines
 }

@@ -66,9 +66,9 @@ func (m *model) critical(c *run) (longest time.Duration, at int) {
 			}
 		}
 		if n.Timeout > 0 {
-			ends[i] += time.Duration(n.Timeout)
+			ends[i] += time.Duration(n.Timeout) * n.times()
 		} else if n.Retry != nil && n.sends {
-			ends[i] += longestOf(n.Retry)
+			ends[i] += longestOf(n.Retry) * n.times()
 		}
 		if ends[i] >= longest {
 			longest, at = ends[i], i

@@ -20,6 +20,9 @@ func variables(m *model) {
 				continue
 			}
 			sure := c.sure[i]
+			if n.ForEach != nil {
+				sure = sure.or(n.sure)
+			}
 			for _, r := range before {
 				m.need(r, sure, func() []string { return m.trace(c, i, "begins") })
 			}
@@ -36,7 +39,7 @@ func variables(m *model) {
 
 // before returns the reads that happen before the step has set its own variables.
 func (m *model) before(n node) []read {
-	all := slices.Concat(m.readsAt(n.path+".when"), m.sendReads(n.path, n.Command, n.Call))
+	all := slices.Concat(m.readsAt(n.path+".when"), m.readsAt(n.path+".forEach.list"), m.sendReads(n.path, n.Command, n.Call))
 	for k, a := range n.Success {
 		all = append(all, m.answerReads(fmt.Sprintf("%s.success[%d]", n.path, k), a)...)
 	}
@@ -56,6 +59,7 @@ func (m *model) answerReads(path string, a saga.Answer) []read {
 
 // need reports a read of a variable that is not certainly set.
 func (m *model) need(r read, sure varset, trace func() []string) {
+	m.tooShort(r, trace)
 	if r.asked || sure.has(r.v) {
 		return
 	}

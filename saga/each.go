@@ -1,0 +1,244 @@
+package saga
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/troupe-go/troupe/internal/expr"
+)
+
+// A ForEach runs a step once for each element of a list. Each run is an item. An item has a command, answers, a time-out, retries and a
+// compensation of its own, under the name of the step with its index, such as seat[0].
+//
+// The step is done when all items are done; an empty list has none, and the step is done at once. An item that fails sends the saga
+// back: no further item begins, the items that run are waited for, and the items that are done are compensated. If the step is Optional, the
+// saga goes on without each item that fails.
+//
+// Set, in the answers of the step, collects: the variable is a list with one value for each item, in the order of List. The value of
+// an item that has set none is null.
+type ForEach struct {
+	// List is an expression over data and saga that gives the list. It is evaluated once, when the step begins. If it cannot be
+	// evaluated, gives no list, or one with more than Max elements, the saga is parked before an item begins.
+	List string `json:"list"`
+	// As is the name by which the expressions of the step, except When, read the element. They read its index, from 0, as index.
+	As string `json:"as"`
+	// Max limits the number of elements: 1 to 100.
+	Max int `json:"max"`
+	// Parallel limits how many items run at once. Default: all of them.
+	Parallel int `json:"parallel,omitempty"`
+}
+
+const (
+	maxItems  = 100  // of one step
+	maxAll    = 1000 // of a definition
+	indexName = "index"
+)
+
+// each is the compiled ForEach of a step.
+type each struct {
+	*ForEach
+	list     *expr.Expr
+	parallel int
+	collects []string // the variables that the answers set, sorted
+	items    []*step
+}
+
+// names reports whether an expression of an item reads this name as a value of the item.
+func (f *ForEach) names(name string) bool { return f != nil && (name == f.As || name == indexName) }
+
+// forEach checks the field forEach of a step.
+func (c *compiler) forEach(path string, st *step) {
+	f := st.ForEach
+	path += ".forEach"
+	st.each = &each{ForEach: f, parallel: f.Parallel}
+	if f.Parallel == 0 {
+		st.each.parallel = f.Max
+	}
+	if f.List == "" {
+		c.wrong(path+".list", "want an expression that gives a list, such as data.passengers")
+	} else if st.each.list = c.expr(c.data, path+".list", f.List, Any); st.each.list != nil && !st.each.list.MayBeList() {
+		c.wrong(path+".list", "%q gives no list", f.List)
+	}
+	switch {
+	case !variable.MatchString(f.As):
+		c.wrong(path+".as", "%q: want a name of lower-case letters, digits and underscores for the element", f.As)
+	case slices.Contains([]string{"data", "saga", "event", "deadline", indexName}, f.As):
+		c.wrong(path+".as", "%q has a meaning already: want another name for the element", f.As)
+	}
+	if f.Max < 1 || f.Max > maxItems {
+		c.wrong(path+".max", "%d: want 1 to %d, the most elements that the list may have", f.Max, maxItems)
+	}
+	if f.Parallel < 0 || f.Parallel > f.Max {
+		c.wrong(path+".parallel", "%d: want 1 to max, or nothing to run all items at once", f.Parallel)
+	}
+	if st.Command == nil && st.Call == nil {
+		c.wrong(path, "%q has no command: an event that answers none does not name its item; send a command for each item, or wait in a step without forEach",
+			st.Name)
+	}
+	if st.Pivot {
+		c.wrong(path, "%q is the pivot, and some of its items may be done while others fail; let a step after it be the pivot", st.Name)
+	}
+	for _, a := range slices.Concat(st.Success, st.Failure) {
+		st.each.collects = append(st.each.collects, sortedKeys(a.Set)...)
+	}
+	slices.Sort(st.each.collects)
+	st.each.collects = slices.Compact(st.each.collects)
+	for _, name := range st.each.collects {
+		if t, known := c.d.spec.Data[name]; known && t != Any {
+			c.wrong("data."+name, "step %s collects a list in it: want type any, not %s", st.Name, t)
+		}
+	}
+}
+
+// allItems checks how many items all steps have together.
+func (c *compiler) allItems() {
+	all := 0
+	for _, st := range c.d.spec.Steps {
+		if st.ForEach != nil {
+			all += max(st.ForEach.Max, 0)
+		}
+	}
+	if all > maxAll {
+		c.wrong("steps", "their lists may have %d elements together: at most %d, so give forEach a smaller max", all, maxAll)
+	}
+}
+
+// enter lets the expressions that follow read the values of an item, until the returned function is called.
+func (c *compiler) enter(path string, f *ForEach) (leave func()) {
+	if f == nil || f.As == "" {
+		return func() {}
+	}
+	data, event := c.data, c.event
+	for _, env := range []**expr.Env{&c.data, &c.event} {
+		with, err := (*env).With(map[string]Type{f.As: Any, indexName: Int})
+		if err != nil {
+			c.wrong(path+".forEach.as", "%s", err)
+			return func() {}
+		}
+		*env = with
+	}
+	c.each = f
+	return func() { c.data, c.event, c.each = data, event, nil }
+}
+
+func itemName(step string, item int) string { return step + "[" + strconv.Itoa(item) + "]" }
+
+// splitItem returns the step and the index of an item by its name.
+func splitItem(name string) (step string, item int, is bool) {
+	step, rest, found := strings.Cut(name, "[")
+	digits, closed := strings.CutSuffix(rest, "]")
+	item, err := strconv.Atoi(digits)
+	return step, item, found && closed && err == nil && item >= 0 && itemName(step, item) == name
+}
+
+// itemOf returns item k of a step with ForEach.
+func (s *step) itemOf(k int) *step {
+	if k < len(s.each.items) {
+		return s.each.items[k]
+	}
+	one := *s
+	one.Step.Name, one.Needs, one.AtLeast, one.When, one.ForEach = itemName(s.Name, k), nil, 0, "", nil
+	one.needs, one.when, one.each, one.of, one.item = nil, nil, nil, s.index, k
+	return &one
+}
+
+// makeItems makes the items that the list may have.
+func (c *compiler) makeItems() {
+	for _, st := range c.d.steps {
+		if st.each == nil {
+			continue
+		}
+		items := make([]*step, st.each.Max)
+		for k := range items {
+			items[k] = st.itemOf(k)
+		}
+		st.each.items = items
+	}
+}
+
+// A span is the place of a step's items among all steps.
+type span struct{ first, n int }
+
+// withItems returns d with the items that a state has as further steps, in the order of the state.
+func (d *Definition) withItems(s State) *Definition {
+	if len(s.Lists) == 0 {
+		return d
+	}
+	with := *d
+	base := d.steps[:d.stepCount()]
+	with.steps = slices.Clone(base)
+	with.items = make([]span, len(base))
+	for i, st := range base {
+		list, begun := s.Lists[st.Name].([]any)
+		if !begun || st.each == nil {
+			continue
+		}
+		with.items[i] = span{len(with.steps), len(list)}
+		for k := range list {
+			with.steps = append(with.steps, st.itemOf(k))
+		}
+	}
+	return &with
+}
+
+// stepCount returns the number of steps, without items.
+func (d *Definition) stepCount() int {
+	if d.items != nil {
+		return len(d.items)
+	}
+	return len(d.steps)
+}
+
+// fits reports whether a state has the steps and the items that it must have.
+func (d *Definition) fits(s State) bool { return len(d.withItems(s).steps) == len(s.Steps) }
+
+// stepIndex returns the index of a step, or of an item that the state has.
+func (d *Definition) stepIndex(name string) (int, bool) {
+	if i, known := d.byName[name]; known {
+		return i, true
+	}
+	step, item, is := splitItem(name)
+	if i, known := d.byName[step]; is && known && d.items != nil && item < d.items[i].n {
+		return d.items[i].first + item, true
+	}
+	return 0, false
+}
+
+// errNoList is wrapped by the error of a list expression that gives another value.
+var errNoList = errors.New("it gives no list")
+
+// listOf evaluates the list of step i.
+func (x *decision) listOf(i int) ([]any, error) {
+	e := x.d.steps[i].each
+	v, err := e.list.Eval(x.objects(nil))
+	if err != nil {
+		return nil, err
+	}
+	list, is := v.([]any)
+	switch {
+	case !is:
+		return nil, fmt.Errorf("%q: %w", e.List, errNoList) // the value may be personal data
+	case len(list) > e.Max:
+		return nil, fmt.Errorf("%q has %d elements, and max is %d: set the variable to a shorter list and resume, or compensate", e.List, len(list), e.Max)
+	}
+	return list, nil
+}
+
+// backwards yields the steps in the reverse of the definition's order, each one after its items.
+func (d *Definition) backwards(yield func(int) bool) {
+	for i := d.stepCount() - 1; i >= 0; i-- {
+		if d.items != nil {
+			for k := d.items[i].first + d.items[i].n - 1; k >= d.items[i].first; k-- {
+				if !yield(k) {
+					return
+				}
+			}
+		}
+		if !yield(i) {
+			return
+		}
+	}
+}
