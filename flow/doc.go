@@ -45,6 +45,11 @@
 // participant's Outbox or as an outcome, so that it needs no relay. If the event is written in another way, the expectation
 // begins when the event is consumed from the topic.
 //
+// A miss is recorded at its time. A member finds in the database that the time of an expectation is over, within a second or two and
+// also while the broker is away, and logs it. With Config.AlertURL the members post it, and later that the event came late. If no
+// member runs at that time, the first one that starts does so. The raised event needs the broker, and follows when its deadline
+// has come through: if the expected event comes first, nothing is raised.
+//
 // Each retry has one owner. The hop that handles a message retries it, by the policy of its participant, and no other component
 // does: no event is sent again because another one was not answered. So every flow ends: completed, compensated, or parked as a
 // dead letter with an exhausted event. On[participant.Exhausted] and Broken can name that event, and the dead letter can be
@@ -63,10 +68,29 @@
 //	the hop of an awaited message gives up        its exhausted event breaks the join if Broken names it; else Within
 //	                                              ends the join; a redrive after that changes nothing
 //	the relay or the participant is away          deadlines wait, and are due when it is back: messages that have arrived by then and
-//	                                              are not handled yet are late
+//	                                              are not handled yet are late; misses are recorded by any running member
 //	a message without a key                       dead letter, since it belongs to no join; an own event without a key that
 //	                                              an expectation is after is not written
 //	undeclared message, no outcome                dead letter, since a retry cannot help
+//
+// # Alerts
+//
+// One request has at most 100 alerts of a service, in JSON: "text" for chat programs, which names at most 20 keys of each expectation and
+// counts the others; "service"; and "alerts", which has every one, with "id", "status" ("missing", or "late" for an event that came after
+// its time), "expectation", "key", "expects" (topic and type of each expected message), "after_at", "due_at", "missed_at", and
+// "came_at" if it is late. Both alerts of one key have one id, so that a receiver can close an incident. The id comes from the message
+// that the expectation begins with, and is the same if the database was set back.
+//
+//	several members                     one of them posts each alert: it leases the rows for a minute
+//	receiver away, any status but 2xx   posted again after 1 s to 30 s, or after a Retry-After of up to 5 min, until the receiver
+//	                                    accepts it or the row's retention is over
+//	a crash while a request runs        posted again when the lease ends: a receiver may get an alert twice, and recognises the id
+//	came before it was posted           only "late" is posted
+//	came before it was recorded         nothing is posted, unless the event was raised
+//
+// The event may have been sent in time and wait in a broker that is away, or behind other messages of its topic. The service cannot know
+// this, and an operator has to know both cases. So the alert is posted, with a sentence that the service handles no messages if its
+// Ready reports that.
 //
 // # Growth
 //

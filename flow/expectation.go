@@ -156,6 +156,7 @@ func (e *expectation) beginning(m envelope.Message) (pg.Args, error) {
 	}
 	args := e.args(key)
 	args["headers"], args["payload"] = envelope.MarshalHeaders(m.Headers()), m.Payload
+	args["within"], args["alert_id"] = e.within.Seconds(), alertID(e.s.p.Group(), e.Name, key, m)
 	return args, nil
 }
 
