@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/flow"
 	"github.com/troupe-go/troupe/flow/reactions"
 	"github.com/troupe-go/troupe/participant"
@@ -219,13 +220,13 @@ func TestEachMissedKeyIsAlertedOnceByManyMembers(t *testing.T) {
 	for range 3 {
 		runLocal(t, pool, hop, w.URL)
 	}
-	all := w.await(t, 250)
+	w.await(t, 250)
 	testkit.Wait(t, "all stored as told", func() (bool, error) {
 		var left int
 		err := pool.QueryRow(t.Context(), "SELECT count(*) FROM troupe.expectations WHERE alert_at IS NOT NULL OR alerted_at IS NULL").Scan(&left)
 		return left == 0, err
 	})
-	all = w.told()
+	all := w.told()
 	slices.Sort(all)
 	require.Equal(t, 250, len(slices.Compact(all)))
 	require.Equal(t, 250, len(w.told()))
@@ -290,6 +291,89 @@ func TestAnEventThatComesWhileItsAlertIsPostedIsReportedAfterIt(t *testing.T) {
 	told := w.await(t, 2)
 	require.Contains(t, told[0], "missing o-1 ")
 	require.Equal(t, strings.Replace(told[0], "missing", "late", 1), told[1])
+}
+
+// TestAnEventThatComesLateIsReportedByAnEvent sends expected events after the raised one, again, and before it.
+func TestAnEventThatComesLateIsReportedByAnEvent(t *testing.T) {
+	t.Parallel()
+	w := newWebhook(t, nil)
+	s := participanttest.New(t, lateStage(t, w))
+	s.Send(event(s, "payment", "o-1", Paid{1}), event(s, "payment", "o-2", Paid{1}))
+	s.Settle()
+	s.Send(event(s, "shipping", "o-2", Shipped{}))
+	s.Settle()
+	s.Advance(time.Minute)
+	s.Settle()
+	s.Send(failure(s, "shipping", "o-1", Refused{"broken"}), event(s, "shipping", "o-1", Shipped{}), event(s, "shipping", "o-2", Shipped{}))
+	s.Settle()
+	want := []string{`failure o-1 TimedOut {"Missing":["o-1"]}`, `success o-1 Notify {"Text":"Refused"}`}
+	require.Equal(t, want, said(s))
+	s.Replay()
+	s.Settle()
+	require.Equal(t, want, said(s))
+	told := w.await(t, 2)
+	require.Contains(t, told[1], "late o-1 ")
+}
+
+// TestALateEventIsReportedOnceWhereverItIsInterrupted cuts the connection at each statement.
+func TestALateEventIsReportedOnceWhereverItIsInterrupted(t *testing.T) {
+	t.Parallel()
+	cfg := lateStage(t, newWebhook(t, nil))
+	participanttest.CrashAtEveryStep(t, cfg, func(s *participanttest.Stage) envelope.Message {
+		s.Send(event(s, "payment", "o-1", Paid{1}))
+		s.Settle()
+		s.Advance(time.Minute)
+		s.Settle()
+		return event(s, "shipping", "o-1", Shipped{})
+	}, participanttest.Query("SELECT met_at IS NULL, raised_at IS NULL FROM troupe.expectations"))
+}
+
+// TestALateHandlerFitsTheDeclaration checks the errors of Run.
+func TestALateHandlerFitsTheDeclaration(t *testing.T) {
+	t.Parallel()
+	late := func(context.Context, pgx.Tx, flow.Late) (participant.Outcome, error) { return participant.Done(), nil }
+	for why, test := range map[string]struct {
+		declared bool
+		handlers int
+	}{
+		"add late to the declaration":      {false, 1},
+		"register one with flow.OnLate":    {true, 0},
+		"two handlers of late messages":    {true, 2},
+		"Run is called, and is ended here": {true, 1},
+	} {
+		pool, hop := testkit.Database(t), topics.MustHop("f", "watch")
+		p, err := participant.New(participant.Config{Pool: pool, Hop: hop, Local: true})
+		require.NoError(t, err)
+		s, err := flow.New(flow.Config{Participant: p, Declared: watching("f", func(e *reactions.Expectation) {
+			if test.declared {
+				e.Late = []reactions.Message{events("f", "watch", "Notify")}
+			}
+		})})
+		require.NoError(t, err)
+		flow.OnMissed(s, "shipped", raiseTimedOut)
+		for range test.handlers {
+			flow.OnLate(s, "shipped", late)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := p.Run(ctx); strings.HasPrefix(why, "Run") {
+			require.NoError(t, err)
+		} else {
+			require.ErrorContains(t, err, why)
+		}
+	}
+}
+
+// lateStage returns a service that reports late events with Notify.
+func lateStage(t testing.TB, w *webhook) participanttest.Config {
+	return withAlerts(t, w, func(e *reactions.Expectation) {
+		flow, _, _ := strings.Cut(e.Raise.Topic, ".")
+		e.Late = []reactions.Message{events(flow, "watch", "Notify")}
+	}, func(s *flow.Service) {
+		flow.OnLate(s, "shipped", func(_ context.Context, _ pgx.Tx, l flow.Late) (participant.Outcome, error) {
+			return participant.Succeed(Notify{l.Message.Type}), nil
+		})
+	})
 }
 
 // overdue inserts expectations whose time was over a minute ago.

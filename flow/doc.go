@@ -15,6 +15,7 @@
 //	participant.Handle(p, fn)          for each reaction to a command of its hop
 //	OnJoin(s, "ready", Ends{…})        for each join
 //	OnMissed(s, "shipped", fn)         for each expectation
+//	OnLate(s, "shipped", fn)           for each expectation that declares messages for a late arrival
 //	err = p.Run(ctx)
 //
 // A handler returns participant.Succeed or Refuse, which become an event of its hop with the key of the handled message. It
@@ -40,8 +41,8 @@
 // A join belongs to one key and ends once: messages that arrive later change nothing.
 //
 // An expectation is either met or raised, once. If the expected message arrives before the message after which it is expected,
-// nothing is raised. If it arrives after the expectation was raised, this is logged and changes nothing, since the raised event
-// is already written. An expectation after an event of the service's own begins in the transaction that writes the event with the
+// nothing is raised. If it arrives after the expectation was raised, this is logged, and the handler of OnLate is called,
+// once: the raised event is already written. An expectation after an event of the service's own begins in the transaction that writes the event with the
 // participant's Outbox or as an outcome, so that it needs no relay. If the event is written in another way, the expectation
 // begins when the event is consumed from the topic.
 //
