@@ -150,6 +150,11 @@ func (s *Service) compare(all []extension.Registered) error {
 			say("expectation %q is declared and no handler raises %s: register one with flow.OnMissed, or remove it from the declaration", e.Name, name(e.Raise))
 		}
 	}
+	for _, e := range s.cfg.Declared.Expectations {
+		if len(e.Late) > 0 && s.expectations[e.Name].late == nil {
+			say("expectation %q is declared to send %s when it is met late, and no handler does: register one with flow.OnLate", e.Name, list(e.Late))
+		}
+	}
 	if len(wrong) == 0 {
 		return nil
 	}
@@ -222,6 +227,9 @@ func (s *Service) mayFollow(cause envelope.Message, m reactions.Message, outcome
 	on := reactions.Message{Topic: cause.Topic, Type: cause.Type}
 	r := s.reaction(on)
 	if outcome != envelope.Failure && has(r.Success, m) || outcome != envelope.Success && has(r.Failure, m) {
+		return true
+	}
+	if slices.ContainsFunc(s.cfg.Declared.Expectations, func(e reactions.Expectation) bool { return has(e.Expect, on) && has(e.Late, m) }) {
 		return true
 	}
 	return slices.ContainsFunc(s.cfg.Declared.Joins, func(j reactions.Join) bool { return has(j.Await, on) && has(j.Success, m) })

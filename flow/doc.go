@@ -15,6 +15,7 @@
 //	participant.Handle(p, fn)          for each reaction to a command of its hop
 //	OnJoin(s, "ready", Ends{…})        for each join
 //	OnMissed(s, "shipped", fn)         for each expectation
+//	OnLate(s, "shipped", fn)           for each expectation that declares messages for a late arrival
 //	err = p.Run(ctx)
 //
 // A handler returns participant.Succeed or Refuse, which become an event of its hop with the key of the handled message. It
@@ -40,10 +41,15 @@
 // A join belongs to one key and ends once: messages that arrive later change nothing.
 //
 // An expectation is either met or raised, once. If the expected message arrives before the message after which it is expected,
-// nothing is raised. If it arrives after the expectation was raised, this is logged and changes nothing, since the raised event
-// is already written. An expectation after an event of the service's own begins in the transaction that writes the event with the
+// nothing is raised. If it arrives after the expectation was raised, this is logged, and the handler of OnLate is called,
+// once: the raised event is already written. An expectation after an event of the service's own begins in the transaction that writes the event with the
 // participant's Outbox or as an outcome, so that it needs no relay. If the event is written in another way, the expectation
 // begins when the event is consumed from the topic.
+//
+// A miss is recorded at its time. A member finds in the database that the time of an expectation is over, within a second or two and
+// also while the broker is away, and logs it. With Config.AlertURL the members post it, and later that the event came late. If no
+// member runs at that time, the first one that starts does so. The raised event needs the broker, and follows when its deadline
+// has come through: if the expected event comes first, nothing is raised.
 //
 // Each retry has one owner. The hop that handles a message retries it, by the policy of its participant, and no other component
 // does: no event is sent again because another one was not answered. So every flow ends: completed, compensated, or parked as a
@@ -63,12 +69,31 @@
 //	the hop of an awaited message gives up        its exhausted event breaks the join if Broken names it; else Within
 //	                                              ends the join; a redrive after that changes nothing
 //	the relay is away                             deadlines wait, and are due when it is back: messages that have arrived by then and
-//	                                              are not handled yet are late
+//	                                              are not handled yet are late; misses are recorded all the same
 //	the participant or its database is away, or   deadlines wait. When it is back, they are due after the messages that have arrived by
-//	the database was set back                     then are handled
+//	the database was set back                     then are handled; misses are recorded by any running member
 //	a message without a key                       dead letter, since it belongs to no join; an own event without a key that
 //	                                              an expectation is after is not written
 //	undeclared message, no outcome                dead letter, since a retry cannot help
+//
+// # Alerts
+//
+// One request has at most 100 alerts of a service, in JSON: "text" for chat programs, which names at most 20 keys of each expectation and
+// counts the others; "service"; and "alerts", which has every one, with "id", "status" ("missing", or "late" for an event that came after
+// its time), "expectation", "key", "expects" (topic and type of each expected message), "after_at", "due_at", "missed_at", and
+// "came_at" if it is late. Both alerts of one key have one id, so that a receiver can close an incident. The id comes from the message
+// that the expectation begins with, and is the same if the database was set back.
+//
+//	several members                     one of them posts each alert: it leases the rows for a minute
+//	receiver away, any status but 2xx   posted again after 1 s to 30 s, or after a Retry-After of up to 5 min, until the receiver
+//	                                    accepts it or the row's retention is over
+//	a crash while a request runs        posted again when the lease ends: a receiver may get an alert twice, and recognises the id
+//	came before it was posted           only "late" is posted
+//	came before it was recorded         nothing is posted, unless the event was raised
+//
+// The event may have been sent in time and wait in a broker that is away, or behind other messages of its topic. The service cannot know
+// this, and an operator has to know both cases. So the alert is posted, with a sentence that the service handles no messages if its
+// Ready reports that.
 //
 // # Growth
 //

@@ -43,6 +43,9 @@ type (
 	NotShipped struct {
 		OrderID string `json:"order_id"`
 	}
+	ShippedLate struct {
+		OrderID string `json:"order_id"`
+	}
 )
 
 // serveShipping is a whole service: it ships when an order is paid and reserved, in whatever order it hears of that.

@@ -42,7 +42,7 @@ type Missed struct {
 // OnMissed registers fn for the declared expectation of that name. fn is called when none of the expected messages has arrived in
 // time, once for each key. Usually it returns participant.Refuse with the declared Raise, so that other services compensate.
 //
-// An expected message that arrives later changes nothing, and is logged. Call OnMissed before the participant's Run, which
+// An expected message that arrives later is logged, and changes nothing unless OnLate is registered. Call OnMissed before the participant's Run, which
 // returns its errors.
 func OnMissed(s *Service, name string, fn func(ctx context.Context, tx pgx.Tx, m Missed) (participant.Outcome, error)) {
 	e := s.expectations[name]
@@ -73,6 +73,7 @@ type expectation struct {
 	s      *Service
 	within time.Duration
 	missed func(ctx context.Context, tx pgx.Tx, m Missed) (participant.Outcome, error)
+	late   func(ctx context.Context, tx pgx.Tx, l Late) (participant.Outcome, error) // nil: it is only logged
 }
 
 func newExpectation(s *Service, declared reactions.Expectation) (*expectation, error) {
@@ -83,7 +84,7 @@ func newExpectation(s *Service, declared reactions.Expectation) (*expectation, e
 	if len(e.Expect) == 0 || len(e.Expect) > maxAwaited {
 		return nil, fmt.Errorf("expects %d messages: want 1 to %d", len(e.Expect), maxAwaited)
 	}
-	if err := readable(slices.Concat(e.Expect, []reactions.Message{e.After, e.Raise})...); err != nil {
+	if err := readable(slices.Concat(e.Expect, e.Late, []reactions.Message{e.After, e.Raise})...); err != nil {
 		return nil, err
 	}
 	for i, m := range e.Expect {
@@ -157,6 +158,7 @@ func (e *expectation) beginning(m envelope.Message) (pg.Args, error) {
 	}
 	args := e.args(key)
 	args["headers"], args["payload"] = envelope.MarshalHeaders(m.Headers()), m.Payload
+	args["within"], args["alert_id"] = e.within.Seconds(), alertID(e.s.p.Group(), e.Name, key, m)
 	return args, nil
 }
 
@@ -172,11 +174,17 @@ func (e *expectation) met(ctx context.Context, tx pgx.Tx, m envelope.Message) er
 		return fmt.Errorf("expectation %q: %w", e.Name, err)
 	}
 	b := &pgx.Batch{}
+	if e.late != nil {
+		if err := e.metOrLate(ctx, tx, key, m); err != nil {
+			return err
+		}
+		b.Queue(forgetExpectationsSQL)
+		return errors.Join(queue(ctx, tx, b), e.s.p.Cancel(ctx, tx, expectationDeadline+e.Name, ""))
+	}
 	b.Queue(meetSQL, e.args(key)).QueryRow(func(row pgx.Row) error {
 		k, err := e.known(row)
 		if err == nil && k.news && k.raised {
-			e.s.cfg.Log.Warn().Str("expectation", e.Name).Str("key", key).Str("event", name(partOf(m))).Str("raised", name(e.Raise)).
-				Msg("an expected event came after its time was over")
+			e.cameLate(key, m)
 		}
 		return err
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,6 +29,11 @@ type Config struct {
 	// not begin them again. It must exceed the longest time after which a message can arrive, usually the participant's
 	// InboxRetention. Default: 7 days.
 	Retention time.Duration
+	// AlertURL is a webhook, http or https, to which the members post alerts of expectations: that an expected event is missing, and
+	// that it came late. It is a secret. Empty: misses are stored and logged only. See the package comment for the body.
+	AlertURL string
+	// AlertHeader is added to the requests: tokens, for example.
+	AlertHeader http.Header
 	// Log gets one line per decision, never a payload. The zero value discards them.
 	Log zerolog.Logger
 }
@@ -65,7 +71,13 @@ func New(cfg Config) (*Service, error) {
 	if err := s.read(); err != nil {
 		return nil, fmt.Errorf("flow: %s: %w", cfg.Declared.Hop, err)
 	}
+	if err := s.alertConfig().Validate(); err != nil {
+		return nil, fmt.Errorf("flow: %w", err)
+	}
 	s.p.Extension().Obey(extension.Contract{Handlers: s.compare, Emits: s.mayEmit})
+	if len(s.expectations) > 0 {
+		s.watchExpectations()
+	}
 	return s, nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
@@ -74,7 +75,8 @@ func TestJoinsAndExpectationsWorkWithNoMoreThanTheirGrants(t *testing.T) {
 	conn := grantstest.New(t, testkit.Database(t), grants.Flow).Pool()
 	args := pgx.NamedArgs{
 		"group": "g", "name": "n", "key": "k", "part": "t T", "awaited": []string{"t T", "u U"}, "retention": 1.0,
-		"headers": []byte{}, "payload": []byte(nil),
+		"headers": []byte{}, "payload": []byte(nil), "within": 1.0, "alert_id": uuid.New(), "alerts": true, "limit": 10, "lease": 1.0, "wait": 1.0,
+		"names": []string{"n"}, "keys": []string{"k"}, "came": []bool{false},
 	}
 	files, err := filepath.Glob("sql/*.sql")
 	require.NoError(t, err)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/internal/extension"
@@ -22,6 +23,7 @@ func (e extended) ObserveSelf(o extension.SelfObserver)   { e.p.addSelfObserver(
 func (e extended) Alongside(fn func(ctx context.Context)) { e.p.runAlongside(fn) }
 func (e extended) FireAfterBacklog(name string)           { e.p.fireAfterBacklog(name) }
 func (e extended) Codec() envelope.Codec                  { return e.p.cfg.Codec }
+func (e extended) Pool() *pgxpool.Pool                    { return e.p.cfg.Pool }
 func (e extended) Deadlines() extension.Deadlines         { return &plannedDeadlines{p: e.p} }
 
 func (e extended) Answer(ctx context.Context, tx pgx.Tx, outcome any) error {

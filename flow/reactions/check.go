@@ -160,6 +160,7 @@ func (c *checking) expectations() {
 		}
 		c.within(path+".within", e.Within)
 		c.send(path+".raise", e.Raise)
+		c.sent(path+".late", e.Late, maxSent)
 	}
 }
 

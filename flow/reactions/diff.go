@@ -88,7 +88,7 @@ func (s Service) sends() (all []Message) {
 		all = append(append(all, j.Success...), j.Expired...)
 	}
 	for _, e := range s.Expectations {
-		all = append(all, e.Raise)
+		all = append(append(all, e.Raise), e.Late...)
 	}
 	return all
 }
@@ -285,6 +285,7 @@ func (d *diff) expectations(was, is Service) {
 			}
 		}
 		d.outcome(was.Hop, "when "+e.Name+" is not met", []Message{e.Raise}, []Message{now.Raise})
+		d.outcome(was.Hop, "when "+e.Name+" is met late", e.Late, now.Late)
 		if e.Within != now.Within {
 			d.change(was.Hop, false, "%s waits %s, and waited %s", e.Name, long(now.Within), long(e.Within))
 		}

@@ -68,6 +68,9 @@ func TestDiffSaysWhatAChangeBreaks(t *testing.T) {
 		"another expectation": {`"expect":[{"topic":"order.shop.events","type":"Thanked"}]`, `"expect":[{"topic":"order.shop.events","type":"Told"}]`, []string{
 			"breaking: order.payment: thanks is no longer met by Thanked: flows under way in which it comes raise Thankless",
 		}},
+		"late without a message": {`,"late":[{"topic":"order.payment.events","type":"ThankedLate"}]`, ``, []string{
+			"order.payment: ThankedLate is no longer sent, and no service waits for it",
+		}},
 		"tried less": {`"attempts":3`, `"attempts":1`, []string{"order.payment: Placed is tried once, and was 3 times"}},
 	} {
 		t.Run(name, func(t *testing.T) {

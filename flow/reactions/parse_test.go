@@ -45,7 +45,8 @@ func TestInvalidDeclarationsAreReportedWithPlaceAndRemedy(t *testing.T) {
 		"awaited twice":           {`"type":"B"`, `"type":"A"`, "joins[0].await[1]: A is listed twice"},
 		"expected of itself":      {`"type":"Thanked"`, `"type":"Placed"`, "expectations[0].expect: the expectation begins with Placed"},
 		"a name":                  {`"name":"both"`, `"name":"Both"`, `joins[0].name: "Both", want`},
-		"something behind it":     {`"Thankless"}}]}`, `"Thankless"}}]}{}`, "something follows"},
+		"late is not its event":   {`"ThankedLate"}]`, `"ThankedLate"},{"topic":"order.shop.events","type":"X"}]`, "expectations[0].late[1].topic"},
+		"something behind it":     {`"ThankedLate"}]}]}`, `"ThankedLate"}]}]}{}`, "something follows"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -195,7 +195,7 @@ func everything() reactions.Service {
 			Expired: []reactions.Message{event("TooLate")}, Broken: []reactions.Message{heard("NoB")},
 		}},
 		Expectations: []reactions.Expectation{{
-			Name: "thanks", After: heard("Placed"), Expect: []reactions.Message{heard("Thanked")}, Within: "30s", Raise: event("Thankless"),
+			Name: "thanks", After: heard("Placed"), Expect: []reactions.Message{heard("Thanked")}, Within: "30s", Raise: event("Thankless"), Late: []reactions.Message{event("ThankedLate")},
 		}},
 	}
 }

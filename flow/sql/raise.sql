@@ -9,7 +9,7 @@ WITH waits AS (
   FOR UPDATE
 ), raised AS (
   UPDATE troupe.expectations AS e
-  SET raised_at = now(), headers = NULL, payload = NULL, forget_at = now() + make_interval(secs => @retention::float8)
+  SET raised_at = now(), due_at = least(e.due_at, now()), headers = NULL, payload = NULL, forget_at = now() + make_interval(secs => @retention::float8)
   FROM waits AS w
   WHERE e.consumer_group = w.consumer_group
     AND e.name = w.name

@@ -125,7 +125,7 @@ const bodyLimit = 64 << 10
 // parseTemplate executes the template with an Alert whose fields are all set: so an unknown field is an error at start, not at
 // the first alert.
 func parseTemplate(c Config) (*template.Template, error) {
-	t, err := template.New("alert").Funcs(template.FuncMap{"json": toJSON, "chat": chat}).Parse(c.Template)
+	t, err := template.New("alert").Funcs(template.FuncMap{"json": toJSON, "chat": Chat}).Parse(c.Template)
 	if err != nil {
 		return nil, fmt.Errorf("the template cannot be read: %w", err)
 	}
@@ -162,7 +162,7 @@ func toJSON(v any) (string, error) {
 	return string(b), err
 }
 
-// chat replaces the parts of external text on which chat programs act: <!channel>, links with another text, @all.
-func chat(s string) string { return forChats.Replace(line(s)) }
+// Chat replaces the parts of external text on which chat programs act: <!channel>, links with another text, @all.
+func Chat(s string) string { return forChats.Replace(line(s)) }
 
 var forChats = strings.NewReplacer("<", "‹", ">", "›", "@", "＠")

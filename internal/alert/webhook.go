@@ -2,6 +2,7 @@ package alert
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -72,7 +73,7 @@ func (n *Notifier) deliver(a Alert) error {
 		return fmt.Errorf("%w: the template: %w", errRefused, err)
 	}
 	for failed := 1; ; failed++ {
-		wait, err := n.post(body)
+		wait, err := n.Post(n.ctx, body)
 		if err == nil {
 			return nil
 		}
@@ -92,9 +93,10 @@ func (n *Notifier) deliver(a Alert) error {
 	}
 }
 
-// post makes one request. wait is the Retry-After of the receiver.
-func (n *Notifier) post(body []byte) (wait time.Duration, err error) {
-	request, err := http.NewRequestWithContext(n.ctx, http.MethodPost, n.url.String(), bytes.NewReader(body))
+// Post makes one request with a body that the caller made, for alerts that the caller stores, repeats and counts itself. wait is the
+// Retry-After of the receiver. The error has no secrets.
+func (n *Notifier) Post(ctx context.Context, body []byte) (wait time.Duration, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, n.url.String(), bytes.NewReader(body))
 	if err != nil {
 		return 0, n.redacted(err)
 	}

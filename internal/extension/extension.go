@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/troupe-go/troupe/envelope"
 )
@@ -45,6 +46,9 @@ type Participant interface {
 
 	// Codec returns Config.Codec.
 	Codec() envelope.Codec
+
+	// Pool returns Config.Pool.
+	Pool() *pgxpool.Pool
 }
 
 // A Contract checks a participant against its service's declaration. Either function may be nil.

@@ -34,20 +34,30 @@ CREATE TABLE troupe.join_parts (
 );
 
 -- expectations has one row for each expectation, from its first message on. It ends with the expected message or by time; a message
--- that comes in the other order or too late finds the row.
+-- that comes in the other order or too late finds the row. The service records in missed_at that the time is over, from this table
+-- alone; raised_at follows when the deadline's message has come through the broker.
 CREATE TABLE troupe.expectations (
   consumer_group text        NOT NULL,
   name           text        NOT NULL,
   key            text        NOT NULL, -- of its messages, or its hash
   after_at       timestamptz,          -- when the message that starts it came; null: not yet
+  due_at         timestamptz,          -- when its time is over
   met_at         timestamptz,          -- when the expected message came
-  raised_at      timestamptz,          -- when it was reported as missing
+  missed_at      timestamptz,          -- when a member found that the time is over
+  raised_at      timestamptz,          -- when the event that reports it was written
   news           boolean     NOT NULL DEFAULT true, -- whether the last statement changed another column
   headers        bytea,                -- of the message that starts it, while it waits
   payload        bytea,
+  alert_id       uuid,                 -- of its alerts: that it is missing, and that it came late
+  alert_at       timestamptz,          -- when an alert is posted, or posted again; null: none waits
+  alerted_at     timestamptz,          -- when the receiver accepted the last one
   forget_at      timestamptz,          -- null while it waits
   PRIMARY KEY (consumer_group, name, key),
-  CHECK ((after_at IS NOT NULL AND met_at IS NULL AND raised_at IS NULL) = (forget_at IS NULL))
+  CHECK ((after_at IS NOT NULL AND met_at IS NULL AND raised_at IS NULL) = (forget_at IS NULL)),
+  CHECK ((after_at IS NULL) = (due_at IS NULL) AND (after_at IS NULL) = (alert_id IS NULL))
 );
 CREATE INDEX expectations_forget ON troupe.expectations (forget_at) WHERE forget_at IS NOT NULL;
-CREATE INDEX expectations_waiting ON troupe.expectations (after_at) WHERE forget_at IS NULL;
+CREATE INDEX expectations_waiting ON troupe.expectations (consumer_group, due_at)
+  WHERE missed_at IS NULL AND (met_at IS NULL OR raised_at IS NOT NULL);
+CREATE INDEX expectations_missed ON troupe.expectations (consumer_group, missed_at) WHERE missed_at IS NOT NULL;
+CREATE INDEX expectations_alert ON troupe.expectations (consumer_group, alert_at) WHERE alert_at IS NOT NULL;

@@ -18,6 +18,13 @@ SET due_at = due_at - make_interval(secs => $2::float8)
 WHERE consumer_group = $1
   AND fired_at IS NULL`
 
+const advanceExpectations = `
+UPDATE troupe.expectations
+SET due_at = due_at - make_interval(secs => $2::float8)
+WHERE consumer_group = $1
+  AND missed_at IS NULL
+  AND due_at IS NOT NULL`
+
 // A Deadline is a scheduled deadline that has not been met yet.
 type Deadline struct {
 	Name  string

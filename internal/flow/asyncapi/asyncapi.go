@@ -133,6 +133,9 @@ func (d *writing) write(s reactions.Service) {
 			d.operation("receive", m, "Meets "+e.Name+".")
 		}
 		d.operation("send", e.Raise, "Sent when "+e.Name+" is not met within "+e.Within+".")
+		for _, m := range e.Late {
+			d.operation("send", m, "Sent when "+e.Name+" is met after that.")
+		}
 	}
 }
 

@@ -87,6 +87,9 @@ func each(services []reactions.Service, see func(s sending, of []reactions.Messa
 		}
 		for _, e := range s.Expectations {
 			see(sending{message: e.Raise, from: i, by: e.Name, kind: failure}, []reactions.Message{e.After})
+			for _, m := range e.Late {
+				see(sending{message: m, from: i, by: e.Name}, e.Expect)
+			}
 		}
 	}
 }

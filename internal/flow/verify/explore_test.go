@@ -109,7 +109,7 @@ func (w *world) send(m *model, ids []int, back bool) {
 			w.letters = append(w.letters, letter{to: part{anExpectation, i}, message: id, back: back, counts: true})
 		}
 		for _, i := range msg.expected {
-			w.letters = append(w.letters, letter{to: part{anExpectation, i}, message: id})
+			w.letters = append(w.letters, letter{to: part{anExpectation, i}, message: id, back: back})
 		}
 	}
 }
@@ -193,6 +193,9 @@ func (w *world) deliver(m *model, l letter, outcome string) {
 			w.armed[i], w.back[i] = true, l.back
 		}
 	default:
+		if w.expects[i] == "raised" && !w.seen[i] {
+			w.send(m, m.expectations[i].late, w.back[i] || l.back)
+		}
 		w.seen[i] = true
 	}
 }
@@ -341,9 +344,13 @@ func chance(r *rand.Rand, round bool) []reactions.Service {
 	if one(3) {
 		of, a, b := r.IntN(n), r.IntN(len(all)), r.IntN(len(all))
 		if raise := laterOf(of, a, 1); a != b && len(raise) > 0 {
-			services[of].Expectations = []reactions.Expectation{{
+			e := reactions.Expectation{
 				Name: "e", After: all[a], Expect: []reactions.Message{all[b]}, Within: "1h", Raise: raise[0],
-			}}
+			}
+			if one(2) {
+				e.Late = laterOf(of, max(a, b), 1)
+			}
+			services[of].Expectations = []reactions.Expectation{e}
 		}
 	}
 	for i := range services {

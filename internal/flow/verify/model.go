@@ -69,7 +69,7 @@ type expectation struct {
 	service      int
 	path         string
 	after, raise int
-	expect       []int
+	expect, late []int
 }
 
 type start struct {
@@ -181,6 +181,9 @@ func (m *model) addExpectation(s, i int, e reactions.Expectation) {
 		one.expect = append(one.expect, id)
 		m.messages[id].expected = append(m.messages[id].expected, n)
 	}
+	for k, msg := range e.Late {
+		one.late = append(one.late, m.sent(msg, s, fmt.Sprintf("%s.late[%d]", path, k), part{anExpectation, n}))
+	}
 	m.expectations = append(m.expectations, one)
 }
 
@@ -235,6 +238,9 @@ func (m *model) reach() []bool {
 		for _, e := range m.expectations {
 			if fed[e.after] {
 				send(e.raise)
+				if some(e.expect) {
+					send(e.late...)
+				}
 			}
 		}
 	}

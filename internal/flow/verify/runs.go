@@ -303,7 +303,7 @@ func (r *run) waysOfJoin(i int) (ways []func(*run)) {
 	return ways
 }
 
-// waysOfExpectation returns the outcomes of an expectation: it is raised, or is met in time, or waits.
+// waysOfExpectation returns the outcomes of an expectation: it is raised, or met in time, or met late, or waits.
 func (r *run) waysOfExpectation(i int) (ways []func(*run)) {
 	e, of := &r.m.expectations[i], part{anExpectation, i}
 	if !r.in.expectations[i] || r.expects[i] != later || r.sent[e.after] == 0 || slices.Contains(r.deferred, of) {
@@ -316,6 +316,12 @@ func (r *run) waysOfExpectation(i int) (ways []func(*run)) {
 	})
 	heard, _ := r.heard(e.expect)
 	if len(heard) > 0 {
+		if len(e.late) > 0 {
+			ways = append(ways, func(r *run) {
+				r.expects[i] = raised
+				r.happens(of, raised, append([]int{e.raise}, e.late...), append(slices.Clone(after), heard...))
+			})
+		}
 		return append(ways, func(r *run) { r.expects[i] = met })
 	}
 	if r.othersMayMove(of) {

@@ -81,7 +81,7 @@ func sentBy(declared []reactions.Service) map[message]bool {
 			all = slices.Concat(all, j.Success, j.Expired)
 		}
 		for _, e := range s.Expectations {
-			all = append(all, e.Raise)
+			all = append(append(all, e.Raise), e.Late...)
 		}
 		for _, m := range several(all...) {
 			sent[m] = true

@@ -1,0 +1,21 @@
+-- Records expectations whose time is over, the longest overdue first, each once: a row that is locked is being recorded by another
+-- member, or is being met or raised, and is found by the next pass.
+WITH over AS (
+  SELECT consumer_group, name, key
+  FROM troupe.expectations
+  WHERE consumer_group = @group
+    AND due_at <= now()
+    AND missed_at IS NULL
+    AND (met_at IS NULL OR raised_at IS NOT NULL)
+  ORDER BY due_at
+  LIMIT @limit
+  FOR UPDATE SKIP LOCKED
+)
+UPDATE troupe.expectations AS e
+SET missed_at = clock_timestamp(),
+    alert_at = CASE WHEN @alerts::boolean THEN now() END
+FROM over AS o
+WHERE e.consumer_group = o.consumer_group
+  AND e.name = o.name
+  AND e.key = o.key
+RETURNING e.name, e.key
