@@ -57,6 +57,7 @@ type step struct {
 	success []*answer
 	failure []*answer
 	back    *compensation
+	forms   []form
 }
 
 type compensation struct {
