@@ -55,6 +55,8 @@ func (x *decision) act(e Event) {
 		x.actSkip(i, e)
 	case ActResolve:
 		x.actResolve(i, e)
+	case ActAnswer:
+		x.actAnswer(i, e)
 	}
 }
 

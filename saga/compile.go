@@ -197,6 +197,7 @@ func (c *compiler) answers(path string, as []Answer, hop string, st *step) (all 
 				c.wrong(path+".by.field", "want a field of the event")
 			}
 		}
+		c.form(path+".form", a, st)
 		x := &answer{Answer: a, when: c.condition(c.event, path+".when", a.When), set: c.sets(c.event, path+".set", a.Set, st.Name)}
 		if a.Reason != "" {
 			x.reason = c.expr(c.event, path+".reason", a.Reason, String)

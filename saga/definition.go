@@ -61,6 +61,7 @@ type step struct {
 	each    *each // nil: the step runs once
 	of      int   // for an item: the index of its step; -1 for a step
 	item    int   // for an item: its index in the list
+	forms   []form
 }
 
 type compensation struct {

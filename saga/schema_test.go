@@ -177,7 +177,7 @@ func (w *walker) value(path string, typ reflect.Type, n *node) {
 		w.value(path+"{}", typ.Elem(), &of)
 	case reflect.String:
 		require.True(w.t, n.Kind == "string" || len(n.Enum) > 0, "%s: want a string", path)
-	case reflect.Int:
+	case reflect.Int, reflect.Int64:
 		require.Equal(w.t, "integer", n.Kind, path)
 	case reflect.Bool:
 		require.Equal(w.t, "boolean", n.Kind, path)
@@ -302,6 +302,10 @@ func everything() saga.Spec {
 			{
 				Name: "wait", Needs: []string{"pay", "reserve"}, AtLeast: 1, Optional: true, Success: []saga.Answer{{
 					Event: "Checked", Hop: "check", By: &saga.Association{Variable: "id", Field: "application"},
+					Form: &saga.Form{Title: "Check it", Fields: []saga.Field{
+						{Name: "n", Type: saga.Int, Title: "Number", Optional: true, Min: limit(1), Max: limit(9), Personal: true},
+						{Name: "how", Type: saga.String, OneOf: []string{"well", "badly"}},
+					}},
 				}},
 			},
 			{

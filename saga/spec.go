@@ -159,6 +159,9 @@ type Answer struct {
 	Set Mapping `json:"set,omitempty"`
 	// Reason computes the reason of a failure, over event, data and saga, of type string. Default: the event's name.
 	Reason string `json:"reason,omitempty"`
+	// Form lets an operator give the event, by ActAnswer. Only an event that answers no command has one. If several answers of a step
+	// have this event, the first of them has the Form.
+	Form *Form `json:"form,omitempty"`
 
 	of *body // set by AnswerOf
 }

@@ -138,7 +138,7 @@ type Event struct {
 	Epoch int `json:"epoch,omitempty"`
 	// Outcome, for Answered, is success, failure or exhausted.
 	Outcome string `json:"outcome,omitempty"`
-	// Hop and Type are the sender and the type of the message.
+	// Hop and Type are the sender and the type of the message. ActAnswer has the Type only.
 	Hop  string `json:"hop,omitempty"`
 	Type string `json:"type,omitempty"`
 	// Key, for Observed, is the key of the message. A step takes the event only if the event finds the saga in the way of the
@@ -196,6 +196,7 @@ const (
 	ActCompensate Kind = "compensate" // compensate the saga
 	ActResume     Kind = "resume"     // continue after the cause of the park was removed
 	ActCancel     Kind = "cancel"     // cancel the saga, as its definition declares it
+	ActAnswer     Kind = "answer"     // give the event that a step awaits, by its Form
 	ActSet        Kind = "set"        // set variables to other values
 	ActAbandon    Kind = "abandon"    // end the saga in its present state
 )
@@ -203,7 +204,7 @@ const (
 // Action reports whether k is an operator's action.
 func (k Kind) Action() bool {
 	switch k {
-	case ActRetry, ActSkip, ActResolve, ActCompensate, ActResume, ActCancel, ActSet, ActAbandon:
+	case ActRetry, ActSkip, ActResolve, ActCompensate, ActResume, ActCancel, ActAnswer, ActSet, ActAbandon:
 		return true
 	}
 	return false

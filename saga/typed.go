@@ -127,6 +127,7 @@ func (c *compiler) bodies() {
 		}
 		answers(path+".success", st.Success)
 		answers(path+".failure", st.Failure)
+		c.formReads(path, i, data)
 		if comp := st.Compensation; comp != nil {
 			if comp.Command != nil {
 				c.gives(path+".compensation.command.input", comp.Command.of, c.data, comp.Command.Input)

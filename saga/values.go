@@ -113,37 +113,45 @@ func (d *Definition) coerce(name string, v any) (any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("variable %s: %w", name, err)
 	}
+	if of, is := valueOf(t, v); is {
+		return of, nil
+	}
+	return nil, fmt.Errorf("variable %s is %s: it cannot be %s", name, t, show(v))
+}
+
+// valueOf returns v, in the form of whole, as a value of type t, and whether it is one.
+func valueOf(t Type, v any) (any, bool) {
 	switch t {
 	case Any:
-		return v, nil
+		return v, true
 	case String:
 		if s, ok := v.(string); ok {
-			return s, nil
+			return s, true
 		}
 	case Bool:
 		if b, ok := v.(bool); ok {
-			return b, nil
+			return b, true
 		}
 	case Int:
 		switch n := v.(type) {
 		case int64:
-			return n, nil
+			return n, true
 		case float64:
 			if n == math.Trunc(n) && -1<<63 <= n && n < 1<<63 {
-				return int64(n), nil
+				return int64(n), true
 			}
 		}
 	case Double:
 		switch n := v.(type) {
 		case int64:
 			if f := float64(n); f < 1<<63 && int64(f) == n { // no digit is lost
-				return f, nil
+				return f, true
 			}
 		case float64:
-			return n, nil
+			return n, true
 		}
 	}
-	return nil, fmt.Errorf("variable %s is %s: it cannot be %s", name, t, show(v))
+	return nil, false
 }
 
 // whole converts a number from a caller or a JSON decoder into one that expressions accept.

@@ -197,6 +197,7 @@ func newDocumentStage(t *testing.T) *documentStage {
 	s.begin("order", "o-1001", saga.Parked)
 	s.tell("o-4 ReserveStock", "fail")
 	s.begin("order", "o-4", saga.Parked)
+	begunLoan(t, s.pool, "l-1")
 	s.exec(`INSERT INTO troupe.dead_letters (id, consumer_group, handler, error_class, error, attempts, topic, topic_id, partition, "offset",
 			key, headers, payload, message_id, message_type, correlation_id, first_failed_at, last_failed_at)
 		VALUES ($1, 'order.payment', 'order.payment/ChargePayment', 'permanent', 'currency "EURO" is not known', 1, 'order.payment.commands',

@@ -17,7 +17,7 @@ import (
 var byPageAndCommand = map[string]string{
 	"/saga/act retry": "troupe saga retry", "/saga/act skip": "troupe saga skip", "/saga/act resolve": "troupe saga resolve",
 	"/saga/act compensate": "troupe saga compensate", "/saga/act resume": "troupe saga resume", "/saga/act abandon": "troupe saga abandon",
-	"/saga/act set": "troupe saga set", "/saga/act cancel": "troupe saga cancel", "/sagas/retry retry": "troupe saga retry",
+	"/saga/act set": "troupe saga set", "/saga/answer answer": "troupe saga answer", "/saga/answer preview": "troupe saga answer", "/saga/act cancel": "troupe saga cancel", "/sagas/retry retry": "troupe saga retry",
 	"/dead-letter edit": "troupe dlq edit", "/dead-letter redrive": "troupe dlq redrive", "/dead-letter discard": "troupe dlq discard",
 	"/dead-letters/act redrive": "troupe dlq redrive", "/dead-letters/act discard": "troupe dlq discard",
 	"/held/key retry": "troupe held retry", "/held/key dead-letter": "troupe held dead-letter",
@@ -45,7 +45,7 @@ var (
 var reading = []string{
 	"troupe ambassador", "troupe batch list", "troupe completion", "troupe console", "troupe demo", "troupe dev", "troupe dlq list", "troupe dlq show", "troupe doctor",
 	"troupe flow asyncapi", "troupe flow diff", "troupe flow graph", "troupe flow schema", "troupe flow verify", "troupe held list",
-	"troupe inbox find", "troupe saga diff", "troupe saga explore", "troupe saga fixture", "troupe saga fmt", "troupe saga list", "troupe saga locks", "troupe saga replay", "troupe saga schema",
+	"troupe inbox find", "troupe saga diff", "troupe saga explore", "troupe saga fixture", "troupe saga fmt", "troupe saga list", "troupe saga locks", "troupe saga questions", "troupe saga replay", "troupe saga schema",
 	"troupe saga show", "troupe saga verify", "troupe schema check", "troupe schema diff", "troupe trace", "troupe version",
 	"troupe watch findings", "troupe watch list", "troupe watch show",
 	"outbox-relay check", "outbox-relay healthcheck", "outbox-relay parked list", "outbox-relay parked show", "outbox-relay run",
@@ -82,6 +82,10 @@ var views = map[string]view{
 		commands: "troupe saga retry, troupe saga skip, troupe saga resolve, troupe saga compensate, troupe saga cancel, troupe saga resume, troupe saga set, troupe saga abandon",
 		called:   map[string]string{"id": "", "step": ""},
 		command:  map[string]string{"saga": "/sagas/retry retries all of a type", "rate": "/sagas/retry retries all of a type"},
+	},
+	"/questions": {commands: "troupe saga questions"},
+	"post /saga/answer": {
+		commands: "troupe saga answer", called: map[string]string{"id": "", "step": "", "event": "", "values": "field"},
 	},
 	"post /sagas/retry": {
 		commands: "troupe saga retry", page: map[string]string{"count": confirmed},
@@ -132,7 +136,7 @@ var seen = map[string]string{
 	"/definition": "is of a definition that is stored; troupe saga verify and diff take files",
 	"/work":       "is of this console alone", "post /work": "is of this console alone",
 	"/held/key": oneOfAList, "post /dead-letter": oneOfAList, "post /relay/row": oneOfAList,
-	"/saga/act": "is the preview of its form", "/sagas/retry": "is the preview of its form", "/dead-letters/act": "is the preview of its form", "/relay/act": "is the preview of its form",
+	"/saga/act": "is the preview of its form", "/saga/answer": "is the form", "/sagas/retry": "is the preview of its form", "/dead-letters/act": "is the preview of its form", "/relay/act": "is the preview of its form",
 	"/definition/move": "is the preview of its form", "/definition/start": "is the preview of its form",
 }
 

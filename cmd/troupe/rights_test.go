@@ -67,6 +67,8 @@ var byRights = []limited{
 	{"troupe saga replay", "--all", seesIt},
 	{"troupe saga start", `order o-77 --data customer_id=c-7 --json {"amount_cents":1999,"title":7,"quantity":1} FLAGS`, acts},
 	{"troupe saga start", `review o-78 --hop HOP --data customer_id=c-7 --json {"amount_cents":1999,"title":7,"quantity":1} FLAGS`, acts},
+	{"troupe saga questions", "", seesIt},
+	{"troupe saga answer", "loan/l-1 approval LoanApproved --field cents=5 FLAGS --yes", acts},
 	{"troupe saga retry", "order/o-4 inventory FLAGS", acts},
 	{"troupe saga retry", retriesAll, acts},
 	{"troupe saga skip", "order/o-5 inventory FLAGS --yes", acts},
@@ -208,5 +210,5 @@ func TestEveryCommandWorksWithThePrintedRights(t *testing.T) {
 	var acts []string
 	require.NoError(t, s.pool.QueryRow(t.Context(), `SELECT array_agg(DISTINCT coalesce(event ->> 'act', kind) ORDER BY coalesce(event ->> 'act', kind))
 		FROM troupe.saga_events WHERE actor = 'ann'`).Scan(&acts))
-	require.Equal(t, []string{"abandon", "cancel", "compensate", "migrated", "resolve", "resume", "retry", "set", "skip", "started"}, acts)
+	require.Equal(t, []string{"abandon", "answer", "cancel", "compensate", "migrated", "resolve", "resume", "retry", "set", "skip", "started"}, acts)
 }

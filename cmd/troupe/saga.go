@@ -25,6 +25,8 @@ the saga's log with the operator's name and reason; --dry-run prints its effect 
 	saga.AddCommand(newSagaStart())
 	saga.AddCommand(newSagaList())
 	saga.AddCommand(newSagaShow())
+	saga.AddCommand(newSagaQuestions())
+	saga.AddCommand(newSagaAnswer())
 	saga.AddCommand(newSagaRetry())
 	saga.AddCommand(newSagaSkip())
 	saga.AddCommand(newSagaResolve())

@@ -23,6 +23,9 @@ type sagaAction struct {
 	asks   bool // it cannot be undone, so the user must confirm it
 	result string
 	did    string // for resolve: yes or no
+	// prepare completes the event of an answer by the saga's definition, and sets given, the event with its values.
+	prepare func(*sagadesk.Detail, *saga.Event, []string) error
+	given   string
 }
 
 // command makes the command. If no step is named, it is the only step that is stuck.
@@ -45,7 +48,7 @@ func (a *sagaAction) command(cmd *cobra.Command, why string) *cobra.Command {
 			return err
 		}
 		defer end()
-		return a.run(cmd, desk, args[0], e)
+		return a.run(cmd, desk, args, e)
 	}
 	return cmd
 }
@@ -85,10 +88,16 @@ func (a *sagaAction) takesStep() bool {
 	return a.kind == saga.ActRetry || a.kind == saga.ActSkip || a.kind == saga.ActResolve
 }
 
-func (a *sagaAction) run(cmd *cobra.Command, desk *sagadesk.Desk, id string, e saga.Event) error {
+func (a *sagaAction) run(cmd *cobra.Command, desk *sagadesk.Desk, args []string, e saga.Event) error {
+	id := args[0]
 	before, err := desk.Get(cmd.Context(), id)
 	if err != nil {
 		return failed(err)
+	}
+	if a.prepare != nil {
+		if err := a.prepare(before, &e, args); err != nil {
+			return err
+		}
 	}
 	if a.takesStep() && e.Step == "" {
 		stuck := saga.Stuck(before.Definition, before.State)
@@ -138,6 +147,9 @@ func (a *sagaAction) print(w io.Writer, before saga.Status, d decisions.Decided,
 	}
 	if d.Event.Step != "" {
 		what += " " + d.Event.Step
+	}
+	if a.given != "" {
+		what += " with " + a.given
 	}
 	if d.Event.Kind == saga.ActSet {
 		what += " " + oneLine(strings.Join(slices.Sorted(maps.Keys(d.Event.Fields)), ", "), 200)

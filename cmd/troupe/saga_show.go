@@ -50,15 +50,19 @@ func newSagaShow() *cobra.Command {
 			if err != nil {
 				return failed(err)
 			}
+			questions, err := desk.QuestionsOf(cmd.Context(), g)
+			if err != nil {
+				return failed(err)
+			}
 			possible := sagadesk.Possible(g.Definition, g.State, g.Now)
 			var b bytes.Buffer
 			switch {
 			case f.output.is == inMermaid:
 				mermaidSteps(&b, g.Definition.Spec(), g.State)
 			case f.output.forPrograms():
-				err = f.output.encode(&b, map[string]any{"saga": g, "log": orEmpty(log), "possible": orEmpty(possible)})
+				err = f.output.encode(&b, map[string]any{"saga": g, "log": orEmpty(log), "possible": orEmpty(possible), "questions": orEmpty(questions)})
 			default:
-				printSaga(&b, g, log, possible)
+				printSaga(&b, g, log, possible, questions)
 			}
 			if err == nil {
 				_, err = b.WriteTo(cmd.OutOrStdout())
@@ -70,7 +74,7 @@ func newSagaShow() *cobra.Command {
 	return cmd
 }
 
-func printSaga(w io.Writer, g *sagadesk.Detail, log []decisions.Entry, possible []saga.Event) {
+func printSaga(w io.Writer, g *sagadesk.Detail, log []decisions.Entry, possible []saga.Event, questions []sagadesk.Question) {
 	line := func(name, format string, args ...any) {
 		_, _ = fmt.Fprintf(w, "%-11s"+format+"\n", append([]any{name}, args...)...)
 	}
@@ -103,7 +107,7 @@ func printSaga(w io.Writer, g *sagadesk.Detail, log []decisions.Entry, possible 
 		_, _ = fmt.Fprintf(w, "  %d entries before\n", log[0].Version-1)
 	}
 	for _, e := range log {
-		printEntry(w, e)
+		printEntry(w, g.Definition, e)
 	}
 	for i, a := range g.State.Deadlines {
 		if i == 0 {
@@ -115,10 +119,11 @@ func printSaga(w io.Writer, g *sagadesk.Detail, log []decisions.Entry, possible 
 		}
 		_, _ = fmt.Fprintf(w, "  %s  %s%s\n", stamp(a.At), oneLine(a.Name, 200), overdue)
 	}
+	printQuestions(w, g.ID, questions)
 	printPossible(w, g, possible)
 }
 
-func printEntry(w io.Writer, e decisions.Entry) {
+func printEntry(w io.Writer, d *saga.Definition, e decisions.Entry) {
 	at := stamp(e.At)
 	if e.Event.Actor != "" {
 		step := ""
@@ -128,6 +133,9 @@ func printEntry(w io.Writer, e decisions.Entry) {
 		if e.Event.Kind == saga.ActSet {
 			values, _ := json.Marshal(e.Event.Fields)
 			step = " " + oneLine(string(values), 200)
+		}
+		if given := sagadesk.Given(d, e.Event); given != "" {
+			step += " with " + given
 		}
 		role := ""
 		if e.Role != "" {

@@ -37,7 +37,7 @@ func TestAHistoryShowsTheServersRoleAndTime(t *testing.T) {
 		},
 	} {
 		var b bytes.Buffer
-		printEntry(&b, c.entry)
+		printEntry(&b, nil, c.entry)
 		require.Equal(t, c.want, b.String(), name)
 	}
 }

@@ -56,6 +56,10 @@ func (c *Console) do(w http.ResponseWriter, r *http.Request, p *page) {
 		c.fail(w, r, err)
 	case wantsJSON(r):
 		answer(w, http.StatusOK, done)
+	case next == "": // a preview whose values are in no address
+		v := viewOf(p, done)
+		v.of(u)
+		c.draw(w, r, http.StatusOK, p.template, v)
 	default:
 		http.Redirect(w, r, c.cfg.Path+next, http.StatusSeeOther)
 	}

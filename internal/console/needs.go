@@ -45,6 +45,9 @@ func (d *databaseFacts) needs() (all []need) {
 		add(4, "now", d.Parked.of("saga is", "sagas are")+" parked, the oldest since "+d.ParkedSince.UTC().Format(time.DateTime)+" UTC",
 			"Each waits for a decision: its page says which are possible.", "/sagas", "status", string(saga.Parked), "oldest", "1")
 	}
+	if d.Questions.Count > 0 {
+		add(5, "soon", d.Questions.of("saga waits", "sagas wait")+" for an operator's answer", "The page has the questions, and until when each may be answered.", "/questions")
+	}
 	if d.Outbox.Headroom < headroomSoon {
 		add(5, "soon", fmt.Sprintf("The outbox's partitions have room for %s only", count(d.Outbox.Headroom, "row", "rows")), "A running relay adds partitions: its log has the reason if it does not.", "/relay")
 	}

@@ -28,13 +28,13 @@ var update = flag.Bool("update", false, "write static/openapi.json")
 // The facts of pages, and the responses of actions.
 var (
 	given = map[string]any{
-		"/": overviewFacts{}, "/sagas": sagasFacts{}, "/saga/fixture": fixtureFacts{}, "/sagas/retry": retryFacts{}, "/flows": flowsFacts{}, "/flow": flowFacts{}, "/saga": sagaFacts{}, "/saga/act": actFacts{}, "/dead-letters": causesFacts{},
+		"/": overviewFacts{}, "/sagas": sagasFacts{}, "/saga/fixture": fixtureFacts{}, "/sagas/retry": retryFacts{}, "/questions": questionsFacts{}, "/saga/answer": answerFacts{}, "/flows": flowsFacts{}, "/flow": flowFacts{}, "/saga": sagaFacts{}, "/saga/act": actFacts{}, "/dead-letters": causesFacts{},
 		"/dead-letters/list": lettersFacts{}, "/dead-letters/act": groupFacts{}, "/dead-letter": letterFacts{}, "/work": Work{}, "/held": heldFacts{},
 		"/held/key": heldKeyFacts{}, "/messages": messagesFacts{}, "/relay": relayFacts{},
 		"/relay/rows": failedRowsFacts{}, "/relay/row": failedRowFacts{}, "/relay/act": relayActFacts{}, "/definitions": definitionsFacts{}, "/definition": definitionFacts{}, "/definition/move": moveFacts{}, "/definition/start": startFacts{},
 	}
 	done = map[string][]any{
-		"/relay/row": {relays.Repaired{}}, "/relay/act": {relayDone{}}, "/saga/act": {actFacts{}}, "/sagas/retry": {Work{}}, "/dead-letters/act": {Work{}}, "/work": {Work{}}, "/definition/move": {Work{}}, "/definition/start": {actFacts{}},
+		"/relay/row": {relays.Repaired{}}, "/relay/act": {relayDone{}}, "/saga/act": {actFacts{}}, "/saga/answer": {answerFacts{}}, "/sagas/retry": {Work{}}, "/dead-letters/act": {Work{}}, "/work": {Work{}}, "/definition/move": {Work{}}, "/definition/start": {actFacts{}},
 		"/dead-letter": {letterFacts{}, repair.RedriveResult{}, struct {
 			Discarded int `json:"discarded"`
 		}{}},
@@ -266,6 +266,13 @@ func TestEveryPagesJSONIsAsTheOpenAPIDocumentSays(t *testing.T) {
 		get("/definition/move", at("/definition/move", "db", "order", "from", from, "to", to))
 		d.work(decoded[Work](t, act("/definition/move", "db", "order", "from", from, "to", to, "do", "migrate")).ID)
 		get("/saga/act", at("/saga/act", "db", "order", "id", parked, "do", "compensate"))
+		loan := d.Loan("l-1")
+		get("/questions", "/questions?db=order")
+		get("/saga", at("/saga", "db", "order", "id", loan))
+		get("/saga/answer", at("/saga/answer", "db", "order", "id", loan, "step", "approval"))
+		answer := []string{"db", "order", "id", loan, "step", "approval", "event", "LoanApproved", "values", `{"cents": 5}`}
+		act("/saga/answer", append(answer, "do", "preview")...)
+		act("/saga/answer", append(answer, "do", "answer")...)
 		cause := facts[lettersFacts](d, "/dead-letters/list?db=order").Letters[0].Cause
 		get("/dead-letters/act", at("/dead-letters/act", "db", "order", "do", "discard", "cause", cause))
 

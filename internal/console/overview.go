@@ -63,6 +63,7 @@ type databaseFacts struct {
 	Held        counted        `json:"held_keys"`
 	Parked      counted        `json:"parked_sagas"`
 	ParkedSince *time.Time     `json:"parked_sagas_since,omitempty"` // when the oldest started
+	Questions   counted        `json:"questions"`                    // sagas that wait for an operator's answer
 
 	started []sagadesk.Started
 }
@@ -188,6 +189,11 @@ func (d *databaseFacts) read(ctx context.Context, s *source, since time.Time, ev
 	if d.Parked = (counted{len(parked), more != ""}); len(parked) > 0 {
 		d.ParkedSince = &parked[0].StartedAt
 	}
+	asking, err := s.sagas.CountQuestions(ctx, countTo+1)
+	if err != nil {
+		return err
+	}
+	d.Questions = counted{min(asking, countTo), asking > countTo}
 	d.started, err = s.sagas.Started(ctx, since, every)
 	return err
 }

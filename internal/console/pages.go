@@ -73,6 +73,16 @@ var pages = []page{
 		operator: "retry resolve compensate cancel resume", admin: "skip set abandon", adminFields: "result",
 	},
 	{
+		path: "/questions", title: "Waiting for an operator", template: "questions", nav: "/sagas", live: true, read: readQuestions,
+		takes: "db saga limit after",
+	},
+	{
+		path: "/saga/answer", title: "Answer", template: "saga-answer", nav: "/sagas", needs: Operator, read: readAnswer,
+		takes: "db id step",
+		act:   actOnAnswer, does: "db id step event values do",
+		operator: "preview answer",
+	},
+	{
 		path: "/sagas/retry", title: "Retry sagas", template: "sagas-retry", nav: "/sagas", needs: Operator, read: readRetry,
 		takes: "db saga",
 		act:   actOnRetry, does: "db saga do rate count",

@@ -38,7 +38,7 @@ func TestEachPageAndActionWorksWithThePrintedRights(t *testing.T) {
 	for action, form := range posts {
 		path, _, _ := strings.Cut(action, " ")
 		form.Set("actor", "admin")
-		if path == "/work" {
+		if path == "/work" || action == "/saga/answer preview" { // a preview only reads
 			continue
 		}
 		w := admin.post(path, form)

@@ -54,8 +54,9 @@ func (d *desk) places(t *testing.T) (gets map[string]string, posts map[string]ur
 	const place, topic = "shop.billing.commands/0/9", "shop.none.commands"
 	gets = map[string]string{
 		"/": "/", "/sagas": "/sagas?db=order", "/saga": at("/saga", "db", "order", "id", parked), "/flows": "/flows", "/flow": "/flow?id=w-2",
-		"/saga/act":     at("/saga/act", "db", "order", "id", parked, "do", "abandon"),
-		"/sagas/retry":  at("/sagas/retry", "db", "order", "saga", "order"),
+		"/saga/act":    at("/saga/act", "db", "order", "id", parked, "do", "abandon"),
+		"/sagas/retry": at("/sagas/retry", "db", "order", "saga", "order"),
+		"/questions":   "/questions?db=order", "/saga/answer": at("/saga/answer", "db", "order", "id", d.Loan("l-1"), "step", "approval"),
 		"/saga/fixture": at("/saga/fixture", "db", "order", "id", parked), "/dead-letters": "/dead-letters?db=order",
 		"/dead-letters/list": at("/dead-letters/list", "db", "order", "cause", cause),
 		"/dead-letters/act":  at("/dead-letters/act", "db", "order", "do", "discard", "cause", cause),
@@ -78,6 +79,9 @@ func (d *desk) places(t *testing.T) (gets map[string]string, posts map[string]ur
 			case "/saga/act":
 				f.Set("step", "inventory")
 				f.Set("happened", "no")
+			case "/saga/answer":
+				f.Set("event", "LoanApproved")
+				f.Set("values", `{"cents": 5}`)
 			case "/relay/act", "/sagas/retry":
 				f.Set("count", "1")
 			case "/dead-letters/act":

@@ -23,6 +23,8 @@ type sagaFacts struct {
 	Saga     *sagadesk.Detail  `json:"saga"`
 	Log      []decisions.Entry `json:"log"`
 	Possible []saga.Event      `json:"possible"` // actions that the state allows
+	// Questions are the steps that wait for an operator.
+	Questions []sagadesk.Question `json:"questions"`
 }
 
 // Recommended returns the action that most likely lets a parked saga continue as its definition says; nil: none is better than the
@@ -88,8 +90,13 @@ func readSaga(ctx context.Context, a *ask) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	questions, err := s.sagas.QuestionsOf(ctx, g)
+	if err != nil {
+		return nil, err
+	}
 	return sagaFacts{
 		Database: s.Name, Saga: g, Log: orEmpty(log), Possible: orEmpty(sagadesk.Possible(g.Definition, g.State, g.Now)),
+		Questions: orEmpty(questions),
 	}, nil
 }
 
@@ -144,7 +151,11 @@ func (f sagaFacts) History() []happening {
 			recorded = e.RecordedAt
 		}
 		if e.Event.Actor != "" {
-			all = append(all, happening{e.At, string(e.Event.Kind), e.Event.Step, e.Event.Reason, e.Event.Actor, e.Role, recorded})
+			about := e.Event.Step
+			if given := sagadesk.Given(f.Saga.Definition, e.Event); given != "" {
+				about += " with " + given
+			}
+			all = append(all, happening{e.At, string(e.Event.Kind), about, e.Event.Reason, e.Event.Actor, e.Role, recorded})
 		}
 		for _, m := range e.Moments {
 			all = append(all, happening{e.At, m.What, m.Step, m.Why, "", "", recorded})

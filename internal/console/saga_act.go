@@ -78,6 +78,8 @@ func actionName(e saga.Event) string {
 		return "Resume"
 	case saga.ActSet:
 		return "Set variables"
+	case saga.ActAnswer:
+		return "Answer " + e.Step
 	}
 	return "Abandon"
 }
@@ -96,7 +98,7 @@ func happened(e saga.Event) string {
 // action returns the action in the request.
 func (a *ask) action() (e saga.Event, err error) {
 	e = saga.Event{Kind: saga.Kind(a.get("do")), Step: a.get("step"), Actor: a.by.Name, Reason: a.by.Reason}
-	if !e.Kind.Action() {
+	if !e.Kind.Action() || e.Kind == saga.ActAnswer {
 		return e, refuse(http.StatusBadRequest, "do %q: want retry, skip, resolve, compensate, cancel, resume, set or abandon", e.Kind)
 	}
 	if e.Kind == saga.ActResolve {

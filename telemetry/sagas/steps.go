@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/troupe-go/troupe/internal/moments"
+	"github.com/troupe-go/troupe/saga"
 	"github.com/troupe-go/troupe/saga/coordinator"
 )
 
@@ -51,7 +52,7 @@ var (
 func (s *steps) take(d coordinator.Decided) (all []ended) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	person := d.Event.Kind.Action()
+	person := d.Event.Kind.Action() && d.Event.Kind != saga.ActAnswer // which ends a step as the event itself does
 	for _, m := range d.Effects.Moments {
 		if operation := begins[m.What]; operation != "" {
 			k := underWay{d.ID, m.Step, operation}

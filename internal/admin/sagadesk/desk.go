@@ -95,7 +95,7 @@ func (d *Desk) Preview(ctx context.Context, id string, e saga.Event) (decisions.
 	}
 	s, fx := saga.Decide(g.Definition, g.State, e, g.Now)
 	if fx.Refused != "" {
-		return decisions.Decided{}, fmt.Errorf("saga %s: %w: %s", id, decisions.ErrRefused, fx.Refused)
+		return decisions.Decided{}, d.withAnswerer(ctx, id, e, fmt.Errorf("saga %s: %w: %s", id, decisions.ErrRefused, fx.Refused))
 	}
 	out := decisions.Decided{Message: -1, ID: id, At: g.Now, Event: e, State: s, Effects: fx}
 	return out, d.canWrite(g.ContentType, out)
@@ -123,7 +123,7 @@ func (d *Desk) Act(ctx context.Context, id string, e saga.Event) (done decisions
 		done = w.Decided()[0]
 		return d.canWrite(g.ContentType, done)
 	})
-	return done, err
+	return done, d.withAnswerer(ctx, id, e, err)
 }
 
 // change locks a saga in a transaction, runs do, and saves its decisions.
@@ -184,7 +184,7 @@ func (d *Desk) canWrite(content string, done decisions.Decided) error {
 }
 
 // Possible returns the actions that a saga's state allows at now, each as the event without actor and reason. ActSkip and
-// ActResolve also take the outputs of a step, and ActSet the variables.
+// ActResolve also take the outputs of a step, and ActSet the variables. It leaves out ActAnswer, whose events QuestionsOf returns.
 func Possible(d *saga.Definition, s saga.State, now time.Time) (all []saga.Event) {
 	try := func(e saga.Event) {
 		if _, fx := saga.Decide(d, s, e, now); fx.Refused == "" && fx.Ignored == "" {

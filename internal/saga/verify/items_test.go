@@ -6,8 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/troupe-go/troupe/saga"
 	"github.com/troupe-go/troupe/internal/saga/verify"
+	"github.com/troupe-go/troupe/saga"
 )
 
 // seatsWith returns the findings of a definition that books a seat for each passenger, with changes.

@@ -1,0 +1,148 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/troupe-go/troupe/internal/admin/sagadesk"
+	"github.com/troupe-go/troupe/internal/plain"
+	"github.com/troupe-go/troupe/saga"
+)
+
+func newSagaAnswer() *cobra.Command {
+	a := &sagaAction{kind: saga.ActAnswer, asks: true}
+	var fields []string
+	cmd := a.command(&cobra.Command{
+		Use:   "answer <saga> <step> <event>",
+		Short: "Give the event that a step awaits from an operator",
+		Long: `answer gives a saga the event that one of its steps awaits, if the definition has a form for the event. The
+saga continues as if the event had come from its hop. The event is not published: other services do not see it. Set each field of the
+form with --field name=value, in the form of its type; leave out an optional field. troupe saga questions lists the steps that wait,
+with their events and fields.
+
+Each step is answered once. A second answer, and one that comes after the time-out or the cancel, is refused and changes nothing.`,
+		Example: `  troupe saga answer loan/l-1 approval LoanApproved --field cents=250000 --reason 'ticket 4711: the income is proven' --dry-run
+  troupe saga answer loan/l-1 approval LoanDeclined --field why=income --reason 'ticket 4711: no income'`,
+		Args: cobra.ExactArgs(3),
+	}, "it is the answer")
+	cmd.Flags().StringArrayVar(&fields, "field", nil, "`name=value` of a field of the form, repeatable")
+	a.prepare = func(g *sagadesk.Detail, e *saga.Event, args []string) error {
+		e.Type = args[2]
+		texts := make(map[string]string)
+		for _, one := range fields {
+			name, value, ok := strings.Cut(one, "=")
+			if _, twice := texts[name]; !ok || name == "" || twice {
+				return fmt.Errorf("--field %s: want name=value, each field once", oneLine(one, 60))
+			}
+			texts[name] = value
+		}
+		forms := sagadesk.FormEvents(g.Definition, e.Step)
+		if i := slices.IndexFunc(forms, func(f sagadesk.FormEvent) bool { return f.Event == e.Type }); i >= 0 {
+			values, err := sagadesk.ReadFormValues(forms[i], texts)
+			if err != nil {
+				return fmt.Errorf("--field %w", err)
+			}
+			e.Fields = values
+		} // else the decision refuses the event
+		a.given = sagadesk.Given(g.Definition, *e)
+		return nil
+	}
+	return cmd
+}
+
+func newSagaQuestions() *cobra.Command {
+	var f sagaFlags
+	var name string
+	var page sagadesk.Page
+	cmd := &cobra.Command{
+		Use:   "questions",
+		Short: "List steps of sagas that wait for an operator's answer",
+		Long: `questions lists the steps that await an event with a form, the saga that started first first. SINCE is when the step
+began, and UNTIL the time-out of the step or of the saga. Each line of the table is an event that may be given, with its fields and their
+types; a field in brackets may be left out.`,
+		Example: `  troupe saga questions
+  troupe saga questions --saga loan --output json | jq -r '.questions[].id'`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := page.Validate(); err != nil {
+				return err
+			}
+			desk, end, err := f.openSagas(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer end()
+			list, next, err := desk.Questions(cmd.Context(), name, page)
+			if err != nil {
+				return failed(err)
+			}
+			return f.printQuestions(cmd.OutOrStdout(), list, next)
+		},
+	}
+	flags := cmd.Flags()
+	f.declare(cmd)
+	flags.StringVar(&name, "saga", "", "only of this `type`")
+	flags.IntVar(&page.Limit, "limit", 50, "of at most `n` sagas, up to 10000")
+	flags.StringVar(&page.After, "after", "", "go on behind this `mark`, which the page before has printed")
+	return cmd
+}
+
+func (f *sagaFlags) printQuestions(w io.Writer, list []sagadesk.Question, next string) error {
+	if f.output.forPrograms() {
+		return f.output.encode(w, map[string]any{"questions": orEmpty(list), "next": next})
+	}
+	if len(list) == 0 && next == "" {
+		_, err := fmt.Fprintln(w, "No step waits for an operator.")
+		return err
+	}
+	t := newTable(w, "SAGA", "STEP", "SINCE", "UNTIL", "EVENT", "FIELDS")
+	for _, q := range list {
+		until := ""
+		if q.Due != nil {
+			until = stamp(*q.Due)
+		}
+		for _, e := range q.Events {
+			t.row(oneLine(q.ID, 60), q.Step, stamp(q.Since), orDash(until), oneLine(e.Event, 60), orDash(oneLine(fieldsOf(e), 100)))
+		}
+	}
+	err := t.print(w)
+	more(w, next)
+	return err
+}
+
+// fieldsOf returns the fields of a form with their types.
+func fieldsOf(e sagadesk.FormEvent) string {
+	all := make([]string, len(e.Fields))
+	for i, one := range e.Fields {
+		all[i] = one.Name + " " + string(one.Type)
+		if len(one.OneOf) > 0 {
+			all[i] = one.Name + " " + strings.Join(one.OneOf, "|")
+		}
+		if one.Optional {
+			all[i] = "[" + all[i] + "]"
+		}
+	}
+	return strings.Join(all, ", ")
+}
+
+// printQuestions prints the commands that answer the steps which wait for an operator.
+func printQuestions(w io.Writer, id string, questions []sagadesk.Question) {
+	for i, q := range questions {
+		if i == 0 {
+			_, _ = fmt.Fprintln(w, "\nwaits for an operator (each with --reason; --dry-run says what would follow)")
+		}
+		for _, e := range q.Events {
+			text := "troupe saga answer " + plain.Argument(id) + " " + q.Step + " " + plain.Argument(e.Event)
+			for _, one := range e.Fields {
+				if !one.Optional {
+					text += " --field " + one.Name + "=" + strings.ToUpper(string(one.Type))
+				}
+			}
+			_, _ = fmt.Fprintln(w, "  "+text)
+		}
+	}
+}

@@ -1,0 +1,187 @@
+package console
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/troupe-go/troupe/internal/admin/sagadesk"
+	"github.com/troupe-go/troupe/saga"
+)
+
+// questionsFacts are a page of the steps that wait for an operator, as troupe saga questions prints them.
+type questionsFacts struct {
+	Database  string              `json:"database"`
+	Questions []sagadesk.Question `json:"questions"`
+	Next      string              `json:"next"`
+
+	Databases []string   `json:"-"`
+	Asked     url.Values `json:"-"`
+}
+
+// With returns the query for the same list with another value.
+func (f questionsFacts) With(name, value string) string { return with(f.Asked, name, value) }
+
+func readQuestions(ctx context.Context, a *ask) (any, error) {
+	page := sagadesk.Page{After: a.get("after")}
+	var err error
+	if page.Limit, err = a.limit(); err != nil {
+		return nil, err
+	}
+	if err := page.Validate(); err != nil {
+		return nil, refuse(http.StatusBadRequest, "%s", err)
+	}
+	s, err := a.deciding(ctx)
+	if err != nil {
+		return nil, err
+	}
+	list, next, err := s.sagas.Questions(ctx, a.get("saga"), page)
+	if err != nil {
+		return nil, err
+	}
+	return questionsFacts{Database: s.Name, Questions: orEmpty(list), Next: next, Databases: a.names(), Asked: a.values}, nil
+}
+
+// answerFacts are the forms of a step that waits for an operator, or the preview of an answer.
+type answerFacts struct {
+	Database string `json:"database"`
+	ID       string `json:"saga"`
+	Step     string `json:"step"`
+	// Question is null if the step waits for no operator now.
+	Question *sagadesk.Question `json:"question"`
+	// Would is the decision that would be made; null: no values were given.
+	Would *actFacts `json:"would"`
+
+	Event string            `json:"-"` // the one that was filled in
+	Texts map[string]string `json:"-"` // its fields, as they were entered
+	Wrong string            `json:"-"`
+}
+
+func (f answerFacts) title() string { return "Answer " + f.Step + " · " + f.ID }
+
+// Filled returns the form that was filled in; nil: the question has none of its event any more.
+func (f answerFacts) Filled() *sagadesk.FormEvent {
+	if f.Question == nil {
+		return nil
+	}
+	for i, e := range f.Question.Events {
+		if e.Event == f.Event {
+			return &f.Question.Events[i]
+		}
+	}
+	return nil
+}
+
+// Text returns the text that was entered for a field of an event.
+func (f answerFacts) Text(event, name string) string {
+	if f.Event != event {
+		return ""
+	}
+	return f.Texts[name]
+}
+
+// inForm begins the names of the inputs of a form.
+const inForm = "field."
+
+// answering returns the database and the forms of an answer.
+func (a *ask) answering(ctx context.Context) (*source, answerFacts, error) {
+	s, err := a.database()
+	if err != nil {
+		return nil, answerFacts{}, err
+	}
+	f := answerFacts{Database: s.Name, ID: a.values.Get("id"), Step: a.get("step"), Event: a.get("event"), Texts: make(map[string]string)}
+	if f.Step == "" {
+		return nil, f, refuse(http.StatusBadRequest, "step: want the step that awaits the answer")
+	}
+	g, err := s.sagas.Get(ctx, f.ID)
+	if err != nil {
+		return nil, f, err
+	}
+	all, err := s.sagas.QuestionsOf(ctx, g)
+	if err != nil {
+		return nil, f, err
+	}
+	if i := slices.IndexFunc(all, func(q sagadesk.Question) bool { return q.Step == f.Step }); i >= 0 {
+		f.Question = &all[i]
+	}
+	for name, values := range a.values {
+		if field, is := strings.CutPrefix(name, inForm); is {
+			f.Texts[field] = values[0]
+		}
+	}
+	return s, f, nil
+}
+
+// answer returns the operator's answer in the request. values has the fields as a JSON object, or each field has an input of its own.
+func (a *ask) answer(f answerFacts) (e saga.Event, err error) {
+	e = saga.Event{Kind: saga.ActAnswer, Step: f.Step, Type: f.Event, Actor: a.by.Name, Reason: a.by.Reason}
+	text := strings.TrimSpace(a.values.Get("values"))
+	form := f.Filled()
+	switch {
+	case e.Type == "":
+		return e, refuse(http.StatusBadRequest, "event: want the event that is the answer")
+	case len(text) > mostInput:
+		return e, refuse(http.StatusUnprocessableEntity, "values: %d bytes: want at most %d", len(text), mostInput)
+	case text != "":
+		e.Fields, err = saga.ReadFields([]byte(text))
+	case form != nil:
+		e.Fields, err = sagadesk.ReadFormValues(*form, f.Texts)
+	}
+	if err != nil {
+		return e, refuse(http.StatusUnprocessableEntity, "%s: %s", e.Type, err)
+	}
+	return e, nil
+}
+
+// readAnswer reads the forms.
+func readAnswer(ctx context.Context, a *ask) (any, error) {
+	_, f, err := a.answering(ctx)
+	return f, err
+}
+
+// actOnAnswer returns the preview of an answer, or gives the answer.
+func actOnAnswer(ctx context.Context, a *ask) (any, string, error) {
+	s, f, err := a.answering(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	preview := a.get("do") == "preview"
+	if !preview {
+		if err := a.by.CheckReasoned(); err != nil {
+			return nil, "", err
+		}
+	}
+	e, err := a.answer(f)
+	if err != nil {
+		return nil, "", wrongAnswer(f, err)
+	}
+	before, err := s.sagas.Get(ctx, f.ID)
+	if err != nil {
+		return nil, "", err
+	}
+	if preview {
+		would, err := s.sagas.Preview(ctx, f.ID, e)
+		if err != nil {
+			return nil, "", wrongAnswer(f, err)
+		}
+		facts := actFactsOf(s.Name, before.Status, would, false)
+		f.Would = &facts
+		return f, "", nil
+	}
+	did, err := s.sagas.Act(ctx, f.ID, e)
+	if err != nil {
+		return nil, "", wrongAnswer(f, err)
+	}
+	f.Question = nil
+	facts := actFactsOf(s.Name, before.Status, did, true)
+	f.Would = &facts
+	return f, "/saga?" + url.Values{"db": {s.Name}, "id": {did.ID}}.Encode(), nil
+}
+
+// wrongAnswer returns err with the facts of the form, which show it.
+func wrongAnswer(f answerFacts, err error) error {
+	f.Wrong = err.Error()
+	return retold{err, f}
+}
