@@ -3,7 +3,7 @@ package plain
 import (
 	"bytes"
 	"io"
-	"log"
+	"log" //nolint:depguard // the packages of Go use it
 )
 
 // StandardLog makes the standard logger write to w, without the text that a line quotes. Package net/http quotes the response that a

@@ -3,8 +3,9 @@ package plain_test
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"io"
-	"log"
+	"log" //nolint:depguard // the test is about it
 	"net"
 	"net/http"
 	"os"
@@ -32,7 +33,7 @@ func TestAResponseWithoutARequestIsNotLogged(t *testing.T) {
 	defer log.SetOutput(os.Stderr)
 
 	conn, server := net.Pipe()
-	client := &http.Client{Transport: &http.Transport{Dial: func(string, string) (net.Conn, error) { return conn, nil }}}
+	client := &http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return conn, nil }}}
 	go func() {
 		asked, err := http.ReadRequest(bufio.NewReader(server))
 		if err != nil {
