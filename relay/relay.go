@@ -168,7 +168,7 @@ type Relay struct {
 }
 
 const (
-	claimBytes = 4 << 20 // limit of payload and headers of one claim, in bytes; the last row may exceed it
+	claimBytes = 4 << 20 // limit of the rows of one claim, in bytes; the last row may exceed it
 	firstWait  = 5 * time.Millisecond
 	// brokerTimeout limits the broker's work on a produce request, and the wait for an answer beyond that, so a broker that does
 	// not answer is left after twice this. With the client's 10 s it was 20 s. The other brokers replace such a leader after

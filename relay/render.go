@@ -128,10 +128,13 @@ func (r *renderer) contentType(topic string) []byte {
 		if r.defaults.ContentType != nil {
 			text = r.defaults.ContentType(topic)
 		}
+		known = []byte(text)
+		if len(topic) > maxWord {
+			return known
+		}
 		if len(r.types) >= 10_000 {
 			clear(r.types)
 		}
-		known = []byte(text)
 		r.types[topic] = known
 	}
 	return known

@@ -29,6 +29,7 @@ const (
 )
 
 func main() {
+	plain.StandardLog(os.Stderr)
 	// The first signal stops everything in order; a second one ends the process at once, and its children with it.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)

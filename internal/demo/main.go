@@ -17,6 +17,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupe-go/troupe/internal/address"
+	"github.com/troupe-go/troupe/internal/plain"
 )
 
 // Exit codes.
@@ -31,6 +32,7 @@ const (
 //
 // With the argument healthcheck it asks the service that runs with the same configuration whether it is ready.
 func Main(name string, run Service) int {
+	plain.StandardLog(os.Stderr)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop)

@@ -1,9 +1,13 @@
--- Failed rows that may go out now, lowest first: due, or, from position @from on, waiting for nothing any more. For a
+-- Failed rows that may go out now, lowest first: due, or, from position @from on, waiting for nothing any more; none behind @bytes. For a
 -- stream, which tells each row only once.
 -- OFFSET 0 leaves one plan for each of the rows: look up its key in the index of blocking rows. Without statistics of the table the
 -- planner would also read the index of all rows, once for each row that waits.
+SELECT position, id, topic, key, key_bytes, type, headers, raw_headers, payload, created_at, failed_before, attempts, failing_for, max_attempts
+FROM (
 SELECT o.position, o.id, o.topic, o.key, o.key_bytes, o.type, o.headers, o.raw_headers, o.payload, o.created_at,
-       true AS failed_before, t.attempts, clock_timestamp() - t.first_failed_at AS failing_for, t.max_attempts
+       true AS failed_before, t.attempts, clock_timestamp() - t.first_failed_at AS failing_for, t.max_attempts,
+       size.bytes,
+       sum(size.bytes) OVER (ORDER BY o.position ROWS UNBOUNDED PRECEDING) AS bytes_so_far
 FROM (
   (SELECT t.position, t.id, t.attempts, t.first_failed_at, t.max_attempts
    FROM troupe.outbox_failures t
@@ -37,4 +41,10 @@ FROM (
    LIMIT @rows)
 ) AS t
 JOIN troupe.outbox o ON o.position = t.position AND o.id = t.id
-ORDER BY t.position
+CROSS JOIN LATERAL (
+  SELECT coalesce(octet_length(o.payload), 0) + pg_column_size(o.headers) + coalesce(octet_length(o.raw_headers), 0)
+         + octet_length(o.topic) + octet_length(o.type) + coalesce(octet_length(o.key), 0) + coalesce(octet_length(o.key_bytes), 0)
+) AS size (bytes)
+) AS lowest
+WHERE bytes_so_far - bytes <= @bytes
+ORDER BY position

@@ -1,5 +1,9 @@
 -- As claim_failures.sql: due, or, behind position @after, waiting for nothing any more.
-SELECT t.position, t.id, t.order_key, t.row, t.attempts, clock_timestamp() - t.first_failed_at AS failing_for, t.max_attempts
+SELECT position, id, order_key, row, attempts, failing_for, max_attempts
+FROM (
+SELECT t.position, t.id, t.order_key, t.row, t.attempts, clock_timestamp() - t.first_failed_at AS failing_for, t.max_attempts,
+       pg_column_size(t.row) AS bytes,
+       sum(pg_column_size(t.row)) OVER (ORDER BY t.position ROWS UNBOUNDED PRECEDING) AS bytes_so_far
 FROM (
   (SELECT t.position
    FROM troupe.mapped_failures t
@@ -35,4 +39,6 @@ FROM (
    LIMIT @rows)
 ) AS ready
 JOIN troupe.mapped_failures t ON t.position = ready.position
-ORDER BY t.position
+) AS lowest
+WHERE bytes_so_far - bytes <= @bytes
+ORDER BY position

@@ -15,6 +15,7 @@ FROM (
   LEFT JOIN troupe.outbox_failures t ON t.position = o.position AND t.id = o.id
   CROSS JOIN LATERAL (
     SELECT coalesce(octet_length(o.payload), 0) + pg_column_size(o.headers) + coalesce(octet_length(o.raw_headers), 0)
+           + octet_length(o.topic) + octet_length(o.type) + coalesce(octet_length(o.key), 0) + coalesce(octet_length(o.key_bytes), 0)
   ) AS size (bytes)
   WHERE o.position > @after
     AND @blocking::text = (
