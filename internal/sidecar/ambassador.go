@@ -19,6 +19,7 @@ import (
 	"github.com/troupe-go/troupe/internal/alert"
 	"github.com/troupe-go/troupe/internal/ambassador"
 	"github.com/troupe-go/troupe/internal/formats"
+	"github.com/troupe-go/troupe/internal/pg"
 	"github.com/troupe-go/troupe/internal/version"
 	"github.com/troupe-go/troupe/migrations"
 	"github.com/troupe-go/troupe/participant"
@@ -273,10 +274,16 @@ func (a *ambassadorPlan) forget(ctx context.Context, from *ambassador.Outbox) {
 // begin waits until the database and the registry answer, and refuses a database whose migrations are pending.
 func (a *ambassadorPlan) begin(ctx context.Context, door *ambassadorDoor) error {
 	err := a.await(ctx, door, "the database", func(ctx context.Context) error {
-		if a.migrate {
-			return migrations.UpConfig(ctx, a.database.ConnConfig)
+		config, err := pg.ConnConfig(ctx, a.database) // a command may take longer than a connection
+		if err != nil {
+			return err
 		}
-		s, err := migrations.GetConfig(ctx, a.database.ConnConfig)
+		ctx, cancel := context.WithTimeout(ctx, askLimit)
+		defer cancel()
+		if a.migrate {
+			return migrations.UpConfig(ctx, config)
+		}
+		s, err := migrations.GetConfig(ctx, config)
 		if err == nil && s.Pending() {
 			return retry.Permanent(fmt.Errorf("version %d of %d: run outbox-relay migrate, or set migrate", s.Current, s.Latest))
 		}
@@ -286,6 +293,8 @@ func (a *ambassadorPlan) begin(ctx context.Context, door *ambassadorDoor) error 
 		return err
 	}
 	return a.await(ctx, door, "the schema registry", func(ctx context.Context) (err error) {
+		ctx, cancel := context.WithTimeout(ctx, askLimit)
+		defer cancel()
 		a.service.Schemas, err = schemas.New(ctx, schemas.Config{Registry: a.registry, Formats: formats.All(), ReadOnly: true})
 		return err
 	})
@@ -294,9 +303,7 @@ func (a *ambassadorPlan) begin(ctx context.Context, door *ambassadorDoor) error 
 func (a *ambassadorPlan) await(ctx context.Context, door *ambassadorDoor, what string, try func(context.Context) error) error {
 	backoff := retry.Policy{Initial: 100 * time.Millisecond, Cap: 2 * time.Second}
 	for failures := 1; ; failures++ {
-		once, cancel := context.WithTimeout(ctx, askLimit)
-		err := try(once)
-		cancel()
+		err := try(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
