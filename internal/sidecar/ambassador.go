@@ -142,7 +142,7 @@ func (a *ambassadorPlan) run(ctx context.Context) (err error) {
 		return err
 	}
 	door := &ambassadorDoor{metrics: page}
-	door.token.Set(a.adminToken)
+	door.token.follow(a.adminTokenNow)
 	door.waitsFor(errors.New("starting: the database has not answered yet"))
 
 	group, running := errgroup.WithContext(ctx)
@@ -240,10 +240,7 @@ func (a *ambassadorPlan) listen(
 	if err != nil {
 		return nil, usageError{err}
 	}
-	var posted http.Handler = takes
-	if a.outboxToken == "" {
-		posted = here(takes)
-	}
+	posted := a.entrance(takes)
 	mux := http.NewServeMux()
 	mux.Handle("POST /outbox", posted)
 	if a.definitions > 0 {
@@ -253,6 +250,20 @@ func (a *ambassadorPlan) listen(
 	}
 	group.Go(func() error { a.forget(ctx, takes); return nil })
 	return addresses, open(posts.name, a.outbox, mux)
+}
+
+// entrance wraps an endpoint at the address of POST /outbox: without a token it answers requests of this machine only, and a token in a
+// file is the one of the moment.
+func (a *ambassadorPlan) entrance(next http.Handler) http.Handler {
+	switch {
+	case a.outboxToken == "":
+		return here(next)
+	case a.outboxTokenNow.path == "":
+		return next
+	}
+	token := &followed{}
+	token.follow(a.outboxTokenNow)
+	return token.admits(next, a.outboxToken)
 }
 
 // forgetEvery is the interval between deletions of ids that are older than the configured retention.
