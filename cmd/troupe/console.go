@@ -157,7 +157,7 @@ func (f *consoleFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	cfg := console.Config{
-		Brokers: looked.Brokers, Flow: looked.Flow, Registry: looked.Registry, Token: token, Access: f.access, Private: !local, HTTPS: f.https,
+		Brokers: looked.Brokers, Kafka: looked.Kafka, Flow: looked.Flow, Registry: looked.Registry, Token: token, Access: f.access, Private: !local, HTTPS: f.https,
 		Log: zerolog.New(cmd.ErrOrStderr()).With().Timestamp().Logger(),
 	}
 	if len(looked.Brokers) == 0 {

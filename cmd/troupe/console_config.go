@@ -162,6 +162,12 @@ func (f *consoleFlags) take(c consoleFile, listens bool) (token string, err erro
 				return "", fmt.Errorf("--config: database %s: %w", name, err)
 			}
 			f.databases = append(f.databases, name+"="+url)
+			if path := c.Databases[name].file; path != "" {
+				if f.files == nil {
+					f.files = make(map[string]string)
+				}
+				f.files[name] = path
+			}
 		}
 	}
 	registry, err := c.Registry.read()

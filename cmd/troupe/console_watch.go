@@ -27,6 +27,9 @@ func (w watched) open(ctx context.Context) (*pgxpool.Pool, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--watch or TROUPE_WATCH_DATABASE: %w", err)
 	}
+	if err := identify(config); err != nil {
+		return nil, err
+	}
 	config.MaxConns = 8
 	address.OwnNames(&config.ConnConfig.Config)
 	config.ConnConfig.RuntimeParams["application_name"] = "troupe console"

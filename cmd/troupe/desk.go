@@ -106,6 +106,9 @@ func (f *deskFlags) connect(ctx context.Context) (*pgxpool.Pool, *schemas.Codec,
 	if err != nil {
 		return nil, nil, fmt.Errorf("--database-url or DATABASE_URL: %w", err)
 	}
+	if err := identify(config); err != nil {
+		return nil, nil, err
+	}
 	config.MaxConns = 2
 	address.OwnNames(&config.ConnConfig.Config)
 	if config.ConnConfig.ConnectTimeout == 0 {

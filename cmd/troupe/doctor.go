@@ -112,7 +112,7 @@ func (f *doctorFlags) read(cmd *cobra.Command) (inTheClear bool, err error) {
 	}
 	f.cfg.Brokers, f.cfg.Kafka = servers.Brokers, servers.Kafka
 	if servers.Database != nil {
-		f.cfg.Database = servers.Database.ConnConfig
+		f.cfg.Database, f.cfg.Login = servers.Database.ConnConfig, servers.Database.BeforeConnect
 	}
 	if servers.Mapped {
 		f.cfg.Parts = []doctor.Part{doctor.MappedRelay}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/troupe-go/troupe/internal/address"
 	"github.com/troupe-go/troupe/internal/admin/timeline"
+	"github.com/troupe-go/troupe/internal/credentials"
 	"github.com/troupe-go/troupe/internal/demo/run"
 	"github.com/troupe-go/troupe/schemas"
 )
@@ -24,6 +25,7 @@ import (
 // traceFlags holds the flags for the servers to read.
 type traceFlags struct {
 	databases []string
+	files     map[string]string // files that URLs of databases were read from, by name
 	brokers   string
 	registry  string
 	cfg       timeline.Config
@@ -153,6 +155,11 @@ func (f *traceFlags) config(ctx context.Context) (timeline.Config, error) {
 	if cfg.Brokers, err = address.ParseBrokers(f.brokers); err != nil {
 		return cfg, fmt.Errorf("--brokers or KAFKA_BROKERS: %w", err)
 	}
+	if len(cfg.Brokers) > 0 {
+		if cfg.Kafka, err = kafkaIdentity(); err != nil {
+			return cfg, err
+		}
+	}
 	switch {
 	case len(cfg.Brokers) == 0 && len(f.databases) == 0:
 		return cfg, errors.New("no server is given: want --brokers with --flow, or --database name=URL, or both (or KAFKA_BROKERS, TROUPE_FLOW, TROUPE_DATABASES)")
@@ -187,6 +194,12 @@ func (f *traceFlags) open(ctx context.Context, text string) (timeline.Database, 
 	}
 	config, err := address.ParsePool(url)
 	if err != nil {
+		return timeline.Database{}, fmt.Errorf("--database %s: %w", name, err)
+	}
+	if path := f.files[name]; path != "" {
+		config.BeforeConnect = credentials.URLFile(path)
+	}
+	if err := identify(config); err != nil {
 		return timeline.Database{}, fmt.Errorf("--database %s: %w", name, err)
 	}
 	config.MaxConns = cmp.Or(f.connections, 2)

@@ -127,6 +127,9 @@ func (f *watchFlags) watch(cmd *cobra.Command, cfg watch.Config) error {
 	var broken error
 	ctx, stop := context.WithCancel(cmd.Context())
 	defer stop()
+	if cfg.Kafka, err = kafkaIdentity(); err != nil {
+		return err
+	}
 	cfg.Pool, cfg.Log = pool, zerolog.New(cmd.ErrOrStderr()).With().Timestamp().Logger()
 	w := cmd.OutOrStdout()
 	cfg.Found = func(_ context.Context, one watch.Finding) {

@@ -40,12 +40,12 @@ var floors = []floor{
 	}},
 	{"tables, rows, schemas and declarations; how Postgres and Kafka are used", []string{
 		"migrations", "schemas", "saga", "flow/reactions",
-		"internal/admin", "internal/alert", "internal/extension", "internal/grants/grantstest", "internal/inbox", "internal/kafka", "internal/mapping", "internal/outboxrow", "internal/pg", "internal/retention",
+		"internal/admin", "internal/alert", "internal/credentials", "internal/extension", "internal/grants/grantstest", "internal/inbox", "internal/kafka", "internal/mapping", "internal/outboxrow", "internal/pg", "internal/retention",
 		"internal/scaffold", "internal/sqlconn", "internal/traces", "schemas/jsonschema", "schemas/protobuf",
 	}},
 	{"writing the outbox, the replication protocol, checks of declarations, servers for tests", []string{
 		"outbox", "internal/saga/verify", "internal/flow/verify",
-		"internal/formats", "internal/wal", "internal/explore", "internal/flow/asyncapi", "internal/flow/graph", "internal/admin/relaydesk",
+		"internal/credentials/oidc", "internal/formats", "internal/wal", "internal/explore", "internal/flow/asyncapi", "internal/flow/graph", "internal/admin/relaydesk",
 		"internal/devstack", "internal/demo/messages",
 	}},
 	{"dead letters, the outbox for database/sql, and the tests' servers", []string{"internal/deadletter", "outbox/sqloutbox", "testkit", "internal/devstack/fetchpostgres"}},
@@ -226,6 +226,20 @@ func TestLibrariesNameNoDriver(t *testing.T) {
 	for _, name := range []string{"outbox", "participant", "relay"} {
 		require.NotContains(t, pkgs[name].Imports, "database/sql", "%s: package sqlconn knows it", name)
 		require.NotContains(t, pkgs[name].Deps, module+"internal/sqlconn", "%s: only sqloutbox and sqltx import it", name)
+	}
+}
+
+// Identity providers and clouds are the programs' settings. A service gives its own functions to franz-go and pgx.
+func TestLibrariesKnowNoIdentityProvider(t *testing.T) {
+	pkgs := list(t)
+	for _, name := range libraries {
+		for _, d := range pkgs[name].Deps {
+			for _, refused := range []string{"golang.org/x/oauth2", "github.com/twmb/franz-go/pkg/sasl/aws", "github.com/aws/", "cloud.google.com/", "github.com/Azure/"} {
+				if d == refused || strings.HasPrefix(d, strings.TrimSuffix(refused, "/")+"/") {
+					t.Errorf("importing %s pulls in %s", name, d)
+				}
+			}
+		}
 	}
 }
 

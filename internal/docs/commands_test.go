@@ -224,6 +224,7 @@ var elsewhere = map[string]string{
 	"transactional-id": "kafka-acls.sh", "bootstrap-server": "kafka-acls.sh", "command-config": "kafka-acls.sh",
 	"from-file": "kubectl", "for": "kubectl",
 	"bundle": "cosign", "certificate-identity-regexp": "cosign", "certificate-oidc-issuer": "cosign",
+	"hostname": "aws", "region": "aws", "username": "aws", "format": "aws", "resource-type": "az", "query": "az",
 	"ignore-missing": "sha256sum", "repo": "gh", "all": ".ci/release",
 	"debezium": "outbox-relay check, which is not a setting",
 	"print":    "outbox-relay migrate, which is not a setting",

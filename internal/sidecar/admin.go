@@ -33,7 +33,7 @@ type adminHandler struct {
 
 // A guard admits read requests: with a token set, those requests must carry it; without one, their Host must be localhost or a
 // loopback address.
-type guard struct{ token door.Token }
+type guard struct{ token followed }
 
 func newAdmin(f *fleet, registry *prometheus.Registry, log zerolog.Logger) *adminHandler {
 	a := &adminHandler{fleet: f, log: log, mux: http.NewServeMux()}

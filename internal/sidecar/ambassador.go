@@ -19,6 +19,7 @@ import (
 	"github.com/troupe-go/troupe/internal/alert"
 	"github.com/troupe-go/troupe/internal/ambassador"
 	"github.com/troupe-go/troupe/internal/formats"
+	"github.com/troupe-go/troupe/internal/pg"
 	"github.com/troupe-go/troupe/internal/version"
 	"github.com/troupe-go/troupe/migrations"
 	"github.com/troupe-go/troupe/participant"
@@ -141,7 +142,7 @@ func (a *ambassadorPlan) run(ctx context.Context) (err error) {
 		return err
 	}
 	door := &ambassadorDoor{metrics: page}
-	door.token.Set(a.adminToken)
+	door.token.follow(a.adminTokenNow)
 	door.waitsFor(errors.New("starting: the database has not answered yet"))
 
 	group, running := errgroup.WithContext(ctx)
@@ -239,10 +240,7 @@ func (a *ambassadorPlan) listen(
 	if err != nil {
 		return nil, usageError{err}
 	}
-	var posted http.Handler = takes
-	if a.outboxToken == "" {
-		posted = here(takes)
-	}
+	posted := a.entrance(takes)
 	mux := http.NewServeMux()
 	mux.Handle("POST /outbox", posted)
 	if a.definitions > 0 {
@@ -252,6 +250,20 @@ func (a *ambassadorPlan) listen(
 	}
 	group.Go(func() error { a.forget(ctx, takes); return nil })
 	return addresses, open(posts.name, a.outbox, mux)
+}
+
+// entrance wraps an endpoint at the address of POST /outbox: without a token it answers requests of this machine only, and a token in a
+// file is the one of the moment.
+func (a *ambassadorPlan) entrance(next http.Handler) http.Handler {
+	switch {
+	case a.outboxToken == "":
+		return here(next)
+	case a.outboxTokenNow.path == "":
+		return next
+	}
+	token := &followed{}
+	token.follow(a.outboxTokenNow)
+	return token.admits(next, a.outboxToken)
 }
 
 // forgetEvery is the interval between deletions of ids that are older than the configured retention.
@@ -273,10 +285,16 @@ func (a *ambassadorPlan) forget(ctx context.Context, from *ambassador.Outbox) {
 // begin waits until the database and the registry answer, and refuses a database whose migrations are pending.
 func (a *ambassadorPlan) begin(ctx context.Context, door *ambassadorDoor) error {
 	err := a.await(ctx, door, "the database", func(ctx context.Context) error {
-		if a.migrate {
-			return migrations.UpConfig(ctx, a.database.ConnConfig)
+		config, err := pg.ConnConfig(ctx, a.database) // a command may take longer than a connection
+		if err != nil {
+			return err
 		}
-		s, err := migrations.GetConfig(ctx, a.database.ConnConfig)
+		ctx, cancel := context.WithTimeout(ctx, askLimit)
+		defer cancel()
+		if a.migrate {
+			return migrations.UpConfig(ctx, config)
+		}
+		s, err := migrations.GetConfig(ctx, config)
 		if err == nil && s.Pending() {
 			return retry.Permanent(fmt.Errorf("version %d of %d: run outbox-relay migrate, or set migrate", s.Current, s.Latest))
 		}
@@ -286,6 +304,8 @@ func (a *ambassadorPlan) begin(ctx context.Context, door *ambassadorDoor) error 
 		return err
 	}
 	return a.await(ctx, door, "the schema registry", func(ctx context.Context) (err error) {
+		ctx, cancel := context.WithTimeout(ctx, askLimit)
+		defer cancel()
 		a.service.Schemas, err = schemas.New(ctx, schemas.Config{Registry: a.registry, Formats: formats.All(), ReadOnly: true})
 		return err
 	})
@@ -294,9 +314,7 @@ func (a *ambassadorPlan) begin(ctx context.Context, door *ambassadorDoor) error 
 func (a *ambassadorPlan) await(ctx context.Context, door *ambassadorDoor, what string, try func(context.Context) error) error {
 	backoff := retry.Policy{Initial: 100 * time.Millisecond, Cap: 2 * time.Second}
 	for failures := 1; ; failures++ {
-		once, cancel := context.WithTimeout(ctx, askLimit)
-		err := try(once)
-		cancel()
+		err := try(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()

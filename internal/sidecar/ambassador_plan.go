@@ -37,9 +37,11 @@ type ambassadorPlan struct {
 	definitions int // the number of sagas' definitions
 	remember    time.Duration
 	admin       string
-	adminToken  string
-	level       zerolog.Level
-	inTheClear  bool
+
+	adminTokenNow, outboxTokenNow *latest // the tokens as their files have them
+
+	level      zerolog.Level
+	inTheClear bool
 }
 
 // mostTransactions bounds the open transactions, each with the requests of its batch. A few large ones need fewer commits.
@@ -100,7 +102,7 @@ func (a *ambassadorPlan) readProcess(v values) (err error) {
 	if err != nil {
 		return err
 	}
-	a.admin, a.adminToken, a.level = process.admin, process.token, process.level
+	a.admin, a.adminTokenNow, a.level = process.admin, process.tokenNow, process.level
 	text, err := v.oneOf(migrate)
 	a.migrate = text == "true"
 	return err
@@ -144,7 +146,7 @@ func (a *ambassadorPlan) readService(v values) (err error) {
 		return v.required(serviceURL, "where the service is, such as http://127.0.0.1:8080")
 	}
 	if token := v.text[serviceToken.name]; token != "" {
-		c.Header = http.Header{"Authorization": {"Bearer " + token}}
+		c.Header = http.Header{"Authorization": {"Bearer " + token}} // which bearer replaces if it has a file
 	}
 	text, err := v.oneOf(mode)
 	if err != nil {
@@ -178,6 +180,9 @@ func (a *ambassadorPlan) readService(v values) (err error) {
 		}
 	}
 	c.Transport = ambassador.NewTransport(config, requests)
+	if v.path[serviceToken.name] != "" {
+		c.Transport = bearer{c.Transport, v.latest(serviceToken, nil)}
+	}
 	if _, err := ambassador.New(*c); err != nil { // no error has the address or a token
 		return usagef("%s (from %s): %w", serviceURL.name, v.from[serviceURL.name], err)
 	}
@@ -202,11 +207,11 @@ func (v values) signer() (ambassador.Signer, error) {
 	if kind == "github" {
 		sign = ambassador.GitHub
 	}
-	s, err := sign(secret)
-	if err != nil {
+	if _, err := sign(secret); err != nil {
 		return nil, usagef("%s (from %s): %w", signingSecret.name, v.from[signingSecret.name], err)
 	}
-	return s, nil
+	usable := func(secret string) bool { _, err := sign(secret); return err == nil }
+	return signsNow(v.latest(signingSecret, usable), sign), nil
 }
 
 func (a *ambassadorPlan) readParticipant(v values) (err error) {
@@ -237,7 +242,7 @@ func (a *ambassadorPlan) readParticipant(v values) (err error) {
 }
 
 func (a *ambassadorPlan) readOutbox(v values) (err error) {
-	a.outbox, a.outboxToken = v.text[posts.name], v.text[postsToken.name]
+	a.outbox, a.outboxToken, a.outboxTokenNow = v.text[posts.name], v.text[postsToken.name], v.latest(postsToken, isToken)
 	for topic := range strings.SplitSeq(v.text[postsTopics.name], ",") {
 		if topic = strings.TrimSpace(topic); topic != "" {
 			a.topics = append(a.topics, topic)

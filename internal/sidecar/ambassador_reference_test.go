@@ -34,7 +34,9 @@ A setting has one name: a flag, a key in the file of ` + "`--config`" + ` (YAML)
 environment, that over the file. An unknown key is refused. ` + "`troupe ambassador schema`" + ` prints the file's JSON Schema.
 
 Settings marked *secret* may also be read from a file: ` + "`NAME-file`" + `, or the variable with ` + "`_FILE`" + ` behind it. Those without a
-flag (–) have only ` + "`--NAME-file`" + `: others can see a command line. No secret is ever printed.
+flag (–) have only ` + "`--NAME-file`" + `: others can see a command line. Those marked *command* may also be printed by a command, by
+` + "`NAME-command`" + `, or the variable with ` + "`_COMMAND`" + ` behind it. No secret is ever printed. [Identity](identity.md) has when a new value
+of each secret takes effect.
 
 ` + "```yaml" + `
 %s` + "```" + `
@@ -62,7 +64,7 @@ func ambassadorReference(t *testing.T) string {
 		fmt.Fprintf(&b, "\n## %s\n\n| setting | variable | default | | |\n|---|---|---|---|---|\n", s.title)
 		for _, one := range settingsOfProgram(ambassadorProgram, s.settings...) {
 			var marks []string
-			for mark, has := range map[string]bool{"secret": one.secret, "–": one.hidden} {
+			for mark, has := range map[string]bool{"secret": one.secret, "command": one.printed, "–": one.hidden} {
 				if has {
 					marks = append(marks, mark)
 				}

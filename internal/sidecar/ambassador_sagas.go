@@ -39,9 +39,6 @@ func (a *ambassadorPlan) serveSagas(ctx context.Context, pool *pgxpool.Pool, mux
 	if err != nil {
 		return err
 	}
-	if a.outboxToken == "" {
-		h = here(h)
-	}
-	mux.Handle("/sagas/", h)
+	mux.Handle("/sagas/", a.entrance(h))
 	return nil
 }

@@ -62,11 +62,11 @@ Exit status 1 if a failure was found that would stop the relay; warnings do not 
 			return err
 		}
 		look := doctor.Config{
-			Database: config.ConnConfig, Parts: []doctor.Part{doctor.Relay}, Brokers: addresses, Kafka: opts, Limit: askLimit,
+			Database: config.ConnConfig, Login: config.BeforeConnect, Parts: []doctor.Part{doctor.Relay}, Brokers: addresses, Kafka: opts, Limit: askLimit,
 		}
 		if of.Mapping != nil {
 			look.Parts = []doctor.Part{doctor.MappedRelay}
-			look.Topics = mappedTopics(cmd.Context(), config.ConnConfig, of)
+			look.Topics = mappedTopics(cmd.Context(), config, of)
 		}
 		r, err := doctor.Examine(cmd.Context(), look)
 		if err != nil {
@@ -75,7 +75,7 @@ Exit status 1 if a failure was found that would stop the relay; warnings do not 
 		if of.Mapping != nil {
 			ctx, cancel := context.WithTimeout(cmd.Context(), askLimit)
 			defer cancel()
-			checkTable(ctx, r, config.ConnConfig, of, v.text[publicationSetting.name])
+			checkTable(ctx, r, config, of, v.text[publicationSetting.name])
 			if len(look.Topics) == 0 {
 				r.Info("topics", fmt.Sprintf("no row in the table names one: rows go to %s, and the relay creates no topic", of.Mapping.Config().RouteReplacement))
 			}

@@ -7,15 +7,17 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/troupe-go/troupe/internal/admin/doctor"
 	"github.com/troupe-go/troupe/internal/admin/relaydesk"
 	"github.com/troupe-go/troupe/internal/mapping"
+	"github.com/troupe-go/troupe/internal/pg"
 )
 
 // checkTable checks that a table fits its mapping and that the publication contains it, and reports its parked rows.
-func checkTable(ctx context.Context, r *doctor.Report, config *pgx.ConnConfig, of desk.Table, publication string) {
-	conn, err := pgx.ConnectConfig(ctx, config.Copy())
+func checkTable(ctx context.Context, r *doctor.Report, config *pgxpool.Config, of desk.Table, publication string) {
+	conn, err := pg.Connect(ctx, config)
 	if err != nil {
 		return // the finding "database" reports it
 	}
@@ -86,10 +88,10 @@ const sampledRows = 10_000
 
 // mappedTopics returns the topics of rows that are in the table and of its failed rows, as far as they can be read: a fault of the
 // database is reported by the examination.
-func mappedTopics(ctx context.Context, config *pgx.ConnConfig, of desk.Table) (topics []string) {
+func mappedTopics(ctx context.Context, config *pgxpool.Config, of desk.Table) (topics []string) {
 	ctx, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()
-	conn, err := pgx.ConnectConfig(ctx, config.Copy())
+	conn, err := pg.Connect(ctx, config)
 	if err != nil {
 		return nil
 	}

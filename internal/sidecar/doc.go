@@ -23,8 +23,11 @@
 //	a pooler in transaction mode           its relay is refused with the reason; with several outboxes it is tried again
 //	a relay ends with an error             the only one: status 1; else it is tried again, after 1 s to 1 min
 //	a setting of one outbox changed        SIGHUP drains its relay and starts a new one; a standby may become active first
-//	a certificate or Kafka password        read for each new connection, from its file
+//	a certificate, password or token       read for each new connection, from its file
 //	  changed on disk
+//	a token of an endpoint or a signing    read again with a request, at most once a second
+//	  secret changed on disk
+//	a command that prints a secret fails   no new connection until it works; the error has its exit status and standard error
 //
 // Exit status: 0 done, 1 failed, 2 wrong usage or settings, in which case nothing was started.
 //

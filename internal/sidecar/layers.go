@@ -3,7 +3,6 @@ package sidecar
 import (
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"regexp"
@@ -12,6 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/troupe-go/troupe/internal/credentials"
 )
 
 // values are settings, each with its source, so that an error can name the source to correct.
@@ -20,7 +21,8 @@ type values struct {
 	program string
 	text    map[string]string
 	from    map[string]string
-	path    map[string]string // files that secrets were read from
+	path    map[string]string              // files that secrets were read from
+	command map[string]credentials.Command // commands that print secrets
 
 	mapping map[string]string // of the outbox, as its entry has it
 }
@@ -158,6 +160,9 @@ func (l *settingsOf) refuseUnknown(where string, given map[string]any, settings 
 		if s.secret {
 			known[s.fileName()] = setting{}
 		}
+		if s.printed {
+			known[s.commandName()] = setting{}
+		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(given)) {
 		s, ok := known[key]
@@ -230,40 +235,36 @@ func (l *settingsOf) resolve(outbox string, layers []layer, settings []setting) 
 	v := values{
 		outbox: outbox, program: l.program,
 		text: make(map[string]string), from: make(map[string]string), path: make(map[string]string),
+		command: make(map[string]credentials.Command),
 	}
 	for _, s := range settings {
 		for _, layer := range layers {
-			text, set := layer.get(s.name)
-			if !s.secret {
-				if set {
-					if s.kind == path && isNoPath(text) {
-						return v, usagef("%s (from %s): %w", s.name, layer.from(s.name), errNoPath)
-					}
-					v.text[s.name], v.from[s.name] = text, layer.from(s.name)
-					break
-				}
-				continue
+			found, err := v.take(s, layer)
+			if err != nil {
+				return v, err
 			}
-			file, filed := layer.get(s.fileName())
-			if set && filed {
-				return v, usagef("%s (from %s) and %s (from %s): set one of them",
-					s.name, layer.from(s.name), s.fileName(), layer.from(s.fileName()))
-			}
-			if filed {
-				secret, err := readSecret(file)
-				if err != nil {
-					return v, usagef("%s (from %s): %w", s.fileName(), layer.from(s.fileName()), err)
-				}
-				v.text[s.name], v.from[s.name], v.path[s.name] = secret, layer.from(s.fileName()), file
-				break
-			}
-			if set {
-				v.text[s.name], v.from[s.name] = text, layer.from(s.name)
+			if found {
 				break
 			}
 		}
 	}
 	return v, nil
+}
+
+// take takes a setting from a layer, if it has it.
+func (v values) take(s setting, from layer) (found bool, err error) {
+	if s.secret {
+		return v.takeSecret(s, from)
+	}
+	text, set := from.get(s.name)
+	if !set {
+		return false, nil
+	}
+	if s.kind == path && !credentials.IsPath(text) {
+		return true, usagef("%s (from %s): %w", s.name, from.from(s.name), credentials.ErrNoPath)
+	}
+	v.text[s.name], v.from[s.name] = text, from.from(s.name)
+	return true, nil
 }
 
 func (l *settingsOf) flags() layer {
@@ -303,6 +304,9 @@ func (l *settingsOf) variableNames(of func(setting) string) map[string]string {
 		names[s.name] = of(s)
 		if s.secret {
 			names[s.fileName()] = of(s) + "_FILE"
+		}
+		if s.printed {
+			names[s.commandName()] = of(s) + "_COMMAND"
 		}
 	}
 	return names
@@ -346,35 +350,4 @@ func textOf(value any) string {
 		parts[i] = fmt.Sprint(part)
 	}
 	return strings.Join(parts, ",")
-}
-
-const mostSecret = 64 << 10
-
-var errNoPath = errors.New("several lines (not shown): want the path of a file, not its text")
-
-// isNoPath reports whether text is rather the text of a file than its path, such as a private key.
-func isNoPath(text string) bool { return strings.ContainsAny(text, "\r\n") }
-
-// readSecret returns a file's text without its last line break. No error contains any of the text.
-func readSecret(path string) (string, error) {
-	if isNoPath(path) {
-		return "", errNoPath
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, mostSecret+1))
-	switch {
-	case err != nil:
-		return "", err
-	case len(text) > mostSecret:
-		return "", fmt.Errorf("%s: more than %d bytes: this is no secret", path, mostSecret)
-	}
-	secret := strings.TrimRight(string(text), "\r\n")
-	if secret == "" {
-		return "", fmt.Errorf("%s is empty", path)
-	}
-	return secret, nil
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
+	"github.com/troupe-go/troupe/internal/pg"
 	"github.com/troupe-go/troupe/internal/retention"
 	"github.com/troupe-go/troupe/migrations"
 )
@@ -53,7 +54,11 @@ of them. --after leaves out versions that the database has: outbox-relay status 
 		if err != nil {
 			return err
 		}
-		if err := migrations.UpConfig(cmd.Context(), config.ConnConfig); err != nil {
+		now, err := pg.ConnConfig(cmd.Context(), config)
+		if err != nil {
+			return err
+		}
+		if err := migrations.UpConfig(cmd.Context(), now); err != nil {
 			return err
 		}
 		pool, err := pgxpool.NewWithConfig(cmd.Context(), config)
@@ -64,7 +69,7 @@ of them. --after leaves out versions that the database has: outbox-relay status 
 		if _, err := (retention.Partitions{}).Ensure(cmd.Context(), pool); err != nil {
 			return err
 		}
-		s, err := migrations.GetConfig(cmd.Context(), config.ConnConfig)
+		s, err := migrations.GetConfig(cmd.Context(), now)
 		if err != nil {
 			return err
 		}

@@ -147,9 +147,13 @@ func (o *outlet) look(ctx context.Context) error {
 	backoff := retry.Policy{Initial: 100 * time.Millisecond, Cap: 2 * time.Second}
 	log := o.plan.relay.Log
 	for failures := 1; ; failures++ {
-		once, cancel := context.WithTimeout(ctx, askLimit)
-		found, err := pg.FindPooler(once, o.plan.database.ConnConfig)
-		cancel()
+		var found pg.Pooler
+		config, err := pg.ConnConfig(ctx, o.plan.database) // a command may take longer than a connection
+		if err == nil {
+			once, cancel := context.WithTimeout(ctx, askLimit)
+			found, err = pg.FindPooler(once, config)
+			cancel()
+		}
 		switch {
 		case ctx.Err() != nil:
 			return nil

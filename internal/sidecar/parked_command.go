@@ -17,6 +17,7 @@ import (
 
 	"github.com/troupe-go/troupe/internal/admin"
 	"github.com/troupe-go/troupe/internal/admin/relaydesk"
+	"github.com/troupe-go/troupe/internal/pg"
 	"github.com/troupe-go/troupe/internal/plain"
 )
 
@@ -71,9 +72,13 @@ func (p Program) with(cmd *cobra.Command, do func(ctx context.Context, on asked)
 	if err != nil {
 		return err
 	}
+	now, err := pg.ConnConfig(cmd.Context(), config)
+	if err != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(cmd.Context(), askLimit)
 	defer cancel()
-	conn, err := pgx.ConnectConfig(ctx, config.ConnConfig)
+	conn, err := pgx.ConnectConfig(ctx, now)
 	if err != nil {
 		return err
 	}

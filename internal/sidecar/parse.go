@@ -24,6 +24,9 @@ func (v values) required(s setting, want string) error {
 	if s.secret {
 		set += ", " + set + "_FILE"
 	}
+	if s.printed {
+		set += ", " + s.variable() + "_COMMAND"
+	}
 	flag := s.name
 	if s.hidden {
 		flag = s.fileName()
@@ -97,6 +100,7 @@ func (v values) database() (*pgxpool.Config, error) {
 	if password := v.text[databasePassword.name]; password != "" {
 		config.ConnConfig.Password = password
 	}
+	config.BeforeConnect = v.login()
 	address.OwnNames(&config.ConnConfig.Config)
 	return config, v.encryptDatabase(config.ConnConfig)
 }

@@ -22,6 +22,7 @@ import (
 type plan struct {
 	admin    string
 	token    string
+	tokenNow *latest // the same, as its file has it
 	level    zerolog.Level
 	outboxes []outboxPlan
 }
@@ -88,7 +89,7 @@ func (v values) processPlan() (out plan, err error) {
 	if out.level, err = zerolog.ParseLevel(level); err != nil {
 		return out, err
 	}
-	out.token = v.text[adminToken.name]
+	out.token, out.tokenNow = v.text[adminToken.name], v.latest(adminToken, isToken)
 	return out, v.guarded(adminAddress, adminToken)
 }
 

@@ -76,7 +76,7 @@ func (s *site) run(ctx context.Context) error {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(s.fleet.latency, &relayMetrics{fleet: s.fleet})
 	s.admin = newAdmin(s.fleet, registry, s.log)
-	s.admin.token.Set(s.plan.token)
+	s.admin.token.follow(s.plan.tokenNow)
 
 	endpoints := serve(listener, s.admin)
 	for _, o := range s.plan.outboxes {
@@ -133,7 +133,7 @@ func (s *site) reload(ctx context.Context) {
 		next.admin = s.plan.admin
 	}
 	s.level.set(next.level)
-	s.admin.token.Set(next.token)
+	s.admin.token.follow(next.tokenNow)
 	s.plan = next
 	s.log.Info().Int("outboxes", len(next.outboxes)).Stringer("log_level", next.level).Msg("reload: done")
 }

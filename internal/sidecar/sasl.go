@@ -3,16 +3,14 @@ package sidecar
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/sasl"
-	"github.com/twmb/franz-go/pkg/sasl/oauth"
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 )
 
-var mechanisms = []string{"none", "plain", "scram-sha-256", "scram-sha-512", "oauthbearer"}
+var mechanisms = []string{"none", "plain", "scram-sha-256", "scram-sha-512", "oauthbearer", "aws-msk-iam"}
 
 // kafka returns the client's options for TLS and authentication.
 func (v values) kafka() ([]kgo.Opt, error) {
@@ -38,56 +36,40 @@ func (v values) kafka() ([]kgo.Opt, error) {
 	return append(opts, kgo.SASL(mechanism)), nil
 }
 
-// sasl returns nil if no authentication is configured. It reads a secret's file for each connection, since tokens are
-// short-lived.
+// sasl returns nil if no authentication is configured. A secret's file is read, or its command run, for each connection.
 func (v values) sasl() (sasl.Mechanism, error) {
 	kind, err := v.oneOf(kafkaSASL)
 	if err != nil || kind == "none" {
 		return nil, err
 	}
-	if kind == "oauthbearer" {
-		if v.text[kafkaToken.name] == "" {
-			return nil, v.required(kafkaToken, "a token, since kafka-sasl is "+kind)
-		}
-		return oauth.Oauth(func(context.Context) (oauth.Auth, error) {
-			token, err := v.fresh(kafkaToken)
-			return oauth.Auth{Token: token}, err
-		}), nil
+	switch kind {
+	case "oauthbearer":
+		return v.oauthbearer()
+	case "aws-msk-iam":
+		return v.mskIAM()
 	}
 	user := v.text[kafkaUser.name]
 	if user == "" {
 		return nil, v.required(kafkaUser, "a name, since kafka-sasl is "+kind)
 	}
-	if v.text[kafkaPassword.name] == "" {
+	if !v.has(kafkaPassword) {
 		return nil, v.required(kafkaPassword, "a password, since kafka-sasl is "+kind)
 	}
+	now := v.now(kafkaPassword)
 	if kind == "plain" {
-		return plain.Plain(func(context.Context) (plain.Auth, error) {
-			password, err := v.fresh(kafkaPassword)
+		return plain.Plain(func(ctx context.Context) (plain.Auth, error) {
+			password, err := now(ctx)
 			return plain.Auth{User: user, Pass: password}, err
 		}), nil
 	}
-	auth := func(context.Context) (scram.Auth, error) {
-		password, err := v.fresh(kafkaPassword)
+	auth := func(ctx context.Context) (scram.Auth, error) {
+		password, err := now(ctx)
 		return scram.Auth{User: user, Pass: password}, err
 	}
 	if kind == "scram-sha-256" {
 		return scram.Sha256(auth), nil
 	}
 	return scram.Sha512(auth), nil
-}
-
-// fresh returns a secret, read from its file now if it has one.
-func (v values) fresh(s setting) (string, error) {
-	path, filed := v.path[s.name]
-	if !filed {
-		return v.text[s.name], nil
-	}
-	secret, err := readSecret(path)
-	if err != nil {
-		return "", errors.Join(errors.New(s.fileName()), err)
-	}
-	return secret, nil
 }
 
 // inTheClear reports whether a password would cross the network unencrypted.

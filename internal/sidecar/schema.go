@@ -52,6 +52,9 @@ func properties(settings []setting) object {
 		if s.secret {
 			all[s.fileName()] = object{"type": "string", "description": "file with " + s.name}
 		}
+		if s.printed {
+			all[s.commandName()] = object{"type": "string", "description": "command that prints " + s.name + ", run without a shell"}
+		}
 	}
 	return all
 }

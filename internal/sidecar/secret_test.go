@@ -49,7 +49,7 @@ func TestNoSecretInAnyError(t *testing.T) {
 		{"no webhook", with("ALERT_URL_FILE=" + file("hook", "chat.example/"+marked)), "", nil, "alert-url (from ALERT_URL_FILE)"},
 		{"a mechanism without a user", with("OUTBOX_RELAY_KAFKA_SASL=plain", "OUTBOX_RELAY_KAFKA_PASSWORD="+marked), "", nil, "kafka-user is not set"},
 		{"a mechanism without a password", with("OUTBOX_RELAY_KAFKA_SASL=plain", "OUTBOX_RELAY_KAFKA_USER=u"), "", nil,
-			"set OUTBOX_RELAY_KAFKA_PASSWORD, OUTBOX_RELAY_KAFKA_PASSWORD_FILE, or --kafka-password-file"},
+			"set OUTBOX_RELAY_KAFKA_PASSWORD, OUTBOX_RELAY_KAFKA_PASSWORD_FILE, OUTBOX_RELAY_KAFKA_PASSWORD_COMMAND, or --kafka-password-file"},
 		{"a mechanism without a token", with("OUTBOX_RELAY_KAFKA_SASL=oauthbearer"), "", nil, "kafka-token is not set"},
 		{"a mechanism that is none", with("OUTBOX_RELAY_KAFKA_SASL=gssapi", "OUTBOX_RELAY_KAFKA_PASSWORD="+marked), "", nil, "kafka-sasl (from OUTBOX_RELAY_KAFKA_SASL)"},
 		{"a secret as a flag", good, "", []string{"--kafka-password", marked}, "unknown flag: --kafka-password"},

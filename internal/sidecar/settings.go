@@ -27,7 +27,9 @@ type setting struct {
 	secret bool
 	// hidden: the secret has no flag of its own, since other users can see a command line.
 	hidden bool
-	each   bool // may differ between outboxes; a reload restarts the relay of that outbox
+	// printed: the secret may also be the output of a command, by NAME-command and VARIABLE_COMMAND.
+	printed bool
+	each    bool // may differ between outboxes; a reload restarts the relay of that outbox
 
 	program string // the program in the variable's name; empty: outbox-relay
 	live    bool   // a reload applies it at once
@@ -61,11 +63,14 @@ func capitals(name string) string { return strings.ToUpper(strings.ReplaceAll(na
 // fileName returns the setting that names the file of a secret.
 func (s setting) fileName() string { return s.name + "-file" }
 
+// commandName returns the setting with the command that prints a secret.
+func (s setting) commandName() string { return s.name + "-command" }
+
 var (
 	databaseURL = setting{name: "database-url", env: "DATABASE_URL", secret: true, each: true,
-		usage: "the service's database, `postgres://…`; better in the environment, since others can see a command line"}
-	databasePassword = setting{name: "database-password", secret: true, hidden: true, each: true,
-		usage: "`password`, if database-url does not contain it"}
+		usage: "the service's database, `postgres://…`; better in the environment, since others can see a command line; user and password of its file are read for each connection"}
+	databasePassword = setting{name: "database-password", secret: true, hidden: true, printed: true, each: true,
+		usage: "`password`, if database-url does not contain it; its file is read, or its command run, for each connection"}
 	databaseCA = setting{name: "database-tls-ca", kind: path, each: true,
 		usage: "`file.pem` with the authorities that may have signed the server's certificate; read for each connection; default: the system's"}
 	databaseCert = setting{name: "database-tls-cert", kind: path, each: true,
@@ -87,12 +92,25 @@ var (
 	kafkaName = setting{name: "kafka-tls-server-name", each: true,
 		usage: "`name` that each broker's certificate must contain; default: its host"}
 	kafkaSASL = setting{name: "kafka-sasl", value: "none", kind: choice, choices: mechanisms, each: true,
-		usage: "`none|plain|scram-sha-256|scram-sha-512|oauthbearer`: how we say who we are; plain wants TLS"}
+		usage: "`none|plain|scram-sha-256|scram-sha-512|oauthbearer|aws-msk-iam`: how we say who we are; plain wants TLS"}
 	kafkaUser     = setting{name: "kafka-user", each: true, usage: "`name` for plain and scram"}
-	kafkaPassword = setting{name: "kafka-password", secret: true, hidden: true, each: true,
-		usage: "`password` for plain and scram; its file is read again for each connection"}
-	kafkaToken = setting{name: "kafka-token", secret: true, hidden: true, each: true,
-		usage: "`token` for oauthbearer; its file is read again for each connection"}
+	kafkaPassword = setting{name: "kafka-password", secret: true, hidden: true, printed: true, each: true,
+		usage: "`password` for plain and scram; its file is read, or its command run, for each connection"}
+	kafkaToken = setting{name: "kafka-token", secret: true, hidden: true, printed: true, each: true,
+		usage: "`token` for oauthbearer; its file is read, or its command run, for each connection"}
+	kafkaTokenURL = setting{name: "kafka-token-url", each: true,
+		usage: "`https://…` of the token endpoint of an identity provider, for oauthbearer by client credentials (OIDC)"}
+	kafkaTokenCA = setting{name: "kafka-token-tls-ca", kind: path, each: true,
+		usage: "`file.pem` with the authorities that may have signed the endpoint's certificate; read for each request; default: the system's"}
+	kafkaClientID     = setting{name: "kafka-client-id", each: true, usage: "`id` of this client at the token endpoint"}
+	kafkaClientSecret = setting{name: "kafka-client-secret", secret: true, hidden: true, each: true,
+		usage: "`secret` of this client; its file is read for each request"}
+	kafkaScope      = setting{name: "kafka-scope", kind: list, each: true, usage: "`scope,…` to request from the token endpoint"}
+	kafkaAudience   = setting{name: "kafka-audience", each: true, usage: "`audience` to request from the token endpoint"}
+	kafkaExtensions = setting{name: "kafka-sasl-extensions", kind: list, each: true,
+		usage: "`name=value,…` that oauthbearer sends with the token, such as logicalCluster and identityPoolId of Confluent Cloud"}
+	kafkaAWS = setting{name: "kafka-aws-credentials", secret: true, hidden: true, printed: true, each: true,
+		usage: "`credentials` for aws-msk-iam, as the JSON of AWS's credential_process or a credentials file (AWS_PROFILE names the section); default: AWS_ACCESS_KEY_ID and so on"}
 
 	service = setting{name: "service", each: true,
 		usage: "`name` for ce_source of rows that name none; default: the database's name. \"/\" and the table follow for mapped rows whose id is no UUID"}
@@ -169,6 +187,7 @@ var sections = []section{
 	{"Database", []setting{databaseURL, databasePassword, databaseCA, databaseCert, databaseKey, databaseName}},
 	{"Kafka", []setting{
 		brokers, kafkaTLS, kafkaCA, kafkaCert, kafkaKey, kafkaName, kafkaSASL, kafkaUser, kafkaPassword, kafkaToken,
+		kafkaTokenURL, kafkaTokenCA, kafkaClientID, kafkaClientSecret, kafkaScope, kafkaAudience, kafkaExtensions, kafkaAWS,
 	}},
 	{"Publishing", []setting{
 		service, source, slot, publicationSetting, failover, slotWarn, slotUnready, slotLimit, retentionSetting, delivery, transactions, transactionTimeout,
@@ -215,6 +234,9 @@ func declare(cmd *cobra.Command, settings ...setting) {
 		}
 		if s.secret {
 			flags.String(s.fileName(), "", "`file` with "+s.name+" ["+s.variable()+"_FILE]")
+		}
+		if s.printed {
+			flags.String(s.commandName(), "", "`command` that prints "+s.name+", run without a shell ["+s.variable()+"_COMMAND]")
 		}
 	}
 	flags.String(configFlag, "", "`file.yaml` with any of these settings ["+configVar(cmp.Or(settings[0].program, relayProgram))+"]")

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/troupe-go/troupe/internal/admin/relaydesk"
+	"github.com/troupe-go/troupe/internal/pg"
 	"github.com/troupe-go/troupe/internal/plain"
 	"github.com/troupe-go/troupe/internal/retention"
 	"github.com/troupe-go/troupe/migrations"
@@ -91,7 +92,11 @@ func rowsOf(s retention.Stats) *rowStatus {
 
 func readStatus(ctx context.Context, config *pgxpool.Config, of desk.Table) (databaseStatus, error) {
 	s := databaseStatus{Database: config.ConnConfig.Database, Leases: []desk.Lease{}}
-	m, err := migrations.GetConfig(ctx, config.ConnConfig)
+	now, err := pg.ConnConfig(ctx, config)
+	if err != nil {
+		return s, err
+	}
+	m, err := migrations.GetConfig(ctx, now)
 	if err != nil {
 		return s, err
 	}

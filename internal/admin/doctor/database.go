@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/troupe-go/troupe/internal/credentials"
 	"github.com/troupe-go/troupe/internal/pg"
 	"github.com/troupe-go/troupe/migrations"
 )
@@ -22,10 +24,23 @@ const (
 	fewLeft     = 10 // per cent of the server's connections
 )
 
+// login sets the password of the moment. A command that prints it has its own time limit.
+func (e *examination) login(ctx context.Context) bool {
+	if e.Login == nil {
+		return true
+	}
+	e.Database = e.Database.Copy()
+	if err := e.Login(ctx, e.Database); err != nil {
+		e.Fail("database", "no password: "+err.Error(), "run the command, or read the file, as the user and with the environment of this program")
+		return false
+	}
+	return true
+}
+
 func (e *examination) database(ctx context.Context) {
 	conn, err := pgx.ConnectConfig(ctx, e.Database.Copy())
 	if err != nil {
-		e.Fail("database", err.Error(), whyNoDatabase(err))
+		e.Fail("database", err.Error(), cmp.Or(e.whyNoLogin(err), whyNoDatabase(err)))
 		return
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
@@ -54,6 +69,15 @@ func (e *examination) database(ctx context.Context) {
 	if e.has(Participant) || e.has(LocalWork) {
 		e.stranded(ctx, conn)
 	}
+}
+
+// whyNoLogin returns the remedy for a refused password that is a token whose times are wrong; "": it is none.
+func (e *examination) whyNoLogin(err error) string {
+	var refusal *pgconn.PgError
+	if !errors.As(err, &refusal) || refusal.Code != "28P01" && refusal.Code != "28000" {
+		return ""
+	}
+	return credentials.Explain(e.Database.Password, e.Now())
 }
 
 // whyNoDatabase returns the remedy for the usual causes. The codes are listed in appendix A of the Postgres manual.

@@ -20,6 +20,8 @@ import (
 type Config struct {
 	// Database is the connection of the service or its relay. Nil: no database is examined.
 	Database *pgx.ConnConfig
+	// Login is called with Database before the examination, as pgxpool.Config.BeforeConnect is: it may set a password. Default: none.
+	Login func(context.Context, *pgx.ConnConfig) error
 	// Parts are the parts that use the role. Default: Relay and Participant, for a service whose relay shares its role.
 	Parts []Part
 	// Role is the role whose rights are examined, if the connecting role may SET ROLE to it. Default: the connecting role.
@@ -86,7 +88,7 @@ func Examine(ctx context.Context, cfg Config) (*Report, error) {
 	for _, look := range []struct {
 		at bool
 		do func(context.Context)
-	}{{cfg.Database != nil, e.database}, {len(cfg.Brokers) > 0, e.kafka}, {cfg.Registry != nil, e.registry}} {
+	}{{cfg.Database != nil && e.login(ctx), e.database}, {len(cfg.Brokers) > 0, e.kafka}, {cfg.Registry != nil, e.registry}} {
 		if look.at { // each has its own time, so one that hangs does not take the time of the others
 			limited, cancel := context.WithTimeout(ctx, cfg.Limit)
 			look.do(limited)

@@ -1,0 +1,138 @@
+package credentials
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/troupe-go/troupe/internal/address"
+	"github.com/troupe-go/troupe/internal/plain"
+)
+
+const (
+	commandLimit = 30 * time.Second // a cloud's command line tool takes seconds on a busy machine
+	pipeLimit    = time.Second      // for the output after the command has ended or was killed
+	shownError   = 400              // characters of the standard error in an error
+)
+
+// A Command is a program with its arguments that prints a secret. It is not run by a shell.
+type Command struct {
+	words []string
+	limit time.Duration // 0: commandLimit
+}
+
+// ParseCommand parses a command line. It splits it by blanks, with quotes, and expands nothing.
+func ParseCommand(text string) (Command, error) {
+	w, err := words(text)
+	return Command{words: w}, err
+}
+
+// Run runs the command and returns its standard output without blanks around it. The command has no standard input, and the
+// environment of this process with the given variables, KEY=value. It is killed, with the processes that it started, when ctx ends
+// or after 30 s.
+func (c Command) Run(ctx context.Context, environ ...string) (string, error) {
+	limit := c.limit
+	if limit == 0 {
+		limit = commandLimit
+	}
+	limited, cancel := context.WithTimeoutCause(ctx, limit, errTooSlow)
+	defer cancel()
+	cmd := exec.CommandContext(limited, c.words[0], c.words[1:]...)
+	cmd.Env = append(os.Environ(), environ...)
+	cmd.WaitDelay = pipeLimit
+	endWithChildren(cmd)
+	stdout, stderr := &bounded{most: most, full: cancel}, &bounded{most: 8 << 10}
+	cmd.Stdout, cmd.Stderr = stdout, stderr
+	err := cmd.Run()
+	secret := strings.TrimSpace(stdout.text.String())
+	var exit *exec.ExitError
+	switch {
+	case stdout.over:
+		return "", c.failed(fmt.Errorf("it printed more than %d bytes: this is no secret", most), "", "")
+	case ctx.Err() != nil:
+		return "", c.failed(ctx.Err(), "", "")
+	case errors.Is(context.Cause(limited), errTooSlow):
+		return "", c.failed(fmt.Errorf("%w: no answer within %s", errTooSlow, limit), stderr.text.String(), secret)
+	case errors.As(err, &exit):
+		return "", c.failed(errors.New(exit.String()), stderr.text.String(), secret)
+	case err != nil && !errors.Is(err, exec.ErrWaitDelay): // a process in the background that keeps the output open does not matter
+		return "", c.failed(err, "", "")
+	case secret == "":
+		return "", c.failed(errors.New("it ended without an error, and printed nothing on standard output"), stderr.text.String(), "")
+	}
+	return secret, nil
+}
+
+var errTooSlow = errors.New("killed")
+
+// RunLine is Run for a command that prints one line.
+func (c Command) RunLine(ctx context.Context, environ ...string) (string, error) {
+	secret, err := c.Run(ctx, environ...)
+	if err == nil && strings.ContainsAny(secret, "\r\n\x00") {
+		return "", c.failed(fmt.Errorf("it printed %d lines: want the secret alone", strings.Count(secret, "\n")+1), "", "")
+	}
+	return secret, err
+}
+
+// failed returns an error that names the program, without its arguments, and quotes the standard error without secrets.
+func (c Command) failed(err error, stderr, stdout string) error {
+	if shown := plain.Line(strings.TrimSpace(withoutSecrets(stderr, stdout)), shownError); shown != "" {
+		return fmt.Errorf("command %s: %w; its standard error: %s", c.words[0], err, shown)
+	}
+	return fmt.Errorf("command %s: %w", c.words[0], err)
+}
+
+const leastHidden = 4 // characters: hiding shorter texts would hide parts of words
+
+// withoutSecrets removes from a text the lines of stdout, the values of variables that are secret by their name, and the passwords of
+// URLs.
+func withoutSecrets(text, stdout string) string {
+	hide := func(secret string) { text = Hide(text, strings.TrimSpace(secret)) }
+	for line := range strings.Lines(stdout) {
+		hide(line)
+	}
+	for _, line := range os.Environ() {
+		name, value, _ := strings.Cut(line, "=")
+		name = strings.ToUpper(name)
+		for _, part := range []string{"SECRET", "TOKEN", "PASSWORD", "_KEY", "CREDENTIAL"} {
+			if strings.Contains(name, part) {
+				hide(value)
+				break
+			}
+		}
+	}
+	return address.Redact(text)
+}
+
+// Hide replaces a secret in a text. A secret of less than four characters stays.
+func Hide(text, secret string) string {
+	if len(secret) < leastHidden {
+		return text
+	}
+	return strings.ReplaceAll(text, secret, "…")
+}
+
+// A bounded writer keeps the first bytes that are written, and discards the others.
+type bounded struct {
+	text bytes.Buffer
+	most int
+	over bool
+	full func() // called when there is more; may be nil
+}
+
+func (b *bounded) Write(p []byte) (int, error) {
+	left := b.most - b.text.Len()
+	if len(p) > left {
+		b.over = true
+		if b.full != nil {
+			b.full()
+		}
+	}
+	b.text.Write(p[:min(len(p), left)])
+	return len(p), nil
+}
