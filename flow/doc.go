@@ -42,8 +42,8 @@
 // An expectation is either met or raised, once. If the expected message arrives before the message after which it is expected,
 // nothing is raised. If it arrives after the expectation was raised, this is logged and changes nothing, since the raised event
 // is already written. An expectation after an event of the service's own begins in the transaction that writes the event with the
-// participant's Outbox or as an outcome, so that it needs no relay. If the event is written in another way, the expectation
-// begins when the event is consumed from the topic.
+// participant's Outbox or as an outcome, so that it needs no relay. If the event is written in another way, or the database has
+// lost the expectation, it begins when the event is consumed from the topic.
 //
 // Each retry has one owner. The hop that handles a message retries it, by the policy of its participant, and no other component
 // does: no event is sent again because another one was not answered. So every flow ends: completed, compensated, or parked as a
