@@ -159,21 +159,3 @@ func TestMessagesThatCameInTimeCountAfterAnOutageOfTheService(t *testing.T) {
 	w.start()
 	w.judge()
 }
-
-// TestMessagesThatCameInTimeCountAfterAnOutageOfTheDatabase: the database was away when the time was over, and the service ran on.
-func TestMessagesThatCameInTimeCountAfterAnOutageOfTheDatabase(t *testing.T) {
-	t.Parallel()
-	w := newWaiter(t)
-	w.start()
-	w.open()
-	w.comeInTime()
-	w.wait("the partitions to have owners", 8, "SELECT count(*) FROM troupe.leases WHERE released_at IS NULL")
-	require.NoError(t, pgx.BeginFunc(t.Context(), w.pools["watch"], func(tx pgx.Tx) error {
-		_, err := tx.Exec(t.Context(), allAreDue)
-		require.NoError(t, err)
-		_, err = tx.Exec(t.Context(), `
-SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`)
-		return err
-	}))
-	w.judge()
-}

@@ -42,9 +42,9 @@
 //
 // An expectation is either met or raised, once. If the expected message arrives before the message after which it is expected,
 // nothing is raised. If it arrives after the expectation was raised, this is logged, and the handler of OnLate is called,
-// once: the raised event is already written. An expectation after an event of the service's own begins in the transaction that writes the event with the
-// participant's Outbox or as an outcome, so that it needs no relay. If the event is written in another way, the expectation
-// begins when the event is consumed from the topic.
+// once: the raised event is already written. An expectation after an event of the service's own begins in the transaction that
+// writes the event with the participant's Outbox or as an outcome, so that it needs no relay. If the event is written in another
+// way, or the database has lost the expectation, it begins when the event is consumed from the topic.
 //
 // A miss is recorded at its time. A member finds in the database that the time of an expectation is over, within a second or two and
 // also while the broker is away, and logs it. With Config.AlertURL the members post it, and later that the event came late. If no

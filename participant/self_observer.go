@@ -48,10 +48,12 @@ func (p *Participant) observeSelf(ctx context.Context, m *envelope.Message, alon
 	return nil
 }
 
-// wasObserved reports whether m needs no handling, since all its observers ran when it was written.
+// wasObserved reports whether m needs no handling, since all its observers ran when it was written. If m was in the log when this member
+// took its partition over, the database may have lost their effect since, as after a restore or a failover to a standby that lagged: then
+// they run again, and do nothing if it has not.
 func (p *Participant) wasObserved(m *message) bool {
 	h := m.handler
-	if h == nil || h.bind != nil || h.all != nil || h.ask != nil || m.Topic != p.cfg.Hop.Events() {
+	if m.atTakeOver || h == nil || h.bind != nil || h.all != nil || h.ask != nil || m.Topic != p.cfg.Hop.Events() {
 		return false
 	}
 	seen := 0

@@ -199,6 +199,7 @@ func (w *worker) look(m *message) (passes, plain bool) {
 		return true, false
 	}
 	if m.ID == "" {
+		m.atTakeOver = m.offset < w.written.Load()
 		m.read(w.p, w.later.delay > 0)
 	}
 	if reason := w.p.passes(m, w.topic == w.p.cfg.Hop.Commands() || w.later.delay > 0); reason != "" {

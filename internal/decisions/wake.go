@@ -8,12 +8,16 @@ import (
 	"github.com/troupe-go/troupe/participant"
 )
 
-// wakeName names the one deadline that a saga has in troupe.deadlines. When it is due, the coordinator checks the saga's own
+// wakeName names the deadline of a saga in troupe.deadlines. When it is due, the coordinator checks the saga's own
 // deadlines, which are stored in its state. It is not moved when the saga's next deadline becomes later, so that most sagas
 // write one such row.
 const wakeName = "saga"
 
-// Wake is the body of the deadline wakeName.
+// grantName names the deadline that wakes a saga at once, since it has its lock now. Unlike time-outs it does not wait for events that
+// came before.
+const grantName = "granted"
+
+// Wake is the body of the deadlines wakeName and grantName.
 type Wake struct {
 	Saga string `json:"saga"` // its id
 }

@@ -53,6 +53,7 @@ func New(cfg Config) *Decider {
 	d := &Decider{cfg, cfg.Participant.Hop()}
 	participant.OnDeadline(cfg.Participant, wakeName, d.wake)
 	cfg.Participant.Extension().FireAfterBacklog(wakeName)
+	participant.OnDeadline(cfg.Participant, grantName, d.wake)
 	participant.OnDeadline(cfg.Participant, apartName, d.takeApart)
 	return d
 }
@@ -290,7 +291,11 @@ func (w *Work) schedule(ctx context.Context, ds extension.Deadlines, c Change) e
 	if c.WakeAt.IsZero() {
 		return ds.Cancel(ctx, wakeName, id)
 	}
-	return ds.Schedule(ctx, extension.Deadline{Name: wakeName, Scope: id, Key: c.State.Key, At: c.WakeAt, Body: Wake{id}})
+	name := wakeName
+	if w.pass.wake[id] {
+		name = grantName
+	}
+	return ds.Schedule(ctx, extension.Deadline{Name: name, Scope: id, Key: c.State.Key, At: c.WakeAt, Body: Wake{id}})
 }
 
 // Tell calls the hooks after the commit, or at once if tx does not report its commit.

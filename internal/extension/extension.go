@@ -80,8 +80,9 @@ type SelfObserver struct {
 	// its cause. They are sent after the entry's statement; only b's own functions read their results.
 	OnWrite func(ctx context.Context, b *pgx.Batch, m envelope.Message) error
 	// OnConsume is called as a function of Observe is, for events that were written in another way, by SQL or by a version of the
-	// service without this SelfObserver: they are read from the topic like any other event. It may also be called for an event for
-	// which OnWrite or OnConsume has run, and must then do nothing.
+	// service without this SelfObserver: they are read from the topic like any other event. It is also called for an event for which
+	// OnWrite or OnConsume has run if the event was in the log when the member took the partition over, since the database may have lost
+	// their effect. If it has not, OnConsume must do nothing.
 	OnConsume func(ctx context.Context, tx pgx.Tx, m envelope.Message) error
 }
 

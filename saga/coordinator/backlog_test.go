@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
@@ -54,6 +55,34 @@ func TestAnAwaitedEventThatCameInTimeCountsAfterAnOutageOfTheCoordinator(t *test
 			require.Equal(t, 1, f.count("SELECT count(*) FROM troupe.sagas WHERE status = 'compensated' AND key = 'o-3'"))
 		})
 	}
+}
+
+// TestALockIsGrantedWhileTimeoutsWait: after an outage of the coordinator, the time-outs of sagas wait until earlier events are handled. A saga
+// that gets its lock meanwhile goes on.
+func TestALockIsGrantedWhileTimeoutsWait(t *testing.T) {
+	t.Parallel()
+	const queue = `{"saga":"queue","version":1,"key":"id","data":{"id":"string","ref":"string"},"lock":"'one'",
+ "start":[{"hop":"shop","event":"Queued","set":{"id":"event.id","ref":"event.ref"}}],
+ "steps":[{"name":"money","success":[{"event":"Paid","hop":"bank","by":{"field":"ref","variable":"ref"}}],"timeout":"1h"}]}`
+	f := &flow{t: t, name: testkit.Flow(t), pool: testkit.Database(t), timeout: 10 * time.Minute} // the event waits until the lock is granted
+	send := f.sender()
+	stop := f.runUntil(parsed(t, paidFor), parsed(t, queue))
+	send("shop", "o-1", "Ordered", `{"id":"o-1","ref":"r-1"}`)
+	send("shop", "q-1", "Queued", `{"id":"q-1","ref":"q-1"}`)
+	f.waitCount("two sagas to begin", 2, "SELECT count(*) FROM troupe.sagas WHERE steps = 'money'")
+	send("shop", "q-2", "Queued", `{"id":"q-2","ref":"q-2"}`)
+	f.waitCount("a saga to wait for its lock", 1, "SELECT count(*) FROM troupe.sagas WHERE status = 'waiting'")
+	stop()
+	send("bank", "account", "Paid", `{"ref":"r-1"}`)
+	require.NoError(t, pgx.BeginFunc(t.Context(), f.pool, func(tx pgx.Tx) error {
+		_, err := tx.Exec(t.Context(), "SELECT FROM troupe.sagas WHERE id = 'order/o-1' FOR UPDATE")
+		require.NoError(t, err)
+		f.runUntil(parsed(t, paidFor), parsed(t, queue))
+		f.waitCount("the event to wait for the saga", 1, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'")
+		send("bank", "queue", "Paid", `{"ref":"q-1"}`)
+		f.waitCount("the lock to be granted", 1, "SELECT count(*) FROM troupe.sagas WHERE id = 'queue/q-2' AND status = 'running'")
+		return nil
+	}))
 }
 
 // anHourLate makes the time of each step have passed an hour ago, and adds a deadline of another name.

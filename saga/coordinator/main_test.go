@@ -79,6 +79,8 @@ type flow struct {
 	c     *coordinator.Coordinator
 	pools map[string]*pgxpool.Pool // by hop
 
+	timeout time.Duration // of handlers; 0: the default
+
 	// refuse and fail set the outcome of a hop's command, by key and hop/operation.
 	mu     sync.Mutex
 	refuse map[string]string
@@ -143,7 +145,7 @@ func (f *flow) participant(hop string, pool *pgxpool.Pool) *participant.Particip
 	cfg := participant.Config{
 		Pool: pool, Hop: topics.MustHop(f.name, hop), Local: f.local, Batch: 20, Concurrency: 2, Immediate: -1,
 		Retry: retry.Policy{Initial: time.Millisecond, Cap: 10 * time.Millisecond, Attempts: 3}, Log: testkit.Logger(f.t),
-		Partitions: 2,
+		Partitions: 2, Timeout: f.timeout,
 	}
 	if !f.local {
 		cfg.Brokers = testkit.Kafka(f.t)
