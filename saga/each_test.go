@@ -314,3 +314,26 @@ func TestAnItemOfAListOfTextsIsInTheEndpoint(t *testing.T) {
 		sagatest.Command{Step: "room[1]", Fields: sagatest.Fields{"method": "PUT", "path": "/trips/c-1/rooms/c/1"}},
 	)
 }
+
+func TestALaterConditionCountsTheItemsThatAreDone(t *testing.T) {
+	text := strings.Replace(string(flight(t, `"optional":true,`).JSON()), `"name": "ticket",`,
+		`"name": "ticket", "when": "size(data.seats.filter(s, s != null)) >= 2",`, 1)
+	for answers, status := range map[int]saga.Phase{1: saga.Skipped, 2: saga.Intent} {
+		f := sagatest.New(t, parse(t, text)).WhenStarted("flight", sagatest.Fields{"id": "f-1", "passengers": []any{map[string]any{"name": "Ada"}, map[string]any{"name": "Bob"}}})
+		f.Given(sagatest.Success("pay", "Paid", nil), seat(0, "1A"))
+		if answers == 2 {
+			f.Given(seat(1, "1B"))
+		} else {
+			f.Given(sagatest.Failure("seat[1]", "SeatRefused", nil))
+		}
+		require.Equal(t, status, f.State(flightID).Steps[2].Phase)
+	}
+}
+
+func TestTheNamesOfTheItemsAndOfTheirStepAreCompensated(t *testing.T) {
+	text := strings.Replace(string(flight(t, "").JSON()), `"saga": "flight",`, `"saga": "flight", "compensated": [{"event": "Back", "input": {"of": "saga.compensated"}}],`, 1)
+	f := sagatest.New(t, parse(t, text)).WhenStarted("flight", sagatest.Fields{"id": "f-1", "passengers": []any{map[string]any{"name": "Ada"}, map[string]any{"name": "Bob"}}})
+	f.Given(sagatest.Success("pay", "Paid", nil), seat(0, "1A"), seat(1, "1B"), sagatest.Failure("ticket", "IssueRefused", nil), released(0), released(1))
+	f.WhenPublished(sagatest.Success("pay", "Refunded", nil))
+	f.ThenEvents(sagatest.Emitted{Type: "Back", Fields: sagatest.Fields{"of": []any{"seat[1]", "seat[0]", "seat", "pay"}}})
+}

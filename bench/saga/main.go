@@ -9,7 +9,8 @@
 // has ended; each hop writes a row of its own in the transaction in which it answers. All parts of Troupe run in this process:
 // coordinator, participants and relays, with four databases on one server (kafka), or all in one database without Kafka and
 // relays (local). fsync and synchronous_commit are on. Other programs to compare run in the same rounds, see --peer. On demand,
-// join sends ten events of ten hops at once for each of many sagas, and prints how many transactions were repeated; recovery
+// join sends ten events of ten hops at once for each of many sagas, and prints how many transactions were repeated; items compares a saga
+// that has 100 items with 100 sagas; recovery
 // kills the process that runs everything, with 10,000 running sagas, and starts it again; retention removes a million ended sagas
 // while 200 others a second are run. A run whose counts of effects are wrong
 // ends the measurement with status 1.
@@ -46,7 +47,7 @@ var (
 func main() {
 	harness.Child("saga", serve)
 	s := &stage{sizes: full}
-	only := flag.String("only", "kafka,local", "`names` of what to measure, with commas between: kafka, local, join, recovery, retention")
+	only := flag.String("only", "kafka,local", "`names` of what to measure, with commas between: kafka, local, join, items, recovery, retention")
 	small := flag.Bool("quick", false, harness.QuickUsage)
 	rounds := flag.Int("rounds", 0, "`rounds` (default 3, quick 1)")
 	callers := flag.Int("callers", 0, "sagas under way at once (default 64)")
@@ -64,7 +65,7 @@ func main() {
 		harness.Set(&s.rounds, *rounds)
 		harness.Set(&s.callers, *callers)
 		harness.Set(&s.ended, *ended)
-		chosen, err := harness.Choose("--only", *only, "kafka", "local", "join", "recovery", "retention")
+		chosen, err := harness.Choose("--only", *only, "kafka", "local", "join", "items", "recovery", "retention")
 		if err != nil {
 			return err
 		}
@@ -94,7 +95,7 @@ func (s *stage) compare(ctx context.Context, chosen []string) error {
 		results[name] = append(results[name], r)
 		table.Show(name, r)
 	}
-	once := map[string]func(context.Context) (string, error){"join": s.join, "recovery": s.recovery, "retention": s.retention}
+	once := map[string]func(context.Context) (string, error){"join": s.join, "items": s.items, "recovery": s.recovery, "retention": s.retention}
 	for range s.rounds {
 		for _, kind := range chosen {
 			if once[kind] != nil {

@@ -40,7 +40,19 @@ func drawSteps(w io.Writer, spec saga.Spec, s saga.State) {
 	draw = func(i int, first, rest string) {
 		st := spec.Steps[i]
 		ss := byName[st.Name]
-		lines = append(lines, drawn{tail(first, 36) + marks[ss.Phase] + " " + st.Name, phaseName(ss.Phase), about(st, ss, also[i])})
+		items := itemsOf(s, st)
+		facts := about(st, ss, also[i])
+		if st.ForEach != nil {
+			facts = strings.Join(append([]string{forEach(st, items)}, facts), "; ")
+		}
+		lines = append(lines, drawn{tail(first, 36) + marks[ss.Phase] + " " + st.Name, phaseName(ss.Phase), facts})
+		for n, item := range shownItems(items) {
+			branch := "├─ "
+			if n == len(shownItems(items))-1 && len(children[i]) == 0 {
+				branch = "└─ "
+			}
+			lines = append(lines, drawn{tail(rest+branch, 36) + marks[item.Phase] + " " + item.Name, phaseName(item.Phase), about(saga.Step{}, item, nil)})
+		}
 		for n, k := range children[i] {
 			if n < len(children[i])-1 {
 				draw(k, rest+"├─ ", rest+"│  ")
@@ -170,7 +182,11 @@ func mermaidSteps(w io.Writer, spec saga.Spec, s saga.State) {
 		if _, known := marks[is]; !known { // the row is a service's: another text could be a part of the drawing
 			is = "unknown"
 		}
-		_, _ = fmt.Fprintf(w, "  %s[\"%s<br/>%s\"]:::%s\n", ids[st.Name], st.Name, phaseName(is), phaseName(is))
+		name := st.Name
+		if st.ForEach != nil {
+			name += "<br/>" + forEach(st, itemsOf(s, st))
+		}
+		_, _ = fmt.Fprintf(w, "  %s[\"%s<br/>%s\"]:::%s\n", ids[st.Name], name, phaseName(is), phaseName(is))
 	}
 	for _, st := range spec.Steps {
 		for _, n := range st.Needs {

@@ -45,9 +45,12 @@ func drawSteps(spec saga.Spec, state *saga.State) drawing {
 		if st.Optional {
 			one.About = clip("optional: "+asks(st), 28)
 		}
+		if st.ForEach != nil {
+			one.About = clip("for each "+st.ForEach.As+": "+asks(st), 28)
+		}
 		if state != nil {
 			ss := state.Steps[i]
-			one.Phase, one.Doing = phaseName(ss.Phase), clip(doing(ss), 34)
+			one.Phase, one.Doing = phaseName(ss.Phase), clip(doing(ss)+itemsDone(st, *state), 34)
 			said = append(said, st.Name+" "+one.Phase)
 		} else {
 			said = append(said, st.Name)
@@ -93,6 +96,23 @@ func doing(ss saga.StepState) string {
 		text += ", tolerated"
 	}
 	return text
+}
+
+// itemsDone returns how many items of a step with forEach are done, as further text; "" if it has none.
+func itemsDone(st saga.Step, state saga.State) string {
+	done, all := 0, 0
+	for _, ss := range state.Steps {
+		if st.ForEach != nil && strings.HasPrefix(ss.Name, st.Name+"[") {
+			all++
+			if ss.Phase == saga.Done {
+				done++
+			}
+		}
+	}
+	if all == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", %d of %d items done", done, all)
 }
 
 func clip(text string, n int) string {

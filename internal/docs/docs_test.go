@@ -75,7 +75,8 @@ func TestTheGoInDocumentsIsCodeThatRunsAsATest(t *testing.T) {
 
 // A block of JSON is a definition without a finding, or a part of an example's.
 func TestTheDefinitionsInDocumentsAreProved(t *testing.T) {
-	parts := squeezed(read(t, "examples/order-on-postgres/order.saga.json")) + squeezed(read(t, "examples/travel-booking/trip.saga.json"))
+	parts := squeezed(read(t, "examples/order-on-postgres/order.saga.json")) + squeezed(read(t, "examples/travel-booking/trip.saga.json")) +
+		squeezed(read(t, "examples/travel-booking/group.saga.json"))
 	definitions := 0
 	for _, b := range regexp.MustCompile("(?s)```json\n(.*?)```").FindAllStringSubmatch(read(t, "docs/sagas.md"), -1) {
 		var is struct{ Saga string }
