@@ -318,7 +318,7 @@ func TestAViewerSeesAndChangesNothing(t *testing.T) {
 	id := s.begin("order", "o-1", saga.Parked)
 	env := []string{"DATABASE_URL=" + grantstest.New(t, s.pool, grants.Viewer).URL()}
 	for _, args := range []string{
-		"dlq list", "dlq list --letters", "held list", "saga list", "saga list --counts", "saga show " + id, "saga locks", "saga replay --all",
+		"dlq list", "dlq list --letters", "held list", "expectation list", "saga list", "saga list --counts", "saga show " + id, "saga locks", "saga replay --all",
 	} {
 		o := finish(t, command(t, env, strings.Fields(args)...))
 		require.Equal(t, exitDone, o.status, "%s: %s", args, o.stderr)

@@ -21,6 +21,8 @@ func TestNoTextOfAProducerControlsTheTerminal(t *testing.T) {
 	s.exec(`INSERT INTO troupe.repairs (actor, action, reason, dead_letter_id, consumer_group, topic, partition, "offset", message_id)
 		VALUES ($1, 'edit', $1, $2, $1, $1, 0, 0, $1)`, evil, documentedLetter)
 	s.exec(`UPDATE troupe.held SET consumer_group = $1, topic = $1, key = convert_to($1, 'UTF8'), last_error = $1`, evil)
+	s.exec(`INSERT INTO troupe.expectations (consumer_group, name, key, after_at, due_at, alert_id, missed_at)
+		VALUES ($1, $1, $1, now(), now(), gen_random_uuid(), now())`, evil)
 	s.exec(`UPDATE troupe.unreadable_batches SET consumer_group = $1, topic = $1`, evil)
 	s.exec(`UPDATE troupe.saga_events SET actor = $1, reason = $1, event = event || jsonb_build_object('actor', $1::text, 'step', $1::text, 'reason', $1::text, 'kind', $1::text),
 		moments = (SELECT jsonb_agg(jsonb_build_object('what', $1::text, 'step', $1::text, 'why', $1::text)) FROM jsonb_array_elements(moments))
@@ -35,7 +37,7 @@ func TestNoTextOfAProducerControlsTheTerminal(t *testing.T) {
 		SELECT position, id, topic, '\x6f2d31', 'parked', 8, 8, $1 FROM troupe.outbox WHERE type = $1`, evil)
 	env := []string{"DATABASE_URL=" + testkit.DatabaseURL(t, s.pool), "TROUPE_DATABASES=order=" + testkit.DatabaseURL(t, s.pool), "TROUPE_FLOW=" + s.watched, "KAFKA_BROKERS="}
 	for _, args := range []string{
-		"dlq list", "dlq list --letters", "dlq show " + documentedLetter, "held list", "batch list", "saga list", "saga list --counts", "saga show order/o-1001", "saga locks",
+		"dlq list", "dlq list --letters", "dlq show " + documentedLetter, "held list", "expectation list", "expectation list --counts", "batch list", "saga list", "saga list --counts", "saga show order/o-1001", "saga locks",
 		"saga replay --all", "saga show order/o-1001 --output mermaid", "watch list", "watch findings", "watch show o-1001", "watch show o-1001 --output mermaid",
 		"trace o-1001", "trace o-1001 --payload", "doctor", "dlq redrive " + documentedLetter + " --dry-run", "dlq discard " + documentedLetter + " --dry-run --reason r",
 		"saga retry order/o-1001 inventory --dry-run", "held retry --all --dry-run",

@@ -45,7 +45,7 @@ var (
 var reading = []string{
 	"troupe ambassador", "troupe batch list", "troupe completion", "troupe console", "troupe demo", "troupe dev", "troupe dlq list", "troupe dlq show", "troupe doctor",
 	"troupe flow asyncapi", "troupe flow diff", "troupe flow graph", "troupe flow schema", "troupe flow verify", "troupe held list",
-	"troupe inbox find", "troupe saga diff", "troupe saga explore", "troupe saga fixture", "troupe saga fmt", "troupe saga list", "troupe saga locks", "troupe saga questions", "troupe saga replay", "troupe saga schema",
+	"troupe inbox find", "troupe expectation list", "troupe saga diff", "troupe saga explore", "troupe saga fixture", "troupe saga fmt", "troupe saga list", "troupe saga locks", "troupe saga questions", "troupe saga replay", "troupe saga schema",
 	"troupe saga show", "troupe saga verify", "troupe schema check", "troupe schema diff", "troupe trace", "troupe version",
 	"troupe watch findings", "troupe watch list", "troupe watch show",
 	"outbox-relay check", "outbox-relay healthcheck", "outbox-relay parked list", "outbox-relay parked show", "outbox-relay run",
@@ -102,8 +102,11 @@ var views = map[string]view{
 		commands: "troupe dlq redrive, troupe dlq discard", page: map[string]string{"count": confirmed},
 		command: map[string]string{"same-key": "post /dead-letter takes it, for a single message"},
 	},
-	"/dead-letter":   {commands: "troupe dlq show", called: map[string]string{"id": ""}},
-	"/held":          {commands: "troupe held list"},
+	"/dead-letter": {commands: "troupe dlq show", called: map[string]string{"id": ""}},
+	"/held":        {commands: "troupe held list"},
+	"/expectations": {
+		commands: "troupe expectation list", command: map[string]string{"counts": "the page has them, too"},
+	},
 	"post /held/key": {commands: "troupe held retry, troupe held dead-letter", called: map[string]string{"place": ""}},
 	"/messages": {
 		commands: "troupe trace, troupe inbox find", called: map[string]string{"q": ""},

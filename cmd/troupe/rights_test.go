@@ -55,6 +55,8 @@ var byRights = []limited{
 	{"troupe dlq discard", otherLetter + " FLAGS --yes", repairs},
 	{"troupe held list", "", reads},
 	{"troupe inbox find", "m-1", reads},
+	{"troupe expectation list", "", reads},
+	{"troupe expectation list", "--counts", reads},
 	{"troupe held retry", "order.payment.commands/3/1024 FLAGS", repairs},
 	{"troupe held dead-letter", "order.payment.commands/3/1024 FLAGS --yes", repairs},
 	{"troupe batch list", "", reads},

@@ -32,6 +32,7 @@ func TestTextFromOutsideIsTextOnEveryPage(t *testing.T) {
 	}
 	id := d.Dead(1, letter).String()
 	d.Hold(9, 1, letter)
+	d.Expect(hostile, hostile)
 	d.Fail("o-"+hostile, "ReserveStock", hostile)
 	sagaID := d.Order("o-"+hostile, saga.Parked)
 	require.Equal(t, http.StatusOK, d.post("/dead-letter", form("db", "order", "id", id, "do", "edit", "actor", hostileName, "reason", hostile, "payload", letter.Payload)).Code)
@@ -48,6 +49,7 @@ func TestTextFromOutsideIsTextOnEveryPage(t *testing.T) {
 		at("/saga", "db", "order", "id", sagaID), at("/saga", "db", "order", "id", other),
 		"/dead-letters", at("/dead-letters", "type", hostile, "key", hostile, "group", hostile), at("/dead-letters/list", "db", "order", "cause", cause),
 		at("/dead-letters/act", "db", "order", "do", "redrive", "cause", cause), at("/dead-letter", "db", "order", "id", id),
+		"/expectations", at("/expectations", "name", hostile, "key", hostile, "group", hostile),
 		"/held", at("/held/key", "db", "order", "place", "shop.billing.commands/0/9"),
 		at("/messages", "q", hostile), at("/messages", "q", "charge-1"), at("/messages", "q", "o-"+hostile), "/relay", "/definitions",
 		at("/relay/rows", "db", "order", "topic", hostile), at("/relay/row", "db", "order", "id", row), at("/relay/act", "db", "order", "do", "resume"),
@@ -59,7 +61,7 @@ func TestTextFromOutsideIsTextOnEveryPage(t *testing.T) {
 		requireTame(t, address, d.html(address))
 	}
 	for _, address := range []string{
-		at("/saga", "db", hostile), at("/saga", "db", "order", "id", hostile), at("/sagas", "status", hostile), at("/sagas", "since", hostile),
+		at("/saga", "db", hostile), at("/saga", "db", "order", "id", hostile), at("/sagas", "status", hostile), at("/expectations", "status", hostile), at("/sagas", "since", hostile),
 		at("/work", "id", hostile), at("/dead-letter", "db", "order", "id", hostile), at("/", "window", hostile), at("/definition", "db", "order", "hash", hostile),
 		at("/definition/start", "db", "order", "hash", "order", "key", hostile, "input", hostile, "hop", hostile, "group", hostile, "avro", hostile),
 		at("/definition/move", "db", "order", "from", hostile, "to", hostile),

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	relays "github.com/troupe-go/troupe/internal/admin/relaydesk"
+	"github.com/troupe-go/troupe/internal/admin/repair"
 	"github.com/troupe-go/troupe/saga"
 )
 
@@ -47,6 +48,9 @@ func (d *databaseFacts) needs() (all []need) {
 	}
 	if d.Questions.Count > 0 {
 		add(5, "soon", d.Questions.of("saga waits", "sagas wait")+" for an operator's answer", "The page has the questions, and until when each may be answered.", "/questions")
+	}
+	if d.Missing.Count > 0 {
+		add(4, "now", d.Missing.of("expected event is", "expected events are")+" missing", "Open the messages of a key to see how far it has come.", "/expectations", "status", repair.Missing)
 	}
 	if d.Outbox.Headroom < headroomSoon {
 		add(5, "soon", fmt.Sprintf("The outbox's partitions have room for %s only", count(d.Outbox.Headroom, "row", "rows")), "A running relay adds partitions: its log has the reason if it does not.", "/relay")

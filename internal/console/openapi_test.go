@@ -29,7 +29,7 @@ var update = flag.Bool("update", false, "write static/openapi.json")
 var (
 	given = map[string]any{
 		"/": overviewFacts{}, "/sagas": sagasFacts{}, "/saga/fixture": fixtureFacts{}, "/sagas/retry": retryFacts{}, "/questions": questionsFacts{}, "/saga/answer": answerFacts{}, "/flows": flowsFacts{}, "/flow": flowFacts{}, "/saga": sagaFacts{}, "/saga/act": actFacts{}, "/dead-letters": causesFacts{},
-		"/dead-letters/list": lettersFacts{}, "/dead-letters/act": groupFacts{}, "/dead-letter": letterFacts{}, "/work": Work{}, "/held": heldFacts{},
+		"/dead-letters/list": lettersFacts{}, "/dead-letters/act": groupFacts{}, "/dead-letter": letterFacts{}, "/work": Work{}, "/held": heldFacts{}, "/expectations": expectationsFacts{},
 		"/held/key": heldKeyFacts{}, "/messages": messagesFacts{}, "/relay": relayFacts{},
 		"/relay/rows": failedRowsFacts{}, "/relay/row": failedRowFacts{}, "/relay/act": relayActFacts{}, "/definitions": definitionsFacts{}, "/definition": definitionFacts{}, "/definition/move": moveFacts{}, "/definition/start": startFacts{},
 	}
@@ -237,6 +237,7 @@ func TestEveryPagesJSONIsAsTheOpenAPIDocumentSays(t *testing.T) {
 		check("post", path, w.Body.Bytes())
 		return w.Body.Bytes()
 	}
+	d.Expect("shipped", "o-1")
 	for range 2 { // before the actions, and after
 		get("/", "/")
 		get("/sagas", "/sagas")
@@ -248,6 +249,7 @@ func TestEveryPagesJSONIsAsTheOpenAPIDocumentSays(t *testing.T) {
 		get("/dead-letters/list", "/dead-letters/list?db=order&status=any")
 		get("/dead-letter", at("/dead-letter", "db", "order", "id", ids[0]))
 		get("/held", "/held")
+		get("/expectations", "/expectations")
 		get("/messages", "/messages")
 		get("/messages", "/messages?q=o-1002")
 		get("/messages", "/messages?q=charge-0")

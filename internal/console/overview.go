@@ -61,6 +61,7 @@ type databaseFacts struct {
 	DeadLetters int            `json:"dead_letters"` // open
 	Causes      []repair.Cause `json:"causes"`       // the largest five
 	Held        counted        `json:"held_keys"`
+	Missing     counted        `json:"missing_events"` // of expectations
 	Parked      counted        `json:"parked_sagas"`
 	ParkedSince *time.Time     `json:"parked_sagas_since,omitempty"` // when the oldest started
 	Questions   counted        `json:"questions"`                    // sagas that wait for an operator's answer
@@ -182,6 +183,11 @@ func (d *databaseFacts) read(ctx context.Context, s *source, since time.Time, ev
 		return err
 	}
 	d.Held = counted{min(held, countTo), held > countTo}
+	missing, next, err := s.repairs.Expectations(ctx, repair.ExpectationFilter{Status: repair.Missing}, repair.Page{Limit: countTo})
+	if err != nil {
+		return err
+	}
+	d.Missing = counted{len(missing), next != ""}
 	parked, more, err := s.sagas.List(ctx, sagadesk.Filter{Statuses: []saga.Status{saga.Parked}}, sagadesk.Page{Limit: countTo, Oldest: true})
 	if err != nil {
 		return err

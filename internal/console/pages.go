@@ -137,6 +137,10 @@ var pages = []page{
 		operator: "retry", admin: "dead-letter",
 	},
 	{
+		path: "/expectations", title: "Expectations", template: "expectations", nav: "/expectations", live: true, read: readExpectations,
+		takes: "db status group name key limit after",
+	},
+	{
 		path: "/messages", title: "Messages", template: "messages", nav: "/messages", payloads: true, needs: Operator, read: readMessages,
 		takes: "q since scan-all",
 	},

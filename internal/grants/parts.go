@@ -192,7 +192,7 @@ var rights = map[Part][]Grant{
 		need("SELECT", watchTables+", watch_messages, watch_days", "to see what a watcher found"),
 	},
 	Operator: {
-		need("SELECT", "dead_letters, held, local_work, inbox, inbox_recent, inbox_slots, inbox_groups, repairs, unreadable_batches", "to look"),
+		need("SELECT", "dead_letters, held, local_work, inbox, inbox_recent, inbox_slots, inbox_groups, repairs, unreadable_batches, expectations", "to look"),
 		need("INSERT", "repairs", "to act").columns(repairColumns).audit(),
 		need("UPDATE", "dead_letters", "to edit, redrive and discard").columns("status, edited_payload"),
 		need("INSERT", "outbox", "to redrive and release").columns(sendColumns),

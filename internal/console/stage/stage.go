@@ -259,6 +259,18 @@ func (s *Stage) Hold(offset, behind int, l Letter) {
 	}
 }
 
+// Expect writes an expectation of shop.order that shop.billing ships within a minute: one whose event is missing, one that waits, and one
+// whose event came late. Their keys are key-1 to key-3.
+func (s *Stage) Expect(name, key string) {
+	s.t.Helper()
+	_, err := s.Pool.Exec(s.t.Context(), `
+		INSERT INTO troupe.expectations (consumer_group, name, key, after_at, due_at, alert_id, missed_at, met_at, alerted_at, forget_at)
+		SELECT 'shop.order', $1, $2 || '-' || n, now() - interval '2 minutes', now() + (n - 2) * interval '1 minute', gen_random_uuid(),
+		       CASE WHEN n <> 2 THEN now() END, CASE WHEN n = 3 THEN now() END, CASE WHEN n = 1 THEN now() END, CASE WHEN n = 3 THEN now() + interval '7 days' END
+		FROM generate_series(1, 3) AS n`, name, key)
+	require.NoError(s.t, err)
+}
+
 // FailedRow writes an outbox row that the relay could not publish, with its status, and returns its id.
 func (s *Stage) FailedRow(topic, status, why string) (id string) {
 	s.t.Helper()

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/troupe-go/troupe/internal/admin/repair"
+)
+
+func newExpectation() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "expectation",
+		Short: "Find events that a service of a flow expects, and that are missing or came late",
+		Long: `expectation works on one service's database (--database-url or DATABASE_URL), in which the service records its
+declared expectations (docs/choreography.md). It shows them also while Kafka is away or the service is down.`,
+		Example: "  troupe expectation list --status missing",
+		Args:    cobra.NoArgs,
+		RunE:    parent,
+	}
+	cmd.AddCommand(newExpectationList())
+	return cmd
+}
+
+func newExpectationList() *cobra.Command {
+	var f deskFlags
+	var filter repair.ExpectationFilter
+	var page repair.Page
+	var counts bool
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List expectations that wait, are missing, or were met late",
+		Long: `list prints expectations, the longest overdue first. An event that came in time is not listed. Rows are deleted
+7 days after their end, or after the service's own retention.
+
+troupe trace KEY shows the messages of a key, also if they wait somewhere.`,
+		Example: `  troupe expectation list --status missing
+  troupe expectation list --counts
+  troupe expectation list --key o-1001 --output json | jq '.expectations[] | .due_at'`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			err := filter.Validate()
+			if err == nil {
+				err = page.Validate()
+			}
+			if err != nil {
+				return err
+			}
+			desk, end, err := f.open(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer end()
+			if counts {
+				all, err := desk.CountExpectations(cmd.Context(), filter)
+				if err != nil {
+					return failed(err)
+				}
+				if f.output.forPrograms() {
+					return f.output.encode(cmd.OutOrStdout(), map[string]any{"counts": all})
+				}
+				return printExpectationCounts(cmd, all)
+			}
+			all, next, err := desk.Expectations(cmd.Context(), filter, page)
+			if err != nil {
+				return failed(err)
+			}
+			if f.output.forPrograms() {
+				return f.output.encode(cmd.OutOrStdout(), map[string]any{"expectations": all, "next": next})
+			}
+			return printExpectations(cmd, all, next)
+		},
+	}
+	flags := cmd.Flags()
+	f.declare(cmd)
+	flags.StringVar(&filter.Status, "status", "", "only of this status: `"+strings.Join(repair.ExpectationStatuses(), "|")+"`")
+	flags.StringVar(&filter.Group, "group", "", "only of this consumer `group`")
+	flags.StringVar(&filter.Name, "name", "", "only expectations of this `name`")
+	flags.StringVar(&filter.Key, "key", "", "only this `key`")
+	flags.BoolVar(&counts, "counts", false, "count them by name, with the oldest")
+	flags.IntVar(&page.Limit, "limit", 50, "at most `n` lines, up to 10000")
+	flags.StringVar(&page.After, "after", "", "go on behind this `mark`, which the page before has printed")
+	return cmd
+}
+
+func printExpectations(cmd *cobra.Command, all []repair.Expectation, next string) error {
+	w := cmd.OutOrStdout()
+	if len(all) == 0 {
+		_, err := fmt.Fprintln(w, "No expectation matches.")
+		return err
+	}
+	t := newTable(w, "STATUS", "EXPECTATION", "KEY", "DUE", "CAME", "ALERT")
+	for _, e := range all {
+		alert := "-"
+		switch {
+		case e.AlertAt != nil:
+			alert = "waits"
+		case e.AlertedAt != nil:
+			alert = stamp(*e.AlertedAt)
+		}
+		t.row(e.Status, oneLine(e.Group+" "+e.Name, 80), oneLine(e.Key, 60), stamp(e.DueAt), stampOf(e.CameAt), alert)
+	}
+	err := t.print(w)
+	more(w, next)
+	return err
+}
+
+func printExpectationCounts(cmd *cobra.Command, all []repair.ExpectationCount) error {
+	w := cmd.OutOrStdout()
+	if len(all) == 0 {
+		_, err := fmt.Fprintln(w, "No expectation matches.")
+		return err
+	}
+	t := newTable(w, "EXPECTATION", "WAITING", "MISSING", "LATE", "OLDEST DUE")
+	for _, c := range all {
+		t.row(oneLine(c.Group+" "+c.Name, 80), fmt.Sprint(c.Waiting), fmt.Sprint(c.Missing), fmt.Sprint(c.Late), stampOf(c.Oldest))
+	}
+	return t.print(w)
+}
+
+// stampOf returns a dash for no time.
+func stampOf(at *time.Time) string {
+	if at == nil {
+		return "-"
+	}
+	return stamp(*at)
+}

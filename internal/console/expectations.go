@@ -1,0 +1,79 @@
+package console
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"sync"
+
+	"github.com/troupe-go/troupe/internal/admin/repair"
+)
+
+// expectationsFacts are the expectations of all databases.
+type expectationsFacts struct {
+	Databases []expectationsOf `json:"databases"`
+
+	Asked    url.Values `json:"-"`
+	Filtered bool       `json:"-"`
+}
+
+type expectationsOf struct {
+	Database     string                    `json:"database"`
+	Error        string                    `json:"error,omitempty"`
+	Counts       []repair.ExpectationCount `json:"counts"`
+	Expectations []repair.Expectation      `json:"expectations"`
+	Next         string                    `json:"next"`
+}
+
+// Statuses returns the statuses for the filter.
+func (f expectationsFacts) Statuses() []string { return repair.ExpectationStatuses() }
+
+// More returns the query for the next page of a database.
+func (f expectationsFacts) More(database, next string) string { return more(f.Asked, database, next) }
+
+// None reports whether there is nothing to show.
+func (f expectationsFacts) None() bool {
+	for _, one := range f.Databases {
+		if one.Error != "" || len(one.Counts) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func readExpectations(ctx context.Context, a *ask) (any, error) {
+	filter := repair.ExpectationFilter{Group: a.get("group"), Name: a.get("name"), Key: a.get("key"), Status: a.get("status")}
+	if err := filter.Validate(); err != nil {
+		return nil, refuse(http.StatusBadRequest, "%s", err)
+	}
+	sources, page := a.sources, repair.Page{}
+	if a.get("db") != "" {
+		s, err := a.database()
+		if err != nil {
+			return nil, err
+		}
+		sources, page.After = []*source{s}, a.get("after")
+	}
+	var err error
+	if page.Limit, err = a.limit(); err != nil {
+		return nil, err
+	}
+	f := expectationsFacts{Databases: make([]expectationsOf, len(sources)), Asked: a.values, Filtered: !filter.IsZero()}
+	var all sync.WaitGroup
+	for i, s := range sources {
+		all.Go(func() {
+			one := expectationsOf{Database: s.Name}
+			counts, err := s.repairs.CountExpectations(ctx, filter)
+			if err == nil {
+				one.Expectations, one.Next, err = s.repairs.Expectations(ctx, filter, page)
+			}
+			one.Counts, one.Expectations = orEmpty(counts), orEmpty(one.Expectations)
+			if err != nil {
+				one.Error = err.Error()
+			}
+			f.Databases[i] = one
+		})
+	}
+	all.Wait()
+	return f, nil
+}

@@ -1,0 +1,85 @@
+// Package flows reports the expectations of a service without an orchestrator to OpenTelemetry. The messages, attempts and lag of its
+// participant are reported by package telemetry; use both. It needs the API only; the program chooses the SDK and the exporters.
+//
+//	err = flows.Observe(nil, service)
+//
+// # Metrics
+//
+// Attributes are the consumer group, the names of expectations, and statuses: never a key or an id.
+//
+//	troupe.expectation.open         gauge  expectations by name and status: waiting, or missing since their time is over
+//	troupe.expectation.late         gauge  expectations whose event came after its time, within flow.Config.Retention
+//	troupe.expectation.overdue.age  gauge  s since the time of the one that is overdue the longest was over; 0 if none is
+//	troupe.expectation.alerts       gauge  alerts that the receiver has not accepted yet
+//
+// The gauges come from the database and cover all processes together, so each process reports the same values: take the maximum
+// and not the sum. They cost one statement at each collection.
+package flows
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
+
+	"github.com/troupe-go/troupe/flow"
+)
+
+const scope = "github.com/troupe-go/troupe/telemetry/flows"
+
+// Attributes.
+const (
+	keyExpectation = attribute.Key("troupe.expectation")        // its name
+	keyStatus      = attribute.Key("troupe.expectation.status") // waiting or missing
+)
+
+// readLimit bounds the time that a collection waits for the database.
+const readLimit = 5 * time.Second
+
+// Observe reads s's Stats at each collection of metrics, as long as meters exists; nil is otel.GetMeterProvider(). If the database
+// does not answer within 5 s, the gauges are absent and the SDK's error handler gets the error.
+func Observe(meters metric.MeterProvider, s *flow.Service) error {
+	if meters == nil {
+		meters = otel.GetMeterProvider()
+	}
+	meter := meters.Meter(scope)
+	open, err1 := meter.Int64ObservableGauge("troupe.expectation.open", metric.WithUnit("{expectation}"),
+		metric.WithDescription("Expectations whose event has not come, by status: waiting or missing."))
+	late, err2 := meter.Int64ObservableGauge("troupe.expectation.late", metric.WithUnit("{expectation}"),
+		metric.WithDescription("Expectations whose event came after its time, until their rows are deleted."))
+	overdue, err3 := meter.Float64ObservableGauge("troupe.expectation.overdue.age", metric.WithUnit("s"),
+		metric.WithDescription("Time since the longest overdue expectation was due."))
+	alerts, err4 := meter.Int64ObservableGauge("troupe.expectation.alerts", metric.WithUnit("{alert}"),
+		metric.WithDescription("Alerts that the receiver has not accepted yet."))
+	if err := errors.Join(err1, err2, err3, err4); err != nil {
+		return fmt.Errorf("flows: %w", err)
+	}
+	group := semconv.MessagingConsumerGroupName(s.Participant().Group())
+	_, err := meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		ctx, cancel := context.WithTimeout(ctx, readLimit)
+		defer cancel()
+		stats, err := s.Stats(ctx)
+		if err != nil {
+			return err
+		}
+		for _, st := range stats {
+			name := keyExpectation.String(st.Name)
+			with := metric.WithAttributes(group, name)
+			o.ObserveInt64(open, int64(st.Waiting), metric.WithAttributes(group, name, keyStatus.String("waiting")))
+			o.ObserveInt64(open, int64(st.Missing), metric.WithAttributes(group, name, keyStatus.String("missing")))
+			o.ObserveInt64(late, int64(st.Late), with)
+			o.ObserveFloat64(overdue, st.Overdue.Seconds(), with)
+			o.ObserveInt64(alerts, int64(st.Alerts), with)
+		}
+		return nil
+	}, open, late, overdue, alerts)
+	if err != nil {
+		return fmt.Errorf("flows: %w", err)
+	}
+	return nil
+}
