@@ -99,3 +99,26 @@ func TestOncePaidTheTripIsKept(t *testing.T) {
 	f.WhenTimePasses(10*time.Minute).ThenCommands(sagatest.Command{Type: "CancelInsurance"}).ThenStatus("trip/t-1", saga.Running)
 	f.WhenPublished(sagatest.Success("insurance", "InsuranceCancelled", nil)).ThenStatus("trip/t-1", saga.Completed)
 }
+
+// An operator approves the trip instead of the desk's service, once, or declines it with a reason.
+func TestAnOperatorApprovesTheTripOnceAndInTime(t *testing.T) {
+	t.Parallel()
+	answer := func(event string, fields sagatest.Fields) saga.Event {
+		return saga.Event{Kind: saga.ActAnswer, Step: "approval", Type: event, Fields: fields, Actor: "ann", Reason: "ticket 7"}
+	}
+	f := planned(t).Given(flight, hotel, noCar)
+	f.WhenActs("trip/t-1", answer("TripDeclined", nil)).ThenRefused("reason: want a value of type string")
+	f.WhenActs("trip/t-1", answer("TripApproved", nil)).ThenCommands(sagatest.Command{Type: "CapturePayment"})
+	f.WhenActs("trip/t-1", answer("TripDeclined", sagatest.Fields{"reason": "too late"})).ThenRefused("answered before, with TripApproved")
+	f.WhenPublished(approved).ThenNoCommands()
+
+	f = planned(t).Given(flight, hotel, noCar)
+	f.WhenActs("trip/t-1", answer("TripDeclined", sagatest.Fields{"reason": "too expensive"}))
+	f.ThenCommands(sagatest.Command{Type: "CancelHotel"}, sagatest.Command{Type: "CancelFlight"})
+	f.Given(sagatest.Success("hotel", "HotelCancelled", nil)).WhenPublished(sagatest.Success("flight", "FlightCancelled", nil))
+	f.ThenEvents(sagatest.Emitted{Type: "TripCancelled", Outcome: "failure", Fields: sagatest.Fields{"trip": "t-1", "reason": "too expensive"}})
+
+	f = planned(t).Given(flight, hotel, noCar)
+	f.WhenTimePasses(24 * time.Hour)
+	f.WhenActs("trip/t-1", answer("TripApproved", nil)).ThenRefused("step approval is refused since no answer came in time")
+}

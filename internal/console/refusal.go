@@ -62,7 +62,7 @@ func statusOf(err error) int {
 		return http.StatusBadRequest
 	case is(repair.ErrNotFound, decisions.ErrNotFound, relays.ErrNoFailure, relays.ErrNoRelay, watch.ErrNone):
 		return http.StatusNotFound
-	case is(repair.ErrNotOpen, admin.ErrBusy, repair.ErrGone, repair.ErrBehind, repair.ErrUnsendable, decisions.ErrRefused,
+	case is(repair.ErrNotOpen, admin.ErrBusy, repair.ErrGone, repair.ErrBehind, repair.ErrUnsendable, decisions.ErrRefused, decisions.ErrConflict,
 		relays.ErrNotParked, relays.ErrPaused, relays.ErrNotPaused):
 		return http.StatusConflict
 	case is(repair.ErrPayload):

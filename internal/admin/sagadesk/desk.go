@@ -15,6 +15,7 @@ import (
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/internal/admin"
 	"github.com/troupe-go/troupe/internal/decisions"
+	"github.com/troupe-go/troupe/internal/pg"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/saga"
 	"github.com/troupe-go/troupe/topics"
@@ -116,13 +117,18 @@ func (d *Desk) Act(ctx context.Context, id string, e saga.Event) (done decisions
 		return done, fmt.Errorf("saga %s: %w", id, err)
 	}
 	e.Message = cmp.Or(e.Message, envelope.NewID())
-	err = d.change(ctx, id, func(w *decisions.Work, g *Detail) error {
-		if _, err := w.Act(ctx, id, e); err != nil {
-			return err
+	for range decisions.StartTries {
+		err = d.change(ctx, id, func(w *decisions.Work, g *Detail) error {
+			if _, err := w.Act(ctx, id, e); err != nil {
+				return err
+			}
+			done = w.Decided()[0]
+			return d.canWrite(g.ContentType, done)
+		})
+		if !errors.Is(err, decisions.ErrConflict) { // such as a deadlock with a time-out that fires
+			break
 		}
-		done = w.Decided()[0]
-		return d.canWrite(g.ContentType, done)
-	})
+	}
 	return done, d.withAnswerer(ctx, id, e, err)
 }
 
@@ -142,6 +148,9 @@ func (d *Desk) change(ctx context.Context, id string, do func(*decisions.Work, *
 		}
 		return c.Within(ctx, tx, func(w *decisions.Work) error { return do(w, g) })
 	})
+	if pg.Classify(err) == pg.Conflict && !errors.Is(err, decisions.ErrConflict) { // of the lock on the row
+		err = fmt.Errorf("%w: %w", decisions.ErrConflict, err)
+	}
 	return explain(err)
 }
 
