@@ -21,13 +21,13 @@ func TestClaimsOfWaitingRowsReadEachOnceWithoutStatistics(t *testing.T) {
 			INSERT INTO troupe.mapped_failures (table_name, id, event_id, topic, order_key, status, attempts, max_attempts, last_error, row)
 			SELECT 'public.orders', gen_random_uuid(), '', 't', 'hot', CASE n WHEN 0 THEN 'parked' ELSE 'waiting' END, least(1 - least(n, 1), 1), 1, 'e', to_jsonb(repeat('x', 500))
 			FROM generate_series(0, $1::int) AS n`,
-			claimMappedFailures, pg.Args{"table": "public.orders", "rows": 1000, "after": 1}},
+			claimMappedFailures, pg.Args{"table": "public.orders", "rows": 1000, "after": 1, "bytes": claimBytes}},
 		{"troupe.outbox", `
 			WITH o AS (INSERT INTO troupe.outbox (topic, key, type) SELECT 't', 'hot', 'T' FROM generate_series(0, $1::int) RETURNING position, id)
 			INSERT INTO troupe.outbox_failures (position, id, topic, order_key, status, attempts, max_attempts, last_error)
 			SELECT position, id, 't', 'hot', CASE position WHEN 1 THEN 'parked' ELSE 'waiting' END, CASE position WHEN 1 THEN 1 ELSE 0 END, 1, 'e'
 			FROM o`,
-			claimFailures, pg.Args{"rows": 1000, "from": 1}},
+			claimFailures, pg.Args{"rows": 1000, "from": 1, "bytes": claimBytes}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

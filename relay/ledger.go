@@ -191,7 +191,7 @@ func (l *ledger) due(ctx context.Context) ([]*item, error) {
 
 // claim reads failed rows of troupe.outbox that may be published now.
 func (l *ledger) claim(ctx context.Context, from int64) ([]*item, error) {
-	rows, err := l.db.Query(ctx, claimFailures, pg.Args{"rows": 1000, "from": from})
+	rows, err := l.db.Query(ctx, claimFailures, pg.Args{"rows": 1000, "from": from, "bytes": claimBytes})
 	if err != nil {
 		return nil, fmt.Errorf("claim failed rows: %w", err)
 	}

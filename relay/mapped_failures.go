@@ -114,7 +114,7 @@ func (m *mappedRow) sweepOrder(t *mappedTable, unknown int64) int64 {
 // due reads failed rows that may be published now; of the waiting rows only those recorded after a position. It maps the
 // rows again, since the configuration may have changed.
 func (t *mappedTable) due(ctx context.Context, db *server, after int64, service string) ([]*item, error) {
-	rows, err := db.Query(ctx, claimMappedFailures, t.args(pg.Args{"rows": 1000, "after": after}))
+	rows, err := db.Query(ctx, claimMappedFailures, t.args(pg.Args{"rows": 1000, "after": after, "bytes": claimBytes}))
 	if err != nil {
 		return nil, fmt.Errorf("claim failed rows: %w", err)
 	}

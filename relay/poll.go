@@ -202,7 +202,7 @@ func (p *poll) far(w *window, took time.Duration) bool {
 }
 
 // ended reports whether a claim ended at one of its limits, so that there may be more rows.
-func (p *poll) ended(w *window) bool { return len(w.items) == p.batch || len(w.bytes) > claimBytes/2 }
+func (p *poll) ended(w *window) bool { return len(w.items) == p.batch || w.size() > claimBytes/2 }
 
 // window returns the window to read into. The publisher has settled its former rows.
 func (p *poll) window() *window {
