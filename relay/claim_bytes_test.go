@@ -1,101 +1,154 @@
-package relay
+package relay_test
 
 import (
+	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/troupe-go/troupe/internal/pg"
+	"github.com/troupe-go/troupe/internal/kafka"
+	"github.com/troupe-go/troupe/relay"
+	"github.com/troupe-go/troupe/testkit"
 )
 
-// TestLongTopicsCountAsMemory: a stream read 300 rows whose topics had 8 MB, of some kilobytes each on disk, and the relay took 12.6 GB.
-// Then the statement that records their failure was larger than a connection can send, again after each restart.
-func TestLongTopicsCountAsMemory(t *testing.T) {
-	t.Parallel()
-	for _, f := range []field{topic, messageType} {
-		w, known := &window{}, words{}
-		rows := 0
-		for ; rows < windowRows && !w.full(); rows++ {
-			w.push(item{})
-			require.NoError(t, w.set(&w.items[rows], f, []byte(strings.Repeat("t", 100_000)+string(rune('a'+rows))), known))
-		}
-		require.Equal(t, windowBytes/100_000+1, rows)
-		require.Empty(t, known, "long texts are not cached")
-		w.clear()
-		require.False(t, w.full())
-		w.push(item{})
-		require.NoError(t, w.set(&w.items[0], f, []byte("order.payment.commands"), known))
-		require.Len(t, known, 1)
+// largestClaim returns hooks that record the number of rows of the largest claim.
+func largestClaim() (hooks relay.Hooks, largest func() int) {
+	var mu sync.Mutex
+	most := 0
+	hooks.Claimed = func(rows int) {
+		mu.Lock()
+		defer mu.Unlock()
+		most = max(most, rows)
+	}
+	return hooks, func() int {
+		mu.Lock()
+		defer mu.Unlock()
+		return most
 	}
 }
 
-// TestAClaimEndsAtItsBytes: rows that were refused, up to 1,000, were read with their payloads at once when their topic was there again.
-func TestAClaimEndsAtItsBytes(t *testing.T) {
+// Failed rows that are tried again, and rows that waited behind one, are read in claims of some megabytes, as other rows are. With
+// a topic that is missing for a while, all of its rows are due at once.
+func TestFailedRowsAreReadInClaimsOfSomeMegabytes(t *testing.T) {
 	t.Parallel()
-	const rows, most = 12, 6 // claimBytes and one row
-	for _, c := range []struct{ name, columns string }{
-		{"payload", `'t', n::text, 'T', convert_to(repeat('x', 1000000), 'UTF8')`},
-		{"key", `'t', repeat('k', 1000000) || n, 'T', ''`},
-		{"topic", `repeat('t', 1000000) || n, n::text, 'T', ''`},
-		{"type", `'t', n::text, repeat('T', 1000000), ''`},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			pool, l := tenure(t)
-			exec := func(sql string, args ...any) {
-				t.Helper()
-				_, err := pool.Exec(t.Context(), sql, args...)
-				require.NoError(t, err)
-			}
-			exec(`INSERT INTO troupe.outbox (topic, key, type, payload) SELECT `+c.columns+` FROM generate_series(1, $1::int) AS n`, rows)
-			p := &poll{session: session{pool: pool}, lease: l, batch: 100, passes: time.Hour}
-			items, err := p.claim(t.Context(), 0)
-			require.NoError(t, err)
-			require.LessOrEqual(t, len(items), most, "new rows")
-			settleAll(items)
-			next, err := p.claim(t.Context(), 0)
-			require.NoError(t, err)
-			require.LessOrEqual(t, len(next), most, "the next new rows")
-			require.Greater(t, next[0].row.Position, items[len(items)-1].row.Position)
-			p.forget()
-			p.close()
-
-			exec(`INSERT INTO troupe.outbox_failures (position, id, topic, order_key, status, attempts, max_attempts, next_try, last_error)
-				SELECT position, id, 't', convert_to('k' || position, 'UTF8'), 'retrying', 1, 9, now(), 'e' FROM troupe.outbox`)
-			failed := &ledger{db: &server{Pool: pool}, lease: l}
-			var seen []int64
-			for len(seen) < rows {
-				items, err := failed.due(t.Context())
-				require.NoError(t, err)
-				require.NotEmpty(t, items)
-				require.LessOrEqual(t, len(items), most, "refused rows")
-				for _, i := range items {
-					seen = append(seen, i.row.Position)
-					exec("DELETE FROM troupe.outbox_failures WHERE position = $1", i.row.Position)
+	const rows, size, most = 20, 500_000, 12 // a claim ends after 4 MB
+	text := func(n int) string { return fmt.Sprintf("%03d", n) + strings.Repeat("x", size) }
+	for _, mapped := range []bool{false, true} {
+		for _, waiting := range []bool{false, true} {
+			t.Run(fmt.Sprintf("mapped %t, waiting %t", mapped, waiting), func(t *testing.T) {
+				t.Parallel()
+				s := newStage(t)
+				topic, failures := s.flow+".later.events", "troupe.outbox_failures"
+				cfg := s.config()
+				cfg.Source = relay.WAL
+				gather := func(n int, topic string) []*kgo.Record { return s.gather(n, topic) }
+				insert := func(key, payload string) {
+					s.exec("INSERT INTO troupe.outbox (topic, key, type, payload) VALUES ($1, $2, 'Thing', $3)", topic, key, []byte(payload))
 				}
-			}
-			require.IsIncreasing(t, seen)
-		})
-	}
-	t.Run("mapped", func(t *testing.T) {
-		t.Parallel()
-		pool, _ := tenure(t)
-		_, err := pool.Exec(t.Context(), `
-			INSERT INTO troupe.mapped_tables (name) VALUES ('public.orders');
-			INSERT INTO troupe.mapped_failures (table_name, id, event_id, topic, order_key, status, attempts, max_attempts, next_try, last_error, row)
-			SELECT 'public.orders', gen_random_uuid(), '', 't', convert_to('k' || n, 'UTF8'), 'retrying', 1, 9, now(), 'e',
-			       to_jsonb((SELECT string_agg(gen_random_uuid()::text, '') FROM generate_series(1, 30000) WHERE n > 0)) FROM generate_series(1, 12) AS n`)
-		require.NoError(t, err)
-		found, err := pool.Query(t.Context(), claimMappedFailures, pg.Args{"table": "public.orders", "rows": 1000, "after": 0, "bytes": claimBytes})
-		require.NoError(t, err)
-		n := 0
-		for found.Next() {
-			n++
+				if mapped {
+					s.exec("CREATE TABLE public.events (id uuid DEFAULT gen_random_uuid(), aggregatetype text DEFAULT 'later', aggregateid text, type text DEFAULT 'T', payload text)")
+					cfg = s.mapped("public.events", s.routed(nil))
+					failures, gather = "troupe.mapped_failures", s.gatherEvents
+					insert = func(key, payload string) {
+						s.exec("INSERT INTO public.events (aggregateid, payload) VALUES ($1, $2)", key, payload)
+					}
+				}
+				var largest func() int
+				cfg.Hooks, largest = largestClaim()
+				cfg.UnknownTopic = time.Hour // the next try of a row is up to six minutes later
+				r := s.start(cfg)
+				if mapped {
+					s.waitTable(r)
+				} else {
+					s.waitStream()
+				}
+				key := func(n int) string {
+					if waiting {
+						return "k"
+					}
+					return fmt.Sprint(n)
+				}
+				for n := range rows {
+					insert(key(n), text(n))
+				}
+				testkit.Wait(t, "failed rows", func() (bool, error) { return s.count("SELECT count(*) FROM "+failures) == rows, nil })
+				s.provision(kafka.Topic{Name: topic, Partitions: 1})
+				testkit.Wait(t, "the failed rows to be published", func() (bool, error) {
+					s.exec("UPDATE " + failures + " SET next_try = clock_timestamp() WHERE status = 'retrying'")
+					return s.count("SELECT count(*) FROM "+failures) == 0, nil
+				})
+				published := values(gather(rows, topic))
+				if !waiting {
+					slices.Sort(published)
+				}
+				for n, value := range published {
+					require.Equal(t, text(n)[:10], value[:10])
+				}
+				require.LessOrEqual(t, largest(), most, "rows of the largest claim")
+			})
 		}
-		require.NoError(t, found.Err())
-		require.Positive(t, n)
-		require.LessOrEqual(t, n, most)
+	}
+}
+
+// The limit of a claim counts each column as it is in memory: a service may write large keys, types and topics, and headers that are
+// small on disk since they are compressed.
+func TestEachColumnOfARowCountsForTheSizeOfAClaim(t *testing.T) {
+	t.Parallel()
+	const rows, most = 6, 2
+	for _, source := range []relay.Source{relay.Poll, relay.WAL} {
+		for column, value := range map[string]string{
+			"topic": "$1 || repeat('x', 5000000)", "type": "repeat('x', 5000000)", "key": "n || repeat('x', 5000000)",
+			"key_bytes": "convert_to(n || repeat('x', 5000000), 'UTF8')", "headers": "jsonb_build_object('x', repeat('x', 5000000))",
+		} {
+			t.Run(fmt.Sprintf("%s, %s", source, column), func(t *testing.T) {
+				t.Parallel()
+				s := newStage(t)
+				expressions := map[string]string{"topic": "$1::text", "type": "'Thing'", "key": "n::text", "key_bytes": "NULL", "headers": "'{}'"}
+				expressions[column] = value
+				insert := func() {
+					s.exec(fmt.Sprintf("INSERT INTO troupe.outbox (topic, type, key, key_bytes, headers) SELECT %s, %s, %s, %s, %s FROM generate_series(1, $2::int) AS n WHERE $1::text <> ''",
+						expressions["topic"], expressions["type"], expressions["key"], expressions["key_bytes"], expressions["headers"]), s.topic, rows)
+				}
+				cfg := s.config()
+				cfg.Source = source
+				var largest func() int
+				cfg.Hooks, largest = largestClaim()
+				if source == relay.Poll {
+					insert()
+					s.start(cfg)
+				} else {
+					s.start(cfg)
+					s.waitStream()
+					insert()
+				}
+				testkit.Wait(t, "parked rows", func() (bool, error) {
+					return s.count("SELECT count(*) FROM troupe.outbox_failures WHERE status = 'parked'") == rows, nil
+				})
+				require.LessOrEqual(t, largest(), most, "rows of the largest claim")
+			})
+		}
+	}
+}
+
+// A replay reads some megabytes at once, however many rows a second it may publish.
+func TestAReplayReadsSomeMegabytesAtOnce(t *testing.T) {
+	t.Parallel()
+	const rows, most = 20, 10 // of 500 kB
+	s := newStage(t)
+	s.exec(`INSERT INTO troupe.outbox (topic, key, type, payload) SELECT $1, 'k', 'Thing', convert_to(n || repeat('x', 500000), 'UTF8')
+		FROM generate_series(1, $2::int) AS n`, s.topic, rows)
+	s.published()
+	var last, largest int64
+	p, err := relay.Replay{Rate: 10_000}.Run(t.Context(), s.config(), func(p relay.ReplayProgress) {
+		last, largest = p.Published, max(largest, p.Published-last)
 	})
+	require.NoError(t, err)
+	require.EqualValues(t, rows, p.Published)
+	require.LessOrEqual(t, largest, int64(most), "rows read at once")
+	testkit.Consume(t, s.brokers, s.topic).WaitN(rows)
 }

@@ -129,7 +129,7 @@ func (r *renderer) contentType(topic string) []byte {
 			text = r.defaults.ContentType(topic)
 		}
 		known = []byte(text)
-		if len(topic) > maxWord {
+		if len(topic) > maxCachedText {
 			return known
 		}
 		if len(r.types) >= 10_000 {

@@ -167,7 +167,7 @@ func publishedSnapshot(ctx context.Context, db *server) (string, error) {
 func (r Replay) read(ctx context.Context, db *server, snapshot string, p ReplayProgress) ([]outboxrow.Row, error) {
 	found, err := db.Query(ctx, replayRows, pg.Args{
 		"position": p.Position, "last": p.Last, "snapshot": snapshot, "topic": r.Topic,
-		"since": orNil(r.Since), "until": orNil(r.Until), "rows": min(max(r.Rate/10, 1), mostReplayRows),
+		"since": orNil(r.Since), "until": orNil(r.Until), "rows": min(max(r.Rate/10, 1), mostReplayRows), "bytes": claimBytes,
 	})
 	if err != nil {
 		return nil, err

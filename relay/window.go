@@ -17,7 +17,7 @@ import (
 type window struct {
 	items []item
 	bytes []byte    // memory of the rows' values
-	texts int       // bytes of topics and types that are too long for the cache
+	long  int       // bytes of topics and types that are too long to be cached, which have memory of their own
 	upTo  wal.LSN   // end of the last transaction that is complete in this window or before it; 0: none is
 	whole int       // number of items of transactions up to there; the others are of one that is not complete yet
 	end   commitEnd // of the last transaction with rows that ended in this window
@@ -42,12 +42,12 @@ const (
 
 func (w *window) full() bool { return len(w.items) >= windowRows || w.size() >= windowBytes }
 
-// size returns the bytes of the rows' values.
-func (w *window) size() int { return len(w.bytes) + w.texts }
+// size returns the memory of the rows' values, in bytes.
+func (w *window) size() int { return len(w.bytes) + w.long }
 
 func (w *window) clear() {
 	clear(w.items)
-	w.items, w.bytes, w.texts, w.upTo, w.whole, w.end, w.next = w.items[:0], w.bytes[:0], 0, 0, 0, commitEnd{}, 0
+	w.items, w.bytes, w.long, w.upTo, w.whole, w.end, w.next = w.items[:0], w.bytes[:0], 0, 0, 0, commitEnd{}, 0
 	if cap(w.bytes) > 2*windowBytes { // it held a row of many megabytes
 		w.bytes = nil
 	}
@@ -95,12 +95,13 @@ func layoutOf(r *wal.Relation) (layout, error) {
 	return l, nil
 }
 
-// words caches strings that occur again and again: topics and types, of at most maxWord bytes.
+// words caches strings that occur again and again: topics and types. It does not cache longer ones than maxCachedText.
 type words map[string]string
 
-const maxWord = 1024
-
 func (w words) text(b []byte) string {
+	if len(b) > maxCachedText {
+		return string(b)
+	}
 	if known, ok := w[string(b)]; ok {
 		return known
 	}
@@ -170,9 +171,9 @@ func (w *window) set(i *item, f field, value []byte, known words) error {
 		}
 		i.row.ID = uuid.UUID(value)
 	case topic:
-		i.row.Topic = w.text(value, known)
+		i.row.Topic = w.label(value, known)
 	case messageType:
-		i.row.Type = w.text(value, known)
+		i.row.Type = w.label(value, known)
 	case key:
 		if i.row.KeyBytes == nil {
 			i.row.KeyBytes = w.keep(value)
@@ -194,13 +195,12 @@ func (w *window) set(i *item, f field, value []byte, known words) error {
 	return nil
 }
 
-// text returns a topic or a type, from the cache if it is not too long.
-func (w *window) text(value []byte, known words) string {
-	if len(value) <= maxWord {
-		return known.text(value)
+// label returns a topic or a type.
+func (w *window) label(value []byte, known words) string {
+	if len(value) > maxCachedText {
+		w.long += len(value)
 	}
-	w.texts += len(value)
-	return string(value)
+	return known.text(value)
 }
 
 // keep copies a value, which the connection's buffer holds only until the next read. The result is never nil.

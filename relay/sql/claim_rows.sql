@@ -1,4 +1,4 @@
--- The lowest rows of the shard that may be sent now, at most @rows, and none behind @bytes. Without
+-- The lowest rows of the shard that may be sent now, at most @rows, and none behind @bytes of their columns, uncompressed. Without
 -- rows that wait for their next try or are parked, and without rows behind such a row of their key. Without rows that a stream has
 -- published; before a stream begins, only rows that it will not deliver. Of the rows that are due for another try at most
 -- @retried, the longest due first: so rows that are refused again and again leave room for new ones. Rows up to @past are passed over
@@ -37,8 +37,9 @@ FROM (
   FROM troupe.outbox o
   LEFT JOIN troupe.outbox_failures t ON t.position = o.position AND t.id = o.id
   CROSS JOIN LATERAL (
-    SELECT coalesce(octet_length(o.payload), 0) + pg_column_size(o.headers) + coalesce(octet_length(o.raw_headers), 0)
-           + octet_length(o.topic) + octet_length(o.type) + coalesce(octet_length(o.key), 0) + coalesce(octet_length(o.key_bytes), 0)
+    SELECT coalesce(octet_length(o.payload), 0) + coalesce(octet_length(o.raw_headers), 0) + coalesce(octet_length(o.key), 0)
+           + coalesce(octet_length(o.key_bytes), 0) + octet_length(o.topic) + octet_length(o.type)
+           + CASE WHEN pg_column_compression(o.headers) IS NULL THEN pg_column_size(o.headers) ELSE octet_length(o.headers::text) END
   ) AS size (bytes)
   WHERE o.position > (
       SELECT CASE

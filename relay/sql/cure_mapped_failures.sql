@@ -1,6 +1,7 @@
--- Removes the failures of rows that are published now, if the term is still ours.
+-- As cure_failures.sql.
 WITH lease AS MATERIALIZED (
-  SELECT term
+  SELECT term, set_config('synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'off' THEN 'local'
+                                                ELSE current_setting('synchronous_commit') END, true)
   FROM troupe.relay_leases
   WHERE shard = @shard
     AND holder = @holder

@@ -14,8 +14,9 @@ FROM (
   FROM troupe.outbox o
   LEFT JOIN troupe.outbox_failures t ON t.position = o.position AND t.id = o.id
   CROSS JOIN LATERAL (
-    SELECT coalesce(octet_length(o.payload), 0) + pg_column_size(o.headers) + coalesce(octet_length(o.raw_headers), 0)
-           + octet_length(o.topic) + octet_length(o.type) + coalesce(octet_length(o.key), 0) + coalesce(octet_length(o.key_bytes), 0)
+    SELECT coalesce(octet_length(o.payload), 0) + coalesce(octet_length(o.raw_headers), 0) + coalesce(octet_length(o.key), 0)
+           + coalesce(octet_length(o.key_bytes), 0) + octet_length(o.topic) + octet_length(o.type)
+           + CASE WHEN pg_column_compression(o.headers) IS NULL THEN pg_column_size(o.headers) ELSE octet_length(o.headers::text) END
   ) AS size (bytes)
   WHERE o.position > @after
     AND @blocking::text = (

@@ -1,6 +1,7 @@
--- If the term still is ours.
+-- As store_state.sql.
 WITH lease AS MATERIALIZED (
-  SELECT term
+  SELECT term, set_config('synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'off' THEN 'local'
+                                                ELSE current_setting('synchronous_commit') END, true)
   FROM troupe.relay_leases
   WHERE shard = @shard
     AND holder = @holder

@@ -1,6 +1,8 @@
--- If the term still is ours.
+-- Stores the state, if the term is still ours. It is on disk before the statement returns, whatever the role's synchronous_commit is:
+-- after that its LSN is confirmed to the server, which may write the slot to its disk at once.
 WITH lease AS MATERIALIZED (
-  SELECT term
+  SELECT term, set_config('synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'off' THEN 'local'
+                                                ELSE current_setting('synchronous_commit') END, true)
   FROM troupe.relay_leases
   WHERE shard = @shard
     AND holder = @holder
