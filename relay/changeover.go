@@ -48,7 +48,7 @@ func (r *Relay) pollUntilSlot(idle, term context.Context, p *publisher, plan slo
 		if err != nil {
 			return st, plan.conn, err
 		}
-		r.mapped.before = &before
+		r.mapped.before, r.mapped.beforeOf = &before, plan.db.id
 	}
 	polling, stop := context.WithCancel(idle)
 	defer stop()

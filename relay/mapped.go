@@ -32,6 +32,7 @@ type mappedTable struct {
 	oid          uint32       // to recognise the table after it was renamed
 	swept        sweepProgress
 	before       *snapshot // from before the slot was made; nil: not known
+	beforeOf     string    // server process that before is from
 }
 
 func newMappedTable(name string, m *mapping.Mapping) (*mappedTable, error) {

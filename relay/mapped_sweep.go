@@ -33,7 +33,11 @@ func (r *Relay) sweepMapped(idle, term context.Context, db *server, p *publisher
 	if err := r.publish(idle, term, p); err != nil && !errors.Is(err, errSwept) || idle.Err() != nil {
 		return st, err
 	}
-	// The slot may deliver rows that the sweep's snapshot sees and that the table does not hold any more: these are not published yet.
+	// The slot may deliver rows that the sweep's snapshot sees and that the table does not hold any more: these are not published yet. It
+	// delivers no row that committed before it was made: of these, the ones that the table held are published or recorded now.
+	if before := r.mapped.swept.before; before != nil {
+		st.published = &before.text
+	}
 	st.sweep = nil
 	return st, r.store(idle, db, p.lease, st)
 }
@@ -186,7 +190,10 @@ SET max_parallel_workers_per_gather = 0`
 func (m *mappedSweep) open(ctx context.Context) (err error) {
 	t := m.relay.mapped
 	if t.swept.sweep != *m.st.sweep || t.swept.server != m.db.id { // another server may give out the same snapshot, and the same places
-		t.swept = sweepProgress{server: m.db.id, sweep: *m.st.sweep, before: t.before}
+		t.swept = sweepProgress{server: m.db.id, sweep: *m.st.sweep}
+		if t.beforeOf == m.db.id {
+			t.swept.before = t.before
+		}
 	}
 	columns, err := t.columns(ctx, m.relay)
 	if err != nil {
