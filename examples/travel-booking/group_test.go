@@ -9,7 +9,6 @@ import (
 	travelbooking "github.com/troupe-go/troupe/examples/travel-booking"
 	"github.com/troupe-go/troupe/saga"
 	"github.com/troupe-go/troupe/saga/sagatest"
-	"github.com/troupe-go/troupe/saga/verify"
 )
 
 func groupDefinition(t testing.TB) *saga.Definition {
@@ -40,7 +39,7 @@ func seat(item int, place string) sagatest.Message {
 
 func TestTheGroupHasNoFinding(t *testing.T) {
 	t.Parallel()
-	verify.Test(t, groupDefinition(t))
+	sagatest.Verify(t, groupDefinition(t))
 }
 
 func TestEachPassengerHasASeatBeforeTheTicketsAreIssued(t *testing.T) {
