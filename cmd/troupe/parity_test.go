@@ -62,7 +62,7 @@ type view struct {
 
 // where lists values for the place of the search and for the actor, which select nothing.
 var where = []string{
-	"db", "do", "table", "database", "database-url", "database-url-file", "database-password-file", "database-tls-ca", "database-tls-cert",
+	"db", "do", "table", "database", "database-url", "database-url-file", "database-password-file", "database-password-command", "database-tls-ca", "database-tls-cert",
 	"database-tls-key", "database-tls-server-name", "registry", "output", "config", "outbox", "actor", "reason", "dry-run", "yes", "help",
 }
 
