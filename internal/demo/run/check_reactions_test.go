@@ -106,8 +106,8 @@ func TestEveryCheckOfAChoreographyFindsWhatItIsFor(t *testing.T) {
 			},
 		},
 		{
-			what: "an end is still expected", sql: `INSERT INTO troupe.expectations (consumer_group, name, key, after_at) VALUES
-				('f.order', 'order-ends', 'o-done', now()), ('f.order', 'order-ends', 'o-parked', now())`,
+			what: "an end is still expected", sql: `INSERT INTO troupe.expectations (consumer_group, name, key, after_at, due_at, alert_id)
+				SELECT 'f.order', 'order-ends', key, now(), now(), troupe.uuidv7() FROM unnest(ARRAY['o-done', 'o-parked']) AS key`,
 			want: map[string]string{awaited: "1: o-done"},
 		},
 		{
