@@ -47,6 +47,7 @@ type person struct {
 	ctx    context.Context
 	root   string
 	letter string // a dead letter's id
+	loan   string // the id of a saga with a question; "": it was not made yet
 	errors chan string
 	stop   func() // ends the console's server
 
@@ -298,10 +299,16 @@ func TestAPageFollowsItsFacts(t *testing.T) {
 
 // shots returns the addresses of the pictures, by name.
 func (p *person) shots() map[string]string {
+	if p.loan == "" {
+		p.loan = p.Loan("l-1")
+		p.Expect("shipped", "o-20")
+	}
 	letter := p.address("/dead-letter", "db", "order", "id", p.letter)
 	return map[string]string{
 		"overview": p.address("/"), "sagas": p.address("/sagas"), "saga": p.address("/saga", "db", "order", "id", "order/o-1013"),
-		"flows": p.address("/flows"), "flow": p.address("/flow", "flow", "shop", "id", "w-2"),
+		"questions": p.address("/questions"), "saga-answer": p.address("/saga/answer", "db", "order", "id", p.loan, "step", "approval"),
+		"expectations": p.address("/expectations"),
+		"flows":        p.address("/flows"), "flow": p.address("/flow", "flow", "shop", "id", "w-2"),
 		"saga-act":     p.address("/saga/act", "db", "order", "id", "order/o-1013", "do", "retry", "step", "inventory"),
 		"dead-letters": p.address("/dead-letters"), "dead-letter": letter, "held": p.address("/held"), "messages": p.address("/messages", "q", "o-1013"),
 		"relay": p.address("/relay"), "relay-rows": p.address("/relay/rows", "db", "order"),
