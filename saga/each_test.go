@@ -256,6 +256,25 @@ func TestASagaIsMovedWithItsItems(t *testing.T) {
 	require.ErrorContains(t, err, "step seat is intent, and has a forEach in only one of the two")
 }
 
+// TestASagaIsNotMovedToAForEachOfAStepThatHasBegunWithoutOne: the step has no items there. Its answer would name none, it would count as done
+// at once, and would not be compensated.
+func TestASagaIsNotMovedToAForEachOfAStepThatHasBegunWithoutOne(t *testing.T) {
+	to := flight(t, "")
+	from := parse(t, strings.NewReplacer("passenger.name", "'x'", "data.seats[index]", "''", `"place": "index"`, `"place": "1"`).Replace(
+		cutForEach(string(to.JSON()))))
+	start := func() *sagatest.Fixture {
+		return sagatest.New(t, from).WhenStarted("flight", sagatest.Fields{"id": "f-1", "passengers": []any{}})
+	}
+	_, err := saga.Migrate(from, to, start().State(flightID))
+	require.NoError(t, err, "a step that has not begun may become one with forEach")
+	f := start().WhenPublished(sagatest.Success("pay", "Paid", nil))
+	_, err = saga.Migrate(from, to, f.State(flightID))
+	require.ErrorContains(t, err, "step seat is intent, and has a forEach in only one of the two")
+	f.WhenPublished(sagatest.Success("seat", "SeatBooked", sagatest.Fields{"seat": "1A"}))
+	_, err = saga.Migrate(from, to, f.State(flightID))
+	require.ErrorContains(t, err, "step seat is done, and has a forEach in only one of the two")
+}
+
 func cutForEach(text string) string {
 	before, rest, _ := strings.Cut(text, `"forEach": {`)
 	_, after, _ := strings.Cut(rest, "},")
