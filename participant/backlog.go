@@ -121,7 +121,7 @@ func (b *backlog) count(ctx context.Context) (left int64, err error) {
 	return left, nil
 }
 
-// countLocal is count for local work. Entries that wait for their next try have been tried.
+// countLocal is count for local work.
 func (b *backlog) countLocal(ctx context.Context) (left int64, err error) {
 	if b.last < 0 {
 		if err := b.p.cfg.Pool.QueryRow(ctx, lastLocal, pg.Args{"group": b.p.cfg.Group}).Scan(&b.last); err != nil {

@@ -2,14 +2,21 @@ package participant_test
 
 import (
 	"context"
+	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/participant"
+	"github.com/troupe-go/troupe/retry"
 	"github.com/troupe-go/troupe/testkit"
 	"github.com/troupe-go/troupe/topics"
 )
@@ -64,4 +71,99 @@ func TestDeadlinesWaitForNoPartitionThatCannotBeRead(t *testing.T) {
 			close(may)
 		})
 	}
+}
+
+// TestDeadlinesWaitForThePartitionsOfABrokerThatDoesNotAnswer: one of two brokers does not say where its partition ends when the member begins, as
+// while it starts. The message that came before waits in that partition.
+func TestDeadlinesWaitForThePartitionsOfABrokerThatDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(2), kfake.DataDir(t.TempDir()))
+	require.NoError(t, err)
+	t.Cleanup(cluster.Close)
+	s := newDeadlineStage(t)
+	s.brokers = cluster.ListenAddrs()
+	s.client, err = kafka.NewClient(s.brokers, kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	require.NoError(t, err)
+	t.Cleanup(s.client.Close)
+	s.provision(2)
+	send := func(partition int32) {
+		r := kafka.Record(s.command("a", Count{N: 1}))
+		r.Partition = partition
+		s.produce(r)
+	}
+	for partition := range int32(2) {
+		require.NoError(t, cluster.MoveTopicPartition(s.hop.Commands(), partition, partition))
+	}
+	stop := s.start(s.expecting())
+	send(0)
+	send(1)
+	s.waitCount(2, "SELECT count(*) FROM troupe.leases WHERE topic = $1 AND watermark = 0", s.hop.Commands())
+	stop()
+
+	var mute atomic.Bool
+	var asked atomic.Int64
+	cluster.ControlKey(int16(kmsg.ListOffsets), func(kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.KeepControl()
+		if !mute.Load() || cluster.CurrentNode() != 1 {
+			return nil, nil, false
+		}
+		asked.Add(1)
+		return nil, errors.New("away"), true
+	})
+	began, may := make(chan struct{}, 10), make(chan struct{})
+	p := s.new(onePartition, func(c *participant.Config) { c.Kafka = append(c.Kafka, kgo.RetryTimeout(time.Second)) })
+	p.BacklogLimit(time.Hour)
+	participant.OnDeadline(p, overdueName, overdue)
+	p.Extension().FireAfterBacklog(overdueName)
+	participant.Handle(p, func(ctx context.Context, _ pgx.Tx, _ participant.Command[Count]) (participant.Outcome, error) {
+		began <- struct{}{}
+		select {
+		case <-may:
+		case <-ctx.Done():
+		}
+		return participant.Succeed(Counted{}), ctx.Err()
+	})
+	require.NoError(t, s.schedule(p, participant.Deadline{Name: overdueName, Key: "b", Body: Overdue{N: 1}, At: time.Now().Add(-time.Hour)}))
+	send(1)
+	mute.Store(true)
+	s.start(p)
+	<-began
+	fired := func() bool {
+		return s.count("SELECT count(*) FROM troupe.outbox WHERE topic = $1", s.hop.Commands()) > 0
+	}
+	testkit.Wait(t, "the deadline, or several questions to the broker", func() (bool, error) { return fired() || asked.Load() >= 30, nil })
+	require.False(t, fired(), "the message that came before is being handled")
+	mute.Store(false)
+	close(may)
+	s.fired(1)
+}
+
+// TestDeadlinesWaitForNoLocalEntryBehindOneThatWaitsForItsNextTry: an entry waits for its next try in an hour when the member begins, and the
+// next one of its key behind it.
+func TestDeadlinesWaitForNoLocalEntryBehindOneThatWaitsForItsNextTry(t *testing.T) {
+	t.Parallel()
+	s := newLocalStage(t)
+	_, err := s.pool.Exec(t.Context(), metTable)
+	require.NoError(t, err)
+	hourly := func(c *participant.Config) { c.Retry = retry.Policy{Initial: time.Hour, Cap: time.Hour, Attempts: 4} }
+	member := func() *participant.Participant {
+		p := s.new(hourly)
+		p.BacklogLimit(time.Hour)
+		participant.OnDeadline(p, overdueName, overdue)
+		p.Extension().FireAfterBacklog(overdueName)
+		participant.Handle(p, func(context.Context, pgx.Tx, participant.Command[Count]) (participant.Outcome, error) {
+			return participant.Outcome{}, errAsked
+		})
+		return p
+	}
+	s.makeLocal()
+	s.write("a", Count{N: 1})
+	stop := s.start(member())
+	s.waitCount(1, "SELECT count(*) FROM troupe.local_work WHERE next_try IS NOT NULL")
+	s.write("a", Count{N: 2})
+	stop()
+	p := member()
+	require.NoError(t, s.schedule(p, participant.Deadline{Name: overdueName, Key: "b", Body: Overdue{N: 1}, At: time.Now().Add(-time.Hour)}))
+	s.start(p)
+	s.waitMet(1)
 }

@@ -256,6 +256,41 @@ func TestASagaIsMovedWithItsItems(t *testing.T) {
 	require.ErrorContains(t, err, "step seat is intent, and has a forEach in only one of the two")
 }
 
+// TestAnElementWithoutAValueThatItsCommandReadsParksTheSaga: the list is fixed by then, so that another version must test the element.
+func TestAnElementWithoutAValueThatItsCommandReadsParksTheSaga(t *testing.T) {
+	from := flight(t, "")
+	f := sagatest.New(t, from).WhenStarted("flight", sagatest.Fields{"id": "f-1", "passengers": []any{map[string]any{"name": "Ada"}, map[string]any{}}})
+	f.WhenPublished(sagatest.Success("pay", "Paid", nil)).ThenCommands(book(0, "Ada")).ThenStatus(flightID, saga.Parked)
+	require.Contains(t, f.State(flightID).Reason, "passenger.name is not set")
+	back, _ := saga.Decide(from, f.State(flightID), saga.Event{Kind: saga.ActCompensate}, noon)
+	require.Equal(t, "pay:done seat:intent ticket:skipped seat[0]:intent seat[1]:skipped", phases(back))
+	to := parse(t, strings.ReplaceAll(string(from.JSON()), `"name": "passenger.name"`, `"name": "has(passenger.name) ? passenger.name : 'N. N.'"`))
+	s, err := saga.Migrate(from, to, f.State(flightID))
+	require.NoError(t, err)
+	_, fx := saga.Decide(to, s, saga.Event{Kind: saga.ActResume}, noon)
+	require.Len(t, fx.Commands, 1)
+	require.Equal(t, map[string]any{"name": "N. N.", "place": int64(1)}, fx.Commands[0].Fields)
+}
+
+// TestASagaIsNotMovedToAForEachOfAStepThatHasBegunWithoutOne: the step has no items there. Its answer would name none, it would count as done
+// at once, and would not be compensated.
+func TestASagaIsNotMovedToAForEachOfAStepThatHasBegunWithoutOne(t *testing.T) {
+	to := flight(t, "")
+	from := parse(t, strings.NewReplacer("passenger.name", "'x'", "data.seats[index]", "''", `"place": "index"`, `"place": "1"`).Replace(
+		cutForEach(string(to.JSON()))))
+	start := func() *sagatest.Fixture {
+		return sagatest.New(t, from).WhenStarted("flight", sagatest.Fields{"id": "f-1", "passengers": []any{}})
+	}
+	_, err := saga.Migrate(from, to, start().State(flightID))
+	require.NoError(t, err, "a step that has not begun may become one with forEach")
+	f := start().WhenPublished(sagatest.Success("pay", "Paid", nil))
+	_, err = saga.Migrate(from, to, f.State(flightID))
+	require.ErrorContains(t, err, "step seat is intent, and has a forEach in only one of the two")
+	f.WhenPublished(sagatest.Success("seat", "SeatBooked", sagatest.Fields{"seat": "1A"}))
+	_, err = saga.Migrate(from, to, f.State(flightID))
+	require.ErrorContains(t, err, "step seat is done, and has a forEach in only one of the two")
+}
+
 func cutForEach(text string) string {
 	before, rest, _ := strings.Cut(text, `"forEach": {`)
 	_, after, _ := strings.Cut(rest, "},")

@@ -3,6 +3,7 @@ package saga_test
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -17,7 +18,7 @@ func TestShortNumbersThatBecomeLongAreRefused(t *testing.T) {
 	list := func(number string, n int) string {
 		return "[" + strings.TrimSuffix(strings.Repeat(number+",", n), ",") + "]"
 	}
-	for _, number := range []string{"1e1000", "-1e-1000", "1e300", "1E+300"} {
+	for _, number := range []string{"1e1000", "-1e-1000", "1e300", "1E+300", "1e-300", "-5E-324"} {
 		text := []byte(fmt.Sprintf(`{"outer": {"n": %s}}`, list(number, 20_000)))
 		_, err := saga.ReadFields(text)
 		require.ErrorContains(t, err, "numbers", number)
@@ -27,16 +28,21 @@ func TestShortNumbersThatBecomeLongAreRefused(t *testing.T) {
 		_, err = saga.ReadEvent([]byte(fmt.Sprintf(`{"kind": "started", "fields": %s}`, text)))
 		require.ErrorContains(t, err, "numbers", number)
 	}
-	doubles := make([]any, 20_000)
-	for i := range doubles {
-		doubles[i] = 1e300
+	for _, double := range []float64{1e300, 1e-300} {
+		doubles := make([]any, 20_000)
+		for i := range doubles {
+			doubles[i] = double
+		}
+		require.ErrorContains(t, saga.Canonical(map[string]any{"n": doubles}), "numbers", "doubles of Avro")
 	}
-	require.ErrorContains(t, saga.Canonical(map[string]any{"n": doubles}), "numbers", "doubles of Avro")
 }
 
 // TestNumbersWithinTheLimitAreReadAgain: a number that was stored without its exponent counts no second time.
 func TestNumbersWithinTheLimitAreReadAgain(t *testing.T) {
-	numbers := strings.TrimSuffix(strings.Repeat("1e1000,1e300,0.1,17,", 2_500), ",")
+	small := strconv.FormatFloat(1.5e-300, 'f', -1, 64) // as jsonb gives it
+	_, err := saga.ReadFields([]byte(`{"a": [` + strings.TrimSuffix(strings.Repeat(small+",", 20_000), ",") + `]}`))
+	require.NoError(t, err)
+	numbers := strings.TrimSuffix(strings.Repeat("1e1000,1e300,0.1,17,0.000002,", 2_500), ",")
 	text := []byte(`{"a": [` + numbers + `]}`)
 	for range 2 {
 		fields, err := saga.ReadFields(text)

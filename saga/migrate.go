@@ -12,9 +12,9 @@ import (
 //
 // A saga can be moved if everything that has happened to it means the same in to. The saga's name, key and lock are equal. Each
 // variable keeps its type. Each step that has begun sends the same to the same hop, is compensated in the same way, is a pivot in
-// both or in neither, and has the same order relative to the other steps that have begun. Each scheduled deadline exists in to.
-// And no part of to that the saga may reach reads a variable without a value that to would have set before: at the start, or by a
-// step that is done. The error lists all obstacles.
+// both or in neither, has a ForEach in both or in neither, and has the same order relative to the other steps that have begun. Each
+// scheduled deadline exists in to. And no part of to that the saga may reach reads a variable without a value that to would have set
+// before: at the start, or by a step that is done. The error lists all obstacles.
 //
 // Steps and deadlines that only to has apply to the part of the saga that has not begun: deadlines that count from the saga's
 // start, or from the start of a step that has begun, are not scheduled afterwards.
@@ -97,7 +97,7 @@ func (m *move) compareSteps() {
 		if ss.Tolerated && !is.Optional {
 			m.obstacle("step %s has failed, and is not optional any more", ss.Name)
 		}
-		if listed && (was.each == nil) != (is.each == nil) {
+		if (was.each == nil) != (is.each == nil) {
 			m.obstacle("step %s is %s, and has a forEach in only one of the two", ss.Name, phaseText(ss.Phase))
 		}
 		if was.Pivot != is.Pivot {

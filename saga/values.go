@@ -201,14 +201,18 @@ func plain(v any, growth *int) (_ any, err error) {
 	return read, nil
 }
 
-// storedLen returns about the length of a number in its stored form, if that is longer than 24 characters, and else 0.
+// storedLen returns about the length of a number in its stored form, if that is longer than 24 characters, and else 0. The text of a double
+// that jsonb gives is never shorter: it adds nothing when it is read.
 func storedLen(v any) int {
 	switch v := v.(type) {
 	case json.Number:
 		return len(v)
 	case float64:
-		if whole := math.Abs(v); 1e21 <= whole && !math.IsInf(v, 0) {
-			return len("-.0") + 1 + int(math.Log10(whole))
+		switch size := math.Abs(v); {
+		case 1e21 <= size && !math.IsInf(v, 0):
+			return len("-.0") + 1 + int(math.Log10(size))
+		case 0 < size && size < 1e-21:
+			return len("0.") + int(-math.Log10(size))
 		}
 	}
 	return 0

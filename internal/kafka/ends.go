@@ -2,10 +2,12 @@ package kafka
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // A Place is an offset in a partition, or the error of reading it.
@@ -15,7 +17,7 @@ type Place struct {
 }
 
 // Ends returns the last stable offsets of topics, by topic and partition: a consumer of committed messages reads up to them. It
-// costs one request to each broker that leads one of the partitions.
+// costs one request to each broker that leads one of the partitions. A broker that does not answer is the error of its partitions.
 func Ends(ctx context.Context, client *kgo.Client, topics ...string) (map[string]map[int32]Place, error) {
 	listed, err := kadm.NewClient(client).ListCommittedOffsets(ctx, topics...)
 	return places(listed, err)
@@ -32,11 +34,24 @@ func places(listed kadm.ListedOffsets, err error) (map[string]map[int32]Place, e
 		return nil, fmt.Errorf("kafka: list offsets: %w", err)
 	}
 	all := make(map[string]map[int32]Place, len(listed))
-	listed.Each(func(l kadm.ListedOffset) {
-		if all[l.Topic] == nil {
-			all[l.Topic] = make(map[int32]Place)
+	add := func(topic string, partition int32, p Place) {
+		if all[topic] == nil {
+			all[topic] = make(map[int32]Place)
 		}
-		all[l.Topic][l.Partition] = Place{l.Offset, l.Err}
-	})
+		all[topic][partition] = p
+	}
+	listed.Each(func(l kadm.ListedOffset) { add(l.Topic, l.Partition, Place{l.Offset, l.Err}) })
+	var brokers *kadm.ShardErrors
+	if errors.As(err, &brokers) {
+		for _, failed := range brokers.Errs { // a broker has not answered for its partitions
+			if asked, is := failed.Req.(*kmsg.ListOffsetsRequest); is {
+				for _, t := range asked.Topics {
+					for _, p := range t.Partitions {
+						add(t.Topic, p.Partition, Place{Err: failed.Err})
+					}
+				}
+			}
+		}
+	}
 	return all, nil
 }

@@ -1,6 +1,15 @@
+-- Entries up to @last that have not been tried. One that waits for its next try has been, and the ones of its key behind it wait for it.
 SELECT count(*)
-FROM troupe.local_work
+FROM troupe.local_work AS w
 WHERE consumer_group = @group
   AND ended_at IS NULL
   AND next_try IS NULL
   AND position <= @last
+  AND NOT EXISTS (
+    SELECT
+    FROM troupe.local_work AS ahead
+    WHERE ahead.consumer_group = w.consumer_group
+      AND ahead.hold_key = w.hold_key
+      AND ahead.ended_at IS NULL
+      AND ahead.next_try IS NOT NULL
+      AND ahead.position < w.position)
