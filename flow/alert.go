@@ -20,8 +20,8 @@ import (
 var (
 	//go:embed sql/claim_alerts.sql
 	claimAlertsSQL string
-	//go:embed sql/told_alerts.sql
-	toldAlertsSQL string
+	//go:embed sql/accept_alerts.sql
+	acceptAlertsSQL string
 	//go:embed sql/retry_alerts.sql
 	retryAlertsSQL string
 )
@@ -29,7 +29,7 @@ var (
 const (
 	alertLimit   = 100              // alerts in one request
 	alertTimeout = 10 * time.Second // of one request
-	alertLease   = time.Minute      // after which another member posts again
+	alertLease   = time.Minute      // then another member posts the alerts of a member that has ended
 )
 
 // Statuses of an alert.
@@ -41,12 +41,13 @@ const (
 // alertSpace is the namespace of the ids of alerts.
 var alertSpace = uuid.MustParse("6f1f5d0e-3c1b-4d6b-9d0a-5a5c3a7f6b11")
 
-// alertID returns the id of the alerts of an expectation that begins with m. It is the same after the database was set back.
+// alertID returns the id of the alerts of an expectation that begins with m. It is computed from m, so that an expectation that
+// the database has lost gets the same id again.
 func alertID(group, name, key string, m envelope.Message) uuid.UUID {
 	return uuid.NewSHA1(alertSpace, fmt.Appendf(nil, "%q", []string{group, name, key, m.Identity()}))
 }
 
-// alerted is an alert as it is posted.
+// alerted is the JSON of one alert in a request.
 type alerted struct {
 	ID          uuid.UUID  `json:"id"`
 	Status      string     `json:"status"`
@@ -59,7 +60,7 @@ type alerted struct {
 	CameAt      *time.Time `json:"came_at,omitempty"`
 }
 
-// posted is the body of a request.
+// posted is the JSON body of a request.
 type posted struct {
 	Text    string    `json:"text"`
 	Service string    `json:"service"`
@@ -72,8 +73,8 @@ func (s *Service) alertConfig() alert.Config {
 
 func (s *Service) postAlerts(ctx context.Context, due <-chan struct{}) {
 	to, err := alert.New(s.alertConfig())
-	if err != nil { // New has validated it
-		s.cfg.Log.Error().Err(err).Msg("alerts are not posted")
+	if err != nil { // cannot happen: New has validated the configuration
+		s.cfg.Log.Error().Err(err).Msg("alerts of expectations are not posted")
 		return
 	}
 	s.repeat(ctx, "post alerts of expectations", due, func(ctx context.Context) (time.Duration, error) {
@@ -84,12 +85,12 @@ func (s *Service) postAlerts(ctx context.Context, due <-chan struct{}) {
 		return wait, err
 	})
 	if err := to.Close(); err != nil {
-		s.cfg.Log.Error().Err(err).Msg("ended")
+		s.cfg.Log.Error().Err(err).Msg("the alerts' client did not close")
 	}
 }
 
-// postDue posts the alerts that are due, at most alertLimit in one request, and returns their number. If the receiver does not accept
-// them they are due again after wait.
+// postDue posts the alerts that are due, at most alertLimit, in one request, and returns their number. If the receiver does not
+// accept them, they are due again after wait.
 func (s *Service) postDue(ctx context.Context, to *alert.Notifier) (n int, wait time.Duration, err error) {
 	all, err := s.claimAlerts(ctx)
 	if err != nil || len(all) == 0 {
@@ -99,7 +100,7 @@ func (s *Service) postDue(ctx context.Context, to *alert.Notifier) (n int, wait 
 	if err == nil {
 		wait, err = to.Post(ctx, body)
 	}
-	// The results are stored also if the process ends now: the next member would post the alerts again.
+	// The result is stored even if ctx has ended: without it the next member posts the alerts again.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flowLimit)
 	defer cancel()
 	if err != nil {
@@ -109,7 +110,7 @@ func (s *Service) postDue(ctx context.Context, to *alert.Notifier) (n int, wait 
 		_, failed := s.p.Extension().Pool().Exec(ctx, retryAlertsSQL, args)
 		return len(all), wait, errors.Join(err, failed)
 	}
-	return len(all), 0, s.told(ctx, all)
+	return len(all), 0, s.accepted(ctx, all)
 }
 
 func (s *Service) claimAlerts(ctx context.Context) ([]alerted, error) {
@@ -138,21 +139,22 @@ func (s *Service) alertArgs(all []alerted) pg.Args {
 	return pg.Args{"group": s.p.Group(), "names": names, "keys": keys, "came": came}
 }
 
-// toldTries bounds the tries to store that an alert was accepted, while a handler has its row locked. After them the alert is posted
-// once more when its lease ends.
-const toldTries = 20
+// acceptTries limits the tries to store that an alert was accepted, while handlers have its row locked. If all of them fail,
+// the alert is posted again when its lease ends.
+const acceptTries = 20
 
-func (s *Service) told(ctx context.Context, all []alerted) error {
+// accepted stores that the receiver has accepted the alerts.
+func (s *Service) accepted(ctx context.Context, all []alerted) error {
 	left := make(map[[2]string]alerted, len(all))
 	for _, a := range all {
 		left[[2]string{a.Expectation, a.Key}] = a
 	}
-	for range toldTries {
+	for range acceptTries {
 		rest := make([]alerted, 0, len(left))
 		for _, a := range left {
 			rest = append(rest, a)
 		}
-		rows, _ := s.p.Extension().Pool().Query(ctx, toldAlertsSQL, s.alertArgs(rest))
+		rows, _ := s.p.Extension().Pool().Query(ctx, acceptAlertsSQL, s.alertArgs(rest))
 		var of [2]string
 		_, err := pgx.ForEachRow(rows, []any{&of[0], &of[1]}, func() error {
 			delete(left, of)
@@ -167,10 +169,10 @@ func (s *Service) told(ctx context.Context, all []alerted) error {
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
-	return nil // their rows are locked, or deleted
+	return nil // the rows that are left are locked or deleted
 }
 
-// alertText returns the alerts in a few lines for people, without links and mentions that a key may contain.
+// alertText returns the text for people: a line for each status and name. It removes links and mentions from keys.
 func (s *Service) alertText(all []alerted) string {
 	type group struct{ status, name string }
 	keys := make(map[group][]string)

@@ -209,8 +209,8 @@ func TestMissedExpectationsAreAlertedWhileTheBrokerIsAway(t *testing.T) {
 	require.Len(t, w.told(), 4)
 }
 
-// TestEachMissedKeyIsAlertedOnceByManyMembers starts three members behind the time of 250 expectations, as after an outage of the whole
-// service.
+// TestEachMissedKeyIsAlertedOnceByManyMembers starts three members behind the time of 250 expectations, as after an outage of
+// the whole service.
 func TestEachMissedKeyIsAlertedOnceByManyMembers(t *testing.T) {
 	t.Parallel()
 	w := newWebhook(t, nil)
@@ -338,7 +338,7 @@ func TestALateHandlerFitsTheDeclaration(t *testing.T) {
 	}{
 		"add late to the declaration":      {false, 1},
 		"register one with flow.OnLate":    {true, 0},
-		"two handlers of late messages":    {true, 2},
+		"OnLate is called twice":           {true, 2},
 		"Run is called, and is ended here": {true, 1},
 	} {
 		pool, hop := testkit.Database(t), topics.MustHop("f", "watch")

@@ -18,8 +18,8 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// waiter is a service that expects Shipped after Paid, joins Paid with Reserved, and has a deadline of its own. Its reaction to Notify
-// blocks until release is closed, so that the messages behind it wait.
+// waiter is a service that expects Shipped after Paid, joins Paid with Reserved, and has a deadline of its own. Its reaction to
+// Notify blocks until release is closed, so that the messages behind it wait.
 type waiter struct {
 	*world
 	client  *kgo.Client
@@ -145,8 +145,8 @@ func (w *waiter) judge() {
 	require.Equal(w.t, []string{"o-1"}, w.keys("watch", "SELECT key FROM troupe.joins WHERE status = 'complete'"))
 }
 
-// TestMessagesThatCameInTimeCountAfterAnOutageOfTheService: the service did not run when the time was over, and the messages had come
-// before that. They wait behind others in Kafka when the service begins.
+// TestMessagesThatCameInTimeCountAfterAnOutageOfTheService: the service did not run when the time was over, and the messages
+// had come before that. They wait behind others in Kafka when the service begins.
 func TestMessagesThatCameInTimeCountAfterAnOutageOfTheService(t *testing.T) {
 	t.Parallel()
 	w := newWaiter(t)

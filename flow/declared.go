@@ -152,7 +152,7 @@ func (s *Service) compare(all []extension.Registered) error {
 	}
 	for _, e := range s.cfg.Declared.Expectations {
 		if len(e.Late) > 0 && s.expectations[e.Name].late == nil {
-			say("expectation %q is declared to send %s when it is met late, and no handler does: register one with flow.OnLate", e.Name, list(e.Late))
+			say("expectation %q is declared to send %s when its event comes late, and no handler does: register one with flow.OnLate", e.Name, list(e.Late))
 		}
 	}
 	if len(wrong) == 0 {

@@ -46,10 +46,10 @@
 // writes the event with the participant's Outbox or as an outcome, so that it needs no relay. If the event is written in another
 // way, or the database has lost the expectation, it begins when the event is consumed from the topic.
 //
-// A miss is recorded at its time. A member finds in the database that the time of an expectation is over, within a second or two and
-// also while the broker is away, and logs it. With Config.AlertURL the members post it, and later that the event came late. If no
-// member runs at that time, the first one that starts does so. The raised event needs the broker, and follows when its deadline
-// has come through: if the expected event comes first, nothing is raised.
+// When the time of an expectation is over, it is missing. Within a second or two a member finds this in the database, records
+// it and logs it, also while the broker is away. With Config.AlertURL the members post an alert, and another one if the event
+// comes late. If no member runs at that time, the first one that starts does so. The expectation is raised later, when the
+// message of its deadline has come through the broker. If the expected event is handled before that message, nothing is raised.
 //
 // Each retry has one owner. The hop that handles a message retries it, by the policy of its participant, and no other component
 // does: no event is sent again because another one was not answered. So every flow ends: completed, compensated, or parked as a
@@ -68,32 +68,38 @@
 //	the last message and the time-out together    the first to commit wins; the other one finds the row
 //	the hop of an awaited message gives up        its exhausted event breaks the join if Broken names it; else Within
 //	                                              ends the join; a redrive after that changes nothing
-//	the relay is away                             deadlines wait, and are due when it is back: messages that have arrived by then and
-//	                                              are not handled yet are late; misses are recorded all the same
-//	the participant or its database is away, or   deadlines wait. When it is back, they are due after the messages that have arrived by
-//	the database was set back                     then are handled; misses are recorded by any running member
+//	the relay is away                             deadlines wait, and are due when it is back: messages that have arrived by
+//	                                              then and are not handled yet are late. Missing events are recorded in time
+//	the participant or its database is away, or   deadlines wait. When both are back, the messages that have arrived by then are
+//	the database was set back                     handled first. Any running member records missing events
 //	a message without a key                       dead letter, since it belongs to no join; an own event without a key that
 //	                                              an expectation is after is not written
 //	undeclared message, no outcome                dead letter, since a retry cannot help
 //
 // # Alerts
 //
-// One request has at most 100 alerts of a service, in JSON: "text" for chat programs, which names at most 20 keys of each expectation and
-// counts the others; "service"; and "alerts", which has every one, with "id", "status" ("missing", or "late" for an event that came after
-// its time), "expectation", "key", "expects" (topic and type of each expected message), "after_at", "due_at", "missed_at", and
-// "came_at" if it is late. Both alerts of one key have one id, so that a receiver can close an incident. The id comes from the message
-// that the expectation begins with, and is the same if the database was set back.
+// The body of a request is JSON, with at most 100 alerts of a service:
 //
-//	several members                     one of them posts each alert: it leases the rows for a minute
-//	receiver away, any status but 2xx   posted again after 1 s to 30 s, or after a Retry-After of up to 5 min, until the receiver
-//	                                    accepts it or the row's retention is over
-//	a crash while a request runs        posted again when the lease ends: a receiver may get an alert twice, and recognises the id
-//	came before it was posted           only "late" is posted
-//	came before it was recorded         nothing is posted, unless the event was raised
+//	text      for chat programs: at most 20 keys of each expectation, and the number of the others
+//	service   the service's hop
+//	alerts    every alert, with id, status (missing, or late if the event came after its time), expectation, key, expects (topic
+//	          and type of each expected message), after_at, due_at, missed_at, and came_at if it is late
 //
-// The event may have been sent in time and wait in a broker that is away, or behind other messages of its topic. The service cannot know
-// this, and an operator has to know both cases. So the alert is posted, with a sentence that the service handles no messages if its
-// Ready reports that.
+// Both alerts of one key have one id, so that a receiver can close an incident. The id is computed from the message with which the
+// expectation begins, so it stays the same if the database was set back.
+//
+//	several members                        one of them posts each alert: it leases the rows for a minute
+//	the receiver is away, or answers       the alert is posted again after 1 s to 30 s, or after a Retry-After of up to 5 min,
+//	another status than 2xx                until the receiver accepts it or the row's retention is over
+//	a crash while a request runs           the alert is posted again when the lease ends: the receiver may get it twice, with
+//	                                       one id
+//	the event comes before the alert       only the alert with the status late is posted
+//	with the status missing is posted
+//	the event comes before the miss is     no alert is posted, unless the expectation was raised
+//	recorded
+//
+// The event may have been sent in time and wait in a broker that is away, or behind other messages of its topic. The service
+// cannot know this, so it posts the alert in any case. If its Ready reports that it handles no messages, the text says so.
 //
 // # Growth
 //

@@ -42,8 +42,8 @@ type Missed struct {
 // OnMissed registers fn for the declared expectation of that name. fn is called when none of the expected messages has arrived in
 // time, once for each key. Usually it returns participant.Refuse with the declared Raise, so that other services compensate.
 //
-// An expected message that arrives later is logged, and changes nothing unless OnLate is registered. Call OnMissed before the participant's Run, which
-// returns its errors.
+// An expected message that arrives later is logged, and changes nothing unless OnLate is registered. Call OnMissed before the
+// participant's Run, which returns its errors.
 func OnMissed(s *Service, name string, fn func(ctx context.Context, tx pgx.Tx, m Missed) (participant.Outcome, error)) {
 	e := s.expectations[name]
 	if e == nil {
@@ -73,7 +73,7 @@ type expectation struct {
 	s      *Service
 	within time.Duration
 	missed func(ctx context.Context, tx pgx.Tx, m Missed) (participant.Outcome, error)
-	late   func(ctx context.Context, tx pgx.Tx, l Late) (participant.Outcome, error) // nil: it is only logged
+	late   func(ctx context.Context, tx pgx.Tx, l Late) (participant.Outcome, error) // nil: a late message is only logged
 }
 
 func newExpectation(s *Service, declared reactions.Expectation) (*expectation, error) {

@@ -29,10 +29,11 @@ type Config struct {
 	// not begin them again. It must exceed the longest time after which a message can arrive, usually the participant's
 	// InboxRetention. Default: 7 days.
 	Retention time.Duration
-	// AlertURL is a webhook, http or https, to which the members post alerts of expectations: that an expected event is missing, and
-	// that it came late. It is a secret. Empty: misses are stored and logged only. See the package comment for the body.
+	// AlertURL is the webhook, http or https, to which the members post alerts of expectations: that an expected event is
+	// missing, and that it came late. The URL is a secret. Empty: missing events are only stored and logged. The package
+	// comment describes the body.
 	AlertURL string
-	// AlertHeader is added to the requests: tokens, for example.
+	// AlertHeader is added to the requests, for example with a token.
 	AlertHeader http.Header
 	// Log gets one line per decision, never a payload. The zero value discards them.
 	Log zerolog.Logger
@@ -84,9 +85,9 @@ func New(cfg Config) (*Service, error) {
 // Participant returns Config.Participant.
 func (s *Service) Participant() *participant.Participant { return s.p }
 
-// withStableIDs derives the ids of the messages that follow from the end of a join or an expectation from the messages that arrived, and
-// not from the message that is handled last. After the database was set back, messages may arrive in another order, and a deadline at
-// another time.
+// withStableIDs derives the ids of the messages that follow from the end of a join or an expectation from the messages that
+// arrived, and not from the message that is handled last. After the database was set back, messages may arrive in another
+// order, and a deadline at another time.
 func (s *Service) withStableIDs(ctx context.Context, kind, of, key string, arrived []envelope.Message) context.Context {
 	cause := envelope.CauseOf(ctx)
 	if cause == nil {

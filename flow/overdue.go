@@ -14,18 +14,18 @@ import (
 //go:embed sql/miss.sql
 var missSQL string
 
-// Overdue expectations are found by polling the database every overdueEvery, also while the broker is away. Each member polls.
+// Each member polls the database for overdue expectations every overdueEvery, also while the broker is away.
 const (
 	overdueEvery = time.Second
-	overdueLimit = 500 // rows of one statement
-	namedKeys    = 20  // keys that one log line or one alert's text names; it counts the others
-	flowLimit    = 10 * time.Second
-	warnEvery    = 30 * time.Second
+	overdueLimit = 500              // rows of one statement
+	namedKeys    = 20               // keys that one log line or one alert's text names; it counts the others
+	flowLimit    = 10 * time.Second // time limit of a statement
+	warnEvery    = 30 * time.Second // shortest time between two lines on failures
 )
 
 var flowRetry = retry.Policy{Initial: overdueEvery, Cap: 30 * time.Second}
 
-// watchExpectations starts, with the participant, the loops that record overdue expectations and post their alerts.
+// watchExpectations makes the participant run the loops that record overdue expectations and post their alerts.
 func (s *Service) watchExpectations() {
 	due := make(chan struct{}, 1)
 	s.p.Extension().Alongside(func(ctx context.Context) {
@@ -48,8 +48,8 @@ func (s *Service) watchExpectations() {
 	}
 }
 
-// repeat calls pass until ctx ends, after the wait that it returns or when wake receives. After an error it waits longer, and logs
-// at most one line in warnEvery.
+// repeat calls pass until ctx ends. Between two calls it waits for the time that pass returned, or until wake receives a value.
+// After an error it waits longer, ignores wake, and logs at most one line in warnEvery. what names the work in the log.
 func (s *Service) repeat(ctx context.Context, what string, wake <-chan struct{}, pass func(context.Context) (time.Duration, error)) {
 	var warned time.Time
 	failures, since := 0, 0
@@ -62,19 +62,19 @@ func (s *Service) repeat(ctx context.Context, what string, wake <-chan struct{},
 			failures++
 			wait = max(wait, flowRetry.Wait(failures))
 			if since++; time.Since(warned) >= warnEvery {
-				s.cfg.Log.Warn().Err(err).Int("failures", since).Msg(what + " failed: it is tried again")
+				s.cfg.Log.Warn().Err(err).Int("failures", since).Msg(what + ": failed, and is tried again")
 				warned, since = time.Now(), 0
 			}
 		default:
 			if !warned.IsZero() {
-				s.cfg.Log.Info().Msg(what + " works again")
+				s.cfg.Log.Info().Msg(what + ": works again")
 			}
 			failures, since, warned = 0, 0, time.Time{}
 		}
 		timer := time.NewTimer(wait)
 		awaited := wake
 		if err != nil {
-			awaited = nil // the wait is for whatever failed
+			awaited = nil // a new alert does not end the wait
 		}
 		select {
 		case <-ctx.Done():
@@ -88,8 +88,8 @@ func (s *Service) repeat(ctx context.Context, what string, wake <-chan struct{},
 	}
 }
 
-// recordOverdue records expectations whose time is over and logs them. It returns their number, at most overdueLimit. It includes
-// expectations that the declaration no longer has: their events are missing all the same.
+// recordOverdue records expectations whose time is over, logs them, and returns their number, at most overdueLimit. It includes
+// expectations that the declaration does not list any more: their events are missing, too.
 func (s *Service) recordOverdue(ctx context.Context) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, flowLimit)
 	defer cancel()

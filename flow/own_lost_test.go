@@ -15,8 +15,9 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// TestAnExpectationThatTheDatabaseLostBeginsWithItsEventAgain: a request wrote the event after which another one is expected, and the event
-// was published. Then the database was set back to before the request. The event is read again, and the expectation begins.
+// TestAnExpectationThatTheDatabaseLostBeginsWithItsEventAgain: a request wrote the event after which another one is expected,
+// and the event was published. Then the database was set back to before the request. The event is read again, and the
+// expectation begins.
 func TestAnExpectationThatTheDatabaseLostBeginsWithItsEventAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -15,17 +15,18 @@ import (
 //go:embed sql/count_expectations.sql
 var countExpectationsSQL string
 
-// Stats has the number of expectations of each name, of all members together.
+// Stats counts the expectations of one name, of all members of the service together.
 type Stats struct {
 	Name    string
-	Waiting int           // their time is not over
-	Missing int           // their time is over and no event has come
-	Late    int           // the event came after its time; counted for Config.Retention
+	Waiting int           // expectations whose time is not over
+	Missing int           // expectations whose time is over and whose event has not come
+	Late    int           // expectations whose event came after its time; counted for Config.Retention
 	Alerts  int           // alerts that the receiver has not accepted yet
-	Overdue time.Duration // since the time of the one that is overdue the longest was over; 0: none is
+	Overdue time.Duration // since the longest overdue expectation was due; 0: none is overdue
 }
 
-// Stats reads the declared expectations from the database, and others whose rows it still has. One that has no rows counts 0.
+// Stats reads the counts from the database: one Stats for each declared expectation, with zeros if it has no rows, and one for
+// each other name that the database still has.
 func (s *Service) Stats(ctx context.Context) ([]Stats, error) {
 	rows, _ := s.p.Extension().Pool().Query(ctx, countExpectationsSQL, pg.Args{"group": s.p.Group()})
 	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (st Stats, err error) {

@@ -25,8 +25,8 @@ import (
 //go:embed sql/*.sql
 var files embed.FS
 
-// Status is the version of a database. Latest is the version of this program's last migration; a Current above it is from a newer
-// version of Troupe.
+// Status has the version of a database. Latest is the version of this program's last migration. If Current is greater, a newer
+// version of Troupe has migrated the database.
 type Status struct {
 	Current int64
 	Latest  int64
@@ -49,8 +49,8 @@ END $$`
 
 // Up brings the database at url to the latest version. Concurrent callers wait for each other. The role needs CREATE on the
 // database, and owns the created tables. A role with fewer rights may call it if there is nothing to do, with USAGE on the schema
-// troupe and SELECT on troupe.migrations. There is nothing to do for a database that a newer version migrated: migrations only add,
-// so programs of an earlier version work on it.
+// troupe and SELECT on troupe.migrations. If a newer version has migrated the database, Up does nothing and returns
+// nil: migrations only add, so programs of an earlier version work with the tables.
 func Up(ctx context.Context, url string) error {
 	config, err := address.ParseConn(url)
 	if err != nil {
@@ -89,8 +89,8 @@ func UpConfig(ctx context.Context, config *pgx.ConnConfig) error {
 	})
 }
 
-// Get returns the version of the database at url, and changes nothing. A database without Troupe's schema is at 0. If the history
-// lists no version, Get looks at the tables, and returns ErrPartial if they fit no version.
+// Get returns the version of the database at url, and changes nothing. The version of a database without Troupe's schema is 0.
+// If the history lists no version, Get derives the version from the tables, and returns ErrPartial if they match no version.
 func Get(ctx context.Context, url string) (Status, error) {
 	config, err := address.ParseConn(url)
 	if err != nil {

@@ -27,37 +27,38 @@ var (
 const (
 	// backlogEvery is the interval at which a member reads how much of the backlog is handled.
 	backlogEvery = 200 * time.Millisecond
-	// backlogLimit is the longest time for which deadlines wait while no message of the backlog ends, such as behind a partition that
-	// cannot be read. It is longer if handlers may take longer.
+	// backlogLimit is the longest time for which deadlines wait while no message of the backlog ends, for example since a
+	// partition cannot be read. Participant.patience replaces it if that is longer.
 	backlogLimit = time.Minute
 )
 
-// A backlog holds the ends of the group's topics when this member began, joined again or reached the database again. Until then the
-// group may have handled nothing, and its database may have been set back: messages that came before a deadline was due may wait in
-// Kafka, or as local work. A deadline that reports that they have not come is fired after them.
+// A backlog measures the messages that were in the group's topics, or in its local work, when this member started, joined the
+// group again or reached its database again. Before that moment the group may have handled nothing, or its database may have
+// been set back, so some of these messages may have come in time for a deadline that is due now. A deadline that reports
+// missing messages is fired after the group has handled them.
 type backlog struct {
 	p       *Participant
 	trouble *repeated
 
-	of      *consumer // the membership in which it was measured
-	local   *local    // the same, for local work
-	last    int64     // the last position of local work
-	began   time.Time // when this member began to measure it
-	ends    map[topicPartition]int64
-	handled bool
-	left    int64     // messages that have not ended
-	moved   time.Time // when left last became smaller
-	looked  time.Time
+	of      *consumer                // the membership in which the backlog was measured; nil without Kafka
+	local   *local                   // the same, for local work
+	last    int64                    // last position of local work when it was measured; -1: not read yet
+	began   time.Time                // when this member began to measure it
+	ends    map[topicPartition]int64 // end offsets when it was measured; nil: not read yet
+	handled bool                     // deadlines need not wait any more
+	left    int64                    // messages of the backlog that have not ended, at the last count
+	moved   time.Time                // when left last became smaller
+	looked  time.Time                // time of the last count
 }
 
 func newBacklog(p *Participant) backlog {
 	return backlog{p: p, trouble: p.repeated("look for unhandled messages")}
 }
 
-// reset makes the backlog be measured again.
+// reset makes the next call of isHandled measure the backlog again.
 func (b *backlog) reset() { b.of, b.local, b.handled = nil, nil, false }
 
-// isHandled reports whether the group has handled all messages of the backlog, or has handled none of them for backlogLimit.
+// isHandled reports whether the group has handled all messages of the backlog, or none of them has ended for backlogLimit.
 func (b *backlog) isHandled(ctx context.Context) bool {
 	b.p.mu.Lock()
 	c, l := b.p.consumer, b.p.local
@@ -85,12 +86,12 @@ func (b *backlog) isHandled(ctx context.Context) bool {
 		return false
 	case left < b.left || b.moved.IsZero():
 		if b.moved.IsZero() && left > 0 {
-			b.p.cfg.Log.Info().Int64("messages", left).Msg("deadlines that report missing messages wait until the messages that came before are handled")
+			b.p.cfg.Log.Info().Int64("messages", left).Msg("deadlines that report missing messages wait until the messages that came before them are handled")
 		}
 		b.left, b.moved = left, now
 	case now.Sub(b.moved) > max(b.p.backlogLimit, b.p.patience):
-		b.p.cfg.Log.Warn().Int64("messages", left).Msg("deadlines are fired although messages that came before are not handled yet: none of " +
-			"them has ended for long")
+		b.p.cfg.Log.Warn().Int64("messages", left).Msg("deadlines that report missing messages are fired although messages that came " +
+			"before them are not handled yet: none of these has ended for a minute or longer")
 		b.handled = true
 	}
 	b.handled = b.handled || left == 0
@@ -121,7 +122,7 @@ func (b *backlog) count(ctx context.Context) (left int64, err error) {
 	return left, nil
 }
 
-// countLocal is count for local work.
+// countLocal counts the entries of local work in the backlog that have not been tried and have not ended.
 func (b *backlog) countLocal(ctx context.Context) (left int64, err error) {
 	if b.last < 0 {
 		if err := b.p.cfg.Pool.QueryRow(ctx, lastLocal, pg.Args{"group": b.p.cfg.Group}).Scan(&b.last); err != nil {
@@ -133,7 +134,7 @@ func (b *backlog) countLocal(ctx context.Context) (left int64, err error) {
 	return left, err
 }
 
-// watermarks returns the offsets up to which all messages have ended, by the partitions that a member of the group has had.
+// watermarks returns, for each partition that a member of the group has consumed, the offset up to which all messages have ended.
 func (b *backlog) watermarks(ctx context.Context) (map[topicPartition]int64, error) {
 	rows, err := b.p.cfg.Pool.Query(ctx, readWatermarks, pg.Args{"group": b.p.cfg.Group})
 	if err != nil {
@@ -149,8 +150,9 @@ func (b *backlog) watermarks(ctx context.Context) (map[topicPartition]int64, err
 	return all, err
 }
 
-// measure stores the ends of the partitions that the group has consumed before: a topic that it begins to consume may have the messages
-// of months. It leaves out retry topics, whose messages have been tried.
+// measure stores the end offsets of the partitions that the group has consumed before. It leaves out other topics, since a
+// topic that the group begins to consume may have the messages of months, and retry topics, since their messages were handled
+// once.
 func (b *backlog) measure(ctx context.Context, consumed map[topicPartition]int64) error {
 	var names []string
 	for at := range consumed {
@@ -174,11 +176,11 @@ func (b *backlog) measure(ctx context.Context, consumed map[topicPartition]int64
 			start, end := first[at.topic][at.partition], last[at.topic][at.partition]
 			if err := errors.Join(start.Err, end.Err); err != nil {
 				errs = append(errs, fmt.Errorf("%s: %w", at, err))
-			} else if end.Offset > start.Offset { // else retention has removed all messages, and the watermark does not move
+			} else if end.Offset > start.Offset { // in an empty partition the watermark would stay below the end for ever
 				ends[at] = end.Offset
 			}
 		}
-		if len(errs) > 0 && time.Since(b.began) < b.p.backlogLimit { // later these partitions are not waited for
+		if len(errs) > 0 && time.Since(b.began) < b.p.backlogLimit { // after that the backlog is without these partitions
 			return errors.Join(errs...)
 		}
 	}
@@ -186,7 +188,7 @@ func (b *backlog) measure(ctx context.Context, consumed map[topicPartition]int64
 	return nil
 }
 
-// fetchedFrom returns the first offset of a partition of this member that has not ended; 0 if it is not known.
+// fetchedFrom returns the first offset of a partition whose message has not ended; 0 if this member does not consume it.
 func (c *consumer) fetchedFrom(at topicPartition) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -21,8 +21,9 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// TestDeadlinesWaitForNoPartitionThatCannotBeRead blocks a partition that the group has consumed before, and one of a topic that it begins
-// to consume, which may have the messages of months. Deadlines that wait for the messages that came before are fired nevertheless.
+// TestDeadlinesWaitForNoPartitionThatCannotBeRead blocks a partition that the group has consumed before, and one of a topic
+// that it begins to consume, which may have the messages of months. Deadlines that wait for the messages that came before are
+// fired nevertheless.
 func TestDeadlinesWaitForNoPartitionThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

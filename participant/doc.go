@@ -67,10 +67,10 @@
 //
 // No deadline is lost or handled twice, and none fires early; the clock is the database's. The deadlines of a group fire in the
 // order in which they are due. A member polls every 50 ms, so a deadline is in the outbox at most that long, and the time that
-// the database takes, after it was due; after a time without members, all overdue deadlines fire at once. Only the deadlines of
-// sagas, joins and expectations wait then, until the messages that were in the topics before are handled. A deadline whose
-// message is a dead letter keeps its row: if redriven it is handled, unless it was cancelled since; if discarded, the row has no
-// effect any more. Deadlines belong to Config.Group: only its members fire and handle them.
+// the database takes, after it was due; after a time without members, all overdue deadlines fire at once. Deadlines of sagas,
+// joins and expectations, which report missing messages, wait then until the messages that the topics have are handled.
+// A deadline whose message is a dead letter keeps its row: if redriven it is handled, unless it was cancelled since; if
+// discarded, the row has no effect any more. Deadlines belong to Config.Group: only its members fire and handle them.
 //
 // # Local work
 //
@@ -91,22 +91,24 @@
 // to, until troupe.end_local(topic). The change waits for open transactions of writers. Rows of the topic in the outbox that
 // were not published move to troupe.local_work, and troupe.end_local moves unfinished entries back, in their order.
 //
-// Start the groups that consume a topic of events within an hour of each other. A group for which the topic becomes local within an hour
-// after it did for the first group gets all entries that the first one got. A group for which that happens later gets the events from then on.
+// Start the groups that consume a topic of events within an hour of each other. A group for which the topic becomes local
+// within an hour after it did for the first group gets all entries that the first one got. A group for which that happens later
+// gets the events from then on.
 //
-// Messages that had reached Kafka do not move. Let a participant with Brokers and the same Group handle them: it recognises the messages
-// that were handled here. The same holds for held messages, which Stats.Stranded counts while no such participant tries them. A row
-// that the relay published and has not recorded as published yet (a few seconds under wal) moves too; its second delivery is a
-// duplicate, which the Group's inbox recognises within Config.InboxRetention.
+// Messages that had reached Kafka do not move. Let a participant with Brokers and the same Group handle them: it recognises the
+// messages that were handled here. The same holds for held messages, which Stats.Stranded counts while no such participant
+// tries them. A row that the relay published and has not recorded as published yet (a few seconds under wal) moves too; its
+// second delivery is a duplicate, which the Group's inbox recognises within Config.InboxRetention.
 //
-// A writer's INSERT for a local topic reports no inserted row, and RETURNING returns none, since the row is not in the outbox. Nothing
-// else changes for the writer.
+// A writer's INSERT for a local topic reports no inserted row, and RETURNING returns none, since the row is not in the outbox.
+// Nothing else changes for the writer.
 //
-// troupe.end_local fails while a member of any group consumes the topic, since its messages go to Kafka afterwards, where that member does
-// not read. After a failover to a standby that lagged, or a restore, a topic may no longer be local. Running members then make it local
-// again and log an error; if their role may not, Ready reports it.
+// troupe.end_local fails while a member of any group consumes the topic, since its messages go to Kafka afterwards, where that
+// member does not read. After a failover to a standby that lagged, or a restore, a topic may no longer be local. Running
+// members then make it local again and log an error; if their role may not, Ready reports it.
 //
-// One thing differs from Kafka: a compensation does not overtake the forward command of its step. It runs after that command's last try.
+// One thing differs from Kafka: a compensation does not overtake the forward command of its step. It runs after that command's
+// last try.
 //
 // # The handler's transaction
 //
@@ -205,8 +207,8 @@
 //
 // Order between messages of different keys, and between a key's messages in different topics or partitions.
 //
-// Order of a key across a failover to a standby that lagged: effects that the new primary lacks are done again, and a later message of
-// the key, which the member had at hand, may have its effect first. Stats.Recovered counts them.
+// Order of a key across a failover to a standby that lagged: effects that the new primary lacks are done again, and a later
+// message of the key, which the member had at hand, may have its effect first. Stats.Recovered counts them.
 //
 // Short transactions for batches: a batch is open as long as its handlers take, one after the other.
 //

@@ -14,8 +14,9 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// A service with passwords and tokens that expire: pgx calls BeforeConnect for each connection, and franz-go calls the function of its
-// mechanism for each login. A participant and a relay call the pool's BeforeConnect for the connections that are not of the pool, too.
+// A service with passwords and tokens that expire: pgx calls BeforeConnect for each connection, and franz-go calls the function
+// of its mechanism for each login. A participant and a relay call the pool's BeforeConnect for the connections that are not of
+// the pool, too.
 func Example_identity() {
 	ctx := context.Background()
 	config, err := pgxpool.ParseConfig("postgres://payment@127.0.0.1:5432/payment")

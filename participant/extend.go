@@ -23,7 +23,7 @@ func (p *Participant) runAlongside(fn func(ctx context.Context)) {
 	p.alongside = append(p.alongside, fn)
 }
 
-// fireAfterBacklog makes deadlines of a name wait for the backlog.
+// fireAfterBacklog makes deadlines of that name wait for the backlog. Call it before Run.
 func (p *Participant) fireAfterBacklog(name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -53,9 +53,9 @@ type Fired struct {
 // firer writes the messages of due deadlines to the outbox. Any member does it for the whole group.
 type firer struct {
 	p       *Participant
-	names   []string  // of the deadlines that are fired now
-	atOnce  []string  // of the deadlines that have handlers here and need not wait for the backlog
-	all     []string  // of all that have handlers here
+	names   []string  // names of the deadlines that this pass fires: all or atOnce
+	atOnce  []string  // names that have handlers here and do not wait for the backlog
+	all     []string  // all names that have handlers here
 	whole   time.Time // when to poll without limit again
 	backlog backlog
 

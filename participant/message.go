@@ -33,7 +33,7 @@ type message struct {
 	elsewhere        bool             // it was redriven for another group
 	handler          *handler         // nil if none fits
 	observed         bool             // it needs no handler: all its observers ran when it was written
-	atTakeOver       bool             // it was in the log when this member took its partition over
+	atTakeOver       bool             // it was in the partition before this member took the partition over
 	deadline         *firing          // nil if it was none
 	override         *retryOverride   // its sender's settings for retries; nil for none
 	held             *heldRow         // nil when it comes from the topic

@@ -27,7 +27,7 @@ type Participant struct {
 	strange  *repeated     // headers of ce.HeaderRetry that cannot be read
 	patience time.Duration // how long nothing may end before a partition counts as stalled
 	gather   time.Duration // gatherLimit
-	// backlogLimit is the constant of that name. Deadlines wait longer if patience is longer.
+	// backlogLimit is the constant backlogLimit, except in tests. Deadlines wait for patience if that is longer.
 	backlogLimit time.Duration
 	limit        time.Duration // statementLimit
 	tick         time.Duration // tickEvery
@@ -48,7 +48,7 @@ type Participant struct {
 	observed      []observer
 	selfObservers []extension.SelfObserver    // not changed once running
 	alongside     []func(ctx context.Context) // not changed once running
-	afterBacklog  map[string]bool             // names of deadlines; not changed once running
+	afterBacklog  map[string]bool             // names of deadlines that wait for the backlog; not changed once running
 	mistakes      []error
 	running       bool
 	late          context.CancelCauseFunc // ends Run with an error

@@ -16,8 +16,8 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// Passwords that expire are set by the pool's BeforeConnect. A local participant holds one connection that is not of the pool, which needs them,
-// too: at the start, and after the password has changed.
+// Passwords that expire are set by the pool's BeforeConnect. A local participant holds one connection that is not of the pool,
+// which needs them, too: at the start, and after the password has changed.
 func TestALocalParticipantConnectsWithThePasswordOfTheMoment(t *testing.T) {
 	t.Parallel()
 	s := newLocalStage(t)

@@ -48,9 +48,9 @@ func (p *Participant) observeSelf(ctx context.Context, m *envelope.Message, alon
 	return nil
 }
 
-// wasObserved reports whether m needs no handling, since all its observers ran when it was written. If m was in the log when this member
-// took its partition over, the database may have lost their effect since, as after a restore or a failover to a standby that lagged: then
-// they run again, and do nothing if it has not.
+// wasObserved reports whether m needs no handling, since all its observers ran when it was written. It returns false if m was
+// in the partition before this member took it over: the database may have lost the effect of the observers since, by a restore
+// or by a failover to a standby that lagged. The observers then run again, and do nothing if their effect is still stored.
 func (p *Participant) wasObserved(m *message) bool {
 	h := m.handler
 	if m.atTakeOver || h == nil || h.bind != nil || h.all != nil || h.ask != nil || m.Topic != p.cfg.Hop.Events() {

@@ -97,8 +97,8 @@ func TestFailedRowsAreReadInClaimsOfSomeMegabytes(t *testing.T) {
 	}
 }
 
-// The limit of a claim counts each column as it is in memory: a service may write large keys, types and topics, and headers that are
-// small on disk since they are compressed.
+// The limit of a claim counts each column as it is in memory: a service may write large keys, types and topics, and headers
+// that are small on disk since they are compressed.
 func TestEachColumnOfARowCountsForTheSizeOfAClaim(t *testing.T) {
 	t.Parallel()
 	const rows, most = 6, 2

@@ -50,8 +50,8 @@ func (r *Relay) createSlot(ctx context.Context, db querier, conn *wal.Conn) (wal
 	return from, err
 }
 
-// setSlotFailover changes the slot's failover property if it is not the configured one. The slot must be free. Under failoverAuto a
-// refusal of the server does not stop the relay: the slot streams as before.
+// setSlotFailover changes the slot's failover property if it is not the configured one. The slot must be free. Under
+// failoverAuto a refusal of the server does not stop the relay: the slot streams as before.
 func (r *Relay) setSlotFailover(ctx context.Context, db querier, conn *wal.Conn, slot slotState) error {
 	failover, err := r.wantsFailover(ctx, db)
 	if err != nil || slot.failover == nil || *slot.failover == failover {

@@ -32,7 +32,7 @@ type mappedTable struct {
 	oid          uint32       // to recognise the table after it was renamed
 	swept        sweepProgress
 	before       *snapshot // from before the slot was made; nil: not known
-	beforeOf     string    // server process that before is from
+	beforeOf     string    // database server from which before was read
 }
 
 func newMappedTable(name string, m *mapping.Mapping) (*mappedTable, error) {

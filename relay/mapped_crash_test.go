@@ -10,9 +10,9 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// The server writes the position of a slot to its disk when the relay confirms it. The checkpoint must be on disk before that, also if the
-// role does not wait for the disk: after a crash the slot of a table with a mapping would else be ahead of the checkpoint, as if another
-// program had created it, and the relay would wait for an operator.
+// The server writes the position of a slot to its disk when the relay confirms it. The checkpoint must be on disk before that,
+// also if the role does not wait for the disk: after a crash the slot of a table with a mapping would else be ahead of the
+// checkpoint, as if another program had created it, and the relay would wait for an operator.
 func TestTheCheckpointOfAMappedTableOutlivesACrashWhateverTheRoleSays(t *testing.T) {
 	t.Parallel()
 	server, err := devstack.StartPostgres(t.Context(), devstack.PostgresConfig{Settings: map[string]string{
@@ -40,7 +40,8 @@ func TestTheCheckpointOfAMappedTableOutlivesACrashWhateverTheRoleSays(t *testing
 		return digest
 	}
 	before := state()
-	// The log gets a list of the running transactions, at which the server moves the start of the slot, and writes the slot to its disk.
+	// The log gets a list of the running transactions, at which the server moves the start of the slot, and writes the slot to
+	// its disk.
 	s.exec("SELECT pg_create_logical_replication_slot('other', 'pgoutput', true)")
 	insert("1")
 	testkit.Wait(t, "the slot on disk", func() (bool, error) { return state() != before, nil })

@@ -33,8 +33,10 @@ func (r *Relay) sweepMapped(idle, term context.Context, db *server, p *publisher
 	if err := r.publish(idle, term, p); err != nil && !errors.Is(err, errSwept) || idle.Err() != nil {
 		return st, err
 	}
-	// The slot may deliver rows that the sweep's snapshot sees and that the table does not hold any more: these are not published yet. It
-	// delivers no row that committed before it was made: of these, the ones that the table held are published or recorded now.
+	// The sweep has settled the rows that the table held. A row that the sweep's snapshot sees may have been deleted before the
+	// sweep read it: the slot delivers this row if it committed after the slot was made, so it must not count as published. A
+	// row that committed before the slot was made, as before.text lists them, does not come from the slot: it counts as
+	// published.
 	if before := r.mapped.swept.before; before != nil {
 		st.published = &before.text
 	}
@@ -42,9 +44,10 @@ func (r *Relay) sweepMapped(idle, term context.Context, db *server, p *publisher
 	return st, r.store(idle, db, p.lease, st)
 }
 
-// A mappedSweep is the source of rows of a mapped table, read once, in one statement. After an error it continues at the value of the
-// ordering column that the last settled row has: other rows may have this value too. Without such a column it begins at the first row
-// again, since rows may have moved within the table meanwhile. So does another relay, and this one after a restart.
+// A mappedSweep is the source of rows of a mapped table, read once, in one statement. After an error it continues at the value
+// of the ordering column that the last settled row has: other rows may have this value too. Without such a column it begins at
+// the first row again, since rows may have moved within the table meanwhile. So does another relay, and this one after a
+// restart.
 type mappedSweep struct {
 	relay  *Relay
 	db     *server

@@ -13,8 +13,8 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// A sweep that loses its connection, or whose statement the server cancels, continues at the last batch if the mapping names a column
-// that orders it.
+// A sweep that loses its connection, or whose statement the server cancels, continues at the last batch if the mapping names a
+// column that orders it.
 func TestASweepOfAMappedTableGoesOnWhereItWasCut(t *testing.T) {
 	t.Parallel()
 	const rows, batch, cuts = 8000, 500, 6
@@ -71,8 +71,9 @@ func TestASweepOfAMappedTableGoesOnWhereItWasCut(t *testing.T) {
 	}
 }
 
-// While a sweep is interrupted, rows may move within their table: the service updates them, or the table is rewritten by CLUSTER, which had
-// waited for the sweep's lock. A row that moved in front of the place of the interruption is published all the same.
+// While a sweep is interrupted, rows may move within their table: the service updates them, or the table is rewritten by
+// CLUSTER, which had waited for the sweep's lock. A row that moved in front of the place of the interruption is published all
+// the same.
 func TestASweepThatWasCutPublishesRowsThatMovedMeanwhile(t *testing.T) {
 	t.Parallel()
 	const rows, batch = 4000, 500
@@ -108,8 +109,8 @@ func TestASweepThatWasCutPublishesRowsThatMovedMeanwhile(t *testing.T) {
 	}
 }
 
-// A slot may be lost while a large table is read for it. The rows that were read then are published, and the sweep for the next slot leaves
-// them out: else a relay whose slot is lost in each sweep would publish the whole table for ever.
+// A slot may be lost while a large table is read for it. The rows that were read then are published, and the sweep for the next
+// slot leaves them out: else a relay whose slot is lost in each sweep would publish the whole table for ever.
 func TestRowsThatWereReadForALostSlotAreNotReadForTheNextOne(t *testing.T) {
 	t.Parallel()
 	const rows = 20

@@ -16,8 +16,9 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// Passwords that expire, such as the tokens of a cloud provider, are set by the pool's BeforeConnect. The connections of a relay that
-// are not the pool's, for notifications and for replication, need them, too: at the start, and after the password has changed.
+// Passwords that expire, such as the tokens of a cloud provider, are set by the pool's BeforeConnect. The connections of a
+// relay that are not the pool's, for notifications and for replication, need them, too: at the start, and after the password
+// has changed.
 func TestEveryConnectionOfARelayHasThePasswordOfTheMoment(t *testing.T) {
 	for _, source := range []relay.Source{relay.Poll, relay.WAL} {
 		t.Run(string(source), func(t *testing.T) {

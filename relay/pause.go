@@ -60,7 +60,7 @@ func (r *Relay) Resume() {
 	}
 }
 
-// pauses returns the time of Pause and the pause in the database; zero and nil: there is none.
+// pauses returns the time at which Pause was called and the pause in the database; zero and nil if there is none.
 func (g *gate) pauses() (since time.Time, stored *StoredPause) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -58,8 +58,9 @@ type Config struct {
 	// Publication is the publication that is streamed. Default: troupe_outbox, which the migrations create; for another Table
 	// the name of its default slot. The relay creates that one if it is missing and the role owns the table.
 	Publication string
-	// Failover selects whether standbys copy the slot, those with sync_replication_slots = on, so that one that is promoted has
-	// it: "auto", from Postgres 17 on, unless the server refuses; "on", without it no slot is created; or "off". Default auto.
+	// Failover selects whether standbys with sync_replication_slots = on copy the slot, so that a promoted standby has it.
+	// "auto": yes from Postgres 17 on, unless the server refuses. "on": yes, and no slot is created if the server cannot.
+	// "off": no. Default "auto".
 	Failover string
 
 	// SlotWarn is the number of bytes of log kept for the slot above which the relay logs a warning. Default 1 GiB.
@@ -105,8 +106,8 @@ type Config struct {
 	UnknownTopic time.Duration
 
 	// Retention is the shortest time that rows published by a stream stay in the table, so that they can be replayed. Whole
-	// partitions are dropped, see package internal/retention; under Poll a row is deleted when it is published. Default 1 h; negative:
-	// none.
+	// partitions are dropped, see package internal/retention; under Poll a row is deleted when it is published. Default 1 h;
+	// negative: none.
 	Retention time.Duration
 
 	// Drain is the longest time that Run waits for acknowledgements after its context ended. Default 10 s.
@@ -168,7 +169,7 @@ type Relay struct {
 }
 
 const (
-	claimBytes = 4 << 20 // limit of the rows of one claim, in bytes; the last row may exceed it
+	claimBytes = 4 << 20 // limit of the size of one claim's rows, in bytes; the last row may exceed it
 	firstWait  = 5 * time.Millisecond
 	// brokerTimeout limits the broker's work on a produce request, and the wait for an answer beyond that, so a broker that does
 	// not answer is left after twice this. With the client's 10 s it was 20 s. The other brokers replace such a leader after

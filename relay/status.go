@@ -26,7 +26,7 @@ type Status struct {
 	Since  time.Time `json:"since"` // when the role began
 	Term   int64     `json:"term"`  // its own term when active, else the last one read; 0: none
 	Leader string    `json:"leader,omitempty"`
-	// PausedSince is the time of Pause; zero: this relay is not paused by it.
+	// PausedSince is the time at which Pause was called; zero: Pause does not pause this relay now.
 	PausedSince time.Time `json:"paused_since,omitzero"`
 	// StoredPause is the pause in the database, as this relay last read it; nil: there is none. A relay that holds no lease does
 	// not read it.

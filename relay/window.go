@@ -17,7 +17,7 @@ import (
 type window struct {
 	items []item
 	bytes []byte    // memory of the rows' values
-	long  int       // bytes of topics and types that are too long to be cached, which have memory of their own
+	long  int       // bytes of topics and types that are not cached, since they are longer than maxCachedText
 	upTo  wal.LSN   // end of the last transaction that is complete in this window or before it; 0: none is
 	whole int       // number of items of transactions up to there; the others are of one that is not complete yet
 	end   commitEnd // of the last transaction with rows that ended in this window
@@ -42,7 +42,7 @@ const (
 
 func (w *window) full() bool { return len(w.items) >= windowRows || w.size() >= windowBytes }
 
-// size returns the memory of the rows' values, in bytes.
+// size returns the bytes of memory that the values of the rows take.
 func (w *window) size() int { return len(w.bytes) + w.long }
 
 func (w *window) clear() {
@@ -95,7 +95,7 @@ func layoutOf(r *wal.Relation) (layout, error) {
 	return l, nil
 }
 
-// words caches strings that occur again and again: topics and types. It does not cache longer ones than maxCachedText.
+// words caches strings that repeat: topics and types. It does not cache a string that is longer than maxCachedText.
 type words map[string]string
 
 func (w words) text(b []byte) string {

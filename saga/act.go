@@ -212,7 +212,8 @@ func (x *decision) actResolve(i int, e Event) {
 	}
 }
 
-// result sets the variables of e, which for an item are the values of the item. It returns false, and refuses the action, if a variable cannot have its value.
+// result sets the variables that e gives for step i; for an item, each is the item's element of the variable. i is -1 for
+// variables that belong to no step. It returns false, and refuses the action, if a variable cannot have its value.
 func (x *decision) result(i int, e Event) bool {
 	data := make(map[string]any, len(e.Fields))
 	for _, name := range sortedKeys(e.Fields) {

@@ -304,8 +304,8 @@ func (x *decision) awaitsLater(e Event) bool {
 	return false
 }
 
-// match returns the answer of as that e is, or nil. i is the step, or -1 if the answers are no step's. It returns an error if a condition cannot be evaluated, since it is then
-// unknown which answer e is.
+// match returns the answer of as that accepts e, or nil. i is the step or item of the answers; -1: none. It returns an error if a
+// condition cannot be evaluated, since it is then unknown which answer accepts e.
 func (x *decision) match(i int, as []*answer, e Event) (*answer, error) {
 	for _, a := range as {
 		if a.Event != e.Type || (e.Hop != "" && a.Hop != e.Hop) || !x.finds(a, e) {
@@ -349,7 +349,8 @@ func (x *decision) store(i int, a *answer, e Event) bool {
 	return true
 }
 
-// outputs evaluates the variables that an answer to step i sets. A nil answer sets none. For an item, they are the lists with its values.
+// outputs evaluates the variables that an answer to step i sets. A nil answer sets none. For an item it returns the variables'
+// lists with the item's values in them.
 func (x *decision) outputs(i int, a *answer, e Event) (map[string]any, error) {
 	if a == nil || len(a.set) == 0 {
 		return nil, nil

@@ -39,10 +39,10 @@
 //	the payload of a deadline that        the start is refused
 //	counts from the start cannot be
 //	evaluated
-//	a list of ForEach that cannot be      parked, before an item begins
-//	evaluated or is too long
-//	an item of a step with ForEach that   as if the step were refused; if the step is optional, the saga goes on without the item
-//	is refused
+//	a list of ForEach that cannot be      parked before an item begins
+//	evaluated, or is too long
+//	an item of a step with ForEach that   the same as a refused step; if the step is optional, the saga goes on without the
+//	is refused                            item
 //	another expression that fails         parked
 //	a repeated answer, or one that comes  ignored; but a success of a step in doubt ends the doubt, and its variables are
 //	after the step's compensation         stored for the compensation

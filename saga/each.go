@@ -10,18 +10,19 @@ import (
 	"github.com/troupe-go/troupe/internal/expr"
 )
 
-// A ForEach runs a step once for each element of a list. Each run is an item. An item has a command, answers, a time-out, retries and a
-// compensation of its own, under the name of the step with its index, such as seat[0].
+// A ForEach runs a step once for each element of a list. Each run is an item. An item has a command, answers, a time-out,
+// retries and a compensation of its own, under the name of the step with its index, such as seat[0].
 //
-// The step is done when all items are done; an empty list has none, and the step is done at once. An item that fails sends the saga
-// back: no further item begins, the items that run are waited for, and the items that are done are compensated. If the step is Optional, the
-// saga goes on without each item that fails.
+// The step is done when all items are done; an empty list has none, and the step is done at once. If an item fails, the saga
+// compensates: no further item begins, the items that run are waited for, and the items that are done are compensated. If the
+// step is Optional, the saga goes on without each item that fails.
 //
-// Set, in the answers of the step, collects: the variable is a list with one value for each item, in the order of List. The value of
-// an item that has set none is null.
+// A variable in Set of the step's answers is a list with one value for each item, in the order of List. The value is null until an
+// answer of its item sets it.
 type ForEach struct {
-	// List is an expression over data and saga that gives the list. It is evaluated once, when the step begins. If it cannot be
-	// evaluated, gives no list, or one with more than Max elements, the saga is parked before an item begins.
+	// List is an expression over data and saga whose value is the list. It is evaluated once, when the step begins. If it
+	// cannot be evaluated, if its value is not a list, or if the list has more than Max elements, the saga is parked before an
+	// item begins.
 	List string `json:"list"`
 	// As is the name by which the expressions of the step, except When, read the element. They read its index, from 0, as index.
 	As string `json:"as"`
@@ -32,8 +33,8 @@ type ForEach struct {
 }
 
 const (
-	maxItems  = 100  // of one step
-	maxAll    = 1000 // of a definition
+	maxItems  = 100  // largest Max of one step
+	maxAll    = 1000 // largest sum of Max of all steps of a definition
 	indexName = "index"
 )
 
@@ -46,7 +47,7 @@ type each struct {
 	items    []*step
 }
 
-// names reports whether an expression of an item reads this name as a value of the item.
+// names reports whether name is, in expressions of the step, the element or the index of an item.
 func (f *ForEach) names(name string) bool { return f != nil && (name == f.As || name == indexName) }
 
 // forEach checks the field forEach of a step.
@@ -58,15 +59,15 @@ func (c *compiler) forEach(path string, st *step) {
 		st.each.parallel = f.Max
 	}
 	if f.List == "" {
-		c.wrong(path+".list", "want an expression that gives a list, such as data.passengers")
+		c.wrong(path+".list", "want an expression whose value is a list, such as data.passengers")
 	} else if st.each.list = c.expr(c.data, path+".list", f.List, Any); st.each.list != nil && !st.each.list.MayBeList() {
-		c.wrong(path+".list", "%q gives no list", f.List)
+		c.wrong(path+".list", "%q is not a list", f.List)
 	}
 	switch {
 	case !variable.MatchString(f.As):
 		c.wrong(path+".as", "%q: want a name of lower-case letters, digits and underscores for the element", f.As)
 	case slices.Contains([]string{"data", "saga", "event", "deadline", indexName}, f.As):
-		c.wrong(path+".as", "%q has a meaning already: want another name for the element", f.As)
+		c.wrong(path+".as", "%q is reserved: want another name for the element", f.As)
 	}
 	if f.Max < 1 || f.Max > maxItems {
 		c.wrong(path+".max", "%d: want 1 to %d, the most elements that the list may have", f.Max, maxItems)
@@ -75,11 +76,11 @@ func (c *compiler) forEach(path string, st *step) {
 		c.wrong(path+".parallel", "%d: want 1 to max, or nothing to run all items at once", f.Parallel)
 	}
 	if st.Command == nil && st.Call == nil {
-		c.wrong(path, "%q has no command: an event that answers none does not name its item; send a command for each item, or wait in a step without forEach",
+		c.wrong(path, "%q has no command, and an awaited event does not name an item: send a command for each item, or await the event in a step without forEach",
 			st.Name)
 	}
 	if st.Pivot {
-		c.wrong(path, "%q is the pivot, and some of its items may be done while others fail; let a step after it be the pivot", st.Name)
+		c.wrong(path, "%q is the pivot, and some of its items may be done while others fail: make a step after it the pivot", st.Name)
 	}
 	for _, a := range slices.Concat(st.Success, st.Failure) {
 		st.each.collects = append(st.each.collects, sortedKeys(a.Set)...)
@@ -102,11 +103,11 @@ func (c *compiler) allItems() {
 		}
 	}
 	if all > maxAll {
-		c.wrong("steps", "their lists may have %d elements together: at most %d, so give forEach a smaller max", all, maxAll)
+		c.wrong("steps", "the max of all forEach is %d together: want at most %d", all, maxAll)
 	}
 }
 
-// enter lets the expressions that follow read the values of an item, until the returned function is called.
+// enter declares the element and the index of an item for the expressions that are compiled until the returned function is called.
 func (c *compiler) enter(path string, f *ForEach) (leave func()) {
 	if f == nil || f.As == "" {
 		return func() {}
@@ -126,7 +127,7 @@ func (c *compiler) enter(path string, f *ForEach) (leave func()) {
 
 func itemName(step string, item int) string { return step + "[" + strconv.Itoa(item) + "]" }
 
-// splitItem returns the step and the index of an item by its name.
+// splitItem returns the step and the index in the name of an item.
 func splitItem(name string) (step string, item int, is bool) {
 	step, rest, found := strings.Cut(name, "[")
 	digits, closed := strings.CutSuffix(rest, "]")
@@ -134,7 +135,7 @@ func splitItem(name string) (step string, item int, is bool) {
 	return step, item, found && closed && err == nil && item >= 0 && itemName(step, item) == name
 }
 
-// itemOf returns item k of a step with ForEach.
+// itemOf returns item k of a step with ForEach, as a step of its own.
 func (s *step) itemOf(k int) *step {
 	if k < len(s.each.items) {
 		return s.each.items[k]
@@ -145,7 +146,7 @@ func (s *step) itemOf(k int) *step {
 	return &one
 }
 
-// makeItems makes the items that the list may have.
+// makeItems makes the items of each step with ForEach, as many as its list may have elements.
 func (c *compiler) makeItems() {
 	for _, st := range c.d.steps {
 		if st.each == nil {
@@ -159,10 +160,10 @@ func (c *compiler) makeItems() {
 	}
 }
 
-// A span is the place of a step's items among all steps.
+// A span has the index of a step's first item in Definition.steps, and the number of its items.
 type span struct{ first, n int }
 
-// withItems returns d with the items that a state has as further steps, in the order of the state.
+// withItems returns d with the items of s as further steps, in the order of s.Steps.
 func (d *Definition) withItems(s State) *Definition {
 	if len(s.Lists) == 0 {
 		return d
@@ -192,7 +193,7 @@ func (d *Definition) stepCount() int {
 	return len(d.steps)
 }
 
-// fits reports whether a state has the steps and the items that it must have.
+// fits reports whether s has as many steps as d, and as many items as its lists have elements.
 func (d *Definition) fits(s State) bool { return len(d.withItems(s).steps) == len(s.Steps) }
 
 // stepIndex returns the index of a step, or of an item that the state has.
@@ -207,8 +208,8 @@ func (d *Definition) stepIndex(name string) (int, bool) {
 	return 0, false
 }
 
-// errNoList is wrapped by the error of a list expression that gives another value.
-var errNoList = errors.New("it gives no list")
+// errNoList is wrapped by the error of a list expression whose value is not a list.
+var errNoList = errors.New("the value is not a list")
 
 // listOf evaluates the list of step i.
 func (x *decision) listOf(i int) ([]any, error) {
@@ -227,7 +228,7 @@ func (x *decision) listOf(i int) ([]any, error) {
 	return list, nil
 }
 
-// backwards yields the steps in the reverse of the definition's order, each one after its items.
+// backwards yields the steps in the reverse order of the definition. The items of a step come before it, also in reverse order.
 func (d *Definition) backwards(yield func(int) bool) {
 	for i := d.stepCount() - 1; i >= 0; i-- {
 		if d.items != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/troupe-go/troupe/saga"
 )
 
-// BenchmarkDecide measures one decision: the answer to a step in the midst of a saga of 64 steps, and the answer to an item in the midst
-// of a step with 100 items.
+// BenchmarkDecide measures one decision: the answer to a step in the midst of a saga of 64 steps, and the answer to an item in
+// the midst of a step with 100 items.
 //
 //	go test -run '^$' -bench BenchmarkDecide ./saga
 func BenchmarkDecide(b *testing.B) {

@@ -68,8 +68,8 @@ func seen(s saga.State, fx saga.Effects) string {
 	return fmt.Sprint(s.Status, s.Back, fx.Ignored != "", fx.Refused != "", fx.Early, len(fx.Moments) > 0, strings.Join(all, "; "))
 }
 
-// TestAStepWithForEachBehavesAsSoManySteps applies the same random events to a saga with ForEach and to one that has a step for each
-// item, and compares every decision.
+// TestAStepWithForEachBehavesAsSoManySteps applies the same random events to a saga with ForEach and to one that has a step for
+// each item, and compares every decision.
 func TestAStepWithForEachBehavesAsSoManySteps(t *testing.T) {
 	t.Parallel()
 	undo := `,"compensation":{"command":{"hop":"seats","type":"ReleaseSeat"},"success":[{"event":"SeatReleased"}],"timeout":"1h"}`

@@ -14,7 +14,8 @@ import (
 
 const flightID = "flight/f-1"
 
-// flight pays, books a seat for each passenger, two at once, and then issues the tickets. each has further fields of the step seat.
+// flight pays, books a seat for each passenger, two at once, and then issues the tickets. each has further fields of the step
+// seat.
 func flight(t testing.TB, each string) *saga.Definition {
 	t.Helper()
 	return parse(t, `{"saga":"flight","version":1,"key":"id","data":{"id":"string","passengers":"any","seats":"any"},
@@ -120,7 +121,7 @@ func TestAValueThatIsNoListParksTheSaga(t *testing.T) {
 	for _, value := range []any{nil, "Ada", map[string]any{"name": "Ada"}, 3} {
 		f := sagatest.New(t, flight(t, "")).WhenStarted("flight", sagatest.Fields{"id": "f-1", "passengers": value})
 		f.WhenPublished(sagatest.Success("pay", "Paid", nil)).ThenStatus(flightID, saga.Parked)
-		require.Contains(t, f.State(flightID).Reason, `"data.passengers": it gives no list`)
+		require.Contains(t, f.State(flightID).Reason, `"data.passengers": the value is not a list`)
 	}
 }
 
@@ -196,7 +197,7 @@ func TestAVariableThatIsNoListAnyMoreParksTheItem(t *testing.T) {
 	f := startFlight(t, "", "Ada", "Bob")
 	f.WhenActs(flightID, saga.Event{Kind: saga.ActSet, Fields: sagatest.Fields{"seats": "none"}})
 	f.WhenPublished(seat(0, "1A")).ThenStatus(flightID, saga.Parked)
-	require.Contains(t, f.State(flightID).Reason, "variable seats is no list of 2 values, in which step seat collects: set it to one")
+	require.Contains(t, f.State(flightID).Reason, "variable seats is not a list of 2 values, one for each item of step seat: set it to such a list")
 	f.WhenActs(flightID, saga.Event{Kind: saga.ActSet, Fields: sagatest.Fields{"seats": []any{nil, nil}}})
 	f.WhenActs(flightID, saga.Event{Kind: saga.ActSkip, Step: "seat[0]", Fields: sagatest.Fields{"seats": "1A"}})
 	f.WhenPublished(seat(1, "1B")).ThenCommands(sagatest.Command{Type: "Issue", Fields: sagatest.Fields{"seats": []any{"1A", "1B"}}})
@@ -311,19 +312,19 @@ func TestAStateWithItemsIsReadAsItWasWritten(t *testing.T) {
 func TestADefinitionThatForEachDoesNotSuitIsRefused(t *testing.T) {
 	good := string(flight(t, "").JSON())
 	for _, c := range []struct{ old, new, want string }{
-		{`"list": "data.passengers"`, `"list": ""`, `steps[1].forEach.list: want an expression that gives a list, such as data.passengers`},
-		{`"list": "data.passengers"`, `"list": "data.id"`, `steps[1].forEach.list: "data.id" gives no list`},
-		{`"as": "passenger"`, `"as": "data"`, `steps[1].forEach.as: "data" has a meaning already: want another name for the element`},
+		{`"list": "data.passengers"`, `"list": ""`, `steps[1].forEach.list: want an expression whose value is a list, such as data.passengers`},
+		{`"list": "data.passengers"`, `"list": "data.id"`, `steps[1].forEach.list: "data.id" is not a list`},
+		{`"as": "passenger"`, `"as": "data"`, `steps[1].forEach.as: "data" is reserved: want another name for the element`},
 		{`"as": "passenger"`, `"as": "A"`, `steps[1].forEach.as: "A": want a name of lower-case letters`},
 		{`"max": 4`, `"max": 101`, `steps[1].forEach.max: 101: want 1 to 100, the most elements that the list may have`},
 		{`"max": 4`, `"max": 0`, `steps[1].forEach.max: 0: want 1 to 100`},
 		{`"parallel": 2`, `"parallel": 5`, `steps[1].forEach.parallel: 5: want 1 to max, or nothing to run all items at once`},
 		{`"seats": "any"`, `"seats": "string"`, `data.seats: step seat collects a list in it: want type any, not string`},
 		{`"name": "ticket",`, `"name": "ticket", "forEach": {"list": "data.passengers", "as": "p", "max": 2},`,
-			`steps[2].forEach: "ticket" is the pivot, and some of its items may be done while others fail; let a step after it be the pivot`},
+			`steps[2].forEach: "ticket" is the pivot, and some of its items may be done while others fail: make a step after it the pivot`},
 		{`"name": "ticket",`, `"name": "wait", "success": [{"event": "Come", "hop": "gate"}], "forEach": {"list": "data.passengers", "as": "p", "max": 2}}, {"name": "ticket",`,
-			`steps[2].forEach: "wait" has no command: an event that answers none does not name its item; send a command for each item`},
-		{`"seats": "data.seats"`, `"seats": "passenger.name"`, `steps[2].command.input.seats: "passenger.name": column 1: nothing is named so to 'passenger'`},
+			`steps[2].forEach: "wait" has no command, and an awaited event does not name an item: send a command for each item`},
+		{`"seats": "data.seats"`, `"seats": "passenger.name"`, `steps[2].command.input.seats: "passenger.name": column 1: unknown name 'passenger'`},
 	} {
 		_, err := saga.Parse([]byte(strings.Replace(good, c.old, c.new, 1)))
 		require.ErrorContains(t, err, c.want, c.new)
@@ -336,7 +337,7 @@ func TestTheItemsOfADefinitionHaveALimit(t *testing.T) {
 		steps = append(steps, fmt.Sprintf(`{"name":"s%d","forEach":{"list":"data.l","as":"x","max":100},"command":{"hop":"h","type":"T"},"success":[{"event":"E"}]}`, i))
 	}
 	_, err := saga.Parse([]byte(`{"saga":"many","version":1,"key":"id","data":{"id":"string","l":"any"},"steps":[` + strings.Join(steps, ",") + `]}`))
-	require.ErrorContains(t, err, "steps: their lists may have 1100 elements together: at most 1000, so give forEach a smaller max")
+	require.ErrorContains(t, err, "steps: the max of all forEach is 1100 together: want at most 1000")
 }
 
 func TestAnItemOfAListOfTextsIsInTheEndpoint(t *testing.T) {

@@ -12,8 +12,8 @@ import (
 	"github.com/troupe-go/troupe/internal/expr"
 )
 
-// A Form declares the fields of an event that an operator may give instead of the event's hop. The expressions of the answer may read
-// these fields only.
+// A Form declares the fields of an event that an operator may give instead of the event's hop. The expressions of the answer
+// may read these fields only.
 type Form struct {
 	// Title names the event for people. Default: the event's type.
 	Title  string  `json:"title,omitempty"`
@@ -27,7 +27,7 @@ type Field struct {
 	Type Type `json:"type"`
 	// Title names the field for people. Default: Name.
 	Title string `json:"title,omitempty"`
-	// Optional lets the operator leave the field out. Expressions then ask has(event.name) before they read it.
+	// Optional lets the operator leave the field out. Expressions must test has(event.name) before they read it.
 	Optional bool `json:"optional,omitempty"`
 	// Min and Max are the limits of an Int or a Double, and of the number of characters of a String. A String has at most 1,000
 	// characters by default, and 10,000 if Max allows it.
@@ -35,8 +35,8 @@ type Field struct {
 	Max *int64 `json:"max,omitempty"`
 	// OneOf lists the values that a String may have. Default: any.
 	OneOf []string `json:"oneOf,omitempty"`
-	// Personal hides the value in histories and in the logs of programs. The log of the saga has it, as it has each field of an event,
-	// since the decision depends on it.
+	// Personal hides the value in histories and in the logs of programs. The log of the saga has it, as it has each field of an
+	// event, since the decision depends on it.
 	Personal bool `json:"personal,omitempty"`
 }
 
@@ -51,7 +51,7 @@ const (
 
 var formField = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}$`)
 
-// form is the form of an event that a step awaits.
+// form is a Form with the event and the hop of the answer that has it.
 type form struct {
 	*Form
 	event, hop string
@@ -63,7 +63,7 @@ func (c *compiler) form(path string, a Answer, st *step) {
 		return
 	}
 	if st.Name == "" || st.send != nil || st.Compensation != nil {
-		c.wrong(path, "only an event that a step awaits, without a command, can be given by an operator")
+		c.wrong(path, "only an event that a step awaits, without a command, may have a form")
 		return
 	}
 	if slices.ContainsFunc(st.forms, func(f form) bool { return f.event == a.Event }) {
@@ -156,7 +156,7 @@ func (st *step) formOf(event string) *form {
 	return nil
 }
 
-// limits returns the smallest and the largest value, or length of a String, that Min and Max allow.
+// limits returns the smallest and the largest value; for a String, the least and the greatest number of characters.
 func (f Field) limits() (least, most int64) {
 	if f.Min != nil {
 		least = *f.Min
@@ -167,7 +167,7 @@ func (f Field) limits() (least, most int64) {
 	return least, shortText
 }
 
-// check returns fields with the values of their types, or an error that names the first wrong field.
+// check returns the fields with each value converted to the type of its field, or an error that names the first wrong field.
 func (f Form) check(fields map[string]any) (map[string]any, error) {
 	values := make(map[string]any, len(fields))
 	for _, one := range f.Fields {
@@ -235,8 +235,8 @@ func (f Field) check(v any) (any, error) {
 	return v, nil
 }
 
-// actAnswer applies the event that an operator gives to step i. It has the effect of the same event from its hop, with one difference:
-// an event that the definition cannot use is refused, and does not park the saga.
+// actAnswer applies the event that an operator gives to step i. The effect is the effect of the same event from its hop, except
+// that an event that the definition cannot use is refused, and does not park the saga.
 func (x *decision) actAnswer(i int, e Event) {
 	st, ss := x.d.steps[i], &x.s.Steps[i]
 	f := st.formOf(e.Type)
@@ -248,7 +248,7 @@ func (x *decision) actAnswer(i int, e Event) {
 	case ss.Phase == StepWaiting:
 		x.refuse("step %s has not begun: it awaits no answer yet", ss.Name)
 	case ss.Phase == Refused && ss.Answer == "":
-		x.refuse("step %s is refused since no answer came in time: nothing was changed", ss.Name)
+		x.refuse("no answer to step %s came in time, and the step is refused: nothing was changed", ss.Name)
 	case ss.Phase != Intent && ss.Answer != "":
 		x.refuse("step %s was answered before, with %s: nothing was changed", ss.Name, ss.Answer)
 	case ss.Phase != Intent:
@@ -267,7 +267,7 @@ func (x *decision) actAnswer(i int, e Event) {
 	}
 }
 
-// usable returns an error if no answer of step i takes e, or if an expression fails with its fields.
+// usable returns an error if no answer of step i accepts e, or if an expression of the answer fails with the fields of e.
 func (x *decision) usable(i int, e Event) error {
 	for _, as := range [][]*answer{x.d.steps[i].success, x.d.steps[i].failure} {
 		a, err := x.match(i, as, e)
@@ -279,10 +279,10 @@ func (x *decision) usable(i int, e Event) error {
 			return err
 		}
 	}
-	return fmt.Errorf("step %s accepts no such values", x.s.Steps[i].Name)
+	return fmt.Errorf("no answer of step %s accepts these values: their conditions (when) are false", x.s.Steps[i].Name)
 }
 
-// formEvents returns the events of the forms.
+// formEvents returns the types of the events that have a form in st.
 func (st *step) formEvents() (names []string) {
 	for _, f := range st.forms {
 		names = append(names, f.event)

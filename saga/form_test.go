@@ -108,7 +108,7 @@ func TestAnOperatorsAnswerThatCannotBeAppliedIsRefused(t *testing.T) {
 		"no UTF-8":                {begun, asAnswered("Approved", with("note", "\xff")), "note: want text in UTF-8"},
 		"a field too many":        {begun, asAnswered("Approved", with("colour", "red")), `"colour": the form has no such field`},
 		"a value off the list":    {begun, asAnswered("Declined", map[string]any{"why": "looks"}), "why: want one of income, age, other"},
-		"no condition holds":      {begun, asAnswered("Declined", map[string]any{"why": "other"}), "step approval accepts no such values"},
+		"no condition holds":      {begun, asAnswered("Declined", map[string]any{"why": "other"}), "no answer of step approval accepts these values"},
 		"another event":           {begun, asAnswered("Signed", nil), `no form for the event "Signed": want Approved or Declined`},
 		"a step that has not":     {begun, later, "step later has not begun"},
 		"an unknown step":         {begun, none, `no step "none"`},

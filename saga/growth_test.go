@@ -12,8 +12,9 @@ import (
 	"github.com/troupe-go/troupe/saga"
 )
 
-// TestShortNumbersThatBecomeLongAreRefused: a request of 980 KB with 140,000 times 1e1000 took 1.9 GB and eleven seconds, since the
-// stored form of a number has no exponent. Records with such payloads, of some bytes each when compressed, stopped a coordinator.
+// TestShortNumbersThatBecomeLongAreRefused: a request of 980 KB with 140,000 times 1e1000 took 1.9 GB and eleven seconds, since
+// the stored form of a number has no exponent. Records with such payloads, of some bytes each when compressed, stopped a
+// coordinator.
 func TestShortNumbersThatBecomeLongAreRefused(t *testing.T) {
 	list := func(number string, n int) string {
 		return "[" + strings.TrimSuffix(strings.Repeat(number+",", n), ",") + "]"

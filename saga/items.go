@@ -9,7 +9,7 @@ import (
 	"github.com/troupe-go/troupe/internal/moments"
 )
 
-// items returns the place of the items of step i; n is 0 if it has none.
+// items returns the index of the first item of step i, and the number of its items.
 func (x *decision) items(i int) (first, n int) {
 	if x.d.items == nil || i >= len(x.d.items) {
 		return 0, 0
@@ -17,7 +17,8 @@ func (x *decision) items(i int) (first, n int) {
 	return x.d.items[i].first, x.d.items[i].n
 }
 
-// itemCount returns the number of items of step i, and whether its list is known, so that it has items, or could have.
+// itemCount returns the number of items of step i, and whether its list was evaluated. n may be 0 then, since the list may be
+// empty.
 func (x *decision) itemCount(i int) (n int, begun bool) {
 	if x.d.steps[i].each == nil {
 		return 0, false
@@ -27,7 +28,7 @@ func (x *decision) itemCount(i int) (n int, begun bool) {
 	return n, begun
 }
 
-// beginEach begins a step with ForEach. Its items begin when forward finds it begun. It returns false if the saga is parked.
+// beginEach begins a step with ForEach. The next pass of forward begins its items. It returns false if the saga is parked.
 func (x *decision) beginEach(i int, due []scheduled) bool {
 	st := x.d.steps[i]
 	list, err := x.listOf(i)
@@ -42,7 +43,7 @@ func (x *decision) beginEach(i int, due []scheduled) bool {
 	return true
 }
 
-// addItems adds the items of step i, and makes each variable that the step collects a list without values.
+// addItems adds the items of step i to the state, and sets each variable that its answers set to a list of nulls.
 func (x *decision) addItems(i int, list []any) {
 	st := x.d.steps[i]
 	lists := make(map[string]any, len(x.s.Lists)+1)
@@ -63,8 +64,8 @@ func (x *decision) addItems(i int, list []any) {
 	x.put(data)
 }
 
-// beginItems begins as many items of step i as may run, and ends the step when all of them are done or tolerated. It returns false if
-// the saga is parked.
+// beginItems begins as many items of step i as may run at once, and ends the step when all of them are done or tolerated. ok is
+// false if the saga is parked.
 func (x *decision) beginItems(i int) (changed, ok bool) {
 	first, n := x.items(i)
 	running, over := 0, 0
@@ -104,14 +105,14 @@ func (x *decision) itemsSettled(i int) bool {
 	return true
 }
 
-// itemsUndone reports whether step i goes back with its saga: it has items, and one that the saga needs is compensated.
+// itemsUndone reports whether the saga compensates and has compensated an item of step i that is not tolerated.
 func (x *decision) itemsUndone(i int) bool {
 	first, n := x.items(i)
 	return x.s.Back && slices.ContainsFunc(x.s.Steps[first:first+n], func(ss StepState) bool { return ss.Phase == Undone && !ss.Tolerated })
 }
 
-// settleItems gives each step with items of a saga that is compensated the phase that follows from its items. Until then a pivot that
-// runs may let the saga go forward, and the step keeps its phase.
+// settleItems sets, in a saga that is compensated, the phase of each step with items by the phases of the items. It does
+// nothing before that: a pivot that is still running may let the saga go forward again.
 func (x *decision) settleItems() {
 	if x.s.Status != Compensated {
 		return
@@ -130,8 +131,8 @@ func (x *decision) settleItems() {
 	}
 }
 
-// collect replaces each value in data that an item sets in a variable of its step by the list of the variable with this value in it.
-// It changes nothing if i is no item.
+// collect changes data, the variables that an answer to step i sets, if i is an item: it replaces each value by the variable's
+// list with this value at the item's index.
 func (x *decision) collect(i int, data map[string]any) error {
 	if i < 0 || x.d.steps[i].of < 0 {
 		return nil
@@ -148,7 +149,7 @@ func (x *decision) collect(i int, data map[string]any) error {
 		if was, set := x.s.Data[name]; set {
 			values, is := was.([]any)
 			if !is || len(values) != n {
-				return fmt.Errorf("variable %s is no list of %d values, in which step %s collects: set it to one", name, n, step.Name)
+				return fmt.Errorf("variable %s is not a list of %d values, one for each item of step %s: set it to such a list", name, n, step.Name)
 			}
 			copy(list, values)
 		}
@@ -158,7 +159,7 @@ func (x *decision) collect(i int, data map[string]any) error {
 	return nil
 }
 
-// hasValue reports whether a variable has a value that step i, or the item i, has set.
+// hasValue reports whether a variable is set; for an item, whether the variable's list has a value at the item's index.
 func (x *decision) hasValue(i int, name string) bool {
 	v, set := x.s.Data[name]
 	st := x.d.steps[i]
@@ -179,7 +180,7 @@ func (x *decision) objectsOf(i int, more map[string]any) map[string]any {
 	return all
 }
 
-// holesOf returns the values that the endpoint of step i may name.
+// holesOf returns the values that may fill the braces in the endpoint of step i.
 func (x *decision) holesOf(i int) map[string]any {
 	if x.d.steps[i].of < 0 {
 		return x.s.Data
@@ -198,8 +199,9 @@ func (x *decision) element(i int) (as string, element any, index int64) {
 	return step.each.As, list[st.item], int64(st.item)
 }
 
-// findsItem finds the item that e answers although the saga has no such item, and reports whether there is one: the saga has skipped
-// or refused the step, and a decision that began it is lost. Otherwise it ignores e.
+// findsItem handles an answer to an item that the state does not have. The database may have lost the decision that began the
+// item, and the saga has skipped or refused its step since. If e is a success of such an item, findsItem adds the items of the
+// step, as skipped, sets i to the item, and returns true. Otherwise it ignores or refuses e, and returns false.
 func (x *decision) findsItem(e Event, i *int) bool {
 	name, item, is := splitItem(e.Step)
 	p, known := x.d.byName[name]
@@ -230,7 +232,7 @@ func (x *decision) findsItem(e Event, i *int) bool {
 	return true
 }
 
-// mayHaveItem reports whether a step has the item of that name, or may get it.
+// mayHaveItem reports whether name is an item of a step that has not begun, in a saga that has not ended.
 func (x *decision) mayHaveItem(name string) bool {
 	step, _, is := splitItem(name)
 	p, known := x.d.byName[step]
@@ -241,13 +243,13 @@ func (x *decision) mayHaveItem(name string) bool {
 	return !begun
 }
 
-// refuseItem refuses the success of an item that the saga does not have.
+// refuseItem refuses e, the success of an item that the saga does not have. why is the reason.
 func (x *decision) refuseItem(e Event, why string) {
 	x.refuse("%s took effect at hop %s, and the saga has no such item: %s. The list was another one before the database of the saga was set "+
-		"back: look whether the effect must be undone by hand", e.Step, e.Hop, why)
+		"back: check whether the effect must be undone by hand", e.Step, e.Hop, why)
 }
 
-// stepOf returns the step or the item that a deadline belongs to.
+// stepOf returns the index of the step or item that a deadline belongs to, by the deadline's name without suffix.
 func (x *decision) stepOf(deadline, suffix string) int {
 	i, _ := x.d.stepIndex(strings.TrimSuffix(deadline, suffix))
 	return i
@@ -258,7 +260,7 @@ func (x *decision) phaseOf(name string) Phase {
 	return x.s.Steps[i].Phase
 }
 
-// stepOfItem returns the step of an item, or the name itself if it is no item's.
+// stepOfItem returns the name of an item's step, or name itself if it is not the name of an item.
 func stepOfItem(name string) string {
 	if step, _, is := splitItem(name); is {
 		return step
@@ -266,7 +268,7 @@ func stepOfItem(name string) string {
 	return name
 }
 
-// compareItems compares the items with the step that has them in the other definition.
+// compareItems finds failed items that the saga has tolerated and that the other definition does not tolerate.
 func (m *move) compareItems() {
 	for _, ss := range m.s.Steps[len(m.from.steps):] {
 		k, kept := m.to.byName[stepOfItem(ss.Name)]

@@ -61,7 +61,7 @@ func (x *decision) refuseElsewhere(e Event) {
 		return
 	}
 	x.refuse("step %s took effect at hop %s, and the definition that the saga runs on has no such step of that hop: the saga was moved to "+
-		"another one before its database was set back. Move it there again and redrive the answer, or look whether the effect must be "+
+		"another one before its database was set back. Move it there again and redrive the answer, or check whether the effect must be "+
 		"undone by hand", e.Step, e.Hop)
 }
 

@@ -154,13 +154,13 @@ type Answer struct {
 	By *Association `json:"by,omitempty"`
 	// When is a condition over event, data and saga. If it does not hold, the event is not this answer.
 	When string `json:"when,omitempty"`
-	// Set computes variables from event, data and saga. Each variable is set by one step only. ForEach describes what the items of a
-	// step set.
+	// Set computes variables from event, data and saga. Each variable is set by one step only. ForEach describes the variables
+	// of a step with items.
 	Set Mapping `json:"set,omitempty"`
 	// Reason computes the reason of a failure, over event, data and saga, of type string. Default: the event's name.
 	Reason string `json:"reason,omitempty"`
-	// Form lets an operator give the event, by ActAnswer. Only an event that answers no command has one. If several answers of a step
-	// have this event, the first of them has the Form.
+	// Form lets an operator give the event, by ActAnswer. Only an event of a step without a command may have one. If several
+	// answers of a step have this event, the first of them has the Form.
 	Form *Form `json:"form,omitempty"`
 
 	of *body // set by AnswerOf

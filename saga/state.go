@@ -30,8 +30,8 @@ type State struct {
 	// Reason is the reason why the saga compensates, ended early or is parked. Of several, the latest comes last.
 	Reason string         `json:"reason,omitempty"`
 	Data   map[string]any `json:"data"`
-	// Steps are in the definition's order. After them come the items of each step with ForEach that has begun, such as seat[0], in the
-	// order of the steps and of their lists.
+	// Steps are in the definition's order. After them come the items of each step with ForEach that has begun, such as seat[0],
+	// in the order of the steps and of their lists.
 	Steps []StepState `json:"steps"`
 	// Lists holds the list that each step with ForEach began with, by the name of the step.
 	Lists map[string]any `json:"lists,omitempty"`
@@ -75,8 +75,8 @@ type StepState struct {
 	// Epoch and BackEpoch count how often an operator sent the command and the compensation again.
 	Epoch     int `json:"epoch,omitempty"`
 	BackEpoch int `json:"back_epoch,omitempty"`
-	// First and BackFirst are the first epochs of the command and of the compensation whose result is unknown. Their idempotency key is
-	// used when the command is sent again, so that a service outside recognises the call.
+	// First and BackFirst are the first epochs of the command and of the compensation whose result is unknown. Their
+	// idempotency key is used when the command is sent again, so that a service outside recognises the call.
 	First     int `json:"first,omitempty"`
 	BackFirst int `json:"back_first,omitempty"`
 	// Succeeded and BackSucceeded are the epochs of the command and of the compensation that succeeded, by their answers.
@@ -142,7 +142,8 @@ type Event struct {
 	Hop  string `json:"hop,omitempty"`
 	Type string `json:"type,omitempty"`
 	// Key, for Observed, is the key of the message. A step takes the event only if the event finds the saga in the way of the
-	// step: by its key, or by the step's Association. Nil, as in logs of earlier versions: each step of this Hop and Type takes it.
+	// step: by its key, or by the step's Association. Nil, as in logs of earlier versions: each step of this Hop and Type takes
+	// it.
 	Key *string `json:"key,omitempty"`
 	// Answers, for Observed, is the id of the saga whose command the message answers. That saga ignores it as an awaited event.
 	Answers string `json:"answers,omitempty"`
@@ -228,8 +229,8 @@ type Effects struct {
 	// Early reports that the ignored event answers a command that the saga has not sent yet. That happens if the database has lost
 	// the saga's last decisions: the saga will send the command again, whose hop answers it no second time.
 	Early bool
-	// Refused is the reason why an action cannot be done, why the saga cannot start or cannot keep the event, or why it can no longer
-	// undo an effect. Then nothing has changed.
+	// Refused is the reason why an action cannot be done, why the saga cannot start or cannot keep the event, or why it can no
+	// longer undo an effect. Then nothing has changed.
 	Refused string
 }
 
@@ -262,10 +263,11 @@ type Emitted struct {
 	Fields  map[string]any
 }
 
-// A Moment is an entry of the saga's history. Its name, What, is SagaStarted, SagaWaiting, SagaGranted, SagaCompensating, SagaParked,
-// SagaResumed, SagaCompleted, SagaCompensated, SagaAbandoned or SagaMigrated; CancelAccepted or CancelRefused; VariablesSet; StepStarted, StepCompleted, StepFailed,
-// StepSkipped, StepExhausted, StepTimedOut, StepTolerated (the saga goes on without an optional step that failed) or StepResolved;
-// CompensationStarted, CompensationCompleted or CompensationFailed; DeadlineMet or DeadlineKept (until the parked saga is resumed).
+// A Moment is an entry of the saga's history. Its name, What, is SagaStarted, SagaWaiting, SagaGranted, SagaCompensating,
+// SagaParked, SagaResumed, SagaCompleted, SagaCompensated, SagaAbandoned or SagaMigrated; CancelAccepted or CancelRefused;
+// VariablesSet; StepStarted, StepCompleted, StepFailed, StepSkipped, StepExhausted, StepTimedOut, StepTolerated (the saga goes
+// on without an optional step that failed) or StepResolved; CompensationStarted, CompensationCompleted or CompensationFailed;
+// DeadlineMet or DeadlineKept (until the parked saga is resumed).
 type Moment struct {
 	What string `json:"what"`
 	Step string `json:"step,omitempty"`

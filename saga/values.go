@@ -119,7 +119,7 @@ func (d *Definition) coerce(name string, v any) (any, error) {
 	return nil, fmt.Errorf("variable %s is %s: it cannot be %s", name, t, show(v))
 }
 
-// valueOf returns v, in the form of whole, as a value of type t, and whether it is one.
+// valueOf converts v, a result of whole, to type t, and reports whether v is a value of that type.
 func valueOf(t Type, v any) (any, bool) {
 	switch t {
 	case Any:
@@ -171,11 +171,13 @@ func whole(v any) (any, error) {
 	return v, nil
 }
 
-// maxGrowth limits the bytes by which the numbers of one event or state are longer in their stored form, which has no exponent: 1e1000
-// becomes 1,001 digits. A number in its stored form, such as one that is read from the database, adds nothing.
+// maxGrowth limits by how many bytes the numbers of one event or state may become longer, all together, when they are stored:
+// the stored form has no exponent, so 1e1000 becomes 1,001 digits. A number that has its stored form already, as one that is
+// read from the database, adds nothing.
 const maxGrowth = 4 << 20
 
-// plain applies whole to v and to all values inside it, in place, as long as the numbers grow by no more than growth in all.
+// plain applies whole to v and to all values inside it, in place. growth is the number of bytes by which the numbers may become
+// longer; it is reduced, and an error if it becomes negative.
 func plain(v any, growth *int) (_ any, err error) {
 	switch v := v.(type) {
 	case []any:
@@ -218,7 +220,7 @@ func storedLen(v any) int {
 	return 0
 }
 
-// givenLen returns the length of a number as it was given: of a JSON number its text, else the 8 bytes of a double.
+// givenLen returns the length of a number before plain: the length of the text of a JSON number, else 8, the bytes of a double.
 func givenLen(v any) int {
 	if n, is := v.(json.Number); is {
 		return len(n)
@@ -234,8 +236,8 @@ func WriteFields(f map[string]any) ([]byte, error) {
 	return json.Marshal(pointed(f, func(text string) string { return text }))
 }
 
-// Canonical gives the numbers in f, such as the json.Number of a decimal, the form of Event.Fields, in place. It is an error if that makes
-// them more than 4 MiB longer in all.
+// Canonical converts the numbers in f, such as the json.Number of a decimal, to the form of Event.Fields, in place. It returns
+// an error if they become more than 4 MiB longer, all together.
 func Canonical(f map[string]any) error {
 	growth := maxGrowth
 	_, err := plain(f, &growth)
@@ -271,8 +273,8 @@ func unescape(v any) any {
 }
 
 // ReadFields reads a JSON object into the form of Event.Fields: whole numbers stay whole, and a number with more digits than an
-// int64 or a float64 can hold is a json.Number with all of them. A number of more than 1,100 digits is an error, and so are numbers
-// that are more than 4 MiB longer when they are written without exponents.
+// int64 or a float64 can hold is a json.Number with all of them. A number of more than 1,100 digits is an error, and so are
+// numbers that are more than 4 MiB longer when they are written without exponents.
 func ReadFields(text []byte) (map[string]any, error) {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.UseNumber()

@@ -44,8 +44,8 @@ func seats() (plain, each *saga.Definition, err error) {
 	return plain, each, err
 }
 
-// items compares one saga with 100 items with 100 sagas of one step: how many messages are sent and answered in a second. Both are started
-// in one transaction and run alone, in turns.
+// items compares one saga of 100 items with 100 sagas of one step: the number of messages that are sent and answered in a
+// second. In each round the sagas are started in one transaction, and nothing else runs. The two kinds take turns.
 func (s *stage) items(ctx context.Context) (string, error) {
 	var lines []string
 	for _, kind := range []string{"kafka", "local"} {

@@ -9,10 +9,9 @@
 // has ended; each hop writes a row of its own in the transaction in which it answers. All parts of Troupe run in this process:
 // coordinator, participants and relays, with four databases on one server (kafka), or all in one database without Kafka and
 // relays (local). fsync and synchronous_commit are on. Other programs to compare run in the same rounds, see --peer. On demand,
-// join sends ten events of ten hops at once for each of many sagas, and prints how many transactions were repeated; items compares a saga
-// that has 100 items with 100 sagas; recovery
-// kills the process that runs everything, with 10,000 running sagas, and starts it again; retention removes a million ended sagas
-// while 200 others a second are run. A run whose counts of effects are wrong
+// join sends ten events of ten hops at once for each of many sagas, and prints how many transactions were repeated; items compares
+// a saga that has 100 items with 100 sagas; recovery kills the process that runs everything, with 10,000 running sagas, and starts
+// it again; retention removes a million ended sagas while 200 others a second are run. A run whose counts of effects are wrong
 // ends the measurement with status 1.
 package main
 

@@ -54,9 +54,9 @@ fail.
 With --chaos it kills services and relays, cuts their connections and delivers messages twice
 during the run.
 
-With --previous every process begins as that earlier version of troupe. While orders are posted, the
-databases are migrated, and every process is replaced by this version, by the earlier one again, and
-at last by this one: an upgrade, a rollback and another upgrade.
+With --previous every process starts with that earlier version of troupe. While orders are posted, the
+databases are migrated, and every process is replaced by this version, then by the earlier one, and
+then by this one again: an upgrade, a rollback and another upgrade.
 
 The orders file is CSV with the columns order_id, customer_id, placed_at, quantity and amount. The
 whole file is checked before the run. Without one, the program uses its own 400 orders.
@@ -88,7 +88,7 @@ Exit status: 0 every check holds, 1 one does not or the run failed, 2 wrong usag
 	flags.StringVar(&f.style, "style", string(demo.Orchestration), "how the services work together: `orchestration|choreography`")
 	flags.StringVar(&f.fail, "fail", "", "`shares` of orders that hops refuse: payment=2%,inventory=3%,shipping=5%")
 	flags.BoolVar(&f.cfg.Chaos, "chaos", false, "kill processes, cut connections and deliver messages twice during the run")
-	flags.StringVar(&f.previous, "previous", "", "`program` of an earlier version: upgrade from it, and back, during the run")
+	flags.StringVar(&f.previous, "previous", "", "`program` of an earlier version: upgrade from it, roll back and upgrade again during the run")
 	flags.StringVar(&f.console, "console", "", "serve a console on `host:port`, of this machine, and stay up")
 	flags.Lookup("console").NoOptDefVal = consoleAddress
 	flags.Int64Var(&f.cfg.Seed, "seed", 1, "`number` from which the refused orders and the actions of chaos are derived")
@@ -156,7 +156,7 @@ func (f *demoFlags) config(stderr io.Writer) (run.Config, error) {
 	cfg.Program = []string{self}
 	if f.previous != "" {
 		if f.previous, err = exec.LookPath(f.previous); err != nil {
-			return cfg, fmt.Errorf("--previous: %w: want the program troupe of an earlier version", err)
+			return cfg, fmt.Errorf("--previous: %w: want the path of the program troupe of an earlier version", err)
 		}
 		cfg.Previous = []string{f.previous}
 	}

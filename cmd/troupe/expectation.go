@@ -13,9 +13,9 @@ import (
 func newExpectation() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "expectation",
-		Short: "Find events that a service of a flow expects, and that are missing or came late",
-		Long: `expectation works on one service's database (--database-url or DATABASE_URL), in which the service records its
-declared expectations (docs/choreography.md). It shows them also while Kafka is away or the service is down.`,
+		Short: "Find expected events of a flow that are missing or came late",
+		Long: `expectation reads the database of one service (--database-url or DATABASE_URL), in which the service records its
+declared expectations (docs/choreography.md). It works also while Kafka is away or the service is down.`,
 		Example: "  troupe expectation list --status missing",
 		Args:    cobra.NoArgs,
 		RunE:    parent,
@@ -31,11 +31,12 @@ func newExpectationList() *cobra.Command {
 	var counts bool
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List expectations that wait, are missing, or were met late",
-		Long: `list prints expectations, the longest overdue first. An event that came in time is not listed. Rows are deleted
-7 days after their end, or after the service's own retention.
+		Short: "List expectations that are waiting, missing or late",
+		Long: `list prints expectations, the longest overdue first. Each is waiting (its time is not over), missing (its time is over and
+the event has not come) or late (the event came after its time). An event that came in time is not listed. A service deletes the row of an
+expectation 7 days after its event was raised or came, or after the Retention of its flow.Config.
 
-troupe trace KEY shows the messages of a key, also if they wait somewhere.`,
+troupe trace KEY shows where the messages of a key are.`,
 		Example: `  troupe expectation list --status missing
   troupe expectation list --counts
   troupe expectation list --key o-1001 --output json | jq '.expectations[] | .due_at'`,
@@ -79,7 +80,7 @@ troupe trace KEY shows the messages of a key, also if they wait somewhere.`,
 	flags.StringVar(&filter.Group, "group", "", "only of this consumer `group`")
 	flags.StringVar(&filter.Name, "name", "", "only expectations of this `name`")
 	flags.StringVar(&filter.Key, "key", "", "only this `key`")
-	flags.BoolVar(&counts, "counts", false, "count them by name, with the oldest")
+	flags.BoolVar(&counts, "counts", false, "print their numbers by name, with the earliest due time")
 	flags.IntVar(&page.Limit, "limit", 50, "at most `n` lines, up to 10000")
 	flags.StringVar(&page.After, "after", "", "go on behind this `mark`, which the page before has printed")
 	return cmd
@@ -120,7 +121,7 @@ func printExpectationCounts(cmd *cobra.Command, all []repair.ExpectationCount) e
 	return t.print(w)
 }
 
-// stampOf returns a dash for no time.
+// stampOf returns the text of a time; nil: a dash.
 func stampOf(at *time.Time) string {
 	if at == nil {
 		return "-"

@@ -9,7 +9,7 @@ import (
 	"github.com/troupe-go/troupe/internal/sidecar"
 )
 
-// identify sets TLS and the password of a database's connections from TROUPE_DATABASE_….
+// identify sets TLS, and the password of connections to a database, from the variables TROUPE_DATABASE_….
 func identify(config *pgxpool.Config) error {
 	i, err := (sidecar.Program{Environ: os.Environ()}).Identity()
 	if err != nil {
@@ -18,7 +18,7 @@ func identify(config *pgxpool.Config) error {
 	return i.Database(config)
 }
 
-// kafkaIdentity returns TLS and authentication of the clients of Kafka from TROUPE_KAFKA_….
+// kafkaIdentity returns the options of Kafka clients for TLS and authentication, from the variables TROUPE_KAFKA_….
 func kafkaIdentity() ([]kgo.Opt, error) {
 	i, err := (sidecar.Program{Environ: os.Environ()}).Identity()
 	if err != nil {

@@ -17,7 +17,8 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// The commands log in with the settings of the relay, from variables: also a console, whose database gets a new password while it runs.
+// The commands log in with the settings of the relay, from variables: also a console, whose database gets a new password while
+// it runs.
 func TestCommandsLogInWithThePasswordOfTheMoment(t *testing.T) {
 	t.Parallel()
 	pool := testkit.Database(t)

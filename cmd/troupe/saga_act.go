@@ -23,7 +23,8 @@ type sagaAction struct {
 	asks   bool // it cannot be undone, so the user must confirm it
 	result string
 	did    string // for resolve: yes or no
-	// prepare completes the event of an answer by the saga's definition, and sets given, the event with its values.
+	// prepare adds the values to the event of an answer, with the types of the saga's definition, and sets given, the text of
+	// both.
 	prepare func(*sagadesk.Detail, *saga.Event, []string) error
 	given   string
 }

@@ -18,17 +18,16 @@ func newSagaAnswer() *cobra.Command {
 	var fields []string
 	cmd := a.command(&cobra.Command{
 		Use:   "answer <saga> <step> <event>",
-		Short: "Give the event that a step awaits from an operator",
-		Long: `answer gives a saga the event that one of its steps awaits, if the definition has a form for the event. The
-saga continues as if the event had come from its hop. The event is not published: other services do not see it. Set each field of the
-form with --field name=value, in the form of its type; leave out an optional field. troupe saga questions lists the steps that wait,
-with their events and fields.
+		Short: "Answer a question: give a step the event that it awaits",
+		Long: `answer gives a step the event that it awaits, if the definition has a form for the event. The saga continues as if the
+event had come from its hop. The event is not published: other services do not receive it. Set each field of the form with
+--field name=value; you may leave out an optional field. troupe saga questions lists the steps that wait, with their events and fields.
 
-Each step is answered once. A second answer, and one that comes after the time-out or the cancel, is refused and changes nothing.`,
+Each step is answered once. A second answer, and an answer after the time-out, the cancel or the end, is refused and changes nothing.`,
 		Example: `  troupe saga answer loan/l-1 approval LoanApproved --field cents=250000 --reason 'ticket 4711: the income is proven' --dry-run
   troupe saga answer loan/l-1 approval LoanDeclined --field why=income --reason 'ticket 4711: no income'`,
 		Args: cobra.ExactArgs(3),
-	}, "it is the answer")
+	}, "this is the answer")
 	cmd.Flags().StringArrayVar(&fields, "field", nil, "`name=value` of a field of the form, repeatable")
 	a.prepare = func(g *sagadesk.Detail, e *saga.Event, args []string) error {
 		e.Type = args[2]
@@ -60,10 +59,10 @@ func newSagaQuestions() *cobra.Command {
 	var page sagadesk.Page
 	cmd := &cobra.Command{
 		Use:   "questions",
-		Short: "List steps of sagas that wait for an operator's answer",
-		Long: `questions lists the steps that await an event with a form, the saga that started first first. SINCE is when the step
-began, and UNTIL the time-out of the step or of the saga. Each line of the table is an event that may be given, with its fields and their
-types; a field in brackets may be left out.`,
+		Short: "List the steps of sagas that wait for an operator's answer",
+		Long: `questions lists the steps that await an event with a form, oldest saga first. SINCE is the time at which the step began.
+UNTIL is the end of the time-out of the step or of the saga, whichever is earlier. The table has a line for each event that you may give, with
+its fields and their types. You may leave out a field in brackets.`,
 		Example: `  troupe saga questions
   troupe saga questions --saga loan --output json | jq -r '.questions[].id'`,
 		Args: cobra.NoArgs,
@@ -86,7 +85,7 @@ types; a field in brackets may be left out.`,
 	flags := cmd.Flags()
 	f.declare(cmd)
 	flags.StringVar(&name, "saga", "", "only of this `type`")
-	flags.IntVar(&page.Limit, "limit", 50, "of at most `n` sagas, up to 10000")
+	flags.IntVar(&page.Limit, "limit", 50, "questions of at most `n` sagas, up to 10000")
 	flags.StringVar(&page.After, "after", "", "go on behind this `mark`, which the page before has printed")
 	return cmd
 }
@@ -114,7 +113,7 @@ func (f *sagaFlags) printQuestions(w io.Writer, list []sagadesk.Question, next s
 	return err
 }
 
-// fieldsOf returns the fields of a form with their types.
+// fieldsOf returns the fields of a form with their types, on one line.
 func fieldsOf(e sagadesk.FormEvent) string {
 	all := make([]string, len(e.Fields))
 	for i, one := range e.Fields {
@@ -129,7 +128,7 @@ func fieldsOf(e sagadesk.FormEvent) string {
 	return strings.Join(all, ", ")
 }
 
-// printQuestions prints the commands that answer the steps which wait for an operator.
+// printQuestions prints the commands with which an operator can answer a saga's questions.
 func printQuestions(w io.Writer, id string, questions []sagadesk.Question) {
 	for i, q := range questions {
 		if i == 0 {

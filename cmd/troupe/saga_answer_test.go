@@ -61,13 +61,13 @@ func TestSagaAnswerGivesTheAwaitedEvent(t *testing.T) {
 		return run(append([]string{"saga", "answer", "loan/l 1", "approval", "LoanApproved", "--actor", "bob", "--reason", "ticket 7"}, more...)...)
 	}
 	for want, args := range map[string][]string{
-		"--field cents: want a value of type int":     {"--field", "cents=many", "--yes"},
-		"--field cents: want name=value":              {"--field", "cents", "--yes"},
-		"--field colour: LoanApproved has no such":    {"--field", "colour=red", "--yes"},
-		"each field once":                             {"--field", "cents=1", "--field", "cents=2", "--yes"},
-		"refused: LoanApproved: cents: want a value":  {"--yes"},
-		"cents: 1000001: want at most 1000000":        {"--field", "cents=1000001", "--yes"},
-		"no terminal for the confirmation; use --yes": {"--field", "cents=5"},
+		"--field cents: want a value of type int":              {"--field", "cents=many", "--yes"},
+		"--field cents: want name=value":                       {"--field", "cents", "--yes"},
+		"--field colour: the form of LoanApproved has no such": {"--field", "colour=red", "--yes"},
+		"each field once":                                      {"--field", "cents=1", "--field", "cents=2", "--yes"},
+		"refused: LoanApproved: cents: want a value":           {"--yes"},
+		"cents: 1000001: want at most 1000000":                 {"--field", "cents=1000001", "--yes"},
+		"no terminal for the confirmation; use --yes":          {"--field", "cents=5"},
 	} {
 		_, stderr, status := answer(args...)
 		require.NotZero(t, status, want)

@@ -8,7 +8,7 @@ import (
 	"github.com/troupe-go/troupe/saga"
 )
 
-// manyItems is the number of items from which the drawing leaves out the items that are done.
+// manyItems is the largest number of items that are all drawn. If a step has more, the items that are done are left out.
 const manyItems = 20
 
 // itemsOf returns the items that a step with forEach has in a state.

@@ -62,9 +62,9 @@ const groupSchema = `
 CREATE TABLE group_seats (trip text NOT NULL, passenger text NOT NULL, free boolean NOT NULL DEFAULT false, PRIMARY KEY (trip, passenger));
 CREATE TABLE deposits (trip text PRIMARY KEY, cents bigint NOT NULL, returned boolean NOT NULL DEFAULT false)`
 
-// TestNoSeatOfAGroupIsLeftOver runs groups of 0 to 20 passengers, of whom some get no seat, or get it after the time-out. Each round ends
-// in the midst of the work, except the last one. Then it counts seats and money: a booked group has a seat for each passenger, a cancelled one
-// has none, and no money is kept.
+// TestNoSeatOfAGroupIsLeftOver runs groups of 0 to 20 passengers, of whom some get no seat, or get it after the time-out. Each
+// round ends in the midst of the work, except the last one. Then it counts seats and money: a booked group has a seat for each
+// passenger, a cancelled one has none, and no money is kept.
 func TestNoSeatOfAGroupIsLeftOver(t *testing.T) {
 	t.Parallel()
 	spec := groupDefinition(t).Spec()

@@ -120,5 +120,5 @@ func TestAnOperatorApprovesTheTripOnceAndInTime(t *testing.T) {
 
 	f = planned(t).Given(flight, hotel, noCar)
 	f.WhenTimePasses(24 * time.Hour)
-	f.WhenActs("trip/t-1", answer("TripApproved", nil)).ThenRefused("step approval is refused since no answer came in time")
+	f.WhenActs("trip/t-1", answer("TripApproved", nil)).ThenRefused("no answer to step approval came in time")
 }

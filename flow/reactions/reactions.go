@@ -67,6 +67,6 @@ type Expectation struct {
 	// Within has the format of time.ParseDuration.
 	Within string  `json:"within"`
 	Raise  Message `json:"raise"`
-	// Late lists the messages that are sent if one of Expect arrives after Raise was sent.
+	// Late lists the messages that are sent, all of them, if one of Expect arrives after Raise was sent.
 	Late []Message `json:"late,omitempty"`
 }

@@ -1,4 +1,5 @@
--- Takes alerts that are due, for a lease: if the member that posts them dies, another one posts them after it.
+-- Claims alerts that are due, for the time of a lease: if the member that posts them dies, another member claims them after
+-- that time.
 WITH due AS (
   SELECT consumer_group, name, key
   FROM troupe.expectations

@@ -1,4 +1,4 @@
--- Each part reads one index: expectations that were met in time are not counted.
+-- Counts expectations by name and status. Each part of the UNION reads one index, so that expectations met in time are not read.
 SELECT name,
        count(*) FILTER (WHERE missed_at IS NULL AND raised_at IS NULL) AS waiting,
        count(*) FILTER (WHERE (missed_at IS NOT NULL OR raised_at IS NOT NULL) AND met_at IS NULL) AS missing,

@@ -1,4 +1,4 @@
--- What the expectation begins with has come.
+-- Begins the expectation, since the message in After has come: perhaps after the expected event, perhaps once more.
 INSERT INTO troupe.expectations AS e (consumer_group, name, key, after_at, due_at, alert_id, headers, payload)
 VALUES (@group, @name, @key, now(), clock_timestamp() + make_interval(secs => @within::float8), @alert_id, @headers, @payload)
 ON CONFLICT (consumer_group, name, key) DO UPDATE

@@ -1,5 +1,5 @@
--- Records expectations whose time is over, the longest overdue first, each once: a row that is locked is being recorded by another
--- member, or is being met or raised, and is found by the next pass.
+-- Records each expectation whose time is over, once, the longest overdue first. A locked row is left to the next pass: another
+-- member records it, or a handler meets or raises it.
 WITH over AS (
   SELECT consumer_group, name, key
   FROM troupe.expectations

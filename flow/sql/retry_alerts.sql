@@ -1,4 +1,5 @@
--- A row that a handler has locked is left out: its lease ends.
+-- Makes alerts that the receiver has not accepted due again after @wait. A row that a handler has locked is left out: it is due
+-- again when its lease ends.
 WITH failed AS (
   SELECT e.consumer_group, e.name, e.key
   FROM unnest(@names::text[], @keys::text[]) AS f (name, key)

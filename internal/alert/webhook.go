@@ -93,8 +93,8 @@ func (n *Notifier) deliver(a Alert) error {
 	}
 }
 
-// Post makes one request with a body that the caller made, for alerts that the caller stores, repeats and counts itself. wait is the
-// Retry-After of the receiver. The error has no secrets.
+// Post sends one request with the caller's body. It is for callers that store, repeat and count their alerts themselves. wait
+// is the receiver's Retry-After. The error contains no secret.
 func (n *Notifier) Post(ctx context.Context, body []byte) (wait time.Duration, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, n.url.String(), bytes.NewReader(body))
 	if err != nil {

@@ -56,7 +56,7 @@ func (c *Console) do(w http.ResponseWriter, r *http.Request, p *page) {
 		c.fail(w, r, err)
 	case wantsJSON(r):
 		answer(w, http.StatusOK, done)
-	case next == "": // a preview whose values are in no address
+	case next == "": // a preview: it is drawn here, so that its values are in no URL
 		v := viewOf(p, done)
 		v.of(u)
 		c.draw(w, r, http.StatusOK, p.template, v)

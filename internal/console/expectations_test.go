@@ -28,5 +28,5 @@ func TestExpectationsAreShownByStatusWithLinksToTheirMessages(t *testing.T) {
 	require.Equal(t, 2, o.Databases[0].Missing.Count)
 	require.Contains(t, d.html("/"), "2 expected events are missing")
 	require.Equal(t, http.StatusBadRequest, d.get("/expectations?status=lost").Code)
-	require.Contains(t, d.html("/expectations?key=none"), "No expectation fits")
+	require.Contains(t, d.html("/expectations?key=none"), "No expectation matches")
 }

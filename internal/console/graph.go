@@ -98,7 +98,7 @@ func doing(ss saga.StepState) string {
 	return text
 }
 
-// itemsDone returns how many items of a step with forEach are done, as further text; "" if it has none.
+// itemsDone returns the text for the number of items of a step that are done; "" if it has no items.
 func itemsDone(st saga.Step, state saga.State) string {
 	done, all := 0, 0
 	for _, ss := range state.Steps {

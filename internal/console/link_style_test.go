@@ -21,8 +21,8 @@ var (
 	action     = regexp.MustCompile(`\{\{[^}]*\}\}`)
 )
 
-// linkClasses returns the classes that give an element the style of a link or a button by themselves. Each other rule with such a style
-// has to be for links, buttons and summaries, or for a part of one.
+// linkClasses returns the classes that give an element the style of a link or a button by themselves. Each other rule with such
+// a style has to be for links, buttons and summaries, or for a part of one.
 func linkClasses(t *testing.T, css string) map[string]bool {
 	found := make(map[string]bool)
 	for _, rule := range cssRule.FindAllStringSubmatch(cssComment.ReplaceAllString(css, ""), -1) {
@@ -69,8 +69,8 @@ func deadLinks(template string, styled map[string]bool) (dead []string) {
 	return dead
 }
 
-// TestEachElementStyledAsALinkHasAnAddress reads the style sheet and the templates: an element with the style of a link or a button is a link with an
-// address, or a button.
+// TestEachElementStyledAsALinkHasAnAddress reads the style sheet and the templates: an element with the style of a link or a
+// button is a link with an address, or a button.
 func TestEachElementStyledAsALinkHasAnAddress(t *testing.T) {
 	t.Parallel()
 	css, err := os.ReadFile("static/console.css")

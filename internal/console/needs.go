@@ -47,10 +47,10 @@ func (d *databaseFacts) needs() (all []need) {
 			"Each waits for a decision: its page says which are possible.", "/sagas", "status", string(saga.Parked), "oldest", "1")
 	}
 	if d.Questions.Count > 0 {
-		add(5, "soon", d.Questions.of("saga waits", "sagas wait")+" for an operator's answer", "The page has the questions, and until when each may be answered.", "/questions")
+		add(5, "soon", d.Questions.of("saga waits", "sagas wait")+" for an operator's answer", "The page lists the questions, and until when each can be answered.", "/questions")
 	}
 	if d.Missing.Count > 0 {
-		add(4, "now", d.Missing.of("expected event is", "expected events are")+" missing", "Open the messages of a key to see how far it has come.", "/expectations", "status", repair.Missing)
+		add(4, "now", d.Missing.of("expected event is", "expected events are")+" missing", "Open the messages of a key to see how far its flow is.", "/expectations", "status", repair.Missing)
 	}
 	if d.Outbox.Headroom < headroomSoon {
 		add(5, "soon", fmt.Sprintf("The outbox's partitions have room for %s only", count(d.Outbox.Headroom, "row", "rows")), "A running relay adds partitions: its log has the reason if it does not.", "/relay")

@@ -11,7 +11,7 @@ import (
 	"github.com/troupe-go/troupe/saga"
 )
 
-// questionsFacts are a page of the steps that wait for an operator, as troupe saga questions prints them.
+// questionsFacts have one page of the list that troupe saga questions prints.
 type questionsFacts struct {
 	Database  string              `json:"database"`
 	Questions []sagadesk.Question `json:"questions"`
@@ -49,19 +49,19 @@ type answerFacts struct {
 	Database string `json:"database"`
 	ID       string `json:"saga"`
 	Step     string `json:"step"`
-	// Question is null if the step waits for no operator now.
+	// Question is null if the step does not wait for an operator now.
 	Question *sagadesk.Question `json:"question"`
-	// Would is the decision that would be made; null: no values were given.
+	// Would is the decision that the answer causes; null: no values were given.
 	Would *actFacts `json:"would"`
 
-	Event string            `json:"-"` // the one that was filled in
-	Texts map[string]string `json:"-"` // its fields, as they were entered
-	Wrong string            `json:"-"`
+	Event string            `json:"-"` // event of the form that was filled in
+	Texts map[string]string `json:"-"` // texts that were entered, by field
+	Wrong string            `json:"-"` // reason why they are refused
 }
 
 func (f answerFacts) title() string { return "Answer " + f.Step + " · " + f.ID }
 
-// Filled returns the form that was filled in; nil: the question has none of its event any more.
+// Filled returns the form that was filled in; nil: the question has no form for that event any more.
 func (f answerFacts) Filled() *sagadesk.FormEvent {
 	if f.Question == nil {
 		return nil
@@ -82,10 +82,10 @@ func (f answerFacts) Text(event, name string) string {
 	return f.Texts[name]
 }
 
-// inForm begins the names of the inputs of a form.
+// inForm is the prefix of the names of a form's inputs.
 const inForm = "field."
 
-// answering returns the database and the forms of an answer.
+// answering returns the database of the request, and the facts of its step.
 func (a *ask) answering(ctx context.Context) (*source, answerFacts, error) {
 	s, err := a.database()
 	if err != nil {
@@ -114,7 +114,8 @@ func (a *ask) answering(ctx context.Context) (*source, answerFacts, error) {
 	return s, f, nil
 }
 
-// answer returns the operator's answer in the request. values has the fields as a JSON object, or each field has an input of its own.
+// answer returns the operator's answer in the request. The parameter values has the fields as a JSON object; without it each
+// field has a parameter of its own, with the prefix inForm.
 func (a *ask) answer(f answerFacts) (e saga.Event, err error) {
 	e = saga.Event{Kind: saga.ActAnswer, Step: f.Step, Type: f.Event, Actor: a.by.Name, Reason: a.by.Reason}
 	text := strings.TrimSpace(a.values.Get("values"))
@@ -135,13 +136,13 @@ func (a *ask) answer(f answerFacts) (e saga.Event, err error) {
 	return e, nil
 }
 
-// readAnswer reads the forms.
+// readAnswer reads the forms of a step.
 func readAnswer(ctx context.Context, a *ask) (any, error) {
 	_, f, err := a.answering(ctx)
 	return f, err
 }
 
-// actOnAnswer returns the preview of an answer, or gives the answer.
+// actOnAnswer previews an answer, or gives it to the saga.
 func actOnAnswer(ctx context.Context, a *ask) (any, string, error) {
 	s, f, err := a.answering(ctx)
 	if err != nil {
@@ -180,7 +181,7 @@ func actOnAnswer(ctx context.Context, a *ask) (any, string, error) {
 	return f, "/saga?" + url.Values{"db": {s.Name}, "id": {did.ID}}.Encode(), nil
 }
 
-// wrongAnswer returns err with the facts of the form, which show it.
+// wrongAnswer returns err with the facts of the form, so that the page shows both.
 func wrongAnswer(f answerFacts, err error) error {
 	f.Wrong = err.Error()
 	return retold{err, f}

@@ -21,8 +21,8 @@ func (d *desk) sendForm(address string, form url.Values) *httptest.ResponseRecor
 	return d.serve(r)
 }
 
-// An operator finds the question, fills in its form, sees what follows, and answers with a reason, in the name of the session. A second
-// click and a second person get the name of the first, and change nothing.
+// An operator finds the question, fills in its form, sees what follows, and answers with a reason, in the name of the session.
+// A second click and a second person get the name of the first, and change nothing.
 func TestAnOperatorAnswersAQuestion(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t, twice(t), withUsers).as(tokenOf("operator"))
@@ -46,7 +46,7 @@ func TestAnOperatorAnswersAQuestion(t *testing.T) {
 	form1 := page(at("/saga/answer", "db", "order", "id", id, "step", "approval"))
 	for _, part := range []string{
 		`Cents a month</label>`, `name="field.cents" value="" type="number" step="1" min="1" max="250000" required`, `name="field.name" value="" maxlength="1000"`,
-		`<select id="LoanDeclined.why" name="field.why" required>`, `<option>income</option>`, `<option value="true">yes</option>`, `step="any"`, "do not show it",
+		`<select id="LoanDeclined.why" name="field.why" required>`, `<option>income</option>`, `<option value="true">yes</option>`, `step="any"`, "This value is not shown in histories",
 	} {
 		require.Contains(t, form1, part)
 	}
@@ -63,7 +63,7 @@ func TestAnOperatorAnswersAQuestion(t *testing.T) {
 		"too much":      {[]string{"field.cents", "250001"}, http.StatusConflict, "cents: 250001: want at most 250000"},
 		"no number":     {[]string{"field.cents", "many"}, http.StatusUnprocessableEntity, "cents: want a value of type int"},
 		"missing":       {[]string{"field.cents", ""}, http.StatusConflict, "cents: want a value of type int"},
-		"unknown":       {[]string{"field.colour", "red"}, http.StatusUnprocessableEntity, "colour: LoanApproved has no such field"},
+		"unknown":       {[]string{"field.colour", "red"}, http.StatusUnprocessableEntity, "colour: the form of LoanApproved has no such field"},
 		"another event": {[]string{"event", "LoanPaid"}, http.StatusConflict, "want LoanApproved or LoanDeclined"},
 		"no event":      {[]string{"event", ""}, http.StatusBadRequest, "event: want the event"},
 		"no JSON":       {[]string{"values", "{"}, http.StatusUnprocessableEntity, "want a JSON object"},

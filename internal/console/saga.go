@@ -23,7 +23,7 @@ type sagaFacts struct {
 	Saga     *sagadesk.Detail  `json:"saga"`
 	Log      []decisions.Entry `json:"log"`
 	Possible []saga.Event      `json:"possible"` // actions that the state allows
-	// Questions are the steps that wait for an operator.
+	// Questions are the saga's steps that wait for an operator.
 	Questions []sagadesk.Question `json:"questions"`
 }
 

@@ -15,8 +15,8 @@ type AWS struct {
 	Expires                            time.Time // zero: never
 }
 
-// ErrNoAWS is the error for an environment without keys.
-var ErrNoAWS = errors.New("no AWS credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or kafka-aws-credentials-file or -command, " +
+// ErrNoAWS reports that the environment contains no keys.
+var ErrNoAWS = errors.New("no AWS credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or kafka-aws-credentials-file, or kafka-aws-credentials-command, " +
 	"such as `aws configure export-credentials --format process`")
 
 // AWSOfEnvironment returns the keys of the variables that AWS's own tools read.
@@ -28,8 +28,8 @@ func AWSOfEnvironment(get func(name string) string) (AWS, error) {
 	return c, c.check()
 }
 
-// ParseAWS reads keys in the JSON format of AWS's credential_process, or from the section of a profile of a credentials file. profile
-// "" is default. No error contains any of the text.
+// ParseAWS reads keys from the JSON of AWS's credential_process, or from the section of profile in the text of a credentials
+// file. An empty profile is the profile default. No error contains any part of the text.
 func ParseAWS(text, profile string) (AWS, error) {
 	if !strings.HasPrefix(strings.TrimSpace(text), "{") {
 		return profileAWS(text, profile)
@@ -49,7 +49,7 @@ func ParseAWS(text, profile string) (AWS, error) {
 	if c.Expiration != "" {
 		var err error
 		if keys.Expires, err = time.Parse(time.RFC3339, c.Expiration); err != nil {
-			return AWS{}, errors.New("Expiration is no time such as 2026-01-31T12:00:00Z") //nolint:staticcheck // the name of the field
+			return AWS{}, errors.New("Expiration: want a time such as 2026-01-31T12:00:00Z") //nolint:staticcheck // the name of the field
 		}
 	}
 	return keys, keys.check()
@@ -100,19 +100,19 @@ func (c AWS) check() error {
 }
 
 const (
-	awsEarly    = 5 * time.Minute // before the end of keys, others are fetched
-	awsEarlyMax = 5               // but not before four fifths of their time
+	awsEarly    = 5 * time.Minute // how long before keys expire new ones are fetched
+	awsEarlyMax = 5               // keys are kept for at least four fifths of their lifetime: 1 - 1/awsEarlyMax
 )
 
-// NewAWS returns keys that are fetched when they are needed, and again before they expire. Keys without an end are fetched for each
-// caller.
+// NewAWS returns keys that are fetched when they are needed, and again before they expire. Keys without an expiry time are
+// fetched for each call of Get.
 func NewAWS(fetch func(context.Context) (AWS, error), now func() time.Time) *Shared[AWS] {
 	return &Shared[AWS]{
 		Now: now,
 		Fetch: func(ctx context.Context) (AWS, error) {
 			keys, err := fetch(ctx)
 			if err == nil && !keys.Expires.IsZero() && !now().Before(keys.Expires) {
-				err = fmt.Errorf("the AWS credentials expired at %s, and it is %s here: their source gives old ones, or this machine's clock is ahead",
+				err = fmt.Errorf("the AWS credentials expired at %s, and it is %s here: the command or file gives old credentials, or this machine's clock is ahead",
 					keys.Expires.UTC().Format(time.DateTime+"Z"), now().UTC().Format(time.DateTime+"Z"))
 			}
 			return keys, err

@@ -16,8 +16,8 @@ import (
 
 const (
 	commandLimit = 30 * time.Second // a cloud's command line tool takes seconds on a busy machine
-	pipeLimit    = time.Second      // for the output after the command has ended or was killed
-	shownError   = 400              // characters of the standard error in an error
+	pipeLimit    = time.Second      // time to read the rest of the output after the command has ended
+	shownError   = 400              // characters of the standard error that an error quotes
 )
 
 // A Command is a program with its arguments that prints a secret. It is not run by a shell.
@@ -26,15 +26,15 @@ type Command struct {
 	limit time.Duration // 0: commandLimit
 }
 
-// ParseCommand parses a command line. It splits it by blanks, with quotes, and expands nothing.
+// ParseCommand splits a command line at blanks, as a shell does with quotes and backslashes, and expands nothing.
 func ParseCommand(text string) (Command, error) {
 	w, err := words(text)
 	return Command{words: w}, err
 }
 
-// Run runs the command and returns its standard output without blanks around it. The command has no standard input, and the
-// environment of this process with the given variables, KEY=value. It is killed, with the processes that it started, when ctx ends
-// or after 30 s.
+// Run runs the command and returns its standard output without leading and trailing blanks. The command has no standard input.
+// Its environment is the environment of this process and environ, KEY=value. The command is killed, with the processes that it
+// started, when ctx ends, or after 30 s.
 func (c Command) Run(ctx context.Context, environ ...string) (string, error) {
 	limit := c.limit
 	if limit == 0 {
@@ -60,7 +60,7 @@ func (c Command) Run(ctx context.Context, environ ...string) (string, error) {
 		return "", c.failed(fmt.Errorf("%w: no answer within %s", errTooSlow, limit), stderr.text.String(), secret)
 	case errors.As(err, &exit):
 		return "", c.failed(errors.New(exit.String()), stderr.text.String(), secret)
-	case err != nil && !errors.Is(err, exec.ErrWaitDelay): // a process in the background that keeps the output open does not matter
+	case err != nil && !errors.Is(err, exec.ErrWaitDelay): // ErrWaitDelay: only a background process of the command still has the output open
 		return "", c.failed(err, "", "")
 	case secret == "":
 		return "", c.failed(errors.New("it ended without an error, and printed nothing on standard output"), stderr.text.String(), "")
@@ -70,16 +70,17 @@ func (c Command) Run(ctx context.Context, environ ...string) (string, error) {
 
 var errTooSlow = errors.New("killed")
 
-// RunLine is Run for a command that prints one line.
+// RunLine runs the command as Run does, and returns an error if it prints more than one line.
 func (c Command) RunLine(ctx context.Context, environ ...string) (string, error) {
 	secret, err := c.Run(ctx, environ...)
 	if err == nil && strings.ContainsAny(secret, "\r\n\x00") {
-		return "", c.failed(fmt.Errorf("it printed %d lines: want the secret alone", strings.Count(secret, "\n")+1), "", "")
+		return "", c.failed(fmt.Errorf("it printed %d lines: want one line, with the secret alone", strings.Count(secret, "\n")+1), "", "")
 	}
 	return secret, err
 }
 
-// failed returns an error that names the program, without its arguments, and quotes the standard error without secrets.
+// failed returns an error that names the program without its arguments, which may be secret, and quotes the standard error
+// without secrets.
 func (c Command) failed(err error, stderr, stdout string) error {
 	if shown := plain.Line(strings.TrimSpace(withoutSecrets(stderr, stdout)), shownError); shown != "" {
 		return fmt.Errorf("command %s: %w; its standard error: %s", c.words[0], err, shown)
@@ -87,10 +88,10 @@ func (c Command) failed(err error, stderr, stdout string) error {
 	return fmt.Errorf("command %s: %w", c.words[0], err)
 }
 
-const leastHidden = 4 // characters: hiding shorter texts would hide parts of words
+const leastHidden = 4 // bytes of the shortest secret that Hide replaces: a shorter one may be a part of words
 
-// withoutSecrets removes from a text the lines of stdout, the values of variables that are secret by their name, and the passwords of
-// URLs.
+// withoutSecrets removes from a text the lines of stdout, the values of variables that are secret by their name, and the
+// passwords of URLs.
 func withoutSecrets(text, stdout string) string {
 	hide := func(secret string) { text = Hide(text, strings.TrimSpace(secret)) }
 	for line := range strings.Lines(stdout) {
@@ -109,7 +110,7 @@ func withoutSecrets(text, stdout string) string {
 	return address.Redact(text)
 }
 
-// Hide replaces a secret in a text. A secret of less than four characters stays.
+// Hide replaces secret in text by an ellipsis. It does not replace a secret of less than four bytes.
 func Hide(text, secret string) string {
 	if len(secret) < leastHidden {
 		return text
@@ -122,7 +123,7 @@ type bounded struct {
 	text bytes.Buffer
 	most int
 	over bool
-	full func() // called when there is more; may be nil
+	full func() // called when more than most bytes are written; may be nil
 }
 
 func (b *bounded) Write(p []byte) (int, error) {

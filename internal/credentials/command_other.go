@@ -4,5 +4,5 @@ package credentials
 
 import "os/exec"
 
-// endWithChildren leaves the default: only the command itself is killed.
+// endWithChildren does nothing on this system: only the command itself is killed.
 func endWithChildren(*exec.Cmd) {}

@@ -64,7 +64,7 @@ func TestEachFailureOfACommandHasAClearErrorWithoutSecrets(t *testing.T) {
 		"a time-out":         {`sh -c 'sleep 600'`, time.Millisecond, "killed: no answer within 1ms"},
 		"nothing":            {"true", 0, "it ended without an error, and printed nothing on standard output"},
 		"blanks":             {"echo ' '", 0, "printed nothing"},
-		"two lines":          {`printf 's3cr3t\ns3cr3t'`, 0, "it printed 2 lines: want the secret alone"},
+		"two lines":          {`printf 's3cr3t\ns3cr3t'`, 0, "it printed 2 lines: want one line, with the secret alone"},
 		"too much":           {`sh -c 'while :; do echo s3cr3t-s3cr3t-s3cr3t-s3cr3t-s3cr3t-s3cr3t-s3cr3t; done'`, 0, "it printed more than 65536 bytes"},
 		"escapes":            {`sh -c 'printf "\033[31mno\007\n" >&2; exit 1'`, 0, "standard error: ·[31mno"},
 	} {
@@ -89,7 +89,7 @@ func TestACommandHasItsVariablesAndIsNotRunByAShell(t *testing.T) {
 	require.Equal(t, "$PGHOST `id`", got)
 }
 
-// A command that waits for its child does not outlive its time, and its child neither.
+// A command that waits for its child is killed after its time, and the child too.
 func TestACommandIsKilledWithItsChildren(t *testing.T) {
 	t.Parallel()
 	fifo := filepath.Join(t.TempDir(), "alive")

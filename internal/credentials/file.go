@@ -11,13 +11,14 @@ import (
 // most is the maximum size of a secret in bytes.
 const most = 64 << 10
 
-// ErrNoPath is the error for a text that is rather the text of a file than its path, such as a private key.
+// ErrNoPath reports that a value has several lines, so that it may be the text of a file, such as a private key, and not its path.
 var ErrNoPath = errors.New("several lines (not shown): want the path of a file, not its text")
 
 // IsPath reports whether text can be the path of a file.
 func IsPath(text string) bool { return !strings.ContainsAny(text, "\r\n") }
 
-// ReadFile returns a file's text without its last line break. An empty file is an error. No error contains any of the text.
+// ReadFile returns the text of a file without its last line breaks. An empty file is an error. No error contains any part of
+// the text.
 func ReadFile(path string) (string, error) {
 	if !IsPath(path) {
 		return "", ErrNoPath

@@ -17,8 +17,8 @@ func PasswordFile(path string) func(context.Context, *pgx.ConnConfig) error {
 	}
 }
 
-// URLFile returns a function for pgxpool.Config.BeforeConnect that sets user and password to the ones in a file's URL. Other parts of
-// the URL keep the values that they had when the pool was made.
+// URLFile returns a function for pgxpool.Config.BeforeConnect that sets user and password to the ones in a file's URL. It does
+// not read the other parts of the URL: they keep the values that they had when the pool was made.
 func URLFile(path string) func(context.Context, *pgx.ConnConfig) error {
 	return func(_ context.Context, c *pgx.ConnConfig) error {
 		text, err := ReadFile(path)
@@ -34,9 +34,9 @@ func URLFile(path string) func(context.Context, *pgx.ConnConfig) error {
 	}
 }
 
-// PasswordCommand returns a function for pgxpool.Config.BeforeConnect that sets the password to the output of a command, whose
-// environment has PGHOST, PGPORT, PGUSER and PGDATABASE of the connection. Connections to one server as one role that open at the same
-// time share one run.
+// PasswordCommand returns a function for pgxpool.Config.BeforeConnect that sets the password to the output of a command. The
+// environment of the command has PGHOST, PGPORT, PGUSER and PGDATABASE of the connection. Connections to one server as one role
+// that open at the same time share one run.
 func PasswordCommand(command Command) func(context.Context, *pgx.ConnConfig) error {
 	runs := &perConnection{command: command, all: make(map[target]*Shared[string])}
 	return func(ctx context.Context, c *pgx.ConnConfig) (err error) {

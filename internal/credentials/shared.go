@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// A Shared value is fetched once for all callers that want it at the same time, and may be kept for later callers.
+// A Shared value is fetched once for all callers that call Get at the same time, and may be kept for later callers.
 type Shared[T any] struct {
-	// Fetch gets the value. Its context ends when no caller waits any more.
+	// Fetch gets the value. Its context ends when no caller of Get waits any more.
 	Fetch func(context.Context) (T, error)
 	// Lasts returns the time from which a value is fetched again, and the time at which it becomes invalid. If the fetch fails
 	// between the two, the value is still used. Nil: no value is kept.
@@ -27,7 +27,7 @@ type fetch[T any] struct {
 	done   chan struct{}
 	value  T
 	err    error
-	waits  int
+	waits  int // callers of Get that wait
 	cancel context.CancelFunc
 }
 
@@ -61,7 +61,7 @@ func (s *Shared[T]) Get(ctx context.Context) (T, error) {
 	return zero, ctx.Err()
 }
 
-// start begins a fetch, which goes on if the caller that began it leaves and others still wait.
+// start begins a fetch. The fetch continues if ctx ends and other callers still wait. The caller holds s.mu.
 func (s *Shared[T]) start(ctx context.Context) *fetch[T] {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	f := &fetch[T]{done: make(chan struct{}), cancel: cancel}

@@ -14,7 +14,8 @@ type target struct {
 	database string
 }
 
-// perConnection has the runs of a command by target. A program has few targets, so none is forgotten.
+// perConnection runs a command for each target, and has the Shared password of each. A program has few targets, so none is
+// removed.
 type perConnection struct {
 	command Command
 	mu      sync.Mutex

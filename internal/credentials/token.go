@@ -10,12 +10,12 @@ import (
 	"time"
 )
 
-// skew is the difference of two clocks that servers of tokens usually accept.
+// skew is the difference between two clocks that servers usually accept when they check a token.
 const skew = time.Minute
 
-// Explain returns why a server may refuse a token: by the times that the token itself contains, it has expired or is not valid yet. It
-// reads JSON Web Tokens and tokens that are presigned AWS requests, such as the tokens of RDS. "": the times are right, or there are none. The
-// result contains only times.
+// Explain returns why a server may refuse a token: the times in the token show that it has expired, or that it is not valid
+// yet. It returns "" if the token is valid now, or contains no times. It reads JSON Web Tokens, and tokens that are presigned
+// AWS requests, such as the tokens of RDS. The result contains no other part of the token.
 func Explain(token string, now time.Time) string {
 	begin, end := times(token)
 	stamp := func(at time.Time) string { return at.UTC().Format("2006-01-02 15:04:05Z") }
@@ -28,7 +28,7 @@ func Explain(token string, now time.Time) string {
 	return ""
 }
 
-// times returns the times between which a token is valid; zero: unknown.
+// times returns the times from and until which a token is valid; zero: unknown.
 func times(token string) (begin, end time.Time) {
 	if _, query, is := strings.Cut(token, "?"); is && strings.Contains(query, "X-Amz-Date=") {
 		values, err := url.ParseQuery(query)

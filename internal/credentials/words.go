@@ -5,8 +5,9 @@ import (
 	"strings"
 )
 
-// words splits a command line as a shell does, by blanks and with quotes, and expands nothing: $, *, ~ and ; are plain characters.
-// Between single quotes every character is plain; elsewhere a backslash makes the next character plain. No error contains the text.
+// words splits a command line at blanks, as a shell does, and expands nothing: $, *, ~ and ; are ordinary characters. Between
+// single quotes every character is ordinary. Elsewhere a backslash makes the next character ordinary. No error contains any
+// part of the text.
 func words(text string) (all []string, err error) {
 	var word strings.Builder
 	var quote rune // 0: none
@@ -39,13 +40,13 @@ func words(text string) (all []string, err error) {
 	case escaped:
 		return nil, errors.New("the command ends with a backslash")
 	case quote != 0:
-		return nil, errors.New("the command has a quote that does not end")
+		return nil, errors.New("the command has a quote that is not closed")
 	}
 	if begun {
 		all = append(all, word.String())
 	}
 	if len(all) == 0 || all[0] == "" {
-		return nil, errors.New("there is no command")
+		return nil, errors.New("the command is empty")
 	}
 	return all, nil
 }

@@ -13,8 +13,8 @@ import (
 // write one such row.
 const wakeName = "saga"
 
-// grantName names the deadline that wakes a saga at once, since it has its lock now. Unlike time-outs it does not wait for events that
-// came before.
+// grantName names the deadline that wakes a saga at once, since the lock that it waited for was granted. Unlike wakeName it
+// does not wait for events that came before it.
 const grantName = "granted"
 
 // Wake is the body of the deadlines wakeName and grantName.

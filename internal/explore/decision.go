@@ -33,7 +33,7 @@ type event struct {
 // instance is a state of the saga, with what the search needs of it often.
 type instance struct {
 	state     saga.State // with all items of the model
-	decided   saga.State // as Decide has returned it
+	decided   saga.State // the same state as Decide returned it
 	decisions []*outcome // by event
 	ended     bool
 	waits     []bool  // by step: its answer, or its compensation's, is awaited and no deadline is armed for it

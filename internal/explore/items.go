@@ -12,13 +12,14 @@ import (
 	"github.com/troupe-go/troupe/saga"
 )
 
-// A step with ForEach is searched with lists of 0, 1, 2 and 3 elements, or up to its Max. Its items are further steps of the model, in
-// the places that they have in a state in which all steps with ForEach have begun with their longest lists.
+// A step with ForEach is searched with lists of 0, 1, 2 and 3 elements, but not more than its Max. Its items are further steps
+// of the model. They have the indexes that they have in a state in which all steps with ForEach have begun with their longest
+// lists.
 
 // maxItems is the number of elements of the longest list that the explorer makes.
 const maxItems = 3
 
-// isItem reports whether it is an item of a step with ForEach.
+// isItem reports whether s is an item of a step with ForEach.
 func (s *step) isItem() bool { return s.of >= 0 }
 
 // addItems adds the items of the steps with ForEach to the model. A step with ForEach itself sends nothing.
@@ -43,7 +44,7 @@ func (m *model) addItems(v *values, starts []map[string]any) error {
 		}
 	}
 	base := m.steps[:len(m.spec.Steps)]
-	for i := range base { // an item comes after the steps, and before the steps, that its step does
+	for i := range base { // a step that comes before or after a step with ForEach comes before or after its items too
 		for _, list := range []*[]int{&base[i].before, &base[i].after} {
 			for _, k := range slices.Clone(*list) {
 				for item := range base[k].items {
@@ -59,7 +60,7 @@ func (m *model) addItems(v *values, starts []map[string]any) error {
 	return nil
 }
 
-// longest returns the number of elements of the longest list in values that are given.
+// longest returns the number of elements of the longest list in the given variables at the start.
 func longest(starts []map[string]any) (n int) {
 	var walk func(v any)
 	walk = func(v any) {
@@ -81,7 +82,7 @@ func longest(starts []map[string]any) (n int) {
 	return n
 }
 
-// ofItem returns v with values of the variables that item k of a step collects, so that each item has another value.
+// ofItem returns a copy of v in which the variables that item k sets have values that no other item sets.
 func (v *values) ofItem(st saga.Step, k int) *values {
 	with := *v
 	with.data = maps.Clone(v.data)
@@ -98,7 +99,8 @@ var (
 	selected     = regexp.MustCompile(`\.([A-Za-z_][A-Za-z0-9_]*)\b`)
 )
 
-// lists gives the variables that the list of each step with ForEach reads values that make it a list of 0, 1, 2 and 3 elements.
+// lists sets the values of variables so that the list of each step with ForEach has 0, 1, 2 and 3 elements. given reports that the
+// variables at the start are given: no values need be found then.
 func (v *values) lists(given bool) error {
 	for i, st := range v.spec.Steps {
 		if st.ForEach == nil {
@@ -116,7 +118,8 @@ func (v *values) lists(given bool) error {
 	return nil
 }
 
-// elementFields returns the values of the fields of an element that the expressions of a step read, by name.
+// elementFields returns the fields of an element that the expressions of a step read, each with the values that conditions
+// compare it to.
 func (v *values) elementFields(st saga.Step) (map[string][]any, error) {
 	fields := make(map[string][]any)
 	texts := []string{}
@@ -161,7 +164,7 @@ func (v *values) elementFields(st saga.Step) (map[string][]any, error) {
 	return fields, nil
 }
 
-// listsOf sets the values of a variable of which the list of f is made, and reports whether it found any.
+// listsOf sets the values of one variable that the list of f reads, and reports whether it found values for all lengths.
 func (v *values) listsOf(f *saga.ForEach, fields map[string][]any) bool {
 	x, err := v.env.Compile(f.List, expr.Any)
 	if err != nil {
@@ -210,8 +213,8 @@ func (v *values) listsOf(f *saga.ForEach, fields map[string][]any) bool {
 	return false
 }
 
-// list returns a list of n elements. If of has fields, each element has them; a field that conditions compare has another value in each
-// element.
+// list returns a list of n elements. Each element is an object with the fields in of, or a text if of is empty. A field that
+// conditions compare takes the compared values in turn.
 func list(as string, of map[string][]any, n int) []any {
 	all := make([]any, n)
 	for k := range all {
@@ -231,7 +234,7 @@ func list(as string, of map[string][]any, n int) []any {
 	return all
 }
 
-// withItems returns s with the steps of the model: an item that s has not, or not yet, is skipped, or waits for its step.
+// withItems returns s with all items of the model. An item that s lacks waits if its step has not begun, and is skipped else.
 func (x *explorer) withItems(s saga.State) saga.State {
 	base := len(x.m.spec.Steps)
 	if len(s.Steps) == 0 || len(x.m.steps) == base {
@@ -259,7 +262,7 @@ func (x *explorer) withItems(s saga.State) saga.State {
 	return s
 }
 
-// absent reports whether s has not the item i of the model.
+// absent reports whether step i of the model is an item that s lacks.
 func (x *explorer) absent(s saga.State, i int) bool {
 	st := &x.m.steps[i]
 	if !st.isItem() {
@@ -282,7 +285,7 @@ func (x *explorer) brokenItems(s, next saga.State) string {
 		case had && !reflect.DeepEqual(was, next.Lists[p.Name]):
 			return fmt.Sprintf("the list of step %s has changed since it began", p.Name)
 		case len(list) > p.items:
-			return fmt.Sprintf("step %s has a list of %d elements, and the explorer treats %d: give it shorter lists at the start", p.Name, len(list), p.items)
+			return fmt.Sprintf("step %s has a list of %d elements, and the explorer searches at most %d: give shorter lists at the start", p.Name, len(list), p.items)
 		case !begun && (next.Steps[i].Phase == saga.Intent || next.Steps[i].Phase == saga.Done && next.Steps[i].Started > 0):
 			return fmt.Sprintf("step %s has begun without its list", p.Name)
 		case !begun:
@@ -310,7 +313,7 @@ func (x *explorer) brokenItem(p *step, s, next saga.State, list []any) string {
 		began := ss.Started > 0 && (len(s.Steps) == 0 || s.Steps[p.first+k].Started == 0)
 		switch {
 		case began && s.Back && next.Back:
-			return fmt.Sprintf("%s begins, and the saga goes back", ss.Name)
+			return fmt.Sprintf("%s begins while the saga compensates", ss.Name)
 		case done && ss.Phase != saga.Done && !ss.Tolerated:
 			return fmt.Sprintf("step %s is done, and its item %s is %s", p.Name, ss.Name, orWaiting(ss.Phase))
 		}
@@ -321,8 +324,8 @@ func (x *explorer) brokenItem(p *step, s, next saga.State, list []any) string {
 	return ""
 }
 
-// brokenCollected returns the invariant about the values that the items of p have set which a decision breaks. A list that an operator
-// has set is not checked.
+// brokenCollected returns the invariant about the variables of p's items that a decision breaks. It does not check a list that
+// an operator has set.
 func (x *explorer) brokenCollected(p *step, s, next saga.State, list []any) string {
 	for _, a := range p.Success {
 		for name := range a.Set {
@@ -344,7 +347,7 @@ func (x *explorer) brokenCollected(p *step, s, next saga.State, list []any) stri
 			if was, is := s.Data[name].([]any); is {
 				for k, v := range was {
 					if k < len(values) && v != nil && values[k] == nil {
-						return fmt.Sprintf("data.%s[%d] had the value of its item and has none", name, k)
+						return fmt.Sprintf("data.%s[%d] had the value of its item and has lost it", name, k)
 					}
 				}
 			}

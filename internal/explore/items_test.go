@@ -73,7 +73,7 @@ var itemMutants = map[string]struct {
 			seats[0] = nil
 			next.Data["seats"] = seats
 		}
-	}), "data.seats[0] had the value of its item and has none"},
+	}), "data.seats[0] had the value of its item and has lost it"},
 	"the step is done with its first item": {explore.Config{}, after(func(s saga.State, e saga.Event, next *saga.State, _ *saga.Effects) {
 		if e.Step == "seat[0]" && next.Status == saga.Running {
 			at(next, "seat").Phase = saga.Done
@@ -107,7 +107,7 @@ var itemMutants = map[string]struct {
 			last.Phase, last.Started = saga.Intent, 1
 			fx.Commands = append(slices.Clip(fx.Commands), saga.Send{Step: "seat[2]", Operation: "forward", Hop: "seats", Type: "BookSeat"})
 		}
-	}), "seat[2] begins, and the saga goes back"},
+	}), "seat[2] begins while the saga compensates"},
 	"a time-out of an item counts as a refusal": {explore.Config{}, refusedWhenLate, "is refused, and may still take effect"},
 	"a retry of an item forgets the doubt": {explore.Config{Buttons: 1, Exhausted: true, States: 300_000}, after(func(
 		_ saga.State, e saga.Event, next *saga.State, _ *saga.Effects,

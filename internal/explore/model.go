@@ -56,7 +56,7 @@ type step struct {
 	at int
 	// of, for an item, is the index of its step, and item its index in the list; of is -1 for a step.
 	of, item int
-	// first and items are the place and the number of the items of a step with ForEach.
+	// first is the index of the first item of a step with ForEach, and items their number.
 	first, items int
 }
 

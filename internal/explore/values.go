@@ -22,7 +22,8 @@ type values struct {
 // maxCombinations is the maximum number of combinations of values for a start or an answer.
 const maxCombinations = 64
 
-// newValues returns the values of a definition. given reports that the variables at the start are given.
+// newValues returns the values that the variables and events of a definition take. given reports that the variables at the
+// start are given.
 func newValues(spec saga.Spec, given bool) (*values, error) {
 	env, err := expr.NewEnv(map[string]expr.Fields{
 		"data": spec.Data, "event": nil,

@@ -87,7 +87,7 @@ func NewEnv(objects map[string]Fields) (*Env, error) {
 	return &Env{env, objects}, nil
 }
 
-// With returns an Env that also declares values by their names, which are read as they are, without fields that are declared.
+// With returns an Env that also declares the given values by name. Their fields are not declared, so expressions may read any.
 func (e *Env) With(values map[string]Type) (*Env, error) {
 	with := &Env{objects: maps.Clone(e.objects)}
 	var opts []cel.EnvOption
@@ -169,8 +169,8 @@ func (e *Env) Compile(text string, want Type) (*Expr, error) {
 // firstOf returns the first of the errors of a compilation, with its column.
 func firstOf(text string, issues *cel.Issues) error {
 	first := issues.Errors()[0]
-	said := strings.ReplaceAll(first.Message, "undeclared reference", "nothing is named so")
-	return fmt.Errorf("%q: column %d: %s", text, first.Location.Column()+1, said)
+	message := strings.ReplaceAll(first.Message, "undeclared reference to", "unknown name")
+	return fmt.Errorf("%q: column %d: %s", text, first.Location.Column()+1, message)
 }
 
 func (e *Env) readsOf(a *cel.Ast) []Read {
@@ -190,7 +190,7 @@ func (e *Env) readsOf(a *cel.Ast) []Read {
 	return reads
 }
 
-// MayBeList reports whether its value may be a list.
+// MayBeList reports whether the type of the expression is a list, or is known only when it is evaluated.
 func (x *Expr) MayBeList() bool {
 	kind := x.ast.OutputType().Kind()
 	return kind == types.ListKind || kind == types.DynKind

@@ -49,7 +49,7 @@ func TestMistakesAreFoundWhenCompiling(t *testing.T) {
 		"data.amout < 1":                  `column 5`,
 		"data.amount < 'x'":               `no matching overload`,
 		"data.name":                       `is of type string, want bool`,
-		"other.x":                         `nothing is named so`,
+		"other.x":                         `unknown name 'other'`,
 		"data.amount <":                   `Syntax error`,
 		strings.Repeat("(", 100) + "true": `recursion`,
 		"'" + strings.Repeat("x", 3000) + "' == 'y'": `exceeds limit`,

@@ -18,9 +18,9 @@ type Participant interface {
 	// Obey makes Run and Outbox check with c. Called again it replaces the contract.
 	Obey(c Contract)
 
-	// Observe calls fn for each message of a type on a topic, in the run and the transaction of its handler and before it; if there
-	// is no handler, on its own. There may be several for one type: they are called in the order in which they were registered.
-	// The topic is the hop's own commands or any hop's events. An error counts as a handler's.
+	// Observe calls fn for each message of a type on a topic, in the run and the transaction of its handler and before it; if
+	// there is no handler, on its own. There may be several for one type: they are called in the order in which they were
+	// registered. The topic is the hop's own commands or any hop's events. An error counts as a handler's.
 	//
 	// fn is not called for a message that gets the stored answer of an earlier one, nor for one that cannot be decoded for its
 	// handler.
@@ -32,8 +32,9 @@ type Participant interface {
 	// Alongside registers fn, which Run starts in a goroutine of its own. fn returns when ctx ends, and Run waits for that.
 	Alongside(fn func(ctx context.Context))
 
-	// FireAfterBacklog is for deadlines of a name that report that messages have not come. When this member has begun, joined the group
-	// again or reached its database again, they are fired after the group has handled the messages that its topics had then.
+	// FireAfterBacklog makes the deadlines of that name wait for messages that came before them. It is for deadlines that report
+	// missing messages. When a member has started, joined the group again or reached its database again, it fires them after the
+	// group has handled the messages that its topics had at that time.
 	FireAfterBacklog(name string)
 
 	// Answer writes a participant.Outcome as an event of the hop with the key of the message being handled, for handlers that emit
@@ -79,17 +80,18 @@ type SelfObserver struct {
 	// OnWrite adds to b the statements to run in the transaction that writes m: an outcome, or an entry of Outbox. ctx has m as
 	// its cause. They are sent after the entry's statement; only b's own functions read their results.
 	OnWrite func(ctx context.Context, b *pgx.Batch, m envelope.Message) error
-	// OnConsume is called as a function of Observe is, for events that were written in another way, by SQL or by a version of the
-	// service without this SelfObserver: they are read from the topic like any other event. It is also called for an event for which
-	// OnWrite or OnConsume has run if the event was in the log when the member took the partition over, since the database may have lost
-	// their effect. If it has not, OnConsume must do nothing.
+	// OnConsume is called as a function of Observe is, for events that were written in another way, by SQL or by a version of
+	// the service without this SelfObserver: they are read from the topic like any other event. It is also called for an event
+	// for which OnWrite or OnConsume has run, if the event was in the partition before the member took the partition over: the
+	// database may have lost the effect. If the effect is still stored, OnConsume must do nothing.
 	OnConsume func(ctx context.Context, tx pgx.Tx, m envelope.Message) error
 }
 
 // Deadlines collects the deadlines that one transaction schedules and cancels, for transactions that do so for many scopes at
 // once. For a name and scope the last call counts. It must not be used concurrently.
 type Deadlines interface {
-	// Schedule adds the deadline that the participant's Schedule would write. It refuses the same deadlines, and then adds nothing.
+	// Schedule adds the deadline that the participant's Schedule would write. It refuses the same deadlines, and then adds
+	// nothing.
 	Schedule(ctx context.Context, d Deadline) error
 	// Cancel adds the deadline that the participant's Cancel would remove.
 	Cancel(ctx context.Context, name, scope string) error

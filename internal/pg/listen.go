@@ -13,7 +13,7 @@ import (
 
 // A Listener turns NOTIFY on one channel into wake-ups. It holds a connection of its own.
 type Listener struct {
-	Config  *pgxpool.Config // of the connection: its ConnConfig and its BeforeConnect
+	Config  *pgxpool.Config // its ConnConfig and BeforeConnect are used, not its pool settings
 	Channel string
 	// OnConnect is called with each new connection, before LISTEN; may be nil.
 	OnConnect func(context.Context, *pgx.Conn) error

@@ -74,8 +74,8 @@ func SessionPool(of *pgxpool.Pool, more ...func(context.Context, *pgx.Conn) erro
 	return pgxpool.NewWithConfig(context.Background(), config) // the context is only for connections that it opens at once: none
 }
 
-// ConnConfig returns the configuration of a connection that is not one of a pool: its ConnConfig after its
-// BeforeConnect, which may set a password that was not valid, or not known, when the pool was made.
+// ConnConfig returns the configuration for a connection outside of the pool: a copy of config.ConnConfig to which
+// config.BeforeConnect was applied. BeforeConnect may set a password that was not known, or not valid, when the pool was made.
 func ConnConfig(ctx context.Context, config *pgxpool.Config) (*pgx.ConnConfig, error) {
 	c := config.ConnConfig.Copy()
 	if config.BeforeConnect != nil {
@@ -86,7 +86,7 @@ func ConnConfig(ctx context.Context, config *pgxpool.Config) (*pgx.ConnConfig, e
 	return c, nil
 }
 
-// Connect opens a connection with ConnConfig.
+// Connect opens a connection outside of the pool, with the result of ConnConfig.
 func Connect(ctx context.Context, config *pgxpool.Config) (*pgx.Conn, error) {
 	now, err := ConnConfig(ctx, config)
 	if err != nil {

@@ -3,11 +3,11 @@ package plain
 import (
 	"bytes"
 	"io"
-	"log" //nolint:depguard // the packages of Go use it
+	"log" //nolint:depguard // Go's own packages write to it
 )
 
-// StandardLog makes the standard logger write to w, without the text that a line quotes. Package net/http quotes the response that a
-// server sends without a request, which may have a payload or repeat a password.
+// StandardLog makes Go's standard logger write to w, and cuts each line at its first quote. Package net/http logs and quotes a
+// response that a server sends without a request. The response may contain a payload, or repeat a password.
 func StandardLog(w io.Writer) { log.SetOutput(unquoted{w}) }
 
 type unquoted struct{ to io.Writer }

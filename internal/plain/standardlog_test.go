@@ -25,8 +25,8 @@ func (l lines) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// TestAResponseWithoutARequestIsNotLogged has a server that sends a second response, with the request's authorization in it: net/http
-// writes it to the standard logger, so that the log of a relay had the password of its registry.
+// TestAResponseWithoutARequestIsNotLogged has a server that sends a second response, with the request's authorization in it:
+// net/http writes it to the standard logger, so that the log of a relay had the password of its registry.
 func TestAResponseWithoutARequestIsNotLogged(t *testing.T) {
 	logged := make(lines, 10)
 	plain.StandardLog(logged)

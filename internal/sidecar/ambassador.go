@@ -252,8 +252,8 @@ func (a *ambassadorPlan) listen(
 	return addresses, open(posts.name, a.outbox, mux)
 }
 
-// entrance wraps an endpoint at the address of POST /outbox: without a token it answers requests of this machine only, and a token in a
-// file is the one of the moment.
+// entrance wraps an endpoint at the address of POST /outbox. Without a token, only requests from this machine are answered. If
+// the token is in a file, the file's current token is checked.
 func (a *ambassadorPlan) entrance(next http.Handler) http.Handler {
 	switch {
 	case a.outboxToken == "":
@@ -285,7 +285,7 @@ func (a *ambassadorPlan) forget(ctx context.Context, from *ambassador.Outbox) {
 // begin waits until the database and the registry answer, and refuses a database whose migrations are pending.
 func (a *ambassadorPlan) begin(ctx context.Context, door *ambassadorDoor) error {
 	err := a.await(ctx, door, "the database", func(ctx context.Context) error {
-		config, err := pg.ConnConfig(ctx, a.database) // a command may take longer than a connection
+		config, err := pg.ConnConfig(ctx, a.database) // before the time limit: a command may take longer than a connection
 		if err != nil {
 			return err
 		}

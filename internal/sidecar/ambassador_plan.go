@@ -38,7 +38,7 @@ type ambassadorPlan struct {
 	remember    time.Duration
 	admin       string
 
-	adminTokenNow, outboxTokenNow *latest // the tokens as their files have them
+	adminTokenNow, outboxTokenNow *latest // the current tokens of the files
 
 	level      zerolog.Level
 	inTheClear bool
@@ -146,7 +146,7 @@ func (a *ambassadorPlan) readService(v values) (err error) {
 		return v.required(serviceURL, "where the service is, such as http://127.0.0.1:8080")
 	}
 	if token := v.text[serviceToken.name]; token != "" {
-		c.Header = http.Header{"Authorization": {"Bearer " + token}} // which bearer replaces if it has a file
+		c.Header = http.Header{"Authorization": {"Bearer " + token}} // replaced by bearer if the token is in a file
 	}
 	text, err := v.oneOf(mode)
 	if err != nil {

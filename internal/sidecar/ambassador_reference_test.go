@@ -34,8 +34,8 @@ A setting has one name: a flag, a key in the file of ` + "`--config`" + ` (YAML)
 environment, that over the file. An unknown key is refused. ` + "`troupe ambassador schema`" + ` prints the file's JSON Schema.
 
 Settings marked *secret* may also be read from a file: ` + "`NAME-file`" + `, or the variable with ` + "`_FILE`" + ` behind it. Those without a
-flag (–) have only ` + "`--NAME-file`" + `: others can see a command line. Those marked *command* may also be printed by a command, by
-` + "`NAME-command`" + `, or the variable with ` + "`_COMMAND`" + ` behind it. No secret is ever printed. [Identity](identity.md) has when a new value
+flag (–) have only ` + "`--NAME-file`" + `: others can see a command line. Those marked *command* may also be the output of a command: set
+` + "`NAME-command`" + `, or the variable with ` + "`_COMMAND`" + ` behind it. No secret is ever printed. [Identity](identity.md) lists when a new value
 of each secret takes effect.
 
 ` + "```yaml" + `

@@ -25,7 +25,7 @@
 //	a setting of one outbox changed        SIGHUP drains its relay and starts a new one; a standby may become active first
 //	a certificate, password or token       read for each new connection, from its file
 //	  changed on disk
-//	a token of an endpoint or a signing    read again with a request, at most once a second
+//	a token of an endpoint or a signing    its file is read again with a request, at most once a second
 //	  secret changed on disk
 //	a command that prints a secret fails   no new connection until it works; the error has its exit status and standard error
 //

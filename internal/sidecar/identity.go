@@ -11,17 +11,17 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// commandProgram begins the variables of an Identity.
+// commandProgram is the prefix of the variables of an Identity.
 const commandProgram = "troupe"
 
 // identitySettings contains the settings of an Identity: TLS and authentication, without the addresses.
 var identitySettings = settingsOfProgram(commandProgram, slices.Concat(databaseSettings[1:], kafkaSettings[1:])...)
 
-// An Identity holds TLS and authentication for the databases and brokers of the commands of troupe. The settings are the relay's; they
-// come from the environment only, as TROUPE_DATABASE_… and TROUPE_KAFKA_….
+// An Identity holds the settings for TLS and authentication with which the commands of troupe connect to databases and brokers.
+// The settings are the relay's. They are read from the environment only, as TROUPE_DATABASE_… and TROUPE_KAFKA_….
 type Identity struct{ v values }
 
-// Identity reads the environment. Its errors are of usage.
+// Identity reads the environment. Its errors are usage errors.
 func (p Program) Identity() (Identity, error) {
 	l := &settingsOf{program: commandProgram, known: identitySettings, environ: make(map[string]string), cmd: &cobra.Command{}}
 	for _, line := range p.Environ {
@@ -35,7 +35,7 @@ func (p Program) Identity() (Identity, error) {
 
 var passwordWord = regexp.MustCompile(`(?i)\bpassword\s*=`)
 
-// Database sets TLS, and the password of new connections unless the address that config was parsed from has a password.
+// Database sets TLS, and the password of new connections unless the URL that config was parsed from has a password.
 func (i Identity) Database(config *pgxpool.Config) error {
 	text := config.ConnString()
 	own := passwordWord.MatchString(text)
@@ -54,5 +54,5 @@ func (i Identity) Database(config *pgxpool.Config) error {
 	return i.v.encryptDatabase(config.ConnConfig)
 }
 
-// Kafka returns the client's options.
+// Kafka returns the options for a client of Kafka: TLS and authentication.
 func (i Identity) Kafka() ([]kgo.Opt, error) { return i.v.kafka() }

@@ -11,10 +11,10 @@ import (
 	"github.com/troupe-go/troupe/internal/door"
 )
 
-// A latest is the secret in a file. It is read when it is wanted, at most once in latestEvery. While the file cannot be read, or has an
-// unusable secret, the last one stays in use.
+// A latest returns the current secret of a setting. If the secret is in a file, get reads the file again, at most once in
+// latestEvery. If the file cannot be read, or its secret is not usable, the last usable secret stays in use.
 type latest struct {
-	path   string // "": the text stays
+	path   string // "": the secret is in no file, and does not change
 	usable func(text string) bool
 
 	mu   sync.Mutex
@@ -43,7 +43,7 @@ func (l *latest) get() string {
 
 func isToken(text string) bool { return len(text) >= leastToken }
 
-// A followed is the token of an endpoint, as its file has it now.
+// A followed is the token of an endpoint that is set to the text of its file before each check.
 type followed struct {
 	door.Token
 	source atomic.Pointer[latest] // nil: the token of the last Set
@@ -51,7 +51,7 @@ type followed struct {
 
 func (f *followed) follow(token *latest) { f.source.Store(token) }
 
-// Check is door.Token's, after the file was read.
+// Check sets the token to the current secret, and checks a request as door.Token does.
 func (f *followed) Check(r *http.Request) door.Verdict {
 	if source := f.source.Load(); source != nil {
 		f.Set(source.get())
@@ -59,7 +59,7 @@ func (f *followed) Check(r *http.Request) door.Verdict {
 	return f.Token.Check(r)
 }
 
-// A bearer adds the token of the moment to each request.
+// A bearer adds the current token to each request.
 type bearer struct {
 	http.RoundTripper
 	token *latest
@@ -72,17 +72,17 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return b.RoundTripper.RoundTrip(r)
 }
 
-// signsNow returns a Signer that signs with the secret of the moment.
+// signsNow returns a Signer that signs with the current secret.
 func signsNow(secret *latest, sign func(secret string) (ambassador.Signer, error)) ambassador.Signer {
 	return func(header http.Header, id string, at time.Time, body []byte) {
-		if s, err := sign(secret.get()); err == nil { // an unusable secret was not taken
+		if s, err := sign(secret.get()); err == nil { // never fails: latest returns only usable secrets
 			s(header, id, at, body)
 		}
 	}
 }
 
-// admits wraps an endpoint with a token in a file: it checks the token of the moment, and gives the request the token that next was made
-// with.
+// admits wraps next, an endpoint that checks the token first. It checks the current token of the file instead, and sets the
+// request's token to first, so that next accepts the request.
 func (f *followed) admits(next http.Handler, first string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch f.Check(r) {

@@ -251,7 +251,7 @@ func (l *settingsOf) resolve(outbox string, layers []layer, settings []setting) 
 	return v, nil
 }
 
-// take takes a setting from a layer, if it has it.
+// take takes a setting from a layer, and reports whether the layer has it.
 func (v values) take(s setting, from layer) (found bool, err error) {
 	if s.secret {
 		return v.takeSecret(s, from)

@@ -148,7 +148,7 @@ func (o *outlet) look(ctx context.Context) error {
 	log := o.plan.relay.Log
 	for failures := 1; ; failures++ {
 		var found pg.Pooler
-		config, err := pg.ConnConfig(ctx, o.plan.database) // a command may take longer than a connection
+		config, err := pg.ConnConfig(ctx, o.plan.database) // before the time limit: a command may take longer than a connection
 		if err == nil {
 			once, cancel := context.WithTimeout(ctx, askLimit)
 			found, err = pg.FindPooler(once, config)

@@ -22,7 +22,7 @@ import (
 type plan struct {
 	admin    string
 	token    string
-	tokenNow *latest // the same, as its file has it
+	tokenNow *latest // the current token of its file
 	level    zerolog.Level
 	outboxes []outboxPlan
 }

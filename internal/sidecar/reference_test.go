@@ -66,17 +66,17 @@ Settings marked *secret* may also be read from a file: ` + "`NAME-file`" + `, or
 last line does not count. Setting both in one place is an error. A secret in the YAML itself must be text in quotes. None is
 ever printed, in no log and no error. Those without a flag (–) have only ` + "`--NAME-file`" + `: others can see a command line.
 
-Those marked *command* may also be printed by a command: ` + "`NAME-command`" + `, or the variable with ` + "`_COMMAND`" + ` behind it, such as
-` + "`database-password-command: aws rds generate-db-auth-token …`" + `. It is split by blanks, with quotes, and not run by a shell.
-[Identity](identity.md) has the commands of each provider, and when a new value of each secret takes effect.
+Settings marked *command* may also be the output of a command: set ` + "`NAME-command`" + `, or the variable with ` + "`_COMMAND`" + ` behind it, such as
+` + "`database-password-command: aws rds generate-db-auth-token …`" + `. The command is split at blanks, with quotes, and not run by a shell.
+[Identity](identity.md) lists the commands of each provider, and when a new value of each secret takes effect.
 
 ## Reload
 
 SIGHUP reads the file and the secrets again. If there is a mistake, it is logged and nothing changes. If a setting marked *each*
 changed, the relay of that outbox drains and is restarted; outboxes may be added and removed. Settings marked *live* change at once.
 The others need a restart of the process, and the log names them. A paused relay stays paused. A replay ends if its relay is
-restarted. Flags and the environment keep their values from the start. Certificates, keys, and passwords and tokens of the database and
-of Kafka are read for each new connection, without a signal.
+restarted. Flags and the environment keep their values from the start. Certificates, keys, passwords and tokens for the database and for Kafka are
+read for each new connection, without a signal.
 `
 
 const adminText = `

@@ -23,7 +23,8 @@ func replace(t *testing.T, path, text string) {
 	require.NoError(t, os.Rename(path+".new", path))
 }
 
-// A password of the database is replaced while the relay runs: it publishes again as soon as its connections are cut, by both sources.
+// A password of the database is replaced while the relay runs: it publishes again as soon as its connections are cut, by both
+// sources.
 func TestARelayUsesTheNewPasswordOfTheDatabase(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ setting, source string }{
@@ -104,7 +105,7 @@ func TestCheckSaysWhyACommandGivesNoPassword(t *testing.T) {
 		require.NotContains(t, r.stdout+r.stderr, marked, line)
 	}
 	for line, want := range map[string]string{
-		"echo '" + marked: "database-password-command (from OUTBOX_RELAY_DATABASE_PASSWORD_COMMAND): the command has a quote that does not end",
+		"echo '" + marked: "database-password-command (from OUTBOX_RELAY_DATABASE_PASSWORD_COMMAND): the command has a quote that is not closed",
 		"echo " + marked:  "database-password (from OUTBOX_RELAY_DATABASE_PASSWORD) and database-password-command (from OUTBOX_RELAY_DATABASE_PASSWORD_COMMAND): set one of them",
 	} {
 		r := run(t, []string{environ[1], "DATABASE_URL=" + u.String(), "OUTBOX_RELAY_DATABASE_PASSWORD_COMMAND=" + line,

@@ -14,7 +14,7 @@ import (
 	"github.com/troupe-go/troupe/internal/credentials/oidc"
 )
 
-// oauthbearer returns the mechanism with a token of the settings, or with tokens of an identity provider.
+// oauthbearer returns the mechanism with the token of the settings, or with tokens that it requests from an identity provider.
 func (v values) oauthbearer() (sasl.Mechanism, error) {
 	extensions, err := v.extensions()
 	if err != nil {
@@ -90,7 +90,7 @@ func (v values) mskIAM() (sasl.Mechanism, error) {
 		fetch = func(context.Context) (credentials.AWS, error) { return v.awsOf(credentials.ReadFile(path)) }
 	} else if text := v.text[kafkaAWS.name]; text != "" {
 		fetch = func(context.Context) (credentials.AWS, error) { return v.awsOf(text, nil) }
-	} else if _, err := fetch(context.Background()); err != nil { // the environment of a process does not change
+	} else if _, err := fetch(context.Background()); err != nil { // checked once: the environment of a process does not change
 		return nil, usagef("%s is %s: %w", kafkaSASL.name, v.text[kafkaSASL.name], err)
 	}
 	shared := credentials.NewAWS(fetch, time.Now)

@@ -40,8 +40,8 @@ func first(t *testing.T, m sasl.Mechanism, broker string) (string, error) {
 
 const amazon = "b-1.shop.abc123.c2.kafka.eu-west-1.amazonaws.com"
 
-// signed reports the access key of a client's first message to Amazon MSK, after it has computed the signature as AWS's description of
-// Signature Version 4 says: of a GET of / at the host, with the fields of the message as query.
+// signed reports the access key of a client's first message to Amazon MSK, after it has computed the signature as AWS's
+// description of Signature Version 4 says: of a GET of / at the host, with the fields of the message as query.
 func signed(t *testing.T, message, secret string) (accessKey string) {
 	t.Helper()
 	var fields map[string]string
@@ -90,7 +90,7 @@ func keysJSON(id string, end time.Time) string {
 	return fmt.Sprintf(`{"Version": 1, "AccessKeyId": "%s", "SecretAccessKey": "s3cr3t-%s/+=", "SessionToken": "session/+=%s"%s}`, id, id, id, expires)
 }
 
-// Each connection to Amazon MSK is signed with the keys of the moment, from every source, and new keys are used without a restart.
+// Each connection to Amazon MSK is signed with the current keys, from every source, and new keys are used without a restart.
 func TestConnectionsToMSKAreSignedWithTheKeysOfTheMoment(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -146,7 +146,7 @@ func TestBrokenKeysForMSKHaveClearErrors(t *testing.T) {
 		`{"s3cr3t": `:                        "want the JSON of AWS's credential_process",
 		`{"Version": 2}`:                     "has Version 2: want 1",
 		`{"Version": 1, "AccessKeyId": "A"}`: "AWS credentials without a secret access key",
-		`{"Version": 1, "AccessKeyId": "A", "SecretAccessKey": "s3cr3t", "Expiration": "soon"}`: "Expiration is no time",
+		`{"Version": 1, "AccessKeyId": "A", "SecretAccessKey": "s3cr3t", "Expiration": "soon"}`: "Expiration: want a time",
 		keysJSON("A", time.Now().Add(-time.Hour)):                                               "the AWS credentials expired at ",
 	} {
 		writeFile(t, file, text)

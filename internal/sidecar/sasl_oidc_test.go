@@ -130,7 +130,7 @@ func TestAProviderThatAnswersOddlyHasAClearErrorWithoutTheSecret(t *testing.T) {
 	}{
 		"another address": {func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, elsewhere.URL, http.StatusTemporaryRedirect)
-		}, "it redirects to another address, and the secret is not sent there"},
+		}, "it redirects to another address, to which the secret is not sent"},
 		"a large answer": {text(`{"access_token": "` + strings.Repeat("s3cr3t", 100_000) + `"}`), "more than 65536 bytes"},
 		"a page":         {text("<html>s3cr3t-first"), "its answer is not a token response"},
 		"no token":       {text(`{"token": "s3cr3t-first"}`), "its answer is not a token response"},

@@ -10,8 +10,8 @@ import (
 	"github.com/troupe-go/troupe/internal/credentials"
 )
 
-// takeSecret takes a secret from a layer: its text, its file or its command. Two of them in one layer are an error. A file is read, to
-// find a mistake at the start; a command is not run yet.
+// takeSecret takes a secret from a layer: its text, its file or its command. Two of them in one layer are an error. A file is
+// read now, so that a mistake is found at the start. A command is not run yet.
 func (v values) takeSecret(s setting, from layer) (found bool, err error) {
 	values, names := make(map[string]string), []string{}
 	for _, name := range []string{s.name, s.fileName(), s.commandName()} {
@@ -45,14 +45,14 @@ func (v values) takeSecret(s setting, from layer) (found bool, err error) {
 	return true, nil
 }
 
-// has reports whether a secret is set, in any form.
+// has reports whether a secret is set: as a text, by a file or by a command.
 func (v values) has(s setting) bool {
 	_, printed := v.command[s.name]
 	return printed || v.text[s.name] != ""
 }
 
-// now returns a function that gets a secret: from its file or its command, if it has one, else the text of the setting. The function may
-// be used concurrently; callers at the same time share one run of the command.
+// now returns a function that returns the current value of a secret: from its file or its command if it has one, else the text
+// of the setting. The function may be called concurrently; calls at the same time share one run of the command.
 func (v values) now(s setting) func(context.Context) (string, error) {
 	if command, printed := v.command[s.name]; printed {
 		shared := &credentials.Shared[string]{Fetch: func(ctx context.Context) (string, error) { return command.RunLine(ctx) }}
@@ -70,7 +70,7 @@ func (v values) now(s setting) func(context.Context) (string, error) {
 	return func(context.Context) (string, error) { return v.text[s.name], nil }
 }
 
-// broken returns an error of a secret's file or command with the setting's name, and its source.
+// broken adds the setting's name, and the source of its value, to the error of a secret's file or command.
 func (v values) broken(s setting, err error) error {
 	if err == nil {
 		return nil
@@ -84,8 +84,8 @@ func (v values) broken(s setting, err error) error {
 	return fmt.Errorf("%s (from %s): %w", name, v.from[s.name], err)
 }
 
-// login returns the function that sets the password, or user and password, of each new connection to the database; nil if they are in
-// the settings themselves.
+// login returns the function that sets the password, or user and password, of each new connection to the database. It returns
+// nil if they come neither from a file nor from a command.
 func (v values) login() func(context.Context, *pgx.ConnConfig) error {
 	set, of := (func(context.Context, *pgx.ConnConfig) error)(nil), databasePassword
 	if command, printed := v.command[of.name]; printed {

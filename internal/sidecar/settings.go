@@ -27,7 +27,7 @@ type setting struct {
 	secret bool
 	// hidden: the secret has no flag of its own, since other users can see a command line.
 	hidden bool
-	// printed: the secret may also be the output of a command, by NAME-command and VARIABLE_COMMAND.
+	// printed reports that the secret may also be the output of a command, set by NAME-command or VARIABLE_COMMAND.
 	printed bool
 	each    bool // may differ between outboxes; a reload restarts the relay of that outbox
 
@@ -63,12 +63,12 @@ func capitals(name string) string { return strings.ToUpper(strings.ReplaceAll(na
 // fileName returns the setting that names the file of a secret.
 func (s setting) fileName() string { return s.name + "-file" }
 
-// commandName returns the setting with the command that prints a secret.
+// commandName returns the name of the setting with the command that prints a secret.
 func (s setting) commandName() string { return s.name + "-command" }
 
 var (
 	databaseURL = setting{name: "database-url", env: "DATABASE_URL", secret: true, each: true,
-		usage: "the service's database, `postgres://…`; better in the environment, since others can see a command line; user and password of its file are read for each connection"}
+		usage: "the service's database, `postgres://…`; better in the environment, since others can see a command line; if it is in a file, user and password are read from the file for each connection"}
 	databasePassword = setting{name: "database-password", secret: true, hidden: true, printed: true, each: true,
 		usage: "`password`, if database-url does not contain it; its file is read, or its command run, for each connection"}
 	databaseCA = setting{name: "database-tls-ca", kind: path, each: true,
@@ -92,7 +92,7 @@ var (
 	kafkaName = setting{name: "kafka-tls-server-name", each: true,
 		usage: "`name` that each broker's certificate must contain; default: its host"}
 	kafkaSASL = setting{name: "kafka-sasl", value: "none", kind: choice, choices: mechanisms, each: true,
-		usage: "`none|plain|scram-sha-256|scram-sha-512|oauthbearer|aws-msk-iam`: how we say who we are; plain wants TLS"}
+		usage: "`none|plain|scram-sha-256|scram-sha-512|oauthbearer|aws-msk-iam`: how the program authenticates; use plain only with TLS"}
 	kafkaUser     = setting{name: "kafka-user", each: true, usage: "`name` for plain and scram"}
 	kafkaPassword = setting{name: "kafka-password", secret: true, hidden: true, printed: true, each: true,
 		usage: "`password` for plain and scram; its file is read, or its command run, for each connection"}
@@ -110,7 +110,7 @@ var (
 	kafkaExtensions = setting{name: "kafka-sasl-extensions", kind: list, each: true,
 		usage: "`name=value,…` that oauthbearer sends with the token, such as logicalCluster and identityPoolId of Confluent Cloud"}
 	kafkaAWS = setting{name: "kafka-aws-credentials", secret: true, hidden: true, printed: true, each: true,
-		usage: "`credentials` for aws-msk-iam, as the JSON of AWS's credential_process or a credentials file (AWS_PROFILE names the section); default: AWS_ACCESS_KEY_ID and so on"}
+		usage: "`credentials` for aws-msk-iam, as the JSON of AWS's credential_process, or the text of a credentials file (AWS_PROFILE names the section); default: the variables AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN"}
 
 	service = setting{name: "service", each: true,
 		usage: "`name` for ce_source of rows that name none; default: the database's name. \"/\" and the table follow for mapped rows whose id is no UUID"}

@@ -15,8 +15,8 @@ type Published struct{ Publication, Schema, Table string }
 // Outbox is troupe.outbox in the publication that the migrations create.
 var Outbox = Published{"troupe_outbox", "troupe", "outbox"}
 
-// Obstacle returns the reason why db's role cannot stream the log of its database for the table, with the remedy; "" if it can. It
-// does not check for a free slot: that shows only when one is created.
+// Obstacle returns the reason why db's role cannot stream the table's rows from the log, with the remedy; "" if it can. It does
+// not check for a free slot: only the creation of a slot shows whether there is one.
 func Obstacle(ctx context.Context, db interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }, p Published) (string, error) {
@@ -35,7 +35,7 @@ func Obstacle(ctx context.Context, db interface {
 		p.Publication, p.Schema, p.Table).Scan(&level, &standby, &may, &holds, &inserts, &partly)
 	switch {
 	case err != nil:
-		return "", fmt.Errorf("look for what streaming needs: %w", err)
+		return "", fmt.Errorf("check what streaming needs: %w", err)
 	case standby:
 		return "the server is a standby", nil
 	case level != "logical":
@@ -56,13 +56,14 @@ func Obstacle(ctx context.Context, db interface {
 	return "", nil
 }
 
-// StandbyNamesMatch reports whether synchronous_standby_names matches a walsender with this application name. It may return
-// true wrongly for a name that is quoted in an unusual way, or is a keyword of the setting.
+// StandbyNamesMatch reports whether synchronous_standby_names matches a walsender with this application name. It may wrongly
+// return true for a name that is quoted in an unusual way, or that is a keyword of the setting.
 func StandbyNamesMatch(setting, application string) bool {
 	names := strings.FieldsFunc(strings.ToLower(setting), func(r rune) bool { return strings.ContainsRune(" \t\n,()\"", r) })
 	return slices.Contains(names, "*") || application != "" && slices.Contains(names, strings.ToLower(application))
 }
 
 // StandbyWarning describes the effect if StandbyNamesMatch returns true, and the remedy.
-const StandbyWarning = "synchronous_standby_names takes the relay for a synchronous standby: every commit of every writer waits until the relay " +
-	"has published and stored it, a second or more, and is on no other disk then: name your standbys, by their application_name"
+const StandbyWarning = "synchronous_standby_names takes the relay for a synchronous standby: each commit waits until the relay " +
+	"has published its rows and stored its state, a second or more, and no standby has the commit then: list your standbys in the setting, by " +
+	"their application_name"

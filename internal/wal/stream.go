@@ -35,8 +35,8 @@ type Conn struct {
 	out     sync.Mutex // held during writes
 }
 
-// Connect opens a replication connection to the database of a pool's config, after its BeforeConnect. Connect to a server on the same machine by its Unix socket:
-// over TCP the stream is half as fast.
+// Connect opens a replication connection to the database of a pool's config, to which it applies BeforeConnect. Connect to a
+// server on the same machine by its Unix socket: over TCP the stream is half as fast.
 func Connect(ctx context.Context, config *pgxpool.Config) (*Conn, error) {
 	now, err := pg.ConnConfig(ctx, config)
 	if err != nil {

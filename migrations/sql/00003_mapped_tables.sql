@@ -34,7 +34,7 @@ CREATE TABLE troupe.mapped_failures (
   last_error      text        NOT NULL,
   first_failed_at timestamptz NOT NULL DEFAULT clock_timestamp(),
   row             jsonb       NOT NULL, -- a Row of package internal/mapping
-  row_bytes       integer     NOT NULL GENERATED ALWAYS AS (octet_length(row::text)) STORED, -- uncompressed: a relay claims some megabytes at once
+  row_bytes       integer     NOT NULL GENERATED ALWAYS AS (octet_length(row::text)) STORED, -- uncompressed size, by which a relay limits its claims
   commit_lsn      pg_lsn,               -- of its transaction; null: it was read from the table, or from a slot that was replaced
   commit_row      bigint,               -- its number among the transaction's rows of the table
   UNIQUE (table_name, id),

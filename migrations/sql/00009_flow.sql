@@ -33,9 +33,9 @@ CREATE TABLE troupe.join_parts (
   PRIMARY KEY (consumer_group, name, key, part)
 );
 
--- expectations has one row for each expectation, from its first message on. It ends with the expected message or by time; a message
--- that comes in the other order or too late finds the row. The service records in missed_at that the time is over, from this table
--- alone; raised_at follows when the deadline's message has come through the broker.
+-- expectations has one row for each expectation, from its first message on. It ends with the expected message or by time; a
+-- message that comes in the other order or too late finds the row. A member of the service sets missed_at when the time is
+-- over; it needs no broker for this. raised_at is set later, when the message of the deadline was handled.
 CREATE TABLE troupe.expectations (
   consumer_group text        NOT NULL,
   name           text        NOT NULL,
@@ -43,14 +43,14 @@ CREATE TABLE troupe.expectations (
   after_at       timestamptz,          -- when the message that starts it came; null: not yet
   due_at         timestamptz,          -- when its time is over
   met_at         timestamptz,          -- when the expected message came
-  missed_at      timestamptz,          -- when a member found that the time is over
+  missed_at      timestamptz,          -- when a member recorded that the time is over
   raised_at      timestamptz,          -- when the event that reports it was written
   news           boolean     NOT NULL DEFAULT true, -- whether the last statement changed another column
   headers        bytea,                -- of the message that starts it, while it waits
   payload        bytea,
-  alert_id       uuid,                 -- of its alerts: that it is missing, and that it came late
-  alert_at       timestamptz,          -- when an alert is posted, or posted again; null: none waits
-  alerted_at     timestamptz,          -- when the receiver accepted the last one
+  alert_id       uuid,                 -- id of both alerts: that the event is missing, and that it came late
+  alert_at       timestamptz,          -- when an alert is due, or due again; null: none waits
+  alerted_at     timestamptz,          -- when the receiver accepted the last alert
   forget_at      timestamptz,          -- null while it waits
   PRIMARY KEY (consumer_group, name, key),
   CHECK ((after_at IS NOT NULL AND met_at IS NULL AND raised_at IS NULL) = (forget_at IS NULL)),

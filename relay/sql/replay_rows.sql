@@ -1,4 +1,5 @@
--- The next rows that are published and still here, above @position, and none behind @bytes of their columns. Failed rows are left out.
+-- Returns the next published rows above @position that are still in the table: at most @rows, and at most @bytes of their
+-- columns and the row that exceeds it. Failed rows are left out.
 SELECT position, id, topic, key, key_bytes, type, headers, raw_headers, payload, created_at
 FROM (
   SELECT o.position, o.id, o.topic, o.key, o.key_bytes, o.type, o.headers, o.raw_headers, o.payload, o.created_at,

@@ -56,8 +56,8 @@ func (f *flow) actsOnce(id string, e saga.Event) error {
 	})
 }
 
-// Two operators, the event of the desk and the time-out of the step meet, with two coordinators. Each saga takes one of them. It is
-// paid once if that was an approval, and not at all otherwise.
+// Two operators, the event of the desk and the time-out of the step meet, with two coordinators. Each saga takes one of them.
+// It is paid once if that was an approval, and not at all otherwise.
 func TestAnswersTheEventAndTheTimeoutMeet(t *testing.T) {
 	t.Parallel()
 	for name, local := range map[string]bool{"Kafka": false, "Postgres alone": true} {

@@ -21,8 +21,8 @@ const paidFor = `{"saga":"order","version":1,"key":"id","data":{"id":"string","r
  "start":[{"hop":"shop","event":"Ordered","set":{"id":"event.id","ref":"event.ref"}}],
  "steps":[{"name":"money","success":[{"event":"Paid","hop":"bank","by":{"field":"ref","variable":"ref"}}],"timeout":"1h"}]}`
 
-// TestAnAwaitedEventThatCameInTimeCountsAfterAnOutageOfTheCoordinator: the coordinator did not run when the time of a step was over. The event
-// that the step awaits had come before that, and waits behind another one in Kafka when the coordinator begins.
+// TestAnAwaitedEventThatCameInTimeCountsAfterAnOutageOfTheCoordinator: the coordinator did not run when the time of a step was
+// over. The event that the step awaits had come before that, and waits behind another one in Kafka when the coordinator begins.
 func TestAnAwaitedEventThatCameInTimeCountsAfterAnOutageOfTheCoordinator(t *testing.T) {
 	t.Parallel()
 	for name, local := range map[string]bool{"kafka": false, "local": true} {
@@ -57,8 +57,8 @@ func TestAnAwaitedEventThatCameInTimeCountsAfterAnOutageOfTheCoordinator(t *test
 	}
 }
 
-// TestALockIsGrantedWhileTimeoutsWait: after an outage of the coordinator, the time-outs of sagas wait until earlier events are handled. A saga
-// that gets its lock meanwhile goes on.
+// TestALockIsGrantedWhileTimeoutsWait: after an outage of the coordinator, the time-outs of sagas wait until earlier events are
+// handled. A saga that gets its lock meanwhile goes on.
 func TestALockIsGrantedWhileTimeoutsWait(t *testing.T) {
 	t.Parallel()
 	const queue = `{"saga":"queue","version":1,"key":"id","data":{"id":"string","ref":"string"},"lock":"'one'",
@@ -93,8 +93,8 @@ UPDATE troupe.deadlines SET due_at = due_at - interval '2 hours';
 INSERT INTO troupe.deadlines (consumer_group, scope, name, id, due_at, key, type, headers, payload)
 SELECT consumer_group, 'other', 'apart', gen_random_uuid(), clock_timestamp(), 'other', type, headers, payload FROM troupe.deadlines LIMIT 1`
 
-// sender returns a function that sends an event of a hop: as a row of the outbox to a local flow, and else to Kafka. It runs a relay for the
-// coordinator.
+// sender returns a function that sends an event of a hop: as a row of the outbox to a local flow, and else to Kafka. It runs a
+// relay for the coordinator.
 func (f *flow) sender() func(hop, key, event, payload string) {
 	if f.local {
 		return func(hop, key, event, payload string) {

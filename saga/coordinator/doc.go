@@ -28,8 +28,9 @@
 // An event that comes before the saga that awaits it is stashed: it is kept in troupe.saga_stash for as long as the definition
 // says (1 h unless set). The saga gets it when it begins, or when the variable is set by which the event finds the saga. If the
 // saga ends with the first of several stashed events, the next saga of that value gets the others. Each event that is stashed
-// deletes up to two of its type of saga that have expired. While the coordinator does not run, or is not ready, for more than a minute,
-// no stashed event expires: the event that begins its saga may wait in Kafka. The same holds for the time that a restored database has lost.
+// deletes up to two of its type of saga that have expired. While the coordinator does not run, or is not ready, for more than a
+// minute, no stashed event expires: the event that begins its saga may wait in Kafka. The same holds for the time that a
+// restored database has lost.
 //
 // A saga that holds a lock (Spec.Lock) keeps it until it has ended, also while it is parked. The other sagas wait in the order
 // in which they began, and their events are kept. A lock excludes sagas of one type in one database.
@@ -76,8 +77,8 @@
 //	an expression that fails, an        the saga is parked with the reason; other sagas of the batch are not affected
 //	answer of a type that is unknown
 //	the database is away                the participant waits; no attempt is counted, nothing is lost
-//	no coordinator runs                 events wait in Kafka; deadlines that are due meanwhile are handled when one runs, after the
-//	                                    events that were in Kafka by then: those came in time
+//	no coordinator runs                 events wait in Kafka. When one runs again, it handles the events that Kafka has by then, and
+//	                                    the deadlines that are due after them: an event that came in time counts
 //	a definition was changed            new sagas use it, running ones keep theirs; Config.Definitions has one of each type
 //	the event that wakes a saga and     the first to commit is decided; the second is decided on the state that the first stored
 //	a deadline race
@@ -98,8 +99,8 @@
 // a definition that was stored before the process began and of which it knows no saga. So let the new version run everywhere
 // before its start events come.
 //
-// New also subscribes to the hops of each stored definition of its types, since an older process, or troupe saga start, may begin a saga
-// of a definition that no saga has now. To stop consuming the hops of retired definitions, delete their rows from
+// New also subscribes to the hops of each stored definition of its types, since an older process, or troupe saga start, may
+// begin a saga of a definition that no saga has now. To stop consuming the hops of retired definitions, delete their rows from
 // troupe.saga_definitions once no saga has them, and restart the processes.
 //
 // # Not promised

@@ -1,5 +1,6 @@
-// Package flows reports the expectations of a service without an orchestrator to OpenTelemetry. The messages, attempts and lag of its
-// participant are reported by package telemetry; use both. It needs the API only; the program chooses the SDK and the exporters.
+// Package flows reports the expectations of a flow's service to OpenTelemetry. Package telemetry reports the messages, attempts
+// and lag of the service's participant: use both. Package flows needs the API only; the program chooses the SDK and the
+// exporters.
 //
 //	err = flows.Observe(nil, service)
 //
@@ -9,7 +10,7 @@
 //
 //	troupe.expectation.open         gauge  expectations by name and status: waiting, or missing since their time is over
 //	troupe.expectation.late         gauge  expectations whose event came after its time, within flow.Config.Retention
-//	troupe.expectation.overdue.age  gauge  s since the time of the one that is overdue the longest was over; 0 if none is
+//	troupe.expectation.overdue.age  gauge  s since the longest overdue expectation was due; 0 if none is overdue
 //	troupe.expectation.alerts       gauge  alerts that the receiver has not accepted yet
 //
 // The gauges come from the database and cover all processes together, so each process reports the same values: take the maximum
@@ -34,15 +35,15 @@ const scope = "github.com/troupe-go/troupe/telemetry/flows"
 
 // Attributes.
 const (
-	keyExpectation = attribute.Key("troupe.expectation")        // its name
+	keyExpectation = attribute.Key("troupe.expectation")        // name of the expectation
 	keyStatus      = attribute.Key("troupe.expectation.status") // waiting or missing
 )
 
 // readLimit bounds the time that a collection waits for the database.
 const readLimit = 5 * time.Second
 
-// Observe reads s's Stats at each collection of metrics, as long as meters exists; nil is otel.GetMeterProvider(). If the database
-// does not answer within 5 s, the gauges are absent and the SDK's error handler gets the error.
+// Observe makes meters read the Stats of s at each collection of metrics. If meters is nil, otel.GetMeterProvider() is used. If
+// the database does not answer within 5 s, the gauges are absent and the SDK's error handler gets the error.
 func Observe(meters metric.MeterProvider, s *flow.Service) error {
 	if meters == nil {
 		meters = otel.GetMeterProvider()

@@ -1,5 +1,5 @@
-// Package sagas reports a coordinator's sagas to OpenTelemetry. Its participant's messages, attempts and lag are reported by
-// package telemetry; use both. It needs the API only; the program chooses the SDK and the exporters.
+// Package sagas reports a coordinator's sagas to OpenTelemetry. Package telemetry reports the messages, attempts and lag of the
+// coordinator's participant: use both. Package sagas needs the API only; the program chooses the SDK and the exporters.
 //
 //	m, err := sagas.New(sagas.Config{})
 //	c, err := coordinator.New(ctx, m.Instrument(coordinator.Config{…}))

@@ -23,9 +23,9 @@ const (
 	keyStatus    = attribute.Key("troupe.saga.status")      // as package saga names them
 	keyEvent     = attribute.Key("troupe.saga.event")       // the kind: started, answered, fired, …
 	keyIgnored   = attribute.Key("troupe.saga.ignored")     // true: the event changed nothing, such as a duplicate
-	keyStep      = attribute.Key("troupe.saga.step")        // its name
+	keyStep      = attribute.Key("troupe.saga.step")        // name of the step
 	keyOperation = attribute.Key("troupe.saga.operation")   // forward or compensate
-	keyResult    = attribute.Key("troupe.saga.step.result") // how a step ended; package comment
+	keyResult    = attribute.Key("troupe.saga.step.result") // how a step ended; see the package comment
 )
 
 const other = "_OTHER"

@@ -52,7 +52,7 @@ var (
 func (s *steps) take(d coordinator.Decided) (all []ended) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	person := d.Event.Kind.Action() && d.Event.Kind != saga.ActAnswer // which ends a step as the event itself does
+	person := d.Event.Kind.Action() && d.Event.Kind != saga.ActAnswer // ActAnswer ends a step as the event from its hop does
 	for _, m := range d.Effects.Moments {
 		if operation := begins[m.What]; operation != "" {
 			k := underWay{d.ID, m.Step, operation}

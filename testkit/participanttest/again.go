@@ -15,9 +15,10 @@ SET next_try        = next_try - make_interval(secs => $2::float8),
 WHERE consumer_group = $1
   AND next_try IS NOT NULL`
 
-// Advance lets d pass at once for all held messages, pending deadlines and expectations: attempts that were to be made within d are
-// due, and the messages of the deadlines that are due are sent. Time also passes by itself, so a wait of milliseconds may be over before.
-// A wait is random up to its limit unless the policy has NoJitter: to make all attempts due, advance by Retry.Cap or more.
+// Advance moves all held messages, pending deadlines and expectations d closer to their time: attempts, deadlines and
+// expectations that were due within d are due now, and the messages of these deadlines are sent. Real time passes too, so a
+// wait of a few milliseconds may end before the call. A wait is random up to its limit unless the policy has NoJitter: to make
+// all attempts due, advance by Retry.Cap or more.
 func (s *Stage) Advance(d time.Duration) {
 	s.t.Helper()
 	// A running participant has the times of its held messages in memory, and reads them when it gets a partition.

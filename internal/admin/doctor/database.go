@@ -24,7 +24,8 @@ const (
 	fewLeft     = 10 // per cent of the server's connections
 )
 
-// login sets the password of the moment. A command that prints it has its own time limit.
+// login calls Config.Login, which sets the current password. It has no time limit here: a command that prints the password has
+// one.
 func (e *examination) login(ctx context.Context) bool {
 	if e.Login == nil {
 		return true
@@ -71,7 +72,8 @@ func (e *examination) database(ctx context.Context) {
 	}
 }
 
-// whyNoLogin returns the remedy for a refused password that is a token whose times are wrong; "": it is none.
+// whyNoLogin returns the remedy if the server refused the password and the password is a token that has expired or is not valid
+// yet; else "".
 func (e *examination) whyNoLogin(err error) string {
 	var refusal *pgconn.PgError
 	if !errors.As(err, &refusal) || refusal.Code != "28P01" && refusal.Code != "28000" {
@@ -253,8 +255,8 @@ func (e *examination) migrations(ctx context.Context) (usable bool) {
 			fmt.Sprintf("outbox-relay migrate; or run the statements of outbox-relay migrate --print --after %d with a tool of your own", s.Current))
 		return true
 	case s.Current > s.Latest:
-		e.Warn("migrations", fmt.Sprintf("version %d, which is newer than this program's %d: it works on them, and does not use the additions", s.Current, s.Latest),
-			"after a rollback nothing; else a program of the newer version")
+		e.Warn("migrations", fmt.Sprintf("version %d, which is newer than this program's %d: this program works with these tables, and does not use their additions", s.Current, s.Latest),
+			"after a rollback: nothing; otherwise: use a program of the newer version")
 		return true
 	case s.Unrecorded:
 		e.Ok("migrations", fmt.Sprintf("version %d, which is this program's, by the tables; troupe.migrations does not list it", s.Current))

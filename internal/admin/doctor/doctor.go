@@ -20,7 +20,8 @@ import (
 type Config struct {
 	// Database is the connection of the service or its relay. Nil: no database is examined.
 	Database *pgx.ConnConfig
-	// Login is called with Database before the examination, as pgxpool.Config.BeforeConnect is: it may set a password. Default: none.
+	// Login is called with Database before the examination, like pgxpool.Config.BeforeConnect. It may set a password. Default:
+	// none.
 	Login func(context.Context, *pgx.ConnConfig) error
 	// Parts are the parts that use the role. Default: Relay and Participant, for a service whose relay shares its role.
 	Parts []Part

@@ -13,7 +13,7 @@ import (
 	"github.com/troupe-go/troupe/internal/admin"
 )
 
-// These are the statuses of an expectation. One whose event came in time has none: it is not listed.
+// These are the statuses of an expectation. An expectation whose event came in time has no status, and is not listed.
 const (
 	Waiting = "waiting" // its time is not over
 	Missing = "missing" // its time is over, and the event has not come
@@ -29,9 +29,9 @@ type Expectation struct {
 	Name      string     `json:"name"`
 	Key       string     `json:"key"`
 	Status    string     `json:"status"`
-	AfterAt   time.Time  `json:"after_at"`   // when the message came after which it is expected
+	AfterAt   time.Time  `json:"after_at"`   // when the message came with which the expectation began
 	DueAt     time.Time  `json:"due_at"`     // when its time is over
-	MissedAt  *time.Time `json:"missed_at"`  // when a member of the service found that
+	MissedAt  *time.Time `json:"missed_at"`  // when a member of the service recorded that its time is over
 	RaisedAt  *time.Time `json:"raised_at"`  // when the event that reports it was written
 	CameAt    *time.Time `json:"came_at"`    // when the expected event came
 	AlertedAt *time.Time `json:"alerted_at"` // when the receiver accepted the last alert
@@ -68,14 +68,15 @@ func (f ExpectationFilter) Validate() error {
 	return nil
 }
 
-// Each of these selects by the condition of one index, so that expectations that were met in time are not read.
+// recordedExpectations and openExpectations are each the condition of one index, so that expectations that were met in time are
+// not read.
 const (
 	recordedExpectations = "missed_at IS NOT NULL"
 	openExpectations     = "missed_at IS NULL AND (met_at IS NULL OR raised_at IS NOT NULL)"
 	expectationStatus    = "CASE WHEN missed_at IS NULL AND raised_at IS NULL THEN 'waiting' WHEN met_at IS NULL THEN 'missing' ELSE 'late' END"
 )
 
-// from returns the rows and their conditions.
+// from returns the FROM clause, up to WHERE, and the conditions that follow it.
 func (f ExpectationFilter) from() (string, conditions, error) {
 	c := conditions{args: pgx.NamedArgs{}}
 	if err := f.Validate(); err != nil {
@@ -97,8 +98,8 @@ func (f ExpectationFilter) from() (string, conditions, error) {
 	return "FROM (" + from + ") AS e\nWHERE ", c, nil
 }
 
-// Expectations lists expectations that wait, whose event is missing, or whose event came late, the longest overdue first. next
-// continues behind the page; it is "" at the end.
+// Expectations lists waiting, missing and late expectations, the longest overdue first. next is the cursor of the following
+// page; "": there is none.
 func (d *Desk) Expectations(ctx context.Context, f ExpectationFilter, p Page) (all []Expectation, next string, err error) {
 	all, next, err = d.expectations(ctx, f, p)
 	if err != nil {
@@ -140,7 +141,8 @@ LIMIT @limit`, c.args, limit, pgx.RowToStructByPos[Expectation])
 // maxExpectationNames limits the names that CountExpectations returns.
 const maxExpectationNames = 1000
 
-// CountExpectations counts the expectations that Expectations lists, by group and name, the ones with the most missing events first.
+// CountExpectations counts the expectations that Expectations lists, by group and name. The name with the most missing events
+// is first.
 func (d *Desk) CountExpectations(ctx context.Context, f ExpectationFilter) ([]ExpectationCount, error) {
 	from, c, err := f.from()
 	if err == nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/troupe-go/troupe/saga"
 )
 
-// withAnswerer adds the operator who answered the step before to the refusal of an answer.
+// withAnswerer adds to the refusal of an operator's answer the name of the operator who answered the step before, if there is one.
 func (d *Desk) withAnswerer(ctx context.Context, id string, e saga.Event, refused error) error {
 	const find = `
 SELECT at, actor, event ->> 'type'
@@ -40,14 +40,14 @@ LIMIT 1`
 	return fmt.Errorf("%w; %s answered it with %s at %s", refused, plain.Line(actor, 100), event, at.UTC().Format(time.DateTime+"Z"))
 }
 
-// ReadFormValues returns the values of a form's fields from their texts, each in the form of its type. It leaves out empty texts. The
-// decision checks the limits.
+// ReadFormValues converts the texts of a form's fields to the fields' types. It leaves out empty texts. It does not check the
+// fields' limits: the decision does.
 func ReadFormValues(f FormEvent, texts map[string]string) (map[string]any, error) {
 	values := make(map[string]any, len(texts))
 	for name, text := range texts {
 		i := slices.IndexFunc(f.Fields, func(one saga.Field) bool { return one.Name == name })
 		if i < 0 {
-			return nil, fmt.Errorf("%s: %s has no such field", plain.Line(name, 60), f.Event)
+			return nil, fmt.Errorf("%s: the form of %s has no such field", plain.Line(name, 60), f.Event)
 		}
 		if text == "" {
 			continue
@@ -78,8 +78,9 @@ func readFormValue(t saga.Type, text string) (v any, err error) {
 	return v, nil
 }
 
-// Given returns the event of an operator's answer with its values, as JSON on one line of at most 300 characters. It hides the values of
-// personal fields, and of fields that d does not declare, such as after a move to another definition.
+// Given returns the event and the values of an operator's answer as JSON on one line of at most 300 characters; "" for another
+// event. It hides the values of personal fields, and of fields that d does not declare, for example after a move to another
+// definition.
 func Given(d *saga.Definition, e saga.Event) string {
 	if e.Kind != saga.ActAnswer {
 		return ""
@@ -88,7 +89,7 @@ func Given(d *saga.Definition, e saga.Event) string {
 	return plain.Line(e.Type+" "+string(text), 299)
 }
 
-// shownValues returns the fields of an answer with a note in place of each value that is hidden.
+// shownValues returns the fields of an answer, with a note instead of each hidden value.
 func shownValues(d *saga.Definition, e saga.Event) map[string]any {
 	shown := make(map[string]any, len(e.Fields))
 	for name, v := range e.Fields {

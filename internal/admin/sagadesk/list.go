@@ -67,7 +67,7 @@ type Filter struct {
 	// NotMovedSince selects sagas that have not ended and whose row has not changed since then.
 	NotMovedSince time.Time
 
-	forms, asking []string // hashes of definitions, and names of steps of which one must be under way
+	forms, asking []string // hashes of definitions, one of which the saga must have, and names of steps, one of which must be under way
 }
 
 // Validate returns an error if no saga could ever match.

@@ -28,12 +28,12 @@ type Question struct {
 	Saga string `json:"saga"`
 	Key  string `json:"key"`
 	Step string `json:"step"`
-	// Since is the time at which the step began. Due is the time-out of the step or of the saga, whichever comes first.
+	// Since is the time at which the step began. Due is the end of the time-out of the step or of the saga, whichever is earlier.
 	Since  time.Time   `json:"since"`
 	Due    *time.Time  `json:"due,omitempty"`
 	Events []FormEvent `json:"events"`
 
-	began int // the saga's version
+	began int // version of the saga when the step began
 }
 
 // A FormEvent is an event with a form.
@@ -79,7 +79,7 @@ func (d *Desk) QuestionsOf(ctx context.Context, g *Detail) ([]Question, error) {
 	return all, nil
 }
 
-// questionsOf returns the questions of a saga, without Since.
+// questionsOf returns the questions of a saga. It does not set Since.
 func questionsOf(g *Detail) (all []Question) {
 	if g.State.Ended() {
 		return nil
@@ -108,9 +108,8 @@ func questionsOf(g *Detail) (all []Question) {
 	return all
 }
 
-// Questions returns the questions of the sagas of a page, the sagas that started first first; name selects a type of saga, "" all. A saga
-// with several questions has several lines. The cost of a page is the cost of a search through the sagas that run or are parked and whose
-// definition has a form.
+// Questions returns the questions of a page of sagas, oldest saga first. name selects a type of saga; "": all. A saga with several
+// questions has several entries. The query searches all running and parked sagas whose definition has a form.
 func (d *Desk) Questions(ctx context.Context, name string, p Page) (list []Question, next string, err error) {
 	p.Oldest = true
 	f := Filter{Saga: name, Statuses: []saga.Status{saga.Running, saga.Parked}}
@@ -133,8 +132,8 @@ func (d *Desk) Questions(ctx context.Context, name string, p Page) (list []Quest
 	return list, next, nil
 }
 
-// CountQuestions returns the number of sagas with a question, up to limit. It also counts a saga whose step the definition cannot complete
-// with the event that came.
+// CountQuestions returns the number of sagas with a question, up to limit. It does not read the sagas' states, so it also
+// counts a saga that is parked because its step could not use the event that came.
 func (d *Desk) CountQuestions(ctx context.Context, limit int) (int, error) {
 	f := Filter{Statuses: []saga.Status{saga.Running, saga.Parked}}
 	var err error
@@ -148,8 +147,8 @@ func (d *Desk) CountQuestions(ctx context.Context, limit int) (int, error) {
 	return len(rows), err
 }
 
-// forms returns the hashes of the stored definitions with a form, and the names of their steps with one. A definition that cannot be read
-// is left out.
+// forms returns the hashes of the stored definitions of a type that have a form, and the names of their steps with a form. It
+// leaves out definitions that this program cannot read.
 func (d *Desk) forms(ctx context.Context, name string) (hashes, steps []string, err error) {
 	rows, err := d.cfg.Pool.Query(ctx, formsSQL, pg.Args{"saga": name})
 	if err != nil {
@@ -186,7 +185,7 @@ func (d *Desk) forms(ctx context.Context, name string) (hashes, steps []string, 
 func (d *Desk) readQuestions(ctx context.Context, rows []Row) (all []Question, err error) {
 	for _, r := range rows {
 		g, err := d.get(ctx, d.cfg.Pool, r.ID, "")
-		if errors.Is(err, decisions.ErrNotFound) { // it has ended since, and was removed
+		if errors.Is(err, decisions.ErrNotFound) { // it was removed since the list was read
 			continue
 		}
 		if err != nil {
@@ -197,7 +196,7 @@ func (d *Desk) readQuestions(ctx context.Context, rows []Row) (all []Question, e
 	return all, nil
 }
 
-// setBegan sets Since.
+// setBegan sets Since of each question, from the saga's log.
 func (d *Desk) setBegan(ctx context.Context, all []Question) error {
 	ids, versions := make([]string, len(all)), make([]int, len(all))
 	for i, q := range all {

@@ -259,8 +259,8 @@ func (s *Stage) Hold(offset, behind int, l Letter) {
 	}
 }
 
-// Expect writes an expectation of shop.order that shop.billing ships within a minute: one whose event is missing, one that waits, and one
-// whose event came late. Their keys are key-1 to key-3.
+// Expect writes three expectations of that name in the service shop.order, with a time of one minute: key-1 is missing, key-2
+// is waiting, and key-3 is late.
 func (s *Stage) Expect(name, key string) {
 	s.t.Helper()
 	_, err := s.Pool.Exec(s.t.Context(), `

@@ -1,5 +1,5 @@
-// Package oidc gets access tokens from the token endpoint of an identity provider by the client credentials grant (RFC 6749, section
-// 4.4), for Kafka's mechanism OAUTHBEARER.
+// Package oidc gets access tokens from the token endpoint of an identity provider by the client credentials grant (RFC 6749,
+// section 4.4), for Kafka's mechanism OAUTHBEARER.
 package oidc
 
 import (
@@ -38,36 +38,37 @@ type Config struct {
 }
 
 const (
-	limit     = 10 * time.Second // of a request
-	mostBytes = 64 << 10         // of an answer
+	limit     = 10 * time.Second // time limit of a request
+	mostBytes = 64 << 10         // largest size of a response
 )
 
-// A Source returns tokens. It may be used concurrently: callers at the same time share one request. A token is kept for four fifths of
-// its lifetime, and is used to its end while the endpoint does not answer.
+// A Source returns tokens. It may be used concurrently: callers at the same time share one request. A token is used for four
+// fifths of its lifetime, and until it expires if the endpoint does not answer then.
 type Source struct {
 	cfg    Config
 	client *http.Client
 	shared credentials.Shared[*oauth2.Token]
 
-	mu   sync.Mutex
-	last *clientcredentials.Config // of the last request: it has detected how the endpoint wants the secret
+	mu sync.Mutex
+	// last is the configuration of the last request. It has detected whether the endpoint takes the secret in a header or in the body.
+	last *clientcredentials.Config
 }
 
-// New checks the configuration. It does no I/O.
+// New returns a Source, or an error if cfg is invalid. It does no I/O.
 func New(cfg Config) (*Source, error) {
 	if err := address.CheckURL(cfg.URL); err != nil {
 		return nil, err
 	}
 	u, _ := url.Parse(cfg.URL)
 	if ip := net.ParseIP(u.Hostname()); u.Scheme != "https" && u.Hostname() != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return nil, errors.New("the client's secret does not go over plain http to another machine: use https")
+		return nil, errors.New("the client's secret is not sent over plain http to another machine: use https")
 	}
 	if cfg.ClientID == "" || cfg.Secret == nil {
 		return nil, errors.New("want a client id and a secret")
 	}
 	transport := &http.Transport{
 		Proxy: http.ProxyFromEnvironment, DialContext: (&net.Dialer{Timeout: limit}).DialContext, TLSHandshakeTimeout: limit, ForceAttemptHTTP2: true,
-		MaxResponseHeaderBytes: mostBytes, DisableKeepAlives: true, // a request in minutes; the next one reads the authorities again
+		MaxResponseHeaderBytes: mostBytes, DisableKeepAlives: true, // requests are minutes apart, and each one reads the authorities again
 	}
 	if cfg.TLS != nil {
 		transport.TLSClientConfig = cfg.TLS(u.Hostname())
@@ -80,7 +81,7 @@ func New(cfg Config) (*Source, error) {
 	return s, nil
 }
 
-var errRedirect = errors.New("it redirects to another address, and the secret is not sent there")
+var errRedirect = errors.New("it redirects to another address, to which the secret is not sent")
 
 // Token returns a valid token.
 func (s *Source) Token(ctx context.Context) (string, error) {
@@ -95,7 +96,7 @@ func (s *Source) lasts(t *oauth2.Token) (refresh, end time.Time) {
 	if t.Expiry.IsZero() {
 		return t.Expiry, t.Expiry
 	}
-	lifetime, now := time.Until(t.Expiry), s.now() // the answer has the lifetime, so that a wrong clock does not matter
+	lifetime, now := time.Until(t.Expiry), s.now() // from the lifetime in the response, so that a wrong clock does not matter
 	return now.Add(lifetime * 4 / 5), now.Add(lifetime)
 }
 
@@ -130,7 +131,7 @@ func (s *Source) request(secret string) *clientcredentials.Config {
 	return s.last
 }
 
-// explain returns an error without the body of an answer, which may repeat the secret, and without the URL, which is named already.
+// explain returns an error without the body of a response, which may repeat the secret, and without the URL, which Token adds.
 func explain(err error, secret string) error {
 	var refused *oauth2.RetrieveError
 	var transport *url.Error
@@ -154,7 +155,7 @@ func explain(err error, secret string) error {
 
 var errTooLong = fmt.Errorf("its answer has more than %d bytes", mostBytes)
 
-// small reads the bodies of answers whole, and refuses longer ones.
+// small reads the whole bodies of responses, and refuses a body of more than mostBytes.
 type small struct{ http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.

@@ -18,8 +18,8 @@ import (
 type Config struct {
 	Orders  []orders.Order
 	Program []string // starts a child: ChildCommand and its arguments are appended
-	// Previous starts a child of an earlier version. If it is set, every process begins with it, and is replaced during the run
-	// by one of Program, by one of Previous again, and at last by one of Program.
+	// Previous is the command that starts a child of an earlier version. If it is set, every process starts with Previous, and is
+	// replaced three times during the run: by Program, by Previous, and by Program again.
 	Previous []string
 
 	Style demo.Style // orchestrated or choreographed; default demo.Orchestration

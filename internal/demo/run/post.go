@@ -28,7 +28,8 @@ type poster struct {
 	url    string
 	pace   time.Duration // from one order to the next; 0: none
 	client *http.Client
-	// released has a value for each order that may be posted now, and is closed when all may; nil: all may.
+	// released receives a value for each order that may be posted, and is closed when all may be posted; nil: all may be posted
+	// at once.
 	released <-chan struct{}
 
 	accepted atomic.Int64

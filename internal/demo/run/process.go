@@ -41,11 +41,11 @@ type process struct {
 	log     zerolog.Logger
 
 	mu      sync.Mutex
-	program []string        // starts the next child
+	program []string        // command of the next child
 	child   *devstack.Child // nil while there is none
-	runs    []string        // the program of child
-	killed  bool            // this child was killed by us
-	retired bool            // this child was sent SIGTERM by replace
+	runs    []string        // command of child
+	killed  bool            // kill has ended child
+	retired bool            // replace has sent SIGTERM to child
 
 	// The history of the process. Read it only when keep has returned.
 	faults []string // how it ended without SIGTERM or SIGKILL from us
@@ -115,7 +115,7 @@ func (p *process) start() (*devstack.Child, error) {
 	return child, nil
 }
 
-// forget notes that there is no child, and reports whether kill or replace ended the last one.
+// forget sets child to nil, and reports whether kill or replace has ended it.
 func (p *process) forget() (killed, retired bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -153,8 +153,8 @@ func (p *process) kill() bool {
 	return true
 }
 
-// replace ends the child by SIGTERM, unless it runs program already, and waits until one that runs program was started. A child
-// that does not end with status 0 has a fault.
+// replace makes program the command of the next child, ends the current child with SIGTERM unless it runs program already, and
+// waits until a child that runs program was started. keep reports a child that does not end with status 0 as a fault.
 func (p *process) replace(ctx context.Context, program []string) error {
 	p.mu.Lock()
 	p.program = program
@@ -168,7 +168,7 @@ func (p *process) replace(ctx context.Context, program []string) error {
 			return nil, true, nil
 		default:
 			p.retired = true
-			_ = p.child.Signal(syscall.SIGTERM) // an error means that it has ended
+			_ = p.child.Signal(syscall.SIGTERM) // fails only if the child has ended already
 		}
 		return nil, false, nil
 	})

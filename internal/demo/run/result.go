@@ -27,7 +27,7 @@ type Result struct {
 	Seconds      float64       `json:"seconds"` // the whole run, servers included
 	Requests     int           `json:"requests"`
 	Chaos        *Chaos        `json:"chaos,omitempty"`
-	Replaced     int           `json:"replaced,omitempty"` // processes that another version replaced
+	Replaced     int           `json:"replaced,omitempty"` // replacements of a process by another version
 	ParkedOrders []ParkedOrder `json:"parked_orders,omitempty"`
 	Stuck        string        `json:"stuck,omitempty"` // where the orders are that do not change any more
 	Flow         string        `json:"flow"`

@@ -34,7 +34,7 @@ func (r *Result) Table(w io.Writer) error {
 			c.RelaysKilled, c.ServicesKilled, c.ConnectionsCut, c.MessagesDoubled)
 	}
 	if r.Replaced > 0 {
-		t.row("upgrade", "%d processes replaced: by this version, by the previous one, by this one", r.Replaced)
+		t.row("upgrade", "%d replacements of processes: by this version, by the previous one, by this one again", r.Replaced)
 	}
 	t.row("took", "%.1f s in all", r.Seconds)
 	t.row("logs", "%s", r.Folder)

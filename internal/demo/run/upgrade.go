@@ -8,23 +8,23 @@ import (
 	"github.com/troupe-go/troupe/migrations"
 )
 
-// An upgrade replaces the processes of a fleet one at a time while orders are posted, as docs/upgrades.md describes: all of them
-// by the new version's program, then all by the previous one's, which is a rollback, and all by the new one's again.
+// An upgrade replaces the processes of a fleet, one at a time, while orders are posted, as docs/upgrades.md describes. It has
+// three phases: an upgrade to the new version, a rollback to the previous version, and an upgrade to the new version again.
 type upgrade struct {
 	fleet    *fleet
-	previous []string
-	next     []string
-	orders   int
+	previous []string      // command of the previous version
+	next     []string      // command of the new version
+	orders   int           // orders of the run
 	released chan struct{} // one value for each order that may be posted
-	replaced int
+	replaced int           // replacements that are done
 }
 
 func newUpgrade(f *fleet, previous, next []string, orders int) *upgrade {
 	return &upgrade{fleet: f, previous: previous, next: next, orders: orders, released: make(chan struct{}, orders)}
 }
 
-// run migrates the databases with the new version, and then replaces the processes. Before each replacement it releases an equal
-// share of the orders, so that every process is replaced under load, however long a replacement takes.
+// run migrates the databases with the new version, and then replaces the processes. Before each replacement it releases an
+// equal share of the orders, so that every process is replaced under load even if replacements are slow.
 func (u *upgrade) run(ctx context.Context, databases map[string]string, show *progress) error {
 	defer close(u.released)
 	for _, name := range services {
@@ -42,7 +42,7 @@ func (u *upgrade) run(ctx context.Context, databases map[string]string, show *pr
 	}{
 		{"upgrade: replacing every process by this version", u.next, up},
 		{"rollback: replacing every process by the previous version", u.previous, down},
-		{"upgrade again", u.next, up},
+		{"upgrade: replacing every process by this version again", u.next, up},
 	} {
 		show.print("%s", phase.text)
 		for _, p := range phase.processes {
@@ -59,7 +59,7 @@ func (u *upgrade) run(ctx context.Context, databases map[string]string, show *pr
 	return nil
 }
 
-// release lets the share of orders be posted that belongs to the next of so many steps.
+// release lets the orders be posted that belong to the next replacement, of steps replacements in all.
 func (u *upgrade) release(steps int) {
 	done := u.replaced * u.orders / steps
 	for range (u.replaced+1)*u.orders/steps - done {
@@ -69,7 +69,7 @@ func (u *upgrade) release(steps int) {
 
 // checkUpgrade checks that every process was replaced in each of the three phases.
 func checkUpgrade(replaced, processes int) Check {
-	return newCheck("every process was replaced, forth, back and forth", func(v *verdict) {
+	return newCheck("every process was replaced by an upgrade, a rollback and another upgrade", func(v *verdict) {
 		v.equal(fmt.Sprintf("%%d of %d", 3*processes), 3*processes, replaced)
 	})
 }

@@ -10,17 +10,18 @@ import (
 	"github.com/troupe-go/troupe/saga"
 )
 
-// A step with ForEach is examined as one step that sets its variables when it begins: they are lists then. These rules treat the runs in
-// which its list has 0, 1, 2 or 3 elements, and the traces name the items.
+// The rules examine a step with ForEach as one step that sets its variables when it begins, since they are lists from then on. The
+// functions of this file add the cases that depend on the items. Traces name the items.
 
-// collects lets the step set all variables of its answers when it begins.
+// collects makes a step with ForEach set all variables of its answers when it begins.
 func (n *node) collects() {
 	if n.ForEach != nil {
 		n.sure = n.maybe
 	}
 }
 
-// place returns the name by which a trace shows the outcome of step i: the name of an item, if one item is enough for it.
+// place returns the name with which a trace shows the outcome of step i: the name of an item if one item has this outcome for
+// the step.
 func (m *model) place(i int, outcome string) string {
 	n := m.steps[i]
 	if n.ForEach != nil && (outcome == "fails" || outcome == "in doubt") {
@@ -29,8 +30,8 @@ func (m *model) place(i int, outcome string) string {
 	return n.Name
 }
 
-// itemTurns returns the reason why the saga may compensate when an item of step i is done: another item fails. A list with two elements
-// shows it.
+// itemTurns returns the reason and a trace if the saga may compensate after an item of step i is done, since another item
+// fails; "" if it cannot. A list with two elements is enough to show it.
 func (m *model) itemTurns(c *run, i int) (why string, trace []string) {
 	n := m.steps[i]
 	if n.ForEach == nil || n.ForEach.Max < 2 || !n.turns {
@@ -41,7 +42,7 @@ func (m *model) itemTurns(c *run, i int) (why string, trace []string) {
 	return n.Name + "[1] fails", append(lines, n.Name+"[1]: fails")
 }
 
-// times returns how often in turn the items of a step run, at most.
+// times returns how many groups of items run one after the other, at most: Max divided by Parallel, rounded up.
 func (n *node) times() time.Duration {
 	f := n.ForEach
 	if f == nil || f.Parallel == 0 {
@@ -52,7 +53,8 @@ func (n *node) times() time.Duration {
 
 var elementAt = regexp.MustCompile(`\bdata\.([a-z][a-z0-9_]*)\[(\d+)\]`)
 
-// tooShort reports an expression that reads an element by its number of a list that a step collects, if the list may be too short.
+// tooShort reports an expression that reads an element with a fixed index from the list of a step's variable, if the list may
+// be shorter.
 func (m *model) tooShort(r read, trace func() []string) {
 	x := m.d.Expr(r.path)
 	t := m.setter[r.v]
@@ -68,12 +70,12 @@ func (m *model) tooShort(r read, trace func() []string) {
 		n := min(k, f.Max)
 		lines := []string{fmt.Sprintf("%s: %d elements", f.List, n)}
 		m.report("list-too-short", r.path, append(lines, trace()...),
-			"data.%s[%d] is not there when the list of %s has %d elements, and the saga is parked; test size(data.%s) > %d", name, k, m.steps[t].Name, n, name, k)
+			"data.%s[%d] does not exist if the list of %s has %d elements, and the saga is parked: test size(data.%s) > %d", name, k, m.steps[t].Name, n, name, k)
 		return
 	}
 }
 
-// withElements adds the values that expressions of items read to objects.
+// withElements adds values of the element and the index of items to objects, which expressions of items read.
 func withElements(spec saga.Spec, objects map[string]any) {
 	objects["index"] = int64(0)
 	for _, st := range spec.Steps {

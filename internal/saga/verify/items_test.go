@@ -64,7 +64,7 @@ func TestAListThatIsCollectedIsSetEvenIfItemsFail(t *testing.T) {
 
 func TestAnElementThatAListMayNotHave(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, `warning: list-too-short: steps[1].command.input.first: data.seats[2] is not there when the list of seat has 2 elements, and the saga is parked; test size(data.seats) > 2
+	require.Equal(t, `warning: list-too-short: steps[1].command.input.first: data.seats[2] does not exist if the list of seat has 2 elements, and the saga is parked: test size(data.seats) > 2
 	data.passengers: 2 elements
 	seat: done
 	ticket: begins`, findingsText(seatsWith(t, "size(data.seats) > 0 ? data.seats[0] : null", "data.seats[2]")))

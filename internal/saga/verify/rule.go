@@ -56,8 +56,8 @@ var rules = []Rule{
 		"If a later or parallel step fails, a time-out passes, or a cancel comes, the completed steps are compensated. This step has no " +
 			"compensation, and no reason why it needs none. The order is cancelled, and its stock is reserved for ever."},
 	{"list-too-short", Warning, "an element that a list may not have",
-		"An expression reads an element, by its number, of the list that a step with forEach collects. The list has as many elements as " +
-			"the list of the step, which may be empty. Then the expression cannot be evaluated, and the saga is parked."},
+		"An expression reads an element, with a fixed index, from the variable of a step with forEach. The variable has as many elements " +
+			"as the list of the step, which may be shorter or empty. Then the expression cannot be evaluated, and the saga is parked."},
 	{"pivot-twice", Error, "two pivots in one run",
 		"After the first pivot the saga cannot compensate, and the second pivot can still be refused: then the saga can " +
 			"neither continue nor compensate."},

@@ -184,7 +184,7 @@ func (m *model) upTo(c *run, k int) set {
 }
 
 // setBy returns the variables that are certainly set when these steps are done. An optional step that fails, or may have failed,
-// sets none, unless it collects: then it has set lists.
+// sets none, unless it has ForEach: then its variables are lists since it began.
 func (m *model) setBy(c *run, done set) varset {
 	all := m.given
 	for done &^= c.failed; done != 0; done &= done - 1 {
