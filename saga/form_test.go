@@ -106,6 +106,7 @@ func TestAnOperatorsAnswerThatCannotBeAppliedIsRefused(t *testing.T) {
 		"too much":                {begun, asAnswered("Approved", with("cents", 101)), "cents: 101: want at most 100"},
 		"a long text":             {begun, asAnswered("Approved", with("note", "äöüäöü")), "note: 6 characters: want at most 5"},
 		"no UTF-8":                {begun, asAnswered("Approved", with("note", "\xff")), "note: want text in UTF-8"},
+		"a NUL":                   {begun, asAnswered("Approved", with("note", "a\x00")), "note: want text in UTF-8 without the character NUL"},
 		"a field too many":        {begun, asAnswered("Approved", with("colour", "red")), `"colour": the form has no such field`},
 		"a value off the list":    {begun, asAnswered("Declined", map[string]any{"why": "looks"}), "why: want one of income, age, other"},
 		"no condition holds":      {begun, asAnswered("Declined", map[string]any{"why": "other"}), "no answer of step approval accepts these values"},
@@ -122,6 +123,44 @@ func TestAnOperatorsAnswerThatCannotBeAppliedIsRefused(t *testing.T) {
 		require.Contains(t, fx.Refused, row.want, name)
 		require.Equal(t, row.s, s, name)
 	}
+}
+
+// A step that needs no answer any more refuses one while the saga goes on with other steps.
+func TestAnOperatorsAnswerToAStepThatIsOverIsRefused(t *testing.T) {
+	t.Parallel()
+	spec := approval()
+	spec.Steps[0].Optional = false
+	spec.Steps[1] = saga.Step{
+		Name: "work", Command: &saga.Command{Hop: "work", Type: "Work"}, Success: []saga.Answer{{Event: "Worked"}},
+		Compensation: &saga.Compensation{Command: &saga.Command{Hop: "work", Type: "Undo"}, Success: []saga.Answer{{Event: "Undone"}}},
+	}
+	decided := func(spec saga.Spec, es ...saga.Event) (*saga.Definition, saga.State) {
+		d, err := saga.Define(spec)
+		require.NoError(t, err)
+		var s saga.State
+		for _, e := range append([]saga.Event{{Kind: saga.Started, Fields: map[string]any{"id": "l-1"}}}, es...) {
+			var fx saga.Effects
+			s, fx = saga.Decide(d, s, e, noon.Add(2*time.Hour))
+			require.Empty(t, fx.Ignored+fx.Refused)
+			for i := range s.Deadlines {
+				s.Deadlines[i].At = noon
+			}
+		}
+		return d, s
+	}
+	refused := func(d *saga.Definition, s saga.State, want string) {
+		t.Helper()
+		after, fx := saga.Decide(d, s, asAnswered("Approved", map[string]any{"cents": 7, "rate": 2}), noon.Add(3*time.Hour))
+		require.Contains(t, fx.Refused, want)
+		require.Equal(t, s, after)
+	}
+	d, late := decided(spec, saga.Event{Kind: saga.Fired, Deadline: "approval.timeout"})
+	require.False(t, late.Ended(), "the other step is not undone yet")
+	refused(d, late, "no answer to step approval came in time")
+
+	spec.Steps[0].When = "data.id == 'l-2'"
+	d, skipped := decided(spec)
+	refused(d, skipped, "step approval is skipped: it awaits no answer any more")
 }
 
 // A form that cannot be filled in, and an expression that reads what the form does not have, are mistakes of the definition.
