@@ -5,6 +5,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/troupe-go/troupe/internal/extension"
 	"github.com/troupe-go/troupe/participant"
 )
 
@@ -39,4 +40,17 @@ func (d *Decider) wake(ctx context.Context, tx pgx.Tx, due participant.Due[Wake]
 		w.Tell()
 	}
 	return w.Lost(err)
+}
+
+// schedule stores when the saga of c is woken next, if it is woken at all.
+func (w *Work) schedule(ctx context.Context, ds extension.Deadlines, c Change) error {
+	id := c.State.ID()
+	if c.WakeAt.IsZero() {
+		return ds.Cancel(ctx, wakeName, id)
+	}
+	name := wakeName
+	if w.pass.wake[id] {
+		name = grantName
+	}
+	return ds.Schedule(ctx, extension.Deadline{Name: name, Scope: id, Key: c.State.Key, At: c.WakeAt, Body: Wake{id}})
 }

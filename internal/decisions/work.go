@@ -15,7 +15,6 @@ import (
 
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/internal/ce"
-	"github.com/troupe-go/troupe/internal/extension"
 	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/retry"
@@ -284,18 +283,6 @@ func follow(ctx context.Context, d Decided, e outbox.Entry, path string, taken [
 	}
 	causes[key] = own
 	return envelope.WithCause(ctx, own)
-}
-
-func (w *Work) schedule(ctx context.Context, ds extension.Deadlines, c Change) error {
-	id := c.State.ID()
-	if c.WakeAt.IsZero() {
-		return ds.Cancel(ctx, wakeName, id)
-	}
-	name := wakeName
-	if w.pass.wake[id] {
-		name = grantName
-	}
-	return ds.Schedule(ctx, extension.Deadline{Name: name, Scope: id, Key: c.State.Key, At: c.WakeAt, Body: Wake{id}})
 }
 
 // Tell calls the hooks after the commit, or at once if tx does not report its commit.
