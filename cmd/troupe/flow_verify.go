@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/troupe-go/troupe/internal/flow/verify"
+	"github.com/troupe-go/troupe/internal/rule"
 )
 
 func newFlowVerify() *cobra.Command {
@@ -40,7 +41,7 @@ Exit status: 0 no errors (warnings do not count), 1 errors, 2 a file cannot be r
 			if err != nil {
 				return failed(err)
 			}
-			if slices.ContainsFunc(found, func(f verify.Finding) bool { return f.Severity == verify.Error }) {
+			if slices.ContainsFunc(found, func(f verify.Finding) bool { return f.Severity == rule.Error }) {
 				return exit{status: exitFailed}
 			}
 			return nil

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/troupe-go/troupe/internal/rule"
 	"github.com/troupe-go/troupe/internal/saga/verify"
 	"github.com/troupe-go/troupe/saga"
 )
@@ -53,7 +54,7 @@ Exit status: 0 no errors (warnings do not count), 1 errors, 2 a file cannot be r
 			}
 			for _, v := range all {
 				for _, f := range v.Findings {
-					if f.Severity == verify.Error {
+					if f.Severity == rule.Error {
 						return exit{status: exitFailed}
 					}
 				}

@@ -34,7 +34,7 @@ var floors = []floor{
 	{"names on the wire, and Avro schemas", []string{"internal/ce", "internal/avsc", "internal/payload"}},
 	{"names, policies, the message, and tools that know nothing of Troupe", []string{
 		"topics", "retry", "envelope", "logbridge",
-		"internal/address", "internal/door", "internal/expr", "internal/grants", "internal/keyed", "internal/lines", "internal/moments", "internal/plain", "internal/registry", "schemas/protobuf/internal/orderpb",
+		"internal/address", "internal/door", "internal/expr", "internal/grants", "internal/keyed", "internal/lines", "internal/moments", "internal/plain", "internal/registry", "internal/rule", "schemas/protobuf/internal/orderpb",
 		"internal/pgtext", "internal/version",
 		"internal/metrics/catalogue", "internal/docs/commands", "internal/docs/manifests", "internal/house", "internal/modeltest", "internal/console/browser",
 	}},

@@ -9,22 +9,14 @@ import (
 
 	"github.com/troupe-go/troupe/flow/reactions"
 	"github.com/troupe-go/troupe/internal/lines"
-)
-
-// Severity is the severity of a finding.
-type Severity string
-
-// An Error goes wrong when its case occurs. A Warning is legal, and should be a deliberate decision.
-const (
-	Error   Severity = "error"
-	Warning Severity = "warning"
+	"github.com/troupe-go/troupe/internal/rule"
 )
 
 // A Finding is one mistake in a flow.
 type Finding struct {
 	// Rule is the ID of the Rule that the flow breaks.
-	Rule     string   `json:"rule"`
-	Severity Severity `json:"severity"`
+	Rule     string        `json:"rule"`
+	Severity rule.Severity `json:"severity"`
 	// File is the name of the service's file, as in Files; "" without files.
 	File string `json:"file,omitempty"`
 	// Line is its line in the JSON, counted from 1; 0 if the JSON is not known.
@@ -74,7 +66,7 @@ func Files(files []File) (services []reactions.Service, found []Finding) {
 			errors.As(err, &mistakes)
 			for _, m := range mistakes {
 				found = append(found, Finding{
-					Rule: "reactions", Severity: Error, File: file.Name, Line: max(1, m.Line), Path: m.Path, Text: m.Text,
+					Rule: "reactions", Severity: rule.Error, File: file.Name, Line: max(1, m.Line), Path: m.Path, Text: m.Text,
 				})
 			}
 			continue
@@ -145,9 +137,9 @@ func byPlace(a, b string) int {
 }
 
 // report adds a finding at a path of a service's file.
-func (m *model) report(rule string, service int, path string, messages []int, trace []string, format string, args ...any) {
+func (m *model) report(id string, service int, path string, messages []int, trace []string, format string, args ...any) {
 	f := Finding{
-		Rule: rule, Severity: ruleOf(rule).Severity, Hop: m.hop(service), Path: path, Text: fmt.Sprintf(format, args...), Trace: trace,
+		Rule: id, Severity: rules.Of(id).Severity, Hop: m.hop(service), Path: path, Text: fmt.Sprintf(format, args...), Trace: trace,
 	}
 	for _, id := range messages {
 		if typ := m.messages[id].typ; !slices.Contains(f.Messages, typ) {

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/troupe-go/troupe/internal/expr"
+	"github.com/troupe-go/troupe/internal/rule"
 	"github.com/troupe-go/troupe/saga"
 )
 
@@ -64,7 +65,7 @@ func (m *model) gaps() (in set) {
 				m.report("guard-gap", n.path+".when", append(trace, m.steps[lowest(follow)].Name+": skipped"),
 					"none of %s is taken, and all that follows is skipped; let the conditions cover every value", m.names(group))
 			case exclusive:
-				m.reportAs(Warning, "guard-gap", n.path+".when", trace,
+				m.reportAs(rule.Warning, "guard-gap", n.path+".when", trace,
 					"none of %s is taken; let the conditions cover every value", m.names(group))
 			default:
 				continue
@@ -118,11 +119,11 @@ func (m *model) boundary(a, b branch) {
 			if failed || !apart || ina[1] != inb[1] {
 				continue
 			}
-			what, severity := "both hold", Warning
+			what, severity := "both hold", rule.Warning
 			if !ina[1] {
 				what = "neither holds"
 				if m.nothingFollows(a.step) && m.nothingFollows(b.step) && a.step+b.step > -2 {
-					severity = Error
+					severity = rule.Error
 				}
 			}
 			at := fmt.Sprintf("data.%s = %v", bound.Field, values[1])

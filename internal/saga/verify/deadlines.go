@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/troupe-go/troupe/internal/rule"
 	"github.com/troupe-go/troupe/saga"
 )
 
@@ -57,7 +58,7 @@ func (m *model) cancelled(path string, dl saga.Deadline) {
 		guarded := (c.guarded & until) != 0
 		if guarded && c.skipped&until == until && c.cut == 0 && (!from || c.begun.has(since)) {
 			at := lowest(c.guarded & until)
-			m.reportAs(Warning, "deadline-not-cancelled", path+".until", m.trace(c, at, "skipped"),
+			m.reportAs(rule.Warning, "deadline-not-cancelled", path+".until", m.trace(c, at, "skipped"),
 				"%s is met where %s is skipped, which should cancel it; count since a step that is skipped with it", dl.Name, m.names(until))
 			break
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/troupe-go/troupe/internal/rule"
 	"github.com/troupe-go/troupe/internal/saga/verify"
 	"github.com/troupe-go/troupe/saga"
 )
@@ -36,7 +37,7 @@ func bearOut(t *testing.T, optional bool) {
 		for _, f := range verify.Definition(d, verify.Options{}) {
 			rules[f.Rule] = append(rules[f.Rule], f.Path)
 			unsound[f.Rule]++
-			if f.Severity == verify.Error {
+			if f.Severity == rule.Error {
 				errors++
 			}
 		}

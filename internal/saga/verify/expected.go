@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/troupe-go/troupe/internal/rule"
 	"github.com/troupe-go/troupe/saga"
 )
 
@@ -31,7 +32,7 @@ func expected(m *model) {
 func (m *model) startsItself(n node, path string, a saga.Answer) {
 	for _, s := range m.s.Start {
 		if s.Event == a.Event && s.Hop == hopFrom(n, a) {
-			m.reportAs(Warning, "start-awaited", path, nil,
+			m.reportAs(rule.Warning, "start-awaited", path, nil,
 				"%s answers %s and starts a saga of this type, unless there is one of its key: each saga may start another; start by another event",
 				a.Event, n.Name)
 		}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/troupe-go/troupe/internal/rule"
 	"github.com/troupe-go/troupe/saga"
 )
 
@@ -91,7 +92,7 @@ func Mermaid(d *saga.Definition, found []Finding) string {
 // traced returns the finding whose trace is shown.
 func traced(found []Finding) (shown Finding) {
 	for _, f := range found {
-		if len(f.Trace) > 0 && (shown.Rule == "" || shown.Severity == Warning && f.Severity == Error) {
+		if len(f.Trace) > 0 && (shown.Rule == "" || shown.Severity == rule.Warning && f.Severity == rule.Error) {
 			shown = f
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/troupe-go/troupe/internal/expr"
+	"github.com/troupe-go/troupe/internal/rule"
 	"github.com/troupe-go/troupe/saga"
 )
 
@@ -186,14 +187,14 @@ func (m *model) starts() {
 }
 
 // report adds a finding, once per rule, path and text.
-func (m *model) report(rule, path string, trace []string, format string, args ...any) {
-	m.reportAs(ruleOf(rule).Severity, rule, path, trace, format, args...)
+func (m *model) report(id, path string, trace []string, format string, args ...any) {
+	m.reportAs(rules.Of(id).Severity, id, path, trace, format, args...)
 }
 
-func (m *model) reportAs(s Severity, rule, path string, trace []string, format string, args ...any) {
-	f := Finding{Rule: rule, Severity: s, Path: path, Text: fmt.Sprintf(format, args...), Trace: trace}
-	if id := rule + " " + path + " " + f.Text; !m.said[id] {
-		m.said[id] = true
+func (m *model) reportAs(s rule.Severity, id, path string, trace []string, format string, args ...any) {
+	f := Finding{Rule: id, Severity: s, Path: path, Text: fmt.Sprintf(format, args...), Trace: trace}
+	if said := id + " " + path + " " + f.Text; !m.said[said] {
+		m.said[said] = true
 		m.findings = append(m.findings, f)
 	}
 }

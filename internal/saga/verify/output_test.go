@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/troupe-go/troupe/internal/rule"
 	"github.com/troupe-go/troupe/internal/saga/verify"
 	"github.com/troupe-go/troupe/saga"
 )
@@ -126,6 +127,6 @@ func TestTheDemosDefinitionHasNoErrors(t *testing.T) {
 	t.Parallel()
 	_, found := verify.JSON(read(t, "../../../../saga/testdata/order.saga.json"), verify.Options{})
 	for _, f := range found {
-		require.NotEqual(t, verify.Error, f.Severity, "%s", f)
+		require.NotEqual(t, rule.Error, f.Severity, "%s", f)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"path/filepath"
 	"slices"
+
+	"github.com/troupe-go/troupe/internal/rule"
 )
 
 // A Report holds the findings of one file.
@@ -48,7 +50,7 @@ type (
 		Default sarifDefault `json:"defaultConfiguration"`
 	}
 	sarifDefault struct {
-		Level Severity `json:"level"`
+		Level rule.Severity `json:"level"`
 	}
 	sarifText struct {
 		Text string `json:"text"`
@@ -56,7 +58,7 @@ type (
 	sarifResult struct {
 		RuleID    string          `json:"ruleId"`
 		RuleIndex int             `json:"ruleIndex"`
-		Level     Severity        `json:"level"`
+		Level     rule.Severity   `json:"level"`
 		Message   sarifText       `json:"message"`
 		Locations []sarifLocation `json:"locations"`
 		Flows     []sarifFlow     `json:"codeFlows,omitempty"`
@@ -125,7 +127,7 @@ func result(file string, f Finding) sarifResult {
 		at.Logical = []sarifLogical{{f.Path}}
 	}
 	r := sarifResult{
-		RuleID: f.Rule, RuleIndex: slices.IndexFunc(rules, func(r Rule) bool { return r.ID == f.Rule }), Level: f.Severity,
+		RuleID: f.Rule, RuleIndex: slices.IndexFunc(rules, func(r rule.Rule) bool { return r.ID == f.Rule }), Level: f.Severity,
 		Message: sarifText{f.Text}, Locations: []sarifLocation{at},
 	}
 	if len(f.Trace) > 0 {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/troupe-go/troupe/internal/rule"
 	"github.com/troupe-go/troupe/saga"
 )
 
@@ -84,7 +85,7 @@ func joins(m *model) {
 		}
 		for _, c := range m.runs {
 			if c.skipped.has(i) && c.begun&needs&^c.failed == 0 && c.failed&needs != 0 && m.wanted(c, i) {
-				m.reportAs(Warning, "join-incomplete", n.path+".needs", m.trace(c, i, "skipped"),
+				m.reportAs(rule.Warning, "join-incomplete", n.path+".needs", m.trace(c, i, "skipped"),
 					"%s is skipped where the optional steps that it needs fail: %s; say atLeast, or need a step that is not optional",
 					n.Name, m.names(c.failed&needs))
 				break

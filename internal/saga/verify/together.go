@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 
+	"github.com/troupe-go/troupe/internal/rule"
 	"github.com/troupe-go/troupe/saga"
 )
 
@@ -22,7 +23,7 @@ func Together(ds []*saga.Definition) [][]Finding {
 			continue
 		}
 		if other, twice := versions[d.String()]; twice && other.Hash() != d.Hash() {
-			found[i] = append(found[i], Finding{Rule: "same-version", Severity: Error, Path: "version",
+			found[i] = append(found[i], Finding{Rule: "same-version", Severity: rule.Error, Path: "version",
 				Text: fmt.Sprintf("%s is another definition elsewhere; count the version up", d)})
 		}
 		versions[d.String()] = d
@@ -36,7 +37,7 @@ func Together(ds []*saga.Definition) [][]Finding {
 				if !twice {
 					owners[p.edge] = owner{d, p.policy}
 				} else if first.d != d && first.d.Spec().Saga != d.Spec().Saga && !reflect.DeepEqual(first.retry, p.retry) {
-					found[i] = append(found[i], Finding{Rule: "retry-owners", Severity: Warning, Path: p.path + ".retry",
+					found[i] = append(found[i], Finding{Rule: "retry-owners", Severity: rule.Warning, Path: p.path + ".retry",
 						Text: fmt.Sprintf("%s to %s is tried in another way by saga %s; say the same in both places", p.typ, p.hop, first.d)})
 				}
 			}

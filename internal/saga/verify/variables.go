@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/troupe-go/troupe/internal/rule"
 	"github.com/troupe-go/troupe/saga"
 )
 
@@ -91,14 +92,14 @@ func (m *model) needBack(n node, r read, sure varset, trace func() []string) {
 		m.need(r, sure, trace)
 		return
 	}
-	severity, why := Warning, "its hop gives up and the saga goes back"
+	severity, why := rule.Warning, "its hop gives up and the saga goes back"
 	switch {
 	case n.Timeout > 0:
-		severity, why = Error, "its time-out passes"
+		severity, why = rule.Error, "its time-out passes"
 	case n.Exhausted == saga.CompensateThen || n.Optional:
-		severity, why = Error, "its hop gives up"
+		severity, why = rule.Error, "its hop gives up"
 	case !n.sure.has(r.v):
-		severity, why = Error, "another of its answers comes"
+		severity, why = rule.Error, "another of its answers comes"
 	}
 	name := m.vars[r.v]
 	lines := trace()

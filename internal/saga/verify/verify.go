@@ -6,23 +6,15 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/troupe-go/troupe/internal/rule"
 	"github.com/troupe-go/troupe/saga"
-)
-
-// Severity is the severity of a finding.
-type Severity string
-
-// An Error goes wrong when its case occurs. A Warning is legal, and should be a deliberate decision.
-const (
-	Error   Severity = "error"
-	Warning Severity = "warning"
 )
 
 // A Finding is one mistake in a definition.
 type Finding struct {
 	// Rule is the ID of the Rule that the definition breaks.
-	Rule     string   `json:"rule"`
-	Severity Severity `json:"severity"`
+	Rule     string        `json:"rule"`
+	Severity rule.Severity `json:"severity"`
 	// Path is the path of the mistake, such as steps[1].timeout.
 	Path string `json:"path"`
 	// Line is its line in the JSON, counted from 1; 0 if the JSON is not known.
@@ -71,7 +63,7 @@ func JSON(text []byte, o Options) (d *saga.Definition, found []Finding) {
 		mistakes := saga.Mistakes{{Line: 1, Text: err.Error()}}
 		errors.As(err, &mistakes)
 		for _, m := range mistakes {
-			found = append(found, Finding{Rule: "definition", Severity: Error, Path: m.Path, Line: m.Line, Text: m.Text})
+			found = append(found, Finding{Rule: "definition", Severity: rule.Error, Path: m.Path, Line: m.Line, Text: m.Text})
 		}
 		return nil, found
 	}

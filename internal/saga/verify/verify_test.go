@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/troupe-go/troupe/internal/rule"
 	"github.com/troupe-go/troupe/internal/saga/verify"
 	"github.com/troupe-go/troupe/saga"
 )
@@ -73,7 +74,7 @@ func TestEveryExampleBelongsToARule(t *testing.T) {
 	require.NoError(t, err)
 	for _, e := range entries {
 		name, _, _ := strings.Cut(e.Name(), ".")
-		known := slices.ContainsFunc(verify.Rules(), func(r verify.Rule) bool { return r.ID == name })
+		known := slices.ContainsFunc(verify.Rules(), func(r rule.Rule) bool { return r.ID == name })
 		require.True(t, known || strings.HasPrefix(name, "published-"), e.Name())
 	}
 }
