@@ -43,6 +43,7 @@ func TestTheGoInDocumentsIsCodeThatRunsAsATest(t *testing.T) {
 		"docs/participant.md": {"participant/example_test.go"},
 		"docs/testing.md": {
 			"testkit/participanttest/example/payment_test.go", "internal/scaffold/service/tickets_test.go.tmpl", "testkit/containers/containers_test.go",
+			"testkit/participanttest/inflow_test.go",
 		},
 		"docs/start.md":         {"internal/scaffold/service/seats.go.tmpl", "internal/scaffold/service/tickets.go.tmpl"},
 		"docs/ambassador.md":    {"internal/ambassador/example_test.go"},

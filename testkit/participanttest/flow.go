@@ -1,10 +1,14 @@
 package participanttest
 
 import (
+	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/flow/reactions"
 	"github.com/troupe-go/troupe/internal/flow/verify"
+	"github.com/troupe-go/troupe/topics"
 )
 
 // VerifyFlow fails a test for each finding of the services of a flow without an orchestrator, warnings included. It checks their
@@ -14,4 +18,36 @@ func VerifyFlow(t testing.TB, services ...reactions.Service) {
 	for _, f := range verify.Flow(services) {
 		t.Errorf("%s", f)
 	}
+}
+
+// InFlow returns the declaration of a service in the stage's own flow: its hop, and every topic of its flow, have the flow of
+// Hop. Pass the result to flow.New in Config.Handlers, with Config.Hop as the name of the declared hop. Topics of other flows
+// stay as they are.
+func (s *Stage) InFlow(declared reactions.Service) reactions.Service {
+	s.t.Helper()
+	hop, err := topics.ParseHop(declared.Hop)
+	require.NoError(s.t, err, "hop of the declaration")
+	move := func(messages ...reactions.Message) (moved []reactions.Message) {
+		for _, m := range messages {
+			if rest, ok := strings.CutPrefix(m.Topic, hop.Flow()+"."); ok {
+				m.Topic = s.Hop.Flow() + "." + rest
+			}
+			moved = append(moved, m)
+		}
+		return moved
+	}
+	moved := reactions.Service{Hop: topics.MustHop(s.Hop.Flow(), hop.Name()).String(), Starts: move(declared.Starts...)}
+	for _, r := range declared.Reactions {
+		r.On, r.Success, r.Failure = move(r.On)[0], move(r.Success...), move(r.Failure...)
+		moved.Reactions = append(moved.Reactions, r)
+	}
+	for _, j := range declared.Joins {
+		j.Await, j.Success, j.Expired, j.Broken = move(j.Await...), move(j.Success...), move(j.Expired...), move(j.Broken...)
+		moved.Joins = append(moved.Joins, j)
+	}
+	for _, e := range declared.Expectations {
+		e.After, e.Expect, e.Raise, e.Late = move(e.After)[0], move(e.Expect...), move(e.Raise)[0], move(e.Late...)
+		moved.Expectations = append(moved.Expectations, e)
+	}
+	return moved
 }
