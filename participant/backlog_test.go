@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -167,4 +168,77 @@ func TestDeadlinesWaitForNoLocalEntryBehindOneThatWaitsForItsNextTry(t *testing.
 	require.NoError(t, s.schedule(p, participant.Deadline{Name: overdueName, Key: "b", Body: Overdue{N: 1}, At: time.Now().Add(-time.Hour)}))
 	s.start(p)
 	s.waitMet(1)
+}
+
+// TestDeadlinesWaitForMessagesThatCameWhileTheDatabaseWasAway: a member runs, and its database is away when a deadline is due. The message that
+// came before is being handled when the database is back.
+func TestDeadlinesWaitForMessagesThatCameWhileTheDatabaseWasAway(t *testing.T) {
+	t.Parallel()
+	const looks = "FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%FROM troupe.deadlines%'"
+	const fakeServer = "CREATE TABLE server (began timestamptz); INSERT INTO server SELECT pg_catalog.pg_postmaster_start_time(); " +
+		"CREATE FUNCTION pg_postmaster_start_time() RETURNS timestamptz LANGUAGE sql STABLE AS 'SELECT began FROM server'"
+	for name, away := range map[string]func(s *stage, tx pgx.Tx){
+		"a connection breaks": func(s *stage, tx pgx.Tx) {
+			s.waitCount(1, "SELECT count(*) "+looks)
+			_, err := tx.Exec(t.Context(), "SELECT pg_terminate_backend(pid) "+looks)
+			require.NoError(t, err)
+		},
+		"a pooler keeps the statement": func(s *stage, _ pgx.Tx) {
+			s.waitCount(1, "SELECT count(*) "+looks+" AND query_start < now() - interval '1100 ms'")
+		},
+		"another server answers": func(s *stage, tx pgx.Tx) {
+			_, err := tx.Exec(t.Context(), "UPDATE public.server SET began = began + interval '1 second'")
+			require.NoError(t, err)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newDeadlineStage(t)
+			_, err := s.pool.Exec(t.Context(), fakeServer)
+			require.NoError(t, err)
+			s.provision(1)
+			began, may := make(chan struct{}, 10), make(chan struct{})
+			p := s.new(onePartition, func(c *participant.Config) {
+				of := c.Pool.Config()
+				of.ConnConfig.RuntimeParams["search_path"] = "public, pg_catalog"
+				c.Pool, err = pgxpool.NewWithConfig(t.Context(), of)
+				require.NoError(t, err)
+				t.Cleanup(c.Pool.Close)
+			})
+			p.BacklogLimit(time.Hour)
+			participant.OnDeadline(p, overdueName, overdue)
+			participant.OnDeadline(p, "other", overdue)
+			p.Extension().FireAfterBacklog(overdueName)
+			participant.Handle(p, func(ctx context.Context, _ pgx.Tx, _ participant.Command[Count]) (participant.Outcome, error) {
+				began <- struct{}{}
+				select {
+				case <-may:
+				case <-ctx.Done():
+				}
+				return participant.Succeed(Counted{}), ctx.Err()
+			})
+			due := func(name, key string) participant.Deadline {
+				return participant.Deadline{Name: name, Key: key, Body: Overdue{N: 1}, At: time.Now().Add(-time.Hour)}
+			}
+			stop := s.start(p)
+			defer stop()
+			require.NoError(t, s.schedule(p, due(overdueName, "a")))
+			s.fired(1)
+			s.send(s.command("a", Count{N: 1}))
+			<-began
+			require.NoError(t, pgx.BeginFunc(t.Context(), s.pool, func(tx pgx.Tx) error {
+				_, err := tx.Exec(t.Context(), "LOCK TABLE troupe.deadlines")
+				require.NoError(t, err)
+				require.NoError(t, p.Schedule(t.Context(), tx, due(overdueName, "b")))
+				require.NoError(t, p.Schedule(t.Context(), tx, due("other", "c")))
+				away(s, tx)
+				return nil
+			}))
+			const fired = "SELECT count(*) FROM troupe.deadlines WHERE name = $1 AND fired_at IS NOT NULL"
+			s.waitCount(1, fired, "other")
+			require.Equal(t, 1, s.count(fired, overdueName), "the message that came before is being handled")
+			close(may)
+			s.waitCount(2, fired, overdueName)
+		})
+	}
 }

@@ -59,9 +59,17 @@ type firer struct {
 	whole   time.Time // when to poll without limit again
 	backlog backlog
 
+	server time.Time // when the server that answered last was started
+	asked  time.Time // the server's time when it answered last
+	late   time.Time // when an answer last came late
+
 	looked  time.Time // when foreignLock read who holds the lock
 	blocked error     // its result
 }
+
+// lateAnswer is the time after which the answer to a statement is late: a connection pooler may have kept the statement while the server was
+// away.
+const lateAnswer = time.Second
 
 // fire fires deadlines until ctx ends.
 func (p *Participant) fire(ctx context.Context) {
@@ -99,7 +107,13 @@ func (f *firer) pass(ctx context.Context) (wait time.Duration, err error) {
 	if began.After(f.whole) {
 		back = allTheWay
 	}
+	server := f.server
 	wait, err = f.look(ctx, back)
+	if f.wasAway(server, time.Since(began)) && err == nil && len(f.atOnce) < len(f.all) {
+		if f.backlog.reset(); !f.backlog.isHandled(ctx) {
+			f.names = f.atOnce
+		}
+	}
 	if back == allTheWay {
 		f.whole = time.Now().Add(wholeEvery + 20*time.Since(began))
 	}
@@ -116,6 +130,19 @@ func (f *firer) pass(ctx context.Context) (wait time.Duration, err error) {
 		}
 	}
 	return wait, err
+}
+
+// wasAway reports whether the database may have been away since the last pass, although no statement has failed: another server answers than
+// before, or the answer took so long. Late answers count once in backlogLimit, so that deadlines are fired where all answers are late.
+func (f *firer) wasAway(before time.Time, took time.Duration) bool {
+	if !before.IsZero() && !f.server.Equal(before) {
+		return true
+	}
+	if took < lateAnswer || time.Since(f.late) < f.p.backlogLimit {
+		return false
+	}
+	f.late = time.Now()
+	return true
 }
 
 // foreignLock returns an error if another role keeps this group's deadlines from being fired. It searches at most once in foreignLockEvery; in
@@ -140,7 +167,7 @@ func (f *firer) look(ctx context.Context, back time.Duration) (time.Duration, er
 	var next *float64
 	err := f.p.cfg.Pool.QueryRow(ctx, nextDeadline, pg.Args{
 		"group": f.p.cfg.Group, "names": f.names, "back": from(back), "ahead": lookEvery.Seconds(),
-	}).Scan(&next)
+	}).Scan(&next, &f.server, &f.asked)
 	if next == nil {
 		return lookEvery, err
 	}
@@ -163,7 +190,7 @@ func (f *firer) fire(ctx context.Context, back time.Duration) (n int, err error)
 	var lag float64
 	err = f.p.cfg.Pool.QueryRow(ctx, fireDeadlines, pg.Args{
 		"group": f.p.cfg.Group, "names": f.names, "back": from(back), "limit": fireLimit, "class": int32(fireClass),
-		"topic": f.p.cfg.Hop.Commands(), "channel": outboxrow.Channel,
+		"topic": f.p.cfg.Hop.Commands(), "channel": outboxrow.Channel, "server": f.server, "asked": f.asked,
 	}).Scan(&n, &lag, nil)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, nil

@@ -207,6 +207,7 @@ func (x *decision) findsItem(e Event, i *int) bool {
 	p, known := x.d.byName[name]
 	if !is || !known || x.d.steps[p].each == nil {
 		x.ignore("there is no step %q", e.Step)
+		x.fx.Early = true // a move to a definition with the step may be lost
 		return false
 	}
 	phase := x.s.Steps[p].Phase

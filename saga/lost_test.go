@@ -88,3 +88,21 @@ func TestASkippedStepThatTookEffectIsNotTakenByAnEndedSaga(t *testing.T) {
 	require.Equal(t, saga.Compensated, s.Status)
 	require.Contains(t, fx.Refused, "car")
 }
+
+// TestARefusalOfAStepThatOnlyTheLostDefinitionHasWaitsForTheNextMove: the saga was moved to a definition with one more step, and this step was
+// refused. Then the database was set back to before the move. The hop answers the step's command no second time, so that the refusal waits until the
+// saga is moved again.
+func TestARefusalOfAStepThatOnlyTheLostDefinitionHasWaitsForTheNextMove(t *testing.T) {
+	d := travelling(t)
+	for _, e := range []saga.Event{
+		answer("train", "forward", "failure", "Refused", nil), answer("train", "forward", "exhausted", "Exhausted", nil),
+		answer("train", "compensate", "success", "Returned", nil), answer("seat[0]", "forward", "failure", "Refused", nil),
+	} {
+		_, fx := history(t, d, begun, e)
+		require.NotEmpty(t, fx.Ignored)
+		require.True(t, fx.Early, "%s %s %s", e.Step, e.Operation, e.Outcome)
+		s, fx := history(t, d, begun, saga.Event{Kind: saga.ActAbandon, Actor: "ann", Reason: "enough"}, e)
+		require.Equal(t, saga.Abandoned, s.Status)
+		require.False(t, fx.Early, "the saga has ended")
+	}
+}

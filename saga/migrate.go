@@ -3,6 +3,7 @@ package saga
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -191,5 +192,42 @@ func (m *move) moved() State {
 			s.Steps = append(s.Steps, m.s.Steps[at.first:at.first+at.n]...)
 		}
 	}
+	for i := range s.Steps {
+		m.countCalls(&s.Steps[i])
+	}
 	return s
+}
+
+// countCalls makes a retry of a step another request for services outside, as ActSet does, if to gives its command or its compensation another
+// input.
+func (m *move) countCalls(ss *StepState) {
+	name := stepOfItem(ss.Name)
+	k, had := m.from.byName[name]
+	if !had {
+		return
+	}
+	was, is := m.from.steps[k].Step, m.to.steps[m.to.byName[name]].Step
+	renamed := was.ForEach != nil && is.ForEach != nil && was.ForEach.As != is.ForEach.As
+	switch ss.Phase {
+	case Intent, GivenUp, Doubt:
+		if renamed || !sameInput(was.Command, was.Call, is.Command, is.Call) {
+			ss.First = ss.Epoch + 1
+		}
+	case CompensateIntent, CompensateFailed:
+		a, b := was.Compensation, is.Compensation
+		if renamed || a != nil && b != nil && !sameInput(a.Command, a.Call, b.Command, b.Call) {
+			ss.BackFirst = ss.BackEpoch + 1
+		}
+	}
+}
+
+// sameInput reports whether two requests of the same kind have the same input.
+func sameInput(c *Command, call *Call, otherC *Command, otherCall *Call) bool {
+	switch {
+	case c != nil && otherC != nil:
+		return maps.Equal(c.Input, otherC.Input)
+	case call != nil && otherCall != nil:
+		return maps.Equal(call.Body, otherCall.Body)
+	}
+	return true
 }

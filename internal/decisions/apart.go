@@ -21,6 +21,10 @@ import (
 // apartName names the deadline that delivers an event which one saga could not take.
 const apartName = "apart"
 
+// lastName names the deadline that is the last try of an answer whose saga does not exist. It waits for the messages that came before this
+// coordinator began: the event that begins the saga may be one of them, and after a restore it may take hours to handle them all.
+const lastName = "last"
+
 // Apart is the body of the deadline apartName, and of the dead letter that it becomes: an event that concerns several sagas and that one
 // of them could not take. This saga tries it again in a message of its own, so that the error does not fail the other sagas. A redrive
 // tries it again too.
@@ -43,7 +47,7 @@ func (Apart) PlainJSON() {}
 // lost the last decisions, as after a failover to a standby that lagged, the messages that led to them are read again, perhaps in another
 // order. The saga then sends the same commands again, and their hops skip them as duplicates: no other answer comes. So an answer to a
 // saga that exists is tried again until the saga takes it or has ended. If the saga does not exist, the answer is ignored after the last
-// try, an hour later.
+// try, an hour later or when the messages that came before are handled; see lastName.
 var early = retry.Policy{Initial: 250 * time.Millisecond, Cap: 10 * time.Minute, Attempts: 16, NoJitter: true}
 
 // earlyAge is the age at which the answer to a saga that does not exist is not tried again, unless the database has a saga that started
@@ -101,6 +105,7 @@ func (w *Work) scheduleApart(ctx context.Context, ds extension.Deadlines, taken 
 			ctx = taken[t.message].Context()
 		}
 		var after time.Duration
+		name := apartName
 		if t.tries > 0 {
 			again, err := w.waits(ctx, t)
 			if err != nil {
@@ -109,10 +114,12 @@ func (w *Work) scheduleApart(ctx context.Context, ds extension.Deadlines, taken 
 			if !again {
 				continue
 			}
-			after = early.Wait(t.tries)
+			if after = early.Wait(t.tries); t.tries == early.Attempts+1 && !w.pass.exists(t.id) {
+				name, after = lastName, 0
+			}
 		}
 		if err := ds.Schedule(ctx, extension.Deadline{
-			Name: apartName, Scope: scopeOf(of, event), Key: of, Body: Apart{of, event, t.tries}, After: after,
+			Name: name, Scope: scopeOf(of, event), Key: of, Body: Apart{of, event, t.tries}, After: after,
 		}); err != nil {
 			return err
 		}
@@ -129,10 +136,10 @@ func (w *Work) waits(ctx context.Context, t target) (again bool, err error) {
 		if err != nil {
 			return false, err
 		}
-		again = !foreign && t.tries <= early.Attempts
+		again = !foreign && t.tries <= early.Attempts+1
 		why = "answer ignored: its saga does not exist"
 	}
-	if !again || t.tries == early.Attempts+1 {
+	if !again || t.tries == early.Attempts+1 && w.pass.exists(t.id) {
 		w.d.cfg.Log.Warn().Str("saga", t.id).Str("step", t.event.Step).Str("message_id", t.event.Message).Msg(why)
 	}
 	return again, nil

@@ -54,6 +54,8 @@ func New(cfg Config) *Decider {
 	cfg.Participant.Extension().FireAfterBacklog(wakeName)
 	participant.OnDeadline(cfg.Participant, grantName, d.wake)
 	participant.OnDeadline(cfg.Participant, apartName, d.takeApart)
+	participant.OnDeadline(cfg.Participant, lastName, d.takeApart)
+	cfg.Participant.Extension().FireAfterBacklog(lastName)
 	return d
 }
 

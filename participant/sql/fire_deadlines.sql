@@ -1,6 +1,7 @@
 -- One statement: a process that dies has fired all of them or none. One member of a group fires at a time, or a
 -- deadline could overtake an earlier one of its key. A row that is locked is being cancelled or replaced just now. Names that
--- the caller has no handler for wait for a member that has one.
+-- the caller has no handler for wait for a member that has one. Only the server that answered next_deadline.sql fires, and only deadlines that were
+-- due at that time: the database may be away for a while before this statement, and its deadlines may then wait for messages.
 WITH due AS (
   SELECT consumer_group, scope, name
   FROM troupe.deadlines
@@ -8,7 +9,8 @@ WITH due AS (
     AND consumer_group = @group
     AND fired_at IS NULL
     AND name = ANY (@names::text[])
-    AND due_at BETWEEN coalesce(now() - make_interval(secs => @back::float8), '-infinity') AND now()
+    AND due_at BETWEEN coalesce(now() - make_interval(secs => @back::float8), '-infinity') AND least(now(), @asked::timestamptz)
+    AND pg_postmaster_start_time() = @server::timestamptz
   ORDER BY due_at
   LIMIT @limit
   FOR UPDATE SKIP LOCKED

@@ -1,4 +1,5 @@
-SELECT extract(epoch FROM min(due_at) - now())::float8
+-- Returns the time until the next deadline, and which server answers when.
+SELECT extract(epoch FROM min(due_at) - now())::float8, pg_postmaster_start_time(), now()
 FROM troupe.deadlines
 WHERE consumer_group = @group
   AND fired_at IS NULL

@@ -85,6 +85,48 @@ func TestALockIsGrantedWhileTimeoutsWait(t *testing.T) {
 	}))
 }
 
+// TestAnAnswerWaitsForASagaThatTheBacklogBegins: a restored database has lost a saga, and it takes the coordinator more than an hour to come to the
+// event that begins the saga again. The saga's answer, which is read first, has been tried for an hour.
+func TestAnAnswerWaitsForASagaThatTheBacklogBegins(t *testing.T) {
+	t.Parallel()
+	for name, local := range map[string]bool{"kafka": false, "local": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := &flow{t: t, name: testkit.Flow(t), local: local, pool: testkit.Database(t), timeout: 10 * time.Minute} // the start waits for the test
+			send := f.sender()
+			stop := f.runUntil(parsed(t, trip))
+			send("shop", "o-1", "Ordered", `{"id":"o-1"}`)
+			f.waitCount("a saga to begin", 1, "SELECT count(*) FROM troupe.sagas")
+			stop()
+			send("shop", "o-2", "Ordered", `{"id":"o-2"}`)
+
+			require.NoError(t, pgx.BeginFunc(t.Context(), f.pool, func(tx pgx.Tx) error {
+				_, err := tx.Exec(t.Context(), "SELECT pg_advisory_xact_lock(x'74727573'::integer, hashtext('trip//o-2'))") // as insert_sagas.sql
+				require.NoError(t, err)
+				f.runUntil(parsed(t, trip))
+				f.waitCount("the start to wait", 1, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'")
+				for _, id := range []string{"trip/o-2", "trip/o-3"} {
+					_, err = f.pool.Exec(t.Context(), anHourTried, f.name+".order", id)
+					require.NoError(t, err)
+					f.waitCount("the answer to be tried", 0, "SELECT count(*) FROM troupe.deadlines WHERE name = 'apart'")
+				}
+				require.Equal(t, 1, f.count("SELECT count(*) FROM troupe.deadlines WHERE key = 'trip/o-2' AND fired_at IS NULL"))
+				return nil
+			}))
+			f.waitCount("the saga to have the answer", 1, "SELECT count(*) FROM troupe.sagas WHERE id = 'trip/o-2' AND steps = 'car'")
+			f.waitCount("the answer without a saga to be ignored", 0, "SELECT count(*) FROM troupe.deadlines WHERE key LIKE 'trip/%'")
+		})
+	}
+}
+
+// anHourTried adds the deadline of an answer to the saga $2, as it is after an hour. $1 is the coordinator's group.
+const anHourTried = `
+INSERT INTO troupe.deadlines (consumer_group, scope, name, id, due_at, key, type, headers, payload)
+VALUES ($1, $2, 'apart', gen_random_uuid(), now(), $2, 'troupe.Apart',
+  jsonb_build_object('__troupe.deadline', $1 || '/apart', '__troupe.deadline.scope', $2::text, 'content-type', 'application/json'),
+  convert_to(jsonb_build_object('saga', $2::text, 'tries', 16, 'event', jsonb_build_object('kind', 'answered', 'step', 'hotel',
+    'operation', 'forward', 'outcome', 'success', 'hop', 'hotel', 'type', 'Booked', 'message', 'm-1'))::text, 'UTF8'))`
+
 // anHourLate makes the time of each step have passed an hour ago, and adds a deadline of another name.
 const anHourLate = `
 UPDATE troupe.sagas SET wake_at = wake_at - interval '2 hours', started_at = started_at - interval '2 hours',
