@@ -24,10 +24,6 @@ func (x *decision) answered(e Event) {
 		return
 	}
 	st, ss := x.d.steps[i], &x.s.Steps[i]
-	if e.Outcome == "exhausted" && !from(e.Hop, st.send, st.success, st.failure) {
-		x.ignore("%s has given up an event, and not the command of step %s", e.Hop, ss.Name)
-		return
-	}
 	switch ss.Phase {
 	case Intent, GivenUp, Doubt:
 	case StepWaiting:
@@ -62,7 +58,7 @@ func (x *decision) answered(e Event) {
 			x.unusable(i, e, err.Error())
 			return
 		}
-		if a == nil && e.Type != NothingType {
+		if a == nil && (e.Type != NothingType || st.send == nil) {
 			x.unusable(i, e, fmt.Sprintf("%s: the definition does not know the answer %s", e.Step, e.Type))
 			return
 		}
@@ -89,14 +85,6 @@ func (x *decision) answered(e Event) {
 	default:
 		x.ignore("an answer without an outcome")
 	}
-}
-
-// from reports whether hop is the one that c is sent to, or one that answers it; an empty hop counts as such. A hop that only
-// consumes an event of the step sends its exhausted event for that event, not for the command; but participants of earlier
-// versions name the step in it.
-func from(hop string, c *command, answers ...[]*answer) bool {
-	return hop == "" || c != nil && c.hop == hop ||
-		slices.ContainsFunc(slices.Concat(answers...), func(a *answer) bool { return a.Hop == hop })
 }
 
 // late applies an answer to a step that is not waiting for one. If the answer reports that a call in doubt took effect, the step
