@@ -225,15 +225,27 @@ func (x *decision) observed(e Event) {
 		x.ignore("nothing waits for %s of %s", e.Type, e.Hop)
 	case e.Message != "" && slices.ContainsFunc(x.s.Early, e.repeats):
 		x.ignore("%s of %s is kept already", e.Type, e.Hop)
-	case len(x.s.Early) == maxEarly:
-		x.refuse("%s of %s comes before it is awaited, like %d others", e.Type, e.Hop, maxEarly)
+	case len(x.s.Early) == maxEarly || len(x.s.Early) > 0 && x.earlyBytes()+size(e.Fields) > maxEarlyBytes:
+		x.refuse("%s of %s comes before it is awaited, like %d others with %d bytes: at most %d with %d bytes are kept",
+			e.Type, e.Hop, len(x.s.Early), x.earlyBytes(), maxEarly, maxEarlyBytes)
 	default:
 		x.s.Early = append(slices.Clip(x.s.Early), e)
 	}
 }
 
-// maxEarly limits how many events a saga keeps until a step awaits them. Further ones are refused and become dead letters.
-const maxEarly = 64
+// maxEarly limits how many events a saga keeps until a step awaits them, and maxEarlyBytes their size: each decision reads them. Further
+// ones are refused and become dead letters. A single event is kept whatever its size is.
+const (
+	maxEarly      = 64
+	maxEarlyBytes = 4 << 20
+)
+
+func (x *decision) earlyBytes() (n int) {
+	for _, e := range x.s.Early {
+		n += size(e.Fields)
+	}
+	return n
+}
 
 // observe applies e to step i, which waits for an event. It returns false if e is none of the step's events.
 func (x *decision) observe(i int, e Event) bool {
@@ -347,7 +359,34 @@ func (x *decision) outputs(i int, a *answer, e Event) (map[string]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return data, x.collect(i, data)
+	if err := x.collect(i, data); err != nil {
+		return nil, err
+	}
+	return data, x.fitsData(data)
+}
+
+// maxData limits the bytes of a saga's variables as JSON: each decision reads all of them. Answers that set less than smallData are not
+// measured.
+const (
+	maxData   = 8 << 20
+	smallData = 16 << 10
+)
+
+// fitsData returns an error if the variables are too large when data is added to them.
+func (x *decision) fitsData(data map[string]any) error {
+	n := size(data)
+	if n < smallData {
+		return nil
+	}
+	for name, v := range x.s.Data {
+		if _, replaced := data[name]; !replaced {
+			n += size(v)
+		}
+	}
+	if n > maxData {
+		return fmt.Errorf("the variables would have more than %d MiB: let the hop answer with less", maxData>>20)
+	}
+	return nil
 }
 
 func (x *decision) put(data map[string]any) {
