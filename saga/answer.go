@@ -24,10 +24,6 @@ func (x *decision) answered(e Event) {
 		return
 	}
 	st, ss := x.d.steps[i], &x.s.Steps[i]
-	if e.Outcome == "exhausted" && !from(e.Hop, st.send, st.success, st.failure) {
-		x.ignore("%s has given up an event, and not the command of step %s", e.Hop, ss.Name)
-		return
-	}
 	switch ss.Phase {
 	case Intent, GivenUp, Doubt:
 	case StepWaiting:
@@ -62,7 +58,7 @@ func (x *decision) answered(e Event) {
 			x.unusable(i, e, err.Error())
 			return
 		}
-		if a == nil && e.Type != NothingType {
+		if a == nil && (e.Type != NothingType || st.send == nil) {
 			x.unusable(i, e, fmt.Sprintf("%s: the definition does not know the answer %s", e.Step, e.Type))
 			return
 		}
@@ -89,14 +85,6 @@ func (x *decision) answered(e Event) {
 	default:
 		x.ignore("an answer without an outcome")
 	}
-}
-
-// from reports whether hop is the one that c is sent to, or one that answers it; an empty hop counts as such. A hop that only
-// consumes an event of the step sends its exhausted event for that event, not for the command; but participants of earlier
-// versions name the step in it.
-func from(hop string, c *command, answers ...[]*answer) bool {
-	return hop == "" || c != nil && c.hop == hop ||
-		slices.ContainsFunc(slices.Concat(answers...), func(a *answer) bool { return a.Hop == hop })
 }
 
 // late applies an answer to a step that is not waiting for one. If the answer reports that a call in doubt took effect, the step
@@ -237,15 +225,27 @@ func (x *decision) observed(e Event) {
 		x.ignore("nothing waits for %s of %s", e.Type, e.Hop)
 	case e.Message != "" && slices.ContainsFunc(x.s.Early, e.repeats):
 		x.ignore("%s of %s is kept already", e.Type, e.Hop)
-	case len(x.s.Early) == maxEarly:
-		x.refuse("%s of %s comes before it is awaited, like %d others", e.Type, e.Hop, maxEarly)
+	case len(x.s.Early) == maxEarly || len(x.s.Early) > 0 && x.earlyBytes()+size(e.Fields) > maxEarlyBytes:
+		x.refuse("%s of %s comes before it is awaited, like %d others with %d bytes: at most %d with %d bytes are kept",
+			e.Type, e.Hop, len(x.s.Early), x.earlyBytes(), maxEarly, maxEarlyBytes)
 	default:
 		x.s.Early = append(slices.Clip(x.s.Early), e)
 	}
 }
 
-// maxEarly limits how many events a saga keeps until a step awaits them. Further ones are refused and become dead letters.
-const maxEarly = 64
+// maxEarly limits how many events a saga keeps until a step awaits them, and maxEarlyBytes their size: each decision reads them. Further
+// ones are refused and become dead letters. A single event is kept whatever its size is.
+const (
+	maxEarly      = 64
+	maxEarlyBytes = 4 << 20
+)
+
+func (x *decision) earlyBytes() (n int) {
+	for _, e := range x.s.Early {
+		n += size(e.Fields)
+	}
+	return n
+}
 
 // observe applies e to step i, which waits for an event. It returns false if e is none of the step's events.
 func (x *decision) observe(i int, e Event) bool {
@@ -359,7 +359,34 @@ func (x *decision) outputs(i int, a *answer, e Event) (map[string]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return data, x.collect(i, data)
+	if err := x.collect(i, data); err != nil {
+		return nil, err
+	}
+	return data, x.fitsData(data)
+}
+
+// maxData limits the bytes of a saga's variables as JSON: each decision reads all of them. Answers that set less than smallData are not
+// measured.
+const (
+	maxData   = 8 << 20
+	smallData = 16 << 10
+)
+
+// fitsData returns an error if the variables are too large when data is added to them.
+func (x *decision) fitsData(data map[string]any) error {
+	n := size(data)
+	if n < smallData {
+		return nil
+	}
+	for name, v := range x.s.Data {
+		if _, replaced := data[name]; !replaced {
+			n += size(v)
+		}
+	}
+	if n > maxData {
+		return fmt.Errorf("the variables would have more than %d MiB: let the hop answer with less", maxData>>20)
+	}
+	return nil
 }
 
 func (x *decision) put(data map[string]any) {

@@ -29,10 +29,6 @@ func (x *decision) undone(i int, e Event) {
 		x.restored(i, e.Type)
 		return
 	}
-	if b := x.d.steps[i].back; e.Outcome == "exhausted" && b != nil && !from(e.Hop, b.send, b.success) {
-		x.ignore("%s has given up an event, and not the compensation of step %s", e.Hop, ss.Name)
-		return
-	}
 	if ss.Phase == CompensateFailed || e.Epoch != ss.BackEpoch {
 		x.ignore("the compensation of step %s has failed already", ss.Name)
 		return

@@ -44,7 +44,7 @@ func (x *decision) tookEffectElsewhere(e Event) bool {
 		return !x.mayHaveItem(e.Step)
 	}
 	switch x.s.Steps[i].Phase {
-	case StepWaiting, Intent, GivenUp, Doubt: // the saga is parked if it gets such an answer
+	case StepWaiting, Intent, GivenUp, Doubt: // foreign refuses the answer
 		if !x.s.Ended() {
 			return false
 		}

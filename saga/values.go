@@ -244,6 +244,29 @@ func Canonical(f map[string]any) error {
 	return err
 }
 
+// size returns about the number of bytes of v as JSON.
+func size(v any) (n int) {
+	switch v := v.(type) {
+	case map[string]any:
+		n = 2
+		for name, inner := range v {
+			n += len(name) + 4 + size(inner)
+		}
+	case []any:
+		n = 2
+		for _, inner := range v {
+			n += 1 + size(inner)
+		}
+	case string:
+		n = 2 + len(v)
+	case json.Number:
+		n = len(v)
+	default:
+		n = 8
+	}
+	return n
+}
+
 // unescape returns v with the texts that fields has written, in place.
 func unescape(v any) any {
 	switch v := v.(type) {

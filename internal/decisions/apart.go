@@ -92,6 +92,9 @@ func (w *Work) foreign(ctx context.Context) (is bool, err error) {
 
 // scheduleApart schedules each target that was set apart as a message of its own to this hop, due at once, or later if it is early.
 func (w *Work) scheduleApart(ctx context.Context, ds extension.Deadlines, taken []participant.Taken) error {
+	for _, why := range w.pass.notKept {
+		w.d.cfg.Log.Warn().Str("why", why).Msg("an event is not kept for a saga that has not started; another saga has taken it")
+	}
 	for _, t := range w.pass.apart {
 		of := t.id
 		if t.start.Kind != "" {

@@ -55,8 +55,9 @@ type pass struct {
 	correlation string
 	wake        map[string]bool // sagas whose deadlines are to be checked once more, at once
 	// looked, unless nil, returns errNewDefinitions if new definitions were stored, so that the targets must be found again.
-	looked func(context.Context) error
-	apart  []target // starts and events that failed, of messages that have other effects too
+	looked  func(context.Context) error
+	notKept []string // why events were not kept, of messages that have other effects too
+	apart   []target // starts and events that failed, of messages that have other effects too
 }
 
 // loaded is a saga in a pass. If the State's version is 0, the saga does not exist yet.

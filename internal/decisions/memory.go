@@ -222,6 +222,21 @@ func (m *Memory) Stash(_ context.Context, events []Stashed) error {
 	return nil
 }
 
+// StashBytes sums the sizes of the events.
+func (m *Memory) StashBytes(_ context.Context, a Association) (bytes int64, err error) {
+	for _, e := range m.stash {
+		if e.Association != a || !e.Expires.After(m.now) {
+			continue
+		}
+		text, err := json.Marshal(e.Event)
+		if err != nil {
+			return 0, err
+		}
+		bytes += int64(len(text))
+	}
+	return bytes, nil
+}
+
 // Unstash returns and deletes the events of the associations.
 func (m *Memory) Unstash(_ context.Context, as []Association) (taken []Stashed, _ error) {
 	var left []Stashed

@@ -34,6 +34,8 @@ var (
 	findAssociated string
 	//go:embed sql/guard.sql
 	guard string
+	//go:embed sql/measure_stash.sql
+	measureStash string
 	//go:embed sql/insert_stash.sql
 	insertStash string
 	//go:embed sql/take_stash.sql
@@ -275,6 +277,15 @@ func (p *Postgres) Stash(ctx context.Context, events []Stashed) error {
 	batch.Queue(pruneStash, pg.Args{"sagas": c.sagas, "group": p.group, "limit": 2 * len(events)})
 	batch.Queue(insertStash, args)
 	return p.tx.SendBatch(ctx, batch).Close()
+}
+
+// StashBytes sums the sizes that Stash has stored.
+func (p *Postgres) StashBytes(ctx context.Context, a Association) (bytes int64, err error) {
+	columns := columnsOf([]Association{a})
+	args := columns.args()
+	args["group"] = p.group
+	err = p.tx.QueryRow(ctx, measureStash, args).Scan(&bytes)
+	return bytes, err
 }
 
 // Unstash deletes the events of the associations, and returns the unexpired ones.

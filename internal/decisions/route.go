@@ -3,12 +3,15 @@ package decisions
 import (
 	"cmp"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/troupe-go/troupe/internal/expr"
 	"github.com/troupe-go/troupe/internal/pgtext"
+	"github.com/troupe-go/troupe/retry"
 	"github.com/troupe-go/troupe/saga"
 )
 
@@ -235,8 +238,40 @@ func (p *pass) observe(ctx context.Context, t target) error {
 		}
 	}
 	kept := Stashed{Association: t.by, Event: t.event, Expires: p.now.Add(t.stash)}
+	if why, err := p.noRoom(ctx, kept); why != "" || err != nil {
+		return errors.Join(err, p.unkept(t, why))
+	}
 	p.stashed = append(p.stashed, kept)
 	return p.store.Stash(ctx, []Stashed{kept})
+}
+
+// mostStashed limits the bytes of the events that are kept for a saga that has not started, since its start reads all of them into memory.
+const mostStashed = 8 << 20
+
+// noRoom returns why an event cannot be kept, or an empty text. One without others always can.
+func (p *pass) noRoom(ctx context.Context, e Stashed) (why string, err error) {
+	bytes, err := p.store.StashBytes(ctx, e.Association)
+	if err != nil || bytes == 0 {
+		return "", err
+	}
+	text, err := json.Marshal(e.Event)
+	if err == nil && bytes+int64(len(text)) > mostStashed {
+		why = fmt.Sprintf("%s of %s comes before its saga, like other events with %d bytes, and at most %d bytes of them are kept",
+			e.Event.Type, e.Event.Hop, bytes, mostStashed)
+	}
+	return why, err
+}
+
+// unkept handles an event for which there is no room: the message becomes a dead letter, unless another saga has taken it.
+func (p *pass) unkept(t target, why string) error {
+	if why == "" {
+		return nil
+	}
+	if t.alone {
+		return at(t.message, retry.Permanent(fmt.Errorf("saga %s: %w: %s", t.by.Saga, ErrRefused, why)))
+	}
+	p.notKept = append(p.notKept, why)
+	return nil
 }
 
 // awaitable reports whether t's saga may still come: it does not exist, rather than having ended.

@@ -2,11 +2,13 @@ package decisions
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/troupe-go/troupe/retry"
 	"github.com/troupe-go/troupe/saga"
 )
 
@@ -29,4 +31,32 @@ func TestAnEarlyEventIsKeptAsLongAsAnyVersionSays(t *testing.T) {
 			require.Equal(t, 24*time.Hour, m.stash[0].Expires.Sub(m.now))
 		}
 	}
+}
+
+// TestEventsThatComeBeforeTheirSagaHaveALimitOfBytes: the start of a saga reads all of them into memory, and compressed batches are small.
+func TestEventsThatComeBeforeTheirSagaHaveALimitOfBytes(t *testing.T) {
+	d, err := saga.Parse([]byte(`{"saga":"order","version":1,"key":"id","data":{"id":"string"},
+	"steps":[{"name":"paid","success":[{"hop":"payment","event":"Paid"}]}]}`))
+	require.NoError(t, err)
+	m, err := NewMemory(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), d)
+	require.NoError(t, err)
+	paid := func(id int, key string) error {
+		return m.Take(Message{
+			ID: fmt.Sprint("m-", id), Hop: "payment", Type: "Paid", Key: key, Outcome: "success",
+			Fields: map[string]any{"note": strings.Repeat("x", 1_000_000)},
+		})
+	}
+	kept := 0
+	for kept = range 20 {
+		if err = paid(kept, "o-1"); err != nil {
+			break
+		}
+	}
+	require.Equal(t, 8, kept)
+	require.ErrorIs(t, err, ErrRefused)
+	require.True(t, retry.IsPermanent(err))
+	require.ErrorContains(t, err, "saga order")
+	require.NoError(t, paid(100, "o-2"), "another saga's")
+	require.NoError(t, m.Advance(2*time.Hour))
+	require.NoError(t, paid(101, "o-1"), "the others are expired")
 }

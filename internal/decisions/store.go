@@ -51,6 +51,8 @@ type Store interface {
 	// Stash stores events that came before their saga. An event that is stored already, by its hop, its type and its
 	// message's id, is left unchanged.
 	Stash(ctx context.Context, events []Stashed) error
+	// StashBytes returns about the bytes of JSON of the unexpired events that were stashed for an association.
+	StashBytes(ctx context.Context, a Association) (int64, error)
 	// Unstash deletes the events that were stashed for these associations, and returns the unexpired ones, in the order in
 	// which they were stashed.
 	Unstash(ctx context.Context, as []Association) ([]Stashed, error)

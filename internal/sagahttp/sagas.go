@@ -22,6 +22,8 @@ const (
 	longestWait   = 30 * time.Second // with workLimit twice it is below the minute that the program allows for a response
 	workLimit     = 10 * time.Second // for the database
 	mostBody      = 1 << 20
+	smallBody     = 32 << 10
+	mostLarge     = 8 // requests with a larger body at once: decoded, a body may have ten times its size
 	conflictTries = 3
 )
 
@@ -34,7 +36,8 @@ type Config struct {
 	// Token is the token that a request must have as Authorization: Bearer. Empty: every request that reaches the handler may start
 	// sagas and read their variables.
 	Token string
-	// Most is the number of requests that are served at once; others get 503. Each may hold a body of 1 MiB. Default 256.
+	// Most is the number of requests that are served at once; others get 503. Default 256. At most
+	// 8 of them have a body of more than 32 KiB; the largest has 1 MiB.
 	Most int
 	// Log gets the database errors, which are not in the response.
 	Log zerolog.Logger
@@ -47,6 +50,7 @@ type Sagas struct {
 	desk        *sagadesk.Desk
 	token       door.Token
 	turns       chan struct{}
+	large       chan struct{}
 	mux         *http.ServeMux
 	done        <-chan struct{}
 	coordinator atomic.Pointer[coordinator.Coordinator]
@@ -69,7 +73,8 @@ func New(ctx context.Context, cfg Config) (*Sagas, error) {
 		return nil, err
 	}
 	s := &Sagas{
-		cfg: cfg, definitions: make(map[string]*saga.Definition), desk: desk, turns: make(chan struct{}, cfg.Most), mux: http.NewServeMux(),
+		cfg: cfg, definitions: make(map[string]*saga.Definition), desk: desk, turns: make(chan struct{}, cfg.Most),
+		large: make(chan struct{}, mostLarge), mux: http.NewServeMux(),
 		done: ctx.Done(),
 	}
 	for _, d := range cfg.Definitions {
@@ -138,16 +143,7 @@ func (s *Sagas) admit(r *http.Request) error {
 
 // answer reads the request, runs do, and waits for the saga's end as long as the request prefers.
 func (s *Sagas) answer(w http.ResponseWriter, r *http.Request, do func(*http.Request, asked) (response, error)) (response, error) {
-	a, err := s.read(w, r)
-	if err != nil {
-		return response{}, err
-	}
-	if a.coordinator = s.coordinator.Load(); a.coordinator == nil {
-		return response{}, refuse(http.StatusServiceUnavailable, "starting: send it again")
-	}
-	ctx, stop := context.WithTimeout(r.Context(), workLimit)
-	out, err := do(r.WithContext(ctx), a)
-	stop()
+	a, out, err := s.work(w, r, do)
 	if err != nil {
 		return out, err
 	}
@@ -155,7 +151,7 @@ func (s *Sagas) answer(w http.ResponseWriter, r *http.Request, do func(*http.Req
 		w.Header().Set("Preference-Applied", fmt.Sprintf("wait=%d", int(a.wait.Seconds())))
 		s.await(r.Context(), a)
 	}
-	ctx, stop = context.WithTimeout(r.Context(), workLimit)
+	ctx, stop := context.WithTimeout(r.Context(), workLimit)
 	defer stop()
 	g, err := s.desk.Get(ctx, a.id())
 	if errors.Is(err, coordinator.ErrNotFound) {
@@ -165,6 +161,29 @@ func (s *Sagas) answer(w http.ResponseWriter, r *http.Request, do func(*http.Req
 		return out, err
 	}
 	return out.of(g.State, a)
+}
+
+// work reads the request and runs do.
+func (s *Sagas) work(w http.ResponseWriter, r *http.Request, do func(*http.Request, asked) (response, error)) (a asked, out response, err error) {
+	if r.ContentLength < 0 || r.ContentLength > smallBody {
+		select {
+		case s.large <- struct{}{}:
+			defer func() { <-s.large }()
+		default:
+			return a, out, refuse(http.StatusServiceUnavailable, "busy with other large requests: send it again")
+		}
+	}
+	if a, err = s.read(w, r); err != nil {
+		return a, out, err
+	}
+	if a.coordinator = s.coordinator.Load(); a.coordinator == nil {
+		return a, out, refuse(http.StatusServiceUnavailable, "starting: send it again")
+	}
+	ctx, stop := context.WithTimeout(r.Context(), workLimit)
+	defer stop()
+	out, err = do(r.WithContext(ctx), a)
+	a.body = nil
+	return a, out, err
 }
 
 // await waits for the end of a saga. An error of the wait is not the request's: the saga's state is read afterwards.

@@ -3,6 +3,8 @@ package sagahttp_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -251,4 +253,49 @@ func TestAWaitEndsWhenTheProgramStops(t *testing.T) {
 	}()
 	a.close()
 	require.Equal(t, http.StatusAccepted, <-done)
+}
+
+// TestSomeRequestsAtOnceMayBeLarge: eight requests send the first half of a large body. Small ones are served meanwhile.
+func TestSomeRequestsAtOnceMayBeLarge(t *testing.T) {
+	t.Parallel()
+	a := newAgency(t, "")
+	a.open()
+	ends := make([]*io.PipeWriter, 8)
+	statuses := make(chan int, len(ends))
+	for i := range ends {
+		var body io.Reader
+		body, ends[i] = io.Pipe()
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, fmt.Sprintf("%s/sagas/trip/large-%d", a.url, i), body)
+		require.NoError(t, err)
+		r.Header.Set("Content-Type", "application/json")
+		go func() {
+			response, err := http.DefaultClient.Do(r)
+			if err == nil {
+				statuses <- response.StatusCode
+				err = response.Body.Close()
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		}()
+	}
+	for _, end := range ends {
+		_, err := io.WriteString(end, `{"nights":`)
+		require.NoError(t, err)
+	}
+	large := `{"nights": 1` + strings.Repeat(" ", 100<<10) + "}"
+	testkit.Wait(t, "the refusal of a ninth large request", func() (bool, error) {
+		status, got, _ := a.ask("POST", "/sagas/trip/large", large)
+		return status == http.StatusServiceUnavailable && got["error"] == "busy with other large requests: send it again", nil
+	})
+	status, _, _ := a.ask("POST", "/sagas/trip/small", `{"nights": 1}`)
+	require.Equal(t, http.StatusAccepted, status)
+	for _, end := range ends {
+		_, err := io.WriteString(end, "1}")
+		require.NoError(t, err)
+		require.NoError(t, end.Close())
+		require.Less(t, <-statuses, 300)
+	}
+	status, _, _ = a.ask("POST", "/sagas/trip/large", large)
+	require.Less(t, status, 300)
 }

@@ -83,6 +83,7 @@ CREATE TABLE troupe.saga_stash (
   value      text        NOT NULL,
   message_id text        NOT NULL,
   event      jsonb       NOT NULL,
+  bytes      integer     NOT NULL GENERATED ALWAYS AS (octet_length(event::text)) STORED,
   expires_at timestamptz NOT NULL,
   kept_at    timestamptz NOT NULL DEFAULT clock_timestamp(),
   PRIMARY KEY (saga, variable, value, message_id)

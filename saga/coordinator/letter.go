@@ -14,6 +14,7 @@ import (
 	"github.com/troupe-go/troupe/internal/decisions"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/retry"
+	"github.com/troupe-go/troupe/topics"
 )
 
 //go:embed sql/find_letter.sql
@@ -39,7 +40,8 @@ func (c *Coordinator) exhausted(ctx context.Context, tx pgx.Tx, in envelope.Mess
 		return m, retry.Permanent(fmt.Errorf("%s: dead letter %q: %w", in.Type, body.DeadLetterID, err))
 	}
 	var headers []byte
-	err = tx.QueryRow(ctx, findLetter, pgx.NamedArgs{"id": id, "group": c.cfg.Participant.Group()}).Scan(&headers)
+	var topic string
+	err = tx.QueryRow(ctx, findLetter, pgx.NamedArgs{"id": id, "group": c.cfg.Participant.Group()}).Scan(&headers, &topic)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return m, nil // of another group, or deleted since
 	}
@@ -53,6 +55,9 @@ func (c *Coordinator) exhausted(ctx context.Context, tx pgx.Tx, in envelope.Mess
 	var answer envelope.Message
 	if err := answer.SetHeaders(hs); err != nil {
 		return m, retry.Permanent(err)
+	}
+	if of, err := topics.Parse(topic); err == nil {
+		m.Hop = of.Hop.Name() // a letter of another hop than the step's says nothing about the step
 	}
 	of := decisions.MessageOf(answer, "")
 	m.SagaID, m.SagaStep, m.SagaOperation, m.Epoch = of.SagaID, of.SagaStep, of.SagaOperation, of.Epoch

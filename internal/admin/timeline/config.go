@@ -14,8 +14,11 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// MaxEntries limits the entries of one Timeline.
-const MaxEntries = 10_000
+// MaxEntries limits the entries of one Timeline, and MaxBytes their texts and payloads.
+const (
+	MaxEntries = 10_000
+	MaxBytes   = 16 << 20
+)
 
 // A Database is the database of one service.
 type Database struct {

@@ -36,7 +36,7 @@
 //
 // # Limits
 //
-// Config.MaxRecords limits the records that are read of topics, and MaxEntries the entries. At most 1,000 rows are read of each
+// Config.MaxRecords limits the records that are read of topics, and MaxEntries and MaxBytes the entries. At most 1,000 rows are read of each
 // table, and Config.Timeout limits the time per database. Unseen lists what a limit has cut off. A payload of more than 1 MiB, or
 // of more than 4 KiB as JSON, is not shown.
 //

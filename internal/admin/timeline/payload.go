@@ -17,10 +17,12 @@ import (
 	"github.com/troupe-go/troupe/schemas"
 )
 
-// payloadLimit is the size of the largest payload that is read, and payloadShown the size of the largest JSON that is shown.
+// payloadLimit is the size of the largest payload that is read, and payloadShown the size of the largest JSON that is shown. keyShown is the
+// number of bytes that are kept of a key; no subject is longer.
 const (
 	payloadLimit = 1 << 20
 	payloadShown = 4 << 10
+	keyShown     = 1024
 )
 
 // payloads renders payloads as JSON. After a registry has not answered it is not queried again: a timeline of a thousand messages
@@ -42,7 +44,7 @@ func newPayloads(ctx context.Context, registry *schemas.Registry, limit time.Dur
 // entry returns an Entry with the fields that all kinds have, and with the payload if it can be shown.
 func (p *payloads) entry(ctx context.Context, m envelope.Message, payload []byte, size int) Entry {
 	e := Entry{
-		At: m.Time, ID: m.ID, Type: m.Type, Key: string(m.Key), Outcome: m.Outcome,
+		At: m.Time, ID: m.ID, Type: m.Type, Key: keyOf(m.Key), Outcome: m.Outcome,
 		CorrelationID: m.CorrelationID, CausationID: m.CausationID, Cause: -1, identity: m.Identity(),
 	}
 	if e.CorrelationID == "" {
@@ -80,7 +82,7 @@ func (p *payloads) show(ctx context.Context, e *Entry, contentType string, b []b
 	case len(text) > payloadShown:
 		e.PayloadNote = fmt.Sprintf("%d bytes as JSON, more than is shown", len(text))
 	default:
-		e.Payload = text
+		e.Payload = bytes.Clone(text) // else the entry would keep the whole batch of its record in memory
 	}
 }
 
@@ -115,6 +117,14 @@ func (p *payloads) render(ctx context.Context, contentType string, b []byte, siz
 }
 
 // cut returns s on one line, with at most limit bytes.
+// keyOf returns a key of at most keyShown bytes unchanged, and cuts a longer one.
+func keyOf(key []byte) string {
+	if len(key) <= keyShown {
+		return string(key)
+	}
+	return strings.ToValidUTF8(string(key[:keyShown]), "") + "…"
+}
+
 func cut(s string, limit int) string {
 	s = strings.Join(strings.Fields(strings.ToValidUTF8(s, "\uFFFD")), " ")
 	if len(s) > limit {

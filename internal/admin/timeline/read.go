@@ -51,6 +51,7 @@ type reading struct {
 	told             time.Time           // time of the last call of Progress
 	seen             map[identity]int    // indexes in Entries
 	dropped          int                 // number of entries over the limit
+	bytes            int                 // of the texts and payloads of the entries
 	passed           int                 // number of batches that are too large when decompressed
 	paused           map[string]string   // by database: since when the relays of its outbox are paused, the operator and the reason
 	timeline         Timeline
@@ -97,7 +98,7 @@ func read(ctx context.Context, cfg Config, subject string) (*Timeline, error) {
 		return nil, ctx.Err()
 	}
 	if r.dropped > 0 {
-		r.unseen(fmt.Sprintf("%d entries more", r.dropped), fmt.Errorf("the limit is %d", MaxEntries))
+		r.unseen(fmt.Sprintf("%d entries more", r.dropped), fmt.Errorf("the limit is %d, or %d MiB", MaxEntries, MaxBytes>>20))
 	}
 	r.timeline.order()
 	r.conclude()
@@ -155,10 +156,11 @@ func (r *reading) add(e Entry) {
 	}
 	at, known := r.seen[id]
 	if !known || e.Kind == Held || id.id == "" {
-		if len(r.timeline.Entries) == MaxEntries {
+		if r.holdsEnough() {
 			r.dropped++
 			return
 		}
+		r.bytes += e.size()
 		if e.Kind != Held {
 			r.seen[id] = len(r.timeline.Entries)
 		}
@@ -176,6 +178,18 @@ func (r *reading) add(e Entry) {
 	default:
 		old.Record.Repeats++
 	}
+}
+
+// size returns the bytes of an entry that depend on its message.
+func (e *Entry) size() int {
+	n := len(e.ID) + len(e.Type) + len(e.Key) + len(e.CorrelationID) + len(e.CausationID) + len(e.Payload) + len(e.PayloadNote) + len(e.identity)
+	for _, name := range e.Expects {
+		n += len(name)
+	}
+	if l := e.DeadLetter; l != nil {
+		n += len(l.ID) + len(l.Handler) + len(l.Error) + len(l.Topic)
+	}
+	return n
 }
 
 func (r *reading) unseen(what string, why error) {

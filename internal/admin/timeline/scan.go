@@ -147,7 +147,7 @@ func (r *reading) scan(ctx context.Context, spans []span) error {
 	defer client.Close()
 	for len(left) > 0 {
 		if r.full() {
-			r.giveUp(left, fmt.Errorf("the limit of %d records and %d entries is reached", r.cfg.MaxRecords, MaxEntries))
+			r.giveUp(left, fmt.Errorf("the limit of %d records, %d entries and %d MiB is reached", r.cfg.MaxRecords, MaxEntries, MaxBytes>>20))
 			return nil
 		}
 		limited, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
@@ -211,7 +211,7 @@ func (r *reading) record(ctx context.Context, client *kgo.Client, left map[parti
 		return
 	}
 	r.timeline.Records++
-	if !record.Attrs.IsControl() && r.concerns(record) && len(r.timeline.Entries) < MaxEntries {
+	if !record.Attrs.IsControl() && r.concerns(record) && !r.holdsEnough() {
 		r.addRecord(ctx, record)
 	}
 	s.from = record.Offset + 1
@@ -227,8 +227,11 @@ func (r *reading) finish(client *kgo.Client, left map[partition]span, p partitio
 }
 
 // full reports whether a limit is reached.
-func (r *reading) full() bool {
-	return r.timeline.Records >= r.cfg.MaxRecords || len(r.timeline.Entries) >= MaxEntries
+func (r *reading) full() bool { return r.timeline.Records >= r.cfg.MaxRecords || r.holdsEnough() }
+
+// holdsEnough reports whether the entries have reached a limit.
+func (r *reading) holdsEnough() bool {
+	return len(r.timeline.Entries) >= MaxEntries || r.bytes >= MaxBytes
 }
 
 func (r *reading) giveUp(left map[partition]span, why error) {

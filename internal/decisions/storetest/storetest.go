@@ -30,6 +30,7 @@ func Run(t *testing.T, open func(t testing.TB, d *saga.Definition) Transact) {
 		"sagas are found by association until they end":     associated,
 		"stashed events come once, in order, in time":       stashed,
 		"an event stashed twice is stored once":             stashedTwice,
+		"unexpired stashed events have a size":              stashedBytes,
 		"locks are granted one after the other":             locked,
 		"a saga that no longer waits gets no lock":          gaveUp,
 		"a lock of any name is granted to the next":         lockedByAnyName,
@@ -223,6 +224,26 @@ func stashed(t *testing.T, s *stage) {
 	require.Equal(t, []string{"m-2", "m-1"}, unstash(s, guest("a")))
 	require.Empty(t, unstash(s, guest("a")))
 	require.Equal(t, []string{"m-3"}, unstash(s, guest("a"), guest("b")))
+}
+
+func stashedBytes(t *testing.T, s *stage) {
+	var sizes []int64
+	for _, after := range []time.Duration{0, -time.Hour, time.Hour, time.Hour} {
+		s.do(func(st decisions.Store) error {
+			now, err := st.Now(ctx)
+			require.NoError(t, err)
+			size, err := st.StashBytes(ctx, guest("a"))
+			require.NoError(t, err)
+			sizes = append(sizes, size)
+			if after == 0 {
+				return nil
+			}
+			return st.Stash(ctx, []decisions.Stashed{early(guest("a"), fmt.Sprint("m-", len(sizes)), now.Add(after)), early(guest("b"), "m", now.Add(time.Hour))})
+		})
+	}
+	require.Equal(t, []int64{0, 0, 0}, sizes[:3])
+	require.Greater(t, sizes[3], int64(50))
+	require.Less(t, sizes[3], int64(1000))
 }
 
 func stashedTwice(t *testing.T, s *stage) {

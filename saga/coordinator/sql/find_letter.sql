@@ -1,4 +1,4 @@
-SELECT headers
+SELECT headers, topic
 FROM troupe.dead_letters
 WHERE id = @id::uuid
   AND consumer_group = @group

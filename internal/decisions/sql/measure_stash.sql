@@ -1,0 +1,6 @@
+-- Sums the bytes of unexpired events. An event is expired by the same time as in prune_stash.sql.
+SELECT coalesce(sum(s.bytes), 0)
+FROM troupe.saga_stash AS s
+JOIN unnest(@sagas::text[], @variables::text[], @values::text[]) AS w (saga, variable, value) USING (saga, variable, value)
+WHERE s.expires_at > least(clock_timestamp(),
+                           (SELECT coordinated_at + interval '1 minute' FROM troupe.inbox_groups WHERE consumer_group = @group))

@@ -1,0 +1,31 @@
+package saga
+
+import "slices"
+
+// isForeign reports whether e is the answer of a hop to which the step's command, or its compensation, was not sent. For a step that awaits
+// an event it reports whether the hop sends none of these events. An event without a hop is never foreign.
+func (x *decision) isForeign(e Event) bool {
+	i, known := x.d.byName[stepOfItem(e.Step)]
+	if !known || e.Hop == "" {
+		return false
+	}
+	st := x.d.steps[i]
+	switch {
+	case e.Operation != compensateOp && st.send == nil:
+		return !slices.ContainsFunc(slices.Concat(st.success, st.failure), func(a *answer) bool { return a.Hop == e.Hop })
+	case e.Operation != compensateOp:
+		return e.Hop != st.send.hop
+	}
+	return st.back != nil && e.Hop != st.back.send.hop
+}
+
+// foreign refuses an answer for which isForeign holds, so that no service can answer for another one. It ignores an exhausted event: a hop that
+// only consumes an event of the step sends its exhausted event for that event, but participants of earlier versions name the step in it.
+func (x *decision) foreign(e Event) {
+	if e.Outcome == "exhausted" {
+		x.ignore("%s has given up an event, and not the command of step %s", e.Hop, e.Step)
+		return
+	}
+	x.refuse("the answer %s to step %s came from hop %s, which the step does not ask: unless the saga was on another definition before its "+
+		"database was set back, find out why that hop answers; then discard this dead letter", e.Type, e.Step, e.Hop)
+}

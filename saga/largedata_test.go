@@ -1,0 +1,35 @@
+package saga_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/saga"
+)
+
+// TestTheVariablesOfASagaHaveALimitOfBytes: a hop answers the items of a step with a megabyte each, and each decision reads all variables.
+func TestTheVariablesOfASagaHaveALimitOfBytes(t *testing.T) {
+	d, err := saga.Parse([]byte(`{"saga":"flight","version":1,"key":"id","data":{"id":"string","passengers":"any","seats":"any"},"steps":[
+	 {"name":"seat","forEach":{"list":"data.passengers","as":"passenger","max":20},"command":{"hop":"seats","type":"Book"},"timeout":"1h",
+	  "success":[{"event":"Booked","set":{"seats":"event.seat"}}],"irreversible":"cheap"}]}`))
+	require.NoError(t, err)
+	passengers := make([]any, 20)
+	for i := range passengers {
+		passengers[i] = fmt.Sprint(i)
+	}
+	s, _ := history(t, d, saga.Event{Kind: saga.Started, Fields: map[string]any{"id": "1", "passengers": passengers}})
+	large := map[string]any{"seat": strings.Repeat("x", 1_000_000)}
+	answered := 0
+	for answered = range passengers {
+		e := answer(fmt.Sprintf("seat[%d]", answered), "forward", "success", "Booked", large)
+		if s, _ = saga.Decide(d, s, e, time.Unix(2000, 0)); s.Status == saga.Parked {
+			break
+		}
+	}
+	require.Equal(t, 8, answered)
+	require.Contains(t, s.Reason, "more than 8 MiB")
+}
