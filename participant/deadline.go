@@ -78,7 +78,7 @@ func OnDeadline[T any](p *Participant, name string, fn func(ctx context.Context,
 	h.bind = func(body any, m *message) run {
 		return func(ctx context.Context, tx pgx.Tx) (Outcome, error) {
 			return Outcome{}, fn(ctx, tx, Due[T]{
-				Body: *body.(*T), Name: name, Scope: m.deadline.scope, At: m.deadline.at,
+				Body: bodyOf[T](body), Name: name, Scope: m.deadline.scope, At: m.deadline.at,
 				Message: m.Message, Attempt: m.attempts() + 1,
 			})
 		}

@@ -54,8 +54,9 @@ func Done() Outcome { return Outcome{done: true} }
 // emit more in one of them than its handler returns.
 func (o Outcome) Body() any { return o.body }
 
-// Handle registers fn as the handler of commands of type T on the hop's own commands topic. T is a type that the codec knows.
-// Call it before Run; mistakes are Run's error.
+// Handle registers fn as the handler of commands of type T on the hop's own commands topic. T is a type that the codec knows,
+// or a pointer to such a struct, as code generated from Protobuf needs it: the pointer is never nil. Call it before Run; mistakes
+// are Run's error.
 //
 // fn does its work in tx, which is its own until it returns, and returns an outcome, or an error, which discards both. It runs
 // again after an error, a crash or a lost race, so nothing but tx may carry effects. It must return when ctx ends. Several runs
@@ -66,7 +67,7 @@ func Handle[T any](p *Participant, fn func(ctx context.Context, tx pgx.Tx, c Com
 	h.answers = true
 	h.bind = func(body any, m *message) run {
 		return func(ctx context.Context, tx pgx.Tx) (Outcome, error) {
-			return fn(ctx, tx, Command[T]{Body: *body.(*T), Message: m.forHandler(), Attempt: m.attempts() + 1})
+			return fn(ctx, tx, Command[T]{Body: bodyOf[T](body), Message: m.forHandler(), Attempt: m.attempts() + 1})
 		}
 	}
 	p.register(h)
@@ -84,7 +85,7 @@ func On[T any](p *Participant, from topics.Hop, fn func(ctx context.Context, tx 
 	}
 	h.bind = func(body any, m *message) run {
 		return func(ctx context.Context, tx pgx.Tx) (Outcome, error) {
-			return Outcome{}, fn(ctx, tx, Event[T]{Body: *body.(*T), Message: m.forHandler(), Attempt: m.attempts() + 1})
+			return Outcome{}, fn(ctx, tx, Event[T]{Body: bodyOf[T](body), Message: m.forHandler(), Attempt: m.attempts() + 1})
 		}
 	}
 	p.register(h)
@@ -105,7 +106,7 @@ func React[T any](p *Participant, from topics.Hop, fn func(ctx context.Context, 
 	h.answers, h.reacts = true, true
 	h.bind = func(body any, m *message) run {
 		return func(ctx context.Context, tx pgx.Tx) (Outcome, error) {
-			return fn(ctx, tx, Event[T]{Body: *body.(*T), Message: m.forHandler(), Attempt: m.attempts() + 1})
+			return fn(ctx, tx, Event[T]{Body: bodyOf[T](body), Message: m.forHandler(), Attempt: m.attempts() + 1})
 		}
 	}
 	p.register(h)
@@ -136,7 +137,7 @@ type handler struct {
 	sets     atomic.Bool                                        // its SQL has changed settings of its transaction: runs alone too
 	ask      func(ctx context.Context, m *message) (any, error) // of Call; then prepare decodes nothing
 	codec    envelope.Codec
-	body     func() any                     // a new *T
+	body     func() any                     // a new *T, or, if T is a pointer to a struct, a new T
 	bind     func(body any, m *message) run // nil if only observers get its messages
 	mistake  error
 	// overtakes is set once it has written an event for the key of another message of its batch. Answers are written before it
@@ -150,16 +151,27 @@ func newHandler[T any](p *Participant, topic string, opts []HandlerOption) *hand
 	if _, plain := any(zero).(envelope.Plain); plain {
 		h.codec = envelope.JSONCodec{} // whatever the flow's own messages are
 	}
-	if t := reflect.TypeFor[T](); t.Kind() == reflect.Pointer || t.Kind() == reflect.Interface {
-		h.mistake = fmt.Errorf("type %s: want a type that is no pointer and no interface", t)
+	switch t := reflect.TypeFor[T](); {
+	case t.Kind() == reflect.Pointer && t.Elem().Kind() == reflect.Struct:
+		h.body = func() any { return reflect.New(t.Elem()).Interface() }
+	case t.Kind() == reflect.Pointer || t.Kind() == reflect.Interface:
+		h.mistake = fmt.Errorf("type %s: want a type that is no interface and no pointer, except a pointer to a struct", t)
 		return h
 	}
-	h.typ, h.mistake = h.codec.TypeOf(zero)
+	h.typ, h.mistake = h.codec.TypeOf(h.body())
 	h.name = p.cfg.Group + "/" + h.typ
 	for _, o := range opts {
 		o(h)
 	}
 	return h
+}
+
+// bodyOf returns the body that was decoded into a result of newHandler's body.
+func bodyOf[T any](body any) T {
+	if b, ok := body.(*T); ok {
+		return *b
+	}
+	return body.(T) // a pointer to a struct
 }
 
 // prepare decodes the body. Its error is a poison one if the bytes can never be decoded.

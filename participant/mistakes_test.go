@@ -38,8 +38,8 @@ func TestMistakesEndRunBeforeItStarts(t *testing.T) {
 				return participant.Outcome{}, nil
 			})
 		}, "no name"},
-		"a pointer": {func(p *participant.Participant) {
-			participant.Handle(p, func(context.Context, pgx.Tx, participant.Command[*Count]) (participant.Outcome, error) {
+		"a pointer to a pointer": {func(p *participant.Participant) {
+			participant.Handle(p, func(context.Context, pgx.Tx, participant.Command[**Count]) (participant.Outcome, error) {
 				return participant.Outcome{}, nil
 			})
 		}, "no pointer"},

@@ -2,6 +2,7 @@ package participanttest
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -29,13 +30,18 @@ func Await[T any](s *Stage, command envelope.Message) participant.Event[T] {
 		return nil
 	})
 	codec := s.cfg.Participant.Codec
-	want, err := codec.TypeOf(answer.Body)
+	into := any(&answer.Body)
+	if t := reflect.TypeFor[T](); t.Kind() == reflect.Pointer { // to a generated Protobuf message
+		into = reflect.New(t.Elem()).Interface()
+		answer.Body = into.(T)
+	}
+	want, err := codec.TypeOf(into)
 	require.NoError(s.t, err)
 	if want != answer.Message.Type {
 		s.t.Fatalf("%s was answered with the %s event %s, want %s: %s", command.Type, answer.Message.Outcome,
 			answer.Message.Type, want, printable(answer.Message.Payload))
 	}
-	require.NoError(s.t, codec.Decode(answer.Message, &answer.Body))
+	require.NoError(s.t, codec.Decode(answer.Message, into))
 	return answer
 }
 
