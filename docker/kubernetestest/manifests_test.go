@@ -119,7 +119,7 @@ func TestEachFieldIsOneThatKubernetesHas(t *testing.T) {
 	m := load(t)
 	require.Len(t, m.workloads, 3)
 	require.Len(t, m.budgets, 2)
-	require.Len(t, m.policies, 1)
+	require.Len(t, m.policies, 2)
 	var one manifests
 	require.ErrorContains(t, one.read("x", []byte("apiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata: {name: x, namespace: shop}\nspec: {maxUnavailabel: 1}\n")),
 		"maxUnavailabel")
@@ -233,31 +233,39 @@ func TestMemoryIsBoundedBelowTheLimitAndImagesAreOurs(t *testing.T) {
 	}
 }
 
-func TestThePolicyIsOfEveryPodAndLetsItsPortsIn(t *testing.T) {
+// TestThePolicyOfAPodLetsItsPortsIn checks that each pod has one policy, and that each policy opens the ports of its pods only.
+func TestThePolicyOfAPodLetsItsPortsIn(t *testing.T) {
 	m := load(t)
-	policy := m.policies[0]
-	var open []int
-	for _, rule := range policy.Spec.Ingress {
-		require.NotEmpty(t, rule.From, "anybody may speak to our pods")
-		for _, p := range rule.Ports {
-			open = append(open, p.Port.IntValue())
-		}
-	}
-	for _, rule := range policy.Spec.Egress {
-		require.NotEmpty(t, rule.To)
-		require.NotEmpty(t, rule.Ports)
-	}
-	require.ElementsMatch(t, []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress}, policy.Spec.PolicyTypes)
-	var used []int
-	for _, w := range m.workloads {
-		require.True(t, chosen(t, &policy.Spec.PodSelector, w), w)
-		for _, c := range w.containers() {
-			for _, p := range c.Ports {
-				used = append(used, int(p.ContainerPort))
+	policies := make(map[string]int) // of each workload
+	for _, policy := range m.policies {
+		var open, used []int
+		for _, rule := range policy.Spec.Ingress {
+			require.NotEmpty(t, rule.From, "anybody may speak to our pods")
+			for _, p := range rule.Ports {
+				open = append(open, p.Port.IntValue())
 			}
 		}
+		for _, rule := range policy.Spec.Egress {
+			require.NotEmpty(t, rule.To)
+			require.NotEmpty(t, rule.Ports)
+		}
+		require.ElementsMatch(t, []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress}, policy.Spec.PolicyTypes)
+		for _, w := range m.workloads {
+			if !chosen(t, &policy.Spec.PodSelector, w) {
+				continue
+			}
+			policies[w.name]++
+			for _, c := range w.containers() {
+				for _, p := range c.Ports {
+					used = append(used, int(p.ContainerPort))
+				}
+			}
+		}
+		slices.Sort(used)
+		slices.Sort(open)
+		require.Equal(t, slices.Compact(used), open, policy.Name)
 	}
-	slices.Sort(used)
-	slices.Sort(open)
-	require.Equal(t, slices.Compact(used), open)
+	for _, w := range m.workloads {
+		require.Equal(t, 1, policies[w.name], w)
+	}
 }

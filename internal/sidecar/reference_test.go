@@ -23,7 +23,7 @@ import (
 	"github.com/troupe-go/troupe/internal/metrics/catalogue"
 )
 
-var rewrite = flag.Bool("update", false, "rewrite docs/relay-reference.md and the relays' section of docs/metrics-reference.md")
+var rewrite = flag.Bool("update", false, "rewrite docs/relay-reference.md, the relays' section of docs/metrics-reference.md, and the Helm chart's schema")
 
 const (
 	referenceFile = "../../docs/relay-reference.md"
@@ -220,6 +220,36 @@ func TestTheReferenceIsWithoutGaps(t *testing.T) {
 		require.Equal(t, f.kind == prometheus.CounterValue, strings.HasSuffix(f.name, "_total"), f.name)
 		require.False(t, f.bad == "" && f.name != "alerts_total", f.name)
 	}
+}
+
+// TestTheChartsSchemaHasTheReferencesSettings compares the part of the Helm chart's schema that checks the relay's file, and the list
+// of settings that may not be there, since they are secrets. docker/kubernetestest tries the schema.
+func TestTheChartsSchemaHasTheReferencesSettings(t *testing.T) {
+	t.Parallel()
+	const file = "../../docker/helm/outbox-relay/values.schema.json"
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	var chart object
+	require.NoError(t, json.Unmarshal(text, &chart))
+	defs := chart["$defs"].(object)
+	defs["relay"] = fileSchema()
+	forbidden := object{"database-url": object{"not": object{"pattern": "://[^/?]*:[^/?]*@|[?& ]password="}}}
+	for _, s := range everything {
+		if s.secret && s.name != databaseURL.name {
+			forbidden[s.name] = false
+		}
+	}
+	defs["withoutSecrets"] = object{"properties": forbidden}
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	require.NoError(t, e.Encode(chart))
+	if *rewrite {
+		require.NoError(t, os.WriteFile(file, b.Bytes(), 0o600))
+		return
+	}
+	require.Equal(t, b.String(), string(text), "go test ./internal/sidecar -run Reference -update")
 }
 
 func compiled(t *testing.T) *jsonschema.Schema {
