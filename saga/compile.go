@@ -15,6 +15,9 @@ func (c *compiler) compile() {
 	d, s := c.d, c.d.spec
 	if s.Lock != "" {
 		d.lock = c.expr(c.data, "lock", s.Lock, String)
+		if d.lock != nil && d.lock.ReadsNow() {
+			c.wrong("lock", "%q: two sagas with the same variables have the same lock, so it cannot depend on now", s.Lock)
+		}
 	}
 	started := make(map[string]bool)
 	for i, st := range s.Start {

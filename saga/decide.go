@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/troupe-go/troupe/internal/expr"
 	"github.com/troupe-go/troupe/internal/moments"
 )
 
@@ -240,9 +241,9 @@ func evaluate(fs []field, objects map[string]any) (map[string]any, error) {
 	return values, nil
 }
 
-// objects returns the objects that expressions can read: data, saga and the objects in more.
+// objects returns the objects that expressions can read: now, data, saga and the objects in more.
 func (x *decision) objects(more map[string]any) map[string]any {
-	all := map[string]any{"data": x.s.Data, "saga": map[string]any{
+	all := map[string]any{expr.Now: x.now, "data": x.s.Data, "saga": map[string]any{
 		"id": x.s.ID(), "key": x.s.Key, "reason": x.s.Reason, "compensated": x.undoneSteps(),
 	}}
 	for name, v := range more {

@@ -80,6 +80,9 @@ func (c *compiler) names() {
 		if !variable.MatchString(name) {
 			c.wrong("data."+name, "want a name of lower-case letters, digits and underscores")
 		}
+		if name == expr.Now {
+			c.wrong("data."+name, "expressions read the time of the decision as now: want another name")
+		}
 		if !s.Data[name].Valid() {
 			c.wrong("data."+name, "type %q: want string, int, double, bool or any", s.Data[name])
 		}

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/troupe-go/troupe/internal/expr"
 )
@@ -198,12 +199,20 @@ func (d *Definition) Concerns(hop, event string) bool {
 	return false
 }
 
-// StartedBy reports whether an event with these fields starts an instance, and returns the variables that it sets.
-func (d *Definition) StartedBy(hop, event string, fields map[string]any) (data map[string]any, starts bool, err error) {
+// StartedBy reports whether an event with these fields starts an instance, and returns the variables that it sets. It calls now once
+// if the start's expressions read the time, and else not at all.
+func (d *Definition) StartedBy(hop, event string, fields map[string]any, now func() (time.Time, error)) (data map[string]any, starts bool, err error) {
 	objects := map[string]any{"event": fields}
 	for _, s := range d.start {
 		if s.Hop != hop || s.Event != event {
 			continue
+		}
+		if s.readsNow() {
+			at, err := now()
+			if err != nil {
+				return nil, false, err
+			}
+			objects[expr.Now] = at.UTC().Truncate(time.Microsecond)
 		}
 		if s.when != nil {
 			if holds, err := s.when.Holds(objects); err != nil || !holds {
@@ -214,6 +223,10 @@ func (d *Definition) StartedBy(hop, event string, fields map[string]any) (data m
 		return data, err == nil, err
 	}
 	return nil, false, nil
+}
+
+func (s start) readsNow() bool {
+	return s.when != nil && s.when.ReadsNow() || slices.ContainsFunc(s.set, func(f field) bool { return f.is.ReadsNow() })
 }
 
 // WithKey returns the variables that an instance with this key starts with: fields, and the variable of the key. It is an error

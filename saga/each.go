@@ -66,7 +66,7 @@ func (c *compiler) forEach(path string, st *step) {
 	switch {
 	case !variable.MatchString(f.As):
 		c.wrong(path+".as", "%q: want a name of lower-case letters, digits and underscores for the element", f.As)
-	case slices.Contains([]string{"data", "saga", "event", "deadline", indexName}, f.As):
+	case slices.Contains([]string{"data", "saga", "event", "deadline", indexName, expr.Now}, f.As):
 		c.wrong(path+".as", "%q is reserved: want another name for the element", f.As)
 	}
 	if f.Max < 1 || f.Max > maxItems {

@@ -182,7 +182,10 @@ func (p *pass) takeApart(ctx context.Context, body Apart, e saga.Event) error {
 		starts := false
 		if err == nil {
 			m := Message{ID: e.Message, Hop: e.Hop, Type: e.Type, Fields: e.Fields, Correlation: e.Correlation}
-			t, starts, err = startedBy(d, -1, m)
+			t, starts, err = startedBy(d, -1, m, func() (time.Time, error) { return p.clock(ctx) })
+		}
+		if p.clockErr != nil {
+			return p.clockErr
 		}
 		if err != nil || !starts {
 			return retry.Permanent(err)

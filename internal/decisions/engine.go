@@ -45,8 +45,9 @@ type Decided struct {
 // pass collects the decisions of one transaction.
 type pass struct {
 	*Definitions
-	store Store
-	now   time.Time
+	store    Store
+	now      time.Time
+	clockErr error // of reading now for a start
 
 	sagas   map[string]*loaded
 	decided []Decided
@@ -81,7 +82,10 @@ func (ds *Definitions) begin(store Store) *pass {
 func (p *pass) messages(ctx context.Context, ms []Message) error {
 	var targets []target
 	for i, m := range ms {
-		ts, err := p.targets(i, m)
+		ts, err := p.targets(ctx, i, m)
+		if p.clockErr != nil {
+			return p.clockErr // no failure of the message
+		}
 		if err != nil {
 			return at(i, retry.Permanent(err))
 		}
@@ -102,6 +106,14 @@ func (p *pass) messages(ctx context.Context, ms []Message) error {
 		}
 	}
 	return nil
+}
+
+// clock returns the time of the pass, and reads it if nothing was loaded yet.
+func (p *pass) clock(ctx context.Context) (time.Time, error) {
+	if p.now.IsZero() {
+		p.now, p.clockErr = p.store.Now(ctx)
+	}
+	return p.now, p.clockErr
 }
 
 // FailedAt is an error with the index of the message that could not be decided; -1: there was no message.

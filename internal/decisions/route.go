@@ -37,7 +37,7 @@ type target struct {
 
 // targets returns the sagas that m is for: the one that it answers and, since an answer is also an event, the sagas that it
 // starts and the others that await it. A start that cannot be evaluated does not affect the others.
-func (p *pass) targets(i int, m Message) (ts []target, err error) {
+func (p *pass) targets(ctx context.Context, i int, m Message) (ts []target, err error) {
 	answered := ""
 	if m.SagaID != "" && m.SagaStep != "" {
 		answered = m.SagaID
@@ -51,7 +51,7 @@ func (p *pass) targets(i int, m Message) (ts []target, err error) {
 	var failed []target
 	var failure error
 	for _, name := range p.names {
-		t, starts, err := startedBy(p.current[name], i, m)
+		t, starts, err := startedBy(p.current[name], i, m, func() (time.Time, error) { return p.clock(ctx) })
 		switch {
 		case err != nil:
 			failure, failed = err, append(failed, t)
@@ -99,12 +99,12 @@ func (p *pass) targets(i int, m Message) (ts []target, err error) {
 }
 
 // startedBy returns the start of a saga of d by m, and whether m starts one.
-func startedBy(d *saga.Definition, i int, m Message) (t target, starts bool, err error) {
+func startedBy(d *saga.Definition, i int, m Message, now func() (time.Time, error)) (t target, starts bool, err error) {
 	name := d.Spec().Saga
 	t = target{message: i, d: d, start: saga.Event{
 		Kind: saga.Started, Hop: m.Hop, Type: m.Type, Fields: m.Fields, Message: m.ID, Correlation: m.Correlation,
 	}}
-	data, starts, err := d.StartedBy(m.Hop, m.Type, m.Fields)
+	data, starts, err := d.StartedBy(m.Hop, m.Type, m.Fields, now)
 	if err != nil || !starts {
 		return t, false, wrapped(err, "start of saga %s by %s", name, m.Type)
 	}
@@ -232,12 +232,11 @@ func (p *pass) observe(ctx context.Context, t target) error {
 	if len(ids) > 0 || t.stash == 0 {
 		return nil
 	}
-	if p.now.IsZero() { // nothing was loaded
-		if p.now, err = p.store.Now(ctx); err != nil {
-			return err
-		}
+	now, err := p.clock(ctx)
+	if err != nil {
+		return err
 	}
-	kept := Stashed{Association: t.by, Event: t.event, Expires: p.now.Add(t.stash)}
+	kept := Stashed{Association: t.by, Event: t.event, Expires: now.Add(t.stash)}
 	if why, err := p.noRoom(ctx, kept); why != "" || err != nil {
 		return errors.Join(err, p.unkept(t, why))
 	}

@@ -199,7 +199,7 @@ func (v *values) listsOf(f *saga.ForEach, fields map[string][]any) bool {
 					data[other] = values[0]
 				}
 				data[name] = value
-				got, err := x.Eval(map[string]any{"data": data, "saga": map[string]any{"id": "", "key": "", "reason": "", "compensated": []any{}}})
+				got, err := x.Eval(map[string]any{expr.Now: moment, "data": data, "saga": map[string]any{"id": "", "key": "", "reason": "", "compensated": []any{}}})
 				if made, is := got.([]any); err == nil && is && len(made) == n {
 					all = append(all, value)
 				}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/troupe-go/troupe/internal/expr"
 	"github.com/troupe-go/troupe/internal/moments"
 	"github.com/troupe-go/troupe/saga"
 )
@@ -132,7 +133,7 @@ func (x *explorer) holds(path string, s saga.State, e saga.Event) bool {
 		return false
 	}
 	objects := map[string]any{
-		"data": s.Data, "event": e.Fields, "saga": map[string]any{"id": s.ID(), "key": s.Key, "reason": s.Reason, "compensated": []any{}},
+		expr.Now: moment, "data": s.Data, "event": e.Fields, "saga": map[string]any{"id": s.ID(), "key": s.Key, "reason": s.Reason, "compensated": []any{}},
 	}
 	if i := x.stepIndex(e.Step); i >= 0 && x.m.steps[i].isItem() && !x.absent(s, i) {
 		step := &x.m.steps[x.m.steps[i].of]

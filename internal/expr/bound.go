@@ -193,6 +193,12 @@ func (c *copying) copy(v ref.Val) (any, error) {
 	switch v := v.(type) {
 	case types.String:
 		return string(v), nil
+	case types.Timestamp:
+		text, ok := v.ConvertToType(types.StringType).(types.String)
+		if !ok {
+			return nil, errors.New("the time has no text")
+		}
+		return string(text), nil
 	case types.Int:
 		return int64(v), nil
 	case types.Uint:

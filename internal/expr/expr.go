@@ -1,8 +1,8 @@
 // Package expr compiles and evaluates the expressions of definitions: CEL (the Common Expression Language, cel.dev) over objects
 // with declared fields, checked at compilation.
 //
-// An expression has no side effects, reads no clock and ends: its length, its depth, the steps of an evaluation and the size of
-// its result are limited, the same for each evaluation of the same values.
+// An expression has no side effects and ends: its length, its depth, the steps of an evaluation and the size of its result are
+// limited, the same for each evaluation of the same values. It reads no clock: the variable now has the time that the caller gives.
 //
 //	failure                                        effect
 //	syntax, unknown field, wrong type              Compile's error, with the column
@@ -53,6 +53,9 @@ const (
 // ErrUnset is wrapped by errors of evaluations that read a field without a value.
 var ErrUnset = errors.New("not set")
 
+// Now is the name of the variable that has the time of an evaluation, in every Env. Its value in the objects of Eval is a time.Time.
+const Now = "now"
+
 // Fields maps the names of an object's fields to their types.
 type Fields map[string]Type
 
@@ -70,6 +73,7 @@ func NewEnv(objects map[string]Fields) (*Env, error) {
 	}
 	p := &provider{registry, objects}
 	opts := []cel.EnvOption{
+		cel.Variable(Now, cel.TimestampType),
 		cel.CustomTypeProvider(p), cel.CustomTypeAdapter(adapter{registry}),
 		cel.ParserExpressionSizeLimit(maxLength), cel.ParserRecursionLimit(maxDepth),
 	}
@@ -134,6 +138,7 @@ type Expr struct {
 	ast     *cel.Ast
 	program cel.Program
 	reads   []Read
+	now     bool
 }
 
 // A Read is a field that an expression reads. It is Tested if the field is in a has() of the expression: then the expression can
@@ -163,7 +168,7 @@ func (e *Env) Compile(text string, want Type) (*Expr, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%q: %w", text, err)
 	}
-	return &Expr{text: text, ast: checked, program: program, reads: e.readsOf(checked)}, nil
+	return &Expr{text: text, ast: checked, program: program, reads: e.readsOf(checked), now: readsNow(checked)}, nil
 }
 
 // firstOf returns the first of the errors of a compilation, with its column.
@@ -171,6 +176,13 @@ func firstOf(text string, issues *cel.Issues) error {
 	first := issues.Errors()[0]
 	message := strings.ReplaceAll(first.Message, "undeclared reference to", "unknown name")
 	return fmt.Errorf("%q: column %d: %s", text, first.Location.Column()+1, message)
+}
+
+func readsNow(a *cel.Ast) (reads bool) {
+	ast.PreOrderVisit(a.NativeRep().Expr(), ast.NewExprVisitor(func(x ast.Expr) {
+		reads = reads || x.Kind() == ast.IdentKind && x.AsIdent() == Now
+	}))
+	return reads
 }
 
 func (e *Env) readsOf(a *cel.Ast) []Read {
@@ -202,7 +214,11 @@ func (x *Expr) Text() string { return x.text }
 // Reads returns the fields that it reads, each once, tested and not.
 func (x *Expr) Reads() []Read { return x.reads }
 
-// Eval evaluates it over the objects' fields. Values have the types of Type, or are nil, []any or map[string]any; the result too.
+// ReadsNow reports whether its value may depend on the time.
+func (x *Expr) ReadsNow() bool { return x.now }
+
+// Eval evaluates it over the objects' fields. Values have the types of Type, or are nil, []any or map[string]any; the result too: a
+// timestamp becomes the text that string() gives.
 func (x *Expr) Eval(objects map[string]any) (any, error) {
 	v, _, err := x.program.Eval(objects)
 	if err = limited(err); errors.Is(err, ErrTooLarge) {

@@ -224,7 +224,7 @@ func (m *model) answerGap(n node, event string) {
 			continue
 		}
 		x := m.d.Expr(fmt.Sprintf("%s.success[%d].when", n.path, k))
-		if x == nil || len(x.Reads()) != 1 || x.Reads()[0].Tested || calls.MatchString(x.Text()) {
+		if x == nil || len(x.Reads()) != 1 || x.Reads()[0].Tested || x.ReadsNow() || calls.MatchString(x.Text()) {
 			return
 		}
 		r := x.Reads()[0]

@@ -91,7 +91,7 @@ var asks = regexp.MustCompile(`\bhas\s*\(`)
 
 // plain reports whether the result of x changes only at its literals.
 func plain(m *model, x *expr.Expr) bool {
-	if calls.MatchString(asks.ReplaceAllString(x.Text(), "(")) {
+	if x.ReadsNow() || calls.MatchString(asks.ReplaceAllString(x.Text(), "(")) {
 		return false
 	}
 	bounds := x.Bounds()

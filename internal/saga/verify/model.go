@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/troupe-go/troupe/internal/expr"
 	"github.com/troupe-go/troupe/internal/rule"
@@ -268,7 +269,7 @@ func (m *model) asked(x *expr.Expr, field string) bool {
 		return false
 	}
 	for _, flag := range []bool{false, true} {
-		objects := map[string]any{}
+		objects := map[string]any{expr.Now: time.Unix(0, 0)}
 		for _, r := range x.Reads() {
 			fields, _ := objects[r.Object].(map[string]any)
 			if fields == nil {
