@@ -96,6 +96,9 @@ func (w *runner) attempt(ms ...*message) (err error) {
 		}
 		return w.attempt(others...)
 	}
+	if err := w.callFirst(ms); err != nil {
+		return err
+	}
 	if err := w.announce(ms); err != nil {
 		return err
 	}

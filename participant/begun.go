@@ -16,7 +16,7 @@ import (
 	"github.com/troupe-go/troupe/internal/pg"
 )
 
-// A run of a handler that works outside the database (Ask, Alone) may take effect although its transaction does not commit: the
+// A run of a handler that works outside the database (Call, Alone) may take effect although its transaction does not commit: the
 // response came too late, the run was cancelled, or another member took the partition. The forward call of a saga's step then
 // has no answer, and a compensation in doubt must run nevertheless.
 //

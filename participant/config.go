@@ -51,7 +51,7 @@ type Config struct {
 	RateLimitedWait time.Duration
 
 	// Batch is the maximum number of messages in a transaction. If no transaction runs, the participant does not wait for more
-	// messages; if some run, less than a batch waits up to 20 ms for one of them to end (not with a handler of Ask), and
+	// messages; if some run, less than a batch waits up to 20 ms for one of them to end (not with a Call), and
 	// messages that come meanwhile join it. A batch is tried as a whole; if one message fails, all are rolled back, that one
 	// runs alone and the others in smaller batches. Larger batches save commits and round trips; they keep the locks of their
 	// handlers longer, and one slow handler keeps the whole batch open. Default 1; at most 1000.

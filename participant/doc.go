@@ -32,7 +32,7 @@
 //	command                                              answer
 //	forward call, its compensation was answered          Nothing, as a failure
 //	compensation in doubt (__troupe.saga.doubt), its     Nothing, as a success; the forward call does nothing
-//	forward call has not taken effect; a call of Ask     when it comes
+//	forward call has not taken effect; a Call            when it comes
 //	or Alone: has not begun
 //	any other                                            its handler's
 //
@@ -144,9 +144,11 @@
 //	Config.UnknownTypeWait                      after a member with a handler has tried it
 //	a held event whose handler is    transient  the same: it had a handler when it came. An event that comes while it has
 //	gone                                        no handler is skipped
-//	a call outside (Ask, Alone) of   transient  its key is held and tried every second; no attempt is counted
+//	a call outside (Call, Alone) of  transient  its key is held and tried every second; no attempt is counted
 //	its saga's step is under way in
 //	another partition
+//	no permit of a RateLimit or a    -          it waits here, with the later messages of its key: no row, no transaction, no
+//	ConcurrencyLimit                            attempt
 //	attempts used up                 the last   dead letter
 //	any of these in a batch          -          the batch is rolled back, that message runs alone, the others in
 //	                                            smaller batches; only runs alone count

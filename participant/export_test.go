@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/internal/ce"
 	"github.com/troupe-go/troupe/internal/extension"
 	"github.com/troupe-go/troupe/internal/inbox"
@@ -202,3 +203,40 @@ func (p *Participant) PlanCancel(ctx context.Context, ds *Deadlines, name, scope
 }
 
 func (p *Participant) QueueDeadlines(b *pgx.Batch, ds *Deadlines) { p.queueDeadlines(b, ds) }
+
+// Ask is Call for commands of which only the type's name is known, with typed answers.
+func Ask[A any](
+	p *Participant, typ string,
+	ask func(ctx context.Context, c Command[[]byte]) (A, error),
+	take func(ctx context.Context, tx pgx.Tx, c Command[[]byte], said A) (Outcome, error),
+	opts ...HandlerOption,
+) {
+	p.callUndecoded(typ,
+		func(ctx context.Context, m envelope.Message, attempt int) (any, error) {
+			return ask(ctx, Command[[]byte]{Body: m.Payload, Message: m, Attempt: attempt})
+		},
+		func(ctx context.Context, tx pgx.Tx, m envelope.Message, attempt int, said any) (Outcome, error) {
+			return take(ctx, tx, Command[[]byte]{Body: m.Payload, Message: m, Attempt: attempt}, said.(A))
+		}, opts...)
+}
+
+// A RateClaimer claims permits of a rate limit, as a member does.
+type RateClaimer struct {
+	p *Participant
+	r *rate
+}
+
+func NewRateClaimer(p *Participant, handler string, n int, per time.Duration) RateClaimer {
+	r := newRate(n, per)
+	r.handler = handler
+	return RateClaimer{p, r}
+}
+
+// Claim returns the times between which each claimed permit may be used, or how long to wait.
+func (c RateClaimer) Claim(ctx context.Context, demand int) (permits [][2]time.Time, wait time.Duration, err error) {
+	starts, wait, err := c.r.claim(ctx, c.p, demand)
+	for _, s := range starts {
+		permits = append(permits, [2]time.Time{s.begin, s.expires})
+	}
+	return permits, wait, err
+}

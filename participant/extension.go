@@ -26,6 +26,14 @@ func (e extended) Codec() envelope.Codec                  { return e.p.cfg.Codec
 func (e extended) Pool() *pgxpool.Pool                    { return e.p.cfg.Pool }
 func (e extended) Deadlines() extension.Deadlines         { return &plannedDeadlines{p: e.p} }
 
+func (e extended) Call(typ string, c extension.Call) {
+	e.p.callUndecoded(typ, c.Call, func(ctx context.Context, tx pgx.Tx, m envelope.Message, _ int, answer any) (Outcome, error) {
+		outcome, err := c.Decide(ctx, tx, m, answer)
+		o, _ := outcome.(Outcome)
+		return o, err
+	})
+}
+
 func (e extended) Answer(ctx context.Context, tx pgx.Tx, outcome any) error {
 	o, ok := outcome.(Outcome)
 	if !ok {

@@ -114,7 +114,7 @@ func React[T any](p *Participant, from topics.Hop, fn func(ctx context.Context, 
 // Alone gives each of a handler's messages a transaction of its own, whatever Config.Batch is. It is for handlers that call
 // another service by other means than tx: when one message of a batch fails, the handlers of the others run again. A run whose
 // transaction does not commit may have taken effect in that service: therefore a compensation in doubt of a saga's step runs
-// after it, as after a call of Ask.
+// after it, as after a Call.
 func Alone() HandlerOption { return func(h *handler) { h.alone = true } }
 
 // run calls a handler with its message, which it holds.
@@ -124,16 +124,17 @@ type run func(ctx context.Context, tx pgx.Tx) (Outcome, error)
 type handler struct {
 	topic    string
 	typ      string
-	deadline string                                             // the name, for handlers of deadlines
-	name     string                                             // group/type, group/deadline.name or group/all
-	all      *taker                                             // set for OnAll; then it has no codec and no body
-	answers  bool                                               // must end with an outcome
-	reacts   bool                                               // and the messages it handles are events
-	observed []observe                                          // called before it
-	delays   []time.Duration                                    // of its retry topics; nil: its keys are held
-	alone    bool                                               // never in a batch
+	deadline string          // the name, for handlers of deadlines
+	name     string          // group/type, group/deadline.name or group/all
+	all      *taker          // set for OnAll; then it has no codec and no body
+	answers  bool            // must end with an outcome
+	reacts   bool            // and the messages it handles are events
+	observed []observe       // called before it
+	delays   []time.Duration // of its retry topics; nil: its keys are held
+	alone    bool            // never in a batch
+	limits   limits
 	sets     atomic.Bool                                        // its SQL has changed settings of its transaction: runs alone too
-	ask      func(ctx context.Context, m *message) (any, error) // of Ask; then it has no codec and no body
+	ask      func(ctx context.Context, m *message) (any, error) // of Call; then prepare decodes nothing
 	codec    envelope.Codec
 	body     func() any                     // a new *T
 	bind     func(body any, m *message) run // nil if only observers get its messages
@@ -170,13 +171,21 @@ func (h *handler) prepare(m *message) (run, error) {
 		return h.behind(m, h.bind(nil, m)), nil
 	}
 	body := h.body()
-	if err := h.codec.Decode(m.Message, body); err != nil {
-		if errors.Is(err, envelope.ErrPayload) {
-			err = classified{Poison, err}
-		}
-		return nil, fmt.Errorf("decode %s: %w", h.typ, err)
+	if err := h.decode(m, body); err != nil {
+		return nil, err
 	}
 	return h.behind(m, h.bind(body, m)), nil
+}
+
+func (h *handler) decode(m *message, body any) error {
+	err := h.codec.Decode(m.Message, body)
+	if errors.Is(err, envelope.ErrPayload) {
+		err = classified{Poison, err}
+	}
+	if err != nil {
+		return fmt.Errorf("decode %s: %w", h.typ, err)
+	}
+	return nil
 }
 
 // handlers holds all registered handlers, by topic and route. Retry topics have none of their own.
@@ -221,7 +230,7 @@ func (hs handlers) types() []string {
 	return all
 }
 
-// asks reports whether any of them was registered with Ask.
+// asks reports whether any of them was registered with Call.
 func (hs handlers) asks() bool {
 	for _, ofTopic := range hs {
 		for _, h := range ofTopic {

@@ -93,6 +93,9 @@ func (w *worker) record(m *message, f failure) error {
 		w.hold(m.holdKey(), time.Now())
 		return err
 	}
+	if m.limited() {
+		w.holds.limit(m.holdKey(), &m.handler.limits)
+	}
 	w.hold(m.holdKey(), time.Now().Add(wait))
 	return nil
 }
@@ -305,7 +308,8 @@ func (w *worker) heads(ctx context.Context, key holdKey) (ms []*message, wait ti
 }
 
 // retry runs the first messages of a held key, if they are due.
-func (w *worker) retry(key holdKey) error {
+func (w *worker) retry(turn *message) error {
+	key := turn.turn
 	ms, wait, err := w.heads(w.ctx, key)
 	switch {
 	case err != nil:
@@ -317,8 +321,13 @@ func (w *worker) retry(key holdKey) error {
 		w.hold(key, time.Now().Add(wait))
 		return nil
 	}
+	if w.lacksPermit(turn, ms[0]) {
+		w.hold(key, time.Now())
+		return nil
+	}
 	began := time.Now()
 	n, err := w.drain(ms)
+	turn.called = ms[0].called
 	locked := w.p.outage("the turn of a held key")
 	if errors.Is(err, errRowsLocked) { // such as by an operator's open session: the key waits, others do not
 		locked.report(err)
@@ -338,7 +347,7 @@ func (w *worker) retry(key holdKey) error {
 // how many have ended. If one of them fails, the messages before it run together again, and it runs alone in its turn: so
 // messages that only waited cost a key no more than they would have without the failure of the first one.
 func (w *worker) drain(ms []*message) (n int, err error) {
-	for n < len(ms) && ms[n].held.firstFailed == nil && ms[n].plain() && !w.behindMark(ms[n]) {
+	for n < len(ms) && ms[n].held.firstFailed == nil && ms[n].plain() && !ms[n].limited() && !w.behindMark(ms[n]) {
 		n++
 	}
 	for n > 1 {

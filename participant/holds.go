@@ -13,13 +13,26 @@ type holds struct {
 	mu    sync.Mutex
 	byKey map[holdKey]*hold
 	queue holdQueue
+	waits int // turns that wait for a permit, or have one
 }
 
 type hold struct {
 	key   holdKey
 	due   time.Time
 	place int // index in the queue; -1 while the key has its turn
+
+	limits *limits // of the handler of its first message, if they are known; nil: none
+	waits  bool    // its turn waits for a permit, or has one
 }
+
+// turn is the turn of a held key.
+type turn struct {
+	key    holdKey
+	limits *limits
+}
+
+// limitedAgain delays a key whose handler has limits while as many turns as allowed wait for permits.
+const limitedAgain = time.Second
 
 // set adds a held key, or changes when it is due.
 func (h *holds) set(key holdKey, due time.Time) {
@@ -38,6 +51,7 @@ func (h *holds) set(key holdKey, due time.Time) {
 }
 
 func (h *holds) enqueue(known *hold) {
+	h.endTurn(known)
 	if known.place < 0 {
 		heap.Push(&h.queue, known)
 	} else {
@@ -71,6 +85,7 @@ func (h *holds) free(key holdKey) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if known := h.byKey[key]; known != nil {
+		h.endTurn(known)
 		if known.place >= 0 {
 			heap.Remove(&h.queue, known.place)
 		}
@@ -92,17 +107,44 @@ func (h *holds) count() int {
 }
 
 // due returns the keys that are due, each of which has its turn from now on, and how long the next one has to wait. No more than most
-// keys have their turn at once: due is to be called again when one has ended.
-func (h *holds) due(now time.Time, most int) (keys []holdKey, wait time.Duration) {
+// keys have their turn at once, and no more than most further ones whose handlers have limits: due is to be called again when one has ended.
+func (h *holds) due(now time.Time, most int) (turns []turn, wait time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for len(h.queue) > 0 && len(h.byKey)-len(h.queue) < most {
-		if wait := h.queue[0].due.Sub(now); wait > 0 {
-			return keys, wait
+	for len(h.queue) > 0 && len(h.byKey)-len(h.queue)-h.waits < most {
+		first := h.queue[0]
+		if wait := first.due.Sub(now); wait > 0 {
+			return turns, wait
 		}
-		keys = append(keys, heap.Pop(&h.queue).(*hold).key)
+		if first.limits != nil {
+			if h.waits >= most {
+				first.due = now.Add(limitedAgain)
+				heap.Fix(&h.queue, 0)
+				continue
+			}
+			first.waits = true
+			h.waits++
+		}
+		heap.Pop(&h.queue)
+		turns = append(turns, turn{first.key, first.limits})
 	}
-	return keys, time.Hour
+	return turns, time.Hour
+}
+
+// limit sets the limits of the handler of a key's first message; nil: it has none.
+func (h *holds) limit(key holdKey, l *limits) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if known := h.byKey[key]; known != nil {
+		known.limits = l
+	}
+}
+
+func (h *holds) endTurn(known *hold) {
+	if known.waits {
+		known.waits = false
+		h.waits--
+	}
 }
 
 // holdQueue is a heap by due.

@@ -91,8 +91,8 @@ func (w *worker) attend(do func(context.Context) error) {
 // turns gives the due held keys their turn, and returns how long the next one has to wait.
 func (w *worker) turns() time.Duration {
 	due, wait := w.holds.due(time.Now(), w.p.backlog()/turnsShare)
-	for _, key := range due {
-		w.lane.PushAside(key.lane(), &message{due: true, turn: key})
+	for _, t := range due {
+		w.lane.PushAside(t.key.lane(), &message{due: true, turn: t.key, limits: t.limits})
 	}
 	if w.later.delay > 0 {
 		wait = min(wait, w.release(time.Now()))

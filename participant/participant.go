@@ -51,11 +51,14 @@ type Participant struct {
 	afterBacklog  map[string]bool             // names of deadlines that wait for the backlog; not changed once running
 	mistakes      []error
 	running       bool
+	limited       bool                    // some handler has a limit; not changed once running
+	rates         []*rate                 // not changed once running
 	late          context.CancelCauseFunc // ends Run with an error
 	consumer      *consumer
 	local         *local
 	state         error // why no message can have been consumed yet
 	unfired       error // why deadlines cannot be fired
+	unclaimed     error // why no permits of rate limits can be claimed
 	blocked       error // names a session of another role that a transaction waits for
 	stranded      []Stranded
 	crashLogged   atomic.Int64 // when a crash of an owner was last logged as a warning
@@ -166,6 +169,9 @@ func (p *Participant) begin(late context.CancelCauseFunc) error {
 			return fmt.Errorf("handler %s has retry topics, which local work has not", h.name)
 		}
 	}
+	if err := p.applyLimits(); err != nil {
+		return err
+	}
 	p.registered().withRetryTopics(p.cfg.Hop)
 	p.running, p.late = true, late
 	return nil
@@ -181,6 +187,7 @@ func (p *Participant) run(ctx context.Context) error {
 	p.enter(errors.New("the database has not answered yet"), nil)
 	background.Go(func() { p.watchUnknown(ctx) })
 	background.Go(func() { p.watchForeignLocks(ctx) })
+	background.Go(func() { p.runRates(ctx) })
 	if p.fires() {
 		background.Go(func() { p.fire(ctx) })
 	}

@@ -245,7 +245,7 @@ func (w *worker) judge(now, newest time.Time, patience time.Duration) error {
 		more = p.end.Load() - max(p.from(), 0)
 	}
 	switch {
-	case running > 0, w.gate.waits.Load() != nil, w.blocked.Load() != nil: // Ready reports these separately
+	case running > 0, s.Parked > 0, w.gate.waits.Load() != nil, w.blocked.Load() != nil: // Ready reports these separately
 		return nil
 	case !p.busy.IsZero():
 		if !late(since, p.busy) {

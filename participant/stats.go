@@ -42,7 +42,11 @@ type PartitionStats struct {
 	Waiting int // messages that were fetched and have not begun; turns of held keys too
 	Running int // messages in transactions under way
 	Held    int // keys in troupe.held
-	Later   int // messages of a retry topic that were fetched and are not due
+	// Limited counts the keys whose next message, or held one, waits for a rate or concurrency limit of its handler, and
+	// LimitedSince is since when there has been one without a break.
+	Limited      int
+	LimitedSince time.Time
+	Later        int // messages of a retry topic that were fetched and are not due
 
 	// Paused is true while nothing is fetched, since enough messages wait here or none is due.
 	Paused bool
@@ -85,6 +89,7 @@ func (w *worker) stats(now time.Time) PartitionStats {
 	s := PartitionStats{
 		Topic: w.topic, Partition: w.id, Term: w.term.Load(), Next: w.progress.from(), End: w.progress.end.Load(),
 		Waiting: lane.Waiting, Running: lane.Running, Held: w.holds.count(), Later: w.later.count(),
+		Limited: lane.Parked, LimitedSince: lane.Since,
 		Paused: w.brake.on(), Quarantined: int(max(w.quarantined.Load(), 0)),
 		Recovered: int(w.recovered.Load()), Skipped: int(w.skipped.Load()),
 	}

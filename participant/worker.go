@@ -95,8 +95,12 @@ func newWorker(c *consumer, at topicPartition) *worker {
 	if w.p.registered().asks() {
 		gather = 0 // its runs wait for another service, not for the database
 	}
+	var admit func(*message) (any, bool)
+	if w.p.limited {
+		admit = w.takePermits
+	}
 	w.lane = keyed.NewLane(c.pool, keyed.Config[*message, mark]{
-		Batch: w.p.cfg.Batch, Spread: w.p.registered().asks(), Gather: gather, Run: w.run, Low: w.ended,
+		Batch: w.p.cfg.Batch, Spread: w.p.registered().asks(), Gather: gather, Run: w.run, Admit: admit, Low: w.ended,
 		MaxItems: w.p.backlog(), MaxBytes: backlogBytes, MaxGap: backlogGap,
 		Pause:  func() { w.brake.set(full, true) },
 		Resume: func() { w.brake.set(full, false) },
@@ -123,6 +127,7 @@ func (w *worker) push(topicID uuid.UUID, records []*kgo.Record) {
 	for i, r := range records {
 		m := &messages[i]
 		*m = message{record: r, topicID: topicID, partition: r.Partition, offset: r.Offset, epoch: r.LeaderEpoch, at: r.Timestamp}
+		m.limits = w.limitsOf(m)
 		items[i] = keyed.Item[*message, mark]{Value: m, Mark: m.mark(), Key: m.holdKey().lane(), Size: recordBytes(r)}
 	}
 	w.lane.Push(items...)
@@ -152,6 +157,7 @@ func (w *worker) ended(at mark) {
 
 // run handles a batch, and returns how many of it have ended. The others are tried again, unless the lane was closed.
 func (w *worker) run(batch []*message) (ended int, again bool) {
+	defer w.dismiss(batch)
 	returned := false
 	defer func() {
 		if !returned {
@@ -211,7 +217,7 @@ func (w *worker) look(m *message) (passes, plain bool) {
 
 // plain reports whether m may share a transaction with others.
 func (m *message) plain() bool {
-	return m.unreadable == nil && m.handler != nil && !m.handler.alone && !m.handler.sets.Load()
+	return m.unreadable == nil && m.handler != nil && !m.handler.alone && !m.handler.sets.Load() && (m.handler.ask != nil || !m.limited())
 }
 
 // single handles the first message of a batch individually: the turn of a held key, a message behind a held one, together with
@@ -219,7 +225,7 @@ func (m *message) plain() bool {
 func (w *worker) single(batch []*message) (n int, ok bool) {
 	m := batch[0]
 	if m.due {
-		if n, ok = w.one(func() error { return w.retry(m.turn) }); ok {
+		if n, ok = w.one(func() error { return w.retry(m) }); ok {
 			w.turns() // keep may be waiting for the database
 			w.rouse()
 		}

@@ -12,8 +12,8 @@ import (
 
 // gauges are read at each collection.
 type gauges struct {
-	lag, running, waiting, held, later, paused, quarantined, open, ready, stranded metric.Int64ObservableGauge
-	age                                                                            metric.Float64ObservableGauge
+	lag, running, waiting, limited, held, later, paused, quarantined, open, ready, stranded metric.Int64ObservableGauge
+	age                                                                                     metric.Float64ObservableGauge
 }
 
 func newGauges(m metric.Meter) (g gauges, err error) {
@@ -25,6 +25,7 @@ func newGauges(m metric.Meter) (g gauges, err error) {
 	g.lag = whole("troupe.lag", "{message}", "Messages from the first that has not ended to the end of the partition.")
 	g.running = whole("troupe.inflight", "{message}", "Messages in transactions under way.")
 	g.waiting = whole("troupe.queue.depth", "{message}", "Messages that were fetched and have not begun.")
+	g.limited = whole("troupe.limited", "{key}", "Keys that wait for a rate or concurrency limit of a handler.")
 	g.held = whole("troupe.keys.held", "{key}", "Keys that wait for a retry.")
 	g.stranded = whole("troupe.stranded", "{message}", "Stored messages of the group that no member like this one handles.")
 	g.later = whole("troupe.retry_topic.buffered", "{message}", "Messages of a retry topic that were fetched and are not due.")
@@ -45,7 +46,7 @@ func (t *Telemetry) Observe(p *participant.Participant) error {
 	_, err := t.meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
 		t.observe(o, p)
 		return nil
-	}, g.lag, g.age, g.running, g.waiting, g.held, g.later, g.paused, g.quarantined, g.open, g.ready, g.stranded)
+	}, g.lag, g.age, g.running, g.waiting, g.limited, g.held, g.later, g.paused, g.quarantined, g.open, g.ready, g.stranded)
 	if err != nil {
 		return fmt.Errorf("telemetry: %w", err)
 	}
@@ -63,6 +64,7 @@ func (t *Telemetry) observe(o metric.Observer, p *participant.Participant) {
 		}
 		o.ObserveInt64(g.running, int64(s.Running), with)
 		o.ObserveInt64(g.waiting, int64(s.Waiting), with)
+		o.ObserveInt64(g.limited, int64(s.Limited), with)
 		o.ObserveInt64(g.held, int64(s.Held), with)
 		o.ObserveInt64(g.later, int64(s.Later), with)
 		o.ObserveInt64(g.paused, oneIf(s.Paused), with)

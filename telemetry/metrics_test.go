@@ -135,6 +135,8 @@ troupe.lag.age{messaging.destination.name=F.payment.commands messaging.destinati
 troupe.lag.age{messaging.destination.name=F.stock.events messaging.destination.partition.id=0} 0
 troupe.lag{messaging.destination.name=F.payment.commands messaging.destination.partition.id=0} 0
 troupe.lag{messaging.destination.name=F.stock.events messaging.destination.partition.id=0} 0
+troupe.limited{messaging.destination.name=F.payment.commands messaging.destination.partition.id=0} 0
+troupe.limited{messaging.destination.name=F.stock.events messaging.destination.partition.id=0} 0
 troupe.messages.ended{error.type=permanent messaging.destination.name=F.payment.commands troupe.handler=F.payment/Charge troupe.result=exhausted troupe.source=topic} 1
 troupe.messages.ended{error.type=transient messaging.destination.name=F.payment.commands troupe.handler=F.payment/Charge troupe.result=exhausted troupe.source=held} 1
 troupe.messages.ended{error.type=transient messaging.destination.name=F.payment.commands troupe.handler=F.payment/Charge troupe.result=held troupe.source=topic} 2

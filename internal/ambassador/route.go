@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/extension"
 	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/retry"
@@ -56,13 +57,12 @@ func (a *Ambassador) Post(p *participant.Participant, routes ...Route) error {
 		if r.Failure == "" {
 			r.Failure = r.Type + "Refused"
 		}
-		participant.Ask(p, r.Type,
-			func(ctx context.Context, c participant.Command[[]byte]) (answer, error) {
-				return a.post(ctx, r, c.Message)
+		p.Extension().Call(r.Type, extension.Call{
+			Call: func(ctx context.Context, m envelope.Message, _ int) (any, error) { return a.post(ctx, r, m) },
+			Decide: func(ctx context.Context, tx pgx.Tx, m envelope.Message, said any) (any, error) {
+				return a.follow(ctx, tx, p.Outbox(), following{r, m, said.(answer)})
 			},
-			func(ctx context.Context, tx pgx.Tx, c participant.Command[[]byte], said answer) (participant.Outcome, error) {
-				return a.follow(ctx, tx, p.Outbox(), following{r, c.Message, said})
-			})
+		})
 	}
 	return nil
 }

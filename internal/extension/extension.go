@@ -37,6 +37,10 @@ type Participant interface {
 	// group has handled the messages that its topics had at that time.
 	FireAfterBacklog(name string)
 
+	// Call registers c as the handler of the hop's commands of a type of which only the name is known, as participant.Call does for
+	// others.
+	Call(typ string, c Call)
+
 	// Answer writes a participant.Outcome as an event of the hop with the key of the message being handled, for handlers that emit
 	// no answer by themselves: those registered with On, OnDeadline and Observe. It returns an error for no outcome; Done writes
 	// nothing.
@@ -50,6 +54,14 @@ type Participant interface {
 
 	// Pool returns Config.Pool.
 	Pool() *pgxpool.Pool
+}
+
+// A Call handles commands with an undecoded body by calling another service.
+type Call struct {
+	// Call calls the service, outside the transaction; attempt counts from 1.
+	Call func(ctx context.Context, m envelope.Message, attempt int) (answer any, err error)
+	// Decide returns a participant.Outcome, in the transaction.
+	Decide func(ctx context.Context, tx pgx.Tx, m envelope.Message, answer any) (outcome any, err error)
 }
 
 // A Contract checks a participant against its service's declaration. Either function may be nil.

@@ -136,6 +136,7 @@ var rights = map[Part][]Grant{
 		version,
 		need("INSERT", "outbox", "to answer").columns(writeColumns),
 		need(readWrite, handlingTables, "to handle messages"),
+		need("SELECT, INSERT, UPDATE", "rate_limits", "to limit the rates of handlers").optional(),
 		need("TRUNCATE", ring(32, "inbox_recent_"), "to forget old ones"),
 		need("SELECT", "local_work", "to report local work that is not handled"),
 		need("SELECT", "local_topics", "to report topics that do not reach Kafka"),

@@ -328,3 +328,68 @@ func TestAgain(t *testing.T) {
 	n, bytes := l.Load()
 	require.Zero(t, n+bytes)
 }
+
+// A key whose first item is not admitted waits until Unpark, with its later items and without a place in the pool; others run. An item
+// that is the last of its run is in no run with later ones.
+func TestAKeyWaitsUntilItIsUnparked(t *testing.T) {
+	t.Parallel()
+	for name, spread := range map[string]bool{"in order": false, "spread": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var permits atomic.Int32
+			ran, low := make(chan []int, 100), make(chan int, 100)
+			l := keyed.NewLane(keyed.NewPool(1), config{
+				Batch: 10, Spread: spread,
+				Run: func(batch []int) (int, bool) { ran <- batch; return len(batch), false },
+				Low: func(mark int) { low <- mark },
+				Admit: func(item int) (any, bool) {
+					switch {
+					case item >= 100:
+						return nil, true
+					case item >= 10 || permits.Add(-1) >= 0:
+						return nil, false
+					}
+					permits.Add(1)
+					return "a permit", false
+				},
+			})
+			permits.Store(1)
+			push(l, 1, 0, 1, 2)
+			push(l, 2, 10)
+			push(l, 3, 3)
+			push(l, 4, 100)
+			push(l, 5, 101)
+			l.Release()
+			first := <-ran
+			require.Subset(t, first, []int{0, 10, 100})
+			require.NotContains(t, first, 1)
+			require.NotContains(t, first, 3)
+			require.NotContains(t, first, 101)
+			require.Equal(t, []int{101}, <-ran)
+			for l.Parked("a permit") < 2 {
+				runtime.Gosched()
+			}
+			s := l.State()
+			require.Equal(t, 2, s.Parked)
+			require.Equal(t, 3, s.Waiting)
+			require.False(t, s.Since.IsZero())
+			require.Zero(t, l.Unpark("another reason", 9))
+
+			permits.Store(2)
+			require.Equal(t, 1, l.Unpark("a permit", 1), "the first that waited, alone")
+			require.Equal(t, []int{3}, <-ran)
+			require.Equal(t, 1, l.Unpark("a permit", 9))
+			require.Equal(t, []int{1}, <-ran)
+			for l.Parked("a permit") < 1 {
+				runtime.Gosched()
+			}
+			l.Hold()
+			l.Try()
+			permits.Store(1)
+			require.Equal(t, 1, l.Unpark("a permit", 9), "a try of a lane that is held waits for the permit")
+			require.Equal(t, []int{2}, <-ran)
+			require.Zero(t, l.Parked("a permit"))
+			<-l.Close()
+		})
+	}
+}

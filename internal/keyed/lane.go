@@ -19,6 +19,10 @@ type Config[T, M any] struct {
 	// order. It returns how many of them, counted from the front, have ended, and whether the others are to run again: then they
 	// return to the front of their queues. If some have not ended and are not to run again, the lane closes: no later item runs.
 	Run func(batch []T) (ended int, again bool)
+	// Admit, if set, is called with an item that is about to be taken into a run. If it returns a reason, the item and the later ones
+	// of its key wait until Unpark is called with that reason. If it returns last, no other item follows in the run. It must not block,
+	// and must not call the lane.
+	Admit func(item T) (wait any, last bool)
 	// Low is called with the mark of the last item below which every item has ended. Calls are sequential.
 	Low func(mark M)
 	// Pause and Resume are called when the lane reaches MaxItems or MaxBytes, of waiting and running items, or MaxGap items,
@@ -34,10 +38,12 @@ type Lane[T, M any] struct {
 
 	// The pool's lock guards all fields below.
 	keys    map[uint64]*queue[T]
-	free    fifo[*queue[T]] // keys that have items and no run
-	order   fifo[entry[M]]  // from the low mark on
-	first   uint64          // number of order's first entry
-	offered bool            // it is in pool.ready
+	free    fifo[*queue[T]]          // keys that have items and no run
+	parked  map[any]*fifo[*queue[T]] // keys whose first item Admit refused, by its reason
+	since   time.Time                // when the first of them began to wait, without an end since
+	order   fifo[entry[M]]           // from the low mark on
+	first   uint64                   // number of order's first entry
+	offered bool                     // it is in pool.ready
 	held    bool
 	tries   int // runs that may begin although it is held
 	closed  bool
@@ -157,7 +163,7 @@ func (l *Lane[T, M]) close() {
 		return
 	}
 	l.closed = true
-	l.keys, l.free = nil, fifo[*queue[T]]{} // the order stays: runs in progress may still move the mark
+	l.keys, l.free, l.parked = nil, fifo[*queue[T]]{}, nil // the order stays: runs in progress may still move the mark
 	if l.runs == 0 {
 		close(l.idle)
 	}
@@ -192,19 +198,23 @@ func (l *Lane[T, M]) take() (work func(), more bool) {
 		l.offered = false
 		return nil, false
 	}
-	l.tries = 0
 	r := run[T, M]{lane: l}
 	if l.cfg.Spread {
 		l.spread(&r)
 	}
-	for len(r.items) < l.cfg.Batch && l.free.len() > 0 {
-		q := l.free.pop()
-		r.queues = append(r.queues, q)
-		for len(r.items) < l.cfg.Batch && q.items.len() > 0 {
+	for len(r.items) < l.cfg.Batch && !r.full && l.free.len() > 0 {
+		q, began := l.free.pop(), len(r.items)
+		for len(r.items) < l.cfg.Batch && !r.full && q.items.len() > 0 && l.admits(&r, q, 0, len(r.items) == began) {
 			r.items = append(r.items, q.items.pop())
 		}
-		r.ends = append(r.ends, len(r.items))
+		if len(r.items) > began {
+			r.queues, r.ends = append(r.queues, q), append(r.ends, len(r.items))
+		}
 	}
+	if l.offered = l.runnable(); len(r.items) == 0 {
+		return nil, l.offered
+	}
+	l.tries = 0
 	l.runs++
 	l.running += len(r.items)
 	l.offered = l.runnable()
@@ -222,14 +232,19 @@ func (l *Lane[T, M]) gathers() time.Duration {
 // still next to each other in the batch.
 func (l *Lane[T, M]) spread(r *run[T, M]) {
 	batch := max(l.cfg.Batch, 1)
-	for len(r.queues) < batch && l.free.len() > 0 {
-		r.queues = append(r.queues, l.free.pop())
+	for len(r.queues) < batch && !r.full && l.free.len() > 0 {
+		if q := l.free.pop(); l.admits(r, q, 0, true) {
+			r.queues = append(r.queues, q)
+		}
 	}
-	shares := make([]int, len(r.queues))
-	for taken, before := 0, -1; taken < batch && taken != before; {
+	shares, more := make([]int, len(r.queues)), make([]bool, len(r.queues))
+	for i := range r.queues {
+		shares[i], more[i] = 1, true
+	}
+	for taken, before := len(r.queues), -1; taken < batch && taken != before; {
 		before = taken
 		for i, q := range r.queues {
-			if taken < batch && shares[i] < q.items.len() {
+			if more[i] = more[i] && taken < batch && !r.full && shares[i] < q.items.len() && l.admits(r, q, shares[i], false); more[i] {
 				shares[i]++
 				taken++
 			}
@@ -249,6 +264,7 @@ type run[T, M any] struct {
 	queues []*queue[T]
 	ends   []int // where each queue's items end
 	items  []item[T]
+	full   bool // Admit returned last
 }
 
 func (r run[T, M]) work() {

@@ -32,6 +32,7 @@ func draw(t *rapid.T) plan {
 	s.Attempts = d.one("attempts", 4, 2)
 	s.Immediate = d.one("immediate", -1, 1)
 	s.All = d.chance("all", 30)
+	s.Limited = !s.Local && d.chance("limited", 30)
 	s.Audit = d.one("audit", 0, 0, 1, 1) == 1
 	s.Late = s.Audit && (s.Local || s.Moves) && d.one("late", 0, 1) == 1
 	s.NoRelay = s.Local && !s.Moves && d.one("no relay", 0, 1) == 1

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"strconv"
 	"time"
 
@@ -22,6 +23,7 @@ import (
 type (
 	Act      body
 	Loose    body
+	Call     body
 	Undo     body
 	Happened body
 	Reacted  body
@@ -75,13 +77,17 @@ type hands struct {
 // register registers the handlers of the task's participant.
 func (k task) register(p *participant.Participant, hop topics.Hop, ups [2]topics.Hop) {
 	h := hands{p: p, group: p.Group()}
+	var limits []participant.HandlerOption
+	if k.Setup.Limited && !k.Local {
+		limits = []participant.HandlerOption{participant.RateLimit(100, time.Second), participant.ConcurrencyLimit("the bank", 2)}
+	}
 	participant.Handle(p, func(ctx context.Context, tx pgx.Tx, c participant.Command[Act]) (participant.Outcome, error) {
 		return h.act(ctx, tx, c.Message, c.Attempt, body(c.Body))
-	})
+	}, limits...)
 	participant.Handle(p, func(ctx context.Context, tx pgx.Tx, c participant.Command[Undo]) (participant.Outcome, error) {
 		return h.act(ctx, tx, c.Message, c.Attempt, body(c.Body))
 	})
-	var loose []participant.HandlerOption
+	loose := slices.Clone(limits)
 	if !k.Local {
 		loose = append(loose, participant.RetryTopics(k.Delay))
 	}
@@ -101,17 +107,17 @@ func (k task) register(p *participant.Participant, hop topics.Hop, ups [2]topics
 		h.listen(ups[0])
 		return
 	}
-	participant.Ask(p, kindCall,
-		func(ctx context.Context, c participant.Command[[]byte]) (body, error) {
-			b := decode(c.Body)
+	participant.Call(p,
+		func(ctx context.Context, c participant.Command[Call]) (body, error) {
+			b := body(c.Body)
 			if c.Attempt <= b.Fails {
 				return b, errScripted
 			}
 			return b, nil
 		},
-		func(ctx context.Context, tx pgx.Tx, c participant.Command[[]byte], said body) (participant.Outcome, error) {
+		func(ctx context.Context, tx pgx.Tx, c participant.Command[Call], said body) (participant.Outcome, error) {
 			return h.act(ctx, tx, c.Message, c.Attempt, said)
-		})
+		}, limits...)
 	if k.Setup.All {
 		participant.OnAll(p, ups[:], h.takeAll)
 		return

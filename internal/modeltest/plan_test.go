@@ -20,6 +20,7 @@ type setup struct {
 	Partitions int32 // of every topic
 	Attempts   int   // Config.Retry.Attempts
 	Immediate  int   // Config.Immediate
+	Limited    bool  `json:",omitempty"` // handlers of commands from Kafka have a rate limit and a concurrency limit
 	All        bool  `json:",omitempty"` // OnAll handles the events, not On and React
 	Audit      bool  `json:",omitempty"` // a second group listens to the events
 	Late       bool  `json:",omitempty"` // it starts at the step "audit", or at the end
@@ -32,7 +33,7 @@ type setup struct {
 const (
 	kindAct      = "Act"      // a command, by Handle
 	kindLoose    = "Loose"    // a command, by Handle with RetryTopics
-	kindCall     = "Call"     // a command, by Ask
+	kindCall     = "Call"     // a command, by Call
 	kindUndo     = "Undo"     // a compensation, by Handle
 	kindHappened = "Happened" // an event, by On or OnAll
 	kindReacted  = "Reacted"  // an event, by React or OnAll

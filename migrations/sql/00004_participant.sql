@@ -140,6 +140,18 @@ CREATE TABLE troupe.held (
 );
 CREATE INDEX held_order ON troupe.held (consumer_group, topic, partition, hold_key, position);
 
+-- rate_limits has one row for each handler with a rate limit: members claim the starts of runs, which are evenly spaced.
+CREATE TABLE troupe.rate_limits (
+  consumer_group text        NOT NULL,
+  handler        text        NOT NULL, -- "order.payment/ChargePayment"
+  next_start     timestamptz NOT NULL, -- the first start that no member has claimed
+  calls          integer     NOT NULL, -- so many runs in the span, as the last claim had it
+  span           interval    NOT NULL,
+  waiting_since  timestamptz,          -- since when claims did not suffice for all messages that waited; null: the last one did
+  claimed_at     timestamptz,          -- null: never
+  PRIMARY KEY (consumer_group, handler)
+);
+
 -- started holds the runs of messages that may have ended their process: a row exists while such a run goes on after a crash.
 CREATE TABLE troupe.started (
   lease_id   integer     NOT NULL,

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/retry"
 	"github.com/troupe-go/troupe/saga"
@@ -22,10 +23,28 @@ type booths struct {
 	mute bool           // its answers are lost
 }
 
-func (b *booths) ask(_ context.Context, c participant.Command[[]byte]) (string, error) {
+// The two commands of a booth.
+type (
+	Rent   struct{}
+	Return struct{}
+)
+
+// ask returns the call of a command of type T.
+func ask[T any](b *booths) func(context.Context, participant.Command[T]) (string, error) {
+	return func(_ context.Context, c participant.Command[T]) (string, error) { return b.ask(c.Message) }
+}
+
+// saying decides with an event.
+func saying[T any](event any) func(context.Context, pgx.Tx, participant.Command[T], string) (participant.Outcome, error) {
+	return func(context.Context, pgx.Tx, participant.Command[T], string) (participant.Outcome, error) {
+		return participant.Succeed(event), nil
+	}
+}
+
+func (b *booths) ask(m envelope.Message) (string, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.done[c.Message.SagaOperation+" "+c.Message.IdempotencyKey]++
+	b.done[m.SagaOperation+" "+m.IdempotencyKey]++
 	if b.mute {
 		return "", retry.Permanent(errors.New("no answer"))
 	}
@@ -51,13 +70,8 @@ func TestARetriedCallWithoutAnAnswerHasItsKeyAgain(t *testing.T) {
 	f := &flow{t: t, name: testkit.Flow(t), local: true, pool: testkit.Database(t)}
 	service := &booths{done: make(map[string]int), mute: true}
 	p := f.participant("booth", f.pool)
-	said := func(event any) func(context.Context, pgx.Tx, participant.Command[[]byte], string) (participant.Outcome, error) {
-		return func(context.Context, pgx.Tx, participant.Command[[]byte], string) (participant.Outcome, error) {
-			return participant.Succeed(event), nil
-		}
-	}
-	participant.Ask(p, "Rent", service.ask, said(PaymentCharged{}))
-	participant.Ask(p, "Return", service.ask, said(PaymentRefunded{}))
+	participant.Call(p, ask[Rent](service), saying[Rent](PaymentCharged{}))
+	participant.Call(p, ask[Return](service), saying[Return](PaymentRefunded{}))
 	f.run(p, f.pool)
 	f.c = f.coordinator(parsed(t, `{"saga":"fair","version":1,"key":"id","data":{"id":"string"},"steps":[
   {"name":"booth","command":{"hop":"booth","type":"Rent"},"success":[{"event":"PaymentCharged"}],"timeout":"1h",

@@ -1,0 +1,65 @@
+package keyed
+
+import "time"
+
+// admits reports whether the item at a position of q may be taken into r. If not, and it is the first one, q waits for Unpark.
+func (l *Lane[T, M]) admits(r *run[T, M], q *queue[T], at int, first bool) bool {
+	if l.cfg.Admit == nil {
+		return true
+	}
+	wait, last := l.cfg.Admit(q.items.at(at).value)
+	r.full = last && wait == nil
+	if wait == nil {
+		return true
+	}
+	if first {
+		l.park(q, wait)
+	}
+	return false
+}
+
+func (l *Lane[T, M]) park(q *queue[T], wait any) {
+	if len(l.parked) == 0 {
+		l.since = time.Now()
+	}
+	if l.parked[wait] == nil {
+		if l.parked == nil {
+			l.parked = make(map[any]*fifo[*queue[T]])
+		}
+		l.parked[wait] = new(fifo[*queue[T]])
+	}
+	l.parked[wait].push(q)
+}
+
+// Unpark lets at most n keys that wait for a reason run, before other keys, and returns how many there were.
+func (l *Lane[T, M]) Unpark(wait any, n int) int {
+	l.pool.mu.Lock()
+	defer l.pool.mu.Unlock()
+	qs := l.parked[wait]
+	if qs == nil {
+		return 0
+	}
+	n = min(n, qs.len())
+	unparked := make([]*queue[T], n)
+	for i := range unparked {
+		unparked[i] = qs.pop()
+	}
+	if qs.len() == 0 {
+		delete(l.parked, wait)
+	}
+	for i := range unparked {
+		l.free.pushFront(unparked[n-1-i])
+	}
+	l.offer()
+	return n
+}
+
+// Parked returns how many keys wait for a reason.
+func (l *Lane[T, M]) Parked(wait any) int {
+	l.pool.mu.Lock()
+	defer l.pool.mu.Unlock()
+	if qs := l.parked[wait]; qs != nil {
+		return qs.len()
+	}
+	return 0
+}

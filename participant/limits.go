@@ -1,0 +1,250 @@
+package participant
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// A handler with a rate limit or a concurrency limit gets a message only with a permit of each. A message without one waits in its
+// lane, with the later messages of its key: it has no transaction, no goroutine and no place among the Concurrency runs. Other keys
+// of the partition continue until its backlog is full; then the partition fetches no more.
+
+// RateLimit limits how many runs of a handler begin in any time of length per, over all members of the group, by the clock of the
+// service's database. n is at least 1, per from 1 second to 24 hours. The runs are spread over the time: n of them do not begin
+// together. The rate is up to a sixth below n for a second, and a sixtieth below n for a minute, since permits that are not used at
+// once expire: with several members, ask for a longer time rather than for a shorter one.
+//
+// A message that waits for the limit counts no attempt. Each try is a run and needs a permit; a handler that is no Call runs again
+// with the same permit if its transaction lost a race with another one. A handler with a limit that is no Call has its messages one
+// by one, as with Alone.
+//
+// The state is a row of troupe.rate_limits, by group and handler. If the database is set back (a failover to a standby that lagged, a
+// restore, its clock), runs that it does not know of are not counted: once, up to 2n may begin in a time of length per. While
+// the database is away, no run begins. Local work has no limits.
+func RateLimit(n int, per time.Duration) HandlerOption {
+	return func(h *handler) {
+		switch {
+		case n < 1:
+			h.mistake = errors.Join(h.mistake, fmt.Errorf("rate limit of %d: want at least 1", n))
+			return
+		case per < time.Second || per > 24*time.Hour:
+			h.mistake = errors.Join(h.mistake, fmt.Errorf("rate limit per %s: want 1s to 24h", per))
+			return
+		}
+		h.limits.rate = newRate(n, per)
+	}
+}
+
+// ConcurrencyLimit limits how many runs are active at once in this process, over all handlers of the participant that name the same
+// dependency: a service, a printer. If they state different limits, the lowest one applies. A message that waits for it counts no
+// attempt. With several members, their limits add up: the process knows its own calls without asking the database, and a
+// member that crashes leaves none behind.
+func ConcurrencyLimit(dependency string, n int) HandlerOption {
+	return func(h *handler) {
+		if n < 1 || dependency == "" {
+			h.mistake = errors.Join(h.mistake, fmt.Errorf("concurrency limit %d of dependency %q: want at least 1 and a name", n, dependency))
+			return
+		}
+		h.limits.dependency, h.limits.most = dependency, n
+	}
+}
+
+// limits are the limits of one handler. The zero value has none.
+type limits struct {
+	rate       *rate
+	dependency string
+	most       int
+	slots      *callSlots // of dependency; set when Run begins
+	calls      bool       // the handler is a Call; set when Run begins
+}
+
+func (l *limits) any() bool { return l != nil && (l.rate != nil || l.dependency != "") }
+
+// limited reports whether m's handler has a limit.
+func (m *message) limited() bool { return m.handler != nil && m.handler.limits.any() }
+
+// applyLimits connects the limits of the handlers, and returns an error if they cannot apply.
+func (p *Participant) applyLimits() error {
+	all := make(map[string]*callSlots)
+	for _, ofTopic := range p.registered() {
+		for _, h := range ofTopic {
+			if h == nil || !h.limits.any() {
+				continue
+			}
+			if p.cfg.Local {
+				return fmt.Errorf("handler %s has a rate or concurrency limit, which local work has not", h.name)
+			}
+			p.limited, h.limits.calls = true, h.ask != nil
+			if r := h.limits.rate; r != nil {
+				r.handler = h.name
+				p.rates = append(p.rates, r)
+			}
+			if name := h.limits.dependency; name != "" {
+				s := all[name]
+				if s == nil {
+					s = &callSlots{free: h.limits.most, most: h.limits.most}
+					all[name] = s
+				}
+				s.free, s.most = min(s.free, h.limits.most), min(s.most, h.limits.most)
+				h.limits.slots = s
+			}
+		}
+	}
+	return nil
+}
+
+// takePermits gives m its permits. It returns what m waits for, or nil, and whether m is the last one of its batch: the messages of a
+// batch with a handler that is no Call would wait for each other with their permits. It is called with the lock of the lane's pool held.
+func (w *worker) takePermits(m *message) (wait any, last bool) {
+	l := m.limits
+	if l == nil {
+		return nil, false
+	}
+	if !m.due && (w.holds.has(m) || w.lease.seen.has(m.topicID, m.offset, m.epoch)) {
+		return nil, false // it does not run
+	}
+	if l.slots != nil && !l.slots.take(w) {
+		return l.slots, false
+	}
+	if l.rate != nil {
+		expires, ok := l.rate.take(w)
+		if !ok {
+			if l.slots != nil {
+				l.slots.put()
+			}
+			return l.rate, false
+		}
+		m.permit = expires
+	}
+	m.admitted = true
+	return nil, m.due || !l.calls
+}
+
+// dismiss takes the permits of messages back whose run has ended.
+func (w *worker) dismiss(ms []*message) {
+	for _, m := range ms {
+		if !m.admitted {
+			continue
+		}
+		m.admitted = false
+		if m.limits.rate != nil && !m.called {
+			m.limits.rate.giveBack(m.permit)
+		}
+		if s := m.limits.slots; s != nil {
+			s.put()
+			s.next()
+		}
+	}
+}
+
+// limitsOf returns the limits of m's handler, or nil.
+func (w *worker) limitsOf(m *message) *limits {
+	if !w.p.limited || m.record.Attrs.IsControl() {
+		return nil
+	}
+	probe := *m
+	probe.read(w.p, w.later.delay > 0)
+	if probe.unreadable == nil && probe.limited() {
+		return &probe.handler.limits
+	}
+	return nil
+}
+
+// waiters are the workers with messages that wait for a permit, in turn.
+type waiters []*worker
+
+func (ws *waiters) add(w *worker) {
+	for _, known := range *ws {
+		if known == w {
+			return
+		}
+	}
+	*ws = append(*ws, w)
+}
+
+// rouseOne lets one key of the next worker run that waits for of. turn calls its function with
+// the lock that guards the waiters; the lane is called without it.
+func rouseOne(of any, turn func(func(*waiters))) {
+	for {
+		var w *worker
+		turn(func(ws *waiters) {
+			if len(*ws) > 0 {
+				w = (*ws)[0]
+				*ws = append((*ws)[1:], w)
+			}
+		})
+		if w == nil || w.lane.Unpark(of, 1) > 0 {
+			return
+		}
+		turn(func(ws *waiters) {
+			if w.lane.Parked(of) > 0 {
+				return
+			}
+			for i, known := range *ws {
+				if known == w {
+					*ws = append((*ws)[:i:i], (*ws)[i+1:]...)
+					return
+				}
+			}
+		})
+	}
+}
+
+// callSlots are the permits of a concurrency limit.
+type callSlots struct {
+	mu         sync.Mutex
+	free, most int
+	waiting    waiters
+}
+
+func (s *callSlots) take(w *worker) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.free == 0 {
+		s.waiting.add(w)
+		return false
+	}
+	s.free--
+	return true
+}
+
+func (s *callSlots) put() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.free++
+}
+
+// next lets a key run that waits for a slot.
+func (s *callSlots) next() {
+	rouseOne(s, func(do func(*waiters)) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		do(&s.waiting)
+	})
+}
+
+// runRates claims permits until ctx ends.
+func (p *Participant) runRates(ctx context.Context) {
+	var all sync.WaitGroup
+	for _, r := range p.rates {
+		all.Go(func() { r.run(ctx, p) })
+	}
+	all.Wait()
+}
+
+// lacksPermit reports whether the turn of a held key cannot run the key's first message, since it has no permit for it, and lets the
+// next turn wait for one.
+func (w *worker) lacksPermit(turn, first *message) bool {
+	if !first.limited() {
+		w.holds.limit(turn.turn, nil)
+		return false
+	}
+	if turn.admitted && turn.limits == &first.handler.limits {
+		return false
+	}
+	w.holds.limit(turn.turn, &first.handler.limits)
+	return true
+}

@@ -1,0 +1,211 @@
+package participant
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/troupe-go/troupe/internal/pg"
+	"github.com/troupe-go/troupe/retry"
+)
+
+var (
+	//go:embed sql/make_rate.sql
+	makeRate string
+	//go:embed sql/claim_rate.sql
+	claimRate string
+	//go:embed sql/wait_rate.sql
+	waitRate string
+)
+
+// rate holds the permits of one handler's rate limit in this process. A permit has a start, by the database's clock, and is used from
+// then on, but no later than life after it. The starts of all members are spacing apart: so at most (per+life)/spacing = n are used in
+// any time of length per.
+//
+// Members claim only permits that start soon, and no more than they have messages for. One that could not be used is lost.
+type rate struct {
+	handler string
+	n       int
+	per     time.Duration
+	life    time.Duration
+	spacing time.Duration
+	most    int // permits of one claim
+
+	wake chan struct{}
+
+	mu      sync.Mutex
+	permits []time.Time // when they expire; they have started
+	waiting waiters
+}
+
+// mostLife limits the life of a permit.
+const mostLife = time.Second
+
+func newRate(n int, per time.Duration) *rate {
+	r := &rate{n: n, per: per, life: min(per/5, mostLife), wake: make(chan struct{}, 1)}
+	r.spacing = (per + r.life + time.Duration(n) - 1) / time.Duration(n)
+	r.most = max(int(r.life/2/r.spacing), 1)
+	return r
+}
+
+// take returns when the permit that it takes expires.
+func (r *rate) take(w *worker) (expires time.Time, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for now := time.Now(); len(r.permits) > 0; {
+		expires, r.permits = r.permits[0], r.permits[1:]
+		if now.Before(expires) {
+			return expires, true
+		}
+	}
+	r.waiting.add(w)
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+	return time.Time{}, false
+}
+
+// giveBack returns a permit of a message that did not run.
+func (r *rate) giveBack(expires time.Time) {
+	r.put(expires)
+	r.next()
+}
+
+func (r *rate) put(expires time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.permits = append(r.permits, expires)
+}
+
+// next lets a key run that waits for a permit.
+func (r *rate) next() {
+	rouseOne(r, func(do func(*waiters)) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		do(&r.waiting)
+	})
+}
+
+// demand returns how many keys wait for a permit.
+func (r *rate) demand() (n int) {
+	r.mu.Lock()
+	ws := append(waiters(nil), r.waiting...)
+	r.mu.Unlock()
+	for _, w := range ws {
+		n += w.lane.Parked(r)
+	}
+	return n
+}
+
+// run claims permits while messages wait for them.
+func (r *rate) run(ctx context.Context, p *Participant) {
+	trouble := p.outage(theDatabase)
+	policy := retry.Policy{Initial: 50 * time.Millisecond, Cap: 2 * time.Second}
+	for failed := 0; ; {
+		wait := time.Duration(-1)
+		if demand := r.demand(); demand > 0 {
+			starts, next, err := r.claim(ctx, p, demand)
+			switch {
+			case err != nil && ctx.Err() == nil:
+				failed++
+				trouble.report(err)
+				p.setUnclaimed(err)
+				wait = policy.Wait(failed)
+			case err == nil:
+				if failed > 0 {
+					trouble.report(nil)
+				}
+				failed, wait = 0, next
+				p.setUnclaimed(nil)
+			}
+			for _, s := range starts {
+				if !pause(ctx, time.Until(s.begin)) {
+					return
+				}
+				r.put(s.expires)
+				r.next()
+			}
+		}
+		if wait >= 0 {
+			if !pause(ctx, wait) {
+				return
+			}
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.wake:
+		}
+	}
+}
+
+// pause waits, and reports whether ctx goes on.
+func pause(ctx context.Context, wait time.Duration) bool {
+	if wait <= 0 {
+		return ctx.Err() == nil
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// startedPermit is a claimed permit by this process's clock, whose start is late and whose end is early by the time that the claim took.
+type startedPermit struct{ begin, expires time.Time }
+
+// claim claims permits, or returns how long to wait before the next claim.
+func (r *rate) claim(ctx context.Context, p *Participant, demand int) (starts []startedPermit, wait time.Duration, err error) {
+	ctx, cancel := context.WithTimeout(ctx, statementLimit)
+	defer cancel()
+	n := min(demand, r.most)
+	args := pg.Args{
+		"group": p.cfg.Group, "handler": r.handler, "n": n, "most": r.most, "spacing": r.spacing.Seconds(), "life": r.life.Seconds(),
+		"calls": r.n, "span": r.per.Seconds(), "waiting": demand > n,
+	}
+	for range 2 {
+		var after float64
+		sent := time.Now()
+		err = p.cfg.Pool.QueryRow(ctx, claimRate, args).Scan(&after)
+		got := time.Now()
+		if err == nil {
+			for i := range n {
+				start := seconds(after) + time.Duration(i)*r.spacing
+				if s := (startedPermit{got.Add(start), sent.Add(start + r.life)}); s.begin.Before(s.expires) {
+					starts = append(starts, s)
+				}
+			}
+			return starts, 0, nil
+		}
+		if !errors.Is(err, pgx.ErrNoRows) {
+			return nil, 0, err
+		}
+		err = p.cfg.Pool.QueryRow(ctx, waitRate, args).Scan(&after)
+		if err == nil {
+			return nil, max(seconds(after), time.Millisecond), nil
+		}
+		if !errors.Is(err, pgx.ErrNoRows) {
+			return nil, 0, err
+		}
+		if _, err = p.cfg.Pool.Exec(ctx, makeRate, args); err != nil {
+			return nil, 0, err
+		}
+	}
+	return nil, time.Millisecond, nil
+}
+
+// setUnclaimed sets why no permits can be claimed, which Ready reports.
+func (p *Participant) setUnclaimed(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.unclaimed = err
+}
