@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 )
@@ -157,16 +158,19 @@ func (w *worker) limitsOf(m *message) *limits {
 type waiters []*worker
 
 func (ws *waiters) add(w *worker) {
-	for _, known := range *ws {
-		if known == w {
-			return
-		}
+	if !slices.Contains(*ws, w) {
+		*ws = append(*ws, w)
 	}
-	*ws = append(*ws, w)
+}
+
+func (ws *waiters) remove(w *worker) {
+	if i := slices.Index(*ws, w); i >= 0 {
+		*ws = slices.Delete(*ws, i, i+1)
+	}
 }
 
 // rouseOne lets one key of the next worker run that waits for of. turn calls its function with
-// the lock that guards the waiters; the lane is called without it.
+// the lock that guards the waiters. The lane is called without it: takePermits has the lock of the lane when it takes that one.
 func rouseOne(of any, turn func(func(*waiters))) {
 	for {
 		var w *worker
@@ -179,17 +183,11 @@ func rouseOne(of any, turn func(func(*waiters))) {
 		if w == nil || w.lane.Unpark(of, 1) > 0 {
 			return
 		}
-		turn(func(ws *waiters) {
-			if w.lane.Parked(of) > 0 {
-				return
-			}
-			for i, known := range *ws {
-				if known == w {
-					*ws = append((*ws)[:i:i], (*ws)[i+1:]...)
-					return
-				}
-			}
-		})
+		// A message may begin to wait meanwhile: the worker is removed first, and then asked.
+		turn(func(ws *waiters) { ws.remove(w) })
+		if w.lane.Parked(of) > 0 {
+			turn(func(ws *waiters) { ws.add(w) })
+		}
 	}
 }
 

@@ -389,6 +389,18 @@ func TestAKeyWaitsUntilItIsUnparked(t *testing.T) {
 			require.Equal(t, 1, l.Unpark("a permit", 9), "a try of a lane that is held waits for the permit")
 			require.Equal(t, []int{2}, <-ran)
 			require.Zero(t, l.Parked("a permit"))
+
+			l.Release()
+			push(l, 1, 4)
+			for l.Parked("a permit") < 1 {
+				runtime.Gosched()
+			}
+			l.Hold()
+			permits.Store(1)
+			require.Zero(t, l.Unpark("a permit", 9), "a lane that is held leaves the permit to others")
+			require.Zero(t, l.Parked("a permit"))
+			l.Release()
+			require.Equal(t, []int{4}, <-ran)
 			<-l.Close()
 		})
 	}

@@ -31,7 +31,8 @@ func (l *Lane[T, M]) park(q *queue[T], wait any) {
 	l.parked[wait].push(q)
 }
 
-// Unpark lets at most n keys that wait for a reason run, before other keys, and returns how many there were.
+// Unpark lets at most n keys that wait for a reason run, before other keys, and returns how many there were; 0 if the lane is held, and
+// they do not run before Release.
 func (l *Lane[T, M]) Unpark(wait any, n int) int {
 	l.pool.mu.Lock()
 	defer l.pool.mu.Unlock()
@@ -51,6 +52,9 @@ func (l *Lane[T, M]) Unpark(wait any, n int) int {
 		l.free.pushFront(unparked[n-1-i])
 	}
 	l.offer()
+	if l.held && l.tries == 0 {
+		return 0
+	}
 	return n
 }
 
