@@ -210,6 +210,8 @@ func newDocumentStage(t *testing.T) *documentStage {
 		VALUES ('order.payment', 'order.payment.commands', gen_random_uuid(), 3, 1024, 1026, 27481),
 		('watch/order', 'order.payment.events', gen_random_uuid(), 3, 1024, 1026, 27481)`)
 
+	s.exec(`INSERT INTO troupe.schedules (name, cron, zone, saga, next_at) VALUES ('nightly', '30 2 * * *', 'Europe/Berlin', 'billing', now() + interval '1 day')`)
+
 	brokers, url := strings.Join(testkit.Kafka(t), ","), testkit.DatabaseURL(t, s.pool)
 	s.env = []string{
 		"DATABASE_URL=" + url, "KAFKA_BROKERS=" + brokers, "TROUPE_FLOW=order", "TROUPE_DATABASES=order=" + url,
@@ -287,7 +289,7 @@ func (s *documentStage) run(c commands.Command) outcome {
 	for _, arg := range c.Args[1:] {
 		switch arg = s.values.Replace(arg); {
 		case arg == "--yes":
-		case strings.Contains(arg, "*"):
+		case strings.Contains(arg, "*") && !strings.Contains(arg, " "): // a cron expression has blanks
 			files, err := filepath.Glob(filepath.Join(s.folder, arg))
 			require.NoError(s.t, err)
 			args = append(args, files...)

@@ -142,7 +142,7 @@ func (s *payments) send(key string, body ChargePayment) envelope.Message {
 func (s *payments) troupe(args ...string) outcome {
 	s.t.Helper()
 	part := grants.Operator
-	if args[0] == "saga" {
+	if args[0] == "saga" || args[0] == "schedule" {
 		part = grants.SagaOperator
 	}
 	if s.as == nil {

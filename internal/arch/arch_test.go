@@ -48,7 +48,7 @@ var floors = []floor{
 		"internal/credentials/oidc", "internal/formats", "internal/wal", "internal/explore", "internal/flow/asyncapi", "internal/flow/graph", "internal/admin/relaydesk",
 		"internal/devstack", "internal/demo/messages",
 	}},
-	{"dead letters, the outbox for database/sql, and the tests' servers", []string{"internal/deadletter", "outbox/sqloutbox", "testkit", "internal/devstack/fetchpostgres"}},
+	{"dead letters, the outbox for database/sql, and the tests' servers", []string{"internal/deadletter", "internal/schedule", "outbox/sqloutbox", "testkit", "internal/devstack/fetchpostgres"}},
 	{"the two that run", []string{"participant", "relay"}},
 	{"decisions on stored sagas", []string{"internal/decisions"}},
 	{"built on a participant; examination and repair", []string{

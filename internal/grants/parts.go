@@ -92,9 +92,10 @@ const (
 	batchColumns = "consumer_group, topic, topic_id, partition, offset, next_offset, bytes"
 	sagaColumns  = "id, saga, key, hop, consumer_group, content_type, definition, version, status, steps, reason, state, wake_at, " +
 		"started_at, ended_at"
-	changedColumns = "version, status, steps, reason, state, wake_at, updated_at, ended_at, definition"
-	eventColumns   = "saga_id, version, at, kind, event, moments, actor, reason"
-	parkedColumns  = "actor, action, reason, table_name, row_position, row_id, topic, order_key, attempts, last_error, type, headers, raw_headers, " +
+	changedColumns  = "version, status, steps, reason, state, wake_at, updated_at, ended_at, definition"
+	eventColumns    = "saga_id, version, at, kind, event, moments, actor, reason"
+	scheduleColumns = "next_at, last_at, ran_at, requested_at, error, tries, retry_at"
+	parkedColumns   = "actor, action, reason, table_name, row_position, row_id, topic, order_key, attempts, last_error, type, headers, raw_headers, " +
 		"payload, created_at, mapped_row"
 
 	// discardColumns contain no data of a discarded row.
@@ -165,6 +166,8 @@ var rights = map[Part][]Grant{
 		need("INSERT", "saga_events", "to log decisions").columns(eventColumns).audit(),
 		need("SELECT, INSERT, DELETE", "saga_associations, saga_locks", "to find sagas and to lock"),
 		need(readWrite, "saga_stash", "to keep events that come early"),
+		need("SELECT", "schedules", "to run schedules").optional(),
+		need("UPDATE", "schedules", "to run schedules").columns(scheduleColumns).optional(),
 	},
 	Flow: {
 		need(readWrite, "joins, join_parts, expectations", "to join events and to expect some"),
@@ -188,8 +191,8 @@ var rights = map[Part][]Grant{
 		need("SELECT", "outbox_position_seq", "to count waiting rows").sequence(),
 		need("SELECT", "inbox, inbox_recent, inbox_offsets, inbox_slots, inbox_groups, answers, started, leases, held, dead_letters, deadlines, "+
 			"repairs, unreadable_batches, local_topics, local_work", "to see what participants handled and did not"),
-		need("SELECT", "sagas, saga_definitions, saga_events, saga_log, saga_associations, saga_locks, saga_stash, joins, join_parts, expectations",
-			"to see sagas and flows"),
+		need("SELECT", "sagas, saga_definitions, saga_events, saga_log, saga_associations, saga_locks, saga_stash, joins, join_parts, expectations, "+
+			"schedules, schedule_changes", "to see sagas, flows and schedules"),
 		need("SELECT", watchTables+", watch_messages, watch_days", "to see what a watcher found"),
 	},
 	Operator: {
@@ -217,6 +220,9 @@ var rights = map[Part][]Grant{
 		need("INSERT", "saga_definitions", "to migrate").columns("hash, saga, version, definition"),
 		need("INSERT", "sagas", "to start one").columns(sagaColumns),
 		need("INSERT", "saga_locks", "to start one").columns("name, saga_id"),
+		need(readWrite, "schedules", "to set, pause and run schedules").optional(),
+		need("SELECT", "schedule_changes", "to show the changes of schedules").optional(),
+		need("INSERT", "schedule_changes", "to set, pause and run schedules").columns("actor, action, reason, name, change").audit().optional(),
 	},
 	RelayOperator: {
 		version,

@@ -135,6 +135,7 @@ func New(ctx context.Context, cfg Config) (*Coordinator, error) {
 	c.register(hops)
 	c.hops = hops
 	cfg.Participant.Extension().Alongside(c.watch)
+	c.runSchedules()
 	c.takeSubmissions()
 	return c, nil
 }

@@ -103,6 +103,11 @@
 // begin a saga of a definition that no saga has now. To stop consuming the hops of retired definitions, delete their rows from
 // troupe.saga_definitions once no saga has them, and restart the processes.
 //
+// # Schedules
+//
+// Each coordinator runs the schedules of its database that start sagas of Config.Definitions or send messages: docs/schedules.md.
+// An occurrence is run in one transaction, by one process. Its saga has the schedule's name with the time of the occurrence as its key.
+//
 // # Not promised
 //
 // Isolation between sagas, beyond Lock. That a saga ends: a parked saga waits for an operator, and a step without a time-out

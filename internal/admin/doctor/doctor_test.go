@@ -13,6 +13,8 @@ import (
 
 	"github.com/troupe-go/troupe/internal/admin/doctor"
 	"github.com/troupe-go/troupe/internal/devstack"
+	"github.com/troupe-go/troupe/internal/grants"
+	"github.com/troupe-go/troupe/internal/grants/grantstest"
 	"github.com/troupe-go/troupe/internal/registry"
 	"github.com/troupe-go/troupe/migrations"
 	"github.com/troupe-go/troupe/testkit"
@@ -317,6 +319,28 @@ func TestMessagesThatNoMemberTriesAreFound(t *testing.T) {
 	require.Equal(t, doctor.Warning, held.Level)
 	require.Contains(t, held.Found, "2 messages of gone are held by the group shop")
 	require.Contains(t, require1(t, r, "local work").Found, "2 keys of local wait for the group shop")
+}
+
+func TestAnOverdueScheduleIsReported(t *testing.T) {
+	t.Parallel()
+	pool := testkit.Database(t)
+	exec(t, pool, `INSERT INTO troupe.schedules (name, cron, zone, saga, topic, type, next_at, paused_at, error, requested_at) VALUES
+		('a-failing', '@daily', 'UTC', 'billing', NULL, NULL, now() - interval '6 minutes', NULL, 'no variable of', NULL),
+		('b-saga', '@daily', 'UTC', 'billing', NULL, NULL, now() - interval '5 minutes', NULL, NULL, NULL),
+		('c-message', '@daily', 'UTC', NULL, 't', 'T', now() - interval '4 minutes', NULL, NULL, NULL),
+		('d-paused', '@daily', 'UTC', NULL, 't', 'T', now() - interval '1 hour', now(), NULL, NULL),
+		('e-requested', '@daily', 'UTC', NULL, 't', 'T', now() + interval '1 hour', now(), NULL, now() - interval '3 minutes'),
+		('f-on-time', '@daily', 'UTC', NULL, 't', 'T', now() + interval '1 hour', NULL, NULL, NULL)`)
+	all := of(examine(t, doctor.Config{Database: config(pool), Parts: []doctor.Part{doctor.Participant}}), "schedule")
+	require.Len(t, all, 4)
+	require.Contains(t, all[0].Found, "cannot be run: no variable of")
+	require.Contains(t, all[1].Found, "no coordinator with sagas of type billing runs it")
+	require.Contains(t, all[2].Found, "c-message is overdue")
+	require.Contains(t, all[3].Found, "e-requested is overdue")
+	role := grantstest.New(t, pool, grants.LocalWork)
+	exec(t, pool, "DELETE FROM troupe.schedules")
+	exec(t, pool, "REVOKE ALL ON troupe.schedules FROM PUBLIC")
+	require.Empty(t, of(examine(t, doctor.Config{Database: config(role.Pool()), Parts: []doctor.Part{doctor.LocalWork}}), "schedule"))
 }
 
 func TestARegistryIsAsked(t *testing.T) {

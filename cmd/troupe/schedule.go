@@ -1,0 +1,291 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/troupe-go/troupe/internal/schedule"
+)
+
+func newSchedule() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "schedule",
+		Short: "Start sagas and send messages at the times of a cron expression",
+		Long: `schedule works on the database of one service (--database-url or DATABASE_URL), whose coordinators run the schedules
+(docs/schedules.md). Each change needs a reason, and is recorded.`,
+		Example: `  troupe schedule list
+  troupe schedule show nightly`,
+		Args: cobra.NoArgs,
+		RunE: parent,
+	}
+	cmd.AddCommand(newScheduleList(), newScheduleShow(), newScheduleSet(),
+		newScheduleAct(&cobra.Command{
+			Use:   "pause <name>",
+			Short: "Stop a schedule until it is resumed; its occurrences meanwhile are skipped",
+		}, "it is paused", func(ctx context.Context, f *deskFlags, d schedule.Desk, name string) (string, error) {
+			by, err := f.by(true)
+			if err == nil {
+				err = d.Pause(ctx, name, by)
+			}
+			return "It is paused.", err
+		}),
+		newScheduleAct(&cobra.Command{
+			Use:   "resume <name>",
+			Short: "Let a paused schedule go on with its next occurrence after now",
+		}, "it goes on", func(ctx context.Context, f *deskFlags, d schedule.Desk, name string) (string, error) {
+			by, err := f.by(true)
+			var next time.Time
+			if err == nil {
+				next, err = d.Resume(ctx, name, by)
+			}
+			return "It goes on at " + stamp(next) + ".", err
+		}),
+		newScheduleAct(&cobra.Command{
+			Use:   "run <name>",
+			Short: "Run one more occurrence now, also of a paused schedule",
+			Long: `run requests one more occurrence, which a coordinator runs within 5 s. Its time is the time of the request. The schedule's
+own occurrences stay as they are. show prints the error if it cannot be run.`,
+		}, "it runs", func(ctx context.Context, f *deskFlags, d schedule.Desk, name string) (string, error) {
+			by, err := f.by(true)
+			occurrence := ""
+			if err == nil {
+				occurrence, err = d.Request(ctx, name, by)
+			}
+			return "Requested: " + occurrence + ".", err
+		}),
+		newScheduleAct(&cobra.Command{
+			Use:   "delete <name>",
+			Short: "Delete a schedule; the record of its changes stays",
+		}, "it is deleted", func(ctx context.Context, f *deskFlags, d schedule.Desk, name string) (string, error) {
+			by, err := f.by(true)
+			if err == nil {
+				err = d.Delete(ctx, name, by)
+			}
+			return "It is deleted.", err
+		}))
+	return cmd
+}
+
+// openSchedules opens the desk for schedules.
+func (f *deskFlags) openSchedules(ctx context.Context) (schedule.Desk, func(), error) {
+	pool, _, err := f.connect(ctx)
+	if err != nil {
+		return schedule.Desk{}, nil, err
+	}
+	return schedule.Desk{Pool: pool}, pool.Close, nil
+}
+
+func newScheduleList() *cobra.Command {
+	var f deskFlags
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the schedules with their next and last occurrences",
+		Example: `  troupe schedule list
+  troupe schedule list --output json | jq '.schedules[] | select(.error != null)'`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			desk, end, err := f.openSchedules(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer end()
+			all, err := desk.List(cmd.Context())
+			if err != nil {
+				return failed(err)
+			}
+			if f.output.forPrograms() {
+				if all == nil {
+					all = []schedule.Schedule{}
+				}
+				return f.output.encode(cmd.OutOrStdout(), map[string]any{"schedules": all})
+			}
+			if len(all) == 0 {
+				_, err := fmt.Fprintln(cmd.OutOrStdout(), "There is no schedule.")
+				return err
+			}
+			t := newTable(cmd.OutOrStdout(), "NAME", "CRON", "ZONE", "NEXT", "LAST", "TARGET", "ERROR")
+			for _, s := range all {
+				next := stamp(s.NextAt)
+				if s.PausedAt != nil {
+					next = "paused"
+				}
+				t.row(s.Name, oneLine(s.Cron, 40), oneLine(s.Zone, 40), next, stampOf(s.LastAt), oneLine(s.Target(), 80), oneLine(s.Error, 200))
+			}
+			return t.print(cmd.OutOrStdout())
+		},
+	}
+	f.declare(cmd)
+	return cmd
+}
+
+func newScheduleShow() *cobra.Command {
+	var f deskFlags
+	cmd := &cobra.Command{
+		Use:     "show <name>",
+		Short:   "Show a schedule, its next occurrences and the record of its changes",
+		Example: "  troupe schedule show nightly",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			desk, end, err := f.openSchedules(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer end()
+			s, next, changes, err := desk.Show(cmd.Context(), args[0])
+			if err != nil {
+				return failed(err)
+			}
+			w := cmd.OutOrStdout()
+			if f.output.forPrograms() {
+				return f.output.encode(w, map[string]any{"schedule": s, "next": next, "changes": changes})
+			}
+			fmt.Fprintf(w, "%s  %s %s, %s, catches up %s\n", s.Name, oneLine(s.Cron, 200), oneLine(s.Zone, 80), oneLine(s.Target(), 300),
+				counted(s.CatchUp, "occurrence", "occurrences"))
+			fmt.Fprintf(w, "data      %s\n", oneLine(string(s.Data), 1000))
+			fmt.Fprintf(w, "last      %s, run at %s\n", stampOf(s.LastAt), stampOf(s.RanAt))
+			fmt.Fprintf(w, "next      %s\n", stamps(next))
+			if s.PausedAt != nil {
+				fmt.Fprintf(w, "paused    since %s\n", stamp(*s.PausedAt))
+			}
+			if s.RequestedAt != nil {
+				fmt.Fprintf(w, "requested %s, not run yet\n", stamp(*s.RequestedAt))
+			}
+			if s.Error != "" {
+				fmt.Fprintf(w, "error     %s (%s)\n", oneLine(s.Error, 1000), counted(s.Tries, "try", "tries"))
+			}
+			fmt.Fprintln(w)
+			t := newTable(w, "AT", "ACTOR", "ACTION", "CHANGE", "REASON")
+			for _, c := range changes {
+				t.row(stamp(c.At), oneLine(c.Actor, 40), c.Action, oneLine(c.Change, 120), oneLine(c.Reason, 120))
+			}
+			return t.print(w)
+		},
+	}
+	f.declare(cmd)
+	return cmd
+}
+
+func stamps(all []time.Time) string {
+	texts := make([]string, len(all))
+	for i, at := range all {
+		texts[i] = stamp(at)
+	}
+	return strings.Join(texts, ", ")
+}
+
+func newScheduleSet() *cobra.Command {
+	var f deskFlags
+	var spec schedule.Spec
+	var data string
+	cmd := &cobra.Command{
+		Use:   "set <name>",
+		Short: "Make a schedule, or change it",
+		Long: `set stores a schedule whole: a flag that you leave out has its default. If cron and zone stay as they are, so does the next
+occurrence; else it is the first one after now.
+
+The cron expression has five fields: minute, hour, day of the month, month and day of the week. Its times are on a clock of the zone. A
+time that the clock skips is the moment at which the clock is set forward; of a time that it shows twice the first counts. An expression
+that matches each hour goes by the hours that pass.
+
+The saga of an occurrence has the schedule's name with the time as its key, such as nightly@2026-03-29T01:00:00Z. A message has JSON as
+its payload, and this text as its idempotency key.`,
+		Example: `  troupe schedule set nightly --cron '30 2 * * *' --zone Europe/Berlin --saga billing --data '{"of": "sales"}' --reason 'ticket 4711' --dry-run
+  troupe schedule set report --cron '0 8 * * 1-5' --topic order.report.commands --type MakeReport --reason 'ticket 4711'`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			spec.Name, spec.Data = args[0], []byte(data)
+			next, err := schedule.Plan(spec, time.Now(), 5)
+			if err != nil {
+				return err
+			}
+			by, err := f.by(true)
+			if err != nil {
+				return err
+			}
+			what := fmt.Sprintf("set schedule %s, which %s at %s, …", spec.Name, oneLine(spec.Target(), 300), stamps(next))
+			if f.dryRun {
+				return f.wouldDo(cmd, what)
+			}
+			if err := f.confirm(cmd, what+", as "+by.Name); err != nil {
+				return err
+			}
+			desk, end, err := f.openSchedules(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer end()
+			s, err := desk.Set(cmd.Context(), spec, by)
+			if err != nil {
+				return failed(err)
+			}
+			if f.output.forPrograms() {
+				return f.output.encode(cmd.OutOrStdout(), s)
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "It is set. Next: %s.\n", stamp(s.NextAt))
+			return err
+		},
+	}
+	flags := cmd.Flags()
+	f.declare(cmd)
+	flags.StringVar(&spec.Cron, "cron", "", "`expression` of five fields, or such as @daily; required")
+	flags.StringVar(&spec.Zone, "zone", "UTC", "time zone, by its `name` such as Europe/Berlin")
+	flags.IntVar(&spec.CatchUp, "catch-up", 1, "run the latest `n` missed occurrences late, up to 100; 0: skip an occurrence that is more than a minute late")
+	flags.StringVar(&spec.Saga, "saga", "", "start a saga of this `type`")
+	flags.StringVar(&spec.Topic, "topic", "", "or send a message to this `topic`")
+	flags.StringVar(&spec.Type, "type", "", "with --topic: `type` of the message")
+	flags.StringVar(&spec.Key, "key", "", "with --topic: `key` of the message (default: the schedule's name)")
+	flags.StringVar(&data, "data", "{}", "`JSON` object: variables of the saga, without its key, or the payload of the message")
+	f.declareAction(flags, "it is set; required")
+	f.declareDryRun(flags)
+	f.declareYes(flags)
+	return cmd
+}
+
+// newScheduleAct returns cmd with an action on a schedule that exists.
+func newScheduleAct(cmd *cobra.Command, why string, act func(context.Context, *deskFlags, schedule.Desk, string) (string, error)) *cobra.Command {
+	var f deskFlags
+	verb, _, _ := strings.Cut(cmd.Use, " ")
+	cmd.Example = fmt.Sprintf("  troupe schedule %s nightly --reason 'ticket 4711' --dry-run\n  troupe schedule %s nightly --reason 'ticket 4711'", verb, verb)
+	cmd.Args = cobra.ExactArgs(1)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		by, err := f.by(true)
+		if err != nil {
+			return err
+		}
+		desk, end, err := f.openSchedules(cmd.Context())
+		if err != nil {
+			return err
+		}
+		defer end()
+		s, next, _, err := desk.Show(cmd.Context(), args[0])
+		if err != nil {
+			return failed(err)
+		}
+		what := fmt.Sprintf("%s schedule %s, which %s at %s, …", verb, s.Name, oneLine(s.Target(), 300), stamps(next))
+		if f.dryRun {
+			return f.wouldDo(cmd, what)
+		}
+		if err := f.confirm(cmd, what+", as "+by.Name); err != nil {
+			return err
+		}
+		done, err := act(cmd.Context(), &f, desk, args[0])
+		if err != nil {
+			return failed(err)
+		}
+		if f.output.forPrograms() {
+			return f.output.encode(cmd.OutOrStdout(), map[string]any{"done": true, "result": done})
+		}
+		_, err = fmt.Fprintln(cmd.OutOrStdout(), done)
+		return err
+	}
+	flags := cmd.Flags()
+	f.declare(cmd)
+	f.declareAction(flags, why+"; required")
+	f.declareDryRun(flags)
+	f.declareYes(flags)
+	return cmd
+}

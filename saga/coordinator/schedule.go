@@ -1,0 +1,37 @@
+package coordinator
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/troupe-go/troupe/internal/schedule"
+	"github.com/troupe-go/troupe/saga"
+)
+
+// runSchedules runs the schedules of the database alongside the participant. It starts sagas of the types in Config.Definitions.
+func (c *Coordinator) runSchedules() {
+	r := &schedule.Runner{
+		Pool: c.cfg.Pool, Outbox: c.cfg.Participant.Outbox(), Log: c.cfg.Log, Sagas: c.definitions.Names, Start: c.startScheduled,
+	}
+	c.cfg.Participant.Extension().Alongside(r.Run)
+}
+
+// startScheduled starts the saga of an occurrence of a schedule.
+func (c *Coordinator) startScheduled(ctx context.Context, tx pgx.Tx, name, key string, data json.RawMessage) (existed bool, err error) {
+	d, err := c.definitions.Named(name)
+	if err != nil {
+		return false, err
+	}
+	fields, err := saga.ReadFields(data)
+	if err != nil {
+		return false, fmt.Errorf("data: %w", err)
+	}
+	if fields, err = d.WithKey(fields, key); err != nil {
+		return false, err
+	}
+	is, err := c.Start(ctx, tx, name, fields)
+	return is.Existed, err
+}
