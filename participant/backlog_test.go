@@ -198,13 +198,7 @@ func TestDeadlinesWaitForMessagesThatCameWhileTheDatabaseWasAway(t *testing.T) {
 			require.NoError(t, err)
 			s.provision(1)
 			began, may := make(chan struct{}, 10), make(chan struct{})
-			p := s.new(onePartition, func(c *participant.Config) {
-				of := c.Pool.Config()
-				of.ConnConfig.RuntimeParams["search_path"] = "public, pg_catalog"
-				c.Pool, err = pgxpool.NewWithConfig(t.Context(), of)
-				require.NoError(t, err)
-				t.Cleanup(c.Pool.Close)
-			})
+			p := s.new(onePartition, s.shadowed)
 			p.BacklogLimit(time.Hour)
 			participant.OnDeadline(p, overdueName, overdue)
 			participant.OnDeadline(p, "other", overdue)
@@ -220,8 +214,7 @@ func TestDeadlinesWaitForMessagesThatCameWhileTheDatabaseWasAway(t *testing.T) {
 			due := func(name, key string) participant.Deadline {
 				return participant.Deadline{Name: name, Key: key, Body: Overdue{N: 1}, At: time.Now().Add(-time.Hour)}
 			}
-			stop := s.start(p)
-			defer stop()
+			s.start(p)
 			require.NoError(t, s.schedule(p, due(overdueName, "a")))
 			s.fired(1)
 			s.send(s.command("a", Count{N: 1}))
@@ -241,4 +234,32 @@ func TestDeadlinesWaitForMessagesThatCameWhileTheDatabaseWasAway(t *testing.T) {
 			s.waitCount(2, fired, overdueName)
 		})
 	}
+}
+
+// TestDeadlinesAreFiredThroughAProxyThatAlternatesServers: a proxy sends each statement to another of two servers.
+func TestDeadlinesAreFiredThroughAProxyThatAlternatesServers(t *testing.T) {
+	t.Parallel()
+	s := newDeadlineStage(t)
+	_, err := s.pool.Exec(t.Context(), "CREATE FUNCTION pg_postmaster_start_time() RETURNS timestamptz LANGUAGE sql STABLE AS 'SELECT statement_timestamp()'")
+	require.NoError(t, err)
+	s.provision(1)
+	p := s.new(onePartition, s.shadowed)
+	participant.OnDeadline(p, overdueName, overdue)
+	p.Extension().FireAfterBacklog(overdueName)
+	participant.Handle(p, count)
+	s.start(p)
+	for n := range 3 {
+		require.NoError(t, s.schedule(p, participant.Deadline{Name: overdueName, Key: "a", Body: Overdue{N: 1}, At: time.Now()}))
+		s.fired(n + 1)
+	}
+}
+
+// shadowed makes the sessions of the participant find functions in public before the ones in pg_catalog.
+func (s *stage) shadowed(c *participant.Config) {
+	of := c.Pool.Config()
+	of.ConnConfig.RuntimeParams["search_path"] = "public, pg_catalog"
+	pool, err := pgxpool.NewWithConfig(s.t.Context(), of)
+	require.NoError(s.t, err)
+	s.t.Cleanup(pool.Close)
+	c.Pool = pool
 }

@@ -61,7 +61,9 @@ type firer struct {
 
 	server time.Time // when the server that answered last was started
 	asked  time.Time // the server's time when it answered last
+	moved  time.Time // when another server last answered than before
 	late   time.Time // when an answer last came late
+	vain   int       // statements in a row that fired nothing, although deadlines were due
 
 	looked  time.Time // when foreignLock read who holds the lock
 	blocked error     // its result
@@ -70,6 +72,9 @@ type firer struct {
 // lateAnswer is the time after which the answer to a statement is late: a connection pooler may have kept the statement while the server was
 // away.
 const lateAnswer = time.Second
+
+// vainFires is the number of statements that fire nothing after which the next one is not limited to the server that answered last.
+const vainFires = 10
 
 // fire fires deadlines until ctx ends.
 func (p *Participant) fire(ctx context.Context) {
@@ -114,6 +119,9 @@ func (f *firer) pass(ctx context.Context) (wait time.Duration, err error) {
 			f.names = f.atOnce
 		}
 	}
+	if wait > 0 && back == allTheWay {
+		f.vain = 0
+	}
 	if back == allTheWay {
 		f.whole = time.Now().Add(wholeEvery + 20*time.Since(began))
 	}
@@ -133,16 +141,17 @@ func (f *firer) pass(ctx context.Context) (wait time.Duration, err error) {
 }
 
 // wasAway reports whether the database may have been away since the last pass, although no statement has failed: another server answers than
-// before, or the answer took so long. Late answers count once in backlogLimit, so that deadlines are fired where all answers are late.
-func (f *firer) wasAway(before time.Time, took time.Duration) bool {
-	if !before.IsZero() && !f.server.Equal(before) {
-		return true
+// before, or the answer took so long. Each counts once in backlogLimit, so that deadlines are fired also where all answers are late, or where a
+// proxy sends each statement to another server.
+func (f *firer) wasAway(before time.Time, took time.Duration) (was bool) {
+	count := func(last *time.Time, is bool) {
+		if is && time.Since(*last) >= f.p.backlogLimit {
+			*last, was = time.Now(), true
+		}
 	}
-	if took < lateAnswer || time.Since(f.late) < f.p.backlogLimit {
-		return false
-	}
-	f.late = time.Now()
-	return true
+	count(&f.moved, !before.IsZero() && !f.server.Equal(before))
+	count(&f.late, took >= lateAnswer)
+	return was
 }
 
 // foreignLock returns an error if another role keeps this group's deadlines from being fired. It searches at most once in foreignLockEvery; in
@@ -188,14 +197,19 @@ func (f *firer) fire(ctx context.Context, back time.Duration) (n int, err error)
 	ctx, cancel := context.WithTimeout(ctx, statementLimit)
 	defer cancel()
 	var lag float64
+	server := &f.server
+	if f.vain++; f.vain > vainFires {
+		server = nil
+	}
 	err = f.p.cfg.Pool.QueryRow(ctx, fireDeadlines, pg.Args{
 		"group": f.p.cfg.Group, "names": f.names, "back": from(back), "limit": fireLimit, "class": int32(fireClass),
-		"topic": f.p.cfg.Hop.Commands(), "channel": outboxrow.Channel, "server": f.server, "asked": f.asked,
+		"topic": f.p.cfg.Hop.Commands(), "channel": outboxrow.Channel, "server": server, "asked": f.asked,
 	}).Scan(&n, &lag, nil)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, nil
 	}
 	if err == nil {
+		f.vain = 0
 		tell(f.p.cfg.Hooks.Fired, Fired{Deadlines: n, Lag: seconds(lag)})
 	}
 	return n, err

@@ -10,7 +10,7 @@ WITH due AS (
     AND fired_at IS NULL
     AND name = ANY (@names::text[])
     AND due_at BETWEEN coalesce(now() - make_interval(secs => @back::float8), '-infinity') AND least(now(), @asked::timestamptz)
-    AND pg_postmaster_start_time() = @server::timestamptz
+    AND pg_postmaster_start_time() = coalesce(@server::timestamptz, pg_postmaster_start_time())
   ORDER BY due_at
   LIMIT @limit
   FOR UPDATE SKIP LOCKED
