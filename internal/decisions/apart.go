@@ -176,6 +176,11 @@ func (d *Decider) takeApart(ctx context.Context, tx pgx.Tx, due participant.Due[
 }
 
 func (p *pass) takeApart(ctx context.Context, body Apart, e saga.Event) error {
+	switch e.Kind {
+	case saga.Started, saga.Answered, saga.Observed:
+	default: // an action needs an actor, and this message proves none
+		return retry.Permanent(fmt.Errorf("saga %s: an event of kind %q is not tried again", body.Saga, e.Kind))
+	}
 	t := target{message: -1, id: body.Saga, event: e, tries: body.Tries}
 	if e.Kind == saga.Started {
 		d, err := p.Named(body.Saga)
