@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/troupe-go/troupe/internal/address"
+	"github.com/troupe-go/troupe/internal/demo"
 	"github.com/troupe-go/troupe/internal/demo/run"
 	"github.com/troupe-go/troupe/internal/devstack"
 	"github.com/troupe-go/troupe/internal/sidecar"
@@ -26,6 +28,8 @@ import (
 type devFlags struct {
 	flow                    string
 	postgresPort, kafkaPort int
+	registryPort            int
+	demo                    string
 	servers                 string
 	console                 string
 }
@@ -34,8 +38,17 @@ type devFlags struct {
 const (
 	devPostgresPort = 15433
 	devKafkaPort    = 19093
+	devRegistryPort = 18081
 	devPassword     = "local"
 )
+
+const demoFlow = "order"
+
+const demoOrder = `
+To place an order with the demo's services:
+
+  curl -H 'Content-Type: application/json' -H 'Idempotency-Key: 1' -d '{"order_id":"o-1","customer_id":"c-1","placed_at":"1997-01-01","quantity":2,"amount":"29.33"}' http://127.0.0.1:8081/orders
+`
 
 var databaseRule = regexp.MustCompile(`^[a-z][a-z0-9_]{0,62}$`)
 
@@ -44,9 +57,12 @@ func newDev() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dev DATABASE...",
 		Short: "Run Postgres, Kafka, relays and the console for your services on this machine, without Docker",
-		Long: `dev starts a Postgres with the named databases, one for each service; a Kafka broker; a relay for each database; and the console
-over all of them. It prints the settings for your services, and runs until Ctrl-C. At the end all data is deleted. Name all services
+		Long: `dev starts a Postgres with the named databases, one for each service; a Kafka broker; a schema registry; a relay for each database;
+and the console over all of them. It prints the settings for your services, and runs until Ctrl-C. At the end all data is deleted. Name all services
 at the start: to add one, start it again, with empty databases.
+
+With --demo the four services of the order flow of troupe demo run too, so that a service of yours can react to their events: order
+takes orders on http://127.0.0.1:8081/orders, and the others have the ports 8082 to 8084. The flow is then "order".
 
 The addresses are the same as in the compose file that troupe init writes, so that all commands work with either. Postgres runs from
 installed binaries, or from binaries that are downloaded once. The broker is franz-go's kfake, in this process: it speaks the
@@ -56,6 +72,7 @@ Exit status: 0 it was asked to stop, 1 it cannot go on, 2 wrong usage.`,
 		Example: `  troupe dev seats
   troupe dev --flow booking seats tickets
   troupe dev --postgres-port 5433 --kafka-port 9093 --console 127.0.0.1:8091 seats
+  troupe dev --demo points
   troupe dev --brokers 127.0.0.1:19092 seats`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
@@ -65,15 +82,32 @@ Exit status: 0 it was asked to stop, 1 it cannot go on, 2 wrong usage.`,
 	flags.StringVar(&f.flow, "flow", "booking", "`name` of the flow, which the console shows")
 	flags.IntVar(&f.postgresPort, "postgres-port", devPostgresPort, "`port` of Postgres; 0: a free one")
 	flags.IntVar(&f.kafkaPort, "kafka-port", devKafkaPort, "`port` of Kafka; 0: a free one")
+	flags.IntVar(&f.registryPort, "registry-port", devRegistryPort, "`port` of the schema registry; 0: a free one")
+	flags.StringVar(&f.demo, "demo", "", "run the services of the order flow too: `orchestration|choreography`")
+	flags.Lookup("demo").NoOptDefVal = string(demo.Orchestration)
 	flags.StringVar(&f.servers, "brokers", "", "`host:port,…` of brokers that run already (default: one is started)")
 	flags.StringVar(&f.console, "console", consoleAddress, "`host:port` of the console, of this machine")
 	return cmd
 }
 
 func (f *devFlags) run(cmd *cobra.Command, databases []string) error {
+	style, err := demo.ParseStyle(f.demo)
+	if err != nil {
+		return fmt.Errorf("--demo: %w", err)
+	}
+	if f.demo != "" {
+		if cmd.Flags().Changed("flow") && f.flow != demoFlow {
+			return fmt.Errorf("--flow %s: with --demo it is %s", f.flow, demoFlow)
+		}
+		f.flow = demoFlow
+		databases = append(run.Services(), databases...)
+	}
 	for i, name := range databases {
 		if databases[i] = strings.ReplaceAll(name, "-", "_"); !databaseRule.MatchString(databases[i]) {
 			return fmt.Errorf("database %q: want lower-case letters, digits, - and _, beginning with a letter", name)
+		}
+		if slices.Contains(databases[:i], databases[i]) {
+			return fmt.Errorf("database %q: it is there already: each service needs a name of its own", name)
 		}
 	}
 	if _, err := topics.NewHop(f.flow, "any"); err != nil {
@@ -82,7 +116,7 @@ func (f *devFlags) run(cmd *cobra.Command, databases []string) error {
 	for _, p := range []struct {
 		flag string
 		port int
-	}{{"postgres-port", f.postgresPort}, {"kafka-port", f.kafkaPort}} {
+	}{{"postgres-port", f.postgresPort}, {"kafka-port", f.kafkaPort}, {"registry-port", f.registryPort}} {
 		if p.flag == "kafka-port" && f.servers != "" {
 			continue
 		}
@@ -94,7 +128,7 @@ func (f *devFlags) run(cmd *cobra.Command, databases []string) error {
 	if err != nil {
 		return err
 	}
-	if err := f.serve(cmd.Context(), databases, console, cmd.ErrOrStderr()); err != nil {
+	if err := f.serve(cmd.Context(), databases, style, console, cmd.ErrOrStderr()); err != nil {
 		return failed(err)
 	}
 	return nil
@@ -110,7 +144,7 @@ func free(port int) error {
 }
 
 // serve starts the servers, then the programs that use them, and stops them in the reverse order.
-func (f *devFlags) serve(ctx context.Context, databases []string, console func(context.Context, run.World) error, stderr io.Writer) (err error) {
+func (f *devFlags) serve(ctx context.Context, databases []string, style demo.Style, console func(context.Context, run.World) error, stderr io.Writer) (err error) {
 	log := zerolog.New(io.Discard)
 	brokers, end, err := f.brokers(ctx, log)
 	if err != nil {
@@ -122,7 +156,7 @@ func (f *devFlags) serve(ctx context.Context, databases []string, console func(c
 		return err
 	}
 	defer func() { err = errors.Join(err, pg.Close()) }()
-	registry, err := devstack.StartRegistry(ctx)
+	registry, err := devstack.StartRegistryAt(ctx, f.registryPort)
 	if err != nil {
 		return err
 	}
@@ -146,14 +180,23 @@ func (f *devFlags) serve(ctx context.Context, databases []string, console func(c
 	_, _ = fmt.Fprintf(stderr, "%s and a relay for each database run until Ctrl-C; %s.\nIn the terminal of a service:\n\n", up, kept)
 	named := make([]string, len(databases))
 	for i, name := range databases {
-		_, _ = fmt.Fprintf(stderr, "  export DATABASE_URL=%s KAFKA_BROKERS=%s\n", w.Databases[name], said)
+		if f.demo == "" || i >= len(run.Services()) {
+			_, _ = fmt.Fprintf(stderr, "  export DATABASE_URL=%s KAFKA_BROKERS=%s\n", w.Databases[name], said)
+		}
 		named[i] = name + "=" + w.Databases[name]
+	}
+	_, _ = fmt.Fprintf(stderr, "\nFor messages with schemas:\n\n  export SCHEMA_REGISTRY_URL=%s\n", w.Registry)
+	if f.demo != "" {
+		_, _ = fmt.Fprint(stderr, demoOrder)
 	}
 	_, _ = fmt.Fprintf(stderr, "\nFor troupe trace over all services:\n\n  export KAFKA_BROKERS=%s TROUPE_FLOW=%s TROUPE_DATABASES=%q\n\n",
 		said, w.Flow, strings.Join(named, " "))
 	g, ctx := errgroup.WithContext(ctx)
 	for _, name := range databases {
 		g.Go(func() error { return runRelay(ctx, w, name, stderr, "run") })
+	}
+	if f.demo != "" {
+		g.Go(func() error { return run.Serve(ctx, w, style, zerolog.New(stderr).Level(zerolog.WarnLevel)) })
 	}
 	g.Go(func() error { return console(ctx, w) })
 	return g.Wait()

@@ -18,7 +18,7 @@ import (
 // A row that a service writes into its outbox is published to the broker, and the console answers: a service needs no more.
 func TestDevRunsWhatAServiceNeeds(t *testing.T) {
 	t.Parallel()
-	dev := serve(t, nil, "dev", "--flow", "booking", "--postgres-port", "0", "--kafka-port", "0", "--console", "127.0.0.1:0", "seat-desk", "tickets")
+	dev := serve(t, nil, "dev", "--flow", "booking", "--postgres-port", "0", "--kafka-port", "0", "--registry-port", "0", "--console", "127.0.0.1:0", "seat-desk", "tickets")
 	settings := make(map[string]string) // DATABASE_URL and KAFKA_BROKERS of the first service
 	for line := range strings.Lines(dev.said.String()) {
 		if rest, is := strings.CutPrefix(strings.TrimSpace(line), "export "); is && len(settings) == 0 {
@@ -70,13 +70,16 @@ func TestDevSaysWhatItCannotDo(t *testing.T) {
 		"requires at least 1 arg": "dev",
 		`database "Seats"`:        "dev Seats",
 		"--flow:":                 "dev --flow A seats",
+		"--demo:":                 "dev --demo=none seats",
+		"with --demo it is order": "dev --demo --flow booking points",
+		`database "order"`:        "dev --demo order",
 		"this machine's own":      "dev --postgres-port 0 --kafka-port 0 --console 0.0.0.0:0 seats",
 	} {
 		o := finish(t, command(t, nil, strings.Fields(args)...))
 		require.Equal(t, exitUsage, o.status, "%s: %+v", args, o)
 		require.Contains(t, o.stderr, want, args)
 	}
-	o := finish(t, command(t, nil, "dev", "--postgres-port", "0", "--console", "127.0.0.1:0", "--brokers", "127.0.0.1:1", "seats"))
+	o := finish(t, command(t, nil, "dev", "--postgres-port", "0", "--registry-port", "0", "--console", "127.0.0.1:0", "--brokers", "127.0.0.1:1", "seats"))
 	require.Equal(t, exitFailed, o.status)
 	require.Contains(t, o.stderr, "--brokers 127.0.0.1:1: ")
 	taken, err := net.Listen("tcp", "127.0.0.1:0")

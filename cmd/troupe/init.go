@@ -23,15 +23,19 @@ func newInit() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "init DIR",
 		Short: "Make a new service: a handler, its tests, and a compose file",
-		Long: `init writes a service into a folder that is new or empty: a program with one handler, which reserves seats, its tests, which
-start a Postgres and a broker, a compose file with Postgres, Kafka and the relay, and a README with the commands. Its go.mod
-has the versions that the checkout of Troupe is tested with. With --reacts-to the handler
-issues a ticket for another hop's event on a booking.
+		Long: `init writes a service into a folder that is new or empty: a program with one handler, its tests, which start a Postgres and a
+broker, a compose file with Postgres, Kafka and the relay, and a README with the commands. Messages, tables and topics are named
+after the hop. With --reacts-to the handler reacts to another hop's event.
 
-The service has the name of the folder. Replace its handler and its messages, in handler.go.`,
+The handler uses pgx and JSON, unless --database-sql, --sqlc or --proto say otherwise; you can combine them. The code of sqlc and
+protoc is written too, so neither has to be installed.
+
+The go.mod can be committed: the path of Troupe's source on this machine is in go.work, which git ignores. Before the first
+release, go get and go mod tidy need that path in go.mod, for which --replace is.`,
 		Example: `  troupe init seats
   troupe init tickets --hop booking.tickets --reacts-to booking.seats
-  troupe init services/payment --hop order.payment --module example.org/payment
+  troupe init services/payment --hop order.payment --module example.org/payment --sqlc --database-sql --proto
+  troupe init points --hop order.points --reacts-to order.payment --avro internal/demo/messages/PaymentCharged.avsc
   cd seats && go test ./...`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -78,8 +82,14 @@ The service has the name of the folder. Replace its handler and its messages, in
 	flags.SortFlags = false
 	flags.StringVar(&hop, "hop", "", "`flow.hop`: the service's part of a flow (default: booking and the folder's name)")
 	flags.StringVar(&from, "reacts-to", "", "`flow.hop` of the same flow whose events it reacts to (default: it handles commands)")
+	flags.StringVar(&service.Event, "event", "", "`type` of that event (default: the one that troupe init makes for that hop)")
+	flags.StringVar(&service.AvroFile, "avro", "", "`file.avsc` with the schema of that event, if it is Avro with a schema registry")
+	flags.BoolVar(&service.SQL, "database-sql", false, "handlers get a *sql.Tx instead of a pgx.Tx")
+	flags.BoolVar(&service.Sqlc, "sqlc", false, "queries by sqlc")
+	flags.BoolVar(&service.Proto, "proto", false, "messages in Protobuf with a schema registry, instead of JSON")
 	flags.StringVar(&service.Module, "module", "", "`path` of its Go module (default: the folder's name)")
 	flags.StringVar(&service.Troupe, "troupe", "", "`folder` with a checkout of Troupe (default: the checkout from which this program was built)")
+	flags.BoolVar(&service.Replace, "replace", false, "write the path of that checkout into go.mod instead of go.work")
 	flags.BoolVar(&dryRun, "dry-run", false, "list the files, and write none")
 	output.declare(cmd)
 	_ = cmd.MarkFlagDirname("troupe") // it fails only for an unknown flag

@@ -20,19 +20,26 @@ func TestInitMakesAService(t *testing.T) {
 
 	o = finish(t, command(t, nil, "init", folder, "--hop", "cinema.seats", "--module", "example.org/seats"))
 	require.Equal(t, 0, o.status, o.stderr)
-	for _, name := range []string{"go.mod", "go.sum", "main.go", "handler.go", "handler_test.go", "docker-compose.yml", "README.md", ".gitignore"} {
+	for _, name := range []string{"go.mod", "go.sum", "main.go", "handler.go", "handler_test.go", "schema.sql", "go.work", "docker-compose.yml", "README.md", ".gitignore"} {
 		require.Contains(t, o.stdout, "  "+name+"\n")
 		require.FileExists(t, filepath.Join(folder, name))
 	}
 	text, err := os.ReadFile(filepath.Join(folder, "handler.go"))
 	require.NoError(t, err)
 	require.Contains(t, string(text), `topics.MustHop("cinema", "seats")`)
-	for name, want := range map[string]string{"go.mod": "replace github.com/troupe-go/troupe => ..", "docker-compose.yml": `context: "..`, "README.md": "(cd .."} {
+	for name, want := range map[string]string{"go.work": "replace github.com/troupe-go/troupe => ..", "docker-compose.yml": `context: "..`, "README.md": "(cd .."} {
 		text, err := os.ReadFile(filepath.Join(folder, name))
 		require.NoError(t, err)
 		require.Contains(t, string(text), want, "it fits one machine only")
 	}
-	root, err := os.ReadFile(filepath.Join(folder, "go.mod"))
+	text, err = os.ReadFile(filepath.Join(folder, "go.mod"))
+	require.NoError(t, err)
+	require.NotContains(t, string(text), "replace", "it can be committed")
+	require.Regexp(t, `troupe-go/troupe v0\.0\.0(-\d{14}-[0-9a-f]{12})?\n`, string(text))
+	text, err = os.ReadFile(filepath.Join(folder, ".gitignore"))
+	require.NoError(t, err)
+	require.Contains(t, string(text), "/go.work\n")
+	root, err := os.ReadFile(filepath.Join(folder, "go.work"))
 	require.NoError(t, err)
 	_, path, _ := strings.Cut(string(root), "=> ")
 	path, _, _ = strings.Cut(path, "\n")
@@ -48,13 +55,17 @@ func TestInitMakesAService(t *testing.T) {
 	require.Contains(t, o.stderr, "is not empty")
 
 	for args, want := range map[string]string{
-		"init":                           "accepts 1 arg(s), received 0: want troupe init DIR",
-		"init Seats":                     `name "Seats"`,
-		"init seats --hop seats":         "want flow.hop",
-		"init tickets --reacts-to seats": "--reacts-to: ",
-		"init tickets --reacts-to a.b":   "want another hop",
-		"init seats --troupe /":          "is no checkout",
-		"init seats --module /absolute":  "module",
+		"init":                                      "accepts 1 arg(s), received 0: want troupe init DIR",
+		"init Seats":                                `name "Seats"`,
+		"init seats --hop seats":                    "want flow.hop",
+		"init tickets --reacts-to seats":            "--reacts-to: ",
+		"init tickets --reacts-to a.b":              "want another hop",
+		"init seats --event Paid":                   "no hop that it reacts to",
+		"init a --reacts-to booking.b --event paid": "capital letter",
+		"init a --reacts-to booking.b --event shop.ACompleted":   "the same name",
+		"init a --reacts-to booking.b --event shop.Paid --proto": "leave the event out",
+		"init seats --troupe /":                                  "is no checkout",
+		"init seats --module /absolute":                          "module",
 	} {
 		o := finish(t, command(t, nil, strings.Fields(args)...))
 		require.Equal(t, 2, o.status, args)

@@ -1,5 +1,5 @@
 // Package services holds the messages and tables of one payment service, which the packages below write with different libraries:
-// sqlc for pgx, sqlc for database/sql, GORM and bun. The same tests run against each.
+// sqlc for pgx, sqlc for database/sql, GORM, bun and ent. The same tests run against each.
 package services
 
 import _ "embed" // the tables

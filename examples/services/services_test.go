@@ -15,6 +15,7 @@ import (
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/examples/services"
 	"github.com/troupe-go/troupe/examples/services/bunstore"
+	"github.com/troupe-go/troupe/examples/services/entstore"
 	"github.com/troupe-go/troupe/examples/services/gormstore"
 	"github.com/troupe-go/troupe/examples/services/sqlcpgx"
 	"github.com/troupe-go/troupe/examples/services/sqlcsql"
@@ -40,6 +41,9 @@ var payments = map[string]func(t *testing.T, s *participanttest.Stage, p *partic
 	},
 	"bun": func(t *testing.T, s *participanttest.Stage, p *participant.Participant) {
 		bunstore.Register(p, bun.NewDB(own(t, s), pgdialect.New()), receipts(s))
+	},
+	"ent": func(_ *testing.T, s *participanttest.Stage, p *participant.Participant) {
+		entstore.Register(p, receipts(s))
 	},
 }
 

@@ -20,10 +20,13 @@ type Registry struct {
 	server *http.Server // nil if it runs elsewhere
 }
 
-// StartRegistry starts a registry on a free port of 127.0.0.1. It keeps its schemas in memory, and refuses schemas that are
+// StartRegistry starts a registry on a free port of 127.0.0.1, as StartRegistryAt does.
+func StartRegistry(ctx context.Context) (*Registry, error) { return StartRegistryAt(ctx, 0) }
+
+// StartRegistryAt starts a registry on a port of 127.0.0.1; 0 means a free one. It keeps its schemas in memory, and refuses schemas that are
 // incompatible at their subject's level, BACKWARD unless set.
-func StartRegistry(context.Context) (*Registry, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+func StartRegistryAt(_ context.Context, port int) (*Registry, error) {
+	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 	if err != nil {
 		return nil, fmt.Errorf("start registry: %w", err)
 	}

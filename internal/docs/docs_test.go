@@ -17,6 +17,8 @@ import (
 	"github.com/troupe-go/troupe/flow/reactions"
 	"github.com/troupe-go/troupe/internal/flow/graph"
 	"github.com/troupe-go/troupe/internal/saga/verify"
+	"github.com/troupe-go/troupe/internal/scaffold"
+	"github.com/troupe-go/troupe/topics"
 )
 
 const root = "../.."
@@ -42,16 +44,16 @@ func TestTheGoInDocumentsIsCodeThatRunsAsATest(t *testing.T) {
 		"README.md":           {"participant/example_test.go", "outbox/example_test.go"},
 		"docs/participant.md": {"participant/example_test.go"},
 		"docs/testing.md": {
-			"testkit/participanttest/example/payment_test.go", "internal/scaffold/service/tickets_test.go.tmpl", "testkit/containers/containers_test.go",
+			"testkit/participanttest/example/payment_test.go", "init tickets_test.go", "testkit/containers/containers_test.go",
 			"testkit/participanttest/inflow_test.go",
 		},
-		"docs/start.md":         {"internal/scaffold/service/seats.go.tmpl", "internal/scaffold/service/tickets.go.tmpl"},
+		"docs/start.md":         {"init seats.go", "init tickets.go"},
 		"docs/ambassador.md":    {"internal/ambassador/example_test.go"},
 		"docs/choreography.md":  {"flow/example_test.go"},
-		"docs/observability.md": {"logbridge/example_test.go"},
+		"docs/observability.md": {"logbridge/example_test.go", "telemetry/example_prometheus_test.go"},
 		"docs/database-sql.md": {
 			"outbox/sqloutbox/example_test.go", "examples/services/sqlcsql/payment.go", "examples/services/gormstore/payment.go",
-			"examples/services/bunstore/payment.go",
+			"examples/services/bunstore/payment.go", "examples/services/entstore/payment.go",
 		},
 
 		"docs/operating-sagas.md": {"internal/demo/order/orchestrate.go"},
@@ -64,6 +66,10 @@ func TestTheGoInDocumentsIsCodeThatRunsAsATest(t *testing.T) {
 	} {
 		var code string
 		for _, path := range tests {
+			if made, is := strings.CutPrefix(path, "init "); is {
+				code += squeezed(initialized(t)[made]) + "\n"
+				continue
+			}
 			code += squeezed(read(t, path)) + "\n"
 		}
 		blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(read(t, document), -1)
@@ -72,6 +78,24 @@ func TestTheGoInDocumentsIsCodeThatRunsAsATest(t *testing.T) {
 			require.Contains(t, code, squeezed(b[1]), "a block of %s is in no test", document)
 		}
 	}
+}
+
+// initialized returns the handlers and tests that troupe init writes for the services of docs/start.md.
+func initialized(t *testing.T) map[string]string {
+	t.Helper()
+	files := make(map[string]string)
+	seats := scaffold.Service{Name: "seats", Module: "seats", Hop: topics.MustHop("booking", "seats"), Troupe: root}
+	tickets := scaffold.Service{Name: "tickets", Module: "tickets", Hop: topics.MustHop("booking", "tickets"), From: seats.Hop, Troupe: root}
+	for _, s := range []scaffold.Service{seats, tickets} {
+		made, err := s.Files()
+		require.NoError(t, err)
+		for _, f := range made {
+			if rest, is := strings.CutPrefix(f.Path, "handler"); is {
+				files[s.Name+rest] = string(f.Text)
+			}
+		}
+	}
+	return files
 }
 
 // A block of JSON is a definition without a finding, or a part of an example's.

@@ -11,12 +11,12 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"go/format"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"text/template"
 
@@ -38,6 +38,17 @@ type Service struct {
 	Hop topics.Hop
 	// From is the hop of the same flow whose events it reacts to. Zero: it handles commands.
 	From topics.Hop
+	// Event is the ce_type of the event that it reacts to. Default: the one that a service made for From emits.
+	Event string
+	// AvroFile is a file with the Avro schema of that event, which then names it.
+	AvroFile string
+	// SQL makes handlers with a *sql.Tx instead of a pgx.Tx, Sqlc queries that sqlc generates, and Proto messages in Protobuf, with a
+	// schema registry, instead of JSON.
+	SQL, Sqlc, Proto bool
+	// Replace writes Path into go.mod. By default it is in go.work only, which is not committed.
+	Replace bool
+
+	AvroFields []AvroField // of AvroFile; set by Files
 	// Troupe is the folder of a checkout of this module, which the service is built against.
 	Troupe string
 	// Path is Troupe as the files name it, such as ../troupe, so that they fit every machine that has both folders. Default: Troupe.
@@ -55,33 +66,23 @@ var (
 	moduleRule = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._~/-]*$`)
 )
 
-// Database returns the name of the service's database.
-func (s Service) Database() string { return strings.ReplaceAll(s.Name, "-", "_") }
-
-// Reacts reports whether it reacts to another hop.
-func (s Service) Reacts() bool { return !s.From.IsZero() }
-
-// Handles reports whether it handles commands.
-func (s Service) Handles() bool { return s.From.IsZero() }
-
-// Hears describes its input, as a part of a sentence.
-func (s Service) Hears() string {
-	if s.Reacts() {
-		return "reacts to the events of " + s.From.Events()
-	}
-	return "handles the commands of " + s.Hop.Commands()
-}
-
-// only restricts templates to one kind of service.
+// only restricts templates to some services.
 var only = map[string]func(Service) bool{
-	"seats.go": Service.Handles, "seats_test.go": Service.Handles, "ask.go": Service.Handles,
-	"tickets.go": Service.Reacts, "tickets_test.go": Service.Reacts,
+	"handles.go": Service.Handles, "handles_test.go": Service.Handles, "ask.go": Service.Handles,
+	"reacts.go": Service.Reacts, "reacts_test.go": Service.Reacts,
+	"queries.sql": usesSqlc, "sqlc.yaml": usesSqlc, "db.db.go": usesSqlc, "db.models.go": usesSqlc, "db.queries.sql.go": usesSqlc,
+	"codec.go": Service.Codec, "messages.go": usesProto,
 }
 
-// called maps templates to the names of their files, if these differ.
+func usesSqlc(s Service) bool  { return s.Sqlc }
+func usesProto(s Service) bool { return s.Proto }
+
+// called maps templates to the paths of their files, if these differ.
 var called = map[string]string{
-	"seats.go": "handler.go", "seats_test.go": "handler_test.go", "tickets.go": "handler.go", "tickets_test.go": "handler_test.go",
+	"handles.go": "handler.go", "handles_test.go": "handler_test.go", "reacts.go": "handler.go", "reacts_test.go": "handler_test.go",
 	"gitignore": ".gitignore", // under its own name it would be this repository's
+	"db.db.go":  "db/db.go", "db.models.go": "db/models.go", "db.queries.sql.go": "db/queries.sql.go",
+	"messages.go": "messages/messages.go",
 }
 
 // Files returns the files of the service, sorted by path. An error names the invalid setting of the service, or reports that
@@ -97,10 +98,30 @@ func (s Service) Files() ([]File, error) {
 	case s.Reacts() && (s.From.Flow() != s.Hop.Flow() || s.From == s.Hop):
 		return nil, fmt.Errorf("reacts to %s: want another hop of the flow %s", s.From, s.Hop.Flow())
 	}
+	var avsc []byte
+	if s.AvroFile != "" {
+		var err error
+		if avsc, err = s.readAvro(); err != nil {
+			return nil, fmt.Errorf("%s: %w", s.AvroFile, err)
+		}
+	}
+	if err := s.checkEvent(); err != nil {
+		return nil, err
+	}
 	s.Path = cmp.Or(s.Path, s.Troupe)
 	files, err := s.modules()
 	if err != nil {
 		return nil, err
+	}
+	if avsc != nil {
+		files = append(files, File{s.Heard() + ".avsc", avsc})
+	}
+	if s.Proto {
+		generated, err := s.protobuf()
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, generated...)
 	}
 	all, err := template.ParseFS(templates, "service/*.tmpl")
 	if err != nil {
@@ -115,7 +136,13 @@ func (s Service) Files() ([]File, error) {
 		if err := t.Execute(&b, s); err != nil {
 			return nil, err
 		}
-		files = append(files, File{cmp.Or(called[name], name), b.Bytes()})
+		file := File{cmp.Or(called[name], name), b.Bytes()}
+		if strings.HasSuffix(name, ".go") {
+			if file.Text, err = format.Source(file.Text); err != nil {
+				return nil, fmt.Errorf("%s: %w", file.Path, err)
+			}
+		}
+		files = append(files, file)
 	}
 	slices.SortFunc(files, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
 	return files, nil
@@ -135,47 +162,12 @@ func Write(folder string, files []File) error {
 		return err
 	}
 	for _, f := range files {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(folder, f.Path)), 0o755); err != nil {
+			return err
+		}
 		if err := os.WriteFile(filepath.Join(folder, f.Path), f.Text, 0o644); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// direct lists the modules that the files import, apart from this one.
-var direct = []string{"github.com/jackc/pgx/v5", "github.com/rs/zerolog", "github.com/stretchr/testify"}
-
-var requirement = regexp.MustCompile(`(?m)^\t(\S+) (v\S+)( // indirect)?$`)
-
-// modules returns go.mod and go.sum with the versions that the checkout is tested with, so that the service builds without
-// network access to find versions.
-func (s Service) modules() ([]File, error) {
-	own, err := os.ReadFile(filepath.Join(s.Troupe, "go.mod"))
-	if err != nil || !strings.HasPrefix(string(own), "module "+module+"\n") {
-		return nil, fmt.Errorf("%q is no checkout of %s: want the folder with its go.mod", s.Troupe, module)
-	}
-	sums, err := os.ReadFile(filepath.Join(s.Troupe, "go.sum"))
-	if err != nil {
-		return nil, err
-	}
-	version := regexp.MustCompile(`(?m)^go \S+$`).FindString(string(own))
-	var b, rest strings.Builder
-	fmt.Fprintf(&b, "module %s\n\n%s\n\nrequire (\n", s.Module, version)
-	for _, r := range requirement.FindAllStringSubmatch(string(own), -1) {
-		if slices.Contains(direct, r[1]) {
-			fmt.Fprintf(&b, "\t%s %s\n", r[1], r[2])
-		} else {
-			fmt.Fprintf(&rest, "\t%s %s // indirect\n", r[1], r[2])
-		}
-	}
-	fmt.Fprintf(&b, "\t%s v0.0.0\n)\n\n// It is not published yet.\nreplace %s => %s\n\n// All modules of Troupe's programs and tests, so that no version has to be looked up; go mod tidy removes the unused ones.\nrequire (\n%s)\n", module, module, quoted(s.Path), rest.String())
-	return []File{{"go.mod", []byte(b.String())}, {"go.sum", sums}}, nil
-}
-
-// quoted returns a path in the syntax of go.mod.
-func quoted(path string) string {
-	if strings.ContainsAny(path, " \t\"'`(),") {
-		return strconv.Quote(path)
-	}
-	return path
 }

@@ -24,21 +24,40 @@ func service(t *testing.T) scaffold.Service {
 // TestANewServiceBuildsAndItsTestsPass does the first steps of a user: make a service, and run its tests.
 func TestANewServiceBuildsAndItsTestsPass(t *testing.T) {
 	t.Parallel()
-	reacts := service(t)
-	reacts.Hop, reacts.From = topics.MustHop("booking", "tickets"), reacts.Hop
-	for name, s := range map[string]scaffold.Service{"handles": service(t), "reacts": reacts} {
-		t.Run(name, func(t *testing.T) {
+	variants := map[string]func(*scaffold.Service){
+		"pgx":                       func(*scaffold.Service) {},
+		"database/sql":              func(s *scaffold.Service) { s.SQL = true },
+		"sqlc":                      func(s *scaffold.Service) { s.Sqlc = true },
+		"sqlc, database/sql, proto": func(s *scaffold.Service) { s.SQL, s.Sqlc, s.Proto = true, true, true },
+		"reacts": func(s *scaffold.Service) {
+			s.Hop, s.From, s.Event, s.Replace = topics.MustHop("booking", "tickets"), s.Hop, "cinema.SeatsSold", true
+		},
+		"reacts to the demo, in Avro": func(s *scaffold.Service) {
+			s.Hop, s.From = topics.MustHop("order", "points"), topics.MustHop("order", "payment")
+			s.AvroFile = filepath.Join(s.Troupe, "internal/demo/messages/PaymentCharged.avsc")
+		},
+		"reacts, sqlc, database/sql, proto": func(s *scaffold.Service) {
+			s.Hop, s.From = topics.MustHop("booking", "7-id-order"), s.Hop
+			s.SQL, s.Sqlc, s.Proto = true, true, true
+		},
+	}
+	for name, change := range variants {
+		t.Run(name, func(t *testing.T) { // one after the other: each compiles all of Troupe
+			s := service(t)
+			change(&s)
 			files, err := s.Files()
 			require.NoError(t, err)
 			folder := filepath.Join(t.TempDir(), "seat-desk")
 			require.NoError(t, scaffold.Write(folder, files))
-			for _, args := range [][]string{
-				{"vet", "./..."}, {"test", "-count=1", "-timeout=8m", "./..."}, // which also builds it
-			} {
+			run := func(args ...string) {
 				cmd := exec.CommandContext(t.Context(), "go", args...)
-				cmd.Dir, cmd.Env = folder, append(os.Environ(), "GOFLAGS=-mod=readonly", "GOWORK=off")
+				cmd.Dir, cmd.Env = folder, append(os.Environ(), "GOFLAGS=-mod=readonly", "GOWORK=")
 				out, err := cmd.CombinedOutput()
 				require.NoError(t, err, "go %s\n%s", strings.Join(args, " "), out)
+			}
+			run("vet", "./...")
+			if name != "database/sql" && name != "sqlc" { // the last variants run what these add
+				run("test", "-count=1", "-timeout=8m", "./...")
 			}
 			out, err := exec.CommandContext(t.Context(), "gofmt", "-l", folder).CombinedOutput()
 			require.NoError(t, err)
@@ -81,12 +100,13 @@ func TestTheComposeFileNamesWhatIsThere(t *testing.T) {
 func TestFilesThatCannotBeMadeAreNamed(t *testing.T) {
 	t.Parallel()
 	for text, change := range map[string]func(*scaffold.Service){
-		`name "Seats"`:      func(s *scaffold.Service) { s.Name = "Seats" },
-		`module "a b"`:      func(s *scaffold.Service) { s.Module = "a b" },
-		"no hop":            func(s *scaffold.Service) { s.Hop = topics.Hop{} },
-		"another hop of":    func(s *scaffold.Service) { s.From = topics.MustHop("cinema", "seats") },
-		"of the flow":       func(s *scaffold.Service) { s.From = s.Hop },
-		"is no checkout of": func(s *scaffold.Service) { s.Troupe = t.TempDir() },
+		`name "Seats"`:         func(s *scaffold.Service) { s.Name = "Seats" },
+		`module "a b"`:         func(s *scaffold.Service) { s.Module = "a b" },
+		"no hop":               func(s *scaffold.Service) { s.Hop = topics.Hop{} },
+		"another hop of":       func(s *scaffold.Service) { s.From = topics.MustHop("cinema", "seats") },
+		"of the flow":          func(s *scaffold.Service) { s.From = s.Hop },
+		"an event, but no hop": func(s *scaffold.Service) { s.Event = "Paid" },
+		"is no checkout of":    func(s *scaffold.Service) { s.Troupe = t.TempDir() },
 	} {
 		s := service(t)
 		change(&s)

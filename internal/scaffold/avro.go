@@ -1,0 +1,48 @@
+package scaffold
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"strings"
+)
+
+// An AvroField is a field of the event's Go type.
+type AvroField struct{ Name, Type, Key string }
+
+var goTypes = map[string]string{
+	"string": "string", "long": "int64", "int": "int32", "boolean": "bool", "double": "float64", "float": "float32", "bytes": "[]byte",
+}
+
+// readAvro reads AvroFile, and sets Event and AvroFields. It leaves out fields of other types than goTypes has.
+func (s *Service) readAvro() ([]byte, error) {
+	text, err := os.ReadFile(s.AvroFile)
+	if err != nil {
+		return nil, err
+	}
+	var record struct {
+		Type, Name, Namespace string
+		Fields                []struct {
+			Name string
+			Type json.RawMessage
+		}
+	}
+	if err := json.Unmarshal(text, &record); err != nil {
+		return nil, err
+	}
+	if record.Type != "record" || record.Name == "" {
+		return nil, errors.New("want the schema of a record")
+	}
+	s.Event = record.Name
+	if record.Namespace != "" && !strings.Contains(record.Name, ".") {
+		s.Event = record.Namespace + "." + record.Name
+	}
+	for _, f := range record.Fields {
+		var of string
+		_ = json.Unmarshal(f.Type, &of) // other types are objects and arrays
+		if of = goTypes[of]; of != "" {
+			s.AvroFields = append(s.AvroFields, AvroField{Name: camel(f.Name), Type: of, Key: f.Name})
+		}
+	}
+	return text, nil
+}

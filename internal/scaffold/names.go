@@ -1,0 +1,162 @@
+package scaffold
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/troupe-go/troupe/topics"
+)
+
+// The methods in this file are for the templates.
+
+// Database returns the name of the service's database.
+func (s Service) Database() string { return strings.ReplaceAll(s.Name, "-", "_") }
+
+// Reacts reports whether it reacts to another hop.
+func (s Service) Reacts() bool { return !s.From.IsZero() }
+
+// Handles reports whether it handles commands.
+func (s Service) Handles() bool { return s.From.IsZero() }
+
+// Input describes its input, as a part of a sentence.
+func (s Service) Input() string {
+	if s.Reacts() {
+		return "reacts to the events of " + s.From.Events()
+	}
+	return "handles the commands of " + s.Hop.Commands()
+}
+
+// Command returns the name of the command that it handles.
+func (s Service) Command() string { return "Request" + noun(s.Hop) }
+
+// Completed returns the name of its success event.
+func (s Service) Completed() string { return noun(s.Hop) + "Completed" }
+
+// Refused returns the name of its failure event.
+func (s Service) Refused() string { return noun(s.Hop) + "Refused" }
+
+// HeardType returns the ce_type of the event that it reacts to.
+func (s Service) HeardType() string { return cmp.Or(s.Event, noun(s.From)+"Completed") }
+
+// Heard returns the name of the Go type of that event.
+func (s Service) Heard() string { return s.HeardType()[strings.LastIndex(s.HeardType(), ".")+1:] }
+
+// Named reports whether the Go type of the event must have a method that returns its ce_type.
+func (s Service) Named() bool { return s.Heard() != s.HeardType() }
+
+// Table returns the name of its table.
+func (s Service) Table() string {
+	if s.Handles() {
+		return snake(s.Hop.Name()) + "_requests"
+	}
+	return snake(s.Hop.Name()) + "_entries"
+}
+
+// Row returns the name that sqlc gives to the type of a row.
+func (s Service) Row() string {
+	if s.Handles() {
+		return noun(s.Hop) + "Request"
+	}
+	return noun(s.Hop) + "Entry"
+}
+
+// Tx returns the type of a handler's transaction.
+func (s Service) Tx() string { return choose(s.SQL, "*sql.Tx", "pgx.Tx") }
+
+// Exec returns the transaction's method that runs a statement.
+func (s Service) Exec() string { return choose(s.SQL, "ExecContext", "Exec") }
+
+// Sqltx returns the package that registers handlers with such a transaction.
+func (s Service) Sqltx() string { return choose(s.SQL, "sqltx", "participant") }
+
+// T returns the argument of the tests' function service.
+func (s Service) T() string { return choose(s.Codec(), "t", "") }
+
+// Body returns a message's type in a handler.
+func (s Service) Body(message string) string {
+	return choose(s.Proto, "*messages."+message, message)
+}
+
+// Lit returns the beginning of a message's literal.
+func (s Service) Lit(message string) string { return choose(s.Proto, "&messages."+message, message) }
+
+// Field returns the name of a message's field.
+func (s Service) Field(name string) string {
+	return choose(s.Proto && name == "ID", "Id", name)
+}
+
+// Get returns the expression that reads a message's field.
+func (s Service) Get(name string) string {
+	return choose(s.Proto, "Get"+s.Field(name)+"()", name)
+}
+
+// Messages returns the names of the messages in Protobuf that it reads or writes.
+func (s Service) Messages() []string {
+	if s.Handles() {
+		return []string{s.Command(), s.Completed(), s.Refused()}
+	}
+	return []string{s.Heard(), s.Completed()}
+}
+
+// Troupe0 returns the path of Troupe's module.
+func (Service) Troupe0() string { return module }
+
+// Codec reports whether messages have schemas in a registry.
+func (s Service) Codec() bool { return s.Proto || s.AvroFile != "" }
+
+var eventRule = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]*\.)*[A-Z][A-Za-z0-9_]*$`)
+
+func (s Service) checkEvent() error {
+	switch {
+	case s.Handles() && s.Event != "":
+		return errors.New("an event, but no hop that it reacts to")
+	case s.Handles() && s.AvroFile != "":
+		return errors.New("an event's Avro schema, but no hop that it reacts to")
+	case s.AvroFile != "" && s.Proto:
+		return errors.New("an event's Avro schema with Protobuf: choose one")
+	case s.Handles():
+		return nil
+	case s.Proto && s.Event != "":
+		return errors.New("an event with Protobuf: leave the event out, and replace the other hop's .proto file by its real one")
+	case !eventRule.MatchString(s.HeardType()):
+		return fmt.Errorf("event %q: want the type of a message whose last part begins with a capital letter, such as shop.PaymentCharged", s.Event)
+	case s.Heard() == s.Completed():
+		return fmt.Errorf("event %s: the service's own event has the same name", s.Event)
+	}
+	return nil
+}
+
+// noun returns a hop's name in camel case.
+func noun(h topics.Hop) string { return camel(snake(h.Name())) }
+
+// camel returns a name in snake case in camel case.
+func camel(name string) string {
+	var b strings.Builder
+	for _, part := range strings.Split(name, "_") {
+		if part == "id" { // as sqlc writes it
+			part = "ID"
+		}
+		if part != "" {
+			b.WriteString(strings.ToUpper(part[:1]) + part[1:])
+		}
+	}
+	return b.String()
+}
+
+// snake returns a name of a flow or a hop as an identifier.
+func snake(name string) string {
+	if name[0] >= '0' && name[0] <= '9' {
+		name = "hop_" + name
+	}
+	return strings.ReplaceAll(name, "-", "_")
+}
+
+func choose(is bool, yes, no string) string {
+	if is {
+		return yes
+	}
+	return no
+}
