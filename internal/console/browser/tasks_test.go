@@ -145,3 +145,34 @@ func TestSixTasks(t *testing.T) {
 	t.Log("\n" + table.String())
 	p.quiet()
 }
+
+// A single key opens a page or the help, has no effect in a field or when it is turned off, and the choice lasts.
+func TestSingleKeys(t *testing.T) {
+	w := &worker{person: newPerson(t)}
+	open := func() (is bool) {
+		w.do(chromedp.Evaluate(`document.getElementById("keys").open`, &is))
+		return is
+	}
+	w.open("/")
+	w.shortcut("d")
+	w.heading("Dead letters")
+	w.shortcut("j")
+	var at string
+	w.do(chromedp.Evaluate(`document.activeElement.getAttribute("href") || ""`, &at))
+	require.Contains(t, at, "/dead-letters/list", "the first line has the focus")
+	w.shortcut("/")
+	w.focused("find")
+	w.shortcut("?")
+	require.False(t, open(), "a field takes the key")
+	w.do(chromedp.Blur("#find", chromedp.ByQuery))
+	w.shortcut("?")
+	require.True(t, open())
+	w.do(chromedp.Click("#keys-off", chromedp.ByQuery), chromedp.Click("#keys button", chromedp.ByQuery))
+	require.False(t, open())
+	w.shortcut("?")
+	require.False(t, open(), "single keys are off")
+	w.open("/")
+	w.shortcut("?")
+	require.False(t, open(), "the choice lasts")
+	w.quiet()
+}
