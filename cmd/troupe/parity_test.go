@@ -48,7 +48,7 @@ var (
 
 // reading lists the commands that change nothing that lasts, or that are a program of their own.
 var reading = []string{
-	"troupe ambassador", "troupe batch list", "troupe completion", "troupe console", "troupe demo", "troupe dev", "troupe dlq list", "troupe dlq show", "troupe doctor",
+	"troupe actions", "troupe ambassador", "troupe batch list", "troupe completion", "troupe console", "troupe demo", "troupe dev", "troupe dlq list", "troupe dlq show", "troupe doctor",
 	"troupe flow asyncapi", "troupe flow diff", "troupe flow graph", "troupe flow schema", "troupe flow verify", "troupe held list",
 	"troupe inbox find", "troupe expectation list", "troupe saga diff", "troupe saga explore", "troupe saga fixture", "troupe saga fmt", "troupe saga list", "troupe saga locks", "troupe saga questions", "troupe saga replay", "troupe saga schema",
 	"troupe saga show", "troupe saga verify", "troupe schedule list", "troupe schedule show", "troupe schema check", "troupe schema diff", "troupe trace", "troupe version",
@@ -109,6 +109,7 @@ var views = map[string]view{
 	},
 	"/dead-letter": {commands: "troupe dlq show", called: map[string]string{"id": ""}},
 	"/held":        {commands: "troupe held list"},
+	"/actions":     {commands: "troupe actions"},
 	"/expectations": {
 		commands: "troupe expectation list", command: map[string]string{"counts": "the page has them, too"},
 	},

@@ -59,6 +59,7 @@ var byRights = []limited{
 	{"troupe expectation list", "--counts", reads},
 	{"troupe held retry", "order.payment.commands/3/1024 FLAGS", repairs},
 	{"troupe held dead-letter", "order.payment.commands/3/1024 FLAGS --yes", repairs},
+	{"troupe actions", "", []grants.Part{grants.Viewer}},
 	{"troupe batch list", "", reads},
 	{"troupe batch skip", "order.payment.commands/3/1024 FLAGS --yes", repairs},
 	{"troupe saga list", "--status parked", seesIt},

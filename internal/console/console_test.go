@@ -60,6 +60,20 @@ func TestPagesShowWhatIsThere(t *testing.T) {
 	require.Contains(t, d.html(at("/definition", "db", "order", "hash", hash, "against", "older")), "<th scope=\"row\">version</th>")
 }
 
+// TestTheMessagesOfAKeyNameItsSagas checks that the page about a key has its sagas, with the reason of a parked one.
+func TestTheMessagesOfAKeyNameItsSagas(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, twice(t))
+	id := d.parked("o-1002")
+	f := facts[messagesFacts](d, "/messages?q=o-1002")
+	require.Len(t, f.Sagas, 1)
+	require.Equal(t, []string{"order", id}, []string{f.Sagas[0].Database, f.Sagas[0].ID})
+	page := d.html("/messages?q=o-1002")
+	require.Contains(t, page, "Sagas of this key")
+	require.Contains(t, page, "the warehouse answers 503")
+	require.NotContains(t, d.html("/messages?q=o-1003"), "Sagas of this key")
+}
+
 func TestAnEmptyDatabaseSaysWhatWouldBeThere(t *testing.T) {
 	t.Parallel()
 	c, err := New(t.Context(), Config{Databases: []Database{{"shop", testkit.Database(t)}}, Log: testkit.Logger(t)})
@@ -68,7 +82,7 @@ func TestAnEmptyDatabaseSaysWhatWouldBeThere(t *testing.T) {
 	d := &desk{t: t, c: c}
 	for page, text := range map[string]string{
 		"/": "Nothing. No dead letter is open", "/sagas": "There is no saga in shop yet", "/dead-letters": "No dead letter is open",
-		"/held": "No key waits", "/expectations": "No event is expected", "/definitions": "No saga is defined", "/messages": "Find the messages of an order",
+		"/held": "No key waits", "/expectations": "No event is expected", "/actions": "No operator has acted yet", "/definitions": "No saga is defined", "/messages": "Find the messages of an order",
 		"/messages?q=o-1": "Nothing of o-1 was found", "/sagas?key=o-1": "No saga fits",
 	} {
 		require.Contains(t, d.html(page), text, page)
@@ -86,7 +100,7 @@ func TestADatabaseThatIsDownIsSaidAndTheOthersAreShown(t *testing.T) {
 	require.Contains(t, o.Databases[1].Error, "closed pool")
 	require.Equal(t, "now", o.Needs[0].Urgency)
 	require.Contains(t, d.html("/"), "cannot be read")
-	for _, page := range []string{"/dead-letters", "/held", "/expectations", "/relay", "/definitions"} {
+	for _, page := range []string{"/dead-letters", "/held", "/expectations", "/actions", "/relay", "/definitions"} {
 		require.Contains(t, d.html(page), "closed pool", page)
 	}
 	require.Equal(t, http.StatusBadGateway, d.get("/sagas?db=empty").Code)

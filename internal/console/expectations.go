@@ -25,6 +25,21 @@ type expectationsOf struct {
 	Next         string                    `json:"next"`
 }
 
+// Missing returns the sum of the counts; nil: no event is missing.
+func (d expectationsOf) Missing() *repair.ExpectationCount {
+	var sum repair.ExpectationCount
+	for _, c := range d.Counts {
+		sum.Missing += c.Missing
+		if c.Missing > 0 && (sum.Oldest == nil || c.Oldest != nil && c.Oldest.Before(*sum.Oldest)) {
+			sum.Oldest = c.Oldest
+		}
+	}
+	if sum.Missing == 0 {
+		return nil
+	}
+	return &sum
+}
+
 // Statuses returns the statuses for the filter.
 func (f expectationsFacts) Statuses() []string { return repair.ExpectationStatuses() }
 

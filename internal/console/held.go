@@ -31,6 +31,7 @@ type heldOf struct {
 	Database string           `json:"database"`
 	Error    string           `json:"error,omitempty"`
 	Held     []repair.HeldKey `json:"held"`
+	Ages     repair.HeldAges  `json:"ages"` // of all held keys
 	Next     string           `json:"next"`
 }
 
@@ -74,6 +75,9 @@ func readHeld(ctx context.Context, a *ask) (any, error) {
 		all.Go(func() {
 			one := heldOf{Database: s.Name}
 			keys, next, err := s.repairs.Held(ctx, filter, page)
+			if err == nil && len(keys) > 0 {
+				one.Ages, err = s.repairs.HeldByAge(ctx)
+			}
 			if one.Held, one.Next = orEmpty(keys), next; err != nil {
 				one.Error = err.Error()
 			}

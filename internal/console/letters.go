@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -27,6 +28,9 @@ type causesOf struct {
 	Error    string         `json:"error,omitempty"`
 	Causes   []repair.Cause `json:"causes"`
 	Next     string         `json:"next"`
+	Open     int            `json:"open,omitempty"`   // dead letters of the database, whatever the filter
+	Trends   []repair.Trend `json:"trends,omitempty"` // by cause and hour, since Since
+	Since    *time.Time     `json:"since,omitempty"`  // a full hour, a day ago
 }
 
 func readCauses(ctx context.Context, a *ask) (any, error) {
@@ -54,6 +58,13 @@ func readCauses(ctx context.Context, a *ask) (any, error) {
 		all.Go(func() {
 			one := causesOf{Database: s.Name}
 			causes, next, err := s.repairs.Causes(ctx, filter, page)
+			if err == nil && len(causes) > 0 {
+				since := dayAgo()
+				one.Since = &since
+				if one.Open, err = s.repairs.Count(ctx, repair.Filter{}); err == nil {
+					one.Trends, err = s.repairs.Trends(ctx, since, time.Hour)
+				}
+			}
 			if one.Causes, one.Next = orEmpty(causes), next; err != nil {
 				one.Error = err.Error()
 			}
@@ -67,6 +78,22 @@ func readCauses(ctx context.Context, a *ask) (any, error) {
 // None reports whether there is nothing to show.
 func (f causesFacts) None() bool {
 	return !slices.ContainsFunc(f.Databases, func(one causesOf) bool { return one.Error != "" || len(one.Causes) > 0 })
+}
+
+// Hours returns the dead letters of a cause in each hour of the last day.
+func (d causesOf) Hours(cause string) *sparks {
+	s := new(sparks)
+	for _, t := range d.Trends {
+		if t.Cause == cause {
+			s.add(t, *d.Since)
+		}
+	}
+	return s
+}
+
+// Oldest returns the first failure of the causes on the page.
+func (d causesOf) Oldest() time.Time {
+	return slices.MinFunc(d.Causes, func(a, b repair.Cause) int { return a.First.Compare(b.First) }).First
 }
 
 // More returns the query for the next page of a database.

@@ -61,6 +61,7 @@ func (c *Console) words() template.FuncMap {
 		"urgency": func(name string) string {
 			return map[string]string{"now": "Now", "soon": "Soon", "know": "For information"}[name]
 		},
+		"keys":       func() []shortcut { return shortcuts },
 		"short":      short,
 		"bytes":      byteCount,
 		"int":        func(n int64) int { return int(n) },

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/troupe-go/troupe/internal/admin/repair"
+	"github.com/troupe-go/troupe/internal/admin/sagadesk"
 	"github.com/troupe-go/troupe/internal/admin/timeline"
 )
 
@@ -15,6 +16,7 @@ type messagesFacts struct {
 	Subject  string             `json:"subject"`
 	Timeline *timeline.Timeline `json:"timeline"` // null: the request has no subject
 	Found    []sighting         `json:"found"`    // inbox entries, if Subject is a message's id
+	Sagas    []keySaga          `json:"sagas"`    // if Subject is their key: the newest ten of each database
 
 	Flow  bool   `json:"-"` // topics are read too
 	Since string `json:"-"`
@@ -27,8 +29,17 @@ type sighting struct {
 	repair.Sighting
 }
 
+// A keySaga is a saga with its database.
+type keySaga struct {
+	Database string `json:"database"`
+	sagadesk.Row
+}
+
+// sagasShown is the number of sagas of a key that the page shows of a database.
+const sagasShown = 10
+
 func readMessages(ctx context.Context, a *ask) (any, error) {
-	f := messagesFacts{Subject: a.get("q"), Found: []sighting{}, Flow: len(a.cfg.Brokers) > 0 && a.everywhere(), Since: a.get("since"), All: a.get("scan-all") != ""}
+	f := messagesFacts{Subject: a.get("q"), Found: []sighting{}, Sagas: []keySaga{}, Flow: len(a.cfg.Brokers) > 0 && a.everywhere(), Since: a.get("since"), All: a.get("scan-all") != ""}
 	if f.Subject == "" {
 		return f, nil
 	}
@@ -53,6 +64,9 @@ func readMessages(ctx context.Context, a *ask) (any, error) {
 	var all sync.WaitGroup
 	for i, s := range a.sources {
 		all.Go(func() { inboxes[i].found, inboxes[i].err = s.repairs.Find(ctx, f.Subject) })
+		all.Go(func() {
+			inboxes[i].sagas, _, inboxes[i].sagasErr = s.sagas.List(ctx, sagadesk.Filter{Key: f.Subject}, sagadesk.Page{Limit: sagasShown})
+		})
 	}
 	var err error
 	f.Timeline, err = timeline.Read(ctx, cfg, f.Subject)
@@ -64,6 +78,12 @@ func readMessages(ctx context.Context, a *ask) (any, error) {
 		if err := inboxes[i].err; err != nil {
 			f.Timeline.Unseen = append(f.Timeline.Unseen, timeline.Unseen{What: "inbox of " + s.Name, Why: err.Error()})
 		}
+		if err := inboxes[i].sagasErr; err != nil {
+			f.Timeline.Unseen = append(f.Timeline.Unseen, timeline.Unseen{What: "sagas of " + s.Name, Why: err.Error()})
+		}
+		for _, one := range inboxes[i].sagas {
+			f.Sagas = append(f.Sagas, keySaga{s.Name, one})
+		}
 		for _, one := range inboxes[i].found {
 			f.Found = append(f.Found, sighting{s.Name, one})
 		}
@@ -71,10 +91,12 @@ func readMessages(ctx context.Context, a *ask) (any, error) {
 	return f, nil
 }
 
-// inbox is the result of the search in one database's inbox.
+// inbox is the result of the search in one database: in its inbox, and among its sagas.
 type inbox struct {
-	found []repair.Sighting
-	err   error
+	found    []repair.Sighting
+	err      error
+	sagas    []sagadesk.Row
+	sagasErr error
 }
 
 func (f messagesFacts) title() string {

@@ -35,14 +35,31 @@ type overviewFacts struct {
 
 // A need is one task for an operator.
 type need struct {
-	Urgency  string `json:"urgency"`  // now, soon, or know
-	Database string `json:"database"` // "": the watcher's database
-	Text     string `json:"text"`
-	Remedy   string `json:"remedy"`
-	Page     string `json:"page"` // the page for the task
+	Urgency  string     `json:"urgency"`  // now, soon, or know
+	Database string     `json:"database"` // "": the watcher's database
+	Text     string     `json:"text"`
+	Remedy   string     `json:"remedy"`
+	Page     string     `json:"page"`             // the page for the task
+	Since    *time.Time `json:"since,omitempty"`  // when it began, if that is known
+	Behind   string     `json:"behind,omitempty"` // the messages, rows or keys that wait for it
+	All      *onAll     `json:"all,omitempty"`    // the action on all that the task is about
 
 	rank int
 }
+
+// onAll is an action on many objects: its name and the address of its preview.
+type onAll struct {
+	Name string `json:"name"`
+	Page string `json:"page"`
+
+	path, do string
+}
+
+// Path and Do are for the check of the role.
+func (o onAll) Path() string { return o.path }
+
+// Do returns the action.
+func (o onAll) Do() string { return o.do }
 
 type total struct {
 	Status saga.Status `json:"status"`
@@ -64,9 +81,13 @@ type databaseFacts struct {
 	Missing     counted        `json:"missing_events"` // of expectations
 	Parked      counted        `json:"parked_sagas"`
 	ParkedSince *time.Time     `json:"parked_sagas_since,omitempty"` // when the oldest started
+	Stuck       []stuck        `json:"stuck"`                        // the oldest five of Parked
 	Questions   counted        `json:"questions"`                    // sagas that wait for an operator's answer
+	Changes     *changes       `json:"changes"`                      // null: they cannot be read
 
 	started []sagadesk.Started
+	types   map[string]int // counted parked sagas by type
+	ages    repair.HeldAges
 }
 
 // counted is a number up to a limit. More is true if there are more.
@@ -150,9 +171,17 @@ func readOverview(ctx context.Context, a *ask) (any, error) {
 
 // overview reads the facts of one database. It stops at the first error.
 func (s *source) overview(ctx context.Context, since time.Time, every time.Duration) databaseFacts {
-	d := databaseFacts{Name: s.Name, Causes: []repair.Cause{}, Relays: []outboxFacts{}}
-	if err := d.read(ctx, s, since, every); err != nil {
-		return databaseFacts{Name: s.Name, Causes: []repair.Cause{}, Relays: []outboxFacts{}, Error: err.Error()}
+	d := databaseFacts{Name: s.Name, Causes: []repair.Cause{}, Relays: []outboxFacts{}, Stuck: []stuck{}}
+	var compared changes
+	var unknown error
+	var other sync.WaitGroup
+	other.Go(func() { compared, unknown = s.changes(ctx) })
+	err := d.read(ctx, s, since, every)
+	if other.Wait(); err != nil {
+		return databaseFacts{Name: s.Name, Causes: []repair.Cause{}, Relays: []outboxFacts{}, Stuck: []stuck{}, Error: err.Error()}
+	}
+	if unknown == nil {
+		d.Changes = &compared
 	}
 	return d
 }
@@ -182,19 +211,21 @@ func (d *databaseFacts) read(ctx context.Context, s *source, since time.Time, ev
 	if err != nil {
 		return err
 	}
-	d.Held = counted{min(held, countTo), held > countTo}
+	if d.Held = (counted{min(held, countTo), held > countTo}); held > 0 {
+		if d.ages, err = s.repairs.HeldByAge(ctx); err != nil {
+			return err
+		}
+	}
 	missing, next, err := s.repairs.Expectations(ctx, repair.ExpectationFilter{Status: repair.Missing}, repair.Page{Limit: countTo})
 	if err != nil {
 		return err
 	}
 	d.Missing = counted{len(missing), next != ""}
-	parked, more, err := s.sagas.List(ctx, sagadesk.Filter{Statuses: []saga.Status{saga.Parked}}, sagadesk.Page{Limit: countTo, Oldest: true})
+	parked, err := d.readParked(ctx, s)
 	if err != nil {
 		return err
 	}
-	if d.Parked = (counted{len(parked), more != ""}); len(parked) > 0 {
-		d.ParkedSince = &parked[0].StartedAt
-	}
+	d.Stuck = s.stuckOf(ctx, parked)
 	asking, err := s.sagas.CountQuestions(ctx, countTo+1)
 	if err != nil {
 		return err
@@ -204,6 +235,21 @@ func (d *databaseFacts) read(ctx context.Context, s *source, since time.Time, ev
 	return err
 }
 
+// readParked reads the parked sagas.
+func (d *databaseFacts) readParked(ctx context.Context, s *source) ([]sagadesk.Row, error) {
+	parked, more, err := s.sagas.List(ctx, sagadesk.Filter{Statuses: []saga.Status{saga.Parked}}, sagadesk.Page{Limit: countTo, Oldest: true})
+	if err != nil {
+		return nil, err
+	}
+	if d.Parked = (counted{len(parked), more != ""}); len(parked) > 0 {
+		d.ParkedSince, d.types = &parked[0].StartedAt, make(map[string]int)
+		for _, one := range parked {
+			d.types[one.Saga]++
+		}
+	}
+	return parked, nil
+}
+
 // watchNeeds returns the findings of the watcher that are still open.
 func (c *Console) watchNeeds(ctx context.Context) []need {
 	all := []need{}
@@ -211,7 +257,7 @@ func (c *Console) watchNeeds(ctx context.Context) []need {
 		return all
 	}
 	lost := func(err error) []need {
-		return append(all, need{"now", "", "The watcher's database cannot be read: " + err.Error(), "Flows without an orchestrator are not shown.", "/flows", 0})
+		return append(all, need{Urgency: "now", Text: "The watcher's database cannot be read: " + err.Error(), Remedy: "Flows without an orchestrator are not shown.", Page: "/flows"})
 	}
 	names, err := watch.Names(ctx, c.cfg.Watch)
 	if err != nil {
@@ -238,8 +284,8 @@ func (c *Console) watchNeeds(ctx context.Context) []need {
 					urgency, remedy = "soon", "Who sends it, and should a service declare it?"
 				}
 				all = append(all, need{
-					urgency, "", fmt.Sprintf("Flow %s, %s %s: %s", name, n, kind, some[0].Text), remedy,
-					"/flows?" + url.Values{"flow": {name}, "found": {string(kind)}}.Encode(), map[bool]int{true: 4, false: 6}[urgency == "now"],
+					Urgency: urgency, Text: fmt.Sprintf("Flow %s, %s %s: %s", name, n, kind, some[0].Text), Remedy: remedy,
+					Page: "/flows?" + url.Values{"flow": {name}, "found": {string(kind)}}.Encode(), rank: map[bool]int{true: 4, false: 6}[urgency == "now"],
 				})
 			}
 		}

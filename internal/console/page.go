@@ -11,7 +11,9 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
+	"time"
 )
 
 // view is the data of the layout template.
@@ -27,6 +29,8 @@ type view struct {
 	Form    string // the value that a form must have
 	Path    string
 	Refused bool
+	At      time.Time // of the facts
+	Finds   bool      // the user may look for messages
 
 	user  user
 	pages map[string]*page
@@ -173,7 +177,8 @@ func (a *rendered) writeTo(w http.ResponseWriter) {
 
 func (c *Console) render(r *http.Request, status int, name string, v view) *rendered {
 	v.Path, v.Here, v.CanAct = c.cfg.Path, c.cfg.Path+cmp.Or(r.URL.RequestURI(), "/"), c.acts()
-	v.pages = c.pages
+	v.pages, v.At = c.pages, time.Now()
+	v.Finds = !c.cfg.Private || slices.ContainsFunc(c.sources, func(s *source) bool { return v.user.roles.on(s.Name) >= c.pages["/messages"].role() })
 	a := &rendered{status: status, media: "text/html; charset=utf-8"}
 	if err := c.templates[name].ExecuteTemplate(&a.text, "layout", v); err != nil {
 		c.cfg.Log.Error().Err(err).Str("template", name).Msg("console")

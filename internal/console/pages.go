@@ -164,6 +164,10 @@ var pages = []page{
 		operator: "retry pause resume", admin: "discard",
 	},
 	{
+		path: "/actions", title: "Actions", template: "actions", nav: "/actions", live: true, read: readActions,
+		takes: "db actor since before limit after",
+	},
+	{
 		path: "/definitions", title: "Definitions", template: "definitions", nav: "/definitions", read: readDefinitions,
 	},
 	{

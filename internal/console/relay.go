@@ -23,6 +23,21 @@ type outboxOf struct {
 	Error    string           `json:"error,omitempty"`
 	Outbox   *retention.Stats `json:"outbox"` // of troupe.outbox
 	Relays   []relays.Outbox  `json:"relays"` // troupe.outbox first, then tables with a mapping
+	Needs    []need           `json:"needs"`  // tasks for an operator
+}
+
+// needs returns the tasks of the outboxes.
+func (o outboxOf) needs() []need {
+	all := []need{}
+	if o.Outbox == nil || o.Error != "" {
+		return all
+	}
+	d := databaseFacts{Name: o.Database, Outbox: o.Outbox}
+	for _, one := range o.Relays {
+		d.Relays = append(d.Relays, outboxFactsOf(one))
+	}
+	d.outboxNeeds(d.adder(&all))
+	return all
 }
 
 func readRelay(ctx context.Context, a *ask) (any, error) {
@@ -39,6 +54,7 @@ func readRelay(ctx context.Context, a *ask) (any, error) {
 			if err != nil {
 				one.Error = err.Error()
 			}
+			one.Needs = one.needs()
 			f.Databases[i] = one
 		})
 	}
@@ -75,6 +91,10 @@ func relayBadge(o relays.Outbox) badge {
 	for _, t := range o.Topics {
 		parked += t.Parked
 	}
+	return badgeOf(state, parked)
+}
+
+func badgeOf(state string, parked int) badge {
 	switch {
 	case parked == 0:
 		return badge{state, state}

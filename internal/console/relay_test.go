@@ -112,7 +112,7 @@ func TestTheRelaysArePausedAndResumed(t *testing.T) {
 	require.Equal(t, http.StatusOK, d.post("/relay/act", form("db", "order", "do", "pause", "reason", "ticket 3")).Code)
 	require.Equal(t, http.StatusConflict, d.post("/relay/act", form("db", "order", "do", "pause", "reason", "ticket 3")).Code)
 	require.Contains(t, d.html("/relay"), "by ann: ticket 3")
-	require.Contains(t, d.html("/"), "are paused since")
+	require.Contains(t, d.html("/"), "are paused by")
 	require.Contains(t, d.html("/relay/act?db=order&do=pause"), "paused already")
 	require.Equal(t, http.StatusOK, d.post("/relay/act", form("db", "order", "do", "resume")).Code)
 	require.Nil(t, facts[relayFacts](d, "/relay").Databases[0].Relays[0].Paused)

@@ -29,14 +29,16 @@ type sagaFacts struct {
 
 // Recommended returns the action that most likely lets a parked saga continue as its definition says; nil: none is better than the
 // others.
-func (f sagaFacts) Recommended() *saga.Event {
-	if f.Saga.Status != saga.Parked {
+func (f sagaFacts) Recommended() *saga.Event { return recommended(f.Saga.Status, f.Possible) }
+
+func recommended(status saga.Status, possible []saga.Event) *saga.Event {
+	if status != saga.Parked {
 		return nil
 	}
 	for _, kind := range []saga.Kind{saga.ActRetry, saga.ActResume, saga.ActCompensate} {
-		for i, e := range f.Possible {
+		for i, e := range possible {
 			if e.Kind == kind {
-				return &f.Possible[i]
+				return &possible[i]
 			}
 		}
 	}

@@ -19,7 +19,9 @@ type sagasFacts struct {
 	Sagas    []sagadesk.Row `json:"sagas"`
 	Next     string         `json:"next"`
 	Works    []Work         `json:"works"` // retries that are under way
+	Needs    []need         `json:"needs"` // the task for parked sagas, of all of the database
 
+	Types     []string      `json:"-"` // of parked sagas
 	Databases []string      `json:"-"`
 	Statuses  []saga.Status `json:"-"`
 	Asked     url.Values    `json:"-"`
@@ -68,7 +70,16 @@ func readSagas(ctx context.Context, a *ask) (any, error) {
 	if list == nil {
 		list = []sagadesk.Row{}
 	}
+	d := databaseFacts{Name: s.Name}
+	if _, err := d.readParked(ctx, s); err != nil {
+		return nil, err
+	}
+	needs := []need{}
+	if d.Parked.Count > 0 {
+		d.parkedNeed(d.adder(&needs))
+	}
 	return sagasFacts{
+		Needs: needs, Types: slices.Sorted(maps.Keys(d.types)),
 		Database: s.Name, Sagas: list, Next: next, Works: a.underWay("/sagas"), Databases: a.names(), Statuses: decisions.Statuses, Asked: a.values,
 		Filtered: slices.ContainsFunc([]string{"saga", "key", "step", "definition", "variable", "value", "status", "since", "before", "still"}, func(name string) bool {
 			return a.get(name) != ""

@@ -85,6 +85,7 @@ CREATE TABLE troupe.outbox_repairs (
   CHECK (reason <> '' OR action = 'retry')
 );
 CREATE INDEX outbox_repairs_row ON troupe.outbox_repairs (row_id, position);
+CREATE INDEX outbox_repairs_at ON troupe.outbox_repairs (at);
 CREATE INDEX outbox_repairs_discards ON troupe.outbox_repairs (lsn) WHERE action = 'discard';
 
 -- relay_pauses records each pause and resume. An operator's program inserts rows; no program changes them.

@@ -91,3 +91,4 @@ CREATE TABLE troupe.repairs (
 );
 CREATE INDEX repairs_dead_letter ON troupe.repairs (dead_letter_id, position);
 CREATE INDEX repairs_message ON troupe.repairs (message_id, position);
+CREATE INDEX repairs_at ON troupe.repairs (at);

@@ -56,6 +56,8 @@ CREATE TABLE troupe.saga_events (
   role        text        DEFAULT session_user,
   PRIMARY KEY (saga_id, version)
 );
+-- The actions of operators: other rows have no actor.
+CREATE INDEX saga_events_actions ON troupe.saga_events (recorded_at) WHERE actor IS NOT NULL;
 
 -- saga_log lists the moments of saga_events one by one.
 CREATE VIEW troupe.saga_log AS

@@ -307,8 +307,8 @@ func (p *person) shots() map[string]string {
 	return map[string]string{
 		"overview": p.address("/"), "sagas": p.address("/sagas"), "saga": p.address("/saga", "db", "order", "id", "order/o-1013"),
 		"questions": p.address("/questions"), "saga-answer": p.address("/saga/answer", "db", "order", "id", p.loan, "step", "approval"),
-		"expectations": p.address("/expectations"),
-		"flows":        p.address("/flows"), "flow": p.address("/flow", "flow", "shop", "id", "w-2"),
+		"expectations": p.address("/expectations"), "actions": p.address("/actions"),
+		"flows": p.address("/flows"), "flow": p.address("/flow", "flow", "shop", "id", "w-2"),
 		"saga-act":     p.address("/saga/act", "db", "order", "id", "order/o-1013", "do", "retry", "step", "inventory"),
 		"dead-letters": p.address("/dead-letters"), "dead-letter": letter, "held": p.address("/held"), "messages": p.address("/messages", "q", "o-1013"),
 		"relay": p.address("/relay"), "relay-rows": p.address("/relay/rows", "db", "order"),

@@ -1,7 +1,7 @@
 // Everything works without this file. With it, an open page follows its facts, and says so when it cannot.
 "use strict";
 
-let stream, asOf = new Date(), retry;
+let stream, asOf = new Date(document.getElementById("main").dataset.at), retry;
 
 // ago returns how long ago a time was, as the server writes it (short in overview.go).
 function ago(at, now) {
@@ -48,6 +48,17 @@ function lost(why) { note("lost", `${why}. This page shows the state as of ${utc
 function seen() {
   asOf = new Date();
   note("lost", "");
+  const text = document.querySelector(".foot > span");
+  if (text) text.firstChild.data = `As of ${utc(asOf)}`;
+}
+
+const old = 60000; // ms after which a page that does not follow its facts says so
+
+// age says how old a page is that nothing updates. A page that follows its facts has the connection for that.
+function age() {
+  const main = document.getElementById("main");
+  if (main.dataset.live && window.EventSource || Date.now() - asOf < old) return;
+  note("old", `This page does not follow changes: it shows the state as of ${utc(asOf)}.`, "Show the present state");
 }
 
 const silence = 45000; // ms without an event: the server writes one every few seconds
@@ -104,5 +115,46 @@ async function refresh() {
 }
 
 document.addEventListener("visibilitychange", follow); // a hidden page needs no stream
-setInterval(tick, 10000);
+setInterval(() => { tick(); age(); }, 10000);
+for (const s of document.querySelectorAll(".follows")) s.hidden = !window.EventSource;
 follow();
+
+const keys = document.getElementById("keys"), off = document.getElementById("keys-off"), opener = document.getElementById("keys-open");
+
+// stored reads or writes the choice of this browser; without storage the choice lasts as long as the page.
+function stored(value) {
+  try {
+    if (value === undefined) return localStorage.getItem("troupe-keys") === "off";
+    localStorage.setItem("troupe-keys", value ? "off" : "on");
+  } catch { /* the browser keeps nothing */ }
+  return value || false;
+}
+
+// step moves the focus to the first link of another line of the lists.
+function step(by) {
+  const links = [...document.querySelectorAll("main .needs .about, main table.list tbody tr")].map((e) => e.matches("a") ? e : e.querySelector("a[href]")).filter(Boolean);
+  const at = links.findIndex((a) => a === document.activeElement || a.closest("tr, li").contains(document.activeElement));
+  const next = links[at < 0 ? (by > 0 ? 0 : links.length - 1) : at + by];
+  if (next) next.focus();
+}
+
+function key(e) {
+  if (off.checked || e.ctrlKey || e.altKey || e.metaKey || e.isComposing || e.defaultPrevented || keys.open) return;
+  if (e.target.closest("input, select, textarea, [contenteditable]")) return;
+  const found = [...keys.querySelectorAll("[data-key]")].find((d) => d.dataset.key === e.key);
+  if (!found) return;
+  if (e.key === "/" && !document.getElementById("find")) return;
+  e.preventDefault();
+  if (found.dataset.to) location.href = found.dataset.to;
+  else if (e.key === "?") keys.showModal();
+  else if (e.key === "/") document.getElementById("find").focus();
+  else step(e.key === "j" ? 1 : -1);
+}
+
+if (keys && keys.showModal) {
+  off.checked = stored();
+  off.addEventListener("change", () => stored(off.checked));
+  opener.hidden = false;
+  opener.addEventListener("click", () => keys.showModal());
+  document.addEventListener("keydown", key);
+}

@@ -1,0 +1,35 @@
+-- Operators' actions in a period, the newest first. Actions of one hour with the same actor, reason and kind of object are one row. Of each
+-- table the newest @rows actions are read.
+WITH recorded AS (
+  (SELECT at, actor, role, action, reason, topic AS subject,
+          CASE WHEN action = 'skip' THEN 'batch' WHEN dead_letter_id IS NULL OR action = 'dead-letter' THEN 'held message' ELSE 'dead letter' END AS kind,
+          CASE WHEN dead_letter_id IS NULL OR action = 'dead-letter' THEN message_id ELSE dead_letter_id::text END AS id
+   FROM troupe.repairs
+   WHERE at >= @since AND at < @before AND (@actor = '' OR actor = @actor)
+   ORDER BY at DESC
+   LIMIT @rows)
+  UNION ALL
+  (SELECT at, actor, role, action, reason, topic, 'outbox row', row_id::text
+   FROM troupe.outbox_repairs
+   WHERE at >= @since AND at < @before AND (@actor = '' OR actor = @actor)
+   ORDER BY at DESC
+   LIMIT @rows)
+  UNION ALL
+  (SELECT at, actor, role, action, reason, 'shard ' || shard, 'relay', ''
+   FROM troupe.relay_pauses
+   WHERE at >= @since AND at < @before AND (@actor = '' OR actor = @actor)
+   ORDER BY at DESC
+   LIMIT @rows)
+  UNION ALL
+  (SELECT recorded_at, actor, coalesce(role, ''), kind, coalesce(reason, ''), split_part(saga_id, '/', 1), 'saga', saga_id
+   FROM troupe.saga_events
+   WHERE actor IS NOT NULL AND recorded_at >= @since AND recorded_at < @before AND (@actor = '' OR actor = @actor)
+   ORDER BY recorded_at DESC
+   LIMIT @rows)
+)
+SELECT min(at), max(at) AS last, actor, role, action, kind, subject, reason, count(*), (array_agg(id ORDER BY at DESC))[1]
+FROM recorded
+GROUP BY actor, role, action, kind, subject, reason, date_trunc('hour', at)
+HAVING max(at) < @after
+ORDER BY last DESC
+LIMIT @limit

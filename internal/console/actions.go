@@ -1,0 +1,121 @@
+package console
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"net/url"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/troupe-go/troupe/internal/admin/actions"
+)
+
+// actionsFacts are the actions of operators on all databases.
+type actionsFacts struct {
+	Databases []actionsOf `json:"databases"`
+
+	Asked  url.Values `json:"-"`
+	Actors []string   `json:"-"` // of the actions on the page
+}
+
+type actionsOf struct {
+	Database string           `json:"database"`
+	Error    string           `json:"error,omitempty"`
+	Actions  []actions.Action `json:"actions"`
+	Next     string           `json:"next"`
+}
+
+// A deed is an action with its database and the page of its object.
+type deed struct {
+	actions.Action
+	Database string
+	Page     string
+}
+
+func readActions(ctx context.Context, a *ask) (any, error) {
+	filter := actions.Filter{Actor: a.get("actor")}
+	var err error
+	for _, m := range []struct {
+		name string
+		at   *time.Time
+	}{{"since", &filter.Since}, {"before", &filter.Before}} {
+		if *m.at, err = a.moment(m.name); err != nil {
+			return nil, err
+		}
+	}
+	sources, page := a.sources, actions.Page{}
+	if a.get("db") != "" {
+		s, err := a.database()
+		if err != nil {
+			return nil, err
+		}
+		sources, page.After = []*source{s}, a.get("after")
+	}
+	if page.Limit, err = a.limit(); err != nil {
+		return nil, err
+	}
+	if err := filter.Validate(); err != nil {
+		return nil, refuse(http.StatusBadRequest, "%s", err)
+	}
+	f := actionsFacts{Databases: make([]actionsOf, len(sources)), Asked: a.values}
+	var all sync.WaitGroup
+	for i, s := range sources {
+		all.Go(func() {
+			one := actionsOf{Database: s.Name}
+			list, next, err := actions.List(ctx, s.Pool, filter, page)
+			if one.Actions, one.Next = orEmpty(list), next; err != nil {
+				one.Error = err.Error()
+			}
+			f.Databases[i] = one
+		})
+	}
+	all.Wait()
+	for _, d := range f.Deeds() {
+		f.Actors = append(f.Actors, d.Actor)
+	}
+	slices.Sort(f.Actors)
+	f.Actors = slices.Compact(f.Actors)
+	return f, nil
+}
+
+// Deeds returns the actions on all databases, the newest first.
+func (f actionsFacts) Deeds() (all []deed) {
+	for _, d := range f.Databases {
+		all = append(all, deedsOf(d.Database, d.Actions)...)
+	}
+	slices.SortStableFunc(all, func(a, b deed) int { return b.Last.Compare(a.Last) })
+	return all
+}
+
+func deedsOf(database string, list []actions.Action) (all []deed) {
+	for _, one := range list {
+		all = append(all, deed{one, database, pageOf(database, one)})
+	}
+	return all
+}
+
+// pageOf returns the page of an action's object. The messages of an outbox row are found even if the row was discarded.
+func pageOf(database string, a actions.Action) string {
+	switch {
+	case a.Object == "saga":
+		return "/saga?" + url.Values{"db": {database}, "id": {a.Example}}.Encode()
+	case a.Object == "dead letter":
+		return "/dead-letter?" + url.Values{"db": {database}, "id": {a.Example}}.Encode()
+	case a.Example == "":
+		return "/relay"
+	}
+	return "/messages?" + url.Values{"q": {a.Example}}.Encode()
+}
+
+// Filtered reports whether the request selects some actions.
+func (f actionsFacts) Filtered() bool {
+	return cmp.Or(f.Asked.Get("actor"), f.Asked.Get("since"), f.Asked.Get("before"), f.Asked.Get("db")) != ""
+}
+
+// With returns the query for the same list with another value.
+func (f actionsFacts) With(name, value string) string { return with(f.Asked, name, value) }
+
+// More returns the query for the next page of a database.
+func (f actionsFacts) More(database, next string) string { return more(f.Asked, database, next) }
