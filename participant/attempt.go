@@ -292,6 +292,11 @@ func (u *unit) handle(m *message) (err error) {
 	if err != nil {
 		return err
 	}
+	if m.handler.ask == nil {
+		if err := m.spend(); err != nil {
+			return err
+		}
+	}
 	if hook := w.p.cfg.Hooks.BeforeHandler; hook != nil {
 		hook(u.delivery(m))
 	}

@@ -50,6 +50,9 @@ func Call[T, A any](
 		if err := h.decode(m, body); err != nil {
 			return nil, err
 		}
+		if err := m.spend(); err != nil {
+			return nil, err
+		}
 		m.called = true
 		answer, err := call(ctx, command(m, body))
 		return called{body, answer}, err
@@ -82,6 +85,9 @@ func (p *Participant) callUndecoded(
 		o(h)
 	}
 	h.ask = func(ctx context.Context, m *message) (any, error) {
+		if err := m.spend(); err != nil {
+			return nil, err
+		}
 		m.called = true
 		answer, err := call(ctx, m.forHandler(), m.attempts()+1)
 		if errors.Is(err, envelope.ErrPayload) {
@@ -111,7 +117,8 @@ type said struct {
 func (m *message) ask(ctx context.Context) (any, error) {
 	s := m.said
 	if s == nil {
-		s = m.handler.hear(ctx, m)
+		s = new(said)
+		m.handler.hear(ctx, m, s)
 	}
 	m.said = s
 	if s.err != nil && m.alone {
@@ -120,17 +127,22 @@ func (m *message) ask(ctx context.Context) (any, error) {
 	return s.what, s.err
 }
 
-func (h *handler) hear(ctx context.Context, m *message) (s *said) {
-	s = new(said)
+// hear calls ask. s has an error also if ask ends its goroutine.
+func (h *handler) hear(ctx context.Context, m *message, s *said) {
+	s.err = panicked{value: errGoexit}
 	defer recovered(&s.err)
 	s.what, s.err = h.ask(ctx, m)
-	return s
 }
 
-// stale reports whether the call must be repeated for another run: the service was away, or the call was cancelled.
+// stale reports whether the call must be repeated for another run: the service was away, the call was cancelled, or it was not made.
 func (s *said) stale() bool {
 	var away unavailable
-	return s != nil && (errors.As(s.err, &away) || errors.Is(s.err, context.Canceled))
+	return s != nil && (errors.As(s.err, &away) || errors.Is(s.err, context.Canceled) || errors.Is(s.err, errNoPermit))
+}
+
+// asksAgain reports whether m's call must be repeated now. One that was cancelled counts as failed if it has used up m's permit.
+func (m *message) asksAgain() bool {
+	return m.said.stale() && (m.permit == nil || !m.permit.spent || m.handler.limits.rate == nil)
 }
 
 // ask calls ask concurrently for the messages of a batch that need not wait for an earlier one, and waits for all calls.
@@ -149,7 +161,7 @@ func (u *unit) askAll() {
 	before := make(map[string]bool, len(u.first))
 	for _, m := range u.first {
 		waits := false
-		if m.said.stale() {
+		if m.asksAgain() {
 			m.said = nil
 		}
 		for _, place := range m.places() {
@@ -164,7 +176,8 @@ func (u *unit) askAll() {
 				continue
 			}
 		}
-		asks.Go(func() { m.said = u.w.asked(u.ctx, m) })
+		m.said = new(said)
+		asks.Go(func() { u.w.asked(u.ctx, m, m.said) })
 	}
 	asks.Wait()
 }
@@ -185,17 +198,16 @@ func (m *message) places() (all []string) {
 }
 
 // asked calls ask for a message, concurrently with others, within its time-out.
-func (w *runner) asked(ctx context.Context, m *message) *said {
+func (w *runner) asked(ctx context.Context, m *message, s *said) {
 	limit := w.p.timeout(m)
 	ctx, cancel := context.WithTimeout(envelope.WithCause(ctx, m.cause(w.p.cfg.Group)), limit)
 	defer cancel()
 	w.clocks.start(m)
 	defer w.clocks.stop(m)
-	s := m.handler.hear(ctx, m)
+	m.handler.hear(ctx, m, s)
 	if s.err != nil && w.ctx.Err() == nil && ctx.Err() != nil {
 		s.err = tooLong(ctx, limit, s.err)
 	}
-	return s
 }
 
 // callFirst runs the calls of messages before their transaction begins, so that none is open meanwhile: a first transaction, which is
@@ -205,7 +217,7 @@ func (w *runner) asked(ctx context.Context, m *message) *said {
 func (w *runner) callFirst(ms []*message) error {
 	open := func(m *message) bool { return m.entry != nil || w.p.needsMark(m) }
 	calls := func(m *message) bool {
-		return m.handler != nil && m.handler.ask != nil && (m.said == nil || m.said.stale())
+		return m.handler != nil && m.handler.ask != nil && (m.said == nil || m.asksAgain())
 	}
 	if !slices.ContainsFunc(ms, calls) || slices.ContainsFunc(ms, open) {
 		return nil

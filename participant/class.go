@@ -150,5 +150,6 @@ func wonAtOnce(err error) bool {
 func blames(err error) bool {
 	var away unavailable
 	var race conflict
-	return !errors.As(err, &away) && !errors.As(err, &race) && !errors.Is(err, errFenced) && !errors.Is(err, context.Canceled)
+	return !errors.As(err, &away) && !errors.As(err, &race) && !errors.Is(err, errFenced) && !errors.Is(err, errNoPermit) &&
+		!errors.Is(err, context.Canceled)
 }

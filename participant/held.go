@@ -327,7 +327,6 @@ func (w *worker) retry(turn *message) error {
 	}
 	began := time.Now()
 	n, err := w.drain(ms)
-	turn.called = ms[0].called
 	locked := w.p.outage("the turn of a held key")
 	if errors.Is(err, errRowsLocked) { // such as by an operator's open session: the key waits, others do not
 		locked.report(err)

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/troupe-go/troupe/internal/keyed"
 )
 
 // A handler with a rate limit or a concurrency limit gets a message only with a permit of each. A message without one waits in its
@@ -19,7 +21,7 @@ import (
 // once expire: with several members, ask for a longer time rather than for a shorter one.
 //
 // A message that waits for the limit counts no attempt. Each try is a run and needs a permit; a handler that is no Call runs again
-// with the same permit if its transaction lost a race with another one. A handler with a limit that is no Call has its messages one
+// with the same permit if its transaction lost a race with another one, and a Call whose answer is there needs none. A handler with a limit that is no Call has its messages one
 // by one, as with Alone.
 //
 // The state is a row of troupe.rate_limits, by group and handler. If the database is set back (a failover to a standby that lagged, a
@@ -60,6 +62,7 @@ type limits struct {
 	most       int
 	slots      *callSlots // of dependency; set when Run begins
 	calls      bool       // the handler is a Call; set when Run begins
+	alone      bool       // the handler is never in a batch; set when Run begins
 }
 
 func (l *limits) any() bool { return l != nil && (l.rate != nil || l.dependency != "") }
@@ -78,7 +81,7 @@ func (p *Participant) applyLimits() error {
 			if p.cfg.Local {
 				return fmt.Errorf("handler %s has a rate or concurrency limit, which local work has not", h.name)
 			}
-			p.limited, h.limits.calls = true, h.ask != nil
+			p.limited, h.limits.calls, h.limits.alone = true, h.ask != nil, h.alone
 			if r := h.limits.rate; r != nil {
 				r.handler = h.name
 				p.rates = append(p.rates, r)
@@ -88,6 +91,7 @@ func (p *Participant) applyLimits() error {
 				if s == nil {
 					s = &callSlots{free: h.limits.most, most: h.limits.most}
 					all[name] = s
+					p.slots = append(p.slots, s)
 				}
 				s.free, s.most = min(s.free, h.limits.most), min(s.most, h.limits.most)
 				h.limits.slots = s
@@ -97,47 +101,101 @@ func (p *Participant) applyLimits() error {
 	return nil
 }
 
-// takePermits gives m its permits. It returns what m waits for, or nil, and whether m is the last one of its batch: the messages of a
-// batch with a handler that is no Call would wait for each other with their permits. It is called with the lock of the lane's pool held.
-func (w *worker) takePermits(m *message) (wait any, last bool) {
+// A permit belongs to a message of a handler with limits while it is in a batch.
+type permit struct {
+	of      *message  // the message, or turn, that got it
+	expires time.Time // the permit of the rate limit
+	spent   bool      // the handler has begun to run
+}
+
+// mostTardy is the number of times in a row that a message with an expired permit waits for another one. If starting a run takes longer
+// than permits live, it would wait for ever.
+const mostTardy = 5
+
+// errNoPermit lets a message, or the batch that it is in, wait in its lane until there are permits for it. It counts no attempt.
+var errNoPermit = errors.New("the message has no permit of its handler's limits")
+
+// takePermits gives m its permits. It returns what m waits for, or nil, and whether m is the last one of its batch. No message keeps a
+// permit while it waits for another one of its batch: the calls of a batch run at once, one for each key, and all else runs alone. It
+// is called with the lock of the lane's pool held.
+func (w *worker) takePermits(m *message, place keyed.Place) (wait any, last bool) {
 	l := m.limits
-	if l == nil {
+	switch {
+	case l == nil:
+		return nil, false
+	case m.said != nil && !m.said.stale(), // it has its answer
+		!m.due && (w.holds.has(m) || w.lease.seen.has(m.topicID, m.offset, m.epoch)): // it does not run
+		if m.waited {
+			m.waited = false
+			go l.slots.next()
+		}
 		return nil, false
 	}
-	if !m.due && (w.holds.has(m) || w.lease.seen.has(m.topicID, m.offset, m.epoch)) {
-		return nil, false // it does not run
+	alone := m.due || !l.calls || l.alone || w.behindMark(m)
+	if place == keyed.Behind || alone && place != keyed.First {
+		return keyed.NextRun, false
 	}
-	if l.slots != nil && !l.slots.take(w) {
+	if m.waited = l.slots != nil && !l.slots.take(w); m.waited {
 		return l.slots, false
 	}
+	got := &permit{of: m}
 	if l.rate != nil {
-		expires, ok := l.rate.take(w)
-		if !ok {
-			if l.slots != nil {
-				l.slots.put()
+		var ok bool
+		if got.expires, ok = l.rate.take(w); !ok {
+			if l.slots != nil && l.slots.put() { // as this key was let run for the slot, so must the next one
+				go l.slots.next()
 			}
 			return l.rate, false
 		}
-		m.permit = expires
 	}
-	m.admitted = true
-	return nil, m.due || !l.calls
+	m.permit = got
+	return nil, alone
+}
+
+// spend reports with an error whether m's handler must not run now. A handler that is no Call runs again with the same permit if its
+// transaction lost a race.
+func (m *message) spend() error {
+	l, had := &m.handler.limits, m.permit
+	switch {
+	case !l.any():
+		return nil
+	case had == nil, had.spent && l.calls && l.rate != nil:
+		return errNoPermit
+	case l.rate != nil && !had.spent && !time.Now().Before(had.expires) && had.of.tardy < mostTardy:
+		had.of.tardy++
+		return errNoPermit
+	}
+	had.spent, had.of.tardy = true, 0
+	return nil
+}
+
+// needsPermit reports whether another run of m, within the present one of its batch, needs a permit that it does not have.
+func (m *message) needsPermit() bool {
+	return m.handler.limits.rate != nil && (m.handler.ask == nil || m.said == nil || m.said.stale())
 }
 
 // dismiss takes the permits of messages back whose run has ended.
 func (w *worker) dismiss(ms []*message) {
 	for _, m := range ms {
-		if !m.admitted {
+		had := m.permit
+		if had == nil {
 			continue
 		}
-		m.admitted = false
-		if m.limits.rate != nil && !m.called {
-			m.limits.rate.giveBack(m.permit)
+		m.permit = nil
+		if m.limits.rate != nil && !had.spent {
+			m.limits.rate.giveBack(had.expires)
 		}
 		if s := m.limits.slots; s != nil {
 			s.put()
 			s.next()
 		}
+	}
+}
+
+// passSlots lets keys of other partitions run: a key of a partition that waits or moves does not use the slot for which it was let run.
+func (p *Participant) passSlots() {
+	for _, s := range p.slots {
+		s.next()
 	}
 }
 
@@ -169,9 +227,9 @@ func (ws *waiters) remove(w *worker) {
 	}
 }
 
-// rouseOne lets one key of the next worker run that waits for of. turn calls its function with
+// rouseOne lets one key of the next worker run that waits for of, and reports whether there was one. turn calls its function with
 // the lock that guards the waiters. The lane is called without it: takePermits has the lock of the lane when it takes that one.
-func rouseOne(of any, turn func(func(*waiters))) {
+func rouseOne(of any, turn func(func(*waiters))) bool {
 	for {
 		var w *worker
 		turn(func(ws *waiters) {
@@ -180,8 +238,11 @@ func rouseOne(of any, turn func(func(*waiters))) {
 				*ws = append((*ws)[1:], w)
 			}
 		})
-		if w == nil || w.lane.Unpark(of, 1) > 0 {
-			return
+		if w == nil {
+			return false
+		}
+		if w.lane.Unpark(of, 1) > 0 {
+			return true
 		}
 		// A message may begin to wait meanwhile: the worker is removed first, and then asked.
 		turn(func(ws *waiters) { ws.remove(w) })
@@ -209,19 +270,29 @@ func (s *callSlots) take(w *worker) bool {
 	return true
 }
 
-func (s *callSlots) put() {
+// put gives a slot back, and reports whether a worker may wait for it.
+func (s *callSlots) put() (wanted bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.free++
+	return len(s.waiting) > 0
 }
 
-// next lets a key run that waits for a slot.
+// next lets as many keys run as there are free slots. A key that was let run may not run, for want of another permit or since its
+// partition waits or moves: then next must be called again, or the slot stays free although others wait for it.
 func (s *callSlots) next() {
-	rouseOne(s, func(do func(*waiters)) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		do(&s.waiting)
-	})
+	s.mu.Lock()
+	free := s.free
+	s.mu.Unlock()
+	for range free {
+		if !rouseOne(s, func(do func(*waiters)) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			do(&s.waiting)
+		}) {
+			return
+		}
+	}
 }
 
 // runRates claims permits until ctx ends.
@@ -240,7 +311,8 @@ func (w *worker) lacksPermit(turn, first *message) bool {
 		w.holds.limit(turn.turn, nil)
 		return false
 	}
-	if turn.admitted && turn.limits == &first.handler.limits {
+	if turn.permit != nil && turn.limits == &first.handler.limits {
+		first.permit = turn.permit
 		return false
 	}
 	w.holds.limit(turn.turn, &first.handler.limits)

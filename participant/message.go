@@ -52,9 +52,10 @@ type message struct {
 	unhandledFor     time.Duration    // how long it has waited for a member with a handler, when it was read
 	ended            error            // its handler, or another in its transaction, ended the transaction
 
-	limits   *limits   // of its handler; nil: none, or it comes from troupe.held
-	admitted bool      // it has its permits
-	permit   time.Time // when the permit of its rate limit expires
+	limits *limits // of its handler; nil: none, or it comes from troupe.held
+	permit *permit // nil: it has none
+	tardy  int     // how often its permit had expired when its handler was to run
+	waited bool    // for a slot
 
 	due  bool    // no message at all, but the turn of a held key
 	turn holdKey // that key

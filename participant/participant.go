@@ -53,12 +53,12 @@ type Participant struct {
 	running       bool
 	limited       bool                    // some handler has a limit; not changed once running
 	rates         []*rate                 // not changed once running
+	slots         []*callSlots            // likewise
 	late          context.CancelCauseFunc // ends Run with an error
 	consumer      *consumer
 	local         *local
 	state         error // why no message can have been consumed yet
 	unfired       error // why deadlines cannot be fired
-	unclaimed     error // why no permits of rate limits can be claimed
 	blocked       error // names a session of another role that a transaction waits for
 	stranded      []Stranded
 	crashLogged   atomic.Int64 // when a crash of an owner was last logged as a warning

@@ -37,10 +37,14 @@ type rate struct {
 
 	wake chan struct{}
 
-	mu      sync.Mutex
-	permits []time.Time // when they expire; they have started
-	waiting waiters
+	mu        sync.Mutex
+	permits   []time.Time // when they expire; they have started
+	waiting   waiters
+	unclaimed error // why no permits can be claimed, although messages wait for them
 }
+
+// mostLate is the number of claims in a row without a usable permit after which Ready reports that claims take too long.
+const mostLate = 5
 
 // mostLife limits the life of a permit.
 const mostLife = time.Second
@@ -106,22 +110,29 @@ func (r *rate) demand() (n int) {
 func (r *rate) run(ctx context.Context, p *Participant) {
 	trouble := p.outage(theDatabase)
 	policy := retry.Policy{Initial: 50 * time.Millisecond, Cap: 2 * time.Second}
+	late := 0
 	for failed := 0; ; {
 		wait := time.Duration(-1)
 		if demand := r.demand(); demand > 0 {
 			starts, next, err := r.claim(ctx, p, demand)
+			if late++; err != nil || next > 0 || len(starts) > 0 {
+				late = 0
+			}
 			switch {
 			case err != nil && ctx.Err() == nil:
 				failed++
 				trouble.report(err)
-				p.setUnclaimed(err)
+				r.setUnclaimed(err)
 				wait = policy.Wait(failed)
+			case err == nil && late >= mostLate:
+				r.setUnclaimed(errLateClaims)
+				wait = policy.Wait(late)
 			case err == nil:
 				if failed > 0 {
 					trouble.report(nil)
 				}
 				failed, wait = 0, next
-				p.setUnclaimed(nil)
+				r.setUnclaimed(nil)
 			}
 			for _, s := range starts {
 				if !pause(ctx, time.Until(s.begin)) {
@@ -137,6 +148,7 @@ func (r *rate) run(ctx context.Context, p *Participant) {
 			}
 			continue
 		}
+		r.setUnclaimed(nil) // no message of this member waits any more
 		select {
 		case <-ctx.Done():
 			return
@@ -203,9 +215,25 @@ func (r *rate) claim(ctx context.Context, p *Participant, demand int) (starts []
 	return nil, time.Millisecond, nil
 }
 
+// errLateClaims makes Ready report that permits have expired whenever a claim returns.
+var errLateClaims = errors.New("each claim takes longer than permits live: the database is too slow for a limit of so short a time")
+
 // setUnclaimed sets why no permits can be claimed, which Ready reports.
-func (p *Participant) setUnclaimed(err error) {
+func (r *rate) setUnclaimed(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.unclaimed = err
+}
+
+// errUnclaimed returns why permits of some limit cannot be claimed, or nil.
+func (p *Participant) errUnclaimed() (why error) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.unclaimed = err
+	rates := p.rates
+	p.mu.Unlock()
+	for _, r := range rates {
+		r.mu.Lock()
+		why = errors.Join(why, r.unclaimed)
+		r.mu.Unlock()
+	}
+	return why
 }

@@ -18,7 +18,7 @@ const wedgedAfter = 5 * time.Second
 // participant without partitions, since other members have them, is ready. Ready does no I/O.
 func (p *Participant) Ready() error {
 	p.mu.Lock()
-	state, c, l, unfired, unclaimed, blocked := p.state, p.consumer, p.local, p.unfired, p.unclaimed, p.blocked
+	state, c, l, unfired, blocked := p.state, p.consumer, p.local, p.unfired, p.blocked
 	p.mu.Unlock()
 	switch {
 	case state != nil:
@@ -30,7 +30,7 @@ func (p *Participant) Ready() error {
 	if state == nil && unfired != nil {
 		state = fmt.Errorf("deadlines are not fired: %w", unfired)
 	}
-	if state == nil && unclaimed != nil {
+	if unclaimed := p.errUnclaimed(); state == nil && unclaimed != nil {
 		state = fmt.Errorf("no permits of rate limits are claimed: %w", unclaimed)
 	}
 	if state == nil {

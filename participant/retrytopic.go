@@ -128,9 +128,14 @@ func (w *worker) unordered(m *message, f failure) error {
 		return w.bury(m, f)
 	}
 	if m.again.stage == 0 && m.tries < w.p.cfg.Immediate && retry.NotBefore(f.err) == 0 {
-		w.failed(m, f)
-		m.tries++
-		return w.decide(m, w.alone(m))
+		if m.held == nil || !m.needsPermit() { // a turn reads a held message again, which would forget its tries
+			w.failed(m, f)
+			m.tries++
+			if m.needsPermit() {
+				return errNoPermit
+			}
+			return w.decide(m, w.alone(m))
+		}
 	}
 	moved, err := w.moveOn(m, f)
 	switch {

@@ -95,7 +95,7 @@ func newWorker(c *consumer, at topicPartition) *worker {
 	if w.p.registered().asks() {
 		gather = 0 // its runs wait for another service, not for the database
 	}
-	var admit func(*message) (any, bool)
+	var admit func(*message, keyed.Place) (any, bool)
 	if w.p.limited {
 		admit = w.takePermits
 	}
@@ -320,7 +320,11 @@ func (w *worker) admit(b *pgx.Batch, ms []*message, _ *failure) (read func(pgx.B
 	}
 }
 
-func (w *worker) pause()  { w.lane.Hold() }
+func (w *worker) pause() {
+	w.lane.Hold()
+	w.p.passSlots()
+}
+
 func (w *worker) resume() { w.lane.Release() }
 func (w *worker) tryOne() { w.lane.Try() }
 
@@ -333,7 +337,9 @@ func (w *worker) work() {
 		w.lane.Release()
 		w.keep()
 	}
-	<-w.lane.Close()
+	idle := w.lane.Close()
+	w.p.passSlots()
+	<-idle
 	close(w.idle)
 	if w.lease.term == 0 {
 		return

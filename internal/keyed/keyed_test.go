@@ -3,6 +3,7 @@ package keyed_test
 import (
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -342,7 +343,7 @@ func TestAKeyWaitsUntilItIsUnparked(t *testing.T) {
 				Batch: 10, Spread: spread,
 				Run: func(batch []int) (int, bool) { ran <- batch; return len(batch), false },
 				Low: func(mark int) { low <- mark },
-				Admit: func(item int) (any, bool) {
+				Admit: func(item int, _ keyed.Place) (any, bool) {
 					switch {
 					case item >= 100:
 						return nil, true
@@ -401,6 +402,42 @@ func TestAKeyWaitsUntilItIsUnparked(t *testing.T) {
 			require.Zero(t, l.Parked("a permit"))
 			l.Release()
 			require.Equal(t, []int{4}, <-ran)
+			<-l.Close()
+		})
+	}
+}
+
+// An item that is not admitted behind another of its key, or to a run with items of other keys, is in a later run, in its key's order.
+func TestAnItemWaitsForTheNextRun(t *testing.T) {
+	t.Parallel()
+	for name, spread := range map[string]bool{"in order": false, "spread": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ran := make(chan []int, 100)
+			l := keyed.NewLane(keyed.NewPool(1), config{
+				Batch: 10, Spread: spread,
+				Run: func(batch []int) (int, bool) { ran <- batch; return len(batch), false },
+				Admit: func(item int, place keyed.Place) (any, bool) {
+					switch {
+					case item >= 100 && place != keyed.First, item < 10 && place == keyed.Behind:
+						return keyed.NextRun, false
+					}
+					return nil, item >= 100
+				},
+			})
+			push(l, 1, 0, 1, 10)
+			push(l, 2, 11, 12)
+			push(l, 3, 100, 13)
+			push(l, 4, 2)
+			l.Release()
+			first := <-ran
+			require.Subset(t, first, []int{0, 11})
+			require.Equal(t, []int{100}, <-ran)
+			all := append(first, <-ran...)
+			require.ElementsMatch(t, []int{0, 1, 2, 10, 11, 12, 13}, all)
+			for _, in := range [][]int{{0, 1}, {1, 10}, {11, 12}} {
+				require.Less(t, slices.Index(all, in[0]), slices.Index(all, in[1]))
+			}
 			<-l.Close()
 		})
 	}

@@ -19,10 +19,10 @@ type Config[T, M any] struct {
 	// order. It returns how many of them, counted from the front, have ended, and whether the others are to run again: then they
 	// return to the front of their queues. If some have not ended and are not to run again, the lane closes: no later item runs.
 	Run func(batch []T) (ended int, again bool)
-	// Admit, if set, is called with an item that is about to be taken into a run. If it returns a reason, the item and the later ones
-	// of its key wait until Unpark is called with that reason. If it returns last, no other item follows in the run. It must not block,
-	// and must not call the lane.
-	Admit func(item T) (wait any, last bool)
+	// Admit, if set, is called with an item that is about to be taken into a run, and its place in the run. If it returns a reason,
+	// the item and the later ones of its key wait until Unpark is called with that reason; if the reason is NextRun, until the next
+	// run. If it returns last, no other item follows in the run. It must not block, and must not call the lane.
+	Admit func(item T, place Place) (wait any, last bool)
 	// Low is called with the mark of the last item below which every item has ended. Calls are sequential.
 	Low func(mark M)
 	// Pause and Resume are called when the lane reaches MaxItems or MaxBytes, of waiting and running items, or MaxGap items,
@@ -204,7 +204,7 @@ func (l *Lane[T, M]) take() (work func(), more bool) {
 	}
 	for len(r.items) < l.cfg.Batch && !r.full && l.free.len() > 0 {
 		q, began := l.free.pop(), len(r.items)
-		for len(r.items) < l.cfg.Batch && !r.full && q.items.len() > 0 && l.admits(&r, q, 0, len(r.items) == began) {
+		for len(r.items) < l.cfg.Batch && !r.full && q.items.len() > 0 && l.admits(&r, q, 0, placeOf(len(r.items), began)) {
 			r.items = append(r.items, q.items.pop())
 		}
 		if len(r.items) > began {
@@ -233,7 +233,7 @@ func (l *Lane[T, M]) gathers() time.Duration {
 func (l *Lane[T, M]) spread(r *run[T, M]) {
 	batch := max(l.cfg.Batch, 1)
 	for len(r.queues) < batch && !r.full && l.free.len() > 0 {
-		if q := l.free.pop(); l.admits(r, q, 0, true) {
+		if q := l.free.pop(); l.admits(r, q, 0, placeOf(len(r.queues), len(r.queues))) {
 			r.queues = append(r.queues, q)
 		}
 	}
@@ -244,7 +244,7 @@ func (l *Lane[T, M]) spread(r *run[T, M]) {
 	for taken, before := len(r.queues), -1; taken < batch && taken != before; {
 		before = taken
 		for i, q := range r.queues {
-			if more[i] = more[i] && taken < batch && !r.full && shares[i] < q.items.len() && l.admits(r, q, shares[i], false); more[i] {
+			if more[i] = more[i] && taken < batch && !r.full && shares[i] < q.items.len() && l.admits(r, q, shares[i], Behind); more[i] {
 				shares[i]++
 				taken++
 			}

@@ -2,17 +2,46 @@ package keyed
 
 import "time"
 
-// admits reports whether the item at a position of q may be taken into r. If not, and it is the first one, q waits for Unpark.
-func (l *Lane[T, M]) admits(r *run[T, M], q *queue[T], at int, first bool) bool {
+// Place is the place of an item in a run.
+type Place int
+
+const (
+	First      Place = iota // of all items
+	FirstOfKey              // items of other keys precede it
+	Behind                  // an item of its key precedes it
+)
+
+// placeOf returns the place of the next item of a run of n items, the last of which, from began on, are of its key.
+func placeOf(n, began int) Place {
+	switch {
+	case n == 0:
+		return First
+	case n == began:
+		return FirstOfKey
+	}
+	return Behind
+}
+
+// NextRun is the reason of an item that is not admitted to a run with others. It is the first item of the next one, which has no
+// other reason to wait.
+var NextRun any = new(int)
+
+// admits reports whether the item at a position of q may be taken into r. If not, and it is the first of its key, q waits for
+// Unpark, or for the next run.
+func (l *Lane[T, M]) admits(r *run[T, M], q *queue[T], at int, place Place) bool {
 	if l.cfg.Admit == nil {
 		return true
 	}
-	wait, last := l.cfg.Admit(q.items.at(at).value)
+	wait, last := l.cfg.Admit(q.items.at(at).value, place)
 	r.full = last && wait == nil
-	if wait == nil {
+	switch {
+	case wait == nil:
 		return true
-	}
-	if first {
+	case place == Behind: // q is free again after the run
+	case wait == NextRun:
+		l.free.pushFront(q)
+		r.full = true
+	default:
 		l.park(q, wait)
 	}
 	return false
