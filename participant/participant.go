@@ -51,14 +51,14 @@ type Participant struct {
 	afterBacklog  map[string]bool             // names of deadlines that wait for the backlog; not changed once running
 	mistakes      []error
 	running       bool
-	limited       bool                    // some handler has a limit; not changed once running
+	limited       bool                    // a handler has a limit; not changed once running
 	rates         []*rate                 // not changed once running
 	late          context.CancelCauseFunc // ends Run with an error
 	consumer      *consumer
 	local         *local
 	state         error // why no message can have been consumed yet
 	unfired       error // why deadlines cannot be fired
-	unclaimed     error // why no permits of rate limits can be claimed
+	unclaimed     error // why permits of rate limits cannot be claimed
 	blocked       error // names a session of another role that a transaction waits for
 	stranded      []Stranded
 	crashLogged   atomic.Int64 // when a crash of an owner was last logged as a warning

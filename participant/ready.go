@@ -31,7 +31,7 @@ func (p *Participant) Ready() error {
 		state = fmt.Errorf("deadlines are not fired: %w", unfired)
 	}
 	if state == nil && unclaimed != nil {
-		state = fmt.Errorf("no permits of rate limits are claimed: %w", unclaimed)
+		state = fmt.Errorf("permits of rate limits cannot be claimed: %w", unclaimed)
 	}
 	if state == nil {
 		state = blocked

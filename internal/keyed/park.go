@@ -2,7 +2,8 @@ package keyed
 
 import "time"
 
-// admits reports whether the item at a position of q may be taken into r. If not, and it is the first one, q waits for Unpark.
+// admits reports whether the item at a position of q may be taken into r. If not, and it is the first item that r would take of q, q waits for
+// Unpark.
 func (l *Lane[T, M]) admits(r *run[T, M], q *queue[T], at int, first bool) bool {
 	if l.cfg.Admit == nil {
 		return true
@@ -31,8 +32,8 @@ func (l *Lane[T, M]) park(q *queue[T], wait any) {
 	l.parked[wait].push(q)
 }
 
-// Unpark lets at most n keys that wait for a reason run, before other keys, and returns how many there were; 0 if the lane is held, and
-// they do not run before Release.
+// Unpark ends the wait of at most n keys that wait for a reason: they run before other keys. It returns their number; or 0 if the lane is
+// held, so that they cannot run before Release.
 func (l *Lane[T, M]) Unpark(wait any, n int) int {
 	l.pool.mu.Lock()
 	defer l.pool.mu.Unlock()
