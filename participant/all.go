@@ -94,7 +94,7 @@ type taker struct {
 // run runs the handlers: one after the other, but the messages of one OnAll in one call, as far as the order of their keys
 // allows.
 func (u *unit) run() error {
-	u.ask()
+	u.callBatch()
 	var ran []bool // the messages that an OnAll has had
 	for i, m := range u.first {
 		if ran != nil && ran[i] {
@@ -187,10 +187,10 @@ func (u *unit) handleAll(ms []*message) (err error) {
 	}
 	tx := u.tx.lend()
 	_, err = w.call(ctx, ms[0], run, tx)
-	said := err
-	err = u.takeBack(ms[0], tx, said)
+	handlerErr := err
+	err = u.takeBack(ms[0], tx, handlerErr)
 	if w.ctx.Err() == nil && ctx.Err() != nil {
-		return tooLong(ctx, w.p.cfg.Timeout, said)
+		return tooLong(ctx, w.p.cfg.Timeout, handlerErr)
 	}
 	var at located
 	switch {

@@ -136,7 +136,7 @@ func (w *runner) attempt(ms ...*message) (err error) {
 		fn()
 	}
 	for _, m := range u.first {
-		m.said = nil // its fetch buffer stays referenced for a while
+		m.result = nil // its fetch buffer stays referenced for a while
 		if m.deadline != nil && m.deadline.late {
 			w.p.ignored(m, u.delivery(m))
 		}
@@ -302,15 +302,15 @@ func (u *unit) handle(m *message) (err error) {
 	}
 	tx := u.tx.lend()
 	m.called = true
-	outcome, said := w.call(ctx, m, run, tx)
-	err = u.takeBack(m, tx, said)
+	outcome, handlerErr := w.call(ctx, m, run, tx)
+	err = u.takeBack(m, tx, handlerErr)
 	if err == nil && m.handler.answers {
 		err = u.answer(ctx, m, outcome)
-		said = err
+		handlerErr = err
 	}
 	m.outcome = outcome.kind
 	if w.ctx.Err() == nil && ctx.Err() != nil && m.ended == nil {
-		return tooLong(ctx, limit, said)
+		return tooLong(ctx, limit, handlerErr)
 	}
 	return err
 }

@@ -12,22 +12,22 @@ import (
 	"github.com/troupe-go/troupe/envelope"
 )
 
-// Call registers two functions as the handler of commands of type T whose work is done by another service by other means than tx
-// (HTTP, RPC): call calls the service, outside the transaction, and decide makes an outcome of its answer, in the transaction. All
-// else is as for Handle.
+// Call registers two functions as the handler of commands of type T whose work another service does, over HTTP or RPC. call calls the
+// service, outside the transaction. decide returns an outcome for the service's answer, in the transaction. Everything else is as for
+// Handle.
 //
 // While call runs, the message has no transaction and no connection of Pool. There are two exceptions, since other members must see
-// that the call is under way: the commands of a saga's step, and local work.
+// that the call is in progress: the commands of a saga's step, and local work.
 //
-// The messages of a batch run call concurrently, before any of their handlers runs, except those behind another message of
-// their key, or of their saga's step, in the same batch: they run it in their turn. So no command runs call that would not
-// be handled, and the commands of a key run it in their order. At most Concurrency times Batch calls are active; ConcurrencyLimit
-// and RateLimit set lower limits.
+// The calls of a batch run concurrently, before any of its handlers runs. Only a message behind another one of its key, or of its
+// saga's step, in the same batch makes its call later, when it is handled. So the calls of a key are made in the order of its commands,
+// and a command that will not be handled makes no call. At most Concurrency times Batch calls are active; ConcurrencyLimit and RateLimit
+// set lower limits.
 //
-// The answer is kept while the message is in this process: when a batch is rolled back, since another message or the
-// commit failed, a call that has returned is not repeated, and an error of call counts once. After a crash, a time-out, an error
-// and a move of the partition the call is repeated: send Message.IdempotencyKey with it, by which the service recognises the
-// request.
+// The answer is kept while the message is in this process: if a batch is rolled back, because another message or the commit
+// failed, a call that has returned is not repeated, and an error of call counts once. The call is repeated after a crash, a
+// time-out or an error, and when the partition moves. So send Message.IdempotencyKey with it: by this key the service recognises a
+// repeated request.
 //
 // Each call has the message's time-out to itself. It must return when ctx ends. decide must be quick.
 func Call[T, A any](
@@ -59,18 +59,18 @@ func Call[T, A any](
 	}
 	h.bind = func(_ any, m *message) run {
 		return func(ctx context.Context, tx pgx.Tx) (Outcome, error) {
-			said, err := m.ask(ctx)
+			answer, err := m.callOnce(ctx)
 			if err != nil {
 				return Outcome{}, err
 			}
-			made := said.(called)
+			made := answer.(called)
 			return decide(ctx, tx, command(m, made.body), made.answer)
 		}
 	}
 	p.register(h)
 }
 
-// callUndecoded is Call for a type of which only the name is known.
+// callUndecoded is Call for commands of the named type, whose bodies stay undecoded.
 func (p *Participant) callUndecoded(
 	typ string,
 	call func(ctx context.Context, m envelope.Message, attempt int) (any, error),
@@ -97,7 +97,7 @@ func (p *Participant) callUndecoded(
 	}
 	h.bind = func(_ any, m *message) run {
 		return func(ctx context.Context, tx pgx.Tx) (Outcome, error) {
-			answer, err := m.ask(ctx)
+			answer, err := m.callOnce(ctx)
 			if err != nil {
 				return Outcome{}, err
 			}
@@ -107,68 +107,68 @@ func (p *Participant) callUndecoded(
 	p.register(h)
 }
 
-// said is the result of a call of ask.
-type said struct {
-	what any
-	err  error
+// callResult is the result of the call of one message.
+type callResult struct {
+	answer any
+	err    error
 }
 
-// ask returns the kept result, or calls. A kept error is used for one run that counts, which is one alone.
-func (m *message) ask(ctx context.Context) (any, error) {
-	s := m.said
-	if s == nil {
-		s = new(said)
-		m.handler.hear(ctx, m, s)
+// callOnce returns the kept result of m's call, or makes the call. A kept error is used for one run that counts, which is one alone.
+func (m *message) callOnce(ctx context.Context) (any, error) {
+	r := m.result
+	if r == nil {
+		r = new(callResult)
+		m.handler.callRecovered(ctx, m, r)
 	}
-	m.said = s
-	if s.err != nil && m.alone {
-		m.said = nil
+	m.result = r
+	if r.err != nil && m.alone {
+		m.result = nil
 	}
-	return s.what, s.err
+	return r.answer, r.err
 }
 
-// hear calls ask. s has an error also if ask ends its goroutine.
-func (h *handler) hear(ctx context.Context, m *message, s *said) {
-	s.err = panicked{value: errGoexit}
-	defer recovered(&s.err)
-	s.what, s.err = h.ask(ctx, m)
+// callRecovered makes the call of m. A panic becomes the error of r, and so does the end of the goroutine.
+func (h *handler) callRecovered(ctx context.Context, m *message, r *callResult) {
+	r.err = panicked{value: errGoexit}
+	defer recovered(&r.err)
+	r.answer, r.err = h.ask(ctx, m)
 }
 
-// stale reports whether the call must be repeated for another run: the service was away, the call was cancelled, or it was not made.
-func (s *said) stale() bool {
+// mustRepeat reports whether the call must be repeated for another run: the service was away, the call was cancelled, or it was not made.
+func (r *callResult) mustRepeat() bool {
 	var away unavailable
-	return s != nil && (errors.As(s.err, &away) || errors.Is(s.err, context.Canceled) || errors.Is(s.err, errNoPermit))
+	return r != nil && (errors.As(r.err, &away) || errors.Is(r.err, context.Canceled) || errors.Is(r.err, errNoPermit))
 }
 
-// asksAgain reports whether m's call must be repeated now. One that was cancelled counts as failed if it has used up m's permit.
-func (m *message) asksAgain() bool {
-	return m.said.stale() && (m.permit == nil || !m.permit.spent || m.handler.limits.rate == nil)
+// callsAgain reports whether m's call must be repeated now. One that was cancelled counts as failed if it has used up m's permit.
+func (m *message) callsAgain() bool {
+	return m.result.mustRepeat() && (m.permit == nil || !m.permit.spent || m.handler.limits.rate == nil)
 }
 
-// ask calls ask concurrently for the messages of a batch that need not wait for an earlier one, and waits for all calls.
-func (u *unit) ask() {
+// callBatch makes the calls of a batch concurrently. The handler of a single message makes its own call.
+func (u *unit) callBatch() {
 	for _, m := range u.first {
 		m.alone = len(u.first) == 1
 	}
-	if len(u.first) < 2 {
-		return // its handler does it
+	if len(u.first) > 1 {
+		u.callAll()
 	}
-	u.askAll()
 }
 
-func (u *unit) askAll() {
-	var asks sync.WaitGroup
+// callAll makes the calls of all messages that need not wait for an earlier one, concurrently, and waits for them.
+func (u *unit) callAll() {
+	var calls sync.WaitGroup
 	before := make(map[string]bool, len(u.first))
 	for _, m := range u.first {
 		waits := false
-		if m.asksAgain() {
-			m.said = nil
+		if m.callsAgain() {
+			m.result = nil
 		}
-		for _, place := range m.places() {
-			waits = waits || before[place]
-			before[place] = true
+		for _, order := range m.orders() {
+			waits = waits || before[order]
+			before[order] = true
 		}
-		if m.handler.ask == nil || m.said != nil || waits {
+		if m.handler.ask == nil || m.result != nil || waits {
 			continue
 		}
 		if m.answered() {
@@ -176,14 +176,14 @@ func (u *unit) askAll() {
 				continue
 			}
 		}
-		m.said = new(said)
-		asks.Go(func() { u.w.asked(u.ctx, m, m.said) })
+		m.result = new(callResult)
+		calls.Go(func() { u.w.callInTime(u.ctx, m, m.result) })
 	}
-	asks.Wait()
+	calls.Wait()
 }
 
-// places returns the orders that m takes part in: its key, and its step of a saga.
-func (m *message) places() (all []string) {
+// orders returns the names of the orders in which m has a place: its key, and its step of a saga.
+func (m *message) orders() (all []string) {
 	if m.Key != nil {
 		all = append(all, "key "+string(m.Key))
 	}
@@ -197,27 +197,27 @@ func (m *message) places() (all []string) {
 	return all
 }
 
-// asked calls ask for a message, concurrently with others, within its time-out.
-func (w *runner) asked(ctx context.Context, m *message, s *said) {
+// callInTime makes the call of one message of a batch within the message's time-out.
+func (w *runner) callInTime(ctx context.Context, m *message, r *callResult) {
 	limit := w.p.timeout(m)
 	ctx, cancel := context.WithTimeout(envelope.WithCause(ctx, m.cause(w.p.cfg.Group)), limit)
 	defer cancel()
 	w.clocks.start(m)
 	defer w.clocks.stop(m)
-	m.handler.hear(ctx, m, s)
-	if s.err != nil && w.ctx.Err() == nil && ctx.Err() != nil {
-		s.err = tooLong(ctx, limit, s.err)
+	m.handler.callRecovered(ctx, m, r)
+	if r.err != nil && w.ctx.Err() == nil && ctx.Err() != nil {
+		r.err = tooLong(ctx, limit, r.err)
 	}
 }
 
-// callFirst runs the calls of messages before their transaction begins, so that none is open meanwhile: a first transaction, which is
-// rolled back, finds the messages that are to be handled. A single message's error ends its run.
+// callFirst makes the calls of messages before their transaction begins. An earlier transaction finds the messages that will be handled, and
+// is rolled back, so that none is open during the calls. If there is a single message, an error of its call ends its run.
 //
-// It does nothing if the members of the group must see that a call is under way: they see it by the locks of the transaction.
+// It does nothing if other members must see that a call is in progress: the locks of the open transaction show it.
 func (w *runner) callFirst(ms []*message) error {
 	open := func(m *message) bool { return m.entry != nil || w.p.needsMark(m) }
 	calls := func(m *message) bool {
-		return m.handler != nil && m.handler.ask != nil && (m.said == nil || m.asksAgain())
+		return m.handler != nil && m.handler.ask != nil && (m.result == nil || m.callsAgain())
 	}
 	if !slices.ContainsFunc(ms, calls) || slices.ContainsFunc(ms, open) {
 		return nil
@@ -231,12 +231,12 @@ func (w *runner) callFirst(ms []*message) error {
 	for _, m := range u.first {
 		m.began, m.alone = began, len(u.first) == 1
 	}
-	u.askAll()
-	if len(ms) == 1 && len(u.first) == 1 && u.first[0].said != nil && u.first[0].said.err != nil {
+	u.callAll()
+	if len(ms) == 1 && len(u.first) == 1 && u.first[0].result != nil && u.first[0].result.err != nil {
 		m := u.first[0]
-		said := m.said
-		m.said = nil
-		return failedIn{m, said.err}
+		err := m.result.err
+		m.result = nil
+		return failedIn{m, err}
 	}
 	return nil
 }

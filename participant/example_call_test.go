@@ -28,7 +28,7 @@ type Receipt struct {
 	Number   string `json:"number"`
 }
 
-// charge asks the bank. It has no transaction, and it may be called again for the same command, with the same key.
+// charge calls the bank. It has no transaction, and it may be called again for the same command, with the same key.
 func charge(bank string) func(context.Context, participant.Command[ChargePayment]) (Receipt, error) {
 	return func(ctx context.Context, c participant.Command[ChargePayment]) (r Receipt, err error) {
 		body, err := json.Marshal(c.Body)
@@ -42,7 +42,7 @@ func charge(bank string) func(context.Context, participant.Command[ChargePayment
 		request.Header.Set("Idempotency-Key", c.Message.IdempotencyKey)
 		response, err := http.DefaultClient.Do(request)
 		if err != nil {
-			return r, err // it is tried again
+			return r, err // a failed attempt, which is retried
 		}
 		defer response.Body.Close()
 		answer, err := io.ReadAll(io.LimitReader(response.Body, 1<<20))
@@ -91,7 +91,7 @@ func ExampleCall() {
 	}
 	defer end()
 
-	// The bank recognises a request by its key. It refuses amounts above 100, and is busy at first.
+	// The bank refuses amounts above 100, and is busy at first.
 	var once sync.Once
 	bank := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		busy := false

@@ -204,19 +204,19 @@ func (p *Participant) PlanCancel(ctx context.Context, ds *Deadlines, name, scope
 
 func (p *Participant) QueueDeadlines(b *pgx.Batch, ds *Deadlines) { p.queueDeadlines(b, ds) }
 
-// Ask is Call for commands of which only the type's name is known, with typed answers.
+// Ask is Call for commands of the named type, whose bodies stay undecoded, with typed answers.
 func Ask[A any](
 	p *Participant, typ string,
-	ask func(ctx context.Context, c Command[[]byte]) (A, error),
-	take func(ctx context.Context, tx pgx.Tx, c Command[[]byte], said A) (Outcome, error),
+	call func(ctx context.Context, c Command[[]byte]) (A, error),
+	decide func(ctx context.Context, tx pgx.Tx, c Command[[]byte], answer A) (Outcome, error),
 	opts ...HandlerOption,
 ) {
 	p.callUndecoded(typ,
 		func(ctx context.Context, m envelope.Message, attempt int) (any, error) {
-			return ask(ctx, Command[[]byte]{Body: m.Payload, Message: m, Attempt: attempt})
+			return call(ctx, Command[[]byte]{Body: m.Payload, Message: m, Attempt: attempt})
 		},
-		func(ctx context.Context, tx pgx.Tx, m envelope.Message, attempt int, said any) (Outcome, error) {
-			return take(ctx, tx, Command[[]byte]{Body: m.Payload, Message: m, Attempt: attempt}, said.(A))
+		func(ctx context.Context, tx pgx.Tx, m envelope.Message, attempt int, answer any) (Outcome, error) {
+			return decide(ctx, tx, Command[[]byte]{Body: m.Payload, Message: m, Attempt: attempt}, answer.(A))
 		}, opts...)
 }
 

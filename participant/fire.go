@@ -59,21 +59,20 @@ type firer struct {
 	whole   time.Time // when to poll without limit again
 	backlog backlog
 
-	server time.Time // when the server that answered last was started
-	asked  time.Time // the server's time when it answered last
-	moved  time.Time // when another server last answered than before
-	late   time.Time // when an answer last came late
-	vain   int       // statements in a row that fired nothing, although deadlines were due
+	server     time.Time // the start of the server that answered last
+	answeredAt time.Time // that server's time at its last answer
+	changedAt  time.Time // when the server that answers last changed
+	lateAt     time.Time // when an answer was last late
+	vain       int       // statements in a row that fired nothing, although deadlines were due
 
 	looked  time.Time // when foreignLock read who holds the lock
 	blocked error     // its result
 }
 
-// lateAnswer is the time after which the answer to a statement is late: a connection pooler may have kept the statement while the server was
-// away.
+// lateAnswer is the duration after which an answer is late: a connection pooler may have queued the statement while the server was away.
 const lateAnswer = time.Second
 
-// vainFires is the number of statements that fire nothing after which the next one is not limited to the server that answered last.
+// vainFires is the number of statements in a row that may fire nothing. The next one is not limited to the server that answered last.
 const vainFires = 10
 
 // fire fires deadlines until ctx ends.
@@ -140,17 +139,17 @@ func (f *firer) pass(ctx context.Context) (wait time.Duration, err error) {
 	return wait, err
 }
 
-// wasAway reports whether the database may have been away since the last pass, although no statement has failed: another server answers than
-// before, or the answer took so long. Each counts once in backlogLimit, so that deadlines are fired also where all answers are late, or where a
-// proxy sends each statement to another server.
+// wasAway reports whether the database may have been away since the last pass, although no statement failed: another server answers, or the
+// answer was late. Each of the two counts only once per backlogLimit. So deadlines are fired even if all answers are late, or if a proxy
+// sends each statement to another server.
 func (f *firer) wasAway(before time.Time, took time.Duration) (was bool) {
 	count := func(last *time.Time, is bool) {
 		if is && time.Since(*last) >= f.p.backlogLimit {
 			*last, was = time.Now(), true
 		}
 	}
-	count(&f.moved, !before.IsZero() && !f.server.Equal(before))
-	count(&f.late, took >= lateAnswer)
+	count(&f.changedAt, !before.IsZero() && !f.server.Equal(before))
+	count(&f.lateAt, took >= lateAnswer)
 	return was
 }
 
@@ -176,7 +175,7 @@ func (f *firer) look(ctx context.Context, back time.Duration) (time.Duration, er
 	var next *float64
 	err := f.p.cfg.Pool.QueryRow(ctx, nextDeadline, pg.Args{
 		"group": f.p.cfg.Group, "names": f.names, "back": from(back), "ahead": lookEvery.Seconds(),
-	}).Scan(&next, &f.server, &f.asked)
+	}).Scan(&next, &f.server, &f.answeredAt)
 	if next == nil {
 		return lookEvery, err
 	}
@@ -203,7 +202,7 @@ func (f *firer) fire(ctx context.Context, back time.Duration) (n int, err error)
 	}
 	err = f.p.cfg.Pool.QueryRow(ctx, fireDeadlines, pg.Args{
 		"group": f.p.cfg.Group, "names": f.names, "back": from(back), "limit": fireLimit, "class": int32(fireClass),
-		"topic": f.p.cfg.Hop.Commands(), "channel": outboxrow.Channel, "server": server, "asked": f.asked,
+		"topic": f.p.cfg.Hop.Commands(), "channel": outboxrow.Channel, "server": server, "asked": f.answeredAt,
 	}).Scan(&n, &lag, nil)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, nil

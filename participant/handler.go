@@ -135,7 +135,7 @@ type handler struct {
 	alone    bool            // never in a batch
 	limits   limits
 	sets     atomic.Bool                                        // its SQL has changed settings of its transaction: runs alone too
-	ask      func(ctx context.Context, m *message) (any, error) // of Call; then prepare decodes nothing
+	ask      func(ctx context.Context, m *message) (any, error) // calls another service, if registered with Call; then prepare decodes nothing
 	codec    envelope.Codec
 	body     func() any                     // a new *T, or, if T is a pointer to a struct, a new T
 	bind     func(body any, m *message) run // nil if only observers get its messages
@@ -242,8 +242,8 @@ func (hs handlers) types() []string {
 	return all
 }
 
-// asks reports whether any of them was registered with Call.
-func (hs handlers) asks() bool {
+// haveCalls reports whether one of them was registered with Call.
+func (hs handlers) haveCalls() bool {
 	for _, ofTopic := range hs {
 		for _, h := range ofTopic {
 			if h.ask != nil {

@@ -13,7 +13,7 @@ type holds struct {
 	mu    sync.Mutex
 	byKey map[holdKey]*hold
 	queue holdQueue
-	waits int // turns that wait for a permit, or have one
+	waits int // turns of keys whose handlers have limits: they wait for a permit, or have one
 }
 
 type hold struct {
@@ -31,7 +31,7 @@ type turn struct {
 	limits *limits
 }
 
-// limitedAgain delays a key whose handler has limits while as many turns as allowed wait for permits.
+// limitedAgain is the delay of a key whose handler has limits, while as many turns as allowed wait for permits.
 const limitedAgain = time.Second
 
 // set adds a held key, or changes when it is due.
@@ -106,8 +106,8 @@ func (h *holds) count() int {
 	return len(h.byKey)
 }
 
-// due returns the keys that are due, each of which has its turn from now on, and how long the next one has to wait. No more than most
-// keys have their turn at once, and no more than most further ones whose handlers have limits: due is to be called again when one has ended.
+// due returns the turns of the keys that are due, and the wait until the next key is due. A key has its turn from then on. No more than
+// most keys without limits have their turn at once, and no more than most keys with limits: call due again when a turn has ended.
 func (h *holds) due(now time.Time, most int) (turns []turn, wait time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -140,6 +140,7 @@ func (h *holds) limit(key holdKey, l *limits) {
 	}
 }
 
+// endTurn uncounts the turn of a key whose handler has limits.
 func (h *holds) endTurn(known *hold) {
 	if known.waits {
 		known.waits = false

@@ -11,21 +11,21 @@ import (
 	"github.com/troupe-go/troupe/internal/keyed"
 )
 
-// A handler with a rate limit or a concurrency limit gets a message only with a permit of each. A message without one waits in its
-// lane, with the later messages of its key: it has no transaction, no goroutine and no place among the Concurrency runs. Other keys
-// of the partition continue until its backlog is full; then the partition fetches no more.
+// A handler with a rate limit or a concurrency limit gets a message only with a permit for each limit. A message without a permit waits in its
+// lane, with the later messages of its key. It has no transaction and no goroutine, and is none of the Concurrency runs. Other keys
+// of the partition continue until the partition's backlog is full; then the partition fetches no more.
 
 // RateLimit limits how many runs of a handler begin in any time of length per, over all members of the group, by the clock of the
-// service's database. n is at least 1, per from 1 second to 24 hours. The runs are spread over the time: n of them do not begin
-// together. The rate is up to a sixth below n for a second, and a sixtieth below n for a minute, since permits that are not used at
-// once expire: with several members, ask for a longer time rather than for a shorter one.
+// service's database. n is at least 1, per from 1 second to 24 hours. The runs are evenly spaced: n of them do not begin
+// together. A permit may be used late, so the spacing is wider than per/n: the highest rate is 5/6 of n if per is a second, and 60/61 of n if
+// it is a minute (computed). So prefer a longer per to a shorter one.
 //
 // A message that waits for the limit counts no attempt. Each try is a run and needs a permit; a handler that is no Call runs again
 // with the same permit if its transaction lost a race with another one, and a Call whose answer is there needs none. A handler with a limit that is no Call has its messages one
 // by one, as with Alone.
 //
 // The state is a row of troupe.rate_limits, by group and handler. If the database is set back (a failover to a standby that lagged, a
-// restore, its clock), runs that it does not know of are not counted: once, up to 2n may begin in a time of length per. While
+// restore, a change of its clock), runs that the row does not have are not counted: once, up to 2n may begin in a time of length per. While
 // the database is away, no run begins. Local work has no limits.
 func RateLimit(n int, per time.Duration) HandlerOption {
 	return func(h *handler) {
@@ -42,9 +42,9 @@ func RateLimit(n int, per time.Duration) HandlerOption {
 }
 
 // ConcurrencyLimit limits how many runs are active at once in this process, over all handlers of the participant that name the same
-// dependency: a service, a printer. If they state different limits, the lowest one applies. A message that waits for it counts no
-// attempt. With several members, their limits add up: the process knows its own calls without asking the database, and a
-// member that crashes leaves none behind.
+// dependency, such as a service or a printer. If they state different limits, the lowest one applies. A message that waits for it is not
+// an attempt. Each member has its own limit, so the limits of several members add up: a process counts its own calls without the database,
+// and a member that crashes leaves no count behind.
 func ConcurrencyLimit(dependency string, n int) HandlerOption {
 	return func(h *handler) {
 		if n < 1 || dependency == "" {
@@ -123,7 +123,7 @@ func (w *worker) takePermits(m *message, place keyed.Place) (wait any, last bool
 	switch {
 	case l == nil:
 		return nil, false
-	case m.said != nil && !m.said.stale(), // it has its answer
+	case m.result != nil && !m.result.mustRepeat(), // it has its answer
 		!m.due && (w.holds.has(m) || w.lease.seen.has(m.topicID, m.offset, m.epoch)): // it does not run
 		if m.waited {
 			m.waited = false
@@ -171,10 +171,10 @@ func (m *message) spend() error {
 
 // needsPermit reports whether another run of m, within the present one of its batch, needs a permit that it does not have.
 func (m *message) needsPermit() bool {
-	return m.handler.limits.rate != nil && (m.handler.ask == nil || m.said == nil || m.said.stale())
+	return m.handler.limits.rate != nil && (m.handler.ask == nil || m.result == nil || m.result.mustRepeat())
 }
 
-// dismiss takes the permits of messages back whose run has ended.
+// dismiss releases the permits of messages whose run has ended. A permit of a rate limit is given back only if neither a call nor a handler began.
 func (w *worker) dismiss(ms []*message) {
 	for _, m := range ms {
 		had := m.permit
@@ -244,7 +244,7 @@ func rouseOne(of any, turn func(func(*waiters))) bool {
 		if w.lane.Unpark(of, 1) > 0 {
 			return true
 		}
-		// A message may begin to wait meanwhile: the worker is removed first, and then asked.
+		// Another message may begin to wait meanwhile: remove the worker first, and then count its waiting keys.
 		turn(func(ws *waiters) { ws.remove(w) })
 		if w.lane.Parked(of) > 0 {
 			turn(func(ws *waiters) { ws.add(w) })
@@ -304,8 +304,7 @@ func (p *Participant) runRates(ctx context.Context) {
 	all.Wait()
 }
 
-// lacksPermit reports whether the turn of a held key cannot run the key's first message, since it has no permit for it, and lets the
-// next turn wait for one.
+// lacksPermit reports whether the turn of a held key has no permit for the key's first message. Then the key's next turn waits for a permit.
 func (w *worker) lacksPermit(turn, first *message) bool {
 	if !first.limited() {
 		w.holds.limit(turn.turn, nil)

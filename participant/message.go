@@ -45,9 +45,9 @@ type message struct {
 	outcome          envelope.Outcome // of the run
 	idle             string           // why the run did nothing, if its saga's barrier blocked the handler
 	passed           string           // why it ends without effect
-	said             *said            // the result of its handler's ask, until it ends
+	result           *callResult      // of its call of another service, until it ends
 	announced        *uint32          // version of the mark of its call, if its present run inserted it
-	called           bool             // its call outside the database was made
+	called           bool             // its call, or its handler, has begun
 	alone            bool             // the run has no other message
 	unhandledFor     time.Duration    // how long it has waited for a member with a handler, when it was read
 	ended            error            // its handler, or another in its transaction, ended the transaction

@@ -51,7 +51,7 @@ type Participant struct {
 	afterBacklog  map[string]bool             // names of deadlines that wait for the backlog; not changed once running
 	mistakes      []error
 	running       bool
-	limited       bool                    // some handler has a limit; not changed once running
+	limited       bool                    // a handler has a limit; not changed once running
 	rates         []*rate                 // not changed once running
 	slots         []*callSlots            // likewise
 	late          context.CancelCauseFunc // ends Run with an error

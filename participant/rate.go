@@ -22,18 +22,18 @@ var (
 	waitRate string
 )
 
-// rate holds the permits of one handler's rate limit in this process. A permit has a start, by the database's clock, and is used from
-// then on, but no later than life after it. The starts of all members are spacing apart: so at most (per+life)/spacing = n are used in
-// any time of length per.
+// rate holds the permits of one handler's rate limit in this process. A permit has a start, by the database's clock. It can be used from
+// its start on, and expires after life. The starts of the permits of all members are spacing apart, so at most (per+life)/spacing = n
+// permits are used in any time of length per.
 //
-// Members claim only permits that start soon, and no more than they have messages for. One that could not be used is lost.
+// Members claim only permits that start soon, and no more than they have messages for. A permit that is not used is lost.
 type rate struct {
 	handler string
 	n       int
 	per     time.Duration
 	life    time.Duration
 	spacing time.Duration
-	most    int // permits of one claim
+	most    int // the most permits of one claim
 
 	wake chan struct{}
 
@@ -56,7 +56,7 @@ func newRate(n int, per time.Duration) *rate {
 	return r
 }
 
-// take returns when the permit that it takes expires.
+// take takes a permit, and returns the time at which the permit expires. If there is none, ok is false, and w waits for one.
 func (r *rate) take(w *worker) (expires time.Time, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -74,19 +74,20 @@ func (r *rate) take(w *worker) (expires time.Time, ok bool) {
 	return time.Time{}, false
 }
 
-// giveBack returns a permit of a message that did not run.
+// giveBack puts back the permit of a message that did not run.
 func (r *rate) giveBack(expires time.Time) {
 	r.put(expires)
 	r.next()
 }
 
+// put adds a started permit.
 func (r *rate) put(expires time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.permits = append(r.permits, expires)
 }
 
-// next lets a key run that waits for a permit.
+// next runs a key that waits for a permit.
 func (r *rate) next() {
 	rouseOne(r, func(do func(*waiters)) {
 		r.mu.Lock()
@@ -108,7 +109,7 @@ func (r *rate) demand() (n int) {
 
 // run claims permits while messages wait for them.
 func (r *rate) run(ctx context.Context, p *Participant) {
-	trouble := p.outage(theDatabase)
+	outage := p.outage(theDatabase)
 	policy := retry.Policy{Initial: 50 * time.Millisecond, Cap: 2 * time.Second}
 	late := 0
 	for failed := 0; ; {
@@ -121,7 +122,7 @@ func (r *rate) run(ctx context.Context, p *Participant) {
 			switch {
 			case err != nil && ctx.Err() == nil:
 				failed++
-				trouble.report(err)
+				outage.report(err)
 				r.setUnclaimed(err)
 				wait = policy.Wait(failed)
 			case err == nil && late >= mostLate:
@@ -129,7 +130,7 @@ func (r *rate) run(ctx context.Context, p *Participant) {
 				wait = policy.Wait(late)
 			case err == nil:
 				if failed > 0 {
-					trouble.report(nil)
+					outage.report(nil)
 				}
 				failed, wait = 0, next
 				r.setUnclaimed(nil)
@@ -157,7 +158,7 @@ func (r *rate) run(ctx context.Context, p *Participant) {
 	}
 }
 
-// pause waits, and reports whether ctx goes on.
+// pause waits, and reports whether ctx has not ended.
 func pause(ctx context.Context, wait time.Duration) bool {
 	if wait <= 0 {
 		return ctx.Err() == nil
@@ -172,11 +173,12 @@ func pause(ctx context.Context, wait time.Duration) bool {
 	}
 }
 
-// startedPermit is a claimed permit by this process's clock, whose start is late and whose end is early by the time that the claim took.
-type startedPermit struct{ begin, expires time.Time }
+// A claimedPermit is a permit by this process's clock. To be safe it begins later, and expires earlier, than in the database: by at most the
+// duration of the claim.
+type claimedPermit struct{ begin, expires time.Time }
 
-// claim claims permits, or returns how long to wait before the next claim.
-func (r *rate) claim(ctx context.Context, p *Participant, demand int) (starts []startedPermit, wait time.Duration, err error) {
+// claim claims permits, at most demand. If the next permit starts too late to be claimed, it returns the wait until the next claim.
+func (r *rate) claim(ctx context.Context, p *Participant, demand int) (starts []claimedPermit, wait time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, statementLimit)
 	defer cancel()
 	n := min(demand, r.most)
@@ -192,7 +194,7 @@ func (r *rate) claim(ctx context.Context, p *Participant, demand int) (starts []
 		if err == nil {
 			for i := range n {
 				start := seconds(after) + time.Duration(i)*r.spacing
-				if s := (startedPermit{got.Add(start), sent.Add(start + r.life)}); s.begin.Before(s.expires) {
+				if s := (claimedPermit{got.Add(start), sent.Add(start + r.life)}); s.begin.Before(s.expires) {
 					starts = append(starts, s)
 				}
 			}

@@ -42,8 +42,8 @@ type PartitionStats struct {
 	Waiting int // messages that were fetched and have not begun; turns of held keys too
 	Running int // messages in transactions under way
 	Held    int // keys in troupe.held
-	// Limited counts the keys whose next message, or held one, waits for a rate or concurrency limit of its handler, and
-	// LimitedSince is since when there has been one without a break.
+	// Limited counts the keys whose next message, or held message, waits for a rate limit or concurrency limit of its handler.
+	// LimitedSince is the time since which there has been at least one such key, without a break.
 	Limited      int
 	LimitedSince time.Time
 	Later        int // messages of a retry topic that were fetched and are not due

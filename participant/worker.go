@@ -92,7 +92,7 @@ func newWorker(c *consumer, at topicPartition) *worker {
 	w.progress.begin(time.Now())
 	w.written.Store(math.MaxInt64) // not known yet
 	gather := w.p.gather
-	if w.p.registered().asks() {
+	if w.p.registered().haveCalls() {
 		gather = 0 // its runs wait for another service, not for the database
 	}
 	var admit func(*message, keyed.Place) (any, bool)
@@ -100,7 +100,7 @@ func newWorker(c *consumer, at topicPartition) *worker {
 		admit = w.takePermits
 	}
 	w.lane = keyed.NewLane(c.pool, keyed.Config[*message, mark]{
-		Batch: w.p.cfg.Batch, Spread: w.p.registered().asks(), Gather: gather, Run: w.run, Admit: admit, Low: w.ended,
+		Batch: w.p.cfg.Batch, Spread: w.p.registered().haveCalls(), Gather: gather, Run: w.run, Admit: admit, Low: w.ended,
 		MaxItems: w.p.backlog(), MaxBytes: backlogBytes, MaxGap: backlogGap,
 		Pause:  func() { w.brake.set(full, true) },
 		Resume: func() { w.brake.set(full, false) },

@@ -226,20 +226,21 @@ func (x *decision) observed(e Event) {
 	case e.Message != "" && slices.ContainsFunc(x.s.Early, e.repeats):
 		x.ignore("%s of %s is kept already", e.Type, e.Hop)
 	case len(x.s.Early) == maxEarly || len(x.s.Early) > 0 && x.earlyBytes()+size(e.Fields) > maxEarlyBytes:
-		x.refuse("%s of %s comes before it is awaited, like %d others with %d bytes: at most %d with %d bytes are kept",
+		x.refuse("%s of %s came before a step awaits it, like %d others with %d bytes: at most %d events with %d bytes are kept",
 			e.Type, e.Hop, len(x.s.Early), x.earlyBytes(), maxEarly, maxEarlyBytes)
 	default:
 		x.s.Early = append(slices.Clip(x.s.Early), e)
 	}
 }
 
-// maxEarly limits how many events a saga keeps until a step awaits them, and maxEarlyBytes their size: each decision reads them. Further
-// ones are refused and become dead letters. A single event is kept whatever its size is.
+// maxEarly limits the number of events that a saga keeps until a step awaits them, and maxEarlyBytes their size, since each decision reads them.
+// Further events are refused and become dead letters. A single event is kept whatever its size is.
 const (
 	maxEarly      = 64
 	maxEarlyBytes = 4 << 20
 )
 
+// earlyBytes returns about the bytes of the kept events.
 func (x *decision) earlyBytes() (n int) {
 	for _, e := range x.s.Early {
 		n += size(e.Fields)

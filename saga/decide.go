@@ -67,8 +67,8 @@ func (x *decision) take(e Event) {
 		x.act(e)
 	case e.Kind == Granted:
 		x.granted()
-	case e.Kind == Answered && x.isForeign(e):
-		x.foreign(e)
+	case e.Kind == Answered && x.fromOtherHop(e):
+		x.refuseOtherHop(e)
 	case e.Kind == Answered:
 		x.answered(e)
 	case e.Kind == Observed:

@@ -199,8 +199,8 @@ func (d *Definition) Concerns(hop, event string) bool {
 	return false
 }
 
-// StartedBy reports whether an event with these fields starts an instance, and returns the variables that it sets. It calls now once
-// if the start's expressions read the time, and else not at all.
+// StartedBy reports whether an event with these fields starts an instance, and returns the variables that it sets. It calls now
+// only if the start's expressions read the time.
 func (d *Definition) StartedBy(hop, event string, fields map[string]any, now func() (time.Time, error)) (data map[string]any, starts bool, err error) {
 	objects := map[string]any{"event": fields}
 	for _, s := range d.start {

@@ -24,7 +24,7 @@ func TestEventsThatComeBeforeTheirStepHaveALimitOfBytes(t *testing.T) {
 	for i := 0; fx.Refused == "" && i < 64; i++ {
 		s, fx = saga.Decide(d, s, saga.Event{Kind: saga.Observed, Hop: "desk", Type: "Approved", Message: fmt.Sprint(i), Fields: fields}, time.Unix(2000, 0))
 	}
-	require.Contains(t, fx.Refused, "comes before it is awaited")
+	require.Contains(t, fx.Refused, "came before a step awaits it")
 	require.Less(t, len(s.Early), 4)
 	require.NotEmpty(t, s.Early, "one is kept whatever its size is")
 }

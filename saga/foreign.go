@@ -2,9 +2,9 @@ package saga
 
 import "slices"
 
-// isForeign reports whether e is the answer of a hop to which the step's command, or its compensation, was not sent. For a step that awaits
-// an event it reports whether the hop sends none of these events. An event without a hop is never foreign.
-func (x *decision) isForeign(e Event) bool {
+// fromOtherHop reports whether e is an answer of another hop than the one to which the step's command, or its compensation, was sent. For a
+// step that awaits events, it reports whether the hop sends none of these events. It is false for an event without a hop.
+func (x *decision) fromOtherHop(e Event) bool {
 	i, known := x.d.byName[stepOfItem(e.Step)]
 	if !known || e.Hop == "" {
 		return false
@@ -19,13 +19,13 @@ func (x *decision) isForeign(e Event) bool {
 	return st.back != nil && e.Hop != st.back.send.hop
 }
 
-// foreign refuses an answer for which isForeign holds, so that no service can answer for another one. It ignores an exhausted event: a hop that
-// only consumes an event of the step sends its exhausted event for that event, but participants of earlier versions name the step in it.
-func (x *decision) foreign(e Event) {
+// refuseOtherHop refuses an answer of another hop, so that no service can answer for another one. It only ignores an exhausted event: such an event
+// of a hop that consumes an event of the step is about that event, though participants of earlier versions name the step in it.
+func (x *decision) refuseOtherHop(e Event) {
 	if e.Outcome == "exhausted" {
 		x.ignore("%s has given up an event, and not the command of step %s", e.Hop, e.Step)
 		return
 	}
-	x.refuse("the answer %s to step %s came from hop %s, which the step does not ask: unless the saga was on another definition before its "+
-		"database was set back, find out why that hop answers; then discard this dead letter", e.Type, e.Step, e.Hop)
+	x.refuse("the answer %s to step %s came from hop %s, to which the step sends nothing: find out why that hop answers, and discard this dead "+
+		"letter. The answer is no error if the saga was on another definition before its database was set back", e.Type, e.Step, e.Hop)
 }

@@ -44,7 +44,7 @@ func (x *decision) tookEffectElsewhere(e Event) bool {
 		return !x.mayHaveItem(e.Step)
 	}
 	switch x.s.Steps[i].Phase {
-	case StepWaiting, Intent, GivenUp, Doubt: // foreign refuses the answer
+	case StepWaiting, Intent, GivenUp, Doubt: // refuseOtherHop refuses the answer
 		if !x.s.Ended() {
 			return false
 		}

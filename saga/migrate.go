@@ -198,8 +198,8 @@ func (m *move) moved() State {
 	return s
 }
 
-// countCalls makes a retry of a step another request for services outside, as ActSet does, if to gives its command or its compensation another
-// input.
+// countCalls makes the retry of a step a new request to services outside, as ActSet does, if the new definition gives the step's command or
+// compensation another input.
 func (m *move) countCalls(ss *StepState) {
 	name := stepOfItem(ss.Name)
 	k, had := m.from.byName[name]

@@ -19,7 +19,7 @@ var (
 	named    = regexp.MustCompile(`\(v1\.\d+\.0, in development\)`)
 )
 
-// The names of attributes and metrics are constants of semconv, so the newest version there decides them. The pages name it.
+// TestTheConventionsAreTheNewestOfTheModule checks that the code imports the newest version of semconv in the module, and that the pages name it.
 func TestTheConventionsAreTheNewestOfTheModule(t *testing.T) {
 	t.Parallel()
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "go.opentelemetry.io/otel").Output()

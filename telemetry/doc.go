@@ -38,7 +38,7 @@
 //	troupe.breaker.open                  gauge      1 while a partition waits for a dependency, else 0
 //	troupe.lag, troupe.lag.age           gauges     messages, and s since the oldest was written, by partition
 //	troupe.inflight, troupe.queue.depth  gauges     messages here, by partition
-//	troupe.limited                       gauge      keys that wait for a limit of a handler, by partition
+//	troupe.limited                       gauge      keys that wait for a rate or concurrency limit, by partition
 //	troupe.keys.held                     gauge      keys that wait for a retry, by partition
 //	troupe.stranded                      gauge      stored messages that no member handles, by topic, of the whole group
 //	troupe.retry_topic.buffered          gauge      messages of a retry topic that are not due, by partition

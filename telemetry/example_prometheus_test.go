@@ -14,7 +14,7 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// A service that uses Prometheus and nothing else of OpenTelemetry: the metrics of its participant are in its own registry.
+// A service without OpenTelemetry of its own: the metrics of its participant are in its Prometheus registry.
 func Example_prometheus() {
 	registry := prometheus.NewRegistry() // or prometheus.DefaultRegisterer
 	reader, err := exporter.New(exporter.WithRegisterer(registry), exporter.WithoutScopeInfo())

@@ -17,8 +17,9 @@ func newActions() *cobra.Command {
 		Use:   "actions",
 		Short: "List the actions of operators, with actor, time and reason",
 		Long: `actions lists the recorded actions of operators on the database of one service (--database-url or DATABASE_URL), the newest
-first: on dead letters, held messages, rows of the outbox, relays and sagas, by command, page or program. Actions of one hour with the same
-actor, reason and kind of object are one line. It reads the newest 10,000 actions on each kind of object; --before reaches older ones.`,
+first: actions on dead letters, held messages, rows of the outbox, relays and sagas, by a command, a page of the console or a program.
+Actions in one hour with the same actor, action, reason and kind of object are one line, with their number. The command reads the newest 10,000
+rows of each table that records actions; use --before to see older ones.`,
 		Example: `  troupe actions --since 24h
   troupe actions --actor ann --output json | jq '.actions[] | .reason'`,
 		Args: cobra.NoArgs,
@@ -59,10 +60,10 @@ actor, reason and kind of object are one line. It reads the newest 10,000 action
 func printActions(cmd *cobra.Command, list []actions.Action, next string) error {
 	w := cmd.OutOrStdout()
 	if len(list) == 0 {
-		_, err := fmt.Fprintln(w, "No action fits.")
+		_, err := fmt.Fprintln(w, "No action matches.")
 		return err
 	}
-	t := newTable(w, "LAST", "ACTOR", "ACTION", "COUNT", "OBJECT", "OF", "SUCH AS", "REASON")
+	t := newTable(w, "LAST", "ACTOR", "ACTION", "COUNT", "OBJECT", "SUBJECT", "EXAMPLE", "REASON")
 	for _, a := range list {
 		t.row(stamp(a.Last), oneLine(a.Actor, 40), a.Action, fmt.Sprint(a.Count), a.Object, oneLine(a.Subject, 60), oneLine(a.Example, 60), oneLine(a.Reason, 80))
 	}

@@ -42,8 +42,10 @@ const (
 	devPassword     = "local"
 )
 
+// demoFlow is the flow of the demo's services.
 const demoFlow = "order"
 
+// demoOrder is printed with --demo.
 const demoOrder = `
 To place an order with the demo's services:
 
@@ -58,11 +60,11 @@ func newDev() *cobra.Command {
 		Use:   "dev DATABASE...",
 		Short: "Run Postgres, Kafka, relays and the console for your services on this machine, without Docker",
 		Long: `dev starts a Postgres with the named databases, one for each service; a Kafka broker; a schema registry; a relay for each database;
-and the console over all of them. It prints the settings for your services, and runs until Ctrl-C. At the end all data is deleted. Name all services
-at the start: to add one, start it again, with empty databases.
+and the console for all of them. It prints the settings for your services, and runs until Ctrl-C. At the end all data is deleted. Name all your
+services at the start: to add one you must start dev again, with empty databases.
 
-With --demo the four services of the order flow of troupe demo run too, so that a service of yours can react to their events: order
-takes orders on http://127.0.0.1:8081/orders, and the others have the ports 8082 to 8084. The flow is then "order".
+With --demo, the four services of the demo's order flow run too, so that your service can react to their events. The service order accepts
+orders at http://127.0.0.1:8081/orders; the others listen on the ports 8082 to 8084. The flow is then "order".
 
 The addresses are the same as in the compose file that troupe init writes, so that all commands work with either. Postgres runs from
 installed binaries, or from binaries that are downloaded once. The broker is franz-go's kfake, in this process: it speaks the
@@ -83,7 +85,7 @@ Exit status: 0 it was asked to stop, 1 it cannot go on, 2 wrong usage.`,
 	flags.IntVar(&f.postgresPort, "postgres-port", devPostgresPort, "`port` of Postgres; 0: a free one")
 	flags.IntVar(&f.kafkaPort, "kafka-port", devKafkaPort, "`port` of Kafka; 0: a free one")
 	flags.IntVar(&f.registryPort, "registry-port", devRegistryPort, "`port` of the schema registry; 0: a free one")
-	flags.StringVar(&f.demo, "demo", "", "run the services of the order flow too: `orchestration|choreography`")
+	flags.StringVar(&f.demo, "demo", "", "also run the demo's services of the order flow: `orchestration|choreography`")
 	flags.Lookup("demo").NoOptDefVal = string(demo.Orchestration)
 	flags.StringVar(&f.servers, "brokers", "", "`host:port,…` of brokers that run already (default: one is started)")
 	flags.StringVar(&f.console, "console", consoleAddress, "`host:port` of the console, of this machine")
@@ -97,7 +99,7 @@ func (f *devFlags) run(cmd *cobra.Command, databases []string) error {
 	}
 	if f.demo != "" {
 		if cmd.Flags().Changed("flow") && f.flow != demoFlow {
-			return fmt.Errorf("--flow %s: with --demo it is %s", f.flow, demoFlow)
+			return fmt.Errorf("--flow %s: with --demo the flow is %s: leave --flow out", f.flow, demoFlow)
 		}
 		f.flow = demoFlow
 		databases = append(run.Services(), databases...)
@@ -107,7 +109,7 @@ func (f *devFlags) run(cmd *cobra.Command, databases []string) error {
 			return fmt.Errorf("database %q: want lower-case letters, digits, - and _, beginning with a letter", name)
 		}
 		if slices.Contains(databases[:i], databases[i]) {
-			return fmt.Errorf("database %q: it is there already: each service needs a name of its own", name)
+			return fmt.Errorf("database %q is named twice, or is one of the demo: give each service its own name", name)
 		}
 	}
 	if _, err := topics.NewHop(f.flow, "any"); err != nil {

@@ -71,7 +71,7 @@ func TestDevSaysWhatItCannotDo(t *testing.T) {
 		`database "Seats"`:        "dev Seats",
 		"--flow:":                 "dev --flow A seats",
 		"--demo:":                 "dev --demo=none seats",
-		"with --demo it is order": "dev --demo --flow booking points",
+		"with --demo the flow is order": "dev --demo --flow booking points",
 		`database "order"`:        "dev --demo order",
 		"this machine's own":      "dev --postgres-port 0 --kafka-port 0 --console 0.0.0.0:0 seats",
 	} {

@@ -27,11 +27,11 @@ func newInit() *cobra.Command {
 broker, a compose file with Postgres, Kafka and the relay, and a README with the commands. Messages, tables and topics are named
 after the hop. With --reacts-to the handler reacts to another hop's event.
 
-The handler uses pgx and JSON, unless --database-sql, --sqlc or --proto say otherwise; you can combine them. The code of sqlc and
-protoc is written too, so neither has to be installed.
+The handler uses pgx and JSON. --database-sql, --sqlc and --proto replace these, and can be combined. The code that sqlc and protoc generate
+is included, so neither has to be installed.
 
-The go.mod can be committed: the path of Troupe's source on this machine is in go.work, which git ignores. Before the first
-release, go get and go mod tidy need that path in go.mod, for which --replace is.`,
+You can commit the go.mod: the path of Troupe's source on this machine is in go.work, which git ignores. Before Troupe's first
+release, go get and go mod tidy need that path in go.mod; --replace writes it there.`,
 		Example: `  troupe init seats
   troupe init tickets --hop booking.tickets --reacts-to booking.seats
   troupe init services/payment --hop order.payment --module example.org/payment --sqlc --database-sql --proto
@@ -82,10 +82,10 @@ release, go get and go mod tidy need that path in go.mod, for which --replace is
 	flags.SortFlags = false
 	flags.StringVar(&hop, "hop", "", "`flow.hop`: the service's part of a flow (default: booking and the folder's name)")
 	flags.StringVar(&from, "reacts-to", "", "`flow.hop` of the same flow whose events it reacts to (default: it handles commands)")
-	flags.StringVar(&service.Event, "event", "", "`type` of that event (default: the one that troupe init makes for that hop)")
+	flags.StringVar(&service.Event, "event", "", "`type` of that event (default: the type that a service made by troupe init for that hop emits)")
 	flags.StringVar(&service.AvroFile, "avro", "", "`file.avsc` with the schema of that event, if it is Avro with a schema registry")
 	flags.BoolVar(&service.SQL, "database-sql", false, "handlers get a *sql.Tx instead of a pgx.Tx")
-	flags.BoolVar(&service.Sqlc, "sqlc", false, "queries by sqlc")
+	flags.BoolVar(&service.Sqlc, "sqlc", false, "queries in SQL files, with Go code that sqlc generates")
 	flags.BoolVar(&service.Proto, "proto", false, "messages in Protobuf with a schema registry, instead of JSON")
 	flags.StringVar(&service.Module, "module", "", "`path` of its Go module (default: the folder's name)")
 	flags.StringVar(&service.Troupe, "troupe", "", "`folder` with a checkout of Troupe (default: the checkout from which this program was built)")

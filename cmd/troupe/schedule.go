@@ -15,41 +15,41 @@ func newSchedule() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "schedule",
 		Short: "Start sagas and send messages at the times of a cron expression",
-		Long: `schedule works on the database of one service (--database-url or DATABASE_URL), whose coordinators run the schedules
-(docs/schedules.md). Each change needs a reason, and is recorded.`,
+		Long: `schedule lists and changes the schedules in the database of one service (--database-url or DATABASE_URL). The coordinators of that
+database run them (docs/schedules.md). Each change needs a reason, and is recorded.`,
 		Example: `  troupe schedule list
   troupe schedule show nightly`,
 		Args: cobra.NoArgs,
 		RunE: parent,
 	}
 	cmd.AddCommand(newScheduleList(), newScheduleShow(), newScheduleSet(),
-		newScheduleAct(&cobra.Command{
+		newScheduleAction(&cobra.Command{
 			Use:   "pause <name>",
-			Short: "Stop a schedule until it is resumed; its occurrences meanwhile are skipped",
+			Short: "Stop a schedule until it is resumed; its occurrences until then are skipped",
 		}, "it is paused", func(ctx context.Context, f *deskFlags, d schedule.Desk, name string) (string, error) {
 			by, err := f.by(true)
 			if err == nil {
 				err = d.Pause(ctx, name, by)
 			}
-			return "It is paused.", err
+			return "The schedule is paused.", err
 		}),
-		newScheduleAct(&cobra.Command{
+		newScheduleAction(&cobra.Command{
 			Use:   "resume <name>",
-			Short: "Let a paused schedule go on with its next occurrence after now",
-		}, "it goes on", func(ctx context.Context, f *deskFlags, d schedule.Desk, name string) (string, error) {
+			Short: "Continue a paused schedule with its next occurrence after now",
+		}, "it is resumed", func(ctx context.Context, f *deskFlags, d schedule.Desk, name string) (string, error) {
 			by, err := f.by(true)
 			var next time.Time
 			if err == nil {
 				next, err = d.Resume(ctx, name, by)
 			}
-			return "It goes on at " + stamp(next) + ".", err
+			return "The schedule is resumed. Next occurrence: " + stamp(next) + ".", err
 		}),
-		newScheduleAct(&cobra.Command{
+		newScheduleAction(&cobra.Command{
 			Use:   "run <name>",
 			Short: "Run one more occurrence now, also of a paused schedule",
-			Long: `run requests one more occurrence, which a coordinator runs within 5 s. Its time is the time of the request. The schedule's
-own occurrences stay as they are. show prints the error if it cannot be run.`,
-		}, "it runs", func(ctx context.Context, f *deskFlags, d schedule.Desk, name string) (string, error) {
+			Long: `run requests one more occurrence. A coordinator sees the request within 5 s, and runs the occurrence. Its time is the time of the
+request. The other occurrences of the schedule do not change. If the occurrence cannot be run, show prints the error.`,
+		}, "it is run", func(ctx context.Context, f *deskFlags, d schedule.Desk, name string) (string, error) {
 			by, err := f.by(true)
 			occurrence := ""
 			if err == nil {
@@ -57,15 +57,15 @@ own occurrences stay as they are. show prints the error if it cannot be run.`,
 			}
 			return "Requested: " + occurrence + ".", err
 		}),
-		newScheduleAct(&cobra.Command{
+		newScheduleAction(&cobra.Command{
 			Use:   "delete <name>",
-			Short: "Delete a schedule; the record of its changes stays",
+			Short: "Delete a schedule; the record of its changes is kept",
 		}, "it is deleted", func(ctx context.Context, f *deskFlags, d schedule.Desk, name string) (string, error) {
 			by, err := f.by(true)
 			if err == nil {
 				err = d.Delete(ctx, name, by)
 			}
-			return "It is deleted.", err
+			return "The schedule is deleted.", err
 		}))
 	return cmd
 }
@@ -104,7 +104,7 @@ func newScheduleList() *cobra.Command {
 				return f.output.encode(cmd.OutOrStdout(), map[string]any{"schedules": all})
 			}
 			if len(all) == 0 {
-				_, err := fmt.Fprintln(cmd.OutOrStdout(), "There is no schedule.")
+				_, err := fmt.Fprintln(cmd.OutOrStdout(), "No schedules.")
 				return err
 			}
 			t := newTable(cmd.OutOrStdout(), "NAME", "CRON", "ZONE", "NEXT", "LAST", "TARGET", "ERROR")
@@ -169,6 +169,7 @@ func newScheduleShow() *cobra.Command {
 	return cmd
 }
 
+// stamps joins times for a line of output.
 func stamps(all []time.Time) string {
 	texts := make([]string, len(all))
 	for i, at := range all {
@@ -183,16 +184,16 @@ func newScheduleSet() *cobra.Command {
 	var data string
 	cmd := &cobra.Command{
 		Use:   "set <name>",
-		Short: "Make a schedule, or change it",
-		Long: `set stores a schedule whole: a flag that you leave out has its default. If cron and zone stay as they are, so does the next
-occurrence; else it is the first one after now.
+		Short: "Create a schedule, or change it",
+		Long: `set replaces the whole schedule: a flag that you leave out gets its default, not its previous value. If neither --cron nor --zone
+changes, the next occurrence does not change; else it is the first one after now.
 
-The cron expression has five fields: minute, hour, day of the month, month and day of the week. Its times are on a clock of the zone. A
-time that the clock skips is the moment at which the clock is set forward; of a time that it shows twice the first counts. An expression
-that matches each hour goes by the hours that pass.
+The cron expression has five fields: minute, hour, day of the month, month and day of the week. Its times are local times of the zone. If the
+clock is set forward and skips a time, the occurrence runs at that moment. If the clock is set back and shows a time twice, the
+occurrence runs at the first of the two. If the expression matches each hour, no occurrence is left out or repeated.
 
-The saga of an occurrence has the schedule's name with the time as its key, such as nightly@2026-03-29T01:00:00Z. A message has JSON as
-its payload, and this text as its idempotency key.`,
+The id of an occurrence is the schedule's name with the time, such as nightly@2026-03-29T01:00:00Z. It is the key of the saga, or the
+idempotency key of the message.`,
 		Example: `  troupe schedule set nightly --cron '30 2 * * *' --zone Europe/Berlin --saga billing --data '{"of": "sales"}' --reason 'ticket 4711' --dry-run
   troupe schedule set report --cron '0 8 * * 1-5' --topic order.report.commands --type MakeReport --reason 'ticket 4711'`,
 		Args: cobra.ExactArgs(1),
@@ -206,11 +207,11 @@ its payload, and this text as its idempotency key.`,
 			if err != nil {
 				return err
 			}
-			what := fmt.Sprintf("set schedule %s, which %s at %s, …", spec.Name, oneLine(spec.Target(), 300), stamps(next))
+			action := fmt.Sprintf("set schedule %s, which %s at %s, …", spec.Name, oneLine(spec.Target(), 300), stamps(next))
 			if f.dryRun {
-				return f.wouldDo(cmd, what)
+				return f.wouldDo(cmd, action)
 			}
-			if err := f.confirm(cmd, what+", as "+by.Name); err != nil {
+			if err := f.confirm(cmd, action+", as "+by.Name); err != nil {
 				return err
 			}
 			desk, end, err := f.openSchedules(cmd.Context())
@@ -225,28 +226,28 @@ its payload, and this text as its idempotency key.`,
 			if f.output.forPrograms() {
 				return f.output.encode(cmd.OutOrStdout(), s)
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "It is set. Next: %s.\n", stamp(s.NextAt))
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "The schedule is set. Next occurrence: %s.\n", stamp(s.NextAt))
 			return err
 		},
 	}
 	flags := cmd.Flags()
 	f.declare(cmd)
-	flags.StringVar(&spec.Cron, "cron", "", "`expression` of five fields, or such as @daily; required")
-	flags.StringVar(&spec.Zone, "zone", "UTC", "time zone, by its `name` such as Europe/Berlin")
+	flags.StringVar(&spec.Cron, "cron", "", "`expression` of five fields, or a word such as @daily; required")
+	flags.StringVar(&spec.Zone, "zone", "UTC", "time zone, by its `name`, such as Europe/Berlin")
 	flags.IntVar(&spec.CatchUp, "catch-up", 1, "run the latest `n` missed occurrences late, up to 100; 0: skip an occurrence that is more than a minute late")
 	flags.StringVar(&spec.Saga, "saga", "", "start a saga of this `type`")
-	flags.StringVar(&spec.Topic, "topic", "", "or send a message to this `topic`")
+	flags.StringVar(&spec.Topic, "topic", "", "instead of --saga: send a message to this `topic`")
 	flags.StringVar(&spec.Type, "type", "", "with --topic: `type` of the message")
 	flags.StringVar(&spec.Key, "key", "", "with --topic: `key` of the message (default: the schedule's name)")
-	flags.StringVar(&data, "data", "{}", "`JSON` object: variables of the saga, without its key, or the payload of the message")
+	flags.StringVar(&data, "data", "{}", "`JSON` object: the variables of the saga, without its key, or the payload of the message")
 	f.declareAction(flags, "it is set; required")
 	f.declareDryRun(flags)
 	f.declareYes(flags)
 	return cmd
 }
 
-// newScheduleAct returns cmd with an action on a schedule that exists.
-func newScheduleAct(cmd *cobra.Command, why string, act func(context.Context, *deskFlags, schedule.Desk, string) (string, error)) *cobra.Command {
+// newScheduleAction completes cmd, a command that changes a schedule that exists. reason describes --reason.
+func newScheduleAction(cmd *cobra.Command, reason string, act func(context.Context, *deskFlags, schedule.Desk, string) (string, error)) *cobra.Command {
 	var f deskFlags
 	verb, _, _ := strings.Cut(cmd.Use, " ")
 	cmd.Example = fmt.Sprintf("  troupe schedule %s nightly --reason 'ticket 4711' --dry-run\n  troupe schedule %s nightly --reason 'ticket 4711'", verb, verb)
@@ -265,11 +266,11 @@ func newScheduleAct(cmd *cobra.Command, why string, act func(context.Context, *d
 		if err != nil {
 			return failed(err)
 		}
-		what := fmt.Sprintf("%s schedule %s, which %s at %s, …", verb, s.Name, oneLine(s.Target(), 300), stamps(next))
+		action := fmt.Sprintf("%s schedule %s, which %s at %s, …", verb, s.Name, oneLine(s.Target(), 300), stamps(next))
 		if f.dryRun {
-			return f.wouldDo(cmd, what)
+			return f.wouldDo(cmd, action)
 		}
-		if err := f.confirm(cmd, what+", as "+by.Name); err != nil {
+		if err := f.confirm(cmd, action+", as "+by.Name); err != nil {
 			return err
 		}
 		done, err := act(cmd.Context(), &f, desk, args[0])
@@ -284,7 +285,7 @@ func newScheduleAct(cmd *cobra.Command, why string, act func(context.Context, *d
 	}
 	flags := cmd.Flags()
 	f.declare(cmd)
-	f.declareAction(flags, why+"; required")
+	f.declareAction(flags, reason+"; required")
 	f.declareDryRun(flags)
 	f.declareYes(flags)
 	return cmd

@@ -9,7 +9,7 @@ import (
 	"github.com/troupe-go/troupe/saga"
 )
 
-// An operator makes a schedule, lets it run once, pauses and resumes it, and deletes it.
+// TestSchedulesAreOperatedFromTheCommandLine sets a schedule, runs, pauses and resumes it, and deletes it.
 func TestSchedulesAreOperatedFromTheCommandLine(t *testing.T) {
 	t.Parallel()
 	s := newDecider(t)
@@ -21,27 +21,27 @@ func TestSchedulesAreOperatedFromTheCommandLine(t *testing.T) {
 	o := do("set", append(set, "--dry-run")...)
 	require.Equal(t, exitDone, o.status, o.stderr)
 	require.Contains(t, o.stdout, "Would set schedule nightly, which starts saga order at 20")
-	require.Equal(t, outcome{stdout: "There is no schedule.\n"}, s.troupe("schedule", "list"))
+	require.Equal(t, outcome{stdout: "No schedules.\n"}, s.troupe("schedule", "list"))
 	o = do("set", set...)
 	require.Equal(t, exitDone, o.status, o.stderr)
-	require.Regexp(t, `^It is set. Next: \d{4}-01-01 01:30:00Z.\n$`, o.stdout)
+	require.Regexp(t, `^The schedule is set\. Next occurrence: \d{4}-01-01 01:30:00Z.\n$`, o.stdout)
 
 	o = do("run")
 	occurrence, requested := strings.CutPrefix(strings.TrimSuffix(o.stdout, ".\n"), "Requested: ")
 	require.True(t, requested, o)
 	s.await("order/"+occurrence, saga.Completed)
 
-	require.Equal(t, outcome{stdout: "It is paused.\n"}, do("pause"))
+	require.Equal(t, outcome{stdout: "The schedule is paused.\n"}, do("pause"))
 	require.Contains(t, s.troupe("schedule", "list").stdout, "paused")
 	o = do("pause")
 	require.Equal(t, exitFailed, o.status)
-	require.Contains(t, o.stderr, "schedule nightly is paused already")
-	require.Contains(t, do("resume").stdout, "It goes on at ")
+	require.Contains(t, o.stderr, "schedule nightly is already paused")
+	require.Contains(t, do("resume").stdout, "The schedule is resumed. Next occurrence: ")
 	o = s.troupe("schedule", "show", "nightly")
 	for _, text := range []string{"starts saga order", `"customer_id": "c-1"`, "ticket 4711", "resume", "new: 30 2 1 1 * Europe/Berlin"} {
 		require.Contains(t, o.stdout, text)
 	}
-	require.Equal(t, outcome{stdout: "It is deleted.\n"}, do("delete"))
+	require.Equal(t, outcome{stdout: "The schedule is deleted.\n"}, do("delete"))
 	o = do("run")
 	require.Equal(t, exitFailed, o.status)
 	require.Contains(t, o.stderr, `schedule "nightly": not found`)

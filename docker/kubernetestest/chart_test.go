@@ -30,15 +30,15 @@ const (
 	relayManifest = "../kubernetes/relay.yaml"
 )
 
-const relayHead = `# A relay of its own, for services that have none beside them: two pods for two databases. For each database one of them publishes
-# and the other is the standby; it takes over within the time of the lease (5 s).
+const relayHead = `# A separate relay, for services that have no relay in their pods: two pods for two databases. For each database one pod publishes, and
+# the other is the standby, which takes over within the time of the lease (5 s).
 #
-# Rendered from docker/helm/outbox-relay with docker/helm/relay.values.yaml. Change these, and then, in docker/kubernetestest:
+# Rendered from docker/helm/outbox-relay with docker/helm/relay.values.yaml. Change these two, and then run in docker/kubernetestest:
 #
 #   go test -run TestTheRelaysManifest . -update
 `
 
-// render returns the objects that Helm makes of the chart with these values, as release relay in the namespace of the manifests.
+// render returns the objects that Helm renders from the chart with these values, for the release relay in the manifests' namespace.
 func render(values map[string]any) (objects []string, err error) {
 	chart, err := loader.Load(chartFolder)
 	if err != nil {
@@ -53,7 +53,7 @@ func render(values map[string]any) (objects []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	// Helm's order of installation.
+	// The order in which Helm installs them.
 	for _, name := range []string{"networkpolicy", "poddisruptionbudget", "configmap", "servicemonitor", "deployment"} {
 		file := path.Join(chart.Name(), "templates", name+".yaml")
 		for part := range strings.SplitSeq(files[file], "\n---\n") {
@@ -65,7 +65,7 @@ func render(values map[string]any) (objects []string, err error) {
 	}
 	for name, text := range files {
 		if path.Base(name) != "NOTES.txt" && path.Base(name) != "_names.tpl" {
-			return nil, fmt.Errorf("a template that this test does not know: %s: %s", name, text)
+			return nil, fmt.Errorf("this test does not know the template %s: %s", name, text)
 		}
 	}
 	return objects, nil
@@ -92,7 +92,7 @@ func TestTheRelaysManifestIsRenderedFromTheChart(t *testing.T) {
 	require.Equal(t, text, string(manifest), "run this test with -update")
 }
 
-func TestHelmFindsNothingInTheChart(t *testing.T) {
+func TestHelmLintFindsNothingInTheChart(t *testing.T) {
 	for _, m := range lint.RunAll(chartFolder, valuesOf(t), namespace).Messages {
 		require.Contains(t, m.Error(), "icon is recommended")
 	}
@@ -159,6 +159,7 @@ func outbox(config map[string]any) map[string]any {
 	return config["outboxes"].([]any)[0].(map[string]any)
 }
 
+// TestTheChartWithEveryOption sets each value that the example leaves out, and checks its effect on the objects.
 func TestTheChartWithEveryOption(t *testing.T) {
 	values := valuesOf(t)
 	digest := "sha256:" + strings.Repeat("0", 64)

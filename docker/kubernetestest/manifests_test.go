@@ -233,14 +233,14 @@ func TestMemoryIsBoundedBelowTheLimitAndImagesAreOurs(t *testing.T) {
 	}
 }
 
-// TestThePolicyOfAPodLetsItsPortsIn checks that each pod has one policy, and that each policy opens the ports of its pods only.
-func TestThePolicyOfAPodLetsItsPortsIn(t *testing.T) {
+// TestEachPodHasOnePolicyForItsPorts checks that each pod has one policy, and that each policy opens the ports of its pods only.
+func TestEachPodHasOnePolicyForItsPorts(t *testing.T) {
 	m := load(t)
 	policies := make(map[string]int) // of each workload
 	for _, policy := range m.policies {
 		var open, used []int
 		for _, rule := range policy.Spec.Ingress {
-			require.NotEmpty(t, rule.From, "anybody may speak to our pods")
+			require.NotEmpty(t, rule.From, "the policy lets every peer in")
 			for _, p := range rule.Ports {
 				open = append(open, p.Port.IntValue())
 			}

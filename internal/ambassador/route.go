@@ -59,8 +59,8 @@ func (a *Ambassador) Post(p *participant.Participant, routes ...Route) error {
 		}
 		p.Extension().Call(r.Type, extension.Call{
 			Call: func(ctx context.Context, m envelope.Message, _ int) (any, error) { return a.post(ctx, r, m) },
-			Decide: func(ctx context.Context, tx pgx.Tx, m envelope.Message, said any) (any, error) {
-				return a.follow(ctx, tx, p.Outbox(), following{r, m, said.(answer)})
+			Decide: func(ctx context.Context, tx pgx.Tx, m envelope.Message, response any) (any, error) {
+				return a.follow(ctx, tx, p.Outbox(), following{r, m, response.(answer)})
 			},
 		})
 	}

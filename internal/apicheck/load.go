@@ -21,7 +21,7 @@ func load(folder string) (*apidiff.Module, error) {
 	}
 	var m apidiff.Module
 	for _, p := range loaded {
-		if p.Name == "main" || p.Module == nil || private(strings.TrimPrefix(p.PkgPath, p.Module.Path)) {
+		if p.Name == "main" || p.Module == nil || notPublic(strings.TrimPrefix(p.PkgPath, p.Module.Path)) {
 			continue
 		}
 		for _, e := range p.Errors {
@@ -36,8 +36,8 @@ func load(folder string) (*apidiff.Module, error) {
 	return &m, err
 }
 
-// private reports whether users cannot import a folder, or are not meant to: examples.
-func private(folder string) bool {
+// notPublic reports whether users cannot import a package, or should not: examples.
+func notPublic(folder string) bool {
 	return slices.ContainsFunc(strings.Split(folder, "/"), func(part string) bool {
 		return part == "internal" || part == "cmd" || part == "examples"
 	})

@@ -1,11 +1,11 @@
 // Command apicheck compares the packages that users import with the last release. It fails if a change can break their code and the
-// CHANGELOG does not list it under "### Breaking changes", or if the next release is a patch. Before the first release it compares
-// with nothing. docs/releases.md has the policy.
+// CHANGELOG does not list it under "### Breaking changes", or if the next release is a patch. Before the first release there is
+// nothing to compare with. docs/releases.md has the policy.
 //
 //	go run -C internal/apicheck .                  compare with the last tag v*, release candidates left out
 //	go run -C internal/apicheck . --base COMMIT    compare with a commit
 //
-// It is a module of its own, so that its libraries count for nothing in the one that users import.
+// It is a separate module, so that the module that users import does not require its libraries.
 package main
 
 import (
@@ -39,7 +39,7 @@ func run(out io.Writer, root, base string) error {
 		}
 		releases := slices.DeleteFunc(strings.Fields(tags), func(tag string) bool { return strings.Contains(tag, "-") })
 		if len(releases) == 0 {
-			fmt.Fprintln(out, "no release yet: the API is compared with nothing")
+			fmt.Fprintln(out, "no release yet: there is nothing to compare the API with")
 			return nil
 		}
 		base = releases[0]
@@ -64,20 +64,20 @@ func run(out io.Writer, root, base string) error {
 	if err != nil {
 		return err
 	}
-	var broken []string
+	var incompatible []string
 	compatible := 0
 	for _, c := range apidiff.ModuleChanges(before, after).Changes {
 		if c.Compatible {
 			compatible++
 			continue
 		}
-		broken = append(broken, strings.ReplaceAll(c.Message, after.Path+"/", ""))
+		incompatible = append(incompatible, strings.ReplaceAll(c.Message, after.Path+"/", ""))
 	}
-	fmt.Fprintf(out, "%d packages compared with %s: %d compatible changes, %d incompatible\n", len(after.Packages), base, compatible, len(broken))
-	for _, message := range broken {
+	fmt.Fprintf(out, "%d packages compared with %s: %d compatible changes, %d incompatible\n", len(after.Packages), base, compatible, len(incompatible))
+	for _, message := range incompatible {
 		fmt.Fprintln(out, "  "+message)
 	}
-	return judge(broken, string(changelog), base)
+	return checkChangelog(incompatible, string(changelog), base)
 }
 
 // git returns the output of a git command without the last newline.

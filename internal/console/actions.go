@@ -27,8 +27,8 @@ type actionsOf struct {
 	Next     string           `json:"next"`
 }
 
-// A deed is an action with its database and the page of its object.
-type deed struct {
+// An actionRow is an action with its database and the page of its object.
+type actionRow struct {
 	actions.Action
 	Database string
 	Page     string
@@ -72,7 +72,7 @@ func readActions(ctx context.Context, a *ask) (any, error) {
 		})
 	}
 	all.Wait()
-	for _, d := range f.Deeds() {
+	for _, d := range f.Rows() {
 		f.Actors = append(f.Actors, d.Actor)
 	}
 	slices.Sort(f.Actors)
@@ -80,23 +80,23 @@ func readActions(ctx context.Context, a *ask) (any, error) {
 	return f, nil
 }
 
-// Deeds returns the actions on all databases, the newest first.
-func (f actionsFacts) Deeds() (all []deed) {
+// Rows returns the actions on all databases, the newest first.
+func (f actionsFacts) Rows() (all []actionRow) {
 	for _, d := range f.Databases {
-		all = append(all, deedsOf(d.Database, d.Actions)...)
+		all = append(all, actionRows(d.Database, d.Actions)...)
 	}
-	slices.SortStableFunc(all, func(a, b deed) int { return b.Last.Compare(a.Last) })
+	slices.SortStableFunc(all, func(a, b actionRow) int { return b.Last.Compare(a.Last) })
 	return all
 }
 
-func deedsOf(database string, list []actions.Action) (all []deed) {
+func actionRows(database string, list []actions.Action) (all []actionRow) {
 	for _, one := range list {
-		all = append(all, deed{one, database, pageOf(database, one)})
+		all = append(all, actionRow{one, database, pageOf(database, one)})
 	}
 	return all
 }
 
-// pageOf returns the page of an action's object. The messages of an outbox row are found even if the row was discarded.
+// pageOf returns the page of an action's object. For an outbox row it is the page of messages, since the row may have been discarded.
 func pageOf(database string, a actions.Action) string {
 	switch {
 	case a.Object == "saga":
@@ -109,12 +109,12 @@ func pageOf(database string, a actions.Action) string {
 	return "/messages?" + url.Values{"q": {a.Example}}.Encode()
 }
 
-// Filtered reports whether the request selects some actions.
+// Filtered reports whether the request has a filter.
 func (f actionsFacts) Filtered() bool {
 	return cmp.Or(f.Asked.Get("actor"), f.Asked.Get("since"), f.Asked.Get("before"), f.Asked.Get("db")) != ""
 }
 
-// With returns the query for the same list with another value.
+// With returns the query of this list with one value replaced.
 func (f actionsFacts) With(name, value string) string { return with(f.Asked, name, value) }
 
 // More returns the query for the next page of a database.

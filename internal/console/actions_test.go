@@ -7,9 +7,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestActionsSayWhoDidWhat checks that the actions on each kind of object are listed with their actor and reason, that equal actions on many
-// objects are one line, and that each line leads to an object.
-func TestActionsSayWhoDidWhat(t *testing.T) {
+// TestActionsAreListedWithActorAndReason checks that the actions on each kind of object are listed with their actor and reason, that similar actions on
+// several objects are one line, and that each line has a page of its object.
+func TestActionsAreListedWithActorAndReason(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t, twice(t))
 	require.Contains(t, d.html("/actions"), "No operator has acted yet")
@@ -47,7 +47,7 @@ func TestActionsSayWhoDidWhat(t *testing.T) {
 
 	page := d.html("/actions")
 	require.Contains(t, page, "<b>discard</b> 2 × dead letter")
-	for _, one := range (actionsFacts{Databases: f.Databases}).Deeds() {
+	for _, one := range (actionsFacts{Databases: f.Databases}).Rows() {
 		require.Equal(t, http.StatusOK, d.page(one.Page).Code, one.Page)
 	}
 	require.Len(t, facts[actionsFacts](d, "/actions?actor=bob&db=order").Databases[0].Actions, 2)
@@ -62,7 +62,7 @@ func TestActionsSayWhoDidWhat(t *testing.T) {
 		}
 		after = f.Databases[0].Next
 	}
-	require.Equal(t, lines, some, "a page goes on where the one before ended")
+	require.Equal(t, lines, some, "a page begins where the previous one ended")
 	require.Empty(t, after)
 	require.Equal(t, http.StatusBadRequest, d.get("/actions?since=yesterday").Code)
 	require.Equal(t, http.StatusBadRequest, d.get("/actions?since=1h&before=2h").Code)

@@ -9,8 +9,8 @@ import (
 	"github.com/troupe-go/troupe/saga"
 )
 
-// TestTheOverviewComparesTheLastDayWithTheDayBefore checks dead letters by cause, sagas and the actions of operators, and the task that
-// each stuck saga leads to.
+// TestTheOverviewComparesTheLastDayWithTheDayBefore checks dead letters by cause, sagas and the actions of operators, and the action
+// that the console recommends for each stuck saga.
 func TestTheOverviewComparesTheLastDayWithTheDayBefore(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -30,12 +30,12 @@ func TestTheOverviewComparesTheLastDayWithTheDayBefore(t *testing.T) {
 	}
 	require.Equal(t, map[string][2]int{
 		"dead letters": {4, 1}, "sagas started, now parked": {1, 0}, "sagas started, now completed": {1, 0},
-	}, lines, "a discarded one counts, and the one that the saga's step gave up on")
-	require.Equal(t, 2, c.Causes, "the time-out and the warehouse: the currency had one the day before")
+	}, lines, "a discarded dead letter counts, and so does the one of the saga's step")
+	require.Equal(t, 2, c.Causes, "the time-out and the warehouse; the currency had a dead letter the day before")
 	require.Equal(t, 4, c.Hours.Total())
 	require.Equal(t, "discard", c.Actions[0].Action.Action)
 
-	require.Equal(t, []stuck{{Do: saga.ActRetry, With: "inventory"}}, []stuck{{Do: o.Databases[0].Stuck[0].Do, With: o.Databases[0].Stuck[0].With}})
+	require.Equal(t, []stuckSaga{{Do: saga.ActRetry, Step: "inventory"}}, []stuckSaga{{Do: o.Databases[0].Stuck[0].Do, Step: o.Databases[0].Stuck[0].Step}})
 	require.Equal(t, id, o.Databases[0].Stuck[0].ID)
 	page := d.html("/")
 	for _, text := range []string{"Stuck the longest", "Since yesterday", "the warehouse answers 503", "ticket 1", "do=retry&amp;id=order%2Fo-1001&amp;step=inventory", "Redrive 2 dead letters…", "</a>: discard <a"} {
@@ -45,7 +45,7 @@ func TestTheOverviewComparesTheLastDayWithTheDayBefore(t *testing.T) {
 	require.Contains(t, d.html("/held"), "1 key is held</b> since")
 }
 
-// TestLinksSurviveARestart opens each page in another console with the same databases: an address has all that a page needs.
+// TestLinksSurviveARestart opens each page by its address in another console with the same databases.
 func TestLinksSurviveARestart(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)

@@ -81,8 +81,8 @@ func (f causesFacts) None() bool {
 }
 
 // Hours returns the dead letters of a cause in each hour of the last day.
-func (d causesOf) Hours(cause string) *sparks {
-	s := new(sparks)
+func (d causesOf) Hours(cause string) *hourlyCounts {
+	s := new(hourlyCounts)
 	for _, t := range d.Trends {
 		if t.Cause == cause {
 			s.add(t, *d.Since)

@@ -16,7 +16,7 @@ type messagesFacts struct {
 	Subject  string             `json:"subject"`
 	Timeline *timeline.Timeline `json:"timeline"` // null: the request has no subject
 	Found    []sighting         `json:"found"`    // inbox entries, if Subject is a message's id
-	Sagas    []keySaga          `json:"sagas"`    // if Subject is their key: the newest ten of each database
+	Sagas    []keySaga          `json:"sagas"`    // with Subject as their key: the newest ten of each database
 
 	Flow  bool   `json:"-"` // topics are read too
 	Since string `json:"-"`
@@ -91,7 +91,7 @@ func readMessages(ctx context.Context, a *ask) (any, error) {
 	return f, nil
 }
 
-// inbox is the result of the search in one database: in its inbox, and among its sagas.
+// inbox is the result of the search in one database's inbox and sagas.
 type inbox struct {
 	found    []repair.Sighting
 	err      error

@@ -68,7 +68,7 @@ func (d *databaseFacts) adder(all *[]need) addNeed {
 			q.Set(values[i], values[i+1])
 		}
 		*all = append(*all, need{Urgency: urgency, Database: d.Name, Text: text, Remedy: remedy, Page: page + "?" + q.Encode(), rank: rank})
-		return &(*all)[len(*all)-1] // for fields that few have, before the next one is added
+		return &(*all)[len(*all)-1] // valid until the next one is added: for fields that few tasks have
 	}
 }
 
@@ -83,7 +83,7 @@ func (d *databaseFacts) letterNeeds(add addNeed) {
 		n := add(3, "now", fmt.Sprintf("%s: %s", count(c.Count, "dead letter", "dead letters"), c.Text()),
 			"Correct the cause, then redrive the group; or edit, or discard.", "/dead-letters/list", "cause", c.ID)
 		n.Since, n.Behind = &c.First, count(c.Keys, "key", "keys")+", the last one failed "+c.Last.UTC().Format(time.DateTime)+" UTC"
-		n.All = &onAll{"Redrive " + count(c.Count, "dead letter", "dead letters"), address("/dead-letters/act", "db", d.Name, "do", "redrive", "cause", c.ID), "/dead-letters/act", "redrive"}
+		n.All = &groupAction{"Redrive " + count(c.Count, "dead letter", "dead letters"), address("/dead-letters/act", "db", d.Name, "do", "redrive", "cause", c.ID), "/dead-letters/act", "redrive"}
 	}
 	if rest > 0 {
 		text := count(rest, "dead letter", "dead letters")
@@ -131,9 +131,9 @@ func outboxFactsOf(o relays.Outbox) outboxFacts {
 func (d *databaseFacts) relayNeeds(o outboxFacts, add addNeed) {
 	name := tableName(o.Table)
 	if p := o.Paused; p != nil {
-		n := add(1, "now", fmt.Sprintf("The relays of %s are paused by %s: %s", name, p.Actor, p.Reason), "Rows wait until an operator resumes.", "/relay")
+		n := add(1, "now", fmt.Sprintf("The relays of %s are paused by %s: %s", name, p.Actor, p.Reason), "Rows wait until an operator resumes them.", "/relay")
 		n.Since, n.Behind = &p.Since, count(d.Outbox.Pending, "row waits", "rows wait")
-		n.All = &onAll{"Resume", address("/relay/act", "db", d.Name, "table", o.Table, "do", "resume"), "/relay/act", "resume"}
+		n.All = &groupAction{"Resume", address("/relay/act", "db", d.Name, "table", o.Table, "do", "resume"), "/relay/act", "resume"}
 	} else if o.State != "active" && o.ran && d.Outbox.Pending > 0 {
 		add(1, "now", fmt.Sprintf("No relay publishes %s (%s)", name, o.State), "Does a relay run, and can it reach the database?", "/relay")
 	}
@@ -171,7 +171,7 @@ func (d *databaseFacts) failedNeed(table string, t relays.Topic, add addNeed) {
 		n := add(1, "now", fmt.Sprintf("%s for %s cannot be published%s: %s", count(t.Parked, "row", "rows"), topic, behind, t.Error),
 			"Remove the cause, then retry; or discard.", "/relay/rows", page...)
 		if t.Topic != "" {
-			n.All = &onAll{"Retry " + count(t.Parked, "row", "rows"), address("/relay/act", "db", d.Name, "table", table, "topic", t.Topic, "do", "retry"), "/relay/act", "retry"}
+			n.All = &groupAction{"Retry " + count(t.Parked, "row", "rows"), address("/relay/act", "db", d.Name, "table", table, "topic", t.Topic, "do", "retry"), "/relay/act", "retry"}
 		}
 	} else if t.Retrying > 0 {
 		add(5, "soon", fmt.Sprintf("%s for %s and tried again by the relay%s: %s", count(t.Retrying, "row is refused", "rows are refused"), topic, behind, t.Error),
@@ -179,14 +179,14 @@ func (d *databaseFacts) failedNeed(table string, t relays.Topic, add addNeed) {
 	}
 }
 
-// parkedNeed adds the task for parked sagas. With one type of them, it has the action on all.
+// parkedNeed adds the task for parked sagas. If all are of one type, the task has the action on all of them.
 func (d *databaseFacts) parkedNeed(add addNeed) {
 	n := add(4, "now", d.Parked.of("saga is", "sagas are")+" parked", "Each waits for a decision: its page says which are possible.",
 		"/sagas", "status", string(saga.Parked), "oldest", "1")
 	n.Since = d.ParkedSince
 	if len(d.types) == 1 {
 		for name := range d.types {
-			n.All = &onAll{"Retry all parked " + name, address("/sagas/retry", "db", d.Name, "saga", name), "/sagas/retry", "retry"}
+			n.All = &groupAction{"Retry all parked " + name, address("/sagas/retry", "db", d.Name, "saga", name), "/sagas/retry", "retry"}
 		}
 	}
 }
@@ -202,7 +202,7 @@ func address(page string, values ...string) string {
 	return page + "?" + q.Encode()
 }
 
-// behind describes messages that wait behind others; "": none do.
+// behind describes n messages that wait behind another one; "" if n is 0.
 func behind(n int) string {
 	if n == 0 {
 		return ""

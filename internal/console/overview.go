@@ -35,31 +35,31 @@ type overviewFacts struct {
 
 // A need is one task for an operator.
 type need struct {
-	Urgency  string     `json:"urgency"`  // now, soon, or know
-	Database string     `json:"database"` // "": the watcher's database
-	Text     string     `json:"text"`
-	Remedy   string     `json:"remedy"`
-	Page     string     `json:"page"`             // the page for the task
-	Since    *time.Time `json:"since,omitempty"`  // when it began, if that is known
-	Behind   string     `json:"behind,omitempty"` // the messages, rows or keys that wait for it
-	All      *onAll     `json:"all,omitempty"`    // the action on all that the task is about
+	Urgency  string       `json:"urgency"`  // now, soon, or know
+	Database string       `json:"database"` // "": the watcher's database
+	Text     string       `json:"text"`
+	Remedy   string       `json:"remedy"`
+	Page     string       `json:"page"`             // the page for the task
+	Since    *time.Time   `json:"since,omitempty"`  // when it began, if that is known
+	Behind   string       `json:"behind,omitempty"` // the messages, rows or keys that wait for it
+	All      *groupAction `json:"all,omitempty"`    // the action on all objects of the task
 
 	rank int
 }
 
-// onAll is an action on many objects: its name and the address of its preview.
-type onAll struct {
+// A groupAction is an action on many objects: its name and the address of its preview.
+type groupAction struct {
 	Name string `json:"name"`
 	Page string `json:"page"`
 
 	path, do string
 }
 
-// Path and Do are for the check of the role.
-func (o onAll) Path() string { return o.path }
+// Path returns the path of the page, for the check of the role.
+func (a groupAction) Path() string { return a.path }
 
-// Do returns the action.
-func (o onAll) Do() string { return o.do }
+// Do returns the action, for the check of the role.
+func (a groupAction) Do() string { return a.do }
 
 type total struct {
 	Status saga.Status `json:"status"`
@@ -81,7 +81,7 @@ type databaseFacts struct {
 	Missing     counted        `json:"missing_events"` // of expectations
 	Parked      counted        `json:"parked_sagas"`
 	ParkedSince *time.Time     `json:"parked_sagas_since,omitempty"` // when the oldest started
-	Stuck       []stuck        `json:"stuck"`                        // the oldest five of Parked
+	Stuck       []stuckSaga    `json:"stuck"`                        // the oldest five of Parked
 	Questions   counted        `json:"questions"`                    // sagas that wait for an operator's answer
 	Changes     *changes       `json:"changes"`                      // null: they cannot be read
 
@@ -171,17 +171,17 @@ func readOverview(ctx context.Context, a *ask) (any, error) {
 
 // overview reads the facts of one database. It stops at the first error.
 func (s *source) overview(ctx context.Context, since time.Time, every time.Duration) databaseFacts {
-	d := databaseFacts{Name: s.Name, Causes: []repair.Cause{}, Relays: []outboxFacts{}, Stuck: []stuck{}}
-	var compared changes
+	d := databaseFacts{Name: s.Name, Causes: []repair.Cause{}, Relays: []outboxFacts{}, Stuck: []stuckSaga{}}
+	var days changes
 	var unknown error
 	var other sync.WaitGroup
-	other.Go(func() { compared, unknown = s.changes(ctx) })
+	other.Go(func() { days, unknown = s.changes(ctx) })
 	err := d.read(ctx, s, since, every)
 	if other.Wait(); err != nil {
-		return databaseFacts{Name: s.Name, Causes: []repair.Cause{}, Relays: []outboxFacts{}, Stuck: []stuck{}, Error: err.Error()}
+		return databaseFacts{Name: s.Name, Causes: []repair.Cause{}, Relays: []outboxFacts{}, Stuck: []stuckSaga{}, Error: err.Error()}
 	}
 	if unknown == nil {
-		d.Changes = &compared
+		d.Changes = &days
 	}
 	return d
 }

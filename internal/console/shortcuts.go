@@ -1,10 +1,10 @@
 package console
 
-// A shortcut is a single key with its effect. Those with a page open it; static/console.js has the others.
-type shortcut struct{ Key, Does, To string }
+// A shortcut is a single key with its effect. It opens Page; without a Page, static/console.js has its effect.
+type shortcut struct{ Key, Effect, Page string }
 
-// shortcuts are in the order of the help. A key has an effect only outside fields, without a modifier, and while a browser has not
-// turned them off.
+// shortcuts are in the order of the help. A key has an effect only outside fields, without a modifier, and unless the user has turned
+// shortcuts off in this browser.
 var shortcuts = []shortcut{
 	{"/", "Find a key or an id", ""},
 	{"j", "Next line of the lists", ""},

@@ -21,8 +21,8 @@ import (
 // apartName names the deadline that delivers an event which one saga could not take.
 const apartName = "apart"
 
-// lastName names the deadline that is the last try of an answer whose saga does not exist. It waits for the messages that came before this
-// coordinator began: the event that begins the saga may be one of them, and after a restore it may take hours to handle them all.
+// lastName is the name of the deadline for the last try of an answer whose saga does not exist. It waits until all messages that came before
+// this coordinator began are handled, which may take hours after a restore: one of them may start the saga.
 const lastName = "last"
 
 // Apart is the body of the deadline apartName, and of the dead letter that it becomes: an event that concerns several sagas and that one
@@ -47,7 +47,7 @@ func (Apart) PlainJSON() {}
 // lost the last decisions, as after a failover to a standby that lagged, the messages that led to them are read again, perhaps in another
 // order. The saga then sends the same commands again, and their hops skip them as duplicates: no other answer comes. So an answer to a
 // saga that exists is tried again until the saga takes it or has ended. If the saga does not exist, the answer is ignored after the last
-// try, an hour later or when the messages that came before are handled; see lastName.
+// try, an hour later, or when the earlier messages are handled: see lastName.
 var early = retry.Policy{Initial: 250 * time.Millisecond, Cap: 10 * time.Minute, Attempts: 16, NoJitter: true}
 
 // earlyAge is the age at which the answer to a saga that does not exist is not tried again, unless the database has a saga that started
@@ -178,7 +178,7 @@ func (d *Decider) takeApart(ctx context.Context, tx pgx.Tx, due participant.Due[
 func (p *pass) takeApart(ctx context.Context, body Apart, e saga.Event) error {
 	switch e.Kind {
 	case saga.Started, saga.Answered, saga.Observed:
-	default: // an action needs an actor, and this message proves none
+	default: // an operator's action, and this message proves no operator
 		return retry.Permanent(fmt.Errorf("saga %s: an event of kind %q is not tried again", body.Saga, e.Kind))
 	}
 	t := target{message: -1, id: body.Saga, event: e, tries: body.Tries}

@@ -57,7 +57,7 @@ type pass struct {
 	wake        map[string]bool // sagas whose deadlines are to be checked once more, at once
 	// looked, unless nil, returns errNewDefinitions if new definitions were stored, so that the targets must be found again.
 	looked  func(context.Context) error
-	notKept []string // why events were not kept, of messages that have other effects too
+	notKept []string // the reasons why events of messages with other effects were not kept
 	apart   []target // starts and events that failed, of messages that have other effects too
 }
 

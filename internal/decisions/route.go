@@ -247,7 +247,7 @@ func (p *pass) observe(ctx context.Context, t target) error {
 // mostStashed limits the bytes of the events that are kept for a saga that has not started, since its start reads all of them into memory.
 const mostStashed = 8 << 20
 
-// noRoom returns why an event cannot be kept, or an empty text. One without others always can.
+// noRoom returns the reason why an event cannot be kept, or an empty text. The first event of an association is always kept.
 func (p *pass) noRoom(ctx context.Context, e Stashed) (why string, err error) {
 	bytes, err := p.store.StashBytes(ctx, e.Association)
 	if err != nil || bytes == 0 {
@@ -255,7 +255,7 @@ func (p *pass) noRoom(ctx context.Context, e Stashed) (why string, err error) {
 	}
 	text, err := json.Marshal(e.Event)
 	if err == nil && bytes+int64(len(text)) > mostStashed {
-		why = fmt.Sprintf("%s of %s comes before its saga, like other events with %d bytes, and at most %d bytes of them are kept",
+		why = fmt.Sprintf("%s of %s came before its saga started, like other events with %d bytes: at most %d bytes are kept",
 			e.Event.Type, e.Event.Hop, bytes, mostStashed)
 	}
 	return why, err

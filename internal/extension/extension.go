@@ -37,8 +37,7 @@ type Participant interface {
 	// group has handled the messages that its topics had at that time.
 	FireAfterBacklog(name string)
 
-	// Call registers c as the handler of the hop's commands of a type of which only the name is known, as participant.Call does for
-	// others.
+	// Call registers c as the handler of the hop's commands of the named type, like participant.Call, but with undecoded bodies.
 	Call(typ string, c Call)
 
 	// Answer writes a participant.Outcome as an event of the hop with the key of the message being handled, for handlers that emit
@@ -56,7 +55,7 @@ type Participant interface {
 	Pool() *pgxpool.Pool
 }
 
-// A Call handles commands with an undecoded body by calling another service.
+// A Call handles commands with undecoded bodies by calling another service.
 type Call struct {
 	// Call calls the service, outside the transaction; attempt counts from 1.
 	Call func(ctx context.Context, m envelope.Message, attempt int) (answer any, err error)

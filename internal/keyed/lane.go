@@ -40,7 +40,7 @@ type Lane[T, M any] struct {
 	keys    map[uint64]*queue[T]
 	free    fifo[*queue[T]]          // keys that have items and no run
 	parked  map[any]*fifo[*queue[T]] // keys whose first item Admit refused, by its reason
-	since   time.Time                // when the first of them began to wait, without an end since
+	since   time.Time                // the time since which parked has not been empty
 	order   fifo[entry[M]]           // from the low mark on
 	first   uint64                   // number of order's first entry
 	offered bool                     // it is in pool.ready

@@ -60,8 +60,8 @@ func (l *Lane[T, M]) park(q *queue[T], wait any) {
 	l.parked[wait].push(q)
 }
 
-// Unpark lets at most n keys that wait for a reason run, before other keys, and returns how many there were; 0 if the lane is held, and
-// they do not run before Release.
+// Unpark ends the wait of at most n keys that wait for a reason: they run before other keys. It returns their number; or 0 if the lane is
+// held, so that they cannot run before Release.
 func (l *Lane[T, M]) Unpark(wait any, n int) int {
 	l.pool.mu.Lock()
 	defer l.pool.mu.Unlock()

@@ -7,7 +7,7 @@ type State[M any] struct {
 	Waiting int       // items that have not begun
 	Running int       // items in a run
 	Parked  int       // keys whose first item Admit refused
-	Since   time.Time // since when keys have waited for that without a break, if Parked is not 0
+	Since   time.Time // the time since which Parked has not been 0
 	Held    bool      // no run begins until Release
 	Open    bool      // some item has not ended
 	Oldest  M         // mark of the first item that has not ended, if Open

@@ -23,7 +23,7 @@ const (
 	workLimit     = 10 * time.Second // for the database
 	mostBody      = 1 << 20
 	smallBody     = 32 << 10
-	mostLarge     = 8 // requests with a larger body at once: decoded, a body may have ten times its size
+	mostLarge     = 8 // requests with a larger body that are served at once: a decoded body may have ten times its size
 	conflictTries = 3
 )
 

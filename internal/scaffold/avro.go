@@ -7,14 +7,15 @@ import (
 	"strings"
 )
 
-// An AvroField is a field of the event's Go type.
+// An AvroField is a field of the event's Go type. Key is its name in the schema.
 type AvroField struct{ Name, Type, Key string }
 
+// goTypes maps types of Avro to types of Go.
 var goTypes = map[string]string{
 	"string": "string", "long": "int64", "int": "int32", "boolean": "bool", "double": "float64", "float": "float32", "bytes": "[]byte",
 }
 
-// readAvro reads AvroFile, and sets Event and AvroFields. It leaves out fields of other types than goTypes has.
+// readAvro returns the text of AvroFile, and sets Event and AvroFields. It leaves out fields whose type is not in goTypes.
 func (s *Service) readAvro() ([]byte, error) {
 	text, err := os.ReadFile(s.AvroFile)
 	if err != nil {

@@ -12,13 +12,13 @@ import (
 	"strings"
 )
 
-// direct lists the modules that the files import, apart from this one.
+// direct lists the modules that the files import, besides Troupe's.
 var direct = []string{"github.com/jackc/pgx/v5", "github.com/rs/zerolog", "github.com/stretchr/testify"}
 
 var requirement = regexp.MustCompile(`(?m)^\t(\S+) (v\S+)( // indirect)?$`)
 
 // modules returns go.mod and go.sum with the versions that the checkout is tested with, so that the service builds without
-// network access to find versions. The path of the checkout is in go.work, so that go.mod fits every machine.
+// looking up versions in the network. The path of the checkout is in go.work, so that go.mod fits every machine.
 func (s Service) modules() ([]File, error) {
 	own, err := os.ReadFile(filepath.Join(s.Troupe, "go.mod"))
 	if err != nil || !strings.HasPrefix(string(own), "module "+module+"\n") {
@@ -47,7 +47,7 @@ func (s Service) modules() ([]File, error) {
 	if s.Replace {
 		fmt.Fprintf(&b, "\n// A path of this machine: remove it when Troupe is released.\n%s", replace)
 	}
-	fmt.Fprintf(&b, "\n// All modules of Troupe's programs and tests, so that no version has to be looked up; go mod tidy removes the unused ones.\nrequire (\n%s)\n", rest.String())
+	fmt.Fprintf(&b, "\n// All modules of Troupe's programs and tests, so that the service builds without looking up versions. go mod tidy removes the unused ones.\nrequire (\n%s)\n", rest.String())
 	files := []File{{"go.mod", []byte(b.String())}, {"go.sum", sums}}
 	if !s.Replace {
 		files = append(files, File{"go.work", fmt.Appendf(nil,

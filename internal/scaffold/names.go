@@ -15,13 +15,13 @@ import (
 // Database returns the name of the service's database.
 func (s Service) Database() string { return strings.ReplaceAll(s.Name, "-", "_") }
 
-// Reacts reports whether it reacts to another hop.
+// Reacts reports whether the service reacts to another hop.
 func (s Service) Reacts() bool { return !s.From.IsZero() }
 
-// Handles reports whether it handles commands.
+// Handles reports whether the service handles commands.
 func (s Service) Handles() bool { return s.From.IsZero() }
 
-// Input describes its input, as a part of a sentence.
+// Input describes the messages that the service handles, as a part of a sentence.
 func (s Service) Input() string {
 	if s.Reacts() {
 		return "reacts to the events of " + s.From.Events()
@@ -29,25 +29,25 @@ func (s Service) Input() string {
 	return "handles the commands of " + s.Hop.Commands()
 }
 
-// Command returns the name of the command that it handles.
+// Command returns the name of the command that the service handles.
 func (s Service) Command() string { return "Request" + noun(s.Hop) }
 
-// Completed returns the name of its success event.
+// Completed returns the name of the service's success event.
 func (s Service) Completed() string { return noun(s.Hop) + "Completed" }
 
-// Refused returns the name of its failure event.
+// Refused returns the name of the service's failure event.
 func (s Service) Refused() string { return noun(s.Hop) + "Refused" }
 
-// HeardType returns the ce_type of the event that it reacts to.
-func (s Service) HeardType() string { return cmp.Or(s.Event, noun(s.From)+"Completed") }
+// EventType returns the ce_type of the event that the service reacts to.
+func (s Service) EventType() string { return cmp.Or(s.Event, noun(s.From)+"Completed") }
 
-// Heard returns the name of the Go type of that event.
-func (s Service) Heard() string { return s.HeardType()[strings.LastIndex(s.HeardType(), ".")+1:] }
+// EventName returns the name of the Go type of the event that the service reacts to.
+func (s Service) EventName() string { return s.EventType()[strings.LastIndex(s.EventType(), ".")+1:] }
 
-// Named reports whether the Go type of the event must have a method that returns its ce_type.
-func (s Service) Named() bool { return s.Heard() != s.HeardType() }
+// EventNeedsType reports whether the event's ce_type is not the name of its Go type, so that the type needs a method MessageType.
+func (s Service) EventNeedsType() bool { return s.EventName() != s.EventType() }
 
-// Table returns the name of its table.
+// Table returns the name of the service's table.
 func (s Service) Table() string {
 	if s.Handles() {
 		return snake(s.Hop.Name()) + "_requests"
@@ -69,26 +69,28 @@ func (s Service) Tx() string { return choose(s.SQL, "*sql.Tx", "pgx.Tx") }
 // Exec returns the transaction's method that runs a statement.
 func (s Service) Exec() string { return choose(s.SQL, "ExecContext", "Exec") }
 
-// Sqltx returns the package that registers handlers with such a transaction.
-func (s Service) Sqltx() string { return choose(s.SQL, "sqltx", "participant") }
+// HandlerPackage returns the package that registers handlers with a transaction of type Tx.
+func (s Service) HandlerPackage() string { return choose(s.SQL, "sqltx", "participant") }
 
-// T returns the argument of the tests' function service.
-func (s Service) T() string { return choose(s.Codec(), "t", "") }
+// TestArgument returns the argument of the tests' function service: t, if it starts a registry.
+func (s Service) TestArgument() string { return choose(s.Codec(), "t", "") }
 
 // Body returns a message's type in a handler.
 func (s Service) Body(message string) string {
 	return choose(s.Proto, "*messages."+message, message)
 }
 
-// Lit returns the beginning of a message's literal.
-func (s Service) Lit(message string) string { return choose(s.Proto, "&messages."+message, message) }
+// Literal returns a message's composite literal up to its brace.
+func (s Service) Literal(message string) string {
+	return choose(s.Proto, "&messages."+message, message)
+}
 
-// Field returns the name of a message's field.
+// Field returns the name of a message's field in Go.
 func (s Service) Field(name string) string {
 	return choose(s.Proto && name == "ID", "Id", name)
 }
 
-// Get returns the expression that reads a message's field.
+// Get returns the selector that reads a message's field.
 func (s Service) Get(name string) string {
 	return choose(s.Proto, "Get"+s.Field(name)+"()", name)
 }
@@ -98,13 +100,13 @@ func (s Service) Messages() []string {
 	if s.Handles() {
 		return []string{s.Command(), s.Completed(), s.Refused()}
 	}
-	return []string{s.Heard(), s.Completed()}
+	return []string{s.EventName(), s.Completed()}
 }
 
-// Troupe0 returns the path of Troupe's module.
-func (Service) Troupe0() string { return module }
+// TroupeModule returns the path of Troupe's module.
+func (Service) TroupeModule() string { return module }
 
-// Codec reports whether messages have schemas in a registry.
+// Codec reports whether some messages have a schema in a registry.
 func (s Service) Codec() bool { return s.Proto || s.AvroFile != "" }
 
 var eventRule = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]*\.)*[A-Z][A-Za-z0-9_]*$`)
@@ -112,24 +114,24 @@ var eventRule = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]*\.)*[A-Z][A-Za-z0-9_
 func (s Service) checkEvent() error {
 	switch {
 	case s.Handles() && s.Event != "":
-		return errors.New("an event, but no hop that it reacts to")
+		return errors.New("an event, but no hop that it reacts to: set both or none")
 	case s.Handles() && s.AvroFile != "":
-		return errors.New("an event's Avro schema, but no hop that it reacts to")
+		return errors.New("an Avro schema of an event, but no hop that it reacts to: set both or none")
 	case s.AvroFile != "" && s.Proto:
-		return errors.New("an event's Avro schema with Protobuf: choose one")
+		return errors.New("an Avro schema of an event, and Protobuf: choose one")
 	case s.Handles():
 		return nil
 	case s.Proto && s.Event != "":
-		return errors.New("an event with Protobuf: leave the event out, and replace the other hop's .proto file by its real one")
-	case !eventRule.MatchString(s.HeardType()):
+		return errors.New("an event with Protobuf: leave the event out, and then replace the other hop's generated .proto file by its real one")
+	case !eventRule.MatchString(s.EventType()):
 		return fmt.Errorf("event %q: want the type of a message whose last part begins with a capital letter, such as shop.PaymentCharged", s.Event)
-	case s.Heard() == s.Completed():
+	case s.EventName() == s.Completed():
 		return fmt.Errorf("event %s: the service's own event has the same name", s.Event)
 	}
 	return nil
 }
 
-// noun returns a hop's name in camel case.
+// noun returns a hop's name as a part of Go names.
 func noun(h topics.Hop) string { return camel(snake(h.Name())) }
 
 // camel returns a name in snake case in camel case.

@@ -24,11 +24,11 @@ func (s Service) Protos() []string {
 
 func protoName(h topics.Hop) string { return snake(h.Flow()) + "_" + snake(h.Name()) + ".proto" }
 
-// protobuf returns the .proto files and the Go code that protoc-gen-go makes of them.
+// protobuf returns the .proto files, and the Go code that protoc-gen-go generates from them.
 func (s Service) protobuf() (files []File, err error) {
 	all := map[string]string{protoName(s.Hop): protoText(s.Hop, s.Handles())}
 	if s.Reacts() {
-		all[protoName(s.From)] = protoText(s.From, true) // as the other service has it, if it handles commands
+		all[protoName(s.From)] = protoText(s.From, true) // the file of a service that handles commands
 	}
 	compiler := protocompile.Compiler{Resolver: &protocompile.SourceResolver{Accessor: protocompile.SourceAccessorFromMap(all)}}
 	compiled, err := compiler.Compile(context.Background(), s.Protos()...)
@@ -61,6 +61,7 @@ func (s Service) protobuf() (files []File, err error) {
 	return files, nil
 }
 
+// protoText returns the .proto file of a hop: its command and its answers if it handles commands, else its event.
 func protoText(h topics.Hop, handles bool) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "// The messages of %s.\nsyntax = \"proto3\";\n\npackage %s.%s;\n", h, snake(h.Flow()), snake(h.Name()))

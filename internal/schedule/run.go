@@ -17,8 +17,8 @@ import (
 	"github.com/troupe-go/troupe/outbox"
 )
 
-// look is the longest time between two looks at the table: a schedule that was set is seen within it.
-const look = 5 * time.Second
+// pollInterval is the longest time between two queries of the table, so the longest until a new schedule is seen.
+const pollInterval = 5 * time.Second
 
 // A Runner runs the schedules of a database. Several may run at once.
 type Runner struct {
@@ -26,7 +26,7 @@ type Runner struct {
 	Outbox *outbox.Outbox
 	// Sagas returns the types of sagas that Start can start.
 	Sagas func() []string
-	// Start starts a saga in tx, with key as the value of its key. existed reports that there was one.
+	// Start starts a saga in tx, with this key. existed reports whether a saga with the key was there already; then it starts none.
 	Start func(ctx context.Context, tx pgx.Tx, saga, key string, data json.RawMessage) (existed bool, err error)
 	Log   zerolog.Logger
 }
@@ -41,7 +41,7 @@ func (r *Runner) Run(ctx context.Context) {
 			return
 		case err != nil && time.Since(logged) >= 30*time.Second:
 			logged = time.Now()
-			r.Log.Warn().Err(err).Msg("schedules are not run: trying again")
+			r.Log.Warn().Err(err).Msg("schedules are not run, because the database cannot be used: trying again")
 		case err == nil && !logged.IsZero():
 			logged = time.Time{}
 			r.Log.Info().Msg("schedules are run again")
@@ -56,14 +56,14 @@ func (r *Runner) Run(ctx context.Context) {
 	}
 }
 
-// RunDue runs the occurrences that are due, one transaction each, and returns the time until it should look again.
+// RunDue runs the occurrences that are due, each in its own transaction, and returns the time until it should be called again.
 func (r *Runner) RunDue(ctx context.Context) (wait time.Duration, err error) {
 	for {
-		some, err := r.one(ctx)
+		found, err := r.runNext(ctx)
 		if err != nil {
-			return look, err
+			return pollInterval, err
 		}
-		if !some {
+		if !found {
 			break
 		}
 	}
@@ -73,10 +73,10 @@ FROM troupe.schedules
 WHERE paused_at IS NULL AND (saga IS NULL OR saga = ANY (@sagas))`
 	var seconds *float64
 	if err := r.Pool.QueryRow(ctx, next, pg.Args{"sagas": r.Sagas()}).Scan(&seconds); err != nil {
-		return look, err
+		return pollInterval, err
 	}
-	if seconds == nil || *seconds > look.Seconds() {
-		return look, nil
+	if seconds == nil || *seconds > pollInterval.Seconds() {
+		return pollInterval, nil
 	}
 	if *seconds <= 0 { // another transaction has locked it
 		return time.Second / 2, nil
@@ -84,7 +84,7 @@ WHERE paused_at IS NULL AND (saga IS NULL OR saga = ANY (@sagas))`
 	return time.Duration(*seconds*float64(time.Second)) + time.Millisecond, nil
 }
 
-// claim locks a schedule that is due. A retry_at far ahead was set by a clock that has been set back since.
+// claim locks a schedule that is due. It ignores a retry_at that is far ahead: a clock that was later set back has written it.
 const claim = `
 SELECT ` + columns + `, seed, clock_timestamp()
 FROM troupe.schedules
@@ -95,18 +95,19 @@ ORDER BY next_at, name
 LIMIT 1
 FOR UPDATE SKIP LOCKED`
 
-const moveOn = `
+// advance moves a schedule to its next occurrence. @run is the occurrence that has run, or null.
+const advance = `
 UPDATE troupe.schedules
 SET next_at = @next, last_at = CASE WHEN @requested OR @run::timestamptz IS NULL THEN last_at ELSE @run END,
     ran_at = CASE WHEN @run::timestamptz IS NULL THEN ran_at ELSE clock_timestamp() END,
     requested_at = NULL, error = NULL, tries = 0, retry_at = NULL
 WHERE name = @name`
 
-// one runs one occurrence, and reports whether one was due.
-func (r *Runner) one(ctx context.Context) (some bool, err error) {
+// runNext runs one occurrence that is due, and reports whether it found one.
+func (r *Runner) runNext(ctx context.Context) (found bool, err error) {
 	var s Schedule
-	var t turn
-	var failure error // of this schedule
+	var d decision
+	var failure error // of this schedule, and not of the database
 	err = pgx.BeginTxFunc(ctx, r.Pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
 		var seed uuid.UUID
 		var now time.Time
@@ -114,61 +115,61 @@ func (r *Runner) one(ctx context.Context) (some bool, err error) {
 		if err != nil {
 			return err
 		}
-		s, err = pgx.CollectExactlyOneRow(rows, func(row pgx.CollectableRow) (Schedule, error) { return scan(row, &seed, &now) })
+		s, err = pgx.CollectExactlyOneRow(rows, func(row pgx.CollectableRow) (Schedule, error) { return scanSchedule(row, &seed, &now) })
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		some = true
+		found = true
 		c, err := s.Check()
 		if err != nil {
 			failure = err
 			return err
 		}
-		if t = s.decide(c, now); t.next.IsZero() {
+		if d = s.decide(c, now); d.next.IsZero() {
 			failure = errors.New("the cron expression has no further time")
 			return failure
 		}
 		var run *time.Time
-		if !t.run.IsZero() {
-			run = &t.run
-			if failure = r.run(ctx, tx, s, t.run, seed); failure != nil {
+		if !d.run.IsZero() {
+			run = &d.run
+			if failure = r.runOccurrence(ctx, tx, s, d.run, seed); failure != nil {
 				return failure
 			}
 		}
-		_, err = tx.Exec(ctx, moveOn, pg.Args{"name": s.Name, "next": t.next, "run": run, "requested": s.RequestedAt != nil})
+		_, err = tx.Exec(ctx, advance, pg.Args{"name": s.Name, "next": d.next, "run": run, "requested": s.RequestedAt != nil})
 		return err
 	})
 	switch {
-	case err == nil && some:
-		r.report(s, t)
+	case err == nil && found:
+		r.logRun(s, d)
 	case failure != nil && ctx.Err() == nil && pg.Classify(failure) != pg.Unavailable:
-		return true, r.fail(ctx, s, failure)
+		return true, r.storeError(ctx, s, failure)
 	}
-	return some, err
+	return found, err
 }
 
-func (r *Runner) report(s Schedule, t turn) {
-	if t.skipped {
-		r.Log.Warn().Str("schedule", s.Name).Time("from", s.NextAt).Msg("missed occurrences of the schedule are skipped")
+func (r *Runner) logRun(s Schedule, d decision) {
+	if d.skipped {
+		r.Log.Warn().Str("schedule", s.Name).Time("from", s.NextAt).Msg("missed occurrences of a schedule were skipped")
 	}
-	if !t.run.IsZero() {
-		r.Log.Info().Str("schedule", s.Name).Time("occurrence", t.run).Msg("occurrence run")
+	if !d.run.IsZero() {
+		r.Log.Info().Str("schedule", s.Name).Time("occurrence", d.run).Msg("ran an occurrence of a schedule")
 	}
 }
 
-// run starts the saga, or writes the message, of an occurrence.
-func (r *Runner) run(ctx context.Context, tx pgx.Tx, s Schedule, at time.Time, seed uuid.UUID) error {
+// runOccurrence starts the saga of an occurrence, or writes its message.
+func (r *Runner) runOccurrence(ctx context.Context, tx pgx.Tx, s Schedule, at time.Time, seed uuid.UUID) error {
 	occurrence := s.Occurrence(at)
 	id := uuid.NewSHA1(seed, []byte(occurrence)).String()
 	if s.Saga != "" {
-		// The ids of the saga's first messages and its correlation are derived from the occurrence too.
+		// The saga's correlation and the ids of its first messages are derived from the occurrence, too.
 		ctx = envelope.WithCause(ctx, &envelope.Cause{Name: id, Message: envelope.Message{ID: id}, At: at})
 		existed, err := r.Start(ctx, tx, s.Saga, occurrence, s.Data)
 		if err == nil && existed {
-			r.Log.Warn().Str("schedule", s.Name).Str("key", occurrence).Msg("the saga of the occurrence exists: none is started")
+			r.Log.Warn().Str("schedule", s.Name).Str("key", occurrence).Msg("the saga of an occurrence exists already: no other one is started")
 		}
 		return err
 	}
@@ -181,8 +182,8 @@ func (r *Runner) run(ctx context.Context, tx pgx.Tx, s Schedule, at time.Time, s
 	})
 }
 
-// fail stores the error, unless the schedule has moved on meanwhile.
-func (r *Runner) fail(ctx context.Context, s Schedule, failure error) error {
+// storeError stores the error of a schedule, unless the schedule has advanced meanwhile.
+func (r *Runner) storeError(ctx context.Context, s Schedule, failure error) error {
 	const store = `
 UPDATE troupe.schedules
 SET error = @error, tries = tries + 1, retry_at = clock_timestamp() + least(interval '5 minutes', interval '1 second' * power(2, least(tries, 9)))
@@ -196,7 +197,7 @@ WHERE name = @name AND next_at = @next AND requested_at IS NOT DISTINCT FROM @re
 		return fmt.Errorf("schedule %s: store its error: %w", s.Name, err)
 	}
 	if s.Tries == 0 {
-		r.Log.Error().Err(failure).Str("schedule", s.Name).Time("next", s.NextAt).Msg("the schedule cannot be run: it is tried again")
+		r.Log.Error().Err(failure).Str("schedule", s.Name).Time("next", s.NextAt).Msg("an occurrence of a schedule cannot be run: it will be tried again")
 	}
 	return nil
 }

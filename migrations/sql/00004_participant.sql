@@ -140,14 +140,14 @@ CREATE TABLE troupe.held (
 );
 CREATE INDEX held_order ON troupe.held (consumer_group, topic, partition, hold_key, position);
 
--- rate_limits has one row for each handler with a rate limit: members claim the starts of runs, which are evenly spaced.
+-- rate_limits has one row for each handler with a rate limit. Members claim permits from it, which are evenly spaced.
 CREATE TABLE troupe.rate_limits (
   consumer_group text        NOT NULL,
   handler        text        NOT NULL, -- "order.payment/ChargePayment"
-  next_start     timestamptz NOT NULL, -- the first start that no member has claimed
-  calls          integer     NOT NULL, -- so many runs in the span, as the last claim had it
+  next_start     timestamptz NOT NULL, -- the start of the first permit that no member has claimed
+  calls          integer     NOT NULL, -- the limit: so many runs in a span, by the last claim
   span           interval    NOT NULL,
-  waiting_since  timestamptz,          -- since when claims did not suffice for all messages that waited; null: the last one did
+  waiting_since  timestamptz,          -- since then no claim was enough for all messages that waited; null: the last one was
   claimed_at     timestamptz,          -- null: never
   PRIMARY KEY (consumer_group, handler)
 );

@@ -1,26 +1,26 @@
 -- +goose Up
 
--- schedules has the times at which a service starts a saga or sends a message. troupe schedule set writes it, and each coordinator of
--- the database runs it: docs/schedules.md.
+-- schedules has a row for each schedule, which starts a saga or sends a message at the times of a cron expression. troupe schedule set
+-- writes it, and the coordinators of the database run it: docs/schedules.md.
 CREATE TABLE troupe.schedules (
   name         text        PRIMARY KEY CHECK (name ~ '^[a-z0-9][a-z0-9-]{0,62}$'),
   seed         uuid        NOT NULL DEFAULT gen_random_uuid(), -- the messages' ids are derived from it, the name and the occurrence
   cron         text        NOT NULL,
-  zone         text        NOT NULL,                           -- by its name in the tz database
-  catch_up     integer     NOT NULL DEFAULT 1 CHECK (catch_up BETWEEN 0 AND 100), -- missed occurrences that are run late, the latest ones
-  saga         text,                                           -- the type of saga that is started; or
-  topic        text,                                           -- this to type: the message that is sent
-  key          text,                                           -- null: the name
+  zone         text        NOT NULL,                           -- its name in the tz database
+  catch_up     integer     NOT NULL DEFAULT 1 CHECK (catch_up BETWEEN 0 AND 100), -- how many missed occurrences run late: the latest ones
+  saga         text,                                           -- the type of the saga that starts; or:
+  topic        text,                                           -- the topic of the message that is sent, with key and type
+  key          text,                                           -- null: the schedule's name
   type         text,
   data         jsonb       NOT NULL DEFAULT '{}',              -- the saga's variables, or the message's payload
   next_at      timestamptz NOT NULL CHECK (isfinite(next_at)), -- the next occurrence
   last_at      timestamptz CHECK (isfinite(last_at)),          -- the last occurrence that was run
-  ran_at       timestamptz,                                    -- when it was run
-  requested_at timestamptz CHECK (isfinite(requested_at)),     -- an operator wants one more occurrence, of this time
+  ran_at       timestamptz,                                    -- when the last occurrence was run
+  requested_at timestamptz CHECK (isfinite(requested_at)),     -- the time of an additional occurrence that an operator requested
   paused_at    timestamptz,
   set_at       timestamptz NOT NULL DEFAULT clock_timestamp(),
-  error        text,                                           -- of the last try of next_at or requested_at
-  tries        integer     NOT NULL DEFAULT 0,                 -- that failed
+  error        text,                                           -- of the last failed try of the occurrence at next_at or requested_at
+  tries        integer     NOT NULL DEFAULT 0,                 -- failed tries of that occurrence
   retry_at     timestamptz,
   CHECK ((saga IS NULL) <> (topic IS NULL) AND (topic IS NULL) = (type IS NULL) AND (topic IS NOT NULL OR key IS NULL)),
   CHECK (jsonb_typeof(data) = 'object' AND octet_length(data::text) <= 131072)

@@ -1,4 +1,4 @@
--- A start that is further ahead than any claim may leave it is of a clock that was set back, or of a lower rate.
+-- Claims @n permits. If next_start is further ahead than a claim can leave it, a clock that was set back or a lower rate has written it.
 UPDATE troupe.rate_limits
 SET next_start    = CASE WHEN next_start > clock_timestamp() + make_interval(secs => @life::float8 / 2 + @most::int * @spacing::float8)
                          THEN clock_timestamp()

@@ -57,7 +57,7 @@ func (c *Coordinator) exhausted(ctx context.Context, tx pgx.Tx, in envelope.Mess
 		return m, retry.Permanent(err)
 	}
 	if of, err := topics.Parse(topic); err == nil {
-		m.Hop = of.Hop.Name() // a letter of another hop than the step's says nothing about the step
+		m.Hop = of.Hop.Name() // the dead letter of another hop than the step's is not about the step
 	}
 	of := decisions.MessageOf(answer, "")
 	m.SagaID, m.SagaStep, m.SagaOperation, m.Epoch = of.SagaID, of.SagaStep, of.SagaOperation, of.Epoch

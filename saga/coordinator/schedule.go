@@ -32,6 +32,6 @@ func (c *Coordinator) startScheduled(ctx context.Context, tx pgx.Tx, name, key s
 	if fields, err = d.WithKey(fields, key); err != nil {
 		return false, err
 	}
-	is, err := c.Start(ctx, tx, name, fields)
-	return is.Existed, err
+	started, err := c.Start(ctx, tx, name, fields)
+	return started.Existed, err
 }

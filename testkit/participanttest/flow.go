@@ -20,9 +20,9 @@ func VerifyFlow(t testing.TB, services ...reactions.Service) {
 	}
 }
 
-// InFlow returns the declaration of a service in the stage's own flow: its hop, and every topic of its flow, have the flow of
-// Hop. Pass the result to flow.New in Config.Handlers, with Config.Hop as the name of the declared hop. Topics of other flows
-// stay as they are.
+// InFlow returns the declaration of a service, moved to the stage's own flow: its hop, and every topic of its flow, get the flow
+// of Hop. Pass the result to flow.New in Config.Handlers, with Config.Hop as the name of the declared hop. Topics of other flows
+// do not change.
 func (s *Stage) InFlow(declared reactions.Service) reactions.Service {
 	s.t.Helper()
 	hop, err := topics.ParseHop(declared.Hop)

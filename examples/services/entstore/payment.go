@@ -18,7 +18,7 @@ import (
 	"github.com/troupe-go/troupe/participant/sqltx"
 )
 
-// A driver runs all statements in one transaction. ent asks for a transaction of its own for some updates, and gets this one.
+// A driver runs all statements in one transaction. For some updates ent begins its own transaction: Tx returns the existing one.
 type driver struct{ *entsql.Driver }
 
 func (d driver) Tx(context.Context) (dialect.Tx, error) { return dialect.NopTx(d), nil }

@@ -19,8 +19,8 @@ type DB interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-// An Action is one action of an operator, or all actions of one hour with the same actor, reason and kind of object. Its JSON is the output of
-// troupe actions.
+// An Action is one action of an operator, or all actions in one hour with the same actor, role, action, kind of object, subject and reason. Its
+// JSON is the output of troupe actions.
 type Action struct {
 	First   time.Time `json:"first"`
 	Last    time.Time `json:"last"`
@@ -31,7 +31,7 @@ type Action struct {
 	Subject string    `json:"subject"` // the topic, the shard, or the type of the sagas
 	Reason  string    `json:"reason"`
 	Count   int       `json:"count"`
-	Example string    `json:"example"` // the id of the object of the last action: of a held message and a batch the message's; "": of a relay
+	Example string    `json:"example"` // the id of the last action's object; for a held message and a batch the message's id; "" for a relay
 }
 
 // A Filter selects actions that match all fields that are set.
@@ -43,7 +43,7 @@ type Filter struct {
 // Validate returns an error if a field has an invalid value.
 func (f Filter) Validate() error {
 	if !f.Since.IsZero() && !f.Before.IsZero() && !f.Since.Before(f.Before) {
-		return fmt.Errorf("since %s is not before %s: nothing can be both", f.Since.Format(time.RFC3339), f.Before.Format(time.RFC3339))
+		return fmt.Errorf("since %s is not before %s: no action can match both", f.Since.Format(time.RFC3339), f.Before.Format(time.RFC3339))
 	}
 	return nil
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/troupe-go/troupe/internal/plain"
 )
 
-// schedules warns of schedules that cannot be run, and of overdue ones that no coordinator runs.
+// schedules warns of overdue schedules: they cannot be run, or no coordinator runs them.
 func (e *examination) schedules(ctx context.Context, conn *pgx.Conn) {
 	const overdue = `
 SELECT name, coalesce(saga, ''), coalesce(error, ''), coalesce(requested_at, next_at)
@@ -18,7 +18,7 @@ FROM troupe.schedules
 WHERE (requested_at < clock_timestamp() - interval '2 minutes' OR paused_at IS NULL AND next_at < clock_timestamp() - interval '2 minutes')
 ORDER BY next_at, name
 LIMIT 10`
-	var may bool // roles without sagas need no right to read them
+	var may bool // a role that runs no sagas needs no right to read schedules
 	if conn.QueryRow(ctx, "SELECT has_table_privilege('troupe.schedules', 'SELECT')").Scan(&may) != nil || !may {
 		return
 	}
@@ -30,14 +30,14 @@ LIMIT 10`
 			at := since.UTC().Format(time.RFC3339)
 			switch {
 			case problem != "":
-				e.Warn("schedule", fmt.Sprintf("%s is overdue since %s, and cannot be run: %s", name, at, plain.Line(problem, 300)),
-					"correct it: troupe schedule set; it is tried again at least every 5 minutes")
+				e.Warn("schedule", fmt.Sprintf("%s has been overdue since %s, and cannot be run: %s", name, at, plain.Line(problem, 300)),
+					"correct it with troupe schedule set; it is tried again at least every 5 minutes")
 			case saga != "":
-				e.Warn("schedule", fmt.Sprintf("%s is overdue since %s, and no coordinator with sagas of type %s runs it", name, at, plain.Line(saga, 100)),
-					"run a coordinator that has this type in its definitions, with the rights of outbox-relay grants saga; or pause it: troupe schedule pause")
+				e.Warn("schedule", fmt.Sprintf("%s has been overdue since %s, and no coordinator that knows the saga type %s runs it", name, at, plain.Line(saga, 100)),
+					"run a coordinator that has this type in its definitions, with the rights of outbox-relay grants saga; or pause the schedule with troupe schedule pause")
 			default:
-				e.Warn("schedule", fmt.Sprintf("%s is overdue since %s, and no coordinator runs it", name, at),
-					"run a coordinator on this database, with the rights of outbox-relay grants saga; or pause it: troupe schedule pause")
+				e.Warn("schedule", fmt.Sprintf("%s has been overdue since %s, and no coordinator runs it", name, at),
+					"run a coordinator on this database, with the rights of outbox-relay grants saga; or pause the schedule with troupe schedule pause")
 			}
 			return nil
 		})

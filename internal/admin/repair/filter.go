@@ -62,7 +62,7 @@ func (f Filter) Validate() error {
 	case !slices.Contains([]Status{"", Open, Redriven, Discarded, AnyStatus}, f.Status):
 		return fmt.Errorf("status %q: want open, redriven, discarded or any", f.Status)
 	case !f.Since.IsZero() && !f.Before.IsZero() && !f.Since.Before(f.Before):
-		return fmt.Errorf("since %s is not before %s: nothing can be both", f.Since.Format(time.RFC3339),
+		return fmt.Errorf("since %s is not before %s: no dead letter can match both", f.Since.Format(time.RFC3339),
 			f.Before.Format(time.RFC3339))
 	}
 	return nil

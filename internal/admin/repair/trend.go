@@ -47,7 +47,7 @@ func (d *Desk) Trends(ctx context.Context, since time.Time, every time.Duration)
 	return all, nil
 }
 
-// HeldAges has the number of keys whose message first failed at least an age ago, and less than the next older one.
+// HeldAges counts held keys by the time since their message first failed. A key is counted in one range only.
 type HeldAges struct {
 	Minute  int        `json:"under_1m"`
 	Ten     int        `json:"under_10m"`
@@ -55,8 +55,8 @@ type HeldAges struct {
 	Day     int        `json:"under_1d"`
 	Older   int        `json:"older"`
 	Oldest  *time.Time `json:"oldest"`  // null: no key is held
-	Behind  int        `json:"behind"`  // messages that wait behind the failed ones
-	Limited bool       `json:"limited"` // there are more messages than were read
+	Behind  int        `json:"behind"`  // messages that wait behind a failed one
+	Limited bool       `json:"limited"` // whether there may be more messages than were read
 }
 
 // HeldByAge counts held keys by the time since their message first failed. It reads 10,000 messages at most.
@@ -84,5 +84,5 @@ func (d *Desk) HeldByAge(ctx context.Context) (a HeldAges, err error) {
 	return a, nil
 }
 
-// Keys returns the number of keys.
+// Keys returns the number of held keys.
 func (a HeldAges) Keys() int { return a.Minute + a.Ten + a.Hour + a.Day + a.Older }

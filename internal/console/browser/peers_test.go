@@ -12,15 +12,15 @@ import (
 )
 
 var (
-	temporalUI = flag.String("temporal", "", "the `URL` of a Temporal UI whose workflows have timed out, to count clicks there")
-	riverUI    = flag.String("river", "", "the `URL` of a River UI with discarded jobs, to count clicks there")
+	temporalUI = flag.String("temporal", "", "`URL` of a Temporal UI with workflows that have timed out")
+	riverUI    = flag.String("river", "", "`URL` of a River UI with discarded jobs")
 )
 
-// TestTasksOfPeers counts the clicks of tasks in the consoles of other products, which must run already. Each step is the XPath of the
-// element that is clicked.
+// TestTasksOfPeers counts the clicks of tasks in the consoles of other products, which must run already. A step is the XPath of an
+// element to click.
 func TestTasksOfPeers(t *testing.T) {
 	if *temporalUI == "" && *riverUI == "" {
-		t.Skip("no console of a peer: give -temporal or -river")
+		t.Skip("no console of another product: set -temporal or -river")
 	}
 	const discarded, job, retry = `//a[contains(.,'Discarded')]`, `(//a[contains(.,'charge_card')])[1]`, `//button[contains(.,'Retry')]`
 	const timedOut, confirm = `(//a[starts-with(normalize-space(.),'order-')])[2]`, `//*[@role='dialog' or self::dialog]//button[@data-testid='confirm-modal-button' or contains(.,'Confirm') or contains(.,'Reset')][last()]`

@@ -22,7 +22,7 @@ type effort struct {
 	took, load   time.Duration
 }
 
-// A worker is a person whose effort is counted.
+// A worker is a person whose clicks and keys are counted.
 type worker struct {
 	*person
 	effort effort
@@ -34,7 +34,7 @@ func (w *worker) click(tag, text string) {
 	w.press(tag, text)
 }
 
-// write clicks nothing: the field has the focus when the page is open, or by a key.
+// write types into the field that has the focus.
 func (w *worker) write(text string) {
 	w.t.Helper()
 	w.effort.keys += len([]rune(text))
@@ -72,8 +72,7 @@ func (w *worker) focused(id string) {
 	w.at(fmt.Sprintf(`//*[@id='%s']`, id), `if (document.activeElement !== found) return false`)
 }
 
-// TestSixTasks does what an operator in a hurry does, each time from the overview, and prints the clicks, keys and seconds. docs/console-tasks.md
-// compares them with other consoles.
+// TestSixTasks does the tasks of docs/console-tasks.md, each from the overview, and prints the clicks, keys and seconds.
 func TestSixTasks(t *testing.T) {
 	p := newPerson(t)
 	p.signIn()
@@ -121,7 +120,7 @@ func TestSixTasks(t *testing.T) {
 			w.says("active, 2 rows parked", "2 rows for shop.delivery.commands cannot be published")
 		}},
 		{"what changed since yesterday", 0, 0, func(w *worker) {
-			w.says("Since yesterday", "dead letters", "causes of dead letters that are new")
+			w.says("Since yesterday", "dead letters", "new causes of dead letters")
 		}},
 	}
 	var table strings.Builder
@@ -146,7 +145,7 @@ func TestSixTasks(t *testing.T) {
 	p.quiet()
 }
 
-// A single key opens a page or the help, has no effect in a field or when it is turned off, and the choice lasts.
+// TestSingleKeys checks that a key opens a page or the help, and has no effect in a field or after the shortcuts are turned off, also on later pages.
 func TestSingleKeys(t *testing.T) {
 	w := &worker{person: newPerson(t)}
 	open := func() (is bool) {
@@ -173,6 +172,6 @@ func TestSingleKeys(t *testing.T) {
 	require.False(t, open(), "single keys are off")
 	w.open("/")
 	w.shortcut("?")
-	require.False(t, open(), "the choice lasts")
+	require.False(t, open(), "the browser remembers it")
 	w.quiet()
 }

@@ -1,5 +1,5 @@
--- Operators' actions in a period, the newest first. Actions of one hour with the same actor, reason and kind of object are one row. Of each
--- table the newest @rows actions are read.
+-- Lists operators' actions in a period, the newest first. Actions in one hour with the same actor, role, action, kind of object, subject and
+-- reason are one row. At most the newest @rows actions of each table are read.
 WITH recorded AS (
   (SELECT at, actor, role, action, reason, topic AS subject,
           CASE WHEN action = 'skip' THEN 'batch' WHEN dead_letter_id IS NULL OR action = 'dead-letter' THEN 'held message' ELSE 'dead letter' END AS kind,

@@ -1,4 +1,4 @@
--- How many sagas that started in each of two periods have each status, up to a limit.
+-- Counts the sagas of each status that started in each of two periods, up to a limit.
 SELECT s.status, later.n, earlier.n
 FROM unnest(@statuses::text[]) AS s (status)
 CROSS JOIN LATERAL (
