@@ -67,13 +67,13 @@ func TestDevHasTheAddressesOfTheComposeFile(t *testing.T) {
 func TestDevSaysWhatItCannotDo(t *testing.T) {
 	t.Parallel()
 	for want, args := range map[string]string{
-		"requires at least 1 arg": "dev",
-		`database "Seats"`:        "dev Seats",
-		"--flow:":                 "dev --flow A seats",
-		"--demo:":                 "dev --demo=none seats",
+		"requires at least 1 arg":       "dev",
+		`database "Seats"`:              "dev Seats",
+		"--flow:":                       "dev --flow A seats",
+		"--demo:":                       "dev --demo=none seats",
 		"with --demo the flow is order": "dev --demo --flow booking points",
-		`database "order"`:        "dev --demo order",
-		"this machine's own":      "dev --postgres-port 0 --kafka-port 0 --console 0.0.0.0:0 seats",
+		`database "order"`:              "dev --demo order",
+		"this machine's own":            "dev --postgres-port 0 --kafka-port 0 --console 0.0.0.0:0 seats",
 	} {
 		o := finish(t, command(t, nil, strings.Fields(args)...))
 		require.Equal(t, exitUsage, o.status, "%s: %+v", args, o)
