@@ -225,7 +225,7 @@ its payload, and this text as its idempotency key.`,
 			if f.output.forPrograms() {
 				return f.output.encode(cmd.OutOrStdout(), s)
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "It is set. Next: %s.\n", stamp(s.NextAt))
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "It is set. Next: %s.\nA coordinator of this database runs it; troupe doctor warns if none does.\n", stamp(s.NextAt))
 			return err
 		},
 	}
