@@ -16,7 +16,7 @@ import (
 
 // Protos returns the names of the service's .proto files.
 func (s Service) Protos() []string {
-	if s.Handles() {
+	if s.Handles() || s.AvroFile != "" {
 		return []string{protoName(s.Hop)}
 	}
 	return []string{protoName(s.From), protoName(s.Hop)}
@@ -27,7 +27,7 @@ func protoName(h topics.Hop) string { return snake(h.Flow()) + "_" + snake(h.Nam
 // protobuf returns the .proto files and the Go code that protoc-gen-go makes of them.
 func (s Service) protobuf() (files []File, err error) {
 	all := map[string]string{protoName(s.Hop): protoText(s.Hop, s.Handles())}
-	if s.Reacts() {
+	if s.Reacts() && s.AvroFile == "" {
 		all[protoName(s.From)] = protoText(s.From, true) // as the other service has it, if it handles commands
 	}
 	compiler := protocompile.Compiler{Resolver: &protocompile.SourceResolver{Accessor: protocompile.SourceAccessorFromMap(all)}}
