@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"time"
 
@@ -50,7 +51,8 @@ type Joined struct {
 	codec envelope.Codec
 }
 
-// Read decodes the body of the message of type T that a join waited for.
+// Read decodes the body of the message of type T that a join waited for. T may be a pointer to a struct, as code generated from Protobuf
+// needs it: then the pointer is not nil.
 func Read[T any](j Joined) (body T, err error) {
 	codec := j.codec
 	if _, plain := any(body).(envelope.Plain); plain || codec == nil {
@@ -62,7 +64,12 @@ func Read[T any](j Joined) (body T, err error) {
 	}
 	for _, m := range j.Messages {
 		if m.Type == typ {
-			if err := codec.Decode(m, &body); err != nil {
+			var into any = &body
+			if t := reflect.TypeFor[T](); t.Kind() == reflect.Pointer && t.Elem().Kind() == reflect.Struct {
+				body = reflect.New(t.Elem()).Interface().(T)
+				into = body // codecs of Protobuf refuse a pointer to a pointer
+			}
+			if err := codec.Decode(m, into); err != nil {
 				return body, retry.Permanent(fmt.Errorf("flow: join %q: decode %s: %w", j.Name, typ, err))
 			}
 			return body, nil

@@ -37,22 +37,23 @@ func Call[T, A any](
 	opts ...HandlerOption,
 ) {
 	type called struct {
-		body   *T
+		body   T
 		answer A
 	}
-	command := func(m *message, body *T) Command[T] {
-		return Command[T]{Body: *body, Message: m.forHandler(), Attempt: m.attempts() + 1}
+	command := func(m *message, body T) Command[T] {
+		return Command[T]{Body: body, Message: m.forHandler(), Attempt: m.attempts() + 1}
 	}
 	h := newHandler[T](p, p.cfg.Hop.Commands(), opts)
 	h.answers = true
 	h.ask = func(ctx context.Context, m *message) (any, error) {
-		body := new(T)
-		if err := h.decode(m, body); err != nil {
+		decoded := h.body()
+		if err := h.decode(m, decoded); err != nil {
 			return nil, err
 		}
 		if err := m.spend(); err != nil {
 			return nil, err
 		}
+		body := bodyOf[T](decoded)
 		m.called = true
 		answer, err := call(ctx, command(m, body))
 		return called{body, answer}, err

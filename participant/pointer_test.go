@@ -41,3 +41,28 @@ func TestAHandlerMayTakeAPointerToItsBody(t *testing.T) {
 	s.send(s.fired(1)...)
 	testkit.Wait(t, "the deadline's body", func() (bool, error) { return met.Load() == 7, nil })
 }
+
+// TestACallMayTakeAPointerToItsBody checks that both functions of Call get a body that is not nil, also from a payload of null. Codecs of
+// Protobuf refuse a pointer to a pointer, so a command in Protobuf could not be read.
+func TestACallMayTakeAPointerToItsBody(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	p := s.new()
+	participant.Call(p, func(_ context.Context, c participant.Command[*Count]) (int, error) {
+		return c.Body.N + 1, nil
+	}, func(_ context.Context, _ pgx.Tx, c participant.Command[*Count], answer int) (participant.Outcome, error) {
+		return participant.Succeed(Counted{N: c.Body.N + answer}), nil
+	})
+	s.start(p)
+	null := s.command("o-2", Count{})
+	null.Payload = []byte("null")
+	s.send(s.command("o-1", Count{N: 3}), null)
+	payloads := make(map[string]string)
+	for _, e := range s.waitEvents(2) {
+		require.Equal(t, envelope.Success, e.Outcome)
+		payloads[string(e.Key)] = string(e.Payload)
+	}
+	require.Len(t, payloads, 2)
+	require.JSONEq(t, `{"n":7,"total":0}`, payloads["o-1"])
+	require.JSONEq(t, `{"n":1,"total":0}`, payloads["o-2"])
+}

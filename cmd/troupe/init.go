@@ -27,8 +27,9 @@ func newInit() *cobra.Command {
 broker, a compose file with Postgres, Kafka and the relay, and a README with the commands. Messages, tables and topics are named
 after the hop. With --reacts-to the handler reacts to another hop's event.
 
-The handler uses pgx and JSON. --database-sql, --sqlc and --proto replace these, and can be combined. The code that sqlc and protoc generate
-is included, so neither has to be installed.
+The handler uses pgx and JSON, unless --database-sql, --sqlc or --proto say otherwise; you can combine them. With --avro and --proto
+the other hop's event is Avro, and the service's own messages are Protobuf. The code of sqlc and protoc is written too, so neither has
+to be installed.
 
 You can commit the go.mod: the path of Troupe's source on this machine is in go.work, which git ignores. Before Troupe's first
 release, go get and go mod tidy need that path in go.mod; --replace writes it there.`,

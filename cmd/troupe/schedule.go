@@ -226,7 +226,7 @@ idempotency key of the message.`,
 			if f.output.forPrograms() {
 				return f.output.encode(cmd.OutOrStdout(), s)
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "The schedule is set. Next occurrence: %s.\n", stamp(s.NextAt))
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "The schedule is set. Next occurrence: %s.\nA coordinator of this database runs it; troupe doctor warns if none does.\n", stamp(s.NextAt))
 			return err
 		},
 	}

@@ -24,7 +24,7 @@ func TestSchedulesAreOperatedFromTheCommandLine(t *testing.T) {
 	require.Equal(t, outcome{stdout: "No schedules.\n"}, s.troupe("schedule", "list"))
 	o = do("set", set...)
 	require.Equal(t, exitDone, o.status, o.stderr)
-	require.Regexp(t, `^The schedule is set\. Next occurrence: \d{4}-01-01 01:30:00Z.\n$`, o.stdout)
+	require.Regexp(t, `^The schedule is set\. Next occurrence: \d{4}-01-01 01:30:00Z.\nA coordinator of this database runs it; troupe doctor warns if none does.\n$`, o.stdout)
 
 	o = do("run")
 	occurrence, requested := strings.CutPrefix(strings.TrimSuffix(o.stdout, ".\n"), "Requested: ")

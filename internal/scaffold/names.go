@@ -77,12 +77,17 @@ func (s Service) TestArgument() string { return choose(s.Codec(), "t", "") }
 
 // Body returns a message's type in a handler.
 func (s Service) Body(message string) string {
-	return choose(s.Proto, "*messages."+message, message)
+	return choose(s.inProto(message), "*messages."+message, message)
 }
 
 // Literal returns a message's composite literal up to its brace.
 func (s Service) Literal(message string) string {
-	return choose(s.Proto, "&messages."+message, message)
+	return choose(s.inProto(message), "&messages."+message, message)
+}
+
+// inProto reports whether a message has its Go type from a .proto file. The event of another hop may be Avro instead.
+func (s Service) inProto(message string) bool {
+	return s.Proto && (s.AvroFile == "" || message != s.EventName())
 }
 
 // Field returns the name of a message's field in Go.
@@ -100,6 +105,9 @@ func (s Service) Messages() []string {
 	if s.Handles() {
 		return []string{s.Command(), s.Completed(), s.Refused()}
 	}
+	if s.AvroFile != "" {
+		return []string{s.Completed()}
+	}
 	return []string{s.EventName(), s.Completed()}
 }
 
@@ -109,6 +117,11 @@ func (Service) TroupeModule() string { return module }
 // Codec reports whether some messages have a schema in a registry.
 func (s Service) Codec() bool { return s.Proto || s.AvroFile != "" }
 
+// OfDemo reports whether the event is one of the demo's, so that troupe dev --demo runs the service that sends it.
+func (s Service) OfDemo() bool {
+	return s.AvroFile != "" && s.From.Flow() == "order" && strings.HasPrefix(s.Event, "troupe.order.")
+}
+
 var eventRule = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]*\.)*[A-Z][A-Za-z0-9_]*$`)
 
 func (s Service) checkEvent() error {
@@ -117,12 +130,10 @@ func (s Service) checkEvent() error {
 		return errors.New("an event, but no hop that it reacts to: set both or none")
 	case s.Handles() && s.AvroFile != "":
 		return errors.New("an Avro schema of an event, but no hop that it reacts to: set both or none")
-	case s.AvroFile != "" && s.Proto:
-		return errors.New("an Avro schema of an event, and Protobuf: choose one")
 	case s.Handles():
 		return nil
-	case s.Proto && s.Event != "":
-		return errors.New("an event with Protobuf: leave the event out, and then replace the other hop's generated .proto file by its real one")
+	case s.Proto && s.Event != "" && s.AvroFile == "":
+		return errors.New("an event with Protobuf: leave the event out, and replace the other hop's .proto file by its real one")
 	case !eventRule.MatchString(s.EventType()):
 		return fmt.Errorf("event %q: want the type of a message whose last part begins with a capital letter, such as shop.PaymentCharged", s.Event)
 	case s.EventName() == s.Completed():

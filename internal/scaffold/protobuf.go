@@ -16,7 +16,7 @@ import (
 
 // Protos returns the names of the service's .proto files.
 func (s Service) Protos() []string {
-	if s.Handles() {
+	if s.Handles() || s.AvroFile != "" {
 		return []string{protoName(s.Hop)}
 	}
 	return []string{protoName(s.From), protoName(s.Hop)}
@@ -27,8 +27,8 @@ func protoName(h topics.Hop) string { return snake(h.Flow()) + "_" + snake(h.Nam
 // protobuf returns the .proto files, and the Go code that protoc-gen-go generates from them.
 func (s Service) protobuf() (files []File, err error) {
 	all := map[string]string{protoName(s.Hop): protoText(s.Hop, s.Handles())}
-	if s.Reacts() {
-		all[protoName(s.From)] = protoText(s.From, true) // the file of a service that handles commands
+	if s.Reacts() && s.AvroFile == "" {
+		all[protoName(s.From)] = protoText(s.From, true) // as the other service has it, if it handles commands
 	}
 	compiler := protocompile.Compiler{Resolver: &protocompile.SourceResolver{Accessor: protocompile.SourceAccessorFromMap(all)}}
 	compiled, err := compiler.Compile(context.Background(), s.Protos()...)

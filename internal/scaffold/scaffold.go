@@ -101,7 +101,10 @@ func (s Service) Files() ([]File, error) {
 	var avsc []byte
 	if s.AvroFile != "" {
 		var err error
-		if avsc, err = s.readAvro(); err != nil {
+		if avsc, err = s.readAvro(); errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("the schema %s does not exist, seen from the current folder (the demo's are in %s)",
+				s.AvroFile, filepath.Join(s.Troupe, "internal/demo/messages"))
+		} else if err != nil {
 			return nil, fmt.Errorf("%s: %w", s.AvroFile, err)
 		}
 	}

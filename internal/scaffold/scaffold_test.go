@@ -36,6 +36,11 @@ func TestANewServiceBuildsAndItsTestsPass(t *testing.T) {
 			s.Hop, s.From = topics.MustHop("order", "points"), topics.MustHop("order", "payment")
 			s.AvroFile = filepath.Join(s.Troupe, "internal/demo/messages/PaymentCharged.avsc")
 		},
+		"reacts to the demo, in Avro, and answers in Protobuf": func(s *scaffold.Service) {
+			s.Hop, s.From = topics.MustHop("order", "invoices"), topics.MustHop("order", "order")
+			s.AvroFile = filepath.Join(s.Troupe, "internal/demo/messages/OrderCompleted.avsc")
+			s.SQL, s.Sqlc, s.Proto = true, true, true
+		},
 		"reacts, sqlc, database/sql, proto": func(s *scaffold.Service) {
 			s.Hop, s.From = topics.MustHop("booking", "7-id-order"), s.Hop
 			s.SQL, s.Sqlc, s.Proto = true, true, true
@@ -97,6 +102,21 @@ func TestTheComposeFileNamesWhatIsThere(t *testing.T) {
 	}
 }
 
+func TestTheReadmeStartsTheDemoForAServiceThatReactsToIt(t *testing.T) {
+	t.Parallel()
+	s := service(t)
+	s.Hop, s.From = topics.MustHop("order", "points"), topics.MustHop("order", "payment")
+	s.AvroFile = filepath.Join(s.Troupe, "internal/demo/messages/PaymentCharged.avsc")
+	files, err := s.Files()
+	require.NoError(t, err)
+	for _, f := range files {
+		if f.Path == "README.md" {
+			require.Contains(t, string(f.Text), "\n    troupe dev --demo seat-desk\n")
+			require.Contains(t, string(f.Text), "\n    troupe trace o-1\n")
+		}
+	}
+}
+
 func TestFilesThatCannotBeMadeAreNamed(t *testing.T) {
 	t.Parallel()
 	for text, change := range map[string]func(*scaffold.Service){
@@ -106,7 +126,10 @@ func TestFilesThatCannotBeMadeAreNamed(t *testing.T) {
 		"another hop of":       func(s *scaffold.Service) { s.From = topics.MustHop("cinema", "seats") },
 		"of the flow":          func(s *scaffold.Service) { s.From = s.Hop },
 		"an event, but no hop": func(s *scaffold.Service) { s.Event = "Paid" },
-		"is no checkout of":    func(s *scaffold.Service) { s.Troupe = t.TempDir() },
+		"internal/demo/messages": func(s *scaffold.Service) {
+			s.From, s.AvroFile = topics.MustHop("booking", "hall"), "PaymentCharged.avsc"
+		},
+		"is no checkout of": func(s *scaffold.Service) { s.Troupe = t.TempDir() },
 	} {
 		s := service(t)
 		change(&s)

@@ -70,6 +70,22 @@ func Handle[T any](
 	}, opts...)
 }
 
+// Call is participant.Call for a decide that takes a *sql.Tx. call has no transaction.
+func Call[T, A any](
+	p *participant.Participant,
+	call func(ctx context.Context, c participant.Command[T]) (A, error),
+	decide func(ctx context.Context, tx *sql.Tx, c participant.Command[T], answer A) (participant.Outcome, error),
+	opts ...participant.HandlerOption,
+) {
+	participant.Call(p, call, func(ctx context.Context, tx pgx.Tx, c participant.Command[T], answer A) (o participant.Outcome, err error) {
+		err = With(ctx, tx, func(tx *sql.Tx) (err error) {
+			o, err = decide(ctx, tx, c, answer)
+			return err
+		})
+		return o, err
+	}, opts...)
+}
+
 // React is participant.React for a function that takes a *sql.Tx.
 func React[T any](
 	p *participant.Participant, from topics.Hop,
