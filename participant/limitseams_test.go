@@ -314,28 +314,33 @@ func TestARunThatBeginsLateNeedsAnotherPermit(t *testing.T) {
 	require.EqualValues(t, 1, ran.Load())
 }
 
-// TestACallThatCancelsItselfCountsAttempts has a call in a batch that always returns context.Canceled: it becomes a dead letter, with one
-// call for each permit.
+// TestACallThatCancelsItselfCountsAttempts has a call that always returns context.Canceled, first in a batch with another message: it
+// becomes a dead letter, and each attempt is one call.
 func TestACallThatCancelsItselfCountsAttempts(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	s.provision(1)
+	s.exec("ALTER TABLE troupe.rate_limits RENAME TO away")
 	var calls atomic.Int32
-	p := s.new(onePartition, func(c *participant.Config) { c.Batch = 10 })
-	participant.Call(p, func(_ context.Context, c participant.Command[Count]) (int, error) {
-		if c.Body.Fail == "" {
-			return c.Body.N, nil
-		}
+	other := newBlocker()
+	p := s.new(onePartition, func(c *participant.Config) { c.Batch, c.Concurrency, c.Timeout = 10, 1, time.Hour })
+	participant.Call(p, func(context.Context, participant.Command[Count]) (int, error) {
 		calls.Add(1)
 		return 0, context.Canceled
 	}, decideCounted, participant.RateLimit(6000, time.Minute))
-	var all []envelope.Message
-	for i := range 10 {
-		all = append(all, s.command(fmt.Sprintf("k-%d", i), Count{N: i + 1}))
-	}
-	s.send(append(all, s.command("a", Count{N: 99, Fail: "cancel"}))...)
+	participant.Handle(p, func(ctx context.Context, _ pgx.Tx, c participant.Command[Plainly]) (participant.Outcome, error) {
+		return participant.Succeed(Counted{N: c.Body.N}), other.run(ctx)
+	})
 	s.start(p)
+	s.send(s.command("a", Count{N: 1}))
+	limitedKeys(t, p, 1)
+	s.send(s.plainly("b", 2))
+	<-other.began
+	s.send(s.plainly("c", 3))
+	s.exec("ALTER TABLE troupe.away RENAME TO rate_limits")
+	limitedKeys(t, p, 0) // it has its turn together with the other message, unless its permit expires before
+	close(other.goes)
 	s.waitCount(1, "SELECT count(*) FROM troupe.dead_letters WHERE attempts = 4")
-	s.waitCount(10, "SELECT count(*) FROM troupe.outbox WHERE topic = $1 AND type = 'Counted'", s.hop.Events())
+	s.waitCount(2, "SELECT count(*) FROM troupe.outbox WHERE topic = $1 AND type = 'Counted'", s.hop.Events())
 	require.EqualValues(t, 4, calls.Load())
 }
