@@ -68,13 +68,7 @@ func ParseCron(text, zone string) (Cron, error) {
 // is evaluated without gap or repetition: it goes by the hours that pass.
 func (c Cron) Next(t time.Time) time.Time {
 	if c.hourly {
-		in := *c.spec
-		in.Location = c.zone
-		next := in.Next(t)
-		if next.IsZero() {
-			return next
-		}
-		return next.UTC()
+		return c.nextHourly(t)
 	}
 	// The clock may have been set back by some hours, or a day as in Samoa in 2011, before t: begin earlier, and pass over times that
 	// are not after t.
@@ -85,6 +79,23 @@ func (c Cron) Next(t time.Time) time.Time {
 		if next := c.moment(wall); next.After(t) {
 			return next
 		}
+	}
+}
+
+// nextHourly is Next for an expression that matches each hour. Between two changes of the clock it searches in the times that the clock
+// shows: SpecSchedule's search in a zone passes over a day whose midnight the clock skips.
+func (c Cron) nextHourly(t time.Time) time.Time {
+	for at, wall := t, clockOf(t.In(c.zone)); ; {
+		_, end := at.In(c.zone).ZoneBounds()
+		_, offset := at.In(c.zone).Zone()
+		if wall = c.spec.Next(wall); wall.IsZero() {
+			return wall
+		}
+		next := wall.Add(-time.Duration(offset) * time.Second)
+		if end.IsZero() || next.Before(end) {
+			return next
+		}
+		at, wall = end, clockOf(end.In(c.zone)).Add(-time.Nanosecond) // the moment of the change counts
 	}
 }
 

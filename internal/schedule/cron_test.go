@@ -33,6 +33,12 @@ func TestNextOccurrences(t *testing.T) {
 			[]string{"2026-03-29T00:30:00Z", "2026-03-29T01:00:00Z", "2026-03-29T01:30:00Z"}},
 		"and when it ends": {"*/30 * * * *", "Europe/Berlin", "2026-10-24T23:45:00Z",
 			[]string{"2026-10-25T00:00:00Z", "2026-10-25T00:30:00Z", "2026-10-25T01:00:00Z", "2026-10-25T01:30:00Z"}},
+		"each half hour of a day whose midnight is skipped": {"*/30 * * * 5", "Africa/Cairo", "2026-04-23T21:00:00Z",
+			[]string{"2026-04-23T22:00:00Z", "2026-04-23T22:30:00Z", "2026-04-23T23:00:00Z"}},
+		"each hour of a day that is an hour longer": {"0 * * * 0", "Europe/Berlin", "2026-10-25T00:00:00Z",
+			[]string{"2026-10-25T01:00:00Z", "2026-10-25T02:00:00Z"}},
+		"each minute of a day of which some are shown after the next has begun": {"*/30 * * * 6", "America/St_Johns", "2006-10-29T02:00:00Z",
+			[]string{"2006-10-29T03:00:00Z", "2006-11-04T03:30:00Z"}},
 		"a clock set forward at midnight":       {"0 0 * * *", "America/Santiago", "2026-09-05T12:00:00Z", []string{"2026-09-06T04:00:00Z", "2026-09-07T03:00:00Z"}},
 		"a clock set back at midnight":          {"30 23 * * *", "America/Santiago", "2026-04-04T12:00:00Z", []string{"2026-04-05T02:30:00Z", "2026-04-06T03:30:00Z"}},
 		"a clock set forward by half an hour":   {"15 2 * * *", "Australia/Lord_Howe", "2026-10-03T00:00:00Z", []string{"2026-10-03T15:30:00Z", "2026-10-04T15:15:00Z"}},
@@ -72,6 +78,22 @@ func TestOccurrencesOnlyGoForward(t *testing.T) {
 				require.Equal(t, next, c.Next(before.Add(next.Sub(before)/2)), "%s %s: %s", text, zone, before)
 				require.Equal(t, next, c.Next(next.Add(-time.Nanosecond)))
 				before = next
+			}
+		}
+	}
+}
+
+// TestAnHourlyExpressionGoesByTheHoursThatPass compares with the clock of each half hour, in zones that change it at midnight too.
+func TestAnHourlyExpressionGoesByTheHoursThatPass(t *testing.T) {
+	t.Parallel()
+	for _, zone := range []string{"Africa/Cairo", "America/Havana", "Asia/Beirut", "Australia/Lord_Howe", "Europe/Berlin"} {
+		c, err := ParseCron("*/30 * * * 0,5", zone)
+		require.NoError(t, err)
+		at, end := at(t, "2025-12-31T23:59:00Z"), at(t, "2027-01-01T00:00:00Z")
+		for half := at.Truncate(30 * time.Minute); half.Before(end); half = half.Add(30 * time.Minute) {
+			if day := half.In(c.zone).Weekday(); half.After(at) && (day == time.Sunday || day == time.Friday) {
+				require.Equal(t, half, c.Next(at), zone)
+				at = half
 			}
 		}
 	}
