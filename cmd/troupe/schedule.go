@@ -192,7 +192,7 @@ time that the clock skips is the moment at which the clock is set forward; of a 
 that matches each hour goes by the hours that pass.
 
 The saga of an occurrence has the schedule's name with the time as its key, such as nightly@2026-03-29T01:00:00Z. A message has JSON as
-its payload, and this text as its idempotency key.`,
+its payload; its id and its idempotency key are derived from this text and the schedule.`,
 		Example: `  troupe schedule set nightly --cron '30 2 * * *' --zone Europe/Berlin --saga billing --data '{"of": "sales"}' --reason 'ticket 4711' --dry-run
   troupe schedule set report --cron '0 8 * * 1-5' --topic order.report.commands --type MakeReport --reason 'ticket 4711'`,
 		Args: cobra.ExactArgs(1),

@@ -127,6 +127,26 @@ func (c Cron) moment(wall time.Time) time.Time {
 	return first.UTC()
 }
 
+// maxShift limits by how much a change of a zone's rules moves a time: a zone may move to the other side of the date line.
+const maxShift = 25 * time.Hour
+
+// byTheRulesOfNow returns next, or, if it is none of the times of c since the zone's rules have changed, the time of c that is nearest to
+// it: the same occurrence.
+func (c Cron) byTheRulesOfNow(next time.Time) time.Time {
+	if later := c.Next(next.Add(-time.Nanosecond)); !later.Equal(next) {
+		nearest := later
+		distance := maxShift
+		if !later.IsZero() {
+			distance = min(distance, later.Sub(next))
+		}
+		for at := c.Next(next.Add(-distance)); !at.IsZero() && at.Before(next); at = c.Next(at) {
+			nearest = at
+		}
+		return nearest
+	}
+	return next
+}
+
 // last returns the latest times, at most n, from next on that are not after now, and reports whether next was left out. next is one of the
 // times of c.
 func (c Cron) last(next, now time.Time, n int) (due []time.Time, skipped bool) {

@@ -136,3 +136,29 @@ func TestTheLatestMissedOccurrences(t *testing.T) {
 	require.False(t, skipped)
 	require.Empty(t, due)
 }
+
+// TestMembersWithTwoRulesOfAZone: during a rolling deploy the rules of a zone differ by an hour among members. Each day has one occurrence.
+func TestMembersWithTwoRulesOfAZone(t *testing.T) {
+	t.Parallel()
+	var members [2]Cron
+	for i, text := range []string{"0 2 * * *", "0 3 * * *"} {
+		var err error
+		members[i], err = ParseCron(text, "UTC")
+		require.NoError(t, err)
+	}
+	for order := range 1 << 10 {
+		s := Schedule{NextAt: at(t, "2026-11-01T02:00:00Z")}
+		var days []int
+		for turn := range 10 {
+			turned := s.decide(members[order>>turn&1], s.NextAt)
+			if s.NextAt = turned.next; !turned.run.IsZero() {
+				require.False(t, turned.skipped)
+				days = append(days, turned.run.Day())
+			}
+		}
+		for i, day := range days {
+			require.Equal(t, i+1, day, "%b", order)
+		}
+		require.GreaterOrEqual(t, len(days), 5, "%b", order)
+	}
+}

@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,6 +21,12 @@ import (
 // look is the longest time between two looks at the table: a schedule that was set is seen within it.
 const look = 5 * time.Second
 
+// bounds makes a statement of a transaction fail that waits for a lock, such as of a saga that another session has locked, so that other
+// schedules run meanwhile. It ends the transaction of a member whose machine is gone, which has its schedule locked.
+const bounds = `
+SELECT set_config('lock_timeout', '5s', true), set_config('idle_in_transaction_session_timeout', $1, true),
+       set_config('statement_timeout', '0', true)`
+
 // A Runner runs the schedules of a database. Several may run at once.
 type Runner struct {
 	Pool   *pgxpool.Pool
@@ -29,6 +36,8 @@ type Runner struct {
 	// Start starts a saga in tx, with key as the value of its key. existed reports that there was one.
 	Start func(ctx context.Context, tx pgx.Tx, saga, key string, data json.RawMessage) (existed bool, err error)
 	Log   zerolog.Logger
+	// Limit is the longest time for a transaction. Default: 30 s.
+	Limit time.Duration
 }
 
 // Run runs the schedules until ctx ends.
@@ -67,6 +76,8 @@ func (r *Runner) RunDue(ctx context.Context) (wait time.Duration, err error) {
 			break
 		}
 	}
+	ctx, cancel := r.limited(ctx)
+	defer cancel()
 	const next = `
 SELECT extract(epoch FROM min(greatest(next_at, retry_at)) - clock_timestamp())::float8
 FROM troupe.schedules
@@ -102,14 +113,26 @@ SET next_at = @next, last_at = CASE WHEN @requested OR @run::timestamptz IS NULL
     requested_at = NULL, error = NULL, tries = 0, retry_at = NULL
 WHERE name = @name`
 
+func (r *Runner) limit() time.Duration { return cmp.Or(r.Limit, 30*time.Second) }
+
+// limited ends ctx after the Limit: a server whose machine is gone does not answer.
+func (r *Runner) limited(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, r.limit())
+}
+
 // one runs one occurrence, and reports whether one was due.
-func (r *Runner) one(ctx context.Context) (some bool, err error) {
+func (r *Runner) one(outer context.Context) (some bool, err error) {
+	ctx, cancel := r.limited(outer)
+	defer cancel()
 	var s Schedule
 	var t turn
 	var failure error // of this schedule
 	err = pgx.BeginTxFunc(ctx, r.Pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
 		var seed uuid.UUID
 		var now time.Time
+		if _, err := tx.Exec(ctx, bounds, fmt.Sprint(2*r.limit().Milliseconds())); err != nil {
+			return err
+		}
 		rows, err := tx.Query(ctx, claim, pg.Args{"sagas": r.Sagas()})
 		if err != nil {
 			return err
@@ -144,8 +167,8 @@ func (r *Runner) one(ctx context.Context) (some bool, err error) {
 	switch {
 	case err == nil && some:
 		r.report(s, t)
-	case failure != nil && ctx.Err() == nil && pg.Classify(failure) != pg.Unavailable:
-		return true, r.fail(ctx, s, failure)
+	case failure != nil && outer.Err() == nil && pg.Classify(failure) != pg.Unavailable:
+		return true, r.fail(outer, s, failure)
 	}
 	return some, err
 }
@@ -177,12 +200,15 @@ func (r *Runner) run(ctx context.Context, tx pgx.Tx, s Schedule, at time.Time, s
 		key = s.Name
 	}
 	return r.Outbox.Write(ctx, tx, outbox.Entry{
-		ID: id, Topic: s.Topic, Key: key, Type: s.Type, Payload: s.Data, ContentType: "application/json", IdempotencyKey: occurrence,
+		ID: id, Topic: s.Topic, Key: key, Type: s.Type, Payload: s.Data, ContentType: "application/json",
+		IdempotencyKey: occurrence + "/" + id, // another service may have a schedule of this name
 	})
 }
 
 // fail stores the error, unless the schedule has moved on meanwhile.
 func (r *Runner) fail(ctx context.Context, s Schedule, failure error) error {
+	ctx, cancel := r.limited(ctx)
+	defer cancel()
 	const store = `
 UPDATE troupe.schedules
 SET error = @error, tries = tries + 1, retry_at = clock_timestamp() + least(interval '5 minutes', interval '1 second' * power(2, least(tries, 9)))

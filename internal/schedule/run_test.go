@@ -4,11 +4,15 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/internal/admin"
@@ -93,7 +97,7 @@ type sent struct{ ID, Topic, Key, Type, Payload, Occurrence string }
 
 func (f *fixture) sent() []sent {
 	return rows[sent](f, `
-SELECT id::text, topic, key, type, convert_from(payload, 'UTF8'), headers ->> 'ce_idempotencykey' FROM troupe.outbox ORDER BY position`)
+SELECT id::text, topic, key, type, convert_from(payload, 'UTF8'), split_part(headers ->> 'ce_idempotencykey', '/', 1) FROM troupe.outbox ORDER BY position`)
 }
 
 func (f *fixture) started() []string { return column(f, "SELECT key FROM started ORDER BY key") }
@@ -357,6 +361,122 @@ func TestAScheduleThatIsChangedWhileItIsDue(t *testing.T) {
 	f.exec("UPDATE troupe.schedules SET last_at = $1", next)
 	spec.Cron = "0 0 1 1,7 *"
 	require.True(t, f.set(spec).NextAt.After(next))
+}
+
+// TestASagaThatIsLockedStopsNoOtherSchedule: another session has the saga of an occurrence locked. There is one member.
+func TestASagaThatIsLockedStopsNoOtherSchedule(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.set(schedule.Spec{Name: "billing", CatchUp: 1, Saga: "bill"})
+	first := f.missed("billing", 1)
+	f.set(message("report"))
+	f.missed("report", 0)
+	tx, err := f.Pool.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
+	_, err = tx.Exec(t.Context(), "INSERT INTO started SELECT 'bill', 'billing@' || to_char(at, 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"') "+
+		"FROM generate_series($1::timestamptz, $1 + interval '1 hour', '1 minute') AS at", first.UTC())
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	r := f.member("bill")
+	running.Go(func() { r.Run(ctx) })
+	defer running.Wait()
+	defer cancel()
+	testkit.Wait(t, "the other schedule", func() (bool, error) { return len(f.sent()) > 0, nil })
+	testkit.Wait(t, "the error", func() (bool, error) { return f.show("billing").Error != "", nil })
+	require.NoError(t, tx.Rollback(t.Context()))
+	testkit.Wait(t, "the saga", func() (bool, error) { return len(f.started()) > 0, nil })
+}
+
+// A silentConn loses the bytes that are written to it, as if the server's machine were gone.
+type silentConn struct {
+	net.Conn
+	silent *atomic.Bool
+}
+
+func (c silentConn) Write(b []byte) (int, error) {
+	if c.silent.Load() {
+		return len(b), nil
+	}
+	return c.Conn.Write(b)
+}
+
+// TestADatabaseThatIsSilentIsTriedAgain: no answer comes on the connections that the pool has.
+func TestADatabaseThatIsSilentIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.set(message("report"))
+	f.missed("report", 0)
+	var silent atomic.Bool
+	config := f.Pool.Config()
+	config.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
+		return silentConn{conn, &silent}, err
+	}
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	require.NoError(t, err)
+	defer pool.Close()
+	require.NoError(t, pool.Ping(t.Context()))
+	r := f.member()
+	r.Pool, r.Limit = pool, time.Second
+	silent.Store(true)
+	_, err = r.RunDue(t.Context())
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	silent.Store(false)
+	testkit.Wait(t, "the occurrence", func() (bool, error) {
+		_, err := r.RunDue(t.Context())
+		return len(f.sent()) > 0, err
+	})
+}
+
+// TestTwoServicesHaveSchedulesOfOneName: a hop takes a command with the idempotency key of another one for its repetition.
+func TestTwoServicesHaveSchedulesOfOneName(t *testing.T) {
+	t.Parallel()
+	a, b := newFixture(t), newFixture(t)
+	var keys []string
+	for _, f := range []*fixture{a, b} {
+		spec := message("report")
+		spec.Cron = "0 0 1 1 *"
+		f.set(spec)
+		f.exec("UPDATE troupe.schedules SET next_at = '2026-01-01 00:00Z'")
+		f.run(f.member())
+		require.Len(t, f.sent(), 1)
+		keys = append(keys, column(f, "SELECT headers ->> 'ce_idempotencykey' FROM troupe.outbox")...)
+	}
+	require.NotEqual(t, keys[0], keys[1])
+}
+
+// TestTheRulesOfAZoneHaveChanged: next_at was computed by other rules, an hour off.
+func TestTheRulesOfAZoneHaveChanged(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		off  time.Duration // of the next occurrence by the rules of now
+		runs int
+	}{
+		"it is earlier by the rules of now": {-time.Hour, 1},
+		"it is later by the rules of now":   {time.Hour, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t)
+			var next time.Time
+			const today = "SELECT date_trunc('minute', clock_timestamp())"
+			require.NoError(t, f.Pool.QueryRow(t.Context(), today).Scan(&next))
+			at := next.Add(c.off).UTC()
+			spec := message("report")
+			spec.Cron = fmt.Sprintf("%d %d * * *", at.Minute(), at.Hour())
+			f.set(spec)
+			f.exec("UPDATE troupe.schedules SET next_at = $1", next)
+			f.run(f.member())
+			require.Len(t, f.sent(), c.runs)
+			want := at
+			for !want.After(next) {
+				want = want.Add(24 * time.Hour)
+			}
+			require.Equal(t, want, f.show("report").NextAt.UTC())
+		})
+	}
 }
 
 func TestLimitsOfSchedules(t *testing.T) {

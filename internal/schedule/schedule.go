@@ -119,11 +119,12 @@ func (s *Schedule) decide(c Cron, now time.Time) (t turn) {
 	if s.RequestedAt != nil {
 		return turn{run: *s.RequestedAt, next: s.NextAt}
 	}
-	due, skipped := c.last(s.NextAt, now, max(1, s.CatchUp))
+	planned := c.byTheRulesOfNow(s.NextAt)
+	due, skipped := c.last(planned, now, max(1, s.CatchUp))
 	switch {
-	case len(due) == 0: // the zone's rules have changed since next_at was stored
-		return turn{next: c.Next(now)}
-	case s.CatchUp == 0 && now.Sub(due[0]) > onTime:
+	case len(due) == 0: // it is later by the rules of now
+		return turn{next: planned}
+	case s.CatchUp == 0 && min(now.Sub(due[0]), now.Sub(s.NextAt)) > onTime:
 		return turn{next: c.Next(due[0]), skipped: true}
 	case len(due) > 1:
 		return turn{run: due[0], next: due[1], skipped: skipped}
