@@ -70,9 +70,11 @@ func (c Cron) Next(t time.Time) time.Time {
 	if c.hourly {
 		return c.nextHourly(t)
 	}
-	// The clock may have been set back by some hours, or a day as in Samoa in 2011, before t: begin earlier, and pass over times that
-	// are not after t.
-	for wall := clockOf(t.In(c.zone)).Add(-25 * time.Hour); ; {
+	wall := clockOf(t.In(c.zone))
+	if start, _ := t.In(c.zone).ZoneBounds(); t.Sub(start) < maxShift {
+		wall = wall.Add(-maxShift) // the clock was set back or forward, by a day as in Samoa in 2011: pass over times that are not after t
+	}
+	for {
 		if wall = c.spec.Next(wall); wall.IsZero() {
 			return wall
 		}
