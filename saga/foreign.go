@@ -26,6 +26,6 @@ func (x *decision) foreign(e Event) {
 		x.ignore("%s has given up an event, and not the command of step %s", e.Hop, e.Step)
 		return
 	}
-	x.refuse("the answer %s to step %s came from hop %s, which the step does not ask: unless the saga was on another definition before its "+
-		"database was set back, find out why that hop answers; then discard this dead letter", e.Type, e.Step, e.Hop)
+	x.refuse("the answer %s to step %s came from hop %s, which the step does not ask. If the saga was on another definition before its "+
+		"database was set back, move it there again and redrive the answer; else find out why that hop answers, and discard this dead letter", e.Type, e.Step, e.Hop)
 }
