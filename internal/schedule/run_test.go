@@ -389,6 +389,33 @@ func TestASagaThatIsLockedStopsNoOtherSchedule(t *testing.T) {
 	testkit.Wait(t, "the saga", func() (bool, error) { return len(f.started()) > 0, nil })
 }
 
+// TestAFrozenMemberKeepsNoSchedule: a member stops within its transaction, and its connection stays open. Another one runs the occurrence.
+func TestAFrozenMemberKeepsNoSchedule(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.set(schedule.Spec{Name: "billing", CatchUp: 1, Saga: "bill"})
+	f.missed("billing", 0)
+	frozen, r := f.member("bill"), f.member("bill")
+	frozen.Limit = time.Second
+	locked, thaw := make(chan struct{}), make(chan struct{})
+	frozen.Start = func(context.Context, pgx.Tx, string, string, json.RawMessage) (bool, error) {
+		close(locked)
+		<-thaw
+		return false, errors.New("it goes on too late")
+	}
+	var running sync.WaitGroup
+	ctx, cancel := context.WithCancel(t.Context())
+	running.Go(func() { _, _ = frozen.RunDue(ctx) })
+	defer running.Wait()
+	defer close(thaw)
+	defer cancel() // or it would run the occurrence of the next minute
+	<-locked
+	testkit.Wait(t, "the other member", func() (bool, error) {
+		_, err := r.RunDue(t.Context())
+		return len(f.started()) > 0, err
+	})
+}
+
 // A silentConn loses the bytes that are written to it, as if the server's machine were gone.
 type silentConn struct {
 	net.Conn
