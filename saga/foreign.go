@@ -26,6 +26,6 @@ func (x *decision) refuseOtherHop(e Event) {
 		x.ignore("%s has given up an event, and not the command of step %s", e.Hop, e.Step)
 		return
 	}
-	x.refuse("the answer %s to step %s came from hop %s, to which the step sends nothing: find out why that hop answers, and discard this dead "+
-		"letter. The answer is no error if the saga was on another definition before its database was set back", e.Type, e.Step, e.Hop)
+	x.refuse("the answer %s to step %s came from hop %s, which the step does not ask. If the saga was on another definition before its "+
+		"database was set back, move it there again and redrive the answer; else find out why that hop answers, and discard this dead letter", e.Type, e.Step, e.Hop)
 }

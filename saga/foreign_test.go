@@ -61,3 +61,22 @@ func TestNoAnswerToACommandEndsAStepThatAwaitsAnEvent(t *testing.T) {
 		require.NotEqual(t, saga.Completed, after.Status, hop)
 	}
 }
+
+// TestAnAnswerOfTheHopOfALostDefinitionCountsAfterAnotherMove: the saga was moved to a definition that asks another hop in a step which had not
+// begun, and its database was set back to before the move. The dead letter says what to do, and the answer counts then.
+func TestAnAnswerOfTheHopOfALostDefinitionCountsAfterAnotherMove(t *testing.T) {
+	d := parse(t, tour)
+	to := parse(t, tour, `"hop":"seat"`, `"hop":"balcony"`)
+	elsewhere := reserved
+	elsewhere.Hop = "balcony"
+	before, _ := history(t, d, begun, flightTaken)
+	_, fx := saga.Decide(d, before, elsewhere, time.Unix(2000, 0))
+	require.Contains(t, fx.Refused, "came from hop balcony")
+	require.Contains(t, fx.Refused, "move it there again and redrive")
+	moved, err := saga.Migrate(d, to, before)
+	require.NoError(t, err)
+	moved, _ = saga.Decide(to, moved, saga.Event{Kind: saga.Observed, Hop: "desk", Type: "Voucher"}, time.Unix(2000, 0))
+	moved, fx = saga.Decide(to, moved, elsewhere, time.Unix(2000, 0))
+	require.Empty(t, fx.Refused+fx.Ignored)
+	require.Equal(t, saga.Done, moved.Steps[2].Phase)
+}

@@ -192,8 +192,8 @@ The cron expression has five fields: minute, hour, day of the month, month and d
 clock is set forward and skips a time, the occurrence runs at that moment. If the clock is set back and shows a time twice, the
 occurrence runs at the first of the two. If the expression matches each hour, no occurrence is left out or repeated.
 
-The id of an occurrence is the schedule's name with the time, such as nightly@2026-03-29T01:00:00Z. It is the key of the saga, or the
-idempotency key of the message.`,
+The saga of an occurrence has the schedule's name with the time as its key, such as nightly@2026-03-29T01:00:00Z. A message has JSON as
+its payload; its id and its idempotency key are derived from this text and the schedule.`,
 		Example: `  troupe schedule set nightly --cron '30 2 * * *' --zone Europe/Berlin --saga billing --data '{"of": "sales"}' --reason 'ticket 4711' --dry-run
   troupe schedule set report --cron '0 8 * * 1-5' --topic order.report.commands --type MakeReport --reason 'ticket 4711'`,
 		Args: cobra.ExactArgs(1),

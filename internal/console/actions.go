@@ -96,13 +96,15 @@ func actionRows(database string, list []actions.Action) (all []actionRow) {
 	return all
 }
 
-// pageOf returns the page of an action's object. For an outbox row it is the page of messages, since the row may have been discarded.
+// pageOf returns the page of an action's object, or "". The messages of an outbox row are found even if the row was discarded.
 func pageOf(database string, a actions.Action) string {
 	switch {
 	case a.Object == "saga":
 		return "/saga?" + url.Values{"db": {database}, "id": {a.Example}}.Encode()
 	case a.Object == "dead letter":
 		return "/dead-letter?" + url.Values{"db": {database}, "id": {a.Example}}.Encode()
+	case a.Object == "schedule":
+		return "" // there is none
 	case a.Example == "":
 		return "/relay"
 	}

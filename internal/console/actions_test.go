@@ -2,9 +2,13 @@ package console
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/internal/admin"
+	"github.com/troupe-go/troupe/internal/schedule"
 )
 
 // TestActionsAreListedWithActorAndReason checks that the actions on each kind of object are listed with their actor and reason, that similar actions on
@@ -30,6 +34,10 @@ func TestActionsAreListedWithActorAndReason(t *testing.T) {
 		w := d.post(one.page, form(append([]string{"db", "order"}, one.values...)...))
 		require.Less(t, w.Code, http.StatusBadRequest, "%s: %s", one.page, w.Body)
 	}
+	schedules, by := schedule.Desk{Pool: d.Pool}, admin.Actor{Name: "ann", Reason: "ticket 5"}
+	_, err := schedules.Set(t.Context(), schedule.Spec{Name: "nightly", Cron: "@daily", Zone: "UTC", Topic: "shop.report.commands", Type: "Make"}, by)
+	require.NoError(t, err)
+	require.NoError(t, schedules.Pause(t.Context(), "nightly", by))
 	f := facts[actionsFacts](d, "/actions?since=1h&db=order")
 	type line struct {
 		Actor, Action, Object, Reason string
@@ -40,14 +48,24 @@ func TestActionsAreListedWithActorAndReason(t *testing.T) {
 		lines = append(lines, line{a.Actor, a.Action, a.Object, a.Reason, a.Count})
 	}
 	require.Equal(t, []line{
+		{"ann", "pause", "schedule", "ticket 5", 1}, {"ann", "set", "schedule", "ticket 5", 1},
 		{"ann", "retry", "saga", "ticket 4", 1}, {"bob", "pause", "relay", "ticket 3", 1}, {"ann", "discard", "outbox row", "ticket 2", 1},
 		{"bob", "retry", "held message", "", 1}, {"ann", "discard", "dead letter", "ticket 1", 2},
 	}, lines)
-	require.Equal(t, []string{saga, "", row}, []string{f.Databases[0].Actions[0].Example, f.Databases[0].Actions[1].Example, f.Databases[0].Actions[2].Example})
+	var examples []string
+	for _, a := range f.Databases[0].Actions[:5] {
+		examples = append(examples, a.Example)
+	}
+	require.Equal(t, []string{"nightly", "nightly", saga, "", row}, examples)
+	require.Equal(t, "@daily UTC, catch-up 0, sends Make to shop.report.commands", strings.TrimPrefix(f.Databases[0].Actions[1].Subject, "new: "))
 
 	page := d.html("/actions")
 	require.Contains(t, page, "<b>discard</b> 2 × dead letter")
 	for _, one := range (actionsFacts{Databases: f.Databases}).Rows() {
+		if one.Object == "schedule" { // the console has no page of it
+			require.Empty(t, one.Page)
+			continue
+		}
 		require.Equal(t, http.StatusOK, d.page(one.Page).Code, one.Page)
 	}
 	require.Len(t, facts[actionsFacts](d, "/actions?actor=bob&db=order").Databases[0].Actions, 2)
@@ -55,7 +73,7 @@ func TestActionsAreListedWithActorAndReason(t *testing.T) {
 
 	var some []line
 	after := ""
-	for range 3 {
+	for range 4 {
 		f := facts[actionsFacts](d, at("/actions", "db", "order", "limit", "2", "after", after))
 		for _, a := range f.Databases[0].Actions {
 			some = append(some, line{a.Actor, a.Action, a.Object, a.Reason, a.Count})

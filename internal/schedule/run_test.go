@@ -4,11 +4,15 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/internal/admin"
@@ -23,7 +27,7 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 
 var by = admin.Actor{Name: "ada", Reason: "ticket 1"}
 
-// fixture is a database with a desk. Its members start a saga by inserting a row into the table started.
+// fixture is a database with a desk and members that start sagas by writing a row.
 type fixture struct {
 	t testing.TB
 	schedule.Desk
@@ -68,7 +72,7 @@ func (f *fixture) set(spec schedule.Spec) schedule.Schedule {
 	return s
 }
 
-// missed makes the occurrences of the current minute and of the n minutes before it due, and returns the first of them.
+// missed makes the occurrences of the last n minutes due, and of the minute that runs, and returns the first of them.
 func (f *fixture) missed(name string, n int) (first time.Time) {
 	f.t.Helper()
 	const back = "UPDATE troupe.schedules SET next_at = date_trunc('minute', clock_timestamp()) - $2 * interval '1 minute' WHERE name = $1 RETURNING next_at"
@@ -93,7 +97,7 @@ type sent struct{ ID, Topic, Key, Type, Payload, Occurrence string }
 
 func (f *fixture) sent() []sent {
 	return rows[sent](f, `
-SELECT id::text, topic, key, type, convert_from(payload, 'UTF8'), headers ->> 'ce_idempotencykey' FROM troupe.outbox ORDER BY position`)
+SELECT id::text, topic, key, type, convert_from(payload, 'UTF8'), split_part(headers ->> 'ce_idempotencykey', '/', 1) FROM troupe.outbox ORDER BY position`)
 }
 
 func (f *fixture) started() []string { return column(f, "SELECT key FROM started ORDER BY key") }
@@ -184,7 +188,7 @@ func TestTheRightsOfSchedules(t *testing.T) {
 	require.ErrorContains(t, viewer.Pause(t.Context(), "report", by), "docs/schedules.md")
 }
 
-// TestAnOccurrenceThatIsRunAgainHasTheSameId sets next_at back, as a restore of the database does.
+// A database that was set back has the rows of an earlier time.
 func TestAnOccurrenceThatIsRunAgainHasTheSameId(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -239,7 +243,7 @@ func TestAScheduleThatFailsStopsNoOther(t *testing.T) {
 	s := f.show("billing")
 	require.Equal(t, "it has no variable amount", s.Error)
 	require.Equal(t, 1, s.Tries)
-	f.run(r) // retry_at is later
+	f.run(r) // not due for a try
 	require.Equal(t, 1, f.show("billing").Tries)
 	r.Start = start
 	f.exec("UPDATE troupe.schedules SET retry_at = 'epoch' WHERE name = 'billing'")
@@ -307,15 +311,15 @@ func TestOccurrencesDuringAPauseAreSkipped(t *testing.T) {
 	spec.CatchUp = 100
 	f.set(spec)
 	require.NoError(t, f.Pause(t.Context(), "report", by))
-	require.ErrorContains(t, f.Pause(t.Context(), "report", by), "already paused")
+	require.ErrorContains(t, f.Pause(t.Context(), "report", by), "paused already")
 	f.missed("report", 5)
 	f.run(f.member())
 	require.Empty(t, f.sent())
 
-	occurrence, err := f.Request(t.Context(), "report", by) // an operator may, although it is paused
+	occurrence, err := f.Request(t.Context(), "report", by) // an operator's, although it is paused
 	require.NoError(t, err)
 	_, err = f.Request(t.Context(), "report", by)
-	require.ErrorContains(t, err, "not run yet: see")
+	require.ErrorContains(t, err, "not run yet")
 	f.run(f.member())
 	require.Len(t, f.sent(), 1)
 	require.Equal(t, occurrence, f.sent()[0].Occurrence)
@@ -347,31 +351,174 @@ func TestAScheduleThatIsChangedWhileItIsDue(t *testing.T) {
 	require.Equal(t, "New", f.sent()[0].Type)
 
 	f.exec("UPDATE troupe.schedules SET next_at = next_at - interval '1 year'")
-	spec.Zone = "Asia/Tokyo" // so the next occurrence is the first one after now
+	spec.Zone = "Asia/Tokyo" // another time: it goes on after now
 	next := f.set(spec).NextAt
 	require.True(t, next.After(time.Now()))
 	f.run(f.member())
 	require.Len(t, f.sent(), 1)
 
-	// The clock was set back after the last occurrence: a change does not run it a second time.
+	// The clock was set back after the last occurrence: a change does not bring it once more.
 	f.exec("UPDATE troupe.schedules SET last_at = $1", next)
 	spec.Cron = "0 0 1 1,7 *"
 	require.True(t, f.set(spec).NextAt.After(next))
+}
+
+// TestASagaThatIsLockedStopsNoOtherSchedule: another session has the saga of an occurrence locked. There is one member.
+func TestASagaThatIsLockedStopsNoOtherSchedule(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.set(schedule.Spec{Name: "billing", CatchUp: 1, Saga: "bill"})
+	first := f.missed("billing", 1)
+	f.set(message("report"))
+	f.missed("report", 0)
+	tx, err := f.Pool.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
+	_, err = tx.Exec(t.Context(), "INSERT INTO started SELECT 'bill', 'billing@' || to_char(at, 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"') "+
+		"FROM generate_series($1::timestamptz, $1 + interval '1 hour', '1 minute') AS at", first.UTC())
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	r := f.member("bill")
+	running.Go(func() { r.Run(ctx) })
+	defer running.Wait()
+	defer cancel()
+	testkit.Wait(t, "the other schedule", func() (bool, error) { return len(f.sent()) > 0, nil })
+	testkit.Wait(t, "the error", func() (bool, error) { return f.show("billing").Error != "", nil })
+	require.NoError(t, tx.Rollback(t.Context()))
+	testkit.Wait(t, "the saga", func() (bool, error) { return len(f.started()) > 0, nil })
+}
+
+// TestAFrozenMemberKeepsNoSchedule: a member stops within its transaction, and its connection stays open. Another one runs the occurrence.
+func TestAFrozenMemberKeepsNoSchedule(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.set(schedule.Spec{Name: "billing", CatchUp: 1, Saga: "bill"})
+	f.missed("billing", 0)
+	frozen, r := f.member("bill"), f.member("bill")
+	frozen.Limit = time.Second
+	locked, thaw := make(chan struct{}), make(chan struct{})
+	frozen.Start = func(context.Context, pgx.Tx, string, string, json.RawMessage) (bool, error) {
+		close(locked)
+		<-thaw
+		return false, errors.New("it goes on too late")
+	}
+	var running sync.WaitGroup
+	ctx, cancel := context.WithCancel(t.Context())
+	running.Go(func() { _, _ = frozen.RunDue(ctx) })
+	defer running.Wait()
+	defer close(thaw)
+	defer cancel() // or it would run the occurrence of the next minute
+	<-locked
+	testkit.Wait(t, "the other member", func() (bool, error) {
+		_, err := r.RunDue(t.Context())
+		return len(f.started()) > 0, err
+	})
+}
+
+// A silentConn loses the bytes that are written to it, as if the server's machine were gone.
+type silentConn struct {
+	net.Conn
+	silent *atomic.Bool
+}
+
+func (c silentConn) Write(b []byte) (int, error) {
+	if c.silent.Load() {
+		return len(b), nil
+	}
+	return c.Conn.Write(b)
+}
+
+// TestADatabaseThatIsSilentIsTriedAgain: no answer comes on the connections that the pool has.
+func TestADatabaseThatIsSilentIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.set(message("report"))
+	f.missed("report", 0)
+	var silent atomic.Bool
+	config := f.Pool.Config()
+	config.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
+		return silentConn{conn, &silent}, err
+	}
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	require.NoError(t, err)
+	defer pool.Close()
+	require.NoError(t, pool.Ping(t.Context()))
+	r := f.member()
+	r.Pool, r.Limit = pool, time.Second
+	silent.Store(true)
+	_, err = r.RunDue(t.Context())
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	silent.Store(false)
+	testkit.Wait(t, "the occurrence", func() (bool, error) {
+		_, err := r.RunDue(t.Context())
+		return len(f.sent()) > 0, err
+	})
+}
+
+// TestTwoServicesHaveSchedulesOfOneName: a hop takes a command with the idempotency key of another one for its repetition.
+func TestTwoServicesHaveSchedulesOfOneName(t *testing.T) {
+	t.Parallel()
+	a, b := newFixture(t), newFixture(t)
+	var keys []string
+	for _, f := range []*fixture{a, b} {
+		spec := message("report")
+		spec.Cron = "0 0 1 1 *"
+		f.set(spec)
+		f.exec("UPDATE troupe.schedules SET next_at = '2026-01-01 00:00Z'")
+		f.run(f.member())
+		require.Len(t, f.sent(), 1)
+		keys = append(keys, column(f, "SELECT headers ->> 'ce_idempotencykey' FROM troupe.outbox")...)
+	}
+	require.NotEqual(t, keys[0], keys[1])
+}
+
+// TestTheRulesOfAZoneHaveChanged: next_at was computed by other rules, an hour off.
+func TestTheRulesOfAZoneHaveChanged(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		off  time.Duration // of the next occurrence by the rules of now
+		runs int
+	}{
+		"it is earlier by the rules of now": {-time.Hour, 1},
+		"it is later by the rules of now":   {time.Hour, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t)
+			var next time.Time
+			const today = "SELECT date_trunc('minute', clock_timestamp())"
+			require.NoError(t, f.Pool.QueryRow(t.Context(), today).Scan(&next))
+			at := next.Add(c.off).UTC()
+			spec := message("report")
+			spec.Cron = fmt.Sprintf("%d %d * * *", at.Minute(), at.Hour())
+			f.set(spec)
+			f.exec("UPDATE troupe.schedules SET next_at = $1", next)
+			f.run(f.member())
+			require.Len(t, f.sent(), c.runs)
+			want := at
+			for !want.After(next) {
+				want = want.Add(24 * time.Hour)
+			}
+			require.Equal(t, want, f.show("report").NextAt.UTC())
+		})
+	}
 }
 
 func TestLimitsOfSchedules(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	for text, spec := range map[string]schedule.Spec{
-		"name":        {Name: "A", Topic: "t", Type: "T"},
-		"catch-up":    {Name: "a", Topic: "t", Type: "T", CatchUp: 101},
-		"want either": {Name: "a"},
-		"no key":      {Name: "a", Saga: "s", Key: "k"},
-		"topic":       {Name: "a", Topic: "t t", Type: "T"},
-		"type":        {Name: "a", Topic: "t"},
-		"object":      {Name: "a", Saga: "s", Data: json.RawMessage(`[1]`)},
-		"NUL":         {Name: "a", Saga: "s", Data: json.RawMessage(`{"a": "\u0000"}`)},
-		"at most":     {Name: "a", Saga: "s", Data: json.RawMessage(`{"a": "` + string(make([]byte, 70_000)) + `"}`)},
+		"name":      {Name: "A", Topic: "t", Type: "T"},
+		"catch-up":  {Name: "a", Topic: "t", Type: "T", CatchUp: 101},
+		"want a sa": {Name: "a"},
+		"no key":    {Name: "a", Saga: "s", Key: "k"},
+		"topic":     {Name: "a", Topic: "t t", Type: "T"},
+		"type":      {Name: "a", Topic: "t"},
+		"object":    {Name: "a", Saga: "s", Data: json.RawMessage(`[1]`)},
+		"NUL":       {Name: "a", Saga: "s", Data: json.RawMessage(`{"a": "\u0000"}`)},
+		"at most":   {Name: "a", Saga: "s", Data: json.RawMessage(`{"a": "` + string(make([]byte, 70_000)) + `"}`)},
 	} {
 		spec.Cron, spec.Zone = "* * * * *", "UTC"
 		_, err := f.Set(t.Context(), spec, by)
@@ -384,8 +531,8 @@ func TestLimitsOfSchedules(t *testing.T) {
 	require.ErrorContains(t, err, "at most 1000")
 }
 
-// TestRunWaitsForTheNextOccurrence has a member run before the occurrence is due.
-func TestRunWaitsForTheNextOccurrence(t *testing.T) {
+// TestASchedulesTimeComes waits for an occurrence that is not due when the member begins.
+func TestASchedulesTimeComes(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.set(message("report"))

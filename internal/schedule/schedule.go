@@ -17,16 +17,16 @@ const (
 	maxSchedules = 1000
 	maxData      = 64 << 10 // bytes of JSON
 	maxKey       = 1000     // bytes
-	// maxDelay limits how late an occurrence runs if CatchUp is 0.
-	maxDelay = time.Minute
+	// onTime limits the delay of an occurrence that is not caught up.
+	onTime = time.Minute
 )
 
-// A Spec has the fields of a schedule that an operator sets.
+// A Spec is a schedule as an operator sets it.
 type Spec struct {
 	Name string `json:"name"`
 	Cron string `json:"cron"`
 	Zone string `json:"zone"`
-	// CatchUp limits the number of missed occurrences that run late.
+	// CatchUp is the number of missed occurrences that are run late.
 	CatchUp int `json:"catch_up"`
 	// Saga is the type of saga that is started. Without it, a message is sent.
 	Saga string `json:"saga,omitempty"`
@@ -56,7 +56,7 @@ var (
 	topicRule = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
 )
 
-// Check returns the parsed cron expression, or an error if a field has an invalid value. It sets Data to an empty object if there is none.
+// Check returns an error if a field has no usable value, and else the cron expression.
 func (s *Spec) Check() (Cron, error) {
 	c, err := ParseCron(s.Cron, s.Zone)
 	switch {
@@ -67,14 +67,14 @@ func (s *Spec) Check() (Cron, error) {
 	case s.CatchUp < 0 || s.CatchUp > MaxCatchUp:
 		return c, fmt.Errorf("catch-up %d: want 0 to %d occurrences", s.CatchUp, MaxCatchUp)
 	case (s.Saga == "") == (s.Topic == ""):
-		return c, errors.New("want either a saga to start, or a topic to send a message to")
+		return c, errors.New("want a saga to start, or a topic to send a message to")
 	case s.Saga != "" && (s.Key != "" || s.Type != ""):
 		return c, errors.New("a saga has no key or type of its own: its key is the schedule's name with the time of the occurrence")
 	case s.Topic != "" && !topicRule.MatchString(s.Topic):
 		return c, fmt.Errorf("topic %q: want the name of a topic", s.Topic)
 	case s.Topic != "" && (s.Type == "" || len(s.Type) > 255):
 		return c, fmt.Errorf("type %q: want the type of a message", s.Type)
-	case len(s.Key) > maxKey || !isText(s.Key) || !isText(s.Type) || !isText(s.Saga):
+	case len(s.Key) > maxKey || !text(s.Key) || !text(s.Type) || !text(s.Saga):
 		return c, fmt.Errorf("want a key of at most %d bytes, and text in UTF-8 without the character NUL", maxKey)
 	case len(s.Data) > maxData:
 		return c, fmt.Errorf("data of %d bytes: at most %d", len(s.Data), maxData)
@@ -92,10 +92,9 @@ func (s *Spec) Check() (Cron, error) {
 	return c, nil
 }
 
-// isText reports whether Postgres can store s.
-func isText(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
+func text(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
 
-// Target describes the effect of an occurrence, such as "starts saga billing".
+// Target returns in words what the schedule does.
 func (s *Spec) Target() string {
 	if s.Saga != "" {
 		return "starts saga " + s.Saga
@@ -103,31 +102,32 @@ func (s *Spec) Target() string {
 	return "sends " + s.Type + " to " + s.Topic
 }
 
-// Occurrence returns the id of the occurrence of a time: the key of its saga, or the idempotency key of its message.
+// Occurrence returns the name of the occurrence of a time: the key of its saga, and the idempotency key of its message.
 func (s *Spec) Occurrence(at time.Time) string {
 	return s.Name + "@" + at.UTC().Format(time.RFC3339Nano)
 }
 
-// A decision says which occurrence of a due schedule runs now.
-type decision struct {
+// A turn is the decision on a schedule that is due.
+type turn struct {
 	run     time.Time // the occurrence to run; zero: none
-	next    time.Time // the new next_at
-	skipped bool      // whether occurrences before run are skipped; if run is zero, before next
+	next    time.Time // next_at after it
+	skipped bool      // occurrences before run, or before next if there is no run, are skipped
 }
 
-// decide returns the decision on s at now, by the database's clock.
-func (s *Schedule) decide(c Cron, now time.Time) decision {
+// decide returns the turn of s at now, by the database's clock.
+func (s *Schedule) decide(c Cron, now time.Time) (t turn) {
 	if s.RequestedAt != nil {
-		return decision{run: *s.RequestedAt, next: s.NextAt}
+		return turn{run: *s.RequestedAt, next: s.NextAt}
 	}
-	due, skipped := c.latest(s.NextAt, now, max(1, s.CatchUp))
+	planned := c.byTheRulesOfNow(s.NextAt)
+	due, skipped := c.last(planned, now, max(1, s.CatchUp))
 	switch {
-	case len(due) == 0: // the zone's rules have changed since next_at was stored
-		return decision{next: c.Next(now)}
-	case s.CatchUp == 0 && now.Sub(due[0]) > maxDelay:
-		return decision{next: c.Next(due[0]), skipped: true}
+	case len(due) == 0: // it is later by the rules of now
+		return turn{next: planned}
+	case s.CatchUp == 0 && min(now.Sub(due[0]), now.Sub(s.NextAt)) > onTime:
+		return turn{next: c.Next(due[0]), skipped: true}
 	case len(due) > 1:
-		return decision{run: due[0], next: due[1], skipped: skipped}
+		return turn{run: due[0], next: due[1], skipped: skipped}
 	}
-	return decision{run: due[0], next: c.Next(due[0]), skipped: skipped}
+	return turn{run: due[0], next: c.Next(due[0]), skipped: skipped}
 }

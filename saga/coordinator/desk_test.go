@@ -174,8 +174,9 @@ func TestReplayFindsWhatTheLogDoesNotGive(t *testing.T) {
 	require.Equal(t, map[string]string{
 		"order/o-0": `steps[1].phase: the row has "intent", the log gives "done"`,
 		"order/o-1": `data.shipment_id: the row has none, the log gives "s-1"`,
-		"order/o-2": "entry 2 (answered) changes nothing: the answer PaymentCharged to step shipping came from hop payment, to which the step sends " +
-			"nothing: find out why that hop answers, and discard this dead letter. The answer is no error if the saga was on another definition before its database was set back",
+		"order/o-2": "entry 2 (answered) changes nothing: the answer PaymentCharged to step shipping came from hop payment, which the step does not " +
+			"ask. If the saga was on another definition before its database was set back, move it there again and redrive the answer; else find out " +
+			"why that hop answers, and discard this dead letter",
 		"order/o-3": "the log has no entry 2: behind 1 comes 3",
 		"order/o-4": "the log is empty",
 		"order/o-5": "version: the row has 9, the log gives 4",

@@ -26,6 +26,12 @@ WITH recorded AS (
    WHERE actor IS NOT NULL AND recorded_at >= @since AND recorded_at < @before AND (@actor = '' OR actor = @actor)
    ORDER BY recorded_at DESC
    LIMIT @rows)
+  UNION ALL
+  (SELECT at, actor, role, action, reason, change, 'schedule', name
+   FROM troupe.schedule_changes
+   WHERE at >= @since AND at < @before AND (@actor = '' OR actor = @actor)
+   ORDER BY at DESC
+   LIMIT @rows)
 )
 SELECT min(at), max(at) AS last, actor, role, action, kind, subject, reason, count(*), (array_agg(id ORDER BY at DESC))[1]
 FROM recorded
