@@ -14,14 +14,14 @@ import (
 	"github.com/troupe-go/troupe/internal/pg"
 )
 
-// ErrNotFound is wrapped by the error about a schedule that is not in the database.
+// ErrNotFound is wrapped by errors about a schedule that is not in the database.
 var ErrNotFound = errors.New("not found")
 
 const columns = `name, cron, zone, catch_up, coalesce(saga, ''), coalesce(topic, ''), coalesce(key, ''), coalesce(type, ''), data,
   next_at, last_at, ran_at, requested_at, paused_at, set_at, coalesce(error, ''), tries`
 
-// scan reads the columns, and more behind them.
-func scan(row pgx.CollectableRow, more ...any) (s Schedule, err error) {
+// scanSchedule reads a row of columns, and the columns that follow them into more.
+func scanSchedule(row pgx.CollectableRow, more ...any) (s Schedule, err error) {
 	err = row.Scan(append([]any{
 		&s.Name, &s.Cron, &s.Zone, &s.CatchUp, &s.Saga, &s.Topic, &s.Key, &s.Type, &s.Data,
 		&s.NextAt, &s.LastAt, &s.RanAt, &s.RequestedAt, &s.PausedAt, &s.SetAt, &s.Error, &s.Tries,
@@ -29,6 +29,7 @@ func scan(row pgx.CollectableRow, more ...any) (s Schedule, err error) {
 	return s, err
 }
 
+// sanitize replaces the characters of an error's text that Postgres cannot store.
 func sanitize(text string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
 }
@@ -36,19 +37,20 @@ func sanitize(text string) string {
 // A Desk lists and changes the schedules of one database. It is safe for concurrent use.
 type Desk struct{ Pool *pgxpool.Pool }
 
-const rights = "docs/schedules.md"
+// rightsPage is the page that an error about a missing right names.
+const rightsPage = "docs/schedules.md"
 
 // List returns all schedules, by name.
 func (d Desk) List(ctx context.Context) ([]Schedule, error) {
 	rows, err := d.Pool.Query(ctx, "SELECT "+columns+" FROM troupe.schedules ORDER BY name")
 	if err != nil {
-		return nil, admin.Explain(err, rights)
+		return nil, admin.Explain(err, rightsPage)
 	}
-	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (Schedule, error) { return scan(row) })
-	return all, admin.Explain(err, rights)
+	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (Schedule, error) { return scanSchedule(row) })
+	return all, admin.Explain(err, rightsPage)
 }
 
-// A Change is an action of an operator.
+// A Change is an action of an operator on a schedule. Change describes it.
 type Change struct {
 	At     time.Time `json:"at"`
 	Actor  string    `json:"actor"`
@@ -60,8 +62,8 @@ type Change struct {
 
 // Show returns a schedule with its next occurrences, and its last changes, the latest first.
 func (d Desk) Show(ctx context.Context, name string) (s Schedule, next []time.Time, changes []Change, err error) {
-	err = d.do(ctx, func(tx pgx.Tx) error {
-		if s, err = find(ctx, tx, name, ""); err != nil {
+	err = d.inTx(ctx, func(tx pgx.Tx) error {
+		if s, err = findSchedule(ctx, tx, name, ""); err != nil {
 			return err
 		}
 		rows, err := tx.Query(ctx, `
@@ -80,11 +82,12 @@ LIMIT 20`, pg.Args{"name": name})
 	}
 	c, err := s.Check()
 	if err != nil {
-		return s, nil, changes, nil // Error says so after the next try
+		return s, nil, changes, nil // the next try stores this error
 	}
 	return s, append([]time.Time{s.NextAt}, c.after(s.NextAt, 4)...), changes, nil
 }
 
+// after returns the first n times of c after a time.
 func (c Cron) after(at time.Time, n int) (all []time.Time) {
 	for at = c.Next(at); !at.IsZero() && len(all) < n; at = c.Next(at) {
 		all = append(all, at)
@@ -92,7 +95,7 @@ func (c Cron) after(at time.Time, n int) (all []time.Time) {
 	return all
 }
 
-// Plan returns the first n occurrences of a Spec after at, for a preview.
+// Plan returns the first n times of a Spec after at, for a preview.
 func Plan(s Spec, at time.Time, n int) ([]time.Time, error) {
 	c, err := s.Check()
 	if err != nil {
@@ -101,54 +104,57 @@ func Plan(s Spec, at time.Time, n int) ([]time.Time, error) {
 	return c.after(at, n), nil
 }
 
-func (d Desk) do(ctx context.Context, do func(pgx.Tx) error) error {
+// inTx calls do in a transaction whose locks do not wait for long.
+func (d Desk) inTx(ctx context.Context, do func(pgx.Tx) error) error {
 	err := pgx.BeginTxFunc(ctx, d.Pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
 		if err := admin.LimitLocks(ctx, tx); err != nil {
 			return err
 		}
 		return do(tx)
 	})
-	return admin.Explain(err, rights)
+	return admin.Explain(err, rightsPage)
 }
 
-func find(ctx context.Context, tx pgx.Tx, name, lock string) (Schedule, error) {
+// findSchedule reads a schedule. lock is "" or FOR UPDATE.
+func findSchedule(ctx context.Context, tx pgx.Tx, name, lock string) (Schedule, error) {
 	rows, err := tx.Query(ctx, "SELECT "+columns+" FROM troupe.schedules WHERE name = @name "+lock, pg.Args{"name": name})
 	if err != nil {
 		return Schedule{}, err
 	}
-	s, err := pgx.CollectExactlyOneRow(rows, func(row pgx.CollectableRow) (Schedule, error) { return scan(row) })
+	s, err := pgx.CollectExactlyOneRow(rows, func(row pgx.CollectableRow) (Schedule, error) { return scanSchedule(row) })
 	if errors.Is(err, pgx.ErrNoRows) {
 		return s, fmt.Errorf("schedule %q: %w", name, ErrNotFound)
 	}
 	return s, err
 }
 
-// act changes a schedule that exists, and records the change.
-func (d Desk) act(ctx context.Context, name, action string, by admin.Actor, change func(tx pgx.Tx, s Schedule) (string, error)) error {
+// changeExisting changes a schedule that exists, and records the text that change returns.
+func (d Desk) changeExisting(ctx context.Context, name, action string, by admin.Actor, change func(tx pgx.Tx, s Schedule) (string, error)) error {
 	if err := by.CheckReasoned(); err != nil {
 		return err
 	}
-	return d.do(ctx, func(tx pgx.Tx) error {
-		s, err := find(ctx, tx, name, "FOR UPDATE")
+	return d.inTx(ctx, func(tx pgx.Tx) error {
+		s, err := findSchedule(ctx, tx, name, "FOR UPDATE")
 		if err != nil {
 			return err
 		}
-		words, err := change(tx, s)
+		text, err := change(tx, s)
 		if err != nil {
 			return err
 		}
-		return record(ctx, tx, name, action, by, words)
+		return record(ctx, tx, name, action, by, text)
 	})
 }
 
-func record(ctx context.Context, tx pgx.Tx, name, action string, by admin.Actor, words string) error {
+// record writes a row of troupe.schedule_changes.
+func record(ctx context.Context, tx pgx.Tx, name, action string, by admin.Actor, change string) error {
 	_, err := tx.Exec(ctx, `
 INSERT INTO troupe.schedule_changes (actor, action, reason, name, change)
-VALUES (@actor, @action, @reason, @name, @change)`, pg.Args{"actor": by.Name, "action": action, "reason": by.Reason, "name": name, "change": words})
+VALUES (@actor, @action, @reason, @name, @change)`, pg.Args{"actor": by.Name, "action": action, "reason": by.Reason, "name": name, "change": change})
 	return err
 }
 
-// Set makes or changes a schedule. If cron and zone stay as they are, so does the next occurrence, even if it is due.
+// Set makes or changes a schedule. If cron and zone do not change, the next occurrence does not change either, even if it is due.
 func (d Desk) Set(ctx context.Context, spec Spec, by admin.Actor) (s Schedule, err error) {
 	c, err := spec.Check()
 	if err == nil {
@@ -157,26 +163,26 @@ func (d Desk) Set(ctx context.Context, spec Spec, by admin.Actor) (s Schedule, e
 	if err != nil {
 		return s, err
 	}
-	err = d.do(ctx, func(tx pgx.Tx) error {
+	err = d.inTx(ctx, func(tx pgx.Tx) error {
 		var now time.Time
 		var others int
 		const count = "SELECT clock_timestamp(), count(*) FROM troupe.schedules WHERE name <> @name"
 		if err := tx.QueryRow(ctx, count, pg.Args{"name": spec.Name}).Scan(&now, &others); err != nil {
 			return err
 		}
-		old, err := find(ctx, tx, spec.Name, "FOR UPDATE")
-		words := "new: "
+		old, err := findSchedule(ctx, tx, spec.Name, "FOR UPDATE")
+		change := "new: "
 		switch {
 		case errors.Is(err, ErrNotFound) && others >= maxSchedules:
-			return fmt.Errorf("there are %d schedules: at most %d", others, maxSchedules)
+			return fmt.Errorf("the database has %d schedules, and may have at most %d: delete one first", others, maxSchedules)
 		case errors.Is(err, ErrNotFound):
 			s.NextAt = c.Next(now)
 		case err != nil:
 			return err
 		case old.Cron == spec.Cron && old.Zone == spec.Zone:
-			words, s.NextAt = "", old.NextAt
+			change, s.NextAt = "", old.NextAt
 		default:
-			words = ""
+			change = ""
 			if s.NextAt = c.Next(now); old.LastAt != nil && old.LastAt.After(now) {
 				s.NextAt = c.Next(*old.LastAt)
 			}
@@ -194,11 +200,11 @@ SET cron = excluded.cron, zone = excluded.zone, catch_up = excluded.catch_up, sa
 		if err != nil {
 			return err
 		}
-		words += fmt.Sprintf("%s %s, catch-up %d, %s", spec.Cron, spec.Zone, spec.CatchUp, spec.Target())
-		if err := record(ctx, tx, spec.Name, "set", by, words); err != nil {
+		change += fmt.Sprintf("%s %s, catch-up %d, %s", spec.Cron, spec.Zone, spec.CatchUp, spec.Target())
+		if err := record(ctx, tx, spec.Name, "set", by, change); err != nil {
 			return err
 		}
-		s, err = find(ctx, tx, spec.Name, "")
+		s, err = findSchedule(ctx, tx, spec.Name, "")
 		return err
 	})
 	return s, err
@@ -206,18 +212,18 @@ SET cron = excluded.cron, zone = excluded.zone, catch_up = excluded.catch_up, sa
 
 // Pause stops a schedule. Its occurrences until Resume are skipped.
 func (d Desk) Pause(ctx context.Context, name string, by admin.Actor) error {
-	return d.act(ctx, name, "pause", by, func(tx pgx.Tx, s Schedule) (string, error) {
+	return d.changeExisting(ctx, name, "pause", by, func(tx pgx.Tx, s Schedule) (string, error) {
 		if s.PausedAt != nil {
-			return "", fmt.Errorf("schedule %s is paused already", name)
+			return "", fmt.Errorf("schedule %s is already paused", name)
 		}
 		_, err := tx.Exec(ctx, "UPDATE troupe.schedules SET paused_at = clock_timestamp() WHERE name = @name", pg.Args{"name": name})
 		return "paused", err
 	})
 }
 
-// Resume lets a paused schedule go on with its next occurrence after now.
+// Resume continues a paused schedule with its next occurrence after now.
 func (d Desk) Resume(ctx context.Context, name string, by admin.Actor) (next time.Time, err error) {
-	err = d.act(ctx, name, "resume", by, func(tx pgx.Tx, s Schedule) (string, error) {
+	err = d.changeExisting(ctx, name, "resume", by, func(tx pgx.Tx, s Schedule) (string, error) {
 		if s.PausedAt == nil {
 			return "", fmt.Errorf("schedule %s is not paused", name)
 		}
@@ -234,16 +240,16 @@ func (d Desk) Resume(ctx context.Context, name string, by admin.Actor) (next tim
 		}
 		const resume = "UPDATE troupe.schedules SET paused_at = NULL, next_at = @next, error = NULL, tries = 0, retry_at = NULL WHERE name = @name"
 		_, err = tx.Exec(ctx, resume, pg.Args{"name": name, "next": next})
-		return "goes on at " + next.UTC().Format(time.RFC3339), err
+		return "next occurrence " + next.UTC().Format(time.RFC3339), err
 	})
 	return next, err
 }
 
-// Request makes the next coordinator that looks run one more occurrence, also of a schedule that is paused.
+// Request asks the coordinators to run one more occurrence, at once, also of a paused schedule. Its time is the time of the request.
 func (d Desk) Request(ctx context.Context, name string, by admin.Actor) (occurrence string, err error) {
-	err = d.act(ctx, name, "run", by, func(tx pgx.Tx, s Schedule) (string, error) {
+	err = d.changeExisting(ctx, name, "run", by, func(tx pgx.Tx, s Schedule) (string, error) {
 		if s.RequestedAt != nil {
-			return "", fmt.Errorf("schedule %s has an occurrence requested at %s that was not run yet", name, s.RequestedAt.UTC().Format(time.RFC3339))
+			return "", fmt.Errorf("schedule %s has an occurrence requested at %s that has not run yet: see troupe schedule show", name, s.RequestedAt.UTC().Format(time.RFC3339))
 		}
 		var at time.Time
 		const request = "UPDATE troupe.schedules SET requested_at = clock_timestamp(), retry_at = NULL WHERE name = @name RETURNING requested_at"
@@ -258,7 +264,7 @@ func (d Desk) Request(ctx context.Context, name string, by admin.Actor) (occurre
 
 // Delete removes a schedule. Its record of changes stays.
 func (d Desk) Delete(ctx context.Context, name string, by admin.Actor) error {
-	return d.act(ctx, name, "delete", by, func(tx pgx.Tx, _ Schedule) (string, error) {
+	return d.changeExisting(ctx, name, "delete", by, func(tx pgx.Tx, _ Schedule) (string, error) {
 		_, err := tx.Exec(ctx, "DELETE FROM troupe.schedules WHERE name = @name", pg.Args{"name": name})
 		return "deleted", err
 	})

@@ -137,7 +137,7 @@ func (r *Runner) one(outer context.Context) (some bool, err error) {
 		if err != nil {
 			return err
 		}
-		s, err = pgx.CollectExactlyOneRow(rows, func(row pgx.CollectableRow) (Schedule, error) { return scan(row, &seed, &now) })
+		s, err = pgx.CollectExactlyOneRow(rows, func(row pgx.CollectableRow) (Schedule, error) { return scanSchedule(row, &seed, &now) })
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil
 		}

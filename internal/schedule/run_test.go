@@ -27,7 +27,7 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 
 var by = admin.Actor{Name: "ada", Reason: "ticket 1"}
 
-// fixture is a database with a desk and members that start sagas by writing a row.
+// fixture is a database with a desk. Its members start a saga by inserting a row into the table started.
 type fixture struct {
 	t testing.TB
 	schedule.Desk
@@ -72,7 +72,7 @@ func (f *fixture) set(spec schedule.Spec) schedule.Schedule {
 	return s
 }
 
-// missed makes the occurrences of the last n minutes due, and of the minute that runs, and returns the first of them.
+// missed makes the occurrences of the current minute and of the n minutes before it due, and returns the first of them.
 func (f *fixture) missed(name string, n int) (first time.Time) {
 	f.t.Helper()
 	const back = "UPDATE troupe.schedules SET next_at = date_trunc('minute', clock_timestamp()) - $2 * interval '1 minute' WHERE name = $1 RETURNING next_at"
@@ -188,7 +188,7 @@ func TestTheRightsOfSchedules(t *testing.T) {
 	require.ErrorContains(t, viewer.Pause(t.Context(), "report", by), "docs/schedules.md")
 }
 
-// A database that was set back has the rows of an earlier time.
+// TestAnOccurrenceThatIsRunAgainHasTheSameId sets next_at back, as a restore of the database does.
 func TestAnOccurrenceThatIsRunAgainHasTheSameId(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -243,7 +243,7 @@ func TestAScheduleThatFailsStopsNoOther(t *testing.T) {
 	s := f.show("billing")
 	require.Equal(t, "it has no variable amount", s.Error)
 	require.Equal(t, 1, s.Tries)
-	f.run(r) // not due for a try
+	f.run(r) // retry_at is later
 	require.Equal(t, 1, f.show("billing").Tries)
 	r.Start = start
 	f.exec("UPDATE troupe.schedules SET retry_at = 'epoch' WHERE name = 'billing'")
@@ -311,15 +311,15 @@ func TestOccurrencesDuringAPauseAreSkipped(t *testing.T) {
 	spec.CatchUp = 100
 	f.set(spec)
 	require.NoError(t, f.Pause(t.Context(), "report", by))
-	require.ErrorContains(t, f.Pause(t.Context(), "report", by), "paused already")
+	require.ErrorContains(t, f.Pause(t.Context(), "report", by), "already paused")
 	f.missed("report", 5)
 	f.run(f.member())
 	require.Empty(t, f.sent())
 
-	occurrence, err := f.Request(t.Context(), "report", by) // an operator's, although it is paused
+	occurrence, err := f.Request(t.Context(), "report", by) // an operator may, although it is paused
 	require.NoError(t, err)
 	_, err = f.Request(t.Context(), "report", by)
-	require.ErrorContains(t, err, "not run yet")
+	require.ErrorContains(t, err, "not run yet: see")
 	f.run(f.member())
 	require.Len(t, f.sent(), 1)
 	require.Equal(t, occurrence, f.sent()[0].Occurrence)
@@ -351,13 +351,13 @@ func TestAScheduleThatIsChangedWhileItIsDue(t *testing.T) {
 	require.Equal(t, "New", f.sent()[0].Type)
 
 	f.exec("UPDATE troupe.schedules SET next_at = next_at - interval '1 year'")
-	spec.Zone = "Asia/Tokyo" // another time: it goes on after now
+	spec.Zone = "Asia/Tokyo" // so the next occurrence is the first one after now
 	next := f.set(spec).NextAt
 	require.True(t, next.After(time.Now()))
 	f.run(f.member())
 	require.Len(t, f.sent(), 1)
 
-	// The clock was set back after the last occurrence: a change does not bring it once more.
+	// The clock was set back after the last occurrence: a change does not run it a second time.
 	f.exec("UPDATE troupe.schedules SET last_at = $1", next)
 	spec.Cron = "0 0 1 1,7 *"
 	require.True(t, f.set(spec).NextAt.After(next))
@@ -510,15 +510,15 @@ func TestLimitsOfSchedules(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	for text, spec := range map[string]schedule.Spec{
-		"name":      {Name: "A", Topic: "t", Type: "T"},
-		"catch-up":  {Name: "a", Topic: "t", Type: "T", CatchUp: 101},
-		"want a sa": {Name: "a"},
-		"no key":    {Name: "a", Saga: "s", Key: "k"},
-		"topic":     {Name: "a", Topic: "t t", Type: "T"},
-		"type":      {Name: "a", Topic: "t"},
-		"object":    {Name: "a", Saga: "s", Data: json.RawMessage(`[1]`)},
-		"NUL":       {Name: "a", Saga: "s", Data: json.RawMessage(`{"a": "\u0000"}`)},
-		"at most":   {Name: "a", Saga: "s", Data: json.RawMessage(`{"a": "` + string(make([]byte, 70_000)) + `"}`)},
+		"name":        {Name: "A", Topic: "t", Type: "T"},
+		"catch-up":    {Name: "a", Topic: "t", Type: "T", CatchUp: 101},
+		"want either": {Name: "a"},
+		"no key":      {Name: "a", Saga: "s", Key: "k"},
+		"topic":       {Name: "a", Topic: "t t", Type: "T"},
+		"type":        {Name: "a", Topic: "t"},
+		"object":      {Name: "a", Saga: "s", Data: json.RawMessage(`[1]`)},
+		"NUL":         {Name: "a", Saga: "s", Data: json.RawMessage(`{"a": "\u0000"}`)},
+		"at most":     {Name: "a", Saga: "s", Data: json.RawMessage(`{"a": "` + string(make([]byte, 70_000)) + `"}`)},
 	} {
 		spec.Cron, spec.Zone = "* * * * *", "UTC"
 		_, err := f.Set(t.Context(), spec, by)
@@ -531,8 +531,8 @@ func TestLimitsOfSchedules(t *testing.T) {
 	require.ErrorContains(t, err, "at most 1000")
 }
 
-// TestASchedulesTimeComes waits for an occurrence that is not due when the member begins.
-func TestASchedulesTimeComes(t *testing.T) {
+// TestRunWaitsForTheNextOccurrence has a member run before the occurrence is due.
+func TestRunWaitsForTheNextOccurrence(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.set(message("report"))

@@ -67,7 +67,7 @@ func (s *Spec) Check() (Cron, error) {
 	case s.CatchUp < 0 || s.CatchUp > MaxCatchUp:
 		return c, fmt.Errorf("catch-up %d: want 0 to %d occurrences", s.CatchUp, MaxCatchUp)
 	case (s.Saga == "") == (s.Topic == ""):
-		return c, errors.New("want a saga to start, or a topic to send a message to")
+		return c, errors.New("want either a saga to start, or a topic to send a message to")
 	case s.Saga != "" && (s.Key != "" || s.Type != ""):
 		return c, errors.New("a saga has no key or type of its own: its key is the schedule's name with the time of the occurrence")
 	case s.Topic != "" && !topicRule.MatchString(s.Topic):
