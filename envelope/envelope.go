@@ -31,7 +31,8 @@ import (
 type Outcome string
 
 // Success means done. Failure means refused for a business reason: the coordinator, or in a choreography the services that
-// react to it, compensate. Exhausted means that all retries failed and a dead letter exists.
+// react to it, compensate. Exhausted means that the message is not tried again, because its retries are used up or its error is
+// permanent, and that a dead letter exists.
 const (
 	None      Outcome = ""
 	Success   Outcome = "success"

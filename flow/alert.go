@@ -125,7 +125,7 @@ func (s *Service) claimAlerts(ctx context.Context) ([]alerted, error) {
 			a.Status = late
 		}
 		if e := s.expectations[a.Expectation]; e != nil {
-			a.Expects = overOf(e.Expect).Expects
+			a.Expects = bodyOf(e.Expect).Expects
 		}
 		return a, err
 	})

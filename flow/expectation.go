@@ -63,7 +63,7 @@ func OnMissed(s *Service, name string, fn func(ctx context.Context, tx pgx.Tx, m
 	for _, m := range e.Expect {
 		s.p.Extension().Observe(m.Topic, m.Type, e.met)
 	}
-	participant.OnDeadline(s.p, expectationDeadline+name, e.over)
+	participant.OnDeadline(s.p, expectationDeadline+name, e.raise)
 	s.p.Extension().FireAfterBacklog(expectationDeadline + name)
 }
 
@@ -163,7 +163,7 @@ func (e *expectation) beginning(m envelope.Message) (pg.Args, error) {
 }
 
 func (e *expectation) deadline() extension.Deadline {
-	return extension.Deadline{Name: expectationDeadline + e.Name, After: e.within, Body: overOf(e.Expect)}
+	return extension.Deadline{Name: expectationDeadline + e.Name, After: e.within, Body: bodyOf(e.Expect)}
 }
 
 // met cancels the deadline, or logs that the message is late. It waits for no result: its statements are sent with the handler's
@@ -212,8 +212,8 @@ func queue(ctx context.Context, tx pgx.Tx, b *pgx.Batch) error {
 	return tx.SendBatch(ctx, b).Close()
 }
 
-// over raises the expectation, unless it was met while its deadline was on the way.
-func (e *expectation) over(ctx context.Context, tx pgx.Tx, d participant.Due[over]) error {
+// raise raises the expectation, unless it was met while its deadline was on the way.
+func (e *expectation) raise(ctx context.Context, tx pgx.Tx, d participant.Due[deadlineBody]) error {
 	key, err := keyOf(d.Message)
 	if err != nil {
 		return fmt.Errorf("expectation %q: %w", e.Name, err)

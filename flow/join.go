@@ -144,26 +144,26 @@ type join struct {
 	expired  JoinHandler
 }
 
-// over is the body of the deadline of a join or an expectation. Name and scope identify the deadline; the body tells an operator
+// deadlineBody is the body of the deadline of a join or an expectation. Name and scope identify the deadline; the body tells an operator
 // which messages it is about.
-type over struct {
+type deadlineBody struct {
 	Expects []string `json:"expects,omitempty"` // topic and type of each awaited or expected message
 }
 
-// overOf returns the body for the messages that are awaited or expected.
-func overOf(messages []reactions.Message) over {
-	var o over
+// bodyOf returns the body of the deadline for the messages that are awaited or expected.
+func bodyOf(messages []reactions.Message) deadlineBody {
+	var b deadlineBody
 	for _, m := range messages {
-		o.Expects = append(o.Expects, name(m))
+		b.Expects = append(b.Expects, name(m))
 	}
-	return o
+	return b
 }
 
 // MessageType returns the message's ce_type.
-func (over) MessageType() string { return "troupe.Over" }
+func (deadlineBody) MessageType() string { return "troupe.Deadline" }
 
 // PlainJSON makes it JSON, whatever codec the flow uses.
-func (over) PlainJSON() {}
+func (deadlineBody) PlainJSON() {}
 
 func newJoin(s *Service, declared reactions.Join) (*join, error) {
 	j := &join{Join: declared, s: s}
@@ -244,7 +244,7 @@ func (j *join) begins(ctx context.Context, tx pgx.Tx) error {
 	if err := participant.Queue(ctx, tx, forgetJoinsSQL); err != nil || j.within == 0 {
 		return err
 	}
-	return j.s.p.Schedule(ctx, tx, participant.Deadline{Name: joinDeadline + j.Name, After: j.within, Body: overOf(j.Await)})
+	return j.s.p.Schedule(ctx, tx, participant.Deadline{Name: joinDeadline + j.Name, After: j.within, Body: bodyOf(j.Await)})
 }
 
 // completes is called for the last message of a join. It calls the handler with all messages.
@@ -342,7 +342,7 @@ func (j *join) breaks(ctx context.Context, tx pgx.Tx, m envelope.Message) error 
 }
 
 // expires ends the join when Within has passed.
-func (j *join) expires(ctx context.Context, tx pgx.Tx, d participant.Due[over]) error {
+func (j *join) expires(ctx context.Context, tx pgx.Tx, d participant.Due[deadlineBody]) error {
 	key, err := keyOf(d.Message)
 	if err != nil {
 		return fmt.Errorf("join %q: %w", j.Name, err)

@@ -81,20 +81,20 @@ func TestATimelineIsPrintedForPeople(t *testing.T) {
 			{Kind: timeline.DeadLetter, At: at.Add(90 * time.Second), Hop: "order.payment", Type: "shop.Charge", ID: "a", Cause: 0, After: 90 * time.Second,
 				DeadLetter: &timeline.Letter{Status: "redriven", Class: "timeout", Attempts: 8, Error: "too\nslow"}},
 			{Kind: timeline.Command, At: at.Add(2 * time.Minute), Hop: "order.payment", Type: "shop.Charge", ID: "a", Cause: -1, Redrive: 1},
-			{Kind: timeline.Command, At: at.Add(3 * time.Minute), Hop: "order.order", Type: "troupe.Over", ID: "b", Cause: -1,
+			{Kind: timeline.Command, At: at.Add(3 * time.Minute), Hop: "order.order", Type: "troupe.Deadline", ID: "b", Cause: -1,
 				Deadline: "expect.shipped", Expects: []string{"OrderShipped of order.shipping.events"}},
 		},
 	}))
 	require.Equal(t, `o-1: 4 entries; 5 records of 2 partitions read, from 2026-01-02 03:04:05 UTC on
 
-#  TIME (UTC)               AFTER  HOP            KIND         TYPE    OUTCOME  BY  ID
-1  2026-01-02 03:04:05.000         order.payment  command      Charge               a
+#  TIME (UTC)               AFTER  HOP            KIND         TYPE      OUTCOME  BY  ID
+1  2026-01-02 03:04:05.000         order.payment  command      Charge                 a
      2 more records with the same id: duplicates
-2  2026-01-02 03:05:35.000  1m30s  order.payment  dead letter  Charge           #1  a
+2  2026-01-02 03:05:35.000  1m30s  order.payment  dead letter  Charge             #1  a
      redriven: timeout after attempt 8: too�slow
-3  2026-01-02 03:06:05.000         order.payment  command      Charge               a
+3  2026-01-02 03:06:05.000         order.payment  command      Charge                 a
      redrive 1
-4  2026-01-02 03:07:05.000         order.order    command      Over                 b
+4  2026-01-02 03:07:05.000         order.order    command      Deadline               b
      the deadline expect.shipped: had not come in time: OrderShipped of order.shipping.events
 
 Nothing is missing: every command is answered, and every event was read.

@@ -417,7 +417,7 @@ func TestADeadlineNamesWhatHadNotCome(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	_, err := s.order.Exec(t.Context(), `INSERT INTO troupe.outbox (topic, key, type, headers, payload)
-		VALUES ($1, 'o-1', 'troupe.Over', jsonb_build_object('content-type', 'application/json', $2::text, 'order.order/expect.shipped'),
+		VALUES ($1, 'o-1', 'troupe.Deadline', jsonb_build_object('content-type', 'application/json', $2::text, 'order.order/expect.shipped'),
 		  '{"expects": ["order.shipping.events OrderShipped"]}')`, s.hop("order").Commands(), ce.HeaderDeadline)
 	require.NoError(t, err)
 	got := s.read("o-1")
