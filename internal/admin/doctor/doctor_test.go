@@ -343,6 +343,35 @@ func TestAnOverdueScheduleIsReported(t *testing.T) {
 	require.Empty(t, of(examine(t, doctor.Config{Database: config(role.Pool()), Parts: []doctor.Part{doctor.LocalWork}}), "schedule"))
 }
 
+func TestExpectationsThatAreNotMetAreReported(t *testing.T) {
+	t.Parallel()
+	pool := testkit.Database(t)
+	examined := func(p *pgxpool.Pool) []doctor.Finding {
+		return of(examine(t, doctor.Config{Database: config(p), Parts: []doctor.Part{doctor.Participant}}), "expectation")
+	}
+	insert := `INSERT INTO troupe.expectations (consumer_group, name, key, after_at, due_at, alert_id, met_at, missed_at, alert_at, forget_at) VALUES `
+	exec(t, pool, insert+`
+		('shop', 'waiting', 'a', now(), now() + interval '1 hour', troupe.uuidv7(), NULL, NULL, NULL, NULL),
+		('shop', 'met', 'a', now() - interval '1 hour', now() - interval '50 minutes', troupe.uuidv7(), now() - interval '55 minutes', NULL, NULL, now()),
+		('shop', 'late', 'a', now() - interval '1 hour', now() - interval '50 minutes', troupe.uuidv7(), now(), now() - interval '50 minutes', NULL, now()),
+		('shop', 'new', 'a', now() - interval '1 hour', now() - interval '1 minute', troupe.uuidv7(), NULL, NULL, NULL, NULL)`)
+	require.Empty(t, examined(pool))
+	exec(t, pool, insert+`
+		('shop', 'alerted', 'a', now() - interval '2 hours', now() - interval '1 hour', troupe.uuidv7(), NULL, now() - interval '11 minutes', now() + interval '1 minute', NULL),
+		('shop', 'missing', 'a', now() - interval '2 hours', now() - interval '1 hour', troupe.uuidv7(), NULL, now() - interval '1 minute', now(), NULL),
+		('shop', 'missing', 'b', now() - interval '2 hours', now() - interval '1 hour', troupe.uuidv7(), NULL, now() - interval '1 hour', NULL, NULL),
+		('shop', 'unrecorded', 'a', now() - interval '2 hours', now() - interval '1 hour', troupe.uuidv7(), NULL, NULL, NULL, NULL)`)
+	all := examined(pool)
+	require.Len(t, all, 4)
+	require.Contains(t, all[0].Found, "the expected event of alerted of the group shop is missing for 1 key;")
+	require.Contains(t, all[1].Found, "of alerted of the group shop, 1 alert has waited")
+	require.Contains(t, all[2].Found, "the expected event of missing of the group shop is missing for 2 keys;")
+	require.Contains(t, all[3].Found, "the time of unrecorded of the group shop is over for 1 key, and no member has recorded it;")
+	role := grantstest.New(t, pool, grants.LocalWork)
+	exec(t, pool, "REVOKE ALL ON troupe.expectations FROM PUBLIC")
+	require.Empty(t, examined(role.Pool()))
+}
+
 func TestARegistryIsAsked(t *testing.T) {
 	t.Parallel()
 	gone, err := registry.New("http://127.0.0.1:1")
