@@ -106,6 +106,20 @@ func (w *runner) open() {
 	w.from.resume()
 }
 
+// continueTries lets another run try if the gate is shut and no try is to come: the run that ended said nothing about the dependency, since
+// its messages needed no transaction.
+func (w *runner) continueTries() {
+	g := &w.gate
+	if g.waits.Load() == nil {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.next == nil {
+		w.from.tryOne()
+	}
+}
+
 // insist runs a step that must succeed before any message can run: it repeats the step until stop.
 func (w *runner) insist(step func() error) bool {
 	for failed := 1; ; failed++ {

@@ -18,6 +18,7 @@ import (
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/testkit"
+	"github.com/troupe-go/troupe/topics"
 )
 
 // Plainly is a command of a handler without limits.
@@ -343,4 +344,52 @@ func TestACallThatCancelsItselfCountsAttempts(t *testing.T) {
 	s.waitCount(1, "SELECT count(*) FROM troupe.dead_letters WHERE attempts = 4")
 	s.waitCount(2, "SELECT count(*) FROM troupe.outbox WHERE topic = $1 AND type = 'Counted'", s.hop.Events())
 	require.EqualValues(t, 4, calls.Load())
+}
+
+// TestAPassedMessageLeavesAShutPartitionItsTries has a partition that is shut, since a dependency is away. Its next try finds no slot for the
+// message that failed, and an event without a handler behind it, which ends without a run. The partition is tried again.
+func TestAPassedMessageLeavesAShutPartitionItsTries(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	from := topics.MustHop(s.hop.Flow(), "order")
+	testkit.Topics(t, s.client, 2, from.Events())
+	keys := s.keys(2)
+	event := func(typ string, partition, n int) envelope.Message {
+		key := keys[partition]
+		for i := 0; typ == "Unknown" && (key == keys[partition] || s.partitionOf(key, 2) != partition); i++ {
+			key = fmt.Sprintf("other-%d", i)
+		}
+		m := s.command(key, Count{})
+		m.Topic, m.Type, m.Payload, m.IdempotencyKey = from.Events(), typ, marshal(Counted{N: n}), ""
+		return m
+	}
+	var works, done atomic.Bool
+	var shut, passed sync.Once
+	isShut, isPassed := make(chan struct{}), make(chan struct{})
+	holder := newBlocker()
+	p := s.new(func(c *participant.Config) {
+		c.Timeout = time.Hour
+		c.Hooks.Breaker = func(participant.Breaker) { shut.Do(func() { close(isShut) }) }
+		c.Hooks.Passed = func(participant.Passed) { passed.Do(func() { close(isPassed) }) }
+	})
+	participant.On(p, from, func(ctx context.Context, _ pgx.Tx, e participant.Event[Counted]) error {
+		switch {
+		case e.Body.N == 2:
+			return holder.run(ctx)
+		case !works.Load():
+			return participant.Unavailable("the bank", errAsked)
+		}
+		done.Store(true)
+		return nil
+	}, participant.ConcurrencyLimit("the bank", 1))
+	s.start(p)
+	s.send(event("Counted", 0, 1))
+	<-isShut
+	s.send(event("Counted", 1, 2))
+	<-holder.began
+	s.send(event("Unknown", 0, 3))
+	<-isPassed
+	works.Store(true)
+	close(holder.goes)
+	waitFor(t, "the message that failed to run again", done.Load)
 }

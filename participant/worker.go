@@ -184,6 +184,7 @@ func (w *worker) run(batch []*message) (ended int, again bool) {
 		ended += n
 	}
 	returned = true
+	w.continueTries()
 	return ended, true
 }
 
