@@ -153,7 +153,7 @@ func (x *decision) timedOut(i int) {
 	ss, st := &x.s.Steps[i], x.d.steps[i]
 	x.moment(moments.StepTimedOut, ss.Name, "no answer within "+st.Timeout.String())
 	if st.send == nil {
-		x.refused(i, "", "it did not come within "+st.Timeout.String())
+		x.refused(i, "", fmt.Sprintf("no answer for step %s within %s", ss.Name, st.Timeout))
 		return
 	}
 	x.doubt(i)

@@ -38,3 +38,12 @@ func TestAnAnswerWhoseConditionFailsLeavesItsStepToAPerson(t *testing.T) {
 		}
 	}
 }
+
+// TestTheReasonOfAStepThatNobodyAnswersNamesTheStep: the reason is in lists of sagas, and in the events of the saga's end.
+func TestTheReasonOfAStepThatNobodyAnswersNamesTheStep(t *testing.T) {
+	d := parse(t, `{"saga":"loan","version":1,"key":"id","data":{"id":"string"},
+	 "steps":[{"name":"approval","success":[{"event":"Approved","hop":"desk"}],"timeout":"1h30m"}]}`)
+	f := sagatest.New(t, d).WhenStarted("loan", sagatest.Fields{"id": "l-1"})
+	f.WhenTimePasses(2*time.Hour).ThenStatus("loan/l-1", saga.Compensated)
+	require.Equal(t, "no answer for step approval within 1h30m", f.State("loan/l-1").Reason)
+}

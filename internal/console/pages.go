@@ -77,7 +77,7 @@ var pages = []page{
 		takes: "db saga limit after",
 	},
 	{
-		path: "/saga/answer", title: "Answer", template: "saga-answer", nav: "/sagas", needs: Operator, read: readAnswer,
+		path: "/saga/answer", title: "Answer", template: "saga-answer", nav: "/sagas", payloads: true, needs: Operator, read: readAnswer,
 		takes: "db id step",
 		act:   actOnAnswer, does: "db id step event values do",
 		operator: "preview answer",

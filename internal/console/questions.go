@@ -54,10 +54,15 @@ type answerFacts struct {
 	// Would is the decision that the answer causes; null: no values were given.
 	Would *actFacts `json:"would"`
 
+	saga *sagadesk.Detail
+
 	Event string            `json:"-"` // event of the form that was filled in
 	Texts map[string]string `json:"-"` // texts that were entered, by field
 	Wrong string            `json:"-"` // reason why they are refused
 }
+
+// Data returns the variables that the decision is about, by name.
+func (f answerFacts) Data() []variable { return variablesOf(f.saga) }
 
 func (f answerFacts) title() string { return "Answer " + f.Step + " · " + f.ID }
 
@@ -99,6 +104,7 @@ func (a *ask) answering(ctx context.Context) (*source, answerFacts, error) {
 	if err != nil {
 		return nil, f, err
 	}
+	f.saga = g
 	all, err := s.sagas.QuestionsOf(ctx, g)
 	if err != nil {
 		return nil, f, err

@@ -44,6 +44,7 @@ func TestAnOperatorAnswersAQuestion(t *testing.T) {
 	require.Contains(t, page("/questions?db=order"), "Approve the loan: cents, name")
 	require.Contains(t, page(at("/saga", "db", "order", "id", id)), "Answer approval…")
 	form1 := page(at("/saga/answer", "db", "order", "id", id, "step", "approval"))
+	require.Contains(t, form1, `<th scope="row">id</th><td><code class="value">&#34;l-1&#34;</code></td>`, "the variables that the decision is about")
 	for _, part := range []string{
 		`Cents a month</label>`, `name="field.cents" value="" type="number" step="1" min="1" max="250000" required`, `name="field.name" value="" maxlength="1000"`,
 		`<select id="LoanDeclined.why" name="field.why" required>`, `<option>income</option>`, `<option value="true">yes</option>`, `step="any"`, "This value is not shown in histories",

@@ -114,10 +114,13 @@ type variable struct {
 	Name, Value, By string
 }
 
-// Data returns the variables, by name. The definition determines the step that sets a variable: each has one at most.
-func (f sagaFacts) Data() []variable {
+// Data returns the variables, by name.
+func (f sagaFacts) Data() []variable { return variablesOf(f.Saga) }
+
+// variablesOf returns the variables of a saga, by name. The definition determines the step that sets a variable: each has one at most.
+func variablesOf(g *sagadesk.Detail) []variable {
 	by := make(map[string]string)
-	for _, st := range f.Saga.Definition.Spec().Steps {
+	for _, st := range g.Definition.Spec().Steps {
 		for _, a := range slices.Concat(st.Success, st.Failure) {
 			for name := range a.Set {
 				by[name] = st.Name
@@ -125,8 +128,8 @@ func (f sagaFacts) Data() []variable {
 		}
 	}
 	var all []variable
-	for _, name := range slices.Sorted(maps.Keys(f.Saga.State.Data)) {
-		value, _ := json.Marshal(f.Saga.State.Data[name])
+	for _, name := range slices.Sorted(maps.Keys(g.State.Data)) {
+		value, _ := json.Marshal(g.State.Data[name])
 		all = append(all, variable{name, string(value), by[name]})
 	}
 	return all

@@ -38,7 +38,7 @@ var (
 	tries = setting{name: "retry-attempts", value: "8", kind: number, least: 1, most: 1000,
 		usage: "`tries` of a command, the first included, until it is a dead letter"}
 	firstRetry = setting{name: "retry-initial", value: "500ms", kind: duration,
-		usage: "`time` to wait after the first try; doubles with each further one"}
+		usage: "longest `time` to wait after the first try; doubles with each further try; each wait is a random time up to it"}
 	longestRetry = setting{name: "retry-cap", value: "1m", kind: duration, usage: "longest `time` between two tries"}
 	ending       = setting{name: "drain", value: "10s", kind: duration, usage: "longest `time` for requests in flight when stopped"}
 	tellURL      = setting{name: "alert-url", env: "ALERT_URL", secret: true,

@@ -75,8 +75,8 @@ Exit status 1 if a failure was found that would stop the relay; warnings do not 
 		if of.Mapping != nil {
 			ctx, cancel := context.WithTimeout(cmd.Context(), askLimit)
 			defer cancel()
-			checkTable(ctx, r, config, of, v.text[publicationSetting.name])
-			if len(look.Topics) == 0 {
+			readable := checkTable(ctx, r, config, of, v.text[publicationSetting.name])
+			if readable && len(look.Topics) == 0 {
 				r.Info("topics", fmt.Sprintf("no row in the table names one: rows go to %s, and the relay creates no topic", of.Mapping.Config().RouteReplacement))
 			}
 		}

@@ -15,29 +15,31 @@ import (
 	"github.com/troupe-go/troupe/internal/pg"
 )
 
-// checkTable checks that a table fits its mapping and that the publication contains it, and reports its parked rows.
-func checkTable(ctx context.Context, r *doctor.Report, config *pgxpool.Config, of desk.Table, publication string) {
+// checkTable checks that a table fits its mapping, that the role may read it, and that the publication contains it, and reports its
+// parked rows. It returns whether the role may read the table.
+func checkTable(ctx context.Context, r *doctor.Report, config *pgxpool.Config, of desk.Table, publication string) (readable bool) {
 	conn, err := pg.Connect(ctx, config)
 	if err != nil {
-		return // the finding "database" reports it
+		return false // the finding "database" reports it
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
 	schema, table, _ := strings.Cut(of.Name, ".")
 	rows, err := conn.Query(ctx, mapping.ColumnsSQL, pgx.Identifier{schema, table}.Sanitize())
 	if err != nil {
 		r.Fail("table", err.Error(), "see the server's log")
-		return
+		return false
 	}
 	columns, err := pgx.CollectRows(rows, pgx.RowToStructByPos[mapping.Column])
 	if err != nil {
 		r.Fail("table", of.Name+": "+err.Error(), "name it as schema.table, and let this role read it")
-		return
+		return false
 	}
 	if _, err := of.Mapping.Bind(columns); err != nil {
 		r.Fail("table", of.Name+": "+err.Error(), "put the mapping right, or the table")
 	} else {
 		r.Ok("table", of.Name+" fits its mapping")
 	}
+	readable = mayRead(ctx, r, conn, of)
 	var inherits bool
 	if err := conn.QueryRow(ctx, mapping.InheritsSQL, pgx.Identifier{schema, table}.Sanitize()).Scan(&inherits); err == nil && inherits {
 		r.Fail("table", of.Name+": other tables inherit from it, and the log has their rows under their own names",
@@ -54,6 +56,24 @@ func checkTable(ctx context.Context, r *doctor.Report, config *pgxpool.Config, o
 			"the slot over does not get them", retrying, parked, all-retrying-parked),
 			"outbox-relay parked list; remove the cause, then outbox-relay parked retry, or discard")
 	}
+	return readable
+}
+
+// mayRead reports a role that may not read the table. The log needs no right on it, so a relay that continues a slot publishes
+// without the right, until the slot is lost.
+func mayRead(ctx context.Context, r *doctor.Report, conn *pgx.Conn, of desk.Table) (readable bool) {
+	schema, table, _ := strings.Cut(of.Name, ".")
+	name := pgx.Identifier{schema, table}.Sanitize()
+	var grant string
+	err := conn.QueryRow(ctx, `SELECT has_table_privilege($1::text::regclass, 'SELECT'), format('GRANT SELECT ON %I.%I TO %I;', $2::text, $3::text, current_user)`,
+		name, schema, table).Scan(&readable, &grant)
+	if err != nil {
+		r.Warn("table", of.Name+": "+err.Error(), "see the server's log")
+	} else if !readable {
+		r.Fail("table", of.Name+": this role may not read it: the relay reads the table at its first start without a slot, and after the slot was lost",
+			grant)
+	}
+	return readable
 }
 
 func checkPublication(ctx context.Context, r *doctor.Report, conn *pgx.Conn, of desk.Table, publication string) {

@@ -78,6 +78,9 @@ func printGrants(w io.Writer, parts []string, role string) error {
 	if slices.Contains(wanted, grants.Relay) || slices.Contains(wanted, grants.MappedRelay) {
 		lines = append(lines, "-- With the log as its source: ALTER ROLE "+grants.Quote(role)+" REPLICATION;")
 	}
+	if slices.Contains(wanted, grants.MappedRelay) {
+		lines = append(lines, "-- And to read the table: GRANT SELECT ON schema.table TO "+grants.Quote(role)+";")
+	}
 	for _, line := range lines {
 		if _, err := fmt.Fprintln(w, wrapped(line)); err != nil {
 			return err

@@ -26,7 +26,8 @@ func (p Program) statusCommand() *cobra.Command {
 		Use:   "status",
 		Short: "Show the active relay and the waiting rows",
 		Long: `status reads the database, and no relay: the holder of the lease, the number of waiting rows and the
-age of the oldest, failed rows, and the version of the migrations.`,
+age of the oldest, failed rows, and the version of the migrations. It is for people: its role needs the rights of
+viewer or relay-operator (outbox-relay grants), and a relay's own role does not have them.`,
 		Example: `  DATABASE_URL=postgres://shop:…@127.0.0.1:5432/shop outbox-relay status
   outbox-relay status --output json | jq .outbox.pending`,
 		Args: noArguments,

@@ -88,13 +88,13 @@ func List(ctx context.Context, db DB, f Filter, p Page) (list []Action, next str
 		"since": f.Since, "before": before, "actor": f.Actor, "after": after, "rows": mostRows, "limit": p.Limit + 1,
 	})
 	if err != nil {
-		return nil, "", fmt.Errorf("list actions: %w", admin.Explain(err, "docs/grants.md"))
+		return nil, "", fmt.Errorf("list actions: %w", admin.Explain(err, "docs/security.md"))
 	}
 	list, more, err := admin.Collect(rows, p.Limit, func(row pgx.CollectableRow) (a Action, err error) {
 		return a, row.Scan(&a.First, &a.Last, &a.Actor, &a.Role, &a.Action, &a.Object, &a.Subject, &a.Reason, &a.Count, &a.Example)
 	})
 	if err != nil {
-		return nil, "", fmt.Errorf("list actions: %w", admin.Explain(err, "docs/grants.md"))
+		return nil, "", fmt.Errorf("list actions: %w", admin.Explain(err, "docs/security.md"))
 	}
 	if more {
 		next = admin.TimeCursor(list[len(list)-1].Last, "")

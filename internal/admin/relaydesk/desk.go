@@ -30,7 +30,7 @@ type Desk struct {
 func (d Desk) mapped() bool { return d.Table.Name != "" }
 
 // rights is the page that lists the rights of each command.
-const rights = "docs/grants.md"
+const rights = "docs/security.md"
 
 func explain(err error) error { return admin.Explain(err, rights) }
 
