@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -168,13 +169,18 @@ func (r *Relay) sweep(idle, term context.Context, db *server, p *publisher, st s
 // errSwept ends a sweep that found no more rows.
 var errSwept = errors.New("swept")
 
-// ending is a poll that ends with the first claim that finds no row.
+// ending is a poll that ends with the first claim that finds no row, or only rows that failed before: the stream tries these again, and
+// there may always be one that is due.
 type ending struct{ *poll }
 
 func (e *ending) claim(ctx context.Context, _ time.Duration) ([]*item, error) {
 	items, err := e.poll.claim(ctx, 0)
-	if err == nil && len(items) == 0 {
+	if err != nil {
+		return nil, err
+	}
+	unfailed := slices.ContainsFunc(items, func(i *item) bool { return !i.failedBefore })
+	if !unfailed && !e.pass.more {
 		return nil, errSwept
 	}
-	return items, err
+	return items, nil
 }
