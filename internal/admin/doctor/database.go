@@ -71,6 +71,7 @@ func (e *examination) database(ctx context.Context) {
 		e.stranded(ctx, conn)
 		e.schedules(ctx, conn)
 		e.expectations(ctx, conn)
+		e.person(ctx, conn)
 	}
 }
 

@@ -3,6 +3,7 @@ package doctor_test
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -370,6 +371,31 @@ func TestExpectationsThatAreNotMetAreReported(t *testing.T) {
 	role := grantstest.New(t, pool, grants.LocalWork)
 	exec(t, pool, "REVOKE ALL ON troupe.expectations FROM PUBLIC")
 	require.Empty(t, examined(role.Pool()))
+}
+
+func TestWorkThatWaitsForAPersonIsReported(t *testing.T) {
+	t.Parallel()
+	pool := testkit.Database(t)
+	names := func(p *pgxpool.Pool) (found []string) {
+		r := examine(t, doctor.Config{Database: config(p), Parts: []doctor.Part{doctor.Participant}})
+		for _, f := range slices.Concat(of(r, "dead letters"), of(r, "parked sagas")) {
+			require.Equal(t, doctor.Warning, f.Level)
+			found = append(found, f.Found)
+		}
+		return found
+	}
+	require.Empty(t, names(pool))
+	exec(t, pool, `INSERT INTO troupe.dead_letters (consumer_group, handler, error_class, error, attempts, topic, topic_id, partition, "offset", headers, message_id,
+			message_type, correlation_id, status, first_failed_at, last_failed_at)
+		SELECT 'shop', 'h', 'permanent', 'e', 1, 't', troupe.uuidv7(), 0, n, '', n::text, 'T', 'c', status, now(), '2026-01-02 03:04:05+00'
+		FROM (VALUES (1, 'open'), (2, 'open'), (3, 'discarded')) AS v (n, status)`)
+	exec(t, pool, `INSERT INTO troupe.sagas (id, saga, key, hop, consumer_group, definition, version, status, steps, state, started_at)
+		SELECT 'order/' || status, 'order', status, 'a.b', 'a.b', 'd', 1, status, '', '{}', '2026-01-02 03:04:05+00'
+		FROM (VALUES ('parked'), ('running')) AS v (status)`)
+	require.Equal(t, []string{"2 open dead letters; the oldest is of 2026-01-02T03:04:05Z", "1 parked saga; the oldest is of 2026-01-02T03:04:05Z"}, names(pool))
+	role := grantstest.New(t, pool, grants.LocalWork)
+	exec(t, pool, "REVOKE ALL ON troupe.dead_letters, troupe.sagas FROM PUBLIC")
+	require.NotContains(t, strings.Join(names(role.Pool()), ""), "parked saga")
 }
 
 func TestARegistryIsAsked(t *testing.T) {
