@@ -81,7 +81,7 @@ Exit status: 0 it was asked to stop, 1 it cannot go on, 2 wrong usage.`,
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringArrayVar(&f.databases, "database", nil, "`name=URL` of a service's database, repeatable; better in the environment, since others can see a command line [TROUPE_DATABASES, with blanks between]")
-	flags.StringVar(&f.brokers, "brokers", "", "`host:port,…` of brokers, to find messages that were published [KAFKA_BROKERS, if --flow is set]")
+	flags.StringVar(&f.brokers, "brokers", "", "`host:port,...` of brokers, to find messages that were published [KAFKA_BROKERS, if --flow is set]")
 	flags.StringVar(&f.cfg.Flow, "flow", "", "`name` of the flow, the first part of its topics and groups [TROUPE_FLOW]")
 	flags.StringVar(&f.registry, "registry", "", "`URL` of the schema registry, to show and write payloads with a schema as JSON [SCHEMA_REGISTRY_URL]")
 	flags.StringVar(&f.demo, "demo", "", "`folder` of a troupe demo --keep, to look at its data")

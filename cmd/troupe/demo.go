@@ -94,7 +94,7 @@ Exit status: 0 every check holds, 1 one does not or the run failed, 2 wrong usag
 	flags.Int64Var(&f.cfg.Seed, "seed", 1, "`number` from which the refused orders and the actions of chaos are derived")
 	flags.Float64Var(&f.cfg.Rate, "rate", 0, "`orders` to post a second; at a rate below the machine's limit, latencies contain no queueing (default: no limit)")
 	flags.StringVar(&f.cfg.Postgres, "postgres", "", "`URL` of a server where databases may be made [TROUPE_POSTGRES] (default: one is started)")
-	flags.StringVar(&f.cfg.Kafka, "brokers", "", "`host:port,…` of brokers [TROUPE_KAFKA] (default: one is started)")
+	flags.StringVar(&f.cfg.Kafka, "brokers", "", "`host:port,...` of brokers [TROUPE_KAFKA] (default: one is started)")
 	flags.StringVar(&f.cfg.Registry, "registry", "", "`URL` of a schema registry [TROUPE_REGISTRY] (default: one is started)")
 	flags.BoolVar(&f.cfg.Keep, "keep", false, "keep databases, topics and groups; of servers that are started, their folders")
 	flags.DurationVar(&f.timeout, "timeout", 2*time.Minute, "give up when no order has moved for this `time`")

@@ -87,7 +87,7 @@ Exit status: 0 it was asked to stop, 1 it cannot go on, 2 wrong usage.`,
 	flags.IntVar(&f.registryPort, "registry-port", devRegistryPort, "`port` of the schema registry; 0: a free one")
 	flags.StringVar(&f.demo, "demo", "", "also run the demo's services of the order flow: `orchestration|choreography`")
 	flags.Lookup("demo").NoOptDefVal = string(demo.Orchestration)
-	flags.StringVar(&f.servers, "brokers", "", "`host:port,…` of brokers that run already (default: one is started)")
+	flags.StringVar(&f.servers, "brokers", "", "`host:port,...` of brokers that run already (default: one is started)")
 	flags.StringVar(&f.console, "console", consoleAddress, "`host:port` of the console, of this machine")
 	return cmd
 }

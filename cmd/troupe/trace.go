@@ -64,7 +64,7 @@ Exit status: 0 a server was read, 1 none could be read, or reading failed, 2 wro
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringArrayVar(&f.databases, "database", nil, "`name=URL` of a service's database, repeatable; better in the environment, since others can see a command line [TROUPE_DATABASES, with blanks between; else DATABASE_URL]")
-	flags.StringVar(&f.brokers, "brokers", "", "`host:port,…` of brokers [KAFKA_BROKERS, if --flow or --topic is set]")
+	flags.StringVar(&f.brokers, "brokers", "", "`host:port,...` of brokers [KAFKA_BROKERS, if --flow or --topic is set]")
 	flags.StringVar(&f.cfg.Flow, "flow", "", "`name` of the flow, the first part of its topics and groups [TROUPE_FLOW]")
 	flags.StringSliceVar(&f.cfg.Topics, "topic", nil, "`name` of another topic to read, repeatable")
 	flags.StringSliceVar(&f.cfg.Groups, "group", nil, "`name` of a consumer group that does not begin with the flow's, repeatable")

@@ -69,7 +69,7 @@ Exit status: 0 it was stopped, 1 it cannot continue, 2 wrong usage.`,
 	}
 	f.declareFlow(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&kafka, "brokers", "", "`host:port,…` of brokers [KAFKA_BROKERS]")
+	flags.StringVar(&kafka, "brokers", "", "`host:port,...` of brokers [KAFKA_BROKERS]")
 	flags.StringSliceVar(&files, "reactions", nil, "`file` or folder with reactions.json of the flow's services, repeatable")
 	flags.DurationVar(&cfg.Answer, "answer", time.Minute, "`time` that a reaction may take")
 	flags.DurationVar(&cfg.Since, "since", 0, "`time` to look back in topics that were not read before (default: the retention)")

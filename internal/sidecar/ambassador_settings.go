@@ -49,12 +49,12 @@ var (
 	posts      = setting{name: "outbox", usage: "`host:port` of POST /outbox; without it there is none; other than loopback only with outbox-token"}
 	postsToken = setting{name: "outbox-token", secret: true, hidden: true,
 		usage: "`token` that POST /outbox wants as Authorization: Bearer; at least 16 characters"}
-	postsTopics = setting{name: "outbox-topics", kind: list, usage: "`topic,…` that POST /outbox may write to; default: any"}
+	postsTopics = setting{name: "outbox-topics", kind: list, usage: "`topic,...` that POST /outbox may write to; default: any"}
 	postsKept   = setting{name: "outbox-ids", value: "168h", kind: duration,
 		usage: "`time` for which a posted id is remembered: a repeat after that is written again"}
 
 	sagaFiles = setting{name: "sagas", kind: list,
-		usage: "`file,…` with the definitions of the sagas that the hop coordinates: the ambassador runs them, and serves /sagas where it serves POST /outbox"}
+		usage: "`file,...` with the definitions of the sagas that the hop coordinates: the ambassador runs them, and serves /sagas where it serves POST /outbox"}
 
 	beside = setting{name: "admin", value: "127.0.0.1:8088",
 		usage: "`host:port` of /livez, /readyz and /metrics; other than loopback only with admin-token"}

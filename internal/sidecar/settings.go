@@ -68,7 +68,7 @@ func (s setting) commandName() string { return s.name + "-command" }
 
 var (
 	databaseURL = setting{name: "database-url", env: "DATABASE_URL", secret: true, each: true,
-		usage: "the service's database, `postgres://…`; better in the environment, since others can see a command line; if it is in a file, user and password are read from the file for each connection"}
+		usage: "the service's database, `postgres://...`; better in the environment, since others can see a command line; if it is in a file, user and password are read from the file for each connection"}
 	databasePassword = setting{name: "database-password", secret: true, hidden: true, printed: true, each: true,
 		usage: "`password`, if database-url does not contain it; its file is read, or its command run, for each connection"}
 	databaseCA = setting{name: "database-tls-ca", kind: path, each: true,
@@ -80,7 +80,7 @@ var (
 	databaseName = setting{name: "database-tls-server-name", each: true,
 		usage: "`name` that the server's certificate must contain; default: the host"}
 
-	brokers  = setting{name: "brokers", env: "KAFKA_BROKERS", kind: list, each: true, usage: "`host:port,…` of Kafka"}
+	brokers  = setting{name: "brokers", env: "KAFKA_BROKERS", kind: list, each: true, usage: "`host:port,...` of Kafka"}
 	kafkaTLS = setting{name: "kafka-tls", value: "false", kind: choice, choices: []string{"true", "false"}, each: true,
 		usage: "`true|false`: encrypt and verify with the system's authorities; any other kafka-tls-… also turns it on"}
 	kafkaCA = setting{name: "kafka-tls-ca", kind: path, each: true,
@@ -99,16 +99,16 @@ var (
 	kafkaToken = setting{name: "kafka-token", secret: true, hidden: true, printed: true, each: true,
 		usage: "`token` for oauthbearer; its file is read, or its command run, for each connection"}
 	kafkaTokenURL = setting{name: "kafka-token-url", each: true,
-		usage: "`https://…` of the token endpoint of an identity provider, for oauthbearer by client credentials (OIDC)"}
+		usage: "`https://...` of the token endpoint of an identity provider, for oauthbearer by client credentials (OIDC)"}
 	kafkaTokenCA = setting{name: "kafka-token-tls-ca", kind: path, each: true,
 		usage: "`file.pem` with the authorities that may have signed the endpoint's certificate; read for each request; default: the system's"}
 	kafkaClientID     = setting{name: "kafka-client-id", each: true, usage: "`id` of this client at the token endpoint"}
 	kafkaClientSecret = setting{name: "kafka-client-secret", secret: true, hidden: true, each: true,
 		usage: "`secret` of this client; its file is read for each request"}
-	kafkaScope      = setting{name: "kafka-scope", kind: list, each: true, usage: "`scope,…` to request from the token endpoint"}
+	kafkaScope      = setting{name: "kafka-scope", kind: list, each: true, usage: "`scope,...` to request from the token endpoint"}
 	kafkaAudience   = setting{name: "kafka-audience", each: true, usage: "`audience` to request from the token endpoint"}
 	kafkaExtensions = setting{name: "kafka-sasl-extensions", kind: list, each: true,
-		usage: "`name=value,…` that oauthbearer sends with the token, such as logicalCluster and identityPoolId of Confluent Cloud"}
+		usage: "`name=value,...` that oauthbearer sends with the token, such as logicalCluster and identityPoolId of Confluent Cloud"}
 	kafkaAWS = setting{name: "kafka-aws-credentials", secret: true, hidden: true, printed: true, each: true,
 		usage: "`credentials` for aws-msk-iam, as the JSON of AWS's credential_process, or the text of a credentials file (AWS_PROFILE names the section); default: the variables AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN"}
 
@@ -162,7 +162,7 @@ var (
 		choices: []string{string(schemas.TopicName), string(schemas.RecordName), string(schemas.TopicRecordName)},
 		usage:   "`TopicNameStrategy|RecordNameStrategy|TopicRecordNameStrategy`: the registry's subject of a message, by its topic, its type or both"}
 	avroTopics = setting{name: "avro-topics", kind: list, each: true,
-		usage: "`topic,…` whose payloads become Avro, where there is a registry; * matches any text; default: all"}
+		usage: "`topic,...` whose payloads become Avro, where there is a registry; * matches any text; default: all"}
 	alertURL = setting{name: "alert-url", env: "ALERT_URL", secret: true, each: true,
 		usage: "`URL` of a chat's webhook, to which parked rows are reported; a secret: better in the environment"}
 
