@@ -70,6 +70,7 @@ func (e *examination) database(ctx context.Context) {
 	if e.has(Participant) || e.has(LocalWork) {
 		e.stranded(ctx, conn)
 		e.schedules(ctx, conn)
+		e.rebuilds(ctx, conn)
 	}
 }
 
