@@ -12,6 +12,9 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
+// allTypes stands for the type in the name of a handler of OnAll.
+const allTypes = "all"
+
 // OnAll registers fn as the handler of all events of other hops, of any type: Exhausted and Nothing too. It is called once for
 // all events that are in one transaction, as many as Config.Batch, so that it can read and write their data in a few
 // statements. The events of a key are in their order.
@@ -36,7 +39,7 @@ func OnAll(p *Participant, from []topics.Hop, fn func(ctx context.Context, tx pg
 		hs = append(hs, &handler{topic: "no topic", mistake: errors.New("events of no hop")})
 	}
 	for _, hop := range from {
-		h := &handler{topic: hop.Events(), name: p.cfg.Group + "/all", all: all}
+		h := &handler{topic: hop.Events(), name: p.cfg.Group + "/" + allTypes, all: all}
 		if hop.IsZero() {
 			h.mistake = errors.New("events of no hop")
 		}

@@ -159,9 +159,12 @@ func (w *runner) start(ms []*message, f *failure) (*unit, error) {
 	mine := ms
 	var admitted func(pgx.BatchResults) ([]*message, error)
 	var claimed *claim
-	var twins, locks, asked, sagas bool
+	var twins, locks, asked, sagas, firstTime bool
 	turn := len(ms) > 1 && w.p.turns.on()
 	first := func(b *pgx.Batch) {
+		if ms[0].withheld {
+			b.Queue(withhold, "on")
+		}
 		if turn {
 			w.p.turns.queue(b, w.p.cfg.Group)
 		}
@@ -176,6 +179,11 @@ func (w *runner) start(ms []*message, f *failure) (*unit, error) {
 		}
 	}
 	tx, err := w.begin(ctx, first, func(results pgx.BatchResults) (err error) {
+		if ms[0].withheld {
+			if _, err := results.Exec(); err != nil {
+				return err
+			}
+		}
 		if turn {
 			if _, err := results.Exec(); err != nil {
 				return err
@@ -185,6 +193,7 @@ func (w *runner) start(ms []*message, f *failure) (*unit, error) {
 			return err
 		}
 		known, err := claimed.read(results)
+		firstTime = known[identity{ms[0].id, ms[0].redriveBefore}]
 		if err == nil && twins {
 			err = w.p.dropTwins(results, known)
 		}
@@ -218,6 +227,9 @@ func (w *runner) start(ms []*message, f *failure) (*unit, error) {
 		return nil, w.p.ours(err)
 	}
 	u.tx = tx
+	if ms[0].mayBeNew && ms[0].withheld && firstTime { // it runs alone
+		tx.queue.Queue(withhold, "")
+	}
 	if len(mine) < len(ms) { // another member has the others, and so their identities
 		u.first = nil
 		for _, m := range ms {

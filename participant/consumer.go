@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/troupe-go/troupe/internal/kafka"
@@ -149,9 +148,9 @@ func (c *consumer) poll(ctx context.Context) (broken error) {
 					w.progress.heard(f)
 					w.bound()
 					w.tellFetched(f.Records)
-					w.receive(topicID(t.Topic, t.TopicID), f.Records)
+					w.receive(kafka.TopicID(t.Topic, t.TopicID), f.Records)
 					if errors.Is(f.Err, kgo.ErrMaxDecompress) {
-						w.block(topicID(t.Topic, t.TopicID), f.Err)
+						w.block(kafka.TopicID(t.Topic, t.TopicID), f.Err)
 					}
 				}
 			})
@@ -161,15 +160,6 @@ func (c *consumer) poll(ctx context.Context) (broken error) {
 			return broken
 		}
 	}
-}
-
-// topicID returns Kafka's own id, or a hash of the name if the broker has no topic ids: then a topic that was deleted and
-// created again is not noticed.
-func topicID(name string, id [16]byte) uuid.UUID {
-	if id == [16]byte{} {
-		return uuid.NewSHA1(uuid.NameSpaceURL, []byte("kafka:"+name))
-	}
-	return id
 }
 
 // errWedged ends Run: a process that cannot stop a handler must be restarted.

@@ -22,6 +22,7 @@ func (e extended) Observe(topic, typ string, fn observe)  { e.p.observe(topic, t
 func (e extended) ObserveSelf(o extension.SelfObserver)   { e.p.addSelfObserver(o) }
 func (e extended) Alongside(fn func(ctx context.Context)) { e.p.runAlongside(fn) }
 func (e extended) FireAfterBacklog(name string)           { e.p.fireAfterBacklog(name) }
+func (e extended) NotRebuilt(reason string)               { e.p.notRebuilt = reason }
 func (e extended) Codec() envelope.Codec                  { return e.p.cfg.Codec }
 func (e extended) Pool() *pgxpool.Pool                    { return e.p.cfg.Pool }
 func (e extended) Deadlines() extension.Deadlines         { return &plannedDeadlines{p: e.p} }

@@ -80,6 +80,7 @@ type Passed struct {
 	//	later        it went to a retry topic, from which it comes again
 	//	cancelled    a held command that its compensation has overtaken
 	//	skipped      the last offset of a batch that could not be read and that an operator skipped
+	//	not rebuilt  it was handled before, and a rebuild of other handlers reads it again
 	Reason string
 	Held   bool // it came from troupe.held
 }
@@ -93,6 +94,7 @@ const (
 	reasonLater       = "later"
 	reasonCancelled   = "cancelled"
 	reasonSkipped     = "skipped"
+	reasonNotRebuilt  = "not rebuilt"
 )
 
 // Breaker reports that a partition waits for a dependency that is away, or, without Err, that it continues.

@@ -59,23 +59,10 @@ type claim struct {
 func (p *Participant) claim(b *pgx.Batch, ms []*message) *claim {
 	c := &claim{}
 	for _, m := range ms {
-		id, day, isV7 := inbox.Recent(m.id)
-		switch {
-		case isV7 && p.ring.has(day):
-			c.slot, c.ids, c.redrive = append(c.slot, int16(day%slots)), append(c.ids, id), append(c.redrive, int32(m.redrive))
-			continue
-		case isV7:
-			of := int32(day)
-			c.otherDays, c.otherIDs = append(c.otherDays, &of), append(c.otherIDs, &id)
-		default:
-			c.otherDays, c.otherIDs = append(c.otherDays, nil), append(c.otherIDs, nil)
+		c.add(p, m, m.redrive)
+		if m.mayBeNew { // a later duplicate is one of the message, not of the rebuild
+			c.add(p, m, m.redriveBefore)
 		}
-		c.others, c.otherRedrives = append(c.others, m.id), append(c.otherRedrives, int32(m.redrive))
-		var bare *string
-		if id := inbox.ID(m.ID); id != m.id {
-			bare = &id
-		}
-		c.otherBare = append(c.otherBare, bare)
 	}
 	if len(c.ids) > 0 {
 		b.Queue(insertRecent, p.cfg.Group, c.slot, c.ids, c.redrive)
@@ -84,6 +71,26 @@ func (p *Participant) claim(b *pgx.Batch, ms []*message) *claim {
 		b.Queue(insertOther, p.cfg.Group, c.others, c.otherRedrives, c.otherDays, c.otherIDs, c.otherBare)
 	}
 	return c
+}
+
+func (c *claim) add(p *Participant, m *message, redrive int) {
+	id, day, isV7 := inbox.Recent(m.id)
+	switch {
+	case isV7 && p.ring.has(day):
+		c.slot, c.ids, c.redrive = append(c.slot, int16(day%slots)), append(c.ids, id), append(c.redrive, int32(redrive))
+		return
+	case isV7:
+		of := int32(day)
+		c.otherDays, c.otherIDs = append(c.otherDays, &of), append(c.otherIDs, &id)
+	default:
+		c.otherDays, c.otherIDs = append(c.otherDays, nil), append(c.otherIDs, nil)
+	}
+	c.others, c.otherRedrives = append(c.others, m.id), append(c.otherRedrives, int32(redrive))
+	var bare *string
+	if id := inbox.ID(m.ID); id != m.id {
+		bare = &id
+	}
+	c.otherBare = append(c.otherBare, bare)
 }
 
 // read returns the identities that were new.

@@ -59,6 +59,8 @@ type lease struct {
 	term  int64
 	clean bool // the previous owner shut down cleanly, or there was none
 	seen  seen
+
+	rebuilds rebuilds
 }
 
 // owner returns a name for the owner of a lease, for operators.
@@ -89,7 +91,8 @@ func (w *worker) take(ctx context.Context) (l lease, err error) {
 	}
 	args["lease"] = l.id
 	for {
-		err := pgx.BeginFunc(ctx, w.p.cfg.Pool, func(tx pgx.Tx) error { return l.bump(ctx, tx, args) })
+		// Not a snapshot from before the lock, whatever default_transaction_isolation is.
+		err := pgx.BeginTxFunc(ctx, w.p.cfg.Pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error { return l.bump(ctx, tx, args) })
 		var refused *pgconn.PgError
 		if !errors.As(err, &refused) || refused.Code != "55P03" { // lock_not_available
 			return l, err
@@ -118,6 +121,9 @@ func (l *lease) bump(ctx context.Context, tx pgx.Tx, args pg.Args) error {
 		return err
 	}
 	if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock(@class, @lease)", args); err != nil {
+		return err
+	}
+	if err := l.rebuilds.load(ctx, tx, args); err != nil {
 		return err
 	}
 	l.seen = seen{}

@@ -206,6 +206,9 @@ func (w *worker) limitsOf(m *message) *limits {
 	}
 	probe := *m
 	probe.read(w.p, w.later.delay > 0)
+	if w.lease.rebuilds.passes(&probe, w.p.cfg.Group) {
+		return nil
+	}
 	if probe.unreadable == nil && probe.limited() {
 		return &probe.handler.limits
 	}

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
@@ -49,6 +50,7 @@ type task struct {
 
 	Registry string // of a member that handles Claims in Avro
 	Charges  bool   // its commands call a bank, which stores them in a table
+	Projects bool   // it handles the events of the hop bank
 }
 
 // beMember runs a participant until SIGTERM, and exits with its parent.
@@ -119,6 +121,14 @@ func beMember(text string) {
 			return struct{}{}, err
 		}, (*bank)(nil).take)
 		participant.Handle(p, undo)
+	case k.Projects:
+		participant.On(p, topics.MustHop(hop.Flow(), "bank"), func(ctx context.Context, tx pgx.Tx, e participant.Event[Paid]) error {
+			if e.Body.N%17 == 5 && e.Attempt == 1 {
+				return errAsked
+			}
+			return project(ctx, tx, p, string(e.Message.Key), e.Body.N)
+		})
+		participant.OnDeadline(p, "late", func(context.Context, pgx.Tx, participant.Due[Paid]) error { return nil })
 	default:
 		participant.Handle(p, count)
 		participant.OnDeadline(p, overdueName, overdue)

@@ -45,6 +45,10 @@ type message struct {
 	outcome          envelope.Outcome // of the run
 	idle             string           // why the run did nothing, if its saga's barrier blocked the handler
 	passed           string           // why it ends without effect
+	rebuilt          bool             // a rebuild handles it
+	mayBeNew         bool             // likewise, and it may not have been handled before
+	redriveBefore    int              // redrive without the rebuild, if rebuilt is set
+	withheld         bool             // what its handler writes to the outbox and the deadlines is discarded
 	result           *callResult      // of its call of another service, until it ends
 	announced        *uint32          // version of the mark of its call, if its present run inserted it
 	called           bool             // its call, or its handler, has begun

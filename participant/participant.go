@@ -48,6 +48,7 @@ type Participant struct {
 	observed      []observer
 	selfObservers []extension.SelfObserver    // not changed once running
 	alongside     []func(ctx context.Context) // not changed once running
+	notRebuilt    string                      // why no handler of the group can be rebuilt; not changed once running
 	afterBacklog  map[string]bool             // names of deadlines that wait for the backlog; not changed once running
 	mistakes      []error
 	running       bool
@@ -211,7 +212,7 @@ func (p *Participant) run(ctx context.Context) error {
 			return err
 		}
 		p.enter(broken, nil)
-		if errors.Is(broken, errMoreTopics) {
+		if errors.Is(broken, errMoreTopics) || errors.Is(broken, errRebuild) {
 			failed = 0
 			continue
 		}
@@ -247,6 +248,7 @@ func (p *Participant) join(ctx context.Context) (broken, err error) {
 	background.Go(func() { p.awaitMore(committing, func() { abandon(errMoreTopics) }) })
 	background.Go(func() { c.watchProgress(committing) })
 	background.Go(func() { p.watchStranded(committing, c.client) })
+	background.Go(func() { p.watchRebuilds(committing, c) })
 	if p.formerPending {
 		background.Go(func() { p.awaitFormer(committing, c.client, abandon) })
 	}

@@ -14,7 +14,8 @@ import (
 // A redriven message is no duplicate of its earlier deliveries, since each of them is a dead letter. After the database was set back,
 // by a failover to a standby that lagged or by a restore, this need not be so: the dead letter and the redrive are lost, but Kafka has
 // both messages. Both are read again, and only one of them must take effect. That is the first one that succeeds: the earlier message, or
-// the redriven one if the earlier fails again and its handler keeps no order, or it has no key.
+// the redriven one if the earlier fails again and its handler keeps no order, or it has no key. Likewise a message takes effect once
+// if a rebuild has handled it, and its earlier dead letter is redriven later.
 
 //go:embed sql/find_effective.sql
 var findEffective string
@@ -22,6 +23,9 @@ var findEffective string
 // mayHaveTwin reports whether another delivery of m may have taken effect after the database was set back: m was redriven, or is tried
 // again in no order.
 func (m *message) mayHaveTwin() bool {
+	if m.rebuilt {
+		return false
+	}
 	return m.redrive > 0 || m.again.stage > 0 || m.held != nil && m.Key == nil
 }
 

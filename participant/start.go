@@ -13,7 +13,7 @@ import (
 	"github.com/troupe-go/troupe/internal/kafka"
 )
 
-// An assigned partition is read from the group's committed offset, with three exceptions and one remark.
+// An assigned partition is read from the group's committed offset, with four exceptions and one remark.
 //
 //   - A topic that was deleted and created again, or restored elsewhere, has the same name, and its offsets mean something
 //     else. Brokers before OffsetCommit version 10 store offsets by name. Each offset that a participant commits therefore
@@ -25,6 +25,7 @@ import (
 //   - An offset without such metadata was set by an operator or a tool. It is not rewound: it may skip a batch that cannot
 //     be read. If it is below the watermark, which a reset cannot lower, a log line has the number of skipped offsets. If it
 //     is above, the watermark is moved there before the first message.
+//   - A rebuild reads the partition again, or was cancelled: it is read from the watermark, which has been set back or forward.
 //   - The database has no watermark of the topic: it is a new one, or the group's first start. The committed offset is used.
 
 const topicNotePrefix = "topic id "
@@ -55,7 +56,7 @@ func (c *consumer) compare(ctx context.Context, _ *kgo.Client, resp *kmsg.Offset
 			if t.Topic == "" {
 				t.Topic = names[t.TopicID]
 			}
-			id := topicID(t.Topic, ids[t.Topic])
+			id := kafka.TopicID(t.Topic, ids[t.Topic])
 			for _, p := range t.Partitions {
 				o := committedOffset{topicID: id}
 				if p.Metadata != nil && strings.HasPrefix(*p.Metadata, topicNotePrefix) {
@@ -115,6 +116,9 @@ func (w *worker) start(ctx context.Context, committed kgo.Offset, of committedOf
 	log := w.p.cfg.Log.With().Stringer("partition", w.at).Int64("committed", offset).Int64("watermark", s.watermark.offset).Logger()
 	next := s.watermark.offset + 1
 	switch {
+	case w.lease.rebuilds.under(of.topicID, next), w.lease.rebuilds.undone && s.topicID == of.topicID && of.ours && offset < next:
+		log.Info().Msg("the partition is read from the watermark, which a rebuild, or its cancellation, has set")
+		return kgo.NewOffset().At(next).WithEpoch(max(s.watermark.epoch, -1))
 	case s.topicID == of.topicID && of.ours && offset > next:
 		w.rereadUntil.Store(offset)
 		log.Info().Msg("the committed offset is ahead of the database's watermark: the partition is read from the watermark")
@@ -122,7 +126,7 @@ func (w *worker) start(ctx context.Context, committed kgo.Offset, of committedOf
 	case s.topicID == of.topicID && !of.ours && offset < next && next > 0:
 		log.Warn().Int64("offsets", next-max(offset, 0)).
 			Msg("the group's offset was reset to before the watermark: messages below the watermark were handled and are passed over, " +
-				"a reset does not repeat them; see docs/upgrades.md, The group's offsets")
+				"a reset does not repeat them; to let handlers of events handle them again, use troupe rebuild start: docs/rebuild.md")
 	case s.topicID == of.topicID && !of.ours && offset > next:
 		log.Warn().Int64("offsets", offset-next).
 			Msg("the group's offset was set to after the watermark: the messages between are skipped")

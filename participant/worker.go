@@ -208,6 +208,11 @@ func (w *worker) look(m *message) (passes, plain bool) {
 	if m.ID == "" {
 		m.atTakeOver = m.offset < w.written.Load()
 		m.read(w.p, w.later.delay > 0)
+		w.lease.rebuilds.classify(m, w.p.cfg.Group)
+	}
+	if w.lease.rebuilds.passes(m, w.p.cfg.Group) {
+		m.passed = reasonNotRebuilt
+		return true, false
 	}
 	if reason := w.p.passes(m, w.topic == w.p.cfg.Hop.Commands() || w.later.delay > 0); reason != "" {
 		m.passed = reason
@@ -218,7 +223,7 @@ func (w *worker) look(m *message) (passes, plain bool) {
 
 // plain reports whether m may share a transaction with others.
 func (m *message) plain() bool {
-	return m.unreadable == nil && m.handler != nil && !m.handler.alone && !m.handler.sets.Load() && (m.handler.ask != nil || !m.limited())
+	return m.unreadable == nil && m.handler != nil && !m.handler.alone && !m.mayBeNew && !m.handler.sets.Load() && (m.handler.ask != nil || !m.limited())
 }
 
 // single handles the first message of a batch individually: the turn of a held key, a message behind a held one, together with

@@ -212,6 +212,10 @@ func newDocumentStage(t *testing.T) *documentStage {
 
 	s.exec(`INSERT INTO troupe.schedules (name, cron, zone, saga, next_at) VALUES ('nightly', '30 2 * * *', 'Europe/Berlin', 'billing', now() + interval '1 day')`)
 
+	s.exec("INSERT INTO troupe.handlers (consumer_group, topic, handler) VALUES ('order.summary', 'order.payment.events', 'order.summary/PaymentCharged'), " +
+		"('order.summary', 'order.payment.events', 'order.summary/PaymentRefused')")
+	s.exec("INSERT INTO troupe.rebuilds (consumer_group, generation, handlers, from_time, emit) VALUES ('order.summary', 1, '{order.summary/PaymentCharged}', now(), false)")
+
 	brokers, url := strings.Join(testkit.Kafka(t), ","), testkit.DatabaseURL(t, s.pool)
 	s.env = []string{
 		"DATABASE_URL=" + url, "KAFKA_BROKERS=" + brokers, "TROUPE_FLOW=order", "TROUPE_DATABASES=order=" + url,

@@ -127,13 +127,17 @@ func (s *payments) wait(want int, sql string) {
 	})
 }
 
-func (s *payments) send(key string, body ChargePayment) envelope.Message {
+func (s *payments) message(key string, body ChargePayment) envelope.Message {
 	payload, err := json.Marshal(body)
 	require.NoError(s.t, err)
-	m := envelope.Message{
+	return envelope.Message{
 		Topic: s.hop.Commands(), Key: []byte(key), Payload: payload, ID: envelope.NewID(), Type: "ChargePayment", Source: "order",
 		Subject: key, ContentType: envelope.JSON, CorrelationID: "flow-" + key, Time: time.Now(),
 	}
+}
+
+func (s *payments) send(key string, body ChargePayment) envelope.Message {
+	m := s.message(key, body)
 	require.NoError(s.t, s.client.ProduceSync(s.t.Context(), kafka.Record(m)).FirstErr())
 	return m
 }

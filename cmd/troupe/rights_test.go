@@ -90,6 +90,9 @@ var byRights = []limited{
 	{"troupe schedule resume", "nightly FLAGS --yes", acts},
 	{"troupe schedule run", "nightly FLAGS --yes", acts},
 	{"troupe schedule delete", "nightly FLAGS --yes", acts},
+	{"troupe rebuild list", "", reads},
+	{"troupe rebuild show", "1", reads},
+	{"troupe rebuild cancel", "1 FLAGS --yes", repairs},
 	{"troupe watch list", "", watches},
 	{"troupe watch findings", "", watches},
 	{"troupe watch show", "o-1001", watches},
@@ -108,6 +111,7 @@ var byRights = []limited{
 var byTest = map[string][2]string{
 	"troupe ambassador":    {"TestAnAmbassadorKilledBetweenPostAndCommitPostsTheSameKeyAgain", "internal/sidecar/ambassador_test.go"},
 	"troupe console":       {"TestEachPageAndActionAsksForItsRole", "internal/console/role_test.go"},
+	"troupe rebuild start": {"TestARebuildFromTheCommandLine", "cmd/troupe/rebuild_test.go"},
 	"troupe watch":         {"TestWatchPrintsWhatItFindsAndShowsEachFlow", "cmd/troupe/watch_test.go"},
 	"outbox-relay check":   {"TestCheckSaysWhatWouldGoWrong", "internal/sidecar/inspect_test.go"},
 	"outbox-relay run":     {"TestRunPublishesAndEndsWithZero", "internal/sidecar/run_test.go"},

@@ -22,6 +22,10 @@ const (
 	HeaderRedriveEdit = "__troupe.redrive.edit"
 )
 
+// GenerationShift is the first bit of a redrive count that is the generation of a rebuild: a message that a rebuild handles is no
+// duplicate of the message before, and its dead letter is redriven with a count of its own.
+const GenerationShift = 16
+
 // EditOf returns the value of HeaderRedriveEdit for an edited payload. It depends on the payload only, so that two redrives of one
 // edit are one request.
 func EditOf(payload []byte) string {

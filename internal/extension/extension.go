@@ -37,6 +37,9 @@ type Participant interface {
 	// group has handled the messages that its topics had at that time.
 	FireAfterBacklog(name string)
 
+	// NotRebuilt makes rebuilds of the group's handlers fail with this reason.
+	NotRebuilt(reason string)
+
 	// Call registers c as the handler of the hop's commands of the named type, like participant.Call, but with undecoded bodies.
 	Call(typ string, c Call)
 

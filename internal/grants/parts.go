@@ -138,6 +138,10 @@ var rights = map[Part][]Grant{
 		need("INSERT", "outbox", "to answer").columns(writeColumns),
 		need(readWrite, handlingTables, "to handle messages"),
 		need("SELECT, INSERT, UPDATE", "rate_limits", "to limit the rates of handlers").optional(),
+		need(readWrite, "handlers", "to list its handlers for rebuilds"),
+		need("SELECT", "rebuilds, rebuild_partitions", "to run rebuilds"),
+		need("UPDATE", "rebuilds", "to run rebuilds").columns("finished_at"),
+		need("UPDATE", "rebuild_partitions", "to run rebuilds").columns("began_at, watermark, epoch, until, undone_at"),
 		need("TRUNCATE", ring(32, "inbox_recent_"), "to forget old ones"),
 		need("SELECT", "local_work", "to report local work that is not handled"),
 		need("SELECT", "local_topics", "to report topics that do not reach Kafka"),
@@ -190,7 +194,7 @@ var rights = map[Part][]Grant{
 			"relay_leases, relay_pauses, relay_slot_samples, relay_state, retention", "to see the outbox and its relay"),
 		need("SELECT", "outbox_position_seq", "to count waiting rows").sequence(),
 		need("SELECT", "inbox, inbox_recent, inbox_offsets, inbox_slots, inbox_groups, answers, started, leases, held, dead_letters, deadlines, "+
-			"repairs, unreadable_batches, local_topics, local_work, rate_limits", "to see what participants handled and did not"),
+			"repairs, unreadable_batches, local_topics, local_work, rate_limits, handlers, rebuilds, rebuild_partitions, rebuild_changes", "to see what participants handled and did not"),
 		need("SELECT", "sagas, saga_definitions, saga_events, saga_log, saga_associations, saga_locks, saga_stash, joins, join_parts, expectations, "+
 			"schedules, schedule_changes", "to see sagas, flows and schedules"),
 		need("SELECT", watchTables+", watch_messages, watch_days", "to see what a watcher found"),
@@ -207,6 +211,11 @@ var rights = map[Part][]Grant{
 		need("INSERT", "inbox", "to release").columns("consumer_group, message_id, redrive"),
 		need("INSERT", "inbox_recent", "to release").columns("consumer_group, slot, id, redrive"),
 		need("INSERT", "dead_letters", "to release").columns(letterColumns),
+		need("SELECT", "handlers, rebuilds, rebuild_partitions, rebuild_changes, leases", "to see rebuilds").optional(),
+		need("INSERT", "rebuilds", "to start rebuilds").columns("consumer_group, generation, handlers, from_time, emit").optional(),
+		need("INSERT", "rebuild_partitions", "to start rebuilds").columns("rebuild, topic, partition, topic_id, from_offset").optional(),
+		need("UPDATE", "rebuilds", "to cancel rebuilds").columns("cancelled_at").optional(),
+		need("INSERT", "rebuild_changes", "to start and cancel rebuilds").columns("actor, action, reason, rebuild, change").audit().optional(),
 	},
 	SagaOperator: {
 		need("SELECT", "sagas, saga_definitions, saga_events, saga_log, saga_locks, saga_stash, saga_associations", "to look"),

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -65,6 +66,15 @@ func TopicIDs(ctx context.Context, client *kgo.Client, names ...string) (map[str
 		}
 	}
 	return ids, nil
+}
+
+// TopicID returns Kafka's own id, or a hash of the name if the broker has no topic ids: then a topic that was deleted and created
+// again is not noticed.
+func TopicID(name string, id [16]byte) uuid.UUID {
+	if id == [16]byte{} {
+		return uuid.NewSHA1(uuid.NameSpaceURL, []byte("kafka:"+name))
+	}
+	return id
 }
 
 // Partitions returns the number of partitions of each of the topics that exist.

@@ -12,6 +12,7 @@ LATERAL (
   FROM troupe.inbox_recent AS r
   WHERE r.slot = m.slot AND r.id = m.uuid AND r.consumer_group = @group) AS other
 WHERE other.redrive <> m.redrive
+  AND other.redrive >> 16 >= m.redrive >> 16 -- no delivery before the rebuild that the dead letter is of
   AND NOT EXISTS (
     SELECT
     FROM troupe.dead_letters AS d

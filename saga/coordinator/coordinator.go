@@ -206,6 +206,7 @@ ORDER BY definition`
 
 func (c *Coordinator) register(hops []string) {
 	p := c.cfg.Participant
+	p.Extension().NotRebuilt("the group has a coordinator, whose events decide sagas: give the handler a participant with a group of its own")
 	var from []topics.Hop
 	for _, name := range hops {
 		from = append(from, topics.MustHop(c.hop.Flow(), name))

@@ -72,6 +72,7 @@ func (e *examination) database(ctx context.Context) {
 		e.schedules(ctx, conn)
 		e.expectations(ctx, conn)
 		e.person(ctx, conn)
+		e.rebuilds(ctx, conn)
 	}
 }
 

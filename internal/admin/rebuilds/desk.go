@@ -1,0 +1,237 @@
+package rebuilds
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/troupe-go/troupe/internal/admin"
+	"github.com/troupe-go/troupe/internal/pg"
+)
+
+// ErrNotFound is wrapped by errors about a rebuild that is not in the database.
+var ErrNotFound = errors.New("not found")
+
+// rightsPage is the page that an error about a missing right names.
+const rightsPage = "docs/rebuild.md"
+
+// A Desk plans, starts, lists and cancels the rebuilds of one database. It is safe for concurrent use.
+type Desk struct{ Pool *pgxpool.Pool }
+
+// A Rebuild is a rebuild with its progress.
+type Rebuild struct {
+	ID          int64      `json:"id"`
+	Group       string     `json:"group"`
+	Generation  int        `json:"generation"`
+	Handlers    []string   `json:"handlers"`
+	From        time.Time  `json:"from"`
+	Emit        bool       `json:"emit"`
+	StartedAt   time.Time  `json:"started_at"`
+	CancelledAt *time.Time `json:"cancelled_at"`
+	FinishedAt  *time.Time `json:"finished_at"`
+	// Partitions of the topics; Begun counts the ones that have begun. Done and Total count their offsets.
+	Partitions int   `json:"partitions"`
+	Begun      int   `json:"begun"`
+	Done       int64 `json:"done"`
+	Total      int64 `json:"total"`
+}
+
+// State returns waiting, running, finished, cancelling or cancelled.
+func (r Rebuild) State() string {
+	switch {
+	case r.CancelledAt != nil && r.FinishedAt != nil:
+		return "cancelled"
+	case r.CancelledAt != nil:
+		return "cancelling"
+	case r.FinishedAt != nil:
+		return "finished"
+	case r.Begun == 0:
+		return "waiting"
+	}
+	return "running"
+}
+
+// A Partition is a partition of a rebuild. Next is the offset up to which its messages were handled again.
+type Partition struct {
+	Topic       string `json:"topic"`
+	Partition   int32  `json:"partition"`
+	From        int64  `json:"from"`
+	Next        *int64 `json:"next"`  // nil: the partition has not begun
+	Until       *int64 `json:"until"` // likewise
+	Owner       string `json:"owner"` // of the partition's lease; "": it has none
+	Held        int    `json:"held"`
+	DeadLetters int    `json:"dead_letters"` // open ones of the handlers, from From on
+}
+
+// State returns the partition's progress in words.
+func (p Partition) State() string {
+	switch {
+	case p.Until == nil && p.Held > 0:
+		return fmt.Sprintf("waits until no key is held: held messages: %d", p.Held)
+	case p.Until == nil && p.DeadLetters > 0:
+		return fmt.Sprintf("waits until no dead letter of the handlers is open: %d", p.DeadLetters)
+	case p.Until == nil && p.Owner == "":
+		return "waits for a member of the group"
+	case p.Until == nil:
+		return "begins when its member joins the group again"
+	case *p.Next < *p.Until:
+		return "running"
+	case p.Held > 0:
+		return fmt.Sprintf("handled; held messages: %d", p.Held)
+	}
+	return "handled"
+}
+
+// next is the SQL of Partition.Next, of a partition p and its lease l.
+const next = `CASE WHEN p.until IS NOT NULL THEN
+  greatest(least(CASE WHEN l.topic_id = p.topic_id THEN l.watermark + 1 ELSE p.until END, p.until), p.from_offset) END`
+
+const listRebuilds = `
+SELECT r.id, r.consumer_group, r.generation, r.handlers, r.from_time, r.emit, r.started_at, r.cancelled_at, r.finished_at,
+       count(p.topic), count(p.until),
+       coalesce(sum(CASE WHEN r.cancelled_at IS NOT NULL THEN p.from_offset WHEN r.finished_at IS NULL THEN ` + next + ` ELSE greatest(p.until, p.from_offset) END - p.from_offset), 0)::bigint,
+       coalesce(sum(greatest(p.until, p.from_offset) - p.from_offset), 0)::bigint
+FROM troupe.rebuilds AS r
+LEFT JOIN troupe.rebuild_partitions AS p ON p.rebuild = r.id
+LEFT JOIN troupe.leases AS l ON l.consumer_group = r.consumer_group AND l.topic = p.topic AND l.partition = p.partition
+WHERE @id::bigint = 0 OR r.id = @id
+GROUP BY r.id
+ORDER BY r.id DESC
+LIMIT 200`
+
+func (d Desk) read(ctx context.Context, id int64) ([]Rebuild, error) {
+	rows, err := d.Pool.Query(ctx, listRebuilds, pg.Args{"id": id})
+	if err != nil {
+		return nil, admin.Explain(err, rightsPage)
+	}
+	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Rebuild])
+	return all, admin.Explain(err, rightsPage)
+}
+
+// List returns the newest 200 rebuilds, the newest first.
+func (d Desk) List(ctx context.Context) ([]Rebuild, error) { return d.read(ctx, 0) }
+
+// A Change is an action of an operator on a rebuild. Change describes it.
+type Change struct {
+	At     time.Time `json:"at"`
+	Actor  string    `json:"actor"`
+	Role   string    `json:"role"`
+	Action string    `json:"action"`
+	Reason string    `json:"reason"`
+	Change string    `json:"change"`
+}
+
+// Show returns a rebuild with its partitions and its changes.
+func (d Desk) Show(ctx context.Context, id int64) (r Rebuild, partitions []Partition, changes []Change, err error) {
+	all, err := d.read(ctx, id)
+	switch {
+	case err != nil:
+		return r, nil, nil, err
+	case len(all) == 0:
+		return r, nil, nil, fmt.Errorf("rebuild %d: %w", id, ErrNotFound)
+	}
+	r = all[0]
+	rows, err := d.Pool.Query(ctx, `
+SELECT p.topic, p.partition, p.from_offset, `+next+`, p.until, coalesce(l.owner, ''),
+       (SELECT count(*) FROM troupe.held AS h WHERE h.consumer_group = r.consumer_group AND h.topic = p.topic AND h.partition = p.partition),
+       (SELECT count(*)
+        FROM troupe.dead_letters AS d
+        WHERE d.status = 'open' AND d.consumer_group = r.consumer_group AND d.handler = ANY (r.handlers) AND d.topic_id = p.topic_id
+          AND d.partition = p.partition AND d."offset" >= p.from_offset)
+FROM troupe.rebuilds AS r
+JOIN troupe.rebuild_partitions AS p ON p.rebuild = r.id
+LEFT JOIN troupe.leases AS l ON l.consumer_group = r.consumer_group AND l.topic = p.topic AND l.partition = p.partition
+WHERE r.id = @id
+ORDER BY p.topic, p.partition`, pg.Args{"id": id})
+	if err == nil {
+		partitions, err = pgx.CollectRows(rows, pgx.RowToStructByPos[Partition])
+	}
+	if err == nil {
+		rows, err = d.Pool.Query(ctx, `
+SELECT at, actor, role, action, reason, change FROM troupe.rebuild_changes WHERE rebuild = @id ORDER BY position DESC`, pg.Args{"id": id})
+	}
+	if err == nil {
+		changes, err = pgx.CollectRows(rows, pgx.RowToStructByPos[Change])
+	}
+	return r, partitions, changes, admin.Explain(err, rightsPage)
+}
+
+// Start inserts a planned rebuild. The members of the group begin it within seconds.
+func (d Desk) Start(ctx context.Context, p Plan, by admin.Actor) (id int64, err error) {
+	if err := by.CheckReasoned(); err != nil {
+		return 0, err
+	}
+	err = d.inTx(ctx, func(tx pgx.Tx) error {
+		err := tx.QueryRow(ctx, `
+INSERT INTO troupe.rebuilds (consumer_group, generation, handlers, from_time, emit)
+SELECT @group, coalesce(max(generation), 0) + 1, @handlers, @from, @emit FROM troupe.rebuilds WHERE consumer_group = @group
+RETURNING id`, pg.Args{"group": p.Group, "handlers": p.Handlers, "from": p.From, "emit": p.Emit}).Scan(&id)
+		var refused *pgconn.PgError
+		if errors.As(err, &refused) && refused.Code == "23505" { // unique_violation
+			return fmt.Errorf("group %s has a rebuild that has not finished: see troupe rebuild list", p.Group)
+		}
+		if err != nil {
+			return err
+		}
+		var b pgx.Batch
+		for _, of := range p.Partitions {
+			b.Queue("INSERT INTO troupe.rebuild_partitions (rebuild, topic, partition, topic_id, from_offset) VALUES ($1, $2, $3, $4, $5)",
+				id, of.Topic, of.Partition, of.topicID, of.From)
+		}
+		record(&b, id, "start", by, p.words())
+		return tx.SendBatch(ctx, &b).Close()
+	})
+	return id, err
+}
+
+// words describes the plan for the record.
+func (p Plan) words() string {
+	text := fmt.Sprintf("%s from %s on, without writes to the outbox", strings.Join(p.Handlers, ", "), p.From.UTC().Format(time.RFC3339))
+	if p.Emit {
+		text = strings.Replace(text, "without", "with", 1)
+	}
+	return text
+}
+
+// Cancel ends a rebuild. Each partition continues with the message that would be its next without the rebuild; the messages that were
+// handled again stay handled.
+func (d Desk) Cancel(ctx context.Context, id int64, by admin.Actor) error {
+	if err := by.CheckReasoned(); err != nil {
+		return err
+	}
+	return d.inTx(ctx, func(tx pgx.Tx) error {
+		tag, err := tx.Exec(ctx, `
+UPDATE troupe.rebuilds SET cancelled_at = clock_timestamp() WHERE id = @id AND finished_at IS NULL AND cancelled_at IS NULL`, pg.Args{"id": id})
+		if err != nil {
+			return err
+		}
+		if tag.RowsAffected() == 0 {
+			return fmt.Errorf("rebuild %d is not running: see troupe rebuild list", id)
+		}
+		var b pgx.Batch
+		record(&b, id, "cancel", by, "cancelled")
+		return tx.SendBatch(ctx, &b).Close()
+	})
+}
+
+// record queues the insertion of a row of troupe.rebuild_changes.
+func record(b *pgx.Batch, id int64, action string, by admin.Actor, change string) {
+	b.Queue("INSERT INTO troupe.rebuild_changes (actor, action, reason, rebuild, change) VALUES ($1, $2, $3, $4, $5)", by.Name, action, by.Reason, id, change)
+}
+
+// inTx calls do in a transaction whose locks do not wait for long.
+func (d Desk) inTx(ctx context.Context, do func(pgx.Tx) error) error {
+	err := pgx.BeginTxFunc(ctx, d.Pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+		if err := admin.LimitLocks(ctx, tx); err != nil {
+			return err
+		}
+		return do(tx)
+	})
+	return admin.Explain(err, rightsPage)
+}

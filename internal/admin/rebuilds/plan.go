@@ -1,0 +1,174 @@
+package rebuilds
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/troupe-go/troupe/internal/admin"
+	"github.com/troupe-go/troupe/internal/kafka"
+	"github.com/troupe-go/troupe/internal/pg"
+)
+
+// A Spec is a rebuild as an operator requests it.
+type Spec struct {
+	Handlers []string  // such as order.summary/PaymentCharged; all of one group
+	From     time.Time // messages of this time or later are handled again
+	Emit     bool      // the handlers write to the outbox and schedule deadlines
+}
+
+// A Plan is a Spec with the offsets of the topics.
+type Plan struct {
+	Spec
+	Group      string             `json:"group"`
+	Partitions []PlannedPartition `json:"partitions"`
+	// Held and DeadLetters count the held messages of the partitions and the open dead letters of the handlers in them, for which
+	// the rebuild of a partition waits.
+	Held        int `json:"held"`
+	DeadLetters int `json:"dead_letters"`
+}
+
+// A PlannedPartition is a partition that a rebuild would read again.
+type PlannedPartition struct {
+	Topic     string     `json:"topic"`
+	Partition int32      `json:"partition"`
+	From      int64      `json:"from"`
+	First     *time.Time `json:"first,omitempty"` // the time of the message at From; nil: there is none, or the broker does not return it
+	Messages  int64      `json:"messages"`        // offsets up to the end of the log, at most
+	// Deleted is true if the log begins at From, so that earlier messages may have been deleted.
+	Deleted bool `json:"deleted"`
+
+	topicID uuid.UUID
+}
+
+// Messages returns the number of offsets that the plan reads again.
+func (p Plan) Messages() (n int64) {
+	for _, of := range p.Partitions {
+		n += of.Messages
+	}
+	return n
+}
+
+// Plan finds the topics of the handlers, and the offsets from which the rebuild would read them. It changes nothing.
+func (d Desk) Plan(ctx context.Context, client *kgo.Client, s Spec) (p Plan, err error) {
+	p.Spec = s
+	topics, err := d.topics(ctx, &p)
+	if err != nil {
+		return p, admin.Explain(err, rightsPage)
+	}
+	ids, err := kafka.TopicIDs(ctx, client, topics...)
+	if err != nil {
+		return p, err
+	}
+	admin := kadm.NewClient(client)
+	from, err := admin.ListOffsetsAfterMilli(ctx, s.From.UnixMilli(), topics...)
+	if err == nil {
+		err = from.Error()
+	}
+	if err != nil {
+		return p, fmt.Errorf("kafka: offsets from %s on: %w", s.From.UTC().Format(time.RFC3339), err)
+	}
+	starts, err := kafka.Starts(ctx, client, topics...)
+	if err != nil {
+		return p, err
+	}
+	ends, err := kafka.Ends(ctx, client, topics...)
+	if err != nil {
+		return p, err
+	}
+	for _, o := range from.Offsets().Sorted() {
+		start, end := starts[o.Topic][o.Partition], ends[o.Topic][o.Partition]
+		if err := errors.Join(start.Err, end.Err); err != nil {
+			return p, fmt.Errorf("kafka: %s/%d: %w", o.Topic, o.Partition, err)
+		}
+		of := PlannedPartition{
+			Topic: o.Topic, Partition: o.Partition, From: o.At, Messages: max(end.Offset-o.At, 0), Deleted: start.Offset > 0 && start.Offset == o.At,
+			topicID: kafka.TopicID(o.Topic, ids[o.Topic]),
+		}
+		if l, _ := from.Lookup(o.Topic, o.Partition); l.Timestamp >= 0 {
+			first := time.UnixMilli(l.Timestamp).UTC()
+			of.First = &first
+		}
+		p.Partitions = append(p.Partitions, of)
+	}
+	return p, d.blocking(ctx, &p)
+}
+
+// topics returns the topics of the plan's handlers, and sets its group. It returns an error if a handler cannot be rebuilt.
+func (d Desk) topics(ctx context.Context, p *Plan) (all []string, err error) {
+	rows, err := d.Pool.Query(ctx, "SELECT consumer_group, handler, topic, coalesce(refusal, '') FROM troupe.handlers ORDER BY handler, topic")
+	if err != nil {
+		return nil, err
+	}
+	var group, handler, topic, refusal string
+	groups, known, may := make(map[string]bool), make(map[string]bool), []string{}
+	var refused error
+	_, err = pgx.ForEachRow(rows, []any{&group, &handler, &topic, &refusal}, func() error {
+		known[handler] = true
+		if refusal == "" && !slices.Contains(may, handler) {
+			may = append(may, handler)
+		}
+		if !slices.Contains(p.Handlers, handler) {
+			return nil
+		}
+		if refusal != "" {
+			refused = errors.Join(refused, fmt.Errorf("handler %s on %s cannot be rebuilt: %s", handler, topic, refusal))
+		}
+		groups[group] = true
+		if !slices.Contains(all, topic) {
+			all = append(all, topic)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range p.Handlers {
+		if !known[name] {
+			return nil, fmt.Errorf("no handler %q: participants record their handlers in the database when they start; these can be rebuilt: %s",
+				name, strings.Join(may[:min(len(may), 20)], ", "))
+		}
+	}
+	switch {
+	case refused != nil:
+		return nil, refused
+	case len(groups) == 0:
+		return nil, errors.New("no handlers: name at least one")
+	case len(groups) > 1:
+		return nil, fmt.Errorf("handlers of several groups: %s: start a rebuild for each", strings.Join(slices.Sorted(maps.Keys(groups)), ", "))
+	}
+	p.Group = slices.Collect(maps.Keys(groups))[0]
+	return all, nil
+}
+
+// blocking counts the messages for which a partition waits, as begin_rebuild.sql of package participant does.
+func (d Desk) blocking(ctx context.Context, p *Plan) error {
+	var topics []string
+	var partitions []int32
+	var from []int64
+	for _, of := range p.Partitions {
+		topics, partitions, from = append(topics, of.Topic), append(partitions, of.Partition), append(from, of.From)
+	}
+	err := d.Pool.QueryRow(ctx, `
+SELECT (SELECT count(*)
+        FROM troupe.held AS h
+        JOIN unnest(@topics::text[], @partitions::integer[]) AS p (topic, partition) ON p.topic = h.topic AND p.partition = h.partition
+        WHERE h.consumer_group = @group),
+       (SELECT count(*)
+        FROM troupe.dead_letters AS d
+        JOIN unnest(@topics::text[], @partitions::integer[], @from::bigint[]) AS p (topic, partition, start)
+          ON p.topic = d.topic AND p.partition = d.partition AND d."offset" >= p.start
+        WHERE d.status = 'open' AND d.consumer_group = @group AND d.handler = ANY (@handlers))`, pg.Args{
+		"group": p.Group, "topics": topics, "partitions": partitions, "from": from, "handlers": p.Handlers,
+	}).Scan(&p.Held, &p.DeadLetters)
+	return admin.Explain(err, rightsPage)
+}

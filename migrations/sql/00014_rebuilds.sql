@@ -1,0 +1,77 @@
+-- +goose Up
+
+-- Rebuilds: a group's handlers of events read their topics again, from a time on (docs/rebuild.md). An operator's program inserts
+-- rebuilds; participants run them.
+
+-- handlers lists the handlers of each group. The member that started last has written the rows of its group.
+CREATE TABLE troupe.handlers (
+  consumer_group text NOT NULL,
+  topic          text NOT NULL,
+  handler        text NOT NULL, -- "order.summary/PaymentCharged", or "order.summary/all" for OnAll
+  refusal        text,          -- why it cannot be rebuilt; null: it can
+  PRIMARY KEY (consumer_group, topic, handler)
+);
+
+-- rebuilds has one row for each rebuild. A group has at most one that is not finished. Rows are never deleted: their generations must
+-- not be used again.
+CREATE TABLE troupe.rebuilds (
+  id             bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  consumer_group text        NOT NULL,
+  generation     integer     NOT NULL CHECK (generation BETWEEN 1 AND 32767), -- in the inbox its messages have the redrive count 65536 * generation
+  handlers       text[]      NOT NULL CHECK (cardinality(handlers) > 0),
+  from_time      timestamptz NOT NULL,
+  emit           boolean     NOT NULL,                                        -- its handlers write to the outbox and schedule deadlines
+  started_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
+  cancelled_at   timestamptz,
+  finished_at    timestamptz,                                                 -- or when every partition was set back to its watermark, if cancelled
+  UNIQUE (consumer_group, generation)
+);
+CREATE UNIQUE INDEX rebuilds_open ON troupe.rebuilds (consumer_group) WHERE finished_at IS NULL;
+
+-- rebuild_partitions has a row for each partition of a rebuild's topics. The owner of the partition begins it when it takes the lease:
+-- it sets the watermark of the lease back to from_offset. From then on the watermark is also the progress of the rebuild.
+CREATE TABLE troupe.rebuild_partitions (
+  rebuild     bigint  NOT NULL REFERENCES troupe.rebuilds (id),
+  topic       text    NOT NULL,
+  partition   integer NOT NULL,
+  topic_id    uuid    NOT NULL, -- as in leases
+  from_offset bigint  NOT NULL,
+  watermark   bigint,           -- of the lease, before it was set back; null: the partition has not begun
+  epoch       integer,          -- likewise
+  until       bigint,           -- the offset behind the last message that had been handled then
+  began_at    timestamptz,
+  undone_at   timestamptz,      -- when the watermark was set forward again, after the rebuild was cancelled
+  PRIMARY KEY (rebuild, topic, partition),
+  CHECK ((until IS NULL) = (watermark IS NULL) AND (until IS NULL) = (epoch IS NULL) AND (until IS NULL) = (began_at IS NULL))
+);
+
+-- rebuild_changes records each action of an operator on a rebuild. An operator's program inserts rows; no program changes them.
+CREATE TABLE troupe.rebuild_changes (
+  position bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  at       timestamptz NOT NULL DEFAULT clock_timestamp(),
+  actor    text        NOT NULL CHECK (actor <> ''),  -- the operator, as the program states
+  role     text        NOT NULL DEFAULT session_user, -- the role, as the server states
+  action   text        NOT NULL CHECK (action IN ('start', 'cancel')),
+  reason   text        NOT NULL CHECK (reason <> ''),
+  rebuild  bigint      NOT NULL,
+  change   text        NOT NULL                       -- in words
+);
+CREATE INDEX rebuild_changes_rebuild ON troupe.rebuild_changes (rebuild, position);
+
+-- in_rebuild is the trigger that discards what a rebuild without emit writes. The participant sets troupe.rebuild for the transaction.
+-- +goose StatementBegin
+CREATE FUNCTION troupe.in_rebuild() RETURNS trigger
+LANGUAGE plpgsql
+AS $$
+BEGIN
+  RETURN NULL;
+END
+$$;
+-- +goose StatementEnd
+
+-- Triggers of one event fire in the order of their names: in_rebuild comes before the triggers of local topics, local_….
+CREATE TRIGGER in_rebuild BEFORE INSERT ON troupe.outbox FOR EACH ROW
+WHEN (current_setting('troupe.rebuild', true) = 'on') EXECUTE FUNCTION troupe.in_rebuild();
+
+CREATE TRIGGER in_rebuild BEFORE INSERT OR UPDATE OR DELETE ON troupe.deadlines FOR EACH ROW
+WHEN (current_setting('troupe.rebuild', true) = 'on') EXECUTE FUNCTION troupe.in_rebuild();

@@ -1,0 +1,230 @@
+package participant
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/troupe-go/troupe/internal/deadletter"
+	"github.com/troupe-go/troupe/internal/pg"
+	"github.com/troupe-go/troupe/topics"
+)
+
+// A rebuild lets handlers of events handle the messages of their topics once more, from an offset on (docs/rebuild.md). The owner of a
+// partition begins it when it takes the lease: it sets the watermark back. So the partition is read again like one whose database was
+// set back, in order and with all that holds for other messages: retries, held keys, dead letters, crashes and new owners. Messages
+// that come meanwhile are behind it in the partition, so that each key keeps its order.
+//
+//	from_offset ──── handled again ────► watermark ── handled again, or now ──► until ── as ever ──►
+//
+// A message is handled once in each generation: in the inbox its redrive count has the rebuild's generation in its upper bits. A
+// redriven copy in the range counts as its original, of which the first delivery runs. A message between the watermark and until may
+// not have been handled before the rebuild: its ordinary identity is inserted, too, and if that is new, its writes are not withheld. Messages below the watermark that have another
+// handler are passed over.
+
+var (
+	//go:embed sql/undo_rebuild.sql
+	undoRebuild string
+	//go:embed sql/begin_rebuild.sql
+	beginRebuild string
+	//go:embed sql/read_rebuild.sql
+	readRebuild string
+	//go:embed sql/pending_rebuild.sql
+	pendingRebuild string
+	//go:embed sql/finish_rebuild.sql
+	finishRebuild string
+	//go:embed sql/record_handlers.sql
+	recordHandlers string
+)
+
+const (
+	// rebuildEvery is the interval at which a member looks for rebuilds.
+	rebuildEvery = 2 * time.Second
+	// withhold, with "on", makes the triggers in_rebuild discard what the transaction writes to the outbox and to the deadlines.
+	withhold = "SELECT set_config('troupe.rebuild', $1, true)"
+)
+
+// errRebuild ends a membership: the group joins again, and begins or undoes a rebuild as it takes its leases.
+var errRebuild = errors.New("a rebuild begins or was cancelled: the group is joined again")
+
+// rebuild is a partition's part of a rebuild.
+type rebuild struct {
+	topicID                uuid.UUID
+	generation             int
+	handlers               map[string]bool
+	from, watermark, until int64
+}
+
+// rebuilds holds what a lease knows of rebuilds.
+type rebuilds struct {
+	now      *rebuild     // nil: none
+	undone   bool         // one was cancelled, and the watermark set forward
+	emitting map[int]bool // generations whose handlers write to the outbox
+}
+
+// load undoes a cancelled rebuild of the partition, begins one, and reads the one that it takes part in.
+func (r *rebuilds) load(ctx context.Context, tx pgx.Tx, args pg.Args) error {
+	*r = rebuilds{}
+	tag, err := tx.Exec(ctx, undoRebuild, args)
+	if err != nil {
+		return err
+	}
+	r.undone = tag.RowsAffected() > 0
+	if _, err := tx.Exec(ctx, beginRebuild, args); err != nil {
+		return err
+	}
+	var generation *int
+	var topicID *uuid.UUID
+	var from, watermark, until *int64
+	var handlers []string
+	var emitting []int
+	err = tx.QueryRow(ctx, readRebuild, args).Scan(&generation, &handlers, &topicID, &from, &watermark, &until, &emitting)
+	if err != nil {
+		return err
+	}
+	for _, g := range emitting {
+		if r.emitting == nil {
+			r.emitting = make(map[int]bool)
+		}
+		r.emitting[g] = true
+	}
+	if generation != nil {
+		r.now = &rebuild{topicID: *topicID, generation: *generation, from: *from, watermark: *watermark, until: *until, handlers: make(map[string]bool)}
+		for _, name := range handlers {
+			r.now.handlers[name] = true
+		}
+	}
+	return nil
+}
+
+// under reports whether the partition of a topic is still read for a rebuild, from next on.
+func (r *rebuilds) under(topicID uuid.UUID, next int64) bool {
+	return r.now != nil && r.now.topicID == topicID && next < r.now.until
+}
+
+// generation returns the rebuild that handles m; 0: none, m is handled for the first time, or was redriven.
+func (m *message) generation() int { return m.redrive >> deadletter.GenerationShift }
+
+// classify sets m's identity if the rebuild handles m, and whether its writes are withheld.
+func (r *rebuilds) classify(m *message, group string) {
+	if r.now.covers(m) && m.offset >= r.now.from && r.now.has(m, group) {
+		m.rebuilt, m.mayBeNew, m.redriveBefore = true, m.offset > r.now.watermark, m.redrive
+		m.redrive = r.now.generation << deadletter.GenerationShift
+	}
+	m.withheld = m.generation() > 0 && !r.emitting[m.generation()]
+}
+
+// passes reports whether m was handled before the rebuild and is not handled again.
+func (r *rebuilds) passes(m *message, group string) bool {
+	return r.now.covers(m) && m.held == nil && m.offset <= r.now.watermark && !(m.offset >= r.now.from && r.now.has(m, group))
+}
+
+func (r *rebuild) covers(m *message) bool {
+	return r != nil && m.topicID == r.topicID && m.offset < r.until
+}
+
+// has reports whether m is for one of the rebuild's handlers. It goes by the type: a member without the handler must keep m for
+// one that has it.
+func (r *rebuild) has(m *message, group string) bool {
+	return m.unreadable == nil && !m.elsewhere && (r.handlers[group+"/"+m.Type] || r.handlers[group+"/"+allTypes])
+}
+
+// refusal returns why h cannot be rebuilt, or "".
+func (h *handler) refusal(p *Participant) string {
+	switch parsed, err := topics.Parse(h.topic); {
+	case p.notRebuilt != "":
+		return p.notRebuilt
+	case err != nil || parsed.Kind != topics.Events:
+		return "it handles commands or deadlines, which have answers, or other messages that follow from them"
+	case h.answers:
+		return "it answers events, and other services have acted on its answers: write the read model in a handler of On or OnAll"
+	case h.alone:
+		return "it is Alone, as handlers are that call other services"
+	case h.delays != nil:
+		return "it has retry topics: messages that wait there would take effect twice"
+	}
+	return ""
+}
+
+// recordHandlers writes the group's rows of troupe.handlers.
+func (p *Participant) recordHandlers(ctx context.Context) error {
+	var topicNames, names, refusals []string
+	for topic, byRoute := range p.registered() {
+		for _, h := range byRoute {
+			if h.bind == nil && h.all == nil {
+				continue // observers alone
+			}
+			topicNames, names, refusals = append(topicNames, topic), append(names, h.name), append(refusals, h.refusal(p))
+		}
+	}
+	_, err := p.cfg.Pool.Exec(ctx, recordHandlers, pg.Args{"group": p.cfg.Group, "topics": topicNames, "handlers": names, "refusals": refusals})
+	return err
+}
+
+// watchRebuilds ends the membership when the group has a rebuild that can begin, or was cancelled, in a partition of this member. It
+// also finishes rebuilds.
+func (p *Participant) watchRebuilds(ctx context.Context, c *consumer) {
+	trouble := p.repeated("rebuilds")
+	tick := time.NewTicker(rebuildEvery)
+	defer tick.Stop()
+	recorded := false
+	for {
+		limited, cancel := context.WithTimeout(ctx, p.limit)
+		var err error
+		if !recorded {
+			err = p.recordHandlers(limited)
+			recorded = err == nil
+		}
+		if err == nil {
+			err = p.lookForRebuild(limited, c)
+		}
+		cancel()
+		if ctx.Err() == nil {
+			trouble.report(err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+func (p *Participant) lookForRebuild(ctx context.Context, c *consumer) error {
+	args := pg.Args{"group": p.cfg.Group}
+	rows, err := p.cfg.Pool.Query(ctx, pendingRebuild, args)
+	if err != nil {
+		return err
+	}
+	var at topicPartition
+	pending := false
+	_, err = pgx.ForEachRow(rows, []any{&at.topic, &at.partition}, func() error {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		w := c.workers[at]
+		pending = pending || w != nil && w.term.Load() > 0
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if pending {
+		p.cfg.Log.Info().Msg("a rebuild begins or was cancelled: this member joins its group again")
+		c.abandon(errRebuild)
+		return nil
+	}
+	var id int64
+	var cancelled bool
+	switch err := p.cfg.Pool.QueryRow(ctx, finishRebuild, args).Scan(&id, &cancelled); {
+	case errors.Is(err, pgx.ErrNoRows):
+		return nil
+	case err != nil:
+		return err
+	}
+	p.cfg.Log.Info().Int64("rebuild", id).Bool("cancelled", cancelled).Msg("rebuild ended")
+	return nil
+}

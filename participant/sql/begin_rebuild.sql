@@ -1,0 +1,27 @@
+-- Begins the partition's part of a rebuild, if it may begin: sets the watermark back and forgets which offsets above it have ended.
+-- Messages up to until that were not handled before are handled by the rebuild, so that the order of their keys is kept.
+WITH begun AS (
+  UPDATE troupe.rebuild_partitions AS p
+  SET began_at = clock_timestamp(), watermark = l.watermark, epoch = l.watermark_epoch,
+      until = CASE WHEN l.topic_id = p.topic_id THEN
+        1 + greatest(l.watermark, (SELECT max(o.high) FROM troupe.inbox_offsets AS o WHERE o.lease_id = l.id AND o.topic_id = l.topic_id))
+      ELSE 0 END
+  FROM troupe.rebuilds AS r, troupe.leases AS l
+  WHERE r.id = p.rebuild AND r.consumer_group = @group AND r.finished_at IS NULL AND r.cancelled_at IS NULL
+    AND p.topic = @topic AND p.partition = @partition AND p.until IS NULL AND l.id = @lease
+    AND NOT EXISTS (
+      SELECT FROM troupe.held AS h WHERE h.consumer_group = @group AND h.topic = p.topic AND h.partition = p.partition)
+    AND NOT EXISTS (
+      SELECT
+      FROM troupe.dead_letters AS d
+      WHERE d.status = 'open' AND d.consumer_group = @group AND d.handler = ANY (r.handlers)
+        AND d.topic_id = p.topic_id AND d.partition = p.partition AND d."offset" >= p.from_offset)
+  RETURNING p.topic_id, p.from_offset, p.until
+), forgotten AS (
+  DELETE FROM troupe.inbox_offsets AS o USING begun AS b WHERE o.lease_id = @lease AND b.from_offset < b.until
+)
+UPDATE troupe.leases AS l
+SET watermark = least(l.watermark, b.from_offset - 1), watermark_epoch = -1
+FROM begun AS b
+WHERE l.id = @lease AND b.from_offset < b.until
+RETURNING l.id
