@@ -42,6 +42,7 @@ var (
 		"troupe schedule resume": "the console has no page of schedules yet",
 		"troupe schedule run":    "the console has no page of schedules yet",
 		"troupe schedule delete": "the console has no page of schedules yet",
+		"troupe erase":           "changes the audit log, with a role that a console must not have",
 		"outbox-relay retain":    "deletes from the audit log, with a role that a console must not have",
 	}
 )
