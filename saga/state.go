@@ -41,6 +41,8 @@ type State struct {
 	Deadlines []Armed   `json:"deadlines,omitempty"`
 	StartedAt time.Time `json:"started_at"`
 	EndedAt   time.Time `json:"ended_at,omitzero"`
+	// Erased is the time at which an operator erased the data of the ended saga: Data, and everything else that came from messages.
+	Erased time.Time `json:"erased,omitzero"`
 }
 
 // ID identifies the saga among all sagas of all types: type, slash, key.

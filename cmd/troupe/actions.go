@@ -17,7 +17,7 @@ func newActions() *cobra.Command {
 		Use:   "actions",
 		Short: "List the actions of operators, with actor, time and reason",
 		Long: `actions lists the recorded actions of operators on the database of one service (--database-url or DATABASE_URL), the newest
-first: on dead letters, held messages, rows of the outbox, relays, sagas, schedules and rebuilds, by command, page or program. Actions of one hour with
+first: on dead letters, held messages, rows of the outbox, relays, sagas, schedules and rebuilds, and erasures, by command, page or program. Actions of one hour with
 the same actor, reason and kind of object are one line. It reads the newest 10,000 actions on each kind of object; --before reaches older ones.`,
 		Example: `  troupe actions --since 24h
   troupe actions --actor ann --output json | jq '.actions[] | .reason'`,

@@ -89,7 +89,7 @@ func newRoot() *cobra.Command {
 		},
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
-	root.AddCommand(newDemo(), newConsole(), newInit(), newDev(), newDoctor(), newAmbassador(), newTrace(), newDLQ(), newHeld(), newBatch(), newInbox(), newExpectation(), newActions(), newSaga(), newSchedule(), newRebuild(), newFlow(), newWatch(), newSchema(),
+	root.AddCommand(newDemo(), newConsole(), newInit(), newDev(), newDoctor(), newAmbassador(), newTrace(), newDLQ(), newHeld(), newBatch(), newInbox(), newExpectation(), newActions(), newSaga(), newSchedule(), newRebuild(), newErase(), newFlow(), newWatch(), newSchema(),
 		newCompletion(), newVersion(), newChild())
 	completeValues(root)
 	nameArguments(root)

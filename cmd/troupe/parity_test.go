@@ -44,6 +44,7 @@ var (
 		"troupe schedule delete": "the console has no page of schedules yet",
 		"troupe rebuild start":   "the console has no page of rebuilds yet",
 		"troupe rebuild cancel":  "the console has no page of rebuilds yet",
+		"troupe erase":           "changes the audit log, with a role that a console must not have",
 		"outbox-relay retain":    "deletes from the audit log, with a role that a console must not have",
 	}
 )

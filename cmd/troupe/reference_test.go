@@ -126,10 +126,10 @@ func TestEveryCommandIsLikeTheOthers(t *testing.T) {
 	// changing lists commands that change a database, a broker or a registry.
 	changing := []string{"init", "dlq edit", "dlq redrive", "dlq discard", "held retry", "held dead-letter", "saga start", "saga answer", "saga retry", "saga skip",
 		"saga resolve", "saga compensate", "saga cancel", "saga resume", "saga set", "saga abandon", "saga migrate", "schema register", "batch skip",
-		"schedule set", "schedule pause", "schedule resume", "schedule run", "schedule delete", "rebuild start", "rebuild cancel"}
+		"schedule set", "schedule pause", "schedule resume", "schedule run", "schedule delete", "rebuild start", "rebuild cancel", "erase"}
 	// asking lists the ones of changing that cannot be undone, or change many.
 	asking := []string{"dlq redrive", "dlq discard", "held dead-letter", "saga answer", "saga retry", "saga skip", "saga resolve", "saga compensate", "saga cancel", "saga set", "saga abandon", "saga migrate",
-		"batch skip", "schedule set", "schedule pause", "schedule resume", "schedule run", "schedule delete", "rebuild start", "rebuild cancel"}
+		"batch skip", "schedule set", "schedule pause", "schedule resume", "schedule run", "schedule delete", "rebuild start", "rebuild cancel", "erase"}
 	has := func(c *cobra.Command, flag string) bool { return c.Flags().Lookup(flag) != nil }
 	in := func(list []string, c *cobra.Command) bool {
 		for _, name := range list {

@@ -112,6 +112,7 @@ var byTest = map[string][2]string{
 	"troupe ambassador":    {"TestAnAmbassadorKilledBetweenPostAndCommitPostsTheSameKeyAgain", "internal/sidecar/ambassador_test.go"},
 	"troupe console":       {"TestEachPageAndActionAsksForItsRole", "internal/console/role_test.go"},
 	"troupe rebuild start": {"TestARebuildFromTheCommandLine", "cmd/troupe/rebuild_test.go"},
+	"troupe erase":         {"TestAnOwnerErasesByCommand", "cmd/troupe/erase_test.go"},
 	"troupe watch":         {"TestWatchPrintsWhatItFindsAndShowsEachFlow", "cmd/troupe/watch_test.go"},
 	"outbox-relay check":   {"TestCheckSaysWhatWouldGoWrong", "internal/sidecar/inspect_test.go"},
 	"outbox-relay run":     {"TestRunPublishesAndEndsWithZero", "internal/sidecar/run_test.go"},

@@ -18,6 +18,7 @@ func newSagaReplay() *cobra.Command {
 		Short: "Check that a saga's log and its row agree",
 		Long: `replay repeats every decision of a saga's log, with the definitions it ran on, and compares the result with
 the saga's row. Each saga is read in one snapshot, so it may continue meanwhile. Nothing is written.
+A saga whose data was erased (troupe erase) is counted and not replayed.
 Exit status 1 if a row differs from the result: one of the two was changed by hand.`,
 		Example: `  troupe saga replay order/o-1001
   troupe saga replay --all --output json`,
@@ -53,15 +54,19 @@ Exit status 1 if a row differs from the result: one of the two was changed by ha
 
 // replays counts the replayed sagas.
 type replays struct {
-	cmd                   *cobra.Command
-	output                format
-	begun, told           time.Time
-	sagas, events, differ int
+	cmd         *cobra.Command
+	output      format
+	begun, told time.Time
+
+	sagas, events, differ, erased int
 }
 
 func (r *replays) take(one sagadesk.Replayed) error {
 	r.sagas++
 	r.events += one.Events
+	if one.Erased {
+		r.erased++
+	}
 	w := r.cmd.OutOrStdout()
 	if one.Difference != "" {
 		r.differ++
@@ -87,9 +92,12 @@ func (r *replays) end() error {
 	w := r.cmd.OutOrStdout()
 	var err error
 	if r.output.forPrograms() {
-		err = r.output.next(w, map[string]int{"sagas": r.sagas, "events": r.events, "differ": r.differ})
+		err = r.output.next(w, map[string]int{"sagas": r.sagas, "events": r.events, "differ": r.differ, "erased": r.erased})
 	} else {
 		_, err = fmt.Fprintf(w, "Replayed: %s, %s. %d differ.\n", counted(r.sagas, "saga", "sagas"), counted(r.events, "event", "events"), r.differ)
+		if err == nil && r.erased > 0 {
+			_, err = fmt.Fprintf(w, "Not replayed, since their data was erased: %d of them.\n", r.erased)
+		}
 	}
 	if err == nil && r.differ > 0 {
 		err = failed(fmt.Errorf("%d of %d are not what their logs give", r.differ, r.sagas))

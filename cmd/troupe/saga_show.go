@@ -95,6 +95,9 @@ func printSaga(w io.Writer, g *sagadesk.Detail, log []decisions.Entry, possible 
 	if g.EndedAt != nil {
 		line("ended", "%s, after %s", stamp(*g.EndedAt), g.EndedAt.Sub(g.StartedAt).Round(time.Millisecond))
 	}
+	if !g.State.Erased.IsZero() {
+		line("erased", "%s: its data was erased (troupe erase)", stamp(g.State.Erased))
+	}
 	_, _ = fmt.Fprintln(w, "\nsteps")
 	drawSteps(w, g.Definition.Spec(), g.State)
 	_, _ = fmt.Fprintln(w, "\ndata")

@@ -53,7 +53,7 @@ var floors = []floor{
 	{"decisions on stored sagas", []string{"internal/decisions"}},
 	{"built on a participant; examination and repair", []string{
 		"flow", "participant/sqltx", "saga/coordinator", "telemetry", "testkit/participanttest",
-		"internal/ambassador", "internal/flow/watch", "internal/admin/actions", "internal/admin/doctor", "internal/admin/rebuilds", "internal/admin/repair", "internal/admin/sagadesk", "internal/admin/timeline",
+		"internal/ambassador", "internal/flow/watch", "internal/admin/actions", "internal/admin/doctor", "internal/admin/erasure", "internal/admin/rebuilds", "internal/admin/repair", "internal/admin/sagadesk", "internal/admin/timeline",
 	}},
 	{"tests and metrics of sagas and flows", []string{
 		"saga/sagatest", "telemetry/sagas", "telemetry/flows", "internal/fixture", "internal/flow/telemetry", "internal/metrics", "internal/decisions/storetest",

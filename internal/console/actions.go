@@ -103,7 +103,7 @@ func pageOf(database string, a actions.Action) string {
 		return "/saga?" + url.Values{"db": {database}, "id": {a.Example}}.Encode()
 	case a.Object == "dead letter":
 		return "/dead-letter?" + url.Values{"db": {database}, "id": {a.Example}}.Encode()
-	case a.Object == "schedule", a.Object == "rebuild":
+	case a.Object == "schedule", a.Object == "rebuild", a.Object == "erasure":
 		return "" // there is none
 	case a.Example == "":
 		return "/relay"

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/internal/admin"
+	"github.com/troupe-go/troupe/internal/admin/erasure"
 	"github.com/troupe-go/troupe/internal/schedule"
 )
 
@@ -17,6 +18,8 @@ func TestActionsAreListedWithActorAndReason(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t, twice(t))
 	require.Contains(t, d.html("/actions"), "No operator has acted yet")
+	_, err := erasure.Desk{Pool: d.Pool}.Erase(t.Context(), "c-1", admin.Actor{Name: "ann", Reason: "ticket 0"})
+	require.NoError(t, err)
 	ids := d.letters()
 	row := d.FailedRow("shop.none.commands", "parked", "UNKNOWN_TOPIC_OR_PARTITION")
 	saga := d.parked("o-1001")
@@ -35,7 +38,7 @@ func TestActionsAreListedWithActorAndReason(t *testing.T) {
 		require.Less(t, w.Code, http.StatusBadRequest, "%s: %s", one.page, w.Body)
 	}
 	schedules, by := schedule.Desk{Pool: d.Pool}, admin.Actor{Name: "ann", Reason: "ticket 5"}
-	_, err := schedules.Set(t.Context(), schedule.Spec{Name: "nightly", Cron: "@daily", Zone: "UTC", Topic: "shop.report.commands", Type: "Make"}, by)
+	_, err = schedules.Set(t.Context(), schedule.Spec{Name: "nightly", Cron: "@daily", Zone: "UTC", Topic: "shop.report.commands", Type: "Make"}, by)
 	require.NoError(t, err)
 	require.NoError(t, schedules.Pause(t.Context(), "nightly", by))
 	f := facts[actionsFacts](d, "/actions?since=1h&db=order")
@@ -51,6 +54,7 @@ func TestActionsAreListedWithActorAndReason(t *testing.T) {
 		{"ann", "pause", "schedule", "ticket 5", 1}, {"ann", "set", "schedule", "ticket 5", 1},
 		{"ann", "retry", "saga", "ticket 4", 1}, {"bob", "pause", "relay", "ticket 3", 1}, {"ann", "discard", "outbox row", "ticket 2", 1},
 		{"bob", "retry", "held message", "", 1}, {"ann", "discard", "dead letter", "ticket 1", 2},
+		{"ann", "erase", "erasure", "ticket 0", 1},
 	}, lines)
 	var examples []string
 	for _, a := range f.Databases[0].Actions[:5] {
@@ -62,7 +66,7 @@ func TestActionsAreListedWithActorAndReason(t *testing.T) {
 	page := d.html("/actions")
 	require.Contains(t, page, "<b>discard</b> 2 × dead letter")
 	for _, one := range (actionsFacts{Databases: f.Databases}).Rows() {
-		if one.Object == "schedule" { // the console has no page of it
+		if one.Object == "schedule" || one.Object == "erasure" { // the console has no page of it
 			require.Empty(t, one.Page)
 			continue
 		}

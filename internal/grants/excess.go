@@ -23,7 +23,8 @@ type Surplus struct {
 // Excess returns the surplus rights of the connected role on all audit logs, whichever of them parts write. The owner of a log and
 // its members, such as a superuser, have all rights on it, and no surplus.
 func Excess(ctx context.Context, db DB, role string, parts []Part) ([]Surplus, error) {
-	var logs, columnLogs, columns []string
+	logs := []string{"erasures"} // which only the owner writes
+	var columnLogs, columns []string
 	for _, part := range Parts() {
 		for _, g := range Of(part) {
 			if !g.Audit {

@@ -196,7 +196,7 @@ var rights = map[Part][]Grant{
 		need("SELECT", "inbox, inbox_recent, inbox_offsets, inbox_slots, inbox_groups, answers, started, leases, held, dead_letters, deadlines, "+
 			"repairs, unreadable_batches, local_topics, local_work, rate_limits, handlers, rebuilds, rebuild_partitions, rebuild_changes", "to see what participants handled and did not"),
 		need("SELECT", "sagas, saga_definitions, saga_events, saga_log, saga_associations, saga_locks, saga_stash, joins, join_parts, expectations, "+
-			"schedules, schedule_changes", "to see sagas, flows and schedules"),
+			"schedules, schedule_changes, erasures", "to see sagas, flows, schedules and erasures"),
 		need("SELECT", watchTables+", watch_messages, watch_days", "to see what a watcher found"),
 	},
 	Operator: {

@@ -27,11 +27,11 @@ type Action struct {
 	Actor   string    `json:"actor"`
 	Role    string    `json:"role"` // the database's role
 	Action  string    `json:"action"`
-	Object  string    `json:"object"`  // dead letter, held message, batch, outbox row, relay, saga, schedule or rebuild
+	Object  string    `json:"object"`  // dead letter, held message, batch, outbox row, relay, saga, schedule, rebuild or erasure
 	Subject string    `json:"subject"` // the topic, the shard, the type of the sagas, or the change of a schedule or rebuild
 	Reason  string    `json:"reason"`
 	Count   int       `json:"count"`
-	Example string    `json:"example"` // the id of the last action's object; for a held message and a batch the message's id, for a schedule its name; "" for a relay
+	Example string    `json:"example"` // the id of the last action's object; for a held message and a batch the message's id, for a schedule its name, for an erasure the SHA-256 of the key; "" for a relay
 }
 
 // A Filter selects actions that match all fields that are set.

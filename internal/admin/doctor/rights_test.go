@@ -115,6 +115,7 @@ func TestARightToForgeAnAuditLogIsFoundWhereverItIsHeld(t *testing.T) {
 
 	for name, c := range map[string]struct{ before, after, names string }{
 		"a log that no part of the role writes": {"GRANT UPDATE ON troupe.relay_pauses TO " + role, "", ""},
+		"a log that no part writes":             {"GRANT INSERT ON troupe.erasures TO " + role, "", ""},
 		"a trigger":                             {"GRANT TRIGGER ON troupe.saga_events TO " + role, "", ""},
 		"a role of which the role is a member": {
 			"GRANT " + outer + " TO " + role + "; GRANT DELETE ON troupe.repairs TO " + inner, "REVOKE " + outer + " FROM " + role, "as a member of " + inner,

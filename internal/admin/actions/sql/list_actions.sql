@@ -38,6 +38,12 @@ WITH recorded AS (
    WHERE at >= @since AND at < @before AND (@actor = '' OR actor = @actor)
    ORDER BY at DESC
    LIMIT @rows)
+  UNION ALL
+  (SELECT at, actor, role, 'erase', reason, 'a key', 'erasure', encode(key_digest, 'hex')
+   FROM troupe.erasures
+   WHERE at >= @since AND at < @before AND (@actor = '' OR actor = @actor)
+   ORDER BY at DESC
+   LIMIT @rows)
 )
 SELECT min(at), max(at) AS last, actor, role, action, kind, subject, reason, count(*), (array_agg(id ORDER BY at DESC))[1]
 FROM recorded
