@@ -102,6 +102,23 @@ func TestTheComposeFileNamesWhatIsThere(t *testing.T) {
 	}
 }
 
+func TestTheReadmeNamesGoWorkOnlyIfTheServiceHasOne(t *testing.T) {
+	t.Parallel()
+	for _, replace := range []bool{false, true} {
+		s := service(t)
+		s.Replace = replace
+		files, err := s.Files()
+		require.NoError(t, err)
+		for _, f := range files {
+			require.False(t, replace && f.Path == "go.work")
+			if f.Path == "README.md" {
+				require.Equal(t, !replace, strings.Contains(string(f.Text), "go.work"), string(f.Text))
+				require.NotContains(t, string(f.Text), "|\n\n|", "a table has no empty line")
+			}
+		}
+	}
+}
+
 func TestTheReadmeStartsTheDemoForAServiceThatReactsToIt(t *testing.T) {
 	t.Parallel()
 	s := service(t)
