@@ -93,7 +93,10 @@ func TestTheComposeFileNamesWhatIsThere(t *testing.T) {
 		require.Equal(t, s.Troupe, compose.Services["relay"].Build.Context)
 		image, err := os.ReadFile(filepath.Join(s.Troupe, "Dockerfile"))
 		require.NoError(t, err)
-		require.Contains(t, string(image), " AS "+compose.Services["relay"].Build.Target+"\n")
+		above, _, found := strings.Cut(string(image), " AS "+compose.Services["relay"].Build.Target+"\n")
+		require.True(t, found)
+		require.Equal(t, 1, strings.Count(above, "go build"), "a builder compiles what is above its target: the relay alone")
+		require.NotContains(t, above, "./cmd/troupe")
 		for name, one := range compose.Services {
 			for _, port := range one.Ports {
 				require.True(t, strings.HasPrefix(port, "127.0.0.1:"), name)
