@@ -95,7 +95,7 @@ func TestTheComposeFileNamesWhatIsThere(t *testing.T) {
 		require.NoError(t, err)
 		above, _, found := strings.Cut(string(image), " AS "+compose.Services["relay"].Build.Target+"\n")
 		require.True(t, found)
-		require.Equal(t, 1, strings.Count(above, "go build"), "a builder compiles what is above its target: the relay alone")
+		require.Equal(t, 1, strings.Count(above, "go build"), "only the relay is compiled above its target")
 		require.NotContains(t, above, "./cmd/troupe")
 		for name, one := range compose.Services {
 			for _, port := range one.Ports {
