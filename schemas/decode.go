@@ -149,6 +149,9 @@ func poison(name string, err error) error {
 	if text := err.Error(); len(text) > 300 {
 		err = errors.New(strings.ToValidUTF8(text[:300], "") + "…")
 	}
+	if name == "" { // a schema of Protobuf describes a file; its errors name the message
+		return fmt.Errorf("%w: %w", envelope.ErrPayload, err)
+	}
 	return fmt.Errorf("%w: %s: %w", envelope.ErrPayload, name, err)
 }
 

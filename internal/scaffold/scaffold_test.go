@@ -93,10 +93,30 @@ func TestTheComposeFileNamesWhatIsThere(t *testing.T) {
 		require.Equal(t, s.Troupe, compose.Services["relay"].Build.Context)
 		image, err := os.ReadFile(filepath.Join(s.Troupe, "Dockerfile"))
 		require.NoError(t, err)
-		require.Contains(t, string(image), " AS "+compose.Services["relay"].Build.Target+"\n")
+		above, _, found := strings.Cut(string(image), " AS "+compose.Services["relay"].Build.Target+"\n")
+		require.True(t, found)
+		require.Equal(t, 1, strings.Count(above, "go build"), "only the relay is compiled above its target")
+		require.NotContains(t, above, "./cmd/troupe")
 		for name, one := range compose.Services {
 			for _, port := range one.Ports {
 				require.True(t, strings.HasPrefix(port, "127.0.0.1:"), name)
+			}
+		}
+	}
+}
+
+func TestTheReadmeNamesGoWorkOnlyIfTheServiceHasOne(t *testing.T) {
+	t.Parallel()
+	for _, replace := range []bool{false, true} {
+		s := service(t)
+		s.Replace = replace
+		files, err := s.Files()
+		require.NoError(t, err)
+		for _, f := range files {
+			require.False(t, replace && f.Path == "go.work")
+			if f.Path == "README.md" {
+				require.Equal(t, !replace, strings.Contains(string(f.Text), "go.work"), string(f.Text))
+				require.NotContains(t, string(f.Text), "|\n\n|", "a table has no empty line")
 			}
 		}
 	}

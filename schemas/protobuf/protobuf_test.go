@@ -176,6 +176,17 @@ func TestFieldsOfANewerVersion(t *testing.T) {
 	require.ErrorContains(t, err, "an edit would lose them")
 }
 
+func TestAnEditWithAnUnknownFieldNamesTheMessageAndTheField(t *testing.T) {
+	p := newPair(t)
+	e, err := p.codec.Encode("t", &orderpb.OrderCancelled{OrderId: "o-3"})
+	require.NoError(t, err)
+	_, err = p.tool.FromJSONLike(t.Context(), e.Payload, []byte(`{"order":"o-4"}`))
+	require.ErrorIs(t, err, envelope.ErrPayload)
+	require.EqualError(t, err, `unreadable payload: troupe.shop.OrderCancelled: (line 1:2): unknown field "order"`)
+	_, err = p.tool.FromJSON(t.Context(), "troupe.shop.OrderPlaced", []byte(`{"order":"o-4"}`))
+	require.EqualError(t, err, `unreadable payload: troupe.shop.OrderPlaced: (line 1:2): unknown field "order"`)
+}
+
 func TestErrorsQuoteNoPayload(t *testing.T) {
 	p := newPair(t)
 	const secret = "4111-1111"

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -143,13 +144,18 @@ func (s *schema) FromJSONLike(like, text []byte) ([]byte, error) {
 	if err == nil && hasUnknown(old) {
 		return nil, errors.New("the message has fields that its schema does not know, and an edit would lose them")
 	}
-	return s.write(of, like[:len(like)-len(rest):len(like)-len(rest)], text)
+	payload, err := s.write(of, like[:len(like)-len(rest):len(like)-len(rest)], text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", of.FullName(), err)
+	}
+	return payload, nil
 }
 
 func (s *schema) write(of protoreflect.MessageDescriptor, indexes, text []byte) ([]byte, error) {
 	m := dynamicpb.NewMessage(of)
 	if err := (protojson.UnmarshalOptions{RecursionLimit: maxLevels, Resolver: s.types}).Unmarshal(text, m); err != nil {
-		return nil, err
+		// The library separates its prefix with a space or a no-break space, at random.
+		return nil, errors.New(strings.TrimLeft(strings.TrimPrefix(err.Error(), "proto:"), " \u00a0"))
 	}
 	return proto.MarshalOptions{Deterministic: true}.MarshalAppend(indexes, m)
 }

@@ -9,9 +9,10 @@
 // Most tests of handlers do not need it: testkit and testkit/participanttest start Postgres and a broker without Docker, in a
 // second. Use this package if a test is about the relay that runs in production, or about Kafka itself.
 //
-// Start needs a Docker engine, which testcontainers finds, for example by DOCKER_HOST. It returns when all servers answer. The image of the
-// relay is built from Troupe's own Dockerfile in the version that the module requires; the first build compiles it, which takes a
-// minute or more. The containers are removed by Close, and by testcontainers' reaper if the process is killed.
+// Start needs a Docker engine, which testcontainers finds, for example by DOCKER_HOST. It returns when all servers answer. The machine's Go
+// compiles the relay, in the version of Troupe that the service's go.mod requires; the first time, this takes a minute or more. If pulling
+// the images and compiling need more than ten minutes, go test ends the tests: run them with -timeout 30m once. The containers are
+// removed by Close, and by testcontainers' reaper if the process is killed.
 package containers
 
 import (
@@ -62,7 +63,7 @@ type Images struct {
 	Postgres string // default: postgres:17
 	Kafka    string // default: apache/kafka:4.3.1; an image of Apache Kafka, whose settings are variables KAFKA_…
 	Registry string // default: apicurio/apicurio-registry:3.3.3
-	Relay    string // default: built from Troupe's Dockerfile
+	Relay    string // default: built from the service's version of Troupe, as Troupe's Dockerfile does
 }
 
 // A Stack is a set of running servers. Its methods return addresses for the test process, not for the network of the containers.
