@@ -55,7 +55,7 @@ func (p patience) limitOf(topic string) time.Duration {
 // A deadline gives up the records of a send that were produced with its context.
 type deadline struct {
 	ctx context.Context
-	end func() // call it when all records are settled
+	end func() // call it when all records are settled. It does not end ctx: the client may use that for its next request
 }
 
 // deadlineAfter returns a deadline that gives records up when limit is over and a broker answers. Without a broker, they wait.
@@ -81,7 +81,6 @@ func (s *sender) deadlineAfter(ctx context.Context, limit time.Duration) deadlin
 		if !timer.Stop() {
 			<-ended
 		}
-		giveUp()
 	}}
 }
 
