@@ -55,6 +55,8 @@
 //	stopped (SIGTERM), with a standby      the standby takes over at once
 //	frozen, then awake                     may send again; deletes and confirms nothing; becomes a standby
 //	the broker is away                     the relay waits; it parks nothing, counts no attempt, and is not ready
+//	a partition takes nothing              (no leader, too few replicas in sync) after 60 s other partitions continue, and its
+//	                                       rows are tried until they are accepted; under exactly-once all rows wait for it
 //	the topic does not exist               the row is tried for 60 s, then parked; its key waits, others continue
 //	the topic is denied (ACL)              the row is tried by Config.Retry, then parked; its key waits, others continue
 //	the row's topic is the relay's own     the row is parked at once; its key waits, others continue

@@ -13,6 +13,9 @@ func (r *Relay) Reading(d time.Duration) { r.reading = d }
 // of that check. Call it before Run.
 func (r *Relay) Silence(silence, answer time.Duration) { r.silence, r.answer = silence, answer }
 
+// Patience sets the least time after which records are given up that no broker takes. Call it before Run.
+func (r *Relay) Patience(d time.Duration) { r.patience = d }
+
 // ClosePool closes a pool in the same way as the relay closes its own.
 var ClosePool = closePool
 

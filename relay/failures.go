@@ -43,6 +43,7 @@ func behindOthers(i *item) failure {
 // counted per class of error: the first error of another class counts as the first attempt.
 //
 //	the broker is away, or refuses everything     not the row's: wait; after UnknownTopic see postpone
+//	no broker takes records of the partition      retry until it is published: see errNotTaken
 //	the topic is unknown, or has no schema        retry until UnknownTopic is over, then park
 //	the topic is denied (ACL)                     retry by the policy, then park
 //	too large, an impossible topic, bad headers,
@@ -98,10 +99,15 @@ func (p *publisher) postpone(i *item, refused string, err error) (t failure, our
 	if i.attempts == 0 && time.Since(since) < p.relay.cfg.UnknownTopic {
 		return failure{}, false
 	}
+	return p.relay.later(i, err), true
+}
+
+// later returns the failure of a row that is tried again until it is published.
+func (r *Relay) later(i *item, err error) failure {
 	return failure{item: i, PublishFailure: PublishFailure{
 		Position: i.row.Position, ID: i.row.ID, Topic: i.row.Topic, Attempts: i.attempts + 1, Err: err,
-		Wait: p.relay.untilNext(i.attempts + 1),
-	}}, true
+		Wait: r.untilNext(i.attempts + 1),
+	}}
 }
 
 // schemaOf returns the name of a schema in publisher.failing. No topic has a slash.

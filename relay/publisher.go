@@ -197,6 +197,9 @@ func (p *publisher) next(ctx context.Context, queue []*item) ([]*item, error) {
 			continue
 		}
 		t, ours := p.relay.judge(i, i.err)
+		if errors.Is(i.err, errNotTaken) {
+			t, ours = p.relay.later(i, i.err), true
+		}
 		if !ours {
 			if cause := (*kerr.Error)(nil); errors.As(i.err, &cause) && !cause.Retriable && kafka.Classify(i.err) == kafka.Unavailable {
 				t, ours = p.postpone(i, i.record.Topic, i.err)
@@ -253,14 +256,14 @@ func (p *publisher) hold(ctx context.Context) error {
 // from then on without a new request, even if the right was granted meanwhile. No record is in the client: the last send is
 // settled.
 func (p *publisher) renew() error {
-	client, err := p.relay.newClient()
+	client, err := p.relay.newProducer()
 	if err != nil {
 		return err
 	}
-	limits := p.sender.limits
+	limits, patience := p.sender.limits, p.sender.patience
 	p.client.Close()
 	p.client, p.sender = client, newSender(client)
-	p.sender.limits = limits
+	p.sender.limits, p.sender.patience = limits, patience
 	return nil
 }
 

@@ -102,7 +102,8 @@ type Config struct {
 	// Retry is the policy for a row whose topic the broker denies (ACL). When it is exhausted the row is parked.
 	Retry retry.Policy
 	// UnknownTopic is the time for which a row whose topic does not exist is tried before it is parked. It is also how long a
-	// topic whose records the broker refuses for other reasons may delay the rows of other topics. Default 60 s.
+	// topic whose records the broker refuses for other reasons may delay the rows of other topics, and, if it is longer than 15 s,
+	// a partition without a leader or without enough replicas in sync. Default 60 s.
 	UnknownTopic time.Duration
 
 	// Retention is the shortest time that rows published by a stream stay in the table, so that they can be replayed. Whole
@@ -166,6 +167,7 @@ type Relay struct {
 	reading   time.Duration // checkpointTimeout
 	silence   time.Duration // maxSilence
 	answer    time.Duration // maxAnswer
+	patience  time.Duration // leastPatience
 }
 
 const (
@@ -209,7 +211,7 @@ func New(cfg Config) (*Relay, error) {
 	if err := cfg.check(); err != nil {
 		return nil, fmt.Errorf("relay: %w", err)
 	}
-	r := &Relay{cfg: cfg, quiet: quiet{log: cfg.Log}, slotMoved: make(chan struct{}, 1), reading: checkpointTimeout, silence: maxSilence, answer: maxAnswer}
+	r := &Relay{cfg: cfg, quiet: quiet{log: cfg.Log}, slotMoved: make(chan struct{}, 1), reading: checkpointTimeout, silence: maxSilence, answer: maxAnswer, patience: leastPatience}
 	r.checkpointTopic = topics.Relay(cfg.Slot)
 	r.shards.moved = make(chan struct{})
 	r.looker = newLooker(r)

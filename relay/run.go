@@ -108,7 +108,7 @@ func (r *Relay) lead(ctx, work context.Context, l *lease) error {
 // hold publishes under a lease until ctx ends or the lease is lost, and then releases the lease. It returns nil when ctx
 // ended, else the reason why the term ended.
 func (r *Relay) hold(ctx, work context.Context, l *lease, do func(idle, term context.Context, p *publisher) error) error {
-	client, err := r.newClient() // one per term: records left in it at the end of one term must not be sent in a later one
+	client, err := r.newProducer() // one per term: records left in it at the end of one term must not be sent in a later one
 	if err != nil {
 		return err // unexpected: New made a client with the same options
 	}
@@ -123,6 +123,7 @@ func (r *Relay) hold(ctx, work context.Context, l *lease, do func(idle, term con
 		relay: r, lease: l, client: client, sender: newSender(client), renderer: newRenderer(r.defaults()),
 		failing: make(map[string]time.Time),
 	}
+	p.sender.patience = r.newPatience()
 	var side sync.WaitGroup
 	side.Go(func() {
 		if err := l.keep(term, r.pool, func(err error) { r.quiet.failed("lease", err) }); err != nil {

@@ -33,6 +33,7 @@ type sender struct {
 	distinct bool
 
 	partitions map[string]int32 // number of partitions of topics of which rows name one
+	patience   patience
 }
 
 func newSender(client *kgo.Client) *sender {
@@ -79,23 +80,35 @@ func (s *sender) cut(queue []*item) (now, later []*item) {
 	return queue, nil
 }
 
-// send returns when each item is acknowledged or has its err. The error is ctx's; then the results are not known, and the
-// client must be closed before the items are used again.
+// send returns when each item is acknowledged or has its err. An item that no broker takes in time has errNotTaken, see patience. The
+// error is ctx's; then the results are not known, and the client must be closed before the items are used again.
 func (s *sender) send(ctx context.Context, items []*item) error {
 	var open sync.WaitGroup
 	open.Add(len(items))
+	deadlines := make(map[time.Duration]deadline, 1)
 	for _, i := range items {
+		limit := s.patience.limitOf(i.record.Topic)
+		if _, there := deadlines[limit]; !there {
+			deadlines[limit] = s.deadlineAfter(ctx, limit)
+		}
 		// Not ctx: a record that was written must not be given up while its acknowledgement is on the way.
-		s.client.Produce(context.Background(), i.record, func(_ *kgo.Record, err error) {
+		s.client.Produce(deadlines[limit].ctx, i.record, func(_ *kgo.Record, err error) {
 			i.err = err
 			open.Done()
 		})
 	}
-	if err := s.client.Flush(ctx); err != nil {
+	err := s.client.Flush(ctx)
+	if err == nil {
+		open.Wait() // Flush returns when the records are settled, which is before the last promise has run
+	}
+	for _, d := range deadlines {
+		d.end()
+	}
+	if err != nil {
 		return err
 	}
-	open.Wait() // Flush returns when the records are settled, which is before the last promise has run
 	for _, i := range items {
+		s.notTaken(i)
 		s.learn(i)
 	}
 	return nil

@@ -1,9 +1,10 @@
 -- The lowest rows of the shard that may be sent now, at most @rows, and none behind @bytes of their columns, uncompressed. Without
 -- rows that wait for their next try or are parked, and without rows behind such a row of their key. Without rows that a stream has
--- published; before a stream begins, only rows that it will not deliver. Of the rows that are due for another try at most
--- @retried, the longest due first: so rows that are refused again and again leave room for new ones. Rows up to @past are passed over
--- as long as the blocking rows are the ones of @blocking, and none of them is due: see lowest_row.sql. Each row has the visible
--- snapshot, and a digest of the blocking rows: see read_on.sql.
+-- published: @published sees their xid, and also the transaction that inserted them here, since a restored row may have any xid.
+-- Before a stream begins, only rows that it will not deliver. Of the rows that are due for another try at most @retried, the longest
+-- due first: so rows that are refused again and again leave room for new ones. Rows up to @past are passed over as long as the
+-- blocking rows are the ones of @blocking, and none of them is due: see lowest_row.sql. Each row has the visible snapshot, and a
+-- digest of the blocking rows: see read_on.sql.
 WITH blocking AS MATERIALIZED (
   SELECT md5(coalesce(string_agg(position::text, ' ' ORDER BY position), '')) AS positions
   FROM troupe.outbox_failures
@@ -51,8 +52,9 @@ FROM (
       END)
     AND (@shards::int = 1 OR troupe.outbox_shard(o.key, o.key_bytes, o.id, @shards) = @shard)
     AND (@published::pg_snapshot IS NULL OR t.position IS NOT NULL
-         OR NOT (pg_visible_in_snapshot(o.xid, @published)
-           OR pg_visible_in_snapshot(troupe.outbox_inserted_by(o.xid, o.xmin), @published)))
+         OR NOT ((pg_visible_in_snapshot(o.xid, @published)
+           OR pg_visible_in_snapshot(troupe.outbox_inserted_by(o.xid, o.xmin), @published))
+           AND pg_visible_in_snapshot(troupe.outbox_inserted_by('9223372036854775807', o.xmin), @published)))
     AND (@sweep::pg_snapshot IS NULL OR pg_visible_in_snapshot(o.xid, @sweep) OR pg_visible_in_snapshot(troupe.outbox_inserted_by(o.xid, o.xmin), @sweep))
     AND (t.position IS NULL OR t.status = 'waiting' OR t.position IN (SELECT r.position FROM retried r))
     AND NOT EXISTS (

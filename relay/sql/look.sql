@@ -55,8 +55,9 @@ RETURNING l.shard, l.wanted IS NOT NULL AS wanted, may_be_free.may_be_free, EXIS
         ELSE mine.past
       END)
     AND troupe.outbox_shard(o.key, o.key_bytes, o.id, lead.shards) = l.shard
-    AND (mine.published IS NULL OR t.position IS NOT NULL OR NOT (pg_visible_in_snapshot(o.xid, mine.published::pg_snapshot)
-           OR pg_visible_in_snapshot(troupe.outbox_inserted_by(o.xid, o.xmin), mine.published::pg_snapshot)))
+    AND (mine.published IS NULL OR t.position IS NOT NULL OR NOT ((pg_visible_in_snapshot(o.xid, mine.published::pg_snapshot)
+           OR pg_visible_in_snapshot(troupe.outbox_inserted_by(o.xid, o.xmin), mine.published::pg_snapshot))
+           AND pg_visible_in_snapshot(troupe.outbox_inserted_by('9223372036854775807', o.xmin), mine.published::pg_snapshot)))
     AND (t.position IS NULL OR t.status = 'waiting' OR t.status = 'retrying' AND t.next_try <= clock_timestamp())
     AND NOT EXISTS (
       SELECT

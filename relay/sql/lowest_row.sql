@@ -13,7 +13,7 @@ SELECT coalesce((
          WHERE o.position > @low
            AND o.position <= @newest
            AND (@shards::int = 1 OR troupe.outbox_shard(o.key, o.key_bytes, o.id, @shards) = @shard)
-           AND (@published::pg_snapshot IS NULL OR t.position IS NOT NULL OR NOT (pg_visible_in_snapshot(o.xid, @published) OR pg_visible_in_snapshot(troupe.outbox_inserted_by(o.xid, o.xmin), @published)))
+           AND (@published::pg_snapshot IS NULL OR t.position IS NOT NULL OR NOT ((pg_visible_in_snapshot(o.xid, @published) OR pg_visible_in_snapshot(troupe.outbox_inserted_by(o.xid, o.xmin), @published)) AND pg_visible_in_snapshot(troupe.outbox_inserted_by('9223372036854775807', o.xmin), @published)))
          ORDER BY o.position
          LIMIT 1), @newest) AS low,
        coalesce((
@@ -23,7 +23,7 @@ SELECT coalesce((
          WHERE o.position > CASE WHEN blocking.positions = @blocking::text THEN greatest(@low, @past::bigint) ELSE @low END
            AND o.position <= @newest
            AND (@shards::int = 1 OR troupe.outbox_shard(o.key, o.key_bytes, o.id, @shards) = @shard)
-           AND (@published::pg_snapshot IS NULL OR t.position IS NOT NULL OR NOT (pg_visible_in_snapshot(o.xid, @published) OR pg_visible_in_snapshot(troupe.outbox_inserted_by(o.xid, o.xmin), @published)))
+           AND (@published::pg_snapshot IS NULL OR t.position IS NOT NULL OR NOT ((pg_visible_in_snapshot(o.xid, @published) OR pg_visible_in_snapshot(troupe.outbox_inserted_by(o.xid, o.xmin), @published)) AND pg_visible_in_snapshot(troupe.outbox_inserted_by('9223372036854775807', o.xmin), @published)))
            AND (t.position IS NULL OR t.status = 'waiting')
            AND NOT EXISTS (
              SELECT

@@ -21,7 +21,7 @@ SELECT o.position, o.id,
 FROM troupe.outbox o
 WHERE EXISTS (SELECT FROM lease)
   AND (pg_visible_in_snapshot(o.xid, @sweep::pg_snapshot) OR pg_visible_in_snapshot(troupe.outbox_inserted_by(o.xid, o.xmin), @sweep::pg_snapshot))
-  AND (@published::pg_snapshot IS NULL OR NOT (pg_visible_in_snapshot(o.xid, @published) OR pg_visible_in_snapshot(troupe.outbox_inserted_by(o.xid, o.xmin), @published)))
+  AND (@published::pg_snapshot IS NULL OR NOT ((pg_visible_in_snapshot(o.xid, @published) OR pg_visible_in_snapshot(troupe.outbox_inserted_by(o.xid, o.xmin), @published)) AND pg_visible_in_snapshot(troupe.outbox_inserted_by('9223372036854775807', o.xmin), @published)))
 ON CONFLICT (position) DO UPDATE
 SET id              = excluded.id,
     topic           = excluded.topic,

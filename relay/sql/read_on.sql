@@ -27,8 +27,9 @@ FROM (
     AND (pg_visible_in_snapshot(o.xid, @snapshot::text::pg_snapshot)
          OR pg_visible_in_snapshot(troupe.outbox_inserted_by(o.xid, o.xmin), @snapshot::text::pg_snapshot))
     AND (@published::pg_snapshot IS NULL OR t.position IS NOT NULL
-         OR NOT (pg_visible_in_snapshot(o.xid, @published)
-           OR pg_visible_in_snapshot(troupe.outbox_inserted_by(o.xid, o.xmin), @published)))
+         OR NOT ((pg_visible_in_snapshot(o.xid, @published)
+           OR pg_visible_in_snapshot(troupe.outbox_inserted_by(o.xid, o.xmin), @published))
+           AND pg_visible_in_snapshot(troupe.outbox_inserted_by('9223372036854775807', o.xmin), @published)))
     AND (@sweep::pg_snapshot IS NULL OR pg_visible_in_snapshot(o.xid, @sweep) OR pg_visible_in_snapshot(troupe.outbox_inserted_by(o.xid, o.xmin), @sweep))
     AND (t.position IS NULL OR t.status = 'waiting')
     AND NOT EXISTS (

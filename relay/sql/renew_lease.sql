@@ -42,8 +42,9 @@ RETURNING CASE WHEN shard > 0 THEN (SELECT paused_at FROM lead) ELSE paused_at E
       END)
     AND (@shards::int = 1 OR troupe.outbox_shard(o.key, o.key_bytes, o.id, @shards) = @shard)
     AND (@published::pg_snapshot IS NULL OR t.position IS NOT NULL
-         OR NOT (pg_visible_in_snapshot(o.xid, @published)
-           OR pg_visible_in_snapshot(troupe.outbox_inserted_by(o.xid, o.xmin), @published)))
+         OR NOT ((pg_visible_in_snapshot(o.xid, @published)
+           OR pg_visible_in_snapshot(troupe.outbox_inserted_by(o.xid, o.xmin), @published))
+           AND pg_visible_in_snapshot(troupe.outbox_inserted_by('9223372036854775807', o.xmin), @published)))
     AND (@sweep::pg_snapshot IS NULL OR pg_visible_in_snapshot(o.xid, @sweep) OR pg_visible_in_snapshot(troupe.outbox_inserted_by(o.xid, o.xmin), @sweep))
     AND (t.position IS NULL OR t.status = 'waiting' OR t.status = 'retrying' AND t.next_try <= clock_timestamp())
     AND NOT EXISTS (

@@ -1,0 +1,78 @@
+package relay_test
+
+import (
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/troupe-go/troupe/relay"
+	"github.com/troupe-go/troupe/testkit"
+)
+
+// withoutReplicas starts two brokers: one leads the topic ill and refuses its records, as long as there are too few replicas in sync,
+// and the other leads ill.free. A client tries the refused records again for ever.
+func withoutReplicas(t *testing.T) (brokers []string, healed *atomic.Bool) {
+	t.Helper()
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(2), kfake.DataDir(t.TempDir()), kfake.SeedTopics(1, "ill", "ill.free"))
+	require.NoError(t, err)
+	t.Cleanup(cluster.Close)
+	require.NoError(t, cluster.MoveTopicPartition("ill", 0, 0))
+	require.NoError(t, cluster.MoveTopicPartition("ill.free", 0, 1))
+	healed = &atomic.Bool{}
+	ids := cluster.TopicInfo("ill").TopicID
+	cluster.ControlKey(0, func(request kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.KeepControl()
+		produce := request.(*kmsg.ProduceRequest)
+		if healed.Load() || produce.Topics[0].TopicID != ids {
+			return nil, nil, false
+		}
+		response := produce.ResponseKind().(*kmsg.ProduceResponse)
+		answer, partition := kmsg.NewProduceResponseTopic(), kmsg.NewProduceResponseTopicPartition()
+		answer.Topic, answer.TopicID = produce.Topics[0].Topic, ids
+		partition.ErrorCode = kerr.NotEnoughReplicas.Code
+		answer.Partitions = append(answer.Partitions, partition)
+		response.Topics = append(response.Topics, answer)
+		return response, nil, true
+	})
+	return cluster.ListenAddrs(), healed
+}
+
+func TestAPartitionThatTakesNoRecordsHoldsNoOtherTopicUp(t *testing.T) {
+	t.Parallel()
+	for _, source := range []relay.Source{relay.Poll, relay.WAL} {
+		t.Run(string(source), func(t *testing.T) {
+			t.Parallel()
+			s, _ := newServer(t, nil)
+			var healed *atomic.Bool
+			s.brokers, healed = withoutReplicas(t)
+			for n := range 50 {
+				s.insert("ill", "k"+strconv.Itoa(n%10), strconv.Itoa(n/10))
+			}
+			cfg := s.config()
+			cfg.Source, cfg.Batch, cfg.UnknownTopic = source, 10, time.Second
+			made, err := relay.New(cfg)
+			require.NoError(t, err)
+			made.Patience(time.Second)
+			r := s.run(made)
+			testkit.Wait(t, "rows in flight", func() (bool, error) { return r.Status().InFlight > 0, nil })
+			free := testkit.Consume(t, s.brokers, "ill.free")
+			for n := range 3 { // the relay tries the rows of the other topic again meanwhile
+				s.insert("ill.free", "free", strconv.Itoa(n))
+				require.Equal(t, []string{strconv.Itoa(n)}, values(free.WaitN(n + 1)[n:]))
+			}
+			require.Zero(t, s.count("SELECT count(*) FROM troupe.outbox_failures WHERE status = 'parked'"))
+			require.NotZero(t, s.count("SELECT count(*) FROM troupe.outbox_failures WHERE status = 'retrying' AND last_error LIKE '%in sync%'"))
+			healed.Store(true)
+			records := s.gather(50, "ill")
+			for n := range 10 {
+				require.Equal(t, []string{"0", "1", "2", "3", "4"}, values(ofKey(records, "k"+strconv.Itoa(n))))
+			}
+		})
+	}
+}
