@@ -374,3 +374,35 @@ func TestRebuildsUnderCrashes(t *testing.T) {
 	require.Zero(t, s.count("SELECT count(*) FROM troupe.dead_letters"))
 	t.Logf("%d events, %d kills", keys*each, kills)
 }
+
+// TestAMessageThatARebuildHandlesFirstKeepsItsWrites begins a rebuild while a message runs and a later one of another key has ended: the
+// rebuild handles both in its range, and only the writes of the first, which takes effect for the first time, are kept.
+func TestAMessageThatARebuildHandlesFirstKeepsItsWrites(t *testing.T) {
+	t.Parallel()
+	s := newProjection(t, 1)
+	p := s.new(onePartition, func(c *participant.Config) { c.Drain = 100 * time.Millisecond })
+	var hung atomic.Bool
+	participant.On(p, s.bank, func(ctx context.Context, tx pgx.Tx, e participant.Event[Paid]) error {
+		if e.Body.Fail != "" && hung.CompareAndSwap(false, true) {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		return project(ctx, tx, p, string(e.Message.Key), e.Body.N)
+	})
+	participant.OnDeadline(p, "late", func(context.Context, pgx.Tx, participant.Due[Paid]) error { return nil })
+	s.start(p)
+	first := s.event("k-0", Paid{N: 0, Fail: "once"})
+	s.send(first)
+	s.send(s.event("k-1", Paid{N: 0}))
+	s.waitCount(1, "SELECT count(*) FROM done")
+	s.clear()
+	id := s.rebuild(1, false)
+	s.waitFinished(id)
+	require.Equal(t, map[string][]int{"k-0": {0}, "k-1": {0}}, s.lines())
+	require.Equal(t, 2, s.count("SELECT count(*) FROM troupe.outbox WHERE key = 'k-0'"))
+	require.Equal(t, 2, s.count("SELECT count(*) FROM troupe.outbox"))
+	require.Equal(t, 1, s.count("SELECT count(*) FROM troupe.deadlines"))
+	s.send(first, s.event("k-2", Paid{N: 0})) // it comes again, as from a sender that repeats it
+	s.waitCount(1, "SELECT count(*) FROM done WHERE key = 'k-2'")
+	require.Equal(t, []int{0}, s.lines()["k-0"])
+}
