@@ -103,7 +103,7 @@ func letter(e *Entry) string {
 	l := e.DeadLetter
 	switch l.Status {
 	case "open":
-		return fmt.Sprintf("dead letter %s waits for a person: %s after attempt %d: %s", l.ID, l.Class, l.Attempts, l.Error)
+		return fmt.Sprintf("dead letter %s waits for a person, see troupe dlq show: %s after attempt %d: %s", l.ID, l.Class, l.Attempts, l.Error)
 	case "":
 		return fmt.Sprintf("dead letter %s, by its copy on the topic: %s after attempt %d: %s; only the database of %s knows whether it is still open",
 			l.ID, l.Class, l.Attempts, l.Error, e.Hop)

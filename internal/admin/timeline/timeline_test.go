@@ -102,7 +102,7 @@ func TestADeadLetterIsShownOnceByItsRowElseByItsCopy(t *testing.T) {
 		return len(t.Entries) == 3 && len(t.Findings) == 1 && strings.Contains(texts(t)[0], "waits for a person")
 	})
 	require.ElementsMatch(t, want, lines(got))
-	require.Contains(t, got.Findings[0].Text, "waits for a person: permanent after attempt 1: no such account")
+	require.Contains(t, got.Findings[0].Text, "waits for a person, see troupe dlq show: permanent after attempt 1: no such account")
 	letter := got.Entries[got.Findings[0].Entry].DeadLetter
 	require.Equal(t, "open", letter.Status)
 	require.Equal(t, "payment", letter.Database)
