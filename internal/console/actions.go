@@ -103,7 +103,11 @@ func pageOf(database string, a actions.Action) string {
 		return "/saga?" + url.Values{"db": {database}, "id": {a.Example}}.Encode()
 	case a.Object == "dead letter":
 		return "/dead-letter?" + url.Values{"db": {database}, "id": {a.Example}}.Encode()
-	case a.Object == "schedule", a.Object == "rebuild", a.Object == "erasure":
+	case a.Object == "schedule":
+		return "/schedules?" + url.Values{"db": {database}}.Encode()
+	case a.Object == "rebuild":
+		return "/rebuilds?" + url.Values{"db": {database}}.Encode()
+	case a.Object == "erasure":
 		return "" // there is none
 	case a.Example == "":
 		return "/relay"

@@ -114,6 +114,15 @@ func (a *ask) all(name string) (all []string) {
 
 func (a *ask) database() (*source, error) { return a.source(a.get("db")) }
 
+// chosen returns the database that the parameter db names; without it, all.
+func (a *ask) chosen() ([]*source, error) {
+	if a.get("db") == "" {
+		return a.sources, nil
+	}
+	s, err := a.database()
+	return []*source{s}, err
+}
+
 const perPage = 50
 
 func (a *ask) limit() (int, error) {

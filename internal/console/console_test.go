@@ -82,7 +82,7 @@ func TestAnEmptyDatabaseSaysWhatWouldBeThere(t *testing.T) {
 	d := &desk{t: t, c: c}
 	for page, text := range map[string]string{
 		"/": "Nothing. No dead letter is open", "/sagas": "There is no saga in shop yet", "/dead-letters": "No dead letter is open",
-		"/held": "No key waits", "/expectations": "No event is expected", "/actions": "No operator has acted yet", "/definitions": "No saga is defined", "/messages": "Find the messages of an order",
+		"/held": "No key waits", "/expectations": "No event is expected", "/schedules": "There is no schedule", "/rebuilds": "No handler has been rebuilt", "/actions": "No operator has acted yet", "/definitions": "No saga is defined", "/messages": "Find the messages of an order",
 		"/messages?q=o-1": "Nothing of o-1 was found", "/sagas?key=o-1": "No saga fits",
 	} {
 		require.Contains(t, d.html(page), text, page)
@@ -100,7 +100,7 @@ func TestADatabaseThatIsDownIsSaidAndTheOthersAreShown(t *testing.T) {
 	require.Contains(t, o.Databases[1].Error, "closed pool")
 	require.Equal(t, "now", o.Needs[0].Urgency)
 	require.Contains(t, d.html("/"), "cannot be read")
-	for _, page := range []string{"/dead-letters", "/held", "/expectations", "/actions", "/relay", "/definitions"} {
+	for _, page := range []string{"/dead-letters", "/held", "/expectations", "/schedules", "/rebuilds", "/actions", "/relay", "/definitions"} {
 		require.Contains(t, d.html(page), "closed pool", page)
 	}
 	require.Equal(t, http.StatusBadGateway, d.get("/sagas?db=empty").Code)

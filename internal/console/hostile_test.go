@@ -50,7 +50,7 @@ func TestTextFromOutsideIsTextOnEveryPage(t *testing.T) {
 		"/dead-letters", at("/dead-letters", "type", hostile, "key", hostile, "group", hostile), at("/dead-letters/list", "db", "order", "cause", cause),
 		at("/dead-letters/act", "db", "order", "do", "redrive", "cause", cause), at("/dead-letter", "db", "order", "id", id),
 		"/actions", at("/actions", "actor", hostile), "/expectations", at("/expectations", "name", hostile, "key", hostile, "group", hostile),
-		"/held", at("/held/key", "db", "order", "place", "shop.billing.commands/0/9"),
+		"/schedules", "/rebuilds", "/held", at("/held/key", "db", "order", "place", "shop.billing.commands/0/9"),
 		at("/messages", "q", hostile), at("/messages", "q", "charge-1"), at("/messages", "q", "o-"+hostile), "/relay", "/definitions",
 		at("/relay/rows", "db", "order", "topic", hostile), at("/relay/row", "db", "order", "id", row), at("/relay/act", "db", "order", "do", "resume"),
 		at("/relay/act", "db", "order", "do", "discard", "topic", hostile),

@@ -29,7 +29,7 @@ var update = flag.Bool("update", false, "write static/openapi.json")
 var (
 	given = map[string]any{
 		"/": overviewFacts{}, "/sagas": sagasFacts{}, "/saga/fixture": fixtureFacts{}, "/sagas/retry": retryFacts{}, "/questions": questionsFacts{}, "/saga/answer": answerFacts{}, "/flows": flowsFacts{}, "/flow": flowFacts{}, "/saga": sagaFacts{}, "/saga/act": actFacts{}, "/dead-letters": causesFacts{},
-		"/dead-letters/list": lettersFacts{}, "/dead-letters/act": groupFacts{}, "/dead-letter": letterFacts{}, "/work": Work{}, "/held": heldFacts{}, "/expectations": expectationsFacts{},
+		"/dead-letters/list": lettersFacts{}, "/dead-letters/act": groupFacts{}, "/dead-letter": letterFacts{}, "/work": Work{}, "/held": heldFacts{}, "/expectations": expectationsFacts{}, "/schedules": schedulesFacts{}, "/rebuilds": rebuildsFacts{},
 		"/held/key": heldKeyFacts{}, "/messages": messagesFacts{}, "/relay": relayFacts{},
 		"/relay/rows": failedRowsFacts{}, "/relay/row": failedRowFacts{}, "/relay/act": relayActFacts{}, "/actions": actionsFacts{}, "/definitions": definitionsFacts{}, "/definition": definitionFacts{}, "/definition/move": moveFacts{}, "/definition/start": startFacts{},
 	}
@@ -250,6 +250,8 @@ func TestEveryPagesJSONIsAsTheOpenAPIDocumentSays(t *testing.T) {
 		get("/dead-letter", at("/dead-letter", "db", "order", "id", ids[0]))
 		get("/held", "/held")
 		get("/expectations", "/expectations")
+		get("/schedules", "/schedules")
+		get("/rebuilds", "/rebuilds")
 		get("/actions", "/actions")
 		get("/messages", "/messages")
 		get("/messages", "/messages?q=o-1002")

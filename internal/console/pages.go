@@ -141,6 +141,14 @@ var pages = []page{
 		takes: "db status group name key limit after",
 	},
 	{
+		path: "/schedules", title: "Schedules", template: "schedules", nav: "/schedules", live: true, read: readSchedules,
+		takes: "db",
+	},
+	{
+		path: "/rebuilds", title: "Rebuilds", template: "rebuilds", nav: "/rebuilds", live: true, read: readRebuilds,
+		takes: "db",
+	},
+	{
 		path: "/messages", title: "Messages", template: "messages", nav: "/messages", payloads: true, needs: Operator, read: readMessages,
 		takes: "q since scan-all",
 	},

@@ -60,7 +60,7 @@ func (d *desk) places(t *testing.T) (gets map[string]string, posts map[string]ur
 		"/saga/fixture": at("/saga/fixture", "db", "order", "id", parked), "/dead-letters": "/dead-letters?db=order",
 		"/dead-letters/list": at("/dead-letters/list", "db", "order", "cause", cause),
 		"/dead-letters/act":  at("/dead-letters/act", "db", "order", "do", "discard", "cause", cause),
-		"/dead-letter":       at("/dead-letter", "db", "order", "id", letters[0]), "/work": at("/work", "id", begun.ID), "/held": "/held?db=order", "/actions": "/actions?db=order", "/expectations": "/expectations?db=order",
+		"/dead-letter":       at("/dead-letter", "db", "order", "id", letters[0]), "/work": at("/work", "id", begun.ID), "/held": "/held?db=order", "/actions": "/actions?db=order", "/expectations": "/expectations?db=order", "/schedules": "/schedules?db=order", "/rebuilds": "/rebuilds?db=order",
 		"/held/key": at("/held/key", "db", "order", "place", place), "/messages": "/messages?q=o-1002", "/relay": "/relay",
 		"/relay/rows": "/relay/rows?db=order", "/relay/row": at("/relay/row", "db", "order", "id", row),
 		"/relay/act": at("/relay/act", "db", "order", "do", "discard", "topic", topic), "/definitions": "/definitions",

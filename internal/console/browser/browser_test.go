@@ -302,12 +302,14 @@ func (p *person) shots() map[string]string {
 	if p.loan == "" {
 		p.loan = p.Loan("l-1")
 		p.Expect("shipped", "o-20")
+		p.Schedules()
+		p.Rebuilds()
 	}
 	letter := p.address("/dead-letter", "db", "order", "id", p.letter)
 	return map[string]string{
 		"overview": p.address("/"), "sagas": p.address("/sagas"), "saga": p.address("/saga", "db", "order", "id", "order/o-1013"),
 		"questions": p.address("/questions"), "saga-answer": p.address("/saga/answer", "db", "order", "id", p.loan, "step", "approval"),
-		"expectations": p.address("/expectations"), "actions": p.address("/actions"),
+		"expectations": p.address("/expectations"), "actions": p.address("/actions"), "schedules": p.address("/schedules"), "rebuilds": p.address("/rebuilds"),
 		"flows": p.address("/flows"), "flow": p.address("/flow", "flow", "shop", "id", "w-2"),
 		"saga-act":     p.address("/saga/act", "db", "order", "id", "order/o-1013", "do", "retry", "step", "inventory"),
 		"dead-letters": p.address("/dead-letters"), "dead-letter": letter, "held": p.address("/held"), "messages": p.address("/messages", "q", "o-1013"),

@@ -271,6 +271,36 @@ func (s *Stage) Expect(name, key string) {
 	require.NoError(s.t, err)
 }
 
+// Schedules writes four schedules: one fails, one is overdue, one is paused, and one is on time.
+func (s *Stage) Schedules() {
+	s.t.Helper()
+	s.exec(`INSERT INTO troupe.schedules (name, cron, zone, saga, topic, type, data, next_at, paused_at, error) VALUES
+		('a-failing', '@daily', 'UTC', 'billing', NULL, NULL, '{}', now() - interval '6 minutes', NULL, 'no variable of'),
+		('b-overdue', '@daily', 'UTC', 'billing', NULL, NULL, '{}', now() - interval '5 minutes', NULL, NULL),
+		('c-paused', '@daily', 'UTC', NULL, 't', 'T', '{}', now() - interval '1 hour', now(), NULL),
+		('d-on-time', '30 2 * * *', 'Europe/Berlin', NULL, 'shop.billing.commands', 'Bill', '{"card": "4711"}', now() + interval '1 hour', NULL, NULL)`)
+}
+
+// Rebuilds writes two rebuilds of the group shop.summary: one has finished, and of the other one partition runs and one waits.
+func (s *Stage) Rebuilds() {
+	s.t.Helper()
+	s.exec(`INSERT INTO troupe.rebuilds (consumer_group, generation, handlers, from_time, emit, finished_at) VALUES
+		('shop.summary', 1, '{shop.summary/all}', '2026-01-01', false, now()),
+		('shop.summary', 2, '{shop.summary/Paid,shop.summary/Refused}', '2026-01-01', false, NULL)`)
+	s.exec(`INSERT INTO troupe.rebuild_partitions (rebuild, topic, partition, topic_id, from_offset, watermark, epoch, until, began_at)
+		SELECT id, 'shop.payment.events', n, '00000000-0000-0000-0000-000000000001', 100, until - 1, until - until, until, now() + (until - until) * interval '1 second'
+		FROM troupe.rebuilds, (VALUES (0, 300), (1, NULL)) AS p (n, until)
+		WHERE finished_at IS NULL`)
+	s.exec(`INSERT INTO troupe.leases (consumer_group, topic, partition, topic_id, term, owner, watermark, watermark_epoch)
+		VALUES ('shop.summary', 'shop.payment.events', 0, '00000000-0000-0000-0000-000000000001', 1, 'member', 149, 0)`)
+}
+
+func (s *Stage) exec(sql string) {
+	s.t.Helper()
+	_, err := s.Pool.Exec(s.t.Context(), sql)
+	require.NoError(s.t, err)
+}
+
 // FailedRow writes an outbox row that the relay could not publish, with its status, and returns its id.
 func (s *Stage) FailedRow(topic, status, why string) (id string) {
 	s.t.Helper()
