@@ -11,8 +11,10 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/signal"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -70,6 +72,9 @@ proxy names the user in a header:
     support: {"*": viewer}
   proxy: {from: [10.1.2.3], secret: {file: /run/secrets/proxy}, user: X-Forwarded-User, groups: X-Forwarded-Groups}
 
+SIGHUP makes a console with --token-file or --config read the token, or the users, again. Sessions that a removed token
+began end. Other settings need a restart.
+
 Exit status: 0 it was asked to stop, 1 it cannot go on, 2 wrong usage.`,
 		Example: `  troupe console --database order=postgres://localhost/order --database payment=postgres://localhost/payment
   troupe console --brokers localhost:9092 --flow order --registry http://localhost:8081 --token-file /run/secrets/console
@@ -114,22 +119,28 @@ func (f *consoleFlags) token() (string, error) {
 	return strings.TrimSpace(string(text)), nil
 }
 
-func (f *consoleFlags) run(cmd *cobra.Command) error {
+// read takes the settings of the file, and returns the token; "": none. f.access has the users.
+func (f *consoleFlags) read(listenIsSet bool) (token string, err error) {
 	var filed string
 	if f.file != "" {
 		c, err := readConsoleFile(f.file)
 		if err != nil {
-			return err
+			return "", err
 		}
-		if filed, err = f.take(c, cmd.Flags().Changed("listen")); err != nil {
-			return err
+		if filed, err = f.take(c, listenIsSet); err != nil {
+			return "", err
 		}
 	}
-	token, err := f.token()
+	token, err = f.token()
+	return cmp.Or(token, filed), err
+}
+
+func (f *consoleFlags) run(cmd *cobra.Command) error {
+	flags := *f // before the file is read
+	token, err := f.read(cmd.Flags().Changed("listen"))
 	if err != nil {
 		return err
 	}
-	token = cmp.Or(token, filed)
 	if err := address.CheckListen(f.listen); err != nil {
 		return fmt.Errorf("--listen: %w", err)
 	}
@@ -179,11 +190,20 @@ func (f *consoleFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return failed(fmt.Errorf("--listen: %w", err))
 	}
-	return serveConsole(cmd.Context(), l, cfg, cmd.ErrOrStderr())
+	hangUp := make(chan os.Signal, 1)
+	if f.file != "" || f.tokenFile != "" { // else there is nothing to read again, and it ends with its terminal
+		signal.Notify(hangUp, syscall.SIGHUP)
+		defer signal.Stop(hangUp)
+	}
+	return serveConsole(cmd.Context(), l, cfg, cmd.ErrOrStderr(), hangUp, func() (string, *console.Access, error) {
+		again := flags
+		token, err := again.read(true)
+		return token, again.access, err
+	})
 }
 
-// serveConsole serves on l until ctx ends, and closes it.
-func serveConsole(ctx context.Context, l net.Listener, cfg console.Config, stderr io.Writer) error {
+// serveConsole serves on l until ctx ends, and closes it. At each hang-up it reads the token or the users again.
+func serveConsole(ctx context.Context, l net.Listener, cfg console.Config, stderr io.Writer, hangUp <-chan os.Signal, read func() (string, *console.Access, error)) error {
 	c, err := console.New(ctx, cfg)
 	if err != nil {
 		return errors.Join(err, l.Close())
@@ -197,10 +217,23 @@ func serveConsole(ctx context.Context, l net.Listener, cfg console.Config, stder
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(l) }()
 	_, _ = fmt.Fprintf(stderr, "console: http://%s/%s\n", l.Addr(), cmp.Or(map[bool]string{true: " (read only: no token)"}[cfg.Token == "" && cfg.Access == nil], ""))
-	select {
-	case err := <-ended:
-		return failed(err)
-	case <-ctx.Done():
+	for serves := true; serves; {
+		select {
+		case err := <-ended:
+			return failed(err)
+		case <-ctx.Done():
+			serves = false
+		case <-hangUp:
+			token, access, err := read()
+			if err == nil {
+				err = c.ReplaceAccess(token, access)
+			}
+			if err != nil {
+				cfg.Log.Error().Err(err).Msg("the token and the users were not read again: the earlier ones stay")
+			} else {
+				cfg.Log.Info().Msg("the token and the users were read again; sessions of removed tokens have ended")
+			}
+		}
 	}
 	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
@@ -248,6 +281,6 @@ func besideDemo(listen string, stderr io.Writer) (func(context.Context, run.Worl
 		cfg.Watch = pool
 		defer func() { err = errors.Join(err, end()) }()
 		_, _ = fmt.Fprintf(stderr, "to act, sign in with the token %s\n", token)
-		return serveConsole(ctx, l, cfg, stderr)
+		return serveConsole(ctx, l, cfg, stderr, nil, nil)
 	}, nil
 }

@@ -93,6 +93,38 @@ func TestConsoleServesUntilItIsAskedToStop(t *testing.T) {
 	require.NotContains(t, said, "a token of some length")
 }
 
+func TestConsoleReadsItsTokenAgainAtAHangUp(t *testing.T) {
+	t.Parallel()
+	url := "order=" + testkit.DatabaseURL(t, testkit.Database(t))
+	file := filepath.Join(t.TempDir(), "token")
+	require.NoError(t, os.WriteFile(file, []byte("a token of some length\n"), 0o600))
+	c := serve(t, []string{"TROUPE_DATABASES=" + url}, "console", "--listen", "127.0.0.1:0", "--token-file", file)
+	act := func(token string) int {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, c.address+"relay/act", strings.NewReader("do=pause"))
+		require.NoError(t, err)
+		r.Header = http.Header{"Accept": {"application/json"}, "Authorization": {"Bearer " + token}, "Content-Type": {"application/x-www-form-urlencoded"}}
+		a, err := http.DefaultClient.Do(r)
+		require.NoError(t, err)
+		require.NoError(t, a.Body.Close())
+		return a.StatusCode
+	}
+	require.Equal(t, http.StatusBadRequest, act("a token of some length"))
+	for _, next := range []string{"short", "another token of some length"} {
+		require.NoError(t, os.WriteFile(file, []byte(next), 0o600))
+		require.NoError(t, c.cmd.Process.Signal(syscall.SIGHUP))
+		if next == "short" {
+			c.until("the earlier ones stay")
+			require.Equal(t, http.StatusBadRequest, act("a token of some length"))
+		}
+	}
+	c.until("were read again")
+	require.Equal(t, http.StatusBadRequest, act("another token of some length"))
+	require.Equal(t, http.StatusUnauthorized, act("a token of some length"))
+	code, said := c.end()
+	require.Equal(t, exitDone, code, said)
+	require.NotContains(t, said, "of some length")
+}
+
 func TestConsoleSaysWhatItCannotDo(t *testing.T) {
 	t.Parallel()
 	empty := filepath.Join(t.TempDir(), "token")

@@ -139,6 +139,28 @@ func newAccounts(cfg Config) *accounts {
 	return a
 }
 
+// ReplaceAccess replaces the token, or the users with their tokens and roles and the proxy, while the console serves. A console with a token
+// stays one with a token, and a console with users one with users. The sessions that a removed token began end; the others get the roles
+// that their user has now. After an error the earlier access holds.
+func (c *Console) ReplaceAccess(token string, access *Access) error {
+	cfg := c.cfg
+	switch {
+	case (token != "") != (cfg.Token != "") || (access != nil) != (cfg.Access != nil):
+		return errors.New("console: a token for all cannot become users with roles, or the reverse, without a restart")
+	case access != nil && (access.Proxy != nil) != (cfg.Access.Proxy != nil):
+		return errors.New("console: a proxy cannot be added or removed without a restart")
+	}
+	cfg.Token, cfg.Access = token, access
+	if err := cfg.validate(); err != nil {
+		return fmt.Errorf("console: %w", err)
+	}
+	a := newAccounts(cfg)
+	a.key = c.accounts.Load().key
+	c.accounts.Store(a)
+	c.sessions.keep(a)
+	return nil
+}
+
 // ofToken returns the user of a token; false if it is no user's.
 func (a *accounts) ofToken(token string) (user, bool) {
 	u, is := a.tokens[sha256.Sum256([]byte(token))]

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -70,7 +71,7 @@ type Console struct {
 	sources   []*source
 	pages     map[string]*page // by path
 	templates map[string]*template.Template
-	accounts  *accounts
+	accounts  atomic.Pointer[accounts]
 	sessions  *sessions
 	attempts  door.Attempts // wrong tokens
 	secrets   door.Attempts // wrong secrets of the proxy
@@ -139,10 +140,11 @@ func New(ctx context.Context, cfg Config) (*Console, error) {
 	}
 	cfg.Private = cfg.Private || cfg.Access != nil
 	c := &Console{
-		cfg: cfg, pages: make(map[string]*page), accounts: newAccounts(cfg), sessions: newSessions(), works: newWorks(),
+		cfg: cfg, pages: make(map[string]*page), sessions: newSessions(), works: newWorks(),
 		guesses:  newGuesses(cfg.Log),
 		payloads: make(chan struct{}, mostPayloads), limit: askLimit,
 	}
+	c.accounts.Store(newAccounts(cfg))
 	c.looks = newLooks(c.works)
 	var codec *schemas.Codec
 	if cfg.Registry != nil {

@@ -114,7 +114,7 @@ func TestRolesDoNotShareALook(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t, twice(t), withUsers)
 	key := func(user, page, query string) string {
-		u, is := d.c.accounts.ofToken(tokenOf(user))
+		u, is := d.c.accounts.Load().ofToken(tokenOf(user))
 		require.True(t, is)
 		a, err := d.c.askOf(d.c.pages[page], form("q", query), u, Viewer)
 		require.NoError(t, err)

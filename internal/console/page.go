@@ -128,7 +128,7 @@ func (c *Console) enter(w http.ResponseWriter, r *http.Request) (u user, ok bool
 	u = c.userOf(r)
 	if c.cfg.Private && u.name == "" {
 		switch {
-		case len(c.accounts.tokens) == 0:
+		case len(c.accounts.Load().tokens) == 0:
 			c.fail(w, r, refuse(http.StatusUnauthorized, "want the proxy's header with a user's name: reach the console through the proxy"))
 		case wantsJSON(r):
 			w.Header().Set("WWW-Authenticate", "Bearer")

@@ -41,6 +41,7 @@ type sessions struct {
 
 type session struct {
 	user  user
+	token [sha256.Size]byte // the hash of the token that began it
 	until time.Time
 }
 
@@ -48,8 +49,8 @@ func newSessions() *sessions {
 	return &sessions{now: time.Now, all: make(map[[sha256.Size]byte]session)}
 }
 
-// begin starts a session, and returns the value of its cookie.
-func (s *sessions) begin(u user) (value string) {
+// begin starts a session of the token's user, and returns the value of its cookie.
+func (s *sessions) begin(u user, token string) (value string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
@@ -65,7 +66,7 @@ func (s *sessions) begin(u user) (value string) {
 		delete(s.all, oldest)
 	}
 	value, u.form = rand.Text(), rand.Text()
-	s.all[sha256.Sum256([]byte(value))] = session{u, now.Add(sessionLast)}
+	s.all[sha256.Sum256([]byte(value))] = session{u, sha256.Sum256([]byte(token)), now.Add(sessionLast)}
 	return value
 }
 
@@ -82,6 +83,20 @@ func (s *sessions) of(r *http.Request) user {
 		return user{}
 	}
 	return one.user
+}
+
+// keep ends the sessions whose token is no user's any more, and gives the others the roles that the user of their token has now.
+func (s *sessions) keep(a *accounts) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for at, one := range s.all {
+		if u, is := a.tokens[one.token]; !is || !u.shared && u.name != one.user.name {
+			delete(s.all, at)
+		} else {
+			one.user.roles = u.roles
+			s.all[at] = one
+		}
+	}
 }
 
 // end ends the session of a request's cookie.
@@ -105,11 +120,11 @@ func (c *Console) cookie(r *http.Request, value string, last time.Duration) *htt
 // userOf returns the user of a request: the one that the proxy names, the one of its token, or the one of its cookie. Without a
 // user, a console that is not private shows everything.
 func (c *Console) userOf(r *http.Request) user {
-	if u, is := c.accounts.proxied(r); is {
+	if u, is := c.accounts.Load().proxied(r); is {
 		return u
 	}
 	if bearer, is := door.Bearer(r); is {
-		if u, is := c.accounts.ofToken(bearer); is {
+		if u, is := c.accounts.Load().ofToken(bearer); is {
 			return u
 		}
 	} else if u := c.sessions.of(r); u.name != "" {
@@ -139,7 +154,7 @@ func (c *Console) cannotSignIn() error {
 	switch {
 	case !c.acts():
 		return refuse(http.StatusForbidden, "this console was started without a token: it only shows")
-	case len(c.accounts.tokens) == 0:
+	case len(c.accounts.Load().tokens) == 0:
 		return refuse(http.StatusForbidden, "the proxy signs users in: reach the console through it")
 	}
 	return nil
@@ -180,7 +195,7 @@ func (c *Console) signIn(w http.ResponseWriter, r *http.Request) {
 	name, to := strings.TrimSpace(r.PostForm.Get("name")), c.back(r.PostForm.Get("to"))
 	if err := c.cannotSignIn(); err != nil {
 		c.fail(w, r, err)
-	} else if _, named := c.accounts.proxied(r); named { // a session would not count
+	} else if _, named := c.accounts.Load().proxied(r); named { // a session would not count
 		http.Redirect(w, r, to, http.StatusSeeOther)
 	} else if c.cfg.Access == nil && (admin.Actor{Name: name}).Check() != nil {
 		c.fail(w, r, refuse(http.StatusBadRequest, "want a name, for the records of what you do: text of one line, of at most %d bytes", admin.MaxName))
@@ -194,7 +209,7 @@ func (c *Console) signIn(w http.ResponseWriter, r *http.Request) {
 func (c *Console) admit(w http.ResponseWriter, r *http.Request, name, to string) {
 	var u user
 	right, limited := c.attempts.Try(r, func() (is bool) {
-		u, is = c.accounts.ofToken(r.PostForm.Get("token"))
+		u, is = c.accounts.Load().ofToken(r.PostForm.Get("token"))
 		return is
 	})
 	if u.shared {
@@ -212,7 +227,7 @@ func (c *Console) admit(w http.ResponseWriter, r *http.Request, name, to string)
 	default:
 		c.cfg.Log.Info().Str("name", u.name).Str("from", r.RemoteAddr).Msg("console: signed in")
 		c.sessions.end(r)
-		http.SetCookie(w, c.cookie(r, c.sessions.begin(u), sessionLast))
+		http.SetCookie(w, c.cookie(r, c.sessions.begin(u, r.PostForm.Get("token")), sessionLast))
 		http.Redirect(w, r, to, http.StatusSeeOther)
 	}
 }
@@ -221,14 +236,14 @@ func (c *Console) admit(w http.ResponseWriter, r *http.Request, name, to string)
 // Tokens and secrets are counted separately, so that wrong tokens that come through the proxy do not stop the users that it names.
 func (c *Console) tooOften(w http.ResponseWriter, r *http.Request) bool {
 	var right, limited bool
-	if c.accounts.proxy != nil && c.cfg.Access.Proxy.Secret != "" && len(r.Header.Values(door.ProxySecret)) > 0 {
-		if right, limited = c.secrets.Try(r, func() bool { return c.accounts.proxy.Sent(r) }); !right && !limited {
+	if c.accounts.Load().header.Secret != "" && len(r.Header.Values(door.ProxySecret)) > 0 {
+		if right, limited = c.secrets.Try(r, func() bool { return c.accounts.Load().proxy.Sent(r) }); !right && !limited {
 			c.guesses.report(wrongSecret, r)
 		}
 	}
-	if bearer, is := door.Bearer(r); is && !limited && len(c.accounts.tokens) > 0 {
-		if _, named := c.accounts.proxied(r); !named { // the token of a named user is the proxy's, and is not compared
-			if right, limited = c.attempts.Try(r, func() bool { _, is := c.accounts.ofToken(bearer); return is }); !right && !limited {
+	if bearer, is := door.Bearer(r); is && !limited && len(c.accounts.Load().tokens) > 0 {
+		if _, named := c.accounts.Load().proxied(r); !named { // the token of a named user is the proxy's, and is not compared
+			if right, limited = c.attempts.Try(r, func() bool { _, is := c.accounts.Load().ofToken(bearer); return is }); !right && !limited {
 				c.guesses.report(wrongToken, r)
 			}
 		}

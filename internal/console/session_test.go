@@ -97,7 +97,7 @@ func TestTheOldestSessionEndsWhereThereAreTooMany(t *testing.T) {
 	d.c.sessions.now = func() time.Time { at = at.Add(time.Millisecond); return at }
 	first, second := d.signIn(t, token), d.signIn(t, token)
 	for range mostSessions - 1 {
-		d.c.sessions.begin(user{name: "ann"})
+		d.c.sessions.begin(user{name: "ann"}, token)
 	}
 	require.Equal(t, http.StatusSeeOther, d.browse("/held", first).Code)
 	require.Equal(t, http.StatusOK, d.browse("/held", second).Code)
@@ -205,4 +205,46 @@ func TestAReturnBelowAPathLeadsToItsPage(t *testing.T) {
 	require.Contains(t, page, `name="to" value="/console/held?db=order"`)
 	w = d.submit("/console/sign-in", form("name", "ann", "token", token, "to", "/console/held?db=order"), nil)
 	require.Equal(t, "/console/held?db=order", w.Header().Get("Location"))
+}
+
+// session signs in with a token, and returns the cookie.
+func (d *desk) session(token string) *http.Cookie {
+	d.t.Helper()
+	w := d.submit("/sign-in", form("name", "ann", "token", token, "to", "/held"), nil)
+	require.Equal(d.t, http.StatusSeeOther, w.Code)
+	return w.Result().Cookies()[0]
+}
+
+// TestATokenIsReplacedWhileTheConsoleServes ends the sessions of the earlier token, and keeps the earlier one if the new one cannot be used.
+func TestATokenIsReplacedWhileTheConsoleServes(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, private)
+	cookie := d.session(token)
+	require.ErrorContains(t, d.c.ReplaceAccess("short", nil), "want at least 16")
+	require.ErrorContains(t, d.c.ReplaceAccess("", &Access{}), "without a restart")
+	require.NoError(t, d.c.ReplaceAccess(token, nil))
+	require.Equal(t, http.StatusOK, d.browse("/held", cookie).Code, "nothing has changed")
+	const next = "another token of the console"
+	require.NoError(t, d.c.ReplaceAccess(next, nil))
+	require.Equal(t, http.StatusSeeOther, d.browse("/held", cookie).Code)
+	require.Equal(t, http.StatusUnauthorized, d.as(token).get("/held").Code)
+	require.Equal(t, http.StatusOK, d.as(next).get("/held").Code)
+	require.Equal(t, http.StatusOK, d.browse("/held", d.session(next)).Code)
+}
+
+// TestUsersAreReplacedWhileTheConsoleServes takes a role from one user, and the token from another.
+func TestUsersAreReplacedWhileTheConsoleServes(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, twice(t), withUsers)
+	d.letters()
+	operator, admin := d.session(tokenOf("operator")), d.session(tokenOf("admin"))
+	require.Equal(t, http.StatusOK, d.browse("/messages?q=o-1", operator).Code)
+	require.NoError(t, d.c.ReplaceAccess("", &Access{Users: []User{
+		{Name: "operator", Token: tokenOf("operator"), Roles: Roles{AllDatabases: Viewer}},
+		{Name: "ben", Token: tokenOf("admin"), Roles: Roles{AllDatabases: Admin}},
+	}}))
+	require.Equal(t, http.StatusForbidden, d.browse("/messages?q=o-1", operator).Code, "a viewer sees no payloads")
+	require.Equal(t, http.StatusOK, d.browse("/held", operator).Code)
+	require.Equal(t, http.StatusSeeOther, d.browse("/held", admin).Code, "the token is another user's now")
+	require.Equal(t, http.StatusUnauthorized, d.as(tokenOf("viewer")).get("/held").Code)
 }
