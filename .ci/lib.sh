@@ -24,11 +24,11 @@ fetched() { # fetched COMMAND...: runs what only fetches, again where the networ
   "$@"
 }
 
-# previous_build FILE: builds the program troupe of the last release. Before the first release: of the commit that last changed the
+# previous_build FILE: builds the program troupe of the last release before this commit, without release candidates. Before the first release: of the commit that last changed the
 # migrations, since until then a migration may change.
 previous_build() {
   local commit folder out
-  commit=$(git describe --tags --abbrev=0 --match 'v*' 2>/dev/null || git log -1 --format=%H -- migrations/sql)
+  commit=$(git describe --tags --abbrev=0 --match 'v*' --exclude '*-*' HEAD^ 2>/dev/null || git log -1 --format=%H -- migrations/sql)
   echo "the previous version: $(git log -1 --format='%h %s' "$commit")"
   folder=$(mktemp -d) out=$PWD/$1
   git archive "$commit" | tar -x -C "$folder"

@@ -4,7 +4,8 @@ docs/README.md gives the navigation, and llms.txt, a list of the pages for progr
 import os
 import re
 
-SOURCE = "https://github.com/troupe-go/troupe/blob/main/"
+# SITE_COMMIT is the commit to which links to files outside of docs/ lead: the tag of a version, so that the files fit its pages.
+SOURCE = f"https://github.com/troupe-go/troupe/blob/{os.environ.get('SITE_COMMIT', 'main')}/"
 LINK = re.compile(r"\]\((?!https?://|#)([^)\s#]+)(#[^)\s]*)?\)")
 PAGE = re.compile(r"\[([^\]]+)\]\(([\w./-]+\.md)\)")
 

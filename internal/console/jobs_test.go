@@ -2,6 +2,7 @@ package console
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -40,4 +41,47 @@ func TestRebuildsAreShownWithTheirProgress(t *testing.T) {
 	for _, text := range []string{"25 % of 200 offsets", "shop.summary/Paid, shop.summary/Refused", "shop.payment.events/1", "waits for a member of the group"} {
 		require.Contains(t, page, text)
 	}
+}
+
+// TestTheOverviewHasTasksForSchedulesAndRebuilds checks that the overview reports what troupe doctor reports.
+func TestTheOverviewHasTasksForSchedulesAndRebuilds(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.Schedules()
+	d.Rebuilds()
+	tasks := func() map[string]need {
+		all := make(map[string]need)
+		for _, n := range facts[overviewFacts](d, "/").Needs {
+			all[n.Text] = n
+		}
+		return all
+	}
+	all := tasks()
+	late := all["2 schedules are not run: a-failing: no variable of"]
+	require.Equal(t, "/schedules?db=order", late.Page)
+	require.WithinDuration(t, time.Now().Add(-6*time.Minute), *late.Since, time.Minute)
+	require.Len(t, all, 1, "the rebuild began a moment ago: %v", all)
+
+	_, err := d.Pool.Exec(t.Context(), "UPDATE troupe.rebuilds SET started_at = now() - interval '6 minutes' WHERE finished_at IS NULL")
+	require.NoError(t, err)
+	waits := tasks()["Rebuild 2 of shop.summary waits in 1 of 2 partitions"]
+	require.Equal(t, "/rebuilds?db=order", waits.Page)
+	require.WithinDuration(t, time.Now().Add(-6*time.Minute), *waits.Since, time.Minute)
+}
+
+// TestFactsOfTheOverviewHaveTheirBeginning checks that rows that cannot be published, and missing events, are shown with the time of the first one.
+func TestFactsOfTheOverviewHaveTheirBeginning(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.FailedRow("shop.none.commands", "parked", "UNKNOWN_TOPIC_OR_PARTITION")
+	d.FailedRow("shop.large.commands", "retrying", "MESSAGE_TOO_LARGE")
+	d.Expect("shipped", "o")
+	_, err := d.Pool.Exec(t.Context(), "UPDATE troupe.outbox_failures SET first_failed_at = now() - interval '5 minutes'")
+	require.NoError(t, err)
+	needs := facts[overviewFacts](d, "/").Needs
+	require.Len(t, needs, 3)
+	for _, n := range needs {
+		require.NotNil(t, n.Since, n.Text)
+	}
+	require.WithinDuration(t, time.Now().Add(-5*time.Minute), *needs[0].Since, time.Minute)
 }

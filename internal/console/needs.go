@@ -31,8 +31,10 @@ func (d *databaseFacts) needs() (all []need) {
 		add(5, "soon", d.Questions.of("saga waits", "sagas wait")+" for an operator's answer", "The page lists the questions, and until when each can be answered.", "/questions")
 	}
 	if d.Missing.Count > 0 {
-		add(4, "now", d.Missing.of("expected event is", "expected events are")+" missing", "Open the messages of a key to see how far its flow is.", "/expectations", "status", repair.Missing)
+		n := add(4, "now", d.Missing.of("expected event is", "expected events are")+" missing", "Open the messages of a key to see how far its flow is.", "/expectations", "status", repair.Missing)
+		n.Since = d.MissedSince
 	}
+	d.jobNeeds(add)
 	if d.Outbox.Headroom < headroomSoon {
 		add(5, "soon", fmt.Sprintf("The outbox's partitions have room for %s only", count(d.Outbox.Headroom, "row", "rows")), "A running relay adds partitions: its log has the reason if it does not.", "/relay")
 	}
@@ -170,12 +172,14 @@ func (d *databaseFacts) failedNeed(table string, t relays.Topic, add addNeed) {
 	if t.Parked > 0 {
 		n := add(1, "now", fmt.Sprintf("%s for %s cannot be published%s: %s", count(t.Parked, "row", "rows"), topic, behind, t.Error),
 			"Remove the cause, then retry; or discard.", "/relay/rows", page...)
+		n.Since = t.Since
 		if t.Topic != "" {
 			n.All = &groupAction{"Retry " + count(t.Parked, "row", "rows"), address("/relay/act", "db", d.Name, "table", table, "topic", t.Topic, "do", "retry"), "/relay/act", "retry"}
 		}
 	} else if t.Retrying > 0 {
-		add(5, "soon", fmt.Sprintf("%s for %s and tried again by the relay%s: %s", count(t.Retrying, "row is refused", "rows are refused"), topic, behind, t.Error),
+		n := add(5, "soon", fmt.Sprintf("%s for %s and tried again by the relay%s: %s", count(t.Retrying, "row is refused", "rows are refused"), topic, behind, t.Error),
 			"The error has the reason. The relay creates no topics: if the topic is missing, create it.", "/relay/rows", page...)
+		n.Since = t.Since
 	}
 }
 

@@ -78,11 +78,15 @@ type databaseFacts struct {
 	DeadLetters int            `json:"dead_letters"` // open
 	Causes      []repair.Cause `json:"causes"`       // the largest five
 	Held        counted        `json:"held_keys"`
-	Missing     counted        `json:"missing_events"` // of expectations
+	Missing     counted        `json:"missing_events"`                 // of expectations
+	MissedSince *time.Time     `json:"missing_events_since,omitempty"` // when the first one was due
 	Parked      counted        `json:"parked_sagas"`
 	ParkedSince *time.Time     `json:"parked_sagas_since,omitempty"` // when the oldest started
 	Stuck       []stuckSaga    `json:"stuck"`                        // the oldest five of Parked
 	Questions   counted        `json:"questions"`                    // sagas that wait for an operator's answer
+	Late        []scheduleRow  `json:"late_schedules"`               // overdue or failing
+	Waiting     []rebuildRow   `json:"waiting_rebuilds"`             // for minutes
+	JobsError   string         `json:"jobs_error,omitempty"`         // schedules or rebuilds cannot be read
 	Changes     *changes       `json:"changes"`                      // null: they cannot be read
 
 	started []sagadesk.Started
@@ -171,14 +175,14 @@ func readOverview(ctx context.Context, a *ask) (any, error) {
 
 // overview reads the facts of one database. It stops at the first error.
 func (s *source) overview(ctx context.Context, since time.Time, every time.Duration) databaseFacts {
-	d := databaseFacts{Name: s.Name, Causes: []repair.Cause{}, Relays: []outboxFacts{}, Stuck: []stuckSaga{}}
+	d := databaseFacts{Name: s.Name, Causes: []repair.Cause{}, Relays: []outboxFacts{}, Stuck: []stuckSaga{}, Late: []scheduleRow{}, Waiting: []rebuildRow{}}
 	var days changes
 	var unknown error
 	var other sync.WaitGroup
 	other.Go(func() { days, unknown = s.changes(ctx) })
 	err := d.read(ctx, s, since, every)
 	if other.Wait(); err != nil {
-		return databaseFacts{Name: s.Name, Causes: []repair.Cause{}, Relays: []outboxFacts{}, Stuck: []stuckSaga{}, Error: err.Error()}
+		return databaseFacts{Name: s.Name, Causes: []repair.Cause{}, Relays: []outboxFacts{}, Stuck: []stuckSaga{}, Late: []scheduleRow{}, Waiting: []rebuildRow{}, Error: err.Error()}
 	}
 	if unknown == nil {
 		d.Changes = &days
@@ -220,7 +224,9 @@ func (d *databaseFacts) read(ctx context.Context, s *source, since time.Time, ev
 	if err != nil {
 		return err
 	}
-	d.Missing = counted{len(missing), next != ""}
+	if d.Missing = (counted{len(missing), next != ""}); len(missing) > 0 {
+		d.MissedSince = &missing[0].DueAt
+	}
 	parked, err := d.readParked(ctx, s)
 	if err != nil {
 		return err
@@ -231,6 +237,9 @@ func (d *databaseFacts) read(ctx context.Context, s *source, since time.Time, ev
 		return err
 	}
 	d.Questions = counted{min(asking, countTo), asking > countTo}
+	if err := d.readJobs(ctx, s, time.Now()); err != nil {
+		d.JobsError = err.Error()
+	}
 	d.started, err = s.sagas.Started(ctx, since, every)
 	return err
 }

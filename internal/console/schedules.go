@@ -65,7 +65,7 @@ func (f schedulesFacts) None() bool {
 // Late returns the number of schedules that an operator must look at.
 func (d schedulesOf) Late() (n int) {
 	for _, s := range d.Schedules {
-		if s.State == "failing" || s.State == "overdue" {
+		if s.late() {
 			n++
 		}
 	}

@@ -58,7 +58,9 @@ type Topic struct {
 	Parked   int    `json:"parked"`
 	Retrying int    `json:"retrying"`
 	Waiting  int    `json:"waiting"` // waiting behind rows of their keys
-	Error    string `json:"error"`   // of the row with the lowest position that failed
+	// Since is when the oldest of these rows, parked or retrying, failed first. Nil: there is none.
+	Since *time.Time `json:"since"`
+	Error string     `json:"error"` // of the row with the lowest position that failed
 }
 
 // Look reads the state of each outbox of a database: troupe.outbox first, then tables with a mapping, by name. It runs four
@@ -150,7 +152,7 @@ func readTopics(ctx context.Context, db DB, outboxes []Outbox) error {
 		Topic
 	}
 	topics, err := all(ctx, db, countFailures, nil, func(one pgx.CollectableRow) (t topic, err error) {
-		return t, one.Scan(&t.table, &t.Topic.Topic, &t.Parked, &t.Retrying, &t.Waiting, &t.Error)
+		return t, one.Scan(&t.table, &t.Topic.Topic, &t.Parked, &t.Retrying, &t.Waiting, &t.Since, &t.Error)
 	})
 	for i := range outboxes {
 		for _, t := range topics {
