@@ -191,6 +191,10 @@ var without = map[string]string{
 	"watch_marks":        "flow, within, judged",
 	"watch_days":         "slot, day",
 	"retention":          "kind, keep, removed, passed_at",
+	"handlers":           "consumer_group, topic, handler, refusal",
+	"rebuilds":           "id, consumer_group, generation, handlers, from_time, emit, started_at, cancelled_at, finished_at",
+	"rebuild_partitions": "rebuild, topic, partition, topic_id, from_offset, watermark, epoch, until, began_at, undone_at",
+	"rebuild_changes":    "position, at, actor, role, action, reason, rebuild, change",
 	"schedule_changes":   "position, at, actor, role, action, reason, name, change",
 	"erasures":           "position, at, actor, role, reason, key_digest, changed",
 }
