@@ -76,6 +76,21 @@ WHEN (current_setting('troupe.rebuild', true) = 'on') EXECUTE FUNCTION troupe.in
 CREATE TRIGGER in_rebuild BEFORE INSERT OR UPDATE OR DELETE ON troupe.deadlines FOR EACH ROW
 WHEN (current_setting('troupe.rebuild', true) = 'on') EXECUTE FUNCTION troupe.in_rebuild();
 
+-- saga_in_rebuild refuses a change of a saga by such a handler. The saga's commands would be discarded: it would wait for ever, or compensate
+-- steps that never ran.
+-- +goose StatementBegin
+CREATE FUNCTION troupe.saga_in_rebuild() RETURNS trigger
+LANGUAGE plpgsql
+AS $$
+BEGIN
+  RAISE EXCEPTION 'a rebuild without emit starts and changes no saga: cancel the rebuild (troupe rebuild cancel), and write the read model in a handler of its own';
+END
+$$;
+-- +goose StatementEnd
+
+CREATE TRIGGER in_rebuild BEFORE INSERT OR UPDATE ON troupe.sagas FOR EACH ROW
+WHEN (current_setting('troupe.rebuild', true) = 'on') EXECUTE FUNCTION troupe.saga_in_rebuild();
+
 -- redrive_under_way reports whether the redriven message of a dead letter has not come yet: the inbox does not have it. As long as the inbox
 -- keeps an id, this is known; a redrive before that counts as handled. A rebuild that handled the original first would discard its
 -- writes, and the redriven message would be a duplicate.
