@@ -159,7 +159,7 @@ func (w *runner) start(ms []*message, f *failure) (*unit, error) {
 	mine := ms
 	var admitted func(pgx.BatchResults) ([]*message, error)
 	var claimed *claim
-	var twins, locks, asked, sagas, firstTime bool
+	var twins, locks, asked, sagas bool
 	turn := len(ms) > 1 && w.p.turns.on()
 	first := func(b *pgx.Batch) {
 		if ms[0].withheld {
@@ -193,7 +193,7 @@ func (w *runner) start(ms []*message, f *failure) (*unit, error) {
 			return err
 		}
 		known, err := claimed.read(results)
-		firstTime = known[identity{ms[0].id, ms[0].redriveBefore}]
+		ms[0].isNew = ms[0].mayBeNew && known[identity{ms[0].id, ms[0].redriveBefore}] // it runs alone
 		if err == nil && twins {
 			err = w.p.dropTwins(results, known)
 		}
@@ -227,7 +227,7 @@ func (w *runner) start(ms []*message, f *failure) (*unit, error) {
 		return nil, w.p.ours(err)
 	}
 	u.tx = tx
-	if ms[0].mayBeNew && ms[0].withheld && firstTime { // it runs alone
+	if ms[0].isNew && ms[0].withheld {
 		tx.queue.Queue(withhold, "")
 	}
 	if len(mine) < len(ms) { // another member has the others, and so their identities

@@ -47,6 +47,8 @@ type message struct {
 	passed           string           // why it ends without effect
 	rebuilt          bool             // a rebuild handles it
 	mayBeNew         bool             // likewise, and it may not have been handled before
+	isNew            bool             // likewise, and it was not: set when its run begins
+	newLetter        bool             // it may be a dead letter already: a commit of that had no answer, or failed
 	redriveBefore    int              // redrive without the rebuild, if rebuilt is set
 	withheld         bool             // what its handler writes to the outbox and the deadlines is discarded
 	result           *callResult      // of its call of another service, until it ends

@@ -137,7 +137,7 @@ func printPlan(w io.Writer, p rebuilds.Plan) error {
 	}{
 		{deleted, "%d of the partitions begin at or after --from: the topic's retention has deleted earlier messages, which cannot be handled again.\n"},
 		{p.Held, "%d messages are held: a partition begins when none of its messages is. See troupe held list.\n"},
-		{p.DeadLetters, "%d dead letters of the handlers are open: a partition begins when they are redriven or discarded. See troupe dlq list.\n"},
+		{p.DeadLetters, "%d dead letters of the handlers are open, or redriven and not handled yet: a partition begins when they are handled or discarded. See troupe dlq list.\n"},
 	} {
 		if note.n > 0 {
 			fmt.Fprintf(w, note.text, note.n)

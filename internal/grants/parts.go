@@ -140,6 +140,7 @@ var rights = map[Part][]Grant{
 		need("SELECT, INSERT, UPDATE", "rate_limits", "to limit the rates of handlers").optional(),
 		need(readWrite, "handlers", "to list its handlers for rebuilds"),
 		need("SELECT", "rebuilds, rebuild_partitions", "to run rebuilds"),
+		need("SELECT", "repairs", "to run rebuilds").columns("dead_letter_id, action, at"),
 		need("UPDATE", "rebuilds", "to run rebuilds").columns("finished_at"),
 		need("UPDATE", "rebuild_partitions", "to run rebuilds").columns("began_at, watermark, epoch, until, undone_at"),
 		need("TRUNCATE", ring(32, "inbox_recent_"), "to forget old ones"),

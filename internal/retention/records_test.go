@@ -280,6 +280,20 @@ func TestClosedDeadLettersAreRemoved(t *testing.T) {
 	require.Equal(t, []string{"lately"}, a.list("SELECT message_id FROM troupe.repairs ORDER BY 1"))
 }
 
+// TestAnEditLosesItsContentWithItsDeadLetter: the log of actions may be kept for longer, and an erasure finds an edit by the key of its dead
+// letter.
+func TestAnEditLosesItsContentWithItsDeadLetter(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	a.letter("edited", "redriven", "91 days", "91 days")
+	a.letter("lately", "redriven", "91 days", "1 day")
+	a.exec("UPDATE troupe.retention SET keep = NULL WHERE kind = 'repairs'; UPDATE troupe.repairs SET action = 'edit', payload_before = 'a', payload_after = 'b'")
+	a.remove()
+	require.Equal(t, []string{"lately"}, a.list(letters))
+	require.Equal(t, []string{"edited", "lately"}, a.list("SELECT message_id FROM troupe.repairs ORDER BY 1"))
+	require.Equal(t, []string{"lately"}, a.list("SELECT message_id FROM troupe.repairs WHERE payload_before IS NOT NULL OR payload_after IS NOT NULL"))
+}
+
 // TestADeadLetterIsKeptAsLongAsItsIdentityIsInTheInbox: without it, a participant would take a redrive for one that comes after the
 // message took effect, and pass it over.
 func TestADeadLetterIsKeptAsLongAsItsIdentityIsInTheInbox(t *testing.T) {

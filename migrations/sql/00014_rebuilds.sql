@@ -75,3 +75,47 @@ WHEN (current_setting('troupe.rebuild', true) = 'on') EXECUTE FUNCTION troupe.in
 
 CREATE TRIGGER in_rebuild BEFORE INSERT OR UPDATE OR DELETE ON troupe.deadlines FOR EACH ROW
 WHEN (current_setting('troupe.rebuild', true) = 'on') EXECUTE FUNCTION troupe.in_rebuild();
+
+-- saga_in_rebuild refuses a change of a saga by such a handler. The saga's commands would be discarded: it would wait for ever, or compensate
+-- steps that never ran.
+-- +goose StatementBegin
+CREATE FUNCTION troupe.saga_in_rebuild() RETURNS trigger
+LANGUAGE plpgsql
+AS $$
+BEGIN
+  RAISE EXCEPTION 'a rebuild without emit starts and changes no saga: cancel the rebuild (troupe rebuild cancel), and write the read model in a handler of its own';
+END
+$$;
+-- +goose StatementEnd
+
+CREATE TRIGGER in_rebuild BEFORE INSERT OR UPDATE ON troupe.sagas FOR EACH ROW
+WHEN (current_setting('troupe.rebuild', true) = 'on') EXECUTE FUNCTION troupe.saga_in_rebuild();
+
+-- redrive_under_way reports whether the redriven message of a dead letter has not come yet: the inbox does not have it. As long as the inbox
+-- keeps an id, this is known; a redrive before that counts as handled. A rebuild that handled the original first would discard its
+-- writes, and the redriven message would be a duplicate.
+-- +goose StatementBegin
+CREATE FUNCTION troupe.redrive_under_way(letter uuid, of_group text, message text, redrives integer) RETURNS boolean
+LANGUAGE sql STABLE
+AS $$
+  SELECT EXISTS (
+      SELECT
+      FROM troupe.repairs AS r
+      WHERE r.dead_letter_id = letter AND r.action = 'redrive'
+        AND r.at > clock_timestamp() - make_interval(days => coalesce(
+          (SELECT nullif(g.days, 0) FROM troupe.inbox_groups AS g WHERE g.consumer_group = of_group), 14)))
+    AND NOT EXISTS (
+      SELECT
+      FROM troupe.inbox AS i
+      WHERE i.consumer_group = of_group AND i.message_id = message AND i.redrive > redrives)
+    AND NOT EXISTS (
+      SELECT
+      FROM troupe.inbox AS i -- with the hash of its source, as inbox_sources has it
+      WHERE left(i.message_id, -17) = message AND left(right(i.message_id, 17), 1) = '~' AND i.consumer_group = of_group AND i.redrive > redrives)
+    AND NOT EXISTS (
+      SELECT
+      FROM troupe.inbox_recent AS i
+      WHERE i.id = CASE WHEN message ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' THEN message::uuid END
+        AND i.consumer_group = of_group AND i.redrive > redrives)
+$$;
+-- +goose StatementEnd

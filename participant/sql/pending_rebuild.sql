@@ -12,6 +12,7 @@ WHERE r.consumer_group = @group AND r.finished_at IS NULL
       AND NOT EXISTS (
         SELECT
         FROM troupe.dead_letters AS d
-        WHERE d.status = 'open' AND d.consumer_group = @group AND d.handler = ANY (r.handlers)
+        WHERE (d.status = 'open' OR d.status = 'redriven' AND troupe.redrive_under_way(d.id, d.consumer_group, d.message_id, d.redrives))
+        AND d.consumer_group = @group AND d.handler = ANY (r.handlers)
           AND d.topic_id = p.topic_id AND d.partition = p.partition AND d."offset" >= p.from_offset)
   END

@@ -31,7 +31,7 @@ LIMIT 10`
 	if err == nil {
 		_, err = pgx.ForEachRow(rows, []any{&id, &group, &since, &n}, func() error {
 			e.Warn("rebuild", fmt.Sprintf("rebuild %d of the group %s waits in %d partitions since %s", id, group, n, since.UTC().Format(time.RFC3339)),
-				fmt.Sprintf("troupe rebuild show %d prints the cause for each partition: held keys, open dead letters, or no member", id))
+				fmt.Sprintf("troupe rebuild show %d prints the cause for each partition: held keys, dead letters, or no member", id))
 			return nil
 		})
 	}

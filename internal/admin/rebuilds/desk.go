@@ -66,7 +66,7 @@ type Partition struct {
 	Until       *int64 `json:"until"` // likewise
 	Owner       string `json:"owner"` // of the partition's lease; "": it has none
 	Held        int    `json:"held"`
-	DeadLetters int    `json:"dead_letters"` // open ones of the handlers, from From on
+	DeadLetters int    `json:"dead_letters"` // of the handlers, from From on: open, or redriven and not handled yet
 }
 
 // State returns the partition's progress in words.
@@ -75,7 +75,7 @@ func (p Partition) State() string {
 	case p.Until == nil && p.Held > 0:
 		return fmt.Sprintf("waits until no key is held: held messages: %d", p.Held)
 	case p.Until == nil && p.DeadLetters > 0:
-		return fmt.Sprintf("waits until no dead letter of the handlers is open: %d", p.DeadLetters)
+		return fmt.Sprintf("waits until no dead letter of the handlers is open, and the redriven ones are handled: %d", p.DeadLetters)
 	case p.Until == nil && p.Owner == "":
 		return "waits for a member of the group"
 	case p.Until == nil:
@@ -142,7 +142,7 @@ SELECT p.topic, p.partition, p.from_offset, `+next+`, p.until, coalesce(l.owner,
        (SELECT count(*) FROM troupe.held AS h WHERE h.consumer_group = r.consumer_group AND h.topic = p.topic AND h.partition = p.partition),
        (SELECT count(*)
         FROM troupe.dead_letters AS d
-        WHERE d.status = 'open' AND d.consumer_group = r.consumer_group AND d.handler = ANY (r.handlers) AND d.topic_id = p.topic_id
+        WHERE (d.status = 'open' OR d.status = 'redriven' AND troupe.redrive_under_way(d.id, d.consumer_group, d.message_id, d.redrives)) AND d.consumer_group = r.consumer_group AND d.handler = ANY (r.handlers) AND d.topic_id = p.topic_id
           AND d.partition = p.partition AND d."offset" >= p.from_offset)
 FROM troupe.rebuilds AS r
 JOIN troupe.rebuild_partitions AS p ON p.rebuild = r.id

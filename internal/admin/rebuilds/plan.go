@@ -31,7 +31,7 @@ type Plan struct {
 	Spec
 	Group      string             `json:"group"`
 	Partitions []PlannedPartition `json:"partitions"`
-	// Held and DeadLetters count the held messages of the partitions and the open dead letters of the handlers in them, for which
+	// Held and DeadLetters count the held messages of the partitions and the dead letters of the handlers in them, open or redriven and not handled yet, for which
 	// the rebuild of a partition waits.
 	Held        int `json:"held"`
 	DeadLetters int `json:"dead_letters"`
@@ -167,7 +167,7 @@ SELECT (SELECT count(*)
         FROM troupe.dead_letters AS d
         JOIN unnest(@topics::text[], @partitions::integer[], @from::bigint[]) AS p (topic, partition, start)
           ON p.topic = d.topic AND p.partition = d.partition AND d."offset" >= p.start
-        WHERE d.status = 'open' AND d.consumer_group = @group AND d.handler = ANY (@handlers))`, pg.Args{
+        WHERE (d.status = 'open' OR d.status = 'redriven' AND troupe.redrive_under_way(d.id, d.consumer_group, d.message_id, d.redrives)) AND d.consumer_group = @group AND d.handler = ANY (@handlers))`, pg.Args{
 		"group": p.Group, "topics": topics, "partitions": partitions, "from": from, "handlers": p.Handlers,
 	}).Scan(&p.Held, &p.DeadLetters)
 	return admin.Explain(err, rightsPage)

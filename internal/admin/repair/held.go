@@ -45,7 +45,8 @@ type heldRow struct {
 	payload     []byte
 	messageTime time.Time
 	message     message
-	redrive     int
+	redrive     int // by the headers
+	stored      int // by the row: of a message that a rebuild handles it has the rebuild's generation
 
 	// These fields determine how its participant would write its dead letter.
 	handler, hop, source string
@@ -111,7 +112,7 @@ const (
 SELECT h.position, h.topic, h.partition, h."offset", h.consumer_group, h.key, h.attempts, h.max_attempts, h.next_try,
        coalesce(h.error_class, ''), coalesce(h.last_error, ''), h.first_failed_at, h.last_failed_at,
        h.topic_id, h.hold_key, h.headers, h.message_time, behind.n,
-       coalesce(h.handler, ''), coalesce(h.hop, ''), coalesce(h.source, ''), coalesce(h.letter_headers, 0), h.message_id`
+       coalesce(h.handler, ''), coalesce(h.hop, ''), coalesce(h.source, ''), coalesce(h.letter_headers, 0), h.message_id, h.redrive`
 	heldBehind = `
 CROSS JOIN LATERAL (
   SELECT count(*) AS n
@@ -162,7 +163,7 @@ func scanHeld(row pgx.CollectableRow) (k HeldKey, err error) {
 	err = row.Scan(&r.position, &k.Place.Topic, &k.Place.Partition, &k.Place.Offset, &k.Group, (*[]byte)(&k.Key), &k.Attempts,
 		&k.MaxAttempts, &k.NextTry, &k.Class, &k.Error, &k.FirstFailed, &k.LastFailed,
 		(*[16]byte)(&r.topicID), &r.holdKey, &r.headers, &r.messageTime, &k.Behind,
-		&r.handler, &r.hop, &r.source, &r.letterHeaders, &unnamed)
+		&r.handler, &r.hop, &r.source, &r.letterHeaders, &unnamed, &r.stored)
 	if err != nil {
 		return k, err
 	}

@@ -2,6 +2,7 @@ package repair
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/google/uuid"
@@ -90,7 +91,7 @@ func release(ctx context.Context, tx pgx.Tx, p Place, cfg ReleaseConfig) (r Rele
 		return r, err
 	}
 	r.Behind = k.Behind
-	first, err := k.claim(ctx, tx)
+	first, err := k.claimHeld(ctx, tx)
 	if err != nil {
 		return r, err
 	}
@@ -136,6 +137,40 @@ func (k *HeldKey) end(ctx context.Context, tx pgx.Tx, failed bool) (err error) {
 	channel, payload := k.channel()
 	_, err = tx.Exec(ctx, "SELECT pg_notify($1, $2)", channel, payload)
 	return err
+}
+
+// claimHeld is claim for a message that a rebuild may handle: if it does, and has handled the message before, the identity and the dead
+// letter are the rebuild's. Without emit nothing is sent of that dead letter.
+func (k *HeldKey) claimHeld(ctx context.Context, tx pgx.Tx) (first bool, err error) {
+	if k.local() || k.row.stored>>deadletter.GenerationShift == k.row.redrive>>deadletter.GenerationShift {
+		return k.claim(ctx, tx)
+	}
+	const find = `
+SELECT r.emit, p.watermark < @offset
+FROM troupe.rebuilds AS r
+JOIN troupe.rebuild_partitions AS p ON p.rebuild = r.id
+WHERE r.consumer_group = @group AND r.generation = @generation AND r.cancelled_at IS NULL AND p.topic_id = @topic_id AND p.partition = @partition`
+	args := k.identity()
+	args["generation"] = k.row.stored >> deadletter.GenerationShift
+	var emit, mayBeNew bool
+	switch err := tx.QueryRow(ctx, find, args).Scan(&emit, &mayBeNew); {
+	case errors.Is(err, pgx.ErrNoRows): // it was cancelled
+		return k.claim(ctx, tx)
+	case err != nil:
+		return false, err
+	}
+	if mayBeNew {
+		if first, err = k.claim(ctx, tx); first || err != nil {
+			return first, err
+		}
+	}
+	k.row.redrive = k.row.stored
+	if !emit {
+		if _, err := tx.Exec(ctx, "SELECT set_config('troupe.rebuild', 'on', true)"); err != nil {
+			return false, err
+		}
+	}
+	return k.claim(ctx, tx)
 }
 
 // claim inserts the message's identity into the inbox, so that it is not handled when it is delivered again. It returns false if

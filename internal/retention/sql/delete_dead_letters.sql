@@ -39,6 +39,11 @@ WITH due AS (
   USING free AS f
   WHERE l.id = f.id
   RETURNING l.id
+), blanked AS ( -- an erasure finds the content of an edit by its dead letter
+  UPDATE troupe.repairs AS r
+  SET payload_before = NULL, payload_after = NULL
+  FROM removed AS l
+  WHERE r.dead_letter_id = l.id AND (r.payload_before IS NOT NULL OR r.payload_after IS NOT NULL)
 )
 SELECT (SELECT count(*) FROM due), (SELECT count(*) FROM removed), last.created_at, last.id::text
 FROM (SELECT created_at, id FROM due ORDER BY created_at DESC, id DESC LIMIT 1) AS last
