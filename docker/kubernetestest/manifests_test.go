@@ -1,6 +1,6 @@
-// Package kubernetestest reads docker/kubernetes with Kubernetes' own types, strictly, and holds the manifests to rules that no type
-// checks. What they tell our programs, internal/sidecar and internal/demo try on these. It is a module of its own, so that
-// Kubernetes' libraries burden nobody else.
+// Package kubernetestest parses docker/kubernetes strictly, with Kubernetes' own types, and checks rules that the types do not have.
+// internal/sidecar and internal/demo check the settings of our programs in the manifests. It is a separate module, so that the module that
+// users import does not require Kubernetes' libraries.
 package kubernetestest
 
 import (
@@ -35,7 +35,7 @@ type workload struct {
 
 func (w workload) String() string { return w.file + " " + w.name }
 
-// manifests is all that stands in the folder.
+// manifests has the objects of the folder.
 type manifests struct {
 	workloads  []workload
 	budgets    []policyv1.PodDisruptionBudget
@@ -59,7 +59,7 @@ func load(t *testing.T) (m manifests) {
 	return m
 }
 
-// read takes one object. A field that its kind does not have is an error, and so is one that stands there twice.
+// read adds one object. A field that its kind does not have, or that is there twice, is an error.
 func (m *manifests) read(file string, text []byte) error {
 	var is struct {
 		metav1.TypeMeta   `json:",inline"`
@@ -107,7 +107,7 @@ func (w workload) containers() []corev1.Container {
 	return append(slices.Clone(w.pod.Spec.InitContainers), w.pod.Spec.Containers...)
 }
 
-// chosen says whether a selector chooses the pods of a workload.
+// chosen reports whether a selector selects the pods of a workload.
 func chosen(t *testing.T, selector *metav1.LabelSelector, w workload) bool {
 	t.Helper()
 	s, err := metav1.LabelSelectorAsSelector(selector)
@@ -115,7 +115,7 @@ func chosen(t *testing.T, selector *metav1.LabelSelector, w workload) bool {
 	return !s.Empty() && s.Matches(labels.Set(w.pod.Labels))
 }
 
-func TestEachFieldIsOneThatKubernetesHas(t *testing.T) {
+func TestEachFieldExistsInKubernetes(t *testing.T) {
 	m := load(t)
 	require.Len(t, m.workloads, 3)
 	require.Len(t, m.budgets, 2)
@@ -125,7 +125,7 @@ func TestEachFieldIsOneThatKubernetesHas(t *testing.T) {
 		"maxUnavailabel")
 }
 
-func TestWhoRunsSeveralTimesIsChosenOnceAndMayBeDisturbed(t *testing.T) {
+func TestEachDeploymentHasAStandbyAndOneDisruptionBudget(t *testing.T) {
 	m := load(t)
 	for _, w := range m.workloads {
 		if w.selector == nil {
@@ -150,7 +150,7 @@ func TestWhoRunsSeveralTimesIsChosenOnceAndMayBeDisturbed(t *testing.T) {
 	}
 }
 
-func TestPodsAreNobodyAndCanWriteNothing(t *testing.T) {
+func TestPodsRunWithoutRootAndCannotWrite(t *testing.T) {
 	for _, w := range load(t).workloads {
 		require.False(t, *w.pod.Spec.AutomountServiceAccountToken, "%s: none of our programs speaks to Kubernetes", w)
 		pod := w.pod.Spec.SecurityContext
@@ -170,7 +170,7 @@ func TestPodsAreNobodyAndCanWriteNothing(t *testing.T) {
 	}
 }
 
-func TestSecretsAreFilesAndEveryVolumeIsThere(t *testing.T) {
+func TestSecretsAreFilesAndEveryVolumeExists(t *testing.T) {
 	m := load(t)
 	page, err := os.ReadFile("../../docs/kubernetes.md")
 	require.NoError(t, err)
@@ -197,7 +197,7 @@ func TestSecretsAreFilesAndEveryVolumeIsThere(t *testing.T) {
 				mounted = append(mounted, mount.MountPath+"/")
 			}
 			for _, e := range c.Env {
-				require.Nil(t, e.ValueFrom, "%s %s %s: whoever may look at the process sees it", w, c.Name, e.Name)
+				require.Nil(t, e.ValueFrom, "%s %s %s: others on the node can read it", w, c.Name, e.Name)
 				if strings.HasPrefix(e.Value, "/") {
 					require.True(t, slices.ContainsFunc(mounted, func(path string) bool { return strings.HasPrefix(e.Value, path) }),
 						"%s %s %s: nothing is mounted at %s", w, c.Name, e.Name, e.Value)
@@ -217,7 +217,7 @@ func TestMemoryIsBoundedBelowTheLimitAndImagesAreOurs(t *testing.T) {
 			require.Contains(t, string(dockerfile), " AS "+name+"\n", c.Image)
 			require.Contains(t, c.Resources.Requests, corev1.ResourceCPU, "%s %s", w, c.Name)
 			require.Contains(t, c.Resources.Requests, corev1.ResourceMemory, "%s %s", w, c.Name)
-			require.NotContains(t, c.Resources.Limits, corev1.ResourceCPU, "%s %s: who is throttled loses its lease", w, c.Name)
+			require.NotContains(t, c.Resources.Limits, corev1.ResourceCPU, "%s %s: a throttled process loses its lease", w, c.Name)
 			limit := c.Resources.Limits.Memory().Value()
 			require.Positive(t, limit, "%s %s", w, c.Name)
 			for _, e := range c.Env {

@@ -19,7 +19,7 @@ func TestSchedulesAreShownWithTheOnesThatAreNotRun(t *testing.T) {
 	}
 	require.Equal(t, []string{"failing", "overdue", "paused", "on time"}, states)
 	page := d.html("/schedules")
-	for _, text := range []string{"2 schedules are not run", "no variable of", "30 2 * * *", "Europe/Berlin", "shop.billing.commands"} {
+	for _, text := range []string{`href="/sagas?db=order&amp;saga=billing"`, "2 schedules are not run", "no variable of", "30 2 * * *", "Europe/Berlin", "shop.billing.commands"} {
 		require.Contains(t, page, text)
 	}
 	require.NotContains(t, page, "4711")
@@ -38,7 +38,7 @@ func TestRebuildsAreShownWithTheirProgress(t *testing.T) {
 	require.Equal(t, "finished", f.Rebuilds[1].State)
 	require.Empty(t, f.Rebuilds[1].Open)
 	page := d.html("/rebuilds")
-	for _, text := range []string{"25 % of 200 offsets", "shop.summary/Paid, shop.summary/Refused", "shop.payment.events/1", "waits for a member of the group"} {
+	for _, text := range []string{`href="/held?db=order&amp;group=shop.summary"`, `href="/dead-letters?db=order&amp;group=shop.summary"`, "25 % of 200 offsets", "shop.summary/Paid, shop.summary/Refused", "shop.payment.events/1", "waits for a member of the group"} {
 		require.Contains(t, page, text)
 	}
 }

@@ -25,7 +25,8 @@ type scheduleRow struct {
 	Cron        string     `json:"cron"`
 	Zone        string     `json:"zone"`
 	Target      string     `json:"target"`
-	State       string     `json:"state"` // on time, overdue, failing or paused
+	Saga        string     `json:"saga,omitempty"` // the type of saga that it starts; "": it sends a message
+	State       string     `json:"state"`          // on time, overdue, failing or paused
 	Error       string     `json:"error,omitempty"`
 	NextAt      time.Time  `json:"next_at"`
 	LastAt      *time.Time `json:"last_at"`
@@ -37,7 +38,7 @@ const overdueAfter = 2 * time.Minute
 
 func rowOf(s schedule.Schedule, now time.Time) scheduleRow {
 	r := scheduleRow{
-		Name: s.Name, Cron: s.Cron, Zone: s.Zone, Target: s.Target(), State: "on time", Error: s.Error,
+		Name: s.Name, Cron: s.Cron, Zone: s.Zone, Target: s.Target(), Saga: s.Saga, State: "on time", Error: s.Error,
 		NextAt: s.NextAt, LastAt: s.LastAt, RequestedAt: s.RequestedAt,
 	}
 	overdue := s.RequestedAt != nil && now.Sub(*s.RequestedAt) > overdueAfter || s.PausedAt == nil && now.Sub(s.NextAt) > overdueAfter

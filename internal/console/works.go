@@ -152,7 +152,8 @@ func (w *works) find(id string) (Work, error) {
 			return one, nil
 		}
 	}
-	return Work{}, refuse(http.StatusNotFound, "there is no such work: it ended long ago, or in another process")
+	return Work{}, refuse(http.StatusNotFound, "this console does not know this action on a group: it ended long ago, or the console has restarted since: "+
+		"the page Actions has its records, and the same action again continues with the rest")
 }
 
 // begin runs do in a goroutine. do reports its progress, and returns when its context ends.

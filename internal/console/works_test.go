@@ -2,6 +2,7 @@ package console
 
 import (
 	"context"
+	"net/http"
 	"strconv"
 	"testing"
 
@@ -38,4 +39,12 @@ func TestARunningJobIsNotForgotten(t *testing.T) {
 	now, err := w.find(long.ID)
 	require.NoError(t, err)
 	require.Equal(t, "it was stopped: the same again goes on with the rest", now.Error)
+}
+
+// TestALinkToAnActionOfAnEarlierConsoleSaysWhereItsRecordIs opens the progress page of an action that is not in the memory of this console.
+func TestALinkToAnActionOfAnEarlierConsoleSaysWhereItsRecordIs(t *testing.T) {
+	t.Parallel()
+	w := newDesk(t).get("/work?id=gone")
+	require.Equal(t, http.StatusNotFound, w.Code)
+	require.Contains(t, w.Body.String(), "the console has restarted since: the page Actions has its records, and the same action again continues with the rest")
 }

@@ -117,7 +117,7 @@ func (c *faults) report() *Chaos {
 
 // check verifies that each kind of fault was injected: chaos without effect proves nothing.
 func (c *Chaos) check() Check {
-	return newCheck("chaos hurt in every way", func(v *verdict) {
+	return newCheck("every kind of fault happened", func(v *verdict) {
 		for complaint, count := range map[string]int64{
 			"no relay was killed": c.RelaysKilled, "no service was killed": c.ServicesKilled,
 			"no connection was cut": c.ConnectionsCut, "no message was sent twice": c.MessagesDoubled,

@@ -69,7 +69,7 @@ func TestEveryCheckOfAChoreographyFindsWhatItIsFor(t *testing.T) {
 	const (
 		declared = "every event follows from a declared reaction"
 		answered = "every reaction answered once"
-		awaited  = "nothing is awaited of what ended"
+		awaited  = "no order that ended waits for an event"
 	)
 	w := newWorld(t)
 	w.reset()

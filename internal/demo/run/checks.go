@@ -26,7 +26,7 @@ type condition struct {
 var (
 	conditions = []condition{
 		{"every order posted ended exactly once", (*facts).checkEnds},
-		{"completed and compensated as the seed has it", (*facts).checkOutcomes},
+		{"every order has its expected outcome", (*facts).checkOutcomes},
 		{"charged - refunded = completed orders", (*facts).checkMoney},
 		{"account balances = ledger", (*facts).checkBalances},
 		{"stock taken = completed orders", (*facts).checkStock},
@@ -44,7 +44,7 @@ var (
 		demo.Choreography: {
 			{"every event follows from a declared reaction", (*facts).checkDeclared},
 			{"every reaction answered once", (*facts).checkAnswered},
-			{"nothing is awaited of what ended", (*facts).checkAwaited},
+			{"no order that ended waits for an event", (*facts).checkAwaited},
 		},
 		demo.Orchestration: {
 			{"every saga's log gives its state", (*facts).checkReplay},

@@ -11,7 +11,7 @@ import (
 // The names of the checks.
 const (
 	ends      = "every order posted ended exactly once"
-	outcomes  = "completed and compensated as the seed has it"
+	outcomes  = "every order has its expected outcome"
 	money     = "charged - refunded = completed orders"
 	balances  = "account balances = ledger"
 	stock     = "stock taken = completed orders"
@@ -279,7 +279,7 @@ func TestChecksOnProcessesAndChaosCanFail(t *testing.T) {
 	}, checkStopped(8, []string{"order: signal: killed"}))
 	require.True(t, (&Chaos{1, 1, 1, 1}).check().OK)
 	require.Equal(t, Check{
-		Name: "chaos hurt in every way", Want: "4 of 4", Got: "2 of 4: no message was sent twice; no relay was killed",
+		Name: "every kind of fault happened", Want: "4 of 4", Got: "2 of 4: no message was sent twice; no relay was killed",
 	}, (&Chaos{0, 1, 1, 0}).check())
 }
 
