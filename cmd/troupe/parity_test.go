@@ -112,6 +112,8 @@ var views = map[string]view{
 	},
 	"/dead-letter": {commands: "troupe dlq show", called: map[string]string{"id": ""}},
 	"/held":        {commands: "troupe held list"},
+	"/schedules":   {commands: "troupe schedule list"},
+	"/rebuilds":    {commands: "troupe rebuild list"},
 	"/actions":     {commands: "troupe actions"},
 	"/expectations": {
 		commands: "troupe expectation list", command: map[string]string{"counts": "the page has them, too"},
