@@ -362,11 +362,12 @@ func (h *history) write(step modelStep) {
 	if step.Mode == vanishing {
 		h.deleteIn(tx, step.Key, h.committed[step.Key])
 	}
+	streamed := step.Mode != vanishing || h.streams()
 	require.NoError(h.rt, tx.Commit(ctx))
 	h.committed[step.Key] += step.Rows
 	h.bad += bad
 	if step.Mode == vanishing {
-		h.loseDeletedWithoutSlot()
+		h.loseDeletedWithoutSlot(streamed)
 	}
 }
 

@@ -131,8 +131,10 @@ func (h *history) loseDeleted() {
 	}
 }
 
-func (h *history) loseDeletedWithoutSlot() {
-	if !h.streams() {
+// loseDeletedWithoutSlot is called after rows were deleted. streamed reports whether the relays streamed before: if not, the relay may have
+// looked for the rows in the table after they were deleted, and stream since.
+func (h *history) loseDeletedWithoutSlot(streamed bool) {
+	if !streamed || !h.streams() {
 		h.loseDeleted()
 	}
 }
@@ -142,11 +144,12 @@ func (h *history) changeTable(step modelStep) bool {
 	h.changes++
 	switch step.Kind {
 	case "delete":
+		streamed := h.streams()
 		require.NoError(h.rt, pgx.BeginFunc(context.Background(), h.pool, func(tx pgx.Tx) error {
 			h.deleteIn(tx, step.Key, 0)
 			return nil
 		}))
-		h.loseDeletedWithoutSlot()
+		h.loseDeletedWithoutSlot(streamed)
 	case "truncate":
 		h.empty("TRUNCATE public.events")
 	case "update":
@@ -186,6 +189,7 @@ func (h *history) changeTable(step modelStep) bool {
 
 // empty runs a statement after which the rows of the mapped table are no longer there.
 func (h *history) empty(statement string) {
+	streamed := h.streams()
 	err := pgx.BeginFunc(context.Background(), h.pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(context.Background(), "SET LOCAL lock_timeout = '1s'; LOCK TABLE public.events"); err != nil {
 			return err
@@ -197,7 +201,7 @@ func (h *history) empty(statement string) {
 		return err
 	})
 	require.NoError(h.rt, busy(err), statement)
-	h.loseDeletedWithoutSlot()
+	h.loseDeletedWithoutSlot(streamed)
 }
 
 // busy returns nil for the error of a lock that was not given in time: a sweep or a writer holds the table.
