@@ -23,8 +23,8 @@ import (
 //
 // A message is handled once in each generation: in the inbox its redrive count has the rebuild's generation in its upper bits. A
 // redriven copy in the range counts as its original, of which the first delivery runs. A message between the watermark and until may
-// not have been handled before the rebuild: its ordinary identity is inserted, too, and if that is new, its writes are not withheld. Messages below the watermark that have another
-// handler are passed over.
+// not have been handled before the rebuild: its ordinary identity is inserted, too, and if that is new, its writes are not withheld.
+// Messages below the watermark that have another handler are passed over.
 
 var (
 	//go:embed sql/undo_rebuild.sql

@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // ErrBusy is wrapped by the error about a row that another transaction has locked for longer than LimitLocks allows. Nothing
@@ -19,6 +20,18 @@ const lockLimit = "10s"
 func LimitLocks(ctx context.Context, tx pgx.Tx) error {
 	_, err := tx.Exec(ctx, "SET LOCAL lock_timeout = '"+lockLimit+"'")
 	return err
+}
+
+// InTx calls do in a transaction at READ COMMITTED whose statements wait for a locked row for at most 10 s. Its errors are explained with
+// the page guide, as by Explain.
+func InTx(ctx context.Context, pool *pgxpool.Pool, guide string, do func(pgx.Tx) error) error {
+	err := pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+		if err := LimitLocks(ctx, tx); err != nil {
+			return err
+		}
+		return do(tx)
+	})
+	return Explain(err, guide)
 }
 
 // Explain adds the remedy to errors of Postgres about missing tables, missing rights and locked rows. guide is the page of the

@@ -104,15 +104,8 @@ func Plan(s Spec, at time.Time, n int) ([]time.Time, error) {
 	return c.after(at, n), nil
 }
 
-// inTx calls do in a transaction whose locks do not wait for long.
 func (d Desk) inTx(ctx context.Context, do func(pgx.Tx) error) error {
-	err := pgx.BeginTxFunc(ctx, d.Pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
-		if err := admin.LimitLocks(ctx, tx); err != nil {
-			return err
-		}
-		return do(tx)
-	})
-	return admin.Explain(err, rightsPage)
+	return admin.InTx(ctx, d.Pool, rightsPage, do)
 }
 
 // findSchedule reads a schedule. lock is "" or FOR UPDATE.

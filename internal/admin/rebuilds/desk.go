@@ -225,13 +225,6 @@ func record(b *pgx.Batch, id int64, action string, by admin.Actor, change string
 	b.Queue("INSERT INTO troupe.rebuild_changes (actor, action, reason, rebuild, change) VALUES ($1, $2, $3, $4, $5)", by.Name, action, by.Reason, id, change)
 }
 
-// inTx calls do in a transaction whose locks do not wait for long.
 func (d Desk) inTx(ctx context.Context, do func(pgx.Tx) error) error {
-	err := pgx.BeginTxFunc(ctx, d.Pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
-		if err := admin.LimitLocks(ctx, tx); err != nil {
-			return err
-		}
-		return do(tx)
-	})
-	return admin.Explain(err, rightsPage)
+	return admin.InTx(ctx, d.Pool, rightsPage, do)
 }

@@ -52,13 +52,7 @@ func explain(err error) error { return admin.Explain(err, rights) }
 // act runs do in one transaction. It waits for rows that another session has locked and then reads them as they are now, whatever
 // isolation level is the role's default.
 func (d *Desk) act(ctx context.Context, do func(pgx.Tx) error) error {
-	err := pgx.BeginTxFunc(ctx, d.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
-		if err := admin.LimitLocks(ctx, tx); err != nil {
-			return err
-		}
-		return do(tx)
-	})
-	return explain(err)
+	return admin.InTx(ctx, d.pool, rights, do)
 }
 
 // query runs one statement and collects its rows.
