@@ -8,13 +8,16 @@ import (
 	"reflect"
 	"strings"
 
+	"google.golang.org/protobuf/reflect/protoreflect"
+
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/internal/expr"
 )
 
 // CommandOf returns a Command whose body is a T, with the type name that codec gives it. Define then checks the input: each field
-// exists in T, by its avro tag or else its json tag, and the values have the types of the fields. Its JSON equals the JSON of a
-// Command that is written by hand.
+// exists in T, by its avro tag or else its json tag, and the values have the types of the fields. T may be a pointer, as it is for
+// a message of Protobuf, whose fields have their names in the .proto file. Its JSON equals the JSON of a Command that is written
+// by hand.
 func CommandOf[T any](codec envelope.Decoder, hop string, input Mapping) *Command {
 	of := bodyOf[T](codec)
 	return &Command{Hop: hop, Type: of.name, Input: input, of: of}
@@ -56,10 +59,38 @@ func bodyOf[T any](codec envelope.Decoder) *body {
 	if err != nil {
 		return &body{name: "unnamed", mistake: err}
 	}
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
 	if t.Kind() != reflect.Struct {
-		return &body{name: name, mistake: fmt.Errorf("%s is no struct", t)}
+		return &body{name: name, mistake: fmt.Errorf("%s is no struct: name a struct, or a pointer to one", t)}
+	}
+	if m, ok := reflect.New(t).Interface().(protoreflect.ProtoMessage); ok {
+		return &body{name: name, fields: protobufFieldsOf(m.ProtoReflect().Descriptor())}
 	}
 	return &body{name: name, fields: fieldsOf(t)}
+}
+
+// protobufFieldsOf returns the fields that package schemas/protobuf reads of a message. A field that may be null, and an enum,
+// whose value is a name or, without a name, a number, are of type Any.
+func protobufFieldsOf(of protoreflect.MessageDescriptor) expr.Fields {
+	fields := make(expr.Fields)
+	for i := range of.Fields().Len() {
+		f := of.Fields().Get(i)
+		kind, known := protobufTypes[f.Kind()]
+		if !known || f.IsList() || f.IsMap() || f.HasPresence() {
+			kind = Any
+		}
+		fields[string(f.Name())] = kind
+	}
+	return fields
+}
+
+// protobufTypes has the kinds whose values always have one type. A uint64 that an int64 cannot hold keeps its digits.
+var protobufTypes = map[protoreflect.Kind]Type{
+	protoreflect.StringKind: String, protoreflect.BytesKind: String, protoreflect.BoolKind: Bool,
+	protoreflect.Int32Kind: Int, protoreflect.Sint32Kind: Int, protoreflect.Sfixed32Kind: Int, protoreflect.Uint32Kind: Int, protoreflect.Fixed32Kind: Int,
+	protoreflect.Int64Kind: Int, protoreflect.Sint64Kind: Int, protoreflect.Sfixed64Kind: Int,
 }
 
 // fieldsOf returns the fields that a message of Go type t has. A field whose JSON form its own marshaler decides is of type Any.

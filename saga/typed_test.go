@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/typepb"
 
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/internal/demo/messages"
@@ -150,4 +152,60 @@ func TestATypedDefinitionIsHeldToItsTypes(t *testing.T) {
 			require.ErrorContains(t, err, row.want)
 		})
 	}
+}
+
+// protobufSpec returns a saga whose command and answer are messages of Protobuf.
+func protobufSpec[C, A any](input, set saga.Mapping) saga.Spec {
+	codec := envelope.JSONCodec{}
+	return saga.Spec{
+		Saga: "field", Version: 1, Key: "name", Data: map[string]saga.Type{"name": saga.String, "number": saga.Int, "kind": saga.String, "one": saga.Any},
+		Steps: []saga.Step{{
+			Name: "ask", Irreversible: "it asks only", Command: saga.CommandOf[C](codec, "types", input),
+			Success: []saga.Answer{saga.AnswerOf[A](codec, saga.Answer{Set: set})},
+		}},
+	}
+}
+
+func TestAMessageOfProtobufIsNamedByItsPointerOrItsType(t *testing.T) {
+	t.Parallel()
+	input, set := saga.Mapping{"name": "data.name"}, saga.Mapping{"number": "event.number"}
+	pointer, err := saga.Define(protobufSpec[*typepb.Field, *typepb.Field](input, set))
+	require.NoError(t, err)
+	value, err := saga.Define(protobufSpec[typepb.Field, typepb.Field](input, set))
+	require.NoError(t, err)
+	require.Equal(t, string(value.JSON()), string(pointer.JSON()))
+	require.Equal(t, "Field", pointer.Spec().Steps[0].Command.Type)
+}
+
+// The value of an enum is its name, and a member of a oneof is a field of its message, as package schemas/protobuf reads both.
+func TestTheFieldsOfAProtobufMessageAreThoseOfItsDescriptor(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		spec saga.Spec
+		want string // part of the error; none if empty
+	}{
+		"an enum is a name":                {protobufSpec[*typepb.Field, *typepb.Field](nil, saga.Mapping{"kind": "event.kind"}), ""},
+		"a oneof's member":                 {protobufSpec[*structpb.Value, *structpb.Value](saga.Mapping{"string_value": "data.name"}, saga.Mapping{"one": "event.bool_value"}), ""},
+		"the name in Go of a oneof":        {protobufSpec[*structpb.Value, *structpb.Value](saga.Mapping{"Kind": "data.name"}, nil), `Value has no field "Kind"`},
+		"a field that the message has not": {protobufSpec[*typepb.Field, *typepb.Field](saga.Mapping{"title": "data.name"}, nil), `Field has no field "title"`},
+		"a number for a text":              {protobufSpec[*typepb.Field, *typepb.Field](saga.Mapping{"name": "data.number"}, nil), `"data.number" is of type int, want string`},
+		"the name of a field in JSON":      {protobufSpec[*typepb.Field, *typepb.Field](nil, saga.Mapping{"name": "event.typeUrl"}), `undefined field 'typeUrl'`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := saga.Define(row.spec)
+			if row.want == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorContains(t, err, row.want)
+		})
+	}
+}
+
+func TestABodyThatIsNoStructIsAMistakeWithARemedy(t *testing.T) {
+	t.Parallel()
+	type list []string
+	_, err := saga.Define(protobufSpec[list, list](nil, nil))
+	require.ErrorContains(t, err, "steps[0].command.input: saga_test.list is no struct: name a struct, or a pointer to one")
 }

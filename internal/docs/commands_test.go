@@ -47,7 +47,7 @@ func TestTheGoCommandsInDocumentsAreThere(t *testing.T) {
 			err = goRun(c)
 		case c.Args[1] == "test":
 			err = goTest(c)
-		case !slices.Contains([]string{"build", "install", "mod", "doc", "vet", "get"}, c.Args[1]):
+		case !slices.Contains([]string{"build", "install", "mod", "doc", "vet", "get", "generate"}, c.Args[1]):
 			err = fmt.Errorf("go has no %s, or this test does not know it", c.Args[1])
 		}
 		checked++

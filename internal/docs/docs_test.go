@@ -59,7 +59,10 @@ func TestTheGoInDocumentsIsCodeThatRunsAsATest(t *testing.T) {
 		"docs/operating-sagas.md": {"internal/demo/order/orchestrate.go"},
 		"docs/sagas.md": {
 			"examples/order-on-postgres/definition_test.go", "examples/order-on-postgres/services.go", "examples/order-on-postgres/orders.go",
-			"saga/coordinator/example_wait_test.go",
+			"saga/coordinator/example_wait_test.go", "examples/library/saga.go", "examples/library/service.go",
+		},
+		"examples/library/README.md": {
+			"examples/library/handler.go", "examples/library/service.go", "examples/library/saga.go", "examples/library/containers_test.go",
 		},
 		"examples/letter-of-credit/README.md": {"examples/letter-of-credit/reminder_test.go"},
 		"examples/travel-booking/README.md":   {"examples/travel-booking/trip_test.go"},

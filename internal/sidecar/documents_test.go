@@ -137,7 +137,8 @@ func namedID(c commands.Command) string {
 func TestTheStatementsInDocumentsRun(t *testing.T) {
 	t.Parallel()
 	ofTheReader := map[string]string{
-		"INSERT INTO stock VALUES (7, 1)": "a table of examples/order-on-postgres",
+		"INSERT INTO stock VALUES (7, 1)":                                                 "a table of examples/order-on-postgres",
+		"INSERT INTO copies VALUES ('978-1', 5); INSERT INTO lockers VALUES ('north', 1)": "tables of examples/library",
 	}
 	all := documented(t, "psql")
 	require.Greater(t, len(all), 8)
