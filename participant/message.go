@@ -180,7 +180,11 @@ func (m *message) cause(group string) *envelope.Cause {
 	if id, _, ok := inbox.Recent(m.ID); ok && m.deadline != nil {
 		at = time.Unix(id.Time().UnixTime())
 	}
-	return &envelope.Cause{Message: m.Message, Handler: m.handlerName(group), Redrive: m.redrive, At: at}
+	redrive := m.redrive
+	if m.isNew { // the ids are the ones that it emits without the rebuild
+		redrive = m.redriveBefore
+	}
+	return &envelope.Cause{Message: m.Message, Handler: m.handlerName(group), Redrive: redrive, At: at}
 }
 
 // holdKey identifies messages that wait together: all with m's key, or m alone if it has none. It is a hash, since a key may be

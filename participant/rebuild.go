@@ -4,6 +4,7 @@ import (
 	"context"
 	_ "embed"
 	"errors"
+	"math"
 	"time"
 
 	"github.com/google/uuid"
@@ -22,11 +23,14 @@ import (
 //	from_offset ──── handled again ────► watermark ── handled again, or now ──► until ── as ever ──►
 //
 // A message is handled once in each generation: in the inbox its redrive count has the rebuild's generation in its upper bits. A
-// redriven copy in the range counts as its original, of which the first delivery runs. A message between the watermark and until may
-// not have been handled before the rebuild: its ordinary identity is inserted, too, and if that is new, its writes are not withheld.
-// Messages below the watermark that have another handler are passed over.
+// redriven copy in the range counts as its original, of which the first delivery runs. The rebuild keeps the watermark and the offsets
+// above it that had ended: the inbox may forget their messages before the rebuild ends. Another message up to until may not have been
+// handled before: its ordinary identity is inserted, too, and if that is new, its writes are not withheld. Messages that had ended and
+// have another handler are passed over.
 
 var (
+	//go:embed sql/lock_rebuild.sql
+	lockRebuild string
 	//go:embed sql/undo_rebuild.sql
 	undoRebuild string
 	//go:embed sql/begin_rebuild.sql
@@ -53,10 +57,11 @@ var errRebuild = errors.New("a rebuild begins or was cancelled: the group is joi
 
 // rebuild is a partition's part of a rebuild.
 type rebuild struct {
-	topicID                uuid.UUID
-	generation             int
-	handlers               map[string]bool
-	from, watermark, until int64
+	topicID     uuid.UUID
+	generation  int
+	handlers    map[string]bool
+	from, until int64
+	before      seen // the offsets that had ended when it began
 }
 
 // rebuilds holds what a lease knows of rebuilds.
@@ -69,6 +74,9 @@ type rebuilds struct {
 // load undoes a cancelled rebuild of the partition, begins one, and reads the one that it takes part in.
 func (r *rebuilds) load(ctx context.Context, tx pgx.Tx, args pg.Args) error {
 	*r = rebuilds{}
+	if _, err := tx.Exec(ctx, lockRebuild, args); err != nil {
+		return err
+	}
 	tag, err := tx.Exec(ctx, undoRebuild, args)
 	if err != nil {
 		return err
@@ -79,10 +87,14 @@ func (r *rebuilds) load(ctx context.Context, tx pgx.Tx, args pg.Args) error {
 	}
 	var generation *int
 	var topicID *uuid.UUID
-	var from, watermark, until *int64
+	var from, until, watermark *int64
+	var epoch *int32
 	var handlers []string
+	var low, high []int64
+	var epochs []int32
 	var emitting []int
-	err = tx.QueryRow(ctx, readRebuild, args).Scan(&generation, &handlers, &topicID, &from, &watermark, &until, &emitting)
+	err = tx.QueryRow(ctx, readRebuild, args).
+		Scan(&generation, &handlers, &topicID, &from, &until, &watermark, &epoch, &low, &high, &epochs, &emitting)
 	if err != nil {
 		return err
 	}
@@ -93,7 +105,8 @@ func (r *rebuilds) load(ctx context.Context, tx pgx.Tx, args pg.Args) error {
 		r.emitting[g] = true
 	}
 	if generation != nil {
-		r.now = &rebuild{topicID: *topicID, generation: *generation, from: *from, watermark: *watermark, until: *until, handlers: make(map[string]bool)}
+		r.now = &rebuild{topicID: *topicID, generation: *generation, from: *from, until: *until, handlers: make(map[string]bool)}
+		r.now.hadEnded(*watermark, *epoch, low, high, epochs)
 		for _, name := range handlers {
 			r.now.handlers[name] = true
 		}
@@ -112,7 +125,7 @@ func (m *message) generation() int { return m.redrive >> deadletter.GenerationSh
 // classify sets m's identity if the rebuild handles m, and whether its writes are withheld.
 func (r *rebuilds) classify(m *message, group string) {
 	if r.now.covers(m) && m.offset >= r.now.from && r.now.has(m, group) {
-		m.rebuilt, m.mayBeNew, m.redriveBefore = true, m.offset > r.now.watermark, m.redrive
+		m.rebuilt, m.mayBeNew, m.redriveBefore = true, !r.now.endedBefore(m), m.redrive
 		m.redrive = r.now.generation << deadletter.GenerationShift
 	}
 	m.withheld = m.generation() > 0 && !r.emitting[m.generation()]
@@ -120,12 +133,28 @@ func (r *rebuilds) classify(m *message, group string) {
 
 // passes reports whether m was handled before the rebuild and is not handled again.
 func (r *rebuilds) passes(m *message, group string) bool {
-	return r.now.covers(m) && m.held == nil && m.offset <= r.now.watermark && !(m.offset >= r.now.from && r.now.has(m, group))
+	return r.now.covers(m) && m.held == nil && r.now.endedBefore(m) && !(m.offset >= r.now.from && r.now.has(m, group))
 }
 
 func (r *rebuild) covers(m *message) bool {
 	return r != nil && m.topicID == r.topicID && m.offset < r.until
 }
+
+// hadEnded sets the offsets that had ended when the rebuild began: all up to a watermark, and runs above it.
+func (r *rebuild) hadEnded(watermark int64, epoch int32, low, high []int64, epochs []int32) {
+	if epoch < 0 { // not known
+		epoch = math.MaxInt32
+	}
+	r.before.topicID, r.before.watermark.offset, r.before.watermark.epoch = r.topicID, watermark, epoch
+	runs := make([]ended, len(low))
+	for i := range low {
+		runs[i] = ended{low[i], high[i], epochs[i]}
+	}
+	r.before.above = map[uuid.UUID][]ended{r.topicID: merge(sorted(runs))}
+}
+
+// endedBefore reports whether m had ended when the rebuild began.
+func (r *rebuild) endedBefore(m *message) bool { return r.before.has(m.topicID, m.offset, m.epoch) }
 
 // has reports whether m is for one of the rebuild's handlers. It goes by the type: a member without the handler must keep m for
 // one that has it.
@@ -218,13 +247,12 @@ func (p *Participant) lookForRebuild(ctx context.Context, c *consumer) error {
 		return nil
 	}
 	var id int64
-	var cancelled bool
-	switch err := p.cfg.Pool.QueryRow(ctx, finishRebuild, args).Scan(&id, &cancelled); {
+	switch err := p.cfg.Pool.QueryRow(ctx, finishRebuild, args).Scan(&id); {
 	case errors.Is(err, pgx.ErrNoRows):
 		return nil
 	case err != nil:
 		return err
 	}
-	p.cfg.Log.Info().Int64("rebuild", id).Bool("cancelled", cancelled).Msg("rebuild ended")
+	p.cfg.Log.Info().Int64("rebuild", id).Msg("rebuild finished")
 	return nil
 }

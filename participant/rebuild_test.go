@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/admin/rebuilds"
 	"github.com/troupe-go/troupe/internal/deadletter"
 	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/outbox"
@@ -132,6 +133,17 @@ func (s *projection) waitFinished(id int64) {
 	s.waitCount(1, "SELECT count(*) FROM troupe.rebuilds WHERE id = $1 AND finished_at IS NOT NULL", id)
 }
 
+func (s *projection) cancel(id int64) {
+	s.t.Helper()
+	require.NoError(s.t, rebuilds.Desk{Pool: s.pool}.Cancel(s.t.Context(), id, ann))
+}
+
+// waitUndone waits until each partition of a cancelled rebuild is set forward.
+func (s *projection) waitUndone(id int64) {
+	s.t.Helper()
+	s.waitCount(0, "SELECT count(*) FROM troupe.rebuild_partitions WHERE rebuild = $1 AND until IS NOT NULL AND undone_at IS NULL", id)
+}
+
 // lines returns the numbers of each key in done, in the order of their effects.
 func (s *projection) lines() map[string][]int {
 	s.t.Helper()
@@ -219,9 +231,8 @@ func TestACancelledRebuildRepeatsNothing(t *testing.T) {
 	s.waitCount(20, "SELECT count(*) FROM done") // the other keys
 	require.Equal(t, 1, s.count("SELECT count(*) FROM troupe.rebuilds WHERE finished_at IS NULL"))
 
-	_, err = s.pool.Exec(t.Context(), "UPDATE troupe.rebuilds SET cancelled_at = now() WHERE id = $1", id)
-	require.NoError(t, err)
-	s.waitFinished(id)
+	s.cancel(id)
+	s.waitUndone(id)
 	require.Zero(t, s.count("SELECT count(*) FROM troupe.held"))
 	s.send(s.event("k-0", Paid{N: 10}), s.event("k-1", Paid{N: 10}))
 	s.waitCount(22, "SELECT count(*) FROM done")
@@ -334,7 +345,7 @@ func TestRebuildsUnderCrashes(t *testing.T) {
 				s.send(s.events(each, keys, 1)...)
 				each++
 				if round == 1 {
-					_, err := s.pool.Exec(t.Context(), `UPDATE troupe.rebuilds SET cancelled_at = now()
+					_, err := s.pool.Exec(t.Context(), `UPDATE troupe.rebuilds SET cancelled_at = now(), finished_at = now()
 						WHERE id = $1 AND cancelled_at IS NULL AND EXISTS (SELECT FROM troupe.rebuild_partitions WHERE rebuild = $1 AND until IS NOT NULL)`, id)
 					require.NoError(t, err)
 				}

@@ -6,16 +6,20 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/admin/rebuilds"
 	"github.com/troupe-go/troupe/internal/admin/repair"
 	"github.com/troupe-go/troupe/participant"
+	"github.com/troupe-go/troupe/testkit"
 )
 
 // newGap starts a participant whose handler of Paid hangs at the first event, with Fail, until its membership ends. It sends that event,
-// and one of another key, which has its effect. So a rebuild that begins then handles the first event for the first time.
+// and two of other keys, which have their effects: k-1, and Refunded of k-2. So a rebuild that begins then handles the first event for the
+// first time.
 func (s *projection) newGap(change ...func(*participant.Config)) (first envelope.Message, observed *atomic.Int32) {
 	s.t.Helper()
 	p := s.new(append([]func(*participant.Config){onePartition, func(c *participant.Config) { c.Drain = 100 * time.Millisecond }}, change...)...)
@@ -31,6 +35,9 @@ func (s *projection) newGap(change ...func(*participant.Config)) (first envelope
 		}
 		return project(ctx, tx, p, string(e.Message.Key), e.Body.N)
 	})
+	participant.On(p, s.bank, func(ctx context.Context, tx pgx.Tx, e participant.Event[Refunded]) error {
+		return project(ctx, tx, p, string(e.Message.Key), -e.Body.N)
+	})
 	p.Extension().Observe(s.bank.Events(), "Paid", func(context.Context, pgx.Tx, envelope.Message) error {
 		observed.Add(1)
 		return nil
@@ -39,10 +46,123 @@ func (s *projection) newGap(change ...func(*participant.Config)) (first envelope
 	s.start(p)
 	first = s.event("k-0", Paid{N: 0, Fail: "once"})
 	s.send(first)
-	s.send(s.event("k-1", Paid{N: 0}))
-	s.waitCount(1, "SELECT count(*) FROM done")
+	s.send(s.event("k-1", Paid{N: 0}), s.event("k-2", Refunded{N: 1}))
+	s.waitCount(2, "SELECT count(*) FROM done")
 	s.clear()
 	return first, observed
+}
+
+// TestARebuildThatOutlivesTheInboxRepeatsNoWrites begins a rebuild whose member has handled events behind one that runs, and the inbox has
+// forgotten them: only the first one is new.
+func TestARebuildThatOutlivesTheInboxRepeatsNoWrites(t *testing.T) {
+	t.Parallel()
+	s := newProjection(t, 1)
+	s.newGap()
+	_, err := s.pool.Exec(t.Context(), forget)
+	require.NoError(t, err)
+	s.waitFinished(s.rebuild(1, false))
+	require.Equal(t, map[string][]int{"k-0": {0}, "k-1": {0}}, s.lines())
+	require.Equal(t, 2, s.count("SELECT count(*) FROM troupe.outbox WHERE key = 'k-0'"))
+	require.Equal(t, 2, s.count("SELECT count(*) FROM troupe.outbox"))
+	require.Equal(t, 1, s.count("SELECT count(*) FROM troupe.deadlines"))
+}
+
+// TestACancelledRebuildThatOutlivedTheInboxRepeatsNothing cancels such a rebuild while the first event, which is new, and one that had been
+// handled are held: the second one is dropped, and the first one has its effect.
+func TestACancelledRebuildThatOutlivedTheInboxRepeatsNothing(t *testing.T) {
+	t.Parallel()
+	s := newProjection(t, 1)
+	s.newGap(holdLong)
+	s.send(s.event("k-3", Paid{N: 0, Fail: "later"}))
+	s.waitCount(1, "SELECT count(*) FROM done")
+	s.clear()
+	_, err := s.pool.Exec(t.Context(), forget)
+	require.NoError(t, err)
+	s.broken.Store(true)
+	id := s.rebuild(1, false)
+	s.waitCount(2, "SELECT count(*) FROM troupe.held WHERE attempts > 0")
+	s.waitCount(1, "SELECT count(*) FROM done")
+	_, err = s.pool.Exec(t.Context(), forget)
+	require.NoError(t, err)
+	s.cancel(id)
+	s.waitUndone(id)
+	s.broken.Store(false)
+	_, err = s.pool.Exec(t.Context(), "UPDATE troupe.held SET next_try = clock_timestamp()")
+	require.NoError(t, err)
+	s.send(s.event("k-4", Paid{N: 0}))
+	s.waitCount(0, "SELECT count(*) FROM troupe.held")
+	s.waitCount(3, "SELECT count(*) FROM done")
+	require.Equal(t, map[string][]int{"k-0": {0}, "k-1": {0}, "k-4": {0}}, s.lines())
+	require.Equal(t, 2, s.count("SELECT count(*) FROM troupe.outbox WHERE key = 'k-0'"))
+	require.Equal(t, 4, s.count("SELECT count(*) FROM troupe.outbox"))
+}
+
+// TestACancelledRebuildNeedsNoMember to make way for the next one: the member that comes then undoes the first and begins the second.
+func TestACancelledRebuildNeedsNoMember(t *testing.T) {
+	t.Parallel()
+	s := newProjection(t, 1)
+	stop := s.start(s.participant(onePartition, holdLong))
+	s.send(s.event("k-0", Paid{N: 0, Fail: "later"}))
+	s.send(s.events(0, 3, 4)[1:]...)
+	s.waitCount(12, "SELECT count(*) FROM done")
+	s.broken.Store(true)
+	id := s.rebuild(1, false)
+	s.waitCount(1, "SELECT count(*) FROM troupe.held WHERE attempts > 0")
+	stop()
+	_, err := s.pool.Exec(t.Context(), forget)
+	require.NoError(t, err)
+	s.clear()
+	s.broken.Store(false)
+	s.cancel(id)
+	id = s.rebuild(2, false)
+	s.start(s.participant(onePartition, holdLong))
+	s.waitFinished(id)
+	require.Equal(t, map[string][]int{"k-0": upTo(4), "k-1": upTo(4), "k-2": upTo(4)}, s.lines())
+	require.Zero(t, s.count("SELECT count(*) FROM troupe.outbox"))
+}
+
+// TestARebuildSendsNothingToRetryTopics although its handler has got some since the rebuild was started: on a retry topic the message would
+// be a duplicate of the one that was handled before.
+func TestARebuildSendsNothingToRetryTopics(t *testing.T) {
+	t.Parallel()
+	s := newProjection(t, 1)
+	stop := s.start(s.participant(onePartition))
+	s.send(s.event("k-0", Paid{N: 0, Fail: "later"}), s.event("k-0", Paid{N: 1}))
+	s.waitCount(2, "SELECT count(*) FROM done")
+	stop()
+	s.clear()
+	s.broken.Store(true)
+	id := s.rebuild(1, false)
+	p := s.new(onePartition)
+	participant.On(p, s.bank, func(ctx context.Context, tx pgx.Tx, e participant.Event[Paid]) error {
+		if s.broken.Load() && e.Body.Fail != "" {
+			return errAsked
+		}
+		return project(ctx, tx, nil, string(e.Message.Key), e.Body.N)
+	}, participant.RetryTopics(time.Second))
+	s.start(p)
+	s.waitCount(1, "SELECT count(*) FROM troupe.held WHERE attempts > 0")
+	s.broken.Store(false)
+	s.waitFinished(id)
+	require.Equal(t, map[string][]int{"k-0": upTo(2)}, s.lines())
+	require.Zero(t, s.count("SELECT count(*) FROM troupe.outbox"))
+}
+
+// TestAMessageThatARebuildHandlesFirstEmitsTheSameIDs handles it once more without the rebuild, as after a failover to a standby that lags:
+// the services that consume its entries do nothing twice.
+func TestAMessageThatARebuildHandlesFirstEmitsTheSameIDs(t *testing.T) {
+	t.Parallel()
+	s := newProjection(t, 1)
+	s.newGap()
+	s.waitFinished(s.rebuild(1, false))
+	const emitted = "SELECT count(*) FROM troupe.outbox WHERE key = 'k-0' AND type = 'Refunded' AND id = $1"
+	var id uuid.UUID
+	require.NoError(t, s.pool.QueryRow(t.Context(), "SELECT id FROM troupe.outbox WHERE key = 'k-0' AND type = 'Refunded'").Scan(&id))
+	s.clear()
+	_, err := s.pool.Exec(t.Context(), forget+"; DELETE FROM troupe.rebuild_partitions; DELETE FROM troupe.rebuilds; "+
+		"DELETE FROM troupe.inbox_offsets; UPDATE troupe.leases SET watermark = -1, watermark_epoch = -1, term = term - 1")
+	require.NoError(t, err)
+	s.waitCount(1, emitted, id)
 }
 
 // TestObserversSeeAMessageThatARebuildHandlesFirst checks that joins and expectations get an event that was not handled when a rebuild
@@ -131,4 +251,64 @@ func TestAnOperatorGivesUpAHeldMessageOfARebuild(t *testing.T) {
 			require.Equal(t, written, s.count("SELECT count(*) FROM troupe.outbox"))
 		})
 	}
+}
+
+// TestARebuildThatIsCancelledWhileItBegins checks that the member which begins it does not read the partition again without a rebuild: the
+// inbox has forgotten its messages.
+func TestARebuildThatIsCancelledWhileItBegins(t *testing.T) {
+	t.Parallel()
+	s := newProjection(t, 1)
+	stop := s.start(s.participant(onePartition))
+	s.send(s.events(0, 2, 5)...)
+	s.waitCount(10, "SELECT count(*) FROM done")
+	stop()
+	_, err := s.pool.Exec(t.Context(), forget)
+	require.NoError(t, err)
+	s.clear()
+	id := s.rebuild(1, false)
+	tx, err := s.pool.Begin(t.Context())
+	require.NoError(t, err)
+	defer tx.Rollback(context.WithoutCancel(t.Context()))
+	_, err = tx.Exec(t.Context(), "SELECT FROM troupe.rebuild_partitions FOR UPDATE")
+	require.NoError(t, err)
+	s.start(s.participant(onePartition))
+	const waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+	s.waitCount(1, waiting) // the member, at the partition
+	cancelled := make(chan error, 1)
+	go func() {
+		cancelled <- rebuilds.Desk{Pool: s.pool}.Cancel(context.WithoutCancel(t.Context()), id, ann)
+	}()
+	testkit.Wait(t, "the cancellation to end, or to wait for the member", func() (bool, error) {
+		return len(cancelled) == 1 || s.count(waiting) == 2, nil
+	})
+	require.NoError(t, tx.Rollback(t.Context()))
+	require.NoError(t, <-cancelled)
+	s.waitUndone(id)
+	s.send(s.event("k-0", Paid{N: 5}))
+	s.waitCount(1, "SELECT count(*) FROM done WHERE n = 5")
+	require.Equal(t, 2, s.count("SELECT count(*) FROM troupe.outbox"), "nothing is written again")
+}
+
+// TestARebuildWaitsForAHeldMessage whose member takes the lease: the rebuild must not handle the message first, without its writes, and have
+// the held one passed over.
+func TestARebuildWaitsForAHeldMessage(t *testing.T) {
+	t.Parallel()
+	s := newProjection(t, 1)
+	stop := s.start(s.participant(onePartition, holdLong))
+	s.broken.Store(true)
+	s.send(s.event("k-0", Paid{N: 0, Fail: "later"}), s.event("k-1", Paid{N: 0}))
+	s.waitCount(1, "SELECT count(*) FROM troupe.held WHERE attempts > 0")
+	s.waitCount(1, "SELECT count(*) FROM done")
+	stop()
+	s.broken.Store(false)
+	s.clear()
+	id := s.rebuild(1, false)
+	s.start(s.participant(onePartition, holdLong))
+	s.send(s.event("k-2", Paid{N: 0}))
+	s.waitCount(1, "SELECT count(*) FROM done WHERE key = 'k-2'")
+	_, err := s.pool.Exec(t.Context(), "UPDATE troupe.held SET next_try = clock_timestamp()")
+	require.NoError(t, err)
+	s.waitFinished(id)
+	require.Equal(t, map[string][]int{"k-0": {0, 0}, "k-1": {0}, "k-2": {0, 0}}, s.lines(), "the held message, and then the rebuild")
+	require.Equal(t, 2, s.count("SELECT count(*) FROM troupe.outbox WHERE key = 'k-0'"))
 }

@@ -291,7 +291,7 @@ func (w *worker) decide(m *message, err error) error {
 		return err
 	}
 	f := failureOf(err)
-	if m.handler != nil && (m.handler.delays != nil || m.again.stage > 0) && !f.final() && !f.uncounted {
+	if m.handler != nil && !m.rebuilt && (m.handler.delays != nil || m.again.stage > 0) && !f.final() && !f.uncounted {
 		return w.unordered(m, f)
 	}
 	return w.settle(m, f)

@@ -9,8 +9,12 @@ import (
 	"github.com/troupe-go/troupe/internal/schedule"
 )
 
-// waitsAfter is the time after which troupe doctor reports a rebuild that waits, too.
-const waitsAfter = 5 * time.Minute
+const (
+	// waitsAfter is the time after which troupe doctor reports a rebuild that waits, too.
+	waitsAfter = 5 * time.Minute
+	// runsLong is the time after which it reports one that runs.
+	runsLong = 24 * time.Hour
+)
 
 // readJobs reads the schedules that are not run, and the rebuilds that wait. A role of an earlier version may lack the rights.
 func (d *databaseFacts) readJobs(ctx context.Context, s *source, now time.Time) error {
@@ -28,7 +32,7 @@ func (d *databaseFacts) readJobs(ctx context.Context, s *source, now time.Time) 
 		return err
 	}
 	for _, r := range list {
-		if r.FinishedAt == nil && now.Sub(r.since()) > waitsAfter && (r.CancelledAt != nil || r.Begun < r.Partitions) {
+		if open := now.Sub(r.StartedAt); r.FinishedAt == nil && (open > waitsAfter && r.Begun < r.Partitions || open > runsLong) {
 			d.Waiting = append(d.Waiting, r)
 		}
 	}
@@ -44,14 +48,6 @@ func (r scheduleRow) since() time.Time {
 		return *r.RequestedAt
 	}
 	return r.NextAt
-}
-
-// since returns when the rebuild was started, or cancelled.
-func (r rebuildRow) since() time.Time {
-	if r.CancelledAt != nil {
-		return *r.CancelledAt
-	}
-	return r.StartedAt
 }
 
 // jobNeeds adds a task for the schedules that are not run, and one for each rebuild that waits.
@@ -76,10 +72,13 @@ func (d *databaseFacts) jobNeeds(add addNeed) {
 		n.Since = &since
 	}
 	for _, r := range d.Waiting {
-		since, text := r.since(), fmt.Sprintf("Rebuild %d of %s waits in %d of %s", r.ID, r.Group, r.Partitions-r.Begun, count(r.Partitions, "partition", "partitions"))
-		if r.CancelledAt != nil {
-			text = fmt.Sprintf("Rebuild %d of %s is cancelled, and waits for its members", r.ID, r.Group)
+		text := fmt.Sprintf("Rebuild %d of %s waits in %d of %s", r.ID, r.Group, r.Partitions-r.Begun, count(r.Partitions, "partition", "partitions"))
+		todo := "The page has the reason for each partition."
+		if r.Begun == r.Partitions {
+			text = fmt.Sprintf("Rebuild %d of %s has run for more than a day", r.ID, r.Group)
+			todo = "If a partition makes no progress, since its topic or its last messages were deleted, cancel it."
 		}
-		add(5, "soon", text, "The page has the reason for each partition.", "/rebuilds").Since = &since
+		since := r.StartedAt
+		add(5, "soon", text, todo, "/rebuilds").Since = &since
 	}
 }

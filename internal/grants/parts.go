@@ -142,7 +142,7 @@ var rights = map[Part][]Grant{
 		need("SELECT", "rebuilds, rebuild_partitions", "to run rebuilds"),
 		need("SELECT", "repairs", "to run rebuilds").columns("dead_letter_id, action, at"),
 		need("UPDATE", "rebuilds", "to run rebuilds").columns("finished_at"),
-		need("UPDATE", "rebuild_partitions", "to run rebuilds").columns("began_at, watermark, epoch, until, undone_at"),
+		need("UPDATE", "rebuild_partitions", "to run rebuilds").columns("began_at, watermark, epoch, until, ended_low, ended_high, ended_epoch, undone_at"),
 		need("TRUNCATE", ring(32, "inbox_recent_"), "to forget old ones"),
 		need("SELECT", "local_work", "to report local work that is not handled"),
 		need("SELECT", "local_topics", "to report topics that do not reach Kafka"),
@@ -215,7 +215,7 @@ var rights = map[Part][]Grant{
 		need("SELECT", "handlers, rebuilds, rebuild_partitions, rebuild_changes, leases", "to see rebuilds").optional(),
 		need("INSERT", "rebuilds", "to start rebuilds").columns("consumer_group, generation, handlers, from_time, emit").optional(),
 		need("INSERT", "rebuild_partitions", "to start rebuilds").columns("rebuild, topic, partition, topic_id, from_offset").optional(),
-		need("UPDATE", "rebuilds", "to cancel rebuilds").columns("cancelled_at").optional(),
+		need("UPDATE", "rebuilds", "to cancel rebuilds").columns("cancelled_at, finished_at").optional(),
 		need("INSERT", "rebuild_changes", "to start and cancel rebuilds").columns("actor, action, reason, rebuild, change").audit().optional(),
 	},
 	SagaOperator: {

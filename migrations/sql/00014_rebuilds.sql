@@ -23,7 +23,7 @@ CREATE TABLE troupe.rebuilds (
   emit           boolean     NOT NULL,                                        -- its handlers write to the outbox and schedule deadlines
   started_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
   cancelled_at   timestamptz,
-  finished_at    timestamptz,                                                 -- or when every partition was set back to its watermark, if cancelled
+  finished_at    timestamptz,                                                 -- likewise, if it was cancelled
   UNIQUE (consumer_group, generation)
 );
 CREATE UNIQUE INDEX rebuilds_open ON troupe.rebuilds (consumer_group) WHERE finished_at IS NULL;
@@ -40,7 +40,10 @@ CREATE TABLE troupe.rebuild_partitions (
   epoch       integer,          -- likewise
   until       bigint,           -- the offset behind the last message that had been handled then
   began_at    timestamptz,
-  undone_at   timestamptz,      -- when the watermark was set forward again, after the rebuild was cancelled
+  ended_low   bigint[] NOT NULL DEFAULT '{}', -- the runs of offsets above the watermark that had ended then, each with its two ends
+  ended_high  bigint[] NOT NULL DEFAULT '{}',
+  ended_epoch integer[] NOT NULL DEFAULT '{}', -- as in inbox_offsets
+  undone_at   timestamptz,      -- when the owner set the watermark forward again, after the rebuild was cancelled
   PRIMARY KEY (rebuild, topic, partition),
   CHECK ((until IS NULL) = (watermark IS NULL) AND (until IS NULL) = (epoch IS NULL) AND (until IS NULL) = (began_at IS NULL))
 );

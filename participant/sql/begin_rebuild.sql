@@ -1,11 +1,17 @@
--- Begins the partition's part of a rebuild, if it may begin: sets the watermark back and forgets which offsets above it have ended.
--- Messages up to until that were not handled before are handled by the rebuild, so that the order of their keys is kept.
+-- Begins the partition's part of a rebuild, if it may begin: sets the watermark back, and moves the offsets above it that have ended
+-- to the rebuild. Messages up to until that were not handled before are handled by the rebuild, so that the order of their keys is kept.
 WITH begun AS (
   UPDATE troupe.rebuild_partitions AS p
   SET began_at = clock_timestamp(), watermark = l.watermark, epoch = l.watermark_epoch,
       until = CASE WHEN l.topic_id = p.topic_id THEN
         1 + greatest(l.watermark, (SELECT max(o.high) FROM troupe.inbox_offsets AS o WHERE o.lease_id = l.id AND o.topic_id = l.topic_id))
-      ELSE 0 END
+      ELSE 0 END,
+      (ended_low, ended_high, ended_epoch) = (
+        SELECT coalesce(array_agg(e.low ORDER BY e.low, e.high, o.epoch), '{}'), coalesce(array_agg(e.high ORDER BY e.low, e.high, o.epoch), '{}'),
+               coalesce(array_agg(o.epoch ORDER BY e.low, e.high, o.epoch), '{}')
+        FROM troupe.inbox_offsets AS o,
+        LATERAL (SELECT o.low, o.high WHERE o.offsets IS NULL UNION ALL SELECT n, n FROM unnest(o.offsets) AS n) AS e (low, high)
+        WHERE o.lease_id = l.id AND o.topic_id = p.topic_id AND e.high > l.watermark)
   FROM troupe.rebuilds AS r, troupe.leases AS l
   WHERE r.id = p.rebuild AND r.consumer_group = @group AND r.finished_at IS NULL AND r.cancelled_at IS NULL
     AND p.topic = @topic AND p.partition = @partition AND p.until IS NULL AND l.id = @lease

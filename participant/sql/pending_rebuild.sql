@@ -3,7 +3,7 @@
 SELECT p.topic, p.partition
 FROM troupe.rebuilds AS r
 JOIN troupe.rebuild_partitions AS p ON p.rebuild = r.id
-WHERE r.consumer_group = @group AND r.finished_at IS NULL
+WHERE r.consumer_group = @group AND (r.finished_at IS NULL OR r.cancelled_at IS NOT NULL)
   AND CASE
     WHEN r.cancelled_at IS NOT NULL THEN p.until IS NOT NULL AND p.undone_at IS NULL
     ELSE p.until IS NULL

@@ -401,22 +401,24 @@ func TestWorkThatWaitsForAPersonIsReported(t *testing.T) {
 func TestARebuildThatWaitsIsReported(t *testing.T) {
 	t.Parallel()
 	pool := testkit.Database(t)
-	exec(t, pool, `INSERT INTO troupe.rebuilds (consumer_group, generation, handlers, from_time, emit, started_at, cancelled_at) VALUES
-		('waits', 1, '{waits/T}', 'epoch', false, now() - interval '6 minutes', NULL),
-		('new', 1, '{new/T}', 'epoch', false, now(), NULL),
-		('cancelled', 1, '{cancelled/T}', 'epoch', false, now() - interval '1 hour', now() - interval '6 minutes')`)
+	exec(t, pool, `INSERT INTO troupe.rebuilds (consumer_group, generation, handlers, from_time, emit, started_at, cancelled_at, finished_at) VALUES
+		('waits', 1, '{waits/T}', 'epoch', false, now() - interval '6 minutes', NULL, NULL),
+		('new', 1, '{new/T}', 'epoch', false, now(), NULL, NULL),
+		('cancelled', 1, '{cancelled/T}', 'epoch', false, now() - interval '2 days', now() - interval '1 day', now() - interval '1 day')`)
 	exec(t, pool, `INSERT INTO troupe.rebuild_partitions (rebuild, topic, partition, topic_id, from_offset)
 		SELECT id, 't', 0, gen_random_uuid(), 0 FROM troupe.rebuilds`)
 	examined := func(pool *pgxpool.Pool) []doctor.Finding {
 		return of(examine(t, doctor.Config{Database: config(pool), Parts: []doctor.Part{doctor.Participant}}), "rebuild")
 	}
 	all := examined(pool)
-	require.Len(t, all, 1, "one that was cancelled before a partition began is to be finished only")
+	require.Len(t, all, 1)
 	require.Contains(t, all[0].Found, "of the group waits waits in 1 partitions")
 	exec(t, pool, "UPDATE troupe.rebuild_partitions SET until = 5, watermark = 4, epoch = 0, began_at = now()")
+	require.Empty(t, examined(pool))
+	exec(t, pool, "UPDATE troupe.rebuilds SET started_at = started_at - interval '1 day' WHERE consumer_group = 'waits'")
 	all = examined(pool)
 	require.Len(t, all, 1)
-	require.Contains(t, all[0].Found, "of the group cancelled waits")
+	require.Contains(t, all[0].Found, "of the group waits has run since")
 }
 
 func TestARegistryIsAsked(t *testing.T) {

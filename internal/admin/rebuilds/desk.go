@@ -42,13 +42,11 @@ type Rebuild struct {
 	Total      int64 `json:"total"`
 }
 
-// State returns waiting, running, finished, cancelling or cancelled.
+// State returns waiting, running, finished or cancelled.
 func (r Rebuild) State() string {
 	switch {
-	case r.CancelledAt != nil && r.FinishedAt != nil:
-		return "cancelled"
 	case r.CancelledAt != nil:
-		return "cancelling"
+		return "cancelled"
 	case r.FinishedAt != nil:
 		return "finished"
 	case r.Begun == 0:
@@ -199,15 +197,15 @@ func (p Plan) words() string {
 	return text
 }
 
-// Cancel ends a rebuild. Each partition continues with the message that would be its next without the rebuild; the messages that were
-// handled again stay handled.
+// Cancel ends a rebuild. Each partition continues with the message that would be its next without the rebuild, as soon as its owner takes
+// the lease again; the messages that were handled again stay handled. It waits for no member: the group may have dropped a topic.
 func (d Desk) Cancel(ctx context.Context, id int64, by admin.Actor) error {
 	if err := by.CheckReasoned(); err != nil {
 		return err
 	}
 	return d.inTx(ctx, func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, `
-UPDATE troupe.rebuilds SET cancelled_at = clock_timestamp() WHERE id = @id AND finished_at IS NULL AND cancelled_at IS NULL`, pg.Args{"id": id})
+UPDATE troupe.rebuilds SET cancelled_at = clock_timestamp(), finished_at = clock_timestamp() WHERE id = @id AND finished_at IS NULL`, pg.Args{"id": id})
 		if err != nil {
 			return err
 		}

@@ -146,7 +146,8 @@ func (k *HeldKey) claimHeld(ctx context.Context, tx pgx.Tx) (first bool, err err
 		return k.claim(ctx, tx)
 	}
 	const find = `
-SELECT r.emit, p.watermark < @offset
+SELECT r.emit,
+       p.watermark < @offset AND NOT EXISTS (SELECT FROM unnest(p.ended_low, p.ended_high) AS e (low, high) WHERE @offset BETWEEN e.low AND e.high)
 FROM troupe.rebuilds AS r
 JOIN troupe.rebuild_partitions AS p ON p.rebuild = r.id
 WHERE r.consumer_group = @group AND r.generation = @generation AND r.cancelled_at IS NULL AND p.topic_id = @topic_id AND p.partition = @partition`
