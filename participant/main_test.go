@@ -19,6 +19,7 @@ import (
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/internal/outboxrow"
+	"github.com/troupe-go/troupe/internal/short"
 	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/retry"
@@ -31,6 +32,12 @@ func TestMain(m *testing.M) {
 		beMember(task)
 		return
 	}
+	short.Only(
+		"Example", "ExampleCall", "ExampleOnDeadline", "ExampleReact", "TestStatementsFitTheSchema", "TestConfigIsChecked",
+		"TestDuplicatesChangeNothing", "TestABatchIsHandedOverAtOnce", "TestAHeldKeyWaitsInOrderWhileOthersGoOn",
+		"TestUsedUpAttemptsBecomeADeadLetter", "TestARedrivenMessageIsNoDuplicate", "TestSchedulingAgainReplaces",
+		"TestLocalWorkIsAnsweredLikeAnyOther",
+	)
 	testkit.Main(m)
 }
 

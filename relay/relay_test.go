@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/troupe-go/troupe/internal/kafka"
+	"github.com/troupe-go/troupe/internal/short"
 	"github.com/troupe-go/troupe/relay"
 	"github.com/troupe-go/troupe/testkit"
 )
@@ -21,6 +22,10 @@ func TestMain(m *testing.M) {
 	if os.Getenv(childEnv) != "" {
 		os.Exit(child())
 	}
+	short.Only(
+		"Example", "Example_mapping", "TestEveryStatementFitsTheTables", "TestSettingsThatCannotBeMeantAreRefused", "TestRowsArePublishedAndThenGone",
+		"TestARowThatCommitsLateIsNotLost", "TestRowsThatRolledBackAreNeverSent", "TestARowThatIsTooLargeParksOnlyItsKey", "TestOfTwoRelaysOneIsActive",
+	)
 	testkit.Main(m)
 }
 

@@ -3,6 +3,7 @@ package alert_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -77,8 +78,10 @@ func letter(text string) alert.Incident {
 	return alert.Incident{Kind: "dead letter", Class: "permanent", Where: "order.payment/Charge", Key: "o-1", ID: "m-1", Text: text}
 }
 
-// counted is a template whose body has the cause and the counts.
-const counted = `{"text": {{json .Text}}, "count": {{.Count}}, "dropped": {{.Dropped}}}`
+// counted returns a body that has the cause and the counts.
+func counted(a alert.Alert) ([]byte, error) {
+	return json.Marshal(map[string]any{"text": a.Text, "count": a.Count, "dropped": a.Dropped})
+}
 
 type count struct {
 	Text           string
@@ -115,7 +118,7 @@ func TestThousandDeadLettersOfTwoCausesAreTwoAlertsAndThenCounts(t *testing.T) {
 	t.Parallel()
 	r := newReceiver(t, nil)
 	cfg := quick(r.URL)
-	cfg.Template = counted
+	cfg.Body = counted
 	n := start(t, cfg)
 	var busy sync.WaitGroup
 	for member := range 4 {
@@ -143,7 +146,7 @@ func TestACountGoesOutWhenItsTimeHasCome(t *testing.T) {
 	t.Parallel()
 	r := newReceiver(t, nil)
 	cfg := quick(r.URL)
-	cfg.Every, cfg.Template = 100*time.Millisecond, counted
+	cfg.Every, cfg.Body = 100*time.Millisecond, counted
 	n := start(t, cfg)
 	n.Notify(letter("first"))
 	r.wait(t, 1)
@@ -185,7 +188,7 @@ func TestAReceiverThatFailsIsTriedAgain(t *testing.T) {
 		w.WriteHeader(statuses[min(len(r.got()), len(statuses))-1])
 	})
 	cfg := quick(r.URL)
-	cfg.Template = counted
+	cfg.Body = counted
 	n := start(t, cfg)
 	n.Notify(letter("closed"))
 	s := waitFor(t, n, "an alert", func(s alert.Stats) bool { return s.Alerts == 1 })
@@ -288,7 +291,7 @@ func TestCausesThatThereIsNoRoomForAreCountedInTheNextAlert(t *testing.T) {
 	t.Parallel()
 	r := newReceiver(t, nil)
 	cfg := quick(r.URL)
-	cfg.Causes, cfg.Template = 3, counted
+	cfg.Causes, cfg.Body = 3, counted
 	n := start(t, cfg)
 	for _, word := range []string{"one", "two", "three", "four", "five", "one"} {
 		n.Notify(letter(word))
@@ -355,22 +358,22 @@ func TestDetailsOfOneMessageAreNotPartOfTheCause(t *testing.T) {
 func TestBadConfigurationsAreRefusedWithoutTheirSecrets(t *testing.T) {
 	t.Parallel()
 	for want, cfg := range map[string]alert.Config{
-		"the URL is none like":           {URL: "chat.example/T0P-SECRET"},
-		"is none like":                   {URL: "ftp://chat.example/T0P-SECRET"},
-		"use https":                      {URL: "http://user:T0P-SECRET@chat.example/"},
-		"the template cannot be read":    {Template: "{{"},
-		"the template cannot be filled":  {Template: "{{.Texxt}}"},
-		"function \"shout\" not defined": {Template: "{{shout .Text}}"},
-		"the template makes no JSON":     {Template: `{"text": "{{.Text}}"}`},
-		"a body of":                      {Template: strings.Repeat("x", 70_000), ContentType: "text/plain"},
-		"want none below zero":           {Every: -1},
-		"retry: ":                        {Retry: retry.Policy{Initial: -1}},
+		"the URL is none like": {URL: "chat.example/T0P-SECRET"},
+		"is none like":         {URL: "ftp://chat.example/T0P-SECRET"},
+		"use https":            {URL: "http://user:T0P-SECRET@chat.example/"},
+		"no such text":         {Body: func(alert.Alert) ([]byte, error) { return nil, errors.New("no such text") }},
+		"is no JSON":           {Body: func(a alert.Alert) ([]byte, error) { return []byte(`{"text": "` + a.Text + `"}`), nil }},
+		"a body of":            {Body: func(alert.Alert) ([]byte, error) { return make([]byte, 70_000), nil }, ContentType: "text/plain"},
+		"want none below zero": {Every: -1},
+		"retry: ":              {Retry: retry.Policy{Initial: -1}},
 	} {
 		_, err := alert.New(cfg)
 		require.ErrorContains(t, err, want)
 		require.NotContains(t, err.Error(), "T0P-SECRET")
 	}
-	n := start(t, alert.Config{Template: "{{.Kind}} {{.Text}}", ContentType: "text/plain"})
+	n := start(t, alert.Config{
+		Body: func(a alert.Alert) ([]byte, error) { return []byte(a.Kind + " " + a.Text), nil }, ContentType: "text/plain",
+	})
 	require.NoError(t, n.Close())
 }
 

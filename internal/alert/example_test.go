@@ -55,6 +55,6 @@ func Example() {
 	hooks.AfterCommit(participant.Delivery{Outcome: envelope.Success}) // causes no alert
 	fmt.Println(n.Close())
 	// Output:
-	// {"text": "payment: dead letter: order.payment/ChargePayment: permanent: no such account; key o-1; id 0199a5e0-7c1d-7d3a-9d0b-6f3b1c2d4e5f"}
+	// {"text":"payment: dead letter: order.payment/ChargePayment: permanent: no such account; key o-1; id 0199a5e0-7c1d-7d3a-9d0b-6f3b1c2d4e5f"}
 	// <nil>
 }

@@ -20,7 +20,7 @@ type Incident struct {
 	Text    string    // the error
 }
 
-// An Alert is the input of a template: the last incident of a cause, and the number of incidents.
+// An Alert has the last incident of a cause, and the number of incidents.
 type Alert struct {
 	Incident
 	Source  string    // Config.Source

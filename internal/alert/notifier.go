@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/url"
 	"sync"
-	"text/template"
 	"time"
 )
 
@@ -25,12 +24,11 @@ type Stats struct {
 
 // A Notifier posts alerts. It may be used concurrently. Call Close at the end.
 type Notifier struct {
-	cfg      Config
-	url      *url.URL // nil: only log
-	template *template.Template
-	client   *http.Client
-	close    func() // closes idle connections
-	secrets  []string
+	cfg     Config
+	url     *url.URL // nil: only log
+	client  *http.Client
+	close   func() // closes idle connections
+	secrets []string
 
 	wake    chan struct{}
 	closing chan struct{}
@@ -53,15 +51,15 @@ type tally struct {
 	due   time.Time // no alert before
 }
 
-// New validates the configuration, the template with a trial alert, and starts the Notifier's goroutine. It connects to nothing.
+// New validates the configuration, makes the body of a trial alert, and starts the Notifier's goroutine. It connects to nothing.
 // Its errors do not repeat the URL.
 func New(cfg Config) (*Notifier, error) {
-	cfg, u, t, err := cfg.read()
+	cfg, u, err := cfg.read()
 	if err != nil {
 		return nil, err
 	}
 	n := &Notifier{
-		cfg: cfg, url: u, template: t, wake: make(chan struct{}, 1), closing: make(chan struct{}), done: make(chan struct{}),
+		cfg: cfg, url: u, wake: make(chan struct{}, 1), closing: make(chan struct{}), done: make(chan struct{}),
 		causes: make(map[cause]*tally),
 	}
 	n.newClient()

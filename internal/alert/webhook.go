@@ -68,9 +68,9 @@ func (n *Notifier) deliver(a Alert) error {
 	if n.url == nil {
 		return nil
 	}
-	body, err := render(n.template, a)
+	body, err := n.cfg.render(a)
 	if err != nil {
-		return fmt.Errorf("%w: the template: %w", errRefused, err)
+		return fmt.Errorf("%w: %w", errRefused, err)
 	}
 	for failed := 1; ; failed++ {
 		wait, err := n.Post(n.ctx, body)

@@ -141,7 +141,7 @@ func TestASagaIsRetriedAsItsPreviewSaid(t *testing.T) {
 	d.Await(id, saga.Completed)
 	page := d.html(at("/saga", "db", "order", "id", id))
 	require.Contains(t, page, "ticket 4: the warehouse is back")
-	require.Contains(t, page, "by ann")
+	require.Contains(t, page, `by <a href="/actions?actor=ann">ann</a>`)
 	require.Equal(t, http.StatusConflict, d.post("/saga/act", form("db", "order", "id", id, "do", "retry", "step", "inventory", "reason", "again")).Code)
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	relays "github.com/troupe-go/troupe/internal/admin/relaydesk"
+	"github.com/troupe-go/troupe/internal/ce"
 	"github.com/troupe-go/troupe/internal/plain"
 )
 
@@ -61,31 +62,32 @@ func (c *Console) words() template.FuncMap {
 		"urgency": func(name string) string {
 			return map[string]string{"now": "Now", "soon": "Soon", "know": "For information"}[name]
 		},
-		"keys":       func() []shortcut { return shortcuts },
-		"short":      short,
-		"bytes":      byteCount,
-		"int":        func(n int64) int { return int(n) },
-		"list":       func(all ...string) []string { return all },
-		"kept":       func(samples []relays.Sample) *keptChart { return chartKept(samples, time.Now()) },
-		"relayState": relayState,
-		"relayBadge": relayBadge,
-		"table":      tableName,
-		"actionName": actionName,
-		"happened":   happened,
-		"count":      count[int],
-		"pretty":     pretty,
-		"cut":        cut,
-		"shown":      shown,
-		"isCut":      isCut,
-		"mostShown":  func() int64 { return mostShown },
-		"clip":       clip,
-		"argument":   func(value any) string { return plain.Argument(fmt.Sprint(value)) },
-		"tail":       tail,
-		"ago":        func(at time.Time) string { return ago(time.Since(at)) },
-		"iso":        func(at time.Time) string { return at.UTC().Format(time.RFC3339Nano) },
-		"utc":        func(at time.Time) string { return at.UTC().Format("2006-01-02 15:04:05") },
-		"millis":     func(at time.Time) string { return at.UTC().Format("15:04:05.000") },
-		"class":      func(text any) string { return strings.ReplaceAll(fmt.Sprint(text), "_", " ") },
+		"keys":         func() []shortcut { return shortcuts },
+		"short":        short,
+		"bytes":        byteCount,
+		"int":          func(n int64) int { return int(n) },
+		"list":         func(all ...string) []string { return all },
+		"kept":         func(samples []relays.Sample) *keptChart { return chartKept(samples, time.Now()) },
+		"relayState":   relayState,
+		"relayBadge":   relayBadge,
+		"table":        tableName,
+		"actionName":   actionName,
+		"happened":     happened,
+		"count":        count[int],
+		"pretty":       pretty,
+		"cut":          cut,
+		"shown":        shown,
+		"isCut":        isCut,
+		"mostShown":    func() int64 { return mostShown },
+		"clip":         clip,
+		"argument":     func(value any) string { return plain.Argument(fmt.Sprint(value)) },
+		"tail":         tail,
+		"namesMessage": namesMessage,
+		"ago":          func(at time.Time) string { return ago(time.Since(at)) },
+		"iso":          func(at time.Time) string { return at.UTC().Format(time.RFC3339Nano) },
+		"utc":          func(at time.Time) string { return at.UTC().Format("2006-01-02 15:04:05") },
+		"millis":       func(at time.Time) string { return at.UTC().Format("15:04:05.000") },
+		"class":        func(text any) string { return strings.ReplaceAll(fmt.Sprint(text), "_", " ") },
 		"several": func() bool {
 			return len(c.sources) > 1
 		},
@@ -97,6 +99,15 @@ func (c *Console) words() template.FuncMap {
 			return m
 		},
 	}
+}
+
+// namesMessage reports whether a header's value is an id by which the page Messages finds something.
+func namesMessage(header string) bool {
+	switch header {
+	case ce.HeaderID, ce.HeaderCorrelationID, ce.HeaderCausationID, ce.HeaderSagaID:
+		return true
+	}
+	return false
 }
 
 // byteCount returns a size in a readable unit.

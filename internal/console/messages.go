@@ -2,6 +2,7 @@ package console
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"sync"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/troupe-go/troupe/internal/admin/repair"
 	"github.com/troupe-go/troupe/internal/admin/sagadesk"
 	"github.com/troupe-go/troupe/internal/admin/timeline"
+	"github.com/troupe-go/troupe/internal/decisions"
 )
 
 // messagesFacts are the history of a key, a flow or a message: what troupe trace and troupe inbox find print.
@@ -16,7 +18,7 @@ type messagesFacts struct {
 	Subject  string             `json:"subject"`
 	Timeline *timeline.Timeline `json:"timeline"` // null: the request has no subject
 	Found    []sighting         `json:"found"`    // inbox entries, if Subject is a message's id
-	Sagas    []keySaga          `json:"sagas"`    // with Subject as their key: the newest ten of each database
+	Sagas    []keySaga          `json:"sagas"`    // with Subject as their key, the newest ten of each database, or as their id
 
 	Flow  bool   `json:"-"` // topics are read too
 	Since string `json:"-"`
@@ -65,7 +67,7 @@ func readMessages(ctx context.Context, a *ask) (any, error) {
 	for i, s := range a.sources {
 		all.Go(func() { inboxes[i].found, inboxes[i].err = s.repairs.Find(ctx, f.Subject) })
 		all.Go(func() {
-			inboxes[i].sagas, _, inboxes[i].sagasErr = s.sagas.List(ctx, sagadesk.Filter{Key: f.Subject}, sagadesk.Page{Limit: sagasShown})
+			inboxes[i].sagas, inboxes[i].sagasErr = s.sagasOf(ctx, f.Subject)
 		})
 	}
 	var err error
@@ -89,6 +91,22 @@ func readMessages(ctx context.Context, a *ask) (any, error) {
 		}
 	}
 	return f, nil
+}
+
+// sagasOf returns the newest sagas of a key, or the saga with that id.
+func (s *source) sagasOf(ctx context.Context, subject string) ([]sagadesk.Row, error) {
+	list, _, err := s.sagas.List(ctx, sagadesk.Filter{Key: subject}, sagadesk.Page{Limit: sagasShown})
+	if err != nil || len(list) > 0 {
+		return list, err
+	}
+	one, err := s.sagas.Get(ctx, subject)
+	switch {
+	case errors.Is(err, decisions.ErrNotFound):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	return []sagadesk.Row{one.Row}, nil
 }
 
 // inbox is the result of the search in one database's inbox and sagas.

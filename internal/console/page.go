@@ -69,7 +69,12 @@ func (c *Console) show(w http.ResponseWriter, r *http.Request, p *page) {
 	ctx, cancel := context.WithTimeout(r.Context(), c.limit)
 	defer cancel()
 	a, err := c.answerOf(ctx, r, p, u)
-	if err != nil {
+	var other elsewhere
+	switch {
+	case errors.As(err, &other) && !wantsJSON(r):
+		http.Redirect(w, r, c.cfg.Path+other.page, http.StatusSeeOther)
+		return
+	case err != nil:
 		c.fail(w, r, err)
 		return
 	}

@@ -122,7 +122,7 @@ var pages = []page{
 	},
 	{
 		path: "/work", title: "Work", template: "work", nav: "/dead-letters", live: true, read: readWork,
-		takes: "id",
+		takes: "id db actor since",
 		act:   actOnWork, does: "id do",
 		operator: "stop",
 	},

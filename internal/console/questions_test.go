@@ -88,7 +88,7 @@ func TestAnOperatorAnswersAQuestion(t *testing.T) {
 	require.Equal(t, http.StatusSeeOther, w.Code, w.Body)
 	require.Equal(t, before+1, d.records())
 	shown := page(at("/saga", "db", "order", "id", id))
-	require.Contains(t, shown, `<b>answer</b> approval with LoanApproved {&#34;cents&#34;:700,&#34;name&#34;:&#34;(not shown)&#34;} by operator: ticket 9`)
+	require.Contains(t, shown, `<b>answer</b> approval with LoanApproved {&#34;cents&#34;:700,&#34;name&#34;:&#34;(not shown)&#34;} by <a href="/actions?actor=operator">operator</a>: ticket 9`)
 	for _, second := range []*desk{d, d.as(tokenOf("admin"))} {
 		w = second.sendForm("/saga/answer", values("do", "answer", "reason", "ticket 10"))
 		require.Equal(t, http.StatusConflict, w.Code, w.Body)

@@ -27,6 +27,14 @@ type refusal struct {
 
 func (r refusal) Error() string { return r.text }
 
+// elsewhere is an error for which a browser is redirected to another page of the console.
+type elsewhere struct {
+	error
+	page string
+}
+
+func (e elsewhere) Unwrap() error { return e.error }
+
 func refuse(status int, format string, args ...any) error {
 	return refusal{status, fmt.Sprintf(format, args...)}
 }

@@ -77,6 +77,13 @@ func (w *Work) tried(id, obstacle string) {
 	w.Total = max(w.Total, w.Done+w.Refused) // there may be more than when it began
 }
 
+// Address returns the address of its page. It also has the values that find the records of the Work when it is no longer in memory.
+func (w Work) Address() string {
+	return "/work?" + url.Values{
+		"id": {w.ID}, "db": {w.Database}, "actor": {w.Actor}, "since": {w.Began.Add(-clockError).Format(time.RFC3339)},
+	}.Encode()
+}
+
 // Share returns the completed part in percent.
 func (w Work) Share() int {
 	if w.Total == 0 {
@@ -94,6 +101,9 @@ const (
 	keptWorks = 100 // running and ended ones
 	mostRate  = 10_000
 	ownRate   = 50
+
+	// clockError is the assumed difference of the clocks of the console and of a database.
+	clockError = time.Minute
 )
 
 // works holds the works of this process.
@@ -207,7 +217,7 @@ func (a *ask) begin(one *Work, do func(context.Context, func(func(*Work))) error
 		return nil, "", err
 	}
 	now, err := a.works.find(one.ID)
-	return now, "/work?" + url.Values{"id": {one.ID}}.Encode(), err
+	return now, now.Address(), err
 }
 
 // rate returns the most objects a second that a Work acts on.
@@ -219,7 +229,15 @@ func (a *ask) rate() (float64, error) {
 	return rate, nil
 }
 
-func readWork(_ context.Context, a *ask) (any, error) { return a.work(a.get("id")) }
+// readWork returns a Work. If it is not in memory, and the address has the values that find its records, the error leads to them.
+func readWork(_ context.Context, a *ask) (any, error) {
+	one, err := a.work(a.get("id"))
+	if err != nil && statusOf(err) == http.StatusNotFound && a.get("db") != "" && a.get("actor") != "" && a.get("since") != "" {
+		records := url.Values{"db": {a.get("db")}, "actor": {a.get("actor")}, "since": {a.get("since")}}
+		return nil, elsewhere{error: err, page: "/actions?" + records.Encode()}
+	}
+	return one, err
+}
 
 // actOnWork stops a Work.
 func actOnWork(_ context.Context, a *ask) (any, string, error) {
@@ -231,5 +249,5 @@ func actOnWork(_ context.Context, a *ask) (any, string, error) {
 		return nil, "", refuse(http.StatusBadRequest, "do %q: want stop", a.get("do"))
 	}
 	one.stop()
-	return one, "/work?" + url.Values{"id": {one.ID}}.Encode(), nil
+	return one, one.Address(), nil
 }

@@ -76,3 +76,22 @@ func TestEveryFindingOfTheDoctorIsOnItsPage(t *testing.T) {
 	}
 	require.Greater(t, names, 50)
 }
+
+// TestOutputsOfBenchmarksAreOnTheirPage checks that the output of a benchmark is on docs/benchmarks.md alone, below a command that prints
+// it. The first line of such an output has the version of Go.
+func TestOutputsOfBenchmarksAreOnTheirPage(t *testing.T) {
+	const its = "docs/benchmarks.md"
+	checked := 0
+	for _, page := range documents(t) {
+		for i, part := range strings.Split(read(t, page), "```") {
+			if i%2 == 0 || !regexp.MustCompile(`^(text)?\ngo1\.\d`).MatchString(part) {
+				continue
+			}
+			require.Equal(t, its, page, "the output of a benchmark: move it to %s, and link it", its)
+			before := strings.Split(read(t, page), "```")[i-1]
+			require.Regexp(t, `(?m)^    .*\bgo run -C bench `, before, "%s: no command is above the output that begins with%.200s", its, part)
+			checked++
+		}
+	}
+	require.Greater(t, checked, 10)
+}

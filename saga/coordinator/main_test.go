@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/internal/decisions"
+	"github.com/troupe-go/troupe/internal/short"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/relay"
 	"github.com/troupe-go/troupe/retry"
@@ -27,6 +28,10 @@ func TestMain(m *testing.M) {
 		beChild(task)
 		return
 	}
+	short.Only(
+		"ExampleNew", "ExampleCoordinator_Wait", "TestMemoryRunsASaga", "TestSagasComplete", "TestARefusedShipmentUndoesTheRest",
+		"TestAnExhaustedStepParksAndIsTriedAgain", "TestTwoStartsOfOneKeyAreOneSaga",
+	)
 	testkit.Main(m)
 }
 
