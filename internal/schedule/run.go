@@ -36,8 +36,18 @@ type Runner struct {
 	// Start starts a saga in tx, with key as the value of its key. existed reports that there was one.
 	Start func(ctx context.Context, tx pgx.Tx, saga, key string, data json.RawMessage) (existed bool, err error)
 	Log   zerolog.Logger
+	// Began is called for each occurrence that has run, after the commit. It may be nil.
+	Began func(Began)
 	// Limit is the longest time for a transaction. Default: 30 s.
 	Limit time.Duration
+}
+
+// A Began is an occurrence of a schedule that has run.
+type Began struct {
+	Schedule string
+	At       time.Time // its time
+	// Late is the time from At until the transaction ran it, by the database's clock. It is zero for an occurrence that an operator requested.
+	Late time.Duration
 }
 
 // Run runs the schedules until ctx ends.
@@ -126,10 +136,10 @@ func (r *Runner) one(outer context.Context) (some bool, err error) {
 	defer cancel()
 	var s Schedule
 	var t turn
+	var now time.Time
 	var failure error // of this schedule
 	err = pgx.BeginTxFunc(ctx, r.Pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
 		var seed uuid.UUID
-		var now time.Time
 		if _, err := tx.Exec(ctx, bounds, fmt.Sprint(2*r.limit().Milliseconds())); err != nil {
 			return err
 		}
@@ -166,19 +176,26 @@ func (r *Runner) one(outer context.Context) (some bool, err error) {
 	})
 	switch {
 	case err == nil && some:
-		r.report(s, t)
+		r.report(s, t, now)
 	case failure != nil && outer.Err() == nil && pg.Classify(failure) != pg.Unavailable:
 		return true, r.fail(outer, s, failure)
 	}
 	return some, err
 }
 
-func (r *Runner) report(s Schedule, t turn) {
+func (r *Runner) report(s Schedule, t turn, now time.Time) {
 	if t.skipped {
 		r.Log.Warn().Str("schedule", s.Name).Time("from", s.NextAt).Msg("missed occurrences of the schedule are skipped")
 	}
 	if !t.run.IsZero() {
 		r.Log.Info().Str("schedule", s.Name).Time("occurrence", t.run).Msg("occurrence run")
+		if r.Began != nil {
+			began := Began{Schedule: s.Name, At: t.run}
+			if s.RequestedAt == nil {
+				began.Late = max(0, now.Sub(t.run))
+			}
+			r.Began(began)
+		}
 	}
 }
 

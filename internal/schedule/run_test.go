@@ -547,3 +547,34 @@ func TestRunWaitsForTheNextOccurrence(t *testing.T) {
 		return f.show("report").NextAt.After(time.Now()), nil
 	})
 }
+
+// TestHowLateAnOccurrenceBegan is reported by the database's clock, after the commit. An operator's request is not late.
+func TestHowLateAnOccurrenceBegan(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	spec := message("report")
+	spec.Cron = "0 0 1 1 *"
+	f.set(spec)
+	var began []schedule.Began
+	r := f.member()
+	r.Began = func(b schedule.Began) {
+		require.Len(t, f.sent(), len(began)+1)
+		began = append(began, b)
+	}
+	const back = "UPDATE troupe.schedules SET next_at = date_trunc('year', clock_timestamp(), 'UTC') RETURNING next_at, clock_timestamp()"
+	var at, before time.Time
+	require.NoError(t, f.Pool.QueryRow(t.Context(), back).Scan(&at, &before))
+	f.run(r)
+	var after time.Time
+	require.NoError(t, f.Pool.QueryRow(t.Context(), "SELECT clock_timestamp()").Scan(&after))
+	require.Len(t, began, 1)
+	require.Equal(t, "report", began[0].Schedule)
+	require.True(t, at.Equal(began[0].At))
+	require.GreaterOrEqual(t, began[0].Late, before.Sub(at))
+	require.LessOrEqual(t, began[0].Late, after.Sub(at))
+
+	f.exec("UPDATE troupe.schedules SET requested_at = clock_timestamp() - interval '1 hour'")
+	f.run(r)
+	require.Len(t, began, 2)
+	require.Zero(t, began[1].Late)
+}

@@ -52,6 +52,8 @@ type Config struct {
 	// Stashed is called for each event that is stashed since it came before its saga, at the same time as Parked. It must not
 	// block.
 	Stashed func(Stashed)
+	// Scheduled is called for each occurrence of a schedule that this process has begun, after the commit. It must not block.
+	Scheduled func(Scheduled)
 	// Conflict is called once for each transaction that failed because of a concurrent one, with an error that wraps
 	// ErrConflict. Nothing of the transaction is stored. The participant and Submit run theirs again; after Start and Act the
 	// caller must try again. It must not block.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -11,10 +12,21 @@ import (
 	"github.com/troupe-go/troupe/saga"
 )
 
+// A Scheduled is an occurrence of a schedule that has begun.
+type Scheduled struct {
+	Schedule string    // the name
+	At       time.Time // the time of the occurrence
+	// Late is the time from At until it began, by the database's clock. It is zero for an occurrence that an operator requested.
+	Late time.Duration
+}
+
 // runSchedules runs the schedules of the database alongside the participant. It starts sagas of the types in Config.Definitions.
 func (c *Coordinator) runSchedules() {
 	r := &schedule.Runner{
 		Pool: c.cfg.Pool, Outbox: c.cfg.Participant.Outbox(), Log: c.cfg.Log, Sagas: c.definitions.Names, Start: c.startScheduled,
+	}
+	if c.cfg.Scheduled != nil {
+		r.Began = func(b schedule.Began) { c.cfg.Scheduled(Scheduled(b)) }
 	}
 	c.cfg.Participant.Extension().Alongside(r.Run)
 }

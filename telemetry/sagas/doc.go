@@ -21,6 +21,8 @@
 //	troupe.saga.duration       histogram  s from the start of a saga to its end, by type and status
 //	troupe.saga.step.duration  histogram  s from a command, or its compensation, to the event that ended it, by type, step,
 //	                                      operation and end; see below
+//	troupe.schedules.lateness  histogram  s from the time of an occurrence of a schedule until it began; 0 for one that an operator
+//	                                      requested
 //	troupe.saga.open           gauge      sagas that have not ended, by type and status, including parked ones
 //	troupe.saga.oldest.age     gauge      s since the oldest of them started, likewise; 0 if there are none
 //	troupe.saga.stash          gauge      events that wait for their saga now, by type

@@ -46,7 +46,7 @@ type Metrics struct {
 
 type instruments struct {
 	started, ended, parked, decisions, conflicts, stashed metric.Int64Counter
-	duration, step                                        metric.Float64Histogram
+	duration, step, lateness                              metric.Float64Histogram
 }
 
 // seconds has the boundaries for sagas, which last from milliseconds to weeks.
@@ -87,6 +87,7 @@ func newInstruments(m metric.Meter) (i instruments, err error) {
 	i.stashed = counter("troupe.saga.stashed", "{event}", "Events that came before their saga and were kept.")
 	i.duration = histogram("troupe.saga.duration", "Time from the start of a saga to its end.")
 	i.step = histogram("troupe.saga.step.duration", "Time from a step's command to what ended it.")
+	i.lateness = histogram("troupe.schedules.lateness", "Time from an occurrence of a schedule until it began.")
 	return i, err
 }
 
@@ -99,6 +100,7 @@ func (m *Metrics) Instrument(cfg coordinator.Config) coordinator.Config {
 	cfg.Decided = both(cfg.Decided, o.decided)
 	cfg.Stashed = both(cfg.Stashed, o.stashed)
 	cfg.Conflict = both(cfg.Conflict, o.conflict)
+	cfg.Scheduled = both(cfg.Scheduled, o.scheduled)
 	return cfg
 }
 
@@ -180,6 +182,10 @@ func (o *observer) decided(d coordinator.Decided) {
 
 func (o *observer) stashed(s coordinator.Stashed) {
 	o.instruments.stashed.Add(context.Background(), 1, o.with(label{group: o.group, saga: s.Saga}))
+}
+
+func (o *observer) scheduled(s coordinator.Scheduled) {
+	o.instruments.lateness.Record(context.Background(), s.Late.Seconds(), o.with(label{group: o.group}))
 }
 
 func (o *observer) conflict(error) {

@@ -202,6 +202,9 @@ func TestEveryMetricHasItsValue(t *testing.T) {
 			return there, err
 		})
 	}
+	_, err = pool.Exec(t.Context(), `INSERT INTO troupe.schedules (name, cron, zone, topic, type, catch_up, next_at)
+		VALUES ('yearly', '0 0 1 1 *', 'UTC', 'reports', 'MakeReport', 1, date_trunc('year', now(), 'UTC'))`)
+	require.NoError(t, err)
 	// A start that is concurrent with another one.
 	first, err := pool.Begin(t.Context())
 	require.NoError(t, err)
@@ -239,7 +242,8 @@ troupe.saga.step.duration{saga=trip saga.operation=compensate saga.step=room sag
 troupe.saga.step.duration{saga=trip saga.operation=forward saga.step=flight saga.step.result=completed} 3
 troupe.saga.step.duration{saga=trip saga.operation=forward saga.step=flight saga.step.result=exhausted} 1
 troupe.saga.step.duration{saga=trip saga.operation=forward saga.step=flight saga.step.result=refused} 1
-troupe.saga.step.duration{saga=trip saga.operation=forward saga.step=room saga.step.result=completed} 5`
+troupe.saga.step.duration{saga=trip saga.operation=forward saga.step=room saga.step.result=completed} 5
+troupe.schedules.lateness{} 1`
 	testkit.Wait(t, "all decisions in the metrics", func() (bool, error) {
 		values, err := collect(t, reader, flow)
 		if err != nil {
@@ -305,7 +309,7 @@ func TestTheDocumentNamesEveryMetric(t *testing.T) {
 	text, err := os.ReadFile("../../docs/observability.md")
 	require.NoError(t, err)
 	documented := make(map[string]bool)
-	for _, row := range regexp.MustCompile("(?m)^\\| (`troupe\\.saga\\.[^|]*) \\|").FindAllStringSubmatch(string(text), -1) {
+	for _, row := range regexp.MustCompile("(?m)^\\| (`troupe\\.(?:saga|schedules)\\.[^|]*) \\|").FindAllStringSubmatch(string(text), -1) {
 		for _, name := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(row[1], -1) {
 			documented[name[1]] = true
 		}
