@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"sync"
+	"sync/atomic"
 	"text/template"
 	"time"
 )
@@ -26,11 +26,10 @@ type Stats struct {
 // A Notifier posts alerts. It may be used concurrently. Call Close at the end.
 type Notifier struct {
 	cfg      Config
-	url      *url.URL // nil: only log
+	to       atomic.Pointer[target]
 	template *template.Template
 	client   *http.Client
 	close    func() // closes idle connections
-	secrets  []string
 
 	wake    chan struct{}
 	closing chan struct{}
@@ -61,9 +60,10 @@ func New(cfg Config) (*Notifier, error) {
 		return nil, err
 	}
 	n := &Notifier{
-		cfg: cfg, url: u, template: t, wake: make(chan struct{}, 1), closing: make(chan struct{}), done: make(chan struct{}),
+		cfg: cfg, template: t, wake: make(chan struct{}, 1), closing: make(chan struct{}), done: make(chan struct{}),
 		causes: make(map[cause]*tally),
 	}
+	n.to.Store(newTarget(u, cfg.Header))
 	n.newClient()
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	go n.run()
