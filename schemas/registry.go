@@ -40,6 +40,10 @@ func NewRegistry(address string, opts ...sr.ClientOpt) (*Registry, error) {
 // String returns the address without credentials.
 func (r *Registry) String() string { return r.client.String() }
 
+// Replace makes later requests go to another address of the same registry, or with other credentials. Requests under way go on, and
+// cached schemas stay. After an error nothing has changed. Call it from one goroutine at a time; the registry may be in use meanwhile.
+func (r *Registry) Replace(address string) error { return r.client.Replace(address) }
+
 // Register adds avsc to the versions of subject, unless it is one of them, and returns its id. The registry refuses a schema
 // that is incompatible with the subject's history, by its own rules. New registers the types of a Codec; Register is for the
 // subjects of a JSONEncoder, as the command `troupe schema register` is.

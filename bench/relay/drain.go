@@ -182,7 +182,7 @@ func (s *stage) drainOnce(ctx context.Context, c contender, l load) (drained, er
 // warmUp makes a broker that is a JVM compile its code, once: the first contender would pay for that, with up to three times the
 // broker's processor time for a row, and for minutes with rows that wait some milliseconds for the broker.
 func (s *stage) warmUp(ctx context.Context, all []contender) error {
-	if s.quick || s.warmed {
+	if s.quick || s.cold || s.warmed {
 		return nil
 	}
 	s.warmed = true

@@ -5,6 +5,7 @@
 //	go run -C bench ./relay --only drain --rows 2000000 --rounds 3 --transports socket,tcp
 //	go run -C bench ./relay --only latency --ways wal,debezium
 //	go run -C bench ./relay --ways floor,poll --also 'large claims=--source poll --batch 5000'
+//	go run -C bench ./relay --only drain --ways mapped-first,mapped,wal --rows 1000000
 //	go run -C bench ./relay --quick
 //
 // Each relay is a process of its own: outbox-relay as it ships, built from this source. Postgres is started here, with fsync and
@@ -33,6 +34,7 @@ import (
 // options holds the values of the flags.
 type options struct {
 	quick      bool
+	cold       bool // without warmUp
 	rounds     int
 	rows       int
 	keys       int
@@ -65,9 +67,14 @@ const (
 	floorWay         = "floor"
 	debeziumWay      = "debezium"
 	debeziumOnTroupe = "debezium-troupe"
+	mappedWay        = "mapped"
+	sweptWay         = "mapped-first"
 )
 
-var everyWay = []string{floorWay, "wal", "exactly-once", "poll", debeziumWay, debeziumOnTroupe}
+// defaultWays are the ways that take part unless a flag names others.
+var defaultWays = []string{floorWay, "wal", "exactly-once", "poll", debeziumWay, debeziumOnTroupe}
+
+var everyWay = append(slices.Clone(defaultWays), mappedWay, sweptWay)
 
 func main() {
 	s := &stage{options: full}
@@ -81,8 +88,9 @@ func main() {
 	}
 	names := harness.Names(benchmarks)
 	only := flag.String("only", strings.Join(names, ","), "`names` of what to measure, with commas between")
-	ways := flag.String("ways", strings.Join(everyWay, ","),
-		"`names` of who takes part, with commas between; debezium reads the table of its documentation, debezium-troupe Troupe's")
+	ways := flag.String("ways", strings.Join(defaultWays, ","),
+		"`names` of who takes part, with commas between; debezium reads the table of its documentation, debezium-troupe Troupe's; mapped is outbox-relay "+
+			"on Debezium's table from the log, and mapped-first its first start there, with the rows in the table")
 	var also []string
 	flag.Func("also", "`name=flags` of outbox-relay that take part too, as in 'four shards=--source poll --shards 4'; may be given again",
 		func(text string) error {
@@ -94,6 +102,7 @@ func main() {
 		})
 	transports := flag.String("transports", "socket", "`socket,tcp`, or one of them: how Postgres is reached; Debezium knows TCP only")
 	quick := flag.Bool("quick", false, "everything in small without Debezium, with an embedded broker, to see that it works: its figures say nothing")
+	cold := flag.Bool("cold", false, "no drains of 4,000,000 rows before the first one: its broker, a JVM, has not compiled its code yet")
 	rounds := flag.Int("rounds", 0, "`rounds` of what is compared (default 3, quick 1)")
 	rows := flag.Int("rows", 0, "`rows` of a drain (default 2,000,000, quick 20,000)")
 	keys := flag.Int("keys", 1_000_000, "`keys` of rows, which have them in turn; 1 is one hot key")
@@ -107,7 +116,7 @@ func main() {
 		harness.Set(&s.rounds, *rounds)
 		harness.Set(&s.rows, *rows)
 		harness.Set(&s.time, *lasts)
-		s.keys, s.topics, s.also = *keys, *topics, also
+		s.keys, s.topics, s.also, s.cold = *keys, *topics, also, *cold
 		chosen, err := harness.Choose("--only", *only, names...)
 		var unknown error
 		s.ways, unknown = harness.Choose("--ways", *ways, everyWay...)
@@ -177,9 +186,9 @@ func (s *stage) choose(ctx context.Context) error {
 				why = missing.Error()
 			}
 		default:
-			var t *troupe
-			if t, why = s.troupe(way); why == "" {
-				s.relayers[way] = tunings{t, t}
+			var r relayer
+			if r, why = s.troupe(way); why == "" {
+				s.relayers[way] = tunings{r, r}
 			}
 		}
 		if why != "" {
@@ -202,7 +211,7 @@ func (s *stage) choose(ctx context.Context) error {
 // ours returns the ways of outbox-relay.
 func (s *stage) ours() (ways []string) {
 	for _, way := range s.ways {
-		if _, is := s.relayers[way].throughput.(*troupe); is {
+		if _, is := s.relayers[way].throughput.(*debezium); way != floorWay && !is {
 			ways = append(ways, way)
 		}
 	}

@@ -118,23 +118,33 @@ func (t *troupe) prime(ctx context.Context, b *bed) error {
 }
 
 func (t *troupe) start(ctx context.Context, b *bed) (*program, error) {
+	env := append(os.Environ(), "DATABASE_URL="+b.url(), "KAFKA_BROKERS="+strings.Join(b.addrs, ","))
+	p, err := b.startRelay(append([]string{"--service", "bench"}, t.args...), env)
+	if err != nil {
+		return nil, err
+	}
+	ready := p.begun
+	p.begun = func(ctx context.Context) (bool, error) {
+		is, err := ready(ctx)
+		return is && (!t.wal || b.streams(ctx)), err
+	}
+	return p, nil
+}
+
+// startRelay starts outbox-relay. It has begun once it is ready.
+func (b *bed) startRelay(args, env []string) (*program, error) {
 	port, err := freePorts()
 	if err != nil {
 		return nil, err
 	}
 	admin := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-	cmd := exec.Command(b.relay, append([]string{"run", "--admin", admin, "--service", "bench"}, t.args...)...)
-	cmd.Env = append(os.Environ(), "DATABASE_URL="+b.url(), "KAFKA_BROKERS="+strings.Join(b.addrs, ","))
+	cmd := exec.Command(b.relay, append([]string{"run", "--admin", admin}, args...)...)
+	cmd.Env = env
 	p, err := b.run("outbox-relay", cmd)
 	if err != nil {
 		return nil, err
 	}
-	p.begun = func(ctx context.Context) (bool, error) {
-		if !answers(ctx, "http://"+admin+"/readyz") {
-			return false, nil
-		}
-		return !t.wal || b.streams(ctx), nil
-	}
+	p.begun = func(ctx context.Context) (bool, error) { return answers(ctx, "http://"+admin+"/readyz"), nil }
 	return p, nil
 }
 
@@ -166,7 +176,8 @@ func (b *bed) reads(ctx context.Context) bool {
 }
 
 // troupe returns outbox-relay in one of its ways. If it is not available, why has the reason.
-func (s *stage) troupe(name string) (t *troupe, why string) {
+func (s *stage) troupe(name string) (r relayer, why string) {
+	var t *troupe
 	switch name {
 	case "wal":
 		t = &troupe{name: "wal", args: []string{"--source", "wal"}, wal: true}
@@ -174,6 +185,10 @@ func (s *stage) troupe(name string) (t *troupe, why string) {
 		t = &troupe{name: "wal, exactly once", args: []string{"--source", "wal", "--delivery", "exactly-once"}, wal: true}
 	case "poll":
 		t = &troupe{name: "poll", args: []string{"--source", "poll"}}
+	case mappedWay:
+		return &mapped{name: "mapped table, log", wal: true}, ""
+	case sweptWay:
+		return &mapped{name: "mapped table, first start"}, ""
 	}
 	for i := 0; i < len(t.args); i += 2 {
 		if !offers(s.usage, t.args[i], t.args[i+1]) {

@@ -72,8 +72,8 @@ proxy names the user in a header:
     support: {"*": viewer}
   proxy: {from: [10.1.2.3], secret: {file: /run/secrets/proxy}, user: X-Forwarded-User, groups: X-Forwarded-Groups}
 
-SIGHUP makes a console with --token-file or --config read the token, or the users, again. Sessions that a removed token
-began end. Other settings need a restart.
+SIGHUP makes a console with --token-file or --config read the token, or the users, again, and the address of the schema
+registry. Sessions that a removed token began end. Other settings need a restart.
 
 Exit status: 0 it was asked to stop, 1 it cannot go on, 2 wrong usage.`,
 		Example: `  troupe console --database order=postgres://localhost/order --database payment=postgres://localhost/payment
@@ -141,6 +141,7 @@ func (f *consoleFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	hasRegistry := f.registryAddress() != "" // before the demo sets its own
 	if err := address.CheckListen(f.listen); err != nil {
 		return fmt.Errorf("--listen: %w", err)
 	}
@@ -195,15 +196,35 @@ func (f *consoleFlags) run(cmd *cobra.Command) error {
 		signal.Notify(hangUp, syscall.SIGHUP)
 		defer signal.Stop(hangUp)
 	}
-	return serveConsole(cmd.Context(), l, cfg, cmd.ErrOrStderr(), hangUp, func() (string, *console.Access, error) {
+	return serveConsole(cmd.Context(), l, cfg, cmd.ErrOrStderr(), hangUp, func(c *console.Console) error {
 		again := flags
 		token, err := again.read(true)
-		return token, again.access, err
+		if err != nil {
+			return err
+		}
+		next := again.registryAddress()
+		if (next != "") != hasRegistry {
+			return errors.New("registry: it cannot be added or removed without a restart")
+		}
+		if next == "" {
+			return c.ReplaceAccess(token, again.access)
+		}
+		if _, err := schemas.NewRegistry(next); err != nil { // before anything is replaced
+			return err
+		}
+		if err := c.ReplaceAccess(token, again.access); err != nil {
+			return err
+		}
+		return cfg.Registry.Replace(next)
 	})
 }
 
-// serveConsole serves on l until ctx ends, and closes it. At each hang-up it reads the token or the users again.
-func serveConsole(ctx context.Context, l net.Listener, cfg console.Config, stderr io.Writer, hangUp <-chan os.Signal, read func() (string, *console.Access, error)) error {
+func (f *consoleFlags) registryAddress() string {
+	return cmp.Or(f.registry, os.Getenv("SCHEMA_REGISTRY_URL"))
+}
+
+// serveConsole serves on l until ctx ends, and closes it. At each hang-up it calls again, which reads the secrets again.
+func serveConsole(ctx context.Context, l net.Listener, cfg console.Config, stderr io.Writer, hangUp <-chan os.Signal, again func(*console.Console) error) error {
 	c, err := console.New(ctx, cfg)
 	if err != nil {
 		return errors.Join(err, l.Close())
@@ -224,14 +245,10 @@ func serveConsole(ctx context.Context, l net.Listener, cfg console.Config, stder
 		case <-ctx.Done():
 			serves = false
 		case <-hangUp:
-			token, access, err := read()
-			if err == nil {
-				err = c.ReplaceAccess(token, access)
-			}
-			if err != nil {
-				cfg.Log.Error().Err(err).Msg("the token and the users were not read again: the earlier ones stay")
+			if err := again(c); err != nil {
+				cfg.Log.Error().Err(err).Msg("the token, the users and the address of the registry were not read again: the earlier ones stay")
 			} else {
-				cfg.Log.Info().Msg("the token and the users were read again; sessions of removed tokens have ended")
+				cfg.Log.Info().Msg("the token, the users and the address of the registry were read again; sessions of removed tokens have ended")
 			}
 		}
 	}

@@ -2,9 +2,14 @@ package main
 
 import (
 	"bufio"
+	"encoding/binary"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,7 +18,11 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/sr/srfake"
 
+	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/ce"
+	"github.com/troupe-go/troupe/schemas"
 	"github.com/troupe-go/troupe/testkit"
 )
 
@@ -98,7 +107,7 @@ func TestConsoleReadsItsTokenAgainAtAHangUp(t *testing.T) {
 	url := "order=" + testkit.DatabaseURL(t, testkit.Database(t))
 	file := filepath.Join(t.TempDir(), "token")
 	require.NoError(t, os.WriteFile(file, []byte("a token of some length\n"), 0o600))
-	c := serve(t, []string{"TROUPE_DATABASES=" + url}, "console", "--listen", "127.0.0.1:0", "--token-file", file)
+	c := serve(t, []string{"TROUPE_DATABASES=" + url, "SCHEMA_REGISTRY_URL=http://127.0.0.1:1"}, "console", "--listen", "127.0.0.1:0", "--token-file", file)
 	act := func(token string) int {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, c.address+"relay/act", strings.NewReader("do=pause"))
 		require.NoError(t, err)
@@ -123,6 +132,73 @@ func TestConsoleReadsItsTokenAgainAtAHangUp(t *testing.T) {
 	code, said := c.end()
 	require.Equal(t, exitDone, code, said)
 	require.NotContains(t, said, "of some length")
+}
+
+// TestConsoleReadsItsRegistryAgainAtAHangUp shows a payload whose schema the first registry does not have. The password of the second
+// one is wrong in the first file that names it.
+func TestConsoleReadsItsRegistryAgainAtAHangUp(t *testing.T) {
+	t.Parallel()
+	empty, fake := srfake.New(), srfake.New()
+	t.Cleanup(empty.Close)
+	t.Cleanup(fake.Close)
+	open, err := schemas.NewRegistry(fake.URL())
+	require.NoError(t, err)
+	id, err := open.Register(t.Context(), "Charge", `{"type":"record","name":"Charge","fields":[{"name":"order","type":"string"}]}`)
+	require.NoError(t, err)
+	behind, err := url.Parse(fake.URL())
+	require.NoError(t, err)
+	passes := httputil.NewSingleHostReverseProxy(behind)
+	guarded := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, given, _ := r.BasicAuth(); given != "right-secret" {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		passes.ServeHTTP(w, r)
+	}))
+	t.Cleanup(guarded.Close)
+	at := func(password string) string {
+		return strings.Replace(guarded.URL, "http://", "http://troupe:"+password+"@", 1)
+	}
+
+	pool := testkit.Database(t)
+	var letter string
+	require.NoError(t, pool.QueryRow(t.Context(), `
+INSERT INTO troupe.dead_letters (consumer_group, handler, error_class, error, attempts, topic, topic_id, partition, "offset", headers, payload,
+  message_id, message_type, correlation_id, first_failed_at, last_failed_at)
+VALUES ('g', 'h', 'permanent', 'no', 1, 't', gen_random_uuid(), 0, 0, $1, $2, 'm', 'Charge', 'c', now(), now()) RETURNING id::text`,
+		envelope.MarshalHeaders([]envelope.Header{{Key: ce.HeaderContentType, Value: []byte(envelope.Avro)}}),
+		append(binary.BigEndian.AppendUint32([]byte{0}, id), "\x06o-7"...)).Scan(&letter))
+	folder := t.TempDir()
+	file, config := filepath.Join(folder, "registry"), filepath.Join(folder, "console.yaml")
+	require.NoError(t, os.WriteFile(file, []byte(empty.URL()), 0o600))
+	require.NoError(t, os.WriteFile(config, fmt.Appendf(nil, "registry: {file: %s}\ntoken: a token of some length\n", file), 0o600))
+	c := serve(t, []string{"TROUPE_DATABASES=order=" + testkit.DatabaseURL(t, pool)}, "console", "--listen", "127.0.0.1:0", "--config", config)
+	shows := func() string {
+		t.Helper()
+		status, body := fetch(t, c.address+"dead-letter?db=order&id="+letter, http.Header{
+			"Accept": {"application/json"}, "Authorization": {"Bearer a token of some length"},
+		})
+		require.Equal(t, http.StatusOK, status, body)
+		return body
+	}
+	require.NotContains(t, shows(), "o-7")
+	for _, next := range []struct{ registry, line string }{
+		{"http://troupe:right-secret@registry.example", "the earlier ones stay"},
+		{"", "the earlier ones stay"},
+		{at("wrong-secret"), "were read again"},
+		{at("right-secret"), "were read again"},
+	} {
+		require.NoError(t, os.WriteFile(file, []byte(next.registry), 0o600))
+		require.NoError(t, c.cmd.Process.Signal(syscall.SIGHUP))
+		c.until(next.line)
+		if next.registry != at("right-secret") {
+			require.NotContains(t, shows(), "o-7", next.registry)
+		}
+	}
+	testkit.Wait(t, "the payload", func() (bool, error) { return strings.Contains(shows(), "o-7"), nil }) // a failure is kept for seconds
+	code, said := c.end()
+	require.Equal(t, exitDone, code, said)
+	require.NotContains(t, said, "-secret")
 }
 
 func TestConsoleSaysWhatItCannotDo(t *testing.T) {

@@ -25,7 +25,8 @@ func newInit() *cobra.Command {
 		Short: "Make a new service: a handler, its tests, and a compose file",
 		Long: `init writes a service into a folder that is new or empty: a program with one handler, its tests, which start a Postgres and a
 broker, a compose file with Postgres, Kafka and the relay, and a README with the commands. Messages, tables and topics are named
-after the hop. With --reacts-to the handler reacts to another hop's event.
+after the hop. With --reacts-to the handler reacts to another hop's event. A service that does both is made with its command; then
+register React next to Handle, as docs/start.md says under "Make it yours".
 
 The handler uses pgx and JSON, unless --database-sql, --sqlc or --proto say otherwise; you can combine them. With --avro and --proto
 the other hop's event is Avro, and the service's own messages are Protobuf. The code of sqlc and protoc is written too, so neither has
@@ -82,7 +83,7 @@ release, go get and go mod tidy need that path in go.mod; --replace writes it th
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringVar(&hop, "hop", "", "`flow.hop`: the service's part of a flow (default: booking and the folder's name)")
-	flags.StringVar(&from, "reacts-to", "", "`flow.hop` of the same flow whose events it reacts to (default: it handles commands)")
+	flags.StringVar(&from, "reacts-to", "", "`flow.hop` of the same flow whose events it reacts to, instead of commands (default: it handles commands)")
 	flags.StringVar(&service.Event, "event", "", "`type` of that event (default: the type that a service made by troupe init for that hop emits)")
 	flags.StringVar(&service.AvroFile, "avro", "", "`file.avsc` with the schema of that event, if it is Avro with a schema registry")
 	flags.BoolVar(&service.SQL, "database-sql", false, "handlers get a *sql.Tx instead of a pgx.Tx")

@@ -62,10 +62,9 @@ func TestInitMakesAService(t *testing.T) {
 		"init tickets --reacts-to a.b":              "want another hop",
 		"init seats --event Paid":                   "no hop that it reacts to",
 		"init a --reacts-to booking.b --event paid": "capital letter",
-		"init a --reacts-to booking.b --event shop.ACompleted":   "the same name",
-		"init a --reacts-to booking.b --event shop.Paid --proto": "leave the event out",
-		"init seats --troupe /":                                  "is no checkout",
-		"init seats --module /absolute":                          "module",
+		"init a --reacts-to booking.b --event shop.ACompleted": "the same name",
+		"init seats --troupe /":                                "is no checkout",
+		"init seats --module /absolute":                        "module",
 	} {
 		o := finish(t, command(t, nil, strings.Fields(args)...))
 		require.Equal(t, 2, o.status, args)

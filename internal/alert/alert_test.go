@@ -404,3 +404,29 @@ func (l *lines) String() string {
 	defer l.mu.Unlock()
 	return l.b.String()
 }
+
+// TestTheURLOfAWebhookIsReplaced replaces the URL while an alert waits at a receiver that is away: the alert goes to the new one, and
+// no error names either URL.
+func TestTheURLOfAWebhookIsReplaced(t *testing.T) {
+	t.Parallel()
+	r := newReceiver(t, nil)
+	log := &lines{}
+	cfg := quick("http://127.0.0.1:1/hooks/T0P-SECRET")
+	cfg.Log, cfg.Retry.Attempts, cfg.Body = zerolog.New(log), 1000, counted
+	n := start(t, cfg)
+	n.Notify(letter("closed"))
+	waitFor(t, n, "attempts", func(s alert.Stats) bool { return s.Attempts > 2 })
+	require.ErrorContains(t, n.Replace(""), "cannot be removed without a restart")
+	require.ErrorContains(t, n.Replace("ftp://HIDDEN-HOST"), "the URL is none like")
+	require.NoError(t, n.Replace(r.URL+"/hooks/SECOND-SECRET"))
+	waitFor(t, n, "an alert", func(s alert.Stats) bool { return s.Alerts == 1 })
+	require.Len(t, parse(t, r.wait(t, 1)), 1)
+	require.Equal(t, "/hooks/SECOND-SECRET", r.last.URL.Path)
+	for _, secret := range []string{"T0P-SECRET", "SECOND-SECRET", "HIDDEN-HOST"} {
+		require.NotContains(t, log.String(), secret)
+	}
+
+	silent := start(t, quick(""))
+	require.ErrorContains(t, silent.Replace(r.URL), "cannot be added without a restart")
+	require.NoError(t, silent.Replace(""))
+}

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -24,11 +24,10 @@ type Stats struct {
 
 // A Notifier posts alerts. It may be used concurrently. Call Close at the end.
 type Notifier struct {
-	cfg     Config
-	url     *url.URL // nil: only log
-	client  *http.Client
-	close   func() // closes idle connections
-	secrets []string
+	cfg    Config
+	to     atomic.Pointer[target]
+	client *http.Client
+	close  func() // closes idle connections
 
 	wake    chan struct{}
 	closing chan struct{}
@@ -59,9 +58,10 @@ func New(cfg Config) (*Notifier, error) {
 		return nil, err
 	}
 	n := &Notifier{
-		cfg: cfg, url: u, wake: make(chan struct{}, 1), closing: make(chan struct{}), done: make(chan struct{}),
+		cfg: cfg, wake: make(chan struct{}, 1), closing: make(chan struct{}), done: make(chan struct{}),
 		causes: make(map[cause]*tally),
 	}
+	n.to.Store(newTarget(u, cfg.Header))
 	n.newClient()
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	go n.run()

@@ -2,6 +2,7 @@ package alert
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,10 +36,40 @@ func (n *Notifier) newClient() {
 		// A redirect would send the alert to the host that it names, as GET and without a body.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-	if n.url == nil {
-		return
+}
+
+// A target is a webhook.
+type target struct {
+	url     *url.URL // nil: only log
+	secrets []string // of this URL, the replaced ones and the headers, the longest first
+}
+
+func newTarget(u *url.URL, header http.Header) *target {
+	if u == nil {
+		return &target{}
 	}
-	n.secrets = secretsOf(n.url, n.cfg.Header)
+	return &target{url: u, secrets: secretsOf(u, header)}
+}
+
+// Replace makes later requests go to another webhook, also with alerts that wait. After an error nothing has changed. Call it from one
+// goroutine at a time. Its errors do not repeat the URL.
+func (n *Notifier) Replace(address string) error {
+	u, err := parseURL(address)
+	old := n.to.Load()
+	switch {
+	case err != nil:
+		return fmt.Errorf("alert: %w", err)
+	case u == nil && old.url != nil:
+		return errors.New("alert: the URL of the webhook cannot be removed without a restart")
+	case u != nil && old.url == nil:
+		return errors.New("alert: the URL of a webhook cannot be added without a restart")
+	}
+	next := newTarget(u, n.cfg.Header)
+	next.secrets = append(next.secrets, old.secrets...)
+	slices.SortFunc(next.secrets, func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) })
+	next.secrets = slices.Compact(next.secrets)
+	n.to.Store(next)
+	return nil
 }
 
 // secretsOf returns the secret parts that a receiver could repeat, the longest first.
@@ -65,7 +96,7 @@ func secretsOf(u *url.URL, header http.Header) (secrets []string) {
 func (n *Notifier) deliver(a Alert) error {
 	n.cfg.Log.Warn().Str("kind", a.Kind).Str("class", a.Class).Str("where", a.Where).Str("subject", a.Subject).Str("key", a.Key).
 		Str("id", a.ID).Str("error", a.Text).Int("count", a.Count).Time("since", a.Since).Int("dropped", a.Dropped).Msg("alert")
-	if n.url == nil {
+	if n.to.Load().url == nil {
 		return nil
 	}
 	body, err := n.cfg.render(a)
@@ -96,9 +127,10 @@ func (n *Notifier) deliver(a Alert) error {
 // Post sends one request with the caller's body. It is for callers that store, repeat and count their alerts themselves. wait
 // is the receiver's Retry-After. The error contains no secret.
 func (n *Notifier) Post(ctx context.Context, body []byte) (wait time.Duration, err error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, n.url.String(), bytes.NewReader(body))
+	to := n.to.Load()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, to.url.String(), bytes.NewReader(body))
 	if err != nil {
-		return 0, n.redacted(err)
+		return 0, to.redacted(err)
 	}
 	for name, values := range n.cfg.Header {
 		request.Header[http.CanonicalHeaderKey(name)] = values
@@ -107,7 +139,7 @@ func (n *Notifier) Post(ctx context.Context, body []byte) (wait time.Duration, e
 	request.Header.Set("User-Agent", "troupe")
 	response, err := n.client.Do(request)
 	if err != nil {
-		return 0, n.redacted(err)
+		return 0, to.redacted(err)
 	}
 	defer response.Body.Close()
 	said, err := io.ReadAll(io.LimitReader(response.Body, 4<<10)) // to its end, so that the connection is used again
@@ -116,26 +148,26 @@ func (n *Notifier) Post(ctx context.Context, body []byte) (wait time.Duration, e
 	case status >= 200 && status < 300:
 		return 0, nil
 	case status >= 300 && status < 400:
-		return 0, fmt.Errorf("%s: %w: it redirects, with status %d: set the URL to where the webhook is now", n.url.Host, errRefused, status)
+		return 0, fmt.Errorf("%s: %w: it redirects, with status %d: set the URL to where the webhook is now", to.url.Host, errRefused, status)
 	case status >= 500 || status == http.StatusTooManyRequests || status == http.StatusRequestTimeout:
 		seconds, _ := strconv.Atoi(response.Header.Get("Retry-After"))
 		wait = min(time.Duration(max(0, min(seconds, 1e6)))*time.Second, patience)
-		return wait, n.redacted(fmt.Errorf("status %d: %s", status, cut(line(string(said)), 200)))
+		return wait, to.redacted(fmt.Errorf("status %d: %s", status, cut(line(string(said)), 200)))
 	case err != nil:
-		return 0, n.redacted(err)
+		return 0, to.redacted(err)
 	}
-	return 0, fmt.Errorf("%w: %w", n.redacted(fmt.Errorf("status %d: %s", status, cut(line(string(said)), 200))), errRefused)
+	return 0, fmt.Errorf("%w: %w", to.redacted(fmt.Errorf("status %d: %s", status, cut(line(string(said)), 200))), errRefused)
 }
 
 // redacted returns err without the URL, which is a secret. From http's own errors, which begin with the URL, it takes the cause.
-func (n *Notifier) redacted(err error) error {
+func (t *target) redacted(err error) error {
 	var of *url.Error
 	if errors.As(err, &of) {
 		err = of.Err
 	}
 	text := err.Error()
-	for _, secret := range n.secrets {
+	for _, secret := range t.secrets {
 		text = strings.ReplaceAll(text, secret, "…")
 	}
-	return fmt.Errorf("%s: %s", n.url.Host, text)
+	return fmt.Errorf("%s: %s", t.url.Host, text)
 }

@@ -56,7 +56,7 @@ func (r *Client) ByID(ctx context.Context, id uint32) (Stored, error) {
 	}
 	known := func() (Stored, bool) { return r.byID.Get(id) }
 	return ask(ctx, r, fmt.Sprintf("schema id %d", id), known, func() (Stored, error) {
-		s, err := r.client.SchemaByID(ctx, int(id))
+		s, err := r.client().SchemaByID(ctx, int(id))
 		if err != nil {
 			return Stored{}, err
 		}
@@ -75,7 +75,7 @@ func (r *Client) Latest(ctx context.Context, subject string) (uint32, error) {
 		return l, ok && r.failures.now().Before(l.until)
 	}
 	l, err := ask(ctx, r, "subject "+subject, known, func() (latest, error) {
-		s, err := r.client.SchemaByVersion(ctx, subject, -1)
+		s, err := r.client().SchemaByVersion(ctx, subject, -1)
 		if err != nil {
 			return latest{}, err
 		}

@@ -59,7 +59,7 @@ func (r *Client) complete(ctx context.Context, s sr.Schema) (Stored, error) {
 		if len(whole.Source.Imports) == maxReferences {
 			return whole, fmt.Errorf("%w: it refers to more than %d schemas", ErrNoSchema, maxReferences)
 		}
-		next, err := r.client.SchemaByVersion(ctx, ref.Subject, ref.Version)
+		next, err := r.client().SchemaByVersion(ctx, ref.Subject, ref.Version)
 		if isUnknown(err) {
 			return whole, fmt.Errorf("%w: it refers to subject %s, version %d, which the registry does not have", ErrNoSchema, ref.Subject, ref.Version)
 		}

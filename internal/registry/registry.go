@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -9,7 +10,9 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/sr"
@@ -31,13 +34,19 @@ var ErrRefused = errors.New("the registry refuses it")
 //
 // Errors contain the registry's own text and its address, but no credentials.
 type Client struct {
-	client  *sr.Client
-	address string
-	secrets []string // of the address, as a response could repeat them
+	opts []sr.ClientOpt
+	at   atomic.Pointer[endpoint]
 
 	byID     *avsc.Cache[uint32, Stored]
 	latest   *avsc.Cache[string, latest]
 	failures failures
+}
+
+// An endpoint is where a Client sends its requests.
+type endpoint struct {
+	client  *sr.Client
+	address string   // without credentials
+	secrets []string // of this address and the replaced ones, as a response could repeat them
 }
 
 // New creates a client for the registry at address, an http or https URL, whose user and password, if any, become
@@ -45,6 +54,32 @@ type Client struct {
 // takes at most 10 s, and a response has at most 4 MiB. opts are options of package sr and override what address
 // sets: TLS, tokens, another http client.
 func New(address string, opts ...sr.ClientOpt) (*Client, error) {
+	at, err := newEndpoint(address, opts)
+	if err != nil {
+		return nil, err
+	}
+	r := &Client{
+		opts: opts, byID: avsc.NewCache[uint32, Stored](), latest: avsc.NewCache[string, latest](), failures: newFailures(),
+	}
+	r.at.Store(at)
+	return r, nil
+}
+
+// Replace makes later requests go to another address of the same registry, or with other credentials. Requests under way go on,
+// and cached schemas stay. After an error nothing has changed. Call it from one goroutine at a time.
+func (r *Client) Replace(address string) error {
+	next, err := newEndpoint(address, r.opts)
+	if err != nil {
+		return err
+	}
+	next.secrets = append(next.secrets, r.at.Load().secrets...)
+	slices.SortFunc(next.secrets, func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) }) // a secret may contain another
+	next.secrets = slices.Compact(next.secrets)
+	r.at.Store(next)
+	return nil
+}
+
+func newEndpoint(address string, opts []sr.ClientOpt) (*endpoint, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.Fragment != "" {
 		// The address is not quoted: it may contain a password anywhere.
@@ -72,15 +107,10 @@ func New(address string, opts ...sr.ClientOpt) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("registry %s: %w", u, err)
 	}
-	return &Client{
-		client:   client,
-		address:  u.String(),
-		secrets:  secrets,
-		byID:     avsc.NewCache[uint32, Stored](),
-		latest:   avsc.NewCache[string, latest](),
-		failures: newFailures(),
-	}, nil
+	return &endpoint{client: client, address: u.String(), secrets: secrets}, nil
 }
+
+func (r *Client) client() *sr.Client { return r.at.Load().client }
 
 func loopback(host string) bool {
 	ip := net.ParseIP(host)
@@ -94,12 +124,12 @@ func (r *Client) Now() time.Time { return r.failures.now() }
 func (r *Client) SetClock(now func() time.Time) { r.failures.now = now }
 
 // String returns the address without credentials.
-func (r *Client) String() string { return r.address }
+func (r *Client) String() string { return r.at.Load().address }
 
 // Register adds a schema to the versions of subject, unless it is one of them, and returns its id. The registry refuses a schema
 // that is incompatible with the subject's history, by its own rules.
 func (r *Client) Register(ctx context.Context, subject string, s sr.Schema) (uint32, error) {
-	id, err := r.client.RegisterSchema(ctx, subject, s, -1, -1)
+	id, err := r.client().RegisterSchema(ctx, subject, s, -1, -1)
 	if err != nil {
 		return 0, fmt.Errorf("register subject %s: %w", subject, r.explain(err))
 	}
@@ -108,7 +138,7 @@ func (r *Client) Register(ctx context.Context, subject string, s sr.Schema) (uin
 
 // Lookup returns the id and the version of a schema among subject's, and changes nothing. The error wraps ErrNoSchema if it is not there.
 func (r *Client) Lookup(ctx context.Context, subject string, s sr.Schema) (id uint32, version int, err error) {
-	found, err := r.client.LookupSchema(ctx, subject, s)
+	found, err := r.client().LookupSchema(ctx, subject, s)
 	if isUnknown(err) {
 		return 0, 0, fmt.Errorf("%w under subject %s at %s: register it first", ErrNoSchema, subject, r)
 	}
@@ -122,7 +152,7 @@ func (r *Client) Lookup(ctx context.Context, subject string, s sr.Schema) (id ui
 // Versions returns all versions of subject, oldest first, labelled "version 1" and so on. No versions are not an error. A
 // version that is not Avro, or has references, is an error that wraps ErrNoSchema.
 func (r *Client) Versions(ctx context.Context, subject string) ([]avsc.Version, error) {
-	all, err := r.client.Schemas(ctx, subject)
+	all, err := r.client().Schemas(ctx, subject)
 	if isUnknown(err) {
 		return nil, nil
 	}
@@ -141,7 +171,7 @@ func (r *Client) Versions(ctx context.Context, subject string) ([]avsc.Version, 
 
 // Newest returns the newest version of subject, of any format, with its label. Without one the label is empty.
 func (r *Client) Newest(ctx context.Context, subject string) (label string, s Stored, err error) {
-	newest, err := r.client.SchemaByVersion(ctx, subject, -1)
+	newest, err := r.client().SchemaByVersion(ctx, subject, -1)
 	if isUnknown(err) {
 		return "", s, nil
 	}
@@ -156,9 +186,9 @@ func (r *Client) Newest(ctx context.Context, subject string) (label string, s St
 
 // Level returns the compatibility level that the registry applies to subject: the subject's own, else the registry's.
 func (r *Client) Level(ctx context.Context, subject string) (avsc.Level, error) {
-	answer := r.client.Compatibility(sr.WithParams(ctx, sr.DefaultToGlobal), subject)[0]
+	answer := r.client().Compatibility(sr.WithParams(ctx, sr.DefaultToGlobal), subject)[0]
 	if isUnknown(answer.Err) { // some registries do not know the parameter
-		answer = r.client.Compatibility(ctx)[0]
+		answer = r.client().Compatibility(ctx)[0]
 	}
 	if answer.Err != nil {
 		return "", fmt.Errorf("compatibility level of subject %s: %w", subject, r.explain(answer.Err))
@@ -173,7 +203,7 @@ func (r *Client) Level(ctx context.Context, subject string) (avsc.Level, error) 
 // Accepts reports whether the registry would register a schema under subject, by its own rules and level. If not, reasons holds
 // its texts, possibly none.
 func (r *Client) Accepts(ctx context.Context, subject string, s sr.Schema) (ok bool, reasons []string, err error) {
-	answer, err := r.client.CheckCompatibility(sr.WithParams(ctx, sr.Verbose), subject, -2, s)
+	answer, err := r.client().CheckCompatibility(sr.WithParams(ctx, sr.Verbose), subject, -2, s)
 	if isUnknown(err) {
 		return true, nil, nil // there are no versions to be incompatible with
 	}
@@ -205,7 +235,7 @@ func (r *Client) DeleteSubjects(ctx context.Context, subjects ...string) error {
 	var failed []error
 	for _, s := range subjects {
 		for _, how := range []sr.DeleteHow{sr.SoftDelete, sr.HardDelete} {
-			if _, err := r.client.DeleteSubject(ctx, s, how); err != nil && !isUnknown(err) {
+			if _, err := r.client().DeleteSubject(ctx, s, how); err != nil && !isUnknown(err) {
 				failed = append(failed, fmt.Errorf("delete subject %s: %w", s, r.explain(err)))
 				break
 			}
@@ -229,7 +259,7 @@ func (r *Client) explain(err error) error {
 		return fmt.Errorf("registry %s: %w", r, err)
 	}
 	text := strings.ToValidUTF8(answer.Error(), "")
-	for _, secret := range r.secrets {
+	for _, secret := range r.at.Load().secrets {
 		text = strings.ReplaceAll(text, secret, "…")
 	}
 	if len(text) > 300 {

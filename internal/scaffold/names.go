@@ -132,8 +132,6 @@ func (s Service) checkEvent() error {
 		return errors.New("an Avro schema of an event, but no hop that it reacts to: set both or none")
 	case s.Handles():
 		return nil
-	case s.Proto && s.Event != "" && s.AvroFile == "":
-		return errors.New("an event with Protobuf: leave the event out, and replace the other hop's .proto file by its real one")
 	case !eventRule.MatchString(s.EventType()):
 		return fmt.Errorf("event %q: want the type of a message whose last part begins with a capital letter, such as shop.PaymentCharged", s.Event)
 	case s.EventName() == s.Completed():

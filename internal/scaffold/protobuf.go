@@ -27,7 +27,11 @@ func protoName(h topics.Hop) string { return snake(h.Flow()) + "_" + snake(h.Nam
 // protobuf returns the .proto files, and the Go code that protoc-gen-go generates from them.
 func (s Service) protobuf() (files []File, err error) {
 	all := map[string]string{protoName(s.Hop): protoText(s.Hop, s.Handles())}
-	if s.Reacts() && s.AvroFile == "" {
+	switch {
+	case s.Handles() || s.AvroFile != "":
+	case s.Event != "":
+		all[protoName(s.From)] = s.eventText()
+	default:
 		all[protoName(s.From)] = protoText(s.From, true) // as the other service has it, if it handles commands
 	}
 	compiler := protocompile.Compiler{Resolver: &protocompile.SourceResolver{Accessor: protocompile.SourceAccessorFromMap(all)}}
@@ -81,4 +85,18 @@ func protoText(h topics.Hop, handles bool) string {
 		message(s.Refused(), "string reason")
 	}
 	return b.String()
+}
+
+// eventText returns a .proto file with the other hop's event, whose fields are not known.
+func (s Service) eventText() string {
+	in := strings.TrimSuffix(strings.TrimSuffix(s.Event, s.EventName()), ".")
+	if in != "" {
+		in = "package " + in + ";\n\n"
+	}
+	return fmt.Sprintf(`// The event of %s to which the service reacts. Replace this file by the other service's own before you use a registry that both share:
+// the service registers the schema.
+syntax = "proto3";
+
+%smessage %s {}
+`, s.From, in, s.EventName())
 }

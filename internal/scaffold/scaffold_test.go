@@ -41,6 +41,9 @@ func TestANewServiceBuildsAndItsTestsPass(t *testing.T) {
 			s.AvroFile = filepath.Join(s.Troupe, "internal/demo/messages/OrderCompleted.avsc")
 			s.SQL, s.Sqlc, s.Proto = true, true, true
 		},
+		"reacts to an event of another package, proto": func(s *scaffold.Service) {
+			s.Hop, s.From, s.Event, s.Proto = topics.MustHop("booking", "tickets"), s.Hop, "cinema.v1.SeatsSold", true
+		},
 		"reacts, sqlc, database/sql, proto": func(s *scaffold.Service) {
 			s.Hop, s.From = topics.MustHop("booking", "7-id-order"), s.Hop
 			s.SQL, s.Sqlc, s.Proto = true, true, true
@@ -134,6 +137,27 @@ func TestTheReadmeStartsTheDemoForAServiceThatReactsToIt(t *testing.T) {
 			require.Contains(t, string(f.Text), "\n    troupe dev --demo seat-desk\n")
 			require.Contains(t, string(f.Text), "\n    troupe trace o-1\n")
 		}
+	}
+}
+
+func TestTheEventInProtobufHasTheGivenType(t *testing.T) {
+	t.Parallel()
+	for event, want := range map[string]string{
+		"cinema.v1.SeatsSold": "\npackage cinema.v1;\n\nmessage SeatsSold {}\n", "SeatsSold": "\nmessage SeatsSold {}\n",
+		"": "\npackage booking.seats;\n\nmessage RequestSeats {",
+	} {
+		s := service(t)
+		s.Hop, s.From, s.Event, s.Proto = topics.MustHop("booking", "tickets"), s.Hop, event, true
+		files, err := s.Files()
+		require.NoError(t, err)
+		text := ""
+		for _, f := range files {
+			if f.Path == "messages/booking_seats.proto" {
+				text = string(f.Text)
+			}
+		}
+		require.Contains(t, text, want)
+		require.Equal(t, event != "", strings.Contains(text, "Replace this file"), text)
 	}
 }
 

@@ -7,7 +7,9 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/signal"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -49,7 +51,9 @@ their end.
 
 It has a database of its own, with inbox and outbox; run a relay for this database. Settings come from
 flags, else from the environment, else from the file of --config; the commands are in the file. On
-SIGTERM it stops fetching, waits for the requests in flight and exits with 0.`,
+SIGTERM it stops fetching, waits for the requests in flight and exits with 0. On SIGHUP it reads the
+address of the schema registry and the URL of the webhook again; if one of them cannot be used, nothing
+changes.`,
 		Example: `  troupe ambassador --config ambassador.yaml
   troupe ambassador schema > ambassador.schema.json
   troupe ambassador healthcheck --admin 127.0.0.1:8088`,
@@ -68,6 +72,7 @@ SIGTERM it stops fetching, waits for the requests in flight and exits with 0.`,
 			return err
 		}
 		out.set(plan.level)
+		plan.again = func() (values, error) { return p.ambassadorAddresses(cmd) }
 		return plan.run(cmd.Context())
 	}
 	root.AddCommand(p.ambassadorSchema(), p.ambassadorHealth())
@@ -146,6 +151,10 @@ func (a *ambassadorPlan) run(ctx context.Context) (err error) {
 	door.waitsFor(errors.New("starting: the database has not answered yet"))
 
 	group, running := errgroup.WithContext(ctx)
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP)
+	defer signal.Stop(hangup)
+	group.Go(func() error { a.follow(running, hangup); return nil })
 	addresses, err := a.listen(running, group, pool, door)
 	if err != nil {
 		return err
@@ -336,6 +345,8 @@ func (a *ambassadorPlan) await(ctx context.Context, door *ambassadorDoor, what s
 
 // tellOfDead adds the hook that notifies a webhook of dead letters. It returns nil if no webhook is configured.
 func (a *ambassadorPlan) tellOfDead() (*alert.Notifier, error) {
+	a.reloads.Lock()
+	defer a.reloads.Unlock()
 	if a.alert.URL == "" {
 		return nil, nil
 	}
@@ -343,6 +354,7 @@ func (a *ambassadorPlan) tellOfDead() (*alert.Notifier, error) {
 	if err != nil {
 		return nil, err
 	}
+	a.alerts = alerts
 	a.participant.Hooks.AfterCommit = func(d participant.Delivery) {
 		if d.Outcome == envelope.Exhausted {
 			alerts.Notify(alert.Incident{

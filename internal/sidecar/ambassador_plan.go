@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -39,6 +40,10 @@ type ambassadorPlan struct {
 	admin       string
 
 	adminTokenNow, outboxTokenNow *latest // the current tokens of the files
+
+	again   func() (values, error) // reads the addresses that follow reads
+	reloads sync.Mutex             // of alert and alerts
+	alerts  *alert.Notifier        // nil: none yet
 
 	level      zerolog.Level
 	inTheClear bool

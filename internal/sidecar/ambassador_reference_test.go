@@ -36,7 +36,7 @@ environment, that over the file. An unknown key is refused. ` + "`troupe ambassa
 Settings marked *secret* may also be read from a file: ` + "`NAME-file`" + `, or the variable with ` + "`_FILE`" + ` behind it. Those without a
 flag (–) have only ` + "`--NAME-file`" + `: others can see a command line. Those marked *command* may also be the output of a command: set
 ` + "`NAME-command`" + `, or the variable with ` + "`_COMMAND`" + ` behind it. No secret is ever printed. [Identity](identity.md) lists when a new value
-of each secret takes effect.
+of each secret takes effect. SIGHUP reads ` + "`registry` and `alert-url`" + ` again; the other settings need a restart.
 
 ` + "```yaml" + `
 %s` + "```" + `
