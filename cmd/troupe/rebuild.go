@@ -44,7 +44,8 @@ follow. After a confirmation it starts the rebuild. Messages of the topics that 
 
 The handlers' writes to the outbox and their deadlines are discarded, unless --emit is set. If the state of the handlers must be cleared
 first, stop the members of the group, clear it, start the rebuild, and start the members: messages that are handled between the two
-have their effect twice.`,
+have their effect twice. start refuses a rebuild that would wait for held messages or dead letters: let them end, or discard them
+(troupe held list, troupe dlq list). With --wait the members begin it when they have ended; do not use it after the state was cleared.`,
 		Example: `  troupe rebuild start --handler order.summary/PaymentCharged --handler order.summary/PaymentRefused --from 2026-01-01T00:00:00Z --reason 'ticket 4711' --dry-run`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -95,6 +96,9 @@ have their effect twice.`,
 				return err
 			}
 			id, err := desk.Start(cmd.Context(), plan, by)
+			if errors.Is(err, rebuilds.ErrWaits) {
+				err = fmt.Errorf("%w: see troupe held list and troupe dlq list, or start it with --wait, unless the handlers' state was cleared", err)
+			}
 			if err != nil {
 				return failed(err)
 			}
@@ -110,6 +114,7 @@ have their effect twice.`,
 	flags.StringSliceVar(&spec.Handlers, "handler", nil, "`name` of a handler, such as order.summary/PaymentCharged, or order.summary/all for OnAll; repeatable, required")
 	flags.Var(&from, "from", "handle messages of this `time` or later: 2026-01-31T12:00:00Z, or 2h for two hours ago; required")
 	flags.BoolVar(&spec.Emit, "emit", false, "let the handlers write to the outbox and schedule deadlines, as they did at first")
+	flags.BoolVar(&spec.Wait, "wait", false, "start it although messages are held or dead letters are open: a partition begins when its own have ended")
 	f.output.declare(cmd)
 	f.declareAction(flags, "it is started; required")
 	f.declareDryRun(flags)

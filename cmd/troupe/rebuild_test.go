@@ -103,6 +103,10 @@ func TestARebuildFromTheCommandLine(t *testing.T) {
 		VALUES ($1, gen_random_uuid(), 0, 1, $2, '\x00', 'o-9', '', '{}', now(), 1, 8, $3, 'timeout', 'none', now(), now())`,
 		group, s.hop.Events(), time.Now().Add(time.Hour))
 	o = start("ChargePayment", "--yes", "--emit")
+	require.Equal(t, exitFailed, o.status)
+	require.Contains(t, o.stderr, "the rebuild would wait: held messages: 1, dead letters of the handlers that are open or redriven and not handled yet: 0")
+	s.wait(0, "SELECT count(*) FROM troupe.rebuilds WHERE finished_at IS NULL")
+	o = start("ChargePayment", "--yes", "--emit", "--wait")
 	require.Equal(t, exitDone, o.status, o.stderr)
 	require.Contains(t, o.stdout, "1 messages are held: a partition begins when none of its messages is.")
 	id := regexp.MustCompile(`Rebuild (\d+) is started`).FindStringSubmatch(o.stdout)[1]

@@ -160,12 +160,22 @@ SELECT at, actor, role, action, reason, change FROM troupe.rebuild_changes WHERE
 	return r, partitions, changes, admin.Explain(err, rightsPage)
 }
 
-// Start inserts a planned rebuild. The members of the group begin it within seconds.
+// ErrWaits is wrapped by the error about a rebuild of which partitions would wait.
+var ErrWaits = errors.New("the rebuild would wait")
+
+// Start inserts a planned rebuild. The members of the group begin it within seconds, or, with p.Wait, when they can. Without p.Wait it
+// refuses a rebuild of which partitions would wait: the messages that its handlers get meanwhile are handled again.
 func (d Desk) Start(ctx context.Context, p Plan, by admin.Actor) (id int64, err error) {
 	if err := by.CheckReasoned(); err != nil {
 		return 0, err
 	}
 	err = d.inTx(ctx, func(tx pgx.Tx) error {
+		if err := p.blocking(ctx, tx); err != nil {
+			return err
+		}
+		if !p.Wait && p.Held+p.DeadLetters > 0 {
+			return fmt.Errorf("%w: held messages: %d, dead letters of the handlers that are open or redriven and not handled yet: %d", ErrWaits, p.Held, p.DeadLetters)
+		}
 		err := tx.QueryRow(ctx, `
 INSERT INTO troupe.rebuilds (consumer_group, generation, handlers, from_time, emit)
 SELECT @group, coalesce(max(generation), 0) + 1, @handlers, @from, @emit FROM troupe.rebuilds WHERE consumer_group = @group

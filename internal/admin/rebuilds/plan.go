@@ -24,6 +24,7 @@ type Spec struct {
 	Handlers []string  // such as order.summary/PaymentCharged; all of one group
 	From     time.Time // messages of this time or later are handled again
 	Emit     bool      // the handlers write to the outbox and schedule deadlines
+	Wait     bool      // start although partitions wait for held messages or dead letters
 }
 
 // A Plan is a Spec with the offsets of the topics.
@@ -69,8 +70,7 @@ func (d Desk) Plan(ctx context.Context, client *kgo.Client, s Spec) (p Plan, err
 	if err != nil {
 		return p, err
 	}
-	admin := kadm.NewClient(client)
-	from, err := admin.ListOffsetsAfterMilli(ctx, s.From.UnixMilli(), topics...)
+	from, err := kadm.NewClient(client).ListOffsetsAfterMilli(ctx, s.From.UnixMilli(), topics...)
 	if err == nil {
 		err = from.Error()
 	}
@@ -100,7 +100,7 @@ func (d Desk) Plan(ctx context.Context, client *kgo.Client, s Spec) (p Plan, err
 		}
 		p.Partitions = append(p.Partitions, of)
 	}
-	return p, d.blocking(ctx, &p)
+	return p, admin.Explain(p.blocking(ctx, d.Pool), rightsPage)
 }
 
 // topics returns the topics of the plan's handlers, and sets its group. It returns an error if a handler cannot be rebuilt.
@@ -151,14 +151,16 @@ func (d Desk) topics(ctx context.Context, p *Plan) (all []string, err error) {
 }
 
 // blocking counts the messages for which a partition waits, as begin_rebuild.sql of package participant does.
-func (d Desk) blocking(ctx context.Context, p *Plan) error {
+func (p *Plan) blocking(ctx context.Context, db interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}) error {
 	var topics []string
 	var partitions []int32
 	var from []int64
 	for _, of := range p.Partitions {
 		topics, partitions, from = append(topics, of.Topic), append(partitions, of.Partition), append(from, of.From)
 	}
-	err := d.Pool.QueryRow(ctx, `
+	return db.QueryRow(ctx, `
 SELECT (SELECT count(*)
         FROM troupe.held AS h
         JOIN unnest(@topics::text[], @partitions::integer[]) AS p (topic, partition) ON p.topic = h.topic AND p.partition = h.partition
@@ -170,5 +172,4 @@ SELECT (SELECT count(*)
         WHERE (d.status = 'open' OR d.status = 'redriven' AND troupe.redrive_under_way(d.id, d.consumer_group, d.message_id, d.redrives)) AND d.consumer_group = @group AND d.handler = ANY (@handlers))`, pg.Args{
 		"group": p.Group, "topics": topics, "partitions": partitions, "from": from, "handlers": p.Handlers,
 	}).Scan(&p.Held, &p.DeadLetters)
-	return admin.Explain(err, rightsPage)
 }
