@@ -56,6 +56,7 @@ func TestTheGoInDocumentsIsCodeThatRunsAsATest(t *testing.T) {
 			"examples/services/bunstore/payment.go", "examples/services/entstore/payment.go",
 		},
 
+		"docs/personal-data.md":   {"schemas/personal/example_test.go"},
 		"docs/operating-sagas.md": {"internal/demo/order/orchestrate.go"},
 		"docs/sagas.md": {
 			"examples/order-on-postgres/definition_test.go", "examples/order-on-postgres/services.go", "examples/order-on-postgres/orders.go",
