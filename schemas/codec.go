@@ -163,6 +163,20 @@ func (c *Codec) TypeOf(body any) (string, error) {
 	return "", unbound(body)
 }
 
+// Bound returns the bound types with their schemas, in no order. Package schemas/personal reads the fields from it that it encrypts.
+func (c *Codec) Bound() []payload.Bound {
+	all := make([]payload.Bound, 0, len(c.byName))
+	for _, b := range c.byName {
+		bound := payload.Bound{Name: b.name, GoType: b.goType, Format: envelope.Avro, Text: b.avsc}
+		if b.other != nil {
+			files := b.other.Files()
+			bound.Format, bound.Text = b.format.ContentType(), files[len(files)-1].Text
+		}
+		all = append(all, bound)
+	}
+	return all
+}
+
 // bindingOf returns the binding of body's type without pointers, or nil.
 func (c *Codec) bindingOf(body any) *binding {
 	t := reflect.TypeOf(body)

@@ -34,17 +34,17 @@ var floors = []floor{
 	{"names on the wire, and Avro schemas", []string{"internal/ce", "internal/avsc", "internal/payload"}},
 	{"names, policies, the message, and tools that know nothing of Troupe", []string{
 		"topics", "retry", "envelope", "logbridge",
-		"internal/address", "internal/door", "internal/expr", "internal/grants", "internal/keyed", "internal/lines", "internal/moments", "internal/plain", "internal/registry", "internal/rule", "schemas/protobuf/internal/orderpb",
+		"internal/address", "internal/door", "internal/expr", "internal/grants", "internal/keyed", "internal/lines", "internal/moments", "internal/plain", "internal/registry", "internal/rule", "schemas/protobuf/internal/orderpb", "schemas/protobuf/personalpb",
 		"internal/pgtext", "internal/short", "internal/version",
 		"internal/metrics/catalogue", "internal/docs/commands", "internal/docs/manifests", "internal/house", "internal/modeltest", "internal/console/browser",
 	}},
 	{"tables, rows, schemas and declarations; how Postgres and Kafka are used", []string{
 		"migrations", "schemas", "saga", "flow/reactions",
 		"internal/admin", "internal/alert", "internal/credentials", "internal/extension", "internal/grants/grantstest", "internal/inbox", "internal/kafka", "internal/mapping", "internal/outboxrow", "internal/pg", "internal/retention",
-		"internal/scaffold", "internal/sqlconn", "internal/traces", "schemas/jsonschema", "schemas/protobuf",
+		"internal/scaffold", "internal/sqlconn", "internal/traces", "schemas/jsonschema", "schemas/protobuf", "schemas/personal/internal/personpb",
 	}},
 	{"writing the outbox, the replication protocol, checks of declarations, servers for tests", []string{
-		"outbox", "internal/saga/verify", "internal/flow/verify",
+		"outbox", "schemas/personal", "internal/saga/verify", "internal/flow/verify",
 		"internal/credentials/oidc", "internal/formats", "internal/wal", "internal/explore", "internal/flow/asyncapi", "internal/flow/graph", "internal/admin/relaydesk",
 		"internal/devstack", "internal/demo/messages",
 	}},
@@ -74,7 +74,7 @@ var floors = []floor{
 var light = []string{
 	"github.com/spf13/cobra", "github.com/prometheus/client_golang", "github.com/docker/",
 	"github.com/testcontainers/", "github.com/chromedp/", "github.com/fergusstrange/", "github.com/twmb/franz-go/pkg/kfake",
-	"github.com/stretchr/testify", "testing", "go.opentelemetry.io/",
+	"github.com/stretchr/testify", "testing", "go.opentelemetry.io/", "github.com/tink-crypto/",
 }
 
 var libraries = []string{

@@ -56,6 +56,7 @@ func TestTheGoInDocumentsIsCodeThatRunsAsATest(t *testing.T) {
 			"examples/services/bunstore/payment.go", "examples/services/entstore/payment.go",
 		},
 
+		"docs/personal-data.md":   {"schemas/personal/example_test.go"},
 		"docs/operating-sagas.md": {"internal/demo/order/orchestrate.go"},
 		"docs/sagas.md": {
 			"examples/order-on-postgres/definition_test.go", "examples/order-on-postgres/services.go", "examples/order-on-postgres/orders.go",
@@ -119,6 +120,32 @@ func TestTheDefinitionsInDocumentsAreProved(t *testing.T) {
 		require.Empty(t, found)
 	}
 	require.Positive(t, definitions)
+}
+
+// A block of the page that compares notations is a part of one of their files, and the page has the number of lines of each.
+func TestTheComparisonShowsPartsOfItsFiles(t *testing.T) {
+	page := read(t, "docs/side-by-side.md")
+	files := map[string]string{"json": "", "go": ""}
+	for path, of := range map[string]string{
+		"examples/travel-booking/trip.saga.json": "json", "examples/travel-booking/elsewhere/trip.asl.json": "json",
+		"examples/travel-booking/elsewhere/temporal.go.txt": "go",
+	} {
+		text := read(t, path)
+		files[of] += squeezed(text) + "\n"
+		require.Regexp(t, fmt.Sprintf(`\| lines \|.*\b%d of`, strings.Count(text, "\n")), page, path)
+	}
+	blocks := regexp.MustCompile("(?s)```(json|go)\n(.*?)```").FindAllStringSubmatch(page, -1)
+	require.Greater(t, len(blocks), 8)
+	for _, b := range blocks {
+		part := squeezed(b[2])
+		if b[1] == "json" {
+			require.True(t, json.Valid([]byte(b[2])), b[2])
+			if !strings.Contains(files["json"], part) { // fields of an object, in braces of the page
+				part = squeezed(strings.TrimSuffix(strings.TrimPrefix(part, "{"), "}"))
+			}
+		}
+		require.Contains(t, files[b[1]], part)
+	}
 }
 
 // The picture of the demo's choreography is generated from its services' declarations.

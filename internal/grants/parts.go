@@ -20,6 +20,7 @@ const (
 	Flow          Part = "flow"           // package flow; includes Participant
 	Ambassador    Part = "ambassador"     // troupe ambassador; includes Participant
 	Watch         Part = "watch"          // troupe watch, in a database of its own
+	SubjectKeys   Part = "subject-keys"   // package schemas/personal, in the database with the keys
 	Viewer        Part = "viewer"         // every page of the console, and every command that only reads
 	Operator      Part = "operator"       // troupe dlq, held, inbox and batch
 	SagaOperator  Part = "saga-operator"  // troupe saga
@@ -28,7 +29,7 @@ const (
 
 // Parts returns all parts.
 func Parts() []Part {
-	return []Part{Writer, Relay, MappedRelay, Participant, LocalWork, Sagas, Flow, Ambassador, Watch, Viewer, Operator, SagaOperator, RelayOperator}
+	return []Part{Writer, Relay, MappedRelay, Participant, LocalWork, Sagas, Flow, Ambassador, Watch, SubjectKeys, Viewer, Operator, SagaOperator, RelayOperator}
 }
 
 // Includes returns the part whose rights p also needs; "" for none.
@@ -189,6 +190,10 @@ var rights = map[Part][]Grant{
 		need("SELECT", "unreadable_batches", "to go on behind a batch that an operator skipped"),
 		need("INSERT", "unreadable_batches", "to record a batch that cannot be read").columns(batchColumns),
 	},
+	SubjectKeys: {
+		need("SELECT", "subject_keys", "to read keys").columns("subject, wrapped_key"),
+		need("INSERT", "subject_keys", "to make keys").columns("subject, wrapped_key"),
+	},
 	Viewer: {
 		version,
 		need("SELECT", "outbox, outbox_partitions, outbox_posts, outbox_failures, outbox_status, outbox_repairs, mapped_tables, mapped_failures, "+
@@ -198,6 +203,7 @@ var rights = map[Part][]Grant{
 			"repairs, unreadable_batches, local_topics, local_work, rate_limits, handlers, rebuilds, rebuild_partitions, rebuild_changes", "to see what participants handled and did not"),
 		need("SELECT", "sagas, saga_definitions, saga_events, saga_log, saga_associations, saga_locks, saga_stash, joins, join_parts, expectations, "+
 			"schedules, schedule_changes, erasures", "to see sagas, flows, schedules and erasures"),
+		need("SELECT", "subject_keys", "to preview erasures").columns("subject, forgotten_at"),
 		need("SELECT", watchTables+", watch_messages, watch_days", "to see what a watcher found"),
 	},
 	Operator: {

@@ -83,6 +83,14 @@ type Binding interface {
 	DecodeJSON(text []byte, into any) error
 }
 
+// Bound is a Go type that a codec has bound to a schema.
+type Bound struct {
+	Name   string // the type of its messages
+	GoType reflect.Type
+	Format string // the content type
+	Text   string // the schema, without the schemas that it imports
+}
+
 // SourceOf returns the Source of the last file.
 func SourceOf(files []File) Source {
 	s := Source{Imports: make(map[string]string)}

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/internal/admin/doctor"
+	"github.com/troupe-go/troupe/internal/grants"
 	"github.com/troupe-go/troupe/internal/grants/grantstest"
 	"github.com/troupe-go/troupe/testkit"
 )
@@ -148,7 +149,7 @@ func TestARightToForgeAnAuditLogIsFoundWhereverItIsHeld(t *testing.T) {
 	}
 }
 
-// TestAViewerMayReadEveryTable includes tables of later migrations.
+// TestAViewerMayReadEveryTable but the keys of subjects; it includes tables of later migrations.
 func TestAViewerMayReadEveryTable(t *testing.T) {
 	t.Parallel()
 	pool := testkit.Database(t)
@@ -161,7 +162,23 @@ func TestAViewerMayReadEveryTable(t *testing.T) {
 	require.NoError(t, err)
 	unread, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	require.NoError(t, err)
-	require.Empty(t, unread, "internal/grants lacks these for viewer")
+	require.Equal(t, []string{"subject_keys"}, unread, "internal/grants lacks these for viewer")
+}
+
+// TestOnlyItsPartMayReadTheKeysOfSubjects, and no part may change or remove one.
+func TestOnlyItsPartMayReadTheKeysOfSubjects(t *testing.T) {
+	t.Parallel()
+	pool := testkit.Database(t)
+	for _, part := range doctor.Parts() {
+		role := grantstest.New(t, pool, part).Name
+		var reads, changes bool
+		require.NoError(t, pool.QueryRow(t.Context(), `
+			SELECT has_column_privilege($1, 'troupe.subject_keys', 'wrapped_key', 'SELECT'),
+			       has_any_column_privilege($1, 'troupe.subject_keys', 'UPDATE') OR has_table_privilege($1, 'troupe.subject_keys', 'DELETE, TRUNCATE, TRIGGER')`,
+			role).Scan(&reads, &changes))
+		require.Equal(t, part == grants.SubjectKeys, reads, part)
+		require.False(t, changes, part)
+	}
 }
 
 func TestARoleThatCannotBeTakenIsSaid(t *testing.T) {

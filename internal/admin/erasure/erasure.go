@@ -218,11 +218,12 @@ func (t table) work() string {
 	return t.inTheWay
 }
 
-// count returns the statement that counts the rows that are in the way and the ones that the erasure changes.
+// count returns the statement that counts the rows that are in the way and the ones that the erasure changes. It reads only the columns of
+// the conditions: a viewer may not read the keys of subjects.
 func (t table) count() string {
 	return fmt.Sprintf(`
-SELECT count(*) FILTER (WHERE work), count(*) FILTER (WHERE NOT work AND %s)
-FROM (SELECT t.*, (%s) AS work FROM troupe.%s AS t WHERE %s) AS t`, t.records(), t.work(), t.name, t.match)
+SELECT count(*) FILTER (WHERE work), count(*) FILTER (WHERE NOT work AND record)
+FROM (SELECT (%s) AS work, (%s) AS record FROM troupe.%s AS t WHERE %s) AS t`, t.work(), t.records(), t.name, t.match)
 }
 
 // statement returns the statement that erases rows; "": there is none.

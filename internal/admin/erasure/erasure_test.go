@@ -110,6 +110,7 @@ func (s stage) records(key string) {
 			VALUES (3, 1, 1, 0, 0, now(), now(), 1, 0, gen_random_uuid(), gen_random_uuid(), 'KEY', 'SECRET', 'SECRET')`,
 		`INSERT INTO troupe.watch_findings (slot, flow, rule, about, topic, type, correlation, flow_text, key, at, found_at)
 			VALUES (3, 1, 1, gen_random_uuid(), 1, 1, gen_random_uuid(), 'SECRET', 'KEY', now(), now())`,
+		`INSERT INTO troupe.subject_keys (subject, wrapped_key) VALUES (sha256(ASKEY), BYTES)`,
 	} {
 		s.exec(replace.Replace(sql))
 	}
@@ -138,7 +139,7 @@ func TestNothingOfAPersonIsLeft(t *testing.T) {
 	s.records("o-1")
 	s.records("t/o-1")
 	s.records("o-11")
-	require.Len(t, s.rowsWith(secretOf("o-1")), 17)
+	require.Len(t, s.rowsWith(secretOf("o-1")), 18)
 	others := append(s.rowsWith(secretOf("t/o-1")), s.rowsWith(secretOf("o-11"))...)
 
 	done := s.erase("o-1")
@@ -147,7 +148,7 @@ func TestNothingOfAPersonIsLeft(t *testing.T) {
 	require.Equal(t, []erasure.Change{
 		{"outbox", 2, "deleted"}, {"outbox_repairs", 1, "blanked"}, {"repairs", 1, "blanked"}, {"dead_letters", 1, "blanked"}, {"local_work", 1, "deleted"},
 		{"saga_events", 2, "blanked"}, {"sagas", 1, "blanked"}, {"saga_stash", 2, "deleted"}, {"join_parts", 1, "deleted"}, {"expectations", 1, "blanked"},
-		{"answers", 2, "blanked"}, {"watch_messages", 1, "deleted"}, {"watch_findings", 1, "deleted"},
+		{"answers", 2, "blanked"}, {"subject_keys", 1, "blanked"}, {"watch_messages", 1, "deleted"}, {"watch_findings", 1, "deleted"},
 	}, done.Changes)
 
 	require.Equal(t, []string{`{"key": "o-1", "back": true, "data": {}, "saga": "order", "lists": {"seat": [null, null]}, "steps": [{"name": "seat", "phase": "done", "answer": "SeatTaken", "started": 1}, ` +
@@ -169,7 +170,7 @@ func TestARecordOfAnErasureHasNoneOfItsData(t *testing.T) {
 	report := s.erase("o-1")
 	rows := s.list("SELECT concat_ws(' ', actor, role = session_user, reason, encode(key_digest, 'hex'), changed) FROM troupe.erasures")
 	require.Equal(t, []string{"ann t ticket 9 " + report.Digest + ` {"sagas": 1, "outbox": 2, "answers": 2, "repairs": 1, "join_parts": 1, "local_work": 1, "saga_stash": 2, "saga_events": 2, ` +
-		`"dead_letters": 1, "expectations": 1, "outbox_repairs": 1, "watch_findings": 1, "watch_messages": 1}`}, rows)
+		`"dead_letters": 1, "expectations": 1, "subject_keys": 1, "outbox_repairs": 1, "watch_findings": 1, "watch_messages": 1}`}, rows)
 	require.NotContains(t, fmt.Sprintf("%+v", report), "o-1")
 
 	for _, by := range []admin.Actor{{Name: "ann", Reason: "asked by o-2."}, {Name: "o-2", Reason: "ticket"}, {Name: "ann"}} {
@@ -279,11 +280,11 @@ func TestOnlyTheOwnerErases(t *testing.T) {
 	viewer := erasure.Desk{Pool: grantstest.New(t, s.pool, grants.Viewer).Pool()}
 	seen, err := viewer.Plan(t.Context(), "o-1")
 	require.NoError(t, err)
-	require.Len(t, seen.Changes, 13)
+	require.Len(t, seen.Changes, 14)
 	everything := erasure.Desk{Pool: grantstest.New(t, s.pool, grants.Parts()...).Pool()}
 	_, err = everything.Erase(t.Context(), "o-1", ann)
 	require.ErrorContains(t, err, "does not own Troupe's tables")
-	require.Len(t, s.rowsWith(secretOf("o-1")), 17)
+	require.Len(t, s.rowsWith(secretOf("o-1")), 18)
 }
 
 // TestAnErasureIsWholeOrNotAtAll if a row changes while it runs.

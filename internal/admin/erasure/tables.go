@@ -152,6 +152,12 @@ var tables = []table{
 		name: "schedules", match: "t.key = @key", inTheWay: "true",
 		remedy: "sends messages with the key: troupe schedule delete",
 	},
+	{
+		// The key of a person's encrypted fields, wherever they are. The row stays, so that no service makes another key.
+		name: "subject_keys", match: "t.subject = sha256(convert_to(@key, 'UTF8'))", holds: "t.forgotten_at IS NULL",
+		blank: map[string]string{"wrapped_key": "NULL", "forgotten_at": "clock_timestamp()"},
+		kept:  "subject, created_at",
+	},
 	{name: "watch_messages", match: "(" + sameText + " OR t.flow_text = ANY (@texts) OR t.id_text = ANY (@texts))", delete: true},
 	{name: "watch_findings", match: "(" + sameText + " OR t.flow_text = ANY (@texts))", delete: true},
 	{

@@ -1,0 +1,142 @@
+package personal
+
+import (
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/troupe-go/troupe/schemas/protobuf/personalpb"
+)
+
+// markedProtobuf reads the marks of a message.
+func markedProtobuf(of protoreflect.MessageDescriptor) (*record, error) {
+	m := protoMarks{above: make(map[protoreflect.FullName]bool)}
+	return m.record("", of)
+}
+
+type protoMarks struct {
+	above map[protoreflect.FullName]bool // messages around one
+}
+
+func markOf(f protoreflect.FieldDescriptor) string {
+	mark, _ := proto.GetExtension(f.Options(), personalpb.E_Personal).(string)
+	return mark
+}
+
+func (m protoMarks) record(path string, of protoreflect.MessageDescriptor) (*record, error) {
+	r := newRecord()
+	if m.above[of.FullName()] {
+		if hasMark(of) {
+			return nil, fmt.Errorf("%s: a message that contains itself cannot have personal fields", path)
+		}
+		return r, nil
+	}
+	m.above[of.FullName()] = true
+	defer delete(m.above, of.FullName())
+	for i := range of.Fields().Len() {
+		f := of.Fields().Get(i)
+		name, mark := string(f.Name()), markOf(f)
+		at := inPath(path, name)
+		if mark == "" {
+			if f.Message() == nil {
+				continue
+			}
+			if f.IsMap() {
+				if value := f.MapValue().Message(); value != nil {
+					inner, err := m.record(at, value)
+					if err != nil {
+						return nil, err
+					}
+					if inner.encrypts() {
+						return nil, fmt.Errorf("field %s: the values of a map cannot have personal fields", at)
+					}
+				}
+				continue
+			}
+			inner, err := m.record(at, f.Message())
+			if err != nil {
+				return nil, err
+			}
+			r.nest(name, inner)
+			continue
+		}
+		if err := r.set(name, mark); err != nil {
+			return nil, fmt.Errorf("field %w", err)
+		}
+		if f.IsList() || f.IsMap() || !fitsProtobuf(f.Kind(), mark) {
+			return nil, fmt.Errorf("field %s cannot be marked as %s: %s", at, mark, wanted(mark))
+		}
+	}
+	return r, nil
+}
+
+func fitsProtobuf(kind protoreflect.Kind, mark string) bool {
+	switch kind {
+	case protoreflect.StringKind:
+		return true
+	case protoreflect.BytesKind:
+		return mark != subjectMark
+	case protoreflect.Int32Kind, protoreflect.Int64Kind, protoreflect.Sint32Kind, protoreflect.Sint64Kind, protoreflect.Uint32Kind,
+		protoreflect.Uint64Kind, protoreflect.Fixed32Kind, protoreflect.Fixed64Kind, protoreflect.Sfixed32Kind, protoreflect.Sfixed64Kind:
+		return mark == subjectMark
+	}
+	return false
+}
+
+func hasMark(of protoreflect.MessageDescriptor) bool {
+	for i := range of.Fields().Len() {
+		if markOf(of.Fields().Get(i)) != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// change replaces the values of the marked fields of a message. subject is the one of the message around it.
+func (r *record) change(path string, m protoreflect.Message, subject string, c changer) error {
+	fields := m.Descriptor().Fields()
+	if r.subject != "" {
+		f := fields.ByName(protoreflect.Name(r.subject))
+		if subject = m.Get(f).String(); subject == "0" && f.Kind() != protoreflect.StringKind {
+			subject = "" // as in a field that was not set
+		}
+	}
+	for i := range fields.Len() {
+		f := fields.Get(i)
+		name := string(f.Name())
+		if kind := r.kinds[name]; kind != "" && m.Has(f) {
+			is := field{inPath(path, name), kind, subject}
+			if f.Kind() == protoreflect.BytesKind {
+				changed, err := c(is, m.Get(f).Bytes())
+				if err != nil {
+					return err
+				}
+				m.Set(f, protoreflect.ValueOfBytes(changed))
+				continue
+			}
+			changed, err := c(is, []byte(m.Get(f).String()))
+			if err != nil {
+				return err
+			}
+			m.Set(f, protoreflect.ValueOfString(string(changed)))
+		}
+		inner := r.inner[name]
+		if inner == nil || !m.Has(f) {
+			continue
+		}
+		if !f.IsList() {
+			if err := inner.change(inPath(path, name), m.Mutable(f).Message(), subject, c); err != nil {
+				return err
+			}
+			continue
+		}
+		list := m.Mutable(f).List()
+		for i := range list.Len() {
+			if err := inner.change(fmt.Sprintf("%s[%d]", inPath(path, name), i), list.Get(i).Message(), subject, c); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
