@@ -118,7 +118,7 @@ func (t *troupe) prime(ctx context.Context, b *bed) error {
 }
 
 func (t *troupe) start(ctx context.Context, b *bed) (*program, error) {
-	port, err := freePorts()
+	port, err := harness.FreePorts(2)
 	if err != nil {
 		return nil, err
 	}
