@@ -36,25 +36,37 @@ previous_build() {
   rm -rf "$folder"
 }
 
-kafka_dir=
-kafka_start() { # kafka_start [VERSION]: sets KAFKA to the address of a fresh Apache Kafka
+kafka_dir= kafka_roll=
+kafka_start() { # kafka_start [VERSION [NODES]]: sets KAFKA to the addresses of a fresh Apache Kafka, of one node or of three
   need java openjdk-17-jre-headless
   need mvn maven
   kafka_dir=$(mktemp -d)
-  KAFKA=$(internal/devstack/apachekafka/apachekafka.sh start --dir "$kafka_dir" --port "$(free_port)" ${1:+--version "$1"})
+  KAFKA=$(internal/devstack/apachekafka/apachekafka.sh start --dir "$kafka_dir" --port "$(free_port)" ${1:+--version "$1"} ${2:+--nodes "$2"})
   echo "Apache Kafka on $KAFKA"
+}
+kafka_roll() { # kafka_roll SECONDS: from now on kills a node with SIGKILL and starts it again, one after the other, each after that time
+  internal/devstack/apachekafka/apachekafka.sh roll --dir "$kafka_dir" --every "$1" &
+  kafka_roll=$!
 }
 kafka_stop() {
   [ -z "$kafka_dir" ] && return
+  if [ -n "$kafka_roll" ]; then
+    kill "$kafka_roll" && wait "$kafka_roll" || true
+    kafka_roll=
+  fi
   internal/devstack/apachekafka/apachekafka.sh destroy --dir "$kafka_dir"
   rm -rf "$kafka_dir"
   kafka_dir=
 }
 
-free_port() { # the first of three neighbouring ports that are free
-  local p
+free_port() { # the first of six neighbouring ports that are free
+  local p n
   for ((p = 29092; p < 39000; p += 10)); do
-    (exec 3<>"/dev/tcp/127.0.0.1/$p") 2>/dev/null || (exec 3<>"/dev/tcp/127.0.0.1/$((p + 1))") 2>/dev/null || { echo "$p"; return; }
+    for ((n = 0; n < 6; n++)); do
+      (exec 3<>"/dev/tcp/127.0.0.1/$((p + n))") 2>/dev/null && continue 2
+    done
+    echo "$p"
+    return
   done
   return 1
 }

@@ -30,6 +30,7 @@ import (
 	"time"
 
 	"github.com/troupe-go/troupe/bench/harness"
+	"github.com/troupe-go/troupe/bench/workload"
 	"github.com/troupe-go/troupe/internal/devstack"
 	"github.com/troupe-go/troupe/relay"
 )
@@ -135,43 +136,43 @@ func main() {
 	})
 }
 
-var table = harness.Table[result]{Width: 58, Columns: []harness.Column[result]{
-	{Head: "rows", Width: 7, Figure: func(r *result) *float64 { return &r.rows }},
-	{Head: "gone", Width: 5, Figure: func(r *result) *float64 { return &r.gone }},
-	{Head: "ahead", Width: 5, Figure: func(r *result) *float64 { return &r.ahead }},
-	{Head: "lost", Width: 5, Figure: func(r *result) *float64 { return &r.lost }},
-	{Head: "repeated", Width: 8, Figure: func(r *result) *float64 { return &r.repeated }},
-	{Head: "reordered", Width: 9, Figure: func(r *result) *float64 { return &r.reordered }},
-	{Head: "seconds", Width: 7, Decimals: 1, Figure: func(r *result) *float64 { return &r.seconds }},
+var table = harness.Table[workload.Result]{Width: 58, Columns: []harness.Column[workload.Result]{
+	{Head: "rows", Width: 7, Figure: func(r *workload.Result) *float64 { return &r.Rows }},
+	{Head: "gone", Width: 5, Figure: func(r *workload.Result) *float64 { return &r.Gone }},
+	{Head: "ahead", Width: 5, Figure: func(r *workload.Result) *float64 { return &r.Ahead }},
+	{Head: "lost", Width: 5, Figure: func(r *workload.Result) *float64 { return &r.Lost }},
+	{Head: "repeated", Width: 8, Figure: func(r *workload.Result) *float64 { return &r.Repeated }},
+	{Head: "reordered", Width: 9, Figure: func(r *workload.Result) *float64 { return &r.Reordered }},
+	{Head: "seconds", Width: 7, Decimals: 1, Figure: func(r *workload.Result) *float64 { return &r.Seconds }},
 }}
 
 // served is the table of scenarios with services. Each has a line for commands and one for sagas.
-var served = harness.Table[result]{Width: 58, Columns: []harness.Column[result]{
-	{Head: "sent", Width: 7, Figure: func(r *result) *float64 { return &r.rows }},
-	{Head: "gone", Width: 5, Figure: func(r *result) *float64 { return &r.gone }},
-	{Head: "lost", Width: 5, Figure: func(r *result) *float64 { return &r.lost }},
-	{Head: "doubled", Width: 8, Figure: func(r *result) *float64 { return &r.doubled }},
-	{Head: "repeated", Width: 8, Figure: func(r *result) *float64 { return &r.repeated }},
-	{Head: "reordered", Width: 9, Figure: func(r *result) *float64 { return &r.reordered }},
-	{Head: "seconds", Width: 7, Decimals: 1, Figure: func(r *result) *float64 { return &r.seconds }},
+var served = harness.Table[workload.Result]{Width: 58, Columns: []harness.Column[workload.Result]{
+	{Head: "sent", Width: 7, Figure: func(r *workload.Result) *float64 { return &r.Rows }},
+	{Head: "gone", Width: 5, Figure: func(r *workload.Result) *float64 { return &r.Gone }},
+	{Head: "lost", Width: 5, Figure: func(r *workload.Result) *float64 { return &r.Lost }},
+	{Head: "doubled", Width: 8, Figure: func(r *workload.Result) *float64 { return &r.Doubled }},
+	{Head: "repeated", Width: 8, Figure: func(r *workload.Result) *float64 { return &r.Repeated }},
+	{Head: "reordered", Width: 9, Figure: func(r *workload.Result) *float64 { return &r.Reordered }},
+	{Head: "seconds", Width: 7, Decimals: 1, Figure: func(r *workload.Result) *float64 { return &r.Seconds }},
 }}
 
 func measure(ctx context.Context, folder string, chosen []scenario, only string, load time.Duration) error {
 	var failed error
 	var headed [2]bool
-	heading := func(n int, t harness.Table[result], version string) {
+	heading := func(n int, t harness.Table[workload.Result], version string) {
 		if !headed[n] {
 			headed[n] = true
 			fmt.Printf("%s, Postgres %s, broker %s\n", harness.Platform(), version, harness.Broker())
 			t.Heading()
 		}
 	}
-	check := func(name string, c scenario, r result) {
+	check := func(name string, c scenario, r workload.Result) {
 		if c.services && c.behind {
-			r.reordered = 0 // lost commands are done again, and a later one of the key may come first: see docs/failover.md
+			r.Reordered = 0 // lost commands are done again, and a later one of the key may come first: see docs/failover.md
 		}
-		if r.lost > 0 || r.reordered > 0 || r.doubled > 0 {
-			failed = errors.Join(failed, fmt.Errorf("%s: %.0f lost, %.0f doubled, %.0f reordered", name, r.lost, r.doubled, r.reordered))
+		if r.Lost > 0 || r.Reordered > 0 || r.Doubled > 0 {
+			failed = errors.Join(failed, fmt.Errorf("%s: %.0f lost, %.0f doubled, %.0f reordered", name, r.Lost, r.Doubled, r.Reordered))
 		}
 	}
 	for _, c := range chosen {
@@ -180,22 +181,22 @@ func measure(ctx context.Context, folder string, chosen []scenario, only string,
 			continue
 		}
 		if c.services {
-			commands, sagas, err := runServices(ctx, folder, c, load)
+			commands, sagas, version, err := runServices(ctx, folder, c, load)
 			if err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}
-			heading(1, served, commands.version)
+			heading(1, served, version)
 			served.Show(strings.Replace(name, "services", "commands", 1), commands)
 			served.Show(strings.Replace(name, "services", "sagas", 1), sagas)
 			check(name+": commands", c, commands)
 			check(name+": sagas", c, sagas)
 			continue
 		}
-		r, err := run(ctx, folder, c, load)
+		r, version, err := run(ctx, folder, c, load)
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
-		heading(0, table, r.version)
+		heading(0, table, version)
 		table.Show(name, r)
 		check(name, c, r)
 	}

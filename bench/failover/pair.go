@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/troupe-go/troupe/bench/harness"
+	"github.com/troupe-go/troupe/bench/workload"
 	"github.com/troupe-go/troupe/internal/devstack"
 	"github.com/troupe-go/troupe/migrations"
 )
@@ -76,8 +77,7 @@ func openPair(ctx context.Context, folder string, c scenario) (p *pair, err erro
 		return p, err
 	}
 	err = harness.Execute(ctx, address,
-		"CREATE TABLE written (id uuid PRIMARY KEY, key text NOT NULL, number bigint NOT NULL)",
-		effectsTable,
+		workload.RowsTable, workload.EffectsTable,
 		"SELECT pg_create_physical_replication_slot('"+standbySlot+"', true)")
 	if err != nil {
 		return p, err

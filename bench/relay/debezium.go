@@ -83,7 +83,7 @@ func (d *debezium) configuration(b *bed) (string, error) {
 		return "", err
 	}
 	password, _ := address.User.Password()
-	port, err := freePorts()
+	port, err := harness.FreePorts(2)
 	if err != nil {
 		return "", err
 	}

@@ -133,7 +133,7 @@ func (t *troupe) start(ctx context.Context, b *bed) (*program, error) {
 
 // startRelay starts outbox-relay. It has begun once it is ready.
 func (b *bed) startRelay(args, env []string) (*program, error) {
-	port, err := freePorts()
+	port, err := harness.FreePorts(2)
 	if err != nil {
 		return nil, err
 	}

@@ -5,10 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -50,7 +47,7 @@ func (s *stage) open(ctx context.Context) (err error) {
 	if s.module, err = harness.Checkout(ctx); err != nil {
 		return err
 	}
-	if err := s.startSweeper(); err != nil {
+	if s.sweep, err = harness.Sweep(s.dir, s.apacheKafka()); err != nil {
 		return err
 	}
 	s.relay = filepath.Join(s.dir, "outbox-relay")
@@ -66,27 +63,7 @@ func (s *stage) open(ctx context.Context) (err error) {
 	return s.openBroker(ctx)
 }
 
-// startSweeper starts a shell that cleans up once this process has ended, however it ends: it reads from a pipe whose other end is here.
-// A child of this process ends by itself; a broker of apachekafka.sh does not.
-func (s *stage) startSweeper() error {
-	const script = `read -r _; if [ -e "$0/kafka" ]; then "$1" destroy --dir "$0/kafka"; fi; rm -rf "$0"`
-	watcher := exec.Command("/bin/sh", "-c", script, s.dir, s.apacheKafka())
-	pipe, err := watcher.StdinPipe()
-	if err != nil {
-		return err
-	}
-	watcher.Stderr = os.Stderr
-	detach(watcher)
-	if err := watcher.Start(); err != nil {
-		return err
-	}
-	s.sweep = func() error { return errors.Join(pipe.Close(), watcher.Wait()) }
-	return nil
-}
-
-func (s *stage) apacheKafka() string {
-	return filepath.Join(s.module, "internal", "devstack", "apachekafka", "apachekafka.sh")
-}
+func (s *stage) apacheKafka() string { return harness.ApacheKafka(s.module) }
 
 func (s *stage) openPostgres(ctx context.Context) (err error) {
 	// The folder is our own for its log, from which statements are counted.
@@ -112,7 +89,7 @@ func (s *stage) openBroker(ctx context.Context) (err error) {
 		}
 		s.Broker, s.addrs = "embedded", s.Kafka.Addrs()
 	default:
-		port, err := freePorts()
+		port, err := harness.FreePorts(2)
 		if err != nil {
 			return err
 		}
@@ -219,23 +196,6 @@ func (b *bed) ends(ctx context.Context) (n int, err error) {
 		err = errors.Join(err, o.Err)
 	})
 	return n, err
-}
-
-// freePorts returns the first of two adjacent free ports of 127.0.0.1, below the ephemeral range: an outgoing connection could
-// use a port of that range before the caller does.
-func freePorts() (int, error) {
-	for range 100 {
-		port := 20_000 + rand.IntN(12_000)
-		if free(port) && free(port+1) {
-			return port, nil
-		}
-	}
-	return 0, errors.New("no two neighbouring ports are free")
-}
-
-func free(port int) bool {
-	l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-	return err == nil && l.Close() == nil
 }
 
 // tail returns the end of a file.

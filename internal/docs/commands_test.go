@@ -218,6 +218,7 @@ func testsIn(path string) (names []string, err error) {
 var elsewhere = map[string]string{
 	"wait": "docker compose up", "profile": "docker compose", "build": "docker compose up", "volumes": "docker compose down",
 	"dir": "internal/devstack/apachekafka/apachekafka.sh", "port": "internal/devstack/apachekafka/apachekafka.sh",
+	"nodes": "internal/devstack/apachekafka/apachekafka.sh", "node": "internal/devstack/apachekafka/apachekafka.sh",
 	"core": ".ci/versions", "tables": ".ci/versions",
 	"create": "kafka-topics.sh",
 	"add":    "kafka-acls.sh", "allow-principal": "kafka-acls.sh", "operation": "kafka-acls.sh", "resource-pattern-type": "kafka-acls.sh",

@@ -1,4 +1,4 @@
-package main
+package workload
 
 import (
 	"context"
@@ -14,17 +14,18 @@ import (
 	"github.com/troupe-go/troupe/bench/harness"
 )
 
-// A result holds the figures of one scenario.
-type result struct {
-	version   string
-	rows      float64 // rows whose commit was acknowledged
-	gone      float64 // of these, rows that the new primary does not have
-	ahead     float64 // published rows that the new primary does not have
-	lost      float64 // rows of the new primary that were not published
-	repeated  float64 // further copies with the same id
-	doubled   float64 // further effects of a command or of a saga's step, or events of the same cause with another id
-	reordered float64 // first copies that came after a later row of their key
-	seconds   float64 // from the promotion to the first publication of a row that was written after it
+// A Result holds the figures of one scenario. The database is the one that there is at the end: after a failover, of the new primary.
+type Result struct {
+	Rows      float64 // rows whose commit was acknowledged, or commands or sagas
+	Gone      float64 // of these, rows that the database does not have
+	Ahead     float64 // published rows that the database does not have
+	Lost      float64 // rows of the database that were not published
+	Repeated  float64 // further copies with the same id
+	Doubled   float64 // further effects of a command or of a saga's step, or events of the same cause with another id
+	Reordered float64 // first copies that came after a later row of their key
+	Seconds   float64 // from a failure to the first publication of a row that was written after it
+	Stalled   float64 // longest time in seconds in which the relay published nothing
+	Waited    float64 // longest time in seconds from the write of a row, a command or a saga until its last message was read
 }
 
 // A tally holds the records that were read.
@@ -36,7 +37,8 @@ type tally struct {
 
 type record struct {
 	row
-	at time.Time
+	at   time.Time // when it was published
+	read time.Time
 }
 
 // read reads records until ctx ends.
@@ -50,7 +52,7 @@ func (t *tally) read(ctx context.Context, client *kgo.Client) {
 				}
 			}
 			number, _ := strconv.ParseInt(string(r.Value), 10, 64)
-			t.add(record{row{id, string(r.Key), number}, r.Timestamp})
+			t.add(record{row{id, string(r.Key), number}, r.Timestamp, time.Now()})
 		})
 	}
 }
@@ -58,26 +60,28 @@ func (t *tally) read(ctx context.Context, client *kgo.Client) {
 func (t *tally) add(r record) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.rows == nil {
+		t.rows = make(map[uuid.UUID]int)
+	}
 	if t.rows[r.id]++; t.rows[r.id] == 1 {
 		t.records = append(t.records, r)
 	}
 }
 
+// count returns the number of rows that were read at least once.
 func (t *tally) count() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.rows)
 }
 
-// firstAfter returns the seconds from a time to the first publication of a row that was written after it. An id of version 7 has
-// the time in which its row was written.
+// firstAfter returns the seconds from a time to the first publication of a row that was written after it.
 func (t *tally) firstAfter(from time.Time) float64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	least := 0.0
 	for _, r := range t.records {
-		seconds, nanoseconds := r.id.Time().UnixTime()
-		if written := time.Unix(seconds, nanoseconds); written.After(from) {
+		if r.written().After(from) {
 			if after := r.at.Sub(from).Seconds(); least == 0 || after < least {
 				least = max(after, 0.001)
 			}
@@ -86,14 +90,14 @@ func (t *tally) firstAfter(from time.Time) float64 {
 	return least
 }
 
-// settle waits until each row of the new primary was published, or no record has come for a while, and counts.
-func settle(ctx context.Context, p *pair, t *tally, l *loading) (r result, err error) {
-	there, err := written(ctx, p)
+// settle waits until each row of the database was published, or no record has come for a minute, and counts.
+func (t *tally) settle(ctx context.Context, url string, l *rows) (r Result, err error) {
+	there, err := written(ctx, url)
 	if err != nil {
 		return r, err
 	}
 	last, since := -1, time.Now()
-	for len(there) > 0 && t.missing(there) > 0 && time.Since(since) < 30*time.Second {
+	for len(there) > 0 && t.missing(there) > 0 && time.Since(since) < time.Minute {
 		if now := t.count(); now != last {
 			last, since = now, time.Now()
 		}
@@ -106,18 +110,18 @@ func settle(ctx context.Context, p *pair, t *tally, l *loading) (r result, err e
 	}
 	r = t.judge(there)
 	l.committed.Range(func(id, _ any) bool {
-		r.rows++
+		r.Rows++
 		if _, ok := there[id.(uuid.UUID)]; !ok {
-			r.gone++
+			r.Gone++
 		}
 		return true
 	})
 	return r, nil
 }
 
-// written returns the rows of the new primary.
-func written(ctx context.Context, p *pair) (map[uuid.UUID]struct{}, error) {
-	conn, err := pgx.Connect(ctx, p.b.URL(database))
+// written returns the rows of the database.
+func written(ctx context.Context, url string) (map[uuid.UUID]struct{}, error) {
+	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
 		return nil, err
 	}
@@ -133,7 +137,7 @@ func written(ctx context.Context, p *pair) (map[uuid.UUID]struct{}, error) {
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("read what was written: %w", err)
+		return nil, fmt.Errorf("read the rows that were written: %w", err)
 	}
 	return there, nil
 }
@@ -149,21 +153,21 @@ func (t *tally) missing(there map[uuid.UUID]struct{}) (n int) {
 	return n
 }
 
-// judge compares the records with the rows of the new primary.
-func (t *tally) judge(there map[uuid.UUID]struct{}) (r result) {
-	r.lost = float64(t.missing(there))
+func (t *tally) judge(there map[uuid.UUID]struct{}) (r Result) {
+	r.Lost = float64(t.missing(there))
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	newest := make(map[string]int64)
 	for _, one := range t.records {
 		if _, ok := there[one.id]; !ok {
-			r.ahead++
+			r.Ahead++
 		}
 		if one.number < newest[one.key] {
-			r.reordered++
+			r.Reordered++
 		}
 		newest[one.key] = max(newest[one.key], one.number)
-		r.repeated += float64(t.rows[one.id] - 1)
+		r.Waited = max(r.Waited, one.read.Sub(one.written()).Seconds())
+		r.Repeated += float64(t.rows[one.id] - 1)
 	}
 	return r
 }

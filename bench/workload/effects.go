@@ -1,4 +1,4 @@
-package main
+package workload
 
 import (
 	"context"
@@ -17,14 +17,17 @@ import (
 
 // answers holds the events that were read.
 type answers struct {
-	mu    sync.Mutex
-	calls map[call]map[string]int   // ids of the answers to a command, and how often each came
-	ends  map[string]map[string]int // the same of a saga's end, by its key
-	ended map[string]time.Time      // when the first end of a saga was published
+	mu       sync.Mutex
+	calls    map[call]map[string]int   // ids of the answers to a command, and how often each came
+	ends     map[string]map[string]int // the same of a saga's end, by its key
+	answered map[call]time.Time        // when the first answer to a command was read
+	ended    map[string]ending         // of the first end of a saga
 }
 
+type ending struct{ published, read time.Time }
+
 // read reads events until ctx ends.
-func (a *answers) read(ctx context.Context, s *services) {
+func (a *answers) read(ctx context.Context, s *Services) {
 	for ctx.Err() == nil {
 		s.client.PollFetches(ctx).EachRecord(func(r *kgo.Record) {
 			m, err := kafka.Message(r)
@@ -48,17 +51,23 @@ func (a *answers) answer(c call, id string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	count(&a.calls, c, id)
+	first(&a.answered, c, time.Now())
 }
 
 func (a *answers) end(key, id string, at time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	count(&a.ends, key, id)
-	if _, ok := a.ended[key]; !ok {
-		if a.ended == nil {
-			a.ended = make(map[string]time.Time)
-		}
-		a.ended[key] = at
+	first(&a.ended, key, ending{at, time.Now()})
+}
+
+// first stores the first value of a key.
+func first[K comparable, V any](all *map[K]V, key K, value V) {
+	if *all == nil {
+		*all = make(map[K]V)
+	}
+	if _, there := (*all)[key]; !there {
+		(*all)[key] = value
 	}
 }
 
@@ -72,6 +81,7 @@ func count[K comparable](all *map[K]map[string]int, key K, id string) {
 	(*all)[key][id]++
 }
 
+// sagas returns the number of sagas that have ended.
 func (a *answers) sagas() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -85,17 +95,17 @@ type effect struct {
 	at   time.Time
 }
 
-// A state is what the new primary has.
+// A state has the effects and sagas of the database.
 type state struct {
 	effects []effect          // in the order of their inserts
 	sagas   map[string]string // the status of each saga, by key
 }
 
-// gone counts the commands whose commit the participant has seen and whose effect the new primary does not have.
-func (s *services) gone(ctx context.Context, url string) (n float64, err error) {
+// CountGone counts the commands whose commit the participant has seen and whose effect the database does not have now.
+func (s *Services) CountGone(ctx context.Context, url string) error {
 	st, err := readEffects(ctx, url)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	there := make(map[call]bool)
 	for _, e := range st.effects {
@@ -103,11 +113,11 @@ func (s *services) gone(ctx context.Context, url string) (n float64, err error) 
 	}
 	s.done.Range(func(c, _ any) bool {
 		if !there[c.(call)] {
-			n++
+			s.gone++
 		}
 		return true
 	})
-	return n, nil
+	return nil
 }
 
 func readEffects(ctx context.Context, url string) (st state, err error) {
@@ -141,19 +151,18 @@ func readEffects(ctx context.Context, url string) (st state, err error) {
 }
 
 // settle waits until nothing is missing, or nothing has changed for a minute, and counts.
-func (s *services) settle(ctx context.Context, p *pair, seen *answers, promoted time.Time, commands, sagas *result) error {
-	gone := commands.gone
+func (s *Services) settle(ctx context.Context, url string, seen *answers, failed time.Time, commands, sagas *Result) error {
 	last, since := [2]int{}, time.Now()
 	for {
-		st, err := readEffects(ctx, p.b.URL(database))
+		st, err := readEffects(ctx, url)
 		if err != nil {
 			return err
 		}
-		*commands, *sagas = s.judge(st, seen, promoted)
-		if commands.lost+sagas.lost == 0 || time.Since(since) > time.Minute {
+		*commands, *sagas = s.judge(st, seen, failed)
+		if commands.Lost+sagas.Lost == 0 || time.Since(since) > time.Minute {
 			break
 		}
-		if now := [2]int{len(st.effects), int(commands.lost + sagas.lost)}; now != last {
+		if now := [2]int{len(st.effects), int(commands.Lost + sagas.Lost)}; now != last {
 			last, since = now, time.Now()
 		}
 		if err := harness.Sleep(ctx, 200*time.Millisecond); err != nil {
@@ -163,17 +172,17 @@ func (s *services) settle(ctx context.Context, p *pair, seen *answers, promoted 
 	if err := harness.Sleep(ctx, 2*time.Second); err != nil { // for repeats
 		return err
 	}
-	st, err := readEffects(ctx, p.b.URL(database))
+	st, err := readEffects(ctx, url)
 	if err != nil {
 		return err
 	}
-	*commands, *sagas = s.judge(st, seen, promoted)
-	commands.gone = gone
+	*commands, *sagas = s.judge(st, seen, failed)
+	commands.Gone = s.gone
 	return nil
 }
 
-// judge compares the new primary and the events with what was sent.
-func (s *services) judge(st state, seen *answers, promoted time.Time) (commands, sagas result) {
+// judge compares the database and the events with the commands and sagas that were sent.
+func (s *Services) judge(st state, seen *answers, failed time.Time) (commands, sagas Result) {
 	seen.mu.Lock()
 	defer seen.mu.Unlock()
 	effects, newest := make(map[call]int), make(map[string]int64)
@@ -181,50 +190,55 @@ func (s *services) judge(st state, seen *answers, promoted time.Time) (commands,
 	for _, e := range st.effects {
 		if e.step != "ledger" {
 			if slices.Contains(steps[e.Key], e.step) {
-				sagas.doubled++
+				sagas.Doubled++
 				continue
 			}
 			steps[e.Key] = append(steps[e.Key], e.step)
 			continue
 		}
 		if effects[e.call]++; effects[e.call] > 1 {
-			commands.doubled++
+			commands.Doubled++
 			continue
 		}
 		if e.Number < newest[e.Key] {
-			commands.reordered++
+			commands.Reordered++
 		}
 		newest[e.Key] = max(newest[e.Key], e.Number)
-		if sent, ok := s.commands.Load(e.call); ok && sent.(time.Time).After(promoted) {
-			least(&commands.seconds, e.at.Sub(promoted))
+		if sent, ok := s.commands.Load(e.call); ok && sent.(sending).at.After(failed) {
+			least(&commands.Seconds, e.at.Sub(failed))
 		}
 	}
-	s.commands.Range(func(key, _ any) bool {
-		commands.rows++
-		if c := key.(call); effects[c] == 0 || len(seen.calls[c]) == 0 {
-			commands.lost++
+	s.commands.Range(func(key, sent any) bool {
+		commands.Rows++
+		c := key.(call)
+		if effects[c] == 0 || len(seen.calls[c]) == 0 {
+			commands.Lost++
+			return true
 		}
+		most(&commands.Waited, seen.answered[c].Sub(sent.(sending).acknowledged))
 		return true
 	})
 	copies(seen.calls, &commands)
 
 	s.sagas.Range(func(key, _ any) bool {
-		sagas.rows++
+		sagas.Rows++
 		if _, ok := st.sagas[key.(string)]; !ok {
-			sagas.gone++
+			sagas.Gone++
 		}
 		return true
 	})
 	for key, status := range st.sagas {
 		if status != "completed" || len(seen.ends[key]) == 0 || len(steps[key]) != 3 {
-			sagas.lost++
+			sagas.Lost++
 		}
 		if !slices.Equal(steps[key], []string{"payment", "inventory", "shipping"}[:len(steps[key])]) {
-			sagas.reordered++
+			sagas.Reordered++
 		}
-		if began, ok := s.sagas.Load(key); ok && began.(time.Time).After(promoted) {
-			if at, ok := seen.ended[key]; ok {
-				least(&sagas.seconds, at.Sub(promoted))
+		began, started := s.sagas.Load(key)
+		if end, ok := seen.ended[key]; ok && started {
+			most(&sagas.Waited, end.read.Sub(began.(time.Time)))
+			if began.(time.Time).After(failed) {
+				least(&sagas.Seconds, end.published.Sub(failed))
 			}
 		}
 	}
@@ -233,11 +247,11 @@ func (s *services) judge(st state, seen *answers, promoted time.Time) (commands,
 }
 
 // copies counts events with the same id as repeated, and further events of the same cause as doubled.
-func copies[K comparable](of map[K]map[string]int, r *result) {
+func copies[K comparable](of map[K]map[string]int, r *Result) {
 	for _, ids := range of {
-		r.doubled += float64(len(ids) - 1)
+		r.Doubled += float64(len(ids) - 1)
 		for _, n := range ids {
-			r.repeated += float64(n - 1)
+			r.Repeated += float64(n - 1)
 		}
 	}
 }
@@ -247,3 +261,5 @@ func least(seconds *float64, d time.Duration) {
 		*seconds = s
 	}
 }
+
+func most(seconds *float64, d time.Duration) { *seconds = max(*seconds, d.Seconds()) }

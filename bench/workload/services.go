@@ -1,4 +1,4 @@
-package main
+package workload
 
 import (
 	"context"
@@ -10,14 +10,10 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/rs/zerolog"
 	"github.com/twmb/franz-go/pkg/kgo"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/troupe-go/troupe/bench/harness"
 	"github.com/troupe-go/troupe/envelope"
-	"github.com/troupe-go/troupe/internal/devstack"
 	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/relay"
@@ -27,31 +23,36 @@ import (
 )
 
 const (
-	commandRate  = 100 // a second
-	commandKeys  = 50
-	sagaRate     = 10 // a second
-	servicesPool = 40 // connections
+	commandRate = 100 // a second
+	commandKeys = 50
+	sagaRate    = 10 // a second
+	firstFails  = 10 // of unruly handlers, the first try of each tenth command of a key fails
 
-	effectsTable = `CREATE TABLE effects (
+	// Connections is the number of connections that services and their relay need.
+	Connections = 40
+	// EffectsTable creates the table of effects.
+	EffectsTable = `CREATE TABLE effects (
 		id bigserial PRIMARY KEY, key text NOT NULL, step text NOT NULL, number bigint NOT NULL, at timestamptz NOT NULL DEFAULT clock_timestamp())`
 	insertEffect = "INSERT INTO effects (key, step, number) VALUES ($1, $2, $3)"
 )
 
-// services are the participants and the coordinator of a flow, all in the database of the pair, and the senders of their load.
-type services struct {
-	flow        string
-	pool        *pgxpool.Pool
-	brokers     []string
+// Services are the participants and the coordinator of a flow, all in one database, and the senders of their load.
+type Services struct {
 	client      *kgo.Client // reads the events of the ledger and of the coordinator, and sends commands
 	ledger      topics.Hop
 	order       topics.Hop
 	coordinator *coordinator.Coordinator
 	all         []*participant.Participant
+	gone        float64 // see CountGone
 
-	commands sync.Map // call → time.Time: when it was sent; the broker has it
+	commands sync.Map // call → sending: the broker has it
 	done     sync.Map // call → struct{}: the participant has seen its commit
+	failed   sync.Map // call → struct{}: its first try has failed
 	sagas    sync.Map // key → time.Time: when its start was requested, which was acknowledged
 }
+
+// A sending has the times in which a command was sent and was acknowledged by the broker.
+type sending struct{ at, acknowledged time.Time }
 
 // A call is a command: its key, and its number among the commands of the key. It is also the body of the command and of its answer.
 type call struct {
@@ -84,11 +85,12 @@ type (
 	}
 )
 
-// newServices makes the participants and the coordinator, and their topics.
-func newServices(ctx context.Context, pool *pgxpool.Pool, brokers []string) (s *services, err error) {
-	s = &services{flow: "failover-" + uuid.NewString()[:8], pool: pool, brokers: brokers}
-	s.ledger, s.order = topics.MustHop(s.flow, "ledger"), topics.MustHop(s.flow, "order")
-	s.client, err = kafka.NewClient(brokers, kgo.ConsumeTopics(s.ledger.Events(), s.order.Events()), kgo.FetchIsolationLevel(kgo.ReadCommitted()))
+// newServices makes the participants and the coordinator, and their topics. The caller closes the client, if there is one, also after an
+// error. Unruly means that the ledger has two members, and that some of its handlers fail at first, so that their keys are held.
+func newServices(ctx context.Context, cfg relay.Config, name string, unruly bool) (s *Services, err error) {
+	flow := name + "-" + uuid.NewString()[:8]
+	s = &Services{ledger: topics.MustHop(flow, "ledger"), order: topics.MustHop(flow, "order")}
+	s.client, err = kafka.NewClient(cfg.Brokers, kgo.ConsumeTopics(s.ledger.Events(), s.order.Events()), kgo.FetchIsolationLevel(kgo.ReadCommitted()))
 	if err != nil {
 		return s, err
 	}
@@ -99,9 +101,14 @@ func newServices(ctx context.Context, pool *pgxpool.Pool, brokers []string) (s *
 			}
 		}
 	}
-	for _, hop := range []string{"ledger", "payment", "inventory", "shipping", "order"} {
+	hops := []string{"ledger", "payment", "inventory", "shipping", "order"}
+	immediate := 0 // the default
+	if unruly {
+		hops, immediate = append(hops, "ledger"), -1
+	}
+	for _, hop := range hops {
 		p, err := participant.New(participant.Config{
-			Pool: pool, Brokers: brokers, Hop: topics.MustHop(s.flow, hop), Partitions: 3, Batch: 20, Concurrency: 4,
+			Pool: cfg.Pool, Brokers: cfg.Brokers, Hop: topics.MustHop(flow, hop), Partitions: 3, Batch: 20, Concurrency: 4, Immediate: immediate,
 			Hooks: participant.Hooks{AfterCommit: s.committed},
 		})
 		if err != nil {
@@ -111,6 +118,11 @@ func newServices(ctx context.Context, pool *pgxpool.Pool, brokers []string) (s *
 		switch hop {
 		case "ledger":
 			participant.Handle(p, func(ctx context.Context, tx pgx.Tx, c participant.Command[Record]) (participant.Outcome, error) {
+				if unruly && c.Body.Number%firstFails == 0 {
+					if _, tried := s.failed.LoadOrStore(call(c.Body), struct{}{}); !tried {
+						return participant.Outcome{}, errFirst
+					}
+				}
 				err := participant.Queue(ctx, tx, insertEffect, c.Body.Key, "ledger", c.Body.Number)
 				return participant.Succeed(Recorded(c.Body)), err
 			})
@@ -125,13 +137,27 @@ func newServices(ctx context.Context, pool *pgxpool.Pool, brokers []string) (s *
 			if err != nil {
 				return s, err
 			}
-			s.coordinator, err = coordinator.New(ctx, coordinator.Config{Participant: p, Pool: pool, Definitions: []*saga.Definition{d}})
+			s.coordinator, err = coordinator.New(ctx, coordinator.Config{Participant: p, Pool: cfg.Pool, Definitions: []*saga.Definition{d}})
 			if err != nil {
 				return s, err
 			}
 		}
 	}
 	return s, nil
+}
+
+var errFirst = errors.New("the first try fails")
+
+// Commands returns the topic of the ledger's commands.
+func (s *Services) Commands() string { return s.ledger.Commands() }
+
+// held returns the number of commands whose first try has failed.
+func (s *Services) held() (n int) {
+	s.failed.Range(func(any, any) bool {
+		n++
+		return true
+	})
+	return n
 }
 
 // step returns a handler that inserts the effect of a saga's step.
@@ -143,7 +169,7 @@ func step[T any](done any) func(context.Context, pgx.Tx, participant.Command[T])
 }
 
 // committed notes the commits of the ledger.
-func (s *services) committed(d participant.Delivery) {
+func (s *Services) committed(d participant.Delivery) {
 	var c call
 	if d.Message.Topic == s.ledger.Commands() && json.Unmarshal(d.Message.Payload, &c) == nil {
 		s.done.Store(c, struct{}{})
@@ -151,7 +177,7 @@ func (s *services) committed(d participant.Delivery) {
 }
 
 // send sends commands until ctx ends. The commands of a key are numbered in their order.
-func (s *services) send(ctx context.Context) {
+func (s *Services) send(ctx context.Context) {
 	every(ctx, time.Second/commandRate, func(n int64) {
 		c := call{fmt.Sprint("k-", n%commandKeys), n / commandKeys}
 		body, _ := json.Marshal(c) // cannot fail
@@ -160,14 +186,14 @@ func (s *services) send(ctx context.Context) {
 			Topic: s.ledger.Commands(), Key: []byte(c.Key), Payload: body, ID: id, Type: "Record", Source: "bench", ContentType: envelope.JSON, CorrelationID: id,
 		}), func(_ *kgo.Record, err error) {
 			if err == nil {
-				s.commands.Store(c, sent)
+				s.commands.Store(c, sending{sent, time.Now()})
 			}
 		})
 	})
 }
 
 // start starts sagas until ctx ends.
-func (s *services) start(ctx context.Context) {
+func (s *Services) start(ctx context.Context) {
 	var starts sync.WaitGroup
 	defer starts.Wait()
 	every(ctx, time.Second/sagaRate, func(n int64) {
@@ -197,81 +223,4 @@ func every(ctx context.Context, interval time.Duration, do func(n int64)) {
 			do(n)
 		}
 	}
-}
-
-// runServices measures one scenario with services: load, failover, load; then commands and sagas are counted.
-func runServices(ctx context.Context, folder string, c scenario, load time.Duration) (commands, sagas result, err error) {
-	p, err := openPair(ctx, folder, c)
-	if err != nil {
-		return commands, sagas, err
-	}
-	defer func() { err = errors.Join(err, p.close()) }()
-	broker, err := devstack.OpenKafka(ctx, devstack.KafkaConfig{})
-	if err != nil {
-		return commands, sagas, err
-	}
-	defer func() { err = errors.Join(err, broker.Close()) }()
-	pool, err := p.pool(ctx, servicesPool)
-	if err != nil {
-		return commands, sagas, err
-	}
-	defer pool.Close()
-	s, err := newServices(ctx, pool, broker.Addrs())
-	if s.client != nil {
-		defer s.client.Close()
-	}
-	if err != nil {
-		return commands, sagas, err
-	}
-	r, err := relay.New(relay.Config{
-		Pool: pool, Brokers: broker.Addrs(), Service: database, Source: c.source, Delivery: c.delivery, Failover: failoverOf(c), Log: zerolog.Nop(),
-	})
-	if err != nil {
-		return commands, sagas, err
-	}
-	serving, stop := context.WithCancel(ctx)
-	running, serving := errgroup.WithContext(serving)
-	running.Go(func() error { return r.Run(serving) })
-	for _, p := range s.all {
-		running.Go(func() error { return p.Run(serving) })
-	}
-	defer func() {
-		stop()
-		err = errors.Join(err, running.Wait())
-	}()
-	loading, end := context.WithCancel(serving)
-	defer end()
-	var senders sync.WaitGroup
-	senders.Go(func() { s.send(loading) })
-	senders.Go(func() { s.start(loading) })
-	seen := &answers{}
-	senders.Go(func() { seen.read(serving, s) })
-	defer senders.Wait()
-	defer stop()
-
-	err = harness.Until(serving, limit, "no saga has ended", func(context.Context) (bool, error) { return seen.sagas() > 0, nil })
-	if err != nil {
-		return commands, sagas, err
-	}
-	after := load / 2
-	if err = p.failUnderLoad(serving, c, load, func(ctx context.Context) (err error) {
-		commands.gone, err = s.gone(ctx, p.b.URL(database))
-		return err
-	}); err != nil {
-		return commands, sagas, err
-	}
-	promoted := time.Now()
-	if c.frozen {
-		if err = p.comeBack(serving); err != nil {
-			return commands, sagas, err
-		}
-		after = load
-	}
-	if err = harness.Sleep(serving, after); err != nil {
-		return commands, sagas, err
-	}
-	end()
-	err = s.settle(serving, p, seen, promoted, &commands, &sagas)
-	commands.version = p.version
-	return commands, sagas, err
 }
