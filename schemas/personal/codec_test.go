@@ -512,3 +512,23 @@ func TestMarksThatCannotBeAreRefusedAtTheStart(t *testing.T) {
 	_, err = personal.New(personal.Config{Keys: s.table})
 	require.ErrorContains(t, err, "Codec is nil")
 }
+
+// TestAllKeysAreEncryptedAgain, also where they are more than are read at a time.
+func TestAllKeysAreEncryptedAgain(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	const keys = 1001
+	for i := range keys {
+		_, err := s.table.Make(t.Context(), fmt.Sprint(i))
+		require.NoError(t, err)
+	}
+	newer := base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{8}, 32))
+	n, err := s.open(newer + "\n" + kekText).Rewrap(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, keys, n)
+	only := s.open(newer)
+	for i := range keys {
+		_, err := only.Find(t.Context(), fmt.Sprint(i))
+		require.NoError(t, err)
+	}
+}
