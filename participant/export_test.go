@@ -19,6 +19,9 @@ func (p *Participant) TakesTurns() bool { return p.turns.on() }
 
 const TurnClass = turnClass
 
+// PendingRebuild lists the partitions of a group whose members join it again for a rebuild.
+var PendingRebuild = pendingRebuild
+
 // Patience makes a partition count as stalled after d, before Run.
 func (p *Participant) Patience(d time.Duration) { p.patience = d }
 

@@ -138,6 +138,12 @@ func (s *projection) cancel(id int64) {
 	require.NoError(s.t, rebuilds.Desk{Pool: s.pool}.Cancel(s.t.Context(), id, ann))
 }
 
+// pending returns the number of partitions for which members join the group again.
+func (s *projection) pending() int {
+	s.t.Helper()
+	return s.count("SELECT count(*) FROM ("+participant.PendingRebuild+") AS p", pgx.NamedArgs{"group": s.hop.String()})
+}
+
 // waitUndone waits until each partition of a cancelled rebuild is set forward.
 func (s *projection) waitUndone(id int64) {
 	s.t.Helper()
@@ -262,6 +268,7 @@ func TestARebuildOfDeadLetters(t *testing.T) {
 	s.send(s.event("k-1", Paid{N: 0}))
 	s.waitCount(1, "SELECT count(*) FROM done")
 	s.waitCount(0, "SELECT count(*) FROM troupe.rebuild_partitions WHERE began_at IS NOT NULL")
+	require.Zero(t, s.pending(), "the member joins the group again only when the rebuild can begin")
 	_, err := s.pool.Exec(t.Context(), "UPDATE troupe.dead_letters SET status = 'redriven'")
 	require.NoError(t, err)
 	s.waitFinished(id)

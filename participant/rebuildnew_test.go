@@ -306,6 +306,7 @@ func TestARebuildWaitsForAHeldMessage(t *testing.T) {
 	s.start(s.participant(onePartition, holdLong))
 	s.send(s.event("k-2", Paid{N: 0}))
 	s.waitCount(1, "SELECT count(*) FROM done WHERE key = 'k-2'")
+	require.Zero(t, s.pending(), "the member joins the group again only when the rebuild can begin")
 	_, err := s.pool.Exec(t.Context(), "UPDATE troupe.held SET next_try = clock_timestamp()")
 	require.NoError(t, err)
 	s.waitFinished(id)
