@@ -12,6 +12,7 @@ import (
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/flow"
 	"github.com/troupe-go/troupe/flow/reactions"
+	"github.com/troupe-go/troupe/internal/short"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/retry"
 	"github.com/troupe-go/troupe/testkit"
@@ -19,7 +20,12 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-func TestMain(m *testing.M) { testkit.Main(m) }
+func TestMain(m *testing.M) {
+	short.Only(
+		"Example", "ExampleOnMissed", "ExampleOnJoin", "TestADeclarationThatCannotBeKeptIsRefused", "TestEveryStatementFitsTheTables",
+	)
+	testkit.Main(m)
+}
 
 // These are the messages of the hops of an order.
 type (

@@ -18,6 +18,7 @@ import (
 
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/internal/kafka"
+	"github.com/troupe-go/troupe/internal/short"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/relay"
 	"github.com/troupe-go/troupe/retry"
@@ -26,7 +27,12 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-func TestMain(m *testing.M) { testkit.Main(m) }
+func TestMain(m *testing.M) {
+	short.Only(
+		"Example", "TestInstrumentKeepsTheHooksThatAreThere", "TestTheDocumentNamesEveryMetric",
+	)
+	testkit.Main(m)
+}
 
 // Charge is a command. Fail selects how it fails.
 type Charge struct {

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/internal/demo/run"
+	"github.com/troupe-go/troupe/internal/short"
 	"github.com/troupe-go/troupe/testkit"
 )
 
@@ -25,6 +26,10 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asTroupe) != "" {
 		main() // exits
 	}
+	short.Only(
+		"TestInitMakesAService", "TestWrongUsageIsStatus2", "TestEveryCommandHasHelpWithAnExample", "TestTheReferenceIsThatOfTheCommands",
+		"TestPagesAndCommandsTakeTheSame", "TestFlowVerifySaysNothingOfAGoodFlow",
+	)
 	testkit.Main(m)
 }
 

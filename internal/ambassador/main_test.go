@@ -14,13 +14,19 @@ import (
 
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/internal/ambassador"
+	"github.com/troupe-go/troupe/internal/short"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/retry"
 	"github.com/troupe-go/troupe/testkit"
 	"github.com/troupe-go/troupe/testkit/participanttest"
 )
 
-func TestMain(m *testing.M) { testkit.Main(m) }
+func TestMain(m *testing.M) {
+	short.Only(
+		"Example", "ExampleMeaning", "TestMeaning", "TestACallIsARequestAndItsAnswerAnEvent", "TestNoRedirectIsFollowed",
+	)
+	testkit.Main(m)
+}
 
 // service is a service that speaks HTTP. It records its requests.
 type service struct {

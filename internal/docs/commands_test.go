@@ -120,7 +120,7 @@ func flagsIn(folder string) (declared map[string]bool, err error) {
 
 // testFlags lists the flags of go test that documents use, and whether each takes a value.
 var testFlags = map[string]bool{
-	"-v": false, "-race": false, "-benchmem": false, "-run": true, "-bench": true, "-benchtime": true, "-count": true, "-timeout": true,
+	"-v": false, "-short": false, "-race": false, "-benchmem": false, "-run": true, "-bench": true, "-benchtime": true, "-count": true, "-timeout": true,
 	"-cpu": true, "-p": true, "-tags": true, "-fuzz": true,
 }
 

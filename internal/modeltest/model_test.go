@@ -84,6 +84,9 @@ const modelHistories = 32
 // TestHistoriesEndAsTheModelSays runs random histories for the time TROUPE_MODEL, or the one that -rapid.seed or
 // -rapid.failfile names, or else the same few at each run.
 func TestHistoriesEndAsTheModelSays(t *testing.T) {
+	if testing.Short() {
+		t.Skip("histories take minutes")
+	}
 	length, workers := time.Duration(0), 4
 	if text := os.Getenv("TROUPE_MODEL"); text != "" {
 		var err error

@@ -22,6 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/internal/sagahttp"
+	"github.com/troupe-go/troupe/internal/short"
 	"github.com/troupe-go/troupe/internal/sidecar"
 	"github.com/troupe-go/troupe/testkit"
 )
@@ -31,6 +32,10 @@ const programEnv = "TROUPE_SIDECAR_TEST_PROGRAM"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(programEnv) == "" {
+		short.Only(
+			"TestTheReferenceIsWhatTheProgramKnows", "TestTheSchemaAndTheProgramAgree", "TestCheckSaysWhatWouldGoWrong",
+			"TestRunPublishesAndEndsWithZero",
+		)
 		testkit.Main(m)
 	}
 	go func() { // ends with its parent

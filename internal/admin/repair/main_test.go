@@ -21,6 +21,7 @@ import (
 	"github.com/troupe-go/troupe/internal/deadletter"
 	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/internal/outboxrow"
+	"github.com/troupe-go/troupe/internal/short"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/relay"
 	"github.com/troupe-go/troupe/retry"
@@ -33,6 +34,9 @@ func TestMain(m *testing.M) {
 		beRedriver(task)
 		return
 	}
+	short.Only(
+		"Example", "TestAnEditIsWhatARedriveSends", "TestFiltersNarrow", "TestRetryMakesTheNextTryDue",
+	)
 	testkit.Main(m)
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/internal/admin/timeline"
 	"github.com/troupe-go/troupe/internal/kafka"
+	"github.com/troupe-go/troupe/internal/short"
 	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/relay"
@@ -26,7 +27,12 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-func TestMain(m *testing.M) { testkit.Main(m) }
+func TestMain(m *testing.M) {
+	short.Only(
+		"ExampleRead", "TestAFlowIsShownOverAllHopsByKeyAndById", "TestBadConfigurationsAreRefused",
+	)
+	testkit.Main(m)
+}
 
 // Charge is the command to the payment hop. Do selects the answer: Charged, a refusal, or an error.
 type Charge struct {

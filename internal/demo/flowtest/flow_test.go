@@ -22,11 +22,17 @@ import (
 	"github.com/troupe-go/troupe/internal/demo/order"
 	"github.com/troupe-go/troupe/internal/demo/payment"
 	"github.com/troupe-go/troupe/internal/demo/shipping"
+	"github.com/troupe-go/troupe/internal/short"
 	"github.com/troupe-go/troupe/relay"
 	"github.com/troupe-go/troupe/testkit"
 )
 
-func TestMain(m *testing.M) { testkit.Main(m) }
+func TestMain(m *testing.M) {
+	short.Only(
+		"TestOrderFlow",
+	)
+	testkit.Main(m)
+}
 
 // endLimit bounds the time in which services and relays end, on a machine that may stall.
 const endLimit = 4 * time.Minute

@@ -23,11 +23,17 @@ import (
 	"github.com/troupe-go/troupe/internal/grants"
 	"github.com/troupe-go/troupe/internal/grants/grantstest"
 	"github.com/troupe-go/troupe/internal/kafka"
+	"github.com/troupe-go/troupe/internal/short"
 	"github.com/troupe-go/troupe/testkit"
 	"github.com/troupe-go/troupe/topics"
 )
 
-func TestMain(m *testing.M) { testkit.Main(m) }
+func TestMain(m *testing.M) {
+	short.Only(
+		"Example", "TestEveryStatementFitsTheTables", "TestAMissingMessageIsFoundAndResolvedWhenItComes",
+	)
+	testkit.Main(m)
+}
 
 // A stage has a flow's topics, and a database for the watcher.
 type stage struct {
