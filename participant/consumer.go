@@ -22,8 +22,6 @@ const (
 	heartbeatInterval = time.Second
 	// fetchWait limits how long a partition that fetches again waits for an active fetch without it.
 	fetchWait = 500 * time.Millisecond
-	// metadataMaxAge limits how long added partitions and topics created again go unnoticed.
-	metadataMaxAge = 5 * time.Second
 
 	fetchPartitionBytes = 512 << 10
 	fetchBytes          = 8 << 20
@@ -81,7 +79,6 @@ func newConsumer(p *Participant, abandon context.CancelCauseFunc) (*consumer, er
 		kgo.FetchMaxWait(fetchWait),
 		kgo.FetchMaxBytes(fetchBytes),
 		kgo.FetchMaxPartitionBytes(fetchPartitionBytes),
-		kgo.MetadataMaxAge(metadataMaxAge),
 		kgo.MaxDecompressBatchBytes(unpackBytes),
 		kgo.DisableAutoCommit(),
 		kgo.BlockRebalanceOnPoll(), // or records would reach a worker that was stopped

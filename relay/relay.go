@@ -174,8 +174,7 @@ const (
 	claimBytes = 4 << 20 // limit of the size of one claim's rows, in bytes; the last row may exceed it
 	firstWait  = 5 * time.Millisecond
 	// brokerTimeout limits the broker's work on a produce request, and the wait for an answer beyond that, so a broker that does
-	// not answer is left after twice this. With the client's 10 s it was 20 s. The other brokers replace such a leader after
-	// broker.session.timeout.ms, 9 s by default: a shorter limit would send the rows to the same broker again.
+	// not answer is left after twice this, or as soon as the others have replaced it (broker.session.timeout.ms, 9 s by default).
 	brokerTimeout = 5 * time.Second
 	// batchBytes is Kafka's default for the largest record batch of a topic (max.message.bytes).
 	batchBytes = 1_048_588

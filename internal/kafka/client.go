@@ -12,7 +12,8 @@ import (
 
 // NewClient makes a client for brokers ("host:port"). Later options override earlier ones and the defaults: no lingering, since
 // latency counts and a busy producer fills batches anyway, and acknowledgement by all replicas with idempotent writes, which is
-// kgo's default. Topics are not created automatically. Batches are unpacked within a limit of memory.
+// kgo's default. Topics are not created automatically. Batches are unpacked within a limit of memory. A broker that does not answer is left
+// soon after the others have replaced it, see metadataAge.
 func NewClient(brokers []string, opts ...kgo.Opt) (*kgo.Client, error) {
 	if len(brokers) == 0 {
 		return nil, errors.New("kafka: no broker addresses")
@@ -25,6 +26,7 @@ func NewClient(brokers []string, opts ...kgo.Opt) (*kgo.Client, error) {
 		kgo.DialTimeout(5 * time.Second),
 		kgo.RetryBackoffFn(backoff),
 		kgo.MetadataMinAge(250 * time.Millisecond),
+		kgo.MetadataMaxAge(metadataAge),
 	}, opts...)...)
 	if err != nil {
 		return nil, fmt.Errorf("kafka: %w", err)
@@ -35,6 +37,12 @@ func NewClient(brokers []string, opts ...kgo.Opt) (*kgo.Client, error) {
 	}
 	return client, nil
 }
+
+// metadataAge limits how long the client waits for a broker that does not answer once the other brokers have replaced it
+// (broker.session.timeout.ms, 9 s by default): new metadata no longer has that broker, and the client then leaves its connections and sends
+// to the new leader or coordinator. Without new metadata it would wait until its own time-outs, and might then send to the same broker
+// again. It also limits how long added partitions and topics created again go unnoticed.
+const metadataAge = time.Second
 
 // backoff is short: a broker that restarts is away for seconds, and all clients wait for it.
 func backoff(fails int) time.Duration {
