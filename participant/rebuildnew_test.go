@@ -313,3 +313,46 @@ func TestARebuildWaitsForAHeldMessage(t *testing.T) {
 	require.Equal(t, map[string][]int{"k-0": {0, 0}, "k-1": {0}, "k-2": {0, 0}}, s.lines(), "the held message, and then the rebuild")
 	require.Equal(t, 2, s.count("SELECT count(*) FROM troupe.outbox WHERE key = 'k-0'"))
 }
+
+// TestNewMessagesInABatchWithOnesOfARebuildKeepTheirWrites reads both with one fetch: only the entries of the rebuild are discarded.
+func TestNewMessagesInABatchWithOnesOfARebuildKeepTheirWrites(t *testing.T) {
+	t.Parallel()
+	s := newProjection(t, 1)
+	large := func(c *participant.Config) { c.Batch, c.Concurrency = 20, 1 }
+	stop := s.start(s.participant(onePartition, large))
+	s.send(s.events(0, 4, 1)...)
+	s.waitCount(4, "SELECT count(*) FROM done")
+	stop()
+	s.clear()
+	s.send(s.events(1, 8, 1)...)
+	id := s.rebuild(1, false)
+	s.start(s.participant(onePartition, large))
+	s.waitFinished(id)
+	s.waitCount(12, "SELECT count(*) FROM done")
+	require.Equal(t, []int{0, 1}, s.lines()["k-0"])
+	require.Equal(t, 16, s.count("SELECT count(*) FROM troupe.outbox"))
+	require.Equal(t, 8, s.count("SELECT count(*) FROM troupe.deadlines"))
+}
+
+// TestNewMessagesBehindHeldOnesOfARebuildKeepTheirWrites has both wait for the first message of their key.
+func TestNewMessagesBehindHeldOnesOfARebuildKeepTheirWrites(t *testing.T) {
+	t.Parallel()
+	s := newProjection(t, 1)
+	s.start(s.participant(onePartition, holdLong))
+	s.send(s.event("k-0", Paid{N: 0, Fail: "later"}), s.event("k-0", Paid{N: 1}))
+	s.waitCount(2, "SELECT count(*) FROM done")
+	s.clear()
+	s.broken.Store(true)
+	id := s.rebuild(1, false)
+	s.waitCount(1, "SELECT count(*) FROM troupe.held WHERE attempts > 0")
+	s.send(s.event("k-0", Paid{N: 2}), s.event("k-0", Paid{N: 3}))
+	s.waitCount(4, "SELECT count(*) FROM troupe.held")
+	s.broken.Store(false)
+	_, err := s.pool.Exec(t.Context(), "UPDATE troupe.held SET next_try = clock_timestamp() WHERE attempts > 0")
+	require.NoError(t, err)
+	s.waitFinished(id)
+	s.waitCount(4, "SELECT count(*) FROM done")
+	require.Equal(t, upTo(4), s.lines()["k-0"])
+	require.Equal(t, 4, s.count("SELECT count(*) FROM troupe.outbox"))
+	require.Equal(t, 2, s.count("SELECT count(*) FROM troupe.deadlines"))
+}
