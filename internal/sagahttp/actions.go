@@ -58,8 +58,8 @@ func (s *Sagas) cancel(r *http.Request, a asked) (out response, err error) {
 	if err := decisions.CheckActor(e); err != nil {
 		return out, refuse(http.StatusUnprocessableEntity, "%s", err)
 	}
-	if _, err := s.desk.Get(r.Context(), a.id()); errors.Is(err, coordinator.ErrNotFound) {
-		return out, refuse(http.StatusNotFound, "there is no saga %s", a.id())
+	if _, err := s.look(r.Context(), a, out); err != nil {
+		return out, err
 	}
 	for range conflictTries {
 		err = pgx.BeginTxFunc(r.Context(), s.cfg.Pool, decisions.Committed, func(tx pgx.Tx) error {
@@ -71,11 +71,11 @@ func (s *Sagas) cancel(r *http.Request, a asked) (out response, err error) {
 		}
 	}
 	if errors.Is(err, coordinator.ErrRefused) {
-		g, lost := s.desk.Get(r.Context(), a.id())
+		now, lost := s.look(r.Context(), a, out)
 		if lost != nil {
 			return out, lost
 		}
-		if g.State.Cancel == saga.CancelAccepted { // the request is repeated, or an event has cancelled the saga
+		if now.Cancel == saga.CancelAccepted { // the request is repeated, or an event has cancelled the saga
 			return out, nil
 		}
 		return out, refuse(http.StatusConflict, "%s", err)

@@ -6,6 +6,7 @@
 //	POST /sagas/{saga}/{key}/cancel   cancels a saga whose definition declares a cancel by an operator; the body has actor and reason
 //
 // The header Prefer: wait=N (RFC 7240) lets each of them wait up to N seconds, at most 30, until the saga has ended.
+// At most 8 requests wait for sagas with more than 32 KiB of variables. The response to another one has no Preference-Applied.
 //
 //	200  the saga has ended: the body has its status, its reason and its variables
 //	202  it has not ended, parked included: ask again at Location

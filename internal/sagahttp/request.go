@@ -74,6 +74,7 @@ func waitOf(h http.Header) time.Duration {
 type response struct {
 	status   int
 	location string
+	place    places // is left when the response is written; nil: none
 
 	ID     string      `json:"id,omitempty"`
 	Status saga.Status `json:"status,omitempty"`
@@ -98,6 +99,9 @@ func (out response) of(st saga.State, a asked) (response, error) {
 	}
 	return out, nil
 }
+
+// large reports whether the response has many variables.
+func (out response) large() bool { return len(out.Data) > smallBody }
 
 func (out response) write(w http.ResponseWriter) {
 	h := w.Header()

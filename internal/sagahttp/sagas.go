@@ -18,12 +18,14 @@ import (
 )
 
 const (
-	defaultMost   = 256
-	longestWait   = 30 * time.Second // with workLimit twice it is below the minute that the program allows for a response
-	workLimit     = 10 * time.Second // for the database
-	mostBody      = 1 << 20
-	smallBody     = 32 << 10
-	mostLarge     = 8 // requests with a larger body that are served at once: a decoded body may have ten times its size
+	defaultMost = 256
+	longestWait = 30 * time.Second // with workLimit twice it is below the minute that the program allows for a response
+	workLimit   = 10 * time.Second // for the database
+	mostBody    = 1 << 20
+	smallBody   = 32 << 10
+	// mostLarge limits how many requests with a larger body are applied at once, how many sagas are read, how many responses with more
+	// variables are written, and how many requests wait for sagas with more: decoded variables may have ten times their size.
+	mostLarge     = 8
 	conflictTries = 3
 )
 
@@ -37,7 +39,7 @@ type Config struct {
 	// sagas and read their variables.
 	Token string
 	// Most is the number of requests that are served at once; others get 503. Default 256. At most
-	// 8 of them have a body of more than 32 KiB; the largest has 1 MiB.
+	// 8 of them have a body of more than 32 KiB, and at most 8 are written a response with more variables; the largest body has 1 MiB.
 	Most int
 	// Log gets the database errors, which are not in the response.
 	Log zerolog.Logger
@@ -50,7 +52,10 @@ type Sagas struct {
 	desk        *sagadesk.Desk
 	token       door.Token
 	turns       chan struct{}
-	large       chan struct{}
+	large       places // of requests with a large body
+	reads       places // of sagas that are read
+	writes      places // of responses with many variables
+	waits       places // of requests that wait for a saga with many variables
 	mux         *http.ServeMux
 	done        <-chan struct{}
 	coordinator atomic.Pointer[coordinator.Coordinator]
@@ -74,8 +79,8 @@ func New(ctx context.Context, cfg Config) (*Sagas, error) {
 	}
 	s := &Sagas{
 		cfg: cfg, definitions: make(map[string]*saga.Definition), desk: desk, turns: make(chan struct{}, cfg.Most),
-		large: make(chan struct{}, mostLarge), mux: http.NewServeMux(),
-		done: ctx.Done(),
+		large: make(places, mostLarge), reads: make(places, mostLarge), writes: make(places, mostLarge), waits: make(places, mostLarge),
+		mux: http.NewServeMux(), done: ctx.Done(),
 	}
 	for _, d := range cfg.Definitions {
 		s.definitions[d.Spec().Saga] = d
@@ -105,6 +110,23 @@ func refuse(status int, format string, args ...any) error {
 	return refusal{status, fmt.Sprintf(format, args...)}
 }
 
+var errBusy = refuse(http.StatusServiceUnavailable, "busy with other large requests: send it again")
+
+// places limits how many requests do the same at once.
+type places chan struct{}
+
+// enter reports whether there was a place.
+func (p places) enter() bool {
+	select {
+	case p <- struct{}{}:
+		return true
+	default:
+		return false
+	}
+}
+
+func (p places) leave() { <-p }
+
 // serve checks a request, and writes the response of do.
 func (s *Sagas) serve(do func(*http.Request, asked) (response, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -127,6 +149,9 @@ func (s *Sagas) serve(do func(*http.Request, asked) (response, error)) http.Hand
 			out = response{status: http.StatusServiceUnavailable, Error: "the database cannot be reached now: send it again"}
 		}
 		out.write(w)
+		if out.place != nil {
+			out.place.leave()
+		}
 	}
 }
 
@@ -141,18 +166,48 @@ func (s *Sagas) admit(r *http.Request) error {
 	return refuse(http.StatusUnauthorized, "want the header Authorization: Bearer TOKEN")
 }
 
-// answer reads the request, runs do, and waits for the saga's end as long as the request prefers.
+// answer reads the request, runs do, and waits for the saga's end as long as the request prefers. It does not wait for a saga with many
+// variables if there is no place.
 func (s *Sagas) answer(w http.ResponseWriter, r *http.Request, do func(*http.Request, asked) (response, error)) (response, error) {
 	a, out, err := s.work(w, r, do)
 	if err != nil {
 		return out, err
 	}
 	if a.wait > 0 {
+		now, err := s.look(r.Context(), a, out)
+		switch {
+		case err != nil:
+			return out, err
+		case now.large() && !s.waits.enter():
+			a.wait = 0
+		case now.large():
+			defer s.waits.leave()
+		}
+	}
+	if a.wait > 0 {
 		w.Header().Set("Preference-Applied", fmt.Sprintf("wait=%d", int(a.wait.Seconds())))
 		s.await(r.Context(), a)
 	}
-	ctx, stop := context.WithTimeout(r.Context(), workLimit)
+	if out, err = s.look(r.Context(), a, out); err != nil || !out.large() {
+		return out, err
+	}
+	if !s.writes.enter() {
+		return out, errBusy
+	}
+	out.place = s.writes
+	return out, nil
+}
+
+// look adds the saga to a response.
+func (s *Sagas) look(ctx context.Context, a asked, out response) (response, error) {
+	ctx, stop := context.WithTimeout(ctx, workLimit)
 	defer stop()
+	select {
+	case s.reads <- struct{}{}:
+		defer s.reads.leave()
+	case <-ctx.Done():
+		return out, errBusy
+	}
 	g, err := s.desk.Get(ctx, a.id())
 	if errors.Is(err, coordinator.ErrNotFound) {
 		return out, refuse(http.StatusNotFound, "there is no saga %s", a.id())
@@ -166,12 +221,10 @@ func (s *Sagas) answer(w http.ResponseWriter, r *http.Request, do func(*http.Req
 // work reads the request and runs do.
 func (s *Sagas) work(w http.ResponseWriter, r *http.Request, do func(*http.Request, asked) (response, error)) (a asked, out response, err error) {
 	if r.ContentLength < 0 || r.ContentLength > smallBody {
-		select {
-		case s.large <- struct{}{}:
-			defer func() { <-s.large }()
-		default:
-			return a, out, refuse(http.StatusServiceUnavailable, "busy with other large requests: send it again")
+		if !s.large.enter() {
+			return a, out, errBusy
 		}
+		defer s.large.leave()
 	}
 	if a, err = s.read(w, r); err != nil {
 		return a, out, err

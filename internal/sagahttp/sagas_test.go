@@ -46,11 +46,12 @@ type (
 
 // agency serves the saga trip over HTTP, with a hotel that answers once it is open.
 type agency struct {
-	t     *testing.T
-	pool  *pgxpool.Pool
-	url   string
-	open  func() // lets the hotel answer
-	close context.CancelFunc
+	t       *testing.T
+	pool    *pgxpool.Pool
+	url     string
+	handler http.Handler
+	open    func() // lets the hotel answer
+	close   context.CancelFunc
 }
 
 func newAgency(t *testing.T, token string) *agency {
@@ -75,7 +76,7 @@ func newAgency(t *testing.T, token string) *agency {
 	h, err := sagahttp.New(waits, sagahttp.Config{Pool: pool, Definitions: []*saga.Definition{d}, Token: token, Log: testkit.Logger(t)})
 	require.NoError(t, err)
 	server := httptest.NewServer(h)
-	a.url = server.URL
+	a.url, a.handler = server.URL, h
 	status, got, _ := a.ask("GET", "/sagas/trip/t-0", "", "Authorization", "Bearer "+token)
 	require.Equal(t, http.StatusServiceUnavailable, status)
 	require.Equal(t, "starting: send it again", got["error"])
@@ -254,6 +255,77 @@ func TestAWaitEndsWhenTheProgramStops(t *testing.T) {
 	}()
 	a.close()
 	require.Equal(t, http.StatusAccepted, <-done)
+}
+
+// An unread is the writer of a response whose client does not read.
+type unread struct {
+	*httptest.ResponseRecorder
+	began chan<- struct{}
+	end   <-chan struct{}
+}
+
+func (u unread) Write(b []byte) (int, error) {
+	u.began <- struct{}{}
+	<-u.end
+	return u.ResponseRecorder.Write(b)
+}
+
+// TestSomeResponsesAtOnceMayBeLarge: eight clients do not read their large responses. Small sagas are served meanwhile.
+func TestSomeResponsesAtOnceMayBeLarge(t *testing.T) {
+	t.Parallel()
+	a := newAgency(t, "")
+	long := fmt.Sprintf(`{"nights": 1, "room": %q}`, strings.Repeat("r", 40<<10))
+	status, got, h := a.ask("POST", "/sagas/trip/long", long, "Prefer", "wait=1")
+	require.Equal(t, http.StatusAccepted, status, got)
+	require.Equal(t, "wait=1", h.Get("Preference-Applied"))
+	began, end := make(chan struct{}), make(chan struct{})
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			w := unread{httptest.NewRecorder(), began, end}
+			a.handler.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "GET", "/sagas/trip/long", nil))
+			if w.Code != http.StatusAccepted {
+				t.Error(w.Code)
+			}
+		})
+	}
+	for range 8 {
+		<-began
+	}
+	status, got, _ = a.ask("GET", "/sagas/trip/long", "")
+	require.Equal(t, http.StatusServiceUnavailable, status)
+	require.Equal(t, "busy with other large requests: send it again", got["error"])
+	status, _, _ = a.ask("POST", "/sagas/trip/small", `{"nights": 1}`)
+	require.Equal(t, http.StatusAccepted, status)
+	close(end)
+	all.Wait()
+	status, _, _ = a.ask("GET", "/sagas/trip/long", "")
+	require.Equal(t, http.StatusAccepted, status)
+}
+
+// TestSomeRequestsMayWaitForLargeSagas: others get the state of the saga at once.
+func TestSomeRequestsMayWaitForLargeSagas(t *testing.T) {
+	t.Parallel()
+	a := newAgency(t, "")
+	long := fmt.Sprintf(`{"nights": 1, "room": %q}`, strings.Repeat("r", 40<<10))
+	status, _, _ := a.ask("POST", "/sagas/trip/long", long)
+	require.Equal(t, http.StatusAccepted, status)
+	type answer struct {
+		status int
+		waited string
+	}
+	answers := make(chan answer, 9)
+	for range 9 {
+		go func() {
+			status, _, h := a.ask("GET", "/sagas/trip/long", "", "Prefer", "wait=30")
+			answers <- answer{status, h.Get("Preference-Applied")}
+		}()
+	}
+	require.Equal(t, answer{http.StatusAccepted, ""}, <-answers)
+	a.open()
+	for range 8 {
+		require.Equal(t, answer{http.StatusOK, "wait=30"}, <-answers)
+	}
 }
 
 // TestSomeRequestsAtOnceMayBeLarge: eight requests send the first half of a large body. Small ones are served meanwhile.

@@ -3,7 +3,9 @@ package scaffold
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
+	"regexp"
 	"strings"
 )
 
@@ -14,6 +16,9 @@ type AvroField struct{ Name, Type, Key string }
 var goTypes = map[string]string{
 	"string": "string", "long": "int64", "int": "int32", "boolean": "bool", "double": "float64", "float": "float32", "bytes": "[]byte",
 }
+
+// avroName matches the names of fields that Avro allows. They are in the code of the service.
+var avroName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // readAvro returns the text of AvroFile, and sets Event and AvroFields. It leaves out fields whose type is not in goTypes.
 func (s *Service) readAvro() ([]byte, error) {
@@ -33,6 +38,11 @@ func (s *Service) readAvro() ([]byte, error) {
 	}
 	if record.Type != "record" || record.Name == "" {
 		return nil, errors.New("want the schema of a record")
+	}
+	for _, f := range record.Fields {
+		if !avroName.MatchString(f.Name) {
+			return nil, fmt.Errorf("field %q: a name in Avro has letters, digits and underscores, and begins with no digit", f.Name)
+		}
 	}
 	s.Event = record.Name
 	if record.Namespace != "" && !strings.Contains(record.Name, ".") {

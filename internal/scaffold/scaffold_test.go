@@ -184,3 +184,20 @@ func TestFilesThatCannotBeMadeAreNamed(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "mine"), nil, 0o600))
 	require.ErrorContains(t, scaffold.Write(folder, nil), "is not empty (it has mine)")
 }
+
+// TestASchemaWithOtherNamesThanAvrosIsRefused: the names are in the code of the service.
+func TestASchemaWithOtherNamesThanAvrosIsRefused(t *testing.T) {
+	t.Parallel()
+	for _, schema := range []string{
+		`{"type": "record", "name": "Paid", "fields": [{"name": "a string\n}\n\nfunc init() { panic(1) }\n\ntype other struct { B", "type": "string"}]}`,
+		`{"type": "record", "name": "Paid", "fields": [{"name": "a` + "`" + `", "type": "long"}]}`,
+		`{"type": "record", "name": "Paid", "fields": [{"name": "", "type": "long"}]}`,
+		`{"type": "record", "name": "Paid", "fields": [{"name": "a b", "type": {"type": "array", "items": "long"}}]}`,
+	} {
+		s := service(t)
+		s.From, s.AvroFile = topics.MustHop("booking", "hall"), filepath.Join(t.TempDir(), "paid.avsc")
+		require.NoError(t, os.WriteFile(s.AvroFile, []byte(schema), 0o600))
+		_, err := s.Files()
+		require.ErrorContains(t, err, "letters, digits and underscores")
+	}
+}

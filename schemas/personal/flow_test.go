@@ -144,7 +144,7 @@ func TestADataSubjectIsForgottenInKafkaToo(t *testing.T) {
 	require.NoError(t, err)
 	text := string(shown.Payload.JSON)
 	require.Contains(t, text, personal.Prefix)
-	edited := strings.Replace(text, "-1", "7", 1)
+	edited := strings.Replace(text, `"cents":-1`, `"cents":7`, 1)
 	require.NotEqual(t, text, edited)
 	require.NoError(t, desk.Edit(t.Context(), letter, []byte(edited), ann))
 

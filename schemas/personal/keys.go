@@ -78,7 +78,7 @@ func (c *cache) get(subject string, create bool) (tink.DeterministicAEAD, error)
 	case err == nil, errors.Is(err, ErrForgotten):
 		c.known.Put(subject, known{key, now.Add(c.keep)}, len(subject))
 		err = c.settle(now, nil, err)
-	case errors.Is(err, ErrNoKey):
+	case errors.Is(err, ErrNoKey), errors.Is(err, errUnwrap):
 		err = c.settle(now, nil, err)
 	default:
 		err = c.settle(c.now(), err, err)

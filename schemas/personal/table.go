@@ -99,10 +99,13 @@ func (t *Table) wrap(key *keyset.Handle, row []byte) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
+// errUnwrap is wrapped by the error about a key that cannot be decrypted. The table itself is not away.
+var errUnwrap = errors.New("is it encrypted with another key-encryption key?")
+
 func (t *Table) unwrap(wrapped, row []byte) (*keyset.Handle, error) {
 	key, err := keyset.ReadWithAssociatedData(keyset.NewBinaryReader(bytes.NewReader(wrapped)), t.kek, row)
 	if err != nil {
-		return nil, fmt.Errorf("decrypt the subject's key: is it encrypted with another key-encryption key? %w", err)
+		return nil, fmt.Errorf("decrypt the subject's key: %w %w", errUnwrap, err)
 	}
 	return key, nil
 }
