@@ -69,8 +69,12 @@ func Read[T any](j Joined) (body T, err error) {
 				body = reflect.New(t.Elem()).Interface().(T)
 				into = body // codecs of Protobuf refuse a pointer to a pointer
 			}
-			if err := codec.Decode(m, into); err != nil {
-				return body, retry.Permanent(fmt.Errorf("flow: join %q: decode %s: %w", j.Name, typ, err))
+			err := codec.Decode(m, into)
+			if errors.Is(err, envelope.ErrPayload) {
+				err = retry.Permanent(err)
+			}
+			if err != nil {
+				return body, fmt.Errorf("flow: join %q: decode %s: %w", j.Name, typ, err)
 			}
 			return body, nil
 		}

@@ -270,3 +270,25 @@ func TestAJoinWhoseDatabaseWasSetBackSaysTheSameAgain(t *testing.T) {
 	require.NotEqual(t, before[0], before[1])
 	require.Equal(t, before, ids(messages[1], messages[0], messages[2]))
 }
+
+// onceAway is a codec that cannot decode the first message, as one does whose registry or store of keys is away.
+type onceAway struct {
+	envelope.JSONCodec
+	tries *atomic.Int32
+}
+
+func (c onceAway) Decode(m envelope.Message, into any) error {
+	if c.tries.Add(1) == 1 {
+		return errors.New("connection refused")
+	}
+	return c.JSONCodec.Decode(m, into)
+}
+
+// TestAJoinReadsAgainWhatItsCodecCouldNotDecode: the last message is no dead letter because the registry was away for a moment.
+func TestAJoinReadsAgainWhatItsCodecCouldNotDecode(t *testing.T) {
+	t.Parallel()
+	s := participanttest.New(t, shippingStage(t, func(c *participanttest.Config) { c.Participant.Codec = onceAway{tries: new(atomic.Int32)} }))
+	s.Send(event(s, "payment", "o-1", Paid{999}), event(s, "inventory", "o-1", Reserved{2}))
+	s.Settle()
+	require.Equal(t, []string{bothShipped}, said(s))
+}

@@ -16,6 +16,7 @@ import (
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/internal/deadletter"
 	"github.com/troupe-go/troupe/outbox"
+	"github.com/troupe-go/troupe/retry"
 )
 
 // A command that comes again under another id, with the idempotency key it had, was sent by a caller without an answer: it gets
@@ -253,6 +254,9 @@ func (p *Participant) event(e outbox.Entry, o Outcome) (outbox.Entry, error) {
 	}
 	e.Outcome = o.kind
 	encoded, err := p.cfg.Codec.Encode(e.Topic, o.body)
+	if err != nil && retry.NotBefore(err) > 0 {
+		return e, err // as of a codec whose store of keys was away
+	}
 	if err != nil {
 		return e, classified{Permanent, err}
 	}

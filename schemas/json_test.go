@@ -123,4 +123,8 @@ func TestANameUsedAgainMayLeaveOutItsNamespace(t *testing.T) {
 	_, again, err := c.ToJSON(ctx, payload.Payload)
 	require.NoError(t, err)
 	require.JSONEq(t, text, string(again))
+
+	_, values, err := c.Values(ctx, payload.Payload)
+	require.NoError(t, err)
+	require.Equal(t, map[string]any{"from": map[string]any{"city": "Ulm"}, "to": map[string]any{"city": "Bonn"}}, values)
 }

@@ -27,6 +27,7 @@ func Parse(avsc string) (t Tree, err error) {
 		}
 		t.Root, t.named = t.Schema.Root(), make(map[string]*avro.SchemaNode)
 		t.collect(t.Root)
+		t.qualify(t.Root, "")
 		return nil
 	})
 	return t, err
@@ -48,6 +49,29 @@ func (t Tree) collect(n *avro.SchemaNode) {
 		}
 	}
 }
+
+// qualify replaces the names in references by full names: a name without a namespace may mean a type of the namespace around it.
+func (t Tree) qualify(n *avro.SchemaNode, within string) {
+	if isNamed(n) {
+		within = NamespaceOf(n)
+	} else if full := within + "." + n.Type; !slices.Contains(unnamed, n.Type) && t.named[full] != nil {
+		n.Type = full
+	}
+	for i := range n.Fields {
+		t.qualify(&n.Fields[i].Type, within)
+	}
+	for i := range n.Branches {
+		t.qualify(&n.Branches[i], within)
+	}
+	for _, inner := range []*avro.SchemaNode{n.Items, n.Values} {
+		if inner != nil {
+			t.qualify(inner, within)
+		}
+	}
+}
+
+// unnamed are the types that are not references and have no name.
+var unnamed = []string{"null", "boolean", "int", "long", "float", "double", "bytes", "string", "array", "map", "union"}
 
 // Follow returns the definition that a reference names.
 func (t Tree) Follow(n *avro.SchemaNode) *avro.SchemaNode {

@@ -14,28 +14,20 @@ func markedAvro(text string) (*record, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := avroMarks{Tree: tree, left: make(map[*avro.SchemaField]bool), above: make(map[string]bool)}
-	if err := m.collect(tree.Root); err != nil || len(m.left) == 0 {
-		return newRecord(), err
-	}
-	r, err := m.record("", tree.Root)
-	if err != nil {
+	m := avroMarks{Tree: tree, above: make(map[string]bool)}
+	if err := m.checkTypes(tree.Root); err != nil {
 		return nil, err
 	}
-	for f := range m.left {
-		return nil, fmt.Errorf("field %s: only fields of records, and of arrays of records, can be personal", f.Name)
-	}
-	return r, nil
+	return m.record("", tree.Root)
 }
 
 type avroMarks struct {
 	avsc.Tree
-	left  map[*avro.SchemaField]bool // marked fields that were not reached
-	above map[string]bool            // names of the records around one
+	above map[string]bool // names of the records around one
 }
 
-// collect finds all marked fields, wherever they are.
-func (m avroMarks) collect(n *avro.SchemaNode) error {
+// checkTypes returns an error if a type is marked, and not a field.
+func (m avroMarks) checkTypes(n *avro.SchemaNode) error {
 	if n == nil {
 		return nil
 	}
@@ -43,55 +35,41 @@ func (m avroMarks) collect(n *avro.SchemaNode) error {
 		return fmt.Errorf("type %s has the property %s: set it at a field", m.Describe(n), property)
 	}
 	for i := range n.Fields {
-		f := &n.Fields[i]
-		if _, marked := f.Props[property]; marked {
-			m.left[f] = true
-		}
-		if err := m.collect(&f.Type); err != nil {
+		if err := m.checkTypes(&n.Fields[i].Type); err != nil {
 			return err
 		}
 	}
 	for i := range n.Branches {
-		if err := m.collect(&n.Branches[i]); err != nil {
+		if err := m.checkTypes(&n.Branches[i]); err != nil {
 			return err
 		}
 	}
-	if err := m.collect(n.Items); err != nil {
+	if err := m.checkTypes(n.Items); err != nil {
 		return err
 	}
-	return m.collect(n.Values)
+	return m.checkTypes(n.Values)
 }
 
+// record reads the marks of a record, and of all records in it. A definition is read at each place that refers to it, since it may be
+// encrypted at one place and not at another.
 func (m avroMarks) record(path string, n *avro.SchemaNode) (*record, error) {
 	name := avsc.FullName(n)
-	if m.above[name] {
-		return newRecord(), nil // a mark in it is an error: see recursive
-	}
 	m.above[name] = true
 	defer delete(m.above, name)
 	r := newRecord()
 	for i := range n.Fields {
 		f := &n.Fields[i]
-		at, of := inPath(path, f.Name), m.single(&f.Type)
+		at := inPath(path, f.Name)
 		mark, marked := f.Props[property]
 		if !marked {
-			if of.Items != nil {
-				of = m.single(of.Items)
-			}
-			if avsc.KindOf(of) != "record" {
-				continue
-			}
-			inner, err := m.record(at, of)
+			inner, err := m.within(at, &f.Type)
 			if err != nil {
 				return nil, err
-			}
-			if m.above[avsc.FullName(of)] && m.hasMarks(of) {
-				return nil, fmt.Errorf("%s: a record that contains itself cannot have personal fields", at)
 			}
 			r.nest(f.Name, inner)
 			continue
 		}
-		delete(m.left, f)
+		of := m.single(&f.Type)
 		word, _ := mark.(string)
 		if err := r.set(f.Name, word); err != nil {
 			return nil, fmt.Errorf("field %w", err)
@@ -104,6 +82,53 @@ func (m avroMarks) record(path string, n *avro.SchemaNode) (*record, error) {
 		}
 	}
 	return r, nil
+}
+
+// within reads the marks of the type of a field: a record, or an array of records. No other type may contain a marked field.
+func (m avroMarks) within(at string, n *avro.SchemaNode) (*record, error) {
+	of := m.single(n)
+	if of.Type == "array" {
+		of = m.single(of.Items)
+	}
+	marked := m.marked(of, make(map[*avro.SchemaNode]bool))
+	switch {
+	case avsc.KindOf(of) == "record" && !m.above[avsc.FullName(of)]:
+		return m.record(at, of)
+	case marked == nil:
+		return newRecord(), nil
+	case avsc.KindOf(of) == "record":
+		return nil, fmt.Errorf("%s: a record that contains itself cannot have personal fields", at)
+	}
+	return nil, fmt.Errorf("field %s of %s: only fields of records, and of arrays of records, can be personal", marked.Name, at)
+}
+
+// marked returns a field with personal data in a type, or in a type that it refers to, or nil.
+func (m avroMarks) marked(n *avro.SchemaNode, seen map[*avro.SchemaNode]bool) *avro.SchemaField {
+	if n == nil {
+		return nil
+	}
+	if n = m.Follow(n); seen[n] {
+		return nil
+	}
+	seen[n] = true
+	for i := range n.Fields {
+		f := &n.Fields[i]
+		if mark, is := f.Props[property]; is && mark != subjectMark {
+			return f
+		}
+		if found := m.marked(&f.Type, seen); found != nil {
+			return found
+		}
+	}
+	for i := range n.Branches {
+		if found := m.marked(&n.Branches[i], seen); found != nil {
+			return found
+		}
+	}
+	if found := m.marked(n.Items, seen); found != nil {
+		return found
+	}
+	return m.marked(n.Values, seen)
 }
 
 func wanted(mark string) string {
@@ -124,10 +149,4 @@ func (m avroMarks) single(n *avro.SchemaNode) *avro.SchemaNode {
 		}
 	}
 	return n
-}
-
-// hasMarks reports whether a definition contains a marked field, without the definitions that it refers to.
-func (m avroMarks) hasMarks(n *avro.SchemaNode) bool {
-	inside := avroMarks{Tree: m.Tree, left: make(map[*avro.SchemaField]bool)}
-	return inside.collect(n) != nil || len(inside.left) > 0
 }

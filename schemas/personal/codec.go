@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/pgtext"
 	"github.com/troupe-go/troupe/retry"
 	"github.com/troupe-go/troupe/schemas"
 )
@@ -89,12 +90,12 @@ func markedOf(t reflect.Type, format, text string) (*marked, error) {
 	m := &marked{goType: t}
 	var r *record
 	var err error
-	tag := "avro"
+	tag := avroTag
 	switch format {
 	case envelope.Avro:
 		r, err = markedAvro(text)
 	case envelope.JSONSchema:
-		tag = "json"
+		tag = jsonTag
 		r, err = markedJSON(text)
 	case envelope.Protobuf:
 		message, is := reflect.New(t).Interface().(proto.Message)
@@ -174,10 +175,14 @@ func (c *Codec) encrypt(f field, value []byte) ([]byte, error) {
 		return value, nil
 	case f.subject == "":
 		return nil, retry.Permanent(fmt.Errorf("encrypt %s: %w", f.path, errNoSubject))
+	case !pgtext.Fits(f.subject):
+		return nil, retry.Permanent(fmt.Errorf("encrypt %s: %w", f.path, errSubjectText))
 	}
 	key, err := c.keys.get(f.subject, true)
 	if errors.Is(err, ErrForgotten) {
 		err = retry.Permanent(err)
+	} else {
+		err = retry.After(err, retryAfter) // so that a participant does not take it for an error about the value
 	}
 	if err != nil {
 		return nil, fmt.Errorf("encrypt %s: %w", f.path, err)
@@ -237,6 +242,9 @@ func (c *Codec) decode(m envelope.Message, into any) (forgotten []string, err er
 	})
 	return forgotten, err
 }
+
+// errSubjectText is the error about a subject that no erasure could name, and that JSON would change.
+var errSubjectText = errors.New("the subject is not text in UTF-8, or contains the character NUL")
 
 // errSealed does not tell apart why a ciphertext cannot be decrypted, as the cryptography does not.
 var errSealed = errors.New("it was changed, or encrypted for another subject, as another kind of data or with another key")

@@ -515,7 +515,7 @@ func TestMarksThatCannotBeAreRefusedAtTheStart(t *testing.T) {
 	refused("a long cannot be marked as age", avro("a1", `{"name": "x", "type": "long", "personal": "age"}`))
 	refused("cannot be encrypted", avro("a2", `{"name": "x", "type": {"type": "string", "logicalType": "uuid"}, "personal": "name"}`))
 	refused("a array of string cannot be marked as name", avro("a3", `{"name": "x", "type": {"type": "array", "items": "string"}, "personal": "name"}`))
-	refused("field n: only fields of records", avro("a4", `{"name": "x", "type": {"type": "map", "values": {"type": "record", "name": "m", "fields": [
+	refused("field n of x: only fields of records", avro("a4", `{"name": "x", "type": {"type": "map", "values": {"type": "record", "name": "m", "fields": [
 		{"name": "n", "type": "string", "personal": "name"}]}}}`))
 	refused("contains itself", avro("a5", `{"name": "x", "type": {"type": "record", "name": "tree", "fields": [
 		{"name": "n", "type": "string", "personal": "name"}, {"name": "children", "type": {"type": "array", "items": "tree"}}]}}`))
@@ -543,6 +543,8 @@ func TestMarksThatCannotBeAreRefusedAtTheStart(t *testing.T) {
 	for want, m := range map[string]proto.Message{
 		"field age cannot be marked as age": &personpb.WrongNumber{}, "field names cannot be marked": &personpb.WrongList{},
 		"the values of a map": &personpb.WrongMap{}, "contains itself": &personpb.WrongTree{}, "no field is the subject": &personpb.WithoutSubject{},
+		"field others: the values of a map": &personpb.WrongPlace{}, "children: a message that contains itself": &personpb.WrongBranch{},
+		"the extension troupe.test.email cannot have personal fields": &personpb.WrongExtended{},
 	} {
 		refused(want, schemas.Config{Formats: []schemas.Format{protobuf.New(personpb.Files, m)}})
 	}

@@ -22,12 +22,15 @@
 //	failure                                          effect
 //	the subject's key is forgotten                   Decode leaves the field empty: see Codec.Forgotten; Encode fails, permanently
 //	the store of keys is away                        Encode and Decode fail: try again. For a second all lookups fail at once
+//	a key that the store cannot decrypt              Encode and Decode fail: try again. Other subjects' keys are looked up as before
 //	there is no key for an encrypted value           Decode fails: try again; it is not taken for a forgotten one
 //	the value was changed, or moved to another       Decode: envelope.ErrPayload
 //	subject or kind, or has another key
 //	personal data without a subject                  Encode fails, permanently; Decode: envelope.ErrPayload
 //	a mark at a field that cannot be encrypted       New fails
+//	Protobuf code that is older than a mark          schemas.New fails
 //
-// Not supported: marks of numbers, enums, logical types, elements of lists, and of fields below maps, unions of several records and
-// recursive types; payloads without a schema; headers, keys and ids, in which no personal data belongs.
+// Not supported: marks of numbers, enums, logical types, elements of lists, extensions, and of fields below maps, unions of several records
+// and recursive types; messages inside a google.protobuf.Any, which are not looked into; Go types with methods that write or read them, such
+// as MarshalText, for personal fields and subjects; payloads without a schema; headers, keys and ids, in which no personal data belongs.
 package personal

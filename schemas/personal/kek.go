@@ -19,9 +19,9 @@ import (
 	"github.com/troupe-go/troupe/internal/credentials"
 )
 
-// KeyFile reads a key-encryption key from a file: 32 random bytes in base64, such as the output of `openssl rand -base64 32`. The
-// first line encrypts new keys, all lines decrypt. To change the key, put a new line below the old ones and restart all services; then move
-// it above them, restart, and call Table.Rewrap; then remove the old lines. No error contains a key.
+// KeyFile reads a key-encryption key from a file: 32 random bytes in base64, such as the output of `openssl rand -base64 32`. With several
+// lines it encrypts with the first one, and decrypts with all. To change the key, put a new line below the old one and restart all services;
+// then move it to the top and restart them again; then call Table.Rewrap, and remove the old line. No error contains a key.
 func KeyFile(path string) (tink.AEAD, error) {
 	text, err := credentials.ReadFile(path)
 	if err != nil {

@@ -18,11 +18,15 @@ var (
 	// ErrNoKey is wrapped by the error about a subject that never had a key, as far as the store knows: the store was set back, or it is
 	// not the one of the writer.
 	ErrNoKey = errors.New("the store has no key of the subject")
+	// ErrUnreadableKey is wrapped by the error about a subject whose key the store has and cannot decrypt. The store answers then, so keys of
+	// other subjects are looked up as before.
+	ErrUnreadableKey = errors.New("the store cannot decrypt the subject's key")
 )
 
 // Keys is a store of keys. It has one key for each subject. It is safe for concurrent use.
 type Keys interface {
-	// Find returns a subject's key. Its error wraps ErrForgotten or ErrNoKey if there is none. No error contains a key.
+	// Find returns a subject's key. Its error wraps ErrForgotten or ErrNoKey if there is none, and ErrUnreadableKey if it cannot
+	// be decrypted. No error contains a key.
 	Find(ctx context.Context, subject string) (tink.DeterministicAEAD, error)
 	// Make returns a subject's key, and stores a new one if there is none. Concurrent calls return the same key. Its error wraps
 	// ErrForgotten if the key is forgotten: a subject does not get a second one.
@@ -78,7 +82,7 @@ func (c *cache) get(subject string, create bool) (tink.DeterministicAEAD, error)
 	case err == nil, errors.Is(err, ErrForgotten):
 		c.known.Put(subject, known{key, now.Add(c.keep)}, len(subject))
 		err = c.settle(now, nil, err)
-	case errors.Is(err, ErrNoKey), errors.Is(err, errUnwrap):
+	case errors.Is(err, ErrNoKey), errors.Is(err, ErrUnreadableKey):
 		err = c.settle(now, nil, err)
 	default:
 		err = c.settle(c.now(), err, err)

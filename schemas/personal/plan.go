@@ -45,43 +45,68 @@ func planOf(r *record, t reflect.Type, tag string) (*plan, error) {
 	if t.Kind() != reflect.Struct {
 		return nil, fmt.Errorf("%v: want a struct", t)
 	}
-	if tag == "json" && marshals(t) {
-		return nil, fmt.Errorf("%v writes its JSON itself, so that its personal fields cannot be found", t)
+	if tag == jsonTag && implements(t, writers) {
+		return nil, fmt.Errorf("%v: %w", t, errOwnForm)
 	}
 	names, err := namesOf(t, tag)
 	if err != nil {
 		return nil, err
 	}
 	p := &plan{}
-	if f, is := names[r.subject]; is && r.subject != "" {
-		if kind := direct(f.Type).Kind(); kind != reflect.String && !isWhole(kind) {
-			return nil, fmt.Errorf("field %s is the subject: want a string or a whole number", f.Name)
+	if r.subject != "" {
+		f, is, err := names.find(r.subject)
+		if err != nil {
+			return nil, err
 		}
-		p.subject = f.Index
+		if is {
+			of := direct(f.Type)
+			if of.Kind() != reflect.String && !isWhole(of.Kind()) {
+				return nil, fmt.Errorf("field %s is the subject: want a string or a whole number", f.Name)
+			}
+			if hasOwnForm(of) {
+				return nil, fmt.Errorf("field %s is the subject, and of type %v: %w", f.Name, f.Type, errOwnForm)
+			}
+			p.subject = f.Index
+		}
 	}
 	for name, kind := range r.kinds {
-		f, is := names[name]
-		if !is {
-			continue // the struct does not have it, so it is neither written nor read
+		f, is, err := names.find(name)
+		if err != nil {
+			return nil, err
 		}
-		of := direct(f.Type)
-		isBytes := of.Kind() == reflect.Slice && of.Elem().Kind() == reflect.Uint8 && tag != "json"
-		if of.Kind() != reflect.String && !isBytes || marshals(of) {
-			want := wanted("")
-			if tag == "json" {
-				want = "want a string"
-			}
-			return nil, fmt.Errorf("field %s is personal, and of type %v: %s", f.Name, f.Type, want)
-		}
-		p.fields = append(p.fields, member{name, kind, f.Index})
-	}
-	for name, within := range r.inner {
-		f, is := names[name]
 		if !is {
 			continue
 		}
 		of := direct(f.Type)
+		isBytes := of.Kind() == reflect.Slice && of.Elem().Kind() == reflect.Uint8 && tag != jsonTag
+		if of.Kind() != reflect.String && !isBytes {
+			want := wanted("")
+			if tag == jsonTag {
+				want = "want a string"
+			}
+			return nil, fmt.Errorf("field %s is personal, and of type %v: %s", f.Name, f.Type, want)
+		}
+		if hasOwnForm(of) {
+			return nil, fmt.Errorf("field %s is personal, and of type %v: %w", f.Name, f.Type, errOwnForm)
+		}
+		p.fields = append(p.fields, member{name, kind, f.Index})
+	}
+	for name, within := range r.inner {
+		f, is, err := names.find(name)
+		if err != nil {
+			return nil, err
+		}
+		if !is {
+			continue
+		}
+		if !f.IsExported() && f.Type.Kind() != reflect.Struct {
+			return nil, fmt.Errorf("field %s: embed the struct, or name the field", f.Name)
+		}
+		of := direct(f.Type)
 		if of.Kind() == reflect.Slice || of.Kind() == reflect.Array {
+			if tag == jsonTag && implements(of, writers) {
+				return nil, fmt.Errorf("field %s is of type %v: %w", f.Name, f.Type, errOwnForm)
+			}
 			of = direct(of.Elem())
 		}
 		inner, err := planOf(within, of, tag)
@@ -103,44 +128,20 @@ func (p *plan) needsSubject() bool {
 	return len(p.fields) > 0 || slices.ContainsFunc(p.inner, func(n nested) bool { return n.plan.subject == nil && n.plan.needsSubject() })
 }
 
-// namesOf returns the fields of a struct by the names that they have in a payload.
-func namesOf(t reflect.Type, tag string) (map[string]reflect.StructField, error) {
-	names := make(map[string]reflect.StructField)
-	var named [][]int // embedded structs that are fields themselves
-	for _, f := range reflect.VisibleFields(t) {
-		name, option, _ := strings.Cut(f.Tag.Get(tag), ",")
-		through := f.Anonymous && name == "" || option == "inline"
-		inside := slices.ContainsFunc(named, func(above []int) bool {
-			return len(f.Index) > len(above) && slices.Equal(f.Index[:len(above)], above)
-		})
-		if f.Anonymous && !through {
-			named = append(named, f.Index)
-		}
-		if through && f.Type.Kind() == reflect.Pointer {
-			return nil, fmt.Errorf("field %s of %v is an embedded pointer: embed the struct, or name the field", f.Name, t)
-		}
-		if inside || through || !f.IsExported() || name == "-" {
-			continue
-		}
-		if name == "" {
-			name = f.Name
-		}
-		if other, twice := names[name]; !twice || len(f.Index) < len(other.Index) {
-			names[name] = f
-		}
-	}
-	return names, nil
-}
-
 var (
-	jsonMarshaler = reflect.TypeFor[json.Marshaler]()
-	textMarshaler = reflect.TypeFor[encoding.TextMarshaler]()
+	writers = []reflect.Type{reflect.TypeFor[json.Marshaler](), reflect.TypeFor[encoding.TextMarshaler](), reflect.TypeFor[encoding.TextAppender]()}
+	readers = []reflect.Type{reflect.TypeFor[json.Unmarshaler](), reflect.TypeFor[encoding.TextUnmarshaler]()}
+
+	errOwnForm = errors.New("it has methods that write or read it, so that its form in a payload is not known")
 )
 
-func marshals(t reflect.Type) bool {
-	p := reflect.PointerTo(t)
-	return p.Implements(jsonMarshaler) || p.Implements(textMarshaler)
+// implements reports whether a type, or a pointer to it, implements one of several interfaces.
+func implements(t reflect.Type, one []reflect.Type) bool {
+	return slices.ContainsFunc(one, func(i reflect.Type) bool { return t.Implements(i) || reflect.PointerTo(t).Implements(i) })
 }
+
+// hasOwnForm reports whether a string or a number is written or read by methods of its type.
+func hasOwnForm(t reflect.Type) bool { return implements(t, writers) || implements(t, readers) }
 
 // direct returns a type without its pointer.
 func direct(t reflect.Type) reflect.Type {

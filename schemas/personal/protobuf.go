@@ -1,10 +1,12 @@
 package personal
 
 import (
+	"cmp"
 	"fmt"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
 
 	"github.com/troupe-go/troupe/schemas/protobuf/personalpb"
 )
@@ -26,35 +28,17 @@ func markOf(f protoreflect.FieldDescriptor) string {
 
 func (m protoMarks) record(path string, of protoreflect.MessageDescriptor) (*record, error) {
 	r := newRecord()
-	if m.above[of.FullName()] {
-		if hasMark(of) {
-			return nil, fmt.Errorf("%s: a message that contains itself cannot have personal fields", path)
-		}
-		return r, nil
-	}
 	m.above[of.FullName()] = true
 	defer delete(m.above, of.FullName())
+	if name := markedExtension(of, make(map[protoreflect.FullName]bool)); name != "" {
+		return nil, fmt.Errorf("%s: the extension %s cannot have personal fields", cmp.Or(path, string(of.FullName())), name)
+	}
 	for i := range of.Fields().Len() {
 		f := of.Fields().Get(i)
 		name, mark := string(f.Name()), markOf(f)
 		at := inPath(path, name)
 		if mark == "" {
-			if f.Message() == nil {
-				continue
-			}
-			if f.IsMap() {
-				if value := f.MapValue().Message(); value != nil {
-					inner, err := m.record(at, value)
-					if err != nil {
-						return nil, err
-					}
-					if inner.encrypts() {
-						return nil, fmt.Errorf("field %s: the values of a map cannot have personal fields", at)
-					}
-				}
-				continue
-			}
-			inner, err := m.record(at, f.Message())
+			inner, err := m.within(at, f)
 			if err != nil {
 				return nil, err
 			}
@@ -71,6 +55,52 @@ func (m protoMarks) record(path string, of protoreflect.MessageDescriptor) (*rec
 	return r, nil
 }
 
+// within reads the marks of the message in a field.
+func (m protoMarks) within(at string, f protoreflect.FieldDescriptor) (*record, error) {
+	of := f.Message()
+	switch {
+	case of == nil:
+		return newRecord(), nil
+	case !f.IsMap() && !m.above[of.FullName()]:
+		return m.record(at, of)
+	case !isMarked(of, make(map[protoreflect.FullName]bool)):
+		return newRecord(), nil
+	case f.IsMap():
+		return nil, fmt.Errorf("field %s: the values of a map cannot have personal fields", at)
+	}
+	return nil, fmt.Errorf("%s: a message that contains itself cannot have personal fields", at)
+}
+
+// isMarked reports whether a message, or one in it, has a field with personal data.
+func isMarked(of protoreflect.MessageDescriptor, seen map[protoreflect.FullName]bool) bool {
+	if seen[of.FullName()] {
+		return false
+	}
+	seen[of.FullName()] = true
+	for i := range of.Fields().Len() {
+		f := of.Fields().Get(i)
+		if mark := markOf(f); mark != "" && mark != subjectMark || f.Message() != nil && isMarked(f.Message(), seen) {
+			return true
+		}
+	}
+	return markedExtension(of, seen) != ""
+}
+
+// markedExtension returns the name of an extension of a message, known to this program, that has personal data.
+func markedExtension(of protoreflect.MessageDescriptor, seen map[protoreflect.FullName]bool) (name protoreflect.FullName) {
+	if of.ExtensionRanges().Len() == 0 {
+		return ""
+	}
+	protoregistry.GlobalTypes.RangeExtensionsByMessage(of.FullName(), func(x protoreflect.ExtensionType) bool {
+		f := x.TypeDescriptor()
+		if markOf(f) != "" || f.Message() != nil && isMarked(f.Message(), seen) {
+			name = f.FullName()
+		}
+		return name == ""
+	})
+	return name
+}
+
 func fitsProtobuf(kind protoreflect.Kind, mark string) bool {
 	switch kind {
 	case protoreflect.StringKind:
@@ -80,15 +110,6 @@ func fitsProtobuf(kind protoreflect.Kind, mark string) bool {
 	case protoreflect.Int32Kind, protoreflect.Int64Kind, protoreflect.Sint32Kind, protoreflect.Sint64Kind, protoreflect.Uint32Kind,
 		protoreflect.Uint64Kind, protoreflect.Fixed32Kind, protoreflect.Fixed64Kind, protoreflect.Sfixed32Kind, protoreflect.Sfixed64Kind:
 		return mark == subjectMark
-	}
-	return false
-}
-
-func hasMark(of protoreflect.MessageDescriptor) bool {
-	for i := range of.Fields().Len() {
-		if markOf(of.Fields().Get(i)) != "" {
-			return true
-		}
 	}
 	return false
 }

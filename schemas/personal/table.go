@@ -69,6 +69,18 @@ func (t *Table) Find(ctx context.Context, subject string) (tink.DeterministicAEA
 	return daead.New(handle)
 }
 
+// insertKey is on the server's disk when it returns, whatever the role's synchronous_commit is: messages that are encrypted with the key may
+// be in Kafka, or in another database, by the time the server crashes.
+const insertKey = `
+WITH durable AS (
+  SELECT set_config('synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'off' THEN 'local'
+                                          ELSE current_setting('synchronous_commit') END, true)
+)
+INSERT INTO troupe.subject_keys (subject, wrapped_key)
+SELECT $1, $2
+FROM durable
+ON CONFLICT DO NOTHING`
+
 // Make returns a subject's key, and stores a new one if there is none.
 func (t *Table) Make(ctx context.Context, subject string) (tink.DeterministicAEAD, error) {
 	key, err := t.Find(ctx, subject)
@@ -83,8 +95,7 @@ func (t *Table) Make(ctx context.Context, subject string) (tink.DeterministicAEA
 	if err != nil {
 		return nil, err
 	}
-	const insert = "INSERT INTO troupe.subject_keys (subject, wrapped_key) VALUES ($1, $2) ON CONFLICT DO NOTHING"
-	if _, err := t.pool.Exec(ctx, insert, digest(subject), wrapped); err != nil {
+	if _, err := t.pool.Exec(ctx, insertKey, digest(subject), wrapped); err != nil {
 		return nil, fmt.Errorf("write troupe.subject_keys: %w", err)
 	}
 	return t.Find(ctx, subject) // another process may have made one
@@ -99,13 +110,10 @@ func (t *Table) wrap(key *keyset.Handle, row []byte) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// errUnwrap is wrapped by the error about a key that cannot be decrypted. The table itself is not away.
-var errUnwrap = errors.New("is it encrypted with another key-encryption key?")
-
 func (t *Table) unwrap(wrapped, row []byte) (*keyset.Handle, error) {
 	key, err := keyset.ReadWithAssociatedData(keyset.NewBinaryReader(bytes.NewReader(wrapped)), t.kek, row)
 	if err != nil {
-		return nil, fmt.Errorf("decrypt the subject's key: %w %w", errUnwrap, err)
+		return nil, fmt.Errorf("%w: is it encrypted with another key-encryption key? %w", ErrUnreadableKey, err)
 	}
 	return key, nil
 }

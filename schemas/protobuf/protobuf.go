@@ -84,6 +84,9 @@ func (f *format) bind(m proto.Message) (*binding, error) {
 		return nil, fmt.Errorf("the code of %s was generated from another version of %s: generate it again", message.FullName(),
 			message.ParentFile().Path())
 	}
+	if name := otherMark(found, message, make(map[protoreflect.FullName]bool)); name != "" {
+		return nil, fmt.Errorf("the code of %s was generated before %s got its present option (troupe.personal): generate it again", message.FullName(), name)
+	}
 	b.indexes = appendIndexes(nil, indexes)
 	return b, nil
 }

@@ -480,6 +480,128 @@ func (x *WithoutSubject) GetName() string {
 	return ""
 }
 
+// WrongPlace has the same message at a field, which could be encrypted, and in a map.
+type WrongPlace struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Home          *Address               `protobuf:"bytes,2,opt,name=home,proto3" json:"home,omitempty"`
+	Others        map[string]*Address    `protobuf:"bytes,3,rep,name=others,proto3" json:"others,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WrongPlace) Reset() {
+	*x = WrongPlace{}
+	mi := &file_person_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WrongPlace) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WrongPlace) ProtoMessage() {}
+
+func (x *WrongPlace) ProtoReflect() protoreflect.Message {
+	mi := &file_person_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WrongPlace.ProtoReflect.Descriptor instead.
+func (*WrongPlace) Descriptor() ([]byte, []int) {
+	return file_person_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *WrongPlace) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *WrongPlace) GetHome() *Address {
+	if x != nil {
+		return x.Home
+	}
+	return nil
+}
+
+func (x *WrongPlace) GetOthers() map[string]*Address {
+	if x != nil {
+		return x.Others
+	}
+	return nil
+}
+
+// WrongBranch has itself, and a message with personal fields.
+type WrongBranch struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Home          *Address               `protobuf:"bytes,2,opt,name=home,proto3" json:"home,omitempty"`
+	Children      []*WrongBranch         `protobuf:"bytes,3,rep,name=children,proto3" json:"children,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WrongBranch) Reset() {
+	*x = WrongBranch{}
+	mi := &file_person_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WrongBranch) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WrongBranch) ProtoMessage() {}
+
+func (x *WrongBranch) ProtoReflect() protoreflect.Message {
+	mi := &file_person_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WrongBranch.ProtoReflect.Descriptor instead.
+func (*WrongBranch) Descriptor() ([]byte, []int) {
+	return file_person_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *WrongBranch) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *WrongBranch) GetHome() *Address {
+	if x != nil {
+		return x.Home
+	}
+	return nil
+}
+
+func (x *WrongBranch) GetChildren() []*WrongBranch {
+	if x != nil {
+		return x.Children
+	}
+	return nil
+}
+
 var File_person_proto protoreflect.FileDescriptor
 
 const file_person_proto_rawDesc = "" +
@@ -522,7 +644,19 @@ const file_person_proto_rawDesc = "" +
 	"\x04name\x18\x02 \x01(\tB\b\xba\x99\x19\x04nameR\x04name\x122\n" +
 	"\bchildren\x18\x03 \x03(\v2\x16.troupe.test.WrongTreeR\bchildren\".\n" +
 	"\x0eWithoutSubject\x12\x1c\n" +
-	"\x04name\x18\x01 \x01(\tB\b\xba\x99\x19\x04nameR\x04nameB@Z>github.com/troupe-go/troupe/schemas/personal/internal/personpbb\x06proto3"
+	"\x04name\x18\x01 \x01(\tB\b\xba\x99\x19\x04nameR\x04name\"\xe1\x01\n" +
+	"\n" +
+	"WrongPlace\x12\x1b\n" +
+	"\x02id\x18\x01 \x01(\tB\v\xba\x99\x19\asubjectR\x02id\x12(\n" +
+	"\x04home\x18\x02 \x01(\v2\x14.troupe.test.AddressR\x04home\x12;\n" +
+	"\x06others\x18\x03 \x03(\v2#.troupe.test.WrongPlace.OthersEntryR\x06others\x1aO\n" +
+	"\vOthersEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12*\n" +
+	"\x05value\x18\x02 \x01(\v2\x14.troupe.test.AddressR\x05value:\x028\x01\"\x8a\x01\n" +
+	"\vWrongBranch\x12\x1b\n" +
+	"\x02id\x18\x01 \x01(\tB\v\xba\x99\x19\asubjectR\x02id\x12(\n" +
+	"\x04home\x18\x02 \x01(\v2\x14.troupe.test.AddressR\x04home\x124\n" +
+	"\bchildren\x18\x03 \x03(\v2\x18.troupe.test.WrongBranchR\bchildrenB@Z>github.com/troupe-go/troupe/schemas/personal/internal/personpbb\x06proto3"
 
 var (
 	file_person_proto_rawDescOnce sync.Once
@@ -536,7 +670,7 @@ func file_person_proto_rawDescGZIP() []byte {
 	return file_person_proto_rawDescData
 }
 
-var file_person_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_person_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_person_proto_goTypes = []any{
 	(*TripBooked)(nil),     // 0: troupe.test.TripBooked
 	(*Address)(nil),        // 1: troupe.test.Address
@@ -546,19 +680,27 @@ var file_person_proto_goTypes = []any{
 	(*WrongMap)(nil),       // 5: troupe.test.WrongMap
 	(*WrongTree)(nil),      // 6: troupe.test.WrongTree
 	(*WithoutSubject)(nil), // 7: troupe.test.WithoutSubject
-	nil,                    // 8: troupe.test.WrongMap.AddressesEntry
+	(*WrongPlace)(nil),     // 8: troupe.test.WrongPlace
+	(*WrongBranch)(nil),    // 9: troupe.test.WrongBranch
+	nil,                    // 10: troupe.test.WrongMap.AddressesEntry
+	nil,                    // 11: troupe.test.WrongPlace.OthersEntry
 }
 var file_person_proto_depIdxs = []int32{
-	1, // 0: troupe.test.TripBooked.address:type_name -> troupe.test.Address
-	2, // 1: troupe.test.TripBooked.passengers:type_name -> troupe.test.Passenger
-	8, // 2: troupe.test.WrongMap.addresses:type_name -> troupe.test.WrongMap.AddressesEntry
-	6, // 3: troupe.test.WrongTree.children:type_name -> troupe.test.WrongTree
-	1, // 4: troupe.test.WrongMap.AddressesEntry.value:type_name -> troupe.test.Address
-	5, // [5:5] is the sub-list for method output_type
-	5, // [5:5] is the sub-list for method input_type
-	5, // [5:5] is the sub-list for extension type_name
-	5, // [5:5] is the sub-list for extension extendee
-	0, // [0:5] is the sub-list for field type_name
+	1,  // 0: troupe.test.TripBooked.address:type_name -> troupe.test.Address
+	2,  // 1: troupe.test.TripBooked.passengers:type_name -> troupe.test.Passenger
+	10, // 2: troupe.test.WrongMap.addresses:type_name -> troupe.test.WrongMap.AddressesEntry
+	6,  // 3: troupe.test.WrongTree.children:type_name -> troupe.test.WrongTree
+	1,  // 4: troupe.test.WrongPlace.home:type_name -> troupe.test.Address
+	11, // 5: troupe.test.WrongPlace.others:type_name -> troupe.test.WrongPlace.OthersEntry
+	1,  // 6: troupe.test.WrongBranch.home:type_name -> troupe.test.Address
+	9,  // 7: troupe.test.WrongBranch.children:type_name -> troupe.test.WrongBranch
+	1,  // 8: troupe.test.WrongMap.AddressesEntry.value:type_name -> troupe.test.Address
+	1,  // 9: troupe.test.WrongPlace.OthersEntry.value:type_name -> troupe.test.Address
+	10, // [10:10] is the sub-list for method output_type
+	10, // [10:10] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_person_proto_init() }
@@ -573,7 +715,7 @@ func file_person_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_person_proto_rawDesc), len(file_person_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   9,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
