@@ -177,6 +177,17 @@ func TestAKeyThatIsStoredAsAHash(t *testing.T) {
 	require.Equal(t, "deadlines", r.InTheWay[0].Table)
 }
 
+// TestPublishedRowsAreErased although a restore gave them the transaction ids of another server, and a relay had another slot before.
+func TestPublishedRowsAreErased(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.exec(`INSERT INTO troupe.relay_state (slot, source, system_id, timeline, published, updated_at)
+		VALUES ('former', 'wal', (SELECT system_identifier::text FROM pg_control_system()), 1, '3:3:', now() - interval '1 day')`)
+	s.exec("INSERT INTO troupe.outbox (topic, key, type, xid) VALUES ('t', 'o-1', 'T', '9000000000000000000')")
+	s.records("o-1")
+	require.Equal(t, erasure.Change{Table: "outbox", Rows: 3, Effect: "deleted"}, s.erase("o-1").Changes[0])
+}
+
 // TestARecordOfAnErasureHasNoneOfItsData but the digest of the key.
 func TestARecordOfAnErasureHasNoneOfItsData(t *testing.T) {
 	t.Parallel()
