@@ -156,6 +156,28 @@ func TestAnExpectationBeginsWithAFlow(t *testing.T) {
 	require.Equal(t, []string{reserved, notCome}, said(s))
 }
 
+// TestAHandlerInARebuildBeginsNoExpectation checks that the event which it writes, and which is discarded, begins none: it would never be met,
+// and it would be reported as missed.
+func TestAHandlerInARebuildBeginsNoExpectation(t *testing.T) {
+	t.Parallel()
+	var out *outbox.Outbox
+	s := participanttest.New(t, reserving(t, &out))
+	write := func(key, rebuild string) {
+		require.NoError(t, pgx.BeginFunc(t.Context(), s.Pool, func(tx pgx.Tx) error {
+			_, err := tx.Exec(t.Context(), "SELECT set_config('troupe.rebuild', $1, true)", rebuild)
+			entry := outbox.Entry{Topic: s.Hop.Events(), Key: key, Body: Reserved{7}, Outcome: envelope.Success}
+			return errors.Join(err, out.Write(t.Context(), tx, entry))
+		}))
+	}
+	write("o-1", "on")
+	require.Zero(t, count(t, s, "SELECT count(*) FROM troupe.expectations"))
+	write("o-1", "")
+	require.Equal(t, 1, count(t, s, waiting))
+	write("o-1", "on")
+	require.Equal(t, 1, count(t, s, waiting))
+	require.Len(t, s.Deadlines(), 1)
+}
+
 // TestABeginningIsWholeWhereverItIsInterrupted checks that event, expectation and deadline are all stored, or none of them.
 func TestABeginningIsWholeWhereverItIsInterrupted(t *testing.T) {
 	t.Parallel()

@@ -35,7 +35,8 @@ const (
 // A backlog measures the messages that were in the group's topics, or in its local work, when this member started, joined the
 // group again or reached its database again. Before that moment the group may have handled nothing, or its database may have
 // been set back, so some of these messages may have come in time for a deadline that is due now. A deadline that reports
-// missing messages is fired after the group has handled them.
+// missing messages is fired after the group has handled them. Messages also wait while a rebuild handles earlier ones again: the backlog is
+// measured when the rebuild begins, and again when it has ended.
 type backlog struct {
 	p       *Participant
 	trouble *repeated
@@ -47,8 +48,9 @@ type backlog struct {
 	ends    map[topicPartition]int64 // end offsets when it was measured; nil: not read yet
 	handled bool                     // deadlines need not wait any more
 	left    int64                    // messages of the backlog that have not ended, at the last count
-	moved   time.Time                // when left last became smaller
+	moved   time.Time                // when left last changed
 	looked  time.Time                // time of the last count
+	rebuilt bool                     // when it was measured, messages waited behind a rebuild: it is measured again after the rebuild
 }
 
 func newBacklog(p *Participant) backlog {
@@ -63,13 +65,14 @@ func (b *backlog) isHandled(ctx context.Context) bool {
 	b.p.mu.Lock()
 	c, l := b.p.consumer, b.p.local
 	b.p.mu.Unlock()
-	now := time.Now()
+	now, behind := time.Now(), b.p.behindRebuild.Load()
 	switch {
 	case c == nil && l == nil: // the group is not joined
 		return false
-	case c != b.of, l != b.local:
-		b.of, b.local, b.began, b.ends, b.last, b.handled, b.looked = c, l, now, nil, -1, false, time.Time{}
+	case c != b.of, l != b.local, behind && !b.rebuilt:
+		b.of, b.local, b.began, b.ends, b.last, b.handled, b.looked, b.rebuilt = c, l, now, nil, -1, false, time.Time{}, behind
 	case b.handled:
+		b.rebuilt = behind
 		return true
 	}
 	if now.Sub(b.looked) < backlogEvery {
@@ -84,7 +87,10 @@ func (b *backlog) isHandled(ctx context.Context) bool {
 	switch {
 	case err != nil:
 		return false
-	case left < b.left || b.moved.IsZero():
+	case left == 0 && b.rebuilt && !behind: // others have come meanwhile
+		b.ends, b.rebuilt = nil, false
+		return false
+	case left != b.left || b.moved.IsZero(): // more: a rebuild has begun
 		if b.moved.IsZero() && left > 0 {
 			b.p.cfg.Log.Info().Int64("messages", left).Msg("deadlines that report missing messages wait until the messages that came before them are handled")
 		}
@@ -94,7 +100,7 @@ func (b *backlog) isHandled(ctx context.Context) bool {
 			"before them are not handled yet: none of these has ended for a minute or longer")
 		b.handled = true
 	}
-	b.handled = b.handled || left == 0
+	b.handled = b.handled || left == 0 && !b.rebuilt
 	return b.handled
 }
 

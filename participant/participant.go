@@ -62,6 +62,7 @@ type Participant struct {
 	unfired       error // why deadlines cannot be fired
 	blocked       error // names a session of another role that a transaction waits for
 	stranded      []Stranded
+	behindRebuild atomic.Bool  // messages wait behind ones that a rebuild of the group handles again, or will soon
 	crashLogged   atomic.Int64 // when a crash of an owner was last logged as a warning
 }
 

@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"errors"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -39,6 +40,8 @@ var (
 	readRebuild string
 	//go:embed sql/pending_rebuild.sql
 	pendingRebuild string
+	//go:embed sql/behind_rebuild.sql
+	behindRebuild string
 	//go:embed sql/finish_rebuild.sql
 	finishRebuild string
 	//go:embed sql/record_handlers.sql
@@ -74,9 +77,11 @@ type rebuilds struct {
 // load undoes a cancelled rebuild of the partition, begins one, and reads the one that it takes part in.
 func (r *rebuilds) load(ctx context.Context, tx pgx.Tx, args pg.Args) error {
 	*r = rebuilds{}
-	if _, err := tx.Exec(ctx, lockRebuild, args); err != nil {
+	var locked *int64
+	if err := tx.QueryRow(ctx, lockRebuild, args).Scan(&locked); err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return err
 	}
+	args["rebuild"] = locked
 	tag, err := tx.Exec(ctx, undoRebuild, args)
 	if err != nil {
 		return err
@@ -224,23 +229,28 @@ func (p *Participant) watchRebuilds(ctx context.Context, c *consumer) {
 }
 
 func (p *Participant) lookForRebuild(ctx context.Context, c *consumer) error {
-	args := pg.Args{"group": p.cfg.Group}
+	args := pg.Args{"group": p.cfg.Group, "topics": c.consumed}
 	rows, err := p.cfg.Pool.Query(ctx, pendingRebuild, args)
 	if err != nil {
 		return err
 	}
 	var at topicPartition
-	pending := false
+	pending, behind := false, false
 	_, err = pgx.ForEachRow(rows, []any{&at.topic, &at.partition}, func() error {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		w := c.workers[at]
 		pending = pending || w != nil && w.term.Load() > 0
+		behind = behind || slices.Contains(c.consumed, at.topic)
 		return nil
 	})
+	if err == nil && !behind && len(p.afterBacklog) > 0 {
+		err = p.cfg.Pool.QueryRow(ctx, behindRebuild, args).Scan(&behind)
+	}
 	if err != nil {
 		return err
 	}
+	p.behindRebuild.Store(behind)
 	if pending {
 		p.cfg.Log.Info().Msg("a rebuild begins or was cancelled: this member joins its group again")
 		c.abandon(errRebuild)

@@ -79,6 +79,11 @@ WHEN (current_setting('troupe.rebuild', true) = 'on') EXECUTE FUNCTION troupe.in
 CREATE TRIGGER in_rebuild BEFORE INSERT OR UPDATE OR DELETE ON troupe.deadlines FOR EACH ROW
 WHEN (current_setting('troupe.rebuild', true) = 'on') EXECUTE FUNCTION troupe.in_rebuild();
 
+-- An expectation that begins with an event of the hop begins where the event is written. That event is discarded, and so is the deadline: the
+-- expectation would be missed, and its alert sent.
+CREATE TRIGGER in_rebuild BEFORE INSERT OR UPDATE ON troupe.expectations FOR EACH ROW
+WHEN (current_setting('troupe.rebuild', true) = 'on') EXECUTE FUNCTION troupe.in_rebuild();
+
 -- saga_in_rebuild refuses a change of a saga by such a handler. The saga's commands would be discarded: it would wait for ever, or compensate
 -- steps that never ran.
 -- +goose StatementBegin
@@ -93,6 +98,12 @@ $$;
 
 CREATE TRIGGER in_rebuild BEFORE INSERT OR UPDATE ON troupe.sagas FOR EACH ROW
 WHEN (current_setting('troupe.rebuild', true) = 'on') EXECUTE FUNCTION troupe.saga_in_rebuild();
+
+-- rebuilt_by returns the names of the handlers whose rebuild handles a dead letter's message: its handler, and the ones that the message
+-- would have now. A rebuild selects messages by their types, and the handler of a type may have been one of On, and be one of OnAll since.
+CREATE FUNCTION troupe.rebuilt_by(of_group text, handler text, type text) RETURNS text[]
+LANGUAGE sql IMMUTABLE
+AS $$ SELECT ARRAY[handler, of_group || '/' || type, CASE WHEN type <> '' THEN of_group || '/all' END] $$;
 
 -- redrive_under_way reports whether the redriven message of a dead letter has not come yet: the inbox does not have it. As long as the inbox
 -- keeps an id, this is known; a redrive before that counts as handled. A rebuild that handled the original first would discard its

@@ -13,7 +13,7 @@ WITH begun AS (
         LATERAL (SELECT o.low, o.high WHERE o.offsets IS NULL UNION ALL SELECT n, n FROM unnest(o.offsets) AS n) AS e (low, high)
         WHERE o.lease_id = l.id AND o.topic_id = p.topic_id AND e.high > l.watermark)
   FROM troupe.rebuilds AS r, troupe.leases AS l
-  WHERE r.id = p.rebuild AND r.consumer_group = @group AND r.finished_at IS NULL AND r.cancelled_at IS NULL
+  WHERE r.id = p.rebuild AND r.id = @rebuild AND r.consumer_group = @group AND r.finished_at IS NULL AND r.cancelled_at IS NULL
     AND p.topic = @topic AND p.partition = @partition AND p.until IS NULL AND l.id = @lease
     AND NOT EXISTS (
       SELECT FROM troupe.held AS h WHERE h.consumer_group = @group AND h.topic = p.topic AND h.partition = p.partition)
@@ -21,7 +21,7 @@ WITH begun AS (
       SELECT
       FROM troupe.dead_letters AS d
       WHERE (d.status = 'open' OR d.status = 'redriven' AND troupe.redrive_under_way(d.id, d.consumer_group, d.message_id, d.redrives))
-        AND d.consumer_group = @group AND d.handler = ANY (r.handlers)
+        AND d.consumer_group = @group AND troupe.rebuilt_by(d.consumer_group, d.handler, d.message_type) && r.handlers
         AND d.topic_id = p.topic_id AND d.partition = p.partition AND d."offset" >= p.from_offset)
   RETURNING p.topic_id, p.from_offset, p.until
 ), forgotten AS (

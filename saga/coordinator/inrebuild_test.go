@@ -32,6 +32,8 @@ func TestAHandlerInARebuildStartsNoSaga(t *testing.T) {
 	require.True(t, existed)
 	_, err = start("s-2")
 	require.ErrorContains(t, err, "a rebuild without emit starts and changes no saga")
+	_, err = f.pool.Exec(t.Context(), "SELECT set_config('troupe.rebuild', 'on', true); UPDATE troupe.sagas SET wake_at = now()")
+	require.ErrorContains(t, err, "a rebuild without emit starts and changes no saga")
 	var n int
 	require.NoError(t, f.pool.QueryRow(t.Context(), "SELECT count(*) FROM troupe.sagas").Scan(&n))
 	require.Equal(t, 1, n)

@@ -17,6 +17,7 @@ import (
 	"github.com/troupe-go/troupe/internal/admin/erasure"
 	"github.com/troupe-go/troupe/internal/grants"
 	"github.com/troupe-go/troupe/internal/grants/grantstest"
+	"github.com/troupe-go/troupe/internal/pgtext"
 	"github.com/troupe-go/troupe/testkit"
 )
 
@@ -162,6 +163,31 @@ func TestNothingOfAPersonIsLeft(t *testing.T) {
 	require.NotNil(t, again.Before)
 }
 
+// TestAKeyThatIsStoredAsAHash is erased, too: tables with an index on the key store a long one so.
+func TestAKeyThatIsStoredAsAHash(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	key := strings.Repeat("o", 256)
+	s.exec(`INSERT INTO troupe.joins (consumer_group, name, key, status, arrived, ended_at, forget_at) VALUES ('g', 'j', $1, 'expired', '{}', now(), now())`, pgtext.Indexable(key))
+	s.exec(`INSERT INTO troupe.join_parts (consumer_group, name, key, part, headers, payload) VALUES ('g', 'j', $1, 'p', 'secret', 'secret')`, pgtext.Indexable(key))
+	require.Equal(t, []erasure.Change{{"join_parts", 1, "deleted"}}, s.erase(key).Changes)
+	s.exec(`INSERT INTO troupe.deadlines (consumer_group, scope, name, id, due_at, key, type, headers) VALUES ('g', $1, 'n', gen_random_uuid(), now(), 'x', 'T', '{}')`, pgtext.Indexable(key))
+	r, err := s.desk.Erase(t.Context(), key, ann)
+	require.ErrorIs(t, err, erasure.ErrInTheWay)
+	require.Equal(t, "deadlines", r.InTheWay[0].Table)
+}
+
+// TestPublishedRowsAreErased although a restore gave them the transaction ids of another server, and a relay had another slot before.
+func TestPublishedRowsAreErased(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.exec(`INSERT INTO troupe.relay_state (slot, source, system_id, timeline, published, updated_at)
+		VALUES ('former', 'wal', (SELECT system_identifier::text FROM pg_control_system()), 1, '3:3:', now() - interval '1 day')`)
+	s.exec("INSERT INTO troupe.outbox (topic, key, type, xid) VALUES ('t', 'o-1', 'T', '9000000000000000000')")
+	s.records("o-1")
+	require.Equal(t, erasure.Change{Table: "outbox", Rows: 3, Effect: "deleted"}, s.erase("o-1").Changes[0])
+}
+
 // TestARecordOfAnErasureHasNoneOfItsData but the digest of the key.
 func TestARecordOfAnErasureHasNoneOfItsData(t *testing.T) {
 	t.Parallel()
@@ -203,6 +229,9 @@ func TestWorkOfAKeyIsInTheWay(t *testing.T) {
 			SELECT name, gen_random_uuid(), '', 't', 'o-1', 'parked', 1, 1, 'e', '{}' FROM t`,
 		"held": `INSERT INTO troupe.held (consumer_group, topic_id, partition, "offset", topic, hold_key, key, headers, message_time, max_attempts)
 			VALUES ('g', gen_random_uuid(), 0, 0, 't', '', 'o-1', '', now(), 1)`,
+		"held set apart": `INSERT INTO troupe.held (consumer_group, topic_id, partition, "offset", topic, hold_key, key, headers, message_time, max_attempts)
+			VALUES ('g', gen_random_uuid(), 0, 0, 't', '', 'order/o-1', '', now(), 1)`,
+		"outbox set apart":            "INSERT INTO troupe.outbox (topic, key_bytes, type) VALUES ('t', 'order/o-1', 'T')",
 		"dead_letters":                "UPDATE troupe.dead_letters SET status = 'open'",
 		"deadlines":                   fmt.Sprintf(deadline, "x", "o-1"),
 		"deadlines of the scope":      fmt.Sprintf(deadline, "o-1", "x"),

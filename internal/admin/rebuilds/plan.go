@@ -169,7 +169,7 @@ SELECT (SELECT count(*)
         FROM troupe.dead_letters AS d
         JOIN unnest(@topics::text[], @partitions::integer[], @from::bigint[]) AS p (topic, partition, start)
           ON p.topic = d.topic AND p.partition = d.partition AND d."offset" >= p.start
-        WHERE (d.status = 'open' OR d.status = 'redriven' AND troupe.redrive_under_way(d.id, d.consumer_group, d.message_id, d.redrives)) AND d.consumer_group = @group AND d.handler = ANY (@handlers))`, pg.Args{
+        WHERE (d.status = 'open' OR d.status = 'redriven' AND troupe.redrive_under_way(d.id, d.consumer_group, d.message_id, d.redrives)) AND d.consumer_group = @group AND troupe.rebuilt_by(d.consumer_group, d.handler, d.message_type) && @handlers::text[])`, pg.Args{
 		"group": p.Group, "topics": topics, "partitions": partitions, "from": from, "handlers": p.Handlers,
 	}).Scan(&p.Held, &p.DeadLetters)
 }

@@ -140,22 +140,26 @@ func (k *HeldKey) end(ctx context.Context, tx pgx.Tx, failed bool) (err error) {
 }
 
 // claimHeld is claim for a message that a rebuild may handle: if it does, and has handled the message before, the identity and the dead
-// letter are the rebuild's. Without emit nothing is sent of that dead letter.
+// letter are the rebuild's. Without emit nothing is sent of that dead letter, nor of the one of a message that was redriven of a rebuild.
 func (k *HeldKey) claimHeld(ctx context.Context, tx pgx.Tx) (first bool, err error) {
-	if k.local() || k.row.stored>>deadletter.GenerationShift == k.row.redrive>>deadletter.GenerationShift {
+	generation := k.row.stored >> deadletter.GenerationShift
+	switch {
+	case k.local() || generation == 0:
 		return k.claim(ctx, tx)
+	case generation == k.row.redrive>>deadletter.GenerationShift: // it was redriven
+		return k.claimRebuilt(ctx, tx, generation)
 	}
 	const find = `
-SELECT r.emit,
+SELECT r.cancelled_at IS NOT NULL,
        p.watermark < @offset AND NOT EXISTS (SELECT FROM unnest(p.ended_low, p.ended_high) AS e (low, high) WHERE @offset BETWEEN e.low AND e.high)
 FROM troupe.rebuilds AS r
 JOIN troupe.rebuild_partitions AS p ON p.rebuild = r.id
-WHERE r.consumer_group = @group AND r.generation = @generation AND r.cancelled_at IS NULL AND p.topic_id = @topic_id AND p.partition = @partition`
+WHERE r.consumer_group = @group AND r.generation = @generation AND p.topic_id = @topic_id AND p.partition = @partition`
 	args := k.identity()
-	args["generation"] = k.row.stored >> deadletter.GenerationShift
-	var emit, mayBeNew bool
-	switch err := tx.QueryRow(ctx, find, args).Scan(&emit, &mayBeNew); {
-	case errors.Is(err, pgx.ErrNoRows): // it was cancelled
+	args["generation"] = generation
+	var cancelled, mayBeNew bool
+	switch err := tx.QueryRow(ctx, find, args).Scan(&cancelled, &mayBeNew); {
+	case errors.Is(err, pgx.ErrNoRows): // the database has lost it
 		return k.claim(ctx, tx)
 	case err != nil:
 		return false, err
@@ -165,11 +169,20 @@ WHERE r.consumer_group = @group AND r.generation = @generation AND r.cancelled_a
 			return first, err
 		}
 	}
+	if cancelled { // it was handled before, although the inbox may have forgotten that
+		return false, nil
+	}
 	k.row.redrive = k.row.stored
-	if !emit {
-		if _, err := tx.Exec(ctx, "SELECT set_config('troupe.rebuild', 'on', true)"); err != nil {
-			return false, err
-		}
+	return k.claimRebuilt(ctx, tx, generation)
+}
+
+// claimRebuilt is claim for a message of a rebuild: without emit the transaction's writes to the outbox are discarded.
+func (k *HeldKey) claimRebuilt(ctx context.Context, tx pgx.Tx, generation int) (first bool, err error) {
+	const withhold = `
+SELECT set_config('troupe.rebuild', 'on', true)
+WHERE NOT EXISTS (SELECT FROM troupe.rebuilds AS r WHERE r.consumer_group = @group AND r.generation = @generation AND r.emit)`
+	if _, err := tx.Exec(ctx, withhold, pgx.NamedArgs{"group": k.Group, "generation": generation}); err != nil {
+		return false, err
 	}
 	return k.claim(ctx, tx)
 }
