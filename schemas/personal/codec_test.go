@@ -418,24 +418,6 @@ func TestTheKeyEncryptionKeyIsChanged(t *testing.T) {
 	require.ErrorContains(t, with(newer).Decode(m, new(mailSent)), "decrypt the subject's key")
 }
 
-// TestAKeyThatCannotBeReadStopsNoOtherSubject: another key-encryption key encrypted it. The store is not away.
-func TestAKeyThatCannotBeReadStopsNoOtherSubject(t *testing.T) {
-	t.Parallel()
-	s := newStage(t)
-	newer := base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{8}, 32))
-	foreign := s.encode(s.codec(func(c *personal.Config) { c.Keys = s.open(newer) }), mailSent{"c-1", "a@example.com", ""})
-	own := s.encode(s.codec(), mailSent{"c-2", "b@example.com", ""})
-	codec := s.codec()
-	codec.SetClock(func() time.Time { return time.Unix(1, 0) })
-	err := codec.Decode(foreign, new(mailSent))
-	require.ErrorContains(t, err, "another key-encryption key")
-	require.NotErrorIs(t, err, envelope.ErrPayload)
-	require.NoError(t, codec.Decode(own, new(mailSent)))
-	_, err = codec.Encode("t", mailSent{"c-1", "a@example.com", ""})
-	require.ErrorContains(t, err, "another key-encryption key")
-	s.encode(codec, mailSent{"c-3", "c@example.com", ""})
-}
-
 // TestServicesReadEachOthersKeysWhileTheKeyEncryptionKeyIsChanged: at each step, services of the step before still run.
 func TestServicesReadEachOthersKeysWhileTheKeyEncryptionKeyIsChanged(t *testing.T) {
 	t.Parallel()
