@@ -39,6 +39,7 @@ func (p Problem) String() string {
 
 // Check compares next with earlier versions, oldest first, as level requires, and returns every incompatibility. It applies
 // Avro's schema resolution to all data that the writer could have written: all branches of a union, all symbols of an enum.
+// A mark of package schemas/personal may be added or removed, but not changed.
 // Avro does not define how logical types resolve. Check lets one be added or removed, but not changed into another, since a
 // time in milliseconds would be read as one in microseconds without an error.
 //
@@ -206,6 +207,10 @@ func (r *resolution) readRecord(reader, writer *avro.SchemaNode, path string) {
 		at := InPath(path, f.Name)
 		if from := counterpart(f, writer.Fields); from != nil {
 			r.read(&f.Type, &from.Type, at)
+			is, _ := f.Props["personal"].(string)
+			if was, _ := from.Props["personal"].(string); is != was && is != "" && was != "" {
+				r.add(at, fmt.Sprintf("values that were marked as personal (%s) cannot be read as %s", was, is), r.keep("the kind of personal data"))
+			}
 			continue
 		}
 		if f.HasDefault {

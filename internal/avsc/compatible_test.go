@@ -27,7 +27,7 @@ type evolution struct {
 	old, next         string
 	backward, forward string
 	stricter          bool // stricter than the library that decodes, on purpose
-	logical           bool // about logical types, which registries ignore
+	logical           bool // about logical types, or marks of personal data, which registries ignore
 }
 
 // evolutions follow the specification's section "Schema Resolution", rule by rule.
@@ -112,6 +112,9 @@ func evolutions() []evolution {
 		{what: "a list of something else", old: list(`"int"`), next: list(`"string"`), backward: "value: int cannot be read as string", forward: "value: readers want int"},
 
 		// Logical types
+		{what: "a mark of personal data added", old: fields(`{"name":"m","type":"string"}`), next: fields(`{"name":"m","type":"string","personal":"email"}`)},
+		{what: "another kind of personal data", old: fields(`{"name":"m","type":"string","personal":"email"}`), next: fields(`{"name":"m","type":"string","personal":"mail"}`),
+			backward: "m: values that were marked as personal (email) cannot be read as mail", forward: "m: values that were marked as personal (mail)", stricter: true, logical: true},
 		{what: "a logical type added", old: field(`"long"`), next: field(logical("long", "timestamp-millis"))},
 		{what: "milliseconds made microseconds", old: field(logical("long", "timestamp-millis")), next: field(logical("long", "timestamp-micros")),
 			backward: "f: a timestamp-millis would be read as timestamp-micros", forward: "f: a timestamp-micros would be read as timestamp-millis", stricter: true, logical: true},

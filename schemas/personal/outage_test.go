@@ -11,6 +11,7 @@ import (
 	"testing/fstest"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 	"github.com/tink-crypto/tink-go/v2/tink"
 
@@ -120,4 +121,29 @@ func TestGeneratedCodeWithoutTheMarksIsRefused(t *testing.T) {
 		_, err = schemas.New(t.Context(), schemas.Config{Registry: r, Formats: []schemas.Format{protobuf.New(files, &personpb.TripBooked{})}})
 		require.ErrorContains(t, err, "before "+name+" got its present option (troupe.personal): generate it again")
 	}
+}
+
+// TestANewKeyIsOnDiskBeforeItIsUsed: a crash of the server must not lose a key with which a message was encrypted, whatever the role's
+// synchronous_commit is.
+func TestANewKeyIsOnDiskBeforeItIsUsed(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.exec("CREATE TABLE waited (setting text)")
+	s.exec("CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO waited VALUES (current_setting('synchronous_commit')); RETURN new; END $$")
+	s.exec("CREATE TRIGGER note BEFORE INSERT ON troupe.subject_keys FOR EACH ROW EXECUTE FUNCTION note()")
+	key, err := personal.ParseKeys(kekText)
+	require.NoError(t, err)
+	for _, setting := range []string{"off", "on", "remote_apply"} {
+		config := s.pool.Config()
+		config.ConnConfig.RuntimeParams["synchronous_commit"] = setting
+		pool, err := pgxpool.NewWithConfig(t.Context(), config)
+		require.NoError(t, err)
+		t.Cleanup(pool.Close)
+		table, err := personal.NewTable(t.Context(), pool, key)
+		require.NoError(t, err)
+		t.Cleanup(table.Close)
+		_, err = table.Make(t.Context(), setting)
+		require.NoError(t, err)
+	}
+	require.Equal(t, []string{"local", "on", "remote_apply"}, list(t, s.pool, "SELECT setting FROM waited ORDER BY ctid"))
 }

@@ -139,10 +139,19 @@ VALUES (@actor, @reason, decode(@digest, 'hex'), @changed)`, pg.Args{"actor": by
 	return err
 }
 
+// durable makes the commit wait for the server's disk, whatever the role's synchronous_commit is: a crash must not bring data back that was
+// reported as erased.
+const durable = `
+SELECT set_config('synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'off' THEN 'local'
+                                        ELSE current_setting('synchronous_commit') END, true)`
+
 // inSnapshot calls do in a transaction that sees one snapshot: a row that changes meanwhile is not erased, but is an error.
 func (d Desk) inSnapshot(ctx context.Context, mode pgx.TxAccessMode, do func(pgx.Tx) error) error {
 	err := pgx.BeginTxFunc(ctx, d.Pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: mode}, func(tx pgx.Tx) error {
 		if err := admin.LimitLocks(ctx, tx); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, durable); err != nil {
 			return err
 		}
 		return do(tx)

@@ -343,3 +343,21 @@ func TestAnErasureIsWholeOrNotAtAll(t *testing.T) {
 	s.erase("o-1")
 	require.Empty(t, s.rowsWith(secretOf("o-1")))
 }
+
+// TestAnErasureIsOnDiskBeforeItIsReported: a crash of the server brings no data back, whatever the role's synchronous_commit is.
+func TestAnErasureIsOnDiskBeforeItIsReported(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.records("o-1")
+	s.exec("CREATE TABLE waited (setting text)")
+	s.exec("CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO waited VALUES (current_setting('synchronous_commit')); RETURN new; END $$")
+	s.exec("CREATE TRIGGER note BEFORE INSERT ON troupe.erasures FOR EACH ROW EXECUTE FUNCTION note()")
+	config := s.desk.Pool.Config()
+	config.ConnConfig.RuntimeParams["synchronous_commit"] = "off"
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	_, err = erasure.Desk{Pool: pool}.Erase(t.Context(), "o-1", ann)
+	require.NoError(t, err)
+	require.Equal(t, []string{"local"}, s.list("SELECT setting FROM waited"))
+}
