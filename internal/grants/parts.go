@@ -247,7 +247,7 @@ var rights = map[Part][]Grant{
 		need("INSERT", "relay_leases", "to pause").columns("shard, holder, term, expires_at, paused_at, paused_by, paused_why"),
 		need("UPDATE", "relay_leases", "to pause and resume").columns("paused_at, paused_by, paused_why"),
 		need("INSERT", "relay_pauses", "to pause and resume").columns("actor, action, reason, shard").audit(),
-		need("UPDATE", "outbox_failures, mapped_failures", "to retry parked rows"),
+		need("UPDATE", "outbox_failures, mapped_failures", "to retry parked rows").columns("status, attempts, next_try, first_failed_at"),
 		need("DELETE", "outbox, outbox_failures, mapped_failures", "to discard parked rows"),
 		need("SELECT", "deadlines", "to discard the parked row of a deadline").columns("id, fired_at"),
 		need("DELETE", "deadlines", "to discard the parked row of a deadline"),

@@ -176,3 +176,19 @@ func TestARelayOperatorLooksAndRepairsWithNoMoreThanItsGrants(t *testing.T) {
 		require.Equal(t, exitDone, code, "%s: %s", args, stderr.String())
 	}
 }
+
+// TestARelayOperatorChangesNoMessage: a parked row of a mapped table contains the row, from which the relay makes the message.
+func TestARelayOperatorChangesNoMessage(t *testing.T) {
+	t.Parallel()
+	pool := testkit.Database(t)
+	operator := grantstest.New(t, pool, grants.RelayOperator).Pool()
+	for _, sql := range []string{
+		`UPDATE troupe.mapped_failures SET "row" = '[]'`, "UPDATE troupe.mapped_failures SET id = gen_random_uuid()",
+		"UPDATE troupe.mapped_failures SET order_key = NULL", "UPDATE troupe.outbox_failures SET id = gen_random_uuid()",
+		"UPDATE troupe.outbox_failures SET order_key = NULL", "UPDATE troupe.outbox_failures SET position = position + 1",
+		"INSERT INTO troupe.mapped_failures (table_name) VALUES ('t')", "UPDATE troupe.outbox SET payload = NULL",
+	} {
+		_, err := operator.Exec(t.Context(), sql)
+		require.ErrorContains(t, err, "permission denied", sql)
+	}
+}

@@ -26,5 +26,5 @@
 //
 // To read, a role needs USAGE on schema troupe and SELECT on troupe.outbox, outbox_failures, relay_leases, relay_state,
 // relay_slot_samples, relay_pauses, mapped_tables and mapped_failures. To act, it also needs INSERT on outbox_repairs and
-// relay_pauses, UPDATE and DELETE on outbox_failures and mapped_failures, DELETE on outbox, INSERT and UPDATE on relay_leases.
+// relay_pauses, UPDATE of four columns of outbox_failures and mapped_failures, DELETE on both, DELETE on outbox, INSERT and UPDATE on relay_leases.
 package desk
