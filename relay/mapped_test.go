@@ -175,6 +175,24 @@ func (s *stage) insertEvent(kind, key, payload string) {
 	s.exec("DELETE FROM public.outbox")
 }
 
+// TestARowOfAMappedTableWithoutATopicIsParked: its column that routes is null or empty. Other rows are published.
+func TestARowOfAMappedTableWithoutATopicIsParked(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.exec(debeziumTable + "; ALTER TABLE public.outbox ALTER aggregatetype DROP NOT NULL")
+	topic := s.eventTopic("order")
+	r := s.start(s.mapped("public.outbox", s.routed(nil)))
+	s.waitTable(r)
+	s.exec(`INSERT INTO public.outbox VALUES
+		(troupe.uuidv7(), 'order', 'a', 'T', '1'), (troupe.uuidv7(), NULL, 'b', 'T', '2'), (troupe.uuidv7(), '', 'c', 'T', '3'),
+		(troupe.uuidv7(), 'order', 'd', 'T', '4')`)
+	require.ElementsMatch(t, []string{"1", "4"}, values(s.gatherEvents(2, topic)))
+	testkit.Wait(t, "the other rows to be parked", func() (bool, error) {
+		return s.count("SELECT count(*) FROM troupe.mapped_failures WHERE last_error LIKE '%column aggregatetype: is %'") == 2, nil
+	})
+	require.NoError(t, r.stop())
+}
+
 // A parked row is recorded whole, since its table may no longer have it. Its key waits, others continue, and a corrected
 // mapping publishes it in its place.
 func TestAParkedRowOfAMappedTableOutlivesIt(t *testing.T) {

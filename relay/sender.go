@@ -165,7 +165,7 @@ func (s *sender) look(ctx context.Context, items []*item) (map[string]error, err
 		_, twice := asked[i.row.Topic]
 		if !known && !twice {
 			asked[i.row.Topic] = struct{}{}
-			if len(i.row.Topic) > maxTopicName {
+			if i.row.Topic == "" || len(i.row.Topic) > maxTopicName { // the client fails the whole look for an empty name
 				refused[i.row.Topic] = kerr.InvalidTopicException
 				continue
 			}
