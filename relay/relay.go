@@ -173,8 +173,8 @@ type Relay struct {
 const (
 	claimBytes = 4 << 20 // limit of the size of one claim's rows, in bytes; the last row may exceed it
 	firstWait  = 5 * time.Millisecond
-	// brokerTimeout limits the broker's work on a produce request, and the wait for an answer beyond that, so a broker that does
-	// not answer is left after twice this, or as soon as the others have replaced it (broker.session.timeout.ms, 9 s by default).
+	// brokerTimeout limits the broker's work on a produce request. A broker that does not answer is left 3 s after that, or as soon as
+	// the others have replaced it (broker.session.timeout.ms, 9 s by default).
 	brokerTimeout = 5 * time.Second
 	// batchBytes is Kafka's default for the largest record batch of a topic (max.message.bytes).
 	batchBytes = 1_048_588
@@ -340,7 +340,6 @@ func (r *Relay) newClient(more ...kgo.Opt) (*kgo.Client, error) {
 	opts := []kgo.Opt{
 		kgo.ProducerBatchMaxBytes(batchBytes),
 		kgo.ProduceRequestTimeout(brokerTimeout),
-		kgo.RequestTimeoutOverhead(brokerTimeout),
 		kgo.UnknownTopicRetries(1), // fail fast: the row is tried again, and other rows are sent meanwhile
 	}
 	if r.mapped != nil {

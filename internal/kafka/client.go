@@ -23,7 +23,8 @@ func NewClient(brokers []string, opts ...kgo.Opt) (*kgo.Client, error) {
 		kgo.SeedBrokers(brokers...),
 		kgo.WithDecompressor(u),
 		kgo.ProducerLinger(0),
-		kgo.DialTimeout(5 * time.Second),
+		kgo.DialTimeout(answerTimeout),
+		kgo.RequestTimeoutOverhead(answerTimeout),
 		kgo.RetryBackoffFn(backoff),
 		kgo.MetadataMinAge(250 * time.Millisecond),
 		kgo.MetadataMaxAge(metadataAge),
@@ -37,6 +38,10 @@ func NewClient(brokers []string, opts ...kgo.Opt) (*kgo.Client, error) {
 	}
 	return client, nil
 }
+
+// answerTimeout limits the wait for a broker's answer, in addition to the time that a request gives the broker. It is also how long a client
+// that asks a frozen broker for metadata does not learn that the others have replaced it.
+const answerTimeout = 3 * time.Second
 
 // metadataAge limits how long the client waits for a broker that does not answer once the other brokers have replaced it
 // (broker.session.timeout.ms, 9 s by default): new metadata no longer has that broker, and the client then leaves its connections and sends
