@@ -32,6 +32,14 @@ func (s *stage) idle(ctx context.Context, r relayer, tcp bool) (cost idling, err
 	if err := harness.Sleep(ctx, s.warm); err != nil { // until it has seen that the outbox is empty
 		return cost, err
 	}
+	if cost, err = s.quietly(ctx, p, regexp.QuoteMeta(b.name)); err != nil {
+		return cost, err
+	}
+	return cost, p.alive()
+}
+
+// quietly returns the cost of a relay of these databases while their outboxes are empty. Their names match an expression.
+func (s *stage) quietly(ctx context.Context, p *program, databases string) (cost idling, err error) {
 	log, err := os.Open(filepath.Join(s.dir, "postgres", "postgres.log"))
 	if err != nil {
 		return cost, err
@@ -45,18 +53,14 @@ func (s *stage) idle(ctx context.Context, r relayer, tcp bool) (cost idling, err
 		return cost, err
 	}
 	after, minutes := s.used(p), time.Since(began).Minutes()
-	n, err := countStatements(log, b.name)
-	if err != nil {
-		return cost, err
-	}
-	cost = idling{float64(n) / minutes, (after.own - before.own) / minutes, (after.postgres - before.postgres) / minutes}
-	return cost, p.alive()
+	n, err := countStatements(log, databases)
+	return idling{float64(n) / minutes, (after.own - before.own) / minutes, (after.postgres - before.postgres) / minutes}, err
 }
 
-// countStatements counts the statements of a database in a server's log, whose lines have the prefix that devstack sets: time,
-// process, database.
-func countStatements(log io.Reader, database string) (n int, err error) {
-	statement := regexp.MustCompile(`^\S+ \S+ \S+ \[\d+\] ` + regexp.QuoteMeta(database) + ` LOG:  (statement|execute [^:]*|fastpath function call): `)
+// countStatements counts the statements of the databases whose names match an expression, in a server's log, whose lines have the prefix
+// that devstack sets: time, process, database.
+func countStatements(log io.Reader, databases string) (n int, err error) {
+	statement := regexp.MustCompile(`^\S+ \S+ \S+ \[\d+\] ` + databases + ` LOG:  (statement|execute [^:]*|fastpath function call): `)
 	lines := bufio.NewScanner(log)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {

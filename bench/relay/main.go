@@ -40,6 +40,7 @@ type options struct {
 	keys       int
 	topics     int
 	backlogs   []int
+	databases  []int
 	rates      []int
 	warm, time time.Duration // of a latency, of writers, and of an idle outbox
 	transports []bool        // TCP?
@@ -54,10 +55,11 @@ type tunings struct{ throughput, latency relayer }
 var (
 	full = options{
 		rounds: 3, rows: 2_000_000, backlogs: []int{200_000, 2_000_000, 10_000_000}, rates: []int{200, 2000},
-		warm: 10 * time.Second, time: time.Minute,
+		databases: []int{1, 50, 200},
+		warm:      10 * time.Second, time: time.Minute,
 	}
 	small = options{
-		quick: true, rounds: 1, rows: 20_000, backlogs: []int{2_000, 20_000}, rates: []int{200},
+		quick: true, rounds: 1, rows: 20_000, backlogs: []int{2_000, 20_000}, rates: []int{200}, databases: []int{3},
 		warm: time.Second, time: 2 * time.Second,
 	}
 )
@@ -85,6 +87,7 @@ func main() {
 		{Name: "backlog", Measure: s.measureBacklog},
 		{Name: "writers", Measure: s.measureWriters},
 		{Name: "idle", Measure: s.measureIdle},
+		{Name: "databases", Measure: s.measureDatabases},
 	}
 	names := harness.Names(benchmarks)
 	only := flag.String("only", strings.Join(names, ","), "`names` of what to measure, with commas between")
@@ -107,8 +110,9 @@ func main() {
 	rows := flag.Int("rows", 0, "`rows` of a drain (default 2,000,000, quick 20,000)")
 	keys := flag.Int("keys", 1_000_000, "`keys` of rows, which have them in turn; 1 is one hot key")
 	topics := flag.Int("topics", 1, "`topics`, which keys are spread over; each has 6 partitions")
-	lasts := flag.Duration("time", 0, "`time` of each latency, of writers and of an idle outbox (default 1m, quick 2s)")
+	lasts := flag.Duration("time", 0, "`time` of each latency, of writers, and of idle outboxes (default 1m, quick 2s)")
 	backlogs := flag.String("backlogs", "", "`rows,…` of the backlogs (default 200000,2000000,10000000, quick 2000,20000)")
+	databases := flag.String("databases", "", "`numbers,…` of databases that one relay serves (default 1,50,200, quick 3)")
 	harness.Main("relay", "Measures relays.\n\n  go run -C bench ./relay --only drain,latency --rounds 5", func(ctx context.Context) error {
 		if *quick {
 			s.options = small
@@ -120,7 +124,8 @@ func main() {
 		chosen, err := harness.Choose("--only", *only, names...)
 		var unknown error
 		s.ways, unknown = harness.Choose("--ways", *ways, everyWay...)
-		err = errors.Join(err, unknown, parseTransports(*transports, &s.transports), harness.Numbers("--backlogs", *backlogs, &s.backlogs))
+		err = errors.Join(err, unknown, parseTransports(*transports, &s.transports), harness.Numbers("--backlogs", *backlogs, &s.backlogs),
+			harness.Numbers("--databases", *databases, &s.databases))
 		switch {
 		case err != nil:
 			return err
@@ -128,6 +133,9 @@ func main() {
 			return harness.Misused("--keys %d, --topics %d: want 1 or more", s.keys, s.topics)
 		case s.time < time.Second:
 			return harness.Misused("--time %s: want a second or more", s.time)
+		}
+		if !slices.Contains(chosen, "databases") {
+			s.databases = nil
 		}
 		return s.measure(ctx, benchmarks, chosen)
 	})

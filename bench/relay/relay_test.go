@@ -111,6 +111,9 @@ func TestStatementsOfOneDatabaseAreCounted(t *testing.T) {
 	n, err := countStatements(strings.NewReader(log), "bench_relay_1")
 	require.NoError(t, err)
 	require.Equal(t, 3, n)
+	n, err = countStatements(strings.NewReader(log), `bench_relay_\d+`)
+	require.NoError(t, err)
+	require.Equal(t, 4, n)
 }
 
 func TestAHelpTextSaysWhatAFlagTakes(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -67,9 +68,12 @@ func (s *stage) apacheKafka() string { return harness.ApacheKafka(s.module) }
 
 func (s *stage) openPostgres(ctx context.Context) (err error) {
 	// The folder is our own for its log, from which statements are counted.
-	cfg := devstack.PostgresConfig{
-		Dir: filepath.Join(s.dir, "postgres"), Settings: harness.Settings(map[string]string{"max_wal_size": "16GB", "wal_level": "logical"}),
+	settings := map[string]string{"max_wal_size": "16GB", "wal_level": "logical"}
+	if len(s.databases) > 0 {
+		n := 20 + slices.Max(s.databases)
+		settings["max_connections"], settings["max_replication_slots"], settings["max_wal_senders"] = strconv.Itoa(8*n), strconv.Itoa(n), strconv.Itoa(n)
 	}
+	cfg := devstack.PostgresConfig{Dir: filepath.Join(s.dir, "postgres"), Settings: harness.Settings(settings)}
 	if s.Postgres, err = devstack.StartPostgres(ctx, cfg); err != nil {
 		return err
 	}
