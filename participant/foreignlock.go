@@ -53,25 +53,14 @@ func (p *Participant) nameSession(ctx context.Context, find string, args pg.Args
 // watchForeignLocks finds foreign locks that transactions wait for, until ctx ends. A saga's start or a batch waits for an advisory lock
 // without a time limit. watchForeignLocks logs the session, and stores it for Ready.
 func (p *Participant) watchForeignLocks(ctx context.Context) {
-	trouble := p.repeated("find locks of other roles")
-	tick := time.NewTicker(foreignLocksEvery)
-	defer tick.Stop()
-	for {
+	p.repeat(ctx, "find locks of other roles", foreignLocksEvery, func(ctx context.Context) error {
 		named, err := p.nameSession(ctx, findBlockingLock, pg.Args{"first": int64(firstClass), "last": int64(lastClass)})
-		if ctx.Err() != nil {
-			return
-		}
 		if named != nil {
 			named = fmt.Errorf("a transaction waits: %w", named)
 		}
-		trouble.report(errors.Join(named, err))
 		p.mu.Lock()
 		p.blocked = named
 		p.mu.Unlock()
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
+		return errors.Join(named, err)
+	})
 }

@@ -225,24 +225,12 @@ const (
 
 // prune turns the ring and deletes other rows older than InboxRetention or BarrierRetention, a thousand rows at a time.
 func (p *Participant) prune(ctx context.Context) {
-	trouble := p.repeated("prune inbox")
-	tick := time.NewTicker(pruneEvery)
-	defer tick.Stop()
-	for {
-		err := p.turn(ctx, nil)
-		if err == nil {
-			err = p.pruneAll(ctx)
+	p.repeat(ctx, "prune inbox", pruneEvery, func(ctx context.Context) error {
+		if err := p.turn(ctx, nil); err != nil {
+			return err
 		}
-		if ctx.Err() != nil {
-			return
-		}
-		trouble.report(err)
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
+		return p.pruneAll(ctx)
+	})
 }
 
 func (p *Participant) pruneAll(ctx context.Context) error {

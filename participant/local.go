@@ -342,25 +342,14 @@ func (l *local) watch(ctx context.Context) {
 
 // prune deletes entries an hour after their end.
 func (l *local) prune(ctx context.Context) {
-	trouble := l.p.repeated("prune local work")
-	tick := time.NewTicker(pruneEvery)
-	defer tick.Stop()
 	args := pg.Args{"group": l.p.cfg.Group, "keep": localKeep.Seconds(), "limit": pruneBatch}
-	for {
-		tag, err := l.p.cfg.Pool.Exec(ctx, pruneLocal, args)
-		for err == nil && tag.RowsAffected() == pruneBatch {
-			tag, err = l.p.cfg.Pool.Exec(ctx, pruneLocal, args)
+	l.p.repeat(ctx, "prune local work", pruneEvery, func(ctx context.Context) error {
+		for {
+			if tag, err := l.p.cfg.Pool.Exec(ctx, pruneLocal, args); err != nil || tag.RowsAffected() < pruneBatch {
+				return err
+			}
 		}
-		if ctx.Err() != nil {
-			return
-		}
-		trouble.report(err)
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
+	})
 }
 
 // ready returns why local work may have stalled.

@@ -57,17 +57,10 @@ func (l *local) lockTopics(ctx context.Context, conn *pgx.Conn) error {
 
 // watchOthers checks for unconsumed topics until ctx ends.
 func (l *local) watchOthers(ctx context.Context) {
-	trouble := l.p.repeated("find local topics without a consumer")
 	var idle idleTopics
 	warned := make(map[string]bool)
-	tick := time.NewTicker(maxPoll)
-	defer tick.Stop()
-	for {
+	l.p.repeat(ctx, "find local topics without a consumer", maxPoll, func(ctx context.Context) error {
 		found, err := l.findUnconsumed(ctx, &idle)
-		if ctx.Err() != nil {
-			return
-		}
-		trouble.report(err)
 		for _, topic := range found {
 			if !warned[topic] {
 				warned[topic] = true
@@ -78,12 +71,8 @@ func (l *local) watchOthers(ctx context.Context) {
 		if before := l.unconsumed.Swap(&found); before == nil || !slices.Equal(*before, found) {
 			l.hint()
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
+		return err
+	})
 }
 
 // findUnconsumed returns the local topics of the group that are unconsumed; none with an error.

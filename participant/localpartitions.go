@@ -3,7 +3,6 @@ package participant
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -23,14 +22,9 @@ const (
 
 // keepPartitions adds partitions to the outbox ahead of time until ctx ends.
 func (l *local) keepPartitions(ctx context.Context) {
-	trouble := l.p.repeated("add partitions to the outbox")
-	tick := time.NewTicker(pruneEvery)
-	defer tick.Stop()
-	for n := 0; ; n++ {
+	n := 0
+	l.p.repeat(ctx, "add partitions to the outbox", pruneEvery, func(ctx context.Context) error {
 		headroom, err := l.ensurePartitions(ctx)
-		if ctx.Err() != nil {
-			return
-		}
 		var refused *pgconn.PgError
 		if errors.As(err, &refused) && refused.Code == "42501" && headroom != 0 { // the owner must add them, or a relay of the owner
 			if headroom < lowHeadroom && n%headroomWarn == 0 {
@@ -40,13 +34,9 @@ func (l *local) keepPartitions(ctx context.Context) {
 			}
 			err = nil
 		}
-		trouble.report(err)
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
+		n++
+		return err
+	})
 }
 
 // ensurePartitions adds the missing partitions, and returns the number of positions left; 0 if it is not known.

@@ -5,7 +5,6 @@ import (
 	_ "embed"
 	"errors"
 	"slices"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -23,22 +22,8 @@ var (
 // database back to a time before they were local, or troupe.end_local was called before this member had its locks. Otherwise the member
 // would wait for messages that go to Kafka.
 func (l *local) keepLocal(ctx context.Context) {
-	trouble := l.p.repeated("make topics local again")
 	were := make(map[string]bool) // topics that this member has seen local
-	tick := time.NewTicker(maxPoll)
-	defer tick.Stop()
-	for {
-		err := l.makeLocalAgain(ctx, were)
-		if ctx.Err() != nil {
-			return
-		}
-		trouble.report(err)
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
+	l.p.repeat(ctx, "make topics local again", maxPoll, func(ctx context.Context) error { return l.makeLocalAgain(ctx, were) })
 }
 
 // makeLocalAgain makes the consumed topics local that were local before and are not now.
@@ -79,21 +64,7 @@ func (l *local) makeLocalAgain(ctx context.Context, were map[string]bool) error 
 // watchUnclaimed logs local work of the hop's commands that is of another group and that no member claims. The other group may be the
 // former name of this one.
 func (p *Participant) watchUnclaimed(ctx context.Context) {
-	trouble := p.repeated("find local work of other groups")
-	tick := time.NewTicker(strandedWarn * strandedEvery)
-	defer tick.Stop()
-	for {
-		err := p.warnUnclaimed(ctx)
-		if ctx.Err() != nil {
-			return
-		}
-		trouble.report(err)
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
+	p.repeat(ctx, "find local work of other groups", strandedWarn*strandedEvery, p.warnUnclaimed)
 }
 
 func (p *Participant) warnUnclaimed(ctx context.Context) error {

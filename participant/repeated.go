@@ -1,6 +1,7 @@
 package participant
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -27,6 +28,25 @@ type repeated struct {
 
 func (p *Participant) repeated(what string) *repeated {
 	return &repeated{log: p.cfg.Log, what: what}
+}
+
+// repeat calls do at once and then at intervals, until ctx ends, and logs its errors as repeated does.
+func (p *Participant) repeat(ctx context.Context, what string, every time.Duration, do func(context.Context) error) {
+	trouble := p.repeated(what)
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		err := do(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		trouble.report(err)
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
 }
 
 // report counts an error or, with nil, records a success.

@@ -180,32 +180,5 @@ func (s *stage) trickle(ctx context.Context, b *bed, p *program, names []string)
 		}
 		return running.Wait()
 	}
-	running, ctx := errgroup.WithContext(ctx)
-	listening, stopListening := context.WithCancel(ctx)
-	running.Go(func() error { return recordArrivals(listening, consumer, t, st) })
-	running.Go(func() error {
-		defer stopListening()
-		if err := write(ctx, 0, warm); err != nil {
-			return err
-		}
-		before, began := s.used(p), time.Now()
-		if err := write(ctx, warm, l.rows); err != nil {
-			return err
-		}
-		after, took := s.used(p), time.Since(began)
-		d.rate = float64(l.rows-warm) / took.Seconds()
-		d.cpu, d.postgres = (after.own-before.own)/took.Minutes(), (after.postgres-before.postgres)/took.Minutes()
-		select {
-		case <-st.all:
-		case <-time.After(quiet):
-		case <-ctx.Done():
-		}
-		return harness.Sleep(ctx, 200*time.Millisecond) // for duplicates
-	})
-	if err := running.Wait(); err != nil {
-		return d, err
-	}
-	d.percentiles(st.delays(warm))
-	d.lost, d.doubled = float64(t.lost()), float64(t.doubled)
-	return d, nil
+	return s.measured(ctx, p, consumer, t, st, warm, write)
 }

@@ -102,21 +102,31 @@ func (s *stage) latency(ctx context.Context, r relayer, rate int, tcp bool) (d d
 		return d, err
 	}
 	defer consumer.Close()
+	w := &writer{bed: b, into: r.table(), load: l, rate: rate, stamps: st}
+	if d, err = s.measured(ctx, p, consumer, t, st, warm, w.write); err != nil {
+		return d, errors.Join(err, p.alive())
+	}
+	d.peakMB = p.PeakMB()
+	return d, nil
+}
+
+// measured has write commit the rows of a tally, and measures their delays and p's cost from row warm on.
+func (s *stage) measured(ctx context.Context, p *program, consumer *kgo.Client, t *tally, st *stamps, warm int,
+	write func(ctx context.Context, from, to int) error) (d delay, err error) {
 	running, ctx := errgroup.WithContext(ctx)
 	listening, stopListening := context.WithCancel(ctx)
 	running.Go(func() error { return recordArrivals(listening, consumer, t, st) })
 	running.Go(func() error {
 		defer stopListening()
-		w := &writer{bed: b, into: r.table(), load: l, rate: rate, stamps: st}
-		if err := w.write(ctx, 0, warm); err != nil {
+		if err := write(ctx, 0, warm); err != nil {
 			return err
 		}
 		before, began := s.used(p), time.Now()
-		if err := w.write(ctx, warm, l.rows); err != nil {
+		if err := write(ctx, warm, t.rows); err != nil {
 			return err
 		}
 		after, took := s.used(p), time.Since(began)
-		d.rate = float64(l.rows-warm) / took.Seconds()
+		d.rate = float64(t.rows-warm) / took.Seconds()
 		d.cpu, d.postgres = (after.own-before.own)/took.Minutes(), (after.postgres-before.postgres)/took.Minutes()
 		select {
 		case <-st.all:
@@ -126,10 +136,10 @@ func (s *stage) latency(ctx context.Context, r relayer, rate int, tcp bool) (d d
 		return harness.Sleep(ctx, 200*time.Millisecond) // for duplicates
 	})
 	if err := running.Wait(); err != nil {
-		return d, errors.Join(err, p.alive())
+		return d, err
 	}
 	d.percentiles(st.delays(warm))
-	d.peakMB, d.lost, d.doubled = p.PeakMB(), float64(t.lost()), float64(t.doubled)
+	d.lost, d.doubled = float64(t.lost()), float64(t.doubled)
 	return d, nil
 }
 
