@@ -17,7 +17,7 @@ import (
 // anyTime lists the columns of time that roles may write without a check, with the reason.
 var anyTime = map[string]string{
 	"outbox.created_at":         "a writer sets it; each reader takes any time: TestARowWithoutAUsableCreationTimeIsPublishedAsAnyOther",
-	"outbox_repairs.created_at": "a copy of that of a discarded row, which no program reads",
+	"outbox_repairs.created_at": "the creation time of a discarded row, which no program reads",
 	"local_work.created_at":     "as in outbox: TestLocalWorkWithoutAUsableCreationTimeIsHandledAsAnyOther",
 	"held.message_time":         "a producer sets it: TestARecordOfAnyTimeIsHeldAndGivenUp",
 	"saga_events.at":            "each reader takes any time: TestAnEntryWithATimeThatCannotBeReadDoesNotHideTheLog",
