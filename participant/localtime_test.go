@@ -46,6 +46,26 @@ func TestLocalWorkOfAnyTimeMayWaitForAHandler(t *testing.T) {
 	s.waitCount(1, "SELECT count(*) FROM done")
 }
 
+// The role of an operator may write the columns of a try. A time that the group's members cannot read stops none of them.
+func TestAnOperatorsRoleStopsNoLocalWorkByATime(t *testing.T) {
+	t.Parallel()
+	s := newLocalStage(t)
+	s.makeLocal()
+	s.write("k", Count{N: 1})
+	operator := grantstest.New(s.t, s.pool, grants.Operator).Pool()
+	for _, column := range []string{"first_failed_at", "last_failed_at", "unhandled_since", "next_try"} {
+		for _, at := range []string{"infinity", "-infinity", "4000-01-01 BC"} {
+			_, err := operator.Exec(t.Context(), "UPDATE troupe.local_work SET last_error = 'forged', "+column+" = $1::text::timestamptz", at)
+			require.ErrorContains(t, err, "check constraint", "%s = %s", column, at)
+		}
+	}
+	p := s.new()
+	participant.Handle(p, count)
+	s.start(p)
+	s.write("other", Count{N: 1})
+	s.waitCount(2, "SELECT count(*) FROM done")
+}
+
 // A row of a local topic may have a type of any length, which a message in Kafka may not. Its exhausted event has the type, and must not
 // be larger than the outbox takes.
 func TestATypeThatIsTooLongIsPoisonAndNotLogged(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -156,13 +157,16 @@ func (m *message) unhandled() error {
 	return fmt.Errorf("no handler for type %q on %s", m.Type, m.Topic)
 }
 
+// maxAttempts limits the number of attempts, so that a column can hold one more.
+const maxAttempts = math.MaxInt32 - 1
+
 // attempts returns the number of attempts made before this one.
 func (m *message) attempts() int {
 	n := m.again.attempts + m.tries
 	if m.held != nil {
 		n += m.held.attempts
 	}
-	return n
+	return min(n, maxAttempts)
 }
 
 // handlerName returns the handler's name for rows, headers and logs.

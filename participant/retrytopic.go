@@ -18,6 +18,7 @@ import (
 	"github.com/troupe-go/troupe/internal/deadletter"
 	"github.com/troupe-go/troupe/internal/outboxrow"
 	"github.com/troupe-go/troupe/internal/pg"
+	"github.com/troupe-go/troupe/internal/pgtext"
 	"github.com/troupe-go/troupe/retry"
 	"github.com/troupe-go/troupe/topics"
 )
@@ -80,7 +81,33 @@ type again struct {
 	identity    string // empty if an earlier version sent it there
 }
 
-// unwrap removes the headers of the retry topic from m.
+// Limits of the headers of a retry topic, which a producer may have written that is none of the group's.
+const (
+	maxCount     = 1_000_000
+	maxTopicName = 249
+	maxIdentity  = 300 // of inbox.Identity: 255 bytes and a hash
+)
+
+func countOf(text string) (int, error) {
+	n, err := strconv.ParseUint(text, 10, 31)
+	if err == nil && n > maxCount {
+		err = fmt.Errorf("%d: want at most %d", n, maxCount)
+	}
+	if err != nil {
+		return 0, err
+	}
+	return int(n), nil
+}
+
+// checkText returns an error if text is not what the columns and indexes of a message accept.
+func checkText(text string, most int) error {
+	if text == "" || len(text) > most || !pgtext.Fits(text) {
+		return fmt.Errorf("%d bytes: want text of 1 to %d", len(text), most)
+	}
+	return nil
+}
+
+// unwrap removes the headers of the retry topic from m. One that the group cannot have written makes m unreadable.
 func (m *message) unwrap() {
 	own := m.Extra[:0:0]
 	for _, h := range m.Extra {
@@ -88,20 +115,28 @@ func (m *message) unwrap() {
 		var err error
 		switch h.Key {
 		case retryTopic:
-			m.Topic = value
+			if err = checkText(value, maxTopicName); err == nil {
+				m.Topic = value
+			}
 		case retryGroup:
 			m.again.group = value
 		case retryStage:
-			m.again.stage, err = strconv.Atoi(value)
+			m.again.stage, err = countOf(value)
 		case retryAttempts:
-			m.again.attempts, err = strconv.Atoi(value)
+			m.again.attempts, err = countOf(value)
 		case retryFirstTime:
 			var at time.Time
-			if at, err = time.Parse(time.RFC3339Nano, value); err == nil {
+			switch at, err = time.Parse(time.RFC3339Nano, value); {
+			case err != nil:
+			case at.UTC().Year() < 1 || at.UTC().Year() > 9999: // no dead letter can have it
+				err = fmt.Errorf("time %s: want a year from 1 to 9999", at.UTC())
+			default:
 				m.again.firstFailed = &at
 			}
 		case retryIdentity:
-			m.again.identity = value
+			if err = checkText(value, maxIdentity); err == nil {
+				m.again.identity = value
+			}
 		default:
 			own = append(own, h)
 		}

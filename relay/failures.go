@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -34,6 +35,9 @@ type failure struct {
 	maxAttempts int // 0: limited by time
 }
 
+// attemptsNow returns the number of failed tries with this one. An operator may have set any number that a column can hold.
+func (i *item) attemptsNow() int { return min(i.attempts, math.MaxInt32-1) + 1 }
+
 // behindOthers records a row that waits behind others of its key. It must be recorded, since a stream delivers it only once.
 func behindOthers(i *item) failure {
 	return failure{PublishFailure: PublishFailure{Position: i.row.Position, ID: i.row.ID, Topic: i.row.Topic}, item: i}
@@ -52,7 +56,7 @@ func (r *Relay) judge(i *item, err error) (t failure, ours bool) {
 	t = failure{
 		PublishFailure: PublishFailure{
 			Position: i.row.Position, ID: i.row.ID, Topic: i.row.Topic,
-			Attempts: i.attempts + 1, Err: err,
+			Attempts: i.attemptsNow(), Err: err,
 		},
 		item: i,
 	}
@@ -105,8 +109,8 @@ func (p *publisher) postpone(i *item, refused string, err error) (t failure, our
 // later returns the failure of a row that is tried again until it is published.
 func (r *Relay) later(i *item, err error) failure {
 	return failure{item: i, PublishFailure: PublishFailure{
-		Position: i.row.Position, ID: i.row.ID, Topic: i.row.Topic, Attempts: i.attempts + 1, Err: err,
-		Wait: r.untilNext(i.attempts + 1),
+		Position: i.row.Position, ID: i.row.ID, Topic: i.row.Topic, Attempts: i.attemptsNow(), Err: err,
+		Wait: r.untilNext(i.attemptsNow()),
 	}}
 }
 

@@ -3,11 +3,14 @@ package ambassador_test
 import (
 	"crypto/hmac"
 	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -271,6 +274,19 @@ func TestHostileServices(t *testing.T) {
 				_ = conn.Close()
 			}
 		}, participant.Transient, "is no HTTP"},
+		"a redirect to the metadata of a cloud": {func(w http.ResponseWriter, r *http.Request, _ int) {
+			http.Redirect(w, r, "http://169.254.169.254/latest/meta-data/iam/security-credentials/", http.StatusFound)
+		}, participant.Permanent, "redirects are not followed"},
+		"informational responses without end": {func(w http.ResponseWriter, r *http.Request, _ int) {
+			w.Header().Set("Link", strings.Repeat("x", 1000))
+			for r.Context().Err() == nil {
+				w.WriteHeader(http.StatusEarlyHints)
+			}
+		}, participant.Transient, "headers of more than"},
+		"a length that lies": {func(w http.ResponseWriter, _ *http.Request, _ int) {
+			w.Header().Set("Content-Length", "9223372036854775807")
+			_, _ = io.WriteString(w, "{}")
+		}, participant.Transient, "unexpected EOF"},
 		"a status that there is not": {func(w http.ResponseWriter, _ *http.Request, _ int) { w.WriteHeader(999) },
 			participant.Permanent, "no answer to a call"},
 	} {
@@ -293,6 +309,68 @@ func TestHostileServices(t *testing.T) {
 		})
 	}
 	t.Cleanup(func() { require.Empty(t, elsewhere.requests()) })
+}
+
+// TestHostileServicesOverHTTP2: frames of one connection, which other requests share, are no way around the limits.
+func TestHostileServicesOverHTTP2(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		answer func(w http.ResponseWriter, r *http.Request)
+		class  participant.Class
+		says   string
+	}{
+		"a huge body": {func(w http.ResponseWriter, _ *http.Request) {
+			for chunk := make([]byte, 1<<20); ; {
+				if _, err := w.Write(chunk); err != nil {
+					return
+				}
+			}
+		}, participant.Permanent, "more than 4096 bytes"},
+		"headers without end": {func(w http.ResponseWriter, _ *http.Request) {
+			for i := range 1000 {
+				w.Header().Set(fmt.Sprint("X-Endless-", i), strings.Repeat("x", 1000))
+			}
+		}, participant.Transient, "headers of more than"},
+		"informational responses without end": {func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Link", strings.Repeat("x", 1000))
+			for r.Context().Err() == nil {
+				w.WriteHeader(http.StatusEarlyHints)
+			}
+		}, participant.Transient, "headers of more than"},
+		"trailers without end": {func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, "{}")
+			for i := range 1000 {
+				w.Header().Set(fmt.Sprint(http.TrailerPrefix, "X-Endless-", i), strings.Repeat("x", 1000))
+			}
+		}, participant.Transient, "headers of more than"},
+		"a reset": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, participant.Transient, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			bank := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.ProtoMajor != 2 {
+					w.WriteHeader(http.StatusHTTPVersionNotSupported)
+					return
+				}
+				c.answer(w, r)
+			}))
+			bank.EnableHTTP2, bank.Config.ErrorLog = true, quiet()
+			bank.StartTLS()
+			t.Cleanup(bank.Close)
+			s := startAmbassador(t, bank.URL, []ambassador.Route{charges}, attempts(1), func(a *ambassador.Config, p *participant.Config) {
+				roots := x509.NewCertPool()
+				roots.AddCert(bank.Certificate())
+				transport := ambassador.NewTransport(&tls.Config{RootCAs: roots}, 4)
+				t.Cleanup(transport.CloseIdleConnections)
+				a.MaxBody, a.Transport, p.Timeout = 4096, transport, time.Minute
+			})
+			m := s.Command("o-1", charge{"1"})
+			s.Send(m)
+			letter := s.AwaitDeadLetter(m)
+			require.Equal(t, c.class, letter.Class)
+			require.Contains(t, letter.Error, c.says)
+		})
+	}
 }
 
 func TestRequestsAreSigned(t *testing.T) {

@@ -244,7 +244,7 @@ var rights = map[Part][]Grant{
 		version,
 		need("SELECT", "outbox, outbox_partitions, outbox_failures, mapped_tables, mapped_failures, relay_leases, relay_pauses, relay_slot_samples, relay_state", "to look"),
 		need("SELECT", "outbox_position_seq", "to count waiting rows").sequence(),
-		need("INSERT", "relay_leases", "to pause").columns("shard, holder, term, expires_at, paused_at, paused_by, paused_why"),
+		need("INSERT", "relay_leases", "to pause").columns("shard, paused_at, paused_by, paused_why"),
 		need("UPDATE", "relay_leases", "to pause and resume").columns("paused_at, paused_by, paused_why"),
 		need("INSERT", "relay_pauses", "to pause and resume").columns("actor, action, reason, shard").audit(),
 		need("UPDATE", "outbox_failures, mapped_failures", "to retry parked rows").columns("status, attempts, next_try, first_failed_at"),

@@ -228,7 +228,7 @@ func (r *Runner) fail(ctx context.Context, s Schedule, failure error) error {
 	defer cancel()
 	const store = `
 UPDATE troupe.schedules
-SET error = @error, tries = tries + 1, retry_at = clock_timestamp() + least(interval '5 minutes', interval '1 second' * power(2, least(tries, 9)))
+SET error = @error, tries = least(tries, 1000000) + 1, retry_at = clock_timestamp() + least(interval '5 minutes', interval '1 second' * power(2, least(tries, 9)))
 WHERE name = @name AND next_at = @next AND requested_at IS NOT DISTINCT FROM @requested`
 	message := failure.Error()
 	if len(message) > 1000 {

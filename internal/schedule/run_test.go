@@ -578,3 +578,36 @@ func TestHowLateAnOccurrenceBegan(t *testing.T) {
 	require.Len(t, began, 2)
 	require.Zero(t, began[1].Late)
 }
+
+// The role of a coordinator may write the times of a schedule, and so may the role of an operator. One that cannot be read would stop all
+// schedules of the database, and the list of them.
+func TestNoRoleGivesAScheduleATimeThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.set(message("other"))
+	f.set(message("report"))
+	f.missed("report", 0)
+	for part, columns := range map[grants.Part][]string{
+		grants.Sagas:        {"next_at", "last_at", "ran_at", "requested_at", "retry_at"},
+		grants.SagaOperator: {"next_at", "last_at", "ran_at", "requested_at", "retry_at", "paused_at", "set_at"},
+	} {
+		forger := grantstest.New(t, f.Pool, part).Pool()
+		for _, column := range columns {
+			for _, at := range []string{"infinity", "-infinity", "10000-01-01", "4000-01-01 BC"} {
+				_, err := forger.Exec(t.Context(), "UPDATE troupe.schedules SET "+column+" = $1::text::timestamptz WHERE name = 'other'", at)
+				require.ErrorContains(t, err, "check constraint", "%s: %s = %s", part, column, at)
+			}
+		}
+		_, err := forger.Exec(t.Context(), "UPDATE troupe.schedules SET error = repeat('x', 100000000)")
+		require.ErrorContains(t, err, "check constraint", "the list of schedules is read into memory")
+		_, err = forger.Exec(t.Context(), "UPDATE troupe.schedules SET tries = 2147483647 WHERE name = 'other'")
+		require.NoError(t, err)
+	}
+	f.missed("other", 0)
+	f.exec("UPDATE troupe.schedules SET cron = 'none' WHERE name = 'other'") // it cannot be run, which is counted
+	f.run(f.member())
+	require.Len(t, f.sent(), 1)
+	all, err := f.List(t.Context())
+	require.NoError(t, err)
+	require.Len(t, all, 2)
+}

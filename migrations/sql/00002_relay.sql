@@ -7,9 +7,9 @@
 -- of shard 0, or of a table with a mapping, applies to every relay of that outbox until an operator resumes it.
 CREATE TABLE troupe.relay_leases (
   shard      integer     PRIMARY KEY,  -- negative: mapped_tables.shard
-  holder     text        NOT NULL,
-  term       bigint      NOT NULL,
-  expires_at timestamptz NOT NULL,
+  holder     text        NOT NULL DEFAULT '',      -- an operator who pauses an outbox before any relay has run sets none of these three
+  term       bigint      NOT NULL DEFAULT 0,
+  expires_at timestamptz NOT NULL DEFAULT 'epoch',
   slot       text,                     -- the slot that the holder streams: if the slot is idle, a standby need not wait for expires_at
   shards     integer     NOT NULL DEFAULT 1 CHECK (shards BETWEEN 1 AND 64), -- in the row of shard 0: into how many the outbox is divided
   layout     bigint      NOT NULL DEFAULT 0, -- rises with each change of shards; no lease is given while one of another layout lasts
@@ -19,7 +19,10 @@ CREATE TABLE troupe.relay_leases (
   paused_at  timestamptz,
   paused_by  text,
   paused_why text,
-  CONSTRAINT relay_leases_paused_check CHECK ((paused_at IS NULL) = (paused_by IS NULL) AND (paused_at IS NULL) = (paused_why IS NULL))
+  CONSTRAINT relay_leases_paused_check CHECK ((paused_at IS NULL) = (paused_by IS NULL) AND (paused_at IS NULL) = (paused_why IS NULL)),
+  -- Programs cannot read other times. A null passes. Each table with times that several roles may write has such a check.
+  CHECK (least(expires_at, paused_at) >= '0001-01-01 00:00Z' AND
+         greatest(expires_at, paused_at) < '10000-01-01 00:00Z')
 );
 
 -- relay_state holds the progress of the relay of an outbox, one row for each slot name that was configured; the newest row is valid.
@@ -50,7 +53,9 @@ CREATE TABLE troupe.outbox_failures (
   last_error      text        NOT NULL,
   locked_at       timestamptz,
   first_failed_at timestamptz NOT NULL DEFAULT now(),
-  CHECK ((status = 'retrying') = (next_try IS NOT NULL))
+  CHECK ((status = 'retrying') = (next_try IS NOT NULL)),
+  CHECK (least(next_try, locked_at, first_failed_at) >= '0001-01-01 00:00Z' AND
+         greatest(next_try, locked_at, first_failed_at) < '10000-01-01 00:00Z')
 );
 -- Only rows that block others are looked up by key: with a million waiting rows of one key in it, a hash index becomes slower with
 -- each row. A hash index, since a key may be longer than a B-tree's entry.
@@ -107,7 +112,8 @@ CREATE TABLE troupe.relay_slot_samples (
   at       timestamptz NOT NULL,
   slot     text        NOT NULL,
   retained bigint      NOT NULL, -- bytes
-  PRIMARY KEY (shard, minute)
+  PRIMARY KEY (shard, minute),
+  CHECK (at >= '0001-01-01 00:00Z' AND at < '10000-01-01 00:00Z')
 );
 
 -- outbox_inserted_by returns the transaction of this cluster that inserted a row with the given xid and xmin. A row of a restored

@@ -38,7 +38,9 @@ CREATE TABLE troupe.mapped_failures (
   commit_lsn      pg_lsn,               -- of its transaction; null: it was read from the table, or from a slot that was replaced
   commit_row      bigint,               -- its number among the transaction's rows of the table
   UNIQUE (table_name, id),
-  CHECK ((status = 'retrying') = (next_try IS NOT NULL))
+  CHECK ((status = 'retrying') = (next_try IS NOT NULL)),
+  CHECK (least(next_try, first_failed_at) >= '0001-01-01 00:00Z' AND
+         greatest(next_try, first_failed_at) < '10000-01-01 00:00Z')
 );
 -- As for outbox_failures.
 CREATE INDEX mapped_failures_blocking_key ON troupe.mapped_failures USING hash (order_key) WHERE status <> 'waiting';

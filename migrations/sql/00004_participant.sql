@@ -136,7 +136,9 @@ CREATE TABLE troupe.held (
   PRIMARY KEY (consumer_group, topic_id, partition, "offset", message_id, redrive, message_time),
   -- A run that counts no attempt has an error and a next try, too.
   CHECK ((last_error IS NULL) = (next_try IS NULL)),
-  CHECK (attempts = 0 OR last_error IS NOT NULL)
+  CHECK (attempts = 0 OR last_error IS NOT NULL),
+  CHECK (least(next_try, first_failed_at, last_failed_at, created_at, unhandled_since) >= '0001-01-01 00:00Z' AND
+         greatest(next_try, first_failed_at, last_failed_at, created_at, unhandled_since) < '10000-01-01 00:00Z')
 );
 CREATE INDEX held_order ON troupe.held (consumer_group, topic, partition, hold_key, position);
 
@@ -175,5 +177,7 @@ CREATE TABLE troupe.unreadable_batches (
   bytes          bigint      NOT NULL, -- compressed
   found_at       timestamptz NOT NULL DEFAULT clock_timestamp(),
   skipped_at     timestamptz,
-  PRIMARY KEY (consumer_group, topic_id, partition, "offset")
+  PRIMARY KEY (consumer_group, topic_id, partition, "offset"),
+  CHECK (least(found_at, skipped_at) >= '0001-01-01 00:00Z' AND
+         greatest(found_at, skipped_at) < '10000-01-01 00:00Z')
 );

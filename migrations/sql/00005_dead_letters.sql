@@ -52,7 +52,9 @@ CREATE TABLE troupe.dead_letters (
   last_failed_at  timestamptz NOT NULL,
   created_at      timestamptz NOT NULL DEFAULT now(),
   cause           text GENERATED ALWAYS AS (troupe.error_cause(consumer_group, error_class, handler, error)) STORED,
-  edited_payload  bytea                 -- a redrive sends it instead of payload; null: the payload was not edited
+  edited_payload  bytea,                -- a redrive sends it instead of payload; null: the payload was not edited
+  CHECK (least(first_failed_at, last_failed_at, created_at) >= '0001-01-01 00:00Z' AND
+         greatest(first_failed_at, last_failed_at, created_at) < '10000-01-01 00:00Z')
 );
 -- With the message's id: after a log was cut, another message may have the offset of one that is a dead letter.
 CREATE UNIQUE INDEX dead_letters_place ON troupe.dead_letters (consumer_group, topic_id, partition, "offset", message_id, redrives);

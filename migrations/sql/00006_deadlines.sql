@@ -18,6 +18,8 @@ CREATE TABLE troupe.deadlines (
   scheduled_at   timestamptz NOT NULL DEFAULT clock_timestamp(),
   fired_at       timestamptz,          -- when the message was written to the outbox; null: pending
   PRIMARY KEY (consumer_group, scope, name),
+  CHECK (least(due_at, scheduled_at, fired_at) >= '0001-01-01 00:00Z' AND
+         greatest(due_at, scheduled_at, fired_at) < '10000-01-01 00:00Z'),
   -- The outbox refuses larger rows: its limit of 8 MiB includes the topic, of 249 bytes at most. One such deadline would block all
   -- deadlines of its group.
   CONSTRAINT deadlines_size CHECK (

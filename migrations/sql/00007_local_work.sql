@@ -57,6 +57,9 @@ CREATE TABLE troupe.local_work (
   CHECK (status <> 'done' OR attempts = 0),
   CHECK (status <> 'failed' OR attempts > 0),
   CHECK (ended_at IS NULL OR next_try IS NULL),
+  -- Not created_at, which a writer sets.
+  CHECK (least(next_try, first_failed_at, last_failed_at, locked_at, ended_at, unhandled_since) >= '0001-01-01 00:00Z' AND
+         greatest(next_try, first_failed_at, last_failed_at, locked_at, ended_at, unhandled_since) < '10000-01-01 00:00Z'),
   -- As of outbox, whose trigger writes here before its checks.
   CHECK (type <> '' AND jsonb_typeof(headers) = 'object'),
   CONSTRAINT local_work_size CHECK (

@@ -98,5 +98,6 @@ CREATE TABLE troupe.saga_locks (
   saga_id  text        NOT NULL UNIQUE,
   position bigint      GENERATED ALWAYS AS IDENTITY,
   since    timestamptz NOT NULL DEFAULT now(),
-  PRIMARY KEY (name, position)
+  PRIMARY KEY (name, position),
+  CHECK (since >= '0001-01-01 00:00Z' AND since < '10000-01-01 00:00Z')
 );

@@ -54,7 +54,9 @@ CREATE TABLE troupe.expectations (
   forget_at      timestamptz,          -- null while it waits
   PRIMARY KEY (consumer_group, name, key),
   CHECK ((after_at IS NOT NULL AND met_at IS NULL AND raised_at IS NULL) = (forget_at IS NULL)),
-  CHECK ((after_at IS NULL) = (due_at IS NULL) AND (after_at IS NULL) = (alert_id IS NULL))
+  CHECK ((after_at IS NULL) = (due_at IS NULL) AND (after_at IS NULL) = (alert_id IS NULL)),
+  CHECK (least(after_at, due_at, met_at, missed_at, raised_at, alert_at, alerted_at, forget_at) >= '0001-01-01 00:00Z' AND
+         greatest(after_at, due_at, met_at, missed_at, raised_at, alert_at, alerted_at, forget_at) < '10000-01-01 00:00Z')
 );
 CREATE INDEX expectations_forget ON troupe.expectations (forget_at) WHERE forget_at IS NOT NULL;
 CREATE INDEX expectations_waiting ON troupe.expectations (consumer_group, due_at)

@@ -13,17 +13,22 @@ CREATE TABLE troupe.schedules (
   key          text,                                           -- null: the schedule's name
   type         text,
   data         jsonb       NOT NULL DEFAULT '{}',              -- the saga's variables, or the message's payload
-  next_at      timestamptz NOT NULL CHECK (isfinite(next_at)), -- the next occurrence
-  last_at      timestamptz CHECK (isfinite(last_at)),          -- the last occurrence that was run
+  next_at      timestamptz NOT NULL,                           -- the next occurrence
+  last_at      timestamptz,                                    -- the last occurrence that was run
   ran_at       timestamptz,                                    -- when the last occurrence was run
-  requested_at timestamptz CHECK (isfinite(requested_at)),     -- the time of an additional occurrence that an operator requested
+  requested_at timestamptz,                                    -- the time of an additional occurrence that an operator requested
   paused_at    timestamptz,
   set_at       timestamptz NOT NULL DEFAULT clock_timestamp(),
   error        text,                                           -- of the last failed try of the occurrence at next_at or requested_at
   tries        integer     NOT NULL DEFAULT 0,                 -- failed tries of that occurrence
   retry_at     timestamptz,
   CHECK ((saga IS NULL) <> (topic IS NULL) AND (topic IS NULL) = (type IS NULL) AND (topic IS NOT NULL OR key IS NULL)),
-  CHECK (jsonb_typeof(data) = 'object' AND octet_length(data::text) <= 131072)
+  CHECK (jsonb_typeof(data) = 'object' AND octet_length(data::text) <= 131072),
+  -- Programs read all schedules of a database at once. A null passes.
+  CHECK (least(next_at, last_at, ran_at, requested_at, paused_at, set_at, retry_at) >= '0001-01-01 00:00Z' AND
+         greatest(next_at, last_at, ran_at, requested_at, paused_at, set_at, retry_at) < '10000-01-01 00:00Z'),
+  CHECK (octet_length(cron) + octet_length(zone) + coalesce(octet_length(saga), 0) + coalesce(octet_length(topic), 0)
+         + coalesce(octet_length(key), 0) + coalesce(octet_length(type), 0) + coalesce(octet_length(error), 0) <= 16384)
 ) WITH (fillfactor = 50);
 
 -- schedule_changes records each action of an operator on a schedule. An operator's program inserts rows; no program changes them.

@@ -24,7 +24,9 @@ CREATE TABLE troupe.rebuilds (
   started_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
   cancelled_at   timestamptz,
   finished_at    timestamptz,                                                 -- likewise, if it was cancelled
-  UNIQUE (consumer_group, generation)
+  UNIQUE (consumer_group, generation),
+  CHECK (least(from_time, started_at, cancelled_at, finished_at) >= '0001-01-01 00:00Z' AND
+         greatest(from_time, started_at, cancelled_at, finished_at) < '10000-01-01 00:00Z')
 );
 CREATE UNIQUE INDEX rebuilds_open ON troupe.rebuilds (consumer_group) WHERE finished_at IS NULL;
 
@@ -35,7 +37,7 @@ CREATE TABLE troupe.rebuild_partitions (
   topic       text    NOT NULL,
   partition   integer NOT NULL,
   topic_id    uuid    NOT NULL, -- as in leases
-  from_offset bigint  NOT NULL,
+  from_offset bigint  NOT NULL CHECK (from_offset >= 0),
   watermark   bigint,           -- of the lease, before it was set back; null: the partition has not begun
   epoch       integer,          -- likewise
   until       bigint,           -- the offset behind the last message that had been handled then
@@ -45,7 +47,9 @@ CREATE TABLE troupe.rebuild_partitions (
   ended_epoch integer[] NOT NULL DEFAULT '{}', -- as in inbox_offsets
   undone_at   timestamptz,      -- when the owner set the watermark forward again, after the rebuild was cancelled
   PRIMARY KEY (rebuild, topic, partition),
-  CHECK ((until IS NULL) = (watermark IS NULL) AND (until IS NULL) = (epoch IS NULL) AND (until IS NULL) = (began_at IS NULL))
+  CHECK ((until IS NULL) = (watermark IS NULL) AND (until IS NULL) = (epoch IS NULL) AND (until IS NULL) = (began_at IS NULL)),
+  CHECK (least(began_at, undone_at) >= '0001-01-01 00:00Z' AND
+         greatest(began_at, undone_at) < '10000-01-01 00:00Z')
 );
 
 -- rebuild_changes records each action of an operator on a rebuild. An operator's program inserts rows; no program changes them.

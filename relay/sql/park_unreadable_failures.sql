@@ -16,7 +16,7 @@ WITH lease AS MATERIALIZED (
 )
 UPDATE troupe.outbox_failures t
 SET status          = 'parked',
-    attempts        = t.attempts + 1,
+    attempts        = least(t.attempts, 2147483646) + 1,
     max_attempts    = 1,
     next_try        = NULL,
     last_error      = left(u.reason, 1000),

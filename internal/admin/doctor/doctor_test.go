@@ -290,9 +290,9 @@ func TestRowsThatNoRelayPublishesAreFound(t *testing.T) {
 
 	exec(t, pool, "INSERT INTO troupe.relay_leases (shard, holder, term, expires_at) VALUES (0, 'r-1', 3, now() - interval '10 minutes')")
 	require.Regexp(t, `^no relay runs; r-1 was active until 10m\d+s ago; rows that wait: 1, `, publishing().Found)
-	exec(t, pool, "UPDATE troupe.relay_leases SET expires_at = '-infinity'")
+	exec(t, pool, "UPDATE troupe.relay_leases SET term = 0") // paused before any relay has run
 	require.Regexp(t, `^no relay runs; rows that wait: 1, `, publishing().Found)
-	exec(t, pool, "UPDATE troupe.relay_leases SET expires_at = now() + interval '1 hour'")
+	exec(t, pool, "UPDATE troupe.relay_leases SET term = 3, expires_at = now() + interval '1 hour'")
 	require.Equal(t, "by r-1, term 3", publishing().Found)
 }
 

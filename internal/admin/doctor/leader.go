@@ -17,10 +17,10 @@ func (e *examination) leader(ctx context.Context, conn *pgx.Conn) {
 	var holder string
 	var term int64
 	var active bool
-	var ended *float64 // seconds since the lease ended; null if its time is infinite
+	var ended *float64 // seconds since the lease ended; null if no relay has held it
 	err := conn.QueryRow(ctx, `
 		SELECT holder, term, expires_at > clock_timestamp(),
-		       CASE WHEN isfinite(expires_at) THEN extract(epoch FROM clock_timestamp() - expires_at)::float8 END
+		       CASE WHEN term > 0 THEN extract(epoch FROM clock_timestamp() - expires_at)::float8 END
 		FROM troupe.relay_leases
 		WHERE shard = 0`).Scan(&holder, &term, &active, &ended)
 	found := "no relay has run for this database"

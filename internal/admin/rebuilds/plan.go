@@ -95,8 +95,9 @@ func (d Desk) Plan(ctx context.Context, client *kgo.Client, s Spec) (p Plan, err
 			topicID: kafka.TopicID(o.Topic, ids[o.Topic]),
 		}
 		if l, _ := from.Lookup(o.Topic, o.Partition); l.Timestamp >= 0 {
-			first := time.UnixMilli(l.Timestamp).UTC()
-			of.First = &first
+			if first := time.UnixMilli(l.Timestamp).UTC(); first.Year() <= 9999 { // JSON has no later ones
+				of.First = &first
+			}
 		}
 		p.Partitions = append(p.Partitions, of)
 	}

@@ -1,7 +1,7 @@
 -- Ask all relays of an outbox to pause, and note who did. A message in the log tells a relay that streams. No row: it is paused.
 WITH asked AS (
-  INSERT INTO troupe.relay_leases AS l (shard, holder, term, expires_at, paused_at, paused_by, paused_why)
-  VALUES (@shard, '', 0, 'epoch', clock_timestamp(), @actor, @reason) -- before any relay has run
+  INSERT INTO troupe.relay_leases AS l (shard, paused_at, paused_by, paused_why)
+  VALUES (@shard, clock_timestamp(), @actor, @reason) -- before any relay has run
   ON CONFLICT (shard) DO UPDATE
   SET paused_at  = excluded.paused_at,
       paused_by  = excluded.paused_by,

@@ -5,7 +5,7 @@ SELECT l.shard, coalesce(m.name, '') AS table_name, l.holder, l.term, l.expires_
        l.expires_at > clock_timestamp()
          AND (l.slot IS NULL OR EXISTS (SELECT FROM pg_replication_slots s WHERE s.slot_name = l.slot AND s.active)) AS held,
        coalesce(l.wanted, '') AS wanted, l.shards, coalesce(l.source, '') AS source, coalesce(l.source_why, '') AS source_why,
-       l.paused_at, coalesce(l.paused_by, '') AS paused_by, coalesce(l.paused_why, '') AS paused_why,
+       l.paused_at, coalesce(left(l.paused_by, 200), '') AS paused_by, coalesce(left(l.paused_why, 2000), '') AS paused_why,
        -- the slot that is streamed, else the one that was
        coalesce(l.slot,
                 CASE WHEN l.shard = 0 THEN (SELECT r.slot FROM troupe.relay_state r WHERE r.source = 'wal' ORDER BY r.updated_at DESC LIMIT 1) END,
