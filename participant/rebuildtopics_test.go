@@ -109,6 +109,8 @@ func TestARebuildFromAnOffsetInAGap(t *testing.T) {
 		SELECT l.consumer_group, l.consumer_group || '/Paid', 'permanent', 'none', 1, l.topic, o.topic_id, 0, 1, '', 'p-1', 'Paid', '', now(), now()
 		FROM troupe.leases AS l JOIN troupe.inbox_offsets AS o ON o.lease_id = l.id WHERE topic = $1 LIMIT 1`, s.bank.Events())
 	require.NoError(t, err)
+	_, err = s.pool.Exec(t.Context(), forget)
+	require.NoError(t, err)
 	s.waitFinished(s.rebuild(1, false, 2))
 	require.Equal(t, map[string][]int{"k-0": {0}, "k-3": {0}}, s.lines())
 	require.Equal(t, 2, s.count("SELECT count(*) FROM troupe.outbox"))
