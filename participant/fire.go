@@ -200,9 +200,14 @@ func (f *firer) fire(ctx context.Context, back time.Duration) (n int, err error)
 	if f.vain++; f.vain > vainFires {
 		server = nil
 	}
+	var topics []string // of the group, unless it is known that a rebuild has begun
+	if b := &f.backlog; b.of != nil && !b.rebuilt {
+		topics = b.of.consumed
+	}
 	err = f.p.cfg.Pool.QueryRow(ctx, fireDeadlines, pg.Args{
 		"group": f.p.cfg.Group, "names": f.names, "back": from(back), "limit": fireLimit, "class": int32(fireClass),
 		"topic": f.p.cfg.Hop.Commands(), "channel": outboxrow.Channel, "server": server, "asked": f.answeredAt,
+		"at_once": f.atOnce, "topics": topics,
 	}).Scan(&n, &lag, nil)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, nil

@@ -92,6 +92,8 @@ func (m *message) identify(group string) {
 	switch {
 	case m.again.identity != "":
 		m.id = m.again.identity
+	case deadletter.RedriveIdentity(m.Extra) != "":
+		m.id = deadletter.RedriveIdentity(m.Extra)
 	case m.unnamed:
 		m.id = inbox.ID(m.ID)
 	default:

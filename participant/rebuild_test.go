@@ -102,9 +102,10 @@ func (s *projection) events(first, keys, each int) (all []envelope.Message) {
 	return all
 }
 
-// rebuild inserts a rebuild of the handler of Paid, from the first offset on.
-func (s *projection) rebuild(generation int, emit bool) (id int64) {
+// rebuild inserts a rebuild of the handler of Paid, from an offset on: 0 if there is none.
+func (s *projection) rebuild(generation int, emit bool, from ...int64) (id int64) {
 	s.t.Helper()
+	handlers := []string{s.hop.String() + "/Paid"}
 	const insert = `INSERT INTO troupe.rebuilds (consumer_group, generation, handlers, from_time, emit) VALUES ($1, $2, $3, 'epoch', $4) RETURNING id`
 	topic := s.bank.Events()
 	ids, err := kafka.TopicIDs(s.t.Context(), s.client, topic)
@@ -112,12 +113,12 @@ func (s *projection) rebuild(generation int, emit bool) (id int64) {
 	partitions, err := kafka.Partitions(s.t.Context(), s.client, topic)
 	require.NoError(s.t, err)
 	err = pgx.BeginFunc(s.t.Context(), s.pool, func(tx pgx.Tx) error {
-		if err := tx.QueryRow(s.t.Context(), insert, s.hop.String(), generation, []string{s.hop.String() + "/Paid"}, emit).Scan(&id); err != nil {
+		if err := tx.QueryRow(s.t.Context(), insert, s.hop.String(), generation, handlers, emit).Scan(&id); err != nil {
 			return err
 		}
 		for n := range partitions[topic] {
-			_, err := tx.Exec(s.t.Context(), `INSERT INTO troupe.rebuild_partitions (rebuild, topic, partition, topic_id, from_offset)
-				VALUES ($1, $2, $3, $4, $5)`, id, topic, n, kafka.TopicID(topic, ids[topic]), 0)
+			_, err := tx.Exec(s.t.Context(), `INSERT INTO troupe.rebuild_partitions (rebuild, topic, partition, topic_id, handlers, from_offset)
+				VALUES ($1, $2, $3, $4, $5, $6)`, id, topic, n, kafka.TopicID(topic, ids[topic]), handlers, append(from, 0)[0])
 			if err != nil {
 				return err
 			}

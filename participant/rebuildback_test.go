@@ -110,6 +110,39 @@ func TestARebuildWhoseDatabaseIsSetBack(t *testing.T) {
 	}
 }
 
+// TestARedrivenMessageOfARebuildThatTheDatabaseHasLost sets the database back to before a rebuild in which an event failed and was redriven. The
+// database has the event's effect; Kafka still has the redriven one.
+func TestARedrivenMessageOfARebuildThatTheDatabaseHasLost(t *testing.T) {
+	t.Parallel()
+	s := newProjection(t, 1)
+	serve := func() (stop func()) { return s.start(s.participant(onePartition, onlyOnce)) }
+	stop := serve()
+	first := s.event("k-0", Paid{N: 0, Fail: "error"})
+	s.send(first, s.event("k-0", Paid{N: 1}))
+	s.waitCount(2, "SELECT count(*) FROM done")
+	stop()
+	restore := s.save()
+	s.clear()
+	s.broken.Store(true)
+	id := s.rebuild(1, false)
+	stop = serve()
+	s.waitFinished(id)
+	require.Equal(t, 1, s.count("SELECT count(*) FROM troupe.dead_letters WHERE status = 'open' AND redrives = 65536"))
+	s.broken.Store(false)
+	s.send(s.redriven(first, 65537))
+	s.waitCount(2, "SELECT count(*) FROM done")
+	stop()
+
+	restore()
+	_, err := s.pool.Exec(t.Context(), "DELETE FROM troupe.dead_letters")
+	require.NoError(t, err)
+	serve()
+	s.send(s.event("k-0", Paid{N: 2}))
+	s.waitCount(1, "SELECT count(*) FROM done WHERE n = 2")
+	require.Equal(t, upTo(3), s.lines()["k-0"])
+	require.Equal(t, 6, s.count("SELECT count(*) FROM troupe.outbox"))
+}
+
 // TestARebuildWithEachGroupProtocol checks that two members begin and finish a rebuild, with members or the broker assigning partitions.
 func TestARebuildWithEachGroupProtocol(t *testing.T) {
 	t.Parallel()

@@ -366,7 +366,7 @@ func TestARebuildWaitsForDeadLettersOfAFormerHandler(t *testing.T) {
 	s.broken.Store(false)
 	s.clear()
 	id := s.rebuild(1, false)
-	_, err := s.pool.Exec(t.Context(), "UPDATE troupe.rebuilds SET handlers = ARRAY[consumer_group || '/all']")
+	_, err := s.pool.Exec(t.Context(), "UPDATE troupe.rebuild_partitions SET handlers = ARRAY[$1::text]", s.hop.String()+"/all")
 	require.NoError(t, err)
 	p := s.new(onePartition)
 	participant.OnAll(p, []topics.Hop{s.bank}, func(ctx context.Context, tx pgx.Tx, all []participant.Taken) error {
@@ -585,6 +585,53 @@ func TestDeadlinesWaitForMessagesBehindARebuild(t *testing.T) {
 	may <- struct{}{}
 	testkit.Wait(t, "the deadline", func() (bool, error) { return fired(overdueName) == 1, nil })
 	require.Equal(t, upTo(4), s.lines()["k-0"])
+}
+
+// TestDeadlinesWaitForARebuildThatAnotherMemberBegins checks the time until this member has read that: each member looks for rebuilds every two
+// seconds.
+func TestDeadlinesWaitForARebuildThatAnotherMemberBegins(t *testing.T) {
+	t.Parallel()
+	s := newProjection(t, 1)
+	p := s.participant(onePartition)
+	p.BacklogLimit(time.Hour)
+	participant.OnDeadline(p, overdueName, func(context.Context, pgx.Tx, participant.Due[Overdue]) error { return nil })
+	p.Extension().FireAfterBacklog(overdueName)
+	s.start(p)
+	s.send(s.events(0, 1, 3)...)
+	s.waitCount(3, "SELECT count(*) FROM done")
+	fired := func(name string) int {
+		return s.count("SELECT count(*) FROM troupe.deadlines WHERE name = $1 AND fired_at IS NOT NULL", name)
+	}
+	due := func(tx pgx.Tx, name string) error {
+		return p.Schedule(t.Context(), tx, participant.Deadline{Name: name, Scope: name, Body: Overdue{}, At: time.Now().Add(-time.Hour)})
+	}
+	testkit.Wait(t, "the group to have handled its backlog", func() (bool, error) {
+		err := pgx.BeginFunc(t.Context(), s.pool, func(tx pgx.Tx) error { return due(tx, overdueName) })
+		return s.count("SELECT count(*) FROM troupe.outbox WHERE topic = $1", s.hop.Commands()) > 0, err
+	})
+	s.clear()
+	require.NoError(t, pgx.BeginFunc(t.Context(), s.pool, func(tx pgx.Tx) error {
+		_, err := tx.Exec(t.Context(), `
+			WITH l AS (
+			  INSERT INTO troupe.leases (consumer_group, topic, partition, owner, topic_id, watermark) VALUES ($1, $2, 1, 'another', gen_random_uuid(), 3) RETURNING *
+			), r AS (
+			  INSERT INTO troupe.rebuilds (consumer_group, generation, handlers, from_time, emit) VALUES ($1, 1, '{Paid}', 'epoch', false) RETURNING *
+			)
+			INSERT INTO troupe.rebuild_partitions (rebuild, topic, partition, topic_id, handlers, from_offset, watermark, epoch, until, began_at)
+			SELECT r.id, l.topic, l.partition, l.topic_id, r.handlers, 0, 9, 0, 10, now() FROM l, r`, s.hop.String(), s.bank.Events())
+		if err == nil {
+			err = due(tx, overdueName)
+		}
+		if err == nil {
+			err = p.Schedule(t.Context(), tx, participant.Deadline{Name: "late", Scope: "late", Body: Paid{}, At: time.Now().Add(-time.Hour)})
+		}
+		return err
+	}))
+	testkit.Wait(t, "another deadline", func() (bool, error) { return fired("late") == 1, nil })
+	require.Zero(t, fired(overdueName))
+	_, err := s.pool.Exec(t.Context(), "UPDATE troupe.leases SET watermark = 9 WHERE partition = 1")
+	require.NoError(t, err)
+	testkit.Wait(t, "the deadline", func() (bool, error) { return fired(overdueName) == 1, nil })
 }
 
 // TestARebuildWaitsForAHeldMessage whose member takes the lease: the rebuild must not handle the message first, without its writes, and have

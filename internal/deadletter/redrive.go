@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/pgtext"
 )
 
 // Headers of a redriven message.
@@ -20,6 +21,9 @@ const (
 	// HeaderRedriveEdit identifies the edited payload of a redriven message. The handler gets a message with it under another
 	// idempotency key, since it is another request to the services that the handler calls. Its answer has the key of the original.
 	HeaderRedriveEdit = "__troupe.redrive.edit"
+	// HeaderRedriveIdentity holds the identity by which the inbox recognises the message, if it would have another one after the redrive:
+	// the relay adds a source to a message without, and a message without ce_id gets one.
+	HeaderRedriveIdentity = "__troupe.redrive.identity"
 )
 
 // GenerationShift is the first bit of a redrive count that is the generation of a rebuild: a message that a rebuild handles is no
@@ -46,6 +50,16 @@ func RequestKey(key string, headers []envelope.Header) string {
 		}
 	}
 	return key
+}
+
+// RedriveIdentity returns the value of HeaderRedriveIdentity; "" if there is none that a column can hold.
+func RedriveIdentity(headers []envelope.Header) string {
+	for _, h := range headers {
+		if h.Key == HeaderRedriveIdentity && len(h.Value) <= 512 && pgtext.Fits(h.Value) {
+			return string(h.Value)
+		}
+	}
+	return ""
 }
 
 // Redrives returns how often the message with these headers was redriven for group; a redrive for another group does not count.

@@ -220,7 +220,7 @@ var rights = map[Part][]Grant{
 		need("INSERT", "dead_letters", "to release").columns(letterColumns),
 		need("SELECT", "handlers, rebuilds, rebuild_partitions, rebuild_changes, leases", "to see rebuilds").optional(),
 		need("INSERT", "rebuilds", "to start rebuilds").columns("consumer_group, generation, handlers, from_time, emit").optional(),
-		need("INSERT", "rebuild_partitions", "to start rebuilds").columns("rebuild, topic, partition, topic_id, from_offset").optional(),
+		need("INSERT", "rebuild_partitions", "to start rebuilds").columns("rebuild, topic, partition, topic_id, handlers, from_offset").optional(),
 		need("UPDATE", "rebuilds", "to cancel rebuilds").columns("cancelled_at, finished_at").optional(),
 		need("INSERT", "rebuild_changes", "to start and cancel rebuilds").columns("actor, action, reason, rebuild, change").audit().optional(),
 	},

@@ -10,9 +10,13 @@ LATERAL (
   UNION
   SELECT r.redrive
   FROM troupe.inbox_recent AS r
-  WHERE r.slot = m.slot AND r.id = m.uuid AND r.consumer_group = @group) AS other
+  WHERE r.slot = m.slot AND r.id = m.uuid AND r.consumer_group = @group
+  UNION
+  SELECT -1 -- it was redriven of a rebuild that the database has lost: it had taken effect before
+  WHERE m.redrive >> 16 > 0
+    AND NOT EXISTS (SELECT FROM troupe.rebuilds AS b WHERE b.consumer_group = @group AND b.generation = m.redrive >> 16)) AS other
 WHERE other.redrive <> m.redrive
-  AND other.redrive >> 16 >= m.redrive >> 16 -- no delivery before the rebuild that the dead letter is of
+  AND (other.redrive < 0 OR other.redrive >> 16 >= m.redrive >> 16) -- no delivery before the rebuild that the dead letter is of
   AND NOT EXISTS (
     SELECT
     FROM troupe.dead_letters AS d

@@ -1,7 +1,8 @@
 -- One statement: a process that dies has fired all of them or none. One member of a group fires at a time, or a
 -- deadline could overtake an earlier one of its key. A row that is locked is being cancelled or replaced just now. Names that
 -- the caller has no handler for wait for a member that has one. Only the server that answered next_deadline.sql fires, and only deadlines that were
--- due at that time: the database may be away for a while before this statement, and its deadlines may then wait for messages.
+-- due at that time: the database may be away for a while before this statement, and its deadlines may then wait for messages. Only names in
+-- @at_once are fired if a rebuild of one of the topics has begun, which the caller has not read yet.
 WITH due AS (
   SELECT consumer_group, scope, name
   FROM troupe.deadlines
@@ -9,6 +10,13 @@ WITH due AS (
     AND consumer_group = @group
     AND fired_at IS NULL
     AND name = ANY (@names::text[])
+    AND (name = ANY (@at_once::text[])
+      OR NOT EXISTS ( -- as behind_rebuild.sql
+        SELECT
+        FROM troupe.rebuilds AS r
+        JOIN troupe.rebuild_partitions AS p ON p.rebuild = r.id
+        JOIN troupe.leases AS l ON l.consumer_group = r.consumer_group AND l.topic = p.topic AND l.partition = p.partition AND l.topic_id = p.topic_id
+        WHERE r.consumer_group = @group AND r.finished_at IS NULL AND p.topic = ANY (@topics::text[]) AND l.watermark + 1 < p.until))
     AND due_at BETWEEN coalesce(now() - make_interval(secs => @back::float8), '-infinity') AND least(now(), @asked::timestamptz)
     AND pg_postmaster_start_time() = coalesce(@server::timestamptz, pg_postmaster_start_time())
   ORDER BY due_at

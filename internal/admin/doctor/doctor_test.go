@@ -405,8 +405,8 @@ func TestARebuildThatWaitsIsReported(t *testing.T) {
 		('waits', 1, '{waits/T}', 'epoch', false, now() - interval '6 minutes', NULL, NULL),
 		('new', 1, '{new/T}', 'epoch', false, now(), NULL, NULL),
 		('cancelled', 1, '{cancelled/T}', 'epoch', false, now() - interval '2 days', now() - interval '1 day', now() - interval '1 day')`)
-	exec(t, pool, `INSERT INTO troupe.rebuild_partitions (rebuild, topic, partition, topic_id, from_offset)
-		SELECT id, 't', 0, gen_random_uuid(), 0 FROM troupe.rebuilds`)
+	exec(t, pool, `INSERT INTO troupe.rebuild_partitions (rebuild, topic, partition, topic_id, handlers, from_offset)
+		SELECT id, 't', 0, gen_random_uuid(), handlers, 0 FROM troupe.rebuilds`)
 	examined := func(pool *pgxpool.Pool) []doctor.Finding {
 		return of(examine(t, doctor.Config{Database: config(pool), Parts: []doctor.Part{doctor.Participant}}), "rebuild")
 	}

@@ -200,7 +200,7 @@ var without = map[string]string{
 	"schedule_changes":   "position, at, actor, role, action, reason, name, change",
 	"handlers":           "consumer_group, topic, handler, refusal",
 	"rebuilds":           "id, consumer_group, generation, handlers, from_time, emit, started_at, cancelled_at, finished_at",
-	"rebuild_partitions": "rebuild, topic, partition, topic_id, from_offset, watermark, epoch, until, began_at, ended_low, ended_high, ended_epoch, undone_at",
+	"rebuild_partitions": "rebuild, topic, partition, topic_id, handlers, from_offset, watermark, epoch, until, began_at, ended_low, ended_high, ended_epoch, undone_at",
 	"rebuild_changes":    "position, at, actor, role, action, reason, rebuild, change",
 	"erasures":           "position, at, actor, role, reason, key_digest, changed",
 }

@@ -140,7 +140,7 @@ SELECT p.topic, p.partition, p.from_offset, `+next+`, p.until, coalesce(l.owner,
        (SELECT count(*) FROM troupe.held AS h WHERE h.consumer_group = r.consumer_group AND h.topic = p.topic AND h.partition = p.partition),
        (SELECT count(*)
         FROM troupe.dead_letters AS d
-        WHERE (d.status = 'open' OR d.status = 'redriven' AND troupe.redrive_under_way(d.id, d.consumer_group, d.message_id, d.redrives)) AND d.consumer_group = r.consumer_group AND troupe.rebuilt_by(d.consumer_group, d.handler, d.message_type) && r.handlers AND d.topic_id = p.topic_id
+        WHERE (d.status = 'open' OR d.status = 'redriven' AND troupe.redrive_under_way(d.id, d.consumer_group, d.message_id, d.redrives)) AND d.consumer_group = r.consumer_group AND troupe.rebuilt_by(d.consumer_group, d.handler, d.message_type) && p.handlers AND d.topic_id = p.topic_id
           AND d.partition = p.partition AND d."offset" >= p.from_offset)
 FROM troupe.rebuilds AS r
 JOIN troupe.rebuild_partitions AS p ON p.rebuild = r.id
@@ -189,8 +189,8 @@ RETURNING id`, pg.Args{"group": p.Group, "handlers": p.Handlers, "from": p.From,
 		}
 		var b pgx.Batch
 		for _, of := range p.Partitions {
-			b.Queue("INSERT INTO troupe.rebuild_partitions (rebuild, topic, partition, topic_id, from_offset) VALUES ($1, $2, $3, $4, $5)",
-				id, of.Topic, of.Partition, of.topicID, of.From)
+			b.Queue("INSERT INTO troupe.rebuild_partitions (rebuild, topic, partition, topic_id, handlers, from_offset) VALUES ($1, $2, $3, $4, $5, $6)",
+				id, of.Topic, of.Partition, of.topicID, of.handlers, of.From)
 		}
 		record(&b, id, "start", by, p.words())
 		return tx.SendBatch(ctx, &b).Close()

@@ -48,7 +48,8 @@ type PlannedPartition struct {
 	// Deleted is true if the log begins at From, so that earlier messages may have been deleted.
 	Deleted bool `json:"deleted"`
 
-	topicID uuid.UUID
+	topicID  uuid.UUID
+	handlers []string // of the topic, among the plan's
 }
 
 // Messages returns the number of offsets that the plan reads again.
@@ -62,10 +63,11 @@ func (p Plan) Messages() (n int64) {
 // Plan finds the topics of the handlers, and the offsets from which the rebuild would read them. It changes nothing.
 func (d Desk) Plan(ctx context.Context, client *kgo.Client, s Spec) (p Plan, err error) {
 	p.Spec = s
-	topics, err := d.topics(ctx, &p)
+	handlers, err := d.topics(ctx, &p)
 	if err != nil {
 		return p, admin.Explain(err, rightsPage)
 	}
+	topics := slices.Sorted(maps.Keys(handlers))
 	ids, err := kafka.TopicIDs(ctx, client, topics...)
 	if err != nil {
 		return p, err
@@ -92,7 +94,7 @@ func (d Desk) Plan(ctx context.Context, client *kgo.Client, s Spec) (p Plan, err
 		}
 		of := PlannedPartition{
 			Topic: o.Topic, Partition: o.Partition, From: o.At, Messages: max(end.Offset-o.At, 0), Deleted: start.Offset > 0 && start.Offset == o.At,
-			topicID: kafka.TopicID(o.Topic, ids[o.Topic]),
+			topicID: kafka.TopicID(o.Topic, ids[o.Topic]), handlers: handlers[o.Topic],
 		}
 		if l, _ := from.Lookup(o.Topic, o.Partition); l.Timestamp >= 0 {
 			if first := time.UnixMilli(l.Timestamp).UTC(); first.Year() <= 9999 { // JSON has no later ones
@@ -104,14 +106,16 @@ func (d Desk) Plan(ctx context.Context, client *kgo.Client, s Spec) (p Plan, err
 	return p, admin.Explain(p.blocking(ctx, d.Pool), rightsPage)
 }
 
-// topics returns the topics of the plan's handlers, and sets its group. It returns an error if a handler cannot be rebuilt.
-func (d Desk) topics(ctx context.Context, p *Plan) (all []string, err error) {
+// topics returns the topics of the plan's handlers, each with its handlers, and sets the plan's group. It returns an error if a handler
+// cannot be rebuilt.
+func (d Desk) topics(ctx context.Context, p *Plan) (all map[string][]string, err error) {
 	rows, err := d.Pool.Query(ctx, "SELECT consumer_group, handler, topic, coalesce(refusal, '') FROM troupe.handlers ORDER BY handler, topic")
 	if err != nil {
 		return nil, err
 	}
 	var group, handler, topic, refusal string
 	groups, known, may := make(map[string]bool), make(map[string]bool), []string{}
+	all = make(map[string][]string)
 	var refused error
 	_, err = pgx.ForEachRow(rows, []any{&group, &handler, &topic, &refusal}, func() error {
 		known[handler] = true
@@ -125,9 +129,7 @@ func (d Desk) topics(ctx context.Context, p *Plan) (all []string, err error) {
 			refused = errors.Join(refused, fmt.Errorf("handler %s on %s cannot be rebuilt: %s", handler, topic, refusal))
 		}
 		groups[group] = true
-		if !slices.Contains(all, topic) {
-			all = append(all, topic)
-		}
+		all[topic] = append(all[topic], handler)
 		return nil
 	})
 	if err != nil {
@@ -155,11 +157,14 @@ func (d Desk) topics(ctx context.Context, p *Plan) (all []string, err error) {
 func (p *Plan) blocking(ctx context.Context, db interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }) error {
-	var topics []string
+	var topics, topicOf, handlers []string
 	var partitions []int32
 	var from []int64
 	for _, of := range p.Partitions {
 		topics, partitions, from = append(topics, of.Topic), append(partitions, of.Partition), append(from, of.From)
+		for _, name := range of.handlers {
+			topicOf, handlers = append(topicOf, of.Topic), append(handlers, name)
+		}
 	}
 	return db.QueryRow(ctx, `
 SELECT (SELECT count(*)
@@ -170,7 +175,11 @@ SELECT (SELECT count(*)
         FROM troupe.dead_letters AS d
         JOIN unnest(@topics::text[], @partitions::integer[], @from::bigint[]) AS p (topic, partition, start)
           ON p.topic = d.topic AND p.partition = d.partition AND d."offset" >= p.start
-        WHERE (d.status = 'open' OR d.status = 'redriven' AND troupe.redrive_under_way(d.id, d.consumer_group, d.message_id, d.redrives)) AND d.consumer_group = @group AND troupe.rebuilt_by(d.consumer_group, d.handler, d.message_type) && @handlers::text[])`, pg.Args{
-		"group": p.Group, "topics": topics, "partitions": partitions, "from": from, "handlers": p.Handlers,
+        WHERE (d.status = 'open' OR d.status = 'redriven' AND troupe.redrive_under_way(d.id, d.consumer_group, d.message_id, d.redrives)) AND d.consumer_group = @group
+          AND EXISTS (
+            SELECT
+            FROM unnest(@topic_of::text[], @handlers::text[]) AS h (topic, name)
+            WHERE h.topic = d.topic AND h.name = ANY (troupe.rebuilt_by(d.consumer_group, d.handler, d.message_type))))`, pg.Args{
+		"group": p.Group, "topics": topics, "partitions": partitions, "from": from, "topic_of": topicOf, "handlers": handlers,
 	}).Scan(&p.Held, &p.DeadLetters)
 }

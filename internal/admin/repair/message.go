@@ -41,6 +41,9 @@ func (m *message) identity() string {
 	if first := deadletter.FirstIdentity(m.Extra); first != "" {
 		return first
 	}
+	if redriven := deadletter.RedriveIdentity(m.Extra); redriven != "" {
+		return redriven
+	}
 	if m.ID == "" {
 		return inbox.ID(m.id())
 	}

@@ -2,6 +2,7 @@ package repair
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"github.com/troupe-go/troupe/internal/admin"
 	"github.com/troupe-go/troupe/internal/ce"
 	"github.com/troupe-go/troupe/internal/deadletter"
+	"github.com/troupe-go/troupe/internal/inbox"
 	"github.com/troupe-go/troupe/internal/outboxrow"
 )
 
@@ -148,19 +150,20 @@ type letter struct {
 	payload       []byte
 	edited        []byte
 	correlationID string
+	messageID     string
 	redrives      int
 	lastFailed    time.Time
 }
 
 const selectLetter = `
 SELECT id, consumer_group, topic, topic_id, partition, "offset", key, headers, payload, edited_payload, correlation_id,
-       redrives, last_failed_at
+       message_id, redrives, last_failed_at
 FROM troupe.dead_letters`
 
 func (l *letter) fields() []any {
 	return []any{
 		(*[16]byte)(&l.id), &l.group, &l.topic, (*[16]byte)(&l.topicID), &l.partition, &l.offset, &l.key, &l.headers, &l.payload, &l.edited,
-		&l.correlationID, &l.redrives, &l.lastFailed,
+		&l.correlationID, &l.messageID, &l.redrives, &l.lastFailed,
 	}
 }
 
@@ -247,6 +250,24 @@ func (l *letter) entry(sameKey bool) (pgx.NamedArgs, error) {
 	}, nil
 }
 
+// identity returns the identity of the message in the inbox, if the redriven message would have another one and its headers do not state it.
+func (l *letter) identity(m message) string {
+	if deadletter.RedriveIdentity(m.Extra) != "" {
+		return ""
+	}
+	m.unnamed = l.messageID
+	before := m.identity()
+	if unnamedID.MatchString(m.ID) { // a retry topic has added it
+		before = m.ID
+	}
+	after := m.Message
+	after.ID, after.Source = m.id(), cmp.Or(m.Source, "a relay")
+	if inbox.Identity(after) == before {
+		return ""
+	}
+	return before
+}
+
 // redriven returns the message's own headers and the headers that give it a new identity. Attributes that a relay would fill in
 // differently from the values that participants have seen are set explicitly.
 func (l *letter) redriven(m message, payload []byte, sameKey bool) []envelope.Header {
@@ -272,6 +293,12 @@ func (l *letter) redriven(m message, payload []byte, sameKey bool) []envelope.He
 	}
 	add(deadletter.HeaderRedrive, strconv.Itoa(l.redrives+1))
 	add(deadletter.HeaderRedriveGroup, l.group)
+	if m.ID == "" {
+		add(ce.HeaderID, l.messageID)
+	}
+	if identity := l.identity(m); identity != "" {
+		add(deadletter.HeaderRedriveIdentity, identity)
+	}
 	if another {
 		add(deadletter.HeaderRedriveEdit, deadletter.EditOf(payload))
 	}

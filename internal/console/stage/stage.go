@@ -287,8 +287,8 @@ func (s *Stage) Rebuilds() {
 	s.exec(`INSERT INTO troupe.rebuilds (consumer_group, generation, handlers, from_time, emit, finished_at) VALUES
 		('shop.summary', 1, '{shop.summary/all}', '2026-01-01', false, now()),
 		('shop.summary', 2, '{shop.summary/Paid,shop.summary/Refused}', '2026-01-01', false, NULL)`)
-	s.exec(`INSERT INTO troupe.rebuild_partitions (rebuild, topic, partition, topic_id, from_offset, watermark, epoch, until, began_at)
-		SELECT id, 'shop.payment.events', n, '00000000-0000-0000-0000-000000000001', 100, until - 1, until - until, until, now() + (until - until) * interval '1 second'
+	s.exec(`INSERT INTO troupe.rebuild_partitions (rebuild, topic, partition, topic_id, handlers, from_offset, watermark, epoch, until, began_at)
+		SELECT id, 'shop.payment.events', n, '00000000-0000-0000-0000-000000000001', handlers, 100, until - 1, until - until, until, now() + (until - until) * interval '1 second'
 		FROM troupe.rebuilds, (VALUES (0, 300), (1, NULL)) AS p (n, until)
 		WHERE finished_at IS NULL`)
 	s.exec(`INSERT INTO troupe.leases (consumer_group, topic, partition, topic_id, term, owner, watermark, watermark_epoch)
