@@ -105,7 +105,7 @@ func TestStatementsThatFailedRecordNoVersion(t *testing.T) {
 	require.ErrorIs(t, migrations.Up(t.Context(), url), migrations.ErrPartial)
 }
 
-// TestToolsTakeTurns: one tool runs the files, another the printed statements, and then Up applies what is left.
+// TestToolsTakeTurns: one tool runs the files, another the printed statements, and then Up applies the other versions.
 func TestToolsTakeTurns(t *testing.T) {
 	t.Parallel()
 	last := latest(t)
