@@ -30,8 +30,8 @@ var files embed.FS
 type Status struct {
 	Current int64
 	Latest  int64
-	// Unrecorded is true if another tool than Up created the tables: the history lists no version, and Current is the version that
-	// the existing tables have. Up records this version.
+	// Unrecorded is true if another tool than Up created tables: the history does not list Current, which is the version that the
+	// existing tables have. Up records it.
 	Unrecorded bool
 }
 
@@ -90,7 +90,8 @@ func UpConfig(ctx context.Context, config *pgx.ConnConfig) error {
 }
 
 // Get returns the version of the database at url, and changes nothing. The version of a database without Troupe's schema is 0.
-// If the history lists no version, Get derives the version from the tables, and returns ErrPartial if they match no version.
+// If the tables have a later version than the history lists, that is the version. If the history lists none, and the tables match no
+// version, Get returns ErrPartial.
 func Get(ctx context.Context, url string) (Status, error) {
 	config, err := address.ParseConn(url)
 	if err != nil {
@@ -109,18 +110,19 @@ func GetConfig(ctx context.Context, config *pgx.ConnConfig) (Status, error) {
 		if s.Current, err = recorded(ctx, db); err != nil {
 			return err
 		}
-		if s.Current == 0 {
-			tables, odd := versionOfTables(ctx, db, sources)
-			// A concurrent Up may have recorded versions since.
-			if s.Current, err = recorded(ctx, db); err != nil {
-				return err
-			}
-			if s.Current == 0 {
-				s.Current, s.Unrecorded, err = tables, tables > 0, odd
-			}
-			if err != nil {
-				return err
-			}
+		if s.Current >= s.Latest {
+			return nil
+		}
+		tables, odd := versionOfTables(ctx, db, sources)
+		// A concurrent Up may have recorded versions since.
+		if s.Current, err = recorded(ctx, db); err != nil {
+			return err
+		}
+		switch {
+		case odd == nil && tables > s.Current:
+			s.Current, s.Unrecorded = tables, true
+		case s.Current == 0:
+			return odd
 		}
 		return nil
 	})

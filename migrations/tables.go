@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/pressly/goose/v3"
@@ -122,7 +123,7 @@ SELECT 0, true
 WHERE NOT EXISTS (SELECT FROM troupe.migrations);
 `
 
-// record writes the versions up to version into an empty history.
+// record writes the versions up to version into the history, as far as it does not list them.
 func record(ctx context.Context, db *sql.DB, version int64) error {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
@@ -138,7 +139,7 @@ func record(ctx context.Context, db *sql.DB, version int64) error {
 		INSERT INTO troupe.migrations (version_id, is_applied)
 		SELECT n, true
 		FROM generate_series(1, $1::bigint) AS n
-		WHERE (SELECT max(version_id) FROM troupe.migrations) = 0
+		WHERE n NOT IN (SELECT version_id FROM troupe.migrations)
 		ORDER BY n`, version)
 	if err != nil {
 		return err
@@ -148,27 +149,34 @@ func record(ctx context.Context, db *sql.DB, version int64) error {
 
 // SQL returns the statements of the versions after the given one, for a tool of your own that changes the database: psql, Flyway and
 // others. They also record the versions in troupe.migrations, where Get and Up read them. Run them in one transaction, as the
-// role that owns the schema troupe. Without a newer version SQL returns "".
+// role that owns the schema troupe. A tool that continues after an error records no version whose tables, or whose earlier versions, are
+// missing. Without a newer version SQL returns "".
 func SQL(after int64) (string, error) {
 	entries, err := files.ReadDir("sql")
 	if err != nil {
 		return "", fmt.Errorf("migrations: %w", err)
 	}
 	var b strings.Builder
+	var earlier []object // of the versions up to after
 	for _, e := range entries {
 		version, err := goose.NumericComponent(e.Name())
 		if err != nil {
 			return "", fmt.Errorf("migrations: %w", err)
 		}
-		if version <= after {
-			continue
-		}
 		text, err := files.ReadFile(path.Join("sql", e.Name()))
 		if err != nil {
 			return "", fmt.Errorf("migrations: %w", err)
 		}
+		objects := objectsOf(string(text))
+		if version <= after {
+			earlier = append(earlier, objects...)
+			continue
+		}
 		if b.Len() == 0 {
 			b.WriteString("CREATE SCHEMA IF NOT EXISTS troupe;\n" + makeHistory)
+			if after > 0 {
+				fmt.Fprintf(&b, recordEarlier, after, allExist(earlier))
+			}
 		}
 		fmt.Fprintf(&b, "\n-- Version %d.\n\n", version)
 		for line := range strings.Lines(string(text)) {
@@ -176,7 +184,49 @@ func SQL(after int64) (string, error) {
 				b.WriteString(line)
 			}
 		}
-		fmt.Fprintf(&b, "\nINSERT INTO troupe.migrations (version_id, is_applied) VALUES (%d, true);\n", version)
+		fmt.Fprintf(&b, recordOne, version, allExist(objects))
 	}
 	return b.String(), nil
+}
+
+// recordEarlier records the versions that the database has and an empty history does not list, since goose applies no version while an
+// earlier one is missing.
+const recordEarlier = `
+INSERT INTO troupe.migrations (version_id, is_applied)
+SELECT n, true
+FROM generate_series(1, %d) AS n
+WHERE (SELECT max(version_id) FROM troupe.migrations) = 0
+  AND %s;
+`
+
+const recordOne = `
+INSERT INTO troupe.migrations (version_id, is_applied)
+SELECT %[1]d, true
+WHERE (SELECT max(version_id) FROM troupe.migrations) = %[1]d - 1
+  AND %[2]s;
+`
+
+// allExist returns a condition that is true if all objects exist.
+func allExist(objects []object) string {
+	var conditions []string
+	for kind, condition := range map[string]string{
+		"relation": "to_regclass(n) IS NULL", "function": "to_regproc(n) IS NULL",
+		"column": "NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass(split_part(n, ':', 1)) AND attname = split_part(n, ':', 2) AND NOT attisdropped)",
+	} {
+		var names []string
+		for _, o := range objects {
+			switch {
+			case o.kind != kind:
+			case kind == "column":
+				names = append(names, "'"+o.name+":"+o.column+"'")
+			default:
+				names = append(names, "'"+o.name+"'")
+			}
+		}
+		if len(names) > 0 {
+			conditions = append(conditions, "NOT EXISTS (SELECT FROM unnest(ARRAY["+strings.Join(names, ", ")+"]) AS n WHERE "+condition+")")
+		}
+	}
+	slices.Sort(conditions)
+	return strings.Join(conditions, "\n  AND ")
 }

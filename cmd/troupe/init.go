@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/troupe-go/troupe/internal/plain"
 	"github.com/troupe-go/troupe/internal/scaffold"
 	"github.com/troupe-go/troupe/topics"
 )
@@ -111,7 +112,7 @@ func printInit(w io.Writer, folder string, files []scaffold.File, dryRun bool) e
 		_, err := fmt.Fprintln(w, "Nothing was done.")
 		return err
 	}
-	_, err := fmt.Fprintf(w, "\nNext: cd %s && go test ./...; README.md has the rest.\n", folder)
+	_, err := fmt.Fprintf(w, "\nNext: cd %s && go test ./...; README.md has the rest.\n", plain.Argument(folder))
 	return err
 }
 

@@ -76,6 +76,8 @@ var where = []string{
 
 const confirmed = "confirms an action on many, where a click is enough otherwise"
 
+const previewed = "comes from the preview; a command that asks compares it by itself"
+
 const oneOfAList = "is one line of a list, which has the filters"
 
 // views lists the values that pages take, in the address or, after "post ", in the form.
@@ -89,11 +91,13 @@ var views = map[string]view{
 	"post /saga/act": {
 		commands: "troupe saga retry, troupe saga skip, troupe saga resolve, troupe saga compensate, troupe saga cancel, troupe saga resume, troupe saga set, troupe saga abandon",
 		called:   map[string]string{"id": "", "step": ""},
+		page:     map[string]string{"seen": previewed},
 		command:  map[string]string{"saga": "/sagas/retry retries all of a type", "rate": "/sagas/retry retries all of a type"},
 	},
 	"/questions": {commands: "troupe saga questions"},
 	"post /saga/answer": {
 		commands: "troupe saga answer", called: map[string]string{"id": "", "step": "", "event": "", "values": "field"},
+		page: map[string]string{"seen": previewed},
 	},
 	"post /sagas/retry": {
 		commands: "troupe saga retry", page: map[string]string{"count": confirmed},

@@ -114,7 +114,9 @@ func (a *sagaAction) run(cmd *cobra.Command, desk *sagadesk.Desk, args []string,
 	if a.dryRun {
 		return a.print(cmd.OutOrStdout(), before.Status, would, true)
 	}
+	seen := ""
 	if a.asks && !a.yes {
+		seen = before.Seen()
 		if err := a.print(cmd.ErrOrStderr(), before.Status, would, true); err != nil {
 			return err
 		}
@@ -122,7 +124,7 @@ func (a *sagaAction) run(cmd *cobra.Command, desk *sagadesk.Desk, args []string,
 			return err
 		}
 	}
-	did, err := desk.Act(cmd.Context(), id, e)
+	did, err := desk.ActAsSeen(cmd.Context(), id, e, seen)
 	if err != nil {
 		return failed(err)
 	}

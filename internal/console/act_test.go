@@ -14,6 +14,7 @@ import (
 	"github.com/troupe-go/troupe/internal/admin"
 	"github.com/troupe-go/troupe/internal/admin/repair"
 	"github.com/troupe-go/troupe/internal/console/stage"
+	"github.com/troupe-go/troupe/internal/deadletter"
 	"github.com/troupe-go/troupe/saga"
 	"github.com/troupe-go/troupe/testkit"
 )
@@ -39,6 +40,36 @@ func TestALetterIsEditedAndRedriven(t *testing.T) {
 	require.NoError(t, d.Pool.QueryRow(t.Context(), "SELECT convert_from(payload, 'UTF8') FROM troupe.outbox WHERE topic = 'shop.billing.commands'").Scan(&sent))
 	require.JSONEq(t, `{"currency": "EUR"}`, sent)
 	require.Equal(t, http.StatusConflict, d.post("/dead-letter", form("db", "order", "id", id, "do", "redrive")).Code)
+}
+
+// TestAnEditedMessageKeepsItsIdempotencyKeyOnRequestOnly covers the form of one letter, and the group.
+func TestAnEditedMessageKeepsItsIdempotencyKeyOnRequestOnly(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	ids := d.letters()[:3]
+	for _, id := range ids {
+		w := d.post("/dead-letter", form("db", "order", "id", id, "do", "edit", "reason", "ticket 1", "payload", `{"currency": "EUR"}`))
+		require.Equal(t, http.StatusOK, w.Code, w.Body)
+	}
+	redriven := func(another bool) {
+		t.Helper()
+		var n, edits int
+		require.NoError(t, d.Pool.QueryRow(t.Context(), `
+			WITH sent AS (DELETE FROM troupe.outbox WHERE topic = 'shop.billing.commands' RETURNING raw_headers)
+			SELECT count(*), count(*) FILTER (WHERE position($1 IN raw_headers) > 0) FROM sent`, []byte(deadletter.HeaderRedriveEdit)).Scan(&n, &edits))
+		require.Equal(t, 1, n)
+		require.Equal(t, another, edits == 1, "another idempotency key")
+	}
+	w := d.post("/dead-letter", form("db", "order", "id", ids[0], "do", "redrive"))
+	require.Equal(t, http.StatusOK, w.Code, w.Body)
+	redriven(true)
+	w = d.post("/dead-letter", form("db", "order", "id", ids[1], "do", "redrive", "same_key", "1"))
+	require.Equal(t, http.StatusOK, w.Code, w.Body)
+	redriven(false)
+	w = d.post("/dead-letters/act", form("db", "order", "do", "redrive", "class", "permanent"))
+	require.Equal(t, http.StatusOK, w.Code, w.Body)
+	require.Equal(t, 1, d.work(decoded[Work](t, w.Body.Bytes()).ID).Done)
+	redriven(true)
 }
 
 // work waits until a Work has ended.
@@ -143,6 +174,39 @@ func TestASagaIsRetriedAsItsPreviewSaid(t *testing.T) {
 	require.Contains(t, page, "ticket 4: the warehouse is back")
 	require.Contains(t, page, `by <a href="/actions?actor=ann">ann</a>`)
 	require.Equal(t, http.StatusConflict, d.post("/saga/act", form("db", "order", "id", id, "do", "retry", "step", "inventory", "reason", "again")).Code)
+}
+
+// TestAnActionIsOnTheSagaThatItsPreviewShowed: while an operator looks at a preview, another one lets the saga continue, and it is parked
+// again at another step; or another one sets a variable.
+func TestAnActionIsOnTheSagaThatItsPreviewShowed(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	id := d.parked("o-1002")
+	d.Fail("o-1002", "ShipOrder", "the carrier answers 503")
+	address := at("/saga/act", "db", "order", "id", id, "do", "compensate")
+	seen := func() string { return facts[actFacts](d, address).Seen }
+	act := func(values ...string) (int, string) {
+		w := d.post("/saga/act", form(append([]string{"db", "order", "id", id, "reason", "ticket 4"}, values...)...))
+		return w.Code, w.Body.String()
+	}
+	first := seen()
+	require.Contains(t, d.browse(address, nil, "Authorization", "Bearer "+token).Body.String(), `name="seen" value="`+first+`"`)
+	require.Equal(t, first, seen())
+	code, body := act("do", "resolve", "step", "inventory", "happened", "yes", "seen", first)
+	require.Equal(t, http.StatusOK, code, body)
+	d.Await(id, saga.Parked)
+	code, body = act("do", "compensate", "seen", first)
+	require.Equal(t, http.StatusConflict, code, body)
+	require.Contains(t, body, "it has changed since the preview, and is parked now: nothing was done")
+
+	second := seen()
+	require.NotEqual(t, first, second)
+	code, body = act("do", "set", "result", `{"quantity": 7}`)
+	require.Equal(t, http.StatusOK, code, body)
+	code, body = act("do", "compensate", "seen", second)
+	require.Equal(t, http.StatusConflict, code, body)
+	code, body = act("do", "compensate", "seen", seen())
+	require.Equal(t, http.StatusOK, code, body)
 }
 
 func TestASagasHistoryHasTheServersRoleAndTime(t *testing.T) {

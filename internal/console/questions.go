@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"net/url"
@@ -65,6 +66,9 @@ type answerFacts struct {
 func (f answerFacts) Data() []variable { return variablesOf(f.saga) }
 
 func (f answerFacts) title() string { return "Answer " + f.Step + " · " + f.ID }
+
+// Seen identifies the state of the saga whose variables the page shows.
+func (f answerFacts) Seen() string { return f.saga.Seen() }
 
 // Filled returns the form that was filled in; nil: the question has no form for that event any more.
 func (f answerFacts) Filled() *sagadesk.FormEvent {
@@ -174,10 +178,11 @@ func actOnAnswer(ctx context.Context, a *ask) (any, string, error) {
 			return nil, "", wrongAnswer(f, err)
 		}
 		facts := actFactsOf(s.Name, before.Status, would, false)
+		facts.Seen = cmp.Or(a.get("seen"), before.Seen()) // of the form, which showed the variables
 		f.Would = &facts
 		return f, "", nil
 	}
-	did, err := s.sagas.Act(ctx, f.ID, e)
+	did, err := s.sagas.ActAsSeen(ctx, f.ID, e, a.get("seen"))
 	if err != nil {
 		return nil, "", wrongAnswer(f, err)
 	}

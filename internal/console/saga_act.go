@@ -25,6 +25,8 @@ type actFacts struct {
 	Cancelled []string         `json:"cancelled"`
 	Moments   []saga.Moment    `json:"moments"`
 	Alert     string           `json:"alert"`
+	// Seen, of a preview, identifies the saga's state: an action that is sent with it is refused if the state has changed.
+	Seen string `json:"seen,omitempty"`
 	// Ignored is the reason why nothing was started: a saga of the key exists, and the other fields describe it.
 	Ignored string `json:"ignored,omitempty"`
 
@@ -138,7 +140,7 @@ func readSagaAct(ctx context.Context, a *ask) (any, error) {
 		return nil, err
 	}
 	f := actFactsOf(s.Name, g.Status, would, false)
-	f.Result, f.Spec = result, drawSteps(g.Definition.Spec(), &would.State)
+	f.Result, f.Seen, f.Spec = result, g.Seen(), drawSteps(g.Definition.Spec(), &would.State)
 	return f, nil
 }
 
@@ -162,7 +164,7 @@ func actOnSaga(ctx context.Context, a *ask) (any, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	did, err := s.sagas.Act(ctx, id, e)
+	did, err := s.sagas.ActAsSeen(ctx, id, e, a.get("seen"))
 	if err != nil {
 		return nil, "", err
 	}

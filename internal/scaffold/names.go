@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/troupe-go/troupe/internal/plain"
 	"github.com/troupe-go/troupe/topics"
 )
 
@@ -14,6 +15,9 @@ import (
 
 // Database returns the name of the service's database.
 func (s Service) Database() string { return strings.ReplaceAll(s.Name, "-", "_") }
+
+// ShellPath returns Path as one argument of a command.
+func (s Service) ShellPath() string { return plain.Argument(s.Path) }
 
 // Reacts reports whether the service reacts to another hop.
 func (s Service) Reacts() bool { return !s.From.IsZero() }

@@ -125,6 +125,21 @@ func TestTheReadmeNamesGoWorkOnlyIfTheServiceHasOne(t *testing.T) {
 	}
 }
 
+// TestTheReadmeNamesAPathWithABlankAsOneArgument: a person copies the commands.
+func TestTheReadmeNamesAPathWithABlankAsOneArgument(t *testing.T) {
+	t.Parallel()
+	s := service(t)
+	s.Path = "../my sources/troupe"
+	files, err := s.Files()
+	require.NoError(t, err)
+	for _, f := range files {
+		if f.Path == "README.md" {
+			require.Contains(t, string(f.Text), "(cd '../my sources/troupe' && go install ./cmd/troupe)")
+			require.Contains(t, string(f.Text), "-replace github.com/troupe-go/troupe='../my sources/troupe' && go mod tidy")
+		}
+	}
+}
+
 func TestTheReadmeStartsTheDemoForAServiceThatReactsToIt(t *testing.T) {
 	t.Parallel()
 	s := service(t)

@@ -2,9 +2,11 @@ package sidecar
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -13,6 +15,7 @@ import (
 	"github.com/troupe-go/troupe/internal/admin/relaydesk"
 	"github.com/troupe-go/troupe/internal/mapping"
 	"github.com/troupe-go/troupe/internal/pg"
+	"github.com/troupe-go/troupe/internal/plain"
 )
 
 // checkTable checks that a table fits its mapping, that the role may read it, and that the publication contains it, and reports its
@@ -46,6 +49,7 @@ func checkTable(ctx context.Context, r *doctor.Report, config *pgxpool.Config, o
 			"partition the table instead, or end the inheritance: ALTER TABLE … NO INHERIT …")
 	}
 	checkPublication(ctx, r, conn, of, publication)
+	checkRelay(ctx, r, conn, of)
 	var all, retrying, parked int
 	err = conn.QueryRow(ctx, `
 		SELECT count(*), count(*) FILTER (WHERE status = 'retrying'), count(*) FILTER (WHERE status = 'parked')
@@ -57,6 +61,37 @@ func checkTable(ctx context.Context, r *doctor.Report, config *pgxpool.Config, o
 			"outbox-relay parked list; remove the cause, then outbox-relay parked retry, or discard")
 	}
 	return readable
+}
+
+// checkRelay reports that no relay publishes the table, or that an operator has paused all relays of it. That no relay has published it
+// yet is no warning: check also runs before the first start.
+func checkRelay(ctx context.Context, r *doctor.Report, conn *pgx.Conn, of desk.Table) {
+	var holder, pausedBy, pausedWhy string
+	var active bool
+	var ended *time.Time // null if it is infinite
+	var paused *time.Time
+	err := conn.QueryRow(ctx, `
+		SELECT l.holder, l.expires_at > clock_timestamp(), CASE WHEN isfinite(l.expires_at) THEN l.expires_at END,
+		       l.paused_at, coalesce(l.paused_by, ''), coalesce(l.paused_why, '')
+		FROM troupe.mapped_tables AS t
+		JOIN troupe.relay_leases AS l USING (shard)
+		WHERE t.name = $1`, of.Name).Scan(&holder, &active, &ended, &paused, &pausedBy, &pausedWhy)
+	const start = "start outbox-relay run with this configuration; outbox-relay status shows its state"
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		r.Info("publishing", "no relay has published "+of.Name+" yet")
+	case err != nil:
+		r.Warn("publishing", err.Error(), "grant the missing rights, see privileges")
+	case paused != nil:
+		r.Warn("publishing", fmt.Sprintf("%s paused all relays of %s at %s: %s", plain.Line(pausedBy, 100), of.Name, paused.UTC().Format(time.RFC3339), plain.Line(pausedWhy, 300)),
+			"outbox-relay resume, when the reason no longer holds")
+	case active:
+		r.Ok("publishing", "by "+holder)
+	case ended == nil:
+		r.Warn("publishing", "no relay runs for "+of.Name, start)
+	default:
+		r.Warn("publishing", fmt.Sprintf("no relay runs for %s; %s was active until %s", of.Name, holder, ended.UTC().Format(time.RFC3339)), start)
+	}
 }
 
 // mayRead reports a role that may not read the table. The log needs no right on it, so a relay that continues a slot publishes

@@ -3,6 +3,7 @@
 package sidecar_test
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"testing"
@@ -60,4 +61,49 @@ outboxes:
 	r = check()
 	require.NotContains(t, r.stdout, "may not read it")
 	require.Contains(t, r.stdout, flow+".order.events: does not exist, and rows of the table go there")
+}
+
+// TestCheckReportsThatNoRelayPublishesAMappedTable also pauses the relays of the table.
+func TestCheckReportsThatNoRelayPublishesAMappedTable(t *testing.T) {
+	t.Parallel()
+	environ, conn, _ := site(t)
+	exec := func(sql string) {
+		t.Helper()
+		_, err := conn.Exec(t.Context(), sql)
+		require.NoError(t, err)
+	}
+	exec("CREATE TABLE public.outbox (id uuid PRIMARY KEY, aggregatetype text NOT NULL, aggregateid text, type text, payload jsonb)")
+	path := filepath.Join(t.TempDir(), "relay.yaml")
+	require.NoError(t, os.WriteFile(path, []byte("outboxes:\n  - name: shop\n    mapping: {table: public.outbox}\n"), 0o600))
+	publishing := func() (level, found string) {
+		t.Helper()
+		var f findings
+		r := run(t, environ, "check", "--config", path, "--output", "json")
+		require.NoError(t, json.Unmarshal([]byte(r.stdout), &f), r.stdout+r.stderr)
+		for _, one := range f.Findings {
+			if one.Name == "publishing" {
+				return one.Level, one.Found
+			}
+		}
+		return "", ""
+	}
+	level, found := publishing()
+	require.Equal(t, "info", level)
+	require.Equal(t, "no relay has published public.outbox yet", found)
+
+	exec(`WITH t AS (INSERT INTO troupe.mapped_tables (name) VALUES ('public.outbox') RETURNING shard)
+		INSERT INTO troupe.relay_leases (shard, holder, term, expires_at) SELECT shard, 'r-1', 3, now() - interval '3 hours' FROM t`)
+	level, found = publishing()
+	require.Equal(t, "warning", level)
+	require.Regexp(t, `^no relay runs for public.outbox; r-1 was active until \S+Z$`, found)
+
+	exec("UPDATE troupe.relay_leases SET expires_at = now() + interval '1 hour'")
+	level, found = publishing()
+	require.Equal(t, "ok", level)
+	require.Equal(t, "by r-1", found)
+
+	exec("UPDATE troupe.relay_leases SET paused_at = now(), paused_by = 'ann', paused_why = 'ticket 4711'")
+	level, found = publishing()
+	require.Equal(t, "warning", level)
+	require.Regexp(t, `^ann paused all relays of public.outbox at \S+Z: ticket 4711$`, found)
 }

@@ -12,7 +12,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
+	operators "github.com/troupe-go/troupe/internal/admin"
 	"github.com/troupe-go/troupe/internal/admin/doctor"
+	"github.com/troupe-go/troupe/internal/admin/relaydesk"
 	"github.com/troupe-go/troupe/internal/devstack"
 	"github.com/troupe-go/troupe/internal/grants"
 	"github.com/troupe-go/troupe/internal/grants/grantstest"
@@ -297,6 +299,32 @@ func TestRowsThatNoRelayPublishesAreFound(t *testing.T) {
 }
 
 // TestMessagesThatNoMemberTriesAreFound checks held messages and local work that are long overdue; others are not reported.
+// TestAPausedOutboxIsFound pauses an outbox whose relay runs, and one that no relay has ever published.
+func TestAPausedOutboxIsFound(t *testing.T) {
+	t.Parallel()
+	pool := testkit.Database(t)
+	publishing := func() doctor.Finding {
+		return require1(t, examine(t, doctor.Config{Database: config(pool)}), "publishing")
+	}
+	outbox := desk.Desk{DB: pool}
+	require.NoError(t, outbox.Pause(t.Context(), operators.Actor{Name: "ann", Reason: "ticket 4711"}))
+	f := publishing()
+	require.Equal(t, doctor.Warning, f.Level, "%+v", f)
+	require.Regexp(t, `^ann paused all relays of the outbox at \S+Z: ticket 4711; no relay has run for this database; no row waits$`, f.Found)
+	require.Contains(t, f.Remedy, "outbox-relay resume")
+
+	exec(t, pool, "INSERT INTO troupe.outbox (topic, key, type, payload, created_at) VALUES ('a.b.commands', 'k', 'T', '{}', now() - interval '3 hours')")
+	exec(t, pool, "UPDATE troupe.relay_leases SET holder = 'r-1', term = 3, expires_at = now() + interval '10 minutes'")
+	f = publishing()
+	require.Equal(t, doctor.Warning, f.Level, "%+v", f)
+	require.Regexp(t, `^ann paused all relays of the outbox at \S+Z: ticket 4711; rows that wait: 1, the oldest for 3h\d+m\d+s$`, f.Found)
+
+	require.NoError(t, outbox.Resume(t.Context(), operators.Actor{Name: "ann"}))
+	require.Equal(t, "by r-1, term 3", publishing().Found)
+	exec(t, pool, "UPDATE troupe.relay_leases SET holder = '', term = 0, expires_at = 'epoch'")
+	require.Regexp(t, `^no relay has run for this database; rows that wait: 1, `, publishing().Found)
+}
+
 func TestMessagesThatNoMemberTriesAreFound(t *testing.T) {
 	t.Parallel()
 	pool := testkit.Database(t)

@@ -4,48 +4,66 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/troupe-go/troupe/internal/plain"
 	"github.com/troupe-go/troupe/internal/retention"
 )
 
-// leader checks that a relay publishes the outbox. If none does, and rows wait, it reports their number and the age of the oldest.
-// This is a warning: outbox-relay check also runs before a relay is started.
+// leader checks that a relay publishes the outbox. If none does, or an operator has paused all relays, and rows wait, it reports their
+// number and the age of the oldest. This is a warning: outbox-relay check also runs before a relay is started.
 func (e *examination) leader(ctx context.Context, conn *pgx.Conn) {
-	var holder string
+	var holder, pausedBy, pausedWhy string
 	var term int64
 	var active bool
 	var ended *float64 // seconds since the lease ended; null if no relay has held it
+	var paused *time.Time
 	err := conn.QueryRow(ctx, `
 		SELECT holder, term, expires_at > clock_timestamp(),
-		       CASE WHEN term > 0 THEN extract(epoch FROM clock_timestamp() - expires_at)::float8 END
+		       CASE WHEN term > 0 THEN extract(epoch FROM clock_timestamp() - expires_at)::float8 END,
+		       paused_at, coalesce(paused_by, ''), coalesce(paused_why, '')
 		FROM troupe.relay_leases
-		WHERE shard = 0`).Scan(&holder, &term, &active, &ended)
-	found := "no relay has run for this database"
-	switch {
-	case err == nil && active:
-		e.Ok("publishing", fmt.Sprintf("by %s, term %d", holder, term))
-		return
-	case err == nil:
-		found = "no relay runs"
-		if ended != nil {
-			found = fmt.Sprintf("no relay runs; %s was active until %s ago", holder, seconds(*ended))
-		}
-	case !errors.Is(err, pgx.ErrNoRows):
+		WHERE shard = 0`).Scan(&holder, &term, &active, &ended, &paused, &pausedBy, &pausedWhy)
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		e.Warn("publishing", err.Error(), "grant the missing rights, see privileges")
 		return
+	}
+	if active && paused == nil {
+		e.Ok("publishing", fmt.Sprintf("by %s, term %d", holder, term))
+		return
+	}
+	var found []string
+	remedy := "start outbox-relay run for this database; outbox-relay status shows its progress"
+	if paused != nil {
+		found = append(found, fmt.Sprintf("%s paused all relays of the outbox at %s: %s", plain.Line(pausedBy, 100), paused.UTC().Format(time.RFC3339), plain.Line(pausedWhy, 300)))
+		remedy = "outbox-relay resume, when the reason no longer holds"
+	}
+	switch {
+	case active:
+	case holder == "": // there is no row, or only a pause has made one
+		found = append(found, "no relay has run for this database")
+	case ended == nil:
+		found = append(found, "no relay runs")
+	default:
+		found = append(found, fmt.Sprintf("no relay runs; %s was active until %s ago", holder, seconds(*ended)))
 	}
 	rows, err := retention.ReadStats(ctx, conn)
 	switch {
 	case err != nil:
 		e.Warn("publishing", err.Error(), "grant the missing rights, see privileges")
+		return
 	case rows.Pending == 0:
-		e.Ok("publishing", found+"; no row waits")
+		found = append(found, "no row waits")
 	default:
-		e.Warn("publishing", fmt.Sprintf("%s; rows that wait: %d, the oldest for %s", found, rows.Pending, rows.Oldest.Round(time.Second)),
-			"start outbox-relay run for this database; outbox-relay status shows its progress")
+		found = append(found, fmt.Sprintf("rows that wait: %d, the oldest for %s", rows.Pending, rows.Oldest.Round(time.Second)))
+	}
+	if text := strings.Join(found, "; "); rows.Pending > 0 || paused != nil {
+		e.Warn("publishing", text, remedy)
+	} else {
+		e.Ok("publishing", text)
 	}
 }
 

@@ -3,6 +3,8 @@ package sagadesk
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -102,6 +104,22 @@ func (d *Desk) Preview(ctx context.Context, id string, e saga.Event) (decisions.
 	return out, d.canWrite(g.ContentType, out)
 }
 
+// Seen identifies the state that a preview of an action is about: the saga's status, its variables, and the phase of each step. What
+// follows from an action depends on nothing else but the time.
+func (g *Detail) Seen() string {
+	facts := struct {
+		Status saga.Status
+		Data   map[string]any
+		Steps  []saga.StepState
+	}{Status: g.Status, Data: g.State.Data}
+	for _, s := range g.State.Steps {
+		facts.Steps = append(facts.Steps, saga.StepState{Name: s.Name, Phase: s.Phase})
+	}
+	text, _ := json.Marshal(facts) // the values came from JSON
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:8])
+}
+
 func checkAction(e saga.Event) error {
 	if !e.Kind.Action() {
 		return fmt.Errorf("%w: %q is no action", decisions.ErrRefused, e.Kind)
@@ -112,13 +130,22 @@ func checkAction(e saga.Event) error {
 // Act applies an operator's action, as Coordinator.Act does, in a transaction of its own and in the name of the coordinator
 // that the saga belongs to. That coordinator need not run: the commands are then stored in its outbox. It returns the
 // decision, with the state after it.
-func (d *Desk) Act(ctx context.Context, id string, e saga.Event) (done decisions.Decided, err error) {
+func (d *Desk) Act(ctx context.Context, id string, e saga.Event) (decisions.Decided, error) {
+	return d.ActAsSeen(ctx, id, e, "")
+}
+
+// ActAsSeen is Act for an operator who has seen a preview, with the result of Detail.Seen at that time. If it has another result now,
+// nothing is done, and the error wraps decisions.ErrRefused. "": whatever the saga's state is now.
+func (d *Desk) ActAsSeen(ctx context.Context, id string, e saga.Event, seen string) (done decisions.Decided, err error) {
 	if err := checkAction(e); err != nil {
 		return done, fmt.Errorf("saga %s: %w", id, err)
 	}
 	e.Message = cmp.Or(e.Message, envelope.NewID())
 	for range decisions.StartTries {
 		err = d.change(ctx, id, func(w *decisions.Work, g *Detail) error {
+			if seen != "" && g.Seen() != seen {
+				return fmt.Errorf("saga %s: %w: it has changed since the preview, and is %s now: nothing was done; look at the preview again", id, decisions.ErrRefused, g.Status)
+			}
 			if _, err := w.Act(ctx, id, e); err != nil {
 				return err
 			}
