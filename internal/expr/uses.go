@@ -86,6 +86,10 @@ func (u *uses) call(c ast.CallExpr, copied bool, at string) {
 			u.walk(args[1], copied, at)
 			return
 		}
+	case operators.Index: // of a value that is computed
+		u.walk(args[0], copied, at)
+		u.walk(args[1], false, at)
+		return
 	case overloads.TypeConvertString, overloads.TypeConvertDyn:
 		u.walk(args[0], copied, at)
 		return

@@ -9,8 +9,8 @@ import (
 	"github.com/troupe-go/troupe/internal/expr"
 )
 
-// TestWhatAnExpressionCopiesAndWhatItComputesWith tells both apart, also in lists, maps and macros.
-func TestWhatAnExpressionCopiesAndWhatItComputesWith(t *testing.T) {
+// TestAnExpressionsCopiesAreToldFromOtherUses tells both apart, also in lists, maps and macros.
+func TestAnExpressionsCopiesAreToldFromOtherUses(t *testing.T) {
 	t.Parallel()
 	env, err := expr.NewEnv(map[string]expr.Fields{"data": {"email": expr.String, "list": expr.Any}, "event": nil})
 	require.NoError(t, err)
@@ -36,7 +36,7 @@ func TestWhatAnExpressionCopiesAndWhatItComputesWith(t *testing.T) {
 		"event.passengers.map(p, {'n': p.name})":               {"copy event.passengers.name at n"},
 		"event.passengers.filter(p, p.name == 'x')":            {"use event.passengers.name", "copy event.passengers"},
 		"event.passengers.exists(p, p.name.startsWith('x'))":   {"use event.passengers.name"},
-		"event.passengers.filter(p, p.age > 3).map(p, p.name)": {"use event.passengers.age", "copy event.passengers.name"},
+		"event.passengers.filter(p, p.age > 3).map(p, p.name)": {"use event.passengers.age", "use event.passengers", "copy event.passengers.name"},
 		"event.passengers.map(p, p.tags.exists(g, g == 'x') ? p.name : p.nick)[0]": {"use event.passengers.tags", "copy event.passengers.name", "copy event.passengers.nick"},
 	} {
 		x, err := env.Compile(text, expr.Any)
