@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/internal/saga/verify"
-	"github.com/troupe-go/troupe/schemas/protobuf/personalpb"
 )
 
 const examples = "../../internal/saga/verify/testdata/"
@@ -120,8 +119,7 @@ func TestSagaVerifyReadsPersonalFieldsOfSchemas(t *testing.T) {
 		"proto/booked.proto": `syntax = "proto3";
 			import "troupe/personal.proto";
 			message Booked { string id = 1 [(troupe.personal) = "subject"]; string email = 2 [(troupe.personal) = "email"]; }`,
-		"proto/troupe/personal.proto": personalpb.Text,
-		"wrong/Booked.avsc":           `{"type": "record", "name": "Booked", "fields": [{"name": "email", "type": "string", "personal": "email"}]}`,
+		"wrong/Booked.avsc": `{"type": "record", "name": "Booked", "fields": [{"name": "email", "type": "string", "personal": "email"}]}`,
 	})
 	for _, format := range []string{"avro", "json", "proto"} {
 		o := finish(t, command(t, nil, "saga", "verify", "--schemas", filepath.Join(dir, format), examples+"personal-field.bad.saga.json"))
