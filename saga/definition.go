@@ -46,7 +46,8 @@ type Definition struct {
 	completed   []emit
 	compensated []emit
 	exprs       map[string]*expr.Expr // by path
-	setters     map[string]string     // the step that sets a variable; "": an event that starts the saga
+	personal    map[string]map[string]string
+	setters     map[string]string // the step that sets a variable; "": an event that starts the saga
 }
 
 type step struct {
@@ -137,6 +138,10 @@ func (d *Definition) String() string { return fmt.Sprintf("%s v%d", d.spec.Saga,
 // Expr returns the compiled expression at a path, such as steps[1].when, or nil if there is none. Tools that analyse definitions
 // use it.
 func (d *Definition) Expr(path string) *expr.Expr { return d.exprs[path] }
+
+// Personal returns the kinds of personal data by the paths of fields, for each type of message that the definition names with CommandOf and
+// the like, and whose codec knows them: see package schemas/personal.
+func (d *Definition) Personal() map[string]map[string]string { return d.personal }
 
 // Hops returns the hops whose events the saga consumes, sorted.
 func (d *Definition) Hops() []string {

@@ -51,9 +51,21 @@ type body struct {
 	name    string
 	fields  expr.Fields
 	mistake error
+	// personal has the kinds of the personal fields by their paths; nil: the codec does not know them.
+	personal map[string]string
 }
 
 func bodyOf[T any](codec envelope.Decoder) *body {
+	b := fieldsIn[T](codec)
+	if known, is := codec.(interface {
+		PersonalFields(messageType string) map[string]string
+	}); is && b.mistake == nil {
+		b.personal = known.PersonalFields(b.name)
+	}
+	return b
+}
+
+func fieldsIn[T any](codec envelope.Decoder) *body {
 	t := reflect.TypeFor[T]()
 	name, err := codec.TypeOf(*new(T))
 	if err != nil {
@@ -185,6 +197,12 @@ func (c *compiler) bodies() {
 func (c *compiler) known(path string, of *body) bool {
 	if of != nil && of.mistake != nil {
 		c.wrong(path, "%s", of.mistake)
+	}
+	if of != nil && of.personal != nil {
+		if c.d.personal == nil {
+			c.d.personal = make(map[string]map[string]string)
+		}
+		c.d.personal[of.name] = of.personal
 	}
 	return of != nil && of.mistake == nil
 }

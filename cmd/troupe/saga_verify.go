@@ -19,8 +19,9 @@ const maxSagaFile = 1<<20 + 1
 
 func newSagaVerify() *cobra.Command {
 	var (
-		output format
-		hops   string
+		output  format
+		hops    string
+		schemas []string
 	)
 	cmd := &cobra.Command{
 		Use:   "verify [flags] FILE…",
@@ -33,9 +34,13 @@ docs/verifier.md describes each rule.
   {"payment": {"consumes": ["ChargePayment"], "emits": ["PaymentCharged", "PaymentRefused"]}}
 With it verify also finds commands without a handler and events without a sender.
 
+--schemas names files, or folders, with the schemas of messages, as troupe schema check reads them. With it verify also finds expressions
+that read a field whose schema marks it as personal: a saga sees the encrypted text.
+
 Exit status: 0 no errors (warnings do not count), 1 errors, 2 a file cannot be read.`,
 		Example: `  troupe saga verify order.saga.json
   troupe saga verify --hops hops.json --output sarif *.saga.json > verify.sarif
+  troupe saga verify --schemas schemas/ order.saga.json
   troupe saga verify --output mermaid order.saga.json`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, paths []string) error {
@@ -43,6 +48,11 @@ Exit status: 0 no errors (warnings do not count), 1 errors, 2 a file cannot be r
 			if hops != "" {
 				if err := readHops(hops, &o); err != nil {
 					return err
+				}
+			}
+			if len(schemas) > 0 {
+				if err := readPersonal(schemas, &o); err != nil {
+					return fmt.Errorf("--schemas: %w", err)
 				}
 			}
 			all, err := verified(paths, o)
@@ -65,6 +75,7 @@ Exit status: 0 no errors (warnings do not count), 1 errors, 2 a file cannot be r
 	cmd.Flags().SortFlags = false
 	output.declare(cmd, inSARIF, inMermaid)
 	cmd.Flags().StringVar(&hops, "hops", "", "JSON `file` with the commands and events of each hop")
+	cmd.Flags().StringArrayVar(&schemas, "schemas", nil, "`file` or folder with schemas of messages; may be repeated")
 	return cmd
 }
 
@@ -115,6 +126,21 @@ func readHops(path string, o *verify.Options) error {
 	o.Hops = map[string]verify.Hop{}
 	if err := dec.Decode(&o.Hops); err != nil {
 		return fmt.Errorf("--hops: %s: want such as {\"payment\": {\"consumes\": […], \"emits\": […]}}: %w", path, err)
+	}
+	return nil
+}
+
+// readPersonal reads the personal fields of all types that schema files declare.
+func readPersonal(paths []string, o *verify.Options) error {
+	files, err := readFiles(paths)
+	if err != nil {
+		return err
+	}
+	o.Personal = make(map[string]map[string]string, len(files))
+	for _, f := range files {
+		if o.Personal[f.subject], err = f.personal(); err != nil {
+			return err
+		}
 	}
 	return nil
 }

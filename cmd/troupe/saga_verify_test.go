@@ -107,3 +107,30 @@ func TestSagaFmt(t *testing.T) {
 	require.Equal(t, 1, o.status)
 	require.Contains(t, o.stderr, "broken.json")
 }
+
+// TestSagaVerifyReadsPersonalFieldsOfSchemas in all formats, and refuses marks that cannot work.
+func TestSagaVerifyReadsPersonalFieldsOfSchemas(t *testing.T) {
+	t.Parallel()
+	dir := put(t, t.TempDir(), map[string]string{
+		"avro/Booked.avsc": `{"type": "record", "name": "Booked", "fields": [{"name": "id", "type": "string", "personal": "subject"},
+			{"name": "email", "type": "string", "personal": "email"}]}`,
+		"json/booked.schema.json": `{"title": "Booked", "type": "object", "properties": {"id": {"type": "string", "personal": "subject"},
+			"email": {"type": "string", "personal": "email"}}}`,
+		"proto/booked.proto": `syntax = "proto3";
+			import "troupe/personal.proto";
+			message Booked { string id = 1 [(troupe.personal) = "subject"]; string email = 2 [(troupe.personal) = "email"]; }`,
+		"wrong/Booked.avsc": `{"type": "record", "name": "Booked", "fields": [{"name": "email", "type": "string", "personal": "email"}]}`,
+	})
+	for _, format := range []string{"avro", "json", "proto"} {
+		o := finish(t, command(t, nil, "saga", "verify", "--schemas", filepath.Join(dir, format), examples+"personal-field.bad.saga.json"))
+		require.Equal(t, 1, o.status, "%s: %s", format, o.stderr)
+		require.Equal(t, examples+"personal-field.bad.saga.json:10: error: personal-field: steps[0].when: data.email is personal (email), and a saga sees its encrypted text: "+
+			"copy it, compare it with '', or let a service with the key decide\n", o.stdout, format)
+	}
+	o := finish(t, command(t, nil, "saga", "verify", "--schemas", filepath.Join(dir, "avro"), examples+"personal-field.good.saga.json"))
+	require.Equal(t, outcome{}, o)
+	o = finish(t, command(t, nil, "saga", "verify", "--schemas", filepath.Join(dir, "wrong"), examples+"personal-field.good.saga.json"))
+	require.Equal(t, 2, o.status)
+	require.Contains(t, o.stderr, "--schemas: ")
+	require.Contains(t, o.stderr, "email is personal, and no field is the subject")
+}

@@ -14,12 +14,15 @@ import (
 	"strings"
 
 	"github.com/twmb/franz-go/pkg/sr"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/internal/avsc"
 	"github.com/troupe-go/troupe/internal/formats"
 	"github.com/troupe-go/troupe/internal/payload"
 	"github.com/troupe-go/troupe/internal/registry"
 	"github.com/troupe-go/troupe/schemas"
+	"github.com/troupe-go/troupe/schemas/personal"
 )
 
 // Limits on input.
@@ -38,11 +41,28 @@ func isSchema(name string) bool {
 // A schemaFile is the schema of one type of messages.
 type schemaFile struct {
 	path, subject string
-	format        schemas.Format // nil for Avro
-	files         []payload.File // its imports, then the schema
+	format        schemas.Format                 // nil for Avro
+	files         []payload.File                 // its imports, then the schema
+	message       protoreflect.MessageDescriptor // of Protobuf
 }
 
 func (f schemaFile) avsc() string { return f.files[len(f.files)-1].Text }
+
+// personal returns the kinds of the personal fields by their paths.
+func (f schemaFile) personal() (fields map[string]string, err error) {
+	switch {
+	case f.message != nil:
+		fields, err = personal.ProtobufFields(f.message)
+	case f.format != nil:
+		fields, err = personal.Fields(f.format.ContentType(), f.avsc())
+	default:
+		fields, err = personal.Fields(envelope.Avro, f.avsc())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", f.path, err)
+	}
+	return fields, nil
+}
 
 // isAvro returns an error for a schema that only a registry can compare with its earlier versions.
 func (f schemaFile) isAvro() error {
@@ -131,7 +151,7 @@ func declared(files fs.FS, name, path string) (all []schemaFile, err error) {
 		return nil, err
 	}
 	for _, t := range types {
-		all = append(all, schemaFile{path: path, subject: t.Name, format: format, files: t.Files})
+		all = append(all, schemaFile{path: path, subject: t.Name, format: format, files: t.Files, message: t.Message})
 	}
 	return all, nil
 }

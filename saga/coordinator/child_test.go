@@ -49,6 +49,7 @@ type task struct {
 	Session     time.Duration
 	Die         string // the hook to die in
 	Nth         int64  // at which call
+	Operation   string // of a flight: counts only these commands; default: what the coordinator consumes
 }
 
 // beChild runs its task until it is killed, or its parent is.
@@ -102,6 +103,9 @@ func (k task) run(ctx context.Context, log zerolog.Logger, hooks participant.Hoo
 		return err
 	}
 	defer pool.Close()
+	if k.Hop == "flight" {
+		return k.runFlight(ctx, pool, log)
+	}
 	p, err := k.participant(pool, log, hooks)
 	if err != nil {
 		return err

@@ -56,7 +56,7 @@ func TestAStepWithForEachOnRealServers(t *testing.T) {
 			if !local {
 				seats = testkit.Database(t)
 			}
-			_, err := seats.Exec(t.Context(), "CREATE TABLE taken (flight text, seat text, step text, free boolean DEFAULT false, PRIMARY KEY (flight, seat))")
+			_, err := seats.Exec(t.Context(), takenTable)
 			require.NoError(t, err)
 			f.serveSeats(seats)
 			d := parsed(t, flightDefinition)
@@ -142,25 +142,11 @@ func (f *flow) serveSeats(pool *pgxpool.Pool) {
 		if err != nil {
 			return participant.Outcome{}, err
 		}
-		if c.Body.Name == "full" {
-			return participant.Refuse(SeatRefused{}), nil
-		}
-		seat := "seat of " + c.Body.Name
-		_, err = tx.Exec(ctx, "INSERT INTO taken (flight, seat, step) VALUES ($1, $2, $3)", string(c.Message.Key), seat, c.Message.SagaStep)
-		return participant.Succeed(SeatBooked{seat}), err
+		return bookSeat(ctx, tx, c)
 	})
-	participant.Handle(p, func(ctx context.Context, tx pgx.Tx, c participant.Command[ReleaseSeat]) (participant.Outcome, error) {
-		done, err := tx.Exec(ctx, "UPDATE taken SET free = true WHERE flight = $1 AND seat = $2 AND step = $3 AND NOT free",
-			string(c.Message.Key), c.Body.Seat, c.Message.SagaStep)
-		if err == nil && done.RowsAffected() != 1 {
-			err = retry.Permanent(fmt.Errorf("%s of %s is not taken", c.Body.Seat, c.Message.SagaStep))
-		}
-		return participant.Succeed(SeatReleased{}), err
-	})
+	participant.Handle(p, releaseSeat)
 	f.run(p, pool)
 	tickets := f.participant("tickets", f.pool)
-	participant.Handle(tickets, func(context.Context, pgx.Tx, participant.Command[IssueTickets]) (participant.Outcome, error) {
-		return participant.Succeed(TicketsIssued{}), nil
-	})
+	participant.Handle(tickets, issueTickets)
 	f.run(tickets, f.pool)
 }

@@ -49,6 +49,7 @@ type marked struct {
 	goType  reflect.Type
 	message *record
 	plan    *plan
+	kinds   map[string]string // by the paths of the fields
 }
 
 var _ envelope.Codec = (*Codec)(nil)
@@ -113,6 +114,8 @@ func markedOf(t reflect.Type, format, text string) (*marked, error) {
 	if err := r.check("", false); err != nil {
 		return nil, err
 	}
+	m.kinds = make(map[string]string)
+	r.collect("", m.kinds)
 	if m.message == nil {
 		m.plan, err = planOf(r, t, tag)
 	}

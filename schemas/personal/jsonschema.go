@@ -67,6 +67,9 @@ func (m jsonMarks) checkReferences(pointer string, object map[string]any) error 
 			return fmt.Errorf("%s: a schema with personal fields cannot have %s", pointer, keyword)
 		}
 	}
+	if _, has := object["$id"]; has && pointer != "#" {
+		return fmt.Errorf("%s: a schema with personal fields cannot have $id in a part of it: references there lead to other places", pointer)
+	}
 	if ref, is := object["$ref"].(string); is && m.at(ref) == nil {
 		return fmt.Errorf("%s: the reference %q cannot be followed: want one such as #/$defs/address", pointer, ref)
 	}
@@ -106,7 +109,7 @@ func (m jsonMarks) record(path, pointer string, v any) (*record, error) {
 		return nil, fmt.Errorf("%s: %w", pointer, errPlace)
 	}
 	read := "properties"
-	if _, is := object["items"]; is {
+	if _, is := object["items"].(map[string]any); is { // a list of schemas is refused below, as is each other keyword
 		read = "items"
 	}
 	if err := m.refuse(pointer, object, read); err != nil {

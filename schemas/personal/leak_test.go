@@ -110,7 +110,7 @@ func TestADefinitionThatIsUsedTwiceIsEncryptedAtBothPlaces(t *testing.T) {
 		{"name": "home", "type": "Address"}, {"name": "children", "type": {"type": "array", "items": "Tree"}}]}}`))
 
 	jsonHome := `"home": ` + ref + `, `
-	const only = "#/$defs/address/properties/street: only properties of objects"
+	const only = "properties/street: only properties of objects"
 	refused(only, jsonOf[mapped]("M1", jsonHome+`"x": {"type": "object", "additionalProperties": `+ref+`}`))
 	refused(only, jsonOf[mapped]("M2", jsonHome+`"x": {"type": "object", "patternProperties": {"default": `+ref+`}}`))
 	refused(only, jsonOf[either]("A1", jsonHome+`"x": {"anyOf": [{"type": "null"}, `+ref+`]}`))
@@ -119,6 +119,12 @@ func TestADefinitionThatIsUsedTwiceIsEncryptedAtBothPlaces(t *testing.T) {
 	refused(only, jsonOf[either]("A4", jsonHome+`"x": {"if": {"type": "object"}, "then": `+ref+`}`))
 	refused(only, jsonOf[either]("A5", jsonHome+`"x": {"$ref": "#/$defs/address", "properties": {"y": `+ref+`}}`))
 	refused(only, jsonOf[either]("A6", jsonHome+`"x": {"prefixItems": [`+ref+`], "items": {}}`))
+	refused(only, schemas.Config{Formats: []schemas.Format{jsonschema.New(jsonschema.Bind[either](`{"title": "A7", "$schema": "http://json-schema.org/draft-07/schema#",
+		"type": "object", "properties": {"id": {"type": "string", "personal": "subject"}, "home": {"$ref": "#/definitions/address"},
+		"x": {"type": "array", "items": [{"$ref": "#/definitions/address"}]}},
+		"definitions": {"address": {"type": "object", "properties": {"street": {"type": "string", "personal": "street"}}}}}`))}})
+	refused("$id", jsonOf[two]("I1", `"home": {"$id": "https://shop.example/home", "$ref": "#/$defs/default",
+		"$defs": {"default": {"type": "object", "properties": {"street": {"type": "string", "personal": "street"}}}}}`))
 	refused("contains itself", jsonOf[rooted]("T1", jsonHome+`"x": {"properties": {"home": `+ref+`, "children": {"items": {"$ref": "#/properties/x"}}}}`))
 	refused(`cannot be followed`, jsonOf[either]("R1", jsonHome+`"y": {"$anchor": "there"}, "x": {"$ref": "#there"}`))
 	refused(`"" is no kind`, jsonOf[either]("K1", jsonHome+`"x": {"type": "string", "personal": true}`))

@@ -124,13 +124,13 @@ func TestGeneratedCodeWithoutTheMarksIsRefused(t *testing.T) {
 }
 
 // TestANewKeyIsOnDiskBeforeItIsUsed: a crash of the server must not lose a key with which a message was encrypted, whatever the role's
-// synchronous_commit is.
+// synchronous_commit is; nor must it bring a former key-encryption key back.
 func TestANewKeyIsOnDiskBeforeItIsUsed(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	s.exec("CREATE TABLE waited (setting text)")
 	s.exec("CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO waited VALUES (current_setting('synchronous_commit')); RETURN new; END $$")
-	s.exec("CREATE TRIGGER note BEFORE INSERT ON troupe.subject_keys FOR EACH ROW EXECUTE FUNCTION note()")
+	s.exec("CREATE TRIGGER note BEFORE INSERT OR UPDATE ON troupe.subject_keys FOR EACH ROW EXECUTE FUNCTION note()")
 	key, err := personal.ParseKeys(kekText)
 	require.NoError(t, err)
 	for _, setting := range []string{"off", "on", "remote_apply"} {
@@ -144,6 +144,9 @@ func TestANewKeyIsOnDiskBeforeItIsUsed(t *testing.T) {
 		t.Cleanup(table.Close)
 		_, err = table.Make(t.Context(), setting)
 		require.NoError(t, err)
+		_, err = table.Rewrap(t.Context())
+		require.NoError(t, err)
 	}
-	require.Equal(t, []string{"local", "on", "remote_apply"}, list(t, s.pool, "SELECT setting FROM waited ORDER BY ctid"))
+	require.Equal(t, []string{"local", "on", "remote_apply"}, list(t, s.pool, "SELECT DISTINCT setting FROM waited ORDER BY setting"))
+	require.Equal(t, []string{"local", "local", "on", "on", "on"}, list(t, s.pool, "SELECT setting FROM waited ORDER BY ctid LIMIT 5"))
 }

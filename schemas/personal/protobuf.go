@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
@@ -21,11 +20,6 @@ type protoMarks struct {
 	above map[protoreflect.FullName]bool // messages around one
 }
 
-func markOf(f protoreflect.FieldDescriptor) string {
-	mark, _ := proto.GetExtension(f.Options(), personalpb.E_Personal).(string)
-	return mark
-}
-
 func (m protoMarks) record(path string, of protoreflect.MessageDescriptor) (*record, error) {
 	r := newRecord()
 	m.above[of.FullName()] = true
@@ -35,7 +29,7 @@ func (m protoMarks) record(path string, of protoreflect.MessageDescriptor) (*rec
 	}
 	for i := range of.Fields().Len() {
 		f := of.Fields().Get(i)
-		name, mark := string(f.Name()), markOf(f)
+		name, mark := string(f.Name()), personalpb.MarkOf(f)
 		at := inPath(path, name)
 		if mark == "" {
 			inner, err := m.within(at, f)
@@ -79,7 +73,7 @@ func isMarked(of protoreflect.MessageDescriptor, seen map[protoreflect.FullName]
 	seen[of.FullName()] = true
 	for i := range of.Fields().Len() {
 		f := of.Fields().Get(i)
-		if mark := markOf(f); mark != "" && mark != subjectMark || f.Message() != nil && isMarked(f.Message(), seen) {
+		if mark := personalpb.MarkOf(f); mark != "" && mark != subjectMark || f.Message() != nil && isMarked(f.Message(), seen) {
 			return true
 		}
 	}
@@ -93,7 +87,7 @@ func markedExtension(of protoreflect.MessageDescriptor, seen map[protoreflect.Fu
 	}
 	protoregistry.GlobalTypes.RangeExtensionsByMessage(of.FullName(), func(x protoreflect.ExtensionType) bool {
 		f := x.TypeDescriptor()
-		if markOf(f) != "" || f.Message() != nil && isMarked(f.Message(), seen) {
+		if personalpb.MarkOf(f) != "" || f.Message() != nil && isMarked(f.Message(), seen) {
 			name = f.FullName()
 		}
 		return name == ""

@@ -69,14 +69,16 @@ func (t *Table) Find(ctx context.Context, subject string) (tink.DeterministicAEA
 	return daead.New(handle)
 }
 
-// insertKey is on the server's disk when it returns, whatever the role's synchronous_commit is: messages that are encrypted with the key may
-// be in Kafka, or in another database, by the time the server crashes.
-const insertKey = `
+// durable begins a statement that is on the server's disk when it returns, whatever the role's synchronous_commit is: messages that are
+// encrypted with a new key may be in Kafka, or in another database, by the time the server crashes, and a former key-encryption key may be gone.
+const durable = `
 WITH durable AS (
   SELECT set_config('synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'off' THEN 'local'
                                           ELSE current_setting('synchronous_commit') END, true)
 )
-INSERT INTO troupe.subject_keys (subject, wrapped_key)
+`
+
+const insertKey = durable + `INSERT INTO troupe.subject_keys (subject, wrapped_key)
 SELECT $1, $2
 FROM durable
 ON CONFLICT DO NOTHING`
@@ -149,7 +151,7 @@ LIMIT $2`, last, batch)
 				return n, fmt.Errorf("rewrap: %w", err)
 			}
 			// A key that was forgotten meanwhile stays so.
-			const update = "UPDATE troupe.subject_keys SET wrapped_key = $3 WHERE subject = $1 AND wrapped_key = $2"
+			const update = durable + "UPDATE troupe.subject_keys SET wrapped_key = $3 FROM durable WHERE subject = $1 AND wrapped_key = $2"
 			done, err := t.pool.Exec(ctx, update, r.Subject, r.Wrapped, again)
 			if err != nil {
 				return n, fmt.Errorf("rewrap: %w", err)

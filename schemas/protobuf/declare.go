@@ -21,7 +21,7 @@ func (*format) Declare(files fs.FS, path string) (all []payload.Declared, err er
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	for i := range file.Messages().Len() {
-		all = append(all, payload.Declared{Name: string(file.Messages().Get(i).FullName()), Files: with})
+		all = append(all, payload.Declared{Name: string(file.Messages().Get(i).FullName()), Files: with, Message: file.Messages().Get(i)})
 	}
 	return all, nil
 }

@@ -1,9 +1,7 @@
 package protobuf
 
 import (
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
-	"google.golang.org/protobuf/types/descriptorpb"
 
 	"github.com/troupe-go/troupe/schemas/protobuf/personalpb"
 )
@@ -22,7 +20,7 @@ func otherMark(file, code protoreflect.MessageDescriptor, seen map[protoreflect.
 		switch {
 		case own == nil:
 			continue
-		case markOf(f) != markOf(own):
+		case personalpb.MarkOf(f) != personalpb.MarkOf(own):
 			return f.FullName()
 		case f.Message() == nil || own.Message() == nil:
 			continue
@@ -32,19 +30,4 @@ func otherMark(file, code protoreflect.MessageDescriptor, seen map[protoreflect.
 		}
 	}
 	return ""
-}
-
-// markOf returns the option personal of a field. The options of a compiled file are read again, since they may be of a type of the
-// compiler's.
-func markOf(f protoreflect.FieldDescriptor) string {
-	raw, err := proto.Marshal(f.Options())
-	if err != nil || len(raw) == 0 {
-		return ""
-	}
-	options := &descriptorpb.FieldOptions{}
-	if err := proto.Unmarshal(raw, options); err != nil {
-		return ""
-	}
-	mark, _ := proto.GetExtension(options, personalpb.E_Personal).(string)
-	return mark
 }

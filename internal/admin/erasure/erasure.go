@@ -117,10 +117,21 @@ func (d Desk) Erase(ctx context.Context, key string, by admin.Actor) (r Report, 
 				changed[t.name] = n
 			}
 		}
+		if _, err := tx.Exec(ctx, forget, args); err != nil {
+			return fmt.Errorf("subject_keys: %w", err)
+		}
 		return record(ctx, tx, r.Digest, changed, by)
 	})
 	return r, err
 }
+
+// forget records that the key of a subject that has none yet is forgotten, in a database with keys of other subjects: a service that handles a
+// message of the subject later makes none. A key that is made meanwhile makes the erasure fail as a row that changed.
+const forget = `
+INSERT INTO troupe.subject_keys (subject, forgotten_at)
+SELECT sha256(convert_to(@key, 'UTF8')), clock_timestamp()
+WHERE EXISTS (SELECT FROM troupe.subject_keys)
+ON CONFLICT DO NOTHING`
 
 // named reports whether a text contains the key as a word.
 func named(text, key string) bool {

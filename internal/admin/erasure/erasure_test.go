@@ -361,3 +361,19 @@ func TestAnErasureIsOnDiskBeforeItIsReported(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"local"}, s.list("SELECT setting FROM waited"))
 }
+
+// TestASubjectWithoutAKeyIsForgottenToo: no service makes a key for it after the erasure, and one that is made meanwhile is not missed.
+func TestASubjectWithoutAKeyIsForgottenToo(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	const rows = "SELECT count(*)::text FROM troupe.subject_keys WHERE subject = sha256('o-1') AND wrapped_key IS NULL"
+	s.erase("o-1")
+	require.Equal(t, []string{"0"}, s.list(rows), "the database has no keys at all: it is not the one with the keys")
+
+	s.exec("INSERT INTO troupe.subject_keys (subject, wrapped_key) VALUES (sha256('o-2'), 'key')")
+	require.Empty(t, s.erase("o-1").Changes)
+	require.Equal(t, []string{"1"}, s.list(rows))
+	s.exec("INSERT INTO troupe.subject_keys (subject, wrapped_key) VALUES (sha256('o-1'), 'key') ON CONFLICT DO NOTHING") // as a service does
+	require.Equal(t, []string{"1"}, s.list(rows))
+	require.Empty(t, s.erase("o-1").Changes)
+}

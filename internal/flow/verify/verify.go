@@ -96,7 +96,7 @@ func verified(services []reactions.Service) *model {
 	m := newModel(services)
 	m.look()
 	for _, check := range []func(*model){
-		sameHop, consumers, feeders, beginsNowhere, cycles, retryOwners, joins, expectations, undone, tooMany,
+		sameHop, consumers, feeders, beginsNowhere, cycles, retryOwners, joins, expectations, belowJoins, undone, tooMany,
 	} {
 		check(m)
 	}

@@ -206,6 +206,12 @@ func TestEachSlipIsFoundWhereItWasMade(t *testing.T) {
 			parcelFiles(), "post", `"after": {"topic": "f.shop.events", "type": "Ordered"}`, `"after": {"topic": "f.pay.events", "type": "NotPaid"}`,
 			[]string{"post:11: expectation-never"}, []string{"no run that sends NotPaid also sends Sent"},
 		},
+		"an expectation shorter than a join before it": {
+			parcelFiles(), "post", `"type": "Sent"}],
+      "within": "48h"`, `"type": "Sent"}, {"topic": "f.shop.events", "type": "Cancelled"}],
+      "within": "23h59m"`,
+			[]string{"post:12: expectation-below-join"}, []string{"sent waits 23h59m, and Cancelled may come after the 24h of join ready: allow more than that"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

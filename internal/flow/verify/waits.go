@@ -2,6 +2,7 @@ package verify
 
 import (
 	"slices"
+	"time"
 )
 
 func joins(m *model) {
@@ -91,6 +92,47 @@ func expectations(m *model) {
 				"%s is never met: no run that sends %s also sends %s; expect what can come after it", e.Name, e.After.Type, m.types(e.expect))
 		}
 	}
+}
+
+// belowJoins finds expectations of what follows the end of a join's time, if their own time is shorter.
+func belowJoins(m *model) {
+	for _, e := range m.expectations {
+		for _, j := range m.joins {
+			if j.Within == "" || duration(e.Within) >= duration(j.Within) {
+				continue
+			}
+			late := m.following(j.expired)
+			k := slices.IndexFunc(e.expect, func(id int) bool { return late[id] })
+			if k < 0 || late[e.after] || m.following(j.success)[e.after] {
+				continue
+			}
+			m.report("expectation-below-join", e.service, e.path+".within", []int{e.after, e.expect[k]}, nil,
+				"%s waits %s, and %s may come after the %s of join %s: allow more than that", e.Name, e.Within, m.messages[e.expect[k]].typ, j.Within, j.Name)
+			break
+		}
+	}
+}
+
+// following returns messages, and all that reactions may send after them.
+func (m *model) following(first []int) map[int]bool {
+	all := make(map[int]bool)
+	for next := slices.Clone(first); len(next) > 0; next = next[1:] {
+		if all[next[0]] {
+			continue
+		}
+		all[next[0]] = true
+		for _, r := range m.messages[next[0]].reactions {
+			next = append(next, m.reactions[r].success...)
+			next = append(next, m.reactions[r].failure...)
+		}
+	}
+	return all
+}
+
+// duration reads a duration that package reactions has checked.
+func duration(text string) time.Duration {
+	d, _ := time.ParseDuration(text)
+	return d
 }
 
 // undone reports effects that are not undone. There is one finding per reaction, which names all failures before, after or in

@@ -30,6 +30,9 @@ type Finding struct {
 type Options struct {
 	// Hops holds all hops that exist, by name. Nil: the hops are unknown, and the rules about hops are not checked.
 	Hops map[string]Hop
+	// Personal holds the types of messages whose schemas are known: by type, the kinds of personal data by the paths of the fields. A type
+	// without personal fields has an empty map.
+	Personal map[string]map[string]string
 }
 
 // A Hop lists the messages of a hop.
@@ -50,6 +53,13 @@ func Definition(d *saga.Definition, o Options) []Finding {
 	}
 	if o.Hops != nil {
 		hops(m, o.Hops)
+	}
+	types := d.Personal()
+	if o.Personal != nil {
+		types = o.Personal
+	}
+	if types != nil {
+		personalFields(m, types)
 	}
 	slices.SortStableFunc(m.findings, byPlace)
 	return m.findings

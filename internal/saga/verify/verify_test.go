@@ -39,6 +39,9 @@ func find(t testing.TB, files []string, hops string) []verify.Finding {
 	if text, err := os.ReadFile(filepath.Join("testdata", hops)); err == nil {
 		require.NoError(t, json.Unmarshal(text, &o.Hops))
 	}
+	if text, err := os.ReadFile(filepath.Join("testdata", strings.Replace(hops, ".hops.", ".personal.", 1))); err == nil {
+		require.NoError(t, json.Unmarshal(text, &o.Personal))
+	}
 	var ds []*saga.Definition
 	var last []verify.Finding
 	var text []byte

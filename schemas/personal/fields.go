@@ -1,0 +1,62 @@
+package personal
+
+import (
+	"fmt"
+	"maps"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/troupe-go/troupe/envelope"
+)
+
+// Fields returns the kinds of the personal fields of a schema in Avro or JSON Schema, by their paths, such as passengers.name for a field of a
+// list of records. It is for tools that have no Go type. It fails if a field is marked that cannot be encrypted.
+func Fields(contentType, text string) (map[string]string, error) {
+	var r *record
+	var err error
+	switch contentType {
+	case envelope.Avro:
+		r, err = markedAvro(text)
+	case envelope.JSONSchema:
+		r, err = markedJSON(text)
+	default:
+		return nil, fmt.Errorf("personal: payloads of type %s cannot have personal fields", contentType)
+	}
+	return fieldsOf(r, err)
+}
+
+// ProtobufFields is Fields for a message of Protobuf.
+func ProtobufFields(of protoreflect.MessageDescriptor) (map[string]string, error) {
+	return fieldsOf(markedProtobuf(of))
+}
+
+// PersonalFields is Fields for a type of messages of the codec. A definition of a saga that is written in Go reads them, so that the verifier of
+// sagas knows them.
+func (c *Codec) PersonalFields(messageType string) map[string]string {
+	all := make(map[string]string)
+	if m := c.byName[messageType]; m != nil {
+		maps.Copy(all, m.kinds)
+	}
+	return all
+}
+
+func fieldsOf(r *record, err error) (map[string]string, error) {
+	if err == nil {
+		err = r.check("", false)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("personal: %w", err)
+	}
+	all := make(map[string]string)
+	r.collect("", all)
+	return all, nil
+}
+
+func (r *record) collect(path string, all map[string]string) {
+	for name, kind := range r.kinds {
+		all[inPath(path, name)] = kind
+	}
+	for name, inner := range r.inner {
+		inner.collect(inPath(path, name), all)
+	}
+}
