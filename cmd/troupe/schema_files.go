@@ -151,7 +151,8 @@ func declared(files fs.FS, name, path string) (all []schemaFile, err error) {
 		return nil, err
 	}
 	for _, t := range types {
-		all = append(all, schemaFile{path: path, subject: t.Name, format: format, files: t.Files, message: t.Message})
+		message, _ := t.Message.(protoreflect.MessageDescriptor)
+		all = append(all, schemaFile{path: path, subject: t.Name, format: format, files: t.Files, message: message})
 	}
 	return all, nil
 }

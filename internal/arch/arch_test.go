@@ -181,6 +181,19 @@ func TestLibrariesStayLight(t *testing.T) {
 	}
 }
 
+// TestOtherFormatsThanProtobufDoWithoutItsPackages: CEL, of sagas, needs them; nothing that a service with Avro or JSON imports does.
+func TestOtherFormatsThanProtobufDoWithoutItsPackages(t *testing.T) {
+	pkgs := list(t)
+	for _, name := range []string{"outbox", "participant", "relay", "schemas", "flow"} {
+		require.Contains(t, pkgs, name)
+		for _, d := range pkgs[name].Deps {
+			if strings.HasPrefix(d, "google.golang.org/protobuf/") {
+				t.Errorf("importing %s pulls in %s", name, d)
+			}
+		}
+	}
+}
+
 // TestProgramsWithoutSagasLinkNoExpressions: only programs that run or edit sagas link CEL, the language of their expressions.
 func TestProgramsWithoutSagasLinkNoExpressions(t *testing.T) {
 	pkgs := list(t)

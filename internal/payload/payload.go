@@ -5,8 +5,6 @@ package payload
 import (
 	"io/fs"
 	"reflect"
-
-	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
 // A Format is a payload format whose schemas are in the registry. It is safe for concurrent use.
@@ -30,8 +28,8 @@ type Format interface {
 type Declared struct {
 	Name  string // also the subject
 	Files []File // as Binding.Files returns them
-	// Message describes a message of Protobuf; nil for other formats.
-	Message protoreflect.MessageDescriptor
+	// Message is the protoreflect.MessageDescriptor of a message of Protobuf; nil for other formats, which do without its packages.
+	Message any
 }
 
 // Change is one difference between two schemas.
