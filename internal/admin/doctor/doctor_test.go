@@ -134,7 +134,7 @@ func TestMigrationsAreComparedWithTheProgram(t *testing.T) {
 	require.Equal(t, "outbox-relay migrate", f.Remedy)
 
 	pool := testkit.Database(t)
-	exec(t, pool, "DELETE FROM troupe.migrations WHERE version_id = (SELECT max(version_id) FROM troupe.migrations)")
+	exec(t, pool, "DELETE FROM troupe.migrations WHERE version_id = (SELECT max(version_id) FROM troupe.migrations); DROP TABLE troupe.subject_keys")
 	f = require1(t, examine(t, doctor.Config{Database: config(pool)}), "migrations")
 	require.Equal(t, doctor.Failure, f.Level)
 	exec(t, pool, "INSERT INTO troupe.migrations (version_id, is_applied) VALUES (9999, true)")
@@ -298,7 +298,6 @@ func TestRowsThatNoRelayPublishesAreFound(t *testing.T) {
 	require.Equal(t, "by r-1, term 3", publishing().Found)
 }
 
-// TestMessagesThatNoMemberTriesAreFound checks held messages and local work that are long overdue; others are not reported.
 // TestAPausedOutboxIsFound pauses an outbox whose relay runs, and one that no relay has ever published.
 func TestAPausedOutboxIsFound(t *testing.T) {
 	t.Parallel()
@@ -325,6 +324,7 @@ func TestAPausedOutboxIsFound(t *testing.T) {
 	require.Regexp(t, `^no relay has run for this database; rows that wait: 1, `, publishing().Found)
 }
 
+// TestMessagesThatNoMemberTriesAreFound checks held messages and local work that are long overdue; others are not reported.
 func TestMessagesThatNoMemberTriesAreFound(t *testing.T) {
 	t.Parallel()
 	pool := testkit.Database(t)
