@@ -119,3 +119,29 @@ func TestARedrivenMessageOfARebuildThatAnotherHandlesFirst(t *testing.T) {
 		})
 	}
 }
+
+// TestACancelledRebuildOfATopicThatWasCreatedAgainSkipsNothing starts a rebuild of the new topic while the lease has the watermark of the old one,
+// and cancels it when the new topic's first events have been handled: that watermark counts no offsets of the new topic.
+func TestACancelledRebuildOfATopicThatWasCreatedAgainSkipsNothing(t *testing.T) {
+	t.Parallel()
+	s := newProjection(t, 1)
+	stop := s.start(s.participant(onePartition))
+	s.send(s.events(0, 2, 5)...)
+	s.waitCount(10, "SELECT count(*) FROM done")
+	stop()
+	s.createAgain(s.bank.Events())
+	id := s.rebuild(1, false)
+	_, err := s.pool.Exec(t.Context(), `INSERT INTO troupe.rebuild_partitions (rebuild, topic, partition, topic_id, handlers, from_offset)
+		SELECT rebuild, topic, 1, topic_id, handlers, from_offset FROM troupe.rebuild_partitions`) // it waits for a member
+	require.NoError(t, err)
+	s.clear()
+	s.start(s.participant(onePartition))
+	s.send(s.events(5, 1, 2)...)
+	s.waitCount(2, "SELECT count(*) FROM done")
+	s.waitCount(1, "SELECT count(*) FROM troupe.leases AS l JOIN troupe.rebuild_partitions AS p USING (topic, partition, topic_id) WHERE l.watermark = 1")
+	s.cancel(id)
+	s.waitUndone(id)
+	s.send(s.events(7, 1, 2)...)
+	s.waitCount(4, "SELECT count(*) FROM done")
+	require.Equal(t, []int{5, 6, 7, 8}, s.lines()["k-0"])
+}

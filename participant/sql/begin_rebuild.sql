@@ -3,7 +3,9 @@
 -- A dead letter with another topic_id failed on a retry topic, or is of a topic that was created again: where its message is is not known.
 WITH begun AS (
   UPDATE troupe.rebuild_partitions AS p
-  SET began_at = clock_timestamp(), watermark = l.watermark, epoch = l.watermark_epoch,
+  SET began_at = clock_timestamp(),
+      watermark = CASE WHEN l.topic_id = p.topic_id THEN l.watermark ELSE -1 END,
+      epoch = CASE WHEN l.topic_id = p.topic_id THEN l.watermark_epoch ELSE -1 END,
       until = CASE WHEN l.topic_id = p.topic_id THEN
         1 + greatest(l.watermark, (SELECT max(o.high) FROM troupe.inbox_offsets AS o WHERE o.lease_id = l.id AND o.topic_id = l.topic_id))
       ELSE 0 END,
