@@ -2,6 +2,7 @@ package participant_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -85,7 +86,7 @@ func TestARedrivenMessageOfARebuildThatEmitsOnAPartitionThatHasNotBegun(t *testi
 }
 
 // TestARedrivenMessageOfARebuildThatAnotherHandlesFirst begins a second rebuild, from an offset behind the message that failed in the first, while
-// the redriven message runs and a later one has ended: what it writes is still discarded, and joins and expectations do not see it again.
+// the redriven message runs and a later one has ended: its entries are still discarded, and joins and expectations do not see it again.
 func TestARedrivenMessageOfARebuildThatAnotherHandlesFirst(t *testing.T) {
 	t.Parallel()
 	for name, fails := range map[string]bool{"it takes effect": false, "it is a dead letter again": true} {
@@ -144,4 +145,38 @@ func TestACancelledRebuildOfATopicThatWasCreatedAgainSkipsNothing(t *testing.T) 
 	s.send(s.events(7, 1, 2)...)
 	s.waitCount(4, "SELECT count(*) FROM done")
 	require.Equal(t, []int{5, 6, 7, 8}, s.lines()["k-0"])
+}
+
+// TestARebuildThatIsCancelledBeforeItReachesAnEventBehindAGap checks that an event which had ended behind one that had not is not handled again:
+// the inbox has forgotten it.
+func TestARebuildThatIsCancelledBeforeItReachesAnEventBehindAGap(t *testing.T) {
+	t.Parallel()
+	s := newProjection(t, 1)
+	var hung atomic.Int32
+	p := s.new(onePartition, func(c *participant.Config) { c.Batch, c.Drain = 1, 100*time.Millisecond })
+	participant.On(p, s.bank, func(ctx context.Context, tx pgx.Tx, e participant.Event[Paid]) error {
+		if s.hangs.Load() && (e.Body.Fail != "" || s.broken.Load()) {
+			hung.Add(1)
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		return project(ctx, tx, nil, string(e.Message.Key), e.Body.N)
+	})
+	s.hangs.Store(true)
+	s.start(p)
+	s.send(s.event("k-0", Paid{N: 0, Fail: "later"}), s.event("k-1", Paid{N: 0}))
+	s.waitCount(1, "SELECT count(*) FROM done")
+	_, err := s.pool.Exec(t.Context(), forget)
+	require.NoError(t, err)
+	s.clear()
+	s.broken.Store(true)
+	id := s.rebuild(1, false)
+	waitFor(t, "both events to run in the rebuild", func() bool { return hung.Load() == 3 })
+	s.hangs.Store(false)
+	s.cancel(id)
+	s.waitUndone(id)
+	s.send(s.event("k-2", Paid{N: 0}))
+	s.waitCount(1, "SELECT count(*) FROM done WHERE key = 'k-2'")
+	s.waitCount(1, "SELECT count(*) FROM done WHERE key = 'k-0'")
+	require.Equal(t, map[string][]int{"k-0": {0}, "k-2": {0}}, s.lines())
 }
