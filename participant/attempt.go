@@ -161,9 +161,11 @@ func (w *runner) start(ms []*message, f *failure) (*unit, error) {
 	var claimed *claim
 	var twins, locks, asked, sagas bool
 	turn := len(ms) > 1 && w.p.turns.on()
+	ms[0].isNew = false // of an earlier run
+	generation := ms[0].generation()
 	first := func(b *pgx.Batch) {
-		if ms[0].withheld {
-			b.Queue(withhold, "on")
+		if generation > 0 {
+			b.Queue(withhold, w.p.cfg.Group, generation)
 		}
 		if turn {
 			w.p.turns.queue(b, w.p.cfg.Group)
@@ -179,7 +181,7 @@ func (w *runner) start(ms []*message, f *failure) (*unit, error) {
 		}
 	}
 	tx, err := w.begin(ctx, first, func(results pgx.BatchResults) (err error) {
-		if ms[0].withheld {
+		if generation > 0 {
 			if _, err := results.Exec(); err != nil {
 				return err
 			}
@@ -227,8 +229,8 @@ func (w *runner) start(ms []*message, f *failure) (*unit, error) {
 		return nil, w.p.ours(err)
 	}
 	u.tx = tx
-	if ms[0].isNew && ms[0].withheld {
-		tx.queue.Queue(withhold, "")
+	if ms[0].isNew {
+		tx.queue.Queue(withhold, w.p.cfg.Group, ms[0].generation())
 	}
 	if len(mine) < len(ms) { // another member has the others, and so their identities
 		u.first = nil

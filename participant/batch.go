@@ -18,7 +18,7 @@ func (w *worker) together(batch []*message) (n int, failed, ok bool) {
 			break
 		}
 		passes, plain := w.look(m)
-		if !passes && (!plain || w.suspected(m) || len(ms) > 0 && m.withheld != ms[0].withheld) {
+		if !passes && (!plain || w.suspected(m) || len(ms) > 0 && m.generation() != ms[0].generation()) {
 			break
 		}
 		if plain {

@@ -53,7 +53,7 @@ func (w *runner) writeLetter(m *message, f failure, id string, d Delivery) (writ
 // its redrive is none of the rebuild. The rebuild's identity is not inserted: the inbox would recognise the redriven message by it.
 func (w *runner) writeNewLetter(m *message, f failure, id string, d Delivery) (written bool, err error) {
 	ordinary := *m
-	ordinary.rebuilt, ordinary.mayBeNew, ordinary.withheld, ordinary.redrive = false, false, false, m.redriveBefore
+	ordinary.rebuilt, ordinary.mayBeNew, ordinary.isNew, ordinary.redrive = false, false, false, m.redriveBefore
 	u, err := w.start([]*message{&ordinary}, &f)
 	if err != nil {
 		return false, err

@@ -347,7 +347,7 @@ func (w *worker) retry(turn *message) error {
 // how many have ended. If one of them fails, the messages before it run together again, and it runs alone in its turn: so
 // messages that only waited cost a key no more than they would have without the failure of the first one.
 func (w *worker) drain(ms []*message) (n int, err error) {
-	for n < len(ms) && ms[n].held.firstFailed == nil && ms[n].plain() && !ms[n].limited() && !w.behindMark(ms[n]) && ms[n].withheld == ms[0].withheld {
+	for n < len(ms) && ms[n].held.firstFailed == nil && ms[n].plain() && !ms[n].limited() && !w.behindMark(ms[n]) && ms[n].generation() == ms[0].generation() {
 		n++
 	}
 	for n > 1 {

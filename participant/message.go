@@ -51,7 +51,6 @@ type message struct {
 	isNew            bool             // likewise, and it was not: set when its run begins
 	newLetter        bool             // it may be a dead letter already: a commit of that had no answer, or failed
 	redriveBefore    int              // redrive without the rebuild, if rebuilt is set
-	withheld         bool             // what its handler writes to the outbox and the deadlines is discarded
 	result           *callResult      // of its call of another service, until it ends
 	announced        *uint32          // version of the mark of its call, if its present run inserted it
 	called           bool             // its call, or its handler, has begun
@@ -186,11 +185,7 @@ func (m *message) cause(group string) *envelope.Cause {
 	if id, _, ok := inbox.Recent(m.ID); ok && m.deadline != nil {
 		at = time.Unix(id.Time().UnixTime())
 	}
-	redrive := m.redrive
-	if m.isNew { // the ids are the ones that it emits without the rebuild
-		redrive = m.redriveBefore
-	}
-	return &envelope.Cause{Message: m.Message, Handler: m.handlerName(group), Redrive: redrive, At: at}
+	return &envelope.Cause{Message: m.Message, Handler: m.handlerName(group), Redrive: m.redrives(), At: at}
 }
 
 // holdKey identifies messages that wait together: all with m's key, or m alone if it has none. It is a hash, since a key may be

@@ -58,7 +58,7 @@ func (p *Participant) addObservers() error {
 
 // behind returns a run that calls the observers and then then.
 func (h *handler) behind(m *message, then run) run {
-	if len(h.observed) == 0 || m.generation() > 0 && !m.isNew { // joins and expectations have had it
+	if len(h.observed) == 0 || m.generation() > 0 { // joins and expectations have had it
 		return then
 	}
 	return func(ctx context.Context, tx pgx.Tx) (Outcome, error) {

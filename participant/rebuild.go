@@ -26,7 +26,7 @@ import (
 // A message is handled once in each generation: in the inbox its redrive count has the rebuild's generation in its upper bits. A
 // redriven copy in the range counts as its original, of which the first delivery runs. The rebuild keeps the watermark and the offsets
 // above it that had ended: the inbox may forget their messages before the rebuild ends. Another message up to until may not have been
-// handled before: its ordinary identity is inserted, too, and if that is new, its writes are not withheld. Messages that had ended and
+// handled before: its ordinary identity is inserted, too, and if that is new, its run is none of the rebuild. Messages that had ended and
 // have another handler are passed over.
 
 var (
@@ -51,8 +51,10 @@ var (
 const (
 	// rebuildEvery is the interval at which a member looks for rebuilds.
 	rebuildEvery = 2 * time.Second
-	// withhold, with "on", makes the triggers in_rebuild discard what the transaction writes to the outbox and to the deadlines.
-	withhold = "SELECT set_config('troupe.rebuild', $1, true)"
+	// withhold makes the triggers in_rebuild discard what the transaction writes to the outbox and to the deadlines, unless the rebuild of
+	// a generation emits. The lease may be older than the rebuild of a redriven message. Generation 0 is none.
+	withhold = `SELECT set_config('troupe.rebuild', CASE WHEN $2 = 0 OR EXISTS (
+		SELECT FROM troupe.rebuilds WHERE consumer_group = $1 AND generation = $2 AND emit) THEN '' ELSE 'on' END, true)`
 )
 
 // errRebuild ends a membership: the group joins again, and begins or undoes a rebuild as it takes its leases.
@@ -69,9 +71,8 @@ type rebuild struct {
 
 // rebuilds holds what a lease knows of rebuilds.
 type rebuilds struct {
-	now      *rebuild     // nil: none
-	undone   bool         // one was cancelled, and the watermark set forward
-	emitting map[int]bool // generations whose handlers write to the outbox
+	now    *rebuild // nil: none
+	undone bool     // one was cancelled, and the watermark set forward
 }
 
 // load undoes a cancelled rebuild of the partition, begins one, and reads the one that it takes part in.
@@ -90,31 +91,25 @@ func (r *rebuilds) load(ctx context.Context, tx pgx.Tx, args pg.Args) error {
 	if _, err := tx.Exec(ctx, beginRebuild, args); err != nil {
 		return err
 	}
-	var generation *int
-	var topicID *uuid.UUID
-	var from, until, watermark *int64
-	var epoch *int32
+	var generation int
+	var topicID uuid.UUID
+	var from, until, watermark int64
+	var epoch int32
 	var handlers []string
 	var low, high []int64
 	var epochs []int32
-	var emitting []int
 	err = tx.QueryRow(ctx, readRebuild, args).
-		Scan(&generation, &handlers, &topicID, &from, &until, &watermark, &epoch, &low, &high, &epochs, &emitting)
+		Scan(&generation, &handlers, &topicID, &from, &until, &watermark, &epoch, &low, &high, &epochs)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
-	for _, g := range emitting {
-		if r.emitting == nil {
-			r.emitting = make(map[int]bool)
-		}
-		r.emitting[g] = true
-	}
-	if generation != nil {
-		r.now = &rebuild{topicID: *topicID, generation: *generation, from: *from, until: *until, handlers: make(map[string]bool)}
-		r.now.hadEnded(*watermark, *epoch, low, high, epochs)
-		for _, name := range handlers {
-			r.now.handlers[name] = true
-		}
+	r.now = &rebuild{topicID: topicID, generation: generation, from: from, until: until, handlers: make(map[string]bool)}
+	r.now.hadEnded(watermark, epoch, low, high, epochs)
+	for _, name := range handlers {
+		r.now.handlers[name] = true
 	}
 	return nil
 }
@@ -124,16 +119,23 @@ func (r *rebuilds) under(topicID uuid.UUID, next int64) bool {
 	return r.now != nil && r.now.topicID == topicID && next < r.now.until
 }
 
-// generation returns the rebuild that handles m; 0: none, m is handled for the first time, or was redriven.
-func (m *message) generation() int { return m.redrive >> deadletter.GenerationShift }
+// redrives returns how often m was redriven, as its run counts it: for a message that a rebuild handles first, without the rebuild.
+func (m *message) redrives() int {
+	if m.isNew {
+		return m.redriveBefore
+	}
+	return m.redrive
+}
 
-// classify sets m's identity if the rebuild handles m, and whether its writes are withheld.
+// generation returns the rebuild of which m's run is; 0: none, m is handled for the first time, or was redriven.
+func (m *message) generation() int { return m.redrives() >> deadletter.GenerationShift }
+
+// classify sets m's identity if the rebuild handles m.
 func (r *rebuilds) classify(m *message, group string) {
 	if r.now.covers(m) && m.offset >= r.now.from && r.now.has(m, group) {
 		m.rebuilt, m.mayBeNew, m.redriveBefore = true, !r.now.endedBefore(m), m.redrive
 		m.redrive = r.now.generation << deadletter.GenerationShift
 	}
-	m.withheld = m.generation() > 0 && !r.emitting[m.generation()]
 }
 
 // passes reports whether m was handled before the rebuild and is not handled again.

@@ -38,6 +38,7 @@ type projection struct {
 	*stage
 	bank   topics.Hop
 	broken atomic.Bool // the handler of Paid refuses events with Fail
+	hangs  atomic.Bool // the handler of newGap waits for its context's end at the next event with Fail
 }
 
 func newProjection(t testing.TB, partitions int32) *projection {

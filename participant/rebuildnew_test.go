@@ -27,10 +27,10 @@ import (
 func (s *projection) newGap(change ...func(*participant.Config)) (first envelope.Message, observed *atomic.Int32) {
 	s.t.Helper()
 	p := s.new(append([]func(*participant.Config){onePartition, func(c *participant.Config) { c.Drain = 100 * time.Millisecond }}, change...)...)
-	var hung atomic.Bool
+	s.hangs.Store(true)
 	observed = &atomic.Int32{}
 	participant.On(p, s.bank, func(ctx context.Context, tx pgx.Tx, e participant.Event[Paid]) error {
-		if e.Body.Fail != "" && hung.CompareAndSwap(false, true) {
+		if e.Body.Fail != "" && s.hangs.CompareAndSwap(true, false) {
 			<-ctx.Done()
 			return ctx.Err()
 		}

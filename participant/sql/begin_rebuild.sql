@@ -1,8 +1,11 @@
 -- Begins the partition's part of a rebuild, if it may begin: sets the watermark back, and moves the offsets above it that have ended
 -- to the rebuild. Messages up to until that were not handled before are handled by the rebuild, so that the order of their keys is kept.
+-- A dead letter with another topic_id failed on a retry topic, or is of a topic that was created again: where its message is is not known.
 WITH begun AS (
   UPDATE troupe.rebuild_partitions AS p
-  SET began_at = clock_timestamp(), watermark = l.watermark, epoch = l.watermark_epoch,
+  SET began_at = clock_timestamp(),
+      watermark = CASE WHEN l.topic_id = p.topic_id THEN l.watermark ELSE -1 END,
+      epoch = CASE WHEN l.topic_id = p.topic_id THEN l.watermark_epoch ELSE -1 END,
       until = CASE WHEN l.topic_id = p.topic_id THEN
         1 + greatest(l.watermark, (SELECT max(o.high) FROM troupe.inbox_offsets AS o WHERE o.lease_id = l.id AND o.topic_id = l.topic_id))
       ELSE 0 END,
@@ -22,7 +25,8 @@ WITH begun AS (
       FROM troupe.dead_letters AS d
       WHERE (d.status = 'open' OR d.status = 'redriven' AND troupe.redrive_under_way(d.id, d.consumer_group, d.message_id, d.redrives))
         AND d.consumer_group = @group AND troupe.rebuilt_by(d.consumer_group, d.handler, d.message_type) && p.handlers
-        AND d.topic_id = p.topic_id AND d.partition = p.partition AND d."offset" >= p.from_offset)
+        AND d.topic = p.topic
+        AND (d.topic_id <> p.topic_id OR d.partition = p.partition AND d."offset" >= p.from_offset))
   RETURNING p.topic_id, p.from_offset, p.until
 ), forgotten AS (
   DELETE FROM troupe.inbox_offsets AS o USING begun AS b WHERE o.lease_id = @lease AND b.from_offset < b.until

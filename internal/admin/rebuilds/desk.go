@@ -140,8 +140,8 @@ SELECT p.topic, p.partition, p.from_offset, `+next+`, p.until, coalesce(l.owner,
        (SELECT count(*) FROM troupe.held AS h WHERE h.consumer_group = r.consumer_group AND h.topic = p.topic AND h.partition = p.partition),
        (SELECT count(*)
         FROM troupe.dead_letters AS d
-        WHERE (d.status = 'open' OR d.status = 'redriven' AND troupe.redrive_under_way(d.id, d.consumer_group, d.message_id, d.redrives)) AND d.consumer_group = r.consumer_group AND troupe.rebuilt_by(d.consumer_group, d.handler, d.message_type) && p.handlers AND d.topic_id = p.topic_id
-          AND d.partition = p.partition AND d."offset" >= p.from_offset)
+        WHERE (d.status = 'open' OR d.status = 'redriven' AND troupe.redrive_under_way(d.id, d.consumer_group, d.message_id, d.redrives)) AND d.consumer_group = r.consumer_group AND troupe.rebuilt_by(d.consumer_group, d.handler, d.message_type) && p.handlers
+          AND d.topic = p.topic AND (d.topic_id <> p.topic_id OR d.partition = p.partition AND d."offset" >= p.from_offset))
 FROM troupe.rebuilds AS r
 JOIN troupe.rebuild_partitions AS p ON p.rebuild = r.id
 LEFT JOIN troupe.leases AS l ON l.consumer_group = r.consumer_group AND l.topic = p.topic AND l.partition = p.partition

@@ -158,10 +158,12 @@ func (p *Plan) blocking(ctx context.Context, db interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }) error {
 	var topics, topicOf, handlers []string
+	var topicIDs []uuid.UUID
 	var partitions []int32
 	var from []int64
 	for _, of := range p.Partitions {
-		topics, partitions, from = append(topics, of.Topic), append(partitions, of.Partition), append(from, of.From)
+		topics, topicIDs = append(topics, of.Topic), append(topicIDs, of.topicID)
+		partitions, from = append(partitions, of.Partition), append(from, of.From)
 		for _, name := range of.handlers {
 			topicOf, handlers = append(topicOf, of.Topic), append(handlers, name)
 		}
@@ -173,13 +175,15 @@ SELECT (SELECT count(*)
         WHERE h.consumer_group = @group),
        (SELECT count(*)
         FROM troupe.dead_letters AS d
-        JOIN unnest(@topics::text[], @partitions::integer[], @from::bigint[]) AS p (topic, partition, start)
-          ON p.topic = d.topic AND p.partition = d.partition AND d."offset" >= p.start
-        WHERE (d.status = 'open' OR d.status = 'redriven' AND troupe.redrive_under_way(d.id, d.consumer_group, d.message_id, d.redrives)) AND d.consumer_group = @group
+        WHERE EXISTS (
+            SELECT
+            FROM unnest(@topics::text[], @topic_ids::uuid[], @partitions::integer[], @from::bigint[]) AS p (topic, topic_id, partition, start)
+            WHERE p.topic = d.topic AND (p.topic_id <> d.topic_id OR p.partition = d.partition AND d."offset" >= p.start))
+          AND (d.status = 'open' OR d.status = 'redriven' AND troupe.redrive_under_way(d.id, d.consumer_group, d.message_id, d.redrives)) AND d.consumer_group = @group
           AND EXISTS (
             SELECT
             FROM unnest(@topic_of::text[], @handlers::text[]) AS h (topic, name)
             WHERE h.topic = d.topic AND h.name = ANY (troupe.rebuilt_by(d.consumer_group, d.handler, d.message_type))))`, pg.Args{
-		"group": p.Group, "topics": topics, "partitions": partitions, "from": from, "topic_of": topicOf, "handlers": handlers,
+		"group": p.Group, "topics": topics, "topic_ids": topicIDs, "partitions": partitions, "from": from, "topic_of": topicOf, "handlers": handlers,
 	}).Scan(&p.Held, &p.DeadLetters)
 }
