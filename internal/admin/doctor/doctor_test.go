@@ -298,8 +298,7 @@ func TestRowsThatNoRelayPublishesAreFound(t *testing.T) {
 	require.Equal(t, "by r-1, term 3", publishing().Found)
 }
 
-// TestMessagesThatNoMemberTriesAreFound checks held messages and local work that are long overdue; others are not reported.
-// TestAPausedOutboxIsFound pauses an outbox whose relay runs, and one that no relay has ever published.
+// TestAPausedOutboxIsFound pauses an outbox that no relay has published yet, and then one whose relay runs.
 func TestAPausedOutboxIsFound(t *testing.T) {
 	t.Parallel()
 	pool := testkit.Database(t)
@@ -325,6 +324,7 @@ func TestAPausedOutboxIsFound(t *testing.T) {
 	require.Regexp(t, `^no relay has run for this database; rows that wait: 1, `, publishing().Found)
 }
 
+// TestMessagesThatNoMemberTriesAreFound checks held messages and local work that are long overdue; others are not reported.
 func TestMessagesThatNoMemberTriesAreFound(t *testing.T) {
 	t.Parallel()
 	pool := testkit.Database(t)
