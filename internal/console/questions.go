@@ -178,7 +178,7 @@ func actOnAnswer(ctx context.Context, a *ask) (any, string, error) {
 			return nil, "", wrongAnswer(f, err)
 		}
 		facts := actFactsOf(s.Name, before.Status, would, false)
-		facts.StateHash = cmp.Or(a.get("state_hash"), before.StateHash()) // first that of the form, which showed the variables
+		facts.StateHash = cmp.Or(a.get("state_hash"), before.StateHash()) // the form's hash: the form showed the variables
 		f.Would = &facts
 		return f, "", nil
 	}
