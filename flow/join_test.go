@@ -289,6 +289,6 @@ func TestAJoinReadsAgainWhatItsCodecCouldNotDecode(t *testing.T) {
 	t.Parallel()
 	s := participanttest.New(t, shippingStage(t, func(c *participanttest.Config) { c.Participant.Codec = onceAway{tries: new(atomic.Int32)} }))
 	s.Send(event(s, "payment", "o-1", Paid{999}), event(s, "inventory", "o-1", Reserved{2}))
-	s.Settle()
+	testkit.Wait(t, "the join", func() (bool, error) { return len(said(s)) > 0, nil }) // its event is held meanwhile
 	require.Equal(t, []string{bothShipped}, said(s))
 }

@@ -47,3 +47,89 @@ CREATE INDEX mapped_failures_blocking_key ON troupe.mapped_failures USING hash (
 -- The relay reads each second which rows of a table block others. A million may wait behind them.
 CREATE INDEX mapped_failures_blocking ON troupe.mapped_failures (table_name, position) WHERE status <> 'waiting';
 CREATE INDEX mapped_failures_next_try ON troupe.mapped_failures (table_name, next_try) WHERE status = 'retrying';
+
+-- A relay changes only the records of its own outbox: of troupe.outbox, if its role may delete rows there, and of a table with a mapping,
+-- if its role may read that. Otherwise the relay of one table could take the lease of another, move its progress, and publish or
+-- delete its failed rows. The rights of an operator's roles, which cannot take a lease, are in their grants.
+
+-- may_relay reports whether the current role may change the records of a table with a mapping, or of troupe.outbox: null.
+CREATE FUNCTION troupe.may_relay(table_name text) RETURNS boolean
+LANGUAGE sql STABLE SET search_path = pg_catalog -- the session's may have functions of the same names
+AS $$
+  SELECT pg_has_role(l.relowner, 'USAGE')
+      OR NOT has_column_privilege(l.oid, 'term', 'UPDATE')
+      OR table_name IS NULL AND has_table_privilege('troupe.outbox', 'DELETE')
+      OR EXISTS (
+           SELECT
+           FROM pg_class c
+           JOIN pg_namespace n ON n.oid = c.relnamespace
+           WHERE n.nspname = split_part(table_name, '.', 1)
+             AND c.relname = substr(table_name, strpos(table_name, '.') + 1)
+             AND has_any_column_privilege(c.oid, 'SELECT'))
+  FROM pg_class l
+  WHERE l.oid = 'troupe.relay_leases'::regclass
+$$;
+
+-- +goose StatementBegin
+CREATE FUNCTION troupe.refuse_record_of_another_relay() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog
+AS $$
+BEGIN
+  RAISE insufficient_privilege USING
+    MESSAGE = format('role %s may not change records of the relay of another outbox in %I.%I', current_user, TG_TABLE_SCHEMA, TG_TABLE_NAME),
+    HINT = 'A relay needs the rights of outbox-relay grants relay, or of mapped-relay with SELECT on its table.';
+END
+$$;
+
+CREATE FUNCTION troupe.check_mapped_failures() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog
+AS $$
+DECLARE
+  names text[] := ARRAY(SELECT DISTINCT table_name FROM changed);
+BEGIN
+  IF TG_OP = 'UPDATE' THEN
+    names := names || ARRAY(SELECT DISTINCT table_name FROM before);
+  END IF;
+  IF NOT (SELECT coalesce(bool_and(troupe.may_relay(name)), true) FROM unnest(names) name) THEN
+    RAISE insufficient_privilege USING
+      MESSAGE = format('role %s may not change records of the relay of another outbox in troupe.mapped_failures', current_user),
+      HINT = 'A relay needs the rights of outbox-relay grants mapped-relay, with SELECT on its table.';
+  END IF;
+  RETURN NULL;
+END
+$$;
+
+-- may_relay_shard is may_relay for a shard, as in relay_leases. No role but the owner may take a shard that no table has.
+CREATE FUNCTION troupe.may_relay_shard(of integer) RETURNS boolean
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog
+AS $$
+DECLARE
+  table_name text;
+BEGIN
+  IF of < 0 THEN
+    SELECT coalesce(max(m.name), '') INTO table_name FROM troupe.mapped_tables m WHERE m.shard = of;
+  END IF;
+  RETURN troupe.may_relay(table_name);
+END
+$$;
+-- +goose StatementEnd
+
+CREATE TRIGGER relay_leases_own BEFORE INSERT OR UPDATE ON troupe.relay_leases
+FOR EACH ROW WHEN (NOT troupe.may_relay_shard(NEW.shard)) EXECUTE FUNCTION troupe.refuse_record_of_another_relay();
+CREATE TRIGGER relay_leases_own_before BEFORE UPDATE ON troupe.relay_leases
+FOR EACH ROW WHEN (OLD.shard <> NEW.shard) EXECUTE FUNCTION troupe.refuse_record_of_another_relay();
+CREATE TRIGGER relay_slot_samples_own BEFORE INSERT OR UPDATE ON troupe.relay_slot_samples
+FOR EACH ROW WHEN (NOT troupe.may_relay_shard(NEW.shard)) EXECUTE FUNCTION troupe.refuse_record_of_another_relay();
+CREATE TRIGGER relay_slot_samples_own_before BEFORE UPDATE ON troupe.relay_slot_samples
+FOR EACH ROW WHEN (OLD.shard <> NEW.shard) EXECUTE FUNCTION troupe.refuse_record_of_another_relay();
+CREATE TRIGGER mapped_tables_own BEFORE INSERT OR UPDATE ON troupe.mapped_tables
+FOR EACH ROW WHEN (NOT troupe.may_relay(NEW.name)) EXECUTE FUNCTION troupe.refuse_record_of_another_relay();
+CREATE TRIGGER mapped_tables_own_before BEFORE UPDATE ON troupe.mapped_tables
+FOR EACH ROW WHEN (OLD.name <> NEW.name AND NOT troupe.may_relay(OLD.name)) EXECUTE FUNCTION troupe.refuse_record_of_another_relay();
+-- A million rows may fail at once: mapped_failures is checked once for each statement.
+CREATE TRIGGER mapped_failures_inserted AFTER INSERT ON troupe.mapped_failures
+REFERENCING NEW TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION troupe.check_mapped_failures();
+CREATE TRIGGER mapped_failures_updated AFTER UPDATE ON troupe.mapped_failures
+REFERENCING OLD TABLE AS before NEW TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION troupe.check_mapped_failures();
+CREATE TRIGGER mapped_failures_deleted AFTER DELETE ON troupe.mapped_failures
+REFERENCING OLD TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION troupe.check_mapped_failures();

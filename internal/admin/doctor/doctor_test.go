@@ -134,7 +134,7 @@ func TestMigrationsAreComparedWithTheProgram(t *testing.T) {
 	require.Equal(t, "outbox-relay migrate", f.Remedy)
 
 	pool := testkit.Database(t)
-	exec(t, pool, "DELETE FROM troupe.migrations WHERE version_id = (SELECT max(version_id) FROM troupe.migrations)")
+	exec(t, pool, "DELETE FROM troupe.migrations WHERE version_id = (SELECT max(version_id) FROM troupe.migrations); DROP TABLE troupe.subject_keys")
 	f = require1(t, examine(t, doctor.Config{Database: config(pool)}), "migrations")
 	require.Equal(t, doctor.Failure, f.Level)
 	exec(t, pool, "INSERT INTO troupe.migrations (version_id, is_applied) VALUES (9999, true)")

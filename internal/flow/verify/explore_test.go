@@ -528,7 +528,7 @@ func TestFindingsAgreeWithExecutions(t *testing.T) {
 	}
 	require.Greater(t, ran, 600)
 	for _, r := range Rules() {
-		if r.ID == "reactions" || r.ID == "same-hop" || r.ID == "too-many-cases" {
+		if r.ID == "reactions" || r.ID == "same-hop" || r.ID == "too-many-cases" || r.ID == "expectation-below-join" { // no execution here has a clock
 			continue
 		}
 		require.Positive(t, rules[r.ID], "chance never breaks %s: %v", r.ID, rules)
