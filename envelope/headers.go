@@ -68,8 +68,9 @@ func (m Message) Headers() []Header {
 
 // SetHeaders reads attributes from hs and puts the other headers into Extra. If an attribute is repeated, the first one is
 // used and the others go to Extra. A header whose value is not valid for its attribute also goes to Extra: one that is empty,
-// longer than 1,024 bytes or not UTF-8, a time that does not parse or is outside the years 0 to 9999 in UTC, an unknown outcome. No header is lost. SetHeaders fails
-// only for more than MaxHeaders or MaxHeaderBytes, with an error that wraps ErrHeaders. The values in Extra are not copied.
+// longer than 1,024 bytes or not UTF-8, a time that does not parse or is outside the years 0 to 9999 in UTC, an unknown outcome. No header
+// is lost. m.Time is in UTC. SetHeaders fails only for more than MaxHeaders or MaxHeaderBytes, with an error that wraps ErrHeaders. The values
+// in Extra are not copied.
 func (m *Message) SetHeaders(hs []Header) error {
 	if err := CheckHeaders(hs); err != nil {
 		return err
@@ -84,7 +85,7 @@ next:
 			continue
 		}
 		if h.Key == ce.HeaderTime && !seenTime {
-			// In UTC: neither a time of the year 10000 there nor an offset of 24 hours, which Parse accepts, has a form in JSON.
+			// JSON can have neither an offset of 24 hours, which Parse accepts, nor the year 10000.
 			if t, err := time.Parse(time.RFC3339Nano, string(h.Value)); err == nil && t.UTC().Year() >= 0 && t.UTC().Year() <= 9999 {
 				m.Time, seenTime = t.UTC(), true
 				continue

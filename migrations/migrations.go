@@ -30,8 +30,8 @@ var files embed.FS
 type Status struct {
 	Current int64
 	Latest  int64
-	// Unrecorded is true if another tool than Up created tables: the history does not list Current, which is the version that the
-	// existing tables have. Up records it.
+	// Unrecorded is true if another tool than Up created tables and did not record their version: Current is the version of the tables,
+	// which the history does not list. Up records it.
 	Unrecorded bool
 }
 
@@ -90,8 +90,8 @@ func UpConfig(ctx context.Context, config *pgx.ConnConfig) error {
 }
 
 // Get returns the version of the database at url, and changes nothing. The version of a database without Troupe's schema is 0.
-// If the tables have a later version than the history lists, that is the version. If the history lists none, and the tables match no
-// version, Get returns ErrPartial.
+// If the tables are of a later version than the history lists, Get returns the version of the tables. If the history lists no version and
+// the tables match none, Get returns ErrPartial.
 func Get(ctx context.Context, url string) (Status, error) {
 	config, err := address.ParseConn(url)
 	if err != nil {

@@ -123,7 +123,7 @@ SELECT 0, true
 WHERE NOT EXISTS (SELECT FROM troupe.migrations);
 `
 
-// record writes the versions up to version into the history, as far as it does not list them.
+// record adds to the history the versions up to version that it does not list.
 func record(ctx context.Context, db *sql.DB, version int64) error {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
@@ -149,8 +149,8 @@ func record(ctx context.Context, db *sql.DB, version int64) error {
 
 // SQL returns the statements of the versions after the given one, for a tool of your own that changes the database: psql, Flyway and
 // others. They also record the versions in troupe.migrations, where Get and Up read them. Run them in one transaction, as the
-// role that owns the schema troupe. A tool that continues after an error records no version whose tables, or whose earlier versions, are
-// missing. Without a newer version SQL returns "".
+// role that owns the schema troupe. If a tool continues after an error, they record
+// no version whose tables are missing, and none after it. Without a newer version SQL returns "".
 func SQL(after int64) (string, error) {
 	entries, err := files.ReadDir("sql")
 	if err != nil {
@@ -189,8 +189,8 @@ func SQL(after int64) (string, error) {
 	return b.String(), nil
 }
 
-// recordEarlier records the versions that the database has and an empty history does not list, since goose applies no version while an
-// earlier one is missing.
+// recordEarlier records the versions up to after in an empty history, if their tables exist. Without them Up would fail later: goose applies no
+// version while an earlier one is missing.
 const recordEarlier = `
 INSERT INTO troupe.migrations (version_id, is_applied)
 SELECT n, true

@@ -73,8 +73,8 @@ func latest(t *testing.T) int64 {
 	return int64(len(files))
 }
 
-// TestATwiceRunPrintChangesNothing also checks the history, which would list each version twice.
-func TestATwiceRunPrintChangesNothing(t *testing.T) {
+// TestPrintedStatementsThatRunTwiceChangeNothing also checks that the history lists each version once.
+func TestPrintedStatementsThatRunTwiceChangeNothing(t *testing.T) {
 	t.Parallel()
 	url := testkit.EmptyDatabase(t)
 	sql := printed(t, 0)

@@ -200,7 +200,7 @@ func (f *firer) fire(ctx context.Context, back time.Duration) (n int, err error)
 	if f.vain++; f.vain > vainFires {
 		server = nil
 	}
-	var topics []string // of the group, unless it is known that a rebuild has begun
+	var topics []string // the statement looks for a rebuild of them; nil if this member knows that one has begun
 	if b := &f.backlog; b.of != nil && !b.rebuilt {
 		topics = b.of.consumed
 	}

@@ -19,8 +19,8 @@ import (
 	"github.com/troupe-go/troupe/participant"
 )
 
-// TestAnyRecordStopsNoOther sends records that no client of Troupe would write to one partition. Each is handled, or a dead letter, or passed
-// over; the partition goes on.
+// TestAnyRecordStopsNoOther sends records that no client of Troupe would write to one partition. Each is handled or
+// passed over, or becomes a dead letter, and the partition goes on.
 func TestAnyRecordStopsNoOther(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -31,38 +31,38 @@ func TestAnyRecordStopsNoOther(t *testing.T) {
 		many[i] = header(fmt.Sprint("h", i), "v")
 	}
 	odd := map[string]func(r *kgo.Record){
-		"10,000 headers":            func(r *kgo.Record) { r.Headers = append(many, r.Headers...) },
-		"one long header":           func(r *kgo.Record) { r.Headers = append(r.Headers, header("h", strings.Repeat("x", 500_000))) },
-		"a header of no name":       func(r *kgo.Record) { r.Headers = append(r.Headers, kgo.RecordHeader{}) },
-		"a header of bytes":         func(r *kgo.Record) { r.Headers = append(r.Headers, header("\x00\xff", "\x00\xff")) },
-		"no headers":                func(r *kgo.Record) { r.Headers = nil },
-		"a tombstone":               func(r *kgo.Record) { r.Value = nil },
-		"a tombstone with no key":   func(r *kgo.Record) { r.Value, r.Key = nil, nil },
-		"an empty value":            func(r *kgo.Record) { r.Value = []byte{} },
-		"an empty key":              func(r *kgo.Record) { r.Key = []byte{} },
-		"a key of bytes":            func(r *kgo.Record) { r.Key = []byte("\x00\xff\x1b[2J") },
-		"a long key":                func(r *kgo.Record) { r.Key = bytes.Repeat([]byte("k"), 500_000) },
-		"the first time":            func(r *kgo.Record) { r.Timestamp = time.UnixMilli(0) },
-		"the last time":             func(r *kgo.Record) { r.Timestamp = time.UnixMilli(math.MaxInt64) },
-		"control characters":        func(r *kgo.Record) { set(r, ce.HeaderID, "\x1b[2J\n\x00"); set(r, ce.HeaderCorrelationID, "\x00") },
-		"an id of no text":          func(r *kgo.Record) { set(r, ce.HeaderID, "\xff\xfe") },
-		"a long id":                 func(r *kgo.Record) { set(r, ce.HeaderID, strings.Repeat("i", 60_000)) },
-		"a source of no text":       func(r *kgo.Record) { set(r, ce.HeaderSource, "\x00") },
-		"a time of no year":         func(r *kgo.Record) { set(r, ce.HeaderTime, "0000-01-01T00:00:00+23:59") },
-		"a time after all years":    func(r *kgo.Record) { set(r, ce.HeaderTime, "9999-12-31T23:59:59-23:59") },
-		"a saga of no text":         func(r *kgo.Record) { set(r, ce.HeaderSagaID, "\x00"); set(r, ce.HeaderSagaStep, "\x00") },
-		"an idempotency key of NUL": func(r *kgo.Record) { set(r, ce.HeaderIdempotencyKey, "a\x00b") },
-		"the last redrive":          func(r *kgo.Record) { set(r, deadletter.HeaderRedrive, "2147483647") },
-		"a redrive of a rebuild":    func(r *kgo.Record) { set(r, deadletter.HeaderRedrive, "65536") },
-		"a negative redrive":        func(r *kgo.Record) { set(r, deadletter.HeaderRedrive, "-1") },
-		"a redrive for another":     func(r *kgo.Record) { set(r, deadletter.HeaderRedriveGroup, "\x00") },
-		"a deadline":                func(r *kgo.Record) { set(r, ce.HeaderDeadline, "\x00/\xff/") },
-		"a trace of no text": func(r *kgo.Record) {
+		"10,000 headers":                 func(r *kgo.Record) { r.Headers = append(many, r.Headers...) },
+		"one long header":                func(r *kgo.Record) { r.Headers = append(r.Headers, header("h", strings.Repeat("x", 500_000))) },
+		"a header without name":          func(r *kgo.Record) { r.Headers = append(r.Headers, kgo.RecordHeader{}) },
+		"a header of binary":             func(r *kgo.Record) { r.Headers = append(r.Headers, header("\x00\xff", "\x00\xff")) },
+		"no headers":                     func(r *kgo.Record) { r.Headers = nil },
+		"a tombstone":                    func(r *kgo.Record) { r.Value = nil },
+		"a tombstone with no key":        func(r *kgo.Record) { r.Value, r.Key = nil, nil },
+		"an empty value":                 func(r *kgo.Record) { r.Value = []byte{} },
+		"an empty key":                   func(r *kgo.Record) { r.Key = []byte{} },
+		"a binary key":                   func(r *kgo.Record) { r.Key = []byte("\x00\xff\x1b[2J") },
+		"a long key":                     func(r *kgo.Record) { r.Key = bytes.Repeat([]byte("k"), 500_000) },
+		"the time 0":                     func(r *kgo.Record) { r.Timestamp = time.UnixMilli(0) },
+		"the last time":                  func(r *kgo.Record) { r.Timestamp = time.UnixMilli(math.MaxInt64) },
+		"control characters":             func(r *kgo.Record) { set(r, ce.HeaderID, "\x1b[2J\n\x00"); set(r, ce.HeaderCorrelationID, "\x00") },
+		"an id without UTF-8":            func(r *kgo.Record) { set(r, ce.HeaderID, "\xff\xfe") },
+		"a long id":                      func(r *kgo.Record) { set(r, ce.HeaderID, strings.Repeat("i", 60_000)) },
+		"a source with a NUL":            func(r *kgo.Record) { set(r, ce.HeaderSource, "\x00") },
+		"a time before year 0":           func(r *kgo.Record) { set(r, ce.HeaderTime, "0000-01-01T00:00:00+23:59") },
+		"a time after year 9999":         func(r *kgo.Record) { set(r, ce.HeaderTime, "9999-12-31T23:59:59-23:59") },
+		"a saga with a NUL":              func(r *kgo.Record) { set(r, ce.HeaderSagaID, "\x00"); set(r, ce.HeaderSagaStep, "\x00") },
+		"an idempotency key with a NUL":  func(r *kgo.Record) { set(r, ce.HeaderIdempotencyKey, "a\x00b") },
+		"the last redrive":               func(r *kgo.Record) { set(r, deadletter.HeaderRedrive, "2147483647") },
+		"the first redrive in a rebuild": func(r *kgo.Record) { set(r, deadletter.HeaderRedrive, "65536") },
+		"a negative redrive":             func(r *kgo.Record) { set(r, deadletter.HeaderRedrive, "-1") },
+		"a redrive for a NUL":            func(r *kgo.Record) { set(r, deadletter.HeaderRedriveGroup, "\x00") },
+		"a deadline":                     func(r *kgo.Record) { set(r, ce.HeaderDeadline, "\x00/\xff/") },
+		"a trace with a NUL": func(r *kgo.Record) {
 			set(r, ce.HeaderTraceParent, "\x00")
 			set(r, ce.HeaderTraceState, strings.Repeat("t", 1024))
 		},
-		"a retry of no text":       func(r *kgo.Record) { set(r, ce.HeaderRetry, "attempts=99999999999999999999;cap=-1ns") },
-		"headers of a retry topic": func(r *kgo.Record) { set(r, deadletter.RetryPrefix+"attempts", "2147483648") },
+		"a retry override out of range": func(r *kgo.Record) { set(r, ce.HeaderRetry, "attempts=99999999999999999999;cap=-1ns") },
+		"headers of a retry topic":      func(r *kgo.Record) { set(r, deadletter.RetryPrefix+"attempts", "2147483648") },
 	}
 	p := s.new(onePartition, atOnce)
 	participant.Handle(p, count)
@@ -90,7 +90,7 @@ func set(r *kgo.Record, key, value string) {
 	r.Headers = append(r.Headers, kgo.RecordHeader{Key: key, Value: []byte(value)})
 }
 
-// A producer that may write to a retry topic sets the headers that count a message's attempts.
+// A producer that may write to a retry topic can forge the headers that count a message's attempts.
 func TestForgedHeadersOfARetryTopicStopNoOther(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

@@ -46,7 +46,7 @@ func TestLocalWorkOfAnyTimeMayWaitForAHandler(t *testing.T) {
 	s.waitCount(1, "SELECT count(*) FROM done")
 }
 
-// The role of an operator may write the columns of a try. A time that the group's members cannot read stops none of them.
+// The role of an operator may write the retry columns of local work. It cannot write a time there that the group's members cannot read.
 func TestAnOperatorsRoleStopsNoLocalWorkByATime(t *testing.T) {
 	t.Parallel()
 	s := newLocalStage(t)

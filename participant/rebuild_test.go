@@ -103,7 +103,7 @@ func (s *projection) events(first, keys, each int) (all []envelope.Message) {
 	return all
 }
 
-// rebuild inserts a rebuild of the handler of Paid, from an offset on: 0 if there is none.
+// rebuild inserts a rebuild of the handler of Paid, from the given offset, or else from 0.
 func (s *projection) rebuild(generation int, emit bool, from ...int64) (id int64) {
 	s.t.Helper()
 	handlers := []string{s.hop.String() + "/Paid"}

@@ -111,7 +111,7 @@ func TestARebuildWhoseDatabaseIsSetBack(t *testing.T) {
 }
 
 // TestARedrivenMessageOfARebuildThatTheDatabaseHasLost sets the database back to before a rebuild in which an event failed and was redriven. The
-// database has the event's effect; Kafka still has the redriven one.
+// database then has the event's effect, and Kafka still has the redriven message, which must have none.
 func TestARedrivenMessageOfARebuildThatTheDatabaseHasLost(t *testing.T) {
 	t.Parallel()
 	s := newProjection(t, 1)

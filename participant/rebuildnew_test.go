@@ -587,7 +587,7 @@ func TestDeadlinesWaitForMessagesBehindARebuild(t *testing.T) {
 	require.Equal(t, upTo(4), s.lines()["k-0"])
 }
 
-// TestDeadlinesWaitForARebuildThatAnotherMemberBegins checks the time until this member has read that: each member looks for rebuilds every two
+// TestDeadlinesWaitForARebuildThatAnotherMemberBegins covers the time before this member knows of the rebuild, which it looks for every two
 // seconds.
 func TestDeadlinesWaitForARebuildThatAnotherMemberBegins(t *testing.T) {
 	t.Parallel()

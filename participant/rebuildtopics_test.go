@@ -41,7 +41,7 @@ func (s *projection) twoTopics(shop topics.Hop) *participant.Participant {
 	return p
 }
 
-// start starts a rebuild of handlers as an operator does, of all messages.
+// startRebuild starts a rebuild of handlers as an operator does, from the first message on.
 func (s *projection) startRebuild(handlers ...string) (id int64) {
 	s.t.Helper()
 	for i, name := range handlers {
@@ -149,7 +149,7 @@ func (s *projection) createAgain(topic string) {
 	testkit.Topics(s.t, s.client, 1, topic)
 }
 
-// TestARebuildOfAHandlerWithLimits has a key that waits, as others do for the limits.
+// TestARebuildOfAHandlerWithLimits holds a failed key while the other keys wait for the handler's limits.
 func TestARebuildOfAHandlerWithLimits(t *testing.T) {
 	t.Parallel()
 	s := newProjection(t, 1)
@@ -176,7 +176,8 @@ func TestARebuildOfAHandlerWithLimits(t *testing.T) {
 }
 
 // TestARebuildOfARedrivenMessageWhoseIDTheRelayCompletes redrives an event without ce_id, and one whose id needs a source and has none, to which
-// the relay adds its own. A rebuild, and a database that was set back, has the effect of one of the two.
+// the relay adds its own. The original and the redriven message have one effect together, also after a rebuild, and after the
+// database was set back.
 func TestARebuildOfARedrivenMessageWhoseIDTheRelayCompletes(t *testing.T) {
 	t.Parallel()
 	for name, id := range map[string]string{"no id": "", "no source": "paid-1"} {

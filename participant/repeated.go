@@ -30,9 +30,9 @@ func (p *Participant) repeated(what string) *repeated {
 	return &repeated{log: p.cfg.Log, what: what}
 }
 
-// repeat calls do at once and then at intervals, until ctx ends, and logs its errors as repeated does.
+// repeat calls do at once and then at intervals, until ctx ends. It logs errors of do with a repeated.
 func (p *Participant) repeat(ctx context.Context, what string, every time.Duration, do func(context.Context) error) {
-	trouble := p.repeated(what)
+	failures := p.repeated(what)
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
@@ -40,7 +40,7 @@ func (p *Participant) repeat(ctx context.Context, what string, every time.Durati
 		if ctx.Err() != nil {
 			return
 		}
-		trouble.report(err)
+		failures.report(err)
 		select {
 		case <-ctx.Done():
 			return

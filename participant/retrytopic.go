@@ -81,13 +81,14 @@ type again struct {
 	identity    string // empty if an earlier version sent it there
 }
 
-// Limits of the headers of a retry topic, which a producer may have written that is none of the group's.
+// Limits of the headers of a retry topic. Another producer than the group's members may have written them.
 const (
 	maxCount     = 1_000_000
 	maxTopicName = 249
 	maxIdentity  = 300 // of inbox.Identity: 255 bytes and a hash
 )
 
+// countOf returns the count in a header.
 func countOf(text string) (int, error) {
 	n, err := strconv.ParseUint(text, 10, 31)
 	if err == nil && n > maxCount {
@@ -99,15 +100,15 @@ func countOf(text string) (int, error) {
 	return int(n), nil
 }
 
-// checkText returns an error if text is not what the columns and indexes of a message accept.
+// checkText returns an error if text is empty, longer than most bytes, or none that Postgres can store.
 func checkText(text string, most int) error {
 	if text == "" || len(text) > most || !pgtext.Fits(text) {
-		return fmt.Errorf("%d bytes: want text of 1 to %d", len(text), most)
+		return fmt.Errorf("%d bytes: want 1 to %d bytes of UTF-8 without NUL", len(text), most)
 	}
 	return nil
 }
 
-// unwrap removes the headers of the retry topic from m. One that the group cannot have written makes m unreadable.
+// unwrap removes the headers of the retry topic from m. A value that the group's members cannot have written makes m unreadable.
 func (m *message) unwrap() {
 	own := m.Extra[:0:0]
 	for _, h := range m.Extra {
@@ -128,7 +129,7 @@ func (m *message) unwrap() {
 			var at time.Time
 			switch at, err = time.Parse(time.RFC3339Nano, value); {
 			case err != nil:
-			case at.UTC().Year() < 1 || at.UTC().Year() > 9999: // no dead letter can have it
+			case at.UTC().Year() < 1 || at.UTC().Year() > 9999: // the columns of a dead letter refuse it
 				err = fmt.Errorf("time %s: want a year from 1 to 9999", at.UTC())
 			default:
 				m.again.firstFailed = &at

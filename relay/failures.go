@@ -35,7 +35,8 @@ type failure struct {
 	maxAttempts int // 0: limited by time
 }
 
-// attemptsNow returns the number of failed tries with this one. An operator may have set any number that a column can hold.
+// attemptsNow returns the number of failed attempts, including this one. It fits into the column, also if an operator has set the column to its
+// maximum.
 func (i *item) attemptsNow() int { return min(i.attempts, math.MaxInt32-1) + 1 }
 
 // behindOthers records a row that waits behind others of its key. It must be recorded, since a stream delivers it only once.

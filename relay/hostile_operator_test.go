@@ -12,7 +12,7 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// The role of a relay operator may write some columns of a failed row, and the pause. No value there stops the relay for longer than the
+// The role of a relay operator may pause the relays, and write some columns of a failed row. No value in these columns stops the relay after the
 // pause, or fills its memory.
 func TestARelayOperatorStopsNoRelayByOddValues(t *testing.T) {
 	t.Parallel()

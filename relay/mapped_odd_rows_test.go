@@ -11,8 +11,8 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// A service writes any value that the types of its columns have. Each row is published or parked, and stops no other: from the table and from
-// the log.
+// A service writes any value that the types of its columns have. Each row is published or parked, and stops no other, whether the relay
+// reads it from the table or from the log.
 func TestOddRowsOfAMappedTableStopNoOther(t *testing.T) {
 	t.Parallel()
 	columns := []struct{ name, kind string }{
@@ -77,5 +77,4 @@ func TestOddRowsOfAMappedTableStopNoOther(t *testing.T) {
 		return slices.Contains(keys, "last"), nil
 	})
 	require.NoError(t, r.Ready())
-
 }

@@ -173,8 +173,8 @@ type Relay struct {
 const (
 	claimBytes = 4 << 20 // limit of the size of one claim's rows, in bytes; the last row may exceed it
 	firstWait  = 5 * time.Millisecond
-	// brokerTimeout limits the broker's work on a produce request. A broker that does not answer is left 3 s after that, or as soon as
-	// the others have replaced it (broker.session.timeout.ms, 9 s by default).
+	// brokerTimeout limits the broker's work on a produce request. The client leaves a broker that does not answer 3 s after that, or as
+	// soon as the others have replaced it (broker.session.timeout.ms, 9 s by default).
 	brokerTimeout = 5 * time.Second
 	// batchBytes is Kafka's default for the largest record batch of a topic (max.message.bytes).
 	batchBytes = 1_048_588

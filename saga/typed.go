@@ -51,12 +51,12 @@ type body struct {
 	name    string
 	fields  expr.Fields
 	mistake error
-	// personal has the kinds of the personal fields by their paths; nil: the codec does not know them.
+	// personal has the kind of each personal field, by the field's path; nil: the codec is none of package schemas/personal.
 	personal map[string]string
 }
 
 func bodyOf[T any](codec envelope.Decoder) *body {
-	b := fieldsIn[T](codec)
+	b := unmarkedBodyOf[T](codec)
 	if known, is := codec.(interface {
 		PersonalFields(messageType string) map[string]string
 	}); is && b.mistake == nil {
@@ -65,7 +65,8 @@ func bodyOf[T any](codec envelope.Decoder) *body {
 	return b
 }
 
-func fieldsIn[T any](codec envelope.Decoder) *body {
+// unmarkedBodyOf is bodyOf without the personal fields.
+func unmarkedBodyOf[T any](codec envelope.Decoder) *body {
 	t := reflect.TypeFor[T]()
 	name, err := codec.TypeOf(*new(T))
 	if err != nil {

@@ -16,37 +16,37 @@ import (
 	"github.com/troupe-go/troupe/bench/harness"
 )
 
-// crowdRate is the rate of the rows of all databases together, per second.
-const crowdRate = 200
+// sharedRate is the number of rows per second that are written to all databases together.
+const sharedRate = 200
 
-// A crowd is the cost of one outbox-relay with the outboxes of many databases, first without rows and then at crowdRate.
-type crowd struct {
+// A sharedCost is the cost of one outbox-relay with the outboxes of many databases, first without rows and then at sharedRate.
+type sharedCost struct {
 	start       float64 // seconds from the process's start until all outboxes are relayed
 	connections float64
 	idling
 	delay
 }
 
-var crowdTable = harness.Table[crowd]{Width: 38, Columns: []harness.Column[crowd]{
-	{Head: "start s", Width: 8, Decimals: 1, Figure: func(c *crowd) *float64 { return &c.start }},
-	{Head: "connections", Width: 11, Figure: func(c *crowd) *float64 { return &c.connections }},
-	{Head: "statements/min", Width: 14, Figure: func(c *crowd) *float64 { return &c.statements }},
-	{Head: "idle cpu s/min", Width: 14, Decimals: 2, Figure: func(c *crowd) *float64 { return &c.idling.cpu }},
-	{Head: "idle pg s/min", Width: 13, Decimals: 2, Figure: func(c *crowd) *float64 { return &c.idling.postgres }},
-	{Head: "p50 ms", Width: 9, Decimals: 2, Figure: func(c *crowd) *float64 { return &c.p50 }},
-	{Head: "p99 ms", Width: 9, Decimals: 2, Figure: func(c *crowd) *float64 { return &c.p99 }},
-	{Head: "cpu s/min", Width: 9, Decimals: 2, Figure: func(c *crowd) *float64 { return &c.delay.cpu }},
-	{Head: "pg s/min", Width: 9, Decimals: 2, Figure: func(c *crowd) *float64 { return &c.delay.postgres }},
-	{Head: "peak MB", Width: 8, Decimals: 1, Figure: func(c *crowd) *float64 { return &c.peakMB }},
-	{Head: "lost", Width: 5, Figure: func(c *crowd) *float64 { return &c.lost }, Sum: true},
-	{Head: "doubled", Width: 7, Figure: func(c *crowd) *float64 { return &c.doubled }, Sum: true},
+var sharedTable = harness.Table[sharedCost]{Width: 38, Columns: []harness.Column[sharedCost]{
+	{Head: "start s", Width: 8, Decimals: 1, Figure: func(c *sharedCost) *float64 { return &c.start }},
+	{Head: "connections", Width: 11, Figure: func(c *sharedCost) *float64 { return &c.connections }},
+	{Head: "statements/min", Width: 14, Figure: func(c *sharedCost) *float64 { return &c.statements }},
+	{Head: "idle cpu s/min", Width: 14, Decimals: 2, Figure: func(c *sharedCost) *float64 { return &c.idling.cpu }},
+	{Head: "idle pg s/min", Width: 13, Decimals: 2, Figure: func(c *sharedCost) *float64 { return &c.idling.postgres }},
+	{Head: "p50 ms", Width: 9, Decimals: 2, Figure: func(c *sharedCost) *float64 { return &c.p50 }},
+	{Head: "p99 ms", Width: 9, Decimals: 2, Figure: func(c *sharedCost) *float64 { return &c.p99 }},
+	{Head: "cpu s/min", Width: 9, Decimals: 2, Figure: func(c *sharedCost) *float64 { return &c.delay.cpu }},
+	{Head: "pg s/min", Width: 9, Decimals: 2, Figure: func(c *sharedCost) *float64 { return &c.delay.postgres }},
+	{Head: "peak MB", Width: 8, Decimals: 1, Figure: func(c *sharedCost) *float64 { return &c.peakMB }},
+	{Head: "lost", Width: 5, Figure: func(c *sharedCost) *float64 { return &c.lost }, Sum: true},
+	{Head: "doubled", Width: 7, Figure: func(c *sharedCost) *float64 { return &c.doubled }, Sum: true},
 }}
 
-// measureDatabases measures once: the figures are compared between numbers of databases.
+// measureDatabases measures each number of databases once, since its figures are compared with those of the other numbers.
 func (s *stage) measureDatabases(ctx context.Context) error {
 	for _, n := range s.databases {
-		fmt.Printf("one process, outboxes of %d databases: empty for %s, then %d rows/s in all for %s\n", n, s.time, crowdRate, s.time)
-		crowdTable.Heading()
+		fmt.Printf("one process, outboxes of %d databases: empty for %s, then %d rows/s in all for %s\n", n, s.time, sharedRate, s.time)
+		sharedTable.Heading()
 		for _, way := range s.ours() {
 			t, ok := s.relayers[way].latency.(*troupe)
 			if way == floorWay || !ok {
@@ -56,7 +56,7 @@ func (s *stage) measureDatabases(ctx context.Context) error {
 			if err != nil {
 				return fmt.Errorf("%s: %w", t, err)
 			}
-			crowdTable.Show(t.name, cost)
+			sharedTable.Show(t.name, cost)
 			if cost.lost > 0 {
 				return fmt.Errorf("%.0f rows lost", cost.lost)
 			}
@@ -66,7 +66,7 @@ func (s *stage) measureDatabases(ctx context.Context) error {
 }
 
 // many runs t with the outboxes of n databases, which it reaches over the Unix socket.
-func (s *stage) many(ctx context.Context, t *troupe, n int) (c crowd, err error) {
+func (s *stage) many(ctx context.Context, t *troupe, n int) (c sharedCost, err error) {
 	b, err := s.newBed(ctx, false, 1, nil, troupeTable)
 	if err != nil {
 		return c, err
@@ -86,7 +86,7 @@ func (s *stage) many(ctx context.Context, t *troupe, n int) (c crowd, err error)
 			return c, err
 		}
 		names = append(names, name)
-		// The setting counts for new connections: the relay's.
+		// The setting applies to new connections, such as the relay's.
 		if err := harness.Execute(ctx, s.Postgres.SocketURL(""), "ALTER DATABASE "+name+" SET log_statement = 'all'"); err != nil {
 			return c, err
 		}
@@ -120,7 +120,7 @@ func (s *stage) many(ctx context.Context, t *troupe, n int) (c crowd, err error)
 	if err := harness.Sleep(ctx, s.warm); err != nil {
 		return c, err
 	}
-	if c.idling, err = s.quietly(ctx, p, regexp.QuoteMeta(b.name)+`_\d+`); err != nil {
+	if c.idling, err = s.idleCost(ctx, p, regexp.QuoteMeta(b.name)+`_\d+`); err != nil {
 		return c, err
 	}
 	const open = "SELECT count(*)::float8 FROM pg_stat_activity WHERE starts_with(datname, $1)"
@@ -139,10 +139,10 @@ func (s *stage) many(ctx context.Context, t *troupe, n int) (c crowd, err error)
 	return c, p.alive()
 }
 
-// trickle writes rows at crowdRate to the databases in turn, one in a transaction, and measures as latency does.
+// trickle writes rows at sharedRate to the databases in turn, one in a transaction, and measures as latency does.
 func (s *stage) trickle(ctx context.Context, b *bed, p *program, names []string) (d delay, err error) {
-	l := s.load(crowdRate * int((s.warm + s.time).Seconds()))
-	warm := crowdRate * int(s.warm.Seconds())
+	l := s.load(sharedRate * int((s.warm + s.time).Seconds()))
+	warm := sharedRate * int(s.warm.Seconds())
 	st, t := newStamps(l.rows), newTally(l)
 	consumer, err := b.consumer()
 	if err != nil {
@@ -160,14 +160,14 @@ func (s *stage) trickle(ctx context.Context, b *bed, p *program, names []string)
 	write := func(ctx context.Context, from, to int) error {
 		began := time.Now()
 		running, ctx := errgroup.WithContext(ctx)
-		for n := range min(writers, len(conns)) { // each has some of the databases
+		for n := range min(writers, len(conns)) { // each writes to a part of the databases
 			running.Go(func() error {
 				for i := from; i < to; i++ {
 					db := i % len(conns)
 					if db%writers != n {
 						continue
 					}
-					if err := harness.Sleep(ctx, time.Until(began.Add(time.Duration(i-from)*time.Second/crowdRate))); err != nil {
+					if err := harness.Sleep(ctx, time.Until(began.Add(time.Duration(i-from)*time.Second/sharedRate))); err != nil {
 						return err
 					}
 					if err := pgx.BeginFunc(ctx, conns[db], func(tx pgx.Tx) error { return insert(ctx, tx, l, i) }); err != nil {

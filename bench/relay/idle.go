@@ -32,14 +32,14 @@ func (s *stage) idle(ctx context.Context, r relayer, tcp bool) (cost idling, err
 	if err := harness.Sleep(ctx, s.warm); err != nil { // until it has seen that the outbox is empty
 		return cost, err
 	}
-	if cost, err = s.quietly(ctx, p, regexp.QuoteMeta(b.name)); err != nil {
+	if cost, err = s.idleCost(ctx, p, regexp.QuoteMeta(b.name)); err != nil {
 		return cost, err
 	}
 	return cost, p.alive()
 }
 
-// quietly returns the cost of a relay of these databases while their outboxes are empty. Their names match an expression.
-func (s *stage) quietly(ctx context.Context, p *program, databases string) (cost idling, err error) {
+// idleCost returns the cost of a relay while its outboxes are empty. databases is a regular expression of its databases' names.
+func (s *stage) idleCost(ctx context.Context, p *program, databases string) (cost idling, err error) {
 	log, err := os.Open(filepath.Join(s.dir, "postgres", "postgres.log"))
 	if err != nil {
 		return cost, err
@@ -57,8 +57,8 @@ func (s *stage) quietly(ctx context.Context, p *program, databases string) (cost
 	return idling{float64(n) / minutes, (after.own - before.own) / minutes, (after.postgres - before.postgres) / minutes}, err
 }
 
-// countStatements counts the statements of the databases whose names match an expression, in a server's log, whose lines have the prefix
-// that devstack sets: time, process, database.
+// countStatements counts the statements in a server's log of the databases whose names match a regular expression. Lines of the log have the
+// prefix that devstack sets: time, process, database.
 func countStatements(log io.Reader, databases string) (n int, err error) {
 	statement := regexp.MustCompile(`^\S+ \S+ \S+ \[\d+\] ` + databases + ` LOG:  (statement|execute [^:]*|fastpath function call): `)
 	lines := bufio.NewScanner(log)

@@ -110,7 +110,7 @@ func (s *stage) latency(ctx context.Context, r relayer, rate int, tcp bool) (d d
 	return d, nil
 }
 
-// measured has write commit the rows of a tally, and measures their delays and p's cost from row warm on.
+// measured calls write, which commits the rows of t, and measures their delays and p's cost from row warm on.
 func (s *stage) measured(ctx context.Context, p *program, consumer *kgo.Client, t *tally, st *stamps, warm int,
 	write func(ctx context.Context, from, to int) error) (d delay, err error) {
 	running, ctx := errgroup.WithContext(ctx)

@@ -76,7 +76,7 @@ var where = []string{
 
 const confirmed = "confirms an action on many, where a click is enough otherwise"
 
-const previewed = "comes from the preview; a command that asks compares it by itself"
+const previewed = "comes from the preview; a command that asks for a confirmation compares the state without it"
 
 const oneOfAList = "is one line of a list, which has the filters"
 
@@ -91,13 +91,13 @@ var views = map[string]view{
 	"post /saga/act": {
 		commands: "troupe saga retry, troupe saga skip, troupe saga resolve, troupe saga compensate, troupe saga cancel, troupe saga resume, troupe saga set, troupe saga abandon",
 		called:   map[string]string{"id": "", "step": ""},
-		page:     map[string]string{"seen": previewed},
+		page:     map[string]string{"state_hash": previewed},
 		command:  map[string]string{"saga": "/sagas/retry retries all of a type", "rate": "/sagas/retry retries all of a type"},
 	},
 	"/questions": {commands: "troupe saga questions"},
 	"post /saga/answer": {
 		commands: "troupe saga answer", called: map[string]string{"id": "", "step": "", "event": "", "values": "field"},
-		page: map[string]string{"seen": previewed},
+		page: map[string]string{"state_hash": previewed},
 	},
 	"post /sagas/retry": {
 		commands: "troupe saga retry", page: map[string]string{"count": confirmed},

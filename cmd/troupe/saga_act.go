@@ -114,9 +114,9 @@ func (a *sagaAction) run(cmd *cobra.Command, desk *sagadesk.Desk, args []string,
 	if a.dryRun {
 		return a.print(cmd.OutOrStdout(), before.Status, would, true)
 	}
-	seen := ""
+	previewed := "" // not compared
 	if a.asks && !a.yes {
-		seen = before.Seen()
+		previewed = before.StateHash()
 		if err := a.print(cmd.ErrOrStderr(), before.Status, would, true); err != nil {
 			return err
 		}
@@ -124,7 +124,7 @@ func (a *sagaAction) run(cmd *cobra.Command, desk *sagadesk.Desk, args []string,
 			return err
 		}
 	}
-	did, err := desk.ActAsSeen(cmd.Context(), id, e, seen)
+	did, err := desk.ActIfUnchanged(cmd.Context(), id, e, previewed)
 	if err != nil {
 		return failed(err)
 	}

@@ -108,7 +108,7 @@ func TestSagaFmt(t *testing.T) {
 	require.Contains(t, o.stderr, "broken.json")
 }
 
-// TestSagaVerifyReadsPersonalFieldsOfSchemas in all formats, and refuses marks that cannot work.
+// TestSagaVerifyReadsPersonalFieldsOfSchemas of each format, and refuses personal fields without a subject.
 func TestSagaVerifyReadsPersonalFieldsOfSchemas(t *testing.T) {
 	t.Parallel()
 	dir := put(t, t.TempDir(), map[string]string{
@@ -125,7 +125,7 @@ func TestSagaVerifyReadsPersonalFieldsOfSchemas(t *testing.T) {
 		o := finish(t, command(t, nil, "saga", "verify", "--schemas", filepath.Join(dir, format), examples+"personal-field.bad.saga.json"))
 		require.Equal(t, 1, o.status, "%s: %s", format, o.stderr)
 		require.Equal(t, examples+"personal-field.bad.saga.json:10: error: personal-field: steps[0].when: data.email is personal (email), and a saga sees its encrypted text: "+
-			"copy it, compare it with '', or let a service with the key decide\n", o.stdout, format)
+			"copy it, compare it with '', or let a service that can decrypt it decide\n", o.stdout, format)
 	}
 	o := finish(t, command(t, nil, "saga", "verify", "--schemas", filepath.Join(dir, "avro"), examples+"personal-field.good.saga.json"))
 	require.Equal(t, outcome{}, o)

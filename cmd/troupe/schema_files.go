@@ -43,12 +43,12 @@ type schemaFile struct {
 	path, subject string
 	format        schemas.Format                 // nil for Avro
 	files         []payload.File                 // its imports, then the schema
-	message       protoreflect.MessageDescriptor // of Protobuf
+	message       protoreflect.MessageDescriptor // nil in other formats than Protobuf
 }
 
 func (f schemaFile) avsc() string { return f.files[len(f.files)-1].Text }
 
-// personal returns the kinds of the personal fields by their paths.
+// personal returns the kind of each personal field, by the field's path.
 func (f schemaFile) personal() (fields map[string]string, err error) {
 	switch {
 	case f.message != nil:

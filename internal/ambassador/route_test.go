@@ -283,7 +283,7 @@ func TestHostileServices(t *testing.T) {
 				w.WriteHeader(http.StatusEarlyHints)
 			}
 		}, participant.Transient, "headers of more than"},
-		"a length that lies": {func(w http.ResponseWriter, _ *http.Request, _ int) {
+		"a wrong Content-Length": {func(w http.ResponseWriter, _ *http.Request, _ int) {
 			w.Header().Set("Content-Length", "9223372036854775807")
 			_, _ = io.WriteString(w, "{}")
 		}, participant.Transient, "unexpected EOF"},
@@ -311,7 +311,7 @@ func TestHostileServices(t *testing.T) {
 	t.Cleanup(func() { require.Empty(t, elsewhere.requests()) })
 }
 
-// TestHostileServicesOverHTTP2: frames of one connection, which other requests share, are no way around the limits.
+// TestHostileServicesOverHTTP2 checks that the limits of a response hold over HTTP/2 too, where requests share a connection.
 func TestHostileServicesOverHTTP2(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -181,8 +181,9 @@ func TestLibrariesStayLight(t *testing.T) {
 	}
 }
 
-// TestOtherFormatsThanProtobufDoWithoutItsPackages: CEL, of sagas, needs them; nothing that a service with Avro or JSON imports does.
-func TestOtherFormatsThanProtobufDoWithoutItsPackages(t *testing.T) {
+// TestTheBaseLibrariesImportNoProtobuf: a service with Avro or JSON links no packages of Protobuf. They are needed by schemas/protobuf, by
+// schemas/personal, and by sagas, whose expressions are CEL.
+func TestTheBaseLibrariesImportNoProtobuf(t *testing.T) {
 	pkgs := list(t)
 	for _, name := range []string{"outbox", "participant", "relay", "schemas", "flow"} {
 		require.Contains(t, pkgs, name)

@@ -42,7 +42,7 @@ func TestALetterIsEditedAndRedriven(t *testing.T) {
 	require.Equal(t, http.StatusConflict, d.post("/dead-letter", form("db", "order", "id", id, "do", "redrive")).Code)
 }
 
-// TestAnEditedMessageKeepsItsIdempotencyKeyOnRequestOnly covers the form of one letter, and the group.
+// TestAnEditedMessageKeepsItsIdempotencyKeyOnRequestOnly redrives edited dead letters one by one, and as a group.
 func TestAnEditedMessageKeepsItsIdempotencyKeyOnRequestOnly(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -176,36 +176,36 @@ func TestASagaIsRetriedAsItsPreviewSaid(t *testing.T) {
 	require.Equal(t, http.StatusConflict, d.post("/saga/act", form("db", "order", "id", id, "do", "retry", "step", "inventory", "reason", "again")).Code)
 }
 
-// TestAnActionIsOnTheSagaThatItsPreviewShowed: while an operator looks at a preview, another one lets the saga continue, and it is parked
-// again at another step; or another one sets a variable.
-func TestAnActionIsOnTheSagaThatItsPreviewShowed(t *testing.T) {
+// TestAnActionOnASagaThatHasChangedSinceItsPreviewIsRefused: after the preview, another operator resolves a step, and the saga is parked
+// again at the next one; or another operator sets a variable.
+func TestAnActionOnASagaThatHasChangedSinceItsPreviewIsRefused(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	id := d.parked("o-1002")
 	d.Fail("o-1002", "ShipOrder", "the carrier answers 503")
 	address := at("/saga/act", "db", "order", "id", id, "do", "compensate")
-	seen := func() string { return facts[actFacts](d, address).Seen }
+	hash := func() string { return facts[actFacts](d, address).StateHash }
 	act := func(values ...string) (int, string) {
 		w := d.post("/saga/act", form(append([]string{"db", "order", "id", id, "reason", "ticket 4"}, values...)...))
 		return w.Code, w.Body.String()
 	}
-	first := seen()
-	require.Contains(t, d.browse(address, nil, "Authorization", "Bearer "+token).Body.String(), `name="seen" value="`+first+`"`)
-	require.Equal(t, first, seen())
-	code, body := act("do", "resolve", "step", "inventory", "happened", "yes", "seen", first)
+	first := hash()
+	require.Contains(t, d.browse(address, nil, "Authorization", "Bearer "+token).Body.String(), `name="state_hash" value="`+first+`"`)
+	require.Equal(t, first, hash())
+	code, body := act("do", "resolve", "step", "inventory", "happened", "yes", "state_hash", first)
 	require.Equal(t, http.StatusOK, code, body)
 	d.Await(id, saga.Parked)
-	code, body = act("do", "compensate", "seen", first)
+	code, body = act("do", "compensate", "state_hash", first)
 	require.Equal(t, http.StatusConflict, code, body)
-	require.Contains(t, body, "it has changed since the preview, and is parked now: nothing was done")
+	require.Contains(t, body, "the saga has changed since the preview, and is parked now: nothing was done")
 
-	second := seen()
+	second := hash()
 	require.NotEqual(t, first, second)
 	code, body = act("do", "set", "result", `{"quantity": 7}`)
 	require.Equal(t, http.StatusOK, code, body)
-	code, body = act("do", "compensate", "seen", second)
+	code, body = act("do", "compensate", "state_hash", second)
 	require.Equal(t, http.StatusConflict, code, body)
-	code, body = act("do", "compensate", "seen", seen())
+	code, body = act("do", "compensate", "state_hash", hash())
 	require.Equal(t, http.StatusOK, code, body)
 }
 

@@ -69,7 +69,7 @@ var pages = []page{
 	{
 		path: "/saga/act", title: "Saga", template: "saga-act", nav: "/sagas", needs: Operator, read: readSagaAct,
 		takes: "db id do step happened result",
-		act:   actOnSaga, does: "db id do step happened result seen",
+		act:   actOnSaga, does: "db id do step happened result state_hash",
 		operator: "retry resolve compensate cancel resume", admin: "skip set abandon", adminFields: "result",
 	},
 	{
@@ -79,7 +79,7 @@ var pages = []page{
 	{
 		path: "/saga/answer", title: "Answer", template: "saga-answer", nav: "/sagas", payloads: true, needs: Operator, read: readAnswer,
 		takes: "db id step",
-		act:   actOnAnswer, does: "db id step event values do seen",
+		act:   actOnAnswer, does: "db id step event values do state_hash",
 		operator: "preview answer",
 	},
 	{

@@ -67,8 +67,8 @@ func (f answerFacts) Data() []variable { return variablesOf(f.saga) }
 
 func (f answerFacts) title() string { return "Answer " + f.Step + " · " + f.ID }
 
-// Seen identifies the state of the saga whose variables the page shows.
-func (f answerFacts) Seen() string { return f.saga.Seen() }
+// StateHash is the hash of the saga's state that the page shows.
+func (f answerFacts) StateHash() string { return f.saga.StateHash() }
 
 // Filled returns the form that was filled in; nil: the question has no form for that event any more.
 func (f answerFacts) Filled() *sagadesk.FormEvent {
@@ -178,11 +178,11 @@ func actOnAnswer(ctx context.Context, a *ask) (any, string, error) {
 			return nil, "", wrongAnswer(f, err)
 		}
 		facts := actFactsOf(s.Name, before.Status, would, false)
-		facts.Seen = cmp.Or(a.get("seen"), before.Seen()) // of the form, which showed the variables
+		facts.StateHash = cmp.Or(a.get("state_hash"), before.StateHash()) // the form's hash: the form showed the variables
 		f.Would = &facts
 		return f, "", nil
 	}
-	did, err := s.sagas.ActAsSeen(ctx, f.ID, e, a.get("seen"))
+	did, err := s.sagas.ActIfUnchanged(ctx, f.ID, e, a.get("state_hash"))
 	if err != nil {
 		return nil, "", wrongAnswer(f, err)
 	}

@@ -104,31 +104,31 @@ func TestAnOperatorAnswersAQuestion(t *testing.T) {
 	require.Equal(t, []any{"operator", "ticket 9", float64(700), "Eve <X>"}, []any{actor, stored.Reason, stored.Fields["cents"], stored.Fields["name"]})
 }
 
-// TestAnAnswerIsOnTheVariablesThatTheFormShowed: an admin changes a variable while an operator fills in the form.
-func TestAnAnswerIsOnTheVariablesThatTheFormShowed(t *testing.T) {
+// TestAnAnswerToASagaThatHasChangedSinceItsFormIsRefused: an admin changes a variable while an operator fills in the form.
+func TestAnAnswerToASagaThatHasChangedSinceItsFormIsRefused(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	id := d.Loan("l-1")
 	address := at("/saga/answer", "db", "order", "id", id, "step", "approval")
-	seen := func() string {
-		found := regexp.MustCompile(`name="seen" value="([0-9a-f]+)"`).FindStringSubmatch(d.browse(address, nil, "Authorization", "Bearer "+token).Body.String())
+	hash := func() string {
+		found := regexp.MustCompile(`name="state_hash" value="([0-9a-f]+)"`).FindStringSubmatch(d.browse(address, nil, "Authorization", "Bearer "+token).Body.String())
 		require.Len(t, found, 2)
 		return found[1]
 	}
-	first := seen()
-	answer := func(do, seen string) *httptest.ResponseRecorder {
-		return d.post("/saga/answer", form("db", "order", "id", id, "step", "approval", "event", "LoanApproved", "values", `{"cents": 5}`, "reason", "ticket 9", "do", do, "seen", seen))
+	first := hash()
+	answer := func(do, hash string) *httptest.ResponseRecorder {
+		return d.post("/saga/answer", form("db", "order", "id", id, "step", "approval", "event", "LoanApproved", "values", `{"cents": 5}`, "reason", "ticket 9", "do", do, "state_hash", hash))
 	}
 	preview := answer("preview", first)
 	require.Equal(t, http.StatusOK, preview.Code, preview.Body)
-	require.Equal(t, first, decoded[answerFacts](t, preview.Body.Bytes()).Would.Seen)
+	require.Equal(t, first, decoded[answerFacts](t, preview.Body.Bytes()).Would.StateHash)
 
 	w := d.post("/saga/act", form("db", "order", "id", id, "do", "set", "result", `{"name": "Eve"}`, "reason", "ticket 10"))
 	require.Equal(t, http.StatusOK, w.Code, w.Body)
 	w = answer("answer", first)
 	require.Equal(t, http.StatusConflict, w.Code, w.Body)
-	require.Contains(t, w.Body.String(), "it has changed since the preview")
-	w = answer("answer", seen())
+	require.Contains(t, w.Body.String(), "the saga has changed since the preview")
+	w = answer("answer", hash())
 	require.Equal(t, http.StatusOK, w.Code, w.Body)
 }
 

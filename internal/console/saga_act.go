@@ -25,8 +25,9 @@ type actFacts struct {
 	Cancelled []string         `json:"cancelled"`
 	Moments   []saga.Moment    `json:"moments"`
 	Alert     string           `json:"alert"`
-	// Seen, of a preview, identifies the saga's state: an action that is sent with it is refused if the state has changed.
-	Seen string `json:"seen,omitempty"`
+	// StateHash is the hash of the state before the action, in a preview. An action that is sent with it is refused if the state has
+	// changed since.
+	StateHash string `json:"state_hash,omitempty"`
 	// Ignored is the reason why nothing was started: a saga of the key exists, and the other fields describe it.
 	Ignored string `json:"ignored,omitempty"`
 
@@ -140,7 +141,7 @@ func readSagaAct(ctx context.Context, a *ask) (any, error) {
 		return nil, err
 	}
 	f := actFactsOf(s.Name, g.Status, would, false)
-	f.Result, f.Seen, f.Spec = result, g.Seen(), drawSteps(g.Definition.Spec(), &would.State)
+	f.Result, f.StateHash, f.Spec = result, g.StateHash(), drawSteps(g.Definition.Spec(), &would.State)
 	return f, nil
 }
 
@@ -164,7 +165,7 @@ func actOnSaga(ctx context.Context, a *ask) (any, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	did, err := s.sagas.ActAsSeen(ctx, id, e, a.get("seen"))
+	did, err := s.sagas.ActIfUnchanged(ctx, id, e, a.get("state_hash"))
 	if err != nil {
 		return nil, "", err
 	}

@@ -21,8 +21,8 @@ const (
 	// HeaderRedriveEdit identifies the edited payload of a redriven message. The handler gets a message with it under another
 	// idempotency key, since it is another request to the services that the handler calls. Its answer has the key of the original.
 	HeaderRedriveEdit = "__troupe.redrive.edit"
-	// HeaderRedriveIdentity holds the identity by which the inbox recognises the message, if it would have another one after the redrive:
-	// the relay adds a source to a message without, and a message without ce_id gets one.
+	// HeaderRedriveIdentity holds the identity by which the inbox recognises the original message, if the redriven message would have
+	// another one: a redrive adds ce_id to a message without it, and the relay adds ce_source.
 	HeaderRedriveIdentity = "__troupe.redrive.identity"
 )
 
@@ -52,7 +52,7 @@ func RequestKey(key string, headers []envelope.Header) string {
 	return key
 }
 
-// RedriveIdentity returns the value of HeaderRedriveIdentity; "" if there is none that a column can hold.
+// RedriveIdentity returns the value of HeaderRedriveIdentity; "" if there is none, or Postgres cannot store it.
 func RedriveIdentity(headers []envelope.Header) string {
 	for _, h := range headers {
 		if h.Key == HeaderRedriveIdentity && len(h.Value) <= 512 && pgtext.Fits(h.Value) {

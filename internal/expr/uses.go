@@ -19,7 +19,7 @@ type Use struct {
 	At     string
 }
 
-// Uses returns what the expression uses, each use once. Tests with has(), and comparisons with an empty text or null, are no uses.
+// Uses returns the values that the expression uses, each use once. It leaves out tests with has(), and comparisons with an empty text or null.
 func (x *Expr) Uses() []Use {
 	u := uses{bound: make(map[string]Use), results: make(map[string]bool)}
 	u.walk(x.ast.NativeRep().Expr(), true, "")
@@ -27,13 +27,13 @@ func (x *Expr) Uses() []Use {
 }
 
 type uses struct {
-	bound   map[string]Use  // the lists of which variables of macros, such as map, are elements
-	results map[string]bool // variables with the results of macros
+	bound   map[string]Use  // by the variable of a macro, such as map: the list that the macro iterates over
+	results map[string]bool // variables in which macros collect their results
 	all     []Use
 }
 
 func (u *uses) walk(e ast.Expr, copied bool, at string) {
-	if use, is := u.place(e); is {
+	if use, is := u.useOf(e); is {
 		if u.results[use.Object] {
 			return
 		}
@@ -86,7 +86,7 @@ func (u *uses) call(c ast.CallExpr, copied bool, at string) {
 			u.walk(args[1], copied, at)
 			return
 		}
-	case operators.Index: // of a value that is computed
+	case operators.Index: // an element of a computed value
 		u.walk(args[0], copied, at)
 		u.walk(args[1], false, at)
 		return
@@ -111,7 +111,7 @@ func (u *uses) comprehension(c ast.ComprehensionExpr, copied bool, at string) {
 		}
 	}
 	u.results[c.AccuVar()] = true
-	if of, is := u.place(list); is {
+	if of, is := u.useOf(list); is {
 		u.bound[c.IterVar()] = of
 	} else {
 		u.walk(list, copied, at)
@@ -121,8 +121,8 @@ func (u *uses) comprehension(c ast.ComprehensionExpr, copied bool, at string) {
 	u.walk(c.Result(), copied, at)
 }
 
-// place returns the value that an identifier, a field or an element is.
-func (u *uses) place(e ast.Expr) (Use, bool) {
+// useOf returns the value that e names, if e is an identifier, a field, or an element of a list or map.
+func (u *uses) useOf(e ast.Expr) (Use, bool) {
 	switch e.Kind() {
 	case ast.IdentKind:
 		if of, is := u.bound[e.AsIdent()]; is {
@@ -131,14 +131,14 @@ func (u *uses) place(e ast.Expr) (Use, bool) {
 		return Use{Object: e.AsIdent()}, true
 	case ast.SelectKind:
 		s := e.AsSelect()
-		of, is := u.place(s.Operand())
+		of, is := u.useOf(s.Operand())
 		of.Path = join(of.Path, s.FieldName())
 		return of, is && !s.IsTestOnly()
 	case ast.CallKind:
 		if e.AsCall().FunctionName() != operators.Index {
 			return Use{}, false
 		}
-		of, is := u.place(e.AsCall().Args()[0])
+		of, is := u.useOf(e.AsCall().Args()[0])
 		if name, named := literalOf(e.AsCall().Args()[1]).(string); named {
 			of.Path = join(of.Path, name)
 		}
@@ -147,7 +147,7 @@ func (u *uses) place(e ast.Expr) (Use, bool) {
 	return Use{}, false
 }
 
-// indexes walks the computed indexes in a place.
+// indexes walks the computed indexes in a value's name, such as data.n in event.list[data.n].
 func (u *uses) indexes(e ast.Expr) {
 	switch {
 	case e.Kind() == ast.SelectKind:

@@ -9,8 +9,8 @@ import (
 	"github.com/troupe-go/troupe/internal/expr"
 )
 
-// TestAnExpressionsCopiesAreToldFromOtherUses tells both apart, also in lists, maps and macros.
-func TestAnExpressionsCopiesAreToldFromOtherUses(t *testing.T) {
+// TestUsesDistinguishesCopiesFromOtherUses also in lists, maps and macros.
+func TestUsesDistinguishesCopiesFromOtherUses(t *testing.T) {
 	t.Parallel()
 	env, err := expr.NewEnv(map[string]expr.Fields{"data": {"email": expr.String, "list": expr.Any}, "event": nil})
 	require.NoError(t, err)

@@ -23,13 +23,13 @@ var anyTime = map[string]string{
 	"saga_events.at":            "each reader takes any time: TestAnEntryWithATimeThatCannotBeReadDoesNotHideTheLog",
 }
 
-// ownTables lists the tables that only programs of one role write, whose times its own statements compare, or which one search for a
-// message reads.
+// ownTables lists the tables that one role alone writes. Only the SQL of its own programs compares their times, or a search for one message
+// reads them.
 var ownTables = strings.Fields("inbox inbox_recent inbox_groups answers leases started rate_limits joins saga_stash saga_definitions " +
 	"outbox_posts relay_state mapped_tables watch_flows watch_marks watch_messages watch_findings watch_unexpected")
 
 // Go and JSON have no infinite time, and JSON none after the year 9999: one row with such a time would hide all rows of a list, or stop the
-// program that reads it. So each column of time that the role of a part may write has a check, or is known to be read otherwise.
+// program that reads it. So each timestamptz column that a part's role may write has a check, or is in one of the lists above.
 func TestNoRoleWritesATimeThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	pool := testkit.Database(t)
@@ -67,8 +67,8 @@ func TestNoRoleWritesATimeThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// A relay counts the terms of a lease on from the last one. An operator pauses an outbox before any relay has run: such a row has the
-// first term, and none from which a relay cannot go on.
+// A relay takes a lease with the next term: after the largest bigint there is none. An operator inserts the lease's row to pause an outbox
+// before any relay has run, and may not set its term, its holder or its end.
 func TestARelayOperatorSetsNoTermOfALease(t *testing.T) {
 	t.Parallel()
 	pool := testkit.Database(t)

@@ -39,8 +39,8 @@ func NewClient(brokers []string, opts ...kgo.Opt) (*kgo.Client, error) {
 	return client, nil
 }
 
-// answerTimeout limits the wait for a broker's answer, in addition to the time that a request gives the broker. It is also how long a client
-// that asks a frozen broker for metadata does not learn that the others have replaced it.
+// answerTimeout limits the wait for a broker's answer, in addition to the time that a request gives the broker. A client that asks a frozen
+// broker for metadata waits this long before it asks another broker, and so learns that the others have replaced the frozen one.
 const answerTimeout = 3 * time.Second
 
 // metadataAge limits how long the client waits for a broker that does not answer once the other brokers have replaced it

@@ -28,7 +28,8 @@ type Format interface {
 type Declared struct {
 	Name  string // also the subject
 	Files []File // as Binding.Files returns them
-	// Message is the protoreflect.MessageDescriptor of a message of Protobuf; nil for other formats, which do without its packages.
+	// Message is a protoreflect.MessageDescriptor in Protobuf, and nil in other formats. Its type is any so that services with another
+	// format link no packages of Protobuf.
 	Message any
 }
 

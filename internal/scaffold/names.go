@@ -16,7 +16,7 @@ import (
 // Database returns the name of the service's database.
 func (s Service) Database() string { return strings.ReplaceAll(s.Name, "-", "_") }
 
-// ShellPath returns Path as one argument of a command.
+// ShellPath returns Path, quoted for a shell if it needs that.
 func (s Service) ShellPath() string { return plain.Argument(s.Path) }
 
 // Reacts reports whether the service reacts to another hop.

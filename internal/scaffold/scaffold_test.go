@@ -125,8 +125,8 @@ func TestTheReadmeNamesGoWorkOnlyIfTheServiceHasOne(t *testing.T) {
 	}
 }
 
-// TestTheReadmeNamesAPathWithABlankAsOneArgument: a person copies the commands.
-func TestTheReadmeNamesAPathWithABlankAsOneArgument(t *testing.T) {
+// TestTheReadmeQuotesAPathWithASpace, since its commands are copied to a shell.
+func TestTheReadmeQuotesAPathWithASpace(t *testing.T) {
 	t.Parallel()
 	s := service(t)
 	s.Path = "../my sources/troupe"

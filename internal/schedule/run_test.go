@@ -579,8 +579,8 @@ func TestHowLateAnOccurrenceBegan(t *testing.T) {
 	require.Zero(t, began[1].Late)
 }
 
-// The role of a coordinator may write the times of a schedule, and so may the role of an operator. One that cannot be read would stop all
-// schedules of the database, and the list of them.
+// The roles of a coordinator and of an operator may write the times of a schedule. A time that a program cannot read would stop all schedules
+// of the database, and the list of them.
 func TestNoRoleGivesAScheduleATimeThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -604,7 +604,7 @@ func TestNoRoleGivesAScheduleATimeThatCannotBeRead(t *testing.T) {
 		require.NoError(t, err)
 	}
 	f.missed("other", 0)
-	f.exec("UPDATE troupe.schedules SET cron = 'none' WHERE name = 'other'") // it cannot be run, which is counted
+	f.exec("UPDATE troupe.schedules SET cron = 'none' WHERE name = 'other'") // each run fails, and tries is counted up
 	f.run(f.member())
 	require.Len(t, f.sent(), 1)
 	all, err := f.List(t.Context())

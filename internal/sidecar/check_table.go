@@ -63,12 +63,12 @@ func checkTable(ctx context.Context, r *doctor.Report, config *pgxpool.Config, o
 	return readable
 }
 
-// checkRelay reports that no relay publishes the table, or that an operator has paused all relays of it. That no relay has published it
-// yet is no warning: check also runs before the first start.
+// checkRelay warns if no relay publishes the table any more, and if an operator has paused all its relays. If no relay has published the
+// table yet, it reports that without a warning: check also runs before the first start.
 func checkRelay(ctx context.Context, r *doctor.Report, conn *pgx.Conn, of desk.Table) {
 	var holder, pausedBy, pausedWhy string
 	var active bool
-	var ended *time.Time // null if it is infinite
+	var ended *time.Time // nil if it is infinite
 	var paused *time.Time
 	err := conn.QueryRow(ctx, `
 		SELECT l.holder, l.expires_at > clock_timestamp(), CASE WHEN isfinite(l.expires_at) THEN l.expires_at END,
@@ -84,7 +84,7 @@ func checkRelay(ctx context.Context, r *doctor.Report, conn *pgx.Conn, of desk.T
 		r.Warn("publishing", err.Error(), "grant the missing rights, see privileges")
 	case paused != nil:
 		r.Warn("publishing", fmt.Sprintf("%s paused all relays of %s at %s: %s", plain.Line(pausedBy, 100), of.Name, paused.UTC().Format(time.RFC3339), plain.Line(pausedWhy, 300)),
-			"outbox-relay resume, when the reason no longer holds")
+			"run outbox-relay resume when the reason of the pause is gone")
 	case active:
 		r.Ok("publishing", "by "+holder)
 	case ended == nil:

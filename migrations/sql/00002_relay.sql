@@ -20,7 +20,7 @@ CREATE TABLE troupe.relay_leases (
   paused_by  text,
   paused_why text,
   CONSTRAINT relay_leases_paused_check CHECK ((paused_at IS NULL) = (paused_by IS NULL) AND (paused_at IS NULL) = (paused_why IS NULL)),
-  -- Programs cannot read other times. A null passes. Each table with times that several roles may write has such a check.
+  -- Programs cannot read times outside these years. A null passes. Each table whose times several roles may write has such a check.
   CHECK (least(expires_at, paused_at) >= '0001-01-01 00:00Z' AND
          greatest(expires_at, paused_at) < '10000-01-01 00:00Z')
 );

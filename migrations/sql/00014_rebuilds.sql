@@ -37,7 +37,7 @@ CREATE TABLE troupe.rebuild_partitions (
   topic       text    NOT NULL,
   partition   integer NOT NULL,
   topic_id    uuid    NOT NULL, -- as in leases
-  handlers    text[]  NOT NULL CHECK (cardinality(handlers) > 0), -- of the topic, among the rebuild's
+  handlers    text[]  NOT NULL CHECK (cardinality(handlers) > 0), -- the rebuild's handlers of this topic
   from_offset bigint  NOT NULL CHECK (from_offset >= 0),
   watermark   bigint,           -- of the lease, before it was set back; null: the partition has not begun
   epoch       integer,          -- likewise

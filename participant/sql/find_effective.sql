@@ -12,7 +12,7 @@ LATERAL (
   FROM troupe.inbox_recent AS r
   WHERE r.slot = m.slot AND r.id = m.uuid AND r.consumer_group = @group
   UNION
-  SELECT -1 -- it was redriven of a rebuild that the database has lost: it had taken effect before
+  SELECT -1 -- its dead letter was of a rebuild that the database has lost: it had taken effect before that rebuild
   WHERE m.redrive >> 16 > 0
     AND NOT EXISTS (SELECT FROM troupe.rebuilds AS b WHERE b.consumer_group = @group AND b.generation = m.redrive >> 16)) AS other
 WHERE other.redrive <> m.redrive

@@ -1,8 +1,8 @@
 -- One statement: a process that dies has fired all of them or none. One member of a group fires at a time, or a
 -- deadline could overtake an earlier one of its key. A row that is locked is being cancelled or replaced just now. Names that
 -- the caller has no handler for wait for a member that has one. Only the server that answered next_deadline.sql fires, and only deadlines that were
--- due at that time: the database may be away for a while before this statement, and its deadlines may then wait for messages. Only names in
--- @at_once are fired if a rebuild of one of the topics has begun, which the caller has not read yet.
+-- due at that time: the database may be away for a while before this statement, and its deadlines may then wait for messages. If a
+-- rebuild of one of @topics has begun that the caller does not know of yet, only names in @at_once are fired.
 WITH due AS (
   SELECT consumer_group, scope, name
   FROM troupe.deadlines

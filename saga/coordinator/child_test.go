@@ -49,7 +49,7 @@ type task struct {
 	Session     time.Duration
 	Die         string // the hook to die in
 	Nth         int64  // at which call
-	Operation   string // of a flight: counts only these commands; default: what the coordinator consumes
+	Operation   string // of Hop flight: Nth counts the commands with it; "": the messages of the coordinator
 }
 
 // beChild runs its task until it is killed, or its parent is.

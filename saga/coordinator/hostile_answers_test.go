@@ -15,7 +15,7 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// A hop whose events a coordinator reads may answer a saga with any bytes. It can park its own sagas, and stops no others.
+// A hop whose events a coordinator reads may answer a saga with any bytes. It can park that saga, and stops no other.
 func TestAnswersOfAnyBytesStopNoOtherSaga(t *testing.T) {
 	t.Parallel()
 	f := newFlow(t, false)
@@ -76,13 +76,13 @@ func TestAnswersOfAnyBytesStopNoOtherSaga(t *testing.T) {
 		func(m *envelope.Message) { m.CorrelationID = "\x00"; m.CausationID = "\x00" },
 	} {
 		records = append(records, answer(n, change))
-		ended := answer(n+1000, change) // for a saga that has not begun, which takes early answers apart
-		for i := range ended.Headers {
-			if string(ended.Headers[i].Value) == "order/o-1" {
-				ended.Headers[i].Value = []byte("order/o-9")
+		early := answer(n+1000, change) // for a saga that has not started: an early answer is stashed
+		for i := range early.Headers {
+			if string(early.Headers[i].Value) == "order/o-1" {
+				early.Headers[i].Value = []byte("order/o-9")
 			}
 		}
-		records = append(records, ended)
+		records = append(records, early)
 	}
 	require.NoError(t, client.ProduceSync(t.Context(), records...).FirstErr())
 	for n := range 8 { // keys of both partitions

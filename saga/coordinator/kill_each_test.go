@@ -26,13 +26,13 @@ import (
 
 const takenTable = "CREATE TABLE taken (flight text, seat text, step text, free boolean DEFAULT false, PRIMARY KEY (flight, seat))"
 
-// TestAKillLeavesEveryItemWhole kills the process of flights with a seat for each passenger, on Postgres alone, by SIGKILL: while it books
-// seats, gives seats back, and decides. The next process goes on. In the end a completed flight has the seat of each passenger once, and one
-// with a refused seat has none.
-func TestAKillLeavesEveryItemWhole(t *testing.T) {
+// TestAStepWithForEachSurvivesSIGKILL kills a process that runs all hops of flights on Postgres alone, while it books the seats of passengers,
+// releases seats, or decides. The next process goes on. In the end a completed flight has one seat for each passenger, and a flight with a
+// refused seat has none.
+func TestAStepWithForEachSurvivesSIGKILL(t *testing.T) {
 	t.Parallel()
 	for _, kill := range []struct {
-		point, operation string // of the command; "": a decision of the coordinator
+		point, operation string // operation of the command; "": a decision of the coordinator
 		nth              int64
 	}{
 		{"before the handler", envelope.Forward, 7}, {"before the commit", envelope.Forward, 11}, {"after the commit", envelope.Forward, 9},
@@ -68,11 +68,11 @@ func TestAKillLeavesEveryItemWhole(t *testing.T) {
 				require.NoError(t, pool.QueryRow(t.Context(), sql).Scan(&n))
 				return n
 			}
-			for range 3 { // the same again from where it was
+			for range 3 { // each goes on where the one before was killed
 				spawn(t, k).killed(t)
 				require.NotZero(t, count("SELECT count(*) FROM troupe.sagas WHERE ended_at IS NULL"), "killed too late to show anything")
 				if kill.operation == envelope.Compensate {
-					break // most flights are not sent back
+					break // few seats are released
 				}
 			}
 			k.Die = ""
@@ -112,7 +112,7 @@ func (k task) runFlight(ctx context.Context, pool *pgxpool.Pool, log zerolog.Log
 			own := hop == "flight" && k.Operation == "" || hop == "seats" && k.Operation != "" && d.Message.SagaOperation == k.Operation
 			if k.Die == point && own && calls.Add(1) == k.Nth {
 				_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-				select {} // not one more instruction runs
+				select {} // until the signal arrives
 			}
 		}
 		p, err := k.local(pool, hop, log, participant.Hooks{

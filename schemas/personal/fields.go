@@ -9,8 +9,8 @@ import (
 	"github.com/troupe-go/troupe/envelope"
 )
 
-// Fields returns the kinds of the personal fields of a schema in Avro or JSON Schema, by their paths, such as passengers.name for a field of a
-// list of records. It is for tools that have no Go type. It fails if a field is marked that cannot be encrypted.
+// Fields returns the kind of each personal field of a schema in Avro or JSON Schema, by the field's path: passengers.name is a field of the records
+// in a list. It is for tools that have no Go type. It fails if a field is marked that cannot be encrypted.
 func Fields(contentType, text string) (map[string]string, error) {
 	var r *record
 	var err error
@@ -30,8 +30,8 @@ func ProtobufFields(of protoreflect.MessageDescriptor) (map[string]string, error
 	return fieldsOf(markedProtobuf(of))
 }
 
-// PersonalFields is Fields for a type of messages of the codec. A definition of a saga that is written in Go reads them, so that the verifier of
-// sagas knows them.
+// PersonalFields returns what Fields returns, for a type of messages of the codec; nothing for a type without personal fields. CommandOf and the
+// other functions of package saga call it, for the verifier of definitions.
 func (c *Codec) PersonalFields(messageType string) map[string]string {
 	all := make(map[string]string)
 	if m := c.byName[messageType]; m != nil {

@@ -68,7 +68,7 @@ func (m jsonMarks) checkReferences(pointer string, object map[string]any) error 
 		}
 	}
 	if _, has := object["$id"]; has && pointer != "#" {
-		return fmt.Errorf("%s: a schema with personal fields cannot have $id in a part of it: references there lead to other places", pointer)
+		return fmt.Errorf("%s: a schema with personal fields may have $id only at its root, since references are resolved against the nearest $id: remove this one", pointer)
 	}
 	if ref, is := object["$ref"].(string); is && m.at(ref) == nil {
 		return fmt.Errorf("%s: the reference %q cannot be followed: want one such as #/$defs/address", pointer, ref)
@@ -109,7 +109,7 @@ func (m jsonMarks) record(path, pointer string, v any) (*record, error) {
 		return nil, fmt.Errorf("%s: %w", pointer, errPlace)
 	}
 	read := "properties"
-	if _, is := object["items"].(map[string]any); is { // a list of schemas is refused below, as is each other keyword
+	if _, is := object["items"].(map[string]any); is { // a list of schemas is refused below, like each keyword that is not read
 		read = "items"
 	}
 	if err := m.refuse(pointer, object, read); err != nil {

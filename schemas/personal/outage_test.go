@@ -124,7 +124,7 @@ func TestGeneratedCodeWithoutTheMarksIsRefused(t *testing.T) {
 }
 
 // TestANewKeyIsOnDiskBeforeItIsUsed: a crash of the server must not lose a key with which a message was encrypted, whatever the role's
-// synchronous_commit is; nor must it bring a former key-encryption key back.
+// synchronous_commit is. Nor must it undo the change to a new key-encryption key.
 func TestANewKeyIsOnDiskBeforeItIsUsed(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

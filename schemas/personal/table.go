@@ -69,8 +69,9 @@ func (t *Table) Find(ctx context.Context, subject string) (tink.DeterministicAEA
 	return daead.New(handle)
 }
 
-// durable begins a statement that is on the server's disk when it returns, whatever the role's synchronous_commit is: messages that are
-// encrypted with a new key may be in Kafka, or in another database, by the time the server crashes, and a former key-encryption key may be gone.
+// durable begins a statement whose changes are on the server's disk when it returns, whatever the role's synchronous_commit is. A crash of the
+// server must not lose a new key: messages that are encrypted with it may already be in Kafka or in another database. Nor must it lose the
+// change to a new key-encryption key: the former one may have been removed.
 const durable = `
 WITH durable AS (
   SELECT set_config('synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'off' THEN 'local'

@@ -298,7 +298,7 @@ func TestRowsThatNoRelayPublishesAreFound(t *testing.T) {
 	require.Equal(t, "by r-1, term 3", publishing().Found)
 }
 
-// TestAPausedOutboxIsFound pauses an outbox whose relay runs, and one that no relay has ever published.
+// TestAPausedOutboxIsFound pauses an outbox that no relay has published yet, and then one whose relay runs.
 func TestAPausedOutboxIsFound(t *testing.T) {
 	t.Parallel()
 	pool := testkit.Database(t)

@@ -13,13 +13,13 @@ import (
 	"github.com/troupe-go/troupe/internal/retention"
 )
 
-// leader checks that a relay publishes the outbox. If none does, or an operator has paused all relays, and rows wait, it reports their
-// number and the age of the oldest. This is a warning: outbox-relay check also runs before a relay is started.
+// leader checks that a relay publishes the outbox. It warns if an operator has paused all relays, and if rows wait that no relay publishes,
+// with their number and the age of the oldest. These are no errors: outbox-relay check also runs before a relay is started.
 func (e *examination) leader(ctx context.Context, conn *pgx.Conn) {
 	var holder, pausedBy, pausedWhy string
 	var term int64
 	var active bool
-	var ended *float64 // seconds since the lease ended; null if no relay has held it
+	var ended *float64 // seconds since the lease ended; nil if no relay has held it
 	var paused *time.Time
 	err := conn.QueryRow(ctx, `
 		SELECT holder, term, expires_at > clock_timestamp(),
@@ -39,11 +39,11 @@ func (e *examination) leader(ctx context.Context, conn *pgx.Conn) {
 	remedy := "start outbox-relay run for this database; outbox-relay status shows its progress"
 	if paused != nil {
 		found = append(found, fmt.Sprintf("%s paused all relays of the outbox at %s: %s", plain.Line(pausedBy, 100), paused.UTC().Format(time.RFC3339), plain.Line(pausedWhy, 300)))
-		remedy = "outbox-relay resume, when the reason no longer holds"
+		remedy = "run outbox-relay resume when the reason of the pause is gone"
 	}
 	switch {
 	case active:
-	case holder == "": // there is no row, or only a pause has made one
+	case holder == "": // the lease has no row, or a pause has inserted it
 		found = append(found, "no relay has run for this database")
 	case ended == nil:
 		found = append(found, "no relay runs")

@@ -125,8 +125,8 @@ func (d Desk) Erase(ctx context.Context, key string, by admin.Actor) (r Report, 
 	return r, err
 }
 
-// forget records that the key of a subject that has none yet is forgotten, in a database with keys of other subjects: a service that handles a
-// message of the subject later makes none. A key that is made meanwhile makes the erasure fail as a row that changed.
+// forget marks the subject as forgotten although it has no key yet, in a database with keys of other subjects. A service that handles a message
+// of the subject later then makes no key. If a service makes the key while the erasure runs, the erasure fails, as for any row that changes.
 const forget = `
 INSERT INTO troupe.subject_keys (subject, forgotten_at)
 SELECT sha256(convert_to(@key, 'UTF8')), clock_timestamp()

@@ -362,7 +362,7 @@ func TestAnErasureIsOnDiskBeforeItIsReported(t *testing.T) {
 	require.Equal(t, []string{"local"}, s.list("SELECT setting FROM waited"))
 }
 
-// TestASubjectWithoutAKeyIsForgottenToo: no service makes a key for it after the erasure, and one that is made meanwhile is not missed.
+// TestASubjectWithoutAKeyIsForgottenToo checks that no service makes a key for it after the erasure.
 func TestASubjectWithoutAKeyIsForgottenToo(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

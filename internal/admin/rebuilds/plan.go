@@ -49,7 +49,7 @@ type PlannedPartition struct {
 	Deleted bool `json:"deleted"`
 
 	topicID  uuid.UUID
-	handlers []string // of the topic, among the plan's
+	handlers []string // the plan's handlers of this topic
 }
 
 // Messages returns the number of offsets that the plan reads again.
@@ -97,7 +97,7 @@ func (d Desk) Plan(ctx context.Context, client *kgo.Client, s Spec) (p Plan, err
 			topicID: kafka.TopicID(o.Topic, ids[o.Topic]), handlers: handlers[o.Topic],
 		}
 		if l, _ := from.Lookup(o.Topic, o.Partition); l.Timestamp >= 0 {
-			if first := time.UnixMilli(l.Timestamp).UTC(); first.Year() <= 9999 { // JSON has no later ones
+			if first := time.UnixMilli(l.Timestamp).UTC(); first.Year() <= 9999 { // JSON cannot have a later year
 				of.First = &first
 			}
 		}
@@ -106,8 +106,7 @@ func (d Desk) Plan(ctx context.Context, client *kgo.Client, s Spec) (p Plan, err
 	return p, admin.Explain(p.blocking(ctx, d.Pool), rightsPage)
 }
 
-// topics returns the topics of the plan's handlers, each with its handlers, and sets the plan's group. It returns an error if a handler
-// cannot be rebuilt.
+// topics returns the plan's handlers by topic, and sets the plan's group. It returns an error if a handler cannot be rebuilt.
 func (d Desk) topics(ctx context.Context, p *Plan) (all map[string][]string, err error) {
 	rows, err := d.Pool.Query(ctx, "SELECT consumer_group, handler, topic, coalesce(refusal, '') FROM troupe.handlers ORDER BY handler, topic")
 	if err != nil {

@@ -85,7 +85,7 @@ func (d *Desk) Find(ctx context.Context, id string) ([]Sighting, error) {
 // unnamedPlace matches topic id, partition and offset of a message without ce_id, whose id has a hash of its record behind them.
 var unnamedPlace = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/[0-9]{1,9}/[0-9]{1,18}$`)
 
-// unnamedID matches such an id.
+// unnamedID matches the whole id that a participant gives such a message: the place, ~ and the hash.
 var unnamedID = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/[0-9]{1,9}/[0-9]{1,18}~[0-9a-f]{16}$`)
 
 func (d *Desk) findDead(ctx context.Context, id string) ([]Sighting, error) {

@@ -250,18 +250,19 @@ func (l *letter) entry(sameKey bool) (pgx.NamedArgs, error) {
 	}, nil
 }
 
-// identity returns the identity of the message in the inbox, if the redriven message would have another one and its headers do not state it.
+// identity returns the message's identity in the inbox if the redriven message needs a header with it, because its own id and source would give it
+// another identity. It returns "" if they do not, and if the message has that header already.
 func (l *letter) identity(m message) string {
 	if deadletter.RedriveIdentity(m.Extra) != "" {
 		return ""
 	}
 	m.unnamed = l.messageID
 	before := m.identity()
-	if unnamedID.MatchString(m.ID) { // a retry topic has added it
+	if unnamedID.MatchString(m.ID) { // a participant added the id when it sent the message to a retry topic
 		before = m.ID
 	}
 	after := m.Message
-	after.ID, after.Source = m.id(), cmp.Or(m.Source, "a relay")
+	after.ID, after.Source = m.id(), cmp.Or(m.Source, "a relay") // the relay fills in a source of its own; any text shows the difference
 	if inbox.Identity(after) == before {
 		return ""
 	}

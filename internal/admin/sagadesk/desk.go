@@ -104,9 +104,10 @@ func (d *Desk) Preview(ctx context.Context, id string, e saga.Event) (decisions.
 	return out, d.canWrite(g.ContentType, out)
 }
 
-// Seen identifies the state that a preview of an action is about: the saga's status, its variables, and the phase of each step. What
-// follows from an action depends on nothing else but the time.
-func (g *Detail) Seen() string {
+// StateHash returns a hash of the saga's status, its variables, and the phase of each step. ActIfUnchanged compares it with the hash of a
+// preview. How often an operator has sent a step's command again is no part of it: a saga that was retried, and is parked again at the same
+// step, has the same hash.
+func (g *Detail) StateHash() string {
 	facts := struct {
 		Status saga.Status
 		Data   map[string]any
@@ -131,20 +132,20 @@ func checkAction(e saga.Event) error {
 // that the saga belongs to. That coordinator need not run: the commands are then stored in its outbox. It returns the
 // decision, with the state after it.
 func (d *Desk) Act(ctx context.Context, id string, e saga.Event) (decisions.Decided, error) {
-	return d.ActAsSeen(ctx, id, e, "")
+	return d.ActIfUnchanged(ctx, id, e, "")
 }
 
-// ActAsSeen is Act for an operator who has seen a preview, with the result of Detail.Seen at that time. If it has another result now,
-// nothing is done, and the error wraps decisions.ErrRefused. "": whatever the saga's state is now.
-func (d *Desk) ActAsSeen(ctx context.Context, id string, e saga.Event, seen string) (done decisions.Decided, err error) {
+// ActIfUnchanged is Act for an operator who has looked at a preview. previewed is Detail.StateHash of the preview: if the saga's hash is another
+// one now, nothing is done, and the error wraps decisions.ErrRefused. If previewed is "", the state is not compared.
+func (d *Desk) ActIfUnchanged(ctx context.Context, id string, e saga.Event, previewed string) (done decisions.Decided, err error) {
 	if err := checkAction(e); err != nil {
 		return done, fmt.Errorf("saga %s: %w", id, err)
 	}
 	e.Message = cmp.Or(e.Message, envelope.NewID())
 	for range decisions.StartTries {
 		err = d.change(ctx, id, func(w *decisions.Work, g *Detail) error {
-			if seen != "" && g.Seen() != seen {
-				return fmt.Errorf("saga %s: %w: it has changed since the preview, and is %s now: nothing was done; look at the preview again", id, decisions.ErrRefused, g.Status)
+			if previewed != "" && g.StateHash() != previewed {
+				return fmt.Errorf("saga %s: %w: the saga has changed since the preview, and is %s now: nothing was done; open the preview again", id, decisions.ErrRefused, g.Status)
 			}
 			if _, err := w.Act(ctx, id, e); err != nil {
 				return err

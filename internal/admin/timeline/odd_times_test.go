@@ -16,7 +16,7 @@ import (
 	"github.com/troupe-go/troupe/internal/kafka"
 )
 
-// A producer sets the time of a record and the times in its headers. One that JSON cannot have does not hide the others.
+// A producer sets the time of a record and the times in its headers. A time that JSON cannot have does not hide the timeline.
 func TestMessagesOfAnyTimeAreShownAsJSON(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -29,19 +29,19 @@ func TestMessagesOfAnyTimeAreShownAsJSON(t *testing.T) {
 		r.Timestamp = at
 		return r
 	}
-	said := func(text string) envelope.Header { return envelope.Header{Key: ce.HeaderTime, Value: []byte(text)} }
+	ceTime := func(text string) envelope.Header { return envelope.Header{Key: ce.HeaderTime, Value: []byte(text)} }
 	failed := func(text string) envelope.Header {
 		return envelope.Header{Key: deadletter.HeaderLastFailed, Value: []byte(text)}
 	}
 	now := time.Now()
 	records := []*kgo.Record{
-		record(events, "3", now, said("9999-12-31T23:59:59-12:00")),
-		record(events, "4", now, said("2026-01-01T00:00:00+24:00")),
-		record(events, "5", now, said("0000-01-01T00:00:00+12:00")),
+		record(events, "3", now, ceTime("9999-12-31T23:59:59-12:00")),
+		record(events, "4", now, ceTime("2026-01-01T00:00:00+24:00")),
+		record(events, "5", now, ceTime("0000-01-01T00:00:00+12:00")),
 		record(events, "6", now, envelope.Header{Key: deadletter.HeaderRedrive, Value: []byte("2147483647")}),
 		record(letters, "7", now, failed("2026-01-01T00:00:00+24:00")),
 		record(letters, "8", now, failed("9999-12-31T23:59:59-12:00")),
-		record(events, "1", time.UnixMilli(math.MaxInt64)),   // behind others, where the times of records do not matter for the offset to begin at
+		record(events, "1", time.UnixMilli(math.MaxInt64)),   // behind the others: Kafka finds the first offset of the scan by time
 		record(events, "2", time.UnixMilli(253402300800000)), // the year 10000
 	}
 	s.produce(records...)

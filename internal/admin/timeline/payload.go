@@ -44,7 +44,7 @@ func newPayloads(ctx context.Context, registry *schemas.Registry, limit time.Dur
 // entry returns an Entry with the fields that all kinds have, and with the payload if it can be shown.
 func (p *payloads) entry(ctx context.Context, m envelope.Message, payload []byte, size int) Entry {
 	e := Entry{
-		At: shown(m.Time), ID: m.ID, Type: m.Type, Key: keyOf(m.Key), Outcome: m.Outcome,
+		At: jsonTime(m.Time), ID: m.ID, Type: m.Type, Key: keyOf(m.Key), Outcome: m.Outcome,
 		CorrelationID: m.CorrelationID, CausationID: m.CausationID, Cause: -1, identity: m.Identity(),
 	}
 	if e.CorrelationID == "" {
@@ -69,8 +69,8 @@ func (p *payloads) entry(ctx context.Context, m envelope.Message, payload []byte
 	return e
 }
 
-// shown returns t in UTC, or the zero time if JSON has no form for it: a producer sets the time of a record.
-func shown(t time.Time) time.Time {
+// jsonTime returns t in UTC, or the zero time if t is outside the years that JSON can have. A producer can give a record any time.
+func jsonTime(t time.Time) time.Time {
 	if t = t.UTC(); t.Year() < 1 || t.Year() > 9999 {
 		return time.Time{}
 	}

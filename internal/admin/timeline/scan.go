@@ -267,14 +267,14 @@ func (r *reading) addRecord(ctx context.Context, record *kgo.Record) {
 	m, err := kafka.Message(record)
 	e := r.payloads.entry(ctx, m, record.Value, len(record.Value))
 	if err != nil {
-		e.At, e.PayloadNote = shown(record.Timestamp), cut(err.Error(), 200)
+		e.At, e.PayloadNote = jsonTime(record.Timestamp), cut(err.Error(), 200)
 	}
 	if e.Redrive > 0 || e.Kind == Retry {
-		e.At = shown(record.Timestamp) // its headers have the time of its first delivery
+		e.At = jsonTime(record.Timestamp) // its headers have the time of its first delivery
 	}
-	e.Record = &Record{Topic: record.Topic, Partition: record.Partition, Offset: record.Offset, Published: shown(record.Timestamp)}
+	e.Record = &Record{Topic: record.Topic, Partition: record.Partition, Offset: record.Offset, Published: jsonTime(record.Timestamp)}
 	if e.Kind == DeadLetter {
-		letterOf(&e, m, shown(record.Timestamp))
+		letterOf(&e, m, jsonTime(record.Timestamp))
 	}
 	if e.concerns(r.subject) {
 		r.add(e)
@@ -291,7 +291,7 @@ func letterOf(e *Entry, m envelope.Message, written time.Time) {
 	text := func(key string) string { return cut(string(of[key]), 2000) }
 	moment := func(key string) time.Time {
 		t, _ := time.Parse(time.RFC3339Nano, string(of[key]))
-		return shown(t)
+		return jsonTime(t)
 	}
 	e.Outcome, e.CausationID = "", ""
 	e.Hop = text(deadletter.HeaderErrorsGroup)

@@ -42,7 +42,7 @@ var rules = rule.List{
 	rule.NewError("expectation-never", "an expectation that is never met",
 		"None of the expected messages can arrive in any run in which it starts: it raises an alarm every time, or "+
 			"expects a misspelt type."),
-	rule.NewWarning("expectation-below-join", "an expectation shorter than a join before it",
-		"It expects what follows when the join is out of time, and its own time ends before: it raises an alarm while the flow still waits as "+
-			"declared."),
+	rule.NewWarning("expectation-below-join", "an expectation whose time is shorter than a join's",
+		"It expects a message that comes only after a join has expired, and its own time ends earlier: it raises an alarm while the flow "+
+			"still waits as declared."),
 }

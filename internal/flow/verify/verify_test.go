@@ -210,7 +210,7 @@ func TestEachSlipIsFoundWhereItWasMade(t *testing.T) {
 			parcelFiles(), "post", `"type": "Sent"}],
       "within": "48h"`, `"type": "Sent"}, {"topic": "f.shop.events", "type": "Cancelled"}],
       "within": "23h59m"`,
-			[]string{"post:12: expectation-below-join"}, []string{"sent waits 23h59m, and Cancelled may come after the 24h of join ready: allow more than that"},
+			[]string{"post:12: expectation-below-join"}, []string{"sent expires after 23h59m, and Cancelled may come when join ready has expired, after 24h: set a longer time"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -94,7 +94,7 @@ func expectations(m *model) {
 	}
 }
 
-// belowJoins finds expectations of what follows the end of a join's time, if their own time is shorter.
+// belowJoins reports expectations of messages that follow an expired join, if the expectation's time is shorter than the join's.
 func belowJoins(m *model) {
 	for _, e := range m.expectations {
 		for _, j := range m.joins {
@@ -107,13 +107,13 @@ func belowJoins(m *model) {
 				continue
 			}
 			m.report("expectation-below-join", e.service, e.path+".within", []int{e.after, e.expect[k]}, nil,
-				"%s waits %s, and %s may come after the %s of join %s: allow more than that", e.Name, e.Within, m.messages[e.expect[k]].typ, j.Within, j.Name)
+				"%s expires after %s, and %s may come when join %s has expired, after %s: set a longer time", e.Name, e.Within, m.messages[e.expect[k]].typ, j.Name, j.Within)
 			break
 		}
 	}
 }
 
-// following returns messages, and all that reactions may send after them.
+// following returns the messages in first, and all messages that reactions to them may send.
 func (m *model) following(first []int) map[int]bool {
 	all := make(map[int]bool)
 	for next := slices.Clone(first); len(next) > 0; next = next[1:] {

@@ -10,10 +10,10 @@ import (
 	"github.com/troupe-go/troupe/saga"
 )
 
-// kinds has the kinds of personal data of an object, by the path of the field.
+// kinds has the kind of personal data of each personal field of an object, by the field's path.
 type kinds map[string]string
 
-// within returns the personal fields of the value at a path, by their paths in it; "" is the value itself.
+// within returns the personal fields of the value at a path. Their paths begin at that value; "" is the value itself.
 func (k kinds) within(path string) kinds {
 	if path == "" {
 		return k
@@ -43,8 +43,8 @@ type personal struct {
 	*model
 	types map[string]map[string]string
 	data  kinds // variables
-	grown bool
-	quiet bool // do not report: data is not complete
+	grown bool  // data has an entry more
+	quiet bool  // report nothing: data is not complete yet
 }
 
 func personalFields(m *model, types map[string]map[string]string) {
@@ -65,7 +65,7 @@ func (p *personal) look() {
 		p.sets(path+".set", s.Set, objects)
 	}
 	data := map[string]kinds{"data": p.data}
-	p.only("lock", data)
+	p.forbid("lock", data)
 	for _, n := range p.steps {
 		p.step(n, data)
 	}
@@ -79,7 +79,7 @@ func (p *personal) look() {
 	for i, e := range p.s.Ends {
 		path := fmt.Sprintf("ends[%d]", i)
 		p.uses(path+".when", data)
-		p.only(path+".reason", data)
+		p.forbid(path+".reason", data)
 		p.emits(path+".emit", e.Emit, data)
 	}
 	if c := p.s.Cancel; c != nil {
@@ -114,11 +114,11 @@ func (p *personal) sends(path string, command *saga.Command, call *saga.Call, da
 	}
 	for _, h := range hole.FindAllStringSubmatch(call.Endpoint, -1) {
 		if kind := p.data[h[1]]; kind != "" {
-			p.wrong(path+".call.endpoint", "data."+h[1], kind, "do not call with it")
+			p.wrong(path+".call.endpoint", "data."+h[1], kind, "use a field that is not personal, such as an id")
 		}
 	}
 	for _, name := range sortedKeys(call.Body) {
-		p.only(path+".call.body."+name, data)
+		p.forbid(path+".call.body."+name, data)
 	}
 }
 
@@ -134,7 +134,7 @@ func (p *personal) answers(path string, as []saga.Answer, data map[string]kinds)
 		objects := maps.Clone(data)
 		objects["event"] = p.types[a.Event]
 		p.uses(at+".when", objects)
-		p.only(at+".reason", objects)
+		p.forbid(at+".reason", objects)
 		p.sets(at+".set", a.Set, objects)
 		if a.By == nil {
 			continue
@@ -148,11 +148,11 @@ func (p *personal) answers(path string, as []saga.Answer, data map[string]kinds)
 	}
 }
 
-// sets follows what a mapping copies to variables.
+// sets adds to data the personal fields that a mapping copies to variables.
 func (p *personal) sets(path string, m saga.Mapping, objects map[string]kinds) {
 	for _, name := range sortedKeys(m) {
 		if name == p.s.Key {
-			p.only(path+"."+name, objects)
+			p.forbid(path+"."+name, objects)
 			continue
 		}
 		added := p.data.add(name, p.uses(path+"."+name, objects))
@@ -160,7 +160,7 @@ func (p *personal) sets(path string, m saga.Mapping, objects map[string]kinds) {
 	}
 }
 
-// fills reports what a mapping copies to a field of a message that is not of the same kind, if the schema of the message is known.
+// fills reports the personal fields that a mapping copies to a message's field of another kind, or of none, if the message's schema is known.
 func (p *personal) fills(path, typ string, m saga.Mapping, objects map[string]kinds) {
 	fields, known := p.types[typ]
 	for _, name := range sortedKeys(m) {
@@ -170,18 +170,18 @@ func (p *personal) fills(path, typ string, m saga.Mapping, objects map[string]ki
 			switch is, want := fields[at], copied[rest]; {
 			case !known || is == want:
 			case is == "":
-				p.say(path+"."+name, "%s gets the encrypted text of personal data (%s) in %s, which is not marked as personal, and is not decrypted: mark it in the schema",
+				p.found(path+"."+name, "%s gets the encrypted text of personal data (%s) in %s, which is not marked as personal, and is not decrypted: mark it in the schema",
 					typ, want, at)
 			default:
-				p.say(path+"."+name, "%s gets the encrypted text of personal data (%s) in %s, which is marked as %s, and cannot be decrypted: copy it to a field of the same kind",
+				p.found(path+"."+name, "%s gets the encrypted text of personal data (%s) in %s, which is marked as %s, and cannot be decrypted: copy it to a field of the same kind",
 					typ, want, at, is)
 			}
 		}
 	}
 }
 
-// only reports every personal field that an expression uses, also one that it copies.
-func (p *personal) only(path string, objects map[string]kinds) {
+// forbid reports every personal field that an expression uses, also one that it copies.
+func (p *personal) forbid(path string, objects map[string]kinds) {
 	p.uses(path, objects)
 	x := p.d.Expr(path)
 	if x == nil {
@@ -207,7 +207,7 @@ func (p *personal) uses(path string, objects map[string]kinds) (copied kinds) {
 		if u.Copied {
 			copied.add(u.At, in)
 		} else if kind := in[""]; kind != "" {
-			p.wrong(path, nameOf(u), kind, "copy it, compare it with '', or let a service with the key decide")
+			p.wrong(path, nameOf(u), kind, "copy it, compare it with '', or let a service that can decrypt it decide")
 		}
 	}
 	return copied
@@ -216,10 +216,10 @@ func (p *personal) uses(path string, objects map[string]kinds) (copied kinds) {
 func nameOf(u expr.Use) string { return strings.Trim(u.Object+"."+u.Path, ".") }
 
 func (p *personal) wrong(path, name, kind, remedy string) {
-	p.say(path, "%s is personal (%s), and a saga sees its encrypted text: %s", name, kind, remedy)
+	p.found(path, "%s is personal (%s), and a saga sees its encrypted text: %s", name, kind, remedy)
 }
 
-func (p *personal) say(path, format string, args ...any) {
+func (p *personal) found(path, format string, args ...any) {
 	if !p.quiet {
 		p.report("personal-field", path, nil, format, args...)
 	}

@@ -113,9 +113,9 @@ var rules = rule.List{
 		"A step that awaits it waits until its time-out, and a saga that it should start never starts."),
 
 	rule.NewError("personal-field", "an expression reads a personal field",
-		"A saga sees the encrypted text of a field that its schema marks as personal, and not the value. A condition, a key or a computed "+
-			"value is wrong, without an error, and a field of another kind gets a text that its service cannot read. It may be copied to a field "+
-			"of the same kind, and compared with ''. Found if the schemas are known: --schemas."),
+		"A saga sees the encrypted text of a field that its schema marks as personal, and not the value. So a condition, a key or a computed "+
+			"value of it is wrong without an error, and in a field of another kind no service can decrypt it. Only copy it to a field of the same "+
+			"kind, or compare it with ''. The rule needs the schemas: --schemas."),
 
 	rule.NewError("end-under-way", "the saga may end while a command runs",
 		"It completes while a hop still works, and no step takes the answer: the effect of the command remains."),

@@ -30,8 +30,8 @@ type Finding struct {
 type Options struct {
 	// Hops holds all hops that exist, by name. Nil: the hops are unknown, and the rules about hops are not checked.
 	Hops map[string]Hop
-	// Personal holds the types of messages whose schemas are known: by type, the kinds of personal data by the paths of the fields. A type
-	// without personal fields has an empty map.
+	// Personal has an entry for each type of messages whose schema is known: the kind of each personal field, by the field's path. It is
+	// empty for a type without personal fields. Nil: what the codecs of a definition in Go know.
 	Personal map[string]map[string]string
 }
 
