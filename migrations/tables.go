@@ -149,8 +149,8 @@ func record(ctx context.Context, db *sql.DB, version int64) error {
 
 // SQL returns the statements of the versions after the given one, for a tool of your own that changes the database: psql, Flyway and
 // others. They also record the versions in troupe.migrations, where Get and Up read them. Run them in one transaction, as the
-// role that owns the schema troupe. If a tool continues after an error, they record
-// no version whose tables are missing, and none after it. Without a newer version SQL returns "".
+// role that owns the schema troupe. If a tool continues after an error, they record no version whose tables are missing, and none after it.
+// Without a newer version SQL returns "".
 func SQL(after int64) (string, error) {
 	entries, err := files.ReadDir("sql")
 	if err != nil {

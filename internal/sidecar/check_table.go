@@ -68,19 +68,17 @@ func checkTable(ctx context.Context, r *doctor.Report, config *pgxpool.Config, o
 func checkRelay(ctx context.Context, r *doctor.Report, conn *pgx.Conn, of desk.Table) {
 	var holder, pausedBy, pausedWhy string
 	var active bool
-	var ended *time.Time // nil if it is infinite
+	var ended *time.Time // nil if no relay has held the lease
 	var paused *time.Time
 	err := conn.QueryRow(ctx, `
-		SELECT l.holder, l.expires_at > clock_timestamp(), CASE WHEN isfinite(l.expires_at) THEN l.expires_at END,
+		SELECT l.holder, l.expires_at > clock_timestamp(), CASE WHEN l.term > 0 THEN l.expires_at END,
 		       l.paused_at, coalesce(l.paused_by, ''), coalesce(l.paused_why, '')
 		FROM troupe.mapped_tables AS t
 		JOIN troupe.relay_leases AS l USING (shard)
 		WHERE t.name = $1`, of.Name).Scan(&holder, &active, &ended, &paused, &pausedBy, &pausedWhy)
 	const start = "start outbox-relay run with this configuration; outbox-relay status shows its state"
 	switch {
-	case errors.Is(err, pgx.ErrNoRows):
-		r.Info("publishing", "no relay has published "+of.Name+" yet")
-	case err != nil:
+	case err != nil && !errors.Is(err, pgx.ErrNoRows):
 		r.Warn("publishing", err.Error(), "grant the missing rights, see privileges")
 	case paused != nil:
 		r.Warn("publishing", fmt.Sprintf("%s paused all relays of %s at %s: %s", plain.Line(pausedBy, 100), of.Name, paused.UTC().Format(time.RFC3339), plain.Line(pausedWhy, 300)),
@@ -88,7 +86,7 @@ func checkRelay(ctx context.Context, r *doctor.Report, conn *pgx.Conn, of desk.T
 	case active:
 		r.Ok("publishing", "by "+holder)
 	case ended == nil:
-		r.Warn("publishing", "no relay runs for "+of.Name, start)
+		r.Info("publishing", "no relay has published "+of.Name+" yet")
 	default:
 		r.Warn("publishing", fmt.Sprintf("no relay runs for %s; %s was active until %s", of.Name, holder, ended.UTC().Format(time.RFC3339)), start)
 	}

@@ -106,4 +106,10 @@ func TestCheckReportsThatNoRelayPublishesAMappedTable(t *testing.T) {
 	level, found = publishing()
 	require.Equal(t, "warning", level)
 	require.Regexp(t, `^ann paused all relays of public.outbox at \S+Z: ticket 4711$`, found)
+
+	// Before the first relay: only an operator's pause, and its end, have written the lease.
+	exec("UPDATE troupe.relay_leases SET holder = '', term = 0, expires_at = 'epoch', paused_at = NULL, paused_by = NULL, paused_why = NULL")
+	level, found = publishing()
+	require.Equal(t, "info", level)
+	require.Equal(t, "no relay has published public.outbox yet", found)
 }
