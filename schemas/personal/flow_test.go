@@ -3,6 +3,7 @@ package personal_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -18,6 +19,7 @@ import (
 	"github.com/troupe-go/troupe/internal/grants"
 	"github.com/troupe-go/troupe/internal/grants/grantstest"
 	"github.com/troupe-go/troupe/internal/kafka"
+	"github.com/troupe-go/troupe/internal/saga/verify"
 	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/retry"
@@ -201,6 +203,37 @@ const (
 			 "success": [{"event": "shop.MailSent"}], "failure": [{"event": "NoMail"}],
 			 "timeout": "10m", "irreversible": "a mail cannot be taken back"}]}`
 )
+
+// TestADefinitionInGoKnowsThePersonalFieldsOfItsTypes: the verifier asks it for them.
+func TestADefinitionInGoKnowsThePersonalFieldsOfItsTypes(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	r, err := schemas.NewRegistry(s.registry.URL())
+	require.NoError(t, err)
+	plain, err := schemas.New(t.Context(), schemas.Config{Registry: r, Types: []schemas.Type{
+		schemas.Bind[lookUp](lookUpAvro), schemas.Bind[contactFound](contactAvro),
+	}})
+	require.NoError(t, err)
+	codec, err := personal.New(personal.Config{Codec: plain, Keys: s.table})
+	require.NoError(t, err)
+	define := func(codec envelope.Decoder) *saga.Definition {
+		d, err := saga.Define(saga.Spec{
+			Saga: "welcome", Version: 1, Key: "customer", Data: map[string]saga.Type{"customer": saga.String},
+			Start: []saga.Start{{Hop: "shop", Event: "Registered", Set: saga.Mapping{"customer": "event.customer"}}},
+			Steps: []saga.Step{{
+				Name: "contact", Irreversible: "it only reads",
+				Command: saga.CommandOf[lookUp](codec, "crm", saga.Mapping{"customer": "data.customer"}),
+				Success: []saga.Answer{saga.AnswerOf[contactFound](codec, saga.Answer{When: "event.email != 'a@b.example'"})},
+			}},
+		})
+		require.NoError(t, err)
+		return d
+	}
+	require.Equal(t, map[string]map[string]string{"shop.LookUp": {}, "shop.ContactFound": {"email": "email"}}, define(codec).Personal())
+	findings := verify.Definition(define(codec), verify.Options{})
+	require.True(t, slices.ContainsFunc(findings, func(f verify.Finding) bool { return f.Rule == "personal-field" }), "%v", findings)
+	require.Nil(t, define(plain).Personal())
+}
 
 // TestASagaCopiesEncryptedValues from an answer to a command, and stores them encrypted, without a key.
 func TestASagaCopiesEncryptedValues(t *testing.T) {
