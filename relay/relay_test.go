@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 		os.Exit(child())
 	}
 	short.Only(
-		"Example", "Example_mapping", "TestEveryStatementFitsTheTables", "TestSettingsThatCannotBeMeantAreRefused", "TestRowsArePublishedAndThenGone",
+		"Example", "Example_mapping", "TestEveryStatementFitsTheTables", "TestRowsArePublishedAndThenGone",
 		"TestARowThatCommitsLateIsNotLost", "TestRowsThatRolledBackAreNeverSent", "TestARowThatIsTooLargeParksOnlyItsKey", "TestOfTwoRelaysOneIsActive",
 	)
 	testkit.Main(m)
