@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,6 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/troupe-go/troupe/internal/scaffold"
+	"github.com/troupe-go/troupe/internal/short"
 	"github.com/troupe-go/troupe/topics"
 )
 
@@ -20,6 +22,9 @@ func service(t *testing.T) scaffold.Service {
 	require.NoError(t, err)
 	return scaffold.Service{Name: "seat-desk", Module: "example.org/seat-desk", Hop: topics.MustHop("booking", "seats"), Troupe: checkout}
 }
+
+// shortVariants have all that the others have: a short run runs their tests alone, and compiles all of them.
+var shortVariants = []string{"pgx", "sqlc, database/sql, proto", "reacts", "reacts to the demo, in Avro, and answers in Protobuf"}
 
 // TestANewServiceBuildsAndItsTestsPass does the first steps of a user: make a service, and run its tests.
 func TestANewServiceBuildsAndItsTestsPass(t *testing.T) {
@@ -64,7 +69,8 @@ func TestANewServiceBuildsAndItsTestsPass(t *testing.T) {
 				require.NoError(t, err, "go %s\n%s", strings.Join(args, " "), out)
 			}
 			run("vet", "./...")
-			if name != "database/sql" && name != "sqlc" { // the last variants run what these add
+			// The last variants run what database/sql and sqlc add.
+			if name != "database/sql" && name != "sqlc" && (!short.Run() || slices.Contains(shortVariants, name)) {
 				run("test", "-count=1", "-timeout=8m", "./...")
 			}
 			out, err := exec.CommandContext(t.Context(), "gofmt", "-l", folder).CombinedOutput()

@@ -1,4 +1,4 @@
-package short
+package short_test
 
 import (
 	"go/ast"
@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/internal/short"
 )
 
 const root = "../.."
@@ -78,4 +80,14 @@ func testsIn(t *testing.T, folder string) (tests []string) {
 		}
 	}
 	return tests
+}
+
+func TestAPackageThatTheVariableNamesRunsItsSelection(t *testing.T) {
+	if testing.Short() {
+		t.Skip("with -short each package does")
+	}
+	for value, want := range map[string]bool{"": false, "participant internal/short": true, "internal/shorter short/internal": false} {
+		t.Setenv(short.Variable, value)
+		require.Equal(t, want, short.Run(), value)
+	}
 }
