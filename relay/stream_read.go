@@ -91,6 +91,8 @@ func (s *stream) read() {
 			if e.Prefix == pausePrefix {
 				tell(s.relay.gate.asked())
 			}
+		case wal.Skipped:
+			s.heard.Store(time.Now().UnixNano()) // one message may take longer than maxSilence
 		case wal.Commit:
 			open = false
 			s.mark(e.LSN, rows)

@@ -1,6 +1,7 @@
 package wal
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -18,6 +19,7 @@ const (
 	Message                   // of pg_logical_emit_message
 	Keepalive                 // of the server: there are no more events up to LSN
 	Update                    // a row was changed: only its table is known
+	Skipped                   // a part of a long message of pg_logical_emit_message was received, and discarded
 )
 
 // An Event is an event of the stream. Its slices are valid until the next event is read.
@@ -196,8 +198,8 @@ var (
 	lastMicros  = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro() - epoch.UnixMicro() - 1
 )
 
-// Decode decodes one message of pgoutput. told is false for messages that are skipped: deletes, origins, types, truncations, and
-// messages that a later protocol may add.
+// Decode decodes one message of pgoutput. told is false for messages that are skipped: deletes, origins, types, truncations, messages of
+// pg_logical_emit_message with a long prefix, and messages that a later protocol may add.
 func (d *Decoder) Decode(data []byte) (e Event, told bool, err error) {
 	if len(data) == 0 {
 		return e, false, fmt.Errorf("wal: %w", errShort)
@@ -218,9 +220,12 @@ func (d *Decoder) Decode(data []byte) (e Event, told bool, err error) {
 		if e.Relation == nil {
 			return e, false, wrap(data[0], r.err)
 		}
-	case 'M':
+	case message:
 		r.byte() // flags
 		e = Event{Kind: Message, LSN: LSN(r.uint64())}
+		if bytes.IndexByte(r.data, 0) > maxName { // not one of Troupe: Postgres does not limit a prefix
+			return e, false, r.err
+		}
 		if prefix := r.text(); string(prefix) != d.prefix {
 			d.prefix = string(prefix)
 		}

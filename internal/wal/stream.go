@@ -30,6 +30,8 @@ type Conn struct {
 	conn *pgconn.PgConn
 	net  net.Conn
 	in   *bufio.Reader
+	done int // bytes of in that were returned, and are discarded by the next read
+	skip int // bytes of in that belong to a message that is skipped
 
 	decoder Decoder
 	out     sync.Mutex // held during writes
@@ -54,7 +56,7 @@ func Connect(ctx context.Context, config *pgxpool.Config) (*Conn, error) {
 	w := &Conn{}
 	c.BuildFrontend = func(r io.Reader, out io.Writer) *pgproto3.Frontend {
 		w.in = bufio.NewReaderSize(r, readSize)
-		return pgproto3.NewFrontend(w.in, out)
+		return pgproto3.NewFrontend(&oneFrame{in: w.in}, out)
 	}
 	conn, err := pgconn.ConnectConfig(ctx, c)
 	if err != nil {
@@ -199,38 +201,59 @@ func quote(text string) string {
 	return string(append(quoted, '\''))
 }
 
-// Next waits for the next event. Skipped messages make no event. One goroutine may call Next; Report and Close may be called
-// concurrently by others. Any error ends the stream.
+// Kinds of frames of the server, of the data of a stream, and of messages of pgoutput.
+const (
+	copyData      = 'd'
+	copyDone      = 'c'
+	errorResponse = 'E'
+	walData       = 'w'
+	keepalive     = 'k'
+	message       = 'M'
+)
+
+// Next waits for the next event. Skipped messages make no event, or Skipped events if they are long. One goroutine may call Next; Report
+// and Close may be called concurrently by others. Any error ends the stream.
 func (c *Conn) Next() (Event, error) {
-	front := c.conn.Frontend()
 	for {
-		message, err := front.Receive()
+		if c.skip > 0 {
+			if err := c.skipSome(); err != nil {
+				return Event{}, fmt.Errorf("read the stream: %w", err)
+			}
+			return Event{Kind: Skipped}, nil
+		}
+		kind, body, long, err := c.frame()
 		if err != nil {
 			return Event{}, fmt.Errorf("read the stream: %w", err)
 		}
-		switch m := message.(type) {
-		case *pgproto3.CopyData:
-			e, told, err := c.copied(m.Data)
+		if long {
+			continue
+		}
+		switch kind {
+		case copyData:
+			e, told, err := c.copied(body)
 			if err != nil || told {
 				return e, err
 			}
-		case *pgproto3.ErrorResponse:
-			return Event{}, fmt.Errorf("read the stream: %w", pgconn.ErrorResponseToPgError(m))
-		case *pgproto3.CopyDone:
+		case errorResponse:
+			var refusal pgproto3.ErrorResponse
+			if err := refusal.Decode(body); err != nil {
+				return Event{}, fmt.Errorf("read the stream: %w", err)
+			}
+			return Event{}, fmt.Errorf("read the stream: %w", pgconn.ErrorResponseToPgError(&refusal))
+		case copyDone:
 			return Event{}, errors.New("read the stream: the server has ended it")
 		}
 	}
 }
 
 // Buffered reports whether Next has data that is already received.
-func (c *Conn) Buffered() bool { return c.in.Buffered() > 0 || c.conn.Frontend().ReadBufferLen() > 0 }
+func (c *Conn) Buffered() bool { return c.in.Buffered() > c.done }
 
 func (c *Conn) copied(data []byte) (e Event, told bool, err error) {
-	const head = 25 // size of the header of a message with WAL: kind, start, end, time
 	switch {
-	case len(data) > head && data[0] == 'w':
-		return c.decoder.Decode(data[head:])
-	case len(data) == 18 && data[0] == 'k':
+	case len(data) > walHead && data[0] == walData:
+		return c.decoder.Decode(data[walHead:])
+	case len(data) == 18 && data[0] == keepalive:
 		return Event{Kind: Keepalive, LSN: LSN(binary.BigEndian.Uint64(data[1:])), ReplyNow: data[17] != 0}, true, nil
 	}
 	return e, false, fmt.Errorf("read the stream: a message of %d bytes that is neither WAL nor a keepalive", len(data))

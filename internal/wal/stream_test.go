@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -172,4 +173,34 @@ func TestAStreamGoesOnFromWhatWasReported(t *testing.T) {
 	defer third.Close()
 	content, _ = next(third)
 	require.Equal(t, "two", content, "a confirmed row is not streamed again")
+}
+
+// Every role that may connect may write a message of a gigabyte to the log. A stream discards it as it is received.
+func TestALongMessageIsNotHeldInMemory(t *testing.T) {
+	t.Parallel()
+	pool := testkit.Database(t)
+	config := pool.Config()
+	conn, err := wal.Connect(t.Context(), config)
+	require.NoError(t, err)
+	defer conn.Close()
+	slot := "long_" + config.ConnConfig.Database
+	_, err = conn.CreateSlot(t.Context(), slot, false)
+	require.NoError(t, err)
+	for _, size := range []int{10, 200_000, 300_000, 20 << 20, 11} {
+		_, err := pool.Exec(t.Context(), "SELECT pg_logical_emit_message(false, 'test', repeat('x', $1))", size)
+		require.NoError(t, err)
+	}
+	require.NoError(t, conn.Start(t.Context(), slot, "troupe_outbox", 0))
+	var read []int
+	skipped := false
+	for !slices.Contains(read, 11) {
+		e, err := conn.Next()
+		require.NoError(t, err)
+		skipped = skipped || e.Kind == wal.Skipped
+		if e.Kind == wal.Message {
+			read = append(read, len(e.Content))
+		}
+	}
+	require.Equal(t, []int{10, 200_000, 11}, read)
+	require.True(t, skipped)
 }
