@@ -20,8 +20,9 @@ CREATE TABLE troupe.deadlines (
   PRIMARY KEY (consumer_group, scope, name),
   CHECK (least(due_at, scheduled_at, fired_at) >= '0001-01-01 00:00Z' AND
          greatest(due_at, scheduled_at, fired_at) < '10000-01-01 00:00Z'),
-  -- The outbox refuses larger rows: its limit of 8 MiB includes the topic, of 249 bytes at most. One such deadline would block all
-  -- deadlines of its group.
+  -- As of outbox: one deadline that the outbox refuses would block all deadlines of its group.
+  CHECK (type <> '' AND jsonb_typeof(headers) = 'object'),
+  -- The outbox refuses larger rows, too: its limit of 8 MiB includes the topic, of 249 bytes at most.
   CONSTRAINT deadlines_size CHECK (
     coalesce(octet_length(payload)::bigint, 0) + octet_length(headers::text) + coalesce(octet_length(raw_headers), 0)
     + coalesce(octet_length(key), 0) + coalesce(octet_length(key_bytes), 0) + octet_length(type) <= 8388352)

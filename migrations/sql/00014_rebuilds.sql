@@ -18,7 +18,7 @@ CREATE TABLE troupe.rebuilds (
   id             bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   consumer_group text        NOT NULL,
   generation     integer     NOT NULL CHECK (generation BETWEEN 1 AND 32767), -- in the inbox its messages have the redrive count 65536 * generation
-  handlers       text[]      NOT NULL CHECK (cardinality(handlers) > 0),
+  handlers       text[]      NOT NULL CHECK (coalesce(array_ndims(handlers), 0) = 1 AND array_position(handlers, NULL) IS NULL), -- programs read no others
   from_time      timestamptz NOT NULL,
   emit           boolean     NOT NULL,                                        -- its handlers write to the outbox and schedule deadlines
   started_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
@@ -37,7 +37,7 @@ CREATE TABLE troupe.rebuild_partitions (
   topic       text    NOT NULL,
   partition   integer NOT NULL,
   topic_id    uuid    NOT NULL, -- as in leases
-  handlers    text[]  NOT NULL CHECK (cardinality(handlers) > 0), -- the rebuild's handlers of this topic
+  handlers    text[]  NOT NULL CHECK (coalesce(array_ndims(handlers), 0) = 1 AND array_position(handlers, NULL) IS NULL), -- the rebuild's handlers of this topic
   from_offset bigint  NOT NULL CHECK (from_offset >= 0),
   watermark   bigint,           -- of the lease, before it was set back; null: the partition has not begun
   epoch       integer,          -- likewise
