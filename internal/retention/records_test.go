@@ -103,6 +103,21 @@ func TestRecordsAreKeptForEverIfTheOwnerSaysSo(t *testing.T) {
 	require.ErrorContains(t, err, "retention_keep_check")
 }
 
+// A role that may write sagas may write any JSON as a saga's state. Such a saga is removed as any other, and keeps no other.
+func TestASagaWithAnyStateIsRemovedAsAnyOther(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	for i, state := range []string{"1", "null", "[]", `"x"`, "{}", `{"steps": 1}`, `{"steps": {}}`, `{"steps": null}`, `{"steps": "payment"}`, `{"steps": [1, null, [], {"name": []}]}`} {
+		key := fmt.Sprint("odd-", i)
+		a.saga(key, "completed", "91 days")
+		a.exec("UPDATE troupe.sagas SET state = $2 WHERE key = $1", key, state)
+	}
+	a.saga("other", "completed", "91 days")
+	a.exec(`INSERT INTO troupe.answers (consumer_group, message_type, idempotency_key, outcome, type, content_type)
+		VALUES ('shop.payment', 'forward payment', 'order/none', 'success', 'PaymentCharged', 'application/json')`)
+	require.EqualValues(t, 11, a.remove()[retention.Sagas])
+}
+
 // TestASagaOnWhichAnotherPartDependsIsKept as long as that is so: each row of the table lets one more part depend on it.
 func TestASagaOnWhichAnotherPartDependsIsKept(t *testing.T) {
 	t.Parallel()

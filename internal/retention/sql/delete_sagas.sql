@@ -31,12 +31,12 @@ WITH due AS (
     AND NOT EXISTS (
       SELECT
       FROM unnest((SELECT @groups::text[])) AS g (name)
-      CROSS JOIN jsonb_array_elements(d.state -> 'steps') AS step
+      CROSS JOIN jsonb_path_query(d.state, '$.steps[*].name') AS step -- no error for a state of another shape
       CROSS JOIN unnest(ARRAY['forward ', 'compensate ', 'begun ']) AS o (operation),
       LATERAL (
         SELECT
         FROM troupe.answers AS a
-        WHERE a.consumer_group = g.name AND a.message_type = o.operation || (step ->> 'name') AND a.idempotency_key = d.indexed_id
+        WHERE a.consumer_group = g.name AND a.message_type = o.operation || (step #>> '{}') AND a.idempotency_key = d.indexed_id
         OFFSET 0) AS a)
 ), removed AS (
   DELETE FROM troupe.sagas AS s
