@@ -28,6 +28,9 @@ type entry struct {
 	lost    bool       // another member has it, and so the earlier ones
 }
 
+// claimBytes limits the size of one claim's entries, in bytes; the last entry may exceed it. Each may have 8 MiB.
+const claimBytes = 4 << 20
+
 // maxType is the largest number of bytes of an entry's type: a message in Kafka has no longer one.
 const maxType = 1024
 
@@ -52,19 +55,21 @@ func (l *local) exec(ctx context.Context, sql string, args pg.Args) error {
 }
 
 // claim claims entries whose next try is due, and others from a key on. With dueFirst the due ones come before the others. With
-// quarantine it may also claim an entry that was in progress when its participant died, and that one alone.
-func (l *local) claim(from []byte, dueFirst, quarantine bool) (ms []*message, err error) {
+// quarantine it may also claim an entry that was in progress when its participant died, and that one alone. If large is true, there may be
+// others that would have made the claim larger than claimBytes.
+func (l *local) claim(from []byte, dueFirst, quarantine bool) (ms []*message, large bool, err error) {
 	ctx, cancel := context.WithTimeout(l.ctx, statementLimit)
 	defer cancel()
 	now, before := l.numbers()
 	if now == 0 {
-		return nil, nil
+		return nil, false, nil
 	}
+	size := 0
 	var b pgx.Batch
 	b.Queue(beginCommitted)
 	b.Queue(settings)
 	b.Queue(claimLocal, pg.Args{
-		"group": l.p.cfg.Group, "from": from, "due_first": dueFirst, "limit": l.p.cfg.Batch, "quarantine": quarantine,
+		"group": l.p.cfg.Group, "from": from, "due_first": dueFirst, "limit": l.p.cfg.Batch, "bytes": claimBytes, "quarantine": quarantine,
 		"stale": l.p.cfg.Stale.Seconds(), "class": int32(memberClass), "member": now, "own": before, "max_attempts": l.p.cfg.Retry.Attempts,
 		"topics": l.consumedTopics(), "unconsumed": l.knownUnconsumed(), "topic_class": int32(topicClass), "types": l.types,
 		"yield": unhandledYield.Seconds(),
@@ -81,15 +86,18 @@ func (l *local) claim(from []byte, dueFirst, quarantine bool) (ms []*message, er
 			if err != nil {
 				rows.Close()
 				l.renew()
-				return nil, errors.Join(err, results.Close())
+				return nil, false, errors.Join(err, results.Close())
 			}
 			ms = append(ms, m)
+			for _, value := range rows.RawValues() {
+				size += len(value)
+			}
 		}
 		err = rows.Err()
 	}
 	if err = errors.Join(err, ignore(results.Close(), err)); err != nil {
 		l.renew() // the claim may have been committed nevertheless
-		return nil, err
+		return nil, false, err
 	}
 	slices.SortFunc(ms, func(a, b *message) int { // the entries of a key are adjacent
 		return cmp.Or(bytes.Compare(a.entry.key[:], b.entry.key[:]), cmp.Compare(a.offset, b.offset))
@@ -101,7 +109,7 @@ func (l *local) claim(from []byte, dueFirst, quarantine bool) (ms []*message, er
 		}
 		last[m.entry.key] = append(last[m.entry.key], m)
 	}
-	return ms, nil
+	return ms, size > claimBytes/2, nil
 }
 
 func (l *local) scan(rows pgx.Rows) (*message, error) {

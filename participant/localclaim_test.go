@@ -33,7 +33,7 @@ func newClaims(t *testing.T) *claims {
 	sql := string(text)
 	for name, value := range map[string]string{
 		"from": `''`, "quarantine": "true", "stale": "60", "class": "1", "member": "1", "own": "'{}'", "max_attempts": "9", "types": "'{T}'", "topics": "'{t}'",
-		"unconsumed": "'{}'", "topic_class": "1",
+		"unconsumed": "'{}'", "topic_class": "1", "bytes": "4194304",
 		"yield": "1", "group": "$1", "limit": "$2", "due_first": "$3",
 	} {
 		sql = regexp.MustCompile("@"+name+`\b`).ReplaceAllLiteralString(sql, value)
@@ -189,4 +189,45 @@ func TestLocalWorkThatIsAlwaysDueLeavesTurnsToOtherKeys(t *testing.T) {
 	s.waitCount(50, "SELECT count(*) FROM troupe.local_work WHERE attempts > 0")
 	s.write("fresh", Count{N: 1, Fail: "no"})
 	s.waitCount(1, "SELECT count(*) FROM troupe.local_work WHERE key = 'fresh' AND status = 'done'")
+}
+
+// TestAClaimOfLocalWorkHasALimitOfBytes: a writer may insert entries of 8 MiB. All entries of a claim are in memory at once, for each of the
+// transactions that run at once.
+func TestAClaimOfLocalWorkHasALimitOfBytes(t *testing.T) {
+	t.Parallel()
+	c := newClaims(t)
+	c.insert(1, 20, "n", "'same'", "NULL")
+	c.insert(21, 40, "n", "n::text", "NULL")
+	c.exec("UPDATE troupe.local_work SET payload = convert_to(repeat('x', 3000000), 'UTF8')")
+	require.Len(t, c.take(100, false), 2)
+	c.exec("UPDATE troupe.local_work SET payload = NULL, headers = jsonb_build_object('h', repeat('x', 8000000))")
+	require.Len(t, c.take(100, false), 1)
+	c.exec("UPDATE troupe.local_work SET headers = '{}'")
+	require.Len(t, c.take(100, false), 40)
+}
+
+// Entries beyond that limit are claimed next, also if no notification comes.
+func TestLargeLocalWorkIsHandledInItsOrder(t *testing.T) {
+	t.Parallel()
+	s := newLocalStage(t)
+	s.makeLocal()
+	for n := range 4 {
+		for _, key := range []string{"a", "b", "c"} {
+			_, err := s.pool.Exec(t.Context(), `INSERT INTO troupe.outbox (topic, key, type, payload)
+				SELECT $1, $2, 'Count', convert_to(json_build_object('n', $3::int, 'padding', repeat('x', 3000000))::text, 'UTF8')`, s.hop.Commands(), key, n)
+			require.NoError(t, err)
+		}
+	}
+	largest := 0
+	p := s.new(func(c *participant.Config) {
+		c.Batch, c.Concurrency = 100, 1
+		c.Hooks.BeforeHandler = func(d participant.Delivery) { largest = max(largest, d.Batch) }
+	})
+	participant.Handle(p, count)
+	stop := s.start(p)
+	s.waitCount(12, "SELECT count(*) FROM done WHERE attempt = 1")
+	stop()
+	require.Equal(t, 2, largest)
+	s.expectLegal()
+	require.Zero(t, s.count("SELECT count(*) FROM (SELECT n, lag(n) OVER (PARTITION BY key ORDER BY position) AS before FROM done) AS o WHERE n < before"))
 }

@@ -61,10 +61,10 @@ func (l *local) turn(from *[]byte, dueFirst bool) (n int, all bool, err error) {
 	if err := l.giveBackKept(); err != nil {
 		return 0, true, err
 	}
-	ms, err := l.claim(*from, dueFirst, quarantine)
+	ms, large, err := l.claim(*from, dueFirst, quarantine)
 	if err == nil && len(ms) == 0 && len(*from) > 0 {
 		*from = []byte{}
-		ms, err = l.claim(*from, dueFirst, quarantine)
+		ms, large, err = l.claim(*from, dueFirst, quarantine)
 	}
 	if err != nil || len(ms) == 0 {
 		return 0, true, err
@@ -74,12 +74,12 @@ func (l *local) turn(from *[]byte, dueFirst bool) (n int, all bool, err error) {
 	default:
 	}
 	whole := len(*from) == 0 // it went through all keys
-	all = whole && quarantine && len(ms) < l.p.cfg.Batch
-	walked := len(ms) < l.p.cfg.Batch // the claim reached the last key
+	all = whole && !large && quarantine && len(ms) < l.p.cfg.Batch
+	walked := len(ms) < l.p.cfg.Batch && !large // the claim reached the last key
 	for _, m := range ms {
 		switch {
 		case m.held != nil: // it was due, at any key
-			walked = walked || !dueFirst
+			walked = walked || !dueFirst && !large
 		case string(m.entry.key[:]) > string(*from):
 			*from = m.entry.key[:]
 		}

@@ -1,6 +1,6 @@
--- Take the entries whose turn it is, at most @limit: of each key the first that has not ended, if no member has it and it does not
--- wait for its next try, and after a fresh one the entries right behind it. Entries with a next try are read by its time, and only
--- if it has come; @due_first takes them before the others. The keys of the others are walked in the order of their hashes, after
+-- Take the entries whose turn it is, at most @limit, and none behind @bytes of their columns, uncompressed: of each key the first that
+-- has not ended, if no member has it and it does not wait for its next try, and after a fresh one the entries right behind it. Entries
+-- with a next try are read by its time, and only if it has come; @due_first takes them before the others. The keys of the others are walked in the order of their hashes, after
 -- @from, from key to key, so that the entries behind the first of a key cost nothing.
 -- An entry of another topic than @topics is left, with the later ones of its key, to members that consume its topic. @unconsumed are
 -- topics that had no consumer when the caller looked: one that has started since has a lock, as in other_topics.sql.
@@ -95,22 +95,31 @@ WITH RECURSIVE claimable AS MATERIALIZED (
   FROM heads
   WHERE position = (SELECT min(position) FROM heads WHERE suspect) OR NOT EXISTS (SELECT FROM heads WHERE suspect)
 ), chosen AS (
-  SELECT behind.position
-  FROM turn
-  CROSS JOIN LATERAL (
-    SELECT b.position, bool_and(b.position = turn.position
-                                OR turn.fresh AND b.status = 'pending' AND b.attempts = 0 AND b.unhandled_since IS NULL
-                                AND b.crashes = 0 AND b.topic = ANY (ARRAY(SELECT topic FROM claimable)))
-                         OVER (ORDER BY b.position) AS goes
+  SELECT position
+  FROM (
+    SELECT hold_key, position, bytes, sum(bytes) OVER (ORDER BY hold_key, position) AS bytes_so_far
     FROM (
-      SELECT w.position, w.status, w.attempts, w.unhandled_since, w.crashes, w.topic
-      FROM troupe.local_work AS w
-      WHERE w.consumer_group = @group AND w.hold_key = turn.hold_key AND w.ended_at IS NULL AND w.position >= turn.position
-      ORDER BY w.hold_key, w.position -- by hold_key too, or a planner without statistics walks along the primary key
-      LIMIT CASE WHEN turn.fresh THEN @limit ELSE 1 END) AS b
-  ) AS behind
-  WHERE behind.goes
-  LIMIT @limit
+      SELECT turn.hold_key, behind.position, behind.bytes
+      FROM turn
+      CROSS JOIN LATERAL (
+        SELECT b.position, b.bytes, bool_and(b.position = turn.position
+                                             OR turn.fresh AND b.status = 'pending' AND b.attempts = 0 AND b.unhandled_since IS NULL
+                                             AND b.crashes = 0 AND b.topic = ANY (ARRAY(SELECT topic FROM claimable)))
+                                      OVER (ORDER BY b.position) AS goes
+        FROM (
+          SELECT w.position, w.status, w.attempts, w.unhandled_since, w.crashes, w.topic,
+                 coalesce(octet_length(w.payload), 0) + coalesce(octet_length(w.raw_headers), 0) + coalesce(octet_length(w.key), 0)
+                 + coalesce(octet_length(w.key_bytes), 0) + octet_length(w.topic) + octet_length(w.type)
+                 + CASE WHEN pg_column_compression(w.headers) IS NULL THEN pg_column_size(w.headers) ELSE octet_length(w.headers::text) END AS bytes
+          FROM troupe.local_work AS w
+          WHERE w.consumer_group = @group AND w.hold_key = turn.hold_key AND w.ended_at IS NULL AND w.position >= turn.position
+          ORDER BY w.hold_key, w.position -- by hold_key too, or a planner without statistics walks along the primary key
+          LIMIT CASE WHEN turn.fresh THEN @limit ELSE 1 END) AS b
+      ) AS behind
+      WHERE behind.goes
+      LIMIT @limit) AS first
+  ) AS sized
+  WHERE bytes_so_far - bytes <= @bytes
 )
 UPDATE troupe.local_work AS w
 SET status       = 'in progress',
