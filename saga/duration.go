@@ -28,10 +28,17 @@ func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil
 func (d *Duration) UnmarshalText(text []byte) error {
 	v, err := time.ParseDuration(string(text))
 	if err != nil || v < 0 || v > maxDuration {
-		return fmt.Errorf("duration %q: want such as 500ms, 30s or 240h, at most %s", text, Duration(maxDuration))
+		return noDuration(text)
 	}
 	*d = Duration(v)
 	return nil
+}
+
+// noDuration is the error of a text that is no Duration.
+type noDuration string
+
+func (text noDuration) Error() string {
+	return fmt.Sprintf("duration %q: want such as 500ms, 30s or 240h, at most %s", string(text), Duration(maxDuration))
 }
 
 const maxDuration = 10 * 366 * 24 * time.Hour

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -59,7 +60,7 @@ func Parse(text []byte) (*Definition, error) {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&spec); err != nil {
-		return nil, Mistakes{said(text, dec.InputOffset(), err)}
+		return nil, Mistakes{said(text, at, dec.InputOffset(), err)}
 	}
 	d, err := Define(spec)
 	var found Mistakes
@@ -90,13 +91,53 @@ func noJSON(err error) error {
 }
 
 // said returns a decoder's error with its path and line.
-func said(text []byte, read int64, err error) Mistake {
+func said(text []byte, at lines.Lines, read int64, err error) Mistake {
 	var typ *json.UnmarshalTypeError
 	if errors.As(err, &typ) {
-		return Mistake{Path: typ.Field, Line: lines.At(text, typ.Offset), Text: fmt.Sprintf("%s, want %s", typ.Value, typ.Type)}
+		want := typ.Type.String()
+		if typ.Type == reflect.TypeFor[Duration]() {
+			want = `a duration in quotes, such as "10m"`
+		}
+		return Mistake{Path: typ.Field, Line: lines.At(text, typ.Offset), Text: fmt.Sprintf("%s, want %s", typ.Value, want)}
+	}
+	var bad noDuration
+	if errors.As(err, &bad) { // the decoder has read the whole text by now
+		path := durationAt(text, at, string(bad))
+		return Mistake{Path: path, Line: at.Of(path), Text: bad.Error()}
 	}
 	return Mistake{Line: lines.At(text, read), Text: strings.TrimPrefix(err.Error(), "json: ")}
 }
+
+// durationAt returns the path of the first duration with a value.
+func durationAt(text []byte, at lines.Lines, value string) (first string) {
+	var root any
+	if json.Unmarshal(text, &root) != nil {
+		return ""
+	}
+	var walk func(path string, v any)
+	walk = func(path string, v any) {
+		switch v := v.(type) {
+		case map[string]any:
+			for _, name := range sortedKeys(v) {
+				walk(strings.TrimPrefix(path+"."+name, "."), v[name])
+			}
+		case []any:
+			for i, inner := range v {
+				walk(fmt.Sprintf("%s[%d]", path, i), inner)
+			}
+		case string:
+			name := strings.ToLower(path[strings.LastIndex(path, ".")+1:]) // as encoding/json compares names
+			if v == value && slices.Contains(durations, name) && (first == "" || at.Of(path) < at.Of(first)) {
+				first = path
+			}
+		}
+	}
+	walk("", root)
+	return first
+}
+
+// durations are the names of the fields whose values are durations.
+var durations = []string{"after", "cap", "initial", "stash", "timeout", "try"}
 
 // canonical returns the JSON that equal specs have in common.
 func canonical(spec Spec) ([]byte, error) {

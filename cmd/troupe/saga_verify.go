@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/troupe-go/troupe/internal/expr"
 	"github.com/troupe-go/troupe/internal/rule"
 	"github.com/troupe-go/troupe/internal/saga/verify"
 	"github.com/troupe-go/troupe/saga"
@@ -35,7 +37,8 @@ docs/verifier.md describes each rule.
 With it verify also finds commands without a handler and events without a sender.
 
 --schemas names files, or folders, with the schemas of messages, as troupe schema check reads them. With it verify also finds expressions
-that read a field whose schema marks it as personal: a saga sees the encrypted text.
+that name a field which the message does not have, or take its value for another type, and those that read a field whose schema marks it
+as personal: a saga sees the encrypted text. Without the schema of an event verify says on stderr that its fields were not checked.
 
 Exit status: 0 no errors (warnings do not count), 1 errors, 2 a file cannot be read.`,
 		Example: `  troupe saga verify order.saga.json
@@ -51,7 +54,7 @@ Exit status: 0 no errors (warnings do not count), 1 errors, 2 a file cannot be r
 				}
 			}
 			if len(schemas) > 0 {
-				if err := readPersonal(schemas, &o); err != nil {
+				if err := readTypes(schemas, &o); err != nil {
 					return fmt.Errorf("--schemas: %w", err)
 				}
 			}
@@ -60,6 +63,9 @@ Exit status: 0 no errors (warnings do not count), 1 errors, 2 a file cannot be r
 				return err
 			}
 			if err := printVerified(cmd.OutOrStdout(), all, output); err != nil {
+				return failed(err)
+			}
+			if err := printUnchecked(cmd.ErrOrStderr(), all); err != nil {
 				return failed(err)
 			}
 			for _, v := range all {
@@ -96,7 +102,11 @@ func verified(paths []string, o verify.Options) ([]verifiedSaga, error) {
 		}
 		d, found := verify.JSON(text, o)
 		texts, ds = append(texts, text), append(ds, d)
-		all = append(all, verifiedSaga{verify.Report{File: path, Findings: found}, d})
+		report := verify.Report{File: path, Findings: found}
+		if d != nil {
+			report.Unchecked = verify.Unchecked(d, o)
+		}
+		all = append(all, verifiedSaga{report, d})
 	}
 	for i, found := range verify.Together(ds) {
 		verify.Lines(texts[i], found)
@@ -130,15 +140,32 @@ func readHops(path string, o *verify.Options) error {
 	return nil
 }
 
-// readPersonal reads the personal fields of all types that schema files declare.
-func readPersonal(paths []string, o *verify.Options) error {
+// readTypes reads the fields, and the personal ones of them, of all types that schema files declare.
+func readTypes(paths []string, o *verify.Options) error {
 	files, err := readFiles(paths)
 	if err != nil {
 		return err
 	}
-	o.Personal = make(map[string]map[string]string, len(files))
+	o.Personal, o.Types = make(map[string]map[string]string, len(files)), make(map[string]*expr.Shape, len(files))
 	for _, f := range files {
 		if o.Personal[f.subject], err = f.personal(); err != nil {
+			return err
+		}
+		if o.Types[f.subject], err = f.shape(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// printUnchecked names the events whose fields were not checked.
+func printUnchecked(w io.Writer, all []verifiedSaga) error {
+	for _, v := range all {
+		if len(v.Unchecked) == 0 {
+			continue
+		}
+		const note = "%s: note: the fields of %s were not checked: give the schemas of these events with --schemas\n"
+		if _, err := fmt.Fprintf(w, note, v.File, strings.Join(v.Unchecked, ", ")); err != nil {
 			return err
 		}
 	}

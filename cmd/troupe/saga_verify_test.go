@@ -134,3 +134,49 @@ func TestSagaVerifyReadsPersonalFieldsOfSchemas(t *testing.T) {
 	require.Contains(t, o.stderr, "--schemas: ")
 	require.Contains(t, o.stderr, "email is personal, and no field is the subject")
 }
+
+// TestSagaVerifyFindsATypoInAnEventsField in each format of schemas, and says which events it has no schema of.
+func TestSagaVerifyFindsATypoInAnEventsField(t *testing.T) {
+	t.Parallel()
+	definition := func(id, reason string) string {
+		return `{
+"saga": "trip", "version": 1, "key": "trip", "data": {"trip": "string", "room": "string", "nights": "int"},
+"steps": [{"name": "hotel", "timeout": "10m", "retriable": true, "irreversible": "it is a test",
+  "command": {"hop": "hotel", "type": "Book", "input": {
+    "` + id + `": "data.trip"}},
+  "success": [{"event": "Booked", "set": {
+    "room": "event.` + reason + `", "nights": "event.nights"}}]}]
+}`
+	}
+	dir := put(t, t.TempDir(), map[string]string{
+		"typo.json": definition("tripp", "address.rooom"), "type.json": definition("trip", "nights"), "good.json": definition("trip", "address.room"),
+		"avro/Booked.avsc": `{"type": "record", "name": "Booked", "fields": [{"name": "nights", "type": "int"}, {"name": "address", "type": ["null",
+			{"type": "record", "name": "Address", "fields": [{"name": "room", "type": "string"}]}], "default": null}]}`,
+		"avro/Book.avsc": `{"type": "record", "name": "Book", "fields": [{"name": "trip", "type": "string"}]}`,
+		"json/booked.schema.json": `{"title": "Booked", "type": "object", "properties": {"nights": {"type": "integer"},
+			"address": {"type": ["object", "null"], "properties": {"room": {"type": "string"}}}}}`,
+		"json/book.schema.json": `{"title": "Book", "type": "object", "properties": {"trip": {"type": "string"}}, "required": ["trip"]}`,
+		"proto/booked.proto": `syntax = "proto3";
+			message Address { string room = 1; }
+			message Booked { int32 nights = 1; Address address = 2; }
+			message Book { string trip = 1; }`,
+	})
+	file := func(name string) string { return filepath.Join(dir, name) }
+	for _, format := range []string{"avro", "json", "proto"} {
+		o := finish(t, command(t, nil, "saga", "verify", "--schemas", file(format), file("typo.json")))
+		require.Equal(t, 1, o.status, "%s: %s", format, o.stderr)
+		require.Empty(t, o.stderr)
+		require.Contains(t, o.stdout, file("typo.json")+":5: error: message-field: steps[0].command.input.tripp: the schema of Book has no field tripp, but trip; "+
+			"correct the name, or add the field to the schema\n", format)
+		require.Contains(t, o.stdout, file("typo.json")+":7: error: message-field: steps[0].success[0].set.room: the schema of address of Booked has no field rooom, but room; "+
+			"correct the name, or add the field to the schema\n", format)
+		o = finish(t, command(t, nil, "saga", "verify", "--schemas", file(format), file("type.json")))
+		require.Equal(t, outcome{status: 1, stdout: file("type.json") + `:7: error: message-field: steps[0].success[0].set.room: "event.nights" is of type int, want string, ` +
+			"by the schema of Booked; correct the expression, or the schema\n"}, o, format)
+		require.Equal(t, outcome{}, finish(t, command(t, nil, "saga", "verify", "--schemas", file(format), file("good.json"))), format)
+	}
+	o := finish(t, command(t, nil, "saga", "verify", file("typo.json")))
+	require.Equal(t, outcome{stderr: file("typo.json") + ": note: the fields of Booked were not checked: give the schemas of these events with --schemas\n"}, o)
+	o = finish(t, command(t, nil, "saga", "verify", "--output", "json", file("typo.json")))
+	require.Contains(t, o.stdout, `"unchecked":["Booked"]`)
+}

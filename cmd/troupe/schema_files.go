@@ -18,6 +18,7 @@ import (
 
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/internal/avsc"
+	"github.com/troupe-go/troupe/internal/expr"
 	"github.com/troupe-go/troupe/internal/formats"
 	"github.com/troupe-go/troupe/internal/payload"
 	"github.com/troupe-go/troupe/internal/registry"
@@ -62,6 +63,22 @@ func (f schemaFile) personal() (fields map[string]string, err error) {
 		return nil, fmt.Errorf("%s: %w", f.path, err)
 	}
 	return fields, nil
+}
+
+// shape returns what the schema declares of the fields.
+func (f schemaFile) shape() (shape *expr.Shape, err error) {
+	switch {
+	case f.message != nil:
+		return formats.ProtobufShape(f.message), nil
+	case f.format != nil:
+		shape, err = formats.JSONShape(f.avsc())
+	default:
+		shape, err = formats.AvroShape(f.avsc())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", f.path, err)
+	}
+	return shape, nil
 }
 
 // isAvro returns an error for a schema that only a registry can compare with its earlier versions.

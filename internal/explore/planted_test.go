@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/internal/explore"
+	"github.com/troupe-go/troupe/internal/expr"
 	"github.com/troupe-go/troupe/internal/saga/verify"
 	"github.com/troupe-go/troupe/saga"
 )
@@ -60,7 +61,7 @@ func guard(step int, when string) func(s *saga.Spec) {
 }
 
 // A planted mistake is a change of the sane saga, with the tool that finds it: define, verify or explore, a colon, and a part of the
-// finding. An empty finding is a mistake that no tool finds.
+// finding.
 type planted struct {
 	name  string
 	plant func(s *saga.Spec)
@@ -110,9 +111,9 @@ var mistakes = []planted{
 		st.When = "data.cents / 2 < 100"
 		s.Steps[2].Needs, s.Steps[2].Join = []string{"stock", "mail"}, saga.Merge
 		s.Steps = append(s.Steps, st)
-	}, ""},
+	}, "verify: guard-gap"},
 	{"a guard that skips the rest, with the payment done", guard(1, "data.cents > 5"), "verify: pivot-skipped"},
-	{"the first step's guard skips all", guard(0, "data.cents > 0"), ""},
+	{"the first step's guard skips all", guard(0, "data.cents > 0"), "verify: pivot-skipped"},
 	{"branches that overlap, joined by the first", func(s *saga.Spec) {
 		st := mails("payment")
 		s.Steps[2].Needs, s.Steps[2].Join = []string{"stock", "mail"}, saga.First
@@ -127,12 +128,34 @@ var mistakes = []planted{
 		s.Steps[1].When = "data.customer.zip == '8000'"
 	}, "explore: no such key"},
 	{"an answer's field is read inside", func(s *saga.Spec) { s.Steps[0].Success[0].Set["payment_id"] = "event.payment.id" }, "explore: no such key"},
-	{"a misspelt field of an answer", func(s *saga.Spec) { s.Steps[0].Success[0].Set["payment_id"] = "event.paymentId" }, ""},
+	{"a misspelt field of an answer", func(s *saga.Spec) { s.Steps[0].Success[0].Set["payment_id"] = "event.paymentId" }, "verify: message-field"},
+	{"a misspelt field of an answer, in has()", func(s *saga.Spec) {
+		s.Steps[0].Success[0].Set["payment_id"] = "has(event.paymentId) ? event.payment_id : ''"
+	}, "verify: message-field"},
+	{"a misspelt field of a refusal", func(s *saga.Spec) { s.Steps[0].Failure[0].Reason = "event.raeson" }, "verify: message-field"},
+	{"a misspelt field of a command", func(s *saga.Spec) { s.Steps[0].Command.Input["cent"] = "data.cents" }, "verify: message-field"},
+	{"a command without a field that its schema requires", func(s *saga.Spec) { s.Steps[0].Command.Input = nil }, "verify: message-field"},
+	{"a number of an answer where the variable is a text", func(s *saga.Spec) { s.Steps[0].Success[0].Set["payment_id"] = "event.amount" }, "verify: message-field"},
+	{"a text of an answer is added to a number", func(s *saga.Spec) {
+		s.Data["total"] = saga.Double
+		s.Steps[0].Success[0].Set["total"] = "1.5 + event.payment_id"
+	}, "verify: message-field"},
+	{"a condition compares an answer's number with a text", func(s *saga.Spec) {
+		other := saga.Answer{Event: "Charged", Set: s.Steps[0].Success[0].Set}
+		s.Steps[0].Success[0].When = "event.amount == '100'"
+		s.Steps[0].Success = append(s.Steps[0].Success, other)
+	}, "verify: message-field"},
+	{"dates as texts, with the day first", func(s *saga.Spec) {
+		s.Data["departure"] = saga.String
+		s.Steps[1].When = "data.departure < '9.12.2026'"
+		s.Steps[2].Needs, s.Steps[2].Join = []string{"payment", "stock"}, saga.Merge
+	}, "verify: date-order"},
+	{"a condition of the only success chooses by a bool", func(s *saga.Spec) { s.Steps[0].Success[0].When = "event.ok" }, "verify: guard-gap"},
 	{"an answer with a condition and no other", func(s *saga.Spec) { s.Steps[0].Success[0].When = "event.amount == data.cents" }, "explore: does not know the answer"},
 	{"success and failure by one event", func(s *saga.Spec) {
 		s.Steps[0].Success[0].Event, s.Steps[0].Success[0].When = "Answered", "event.ok"
 		s.Steps[0].Failure[0].Event = "Answered"
-	}, "explore: does not know the answer"},
+	}, "verify: guard-gap"},
 	{"two approvals by one event, one after the other", func(s *saga.Spec) {
 		s.Steps = append(s.Steps, waits("first", "Approved", "payment"), waits("second", "Approved", "first"))
 		s.Steps[1].Needs = []string{"second"}
@@ -177,6 +200,11 @@ var mistakes = []planted{
 		s.Steps = append(s.Steps, st)
 		s.Deadlines = []saga.Deadline{{Name: "slow", After: saga.Duration(time.Minute), Until: []string{"mail"}, Then: saga.ThenCompensate}}
 	}, "verify: back-after-pivot"},
+	{"a step behind the pivot compensates if it is given up", func(s *saga.Spec) {
+		st := mails("shipping")
+		st.Exhausted = saga.CompensateThen
+		s.Steps = append(s.Steps, st)
+	}, "verify: back-after-pivot"},
 	{"a deadline counts from the pivot and compensates", func(s *saga.Spec) {
 		s.Deadlines = []saga.Deadline{{Name: "never", After: saga.Duration(100 * time.Hour), Since: "shipping", Then: saga.ThenCompensate}}
 	}, "verify: back-after-pivot"},
@@ -202,13 +230,88 @@ var mistakes = []planted{
 	}, "verify: join-never"},
 }
 
+// messages are the schemas of the sane saga's messages.
+var messages = map[string]*expr.Shape{
+	"Charge":        {Fields: map[string]*expr.Shape{"id": {Type: expr.String}}, Required: []string{"id"}},
+	"Charged":       {Fields: map[string]*expr.Shape{"payment_id": {Type: expr.String}, "payment": nil, "amount": {Type: expr.Int}, "ok": {Type: expr.Bool}, "cents": {Type: expr.Int}}},
+	"ChargeRefused": {Fields: map[string]*expr.Shape{"reason": {Type: expr.String}}},
+}
+
+// noMistakes are changes of the sane saga that look like mistakes and are none.
+var noMistakes = []planted{
+	{name: "an upper bound of a text", plant: func(s *saga.Spec) {
+		s.Data["grade"] = saga.String
+		s.Steps[1].When = "data.grade <= 'b'"
+		s.Steps = append(s.Steps, saga.Step{Name: "manual", Needs: []string{"payment"}, When: "data.grade > 'b'"})
+		s.Steps[2].Needs, s.Steps[2].Join = []string{"stock", "manual"}, saga.Merge
+	}},
+	{name: "dates with the year first", plant: func(s *saga.Spec) {
+		s.Data["departure"] = saga.String
+		s.Steps[1].When = "data.departure < '2026-12-01'"
+		s.Steps[2].Needs, s.Steps[2].Join = []string{"payment", "stock"}, saga.Merge
+	}},
+	{name: "two pivots, of which one runs", plant: func(s *saga.Spec) {
+		pickup := s.Steps[2]
+		pickup.Name, pickup.When, pickup.Success = "pickup", "data.cents <= 100", []saga.Answer{{Event: "Handed"}}
+		s.Steps[2].When = "data.cents > 100"
+		s.Steps = append(s.Steps, pickup)
+	}},
+	{name: "the same command in two steps", plant: func(s *saga.Spec) {
+		second := s.Steps[0]
+		second.Name, second.Needs, second.Success = "second", []string{"payment"}, []saga.Answer{{Event: "Charged"}}
+		s.Steps[1].Needs = []string{"second"}
+		s.Steps = append(s.Steps, second)
+	}},
+	{name: "a retriable step with a time-out behind the pivot", plant: func(s *saga.Spec) { s.Steps = append(s.Steps, mails("shipping")) }},
+	{name: "an end that parks for an approval", plant: func(s *saga.Spec) {
+		s.Ends = []saga.End{{When: "data.cents > 1000000", Then: saga.ThenPark, Reason: "'a person must approve'"}}
+	}},
+	{name: "steps that need no compensation", plant: func(s *saga.Spec) {
+		for i := range s.Steps {
+			s.Steps[i].Compensation, s.Steps[i].Pivot, s.Steps[i].Irreversible = nil, false, "it changes nothing"
+		}
+	}},
+	{name: "an event that finds the saga by a variable of the start", plant: func(s *saga.Spec) {
+		s.Data["settlement_id"] = saga.String
+		st := waits("paid-out", "Settled", "payment")
+		st.Success[0].By = &saga.Association{Variable: "settlement_id", Field: "id"}
+		s.Steps[1].Needs = []string{"paid-out"}
+		s.Steps = append(s.Steps, st)
+	}},
+	{name: "a whole number of an answer times another number", plant: func(s *saga.Spec) {
+		s.Data["price"], s.Data["total"] = saga.Double, saga.Double
+		s.Steps[0].Success[0].Set["total"] = "data.price * event.amount"
+	}},
+	{name: "an answer's field by its name in brackets", plant: func(s *saga.Spec) {
+		s.Steps[0].Success[0].Set["payment_id"] = "'payment_id' in event ? event['payment_id'] : ''"
+	}},
+	{name: "a calculated condition and its opposite", plant: func(s *saga.Spec) {
+		s.Steps[1].When = "data.cents / 2 > 100"
+		s.Steps = append(s.Steps, saga.Step{Name: "small", Needs: []string{"payment"}, When: "data.cents / 2 <= 100"})
+		s.Steps[2].Needs, s.Steps[2].Join = []string{"stock", "small"}, saga.Merge
+	}},
+	{name: "a large input", plant: func(s *saga.Spec) {
+		s.Completed = []saga.Emit{{Event: "Done", Input: saga.Mapping{"x": "[0].map(v, [v, v, v]).map(v, [v, v, v])"}}}
+	}},
+}
+
+// TestSoundDefinitionsHaveNoFindings checks the changes that look like mistakes.
+func TestSoundDefinitionsHaveNoFindings(t *testing.T) {
+	t.Parallel()
+	for _, m := range noMistakes {
+		spec := sane()
+		m.plant(&spec)
+		require.Empty(t, findings(t, spec), m.name)
+	}
+}
+
 // findings returns the findings of each tool, prefixed by its name.
 func findings(t *testing.T, spec saga.Spec) (all []string) {
 	d, err := saga.Define(spec)
 	if err != nil {
 		return []string{"define: " + err.Error()}
 	}
-	for _, f := range verify.Definition(d, verify.Options{}) {
+	for _, f := range verify.Definition(d, verify.Options{Types: messages}) {
 		all = append(all, "verify: "+f.Rule+": "+f.Text)
 	}
 	r, err := explore.Explore(t.Context(), d, explore.Config{})
@@ -222,27 +325,20 @@ func findings(t *testing.T, spec saga.Spec) (all []string) {
 	return all
 }
 
-// TestThePlantedMistakesThatAreFound prints which tool finds which mistake (go test -v). A tool that finds more changes the list above.
+// TestThePlantedMistakesThatAreFound prints which tool finds which mistake (go test -v).
 func TestThePlantedMistakesThatAreFound(t *testing.T) {
 	t.Parallel()
 	require.Empty(t, findings(t, sane()), "the definition in which the mistakes are planted")
 	var table strings.Builder
-	found := 0
 	for _, m := range mistakes {
 		spec := sane()
 		m.plant(&spec)
 		all := findings(t, spec)
-		says := "-"
-		if m.found != "" {
-			tool, part, _ := strings.Cut(m.found, ": ")
-			k := slices.IndexFunc(all, func(f string) bool { return strings.HasPrefix(f, tool+": ") && strings.Contains(f, part) })
-			require.GreaterOrEqual(t, k, 0, "%s: want %s, found %s", m.name, m.found, strings.Join(all, "\n"))
-			says, found = all[k], found+1
-		} else {
-			require.Empty(t, all, "%s is found now: list it", m.name)
-		}
-		says, _, _ = strings.Cut(says, "\n")
+		tool, part, _ := strings.Cut(m.found, ": ")
+		k := slices.IndexFunc(all, func(f string) bool { return strings.HasPrefix(f, tool+": ") && strings.Contains(f, part) })
+		require.GreaterOrEqual(t, k, 0, "%s: want %s, found %s", m.name, m.found, strings.Join(all, "\n"))
+		says, _, _ := strings.Cut(all[k], "\n")
 		fmt.Fprintf(&table, "%-58s  %.90s\n", m.name, says)
 	}
-	t.Logf("%d of %d planted mistakes are found\n%s", found, len(mistakes), table.String())
+	t.Logf("%d planted mistakes are found\n%s", len(mistakes), table.String())
 }

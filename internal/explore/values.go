@@ -117,6 +117,9 @@ func (v *values) compared(text, object string, all map[string][]any, typeOf func
 			add(b.Field, n-1, n, n+1)
 		case string:
 			add(b.Field, n)
+			if b.Ordered {
+				add(b.Field, "", n+" ")
+			}
 		case bool:
 			add(b.Field, n, !n)
 		}

@@ -271,6 +271,17 @@ func (x *Expr) Holds(objects map[string]any) (bool, error) {
 type Bound struct {
 	Object, Field string
 	Value         any
+	Ordered       bool // by <, <=, > or >=
+}
+
+// Integers returns the whole numbers that the expression has as literals.
+func (x *Expr) Integers() (all []int64) {
+	ast.PreOrderVisit(x.ast.NativeRep().Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+		if n, is := literalOf(e).(int64); is {
+			all = append(all, n)
+		}
+	}))
+	return all
 }
 
 // Bounds returns the literals with which the expression compares fields: at these values its result may change.
@@ -280,8 +291,11 @@ func (x *Expr) Bounds() []Bound {
 		if e.Kind() != ast.CallKind || len(e.AsCall().Args()) != 2 {
 			return
 		}
+		ordered := false
 		switch e.AsCall().FunctionName() {
-		case operators.Less, operators.LessEquals, operators.Greater, operators.GreaterEquals, operators.Equals, operators.NotEquals:
+		case operators.Less, operators.LessEquals, operators.Greater, operators.GreaterEquals:
+			ordered = true
+		case operators.Equals, operators.NotEquals:
 		default:
 			return
 		}
@@ -293,7 +307,7 @@ func (x *Expr) Bounds() []Bound {
 			return
 		}
 		if v, err := native(b.AsLiteral()); err == nil {
-			bounds = append(bounds, Bound{a.AsSelect().Operand().AsIdent(), a.AsSelect().FieldName(), v})
+			bounds = append(bounds, Bound{a.AsSelect().Operand().AsIdent(), a.AsSelect().FieldName(), v, ordered})
 		}
 	}))
 	return bounds

@@ -78,5 +78,5 @@ func TestReadsAndBounds(t *testing.T) {
 	x, err := env(t).Compile("data.amount < 10000 && (!has(data.rate) || 0.5 >= data.rate)", expr.Bool)
 	require.NoError(t, err)
 	require.ElementsMatch(t, []expr.Read{{"data", "amount", false}, {"data", "rate", true}, {"data", "rate", false}}, x.Reads())
-	require.Equal(t, []expr.Bound{{"data", "amount", int64(10000)}, {"data", "rate", 0.5}}, x.Bounds())
+	require.Equal(t, []expr.Bound{{"data", "amount", int64(10000), true}, {"data", "rate", 0.5, true}}, x.Bounds())
 }

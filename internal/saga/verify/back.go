@@ -158,6 +158,9 @@ func (m *model) pivot(c *run, p int) {
 		case behind && n.fallible:
 			m.report("fallible-after-pivot", n.path, m.trace(c, f, "fails"),
 				"%s comes after the pivot %s and may fail; make it retriable, or place it before the pivot", n.Name, pivot)
+		case behind && n.sends && n.Exhausted == saga.CompensateThen && !n.Optional:
+			m.report("back-after-pivot", n.path+".exhausted", m.failing(c, p, f, "given up"),
+				"%s comes after the pivot %s: if its hop gives up, the saga is parked all the same; leave exhausted out", n.Name, pivot)
 		case !behind && n.turns:
 			m.report("pivot-parallel", n.path, m.failing(c, p, f, "fails"),
 				"%s may fail while the pivot %s is done; let the pivot need it, or make it retriable behind the pivot", n.Name, pivot)

@@ -50,7 +50,13 @@ func (m *model) gaps() (in set) {
 				follow |= other.after
 			}
 		}
-		if lowest(group) != i || group.count() < 2 || !m.conditional(group) {
+		if lowest(group) != i || group.count() < 2 {
+			continue
+		}
+		if !m.conditional(group) {
+			if m.calculatedGap(group, follow) {
+				in |= group
+			}
 			continue
 		}
 		exclusive := !slices.ContainsFunc(m.runs, func(c *run) bool { return (c.begun & group).count() > 1 })
@@ -102,6 +108,9 @@ func (m *model) boundary(a, b branch) {
 	for _, bound := range a.cond.x.Bounds() {
 		same := slices.ContainsFunc(b.cond.x.Bounds(), func(other expr.Bound) bool { return equal(other, bound) })
 		values := around(m.s.Data[bound.Field], bound.Value)
+		if text, is := bound.Value.(string); is && text != "" {
+			values = []any{"", text, text + " "}
+		}
 		if !same || len(values) != 3 {
 			continue
 		}
@@ -126,7 +135,7 @@ func (m *model) boundary(a, b branch) {
 					severity = rule.Error
 				}
 			}
-			at := fmt.Sprintf("data.%s = %v", bound.Field, values[1])
+			at := fmt.Sprintf("data.%s = %s", bound.Field, show(values[1]))
 			m.reportAs(severity, "guard-boundary", b.path, []string{at, a.name + ": " + yes(ina[1]), b.name + ": " + yes(inb[1])},
 				"at %s %s, of %q (%s) and %q; decide where the boundary itself belongs", at, what, a.cond.x.Text(), a.path, b.cond.x.Text())
 			return
@@ -231,7 +240,12 @@ func (m *model) answerGap(n node, event string) {
 		if path == "" {
 			object, field, path = r.Object, r.Field, fmt.Sprintf("%s.success[%d].when", n.path, k)
 		}
-		if r.Object != object || r.Field != field || len(x.Bounds()) == 0 {
+		switch negated := "!" + object + "." + field; {
+		case r.Object != object || r.Field != field:
+			return
+		case x.Text() == negated || x.Text() == negated[1:]:
+			values = append(values, true, false)
+		case len(x.Bounds()) == 0:
 			return
 		}
 		for _, b := range x.Bounds() {

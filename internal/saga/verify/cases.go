@@ -133,6 +133,10 @@ func candidates(m *model, conditions []*condition) map[int][]any {
 			for _, value := range around(m.s.Data[b.Field], b.Value) {
 				put(m.at[b.Field], value)
 			}
+			if text, is := b.Value.(string); is && b.Ordered {
+				put(m.at[b.Field], "")
+				put(m.at[b.Field], text+" ")
+			}
 		}
 	}
 	for v := range values {
@@ -148,7 +152,7 @@ func candidates(m *model, conditions []*condition) map[int][]any {
 	return values
 }
 
-// around returns a literal with a value below and a value above it.
+// around returns a literal with a value below and a value above it, and a text with another text.
 func around(t expr.Type, literal any) []any {
 	switch l := literal.(type) {
 	case int64:

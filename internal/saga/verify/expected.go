@@ -98,13 +98,19 @@ func pivotSkipped(m *model) {
 		}
 		effect := slices.IndexFunc(m.steps, func(n node) bool { return n.sends && n.Compensation != nil && c.begun.has(m.index[n.Name]) })
 		for _, g := range c.guarded.steps() {
-			if effect < 0 || m.cases.when[g].opaque || (only(g)|m.steps[g].after)&pivots == 0 {
+			if m.cases.when[g].opaque || (only(g)|m.steps[g].after)&pivots == 0 {
 				continue
+			}
+			done := "nothing"
+			if effect >= 0 {
+				done = m.steps[effect].Name
+			} else if slices.ContainsFunc(c.begun.steps(), func(k int) bool { return m.steps[k].sends }) {
+				continue // it may have looked something up
 			}
 			p := lowest((only(g) | m.steps[g].after) & pivots)
 			m.report("pivot-skipped", m.steps[g].path+".when", m.trace(c, p, "skipped"),
 				"where %q does not hold, the pivot %s is skipped, and the saga is completed with %s done; end the saga there, or let the pivot not need %s",
-				m.steps[g].When, m.steps[p].Name, m.steps[effect].Name, m.steps[g].Name)
+				m.steps[g].When, m.steps[p].Name, done, m.steps[g].Name)
 			break
 		}
 	}

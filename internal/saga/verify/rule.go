@@ -26,6 +26,9 @@ var rules = rule.List{
 	rule.NewError("guard-gap", "a case without a branch",
 		"Each branch has a condition, and in some case none is true: the steps after it are skipped, and the saga "+
 			"completes with work missing. For a command's answers, such an answer parks the saga."),
+	rule.NewWarning("date-order", "dates compared as texts out of their order",
+		"Texts are compared letter by letter from the left, so that '10.1.2026' is before '9.12.2025'. Dates with the year first, and two digits for "+
+			"month and day, are in order."),
 	rule.NewWarning("guard-boundary", "two conditions disagree at a boundary",
 		"Two conditions that exclude each other below and above a value are both true, or both false, at the value "+
 			"itself. The typical mistake is < 10000 in one place and > 10000 in the other."),
@@ -49,10 +52,10 @@ var rules = rule.List{
 	rule.NewError("compensable-after-pivot", "a compensation that never runs",
 		"A required step after the pivot is never compensated, so this compensation has no effect."),
 	rule.NewWarning("pivot-skipped", "a condition skips the pivot",
-		"In some case a condition skips the pivot, and the saga completes: the steps before the pivot stay done, and the "+
+		"In some case a condition skips the pivot, and the saga completes: the steps before the pivot stay done, or nothing was done, and the "+
 			"purpose of the saga is not reached. State the case by an end, which completes or compensates the saga."),
 	rule.NewWarning("back-after-pivot", "a compensation is requested after the pivot",
-		"An end or a deadline that compensates may occur after the pivot: then it parks the saga."),
+		"An end, a deadline or a command that is given up compensates, and may do so after the pivot: then it parks the saga."),
 
 	rule.NewWarning("no-failure-answer", "a command without a failure event",
 		"It declares no failure event, and is not marked retriable. A refusal still makes the saga compensate, with a "+
@@ -112,6 +115,9 @@ var rules = rule.List{
 	rule.NewError("no-producer", "an event that no service sends",
 		"A step that awaits it waits until its time-out, and a saga that it should start never starts."),
 
+	rule.NewError("message-field", "an expression does not fit the schema of its message",
+		"It names a field that the message does not have, or takes a text for a number. A typo in an event's field parks each saga, or, in has(), "+
+			"chooses the wrong branch; a command that its schema does not allow is never sent. The rule needs the schemas: --schemas."),
 	rule.NewError("personal-field", "an expression reads a personal field",
 		"A saga sees the encrypted text of a field that its schema marks as personal, and not the value. So a condition, a key or a computed "+
 			"value of it is wrong without an error, and in a field of another kind no service can decrypt it. Only copy it to a field of the same "+

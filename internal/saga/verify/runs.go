@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/bits"
 	"slices"
+	"strconv"
 
 	"github.com/troupe-go/troupe/saga"
 )
@@ -292,10 +293,14 @@ func (m *model) valueText(dim, value int) string {
 	case is == any(absent{}):
 		return fmt.Sprintf("data.%s is not set", m.vars[d.v])
 	}
-	if text, ok := is.(string); ok {
-		return fmt.Sprintf("data.%s = %q", m.vars[d.v], text)
+	return fmt.Sprintf("data.%s = %s", m.vars[d.v], show(is))
+}
+
+func show(value any) string {
+	if text, is := value.(string); is {
+		return strconv.Quote(text)
 	}
-	return fmt.Sprintf("data.%s = %v", m.vars[d.v], is)
+	return fmt.Sprint(value)
 }
 
 // lowest returns the first step of a set that is not empty.

@@ -14,6 +14,8 @@ import (
 type Report struct {
 	File     string    `json:"file"`
 	Findings []Finding `json:"findings"`
+	// Unchecked lists the types of events whose fields are read and not checked, since their schemas are not known.
+	Unchecked []string `json:"unchecked,omitempty"`
 }
 
 // These constants identify the SARIF schema and this tool.

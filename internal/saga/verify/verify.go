@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/troupe-go/troupe/internal/expr"
 	"github.com/troupe-go/troupe/internal/rule"
 	"github.com/troupe-go/troupe/saga"
 )
@@ -33,6 +34,8 @@ type Options struct {
 	// Personal has an entry for each type of messages whose schema is known: the kind of each personal field, by the field's path. It is
 	// empty for a type without personal fields. Nil: what the codecs of a definition in Go know.
 	Personal map[string]map[string]string
+	// Types has the shape of each type of messages whose schema is known. Nil: none is known, and the fields of messages are not checked.
+	Types map[string]*expr.Shape
 }
 
 // A Hop lists the messages of a hop.
@@ -47,12 +50,15 @@ type Hop struct {
 func Definition(d *saga.Definition, o Options) []Finding {
 	m := newModel(d)
 	for _, check := range []func(*model){
-		tooManyCases, reachability, joins, branches, waysBack, pivots, answers, timeOuts, variables, deadlines, commands, ends, cancels, expected, pivotSkipped,
+		tooManyCases, reachability, joins, branches, waysBack, pivots, answers, timeOuts, variables, deadlines, commands, ends, cancels, expected, pivotSkipped, dates,
 	} {
 		check(m)
 	}
 	if o.Hops != nil {
 		hops(m, o.Hops)
+	}
+	if o.Types != nil {
+		messageFields(m, o.Types)
 	}
 	types := d.Personal()
 	if o.Personal != nil {

@@ -42,6 +42,9 @@ func find(t testing.TB, files []string, hops string) []verify.Finding {
 	if text, err := os.ReadFile(filepath.Join("testdata", strings.Replace(hops, ".hops.", ".personal.", 1))); err == nil {
 		require.NoError(t, json.Unmarshal(text, &o.Personal))
 	}
+	if text, err := os.ReadFile(filepath.Join("testdata", strings.Replace(hops, ".hops.", ".types.", 1))); err == nil {
+		require.NoError(t, json.Unmarshal(text, &o.Types))
+	}
 	var ds []*saga.Definition
 	var last []verify.Finding
 	var text []byte

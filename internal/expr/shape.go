@@ -1,0 +1,157 @@
+package expr
+
+import (
+	"slices"
+
+	"cel.dev/cel-go/common/ast"
+	"cel.dev/cel-go/common/operators"
+)
+
+// A Shape describes the values of a message, or of a part of it, as its schema declares them. The zero Shape, and nil, is any value.
+type Shape struct {
+	// Type is the type of a value that has no parts and is never null; "" is the same as Any.
+	Type Type
+	// Fields has the fields of an object that has no others; nil: the value is no object, or its fields are not known.
+	Fields map[string]*Shape
+	// Required lists the fields without which the object is refused when it is written.
+	Required []string
+	// Elements describes the elements of a list, Values the values of a map that may have any keys.
+	Elements, Values *Shape
+}
+
+// Top returns the fields with their types, for an Env.
+func (s *Shape) Top() Fields {
+	fields := make(Fields, len(s.Fields))
+	for name, f := range s.Fields {
+		fields[name] = Any
+		if f != nil && f.Type != "" {
+			fields[name] = f.Type
+		}
+	}
+	return fields
+}
+
+// An Unknown is a field that an expression names and that the shape of its object does not have.
+type Unknown struct {
+	// Object is the path of the object, such as event or event.address, and Field the name.
+	Object, Field string
+	// Shape is the object's, with the fields that it has.
+	Shape *Shape
+}
+
+// Unknown returns the fields that the expression names below the object, also in has(), and that the shape does not have. whole reports
+// that it uses the object otherwise than by its fields, such as in event['id'].
+func (x *Expr) Unknown(object string, shape *Shape) (all []Unknown, whole bool) {
+	l := lookup{bound: map[string]place{object: {shape, object}}, object: object}
+	l.walk(x.ast.NativeRep().Expr())
+	return l.all, l.whole
+}
+
+// A place is a value in an expression with its path; its shape is nil if it is not known.
+type place struct {
+	shape *Shape
+	path  string
+}
+
+type lookup struct {
+	object string
+	bound  map[string]place // by identifier: the object, and the variables of macros
+	all    []Unknown
+	whole  bool
+}
+
+// walk looks up the fields in e, and returns the value of e.
+func (l *lookup) walk(e ast.Expr) (at place) {
+	switch e.Kind() {
+	case ast.IdentKind:
+		l.whole = l.whole || e.AsIdent() == l.object && l.bound[l.object].path == l.object
+		return l.bound[e.AsIdent()]
+	case ast.SelectKind:
+		return l.field(l.operand(e.AsSelect().Operand()), e.AsSelect().FieldName())
+	case ast.CallKind:
+		c := e.AsCall()
+		if c.FunctionName() == operators.Index {
+			return l.element(l.walk(c.Args()[0]), c.Args()[1])
+		}
+		if c.IsMemberFunction() {
+			l.walk(c.Target())
+		}
+		for _, arg := range c.Args() {
+			l.walk(arg)
+		}
+	case ast.ListKind:
+		for _, element := range e.AsList().Elements() {
+			l.walk(element)
+		}
+	case ast.MapKind:
+		for _, entry := range e.AsMap().Entries() {
+			l.walk(entry.AsMapEntry().Key())
+			l.walk(entry.AsMapEntry().Value())
+		}
+	case ast.ComprehensionKind:
+		l.comprehension(e.AsComprehension())
+	}
+	return place{}
+}
+
+// operand is walk for the value whose field is selected.
+func (l *lookup) operand(e ast.Expr) place {
+	if e.Kind() == ast.IdentKind {
+		return l.bound[e.AsIdent()]
+	}
+	return l.walk(e)
+}
+
+func (l *lookup) field(of place, name string) place {
+	switch {
+	case of.shape == nil:
+		return place{}
+	case of.shape.Fields != nil:
+		f, has := of.shape.Fields[name]
+		if u := (Unknown{of.path, name, of.shape}); !has && !slices.ContainsFunc(l.all, func(o Unknown) bool { return o.Object == u.Object && o.Field == u.Field }) {
+			l.all = append(l.all, u)
+		}
+		return place{f, of.path + "." + name}
+	}
+	return place{of.shape.Values, of.path + "." + name}
+}
+
+func (l *lookup) element(of place, index ast.Expr) place {
+	l.walk(index)
+	if of.shape == nil {
+		return place{}
+	}
+	if name, is := literalOf(index).(string); is {
+		return l.field(of, name)
+	}
+	if of.shape.Elements != nil {
+		return place{of.shape.Elements, of.path + "[]"}
+	}
+	return place{of.shape.Values, of.path + "[]"}
+}
+
+// comprehension binds the variable of a macro to the elements of its list. The macros iterate over the keys of a map.
+func (l *lookup) comprehension(c ast.ComprehensionExpr) {
+	list := l.walk(c.IterRange())
+	names := []string{c.IterVar(), c.AccuVar()}
+	if c.IterVar2() != "" {
+		names = append(names, c.IterVar2())
+	}
+	before := make([]place, len(names))
+	for i, name := range names {
+		before[i] = l.bound[name]
+		l.bound[name] = place{}
+	}
+	if list.shape != nil && list.shape.Elements != nil && c.IterVar2() == "" {
+		l.bound[c.IterVar()] = place{list.shape.Elements, list.path + "[]"}
+	}
+	for _, part := range []ast.Expr{c.LoopCondition(), c.LoopStep()} {
+		l.walk(part)
+	}
+	l.bound[names[0]] = before[0]
+	l.walk(c.AccuInit())
+	l.walk(c.Result())
+	for i, name := range names {
+		l.bound[name] = before[i]
+	}
+}
