@@ -37,8 +37,9 @@ docs/verifier.md describes each rule.
 With it verify also finds commands without a handler and events without a sender.
 
 --schemas names files, or folders, with the schemas of messages, as troupe schema check reads them. With it verify also finds expressions
-that name a field which the message does not have, or take its value for another type, and those that read a field whose schema marks it
-as personal: a saga sees the encrypted text. Without the schema of an event verify says on stderr that its fields were not checked.
+that name a field which the message does not have, take its value for another type, or fail if an optional field is null; and expressions
+that read a field whose schema marks it as personal: a saga sees the encrypted text. Without the schema of an event verify says on stderr
+that its fields were not checked.
 
 Exit status: 0 no errors (warnings do not count), 1 errors, 2 a file cannot be read.`,
 		Example: `  troupe saga verify order.saga.json

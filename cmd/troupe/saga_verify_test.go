@@ -149,12 +149,12 @@ func TestSagaVerifyFindsATypoInAnEventsField(t *testing.T) {
 }`
 	}
 	dir := put(t, t.TempDir(), map[string]string{
-		"typo.json": definition("tripp", "address.rooom"), "type.json": definition("trip", "nights"), "good.json": definition("trip", "address.room"),
+		"typo.json": definition("tripp", "address.rooom"), "type.json": definition("trip", "nights"), "good.json": definition("trip", "address != null ? event.address.room : ''"), "null.json": definition("trip", "address.room"),
 		"avro/Booked.avsc": `{"type": "record", "name": "Booked", "fields": [{"name": "nights", "type": "int"}, {"name": "address", "type": ["null",
 			{"type": "record", "name": "Address", "fields": [{"name": "room", "type": "string"}]}], "default": null}]}`,
 		"avro/Book.avsc": `{"type": "record", "name": "Book", "fields": [{"name": "trip", "type": "string"}]}`,
-		"json/booked.schema.json": `{"title": "Booked", "type": "object", "properties": {"nights": {"type": "integer"},
-			"address": {"type": ["object", "null"], "properties": {"room": {"type": "string"}}}}}`,
+		"json/booked.schema.json": `{"title": "Booked", "type": "object", "required": ["nights", "address"], "properties": {"nights": {"type": "integer"},
+			"address": {"type": ["object", "null"], "required": ["room"], "properties": {"room": {"type": "string"}}}}}`,
 		"json/book.schema.json": `{"title": "Book", "type": "object", "properties": {"trip": {"type": "string"}}, "required": ["trip"]}`,
 		"proto/booked.proto": `syntax = "proto3";
 			message Address { string room = 1; }
@@ -171,9 +171,12 @@ func TestSagaVerifyFindsATypoInAnEventsField(t *testing.T) {
 		require.Contains(t, o.stdout, file("typo.json")+":7: error: message-field: steps[0].success[0].set.room: the schema of address of Booked has no field rooom, but room; "+
 			"correct the name, or add the field to the schema\n", format)
 		o = finish(t, command(t, nil, "saga", "verify", "--schemas", file(format), file("type.json")))
-		require.Equal(t, outcome{status: 1, stdout: file("type.json") + `:7: error: message-field: steps[0].success[0].set.room: "event.nights" is of type int, want string, ` +
-			"by the schema of Booked; correct the expression, or the schema\n"}, o, format)
+		require.Equal(t, outcome{status: 1, stdout: file("type.json") + `:7: error: message-field: steps[0].success[0].set.room: "event.nights" is of type int, ` +
+			"by the schema of Booked, want string; correct the expression, or the schema\n"}, o, format)
 		require.Equal(t, outcome{}, finish(t, command(t, nil, "saga", "verify", "--schemas", file(format), file("good.json"))), format)
+		o = finish(t, command(t, nil, "saga", "verify", "--schemas", file(format), file("null.json")))
+		require.Equal(t, outcome{stdout: file("null.json") + ":7: warning: message-null: steps[0].success[0].set.room: event.address of Booked may be null, " +
+			"and then the saga is parked: say event.address != null ? … : …\n"}, o, format)
 	}
 	o := finish(t, command(t, nil, "saga", "verify", file("typo.json")))
 	require.Equal(t, outcome{stderr: file("typo.json") + ": note: the fields of Booked were not checked: give the schemas of these events with --schemas\n"}, o)

@@ -22,6 +22,7 @@ import (
 	"github.com/troupe-go/troupe/internal/formats"
 	"github.com/troupe-go/troupe/internal/payload"
 	"github.com/troupe-go/troupe/internal/registry"
+	"github.com/troupe-go/troupe/internal/shapes"
 	"github.com/troupe-go/troupe/schemas"
 	"github.com/troupe-go/troupe/schemas/personal"
 )
@@ -69,11 +70,11 @@ func (f schemaFile) personal() (fields map[string]string, err error) {
 func (f schemaFile) shape() (shape *expr.Shape, err error) {
 	switch {
 	case f.message != nil:
-		return formats.ProtobufShape(f.message), nil
+		return shapes.Protobuf(f.message), nil
 	case f.format != nil:
-		shape, err = formats.JSONShape(f.avsc())
+		shape, err = shapes.JSON(f.avsc())
 	default:
-		shape, err = formats.AvroShape(f.avsc())
+		shape, err = shapes.Avro(f.avsc())
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", f.path, err)

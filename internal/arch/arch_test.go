@@ -41,7 +41,7 @@ var floors = []floor{
 	{"tables, rows, schemas and declarations; how Postgres and Kafka are used", []string{
 		"migrations", "schemas", "saga", "flow/reactions",
 		"internal/admin", "internal/alert", "internal/credentials", "internal/extension", "internal/grants/grantstest", "internal/inbox", "internal/kafka", "internal/mapping", "internal/outboxrow", "internal/pg", "internal/retention",
-		"internal/scaffold", "internal/sqlconn", "internal/traces", "schemas/jsonschema", "schemas/protobuf", "schemas/personal/internal/personpb",
+		"internal/scaffold", "internal/shapes", "internal/sqlconn", "internal/traces", "schemas/jsonschema", "schemas/protobuf", "schemas/personal/internal/personpb",
 	}},
 	{"writing the outbox, the replication protocol, checks of declarations, servers for tests", []string{
 		"outbox", "schemas/personal", "internal/saga/verify", "internal/flow/verify",

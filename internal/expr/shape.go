@@ -2,6 +2,7 @@ package expr
 
 import (
 	"slices"
+	"strings"
 
 	"cel.dev/cel-go/common/ast"
 	"cel.dev/cel-go/common/operators"
@@ -9,8 +10,10 @@ import (
 
 // A Shape describes the values of a message, or of a part of it, as its schema declares them. The zero Shape, and nil, is any value.
 type Shape struct {
-	// Type is the type of a value that has no parts and is never null; "" is the same as Any.
+	// Type is the type of a value that has no parts; "" is the same as Any.
 	Type Type
+	// Null reports that the value may be null, and Absent that an object may lack it.
+	Null, Absent bool
 	// Fields has the fields of an object that has no others; nil: the value is no object, or its fields are not known.
 	Fields map[string]*Shape
 	// Required lists the fields without which the object is refused when it is written.
@@ -19,16 +22,31 @@ type Shape struct {
 	Elements, Values *Shape
 }
 
-// Top returns the fields with their types, for an Env.
+// Top returns the fields with their types, for an Env: Any for one that may be null, and for numbers that are not whole, with which an
+// expression that reads events may mix whole ones.
 func (s *Shape) Top() Fields {
 	fields := make(Fields, len(s.Fields))
 	for name, f := range s.Fields {
 		fields[name] = Any
-		if f != nil && f.Type != "" {
+		if f != nil && f.Type != "" && f.Type != Double && !f.Null {
 			fields[name] = f.Type
 		}
 	}
 	return fields
+}
+
+// At returns the shape of a field by the names on the way to it, which leave out the indexes of lists; nil if it is not known.
+func (s *Shape) At(names []string) *Shape {
+	for _, name := range names {
+		for s != nil && s.Elements != nil {
+			s = s.Elements
+		}
+		if s == nil {
+			return nil
+		}
+		s = s.Fields[name]
+	}
+	return s
 }
 
 // An Unknown is a field that an expression names and that the shape of its object does not have.
@@ -47,6 +65,23 @@ func (x *Expr) Unknown(object string, shape *Shape) (all []Unknown, whole bool) 
 	return l.all, l.whole
 }
 
+// Result returns the shape of the expression's value, if it is a part of the object of that shape; else nil.
+func (x *Expr) Result(object string, shape *Shape) *Shape {
+	l := lookup{bound: map[string]place{object: {shape, object}}, object: object}
+	return l.walk(x.ast.NativeRep().Expr()).shape
+}
+
+// Named returns the fields of the shape that the expression names, also in has(): each by the names on the way to it, without the indexes of
+// lists.
+func (x *Expr) Named(object string, shape *Shape) (all [][]string) {
+	l := lookup{bound: map[string]place{object: {shape, object}}, object: object}
+	l.walk(x.ast.NativeRep().Expr())
+	for _, at := range l.named {
+		all = append(all, strings.Split(strings.ReplaceAll(strings.TrimPrefix(at.path, object+"."), "[]", ""), "."))
+	}
+	return all
+}
+
 // A place is a value in an expression with its path; its shape is nil if it is not known.
 type place struct {
 	shape *Shape
@@ -57,6 +92,7 @@ type lookup struct {
 	object string
 	bound  map[string]place // by identifier: the object, and the variables of macros
 	all    []Unknown
+	named  []place
 	whole  bool
 }
 
@@ -67,7 +103,11 @@ func (l *lookup) walk(e ast.Expr) (at place) {
 		l.whole = l.whole || e.AsIdent() == l.object && l.bound[l.object].path == l.object
 		return l.bound[e.AsIdent()]
 	case ast.SelectKind:
-		return l.field(l.operand(e.AsSelect().Operand()), e.AsSelect().FieldName())
+		at = l.field(l.operand(e.AsSelect().Operand()), e.AsSelect().FieldName())
+		if e.AsSelect().IsTestOnly() {
+			return place{}
+		}
+		return at
 	case ast.CallKind:
 		c := e.AsCall()
 		if c.FunctionName() == operators.Index {
@@ -111,7 +151,11 @@ func (l *lookup) field(of place, name string) place {
 		if u := (Unknown{of.path, name, of.shape}); !has && !slices.ContainsFunc(l.all, func(o Unknown) bool { return o.Object == u.Object && o.Field == u.Field }) {
 			l.all = append(l.all, u)
 		}
-		return place{f, of.path + "." + name}
+		at := place{f, of.path + "." + name}
+		if has && !slices.Contains(l.named, at) {
+			l.named = append(l.named, at)
+		}
+		return at
 	}
 	return place{of.shape.Values, of.path + "." + name}
 }

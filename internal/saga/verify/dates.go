@@ -7,7 +7,7 @@ import (
 	"github.com/troupe-go/troupe/saga"
 )
 
-// unordered matches dates whose order is not that of their texts: with the day or the month first, or without leading zeros.
+// unordered matches dates that are not in the order of their texts: with the day or the month first, or without leading zeros.
 var unordered = regexp.MustCompile(`^(\d{1,2}[./-]\d{1,2}[./-](\d{4}|\d{2})|\d{4}[./-](\d[./-]\d{1,2}|\d{2}[./-]\d))$`)
 
 // dates finds conditions that compare dates as texts out of their order.

@@ -122,7 +122,17 @@ func (f *fields) read(path, typ string, shape *expr.Shape, x *expr.Expr, want ex
 	for _, u := range unknown {
 		f.lacks(path, typ, u)
 	}
-	if len(unknown) > 0 || whole || shape.Fields == nil {
+	if len(unknown) > 0 || shape.Fields == nil {
+		return
+	}
+	if is := f.resultOf(x, shape, want); is != "" {
+		f.report("message-field", path, nil, "%q is %s, by the schema of %s, want %s; correct the expression, or the schema", x.Text(), is, typ, want)
+		return
+	}
+	if !strings.HasSuffix(path, ".reason") { // a reason that fails is left out
+		f.empty(path, typ, shape, x, want)
+	}
+	if whole {
 		return
 	}
 	if err := f.typed(shape, x, want, each); err != nil {

@@ -118,6 +118,9 @@ var rules = rule.List{
 	rule.NewError("message-field", "an expression does not fit the schema of its message",
 		"It names a field that the message does not have, or takes a text for a number. A typo in an event's field parks each saga, or, in has(), "+
 			"chooses the wrong branch; a command that its schema does not allow is never sent. The rule needs the schemas: --schemas."),
+	rule.NewWarning("message-null", "an expression fails for a field without a value",
+		"A field that is null or missing cannot be read inside, and gives no value for a variable of type string, int, double or bool: the saga is parked. "+
+			"The rule needs the schemas: --schemas."),
 	rule.NewError("personal-field", "an expression reads a personal field",
 		"A saga sees the encrypted text of a field that its schema marks as personal, and not the value. So a condition, a key or a computed "+
 			"value of it is wrong without an error, and in a field of another kind no service can decrypt it. Only copy it to a field of the same "+

@@ -1,4 +1,4 @@
-package formats_test
+package shapes_test
 
 import (
 	"testing"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/troupe-go/troupe/internal/expr"
 	"github.com/troupe-go/troupe/internal/formats"
+	"github.com/troupe-go/troupe/internal/shapes"
 )
 
 // is returns a shape of one type.
@@ -16,7 +17,7 @@ func is(t expr.Type) *expr.Shape { return &expr.Shape{Type: t} }
 
 func TestTheShapeOfAnAvroRecord(t *testing.T) {
 	t.Parallel()
-	s, err := formats.AvroShape(`{"type": "record", "name": "Booked", "namespace": "shop", "fields": [
+	s, err := shapes.Avro(`{"type": "record", "name": "Booked", "namespace": "shop", "fields": [
 		{"name": "id", "type": "string"}, {"name": "seats", "type": "int"}, {"name": "cents", "type": "long"}, {"name": "paid", "type": "boolean"},
 		{"name": "rate", "type": "double"}, {"name": "note", "type": ["null", "string"], "default": null},
 		{"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}}, {"name": "kind", "type": {"type": "enum", "name": "Kind", "symbols": ["A"]}},
@@ -28,8 +29,10 @@ func TestTheShapeOfAnAvroRecord(t *testing.T) {
 	require.NoError(t, err)
 	address := s.Fields["address"]
 	require.Equal(t, is(expr.String), address.Fields["zip"])
-	require.Same(t, address, address.Fields["next"])
-	require.Same(t, address, s.Fields["second"])
+	require.Equal(t, is(expr.String), address.Fields["next"].Fields["next"].Fields["zip"])
+	require.Equal(t, is(expr.String), s.Fields["second"].Fields["zip"])
+	require.True(t, s.Fields["second"].Null && s.Fields["note"].Null && address.Fields["next"].Null)
+	require.False(t, address.Null || s.Fields["either"].Null)
 	require.Same(t, address, s.Fields["lines"].Elements)
 	require.Equal(t, is(expr.String), s.Fields["tags"].Values)
 	require.Equal(t, expr.Fields{
@@ -41,7 +44,7 @@ func TestTheShapeOfAnAvroRecord(t *testing.T) {
 
 func TestTheShapeOfAJSONSchema(t *testing.T) {
 	t.Parallel()
-	s, err := formats.JSONShape(`{"title": "Booked", "type": "object", "required": ["id"], "$defs": {
+	s, err := shapes.JSON(`{"title": "Booked", "type": "object", "required": ["id"], "$defs": {
 			"address": {"type": "object", "properties": {"zip": {"type": "string"}, "next": {"$ref": "#/$defs/address"}}},
 			"id": {"type": "string", "minLength": 1}},
 		"properties": {"id": {"$ref": "#/$defs/id"}, "seats": {"type": "integer"}, "paid": {"type": "boolean"}, "rate": {"type": "number"},
@@ -56,14 +59,18 @@ func TestTheShapeOfAJSONSchema(t *testing.T) {
 		"open": expr.Any, "tags": expr.Any, "free": expr.Any, "anything": expr.Any, "more": expr.String, "card": expr.String, "iban": expr.String,
 	}, s.Top())
 	require.Equal(t, []string{"id", "more"}, s.Required)
-	require.Equal(t, is(expr.String), s.Fields["address"].Fields["zip"])
-	require.Equal(t, is(expr.String), s.Fields["address"].Fields["next"].Fields["zip"])
-	require.Equal(t, is(expr.String), s.Fields["lines"].Elements.Fields["zip"])
+	zip := &expr.Shape{Type: expr.String, Absent: true}
+	require.Equal(t, zip, s.Fields["address"].Fields["zip"])
+	require.Equal(t, zip, s.Fields["address"].Fields["next"].Fields["zip"])
+	require.Equal(t, zip, s.Fields["lines"].Elements.Fields["zip"])
+	require.False(t, s.Fields["id"].Absent || s.Fields["id"].Null)
+	require.True(t, s.Fields["note"].Null && s.Fields["note"].Absent)
+	require.Equal(t, is(expr.String), s.Fields["tags"].Values)
 	for _, open := range []string{"open", "tags", "free", "anything"} {
 		require.Nil(t, s.Fields[open].Fields, open)
 	}
 	for _, text := range []string{`{"title": "A", "$ref": "https://example.org/other.json"}`, `{"type": 7}`, `{`} {
-		_, err := formats.JSONShape(text)
+		_, err := shapes.JSON(text)
 		require.Error(t, err, text)
 	}
 }
@@ -83,7 +90,7 @@ func TestTheShapeOfAProtobufMessage(t *testing.T) {
 	var s *expr.Shape
 	for _, d := range all {
 		if d.Name == "shop.Booked" {
-			s = formats.ProtobufShape(d.Message.(protoreflect.MessageDescriptor))
+			s = shapes.Protobuf(d.Message.(protoreflect.MessageDescriptor))
 		}
 	}
 	require.NotNil(t, s)
@@ -93,9 +100,11 @@ func TestTheShapeOfAProtobufMessage(t *testing.T) {
 	}, s.Top())
 	address := s.Fields["address"]
 	require.Equal(t, is(expr.String), address.Fields["zip"])
-	require.Same(t, address, address.Fields["next"])
-	require.Same(t, address, s.Fields["lines"].Elements)
-	require.Same(t, address, s.Fields["by_name"].Values)
+	require.Equal(t, is(expr.String), address.Fields["next"].Fields["zip"])
+	require.Same(t, address.Fields["zip"], s.Fields["lines"].Elements.Fields["zip"])
+	require.Same(t, address.Fields["zip"], s.Fields["by_name"].Values.Fields["zip"])
+	require.True(t, address.Null && s.Fields["note"].Null && s.Fields["card"].Null)
+	require.False(t, s.Fields["lines"].Null || s.Fields["id"].Null)
 	require.Nil(t, s.Fields["at"].Fields)
 	require.Empty(t, s.Required)
 }

@@ -1,4 +1,5 @@
-package formats
+// Package shapes reads the fields of messages from their schemas, as expressions of sagas see them.
+package shapes
 
 import (
 	"errors"
@@ -14,8 +15,8 @@ import (
 	"github.com/troupe-go/troupe/internal/expr"
 )
 
-// AvroShape returns the shape that the values of an Avro record have in expressions.
-func AvroShape(text string) (*expr.Shape, error) {
+// Avro returns the shape that the values of an Avro record have in expressions.
+func Avro(text string) (*expr.Shape, error) {
 	t, err := avsc.Parse(text)
 	if err != nil {
 		return nil, err
@@ -45,6 +46,8 @@ func (a avroShapes) of(n *avro.SchemaNode) *expr.Shape {
 		return &expr.Shape{Type: expr.String}
 	case "int", "long":
 		return &expr.Shape{Type: expr.Int}
+	case "float", "double":
+		return &expr.Shape{Type: expr.Double}
 	}
 	return &expr.Shape{}
 }
@@ -82,14 +85,13 @@ func (a avroShapes) union(n *avro.SchemaNode) *expr.Shape {
 
 // nullable returns the shape of a value that is of shape s or null.
 func nullable(s *expr.Shape) *expr.Shape {
-	if s.Type == "" {
-		return s
-	}
-	return &expr.Shape{}
+	of := *s
+	of.Null = true
+	return &of
 }
 
-// ProtobufShape returns the shape that the values of a message of Protobuf have in expressions.
-func ProtobufShape(of protoreflect.MessageDescriptor) *expr.Shape {
+// Protobuf returns the shape that the values of a message of Protobuf have in expressions.
+func Protobuf(of protoreflect.MessageDescriptor) *expr.Shape {
 	return protobufShapes{}.of(of)
 }
 
@@ -99,7 +101,7 @@ func (p protobufShapes) of(m protoreflect.MessageDescriptor) *expr.Shape {
 	if s := p[m.FullName()]; s != nil {
 		return s
 	}
-	if strings.HasPrefix(string(m.FullName()), "google.protobuf.") { // their JSON is not that of a message
+	if strings.HasPrefix(string(m.FullName()), "google.protobuf.") { // their JSON differs from the message
 		return &expr.Shape{}
 	}
 	s := &expr.Shape{Fields: make(map[string]*expr.Shape)}
@@ -126,18 +128,20 @@ func (p protobufShapes) value(f protoreflect.FieldDescriptor) *expr.Shape {
 		return p.of(f.Message())
 	case protoreflect.StringKind, protoreflect.BytesKind:
 		return &expr.Shape{Type: expr.String}
+	case protoreflect.FloatKind, protoreflect.DoubleKind:
+		return &expr.Shape{Type: expr.Double}
 	case protoreflect.BoolKind:
 		return &expr.Shape{Type: expr.Bool}
 	case protoreflect.Int32Kind, protoreflect.Sint32Kind, protoreflect.Sfixed32Kind, protoreflect.Uint32Kind, protoreflect.Fixed32Kind,
 		protoreflect.Int64Kind, protoreflect.Sint64Kind, protoreflect.Sfixed64Kind:
 		return &expr.Shape{Type: expr.Int}
 	}
-	return &expr.Shape{} // an enum may be a name or a number, a double NaN, and a uint64 too large
+	return &expr.Shape{} // an enum may be a name or a number, and a uint64 too large
 }
 
-// JSONShape returns the shape of the values of a JSON Schema. An object has the fields that the schema names, and more only if it says so,
+// JSON returns the shape of the values of a JSON Schema. An object has the fields that the schema names, and more only if it says so,
 // by additionalProperties or patternProperties.
-func JSONShape(text string) (*expr.Shape, error) {
+func JSON(text string) (*expr.Shape, error) {
 	root, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
 	if err != nil {
 		return nil, err
@@ -180,14 +184,24 @@ func (j jsonShapes) of(s *jsonschema.Schema) *expr.Shape {
 		}
 		shape.Fields[name] = &expr.Shape{} // where alternatives say different things
 		if of := p.fields[name]; len(of) == 1 {
-			shape.Fields[name] = j.of(of[0])
+			field := *j.of(of[0])
+			field.Absent = !slices.Contains(p.required, name)
+			shape.Fields[name] = &field
 		}
 	}
-	if len(p.items) == 1 && len(p.fields) == 0 {
+	switch {
+	case len(p.fields) > 0 || len(p.seen) > 2:
+	case len(p.items) == 1 && len(p.values) == 0:
 		shape.Elements = j.of(p.items[0])
+	case len(p.values) == 1 && len(p.items) == 0:
+		shape.Values = j.of(p.values[0])
 	}
 	if p.plain != nil && p.plain.Types != nil {
-		switch types := p.plain.Types.ToStrings(); {
+		types := p.plain.Types.ToStrings()
+		if k := slices.Index(types, "null"); k >= 0 {
+			types, shape.Null = slices.Delete(types, k, k+1), true
+		}
+		switch {
 		case len(types) != 1:
 		case types[0] == "string":
 			shape.Type = expr.String
@@ -205,8 +219,9 @@ type jsonParts struct {
 	fields   map[string][]*jsonschema.Schema
 	required []string
 	items    []*jsonschema.Schema
-	open     bool               // there may be fields that no schema names
-	plain    *jsonschema.Schema // the one that applies, if it is one only
+	values   []*jsonschema.Schema // of an object with any names
+	open     bool                 // there may be fields that no schema names
+	plain    *jsonschema.Schema   // the one that applies, if it is one only
 	seen     []*jsonschema.Schema
 }
 
@@ -223,8 +238,11 @@ func (p *jsonParts) add(s *jsonschema.Schema, always bool) {
 	for name, of := range s.Properties {
 		p.fields[name] = append(p.fields[name], of)
 	}
-	if closed, is := s.AdditionalProperties.(bool); s.AdditionalProperties != nil && (!is || closed) {
-		p.open = true
+	switch of := s.AdditionalProperties.(type) {
+	case bool:
+		p.open = p.open || of
+	case *jsonschema.Schema:
+		p.open, p.values = true, append(p.values, of)
 	}
 	if of := s.UnevaluatedProperties; of != nil && (of.Bool == nil || *of.Bool) {
 		p.open = true
