@@ -161,7 +161,6 @@ func (w *runner) start(ms []*message, f *failure) (*unit, error) {
 	var claimed *claim
 	var twins, locks, asked, sagas bool
 	turn := len(ms) > 1 && w.p.turns.on()
-	ms[0].isNew = false // of an earlier run
 	generation := ms[0].generation()
 	first := func(b *pgx.Batch) {
 		if generation > 0 {
@@ -195,7 +194,6 @@ func (w *runner) start(ms []*message, f *failure) (*unit, error) {
 			return err
 		}
 		known, err := claimed.read(results)
-		ms[0].isNew = ms[0].mayBeNew && known[identity{ms[0].id, ms[0].redriveBefore}] // it runs alone
 		if err == nil && twins {
 			err = w.p.dropTwins(results, known)
 		}
@@ -229,9 +227,6 @@ func (w *runner) start(ms []*message, f *failure) (*unit, error) {
 		return nil, w.p.ours(err)
 	}
 	u.tx = tx
-	if ms[0].isNew {
-		tx.queue.Queue(withhold, w.p.cfg.Group, ms[0].generation())
-	}
 	if len(mine) < len(ms) { // another member has the others, and so their identities
 		u.first = nil
 		for _, m := range ms {

@@ -37,37 +37,10 @@ func (w *runner) bury(m *message, f failure) error {
 }
 
 func (w *runner) writeLetter(m *message, f failure, id string, d Delivery) (written bool, err error) {
-	if m.mayBeNew {
-		if written, err = w.writeNewLetter(m, f, id, d); written || err != nil || m.newLetter {
-			return written, err
-		}
-	}
 	u, err := w.start([]*message{m}, &f)
 	if err != nil {
 		return false, err
 	}
-	return w.writeIn(u, f, id, d)
-}
-
-// writeNewLetter writes the dead letter of a message that a rebuild handles, if it was not handled before: as one of the message, so that
-// its redrive is none of the rebuild. The rebuild's identity is not inserted: the inbox would recognise the redriven message by it.
-func (w *runner) writeNewLetter(m *message, f failure, id string, d Delivery) (written bool, err error) {
-	ordinary := *m
-	ordinary.rebuilt, ordinary.mayBeNew, ordinary.isNew, ordinary.redrive = false, false, false, m.redriveBefore
-	u, err := w.start([]*message{&ordinary}, &f)
-	if err != nil {
-		return false, err
-	}
-	if len(u.first) == 0 {
-		u.tx.rollback(w.ctx)
-		return false, nil
-	}
-	m.newLetter = true
-	return w.writeIn(u, f, id, d)
-}
-
-// writeIn writes the dead letter of a unit that has begun, and ends it.
-func (w *runner) writeIn(u *unit, f failure, id string, d Delivery) (written bool, err error) {
 	defer u.tx.rollback(w.ctx)
 	for _, m := range u.first {
 		ctx, cancel := context.WithTimeout(w.ctx, w.p.limit)

@@ -276,8 +276,9 @@ func (w *worker) heads(ctx context.Context, key holdKey) (ms []*message, wait ti
 		var headers []byte
 		var left, heldFor float64
 		var unhandledFor *float64
+		var stored int
 		err = rows.Scan(&m.held.position, &m.topicID, &m.offset, &m.Key, &headers, &m.Payload, &m.at, &m.held.attempts, &m.held.firstFailed,
-			&left, &heldFor, &unhandledFor, &m.held.id)
+			&left, &heldFor, &unhandledFor, &m.held.id, &stored)
 		if err != nil {
 			return nil, 0, database(err)
 		}
@@ -293,7 +294,7 @@ func (w *worker) heads(ctx context.Context, key holdKey) (ms []*message, wait ti
 		}
 		m.identify(w.p.cfg.Group)
 		w.p.route(m)
-		w.lease.rebuilds.classify(m, w.p.cfg.Group)
+		m.restoreRebuild(stored)
 		m.held.heldFor = seconds(heldFor)
 		if unhandledFor != nil {
 			m.unhandledFor = seconds(*unhandledFor)

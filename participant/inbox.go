@@ -59,10 +59,7 @@ type claim struct {
 func (p *Participant) claim(b *pgx.Batch, ms []*message) *claim {
 	c := &claim{}
 	for _, m := range ms {
-		c.add(p, m, m.redrive)
-		if m.mayBeNew { // a later duplicate is one of the message, not of the rebuild
-			c.add(p, m, m.redriveBefore)
-		}
+		c.add(p, m)
 	}
 	if len(c.ids) > 0 {
 		b.Queue(insertRecent, p.cfg.Group, c.slot, c.ids, c.redrive)
@@ -73,11 +70,11 @@ func (p *Participant) claim(b *pgx.Batch, ms []*message) *claim {
 	return c
 }
 
-func (c *claim) add(p *Participant, m *message, redrive int) {
+func (c *claim) add(p *Participant, m *message) {
 	id, day, isV7 := inbox.Recent(m.id)
 	switch {
 	case isV7 && p.ring.has(day):
-		c.slot, c.ids, c.redrive = append(c.slot, int16(day%slots)), append(c.ids, id), append(c.redrive, int32(redrive))
+		c.slot, c.ids, c.redrive = append(c.slot, int16(day%slots)), append(c.ids, id), append(c.redrive, int32(m.redrive))
 		return
 	case isV7:
 		of := int32(day)
@@ -85,7 +82,7 @@ func (c *claim) add(p *Participant, m *message, redrive int) {
 	default:
 		c.otherDays, c.otherIDs = append(c.otherDays, nil), append(c.otherIDs, nil)
 	}
-	c.others, c.otherRedrives = append(c.others, m.id), append(c.otherRedrives, int32(redrive))
+	c.others, c.otherRedrives = append(c.others, m.id), append(c.otherRedrives, int32(m.redrive))
 	var bare *string
 	if id := inbox.ID(m.ID); id != m.id {
 		bare = &id

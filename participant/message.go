@@ -46,11 +46,7 @@ type message struct {
 	outcome          envelope.Outcome // of the run
 	idle             string           // why the run did nothing, if its saga's barrier blocked the handler
 	passed           string           // why it ends without effect
-	rebuilt          bool             // a rebuild handles it
-	mayBeNew         bool             // likewise, and it may not have been handled before
-	isNew            bool             // likewise, and it was not: set when its run begins
-	newLetter        bool             // it may be a dead letter already: a commit of that had no answer, or failed
-	redriveBefore    int              // redrive without the rebuild, if rebuilt is set
+	rebuilt          bool             // a rebuild handles it again
 	result           *callResult      // of its call of another service, until it ends
 	announced        *uint32          // version of the mark of its call, if its present run inserted it
 	called           bool             // its call, or its handler, has begun
@@ -185,7 +181,7 @@ func (m *message) cause(group string) *envelope.Cause {
 	if id, _, ok := inbox.Recent(m.ID); ok && m.deadline != nil {
 		at = time.Unix(id.Time().UnixTime())
 	}
-	return &envelope.Cause{Message: m.Message, Handler: m.handlerName(group), Redrive: m.redrives(), At: at}
+	return &envelope.Cause{Message: m.Message, Handler: m.handlerName(group), Redrive: m.redrive, At: at}
 }
 
 // holdKey identifies messages that wait together: all with m's key, or m alone if it has none. It is a hash, since a key may be

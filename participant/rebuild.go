@@ -24,10 +24,13 @@ import (
 //	from_offset ──── handled again ────► watermark ── handled again, or now ──► until ── as ever ──►
 //
 // A message is handled once in each generation: in the inbox its redrive count has the rebuild's generation in its upper bits. A
-// redriven copy in the range counts as its original, of which the first delivery runs. The rebuild keeps the watermark and the offsets
-// above it that had ended: the inbox may forget their messages before the rebuild ends. Another message up to until may not have been
-// handled before: its ordinary identity is inserted, too, and if that is new, its run is none of the rebuild. Messages that had ended and
-// have another handler are passed over.
+// redriven copy in the range counts as its original, of which the first delivery runs. Only messages that had ended when the partition's
+// part began belong to the rebuild: it keeps the watermark and the offsets above it that had ended, since the inbox may forget their
+// messages before the rebuild ends. The others up to until, which ran at that time, are handled as ever. Messages that had ended and have
+// another handler are passed over.
+//
+// A message that has not taken effect must not be one that had ended: a part begins only when no message of the partition is held and no
+// dead letter of the group is open or being redriven (troupe.unsettled_letters), and the groups have no retry topics.
 
 var (
 	//go:embed sql/lock_rebuild.sql
@@ -78,16 +81,21 @@ type rebuilds struct {
 // load undoes a cancelled rebuild of the partition, begins one, and reads the one that it takes part in.
 func (r *rebuilds) load(ctx context.Context, tx pgx.Tx, args pg.Args) error {
 	*r = rebuilds{}
-	var locked *int64
-	if err := tx.QueryRow(ctx, lockRebuild, args).Scan(&locked); err != nil && !errors.Is(err, pgx.ErrNoRows) {
+	var open bool
+	var id int64
+	switch err := tx.QueryRow(ctx, lockRebuild, args).Scan(&id); {
+	case err == nil:
+		args["rebuild"], open = id, true
+	case !errors.Is(err, pgx.ErrNoRows):
 		return err
 	}
-	args["rebuild"] = locked
 	tag, err := tx.Exec(ctx, undoRebuild, args)
 	if err != nil {
 		return err
 	}
-	r.undone = tag.RowsAffected() > 0
+	if r.undone = tag.RowsAffected() > 0; !open {
+		return nil
+	}
 	if _, err := tx.Exec(ctx, beginRebuild, args); err != nil {
 		return err
 	}
@@ -107,7 +115,7 @@ func (r *rebuilds) load(ctx context.Context, tx pgx.Tx, args pg.Args) error {
 		return err
 	}
 	r.now = &rebuild{topicID: topicID, generation: generation, from: from, until: until, handlers: make(map[string]bool)}
-	r.now.hadEnded(watermark, epoch, low, high, epochs)
+	r.now.setBefore(watermark, epoch, low, high, epochs)
 	for _, name := range handlers {
 		r.now.handlers[name] = true
 	}
@@ -119,36 +127,30 @@ func (r *rebuilds) under(topicID uuid.UUID, next int64) bool {
 	return r.now != nil && r.now.topicID == topicID && next < r.now.until
 }
 
-// redrives returns how often m was redriven, as its run counts it: for a message that a rebuild handles first, without the rebuild.
-func (m *message) redrives() int {
-	if m.isNew {
-		return m.redriveBefore
+// generation returns the rebuild of which m's run is; 0: none, m is handled for the first time, or was redriven.
+func (m *message) generation() int { return m.redrive >> deadletter.GenerationShift }
+
+// classify sets m's identity if the rebuild handles m again.
+func (r *rebuilds) classify(m *message, group string) {
+	if r.now.hadEnded(m) && r.now.has(m, group) {
+		m.rebuilt, m.redrive = true, r.now.generation<<deadletter.GenerationShift
 	}
-	return m.redrive
 }
 
-// generation returns the rebuild of which m's run is; 0: none, m is handled for the first time, or was redriven.
-func (m *message) generation() int { return m.redrives() >> deadletter.GenerationShift }
-
-// classify sets m's identity if the rebuild handles m.
-func (r *rebuilds) classify(m *message, group string) {
-	if r.now.covers(m) && m.offset >= r.now.from && r.now.has(m, group) {
-		m.rebuilt, m.mayBeNew, m.redriveBefore = true, !r.now.endedBefore(m), m.redrive
-		m.redrive = r.now.generation << deadletter.GenerationShift
+// restoreRebuild sets the identity of a held message, as it was when it was held.
+func (m *message) restoreRebuild(redrive int) {
+	if redrive>>deadletter.GenerationShift > m.generation() {
+		m.rebuilt, m.redrive = true, redrive
 	}
 }
 
 // passes reports whether m was handled before the rebuild and is not handled again.
 func (r *rebuilds) passes(m *message, group string) bool {
-	return r.now.covers(m) && m.held == nil && r.now.endedBefore(m) && !(m.offset >= r.now.from && r.now.has(m, group))
+	return r.now.hadEnded(m) && !r.now.has(m, group)
 }
 
-func (r *rebuild) covers(m *message) bool {
-	return r != nil && m.topicID == r.topicID && m.offset < r.until
-}
-
-// hadEnded sets the offsets that had ended when the rebuild began: all up to a watermark, and runs above it.
-func (r *rebuild) hadEnded(watermark int64, epoch int32, low, high []int64, epochs []int32) {
+// setBefore sets the offsets that had ended when the rebuild began: all up to a watermark, and runs above it.
+func (r *rebuild) setBefore(watermark int64, epoch int32, low, high []int64, epochs []int32) {
 	if epoch < 0 { // not known
 		epoch = math.MaxInt32
 	}
@@ -160,13 +162,15 @@ func (r *rebuild) hadEnded(watermark int64, epoch int32, low, high []int64, epoc
 	r.before.above = map[uuid.UUID][]ended{r.topicID: merge(sorted(runs))}
 }
 
-// endedBefore reports whether m had ended when the rebuild began.
-func (r *rebuild) endedBefore(m *message) bool { return r.before.has(m.topicID, m.offset, m.epoch) }
+// hadEnded reports whether m had ended when the rebuild began; false without a rebuild.
+func (r *rebuild) hadEnded(m *message) bool {
+	return r != nil && r.before.has(m.topicID, m.offset, m.epoch)
+}
 
-// has reports whether m is for one of the rebuild's handlers. It goes by the type: a member without the handler must keep m for
-// one that has it.
+// has reports whether m is for one of the rebuild's handlers, from its offset on. It goes by the type: a member without the handler must
+// keep m for one that has it.
 func (r *rebuild) has(m *message, group string) bool {
-	return m.unreadable == nil && !m.elsewhere && (r.handlers[group+"/"+m.Type] || r.handlers[group+"/"+allTypes])
+	return m.offset >= r.from && m.unreadable == nil && !m.elsewhere && (r.handlers[group+"/"+m.Type] || r.handlers[group+"/"+allTypes])
 }
 
 // refusal returns why h cannot be rebuilt, or "".
@@ -180,8 +184,9 @@ func (h *handler) refusal(p *Participant) string {
 		return "it answers events, and other services have acted on its answers: write the read model in a handler of On or OnAll"
 	case h.alone:
 		return "it is Alone, as handlers are that call other services"
-	case h.delays != nil:
-		return "it has retry topics: messages that wait there would take effect twice"
+	case p.registered().delayed() != nil || len(p.former.found)+len(p.former.foreign) > 0: // of any handler: the one of a type may have changed
+		return "its group has retry topics, or former ones that exist still: messages that wait there would take effect twice. Give the read " +
+			"model a participant with a group of its own, or delete the former topics once they are empty"
 	}
 	return ""
 }

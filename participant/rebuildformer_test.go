@@ -8,15 +8,19 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/internal/admin/rebuilds"
 	"github.com/troupe-go/troupe/internal/admin/repair"
+	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/participant"
 )
 
-// TestARebuildWaitsForDeadLettersOfFormerRetryTopics whose places are on these topics, and do not tell where in the topic of the rebuild their
-// messages are. The rebuild must not handle such a message without its writes, and have the redriven one passed over.
-func TestARebuildWaitsForDeadLettersOfFormerRetryTopics(t *testing.T) {
+// TestARebuildIsRefusedWhileFormerRetryTopicsExist since messages may wait there that have not taken effect. A dead letter that failed there
+// delays the rebuild, once the topic is deleted: the rebuild must not handle its message without its writes, and have the redriven one
+// passed over.
+func TestARebuildIsRefusedWhileFormerRetryTopicsExist(t *testing.T) {
 	t.Parallel()
 	s := newProjection(t, 1)
 	p := s.new(onePartition, func(c *participant.Config) { c.Immediate = -1 })
@@ -39,18 +43,22 @@ func TestARebuildWaitsForDeadLettersOfFormerRetryTopics(t *testing.T) {
 	s.broken.Store(false)
 	s.clear()
 
+	desk := rebuilds.Desk{Pool: s.pool}
+	spec := rebuilds.Spec{Handlers: []string{s.hop.String() + "/Paid"}, From: time.UnixMilli(1), Wait: true}
+	stop = s.start(s.participant(onePartition))
+	s.waitCount(2, "SELECT count(*) FROM troupe.handlers WHERE refusal LIKE '%former%'")
+	_, err := desk.Plan(t.Context(), s.client, spec)
+	require.ErrorContains(t, err, "former ones that exist still")
+	stop()
+	s.delete(waits)
 	s.start(s.participant(onePartition))
 	s.waitCount(2, "SELECT count(*) FROM troupe.handlers WHERE refusal IS NULL")
-	desk := rebuilds.Desk{Pool: s.pool}
-	plan, err := desk.Plan(t.Context(), s.client, rebuilds.Spec{Handlers: []string{s.hop.String() + "/Paid"}, From: time.UnixMilli(1), Wait: true})
+	plan, err := desk.Plan(t.Context(), s.client, spec)
 	require.NoError(t, err)
 	require.Equal(t, 1, plan.DeadLetters)
 	id, err := desk.Start(t.Context(), plan, ann)
 	require.NoError(t, err)
 	require.Zero(t, s.pending())
-	_, partitions, _, err := desk.Show(t.Context(), id)
-	require.NoError(t, err)
-	require.Equal(t, 1, partitions[0].DeadLetters)
 	r, err := s.desk().Redrive(t.Context(), repair.Filter{}, repair.RedriveConfig{By: ann})
 	require.NoError(t, err)
 	require.Equal(t, 1, r.Redriven)
@@ -85,9 +93,10 @@ func TestARedrivenMessageOfARebuildThatEmitsOnAPartitionThatHasNotBegun(t *testi
 	require.Equal(t, 1, s.count("SELECT count(*) FROM troupe.deadlines"))
 }
 
-// TestARedrivenMessageOfARebuildThatAnotherHandlesFirst begins a second rebuild, from an offset behind the message that failed in the first, while
-// the redriven message runs and a later one has ended: its entries are still discarded, and joins and expectations do not see it again.
-func TestARedrivenMessageOfARebuildThatAnotherHandlesFirst(t *testing.T) {
+// TestARedrivenMessageOfARebuildThatRunsWhenAnotherBegins begins a second rebuild, from an offset behind the message that failed in the first,
+// while the redriven message runs and a later one has ended: its redrive is older than the inbox keeps an id. Its entries are still
+// discarded, and joins and expectations do not see it again.
+func TestARedrivenMessageOfARebuildThatRunsWhenAnotherBegins(t *testing.T) {
 	t.Parallel()
 	for name, fails := range map[string]bool{"it takes effect": false, "it is a dead letter again": true} {
 		t.Run(name, func(t *testing.T) {
@@ -179,4 +188,83 @@ func TestARebuildThatIsCancelledBeforeItReachesAnEventBehindAGap(t *testing.T) {
 	s.waitCount(1, "SELECT count(*) FROM done WHERE key = 'k-2'")
 	s.waitCount(1, "SELECT count(*) FROM done WHERE key = 'k-0'")
 	require.Equal(t, map[string][]int{"k-0": {0}, "k-2": {0}}, s.lines())
+}
+
+// TestARebuildDoesNotWaitForItsOwnDeadLetters checks that a partition begins although the rebuild has an open dead letter of another one, and
+// that its redriven message takes effect once, with what the rebuild writes, also if it comes to the partition before that begins: a message
+// without a key goes to any partition.
+func TestARebuildDoesNotWaitForItsOwnDeadLetters(t *testing.T) {
+	t.Parallel()
+	for name, redriven := range map[string]bool{"it is open": false, "its message has come to the partition": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newProjection(t, 2)
+			s.start(s.participant(onlyOnce))
+			first := s.event("k-0", Paid{N: 0, Fail: "error"})
+			const failing, other = 0, 1
+			s.inPartition(failing, first)
+			s.inPartition(other, s.event("k-1", Paid{N: 0}))
+			s.waitCount(2, "SELECT count(*) FROM done")
+			_, err := s.pool.Exec(t.Context(), `INSERT INTO troupe.held (consumer_group, topic_id, partition, "offset", topic, hold_key, key, headers, payload,
+					message_time, attempts, max_attempts, next_try, error_class, last_error, first_failed_at, last_failed_at)
+				VALUES ($1, gen_random_uuid(), $3, 1, $2, sha256('key k-9'), 'k-9', '', '{}', now(), 1, 8, now() + interval '1 day', 'timeout', 'none', now(), now())`,
+				s.hop.String(), s.bank.Events(), other)
+			require.NoError(t, err)
+			s.clear()
+			s.broken.Store(true)
+			id := s.rebuild(1, false)
+			s.waitCount(1, "SELECT count(*) FROM troupe.dead_letters WHERE status = 'open' AND redrives = 65536 AND partition = $1", failing)
+			want := map[string][]int{"k-1": {0}}
+			s.broken.Store(false)
+			if redriven {
+				s.inPartition(other, s.redriven(first, 65537))
+				s.waitCount(1, "SELECT count(*) FROM done")
+				want["k-0"] = []int{0}
+			}
+			require.Equal(t, 1, s.count("SELECT count(*) FROM troupe.rebuild_partitions WHERE began_at IS NULL"))
+			_, err = s.pool.Exec(t.Context(), "DELETE FROM troupe.held")
+			require.NoError(t, err)
+			s.waitFinished(id)
+			require.Equal(t, want, s.lines())
+			require.Zero(t, s.count("SELECT count(*) FROM troupe.outbox"))
+		})
+	}
+}
+
+// inPartition sends messages to a partition, whatever their keys.
+func (s *projection) inPartition(partition int32, ms ...envelope.Message) {
+	s.t.Helper()
+	client, err := kafka.NewClient(s.brokers, kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	require.NoError(s.t, err)
+	defer client.Close()
+	for _, m := range ms {
+		r := kafka.Record(m)
+		r.Partition = partition
+		require.NoError(s.t, client.ProduceSync(s.t.Context(), r).FirstErr())
+	}
+}
+
+// TestARebuildThatOutlivesTheInboxHandlesARedrivenMessageOnce prunes the inbox between a message and its redriven copy, which waits behind a held
+// message: the rebuild handles the first of them.
+func TestARebuildThatOutlivesTheInboxHandlesARedrivenMessageOnce(t *testing.T) {
+	t.Parallel()
+	s := newProjection(t, 1)
+	p := s.participant(onePartition, holdLong, func(c *participant.Config) { c.InboxRetention = time.Hour })
+	s.start(p)
+	first := s.event("k-0", Paid{N: 0})
+	first.ID = "paid-1"
+	s.send(first, s.event("k-0", Paid{N: 1, Fail: "later"}), s.redriven(first, 1))
+	s.waitCount(1, "SELECT count(*) FROM troupe.leases WHERE topic = $1 AND watermark = 2", s.bank.Events())
+	s.clear()
+	s.broken.Store(true)
+	id := s.rebuild(1, false)
+	s.waitCount(2, "SELECT count(*) FROM troupe.held")
+	_, err := s.pool.Exec(t.Context(), "UPDATE troupe.inbox SET handled_at = now() - interval '2 hours'")
+	require.NoError(t, err)
+	require.NoError(t, p.PruneInbox())
+	s.broken.Store(false)
+	_, err = s.pool.Exec(t.Context(), "UPDATE troupe.held SET next_try = clock_timestamp() WHERE attempts > 0")
+	require.NoError(t, err)
+	s.waitFinished(id)
+	require.Equal(t, upTo(2), s.lines()["k-0"])
 }

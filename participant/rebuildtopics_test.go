@@ -76,12 +76,6 @@ func TestARebuildOfOnAllAndOfAHandlerOfAnotherTopic(t *testing.T) {
 	s.waitCount(9, "SELECT count(*) FROM done")
 	s.waitCount(3, "SELECT count(*) FROM troupe.handlers WHERE refusal IS NULL")
 	stop()
-	_, err := s.pool.Exec(t.Context(), `
-		INSERT INTO troupe.dead_letters (consumer_group, handler, error_class, error, attempts, topic, topic_id, partition, "offset", headers, message_id,
-			message_type, correlation_id, first_failed_at, last_failed_at)
-		SELECT consumer_group, consumer_group || '/Refunded', 'permanent', 'none', 1, topic, topic_id, 0, 1, '', 'r-1', 'Refunded', '', now(), now()
-		FROM troupe.leases WHERE topic = $1`, s.bank.Events())
-	require.NoError(t, err)
 	s.clear()
 	s.send(ofShop(s.events(3, 2, 1)...)...)
 	id := s.startRebuild("all", "Paid")
@@ -91,11 +85,10 @@ func TestARebuildOfOnAllAndOfAHandlerOfAnotherTopic(t *testing.T) {
 	require.Equal(t, map[string][]int{"k-0": {0, 2}, "shop k-0": upTo(4), "shop k-1": upTo(4)}, s.lines())
 	require.Equal(t, 2, s.count("SELECT count(*) FROM troupe.outbox"))
 	require.Zero(t, s.count("SELECT count(*) FROM troupe.held"))
-	require.Equal(t, 1, s.count("SELECT count(*) FROM troupe.dead_letters"))
 }
 
 // TestARebuildFromAnOffsetInAGap begins a rebuild from an offset above the watermark: events before it are handled for the first time or
-// passed over, and their dead letters do not delay it.
+// passed over.
 func TestARebuildFromAnOffsetInAGap(t *testing.T) {
 	t.Parallel()
 	s := newProjection(t, 1)
@@ -103,18 +96,11 @@ func TestARebuildFromAnOffsetInAGap(t *testing.T) {
 	s.send(s.event("k-3", Paid{N: 0}))
 	s.waitCount(1, "SELECT count(*) FROM done")
 	s.clear()
-	_, err := s.pool.Exec(t.Context(), `
-		INSERT INTO troupe.dead_letters (consumer_group, handler, error_class, error, attempts, topic, topic_id, partition, "offset", headers, message_id,
-			message_type, correlation_id, first_failed_at, last_failed_at)
-		SELECT l.consumer_group, l.consumer_group || '/Paid', 'permanent', 'none', 1, l.topic, o.topic_id, 0, 1, '', 'p-1', 'Paid', '', now(), now()
-		FROM troupe.leases AS l JOIN troupe.inbox_offsets AS o ON o.lease_id = l.id WHERE topic = $1 LIMIT 1`, s.bank.Events())
-	require.NoError(t, err)
-	_, err = s.pool.Exec(t.Context(), forget)
+	_, err := s.pool.Exec(t.Context(), forget)
 	require.NoError(t, err)
 	s.waitFinished(s.rebuild(1, false, 2))
 	require.Equal(t, map[string][]int{"k-0": {0}, "k-3": {0}}, s.lines())
 	require.Equal(t, 2, s.count("SELECT count(*) FROM troupe.outbox"))
-	require.Equal(t, 1, s.count("SELECT count(*) FROM troupe.dead_letters"))
 }
 
 // TestARebuildOfATopicThatIsCreatedAgain ends, and the new topic is read from its start.
@@ -139,6 +125,13 @@ func TestARebuildOfATopicThatIsCreatedAgain(t *testing.T) {
 // createAgain deletes a topic and creates it again. The group must have no members.
 func (s *projection) createAgain(topic string) {
 	s.t.Helper()
+	s.delete(topic)
+	testkit.Topics(s.t, s.client, 1, topic)
+}
+
+// delete deletes a topic. The group must have no members.
+func (s *projection) delete(topic string) {
+	s.t.Helper()
 	admin := kadm.NewClient(s.client)
 	testkit.Wait(s.t, "the topic to be deleted", func() (bool, error) {
 		_, _ = admin.DeleteTopics(s.t.Context(), topic)
@@ -146,7 +139,6 @@ func (s *projection) createAgain(topic string) {
 		return err == nil && !found.Has(topic), nil
 	})
 	s.client.PurgeTopicsFromClient(topic)
-	testkit.Topics(s.t, s.client, 1, topic)
 }
 
 // TestARebuildOfAHandlerWithLimits holds a failed key while the other keys wait for the handler's limits.

@@ -223,7 +223,7 @@ func (w *worker) look(m *message) (passes, plain bool) {
 
 // plain reports whether m may share a transaction with others.
 func (m *message) plain() bool {
-	return m.unreadable == nil && m.handler != nil && !m.handler.alone && !m.mayBeNew && !m.handler.sets.Load() && (m.handler.ask != nil || !m.limited())
+	return m.unreadable == nil && m.handler != nil && !m.handler.alone && !m.handler.sets.Load() && (m.handler.ask != nil || !m.limited())
 }
 
 // single handles the first message of a batch individually: the turn of a held key, a message behind a held one, together with

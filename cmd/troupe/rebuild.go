@@ -114,7 +114,7 @@ have their effect twice. start refuses a rebuild that would wait for held messag
 	flags.StringSliceVar(&spec.Handlers, "handler", nil, "`name` of a handler, such as order.summary/PaymentCharged, or order.summary/all for OnAll; repeatable, required")
 	flags.Var(&from, "from", "handle messages of this `time` or later: 2026-01-31T12:00:00Z, or 2h for two hours ago; required")
 	flags.BoolVar(&spec.Emit, "emit", false, "let the handlers write to the outbox and schedule deadlines, as they did at first")
-	flags.BoolVar(&spec.Wait, "wait", false, "start it although messages are held or dead letters are open: a partition begins when its own have ended")
+	flags.BoolVar(&spec.Wait, "wait", false, "start it although messages are held or dead letters are open: a partition begins when its held messages and the group's dead letters have ended")
 	f.output.declare(cmd)
 	f.declareAction(flags, "it is started; required")
 	f.declareDryRun(flags)
@@ -142,7 +142,7 @@ func printPlan(w io.Writer, p rebuilds.Plan) error {
 	}{
 		{deleted, "%d of the partitions begin at or after --from: the topic's retention has deleted earlier messages, which cannot be handled again.\n"},
 		{p.Held, "%d messages are held: a partition begins when none of its messages is. See troupe held list.\n"},
-		{p.DeadLetters, "%d dead letters of the handlers are open, or redriven and not handled yet: a partition begins when they are handled or discarded. See troupe dlq list.\n"},
+		{p.DeadLetters, "%d dead letters of the group are open, or redriven and not handled yet: no partition begins before they are handled or discarded. See troupe dlq list.\n"},
 	} {
 		if note.n > 0 {
 			fmt.Fprintf(w, note.text, note.n)

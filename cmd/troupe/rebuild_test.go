@@ -104,7 +104,7 @@ func TestARebuildFromTheCommandLine(t *testing.T) {
 		group, s.hop.Events(), time.Now().Add(time.Hour))
 	o = start("ChargePayment", "--yes", "--emit")
 	require.Equal(t, exitFailed, o.status)
-	require.Contains(t, o.stderr, "the rebuild would wait: held messages: 1, dead letters of the handlers that are open or redriven and not handled yet: 0")
+	require.Contains(t, o.stderr, "the rebuild would wait: held messages: 1, dead letters of the group that are open, or redriven and not handled yet: 0")
 	s.wait(0, "SELECT count(*) FROM troupe.rebuilds WHERE finished_at IS NULL")
 	o = start("ChargePayment", "--yes", "--emit", "--wait")
 	require.Equal(t, exitDone, o.status, o.stderr)

@@ -157,6 +157,7 @@ var rights = map[Part][]Grant{
 		need("INSERT", "outbox", "to answer").columns(writeColumns),
 		need(readWrite, "inbox, inbox_recent, inbox_slots, inbox_groups, answers, dead_letters, deadlines", "to handle messages"),
 		need("TRUNCATE", ring(32, "inbox_recent_"), "to forget old ones"),
+		need("SELECT", "rebuilds", "to forget old ones").columns("consumer_group, generation, finished_at"),
 		need("SELECT, UPDATE, DELETE", "local_work", "to take local work"),
 		need("SELECT", "local_topics", "to know the local topics"),
 		need("SELECT", "outbox_partitions", "to see how many positions are left"),

@@ -104,37 +104,41 @@ $$;
 CREATE TRIGGER in_rebuild BEFORE INSERT OR UPDATE ON troupe.sagas FOR EACH ROW
 WHEN (current_setting('troupe.rebuild', true) = 'on') EXECUTE FUNCTION troupe.saga_in_rebuild();
 
--- rebuilt_by returns the names of the handlers whose rebuild handles a dead letter's message: its handler, and the ones that the message
--- would have now. A rebuild selects messages by their types, and the handler of a type may have been one of On, and be one of OnAll since.
-CREATE FUNCTION troupe.rebuilt_by(of_group text, handler text, type text) RETURNS text[]
-LANGUAGE sql IMMUTABLE
-AS $$ SELECT ARRAY[handler, of_group || '/' || type, CASE WHEN type <> '' THEN of_group || '/all' END] $$;
-
--- redrive_under_way reports whether the redriven message of a dead letter has not come yet: the inbox does not have it. As long as the inbox
--- keeps an id, this is known; a redrive before that counts as handled. A rebuild that handled the original first would discard its
--- writes, and the redriven message would be a duplicate.
+-- unsettled_letters counts the dead letters of a group that are open, and the redriven ones whose message has not come yet: the inbox does
+-- not have it. These messages have not taken effect, and no partition begins its part of a rebuild before they have: the rebuild would
+-- handle them without their writes, and the redriven messages would be duplicates. As long as the inbox keeps an id, it is known whether
+-- the message has come; a redrive before that counts as handled. Dead letters of the group's open rebuild do not count: each is of a
+-- message that had taken effect, in a partition that has begun. Called in a sub-select without a table, it runs once for each statement.
 -- +goose StatementBegin
-CREATE FUNCTION troupe.redrive_under_way(letter uuid, of_group text, message text, redrives integer) RETURNS boolean
+CREATE FUNCTION troupe.unsettled_letters(of_group text) RETURNS bigint
 LANGUAGE sql STABLE
 AS $$
-  SELECT EXISTS (
-      SELECT
-      FROM troupe.repairs AS r
-      WHERE r.dead_letter_id = letter AND r.action = 'redrive'
-        AND r.at > clock_timestamp() - make_interval(days => coalesce(
-          (SELECT nullif(g.days, 0) FROM troupe.inbox_groups AS g WHERE g.consumer_group = of_group), 14)))
-    AND NOT EXISTS (
-      SELECT
-      FROM troupe.inbox AS i
-      WHERE i.consumer_group = of_group AND i.message_id = message AND i.redrive > redrives)
-    AND NOT EXISTS (
-      SELECT
-      FROM troupe.inbox AS i -- with the hash of its source, as inbox_sources has it
-      WHERE left(i.message_id, -17) = message AND left(right(i.message_id, 17), 1) = '~' AND i.consumer_group = of_group AND i.redrive > redrives)
-    AND NOT EXISTS (
-      SELECT
-      FROM troupe.inbox_recent AS i
-      WHERE i.id = CASE WHEN message ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' THEN message::uuid END
-        AND i.consumer_group = of_group AND i.redrive > redrives)
+  WITH open AS (SELECT generation FROM troupe.rebuilds WHERE consumer_group = of_group AND finished_at IS NULL)
+  SELECT (SELECT count(*)
+          FROM troupe.dead_letters AS d
+          WHERE d.consumer_group = of_group AND d.status = 'open' AND d.redrives >> 16 IS DISTINCT FROM (SELECT generation FROM open))
+    + (SELECT count(*)
+       FROM troupe.repairs AS r
+       JOIN troupe.dead_letters AS d ON d.id = r.dead_letter_id AND d.consumer_group = of_group AND d.status = 'redriven'
+         AND d.redrives >> 16 IS DISTINCT FROM (SELECT generation FROM open)
+       CROSS JOIN LATERAL (
+         SELECT CASE WHEN d.message_id ~ '^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}$' THEN d.message_id::uuid END AS v7) AS u
+       WHERE r.action = 'redrive'
+         AND r.at > now() - make_interval(days => coalesce(
+           (SELECT nullif(g.days, 0) FROM troupe.inbox_groups AS g WHERE g.consumer_group = of_group), 14))
+         AND NOT EXISTS (
+           SELECT
+           FROM troupe.inbox_recent AS i -- in the slot of its day
+           WHERE i.slot = ((('x' || left(replace(u.v7::text, '-', ''), 12))::bit(48)::bigint / 86400000) % 32)::smallint
+             AND i.id = u.v7 AND i.consumer_group = of_group AND i.redrive > d.redrives
+           OFFSET 0)
+         AND NOT EXISTS (
+           SELECT FROM troupe.inbox AS i WHERE i.consumer_group = of_group AND i.message_id = d.message_id AND i.redrive > d.redrives OFFSET 0)
+         AND NOT EXISTS (
+           SELECT
+           FROM troupe.inbox AS i -- with the hash of its source, as inbox_sources has it
+           WHERE left(i.message_id, -17) = d.message_id AND left(right(i.message_id, 17), 1) = '~' AND i.consumer_group = of_group
+             AND i.redrive > d.redrives
+           OFFSET 0))
 $$;
 -- +goose StatementEnd

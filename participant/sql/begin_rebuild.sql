@@ -1,6 +1,5 @@
 -- Begins the partition's part of a rebuild, if it may begin: sets the watermark back, and moves the offsets above it that have ended
--- to the rebuild. Messages up to until that were not handled before are handled by the rebuild, so that the order of their keys is kept.
--- A dead letter with another topic_id failed on a retry topic, or is of a topic that was created again: where its message is is not known.
+-- to the rebuild. Messages up to until that have not ended are handled as ever, in the order of their keys.
 WITH begun AS (
   UPDATE troupe.rebuild_partitions AS p
   SET began_at = clock_timestamp(),
@@ -15,18 +14,11 @@ WITH begun AS (
         FROM troupe.inbox_offsets AS o,
         LATERAL (SELECT o.low, o.high WHERE o.offsets IS NULL UNION ALL SELECT n, n FROM unnest(o.offsets) AS n) AS e (low, high)
         WHERE o.lease_id = l.id AND o.topic_id = p.topic_id AND e.high > l.watermark)
-  FROM troupe.rebuilds AS r, troupe.leases AS l
-  WHERE r.id = p.rebuild AND r.id = @rebuild AND r.consumer_group = @group AND r.finished_at IS NULL AND r.cancelled_at IS NULL
-    AND p.topic = @topic AND p.partition = @partition AND p.until IS NULL AND l.id = @lease
+  FROM troupe.leases AS l
+  WHERE p.rebuild = @rebuild AND p.topic = @topic AND p.partition = @partition AND p.until IS NULL AND l.id = @lease
     AND NOT EXISTS (
       SELECT FROM troupe.held AS h WHERE h.consumer_group = @group AND h.topic = p.topic AND h.partition = p.partition)
-    AND NOT EXISTS (
-      SELECT
-      FROM troupe.dead_letters AS d
-      WHERE (d.status = 'open' OR d.status = 'redriven' AND troupe.redrive_under_way(d.id, d.consumer_group, d.message_id, d.redrives))
-        AND d.consumer_group = @group AND troupe.rebuilt_by(d.consumer_group, d.handler, d.message_type) && p.handlers
-        AND d.topic = p.topic
-        AND (d.topic_id <> p.topic_id OR d.partition = p.partition AND d."offset" >= p.from_offset))
+    AND (SELECT troupe.unsettled_letters(@group)) = 0
   RETURNING p.topic_id, p.from_offset, p.until
 ), forgotten AS (
   DELETE FROM troupe.inbox_offsets AS o USING begun AS b WHERE o.lease_id = @lease AND b.from_offset < b.until

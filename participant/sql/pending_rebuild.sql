@@ -9,11 +9,5 @@ WHERE r.consumer_group = @group AND (r.finished_at IS NULL OR r.cancelled_at IS 
     ELSE p.until IS NULL
       AND NOT EXISTS (
         SELECT FROM troupe.held AS h WHERE h.consumer_group = @group AND h.topic = p.topic AND h.partition = p.partition)
-      AND NOT EXISTS (
-        SELECT
-        FROM troupe.dead_letters AS d
-        WHERE (d.status = 'open' OR d.status = 'redriven' AND troupe.redrive_under_way(d.id, d.consumer_group, d.message_id, d.redrives))
-        AND d.consumer_group = @group AND troupe.rebuilt_by(d.consumer_group, d.handler, d.message_type) && p.handlers
-          AND d.topic = p.topic
-          AND (d.topic_id <> p.topic_id OR d.partition = p.partition AND d."offset" >= p.from_offset))
+      AND (SELECT troupe.unsettled_letters(@group)) = 0
   END

@@ -3,7 +3,8 @@ SELECT position, topic_id, "offset", key, headers, payload, message_time, attemp
        coalesce(extract(epoch FROM next_try - clock_timestamp()), 0)::float8 AS wait,
        extract(epoch FROM clock_timestamp() - created_at)::float8 AS held_for,
        extract(epoch FROM clock_timestamp() - unhandled_since)::float8 AS unhandled_for,
-       message_id
+       message_id,
+       redrive
 FROM (
   SELECT *, sum(coalesce(octet_length(payload), 0)) OVER (ORDER BY position) AS bytes
   FROM (

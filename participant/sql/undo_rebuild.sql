@@ -1,5 +1,5 @@
 -- Sets the watermark forward to where it was before a rebuild that was cancelled, restores the offsets above it that had ended, and
--- removes the held messages of the rebuild that had been handled before. It returns one row if it has set the watermark.
+-- removes the held messages of the rebuild, which had been handled before. It returns one row if it has set the watermark.
 WITH undone AS (
   UPDATE troupe.rebuild_partitions AS p
   SET undone_at = clock_timestamp()
@@ -11,8 +11,6 @@ WITH undone AS (
   DELETE FROM troupe.held AS h
   USING undone AS u
   WHERE h.consumer_group = @group AND h.topic_id = u.topic_id AND h.partition = @partition AND h.redrive = u.generation * 65536
-    AND (h."offset" <= u.watermark
-      OR EXISTS (SELECT FROM unnest(u.ended_low, u.ended_high) AS e (low, high) WHERE h."offset" BETWEEN e.low AND e.high))
 ), restored AS (
   INSERT INTO troupe.inbox_offsets (lease_id, topic_id, low, high, epoch)
   SELECT l.id, u.topic_id, e.low, e.high, e.epoch

@@ -64,7 +64,7 @@ type Partition struct {
 	Until       *int64 `json:"until"` // likewise
 	Owner       string `json:"owner"` // of the partition's lease; "": it has none
 	Held        int    `json:"held"`
-	DeadLetters int    `json:"dead_letters"` // of the handlers, from From on: open, or redriven and not handled yet
+	DeadLetters int    `json:"dead_letters"` // of the group: open, or redriven and not handled yet
 }
 
 // State returns the partition's progress in words.
@@ -73,7 +73,7 @@ func (p Partition) State() string {
 	case p.Until == nil && p.Held > 0:
 		return fmt.Sprintf("waits until no key is held: held messages: %d", p.Held)
 	case p.Until == nil && p.DeadLetters > 0:
-		return fmt.Sprintf("waits until no dead letter of the handlers is open, and the redriven ones are handled: %d", p.DeadLetters)
+		return fmt.Sprintf("waits until no dead letter of the group is open, and the redriven ones are handled: %d", p.DeadLetters)
 	case p.Until == nil && p.Owner == "":
 		return "waits for a member of the group"
 	case p.Until == nil:
@@ -138,11 +138,9 @@ func (d Desk) Show(ctx context.Context, id int64) (r Rebuild, partitions []Parti
 	rows, err := d.Pool.Query(ctx, `
 SELECT p.topic, p.partition, p.from_offset, `+next+`, p.until, coalesce(l.owner, ''),
        (SELECT count(*) FROM troupe.held AS h WHERE h.consumer_group = r.consumer_group AND h.topic = p.topic AND h.partition = p.partition),
-       (SELECT count(*)
-        FROM troupe.dead_letters AS d
-        WHERE (d.status = 'open' OR d.status = 'redriven' AND troupe.redrive_under_way(d.id, d.consumer_group, d.message_id, d.redrives)) AND d.consumer_group = r.consumer_group AND troupe.rebuilt_by(d.consumer_group, d.handler, d.message_type) && p.handlers
-          AND d.topic = p.topic AND (d.topic_id <> p.topic_id OR d.partition = p.partition AND d."offset" >= p.from_offset))
+       waits.letters
 FROM troupe.rebuilds AS r
+CROSS JOIN troupe.unsettled_letters(r.consumer_group) AS waits (letters)
 JOIN troupe.rebuild_partitions AS p ON p.rebuild = r.id
 LEFT JOIN troupe.leases AS l ON l.consumer_group = r.consumer_group AND l.topic = p.topic AND l.partition = p.partition
 WHERE r.id = @id
@@ -174,7 +172,7 @@ func (d Desk) Start(ctx context.Context, p Plan, by admin.Actor) (id int64, err 
 			return err
 		}
 		if !p.Wait && p.Held+p.DeadLetters > 0 {
-			return fmt.Errorf("%w: held messages: %d, dead letters of the handlers that are open or redriven and not handled yet: %d", ErrWaits, p.Held, p.DeadLetters)
+			return fmt.Errorf("%w: held messages: %d, dead letters of the group that are open, or redriven and not handled yet: %d", ErrWaits, p.Held, p.DeadLetters)
 		}
 		err := tx.QueryRow(ctx, `
 INSERT INTO troupe.rebuilds (consumer_group, generation, handlers, from_time, emit)

@@ -32,8 +32,8 @@ type Plan struct {
 	Spec
 	Group      string             `json:"group"`
 	Partitions []PlannedPartition `json:"partitions"`
-	// Held and DeadLetters count the held messages of the partitions and the dead letters of the handlers in them, open or redriven and not handled yet, for which
-	// the rebuild of a partition waits.
+	// Held counts the held messages of the partitions, and DeadLetters the dead letters of the group that are open, or redriven and not
+	// handled yet: partitions wait for them.
 	Held        int `json:"held"`
 	DeadLetters int `json:"dead_letters"`
 }
@@ -152,37 +152,21 @@ func (d Desk) topics(ctx context.Context, p *Plan) (all map[string][]string, err
 	return all, nil
 }
 
-// blocking counts the messages for which a partition waits, as begin_rebuild.sql of package participant does.
+// blocking counts the messages for which partitions wait, as begin_rebuild.sql of package participant does.
 func (p *Plan) blocking(ctx context.Context, db interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }) error {
-	var topics, topicOf, handlers []string
-	var topicIDs []uuid.UUID
+	var topics []string
 	var partitions []int32
-	var from []int64
 	for _, of := range p.Partitions {
-		topics, topicIDs = append(topics, of.Topic), append(topicIDs, of.topicID)
-		partitions, from = append(partitions, of.Partition), append(from, of.From)
-		for _, name := range of.handlers {
-			topicOf, handlers = append(topicOf, of.Topic), append(handlers, name)
-		}
+		topics, partitions = append(topics, of.Topic), append(partitions, of.Partition)
 	}
 	return db.QueryRow(ctx, `
 SELECT (SELECT count(*)
         FROM troupe.held AS h
         JOIN unnest(@topics::text[], @partitions::integer[]) AS p (topic, partition) ON p.topic = h.topic AND p.partition = h.partition
         WHERE h.consumer_group = @group),
-       (SELECT count(*)
-        FROM troupe.dead_letters AS d
-        WHERE EXISTS (
-            SELECT
-            FROM unnest(@topics::text[], @topic_ids::uuid[], @partitions::integer[], @from::bigint[]) AS p (topic, topic_id, partition, start)
-            WHERE p.topic = d.topic AND (p.topic_id <> d.topic_id OR p.partition = d.partition AND d."offset" >= p.start))
-          AND (d.status = 'open' OR d.status = 'redriven' AND troupe.redrive_under_way(d.id, d.consumer_group, d.message_id, d.redrives)) AND d.consumer_group = @group
-          AND EXISTS (
-            SELECT
-            FROM unnest(@topic_of::text[], @handlers::text[]) AS h (topic, name)
-            WHERE h.topic = d.topic AND h.name = ANY (troupe.rebuilt_by(d.consumer_group, d.handler, d.message_type))))`, pg.Args{
-		"group": p.Group, "topics": topics, "topic_ids": topicIDs, "partitions": partitions, "from": from, "topic_of": topicOf, "handlers": handlers,
+       troupe.unsettled_letters(@group)`, pg.Args{
+		"group": p.Group, "topics": topics, "partitions": partitions,
 	}).Scan(&p.Held, &p.DeadLetters)
 }

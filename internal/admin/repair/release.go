@@ -2,7 +2,6 @@ package repair
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/google/uuid"
@@ -139,8 +138,8 @@ func (k *HeldKey) end(ctx context.Context, tx pgx.Tx, failed bool) (err error) {
 	return err
 }
 
-// claimHeld is claim for a message that a rebuild may handle: if it does, and has handled the message before, the identity and the dead
-// letter are the rebuild's. Without emit nothing is sent of that dead letter, nor of the one of a message that was redriven of a rebuild.
+// claimHeld is claim for a message that a rebuild may handle again: then the identity and the dead letter are the rebuild's. Without emit
+// nothing is sent of that dead letter, nor of the one of a message that was redriven of a rebuild.
 func (k *HeldKey) claimHeld(ctx context.Context, tx pgx.Tx) (first bool, err error) {
 	generation := k.row.stored >> deadletter.GenerationShift
 	switch {
@@ -150,24 +149,10 @@ func (k *HeldKey) claimHeld(ctx context.Context, tx pgx.Tx) (first bool, err err
 		return k.claimRebuilt(ctx, tx, generation)
 	}
 	const find = `
-SELECT r.cancelled_at IS NOT NULL,
-       p.watermark < @offset AND NOT EXISTS (SELECT FROM unnest(p.ended_low, p.ended_high) AS e (low, high) WHERE @offset BETWEEN e.low AND e.high)
-FROM troupe.rebuilds AS r
-JOIN troupe.rebuild_partitions AS p ON p.rebuild = r.id
-WHERE r.consumer_group = @group AND r.generation = @generation AND p.topic_id = @topic_id AND p.partition = @partition`
-	args := k.identity()
-	args["generation"] = generation
-	var cancelled, mayBeNew bool
-	switch err := tx.QueryRow(ctx, find, args).Scan(&cancelled, &mayBeNew); {
-	case errors.Is(err, pgx.ErrNoRows): // the database has lost it
-		return k.claim(ctx, tx)
-	case err != nil:
+SELECT cancelled_at IS NOT NULL FROM troupe.rebuilds WHERE consumer_group = @group AND generation = @generation`
+	var cancelled bool
+	if err := tx.QueryRow(ctx, find, pgx.NamedArgs{"group": k.Group, "generation": generation}).Scan(&cancelled); err != nil {
 		return false, err
-	}
-	if mayBeNew {
-		if first, err = k.claim(ctx, tx); first || err != nil {
-			return first, err
-		}
 	}
 	if cancelled { // it was handled before, although the inbox may have forgotten that
 		return false, nil
