@@ -1,7 +1,7 @@
 -- Take the entries whose turn it is, at most @limit, and none behind @bytes of their columns, uncompressed: of each key the first that
 -- has not ended, if no member has it and it does not wait for its next try, and after a fresh one the entries right behind it. Entries
--- with a next try are read by its time, and only if it has come; @due_first takes them before the others. The keys of the others are walked in the order of their hashes, after
--- @from, from key to key, so that the entries behind the first of a key cost nothing.
+-- with a next try are read by its time, and only if it has come; @due_first takes them before the others. The keys of the others are
+-- walked in the order of their hashes, after @from, from key to key, so that the entries behind the first of a key cost nothing.
 -- An entry of another topic than @topics is left, with the later ones of its key, to members that consume its topic. @unconsumed are
 -- topics that had no consumer when the caller looked: one that has started since has a lock, as in other_topics.sql.
 -- An entry that was in progress when its participant died comes alone, and only if @quarantine. One that waits for a handler is left
@@ -97,9 +97,10 @@ WITH RECURSIVE claimable AS MATERIALIZED (
 ), chosen AS (
   SELECT position
   FROM (
-    SELECT hold_key, position, bytes, sum(bytes) OVER (ORDER BY hold_key, position) AS bytes_so_far
+    -- In the order of the loops: sorts are switched off for this statement, and a plan with one costs so much that JIT compiles it.
+    SELECT position, bytes, sum(bytes) OVER (ROWS UNBOUNDED PRECEDING) AS bytes_so_far
     FROM (
-      SELECT turn.hold_key, behind.position, behind.bytes
+      SELECT behind.position, behind.bytes
       FROM turn
       CROSS JOIN LATERAL (
         SELECT b.position, b.bytes, bool_and(b.position = turn.position
