@@ -22,6 +22,9 @@ const TurnClass = turnClass
 // PendingRebuild lists the partitions of a group whose members join it again for a rebuild.
 var PendingRebuild = pendingRebuild
 
+// FinishRebuild finishes a group's rebuild, if it has ended.
+var FinishRebuild = finishRebuild
+
 // Patience makes a partition count as stalled after d, before Run.
 func (p *Participant) Patience(d time.Duration) { p.patience = d }
 
