@@ -114,7 +114,7 @@ func TestSagaVerifyReadsPersonalFieldsOfSchemas(t *testing.T) {
 	dir := put(t, t.TempDir(), map[string]string{
 		"avro/Booked.avsc": `{"type": "record", "name": "Booked", "fields": [{"name": "id", "type": "string", "personal": "subject"},
 			{"name": "email", "type": "string", "personal": "email"}]}`,
-		"json/booked.schema.json": `{"title": "Booked", "type": "object", "properties": {"id": {"type": "string", "personal": "subject"},
+		"json/booked.schema.json": `{"title": "Booked", "type": "object", "required": ["id", "email"], "properties": {"id": {"type": "string", "personal": "subject"},
 			"email": {"type": "string", "personal": "email"}}}`,
 		"proto/booked.proto": `syntax = "proto3";
 			import "troupe/personal.proto";

@@ -15,6 +15,10 @@ func (f *fields) empty(path, typ string, shape *expr.Shape, x *expr.Expr, want e
 		v, err := f.eval(x, shape, flag, without)
 		return err != nil || v == nil && want != expr.Any
 	}
+	then := "the saga is parked"
+	if strings.HasPrefix(path, "start") {
+		then = "no saga starts"
+	}
 	for _, flag := range []bool{false, true} {
 		for _, names := range x.Named("event", shape) {
 			field := shape.At(names)
@@ -23,9 +27,9 @@ func (f *fields) empty(path, typ string, shape *expr.Shape, x *expr.Expr, want e
 			}
 			at := "event." + strings.Join(names, ".")
 			if field.Absent {
-				f.report("message-null", path, nil, "%s of %s may be missing, and then the saga is parked: say has(%s) ? … : …", at, typ, at)
+				f.report("message-null", path, nil, "%s of %s may be missing, and then %s: say has(%s) ? … : …", at, typ, then, at)
 			} else {
-				f.report("message-null", path, nil, "%s of %s may be null, and then the saga is parked: say %s != null ? … : …", at, typ, at)
+				f.report("message-null", path, nil, "%s of %s may be null, and then %s: say %s != null ? … : …", at, typ, then, at)
 			}
 		}
 	}
