@@ -154,7 +154,9 @@ func (p *process) kill() bool {
 }
 
 // replace makes program the command of the next child, ends the current child with SIGTERM unless it runs program already, and
-// waits until a child that runs program was started. keep reports a child that does not end with status 0 as a fault.
+// waits until a child that runs program was started. keep reports a child that does not end with status 0 as a fault. SIGTERM is
+// sent once the child accepts connections: before it handles SIGTERM, which it does first of all, the signal would end it with
+// another status.
 func (p *process) replace(ctx context.Context, program []string) error {
 	p.mu.Lock()
 	p.program = program
@@ -166,6 +168,7 @@ func (p *process) replace(ctx context.Context, program []string) error {
 		case p.child == nil, p.killed, p.retired: // a successor is about to be started
 		case slices.Equal(p.runs, program):
 			return nil, true, nil
+		case !accepts(p.address):
 		default:
 			p.retired = true
 			_ = p.child.Signal(syscall.SIGTERM) // fails only if the child has ended already
@@ -176,6 +179,16 @@ func (p *process) replace(ctx context.Context, program []string) error {
 		err = fmt.Errorf("%s still runs %s after SIGTERM", p.name, stopLimit)
 	}
 	return err
+}
+
+// accepts reports whether a process of this machine accepts connections at address.
+func accepts(address string) bool {
+	conn, err := net.DialTimeout("tcp", address, time.Second)
+	if err != nil {
+		return false
+	}
+	_ = conn.Close()
+	return true
 }
 
 // freeAddresses returns free ports of this machine below the ephemeral range (from 32768 on Linux, 49152 elsewhere): an outgoing

@@ -2,11 +2,13 @@ package run
 
 import (
 	"context"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
@@ -14,10 +16,10 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// newProcess returns a process that runs script, and appends its output to a log.
+// newProcess returns a process that runs script, and appends its output to a log. The test accepts connections at its address.
 func newProcess(t *testing.T, script string) (p *process, lines func() []string) {
 	p = &process{
-		name: "payment", kind: service, log: zerolog.Nop(), logPath: filepath.Join(t.TempDir(), "payment.log"),
+		name: "payment", kind: service, log: zerolog.Nop(), logPath: filepath.Join(t.TempDir(), "payment.log"), address: listen(t, "127.0.0.1:0"),
 		command: func([]string) *exec.Cmd { return exec.Command("/bin/sh", "-c", script) },
 	}
 	return p, func() []string {
@@ -27,6 +29,13 @@ func newProcess(t *testing.T, script string) (p *process, lines func() []string)
 		}
 		return strings.Fields(string(text))
 	}
+}
+
+func listen(t *testing.T, address string) string {
+	l, err := net.Listen("tcp", address)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	return l.Addr().String()
 }
 
 // keep runs p until the test's end or stop.
@@ -78,6 +87,26 @@ func TestAReplacedProcessEndsBySIGTERMAndItsSuccessorRunsTheOtherProgram(t *test
 	require.Equal(t, []string{"old", "up", "new", "up"}, lines())
 	require.Empty(t, p.faults)
 	require.Empty(t, p.end)
+}
+
+func TestAProcessIsReplacedOnceItAcceptsConnections(t *testing.T) {
+	p, lines := newProcess(t, "echo up; while :; do sleep 60 & wait; done") // a program that does not handle SIGTERM yet
+	addresses, err := freeAddresses(1)
+	require.NoError(t, err)
+	p.address = addresses[0]
+	stop := keep(t, p)
+	waitLines(t, lines, 1)
+	ended := make(chan error, 1)
+	go func() { ended <- p.replace(t.Context(), []string{"new"}) }()
+	select {
+	case <-ended:
+		t.Fatal("it was replaced before it accepts connections")
+	case <-time.After(3 * restartWait): // its successor would have been started
+	}
+	listen(t, p.address)
+	require.NoError(t, <-ended)
+	_ = stop()
+	require.Equal(t, []string{"signal: terminated"}, p.faults)
 }
 
 func TestAReplacedProcessThatDoesNotEndWellHasAFault(t *testing.T) {
