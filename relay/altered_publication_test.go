@@ -15,6 +15,7 @@ import (
 // the publication has them again, before later rows of their key, and the relay is not ready until then.
 func TestRowsThatAnAlteredPublicationLeftOutArePublished(t *testing.T) {
 	t.Parallel()
+	needsLog(t)
 	s, _ := newServer(t, nil)
 	cfg := s.wal()
 	cfg.Lease = 5 * time.Second // without progress the relay stays ready for as long
@@ -47,6 +48,7 @@ func TestRowsThatAnAlteredPublicationLeftOutArePublished(t *testing.T) {
 // A change that is undone before the relay notices it leaves rows out too.
 func TestRowsThatABriefAlterationLeftOutArePublishedInOrder(t *testing.T) {
 	t.Parallel()
+	needsLog(t)
 	s, _ := newServer(t, nil)
 	s.start(s.wal())
 	s.waitStream()
@@ -64,6 +66,7 @@ func TestRowsThatABriefAlterationLeftOutArePublishedInOrder(t *testing.T) {
 // operator either drops the slot, so that the rows of the table are published, or states that no row was inserted meanwhile.
 func TestAPersonDecidesOnAMappedTableWhosePublicationWasAltered(t *testing.T) {
 	t.Parallel()
+	needsLog(t)
 	for _, c := range []struct {
 		name, decision string
 		missed         bool // a row is inserted while the publication is altered
@@ -126,6 +129,7 @@ func TestAPersonDecidesOnAMappedTableWhosePublicationWasAltered(t *testing.T) {
 // A publication may contain the table through its schema (Postgres 15 and newer).
 func TestRowsThatAnAlteredPublicationOfTheSchemaLeftOutArePublishedInOrder(t *testing.T) {
 	t.Parallel()
+	needsLog(t)
 	s, _ := newServer(t, nil)
 	if s.count("SELECT current_setting('server_version_num')::int") < 150000 {
 		return
@@ -148,6 +152,7 @@ func TestRowsThatAnAlteredPublicationOfTheSchemaLeftOutArePublishedInOrder(t *te
 // Tables of events are rotated this way: another table takes over the name, and the publication does not contain it.
 func TestAMappedTableWhoseNameIsAnothersIsNoticed(t *testing.T) {
 	t.Parallel()
+	needsLog(t)
 	s, _ := newServer(t, nil)
 	s.exec(debeziumTable)
 	cfg := s.mapped("public.outbox", s.routed(nil))

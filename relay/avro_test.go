@@ -187,6 +187,7 @@ func TestASubjectWithoutASchemaIsParkedInTheEnd(t *testing.T) {
 // A mapped table's payloads are encoded too, under EventRouter's headers without a content type.
 func TestAMappedTableBecomesAvro(t *testing.T) {
 	t.Parallel()
+	needsLog(t)
 	s := newStage(t)
 	s.exec(debeziumTable)
 	topic := s.eventTopic("order")

@@ -63,6 +63,7 @@ func (c *frugalConn) Read(b []byte) (int, error) {
 // Connections are cut wherever a message may be: in the middle of one, between two, within a transaction.
 func TestAConnectionThatIsCutAnywhereLosesNothing(t *testing.T) {
 	t.Parallel()
+	needsLog(t)
 	s, _ := newServer(t, nil)
 	way := &frugal{whole: true}
 	config := s.pool.Config()
@@ -93,6 +94,7 @@ func TestAConnectionThatIsCutAnywhereLosesNothing(t *testing.T) {
 // The table may change while its rows are streamed.
 func TestTheTableChangesWhileItIsStreamed(t *testing.T) {
 	t.Parallel()
+	needsLog(t)
 	s, _ := newServer(t, nil)
 	s.start(s.wal())
 	s.waitStream()
@@ -115,6 +117,7 @@ func TestTheTableChangesWhileItIsStreamed(t *testing.T) {
 // A row that fits no batch is parked, and its key waits; rows of other keys are published.
 func TestARowOfTwoMegabytesIsParked(t *testing.T) {
 	t.Parallel()
+	needsLog(t)
 	s, _ := newServer(t, nil)
 	cfg := s.wal()
 	seen := publishFailures(&cfg)

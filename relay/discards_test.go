@@ -81,6 +81,7 @@ func TestADiscardedRowThatTheLogHasOnceMoreIsPassedOver(t *testing.T) {
 // that.
 func TestTheCheckpointNamesTheLastRowOfItsTransactionThoughThatWasDiscarded(t *testing.T) {
 	t.Parallel()
+	needsLog(t)
 	s := newStage(t)
 	cfg := s.exactly()
 	first := s.startStreaming(cfg)
@@ -118,6 +119,7 @@ func TestTheCheckpointNamesTheLastRowOfItsTransactionThoughThatWasDiscarded(t *t
 
 func TestADiscardedRowOfAMappedTableThatTheLogHasOnceMoreIsPassedOver(t *testing.T) {
 	t.Parallel()
+	needsLog(t)
 	for _, again := range []bool{false, true} {
 		t.Run(fmt.Sprintf("written again %t", again), func(t *testing.T) {
 			t.Parallel()
@@ -147,6 +149,7 @@ func TestADiscardedRowOfAMappedTableThatTheLogHasOnceMoreIsPassedOver(t *testing
 // The next relay has read that a row is parked when it is discarded, and reaches that row in the log only then.
 func TestARowOfAMappedTableThatIsDiscardedWhileTheLogIsReadOnceMoreIsNotPublished(t *testing.T) {
 	t.Parallel()
+	needsLog(t)
 	s := newStage(t)
 	s.exec(debeziumTable)
 	cfg := s.mapped("public.outbox", s.routed(nil))
@@ -184,6 +187,7 @@ func TestARowOfAMappedTableThatIsDiscardedWhileTheLogIsReadOnceMoreIsNotPublishe
 // The checkpoint of exactly-once delivery names a row that an operator has discarded since. It is a checkpoint of this server still.
 func TestExactlyOnceContinuesFromACheckpointWhoseRowWasDiscarded(t *testing.T) {
 	t.Parallel()
+	needsLog(t)
 	s := newStage(t)
 	cfg := s.exactly()
 	cfg.Slot = "troupe_" + strings.ReplaceAll(s.flow, "-", "_")
@@ -220,9 +224,9 @@ func TestExactlyOnceContinuesFromACheckpointWhoseRowWasDiscarded(t *testing.T) {
 // A restored dump has discards with the LSNs of the cluster that it comes from, which may be ahead of this one's.
 func TestADiscardOfAnotherClusterHidesNoRow(t *testing.T) {
 	t.Parallel()
+	needsLog(t)
 	s := newStage(t)
-	cfg := s.config()
-	cfg.Source = relay.WAL
+	cfg := s.wal()
 	first := s.startStreaming(cfg)
 	require.NoError(t, first.stop())
 	const id = "01a20bac-edb1-708f-b3e7-c02220f7811e"
@@ -239,6 +243,7 @@ func TestADiscardOfAnotherClusterHidesNoRow(t *testing.T) {
 // older versions did not grant, it streams all the same.
 func TestTheRoleOfARelayOnlyReadsWhichRowsWereDiscarded(t *testing.T) {
 	t.Parallel()
+	needsLog(t)
 	s, _ := newServer(t, nil)
 	for _, part := range []grants.Part{grants.Relay, grants.MappedRelay} {
 		pool := grantstest.New(t, s.pool, part).Pool()

@@ -28,6 +28,7 @@ import (
 )
 
 func (s *stage) exactly() relay.Config {
+	needsLog(s.t)
 	cfg := s.config()
 	cfg.Source, cfg.Delivery = relay.WAL, relay.ExactlyOnce
 	return cfg
@@ -133,6 +134,7 @@ func (s *stage) waitSlot() {
 // log again, and publishes it once, from its record.
 func TestExactlyOnceSurvivesAKillBehindFailures(t *testing.T) {
 	t.Parallel()
+	needsLog(t)
 	s := newStage(t)
 	first := s.startStreaming(s.exactly())
 	require.NoError(t, first.stop())
@@ -159,6 +161,7 @@ func TestExactlyOnceSurvivesAKillBehindFailures(t *testing.T) {
 // again with other transactions. They are not taken for published ones.
 func TestExactlyOnceDoesNotTrustTheCheckpointOfAnotherHistory(t *testing.T) {
 	t.Parallel()
+	needsLog(t)
 	s := newStage(t)
 	cfg := s.exactly()
 	cfg.Slot = "troupe_" + strings.ReplaceAll(s.flow, "-", "_")
@@ -183,6 +186,7 @@ func TestExactlyOnceDoesNotTrustTheCheckpointOfAnotherHistory(t *testing.T) {
 
 func TestExactlyOnceNeedsTheLog(t *testing.T) {
 	t.Parallel()
+	needsLog(t)
 	s := newStage(t)
 	cfg := s.exactly()
 	cfg.Source = relay.Poll
@@ -192,6 +196,7 @@ func TestExactlyOnceNeedsTheLog(t *testing.T) {
 
 func TestExactlyOnceKeepsItsCheckpointWithTheRows(t *testing.T) {
 	t.Parallel()
+	needsLog(t)
 	s := newStage(t)
 	r := s.startStreaming(s.exactly())
 	committed := s.fill(s.topic, 20, 500)
@@ -241,6 +246,7 @@ func TestACheckpointThatDoesNotComeIsReadAgain(t *testing.T) {
 // A kill at any arrow of the diagram, while a backlog is published and writers write.
 func TestExactlyOnceSurvivesAKillAtAnyArrow(t *testing.T) {
 	t.Parallel()
+	needsLog(t)
 	for _, arrow := range []struct {
 		at  string
 		nth int
@@ -299,6 +305,7 @@ func TestExactlyOnceSoak(t *testing.T) {
 
 func TestExactlyOnceSurvivesCutsToTheBroker(t *testing.T) {
 	t.Parallel()
+	needsLog(t)
 	s := newStage(t)
 	wire := &wire{}
 	cfg := s.exactly()
@@ -333,6 +340,7 @@ func TestExactlyOnceSurvivesCutsToTheBroker(t *testing.T) {
 // next step is the end of the transaction, or rows.
 func TestExactlyOnceSurvivesAFrozenLeader(t *testing.T) {
 	t.Parallel()
+	needsLog(t)
 	for _, c := range []struct {
 		at      string
 		timeout time.Duration

@@ -26,6 +26,7 @@ import (
 // standby does not have what the relay stored in the database last.
 func TestExactlyOnceContinuesFromACheckpointOfTheOldPrimary(t *testing.T) {
 	t.Parallel()
+	needsLog(t)
 	for _, c := range []struct {
 		name   string
 		change func(at map[string]any, end wal.LSN)
@@ -165,6 +166,7 @@ func TestACheckpointNamesTheEndOfTheRecordedFailures(t *testing.T) {
 // committed to Kafka, also if the role does not wait for the disk: the server is killed at once after that.
 func TestARecordedFailureOutlivesACrashWhateverTheRoleSays(t *testing.T) {
 	t.Parallel()
+	needsLog(t)
 	server, err := devstack.StartPostgres(t.Context(), devstack.PostgresConfig{Settings: map[string]string{
 		"shared_buffers": "32MB", "synchronous_commit": "off", "wal_writer_delay": "10s",
 	}})

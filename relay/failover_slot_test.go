@@ -13,6 +13,7 @@ import (
 // relay with another configuration starts, and no row is repeated by that.
 func TestASlotHasTheConfiguredFailover(t *testing.T) {
 	t.Parallel()
+	needsLog(t)
 	s, _ := newServer(t, nil)
 	version := s.count("SELECT current_setting('server_version_num')::int")
 	copied := func(want bool) {

@@ -99,6 +99,7 @@ func (f *failover) leadToB() {
 // not be stored with LSNs of the old one, which are ahead.
 func TestAFailoverLosesNothingWhileTheOldStreamIsOpen(t *testing.T) {
 	t.Parallel()
+	needsLog(t)
 	for _, delivery := range []relay.Delivery{relay.AtLeastOnce, relay.ExactlyOnce} {
 		t.Run(string(delivery), func(t *testing.T) {
 			t.Parallel()

@@ -24,6 +24,7 @@ func (s *stage) noise(megabytes int) {
 // the limit it drops the slot before the disk is full. The table has all the rows.
 func TestASlotThatHoldsTooMuchIsDropped(t *testing.T) {
 	t.Parallel()
+	needsLog(t)
 	s, _ := newServer(t, nil)
 	wire, logs := &wire{}, &lines{}
 	cfg := s.wal()
@@ -83,6 +84,7 @@ func TestASlotThatHoldsTooMuchIsDropped(t *testing.T) {
 // The limit also applies while a slot is being created, which waits for other transactions.
 func TestASlotThatCannotBeMadeIsGivenUpAtTheLimit(t *testing.T) {
 	t.Parallel()
+	needsLog(t)
 	s, _ := newServer(t, nil)
 	tx, err := s.pool.Begin(t.Context())
 	require.NoError(t, err)
@@ -107,6 +109,7 @@ func TestASlotThatCannotBeMadeIsGivenUpAtTheLimit(t *testing.T) {
 // The slot of an outbox without rows, on a server that writes much, releases the log all the same.
 func TestAQuietOutboxOnABusyServerHoldsNoLog(t *testing.T) {
 	t.Parallel()
+	needsLog(t)
 	s, _ := newServer(t, nil)
 	s.start(s.wal())
 	s.waitStream()
@@ -136,6 +139,7 @@ func TestAQuietOutboxOnABusyServerHoldsNoLog(t *testing.T) {
 // than 12 statements a minute.
 func TestAnIdleRelayThatStreamsNeedsFewStatements(t *testing.T) {
 	t.Parallel()
+	needsLog(t)
 	s, _ := newServer(t, nil)
 	count := &statements{}
 	config := s.pool.Config()
@@ -169,6 +173,7 @@ func TestAnIdleRelayThatStreamsNeedsFewStatements(t *testing.T) {
 // Rows that were published since the last stored snapshot are still in the table that is polled then.
 func TestExactlyOnceReportsThatASlotLimitRepeatsRows(t *testing.T) {
 	t.Parallel()
+	needsLog(t)
 	s, _ := newServer(t, nil)
 	cfg := s.exactly()
 	cfg.SlotWarn, cfg.SlotLimit = 1<<20, 24<<20

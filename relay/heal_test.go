@@ -38,6 +38,7 @@ func (s *stage) replaceSlot(statements ...string) {
 // After its slot is lost the relay reads the missing rows from the table, under load.
 func TestASlotThatIsLostIsHealedUnderLoad(t *testing.T) {
 	t.Parallel()
+	needsLog(t)
 	const drop = "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = $1"
 	for _, c := range []struct {
 		name string
@@ -79,6 +80,7 @@ func TestASlotThatIsLostIsHealedUnderLoad(t *testing.T) {
 // The server removes WAL before its disk is full: the slot is invalid, and created again.
 func TestASlotThatTheServerInvalidatedIsHealed(t *testing.T) {
 	t.Parallel()
+	needsLog(t)
 	s, _ := newServer(t, map[string]string{
 		"max_slot_wal_keep_size": "1MB", "max_wal_size": "32MB", "min_wal_size": "32MB", "wal_keep_size": "0",
 	})
@@ -112,6 +114,7 @@ func TestASlotThatTheServerInvalidatedIsHealed(t *testing.T) {
 // Another program's slot of that name is not changed.
 func TestAForeignSlotIsRefused(t *testing.T) {
 	t.Parallel()
+	needsLog(t)
 	s, server := newServer(t, nil)
 	other, err := server.CreateDatabase(t.Context(), "other", "")
 	require.NoError(t, err)
@@ -127,6 +130,7 @@ func TestAForeignSlotIsRefused(t *testing.T) {
 // A physical slot of that name is not changed either, and does not delay a relay that polls.
 func TestAPhysicalSlotOfOurNameIsRefused(t *testing.T) {
 	t.Parallel()
+	needsLog(t)
 	s, _ := newServer(t, nil)
 	s.exec("SELECT pg_create_physical_replication_slot($1)", slotName)
 	cfg := s.wal()
@@ -144,6 +148,7 @@ func TestAPhysicalSlotOfOurNameIsRefused(t *testing.T) {
 // A crash undoes commits that were not on disk yet, and their transaction ids and positions are given out again.
 func TestACrashWithAsynchronousCommitsLosesNothing(t *testing.T) {
 	t.Parallel()
+	needsLog(t)
 	s, server := newServer(t, map[string]string{"fsync": "on", "wal_writer_delay": "10s"})
 	cfg := s.wal()
 	r := s.start(cfg)
@@ -182,6 +187,7 @@ func TestACrashWithAsynchronousCommitsLosesNothing(t *testing.T) {
 // statements are refused. The relay must not delay the shutdown.
 func TestAServerCanBeRestartedUnderLoad(t *testing.T) {
 	t.Parallel()
+	needsLog(t)
 	s, server := newServer(t, nil)
 	r := s.start(s.wal())
 	s.waitStream()
@@ -205,6 +211,7 @@ func TestAServerCanBeRestartedUnderLoad(t *testing.T) {
 // the table.
 func TestARelayThatStreamsNeedsNoMoreThanItsGrants(t *testing.T) {
 	t.Parallel()
+	needsLog(t)
 	s, _ := newServer(t, nil)
 	role := grantstest.New(t, s.pool, grants.Relay)
 	s.exec("ALTER ROLE " + role.Name + " REPLICATION")

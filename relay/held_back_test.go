@@ -19,6 +19,7 @@ import (
 // checkpoint in the log.
 func TestAServerThatWaitsForAStandbyIsNamed(t *testing.T) {
 	t.Parallel()
+	needsLog(t)
 	binaries, err := devstack.FetchPostgres(t.Context(), devstack.Postgres17) // whichever is installed
 	require.NoError(t, err)
 	start := func(t *testing.T) *stage {

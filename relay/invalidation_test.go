@@ -13,6 +13,7 @@ import (
 // this reason, and not that the server has removed log.
 func TestASlotThatWasIdleForTooLongIsNamedAsThat(t *testing.T) {
 	t.Parallel()
+	needsLog(t)
 	binaries, err := devstack.FetchPostgres(t.Context(), devstack.Postgres18) // before it, slots have no idle time-out
 	require.NoError(t, err)
 	s, _ := newServerOf(t, binaries, nil)

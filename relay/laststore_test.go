@@ -16,6 +16,7 @@ import (
 // connections are refused, as while a pooler or a proxy starts again. The row must not be repeated.
 func TestTheLastStoreOfAStreamIsTriedAgain(t *testing.T) {
 	t.Parallel()
+	needsLog(t)
 	s, _ := newServer(t, nil)
 	lost := &wire{}
 	var refused atomic.Int64

@@ -15,6 +15,7 @@ import (
 
 func TestARelayWarnsOfTheSlotThatItUsedUnderAnotherName(t *testing.T) {
 	t.Parallel()
+	needsLog(t)
 	s, _ := newServer(t, nil)
 	cfg := s.wal()
 	cfg.Slot = "troupe_old"
@@ -34,6 +35,7 @@ func TestARelayWarnsOfTheSlotThatItUsedUnderAnotherName(t *testing.T) {
 // configured again, and a replay knows them.
 func TestAnotherSlotNamePublishesNoRetainedRowAgain(t *testing.T) {
 	t.Parallel()
+	needsLog(t)
 	s, _ := newServer(t, nil)
 	records := testkit.Consume(t, s.brokers, s.topic)
 	sent := 0
@@ -89,6 +91,7 @@ func TestAnotherSlotNamePublishesNoRetainedRowAgain(t *testing.T) {
 // given another name or the table, whose name the default slot has.
 func TestAMappedTableIsNotLeftBehindInASlotOfAnotherName(t *testing.T) {
 	t.Parallel()
+	needsLog(t)
 	for _, c := range []struct{ name, change, table string }{
 		{name: "another slot", table: "public.outbox"},
 		{name: "another table", table: "public.events", change: "ALTER TABLE public.outbox RENAME TO events"},

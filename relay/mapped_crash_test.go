@@ -15,6 +15,7 @@ import (
 // checkpoint, as if another program had created it, and the relay would wait for an operator.
 func TestTheCheckpointOfAMappedTableOutlivesACrashWhateverTheRoleSays(t *testing.T) {
 	t.Parallel()
+	needsLog(t)
 	server, err := devstack.StartPostgres(t.Context(), devstack.PostgresConfig{Settings: map[string]string{
 		"shared_buffers": "32MB", "synchronous_commit": "off", "wal_writer_delay": "10s",
 	}})

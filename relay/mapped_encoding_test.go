@@ -43,6 +43,7 @@ func shown(r *kgo.Record) string {
 // the others go on.
 func TestTextOfAMappedTableInAnyEncoding(t *testing.T) {
 	t.Parallel()
+	needsLog(t)
 	for _, c := range []struct{ encoding, fine, odd string }{
 		{"LATIN1", "caf\xe9", ""},
 		{"WIN1252", "caf\xe9", "caf\x81"},

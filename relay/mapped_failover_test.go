@@ -16,6 +16,7 @@ import (
 // So the slot is not dropped: a person decides, and the relay continues where the slot is.
 func TestAPersonDecidesOnASlotOfAMappedTableThatIsAheadOfTheCheckpoint(t *testing.T) {
 	t.Parallel()
+	needsLog(t)
 	for name, options := range map[string]map[string]string{
 		"with a column of transaction ids": {"table.field.xid": "xid", "table.field.position": "position"},
 		"without":                          {},
@@ -77,6 +78,7 @@ func TestAPersonDecidesOnASlotOfAMappedTableThatIsAheadOfTheCheckpoint(t *testin
 // the rows that are read from the table, as the relay stores them: the table does not hold it, and the slot delivers it.
 func TestARowOfTheLogAloneIsNotTakenForASweptOne(t *testing.T) {
 	t.Parallel()
+	needsLog(t)
 	s := newStage(t)
 	s.exec(debeziumTable + "; ALTER TABLE public.outbox ADD xid xid8 NOT NULL DEFAULT pg_current_xact_id()")
 	topic := s.eventTopic("order")
@@ -95,6 +97,7 @@ func TestARowOfTheLogAloneIsNotTakenForASweptOne(t *testing.T) {
 // After pg_upgrade, which copies slots from Postgres 17 on, the cluster has another name, and services may write before the relay is there.
 func TestAPersonDecidesOnASlotOfAMappedTableThatAnUpgradeCopied(t *testing.T) {
 	t.Parallel()
+	needsLog(t)
 	s := newStage(t)
 	s.exec(debeziumTable)
 	topic := s.eventTopic("order")

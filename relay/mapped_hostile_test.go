@@ -17,6 +17,7 @@ import (
 // stream, for which it renews its lease.
 func TestARelayOfAMappedTableWithNoMoreThanItsGrantsWorks(t *testing.T) {
 	t.Parallel()
+	needsLog(t)
 	s := newStage(t)
 	role := grantstest.New(t, s.pool, grants.MappedRelay)
 	s.exec(debeziumTable + "; GRANT SELECT ON public.outbox TO " + role.Name + "; ALTER ROLE " + role.Name + " REPLICATION")
@@ -41,6 +42,7 @@ func TestARelayOfAMappedTableWithNoMoreThanItsGrantsWorks(t *testing.T) {
 // relay logs the error of each attempt instead, and goes on when the policy is gone.
 func TestAPolicyOfAMappedTableRunsNoCodeAsTheRelay(t *testing.T) {
 	t.Parallel()
+	needsLog(t)
 	s := newStage(t)
 	owner, reader := grantstest.New(t, s.pool), grantstest.New(t, s.pool, grants.MappedRelay)
 	s.exec("ALTER ROLE " + reader.Name + " REPLICATION; CREATE SCHEMA legacy AUTHORIZATION " + owner.Name)

@@ -15,6 +15,7 @@ import (
 // reads it from the table or from the log.
 func TestOddRowsOfAMappedTableStopNoOther(t *testing.T) {
 	t.Parallel()
+	needsLog(t)
 	columns := []struct{ name, kind string }{
 		{"raw", "bytea"}, {"amount", "numeric"}, {"ratio", "float8"}, {"tags", "text[]"}, {"doc", "jsonb"}, {"born", "date"}, {"zoned", "timestamptz"},
 		{"plain", "timestamp"}, {"span", "interval"}, {"clock", "timetz"}, {"range", "tstzrange"}, {"bits", "varbit"}, {"money", "money"}, {"place", "point"},

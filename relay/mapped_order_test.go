@@ -30,6 +30,7 @@ func (s *stage) eventsOf(key string, payloads ...string) {
 // whatever interrupts the relay between the two: it is published before.
 func TestARowOfAMappedTableDoesNotWaitBehindALaterOne(t *testing.T) {
 	t.Parallel()
+	needsLog(t)
 	tooLarge := fmt.Sprintf("%x", incompressible(60_000))
 	for _, c := range []struct {
 		name, bad string

@@ -17,6 +17,7 @@ import (
 // column that orders it.
 func TestASweepOfAMappedTableGoesOnWhereItWasCut(t *testing.T) {
 	t.Parallel()
+	needsLog(t)
 	const rows, batch, cuts = 8000, 500, 6
 	for _, c := range []struct {
 		name, table string
@@ -76,6 +77,7 @@ func TestASweepOfAMappedTableGoesOnWhereItWasCut(t *testing.T) {
 // the same.
 func TestASweepThatWasCutPublishesRowsThatMovedMeanwhile(t *testing.T) {
 	t.Parallel()
+	needsLog(t)
 	const rows, batch = 4000, 500
 	for name, options := range map[string]map[string]string{
 		"without an order":         nil,

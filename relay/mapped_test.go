@@ -24,6 +24,7 @@ const debeziumTable = `CREATE TABLE public.outbox (
 // mapped returns a configuration for a table with Debezium's options, always from the log.
 func (s *stage) mapped(table string, options map[string]string) relay.Config {
 	s.t.Helper()
+	needsLog(s.t)
 	c := s.config()
 	c.Source, c.Table, c.Mapping = relay.Auto, table, options
 	if options == nil {
@@ -244,6 +245,7 @@ func TestAParkedRowOfAMappedTableOutlivesIt(t *testing.T) {
 // id. When the mapping names a column that has ids, it is published; rows that are equal in all columns are one message then.
 func TestARowWithoutAnEventIDIsParked(t *testing.T) {
 	t.Parallel()
+	needsLog(t)
 	for _, path := range []string{"table", "log"} {
 		t.Run(path, func(t *testing.T) {
 			t.Parallel()
@@ -367,6 +369,7 @@ func TestAMappedTableThroughRestarts(t *testing.T) {
 // else all rows.
 func TestALostSlotOfAMappedTableIsHealedFromTheTable(t *testing.T) {
 	t.Parallel()
+	needsLog(t)
 	for name, xid := range map[string]bool{"with a column of transaction ids": true, "without": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -483,6 +486,7 @@ func TestAMappingThatDoesNotFitIsTold(t *testing.T) {
 // The log does not show rows of these tables as the table does, so a relay would publish them from the one and not from the other.
 func TestATableWhoseLogLacksRowsOrColumnsIsRefused(t *testing.T) {
 	t.Parallel()
+	needsLog(t)
 	for name, c := range map[string]struct{ table, want string }{
 		"inherited": {debeziumTable + "; CREATE TABLE public.later () INHERITS (public.outbox)", "other tables inherit from it"},
 		"generated": {`CREATE TABLE public.outbox (id uuid, aggregatetype text, type text, payload text,
@@ -520,6 +524,7 @@ func TestUnsupportedSettingsOfAMappedTableAreRefused(t *testing.T) {
 // Under exactly-once a restart repeats no row, and troupe.outbox in the same database has a relay of its own.
 func TestAMappedTableExactlyOnceBesideTheOutbox(t *testing.T) {
 	t.Parallel()
+	needsLog(t)
 	s := newStage(t)
 	s.exec(debeziumTable)
 	topic := s.eventTopic("order")

@@ -8,7 +8,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/troupe-go/troupe/relay"
 	"github.com/troupe-go/troupe/testkit"
 )
 
@@ -51,8 +50,7 @@ func TestRestoredRowsArePublishedFromTheLog(t *testing.T) {
 	s.exec(debeziumTable + "; ALTER TABLE public.outbox ADD xid xid8 DEFAULT pg_current_xact_id()")
 	mapped := s.mapped("public.outbox", s.routed(map[string]string{"table.field.xid": "xid"}))
 	topic := s.eventTopic("order")
-	own := s.config()
-	own.Source = relay.WAL
+	own := s.wal()
 	for n := range 2 {
 		first, second := s.start(own), s.start(mapped)
 		s.waitStream()

@@ -56,6 +56,7 @@ func waitUnready(t *testing.T, r running, texts ...string) {
 
 func TestTheFailedRowsOfARenamedMappedTableAreNotForgotten(t *testing.T) {
 	t.Parallel()
+	needsLog(t)
 	s, cfg, topic := parkedThenGone(t, "ALTER TABLE public.outbox RENAME TO events")
 	cfg.Table = "public.events"
 	s.exec(`INSERT INTO public.events VALUES (troupe.uuidv7(), 'late', 'k', 'T', '2')`)
@@ -78,6 +79,7 @@ func TestTheFailedRowsOfARenamedMappedTableAreNotForgotten(t *testing.T) {
 
 func TestARelayWhoseMappedTableIsGoneReportsItsFailedRows(t *testing.T) {
 	t.Parallel()
+	needsLog(t)
 	s, cfg, topic := parkedThenGone(t, "DROP TABLE public.outbox")
 	r := s.start(cfg)
 	waitUnready(t, r, "table public.outbox does not exist", "2 of its rows are not published", "1 parked", "create it again")
@@ -92,6 +94,7 @@ func TestARelayWhoseMappedTableIsGoneReportsItsFailedRows(t *testing.T) {
 // A relay that has streamed its own table before cannot be the one of the missing table under another name: it continues.
 func TestARelayOfAnotherMappedTableWarnsOfTheMissingOne(t *testing.T) {
 	t.Parallel()
+	needsLog(t)
 	s, cfg, _ := parkedThenGone(t, "CREATE TABLE public.other (LIKE public.outbox INCLUDING ALL)")
 	logs := &lines{}
 	cfg.Table, cfg.Slot, cfg.Publication, cfg.Log = "public.other", "troupe_other", "troupe_other", logs.logger(t)

@@ -55,6 +55,7 @@ func TestARowWithoutAUsableCreationTimeIsPublishedAsAnyOther(t *testing.T) {
 // The log holds a position twice after TRUNCATE … RESTART IDENTITY.
 func TestOnePositionTwiceInABatchOfRefusedRowsHoldsNobodyBack(t *testing.T) {
 	t.Parallel()
+	needsLog(t)
 	s, _ := newServer(t, nil)
 	cfg := s.wal()
 	r := s.start(cfg)

@@ -170,6 +170,7 @@ func TestADatabaseThatIsAwayIsWaitedFor(t *testing.T) {
 // holds records in flight: rows rendered into the same memory would be sent in their place.
 func TestAStopThatGivesUpLeavesAloneWhatIsInFlight(t *testing.T) {
 	t.Parallel()
+	needsLog(t)
 	s := newStage(t)
 	wire := &wire{}
 	var sends, acks atomic.Int64

@@ -27,6 +27,7 @@ func (s *stage) park() {
 // rows whose own line was deleted.
 func TestRowsThatWaitAreFoundWhenWhatTheyWaitForIsGone(t *testing.T) {
 	t.Parallel()
+	needsLog(t)
 	s, _ := newServer(t, nil)
 	cfg := s.wal()
 	s.start(cfg)

@@ -91,6 +91,7 @@ func TestKillsWithAStandbyUnderLoadLoseNothing(t *testing.T) {
 // A leader that is frozen loses its slot within seconds, long before its lease expires. Once awake it can only repeat rows.
 func TestAStreamingRelayThatWasFrozenOnlyRepeats(t *testing.T) {
 	t.Parallel()
+	needsLog(t)
 	s, _ := newServer(t, nil)
 	frozen := s.spawn(childConfig{Holder: "frozen", Source: relay.WAL, Batch: 20})
 	s.waitLeader("frozen")

@@ -52,6 +52,7 @@ func TestARightThatIsGrantedLaterIsSeen(t *testing.T) {
 // A row of a service under the slot's name would be read as the checkpoint from which to stream.
 func TestARowForTheRelaysOwnTopicIsParked(t *testing.T) {
 	t.Parallel()
+	needsLog(t)
 	for _, delivery := range []relay.Delivery{relay.ExactlyOnce, relay.AtLeastOnce} {
 		t.Run(string(delivery), func(t *testing.T) {
 			t.Parallel()

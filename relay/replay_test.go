@@ -168,8 +168,7 @@ func ExampleReplay() {
 func TestAReplayOfWhatAStreamPublished(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	cfg := s.config()
-	cfg.Source = relay.WAL
+	cfg := s.wal()
 	r := s.start(cfg)
 	waitRole(t, r, relay.Active)
 	testkit.Wait(t, "a stream", func() (bool, error) { // until then the relay polls, and deletes rows

@@ -34,6 +34,7 @@ func (c backlogged) Read(p []byte) (int, error) {
 // arrive together. A server that stops also requests many reports within a second, but waits for each.
 func TestKeepalivesThatGatheredDoNotEndTheStream(t *testing.T) {
 	t.Parallel()
+	needsLog(t)
 	s, _ := newServer(t, nil)
 	var once atomic.Bool
 	config := s.pool.Config()

@@ -66,6 +66,7 @@ func poolWith(t testing.TB, config *pgxpool.Config) *pgxpool.Pool {
 
 // wal returns a configuration that streams.
 func (s *stage) wal() relay.Config {
+	needsLog(s.t)
 	cfg := s.config()
 	cfg.Source = relay.WAL
 	return cfg

@@ -94,6 +94,7 @@ func (l *lane) await(want []string) {
 // its id and at its position. The relay runs all the time. The image is from before the relay's first start, or has its first rows.
 func TestTheNewRowsOfADatabaseThatWasSetBackArePublished(t *testing.T) {
 	t.Parallel()
+	needsLog(t)
 	for _, started := range []bool{false, true} {
 		t.Run(fmt.Sprintf("the relay had started %t", started), func(t *testing.T) {
 			t.Parallel()

@@ -71,6 +71,7 @@ func silentStage(t *testing.T) (s *stage, r running, logs *lines) {
 // would decode the same again, forever.
 func TestAServerThatDecodesForLongIsWaitedFor(t *testing.T) {
 	t.Parallel()
+	needsLog(t)
 	s, _, logs := silentStage(t)
 	s.exec("CREATE MATERIALIZED VIEW big AS SELECT g FROM generate_series(1, 100000) g WITH NO DATA")
 	ctx, stop := context.WithCancel(t.Context())
@@ -98,6 +99,7 @@ func TestAServerThatDecodesForLongIsWaitedFor(t *testing.T) {
 
 func TestAStreamWhoseServerIsSilentAndIdleBeginsAgain(t *testing.T) {
 	t.Parallel()
+	needsLog(t)
 	s, _, logs := silentStage(t)
 	thaw := s.freeze(false)
 	testkit.Wait(t, "the end of the stream", func() (bool, error) { return strings.Contains(logs.String(), "was silent"), nil })

@@ -16,6 +16,7 @@ import (
 // publish: its successor would begin them again.
 func TestAStopWithinABacklogRepeatsNothing(t *testing.T) {
 	t.Parallel()
+	needsLog(t)
 	s, _ := newServer(t, map[string]string{"fsync": "off"})
 	r := s.start(s.wal())
 	s.waitStream()

@@ -12,6 +12,7 @@ import (
 // Every role that may connect may write messages to the log, with any prefix and of up to a gigabyte. They stop no relay.
 func TestMessagesInTheLogThatOthersWriteStopNoRelay(t *testing.T) {
 	t.Parallel()
+	needsLog(t)
 	s, _ := newServer(t, nil)
 	s.exec(debeziumTable)
 	stranger := grantstest.New(t, s.pool).Pool()

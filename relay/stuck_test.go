@@ -14,6 +14,7 @@ import (
 // are read from the table.
 func TestALogThatCannotBeStreamedIsHealedFromTheTable(t *testing.T) {
 	t.Parallel()
+	needsLog(t)
 	const create = "CREATE PUBLICATION troupe_outbox FOR TABLE troupe.outbox WITH (publish = 'insert', publish_via_partition_root = true)"
 	for _, c := range []struct {
 		name, before, after string
@@ -52,6 +53,7 @@ func TestALogThatCannotBeStreamedIsHealedFromTheTable(t *testing.T) {
 // the column, and goes on when it is started with the mapping of before, until these rows are published.
 func TestALogWithoutAColumnOfTheMappingIsReported(t *testing.T) {
 	t.Parallel()
+	needsLog(t)
 	s := newStage(t)
 	s.exec(debeziumTable)
 	topic := s.eventTopic("order")

@@ -15,6 +15,7 @@ import (
 // A row that the broker refuses again and again may be due in every claim of the sweep that precedes a stream.
 func TestASweepEndsBesideARowThatIsAlwaysDue(t *testing.T) {
 	t.Parallel()
+	needsLog(t)
 	s, _ := newServer(t, nil)
 	s.brokers = refusing(t, "ill", func() *kerr.Error { return kerr.UnknownServerError })
 	s.insert("ill", "k", "0")

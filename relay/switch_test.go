@@ -114,6 +114,7 @@ func TestRestoredRowsOfAnOlderClusterArePublishedInOrder(t *testing.T) {
 // Creating a slot waits for other transactions, however long they last. Meanwhile the table is polled.
 func TestALongTransactionHoldsNobodyUpAtTheFirstStart(t *testing.T) {
 	t.Parallel()
+	needsLog(t)
 	s, _ := newServer(t, nil)
 	tx, err := s.pool.Begin(t.Context())
 	require.NoError(t, err)

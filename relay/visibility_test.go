@@ -52,6 +52,7 @@ func (s *stage) insertUnseen(topic, key, payload string) (letGo func()) {
 // The log has a row before other sessions see it. Its failure is not treated as the failure of a deleted row.
 func TestARowThatIsNotVisibleYetKeepsItsFailure(t *testing.T) {
 	t.Parallel()
+	needsLog(t)
 	s, _ := newServer(t, standbys)
 	cfg := s.wal()
 	cfg.UnknownTopic = time.Hour
@@ -95,6 +96,7 @@ func TestAFailureOfARemovedRowIsForgotten(t *testing.T) {
 // The row of the checkpoint may not be visible yet when the next relay starts: the log shows that it is of this server.
 func TestExactlyOnceContinuesFromARowThatIsNotVisibleYet(t *testing.T) {
 	t.Parallel()
+	needsLog(t)
 	s, _ := newServer(t, standbys)
 	cfg := s.exactly()
 	cfg.Slot = "troupe_" + strings.ToLower(strings.ReplaceAll(s.flow, "-", "_"))
@@ -118,6 +120,7 @@ func TestExactlyOnceContinuesFromARowThatIsNotVisibleYet(t *testing.T) {
 // for itself.
 func TestARelayThatIsTakenForASynchronousStandbyDoesNotWaitForItself(t *testing.T) {
 	t.Parallel()
+	needsLog(t)
 	s, _ := newServer(t, nil)
 	cfg := s.wal()
 	logs := &lines{}
