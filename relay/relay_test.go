@@ -85,7 +85,7 @@ type running struct {
 	stopping func() bool
 }
 
-// needsLog skips a test with relays that read the log if TROUPE_SOURCE asks for those that poll.
+// needsLog skips a test with relays that read the log if TROUPE_SOURCE asks for polling.
 func needsLog(t testing.TB) {
 	if os.Getenv("TROUPE_SOURCE") == string(relay.Poll) {
 		t.Skip("it reads the log, and TROUPE_SOURCE is poll")

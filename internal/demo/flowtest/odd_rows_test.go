@@ -1,0 +1,71 @@
+package flow_test
+
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/internal/console"
+	"github.com/troupe-go/troupe/internal/demo"
+	"github.com/troupe-go/troupe/internal/grants"
+	"github.com/troupe-go/troupe/internal/grants/grantstest"
+	"github.com/troupe-go/troupe/internal/retention"
+	"github.com/troupe-go/troupe/testkit"
+)
+
+// Operators and writers may write some columns. Whatever they write there, it stops no other order, no list of the console and no removal of
+// old records. TROUPE_SEED repeats a case.
+func TestOddValuesOfALesserRoleStopNothingElse(t *testing.T) {
+	f := startFlow(t, demo.Orchestration)
+	f.exec(t, "shipping", "ALTER TABLE shipments ADD CHECK (order_id NOT LIKE 'o-stuck%')")
+	for n := range 3 {
+		f.post(t, fmt.Sprint("o-", n), nil)
+		f.post(t, fmt.Sprint("o-stuck-", n), nil)
+	}
+	for n := range 3 {
+		f.await(t, fmt.Sprint("o-", n), "completed")
+		f.await(t, fmt.Sprint("o-stuck-", n), "parked")
+	}
+	seed, err := strconv.ParseUint(cmp.Or(os.Getenv("TROUPE_SEED"), strconv.FormatInt(time.Now().UnixNano(), 10)), 10, 64)
+	require.NoError(t, err)
+	t.Logf("TROUPE_SEED=%d", seed)
+	for _, part := range []grants.Part{grants.Writer, grants.Operator, grants.SagaOperator, grants.RelayOperator} {
+		t.Run(string(part), func(t *testing.T) {
+			for service, pool := range f.databases {
+				t.Log(service, grantstest.NewOdd(grantstest.New(t, pool, part), seed).Write(40))
+				f.exec(t, service, "UPDATE troupe.relay_leases SET paused_at = NULL, paused_by = NULL, paused_why = NULL") // a relay operator may pause
+			}
+			id := "o-after-" + string(part)
+			f.post(t, id, nil)
+			f.await(t, id, "completed")
+			for service, pool := range f.databases {
+				_, err := retention.NewRecords(pool).Remove(t.Context())
+				require.NoError(t, err, service)
+				c, err := console.New(t.Context(), console.Config{
+					Databases: []console.Database{{Name: service, Pool: pool}}, Brokers: testkit.Kafka(t), Flow: f.name,
+				})
+				require.NoError(t, err)
+				for _, page := range []string{
+					"/", "/?window=7d", "/sagas", "/sagas?order=oldest", "/questions", "/dead-letters", "/dead-letters/list?db=" + service, "/held", "/expectations",
+					"/schedules", "/rebuilds", "/messages?q=" + id, "/relay", "/relay/rows?db=" + service, "/actions", "/definitions",
+				} {
+					for _, accept := range []string{"text/html", "application/json"} {
+						w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, page, nil)
+						r.Header.Set("Accept", accept)
+						c.ServeHTTP(w, r)
+						require.Equal(t, http.StatusOK, w.Code, "%s %s %s: %s", service, page, accept, w.Body)
+						require.NotContains(t, w.Body.String(), "cannot be read", "%s %s", service, page)
+					}
+				}
+				c.Close()
+			}
+		})
+	}
+}
