@@ -104,8 +104,8 @@ func NewID() string { return uuid.Must(uuid.NewV7()).String() }
 // An Encoder turns a Go value into a payload. Encode does no I/O, since it is called inside the service's transaction: an
 // implementation loads in advance whatever it needs, such as schema ids. It must be safe for concurrent use.
 type Encoder interface {
-	// Encode renders body for topic. A participant takes its error for a permanent one about the body of an outcome, unless the error is
-	// marked with retry.After.
+	// Encode renders body for topic. A participant takes its error for a permanent one about the body of an outcome or of a deadline, unless
+	// the error is marked with retry.After.
 	Encode(topic string, body any) (Encoded, error)
 }
 

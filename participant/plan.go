@@ -13,6 +13,7 @@ import (
 
 	"github.com/troupe-go/troupe/internal/outboxrow"
 	"github.com/troupe-go/troupe/internal/pg"
+	"github.com/troupe-go/troupe/retry"
 )
 
 var (
@@ -46,7 +47,11 @@ type deadlineRow struct {
 func (p *Participant) plan(ctx context.Context, ds *deadlineSet, d Deadline) error {
 	r, err := p.deadlineRow(ctx, d)
 	if err != nil {
-		return classified{Permanent, fmt.Errorf("participant %s: schedule deadline %q: %w", p.cfg.Group, d.Name, err)}
+		err = fmt.Errorf("participant %s: schedule deadline %q: %w", p.cfg.Group, d.Name, err)
+		if retry.NotBefore(err) > 0 {
+			return err // as of a codec whose store of keys was away
+		}
+		return classified{Permanent, err}
 	}
 	if !d.Keep {
 		delete(ds.cancelled, r.deadlineID)

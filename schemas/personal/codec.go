@@ -79,12 +79,18 @@ func New(cfg Config) (*Codec, error) {
 		if err != nil {
 			return nil, fmt.Errorf("personal: %s: %w", b.Name, err)
 		}
-		if m != nil {
-			c.types[b.GoType], c.byName[b.Name] = m, m
+		if m == nil {
+			continue
 		}
+		if reflect.PointerTo(b.GoType).Implements(plain) {
+			return nil, fmt.Errorf("personal: %s: %v has a method PlainJSON, so it is always sent as JSON, without this codec: remove the method", b.Name, b.GoType)
+		}
+		c.types[b.GoType], c.byName[b.Name] = m, m
 	}
 	return c, nil
 }
+
+var plain = reflect.TypeFor[envelope.Plain]()
 
 // markedOf returns a type with its marks, or nil if it has none.
 func markedOf(t reflect.Type, format, text string) (*marked, error) {

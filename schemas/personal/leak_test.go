@@ -231,3 +231,20 @@ func TestTypesThatWriteTheirOwnTextAreRefused(t *testing.T) {
 		require.ErrorContains(t, err, "it has methods that write or read it")
 	}
 }
+
+// plainMail is always written as JSON, past every codec.
+type plainMail struct {
+	ID    string `avro:"id"`
+	Email string `avro:"email"`
+}
+
+func (plainMail) MessageType() string { return "leak.Plain" }
+func (plainMail) PlainJSON()          {}
+
+// TestATypeThatIsAlwaysJSONIsRefused: its fields would be stored and sent as they are.
+func TestATypeThatIsAlwaysJSONIsRefused(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	_, err := s.codecOf(avroOf[plainMail]("Plain", `{"name": "email", "type": "string", "personal": "email"}`))
+	require.ErrorContains(t, err, "leak.Plain: personal_test.plainMail has a method PlainJSON")
+}

@@ -150,3 +150,36 @@ func TestANewKeyIsOnDiskBeforeItIsUsed(t *testing.T) {
 	require.Equal(t, []string{"local", "on", "remote_apply"}, list(t, s.pool, "SELECT DISTINCT setting FROM waited ORDER BY setting"))
 	require.Equal(t, []string{"local", "local", "on", "on", "on"}, list(t, s.pool, "SELECT setting FROM waited ORDER BY ctid LIMIT 5"))
 }
+
+// TestADeadlineWaitsForTheStoreOfKeys: a message whose handler schedules one with personal data, which cannot be encrypted now, is tried again.
+func TestADeadlineWaitsForTheStoreOfKeys(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	store := &sometimesAway{Keys: s.table}
+	store.away.Store(true)
+	codec := s.codec(func(c *personal.Config) { c.Keys = store })
+	p, err := participant.New(participant.Config{Pool: s.pool, Hop: topics.MustHop(testkit.Flow(t), "mail"), Local: true, Codec: codec, Log: testkit.Logger(t)})
+	require.NoError(t, err)
+	participant.Handle(p, func(ctx context.Context, tx pgx.Tx, c participant.Command[mailSent]) (participant.Outcome, error) {
+		err := p.Schedule(ctx, tx, participant.Deadline{Name: "remind", Body: mailSent{Customer: "c-2", To: "b@example.com"}})
+		return participant.Succeed(mailSent{Customer: "c-1"}), err
+	})
+	s.exec("CREATE TABLE reminded (text text)")
+	participant.OnDeadline(p, "remind", func(ctx context.Context, tx pgx.Tx, d participant.Due[mailSent]) error {
+		_, err := tx.Exec(ctx, "INSERT INTO reminded VALUES ($1)", d.Body.To)
+		return err
+	})
+	out, err := outbox.New(outbox.Config{Encoder: s.codec()})
+	require.NoError(t, err)
+	require.NoError(t, pgx.BeginFunc(t.Context(), s.pool, func(tx pgx.Tx) error {
+		return out.Write(t.Context(), tx, outbox.Entry{Topic: p.Hop().Commands(), Key: "c-1", Body: mailSent{Customer: "c-1"}})
+	}))
+	run(t, p)
+	testkit.Wait(t, "the first try", func() (bool, error) { return store.refused.Load() > 0, nil })
+	store.away.Store(false)
+	testkit.Wait(t, "the deadline or a dead letter", func() (bool, error) {
+		return len(list(t, s.pool, "SELECT text FROM reminded")) > 0 || len(list(t, s.pool, "SELECT id::text FROM troupe.dead_letters")) > 0, nil
+	})
+	require.Empty(t, list(t, s.pool, "SELECT error FROM troupe.dead_letters"))
+	require.Equal(t, []string{"b@example.com"}, list(t, s.pool, "SELECT text FROM reminded"))
+}
