@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tink-crypto/tink-go/v2/tink"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/troupe-go/troupe/envelope"
@@ -187,11 +188,9 @@ func (c *Codec) encrypt(f field, value []byte) ([]byte, error) {
 	case !pgtext.Fits(f.subject):
 		return nil, retry.Permanent(fmt.Errorf("encrypt %s: %w", f.path, errSubjectText))
 	}
-	key, err := c.keys.get(f.subject, true)
+	key, err := c.key(f.subject, true)
 	if errors.Is(err, ErrForgotten) {
 		err = retry.Permanent(err)
-	} else {
-		err = retry.After(err, retryAfter) // so that a participant does not take it for an error about the value
 	}
 	if err != nil {
 		return nil, fmt.Errorf("encrypt %s: %w", f.path, err)
@@ -201,6 +200,16 @@ func (c *Codec) encrypt(f field, value []byte) ([]byte, error) {
 		return nil, fmt.Errorf("encrypt %s: %w", f.path, err)
 	}
 	return base64.RawURLEncoding.AppendEncode([]byte(Prefix), sealed), nil
+}
+
+// key returns a subject's key. An error but ErrForgotten is marked with a wait: a participant does not take it for an error about the value,
+// and does not use up the message's attempts while lookups fail at once.
+func (c *Codec) key(subject string, create bool) (tink.DeterministicAEAD, error) {
+	key, err := c.keys.get(subject, create)
+	if err != nil && !errors.Is(err, ErrForgotten) {
+		err = retry.After(err, retryAfter)
+	}
+	return key, err
 }
 
 // associated returns the associated data of a field's ciphertext.
@@ -266,7 +275,7 @@ func (c *Codec) decrypt(f field, text string) ([]byte, error) {
 	if f.subject == "" {
 		return nil, fmt.Errorf("%w: decrypt %s: %w", envelope.ErrPayload, f.path, errNoSubject)
 	}
-	key, err := c.keys.get(f.subject, false)
+	key, err := c.key(f.subject, false)
 	if err != nil {
 		return nil, fmt.Errorf("decrypt %s: %w", f.path, err)
 	}

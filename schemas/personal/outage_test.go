@@ -183,3 +183,42 @@ func TestADeadlineWaitsForTheStoreOfKeys(t *testing.T) {
 	require.Empty(t, list(t, s.pool, "SELECT error FROM troupe.dead_letters"))
 	require.Equal(t, []string{"b@example.com"}, list(t, s.pool, "SELECT text FROM reminded"))
 }
+
+// cutOnce is a store of keys of which one lookup fails, as when its connection is cut.
+type cutOnce struct {
+	personal.Keys
+	lookups atomic.Int32
+}
+
+func (c *cutOnce) Find(ctx context.Context, subject string) (tink.DeterministicAEAD, error) {
+	if c.lookups.Add(1) == 1 {
+		return nil, errors.New("connection reset by peer")
+	}
+	return c.Keys.Find(ctx, subject)
+}
+
+// TestALookupThatFailsDoesNotUseUpTheAttempts: tries at once would all fail in the second after it.
+func TestALookupThatFailsDoesNotUseUpTheAttempts(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	store := &cutOnce{Keys: s.table}
+	p, err := participant.New(participant.Config{
+		Pool: s.pool, Hop: topics.MustHop(testkit.Flow(t), "mail"), Local: true, Codec: s.codec(func(c *personal.Config) { c.Keys = store }),
+		Retry: retry.Policy{Attempts: 3}, Log: testkit.Logger(t),
+	})
+	require.NoError(t, err)
+	participant.Handle(p, func(_ context.Context, _ pgx.Tx, c participant.Command[mailSent]) (participant.Outcome, error) {
+		return participant.Succeed(mailSent{Customer: c.Body.Customer}), nil
+	})
+	out, err := outbox.New(outbox.Config{Encoder: s.codec()})
+	require.NoError(t, err)
+	require.NoError(t, pgx.BeginFunc(t.Context(), s.pool, func(tx pgx.Tx) error {
+		return out.Write(t.Context(), tx, outbox.Entry{Topic: p.Hop().Commands(), Key: "c-1", Body: mailSent{Customer: "c-1", To: "a@example.com"}})
+	}))
+	run(t, p)
+	testkit.Wait(t, "an answer or a dead letter", func() (bool, error) {
+		return len(list(t, s.pool, "SELECT type FROM troupe.outbox WHERE topic = $1", p.Hop().Events())) > 0, nil
+	})
+	require.Empty(t, list(t, s.pool, "SELECT error FROM troupe.dead_letters"))
+	require.EqualValues(t, 2, store.lookups.Load())
+}
