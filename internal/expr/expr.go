@@ -284,6 +284,20 @@ func (x *Expr) Integers() (all []int64) {
 	return all
 }
 
+// Names returns the texts by which the expression may name fields and keys of maps, each once: its literals, and the names that it selects.
+func (x *Expr) Names() (all []string) {
+	ast.PreOrderVisit(x.ast.NativeRep().Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+		key, is := literalOf(e).(string)
+		if e.Kind() == ast.SelectKind {
+			key, is = e.AsSelect().FieldName(), true
+		}
+		if is && !slices.Contains(all, key) {
+			all = append(all, key)
+		}
+	}))
+	return all
+}
+
 // Bounds returns the literals with which the expression compares fields: at these values its result may change.
 func (x *Expr) Bounds() []Bound {
 	var bounds []Bound

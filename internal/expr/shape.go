@@ -12,6 +12,8 @@ import (
 type Shape struct {
 	// Type is the type of a value that has no parts; "" is the same as Any.
 	Type Type
+	// Number reports that the value is a number, whole or not; then Type is "".
+	Number bool
 	// Null reports that the value may be null, and Absent that an object may lack it.
 	Null, Absent bool
 	// Fields has the fields of an object that has no others; nil: the value is no object, or its fields are not known.
@@ -35,16 +37,21 @@ func (s *Shape) Top() Fields {
 	return fields
 }
 
-// At returns the shape of a field by the names on the way to it, which leave out the indexes of lists; nil if it is not known.
+// At returns the shape of a field by the names on the way to it, which have the keys of maps, and leave out the indexes of lists; nil if it is
+// not known.
 func (s *Shape) At(names []string) *Shape {
 	for _, name := range names {
 		for s != nil && s.Elements != nil {
 			s = s.Elements
 		}
-		if s == nil {
+		switch {
+		case s == nil:
 			return nil
+		case s.Values != nil:
+			s = s.Values
+		default:
+			s = s.Fields[name]
 		}
-		s = s.Fields[name]
 	}
 	return s
 }
@@ -60,32 +67,58 @@ type Unknown struct {
 // Unknown returns the fields that the expression names below the object, also in has(), and that the shape does not have. whole reports
 // that it uses the object otherwise than by its fields, such as in event['id'].
 func (x *Expr) Unknown(object string, shape *Shape) (all []Unknown, whole bool) {
-	l := lookup{bound: map[string]place{object: {shape, object}}, object: object}
+	l := lookup{bound: map[string]place{object: {shape: shape, path: object}}, object: object}
 	l.walk(x.ast.NativeRep().Expr())
 	return l.all, l.whole
 }
 
-// Result returns the shape of the expression's value, if it is a part of the object of that shape; else nil.
-func (x *Expr) Result(object string, shape *Shape) *Shape {
-	l := lookup{bound: map[string]place{object: {shape, object}}, object: object}
-	return l.walk(x.ast.NativeRep().Expr()).shape
+// Results returns the shapes of the values that the expression may have, of which ?: chooses one, as far as they are parts of the object of
+// that shape.
+func (x *Expr) Results(object string, shape *Shape) (all []*Shape) {
+	l := lookup{bound: map[string]place{object: {shape: shape, path: object}}, object: object}
+	var add func(ast.Expr)
+	add = func(e ast.Expr) {
+		if e.Kind() == ast.CallKind && e.AsCall().FunctionName() == operators.Conditional {
+			add(e.AsCall().Args()[1])
+			add(e.AsCall().Args()[2])
+		} else if at := l.walk(e); at.shape != nil && at.path != "" {
+			all = append(all, at.shape)
+		}
+	}
+	add(x.ast.NativeRep().Expr())
+	return all
 }
 
-// Named returns the fields of the shape that the expression names, also in has(): each by the names on the way to it, without the indexes of
-// lists.
+// Named returns the fields of the shape that the expression names, also in has(): each by the names on the way to it, with the keys of maps, or *,
+// and without the indexes of lists.
 func (x *Expr) Named(object string, shape *Shape) (all [][]string) {
-	l := lookup{bound: map[string]place{object: {shape, object}}, object: object}
+	l := lookup{bound: map[string]place{object: {shape: shape, path: object}}, object: object}
 	l.walk(x.ast.NativeRep().Expr())
 	for _, at := range l.named {
-		all = append(all, strings.Split(strings.ReplaceAll(strings.TrimPrefix(at.path, object+"."), "[]", ""), "."))
+		all = append(all, strings.Split(withoutIndexes.Replace(strings.TrimPrefix(at.path, object+".")), "."))
 	}
 	return all
 }
+
+func literalShape(e ast.Expr) *Shape {
+	switch literalOf(e).(type) {
+	case string:
+		return &Shape{Type: String}
+	case bool:
+		return &Shape{Type: Bool}
+	case int64, float64:
+		return &Shape{Number: true}
+	}
+	return nil
+}
+
+var withoutIndexes = strings.NewReplacer("[]", "", "[*]", ".*")
 
 // A place is a value in an expression with its path; its shape is nil if it is not known.
 type place struct {
 	shape *Shape
 	path  string
+	or    *place // another value that it may be
 }
 
 type lookup struct {
@@ -94,6 +127,8 @@ type lookup struct {
 	all    []Unknown
 	named  []place
 	whole  bool
+	// misused says what is wrong with the operands of an operator; "": nothing.
+	misused string
 }
 
 // walk looks up the fields in e, and returns the value of e.
@@ -105,7 +140,7 @@ func (l *lookup) walk(e ast.Expr) (at place) {
 	case ast.SelectKind:
 		at = l.field(l.operand(e.AsSelect().Operand()), e.AsSelect().FieldName())
 		if e.AsSelect().IsTestOnly() {
-			return place{}
+			return place{shape: &Shape{Type: Bool}}
 		}
 		return at
 	case ast.CallKind:
@@ -113,12 +148,9 @@ func (l *lookup) walk(e ast.Expr) (at place) {
 		if c.FunctionName() == operators.Index {
 			return l.element(l.walk(c.Args()[0]), c.Args()[1])
 		}
-		if c.IsMemberFunction() {
-			l.walk(c.Target())
-		}
-		for _, arg := range c.Args() {
-			l.walk(arg)
-		}
+		return l.call(c)
+	case ast.LiteralKind:
+		return place{shape: literalShape(e)}
 	case ast.ListKind:
 		for _, element := range e.AsList().Elements() {
 			l.walk(element)
@@ -151,13 +183,13 @@ func (l *lookup) field(of place, name string) place {
 		if u := (Unknown{of.path, name, of.shape}); !has && !slices.ContainsFunc(l.all, func(o Unknown) bool { return o.Object == u.Object && o.Field == u.Field }) {
 			l.all = append(l.all, u)
 		}
-		at := place{f, of.path + "." + name}
+		at := place{shape: f, path: of.path + "." + name}
 		if has && !slices.Contains(l.named, at) {
 			l.named = append(l.named, at)
 		}
 		return at
 	}
-	return place{of.shape.Values, of.path + "." + name}
+	return place{shape: of.shape.Values, path: of.path + "." + name}
 }
 
 func (l *lookup) element(of place, index ast.Expr) place {
@@ -169,9 +201,9 @@ func (l *lookup) element(of place, index ast.Expr) place {
 		return l.field(of, name)
 	}
 	if of.shape.Elements != nil {
-		return place{of.shape.Elements, of.path + "[]"}
+		return place{shape: of.shape.Elements, path: of.path + "[]"}
 	}
-	return place{of.shape.Values, of.path + "[]"}
+	return place{shape: of.shape.Values, path: of.path + "[*]"} // of a key that is not known
 }
 
 // comprehension binds the variable of a macro to the elements of its list. The macros iterate over the keys of a map.
@@ -187,7 +219,7 @@ func (l *lookup) comprehension(c ast.ComprehensionExpr) {
 		l.bound[name] = place{}
 	}
 	if list.shape != nil && list.shape.Elements != nil && c.IterVar2() == "" {
-		l.bound[c.IterVar()] = place{list.shape.Elements, list.path + "[]"}
+		l.bound[c.IterVar()] = place{shape: list.shape.Elements, path: list.path + "[]"}
 	}
 	for _, part := range []ast.Expr{c.LoopCondition(), c.LoopStep()} {
 		l.walk(part)

@@ -50,6 +50,8 @@ var expressions = []string{
 	"event.id + event.note", "event.id + '-' + string(event.ok)", "event.rate * 2.0", "event.rate + event.count", "event.count + 1", "event.count == '1'", "event.id == 1",
 	"event.seats.map(s, s.row)[0]", "event.seats.map(s, s.rows)[0]", "event.seats.exists(s, s.n > 1)", "event.by.size()", "event['id']", "'note' in event", "event.ok && event.count > 1",
 	"event.ok ? event.id : event.note", "event.rate > 1.5", "event.seats.filter(s, s.near != null).size()", "has(event.count) ? event.count : 0", "event.when", "event.seat.n + event.count",
+	"event.id != null ? event.id : ''", "has(event.seat) && event.seat != null ? event.seat : ''", "event.seats[0].row + 1", "event.seats[0].n || event.ok",
+	"event.seats != null ? event.seats : 0", "event.by['a'].near.n", "event.ok ? event.rate + '-x' : event.id",
 }
 
 // TestAnEventOfACheckedExpressionParksNoSaga compares the findings for each expression with its results for random events, that the codec

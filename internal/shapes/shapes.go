@@ -209,6 +209,8 @@ func (j jsonShapes) of(s *jsonschema.Schema) *expr.Shape {
 			shape.Type = expr.Bool
 		case types[0] == "integer":
 			shape.Type = expr.Int
+		case types[0] == "number":
+			shape.Number = true
 		}
 	}
 	return shape

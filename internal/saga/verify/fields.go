@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -125,6 +126,10 @@ func (f *fields) read(path, typ string, shape *expr.Shape, x *expr.Expr, want ex
 	if len(unknown) > 0 || shape.Fields == nil {
 		return
 	}
+	if wrong := x.Misused("event", shape); wrong != "" {
+		f.report("message-field", path, nil, "%q fails: by the schema of %s %s; correct the expression, or the schema", x.Text(), typ, wrong)
+		return
+	}
 	if is := f.resultOf(x, shape, want); is != "" {
 		f.report("message-field", path, nil, "%q is %s, by the schema of %s, want %s; correct the expression, or the schema", x.Text(), is, typ, want)
 		return
@@ -132,7 +137,7 @@ func (f *fields) read(path, typ string, shape *expr.Shape, x *expr.Expr, want ex
 	if !strings.HasSuffix(path, ".reason") { // a reason that fails is left out
 		f.empty(path, typ, shape, x, want)
 	}
-	if whole {
+	if whole || x.HasNull() { // a text that is compared with null is no text for CEL's check, and fails in no event
 		return
 	}
 	if err := f.typed(shape, x, want, each); err != nil {
@@ -177,7 +182,7 @@ func (f *fields) message(path, typ string, m saga.Mapping, each *saga.ForEach) {
 			f.lacks(path+"."+name, typ, expr.Unknown{Field: name, Shape: shape})
 			continue
 		}
-		if err := compiles(f.objects, m[name], shape.Top()[name], each); err != nil {
+		if err := f.given(shape.Fields[name], m[name], each); err != nil {
 			f.report("message-field", path+"."+name, nil, "%s: so the schema of %s declares %s; correct it, or the schema", err, typ, name)
 		}
 	}
@@ -186,6 +191,17 @@ func (f *fields) message(path, typ string, m saga.Mapping, each *saga.ForEach) {
 			f.report("message-field", path, nil, "the schema of %s requires the field %s, which the input does not set: set it, or give it a default", typ, name)
 		}
 	}
+}
+
+// given returns an error if an expression's value cannot be the value of a field.
+func (f *fields) given(field *expr.Shape, text string, each *saga.ForEach) error {
+	switch {
+	case field == nil || field.Null && strings.TrimSpace(text) == "null":
+		return nil
+	case field.Number:
+		return compiles(f.objects, text, expr.Double, each)
+	}
+	return compiles(f.objects, text, cmp.Or(field.Type, expr.Any), each)
 }
 
 // compiles returns an error if the text is not of the type. A whole number is a double too.

@@ -51,7 +51,7 @@ func (f *fields) resultOf(x *expr.Expr, shape *expr.Shape, want expr.Type) strin
 	if want == expr.Any {
 		return ""
 	}
-	if r := x.Result("event", shape); r != nil {
+	for _, r := range x.Results("event", shape) {
 		switch {
 		case r.Fields != nil:
 			return "an object"
@@ -61,8 +61,9 @@ func (f *fields) resultOf(x *expr.Expr, shape *expr.Shape, want expr.Type) strin
 			return "a map"
 		case r.Type != "" && r.Type != want && (r.Type != expr.Int || want != expr.Double):
 			return "of type " + string(r.Type)
+		case r.Number && (want == expr.String || want == expr.Bool):
+			return "a number"
 		}
-		return ""
 	}
 	if slices.ContainsFunc(pathsOf(x), func(names []string) bool { at := shape.At(names); return at == nil || at.Type == "" }) {
 		return ""
@@ -88,7 +89,7 @@ func (f *fields) resultOf(x *expr.Expr, shape *expr.Shape, want expr.Type) strin
 
 // eval evaluates an expression with an event that has all fields but the one.
 func (f *fields) eval(x *expr.Expr, shape *expr.Shape, flag bool, without []string) (any, error) {
-	event := sampleOf(shape, flag, 0)
+	event := sampleOf(shape, x.Names(), flag, 0)
 	if without != nil {
 		empty(event, without, shape.At(without).Absent)
 	}
@@ -122,26 +123,35 @@ func empty(in any, names []string, remove bool) {
 	}
 }
 
-// maxSample is the number of objects within each other that a sample has.
-const maxSample = 4
+// These limit the objects, lists and maps within each other that a sample has: with all fields, and with the fields that an expression names.
+const (
+	maxWhole = 4
+	maxNamed = 12
+)
 
-// sampleOf returns a value of a shape with all its fields.
-func sampleOf(s *expr.Shape, flag bool, depth int) any {
+// sampleOf returns a value of a shape with its fields, and maps with the names of an expression as keys.
+func sampleOf(s *expr.Shape, names []string, flag bool, depth int) any {
 	switch {
-	case s == nil || depth > maxSample:
+	case s == nil || depth > maxNamed:
 		return nil
 	case s.Fields != nil:
 		fields := make(map[string]any, len(s.Fields))
 		for name, of := range s.Fields {
-			fields[name] = sampleOf(of, flag, depth+1)
+			if depth < maxWhole || slices.Contains(names, name) {
+				fields[name] = sampleOf(of, names, flag, depth+1)
+			}
 		}
 		return fields
 	case s.Elements != nil:
-		return []any{sampleOf(s.Elements, flag, depth+1)}
+		return []any{sampleOf(s.Elements, names, flag, depth+1)}
 	case s.Values != nil:
-		return map[string]any{"x": sampleOf(s.Values, flag, depth+1)}
+		values := map[string]any{"x": sampleOf(s.Values, names, flag, depth+1)}
+		for _, key := range names {
+			values[key] = sampleOf(s.Values, names, flag, depth+1)
+		}
+		return values
 	}
-	if s.Type == "" && flag {
+	if s.Number || s.Type == "" && flag {
 		return 1.0 // a text otherwise
 	}
 	return sample(s.Type, flag)
