@@ -25,7 +25,7 @@ func (x *Expr) HasNull() (has bool) {
 	return has
 }
 
-// A class is what an operator distinguishes of its operands; "" is not known.
+// A class groups the types that an operator treats alike; "" is not known.
 type class string
 
 const (
