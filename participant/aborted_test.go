@@ -12,8 +12,8 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// TestMessagesOfAnAbortedTransactionAreNotHandled aborts transactions before, between and behind the messages of a partition, whose
-// offsets have gaps then. A member that starts later does not wait for what it cannot see at the end, and passes the gaps over, too.
+
+
 func TestMessagesOfAnAbortedTransactionAreNotHandled(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
