@@ -242,6 +242,7 @@ func (p *Participant) route(m *message) {
 	if m.observed = p.wasObserved(m); m.observed {
 		m.handler = nil
 	}
+	m.dropObserved()
 }
 
 // foreign reports whether m was a deadline of another group.

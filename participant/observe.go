@@ -56,6 +56,9 @@ func (p *Participant) addObservers() error {
 	return nil
 }
 
+// onlyObserves reports whether h is there for its observers alone.
+func (h *handler) onlyObserves() bool { return h != nil && h.bind == nil && h.all == nil }
+
 // behind returns a run that calls the observers and then then.
 func (h *handler) behind(m *message, then run) run {
 	if len(h.observed) == 0 || m.generation() > 0 { // joins and expectations have had it

@@ -134,6 +134,7 @@ func (m *message) generation() int { return m.redrive >> deadletter.GenerationSh
 func (r *rebuilds) classify(m *message, group string) {
 	if r.now.hadEnded(m) && r.now.has(m, group) {
 		m.rebuilt, m.redrive = true, r.now.generation<<deadletter.GenerationShift
+		m.dropObserved()
 	}
 }
 
@@ -141,6 +142,14 @@ func (r *rebuilds) classify(m *message, group string) {
 func (m *message) restoreRebuild(redrive int) {
 	if redrive>>deadletter.GenerationShift > m.generation() {
 		m.rebuilt, m.redrive = true, redrive
+		m.dropObserved()
+	}
+}
+
+// dropObserved makes m, of a rebuild, wait for a member with its handler if this one only observes it: the observers have had it.
+func (m *message) dropObserved() {
+	if m.generation() > 0 && m.handler.onlyObserves() {
+		m.handler = nil
 	}
 }
 
@@ -196,8 +205,8 @@ func (p *Participant) recordHandlers(ctx context.Context) error {
 	var topicNames, names, refusals []string
 	for topic, byRoute := range p.registered() {
 		for _, h := range byRoute {
-			if h.bind == nil && h.all == nil {
-				continue // observers alone
+			if h.onlyObserves() {
+				continue
 			}
 			topicNames, names, refusals = append(topicNames, topic), append(names, h.name), append(refusals, h.refusal(p))
 		}
