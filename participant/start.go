@@ -115,8 +115,11 @@ func (w *worker) start(ctx context.Context, committed kgo.Offset, of committedOf
 	offset := committed.EpochOffset().Offset // negative: the start of the log
 	log := w.p.cfg.Log.With().Stringer("partition", w.at).Int64("committed", offset).Int64("watermark", s.watermark.offset).Logger()
 	next := s.watermark.offset + 1
+	// A rebuild that was cancelled has committed an offset below the watermark. The messages between are recognised by the watermark, unless
+	// its epoch is not known, as after an offset was set by hand.
+	cancelled := s.topicID == of.topicID && of.ours && offset < next && (w.lease.rebuilds.undone || s.watermark.epoch < 0)
 	switch {
-	case w.lease.rebuilds.under(of.topicID, next), w.lease.rebuilds.undone && s.topicID == of.topicID && of.ours && offset < next:
+	case w.lease.rebuilds.under(of.topicID, next), cancelled:
 		log.Info().Msg("the partition is read from the watermark, which a rebuild, or its cancellation, has set")
 		return kgo.NewOffset().At(next).WithEpoch(max(s.watermark.epoch, -1))
 	case s.topicID == of.topicID && of.ours && offset > next:

@@ -24,7 +24,7 @@ WITH begun AS (
   DELETE FROM troupe.inbox_offsets AS o USING begun AS b WHERE o.lease_id = @lease AND b.from_offset < b.until
 )
 UPDATE troupe.leases AS l
-SET watermark = least(l.watermark, b.from_offset - 1), watermark_epoch = -1
+SET watermark = least(l.watermark, b.from_offset - 1)
 FROM begun AS b
 WHERE l.id = @lease AND b.from_offset < b.until
 RETURNING l.id
