@@ -12,8 +12,8 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-
-
+// TestMessagesOfAnAbortedTransactionAreNotHandled aborts transactions before, between and behind the messages of a partition, whose
+// offsets have gaps then. A member that starts later does not wait for an aborted message at the end of the partition.
 func TestMessagesOfAnAbortedTransactionAreNotHandled(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
