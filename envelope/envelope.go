@@ -101,8 +101,9 @@ type Message struct {
 // it.
 func NewID() string { return uuid.Must(uuid.NewV7()).String() }
 
-// An Encoder turns a Go value into a payload. Encode does no I/O, since it is called inside the service's transaction: an
-// implementation loads in advance whatever it needs, such as schema ids. It must be safe for concurrent use.
+// An Encoder turns a Go value into a payload. Encode is called inside the service's transaction: an implementation loads the ids of schemas
+// in advance. One that reads from a store, as package schemas/personal does, needs a connection of its own, and marks a failure of
+// the store with retry.After. It must be safe for concurrent use.
 type Encoder interface {
 	// Encode renders body for topic. A participant takes its error for a permanent one about the body of an outcome or of a deadline, unless
 	// the error is marked with retry.After.

@@ -92,7 +92,8 @@ func OnDeadline[T any](p *Participant, name string, fn func(ctx context.Context,
 //
 // Schedule refuses a deadline that no handler could handle, with a permanent error: a name without OnDeadline, no body or one of
 // another type than its handler's, one larger than the outbox accepts, both After and At, a negative After, a time more than ten
-// years ahead. An error of Codec that is marked with retry.After is returned as it is. Then tx is unchanged.
+// years ahead. If Codec fails with an error that is marked with retry.After, the error is not permanent, and keeps
+// the mark. After any of these errors tx is unchanged.
 //
 // It may be called as soon as the handlers are registered, also by a process that never calls Run: any member of the group
 // fires the deadline.

@@ -146,7 +146,8 @@ func (m *message) restoreRebuild(redrive int) {
 	}
 }
 
-// dropObserved makes m, of a rebuild, wait for a member with its handler if this one only observes it: the observers have had it.
+// dropObserved removes the handler of m, so that m waits for a member with the handler of On, if m belongs to a rebuild and this member only
+// observes its type. The observers saw m before the rebuild.
 func (m *message) dropObserved() {
 	if m.generation() > 0 && m.handler.onlyObserves() {
 		m.handler = nil

@@ -36,13 +36,13 @@ CREATE TABLE claims (tx xid8 DEFAULT pg_current_xact_id(), id text, redrive int,
 CREATE FUNCTION claimed() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO claims (id, redrive) VALUES (NEW.id::text, NEW.redrive); RETURN NULL; END $$;
 CREATE TRIGGER claimed AFTER INSERT ON troupe.inbox_recent FOR EACH ROW EXECUTE FUNCTION claimed();`
 
-// history is a projection with a random history.
+// history runs random steps on a projection, and records each message that it sent.
 type history struct {
 	*projection
 	shop    topics.Hop
 	pool    *pgxpool.Pool // of the members
 	random  *rand.Rand
-	prunes  bool // identities are deleted as their retention does; else messages are sent twice
+	prunes  bool // a step may delete rows of the inbox, as retention does; if false, a step may send a message twice instead
 	members []func()
 
 	sent      []envelope.Message
@@ -214,7 +214,7 @@ func (h *history) discard() {
 	h.discarded[id][redrives>>deadletter.GenerationShift] = true
 }
 
-// release gives up the held messages of the first keys.
+// release makes dead letters of the first held message of each key of the first page.
 func (h *history) release() {
 	keys, _, err := h.desk().Held(h.t.Context(), repair.HeldFilter{}, repair.Page{})
 	require.NoError(h.t, err)
@@ -266,7 +266,7 @@ func (h *history) open() int64 {
 	return int64(h.count("SELECT coalesce(max(id), 0) FROM troupe.rebuilds WHERE finished_at IS NULL"))
 }
 
-// retain deletes records that have ended, as the retention of a topic does.
+// retain deletes the records up to a random offset at or below the watermark, as the retention of a topic does.
 func (h *history) retain() {
 	offsets := make(kadm.Offsets)
 	rows, err := h.projection.pool.Query(h.t.Context(), "SELECT topic, partition, watermark FROM troupe.leases WHERE watermark >= 0 AND topic = ANY ($1)",

@@ -14,9 +14,9 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// TestARebuildWaitsForTheHandlerWhereItsEventsAreOnlyObserved has a member read the partition that lacks the handler, as an earlier version of
-// the service, but has a join or an expectation of the same events: they wait for a member with the handler. So does an event that failed in
-// the rebuild and was redriven.
+// TestARebuildWaitsForTheHandlerWhereItsEventsAreOnlyObserved starts a member without the handler, as during a rollout, that
+// has a join or an expectation of the same events. The events of the rebuild wait for a member with the handler. So does an event that failed
+// in the rebuild and was redriven.
 func TestARebuildWaitsForTheHandlerWhereItsEventsAreOnlyObserved(t *testing.T) {
 	t.Parallel()
 	s := newProjection(t, 1)

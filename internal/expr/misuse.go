@@ -9,8 +9,9 @@ import (
 	"cel.dev/cel-go/common/types"
 )
 
-// Misused returns what is wrong with the operands of the expression, as far as they are values of the object of that shape, or follow from such
-// values: an expression with event.name + 1 always fails if the name is a text.
+// Misused returns the first operand whose type does not fit its operator, and why; "" for none. It knows the types of the object's fields from
+// shape, and the types that follow from them: if event.name is a text, it reports event.name + 1. It reports a value of ?: also if only
+// one of the two does not fit. It does not look at the operands of ==, != and in.
 func (x *Expr) Misused(object string, shape *Shape) string {
 	l := lookup{bound: map[string]place{object: {shape: shape, path: object}}, object: object}
 	l.walk(x.ast.NativeRep().Expr())
@@ -98,7 +99,7 @@ func either(a, b place) place {
 	return place{or: last}
 }
 
-// all yields the values that it may be.
+// all yields each known value that p may be.
 func (p place) all(yield func(place) bool) {
 	for at := &p; at != nil; at = at.or {
 		if at.shape != nil && !yield(*at) {
@@ -107,7 +108,7 @@ func (p place) all(yield func(place) bool) {
 	}
 }
 
-// like returns the shape of a value that is computed; nil if it is not known.
+// like returns the shape of a computed number, text or truth value; nil for another class.
 func like(c class) *Shape {
 	switch c {
 	case aNumber:
@@ -169,7 +170,7 @@ func (l *lookup) wrong(format string, o place, args ...any) {
 // String names a value in an error.
 func (p place) String() string {
 	if p.path == "" {
-		return "a part of it"
+		return "a part of the expression"
 	}
 	return p.path
 }

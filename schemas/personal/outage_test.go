@@ -197,7 +197,8 @@ func (c *cutOnce) Find(ctx context.Context, subject string) (tink.DeterministicA
 	return c.Keys.Find(ctx, subject)
 }
 
-// TestALookupThatFailsDoesNotUseUpTheAttempts: tries at once would all fail in the second after it.
+// TestALookupThatFailsDoesNotUseUpTheAttempts: the next try waits until the store may be looked up in again. Tries within that second would
+// all fail, and use up the attempts.
 func TestALookupThatFailsDoesNotUseUpTheAttempts(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

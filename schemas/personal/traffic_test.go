@@ -36,7 +36,8 @@ func (f *flaky) Find(ctx context.Context, subject string) (tink.DeterministicAEA
 }
 
 // TestAnErasureDuringTraffic: while batches, OnAll and a rebuild read messages about several people, and lookups of keys fail, one person
-// is erased. Each message takes effect once in each group, without a dead letter, and no data of that person is read afterwards.
+// is erased. Each message takes effect once in each group, and once more in its rebuild, without a dead letter. In the rebuild, which comes after
+// the erasure, the person's fields are empty.
 func TestAnErasureDuringTraffic(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

@@ -20,8 +20,9 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// Operators and writers may write some columns. Whatever they write there, it stops no other order, no list of the console and no removal of
-// old records. TROUPE_SEED repeats a case.
+// TestOddValuesOfALesserRoleStopNothingElse writes odd values into every column that a writer or an operator may write. Another order completes
+// then, the lists of the console open, and old records are removed. TROUPE_SEED repeats the choice of statements, but not the rows that they
+// change, nor the values that they take from the tables.
 func TestOddValuesOfALesserRoleStopNothingElse(t *testing.T) {
 	f := startFlow(t, demo.Orchestration)
 	f.exec(t, "shipping", "ALTER TABLE shipments ADD CHECK (order_id NOT LIKE 'o-stuck%')")

@@ -32,8 +32,8 @@ var oddValues = map[string][]string{
 	"name":        {"", "postgres"},
 }
 
-// Odd writes odd values as a role: rows with them, and changes of rows to them. A value is one of oddValues, or one that a column with the
-// same name has somewhere.
+// Odd writes odd values as a role: rows with them, and changes of rows to them. A value is null, an odd array, one of oddValues, a text of the
+// column's checks, or a value that a column with the same name has somewhere.
 type Odd struct {
 	role   Role
 	rnd    *rand.Rand
@@ -116,7 +116,7 @@ func (o *Odd) read(column, sql string, args ...any) {
 	o.known[column] = append(o.known[column], values...)
 }
 
-// Write tries n statements for each table that the role may write, and returns how many had an effect, by table.
+// Write tries up to n statements for each table, and returns the number of rows that were inserted or changed, by table.
 func (o *Odd) Write(n int) (done map[string]int) {
 	o.role.t.Helper()
 	pool := o.role.Pool()

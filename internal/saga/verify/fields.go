@@ -127,7 +127,7 @@ func (f *fields) read(path, typ string, shape *expr.Shape, x *expr.Expr, want ex
 		return
 	}
 	if wrong := x.Misused("event", shape); wrong != "" {
-		f.report("message-field", path, nil, "%q fails: by the schema of %s %s; correct the expression, or the schema", x.Text(), typ, wrong)
+		f.report("message-field", path, nil, "%q can fail: by the schema of %s %s; correct the expression, or the schema", x.Text(), typ, wrong)
 		return
 	}
 	if is := f.resultOf(x, shape, want); is != "" {
