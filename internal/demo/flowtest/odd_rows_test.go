@@ -8,7 +8,6 @@ import (
 	"os"
 	"strconv"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -21,8 +20,8 @@ import (
 )
 
 // TestOddValuesOfALesserRoleStopNothingElse writes odd values into every column that a writer or an operator may write. Another order completes
-// then, the lists of the console open, and old records are removed. TROUPE_SEED repeats the choice of statements, but not the rows that they
-// change, nor the values that they take from the tables.
+// then, the lists of the console open, and old records are removed. TROUPE_SEED selects other statements:
+// .ci/soak draws some.
 func TestOddValuesOfALesserRoleStopNothingElse(t *testing.T) {
 	f := startFlow(t, demo.Orchestration)
 	f.exec(t, "shipping", "ALTER TABLE shipments ADD CHECK (order_id NOT LIKE 'o-stuck%')")
@@ -34,9 +33,8 @@ func TestOddValuesOfALesserRoleStopNothingElse(t *testing.T) {
 		f.await(t, fmt.Sprint("o-", n), "completed")
 		f.await(t, fmt.Sprint("o-stuck-", n), "parked")
 	}
-	seed, err := strconv.ParseUint(cmp.Or(os.Getenv("TROUPE_SEED"), strconv.FormatInt(time.Now().UnixNano(), 10)), 10, 64)
+	seed, err := strconv.ParseUint(cmp.Or(os.Getenv("TROUPE_SEED"), "1"), 10, 64)
 	require.NoError(t, err)
-	t.Logf("TROUPE_SEED=%d", seed)
 	for _, part := range []grants.Part{grants.Writer, grants.Operator, grants.SagaOperator, grants.RelayOperator} {
 		t.Run(string(part), func(t *testing.T) {
 			for service, pool := range f.databases {
