@@ -45,7 +45,8 @@ type options struct {
 	warm, time time.Duration // of a latency, of writers, and of an idle outbox
 	transports []bool        // TCP?
 	ways       []string
-	also       []string // name=flags of outbox-relay
+	also       []string          // name=flags of outbox-relay
+	settings   map[string]string // of Postgres
 	relayers   map[string]tunings
 }
 
@@ -103,6 +104,15 @@ func main() {
 			also = append(also, text)
 			return nil
 		})
+	settings := map[string]string{}
+	flag.Func("setting", "`name=value` of a Postgres setting, as in shared_buffers=12GB; may be given again", func(text string) error {
+		name, value, ok := strings.Cut(text, "=")
+		if !ok {
+			return errors.New("want name=value")
+		}
+		settings[name] = value
+		return nil
+	})
 	transports := flag.String("transports", "socket", "`socket,tcp`, or one of them: how Postgres is reached; Debezium knows TCP only")
 	quick := flag.Bool("quick", false, "everything in small without Debezium, with an embedded broker, to see that it works: its figures say nothing")
 	cold := flag.Bool("cold", false, "no drains of 4,000,000 rows before the first one: its broker, a JVM, has not compiled its code yet")
@@ -120,7 +130,7 @@ func main() {
 		harness.Set(&s.rounds, *rounds)
 		harness.Set(&s.rows, *rows)
 		harness.Set(&s.time, *lasts)
-		s.keys, s.topics, s.also, s.cold = *keys, *topics, also, *cold
+		s.keys, s.topics, s.also, s.settings, s.cold = *keys, *topics, also, settings, *cold
 		chosen, err := harness.Choose("--only", *only, names...)
 		var unknown error
 		s.ways, unknown = harness.Choose("--ways", *ways, everyWay...)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -73,6 +74,7 @@ func (s *stage) openPostgres(ctx context.Context) (err error) {
 		n := 20 + slices.Max(s.databases)
 		settings["max_connections"], settings["max_replication_slots"], settings["max_wal_senders"] = strconv.Itoa(8*n), strconv.Itoa(n), strconv.Itoa(n)
 	}
+	maps.Copy(settings, s.settings)
 	cfg := devstack.PostgresConfig{Dir: filepath.Join(s.dir, "postgres"), Settings: harness.Settings(settings)}
 	if s.Postgres, err = devstack.StartPostgres(ctx, cfg); err != nil {
 		return err
