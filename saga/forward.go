@@ -146,7 +146,7 @@ func (x *decision) begin(i int) bool {
 	}
 	x.armAll(due)
 	x.moment(moments.StepStarted, st.Name, "")
-	if st.send == nil && len(st.success)+len(st.failure) == 0 {
+	if st.waitsForNothing() {
 		x.done(i, "")
 		return true
 	}

@@ -18,7 +18,8 @@ import (
 // before: at the start, or by a step that is done. The error lists all obstacles.
 //
 // Steps and deadlines that only to has apply to the part of the saga that has not begun: deadlines that count from the saga's
-// start, or from the start of a step that has begun, are not scheduled afterwards.
+// start, or from the start of a step that has begun, are not scheduled afterwards. A scheduled deadline is cancelled if to lets it count
+// until a step that is done.
 func Migrate(from, to *Definition, s State) (State, error) {
 	m := &move{from: from, to: to, s: s}
 	switch {
@@ -98,6 +99,9 @@ func (m *move) compareSteps() {
 		if ss.Tolerated && !is.Optional {
 			m.obstacle("step %s has failed, and is not optional any more", ss.Name)
 		}
+		if ss.Phase == Intent && is.waitsForNothing() && !was.waitsForNothing() {
+			m.obstacle("step %s waits for an event, and for nothing in the other: it would never be done", ss.Name)
+		}
 		if (was.each == nil) != (is.each == nil) {
 			m.obstacle("step %s is %s, and has a forEach in only one of the two", ss.Name, phaseText(ss.Phase))
 		}
@@ -109,6 +113,9 @@ func (m *move) compareSteps() {
 		}
 	}
 }
+
+// waitsForNothing reports whether the step only joins other steps, and so is done as soon as it begins.
+func (s *step) waitsForNothing() bool { return s.send == nil && len(s.success)+len(s.failure) == 0 }
 
 func asks(c *Command, call *Call) string {
 	switch {
@@ -195,7 +202,17 @@ func (m *move) moved() State {
 	for i := range s.Steps {
 		m.countCalls(&s.Steps[i])
 	}
+	s.Deadlines = slices.DeleteFunc(slices.Clone(s.Deadlines), func(a Armed) bool { return m.to.isCancelled(a.Name, s.Steps) })
+	if len(s.Deadlines) == 0 {
+		s.Deadlines = nil // as Decide does
+	}
 	return s
+}
+
+// isCancelled reports whether a step until which the deadline of that name counts is over.
+func (d *Definition) isCancelled(name string, steps []StepState) bool {
+	k := d.deadline(name)
+	return k >= 0 && slices.ContainsFunc(d.deadlines[k].until, func(i int) bool { return steps[i].Phase == Done || steps[i].Tolerated })
 }
 
 // countCalls makes the retry of a step a new request to services outside, as ActSet does, if the new definition gives the step's command or

@@ -101,3 +101,47 @@ func TestObstaclesOfAMigrationAreNamed(t *testing.T) {
 	_, err = saga.Migrate(r.d, another(t, withCheck), r.s)
 	require.ErrorContains(t, err, "it has ended: abandoned")
 }
+
+// waits is a saga that reserves, and then waits for an approval.
+func waits() saga.Spec {
+	return saga.Spec{Saga: "booking", Version: 1, Key: "id", Data: map[string]saga.Type{"id": saga.String}, Steps: []saga.Step{
+		{
+			Name: "seat", Command: &saga.Command{Hop: "airline", Type: "Reserve"}, Success: []saga.Answer{{Event: "Reserved"}},
+			Failure: []saga.Answer{{Event: "Full"}}, Irreversible: "it expires", Optional: true,
+		},
+		{Name: "approval", Needs: []string{"seat"}, Success: []saga.Answer{{Hop: "desk", Event: "Approved"}}},
+	}, Deadlines: []saga.Deadline{{Name: "slow", After: saga.Duration(time.Hour), Then: saga.ThenCompensate}}}
+}
+
+// moved starts a saga of waits, answers its step seat, and moves it to the definition with change.
+func moved(t *testing.T, outcome, answered string, change func(*saga.Spec)) (*run, error) {
+	from, err := saga.Define(waits())
+	require.NoError(t, err)
+	spec := waits()
+	spec.Version = 2
+	change(&spec)
+	to, err := saga.Define(spec)
+	require.NoError(t, err)
+	r := &run{t: t, d: from, now: time.Unix(1000, 0)}
+	r.take(saga.Event{Kind: saga.Started, Fields: map[string]any{"id": "1"}})
+	r.take(answer("seat", "forward", outcome, answered, nil))
+	s, err := saga.Migrate(from, to, r.s)
+	r.d, r.s = to, s
+	return r, err
+}
+
+func TestASagaDoesNotMoveToWhereItsStepWaitsForNothing(t *testing.T) {
+	_, err := moved(t, "success", "Reserved", func(s *saga.Spec) { s.Steps[1].Success = nil })
+	require.EqualError(t, err, "step approval waits for an event, and for nothing in the other: it would never be done")
+}
+
+func TestAMovedSagasDeadlineIsCancelledIfTheStepUntilWhichItCountsIsOver(t *testing.T) {
+	for outcome, answered := range map[string]string{"success": "Reserved", "failure": "Full"} {
+		r, err := moved(t, outcome, answered, func(s *saga.Spec) { s.Deadlines[0].Until = []string{"seat"} })
+		require.NoError(t, err)
+		require.Nil(t, r.s.Deadlines, outcome)
+	}
+	r, err := moved(t, "success", "Reserved", func(s *saga.Spec) { s.Deadlines[0].Until = []string{"approval"} })
+	require.NoError(t, err)
+	require.Len(t, r.s.Deadlines, 1)
+}
