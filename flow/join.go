@@ -234,7 +234,7 @@ func (j *join) arrives(ctx context.Context, tx pgx.Tx, m envelope.Message) error
 		j.s.cfg.Log.Debug().Str("join", j.Name).Str("key", key).Str("part", name(partOf(m))).Str("status", st.status).Msg("nothing new for a join")
 		return nil
 	case st.status == "complete":
-		return j.completes(ctx, tx, key, m, st.n)
+		return j.completes(ctx, tx, key, m)
 	}
 	args["headers"], args["payload"] = envelope.MarshalHeaders(m.Headers()), m.Payload
 	if err := participant.Queue(ctx, tx, insertPartSQL, args); err != nil || st.n > 1 {
@@ -252,12 +252,12 @@ func (j *join) begins(ctx context.Context, tx pgx.Tx) error {
 }
 
 // completes is called for the last message of a join. It calls the handler with all messages.
-func (j *join) completes(ctx context.Context, tx pgx.Tx, key string, last envelope.Message, n int) error {
-	joined, err := j.joined(ctx, tx, key, last.Key, n > 1, last)
+func (j *join) completes(ctx context.Context, tx pgx.Tx, key string, last envelope.Message) error {
+	joined, err := j.joined(ctx, tx, key, last.Key, last)
 	if err != nil {
 		return err
 	}
-	if j.within > 0 && n > 1 {
+	if j.within > 0 {
 		if err := j.s.p.Cancel(ctx, tx, joinDeadline+j.Name, ""); err != nil {
 			return err
 		}
@@ -266,20 +266,18 @@ func (j *join) completes(ctx context.Context, tx pgx.Tx, key string, last envelo
 }
 
 // joined reads the stored messages and deletes them.
-func (j *join) joined(ctx context.Context, tx pgx.Tx, key string, raw []byte, kept bool, last ...envelope.Message) (Joined, error) {
+func (j *join) joined(ctx context.Context, tx pgx.Tx, key string, raw []byte, last ...envelope.Message) (Joined, error) {
 	got := make(map[string]envelope.Message, len(j.awaited))
 	for _, m := range last {
 		got[name(partOf(m))] = m
 	}
 	joined := Joined{Name: j.Name, Key: key, codec: j.s.p.Extension().Codec()}
-	if kept {
-		args := j.args(key, envelope.Message{})
-		if err := j.parts(ctx, tx, args, got); err != nil {
-			return joined, fmt.Errorf("join %q: %w", j.Name, err)
-		}
-		if err := participant.Queue(ctx, tx, deletePartsSQL, args); err != nil {
-			return joined, err
-		}
+	args := j.args(key, envelope.Message{})
+	if err := j.parts(ctx, tx, args, got); err != nil {
+		return joined, fmt.Errorf("join %q: %w", j.Name, err)
+	}
+	if err := participant.Queue(ctx, tx, deletePartsSQL, args); err != nil {
+		return joined, err
 	}
 	for i, part := range j.awaited {
 		m, there := got[part]
@@ -359,7 +357,7 @@ func (j *join) expires(ctx context.Context, tx pgx.Tx, d participant.Due[deadlin
 	if err != nil {
 		return fmt.Errorf("join %q: %w", j.Name, err)
 	}
-	joined, err := j.joined(ctx, tx, key, d.Message.Key, true)
+	joined, err := j.joined(ctx, tx, key, d.Message.Key)
 	if err != nil {
 		return err
 	}

@@ -244,6 +244,42 @@ SELECT consumer_group, name, key, $1, $2, $3 FROM troupe.join_parts`, paid, enve
 	require.NotEmpty(t, said(s), "the join is %s, and neither Complete nor Expired was called", status)
 }
 
+// TestAJoinThatIsNarrowedToOneMessageLeavesNoPart has a join of two messages whose declaration is narrowed to the one that has come, and
+// later awaits both again. The key comes again after the join's retention.
+func TestAJoinThatIsNarrowedToOneMessageLeavesNoPart(t *testing.T) {
+	t.Parallel()
+	var narrow atomic.Bool
+	s := participanttest.New(t, shippingStage(t, func(cfg *participanttest.Config) {
+		cfg.Handlers = func(s *participanttest.Stage, p *participant.Participant) {
+			declared, complete := shipping(s.Hop.Flow()), ship
+			if narrow.Load() {
+				declared.Joins[0].Await = declared.Joins[0].Await[:1]
+				complete = func(_ context.Context, _ pgx.Tx, j flow.Joined) (participant.Outcome, error) {
+					paid, err := flow.Read[Paid](j)
+					return participant.Succeed(Shipped{Cents: paid.Cents}), err
+				}
+			}
+			flow.OnJoin(bind(t, p, declared), "ready", flow.Ends{Complete: complete, Expired: tooLate})
+		}
+	}))
+	s.Send(event(s, "payment", "o-1", Paid{999}))
+	s.Settle()
+	narrow.Store(true)
+	s.Advance(0) // restarts the participant
+	s.Send(event(s, "payment", "o-1", Paid{1}))
+	s.Settle()
+	require.Equal(t, []string{`success o-1 Shipped {"Cents":999,"Titles":0}`}, said(s), "the first of its type")
+	require.Empty(t, s.Deadlines())
+	_, err := s.Pool.Exec(t.Context(), "DELETE FROM troupe.joins") // its retention is over
+	require.NoError(t, err)
+	narrow.Store(false)
+	s.Advance(0)
+	s.Send(event(s, "payment", "o-1", Paid{2}), event(s, "inventory", "o-1", Reserved{2}))
+	s.Settle()
+	require.Equal(t, `success o-1 Shipped {"Cents":2,"Titles":2}`, said(s)[1])
+	require.Zero(t, count(t, s, "SELECT count(*) FROM troupe.join_parts"))
+}
+
 // TestAJoinWhoseDatabaseWasSetBackSaysTheSameAgain gives a join its messages again in the other order, as after a failover to a
 // standby that lagged. The services that consume its event recognise the repetition by its id.
 func TestAJoinWhoseDatabaseWasSetBackSaysTheSameAgain(t *testing.T) {
