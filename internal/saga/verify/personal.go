@@ -113,8 +113,12 @@ func (p *personal) sends(path string, command *saga.Command, call *saga.Call, da
 		return
 	}
 	for _, h := range hole.FindAllStringSubmatch(call.Endpoint, -1) {
-		if kind := p.data[h[1]]; kind != "" {
-			p.wrong(path+".call.endpoint", "data."+h[1], kind, "use a field that is not personal, such as an id")
+		name, kind := "data."+h[1], p.data[h[1]]
+		if element, is := data[h[1]]; is { // of a step with forEach
+			name, kind = h[1], element[""]
+		}
+		if kind != "" {
+			p.wrong(path+".call.endpoint", name, kind, "use a field that is not personal, such as an id")
 		}
 	}
 	for _, name := range sortedKeys(call.Body) {

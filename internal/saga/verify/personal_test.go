@@ -111,6 +111,11 @@ func TestAUseOfAPersonalFieldIsFound(t *testing.T) {
 			s.Steps[1].Command, s.Steps[1].Success = nil, nil
 			s.Steps[1].Call = &saga.Call{Hop: "mail", Method: "POST", Endpoint: "/mails/{email}", Body: saga.Mapping{"to": "data.email"}}
 		}, []string{"steps[1].call.body.to: data.email" + other, "steps[1].call.endpoint: data.email" + other}},
+		"a call for each element": {func(s *saga.Spec) {
+			s.Steps[0].Command, s.Steps[0].Success = nil, nil
+			s.Steps[0].ForEach.List = "[data.email]"
+			s.Steps[0].Call = &saga.Call{Hop: "air", Method: "POST", Endpoint: "/seats/{p}/{index}"}
+		}, []string{"steps[0].call.endpoint: p" + other}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
