@@ -1,6 +1,7 @@
 package explore_test
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"maps"
@@ -22,6 +23,7 @@ type losses struct {
 	busy      bool // the person acts at any time, not only when nothing else happens
 	redrive   bool // dead letters are redriven
 	migrate   bool // the saga is moved to another definition
+	changes   bool // the other definition has several changes, of any kind
 	local     bool // h1 works in the saga's database, which has its commands and answers too
 	later     bool // a command may wait on a retry topic, and others of its key are handled before it
 	forget    int  // how often a hop deletes the answers that it has stored, since their retention is over
@@ -37,6 +39,7 @@ type lossy struct {
 	losses
 	r     *rand.Rand
 	now   time.Time
+	first *saga.Definition
 	other *saga.Definition
 	mine  sagaData
 	hops  map[string]hopData
@@ -117,7 +120,7 @@ func runLossy(seed uint64, what losses) *lossy {
 		panic(err)
 	}
 	l := &lossy{
-		losses: what, r: r, now: time.Unix(1000, 0), commands: make(map[string][]sentOnce),
+		losses: what, r: r, now: time.Unix(1000, 0), first: d, commands: make(map[string][]sentOnce),
 		answers: make(map[string][]answered), hops: make(map[string]hopData), settled: make(map[string]bool),
 		mine: sagaData{d: d, read: make(map[string]int), seen: make(map[string]bool), reported: make(map[string]bool)},
 	}
@@ -166,7 +169,9 @@ func runLossy(seed uint64, what losses) *lossy {
 	var saved sagaData
 	savedHop := make(map[string]hopData)
 	if what.migrate {
-		l.other = changed(r, spec)
+		if l.other = changed(r, spec); what.changes {
+			l.other = changedOften(r, spec)
+		}
 	}
 	for i, idle := 0, 0; i < 500 && idle < 30; i++ {
 		switch of := copyAt[i]; of {
@@ -270,10 +275,10 @@ func changed(r *rand.Rand, spec saga.Spec) *saga.Definition {
 	return d
 }
 
-// step returns the step of the definition that the saga runs on, or of the other one if that alone has it.
+// step returns the step of the definition that the saga runs on, or of another one if that alone has it.
 func (l *lossy) step(name string) (st saga.Step) {
 	name, _, _ = strings.Cut(name, "[")
-	for _, d := range []*saga.Definition{l.mine.d, l.other} {
+	for _, d := range []*saga.Definition{l.mine.d, l.other, l.first} {
 		if d == nil {
 			continue
 		}
@@ -519,7 +524,7 @@ func (l *lossy) left() string {
 		return l.wrong
 	}
 	if s.Status != saga.Completed && s.Status != saga.Compensated {
-		return l.waits()
+		return cmp.Or(l.waits(), l.stops())
 	}
 	for _, hop := range lossyHops { // of commands of the other definition
 		for name, effect := range l.hops[hop].effect {
@@ -583,6 +588,9 @@ var lossCases = map[string]losses{
 	"the database of a hop, a person acts":            {hop: 1, operator: true, redrive: true, runs: 4_000},
 	"the database of a hop, a person acts, any time":  {hop: 1, operator: true, busy: true, redrive: true, quorum: true, runs: 1_000},
 	"the database of a hop, the saga is moved":        {hop: 1, operator: true, busy: true, redrive: true, migrate: true, quorum: true, runs: 1_000},
+	"nothing, the saga is moved":                      {migrate: true, changes: true, each: true, runs: 500},
+	"nothing, a person acts on a saga that is moved":  {migrate: true, changes: true, each: true, cancel: true, quorum: true, operator: true, busy: true, redrive: true, later: true, runs: 500},
+	"the saga's database, it is moved, with changes":  {saga: 1, migrate: true, changes: true, each: true, cancel: true, quorum: true, operator: true, redrive: true, runs: 500},
 	"nothing, with lists":                             {operator: true, busy: true, redrive: true, later: true, each: true, runs: 1_000},
 	"the saga's database, with lists":                 {saga: 1, each: true, quorum: true, runs: 4_000},
 	"the saga's database, with lists, it is moved":    {saga: 1, each: true, migrate: true, operator: true, busy: true, redrive: true, runs: 2_000},
