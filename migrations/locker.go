@@ -46,28 +46,36 @@ func (locker) SessionLock(ctx context.Context, conn *sql.Conn) error {
 	}
 }
 
-// findHolder returns an error that names the session that holds the lock, and whether the role of that session may migrate. The error is
-// nil if no session holds the lock any more.
+// findHolder returns an error that names the session or the prepared transaction that holds the lock, and whether it may be migrating: a
+// session of a role that may. The error is nil if none holds the lock any more.
 func findHolder(ctx context.Context, conn *sql.Conn) (held error, migrates bool, err error) {
 	const find = `
-		SELECT l.pid, a.usename::text, has_database_privilege(a.usesysid, l.database, 'CREATE')
+		SELECT l.pid, coalesce(a.usename, p.owner)::text, p.transaction::text,
+			has_database_privilege(coalesce(a.usename, p.owner), l.database, 'CREATE') AND l.pid IS NOT NULL
 		FROM pg_locks AS l
-		JOIN pg_stat_activity AS a USING (pid)
+		LEFT JOIN pg_stat_activity AS a USING (pid)
+		LEFT JOIN pg_locks AS x ON l.pid IS NULL AND x.pid IS NULL AND x.virtualtransaction = l.virtualtransaction
+			AND x.locktype = 'transactionid' AND x.granted
+		LEFT JOIN pg_prepared_xacts AS p ON p.transaction = x.transactionid
 		WHERE l.locktype = 'advisory'
 		  AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
 		  AND l.classid::bigint << 32 | l.objid::bigint = $1 AND l.objsubid = 1
 		  AND l.granted`
-	var pid int
+	var pid *int
 	var role string
-	err = conn.QueryRowContext(ctx, find, lock.DefaultLockID).Scan(&pid, &role, &migrates)
+	var prepared *string
+	err = conn.QueryRowContext(ctx, find, lock.DefaultLockID).Scan(&pid, &role, &prepared, &migrates)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return nil, false, nil
 	case err != nil:
 		return nil, false, fmt.Errorf("find the session that holds the lock of migrations: %w", err)
+	case pid == nil:
+		return fmt.Errorf("prepared transaction %s of role %q holds the lock of migrations: end it with ROLLBACK PREPARED and its gid in "+
+			"pg_prepared_xacts, and let no such role connect to this database", *prepared, role), false, nil
 	}
 	return fmt.Errorf("process %d of the database server, of role %q, holds the lock of migrations: end it with "+
-		"SELECT pg_terminate_backend(%d), and let no such role connect to this database", pid, role, pid), migrates, nil
+		"SELECT pg_terminate_backend(%d), and let no such role connect to this database", *pid, role, *pid), migrates, nil
 }
 
 // SessionUnlock implements lock.SessionLocker.

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/troupe-go/troupe/internal/devstack"
 	"github.com/troupe-go/troupe/migrations"
 	"github.com/troupe-go/troupe/testkit"
 )
@@ -268,4 +269,25 @@ func TestAStrangerWhoHoldsTheLockOfMigrationsIsNamed(t *testing.T) {
 	_, err = stranger.Exec(ctx, "SELECT pg_advisory_unlock_all()")
 	require.NoError(t, err)
 	require.NoError(t, migrations.Up(ctx, url))
+}
+
+// TestAPreparedTransactionThatHoldsTheLockOfMigrationsIsNamed: no session holds such a lock.
+func TestAPreparedTransactionThatHoldsTheLockOfMigrationsIsNamed(t *testing.T) {
+	server, err := devstack.StartPostgres(t.Context(), devstack.PostgresConfig{Settings: map[string]string{"max_prepared_transactions": "5"}})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, server.Close()) })
+	url := server.URL("")
+	conn, err := pgx.Connect(t.Context(), url)
+	require.NoError(t, err)
+	defer conn.Close(context.Background())
+	tx, err := conn.Begin(t.Context())
+	require.NoError(t, err)
+	var number string
+	require.NoError(t, tx.QueryRow(t.Context(), "SELECT pg_current_xact_id()::xid::text FROM pg_advisory_xact_lock(4097083626)").Scan(&number))
+	_, err = tx.Exec(t.Context(), "PREPARE TRANSACTION 'p'")
+	require.NoError(t, err)
+	require.ErrorContains(t, migrations.Up(t.Context(), url), "prepared transaction "+number+" of role")
+	_, err = conn.Exec(t.Context(), "ROLLBACK PREPARED 'p'")
+	require.NoError(t, err)
+	require.NoError(t, migrations.Up(t.Context(), url))
 }

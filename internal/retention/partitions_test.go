@@ -169,3 +169,20 @@ func TestNoStrangerStopsPartitions(t *testing.T) {
 	require.NoError(t, err)
 	r.drop(r.retention(atOnce), "")
 }
+
+// TestAPreparedTransactionThatHoldsTheLockIsNamed: no session holds such a lock.
+func TestAPreparedTransactionThatHoldsTheLockIsNamed(t *testing.T) {
+	t.Parallel()
+	_, pool := ownServer(t)
+	r := furnish(t, pool)
+	stranger := r.begin()
+	var number string
+	err := stranger.QueryRow(t.Context(), "SELECT pg_current_xact_id()::xid::text FROM pg_advisory_xact_lock(x'74726f757066'::bigint)").Scan(&number)
+	require.NoError(t, err)
+	_, err = stranger.Exec(t.Context(), "PREPARE TRANSACTION 'p'")
+	require.NoError(t, err)
+	_, err = r.retention(atOnce).Drop(t.Context(), "")
+	require.ErrorContains(t, err, "prepared transaction "+number+" of role")
+	r.exec("ROLLBACK PREPARED 'p'")
+	r.drop(r.retention(atOnce), r.snapshot())
+}

@@ -206,27 +206,34 @@ func (r *Dropper) lock(ctx context.Context) error {
 	return nil
 }
 
-// held returns an error that names the session that holds the lock. Each role that may connect can take it, since Postgres has no
+// held returns an error that names the session or the prepared transaction that holds the lock. Each role that may connect can take it, since Postgres has no
 // rights on advisory locks.
 func (r *Dropper) held(ctx context.Context) error {
-	var pid int
+	var pid *int
 	var role string
+	var prepared *string
 	err := r.conn.QueryRow(ctx, `
-		SELECT l.pid, a.usename::text
+		SELECT l.pid, coalesce(a.usename, p.owner)::text, p.transaction::text
 		FROM pg_locks AS l
-		JOIN pg_stat_activity AS a USING (pid)
+		LEFT JOIN pg_stat_activity AS a USING (pid)
+		LEFT JOIN pg_locks AS x ON l.pid IS NULL AND x.pid IS NULL AND x.virtualtransaction = l.virtualtransaction
+			AND x.locktype = 'transactionid' AND x.granted
+		LEFT JOIN pg_prepared_xacts AS p ON p.transaction = x.transactionid
 		WHERE l.locktype = 'advisory'
 		  AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
 		  AND l.classid::bigint << 32 | l.objid::bigint = $1 AND l.objsubid = 1
-		  AND l.granted`, int64(retentionLock)).Scan(&pid, &role)
+		  AND l.granted`, int64(retentionLock)).Scan(&pid, &role, &prepared)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows): // it has ended meanwhile
 		return errors.New("another session is at it")
 	case err != nil:
 		return fmt.Errorf("find the session that drops partitions: %w", err)
+	case pid == nil:
+		return fmt.Errorf("prepared transaction %s of role %q holds its lock: end it with ROLLBACK PREPARED and its gid in "+
+			"pg_prepared_xacts, and let no such role connect to this database", *prepared, role)
 	}
 	return fmt.Errorf("another session is at it: process %d of the database server, of role %q; if that is no role of a relay, end it with "+
-		"SELECT pg_terminate_backend(%d), and let no such role connect to this database", pid, role, pid)
+		"SELECT pg_terminate_backend(%d), and let no such role connect to this database", *pid, role, *pid)
 }
 
 // unlock releases the lock on a connection that stays open; closing the connection releases it too.
