@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 var (
@@ -24,12 +25,14 @@ const (
 	chunk = 20_000
 	// mostTold limits how many findings of one transaction are passed to Config.Found.
 	mostTold = 100
+	// pruneAgain is the time after which prune tries again to empty a slot that a transaction reads.
+	pruneAgain = 10 * time.Minute
 )
 
 // judge finds answers that were due by upTo and are missing. All records that the brokers had at that time are stored.
 func (s *session) judge(ctx context.Context, upTo time.Time) error {
 	upTo = upTo.Truncate(time.Microsecond)
-	if s.pruned != dayOf(upTo) {
+	if !time.Now().Before(s.pruneAt) {
 		if err := s.prune(ctx); err != nil {
 			return err
 		}
@@ -178,10 +181,17 @@ func (s *session) empty(ctx context.Context, slot int, now func(was int) (is int
 		if !empty {
 			return nil
 		}
-		// Wait for concurrent readers, but not for long: on a time-out the session ends, and the next one tries again.
-		const sql = "SET LOCAL lock_timeout = '5s'; TRUNCATE troupe.watch_messages_%d, troupe.watch_findings_%d"
-		if _, err := tx.Exec(ctx, fmt.Sprintf(sql, slot, slot)); err != nil {
+		// TRUNCATE waits for transactions that read any messages. A slot of a new day is empty already.
+		const filled = "SELECT EXISTS (SELECT FROM troupe.watch_messages WHERE slot = $1) OR EXISTS (SELECT FROM troupe.watch_findings WHERE slot = $1)"
+		var truncate bool
+		if err := tx.QueryRow(ctx, filled, slot).Scan(&truncate); err != nil {
 			return err
+		}
+		if truncate {
+			const sql = "SET LOCAL lock_timeout = '5s'; TRUNCATE troupe.watch_messages_%d, troupe.watch_findings_%d"
+			if _, err := tx.Exec(ctx, fmt.Sprintf(sql, slot, slot)); err != nil {
+				return err
+			}
 		}
 		_, err := tx.Exec(ctx, "UPDATE troupe.watch_days SET day = $2 WHERE slot = $1", slot, is)
 		return err
@@ -192,12 +202,21 @@ func (s *session) empty(ctx context.Context, slot int, now func(was int) (is int
 	return nil
 }
 
-// prune empties the slots of days that are past the retention. It is called when a session begins and when a day does.
+// prune empties the slots of days that are past the retention. It is called when a session begins and when a day does, and every
+// pruneAgain while a transaction that reads messages, such as a dump, keeps a slot from being emptied.
 func (s *session) prune(ctx context.Context) error {
 	now := time.Now()
+	s.pruneAt = now.Truncate(24 * time.Hour).Add(24 * time.Hour)
 	oldest := dayOf(now.Add(-s.cfg.Retention))
 	for slot := range ring {
 		err := s.empty(ctx, slot, func(was int) (int, bool) { return 0, was > 0 && was < oldest })
+		var refused *pgconn.PgError
+		if errors.As(err, &refused) && refused.Code == "55P03" { // lock_not_available
+			s.cfg.Log.Warn().Err(err).Str("flow", s.cfg.Flow).
+				Msg("messages past the retention stay: a transaction that reads messages is open, see pg_stat_activity")
+			s.pruneAt = now.Add(pruneAgain)
+			break
+		}
 		if err != nil {
 			return err
 		}
@@ -207,7 +226,6 @@ func (s *session) prune(ctx context.Context) error {
 		return err
 	}
 	clear(s.days)
-	s.pruned = dayOf(now)
 	_, err := s.slot(ctx, now)
 	return err
 }

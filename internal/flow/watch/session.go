@@ -36,7 +36,7 @@ type memory struct {
 	flow      int32
 	names     map[string]int32
 	days      map[int]bool // days whose slot is assigned to them
-	pruned    int          // the day of the last prune
+	pruneAt   time.Time    // when days past the retention are removed next
 	floor     time.Time    // messages are judged up to this time: a record with an older one counts as just after it
 	sent      map[pair]bool
 	mentioned map[string]bool // topics that the declarations name

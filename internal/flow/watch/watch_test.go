@@ -655,3 +655,37 @@ func TestADatabaseWithoutItsTablesEndsTheRun(t *testing.T) {
 	require.NoError(t, err)
 	require.ErrorContains(t, w.Run(t.Context()), "troupe.watch_names")
 }
+
+// TestAReaderDoesNotStopTheWatcher: a viewer, or a dump, keeps a transaction open that has read the messages. No partition can be truncated
+// meanwhile.
+func TestAReaderDoesNotStopTheWatcher(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	first := s.watch()
+	s.judged()
+	first.stop()
+	today := int(time.Now().Unix() / 86400)
+	old := (today - 8) % 16
+	_, err := s.pool.Exec(t.Context(), `INSERT INTO troupe.watch_messages (slot, flow, topic, partition, "offset", at, written_at, type, outcome, id, correlation, key)
+		SELECT $1, 1, 1, 0, 0, to_timestamp($2), to_timestamp($2), 1, 0, gen_random_uuid(), gen_random_uuid(), 'old'`, old, (today-8)*86400)
+	require.NoError(t, err)
+	_, err = s.pool.Exec(t.Context(), "UPDATE troupe.watch_days SET day = $2 WHERE slot = $1", old, today-8)
+	require.NoError(t, err)
+	_, err = s.pool.Exec(t.Context(), "UPDATE troupe.watch_days SET day = 0 WHERE day = $1", today) // as if today had just begun
+	require.NoError(t, err)
+	reader, err := grantstest.New(t, s.pool, grants.Viewer).Pool().Begin(t.Context())
+	require.NoError(t, err)
+	_, err = reader.Exec(t.Context(), "SELECT FROM troupe.watch_messages")
+	require.NoError(t, err)
+
+	s.send(order("o-1")...)
+	watching := s.watch()
+	s.judged()
+	require.Equal(t, 4, s.count("SELECT count(*) FROM troupe.watch_messages WHERE slot = $1", today%16))
+	require.Equal(t, 1, s.count("SELECT count(*) FROM troupe.watch_messages WHERE slot = $1", old))
+	watching.stop()
+	require.NoError(t, reader.Rollback(t.Context()))
+	s.watch()
+	s.judged()
+	require.Zero(t, s.count("SELECT count(*) FROM troupe.watch_messages WHERE slot = $1", old))
+}
