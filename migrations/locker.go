@@ -60,7 +60,7 @@ func findHolder(ctx context.Context, conn *sql.Conn) (held error, migrates bool,
 		WHERE l.locktype = 'advisory'
 		  AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
 		  AND l.classid::bigint << 32 | l.objid::bigint = $1 AND l.objsubid = 1
-		  AND l.granted`
+		  AND l.granted AND coalesce(a.usename, p.owner) IS NOT NULL`
 	var pid *int
 	var role string
 	var prepared *string

@@ -222,7 +222,7 @@ func (r *Dropper) held(ctx context.Context) error {
 		WHERE l.locktype = 'advisory'
 		  AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
 		  AND l.classid::bigint << 32 | l.objid::bigint = $1 AND l.objsubid = 1
-		  AND l.granted`, int64(retentionLock)).Scan(&pid, &role, &prepared)
+		  AND l.granted AND coalesce(a.usename, p.owner) IS NOT NULL`, int64(retentionLock)).Scan(&pid, &role, &prepared)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows): // it has ended meanwhile
 		return errors.New("another session is at it")
