@@ -148,8 +148,8 @@ func (s *stage) crash(partitions int32, marked ...int64) {
 type watched struct {
 	mu       sync.Mutex
 	open     int
-	solo     bool            // an open one has a single message
-	beside   bool            // one had, and was not the only one
+	solo     bool            // an open one has a suspected message
+	beside   bool            // one had, and was not the only one, or had others
 	alone    map[int64]int   // the runs of an offset in transactions of one
 	starts   map[int64][]int // the starts in its mark in each run; 0: it had none
 	together int             // transactions with more messages
@@ -160,17 +160,22 @@ func (s *stage) watch(c *participant.Config) *watched {
 	c.Hooks.Transaction = func(ctx context.Context, ds []participant.Delivery) (context.Context, func(error)) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		w.beside = w.beside || w.solo || len(ds) == 1 && w.open > 0
+		most := 0
+		for _, d := range ds {
+			n := s.count(`
+				SELECT coalesce(max(s.starts), 0) FROM troupe.started AS s JOIN troupe.leases AS l ON l.id = s.lease_id
+				WHERE s."offset" = $1 AND l.partition = $2`, d.Offset, d.Partition)
+			w.starts[d.Offset] = append(w.starts[d.Offset], n)
+			most = max(most, n)
+		}
+		suspected := most > 1
+		w.beside = w.beside || w.solo || suspected && (w.open > 0 || len(ds) > 1)
 		w.open++
-		if w.solo = len(ds) == 1; w.solo {
+		w.solo = suspected
+		if len(ds) == 1 {
 			w.alone[ds[0].Offset]++
 		} else {
 			w.together++
-		}
-		for _, d := range ds {
-			w.starts[d.Offset] = append(w.starts[d.Offset], s.count(`
-				SELECT coalesce(max(s.starts), 0) FROM troupe.started AS s JOIN troupe.leases AS l ON l.id = s.lease_id
-				WHERE s."offset" = $1 AND l.partition = $2`, d.Offset, d.Partition))
 		}
 		return ctx, func(error) {
 			w.mu.Lock()
@@ -341,4 +346,33 @@ func TestTheQuarantineHasAllMessagesThatMayHaveRun(t *testing.T) {
 	mu.Lock()
 	defer mu.Unlock()
 	require.Empty(t, unmarked)
+}
+
+// TestMessagesWithoutSuspicionRunConcurrentlyAfterACrash checks a quarantine without batches: messages of which none ended its process
+// before do not wait for each other. Each handler ends once both have begun.
+func TestMessagesWithoutSuspicionRunConcurrentlyAfterACrash(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.crash(2)
+	keys := s.keys(2)
+	for _, key := range append(keys, "another") {
+		s.send(s.command(key, Count{N: 1}))
+	}
+	var begun atomic.Int32
+	all := make(chan struct{})
+	p := s.new(func(c *participant.Config) { c.Immediate = -1 })
+	participant.Handle(p, func(ctx context.Context, tx pgx.Tx, c participant.Command[Count]) (participant.Outcome, error) {
+		if begun.Add(1) == 3 {
+			close(all)
+		}
+		select {
+		case <-all:
+			return count(ctx, tx, c)
+		case <-ctx.Done():
+			return participant.Outcome{}, ctx.Err()
+		}
+	})
+	s.start(p)
+	s.waitCount(3, "SELECT count(*) FROM done WHERE attempt = 1")
+	s.waitCount(0, "SELECT count(*) FROM troupe.started")
 }

@@ -168,12 +168,16 @@ func (w *worker) lock(lock, unlock func()) error {
 	}
 }
 
-// runQuarantined runs m in quarantine: alone in the process, behind a mark of its own.
+// runQuarantined runs m in quarantine, behind a mark of its own: a suspected message alone in the process, another one as a group.
 func (w *worker) runQuarantined(m *message) error {
-	if err := w.lock(w.p.alone.Lock, w.p.alone.Unlock); err != nil {
+	lock, unlock := w.p.alone.RLock, w.p.alone.RUnlock
+	if w.suspected(m) {
+		lock, unlock = w.p.alone.Lock, w.p.alone.Unlock
+	}
+	if err := w.lock(lock, unlock); err != nil {
 		return err
 	}
-	defer w.p.alone.Unlock()
+	defer unlock()
 	known, _ := w.starts.get(m)
 	if !known.here {
 		ctx, cancel := context.WithTimeout(w.ctx, statementLimit)
