@@ -142,10 +142,28 @@ func (o *Outbox) Write(ctx context.Context, tx pgx.Tx, entries ...Entry) error {
 	if q, ok := tx.(interface{ QueueBatch(*pgx.Batch) error }); ok {
 		return q.QueueBatch(batch)
 	}
-	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
+	if err := tx.SendBatch(ctx, inUTF8(tx.Conn(), batch)).Close(); err != nil {
 		return fmt.Errorf("outbox: write: %w", err)
 	}
 	return nil
+}
+
+// inUTF8 returns batch for a session of any client_encoding. pgx sends the text of Go as it is: with another one than UTF8, Postgres would
+// convert it once more, and a key would be another one in Kafka.
+func inUTF8(conn *pgx.Conn, batch *pgx.Batch) *pgx.Batch {
+	if conn == nil || conn.PgConn().ParameterStatus("server_encoding") != "UTF8" {
+		return batch
+	}
+	encoding := conn.PgConn().ParameterStatus("client_encoding")
+	if encoding == "UTF8" {
+		return batch
+	}
+	const set = "SELECT set_config('client_encoding', $1, true)"
+	all := &pgx.Batch{}
+	all.Queue(set, "UTF8")
+	all.QueuedQueries = append(all.QueuedQueries, batch.QueuedQueries...)
+	all.Queue(set, encoding)
+	return all
 }
 
 // Rows holds rendered entries that are not yet queued in a batch. The zero value is empty.

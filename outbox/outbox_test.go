@@ -165,6 +165,28 @@ func TestARollbackWritesNothing(t *testing.T) {
 	require.Empty(t, rows(t, pool))
 }
 
+// TestAWriterWithAnotherEncodingKeepsItsKeys checks a role whose client_encoding is not the one of Go, and that its transaction keeps it.
+func TestAWriterWithAnotherEncodingKeepsItsKeys(t *testing.T) {
+	t.Parallel()
+	pool := testkit.Database(t)
+	cfg := pool.Config()
+	cfg.ConnConfig.RuntimeParams["client_encoding"] = "LATIN1"
+	role, err := pgxpool.NewWithConfig(context.Background(), cfg)
+	require.NoError(t, err)
+	t.Cleanup(role.Close)
+	box := newOutbox(t, outbox.Config{Source: "shop"})
+	require.NoError(t, pgx.BeginFunc(t.Context(), role, func(tx pgx.Tx) error {
+		if err := box.Write(t.Context(), tx, outbox.Entry{Topic: "order.payment.commands", Key: "zoë", Type: "Thing", Payload: []byte("{}")}); err != nil {
+			return err
+		}
+		var is string
+		require.NoError(t, tx.QueryRow(t.Context(), "SHOW client_encoding").Scan(&is))
+		require.Equal(t, "LATIN1", is)
+		return nil
+	}))
+	require.Equal(t, "zoë", string(only(t, pool).Key))
+}
+
 func TestEntriesKeepTheirOrder(t *testing.T) {
 	t.Parallel()
 	pool := testkit.Database(t)

@@ -35,11 +35,13 @@ const claimBytes = 4 << 20
 const maxType = 1024
 
 // settings apply to the claim alone: it must not wait for the disk, since a claim that a crash of the server loses was never
-// made, and it must use the indexes whatever the statistics are of a table that was empty a moment ago.
+// made; it must use the indexes whatever the statistics are of a table that was empty a moment ago; and its columns are read as
+// UTF-8, as inUTF8 says.
 const settings = `
 SELECT set_config('synchronous_commit', 'off', true), set_config('enable_seqscan', 'off', true),
        set_config('enable_bitmapscan', 'off', true), set_config('enable_sort', 'off', true),
-       set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true)`
+       set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true),
+       set_config('client_encoding', CASE current_setting('server_encoding') WHEN 'UTF8' THEN 'UTF8' ELSE current_setting('client_encoding') END, true)`
 
 // beginCommitted begins a transaction that waits for a row that another one changes, and then sees the new row, whatever
 // default_transaction_isolation is: under repeatable read it would fail.

@@ -258,6 +258,10 @@ func (t *handlerTx) Begin(ctx context.Context) (pgx.Tx, error) {
 	return t.Tx.Begin(ctx)
 }
 
+// inUTF8 is for a role with another client_encoding than its database. pgx sends the text of Go as it is, and Postgres would convert
+// it once more: an answer would have another key than its command.
+const inUTF8 = "SELECT set_config('client_encoding', 'UTF8', true)"
+
 // begin starts a transaction in one round trip with the statements of first, after which read reads their results.
 func (w *runner) begin(ctx context.Context, first func(*pgx.Batch), read func(pgx.BatchResults) error) (*handlerTx, error) {
 	conn, err := w.p.cfg.Pool.Acquire(ctx)
@@ -267,10 +271,18 @@ func (w *runner) begin(ctx context.Context, first func(*pgx.Batch), read func(pg
 	t := &handlerTx{conn: conn, out: w.p.out}
 	var batch pgx.Batch
 	batch.BeginTx(pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
+	statements := 1
+	if is := conn.Conn().PgConn().ParameterStatus; is("server_encoding") == "UTF8" && is("client_encoding") != "UTF8" {
+		batch.Queue(inUTF8)
+		statements++
+	}
 	first(&batch)
 	results := conn.SendBatch(ctx, &batch)
 	t.Tx = results.Tx()
-	if _, err = results.Exec(); err == nil {
+	for ; statements > 0 && err == nil; statements-- {
+		_, err = results.Exec()
+	}
+	if err == nil {
 		err = read(results)
 	}
 	err = errors.Join(err, ignore(results.Close(), err))
