@@ -174,11 +174,12 @@ func (m *message) handlerName(group string) string {
 	return m.handler.name
 }
 
-// cause returns m as the cause of emitted messages. Its time is the record's, which is the same in every run of m. A deadline's
-// message is written again, at another time, if the database was set back: its time is the one in its id.
+// cause returns m as the cause of emitted messages. Its time is the one in m's id, which is the same in every run of m: a local entry that
+// goes back to Kafka, a copy on a retry topic and a deadline that is written again have another record, and after the database was set
+// back m may run from either. An id without a time is taken with the record's.
 func (m *message) cause(group string) *envelope.Cause {
 	at := m.at
-	if id, _, ok := inbox.Recent(m.ID); ok && m.deadline != nil {
+	if id, _, ok := inbox.Recent(m.ID); ok {
 		at = time.Unix(id.Time().UnixTime())
 	}
 	return &envelope.Cause{Message: m.Message, Handler: m.handlerName(group), Redrive: m.redrive, At: at}
