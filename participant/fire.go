@@ -22,6 +22,8 @@ var (
 	fireDeadlines string
 	//go:embed sql/unknown_deadlines.sql
 	unknownDeadlines string
+	//go:embed sql/overdue_deadlines.sql
+	overdueDeadlines string
 )
 
 // Deadlines are found by polling, every lookEvery and in time for a known one that is due sooner: notifications would need a
@@ -237,12 +239,16 @@ func (p *Participant) deadlineNames() []string {
 const warnUnknownEvery = 10 * time.Minute
 
 // watchUnknown logs pending deadlines whose names have no handler here, at the start and from time to time: a later version
-// of the service scheduled them, or an earlier one. They wait in the table, and a member that has the handler fires them.
+// of the service scheduled them, or an earlier one. They wait in the table, and a member that has the handler fires them. It also
+// logs overdue deadlines of other groups, of which one may be the former name of this one.
 func (p *Participant) watchUnknown(ctx context.Context) {
 	trouble := p.repeated("look for deadlines without a handler")
 	policy := retry.Policy{Initial: 100 * time.Millisecond, Cap: 5 * time.Second}
 	for failed := 0; ; {
 		pending, err := p.pendingUnknown(ctx)
+		if err == nil {
+			err = p.warnOverdue(ctx)
+		}
 		if ctx.Err() != nil {
 			return
 		}
@@ -284,4 +290,19 @@ func (p *Participant) pendingUnknown(ctx context.Context) (pending []string, err
 		err := row.Scan(&name, &n)
 		return fmt.Sprintf("%s (%d)", name, n), err
 	})
+}
+
+// warnOverdue logs deadlines that no member of their group fires.
+func (p *Participant) warnOverdue(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, statementLimit)
+	defer cancel()
+	rows, _ := p.cfg.Pool.Query(ctx, overdueDeadlines, pg.Args{"group": p.cfg.Group})
+	var group string
+	var n int
+	_, err := pgx.ForEachRow(rows, []any{&group, &n}, func() error {
+		p.cfg.Log.Error().Str("of", group).Int("deadlines", n).Msg("deadlines of another group in this database are overdue by more than an hour, and no " +
+			"member of that group fires them: if this group was renamed, give them its new name: docs/participant.md, When you rename a group")
+		return nil
+	})
+	return err
 }
