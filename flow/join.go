@@ -273,6 +273,7 @@ func (j *join) joined(ctx context.Context, tx pgx.Tx, key string, raw []byte, la
 	}
 	joined := Joined{Name: j.Name, Key: key, codec: j.s.p.Extension().Codec()}
 	args := j.args(key, envelope.Message{})
+	// Also for a join of one message: if its declaration awaited more before, messages may be stored.
 	if err := j.parts(ctx, tx, args, got); err != nil {
 		return joined, fmt.Errorf("join %q: %w", j.Name, err)
 	}

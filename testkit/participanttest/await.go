@@ -80,17 +80,23 @@ func (s *Stage) Entries(topic string) (all []envelope.Message) {
 
 func (s *Stage) outbox() (all []envelope.Message) {
 	s.t.Helper()
+	s.eachEntry(func(_ int64, m envelope.Message) { all = append(all, m) })
+	return all
+}
+
+// eachEntry calls do with each row of the outbox.
+func (s *Stage) eachEntry(do func(position int64, m envelope.Message)) {
+	s.t.Helper()
 	rows, err := s.Pool.Query(s.t.Context(), "SELECT "+outboxrow.Columns+" FROM troupe.outbox ORDER BY position")
 	require.NoError(s.t, err)
 	var r outboxrow.Row
 	_, err = pgx.ForEachRow(rows, r.Fields(), func() error {
 		m, err := r.Message(outboxrow.Defaults{})
-		all = append(all, m)
+		do(r.Position, m)
 		r = outboxrow.Row{}
 		return err
 	})
 	require.NoError(s.t, err)
-	return all
 }
 
 // A DeadLetter is a row of troupe.dead_letters.

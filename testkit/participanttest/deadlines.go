@@ -64,11 +64,11 @@ func (s *Stage) sendDeadlines() {
 		}
 		return fmt.Errorf("%d deadlines are due", n)
 	})
-	for _, m := range s.Entries(s.Hop.Commands()) {
+	s.eachEntry(func(position int64, m envelope.Message) {
 		deadline := slices.ContainsFunc(m.Extra, func(h envelope.Header) bool { return h.Key == ce.HeaderDeadline })
-		if deadline && !s.fired[m.ID] {
-			s.fired[m.ID] = true
+		if m.Topic == s.Hop.Commands() && deadline && !s.fired[position] {
+			s.fired[position] = true
 			s.Send(m)
 		}
-	}
+	})
 }

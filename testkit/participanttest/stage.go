@@ -55,7 +55,7 @@ type Stage struct {
 	wire   *wire
 	run    *running
 	sent   map[string]bool // by topic
-	fired  map[string]bool // ids of the messages of deadlines that were sent
+	fired  map[int64]bool  // positions in the outbox of the messages of deadlines that were sent
 }
 
 // New starts a participant and returns when it has joined its group. The test's Cleanup stops it and removes its database, topics
@@ -70,7 +70,7 @@ func open(t testing.TB, cfg Config, log zerolog.Logger) *Stage {
 	require.NotNil(t, cfg.Handlers, "Config without Handlers: set a function that registers them")
 	hop, err := topics.NewHop(testkit.Flow(t), cmp.Or(cfg.Hop, "hop"))
 	require.NoError(t, err)
-	s := &Stage{Pool: testkit.Database(t), Hop: hop, t: t, cfg: cfg, wire: &wire{}, sent: make(map[string]bool), fired: make(map[string]bool)}
+	s := &Stage{Pool: testkit.Database(t), Hop: hop, t: t, cfg: cfg, wire: &wire{}, sent: make(map[string]bool), fired: make(map[int64]bool)}
 	// A broker under load takes a while until all brokers know a new topic: 250 ms for each of these retries, and more. No
 	// time-out of records: it would count from a record's own time, which may be long ago.
 	s.client, err = kafka.NewClient(testkit.Kafka(t), kgo.UnknownTopicRetries(200))
