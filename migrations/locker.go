@@ -16,8 +16,8 @@ const (
 )
 
 // A locker lets one session of a database migrate at a time, by an advisory lock. Postgres has no rights on advisory locks: every role
-// that may connect can take this one. So the error names the session that holds it. It is returned at once if the role of that session
-// may not migrate.
+// that may connect can take this one. So the error names the session or the prepared transaction that holds it. It is returned at once
+// if no session of a role that may migrate holds it.
 type locker struct{}
 
 var _ lock.SessionLocker = locker{}
@@ -50,8 +50,8 @@ func (locker) SessionLock(ctx context.Context, conn *sql.Conn) error {
 // session of a role that may. The error is nil if none holds the lock any more.
 func findHolder(ctx context.Context, conn *sql.Conn) (held error, migrates bool, err error) {
 	const find = `
-		SELECT l.pid, coalesce(a.usename, p.owner)::text, p.transaction::text,
-			has_database_privilege(coalesce(a.usename, p.owner), l.database, 'CREATE') AND l.pid IS NOT NULL
+		SELECT l.pid, coalesce(a.usename, p.owner, '')::text, p.transaction::text,
+			l.pid IS NOT NULL AND has_database_privilege(a.usename, l.database, 'CREATE')
 		FROM pg_locks AS l
 		LEFT JOIN pg_stat_activity AS a USING (pid)
 		LEFT JOIN pg_locks AS x ON l.pid IS NULL AND x.pid IS NULL AND x.virtualtransaction = l.virtualtransaction
@@ -60,7 +60,7 @@ func findHolder(ctx context.Context, conn *sql.Conn) (held error, migrates bool,
 		WHERE l.locktype = 'advisory'
 		  AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
 		  AND l.classid::bigint << 32 | l.objid::bigint = $1 AND l.objsubid = 1
-		  AND l.granted AND coalesce(a.usename, p.owner) IS NOT NULL`
+		  AND l.granted AND (a.pid IS NOT NULL OR p.transaction IS NOT NULL)`
 	var pid *int
 	var role string
 	var prepared *string
@@ -69,7 +69,7 @@ func findHolder(ctx context.Context, conn *sql.Conn) (held error, migrates bool,
 	case errors.Is(err, sql.ErrNoRows):
 		return nil, false, nil
 	case err != nil:
-		return nil, false, fmt.Errorf("find the session that holds the lock of migrations: %w", err)
+		return nil, false, fmt.Errorf("find the holder of the lock of migrations: %w", err)
 	case pid == nil:
 		return fmt.Errorf("prepared transaction %s of role %q holds the lock of migrations: end it with ROLLBACK PREPARED and its gid in "+
 			"pg_prepared_xacts, and let no such role connect to this database", *prepared, role), false, nil

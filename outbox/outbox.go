@@ -148,8 +148,8 @@ func (o *Outbox) Write(ctx context.Context, tx pgx.Tx, entries ...Entry) error {
 	return nil
 }
 
-// inUTF8 returns batch for a session of any client_encoding. pgx sends the text of Go as it is: with another one than UTF8, Postgres would
-// convert it once more, and a key would be another one in Kafka.
+// inUTF8 returns batch between two statements that set client_encoding to UTF8 and back. pgx sends the strings of Go, which are UTF-8, as they
+// are: with another client_encoding Postgres would convert them, and a key would be another one in Kafka.
 func inUTF8(conn *pgx.Conn, batch *pgx.Batch) *pgx.Batch {
 	if conn == nil || conn.PgConn().ParameterStatus("server_encoding") != "UTF8" {
 		return batch
@@ -158,12 +158,12 @@ func inUTF8(conn *pgx.Conn, batch *pgx.Batch) *pgx.Batch {
 	if encoding == "UTF8" {
 		return batch
 	}
-	const set = "SELECT set_config('client_encoding', $1, true)"
-	all := &pgx.Batch{}
-	all.Queue(set, "UTF8")
-	all.QueuedQueries = append(all.QueuedQueries, batch.QueuedQueries...)
-	all.Queue(set, encoding)
-	return all
+	const setEncoding = "SELECT set_config('client_encoding', $1, true)"
+	wrapped := &pgx.Batch{}
+	wrapped.Queue(setEncoding, "UTF8")
+	wrapped.QueuedQueries = append(wrapped.QueuedQueries, batch.QueuedQueries...)
+	wrapped.Queue(setEncoding, encoding)
+	return wrapped
 }
 
 // Rows holds rendered entries that are not yet queued in a batch. The zero value is empty.

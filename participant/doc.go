@@ -183,8 +183,8 @@
 //	body that has no handler
 //	pending deadlines whose name     -          they wait in the table for a member that has a handler for the name, and
 //	has no handler here                         are logged as errors at the start and every ten minutes
-//	deadlines of a former group      -          no member fires them. Each service of the database logs them as errors, at the
-//	                                            start and every ten minutes, once they are overdue by an hour
+//	deadlines of a former group      -          they wait. Each service of the database logs them as errors, at the start and
+//	                                            every ten minutes, once they are overdue by an hour
 //	no member, or the database away  -          deadlines wait; Ready reports that they are not fired
 //	frozen, its partition taken      -          fenced: nothing commits; it joins again
 //	local work: crash, at any step   -          taken over at once, and counted: it runs alone, the fifth time it is

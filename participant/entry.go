@@ -35,8 +35,8 @@ const claimBytes = 4 << 20
 const maxType = 1024
 
 // settings apply to the claim alone: it must not wait for the disk, since a claim that a crash of the server loses was never
-// made; it must use the indexes whatever the statistics are of a table that was empty a moment ago; and its columns are read as
-// UTF-8, as inUTF8 says.
+// made; it must use the indexes whatever the statistics are of a table that was empty a moment ago; and its columns must be
+// UTF-8, as strings of Go are.
 const settings = `
 SELECT set_config('synchronous_commit', 'off', true), set_config('enable_seqscan', 'off', true),
        set_config('enable_bitmapscan', 'off', true), set_config('enable_sort', 'off', true),

@@ -240,19 +240,17 @@ const warnUnknownEvery = 10 * time.Minute
 
 // watchUnknown logs pending deadlines whose names have no handler here, at the start and from time to time: a later version
 // of the service scheduled them, or an earlier one. They wait in the table, and a member that has the handler fires them. It also
-// logs overdue deadlines of other groups, of which one may be the former name of this one.
+// logs overdue deadlines of other groups: one may be the former name of this group.
 func (p *Participant) watchUnknown(ctx context.Context) {
 	trouble := p.repeated("look for deadlines without a handler")
 	policy := retry.Policy{Initial: 100 * time.Millisecond, Cap: 5 * time.Second}
 	for failed := 0; ; {
 		pending, err := p.pendingUnknown(ctx)
-		if err == nil {
-			err = p.warnOverdue(ctx)
-		}
+		late := p.warnOverdue(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		trouble.report(err)
+		trouble.report(errors.Join(err, late))
 		wait := warnUnknownEvery
 		if failed++; err == nil {
 			failed = 0
@@ -292,7 +290,8 @@ func (p *Participant) pendingUnknown(ctx context.Context) (pending []string, err
 	})
 }
 
-// warnOverdue logs deadlines that no member of their group fires.
+// warnOverdue logs deadlines of other groups that are overdue by more than an hour: their members are away, or the group has no
+// members any more since it was renamed or removed.
 func (p *Participant) warnOverdue(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, statementLimit)
 	defer cancel()
@@ -300,8 +299,8 @@ func (p *Participant) warnOverdue(ctx context.Context) error {
 	var group string
 	var n int
 	_, err := pgx.ForEachRow(rows, []any{&group, &n}, func() error {
-		p.cfg.Log.Error().Str("of", group).Int("deadlines", n).Msg("deadlines of another group in this database are overdue by more than an hour, and no " +
-			"member of that group fires them: if this group was renamed, give them its new name: docs/participant.md, When you rename a group")
+		p.cfg.Log.Error().Str("overdue_group", group).Int("deadlines", n).Msg("deadlines of another group in this database are overdue by more than an hour: " +
+			"start its members; if the group was renamed, see docs/participant.md, When you rename a group; if it was removed, delete them")
 		return nil
 	})
 	return err

@@ -45,7 +45,7 @@ func (p *Participant) nameSession(ctx context.Context, find string, args pg.Args
 	case errors.Is(err, pgx.ErrNoRows):
 		return nil, nil
 	case err != nil:
-		return nil, fmt.Errorf("find the session that holds an advisory lock: %w", err)
+		return nil, fmt.Errorf("find the holder of an advisory lock: %w", err)
 	case pid == nil:
 		return fmt.Errorf("prepared transaction %s of role %q holds an advisory lock of this participant: end it with ROLLBACK PREPARED and "+
 			"its gid in pg_prepared_xacts, and let no such role connect to this database", *prepared, role), nil

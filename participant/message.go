@@ -174,9 +174,9 @@ func (m *message) handlerName(group string) string {
 	return m.handler.name
 }
 
-// cause returns m as the cause of emitted messages. Its time is the one in m's id, which is the same in every run of m: a local entry that
-// goes back to Kafka, a copy on a retry topic and a deadline that is written again have another record, and after the database was set
-// back m may run from either. An id without a time is taken with the record's.
+// cause returns m as the cause of emitted messages. Its time is the one in m's id, which is the same in every run of m. The record is
+// not: a local entry that goes back to Kafka, a copy on a retry topic and a deadline that is written again have another one, and m may
+// run from either after the database was set back. If the id has no time, the record's is used.
 func (m *message) cause(group string) *envelope.Cause {
 	at := m.at
 	if id, _, ok := inbox.Recent(m.ID); ok {

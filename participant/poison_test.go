@@ -148,8 +148,8 @@ func (s *stage) crash(partitions int32, marked ...int64) {
 type watched struct {
 	mu       sync.Mutex
 	open     int
-	solo     bool            // an open one has a suspected message
-	beside   bool            // one had, and was not the only one, or had others
+	suspect  bool            // an open one has a suspected message
+	beside   bool            // a suspected message ran with another one, in its transaction or at the same time
 	alone    map[int64]int   // the runs of an offset in transactions of one
 	starts   map[int64][]int // the starts in its mark in each run; 0: it had none
 	together int             // transactions with more messages
@@ -160,18 +160,18 @@ func (s *stage) watch(c *participant.Config) *watched {
 	c.Hooks.Transaction = func(ctx context.Context, ds []participant.Delivery) (context.Context, func(error)) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		most := 0
+		starts := 0
 		for _, d := range ds {
 			n := s.count(`
 				SELECT coalesce(max(s.starts), 0) FROM troupe.started AS s JOIN troupe.leases AS l ON l.id = s.lease_id
 				WHERE s."offset" = $1 AND l.partition = $2`, d.Offset, d.Partition)
 			w.starts[d.Offset] = append(w.starts[d.Offset], n)
-			most = max(most, n)
+			starts = max(starts, n)
 		}
-		suspected := most > 1
-		w.beside = w.beside || w.solo || suspected && (w.open > 0 || len(ds) > 1)
+		suspected := starts > 1
+		w.beside = w.beside || w.suspect || suspected && (w.open > 0 || len(ds) > 1)
 		w.open++
-		w.solo = suspected
+		w.suspect = suspected
 		if len(ds) == 1 {
 			w.alone[ds[0].Offset]++
 		} else {
@@ -181,7 +181,7 @@ func (s *stage) watch(c *participant.Config) *watched {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			w.open--
-			w.solo = false
+			w.suspect = false
 		}
 	}
 	return w
@@ -349,7 +349,7 @@ func TestTheQuarantineHasAllMessagesThatMayHaveRun(t *testing.T) {
 }
 
 // TestMessagesWithoutSuspicionRunConcurrentlyAfterACrash checks a quarantine without batches: messages of which none ended its process
-// before do not wait for each other. Each handler ends once both have begun.
+// before do not wait for each other. Each handler ends once all three have begun.
 func TestMessagesWithoutSuspicionRunConcurrentlyAfterACrash(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

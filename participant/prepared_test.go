@@ -1,6 +1,7 @@
 package participant_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -48,12 +49,12 @@ func TestAPreparedTransactionThatHoldsALockIsNamed(t *testing.T) {
 	prepare := func(lock string, args ...any) (number string) {
 		tx, err := role.Pool().Begin(t.Context())
 		require.NoError(t, err)
+		defer tx.Rollback(context.Background())
 		_, err = tx.Exec(t.Context(), lock, args...)
 		require.NoError(t, err)
 		require.NoError(t, tx.QueryRow(t.Context(), "SELECT pg_current_xact_id()::xid::text").Scan(&number))
 		_, err = tx.Exec(t.Context(), "PREPARE TRANSACTION 'p'")
 		require.NoError(t, err)
-		require.NoError(t, tx.Rollback(t.Context()))
 		return number
 	}
 	end := func() {

@@ -168,7 +168,7 @@ func (w *worker) lock(lock, unlock func()) error {
 	}
 }
 
-// runQuarantined runs m in quarantine, behind a mark of its own: a suspected message alone in the process, another one as a group.
+// runQuarantined runs m in quarantine, behind a mark of its own: a suspected message alone in the process, any other as a group of one.
 func (w *worker) runQuarantined(m *message) error {
 	lock, unlock := w.p.alone.RLock, w.p.alone.RUnlock
 	if w.suspected(m) {

@@ -10,8 +10,7 @@ import (
 	"github.com/troupe-go/troupe/participant"
 )
 
-// TestDeadlinesOfAFormerGroupAreLogged checks deadlines that no member fires since the group was renamed, and the statement that
-// gives them the new name.
+// TestDeadlinesOfAFormerGroupAreLogged checks deadlines of a group that was renamed, and the statement that gives them the new name.
 func TestDeadlinesOfAFormerGroupAreLogged(t *testing.T) {
 	t.Parallel()
 	s := newDeadlineStage(t)

@@ -258,8 +258,8 @@ func (t *handlerTx) Begin(ctx context.Context) (pgx.Tx, error) {
 	return t.Tx.Begin(ctx)
 }
 
-// inUTF8 is for a role with another client_encoding than its database. pgx sends the text of Go as it is, and Postgres would convert
-// it once more: an answer would have another key than its command.
+// inUTF8 is run if the database is in UTF-8 and the role's client_encoding is another one. pgx sends the strings of Go, which are UTF-8, as
+// they are. Postgres would convert them, and an answer would have another key than its command.
 const inUTF8 = "SELECT set_config('client_encoding', 'UTF8', true)"
 
 // begin starts a transaction in one round trip with the statements of first, after which read reads their results.
@@ -272,7 +272,7 @@ func (w *runner) begin(ctx context.Context, first func(*pgx.Batch), read func(pg
 	var batch pgx.Batch
 	batch.BeginTx(pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
 	statements := 1
-	if is := conn.Conn().PgConn().ParameterStatus; is("server_encoding") == "UTF8" && is("client_encoding") != "UTF8" {
+	if status := conn.Conn().PgConn().ParameterStatus; status("server_encoding") == "UTF8" && status("client_encoding") != "UTF8" {
 		batch.Queue(inUTF8)
 		statements++
 	}

@@ -19,7 +19,7 @@ import (
 //
 // Steps and deadlines that only to has apply to the part of the saga that has not begun: deadlines that count from the saga's
 // start, or from the start of a step that has begun, are not scheduled afterwards. A scheduled deadline is cancelled if to lets it count
-// until a step that is done.
+// until a step that is done, or failed as an optional one.
 func Migrate(from, to *Definition, s State) (State, error) {
 	m := &move{from: from, to: to, s: s}
 	switch {
@@ -100,7 +100,7 @@ func (m *move) compareSteps() {
 			m.obstacle("step %s has failed, and is not optional any more", ss.Name)
 		}
 		if ss.Phase == Intent && is.waitsForNothing() && !was.waitsForNothing() {
-			m.obstacle("step %s waits for an event, and for nothing in the other: it would never be done", ss.Name)
+			m.obstacle("step %s waits for an event, and awaits none in the other definition: it would never be done", ss.Name)
 		}
 		if (was.each == nil) != (is.each == nil) {
 			m.obstacle("step %s is %s, and has a forEach in only one of the two", ss.Name, phaseText(ss.Phase))
@@ -209,7 +209,7 @@ func (m *move) moved() State {
 	return s
 }
 
-// isCancelled reports whether a step until which the deadline of that name counts is over.
+// isCancelled reports whether one of the steps in the deadline's until is done or tolerated.
 func (d *Definition) isCancelled(name string, steps []StepState) bool {
 	k := d.deadline(name)
 	return k >= 0 && slices.ContainsFunc(d.deadlines[k].until, func(i int) bool { return steps[i].Phase == Done || steps[i].Tolerated })

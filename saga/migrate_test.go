@@ -132,7 +132,7 @@ func moved(t *testing.T, outcome, answered string, change func(*saga.Spec)) (*ru
 
 func TestASagaDoesNotMoveToWhereItsStepWaitsForNothing(t *testing.T) {
 	_, err := moved(t, "success", "Reserved", func(s *saga.Spec) { s.Steps[1].Success = nil })
-	require.EqualError(t, err, "step approval waits for an event, and for nothing in the other: it would never be done")
+	require.EqualError(t, err, "step approval waits for an event, and awaits none in the other definition: it would never be done")
 }
 
 func TestAMovedSagasDeadlineIsCancelledIfTheStepUntilWhichItCountsIsOver(t *testing.T) {

@@ -107,7 +107,7 @@ func main() {
 	settings := map[string]string{}
 	flag.Func("setting", "`name=value` of a Postgres setting, as in shared_buffers=12GB; may be given again", func(text string) error {
 		name, value, ok := strings.Cut(text, "=")
-		if !ok {
+		if !ok || name == "" {
 			return errors.New("want name=value")
 		}
 		settings[name] = value

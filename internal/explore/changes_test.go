@@ -8,15 +8,15 @@ import (
 	"github.com/troupe-go/troupe/saga"
 )
 
-// changedOften returns a definition of spec with up to three changes. Sagas of spec may be moved to it, or not.
-func changedOften(r *rand.Rand, spec saga.Spec) *saga.Definition {
+// withChanges returns a definition of spec with up to three changes. Sagas of spec may be moved to it, or not.
+func withChanges(r *rand.Rand, spec saga.Spec) *saga.Definition {
 	for {
 		spec.Version++
 		other := spec
 		other.Steps = slices.Clone(spec.Steps)
 		for range 1 + r.IntN(3) {
 			changeStep(r, &other)
-			changeTimes(r, &other)
+			changeDeadlinesOrEnds(r, &other)
 		}
 		if d, err := saga.Define(other); err == nil {
 			return d
@@ -49,7 +49,7 @@ func changeStep(r *rand.Rand, spec *saga.Spec) {
 		if !slices.ContainsFunc(spec.Steps, func(st saga.Step) bool { return slices.Contains(st.Needs, at.Name) }) && len(spec.Steps) > 1 {
 			spec.Steps = slices.Delete(spec.Steps, k, k+1)
 		}
-	case 7, 8: // one more step, behind a step or before it
+	case 7, 8: // one more step, that needs a step or that a step needs
 		more := saga.Step{
 			Name: "more", Command: &saga.Command{Hop: "h0", Type: "Do"},
 			Success: []saga.Answer{{Event: "Done"}}, Failure: []saga.Answer{{Event: "Refused"}},
@@ -70,8 +70,8 @@ func changeStep(r *rand.Rand, spec *saga.Spec) {
 	}
 }
 
-// changeTimes may change the deadlines and the ends.
-func changeTimes(r *rand.Rand, spec *saga.Spec) {
+// changeDeadlinesOrEnds may change the deadlines and the ends.
+func changeDeadlinesOrEnds(r *rand.Rand, spec *saga.Spec) {
 	then := []saga.Then{saga.ThenComplete, saga.ThenCompensate, saga.ThenPark}[r.IntN(3)]
 	switch r.IntN(9) {
 	case 0:

@@ -170,7 +170,7 @@ func runLossy(seed uint64, what losses) *lossy {
 	savedHop := make(map[string]hopData)
 	if what.migrate {
 		if l.other = changed(r, spec); what.changes {
-			l.other = changedOften(r, spec)
+			l.other = withChanges(r, spec)
 		}
 	}
 	for i, idle := 0, 0; i < 500 && idle < 30; i++ {

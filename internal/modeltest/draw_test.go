@@ -37,7 +37,7 @@ func draw(t *rapid.T) plan {
 	s.Late = s.Audit && (s.Local || s.Moves) && d.one("late", 0, 1) == 1
 	s.NoRelay = s.Local && !s.Moves && d.one("no relay", 0, 1) == 1
 	d.waits = s.Late
-	switch d.index("setting", 13) {
+	switch d.index("setting", 12) {
 	case 7:
 		s.Setting, s.Value = "default_transaction_isolation", "repeatable read"
 	case 8:
@@ -47,8 +47,6 @@ func draw(t *rapid.T) plan {
 	case 10:
 		s.Setting, s.Value = "idle_session_timeout", "300ms"
 	case 11:
-		s.Setting, s.Value = "statement_timeout", "1500ms"
-	case 12:
 		s.Setting, s.Value = "client_encoding", "LATIN1"
 	}
 	d.local = s.Local

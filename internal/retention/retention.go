@@ -206,14 +206,14 @@ func (r *Dropper) lock(ctx context.Context) error {
 	return nil
 }
 
-// held returns an error that names the session or the prepared transaction that holds the lock. Each role that may connect can take it, since Postgres has no
-// rights on advisory locks.
+// held returns an error that names the session or the prepared transaction that holds the lock. Each role that may connect can take
+// it, since Postgres has no rights on advisory locks.
 func (r *Dropper) held(ctx context.Context) error {
 	var pid *int
 	var role string
 	var prepared *string
 	err := r.conn.QueryRow(ctx, `
-		SELECT l.pid, coalesce(a.usename, p.owner)::text, p.transaction::text
+		SELECT l.pid, coalesce(a.usename, p.owner, '')::text, p.transaction::text
 		FROM pg_locks AS l
 		LEFT JOIN pg_stat_activity AS a USING (pid)
 		LEFT JOIN pg_locks AS x ON l.pid IS NULL AND x.pid IS NULL AND x.virtualtransaction = l.virtualtransaction
@@ -222,12 +222,12 @@ func (r *Dropper) held(ctx context.Context) error {
 		WHERE l.locktype = 'advisory'
 		  AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
 		  AND l.classid::bigint << 32 | l.objid::bigint = $1 AND l.objsubid = 1
-		  AND l.granted AND coalesce(a.usename, p.owner) IS NOT NULL`, int64(retentionLock)).Scan(&pid, &role, &prepared)
+		  AND l.granted AND (a.pid IS NOT NULL OR p.transaction IS NOT NULL)`, int64(retentionLock)).Scan(&pid, &role, &prepared)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows): // it has ended meanwhile
 		return errors.New("another session is at it")
 	case err != nil:
-		return fmt.Errorf("find the session that drops partitions: %w", err)
+		return fmt.Errorf("find the holder of the lock: %w", err)
 	case pid == nil:
 		return fmt.Errorf("prepared transaction %s of role %q holds its lock: end it with ROLLBACK PREPARED and its gid in "+
 			"pg_prepared_xacts, and let no such role connect to this database", *prepared, role)

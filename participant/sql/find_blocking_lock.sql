@@ -1,7 +1,7 @@
 -- A session or a prepared transaction that holds an advisory lock of Troupe for which a session waits, and whose role can neither be a
--- participant's nor of an operator of sagas. A prepared transaction has no process; it holds a lock on its own number.
+-- participant's nor of an operator of sagas. A prepared transaction has no process; it holds a lock on its transaction id.
 WITH locks AS MATERIALIZED (SELECT * FROM pg_locks)
-SELECT h.pid, coalesce(a.usename, p.owner)::text, p.transaction::text
+SELECT h.pid, coalesce(a.usename, p.owner, '')::text, p.transaction::text
 FROM locks AS w
 JOIN locks AS h ON h.locktype = w.locktype AND h.database = w.database AND h.classid = w.classid AND h.objid = w.objid
                 AND h.objsubid = w.objsubid AND h.granted
@@ -13,5 +13,5 @@ WHERE w.locktype = 'advisory'
   AND w.database = (SELECT oid FROM pg_database WHERE datname = current_database())
   AND w.classid::bigint BETWEEN @first::bigint AND @last::bigint AND w.objsubid = 2
   AND NOT w.granted
-  AND NOT has_table_privilege(coalesce(a.usename, p.owner), 'troupe.deadlines', 'UPDATE')
+  AND coalesce(NOT has_table_privilege(coalesce(a.usename, p.owner), 'troupe.deadlines', 'UPDATE'), p.transaction IS NOT NULL)
 LIMIT 1

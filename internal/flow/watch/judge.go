@@ -181,7 +181,7 @@ func (s *session) empty(ctx context.Context, slot int, now func(was int) (is int
 		if !empty {
 			return nil
 		}
-		// TRUNCATE waits for transactions that read any messages. A slot of a new day is empty already.
+		// TRUNCATE waits for transactions that have read messages. The slot of a new day is usually empty: then it needs no TRUNCATE.
 		const filled = "SELECT EXISTS (SELECT FROM troupe.watch_messages WHERE slot = $1) OR EXISTS (SELECT FROM troupe.watch_findings WHERE slot = $1)"
 		var truncate bool
 		if err := tx.QueryRow(ctx, filled, slot).Scan(&truncate); err != nil {
@@ -202,7 +202,7 @@ func (s *session) empty(ctx context.Context, slot int, now func(was int) (is int
 	return nil
 }
 
-// prune empties the slots of days that are past the retention. It is called when a session begins and when a day does, and every
+// prune empties the slots of days that are past the retention. It is called when a session begins and after each midnight (UTC), and every
 // pruneAgain while a transaction that reads messages, such as a dump, keeps a slot from being emptied.
 func (s *session) prune(ctx context.Context) error {
 	now := time.Now()
@@ -213,9 +213,9 @@ func (s *session) prune(ctx context.Context) error {
 		var refused *pgconn.PgError
 		if errors.As(err, &refused) && refused.Code == "55P03" { // lock_not_available
 			s.cfg.Log.Warn().Err(err).Str("flow", s.cfg.Flow).
-				Msg("messages past the retention stay: a transaction that reads messages is open, see pg_stat_activity")
+				Msg("messages past the retention are not deleted yet: a transaction that has read messages is open, see pg_stat_activity")
 			s.pruneAt = now.Add(pruneAgain)
-			break
+			break // the transaction has read the other slots, too: each would wait 5 s
 		}
 		if err != nil {
 			return err
