@@ -2,12 +2,14 @@ package participant_test
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
@@ -306,8 +308,11 @@ func TestADeadlineThatCameBeforeItWasScheduledAgainIsMet(t *testing.T) {
 			s.provision(1)
 			late := make(chan participant.Delivery, 10)
 			s.start(s.expecting(func(c *participant.Config) { c.Hooks.Late = func(d participant.Delivery) { late <- d } }))
-			cause := kafka.Record(s.command("a", Count{N: 1, Fail: "schedule"}))
-			cause.Timestamp = time.Now().Add(-of.age) // it is in the deadline's id
+			m := s.command("a", Count{N: 1, Fail: "schedule"})
+			id := uuid.Must(uuid.NewV7())
+			binary.BigEndian.PutUint64(id[:], uint64(time.Now().Add(-of.age).UnixMilli())<<16|7<<12) // its time is in the deadline's id
+			m.ID = id.String()
+			cause := kafka.Record(m)
 			s.produce(cause)
 			first := s.fired(1)[0]
 			_, err := s.pool.Exec(t.Context(), `DELETE FROM troupe.deadlines; DELETE FROM troupe.outbox; DELETE FROM troupe.answers;
