@@ -18,7 +18,7 @@ import (
 // RateLimit limits how many runs of a handler begin in any time of length per, over all members of the group, by the clock of the
 // service's database. n is at least 1, per from 1 second to 24 hours. The runs are evenly spaced: n of them do not begin
 // together. A permit may be used late, so the spacing is wider than per/n: the highest rate is 5/6 of n if per is a second, and 60/61 of n if
-// it is a minute (computed). So prefer a longer per to a shorter one.
+// it is a minute or more (computed). So prefer a longer per to a shorter one.
 //
 // A message that waits for the limit counts no attempt. Each try is a run and needs a permit; a handler that is no Call runs again
 // with the same permit if its transaction lost a race with another one, and a Call whose answer is there needs none. A handler with a limit that is no Call has its messages one

@@ -46,11 +46,12 @@ type rate struct {
 // mostLate is the number of claims in a row without a usable permit after which Ready reports that claims take too long.
 const mostLate = 5
 
-// mostLife limits the life of a permit.
-const mostLife = time.Second
+// lifeOf returns how long permits live. A lost permit costs the message another spacing, up to a day: with a long per a permit outlives a
+// start that takes seconds.
+func lifeOf(per time.Duration) time.Duration { return min(per/5, max(time.Second, per/60)) }
 
 func newRate(n int, per time.Duration) *rate {
-	r := &rate{n: n, per: per, life: min(per/5, mostLife), wake: make(chan struct{}, 1)}
+	r := &rate{n: n, per: per, life: lifeOf(per), wake: make(chan struct{}, 1)}
 	r.spacing = (per + r.life + time.Duration(n) - 1) / time.Duration(n)
 	r.most = max(int(r.life/2/r.spacing), 1)
 	return r
