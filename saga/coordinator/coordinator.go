@@ -45,7 +45,8 @@ type Config struct {
 	// JSON.
 	Schemas Schemas
 	// Parked is called for each saga that an operator must act on, after the commit; for Start and Act, whose transaction is
-	// the caller's, before it. It must not block.
+	// the caller's, before it. It is not called if the process ends, or loses its connection, before it knows that the commit
+	// succeeded: alert on the parked sagas of Stats too. It must not block.
 	Parked func(s saga.State, reason string)
 	// Decided is called for each decision, also one that changed nothing, at the same time as Parked. It must not block.
 	Decided func(Decided)
