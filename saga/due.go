@@ -9,7 +9,7 @@ import (
 	"github.com/troupe-go/troupe/internal/moments"
 )
 
-// armFirst schedules the deadlines that count from the saga's start.
+// armFirst schedules the deadlines that count from the saga's start. With a lock the saga starts when it has its lock.
 func (x *decision) armFirst() {
 	due, err := x.since(-1)
 	if err != nil {
@@ -130,7 +130,8 @@ func (x *decision) keep(due Armed) {
 	x.fx.Met = slices.DeleteFunc(x.fx.Met, func(name string) bool { return name == due.Name })
 }
 
-// meetOverdue applies the overdue deadlines, the earliest first, until the saga is parked or compensates.
+// meetOverdue applies the overdue deadlines, the earliest first, while the saga runs. It leaves out a deadline that would complete the saga
+// while the answer to a compensation is awaited.
 func (x *decision) meetOverdue() {
 	for x.s.Status == Running {
 		next := -1
