@@ -12,7 +12,7 @@ import (
 // answered applies the answer of a hop to a command or a compensation.
 func (x *decision) answered(e Event) {
 	i, ok := x.d.stepIndex(e.Step)
-	if !ok && !x.findsItem(e, &i) {
+	if !ok && !x.restoreItem(e, &i) {
 		return
 	}
 	if x.d.steps[i].each != nil {

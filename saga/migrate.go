@@ -206,7 +206,7 @@ func (m *move) moved() State {
 		}
 	}
 	for i := range s.Steps {
-		m.countCalls(&s.Steps[i])
+		m.markNewRequest(&s.Steps[i])
 	}
 	s.Deadlines = slices.DeleteFunc(slices.Clone(s.Deadlines), func(a Armed) bool { return m.to.isCancelled(a.Name, s.Steps) })
 	if len(s.Deadlines) == 0 {
@@ -221,9 +221,9 @@ func (d *Definition) isCancelled(name string, steps []StepState) bool {
 	return k >= 0 && slices.ContainsFunc(d.deadlines[k].until, func(i int) bool { return steps[i].Phase == Done || steps[i].Tolerated })
 }
 
-// countCalls makes the retry of a step a new request to services outside, as ActSet does, if the new definition gives the step's command or
+// markNewRequest makes the retry of a step a new request to services outside, as ActSet does, if the new definition gives the step's command or
 // compensation another input.
-func (m *move) countCalls(ss *StepState) {
+func (m *move) markNewRequest(ss *StepState) {
 	name := stepOfItem(ss.Name)
 	k, had := m.from.byName[name]
 	if !had {

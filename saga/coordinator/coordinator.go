@@ -215,7 +215,7 @@ func (c *Coordinator) register(hops []string) {
 		from = append(from, topics.MustHop(c.hop.Flow(), name))
 	}
 	if len(from) > 0 {
-		participant.OnAll(p, from, c.take)
+		participant.OnAll(p, from, c.handleEvents)
 	}
 	if !slices.Contains(hops, c.hop.Name()) {
 		participant.On(p, c.hop, c.gaveUp)
@@ -276,10 +276,10 @@ func (c *Coordinator) Act(ctx context.Context, tx pgx.Tx, id string, e saga.Even
 	return fx, nil
 }
 
-// take decides on the events of one transaction.
-func (c *Coordinator) take(ctx context.Context, tx pgx.Tx, taken []participant.Taken) error {
+// handleEvents decides on the events of one transaction.
+func (c *Coordinator) handleEvents(ctx context.Context, tx pgx.Tx, taken []participant.Taken) error {
 	for {
-		w, err := c.takeKnown(ctx, tx, taken)
+		w, err := c.decide(ctx, tx, taken)
 		if errors.Is(err, errNewDefinitions) {
 			continue
 		}
@@ -298,11 +298,11 @@ func (c *Coordinator) take(ctx context.Context, tx pgx.Tx, taken []participant.T
 	}
 }
 
-// takeKnown decides by the definitions that this process knows. It returns errNewDefinitions, before it has written anything, if
-// it has learned of others.
-func (c *Coordinator) takeKnown(ctx context.Context, tx pgx.Tx, taken []participant.Taken) (*decisions.Work, error) {
+// decide decides by the definitions that this process knows. It returns errNewDefinitions, before it has written anything, if it has
+// learned others.
+func (c *Coordinator) decide(ctx context.Context, tx pgx.Tx, taken []participant.Taken) (*decisions.Work, error) {
 	w := c.decider.Begin(tx)
-	c.look(w)
+	c.learnFirst(w)
 	ms := make([]decisions.Message, 0, len(taken))
 	for i, t := range taken {
 		m, err := c.read(ctx, tx, t.Message)

@@ -77,7 +77,7 @@ func (c *Coordinator) consume(d *saga.Definition) {
 		}
 	}
 	if len(more) > 0 {
-		participant.OnAll(c.cfg.Participant, more, c.take)
+		participant.OnAll(c.cfg.Participant, more, c.handleEvents)
 	}
 }
 
@@ -102,8 +102,8 @@ func (c *Coordinator) watch(ctx context.Context) {
 	}
 }
 
-// look makes a transaction read which definitions were stored since this process last looked.
-func (c *Coordinator) look(w *decisions.Work) {
+// learnFirst makes w read the new definitions together with the first sagas that it loads, and fail with errNewDefinitions if there are any.
+func (c *Coordinator) learnFirst(w *decisions.Work) {
 	var found []storedDefinition
 	batch := &pgx.Batch{}
 	c.queueNew(batch, &found)

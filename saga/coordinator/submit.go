@@ -70,13 +70,13 @@ type submission struct {
 }
 
 // queue adds the submission's own statements to tx. It copies them, so that they can be sent again on another connection.
-func (s *submission) queue(tx *swift) {
+func (s *submission) queue(tx *pipelinedTx) {
 	if s.own == nil {
 		return
 	}
 	for _, q := range s.own.QueuedQueries {
 		tx.Batch.Queue(q.SQL, q.Arguments...).Fn = q.Fn
-		tx.asks = tx.asks || q.Fn != nil
+		tx.checked = tx.checked || q.Fn != nil
 	}
 }
 
@@ -138,8 +138,8 @@ func (c *Coordinator) startAll(ctx context.Context, all []*submission) error {
 	if err != nil {
 		return err
 	}
-	tx := &swift{conn: conn}
-	defer tx.end()
+	tx := &pipelinedTx{conn: conn}
+	defer tx.release()
 	w := c.decider.Begin(tx)
 	w.Callers = make(map[string]context.Context, len(all))
 	if err = startAll(ctx, w, tx, all); err == nil {
@@ -152,7 +152,7 @@ func (c *Coordinator) startAll(ctx context.Context, all []*submission) error {
 }
 
 // startAll decides on the starts, and queues the statements and messages.
-func startAll(ctx context.Context, w *decisions.Work, tx *swift, all []*submission) error {
+func startAll(ctx context.Context, w *decisions.Work, tx *pipelinedTx, all []*submission) error {
 	if err := w.Load(ctx, idsOf(all)); err != nil {
 		return err
 	}
