@@ -108,7 +108,7 @@ func (x *decision) fired(e Event) {
 // the saga while it is parked, goes back, or awaits the answer to a compensation. It also keeps a deadline if one of its events cannot be
 // built: then it takes back what the deadline has changed, so that all of it is applied later, once.
 func (x *decision) applyOrKeep(due Armed) {
-	then := x.d.deadlines[x.deadline(due.Name)].Then
+	then := x.d.deadlines[x.d.deadline(due.Name)].Then
 	if then == ThenComplete && (x.s.Back || x.s.Status == Parked || x.compensating()) { // a saga that goes back goes on if its pivot is done
 		x.keep(due)
 		x.moment(moments.DeadlineKept, "", due.Name)
@@ -168,8 +168,6 @@ func (x *decision) timedOut(i int) {
 	}
 }
 
-func (x *decision) deadline(name string) int { return x.d.deadline(name) }
-
 func (d *Definition) deadline(name string) int {
 	return slices.IndexFunc(d.deadlines, func(dl *deadline) bool { return dl.Name == name })
 }
@@ -177,7 +175,7 @@ func (d *Definition) deadline(name string) int {
 // apply applies a deadline of the definition. If one of its events, or of the events of the end that it causes, cannot be built, it
 // parks the saga and returns false.
 func (x *decision) apply(due Armed) bool {
-	dl := x.d.deadlines[x.deadline(due.Name)]
+	dl := x.d.deadlines[x.d.deadline(due.Name)]
 	x.moment(moments.DeadlineMet, "", due.Name)
 	payload := due.Payload
 	if payload == nil {
