@@ -291,11 +291,16 @@ func follow(ctx context.Context, d Decided, e outbox.Entry, path string, taken [
 	return envelope.WithCause(ctx, own)
 }
 
-// Tell calls the hooks after the commit, or at once if tx does not report its commit.
-func (w *Work) Tell() {
-	if !participant.AfterCommit(w.tx, w.Told) {
+// Finish ends the handling of messages. err is the error of their decisions: if it is nil, Finish calls End, and makes the hooks be called
+// after the commit, or at once if tx does not report its commit. It returns the error as Lost does.
+func (w *Work) Finish(ctx context.Context, taken []participant.Taken, err error) error {
+	if err == nil {
+		err = w.End(ctx, taken)
+	}
+	if err == nil && !participant.AfterCommit(w.tx, w.Told) {
 		w.Told()
 	}
+	return w.Lost(err)
 }
 
 // Told calls the hooks. Call it after the commit.

@@ -283,16 +283,10 @@ func (c *Coordinator) handleEvents(ctx context.Context, tx pgx.Tx, taken []parti
 		if errors.Is(err, errNewDefinitions) {
 			continue
 		}
-		if err == nil {
-			err = w.End(ctx, taken)
-		}
-		err = w.Lost(err)
+		err = w.Finish(ctx, taken, err)
 		var failed decisions.FailedAt
 		if errors.As(err, &failed) && failed.Message >= 0 {
 			return participant.At(failed.Message, failed.Err)
-		}
-		if err == nil {
-			w.Tell()
 		}
 		return err
 	}
@@ -322,14 +316,7 @@ func (c *Coordinator) gaveUp(ctx context.Context, tx pgx.Tx, e participant.Event
 		return err
 	}
 	w := c.decider.Begin(tx)
-	err = w.Messages(ctx, []decisions.Message{m})
-	if err == nil {
-		err = w.End(ctx, nil)
-	}
-	if err == nil {
-		w.Tell()
-	}
-	return w.Lost(err)
+	return w.Finish(ctx, nil, w.Messages(ctx, []decisions.Message{m}))
 }
 
 // decided calls the hooks for a decision.
