@@ -59,10 +59,12 @@
 //	ended                               misses an effect, or has left one behind, is a dead letter
 //	an answer for a saga that does not  tried again: the database may have lost the saga's last decisions, and the messages that
 //	exist, or for a command that its    led to them are read again in any order. If the saga exists, the answer is tried again
-//	saga has not sent                   until the saga takes it or has ended. If not, it is ignored after an hour, with a
-//	                                    warning; at once if it is older than a day and than all sagas of the database
-//	an answer for a type of saga that   decided if the saga is stored for this coordinator (another process started it), else
-//	is not in Config.Definitions        ignored as above: it belongs to another coordinator. See below
+//	saga has not sent                   until the saga takes it or has ended. An answer for a saga that does not exist is ignored
+//	                                    after an hour, with a warning; at once if it is older than a day and than all sagas of
+//	                                    the database
+//	an answer for a type of saga that   decided if the saga is stored for this coordinator, since another process has started it.
+//	is not in Config.Definitions        Otherwise it is ignored: at once if this process knows no definition of the type, since
+//	                                    the saga belongs to another coordinator, and as above if it knows one
 //	events for one saga at once         the second waits for the row, and is decided on the state that the first one stored
 //	two coordinators at once            the same; each decides for the partitions that its participant has
 //	started twice at once               one starts; the transaction of the other runs again and finds it. Start returns

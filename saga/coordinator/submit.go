@@ -92,8 +92,8 @@ func (c *Coordinator) takeSubmissions() {
 	c.submissions.Release()
 }
 
-// submit starts all in one transaction and sends each its result. If that transaction fails, and not since the database is
-// unavailable, it starts each in a transaction of its own, since one of them may be the cause.
+// submit starts all in one transaction and sends each its result. If that transaction fails, and the database is available, it starts
+// each in a transaction of its own, since one of them may be the cause.
 func (c *Coordinator) submit(all []*submission) {
 	all = slices.DeleteFunc(all, func(s *submission) bool { return s.ctx.Err() != nil }) // their callers have gone
 	if len(all) == 0 {
