@@ -39,8 +39,8 @@
 //
 //	event                               effect
 //	an event comes twice                none: the inbox has recorded it. After the inbox entry has been deleted, a repeated answer
-//	                                    or start is ignored. A repeated awaited event is a new one: a step that still awaits such
-//	                                    an event takes it, or it is stashed
+//	                                    or start is ignored. A repeated awaited event counts as a new one: another step may take
+//	                                    it, or it is kept or stashed
 //	an answer comes late                ignored, or it settles a doubt, as package saga says
 //	a start whose when, set or lock     a dead letter of the coordinator's hop: of the event, or, if the event is also for
 //	cannot be evaluated, an event that  another saga, of a message of its own (troupe.Apart), so that the other saga takes the
