@@ -65,7 +65,7 @@ type firer struct {
 	answeredAt time.Time // that server's time at its last answer
 	changedAt  time.Time // when the server that answers last changed
 	lateAt     time.Time // when an answer was last late
-	vain       int       // statements in a row that fired nothing, although deadlines were due
+	vain       int       // number of statements in a row that fired nothing although deadlines were due
 
 	looked  time.Time // when foreignLock read who holds the lock
 	blocked error     // its result

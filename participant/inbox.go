@@ -33,7 +33,7 @@ var (
 
 const (
 	slots   = inbox.Slots
-	maxDays = slots/2 - 2 // an id made so long ago and handled today is stored as long again
+	maxDays = slots/2 - 2 // an id that was made maxDays ago and is handled today is stored for maxDays from now
 )
 
 // identity is the text by which the inbox recognises a message, and how often it was redriven. It may be used as a map key.

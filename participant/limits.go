@@ -152,8 +152,8 @@ func (w *worker) takePermits(m *message, place keyed.Place) (wait any, last bool
 	return nil, alone
 }
 
-// spend reports with an error whether m's handler must not run now. A handler that is no Call runs again with the same permit if its
-// transaction lost a race.
+// spend uses m's permit. It returns errNoPermit if m's handler must not run now. A handler that is no Call runs again with the same permit
+// if its transaction lost a race.
 func (m *message) spend() error {
 	l, had := &m.handler.limits, m.permit
 	switch {

@@ -49,8 +49,8 @@ func (l *local) worker() {
 // may reports whether entries may be claimed: always, or, while the gate is shut, once for each try.
 func (l *local) may() bool { return l.gate.waits.Load() == nil || l.try.CompareAndSwap(true, false) }
 
-// turn claims entries once, and runs them. all is true if there were no others: then the next turn waits for a hint, since most
-// claims of a worker that claimed again at once found nothing.
+// turn claims entries once, and runs them. all is true if no other entries could be claimed. Then the worker waits for a hint before its next
+// turn, since another claim would most likely find nothing.
 func (l *local) turn(from *[]byte, dueFirst bool) (n int, all bool, err error) {
 	quarantine := l.p.alone.TryLock()
 	defer func() {

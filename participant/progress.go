@@ -33,7 +33,7 @@ type progress struct {
 	end     atomic.Int64 // the end of the readable log, as last returned by the broker; unknown: -1
 	start   atomic.Int64 // the start of the log, as last returned by the broker
 	last    atomic.Int64 // when a message last ended, in Unix nanoseconds
-	behind  atomic.Int64 // since when the broker has more and nothing comes, likewise; 0: it has not
+	behind  atomic.Int64 // since when the broker has more than has ended here, in Unix nanoseconds; 0: it has not
 	stalled atomic.Pointer[error]
 
 	busy   time.Time // since when there are messages to handle; zero: there are none
@@ -53,7 +53,7 @@ func (p *progress) touch(now time.Time) { p.last.Store(now.UnixNano()) }
 // fetched sets the first offset, if none is known.
 func (p *progress) fetched(first int64) { p.next.CompareAndSwap(-1, first) }
 
-// heard stores the ends of the log that a fetch has in addition to its records.
+// heard stores the start and the end of the log, which a fetch returns with its records.
 func (p *progress) heard(f kgo.FetchPartition) {
 	if f.Err != nil {
 		return
@@ -176,7 +176,7 @@ func (w *worker) learn(ends map[string]map[int32]kafka.Place, err error, now tim
 	return w.compare(now)
 }
 
-// compare records since when the broker has more than is fetched.
+// compare records since when the broker has more than has ended here, and reports whether it has.
 func (w *worker) compare(now time.Time) (more bool) {
 	p := &w.progress
 	from := p.from()

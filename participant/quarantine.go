@@ -32,8 +32,8 @@ var (
 const maxStarts = 5
 
 // If the previous owner crashed, one of the first messages may have caused it. They run in quarantine: each is recorded in
-// troupe.started before it runs, and the record survives a crash. First groups are recorded, to find the suspect group; the
-// messages of such a group run one by one, to find the message. A partition whose owner shut down cleanly skips this.
+// troupe.started before it runs, and the record (the mark) survives a crash. The messages run in groups at first. If the process crashes
+// again, the messages of the group that ran are suspected, and run one by one. A partition whose owner shut down cleanly skips this.
 
 // place identifies a message, also when it is read again from troupe.held.
 type place struct {

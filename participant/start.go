@@ -13,7 +13,7 @@ import (
 	"github.com/troupe-go/troupe/internal/kafka"
 )
 
-// An assigned partition is read from the group's committed offset, with four exceptions and one remark.
+// An assigned partition is read from the group's committed offset, with these exceptions.
 //
 //   - A topic that was deleted and created again, or restored elsewhere, has the same name, and its offsets mean something
 //     else. Brokers before OffsetCommit version 10 store offsets by name. Each offset that a participant commits therefore
@@ -26,7 +26,12 @@ import (
 //     be read. If it is below the watermark, which a reset cannot lower, a log line has the number of skipped offsets. If it
 //     is above, the watermark is moved there before the first message.
 //   - A rebuild reads the partition again, or was cancelled: it is read from the watermark, which has been set back or forward.
-//   - The database has no watermark of the topic: it is a new one, or the group's first start. The committed offset is used.
+//   - A participant committed an offset of the topic, but the database's watermark is of an earlier topic of that name: the watermark of
+//     this one was never written, or was lost. The topic is read from its start.
+//
+// If the database has no watermark of the partition at all, the committed offset is used: a new topic, or the group's first start.
+// Messages below it then count as handled, also if the database was set back to before the group's first watermark of the partition,
+// which is stored about a second after the partition is first assigned: a warning reports them.
 
 const topicNotePrefix = "topic id "
 
