@@ -114,7 +114,7 @@ func (f *firer) pass(ctx context.Context) (wait time.Duration, err error) {
 		back = allTheWay
 	}
 	server := f.server
-	wait, err = f.look(ctx, back)
+	wait, err = f.untilNext(ctx, back)
 	if f.wasAway(server, time.Since(began)) && err == nil && len(f.atOnce) < len(f.all) {
 		if f.backlog.reset(); !f.backlog.isHandled(ctx) {
 			f.names = f.atOnce
@@ -170,8 +170,8 @@ func (f *firer) foreignLock(ctx context.Context) error {
 	return f.blocked
 }
 
-// look returns how long until the next deadline is due, at most lookEvery.
-func (f *firer) look(ctx context.Context, back time.Duration) (time.Duration, error) {
+// untilNext returns how long until the next deadline is due, at most lookEvery.
+func (f *firer) untilNext(ctx context.Context, back time.Duration) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, statementLimit)
 	defer cancel()
 	var next *float64

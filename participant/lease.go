@@ -72,10 +72,10 @@ func (p *Participant) owner() string {
 	return fmt.Sprintf("%s, process %d", host, os.Getpid())
 }
 
-// take makes this member the partition's owner: from here on no transaction of an earlier owner can commit. It waits takeLimit for open
+// takeLease makes this member the partition's owner: from here on no transaction of an earlier owner can commit. It waits takeLimit for open
 // transactions of an earlier owner, such as one that is frozen, and then ends their sessions. It returns an error while the lock is held
 // by a session whose role cannot be a participant's.
-func (w *worker) take(ctx context.Context) (l lease, err error) {
+func (w *worker) takeLease(ctx context.Context) (l lease, err error) {
 	args := pg.Args{
 		"group": w.p.cfg.Group, "topic": w.topic, "partition": w.id, "owner": w.p.owner(), "class": int32(leaseClass),
 	}

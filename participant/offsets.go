@@ -81,7 +81,7 @@ func (o *offsets) commit(ctx context.Context) error {
 	}
 	var told map[string]map[int32]int64
 	if o.p.cfg.Hooks.BeforeOffsets != nil || o.p.cfg.Hooks.AfterOffsets != nil {
-		told = plain(taken)
+		told = nextOffsets(taken)
 	}
 	tell(o.p.cfg.Hooks.BeforeOffsets, told)
 	if err := o.send(ctx, taken); err != nil {
@@ -128,7 +128,7 @@ func (o *offsets) send(ctx context.Context, marks map[topicPartition]mark) (err 
 	return err
 }
 
-func plain(marks map[topicPartition]mark) map[string]map[int32]int64 {
+func nextOffsets(marks map[topicPartition]mark) map[string]map[int32]int64 {
 	all := make(map[string]map[int32]int64)
 	for at, offset := range marks {
 		if all[at.topic] == nil {

@@ -32,7 +32,7 @@ type Participant struct {
 	limit        time.Duration // statementLimit
 	tick         time.Duration // tickEvery
 	ring         ring
-	alone        sync.RWMutex // held for writing by a quarantined run that must be the only one; for reading by quarantined groups
+	quarantineLock sync.RWMutex // held for writing by a quarantined run that must be the only one; for reading by quarantined groups
 	turns        *turns
 	// awaited holds the messages that wait for a member with a handler.
 	awaited awaited

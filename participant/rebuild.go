@@ -165,11 +165,11 @@ func (r *rebuild) setBefore(watermark int64, epoch int32, low, high []int64, epo
 		epoch = math.MaxInt32
 	}
 	r.before.topicID, r.before.watermark.offset, r.before.watermark.epoch = r.topicID, watermark, epoch
-	runs := make([]ended, len(low))
+	runs := make([]offsetRange, len(low))
 	for i := range low {
-		runs[i] = ended{low[i], high[i], epochs[i]}
+		runs[i] = offsetRange{low[i], high[i], epochs[i]}
 	}
-	r.before.above = map[uuid.UUID][]ended{r.topicID: merge(sorted(runs))}
+	r.before.above = map[uuid.UUID][]offsetRange{r.topicID: merge(sorted(runs))}
 }
 
 // hadEnded reports whether m had ended when the rebuild began; false without a rebuild.

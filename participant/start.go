@@ -44,8 +44,8 @@ type committedOffset struct {
 	recreated bool      // a participant committed it, for a topic of that name that is gone
 }
 
-// compare parses the metadata of the fetched offsets.
-func (c *consumer) compare(ctx context.Context, _ *kgo.Client, resp *kmsg.OffsetFetchResponse) error {
+// readMetadata parses the metadata of the fetched offsets.
+func (c *consumer) readMetadata(ctx context.Context, _ *kgo.Client, resp *kmsg.OffsetFetchResponse) error {
 	<-c.built
 	ids, err := kafka.TopicIDs(ctx, c.client, c.consumed...)
 	if err != nil {
@@ -75,8 +75,8 @@ func (c *consumer) compare(ctx context.Context, _ *kgo.Client, resp *kmsg.Offset
 	return nil
 }
 
-// adjust sets the offset from which each assigned partition is read. kgo calls it right after compare.
-func (c *consumer) adjust(ctx context.Context, offsets map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
+// adjustOffsets sets the offset from which each assigned partition is read. kgo calls it right after readMetadata.
+func (c *consumer) adjustOffsets(ctx context.Context, offsets map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
 	for topic, partitions := range offsets {
 		for id := range partitions {
 			at := topicPartition{topic, id}

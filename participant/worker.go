@@ -188,9 +188,9 @@ func (w *worker) run(batch []*message) (ended int, again bool) {
 	return ended, true
 }
 
-// look reports how m is handled. If passes is true, m needs no run: it has ended before, or has no handler here. If plain is true, m needs
+// inspect reports how m is handled. If passes is true, m needs no run: it has ended before, or has no handler here. If plain is true, m needs
 // only a run of its handler, and may share a transaction with other messages.
-func (w *worker) look(m *message) (passes, plain bool) {
+func (w *worker) inspect(m *message) (passes, plain bool) {
 	if m.record != nil && m.record.Attrs.IsControl() {
 		return true, false
 	}
@@ -232,7 +232,7 @@ func (w *worker) single(batch []*message) (n int, ok bool) {
 	m := batch[0]
 	if m.due {
 		if n, ok = w.one(func() error { return w.retry(m) }); ok {
-			w.turns() // keep may be waiting for the database
+			w.startTurns() // keep may be waiting for the database
 			w.rouse()
 		}
 		return n, ok
@@ -242,7 +242,7 @@ func (w *worker) single(batch []*message) (n int, ok bool) {
 		if m.due {
 			break
 		}
-		if passes, _ := w.look(m); passes || !w.holds.has(m) || m.calls(w.p.cfg.Hop, compensate) {
+		if passes, _ := w.inspect(m); passes || !w.holds.has(m) || m.calls(w.p.cfg.Hop, compensate) {
 			break
 		}
 		waiting = append(waiting, m)
@@ -266,7 +266,7 @@ func (w *worker) one(step func() error) (n int, ok bool) {
 
 // deliver handles m until it has ended or is in troupe.held. An error is not about m.
 func (w *worker) deliver(m *message) error {
-	switch passes, _ := w.look(m); {
+	switch passes, _ := w.inspect(m); {
 	case passes:
 		return nil
 	case w.holds.has(m) && m.calls(w.p.cfg.Hop, compensate):
