@@ -12,7 +12,7 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// allTypes stands for the type in the name of a handler of OnAll.
+// allTypes replaces the type in the name of a handler of OnAll.
 const allTypes = "all"
 
 // OnAll registers fn as the handler of all events of other hops, of any type: Exhausted and Nothing too. It is called once for

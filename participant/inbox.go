@@ -132,9 +132,9 @@ func (p *Participant) days() int {
 	return days
 }
 
-// prepareRing prepares the ring for the days to come: each table that gets a new day is emptied of the day that it had 32 days before,
-// and one whose day is longer ago than twice the longest retention of a group is emptied too. A table is emptied in constant
-// time, and no handler's transaction touches one that old. The days go by the database's clock: a member whose own clock is
+// prepareRing gives each day up to tomorrow a table of the ring. It empties a table before it assigns a new day to it, 32 days after the
+// table's earlier day. It also empties each table whose day is longer ago than twice the longest retention of a group. A table is emptied in
+// constant time, and no handler's transaction touches one that old. The days are by the database's clock: a member whose own clock is
 // ahead would empty tables of today. now is for tests; nil is the database's clock.
 func (p *Participant) prepareRing(ctx context.Context, now *time.Time) error {
 	days := p.days()

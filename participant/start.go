@@ -120,8 +120,8 @@ func (w *worker) start(ctx context.Context, committed kgo.Offset, of committedOf
 	offset := committed.EpochOffset().Offset // negative: the start of the log
 	log := w.p.cfg.Log.With().Stringer("partition", w.at).Int64("committed", offset).Int64("watermark", s.watermark.offset).Logger()
 	next := s.watermark.offset + 1
-	// A cancelled rebuild may have left a committed offset below the watermark. If this lease has undone the rebuild, or the watermark has no
-	// epoch, since the offset was set by hand, and so recognises no message, the partition is read from the watermark.
+	// A cancelled rebuild may have left a committed offset below the watermark. The partition is read from the watermark if this lease has
+	// undone the rebuild; also if the watermark has no epoch, because an operator set the offset: it then recognises no message as handled.
 	cancelled := s.topicID == of.topicID && of.ours && offset < next && (w.lease.rebuilds.undone || s.watermark.epoch < 0)
 	switch {
 	case w.lease.rebuilds.under(of.topicID, next), cancelled:
