@@ -96,10 +96,8 @@ func (p *Participant) fire(ctx context.Context) {
 			wait = policy.Wait(failed)
 			f.backlog.reset()
 		}
-		select {
-		case <-ctx.Done():
+		if !pause(ctx, wait) {
 			return
-		case <-time.After(wait):
 		}
 	}
 }
@@ -261,10 +259,8 @@ func (p *Participant) watchUnknown(ctx context.Context) {
 			p.cfg.Log.Error().Strs("deadlines", pending).Msg("deadlines are pending that no OnDeadline handles here: they wait for a member " +
 				"that does; register their names, or delete them from troupe.deadlines")
 		}
-		select {
-		case <-ctx.Done():
+		if !pause(ctx, wait) {
 			return
-		case <-time.After(wait):
 		}
 	}
 }

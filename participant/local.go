@@ -189,10 +189,8 @@ func (p *Participant) makeLocal(ctx context.Context) error {
 			if err == nil {
 				break
 			}
-			select {
-			case <-ctx.Done():
+			if !pause(ctx, policy.Wait(failed)) {
 				return nil
-			case <-time.After(policy.Wait(failed)):
 			}
 		}
 	}

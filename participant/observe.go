@@ -25,7 +25,7 @@ func (p *Participant) observe(topic, typ string, fn observe) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.running {
-		p.late(mistake{errLate})
+		p.endRun(mistake{errLate})
 		return
 	}
 	t, err := topics.Parse(topic)

@@ -231,11 +231,12 @@ func (m *message) plain() bool {
 func (w *worker) single(batch []*message) (n int, ok bool) {
 	m := batch[0]
 	if m.due {
-		if n, ok = w.one(func() error { return w.retry(m) }); ok {
-			w.startTurns() // keep may be waiting for the database
-			w.rouse()
+		if !w.goes(func() error { return w.retry(m) }) {
+			return 0, false
 		}
-		return n, ok
+		w.startTurns() // keep may be waiting for the database
+		w.rouse()
+		return 1, true
 	}
 	var waiting []*message
 	for _, m := range batch {
@@ -253,15 +254,10 @@ func (w *worker) single(batch []*message) (n int, ok bool) {
 		}
 		return len(waiting), true
 	}
-	return w.one(func() error { return w.deliver(m) })
-}
-
-// one runs a step for the first message of a batch alone.
-func (w *worker) one(step func() error) (n int, ok bool) {
-	if ok = w.goes(step); ok {
-		n = 1
+	if !w.goes(func() error { return w.deliver(m) }) {
+		return 0, false
 	}
-	return n, ok
+	return 1, true
 }
 
 // deliver handles m until it has ended or is in troupe.held. An error is not about m.
