@@ -19,7 +19,7 @@ type holds struct {
 type hold struct {
 	key   holdKey
 	due   time.Time
-	index int // index in the queue; -1 while the key has its turn
+	place int // index in the queue; -1 while the key has its turn
 
 	limits *limits // of the handler of its first message, if they are known; nil: none
 	waits  bool    // its turn waits for a permit, or has one
@@ -43,7 +43,7 @@ func (h *holds) set(key holdKey, due time.Time) {
 		if h.byKey == nil {
 			h.byKey = make(map[holdKey]*hold)
 		}
-		known = &hold{key: key, index: -1}
+		known = &hold{key: key, place: -1}
 		h.byKey[key] = known
 	}
 	known.due = due
@@ -52,10 +52,10 @@ func (h *holds) set(key holdKey, due time.Time) {
 
 func (h *holds) enqueue(known *hold) {
 	h.endTurn(known)
-	if known.index < 0 {
+	if known.place < 0 {
 		heap.Push(&h.queue, known)
 	} else {
-		heap.Fix(&h.queue, known.index)
+		heap.Fix(&h.queue, known.place)
 	}
 }
 
@@ -63,7 +63,7 @@ func (h *holds) enqueue(known *hold) {
 func (h *holds) learn(key holdKey, due time.Time) {
 	h.mu.Lock()
 	known := h.byKey[key]
-	turns := known != nil && known.index < 0
+	turns := known != nil && known.place < 0
 	h.mu.Unlock()
 	if !turns {
 		h.set(key, due)
@@ -74,7 +74,7 @@ func (h *holds) learn(key holdKey, due time.Time) {
 func (h *holds) settle(key holdKey) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if known := h.byKey[key]; known != nil && known.index < 0 {
+	if known := h.byKey[key]; known != nil && known.place < 0 {
 		known.due = time.Time{}
 		h.enqueue(known)
 	}
@@ -86,8 +86,8 @@ func (h *holds) free(key holdKey) {
 	defer h.mu.Unlock()
 	if known := h.byKey[key]; known != nil {
 		h.endTurn(known)
-		if known.index >= 0 {
-			heap.Remove(&h.queue, known.index)
+		if known.place >= 0 {
+			heap.Remove(&h.queue, known.place)
 		}
 		delete(h.byKey, key)
 	}
@@ -155,12 +155,12 @@ func (q holdQueue) Len() int           { return len(q) }
 func (q holdQueue) Less(i, j int) bool { return q[i].due.Before(q[j].due) }
 func (q holdQueue) Swap(i, j int) {
 	q[i], q[j] = q[j], q[i]
-	q[i].index, q[j].index = i, j
+	q[i].place, q[j].place = i, j
 }
 
 func (q *holdQueue) Push(x any) {
 	added := x.(*hold)
-	added.index = len(*q)
+	added.place = len(*q)
 	*q = append(*q, added)
 }
 
@@ -168,6 +168,6 @@ func (q *holdQueue) Pop() any {
 	last := (*q)[len(*q)-1]
 	(*q)[len(*q)-1] = nil
 	*q = (*q)[:len(*q)-1]
-	last.index = -1
+	last.place = -1
 	return last
 }
