@@ -158,14 +158,14 @@ FROM (SELECT definition, true AS in_use
       WHERE saga = ANY ($3)) AS found
 GROUP BY definition
 ORDER BY definition`
+	if err := decisions.Alone(ctx, c.cfg.Pool, c.definitions.Names(), c.hop.String(), c.cfg.Participant.Group()); err != nil {
+		return nil, err
+	}
 	for _, d := range c.cfg.Definitions {
 		if err := decisions.StoreDefinition(ctx, c.cfg.Pool, d); err != nil {
 			return nil, fmt.Errorf("store definition %s: %w", d, err)
 		}
 		hops = append(hops, d.Hops()...)
-	}
-	if err := decisions.Alone(ctx, c.cfg.Pool, c.definitions.Names(), c.hop.String(), c.cfg.Participant.Group()); err != nil {
-		return nil, err
 	}
 	rows, err := c.cfg.Pool.Query(ctx, mayRun, c.hop.String(), c.cfg.Participant.Group(), c.definitions.Names())
 	if err != nil {
