@@ -95,7 +95,7 @@ func (r *Relay) look(ctx context.Context, l *lease, last *SlotStatus) (*SlotStat
 			Scan(&now.Active, &now.WALStatus, &now.Invalidation, &now.RetainedBytes, &now.UnconfirmedBytes, &now.SafeBytes, &since)
 	}
 	err := read(noteGuard)
-	if denied(err) { // rights granted by an older version, without samples: the guard matters more
+	if denied(err) { // the rights of an older version, without those on the samples: read the slot all the same
 		r.quiet.failed("slot samples", err)
 		err = read(readGuard)
 	}

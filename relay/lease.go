@@ -67,7 +67,7 @@ func (l *lease) divided(shards int) {
 	l.shards = shards
 }
 
-// heard passes on whether the outbox is paused, from the result of a renewal.
+// heard calls paused with the result of a renewal.
 func (l *lease) heard(paused bool) {
 	if l.paused != nil {
 		l.paused(paused)

@@ -13,15 +13,15 @@ import (
 	"github.com/troupe-go/troupe/internal/pg"
 )
 
-// A looker polls for rows, for all shards of a process that found none, and renews all its leases with the same statement:
-// the cost of an idle relay does not grow with the number of shards.
+// A looker polls for rows in all shards of the process whose last claim found none. The same statement renews the leases of the
+// process. So the cost of an idle relay does not grow with the number of shards.
 type looker struct {
 	relay     *Relay
 	session   session
 	wake      chan struct{} // notifications of new rows
 	stirred   chan struct{} // signalled when a shard begins to rest
 	mayBeFree chan struct{} // signalled when a shard may be free, or another relay holds at least two more shards
-	lead      chan struct{} // signalled at the same time, for the lead
+	lead      chan struct{} // signalled at the same time, for the goroutine that waits for the lease of shard 0
 
 	mu      sync.Mutex
 	leases  map[int]*holding
@@ -33,7 +33,7 @@ type looker struct {
 // holding is a shard whose lease this process holds.
 type holding struct {
 	lease *lease
-	yield context.CancelFunc // ends the term once the rows in flight are settled; nil for the lead
+	yield context.CancelFunc // ends the term once the rows in flight are settled; nil for shard 0
 }
 
 // resting is a shard that waits for rows.
@@ -91,8 +91,7 @@ func (l *looker) allShardsHeld(within time.Duration) bool {
 	return l.quiet && time.Since(l.looked) < within
 }
 
-// rest waits until there are rows in a shard, or until the looker finds that looking takes long. It returns over when ctx
-// ends.
+// rest waits until there are rows in the lease's shard, or until a look took longer than slowLook. When ctx ends it returns over.
 func (l *looker) rest(ctx context.Context, of *lease, s scope) why {
 	r := &resting{s, make(chan why, 1)}
 	l.mu.Lock()
@@ -165,6 +164,7 @@ type looks struct {
 	resting   []*resting // nil: the shard does not rest
 }
 
+// due returns the arguments of the next look: all leases of the process, or none if no shard rests.
 func (l *looker) due() (a looks) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -184,6 +184,7 @@ func (l *looker) due() (a looks) {
 	return a
 }
 
+// look runs the statement look.sql, and ends the rests of the shards that have rows.
 func (l *looker) look(ctx context.Context) (found bool, err error) {
 	a := l.due()
 	if len(a.shards) == 0 {

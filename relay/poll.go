@@ -108,7 +108,7 @@ func (p *poll) claimRows(ctx context.Context, waited time.Duration) ([]*item, er
 	return items, nil
 }
 
-// from returns the scope of a claim. A full claim begins at the very first row, and ignores the marks.
+// from returns the scope of a claim. A full claim ignores the marks, and so begins at the first row of the table.
 func (p *poll) from(full bool) scope {
 	s := p.scope()
 	if full {
@@ -193,7 +193,7 @@ func (p *poll) retried() int {
 	return p.batch / 2
 }
 
-// far reports whether a claim walked over so many rows that a new mark would save the next claim that walk.
+// far reports whether a claim read so many rows in vain that a new mark is worth its cost.
 func (p *poll) far(w *window, took time.Duration) bool {
 	if len(w.items) == 0 {
 		return took > slowLook

@@ -43,7 +43,7 @@ type publisher struct {
 	failing map[string]time.Time // topics that the broker refuses, and schemas that the registry refuses, and since when
 }
 
-// round claims once and publishes the rows. Claims end with idle; rows that were sent are settled until term ends.
+// round claims once and publishes the rows. It claims and sends until idle ends, and settles what it sent until term ends.
 func (p *publisher) round(idle, term context.Context, waited time.Duration) (found bool, err error) {
 	items, err := p.source.claim(idle, waited)
 	if parked := (*rowsParked)(nil); errors.As(err, &parked) {
@@ -91,7 +91,7 @@ func (i *item) age() time.Duration {
 // errCheckpointTopic refuses a row of a service that would be read as the relay's own record.
 var errCheckpointTopic = errors.New("the topic is the relay's own: it holds the checkpoint of exactly-once delivery")
 
-// prepare makes records of rows. Rows that cannot be sent become failure, and later rows of their keys are left out.
+// prepare makes records of rows. It returns rows that cannot be sent as failures, and leaves out later rows of their keys.
 func (p *publisher) prepare(ctx context.Context, items []*item) (queue []*item, failures []failure, err error) {
 	absent, err := p.sender.look(ctx, items)
 	if err != nil {
@@ -343,7 +343,7 @@ func call(hook func(int), n int) {
 	}
 }
 
-// keys holds the keys whose later rows are left out of this round.
+// keys is a set of keys of rows. A row without a key is never in it.
 type keys map[string]struct{}
 
 func (k keys) has(i *item) bool {
@@ -370,7 +370,7 @@ func batchOf(i *item) batchID { return batchID{i.record.Topic, i.record.Partitio
 
 type batchSize struct{ rows, bytes int }
 
-// sizes returns the sizes of the batches in which items failed.
+// sizes returns the sizes of the batches that failed, each from its failed items.
 func sizes(items []*item) map[batchID]batchSize {
 	var of map[batchID]batchSize
 	for _, i := range items {

@@ -140,7 +140,7 @@ func (r *Relay) hold(ctx, work context.Context, l *lease, do func(idle, term con
 	cause := context.Cause(term)
 	stopIdling()
 	lose(nil)
-	// All records in the client are settled or given up before another relay may begin.
+	// All records in the client must be settled or given up before another relay may begin.
 	p.client.Close()
 	side.Wait()
 	if !errors.Is(cause, errLost) || l.shard > 0 { // a shard's lease is also lost with its layout, and the next one waits for it
@@ -237,14 +237,14 @@ func (r *Relay) keepHouse(ctx context.Context) {
 
 func (r *Relay) tidy(ctx context.Context, pool *pgxpool.Pool) error {
 	if err := r.recall(ctx, pool); err != nil {
-		return fmt.Errorf("recall failure from a clock that was ahead: %w", err)
+		return fmt.Errorf("shorten the waits that a clock ahead has recorded: %w", err)
 	}
 	if r.mapped != nil {
 		r.quiet.recovered("housekeeping")
 		return nil
 	}
 	if _, err := pool.Exec(ctx, forgetFailures); err != nil {
-		return fmt.Errorf("forget failure of rows that are gone: %w", err)
+		return fmt.Errorf("delete the lines of rows that are gone: %w", err)
 	}
 	// A role that does not own the table cannot do this: then the owner must, before the last position is used.
 	headroom, err := retention.Partitions{}.Ensure(ctx, pool)

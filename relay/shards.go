@@ -16,7 +16,7 @@ import (
 // mostShards is the maximum, which a CHECK of the table repeats.
 const mostShards = 64
 
-// sharing holds the number of shards that this process has last read.
+// sharing is the number of shards as this process last read it, with a signal for changes.
 type sharing struct {
 	mu     sync.Mutex
 	number int           // last read; 0: not yet
@@ -77,7 +77,7 @@ func (r *Relay) divide(ctx context.Context, l *lease, number int) error {
 	}
 }
 
-// share holds shards in addition to the lead's until ctx ends.
+// share holds shards other than shard 0 until ctx ends.
 func (r *Relay) share(ctx, work context.Context) {
 	for ctx.Err() == nil {
 		number, moved := r.shards.now()
@@ -142,7 +142,7 @@ func (r *Relay) shareAmong(ctx, work context.Context) {
 
 var errUndivided = errors.New("there is one shard")
 
-// share holds the shards of this process, without the lead's, in one layout.
+// share is the set of shards that this process holds in one layout, without shard 0.
 type share struct {
 	relay   *Relay
 	work    context.Context
@@ -168,7 +168,8 @@ type shardLease struct {
 	Wanted    *string
 }
 
-// take claims free shards and requests one from a relay that holds more. It returns how long to wait until the next call.
+// take claims all free shards, and requests one from a relay that holds at least two more. It returns the longest wait until the next
+// call.
 func (s *share) take(ctx context.Context) (wait time.Duration, err error) {
 	r := s.relay
 	found, err := r.pool.Query(ctx, readShards, pg.Args{"longest": longest(r.cfg.Lease)})

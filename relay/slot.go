@@ -54,7 +54,7 @@ func (r *Relay) foreign(s slotState) error {
 }
 
 // unusable returns the reason why the slot does not continue at the stored checkpoint, or "". No LSN after the stored
-// checkpoint was ever acknowledged, so a slot that is ahead of it was created by another program.
+// checkpoint was ever confirmed, so a slot that is ahead of it was created by another program.
 func unusable(st standing, slot slotState, system wal.System) string {
 	switch {
 	case !st.there || st.source != WAL:
@@ -160,8 +160,8 @@ func (r *Relay) leaveSlot(ctx context.Context, db *server, l *lease, st standing
 	return nil
 }
 
-// makeSlot drops and creates the slot, and returns when every transaction that the slot does not stream completely is
-// visible. Both steps wait for open transactions, however long they last.
+// makeSlot drops the slot, if there is one, and creates it. It returns when all transactions that the slot does not stream, or not
+// completely, have ended and are visible. The creation and that wait last as long as any transaction that was open at their start.
 func (r *Relay) makeSlot(ctx context.Context, db *server, conn *wal.Conn) (wal.LSN, error) {
 	if err := r.dropSlot(ctx, db); err != nil {
 		return 0, err

@@ -49,7 +49,7 @@ func (r *Relay) acquire(ctx context.Context) (*lease, error) {
 			standing = true
 			side.Go(func() { r.listen(listen, leaseChannel, wake) })
 		}
-		for again := true; again; { // the looker's statement covers the lead too
+		for again := true; again; { // if this process holds other shards, their looker also reads the lease of shard 0
 			timer := time.NewTimer(min(remaining, r.cfg.Lease) + time.Millisecond)
 			again = false
 			select {
@@ -126,6 +126,7 @@ func notMigrated(err error) error {
 	return err
 }
 
+// stands records that this relay is a standby, and which relay is active.
 func (r *Relay) stands(leader string, term int64) {
 	now := time.Now()
 	r.state.progressed(0, func(s *Status) {
@@ -137,6 +138,7 @@ func (r *Relay) stands(leader string, term int64) {
 	})
 }
 
+// giveBack releases a lease that was taken when the relay was asked to stop.
 func (r *Relay) giveBack(l *lease) {
 	ctx, cancel := context.WithTimeout(context.Background(), releaseLimit)
 	defer cancel()

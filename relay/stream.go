@@ -25,8 +25,8 @@ const (
 	reloadEvery  = 10 * time.Second
 )
 
-// breath is the shortest time between two windows with rows, unless a window is full. It is also the longest time, from its
-// first row, that a window waits if it ends within a transaction. If rows arrive one by one and fast, a send for each of them
+// breath is the shortest time between two windows with rows, unless a window is full. A window that ends within a transaction waits for
+// the rest of it, for at most breath from its first row. If rows arrive one by one and fast, a send for each of them
 // takes so much of the machine, including the work of the broker and its consumers, that the server falls behind with the
 // log: at 2,000 rows/s on two cores the 99th percentile was 33 ms (bench/relay --only latency).
 const breath = time.Millisecond
@@ -59,13 +59,13 @@ type stream struct {
 	ready   chan struct{}
 	room    chan struct{}
 
-	now      *window   // window of the publisher
-	taken    time.Time // when the last window with rows was taken
-	torn     bool      // the window before it ended within a transaction
-	ending   bool      // the relay must stop
-	tried    time.Time
-	retried  bool // the last claim returned failed rows
-	reloaded time.Time
+	now      *window       // window of the publisher
+	taken    time.Time     // when the last window with rows was taken
+	torn     bool          // the window before it ended within a transaction
+	ending   bool          // the relay must stop
+	tried    time.Time     // when the ledger last had no failed row that was due
+	retried  bool          // the last claim returned failed rows
+	reloaded time.Time     // when the ledger was last loaded
 	reload   time.Duration // interval between two loads
 
 	published atomic.Uint64 // LSN before which all rows of the log are published or recorded
@@ -220,7 +220,7 @@ func (r *Relay) flushed(ctx context.Context, db querier) (wal.LSN, error) {
 	return wal.ParseLSN(text)
 }
 
-// streaming holds what follow needs to begin.
+// streaming is an open stream, as stream opens it and follow reads it.
 type streaming struct {
 	db   *server
 	conn *wal.Conn

@@ -13,7 +13,7 @@ func (s *stream) read() {
 	layouts := make(map[uint32]knownLayout) // by the table's OID: each Relation message is another *Relation
 	texts := make(words)
 	open, rows := false, false // open: within a transaction; rows: it has rows of the outbox
-	published := false         // its rows were published before. The rows may name another transaction: they may be of a restored dump.
+	published := false         // its rows were published before. Their column xid does not show that: it may be of another cluster.
 	var asked requests
 	read := 0
 	for {
@@ -61,7 +61,7 @@ func (s *stream) read() {
 			if !seen {
 				layouts[e.Relation.ID] = knownLayout{e.Relation, l}
 			}
-			if l == nil || published { // l == nil: of another table, which a wider publication may contain. The server is alive all the same.
+			if l == nil || published { // l == nil: a row of another table, which a wider publication may contain
 				break
 			}
 			tuple, reason := e.Tuple, error(nil)
@@ -170,6 +170,7 @@ func (s *stream) isFull() bool {
 	return s.filling.full()
 }
 
+// mark notes that the log up to an LSN is in the windows. rows: a transaction with rows of the outbox ends there.
 func (s *stream) mark(upTo wal.LSN, rows bool) {
 	s.mu.Lock()
 	if rows {
@@ -180,6 +181,7 @@ func (s *stream) mark(upTo wal.LSN, rows bool) {
 	s.mu.Unlock()
 }
 
+// ended ends reading with err, unless it has ended before, and wakes the publisher and the reader.
 func (s *stream) ended(err error) {
 	s.mu.Lock()
 	if s.err == nil {
@@ -190,6 +192,7 @@ func (s *stream) ended(err error) {
 	tell(s.room)
 }
 
+// tell signals on c, which is buffered for one signal. It does not wait.
 func tell(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

@@ -234,7 +234,7 @@ func (r *Relay) newPoll(l *lease) *poll {
 	}
 }
 
-// batchOfShard returns the number of rows of a claim if there are shards shards.
+// batchOfShard returns the number of rows of a claim, if the outbox has that number of shards.
 func batchOfShard(batch, shards int) int { return max(batch/shards, min(batch, 500)) }
 
 // standing is the row of troupe.relay_state, or of a mapped table in troupe.mapped_tables.
