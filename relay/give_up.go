@@ -74,7 +74,7 @@ func (s *sender) deadlineAfter(ctx context.Context, limit time.Duration) deadlin
 				giveUp()
 				return
 			}
-			pause(asking, time.Second, nil)
+			sleep(asking, time.Second, nil)
 		}
 	})
 	return deadline{records, func() {

@@ -71,7 +71,7 @@ func (r *Relay) whileReading(ctx context.Context, db querier, tx pgx.Tx, read fu
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		for !pause(ctx, heldAfter, done) && ctx.Err() == nil {
+		for !sleep(ctx, heldAfter, done) && ctx.Err() == nil {
 			r.heldBack(standbyWait(ctx, db, tx.Conn().PgConn().PID()))
 		}
 		r.heldBack(nil)

@@ -144,10 +144,10 @@ func (p *poll) unmarked() mark {
 // rest waits for the next look, and reports whether a notification ended the wait.
 func (p *poll) rest(ctx context.Context, wait time.Duration) bool {
 	if p.looker == nil {
-		return pause(ctx, wait, p.wake)
+		return sleep(ctx, wait, p.wake)
 	}
-	if p.looker.rest(ctx, p.lease, p.scope()) == slow { // the look walked over rows of other shards
-		p.mark.due()
+	if p.looker.rest(ctx, p.lease, p.scope()) == restSlow { // the look walked over rows of other shards
+		p.mark.beginNext()
 	}
 	return false
 }
@@ -176,7 +176,7 @@ func (p *poll) read(ctx context.Context, from scope) error {
 		}
 	}
 	if p.far(w, time.Since(began)) {
-		p.mark.due()
+		p.mark.beginNext()
 	}
 	first.began, first.more = time.Now(), p.ended(w)
 	p.pass = first

@@ -156,7 +156,7 @@ func (p *publisher) prepare(ctx context.Context, items []*item) (queue []*item, 
 
 // next sends the first part of the queue, settles it and returns the rows that are still to be sent.
 func (p *publisher) next(ctx context.Context, queue []*item) ([]*item, error) {
-	if err := p.hold(ctx); err != nil {
+	if err := p.ensureLease(ctx); err != nil {
 		return nil, err
 	}
 	now, later := p.sender.cut(queue)
@@ -228,7 +228,7 @@ func (p *publisher) next(ctx context.Context, queue []*item) ([]*item, error) {
 	}
 	if err := errors.Join(failed, p.settle(ctx, acked, failures)); err != nil {
 		if cause := (*kerr.Error)(nil); errors.As(failed, &cause) && !cause.Retriable {
-			return nil, errors.Join(err, p.renew())
+			return nil, errors.Join(err, p.replaceClient())
 		}
 		return nil, err
 	}
@@ -241,9 +241,9 @@ func (p *publisher) next(ctx context.Context, queue []*item) ([]*item, error) {
 	return later, nil
 }
 
-// hold renews the lease when a third of it or less is left. A relay that is frozen after that may still send: that repeats
+// ensureLease renews the lease when a third of it or less is left. A relay that is frozen after that may still send: that repeats
 // rows under the same ids, and deletes none, since each delete checks the term again.
-func (p *publisher) hold(ctx context.Context) error {
+func (p *publisher) ensureLease(ctx context.Context) error {
 	l := p.lease
 	if l.left() > l.length/3 {
 		return nil
@@ -252,10 +252,10 @@ func (p *publisher) hold(ctx context.Context) error {
 	return err
 }
 
-// renew replaces the client after an error that the client keeps: a client that was refused a producer id fails each record
+// replaceClient replaces the client after an error that the client keeps: a client that was refused a producer id fails each record
 // from then on without a new request, even if the right was granted meanwhile. No record is in the client: the last send is
 // settled.
-func (p *publisher) renew() error {
+func (p *publisher) replaceClient() error {
 	client, err := p.relay.newProducer()
 	if err != nil {
 		return err
@@ -333,7 +333,7 @@ func (p *publisher) insist(ctx context.Context, do func() error) error {
 		}
 		p.relay.state.failed(err)
 		p.relay.quiet.failed("settle", err)
-		pause(ctx, backoff.Wait(failures), nil)
+		sleep(ctx, backoff.Wait(failures), nil)
 	}
 }
 

@@ -15,7 +15,7 @@ const retainEvery = 5 * time.Minute
 // retain drops partitions whose rows are all published. It has a goroutine of its own, since a detach may wait for hours.
 func (r *Relay) retain(ctx context.Context, every time.Duration) {
 	logged := false
-	for !pause(ctx, every, nil) && ctx.Err() == nil {
+	for !sleep(ctx, every, nil) && ctx.Err() == nil {
 		switch err := r.retainOn(ctx, every); {
 		case err == nil || ctx.Err() != nil:
 		case !errors.Is(err, retention.ErrNotOwner):
@@ -45,7 +45,7 @@ func (r *Relay) retainOn(ctx context.Context, every time.Duration) error {
 			return err
 		}
 		r.quiet.recovered("retention")
-		if pause(ctx, every, nil); ctx.Err() != nil {
+		if sleep(ctx, every, nil); ctx.Err() != nil {
 			return nil
 		}
 	}

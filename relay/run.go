@@ -172,7 +172,7 @@ func (r *Relay) publish(idle, term context.Context, p *publisher) error {
 			failures++
 			r.state.failed(err)
 			r.quiet.failed("publish", err)
-			pause(idle, backoff.Wait(failures), nil)
+			sleep(idle, backoff.Wait(failures), nil)
 			continue
 		case failures > 0:
 			failures = 0
@@ -191,8 +191,8 @@ func (r *Relay) publish(idle, term context.Context, p *publisher) error {
 	return nil
 }
 
-// pause waits for d, or until wake; it reports whether it was woken.
-func pause(ctx context.Context, d time.Duration, wake <-chan struct{}) (woken bool) {
+// sleep waits for d, until wake is signalled, or until ctx ends. It reports whether wake ended it.
+func sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) (woken bool) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -229,7 +229,7 @@ func (r *Relay) keepHouse(ctx context.Context) {
 		if err := r.tidy(ctx, r.pool); err != nil && ctx.Err() == nil {
 			r.quiet.failed("housekeeping", err)
 		}
-		if pause(ctx, houseEvery, nil); ctx.Err() != nil {
+		if sleep(ctx, houseEvery, nil); ctx.Err() != nil {
 			return
 		}
 	}

@@ -71,7 +71,7 @@ func (r *Relay) divide(ctx context.Context, l *lease, number int) error {
 			r.shards.divided(number)
 			return nil
 		}
-		if pause(ctx, min(*lasts+time.Millisecond, 100*time.Millisecond), nil); ctx.Err() != nil {
+		if sleep(ctx, min(*lasts+time.Millisecond, 100*time.Millisecond), nil); ctx.Err() != nil {
 			return ctx.Err()
 		}
 	}
@@ -111,7 +111,7 @@ func (r *Relay) shareAmong(ctx, work context.Context) {
 	mine := &share{relay: r, work: work, serving: &serving}
 	defer mine.yield()
 	for ctx.Err() == nil {
-		wait, err := mine.take(ctx)
+		wait, err := mine.takeFree(ctx)
 		switch {
 		case errors.Is(err, errUndivided):
 			return
@@ -168,9 +168,9 @@ type shardLease struct {
 	Wanted    *string
 }
 
-// take claims all free shards, and requests one from a relay that holds at least two more. It returns the longest wait until the next
+// takeFree claims all free shards, and requests one from a relay that holds at least two more. It returns the longest wait until the next
 // call.
-func (s *share) take(ctx context.Context) (wait time.Duration, err error) {
+func (s *share) takeFree(ctx context.Context) (wait time.Duration, err error) {
 	r := s.relay
 	found, err := r.pool.Query(ctx, readShards, pg.Args{"longest": longest(r.cfg.Lease)})
 	if err != nil {
@@ -203,7 +203,7 @@ func (s *share) take(ctx context.Context) (wait time.Duration, err error) {
 				held[l.Shard] = l
 			}
 			if l.Holder == r.cfg.Holder && l.Wanted != nil {
-				r.looker.yields(l.Shard)
+				r.looker.releaseShard(l.Shard)
 			}
 		}
 	}
@@ -219,11 +219,11 @@ func (s *share) take(ctx context.Context) (wait time.Duration, err error) {
 			wait = min(wait, r.cfg.Lease/4)
 		}
 	}
-	return wait, s.ask(ctx, held)
+	return wait, s.requestShard(ctx, held)
 }
 
-// ask requests one shard from a relay that holds at least two more than this one.
-func (s *share) ask(ctx context.Context, held []*shardLease) error {
+// requestShard requests one shard from a relay that holds at least two more than this one.
+func (s *share) requestShard(ctx context.Context, held []*shardLease) error {
 	holder := s.relay.cfg.Holder
 	count := make(map[string]int)
 	for _, l := range held {
@@ -252,7 +252,7 @@ func (s *share) ask(ctx context.Context, held []*shardLease) error {
 // claim takes a shard, unless another relay was faster, and serves it.
 func (s *share) claim(ctx context.Context, shard, shards int) (bool, error) {
 	r := s.relay
-	l := &lease{shard: shard, shards: shards, holder: r.cfg.Holder, length: r.cfg.Lease, since: time.Now(), paused: r.gate.heard}
+	l := &lease{shard: shard, shards: shards, holder: r.cfg.Holder, length: r.cfg.Lease, since: time.Now(), paused: r.gate.onRenewal}
 	ctx, cancel := toTheEnd(ctx, r.cfg.Lease)
 	defer cancel()
 	err := r.pool.QueryRow(ctx, claimShard, l.args(pg.Args{"length": l.length, "layout": s.layout})).Scan(&l.term)
@@ -285,8 +285,8 @@ func (s *share) claim(ctx context.Context, shard, shards int) (bool, error) {
 	return true, nil
 }
 
-// yields releases a shard that another relay has requested.
-func (l *looker) yields(shard int) {
+// releaseShard releases a shard that another relay has requested.
+func (l *looker) releaseShard(shard int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if h := l.leases[shard]; h != nil && h.yield != nil {
@@ -314,5 +314,5 @@ func (r *Relay) pollShard(idle, term context.Context, p *publisher) error {
 			return errors.New("the leader has not begun to poll yet")
 		}
 	}
-	return r.poll(idle, term, p, scanned{db.id, st.published})
+	return r.poll(idle, term, p, streamedRows{db.id, st.published})
 }

@@ -24,7 +24,7 @@ func (r *Relay) acquire(ctx context.Context) (*lease, error) {
 	defer stop()
 
 	backoff := retry.Policy{Initial: 100 * time.Millisecond, Cap: 2 * time.Second}
-	standing := false
+	listening := false
 	for failures := 0; ctx.Err() == nil; {
 		l, remaining, err := r.tryLease(ctx)
 		switch {
@@ -37,7 +37,7 @@ func (r *Relay) acquire(ctx context.Context) (*lease, error) {
 			failures++
 			r.state.failed(err)
 			r.quiet.failed("lease", err)
-			pause(ctx, backoff.Wait(failures), nil)
+			sleep(ctx, backoff.Wait(failures), nil)
 			continue
 		case l != nil:
 			r.quiet.recovered("lease")
@@ -45,8 +45,8 @@ func (r *Relay) acquire(ctx context.Context) (*lease, error) {
 		}
 		failures = 0
 		r.quiet.recovered("lease")
-		if !standing {
-			standing = true
+		if !listening {
+			listening = true
 			side.Go(func() { r.listen(listen, leaseChannel, wake) })
 		}
 		for again := true; again; { // if this process holds other shards, their looker also reads the lease of shard 0
@@ -92,7 +92,7 @@ func (r *Relay) tryLease(ctx context.Context) (*lease, time.Duration, error) {
 		r.stands(leader, term)
 		return nil, remaining, nil
 	}
-	l := &lease{shard: shard, holder: r.cfg.Holder, length: r.cfg.Lease, since: time.Now(), paused: r.gate.heard}
+	l := &lease{shard: shard, holder: r.cfg.Holder, length: r.cfg.Lease, since: time.Now(), paused: r.gate.onRenewal}
 	ctx, cancel = toTheEnd(ctx, r.cfg.Lease)
 	defer cancel()
 	err = r.pool.QueryRow(ctx, claimLease, l.args(pg.Args{"length": l.length})).Scan(&l.term)

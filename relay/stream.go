@@ -73,7 +73,7 @@ type stream struct {
 	rows      atomic.Int64  // settled rows
 	reported  atomic.Uint64 // LSN that is stored, and so confirmed to the server
 	hurry     chan struct{} // signals that the LSN must be confirmed at once
-	heard     atomic.Int64  // when the server last sent something, Unix nanoseconds
+	received  atomic.Int64  // when the server last sent something, Unix nanoseconds
 	watched   time.Time     // when the relay last checked whether the server holds the log back
 }
 
@@ -123,7 +123,7 @@ func (r *Relay) stream(idle, term context.Context, p *publisher) error {
 			return err
 		}
 	}
-	if err := r.free(idle, db, slot); err != nil {
+	if err := r.freeSlot(idle, db, slot); err != nil {
 		return err
 	}
 	now, err := r.sample(idle, db)
@@ -197,12 +197,12 @@ func (r *Relay) stream(idle, term context.Context, p *publisher) error {
 		return err
 	}
 	st.timeline, st.system = system.Timeline, system.ID
-	told, err := r.flushed(idle, db)
+	flushed, err := r.flushed(idle, db)
 	if err != nil {
 		return err
 	}
 	began := st.lsn
-	err = r.follow(idle, term, p, streaming{db, conn, st, from, told, text})
+	err = r.follow(idle, term, p, streaming{db, conn, st, from, flushed, text})
 	if !r.asStored && unconvertible(err) {
 		r.readInDatabaseEncoding(err)
 		return errAgain
@@ -222,12 +222,12 @@ func (r *Relay) flushed(ctx context.Context, db querier) (wal.LSN, error) {
 
 // streaming is an open stream, as stream opens it and follow reads it.
 type streaming struct {
-	db   *server
-	conn *wal.Conn
-	st   standing
-	from wal.LSN
-	told wal.LSN // no row after it was delivered before
-	text *converter
+	db      *server
+	conn    *wal.Conn
+	st      storedState
+	from    wal.LSN
+	flushed wal.LSN // end of the log when the stream began: no row after it was delivered before
+	text    *converter
 }
 
 // follow publishes from the slot until idle or the stream ends.
@@ -235,7 +235,7 @@ func (r *Relay) follow(idle, term context.Context, p *publisher, from streaming)
 	conn, st := from.conn, from.st
 	s := &stream{
 		relay: r, lease: p.lease, db: from.db, conn: conn, publication: *st.publication,
-		from: from.from, again: from.told, converter: from.text,
+		from: from.from, again: from.flushed, converter: from.text,
 		ledger:  r.newLedger(from.db, p.lease),
 		filling: &window{}, spare: &window{},
 		ready: make(chan struct{}, 1), room: make(chan struct{}, 1), passed: make(chan struct{}, 1), hurry: make(chan struct{}, 1),
@@ -256,7 +256,7 @@ func (r *Relay) follow(idle, term context.Context, p *publisher, from streaming)
 		}
 	}
 	s.reported.Store(uint64(st.lsn))
-	s.heard.Store(time.Now().UnixNano())
+	s.received.Store(time.Now().UnixNano())
 	if err := s.load(idle); err != nil {
 		return err
 	}

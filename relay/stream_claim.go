@@ -23,7 +23,7 @@ func (s *stream) claim(ctx context.Context, _ time.Duration) ([]*item, error) {
 		}
 	}
 	if s.tx != nil {
-		if err := s.tx.due(s); err != nil {
+		if err := s.tx.commitIfDue(s); err != nil {
 			return nil, err
 		}
 		if s.tx.busy() || s.published.Load() < uint64(s.again) {
@@ -75,7 +75,7 @@ func (s *stream) next(ctx context.Context) ([]*item, error) {
 		if len(w.items) > 0 || w.upTo > 0 {
 			if rest, until := s.waits(w); rest > 0 {
 				s.mu.Unlock()
-				pause(ctx, rest, until)
+				sleep(ctx, rest, until)
 				if ctx.Err() != nil {
 					return nil, ctx.Err()
 				}

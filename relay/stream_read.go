@@ -89,10 +89,10 @@ func (s *stream) read() {
 			}
 		case wal.Message:
 			if e.Prefix == pausePrefix {
-				tell(s.relay.gate.asked())
+				tell(s.relay.gate.readRequested())
 			}
 		case wal.Skipped:
-			s.heard.Store(time.Now().UnixNano()) // one message may take longer than maxSilence
+			s.received.Store(time.Now().UnixNano()) // one message may take longer than maxSilence
 		case wal.Commit:
 			open = false
 			s.mark(e.LSN, rows)
@@ -112,10 +112,10 @@ func (s *stream) read() {
 		read++
 		switch {
 		case !s.conn.Buffered():
-			s.heard.Store(time.Now().UnixNano())
+			s.received.Store(time.Now().UnixNano())
 			tell(s.ready)
 		case read%1000 == 0: // a server that is ahead of the relay may fill the buffer for minutes
-			s.heard.Store(time.Now().UnixNano())
+			s.received.Store(time.Now().UnixNano())
 		}
 	}
 }
@@ -160,7 +160,7 @@ func (s *stream) roomy() *window {
 		s.mu.Unlock()
 		tell(s.ready)
 		<-s.room
-		s.heard.Store(time.Now().UnixNano()) // nothing was read meanwhile
+		s.received.Store(time.Now().UnixNano()) // nothing was read meanwhile
 	}
 }
 

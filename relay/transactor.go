@@ -176,12 +176,12 @@ func (t *transactor) reached(s *stream, upTo wal.LSN, end commitEnd) error {
 		return nil
 	}
 	t.upTo = upTo
-	return t.due(s)
+	return t.commitIfDue(s)
 }
 
-// due commits the transaction if it is complete and Config.Transactions have passed since the last commit. Else it returns an
+// commitIfDue commits the transaction if it is complete and Config.Transactions have passed since the last commit. Else it returns an
 // error if the transaction is about to time out.
-func (t *transactor) due(s *stream) error {
+func (t *transactor) commitIfDue(s *stream) error {
 	if t.whole && t.busy() && time.Since(t.ended) >= t.relay.cfg.Transactions {
 		return t.commit(s)
 	}
