@@ -30,7 +30,7 @@ func (r *Relay) retain(ctx context.Context, every time.Duration) {
 // retainOn drops partitions of one server repeatedly, until ctx ends or an attempt fails. A Dropper's list of writers is
 // valid for one connection only.
 func (r *Relay) retainOn(ctx context.Context, every time.Duration) error {
-	db, err := r.bindNow(ctx)
+	db, err := bindNow(ctx, r.pool)
 	if err != nil {
 		return err
 	}

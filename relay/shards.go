@@ -98,11 +98,9 @@ func (r *Relay) shareAmong(ctx, work context.Context) {
 	var side, serving sync.WaitGroup
 	defer side.Wait()
 	defer stop()
-	listening, unlisten := context.WithCancel(ctx)
-	defer unlisten()
 	freed := make(chan struct{}, 1)
-	side.Go(func() { r.listen(listening, leaseChannel, freed) })
-	side.Go(func() { r.listen(listening, outboxrow.Channel, r.looker.wake) })
+	side.Go(func() { r.listen(ctx, leaseChannel, freed) })
+	side.Go(func() { r.listen(ctx, outboxrow.Channel, r.looker.wake) })
 	looking, stopLooking := context.WithCancel(work)
 	defer stopLooking()
 	defer serving.Wait() // the looker runs until they have ended
@@ -296,7 +294,7 @@ func (l *looker) releaseShard(shard int) {
 
 // pollShard polls the rows of one shard. It returns an error until the leader has stored that the table is polled.
 func (r *Relay) pollShard(idle, term context.Context, p *publisher) error {
-	db, err := r.bindNow(idle)
+	db, err := bindNow(idle, r.pool)
 	if err != nil {
 		return err
 	}

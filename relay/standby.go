@@ -30,7 +30,7 @@ func (r *Relay) acquire(ctx context.Context) (*lease, error) {
 		switch {
 		case ctx.Err() != nil:
 			if l != nil { // taken at that very moment
-				r.giveBack(l)
+				r.giveBack(ctx, l)
 			}
 			return nil, ctx.Err()
 		case err != nil:
@@ -138,11 +138,11 @@ func (r *Relay) stands(leader string, term int64) {
 	})
 }
 
-// giveBack releases a lease that was taken when the relay was asked to stop.
-func (r *Relay) giveBack(l *lease) {
-	ctx, cancel := context.WithTimeout(context.Background(), releaseLimit)
+// giveBack releases a lease, also after ctx has ended.
+func (r *Relay) giveBack(ctx context.Context, l *lease) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseLimit)
 	defer cancel()
 	if err := l.release(ctx, r.pool); err != nil {
-		r.cfg.Log.Warn().Err(err).Msg("the lease was not released")
+		r.cfg.Log.Warn().Err(err).Dur("runs_out_in", l.length).Msg("the lease was not released")
 	}
 }

@@ -89,7 +89,7 @@ func (r *Relay) stream(idle, term context.Context, p *publisher) error {
 	if err != nil {
 		return err
 	}
-	db, err := r.bind(system.Server)
+	db, err := bind(r.pool, system.Server)
 	if err != nil {
 		return err
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/internal/outboxrow"
 	"github.com/troupe-go/troupe/internal/wal"
-	"github.com/troupe-go/troupe/topics"
 )
 
 // A Delivery is a delivery guarantee.
@@ -76,7 +75,7 @@ func (r *Relay) transact(ctx, term context.Context, p *publisher) error {
 	if err != nil {
 		return err
 	}
-	t := &transactor{relay: r, client: client, sender: newSender(client), term: term, topic: topics.Relay(r.cfg.Slot)}
+	t := &transactor{relay: r, client: client, sender: newSender(client), term: term, topic: r.checkpointTopic}
 	ctx, cancel := context.WithTimeout(ctx, beginTimeout)
 	defer cancel()
 	err = t.identify(ctx)

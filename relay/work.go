@@ -123,7 +123,7 @@ func (r *Relay) noteSource(ctx context.Context, l *lease, source Source, why str
 
 // pollOutbox ends streaming, if the table was streamed before, and polls the rows that the stream did not publish.
 func (r *Relay) pollOutbox(idle, term context.Context, p *publisher) error {
-	db, err := r.bindNow(idle)
+	db, err := bindNow(idle, r.pool)
 	if err != nil {
 		return err
 	}

@@ -75,9 +75,6 @@ type Tuple struct {
 	data []byte
 }
 
-// Len returns the number of values left.
-func (t *Tuple) Len() int { return t.left }
-
 // Map returns a tuple with the values that change returns. change is called with the index of each value that is neither null
 // nor unchanged.
 func (t Tuple) Map(change func(n int, value []byte) ([]byte, error)) (Tuple, error) {

@@ -43,8 +43,7 @@ RETURNING l.shard, l.wanted IS NOT NULL AS wanted, may_be_free.may_be_free, EXIS
           OR EXISTS (
             SELECT
             FROM troupe.outbox_failures due
-            WHERE due.status <> 'waiting'
-              AND due.status = 'retrying' AND due.next_try <= clock_timestamp()
+            WHERE due.status = 'retrying' AND due.next_try <= clock_timestamp()
               AND NOT EXISTS (
                 SELECT
                 FROM troupe.outbox_failures ahead

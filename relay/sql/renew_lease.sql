@@ -29,8 +29,7 @@ RETURNING CASE WHEN shard > 0 THEN (SELECT paused_at FROM lead) ELSE paused_at E
           OR EXISTS (
             SELECT
             FROM troupe.outbox_failures due
-            WHERE due.status <> 'waiting'
-              AND due.status = 'retrying' AND due.next_try <= clock_timestamp()
+            WHERE due.status = 'retrying' AND due.next_try <= clock_timestamp()
               AND NOT EXISTS (
                 SELECT
                 FROM troupe.outbox_failures ahead
