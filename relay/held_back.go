@@ -12,7 +12,7 @@ import (
 	"github.com/troupe-go/troupe/internal/pg"
 )
 
-// heldAfter is how long the stream may make no progress before the relay checks whether the server holds the log back. It is also the
+// heldAfter is the time without progress of the stream before the relay checks whether the server holds the log back. It is also the
 // time between two checks.
 const heldAfter = 5 * time.Second
 

@@ -43,7 +43,7 @@ type publisher struct {
 	failing map[string]time.Time // topics that the broker refuses, and schemas that the registry refuses, and since when
 }
 
-// round claims once and publishes the rows. It claims and sends until idle ends, and settles what it sent until term ends.
+// round claims once and publishes the rows. It claims and sends until idle ends, and settles the rows that it sent until term ends.
 func (p *publisher) round(idle, term context.Context, waited time.Duration) (found bool, err error) {
 	items, err := p.source.claim(idle, waited)
 	if parked := (*rowsParked)(nil); errors.As(err, &parked) {

@@ -89,7 +89,7 @@ func (r *Relay) tryLease(ctx context.Context) (*lease, time.Duration, error) {
 		r.shards.divided(shards)
 	}
 	if remaining > 0 {
-		r.stands(leader, term)
+		r.standsBy(leader, term)
 		return nil, remaining, nil
 	}
 	l := &lease{shard: shard, holder: r.cfg.Holder, length: r.cfg.Lease, since: time.Now(), paused: r.gate.onRenewal}
@@ -126,8 +126,8 @@ func notMigrated(err error) error {
 	return err
 }
 
-// stands records that this relay is a standby, and which relay is active.
-func (r *Relay) stands(leader string, term int64) {
+// standsBy records that this relay is a standby, and which relay is active.
+func (r *Relay) standsBy(leader string, term int64) {
 	now := time.Now()
 	r.state.progressed(0, func(s *Status) {
 		if s.Role != Standby {
