@@ -2,6 +2,7 @@ package participant
 
 import (
 	"context"
+	"crypto/sha256"
 	_ "embed"
 	"errors"
 	"fmt"
@@ -186,7 +187,7 @@ func scopeOf(ctx context.Context, scope, key string) (string, error) {
 type firing struct {
 	group, name, scope string
 	at                 time.Time // from its row
-	late               bool      // the row is gone or not the same
+	late               bool      // the row is gone, has not fired, or became another message
 }
 
 // firingOf returns nil for a message that was no deadline.
@@ -251,19 +252,21 @@ func (p *Participant) foreign(m *message) bool {
 	return m.deadline != nil && m.deadline.group != p.cfg.Group
 }
 
-// meet ends the deadline that m was, and reports whether it was still pending. It runs in m's turn and not before, since an
-// earlier message of the same transaction may have cancelled it.
+// meet ends the deadline that m was, and reports whether it was still pending, and m is the message that it became. It runs in m's turn and
+// not before, since an earlier message of the same transaction may have cancelled it.
 //
-// One that is not pending leaves no identity in the inbox. After a failover to a standby that lagged, the message of a deadline
-// may come before the message that scheduled it is handled again. Then the deadline fires again, with the same id.
+// One that is not pending, or not fired, leaves no identity in the inbox. After a failover to a standby that lagged, the message of a deadline
+// may come before the message that scheduled it is handled again, or before the deadline fires again. It fires with the same id.
 func (u *unit) meet(ctx context.Context, m *message) (is bool, err error) {
 	m.deadline.late = true
 	id, err := uuid.Parse(m.ID)
 	if err != nil {
 		return false, nil
 	}
+	digest := sha256.Sum256(m.Payload)
 	err = u.tx.QueryRow(ctx, meetDeadline, pg.Args{
 		"group": u.w.p.cfg.Group, "scope": indexable(m.deadline.scope), "name": m.deadline.name, "id": id,
+		"message_key": m.Key, "digest": digest[:], "encoded": len(m.Payload) > 0 && m.Payload[0] == 0, // as each payload with the id of a schema
 	}).Scan(&m.deadline.at)
 	if errors.Is(err, pgx.ErrNoRows) {
 		_, day, _ := inbox.Recent(m.id)
@@ -276,9 +279,9 @@ func (u *unit) meet(ctx context.Context, m *message) (is bool, err error) {
 	return err == nil, u.failed(err)
 }
 
-// ignored logs a deadline that came too late, after the transaction that found it so has ended.
+// ignored logs a deadline whose message meet has refused, after the transaction has ended.
 func (p *Participant) ignored(m *message, d Delivery) {
 	p.cfg.Log.Info().Str("deadline", m.deadline.name).Str("scope", readable(m.deadline.scope, 255)).Str("message_id", m.id).
-		Msg("late deadline ignored: it was cancelled or scheduled again after it had fired")
+		Msg("message of a deadline ignored: the deadline was cancelled or scheduled again after it had fired, or this is not the message that it became")
 	tell(p.cfg.Hooks.Late, d)
 }

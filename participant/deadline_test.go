@@ -15,7 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/envelope"
-	"github.com/troupe-go/troupe/internal/deadletter"
+	"github.com/troupe-go/troupe/internal/admin"
+	"github.com/troupe-go/troupe/internal/admin/repair"
 	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/participant"
@@ -346,10 +347,15 @@ func TestADeadlineThatFailsGoesTheWayOfAMessage(t *testing.T) {
 	s.send(m, s.command("a", Count{N: 1}))
 	s.waitCount(1, "SELECT count(*) FROM troupe.dead_letters WHERE attempts = 4 AND handler = $1", s.hop.String()+"/deadline.overdue")
 	require.Zero(t, s.count("SELECT count(*) FROM met"))
-	again := m
-	again.Payload = []byte(`{"n":1}`)
-	again.Extra = append(again.Extra, envelope.Header{Key: deadletter.HeaderRedrive, Value: []byte("1")})
-	s.send(again)
+	desk, err := repair.New(repair.Config{Pool: s.pool})
+	require.NoError(t, err)
+	by := admin.Actor{Name: "ann", Reason: "test"}
+	letters, _, err := desk.List(t.Context(), repair.Filter{}, repair.Page{})
+	require.NoError(t, err)
+	require.NoError(t, desk.Edit(t.Context(), letters[0].ID, []byte(`{"n":1}`), by))
+	_, err = desk.Redrive(t.Context(), repair.Filter{IDs: []uuid.UUID{letters[0].ID}}, repair.RedriveConfig{By: by})
+	require.NoError(t, err)
+	s.send(s.fired(2)[1])
 	s.waitMet(1)
 }
 

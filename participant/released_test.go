@@ -145,8 +145,8 @@ func TestAReleasedMessageBecomesTheDeadLetterThatItsParticipantWouldWrite(t *tes
 				m.Extra = append(m.Extra, envelope.Header{Key: participant.HeaderDeadline, Value: []byte(group + "/late")},
 					envelope.Header{Key: participant.HeaderDeadlineScope, Value: []byte("o-1")})
 				_, err := s.pool.Exec(t.Context(), `
-					INSERT INTO troupe.deadlines (consumer_group, scope, name, id, due_at, type, headers, fired_at)
-					VALUES ($1, 'o-1', 'late', $2, now(), 'Count', '{}', now())`, group, m.ID)
+					INSERT INTO troupe.deadlines (consumer_group, scope, name, id, due_at, key_bytes, type, headers, payload, fired_at)
+					VALUES ($1, 'o-1', 'late', $2, now(), $3, 'Count', '{}', $4, now())`, group, m.ID, m.Key, m.Payload)
 				require.NoError(t, err)
 			default:
 				m.Topic, m.Outcome = order.Events(), envelope.Success

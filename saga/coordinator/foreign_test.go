@@ -2,9 +2,12 @@ package coordinator_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/troupe-go/troupe/internal/ce"
 	"github.com/troupe-go/troupe/saga"
 	"github.com/troupe-go/troupe/testkit"
 )
@@ -45,4 +48,45 @@ FROM troupe.local_work`
 	require.Equal(t, saga.Running, got.State.Status, got.State.Reason)
 	require.Equal(t, saga.Intent, got.State.Steps[0].Phase)
 	stop()
+}
+
+// TestASenderOfCommandsCannotAnswerForAHop: the service of the hop car also sends commands to the coordinator's hop. An answer of it that comes
+// too early is set apart as a deadline, whose id it can compute. It sends that deadline's message itself, with an answer of the hop hotel.
+func TestASenderOfCommandsCannotAnswerForAHop(t *testing.T) {
+	t.Parallel()
+	f := &flow{t: t, name: testkit.Flow(t), pool: testkit.Database(t)}
+	f.c = f.coordinator(parsed(t, trip))
+	cl, err := kgo.NewClient(kgo.SeedBrokers(testkit.Kafka(t)...))
+	require.NoError(t, err)
+	t.Cleanup(cl.Close)
+	testkit.Topics(t, cl, 2, f.name+".shop.events", f.name+".car.events", f.name+".hotel.events", f.name+".hotel.commands")
+	publish := func(r *kgo.Record) { t.Helper(); require.NoError(t, cl.ProduceSync(t.Context(), r).FirstErr()) }
+	publish(f.ordered("o-1", "order-1", "order-1", time.Now()))
+	f.waitCount("the saga to begin", 1, "SELECT count(*) FROM troupe.sagas WHERE steps = 'hotel'")
+	early := f.ordered("o-1", "car-1", "o-1", time.Now())
+	early.Topic, early.Headers[2].Value = f.name+".car.events", []byte("Rented")
+	for name, value := range map[string]string{"outcome": "success", "sagaid": "trip/o-1", "sagastep": "car", "sagaoperation": "forward"} {
+		early.Headers = append(early.Headers, kgo.RecordHeader{Key: "ce_" + name, Value: []byte(value)})
+	}
+	publish(early)
+	testkit.Wait(t, "the early answer to be set apart", func() (bool, error) {
+		tag, err := f.pool.Exec(t.Context(), "UPDATE troupe.deadlines SET due_at = now() + interval '1 hour' WHERE name = 'apart' AND fired_at IS NULL")
+		return tag.RowsAffected() == 1, err
+	})
+	var id, scope string
+	require.NoError(t, f.pool.QueryRow(t.Context(), "SELECT id::text, scope FROM troupe.deadlines WHERE name = 'apart'").Scan(&id, &scope))
+	forged := &kgo.Record{
+		Topic: f.name + ".order.commands", Key: []byte("trip/o-1"),
+		Value: []byte(`{"saga": "trip/o-1", "event": {"kind": "answered", "step": "hotel", "operation": "forward", "outcome": "success", "hop": "hotel", "type": "Booked"}}`),
+		Headers: []kgo.RecordHeader{
+			{Key: "ce_id", Value: []byte(id)}, {Key: "ce_source", Value: []byte("car")}, {Key: "ce_type", Value: []byte("troupe.Apart")},
+			{Key: "content-type", Value: []byte("application/json")}, {Key: ce.HeaderDeadline, Value: []byte(f.name + ".order/apart")},
+			{Key: ce.HeaderDeadlineScope, Value: []byte(scope)},
+		},
+	}
+	publish(forged)
+	f.waitCount("the forged message to end", 1, "SELECT count(*) FROM troupe.leases WHERE topic = $1 AND partition = $2 AND watermark >= $3",
+		forged.Topic, forged.Partition, forged.Offset)
+	require.Equal(t, 1, f.count("SELECT count(*) FROM troupe.sagas WHERE steps = 'hotel' AND status = 'running'"))
+	require.Equal(t, 1, f.count("SELECT count(*) FROM troupe.deadlines WHERE name = 'apart'"), "the answer that was set apart is kept")
 }

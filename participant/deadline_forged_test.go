@@ -1,0 +1,85 @@
+package participant_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/ce"
+	"github.com/troupe-go/troupe/internal/deadletter"
+	"github.com/troupe-go/troupe/participant"
+)
+
+// forged returns the message that a sender of commands makes of what it knows of a deadline: the command that scheduled it, and the names in
+// the service's code. The deadline's id follows from them.
+func (s *stage) forged(by envelope.Message, typ, payload string) envelope.Message {
+	m := envelope.Message{
+		Topic: s.hop.Commands(), Key: by.Key, Type: typ, Payload: []byte(payload), Source: "test", ContentType: envelope.JSON,
+		Extra: []envelope.Header{
+			{Key: ce.HeaderDeadline, Value: []byte(s.hop.String() + "/" + overdueName)}, {Key: ce.HeaderDeadlineScope, Value: by.Key},
+		},
+	}
+	cause := envelope.Cause{Message: by, Handler: s.hop.String() + "/Count", At: time.Unix(uuid.MustParse(by.ID).Time().UnixTime())}
+	cause.Apply(&m)
+	return m
+}
+
+// TestASenderOfCommandsForgesNoDeadline: whoever may send commands to the hop knows the id of the deadline that its command has scheduled, and
+// sends the deadline's message before it is due, with another body, with the key of another, and as if it was redriven.
+func TestASenderOfCommandsForgesNoDeadline(t *testing.T) {
+	t.Parallel()
+	s := newDeadlineStage(t)
+	s.provision(1)
+	late := make(chan participant.Delivery, 20)
+	p := s.new(onePartition, func(c *participant.Config) { c.Hooks.Late = func(d participant.Delivery) { late <- d } })
+	participant.OnDeadline(p, overdueName, overdue)
+	participant.Handle(p, func(ctx context.Context, tx pgx.Tx, c participant.Command[Count]) (participant.Outcome, error) {
+		after := time.Duration(0)
+		if c.Body.Fail == "later" {
+			after = time.Hour
+		}
+		return participant.Succeed(Counted{N: c.Body.N}), p.Schedule(ctx, tx, participant.Deadline{Name: overdueName, After: after, Body: Overdue{N: c.Body.N}})
+	})
+	s.start(p)
+	refused := func(m envelope.Message) {
+		t.Helper()
+		s.send(m)
+		require.Equal(t, m.ID, (<-late).Message.ID)
+	}
+
+	pending := s.command("a", Count{N: 1, Fail: "later"})
+	s.send(pending)
+	s.waitEvents(1)
+	early := s.forged(pending, "Overdue", `{"n":1}`)
+	require.Equal(t, 1, s.count("SELECT count(*) FROM troupe.deadlines WHERE id = $1", early.ID), "the id is no secret")
+	refused(early)
+
+	due := s.command("b", Count{N: 2})
+	s.send(due)
+	fired := s.fired(1)[0]
+	another := s.forged(due, "Overdue", `{"n":666}`)
+	require.Equal(t, fired.ID, another.ID)
+	refused(another)
+	again := another
+	again.Extra = append(again.Extra, envelope.Header{Key: deadletter.HeaderRedrive, Value: []byte("1")})
+	refused(again)
+	encoded := another
+	encoded.ContentType = envelope.Avro
+	refused(encoded)
+	ofOther := s.forged(due, "Overdue", `{"n":2}`)
+	ofOther.Key = []byte("a")
+	refused(ofOther)
+	require.Zero(t, s.count("SELECT count(*) FROM met"))
+
+	s.send(fired)
+	s.waitCount(1, "SELECT count(*) FROM met")
+	require.Equal(t, 1, s.count("SELECT count(*) FROM met WHERE n = 2 AND key = 'b'"))
+	require.Equal(t, 1, s.count("SELECT count(*) FROM troupe.deadlines"), "the one that is not due")
+	require.Zero(t, s.count("SELECT count(*) FROM troupe.dead_letters"))
+	require.Empty(t, late)
+}
