@@ -30,8 +30,8 @@ WITH old AS (
   CROSS JOIN LATERAL (SELECT now() - interval '120 days' + interval '29 days' * (i / $1::float8) AS at) AS t
   WHERE ended_at IS NOT NULL
   RETURNING id, started_at)
-INSERT INTO troupe.saga_events (saga_id, version, at, kind, event, moments)
-SELECT old.id, e.version, old.started_at, e.kind, e.event, e.moments
+INSERT INTO troupe.saga_events (saga_id, version, at, kind, event, moments, recorded_at)
+SELECT old.id, e.version, old.started_at, e.kind, e.event, e.moments, old.started_at
 FROM old
 CROSS JOIN troupe.saga_events AS e`
 

@@ -247,7 +247,7 @@ func (r *Records) removeSagas(ctx context.Context, tx pgx.Tx, of batch) (done re
 	if err != nil {
 		return done, err
 	}
-	err = tx.QueryRow(ctx, deleteSagas, pgx.NamedArgs{"ids": ids, "groups": groups, "limit": sagaBatch}).Scan(&done.removed)
+	err = tx.QueryRow(ctx, deleteSagas, pgx.NamedArgs{"ids": ids, "groups": groups, "before": of.before, "limit": sagaBatch}).Scan(&done.removed)
 	return done, err
 }
 

@@ -18,8 +18,8 @@ func BenchmarkRemoveSagas(b *testing.B) {
 		       '{"steps": [{"name": "payment"}, {"name": "inventory"}, {"name": "shipping"}]}', at, at
 		FROM generate_series(1, $1) AS n
 		CROSS JOIN LATERAL (SELECT now() - interval '100 days' + n * interval '1 ms' AS at) AS t`, `
-		INSERT INTO troupe.saga_events (saga_id, version, at, kind, event, moments)
-		SELECT 'order/' || n, version, now(), 'answered', jsonb_build_object('payload', repeat('x', 200)), '[]'
+		INSERT INTO troupe.saga_events (saga_id, version, at, kind, event, moments, recorded_at)
+		SELECT 'order/' || n, version, now(), 'answered', jsonb_build_object('payload', repeat('x', 200)), '[]', now() - interval '100 days'
 		FROM generate_series(1, $1) AS n
 		CROSS JOIN generate_series(1, 6) AS version`,
 	} {

@@ -59,9 +59,9 @@ func (a archive) saga(key, status, ended string) {
 		SELECT 'order/' || $1, 'order', $1, 'shop.order', 'shop.order', 'd', 3, $2, '', '{"steps": [{"name": "payment"}, {"name": "shipping"}]}',
 		       coalesce(now() - nullif($3, '')::interval, now()) - interval '100 days', now() - nullif($3, '')::interval`, key, status, ended)
 	a.exec(`
-		INSERT INTO troupe.saga_events (saga_id, version, at, kind, event, moments)
-		SELECT 'order/' || $1, version, now(), 'started', '{}', '[]'
-		FROM generate_series(1, 3) AS version`, key)
+		INSERT INTO troupe.saga_events (saga_id, version, at, kind, event, moments, recorded_at)
+		SELECT 'order/' || $1, version, now(), 'started', '{}', '[]', now() - coalesce(nullif($2, ''), '0')::interval
+		FROM generate_series(1, 3) AS version`, key, ended)
 }
 
 const (
@@ -255,6 +255,26 @@ func TestAProgramsRoleRemovesNothing(t *testing.T) {
 		require.ErrorIs(t, err, retention.ErrNotOwner, part)
 	}
 	require.Len(t, a.list(logs), 1)
+}
+
+// TestNoRoleRemovesALogByTheTimesOfItsSaga: roles that may write a saga set that it started and ended long ago. Its log is an audit log, and has
+// entries of today.
+func TestNoRoleRemovesALogByTheTimesOfItsSaga(t *testing.T) {
+	t.Parallel()
+	for part, sql := range map[grants.Part]string{
+		grants.SagaOperator: "UPDATE troupe.sagas SET status = 'abandoned', ended_at = '2001-01-01'",
+		grants.Sagas:        "UPDATE troupe.sagas SET status = 'abandoned', started_at = '2001-01-01', ended_at = '2001-01-01'",
+	} {
+		a := newArchive(t)
+		a.saga("o-1", "running", "")
+		_, err := grantstest.New(t, a.pool, part).Pool().Exec(t.Context(), sql)
+		require.NoError(t, err)
+		require.Zero(t, a.remove()[retention.Sagas], part)
+		require.Equal(t, []string{"order/o-1"}, a.list(logs), part)
+		a.exec("UPDATE troupe.saga_events SET recorded_at = recorded_at - interval '91 days'")
+		require.EqualValues(t, 1, a.remove()[retention.Sagas], part)
+		require.Empty(t, a.list(logs), part)
+	}
 }
 
 // letter inserts a dead letter that was made and closed that long ago.

@@ -14,6 +14,7 @@ func (f *flow) ages(by string) {
 	f.t.Helper()
 	for _, sql := range []string{
 		"UPDATE troupe.sagas SET started_at = started_at - $1::interval, ended_at = ended_at - $1::interval",
+		"UPDATE troupe.saga_events SET recorded_at = recorded_at - $1::interval",
 		"UPDATE troupe.answers SET answered_at = answered_at - $1::interval",
 	} {
 		_, err := f.pool.Exec(f.t.Context(), sql, by)

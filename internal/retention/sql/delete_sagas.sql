@@ -10,8 +10,10 @@ WITH due AS (
 ), free AS (
   SELECT d.id
   FROM due AS d
-  -- It has, or waits for, a lock.
-  WHERE NOT EXISTS (SELECT FROM troupe.saga_locks AS l WHERE l.saga_id = d.id OFFSET 0)
+  -- Its log has a later entry, by the server's time: roles that may write sagas can set when one ended, and may not delete from its log.
+  WHERE NOT EXISTS (SELECT FROM troupe.saga_events AS e WHERE e.saga_id = d.id AND e.recorded_at >= @before OFFSET 0)
+    -- It has, or waits for, a lock.
+    AND NOT EXISTS (SELECT FROM troupe.saga_locks AS l WHERE l.saga_id = d.id OFFSET 0)
     -- An event of its key is stashed.
     AND NOT EXISTS (
       SELECT
