@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/troupe-go/troupe/internal/grants"
+	"github.com/troupe-go/troupe/internal/grants/grantstest"
 	"github.com/troupe-go/troupe/saga"
 )
 
@@ -140,4 +142,31 @@ func TestAConsoleThatOnlyShowsPrintsTheCommandOfAnAnswer(t *testing.T) {
 	page := d.html(at("/saga/answer", "db", "order", "id", id, "step", "approval"))
 	require.Contains(t, page, `<code>troupe saga answer &#39;loan/l 1&#39; approval LoanApproved --field cents=…</code>`)
 	require.NotContains(t, page, "<form class=\"card\"")
+}
+
+// TestAnOddSagaHidesNoQuestion: the role of an operator of sagas writes values into the row and the log of a saga that programs cannot read.
+func TestAnOddSagaHidesNoQuestion(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	for _, key := range []string{"l-1", "l-2", "l-3", "l-4", "l-5"} {
+		d.Loan(key)
+	}
+	operator := grantstest.New(t, d.Pool, grants.SagaOperator).Pool()
+	for _, sql := range []string{
+		"UPDATE troupe.sagas SET state = 'null' WHERE id = 'loan/l-1'",
+		"UPDATE troupe.sagas SET state = jsonb_set(state, '{steps,0,started}', '99999999999') WHERE id = 'loan/l-2'",
+		"UPDATE troupe.sagas SET state = jsonb_set(state, '{steps,0,started}', '99') WHERE id = 'loan/l-3'",
+		"INSERT INTO troupe.saga_events (saga_id, version, at, kind, event, moments) VALUES ('loan/l-3', 99, 'infinity', 'started', '{}', '[]')",
+		"UPDATE troupe.sagas SET definition = 'none' WHERE id = 'loan/l-5'",
+	} {
+		tag, err := operator.Exec(t.Context(), sql)
+		require.NoError(t, err, sql)
+		require.EqualValues(t, 1, tag.RowsAffected(), sql)
+	}
+	var ids []string
+	for _, one := range facts[questionsFacts](d, "/questions?db=order").Questions {
+		ids = append(ids, one.ID)
+	}
+	require.Equal(t, []string{"loan/l-2", "loan/l-3", "loan/l-4"}, ids)
+	require.Contains(t, d.html("/questions?db=order"), "loan/l-4")
 }

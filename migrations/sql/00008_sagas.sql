@@ -8,7 +8,10 @@ CREATE TABLE troupe.saga_definitions (
   saga       text        NOT NULL,
   version    integer     NOT NULL,
   definition text        NOT NULL,    -- canonical JSON; as text, since jsonb would print it otherwise
-  created_at timestamptz NOT NULL DEFAULT now()
+  created_at timestamptz NOT NULL DEFAULT now(),
+  -- Each coordinator reads all definitions of its types, and the console lists all, with their times.
+  CHECK (octet_length(hash) <= 64 AND octet_length(saga) <= 63 AND octet_length(definition) <= 1048576),
+  CHECK (created_at >= '0001-01-01 00:00Z' AND created_at < '10000-01-01 00:00Z')
 );
 
 -- sagas has one row for each instance of a saga.

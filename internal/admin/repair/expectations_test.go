@@ -65,3 +65,20 @@ func TestExpectationsAreListedAndCountedByStatus(t *testing.T) {
 	_, _, err = desk.Expectations(t.Context(), repair.ExpectationFilter{}, repair.Page{After: "x"})
 	require.ErrorContains(t, err, "after")
 }
+
+// TestAnExpectationWithoutItsTimesHidesNoOther: no program writes such a row, but the role of a service may.
+func TestAnExpectationWithoutItsTimesHidesNoOther(t *testing.T) {
+	t.Parallel()
+	pool := testkit.Database(t)
+	_, err := grantstest.New(t, pool, grants.Flow).Pool().Exec(t.Context(), `
+		INSERT INTO troupe.expectations (consumer_group, name, key, missed_at, forget_at) VALUES ('g', 'n', 'odd', now(), now());
+		INSERT INTO troupe.expectations (consumer_group, name, key, after_at, due_at, alert_id, missed_at)
+		VALUES ('g', 'n', 'o-1', now(), now(), gen_random_uuid(), now())`)
+	require.NoError(t, err)
+	desk, err := repair.New(repair.Config{Pool: pool})
+	require.NoError(t, err)
+	all, _, err := desk.Expectations(t.Context(), repair.ExpectationFilter{}, repair.Page{})
+	require.NoError(t, err)
+	require.Len(t, all, 1)
+	require.Equal(t, "o-1", all[0].Key)
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -181,14 +182,17 @@ func (d *Desk) forms(ctx context.Context, name string) (hashes, steps []string, 
 	return hashes, slices.Sorted(maps.Keys(asking)), nil
 }
 
-// readQuestions reads the states of sagas one by one, and returns their questions in the order of rows.
+// readQuestions reads the states of sagas one by one, and returns their questions in the order of rows. A saga whose row cannot be read has
+// none: its own page has the reason.
 func (d *Desk) readQuestions(ctx context.Context, rows []Row) (all []Question, err error) {
 	for _, r := range rows {
 		g, err := d.get(ctx, d.cfg.Pool, r.ID, "")
-		if errors.Is(err, decisions.ErrNotFound) { // it was removed since the list was read
+		switch {
+		case errors.Is(err, decisions.ErrNotFound): // it was removed since the list was read
 			continue
-		}
-		if err != nil {
+		case err != nil && ctx.Err() == nil && pg.Classify(err) == pg.Unknown:
+			continue
+		case err != nil:
 			return nil, fmt.Errorf("saga %s: %w", r.ID, err)
 		}
 		all = append(all, questionsOf(g)...)
@@ -200,7 +204,7 @@ func (d *Desk) readQuestions(ctx context.Context, rows []Row) (all []Question, e
 func (d *Desk) setBegan(ctx context.Context, all []Question) error {
 	ids, versions := make([]string, len(all)), make([]int, len(all))
 	for i, q := range all {
-		ids[i], versions[i] = q.ID, q.began
+		ids[i], versions[i] = q.ID, min(max(q.began, 0), math.MaxInt32)
 	}
 	rows, err := d.cfg.Pool.Query(ctx, beganSQL, pg.Args{"ids": ids, "versions": versions})
 	if err != nil {
