@@ -14,6 +14,8 @@ import (
 
 	"github.com/troupe-go/troupe/internal/admin"
 	"github.com/troupe-go/troupe/internal/admin/relaydesk"
+	"github.com/troupe-go/troupe/internal/grants"
+	"github.com/troupe-go/troupe/internal/grants/grantstest"
 	"github.com/troupe-go/troupe/testkit"
 )
 
@@ -253,4 +255,27 @@ func ExampleDesk_RetryTopic() {
 	}
 	_ = mended
 	// Output:
+}
+
+// TestTheRelayOfATableFillsNoMemory: its role may write any text into the lease of its table, which each page about relays reads.
+func TestTheRelayOfATableFillsNoMemory(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	role := grantstest.New(t, s.pool, grants.MappedRelay)
+	s.exec("CREATE TABLE public.letters (id uuid); GRANT SELECT ON public.letters TO " + role.Name)
+	for _, sql := range []string{
+		"INSERT INTO troupe.mapped_tables (name) VALUES ('public.letters')",
+		`INSERT INTO troupe.relay_leases (shard, holder, wanted, source_why, slot)
+			SELECT shard, repeat('h', 10000000), repeat('w', 10000000), repeat('y', 10000000), repeat('s', 10000000) FROM troupe.mapped_tables`,
+		"INSERT INTO troupe.relay_slot_samples (shard, minute, at, slot, retained) SELECT shard, 1, now(), repeat('s', 10000000), 1 FROM troupe.mapped_tables",
+	} {
+		_, err := role.Pool().Exec(t.Context(), sql)
+		require.NoError(t, err, sql)
+	}
+	all, err := desk.Look(t.Context(), s.pool)
+	require.NoError(t, err)
+	text, err := json.Marshal(all)
+	require.NoError(t, err)
+	require.Contains(t, string(text), "public.letters")
+	require.Less(t, len(text), 10_000)
 }
