@@ -20,11 +20,12 @@ const (
 	Plain Mode = "plain"
 )
 
-// attributes returns m's attributes as HTTP headers of CloudEvents. Headers that are no attributes are left out.
+// attributes returns m's attributes as HTTP headers of CloudEvents. Headers that are no attributes are left out. Of a repeated attribute, also in
+// other letters, the service gets the value by which the ambassador has selected the route and recognises the message: the first one.
 func attributes(m envelope.Message) http.Header {
 	header := make(http.Header, 16)
 	for _, h := range m.Headers() {
-		if name, is := strings.CutPrefix(h.Key, "ce_"); is && checkHeader("ce-"+name, nil) == nil {
+		if name, is := strings.CutPrefix(h.Key, "ce_"); is && checkHeader("ce-"+name, nil) == nil && header.Get("ce-"+name) == "" {
 			header.Set("ce-"+name, encoded(string(h.Value)))
 		}
 	}

@@ -133,6 +133,27 @@ func TestACommandIsPostedAndItsAnswerMadeOfTheResponse(t *testing.T) {
 	}
 }
 
+// TestARequestHasTheAttributesOfItsRoute: the sender of a command repeats attributes, with values that select no route and that the inbox does
+// not compare. The service must not get those.
+func TestARequestHasTheAttributesOfItsRoute(t *testing.T) {
+	t.Parallel()
+	bank := serve(t, status(200))
+	s := startAmbassador(t, bank.URL, []ambassador.Route{charges})
+	m := s.Command("o-1", charge{"1"})
+	for _, name := range []string{"ce_type", "ce_TYPE", "ce_id", "ce_source", "ce_idempotencykey", "ce_Subject", "ce_specversion"} {
+		m.Extra = append(m.Extra, envelope.Header{Key: name, Value: []byte("Refund")})
+	}
+	m.Extra = append(m.Extra, envelope.Header{Key: "ce_tenant", Value: []byte("t-1")})
+	s.Send(m)
+	answers(s, t, 1)
+	got := bank.requests()[0].Header
+	for name, value := range map[string]string{
+		"ce-type": "Charge", "ce-id": m.ID, "ce-source": m.Source, "ce-idempotencykey": m.IdempotencyKey, "ce-subject": "o-1", "ce-specversion": "1.0", "ce-tenant": "t-1",
+	} {
+		require.Equal(t, []string{value}, got.Values(name), name)
+	}
+}
+
 func TestAPlainRequestHasNoAttributes(t *testing.T) {
 	t.Parallel()
 	bank := serve(t, status(200))
