@@ -44,7 +44,7 @@ func (c *Console) do(w http.ResponseWriter, r *http.Request, p *page) {
 	if err != nil {
 		event = c.cfg.Log.Warn().Err(err)
 	}
-	event.Str("action", p.path).Str("what", a.get("do")).Str("actor", u.name).Str("database", a.get("db")).Str("id", a.get("id")).
+	event.Str("action", p.path).Str("what", a.get("do")).Str("actor", u.name).Str("database", a.get("db")).Str("id", clip(a.get("id"), mostLogged)).
 		Str("from", r.RemoteAddr).Msg("console: action")
 	var told retold
 	switch {
@@ -64,6 +64,9 @@ func (c *Console) do(w http.ResponseWriter, r *http.Request, p *page) {
 		http.Redirect(w, r, c.cfg.Path+next, http.StatusSeeOther)
 	}
 }
+
+// mostLogged limits the characters of an id in a line of the log: a form may have any.
+const mostLogged = 1000
 
 // mostForm returns the largest form in bytes that a user may send to a page.
 func (c *Console) mostForm(p *page, u user) int64 {

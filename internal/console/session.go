@@ -31,7 +31,8 @@ type user struct {
 }
 
 // sessions has the sessions of signed-in browsers, in the memory of this process: a restart ends all of them, and another
-// console does not know them. At most mostSessions exist; a further one ends the oldest.
+// console does not know them. At most mostSessions exist; a further one ends the oldest of the token with the most, so that a user who signs
+// in again and again ends no session of another.
 type sessions struct {
 	now func() time.Time
 
@@ -54,20 +55,34 @@ func (s *sessions) begin(u user, token string) (value string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
-	var oldest [sha256.Size]byte
 	for at, one := range s.all {
 		if !now.Before(one.until) {
 			delete(s.all, at)
-		} else if first, is := s.all[oldest]; !is || one.until.Before(first.until) {
-			oldest = at
 		}
 	}
 	if len(s.all) >= mostSessions {
-		delete(s.all, oldest)
+		delete(s.all, s.oldestOfMost())
 	}
 	value, u.form = rand.Text(), rand.Text()
 	s.all[sha256.Sum256([]byte(value))] = session{u, sha256.Sum256([]byte(token)), now.Add(sessionLast)}
 	return value
+}
+
+// oldestOfMost returns the oldest session of the token that has the most sessions.
+func (s *sessions) oldestOfMost() (oldest [sha256.Size]byte) {
+	of := make(map[[sha256.Size]byte]int)
+	var most [sha256.Size]byte
+	for _, one := range s.all {
+		if of[one.token]++; of[one.token] > of[most] {
+			most = one.token
+		}
+	}
+	for at, one := range s.all {
+		if first, is := s.all[oldest]; one.token == most && (!is || one.until.Before(first.until)) {
+			oldest = at
+		}
+	}
+	return oldest
 }
 
 // of returns the user of a request's cookie.

@@ -104,6 +104,26 @@ func TestTheOldestSessionEndsWhereThereAreTooMany(t *testing.T) {
 	require.Len(t, d.c.sessions.all, mostSessions)
 }
 
+// A user with any role signs in more often than there are sessions.
+func TestAUserEndsNoSessionOfAnother(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, twice(t), withUsers)
+	at := time.Now()
+	d.c.sessions.now = func() time.Time { at = at.Add(time.Millisecond); return at }
+	signIn := func(name string) *http.Cookie {
+		u, is := d.c.accounts.Load().ofToken(tokenOf(name))
+		require.True(t, is)
+		return &http.Cookie{Name: cookieName, Value: d.c.sessions.begin(u, tokenOf(name))}
+	}
+	first, second := signIn("admin"), signIn("viewer")
+	for range mostSessions {
+		signIn("viewer")
+	}
+	require.Equal(t, http.StatusOK, d.browse("/held", first).Code)
+	require.Equal(t, http.StatusSeeOther, d.browse("/held", second).Code)
+	require.Len(t, d.c.sessions.all, mostSessions)
+}
+
 // A cookie that was put into a browser before the sign-in does not become the cookie of the session.
 func TestEachSignInHasACookieOfItsOwn(t *testing.T) {
 	t.Parallel()
