@@ -15,8 +15,8 @@ import (
 	"github.com/troupe-go/troupe/participant"
 )
 
-// forged returns the message that a sender of commands makes of what it knows of a deadline: the command that scheduled it, and the names in
-// the service's code. The deadline's id follows from them.
+// forged returns the message of a deadline as a sender of commands can make it, from its own command that scheduled the deadline, and from the
+// names in the service's code. The deadline's id follows from them.
 func (s *stage) forged(by envelope.Message, typ, payload string) envelope.Message {
 	m := envelope.Message{
 		Topic: s.hop.Commands(), Key: by.Key, Type: typ, Payload: []byte(payload), Source: "test", ContentType: envelope.JSON,
@@ -29,7 +29,7 @@ func (s *stage) forged(by envelope.Message, typ, payload string) envelope.Messag
 	return m
 }
 
-// TestASenderOfCommandsForgesNoDeadline: whoever may send commands to the hop knows the id of the deadline that its command has scheduled, and
+// TestASenderOfCommandsForgesNoDeadline: a service that may send commands to the hop knows the id of the deadline that its command has scheduled, and
 // sends the deadline's message before it is due, with another body, with the key of another, and as if it was redriven.
 func TestASenderOfCommandsForgesNoDeadline(t *testing.T) {
 	t.Parallel()
