@@ -21,6 +21,8 @@
 // The relay that published rows removes them: under poll it deletes each row once Kafka has acknowledged it, under wal it
 // drops whole partitions. Package internal/retention documents when, and the effect of each failure.
 //
+// In a database that is not in UTF-8 this package writes keys and headers that are not ASCII to key_bytes and raw_headers, as bytes.
+//
 // Programs in any language can write with a plain statement; all columns but topic, type and payload have a default:
 //
 //	INSERT INTO troupe.outbox (topic, key, type, payload) VALUES ('order.payment.commands', 'o-1', 'ChargePayment', '{…}')
@@ -120,6 +122,21 @@ FROM unnest($1::uuid[], $2::text[], $3::text[], $4::bytea[], $5::text[], $6::tex
   WITH ORDINALITY AS e (id, topic, key, key_bytes, type, headers, raw_headers, payload, number)
 ORDER BY number`
 
+// insertUTF8 is insertMany with keys and headers that are not ASCII, which are parameters in UTF-8: see outboxrow.Text.
+const insertUTF8 = `
+INSERT INTO troupe.outbox (id, topic, key, key_bytes, type, headers, raw_headers, payload)
+SELECT id, topic,
+       CASE WHEN utf8 AND utf8_key IS NOT NULL THEN convert_from(utf8_key, 'UTF8') ELSE key END,
+       CASE WHEN utf8 THEN key_bytes ELSE coalesce(key_bytes, utf8_key) END,
+       type,
+       CASE WHEN utf8 AND utf8_headers IS NOT NULL THEN convert_from(utf8_headers, 'UTF8')::jsonb ELSE headers::jsonb END,
+       CASE WHEN utf8 AND utf8_headers IS NOT NULL THEN NULL ELSE raw_headers END,
+       payload
+FROM unnest($1::uuid[], $2::text[], $3::text[], $4::bytea[], $5::text[], $6::text[], $7::bytea[], $8::bytea[], $9::bytea[], $10::bytea[])
+  WITH ORDINALITY AS e (id, topic, key, key_bytes, type, headers, raw_headers, payload, utf8_key, utf8_headers, number),
+  (SELECT getdatabaseencoding() = 'UTF8') AS d (utf8)
+ORDER BY number`
+
 // Write adds entries to tx, in their order, in one round trip. It refuses an invalid entry (no topic, no type, a body that
 // does not encode, a payload that is too large) before anything is sent, and leaves tx usable. After any other error tx is
 // aborted.
@@ -177,6 +194,19 @@ type Rows struct {
 	rawHeaders [][]byte
 	payloads   [][]byte
 	along      pgx.Batch // statements added by the Check
+
+	utf8 []utf8Text // of the rows up to the last one with text that is not ASCII
+}
+
+// utf8Text holds UTF8Key and UTF8Headers of outboxrow.Text.
+type utf8Text struct{ key, headers []byte }
+
+// utf8Of returns the text of a row that is not ASCII.
+func (r *Rows) utf8Of(row int) (t utf8Text) {
+	if row < len(r.utf8) {
+		t = r.utf8[row]
+	}
+	return t
 }
 
 // Render adds entries to rows in the form in which Write would write them, for callers that write many entries in one
@@ -190,9 +220,17 @@ func (o *Outbox) Render(ctx context.Context, rows *Rows, entries ...Entry) error
 			return fmt.Errorf("outbox: entry %d: %w", i, err)
 		}
 		r.ids, r.topics, r.types = append(r.ids, c.id), append(r.topics, c.topic), append(r.types, c.typ)
-		r.keys, r.keyBytes = append(r.keys, c.key), append(r.keyBytes, c.keyBytes)
-		r.headers, r.rawHeaders = append(r.headers, c.headers), append(r.rawHeaders, c.rawHeaders)
+		t, err := (&outboxrow.Row{Key: c.key, Headers: c.headers, RawHeaders: c.rawHeaders}).Text()
+		if err != nil {
+			return fmt.Errorf("outbox: entry %d: %w", i, err)
+		}
+		r.keys, r.keyBytes = append(r.keys, t.Key), append(r.keyBytes, c.keyBytes)
+		r.headers, r.rawHeaders = append(r.headers, t.Headers), append(r.rawHeaders, t.RawHeaders)
 		r.payloads = append(r.payloads, c.payload)
+		if t.UTF8Key != nil || t.UTF8Headers != nil {
+			before := make([]utf8Text, len(r.ids)-1-len(r.utf8))
+			r.utf8 = append(append(r.utf8, before...), utf8Text{t.UTF8Key, t.UTF8Headers})
+		}
 	}
 	*rows = r
 	return nil
@@ -203,10 +241,16 @@ func (o *Outbox) Render(ctx context.Context, rows *Rows, entries ...Entry) error
 func (o *Outbox) Queue(batch *pgx.Batch, rows *Rows) {
 	r := *rows
 	*rows = Rows{}
-	switch len(r.ids) {
-	case 0:
+	switch {
+	case len(r.ids) == 0:
 		return
-	case 1:
+	case len(r.utf8) > 0:
+		keys, headers := make([][]byte, len(r.ids)), make([][]byte, len(r.ids))
+		for i, t := range r.utf8 {
+			keys[i], headers[i] = t.key, t.headers
+		}
+		batch.Queue(insertUTF8, r.ids, r.topics, r.keys, r.keyBytes, r.types, r.headers, r.rawHeaders, r.payloads, keys, headers)
+	case len(r.ids) == 1:
 		batch.Queue(insert, r.ids[0], r.topics[0], r.keys[0], r.keyBytes[0], r.types[0], r.headers[0], r.rawHeaders[0], r.payloads[0])
 	default:
 		batch.Queue(insertMany, r.ids, r.topics, r.keys, r.keyBytes, r.types, r.headers, r.rawHeaders, r.payloads)

@@ -17,6 +17,8 @@ import (
 	"github.com/troupe-go/troupe/internal/grants"
 	"github.com/troupe-go/troupe/internal/grants/grantstest"
 	"github.com/troupe-go/troupe/internal/outboxrow"
+	"github.com/troupe-go/troupe/internal/pg"
+	"github.com/troupe-go/troupe/migrations"
 	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/testkit"
 )
@@ -301,4 +303,63 @@ func TestARowKeptForLaterIsTheOneThatWriteWrites(t *testing.T) {
 	}
 	_, err := box.Row(t.Context(), outbox.Entry{Topic: "t"})
 	require.ErrorContains(t, err, "neither a body nor a type")
+}
+
+// TestTextThatIsNotASCIIIsStoredInADatabaseOfAnyEncoding checks what a relay reads, whose session is in UTF-8: key and headers are the
+// writer's, also where the encoding of the database has no such characters.
+func TestTextThatIsNotASCIIIsStoredInADatabaseOfAnyEncoding(t *testing.T) {
+	t.Parallel()
+	const key, correlation = "zoë “λ”", "flow-zoë “λ”"
+	for _, encoding := range []string{"LATIN1", "WIN1252", "SQL_ASCII", "UTF8"} {
+		t.Run(encoding, func(t *testing.T) {
+			t.Parallel()
+			server, cfg := testkit.Database(t), testkit.Database(t).Config()
+			name := cfg.ConnConfig.Database + "_odd"
+			_, err := server.Exec(t.Context(), "CREATE DATABASE "+name+" ENCODING '"+encoding+"' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0")
+			require.NoError(t, err)
+			cfg.ConnConfig.Database = name
+			require.NoError(t, migrations.UpConfig(t.Context(), cfg.ConnConfig))
+			pool, err := pgxpool.NewWithConfig(context.Background(), cfg)
+			require.NoError(t, err)
+			t.Cleanup(func() {
+				pool.Close()
+				_, err := server.Exec(context.Background(), "DROP DATABASE "+name)
+				require.NoError(t, err)
+			})
+			box := newOutbox(t, outbox.Config{Source: "shop"})
+			ctx := envelope.WithCause(t.Context(), &envelope.Cause{Message: envelope.Message{ID: "1", CorrelationID: correlation}})
+			odd := outbox.Entry{Topic: "order.payment.commands", Key: key, Type: "Thing", Payload: []byte("{}")}
+			plain := outbox.Entry{Topic: "order.payment.commands", Key: "k", Type: "Thing", Payload: []byte("{}")}
+			require.NoError(t, pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
+				require.NoError(t, box.Write(ctx, tx, odd))
+				require.NoError(t, box.Write(ctx, tx, odd, plain))
+				all, err := box.Statements(ctx, odd, plain)
+				require.NoError(t, err)
+				for _, one := range all {
+					if _, err := tx.Exec(ctx, one.SQL, one.Args...); err != nil {
+						return err
+					}
+				}
+				return nil
+			}))
+			session, err := pg.SessionPool(pool)
+			require.NoError(t, err)
+			defer session.Close()
+			read, err := session.Query(t.Context(), "SELECT "+outboxrow.Columns+" FROM troupe.outbox ORDER BY position")
+			require.NoError(t, err)
+			var keys []string
+			for read.Next() {
+				var r outboxrow.Row
+				require.NoError(t, read.Scan(r.Fields()...))
+				m, err := r.Message(outboxrow.Defaults{})
+				require.NoError(t, err)
+				require.Equal(t, correlation, m.CorrelationID)
+				require.Equal(t, "shop", m.Source)
+				require.Equal(t, encoding != "UTF8" && string(m.Key) == key, r.KeyBytes != nil)
+				keys = append(keys, string(m.Key))
+			}
+			require.NoError(t, read.Err())
+			require.Equal(t, []string{key, key, "k", key, "k"}, keys)
+		})
+	}
 }

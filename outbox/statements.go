@@ -58,11 +58,24 @@ func (r *Rows) insert(from, to int) Statement {
 			sql.WriteString(",\n  ")
 		}
 		n := len(args)
-		// The server casts the text, so that a client needs to know only the types text and bytea.
-		fmt.Fprintf(&sql, "($%d::text::uuid, $%d::text, $%d::text, $%d::bytea, $%d::text, $%d::text::jsonb, $%d::bytea, $%d::bytea)",
-			n+1, n+2, n+3, n+4, n+5, n+6, n+7, n+8)
+		key, keyBytes := fmt.Sprintf("$%d::text", n+3), fmt.Sprintf("$%d::bytea", n+4)
+		headers, rawHeaders := fmt.Sprintf("$%d::text::jsonb", n+6), fmt.Sprintf("$%d::bytea", n+7)
 		args = append(args, uuid.UUID(r.ids[i]).String(), r.topics[i], text(r.keys[i]), binary(r.keyBytes[i]), r.types[i],
 			string(r.headers[i]), binary(r.rawHeaders[i]), binary(r.payloads[i]))
+		const byEncoding = "CASE WHEN getdatabaseencoding() = 'UTF8' THEN %s ELSE %s END" // as insertUTF8
+		own := r.utf8Of(i)
+		if own.key != nil {
+			args = append(args, own.key)
+			utf8 := fmt.Sprintf("$%d::bytea", len(args))
+			key, keyBytes = fmt.Sprintf(byEncoding, "convert_from("+utf8+", 'UTF8')", key), fmt.Sprintf(byEncoding, keyBytes, utf8)
+		}
+		if own.headers != nil {
+			args = append(args, own.headers)
+			utf8 := fmt.Sprintf("$%d::bytea", len(args))
+			headers, rawHeaders = fmt.Sprintf(byEncoding, "convert_from("+utf8+", 'UTF8')::jsonb", headers), fmt.Sprintf(byEncoding, "NULL", rawHeaders)
+		}
+		// The server casts the text, so that a client needs to know only the types text and bytea.
+		fmt.Fprintf(&sql, "($%d::text::uuid, $%d::text, %s, %s, $%d::text, %s, %s, $%d::bytea)", n+1, n+2, key, keyBytes, n+5, headers, rawHeaders, n+8)
 	}
 	return Statement{sql.String(), args}
 }

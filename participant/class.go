@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/troupe-go/troupe/internal/deadletter"
 	"github.com/troupe-go/troupe/internal/pg"
+	"github.com/troupe-go/troupe/internal/pgtext"
 	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/retry"
 )
@@ -25,6 +27,22 @@ const (
 	Panic       Class = deadletter.Panic
 	Timeout     Class = deadletter.Timeout
 )
+
+// errorText returns f's error for a column of text. A database that is not in UTF-8 may lack some of its characters.
+func (p *Participant) errorText(f failure) string {
+	text := readable(f.err.Error(), maxErrorBytes)
+	if p.notUTF8.Load() {
+		return pgtext.ASCII(text)
+	}
+	return text
+}
+
+// learnEncoding records whether the database is in UTF-8.
+func (p *Participant) learnEncoding(conn *pgx.Conn) {
+	if conn.PgConn().ParameterStatus("server_encoding") != "UTF8" {
+		p.notUTF8.Store(true)
+	}
+}
 
 // final reports whether another try cannot help.
 func (f failure) final() bool { return f.class == Permanent || f.class == Poison }

@@ -195,7 +195,7 @@ func (l *local) endArgs(ms []*message, f *failure) pg.Args {
 	if f != nil {
 		args["max_attempts"] = l.p.policy(ms[0]).Attempts
 		args["attempts"], args["class"] = ms[0].attempts()+1, string(f.class)
-		args["error"] = readable(f.err.Error(), maxErrorBytes)
+		args["error"] = l.p.errorText(*f)
 	}
 	return args
 }
@@ -249,7 +249,7 @@ func (l *local) record(m *message, f failure) error {
 	args["position"], args["attempts"], args["wait"] = m.offset, f.attempts(m), wait.Seconds()
 	args["unhandled"] = m.lacksHandler()
 	args["max_attempts"] = l.p.policy(m).Attempts
-	args["class"], args["error"] = string(f.class), readable(f.err.Error(), maxErrorBytes)
+	args["class"], args["error"] = string(f.class), l.p.errorText(f)
 	l.p.letterArgs(m, args)
 	if err := l.exec(ctx, retryLocal, args); err != nil {
 		return l.p.oursAlone(err)

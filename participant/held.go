@@ -79,7 +79,7 @@ func (w *worker) record(m *message, f failure) error {
 	args["unhandled"], args["unhandled_for"] = m.lacksHandler(), m.unhandledFor.Seconds()
 	args["wait"] = wait.Seconds()
 	args["class"] = string(f.class)
-	args["error"] = readable(f.err.Error(), maxErrorBytes)
+	args["error"] = w.p.errorText(f)
 	w.p.letterArgs(m, args)
 	var err error
 	if m.held != nil {

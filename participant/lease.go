@@ -92,7 +92,10 @@ func (w *worker) takeLease(ctx context.Context) (l lease, err error) {
 	args["lease"] = l.id
 	for {
 		// Not a snapshot from before the lock, whatever default_transaction_isolation is.
-		err := pgx.BeginTxFunc(ctx, w.p.cfg.Pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error { return l.bump(ctx, tx, args) })
+		err := pgx.BeginTxFunc(ctx, w.p.cfg.Pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+			w.p.learnEncoding(tx.Conn())
+			return l.bump(ctx, tx, args)
+		})
 		var refused *pgconn.PgError
 		if !errors.As(err, &refused) || refused.Code != "55P03" { // lock_not_available
 			return l, err

@@ -63,6 +63,7 @@ type Participant struct {
 	blocked       error // names a session of another role that a transaction waits for
 	stranded      []Stranded
 	behindRebuild atomic.Bool  // messages wait behind ones that a rebuild of the group handles again, or will soon
+	notUTF8       atomic.Bool  // the database is not in UTF-8
 	crashLogged   atomic.Int64 // when a crash of an owner was last logged as a warning
 }
 

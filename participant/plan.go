@@ -39,6 +39,7 @@ type deadlineID struct{ scope, name string }
 type deadlineRow struct {
 	deadlineID
 	row   outboxrow.Row
+	text  outboxrow.Text
 	at    *time.Time
 	after time.Duration
 }
@@ -149,7 +150,11 @@ func (p *Participant) deadlineRow(ctx context.Context, d Deadline) (r deadlineRo
 	if row.Type != h.typ {
 		return r, fmt.Errorf("a body of type %s: its handler expects %s", row.Type, h.typ)
 	}
-	r = deadlineRow{deadlineID: deadlineID{scope, d.Name}, row: row, after: d.After}
+	text, err := row.Text()
+	if err != nil {
+		return r, err
+	}
+	r = deadlineRow{deadlineID: deadlineID{scope, d.Name}, row: row, text: text, after: d.After}
 	if !d.At.IsZero() {
 		r.at = &d.At
 	}
@@ -159,8 +164,8 @@ func (p *Participant) deadlineRow(ctx context.Context, d Deadline) (r deadlineRo
 func (r deadlineRow) args(group string) pg.Args {
 	return pg.Args{
 		"group": group, "scope": r.scope, "name": r.name, "id": r.row.ID, "after": r.after.Seconds(), "at": r.at,
-		"key": r.row.Key, "key_bytes": r.row.KeyBytes, "type": r.row.Type, "headers": r.row.Headers,
-		"raw_headers": r.row.RawHeaders, "payload": r.row.Payload,
+		"key": r.text.Key, "key_bytes": r.row.KeyBytes, "utf8_key": r.text.UTF8Key, "type": r.row.Type, "headers": r.text.Headers,
+		"utf8_headers": r.text.UTF8Headers, "raw_headers": r.text.RawHeaders, "payload": r.row.Payload,
 	}
 }
 
@@ -172,16 +177,18 @@ type deadlineColumns struct {
 	afters                         []float64
 	keys                           []*string
 	keyBytes, rawHeaders, payloads [][]byte
+	utf8Keys, utf8Headers          [][]byte
 }
 
 func columnsOf(rows []deadlineRow) (c deadlineColumns) {
 	for _, r := range rows {
 		c.scopes, c.names = append(c.scopes, r.scope), append(c.names, r.name)
-		c.types, c.headers = append(c.types, r.row.Type), append(c.headers, string(r.row.Headers))
+		c.types, c.headers = append(c.types, r.row.Type), append(c.headers, string(r.text.Headers))
+		c.utf8Keys, c.utf8Headers = append(c.utf8Keys, r.text.UTF8Key), append(c.utf8Headers, r.text.UTF8Headers)
 		c.ids = append(c.ids, r.row.ID)
 		c.ats, c.afters = append(c.ats, r.at), append(c.afters, r.after.Seconds())
-		c.keys, c.keyBytes = append(c.keys, r.row.Key), append(c.keyBytes, r.row.KeyBytes)
-		c.rawHeaders, c.payloads = append(c.rawHeaders, r.row.RawHeaders), append(c.payloads, r.row.Payload)
+		c.keys, c.keyBytes = append(c.keys, r.text.Key), append(c.keyBytes, r.row.KeyBytes)
+		c.rawHeaders, c.payloads = append(c.rawHeaders, r.text.RawHeaders), append(c.payloads, r.row.Payload)
 	}
 	return c
 }
@@ -190,5 +197,6 @@ func (c deadlineColumns) args(group string) pg.Args {
 	return pg.Args{
 		"group": group, "scopes": c.scopes, "names": c.names, "ids": c.ids, "ats": c.ats, "afters": c.afters, "keys": c.keys,
 		"key_bytes": c.keyBytes, "types": c.types, "headers": c.headers, "raw_headers": c.rawHeaders, "payloads": c.payloads,
+		"utf8_keys": c.utf8Keys, "utf8_headers": c.utf8Headers,
 	}
 }

@@ -67,7 +67,7 @@ func TestTheHotStatementsAreNotPlannedEachTime(t *testing.T) {
 		"schedule_deadlines": {pgx.NamedArgs{
 			"group": "g", "scopes": []string{"o-1"}, "names": []string{"n"}, "ids": [][16]byte{id}, "ats": []*time.Time{nil},
 			"afters": []float64{1}, "keys": []string{"k"}, "key_bytes": [][]byte{nil}, "types": []string{"T"}, "headers": []string{"{}"},
-			"raw_headers": [][]byte{nil}, "payloads": [][]byte{nil},
+			"raw_headers": [][]byte{nil}, "payloads": [][]byte{nil}, "utf8_keys": [][]byte{nil}, "utf8_headers": [][]byte{nil},
 		}},
 		"cancel_named": {pgx.NamedArgs{"group": "g", "scopes": []string{"o-1"}, "names": []string{"n"}, "limit": 1}},
 	} {

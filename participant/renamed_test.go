@@ -27,7 +27,7 @@ func TestDeadlinesOfAFormerGroupAreLogged(t *testing.T) {
 	stop()
 	s.exec(`UPDATE troupe.deadlines
 		SET consumer_group = 'renamed', headers = jsonb_set(headers, '{__troupe.deadline}', to_jsonb('renamed/' || name))
-		WHERE consumer_group = $1 AND fired_at IS NULL`, former.Group())
+		WHERE consumer_group = $1 AND fired_at IS NULL AND raw_headers IS NULL`, former.Group())
 	s.relayed()
 	again := s.expecting(func(c *participant.Config) { c.Group = "renamed" })
 	s.start(again)

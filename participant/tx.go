@@ -269,6 +269,7 @@ func (w *runner) begin(ctx context.Context, first func(*pgx.Batch), read func(pg
 		return nil, database(err)
 	}
 	t := &handlerTx{conn: conn, out: w.p.out}
+	w.p.learnEncoding(conn.Conn())
 	var batch pgx.Batch
 	batch.BeginTx(pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
 	statements := 1

@@ -65,7 +65,7 @@ func (p *Participant) waitForHandler(m *message) time.Duration {
 func (l *local) ageArgs(m *message, f *failure) pg.Args {
 	return pg.Args{
 		"group": l.p.cfg.Group, "hold_key": m.entry.key[:], "position": m.offset, "topic": m.Topic, "type": m.Type,
-		"unhandled_for": m.unhandledFor.Seconds(), "error": readable(f.err.Error(), maxErrorBytes),
+		"unhandled_for": m.unhandledFor.Seconds(), "error": l.p.errorText(*f),
 	}
 }
 

@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/troupe-go/troupe/internal/mapping"
+	"github.com/troupe-go/troupe/internal/pgtext"
 	"github.com/troupe-go/troupe/internal/wal"
 )
 
@@ -22,15 +22,7 @@ func unconvertible(err error) bool {
 	return errors.As(err, &refusal) && (refusal.Code == "22021" || refusal.Code == "22P05")
 }
 
-// asciiText returns text with "?" for each character that is not printable ASCII. Every encoding can store it.
-func asciiText(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r > '~' {
-			return '?'
-		}
-		return r
-	}, strings.ReplaceAll(text, "…", "..."))
-}
+func asciiText(text string) string { return pgtext.ASCII(text) }
 
 func toASCII(lists ...[]string) {
 	for _, texts := range lists {

@@ -76,7 +76,13 @@ type Exhausted struct {
 func (w Writer) Write(ctx context.Context, tx pgx.Tx, l Letter) (written bool, err error) {
 	l.Error = pgtext.Readable(l.Error, maxErrorBytes)
 	var first, last time.Time
-	err = tx.QueryRow(ctx, insertDeadLetter, w.row(l)).Scan(&first, &last)
+	row := w.row(l)
+	if tx.Conn().PgConn().ParameterStatus("server_encoding") != "UTF8" { // which may lack some of their characters
+		for _, column := range []string{"error", "message_type", "correlation_id"} {
+			row[column] = pgtext.ASCII(row[column].(string))
+		}
+	}
+	err = tx.QueryRow(ctx, insertDeadLetter, row).Scan(&first, &last)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return false, nil
 	}

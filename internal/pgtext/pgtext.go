@@ -29,6 +29,16 @@ func Indexable(s string) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
+// ASCII returns text with "?" for each character that is not printable ASCII. Every encoding can store it.
+func ASCII(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' {
+			return '?'
+		}
+		return r
+	}, strings.ReplaceAll(text, "…", "..."))
+}
+
 // Readable returns s, cut to limit bytes, with each part that a text column refuses replaced.
 func Readable(s string, limit int) string {
 	s = strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", "\uFFFD"), "\uFFFD")

@@ -1,0 +1,44 @@
+package outboxrow
+
+import (
+	"unicode/utf8"
+
+	"github.com/troupe-go/troupe/envelope"
+)
+
+// Text holds the key and the headers of a row as parameters of the statement that inserts it. Text that is not ASCII is in UTF8Key and
+// UTF8Headers, as bytes: the server would take a parameter of type text or jsonb for text in client_encoding, which is the database's
+// encoding unless the client sets it. The statement stores these bytes as text if the database is in UTF-8, and else as key_bytes and
+// raw_headers: no other encoding has all characters.
+type Text struct {
+	Key         *string
+	UTF8Key     []byte
+	Headers     []byte // {} if they are in UTF8Headers
+	UTF8Headers []byte
+	RawHeaders  []byte // also the headers in UTF8Headers
+}
+
+// Text returns the parameters.
+func (r *Row) Text() (Text, error) {
+	t := Text{Key: r.Key, Headers: r.Headers, RawHeaders: r.RawHeaders}
+	if r.Key != nil && !isASCII(*r.Key) {
+		t.Key, t.UTF8Key = nil, []byte(*r.Key)
+	}
+	if r.RawHeaders == nil && !isASCII(r.Headers) {
+		hs, err := r.headerList()
+		if err != nil {
+			return t, err
+		}
+		t.Headers, t.UTF8Headers, t.RawHeaders = []byte("{}"), r.Headers, envelope.MarshalHeaders(hs)
+	}
+	return t, nil
+}
+
+func isASCII[T string | []byte](s T) bool {
+	for i := range len(s) {
+		if s[i] >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
+}

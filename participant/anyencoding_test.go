@@ -1,0 +1,150 @@
+package participant_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/internal/admin/repair"
+	"github.com/troupe-go/troupe/internal/kafka"
+	"github.com/troupe-go/troupe/migrations"
+	"github.com/troupe-go/troupe/outbox"
+	"github.com/troupe-go/troupe/participant"
+	"github.com/troupe-go/troupe/retry"
+	"github.com/troupe-go/troupe/testkit"
+)
+
+// inEncoding moves the stage to a database in another encoding.
+func (s *stage) inEncoding(encoding string, params map[string]string) {
+	s.t.Helper()
+	server, config := s.pool, s.pool.Config()
+	name := config.ConnConfig.Database + "_odd"
+	s.exec("CREATE DATABASE " + name + " ENCODING '" + encoding + "' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0")
+	config.ConnConfig.Database = name
+	require.NoError(s.t, migrations.UpConfig(s.t.Context(), config.ConnConfig))
+	for key, value := range params {
+		config.ConnConfig.RuntimeParams[key] = value
+	}
+	pool, err := pgxpool.NewWithConfig(context.Background(), config)
+	require.NoError(s.t, err)
+	s.t.Cleanup(func() {
+		pool.Close()
+		_, err := server.Exec(context.Background(), "DROP DATABASE "+name)
+		require.NoError(s.t, err)
+	})
+	s.pool = pool
+	s.exec(counters)
+	s.exec(metTable)
+}
+
+// TestKeysAreTheSameInADatabaseOfAnyEncoding checks answers, other messages and deadlines: in Kafka their keys and headers are the ones of
+// the handled message, also where the database's encoding has no such characters, and a deadline meets its scope.
+func TestKeysAreTheSameInADatabaseOfAnyEncoding(t *testing.T) {
+	t.Parallel()
+	for _, db := range []struct {
+		name, encoding string
+		params         map[string]string
+	}{
+		{"LATIN1", "LATIN1", nil},
+		{"WIN1252", "WIN1252", nil},
+		{"SQL_ASCII", "SQL_ASCII", nil},
+		{"UTF8", "UTF8", nil},
+		{"LATIN1 and a client in UTF8", "LATIN1", map[string]string{"client_encoding": "UTF8"}},
+	} {
+		t.Run(db.name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			s.inEncoding(db.encoding, db.params)
+			s.provision(1)
+			p := s.new(onePartition)
+			participant.OnDeadline(p, overdueName, overdue)
+			participant.Handle(p, func(ctx context.Context, tx pgx.Tx, c participant.Command[Count]) (participant.Outcome, error) {
+				d := participant.Deadline{Name: overdueName, Scope: "scope", Body: Overdue{N: c.Body.N}}
+				if db.params == nil { // the column of the scope is text
+					d.Scope = ""
+				}
+				if c.Body.N == 2 {
+					d.Scope, d.Keep = d.Scope+"kept", true
+				}
+				err := p.Schedule(ctx, tx, d)
+				if err == nil {
+					err = p.Outbox().Write(ctx, tx, outbox.Entry{Topic: s.hop.Events(), Key: string(c.Message.Key), Body: Counted{N: -1}})
+				}
+				return participant.Succeed(Counted{N: c.Body.N}), err
+			})
+			const key = "zoë “λ”"
+			s.start(p)
+			s.relayed()
+			first, second := s.command(key, Count{N: 1}), s.command(key, Count{N: 2})
+			s.send(first, second)
+			s.waitCount(2, "SELECT count(*) FROM met")
+			require.Equal(t, 2, s.count("SELECT count(*) FROM met WHERE key = $1", []byte(key)))
+			for _, record := range testkit.Consume(t, s.brokers, s.hop.Events()).WaitN(4) {
+				event, err := kafka.Message(record)
+				require.NoError(t, err)
+				require.Equal(t, []string{key, key, "flow-" + key}, []string{string(event.Key), event.Subject, event.CorrelationID})
+			}
+			require.Zero(t, s.count("SELECT count(*) FROM troupe.dead_letters"))
+		})
+	}
+}
+
+var errOdd = errors.New("no order “λ…”")
+
+// TestAnErrorInAnyTextIsStoredInADatabaseOfAnyEncoding checks failures whose errors have characters that the database's encoding, or UTF-8,
+// lacks: they are recorded, and hold up no other message.
+func TestAnErrorInAnyTextIsStoredInADatabaseOfAnyEncoding(t *testing.T) {
+	t.Parallel()
+	for _, db := range []struct {
+		name, encoding string
+		params         map[string]string
+	}{
+		{"LATIN1 and a client in UTF8", "LATIN1", map[string]string{"client_encoding": "UTF8"}},
+		{"WIN1252", "WIN1252", nil},
+	} {
+		for _, local := range []bool{false, true} {
+			t.Run(db.name+map[bool]string{false: ", Kafka", true: ", local work"}[local], func(t *testing.T) {
+				t.Parallel()
+				s := newStage(t)
+				s.inEncoding(db.encoding, db.params)
+				p := s.new(onePartition, holdLong, func(c *participant.Config) {
+					if c.Local = local; local {
+						c.Brokers = nil
+					}
+				})
+				participant.Handle(p, func(ctx context.Context, tx pgx.Tx, c participant.Command[Count]) (participant.Outcome, error) {
+					switch c.Body.Fail {
+					case "permanent":
+						return participant.Outcome{}, retry.Permanent(errOdd)
+					case "error":
+						return participant.Outcome{}, errOdd
+					}
+					return count(ctx, tx, c)
+				})
+				if local {
+					s.makeLocal()
+					s.write("a", Count{N: 1, Fail: "permanent"}, Count{N: 2, Fail: "error"})
+					s.write("b", Count{N: 1})
+				} else {
+					s.send(s.command("a", Count{N: 1, Fail: "permanent"}), s.command("a", Count{N: 2, Fail: "error"}), s.command("b", Count{N: 1}))
+				}
+				s.start(p)
+				s.waitCount(1, "SELECT count(*) FROM troupe.dead_letters")
+				s.waitCount(1, "SELECT count(*) FROM done WHERE key = 'b'")
+				var held []repair.HeldKey
+				testkit.Wait(t, "the held message", func() (_ bool, err error) {
+					held, _, err = s.desk().Held(t.Context(), repair.HeldFilter{}, repair.Page{})
+					return len(held) == 1, err
+				})
+				require.Equal(t, "no order ??...?", held[0].Error)
+				_, err := s.desk().Release(t.Context(), held[0].Place, repair.ReleaseConfig{By: ann})
+				require.NoError(t, err)
+				require.Equal(t, 2, s.count("SELECT count(*) FROM troupe.dead_letters WHERE error LIKE 'no order ?%'"))
+			})
+		}
+	}
+}
