@@ -70,12 +70,13 @@ func (h *holds) learn(key holdKey, due time.Time) {
 	}
 }
 
-// settle ends a turn that has not set when the key is due: it is due at once.
+// settle ends a turn that has not set when the key is due: its first message has ended, and the key is due at once. The limits of the next
+// message's handler are not known.
 func (h *holds) settle(key holdKey) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if known := h.byKey[key]; known != nil && known.place < 0 {
-		known.due = time.Time{}
+		known.due, known.limits = time.Time{}, nil
 		h.enqueue(known)
 	}
 }

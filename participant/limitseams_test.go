@@ -393,3 +393,62 @@ func TestAPassedMessageLeavesAShutPartitionItsTries(t *testing.T) {
 	close(holder.goes)
 	waitFor(t, "the message that failed to run again", done.Load)
 }
+
+// TestACompensationNeedsNoPermitOfTheCommandThatItCancels checks a held command whose handler has a rate limit: its compensation, which takes
+// its place, runs at once.
+func TestACompensationNeedsNoPermitOfTheCommandThatItCancels(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	p := s.new(onePartition, holdLong)
+	participant.Handle(p, func(context.Context, pgx.Tx, participant.Command[Count]) (participant.Outcome, error) {
+		return participant.Outcome{}, errAsked
+	}, participant.RateLimit(1, 24*time.Hour))
+	participant.Handle(p, undo)
+	s.provision(1)
+	s.start(p)
+	first, back := s.command("a", Count{N: 1}), ofType("Undo", s.command("a", Count{N: 1}))
+	for m, operation := range map[*envelope.Message]string{&first: "forward", &back: "compensate"} {
+		m.SagaID, m.SagaStep, m.SagaOperation = "s", "charge", operation
+	}
+	s.send(first)
+	s.waitCount(1, "SELECT count(*) FROM troupe.held WHERE attempts = 1")
+	s.exec("UPDATE troupe.rate_limits SET next_start = clock_timestamp()") // another permit
+	s.due()
+	s.waitCount(1, "SELECT count(*) FROM troupe.held WHERE attempts = 2")
+	s.send(back)
+	s.waitCount(1, "SELECT count(*) FROM done WHERE n = -1")
+	s.waitCount(0, "SELECT count(*) FROM troupe.held")
+	limitedKeys(t, p, 0)
+}
+
+// TestAMessageBehindALimitedOneNeedsNoPermitOfIt checks held messages of one key: the one behind a message whose handler has a rate limit is of
+// a handler without limits, and runs as soon as that message has ended.
+func TestAMessageBehindALimitedOneNeedsNoPermitOfIt(t *testing.T) {
+	t.Parallel()
+	for _, batch := range []int{1, 10} {
+		t.Run(fmt.Sprint("batch ", batch), func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			p := s.new(onePartition, holdLong, func(c *participant.Config) { c.Batch = batch })
+			var works atomic.Bool
+			participant.Handle(p, func(_ context.Context, _ pgx.Tx, c participant.Command[Plainly]) (participant.Outcome, error) {
+				if !works.Load() {
+					return participant.Outcome{}, errAsked
+				}
+				return participant.Succeed(Counted{N: c.Body.N}), nil
+			})
+			participant.Handle(p, count, participant.RateLimit(1, 24*time.Hour))
+			participant.Handle(p, undo)
+			s.provision(1)
+			s.start(p)
+			s.send(s.plainly("a", 1), s.command("a", Count{N: 2}), ofType("Undo", s.command("a", Count{N: 3})))
+			s.waitCount(3, "SELECT count(*) FROM troupe.held")
+			works.Store(true)
+			s.due()
+			s.waitCount(1, "SELECT count(*) FROM done WHERE n = 2")
+			s.waitCount(1, "SELECT count(*) FROM done WHERE n = -3")
+			s.waitCount(0, "SELECT count(*) FROM troupe.held")
+			limitedKeys(t, p, 0)
+		})
+	}
+}

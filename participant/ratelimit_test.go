@@ -211,3 +211,29 @@ func TestACompensationDoesNotWaitForARateLimit(t *testing.T) {
 	require.Zero(t, s.count("SELECT count(*) FROM done WHERE n = 1"))
 	require.Zero(t, s.count("SELECT count(*) FROM troupe.dead_letters"))
 }
+
+// TestAMessageThatWasHeldKeepsItsFirstFailureOnARetryTopic checks a message that was rate limited, and then failed: the time of
+// RateLimitedWait goes on.
+func TestAMessageThatWasHeldKeepsItsFirstFailureOnARetryTopic(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	topic := s.hop.Retry(time.Hour)
+	l := newLimiter("a")
+	p := s.new(onePartition, func(c *participant.Config) { c.Immediate, c.RateLimitedWait = -1, 1000*time.Hour })
+	participant.Handle(p, func(ctx context.Context, tx pgx.Tx, c participant.Command[Count]) (participant.Outcome, error) {
+		if _, err := l.handle(ctx, tx, c); err != nil {
+			return participant.Outcome{}, err
+		}
+		return participant.Outcome{}, errAsked
+	}, participant.RetryTopics(time.Hour))
+	s.provision(1)
+	s.start(p)
+	s.send(s.command("a", Count{N: 1}))
+	s.waitCount(1, "SELECT count(*) FROM troupe.held"+limitedRow)
+	l.free()
+	s.exec("UPDATE troupe.held SET first_failed_at = first_failed_at - interval '99 h', next_try = clock_timestamp()")
+	s.waitCount(1, "SELECT count(*) FROM troupe.outbox WHERE topic = $1", topic)
+	first, err := time.Parse(time.RFC3339Nano, header(s.entries(topic)[0], "__troupe.retry.first.failed"))
+	require.NoError(t, err)
+	require.Greater(t, time.Since(first), 98*time.Hour)
+}

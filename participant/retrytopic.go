@@ -196,6 +196,8 @@ func (w *worker) moveOn(m *message, f failure) (moved bool, err error) {
 	first := time.Now().UTC()
 	if m.again.firstFailed != nil {
 		first = *m.again.firstFailed
+	} else if m.held != nil && m.held.firstFailed != nil { // a run of it counted no attempt
+		first = m.held.firstFailed.UTC()
 	}
 	text := func(key, value string) envelope.Header { return envelope.Header{Key: key, Value: []byte(value)} }
 	headers := append(m.headers(),
