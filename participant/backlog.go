@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/troupe-go/troupe/internal/kafka"
@@ -46,6 +47,7 @@ type backlog struct {
 	last    int64                    // last position of local work when it was measured; -1: not read yet
 	began   time.Time                // when this member began to measure it
 	ends    map[topicPartition]int64 // end offsets when it was measured; nil: not read yet
+	ids     map[string]uuid.UUID     // the topics' ids when it was measured
 	handled bool                     // deadlines need not wait any more
 	left    int64                    // messages of the backlog that have not ended, at the last count
 	moved   time.Time                // when left last changed
@@ -119,8 +121,8 @@ func (b *backlog) count(ctx context.Context) (left int64, err error) {
 		return 0, err
 	}
 	for at, end := range b.ends {
-		next := watermarks[at] + 1
-		if next == 0 { // no message of the partition has ended
+		next := watermarks[at].offset + 1
+		if next == 0 || watermarks[at].topicID != b.ids[at.topic] { // no message of the partition has ended, or of a topic that is gone
 			next = b.of.fetchedFrom(at)
 		}
 		left += max(0, end-next)
@@ -141,16 +143,21 @@ func (b *backlog) countLocal(ctx context.Context) (left int64, err error) {
 }
 
 // watermarks returns, for each partition that a member of the group has consumed, the offset up to which all messages have ended.
-func (b *backlog) watermarks(ctx context.Context) (map[topicPartition]int64, error) {
+func (b *backlog) watermarks(ctx context.Context) (map[topicPartition]mark, error) {
 	rows, err := b.p.cfg.Pool.Query(ctx, readWatermarks, pg.Args{"group": b.p.cfg.Group})
 	if err != nil {
 		return nil, err
 	}
-	all := make(map[topicPartition]int64)
+	all := make(map[topicPartition]mark)
 	var at topicPartition
+	var topicID *uuid.UUID
 	var watermark int64
-	_, err = pgx.ForEachRow(rows, []any{&at.topic, &at.partition, &watermark}, func() error {
-		all[at] = watermark
+	_, err = pgx.ForEachRow(rows, []any{&at.topic, &at.partition, &topicID, &watermark}, func() error {
+		m := mark{offset: watermark}
+		if topicID != nil {
+			m.topicID = *topicID
+		}
+		all[at] = m
 		return nil
 	})
 	return all, err
@@ -159,7 +166,7 @@ func (b *backlog) watermarks(ctx context.Context) (map[topicPartition]int64, err
 // measure stores the end offsets of the partitions that the group has consumed before. It leaves out other topics, since a
 // topic that the group begins to consume may have the messages of months, and retry topics, since their messages were handled
 // once.
-func (b *backlog) measure(ctx context.Context, consumed map[topicPartition]int64) error {
+func (b *backlog) measure(ctx context.Context, consumed map[topicPartition]mark) error {
 	var names []string
 	for at := range consumed {
 		t, err := topics.Parse(at.topic)
@@ -167,8 +174,15 @@ func (b *backlog) measure(ctx context.Context, consumed map[topicPartition]int64
 			names = append(names, at.topic)
 		}
 	}
-	ends := make(map[topicPartition]int64)
+	ends, ids := make(map[topicPartition]int64), make(map[string]uuid.UUID)
 	if len(names) > 0 {
+		there, err := kafka.TopicIDs(ctx, b.of.client, names...)
+		if err != nil {
+			return err
+		}
+		for name, id := range there {
+			ids[name] = kafka.TopicID(name, id)
+		}
 		first, err := kafka.Starts(ctx, b.of.client, names...)
 		if err != nil {
 			return err
@@ -190,7 +204,7 @@ func (b *backlog) measure(ctx context.Context, consumed map[topicPartition]int64
 			return errors.Join(errs...)
 		}
 	}
-	b.ends, b.left, b.moved = ends, 0, time.Time{}
+	b.ends, b.ids, b.left, b.moved = ends, ids, 0, time.Time{}
 	return nil
 }
 

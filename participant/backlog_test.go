@@ -3,12 +3,14 @@ package participant_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -136,6 +138,45 @@ func TestDeadlinesWaitForThePartitionsOfABrokerThatDoesNotAnswer(t *testing.T) {
 	testkit.Wait(t, "the deadline, or several questions to the broker", func() (bool, error) { return fired() || asked.Load() >= 30, nil })
 	require.False(t, fired(), "the message that came before is being handled")
 	mute.Store(false)
+	close(may)
+	s.fired(1)
+}
+
+// TestDeadlinesWaitForTheMessagesOfATopicThatWasCreatedAgain: the topic was deleted and created again while no member ran. It has fewer messages
+// than the group had handled of its predecessor.
+func TestDeadlinesWaitForTheMessagesOfATopicThatWasCreatedAgain(t *testing.T) {
+	t.Parallel()
+	s := newDeadlineStage(t)
+	s.provision(1)
+	stop := s.start(s.expecting())
+	s.send(s.command("a", Count{N: 1}), s.command("a", Count{N: 2}), s.command("a", Count{N: 3}))
+	s.waitCount(1, "SELECT count(*) FROM troupe.leases WHERE topic = $1 AND watermark = 2", s.hop.Commands())
+	stop()
+	(&projection{stage: s}).createAgain(s.hop.Commands())
+
+	began, may := make(chan struct{}, 10), make(chan struct{})
+	var log safeBuffer
+	p := s.new(onePartition, func(c *participant.Config) { c.Log = zerolog.New(&log) })
+	p.BacklogLimit(time.Hour)
+	participant.OnDeadline(p, overdueName, overdue)
+	p.Extension().FireAfterBacklog(overdueName)
+	participant.Handle(p, func(ctx context.Context, _ pgx.Tx, _ participant.Command[Count]) (participant.Outcome, error) {
+		began <- struct{}{}
+		select {
+		case <-may:
+		case <-ctx.Done():
+		}
+		return participant.Succeed(Counted{}), ctx.Err()
+	})
+	require.NoError(t, s.schedule(p, participant.Deadline{Name: overdueName, Key: "b", Body: Overdue{N: 1}, At: time.Now().Add(-time.Hour)}))
+	s.send(s.command("a", Count{N: 4}))
+	s.start(p)
+	<-began
+	const fired = "SELECT count(*) FROM troupe.deadlines WHERE fired_at IS NOT NULL"
+	waitFor(t, "the deadline, or the line that it waits", func() bool {
+		return s.count(fired) > 0 || strings.Contains(log.String(), "deadlines that report missing messages wait")
+	})
+	require.Zero(t, s.count(fired), "the message that came before is being handled")
 	close(may)
 	s.fired(1)
 }
