@@ -239,3 +239,61 @@ func TestAHeldMessageWhoseEndTheDatabaseLostIsTriedAgainByTheSameOwner(t *testin
 	s.waitCount(1, "SELECT count(*) FROM done")
 	s.waitCount(0, "SELECT count(*) FROM troupe.held")
 }
+
+// TestALeaseWithTheIDOfALostOneIsAnother sets the database back to before the leases of two members. The lease of one partition then gets the id
+// that the lease of the other one had, whose owner runs still: it must not record its offsets there, or the messages at these offsets of the
+// other partition would be passed over.
+func TestALeaseWithTheIDOfALostOneIsAnother(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.provision(2)
+	keys := s.keys(2)
+	ps := make([]*participant.Participant, 2)
+	stops := make([]func(), 2)
+	for i := range ps {
+		ps[i] = s.new()
+		participant.Handle(ps[i], count)
+		stops[i] = s.start(ps[i])
+	}
+	owned := func() (by [2]int) { // the member that owns each partition
+		by = [2]int{-1, -1}
+		for i, p := range ps {
+			for _, part := range p.Stats().Partitions {
+				if part.Topic == s.hop.Commands() && part.Term > 0 {
+					by[part.Partition] = i
+				}
+			}
+		}
+		return by
+	}
+	waitFor(t, "one partition for each", func() bool { by := owned(); return by[0] >= 0 && by[1] >= 0 && by[0] != by[1] })
+	for n := range 5 {
+		s.send(s.command(keys[0], Count{N: n}))
+	}
+	s.send(s.command(keys[1], Count{N: 0}))
+	s.waitCount(6, "SELECT count(*) FROM done")
+	s.waitCount(2, "SELECT count(*) FROM troupe.leases WHERE watermark = CASE partition WHEN 0 THEN 4 ELSE 0 END AND topic = $1", s.hop.Commands())
+
+	// The lease of partition 1 gets the id of the one of partition 0.
+	s.exec(`DO $$
+		DECLARE first integer := (SELECT id FROM troupe.leases WHERE partition = 0 AND topic LIKE '%.commands');
+		BEGIN
+			DELETE FROM troupe.leases;
+			DELETE FROM troupe.inbox_offsets;
+			PERFORM setval(pg_get_serial_sequence('troupe.leases', 'id'), first, false);
+		END $$`)
+	s.send(s.command(keys[1], Count{N: 1}))
+	s.waitCount(1, "SELECT count(*) FROM troupe.leases WHERE partition = 1 AND term > 0 AND topic = $1", s.hop.Commands())
+	s.send(s.command(keys[0], Count{N: 5}), s.command(keys[0], Count{N: 6}))
+	s.waitCount(9, "SELECT count(*) FROM done")
+	for _, stop := range stops {
+		stop()
+	}
+	for n := range 8 {
+		s.send(s.command(keys[1], Count{N: n + 2}))
+	}
+	p := s.new()
+	participant.Handle(p, count)
+	s.start(p)
+	s.waitCount(17, "SELECT count(*) FROM done")
+}

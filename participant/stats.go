@@ -24,7 +24,7 @@ type Stats struct {
 type PartitionStats struct {
 	Topic     string
 	Partition int32
-	// Term is the term of the lease, which each owner raises by one; 0 until the lease is acquired.
+	// Term is the term of the lease, which each owner raises; 0 until the lease is acquired.
 	Term int64
 
 	// Next is the low mark: the first offset that has not ended; all below have. -1: not known yet.
