@@ -129,6 +129,6 @@ func (d *Desk) encode(ctx context.Context, contentType, typ string, payload, tex
 		return nil, fmt.Errorf("%w: the message is a tombstone, which has none", ErrPayload)
 	default:
 		return nil, fmt.Errorf("%w: the message is neither JSON nor has it a schema of the registry (content type %q), and an edit is JSON: have its producer "+
-			"send it again, and discard this one", ErrPayload, contentType)
+			"send it again under a new ce_id, and discard this one", ErrPayload, contentType)
 	}
 }

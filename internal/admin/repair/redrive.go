@@ -221,10 +221,10 @@ func (l *letter) entry(sameKey bool) (pgx.NamedArgs, error) {
 	m, err := read(l.headers, l.topicID, l.partition, l.offset)
 	switch {
 	case err != nil:
-		return refuse("no relay sends such headers and no participant reads them (%w): have the producer send it again, and "+
-			"discard this one", err)
+		return refuse("no relay sends such headers and no participant reads them (%w): have the producer send it again "+
+			"under a new ce_id, and discard this one", err)
 	case m.Type == "" || strings.Contains(m.Type, "\x00"):
-		return refuse("no handler can be for type %q: have the producer send it again with its ce_type, and discard this one",
+		return refuse("no handler can be for type %q: have the producer send it again with its ce_type, under a new ce_id, and discard this one",
 			m.Type)
 	}
 	payload := l.payload
@@ -234,12 +234,12 @@ func (l *letter) entry(sameKey bool) (pgx.NamedArgs, error) {
 	headers := l.redriven(m, payload, sameKey)
 	var fits envelope.Message
 	if err := fits.SetHeaders(headers); err != nil {
-		return refuse("with the headers of a redrive it has too many (%w): have the producer send it again, and discard this one",
+		return refuse("with the headers of a redrive it has too many (%w): have the producer send it again under a new ce_id, and discard this one",
 			err)
 	}
 	if n := deadletter.Size(l.key, payload, headers); n > deadletter.MaxBytes {
 		return refuse("key, headers and payload have %d bytes, and a relay sends at most %d: make the payload smaller by an "+
-			"edit, or have the producer send it again, and discard this one", n, deadletter.MaxBytes)
+			"edit, or have the producer send it again under a new ce_id, and discard this one", n, deadletter.MaxBytes)
 	}
 	id := l.id // if the message's own id is no UUID, it is only in the headers
 	if own, err := uuid.Parse(m.ID); err == nil && own.String() == m.ID {

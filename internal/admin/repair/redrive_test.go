@@ -166,7 +166,7 @@ func TestADeadLetterThatCannotBeSentIsRefusedAndTheOthersGoOn(t *testing.T) {
 	for _, refusal := range r.Refusals {
 		why += refusal.Err + "\n"
 	}
-	for _, want := range []string{"a relay sends at most 990000", `no handler can be for type ""`, `no handler can be for type "Odd\x00Type"`, "no relay sends such headers", "too many", "discard this one"} {
+	for _, want := range []string{"a relay sends at most 990000", `no handler can be for type ""`, `no handler can be for type "Odd\x00Type"`, "no relay sends such headers", "too many", "under a new ce_id, and discard this one"} {
 		require.Contains(t, why, want)
 	}
 	require.Equal(t, 5, s.count(openLetters))
