@@ -298,9 +298,9 @@ func (p *pass) observers(ctx context.Context, t target) (ids []string, err error
 	if err := p.load(ctx, slices.Clone(ids)); err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { // an operator has set the variable since
+	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { // an operator has set the variable since, or the saga has ended in this pass
 		l := p.sagas[id]
-		return l.d != nil && !slices.Contains(associations(l), t.by)
+		return l.d != nil && (l.state.Ended() || !slices.Contains(associations(l), t.by))
 	}), nil
 }
 
