@@ -16,6 +16,10 @@ const (
 	maxSteps     = 64
 	maxVariables = 256
 	maxFields    = 256 // per mapping
+	// maxExpressions limits the characters of all expressions together, each counted with perExpression more: to compile a megabyte takes a
+	// minute, and hundreds of megabytes.
+	maxExpressions = 250_000
+	perExpression  = 40
 )
 
 var (
@@ -29,7 +33,7 @@ var (
 //
 // It refuses a definition that cannot run. Package verify checks whether a definition that can run is also sound.
 func Define(spec Spec) (*Definition, error) {
-	d := &Definition{spec: spec, byName: make(map[string]int), exprs: make(map[string]*expr.Expr)}
+	d := &Definition{spec: spec, byName: make(map[string]int), exprs: make(map[string]*expr.Expr), named: make(map[string][]string)}
 	c := &compiler{d: d}
 	c.names()
 	if len(c.mistakes) == 0 {
@@ -57,6 +61,7 @@ type compiler struct {
 
 	data, event, starting, due *expr.Env
 	each                       *ForEach          // of the step that is compiled
+	compiled                   int               // as maxExpressions counts
 	setters                    map[string]string // the step that sets a variable; "": the start
 }
 
@@ -182,12 +187,25 @@ func (c *compiler) environments() {
 }
 
 func (c *compiler) expr(env *expr.Env, path, text string, want Type) *expr.Expr {
+	if !c.compiles(path, len(text)) {
+		return nil
+	}
 	x, err := env.Compile(text, want)
 	if err != nil {
 		c.wrong(path, "%s", err)
 	}
 	c.d.exprs[path] = x
 	return x
+}
+
+// compiles counts an expression or a form, and reports whether the definition may have it.
+func (c *compiler) compiles(path string, length int) bool {
+	was := c.compiled
+	c.compiled += length + perExpression
+	if was <= maxExpressions && c.compiled > maxExpressions {
+		c.wrong(path, "the expressions of the definition have more than %d characters, of which each expression and form has %d more", maxExpressions, perExpression)
+	}
+	return c.compiled <= maxExpressions
 }
 
 func (c *compiler) hop(path, name string) {

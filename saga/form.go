@@ -66,6 +66,9 @@ func (c *compiler) form(path string, a Answer, st *step) {
 		c.wrong(path, "only an event that a step awaits, without a command, may have a form")
 		return
 	}
+	if !c.compiles(path, 0) {
+		return
+	}
 	if slices.ContainsFunc(st.forms, func(f form) bool { return f.event == a.Event }) {
 		c.wrong(path, "%s has a form in this step already: leave this one out", a.Event)
 	}
@@ -73,6 +76,7 @@ func (c *compiler) form(path string, a Answer, st *step) {
 	c.title(path+".title", a.Form.Title)
 	if len(a.Form.Fields) > maxFormFields {
 		c.wrong(path+".fields", "%d fields: at most %d", len(a.Form.Fields), maxFormFields)
+		return
 	}
 	for i, f := range a.Form.Fields {
 		c.formField(fmt.Sprintf("%s.fields[%d]", path, i), f, a.Form.Fields[:i])
@@ -108,6 +112,7 @@ func (c *compiler) formField(path string, f Field, before []Field) {
 	}
 	if len(f.OneOf) > maxChoices {
 		c.wrong(path+".oneOf", "%d values: at most %d", len(f.OneOf), maxChoices)
+		return
 	}
 	for i, one := range f.OneOf {
 		if one == "" || !plainText(one) || utf8.RuneCountInString(one) > maxTitle || slices.Contains(f.OneOf[:i], one) {

@@ -38,10 +38,16 @@ func (m Mistake) Error() string {
 // Mistakes holds all mistakes that Define or Parse found.
 type Mistakes []Mistake
 
+// Error lists up to 100 mistakes.
 func (ms Mistakes) Error() string {
-	all := make([]string, len(ms))
+	const most = 100
+	var all []string
 	for i, m := range ms {
-		all[i] = m.Error()
+		if i == most {
+			all = append(all, fmt.Sprintf("and %d more mistakes", len(ms)-most))
+			break
+		}
+		all = append(all, m.Error())
 	}
 	return strings.Join(all, "\n")
 }
@@ -108,6 +114,9 @@ func decoderMistake(text []byte, at lines.Lines, read int64, err error) Mistake 
 	return Mistake{Line: lines.At(text, read), Text: strings.TrimPrefix(err.Error(), "json: ")}
 }
 
+// longestPath is more than the length of the path of any duration of a definition.
+const longestPath = 400
+
 // durationAt returns the path of the first duration with a value.
 func durationAt(text []byte, at lines.Lines, value string) (first string) {
 	var root any
@@ -116,6 +125,9 @@ func durationAt(text []byte, at lines.Lines, value string) (first string) {
 	}
 	var walk func(path string, v any)
 	walk = func(path string, v any) {
+		if len(path) > longestPath {
+			return
+		}
 		switch v := v.(type) {
 		case map[string]any:
 			for _, name := range sortedKeys(v) {

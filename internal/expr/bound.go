@@ -40,7 +40,7 @@ func bounded(ranges map[int64]bool) []cel.ProgramOption {
 	return []cel.ProgramOption{
 		cel.CostLimit(maxCost),
 		cel.CostTracking(calling{}),
-		cel.CustomDecoratorV2(limitMatches),
+		cel.CustomDecoratorV2(new(patterns).limit),
 		cel.CustomDecoratorV2(func(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
 			if ranges[i.ID()] {
 				return iterated{i}, nil

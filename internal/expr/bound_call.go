@@ -81,7 +81,8 @@ func charge(frame *interpreter.ExecutionFrame, id int64, n uint64) {
 	}
 }
 
-// maxPattern is the number of instructions that a pattern of matches() is compiled to, at most. x{1,100} has 200.
+// maxPattern is the number of instructions that a pattern of matches() is compiled to, at most, and the number of the instructions of all
+// constant patterns of an expression. x{1,100} has 200.
 const maxPattern = 1000
 
 // matched is the function matches(), whose cost is known before it is called: to match a text takes up to as many steps as it has
@@ -109,8 +110,11 @@ func compilePattern(pattern string) (*compiledPattern, error) {
 	return &compiledPattern{compiled, size}, err
 }
 
-// limitMatches replaces calls of matches().
-func limitMatches(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
+// patterns has the number of the instructions of the constant patterns of an expression.
+type patterns struct{ instructions int }
+
+// limit replaces calls of matches().
+func (p *patterns) limit(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
 	call, ok := i.(interpreter.InterpretableCall)
 	if !ok || call.Function() != overloads.Matches || len(call.Args()) != 2 {
 		return i, nil
@@ -121,6 +125,9 @@ func limitMatches(i interpreter.InterpretableV2) (interpreter.InterpretableV2, e
 			var err error
 			if m.constant, err = compilePattern(string(pattern)); err != nil {
 				return nil, err
+			}
+			if p.instructions += m.constant.instructions; p.instructions > maxPattern {
+				return nil, fmt.Errorf("%w: the patterns have %d instructions together, the limit is %d", ErrTooLarge, p.instructions, maxPattern)
 			}
 		}
 	}

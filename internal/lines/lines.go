@@ -7,10 +7,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 )
 
-const maxNesting = 20
+const maxNesting = 21
+
+// maxPath limits the bytes of a path in Lines. The path of a part has the names of all values around it: without a limit the paths of a text
+// of a megabyte, with one long name, would take gigabytes.
+const maxPath = 400
 
 // An Error is why a text is not one JSON value without duplicate names.
 type Error struct {
@@ -21,21 +26,20 @@ type Error struct {
 
 func (e Error) Error() string { return fmt.Sprintf("line %d: %s", e.Line, e.Text) }
 
-// Lines maps the paths of a JSON text, such as steps[1].timeout, to their lines.
+// Lines maps the paths of a JSON text, such as steps[1].timeout, to their lines. It has no path of more than 400 bytes.
 type Lines map[string]int
 
 // Of parses a text. Its error is an Error.
 func Of(text []byte) (Lines, error) {
-	dec := json.NewDecoder(bytes.NewReader(text))
-	dec.UseNumber()
-	l := make(Lines)
-	if err := l.value(dec, text, ""); err != nil {
-		return nil, Error{At(text, dec.InputOffset()), strings.TrimPrefix(err.Error(), "json: ")}
+	r := &reader{dec: json.NewDecoder(bytes.NewReader(text)), text: text, lines: make(Lines), line: 1}
+	r.dec.UseNumber()
+	if err := r.value("", 0); err != nil {
+		return nil, Error{At(text, r.dec.InputOffset()), strings.TrimPrefix(err.Error(), "json: ")}
 	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return nil, Error{At(text, dec.InputOffset()), "something follows the JSON value"}
+	if _, err := r.dec.Token(); !errors.Is(err, io.EOF) {
+		return nil, Error{At(text, r.dec.InputOffset()), "something follows the JSON value"}
 	}
-	return l, nil
+	return r.lines, nil
 }
 
 // At returns the line of an offset.
@@ -54,41 +58,70 @@ func (l Lines) Of(path string) int {
 	return 1
 }
 
-func (l Lines) value(dec *json.Decoder, text []byte, path string) error {
-	if strings.Count(path, ".")+strings.Count(path, "[") > maxNesting {
+// reader reads a text from its beginning to its end.
+type reader struct {
+	dec   *json.Decoder
+	text  []byte
+	lines Lines
+	// line is the line of the offset at.
+	line int
+	at   int64
+}
+
+// found records the line of the token that was read last as the line of path, unless path has one.
+func (r *reader) found(path string) {
+	offset := r.dec.InputOffset()
+	r.line += bytes.Count(r.text[r.at:offset], []byte("\n"))
+	r.at = offset
+	if len(path) <= maxPath && r.lines[path] == 0 {
+		r.lines[path] = r.line
+	}
+}
+
+func (r *reader) value(path string, depth int) error {
+	if depth > maxNesting {
 		return errors.New("nested too deeply")
 	}
-	token, err := dec.Token()
+	token, err := r.dec.Token()
 	if err != nil {
 		return err
 	}
-	if l[path] == 0 {
-		l[path] = At(text, dec.InputOffset())
-	}
+	r.found(path)
 	switch token {
 	case json.Delim('{'):
-		for dec.More() {
-			name, err := dec.Token()
+		seen := make(map[string]bool)
+		for r.dec.More() {
+			token, err := r.dec.Token()
 			if err != nil {
 				return err
 			}
-			inside := strings.TrimPrefix(fmt.Sprintf("%s.%s", path, name), ".")
-			if l[inside] != 0 {
+			name, _ := token.(string)
+			inside := below(path, "."+name)
+			if seen[name] {
 				return fmt.Errorf("%s is set twice", inside)
 			}
-			l[inside] = At(text, dec.InputOffset())
-			if err := l.value(dec, text, inside); err != nil {
+			seen[name] = true
+			r.found(inside)
+			if err := r.value(inside, depth+1); err != nil {
 				return err
 			}
 		}
-		_, err = dec.Token()
+		_, err = r.dec.Token()
 	case json.Delim('['):
-		for i := 0; dec.More(); i++ {
-			if err := l.value(dec, text, fmt.Sprintf("%s[%d]", path, i)); err != nil {
+		for i := 0; r.dec.More(); i++ {
+			if err := r.value(below(path, "["+strconv.Itoa(i)+"]"), depth+1); err != nil {
 				return err
 			}
 		}
-		_, err = dec.Token()
+		_, err = r.dec.Token()
 	}
 	return err
+}
+
+// below returns the path of a part of the value at path. If path is too long to be in Lines, it returns path.
+func below(path, part string) string {
+	if len(path) > maxPath {
+		return path
+	}
+	return strings.TrimPrefix(path+part, ".")
 }

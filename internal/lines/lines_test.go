@@ -1,6 +1,8 @@
 package lines_test
 
 import (
+	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -31,4 +33,28 @@ func TestAnInvalidValueIsReportedWithItsLine(t *testing.T) {
 		_, err := lines.Of([]byte(text))
 		require.ErrorContains(t, err, want, text)
 	}
+}
+
+// TestALongNameTakesNoMemoryForEachValueInIt reads texts of 128 KiB. If the path of each value contained all of the names around it, the
+// paths would take 2 GB.
+func TestALongNameTakesNoMemoryForEachValueInIt(t *testing.T) {
+	name, values := strings.Repeat("n", 64<<10), strings.Repeat("1,\n", 20<<10)
+	for _, form := range []string{`{"%s": [%s1]}`, `{"a": {"%s": {"b": [%s1]}}}`} {
+		text := fmt.Appendf(nil, form, name, values)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := lines.Of(text)
+		runtime.ReadMemStats(&after)
+		require.NoError(t, err)
+		require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(64<<20))
+	}
+}
+
+func TestAValueBehindALongNameHasItsLine(t *testing.T) {
+	t.Parallel()
+	l, err := lines.Of([]byte("{\n\"" + strings.Repeat("n", 1000) + "\": [\n1,\n{\"a\": 2}],\n\"b\": 1,\n\"c\": {\"b\": 1}}"))
+	require.NoError(t, err)
+	require.Equal(t, 5, l.Of("b"))
+	require.Equal(t, 6, l.Of("c.b"))
+	require.Equal(t, 1, l.Of(strings.Repeat("n", 1000)+"[1].a"), "the line of the nearest value with a path")
 }

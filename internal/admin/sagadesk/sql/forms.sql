@@ -1,5 +1,6 @@
 SELECT hash
 FROM troupe.saga_definitions
 WHERE (@saga = '' OR saga = @saga)
-  AND position('"form"' IN definition::text) > 0
+  AND octet_length(definition) <= 1048576 -- a longer text is no definition
+  AND position('"form"' IN definition) > 0
 ORDER BY hash
