@@ -166,6 +166,8 @@ func (c *compiler) endpoint(path, text string) (parts []part) {
 			c.wrong(path, "there is no variable %q", name)
 		case t != String && t != Int:
 			c.wrong(path, "variable %q is of type %s: want string or int", name, t)
+		default:
+			c.d.named[path] = append(c.d.named[path], name)
 		}
 		parts = append(parts, part{text[at:m[0]], name})
 		at = m[1]
@@ -199,6 +201,7 @@ func (c *compiler) answers(path string, as []Answer, hop string, st *step) (all 
 			if a.By.Field == "" {
 				c.wrong(path+".by.field", "want a field of the event")
 			}
+			c.d.named[path+".by"] = []string{a.By.Variable}
 		}
 		c.form(path+".form", a, st)
 		x := &answer{Answer: a, when: c.condition(c.event, path+".when", a.When), set: c.sets(c.event, path+".set", a.Set, st.Name)}
@@ -237,6 +240,9 @@ func (c *compiler) deadline(path string, dl Deadline) *deadline {
 	}
 	x.payload = c.fields(c.data, path+".payload", dl.Payload)
 	x.emit = c.emits(c.due, path+".emit", dl.Emit)
+	for i := range x.emit { // a saga may be moved to a definition that lists the deadline at another place
+		x.emit[i].path = fmt.Sprintf("deadlines.%s.emit[%d]", dl.Name, i)
+	}
 	return x
 }
 

@@ -46,6 +46,7 @@ type Definition struct {
 	completed   []emit
 	compensated []emit
 	exprs       map[string]*expr.Expr // by path
+	named       map[string][]string   // by path: the variables that endpoints and associations name
 	personal    map[string]map[string]string
 	setters     map[string]string // the step that sets a variable; "": an event that starts the saga
 }

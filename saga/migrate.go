@@ -41,6 +41,7 @@ func Migrate(from, to *Definition, s State) (State, error) {
 	m.compareSpecs()
 	m.compareSteps()
 	m.compareItems()
+	m.compareEarly()
 	m.compareDeadlines()
 	m.compareValues()
 	if len(m.obstacles) > 0 {
@@ -118,6 +119,32 @@ func (m *move) compareSteps() {
 			m.obstacle("behind step %s came %s, not %s", ss.Name, namesOrNone(a), namesOrNone(b))
 		}
 	}
+}
+
+// compareEarly finds events that are kept for a later step, and that a step which waits now awaits in the other definition. A step takes a
+// kept event only when it begins.
+func (m *move) compareEarly() {
+	x := &decision{d: m.to, s: m.s}
+	for i, ss := range m.s.Steps[:len(m.from.steps)] {
+		k, kept := m.to.byName[ss.Name]
+		if !kept || ss.Phase != Intent || m.to.steps[k].send != nil {
+			continue
+		}
+		was := slices.Concat(m.from.steps[i].success, m.from.steps[i].failure)
+		for _, a := range slices.Concat(m.to.steps[k].success, m.to.steps[k].failure) {
+			if slices.ContainsFunc(was, func(b *answer) bool { return b.awaitsLike(a) }) {
+				continue
+			}
+			if slices.ContainsFunc(m.s.Early, func(e Event) bool { return e.Hop == a.Hop && e.Type == a.Event && x.finds(a, e) }) {
+				m.obstacle("step %s awaits %s of %s in the other definition, and this event has come before: the step would not get it", ss.Name, a.Event, a.Hop)
+			}
+		}
+	}
+}
+
+// awaitsLike reports whether a and b accept the same events.
+func (a *answer) awaitsLike(b *answer) bool {
+	return a.Hop == b.Hop && a.Event == b.Event && a.When == b.When && (a.By == nil) == (b.By == nil) && (a.By == nil || *a.By == *b.By)
 }
 
 // waitsForNothing reports whether the step only joins other steps, and so is done as soon as it begins.

@@ -3,6 +3,7 @@ package saga_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -64,4 +65,26 @@ func TestASagaDoesNotMoveToADeadlineThatReadsAMissingPayload(t *testing.T) {
 		_, err = saga.Migrate(v1, parse(t, text, "VER", "2", "PAYLOAD", "of", "READ", read, "WHEN", ""), s)
 		require.NoError(t, err)
 	}
+}
+
+// TestTheEventOfADeadlineIsNoEventOfAnotherOneAfterAMove has a deadline that emits a reminder. Once it is met, the saga is moved to a definition
+// that lists another deadline before it, which emits a reminder too. The id of an event depends on its path.
+func TestTheEventOfADeadlineIsNoEventOfAnotherOneAfterAMove(t *testing.T) {
+	const text = `{"saga":"order","version":VER,"key":"id","data":{"id":"string"},
+"deadlines":[MORE{"name":"first","after":"1h","emit":[{"event":"Remind"}]}],"steps":[
+  {"name":"a","success":[{"event":"ADone","hop":"a"}]},{"name":"b","needs":["a"],"success":[{"event":"BDone","hop":"b"}]}]}`
+	v1 := parse(t, text, "VER", "1", "MORE", "")
+	v2 := parse(t, text, "VER", "2", "MORE", `{"name":"second","after":"1h","since":"b","emit":[{"event":"Remind"}]},`)
+	r := &run{t: t, d: v1, now: noon}
+	r.take(saga.Event{Kind: saga.Started, Fields: map[string]any{"id": "o-1"}})
+	r.now = noon.Add(time.Hour)
+	first := r.take(saga.Event{Kind: saga.Fired, Deadline: "first"}).Events
+	moved, err := saga.Migrate(v1, v2, r.s)
+	require.NoError(t, err)
+	r.d, r.s = v2, moved
+	r.take(saga.Event{Kind: saga.Observed, Hop: "a", Type: "ADone"})
+	r.now = noon.Add(2 * time.Hour)
+	second := r.take(saga.Event{Kind: saga.Fired, Deadline: "second"}).Events
+	require.Equal(t, "deadlines.first.emit[0]", first[0].Path)
+	require.Equal(t, "deadlines.second.emit[0]", second[0].Path)
 }

@@ -60,16 +60,17 @@ func (d *Definition) toCome(phase map[string]Phase, waiting bool) (all []toCome)
 		}
 		switch phase[st.Name] {
 		case StepWaiting:
-			all = append(all, toCome{"step " + st.Name, d.wants(guards, path+".when", path+".forEach.list", path+".command.input", path+".call.body")})
+			all = append(all, toCome{"step " + st.Name, d.wants(guards, path+".when", path+".forEach.list", path+".command.input", path+".call")})
 		case Intent, GivenUp, Doubt: // it may be retried, and its condition is not evaluated again
-			all = append(all, toCome{"step " + st.Name, d.wants(nil, path+".command.input", path+".call.body")})
+			all = append(all, toCome{"step " + st.Name, d.wants(nil, path+".command.input", path+".call")})
 		}
 		switch phase[st.Name] { // one whose answer may come
 		case StepWaiting, Intent, GivenUp, Doubt:
 			var paths []string
 			for kind, answers := range map[string][]Answer{"success": st.Success, "failure": st.Failure} {
 				for k := range answers {
-					paths = append(paths, fmt.Sprintf("%s.%s[%d].when", path, kind, k), fmt.Sprintf("%s.%s[%d].set", path, kind, k))
+					answer := fmt.Sprintf("%s.%s[%d]", path, kind, k)
+					paths = append(paths, answer+".when", answer+".set", answer+".by")
 				}
 			}
 			all = append(all, toCome{"an answer to step " + st.Name, d.wants(guards, paths...)})
@@ -81,7 +82,7 @@ func (d *Definition) toCome(phase map[string]Phase, waiting bool) (all []toCome)
 				guards = nil
 			}
 			all = append(all, toCome{"the compensation of step " + st.Name,
-				d.wants(guards, path+".compensation.command.input", path+".compensation.call.body")})
+				d.wants(guards, path+".compensation.command.input", path+".compensation.call")})
 		}
 	}
 	all = append(all, toCome{"cancel", d.wants(nil, "cancel")})
@@ -104,7 +105,7 @@ func (d *Definition) toCome(phase map[string]Phase, waiting bool) (all []toCome)
 	return all
 }
 
-// wants returns the variables that the expressions under paths read and that neither they nor guards test with has().
+// wants returns the variables that the parts under paths read and that neither they nor guards test with has().
 func (d *Definition) wants(guards []*expr.Expr, paths ...string) (names []string) {
 	var tested []string
 	for _, g := range guards {
@@ -123,6 +124,13 @@ func (d *Definition) wants(guards []*expr.Expr, paths ...string) (names []string
 			guarded := slices.Contains(tested, r.Field) || slices.Contains(reads, expr.Read{Object: r.Object, Field: r.Field, Tested: true})
 			if r.Object == "data" && !r.Tested && !guarded && !slices.Contains(names, r.Field) {
 				names = append(names, r.Field)
+			}
+		}
+	}
+	for _, path := range sortedKeys(d.named) {
+		for _, name := range d.named[path] {
+			if slices.ContainsFunc(paths, func(p string) bool { return under(path, p) }) && !slices.Contains(tested, name) && !slices.Contains(names, name) {
+				names = append(names, name)
 			}
 		}
 	}

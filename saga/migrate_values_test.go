@@ -57,3 +57,74 @@ func TestASagaDoesNotMoveToWhereAValueIsMissing(t *testing.T) {
 	_, err := saga.Migrate(from, to("SHIP", `,"input":{"fee":"data.fee"}`), begun)
 	require.NoError(t, err, "the payment is still to come, with its fee")
 }
+
+// In TestASagaDoesNotMoveToAnEventThatCannotFindIt the goods were sent without the number of the parcel, by which the delivery finds the saga
+// in the new definition.
+func TestASagaDoesNotMoveToAnEventThatCannotFindIt(t *testing.T) {
+	const text = `{"saga":"order","version":VERSION,"key":"id","data":{"id":"string","parcel":"string"},
+ "steps":[
+  {"name":"shipping","command":{"hop":"shipping","type":"Ship"},"success":[{"event":"Shipped"SET}],"timeout":"10m","irreversible":"it is sent back"},
+  {"name":"notice","needs":["shipping"],"success":[{"event":"Noticed","hop":"mail"}]},
+  {"name":"delivery","needs":["shipping"NOTICE],WHEN"success":[{"event":"Delivered","hop":"post"BY}],"failure":[{"event":"Lost","hop":"post"}]}CALL
+ ]}`
+	none := []string{"VERSION", "1", "SET", "", "NOTICE", "", "WHEN", "", "BY", "", "CALL", ""}
+	const set, by = `,"set":{"parcel":"event.parcel"}`, `,"by":{"variable":"parcel","field":"parcel"}`
+	for name, c := range map[string]struct {
+		from, to []string
+		want     string
+	}{
+		"a step that waits": {nil, []string{"BY", by}, "an answer to step delivery reads data.parcel, which has no value and is set by step shipping"},
+		"a step to come":    {[]string{"NOTICE", `,"notice"`}, []string{"NOTICE", `,"notice"`, "BY", by}, "an answer to step delivery reads data.parcel"},
+		"a step to come that asks for it": {[]string{"NOTICE", `,"notice"`}, []string{"NOTICE", `,"notice"`, "BY", by, "WHEN", `"when":"has(data.parcel)",`},
+			""},
+		"by the key": {nil, nil, ""},
+		"the address of a call": {nil, []string{"CALL", `,{"name":"track","needs":["delivery"],"call":{"hop":"post","method":"GET","endpoint":"/parcels/{parcel}"},
+   "timeout":"1m","irreversible":"it reads"}`}, "step track reads data.parcel"},
+		"the address of a call that undoes": {nil, []string{"CALL", `,{"name":"track","needs":["delivery"],"call":{"hop":"post","method":"POST","endpoint":"/parcels"},
+   "timeout":"1m","compensation":{"call":{"hop":"post","method":"DELETE","endpoint":"/parcels/{parcel}"}}}`}, "the compensation of step track reads data.parcel"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			from := parse(t, text, append(c.from, none...)...)
+			to := parse(t, text, append(c.to, append([]string{"VERSION", "2", "SET", set}, none...)...)...)
+			r := &run{t: t, d: from, now: noon}
+			r.take(saga.Event{Kind: saga.Started, Fields: map[string]any{"id": "o-1"}})
+			r.take(answer("shipping", "forward", "success", "Shipped", nil))
+			_, err := saga.Migrate(from, to, r.s)
+			if c.want == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorContains(t, err, c.want)
+		})
+	}
+}
+
+// In TestASagaDoesNotMoveToAStepThatAwaitsAnEventWhichCame the payment comes before the step that awaits it. In the new definition the step
+// that waits now awaits it, too.
+func TestASagaDoesNotMoveToAStepThatAwaitsAnEventWhichCame(t *testing.T) {
+	const text = `{"saga":"order","version":VERSION,"key":"id","data":{"id":"string","account":"string"},
+ "steps":[
+  {"name":"open","success":[{"event":"Opened","hop":"shop"}MORE]},
+  {"name":"paid","needs":["open"],"success":[{"event":"Paid","hop":"bank"}]}
+ ]}`
+	from := parse(t, text, "VERSION", "1", "MORE", "")
+	key := "o-1"
+	for more, want := range map[string]string{
+		`,{"event":"Paid","hop":"bank"}`:                                               "step open awaits Paid of bank in the other definition, and this event has come before",
+		`,{"event":"Paid","hop":"cashier"}`:                                            "",
+		`,{"event":"Paid","hop":"bank","by":{"variable":"account","field":"account"}}`: "",
+	} {
+		to := parse(t, text, "VERSION", "2", "MORE", more)
+		r := &run{t: t, d: from, now: noon}
+		r.take(saga.Event{Kind: saga.Started, Fields: map[string]any{"id": key, "account": "a-1"}})
+		require.Empty(t, r.take(saga.Event{Kind: saga.Observed, Hop: "bank", Type: "Paid", Key: &key, Message: "m-1", Fields: map[string]any{"account": "a-2"}}).Ignored)
+		moved, err := saga.Migrate(from, to, r.s)
+		if want != "" {
+			require.ErrorContains(t, err, want)
+			continue
+		}
+		require.NoError(t, err)
+		s, _ := saga.Decide(to, moved, saga.Event{Kind: saga.Observed, Hop: "shop", Type: "Opened", Key: &key, Message: "m-2"}, noon)
+		require.Equal(t, saga.Completed, s.Status)
+	}
+}

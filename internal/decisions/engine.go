@@ -2,6 +2,7 @@ package decisions
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -55,6 +56,7 @@ type pass struct {
 	// correlation is the correlation id of a saga that a call begins.
 	correlation string
 	wake        map[string]bool // sagas whose deadlines are to be checked once more, at once
+	unread      []string        // sagas that were granted a lock, and that this program cannot read: a program that can takes them up
 	// looked, unless nil, returns errNewDefinitions if new definitions were stored, so that the targets must be found again.
 	looked  func(context.Context) error
 	notKept []string // the reasons why events of messages with other effects were not kept
@@ -148,12 +150,16 @@ func (p *pass) load(ctx context.Context, ids []string) error {
 			continue
 		}
 		d, err := p.Of(ctx, r.Definition)
+		var mistakes saga.Mistakes
+		if errors.As(err, &mistakes) || errors.Is(err, ErrNoDefinition) {
+			return unreadable{fmt.Errorf("saga %s: %w", r.ID, err)}
+		}
 		if err != nil {
 			return fmt.Errorf("saga %s: %w", r.ID, err)
 		}
 		s, err := d.ReadState(r.State)
 		if err != nil {
-			return err
+			return unreadable{err}
 		}
 		l := &loaded{d: d, state: s, was: s.Version, stored: r.WakeAt, wakeAt: r.WakeAt}
 		l.known = associations(l)
@@ -166,6 +172,11 @@ func (p *pass) load(ctx context.Context, ids []string) error {
 	}
 	return nil
 }
+
+// unreadable is the error about a saga that this program cannot read.
+type unreadable struct{ error }
+
+func (u unreadable) Unwrap() error { return u.error }
 
 func (p *pass) take(ctx context.Context, t target) error {
 	switch t.event.Kind {
@@ -310,7 +321,12 @@ func (p *pass) end(ctx context.Context) (wake []Change, err error) {
 			return nil, err
 		}
 		for _, id := range granted {
-			if err := p.load(ctx, []string{id}); err != nil {
+			err := p.load(ctx, []string{id})
+			if errors.As(err, new(unreadable)) { // it does not keep this saga from ending
+				p.unread = append(p.unread, id)
+				continue
+			}
+			if err != nil {
 				return nil, err
 			}
 			p.wake[id] = true

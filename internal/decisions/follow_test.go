@@ -59,3 +59,22 @@ func TestTheIDOfACommandDoesNotDependOnTheOthersOfItsDecision(t *testing.T) {
 		require.Equal(t, both[1:], ids("trip/a/slow/forward/0"))
 	}
 }
+
+// TestTheIDOfAnEventDoesNotDependOnTheOthersOfItsDecision: two deadlines emit events of one type, once in one decision and once in two, as if
+// the database had been set back meanwhile.
+func TestTheIDOfAnEventDoesNotDependOnTheOthersOfItsDecision(t *testing.T) {
+	ids := func(paths ...string) (all []string) {
+		causes := make(map[causeKey]*envelope.Cause)
+		d := Decided{Message: -1, ID: "trip/a", State: saga.State{Correlation: "c", Version: 2}}
+		for _, path := range paths {
+			m := envelope.Message{Topic: "trip.trip.events", Type: "Reminded"}
+			ctx := follow(context.Background(), d, outbox.Entry{Topic: m.Topic, Type: m.Type}, path, nil, causes)
+			envelope.CauseOf(ctx).Apply(&m)
+			all = append(all, m.ID)
+		}
+		return all
+	}
+	both := ids("deadlines.first.emit[0]", "deadlines.second.emit[0]")
+	require.NotEqual(t, both[0], both[1])
+	require.Equal(t, both[1:], ids("deadlines.second.emit[0]"))
+}

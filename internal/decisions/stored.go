@@ -55,12 +55,16 @@ type Querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// ReadDefinition returns the stored definition of a hash.
+// ErrNoDefinition is wrapped by the error about a definition that the database does not have.
+var ErrNoDefinition = errors.New("not stored")
+
+// ReadDefinition returns the stored definition of a hash. Of a text of more than a megabyte, which is no definition, it reads as much as
+// Parse needs to refuse it.
 func ReadDefinition(ctx context.Context, q Querier, hash string) (*saga.Definition, error) {
 	var text string
-	err := q.QueryRow(ctx, "SELECT definition FROM troupe.saga_definitions WHERE hash = $1", hash).Scan(&text)
+	err := q.QueryRow(ctx, "SELECT left(definition, 1048577) FROM troupe.saga_definitions WHERE hash = $1", hash).Scan(&text)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, fmt.Errorf("definition %s is not stored", hash)
+		return nil, fmt.Errorf("definition %s is %w", hash, ErrNoDefinition)
 	}
 	if err != nil {
 		return nil, err

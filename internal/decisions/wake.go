@@ -2,6 +2,8 @@ package decisions
 
 import (
 	"context"
+	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -41,9 +43,14 @@ func (w *Work) schedule(ctx context.Context, ds extension.Deadlines, c Change) e
 	if c.WakeAt.IsZero() {
 		return ds.Cancel(ctx, wakeName, id)
 	}
-	name := wakeName
 	if w.pass.wake[id] {
-		name = grantName
+		return ds.Schedule(ctx, grant(id, c.WakeAt))
 	}
-	return ds.Schedule(ctx, extension.Deadline{Name: name, Scope: id, Key: c.State.Key, At: c.WakeAt, Body: Wake{id}})
+	return ds.Schedule(ctx, extension.Deadline{Name: wakeName, Scope: id, Key: c.State.Key, At: c.WakeAt, Body: Wake{id}})
+}
+
+// grant returns the deadline that wakes a saga at once, since it was granted its lock.
+func grant(id string, now time.Time) extension.Deadline {
+	_, key, _ := strings.Cut(id, "/")
+	return extension.Deadline{Name: grantName, Scope: id, Key: key, At: now, Body: Wake{id}}
 }

@@ -232,6 +232,11 @@ func (w *Work) End(ctx context.Context, taken []participant.Taken) error {
 			return err
 		}
 	}
+	for _, id := range w.pass.unread {
+		if err := deadlines.Schedule(ctx, grant(id, w.pass.now)); err != nil {
+			return err
+		}
+	}
 	if err := w.scheduleApart(ctx, deadlines, taken); err != nil {
 		return err
 	}
@@ -242,10 +247,10 @@ func (w *Work) End(ctx context.Context, taken []participant.Taken) error {
 }
 
 // causeKey holds the parts on which the id of a message depends: the handled message, the saga, the event, and the command or else the
-// topic and the type.
+// topic and the type; for an event of the definition also its path.
 type causeKey struct {
-	message        int
-	id, from, what string
+	message              int
+	id, from, what, path string
 }
 
 // follow returns the context in which a message of a decision is written. The id of that message is made from it.
@@ -267,7 +272,10 @@ func follow(ctx context.Context, d Decided, e outbox.Entry, path string, taken [
 	if d.Message >= 0 && cause == nil || d.Message < 0 && d.State.Correlation == "" {
 		return ctx
 	}
-	key := causeKey{d.Message, d.ID, d.Event.Message, cmp.Or(e.IdempotencyKey, e.Topic+" "+e.Type)}
+	if d.State.Correlation == "" {
+		path = ""
+	}
+	key := causeKey{d.Message, d.ID, d.Event.Message, cmp.Or(e.IdempotencyKey, e.Topic+" "+e.Type), path}
 	if d.Message < 0 {
 		key.from = "#" + strconv.Itoa(d.State.Version)
 	}
@@ -284,7 +292,7 @@ func follow(ctx context.Context, d Decided, e outbox.Entry, path string, taken [
 		own.Handler = d.State.Correlation + " " + d.ID + key.from + " " + key.what
 		own.Message.ID, own.Message.CorrelationID = cmp.Or(d.Event.Message, own.Message.ID), d.State.Correlation
 	}
-	if path != "" && d.State.Correlation != "" {
+	if path != "" {
 		own.Name = fmt.Sprintf("%q", []string{d.ID, d.State.Correlation, path, key.what})
 	}
 	causes[key] = own
