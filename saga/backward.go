@@ -86,8 +86,8 @@ func (x *decision) goBack(reason string) {
 	for i := range x.s.Steps {
 		switch {
 		case x.s.Steps[i].Phase != GivenUp:
-		case x.d.steps[i].send == nil: // its event came, so it is done
-			x.s.Steps[i].Phase = Done
+		case x.d.steps[i].send == nil: // there is nothing to undo, and if the saga goes forward after all, a person decides on its event
+			x.s.Steps[i].Phase = Refused
 		default: // it has had no effect so far, and may have one when its dead letter is redriven
 			x.doubt(i)
 		}

@@ -129,6 +129,10 @@ func (x *decision) begin(i int) bool {
 			return true
 		}
 	}
+	if name, lost := x.cannotBeFound(st); lost {
+		x.park(fmt.Sprintf("%s: its event finds the saga by data.%s, which has no value", st.Name, name))
+		return false
+	}
 	due, err := x.since(i)
 	if err != nil {
 		x.park(fmt.Sprintf("%s: %s", st.Name, err))
@@ -158,6 +162,38 @@ func (x *decision) begin(i int) bool {
 		x.takeEarly(i)
 	}
 	return x.s.Status == Running
+}
+
+// cannotBeFound reports whether each event of st, a step that awaits events, finds the saga by a variable that is null or empty and that no
+// step will set: the step would wait for ever. It returns the first such variable.
+func (x *decision) cannotBeFound(st *step) (name string, lost bool) {
+	if st.send != nil {
+		return "", false
+	}
+	for _, a := range slices.Concat(st.success, st.failure) {
+		if a.By == nil {
+			return "", false
+		}
+		if v, set := x.s.Data[a.By.Variable]; !set || expr.Text(v) != "" || x.mayBeSet(a.By.Variable) {
+			return "", false
+		}
+		name = orElse(name, a.By.Variable)
+	}
+	return name, name != ""
+}
+
+// mayBeSet reports whether a step that sets the variable has not begun, or may still be answered.
+func (x *decision) mayBeSet(variable string) bool {
+	by := x.d.setters[variable]
+	i, known := x.d.byName[by]
+	if !known {
+		return false
+	}
+	switch x.s.Steps[i].Phase {
+	case StepWaiting, Intent, GivenUp, Doubt:
+		return true
+	}
+	return false
 }
 
 // takeEarly applies the first kept event that a step which begins to wait accepts.

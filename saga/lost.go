@@ -79,6 +79,7 @@ func (x *decision) tookEffect(i int, e Event) {
 		reason = fmt.Sprintf("step %s was refused and took effect since, as if the database of hop %s was set back", ss.Name, st.send.hop)
 	}
 	ss.Phase, ss.Tolerated, ss.Answer, ss.Succeeded = Done, false, e.Type, e.Epoch
+	x.disarmUntil(i)
 	x.moment(moments.StepCompleted, ss.Name, e.Type)
 	a, err := x.match(i, st.success, e)
 	if err == nil && a != nil && x.unset(i, a) {

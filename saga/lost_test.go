@@ -106,3 +106,12 @@ func TestARefusalOfAStepThatOnlyTheLostDefinitionHasWaitsForTheNextMove(t *testi
 		require.False(t, fx.Early, "the saga has ended")
 	}
 }
+
+func TestADeadlineIsCancelledByASkippedStepThatTookEffect(t *testing.T) {
+	d := parse(t, travel, `"steps"`, `"deadlines":[{"name":"slow","after":"1h","until":["car"],"then":"compensate"}],"steps"`)
+	walks := begun
+	walks.Fields = map[string]any{"id": "1", "walks": true}
+	s, fx := history(t, d, walks, bookedTrip, rented)
+	require.Equal(t, saga.Parked, s.Status)
+	require.Equal(t, []string{"slow"}, fx.Cancelled)
+}

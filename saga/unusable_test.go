@@ -88,3 +88,24 @@ func TestAnAwaitedEventThatCannotBeStoredLeavesItsStepToAPerson(t *testing.T) {
 	parked().WhenActs("order/o-1", e).ThenCommands(sagatest.Command{Type: "B"})
 	parked().WhenActs("order/o-1", action(saga.ActCompensate, "")).ThenStatus("order/o-1", saga.Compensated)
 }
+
+// TestAPersonDecidesOnAnUnusableEventIfThePivotIsDone has a refusal that cannot be stored while the pivot runs. An operator compensates the
+// saga, and then the pivot is done: the saga goes forward, and the refused step is not taken for one that is done.
+func TestAPersonDecidesOnAnUnusableEventIfThePivotIsDone(t *testing.T) {
+	d := parse(t, `{
+ "saga":"order","version":1,"key":"id","data":{"id":"string","code":"int"},
+ "steps":[
+  {"name":"approval","success":[{"event":"Approved","hop":"desk"}],"failure":[{"event":"Declined","hop":"desk","set":{"code":"event.code"}}]},
+  {"name":"payment","command":{"hop":"payment","type":"Charge"},"success":[{"event":"Charged"}],"failure":[{"event":"Refused"}],"pivot":true},
+  {"name":"shipping","needs":["approval","payment"],"command":{"hop":"shipping","type":"Ship"},"success":[{"event":"Shipped"}],"retriable":true}
+ ]}`)
+	compensating := func() *sagatest.Fixture {
+		f := sagatest.New(t, d).WhenStarted("order", sagatest.Fields{"id": "o-1"})
+		f.WhenPublished(sagatest.Event("desk", "Declined", "o-1", sagatest.Fields{"code": "too much"})).ThenStatus("order/o-1", saga.Parked)
+		return f.WhenActs("order/o-1", action(saga.ActCompensate, "")).ThenStatus("order/o-1", saga.Compensating)
+	}
+	compensating().WhenPublished(sagatest.Failure("payment", "Refused", nil)).ThenStatus("order/o-1", saga.Compensated)
+	f := compensating().WhenPublished(sagatest.Success("payment", "Charged", nil)).ThenStatus("order/o-1", saga.Parked)
+	f.ThenNoCommands()
+	f.WhenActs("order/o-1", action(saga.ActSkip, "approval")).ThenCommands(sagatest.Command{Type: "Ship"})
+}

@@ -1,0 +1,53 @@
+package saga_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/saga"
+)
+
+// TestASagaThatItsEventCannotFindIsParked has an answer without the number of the parcel, by which the delivery finds the saga. Without a
+// number no event would ever find it.
+func TestASagaThatItsEventCannotFindIsParked(t *testing.T) {
+	const text = `{"saga":"order","version":1,"key":"id","data":{"id":"string","parcel":"any"},
+ "steps":[
+  {"name":"shipping","command":{"hop":"shipping","type":"Ship"},"success":[{"event":"Shipped","set":{"parcel":"event.parcel"}}],"irreversible":"it comes back"},
+  {"name":"delivery",NEEDS"success":[{"event":"Delivered","hop":"post","by":{"variable":"parcel","field":"parcel"}}KEY]}
+ ]}`
+	delivered := func(parcel string) saga.Event {
+		key := "x"
+		return saga.Event{Kind: saga.Observed, Hop: "post", Type: "Delivered", Key: &key, Message: "m-1", Fields: map[string]any{"parcel": parcel}}
+	}
+	for name, parcel := range map[string]any{"null": nil, "empty": ""} {
+		t.Run(name, func(t *testing.T) {
+			r := &run{t: t, d: parse(t, text, "NEEDS", `"needs":["shipping"],`, "KEY", ""), now: noon}
+			r.take(saga.Event{Kind: saga.Started, Fields: map[string]any{"id": "o-1", "parcel": ""}})
+			fx := r.take(answer("shipping", "forward", "success", "Shipped", map[string]any{"parcel": parcel}))
+			require.Equal(t, saga.Parked, r.s.Status)
+			require.Equal(t, "delivery: its event finds the saga by data.parcel, which has no value", fx.Alert)
+			r.take(saga.Event{Kind: saga.ActResume, Actor: "ann", Reason: "try"})
+			require.Equal(t, saga.Parked, r.s.Status)
+			require.Empty(t, r.take(saga.Event{Kind: saga.ActSet, Fields: map[string]any{"parcel": "p-1"}, Actor: "ann", Reason: "on the receipt"}).Refused)
+			require.Empty(t, r.take(saga.Event{Kind: saga.ActResume, Actor: "ann", Reason: "it has a number"}).Refused)
+			require.Equal(t, saga.Running, r.s.Status)
+			r.take(delivered("p-1"))
+			require.Equal(t, saga.Completed, r.s.Status)
+		})
+	}
+	t.Run("an event that also comes by the key", func(t *testing.T) {
+		r := &run{t: t, d: parse(t, text, "NEEDS", `"needs":["shipping"],`, "KEY", `,{"event":"Fetched","hop":"shop"}`), now: noon}
+		r.take(saga.Event{Kind: saga.Started, Fields: map[string]any{"id": "o-1"}})
+		r.take(answer("shipping", "forward", "success", "Shipped", map[string]any{"parcel": ""}))
+		require.Equal(t, saga.Running, r.s.Status)
+	})
+	t.Run("a value that a step beside it sets", func(t *testing.T) {
+		r := &run{t: t, d: parse(t, text, "NEEDS", "", "KEY", ""), now: noon}
+		r.take(saga.Event{Kind: saga.Started, Fields: map[string]any{"id": "o-1", "parcel": ""}})
+		require.Equal(t, saga.Running, r.s.Status)
+		r.take(answer("shipping", "forward", "success", "Shipped", map[string]any{"parcel": "p-1"}))
+		r.take(delivered("p-1"))
+		require.Equal(t, saga.Completed, r.s.Status)
+	})
+}
