@@ -180,31 +180,38 @@ ORDER BY definition`
 		return nil, fmt.Errorf("look for definitions in use: %w", err)
 	}
 	for _, is := range all {
-		if is.InUse {
-			d, err := c.definitions.Of(ctx, is.Hash)
-			if err != nil {
-				return nil, fmt.Errorf("definition %s: %w", is.Hash, err)
-			}
-			hops = append(hops, d.Hops()...)
-			continue
-		}
-		d, err := decisions.ReadDefinition(ctx, c.cfg.Pool, is.Hash)
+		d, err := c.stored(ctx, is.Hash, is.InUse)
 		var mistakes saga.Mistakes
-		if errors.As(err, &mistakes) {
+		unreadable := errors.As(err, &mistakes)
+		if unreadable {
 			c.definitions.Skip(is.Hash)
+		}
+		switch {
+		case is.InUse && (unreadable || errors.Is(err, decisions.ErrNoDefinition)): // as after a rollback to an older program
+			c.cfg.Log.Error().Err(err).Str("definition", is.Hash).
+				Msg("sagas under way have a definition that this process cannot read: it cannot decide for them, and their events become dead letters")
+		case unreadable:
 			c.cfg.Log.Warn().Err(err).Str("definition", is.Hash).Msg("a stored definition cannot be read: its hops are not consumed for it")
-			continue
-		}
-		if err != nil {
+		case err != nil:
 			return nil, fmt.Errorf("definition %s: %w", is.Hash, err)
+		default:
+			hops = append(hops, d.Hops()...)
 		}
-		if !c.definitions.Has(is.Hash) {
-			c.definitions.AddIdle(is.Hash, d)
-		}
-		hops = append(hops, d.Hops()...)
 	}
 	slices.Sort(hops)
 	return slices.Compact(hops), nil
+}
+
+// stored returns a stored definition, and makes it known.
+func (c *Coordinator) stored(ctx context.Context, hash string, inUse bool) (*saga.Definition, error) {
+	if inUse {
+		return c.definitions.Of(ctx, hash)
+	}
+	d, err := decisions.ReadDefinition(ctx, c.cfg.Pool, hash)
+	if err == nil && !c.definitions.Has(hash) {
+		c.definitions.AddIdle(hash, d)
+	}
+	return d, err
 }
 
 func (c *Coordinator) register(hops []string) {

@@ -92,6 +92,8 @@
 //	rendered                            can be rendered
 //	an expression that fails, an        the saga is parked with the reason; other sagas of the batch are not affected
 //	answer of a type that is unknown
+//	the definition of a saga cannot be  its events and wakes become dead letters; other sagas go on, also one that ends and passes
+//	read, as after a rollback           its lock to that saga. New logs an error
 //	the database is away                the participant waits; no attempt is counted, nothing is lost
 //	no coordinator runs                 events wait in Kafka. When one runs again, it handles the events that Kafka has by then, and
 //	                                    the deadlines that are due after them: an event that came in time counts

@@ -42,7 +42,7 @@ func (m Migration) Validate() error {
 }
 
 // Plan calls do for each saga of To's type that has not ended and runs on From, in the order of their ids, with whether it
-// can be moved. It changes nothing. It stops at the first error of do, and returns that error.
+// can be moved. It changes nothing. A saga that cannot be read cannot be moved. Plan stops at the first error of do, and returns that error.
 func (d *Desk) Plan(ctx context.Context, m Migration, do func(Move) error) error {
 	if err := m.Validate(); err != nil {
 		return fmt.Errorf("plan: %w", err)
@@ -53,11 +53,11 @@ func (d *Desk) Plan(ctx context.Context, m Migration, do func(Move) error) error
 		which, args["from"] = which+" AND definition = @from", m.From.Hash()
 	}
 	return d.each(ctx, which, args, func(g *Detail, err error) error {
-		if err != nil {
-			return fmt.Errorf("plan: saga %s: %w", g.ID, err)
-		}
 		one := Move{ID: g.ID, Status: g.Status, From: g.Row.Definition}
-		if _, err := saga.Migrate(g.Definition, m.To, g.State); err != nil {
+		if err == nil {
+			_, err = saga.Migrate(g.Definition, m.To, g.State)
+		}
+		if err != nil {
 			one.Obstacle = err.Error()
 		}
 		return do(one)
