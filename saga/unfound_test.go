@@ -42,7 +42,7 @@ func TestASagaThatItsEventCannotFindIsParked(t *testing.T) {
 		r.take(answer("shipping", "forward", "success", "Shipped", map[string]any{"parcel": ""}))
 		require.Equal(t, saga.Running, r.s.Status)
 	})
-	t.Run("a value that a step beside it sets", func(t *testing.T) {
+	t.Run("a value that a parallel step sets", func(t *testing.T) {
 		r := &run{t: t, d: parse(t, text, "NEEDS", "", "KEY", ""), now: noon}
 		r.take(saga.Event{Kind: saga.Started, Fields: map[string]any{"id": "o-1", "parcel": ""}})
 		require.Equal(t, saga.Running, r.s.Status)
