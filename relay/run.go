@@ -160,7 +160,10 @@ func (r *Relay) hold(ctx, work context.Context, l *lease, do func(idle, term con
 func (r *Relay) publish(idle, term context.Context, p *publisher) error {
 	backoff := retry.Policy{Initial: 100 * time.Millisecond, Cap: 2 * time.Second}
 	wait, failures := time.Duration(0), 0
-	for p.mayGoOn(idle) {
+	for {
+		if may, err := p.mayGoOn(idle); !may {
+			return err
+		}
 		found, err := p.round(idle, term, wait)
 		switch {
 		case errors.Is(err, errLost), errors.Is(err, errStream), errors.Is(err, errSwept),
@@ -188,7 +191,6 @@ func (r *Relay) publish(idle, term context.Context, p *publisher) error {
 			wait = 0
 		}
 	}
-	return nil
 }
 
 // pause waits for d, or until wake; it reports whether it was woken.
