@@ -57,8 +57,8 @@ type Config struct {
 	Encoder envelope.Encoder
 	// MaxBytes is the size limit of a payload, in bytes. Write refuses a larger one, since the broker would. Default
 	// 1,000,000, which is below Kafka's own default for a record (message.max.bytes, 1,048,588) with room for headers. At most
-	// 8,000,000: the table refuses a row of more than 8 MiB, with its headers, since a relay reads whole rows. Above 1 MiB, raise ProducerBatchMaxBytes
-	// of the relay and max.message.bytes of the topic too.
+	// 8,000,000: the table refuses a row of more than 8 MiB, with its headers, since a relay reads whole rows. Above 1 MiB, raise
+	// ProducerBatchMaxBytes of the relay and max.message.bytes of the topic too.
 	MaxBytes int
 	// NotifyEvery is the shortest time between two notifications of this Outbox. Default 5 ms; negative: never notify. A
 	// commit that notifies takes a lock that exists once per server, so a busy writer must not notify with each commit.
@@ -67,8 +67,8 @@ type Config struct {
 	// work wake for their own topics only. A commit to more than 8 topics sends one notification without a topic. Default:
 	// notifications name no topic and wake all listeners.
 	NotifyTopics bool
-	// Trace returns the position of ctx in a trace, as the values of W3C's headers traceparent and tracestate; "" if it is in
-	// none. They are written to the entries' headers, so that the processing of the messages continues that trace. Default:
+	// Trace returns the trace context of ctx, as the values of W3C's headers traceparent and tracestate; "" if ctx belongs to
+	// no trace. They are written to the entries' headers, so that the processing of the messages continues that trace. Default:
 	// an entry written by a handler continues the trace of the message being handled, and other entries have no trace.
 	// Package telemetry provides it for OpenTelemetry.
 	Trace func(ctx context.Context) (traceparent, tracestate string)
@@ -148,8 +148,8 @@ func (o *Outbox) Write(ctx context.Context, tx pgx.Tx, entries ...Entry) error {
 	return nil
 }
 
-// inUTF8 returns batch between two statements that set client_encoding to UTF8 and back. pgx sends the strings of Go, which are UTF-8, as they
-// are: with another client_encoding Postgres would convert them, and a key would be another one in Kafka.
+// inUTF8 returns batch between two statements that set client_encoding to UTF8 and back. pgx sends Go's strings, which are UTF-8,
+// unchanged: with another client_encoding Postgres would convert them, and a key would be another one in Kafka.
 func inUTF8(conn *pgx.Conn, batch *pgx.Batch) *pgx.Batch {
 	if conn == nil || conn.PgConn().ParameterStatus("server_encoding") != "UTF8" {
 		return batch

@@ -12,20 +12,20 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// allTypes stands for the type in the name of a handler of OnAll.
+// allTypes replaces the type in the name of a handler of OnAll.
 const allTypes = "all"
 
 // OnAll registers fn as the handler of all events of other hops, of any type: Exhausted and Nothing too. It is called once for
 // all events that are in one transaction, as many as Config.Batch, so that it can read and write their data in a few
 // statements. The events of a key are in their order.
 //
-// fn emits no answer: it writes the messages that follow from an event with Outbox, and schedules deadlines, in that event's
-// Context. ctx carries no message: entries written with it begin a flow, under another id in each run. Config.Timeout is for
-// the whole call.
+// fn emits no answer. To write the messages that follow from an event, or to schedule deadlines, it passes the event's Context to
+// Outbox and Schedule. ctx itself belongs to no message: an entry written with it has no cause, and another id in each run.
+// Config.Timeout limits the whole call.
 //
-// An error rolls back the whole transaction. With At it names the message that it is about: that one runs alone from then on,
-// with its attempts, and the others continue together. After an error that names none each of them runs alone once, so fn must
-// have the same effect with one message as with many.
+// An error rolls back the whole transaction. Mark it with At if it is about one message: from then on that message runs alone, and only
+// these runs count as its attempts, while the others continue together. After an error without At each message runs alone once.
+// So fn must have the same effect with one message as with many.
 //
 // OnAll may also be called while Run runs, for hops whose events have no handler yet. The participant then joins its group again,
 // with the topics of these hops too; a contract does not check them, and Ready reports it until that is done.

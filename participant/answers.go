@@ -36,8 +36,9 @@ var (
 	deleteAnswer string
 )
 
-// answerKey is the key of a stored answer: type and idempotency key, with the topic for an event, whose type other hops have
-// too; or operation and step, and saga.
+// answerKey is the key of a stored answer. For a command it is the type and the idempotency key. For an event it is the topic and type,
+// since events of other hops may have the same type, and the idempotency key. For a command of a saga it is operation and step, and the
+// saga's id.
 type answerKey struct{ typ, key string }
 
 type storedAnswer struct {
@@ -46,7 +47,7 @@ type storedAnswer struct {
 	contentType string
 	payload     []byte
 	commandKey  string  // of a saga's command
-	request     []byte  // of any other: requestHash; nil if there is nothing to compare
+	request     []byte  // requestHash of any other command or event; nil if there is nothing to compare
 	version     *uint32 // of the row; nil if this transaction has written it
 }
 

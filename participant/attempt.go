@@ -17,7 +17,8 @@ import (
 const (
 	// statementLimit limits the waits of this package outside handlers: for a connection, the inbox row, the commit.
 	statementLimit = 30 * time.Second
-	conflicts      = 5
+	// conflicts is the number of times that a run is repeated at once, after it has lost a race or its connection.
+	conflicts = 5
 )
 
 // unit is one transaction of one message or more, with the inbox's results for them.
@@ -39,8 +40,8 @@ type unit struct {
 // unitKey is the context key of the unit whose handler runs.
 type unitKey struct{}
 
-// errOvertook fails a batch, not a message: an event of a handler would precede the answer of a message that was handled before
-// it.
+// errOvertook rolls back a batch and counts for no message: a handler wrote an event that would precede, in the outbox, the answer of a
+// message that was handled before it.
 var errOvertook = errors.New("it writes an event for the key of another message of the batch")
 
 // alone runs m's handler in a transaction of its own. It returns nil if m took effect, now or before. A lost race is run again

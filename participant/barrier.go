@@ -14,19 +14,22 @@ import (
 // and operation, written in the transaction of their effect. From the two rows a call knows the state of the other one; if
 // both run at once they insert the same unique key, and the second one runs again.
 //
-//	call          own answer                  the other's          effect
+//	call          its stored answer           the other call's     effect
 //	either        success                     -                    that answer again
 //	either        failure, to this key        -                    that answer again
-//	forward       none, or to another key     any                  nothing: refused, and stored as refused
+//	forward       none, or to another key     any                  its handler does not run; the answer is a failure, which is stored
 //	forward       none, or to another key     none                 runs
-//	compensation  none, or to another key     -                    runs; if the other has no success, it is blocked
-//	                                                               by a row of its own
+//	compensation  none, or to another key     -                    runs. If the forward call has no success, a refusal of it is
+//	                                                               stored too, so that it does nothing when it comes
 //	 in doubt     none, or to another key     success              runs
-//	 in doubt     none, or to another key     any, but begun since runs: its effects outside the database are undone
-//	 in doubt     none, or to another key     none, or a failure   nothing: succeeds; both are stored, so that the
-//	                                                               forward call does nothing either
-//	either        none                        none, and it may be  refused as permanent: it is not known whether there
+//	 in doubt     none, or to another key     any, and the call    runs: it undoes the call's effects outside the database
+//	                                          has a mark (begun.go)
+//	 in doubt     none, or to another key     none, or a failure   its handler does not run; the answer is a success. A refusal of
+//	                                                               the forward call is stored too, as above
+//	either        none                        none, and it may be  dead letter (permanent): it is not known whether there
 //	                                          forgotten            was a call, and an operator must settle the step
+//
+// "To this key" is an answer to a command with the same idempotency key.
 //
 // An answer may be forgotten (deleted) if its call was sent before the time in troupe.inbox_groups.barrier_forgotten, at which
 // the youngest of the deleted answers was given. The present Config.BarrierRetention does not show this, since it may have had
@@ -95,7 +98,7 @@ func (m *message) extra(name string) string {
 	return ""
 }
 
-// forgotten returns whether an answer to m's step that is not stored may have been deleted.
+// forgotten reports whether an answer to m's step, which is not stored, may have been deleted.
 func (u *unit) forgotten(m *message) bool {
 	since, err := time.Parse(time.RFC3339, m.extra(ce.HeaderSince))
 	if err != nil {

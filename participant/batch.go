@@ -17,7 +17,7 @@ func (w *worker) together(batch []*message) (n int, failed, ok bool) {
 		if m.due {
 			break
 		}
-		passes, plain := w.look(m)
+		passes, plain := w.inspect(m)
 		if !passes && (!plain || w.suspected(m) || len(ms) > 0 && m.generation() != ms[0].generation()) {
 			break
 		}

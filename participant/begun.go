@@ -22,10 +22,10 @@ import (
 //
 //	forward call      commit the mark ──► lock it ──► read the answers ──► call ──► delete the mark, answer ──► commit
 //	compensation                          lock it ──► read the answers ──► a mark: undo ──► commit
-//	 in doubt                                                              no mark: nothing, bar the key of the mark ──► commit
+//	 in doubt                                                              no mark: nothing; insert a row with its key ──► commit
 //
-// The mark is a row in troupe.answers under the operation begun. An answer of the handler deletes it, and a run that inserted it
-// and ends without the call; a transaction that ends otherwise, with its session or not, leaves it. A compensation, in doubt or
+// The mark is a row in troupe.answers under the operation begun. The transaction with the handler's answer deletes it, and so does the run
+// that inserted it, if that run ends without the call. If a run ends in another way, or its process does, the mark stays. A compensation, in doubt or
 // not, and a call that find the mark locked end without effect and wait for underWayWait, with no attempt counted. A compensation
 // that finds no mark, and no success of the call, inserts a row with the key of the mark: if a call marks the same key at that
 // time, the second of the two waits for the first, runs again if necessary, and reads the rows of the first.
@@ -106,7 +106,7 @@ func (w *runner) announce(ms []*message) error {
 	return w.p.ours(err)
 }
 
-// readMarks sets the version of each mark that was inserted in the messages that inserted it.
+// readMarks stores the version of each mark that was inserted, in the messages of its step.
 func readMarks(results pgx.BatchResults, ms []*message) error {
 	for range 2 {
 		if _, err := results.Exec(); err != nil {
@@ -129,8 +129,9 @@ func readMarks(results pgx.BatchResults, ms []*message) error {
 	return err
 }
 
-// withdraw deletes the marks that runs of ms inserted and whose calls were not made. A mark that another run has marked again has
-// another version, and stays. One that stays although no call was made, since this fails, costs a compensation that undoes nothing.
+// withdraw deletes the marks that the run of ms inserted and whose calls were not made. A mark that another run has renewed has another
+// version, and stays. If the deletion fails, the mark stays although no call was made: then a compensation in doubt runs, and has nothing
+// to undo.
 func (w *runner) withdraw(ms []*message) {
 	var b pgx.Batch
 	for _, m := range ms {

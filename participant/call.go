@@ -114,7 +114,8 @@ type callResult struct {
 	err    error
 }
 
-// callOnce returns the kept result of m's call, or makes the call. A kept error is used for one run that counts, which is one alone.
+// callOnce returns the kept result of m's call, or makes the call. A kept error is dropped after a run of m alone, since only such a run
+// counts as an attempt.
 func (m *message) callOnce(ctx context.Context) (any, error) {
 	r := m.result
 	if r == nil {
@@ -183,7 +184,7 @@ func (u *unit) callAll() {
 	calls.Wait()
 }
 
-// orders returns the names of the orders in which m has a place: its key, and its step of a saga.
+// orders returns names of the sequences that m belongs to, in which calls are made one after the other: its key, and its step of a saga.
 func (m *message) orders() (all []string) {
 	if m.Key != nil {
 		all = append(all, "key "+string(m.Key))
@@ -211,10 +212,10 @@ func (w *runner) callInTime(ctx context.Context, m *message, r *callResult) {
 	}
 }
 
-// callFirst makes the calls of messages before their transaction begins. An earlier transaction finds the messages that will be handled, and
-// is rolled back, so that none is open during the calls. If there is a single message, an error of its call ends its run.
+// callFirst makes the calls of messages before their transaction begins. First it begins a transaction only to find out which messages will
+// be handled, and rolls it back, so that none is open during the calls. If there is a single message, an error of its call ends its run.
 //
-// It does nothing if other members must see that a call is in progress: the locks of the open transaction show it.
+// It does nothing if other members must see that a call is in progress. Then the calls are made in the open transaction, whose locks show it.
 func (w *runner) callFirst(ms []*message) error {
 	open := func(m *message) bool { return m.entry != nil || w.p.needsMark(m) }
 	calls := func(m *message) bool {

@@ -98,7 +98,7 @@ func (p *Participant) ours(err error) error {
 	switch {
 	case err == nil, errors.As(err, &away):
 		return err
-	case errors.As(err, &pgErr) && pgErr.Code == "55P03", errors.Is(err, context.DeadlineExceeded) && p.answers():
+	case errors.As(err, &pgErr) && pgErr.Code == "55P03", errors.Is(err, context.DeadlineExceeded) && p.databaseAnswers():
 		return conflict{error: fmt.Errorf("%w %w", errRowsLocked, err)}
 	case pg.Classify(err) == pg.Conflict:
 		return conflict{error: err, ours: true}
@@ -106,8 +106,8 @@ func (p *Participant) ours(err error) error {
 	return database(err)
 }
 
-// answers reports whether the database answers on another connection.
-func (p *Participant) answers() bool {
+// databaseAnswers reports whether the database answers on another connection.
+func (p *Participant) databaseAnswers() bool {
 	ctx, cancel := context.WithTimeout(context.Background(), rollbackLimit)
 	defer cancel()
 	return p.cfg.Pool.Ping(ctx) == nil

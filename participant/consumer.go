@@ -85,8 +85,8 @@ func newConsumer(p *Participant, abandon context.CancelCauseFunc) (*consumer, er
 		kgo.OnPartitionsAssigned(c.assigned),
 		kgo.OnPartitionsRevoked(c.revoked),
 		kgo.OnPartitionsLost(c.lostThem),
-		kgo.OnOffsetsFetched(c.compare),
-		kgo.AdjustFetchOffsetsFn(c.adjust),
+		kgo.OnOffsetsFetched(c.readMetadata),
+		kgo.AdjustFetchOffsetsFn(c.adjustOffsets),
 		kgo.WithHooks(c),
 	}, p.cfg.Kafka...)...)
 	if err != nil {
@@ -142,7 +142,7 @@ func (c *consumer) poll(ctx context.Context) (broken error) {
 				w := c.workers[topicPartition{t.Topic, f.Partition}]
 				c.mu.Unlock()
 				if w != nil {
-					w.progress.heard(f)
+					w.progress.recordEnds(f)
 					w.bound()
 					w.tellFetched(f.Records)
 					w.receive(kafka.TopicID(t.Topic, t.TopicID), f.Records)
@@ -207,7 +207,7 @@ func (c *consumer) revoked(ctx context.Context, _ *kgo.Client, parts map[string]
 	if len(parts) == 0 {
 		return
 	}
-	wedged := c.stop(c.take(parts), c.drain)
+	wedged := c.stop(c.removeWorkers(parts), c.drain)
 	ctx, cancel := context.WithTimeout(ctx, leaveLimit)
 	defer cancel()
 	if err := c.offsets.commit(ctx); err != nil {
@@ -224,7 +224,7 @@ func (c *consumer) lostThem(_ context.Context, _ *kgo.Client, parts map[string][
 		return
 	}
 	c.offsets.forget(parts)
-	wedged := c.stop(c.take(parts), 0)
+	wedged := c.stop(c.removeWorkers(parts), 0)
 	c.offsets.forget(parts)
 	c.moved(parts, wedged)
 }
@@ -238,8 +238,8 @@ func (c *consumer) moved(parts map[string][]int32, wedged []string) {
 	event.Interface("partitions", parts).Msg("partitions given up")
 }
 
-// take removes the workers of parts, so that they get no more records.
-func (c *consumer) take(parts map[string][]int32) []*worker {
+// removeWorkers removes the workers of parts, so that they get no more records.
+func (c *consumer) removeWorkers(parts map[string][]int32) []*worker {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var taken []*worker
@@ -293,7 +293,7 @@ func (c *consumer) end() error {
 		all[at.topic] = append(all[at.topic], at.partition)
 	}
 	c.mu.Unlock()
-	wedged := c.stop(c.take(all), c.p.cfg.Drain)
+	wedged := c.stop(c.removeWorkers(all), c.p.cfg.Drain)
 	ctx, cancel := context.WithTimeout(context.Background(), leaveLimit)
 	defer cancel()
 	if err := c.offsets.commit(ctx); err != nil {

@@ -17,7 +17,7 @@ func (p *Participant) obey(c extension.Contract) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.running {
-		p.late(mistake{errLate})
+		p.endRun(mistake{errLate})
 		return
 	}
 	p.contract = c

@@ -54,8 +54,9 @@ func (w *runner) writeLetter(m *message, f failure, id string, d Delivery) (writ
 	return written, u.commit()
 }
 
-// buryEnded makes dead letters of all messages of a transaction that a handler ended: their inbox rows may be committed, so
-// that none of them would be handled again, and their effects are not known.
+// buryEnded makes all messages of a transaction that a handler ended dead letters: their inbox rows may be committed, so that none of
+// them would be handled again, and it is not known which of their effects are. If the process ends before this has committed, such a
+// message is taken for a duplicate, and has no dead letter.
 func (w *runner) buryEnded(ms []*message) error {
 	for _, m := range ms {
 		if m.began.IsZero() {
@@ -70,7 +71,7 @@ func (w *runner) buryEnded(ms []*message) error {
 
 func wasEnded(m *message) bool { return m.ended != nil }
 
-// letters writes the group's dead letters.
+// letters returns the writer of the group's dead letters.
 func (p *Participant) letters() deadletter.Writer {
 	return deadletter.Writer{
 		Group: p.cfg.Group, Hop: p.cfg.Hop, Outbox: p.out, Profile: p.cfg.profile(),

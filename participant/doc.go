@@ -1,10 +1,13 @@
 // Package participant implements one service's part in a flow: it consumes the commands of its hop and the events of other
 // hops, runs the service's handlers in the service's own database, and emits their answers.
 //
-//	            ┌──────────── one transaction ─────────────┐
-//	Kafka ─────►│ inbox row · business rows · outbox rows  │──► commit ──► mark ──► commit of offsets
-//	            └──────────────────────────────────────────┘
+//	            ┌────────────────── one transaction ──────────────────┐                          ┌─► offset commit, every 200 ms
+//	Kafka ─────►│ inbox row · offsets row · business and outbox rows  │──► COMMIT ──► low mark ──┤
+//	            └─────────────────────────────────────────────────────┘                          └─► watermark, every second
 //	                                        outbox rows ──► relay ──► Kafka
+//
+// The low mark is the offset up to which all messages of the partition have ended; it is in memory. The watermark is the stored low mark,
+// in troupe.leases. The offsets row, in troupe.inbox_offsets, has the offsets of the transaction's messages until the watermark is past them.
 //
 // A handler gets (ctx, tx, message), does its work in tx and returns an outcome: Succeed and Refuse become a success
 // or a failure event on the hop's events topic, in the same transaction. A refusal is a decision of the business: it
@@ -30,11 +33,11 @@
 // answered with the event Nothing:
 //
 //	command                                              answer
-//	forward call, its compensation was answered          Nothing, as a failure
-//	compensation in doubt (__troupe.saga.doubt), its     Nothing, as a success; the forward call does nothing
-//	forward call has not taken effect; a Call            when it comes
-//	or Alone: has not begun
-//	any other                                            its handler's
+//	forward call whose compensation was answered         Nothing, as a failure
+//	compensation in doubt (__troupe.saga.doubt) whose    Nothing, as a success; if the forward call comes later, it does
+//	forward call has not taken effect (with Call or      nothing
+//	Alone: has not begun)
+//	any other                                            the outcome of its handler
 //
 // Both calls may come at the same time, in any partition: both insert one unique key, and the second runs again. Answers are
 // kept for Config.InboxRetention, those to a saga's commands for Config.BarrierRetention.
@@ -46,9 +49,10 @@
 // in their order. A message without a key holds only itself. A compensation overtakes the held forward command of its own saga
 // and step, which then does not run at all. Nothing else is overtaken: no event, and no command without a saga or a step.
 //
-// No message is lost or silent. Each ends as an outcome, as a held row, or as a dead letter with an event. Three kinds of
-// messages end without effect, and are reported to Hooks.Passed: an event that has no handler here, one that was redriven for
-// another group, and a duplicate. An offset is committed only when every message below it has ended.
+// No message is lost or silent. Each ends as an outcome, as a held row, as a row of the outbox for a retry topic, or as a dead
+// letter with an event. Hooks.Passed reports each message that ends without effect, with the reason: most often it is an event that
+// has no handler here, or a duplicate. Passed.Reason has all reasons. An offset is committed only when every message below it has
+// ended.
 //
 // One owner. A partition has a lease with a term; a new owner raises it, and no transaction of an earlier owner commits
 // after that: a member that was frozen, or cut off, can do no harm when it wakes. The new owner waits a second for the open
@@ -67,8 +71,9 @@
 //
 // No deadline is lost or handled twice, and none fires early; the clock is the database's. The deadlines of a group fire in the
 // order in which they are due. A member polls every 50 ms, so a deadline is in the outbox at most that long, and the time that
-// the database takes, after it was due; after a time without members, all overdue deadlines fire at once. Deadlines of sagas,
-// joins and expectations, which report missing messages, wait then until the messages that the topics have are handled.
+// the database takes, after it was due. When the first member starts after a time without members, all overdue deadlines fire at once,
+// with one exception: deadlines that report missing messages (of sagas, joins and expectations) wait until the messages that are in
+// the topics at that time are handled.
 // A deadline whose message is a dead letter keeps its row: if redriven it is handled, unless it was cancelled since; if
 // discarded, the row has no effect any more. Deadlines belong to Config.Group: only its members fire and handle them.
 //
@@ -83,9 +88,9 @@
 // try, and the messages behind it, stay in the table. Only the first entry of a key that has not ended is claimed, with FOR
 // UPDATE SKIP LOCKED, and no member runs an entry that another member runs, however long it takes. Each entry shows its status
 // (pending, in progress, done, failed), attempts, max_attempts, next_try, last_error, locked_at and created_at; an ended entry
-// is deleted after an hour. A participant that is killed leaves its entries to the others at once, one that is frozen after
-// Config.Stale. Deliveries have partition -1 and the position as their offset. Claims do not read entries that wait for their
-// next try, however many there are. A key with more entries behind one that waits costs each claim about 40 µs.
+// is deleted after an hour. If a participant is killed, the others take over its entries at once; if it is frozen or its host is lost,
+// after Config.Stale. Deliveries have partition -1 and the position as their offset. Claims do not read entries that wait for their
+// next try, however many there are. But each key that has entries behind one that waits adds about 40 µs to each claim.
 //
 // A topic is local for the groups for which troupe.make_local(topic, group) was called, by Run or by a role that has the right
 // to, until troupe.end_local(topic). The change waits for open transactions of writers. Rows of the topic in the outbox that
@@ -154,8 +159,12 @@
 //	                                            smaller batches; only runs alone count
 //	any of these in OnAll, and no    -          the same, but each message runs alone once
 //	At that names the message
-//	a deadlock of two batches        -          the same, and the group's batches run one at a time for a minute
-//	lost race with a transaction     -          run again at once, five times, before it counts as transient
+//	a deadlock of two batches        -          the same. For a minute, the batches of all members that lost one to a deadlock run one
+//	                                            at a time
+//	a handler's statement lost a     -          run again at once, five times, before it counts as transient
+//	race with another transaction
+//	the same of a statement of       -          run again at once, five times; then the partition waits and tries again, as if the
+//	this package                                database were away
 //	database away, Unavailable       -          the partition waits and tries the same message; no attempt is counted
 //	connection lost in a handler     -          run again at once on another one; the sixth time in a row, with or without
 //	or at the commit                            outages between them, it counts as a failed attempt
@@ -166,17 +175,29 @@
 //	COMMIT, ROLLBACK, BEGIN in the   permanent  the statement is refused, and the message a dead letter
 //	handler's SQL
 //	the same on tx.Conn()            permanent  all messages of the transaction become dead letters: what took effect is unknown
-//	crash before the commit          -          delivered again
-//	crash after the commit           -          delivered again; inbox and watermark recognise a duplicate
+//	crash before the commit          -          rolled back, and delivered again
+//	crash during a call outside      -          the call is made again, with the same idempotency key; a compensation in doubt of
+//	(Call, Alone), or before its                the call's step runs, since the call may have taken effect
+//	commit
+//	crash after the commit           -          delivered again; inbox, offsets rows and watermark recognise a duplicate. Functions
+//	                                            of AfterCommit that have not run never run
+//	crash after the offset commit,   -          the next owner reads from the watermark; inbox and offsets rows recognise duplicates
+//	before the watermark is stored
 //	commit with unknown result       -          run again; the inbox decides
-//	crash between two attempts       -          the number of attempts is stored in troupe.held
+//	crash between a failed run and   -          delivered again; the run is not counted as an attempt
+//	the record of its failure
+//	crash between two attempts       -          the number of attempts is stored: in troupe.held, or in the headers on a retry topic.
+//	                                            With RetryTopics, tries at once that failed are counted in memory only
+//	crash after the last commit,     -          as after any crash, the next owner runs the first messages in quarantine
+//	before the lease is released
 //	the message ends the process     poison     quarantine: after a crash the partition's first 512 messages (twice Batch
 //	                                            or Concurrency, if that is more), of those already in the log, are
 //	                                            recorded in troupe.started before they run, in groups of Config.Batch; the
 //	                                            messages of a group that crashed run one by one. A message runs in its
 //	                                            group and four times alone: then it is a dead letter
 //	others are in its group          -          they run alone once; from then on only their own runs count for them
-//	handler ignores its time-out     -          Ready reports it, the member leaves the group, Run ends with an error
+//	handler ignores its time-out     -          Ready reports it, and the member leaves the group. If the handler still runs after
+//	                                            Config.Drain, Run ends with an error; else the member joins again
 //	deadline cancelled or scheduled  -          ignored, and logged at level info; Hooks.Late counts it
 //	again after it fired
 //	Schedule by a name or with a     permanent  dead letter of the message that was handled; nothing is scheduled
@@ -185,11 +206,12 @@
 //	has no handler here                         are logged as errors at the start and every ten minutes
 //	deadlines of a former group      -          they wait. Each service of the database logs them as errors, at the start and
 //	                                            every ten minutes, once they are overdue by an hour
-//	no member, or the database away  -          deadlines wait; Ready reports that they are not fired
+//	no member, or the database away  -          deadlines wait; if there is a member, its Ready reports that they are not fired
 //	frozen, its partition taken      -          fenced: nothing commits; it joins again
 //	local work: crash, at any step   -          taken over at once, and counted: it runs alone, the fifth time it is
 //	                                            poison
-//	local work: connection lost      -          taken over, not counted
+//	local work: a member lost the    -          entries that do not run are claimed again: by this member without a count, by
+//	connection that shows it runs               another one as after a crash. Entries that run are not taken over
 //	broker away                      -          fetched messages are handled; offsets are committed when it is back
 //	partition taken by another       -          running handlers may finish within Config.Drain and the rebalance time-out
 //	topic created again, log cut     -          read as new; duplicates are still recognised by their identities

@@ -1,6 +1,6 @@
 package participant
 
-// Exhausted is the body of the exhausted event, by which a hop reports that a message of its became a dead letter. It is JSON
+// Exhausted is the body of the exhausted event, by which a hop reports that one of its messages became a dead letter. It is JSON
 // whatever codec the flow uses. An orchestrator parks its saga on it: the message may still be redriven.
 type Exhausted struct {
 	DeadLetterID string `json:"dead_letter_id"` // troupe.dead_letters.id in the hop's database

@@ -78,7 +78,7 @@ var WithDefaults = Config.withDefaults
 
 // Turn prepares the inbox's ring for a time, and reports whether it has a table for ids of that time.
 func (p *Participant) Turn(now time.Time) (takes bool, err error) {
-	err = p.turn(context.Background(), &now)
+	err = p.prepareRing(context.Background(), &now)
 	return p.ring.has(int(now.Unix() / (24 * 60 * 60))), err
 }
 
@@ -98,11 +98,11 @@ type Run struct {
 func Seen(watermark int64, epoch int32, above []Run, offset int64, of int32) bool {
 	var s seen
 	s.watermark.offset, s.watermark.epoch = watermark, epoch
-	runs := make([]ended, len(above))
+	runs := make([]offsetRange, len(above))
 	for i, r := range above {
-		runs[i] = ended{r.Low, r.High, r.Epoch}
+		runs[i] = offsetRange{r.Low, r.High, r.Epoch}
 	}
-	s.above = map[uuid.UUID][]ended{{}: merge(sorted(runs))}
+	s.above = map[uuid.UUID][]offsetRange{{}: merge(sorted(runs))}
 	return s.has(uuid.UUID{}, offset, of)
 }
 
@@ -132,7 +132,7 @@ func (p *Participant) Look(whole bool) error {
 	if whole {
 		back = allTheWay
 	}
-	_, err := (&firer{p: p}).look(context.Background(), back)
+	_, err := (&firer{p: p}).untilNext(context.Background(), back)
 	return err
 }
 
@@ -154,7 +154,7 @@ func (p *Participant) Concerns(topic string) bool {
 }
 
 // TurnNow prepares the inbox's ring for now.
-func (p *Participant) TurnNow() error { return p.turn(context.Background(), nil) }
+func (p *Participant) TurnNow() error { return p.prepareRing(context.Background(), nil) }
 
 // Effect is the effect of a statement on its transaction or session.
 type Effect = effect

@@ -17,7 +17,7 @@ func (p *Participant) runAlongside(fn func(ctx context.Context)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.running {
-		p.late(mistake{errLate})
+		p.endRun(mistake{errLate})
 		return
 	}
 	p.alongside = append(p.alongside, fn)
@@ -28,7 +28,7 @@ func (p *Participant) fireAfterBacklog(name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.running {
-		p.late(mistake{errLate})
+		p.endRun(mistake{errLate})
 		return
 	}
 	if p.afterBacklog == nil {
@@ -48,7 +48,7 @@ func (p *Participant) extend(hs []*handler) bool {
 	next := maps.Clone(p.registered())
 	for _, h := range hs {
 		if err := next.add(h); err != nil {
-			p.late(mistake{err})
+			p.endRun(mistake{err})
 			return true
 		}
 	}

@@ -65,7 +65,7 @@ type firer struct {
 	answeredAt time.Time // that server's time at its last answer
 	changedAt  time.Time // when the server that answers last changed
 	lateAt     time.Time // when an answer was last late
-	vain       int       // statements in a row that fired nothing, although deadlines were due
+	vain       int       // number of statements in a row that fired nothing although deadlines were due
 
 	looked  time.Time // when foreignLock read who holds the lock
 	blocked error     // its result
@@ -96,10 +96,8 @@ func (p *Participant) fire(ctx context.Context) {
 			wait = policy.Wait(failed)
 			f.backlog.reset()
 		}
-		select {
-		case <-ctx.Done():
+		if !pause(ctx, wait) {
 			return
-		case <-time.After(wait):
 		}
 	}
 }
@@ -114,7 +112,7 @@ func (f *firer) pass(ctx context.Context) (wait time.Duration, err error) {
 		back = allTheWay
 	}
 	server := f.server
-	wait, err = f.look(ctx, back)
+	wait, err = f.untilNext(ctx, back)
 	if f.wasAway(server, time.Since(began)) && err == nil && len(f.atOnce) < len(f.all) {
 		if f.backlog.reset(); !f.backlog.isHandled(ctx) {
 			f.names = f.atOnce
@@ -170,8 +168,8 @@ func (f *firer) foreignLock(ctx context.Context) error {
 	return f.blocked
 }
 
-// look returns how long until the next deadline is due, at most lookEvery.
-func (f *firer) look(ctx context.Context, back time.Duration) (time.Duration, error) {
+// untilNext returns how long until the next deadline is due, at most lookEvery.
+func (f *firer) untilNext(ctx context.Context, back time.Duration) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, statementLimit)
 	defer cancel()
 	var next *float64
@@ -261,10 +259,8 @@ func (p *Participant) watchUnknown(ctx context.Context) {
 			p.cfg.Log.Error().Strs("deadlines", pending).Msg("deadlines are pending that no OnDeadline handles here: they wait for a member " +
 				"that does; register their names, or delete them from troupe.deadlines")
 		}
-		select {
-		case <-ctx.Done():
+		if !pause(ctx, wait) {
 			return
-		case <-time.After(wait):
 		}
 	}
 }

@@ -100,10 +100,8 @@ func (p *Participant) warnForeign(foreign, known []string) {
 func (p *Participant) awaitFormer(ctx context.Context, client *kgo.Client, abandon context.CancelCauseFunc) {
 	known := p.former
 	for look := 1; ; look++ {
-		select {
-		case <-ctx.Done():
+		if !pause(ctx, formerAgain.Wait(look)) {
 			return
-		case <-time.After(formerAgain.Wait(look)):
 		}
 		former, err := p.findFormer(ctx, client)
 		if err != nil {

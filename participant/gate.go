@@ -106,8 +106,8 @@ func (w *runner) open() {
 	w.from.resume()
 }
 
-// continueTries lets another run try if the gate is shut and no try is to come: the run that ended said nothing about the dependency, since
-// its messages needed no transaction.
+// continueTries begins another try if the gate is shut and no try is planned. That is so after a run whose messages needed no transaction: it
+// neither opens the gate nor plans the next try.
 func (w *runner) continueTries() {
 	g := &w.gate
 	if g.waits.Load() == nil {

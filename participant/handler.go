@@ -58,8 +58,8 @@ func (o Outcome) Body() any { return o.body }
 // or a pointer to such a struct, as code generated from Protobuf needs it: the pointer is never nil. Call it before Run; mistakes
 // are Run's error.
 //
-// fn does its work in tx, which is its own until it returns, and returns an outcome, or an error, which discards both. It runs
-// again after an error, a crash or a lost race, so nothing but tx may carry effects. It must return when ctx ends. Several runs
+// fn does its work in tx, which it may use until it returns. It returns an outcome, or an error, which discards the outcome and the work. It
+// runs again after an error, a crash or a lost race, so nothing but tx may carry effects. It must return when ctx ends. Several runs
 // may be active at once, for messages of different keys. ctx carries the message as the cause of the entries that outbox.Write
 // adds.
 func Handle[T any](p *Participant, fn func(ctx context.Context, tx pgx.Tx, c Command[T]) (Outcome, error), opts ...HandlerOption) {

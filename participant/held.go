@@ -159,11 +159,11 @@ func (w *worker) write(ended []*message, statements func(*pgx.Batch)) error {
 	return w.p.oursAlone(err)
 }
 
-// overtake lets a compensation past the held forward command of its own step: that command must not run any more, so it ends
-// here, with its identity in the inbox and without an answer. The compensation is stored behind the other held messages of its
-// key, and the key continues at once.
+// overtake lets m, a compensation, overtake the held forward command of its own step. That command must not run any more: it ends here,
+// with its identity in the inbox and without an answer. m is stored behind the other held messages of its key, and the key continues at
+// once.
 func (w *worker) overtake(m *message) error {
-	cancelled, err := w.forward(m)
+	cancelled, err := w.heldForwardCalls(m)
 	if err != nil {
 		return err
 	}
@@ -192,8 +192,8 @@ func (w *worker) overtake(m *message) error {
 	return nil
 }
 
-// forward finds the held commands that m compensates, at any position in the key.
-func (w *worker) forward(m *message) (found []*message, err error) {
+// heldForwardCalls finds the held commands that m compensates, at any position in the key.
+func (w *worker) heldForwardCalls(m *message) (found []*message, err error) {
 	key := m.holdKey()
 	rows, err := w.p.cfg.Pool.Query(w.ctx, readHeld, pg.Args{
 		"group": w.p.cfg.Group, "topic": w.topic, "partition": w.id, "hold_key": key[:],
@@ -328,7 +328,7 @@ func (w *worker) retry(turn *message) error {
 		return nil
 	}
 	began := time.Now()
-	n, err := w.drain(ms)
+	n, err := w.runHeads(ms)
 	locked := w.p.outage("the turn of a held key")
 	if errors.Is(err, errRowsLocked) { // such as by an operator's open session: the key waits, others do not
 		locked.report(err)
@@ -344,10 +344,10 @@ func (w *worker) retry(turn *message) error {
 	return nil
 }
 
-// drain runs the first of a key's held messages, in one transaction with the next ones if none was tried before, and returns
-// how many have ended. If one of them fails, the messages before it run together again, and it runs alone in its turn: so
-// messages that only waited cost a key no more than they would have without the failure of the first one.
-func (w *worker) drain(ms []*message) (n int, err error) {
+// runHeads runs the first of a key's held messages, and returns how many have ended. Messages that were not tried before run in one
+// transaction. If one of them fails, those before it run together again, and then it runs alone. So messages that only waited behind a
+// failed one are handled as fast as others.
+func (w *worker) runHeads(ms []*message) (n int, err error) {
 	for n < len(ms) && ms[n].held.firstFailed == nil && ms[n].plain() && !ms[n].limited() && !w.behindMark(ms[n]) && ms[n].generation() == ms[0].generation() {
 		n++
 	}
@@ -383,7 +383,7 @@ func marshal(hs []envelope.Header) []byte {
 	return []byte{}
 }
 
-// seconds returns s as a duration, at most 290 years of it: the lag of a deadline may be longer.
+// seconds returns s as a duration of at most 290 years, which is all that a duration holds: the lag of a deadline may be longer.
 func seconds(s float64) time.Duration {
 	const most = 290 * 365 * 24 * 3600
 	return time.Duration(min(max(s, -most), most) * float64(time.Second))

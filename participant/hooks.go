@@ -10,7 +10,8 @@ import (
 )
 
 // Hooks are called as messages are handled, for metrics, traces and tests that must stop at an exact point. Each may be nil.
-// They are called by the goroutine that does the work, which waits for them, so several may run at once.
+// They are called by the goroutine that does the work, which waits for them, so several may run at once. A panic in a hook ends the
+// process.
 //
 // Every message that Fetched counts is reported once, to AfterCommit, Held or Passed, unless its partition moves before its
 // turn: then it is delivered again. A message that was reported to Held is reported once more when it leaves troupe.held, with
@@ -22,9 +23,9 @@ type Hooks struct {
 	// handlers and a function, which is called when the transaction has ended, with nil or the error that rolled it back; the
 	// function may be nil.
 	Transaction func(context.Context, []Delivery) (context.Context, func(error))
-	// Handler is called before a handler, with its context, and may return another. The function that it also returns is called
-	// when the handler's part has ended: with the transaction if the message runs alone, so that an error of the commit is
-	// known; else when the handler has returned. The function may be nil.
+	// Handler is called before a handler, with its context. It returns the context for the handler, and a function, which may be nil. If
+	// the message runs alone, the function is called when the transaction has ended, and so gets an error of the commit too; in a batch
+	// it is called when the handler has returned.
 	Handler func(context.Context, Delivery) (context.Context, func(Delivery))
 	// BeforeHandler is called in the transaction, after the inbox row and before the handler.
 	BeforeHandler func(Delivery)

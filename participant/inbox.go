@@ -33,7 +33,7 @@ var (
 
 const (
 	slots   = inbox.Slots
-	maxDays = slots/2 - 2 // an id made so long ago and handled today is stored as long again
+	maxDays = slots/2 - 2 // an id that was made maxDays ago and is handled today is stored for maxDays from now
 )
 
 // identity is the text by which the inbox recognises a message, and how often it was redriven. It may be used as a map key.
@@ -132,11 +132,11 @@ func (p *Participant) days() int {
 	return days
 }
 
-// turn prepares the ring for the days to come: each table that gets a new day is emptied of the day that it had 32 days before,
-// and one whose day is longer ago than twice the longest retention of a group is emptied too. A table is emptied in constant
-// time, and no handler's transaction touches one that old. The days go by the database's clock: a member whose own clock is
+// prepareRing gives each day up to tomorrow a table of the ring. It empties a table before it assigns a new day to it, 32 days after the
+// table's earlier day. It also empties each table whose day is longer ago than twice the longest retention of a group. A table is emptied in
+// constant time, and no handler's transaction touches one that old. The days are by the database's clock: a member whose own clock is
 // ahead would empty tables of today. now is for tests; nil is the database's clock.
-func (p *Participant) turn(ctx context.Context, now *time.Time) error {
+func (p *Participant) prepareRing(ctx context.Context, now *time.Time) error {
 	days := p.days()
 	if days == 0 {
 		return nil
@@ -220,10 +220,10 @@ const (
 	pruneBatch = 1000
 )
 
-// prune turns the ring and deletes other rows older than InboxRetention or BarrierRetention, a thousand rows at a time.
+// prune prepares the ring and deletes other rows older than InboxRetention or BarrierRetention, a thousand rows at a time.
 func (p *Participant) prune(ctx context.Context) {
 	p.repeat(ctx, "prune inbox", pruneEvery, func(ctx context.Context) error {
-		if err := p.turn(ctx, nil); err != nil {
+		if err := p.prepareRing(ctx, nil); err != nil {
 			return err
 		}
 		return p.pruneAll(ctx)

@@ -45,15 +45,15 @@ const leaseClass = 0x74727570 // "trup"
 const (
 	// takeLimit is the time that a new owner waits for the transactions of the last one before it ends their sessions.
 	takeLimit = time.Second
-	// takeIdle is the time after which Postgres ends the session of a member that is frozen while it takes a lease: that
-	// session has the exclusive lock, and no other member could distinguish it from one that makes progress.
+	// takeIdle is the time after which Postgres ends the session of a member that is frozen while it takes a lease. That session has the
+	// exclusive lock, and other members cannot tell whether it makes progress.
 	takeIdle = 5 * time.Second
 )
 
 // errFenced reports that the partition has another owner. The run was rolled back.
 var errFenced = errors.New("another member owns the partition")
 
-// lease is the right to handle a partition, as it was when it was taken.
+// lease holds the state of a partition's lease at the time when this member took it. A lease is the right to handle the partition.
 type lease struct {
 	id    int32
 	term  int64
@@ -72,10 +72,10 @@ func (p *Participant) owner() string {
 	return fmt.Sprintf("%s, process %d", host, os.Getpid())
 }
 
-// take makes this member the partition's owner: from here on no transaction of an earlier owner can commit. It waits for an
-// open transaction of an owner that was frozen inside it, and then ends its session. It fails while a
-// session has the lock whose role cannot be a participant's.
-func (w *worker) take(ctx context.Context) (l lease, err error) {
+// takeLease makes this member the partition's owner: from here on no transaction of an earlier owner can commit. It waits takeLimit for open
+// transactions of an earlier owner, such as one that is frozen, and then ends their sessions. It returns an error while the lock is held
+// by a session whose role cannot be a participant's.
+func (w *worker) takeLease(ctx context.Context) (l lease, err error) {
 	args := pg.Args{
 		"group": w.p.cfg.Group, "topic": w.topic, "partition": w.id, "owner": w.p.owner(), "class": int32(leaseClass),
 	}

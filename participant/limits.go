@@ -20,9 +20,9 @@ import (
 // together. A permit may be used late, so the spacing is wider than per/n: the highest rate is 5/6 of n if per is a second, and 60/61 of n if
 // it is a minute or more (computed). So prefer a longer per to a shorter one.
 //
-// A message that waits for the limit counts no attempt. Each try is a run and needs a permit; a handler that is no Call runs again
-// with the same permit if its transaction lost a race with another one, and a Call whose answer is there needs none. A handler with a limit that is no Call has its messages one
-// by one, as with Alone.
+// A message that waits for the limit counts no attempt. Each run needs a permit of its own, with two exceptions. A run of a Call whose answer
+// is kept needs none. A run of another handler that repeats one whose transaction lost a race uses the permit of that one. If the handler is
+// no Call, it gets its messages one by one, as with Alone.
 //
 // The state is a row of troupe.rate_limits, by group and handler. If the database is set back (a failover to a standby that lagged, a
 // restore, a change of its clock), runs that the row does not have are not counted: once, up to 2n may begin in a time of length per. While
@@ -152,8 +152,8 @@ func (w *worker) takePermits(m *message, place keyed.Place) (wait any, last bool
 	return nil, alone
 }
 
-// spend reports with an error whether m's handler must not run now. A handler that is no Call runs again with the same permit if its
-// transaction lost a race.
+// spend uses m's permit. It returns errNoPermit if m's handler must not run now. A handler that is no Call runs again with the same permit
+// if its transaction lost a race.
 func (m *message) spend() error {
 	l, had := &m.handler.limits, m.permit
 	switch {

@@ -25,15 +25,15 @@ import (
 //
 //	INSERT INTO troupe.outbox ──trigger──► troupe.local_work ──claim──► run ──► done, failed, or pending again
 //
-// Moving an entry. A trigger on the outbox does it, in the writer's own transaction: it inserts the entry here and keeps it
-// out of the outbox. So it works for a writer in any language, no relay must know of it (not even one that reads the WAL:
-// the log has no row of the outbox), no process in between can be away, and the order of a key's positions is the same as
-// in the outbox. It costs nothing if no topic is local, and a comparison if another one is. It has one price: the writer's
-// INSERT reports that it inserted no row, and RETURNING returns none.
+// Moving an entry. A trigger on the outbox does it, in the writer's own transaction: it inserts the entry into troupe.local_work, and not
+// into the outbox. So it works for a writer in any language; no relay must know of it (a relay that reads the WAL finds no row of the
+// outbox there); no other process need run; and the order of a key's positions is the same as in the outbox. A row costs nothing more if
+// no topic is local, and a comparison if only other topics are. The price: the writer's INSERT reports that it inserted no row, and
+// RETURNING returns none.
 //
-// There is one trigger for each local topic, rather than one that looks the topic up: a transaction whose snapshot is
-// older than the change would not find it. troupe.make_local and troupe.end_local change the trigger while no other transaction
-// writes, and move the entries that have not ended on the other side.
+// There is one trigger for each local topic, rather than one that looks the topic up in a table: a transaction whose snapshot was taken
+// before the topic became local would not find it there. troupe.make_local and troupe.end_local create and drop the trigger while no other
+// transaction writes to the outbox, and move the entries that have not ended.
 //
 // Owning an entry. A claim is a statement of its own, which commits: from there on every session can see that the entry is
 // in progress, by which member, and since when. The run that follows locks the row in its first statement, by the entry's term,
@@ -189,10 +189,8 @@ func (p *Participant) makeLocal(ctx context.Context) error {
 			if err == nil {
 				break
 			}
-			select {
-			case <-ctx.Done():
+			if !pause(ctx, policy.Wait(failed)) {
 				return nil
-			case <-time.After(policy.Wait(failed)):
 			}
 		}
 	}

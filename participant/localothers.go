@@ -29,7 +29,7 @@ var (
 // topicClass is the first half of the advisory locks on topics; see leaseClass.
 const topicClass = 0x74727563 // "truc"
 
-// consumedTopics returns the topics of which this member has handlers, and its commands.
+// consumedTopics returns the topics that have handlers here, and the hop's commands topic.
 func (l *local) consumedTopics() []string {
 	commands := l.p.cfg.Hop.Commands()
 	return slices.AppendSeq([]string{commands}, maps.Keys(l.p.registered()))

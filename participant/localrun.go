@@ -33,7 +33,7 @@ func (l *local) worker() {
 		}
 		for more := true; more && !l.stopped() && l.member.Load() != 0 && l.may(); {
 			hints := l.hints.Load()
-			n, all, err := l.turn(&from, dueFirst)
+			n, all, err := l.claimAndRun(&from, dueFirst)
 			dueFirst = !dueFirst
 			switch {
 			case err != nil && l.ctx.Err() == nil:
@@ -49,13 +49,13 @@ func (l *local) worker() {
 // may reports whether entries may be claimed: always, or, while the gate is shut, once for each try.
 func (l *local) may() bool { return l.gate.waits.Load() == nil || l.try.CompareAndSwap(true, false) }
 
-// turn claims entries once, and runs them. all is true if there were no others: then the next turn waits for a hint, since most
-// claims of a worker that claimed again at once found nothing.
-func (l *local) turn(from *[]byte, dueFirst bool) (n int, all bool, err error) {
-	quarantine := l.p.alone.TryLock()
+// claimAndRun claims entries once, and runs them. all is true if no other entries could be claimed. Then the worker waits for a hint before its next
+// turn, since another claim would most likely find nothing.
+func (l *local) claimAndRun(from *[]byte, dueFirst bool) (n int, all bool, err error) {
+	quarantine := l.p.quarantineLock.TryLock()
 	defer func() {
 		if quarantine {
-			l.p.alone.Unlock()
+			l.p.quarantineLock.Unlock()
 		}
 	}()
 	if err := l.giveBackKept(); err != nil {
@@ -95,7 +95,7 @@ func (l *local) turn(from *[]byte, dueFirst bool) (n int, all bool, err error) {
 	}
 	if quarantine && !slices.ContainsFunc(ms, (*message).suspect) {
 		quarantine = false
-		l.p.alone.Unlock()
+		l.p.quarantineLock.Unlock()
 	}
 	l.run(ms)
 	return len(ms), all, nil

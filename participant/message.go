@@ -174,9 +174,9 @@ func (m *message) handlerName(group string) string {
 	return m.handler.name
 }
 
-// cause returns m as the cause of emitted messages. Its time is the one in m's id, which is the same in every run of m. The record is
-// not: a local entry that goes back to Kafka, a copy on a retry topic and a deadline that is written again have another one, and m may
-// run from either after the database was set back. If the id has no time, the record's is used.
+// cause returns m as the cause of emitted messages. Its time is the time in m's id, so that it is the same in every run of m. The record's
+// timestamp need not be: m may come in several records (a local entry that goes back to Kafka, a copy on a retry topic, a deadline that is
+// written again), and after the database was set back it may run from another one. If the id has no time, the record's timestamp is used.
 func (m *message) cause(group string) *envelope.Cause {
 	at := m.at
 	if id, _, ok := inbox.Recent(m.ID); ok {
@@ -200,7 +200,7 @@ func (m *message) holdKey() holdKey {
 	return sha256.Sum256(append([]byte("key "), key...))
 }
 
-// lane returns the lane of the messages that run one after the other.
+// lane returns the number of k in a keyed.Lane, which runs messages with the same number one after the other.
 func (k holdKey) lane() uint64 { return binary.BigEndian.Uint64(k[:]) }
 
 // indexable and readable make text of a message fit into a column.

@@ -25,7 +25,7 @@ func (p *Participant) observe(topic, typ string, fn observe) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.running {
-		p.late(mistake{errLate})
+		p.endRun(mistake{errLate})
 		return
 	}
 	t, err := topics.Parse(topic)
@@ -56,7 +56,7 @@ func (p *Participant) addObservers() error {
 	return nil
 }
 
-// onlyObserves reports whether h is there for its observers alone.
+// onlyObserves reports whether h has observers and no function of its own.
 func (h *handler) onlyObserves() bool { return h != nil && h.bind == nil && h.all == nil }
 
 // behind returns a run that calls the observers and then then.

@@ -79,11 +79,11 @@ func (o *offsets) commit(ctx context.Context) error {
 	if len(taken) == 0 {
 		return nil
 	}
-	var told map[string]map[int32]int64
+	var next map[string]map[int32]int64
 	if o.p.cfg.Hooks.BeforeOffsets != nil || o.p.cfg.Hooks.AfterOffsets != nil {
-		told = plain(taken)
+		next = nextOffsets(taken)
 	}
-	tell(o.p.cfg.Hooks.BeforeOffsets, told)
+	tell(o.p.cfg.Hooks.BeforeOffsets, next)
 	if err := o.send(ctx, taken); err != nil {
 		o.mu.Lock()
 		defer o.mu.Unlock()
@@ -92,7 +92,7 @@ func (o *offsets) commit(ctx context.Context) error {
 		maps.Copy(o.marks, newer)
 		return err
 	}
-	tell(o.p.cfg.Hooks.AfterOffsets, told)
+	tell(o.p.cfg.Hooks.AfterOffsets, next)
 	return nil
 }
 
@@ -128,7 +128,7 @@ func (o *offsets) send(ctx context.Context, marks map[topicPartition]mark) (err 
 	return err
 }
 
-func plain(marks map[topicPartition]mark) map[string]map[int32]int64 {
+func nextOffsets(marks map[topicPartition]mark) map[string]map[int32]int64 {
 	all := make(map[string]map[int32]int64)
 	for at, offset := range marks {
 		if all[at.topic] == nil {

@@ -10,7 +10,7 @@ import (
 
 // acquire takes the lease and reads which keys are held.
 func (w *worker) acquire(ctx context.Context) error {
-	l, err := w.take(ctx)
+	l, err := w.takeLease(ctx)
 	if err != nil {
 		return database(err)
 	}
@@ -49,7 +49,7 @@ func (w *worker) keep() {
 	alarm := time.NewTimer(0)
 	defer alarm.Stop()
 	for {
-		alarm.Reset(w.turns())
+		alarm.Reset(w.startTurns())
 		select {
 		case <-w.stop:
 			return
@@ -88,8 +88,8 @@ func (w *worker) attend(do func(context.Context) error) {
 	}
 }
 
-// turns gives the due held keys their turn, and returns how long the next one has to wait.
-func (w *worker) turns() time.Duration {
+// startTurns gives the due held keys their turn, and returns how long the next one has to wait.
+func (w *worker) startTurns() time.Duration {
 	due, wait := w.holds.due(time.Now(), w.p.backlog()/turnsShare)
 	for _, t := range due {
 		w.lane.PushAside(t.key.lane(), &message{due: true, turn: t.key, limits: t.limits})

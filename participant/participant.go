@@ -23,17 +23,17 @@ type Participant struct {
 	checked  *outbox.Outbox
 	contract extension.Contract // not changed once running
 
-	failures *failures
-	strange  *repeated     // headers of ce.HeaderRetry that cannot be read
-	patience time.Duration // how long nothing may end before a partition counts as stalled
-	gather   time.Duration // gatherLimit
+	failures        *failures
+	badRetryHeaders *repeated     // logs headers of ce.HeaderRetry that cannot be read
+	patience        time.Duration // how long nothing may end before a partition counts as stalled
+	gather          time.Duration // gatherLimit
 	// backlogLimit is the constant backlogLimit, except in tests. Deadlines wait for patience if that is longer.
-	backlogLimit time.Duration
-	limit        time.Duration // statementLimit
-	tick         time.Duration // tickEvery
-	ring         ring
-	alone        sync.RWMutex // held for writing by a quarantined run that must be the only one; for reading by quarantined groups
-	turns        *turns
+	backlogLimit   time.Duration
+	limit          time.Duration // statementLimit
+	tick           time.Duration // tickEvery
+	ring           ring
+	quarantineLock sync.RWMutex // held for writing by a quarantined run that must be the only one; for reading by quarantined groups
+	turns          *turns
 	// awaited holds the messages that wait for a member with a handler.
 	awaited awaited
 	more    chan struct{} // topics were added since the group was joined
@@ -55,7 +55,7 @@ type Participant struct {
 	limited       bool                    // a handler has a limit; not changed once running
 	rates         []*rate                 // not changed once running
 	slots         []*callSlots            // likewise
-	late          context.CancelCauseFunc // ends Run with an error
+	endRun        context.CancelCauseFunc // ends Run with an error
 	consumer      *consumer
 	local         *local
 	state         error // why no message can have been consumed yet
@@ -95,7 +95,7 @@ func New(cfg Config) (*Participant, error) {
 	p.handlers.Store(&handlers{})
 	p.checked = out.Checked(p.mayEmit)
 	p.failures = &failures{p: p}
-	p.strange = p.repeated("reading header " + ce.HeaderRetry)
+	p.badRetryHeaders = p.repeated("reading header " + ce.HeaderRetry)
 	p.backlogLimit = backlogLimit
 	p.patience, p.gather, p.tick, p.limit = max(cfg.Timeout, statementLimit)+stallAfter, gatherLimit, tickEvery, statementLimit
 	return p, nil
@@ -115,7 +115,7 @@ func (p *Participant) register(h *handler) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.running {
-		p.late(mistake{errLate})
+		p.endRun(mistake{errLate})
 		return
 	}
 	if err := p.registered().add(h); err != nil {
@@ -148,7 +148,7 @@ func (p *Participant) Run(ctx context.Context) error {
 	return nil
 }
 
-func (p *Participant) begin(late context.CancelCauseFunc) error {
+func (p *Participant) begin(endRun context.CancelCauseFunc) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
@@ -175,7 +175,7 @@ func (p *Participant) begin(late context.CancelCauseFunc) error {
 		return err
 	}
 	p.registered().withRetryTopics(p.cfg.Hop)
-	p.running, p.late = true, late
+	p.running, p.endRun = true, endRun
 	return nil
 }
 
@@ -221,10 +221,8 @@ func (p *Participant) run(ctx context.Context) error {
 		if time.Since(began) > time.Minute || errors.Is(broken, errSkipped) {
 			failed = 1
 		}
-		select {
-		case <-ctx.Done():
+		if !pause(ctx, policy.Wait(failed)) {
 			return nil
-		case <-time.After(policy.Wait(failed)):
 		}
 	}
 }

@@ -33,7 +33,7 @@ type progress struct {
 	end     atomic.Int64 // the end of the readable log, as last returned by the broker; unknown: -1
 	start   atomic.Int64 // the start of the log, as last returned by the broker
 	last    atomic.Int64 // when a message last ended, in Unix nanoseconds
-	behind  atomic.Int64 // since when the broker has more and nothing comes, likewise; 0: it has not
+	behind  atomic.Int64 // since when the broker has more than has ended here, in Unix nanoseconds; 0: it has not
 	stalled atomic.Pointer[error]
 
 	busy   time.Time // since when there are messages to handle; zero: there are none
@@ -53,8 +53,8 @@ func (p *progress) touch(now time.Time) { p.last.Store(now.UnixNano()) }
 // fetched sets the first offset, if none is known.
 func (p *progress) fetched(first int64) { p.next.CompareAndSwap(-1, first) }
 
-// heard stores the ends of the log that a fetch has in addition to its records.
-func (p *progress) heard(f kgo.FetchPartition) {
+// recordEnds stores the start and the end of the log, which a fetch returns with its records.
+func (p *progress) recordEnds(f kgo.FetchPartition) {
 	if f.Err != nil {
 		return
 	}
@@ -103,9 +103,9 @@ func (c *consumer) watchProgress(ctx context.Context) {
 		workers := c.current()
 		if time.Since(asked) >= min(askEvery, c.p.patience/2) {
 			asked = time.Now()
-			c.ask(ctx, workers)
+			c.requestEnds(ctx, workers)
 		}
-		trouble.report(judge(workers, time.Now(), c.p.patience))
+		trouble.report(findStalls(workers, time.Now(), c.p.patience))
 	}
 }
 
@@ -115,14 +115,14 @@ func (c *consumer) current() []*worker {
 	return slices.Collect(maps.Values(c.workers))
 }
 
-// ask requests the ends of the partitions that were idle lately and have no messages here.
-func (c *consumer) ask(ctx context.Context, workers []*worker) {
+// requestEnds requests the ends of the partitions that were idle lately and have no messages here.
+func (c *consumer) requestEnds(ctx context.Context, workers []*worker) {
 	now := time.Now()
 	var quiet []*worker
 	var topics []string
 	for _, w := range workers {
 		s := w.lane.State()
-		if s.Waiting+s.Running > 0 || w.later.count() > 0 || now.Sub(w.moment()) < watchEvery {
+		if s.Waiting+s.Running > 0 || w.later.count() > 0 || now.Sub(w.lastActivity()) < watchEvery {
 			w.progress.behind.Store(0)
 			w.progress.mute = time.Time{}
 			continue
@@ -140,7 +140,7 @@ func (c *consumer) ask(ctx context.Context, workers []*worker) {
 	ends, err := kafka.Ends(ctx, c.client, topics...)
 	more := false
 	for _, w := range quiet {
-		more = w.learn(ends, err, now) || more
+		more = w.learnEnd(ends, err, now) || more
 	}
 	if !more {
 		return
@@ -150,13 +150,13 @@ func (c *consumer) ask(ctx context.Context, workers []*worker) {
 	for _, w := range quiet {
 		if o := starts[w.topic][w.id]; err == nil && o.Err == nil {
 			w.progress.start.Store(max(w.progress.start.Load(), o.Offset))
-			w.compare(now)
+			w.compareEnd(now)
 		}
 	}
 }
 
-// learn stores the broker's end of w's partition, and reports whether the broker has more than has ended here.
-func (w *worker) learn(ends map[string]map[int32]kafka.Place, err error, now time.Time) (more bool) {
+// learnEnd stores the broker's end of w's partition, and reports whether the broker has more than has ended here.
+func (w *worker) learnEnd(ends map[string]map[int32]kafka.Place, err error, now time.Time) (more bool) {
 	p := &w.progress
 	place, known := ends[w.topic][w.id]
 	switch {
@@ -173,11 +173,11 @@ func (w *worker) learn(ends map[string]map[int32]kafka.Place, err error, now tim
 	}
 	p.mute = time.Time{}
 	p.end.Store(place.Offset)
-	return w.compare(now)
+	return w.compareEnd(now)
 }
 
-// compare records since when the broker has more than is fetched.
-func (w *worker) compare(now time.Time) (more bool) {
+// compareEnd records since when the broker has more than has ended here, and reports whether it has.
+func (w *worker) compareEnd(now time.Time) (more bool) {
 	p := &w.progress
 	from := p.from()
 	if p.end.Load() <= max(from, 0) {
@@ -191,8 +191,8 @@ func (w *worker) compare(now time.Time) (more bool) {
 	return true
 }
 
-// moment returns when a message last ended in the partition, or a handler of it began or returned.
-func (w *worker) moment() time.Time {
+// lastActivity returns when a message last ended in the partition, or a handler of it began or returned.
+func (w *worker) lastActivity() time.Time {
 	at := time.Unix(0, w.progress.last.Load())
 	w.clocks.mu.Lock()
 	defer w.clocks.mu.Unlock()
@@ -202,16 +202,16 @@ func (w *worker) moment() time.Time {
 	return at
 }
 
-// judge sets the stall that Ready reports for each worker, and returns one of them.
-func judge(workers []*worker, now time.Time, patience time.Duration) (any error) {
+// findStalls sets the stall that Ready reports for each worker, and returns one of them.
+func findStalls(workers []*worker, now time.Time, patience time.Duration) (any error) {
 	var newest time.Time // in all of them: they take turns
 	for _, w := range workers {
-		if at := w.moment(); at.After(newest) {
+		if at := w.lastActivity(); at.After(newest) {
 			newest = at
 		}
 	}
 	for _, w := range workers {
-		err := w.judge(now, newest, patience)
+		err := w.stall(now, newest, patience)
 		if err == nil {
 			w.progress.stalled.Store(nil)
 			continue
@@ -222,7 +222,7 @@ func judge(workers []*worker, now time.Time, patience time.Duration) (any error)
 	return any
 }
 
-func (w *worker) judge(now, newest time.Time, patience time.Duration) error {
+func (w *worker) stall(now, newest time.Time, patience time.Duration) error {
 	p := &w.progress
 	s := w.lane.State()
 	if s.Waiting+s.Running == 0 {
@@ -239,7 +239,7 @@ func (w *worker) judge(now, newest time.Time, patience time.Duration) error {
 		return true
 	}
 	_, running := w.clocks.longest(now)
-	since := w.moment()
+	since := w.lastActivity()
 	var more int64 // messages that the broker has for longer than patience; all may have ended since its answer
 	if behind := p.behind.Load(); behind != 0 && late(since, time.Unix(0, behind)) {
 		more = p.end.Load() - max(p.from(), 0)

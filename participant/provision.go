@@ -65,10 +65,8 @@ func (p *Participant) provision(ctx context.Context) error {
 			p.checkRetryRetention(ctx, client)
 			return nil
 		}
-		select {
-		case <-ctx.Done():
+		if !pause(ctx, policy.Wait(failed)) {
 			return nil
-		case <-time.After(policy.Wait(failed)):
 		}
 	}
 }

@@ -32,16 +32,16 @@ var (
 const maxStarts = 5
 
 // If the previous owner crashed, one of the first messages may have caused it. They run in quarantine: each is recorded in
-// troupe.started before it runs, and the record survives a crash. First groups are recorded, to find the suspect group; the
-// messages of such a group run one by one, to find the message. A partition whose owner shut down cleanly skips this.
+// troupe.started before it runs, and the record (the mark) survives a crash. The messages run in groups at first. If the process crashes
+// again, the messages of the group that ran are suspected, and run one by one. A partition whose owner shut down cleanly skips this.
 
-// place identifies a message, also when it is read again from troupe.held.
-type place struct {
+// offsetKey identifies a message of a partition, also when it is read again from troupe.held.
+type offsetKey struct {
 	topicID uuid.UUID
 	offset  int64
 }
 
-func (m *message) spot() place { return place{m.topicID, m.offset} }
+func (m *message) offsetKey() offsetKey { return offsetKey{m.topicID, m.offset} }
 
 // start is the known state of a message with a mark.
 type start struct {
@@ -52,27 +52,27 @@ type start struct {
 // starts holds the marks of messages that have not ended. It may be used concurrently.
 type starts struct {
 	mu sync.Mutex
-	of map[place]start
+	of map[offsetKey]start
 }
 
 func (s *starts) get(m *message) (start, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	known, ok := s.of[m.spot()]
+	known, ok := s.of[m.offsetKey()]
 	return known, ok
 }
 
 func (s *starts) set(m *message, to start) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.of[m.spot()] = to
+	s.of[m.offsetKey()] = to
 }
 
 func (s *starts) drop(ms []*message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, m := range ms {
-		delete(s.of, m.spot())
+		delete(s.of, m.offsetKey())
 	}
 }
 
@@ -87,8 +87,8 @@ func (w *worker) loadMarks(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	w.starts.of = make(map[place]start)
-	var at place
+	w.starts.of = make(map[offsetKey]start)
+	var at offsetKey
 	var known start
 	_, err = pgx.ForEachRow(rows, []any{&at.topicID, &at.offset, &known.n}, func() error {
 		w.starts.of[at] = known
@@ -128,10 +128,10 @@ func (w *worker) inGroup(ms ...*message) error {
 	if !slices.ContainsFunc(ms, w.behindMark) {
 		return w.attempt(ms...)
 	}
-	if err := w.lock(w.p.alone.RLock, w.p.alone.RUnlock); err != nil {
+	if err := w.lock(w.p.quarantineLock.RLock, w.p.quarantineLock.RUnlock); err != nil {
 		return err
 	}
-	defer w.p.alone.RUnlock()
+	defer w.p.quarantineLock.RUnlock()
 	ctx, cancel := context.WithTimeout(w.ctx, statementLimit)
 	defer cancel()
 	if _, err := w.p.cfg.Pool.Exec(ctx, markGroup, w.markArgs(ms)); err != nil {
@@ -170,9 +170,9 @@ func (w *worker) lock(lock, unlock func()) error {
 
 // runQuarantined runs m in quarantine, behind a mark of its own: a suspected message alone in the process, any other as a group of one.
 func (w *worker) runQuarantined(m *message) error {
-	lock, unlock := w.p.alone.RLock, w.p.alone.RUnlock
+	lock, unlock := w.p.quarantineLock.RLock, w.p.quarantineLock.RUnlock
 	if w.suspected(m) {
-		lock, unlock = w.p.alone.Lock, w.p.alone.Unlock
+		lock, unlock = w.p.quarantineLock.Lock, w.p.quarantineLock.Unlock
 	}
 	if err := w.lock(lock, unlock); err != nil {
 		return err

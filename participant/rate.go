@@ -159,21 +159,6 @@ func (r *rate) run(ctx context.Context, p *Participant) {
 	}
 }
 
-// pause waits, and reports whether ctx has not ended.
-func pause(ctx context.Context, wait time.Duration) bool {
-	if wait <= 0 {
-		return ctx.Err() == nil
-	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
-}
-
 // A claimedPermit is a permit by this process's clock. To be safe it begins later, and expires earlier, than in the database: by at most the
 // duration of the claim.
 type claimedPermit struct{ begin, expires time.Time }

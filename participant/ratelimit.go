@@ -33,8 +33,8 @@ func (m *message) failing() (ago time.Duration) {
 	return ago
 }
 
-// limited reports a run that was rate limited, once it is recorded.
-func (w *runner) limited(m *message, f failure) {
+// reportLimited reports a run that was rate limited, once it is recorded.
+func (w *runner) reportLimited(m *message, f failure) {
 	w.cuts.forget(m)
 	d := w.delivery(m)
 	d.Class = f.class

@@ -165,11 +165,11 @@ func (r *rebuild) setBefore(watermark int64, epoch int32, low, high []int64, epo
 		epoch = math.MaxInt32
 	}
 	r.before.topicID, r.before.watermark.offset, r.before.watermark.epoch = r.topicID, watermark, epoch
-	runs := make([]ended, len(low))
+	runs := make([]offsetRange, len(low))
 	for i := range low {
-		runs[i] = ended{low[i], high[i], epochs[i]}
+		runs[i] = offsetRange{low[i], high[i], epochs[i]}
 	}
-	r.before.above = map[uuid.UUID][]ended{r.topicID: merge(sorted(runs))}
+	r.before.above = map[uuid.UUID][]offsetRange{r.topicID: merge(sorted(runs))}
 }
 
 // hadEnded reports whether m had ended when the rebuild began; false without a rebuild.
@@ -177,8 +177,8 @@ func (r *rebuild) hadEnded(m *message) bool {
 	return r != nil && r.before.has(m.topicID, m.offset, m.epoch)
 }
 
-// has reports whether m is for one of the rebuild's handlers, from its offset on. It goes by the type: a member without the handler must
-// keep m for one that has it.
+// has reports whether m is for one of the rebuild's handlers, and not before its first offset. It compares m's type, not m's handler here,
+// since a member without the handler must keep m for a member that has it.
 func (r *rebuild) has(m *message, group string) bool {
 	return m.offset >= r.from && m.unreadable == nil && !m.elsewhere && (r.handlers[group+"/"+m.Type] || r.handlers[group+"/"+allTypes])
 }

@@ -20,8 +20,8 @@ import (
 //go:embed sql/find_effective.sql
 var findEffective string
 
-// mayHaveTwin reports whether another delivery of m may have taken effect after the database was set back: m was redriven, or is tried
-// again in no order.
+// mayHaveTwin reports whether another delivery of m may have taken effect after the database was set back: m was redriven, or is tried again
+// without an order (on a retry topic, or held without a key).
 func (m *message) mayHaveTwin() bool {
 	if m.rebuilt {
 		return false

@@ -20,10 +20,10 @@ type repeated struct {
 	log  zerolog.Logger
 	what string
 
-	mu     sync.Mutex
-	count  int  // since it was last logged
-	told   bool // a failure was logged, and no recovery since
-	logged time.Time
+	mu      sync.Mutex
+	count   int  // since it was last logged
+	failing bool // a failure was logged, and no recovery since
+	logged  time.Time
 }
 
 func (p *Participant) repeated(what string) *repeated {
@@ -49,15 +49,30 @@ func (p *Participant) repeat(ctx context.Context, what string, every time.Durati
 	}
 }
 
+// pause waits, and reports whether ctx has not ended.
+func pause(ctx context.Context, wait time.Duration) bool {
+	if wait <= 0 {
+		return ctx.Err() == nil
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
 // report counts an error or, with nil, records a success.
 func (r *repeated) report(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err == nil {
-		if r.told {
+		if r.failing {
 			r.log.Info().Msg(r.what + " works again")
 		}
-		r.told = false
+		r.failing = false
 		return
 	}
 	r.count++
@@ -70,7 +85,7 @@ func (r *repeated) report(err error) {
 		event = event.Bytes("stack", panicked.stack)
 	}
 	event.Msg(r.what + " failed")
-	r.count, r.told, r.logged = 0, true, time.Now()
+	r.count, r.failing, r.logged = 0, true, time.Now()
 }
 
 // remedied adds a remedy to the error if Troupe's tables are missing, since waiting does not repair that.

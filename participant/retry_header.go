@@ -119,7 +119,7 @@ func (p *Participant) retryOverride(m *message) *retryOverride {
 		if err == nil {
 			return w
 		}
-		p.strange.report(fmt.Errorf("message %s on %s: %w", m.id, m.Topic, err))
+		p.badRetryHeaders.report(fmt.Errorf("message %s on %s: %w", m.id, m.Topic, err))
 		return nil
 	}
 	return nil

@@ -23,17 +23,18 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// A handler that gave up order does not hold its key: a message that fails goes to a topic on which it waits, and after that to
-// the next. A topic has one delay, so that the message that comes first is due first and a partition can wait for its head.
+// A handler with RetryTopics has no order per key, and a failed message of it holds no key. The message goes to a retry topic, waits there
+// until it is due, and runs again; if it fails, it goes to the next retry topic. All messages of a retry topic have the same delay: so they
+// are due in their order in the partition, and the worker need only wait for the first one.
 
 // A HandlerOption changes how the messages of one handler are handled.
 type HandlerOption func(*handler)
 
-// RetryTopics gives up order per key for a handler: a message that fails, after Config.Immediate tries at once, goes to the
-// hop's topic of the first delay (topics.Hop.Retry), is handled when it has waited there, goes on to the next, and is a dead
-// letter after the last. No message waits behind it. Config.Retry does not apply, and of RetryHeader only the attempts;
-// retry.After only skips the tries at once. Delays are whole seconds. The topics are created at the start of Run; the relay
-// publishes the messages to them.
+// RetryTopics gives up order per key for a handler. A message that fails is tried Config.Immediate times at once. Then it goes to the
+// hop's topic of the first delay (topics.Hop.Retry), and is tried again after that delay; if it fails, it goes to the topic of the next
+// delay, and after the last one it is a dead letter. No message waits behind it. Of RetryHeader only the attempts apply, and
+// Config.Retry does not apply; retry.After has only one effect, to skip the tries at once. Delays are whole seconds. The topics are
+// created at the start of Run; the relay publishes the messages to them.
 //
 // A retry topic is created with a retention of seven days more than its delay. Run logs a warning about an existing one that
 // keeps messages for less than its delay. A message that is too large to be sent there is a dead letter at once.
@@ -158,7 +159,7 @@ func (m *message) unwrapHeld() {
 	}
 }
 
-// unordered handles a failed message whose handler gave up order: another try at once, the next retry topic or a dead letter.
+// unordered handles a failed message whose handler has RetryTopics: another try at once, the next retry topic or a dead letter.
 func (w *worker) unordered(m *message, f failure) error {
 	if m.override != nil && m.override.Exhausted(m.attempts()+1) {
 		return w.bury(m, f)
@@ -185,9 +186,9 @@ func (w *worker) unordered(m *message, f failure) error {
 	return nil
 }
 
-// moveOn sends m to its next retry topic and returns false if there is none, or if m is too large for it. It sends each record
-// once, however often the transaction is tried. It does not compare with another record of the same message: the copy of that
-// record may be lost with its topic. A message that was duplicated on the way takes effect once by its identity.
+// moveOn sends m to its next retry topic. It returns false if there is none, or if m is too large for it. Each record of m is sent on
+// once, however often the transaction is tried. If the same message comes in two records, both are sent on, since the copy of the first
+// may be lost with its topic; the message takes effect once nevertheless, by its identity.
 func (w *worker) moveOn(m *message, f failure) (moved bool, err error) {
 	if m.handler == nil || m.again.stage >= len(m.handler.delays) {
 		return false, nil

@@ -83,7 +83,7 @@ func (w *runner) settle(m *message, f failure) error {
 	case !f.uncounted:
 		w.failed(m, f)
 	case f.class == RateLimited:
-		w.limited(m, f)
+		w.reportLimited(m, f)
 	case m.lacksHandler():
 		w.p.waitsForHandler(m)
 	}
@@ -108,7 +108,7 @@ func (w *runner) failed(m *message, f failure) {
 // down. It may be used concurrently.
 type cuts struct {
 	mu sync.Mutex
-	of map[place]cut
+	of map[offsetKey]cut
 }
 
 type cut struct {
@@ -120,16 +120,16 @@ func (c *cuts) add(m *message, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.of == nil {
-		c.of = make(map[place]cut)
+		c.of = make(map[offsetKey]cut)
 	}
-	c.of[m.spot()] = cut{c.of[m.spot()].n + 1, err}
+	c.of[m.offsetKey()] = cut{c.of[m.offsetKey()].n + 1, err}
 }
 
 // last returns the error that counts as a failed attempt of m, once there were enough.
 func (c *cuts) last(m *message) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if known := c.of[m.spot()]; known.n > conflicts {
+	if known := c.of[m.offsetKey()]; known.n > conflicts {
 		return known.last
 	}
 	return nil
@@ -139,5 +139,5 @@ func (c *cuts) last(m *message) error {
 func (c *cuts) forget(m *message) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.of, m.spot())
+	delete(c.of, m.offsetKey())
 }

@@ -28,11 +28,11 @@ type seen struct {
 		offset int64
 		epoch  int32
 	}
-	above map[uuid.UUID][]ended
+	above map[uuid.UUID][]offsetRange
 }
 
-// ended is a run of offsets, both ends included.
-type ended struct {
+// offsetRange is a range of offsets that have ended, both ends included.
+type offsetRange struct {
 	low, high int64
 	epoch     int32
 }
@@ -42,7 +42,7 @@ func (s *seen) has(topicID uuid.UUID, offset int64, epoch int32) bool {
 		return true
 	}
 	runs := s.above[topicID]
-	i, found := slices.BinarySearchFunc(runs, offset, func(r ended, offset int64) int { return cmp.Compare(r.low, offset) })
+	i, found := slices.BinarySearchFunc(runs, offset, func(r offsetRange, offset int64) int { return cmp.Compare(r.low, offset) })
 	if !found {
 		i--
 	}
@@ -55,16 +55,16 @@ func (s *seen) load(ctx context.Context, tx pgx.Tx, lease int32) error {
 	if err != nil {
 		return err
 	}
-	s.above = make(map[uuid.UUID][]ended)
+	s.above = make(map[uuid.UUID][]offsetRange)
 	var topicID uuid.UUID
 	var offsets []int64
-	var r ended
+	var r offsetRange
 	_, err = pgx.ForEachRow(rows, []any{&topicID, &r.low, &r.high, &offsets, &r.epoch}, func() error {
 		if offsets == nil {
 			s.above[topicID] = append(s.above[topicID], r)
 		}
 		for _, o := range offsets {
-			s.above[topicID] = append(s.above[topicID], ended{o, o, r.epoch})
+			s.above[topicID] = append(s.above[topicID], offsetRange{o, o, r.epoch})
 		}
 		return nil
 	})
@@ -74,14 +74,14 @@ func (s *seen) load(ctx context.Context, tx pgx.Tx, lease int32) error {
 	return err
 }
 
-func sorted(runs []ended) []ended {
-	slices.SortFunc(runs, func(a, b ended) int { return cmp.Or(cmp.Compare(a.low, b.low), cmp.Compare(a.high, b.high)) })
+func sorted(runs []offsetRange) []offsetRange {
+	slices.SortFunc(runs, func(a, b offsetRange) int { return cmp.Or(cmp.Compare(a.low, b.low), cmp.Compare(a.high, b.high)) })
 	return runs
 }
 
 // merge joins adjacent runs, so that one search finds an offset. If runs of two leaders overlap, the log was cut where the later
 // one's begins: of the earlier one's run only the offsets before that are kept.
-func merge(runs []ended) []ended {
+func merge(runs []offsetRange) []offsetRange {
 	merged := runs[:0]
 	for _, r := range runs {
 		last := len(merged) - 1

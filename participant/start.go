@@ -13,7 +13,7 @@ import (
 	"github.com/troupe-go/troupe/internal/kafka"
 )
 
-// An assigned partition is read from the group's committed offset, with four exceptions and one remark.
+// An assigned partition is read from the group's committed offset, with these exceptions.
 //
 //   - A topic that was deleted and created again, or restored elsewhere, has the same name, and its offsets mean something
 //     else. Brokers before OffsetCommit version 10 store offsets by name. Each offset that a participant commits therefore
@@ -26,7 +26,12 @@ import (
 //     be read. If it is below the watermark, which a reset cannot lower, a log line has the number of skipped offsets. If it
 //     is above, the watermark is moved there before the first message.
 //   - A rebuild reads the partition again, or was cancelled: it is read from the watermark, which has been set back or forward.
-//   - The database has no watermark of the topic: it is a new one, or the group's first start. The committed offset is used.
+//   - A participant committed an offset of the topic, but the database's watermark is of an earlier topic of that name: the watermark of
+//     this one was never written, or was lost. The topic is read from its start.
+//
+// If the database has no watermark of the partition at all, the committed offset is used: a new topic, or the group's first start.
+// Messages below it then count as handled, also if the database was set back to before the group's first watermark of the partition,
+// which is stored about a second after the partition is first assigned: a warning reports them.
 
 const topicNotePrefix = "topic id "
 
@@ -39,8 +44,8 @@ type committedOffset struct {
 	recreated bool      // a participant committed it, for a topic of that name that is gone
 }
 
-// compare parses the metadata of the fetched offsets.
-func (c *consumer) compare(ctx context.Context, _ *kgo.Client, resp *kmsg.OffsetFetchResponse) error {
+// readMetadata parses the metadata of the fetched offsets.
+func (c *consumer) readMetadata(ctx context.Context, _ *kgo.Client, resp *kmsg.OffsetFetchResponse) error {
 	<-c.built
 	ids, err := kafka.TopicIDs(ctx, c.client, c.consumed...)
 	if err != nil {
@@ -70,8 +75,8 @@ func (c *consumer) compare(ctx context.Context, _ *kgo.Client, resp *kmsg.Offset
 	return nil
 }
 
-// adjust sets the offset from which each assigned partition is read. kgo calls it right after compare.
-func (c *consumer) adjust(ctx context.Context, offsets map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
+// adjustOffsets sets the offset from which each assigned partition is read. kgo calls it right after readMetadata.
+func (c *consumer) adjustOffsets(ctx context.Context, offsets map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
 	for topic, partitions := range offsets {
 		for id := range partitions {
 			at := topicPartition{topic, id}
@@ -115,8 +120,8 @@ func (w *worker) start(ctx context.Context, committed kgo.Offset, of committedOf
 	offset := committed.EpochOffset().Offset // negative: the start of the log
 	log := w.p.cfg.Log.With().Stringer("partition", w.at).Int64("committed", offset).Int64("watermark", s.watermark.offset).Logger()
 	next := s.watermark.offset + 1
-	// A cancelled rebuild may have left a committed offset below the watermark. If this lease has undone the rebuild, or the watermark has no
-	// epoch, since the offset was set by hand, and so recognises no message, the partition is read from the watermark.
+	// A cancelled rebuild may have left a committed offset below the watermark. The partition is read from the watermark if this lease has
+	// undone the rebuild; also if the watermark has no epoch, because an operator set the offset: it then recognises no message as handled.
 	cancelled := s.topicID == of.topicID && of.ours && offset < next && (w.lease.rebuilds.undone || s.watermark.epoch < 0)
 	switch {
 	case w.lease.rebuilds.under(of.topicID, next), cancelled:

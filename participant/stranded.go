@@ -27,8 +27,8 @@ var (
 
 // Stranded counts stored messages of the group that no member with this member's configuration handles: held messages of a topic that
 // the member does not consume, or of a partition that the topic does not have any more. Only members without Local handle held messages,
-// and only members with Local handle local work: so a member with Local also counts held messages, and a member without it entries of
-// local work, that are overdue by five minutes.
+// and only members with Local handle local work. So a member also counts the messages of the other kind, if they are overdue by five
+// minutes: held messages if it has Local, else entries of local work.
 type Stranded struct {
 	Topic     string
 	Partition int32 // -1: entries of local work

@@ -16,11 +16,13 @@ const turnClass = 0x74727574 // "trut"
 // turnsFor is the time for which batches run one at a time after a deadlock among them.
 const turnsFor = time.Minute
 
-// turns lets the batches of a group, in all its processes, run one at a time for a while, once two of them waited for each
-// other. A batch keeps its row locks, so if keys share rows (the stock of an article) batches of two partitions lock these in
-// different orders. Postgres looks for a deadlock only after a second, in which both wait, and next time they meet again: a hop
-// that could do thousands a second does a hundred. Batches that run one at a time cannot meet. A message that runs alone does
-// not wait for its turn.
+// turns lets batches of a group run one at a time for a while, after a deadlock of two of them. A batch keeps its row locks, so if keys
+// share rows (the stock of an article) batches of two partitions lock these in different orders. Postgres looks for a deadlock only after
+// a second, in which both wait, and the next batches wait for each other again: a hop that could do thousands a second does a hundred.
+// Batches that run one at a time cannot. A message that runs alone does not wait for its turn.
+//
+// A process takes turns, with itself and with the others that do, from the time when a batch of its own was rolled back. A process whose
+// batches were never rolled back does not.
 type turns struct {
 	taken chan struct{} // holds one while a batch of this process has its turn
 	until atomic.Int64  // Unix nanoseconds

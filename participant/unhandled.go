@@ -111,12 +111,12 @@ func (u *unknownTypes) since(m *message) time.Duration {
 // awaited holds the messages that this member has tried lately and that wait for a handler. It may be used concurrently.
 type awaited struct {
 	mu     sync.Mutex
-	of     map[kind]map[spot]tried
+	of     map[kind]map[triedKey]tried
 	pruned time.Time
 }
 
-type spot struct {
-	place
+type triedKey struct {
+	offsetKey
 	partition int32
 }
 
@@ -131,9 +131,9 @@ func (p *Participant) waitsForHandler(m *message) {
 	k, since := m.kind(), now.Add(-m.unhandledFor)
 	if u.of[k] == nil {
 		if u.of == nil {
-			u.of = make(map[kind]map[spot]tried)
+			u.of = make(map[kind]map[triedKey]tried)
 		}
-		u.of[k] = make(map[spot]tried)
+		u.of[k] = make(map[triedKey]tried)
 		event := p.cfg.Log.Warn().Str("topic", k.topic)
 		if m.deadline != nil {
 			event = event.Str("deadline", k.deadline)
@@ -144,14 +144,14 @@ func (p *Participant) waitsForHandler(m *message) {
 			Msg("no handler here for messages of this type: they wait with their keys for a member that has one, and are poison after " +
 				"UnknownTypeWait; start the version that handles them, or make them dead letters with troupe held dead-letter")
 	}
-	u.of[k][spot{m.spot(), m.partition}] = tried{since, now}
+	u.of[k][triedKey{m.offsetKey(), m.partition}] = tried{since, now}
 }
 
 // drop removes m, which has ended.
 func (u *awaited) drop(m *message) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	delete(u.of[m.kind()], spot{m.spot(), m.partition})
+	delete(u.of[m.kind()], triedKey{m.offsetKey(), m.partition})
 }
 
 // prune removes messages that were not tried lately.
@@ -161,7 +161,7 @@ func (u *awaited) prune(now time.Time) {
 	}
 	u.pruned = now
 	for k, messages := range u.of {
-		maps.DeleteFunc(messages, func(_ spot, t tried) bool { return now.Sub(t.last) > seenLately })
+		maps.DeleteFunc(messages, func(_ triedKey, t tried) bool { return now.Sub(t.last) > seenLately })
 		if len(messages) == 0 {
 			delete(u.of, k)
 		}

@@ -27,9 +27,9 @@ type unpublished struct {
 func (p *Participant) findUnpublished(ctx context.Context) (u unpublished, err error) {
 	ctx, cancel := context.WithTimeout(ctx, statementLimit)
 	defer cancel()
-	var seconds float64
-	err = p.cfg.Pool.QueryRow(ctx, unpublishedSQL).Scan(&u.rows, &seconds, &u.ran)
-	u.oldest = time.Duration(seconds * float64(time.Second))
+	var oldest float64
+	err = p.cfg.Pool.QueryRow(ctx, unpublishedSQL).Scan(&u.rows, &oldest, &u.ran)
+	u.oldest = seconds(oldest)
 	return u, err
 }
 

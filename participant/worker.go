@@ -21,8 +21,8 @@ const (
 	backlogBytes   = 1 << 20
 	backlogGap     = 1 << 14
 
-	// turnsShare is the part of the backlog that may be turns of held keys. The others are left to messages of free keys: a partition
-	// in which more held keys are due than it can try fetched nothing any more.
+	// turnsShare limits the turns of held keys to a quarter of the backlog, and leaves the rest to messages of free keys. Without this
+	// limit a partition with more due held keys than it can try would fetch nothing.
 	turnsShare = 4
 
 	// gatherLimit is the time that less than a full batch waits for transactions that run, from the beginning of the last one,
@@ -59,12 +59,12 @@ type worker struct {
 	low         atomic.Pointer[mark]
 	moved       *mark // the stored watermark
 	rows        committedRows
-	verified    time.Time    // when the database last had them
+	verified    time.Time    // when they were last compared with the database
 	quarantined atomic.Int64 // how many messages are still to run in quarantine; less than 0 is none
 	starts      starts
 	rereadUntil atomic.Int64 // the committed offset, if the partition is read from a watermark before it; else 0
 	recovered   atomic.Int64 // messages below it that took effect
-	skipped     atomic.Int64 // messages that had ended before, by their offsets
+	skipped     atomic.Int64 // messages whose offsets had ended before they came
 	written     atomic.Int64 // messages from this offset on were written after the take-over, or during it
 
 	holds holds
@@ -188,9 +188,9 @@ func (w *worker) run(batch []*message) (ended int, again bool) {
 	return ended, true
 }
 
-// look reports whether m needs no run (passes), since it has ended before or has no handler here, or else whether m is plain:
-// only its handler must run, and it may share a transaction with others.
-func (w *worker) look(m *message) (passes, plain bool) {
+// inspect reports how m is handled. If passes is true, m needs no run: it has ended before, or has no handler here. If plain is true, m needs
+// only a run of its handler, and may share a transaction with other messages.
+func (w *worker) inspect(m *message) (passes, plain bool) {
 	if m.record != nil && m.record.Attrs.IsControl() {
 		return true, false
 	}
@@ -226,23 +226,24 @@ func (m *message) plain() bool {
 	return m.unreadable == nil && m.handler != nil && !m.handler.alone && !m.handler.sets.Load() && (m.handler.ask != nil || !m.limited())
 }
 
-// single handles the first message of a batch individually: the turn of a held key, a message behind a held one, together with
-// the next messages of the batch that wait likewise, or a run of its own.
+// single handles the first message of a batch, which is one of three: the turn of a held key, a message behind a held one, or a message
+// that runs alone. Messages behind held ones are stored together with the next ones of their kind. n is the number of messages handled.
 func (w *worker) single(batch []*message) (n int, ok bool) {
 	m := batch[0]
 	if m.due {
-		if n, ok = w.one(func() error { return w.retry(m) }); ok {
-			w.turns() // keep may be waiting for the database
-			w.rouse()
+		if !w.goes(func() error { return w.retry(m) }) {
+			return 0, false
 		}
-		return n, ok
+		w.startTurns() // keep may be waiting for the database
+		w.rouse()
+		return 1, true
 	}
 	var waiting []*message
 	for _, m := range batch {
 		if m.due {
 			break
 		}
-		if passes, _ := w.look(m); passes || !w.holds.has(m) || m.calls(w.p.cfg.Hop, compensate) {
+		if passes, _ := w.inspect(m); passes || !w.holds.has(m) || m.calls(w.p.cfg.Hop, compensate) {
 			break
 		}
 		waiting = append(waiting, m)
@@ -253,20 +254,15 @@ func (w *worker) single(batch []*message) (n int, ok bool) {
 		}
 		return len(waiting), true
 	}
-	return w.one(func() error { return w.deliver(m) })
-}
-
-// one runs a step for the first message of a batch alone.
-func (w *worker) one(step func() error) (n int, ok bool) {
-	if ok = w.goes(step); ok {
-		n = 1
+	if !w.goes(func() error { return w.deliver(m) }) {
+		return 0, false
 	}
-	return n, ok
+	return 1, true
 }
 
 // deliver handles m until it has ended or is in troupe.held. An error is not about m.
 func (w *worker) deliver(m *message) error {
-	switch passes, _ := w.look(m); {
+	switch passes, _ := w.inspect(m); {
 	case passes:
 		return nil
 	case w.holds.has(m) && m.calls(w.p.cfg.Hop, compensate):

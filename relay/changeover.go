@@ -17,13 +17,13 @@ type slotPlan struct {
 	db     *server
 	conn   *wal.Conn
 	system wal.System
-	st     standing
+	st     storedState
 	why    string
 }
 
 // pollUntilSlot creates a slot while the table is polled. Then it stores the slot's LSN, and the snapshot of the rows that
 // the stream will not deliver. A table with a mapping is not polled meanwhile.
-func (r *Relay) pollUntilSlot(idle, term context.Context, p *publisher, plan slotPlan) (standing, *wal.Conn, error) {
+func (r *Relay) pollUntilSlot(idle, term context.Context, p *publisher, plan slotPlan) (storedState, *wal.Conn, error) {
 	st := plan.st
 	if st.there && st.system != plan.system.ID {
 		st.published = nil // its transaction ids are another cluster's: all rows of the table are published, perhaps again
@@ -32,11 +32,11 @@ func (r *Relay) pollUntilSlot(idle, term context.Context, p *publisher, plan slo
 	if r.mapped != nil {
 		meanwhile = "the rows of the table are read from it"
 	}
-	said, what := r.cfg.Log.Warn(), "slot created again; "
+	entry, created := r.cfg.Log.Warn(), "slot created again; "
 	if !plan.st.there { // the first relay of this outbox: no slot was lost
-		said, what = r.cfg.Log.Info(), "slot created; "
+		entry, created = r.cfg.Log.Info(), "slot created; "
 	}
-	said.Str("slot", r.cfg.Slot).Str("why", plan.why).Msg(what + meanwhile)
+	entry.Str("slot", r.cfg.Slot).Str("why", plan.why).Msg(created + meanwhile)
 	r.repeats("the slot is created again, and " + meanwhile + ": " + plan.why)
 	// Until the slot exists, the stored source is poll, which stays correct if the slot cannot be created.
 	st.there, st.source, st.sweep, st.lsn = true, Poll, nil, 0
@@ -65,7 +65,7 @@ func (r *Relay) pollUntilSlot(idle, term context.Context, p *publisher, plan slo
 	})
 	var err error
 	if r.mapped == nil {
-		err = r.poll(polling, term, p, scanned{plan.db.id, st.published})
+		err = r.poll(polling, term, p, streamedRows{plan.db.id, st.published})
 	} else { // the relay may not delete rows of that table, so it cannot poll it
 		<-polling.Done()
 	}
@@ -114,7 +114,7 @@ func (r *Relay) insistOnSlot(ctx context.Context, db *server, conn *wal.Conn) (*
 				return conn, 0, err
 			}
 			r.quiet.failed("slot", err)
-			pause(ctx, slotEvery, nil)
+			sleep(ctx, slotEvery, nil)
 			again, failed := r.connectTo(ctx, db)
 			if failed == nil {
 				conn = again
@@ -147,7 +147,7 @@ const slotEvery = 10 * time.Second
 
 // sweep publishes the rows that the stream will not deliver. Rows that wait behind failed rows are recorded, as a stream
 // records them.
-func (r *Relay) sweep(idle, term context.Context, db *server, p *publisher, st standing) (standing, error) {
+func (r *Relay) sweep(idle, term context.Context, db *server, p *publisher, st storedState) (storedState, error) {
 	if r.mapped != nil {
 		return r.sweepMapped(idle, term, db, p, st)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/troupe-go/troupe/internal/wal"
 )
 
-// discards holds the rows that an operator discarded and that a stream may read from the log again: their failure is
+// discards holds the rows that an operator discarded and that a stream may read from the log again: their lines are
 // deleted, and the stream began before the LSN at which they were discarded. The value is that LSN: a row that was committed
 // after it is another one, written again by the service, and is published.
 type discards map[discardedRow]wal.LSN
@@ -22,8 +22,8 @@ type discardedRow struct {
 	id       uuid.UUID
 }
 
-// discarded reports whether i was discarded, and is in the log again. After s.again the log repeats no row: a discard from another
-// cluster, in a restored dump, may have a greater LSN.
+// discarded reports whether i was discarded, and is in the log again. It ignores LSNs after s.again, where the log repeats no row: a
+// restored dump may have discards of another cluster, with greater LSNs.
 func (s *stream) discarded(i *item) bool {
 	at, there := s.discards[discardedRow{i.row.Position, i.row.ID}]
 	return there && i.commit <= min(at, s.again)

@@ -12,7 +12,7 @@
 // relay's checkpoint is an LSN: each row committed before it is published, or recorded in troupe.outbox_failures. The relay stores the
 // checkpoint in troupe.relay_state before it confirms it to the server, with a snapshot of the published transactions. A slot whose
 // confirmed LSN is ahead of the checkpoint was therefore created by another program; if the slot is lost, the snapshot shows
-// which rows of the table are still to be published.
+// which rows of the table are still to be published. While a slot is created the table is polled, so rows are deleted then too.
 //
 // # Promises
 //
@@ -61,7 +61,8 @@
 //	the topic is denied (ACL)              the row is tried by Config.Retry, then parked; its key waits, others continue
 //	the row's topic is a relay's own       the row is parked at once; its key waits, others continue
 //	too large, or bad headers              the row is parked at once; its key waits, others continue
-//	text that is not UTF-8                 in a database of another encoding: the same
+//	text that is not UTF-8                 (databases of another encoding) the row is parked at once; its key waits
+//	killed before a failure is recorded    the row is sent again, and this attempt is not counted
 //	rows without a key                     wait for no other row
 //	the data is another cluster's          (a copy, or a restored dump) all rows in the table are published, perhaps again
 //	the database's clock is set back       a lease taken before lasts two minutes more at most
@@ -77,20 +78,24 @@
 // Of wal:
 //
 //	killed between ack and checkpoint      the rows published in the last second or so are sent again, same ids
+//	killed after the checkpoint is stored  no effect: the next stream begins at it, whatever the server has confirmed
+//	killed after a failure is recorded     the log has the row again: it keeps its line, and waits as before
+//	killed between ack and line deletion   (a row that was tried again) sent again, same id
+//	killed while a slot is created         the next relay drops that slot, and creates one again
 //	killed, with a standby                 the standby takes over when it sees that the slot is idle: Config.Lease at most
 //	frozen, with a standby                 the server ends the stream after 5 s, then as above
 //	a transaction commits late             it is streamed when it commits
 //	a row is discarded, then a crash       the log has the row again; the relay passes over it
 //	a transaction of any size              passes in bounded memory; after a kill in between it is streamed again
 //	a connection is cut                    the stream begins again at the stored checkpoint
-//	synchronous_standby_names matches it   commits wait for the relay, which logs a warning; it does not wait for itself
-//	a commit waits for a standby           its rows may be published before others see them; their failures are recorded
+//	synchronous_standby_names matches it   other sessions' commits wait until the relay confirms them, its own do not; it logs a warning
+//	a commit waits for a standby           its rows may be published, or recorded as failed, before other sessions see them
 //	the server decodes a huge transaction  the relay waits: after 15 s of silence another connection looks at the server
 //	failover, the old primary still runs   the stream of the old one ends; the checkpoint and rows of the new one count
 //	the server restarts                    the relay ends its stream, so that the server can stop, and connects again
 //	the server crashes                     the relay has seen only transactions that were on disk
 //	the slot is dropped, or lost           created again; rows that the stored snapshot does not contain are read from the table
-//	the slot is created by another program recognised, since it is ahead of the checkpoint; as above
+//	another program creates the slot       recognised, since it is ahead of the checkpoint; as above
 //	the publication is altered             not ready while it leaves out rows (poll under Auto); then the slot is
 //	                                       created again, and rows that the log does not have are read from the table, in order
 //	the log cannot be decoded              at the fifth failure at one LSN the slot is created again, as above: the publication
@@ -180,8 +185,8 @@
 // not published, and in the log again: then its record counts. Recorded rows are not tried again before
 // the stream has passed the LSN up to which the log may repeat rows, and a checkpoint behind it is committed: before, they could be
 // published, and then delivered by the log again. They are published in transactions of their own, and so are rows that the log
-// does not have (first start, or a new slot). Both may be repeated by a crash between the end of the transaction and its record;
-// Status.Repeats reports the second kind.
+// does not have (first start, or a new slot). Both may be repeated by a crash between the end of the transaction and the
+// statement that deletes their lines or rows. Status.Repeats reports that rows which the log does not have are published.
 //
 //	failure                                a consumer of committed messages sees
 //	killed before the end                  each row once: the next relay aborts the transaction and sends again
@@ -234,8 +239,8 @@
 // one statement an interval, which renews the leases of all shards and looks for their rows. Under wal: one for replication, one for
 // checkpoints and samples, and one at times for the lease and maintenance; an idle relay runs some 10 statements a minute. No
 // transaction spans two statements, so a frozen relay blocks no other session, except a change of a mapped table while that table is
-// read in one statement. Connect directly: through a pooler
-// that changes the server connection per transaction, notifications are lost, and replication is impossible.
+// read in one statement. Connect directly: through a pooler that changes the server connection per transaction, notifications
+// are lost, and replication is impossible.
 //
 // The relay's sessions begin with the settings that they rely on: no time-outs, UTF8, read committed, pg_catalog first in the
 // search path, and commits that wait for this server's disk but for no standby. Settings of the role or the database

@@ -92,9 +92,10 @@ func (r *Relay) untilNext(attempts int) time.Duration {
 	return min(r.cfg.Retry.Wait(attempts), r.cfg.UnknownTopic/10)
 }
 
-// postpone records a row for its next try if the broker has refused its topic, or the registry its schema, for UnknownTopic, for a
-// reason that is neither the row's nor the relay's. So these rows do not fill the claims of others. It parks no row: if every topic is
-// refused, all rows are published once they are accepted again.
+// postpone returns a failure that makes the row wait for its next try, if the broker has refused the row's topic, or the registry its
+// schema, for UnknownTopic, for a reason that is neither the row's nor the relay's. refused names that topic or schema. Without this,
+// such rows would fill the claims, and rows of other topics would wait. It parks no row: when the topic is accepted again, all of its
+// rows are published.
 func (p *publisher) postpone(i *item, refused string, err error) (t failure, ours bool) {
 	since, known := p.failing[refused]
 	if !known {
@@ -118,7 +119,7 @@ func (r *Relay) later(i *item, err error) failure {
 // schemaOf returns the name of a schema in publisher.failing. No topic has a slash.
 func schemaOf(i *item) string { return "schema/" + i.row.Topic + "/" + i.row.Type }
 
-// note records failure before anything else is sent. From then on a claim leaves out those rows, and the rows behind them.
+// note records failures before anything else is sent. From then on a claim leaves out those rows, and the rows behind them.
 func (p *publisher) note(ctx context.Context, failures []failure) error {
 	if len(failures) == 0 {
 		return nil
@@ -167,7 +168,7 @@ func (p *publisher) reportFailures(rows []PublishFailure) {
 // have any text there.
 func topicName(topic string) string { return plain.Line(topic, maxTopicName) }
 
-// record records failure, under the term.
+// record records failures, under the term.
 func (p *poll) record(ctx context.Context, failures []failure) error {
 	p.join(ctx)
 	if err := p.connect(ctx); err != nil {
@@ -206,9 +207,9 @@ func record(ctx context.Context, db querier, l *lease, failures []failure) error
 	}
 	switch {
 	case err != nil:
-		return fmt.Errorf("record failure: %w", err)
+		return fmt.Errorf("record failures: %w", err)
 	case held == 0:
-		return fmt.Errorf("record failure: %w", errLost)
+		return fmt.Errorf("record failures: %w", errLost)
 	}
 	return nil
 }

@@ -25,9 +25,9 @@ const (
 // A patience limits the time for which a send waits for records that no broker takes while brokers answer. The zero value sets no limit:
 // a Kafka transaction cannot end without all of its partitions anyway.
 type patience struct {
-	most    time.Duration
-	probe   time.Duration        // the same for a topic of which a record was given up less than most ago
-	givenUp map[string]time.Time // topics of which records were given up, and when
+	most    time.Duration        // for records of a topic; 0: no limit
+	probe   time.Duration        // for records of a topic of which a record was given up less than most ago
+	givenUp map[string]time.Time // when a record was last given up, by topic
 }
 
 func (r *Relay) newPatience() patience {
@@ -52,13 +52,14 @@ func (p patience) limitOf(topic string) time.Duration {
 	return p.most
 }
 
-// A deadline gives up the records of a send that were produced with its context.
+// A deadline ends its context to make the client give up those records of a send that were produced with it.
 type deadline struct {
 	ctx context.Context
 	end func() // call it when all records are settled. It does not end ctx: the client may use that for its next request
 }
 
-// deadlineAfter returns a deadline that gives records up when limit is over and a broker answers. Without a broker, they wait.
+// deadlineAfter returns a deadline that gives records up after limit, as soon as a broker answers. While no broker answers, the records
+// wait.
 func (s *sender) deadlineAfter(ctx context.Context, limit time.Duration) deadline {
 	if limit == 0 {
 		return deadline{context.Background(), func() {}}
@@ -73,7 +74,7 @@ func (s *sender) deadlineAfter(ctx context.Context, limit time.Duration) deadlin
 				giveUp()
 				return
 			}
-			pause(asking, time.Second, nil)
+			sleep(asking, time.Second, nil)
 		}
 	})
 	return deadline{records, func() {

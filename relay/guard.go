@@ -52,11 +52,11 @@ func (r *Relay) guard(ctx context.Context, l *lease) {
 	}
 	var last *SlotStatus
 	var looked time.Time
-	for moved := false; ctx.Err() == nil; moved = pause(ctx, guardEvery, r.slotMoved) {
+	for moved := false; ctx.Err() == nil; moved = sleep(ctx, guardEvery, r.slotMoved) {
 		if !moved && r.calm(last) && time.Since(looked) < guardCalm {
 			continue
 		}
-		now, err := r.look(ctx, l, last)
+		now, err := r.readSlotStatus(ctx, l, last)
 		if err == nil {
 			last, looked = now, time.Now()
 			err = r.checkSlot(ctx, l, now)
@@ -84,8 +84,8 @@ func (r *Relay) calm(s *SlotStatus) bool {
 	return s.RetainedBytes < least/2 && s.WALStatus != "unreserved" && s.WALStatus != "lost"
 }
 
-// look reads the slot's state; nil: there is no slot.
-func (r *Relay) look(ctx context.Context, l *lease, last *SlotStatus) (*SlotStatus, error) {
+// readSlotStatus reads the slot's state; nil: there is no slot.
+func (r *Relay) readSlotStatus(ctx context.Context, l *lease, last *SlotStatus) (*SlotStatus, error) {
 	ctx, cancel := context.WithTimeout(ctx, guardEvery)
 	defer cancel()
 	now := &SlotStatus{Name: r.cfg.Slot, ReadAt: time.Now()}
@@ -95,7 +95,7 @@ func (r *Relay) look(ctx context.Context, l *lease, last *SlotStatus) (*SlotStat
 			Scan(&now.Active, &now.WALStatus, &now.Invalidation, &now.RetainedBytes, &now.UnconfirmedBytes, &now.SafeBytes, &since)
 	}
 	err := read(noteGuard)
-	if denied(err) { // rights granted by an older version, without samples: the guard matters more
+	if denied(err) { // the rights of an older version, without those on the samples: read the slot all the same
 		r.quiet.failed("slot samples", err)
 		err = read(readGuard)
 	}
@@ -125,7 +125,7 @@ func (r *Relay) checkSlot(ctx context.Context, l *lease, s *SlotStatus) error {
 	if limit := r.cfg.SlotLimit; limit > 0 && s.RetainedBytes > limit {
 		return r.giveUp(ctx, l, s)
 	}
-	if err := r.worry(s, r.cfg.SlotWarn); err != nil {
+	if err := r.slotProblem(s, r.cfg.SlotWarn); err != nil {
 		r.quiet.failed("slot size", err)
 	} else {
 		r.quiet.recovered("slot size")
@@ -133,8 +133,8 @@ func (r *Relay) checkSlot(ctx context.Context, l *lease, s *SlotStatus) error {
 	return nil
 }
 
-// worry returns the problem of a slot that should hold at most most bytes, or nil.
-func (r *Relay) worry(s *SlotStatus, most int64) error {
+// slotProblem returns the problem of a slot that should hold at most most bytes, or nil.
+func (r *Relay) slotProblem(s *SlotStatus, most int64) error {
 	switch {
 	case s.WALStatus == "lost":
 		cause, remedy := pg.Invalidation(s.Invalidation)
@@ -166,7 +166,7 @@ func (r *Relay) giveUp(ctx context.Context, l *lease, s *SlotStatus) error {
 	if err != nil || !slot.there || r.foreign(slot) != nil {
 		return err
 	}
-	if err := r.free(ctx, r.pool, slot); err != nil {
+	if err := r.freeSlot(ctx, r.pool, slot); err != nil {
 		return err
 	}
 	if err := r.dropSlot(ctx, r.pool); err != nil {

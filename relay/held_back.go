@@ -12,8 +12,8 @@ import (
 	"github.com/troupe-go/troupe/internal/pg"
 )
 
-// heldAfter is the time without progress of the stream after which the relay checks whether the server holds the log back, and the time
-// between two checks.
+// heldAfter is the time without progress of the stream before the relay checks whether the server holds the log back. It is also the
+// time between two checks.
 const heldAfter = 5 * time.Second
 
 // standbyWait returns the reason if the server process pid, which sends the log to the relay, waits for a standby; nil if it does not
@@ -53,7 +53,8 @@ func (r *Relay) heldBack(why error) {
 	r.quiet.failed("log", why)
 }
 
-// watchStandby checks whether the server holds the log back, if the stream has not reached the position of the sample for heldAfter.
+// watchStandby checks whether the server holds the log back: when the pending sample is older than heldAfter and the stream has not
+// passed its LSN, and then every heldAfter.
 func (s *stream) watchStandby(ctx context.Context, pending *sample) {
 	switch {
 	case pending == nil || s.isFull():
@@ -70,7 +71,7 @@ func (r *Relay) whileReading(ctx context.Context, db querier, tx pgx.Tx, read fu
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		for !pause(ctx, heldAfter, done) && ctx.Err() == nil {
+		for !sleep(ctx, heldAfter, done) && ctx.Err() == nil {
 			r.heldBack(standbyWait(ctx, db, tx.Conn().PgConn().PID()))
 		}
 		r.heldBack(nil)

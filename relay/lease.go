@@ -67,8 +67,8 @@ func (l *lease) divided(shards int) {
 	l.shards = shards
 }
 
-// heard passes on whether the outbox is paused, from the result of a renewal.
-func (l *lease) heard(paused bool) {
+// reportPause calls paused with the result of a renewal.
+func (l *lease) reportPause(paused bool) {
 	if l.paused != nil {
 		l.paused(paused)
 	}
@@ -165,7 +165,7 @@ func (l *lease) renew(ctx context.Context, db querier, look scope) (found bool, 
 		return false, fmt.Errorf("renew the lease: %w", err)
 	}
 	l.renewed(asked)
-	l.heard(paused)
+	l.reportPause(paused)
 	return found, nil
 }
 

@@ -67,7 +67,7 @@ func (l *ledger) load(ctx context.Context) error {
 	}
 	rows, err := l.db.Query(ctx, query, args...)
 	if err != nil {
-		return fmt.Errorf("read failures keys: %w", err)
+		return fmt.Errorf("read the keys of failed rows: %w", err)
 	}
 	l.seed, l.keys, l.rows = maphash.MakeSeed(), make(map[uint64]keyFailures), 0
 	var key []byte
@@ -80,7 +80,7 @@ func (l *ledger) load(ctx context.Context) error {
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("read failures keys: %w", err)
+		return fmt.Errorf("read the keys of failed rows: %w", err)
 	}
 	return nil
 }
@@ -147,7 +147,7 @@ func (l *ledger) note(i *item) {
 	}
 }
 
-// count adds rows to the line of a key. A negative number removes them, and leaves the lowest place as it is.
+// count adds a number of failed rows to a key. A negative number removes rows, and leaves keyFailures.lowest as it is.
 func (l *ledger) count(key []byte, more keyFailures) {
 	l.rows += more.rows
 	h := l.hash(key)
@@ -165,9 +165,9 @@ func (l *ledger) count(key []byte, more keyFailures) {
 	l.keys[h] = of
 }
 
-// due reads failed rows that may be published now.
+// due reads failed rows that may be published now. It reads all waiting rows only if the rows that others wait behind have changed, else
+// only rows that were recorded since: there may be a million.
 func (l *ledger) due(ctx context.Context) ([]*item, error) {
-	// Waiting rows are read again only if a row that they may wait behind is gone: there may be a million of them.
 	if l.table != nil {
 		return l.dueMapped(ctx)
 	}
@@ -216,7 +216,7 @@ func (l *ledger) claim(ctx context.Context, from int64) ([]*item, error) {
 	return items, nil
 }
 
-// dueMapped does the same for a table with a mapping, where rows that were recorded later have higher positions.
+// dueMapped is due for a table with a mapping. Rows that are recorded later have higher positions there.
 func (l *ledger) dueMapped(ctx context.Context) ([]*item, error) {
 	var blocking string
 	var newest int64
@@ -256,9 +256,9 @@ func (l *ledger) cure(ctx context.Context, items []*item) error {
 	args := l.lease.args(pg.Args{"positions": positions, "ids": ids})
 	switch err := l.db.QueryRow(ctx, cureFailures, args).Scan(&held); {
 	case err != nil:
-		return fmt.Errorf("cure failure: %w", err)
+		return fmt.Errorf("delete the lines of published rows: %w", err)
 	case held == 0:
-		return fmt.Errorf("cure failure: %w", errLost)
+		return fmt.Errorf("delete the lines of published rows: %w", errLost)
 	}
 	l.cured(items)
 	return nil

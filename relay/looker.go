@@ -13,42 +13,42 @@ import (
 	"github.com/troupe-go/troupe/internal/pg"
 )
 
-// A looker polls for rows, for all shards of a process that found none, and renews all its leases with the same statement:
-// the cost of an idle relay does not grow with the number of shards.
+// A looker polls for rows in all shards of the process whose last claim found none. The same statement renews the leases of the
+// process. So the cost of an idle relay does not grow with the number of shards.
 type looker struct {
 	relay     *Relay
 	session   session
 	wake      chan struct{} // notifications of new rows
-	stirred   chan struct{} // signalled when a shard begins to rest
+	rested    chan struct{} // signalled when a shard begins to rest
 	mayBeFree chan struct{} // signalled when a shard may be free, or another relay holds at least two more shards
-	lead      chan struct{} // signalled at the same time, for the lead
+	lead      chan struct{} // signalled at the same time, for the goroutine that waits for the lease of shard 0
 
 	mu      sync.Mutex
 	leases  map[int]*holding
 	resting map[int]*resting
 	looked  time.Time // when the last successful look was requested
-	quiet   bool      // that look found every shard held, and no other relay with at least two more
+	allHeld bool      // that look found every shard held, and no other relay with at least two more
 }
 
 // holding is a shard whose lease this process holds.
 type holding struct {
 	lease *lease
-	yield context.CancelFunc // ends the term once the rows in flight are settled; nil for the lead
+	yield context.CancelFunc // ends the term once the rows in flight are settled; nil for shard 0
 }
 
 // resting is a shard that waits for rows.
 type resting struct {
 	scope scope
-	found chan why
+	found chan restEnd
 }
 
-// why is the reason that a rest ended.
-type why int
+// restEnd is the reason that a rest ended.
+type restEnd int
 
 const (
-	over why = iota // the term or the process ended
-	rows            // there are rows
-	slow            // there are none, but the look took long
+	restOver restEnd = iota // the term or the process ended
+	restRows                // there are rows
+	restSlow                // there are none, but the look took long
 )
 
 // slowLook is the duration of a look above which it read too many rows in vain, so that a new mark is worth its cost.
@@ -56,7 +56,7 @@ const slowLook = 20 * time.Millisecond
 
 func newLooker(r *Relay) *looker {
 	return &looker{
-		relay: r, wake: make(chan struct{}, 1), stirred: make(chan struct{}, 1),
+		relay: r, wake: make(chan struct{}, 1), rested: make(chan struct{}, 1),
 		mayBeFree: make(chan struct{}, 1), lead: make(chan struct{}, 1),
 		leases: make(map[int]*holding), resting: make(map[int]*resting),
 	}
@@ -88,17 +88,16 @@ func (l *looker) held() []int {
 func (l *looker) allShardsHeld(within time.Duration) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.quiet && time.Since(l.looked) < within
+	return l.allHeld && time.Since(l.looked) < within
 }
 
-// rest waits until there are rows in a shard, or until the looker finds that looking takes long. It returns over when ctx
-// ends.
-func (l *looker) rest(ctx context.Context, of *lease, s scope) why {
-	r := &resting{s, make(chan why, 1)}
+// rest waits until there are rows in the lease's shard, or until a look took longer than slowLook. When ctx ends it returns restOver.
+func (l *looker) rest(ctx context.Context, of *lease, s scope) restEnd {
+	r := &resting{s, make(chan restEnd, 1)}
 	l.mu.Lock()
 	l.resting[of.shard] = r
 	l.mu.Unlock()
-	tell(l.stirred)
+	tell(l.rested)
 	defer func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -110,7 +109,7 @@ func (l *looker) rest(ctx context.Context, of *lease, s scope) why {
 	case w := <-r.found:
 		return w
 	case <-ctx.Done():
-		return over
+		return restOver
 	}
 }
 
@@ -125,7 +124,7 @@ func (l *looker) run(ctx context.Context) {
 		case <-ctx.Done():
 			timer.Stop()
 			return
-		case <-l.stirred:
+		case <-l.rested:
 			timer.Stop()
 			wait = min(wait, firstWait)
 			continue
@@ -165,6 +164,7 @@ type looks struct {
 	resting   []*resting // nil: the shard does not rest
 }
 
+// due returns the arguments of the next look: all leases of the process, or none if no shard rests.
 func (l *looker) due() (a looks) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -184,6 +184,7 @@ func (l *looker) due() (a looks) {
 	return a
 }
 
+// look runs the statement look.sql, and ends the rests of the shards that have rows.
 func (l *looker) look(ctx context.Context) (found bool, err error) {
 	a := l.due()
 	if len(a.shards) == 0 {
@@ -204,20 +205,20 @@ func (l *looker) look(ctx context.Context) (found bool, err error) {
 		return false, fmt.Errorf("look for rows: %w", err)
 	}
 	type sight struct {
-		Shard                                int
-		Wanted, Astir, Found, Behind, Paused bool
+		Shard                                    int
+		Wanted, MayBeFree, Found, Behind, Paused bool
 	}
 	sights, err := pgx.CollectRows(seen, pgx.RowToStructByPos[sight])
 	if err != nil {
 		return false, fmt.Errorf("look for rows: %w", err)
 	}
-	quiet := len(sights) == len(a.shards)
+	allHeld := len(sights) == len(a.shards)
 	long := time.Since(asked) > slowLook
 	for _, s := range sights {
 		n := slices.Index(a.shards, s.Shard)
 		a.of[n].lease.renewed(asked)
-		a.of[n].lease.heard(s.Paused)
-		quiet = quiet && !s.Astir
+		a.of[n].lease.reportPause(s.Paused)
+		allHeld = allHeld && !s.MayBeFree
 		switch {
 		case s.Wanted && a.of[n].yield != nil:
 			a.of[n].yield()
@@ -225,24 +226,24 @@ func (l *looker) look(ctx context.Context) (found bool, err error) {
 		case !s.Found:
 			l.relay.state.progressed(s.Shard, func(*Status) {})
 			if long && s.Behind {
-				l.ends(s.Shard, a.resting[n], slow)
+				l.ends(s.Shard, a.resting[n], restSlow)
 			}
 		default:
 			found = true
-			l.ends(s.Shard, a.resting[n], rows)
+			l.ends(s.Shard, a.resting[n], restRows)
 		}
 	}
 	l.mu.Lock()
-	l.looked, l.quiet = asked, quiet
+	l.looked, l.allHeld = asked, allHeld
 	l.mu.Unlock()
-	if !quiet {
+	if !allHeld {
 		tell(l.mayBeFree)
 		tell(l.lead)
 	}
 	return found, nil
 }
 
-func (l *looker) ends(shard int, r *resting, w why) {
+func (l *looker) ends(shard int, r *resting, w restEnd) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.resting[shard] == r {

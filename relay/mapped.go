@@ -72,8 +72,9 @@ func (t *mappedTable) claim(ctx context.Context, db querier) (shard int, err err
 	}
 }
 
-// open checks that no failed rows are forgotten and that the table fits the mapping, and creates the publication if there is none.
-// The slot comes after that, since a slot cannot stream rows that were written before its publication existed.
+// open checks that the table fits the mapping, and that no failed rows belong to a table that no longer exists. Then it creates the
+// publication if there is none. The slot must be created after that, since a slot cannot stream rows that were written before its
+// publication existed.
 func (t *mappedTable) open(ctx context.Context, r *Relay) error {
 	if err := t.keepsFailures(ctx, r); err != nil {
 		return err
@@ -230,8 +231,8 @@ func (m *mappedRow) item(t *mappedTable, service string) item {
 	}
 }
 
-// id returns the event's id, as a UUID. A row without an event id is never published, and recorded under a digest of its
-// columns: log and sweep read the same from it, and no mapping makes two messages of rows whose columns are all equal.
+// id returns the event's id, as a UUID. A row without an event id is never published. It is recorded under a digest of
+// its columns, which is the same whether the row is read from the log or by a sweep. Rows whose columns are all equal are one message.
 func (m *mappedRow) id() uuid.UUID {
 	if id, err := uuid.Parse(m.message.EventID); err == nil {
 		return id

@@ -21,7 +21,7 @@ func (r *Relay) recordFailures(ctx context.Context, db *server, l *lease, failur
 	return record(ctx, db, l, failures)
 }
 
-// record stores failure together with the rows themselves, under the term: the table need not keep them.
+// record stores failures together with the rows themselves, under the term: the service may delete the rows from its table.
 func (t *mappedTable) record(ctx context.Context, db querier, l *lease, failures []failure) error {
 	var ids [][16]byte
 	var eventIDs, topics, errs, rows []string
@@ -38,7 +38,7 @@ func (t *mappedTable) record(ctx context.Context, db querier, l *lease, failures
 		seen[one.ID] = true
 		text, err := json.Marshal(row.Row)
 		if err != nil {
-			return fmt.Errorf("record failure: %w", err)
+			return fmt.Errorf("record failures: %w", err)
 		}
 		eventID := row.message.EventID
 		if !utf8.ValidString(eventID) {
@@ -79,9 +79,9 @@ func (t *mappedTable) record(ctx context.Context, db querier, l *lease, failures
 	}
 	switch {
 	case err != nil:
-		return fmt.Errorf("record failure: %w", err)
+		return fmt.Errorf("record failures: %w", err)
 	case held == 0:
-		return fmt.Errorf("record failure: %w", errLost)
+		return fmt.Errorf("record failures: %w", errLost)
 	}
 	return nil
 }
@@ -147,9 +147,9 @@ func (t *mappedTable) cure(ctx context.Context, db querier, l *lease, ids [][16]
 	var held int
 	switch err := db.QueryRow(ctx, cureMappedFailures, l.args(t.args(pg.Args{"ids": ids}))).Scan(&held); {
 	case err != nil:
-		return fmt.Errorf("cure failure: %w", err)
+		return fmt.Errorf("delete the lines of published rows: %w", err)
 	case held == 0:
-		return fmt.Errorf("cure failure: %w", errLost)
+		return fmt.Errorf("delete the lines of published rows: %w", errLost)
 	}
 	return nil
 }

@@ -112,7 +112,7 @@ func (w *window) addMapped(b *boundTable, values []mapping.Value, s *stream) {
 
 // takeOver continues with a slot that another program has read: Debezium, or a slot created by hand. It begins at the slot's
 // confirmed LSN, so no row is missing, and rows that were sent after that LSN are published again.
-func (r *Relay) takeOver(ctx context.Context, db *server, l *lease, slot slotState, system wal.System) (st standing, err error) {
+func (r *Relay) takeOver(ctx context.Context, db *server, l *lease, slot slotState, system wal.System) (st storedState, err error) {
 	if !slot.there || slot.walStatus == "lost" {
 		return st, nil
 	}
@@ -120,7 +120,7 @@ func (r *Relay) takeOver(ctx context.Context, db *server, l *lease, slot slotSta
 		return st, fmt.Errorf("slot %s is streamed by process %d of the server: stop the connector or relay that does, "+
 			"or give this one a slot of its own", r.cfg.Slot, slot.activePID)
 	}
-	st = standing{there: true, source: WAL, system: system.ID, timeline: system.Timeline, lsn: slot.confirmed}
+	st = storedState{there: true, source: WAL, system: system.ID, timeline: system.Timeline, lsn: slot.confirmed}
 	r.cfg.Log.Info().Str("slot", r.cfg.Slot).Stringer("lsn", slot.confirmed).Msg("slot taken over: it continues at its confirmed position")
 	return st, r.store(ctx, db, l, st)
 }

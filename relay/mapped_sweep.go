@@ -19,7 +19,7 @@ import (
 // sweepMapped publishes the rows of a mapped table that its new slot will not deliver. With a column of transaction ids these
 // are the rows that are not known to be published; without one, all rows of the table, some perhaps again, under the same
 // ids.
-func (r *Relay) sweepMapped(idle, term context.Context, db *server, p *publisher, st standing) (standing, error) {
+func (r *Relay) sweepMapped(idle, term context.Context, db *server, p *publisher, st storedState) (storedState, error) {
 	source := &mappedSweep{relay: r, db: db, lease: p.lease, ledger: r.newLedger(db, p.lease), st: st, term: term}
 	defer source.close()
 	if err := source.ledger.loadSwept(idle); err != nil {
@@ -53,7 +53,7 @@ type mappedSweep struct {
 	db     *server
 	lease  *lease
 	ledger ledger
-	st     standing
+	st     storedState
 	term   context.Context // for the statement, which runs longer than one claim
 
 	conn      *pgxpool.Conn

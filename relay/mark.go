@@ -38,8 +38,8 @@ type mark struct {
 	looked  time.Time
 }
 
-// due makes advance begin a new mark.
-func (m *mark) due() { m.removed = max(m.removed, markAfter) }
+// beginNext makes advance begin a new mark.
+func (m *mark) beginNext() { m.removed = max(m.removed, markAfter) }
 
 // advance does one step, if one is due.
 func (m *mark) advance(ctx context.Context, conn *pgx.Conn) error {

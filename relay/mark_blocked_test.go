@@ -90,7 +90,7 @@ func TestClaimsPassOverRowsThatWaitBehindAParkedOne(t *testing.T) {
 	mark := func() {
 		t.Helper()
 		for range 2 { // it begins and ends
-			p.mark.due()
+			p.mark.beginNext()
 			p.mark.looked = time.Time{}
 			require.NoError(t, p.mark.advance(t.Context(), p.conn))
 		}
@@ -151,7 +151,7 @@ func TestAFullLookFindsWhatIsBelowAMark(t *testing.T) {
 			defer p.close()
 			require.Empty(t, claimedNow(t, p))
 			for range 2 {
-				p.mark.due()
+				p.mark.beginNext()
 				p.mark.looked = time.Time{}
 				require.NoError(t, p.mark.advance(t.Context(), p.conn))
 			}

@@ -103,8 +103,8 @@ func (g *gate) pass(ctx context.Context, over <-chan struct{}) bool {
 	return false
 }
 
-// asked returns the channel that signals that the database must be read.
-func (g *gate) asked() chan struct{} {
+// readRequested returns the channel that signals that the database must be read.
+func (g *gate) readRequested() chan struct{} {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.look == nil {
@@ -113,13 +113,13 @@ func (g *gate) asked() chan struct{} {
 	return g.look
 }
 
-// heard requests a read if the result of a renewal differs from the known state.
-func (g *gate) heard(paused bool) {
+// onRenewal requests a read if the result of a renewal differs from the known state.
+func (g *gate) onRenewal(paused bool) {
 	g.mu.Lock()
 	news := paused != (g.stored != nil)
 	g.mu.Unlock()
 	if news {
-		tell(g.asked())
+		tell(g.readRequested())
 	}
 }
 
@@ -132,13 +132,13 @@ func (r *Relay) watchPause(ctx context.Context) {
 		if _, stored := r.gate.pauses(); again || stored != nil {
 			timer = time.After(pauseLook)
 		}
-		told := false
+		requested := false
 		select {
 		case <-ctx.Done():
 			return
 		case <-timer:
-		case <-r.gate.asked():
-			told = true
+		case <-r.gate.readRequested():
+			requested = true
 		}
 		err := r.readPause(ctx)
 		if err != nil && ctx.Err() == nil {
@@ -146,7 +146,7 @@ func (r *Relay) watchPause(ctx context.Context) {
 		} else {
 			r.quiet.recovered("pause")
 		}
-		again = err != nil || told // the log delivers a commit a moment before other sessions see it
+		again = err != nil || requested // the log delivers a commit a moment before other sessions see it
 	}
 }
 

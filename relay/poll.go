@@ -108,7 +108,7 @@ func (p *poll) claimRows(ctx context.Context, waited time.Duration) ([]*item, er
 	return items, nil
 }
 
-// from returns the scope of a claim. A full claim begins at the very first row, and ignores the marks.
+// from returns the scope of a claim. A full claim ignores the marks, and so begins at the first row of the table.
 func (p *poll) from(full bool) scope {
 	s := p.scope()
 	if full {
@@ -144,10 +144,10 @@ func (p *poll) unmarked() mark {
 // rest waits for the next look, and reports whether a notification ended the wait.
 func (p *poll) rest(ctx context.Context, wait time.Duration) bool {
 	if p.looker == nil {
-		return pause(ctx, wait, p.wake)
+		return sleep(ctx, wait, p.wake)
 	}
-	if p.looker.rest(ctx, p.lease, p.scope()) == slow { // the look walked over rows of other shards
-		p.mark.due()
+	if p.looker.rest(ctx, p.lease, p.scope()) == restSlow { // the look walked over rows of other shards
+		p.mark.beginNext()
 	}
 	return false
 }
@@ -176,7 +176,7 @@ func (p *poll) read(ctx context.Context, from scope) error {
 		}
 	}
 	if p.far(w, time.Since(began)) {
-		p.mark.due()
+		p.mark.beginNext()
 	}
 	first.began, first.more = time.Now(), p.ended(w)
 	p.pass = first
@@ -193,7 +193,7 @@ func (p *poll) retried() int {
 	return p.batch / 2
 }
 
-// far reports whether a claim walked over so many rows that a new mark would save the next claim that walk.
+// far reports whether a claim read so many rows in vain that a new mark is worth its cost.
 func (p *poll) far(w *window, took time.Duration) bool {
 	if len(w.items) == 0 {
 		return took > slowLook

@@ -41,7 +41,7 @@ type ahead struct {
 	cancel context.CancelFunc
 }
 
-// readOn returns the next rows of the pass; none if the pass has ended.
+// readOn returns the next rows of the pass, which are being read already. It returns none if the pass has ended.
 func (p *poll) readOn(ctx context.Context) ([]*item, error) {
 	a := p.ahead
 	if a == nil {
@@ -83,6 +83,7 @@ func (p *poll) take() []*item {
 	return items
 }
 
+// begin starts to read the next claim of the pass, in a goroutine.
 func (p *poll) begin() {
 	ctx, cancel := context.WithCancel(context.Background()) // ended by join or forget
 	a := &ahead{window: p.spare, done: make(chan struct{}), cancel: cancel}

@@ -45,7 +45,7 @@ type publisher struct {
 	failing map[string]time.Time // topics that the broker refuses, and schemas that the registry refuses, and since when
 }
 
-// round claims once and publishes the rows. Claims end with idle; rows that were sent are settled until term ends.
+// round claims once and publishes the rows. It claims and sends until idle ends, and settles the rows that it sent until term ends.
 func (p *publisher) round(idle, term context.Context, waited time.Duration) (found bool, err error) {
 	items, err := p.source.claim(idle, waited)
 	if parked := (*rowsParked)(nil); errors.As(err, &parked) {
@@ -96,7 +96,7 @@ var errCheckpointTopic = errors.New("the topic is a relay's own: it holds the ch
 // holdsCheckpoint reports whether a topic holds the checkpoint of a relay, of this one or another.
 func holdsCheckpoint(topic string) bool { return strings.HasPrefix(topic, topics.Relay("")) }
 
-// prepare makes records of rows. Rows that cannot be sent become failure, and later rows of their keys are left out.
+// prepare makes records of rows. It returns rows that cannot be sent as failures, and leaves out later rows of their keys.
 func (p *publisher) prepare(ctx context.Context, items []*item) (queue []*item, failures []failure, err error) {
 	absent, err := p.sender.look(ctx, items)
 	if err != nil {
@@ -161,7 +161,7 @@ func (p *publisher) prepare(ctx context.Context, items []*item) (queue []*item, 
 
 // next sends the first part of the queue, settles it and returns the rows that are still to be sent.
 func (p *publisher) next(ctx context.Context, queue []*item) ([]*item, error) {
-	if err := p.hold(ctx); err != nil {
+	if err := p.ensureLease(ctx); err != nil {
 		return nil, err
 	}
 	now, later := p.sender.cut(queue)
@@ -233,7 +233,7 @@ func (p *publisher) next(ctx context.Context, queue []*item) ([]*item, error) {
 	}
 	if err := errors.Join(failed, p.settle(ctx, acked, failures)); err != nil {
 		if cause := (*kerr.Error)(nil); errors.As(failed, &cause) && !cause.Retriable {
-			return nil, errors.Join(err, p.renew())
+			return nil, errors.Join(err, p.replaceClient())
 		}
 		return nil, err
 	}
@@ -246,9 +246,9 @@ func (p *publisher) next(ctx context.Context, queue []*item) ([]*item, error) {
 	return later, nil
 }
 
-// hold renews the lease when a third of it or less is left. A relay that is frozen after that may still send: that repeats
+// ensureLease renews the lease when a third of it or less is left. A relay that is frozen after that may still send: that repeats
 // rows under the same ids, and deletes none, since each delete checks the term again.
-func (p *publisher) hold(ctx context.Context) error {
+func (p *publisher) ensureLease(ctx context.Context) error {
 	l := p.lease
 	if l.left() > l.length/3 {
 		return nil
@@ -257,10 +257,10 @@ func (p *publisher) hold(ctx context.Context) error {
 	return err
 }
 
-// renew replaces the client after an error that the client keeps: a client that was refused a producer id fails each record
+// replaceClient replaces the client after an error that the client keeps: a client that was refused a producer id fails each record
 // from then on without a new request, even if the right was granted meanwhile. No record is in the client: the last send is
 // settled.
-func (p *publisher) renew() error {
+func (p *publisher) replaceClient() error {
 	client, err := p.relay.newProducer()
 	if err != nil {
 		return err
@@ -338,7 +338,7 @@ func (p *publisher) insist(ctx context.Context, do func() error) error {
 		}
 		p.relay.state.failed(err)
 		p.relay.quiet.failed("settle", err)
-		pause(ctx, backoff.Wait(failures), nil)
+		sleep(ctx, backoff.Wait(failures), nil)
 	}
 }
 
@@ -348,7 +348,7 @@ func call(hook func(int), n int) {
 	}
 }
 
-// keys holds the keys whose later rows are left out of this round.
+// keys is a set of keys of rows. A row without a key is never in it.
 type keys map[string]struct{}
 
 func (k keys) has(i *item) bool {
@@ -375,7 +375,7 @@ func batchOf(i *item) batchID { return batchID{i.record.Topic, i.record.Partitio
 
 type batchSize struct{ rows, bytes int }
 
-// sizes returns the sizes of the batches in which items failed.
+// sizes returns the sizes of the batches that failed, each from its failed items.
 func sizes(items []*item) map[batchID]batchSize {
 	var of map[batchID]batchSize
 	for _, i := range items {

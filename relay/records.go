@@ -16,7 +16,7 @@ const recordsEvery = time.Minute
 func (r *Relay) removeRecords(ctx context.Context, every time.Duration) {
 	records := retention.NewRecords(r.pool)
 	logged := false
-	for !pause(ctx, every, nil) && ctx.Err() == nil {
+	for !sleep(ctx, every, nil) && ctx.Err() == nil {
 		removed, err := records.Remove(ctx)
 		for kind, n := range removed {
 			if n > 0 {

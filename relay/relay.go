@@ -133,9 +133,10 @@ type Hooks struct {
 	Acked func(rows int, took time.Duration)
 	// Ending is called when a Kafka transaction of rows is complete and is about to be committed. Only under ExactlyOnce.
 	Ending func(rows int)
-	// Deleted is called when rows are done.
+	// Deleted is called when acknowledged rows are settled. Under Poll they are deleted by then; under WAL the checkpoint that passes
+	// them is stored later. Under ExactlyOnce it is called when their Kafka transaction is committed.
 	Deleted func(rows int)
-	// Failuresd is called when a row could not be published, and waits for its next try or for an operator.
+	// PublishFailed is called when a row could not be published, and waits for its next try or for an operator.
 	PublishFailed func(PublishFailure)
 	// Leading is called when this relay took the lease.
 	Leading func(term int64)
@@ -161,10 +162,12 @@ type Relay struct {
 	slotMoved chan struct{} // signalled when a stream begins
 	asStored  bool          // text is read as the database stores it; used by the publishing goroutine
 	large     *wal.LSN      // checkpoint after which a transaction did not fit; used by the publishing goroutine
-	reading   time.Duration // checkpointTimeout
-	silence   time.Duration // maxSilence
-	answer    time.Duration // maxAnswer
-	patience  time.Duration // leastPatience
+
+	// Tests shorten these.
+	reading  time.Duration // checkpointTimeout
+	silence  time.Duration // maxSilence
+	answer   time.Duration // maxAnswer
+	patience time.Duration // leastPatience
 }
 
 const (

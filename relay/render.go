@@ -191,8 +191,8 @@ func (a *attributes) fill(n int, value []byte) {
 	}
 }
 
-// read parses jsonb's normal form of a flat object of plain strings. It returns false for any other form, and for values
-// whose meaning is not plain.
+// read parses a flat object of strings without escapes, in the text form of jsonb. It returns false for any other form, and for values
+// that outboxrow.Row.Message must check.
 func (a *attributes) read(headers []byte) bool {
 	if len(headers) == 0 || string(headers) == "{}" {
 		return true

@@ -132,7 +132,7 @@ func (r Replay) Run(ctx context.Context, cfg Config, progress func(ReplayProgres
 		p.Published += int64(len(rows))
 		tell()
 		due := began.Add(time.Duration(p.Published) * time.Second / time.Duration(r.Rate))
-		pause(ctx, time.Until(due), nil)
+		sleep(ctx, time.Until(due), nil)
 	}
 }
 

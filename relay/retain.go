@@ -15,7 +15,7 @@ const retainEvery = 5 * time.Minute
 // retain drops partitions whose rows are all published. It has a goroutine of its own, since a detach may wait for hours.
 func (r *Relay) retain(ctx context.Context, every time.Duration) {
 	logged := false
-	for !pause(ctx, every, nil) && ctx.Err() == nil {
+	for !sleep(ctx, every, nil) && ctx.Err() == nil {
 		switch err := r.retainOn(ctx, every); {
 		case err == nil || ctx.Err() != nil:
 		case !errors.Is(err, retention.ErrNotOwner):
@@ -27,10 +27,10 @@ func (r *Relay) retain(ctx context.Context, every time.Duration) {
 	}
 }
 
-// retainOn drops partitions of one server repeatedly, until ctx ends or an attempt fails. A Retention's list of writers is
+// retainOn drops partitions of one server repeatedly, until ctx ends or an attempt fails. A Dropper's list of writers is
 // valid for one connection only.
 func (r *Relay) retainOn(ctx context.Context, every time.Duration) error {
-	db, err := r.bindNow(ctx)
+	db, err := bindNow(ctx, r.pool)
 	if err != nil {
 		return err
 	}
@@ -45,7 +45,7 @@ func (r *Relay) retainOn(ctx context.Context, every time.Duration) error {
 			return err
 		}
 		r.quiet.recovered("retention")
-		if pause(ctx, every, nil); ctx.Err() != nil {
+		if sleep(ctx, every, nil); ctx.Err() != nil {
 			return nil
 		}
 	}

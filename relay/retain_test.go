@@ -21,7 +21,7 @@ func TestAStateOfAnotherClusterDropsNoPartition(t *testing.T) {
 	r, err := New(Config{Pool: pool, Brokers: []string{"127.0.0.1:1"}, Service: "shop", Source: Poll})
 	require.NoError(t, err)
 	r.pool = pool
-	db, err := r.bindNow(t.Context())
+	db, err := bindNow(t.Context(), pool)
 	require.NoError(t, err)
 	defer db.Close()
 	retention, err := retention.New(retention.Config{Pool: db.Pool, Age: -1})

@@ -7,8 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/troupe-go/troupe/internal/pg"
 	"github.com/troupe-go/troupe/internal/retention"
 	"github.com/troupe-go/troupe/retry"
@@ -140,15 +138,11 @@ func (r *Relay) hold(ctx, work context.Context, l *lease, do func(idle, term con
 	cause := context.Cause(term)
 	stopIdling()
 	lose(nil)
-	// All records in the client are settled or given up before another relay may begin.
+	// All records in the client must be settled or given up before another relay may begin.
 	p.client.Close()
 	side.Wait()
 	if !errors.Is(cause, errLost) || l.shard > 0 { // a shard's lease is also lost with its layout, and the next one waits for it
-		last, cancel := context.WithTimeout(context.WithoutCancel(work), releaseLimit)
-		defer cancel()
-		if err := l.release(last, r.pool); err != nil {
-			r.cfg.Log.Warn().Err(err).Dur("runs_out_in", l.length).Msg("the lease was not released")
-		}
+		r.giveBack(work, l)
 	}
 	if ctx.Err() != nil {
 		return nil
@@ -175,7 +169,7 @@ func (r *Relay) publish(idle, term context.Context, p *publisher) error {
 			failures++
 			r.state.failed(err)
 			r.quiet.failed("publish", err)
-			pause(idle, backoff.Wait(failures), nil)
+			sleep(idle, backoff.Wait(failures), nil)
 			continue
 		case failures > 0:
 			failures = 0
@@ -193,8 +187,8 @@ func (r *Relay) publish(idle, term context.Context, p *publisher) error {
 	}
 }
 
-// pause waits for d, or until wake; it reports whether it was woken.
-func pause(ctx context.Context, d time.Duration, wake <-chan struct{}) (woken bool) {
+// sleep waits for d, until wake is signalled, or until ctx ends. It reports whether wake ended it.
+func sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) (woken bool) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -228,28 +222,28 @@ func (r *Relay) keepHouse(ctx context.Context) {
 		if err := r.warnOfMissingTables(ctx, warned); err != nil && ctx.Err() == nil {
 			r.quiet.failed("missing tables", err)
 		}
-		if err := r.tidy(ctx, r.pool); err != nil && ctx.Err() == nil {
+		if err := r.tidy(ctx); err != nil && ctx.Err() == nil {
 			r.quiet.failed("housekeeping", err)
 		}
-		if pause(ctx, houseEvery, nil); ctx.Err() != nil {
+		if sleep(ctx, houseEvery, nil); ctx.Err() != nil {
 			return
 		}
 	}
 }
 
-func (r *Relay) tidy(ctx context.Context, pool *pgxpool.Pool) error {
-	if err := r.recall(ctx, pool); err != nil {
-		return fmt.Errorf("recall failure from a clock that was ahead: %w", err)
+func (r *Relay) tidy(ctx context.Context) error {
+	if err := r.recall(ctx); err != nil {
+		return fmt.Errorf("shorten the waits that a clock ahead has recorded: %w", err)
 	}
 	if r.mapped != nil {
 		r.quiet.recovered("housekeeping")
 		return nil
 	}
-	if _, err := pool.Exec(ctx, forgetFailures); err != nil {
-		return fmt.Errorf("forget failure of rows that are gone: %w", err)
+	if _, err := r.pool.Exec(ctx, forgetFailures); err != nil {
+		return fmt.Errorf("delete the lines of rows that are gone: %w", err)
 	}
 	// A role that does not own the table cannot do this: then the owner must, before the last position is used.
-	headroom, err := retention.Partitions{}.Ensure(ctx, pool)
+	headroom, err := retention.Partitions{}.Ensure(ctx, r.pool)
 	if headroom > 0 {
 		r.state.update(func(s *Status) { s.Headroom = headroom })
 	}
@@ -262,11 +256,11 @@ func (r *Relay) tidy(ctx context.Context, pool *pgxpool.Pool) error {
 
 // recall makes rows due that would wait longer than twice the longest wait: these were recorded while the database's clock
 // was ahead, as with leases.
-func (r *Relay) recall(ctx context.Context, pool *pgxpool.Pool) error {
+func (r *Relay) recall(ctx context.Context) error {
 	statement, args := recallFailures, pg.Args{"longest": 2 * max(r.cfg.Retry.Cap, r.cfg.UnknownTopic/10)}
 	if r.mapped != nil {
 		statement, args = recallMappedFailures, r.mapped.args(args)
 	}
-	_, err := pool.Exec(ctx, statement, args)
+	_, err := r.pool.Exec(ctx, statement, args)
 	return err
 }

@@ -72,7 +72,7 @@ func (r *Relay) sample(ctx context.Context, db *server) (got sample, err error) 
 // altered returns why the slot cannot be streamed from the stored checkpoint, if the publication is another one or was
 // altered since. Rows of troupe.outbox that the log does not have are read from the table. Rows of a mapped table may be in
 // the log alone, so for it altered returns an error, and an operator decides.
-func (r *Relay) altered(st standing, publication string) (why string, err error) {
+func (r *Relay) altered(st storedState, publication string) (why string, err error) {
 	switch {
 	case st.publication == nil || *st.publication == publication:
 		return "", nil

@@ -45,8 +45,6 @@ func closePool(pool *pgxpool.Pool) {
 const closeLimit = time.Second
 
 // bind creates a pool for the server with an id; the caller closes it.
-func (r *Relay) bind(id string) (*server, error) { return bind(r.pool, id) }
-
 func bind(to *pgxpool.Pool, id string) (*server, error) {
 	pool, err := pg.SessionPool(to, func(ctx context.Context, conn *pgx.Conn) error {
 		now, err := pg.Server(ctx, conn)
@@ -62,8 +60,6 @@ func bind(to *pgxpool.Pool, id string) (*server, error) {
 }
 
 // bindNow is bind for the server that the address leads to now.
-func (r *Relay) bindNow(ctx context.Context) (*server, error) { return bindNow(ctx, r.pool) }
-
 func bindNow(ctx context.Context, pool *pgxpool.Pool) (*server, error) {
 	conn, err := pool.Acquire(ctx)
 	if err != nil {

@@ -18,7 +18,7 @@ type session struct {
 }
 
 // planner leaves one plan: walk the partitions' keys upwards and stop at the limit. With its own estimates, the planner reads
-// the whole backlog and sorts it for each claim: young partitions have no statistics, and an empty table of failure is
+// the whole backlog and sorts it for each claim: young partitions have no statistics, and an empty table of failures is
 // assumed to hold hundreds of rows. For a delete it would keep a range of a small table in memory and read it once for every
 // deleted row. Parallel workers, with which claims of 10,000,000 rows were planned, each read ahead of the limit. The cost of
 // a plan without an alternative becomes so high that it would be compiled, so jit is off.

@@ -16,7 +16,7 @@ import (
 // mostShards is the maximum, which a CHECK of the table repeats.
 const mostShards = 64
 
-// sharing holds the number of shards that this process has last read.
+// sharing is the number of shards as this process last read it, with a signal for changes.
 type sharing struct {
 	mu     sync.Mutex
 	number int           // last read; 0: not yet
@@ -71,13 +71,13 @@ func (r *Relay) divide(ctx context.Context, l *lease, number int) error {
 			r.shards.divided(number)
 			return nil
 		}
-		if pause(ctx, min(*lasts+time.Millisecond, 100*time.Millisecond), nil); ctx.Err() != nil {
+		if sleep(ctx, min(*lasts+time.Millisecond, 100*time.Millisecond), nil); ctx.Err() != nil {
 			return ctx.Err()
 		}
 	}
 }
 
-// share holds shards in addition to the lead's until ctx ends.
+// share holds shards other than shard 0 until ctx ends.
 func (r *Relay) share(ctx, work context.Context) {
 	for ctx.Err() == nil {
 		number, moved := r.shards.now()
@@ -98,11 +98,9 @@ func (r *Relay) shareAmong(ctx, work context.Context) {
 	var side, serving sync.WaitGroup
 	defer side.Wait()
 	defer stop()
-	listening, unlisten := context.WithCancel(ctx)
-	defer unlisten()
 	freed := make(chan struct{}, 1)
-	side.Go(func() { r.listen(listening, leaseChannel, freed) })
-	side.Go(func() { r.listen(listening, outboxrow.Channel, r.looker.wake) })
+	side.Go(func() { r.listen(ctx, leaseChannel, freed) })
+	side.Go(func() { r.listen(ctx, outboxrow.Channel, r.looker.wake) })
 	looking, stopLooking := context.WithCancel(work)
 	defer stopLooking()
 	defer serving.Wait() // the looker runs until they have ended
@@ -111,7 +109,7 @@ func (r *Relay) shareAmong(ctx, work context.Context) {
 	mine := &share{relay: r, work: work, serving: &serving}
 	defer mine.yield()
 	for ctx.Err() == nil {
-		wait, err := mine.take(ctx)
+		wait, err := mine.takeFree(ctx)
 		switch {
 		case errors.Is(err, errUndivided):
 			return
@@ -142,7 +140,7 @@ func (r *Relay) shareAmong(ctx, work context.Context) {
 
 var errUndivided = errors.New("there is one shard")
 
-// share holds the shards of this process, without the lead's, in one layout.
+// share is the set of shards that this process holds in one layout, without shard 0.
 type share struct {
 	relay   *Relay
 	work    context.Context
@@ -168,8 +166,9 @@ type shardLease struct {
 	Wanted    *string
 }
 
-// take claims free shards and requests one from a relay that holds more. It returns how long to wait until the next call.
-func (s *share) take(ctx context.Context) (wait time.Duration, err error) {
+// takeFree claims all free shards, and requests one from a relay that holds at least two more. It returns the longest wait until the next
+// call.
+func (s *share) takeFree(ctx context.Context) (wait time.Duration, err error) {
 	r := s.relay
 	found, err := r.pool.Query(ctx, readShards, pg.Args{"longest": longest(r.cfg.Lease)})
 	if err != nil {
@@ -202,7 +201,7 @@ func (s *share) take(ctx context.Context) (wait time.Duration, err error) {
 				held[l.Shard] = l
 			}
 			if l.Holder == r.cfg.Holder && l.Wanted != nil {
-				r.looker.yields(l.Shard)
+				r.looker.releaseShard(l.Shard)
 			}
 		}
 	}
@@ -218,11 +217,11 @@ func (s *share) take(ctx context.Context) (wait time.Duration, err error) {
 			wait = min(wait, r.cfg.Lease/4)
 		}
 	}
-	return wait, s.ask(ctx, held)
+	return wait, s.requestShard(ctx, held)
 }
 
-// ask requests one shard from a relay that holds at least two more than this one.
-func (s *share) ask(ctx context.Context, held []*shardLease) error {
+// requestShard requests one shard from a relay that holds at least two more than this one.
+func (s *share) requestShard(ctx context.Context, held []*shardLease) error {
 	holder := s.relay.cfg.Holder
 	count := make(map[string]int)
 	for _, l := range held {
@@ -251,7 +250,7 @@ func (s *share) ask(ctx context.Context, held []*shardLease) error {
 // claim takes a shard, unless another relay was faster, and serves it.
 func (s *share) claim(ctx context.Context, shard, shards int) (bool, error) {
 	r := s.relay
-	l := &lease{shard: shard, shards: shards, holder: r.cfg.Holder, length: r.cfg.Lease, since: time.Now(), paused: r.gate.heard}
+	l := &lease{shard: shard, shards: shards, holder: r.cfg.Holder, length: r.cfg.Lease, since: time.Now(), paused: r.gate.onRenewal}
 	ctx, cancel := toTheEnd(ctx, r.cfg.Lease)
 	defer cancel()
 	err := r.pool.QueryRow(ctx, claimShard, l.args(pg.Args{"length": l.length, "layout": s.layout})).Scan(&l.term)
@@ -284,8 +283,8 @@ func (s *share) claim(ctx context.Context, shard, shards int) (bool, error) {
 	return true, nil
 }
 
-// yields releases a shard that another relay has requested.
-func (l *looker) yields(shard int) {
+// releaseShard releases a shard that another relay has requested.
+func (l *looker) releaseShard(shard int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if h := l.leases[shard]; h != nil && h.yield != nil {
@@ -295,7 +294,7 @@ func (l *looker) yields(shard int) {
 
 // pollShard polls the rows of one shard. It returns an error until the leader has stored that the table is polled.
 func (r *Relay) pollShard(idle, term context.Context, p *publisher) error {
-	db, err := r.bindNow(idle)
+	db, err := bindNow(idle, r.pool)
 	if err != nil {
 		return err
 	}
@@ -313,5 +312,5 @@ func (r *Relay) pollShard(idle, term context.Context, p *publisher) error {
 			return errors.New("the leader has not begun to poll yet")
 		}
 	}
-	return r.poll(idle, term, p, scanned{db.id, st.published})
+	return r.poll(idle, term, p, streamedRows{db.id, st.published})
 }

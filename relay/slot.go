@@ -54,8 +54,8 @@ func (r *Relay) foreign(s slotState) error {
 }
 
 // unusable returns the reason why the slot does not continue at the stored checkpoint, or "". No LSN after the stored
-// checkpoint was ever acknowledged, so a slot that is ahead of it was created by another program.
-func unusable(st standing, slot slotState, system wal.System) string {
+// checkpoint was ever confirmed, so a slot that is ahead of it was created by another program.
+func unusable(st storedState, slot slotState, system wal.System) string {
 	switch {
 	case !st.there || st.source != WAL:
 		return "the outbox was not streamed so far"
@@ -80,7 +80,7 @@ func unusable(st standing, slot slotState, system wal.System) string {
 // in the table alone.
 //
 // The stored state may be of another cluster: pg_upgrade copies slots from Postgres 17 on, and gives the cluster another identifier.
-func (t *mappedTable) checkSlotOrigin(st standing, slot slotState, system wal.System) error {
+func (t *mappedTable) checkSlotOrigin(st storedState, slot slotState, system wal.System) error {
 	confirmed := st
 	confirmed.lsn, confirmed.system = slot.confirmed, system.ID
 	if unusable(confirmed, slot, system) != "" {
@@ -100,9 +100,9 @@ func (t *mappedTable) checkSlotOrigin(st standing, slot slotState, system wal.Sy
 	return nil
 }
 
-// free terminates the session that still streams the slot: its relay held the lease before. If that relay is frozen, it would
+// freeSlot terminates the session that still streams the slot: its relay held the lease before. If that relay is frozen, it would
 // keep the slot until the server's time-out.
-func (r *Relay) free(ctx context.Context, db querier, s slotState) error {
+func (r *Relay) freeSlot(ctx context.Context, db querier, s slotState) error {
 	if s.activePID == 0 {
 		return nil
 	}
@@ -110,7 +110,7 @@ func (r *Relay) free(ctx context.Context, db querier, s slotState) error {
 		r.quiet.failed("free the slot", err) // the slot becomes free when the server notices that its client is gone
 	}
 	for range 20 {
-		if pause(ctx, 50*time.Millisecond, nil); ctx.Err() != nil {
+		if sleep(ctx, 50*time.Millisecond, nil); ctx.Err() != nil {
 			return ctx.Err()
 		}
 		now, err := r.readSlot(ctx, db)
@@ -134,7 +134,7 @@ func (r *Relay) dropSlot(ctx context.Context, db querier) error {
 
 // leaveSlot changes from streaming to polling. Rows that the stored snapshot sees are published, and the poll leaves them
 // out. The slot is dropped: a slot that no client streams would fill the server's disk.
-func (r *Relay) leaveSlot(ctx context.Context, db *server, l *lease, st standing) error {
+func (r *Relay) leaveSlot(ctx context.Context, db *server, l *lease, st storedState) error {
 	if !st.there {
 		return nil
 	}
@@ -151,7 +151,7 @@ func (r *Relay) leaveSlot(ctx context.Context, db *server, l *lease, st standing
 	if !slot.there || r.foreign(slot) != nil {
 		return nil
 	}
-	if err = r.free(ctx, db, slot); err == nil {
+	if err = r.freeSlot(ctx, db, slot); err == nil {
 		err = r.dropSlot(ctx, db)
 	}
 	if err != nil {
@@ -160,8 +160,8 @@ func (r *Relay) leaveSlot(ctx context.Context, db *server, l *lease, st standing
 	return nil
 }
 
-// makeSlot drops and creates the slot, and returns when every transaction that the slot does not stream completely is
-// visible. Both steps wait for open transactions, however long they last.
+// makeSlot drops the slot, if there is one, and creates it. It returns when all transactions that the slot does not stream, or not
+// completely, have ended and are visible. The creation and that wait last as long as any transaction that was open at their start.
 func (r *Relay) makeSlot(ctx context.Context, db *server, conn *wal.Conn) (wal.LSN, error) {
 	if err := r.dropSlot(ctx, db); err != nil {
 		return 0, err
@@ -184,7 +184,7 @@ func (r *Relay) makeSlot(ctx context.Context, db *server, conn *wal.Conn) (wal.L
 		if s.min >= own {
 			return from, nil
 		}
-		if pause(ctx, 20*time.Millisecond, nil); ctx.Err() != nil {
+		if sleep(ctx, 20*time.Millisecond, nil); ctx.Err() != nil {
 			return 0, ctx.Err()
 		}
 	}

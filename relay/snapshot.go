@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// A snapshot is a pg_snapshot: it says which transactions had ended when it was taken.
+// A snapshot is a pg_snapshot: the transactions that had ended when it was taken.
 type snapshot struct {
 	text    string // xmin:xmax:xip,…
 	min     uint64 // all lower ones had ended

@@ -24,20 +24,20 @@ func (r *Relay) acquire(ctx context.Context) (*lease, error) {
 	defer stop()
 
 	backoff := retry.Policy{Initial: 100 * time.Millisecond, Cap: 2 * time.Second}
-	standing := false
+	listening := false
 	for failures := 0; ctx.Err() == nil; {
 		l, remaining, err := r.tryLease(ctx)
 		switch {
 		case ctx.Err() != nil:
 			if l != nil { // taken at that very moment
-				r.giveBack(l)
+				r.giveBack(ctx, l)
 			}
 			return nil, ctx.Err()
 		case err != nil:
 			failures++
 			r.state.failed(err)
 			r.quiet.failed("lease", err)
-			pause(ctx, backoff.Wait(failures), nil)
+			sleep(ctx, backoff.Wait(failures), nil)
 			continue
 		case l != nil:
 			r.quiet.recovered("lease")
@@ -45,11 +45,11 @@ func (r *Relay) acquire(ctx context.Context) (*lease, error) {
 		}
 		failures = 0
 		r.quiet.recovered("lease")
-		if !standing {
-			standing = true
+		if !listening {
+			listening = true
 			side.Go(func() { r.listen(listen, leaseChannel, wake) })
 		}
-		for again := true; again; { // the looker's statement covers the lead too
+		for again := true; again; { // if this process holds other shards, their looker also reads the lease of shard 0
 			timer := time.NewTimer(min(remaining, r.cfg.Lease) + time.Millisecond)
 			again = false
 			select {
@@ -89,10 +89,10 @@ func (r *Relay) tryLease(ctx context.Context) (*lease, time.Duration, error) {
 		r.shards.divided(shards)
 	}
 	if remaining > 0 {
-		r.stands(leader, term)
+		r.standsBy(leader, term)
 		return nil, remaining, nil
 	}
-	l := &lease{shard: shard, holder: r.cfg.Holder, length: r.cfg.Lease, since: time.Now(), paused: r.gate.heard}
+	l := &lease{shard: shard, holder: r.cfg.Holder, length: r.cfg.Lease, since: time.Now(), paused: r.gate.onRenewal}
 	ctx, cancel = toTheEnd(ctx, r.cfg.Lease)
 	defer cancel()
 	err = r.pool.QueryRow(ctx, claimLease, l.args(pg.Args{"length": l.length})).Scan(&l.term)
@@ -126,7 +126,8 @@ func notMigrated(err error) error {
 	return err
 }
 
-func (r *Relay) stands(leader string, term int64) {
+// standsBy records that this relay is a standby, and which relay is active.
+func (r *Relay) standsBy(leader string, term int64) {
 	now := time.Now()
 	r.state.progressed(0, func(s *Status) {
 		if s.Role != Standby {
@@ -137,10 +138,11 @@ func (r *Relay) stands(leader string, term int64) {
 	})
 }
 
-func (r *Relay) giveBack(l *lease) {
-	ctx, cancel := context.WithTimeout(context.Background(), releaseLimit)
+// giveBack releases a lease, also after ctx has ended.
+func (r *Relay) giveBack(ctx context.Context, l *lease) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseLimit)
 	defer cancel()
 	if err := l.release(ctx, r.pool); err != nil {
-		r.cfg.Log.Warn().Err(err).Msg("the lease was not released")
+		r.cfg.Log.Warn().Err(err).Dur("runs_out_in", l.length).Msg("the lease was not released")
 	}
 }

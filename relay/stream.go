@@ -25,8 +25,8 @@ const (
 	reloadEvery  = 10 * time.Second
 )
 
-// breath is the shortest time between two windows with rows, unless a window is full. It is also the longest time, from its
-// first row, that a window waits if it ends within a transaction. If rows arrive one by one and fast, a send for each of them
+// breath is the shortest time between two windows with rows, unless a window is full. A window that ends within a transaction waits for
+// the rest of it, for at most breath from its first row. If rows arrive one by one and fast, a send for each of them
 // takes so much of the machine, including the work of the broker and its consumers, that the server falls behind with the
 // log: at 2,000 rows/s on two cores the 99th percentile was 33 ms (bench/relay --only latency).
 const breath = time.Millisecond
@@ -60,13 +60,13 @@ type stream struct {
 	ready   chan struct{}
 	room    chan struct{}
 
-	now      *window   // window of the publisher
-	taken    time.Time // when the last window with rows was taken
-	torn     bool      // the window before it ended within a transaction
-	ending   bool      // the relay must stop
-	tried    time.Time
-	retried  bool // the last claim returned failed rows
-	reloaded time.Time
+	now      *window       // window of the publisher
+	taken    time.Time     // when the last window with rows was taken
+	torn     bool          // the window before it ended within a transaction
+	ending   bool          // the relay must stop
+	tried    time.Time     // when the ledger last had no failed row that was due
+	retried  bool          // the last claim returned failed rows
+	reloaded time.Time     // when the ledger was last loaded
 	reload   time.Duration // interval between two loads
 
 	published atomic.Uint64 // LSN before which all rows of the log are published or recorded
@@ -74,7 +74,7 @@ type stream struct {
 	rows      atomic.Int64  // settled rows
 	reported  atomic.Uint64 // LSN that is stored, and so confirmed to the server
 	hurry     chan struct{} // signals that the LSN must be confirmed at once
-	heard     atomic.Int64  // when the server last sent something, Unix nanoseconds
+	received  atomic.Int64  // when the server last sent something, Unix nanoseconds
 	watched   time.Time     // when the relay last checked whether the server holds the log back
 }
 
@@ -90,7 +90,7 @@ func (r *Relay) stream(idle, term context.Context, p *publisher) error {
 	if err != nil {
 		return err
 	}
-	db, err := r.bind(system.Server)
+	db, err := bind(r.pool, system.Server)
 	if err != nil {
 		return err
 	}
@@ -124,7 +124,7 @@ func (r *Relay) stream(idle, term context.Context, p *publisher) error {
 			return err
 		}
 	}
-	if err := r.free(idle, db, slot); err != nil {
+	if err := r.freeSlot(idle, db, slot); err != nil {
 		return err
 	}
 	now, err := r.sample(idle, db)
@@ -198,12 +198,12 @@ func (r *Relay) stream(idle, term context.Context, p *publisher) error {
 		return err
 	}
 	st.timeline, st.system = system.Timeline, system.ID
-	told, err := r.flushed(idle, db)
+	flushed, err := r.flushed(idle, db)
 	if err != nil {
 		return err
 	}
 	began := st.lsn
-	err = r.follow(idle, term, p, streaming{db, conn, st, from, told, text})
+	err = r.follow(idle, term, p, streaming{db, conn, st, from, flushed, text})
 	if !r.asStored && unconvertible(err) {
 		r.readInDatabaseEncoding(err)
 		return errAgain
@@ -221,14 +221,14 @@ func (r *Relay) flushed(ctx context.Context, db querier) (wal.LSN, error) {
 	return wal.ParseLSN(text)
 }
 
-// streaming holds what follow needs to begin.
+// streaming is an open stream, as stream opens it and follow reads it.
 type streaming struct {
-	db   *server
-	conn *wal.Conn
-	st   standing
-	from wal.LSN
-	told wal.LSN // no row after it was delivered before
-	text *converter
+	db      *server
+	conn    *wal.Conn
+	st      storedState
+	from    wal.LSN
+	flushed wal.LSN // end of the log when the stream began: no row after it was delivered before
+	text    *converter
 }
 
 // follow publishes from the slot until idle or the stream ends.
@@ -236,7 +236,7 @@ func (r *Relay) follow(idle, term context.Context, p *publisher, from streaming)
 	conn, st := from.conn, from.st
 	s := &stream{
 		relay: r, lease: p.lease, db: from.db, conn: conn, publication: *st.publication,
-		from: from.from, again: from.told, converter: from.text,
+		from: from.from, again: from.flushed, converter: from.text,
 		ledger:  r.newLedger(from.db, p.lease),
 		filling: &window{}, spare: &window{},
 		over: make(chan struct{}), ready: make(chan struct{}, 1), room: make(chan struct{}, 1), passed: make(chan struct{}, 1), hurry: make(chan struct{}, 1),
@@ -257,7 +257,7 @@ func (r *Relay) follow(idle, term context.Context, p *publisher, from streaming)
 		}
 	}
 	s.reported.Store(uint64(st.lsn))
-	s.heard.Store(time.Now().UnixNano())
+	s.received.Store(time.Now().UnixNano())
 	if err := s.load(idle); err != nil {
 		return err
 	}

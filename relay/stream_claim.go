@@ -23,7 +23,7 @@ func (s *stream) claim(ctx context.Context, _ time.Duration) ([]*item, error) {
 		}
 	}
 	if s.tx != nil {
-		if err := s.tx.due(s); err != nil {
+		if err := s.tx.commitIfDue(s); err != nil {
 			return nil, err
 		}
 		if s.tx.busy() || s.published.Load() < uint64(s.again) {
@@ -75,7 +75,7 @@ func (s *stream) next(ctx context.Context) ([]*item, error) {
 		if len(w.items) > 0 || w.upTo > 0 {
 			if rest, until := s.waits(w); rest > 0 {
 				s.mu.Unlock()
-				pause(ctx, rest, until)
+				sleep(ctx, rest, until)
 				if ctx.Err() != nil {
 					return nil, ctx.Err()
 				}
@@ -221,7 +221,7 @@ func (s *stream) settled() error {
 	return nil
 }
 
-// begun returns the rows of transactions of which some rows are published.
+// begun returns the unsettled rows of the transactions of which some rows are published already.
 func (s *stream) begun(ctx context.Context) ([]*item, error) {
 	for {
 		if s.now == nil && s.torn {
@@ -281,7 +281,8 @@ func (s *stream) record(ctx context.Context, failures []failure) error {
 	return nil
 }
 
-// behind applies to rows of a window. Failed rows are due, and wait for no other row.
+// behind reports whether a row of a window waits behind a failed row of its key. A failed row that was claimed is due, and waits for
+// no other row.
 func (s *stream) behind(i *item) bool { return !i.failedBefore && s.ledger.behind(i) }
 
 // rest returns at once, since claim itself waits.

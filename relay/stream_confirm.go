@@ -16,14 +16,14 @@ import (
 // silent for too long, it checks whether the server still works, and else ends the stream.
 func (s *stream) report(ctx context.Context) {
 	for more := true; more; {
-		pause(ctx, reportEvery, s.hurry)
+		sleep(ctx, reportEvery, s.hurry)
 		more = ctx.Err() == nil
-		if quiet := time.Since(time.Unix(0, s.heard.Load())); quiet > s.relay.silence && !s.isFull() {
+		if quiet := time.Since(time.Unix(0, s.received.Load())); quiet > s.relay.silence && !s.isFull() {
 			if !s.decodes(ctx) {
 				s.ended(fmt.Errorf("the server was silent for %s", quiet))
 				return
 			}
-			s.heard.Store(time.Now().UnixNano())
+			s.received.Store(time.Now().UnixNano())
 			s.relay.cfg.Log.Info().Stringer("silent_for", quiet.Round(time.Second)).
 				Msg("the server decodes a large transaction and sends nothing meanwhile: the relay waits")
 		}
@@ -64,7 +64,7 @@ const cannotConnectNow = "57P03"
 
 // keepCheckpoint stores the LSN up to which the log is published, and a snapshot once all rows visible in it are published.
 // Only then is the LSN confirmed to the server. When ctx ends it stores the last state and returns.
-func (s *stream) keepCheckpoint(ctx context.Context, st standing) {
+func (s *stream) keepCheckpoint(ctx context.Context, st storedState) {
 	var pending *sample // a sample that the stream has not passed yet
 	var proven, kept int64
 	for stored := time.Now(); s.awaitCheckpoint(ctx, pending, proven); {
@@ -104,7 +104,7 @@ func (s *stream) keepCheckpoint(ctx context.Context, st standing) {
 
 // keepLast stores the last checkpoint of the stream. A cut that ends the stream may also break the pool's connections, so keepLast
 // tries again for releaseLimit while there is a checkpoint to store.
-func (s *stream) keepLast(ctx context.Context, st standing) error {
+func (s *stream) keepLast(ctx context.Context, st storedState) error {
 	ctx, cancel := context.WithTimeout(ctx, releaseLimit)
 	defer cancel()
 	for {
@@ -115,7 +115,7 @@ func (s *stream) keepLast(ctx context.Context, st standing) error {
 		if err == nil || endsStream(err) || published <= s.reported.Load() || ctx.Err() != nil {
 			return err
 		}
-		pause(ctx, 100*time.Millisecond, nil)
+		sleep(ctx, 100*time.Millisecond, nil)
 	}
 }
 
@@ -137,10 +137,10 @@ func (s *stream) failed(ctx context.Context, what string, err error) {
 // published.
 func (s *stream) awaitCheckpoint(ctx context.Context, pending *sample, proven int64) bool {
 	if pending != nil {
-		pause(ctx, sampleEvery, s.passed)
+		sleep(ctx, sampleEvery, s.passed)
 		return ctx.Err() == nil
 	}
-	pause(ctx, sampleEvery, nil)
+	sleep(ctx, sampleEvery, nil)
 	s.idle(ctx, proven)
 	return ctx.Err() == nil
 }
@@ -148,12 +148,12 @@ func (s *stream) awaitCheckpoint(ctx context.Context, pending *sample, proven in
 // idle waits while no row is settled, for at most beatEvery.
 func (s *stream) idle(ctx context.Context, rows int64) {
 	for end := time.Now().Add(beatEvery); ctx.Err() == nil && time.Now().Before(end) && s.rows.Load() == rows; {
-		pause(ctx, time.Until(end), s.passed)
+		sleep(ctx, time.Until(end), s.passed)
 	}
 }
 
 // keep stores a checkpoint and then requests its report.
-func (s *stream) keep(ctx context.Context, st standing, published uint64) error {
+func (s *stream) keep(ctx context.Context, st storedState, published uint64) error {
 	published = max(published, s.reported.Load())
 	st.lsn = wal.LSN(published)
 	if err := s.relay.store(ctx, s.db, s.lease, st); err != nil {

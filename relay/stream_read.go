@@ -13,7 +13,7 @@ func (s *stream) read() {
 	layouts := make(map[uint32]knownLayout) // by the table's OID: each Relation message is another *Relation
 	texts := make(words)
 	open, rows := false, false // open: within a transaction; rows: it has rows of the outbox
-	published := false         // its rows were published before. The rows may name another transaction: they may be of a restored dump.
+	published := false         // its rows were published before. Their column xid does not show that: it may be of another cluster.
 	var asked requests
 	read := 0
 	for {
@@ -61,7 +61,7 @@ func (s *stream) read() {
 			if !seen {
 				layouts[e.Relation.ID] = knownLayout{e.Relation, l}
 			}
-			if l == nil || published { // l == nil: of another table, which a wider publication may contain. The server is alive all the same.
+			if l == nil || published { // l == nil: a row of another table, which a wider publication may contain
 				break
 			}
 			tuple, reason := e.Tuple, error(nil)
@@ -89,10 +89,10 @@ func (s *stream) read() {
 			}
 		case wal.Message:
 			if e.Prefix == pausePrefix {
-				tell(s.relay.gate.asked())
+				tell(s.relay.gate.readRequested())
 			}
 		case wal.Skipped:
-			s.heard.Store(time.Now().UnixNano()) // one message may take longer than maxSilence
+			s.received.Store(time.Now().UnixNano()) // one message may take longer than maxSilence
 		case wal.Commit:
 			open = false
 			s.mark(e.LSN, rows)
@@ -113,10 +113,10 @@ func (s *stream) read() {
 		read++
 		switch {
 		case !s.conn.Buffered():
-			s.heard.Store(time.Now().UnixNano())
+			s.received.Store(time.Now().UnixNano())
 			tell(s.ready)
 		case read%1000 == 0: // a server that is ahead of the relay may fill the buffer for minutes
-			s.heard.Store(time.Now().UnixNano())
+			s.received.Store(time.Now().UnixNano())
 		}
 	}
 }
@@ -161,7 +161,7 @@ func (s *stream) roomy() *window {
 		s.mu.Unlock()
 		tell(s.ready)
 		<-s.room
-		s.heard.Store(time.Now().UnixNano()) // nothing was read meanwhile
+		s.received.Store(time.Now().UnixNano()) // nothing was read meanwhile
 	}
 }
 
@@ -171,6 +171,7 @@ func (s *stream) isFull() bool {
 	return s.filling.full()
 }
 
+// mark notes that the log up to an LSN is in the windows. rows: a transaction with rows of the outbox ends there.
 func (s *stream) mark(upTo wal.LSN, rows bool) {
 	s.mu.Lock()
 	if rows {
@@ -181,6 +182,7 @@ func (s *stream) mark(upTo wal.LSN, rows bool) {
 	s.mu.Unlock()
 }
 
+// ended ends reading with err, unless it has ended before, and wakes the publisher and the reader.
 func (s *stream) ended(err error) {
 	s.mu.Lock()
 	if s.err == nil {
@@ -199,6 +201,7 @@ func (s *stream) end() error {
 	return fmt.Errorf("%w: %w", errStream, s.err)
 }
 
+// tell signals on c, which is buffered for one signal. It does not wait.
 func tell(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

@@ -27,7 +27,7 @@ const (
 var (
 	// errAborted means that a Kafka transaction was not committed, or may not have been: the checkpoint must be read again.
 	errAborted = errors.New("the Kafka transaction is given up")
-	// errAgain means the same if the reason is known and handled.
+	// errAgain means that the source must begin again at once, for a reason that is known and handled. It is no failure.
 	errAgain = errors.New("the stream begins again")
 	// errStop means that only an operator can resolve the failure.
 	errStop = errors.New("stopped")
@@ -186,11 +186,12 @@ func (t *transactor) reached(s *stream, upTo wal.LSN, end commitEnd) error {
 		return nil
 	}
 	t.upTo = upTo
-	return t.due(s)
+	return t.commitIfDue(s)
 }
 
-// due commits the transaction if it is time.
-func (t *transactor) due(s *stream) error {
+// commitIfDue commits the transaction if it is complete and Config.Transactions have passed since the last commit. Else it returns an
+// error if the transaction is about to time out.
+func (t *transactor) commitIfDue(s *stream) error {
 	if t.whole && t.busy() && time.Since(t.ended) >= t.relay.cfg.Transactions {
 		return t.commit(s)
 	}
@@ -314,10 +315,10 @@ func (t *transactor) close() {
 
 // sent holds the results of one send.
 type sent struct {
-	rows     int
+	rows     int // number of rows that were sent
 	acked    []*item
-	failures []failure
-	failed   error // an error that is not a row's
+	failures []failure // of rows that are to be recorded
+	failed   error     // an error of the broker, not of a row
 }
 
 // settleTx settles a send within a transaction: either all of it, or the transaction is aborted, since a client commits

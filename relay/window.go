@@ -21,7 +21,6 @@ type window struct {
 	upTo  wal.LSN   // end of the last transaction that is complete in this window or before it; 0: none is
 	whole int       // number of items of transactions up to there; the others are of one that is not complete yet
 	end   commitEnd // of the last transaction with rows that ended in this window
-	next  int       // number of settled items at the front
 	begun time.Time // when its first row was read
 
 	commit wal.LSN // commit LSN of the transaction whose rows are added
@@ -47,7 +46,7 @@ func (w *window) size() int { return len(w.bytes) + w.long }
 
 func (w *window) clear() {
 	clear(w.items)
-	w.items, w.bytes, w.long, w.upTo, w.whole, w.end, w.next = w.items[:0], w.bytes[:0], 0, 0, 0, commitEnd{}, 0
+	w.items, w.bytes, w.long, w.upTo, w.whole, w.end = w.items[:0], w.bytes[:0], 0, 0, 0, commitEnd{}
 	if cap(w.bytes) > 2*windowBytes { // it held a row of many megabytes
 		w.bytes = nil
 	}

@@ -68,7 +68,7 @@ func (r *Relay) work(idle, term context.Context, p *publisher, once func(idle, t
 		}
 		r.state.failed(err)
 		r.quiet.failed("source", err)
-		pause(idle, backoff.Wait(failures), nil)
+		sleep(idle, backoff.Wait(failures), nil)
 	}
 	return nil
 }
@@ -123,7 +123,7 @@ func (r *Relay) noteSource(ctx context.Context, l *lease, source Source, why str
 
 // pollOutbox ends streaming, if the table was streamed before, and polls the rows that the stream did not publish.
 func (r *Relay) pollOutbox(idle, term context.Context, p *publisher) error {
-	db, err := r.bindNow(idle)
+	db, err := bindNow(idle, r.pool)
 	if err != nil {
 		return err
 	}
@@ -132,18 +132,18 @@ func (r *Relay) pollOutbox(idle, term context.Context, p *publisher) error {
 	if err != nil {
 		return err
 	}
-	if st, err = r.native(idle, db, p.lease, st); err != nil {
+	if st, err = r.discardForeignState(idle, db, p.lease, st); err != nil {
 		return err
 	}
 	if err := r.leaveSlot(idle, db, p.lease, st); err != nil {
 		return err
 	}
-	return r.poll(idle, term, p, scanned{db.id, st.published})
+	return r.poll(idle, term, p, streamedRows{db.id, st.published})
 }
 
-// native discards stored snapshots of another cluster: in this one the same numbers are other transactions, so all rows of
+// discardForeignState discards stored snapshots of another cluster: in this one the same numbers are other transactions, so all rows of
 // the table are published, perhaps again.
-func (r *Relay) native(ctx context.Context, db *server, l *lease, st standing) (standing, error) {
+func (r *Relay) discardForeignState(ctx context.Context, db *server, l *lease, st storedState) (storedState, error) {
 	if st.published == nil && st.sweep == nil {
 		return st, nil
 	}
@@ -202,21 +202,21 @@ func (r *Relay) obstacle(ctx context.Context) (string, error) {
 	return wal.Obstacle(ctx, r.pool, wal.Published{Publication: r.cfg.Publication, Schema: r.mapped.schema, Table: r.mapped.name})
 }
 
-// scanned is a snapshot of the rows that a stream has published, or nil, with the server process that it is from.
-type scanned struct {
+// streamedRows is a snapshot of the rows that a stream has published, or nil, with the server process that it is from.
+type streamedRows struct {
 	server    string
 	published *string
 }
 
 // poll publishes from the table until idle ends.
-func (r *Relay) poll(idle, term context.Context, p *publisher, but scanned) error {
+func (r *Relay) poll(idle, term context.Context, p *publisher, except streamedRows) error {
 	idle, stop := context.WithCancel(idle)
 	var side sync.WaitGroup
 	defer side.Wait()
 	defer stop()
 	wake := make(chan struct{}, 1)
 	source := r.newPoll(p.lease)
-	source.wake, source.of, source.published = wake, but.server, but.published
+	source.wake, source.of, source.published = wake, except.server, except.published
 	defer source.close()
 	if p.lease.of() > 1 {
 		source.looker = r.looker
@@ -234,11 +234,11 @@ func (r *Relay) newPoll(l *lease) *poll {
 	}
 }
 
-// batchOfShard returns the number of rows of a claim if there are shards shards.
+// batchOfShard returns the number of rows of a claim, if the outbox has that number of shards.
 func batchOfShard(batch, shards int) int { return max(batch/shards, min(batch, 500)) }
 
-// standing is the row of troupe.relay_state, or of a mapped table in troupe.mapped_tables.
-type standing struct {
+// storedState is the row of troupe.relay_state, or of a mapped table in troupe.mapped_tables.
+type storedState struct {
 	there            bool
 	source           Source
 	system           string
@@ -248,7 +248,7 @@ type standing struct {
 	publication      *string // publication that lsn belongs to, as sample.sql identifies it; nil: not known
 }
 
-func (r *Relay) readState(ctx context.Context, db *server) (s standing, err error) {
+func (r *Relay) readState(ctx context.Context, db *server) (s storedState, err error) {
 	var lsn *string
 	query, args := readState, pg.Args{"slot": r.cfg.Slot}
 	if r.mapped != nil {
@@ -270,7 +270,7 @@ func (r *Relay) readState(ctx context.Context, db *server) (s standing, err erro
 }
 
 // store stores s. The error wraps errLost when the term is over.
-func (r *Relay) store(ctx context.Context, db *server, l *lease, s standing) error {
+func (r *Relay) store(ctx context.Context, db *server, l *lease, s storedState) error {
 	query, args := storeState, pg.Args{
 		"slot": r.cfg.Slot, "source": s.source, "system_id": s.system, "timeline": s.timeline,
 		"published": s.published, "sweep": s.sweep, "lsn": s.lsn.String(), "publication": s.publication,

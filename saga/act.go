@@ -212,8 +212,9 @@ func (x *decision) actResolve(i int, e Event) {
 	}
 }
 
-// result sets the variables that e gives for step i; for an item, each is the item's element of the variable. i is -1 for
-// variables that belong to no step. It returns false, and refuses the action, if a variable cannot have its value.
+// result sets the variables that e gives for step i. If i is an item, each value becomes the item's element in the list of that
+// variable. i is -1 for variables that belong to no step. If a variable cannot have its value, result refuses the action and returns
+// false.
 func (x *decision) result(i int, e Event) bool {
 	data := make(map[string]any, len(e.Fields))
 	for _, name := range sortedKeys(e.Fields) {

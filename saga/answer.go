@@ -12,7 +12,7 @@ import (
 // answered applies the answer of a hop to a command or a compensation.
 func (x *decision) answered(e Event) {
 	i, ok := x.d.stepIndex(e.Step)
-	if !ok && !x.findsItem(e, &i) {
+	if !ok && !x.restoreItem(e, &i) {
 		return
 	}
 	if x.d.steps[i].each != nil {
@@ -133,7 +133,7 @@ func phaseText(p Phase) string {
 
 func (x *decision) done(i int, event string) {
 	ss, st := &x.s.Steps[i], x.d.steps[i]
-	goesBack := st.back != nil && ss.Phase == Doubt // the saga may have skipped steps behind such a pivot already
+	goesBack := st.back != nil && ss.Phase == Doubt // nothing waits for a pivot that can be compensated and is in doubt: the steps after it may be skipped already
 	ss.Phase, ss.Doubt, ss.Tolerated, ss.Answer = Done, false, false, event
 	x.disarm(ss.Name + stepTimeout)
 	x.disarmUntil(i)
@@ -233,8 +233,8 @@ func (x *decision) observed(e Event) {
 	}
 }
 
-// maxEarly limits the number of events that a saga keeps until a step awaits them, and maxEarlyBytes their size, since each decision reads them.
-// Further events are refused and become dead letters. A single event is kept whatever its size is.
+// maxEarly limits the number of events that a saga keeps until a step awaits them, and maxEarlyBytes their size, since each decision reads
+// them. Further events are refused and become dead letters. The first event is kept whatever its size is.
 const (
 	maxEarly      = 64
 	maxEarlyBytes = 4 << 20
@@ -273,7 +273,7 @@ func (x *decision) observe(i int, e Event) bool {
 	return true
 }
 
-// finds reports whether e finds the saga in the way of a.
+// finds reports whether e is for this saga: by the saga's key or, if a has an Association, by the value of a variable.
 func (x *decision) finds(a *answer, e Event) bool {
 	switch {
 	case e.Key == nil:

@@ -70,7 +70,7 @@ func (c *compiler) cancel(s *Cancel) *cancel {
 	if len(s.Refused) > 0 && len(s.Events) == 0 {
 		c.wrong("cancel.refused", "only an event is refused with an event: want events")
 	}
-	if len(s.Refused) > 0 && s.Before == "" && !c.hasPivot() {
+	if len(s.Refused) > 0 && s.Before == "" && !slices.ContainsFunc(c.d.steps, func(st *step) bool { return st.Pivot }) {
 		c.wrong("cancel.refused", "no cancel comes too late: there is no pivot, and no before")
 	}
 	x.refused = c.emits(c.data, "cancel.refused", s.Refused)
@@ -94,15 +94,6 @@ func (c *compiler) cancels(path string, a Answer) {
 			}
 		}
 	}
-}
-
-func (c *compiler) hasPivot() bool {
-	for _, st := range c.d.steps {
-		if st.Pivot {
-			return true
-		}
-	}
-	return false
 }
 
 // cancelledBy applies e if it is an event that cancels the saga, and reports whether it is one.

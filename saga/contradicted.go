@@ -10,9 +10,9 @@ import (
 // handles the command again, and its second answer may contradict the first one. The second answer is the true one, and the saga has
 // decided on the first.
 
-// contradicts reports whether e is a failure of the command of step i that has succeeded. A failure of another command of the step is no
-// contradiction: a worker that does not recognise a command that was sent again may refuse it, since it has done the step. Nor is a failure
-// of a step that an operator has skipped or resolved, since the operator found out the result.
+// contradicts reports whether e is a failure of the same command of step i, or of its compensation, that has succeeded before. A failure of
+// another command of the step contradicts nothing: a hop that does not recognise a command which was sent again may refuse it, because the
+// step is done already. Neither does a failure of a step that an operator has skipped or resolved: the operator found out the result.
 func (x *decision) contradicts(i int, e Event) bool {
 	ss := x.s.Steps[i]
 	if e.Outcome != "failure" || e.Type == NothingType || ss.Answer == "" || x.d.steps[i].send == nil {
@@ -28,9 +28,10 @@ func (x *decision) contradicts(i int, e Event) bool {
 	return false
 }
 
-// contradictStep applies a failure that contradicts the success of step i. The step is then in doubt, and an operator decides: a retry
-// sends the command again, and a compensation does nothing if the hop has refused the command. If the compensation was sent already, or
-// the saga has ended, the failure is refused and becomes a dead letter.
+// contradictStep applies a failure that contradicts the success of step i. The step is in doubt from then on. A saga that goes forward is
+// parked, and an operator acts on the step. A saga that goes back compensates the step, which has no effect at a hop that has refused the
+// command; a step without a compensation is refused. If the compensation was sent already, or the saga has ended, the failure itself is
+// refused and becomes a dead letter.
 func (x *decision) contradictStep(i int, e Event) {
 	st, ss := x.d.steps[i], &x.s.Steps[i]
 	if x.s.Ended() || ss.Phase != Done {

@@ -139,8 +139,8 @@ func (d *Definition) String() string { return fmt.Sprintf("%s v%d", d.spec.Saga,
 // use it.
 func (d *Definition) Expr(path string) *expr.Expr { return d.exprs[path] }
 
-// Personal returns the kind of each personal field, by the type of the message and the field's path. It has the types that CommandOf, AnswerOf,
-// StartOf and EmitOf declare with a codec of package schemas/personal.
+// Personal returns the kind of each personal field, by the type of the message and the path of the field. It knows only the messages that
+// CommandOf, AnswerOf, StartOf and EmitOf have declared with a codec of package schemas/personal.
 func (d *Definition) Personal() map[string]map[string]string { return d.personal }
 
 // Hops returns the hops whose events the saga consumes, sorted.

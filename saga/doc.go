@@ -34,7 +34,9 @@
 //	a success of a type that the          parked, and the step is exhausted: an operator retries it, skips it with its
 //	definition does not have, or an       result, or resolves it
 //	answer whose variables or when
-//	cannot be evaluated
+//	cannot be evaluated, or whose
+//	variables are too large (8 MiB for
+//	all variables of a saga)
 //	a reason that cannot be evaluated     the event's type, or the condition of the end, is the reason
 //	the payload of a deadline that        the start is refused
 //	counts from the start cannot be
@@ -51,13 +53,18 @@
 //	a success of a step about which an    refused: a dead letter of the coordinator's hop
 //	operator has stated that it did not
 //	take effect
+//	an answer of another hop than the     refused: a dead letter of the coordinator's hop. An exhausted event is ignored: it is about
+//	one that the step asks                an event that the other hop has given up
+//	a success of a step or an item that   refused: a dead letter of the coordinator's hop. The saga was moved to another definition
+//	the definition does not have          before its database was set back
 //	a failure of a step that was done,    the hop's database was set back: the step is in doubt, or its compensation has failed, and
 //	or of a compensation that was done    the saga is parked; if the saga goes back, the step is compensated
 //	an answer to an earlier command,      ignored if it is a failure; a success completes the step
 //	after a retry
-//	an event before its step awaits it    kept until then; refused if 64 are kept already
-//	a declared cancel                     the steps that are done are compensated, as if a step were refused; refused if the step
-//	                                      before which it is accepted, or a pivot, has begun
+//	an event before its step awaits it    kept until then; refused if 64 events or 4 MiB are kept already
+//	a declared cancel                     the steps that are done are compensated, as if a step were refused. A cancel is refused
+//	                                      once a pivot has begun, or the step before which a cancel is accepted has begun or
+//	                                      was skipped
 //	an operator                           retry, skip, resolve, compensate, resume, cancel, set, abandon; refused where the state does
 //	                                      not allow it
 //

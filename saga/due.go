@@ -9,7 +9,7 @@ import (
 	"github.com/troupe-go/troupe/internal/moments"
 )
 
-// armFirst schedules the deadlines that count from the saga's start.
+// armFirst schedules the deadlines that count from the saga's start. With a lock the saga starts when it has its lock.
 func (x *decision) armFirst() {
 	due, err := x.since(-1)
 	if err != nil {
@@ -98,17 +98,17 @@ func (x *decision) fired(e Event) {
 	case strings.HasSuffix(due.Name, stepTimeout):
 		x.timedOut(x.stepOf(due.Name, stepTimeout))
 	case e.Keep:
-		x.meet(due)
+		x.applyOrKeep(due)
 	default:
-		x.met(due)
+		x.apply(due)
 	}
 }
 
-// meet applies a deadline of the definition, or keeps it as overdue until the saga goes on. It keeps a deadline that would complete
-// a parked saga or one that goes back, and one of whose effects any cannot be built: such a deadline has no effect at all now, so
-// that all of it can be applied once, later.
-func (x *decision) meet(due Armed) {
-	then := x.d.deadlines[x.deadline(due.Name)].Then
+// applyOrKeep applies a deadline of the definition, or keeps it as overdue until the saga goes on. It keeps a deadline that would complete
+// the saga while it is parked, goes back, or awaits the answer to a compensation. It also keeps a deadline if one of its events cannot be
+// built: then it takes back what the deadline has changed, so that all of it is applied later, once.
+func (x *decision) applyOrKeep(due Armed) {
+	then := x.d.deadlines[x.d.deadline(due.Name)].Then
 	if then == ThenComplete && (x.s.Back || x.s.Status == Parked || x.compensating()) { // a saga that goes back goes on if its pivot is done
 		x.keep(due)
 		x.moment(moments.DeadlineKept, "", due.Name)
@@ -116,7 +116,7 @@ func (x *decision) meet(due Armed) {
 	}
 	steps, early := slices.Clone(x.s.Steps), x.s.Early
 	first, events := len(x.fx.Moments), len(x.fx.Events)
-	if !x.met(due) {
+	if !x.apply(due) {
 		x.s.Steps, x.s.Early = steps, early
 		x.fx.Moments[first].What, x.fx.Events = moments.DeadlineKept, x.fx.Events[:events]
 		x.keep(due)
@@ -130,7 +130,8 @@ func (x *decision) keep(due Armed) {
 	x.fx.Met = slices.DeleteFunc(x.fx.Met, func(name string) bool { return name == due.Name })
 }
 
-// meetOverdue applies the overdue deadlines, the earliest first, until the saga is parked or compensates.
+// meetOverdue applies the overdue deadlines, the earliest first, while the saga runs. It leaves out a deadline that would complete the saga
+// while the answer to a compensation is awaited.
 func (x *decision) meetOverdue() {
 	for x.s.Status == Running {
 		next := -1
@@ -145,7 +146,7 @@ func (x *decision) meetOverdue() {
 		due := x.s.Deadlines[next]
 		x.s.Deadlines = slices.Delete(x.s.Deadlines, next, next+1)
 		x.fx.Met = append(x.fx.Met, due.Name)
-		x.meet(due)
+		x.applyOrKeep(due)
 	}
 }
 
@@ -167,16 +168,14 @@ func (x *decision) timedOut(i int) {
 	}
 }
 
-func (x *decision) deadline(name string) int { return x.d.deadline(name) }
-
 func (d *Definition) deadline(name string) int {
 	return slices.IndexFunc(d.deadlines, func(dl *deadline) bool { return dl.Name == name })
 }
 
-// met applies a deadline of the definition. If one of its events, or of the events of the end that it causes, cannot be built, it
+// apply applies a deadline of the definition. If one of its events, or of the events of the end that it causes, cannot be built, it
 // parks the saga and returns false.
-func (x *decision) met(due Armed) bool {
-	dl := x.d.deadlines[x.deadline(due.Name)]
+func (x *decision) apply(due Armed) bool {
+	dl := x.d.deadlines[x.d.deadline(due.Name)]
 	x.moment(moments.DeadlineMet, "", due.Name)
 	payload := due.Payload
 	if payload == nil {

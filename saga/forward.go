@@ -10,8 +10,8 @@ import (
 	"github.com/troupe-go/troupe/internal/moments"
 )
 
-// forward starts and skips the steps that can be, and completes the saga when none is left. It reports whether anything changed,
-// in which case it must be called again.
+// forward begins or skips each step whose needs are decided, and completes the saga when no step is left. If it returns true, something
+// has changed, and it must be called again.
 func (x *decision) forward() (changed bool) {
 	if !x.tolerateFailed() {
 		return false

@@ -60,7 +60,7 @@ func Parse(text []byte) (*Definition, error) {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&spec); err != nil {
-		return nil, Mistakes{said(text, at, dec.InputOffset(), err)}
+		return nil, Mistakes{decoderMistake(text, at, dec.InputOffset(), err)}
 	}
 	d, err := Define(spec)
 	var found Mistakes
@@ -90,8 +90,8 @@ func noJSON(err error) error {
 	return Mistakes{{Line: bad.Line, Text: bad.Text}}
 }
 
-// said returns a decoder's error with its path and line.
-func said(text []byte, at lines.Lines, read int64, err error) Mistake {
+// decoderMistake returns a decoder's error with its path and line.
+func decoderMistake(text []byte, at lines.Lines, read int64, err error) Mistake {
 	var typ *json.UnmarshalTypeError
 	if errors.As(err, &typ) {
 		want := typ.Type.String()

@@ -11,11 +11,17 @@ import (
 // Migrate converts s, a state of from, to a state of to, with which the saga continues at its next event. It is pure, as Decide
 // is: a log that contains such a move (Migrated) still gives the saga's state. Migrate does not change s.
 //
-// A saga can be moved if everything that has happened to it means the same in to. The saga's name, key and lock are equal. Each
-// variable keeps its type. Each step that has begun sends the same to the same hop, is compensated in the same way, is a pivot in
-// both or in neither, has a ForEach in both or in neither, and has the same order relative to the other steps that have begun. Each
-// scheduled deadline exists in to. And no part of to that the saga may reach reads a variable without a value that to would have set
-// before: at the start, or by a step that is done. The error lists all obstacles.
+// A saga can be moved if everything that has happened to it means the same in to:
+//
+//   - The saga's name, key and lock are equal, and each variable keeps its type.
+//   - Each step that has begun sends the same command to the same hop, has the same compensation, is a pivot in both or in neither,
+//     has a ForEach in both or in neither, and has the same order relative to the other steps that have begun.
+//   - A step without which the saga has gone on is optional in to. A step that waits for an event awaits one in to.
+//   - Each scheduled deadline exists in to, and has the fields of its payload that to reads.
+//   - The saga has a value for each variable that a part of to reads which the saga may still reach, and that to sets at the start
+//     or by a step that is over. If from sets the variable in the same place, it may be without a value in both.
+//
+// The error lists all obstacles.
 //
 // Steps and deadlines that only to has apply to the part of the saga that has not begun: deadlines that count from the saga's
 // start, or from the start of a step that has begun, are not scheduled afterwards. A scheduled deadline is cancelled if to lets it count
@@ -200,7 +206,7 @@ func (m *move) moved() State {
 		}
 	}
 	for i := range s.Steps {
-		m.countCalls(&s.Steps[i])
+		m.markNewRequest(&s.Steps[i])
 	}
 	s.Deadlines = slices.DeleteFunc(slices.Clone(s.Deadlines), func(a Armed) bool { return m.to.isCancelled(a.Name, s.Steps) })
 	if len(s.Deadlines) == 0 {
@@ -215,9 +221,9 @@ func (d *Definition) isCancelled(name string, steps []StepState) bool {
 	return k >= 0 && slices.ContainsFunc(d.deadlines[k].until, func(i int) bool { return steps[i].Phase == Done || steps[i].Tolerated })
 }
 
-// countCalls makes the retry of a step a new request to services outside, as ActSet does, if the new definition gives the step's command or
+// markNewRequest makes the retry of a step a new request to services outside, as ActSet does, if the new definition gives the step's command or
 // compensation another input.
-func (m *move) countCalls(ss *StepState) {
+func (m *move) markNewRequest(ss *StepState) {
 	name := stepOfItem(ss.Name)
 	k, had := m.from.byName[name]
 	if !had {

@@ -8,8 +8,8 @@ import (
 	"github.com/troupe-go/troupe/internal/expr"
 )
 
-// compareValues finds variables without a value that parts of the new definition read which the saga may reach, and that the new
-// definition sets in a part that the saga has passed, while the old one does not set them there.
+// compareValues finds variables that will lack a value when the saga reaches a part of the new definition that reads them. The new
+// definition sets such a variable at the start, or by a step that is over. The old one, on which the saga passed that place, does not.
 func (m *move) compareValues() {
 	phase, tolerated := make(map[string]Phase, len(m.s.Steps)), make(map[string]bool)
 	for _, ss := range m.s.Steps {

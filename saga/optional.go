@@ -62,5 +62,5 @@ func (x *decision) compensating() bool {
 
 // mustDelayCompletion reports whether an overdue deadline would complete the saga while the answer to a compensation is awaited.
 func (x *decision) mustDelayCompletion(a Armed) bool {
-	return x.d.deadlines[x.deadline(a.Name)].Then == ThenComplete && x.compensating()
+	return x.d.deadlines[x.d.deadline(a.Name)].Then == ThenComplete && x.compensating()
 }

@@ -19,7 +19,8 @@ type Spec struct {
 	// Lock is an expression of type string over data, evaluated at the start. Of two sagas with the same result, the second waits
 	// until the first has ended. Default: no lock.
 	Lock string `json:"lock,omitempty"`
-	// Timeout limits the duration of the whole saga: after it the saga is compensated. Default: no limit.
+	// Timeout limits the duration of the whole saga: after it the saga is compensated. With a Lock it counts from the time when the saga
+	// has the lock. Default: no limit.
 	Timeout Duration `json:"timeout,omitempty"`
 	// Stash limits how long an awaited event that arrives before its saga has started is kept. Default: 1 h.
 	Stash Duration `json:"stash,omitempty"`
@@ -196,9 +197,10 @@ type Compensation struct {
 type Deadline struct {
 	Name  string   `json:"name"`
 	After Duration `json:"after"`
-	// Since is the step from whose start After counts. Default: the saga's start.
+	// Since is the step from whose start After counts. Default: the saga's start; with a Lock, the time when the saga has it.
 	Since string `json:"since,omitempty"`
-	// Until lists steps. When one of them is done, the deadline is cancelled. The end of the saga always cancels it.
+	// Until lists steps. When one of them is done, or has failed and is optional, the deadline is cancelled. The end of the saga always
+	// cancels it.
 	Until []string `json:"until,omitempty"`
 	// Payload is evaluated when the deadline is scheduled, over data and saga. Emit reads it as deadline.
 	Payload Mapping `json:"payload,omitempty"`

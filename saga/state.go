@@ -20,8 +20,8 @@ type State struct {
 	Status  Status `json:"status"`
 	// Back reports that the saga compensates, or was compensating when it was parked.
 	Back bool `json:"back,omitempty"`
-	// Held names the deadline or the end of the definition, or the skipped or refused step with an effect, that parked the saga.
-	// Then only an operator resumes it, no answer does.
+	// Held names what parked the saga if only an operator can resume it, and no answer can: a deadline, the condition of an end, or a
+	// step whose effect differs from what the saga has decided on, as after a database was set back.
 	Held string `json:"held,omitempty"`
 	// Passed lists the ends (their conditions) that parked the saga before an operator resumed it. They do not park it again.
 	Passed []string `json:"passed,omitempty"`
@@ -77,8 +77,8 @@ type StepState struct {
 	// Epoch and BackEpoch count how often an operator sent the command and the compensation again.
 	Epoch     int `json:"epoch,omitempty"`
 	BackEpoch int `json:"back_epoch,omitempty"`
-	// First and BackFirst are the first epochs of the command and of the compensation whose result is unknown. Their
-	// idempotency key is used when the command is sent again, so that a service outside recognises the call.
+	// First and BackFirst are the epochs of the first command, and of the first compensation, whose result is unknown. A command that
+	// is sent again also names the idempotency key of that epoch, by which a service outside recognises the repeated call.
 	First     int `json:"first,omitempty"`
 	BackFirst int `json:"back_first,omitempty"`
 	// Succeeded and BackSucceeded are the epochs of the command and of the compensation that succeeded, by their answers.
@@ -143,9 +143,9 @@ type Event struct {
 	// Hop and Type are the sender and the type of the message. ActAnswer has the Type only.
 	Hop  string `json:"hop,omitempty"`
 	Type string `json:"type,omitempty"`
-	// Key, for Observed, is the key of the message. A step takes the event only if the event finds the saga in the way of the
-	// step: by its key, or by the step's Association. Nil, as in logs of earlier versions: each step of this Hop and Type takes
-	// it.
+	// Key, for Observed, is the key of the message. A step takes the event only if it is for this saga, as the By of the step's Answer
+	// says: by this key, or by the value of a variable. Nil, as in logs of earlier versions: each step that awaits an event of this
+	// Hop and Type takes it.
 	Key *string `json:"key,omitempty"`
 	// Answers, for Observed, is the id of the saga whose command the message answers. That saga ignores it as an awaited event.
 	Answers string `json:"answers,omitempty"`
@@ -229,7 +229,7 @@ type Effects struct {
 	// Ignored is the reason why the event changed nothing, such as that it is a duplicate.
 	Ignored string
 	// Early reports that the ignored event answers a command that the saga has not sent yet. That happens if the database has lost
-	// the saga's last decisions: the saga will send the command again, whose hop answers it no second time.
+	// the saga's last decisions. The saga will send the command again, and the hop will not answer a second time: keep the event.
 	Early bool
 	// Refused is the reason why an action cannot be done, why the saga cannot start or cannot keep the event, or why it can no
 	// longer undo an effect. Then nothing has changed.

@@ -194,8 +194,9 @@ func (c *compiler) bodies() {
 	emits("compensated", c.data, s.Compensated)
 }
 
-// known reports whether a message has a usable Go type, and records the mistake if its type is not usable.
-func (c *compiler) known(path string, of *body) bool {
+// checkBody reports whether a message was declared with a Go type whose fields can be checked. It records the mistake of a type that has
+// none, and the personal fields of the message.
+func (c *compiler) checkBody(path string, of *body) bool {
 	if of != nil && of.mistake != nil {
 		c.wrong(path, "%s", of.mistake)
 	}
@@ -210,7 +211,7 @@ func (c *compiler) known(path string, of *body) bool {
 
 // gives checks the fields that a mapping sets in a message.
 func (c *compiler) gives(path string, of *body, env *expr.Env, m Mapping) {
-	if !c.known(path, of) {
+	if !c.checkBody(path, of) {
 		return
 	}
 	for _, name := range sortedKeys(m) {
@@ -225,7 +226,7 @@ func (c *compiler) gives(path string, of *body, env *expr.Env, m Mapping) {
 
 // reads checks the fields that an answer's expressions read of its event. They may also read objects.
 func (c *compiler) reads(path string, of *body, objects map[string]expr.Fields, a Answer) {
-	if !c.known(path, of) {
+	if !c.checkBody(path, of) {
 		return
 	}
 	all := map[string]expr.Fields{"event": of.fields}

@@ -203,8 +203,8 @@ func plain(v any, growth *int) (_ any, err error) {
 	return read, nil
 }
 
-// storedLen returns about the length of a number in its stored form, if that is longer than 24 characters, and else 0. The text of a double
-// that jsonb gives is never shorter: it adds nothing when it is read.
+// storedLen returns about the length of a number in its stored form, or 0 if that has at most 24 characters. It is not more than the length
+// of the text that jsonb returns for a double, so that a double which is read from the database adds nothing.
 func storedLen(v any) int {
 	switch v := v.(type) {
 	case json.Number:

@@ -15,8 +15,13 @@ import (
 // usage is the processor time of processes so far, in seconds.
 type usage struct{ own, postgres, broker float64 }
 
+// used returns the processor time of p, unless that is nil, and of the servers.
 func (s *stage) used(p *program) usage {
-	return usage{p.CPU(), s.Server.CPU(), s.process.CPU()}
+	u := usage{postgres: s.Server.CPU(), broker: s.process.CPU()}
+	if p != nil {
+		u.own = p.CPU()
+	}
+	return u
 }
 
 // stall is the time without a new row after which missing rows count as lost. A JVM starts in less.

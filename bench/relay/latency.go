@@ -82,35 +82,53 @@ func (s *stamps) delays(from int) (all []time.Duration) {
 }
 
 // latency writes rows at a steady rate, one in a transaction, and measures the time of each from the return of its commit to a
-// consumer. The first seconds are not measured, and a writer's lateness does not count.
+// consumer. The first seconds are not measured, and a writer's lateness does not count. Without a relay, r is nil, and each
+// writer sends the message itself when its commit has returned.
 func (s *stage) latency(ctx context.Context, r relayer, rate int, tcp bool) (d delay, err error) {
 	l := s.load(rate * int((s.warm + s.time).Seconds()))
 	warm := rate * int(s.warm.Seconds()) // rows that are not measured
-	b, err := s.newBed(ctx, tcp, l.topics, r, r.table())
+	w := &writer{load: l, rate: rate}
+	if r != nil {
+		w.into = r.table()
+	}
+	b, err := s.newBed(ctx, tcp, l.topics, r, w.into)
 	if err != nil {
 		return d, err
 	}
+	w.bed = b
 	defer func() { err = errors.Join(err, b.close()) }()
-	p, err := b.startReady(ctx, r)
-	if err != nil {
-		return d, err
+	var p *program
+	if r == nil {
+		if w.sender, err = kgo.NewClient(kgo.SeedBrokers(b.addrs...), kgo.ProducerLinger(0)); err != nil {
+			return d, err
+		}
+		defer w.sender.Close()
+	} else {
+		if p, err = b.startReady(ctx, r); err != nil {
+			return d, err
+		}
+		defer p.stop()
 	}
-	defer p.stop()
 	st, t := newStamps(l.rows), newTally(l)
 	consumer, err := b.consumer()
 	if err != nil {
 		return d, err
 	}
 	defer consumer.Close()
-	w := &writer{bed: b, into: r.table(), load: l, rate: rate, stamps: st}
-	if d, err = s.measured(ctx, p, consumer, t, st, warm, w.write); err != nil {
+	w.stamps = st
+	d, err = s.measured(ctx, p, consumer, t, st, warm, w.write)
+	if p == nil {
+		return d, err
+	}
+	if err != nil {
 		return d, errors.Join(err, p.alive())
 	}
 	d.peakMB = p.PeakMB()
 	return d, nil
 }
 
-// measured calls write, which commits the rows of t, and measures their delays and p's cost from row warm on.
+// measured calls write, which commits the rows of t, and measures their delays and the cost of p, unless that is nil, from row
+// warm on.
 func (s *stage) measured(ctx context.Context, p *program, consumer *kgo.Client, t *tally, st *stamps, warm int,
 	write func(ctx context.Context, from, to int) error) (d delay, err error) {
 	running, ctx := errgroup.WithContext(ctx)
@@ -173,6 +191,7 @@ type writer struct {
 	load   load
 	rate   int
 	stamps *stamps
+	sender *kgo.Client // sends each row's message after its commit; nil: a relay does
 }
 
 // write writes a range of rows, each when it is due.
@@ -196,6 +215,9 @@ func (w *writer) write(ctx context.Context, from, to int) error {
 					return err
 				}
 				w.stamps.commit(i, time.Now())
+				if w.sender != nil {
+					w.send(ctx, i)
+				}
 			}
 			return nil
 		})
@@ -203,8 +225,16 @@ func (w *writer) write(ctx context.Context, from, to int) error {
 	return running.Wait()
 }
 
+// send sends row i's message and does not wait for the broker, nor end with ctx, which may end before. A message that the broker does not accept counts as lost.
+func (w *writer) send(ctx context.Context, i int) {
+	w.sender.Produce(context.WithoutCancel(ctx), &kgo.Record{
+		Topic: w.bed.topics[w.load.topic(i)], Key: []byte(w.load.key(i)), Value: payload(i),
+		Headers: []kgo.RecordHeader{{Key: "ce_id", Value: []byte(rowID(i).String())}},
+	}, nil)
+}
+
 func (s *stage) measureLatency(ctx context.Context) error {
-	contenders := s.contenders(s.relaying())
+	contenders := s.contenders(s.ways)
 	if err := s.warmUp(ctx, contenders); err != nil {
 		return err
 	}
@@ -213,7 +243,11 @@ func (s *stage) measureLatency(ctx context.Context) error {
 		delayTable.Heading()
 		all := make([]*harness.Contender[delay], len(contenders))
 		for i, c := range contenders {
-			all[i] = &harness.Contender[delay]{Name: c.name, Run: func(ctx context.Context) (delay, error) {
+			name := c.name
+			if c.way == floorWay {
+				name = "floor, sent by the writer"
+			}
+			all[i] = &harness.Contender[delay]{Name: name, Run: func(ctx context.Context) (delay, error) {
 				return s.latency(ctx, s.relayers[c.way].latency, rate, c.tcp)
 			}}
 		}

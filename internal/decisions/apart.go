@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -162,17 +161,7 @@ func (d *Decider) takeApart(ctx context.Context, tx pgx.Tx, due participant.Due[
 		return retry.Permanent(err)
 	}
 	w := d.Begin(tx)
-	if err = w.pass.takeApart(ctx, due.Body, e); err == nil {
-		err = w.End(ctx, nil)
-	}
-	if err == nil {
-		w.Tell()
-	}
-	var located FailedAt
-	if errors.As(err, &located) {
-		err = located.Err
-	}
-	return w.Lost(err)
+	return w.Finish(ctx, nil, w.pass.takeApart(ctx, due.Body, e))
 }
 
 func (p *pass) takeApart(ctx context.Context, body Apart, e saga.Event) error {

@@ -100,17 +100,19 @@ func (p *pass) targets(ctx context.Context, i int, m Message) (ts []target, err 
 
 // startedBy returns the start of a saga of d by m, and whether m starts one.
 func startedBy(d *saga.Definition, i int, m Message, now func() (time.Time, error)) (t target, starts bool, err error) {
-	name := d.Spec().Saga
 	t = target{message: i, d: d, start: saga.Event{
 		Kind: saga.Started, Hop: m.Hop, Type: m.Type, Fields: m.Fields, Message: m.ID, Correlation: m.Correlation,
 	}}
 	data, starts, err := d.StartedBy(m.Hop, m.Type, m.Fields, now)
-	if err != nil || !starts {
-		return t, false, wrapped(err, "start of saga %s by %s", name, m.Type)
+	if err != nil {
+		return t, false, fmt.Errorf("start of saga %s by %s: %w", d.Spec().Saga, m.Type, err)
+	}
+	if !starts {
+		return t, false, nil
 	}
 	is, err := started(d, saga.Event{Hop: m.Hop, Type: m.Type, Fields: data, Message: m.ID, Correlation: m.Correlation})
 	if err != nil {
-		return t, false, wrapped(err, "start by %s", m.Type)
+		return t, false, fmt.Errorf("start by %s: %w", m.Type, err)
 	}
 	is.message, is.start = i, t.start
 	return is, true, nil
@@ -123,13 +125,6 @@ func (p *pass) stashFor(d *saga.Definition) time.Duration {
 		return 0
 	}
 	return cmp.Or(time.Duration(d.Spec().Stash), time.Hour)
-}
-
-func wrapped(err error, format string, args ...any) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), err)
 }
 
 // noValue returns the error for an event that no saga can get, since it lacks the value that finds them.

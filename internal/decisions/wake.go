@@ -32,14 +32,7 @@ func (Wake) PlainJSON() {}
 // wake handles a saga's deadlines that are due.
 func (d *Decider) wake(ctx context.Context, tx pgx.Tx, due participant.Due[Wake]) error {
 	w := d.Begin(tx)
-	err := w.pass.due(ctx, -1, due.Body.Saga)
-	if err == nil {
-		err = w.End(ctx, nil)
-	}
-	if err == nil {
-		w.Tell()
-	}
-	return w.Lost(err)
+	return w.Finish(ctx, nil, w.pass.due(ctx, -1, due.Body.Saga))
 }
 
 // schedule stores when the saga of c is woken next, if it is woken at all.

@@ -248,13 +248,17 @@ type causeKey struct {
 	id, from, what string
 }
 
-// follow returns the context for a message of a decision. Its id depends on the saga, the event and the command, or else the topic
-// and the type: the commands of two sagas have different ids, also if one message, handler or call caused both. It does not depend
-// on the decisions for other sagas, nor on the other messages of the decision. If the database was set back, the
-// handled message may come again and move only one of the sagas, or lead to another command: its hop must not take that command for a
-// duplicate of the lost one. An event may then follow from another message than before. So the id of an event of the definition depends
-// only on the saga, its flow and path, the event's place in the definition.
-// A decision without a message of its own (an operator's action, a deadline, or a call) stays in the saga's flow.
+// follow returns the context in which a message of a decision is written. The id of that message is made from it.
+//
+// The id depends on the saga, the event that was decided on, and the command or else the topic and the type. So the commands of two sagas
+// have different ids, also if one message, handler or call caused both. The id does not depend on the decisions for other sagas, nor on
+// the other messages of the decision: if the database was set back, the handled message may come again and move only one of the sagas, or
+// lead to another command, which its hop must not take for a duplicate of the lost one.
+//
+// An event of the definition may then follow from another message than before. So its id depends only on the saga, its flow, and path, the
+// event's place in the definition.
+//
+// A decision without a handled message (an operator's action, a deadline, or a call) stays in the saga's flow.
 func follow(ctx context.Context, d Decided, e outbox.Entry, path string, taken []participant.Taken, causes map[causeKey]*envelope.Cause) context.Context {
 	if d.Message >= 0 && taken != nil {
 		ctx = taken[d.Message].Context()
@@ -287,11 +291,16 @@ func follow(ctx context.Context, d Decided, e outbox.Entry, path string, taken [
 	return envelope.WithCause(ctx, own)
 }
 
-// Tell calls the hooks after the commit, or at once if tx does not report its commit.
-func (w *Work) Tell() {
-	if !participant.AfterCommit(w.tx, w.Told) {
+// Finish ends the handling of messages. err is the error of their decisions: if it is nil, Finish calls End, and makes the hooks be called
+// after the commit, or at once if tx does not report its commit. It returns the error as Lost does.
+func (w *Work) Finish(ctx context.Context, taken []participant.Taken, err error) error {
+	if err == nil {
+		err = w.End(ctx, taken)
+	}
+	if err == nil && !participant.AfterCommit(w.tx, w.Told) {
 		w.Told()
 	}
+	return w.Lost(err)
 }
 
 // Told calls the hooks. Call it after the commit.

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // maxConnector is the largest size of a connector's JSON, in bytes.
@@ -26,8 +25,7 @@ type Connector struct {
 	// Slot and Publication are the connector's own, which a relay may take over once the connector is stopped. Both are empty
 	// if it cannot, since the slot is of a plugin other than pgoutput.
 	Slot, Publication string
-	Heartbeat         time.Duration // 0: the connector has none
-	ExactlyOnce       bool          // exactly.once.support is required
+	ExactlyOnce       bool // exactly.once.support is required
 
 	// Registry and Strategy are set if a schema registry encodes the payload as Avro: the registry's address without
 	// credentials, and the strategy's class.
@@ -231,11 +229,9 @@ func (r *reading) capture() {
 			"before the move")
 	}
 	if text := r.take("heartbeat.interval.ms"); text != "" {
-		ms, err := strconv.ParseUint(text, 10, 31)
-		if err != nil {
+		if _, err := strconv.ParseUint(text, 10, 31); err != nil {
 			r.note("heartbeat.interval.ms", Differs, "its value is no number of milliseconds")
 		}
-		c.Heartbeat = time.Duration(ms) * time.Millisecond
 		r.note("heartbeat.interval.ms", Moot, "the relay's own comes every 15 s while the table is quiet")
 	}
 	switch strings.ToLower(r.take("exactly.once.support")) {

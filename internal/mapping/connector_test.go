@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -66,7 +65,6 @@ func TestAConnectorBecomesAConfiguration(t *testing.T) {
 	require.Equal(t, []string{"public.outbox_events"}, c.Tables)
 	require.Equal(t, "shop_outbox", c.Slot)
 	require.Equal(t, "shop_outbox", c.Publication)
-	require.Equal(t, 10*time.Second, c.Heartbeat)
 	require.True(t, c.ExactlyOnce)
 	require.Equal(t, mapping.Config{
 		Key: "aggregate_id", ExpandJSON: true, Additional: "event_type:header:eventType,p:partition", Missing: mapping.Ignore,

@@ -120,18 +120,6 @@ func Parse(options map[string]string) (*Mapping, error) {
 // Config returns the Config that was passed to New, with the defaults filled in.
 func (m *Mapping) Config() Config { return m.cfg }
 
-// Columns returns the names of all columns that the mapping uses, each once, including optional ones. To select from a table,
-// bind its columns as the catalog has them, and read the columns that Table.Columns returns.
-func (m *Mapping) Columns() []string {
-	var names []string
-	for _, r := range m.wanted() {
-		if !slices.Contains(names, r.column) {
-			names = append(names, r.column)
-		}
-	}
-	return names
-}
-
 // A role is the use of a column by an option.
 type role struct {
 	option, column string

@@ -20,7 +20,6 @@ const (
 type Table struct {
 	m       *Mapping
 	readers []reader // by column; unused for columns that the mapping does not read
-	names   []string
 
 	id, key, route, payload, typ, at, version, span, position, xid int // indexes of columns; -1: none
 	placed                                                         []placedAt
@@ -56,8 +55,6 @@ func (m *Mapping) Bind(columns []Column) (*Table, error) {
 			failed = append(failed, fmt.Errorf("%s: the table has no column %q, or it is generated and the log does not have it", w.option, w.column))
 		case there && len(w.kinds) > 0 && !slices.Contains(w.kinds, t.readers[i].kind):
 			failed = append(failed, fmt.Errorf("%s: column %q is of type OID %d, want %s", w.option, w.column, columns[i].Type, w.kinds[0]))
-		case there && !slices.Contains(t.names, w.column):
-			t.names = append(t.names, w.column)
 		}
 	}
 	if len(failed) > 0 {
@@ -89,9 +86,6 @@ func (t *Table) find(places map[string]int) {
 		}
 	}
 }
-
-// Columns returns the columns that the mapping reads of this table, each once: select these.
-func (t *Table) Columns() []string { return slices.Clone(t.names) }
 
 // Message makes a message of one row, whose values are in the order of Bind's columns. Key, payload and headers may share the
 // values' memory: copy them if they must outlive it.

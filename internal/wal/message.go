@@ -75,9 +75,6 @@ type Tuple struct {
 	data []byte
 }
 
-// Len returns the number of values left.
-func (t *Tuple) Len() int { return t.left }
-
 // Map returns a tuple with the values that change returns. change is called with the index of each value that is neither null
 // nor unchanged.
 func (t Tuple) Map(change func(n int, value []byte) ([]byte, error)) (Tuple, error) {
@@ -198,9 +195,9 @@ var (
 	lastMicros  = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro() - epoch.UnixMicro() - 1
 )
 
-// Decode decodes one message of pgoutput. told is false for messages that are skipped: deletes, origins, types, truncations, messages of
+// Decode decodes one message of pgoutput. known is false for messages that are skipped: deletes, origins, types, truncations, messages of
 // pg_logical_emit_message with a long prefix, and messages that a later protocol may add.
-func (d *Decoder) Decode(data []byte) (e Event, told bool, err error) {
+func (d *Decoder) Decode(data []byte) (e Event, known bool, err error) {
 	if len(data) == 0 {
 		return e, false, fmt.Errorf("wal: %w", errShort)
 	}

@@ -231,8 +231,8 @@ func (c *Conn) Next() (Event, error) {
 		}
 		switch kind {
 		case copyData:
-			e, told, err := c.copied(body)
-			if err != nil || told {
+			e, known, err := c.copied(body)
+			if err != nil || known {
 				return e, err
 			}
 		case errorResponse:
@@ -250,7 +250,7 @@ func (c *Conn) Next() (Event, error) {
 // Buffered reports whether Next has data that is already received.
 func (c *Conn) Buffered() bool { return c.in.Buffered() > c.done }
 
-func (c *Conn) copied(data []byte) (e Event, told bool, err error) {
+func (c *Conn) copied(data []byte) (e Event, known bool, err error) {
 	switch {
 	case len(data) > walHead && data[0] == walData:
 		return c.decoder.Decode(data[walHead:])

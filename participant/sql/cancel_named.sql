@@ -1,6 +1,6 @@
--- As cancel_deadline.sql, of many. The arrays are as in insert_recent.sql; the limit, which is all of them, tells the planner
--- that they are few, so that it looks each up whatever it knows of the table. By all of its key: with the group as a
--- condition of its own a plan made while the table is empty reads all of the group's.
+-- As cancel_deadline.sql, for many deadlines. The arrays are as in insert_recent.sql. @limit is their number: it tells the planner that they
+-- are few, so that it uses the index for each, whatever the table's statistics are. The group is a column of the join: as a condition of its
+-- own, a plan that was made while the table was empty would read all deadlines of the group.
 DELETE FROM troupe.deadlines AS d
 USING (
   SELECT @group::text AS consumer_group, scope, name

@@ -1,7 +1,8 @@
--- Take the entries whose turn it is, at most @limit, and none behind @bytes of their columns, uncompressed: of each key the first that
--- has not ended, if no member has it and it does not wait for its next try, and after a fresh one the entries right behind it. Entries
--- with a next try are read by its time, and only if it has come; @due_first takes them before the others. The keys of the others are
--- walked in the order of their hashes, after @from, from key to key, so that the entries behind the first of a key cost nothing.
+-- Claims the entries whose turn it is, at most @limit, and none after the first @bytes of their columns, uncompressed. Of each key this is the
+-- first entry that has not ended, if no member has it and it does not wait for its next try; if it was not tried before, the entries right
+-- behind it are claimed with it. Entries with a next try are read by its time, and only if it has come; @due_first takes them before the
+-- others. The keys of the others are walked in the order of their hashes, after @from, from key to key, so that the entries behind the first
+-- of a key cost nothing.
 -- An entry of another topic than @topics is left, with the later ones of its key, to members that consume its topic. @unconsumed are
 -- topics that had no consumer when the caller looked: one that has started since has a lock, as in other_topics.sql.
 -- An entry that was in progress when its participant died comes alone, and only if @quarantine. One that waits for a handler is left
@@ -54,8 +55,8 @@ WITH RECURSIVE claimable AS MATERIALIZED (
       AND w.ended_at IS NULL
       AND w.next_try IS NULL
       AND w.topic = ANY (ARRAY(SELECT topic FROM claimable))
-      -- The lock can be had when its holder is dead; @own are numbers that the caller had before. The caller may be dead
-      -- himself, and this statement all that goes on of him.
+      -- The lock on a number is free once its member has ended; @own are numbers that the caller had before. The caller may have ended too
+      -- while the server still runs this statement: an entry with its present number is left.
       AND CASE w.status
         WHEN 'pending' THEN w.crashes = 0 OR @quarantine
         ELSE (w.crashes = 0 AND w.locked_by = ANY (@own) OR @quarantine)

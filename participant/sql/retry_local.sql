@@ -1,5 +1,5 @@
--- A failed run waits for its next try, with the number of attempts that the caller counts; entries that were taken along behind
--- it are let go.
+-- Stores a failed run of the entry at @position, which waits for its next try. The entries behind it that were claimed with it are pending
+-- again.
 UPDATE troupe.local_work AS w
 SET status          = 'pending',
     attempts        = CASE WHEN w.position = @position THEN @attempts ELSE w.attempts END,

@@ -1,4 +1,4 @@
--- Entries that were taken and did not run are let go as they were.
+-- Makes claimed entries that did not run pending again, otherwise unchanged.
 UPDATE troupe.local_work AS w
 SET status    = 'pending',
     locked_at = NULL,

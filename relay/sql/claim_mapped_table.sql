@@ -1,4 +1,4 @@
--- The number of the table's lease, given out once.
+-- Returns the number of the table's lease, and assigns one to a new table.
 WITH known AS (
   SELECT shard FROM troupe.mapped_tables WHERE name = @table
 ), made AS (

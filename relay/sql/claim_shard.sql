@@ -1,6 +1,6 @@
--- Takes the lease of a shard other than the lead's under a new term, if it is free and its layout is the one in force. Not while a
--- lease of another layout lasts: its shard has keys of this one. For a second, the relay that requested the shard has precedence.
--- No row: not now.
+-- Takes the lease of a shard other than 0 under a new term, if it is free and @layout is the one in force. It does not take it while a
+-- lease of another layout lasts, whose shard has keys of this one. For a second, only the relay that requested the shard may take it.
+-- No row: the lease was not taken.
 WITH lead AS MATERIALIZED (
   SELECT layout, shards
   FROM troupe.relay_leases

@@ -1,6 +1,6 @@
 -- Renews the leases of one process, and returns in the same round trip which of them another relay requests, and in which shards a
--- claim above the low watermark would find a row. No row: that term, or its layout, is over. may_be_free: a shard is free, or another
--- relay holds two shards more. behind: there are rows above the mark, perhaps of other relays' shards.
+-- claim above the mark would find a row. No row of a shard: its term is over, or the layout has changed. may_be_free: a shard is free,
+-- or another relay holds at least two shards more. behind: there are rows above the mark, perhaps of other relays' shards.
 WITH lead AS MATERIALIZED (
   SELECT layout, shards, paused_at
   FROM troupe.relay_leases
@@ -43,8 +43,7 @@ RETURNING l.shard, l.wanted IS NOT NULL AS wanted, may_be_free.may_be_free, EXIS
           OR EXISTS (
             SELECT
             FROM troupe.outbox_failures due
-            WHERE due.status <> 'waiting'
-              AND due.status = 'retrying' AND due.next_try <= clock_timestamp()
+            WHERE due.status = 'retrying' AND due.next_try <= clock_timestamp()
               AND NOT EXISTS (
                 SELECT
                 FROM troupe.outbox_failures ahead

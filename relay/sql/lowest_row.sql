@@ -1,6 +1,6 @@
--- Given that nothing new can appear up to @newest: the position below which nothing of the shard is left to publish, and the
--- one up to which all rows that are left failed or wait behind failed ones, which holds while what others wait behind is the
--- same.
+-- Returns two positions, given that no new row can appear up to @newest. low: up to here no row of the shard is left to publish. past:
+-- up to here all rows that are left failed or wait behind failed ones; this is valid while the digest of the rows that others wait
+-- behind is unchanged.
 WITH blocking AS MATERIALIZED (
   SELECT md5(coalesce(string_agg(position::text, ' ' ORDER BY position), '')) AS positions
   FROM troupe.outbox_failures

@@ -1,4 +1,4 @@
--- As read_guard.sql, and what the slot keeps is put down once a minute, for who asks how that went.
+-- As read_guard.sql. It also stores the size of the retained log once a minute, for the console's history of a day.
 WITH seen AS MATERIALIZED (
   SELECT active, coalesce(wal_status, '') AS wal_status,
          coalesce(to_jsonb(s) ->> 'invalidation_reason', '') AS invalidation,

@@ -1,4 +1,4 @@
--- Say from where the holder reads, for who looks at the database.
+-- Stores the source of the holder's rows and the reason for it, for the console.
 UPDATE troupe.relay_leases
 SET source     = @source,
     source_why = @why

@@ -1,4 +1,4 @@
--- Which rows others wait behind. While it is the same, none of the rows that waited may go out.
+-- Returns a digest of the rows that others wait behind. While it is unchanged, no row that waited then may be published.
 SELECT md5(coalesce(string_agg(position::text, ' ' ORDER BY position), ''))
 FROM troupe.outbox_failures
 WHERE status <> 'waiting'

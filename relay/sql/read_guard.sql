@@ -1,4 +1,4 @@
--- What the slot keeps from the server. Inactive_since is of Postgres 17 and newer.
+-- Reads the state of the slot and how much log the server keeps for it. Postgres before 17 has no inactive_since.
 SELECT active, coalesce(wal_status, '') AS wal_status,
        coalesce(to_jsonb(s) ->> 'invalidation_reason', '') AS invalidation,
        coalesce(pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn), 0)::bigint         AS retained,

@@ -1,4 +1,4 @@
--- Into how many shards the outbox is divided, if the term still is ours, and for how much longer leases of a former layout last.
+-- Reads the number of shards, if the term is still ours, and for how much longer leases of former layouts last.
 SELECT lead.shards, lead.layout,
        (SELECT max(former.expires_at) - clock_timestamp()
         FROM troupe.relay_leases former

@@ -1,4 +1,4 @@
--- As read_blocking.sql, with the position behind which the next rows will be recorded.
+-- As read_blocking.sql, with the highest position: rows that are recorded later have higher ones.
 SELECT md5(coalesce(string_agg(position::text, ' ' ORDER BY position), '')),
        (SELECT coalesce(max(position), 0) FROM troupe.mapped_failures) AS newest
 FROM troupe.mapped_failures

@@ -1,4 +1,4 @@
--- Who holds what, and for how much longer by the database's clock; not at all as in read_lease.sql.
+-- Reads the holder of each shard, and for how much longer its lease lasts by the database's clock; 0 as in read_lease.sql.
 SELECT shard, holder,
        CASE
          WHEN shard > 0 AND expires_at > clock_timestamp() + @longest::interval THEN '0'

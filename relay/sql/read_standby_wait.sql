@@ -1,4 +1,4 @@
--- If the session @pid waits for standbys (Postgres 17 and newer): the setting synchronized_standby_slots, the physical slots that a
+-- Returns, if the session @pid waits for standbys (Postgres 17 and newer), the setting synchronized_standby_slots, the physical slots that a
 -- standby streams, and the other physical slots. Otherwise no row.
 SELECT coalesce(current_setting('synchronized_standby_slots', true), '') AS named,
        ARRAY(SELECT slot_name::text FROM pg_replication_slots WHERE slot_type = 'physical' AND active) AS streamed,

@@ -1,4 +1,4 @@
--- Whether the slot's walsender works on the log: it neither waits for the client (Client) nor for more log (Activity). No
+-- Returns whether the slot's walsender is decoding the log: it neither waits for the client (Client) nor for more log (Activity). No
 -- row: the process @pid does not stream the slot.
 SELECT coalesce(a.wait_event_type, '') NOT IN ('Activity', 'Client') AS busy
 FROM pg_replication_slots s

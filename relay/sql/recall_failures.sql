@@ -1,5 +1,4 @@
--- A failed row that would wait for its next try longer than any wait is from a clock that was ahead: it is due.
+-- Makes failed rows due that would wait longer than the longest wait: they were recorded while the database's clock was ahead.
 UPDATE troupe.outbox_failures
 SET next_try = clock_timestamp()
-WHERE status <> 'waiting'
-  AND status = 'retrying' AND next_try > clock_timestamp() + @longest::interval
+WHERE status = 'retrying' AND next_try > clock_timestamp() + @longest::interval

@@ -1,8 +1,7 @@
--- Records rows that could not be published, if the term still is ours. The time of the first failure is of the first attempt, not
--- of the time at which a row began to wait. A wait of null parks the row; no attempt says that
--- it waits behind another, and leaves a line that its row has already: a restarted stream
--- delivers such rows again. The record is on disk before the statement returns, whatever the
--- role's synchronous_commit is: Kafka's checkpoint and the slot pass the row after that.
+-- Records rows that could not be published, if the term is still ours. first_failed_at is the time of the first attempt, not the time at
+-- which the row began to wait. A wait of null parks the row. Attempts of 0 mean that the row waits behind another one; a row that has a
+-- line already keeps it, since a restarted stream delivers such rows again. The lines are on disk before the statement returns, whatever
+-- the role's synchronous_commit is: the checkpoint passes the row after that, and then the slot.
 WITH lease AS MATERIALIZED (
   SELECT term, set_config('synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'off' THEN 'local'
                                                 ELSE current_setting('synchronous_commit') END, true)

@@ -1,5 +1,5 @@
--- Renew, and say in the same round trip whether the outbox is paused and whether a claim above @low would find a row. No row:
--- the term is over, or its layout.
+-- Renews the lease, and returns in the same round trip whether the outbox is paused and whether a claim above @low would find a row. No
+-- row: the term is over, or the layout has changed.
 WITH lead AS MATERIALIZED (
   SELECT layout, paused_at
   FROM troupe.relay_leases
@@ -29,8 +29,7 @@ RETURNING CASE WHEN shard > 0 THEN (SELECT paused_at FROM lead) ELSE paused_at E
           OR EXISTS (
             SELECT
             FROM troupe.outbox_failures due
-            WHERE due.status <> 'waiting'
-              AND due.status = 'retrying' AND due.next_try <= clock_timestamp()
+            WHERE due.status = 'retrying' AND due.next_try <= clock_timestamp()
               AND NOT EXISTS (
                 SELECT
                 FROM troupe.outbox_failures ahead

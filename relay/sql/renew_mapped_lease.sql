@@ -1,5 +1,5 @@
--- Renew the lease of a table with a mapping, as renew_lease.sql does, but without a look for rows: the role of such a relay has no rights
--- on troupe.outbox.
+-- Renews the lease of a table with a mapping. Unlike renew_lease.sql it does not look for rows: the role of such a relay has no rights on
+-- troupe.outbox.
 UPDATE troupe.relay_leases
 SET expires_at = clock_timestamp() + @length::interval,
     slot       = @slot

@@ -1,5 +1,5 @@
--- Reads the visible snapshot, and then an LSN after every visible commit; in this order. The message makes
--- the stream tell when it has passed that LSN, and keeps a slot moving whose outbox is quiet. The publication is identified by
+-- Reads the visible snapshot, and then an LSN after every visible commit; in this order. The message comes through the stream after that
+-- LSN, which shows that the stream has passed it; it also advances the slot of an idle outbox. The publication is identified by
 -- its rows in the catalog: xmin changes with each change, and xmax as soon as one is under way, before others see it. The rows of its
 -- schemas are read by a text, since Postgres 14 has no such catalog. It is null where the publication does not publish every row
 -- that is inserted into the table, or another table has the name @table.

@@ -1,4 +1,4 @@
--- Ask its holder for a shard.
+-- Requests a shard from its holder, unless another relay has requested it.
 UPDATE troupe.relay_leases
 SET wanted = @holder
 WHERE shard = @shard

@@ -45,7 +45,8 @@ type Config struct {
 	// JSON.
 	Schemas Schemas
 	// Parked is called for each saga that an operator must act on, after the commit; for Start and Act, whose transaction is
-	// the caller's, before it. It must not block.
+	// the caller's, before it. It is not called if the process ends, or loses its connection, before it knows that the commit
+	// succeeded: alert on the parked sagas of Stats too. It must not block.
 	Parked func(s saga.State, reason string)
 	// Decided is called for each decision, also one that changed nothing, at the same time as Parked. It must not block.
 	Decided func(Decided)
@@ -157,14 +158,14 @@ FROM (SELECT definition, true AS in_use
       WHERE saga = ANY ($3)) AS found
 GROUP BY definition
 ORDER BY definition`
+	if err := decisions.Alone(ctx, c.cfg.Pool, c.definitions.Names(), c.hop.String(), c.cfg.Participant.Group()); err != nil {
+		return nil, err
+	}
 	for _, d := range c.cfg.Definitions {
 		if err := decisions.StoreDefinition(ctx, c.cfg.Pool, d); err != nil {
 			return nil, fmt.Errorf("store definition %s: %w", d, err)
 		}
 		hops = append(hops, d.Hops()...)
-	}
-	if err := decisions.Alone(ctx, c.cfg.Pool, c.definitions.Names(), c.hop.String(), c.cfg.Participant.Group()); err != nil {
-		return nil, err
 	}
 	rows, err := c.cfg.Pool.Query(ctx, mayRun, c.hop.String(), c.cfg.Participant.Group(), c.definitions.Names())
 	if err != nil {
@@ -214,7 +215,7 @@ func (c *Coordinator) register(hops []string) {
 		from = append(from, topics.MustHop(c.hop.Flow(), name))
 	}
 	if len(from) > 0 {
-		participant.OnAll(p, from, c.take)
+		participant.OnAll(p, from, c.handleEvents)
 	}
 	if !slices.Contains(hops, c.hop.Name()) {
 		participant.On(p, c.hop, c.gaveUp)
@@ -275,33 +276,27 @@ func (c *Coordinator) Act(ctx context.Context, tx pgx.Tx, id string, e saga.Even
 	return fx, nil
 }
 
-// take decides on the events of one transaction.
-func (c *Coordinator) take(ctx context.Context, tx pgx.Tx, taken []participant.Taken) error {
+// handleEvents decides on the events of one transaction.
+func (c *Coordinator) handleEvents(ctx context.Context, tx pgx.Tx, taken []participant.Taken) error {
 	for {
-		w, err := c.takeKnown(ctx, tx, taken)
+		w, err := c.decide(ctx, tx, taken)
 		if errors.Is(err, errNewDefinitions) {
 			continue
 		}
-		if err == nil {
-			err = w.End(ctx, taken)
-		}
-		err = w.Lost(err)
+		err = w.Finish(ctx, taken, err)
 		var failed decisions.FailedAt
 		if errors.As(err, &failed) && failed.Message >= 0 {
 			return participant.At(failed.Message, failed.Err)
-		}
-		if err == nil {
-			w.Tell()
 		}
 		return err
 	}
 }
 
-// takeKnown decides by the definitions that this process knows. It returns errNewDefinitions, before it has written anything, if
-// it has learned of others.
-func (c *Coordinator) takeKnown(ctx context.Context, tx pgx.Tx, taken []participant.Taken) (*decisions.Work, error) {
+// decide decides by the definitions that this process knows. It returns errNewDefinitions, before it has written anything, if it has
+// learned others.
+func (c *Coordinator) decide(ctx context.Context, tx pgx.Tx, taken []participant.Taken) (*decisions.Work, error) {
 	w := c.decider.Begin(tx)
-	c.look(w)
+	c.learnFirst(w)
 	ms := make([]decisions.Message, 0, len(taken))
 	for i, t := range taken {
 		m, err := c.read(ctx, tx, t.Message)
@@ -321,14 +316,7 @@ func (c *Coordinator) gaveUp(ctx context.Context, tx pgx.Tx, e participant.Event
 		return err
 	}
 	w := c.decider.Begin(tx)
-	err = w.Messages(ctx, []decisions.Message{m})
-	if err == nil {
-		err = w.End(ctx, nil)
-	}
-	if err == nil {
-		w.Tell()
-	}
-	return w.Lost(err)
+	return w.Finish(ctx, nil, w.Messages(ctx, []decisions.Message{m}))
 }
 
 // decided calls the hooks for a decision.

@@ -15,9 +15,9 @@
 // One decision, one transaction: state, log, outbox rows and deadline are committed together or not at all. Folding the log with
 // saga.Decide (and saga.Migrate, for an entry that is a migration) gives the state.
 //
-// One at a time: once a transaction has loaded a saga, no other one changes it until that transaction ends. A transaction takes
-// up to Config.Batch messages of the participant, of any sagas, loads all these sagas in the order of their ids, and saves them
-// with one statement for each table.
+// One at a time: once a transaction has loaded a saga, no other one changes it until that transaction ends. A transaction handles
+// up to Batch messages (participant.Config), of any sagas, loads all these sagas in the order of their ids, and saves them with one
+// statement for each table.
 //
 // One instance for each key. A repeated start event, a repeated call, and many starts at once all begin one instance; the data
 // of the other starts is not used, even if the first instance has ended.
@@ -38,24 +38,33 @@
 // # Failures
 //
 //	event                               effect
-//	an event comes twice                none: the inbox has recorded it; if the inbox entry is gone, Decide ignores it
+//	an event comes twice                none: the inbox has recorded it. After the inbox entry has been deleted, a repeated answer
+//	                                    or start is ignored. A repeated awaited event counts as a new one: another step may take
+//	                                    it, or it is kept or stashed
 //	an answer comes late                ignored, or it settles a doubt, as package saga says
 //	a start whose when, set or lock     a dead letter of the coordinator's hop: of the event, or, if the event is also for
 //	cannot be evaluated, an event that  another saga, of a message of its own (troupe.Apart), so that the other saga takes the
-//	a saga has no room to keep          event. Correct the definition and redrive the dead letter
-//	an event that is for no other saga  a dead letter of the coordinator's hop: redrive it with the value, or discard it. If
-//	and has no key, or a null or empty  another saga takes the event, no dead letter is written
-//	field by which a saga awaits it
-//	a saga of a type that another       Start returns an error, a start by an event is a dead letter; New returns an error while
-//	coordinator has in this database    sagas of the other are under way: ids, locks and stashed events use the type's name
+//	a saga that has started has no      event. Correct the definition and redrive the dead letter
+//	room to keep
+//	an event that cannot be stashed,    a dead letter of the coordinator's hop. If the event is also for another saga, only a
+//	since 8 MiB are stashed already     warning is logged, and the saga that starts later does not get the event
+//	for its key or value
+//	an awaited event that has no key,   a dead letter of the coordinator's hop: redrive it with a value, or discard it. If the
+//	or no value in the field by which   event is also for another saga, no dead letter is written
+//	it finds its saga
+//	another coordinator has sagas of    New returns an error while one of them is under way, since ids, locks and stashed events
+//	a type in this database             use the type's name only. With the key of one of them, Start returns an error, and an event
+//	                                    that would start a saga is a dead letter
 //	an answer for a saga that has       ignored: Config.Decided is called, nothing is written. One that shows that the saga
 //	ended                               misses an effect, or has left one behind, is a dead letter
 //	an answer for a saga that does not  tried again: the database may have lost the saga's last decisions, and the messages that
 //	exist, or for a command that its    led to them are read again in any order. If the saga exists, the answer is tried again
-//	saga has not sent                   until the saga takes it or has ended. If not, it is ignored after an hour, with a
-//	                                    warning; at once if it is older than a day and than all sagas of the database
-//	an answer for a type of saga that   decided if the saga is stored for this coordinator (another process started it), else
-//	is not in Config.Definitions        ignored as above: it belongs to another coordinator. See below
+//	saga has not sent                   until the saga takes it or has ended. An answer for a saga that does not exist is ignored
+//	                                    after an hour, with a warning; at once if it is older than a day and than all sagas of
+//	                                    the database
+//	an answer for a type of saga that   decided if the saga is stored for this coordinator, since another process has started it.
+//	is not in Config.Definitions        Otherwise it is ignored: at once if this process knows no definition of the type, since
+//	                                    the saga belongs to another coordinator, and as above if it knows one
 //	events for one saga at once         the second waits for the row, and is decided on the state that the first one stored
 //	two coordinators at once            the same; each decides for the partitions that its participant has
 //	started twice at once               one starts; the transaction of the other runs again and finds it. Start returns
@@ -66,8 +75,15 @@
 //	an event found by a variable, when  stashed too, since it may be early for the next saga of that value, which gets it. If a
 //	the saga of that value has ended    late event must reach no other saga, use values that no two sagas have within Stash,
 //	                                    such as ids. An event that is found by the key is ignored
-//	a crash before the commit           nothing is stored; the message is delivered again
-//	a crash after the commit            the relay sends the outbox rows; the inbox recognises the message
+//	a crash before the commit           nothing is stored; the message is delivered again. Call Start, Submit or Act again
+//	a crash after the commit            the relay sends the outbox rows; the inbox recognises the message. Start and Submit, called
+//	                                    again, find the saga. The hooks of Config are not called for these decisions: Stats
+//	                                    counts the parked sagas
+//	a commit with unknown result        as one of the two: the inbox decides whether the message is handled again. Submit returns
+//	                                    an error; submit again
+//	a process freezes in a transaction  another member takes over its partitions, and ends its sessions. But a frozen transaction of
+//	                                    Start, Submit or Act stays open, and others wait for its sagas and locks, until Postgres
+//	                                    ends the session (idle_in_transaction_session_timeout)
 //	an answer that cannot be read, or   tried as the participant's Retry says, unless trying again cannot help; then a dead
 //	after which a command cannot be     letter of the coordinator's own hop, and the saga is parked with the reason
 //	rendered
@@ -79,6 +95,9 @@
 //	the database is away                the participant waits; no attempt is counted, nothing is lost
 //	no coordinator runs                 events wait in Kafka. When one runs again, it handles the events that Kafka has by then, and
 //	                                    the deadlines that are due after them: an event that came in time counts
+//	no relay runs                       commands and due deadlines wait in the outbox, unless their topics are local. If the time-out
+//	                                    of a step passes meanwhile, the deadline is published right after the command: the step is
+//	                                    in doubt before its answer comes
 //	a definition was changed            new sagas use it, running ones keep theirs; Config.Definitions has one of each type
 //	the event that wakes a saga and     the first to commit is decided; the second is decided on the state that the first stored
 //	a deadline race
@@ -110,15 +129,21 @@
 //
 // # Not promised
 //
-// Isolation between sagas, beyond Lock. That a saga ends: a parked saga waits for an operator, and a step without a time-out
-// waits for its answer; troupe saga verify warns of the latter. That a hop's answer is true; a hop's own barrier ensures that an
-// effect happens once. Order between events of different hops: they are decided as they arrive, and Decide keeps the early ones.
+// Isolation between sagas, except by Lock.
+//
+// An end of each saga: a parked saga waits for an operator, and a step without a time-out waits for its answer. troupe saga verify
+// warns of such a step.
+//
+// The truth of an answer: the coordinator believes what a hop answers. The barrier of the hop ensures that an effect happens once.
+//
+// Order between events of different hops: they are decided as they arrive. An event that comes before its step awaits it is kept.
 //
 // # Concurrency and size
 //
-// A Coordinator may be used by any number of goroutines; at most the participant's Concurrency transactions run at once. A saga
-// under way is one row. Each decision writes a new version of it, of some hundred bytes to some KiB. Ended sagas
-// are removed with their logs after the time in troupe.retention, 90 days by default: docs/retention.md.
+// A Coordinator may be used by any number of goroutines. Messages are handled in at most Concurrency transactions at once
+// (participant.Config); Submit runs up to four more. A saga under way is one row. Each decision writes a new version of it, of some
+// hundred bytes to some KiB. Ended sagas are removed with their logs after the time in troupe.retention, 90 days by default:
+// docs/retention.md.
 //
 // # Least privilege
 //

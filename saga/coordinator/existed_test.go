@@ -56,10 +56,17 @@ func TestTwoCoordinatorsOfOneSagaInOneDatabaseAreRefused(t *testing.T) {
 	_, err = second.c.Submit(t.Context(), "order", orderOf("o-1", "c-1"), nil)
 	require.ErrorContains(t, err, "the coordinator "+first.name+".order")
 
+	spec := order(t).Spec()
+	spec.Steps = spec.Steps[:len(spec.Steps)-1]
+	other, err := saga.Define(spec)
+	require.NoError(t, err)
 	_, err = coordinator.New(t.Context(), coordinator.Config{
-		Participant: second.participant("order", pool), Pool: pool, Definitions: []*saga.Definition{order(t)},
+		Participant: second.participant("order", pool), Pool: pool, Definitions: []*saga.Definition{other},
 	})
 	require.ErrorContains(t, err, "the coordinator "+first.name+".order")
+	var stored int
+	require.NoError(t, pool.QueryRow(t.Context(), "SELECT count(*) FROM troupe.saga_definitions").Scan(&stored))
+	require.Equal(t, 1, stored, "the definition of the coordinator that is refused would be the latest one")
 }
 
 // An operator names the hop of another coordinator, or misspells it. With a saga under way for each, no process of either

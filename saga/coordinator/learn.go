@@ -22,15 +22,16 @@ var newDefinitionsSQL string
 // learnEvery is the interval at which a coordinator looks for new definitions while it handles no event.
 const learnEvery = 5 * time.Second
 
-// errNewDefinitions reports that definitions have been stored since the targets of a pass were found.
+// errNewDefinitions reports that this process has just learned definitions of other processes: the events must be decided on again, since
+// they may concern sagas of these definitions too.
 var errNewDefinitions = errors.New("definitions were stored meanwhile")
 
 // storedDefinition is a row of troupe.saga_definitions.
 type storedDefinition struct{ Hash, Text string }
 
 // queueNew adds to batch the query for definitions that this process does not know, of its types and of the types of which its
-// coordinator has sagas. A process of another version stores its definitions before it starts a saga of them, so a transaction
-// that runs the query knows each definition that a saga may have whose event it handles.
+// coordinator has sagas. A process of another version stores its definitions before it starts a saga of them. So a transaction that
+// runs this query before it loads a saga knows the definition of that saga.
 func (c *Coordinator) queueNew(batch *pgx.Batch, found *[]storedDefinition) {
 	args := pg.Args{
 		"known": c.definitions.Hashes(), "names": c.definitions.Names(), "hop": c.hop.String(), "group": c.cfg.Participant.Group(),
@@ -76,7 +77,7 @@ func (c *Coordinator) consume(d *saga.Definition) {
 		}
 	}
 	if len(more) > 0 {
-		participant.OnAll(c.cfg.Participant, more, c.take)
+		participant.OnAll(c.cfg.Participant, more, c.handleEvents)
 	}
 }
 
@@ -101,8 +102,8 @@ func (c *Coordinator) watch(ctx context.Context) {
 	}
 }
 
-// look makes a transaction read which definitions were stored since this process last looked.
-func (c *Coordinator) look(w *decisions.Work) {
+// learnFirst makes w read the new definitions together with the first sagas that it loads, and fail with errNewDefinitions if there are any.
+func (c *Coordinator) learnFirst(w *decisions.Work) {
 	var found []storedDefinition
 	batch := &pgx.Batch{}
 	c.queueNew(batch, &found)

@@ -70,13 +70,13 @@ type submission struct {
 }
 
 // queue adds the submission's own statements to tx. It copies them, so that they can be sent again on another connection.
-func (s *submission) queue(tx *swift) {
+func (s *submission) queue(tx *pipelinedTx) {
 	if s.own == nil {
 		return
 	}
 	for _, q := range s.own.QueuedQueries {
 		tx.Batch.Queue(q.SQL, q.Arguments...).Fn = q.Fn
-		tx.asks = tx.asks || q.Fn != nil
+		tx.checked = tx.checked || q.Fn != nil
 	}
 }
 
@@ -92,8 +92,8 @@ func (c *Coordinator) takeSubmissions() {
 	c.submissions.Release()
 }
 
-// submit starts all in one transaction and sends each its result. If that transaction fails, and not since the database is
-// unavailable, it starts each in a transaction of its own, since one of them may be the cause.
+// submit starts all in one transaction and sends each its result. If that transaction fails, and the database is available, it starts
+// each in a transaction of its own, since one of them may be the cause.
 func (c *Coordinator) submit(all []*submission) {
 	all = slices.DeleteFunc(all, func(s *submission) bool { return s.ctx.Err() != nil }) // their callers have gone
 	if len(all) == 0 {
@@ -138,8 +138,8 @@ func (c *Coordinator) startAll(ctx context.Context, all []*submission) error {
 	if err != nil {
 		return err
 	}
-	tx := &swift{conn: conn}
-	defer tx.end()
+	tx := &pipelinedTx{conn: conn}
+	defer tx.release()
 	w := c.decider.Begin(tx)
 	w.Callers = make(map[string]context.Context, len(all))
 	if err = startAll(ctx, w, tx, all); err == nil {
@@ -152,7 +152,7 @@ func (c *Coordinator) startAll(ctx context.Context, all []*submission) error {
 }
 
 // startAll decides on the starts, and queues the statements and messages.
-func startAll(ctx context.Context, w *decisions.Work, tx *swift, all []*submission) error {
+func startAll(ctx context.Context, w *decisions.Work, tx *pipelinedTx, all []*submission) error {
 	if err := w.Load(ctx, idsOf(all)); err != nil {
 		return err
 	}

@@ -44,26 +44,28 @@ func TestOddValuesOfALesserRoleStopNothingElse(t *testing.T) {
 			id := "o-after-" + string(part)
 			f.post(t, id, nil)
 			f.await(t, id, "completed")
+			var databases []console.Database
+			pages := []string{
+				"/", "/?window=7d", "/sagas", "/sagas?order=oldest", "/questions", "/dead-letters", "/held", "/expectations",
+				"/schedules", "/rebuilds", "/messages?q=" + id, "/relay", "/actions", "/definitions",
+			}
 			for service, pool := range f.databases {
 				_, err := retention.NewRecords(pool).Remove(t.Context())
 				require.NoError(t, err, service)
-				c, err := console.New(t.Context(), console.Config{
-					Databases: []console.Database{{Name: service, Pool: pool}}, Brokers: testkit.Kafka(t), Flow: f.name,
-				})
-				require.NoError(t, err)
-				for _, page := range []string{
-					"/", "/?window=7d", "/sagas", "/sagas?order=oldest", "/questions", "/dead-letters", "/dead-letters/list?db=" + service, "/held", "/expectations",
-					"/schedules", "/rebuilds", "/messages?q=" + id, "/relay", "/relay/rows?db=" + service, "/actions", "/definitions",
-				} {
-					for _, accept := range []string{"text/html", "application/json"} {
-						w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, page, nil)
-						r.Header.Set("Accept", accept)
-						c.ServeHTTP(w, r)
-						require.Equal(t, http.StatusOK, w.Code, "%s %s %s: %s", service, page, accept, w.Body)
-						require.NotContains(t, w.Body.String(), "cannot be read", "%s %s", service, page)
-					}
+				databases = append(databases, console.Database{Name: service, Pool: pool})
+				pages = append(pages, "/dead-letters/list?db="+service, "/relay/rows?db="+service)
+			}
+			c, err := console.New(t.Context(), console.Config{Databases: databases, Brokers: testkit.Kafka(t), Flow: f.name})
+			require.NoError(t, err)
+			defer c.Close()
+			for _, page := range pages {
+				for _, accept := range []string{"text/html", "application/json"} {
+					w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, page, nil)
+					r.Header.Set("Accept", accept)
+					c.ServeHTTP(w, r)
+					require.Equal(t, http.StatusOK, w.Code, "%s %s: %s", page, accept, w.Body)
+					require.NotContains(t, w.Body.String(), "cannot be read", page)
 				}
-				c.Close()
 			}
 		})
 	}

@@ -12,16 +12,16 @@ import (
 	"github.com/troupe-go/troupe/internal/decisions"
 )
 
-// swift is a transaction that sends BEGIN with its first batch and COMMIT with its last: two round trips for a start, not
+// pipelinedTx is a transaction that sends BEGIN with its first batch and COMMIT with its last: two round trips for a start, not
 // four. The first use of it must be a batch.
-type swift struct {
+type pipelinedTx struct {
 	decisions.Queued
-	conn *pgxpool.Conn
-	asks bool // a caller's function may reject a result of the queued statements: COMMIT is sent after it
+	conn    *pgxpool.Conn
+	checked bool // a caller's function may reject a result of the queued statements: COMMIT is sent after it
 }
 
 // SendBatch sends b, with BEGIN before the first batch.
-func (t *swift) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
+func (t *pipelinedTx) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
 	if t.Tx != nil {
 		return t.Tx.SendBatch(ctx, b)
 	}
@@ -37,8 +37,8 @@ func (t *swift) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
 }
 
 // commit sends the queued statements, and COMMIT after them.
-func (t *swift) commit(ctx context.Context) error {
-	if t.asks {
+func (t *pipelinedTx) commit(ctx context.Context) error {
+	if t.checked {
 		if err := t.Flush(ctx); err != nil {
 			return err
 		}
@@ -56,8 +56,8 @@ func (t *swift) commit(ctx context.Context) error {
 // rollbackLimit bounds the rollback after a context has ended.
 const rollbackLimit = 5 * time.Second
 
-// end rolls back unless the transaction is committed, and releases the connection.
-func (t *swift) end() {
+// release rolls back unless the transaction is committed, and releases the connection.
+func (t *pipelinedTx) release() {
 	defer t.conn.Release()
 	if raw := t.conn.Conn(); !raw.IsClosed() && raw.PgConn().TxStatus() != 'I' {
 		ctx, cancel := context.WithTimeout(context.Background(), rollbackLimit)
