@@ -30,9 +30,17 @@ func TestATopicThatBecomesLocalTakesNoPublishedRowAlong(t *testing.T) {
 		INSERT INTO troupe.outbox_failures (position, id, topic, status, attempts, max_attempts, last_error)
 		SELECT position, id, topic, 'parked', 1, 1, 'refused' FROM troupe.outbox WHERE key = 'parked'`)
 	require.NoError(t, err)
+	restored := func(key, xid string) {
+		t.Helper()
+		_, err := s.pool.Exec(t.Context(), "UPDATE troupe.outbox SET xid = $2::text::xid8 WHERE key = $1", key, xid)
+		require.NoError(t, err)
+	}
+	restored("published", "4000000000") // this cluster has not assigned that one yet
 	state("stream", "system_identifier::text", "pg_current_snapshot()")
 	state("begun", "system_identifier::text", "NULL")
 	s.write("pending", Count{N: 4})
+	s.write("restored", Count{N: 5})
+	restored("restored", "3")                          // this cluster has assigned that one long ago
 	state("elsewhere", "'1'", "pg_current_snapshot()") // as in a dump of another cluster
 	s.makeLocal()
 	keys := func(table string) []string {
@@ -44,7 +52,7 @@ func TestATopicThatBecomesLocalTakesNoPublishedRowAlong(t *testing.T) {
 		return all
 	}
 	require.Equal(t, []string{"published", "published"}, keys("outbox"))
-	require.Equal(t, []string{"parked", "pending"}, keys("local_work"))
+	require.Equal(t, []string{"parked", "pending", "restored"}, keys("local_work"))
 	require.Zero(t, s.count("SELECT count(*) FROM troupe.outbox_failures"))
 }
 

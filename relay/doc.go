@@ -59,7 +59,7 @@
 //	                                       rows are tried until they are accepted; under exactly-once all rows wait for it
 //	the topic does not exist               the row is tried for 60 s, then parked; its key waits, others continue
 //	the topic is denied (ACL)              the row is tried by Config.Retry, then parked; its key waits, others continue
-//	the row's topic is the relay's own     the row is parked at once; its key waits, others continue
+//	the row's topic is a relay's own       the row is parked at once; its key waits, others continue
 //	too large, or bad headers              the row is parked at once; its key waits, others continue
 //	text that is not UTF-8                 (databases of another encoding) the row is parked at once; its key waits
 //	killed before a failure is recorded    the row is sent again, and this attempt is not counted

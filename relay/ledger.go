@@ -29,7 +29,7 @@ type ledger struct {
 	rows    int                    // recorded rows in total
 
 	blocking string // rows that others waited behind when the last look for due rows found none
-	noted    int64  // since that look, the lowest position that was recorded; with table: the highest position recorded before it
+	noted    int64  // the lowest position that was recorded since that look, or was not visible then; with table: the highest position recorded before it
 }
 
 // A keyFailures counts the failed rows of one key.
@@ -184,7 +184,12 @@ func (l *ledger) due(ctx context.Context) ([]*item, error) {
 	case unconvertible(err):
 		return nil, parkUnreadable(ctx, l.db, parkUnreadableFailures, l.lease.args(nil), err)
 	case err == nil && len(items) == 0:
-		l.blocking, l.noted = blocking, math.MaxInt64
+		if from < math.MaxInt64 {
+			if err := l.db.QueryRow(ctx, firstUnseen, pg.Args{"from": from}).Scan(&from); err != nil {
+				return nil, fmt.Errorf("look for rows that are not visible yet: %w", err)
+			}
+		}
+		l.blocking, l.noted = blocking, from
 	}
 	return items, err
 }

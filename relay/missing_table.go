@@ -27,6 +27,11 @@ func (m missingTable) remedy(to string) string {
 		to, literal(to), literal(m.Name))
 }
 
+// reason returns the error of the relay of this table.
+func (m missingTable) reason() error {
+	return fmt.Errorf("%s: create it again, or configure the name that it has now", m)
+}
+
 func literal(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
 
 func (t *mappedTable) missing(ctx context.Context, r *Relay) ([]missingTable, error) {
@@ -50,7 +55,7 @@ func (t *mappedTable) keepsFailures(ctx context.Context, r *Relay) error {
 	}
 	for _, m := range missing {
 		if m.Name == t.String() {
-			return fmt.Errorf("%s: create it again, or configure the name that it has now", m)
+			return m.reason()
 		}
 	}
 	var streamed bool
@@ -63,6 +68,32 @@ func (t *mappedTable) keepsFailures(ctx context.Context, r *Relay) error {
 		return fmt.Errorf("%s: %s", missing[0], missing[0].remedy(t.String()))
 	}
 	return nil
+}
+
+// whyDenied adds the cause to an error that the role may not change the records of a table with a mapping: the table does not exist, or the
+// role may not read it.
+func (r *Relay) whyDenied(ctx context.Context, err error) error {
+	if r.mapped == nil || !denied(err) {
+		return err
+	}
+	missing, failed := r.mapped.missing(ctx, r)
+	if failed != nil {
+		return err
+	}
+	for _, m := range missing {
+		if m.Name == r.mapped.String() {
+			return m.reason()
+		}
+	}
+	var there bool
+	const exists = "SELECT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = $2)"
+	switch failed := r.pool.QueryRow(ctx, exists, r.mapped.schema, r.mapped.name).Scan(&there); {
+	case failed != nil:
+		return err
+	case there:
+		return fmt.Errorf("the role may not read its table: grant it SELECT on table %s: %w", r.mapped, err)
+	}
+	return fmt.Errorf("table %s does not exist: %w", r.mapped, err)
 }
 
 // warnOfMissingTables logs, once each, the tables that no longer exist and whose failed rows no relay publishes.

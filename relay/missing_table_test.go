@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/troupe-go/troupe/internal/grants"
+	"github.com/troupe-go/troupe/internal/grants/grantstest"
 	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/relay"
 	"github.com/troupe-go/troupe/testkit"
@@ -111,4 +113,33 @@ func TestARelayOfAnotherMappedTableWarnsOfTheMissingOne(t *testing.T) {
 		return strings.Contains(logs.String(), "table public.outbox does not exist"), nil
 	})
 	require.Equal(t, 2, s.count("SELECT count(*) FROM troupe.mapped_failures"))
+}
+
+// The records of a table that no longer exists are closed to a role that may read the table no more. The relay gives the same reason as
+// with the rights of the owner.
+func TestARelayWithNoMoreThanItsGrantsReportsThatItsMappedTableIsGone(t *testing.T) {
+	t.Parallel()
+	needsLog(t)
+	for _, c := range []struct {
+		takeAway string
+		reasons  []string
+	}{
+		{"DROP TABLE public.outbox", []string{"table public.outbox does not exist", "2 of its rows are not published", "1 parked", "create it again"}},
+		{"DELETE FROM troupe.mapped_failures; DROP TABLE public.outbox", []string{"table public.outbox does not exist"}},
+		{"REVOKE ALL ON public.outbox FROM %s", []string{"grant it SELECT on table public.outbox"}},
+	} {
+		t.Run(c.takeAway, func(t *testing.T) {
+			t.Parallel()
+			s, cfg, _ := parkedThenGone(t, "CREATE SCHEMA unused")
+			role := grantstest.New(t, s.pool, grants.MappedRelay)
+			s.exec("ALTER ROLE " + role.Name + " REPLICATION")
+			s.exec("GRANT SELECT ON public.outbox TO " + role.Name)
+			cfg.Pool = role.Pool()
+			first := s.start(cfg)
+			s.waitTable(first)
+			require.NoError(t, first.stop())
+			s.exec(strings.ReplaceAll(c.takeAway, "%s", role.Name))
+			waitUnready(t, s.start(cfg), c.reasons...)
+		})
+	}
 }

@@ -57,6 +57,15 @@ func (h *history) repair(act func(context.Context, uuid.UUID, admin.Actor) (desk
 	}
 }
 
+// turn pauses the outbox, or resumes it.
+func (h *history) turn(to func(context.Context, admin.Actor) error) {
+	err := to(context.Background(), admin.Actor{Name: "ann", Reason: "model"})
+	// The relay of a mapped table may not have registered it yet, or a database that was set back does not know it.
+	if !errors.Is(err, desk.ErrPaused) && !errors.Is(err, desk.ErrNotPaused) && !errors.Is(err, desk.ErrNoRelay) {
+		require.NoError(h.rt, err)
+	}
+}
+
 // replay publishes again the rows that the database shows as published.
 func (h *history) replay() {
 	h.healed = true

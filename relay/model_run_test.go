@@ -228,6 +228,10 @@ func (h *history) do(step modelStep) {
 	case "thaw":
 		h.child.signal(syscall.SIGCONT)
 		h.frozen = false
+	case "pause":
+		h.turn(h.desk().Pause)
+	case "resume":
+		h.turn(h.desk().Resume)
 	case "lose lease":
 		h.interrupts()
 		h.exec("UPDATE troupe.relay_leases SET term = term + 1, holder = 'another', expires_at = clock_timestamp() + interval '1 second'")
@@ -303,6 +307,7 @@ type modelRow struct {
 	key            int
 	topic, payload string
 	at             *string // creation time of a row of troupe.outbox; nil: now
+	xid            *string // transaction id of a row of troupe.outbox; nil: its own
 	withoutXID     bool    // of a mapped table
 	leaf           bool    // into a partition of it
 }
@@ -311,8 +316,9 @@ func (h *history) insertRow(ctx context.Context, tx pgx.Tx, r modelRow) error {
 	if isMapped(h.source) {
 		return h.insertEvent(ctx, tx, r)
 	}
-	_, err := tx.Exec(ctx, `INSERT INTO troupe.outbox (topic, key, type, payload, created_at)
-		VALUES ($1, $2, 'Thing', $3, coalesce($4::text::timestamptz, now()))`, r.topic, modelKeys[r.key], []byte(r.payload), r.at)
+	_, err := tx.Exec(ctx, `INSERT INTO troupe.outbox (topic, key, type, payload, created_at, xid)
+		VALUES ($1, $2, 'Thing', $3, coalesce($4::text::timestamptz, now()), coalesce($5::text::xid8, pg_current_xact_id()))`,
+		r.topic, modelKeys[r.key], []byte(r.payload), r.at, r.xid)
 	return err
 }
 
@@ -322,6 +328,9 @@ func (h *history) insertNumbered(tx pgx.Tx, step modelStep) (bad int) {
 	row := modelRow{key: step.Key, topic: h.topic, withoutXID: step.Mode == withoutXID, leaf: step.Mode == inLeaf}
 	if step.Mode == "infinity" || step.Mode == "-infinity" {
 		row.at = &step.Mode
+	}
+	if step.Mode == restored {
+		row.xid = ptr("3")
 	}
 	for n := range step.Rows {
 		if step.Mode == beside && n == step.Rows/2 {

@@ -42,6 +42,7 @@ const (
 	beside     = "with a row that cannot be published" // in one transaction
 	withoutXID = "without a transaction id"
 	vanishing  = "deleted in its transaction"
+	restored   = "with a transaction id of long ago"
 	inLeaf     = "into a partition"
 )
 
@@ -125,7 +126,7 @@ func drawModelPlan(t *rapid.T) modelPlan {
 
 func drawModelStep(t *rapid.T, p modelPlan) modelStep {
 	kinds := []string{"write", "write", "write", "open", "close", "settle", "cut", "kill", "stop", "freeze", "thaw",
-		"too large", "discard", "retry", "image", "set back", "lose lease"}
+		"too large", "discard", "retry", "image", "set back", "lose lease", "pause", "resume"}
 	if p.Other {
 		kinds = append(kinds, "write other", "write other")
 	}
@@ -152,7 +153,7 @@ func drawModelStep(t *rapid.T, p modelPlan) modelStep {
 	}
 	modes := []string{"commit", "commit", "rollback", "savepoint", "asynchronous", beside}
 	if !isMapped(p.Source) { // there such a row is parked
-		modes = append(modes, "infinity", "-infinity")
+		modes = append(modes, "infinity", "-infinity", restored)
 	}
 	if p.XID {
 		modes = append(modes, withoutXID)

@@ -3,6 +3,7 @@ package relay_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"strings"
 	"sync"
@@ -220,4 +221,32 @@ func TestAStopWaitsForAcknowledgementsOnlyAsLongAsDrain(t *testing.T) {
 	wire.mend()
 	s.start(s.config())
 	judge(s.collect(2, s.topic), map[string]int{"k": 2}).requireSound(t)
+}
+
+// A server that shuts down waits until its streaming clients have confirmed everything. Without a broker the relay cannot do that, and
+// once its buffers are full it does not even read.
+func TestAServerStopsAlthoughTheBrokerIsAway(t *testing.T) {
+	t.Parallel()
+	needsLog(t)
+	for _, rows := range []int{1, 100} {
+		t.Run(fmt.Sprint(100*rows, " rows"), func(t *testing.T) {
+			t.Parallel()
+			s, server := newServer(t, nil)
+			wire := &wire{}
+			cfg := s.wal()
+			cfg.Kafka = []kgo.Opt{kgo.Dialer(wire.dial)}
+			r := s.start(cfg)
+			s.waitStream()
+			wire.cut()
+			committed := s.fill(s.topic, 100, rows)
+			testkit.Wait(t, "the rows to be read", func() (bool, error) { return r.Status().Claimed > 0, nil })
+			require.NoError(t, server.Stop(t.Context()))
+			require.NoError(t, server.Start(t.Context()))
+			wire.mend()
+			testkit.Wait(t, "an answer", func() (bool, error) { return s.pool.Ping(t.Context()) == nil, nil })
+			judge(s.gather(total(committed), s.topic), committed).requireSound(t)
+			require.EqualValues(t, 1, r.Status().Term, "the server waited until the relay had lost its lease")
+			require.NoError(t, r.stop())
+		})
+	}
 }

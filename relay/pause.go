@@ -78,8 +78,14 @@ func (g *gate) swing() {
 	}
 }
 
-// pass waits while the gate is closed. It returns false when ctx ended.
-func (g *gate) pass(ctx context.Context) bool {
+func (g *gate) closed() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.opened != nil
+}
+
+// pass waits while the gate is closed. It returns false when ctx ended, or over was closed meanwhile.
+func (g *gate) pass(ctx context.Context, over <-chan struct{}) bool {
 	for ctx.Err() == nil {
 		g.mu.Lock()
 		opened := g.opened
@@ -89,6 +95,8 @@ func (g *gate) pass(ctx context.Context) bool {
 		}
 		select {
 		case <-opened:
+		case <-over:
+			return false
 		case <-ctx.Done():
 		}
 	}

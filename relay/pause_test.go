@@ -128,3 +128,72 @@ func TestARelayTellsHowItsSlotStoodAndWhyItReadsFromThere(t *testing.T) {
 	require.Equal(t, 1, s.count("SELECT count(*) FROM troupe.relay_leases WHERE source = 'wal' AND source_why = 'by configuration'"))
 	require.NoError(t, r.stop())
 }
+
+// A paused relay keeps its slot in use when its connection is cut: an idle slot would let a standby take over, and the server may
+// invalidate it.
+func TestAPausedRelayStreamsAgainWhenItsConnectionWasCut(t *testing.T) {
+	t.Parallel()
+	needsLog(t)
+	for _, stored := range []bool{false, true} {
+		t.Run(map[bool]string{false: "in the process", true: "in the database"}[stored], func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			cfg := s.config()
+			cfg.Source = relay.WAL
+			r := s.start(cfg)
+			s.waitStream()
+			if stored {
+				s.exec(pauseHere)
+				testkit.Wait(t, "the pause to take effect", func() (bool, error) { return r.Status().StoredPause != nil, nil })
+			} else {
+				r.Pause()
+			}
+			s.insert(s.topic, "k", "0")
+			for range 2 { // at the first cut the relay may not wait yet
+				var cut int
+				testkit.Wait(t, "a stream to cut", func() (bool, error) {
+					err := s.pool.QueryRow(t.Context(), `SELECT active_pid FROM pg_replication_slots
+						WHERE database = current_database() AND pg_terminate_backend(active_pid)`).Scan(&cut)
+					return err == nil, err
+				})
+				testkit.Wait(t, "another stream", func() (bool, error) {
+					return s.count("SELECT count(*) FROM pg_replication_slots WHERE database = current_database() AND active_pid <> $1", cut) == 1, nil
+				})
+			}
+			require.LessOrEqual(t, r.Status().Published, int64(1), "the round that was under way may read once more")
+			if stored {
+				s.exec(resumeHere)
+			} else {
+				r.Resume()
+			}
+			require.Equal(t, []string{"0"}, values(s.gather(1, s.topic)))
+			require.EqualValues(t, 1, r.Status().Term)
+		})
+	}
+}
+
+// A relay that is stopped finishes the transaction that it has begun to publish, but not during a pause: the next relay begins it again.
+func TestAPausedRelayThatIsStoppedPublishesNothing(t *testing.T) {
+	t.Parallel()
+	needsLog(t)
+	s := newStage(t)
+	cfg := s.config()
+	cfg.Source, cfg.Delivery = relay.WAL, relay.AtLeastOnce
+	var r running
+	started := make(chan struct{})
+	cfg.Hooks.Acked = func(int, time.Duration) {
+		<-started
+		r.Pause()
+	}
+	r = s.start(cfg)
+	close(started)
+	s.waitStream()
+	committed := s.fill(s.topic, 10, 1000) // one transaction, in several windows
+	testkit.Wait(t, "a pause", func() (bool, error) { return !r.Status().PausedSince.IsZero(), nil })
+	require.NoError(t, r.stop())
+	require.LessOrEqual(t, r.Status().Published, int64(2000), "the rows of one window")
+
+	cfg.Hooks.Acked = nil
+	s.start(cfg)
+	judge(s.gather(total(committed), s.topic), committed).requireSound(t)
+}

@@ -55,6 +55,27 @@ func TestAPassOvertakesNothingThatCommitsLate(t *testing.T) {
 	require.Empty(t, claimedNow(t, p))
 }
 
+// Rows that are restored from a dump become visible at once, and have transaction ids that this cluster may have assigned long ago. A pass
+// has none of them: it has passed some of their positions.
+func TestAPassHasNoRowsThatAreRestoredMeanwhile(t *testing.T) {
+	t.Parallel()
+	pool, l := tenure(t)
+	exec := func(sql string) {
+		_, err := pool.Exec(t.Context(), sql)
+		require.NoError(t, err)
+	}
+	exec("SELECT setval('troupe.outbox_position_seq', 10)")
+	exec("INSERT INTO troupe.outbox (topic, key, type) SELECT 't', 'k', 'T' FROM generate_series(1, 4)")
+	p := &poll{session: session{pool: pool}, lease: l, batch: 2, passes: time.Hour}
+	defer p.close()
+	require.Equal(t, []string{"k11", "k12"}, claimedNow(t, p))
+	p.join(t.Context())
+	exec(`INSERT INTO troupe.outbox (position, xid, topic, key, type) OVERRIDING SYSTEM VALUE
+		SELECT position, '3', 't', 'old', 'T' FROM unnest('{1, 100}'::bigint[]) AS position`)
+	require.Equal(t, []string{"k13", "k14"}, claimedNow(t, p))
+	require.Equal(t, []string{"old1", "old100"}, append(claimedNow(t, p), claimedNow(t, p)...))
+}
+
 // Rows that were not settled are claimed again, lowest first, before any row that was read ahead.
 func TestAPassEndsWithARowThatIsNotSettled(t *testing.T) {
 	t.Parallel()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -13,6 +14,7 @@ import (
 	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/retry"
 	"github.com/troupe-go/troupe/schemas"
+	"github.com/troupe-go/troupe/topics"
 )
 
 // A source returns rows in order and records their results. Only one goroutine uses it.
@@ -88,8 +90,11 @@ func (i *item) age() time.Duration {
 	return max(0, time.Since(i.row.CreatedAt))
 }
 
-// errCheckpointTopic refuses a row of a service that would be read as the relay's own record.
-var errCheckpointTopic = errors.New("the topic is the relay's own: it holds the checkpoint of exactly-once delivery")
+// errCheckpointTopic refuses a row of a service that would be read as a relay's own record.
+var errCheckpointTopic = errors.New("the topic is a relay's own: it holds the checkpoint of exactly-once delivery")
+
+// holdsCheckpoint reports whether a topic holds the checkpoint of a relay, of this one or another.
+func holdsCheckpoint(topic string) bool { return strings.HasPrefix(topic, topics.Relay("")) }
 
 // prepare makes records of rows. It returns rows that cannot be sent as failures, and leaves out later rows of their keys.
 func (p *publisher) prepare(ctx context.Context, items []*item) (queue []*item, failures []failure, err error) {
@@ -111,7 +116,7 @@ func (p *publisher) prepare(ctx context.Context, items []*item) (queue []*item, 
 		var err error
 		if i.unreadable != nil {
 			err = i.unreadable
-		} else if i.row.Topic == p.relay.checkpointTopic {
+		} else if holdsCheckpoint(i.row.Topic) {
 			err = errCheckpointTopic
 		} else if i.mapped != nil {
 			i.record, err = i.mapped.record()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/troupe-go/troupe/internal/admin"
 	"github.com/troupe-go/troupe/internal/admin/relaydesk"
+	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/relay"
 	"github.com/troupe-go/troupe/retry"
 	"github.com/troupe-go/troupe/testkit"
@@ -49,7 +50,8 @@ func TestARightThatIsGrantedLaterIsSeen(t *testing.T) {
 	require.Equal(t, []string{"0", "1", "2"}, values(s.gather(3, "main")))
 }
 
-// A row of a service under the slot's name would be read as the checkpoint from which to stream.
+// A row of a service under the slot's name would be read as the checkpoint from which to stream, also by the relay of another service that
+// publishes with the same rights.
 func TestARowForTheRelaysOwnTopicIsParked(t *testing.T) {
 	t.Parallel()
 	needsLog(t)
@@ -59,13 +61,16 @@ func TestARowForTheRelaysOwnTopicIsParked(t *testing.T) {
 			s, _ := newServer(t, nil)
 			cfg := s.wal()
 			cfg.Delivery, cfg.Slot = delivery, "own_"+strings.ReplaceAll(s.flow, "-", "_")
-			own := topics.Relay(cfg.Slot)
+			own, another := topics.Relay(cfg.Slot), topics.Relay("another_"+cfg.Slot)
+			s.provision(kafka.Topic{Name: another, Partitions: 1})
 			r := s.start(cfg)
 			s.waitStream()
 			s.insert(own, cfg.Slot, `{"lsn": "nonsense"}`)
-			testkit.Wait(t, "a parked row", func() (bool, error) {
-				return s.count("SELECT count(*) FROM troupe.outbox_failures WHERE status = 'parked' AND last_error LIKE '%the relay''s own%'") == 1, nil
+			s.insert(another, "another", `{"lsn": "nonsense"}`)
+			testkit.Wait(t, "parked rows", func() (bool, error) {
+				return s.count("SELECT count(*) FROM troupe.outbox_failures WHERE status = 'parked' AND last_error LIKE '%a relay''s own%'") == 2, nil
 			})
+			require.Empty(t, s.committed(another))
 			require.NoError(t, r.stop())
 			s.start(cfg)
 			s.insert(s.topic, "k", "1")

@@ -20,7 +20,6 @@ import (
 	"github.com/troupe-go/troupe/internal/wal"
 	"github.com/troupe-go/troupe/retry"
 	"github.com/troupe-go/troupe/schemas"
-	"github.com/troupe-go/troupe/topics"
 )
 
 // Config configures a Relay. Pool, Brokers and Service are required.
@@ -159,8 +158,6 @@ type Relay struct {
 	stuck  stuck
 	flight atomic.Int64 // rows given to the client and not settled
 
-	checkpointTopic string // topic of the checkpoint under exactly-once; rows may not be sent to it
-
 	givenUp   atomic.Bool   // the slot held more than SlotLimit
 	slotMoved chan struct{} // signalled when a stream begins
 	asStored  bool          // text is read as the database stores it; used by the publishing goroutine
@@ -214,7 +211,6 @@ func New(cfg Config) (*Relay, error) {
 		return nil, fmt.Errorf("relay: %w", err)
 	}
 	r := &Relay{cfg: cfg, quiet: quiet{log: cfg.Log}, slotMoved: make(chan struct{}, 1), reading: checkpointTimeout, silence: maxSilence, answer: maxAnswer, patience: leastPatience}
-	r.checkpointTopic = topics.Relay(cfg.Slot)
 	r.shards.moved = make(chan struct{})
 	r.looker = newLooker(r)
 	if cfg.Mapping != nil {

@@ -154,7 +154,10 @@ func (r *Relay) hold(ctx, work context.Context, l *lease, do func(idle, term con
 func (r *Relay) publish(idle, term context.Context, p *publisher) error {
 	backoff := retry.Policy{Initial: 100 * time.Millisecond, Cap: 2 * time.Second}
 	wait, failures := time.Duration(0), 0
-	for p.mayGoOn(idle) {
+	for {
+		if may, err := p.mayGoOn(idle); !may {
+			return err
+		}
 		found, err := p.round(idle, term, wait)
 		switch {
 		case errors.Is(err, errLost), errors.Is(err, errStream), errors.Is(err, errSwept),
@@ -182,7 +185,6 @@ func (r *Relay) publish(idle, term context.Context, p *publisher) error {
 			wait = 0
 		}
 	}
-	return nil
 }
 
 // sleep waits for d, until wake is signalled, or until ctx ends. It reports whether wake ended it.

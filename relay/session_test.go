@@ -2,9 +2,11 @@ package relay_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
@@ -72,6 +74,29 @@ func TestTheRelayWorksWhateverTheSettingsOfItsRole(t *testing.T) {
 				s.waitStream()
 			}
 		})
+	}
+}
+
+// The service's own pool may go through a pooler that supports no prepared statements, or its connection string may say so.
+func TestTheRelayWorksWhateverTheModeOfItsPool(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeSimpleProtocol, pgx.QueryExecModeExec, pgx.QueryExecModeCacheDescribe} {
+		for _, source := range []relay.Source{relay.Poll, relay.WAL} {
+			t.Run(fmt.Sprint(mode, " ", source), func(t *testing.T) {
+				t.Parallel()
+				s := newStage(t)
+				cfg := s.config()
+				config := s.pool.Config()
+				config.ConnConfig.DefaultQueryExecMode = mode
+				cfg.Source, cfg.Pool = source, poolWith(t, config)
+				r := s.start(cfg)
+				s.insert(s.topic, "k", "0")
+				s.exec(`INSERT INTO troupe.outbox (topic, key, type, payload, raw_headers) VALUES ($1, 'bad', 'Thing', 'bad', '\x01')`, s.topic)
+				s.insert(s.topic, "k", "1")
+				require.Equal(t, []string{"0", "1"}, values(s.gather(2, s.topic)))
+				testkit.Wait(t, "a parked row", func() (bool, error) { return r.Status().Parked == 1, nil })
+			})
+		}
 	}
 }
 

@@ -74,7 +74,7 @@ func (r *Relay) tryLease(ctx context.Context) (*lease, time.Duration, error) {
 	if r.mapped != nil {
 		var err error
 		if shard, err = r.mapped.claim(ctx, r.pool); err != nil {
-			return nil, 0, notMigrated(err)
+			return nil, 0, r.whyDenied(ctx, notMigrated(err))
 		}
 	}
 	var leader string
@@ -100,7 +100,7 @@ func (r *Relay) tryLease(ctx context.Context) (*lease, time.Duration, error) {
 	case errors.Is(err, pgx.ErrNoRows):
 		return nil, 0, nil // another relay was faster; the next read returns which one
 	case err != nil:
-		return nil, 0, fmt.Errorf("claim the lease: %w", err)
+		return nil, 0, r.whyDenied(ctx, fmt.Errorf("claim the lease: %w", err))
 	}
 	return l, 0, nil
 }

@@ -55,7 +55,8 @@ type stream struct {
 	mu      sync.Mutex
 	filling *window
 	spare   *window
-	err     error // why reading ended
+	err     error         // why reading ended
+	over    chan struct{} // closed when reading has ended
 	ready   chan struct{}
 	room    chan struct{}
 
@@ -238,7 +239,7 @@ func (r *Relay) follow(idle, term context.Context, p *publisher, from streaming)
 		from: from.from, again: from.flushed, converter: from.text,
 		ledger:  r.newLedger(from.db, p.lease),
 		filling: &window{}, spare: &window{},
-		ready: make(chan struct{}, 1), room: make(chan struct{}, 1), passed: make(chan struct{}, 1), hurry: make(chan struct{}, 1),
+		over: make(chan struct{}), ready: make(chan struct{}, 1), room: make(chan struct{}, 1), passed: make(chan struct{}, 1), hurry: make(chan struct{}, 1),
 	}
 	if r.mapped != nil {
 		s.mapped = &mappedReader{mappedTable: r.mapped, bound: make(map[uint32]boundRelation)}

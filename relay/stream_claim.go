@@ -164,14 +164,14 @@ func (s *stream) passes(upTo wal.LSN) {
 }
 
 // finish settles rows after the publisher has ended. Transactions of which some rows are published are finished, since
-// otherwise they would be repeated from their first row. Under exactly-once no row of them is visible yet.
+// otherwise they would be repeated from their first row; not during a pause. Under exactly-once no row of them is visible yet.
 func (s *stream) finish(term context.Context, p *publisher) error {
 	if s.tx != nil {
 		return s.finishTransaction()
 	}
 	s.ending = true
 	// After the term, rows may still be in flight, and another round would overwrite their bytes.
-	for found := true; found && term.Err() == nil; {
+	for found := true; found && term.Err() == nil && !s.relay.gate.closed(); {
 		var err error
 		if found, err = p.round(term, term, 0); err != nil { // rows that are not settled are repeated
 			s.relay.state.failed(err)

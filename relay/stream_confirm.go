@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"github.com/troupe-go/troupe/internal/pg"
 	"github.com/troupe-go/troupe/internal/wal"
 )
@@ -25,6 +27,11 @@ func (s *stream) report(ctx context.Context) {
 			s.relay.cfg.Log.Info().Stringer("silent_for", quiet.Round(time.Second)).
 				Msg("the server decodes a large transaction and sends nothing meanwhile: the relay waits")
 		}
+		if s.isFull() && s.stops(ctx) {
+			s.conn.Close() // the publisher may wait for a broker, and end the stream much later
+			s.ended(errStopping)
+			return
+		}
 		if err := s.conn.Report(wal.LSN(s.reported.Load())); err != nil {
 			s.ended(err)
 			return
@@ -42,6 +49,18 @@ func (s *stream) decodes(ctx context.Context) (busy bool) {
 	err := s.db.QueryRow(ctx, readWalsender, pg.Args{"slot": s.relay.cfg.Slot, "pid": int64(s.conn.PID())}).Scan(&busy)
 	return err == nil && busy
 }
+
+// stops reports whether the server is shutting down. It sends all of its log first: it would wait for a relay that reads nothing.
+func (s *stream) stops(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, s.relay.answer)
+	defer cancel()
+	_, err := s.db.Exec(ctx, "SELECT")
+	var refusal *pgconn.PgError
+	return errors.As(err, &refusal) && refusal.Code == cannotConnectNow
+}
+
+// cannotConnectNow is the code of the error of a server that accepts no connections, since it shuts down or starts.
+const cannotConnectNow = "57P03"
 
 // keepCheckpoint stores the LSN up to which the log is published, and a snapshot once all rows visible in it are published.
 // Only then is the LSN confirmed to the server. When ctx ends it stores the last state and returns.

@@ -103,6 +103,7 @@ func (s *stream) read() {
 			}
 			if e.ReplyNow {
 				if !s.conn.Buffered() && asked.urgent(time.Now()) {
+					s.conn.Close() // the publisher may wait for a broker, and end the stream much later
 					s.ended(errStopping)
 					return
 				}
@@ -186,10 +187,18 @@ func (s *stream) ended(err error) {
 	s.mu.Lock()
 	if s.err == nil {
 		s.err = err
+		close(s.over)
 	}
 	s.mu.Unlock()
 	tell(s.ready)
 	tell(s.room)
+}
+
+// end returns the error with which the stream has ended.
+func (s *stream) end() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return fmt.Errorf("%w: %w", errStream, s.err)
 }
 
 // tell signals on c, which is buffered for one signal. It does not wait.

@@ -12,6 +12,7 @@ import (
 	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/internal/outboxrow"
 	"github.com/troupe-go/troupe/internal/wal"
+	"github.com/troupe-go/troupe/topics"
 )
 
 // A Delivery is a delivery guarantee.
@@ -75,7 +76,7 @@ func (r *Relay) transact(ctx, term context.Context, p *publisher) error {
 	if err != nil {
 		return err
 	}
-	t := &transactor{relay: r, client: client, sender: newSender(client), term: term, topic: r.checkpointTopic}
+	t := &transactor{relay: r, client: client, sender: newSender(client), term: term, topic: topics.Relay(r.cfg.Slot)}
 	ctx, cancel := context.WithTimeout(ctx, beginTimeout)
 	defer cancel()
 	err = t.identify(ctx)
@@ -114,12 +115,22 @@ func (p *publisher) apart(items []*item) bool {
 }
 
 // mayGoOn waits while the relay is paused. It does not wait within a transaction, since consumers would wait too. It returns
-// false when idle has ended.
-func (p *publisher) mayGoOn(idle context.Context) bool {
+// false when idle has ended, and with the error of a stream that ends during a pause: another stream keeps the slot in use.
+func (p *publisher) mayGoOn(idle context.Context) (bool, error) {
 	if p.tx != nil && p.tx.busy() && idle.Err() == nil {
-		return true
+		return true, nil
 	}
-	return p.relay.gate.pass(idle)
+	s, streams := p.source.(*stream)
+	if !streams {
+		return p.relay.gate.pass(idle, nil), nil
+	}
+	if p.relay.gate.pass(idle, s.over) {
+		return true, nil
+	}
+	if idle.Err() != nil {
+		return false, nil
+	}
+	return false, s.end()
 }
 
 // begin begins a transaction if none is open.

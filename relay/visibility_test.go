@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/troupe-go/troupe/retry"
 	"github.com/troupe-go/troupe/testkit"
 )
 
@@ -76,6 +77,37 @@ func TestARowThatIsNotVisibleYetKeepsItsFailure(t *testing.T) {
 	letGo()
 	s.createTopic("late", 1)
 	require.Equal(t, []string{"1"}, values(s.gather(1, s.flow+".late.commands")))
+}
+
+// A row may wait behind another one of its key before other sessions see it. It is published when they do, although nothing that it waits
+// for has changed since the relay last looked, and before later rows of its key.
+func TestARowThatIsNotVisibleYetIsPublishedInItsPlace(t *testing.T) {
+	t.Parallel()
+	needsLog(t)
+	s, _ := newServer(t, standbys)
+	cfg := s.wal()
+	cfg.UnknownTopic, cfg.Retry = time.Hour, retry.Policy{Initial: 50 * time.Millisecond, Cap: 100 * time.Millisecond}
+	r := s.start(cfg)
+	s.waitStream()
+	s.insert(s.flow+".late.commands", "k", "0")
+	failures := func(status string) func() (bool, error) {
+		return func() (bool, error) {
+			return s.count("SELECT count(*) FROM troupe.outbox_failures WHERE status = $1", status) == 1, nil
+		}
+	}
+	testkit.Wait(t, "the first row to fail", failures("retrying"))
+	letGo := s.insertUnseen(s.topic, "k", "1")
+	testkit.Wait(t, "the second row to wait", failures("waiting"))
+	s.createTopic("late", 1)
+	s.gather(1, s.flow+".late.commands")
+	published := time.Now()
+	testkit.Wait(t, "a look for rows that wait", func() (bool, error) { // one each second
+		return r.Status().Progress.After(published.Add(3 * time.Second)), nil
+	})
+	letGo()
+	s.insert(s.topic, "k", "2")
+	require.Equal(t, []string{"1", "2"}, values(s.gather(2, s.topic)))
+	testkit.Wait(t, "no failure", func() (bool, error) { return s.count("SELECT count(*) FROM troupe.outbox_failures") == 0, nil })
 }
 
 // The failure of a row that was deleted is deleted too.

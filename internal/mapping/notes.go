@@ -87,7 +87,7 @@ var rules = []rule{
 	{"interval.handling.mode", Moot, ownText},
 	{"money.fraction.digits", Moot, ownText},
 	{"include.unknown.datatypes", Moot, ownText},
-	{"errors.tolerance", Differs, "what cannot be sent is parked, and its key waits; with all, Connect passes over it: the policy skip does that"},
+	{"errors.tolerance", Differs, "what cannot be sent is parked, and its key waits; with all, Connect passes over it: discard parked rows instead"},
 	{"errors.deadletterqueue.", Differs, "a row that cannot be sent is kept in the database, with its error, and not in a topic"},
 	{"errors.", Moot, "what cannot be sent is parked with its error; a broker that is away is waited for"},
 	{"event.", Differs, "a row that cannot be mapped is parked with its error"},

@@ -380,6 +380,11 @@ func TestTheLogOfARelaysOperatorsIsRemoved(t *testing.T) {
 	a.exec("UPDATE troupe.relay_state SET lsn = '0/300'")
 	a.exec("UPDATE troupe.relay_leases SET paused_at = NULL, paused_by = NULL, paused_why = NULL")
 	require.EqualValues(t, 2, a.remove()[retention.Repairs])
+
+	a.exec(repair, "91 days", "discard", "after the stream", "0/900")
+	require.Zero(t, a.remove()[retention.Repairs])
+	a.exec("UPDATE troupe.relay_state SET source = 'poll'") // another stream begins with a slot of its own
+	require.EqualValues(t, 1, a.remove()[retention.Repairs])
 }
 
 // TestTheStatementsOfRetentionScanNoTable, also in a plan that was made while the tables were empty.

@@ -149,6 +149,22 @@ func TestPublishedRowsOfAnOlderClusterDoNotKeepTheirPartition(t *testing.T) {
 	require.Equal(t, []string{first, second}, r.drop(dropper, r.snapshot()).Dropped)
 }
 
+// A row that is restored after the snapshot was stored has a transaction id of its former cluster, which this one may have passed long
+// ago.
+func TestARestoredRowKeepsItsPartition(t *testing.T) {
+	t.Parallel()
+	r := newRoom(t)
+	dropper := r.retention(atOnce)
+	r.insert(25)
+	early := r.snapshot()
+	r.exec("DELETE FROM troupe.outbox WHERE position = 20000003")
+	r.exec("INSERT INTO troupe.outbox (position, xid, topic, type) OVERRIDING SYSTEM VALUE VALUES (20000003, '3', 't', 'T')")
+	require.Equal(t, retention.Dropping{
+		Dropped: []string{second}, Kept: []retention.KeptPartition{{Name: first, Why: "position 20000003 is not published"}},
+	}, r.drop(dropper, early))
+	require.Equal(t, []string{first}, r.drop(dropper, r.snapshot()).Dropped)
+}
+
 // Even if the sequence was moved past all partitions: the next one is created after the highest.
 func TestTheHighestPartitionStays(t *testing.T) {
 	t.Parallel()

@@ -47,7 +47,8 @@ WITH state AS MATERIALIZED (
   CROSS JOIN state s
   LEFT JOIN troupe.outbox_failures t USING (position, id)
   WHERE t.position IS NOT NULL OR s.published IS NULL
-     OR NOT (pg_visible_in_snapshot(n.xid, s.published) OR pg_visible_in_snapshot(troupe.outbox_inserted_by(n.xid, n.xmin), s.published))
+     OR NOT ((pg_visible_in_snapshot(n.xid, s.published) OR pg_visible_in_snapshot(troupe.outbox_inserted_by(n.xid, n.xmin), s.published))
+       AND pg_visible_in_snapshot(troupe.outbox_inserted_by('9223372036854775807', n.xmin), s.published))
 ), failed AS (
   SELECT count(*) AS rows,
          count(*) FILTER (WHERE status = 'retrying') AS retrying,

@@ -71,7 +71,8 @@ func keptUntil(t time.Time) string {
 	return "its rows are published and kept until " + t.UTC().Format(time.RFC3339)
 }
 
-// unpublished returns the reason if a row of p is not published or failed, or "". It reads all of p.
+// unpublished returns the reason if a row of p is not published or failed, or "". It reads all of p. A restored row is published once the
+// snapshot sees the transaction that restored it, whatever its xid is.
 func (r *Dropper) unpublished(ctx context.Context, p partition, published Published) (why string, empty bool, err error) {
 	var failed int64
 	err = r.conn.QueryRow(ctx, `SELECT count(*) FROM troupe.outbox_failures WHERE position >= $1 AND position < $2`,
@@ -87,8 +88,9 @@ func (r *Dropper) unpublished(ctx context.Context, p partition, published Publis
 	err = r.conn.QueryRow(ctx, fmt.Sprintf(`
 		SELECT NOT EXISTS (SELECT FROM %[1]s),
 		       (SELECT position FROM %[1]s
-		        WHERE $1 = '' OR NOT (pg_visible_in_snapshot(xid, nullif($1, '')::pg_snapshot)
-		          OR pg_visible_in_snapshot(troupe.outbox_inserted_by(xid, xmin), nullif($1, '')::pg_snapshot)) LIMIT 1)`, p.table()),
+		        WHERE $1 = '' OR NOT ((pg_visible_in_snapshot(xid, nullif($1, '')::pg_snapshot)
+		          OR pg_visible_in_snapshot(troupe.outbox_inserted_by(xid, xmin), nullif($1, '')::pg_snapshot))
+		          AND pg_visible_in_snapshot(troupe.outbox_inserted_by('9223372036854775807', xmin), nullif($1, '')::pg_snapshot)) LIMIT 1)`, p.table()),
 		pgx.QueryExecModeExec, string(published)).Scan(&empty, &position)
 	if err != nil || position == nil {
 		return "", empty, err

@@ -92,8 +92,8 @@ func checkRelay(ctx context.Context, r *doctor.Report, conn *pgx.Conn, of desk.T
 	}
 }
 
-// mayRead reports a role that may not read the table. The log needs no right on it, so a relay that continues a slot publishes
-// without the right, until the slot is lost.
+// mayRead reports a role that may not read the table. The log needs no right on it, but without the right the role may not change the
+// relay's records of the table either.
 func mayRead(ctx context.Context, r *doctor.Report, conn *pgx.Conn, of desk.Table) (readable bool) {
 	schema, table, _ := strings.Cut(of.Name, ".")
 	name := pgx.Identifier{schema, table}.Sanitize()

@@ -37,8 +37,9 @@ type Conn struct {
 	out     sync.Mutex // held during writes
 }
 
-// Connect opens a replication connection to the database of a pool's config, to which it applies BeforeConnect. Connect to a
-// server on the same machine by its Unix socket: over TCP the stream is half as fast.
+// Connect opens a replication connection to the database of a pool's config, to which it applies BeforeConnect. Of several hosts it uses
+// the first that ValidateConnect accepts, as the pool does. Connect to a server on the same machine by its Unix socket: over TCP the stream
+// is half as fast.
 func Connect(ctx context.Context, config *pgxpool.Config) (*Conn, error) {
 	now, err := pg.ConnConfig(ctx, config)
 	if err != nil {
@@ -52,7 +53,7 @@ func Connect(ctx context.Context, config *pgxpool.Config) (*Conn, error) {
 		}
 	}
 	c.RuntimeParams = params
-	c.AfterConnect, c.ValidateConnect = nil, nil
+	c.AfterConnect = nil
 	w := &Conn{}
 	c.BuildFrontend = func(r io.Reader, out io.Writer) *pgproto3.Frontend {
 		w.in = bufio.NewReaderSize(r, readSize)

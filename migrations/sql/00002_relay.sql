@@ -140,8 +140,9 @@ SELECT o.position, o.id, o.topic, o.key, o.type, o.created_at,
          WHEN EXISTS (
            SELECT
            FROM troupe.relay_state s
-           WHERE pg_visible_in_snapshot(o.xid, s.published)
-              OR pg_visible_in_snapshot(troupe.outbox_inserted_by(o.xid, o.xmin), s.published)) THEN 'done'
+           WHERE (pg_visible_in_snapshot(o.xid, s.published)
+             OR pg_visible_in_snapshot(troupe.outbox_inserted_by(o.xid, o.xmin), s.published))
+             AND pg_visible_in_snapshot(troupe.outbox_inserted_by('9223372036854775807', o.xmin), s.published)) THEN 'done'
          ELSE 'pending'
        END                     AS status,
        coalesce(t.attempts, 0) AS attempts,

@@ -166,7 +166,9 @@ BEGIN
            OR NOT EXISTS (SELECT
                           FROM troupe.relay_state AS s
                           WHERE s.system_id = (SELECT system_identifier::text FROM pg_control_system())
-                            AND pg_visible_in_snapshot(o.xid, s.published)))
+                            AND (pg_visible_in_snapshot(o.xid, s.published)
+                              OR pg_visible_in_snapshot(troupe.outbox_inserted_by(o.xid, o.xmin), s.published))
+                            AND pg_visible_in_snapshot(troupe.outbox_inserted_by('9223372036854775807', o.xmin), s.published)))
     RETURNING o.*
   ), cured AS (
     DELETE FROM troupe.outbox_failures AS t WHERE t.topic = make_local.topic

@@ -26,6 +26,7 @@ FROM (
     AND (@shards::int = 1 OR troupe.outbox_shard(o.key, o.key_bytes, o.id, @shards) = @shard)
     AND (pg_visible_in_snapshot(o.xid, @snapshot::text::pg_snapshot)
          OR pg_visible_in_snapshot(troupe.outbox_inserted_by(o.xid, o.xmin), @snapshot::text::pg_snapshot))
+    AND pg_visible_in_snapshot(troupe.outbox_inserted_by('9223372036854775807', o.xmin), @snapshot::text::pg_snapshot)
     AND (@published::pg_snapshot IS NULL OR t.position IS NOT NULL
          OR NOT ((pg_visible_in_snapshot(o.xid, @published)
            OR pg_visible_in_snapshot(troupe.outbox_inserted_by(o.xid, o.xmin), @published))

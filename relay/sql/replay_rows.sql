@@ -16,6 +16,7 @@ FROM (
     AND position <= @last
     AND (pg_visible_in_snapshot(o.xid, @snapshot::text::pg_snapshot)
          OR pg_visible_in_snapshot(troupe.outbox_inserted_by(o.xid, o.xmin), @snapshot::text::pg_snapshot))
+    AND pg_visible_in_snapshot(troupe.outbox_inserted_by('9223372036854775807', o.xmin), @snapshot::text::pg_snapshot)
     AND (@topic::text = '' OR topic = @topic)
     AND (@since::timestamptz IS NULL OR created_at >= @since)
     AND (@until::timestamptz IS NULL OR created_at < @until)

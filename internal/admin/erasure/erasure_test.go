@@ -224,6 +224,7 @@ func TestWorkOfAKeyIsInTheWay(t *testing.T) {
 			INSERT INTO troupe.outbox_failures (position, id, topic, order_key, status, attempts, max_attempts, last_error) SELECT position, id, 't', 'o-1', 'parked', 1, 1, 'e' FROM o`,
 		"outbox of another cluster": `WITH o AS (INSERT INTO troupe.outbox (topic, key, type) VALUES ('t', 'o-1', 'T'))
 			UPDATE troupe.relay_state SET system_id = '1', published = '9223372036854775807:9223372036854775807:'`,
+		"outbox of a restored dump": "INSERT INTO troupe.outbox (topic, key, type, xid) VALUES ('t', 'o-1', 'T', '3')",
 		"mapped_failures": `WITH t AS (INSERT INTO troupe.mapped_tables (name) VALUES ('public.events') RETURNING name)
 			INSERT INTO troupe.mapped_failures (table_name, id, event_id, topic, order_key, status, attempts, max_attempts, last_error, row)
 			SELECT name, gen_random_uuid(), '', 't', 'o-1', 'parked', 1, 1, 'e', '{}' FROM t`,

@@ -33,7 +33,8 @@ const published = `NOT EXISTS (SELECT FROM troupe.outbox_failures AS f WHERE f.p
     SELECT
     FROM (SELECT system_id, published FROM troupe.relay_state ORDER BY updated_at DESC LIMIT 1) AS s
     WHERE s.system_id = (SELECT system_identifier::text FROM pg_control_system())
-      AND (pg_visible_in_snapshot(t.xid, s.published) OR pg_visible_in_snapshot(troupe.outbox_inserted_by(t.xid, t.xmin), s.published)))`
+      AND (pg_visible_in_snapshot(t.xid, s.published) OR pg_visible_in_snapshot(troupe.outbox_inserted_by(t.xid, t.xmin), s.published))
+      AND pg_visible_in_snapshot(troupe.outbox_inserted_by('9223372036854775807', t.xmin), s.published))`
 
 // stashed selects stashed events that have not expired. Nothing expires while its coordinator does not run.
 const stashed = `t.expires_at > least(clock_timestamp(), (SELECT min(coordinated_at) + interval '1 minute' FROM troupe.inbox_groups))`

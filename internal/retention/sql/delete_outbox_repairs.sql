@@ -1,5 +1,5 @@
 -- Deletes a batch of the log of actions on parked rows, in its order. A discard stays as long as a stream may begin at an older LSN, since
--- that stream must skip the discarded row.
+-- that stream must skip the discarded row. Under poll none may: a later stream begins with a new slot.
 WITH due AS (
   SELECT position, at, action, lsn, table_name
   FROM troupe.outbox_repairs
@@ -13,8 +13,9 @@ WITH due AS (
     AND d.at < @before
     AND (d.action <> 'discard' OR d.lsn <= coalesce(
            CASE
-             WHEN d.table_name IS NULL THEN (SELECT s.lsn FROM troupe.relay_state AS s ORDER BY s.updated_at DESC LIMIT 1)
-             ELSE (SELECT m.lsn FROM troupe.mapped_tables AS m WHERE m.name = d.table_name)
+             WHEN d.table_name IS NULL
+             THEN (SELECT CASE s.source WHEN 'wal' THEN s.lsn END FROM troupe.relay_state AS s ORDER BY s.updated_at DESC LIMIT 1)
+             ELSE (SELECT CASE m.source WHEN 'wal' THEN m.lsn END FROM troupe.mapped_tables AS m WHERE m.name = d.table_name)
            END, d.lsn))
   RETURNING r.position
 )
