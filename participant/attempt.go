@@ -138,7 +138,7 @@ func (w *runner) attempt(ms ...*message) (err error) {
 	}
 	for _, m := range u.first {
 		m.result = nil // its fetch buffer stays referenced for a while
-		if m.deadline != nil && m.deadline.late {
+		if m.deadline != nil && m.deadline.refused {
 			w.p.ignored(m, u.delivery(m))
 		}
 		if m.idle != "" {
@@ -237,6 +237,11 @@ func (w *runner) start(ms []*message, f *failure) (*unit, error) {
 		if len(mine) > 0 {
 			return w.start(mine, f)
 		}
+		return u, nil
+	}
+	if err := u.admitFired(ctx); err != nil {
+		tx.rollback(w.ctx)
+		return nil, w.p.ours(err)
 	}
 	return u, nil
 }

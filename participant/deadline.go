@@ -26,6 +26,8 @@ var (
 	cancelDeadlines string
 	//go:embed sql/meet_deadline.sql
 	meetDeadline string
+	//go:embed sql/still_fired.sql
+	stillFired string
 	//go:embed sql/forget_late.sql
 	forgetLate string
 )
@@ -187,7 +189,7 @@ func scopeOf(ctx context.Context, scope, key string) (string, error) {
 type firing struct {
 	group, name, scope string
 	at                 time.Time // from its row
-	late               bool      // the row is gone, has not fired, or became another message
+	refused            bool      // the row is gone, has not fired, or has another key or payload
 }
 
 // firingOf returns nil for a message that was no deadline.
@@ -252,13 +254,13 @@ func (p *Participant) foreign(m *message) bool {
 	return m.deadline != nil && m.deadline.group != p.cfg.Group
 }
 
-// meet ends the deadline that m was, and reports whether it was still pending, and m is the message that it became. It runs in m's turn and
-// not before, since an earlier message of the same transaction may have cancelled it.
+// meet removes the row of the deadline that m was. It returns false if the row is gone, has not fired, or has another key or payload than m.
+// It runs in m's turn and not before, since an earlier message of the same transaction may have cancelled the deadline.
 //
-// One that is not pending, or not fired, leaves no identity in the inbox. After a failover to a standby that lagged, the message of a deadline
-// may come before the message that scheduled it is handled again, or before the deadline fires again. It fires with the same id.
+// If it returns false, it leaves no identity in the inbox. After a failover to a standby that lagged, the message of a deadline may come before
+// the message that scheduled it is handled again, or before the deadline fires again. It fires with the same id.
 func (u *unit) meet(ctx context.Context, m *message) (is bool, err error) {
-	m.deadline.late = true
+	m.deadline.refused = true
 	id, err := uuid.Parse(m.ID)
 	if err != nil {
 		return false, nil
@@ -266,7 +268,7 @@ func (u *unit) meet(ctx context.Context, m *message) (is bool, err error) {
 	digest := sha256.Sum256(m.Payload)
 	err = u.tx.QueryRow(ctx, meetDeadline, pg.Args{
 		"group": u.w.p.cfg.Group, "scope": indexable(m.deadline.scope), "name": m.deadline.name, "id": id,
-		"message_key": m.Key, "digest": digest[:], "encoded": len(m.Payload) > 0 && m.Payload[0] == 0, // as each payload with the id of a schema
+		"message_key": m.Key, "digest": digest[:], "encoded": len(m.Payload) > 0 && m.Payload[0] == 0 && envelope.HasSchemaID(m.ContentType),
 	}).Scan(&m.deadline.at)
 	if errors.Is(err, pgx.ErrNoRows) {
 		_, day, _ := inbox.Recent(m.id)
@@ -275,13 +277,44 @@ func (u *unit) meet(ctx context.Context, m *message) (is bool, err error) {
 		})
 		return false, u.failed(err)
 	}
-	m.deadline.late = false
+	m.deadline.refused = false
 	return err == nil, u.failed(err)
+}
+
+// admitFired adds to u.first each message of a deadline of which the inbox knows the identity although the deadline has neither been handled nor
+// become a dead letter: the identity is of another message. The id of a deadline is no secret, and a sender of commands may have used it.
+func (u *unit) admitFired(ctx context.Context) error {
+	admitted := false
+	for _, m := range u.all {
+		id, err := uuid.Parse(m.ID)
+		if m.passed != reasonDuplicate || m.deadline == nil || u.w.p.foreign(m) || err != nil {
+			continue
+		}
+		still := false
+		err = u.tx.QueryRow(ctx, stillFired, pg.Args{
+			"group": u.w.p.cfg.Group, "scope": indexable(m.deadline.scope), "name": m.deadline.name, "id": id, "message_id": id.String(), "redrive": m.redrive,
+		}).Scan(&still)
+		if err != nil {
+			return err
+		}
+		if still {
+			m.passed, admitted = "", true
+		}
+	}
+	if admitted {
+		u.first = u.first[:0]
+		for _, m := range u.all {
+			if m.passed == "" {
+				u.first = append(u.first, m)
+			}
+		}
+	}
+	return nil
 }
 
 // ignored logs a deadline whose message meet has refused, after the transaction has ended.
 func (p *Participant) ignored(m *message, d Delivery) {
 	p.cfg.Log.Info().Str("deadline", m.deadline.name).Str("scope", readable(m.deadline.scope, 255)).Str("message_id", m.id).
-		Msg("message of a deadline ignored: the deadline was cancelled or scheduled again after it had fired, or this is not the message that it became")
+		Msg("message of a deadline ignored: the deadline was cancelled or scheduled again after it had fired, has not fired, or has another key or payload")
 	tell(p.cfg.Hooks.Late, d)
 }

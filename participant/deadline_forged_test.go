@@ -83,3 +83,38 @@ func TestASenderOfCommandsForgesNoDeadline(t *testing.T) {
 	require.Zero(t, s.count("SELECT count(*) FROM troupe.dead_letters"))
 	require.Empty(t, late)
 }
+
+// TestAForgedMessageWithTheIDOfADeadlineSwallowsNoDeadline: messages that a sender of commands makes with the id of a deadline come right before the
+// deadline's own message, in one batch with it and in an earlier one: as the deadline with another body, and as a command.
+func TestAForgedMessageWithTheIDOfADeadlineSwallowsNoDeadline(t *testing.T) {
+	t.Parallel()
+	for name, batch := range map[string]int{"in a batch": 100, "one by one": 1} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newDeadlineStage(t)
+			s.provision(1)
+			p := s.new(onePartition, func(c *participant.Config) { c.Batch = batch })
+			participant.OnDeadline(p, overdueName, overdue)
+			participant.Handle(p, func(ctx context.Context, tx pgx.Tx, c participant.Command[Count]) (participant.Outcome, error) {
+				if c.Body.N == 666 {
+					return participant.Succeed(Counted{}), nil
+				}
+				return participant.Succeed(Counted{N: c.Body.N}), p.Schedule(ctx, tx, participant.Deadline{Name: overdueName, Body: Overdue{N: c.Body.N}})
+			})
+			s.start(p)
+			first, second := s.command("a", Count{N: 1}), s.command("b", Count{N: 2})
+			s.send(first, second)
+			fired := s.fired(2)
+			byKey := map[string]envelope.Message{string(fired[0].Key): fired[0], string(fired[1].Key): fired[1]}
+			command := s.command("b", Count{N: 666})
+			command.ID = byKey["b"].ID
+			s.send(s.forged(first, "Overdue", `{"n":666}`), byKey["a"], command, byKey["b"], byKey["a"], byKey["b"])
+			s.waitCount(2, "SELECT count(*) FROM met")
+			done := s.command("c", Count{N: 3})
+			s.send(done)
+			s.waitCount(1, "SELECT count(*) FROM troupe.deadlines")
+			require.Equal(t, 2, s.count("SELECT count(*) FROM met WHERE n IN (1, 2)"))
+			require.Zero(t, s.count("SELECT count(*) FROM troupe.dead_letters"))
+		})
+	}
+}

@@ -1,0 +1,16 @@
+-- Whether a deadline has fired and has neither been handled nor become a dead letter after @redrive redrives. Then an identity in the inbox with
+-- the id of its message is of another message, which a sender of commands made with that id.
+SELECT EXISTS (
+  SELECT
+  FROM troupe.deadlines
+  WHERE consumer_group = @group
+    AND scope = @scope
+    AND name = @name
+    AND id = @id
+    AND fired_at IS NOT NULL
+) AND NOT EXISTS (
+  SELECT
+  FROM troupe.dead_letters
+  WHERE message_id = @message_id
+    AND consumer_group = @group
+    AND redrives = @redrive)
