@@ -76,7 +76,7 @@ func TestKeysAreTheSameInADatabaseOfAnyEncoding(t *testing.T) {
 				}
 				return participant.Succeed(Counted{N: c.Body.N}), err
 			})
-			const key = "zoë “λ”"
+			const key = "zoë “λ”\u2028"
 			s.start(p)
 			s.relayed()
 			first, second := s.command(key, Count{N: 1}), s.command(key, Count{N: 2})

@@ -122,7 +122,7 @@ func (b *backlog) count(ctx context.Context) (left int64, err error) {
 	}
 	for at, end := range b.ends {
 		next := watermarks[at].offset + 1
-		if next == 0 || watermarks[at].topicID != b.ids[at.topic] { // no message of the partition has ended, or of a topic that is gone
+		if next == 0 || watermarks[at].topicID != b.ids[at.topic] { // no message of the partition has ended, or the watermark is of an earlier topic of this name
 			next = b.of.fetchedFrom(at)
 		}
 		left += max(0, end-next)

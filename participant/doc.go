@@ -159,8 +159,8 @@
 //	                                            smaller batches; only runs alone count
 //	any of these in OnAll, and no    -          the same, but each message runs alone once
 //	At that names the message
-//	a deadlock of two batches        -          the same. For a minute, the batches of all members that lost one to a deadlock run one
-//	                                            at a time
+//	a deadlock of two batches        -          the same. For a minute, each member whose batch was rolled back runs its batches in turn
+//	                                            with the other such members
 //	a handler's statement lost a     -          run again at once, five times, before it counts as transient
 //	race with another transaction
 //	the same of a statement of       -          run again at once, five times; then the partition waits and tries again, as if the
@@ -199,7 +199,8 @@
 //	handler ignores its time-out     -          Ready reports it, and the member leaves the group. If the handler still runs after
 //	                                            Config.Drain, Run ends with an error; else the member joins again
 //	deadline cancelled or scheduled  -          ignored, and logged at level info; Hooks.Late counts it
-//	again after it fired
+//	again after it fired, or a
+//	message that looks like one
 //	Schedule by a name or with a     permanent  dead letter of the message that was handled; nothing is scheduled
 //	body that has no handler
 //	pending deadlines whose name     -          they wait in the table for a member that has a handler for the name, and

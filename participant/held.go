@@ -187,7 +187,7 @@ func (w *worker) overtake(m *message) error {
 			Msg("held command cancelled by its compensation")
 	}
 	if len(cancelled) > 0 {
-		w.holds.limit(m.holdKey(), nil) // of the handler of a cancelled command
+		w.holds.limit(m.holdKey(), nil) // the known limits were those of a cancelled command's handler
 		w.hold(m.holdKey(), time.Now())
 	}
 	return nil

@@ -35,7 +35,8 @@ type Hooks struct {
 	AfterCommit func(Delivery)
 	// Failed is called for each run that counts as an attempt, once it is recorded.
 	Failed func(Delivery)
-	// Late is called when a deadline was ignored, since it was cancelled or scheduled again after it had fired.
+	// Late is called when the message of a deadline was ignored: the deadline was cancelled or scheduled again after it had fired, has not fired,
+	// or has another key or payload.
 	Late func(Delivery)
 	// Fired is called when deadlines that were due have become messages in the outbox.
 	Fired func(Fired)

@@ -21,7 +21,7 @@ import (
 // it is a minute or more (computed). So prefer a longer per to a shorter one.
 //
 // A message that waits for the limit counts no attempt. Each run needs a permit of its own, with two exceptions. A run of a Call whose answer
-// is kept needs none. A run of another handler that repeats one whose transaction lost a race uses the permit of that one. If the handler is
+// is kept needs none. A handler that is no Call and lost a race runs again with the same permit. If the handler is
 // no Call, it gets its messages one by one, as with Alone.
 //
 // The state is a row of troupe.rate_limits, by group and handler. If the database is set back (a failover to a standby that lagged, a

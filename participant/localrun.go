@@ -50,7 +50,7 @@ func (l *local) worker() {
 func (l *local) may() bool { return l.gate.waits.Load() == nil || l.try.CompareAndSwap(true, false) }
 
 // claimAndRun claims entries once, and runs them. all is true if no other entries could be claimed. Then the worker waits for a hint before its next
-// turn, since another claim would most likely find nothing.
+// claim, since another claim would most likely find nothing.
 func (l *local) claimAndRun(from *[]byte, dueFirst bool) (n int, all bool, err error) {
 	quarantine := l.p.quarantineLock.TryLock()
 	defer func() {

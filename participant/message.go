@@ -200,7 +200,7 @@ func (m *message) holdKey() holdKey {
 	return sha256.Sum256(append([]byte("key "), key...))
 }
 
-// lane returns the number of k in a keyed.Lane, which runs messages with the same number one after the other.
+// lane returns the number under which keyed.Lane runs the messages of k one after the other.
 func (k holdKey) lane() uint64 { return binary.BigEndian.Uint64(k[:]) }
 
 // indexable and readable make text of a message fit into a column.

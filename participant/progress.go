@@ -105,7 +105,7 @@ func (c *consumer) watchProgress(ctx context.Context) {
 			asked = time.Now()
 			c.requestEnds(ctx, workers)
 		}
-		trouble.report(findStalls(workers, time.Now(), c.p.patience))
+		trouble.report(setStalls(workers, time.Now(), c.p.patience))
 	}
 }
 
@@ -202,8 +202,8 @@ func (w *worker) lastActivity() time.Time {
 	return at
 }
 
-// findStalls sets the stall that Ready reports for each worker, and returns one of them.
-func findStalls(workers []*worker, now time.Time, patience time.Duration) (any error) {
+// setStalls sets the stall that Ready reports for each worker, and returns one of them.
+func setStalls(workers []*worker, now time.Time, patience time.Duration) (any error) {
 	var newest time.Time // in all of them: they take turns
 	for _, w := range workers {
 		if at := w.lastActivity(); at.After(newest) {
@@ -222,6 +222,7 @@ func findStalls(workers []*worker, now time.Time, patience time.Duration) (any e
 	return any
 }
 
+// stall returns why the partition is stalled, or nil.
 func (w *worker) stall(now, newest time.Time, patience time.Duration) error {
 	p := &w.progress
 	s := w.lane.State()

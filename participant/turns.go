@@ -21,7 +21,7 @@ const turnsFor = time.Minute
 // a second, in which both wait, and the next batches wait for each other again: a hop that could do thousands a second does a hundred.
 // Batches that run one at a time cannot. A message that runs alone does not wait for its turn.
 //
-// A process takes turns, with itself and with the others that do, from the time when a batch of its own was rolled back. A process whose
+// A process takes turns, with itself and with the others that do, for turnsFor after a batch of its own was rolled back. A process whose
 // batches were never rolled back does not.
 type turns struct {
 	taken chan struct{} // holds one while a batch of this process has its turn

@@ -32,9 +32,9 @@ func Queue(ctx context.Context, tx pgx.Tx, sql string, args ...any) error {
 
 // AfterCommit registers fn to be called when a handler's transaction has committed, and reports whether it will be: false for a
 // savepoint, for a transaction that is not a participant's, and after the handler has returned. fn runs before the message
-// counts as handled and must not block. It is never called if the commit got no answer, even if the transaction has committed, or if the
-// process ends before: work that must not be lost belongs in the transaction. A panic in fn ends the process. With local work the fn of the key's next message may be
-// called first, since another worker sees the commit as soon as this one.
+// counts as handled and must not block. It is never called if the commit got no answer, even if the transaction has committed. Nor is
+// it called if the process ends before. Work that must not be lost belongs in the transaction. A panic in fn ends the process. With
+// local work the fn of the key's next message may be called first, since another worker sees the commit as soon as this one.
 func AfterCommit(tx pgx.Tx, fn func()) bool {
 	l, ok := tx.(*lentTx)
 	return ok && l.afterCommit(fn)

@@ -3,9 +3,11 @@ package ambassador
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/ce"
 )
 
 // A Mode is the form of a posted command. In both modes the payload is the body.
@@ -20,16 +22,34 @@ const (
 	Plain Mode = "plain"
 )
 
-// attributes returns m's attributes as HTTP headers of CloudEvents. Headers that are no attributes are left out. Of a repeated attribute, also in
-// other letters, the service gets the value by which the ambassador has selected the route and recognises the message: the first one.
+// checked are the attributes by which the ambassador selects the route and recognises the message.
+var checked = []string{
+	ce.HeaderSpecVersion, ce.HeaderID, ce.HeaderSource, ce.HeaderType, ce.HeaderSubject, ce.HeaderTime, ce.HeaderCorrelationID, ce.HeaderCausationID,
+	ce.HeaderOutcome, ce.HeaderIdempotencyKey, ce.HeaderSagaID, ce.HeaderSagaStep, ce.HeaderSagaOperation,
+}
+
+// attributes returns m's attributes as HTTP headers of CloudEvents. Headers that are no attributes are left out, and so is each in
+// Extra with a name of checked, also in another case: of these the service gets only values that the ambassador has used. Of other repeated
+// ones it gets the first.
 func attributes(m envelope.Message) http.Header {
 	header := make(http.Header, 16)
+	extra := m.Extra
+	m.Extra = nil
 	for _, h := range m.Headers() {
-		if name, is := strings.CutPrefix(h.Key, "ce_"); is && checkHeader("ce-"+name, nil) == nil && header.Get("ce-"+name) == "" {
-			header.Set("ce-"+name, encoded(string(h.Value)))
+		addAttribute(header, h)
+	}
+	for _, h := range extra {
+		if !slices.ContainsFunc(checked, func(name string) bool { return strings.EqualFold(name, h.Key) }) {
+			addAttribute(header, h)
 		}
 	}
 	return header
+}
+
+func addAttribute(header http.Header, h envelope.Header) {
+	if name, is := strings.CutPrefix(h.Key, "ce_"); is && checkHeader("ce-"+name, nil) == nil && len(header.Values("ce-"+name)) == 0 {
+		header.Set("ce-"+name, encoded(string(h.Value)))
+	}
 }
 
 // encoded returns an attribute's value as CloudEvents' HTTP binding 3.1.3.2 requires: spaces, quotes, percent signs and all

@@ -152,6 +152,18 @@ func TestARequestHasTheAttributesOfItsRoute(t *testing.T) {
 	} {
 		require.Equal(t, []string{value}, got.Values(name), name)
 	}
+
+	bare := s.Command("o-2", charge{"1"})
+	bare.IdempotencyKey, bare.Subject = "", ""
+	bare.Extra = []envelope.Header{
+		{Key: "ce_IdempotencyKey", Value: []byte("k")}, {Key: "ce_idempotencykey", Value: []byte(strings.Repeat("k", 1025))}, {Key: "CE_subject", Value: []byte("s")},
+		{Key: "ce_Subject", Value: []byte("s")},
+	}
+	s.Send(bare)
+	answers(s, t, 2)
+	got = bank.requests()[1].Header
+	require.Empty(t, got.Values("ce-idempotencykey"), "the ambassador does not know it")
+	require.Empty(t, got.Values("ce-subject"))
 }
 
 func TestAPlainRequestHasNoAttributes(t *testing.T) {

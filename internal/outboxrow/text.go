@@ -1,6 +1,7 @@
 package outboxrow
 
 import (
+	"bytes"
 	"unicode/utf8"
 
 	"github.com/troupe-go/troupe/envelope"
@@ -15,7 +16,7 @@ type Text struct {
 	UTF8Key     []byte
 	Headers     []byte // {} if they are in UTF8Headers
 	UTF8Headers []byte
-	RawHeaders  []byte // also the headers in UTF8Headers
+	RawHeaders  []byte // the raw headers; if UTF8Headers is set, the same headers, for a database that is not in UTF-8
 }
 
 // Text returns the parameters.
@@ -24,7 +25,7 @@ func (r *Row) Text() (Text, error) {
 	if r.Key != nil && !isASCII(*r.Key) {
 		t.Key, t.UTF8Key = nil, []byte(*r.Key)
 	}
-	if r.RawHeaders == nil && !isASCII(r.Headers) {
+	if r.RawHeaders == nil && (!isASCII(r.Headers) || bytes.Contains(r.Headers, []byte(`\u202`))) { // json.Marshal escapes U+2028 and U+2029
 		hs, err := r.headerList()
 		if err != nil {
 			return t, err

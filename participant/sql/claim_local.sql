@@ -56,7 +56,7 @@ WITH RECURSIVE claimable AS MATERIALIZED (
       AND w.next_try IS NULL
       AND w.topic = ANY (ARRAY(SELECT topic FROM claimable))
       -- The lock on a number is free once its member has ended; @own are numbers that the caller had before. The caller may have ended too
-      -- while the server still runs this statement: an entry with its present number is left.
+      -- while the server still runs this statement: so entries that are locked by its present number are not claimed.
       AND CASE w.status
         WHEN 'pending' THEN w.crashes = 0 OR @quarantine
         ELSE (w.crashes = 0 AND w.locked_by = ANY (@own) OR @quarantine)

@@ -69,11 +69,11 @@ func (f ExpectationFilter) Validate() error {
 }
 
 // recordedExpectations and openExpectations are each the condition of one index, so that expectations that were met in time are
-// not read. begun leaves out rows without the times that are listed: no program writes them, but the role of a service may.
+// not read. hasTimes leaves out rows without the times that are listed: no program writes them, but the role of a service may.
 const (
 	recordedExpectations = "missed_at IS NOT NULL"
 	openExpectations     = "missed_at IS NULL AND (met_at IS NULL OR raised_at IS NOT NULL)"
-	begun                = "after_at IS NOT NULL AND "
+	hasTimes             = "after_at IS NOT NULL"
 	expectationStatus    = "CASE WHEN missed_at IS NULL AND raised_at IS NULL THEN 'waiting' WHEN met_at IS NULL THEN 'missing' ELSE 'late' END"
 )
 
@@ -91,7 +91,7 @@ func (f ExpectationFilter) from() (string, conditions, error) {
 	if f.Status != "" {
 		c.add(expectationStatus+" = @status", "status", f.Status)
 	}
-	const columns = "SELECT consumer_group, name, key, after_at, due_at, missed_at, raised_at, met_at, alerted_at, alert_at, alert_id FROM troupe.expectations WHERE " + begun
+	const columns = "SELECT consumer_group, name, key, after_at, due_at, missed_at, raised_at, met_at, alerted_at, alert_at, alert_id FROM troupe.expectations WHERE " + hasTimes + " AND "
 	from := columns + openExpectations
 	if f.Status != Waiting {
 		from = columns + recordedExpectations + " UNION ALL " + from
