@@ -187,7 +187,7 @@ func (w *worker) overtake(m *message) error {
 			Msg("held command cancelled by its compensation")
 	}
 	if len(cancelled) > 0 {
-		w.holds.limit(m.holdKey(), nil) // the known limits were those of a cancelled command's handler
+		w.holds.limit(m.holdKey(), nil) // a cancelled command's handler had the known limits
 		w.hold(m.holdKey(), time.Now())
 	}
 	return nil
