@@ -13,6 +13,11 @@ import (
 func TestClaimsOfWaitingRowsReadEachOnceWithoutStatistics(t *testing.T) {
 	t.Parallel()
 	const behind = 6000
+	const recordOutbox = `
+		WITH o AS (INSERT INTO troupe.outbox (topic, key, type) SELECT 't', 'hot', 'T' FROM generate_series(0, $1::int) RETURNING position, id)
+		INSERT INTO troupe.outbox_failures (position, id, topic, order_key, status, attempts, max_attempts, last_error)
+		SELECT position, id, 't', 'hot', CASE position WHEN 1 THEN 'parked' ELSE 'waiting' END, CASE position WHEN 1 THEN 1 ELSE 0 END, 1, 'e'
+		FROM o`
 	for _, c := range []struct {
 		name, record, claim string
 		args                pg.Args
@@ -22,12 +27,8 @@ func TestClaimsOfWaitingRowsReadEachOnceWithoutStatistics(t *testing.T) {
 			SELECT 'public.orders', gen_random_uuid(), '', 't', 'hot', CASE n WHEN 0 THEN 'parked' ELSE 'waiting' END, least(1 - least(n, 1), 1), 1, 'e', to_jsonb(repeat('x', 500))
 			FROM generate_series(0, $1::int) AS n`,
 			claimMappedFailures, pg.Args{"table": "public.orders", "rows": 1000, "after": 1, "bytes": claimBytes}},
-		{"troupe.outbox", `
-			WITH o AS (INSERT INTO troupe.outbox (topic, key, type) SELECT 't', 'hot', 'T' FROM generate_series(0, $1::int) RETURNING position, id)
-			INSERT INTO troupe.outbox_failures (position, id, topic, order_key, status, attempts, max_attempts, last_error)
-			SELECT position, id, 't', 'hot', CASE position WHEN 1 THEN 'parked' ELSE 'waiting' END, CASE position WHEN 1 THEN 1 ELSE 0 END, 1, 'e'
-			FROM o`,
-			claimFailures, pg.Args{"rows": 1000, "from": 1, "bytes": claimBytes}},
+		{"troupe.outbox", recordOutbox, claimFailures, pg.Args{"rows": 1000, "from": 1, "bytes": claimBytes}},
+		{"troupe.outbox, the first row that is not blocked", recordOutbox, firstUnblocked, pg.Args{"from": 1}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

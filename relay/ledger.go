@@ -29,7 +29,9 @@ type ledger struct {
 	rows    int                    // recorded rows in total
 
 	blocking string // rows that others waited behind when the last look for due rows found none
-	noted    int64  // the lowest position that was recorded since that look, or was not visible then; with table: the highest position recorded before it
+	// noted, for troupe.outbox: no waiting row below this position needs another look while blocking is unchanged. For a mapped table: no
+	// waiting row up to this position does.
+	noted int64
 }
 
 // A keyFailures counts the failed rows of one key.
@@ -185,7 +187,8 @@ func (l *ledger) due(ctx context.Context) ([]*item, error) {
 		return nil, parkUnreadable(ctx, l.db, parkUnreadableFailures, l.lease.args(nil), err)
 	case err == nil && len(items) == 0:
 		if from < math.MaxInt64 {
-			if err := l.db.QueryRow(ctx, firstUnseen, pg.Args{"from": from}).Scan(&from); err != nil {
+			// This statement does not read troupe.outbox: a row that has become visible since the claim must be found by the next one.
+			if err := l.db.QueryRow(ctx, firstUnblocked, pg.Args{"from": from}).Scan(&from); err != nil {
 				return nil, fmt.Errorf("look for rows that are not visible yet: %w", err)
 			}
 		}

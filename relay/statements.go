@@ -36,7 +36,7 @@ var (
 	lowestRow         = statement("lowest_row")
 	claimFailures     = statement("claim_failures")
 	readBlocking      = statement("read_blocking")
-	firstUnseen       = statement("first_unseen")
+	firstUnblocked    = statement("first_unblocked")
 	cureFailures      = statement("cure_failures")
 	failedKeys        = statement("list_failed_keys")
 	readState         = statement("read_state")
