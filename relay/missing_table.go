@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -70,8 +71,8 @@ func (t *mappedTable) keepsFailures(ctx context.Context, r *Relay) error {
 	return nil
 }
 
-// whyDenied adds the cause to an error that the role may not change the records of a table with a mapping: the table does not exist, or the
-// role may not read it.
+// whyDenied adds the cause to an error that the role may not change the records of a table with a mapping, if the table does not exist or
+// the role may not read it.
 func (r *Relay) whyDenied(ctx context.Context, err error) error {
 	if r.mapped == nil || !denied(err) {
 		return err
@@ -85,15 +86,15 @@ func (r *Relay) whyDenied(ctx context.Context, err error) error {
 			return m.reason()
 		}
 	}
-	var there bool
-	const exists = "SELECT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = $2)"
-	switch failed := r.pool.QueryRow(ctx, exists, r.mapped.schema, r.mapped.name).Scan(&there); {
-	case failed != nil:
+	var readable bool // as in troupe.may_relay
+	const mayRead = "SELECT has_any_column_privilege(c.oid, 'SELECT') FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = $2"
+	switch failed := r.pool.QueryRow(ctx, mayRead, r.mapped.schema, r.mapped.name).Scan(&readable); {
+	case errors.Is(failed, pgx.ErrNoRows):
+		return fmt.Errorf("table %s does not exist: %w", r.mapped, err)
+	case failed != nil || readable:
 		return err
-	case there:
-		return fmt.Errorf("the role may not read its table: grant it SELECT on table %s: %w", r.mapped, err)
 	}
-	return fmt.Errorf("table %s does not exist: %w", r.mapped, err)
+	return fmt.Errorf("the role may not read its table: grant it SELECT on table %s: %w", r.mapped, err)
 }
 
 // warnOfMissingTables logs, once each, the tables that no longer exist and whose failed rows no relay publishes.

@@ -127,6 +127,7 @@ func TestARelayWithNoMoreThanItsGrantsReportsThatItsMappedTableIsGone(t *testing
 		{"DROP TABLE public.outbox", []string{"table public.outbox does not exist", "2 of its rows are not published", "1 parked", "create it again"}},
 		{"DELETE FROM troupe.mapped_failures; DROP TABLE public.outbox", []string{"table public.outbox does not exist"}},
 		{"REVOKE ALL ON public.outbox FROM %s", []string{"grant it SELECT on table public.outbox"}},
+		{"REVOKE UPDATE ON troupe.relay_leases FROM %s", []string{"permission denied for table relay_leases"}},
 	} {
 		t.Run(c.takeAway, func(t *testing.T) {
 			t.Parallel()
@@ -139,7 +140,9 @@ func TestARelayWithNoMoreThanItsGrantsReportsThatItsMappedTableIsGone(t *testing
 			s.waitTable(first)
 			require.NoError(t, first.stop())
 			s.exec(strings.ReplaceAll(c.takeAway, "%s", role.Name))
-			waitUnready(t, s.start(cfg), c.reasons...)
+			r := s.start(cfg)
+			waitUnready(t, r, c.reasons...)
+			require.Equal(t, strings.HasPrefix(c.takeAway, "REVOKE ALL"), strings.Contains(r.Status().LastError, "may not read its table"))
 		})
 	}
 }
