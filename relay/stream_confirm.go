@@ -18,7 +18,8 @@ func (s *stream) report(ctx context.Context) {
 	for more := true; more; {
 		sleep(ctx, reportEvery, s.hurry)
 		more = ctx.Err() == nil
-		if quiet := time.Since(time.Unix(0, s.received.Load())); quiet > s.relay.silence && !s.isFull() {
+		full := s.isFull() // read once: the two checks below together would take longer than the server waits for a report
+		if quiet := time.Since(time.Unix(0, s.received.Load())); quiet > s.relay.silence && !full {
 			if !s.decodes(ctx) {
 				s.ended(fmt.Errorf("the server was silent for %s", quiet))
 				return
@@ -27,9 +28,9 @@ func (s *stream) report(ctx context.Context) {
 			s.relay.cfg.Log.Info().Stringer("silent_for", quiet.Round(time.Second)).
 				Msg("the server decodes a large transaction and sends nothing meanwhile: the relay waits")
 		}
-		if s.isFull() && s.stops(ctx) {
-			s.conn.Close() // the publisher may wait for a broker, and end the stream much later
+		if full && s.serverStops(ctx) {
 			s.ended(errStopping)
+			s.conn.Close() // the publisher may wait for a broker, and end the stream much later
 			return
 		}
 		if err := s.conn.Report(wal.LSN(s.reported.Load())); err != nil {
@@ -50,8 +51,9 @@ func (s *stream) decodes(ctx context.Context) (busy bool) {
 	return err == nil && busy
 }
 
-// stops reports whether the server is shutting down. It sends all of its log first: it would wait for a relay that reads nothing.
-func (s *stream) stops(ctx context.Context) bool {
+// serverStops reports whether the server is shutting down. A server that shuts down first sends all of its log, and would wait for a relay
+// that reads nothing.
+func (s *stream) serverStops(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, s.relay.answer)
 	defer cancel()
 	_, err := s.db.Exec(ctx, "SELECT")

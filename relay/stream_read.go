@@ -103,8 +103,8 @@ func (s *stream) read() {
 			}
 			if e.ReplyNow {
 				if !s.conn.Buffered() && asked.urgent(time.Now()) {
-					s.conn.Close() // the publisher may wait for a broker, and end the stream much later
 					s.ended(errStopping)
+					s.conn.Close() // the publisher may wait for a broker, and end the stream much later
 					return
 				}
 				tell(s.hurry)
@@ -194,8 +194,8 @@ func (s *stream) ended(err error) {
 	tell(s.room)
 }
 
-// end returns the error with which the stream has ended.
-func (s *stream) end() error {
+// endError returns the error with which the stream has ended.
+func (s *stream) endError() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return fmt.Errorf("%w: %w", errStream, s.err)

@@ -130,7 +130,7 @@ func (p *publisher) mayGoOn(idle context.Context) (bool, error) {
 	if idle.Err() != nil {
 		return false, nil
 	}
-	return false, s.end()
+	return false, s.endError()
 }
 
 // begin begins a transaction if none is open.
