@@ -12,7 +12,7 @@
 // relay's checkpoint is an LSN: each row committed before it is published, or recorded in troupe.outbox_failures. The relay stores the
 // checkpoint in troupe.relay_state before it confirms it to the server, with a snapshot of the published transactions. A slot whose
 // confirmed LSN is ahead of the checkpoint was therefore created by another program; if the slot is lost, the snapshot shows
-// which rows of the table are still to be published. While a slot is created the table is polled, so rows are deleted then too.
+// which rows of the table are still to be published. While a slot is created the relay polls, and deletes the rows that it publishes.
 //
 // # Promises
 //
@@ -80,7 +80,8 @@
 //	killed between ack and checkpoint      the rows published in the last second or so are sent again, same ids
 //	killed after the checkpoint is stored  no effect: the next stream begins at it, whatever the server has confirmed
 //	killed after a failure is recorded     the log has the row again: it keeps its line, and waits as before
-//	killed between ack and line deletion   (a row that was tried again) sent again, same id
+//	killed before a published row's failure record is deleted
+//	                                       the row is sent again, same id
 //	killed while a slot is created         the next relay drops that slot, and creates one again
 //	killed, with a standby                 the standby takes over when it sees that the slot is idle: Config.Lease at most
 //	frozen, with a standby                 the server ends the stream after 5 s, then as above

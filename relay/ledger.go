@@ -237,7 +237,7 @@ func (l *ledger) dueMapped(ctx context.Context) ([]*item, error) {
 	return items, err
 }
 
-// cure deletes the lines of rows that were published. The error wraps errLost when the term is over.
+// cure deletes the failure records of rows that were published. The error wraps errLost when the term is over.
 func (l *ledger) cure(ctx context.Context, items []*item) error {
 	positions, ids := make([]int64, 0, len(items)), make([][16]byte, 0, len(items))
 	for _, i := range items {
@@ -259,9 +259,9 @@ func (l *ledger) cure(ctx context.Context, items []*item) error {
 	args := l.lease.args(pg.Args{"positions": positions, "ids": ids})
 	switch err := l.db.QueryRow(ctx, cureFailures, args).Scan(&held); {
 	case err != nil:
-		return fmt.Errorf("delete the lines of published rows: %w", err)
+		return fmt.Errorf("delete the failure records of published rows: %w", err)
 	case held == 0:
-		return fmt.Errorf("delete the lines of published rows: %w", errLost)
+		return fmt.Errorf("delete the failure records of published rows: %w", errLost)
 	}
 	l.cured(items)
 	return nil

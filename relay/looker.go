@@ -19,7 +19,7 @@ type looker struct {
 	relay     *Relay
 	session   session
 	wake      chan struct{} // notifications of new rows
-	rested    chan struct{} // signalled when a shard begins to rest
+	restBegan chan struct{} // signalled when a shard begins to rest
 	mayBeFree chan struct{} // signalled when a shard may be free, or another relay holds at least two more shards
 	lead      chan struct{} // signalled at the same time, for the goroutine that waits for the lease of shard 0
 
@@ -56,7 +56,7 @@ const slowLook = 20 * time.Millisecond
 
 func newLooker(r *Relay) *looker {
 	return &looker{
-		relay: r, wake: make(chan struct{}, 1), rested: make(chan struct{}, 1),
+		relay: r, wake: make(chan struct{}, 1), restBegan: make(chan struct{}, 1),
 		mayBeFree: make(chan struct{}, 1), lead: make(chan struct{}, 1),
 		leases: make(map[int]*holding), resting: make(map[int]*resting),
 	}
@@ -97,7 +97,7 @@ func (l *looker) rest(ctx context.Context, of *lease, s scope) restEnd {
 	l.mu.Lock()
 	l.resting[of.shard] = r
 	l.mu.Unlock()
-	tell(l.rested)
+	tell(l.restBegan)
 	defer func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -124,7 +124,7 @@ func (l *looker) run(ctx context.Context) {
 		case <-ctx.Done():
 			timer.Stop()
 			return
-		case <-l.rested:
+		case <-l.restBegan:
 			timer.Stop()
 			wait = min(wait, firstWait)
 			continue

@@ -142,14 +142,14 @@ func (t *mappedTable) due(ctx context.Context, db *server, after int64, service 
 	return items, nil
 }
 
-// cure deletes the lines of rows that were published. The error wraps errLost when the term is over.
+// cure deletes the failure records of rows that were published. The error wraps errLost when the term is over.
 func (t *mappedTable) cure(ctx context.Context, db querier, l *lease, ids [][16]byte) error {
 	var held int
 	switch err := db.QueryRow(ctx, cureMappedFailures, l.args(t.args(pg.Args{"ids": ids}))).Scan(&held); {
 	case err != nil:
-		return fmt.Errorf("delete the lines of published rows: %w", err)
+		return fmt.Errorf("delete the failure records of published rows: %w", err)
 	case held == 0:
-		return fmt.Errorf("delete the lines of published rows: %w", errLost)
+		return fmt.Errorf("delete the failure records of published rows: %w", errLost)
 	}
 	return nil
 }

@@ -57,9 +57,9 @@ func (h *history) repair(act func(context.Context, uuid.UUID, admin.Actor) (desk
 	}
 }
 
-// turn pauses the outbox, or resumes it.
-func (h *history) turn(to func(context.Context, admin.Actor) error) {
-	err := to(context.Background(), admin.Actor{Name: "ann", Reason: "model"})
+// setPause pauses the outbox, or resumes it.
+func (h *history) setPause(act func(context.Context, admin.Actor) error) {
+	err := act(context.Background(), admin.Actor{Name: "ann", Reason: "model"})
 	// The relay of a mapped table may not have registered it yet, or a database that was set back does not know it.
 	if !errors.Is(err, desk.ErrPaused) && !errors.Is(err, desk.ErrNotPaused) && !errors.Is(err, desk.ErrNoRelay) {
 		require.NoError(h.rt, err)

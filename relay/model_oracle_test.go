@@ -26,7 +26,7 @@ func (h *history) awaitMarker() {
 	if isMapped(h.source) {
 		h.commitOpen()
 	}
-	h.turn(h.desk().Resume)
+	h.setPause(h.desk().Resume)
 	const keyless = 0
 	h.write(modelStep{Key: keyless, Rows: 1, Mode: "commit"})
 	want := fmt.Sprintf("%d-%d", keyless, h.committed[keyless]-1)
@@ -76,7 +76,7 @@ func lastLines(text string, n int) string {
 // finish ends all faults, gives up the rows that can never be published, and compares topic and table with the model.
 func (h *history) finish() {
 	h.commitOpen()
-	h.turn(h.desk().Resume)
+	h.setPause(h.desk().Resume)
 	if h.frozen {
 		h.child.signal(syscall.SIGCONT)
 	}

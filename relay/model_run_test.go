@@ -229,9 +229,9 @@ func (h *history) do(step modelStep) {
 		h.child.signal(syscall.SIGCONT)
 		h.frozen = false
 	case "pause":
-		h.turn(h.desk().Pause)
+		h.setPause(h.desk().Pause)
 	case "resume":
-		h.turn(h.desk().Resume)
+		h.setPause(h.desk().Resume)
 	case "lose lease":
 		h.interrupts()
 		h.exec("UPDATE troupe.relay_leases SET term = term + 1, holder = 'another', expires_at = clock_timestamp() + interval '1 second'")

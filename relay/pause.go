@@ -78,6 +78,7 @@ func (g *gate) swing() {
 	}
 }
 
+// closed reports whether there is a pause.
 func (g *gate) closed() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

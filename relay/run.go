@@ -211,7 +211,7 @@ func (r *Relay) listen(ctx context.Context, channel string, wake chan<- struct{}
 
 const houseEvery = 2 * time.Minute
 
-// keepHouse runs maintenance every houseEvery: it creates partitions ahead, deletes lines of rows that are gone, and warns of
+// keepHouse runs maintenance every houseEvery: it creates partitions ahead, deletes failure records of rows that no longer exist, and warns of
 // slots that are no longer used and of failed rows whose table no longer exists.
 func (r *Relay) keepHouse(ctx context.Context) {
 	warned := make(map[string]bool)
@@ -233,14 +233,14 @@ func (r *Relay) keepHouse(ctx context.Context) {
 
 func (r *Relay) tidy(ctx context.Context) error {
 	if err := r.recall(ctx); err != nil {
-		return fmt.Errorf("shorten the waits that a clock ahead has recorded: %w", err)
+		return fmt.Errorf("make rows due whose next try was recorded while the database's clock was ahead: %w", err)
 	}
 	if r.mapped != nil {
 		r.quiet.recovered("housekeeping")
 		return nil
 	}
 	if _, err := r.pool.Exec(ctx, forgetFailures); err != nil {
-		return fmt.Errorf("delete the lines of rows that are gone: %w", err)
+		return fmt.Errorf("delete the failure records of rows that no longer exist: %w", err)
 	}
 	// A role that does not own the table cannot do this: then the owner must, before the last position is used.
 	headroom, err := retention.Partitions{}.Ensure(ctx, r.pool)

@@ -77,7 +77,7 @@ func TestTheRelayWorksWhateverTheSettingsOfItsRole(t *testing.T) {
 	}
 }
 
-// The service's own pool may go through a pooler that supports no prepared statements, or its connection string may say so.
+// The service's pool may have another query mode, for example by its connection string.
 func TestTheRelayWorksWhateverTheModeOfItsPool(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeSimpleProtocol, pgx.QueryExecModeExec, pgx.QueryExecModeCacheDescribe} {

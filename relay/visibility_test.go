@@ -81,7 +81,7 @@ func TestARowThatIsNotVisibleYetKeepsItsFailure(t *testing.T) {
 
 // A row may wait behind another one of its key before other sessions see it. It is published when they do, although nothing that it waits
 // for has changed since the relay last looked, and before later rows of its key.
-func TestARowThatIsNotVisibleYetIsPublishedInItsPlace(t *testing.T) {
+func TestARowThatIsNotVisibleYetIsPublishedInItsOrder(t *testing.T) {
 	t.Parallel()
 	needsLog(t)
 	s, _ := newServer(t, standbys)

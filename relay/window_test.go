@@ -14,9 +14,9 @@ func TestARowThatCannotBeReadIsNotInTheWindow(t *testing.T) {
 	var d wal.Decoder
 	_, _, err := d.Decode([]byte("R\x00\x00\x00\x01troupe\x00outbox\x00d\x00\x01\x00id\x00\x00\x00\x0b\x86\xff\xff\xff\xff"))
 	require.NoError(t, err)
-	e, told, err := d.Decode([]byte("I\x00\x00\x00\x01N\x00\x01b\x00\x00\x00\x03abc"))
+	e, known, err := d.Decode([]byte("I\x00\x00\x00\x01N\x00\x01b\x00\x00\x00\x03abc"))
 	require.NoError(t, err)
-	require.True(t, told)
+	require.True(t, known)
 
 	w := &window{}
 	w.push(item{})

@@ -50,13 +50,13 @@ func Prepare(ctx context.Context, conn *pgx.Conn) error {
 }
 
 // SessionPool makes a pool with the address and limits of another, whose connections begin with the Preamble and then call each
-// of more. They prepare statements, whatever the other pool does: in other modes, pgx reads values as text. It opens no connection before
+// of more. They use prepared statements, whatever mode the other pool has: in the simple and exec modes pgx reads values as text. It opens no connection before
 // one is needed.
 func SessionPool(of *pgxpool.Pool, more ...func(context.Context, *pgx.Conn) error) (*pgxpool.Pool, error) {
 	config := of.Config()
 	config.MinConns, config.MinIdleConns = 0, 0
 	c := config.ConnConfig
-	c.DefaultQueryExecMode, c.StatementCacheCapacity, c.DescriptionCacheCapacity = pgx.QueryExecModeCacheStatement, cached, cached
+	c.DefaultQueryExecMode, c.StatementCacheCapacity, c.DescriptionCacheCapacity = pgx.QueryExecModeCacheStatement, statementCacheSize, statementCacheSize
 	before := config.AfterConnect
 	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
 		if before != nil {
@@ -77,7 +77,7 @@ func SessionPool(of *pgxpool.Pool, more ...func(context.Context, *pgx.Conn) erro
 	return pgxpool.NewWithConfig(context.Background(), config) // the context is only for connections that it opens at once: none
 }
 
-const cached = 512 // statements that a connection keeps, as pgx by default
+const statementCacheSize = 512 // statements that a connection keeps, as pgx by default
 
 // ConnConfig returns the configuration for a connection outside of the pool: a copy of config.ConnConfig to which
 // config.BeforeConnect was applied. BeforeConnect may set a password that was not known, or not valid, when the pool was made.

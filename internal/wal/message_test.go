@@ -38,10 +38,10 @@ func tell(t testing.TB, messages [][]byte) string {
 	var d wal.Decoder
 	var out strings.Builder
 	for _, m := range messages {
-		e, told, err := d.Decode(m)
+		e, known, err := d.Decode(m)
 		require.NoError(t, err)
 		switch {
-		case !told:
+		case !known:
 			_, _ = fmt.Fprintf(&out, "%c skipped\n", m[0])
 		case e.Kind == wal.Begin:
 			_, _ = fmt.Fprintf(&out, "begin %s xid %d at %s\n", e.LSN, e.XID, e.At.Format(time.RFC3339Nano))
@@ -123,15 +123,15 @@ func TestAnInvalidMessageIsAnError(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			var d wal.Decoder
-			_, told, err := d.Decode(relation)
+			_, known, err := d.Decode(relation)
 			require.NoError(t, err)
-			require.False(t, told)
-			_, told, err = d.Decode([]byte(c.message))
+			require.False(t, known)
+			_, known, err = d.Decode([]byte(c.message))
 			require.ErrorContains(t, err, c.want)
-			require.False(t, told)
-			_, told, err = d.Decode(insert) // the decoder still works
+			require.False(t, known)
+			_, known, err = d.Decode(insert) // the decoder still works
 			require.NoError(t, err)
-			require.True(t, told)
+			require.True(t, known)
 		})
 	}
 }
@@ -140,9 +140,9 @@ func TestMessagesOfOtherTablesAreSkipped(t *testing.T) {
 	t.Parallel()
 	var d wal.Decoder
 	for _, kind := range "UDTOYSEAPKrb?" {
-		_, told, err := d.Decode([]byte(string(kind) + "whatever"))
+		_, known, err := d.Decode([]byte(string(kind) + "whatever"))
 		require.NoError(t, err)
-		require.False(t, told, "%c", kind)
+		require.False(t, known, "%c", kind)
 	}
 }
 
@@ -188,8 +188,8 @@ func FuzzDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, first, second []byte) {
 		var d wal.Decoder
 		for _, m := range [][]byte{relation, first, second} {
-			e, told, err := d.Decode(m)
-			if err != nil || !told {
+			e, known, err := d.Decode(m)
+			if err != nil || !known {
 				continue
 			}
 			size := len(e.Content)
@@ -225,8 +225,8 @@ func BenchmarkInsert(b *testing.B) {
 }
 
 func walk(t testing.TB, d *wal.Decoder, row []byte) {
-	e, told, err := d.Decode(row)
-	if err != nil || !told {
+	e, known, err := d.Decode(row)
+	if err != nil || !known {
 		t.Fatal(err)
 	}
 	for e.Tuple.Len() > 0 {

@@ -1,5 +1,5 @@
 -- Deletes a batch of the log of actions on parked rows, in its order. A discard stays as long as a stream may begin at an older LSN, since
--- that stream must skip the discarded row. Under poll none may: a later stream begins with a new slot.
+-- that stream must skip the discarded row. Of troupe.outbox none may under poll: a later stream begins with a new slot.
 WITH due AS (
   SELECT position, at, action, lsn, table_name
   FROM troupe.outbox_repairs

@@ -10,7 +10,8 @@ WITH due AS (
 ), free AS (
   SELECT d.id
   FROM due AS d
-  -- Its log has a later entry, by the server's time: roles that may write sagas can set when one ended, and may not delete from its log.
+  -- Its log has an entry that the server recorded after @before. ended_at does not prove its age: roles that may not delete the log can
+  -- set it.
   WHERE NOT EXISTS (SELECT FROM troupe.saga_events AS e WHERE e.saga_id = d.id AND e.recorded_at >= @before OFFSET 0)
     -- It has, or waits for, a lock.
     AND NOT EXISTS (SELECT FROM troupe.saga_locks AS l WHERE l.saga_id = d.id OFFSET 0)
