@@ -42,7 +42,8 @@
 //	counts from the start cannot be
 //	evaluated
 //	an awaited event that finds the saga  parked before the step begins
-//	by a variable that is null or empty
+//	by a variable that is unset, null or
+//	empty
 //	a list of ForEach that cannot be      parked before an item begins
 //	evaluated, or is too long
 //	an item of a step with ForEach that   the same as a refused step; if the step is optional, the saga goes on without the

@@ -129,8 +129,8 @@ func (x *decision) begin(i int) bool {
 			return true
 		}
 	}
-	if name, lost := x.cannotBeFound(st); lost {
-		x.park(fmt.Sprintf("%s: its event finds the saga by data.%s, which has no value", st.Name, name))
+	if variable, missing := x.cannotBeFound(st); missing {
+		x.park(fmt.Sprintf("%s: its event finds the saga by data.%s, which has no value", st.Name, variable))
 		return false
 	}
 	due, err := x.since(i)
@@ -164,37 +164,32 @@ func (x *decision) begin(i int) bool {
 	return x.s.Status == Running
 }
 
-// cannotBeFound reports whether each event of st, a step that awaits events, finds the saga by a variable that is null or empty and that no
-// step will set: the step would wait for ever. It returns the first such variable.
-func (x *decision) cannotBeFound(st *step) (name string, lost bool) {
-	if st.send != nil {
-		return "", false
-	}
-	for _, a := range slices.Concat(st.success, st.failure) {
-		if a.By == nil {
-			return "", false
-		}
-		if v, set := x.s.Data[a.By.Variable]; !set || expr.Text(v) != "" || x.mayBeSet(a.By.Variable) {
-			return "", false
-		}
-		name = orElse(name, a.By.Variable)
-	}
-	return name, name != ""
+// cannotBeFound reports whether no event of st can find the saga: the step would wait for ever. It returns the first variable that is
+// missing.
+func (x *decision) cannotBeFound(st *step) (variable string, missing bool) {
+	return st.findsNone(func(variable string) bool {
+		i, known := x.d.byName[x.d.setters[variable]]
+		return expr.Text(x.s.Data[variable]) == "" && !(known && x.s.Steps[i].Phase.maySet())
+	})
 }
 
-// mayBeSet reports whether a step that sets the variable has not begun, or may still be answered.
-func (x *decision) mayBeSet(variable string) bool {
-	by := x.d.setters[variable]
-	i, known := x.d.byName[by]
-	if !known {
-		return false
+// findsNone reports whether st awaits events and each of them finds the saga by a variable that is missing. It returns the first such
+// variable. missing reports whether a variable is unset, null or empty, and no step will set it.
+func (s *step) findsNone(missing func(variable string) bool) (variable string, none bool) {
+	if s.send != nil {
+		return "", false
 	}
-	switch x.s.Steps[i].Phase {
-	case StepWaiting, Intent, GivenUp, Doubt:
-		return true
+	for _, a := range slices.Concat(s.success, s.failure) {
+		if a.By == nil || !missing(a.By.Variable) {
+			return "", false
+		}
+		variable = orElse(variable, a.By.Variable)
 	}
-	return false
+	return variable, variable != ""
 }
+
+// maySet reports whether a step in this phase has not begun, or may still be answered, so that it may set its variables.
+func (p Phase) maySet() bool { return p == StepWaiting || p == Intent || p == GivenUp || p == Doubt }
 
 // takeEarly applies the first kept event that a step which begins to wait accepts.
 func (x *decision) takeEarly(i int) {

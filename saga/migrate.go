@@ -42,6 +42,7 @@ func Migrate(from, to *Definition, s State) (State, error) {
 	m.compareSteps()
 	m.compareItems()
 	m.compareEarly()
+	m.compareFound()
 	m.compareDeadlines()
 	m.compareValues()
 	if len(m.obstacles) > 0 {

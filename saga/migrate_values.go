@@ -44,6 +44,29 @@ func (m *move) compareValues() {
 	}
 }
 
+// compareFound finds steps that wait for an event, and that no event can find in the other definition.
+func (m *move) compareFound() {
+	phase := make(map[string]Phase, len(m.s.Steps))
+	for _, ss := range m.s.Steps {
+		phase[ss.Name] = ss.Phase
+	}
+	for _, st := range m.to.steps {
+		k, kept := m.from.byName[st.Name]
+		if !kept || phase[st.Name] != Intent || st.of >= 0 {
+			continue
+		}
+		was := m.from.steps[k]
+		variable, none := st.findsNone(func(variable string) bool {
+			by, does := m.to.byName[m.to.setters[variable]]
+			return expr.Text(m.s.Data[variable]) == "" && !(does && phase[m.to.steps[by].Name].maySet())
+		})
+		same := slices.ContainsFunc(slices.Concat(was.success, was.failure), func(a *answer) bool { return a.By != nil && a.By.Variable == variable })
+		if none && !same {
+			m.obstacle("the event of step %s finds the saga by data.%s, which has no value", st.Name, variable)
+		}
+	}
+}
+
 // A toCome is a part of a definition that a saga may reach, with the variables that the part requires.
 type toCome struct {
 	name  string
@@ -54,14 +77,14 @@ type toCome struct {
 func (d *Definition) toCome(phase map[string]Phase, waiting bool) (all []toCome) {
 	for i, st := range d.spec.Steps {
 		path := fmt.Sprintf("steps[%d]", i)
-		var guards []*expr.Expr
-		if st.When != "" {
+		var guards []*expr.Expr // none if the step has begun: its condition is not evaluated again
+		if st.When != "" && phase[st.Name] == StepWaiting {
 			guards = append(guards, d.exprs[path+".when"])
 		}
 		switch phase[st.Name] {
 		case StepWaiting:
 			all = append(all, toCome{"step " + st.Name, d.wants(guards, path+".when", path+".forEach.list", path+".command.input", path+".call")})
-		case Intent, GivenUp, Doubt: // it may be retried, and its condition is not evaluated again
+		case Intent, GivenUp, Doubt: // it may be retried
 			all = append(all, toCome{"step " + st.Name, d.wants(nil, path+".command.input", path+".call")})
 		}
 		switch phase[st.Name] { // one whose answer may come
@@ -78,9 +101,6 @@ func (d *Definition) toCome(phase map[string]Phase, waiting bool) (all []toCome)
 		switch phase[st.Name] {
 		case Skipped, Refused, Undone:
 		default:
-			if phase[st.Name] != StepWaiting {
-				guards = nil
-			}
 			all = append(all, toCome{"the compensation of step " + st.Name,
 				d.wants(guards, path+".compensation.command.input", path+".compensation.call")})
 		}

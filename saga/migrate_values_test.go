@@ -65,16 +65,19 @@ func TestASagaDoesNotMoveToAnEventThatCannotFindIt(t *testing.T) {
  "steps":[
   {"name":"shipping","command":{"hop":"shipping","type":"Ship"},"success":[{"event":"Shipped"SET}],"timeout":"10m","irreversible":"it is sent back"},
   {"name":"notice","needs":["shipping"],"success":[{"event":"Noticed","hop":"mail"}]},
-  {"name":"delivery","needs":["shipping"NOTICE],WHEN"success":[{"event":"Delivered","hop":"post"BY}],"failure":[{"event":"Lost","hop":"post"}]}CALL
+  {"name":"delivery","needs":["shipping"NOTICE],WHEN"success":[{"event":"Delivered","hop":"post"BY}]FAILURE}CALL
  ]}`
-	none := []string{"VERSION", "1", "SET", "", "NOTICE", "", "WHEN", "", "BY", "", "CALL", ""}
+	none := []string{"VERSION", "1", "SET", "", "NOTICE", "", "WHEN", "", "BY", "", "CALL", "", "FAILURE", `,"failure":[{"event":"Lost","hop":"post"}]`}
 	const set, by = `,"set":{"parcel":"event.parcel"}`, `,"by":{"variable":"parcel","field":"parcel"}`
 	for name, c := range map[string]struct {
 		from, to []string
 		want     string
 	}{
-		"a step that waits": {nil, []string{"BY", by}, "an answer to step delivery reads data.parcel, which has no value and is set by step shipping"},
-		"a step to come":    {[]string{"NOTICE", `,"notice"`}, []string{"NOTICE", `,"notice"`, "BY", by}, "an answer to step delivery reads data.parcel"},
+		"a step that waits and asked for it": {nil, []string{"BY", by, "WHEN", `"when":"has(data.parcel)",`}, "an answer to step delivery reads data.parcel"},
+		"an empty value":                     {[]string{"SET", set}, []string{"BY", by, "FAILURE", ""}, "the event of step delivery finds the saga by data.parcel, which has no value"},
+		"an empty value, or by the key":      {[]string{"SET", set}, []string{"BY", by}, ""},
+		"a step that waits":                  {nil, []string{"BY", by}, "an answer to step delivery reads data.parcel, which has no value and is set by step shipping"},
+		"a step to come":                     {[]string{"NOTICE", `,"notice"`}, []string{"NOTICE", `,"notice"`, "BY", by}, "an answer to step delivery reads data.parcel"},
 		"a step to come that asks for it": {[]string{"NOTICE", `,"notice"`}, []string{"NOTICE", `,"notice"`, "BY", by, "WHEN", `"when":"has(data.parcel)",`},
 			""},
 		"by the key": {nil, nil, ""},
@@ -88,7 +91,7 @@ func TestASagaDoesNotMoveToAnEventThatCannotFindIt(t *testing.T) {
 			to := parse(t, text, append(c.to, append([]string{"VERSION", "2", "SET", set}, none...)...)...)
 			r := &run{t: t, d: from, now: noon}
 			r.take(saga.Event{Kind: saga.Started, Fields: map[string]any{"id": "o-1"}})
-			r.take(answer("shipping", "forward", "success", "Shipped", nil))
+			r.take(answer("shipping", "forward", "success", "Shipped", map[string]any{"parcel": ""}))
 			_, err := saga.Migrate(from, to, r.s)
 			if c.want == "" {
 				require.NoError(t, err)

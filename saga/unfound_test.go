@@ -36,6 +36,14 @@ func TestASagaThatItsEventCannotFindIsParked(t *testing.T) {
 			require.Equal(t, saga.Completed, r.s.Status)
 		})
 	}
+	t.Run("the optional step that sets it was refused", func(t *testing.T) {
+		optional := `"optional":true,"failure":[{"event":"NotShipped"}],"irreversible"`
+		r := &run{t: t, d: parse(t, text, `"irreversible"`, optional, "NEEDS", `"needs":["shipping"],`, "KEY", ""), now: noon}
+		r.take(saga.Event{Kind: saga.Started, Fields: map[string]any{"id": "o-1"}})
+		fx := r.take(answer("shipping", "forward", "failure", "NotShipped", nil))
+		require.Equal(t, saga.Parked, r.s.Status)
+		require.Equal(t, "delivery: its event finds the saga by data.parcel, which has no value", fx.Alert)
+	})
 	t.Run("an event that also comes by the key", func(t *testing.T) {
 		r := &run{t: t, d: parse(t, text, "NEEDS", `"needs":["shipping"],`, "KEY", `,{"event":"Fetched","hop":"shop"}`), now: noon}
 		r.take(saga.Event{Kind: saga.Started, Fields: map[string]any{"id": "o-1"}})
