@@ -133,7 +133,8 @@ func phaseText(p Phase) string {
 
 func (x *decision) done(i int, event string) {
 	ss, st := &x.s.Steps[i], x.d.steps[i]
-	goesBack := st.back != nil && ss.Phase == Doubt // nothing waits for a pivot that can be compensated and is in doubt: the steps after it may be skipped already
+	// A pivot in doubt that has a compensation delays nothing: later steps may be skipped already.
+	goesBack := st.back != nil && ss.Phase == Doubt
 	ss.Phase, ss.Doubt, ss.Tolerated, ss.Answer = Done, false, false, event
 	x.disarm(ss.Name + stepTimeout)
 	x.disarmUntil(i)

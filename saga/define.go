@@ -16,7 +16,7 @@ const (
 	maxSteps     = 64
 	maxVariables = 256
 	maxFields    = 256 // per mapping
-	// maxExpressions limits the characters of all expressions together, each counted with perExpression more: to compile a megabyte takes a
+	// maxExpressions limits the characters of all expressions, plus perExpression for each expression or form: to compile a megabyte takes a
 	// minute, and hundreds of megabytes.
 	maxExpressions = 250_000
 	perExpression  = 40
@@ -50,6 +50,9 @@ func Define(spec Spec) (*Definition, error) {
 	text, err := canonical(spec)
 	if err != nil {
 		return nil, err
+	}
+	if len(text) > maxSize {
+		return nil, Mistakes{{Text: fmt.Sprintf("the definition has %d bytes in its stored form, which is indented: at most %d", len(text), maxSize)}}
 	}
 	d.text, d.hash = text, hashOf(text)
 	return d, nil
@@ -203,7 +206,7 @@ func (c *compiler) compiles(path string, length int) bool {
 	was := c.compiled
 	c.compiled += length + perExpression
 	if was <= maxExpressions && c.compiled > maxExpressions {
-		c.wrong(path, "the expressions of the definition have more than %d characters, of which each expression and form has %d more", maxExpressions, perExpression)
+		c.wrong(path, "the expressions have more than %d characters (each expression or form counts %d extra): split the definition", maxExpressions, perExpression)
 	}
 	return c.compiled <= maxExpressions
 }

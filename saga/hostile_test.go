@@ -27,10 +27,10 @@ func TestADefinitionIsReadInBoundedMemory(t *testing.T) {
 		return strings.Join(all, ",")
 	}
 	for name, one := range map[string]struct{ part, mistake string }{
-		"many expressions": {ends(7_000, "true"), "ends[5681].when: the expressions of the definition have more than 250000 characters"},
-		"long expressions": {ends(150, strings.Repeat("true||", 300)+"true"), "the expressions of the definition have more than 250000 characters"},
+		"many expressions": {ends(7_000, "true"), "ends[5681].when: the expressions have more than 250000 characters"},
+		"long expressions": {ends(150, strings.Repeat("true||", 300)+"true"), "the expressions have more than 250000 characters"},
 		"many forms": {`"steps":[{"name":"a","success":[` + numbered(`{"event":"E%d","hop":"a","form":{}}`, 7_000) + `]}]`,
-			"the expressions of the definition have more than 250000 characters"},
+			"the expressions have more than 250000 characters"},
 		"many patterns": {ends(1, strings.Repeat(patterns, 20)+"true"), "the patterns have"},
 		"a long name":   {`"` + strings.Repeat("n", 50_000) + `":[` + strings.Repeat("1,", 20_000) + `1]`, "unknown field"},
 		"a wrong duration, and a long name": {`"timeout":"soon","` + strings.Repeat("n", 50_000) + `":[` + strings.Repeat("1,", 20_000) + `1]`,

@@ -33,8 +33,8 @@ func (x *decision) refuseSuccess(i int, e Event) {
 		"discard this dead letter", x.s.Steps[i].Name, e.Type)
 }
 
-// tookEffectElsewhere reports whether e is the success of a command that the saga sent on another definition, and the database has lost the
-// move to that definition. The present definition does not have the step, or its step asks another hop and is settled.
+// tookEffectElsewhere reports whether e is the success of a command that the saga sent while it ran on another definition, to which the database
+// has lost the move. The present definition does not have the step, or its step asks another hop and is settled.
 func (x *decision) tookEffectElsewhere(e Event) bool {
 	i, known := x.d.stepIndex(e.Step)
 	switch {

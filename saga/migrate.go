@@ -137,7 +137,7 @@ func (m *move) compareEarly() {
 				continue
 			}
 			if slices.ContainsFunc(m.s.Early, func(e Event) bool { return e.Hop == a.Hop && e.Type == a.Event && x.finds(a, e) }) {
-				m.obstacle("step %s awaits %s of %s in the other definition, and this event has come before: the step would not get it", ss.Name, a.Event, a.Hop)
+				m.obstacle("step %s awaits %s of %s in the other definition, and this event has come before: the step would not get it; move the saga after a later step has taken the event", ss.Name, a.Event, a.Hop)
 			}
 		}
 	}

@@ -32,7 +32,7 @@ func (c *Console) do(w http.ResponseWriter, r *http.Request, p *page) {
 	}
 	a, err := c.askOf(p, r.PostForm, u, needs)
 	if err != nil {
-		c.cfg.Log.Warn().Err(err).Str("action", p.path).Str("what", r.PostForm.Get("do")).Str("actor", u.name).Str("from", r.RemoteAddr).Msg("console: action refused")
+		c.cfg.Log.Warn().Err(err).Str("action", p.path).Str("what", clip(r.PostForm.Get("do"), mostLogged)).Str("actor", u.name).Str("from", r.RemoteAddr).Msg("console: action refused")
 		c.fail(w, r, err)
 		return
 	}
@@ -44,7 +44,7 @@ func (c *Console) do(w http.ResponseWriter, r *http.Request, p *page) {
 	if err != nil {
 		event = c.cfg.Log.Warn().Err(err)
 	}
-	event.Str("action", p.path).Str("what", a.get("do")).Str("actor", u.name).Str("database", a.get("db")).Str("id", clip(a.get("id"), mostLogged)).
+	event.Str("action", p.path).Str("what", clip(a.get("do"), mostLogged)).Str("actor", u.name).Str("database", clip(a.get("db"), mostLogged)).Str("id", clip(a.get("id"), mostLogged)).
 		Str("from", r.RemoteAddr).Msg("console: action")
 	var told retold
 	switch {
@@ -65,7 +65,7 @@ func (c *Console) do(w http.ResponseWriter, r *http.Request, p *page) {
 	}
 }
 
-// mostLogged limits the characters of an id in a line of the log: a form may have any.
+// mostLogged limits the characters of a value in a line of the log, since the form does not limit it.
 const mostLogged = 1000
 
 // mostForm returns the largest form in bytes that a user may send to a page.

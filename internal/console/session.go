@@ -31,7 +31,7 @@ type user struct {
 }
 
 // sessions has the sessions of signed-in browsers, in the memory of this process: a restart ends all of them, and another
-// console does not know them. At most mostSessions exist; a further one ends the oldest of the token with the most, so that a user who signs
+// console does not know them. At most mostSessions exist; a further one ends the oldest session of the token that has the most sessions, so that a user who signs
 // in again and again ends no session of another.
 type sessions struct {
 	now func() time.Time

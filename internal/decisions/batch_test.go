@@ -38,3 +38,21 @@ func TestAnEventBehindTheEndIsKeptAlsoInTheBatchThatEndsTheSaga(t *testing.T) {
 		})
 	}
 }
+
+// TestAnEventThatEndsItsSagaIsNotKeptForTheNextOne: the event finds its saga by two variables. It is used once.
+func TestAnEventThatEndsItsSagaIsNotKeptForTheNextOne(t *testing.T) {
+	d, err := saga.Parse([]byte(`{"saga":"visit","version":1,"key":"id","data":{"id":"string","guest":"string","room":"string"},
+ "steps":[{"name":"arrival","success":[{"event":"Arrived","hop":"door","by":{"variable":"guest","field":"guest"}},
+  {"event":"Arrived","hop":"door","by":{"variable":"room","field":"room"}}],"timeout":"24h"}]}`))
+	require.NoError(t, err)
+	m, err := NewMemory(time.Unix(1000, 0), d)
+	require.NoError(t, err)
+	_, err = m.Start("visit", map[string]any{"id": "v-1", "guest": "g-1", "room": "r-1"})
+	require.NoError(t, err)
+	arrived := Message{ID: "m-1", Hop: "door", Type: "Arrived", Key: "x", Fields: map[string]any{"guest": "g-1", "room": "r-1"}}
+	require.NoError(t, m.pass(func(p *pass) error { return p.messages(context.Background(), []Message{arrived}) }))
+	require.Equal(t, saga.Completed, m.Sagas()[0].Status)
+	_, err = m.Start("visit", map[string]any{"id": "v-2", "guest": "g-2", "room": "r-1"})
+	require.NoError(t, err)
+	require.Equal(t, saga.Running, m.Sagas()[1].Status)
+}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/troupe-go/troupe/saga"
 )
@@ -22,8 +23,8 @@ type Definitions struct {
 	// idle holds the definitions with which no saga ran when the process began, and with which it has loaded none since. Most are
 	// retired versions. Guarded by mu.
 	idle map[string]bool
-	// unreadable holds the hashes of stored definitions that cannot be parsed. Guarded by mu.
-	unreadable map[string]bool
+	// unreadable holds the stored definitions that cannot be parsed, by hash. Guarded by mu.
+	unreadable map[string]unreadableDefinition
 	// Find loads a definition that is not known, of a saga that another process started.
 	Find func(ctx context.Context, hash string) (*saga.Definition, error)
 }
@@ -32,7 +33,7 @@ type Definitions struct {
 func NewDefinitions(defs []*saga.Definition) (*Definitions, error) {
 	ds := &Definitions{
 		current: make(map[string]*saga.Definition), byHash: make(map[string]*saga.Definition),
-		idle: make(map[string]bool), unreadable: make(map[string]bool),
+		idle: make(map[string]bool), unreadable: make(map[string]unreadableDefinition),
 	}
 	for _, d := range defs {
 		name := d.Spec().Saga
@@ -126,12 +127,52 @@ func (ds *Definitions) Has(hash string) bool {
 	return ds.byHash[hash] != nil
 }
 
-// Skip records a stored definition that cannot be parsed.
-func (ds *Definitions) Skip(hash string) {
+// AddUnreadable makes the text of a stored definition known that cannot be parsed. This program cannot decide for the sagas of the
+// definition, but it finds them: an event that one of them waits for is an error, and is not ignored. idle reports that no saga has it now.
+func (ds *Definitions) AddUnreadable(hash, text string, idle bool) {
+	d := readAwaited(text)
+	d.Idle = idle
 	ds.mu.Lock()
 	defer ds.mu.Unlock()
-	ds.unreadable[hash] = true
+	ds.unreadable[hash] = d
 }
+
+// inUse records that a saga has the unreadable definition of a hash.
+func (ds *Definitions) inUse(hash string) {
+	ds.mu.Lock()
+	defer ds.mu.Unlock()
+	if d, is := ds.unreadable[hash]; is {
+		d.Idle = false
+		ds.unreadable[hash] = d
+	}
+}
+
+// awaiting calls do for each definition that sagas of this coordinator have or may have, also for unreadable ones: with its type of saga, the
+// events that it awaits, and how long an event is kept that comes before its saga.
+//
+// For a definition that no saga has, that is 0: else the events that only a retired version awaits would be kept, each for nothing.
+func (ds *Definitions) awaiting(do func(name string, awaited []saga.Answer, stash time.Duration)) {
+	for _, d := range ds.known() {
+		stash := cmp.Or(time.Duration(d.Spec().Stash), defaultStash)
+		if ds.isIdle(d) {
+			stash = 0
+		}
+		do(d.Spec().Saga, d.Awaited(), stash)
+	}
+	ds.mu.RLock()
+	unreadable := maps.Clone(ds.unreadable)
+	ds.mu.RUnlock()
+	for _, hash := range sortedKeys(unreadable) {
+		d := unreadable[hash]
+		if d.Idle {
+			d.Stash = 0
+		}
+		do(d.Saga, d.Awaited, d.Stash)
+	}
+}
+
+// defaultStash is the default of saga.Spec.Stash.
+const defaultStash = time.Hour
 
 // Hashes returns the hashes of all definitions that this process has read.
 func (ds *Definitions) Hashes() []string {
@@ -146,6 +187,13 @@ func (ds *Definitions) Hashes() []string {
 func (ds *Definitions) Concern(hop, event string) bool {
 	for _, d := range ds.known() {
 		if d.Concerns(hop, event) {
+			return true
+		}
+	}
+	ds.mu.RLock()
+	defer ds.mu.RUnlock()
+	for _, d := range ds.unreadable {
+		if slices.ContainsFunc(d.Awaited, func(a saga.Answer) bool { return a.Hop == hop && a.Event == event }) {
 			return true
 		}
 	}

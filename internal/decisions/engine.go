@@ -56,7 +56,8 @@ type pass struct {
 	// correlation is the correlation id of a saga that a call begins.
 	correlation string
 	wake        map[string]bool // sagas whose deadlines are to be checked once more, at once
-	unread      []string        // sagas that were granted a lock, and that this program cannot read: a program that can takes them up
+	// unread holds the sagas that were granted a lock and that this program cannot read. End schedules a wake for each.
+	unread []string
 	// looked, unless nil, returns errNewDefinitions if new definitions were stored, so that the targets must be found again.
 	looked  func(context.Context) error
 	notKept []string // the reasons why events of messages with other effects were not kept
@@ -152,6 +153,7 @@ func (p *pass) load(ctx context.Context, ids []string) error {
 		d, err := p.Of(ctx, r.Definition)
 		var mistakes saga.Mistakes
 		if errors.As(err, &mistakes) || errors.Is(err, ErrNoDefinition) {
+			p.inUse(r.Definition)
 			return unreadable{fmt.Errorf("saga %s: %w", r.ID, err)}
 		}
 		if err != nil {

@@ -1,7 +1,6 @@
 package decisions
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -19,12 +18,12 @@ import (
 type target struct {
 	message int
 	event   saga.Event
-	id      string      // the saga, if it is known
-	by      Association // how it is found, if it is not known
-	d       *saga.Definition
-	stash   time.Duration // how long the event is kept if no saga is found: the longest time among the versions that await it; 0: not at all
-	lock    string        // the name that the saga which it starts locks
-	start   saga.Event    // the start with the message's fields, where event has the saga's variables
+	id      string           // the saga, if it is known
+	by      Association      // how it is found, if it is not known
+	d       *saga.Definition // of the saga that it starts
+	stash   time.Duration    // how long the event is kept if no saga is found: the longest time among the versions that await it; 0: not at all
+	lock    string           // the name that the saga which it starts locks
+	start   saga.Event       // the start with the message's fields, where event has the saga's variables
 	// alone is true if the message has no other target.
 	alone bool
 	// unreadable is the Message's, set for its answer only.
@@ -61,10 +60,10 @@ func (p *pass) targets(ctx context.Context, i int, m Message) (ts []target, err 
 	}
 	var all []Association
 	var unfound error
-	for _, d := range p.known() { // also older ones, whose instances still run
-		for _, by := range awaits(d, m) {
+	p.awaiting(func(name string, awaited []saga.Answer, stash time.Duration) { // also older ones, whose instances still run
+		for _, by := range associationsOf(name, awaited, m) {
 			if by.Value == "" {
-				if !p.isIdle(d) {
+				if stash > 0 {
 					unfound = noValue(by, m)
 				}
 				continue
@@ -74,15 +73,15 @@ func (p *pass) targets(ctx context.Context, i int, m Message) (ts []target, err 
 			}
 			if slices.Contains(all, by) {
 				same := slices.IndexFunc(ts, func(t target) bool { return t.by == by })
-				ts[same].stash = max(ts[same].stash, p.stashFor(d))
+				ts[same].stash = max(ts[same].stash, stash)
 				continue
 			}
 			all = append(all, by)
-			ts = append(ts, target{message: i, by: by, d: d, stash: p.stashFor(d), answered: answered, event: saga.Event{
+			ts = append(ts, target{message: i, by: by, stash: stash, answered: answered, event: saga.Event{
 				Kind: saga.Observed, Hop: m.Hop, Type: m.Type, Key: keyOf(m), Fields: m.Fields, Message: m.ID, Answers: answered,
 			}})
 		}
-	}
+	})
 	if len(ts)+len(failed) == 0 {
 		return nil, unfound
 	}
@@ -118,15 +117,6 @@ func startedBy(d *saga.Definition, i int, m Message, now func() (time.Time, erro
 	return is, true, nil
 }
 
-// stashFor returns how long an event is kept that comes before its saga. For a definition that no saga has it is 0: else the
-// events that only a retired version awaits would be kept, each for nothing.
-func (p *pass) stashFor(d *saga.Definition) time.Duration {
-	if p.isIdle(d) {
-		return 0
-	}
-	return cmp.Or(time.Duration(d.Spec().Stash), time.Hour)
-}
-
 // noValue returns the error for an event that no saga can get, since it lacks the value that finds them.
 func noValue(by Association, m Message) error {
 	lacks := "it has no key, or one that is not UTF-8"
@@ -136,13 +126,13 @@ func noValue(by Association, m Message) error {
 	return fmt.Errorf("saga %s awaits %s of %s and cannot be found: %s; redrive the event with a value, or discard it", by.Saga, m.Type, m.Hop, lacks)
 }
 
-// awaits returns the associations by which m finds sagas of d that may await it. An association without a value finds none.
-func awaits(d *saga.Definition, m Message) (all []Association) {
-	for _, a := range d.Awaited() {
+// associationsOf returns the associations by which m finds sagas of a type that await these events. An association without a value finds none.
+func associationsOf(name string, awaited []saga.Answer, m Message) (all []Association) {
+	for _, a := range awaited {
 		if a.Hop != m.Hop || a.Event != m.Type {
 			continue
 		}
-		by := Association{Saga: d.Spec().Saga, Value: *keyOf(m)}
+		by := Association{Saga: name, Value: *keyOf(m)}
 		if a.By != nil {
 			by.Variable, by.Value = a.By.Variable, expr.Text(m.Fields[a.By.Field])
 		}
@@ -300,7 +290,8 @@ func (p *pass) observers(ctx context.Context, t target) (ids []string, err error
 	}
 	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { // an operator has set the variable since, or the saga has ended in this pass
 		l := p.sagas[id]
-		return l.d != nil && (l.state.Ended() || !slices.Contains(associations(l), t.by))
+		took := slices.ContainsFunc(p.decided, func(d Decided) bool { return d.ID == id && d.Message == t.message }) // by another association
+		return l.d != nil && !took && (l.state.Ended() || !slices.Contains(associations(l), t.by))
 	}), nil
 }
 

@@ -58,16 +58,20 @@ type Querier interface {
 // ErrNoDefinition is wrapped by the error about a definition that the database does not have.
 var ErrNoDefinition = errors.New("not stored")
 
-// ReadDefinition returns the stored definition of a hash. Of a text of more than a megabyte, which is no definition, it reads as much as
-// Parse needs to refuse it.
+// ReadDefinition returns the stored definition of a hash.
 func ReadDefinition(ctx context.Context, q Querier, hash string) (*saga.Definition, error) {
-	var text string
-	err := q.QueryRow(ctx, "SELECT left(definition, 1048577) FROM troupe.saga_definitions WHERE hash = $1", hash).Scan(&text)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, fmt.Errorf("definition %s is %w", hash, ErrNoDefinition)
-	}
+	text, err := ReadText(ctx, q, hash)
 	if err != nil {
 		return nil, err
 	}
 	return saga.Parse([]byte(text))
+}
+
+// ReadText returns the text of the stored definition of a hash.
+func ReadText(ctx context.Context, q Querier, hash string) (text string, err error) {
+	err = q.QueryRow(ctx, "SELECT definition FROM troupe.saga_definitions WHERE hash = $1", hash).Scan(&text)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return "", fmt.Errorf("definition %s is %w", hash, ErrNoDefinition)
+	}
+	return text, err
 }

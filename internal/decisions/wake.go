@@ -49,7 +49,7 @@ func (w *Work) schedule(ctx context.Context, ds extension.Deadlines, c Change) e
 	return ds.Schedule(ctx, extension.Deadline{Name: wakeName, Scope: id, Key: c.State.Key, At: c.WakeAt, Body: Wake{id}})
 }
 
-// grant returns the deadline that wakes a saga at once, since it was granted its lock.
+// grant returns the deadline that wakes a saga at once, because it was granted a lock.
 func grant(id string, now time.Time) extension.Deadline {
 	_, key, _ := strings.Cut(id, "/")
 	return extension.Deadline{Name: grantName, Scope: id, Key: key, At: now, Body: Wake{id}}

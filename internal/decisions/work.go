@@ -299,8 +299,8 @@ func follow(ctx context.Context, d Decided, e outbox.Entry, path string, taken [
 	return envelope.WithCause(ctx, own)
 }
 
-// Finish ends the handling of messages. err is the error of their decisions: if it is nil, Finish calls End, and makes the hooks be called
-// after the commit, or at once if tx does not report its commit. It returns the error as Lost does.
+// Finish calls End if err, the error of the decisions, is nil. The hooks run after the commit, or at once if tx does not report its
+// commit. It returns the error as Lost does.
 func (w *Work) Finish(ctx context.Context, taken []participant.Taken, err error) error {
 	if err == nil {
 		err = w.End(ctx, taken)

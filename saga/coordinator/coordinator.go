@@ -171,27 +171,31 @@ ORDER BY definition`
 	if err != nil {
 		return nil, fmt.Errorf("look for definitions in use: %w", err)
 	}
-	type stored struct {
+	type row struct {
 		Hash  string
 		InUse bool
 	}
-	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[stored])
+	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[row])
 	if err != nil {
 		return nil, fmt.Errorf("look for definitions in use: %w", err)
 	}
 	for _, is := range all {
-		d, err := c.stored(ctx, is.Hash, is.InUse)
+		d, err := c.readStored(ctx, is.Hash, is.InUse)
 		var mistakes saga.Mistakes
 		unreadable := errors.As(err, &mistakes)
 		if unreadable {
-			c.definitions.Skip(is.Hash)
+			text, err := decisions.ReadText(ctx, c.cfg.Pool, is.Hash)
+			if err != nil {
+				return nil, err
+			}
+			c.definitions.AddUnreadable(is.Hash, text, !is.InUse)
 		}
 		switch {
 		case is.InUse && (unreadable || errors.Is(err, decisions.ErrNoDefinition)): // as after a rollback to an older program
 			c.cfg.Log.Error().Err(err).Str("definition", is.Hash).
-				Msg("sagas under way have a definition that this process cannot read: it cannot decide for them, and their events become dead letters")
+				Msg("sagas under way have a definition that this process cannot read: it cannot decide for them. Their events on hops that it consumes become dead letters; other hops are not consumed for them")
 		case unreadable:
-			c.cfg.Log.Warn().Err(err).Str("definition", is.Hash).Msg("a stored definition cannot be read: its hops are not consumed for it")
+			c.cfg.Log.Warn().Err(err).Str("definition", is.Hash).Msg(unreadableText)
 		case err != nil:
 			return nil, fmt.Errorf("definition %s: %w", is.Hash, err)
 		default:
@@ -202,8 +206,8 @@ ORDER BY definition`
 	return slices.Compact(hops), nil
 }
 
-// stored returns a stored definition, and makes it known.
-func (c *Coordinator) stored(ctx context.Context, hash string, inUse bool) (*saga.Definition, error) {
+// readStored returns a stored definition, and makes it known.
+func (c *Coordinator) readStored(ctx context.Context, hash string, inUse bool) (*saga.Definition, error) {
 	if inUse {
 		return c.definitions.Of(ctx, hash)
 	}
@@ -303,7 +307,7 @@ func (c *Coordinator) handleEvents(ctx context.Context, tx pgx.Tx, taken []parti
 // learned others.
 func (c *Coordinator) decide(ctx context.Context, tx pgx.Tx, taken []participant.Taken) (*decisions.Work, error) {
 	w := c.decider.Begin(tx)
-	c.learnFirst(w)
+	c.queryNewDefinitions(w)
 	ms := make([]decisions.Message, 0, len(taken))
 	for i, t := range taken {
 		m, err := c.read(ctx, tx, t.Message)

@@ -13,7 +13,8 @@
 // # Promised
 //
 // One decision, one transaction: state, log, outbox rows and deadline are committed together or not at all. Folding the log with
-// saga.Decide (and saga.Migrate, for an entry that is a migration) gives the state.
+// saga.Decide (and saga.Migrate, for an entry that is a migration) gives the state, if no earlier program made the entries: a later one may
+// refuse a move, or decide otherwise.
 //
 // One at a time: once a transaction has loaded a saga, no other one changes it until that transaction ends. A transaction handles
 // up to Batch messages (participant.Config), of any sagas, loads all these sagas in the order of their ids, and saves them with one

@@ -47,8 +47,8 @@ func (c *Coordinator) learn(found []storedDefinition) {
 	for _, is := range found {
 		d, err := saga.Parse([]byte(is.Text))
 		if err != nil {
-			c.definitions.Skip(is.Hash)
-			c.cfg.Log.Warn().Err(err).Str("definition", is.Hash).Msg("a stored definition cannot be read: its hops are not consumed for it")
+			c.definitions.AddUnreadable(is.Hash, is.Text, false)
+			c.cfg.Log.Warn().Err(err).Str("definition", is.Hash).Msg(unreadableText)
 			continue
 		}
 		c.definitions.Add(is.Hash, d)
@@ -102,8 +102,8 @@ func (c *Coordinator) watch(ctx context.Context) {
 	}
 }
 
-// learnFirst makes w read the new definitions together with the first sagas that it loads, and fail with errNewDefinitions if there are any.
-func (c *Coordinator) learnFirst(w *decisions.Work) {
+// queryNewDefinitions adds the query for new definitions to w's first load. If it finds any, w fails with errNewDefinitions.
+func (c *Coordinator) queryNewDefinitions(w *decisions.Work) {
 	var found []storedDefinition
 	batch := &pgx.Batch{}
 	c.queueNew(batch, &found)
@@ -115,3 +115,7 @@ func (c *Coordinator) learnFirst(w *decisions.Work) {
 		return errNewDefinitions
 	})
 }
+
+// unreadableText is logged about a definition that this program cannot parse, as one of a newer program.
+const unreadableText = "a stored definition cannot be read: events of its sagas, on hops that this process consumes, become dead letters; " +
+	"other hops are not consumed for it"

@@ -1,7 +1,6 @@
 package coordinator_test
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -32,7 +31,6 @@ func TestACoordinatorBeginsAlthoughItCannotReadTheDefinitionOfASaga(t *testing.T
 	for name, text := range map[string]string{
 		"of a newer program": `{"saga":"order","version":9,"key":"id","data":{"id":"string"},"novelty":1}`,
 		"lost":               "",
-		"of 2 MiB":           `{"saga":"` + strings.Repeat("x", 2<<20) + `"}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -78,4 +76,41 @@ func TestASagaEndsAlthoughTheNextOneForItsLockCannotBeRead(t *testing.T) {
 		const woken = "SELECT EXISTS (SELECT FROM troupe.dead_letters WHERE key = 'o-9' AND message_type = 'troupe.Wake')"
 		return is, f.pool.QueryRow(t.Context(), woken).Scan(&is)
 	})
+}
+
+// TestNoEventOfASagaThatCannotBeReadIsLost: only the newer definition, of a saga under way, awaits the event. It was stored before this
+// process began, or later.
+func TestNoEventOfASagaThatCannotBeReadIsLost(t *testing.T) {
+	t.Parallel()
+	const newer = `{"saga":"transfer","version":9,"key":"id","data":{"id":"string","account":"string"},"novelty":1,"stash":"2h",
+ "steps":[{"name":"consent","success":[{"event":"Consented","hop":"desk","by":{"variable":"account","field":"form"}}],"timeout":"24h"}],
+ "cancel":{"events":[{"event":"Withdrawn","hop":"desk"}]}}`
+	d := parsed(t, `{"saga":"transfer","version":1,"key":"id","data":{"id":"string"},
+ "steps":[{"name":"approval","success":[{"event":"Signed","hop":"desk"}],"timeout":"24h"}]}`)
+	for name, later := range map[string]bool{"stored before": false, "stored later": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := &flow{t: t, name: testkit.Flow(t), local: true, pool: testkit.Database(t)}
+			if !later {
+				f.insertUnreadable("transfer", saga.Running, newer)
+			}
+			f.process(d)
+			f.handled("Signed", "nobody")
+			if later {
+				f.insertUnreadable("transfer", saga.Running, newer)
+			}
+			const associate = "INSERT INTO troupe.saga_associations (saga, variable, value, saga_id) VALUES ('transfer', 'account', 'f-1', 'transfer/o-9')"
+			_, err := f.pool.Exec(t.Context(), associate)
+			require.NoError(t, err)
+			f.publishEvent("Consented", "x-1")
+			f.publishEvent("Withdrawn", "o-9")
+			f.handled("Withdrawn", "o-10") // its saga has not started
+			testkit.Wait(t, "two dead letters", func() (is bool, err error) {
+				const dead = "SELECT count(*) = 2 FROM troupe.dead_letters WHERE message_type IN ('Consented', 'Withdrawn')"
+				return is, f.pool.QueryRow(t.Context(), dead).Scan(&is)
+			})
+			f.waitCount("the event before its saga", 1, `SELECT count(*) FROM troupe.saga_stash
+				WHERE value = 'o-10' AND event ->> 'type' = 'Withdrawn' AND expires_at > now() + interval '100 minutes'`)
+		})
+	}
 }

@@ -38,7 +38,11 @@ func (d *Desk) each(ctx context.Context, which string, args pg.Args, do func(g *
 			return nil
 		}
 		for i, g := range page {
-			if err := do(g, d.complete(ctx, g, states[i])); err != nil {
+			err := d.complete(ctx, g, states[i])
+			if err != nil && (ctx.Err() != nil || pg.Classify(err) != pg.Unknown) { // not about the saga
+				return fmt.Errorf("read saga %s: %w", g.ID, explain(err))
+			}
+			if err := do(g, err); err != nil {
 				return err
 			}
 			args["after"] = g.ID

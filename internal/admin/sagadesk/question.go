@@ -183,7 +183,7 @@ func (d *Desk) forms(ctx context.Context, name string) (hashes, steps []string, 
 }
 
 // readQuestions reads the states of sagas one by one, and returns their questions in the order of rows. A saga whose row cannot be read has
-// none: its own page has the reason.
+// no question here; the page of the saga shows the error.
 func (d *Desk) readQuestions(ctx context.Context, rows []Row) (all []Question, err error) {
 	for _, r := range rows {
 		g, err := d.get(ctx, d.cfg.Pool, r.ID, "")

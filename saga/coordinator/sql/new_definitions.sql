@@ -1,7 +1,6 @@
 -- Definitions that a process does not know: of its types, and of each type whose sagas under way belong to its coordinator.
--- All sagas of a type that are under way belong to one coordinator, so one of them suffices. A text of more than a megabyte is no
--- definition: it is cut behind the byte that shows this.
-SELECT d.hash, left(d.definition, 1048577)
+-- All sagas of a type that are under way belong to one coordinator, so one of them suffices.
+SELECT d.hash, d.definition
 FROM troupe.saga_definitions AS d
 WHERE d.hash <> ALL (@known::text[])
   AND (d.saga = ANY (@names::text[])

@@ -1,6 +1,6 @@
 -- The leases with their holders, by the database's clock, the state that each holder reports, and the requests of operators. Leases
 -- of a former number of shards are left out. held: false for a holder that no longer streams its slot. Texts are cut, and leases of tables with a
--- mapping limited: the role of the relay of one of them may write any.
+-- mapping limited, since the relay of a mapped table may write texts of any length.
 SELECT l.shard, coalesce(m.name, '') AS table_name, left(l.holder, 300) AS holder, l.term, l.expires_at,
        extract(epoch FROM l.expires_at - clock_timestamp())::float8 AS remaining,
        l.expires_at > clock_timestamp()
