@@ -1,6 +1,7 @@
 package coordinator_test
 
 import (
+	"context"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -113,4 +114,22 @@ func TestNoEventOfASagaThatCannotBeReadIsLost(t *testing.T) {
 				WHERE value = 'o-10' AND event ->> 'type' = 'Withdrawn' AND expires_at > now() + interval '100 minutes'`)
 		})
 	}
+}
+
+// TestAPlanEndsWithTheErrorOfTheDatabase: an error that is not about the saga is not an obstacle of it.
+func TestAPlanEndsWithTheErrorOfTheDatabase(t *testing.T) {
+	t.Parallel()
+	f := newHops(t, true)
+	f.c = f.notRunning(order(t))
+	f.start("o-1")
+	f.insertUnreadable("order", saga.Running, "")
+	ctx, cancel := context.WithCancel(t.Context())
+	var planned []string
+	err := f.desk().Plan(ctx, sagadesk.Migration{To: withInsurance(t)}, func(m sagadesk.Move) error {
+		planned = append(planned, m.ID)
+		cancel() // the definition of the next one is read from the database
+		return nil
+	})
+	require.ErrorIs(t, err, context.Canceled)
+	require.Equal(t, []string{"order/o-1"}, planned)
 }
