@@ -8,8 +8,8 @@ import (
 	"github.com/troupe-go/troupe/saga"
 )
 
-// An unreadableDefinition is what this program can read of a stored definition that it cannot parse, as one of a newer program: the events
-// that its sagas wait for. Without it these events would be ignored, and the sagas would wait for ever.
+// An unreadableDefinition has the parts that this program can read of a stored definition that it cannot parse, as one of a newer program:
+// the events that its sagas wait for. Without it these events would be ignored, and the sagas would wait for ever.
 type unreadableDefinition struct {
 	Saga    string
 	Awaited []saga.Answer
