@@ -59,7 +59,7 @@ func TestAnEventOfAnEarlierVersionsLogIsTakenByEachStep(t *testing.T) {
 	d := parsed(t, `{"saga":"parcels","version":1,"key":"id","data":{"id":"string","first":"string"},"steps":[
 		{"name":"one","success":[{"hop":"post","event":"Delivered","by":{"variable":"first","field":"parcel"}}]},
 		{"name":"two","success":[{"hop":"post","event":"Delivered"}]}]}`)
-	s, _ := saga.Decide(d, saga.State{}, saga.Event{Kind: saga.Started, Fields: map[string]any{"id": "o-1"}}, noon)
+	s, _ := saga.Decide(d, saga.State{}, saga.Event{Kind: saga.Started, Fields: map[string]any{"id": "o-1", "first": "p-1"}}, noon)
 	s, _ = saga.Decide(d, s, saga.Event{Kind: saga.Observed, Hop: "post", Type: "Delivered"}, noon)
 	require.Equal(t, saga.Completed, s.Status)
 }
