@@ -50,8 +50,8 @@ func Prepare(ctx context.Context, conn *pgx.Conn) error {
 }
 
 // SessionPool makes a pool with the address and limits of another, whose connections begin with the Preamble and then call each
-// of more. They use prepared statements, whatever mode the other pool has: in the simple and exec modes pgx reads values as text. It opens no connection before
-// one is needed.
+// of more. They use prepared statements, whatever mode the other pool has: in the simple and exec modes pgx reads values as text.
+// It opens no connection before one is needed.
 func SessionPool(of *pgxpool.Pool, more ...func(context.Context, *pgx.Conn) error) (*pgxpool.Pool, error) {
 	config := of.Config()
 	config.MinConns, config.MinIdleConns = 0, 0
