@@ -138,8 +138,7 @@ func (h *handler) callRecovered(ctx context.Context, m *message, r *callResult) 
 
 // mustRepeat reports whether the call must be repeated for another run: the service was away, the call was cancelled, or it was not made.
 func (r *callResult) mustRepeat() bool {
-	var away unavailable
-	return r != nil && (errors.As(r.err, &away) || errors.Is(r.err, context.Canceled) || errors.Is(r.err, errNoPermit))
+	return r != nil && (isAway(r.err) || errors.Is(r.err, context.Canceled) || errors.Is(r.err, errNoPermit))
 }
 
 // callsAgain reports whether m's call must be repeated now. One that was cancelled counts as failed if it has used up m's permit.

@@ -111,10 +111,9 @@ var errRowsLocked = errors.New("another session has locked rows of the message: 
 // ours classifies an error of this package's own statements. If the database answers on another connection it is not away: a
 // row was locked for longer than a statement may wait, which is a lost race.
 func (p *Participant) ours(err error) error {
-	var away unavailable
 	var pgErr *pgconn.PgError
 	switch {
-	case err == nil, errors.As(err, &away):
+	case err == nil, isAway(err):
 		return err
 	case errors.As(err, &pgErr) && pgErr.Code == "55P03", errors.Is(err, context.DeadlineExceeded) && p.databaseAnswers():
 		return conflict{error: fmt.Errorf("%w %w", errRowsLocked, err)}
@@ -166,8 +165,7 @@ func wonAtOnce(err error) bool {
 
 // blames reports whether an error of a run is about its message.
 func blames(err error) bool {
-	var away unavailable
 	var race conflict
-	return !errors.As(err, &away) && !errors.As(err, &race) && !errors.Is(err, errFenced) && !errors.Is(err, errNoPermit) &&
+	return !isAway(err) && !errors.As(err, &race) && !errors.Is(err, errFenced) && !errors.Is(err, errNoPermit) &&
 		!errors.Is(err, context.Canceled)
 }

@@ -60,8 +60,8 @@ type Config struct {
 	// of one key never run at once. Default: one less than Pool's maximum, at least 1, at most 16.
 	Concurrency int
 
-	// Retry sets how often a message is tried in all, and how long a held key waits between tries. A command may bring a policy
-	// of its own: see RetryHeader.
+	// Retry sets how often a message is tried in all, and how long a held key waits between tries. A command of a saga's
+	// step with retry settings brings a policy of its own.
 	Retry retry.Policy
 	// Immediate is the number of further tries that follow the first at once, before the key waits. They count in
 	// Retry.Attempts. Default 2; negative: none.

@@ -165,7 +165,7 @@
 //	race with another transaction
 //	the same of a statement of       -          run again at once, five times; then the partition waits and tries again, as if the
 //	this package                                database were away
-//	database away, Unavailable       -          the partition waits and tries the same message; no attempt is counted
+//	database away, retry.Unavailable -          the partition waits and tries the same message; no attempt is counted
 //	connection lost in a handler     -          run again at once on another one; the sixth time in a row, with or without
 //	or at the commit                            outages between them, it counts as a failed attempt
 //	a statement's own time-out,      transient  retried, even if the handler returned no error: none of these is an outage
@@ -223,8 +223,8 @@
 //	group's offset set from outside  -          ahead of the watermark: read from there; before it: messages below the watermark
 //	                                            are skipped, with a warning and Stats.Skipped
 //
-// A command may bring its own number of attempts, waits and time-out, in the header that RetryHeader returns. A value that cannot
-// be read there is ignored, and logged at most every 30 s.
+// A command of a saga's step with retry settings brings its own number of attempts, waits and time-out, in the header
+// __troupe.retry. A value that cannot be read there is ignored, and logged at most every 30 s.
 //
 // A dead letter is one transaction: the inbox row, the row in troupe.dead_letters with the message's bytes, its copy
 // for the hop's dlq topic, and an exhausted event with an Exhausted body. Then one line is logged at level error. The

@@ -9,7 +9,6 @@ import (
 
 	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/participant"
-	"github.com/troupe-go/troupe/retry"
 	"github.com/troupe-go/troupe/topics"
 )
 
@@ -63,16 +62,4 @@ func ExampleOnAll() {
 	// Output:
 	// [ShipOrder {} ShipOrder {} ShipOrder {}]
 	// <nil>
-}
-
-// A step of a saga that is tried three times, for at most ten seconds each.
-func ExampleRetryHeader() {
-	policy := retry.Policy{Initial: 500 * time.Millisecond, Cap: 10 * time.Second, Attempts: 3}
-	header, err := participant.RetryHeader(policy, 10*time.Second)
-	fmt.Printf("%s: %s %v\n", header.Key, header.Value, err)
-	_, err = participant.RetryHeader(retry.Policy{Attempts: 5000}, 0)
-	fmt.Println(err)
-	// Output:
-	// __troupe.retry: attempts=3;initial=500ms;cap=10s;try=10s <nil>
-	// participant: header __troupe.retry: attempts 5000: want 1 to 1000
 }

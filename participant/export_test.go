@@ -11,7 +11,6 @@ import (
 	"github.com/troupe-go/troupe/internal/ce"
 	"github.com/troupe-go/troupe/internal/extension"
 	"github.com/troupe-go/troupe/internal/inbox"
-	"github.com/troupe-go/troupe/retry"
 )
 
 // TakesTurns reports whether batches run one at a time.
@@ -134,15 +133,6 @@ func (p *Participant) Look(whole bool) error {
 	}
 	_, err := (&firer{p: p}).untilNext(context.Background(), back)
 	return err
-}
-
-// ParseRetry parses a HeaderRetry: its values, and own's policy for missing ones.
-func ParseRetry(text string, own retry.Policy) (policy retry.Policy, try time.Duration, err error) {
-	w, err := parseRetryOverride(text, own)
-	if err != nil {
-		return policy, 0, err
-	}
-	return w.Policy, w.try, nil
 }
 
 // Concerns reports whether local work of a topic wakes p.

@@ -9,25 +9,29 @@ import (
 	"github.com/troupe-go/troupe/retry"
 )
 
-// Unavailable returns an error that reports a dependency of a handler as away, by its name: a service, a cache, a bank. It is
-// not about the message. The handler's partition begins no other message and tries this one from time to time until it
-// succeeds, with no attempt counted; Ready reports it meanwhile.
-//
-// It is for dependencies that every message needs. For one that only some need, return an ordinary error: then their keys are
-// held and others continue.
-func Unavailable(what string, err error) error { return unavailable{what, err} }
-
-// unavailable is an error that is not about the message.
+// unavailable is an error that is not about the message: it reports a dependency as away.
 type unavailable struct {
-	what string
+	what string // the dependency
 	error
 }
 
 func (u unavailable) Unwrap() error { return u.error }
 
+// away returns the dependency that err reports as away, by retry.Unavailable.
+func away(err error) (unavailable, bool) {
+	what, yes := retry.IsUnavailable(err)
+	return unavailable{what, err}, yes
+}
+
+// isAway reports whether err reports a dependency as away.
+func isAway(err error) bool {
+	_, yes := retry.IsUnavailable(err)
+	return yes
+}
+
 const theDatabase = "the database"
 
-func database(err error) error { return unavailable{theDatabase, err} }
+func database(err error) error { return retry.Unavailable(theDatabase, err) }
 
 // gate is a circuit breaker: it is shut while a dependency of the partition's messages is away. Then nothing begins but, from
 // time to time, one run that tries; messages that could not run are put back in their order.
@@ -47,19 +51,19 @@ type waiting struct {
 
 var probing = retry.Policy{Initial: 50 * time.Millisecond, Cap: 2 * time.Second}
 
-// goes runs step and reports success. On Unavailable it shuts the gate; on errFenced it gives the partition up. Without success
+// goes runs step and reports success. On retry.Unavailable it shuts the gate; on errFenced it gives the partition up. Without success
 // the messages must be tried again, or belong to another member by now.
 func (w *runner) goes(step func() error) bool {
 	err := step()
-	var away unavailable
+	missing, isMissing := away(err)
 	switch {
 	case err == nil:
 		w.open()
 		return true
 	case errors.Is(err, errFenced):
 		w.from.fenced()
-	case errors.As(err, &away) && w.ctx.Err() == nil:
-		w.shut(away)
+	case isMissing && w.ctx.Err() == nil:
+		w.shut(missing)
 	case w.ctx.Err() == nil:
 		if waits := w.gate.waits.Load(); waits != nil { // the error says nothing about the dependency: it is tried again
 			w.shut(waits.unavailable)
@@ -68,15 +72,15 @@ func (w *runner) goes(step func() error) bool {
 	return false
 }
 
-func (w *runner) shut(away unavailable) {
-	w.p.outage(away.what).report(away)
+func (w *runner) shut(missing unavailable) {
+	w.p.outage(missing.what).report(missing)
 	g := &w.gate
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.next != nil {
 		return // it had begun before
 	}
-	w.waitFor(away)
+	w.waitFor(missing)
 	w.from.pause()
 	g.failed++
 	g.next = time.AfterFunc(probing.Wait(g.failed), func() {
@@ -124,15 +128,15 @@ func (w *runner) continueTries() {
 func (w *runner) insist(step func() error) bool {
 	for failed := 1; ; failed++ {
 		err := step()
-		var away unavailable
-		if !errors.As(err, &away) || w.ctx.Err() != nil {
+		missing, isMissing := away(err)
+		if !isMissing || w.ctx.Err() != nil {
 			if waited := w.waitNoMore(); waited != nil && err == nil {
 				w.p.outage(waited.what).report(nil)
 			}
 			return err == nil
 		}
-		w.waitFor(away)
-		w.p.outage(away.what).report(away)
+		w.waitFor(missing)
+		w.p.outage(missing.what).report(missing)
 		timer := time.NewTimer(probing.Wait(failed))
 		select {
 		case <-w.stop:
@@ -144,9 +148,9 @@ func (w *runner) insist(step func() error) bool {
 }
 
 // waitFor records the dependency that is away, unless one is recorded.
-func (w *runner) waitFor(away unavailable) {
-	if w.gate.waits.CompareAndSwap(nil, &waiting{time.Now(), away}) {
-		tell(w.p.cfg.Hooks.Breaker, Breaker{w.at.topic, w.at.partition, away.what, away.error})
+func (w *runner) waitFor(missing unavailable) {
+	if w.gate.waits.CompareAndSwap(nil, &waiting{time.Now(), missing}) {
+		tell(w.p.cfg.Hooks.Breaker, Breaker{w.at.topic, w.at.partition, missing.what, missing.error})
 	}
 }
 

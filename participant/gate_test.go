@@ -33,7 +33,7 @@ func TestADependencyThatIsAwayPausesThePartition(t *testing.T) {
 				most.Store(max(n, most.Load()))
 			}
 			defer running.Add(-1)
-			return participant.Outcome{}, participant.Unavailable("the bank", errAsked)
+			return participant.Outcome{}, retry.Unavailable("the bank", errAsked)
 		}
 		return count(ctx, tx, c)
 	})
@@ -99,7 +99,7 @@ func TestATryThatFindsATableLockedIsNotTheLast(t *testing.T) {
 	participant.Handle(p, func(ctx context.Context, tx pgx.Tx, c participant.Command[Count]) (participant.Outcome, error) {
 		switch tries.Add(1) {
 		case 1:
-			return participant.Outcome{}, participant.Unavailable("the bank", errAsked)
+			return participant.Outcome{}, retry.Unavailable("the bank", errAsked)
 		case 2:
 			migration, err := s.pool.Begin(context.Background())
 			if err == nil {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/participant"
+	"github.com/troupe-go/troupe/retry"
 	"github.com/troupe-go/troupe/testkit"
 	"github.com/troupe-go/troupe/topics"
 )
@@ -115,7 +116,7 @@ func TestASlotIsPassedOnByAPartitionThatWaits(t *testing.T) {
 			if err := shutter.run(ctx); err != nil {
 				return participant.Outcome{}, err
 			}
-			return participant.Outcome{}, participant.Unavailable("the desk", errAsked)
+			return participant.Outcome{}, retry.Unavailable("the desk", errAsked)
 		}
 		return participant.Succeed(Counted{N: c.Body.N}), filler.run(ctx)
 	})
@@ -228,7 +229,7 @@ func TestAnAnswerThatIsThereNeedsNoPermit(t *testing.T) {
 		return int(calls.Add(1)), nil
 	}, func(_ context.Context, _ pgx.Tx, c participant.Command[Count], n int) (participant.Outcome, error) {
 		if decisions.Add(1) == 1 {
-			return participant.Outcome{}, participant.Unavailable("the desk", errAsked)
+			return participant.Outcome{}, retry.Unavailable("the desk", errAsked)
 		}
 		return participant.Succeed(Counted{N: n}), nil
 	}, participant.RateLimit(1, time.Hour))
@@ -377,7 +378,7 @@ func TestAPassedMessageLeavesAShutPartitionItsTries(t *testing.T) {
 		case e.Body.N == 2:
 			return holder.run(ctx)
 		case !works.Load():
-			return participant.Unavailable("the bank", errAsked)
+			return retry.Unavailable("the bank", errAsked)
 		}
 		done.Store(true)
 		return nil

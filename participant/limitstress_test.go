@@ -40,7 +40,7 @@ func TestLimitsUnderStress(t *testing.T) {
 		case 5:
 			return retry.RateLimited(errAsked, time.Second)
 		case 6:
-			return participant.Unavailable(what, errAsked)
+			return retry.Unavailable(what, errAsked)
 		case 7:
 			return context.Canceled
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/participant"
+	"github.com/troupe-go/troupe/retry"
 	"github.com/troupe-go/troupe/testkit"
 )
 
@@ -149,7 +150,7 @@ func TestLocalWorkThatCouldNotBeGivenBackIsGivenBackLater(t *testing.T) {
 	p := s.new(onlyOnce, func(c *participant.Config) { c.Stale = time.Hour })
 	participant.Handle(p, func(ctx context.Context, tx pgx.Tx, c participant.Command[Count]) (participant.Outcome, error) {
 		if away.Load() {
-			return participant.Outcome{}, participant.Unavailable("the bank", fmt.Errorf("no route"))
+			return participant.Outcome{}, retry.Unavailable("the bank", fmt.Errorf("no route"))
 		}
 		return count(ctx, tx, c)
 	})

@@ -16,6 +16,7 @@ import (
 	"github.com/troupe-go/troupe/internal/inbox"
 	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/internal/pgtext"
+	"github.com/troupe-go/troupe/internal/retryheader"
 )
 
 // message is one message in processing, from the topic, troupe.held or troupe.local_work.
@@ -31,28 +32,28 @@ type message struct {
 	at               time.Time // the record's timestamp
 	id               string    // its identity, as the inbox stores it
 	redrive          int
-	elsewhere        bool             // it was redriven for another group
-	handler          *handler         // nil if none fits
-	observed         bool             // it needs no handler: all its observers ran when it was written
-	atTakeOver       bool             // it was in the partition before this member took the partition over
-	deadline         *firing          // nil if it was none
-	override         *retryOverride   // its sender's settings for retries; nil for none
-	held             *heldRow         // nil when it comes from the topic
-	again            again            // when it comes from a retry topic
-	tries            int              // immediate tries so far
-	unnamed          bool             // it has no ce_id
-	entry            *entry           // nil unless it comes from troupe.local_work
-	began            time.Time        // start of the run
-	outcome          envelope.Outcome // of the run
-	idle             string           // why the run did nothing, if its saga's barrier blocked the handler
-	passed           string           // why it ends without effect
-	rebuilt          bool             // a rebuild handles it again
-	result           *callResult      // of its call of another service, until it ends
-	announced        *uint32          // version of the mark of its call, if its present run inserted it
-	called           bool             // its call, or its handler, has begun
-	alone            bool             // the run has no other message
-	unhandledFor     time.Duration    // how long it has waited for a member with a handler, when it was read
-	ended            error            // its handler, or another in its transaction, ended the transaction
+	elsewhere        bool                  // it was redriven for another group
+	handler          *handler              // nil if none fits
+	observed         bool                  // it needs no handler: all its observers ran when it was written
+	atTakeOver       bool                  // it was in the partition before this member took the partition over
+	deadline         *firing               // nil if it was none
+	override         *retryheader.Override // its sender's settings for retries; nil for none
+	held             *heldRow              // nil when it comes from the topic
+	again            again                 // when it comes from a retry topic
+	tries            int                   // immediate tries so far
+	unnamed          bool                  // it has no ce_id
+	entry            *entry                // nil unless it comes from troupe.local_work
+	began            time.Time             // start of the run
+	outcome          envelope.Outcome      // of the run
+	idle             string                // why the run did nothing, if its saga's barrier blocked the handler
+	passed           string                // why it ends without effect
+	rebuilt          bool                  // a rebuild handles it again
+	result           *callResult           // of its call of another service, until it ends
+	announced        *uint32               // version of the mark of its call, if its present run inserted it
+	called           bool                  // its call, or its handler, has begun
+	alone            bool                  // the run has no other message
+	unhandledFor     time.Duration         // how long it has waited for a member with a handler, when it was read
+	ended            error                 // its handler, or another in its transaction, ended the transaction
 
 	limits *limits // of its handler; nil: none, or it comes from troupe.held
 	permit *permit // nil: it has none

@@ -204,7 +204,7 @@ func TestHooksAreToldEverything(t *testing.T) {
 	participant.Handle(p, func(ctx context.Context, tx pgx.Tx, c participant.Command[Count]) (participant.Outcome, error) {
 		if away {
 			away = false
-			return participant.Outcome{}, participant.Unavailable("the bank", errAsked)
+			return participant.Outcome{}, retry.Unavailable("the bank", errAsked)
 		}
 		return count(ctx, tx, c)
 	})

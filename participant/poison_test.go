@@ -49,7 +49,7 @@ func TestADependencyThatIsAwayIsNoCrash(t *testing.T) {
 		case n == 1:
 			return participant.Outcome{}, errAsked
 		case n < 12:
-			return participant.Outcome{}, participant.Unavailable("the bank", errAsked)
+			return participant.Outcome{}, retry.Unavailable("the bank", errAsked)
 		}
 		return count(ctx, tx, c)
 	})
@@ -268,7 +268,7 @@ func TestADependencyThatIsAwayIsNoCrashOfAGroup(t *testing.T) {
 	p := s.new(onePartition, func(c *participant.Config) { c.Batch = 10; w = s.watch(c) })
 	participant.Handle(p, func(ctx context.Context, tx pgx.Tx, c participant.Command[Count]) (participant.Outcome, error) {
 		if string(c.Message.Key) == "k-5" && tries.Add(1) < 8 {
-			return participant.Outcome{}, participant.Unavailable("the bank", errAsked)
+			return participant.Outcome{}, retry.Unavailable("the bank", errAsked)
 		}
 		return count(ctx, tx, c)
 	})

@@ -32,7 +32,7 @@ type HandlerOption func(*handler)
 
 // RetryTopics gives up order per key for a handler. A message that fails is tried Config.Immediate times at once. Then it goes to the
 // hop's topic of the first delay (topics.Hop.Retry), and is tried again after that delay; if it fails, it goes to the topic of the next
-// delay, and after the last one it is a dead letter. No message waits behind it. Of RetryHeader only the attempts apply, and
+// delay, and after the last one it is a dead letter. No message waits behind it. Of the retry settings of a saga's step only the attempts apply, and
 // Config.Retry does not apply; retry.After has only one effect, to skip the tries at once. Delays are whole seconds. The topics are
 // created at the start of Run; the relay publishes the messages to them.
 //

@@ -62,8 +62,7 @@ func (w *runner) stopped() bool {
 
 // counts reports whether the error of a run is about its message.
 func (w *runner) counts(err error) bool {
-	var away unavailable
-	return err != nil && !errors.As(err, &away) && !errors.Is(err, errFenced) && !errors.Is(err, errNoPermit) && w.ctx.Err() == nil
+	return err != nil && !isAway(err) && !errors.Is(err, errFenced) && !errors.Is(err, errNoPermit) && w.ctx.Err() == nil
 }
 
 // settle makes m a dead letter, or lets it wait for its next try. Its error is not about m.

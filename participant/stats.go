@@ -50,7 +50,7 @@ type PartitionStats struct {
 
 	// Paused is true while nothing is fetched, since enough messages wait here or none is due.
 	Paused bool
-	// WaitsFor names the dependency that is away, as given to Unavailable or "the database", and Since its start; "" if there
+	// WaitsFor names the dependency that is away, as given to retry.Unavailable or "the database", and Since its start; "" if there
 	// is none.
 	WaitsFor string
 	Since    time.Time

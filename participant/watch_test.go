@@ -173,7 +173,7 @@ func TestStatsSayWhatAPartitionIsAt(t *testing.T) {
 			c.Body.Fail = ""
 		}
 		if away {
-			return participant.Outcome{}, participant.Unavailable("the bank", errAsked)
+			return participant.Outcome{}, retry.Unavailable("the bank", errAsked)
 		}
 		return count(ctx, tx, c)
 	})

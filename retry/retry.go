@@ -146,3 +146,30 @@ type after struct {
 }
 
 func (a after) Unwrap() error { return a.error }
+
+// Unavailable marks err as the absence of a dependency, by its name: a service, a cache, a bank. It is not about the message. A
+// participant's partition then begins no other message and tries this one from time to time until it succeeds, with no attempt
+// counted; Ready reports it meanwhile. Nil stays nil.
+//
+// It is for dependencies that every message needs. For one that only some need, return an ordinary error: then their keys are
+// held and others continue.
+func Unavailable(dependency string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return unavailable{dependency, err}
+}
+
+// IsUnavailable reports whether err, or any error it wraps, was marked by Unavailable, and with which dependency.
+func IsUnavailable(err error) (dependency string, yes bool) {
+	var u unavailable
+	yes = errors.As(err, &u)
+	return u.dependency, yes
+}
+
+type unavailable struct {
+	dependency string
+	error
+}
+
+func (u unavailable) Unwrap() error { return u.error }

@@ -90,6 +90,34 @@ func TestARateLimitSurvivesWrapping(t *testing.T) {
 	require.NoError(t, retry.RateLimited(nil, time.Second))
 }
 
+func TestAnAbsentDependencyIsNamedThroughWrapping(t *testing.T) {
+	cause := errors.New("connection refused")
+	err := fmt.Errorf("charge: %w", retry.Unavailable("the bank", cause))
+	dependency, yes := retry.IsUnavailable(err)
+	require.True(t, yes)
+	require.Equal(t, "the bank", dependency)
+	require.ErrorIs(t, err, cause)
+	require.EqualError(t, err, "charge: connection refused")
+	require.NoError(t, retry.Unavailable("the bank", nil))
+	dependency, yes = retry.IsUnavailable(retry.Permanent(cause))
+	require.False(t, yes)
+	require.Empty(t, dependency)
+}
+
+// A bank that every message of the handler needs.
+func ExampleUnavailable() {
+	charge := func(dial error) error {
+		if dial != nil {
+			return retry.Unavailable("the bank", dial)
+		}
+		return nil
+	}
+	dependency, yes := retry.IsUnavailable(charge(errors.New("connection refused")))
+	fmt.Println(dependency, yes)
+	// Output:
+	// the bank true
+}
+
 func ExamplePolicy_Wait() {
 	p := retry.Policy{Initial: time.Second, Cap: 4 * time.Second, Attempts: 5, NoJitter: true}
 	for failed := 1; !p.Exhausted(failed); failed++ {

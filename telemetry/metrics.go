@@ -20,7 +20,7 @@ const (
 	keySource     = attribute.Key("troupe.source")     // its source: "topic" or "held"
 	keyHandler    = attribute.Key("troupe.handler")    // group/type, or the group if no handler matches
 	keyCommitted  = attribute.Key("troupe.committed")  // of a transaction: false if it was rolled back
-	keyDependency = attribute.Key("troupe.dependency") // as passed to participant.Unavailable, or "the database"
+	keyDependency = attribute.Key("troupe.dependency") // as passed to retry.Unavailable, or "the database"
 	keyAttempt    = attribute.Key("troupe.attempt")    // of a span: counted from 1
 )
 

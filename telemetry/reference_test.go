@@ -42,7 +42,7 @@ func TestTheReferenceIsWhatAParticipantServes(t *testing.T) {
 	})
 	participant.Handle(p, func(ctx context.Context, tx pgx.Tx, c participant.Command[Charge]) (participant.Outcome, error) {
 		if c.Body.Fail == "away" {
-			return participant.Outcome{}, participant.Unavailable("the bank", errAsked)
+			return participant.Outcome{}, retry.Unavailable("the bank", errAsked)
 		}
 		return charge(ctx, tx, c)
 	})

@@ -33,7 +33,7 @@
 // # Failures
 //
 //	failure                             effect
-//	the service cannot be reached: no   participant.Unavailable: the partition waits and tries one call from time to time; no
+//	the service cannot be reached: no   retry.Unavailable: the partition waits and tries one call from time to time; no
 //	address, connection refused, no     attempt is counted and nothing becomes a dead letter, since nothing was sent; Ready
 //	TLS, no answer to dialling in 5 s   reports it. All messages of the partition wait: give the ambassador a hop of its own
 //	connection lost after that          transient: the service may have done it; sent again with the same key

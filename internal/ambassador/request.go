@@ -16,7 +16,6 @@ import (
 
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/internal/deadletter"
-	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/retry"
 )
 
@@ -101,12 +100,12 @@ func (a *Ambassador) ask(ctx context.Context, r request, m envelope.Message) (an
 	return got, nil
 }
 
-// failed returns a request's error: participant.Unavailable if there was no connection, since then nothing was sent and other
+// failed returns a request's error: retry.Unavailable if there was no connection, since then nothing was sent and other
 // requests would fail too.
 func (a *Ambassador) failed(ctx context.Context, r request, unreached bool, err error) error {
 	err = fmt.Errorf("%s: %w", r, err)
 	if unreached && ctx.Err() == nil {
-		return participant.Unavailable("the service at "+a.base.Scheme+"://"+a.base.Host, err)
+		return retry.Unavailable("the service at "+a.base.Scheme+"://"+a.base.Host, err)
 	}
 	return err
 }

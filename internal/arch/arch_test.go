@@ -40,7 +40,7 @@ var floors = []floor{
 	}},
 	{"tables, rows, schemas and declarations; how Postgres and Kafka are used", []string{
 		"migrations", "schemas", "saga", "flow/reactions",
-		"internal/admin", "internal/alert", "internal/credentials", "internal/extension", "internal/grants/grantstest", "internal/inbox", "internal/kafka", "internal/mapping", "internal/outboxrow", "internal/pg", "internal/retention",
+		"internal/admin", "internal/alert", "internal/credentials", "internal/extension", "internal/grants/grantstest", "internal/inbox", "internal/kafka", "internal/mapping", "internal/outboxrow", "internal/pg", "internal/retention", "internal/retryheader",
 		"internal/scaffold", "internal/shapes", "internal/sqlconn", "internal/traces", "schemas/jsonschema", "schemas/protobuf", "schemas/personal/internal/personpb",
 	}},
 	{"writing the outbox, the replication protocol, checks of declarations, servers for tests", []string{

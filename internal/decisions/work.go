@@ -15,6 +15,7 @@ import (
 
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/internal/ce"
+	"github.com/troupe-go/troupe/internal/retryheader"
 	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/retry"
@@ -345,7 +346,7 @@ func (d *Decider) entries(ctx context.Context, one Decided) (all []outbox.Entry,
 		}
 		if r := s.Retry; r != nil {
 			policy := retry.Policy{Initial: time.Duration(r.Initial), Cap: time.Duration(r.Cap), Attempts: r.Attempts}
-			h, err := participant.RetryHeader(policy, time.Duration(r.Try))
+			h, err := retryheader.Override{Policy: policy, Try: time.Duration(r.Try)}.Header()
 			if err != nil {
 				return nil, retry.Permanent(err)
 			}
