@@ -9,7 +9,7 @@ RUN go mod download
 COPY . .
 # The context has no repository, so a version must be given: --build-arg VERSION=v0.1.0
 ARG VERSION=
-RUN CGO_ENABLED=0 go build -trimpath -ldflags="-s -X github.com/troupe-go/troupe/internal/version.release=$VERSION" -o /out/ \
+RUN CGO_ENABLED=0 go build -trimpath -tags grpcnotrace -ldflags="-s -X github.com/troupe-go/troupe/internal/version.release=$VERSION" -o /out/ \
     ./cmd/outbox-relay
 
 # No shell, no root, nothing to write to. Every program knows "healthcheck", since there is nothing else to ask with.
@@ -22,7 +22,7 @@ CMD ["run"]
 
 FROM build-relay AS build
 ARG VERSION=
-RUN CGO_ENABLED=0 go build -trimpath -ldflags="-s -X github.com/troupe-go/troupe/internal/version.release=$VERSION" -o /out/ \
+RUN CGO_ENABLED=0 go build -trimpath -tags grpcnotrace -ldflags="-s -X github.com/troupe-go/troupe/internal/version.release=$VERSION" -o /out/ \
     ./cmd/troupe ./cmd/demo-order ./cmd/demo-payment ./cmd/demo-inventory ./cmd/demo-shipping
 
 # Its file is mounted, and named by TROUPE_AMBASSADOR_CONFIG.

@@ -293,6 +293,7 @@ func (p *publisher) send(ctx context.Context, items []*item) error {
 		if r.cfg.Hooks.Acked != nil {
 			r.cfg.Hooks.Acked(acked, time.Since(began))
 		}
+		p.trace(items, began)
 	}
 	return nil
 }

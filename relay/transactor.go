@@ -56,6 +56,8 @@ type transactor struct {
 	whole bool          // it contains only complete Postgres transactions
 	noted bool          // rows were recorded as failed since the last one
 	upTo  wal.LSN       // LSN to confirm after the complete ones; 0: none
+
+	traced []Traced // rows in it for the hook Traced
 }
 
 type producerID struct {
@@ -141,7 +143,7 @@ func (t *transactor) begin() error {
 	if err := t.client.BeginTransaction(); err != nil {
 		return fmt.Errorf("%w: begin: %w", errAborted, err)
 	}
-	t.open, t.begun, t.rows = true, time.Now(), 0
+	t.open, t.begun, t.rows, t.traced = true, time.Now(), 0, nil
 	return nil
 }
 
@@ -255,6 +257,7 @@ func (t *transactor) end(last *kgo.Record) error {
 	if err := t.client.EndTransaction(t.term, kgo.TryCommit); err != nil {
 		return t.fenced(fmt.Errorf("%w: commit: %w", errAborted, err))
 	}
+	t.committed()
 	return t.over()
 }
 

@@ -20,6 +20,8 @@
 // If the message runs alone, a span covers the run to the end of its transaction. In a batch each span covers the handler, and
 // links to one more span, of the transaction, which begins a trace and links to the span that wrote each message.
 //
+// Package telemetry/relays adds the time in the outbox and in the broker to these traces.
+//
 // # Metrics
 //
 // Attributes are topics, partitions, handlers, classes and names of dependencies, of which there are few: never a key or an id.

@@ -56,7 +56,7 @@ var floors = []floor{
 		"internal/ambassador", "internal/flow/watch", "internal/admin/actions", "internal/admin/doctor", "internal/admin/erasure", "internal/admin/rebuilds", "internal/admin/repair", "internal/admin/sagadesk", "internal/admin/timeline",
 	}},
 	{"tests and metrics of sagas and flows", []string{
-		"saga/sagatest", "telemetry/sagas", "telemetry/flows", "internal/fixture", "internal/flow/telemetry", "internal/metrics", "internal/decisions/storetest",
+		"saga/sagatest", "telemetry/sagas", "telemetry/flows", "telemetry/relays", "internal/fixture", "internal/flow/telemetry", "internal/metrics", "internal/decisions/storetest",
 		"internal/console/stage", "examples/letter-of-credit", "examples/order-on-postgres", "examples/travel-booking",
 	}},
 	{"pages, and the base of the demo's services", []string{"internal/console", "internal/demo", "internal/sagahttp"}},
@@ -274,7 +274,7 @@ func TestLibrariesKnowNoIdentityProvider(t *testing.T) {
 func TestTelemetryNeedsNoMoreThanTheAPI(t *testing.T) {
 	refused := append(slices.DeleteFunc(slices.Clone(light), func(heavy string) bool { return heavy == "go.opentelemetry.io/" }),
 		"go.opentelemetry.io/otel/sdk", "go.opentelemetry.io/otel/exporters")
-	for _, name := range []string{"telemetry", "internal/flow/telemetry", "telemetry/sagas", "telemetry/flows"} {
+	for _, name := range []string{"telemetry", "internal/flow/telemetry", "telemetry/sagas", "telemetry/flows", "telemetry/relays"} {
 		for _, d := range list(t)[name].Deps {
 			for _, heavy := range refused {
 				if d == heavy || strings.HasPrefix(d, strings.TrimSuffix(heavy, "/")+"/") {

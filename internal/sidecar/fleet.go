@@ -8,6 +8,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
+
+	"github.com/troupe-go/troupe/relay"
 )
 
 // A fleet holds all outlets of the process.
@@ -15,6 +17,8 @@ type fleet struct {
 	log     zerolog.Logger
 	latency *prometheus.HistogramVec
 	failed  chan error // the error of the only outlet
+
+	instrument func(relay.Config) relay.Config // adds spans
 
 	mu      sync.Mutex
 	outlets []*outlet // in the file's order
@@ -61,7 +65,7 @@ func (f *fleet) apply(ctx context.Context, plans []outboxPlan) error {
 			}
 			f.log.Info().Str("outbox", plan.name).Strs("changed", changed).Msg("reload: the outbox's relay is restarted")
 		}
-		o, err := newOutlet(plan, f.latency, f.several)
+		o, err := newOutlet(plan, f.latency, f.instrument, f.several)
 		if err != nil {
 			for made := range fresh {
 				made.close()

@@ -38,7 +38,7 @@ type outlet struct {
 }
 
 // newOutlet checks the parts of the configuration that the plan does not check. It connects to nothing.
-func newOutlet(plan outboxPlan, latency *prometheus.HistogramVec, again func() bool) (*outlet, error) {
+func newOutlet(plan outboxPlan, latency *prometheus.HistogramVec, instrument func(relay.Config) relay.Config, again func() bool) (*outlet, error) {
 	o := &outlet{again: again, ended: make(chan struct{})}
 	o.failure = errors.New("starting: the database has not answered yet")
 	observe := latency.WithLabelValues(plan.name)
@@ -47,6 +47,7 @@ func newOutlet(plan outboxPlan, latency *prometheus.HistogramVec, again func() b
 			observe.Observe(took.Seconds())
 		}
 	}
+	plan.relay = instrument(plan.relay)
 	var err error
 	if o.alerts, err = plan.tellOfParked(); err != nil {
 		return nil, usageError{err}

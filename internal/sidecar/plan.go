@@ -13,8 +13,10 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/troupe-go/troupe/internal/address"
 	"github.com/troupe-go/troupe/internal/admin/relaydesk"
 	"github.com/troupe-go/troupe/internal/alert"
+	"github.com/troupe-go/troupe/internal/traces"
 	"github.com/troupe-go/troupe/relay"
 )
 
@@ -24,6 +26,7 @@ type plan struct {
 	token    string
 	tokenNow *latest // the current token of its file
 	level    zerolog.Level
+	otlp     string // endpoint of a collector; "": no spans
 	outboxes []outboxPlan
 }
 
@@ -47,7 +50,7 @@ func (p Program) plan(cmd *cobra.Command, log zerolog.Logger) (plan, error) {
 	if err != nil {
 		return plan{}, err
 	}
-	process, err := l.process(adminAddress, adminToken, logLevel)
+	process, err := l.process(adminAddress, adminToken, logLevel, otlpEndpoint)
 	if err != nil {
 		return plan{}, err
 	}
@@ -88,6 +91,14 @@ func (v values) processPlan() (out plan, err error) {
 	}
 	if out.level, err = zerolog.ParseLevel(level); err != nil {
 		return out, err
+	}
+	if out.otlp = v.text[otlpEndpoint.name]; out.otlp != "" {
+		if err := address.CheckURL(out.otlp); err != nil {
+			return out, v.bad(otlpEndpoint, "http://host:4318, of a collector that takes OTLP over HTTP: "+err.Error())
+		}
+		if err := traces.CheckEnvironment(); err != nil {
+			return out, usageError{err}
+		}
 	}
 	out.token, out.tokenNow = v.text[adminToken.name], v.latest(adminToken, isToken)
 	return out, v.guarded(adminAddress, adminToken)

@@ -15,7 +15,10 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 
+	"github.com/troupe-go/troupe/internal/traces"
 	"github.com/troupe-go/troupe/internal/version"
+	"github.com/troupe-go/troupe/relay"
+	"github.com/troupe-go/troupe/telemetry/relays"
 )
 
 func (p Program) runCommand() *cobra.Command {
@@ -33,7 +36,7 @@ changes that need a restart of the process. A file with a mistake is refused, an
   outbox-relay run --config relay.yaml --admin 127.0.0.1:9000`,
 		Args: noArguments,
 	}
-	settings := slices.Concat(eachSettings, []setting{adminAddress, adminToken, logLevel})
+	settings := slices.Concat(eachSettings, []setting{adminAddress, adminToken, logLevel, otlpEndpoint})
 	declare(cmd, settings...)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		out := &leveled{Writer: p.Stderr}
@@ -70,6 +73,12 @@ func (s *site) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("admin: %w; choose another address with --admin", err)
 	}
+	instrument, endTraces, err := instrument(ctx, s.plan.otlp, s.log)
+	if err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	defer endTraces()
+	s.fleet.instrument = instrument
 	if err := s.fleet.apply(work, s.plan.outboxes); err != nil {
 		return errors.Join(err, listener.Close())
 	}
@@ -95,6 +104,18 @@ func (s *site) run(ctx context.Context) error {
 	err = errors.Join(err, endpoints.stop(last))
 	s.log.Info().Msg("stopped")
 	return err
+}
+
+// instrument returns a function that adds the spans of published rows to a relay's hooks. Without an endpoint the function adds nothing.
+func instrument(ctx context.Context, endpoint string, log zerolog.Logger) (add func(relay.Config) relay.Config, end func(), err error) {
+	if endpoint == "" {
+		return func(cfg relay.Config) relay.Config { return cfg }, func() {}, nil
+	}
+	tracers, end, err := traces.Open(ctx, endpoint, relayProgram, log)
+	if err != nil {
+		return nil, nil, err
+	}
+	return func(cfg relay.Config) relay.Config { return relays.Instrument(cfg, tracers) }, end, nil
 }
 
 // wait returns when ctx has ended, or when the only outbox has failed. It reloads at SIGHUP.
@@ -127,15 +148,21 @@ func (s *site) reload(ctx context.Context) {
 		s.log.Error().Err(err).Msg("reload: refused; everything stays as it was")
 		return
 	}
-	if next.admin != s.plan.admin {
-		s.log.Warn().Str("setting", adminAddress.name).Str("stays", s.plan.admin).Str("asked_for", next.admin).
-			Msg("reload: cannot change while running; restart to change it")
-		next.admin = s.plan.admin
-	}
+	s.stays(adminAddress, s.plan.admin, &next.admin)
+	s.stays(otlpEndpoint, s.plan.otlp, &next.otlp)
 	s.level.set(next.level)
 	s.admin.token.follow(next.tokenNow)
 	s.plan = next
 	s.log.Info().Int("outboxes", len(next.outboxes)).Stringer("log_level", next.level).Msg("reload: done")
+}
+
+// stays logs that a setting which a reload would change needs a restart, and keeps its value.
+func (s *site) stays(of setting, now string, next *string) {
+	if *next != now {
+		s.log.Warn().Str("setting", of.name).Str("stays", now).Str("asked_for", *next).
+			Msg("reload: cannot change while running; restart to change it")
+		*next = now
+	}
 }
 
 // stillLoopback refuses to remove the token if other machines can reach the address.

@@ -173,6 +173,8 @@ var (
 			"at least 16 characters; without it there are no actions"}
 	logLevel = setting{name: "log-level", value: "info", kind: choice, choices: []string{"debug", "info", "warn", "error"}, live: true,
 		usage: "`debug|info|warn|error`"}
+	otlpEndpoint = setting{name: "otlp-endpoint", env: "OTEL_EXPORTER_OTLP_ENDPOINT",
+		usage: "`http://host:4318` of an OpenTelemetry collector, which gets spans of rows whose writer has a sampled trace; default: no spans"}
 	output = setting{name: "output", value: "text", kind: choice, choices: []string{"text", "json"},
 		usage: "`text|json`"}
 )
@@ -194,7 +196,7 @@ var sections = []section{
 		compression, shards, batch, interval, lease, drain, retryInitial, retryCap, retryAttempts, unknownTopic,
 		payloadRegistry, subjectStrategy, avroTopics, alertURL,
 	}},
-	{"The process", []setting{adminAddress, adminToken, logLevel, output}},
+	{"The process", []setting{adminAddress, adminToken, logLevel, otlpEndpoint, output}},
 }
 
 // everything contains all settings that the file may hold, for any command.

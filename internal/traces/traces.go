@@ -3,6 +3,7 @@
 //
 //	OTEL_EXPORTER_OTLP_ENDPOINT   http://host:4318; without it no spans are made
 //	OTEL_EXPORTER_OTLP_HEADERS    name=value,… such as a token of the collector; likewise _TIMEOUT, _CERTIFICATE and others
+//	OTEL_SERVICE_NAME             the service's name in the spans, instead of the program's own
 //	OTEL_TRACES_SAMPLER           such as parentbased_traceidratio, with OTEL_TRACES_SAMPLER_ARG; default: all
 //
 // A variable that the SDK cannot read is an error, which names the variable and does not quote its value.
@@ -12,7 +13,9 @@
 package traces
 
 import (
+	"cmp"
 	"context"
+	"os"
 	"sync/atomic"
 	"time"
 
@@ -41,7 +44,7 @@ func Open(ctx context.Context, endpoint, service string, log zerolog.Logger) (tr
 	if err != nil {
 		return nil, nil, err
 	}
-	name := resource.NewSchemaless(attribute.String("service.name", service))
+	name := resource.NewSchemaless(attribute.String("service.name", cmp.Or(os.Getenv("OTEL_SERVICE_NAME"), service)))
 	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(&told{SpanExporter: exporter, log: log}), sdktrace.WithResource(name))
 	return provider, func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endLimit)

@@ -1,0 +1,89 @@
+package relay
+
+import (
+	"time"
+
+	"github.com/troupe-go/troupe/internal/ce"
+)
+
+// Traced is a published row whose writer has a sampled trace: its headers contain a W3C traceparent with the sampled flag.
+type Traced struct {
+	ID          string // of the message
+	Topic       string
+	Partition   int32
+	Offset      int64
+	TraceParent string
+	TraceState  string
+	Attempts    int // failed tries before this one
+
+	Written   time.Time // created_at, by the database's clock; zero for infinity. Of a mapped row its timestamp, or its commit
+	Sent      time.Time // when the row was given to the Kafka client, by the relay's clock
+	Published time.Time // when the broker had acknowledged it; under ExactlyOnce when its Kafka transaction was committed
+}
+
+// trace calls the hook for the acknowledged rows of a send that began then. Under ExactlyOnce it waits for the commit.
+func (p *publisher) trace(items []*item, began time.Time) {
+	hook := p.relay.cfg.Hooks.Traced
+	if hook == nil {
+		return
+	}
+	now := time.Now()
+	for _, i := range items {
+		if i.err != nil {
+			continue
+		}
+		t, sampled := tracedOf(i)
+		if !sampled {
+			continue
+		}
+		t.Sent, t.Published = began, now
+		if p.tx != nil {
+			p.tx.traced = append(p.tx.traced, t)
+			continue
+		}
+		hook(t)
+	}
+}
+
+// tracedOf returns false for a row without a sampled trace.
+func tracedOf(i *item) (t Traced, sampled bool) {
+	for _, h := range i.record.Headers {
+		switch h.Key {
+		case ce.HeaderTraceParent:
+			if !isSampled(h.Value) {
+				return t, false
+			}
+			t.TraceParent = string(h.Value)
+		case ce.HeaderTraceState:
+			t.TraceState = string(h.Value)
+		case ce.HeaderID:
+			t.ID = string(h.Value)
+		}
+	}
+	r := i.record
+	t.Topic, t.Partition, t.Offset, t.Attempts, t.Written = r.Topic, r.Partition, r.Offset, i.attempts, i.row.CreatedAt
+	return t, t.TraceParent != ""
+}
+
+// isSampled reports whether the flags of a traceparent, 00-<trace>-<span>-<flags>, have the sampled bit.
+func isSampled(traceparent []byte) bool {
+	const flags = len("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-")
+	if len(traceparent) < flags+2 {
+		return false
+	}
+	switch traceparent[flags+1] {
+	case '1', '3', '5', '7', '9', 'b', 'd', 'f':
+		return true
+	}
+	return false
+}
+
+// committed calls the hook for the rows of a committed transaction.
+func (t *transactor) committed() {
+	now := time.Now()
+	for _, one := range t.traced {
+		one.Published = now
+		t.relay.cfg.Hooks.Traced(one)
+	}
+	t.traced = nil
+}
