@@ -3,10 +3,13 @@
 //
 //	go run -C bench ./flow
 //	TROUPE_KAFKA=localhost:9092 go run -C bench ./flow --rounds 5
+//	go run -C bench ./flow --for 1h --rate 20
 //
 // Each round has servers, databases and topics of its own. Rounds of two kinds alternate: as fast as possible, which gives the
 // throughput, and at a rate that the machine sustains, which gives a latency without queueing. The last lines are the medians. A
 // round whose checks fail ends the measurement with status 1.
+//
+// With --for, one run at the rate lasts for that time, and 12 samples show whether memory, disk or the replication slots grow.
 package main
 
 import (
@@ -17,6 +20,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"time"
 
 	"github.com/troupe-go/troupe/bench/harness"
 )
@@ -43,12 +47,13 @@ func main() {
 	limit := flag.Int("limit", 400, "`orders` in a round")
 	rate := flag.Float64("rate", 20, "`orders` a second in rounds that are not flat out")
 	file := flag.String("orders", "", "`file.csv` of orders (default: those that ship with troupe)")
+	length := flag.Duration("for", 0, "one run of this `length` at the rate, with samples of memory and disk, instead of rounds")
 	harness.Main("flow", "Measures the order flow.\n\n  go run -C bench ./flow --rounds 5", func(ctx context.Context) error {
-		return measure(ctx, *rounds, *limit, *rate, *file)
+		return measure(ctx, *rounds, *limit, *rate, *file, *length)
 	})
 }
 
-func measure(ctx context.Context, rounds, limit int, rate float64, file string) error {
+func measure(ctx context.Context, rounds, limit int, rate float64, file string, length time.Duration) error {
 	dir, err := os.MkdirTemp("", "troupe-bench-")
 	if err != nil {
 		return err
@@ -57,6 +62,9 @@ func measure(ctx context.Context, rounds, limit int, rate float64, file string) 
 	program := filepath.Join(dir, "troupe")
 	if err := harness.Build(ctx, "cmd/troupe", program); err != nil {
 		return err
+	}
+	if length > 0 {
+		return runLong(ctx, program, dir, length, rate)
 	}
 	fmt.Printf("%s, broker %s, %d orders a round\n\n", harness.Platform(), harness.Broker(), limit)
 	table.Heading()

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -15,18 +16,37 @@ func PeakMB() float64 { return Process(os.Getpid()).PeakMB() }
 type Process int
 
 // PeakMB returns its peak resident memory so far.
-func (p Process) PeakMB() float64 {
+func (p Process) PeakMB() float64 { return p.memory("VmHWM:") }
+
+// memory returns a value of the process's status, in MB.
+func (p Process) memory(name string) float64 {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p))
 	if err != nil {
 		return 0
 	}
 	for line := range strings.Lines(string(text)) {
-		if value, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+		if value, ok := strings.CutPrefix(line, name); ok {
 			kb, _ := strconv.ParseFloat(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 64)
 			return kb / 1024
 		}
 	}
 	return 0
+}
+
+// LargestOf returns the resident memory, in MB, of the largest child process that has this argument.
+func (p Process) LargestOf(argument string) (largest float64) {
+	all, _ := filepath.Glob("/proc/[0-9]*")
+	for _, dir := range all {
+		id, _ := strconv.Atoi(filepath.Base(dir))
+		if f := stat(id); f == nil || f[2] != strconv.Itoa(int(p)) {
+			continue
+		}
+		arguments, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
+		if slices.Contains(strings.Split(string(arguments), "\x00"), argument) {
+			largest = max(largest, Process(id).memory("VmRSS:"))
+		}
+	}
+	return largest
 }
 
 // CPU returns its processor time, in seconds.
