@@ -29,7 +29,7 @@
 // the rows published since the last stored snapshot: some seconds.
 //
 // A relay that streams and is asked to stop finishes the transactions that it has begun to publish, within Config.Drain. The
-// next relay then repeats nothing.
+// next relay then repeats nothing. A relay that is paused does not finish them: the next one repeats their rows.
 //
 // # Not promised
 //
@@ -79,28 +79,32 @@
 //
 //	killed between ack and checkpoint      the rows published in the last second or so are sent again, same ids
 //	killed after the checkpoint is stored  no effect: the next stream begins at it, whatever the server has confirmed
-//	killed after a failure is recorded     the log has the row again: it keeps its line, and waits as before
+//	killed after a failure is recorded     the log delivers the row again: its record stays as it is, and the row waits as before
 //	killed before a published row's failure record is deleted
 //	                                       the row is sent again, same id
 //	killed while a slot is created         the next relay drops that slot, and creates one again
+//	killed after that, while the rows that the new slot does not deliver are read from the table
+//	                                       the next relay reads those that are left; rows in flight are sent again, same ids
 //	killed, with a standby                 the standby takes over when it sees that the slot is idle: Config.Lease at most
 //	frozen, with a standby                 the server ends the stream after 5 s, then as above
 //	a transaction commits late             it is streamed when it commits
 //	a row is discarded, then a crash       the log has the row again; the relay passes over it
 //	a transaction of any size              passes in bounded memory; after a kill in between it is streamed again
 //	a connection is cut                    the stream begins again at the stored checkpoint
-//	synchronous_standby_names matches it   other sessions' commits wait until the relay confirms them, its own do not; it logs a warning
+//	synchronous_standby_names matches it   commits of other sessions wait until the relay confirms them, a second or more; the relay's
+//	                                       own commits do not wait; it logs a warning
 //	a commit waits for a standby           its rows may be published, or recorded as failed, before other sessions see them
 //	the server decodes a huge transaction  the relay waits: after 15 s of silence another connection looks at the server
-//	failover, the old primary still runs   the stream of the old one ends; the checkpoint and rows of the new one count
+//	failover, the old primary still runs   the relay ends the old primary's stream, and continues with the checkpoint and the rows
+//	                                       of the new one
 //	the server restarts                    the relay ends its stream, so that the server can stop, and connects again
 //	the server crashes                     the relay has seen only transactions that were on disk
 //	the slot is dropped, or lost           created again; rows that the stored snapshot does not contain are read from the table
-//	another program creates the slot       recognised, since it is ahead of the checkpoint; as above
+//	another program creates the slot       the same: the relay recognises that slot, since it is ahead of the checkpoint
 //	the publication is altered             not ready while it leaves out rows (poll under Auto); then the slot is
 //	                                       created again, and rows that the log does not have are read from the table, in order
-//	the log cannot be decoded              at the fifth failure at one LSN the slot is created again, as above: the publication
-//	                                       was dropped, or a column renamed, for a while
+//	the log cannot be decoded              (the publication was dropped, or a column renamed, for a while) at the fifth failure at one
+//	                                       LSN the slot is created again, and rows are read from the table
 //	the slot is another database's         refused, and left alone: configure a slot of another name
 //	a slot cannot be created, or not yet   the table is polled meanwhile; creating a slot waits for all open transactions
 //	the slot holds much of the log         a warning, then not ready, then dropped at Config.SlotLimit (off by default)
@@ -118,20 +122,23 @@
 //	you delete                poll                                      wal
 //	the line and the row      the row is never published                the row is never published
 //	the line alone            the row is tried again                    the row is never published, and stays in the table
-//	the row alone             as both, after a while                    as both, after a while
+//	the row alone             the row is never published                the row is never published
 //
-// A line without a row is deleted within two minutes of the end of every transaction that was open when the line was written:
-// a stream delivers a row before other sessions see it while its commit waits for a synchronous standby.
+// In the last case the relay deletes the line too, within two minutes after the end of every transaction that was open when the line
+// was written. It cannot do so earlier: while the commit of a row waits for a synchronous standby, a stream delivers the row, and other
+// sessions do not see it.
 //
-// Under poll the wal column holds for rows that a stream has delivered before. So under either source you try a row again by setting
-// its line to retrying with a next_try; outbox-relay parked retry does that.
+// For a row that a stream has delivered, the column wal also applies after a change to poll. So do not delete the line of a row that you
+// want to try again: set it to retrying, with a next_try. The command outbox-relay parked retry does that.
 //
 // # Pauses
 //
-// The method Pause pauses one Relay, in its process. A pause in the row of the outbox's lease (package desk, outbox-relay pause) pauses
-// every relay that takes a lease of the outbox. A relay reads it when it takes a lease, gets it with each renewal, and under wal
-// from a message in the log, so that an idle relay needs no statement for it. During a pause it is read each second. Leases are kept
-// and rows wait; rows in flight are finished. Under wal the log grows.
+// The method Pause pauses one Relay, in its process. An operator's pause (outbox-relay pause, package internal/admin/relaydesk) is stored
+// in the row of the outbox's lease, and pauses every relay that holds a lease of the outbox. A relay reads the stored pause when it takes
+// a lease. Each renewal of the lease also returns whether the outbox is paused, and under wal a message in the log announces a change.
+// So an idle relay needs no statement of its own to notice a pause. To notice the end of a pause, it reads the row each second.
+//
+// A paused relay keeps its leases. Rows in flight are finished, and other rows wait. Under wal the server keeps the log meanwhile.
 //
 // # How order survives a refused record
 //
@@ -149,8 +156,8 @@
 //
 //	the number changes    the leader stores the new layout, under which no old lease can be renewed, and waits
 //	                      until the last old lease is released or has expired; only then are rows claimed under the new one
-//	the source is wal     one shard, before anything is streamed
-//	a relay is started    it asks the relays that hold at least two shards more than it does for one of them
+//	the source is wal     the leader makes it one shard before anything is streamed
+//	a relay is started    it requests a shard from a relay that holds at least two more than it does, one after the other
 //	a relay is killed     its leases expire, and the others take them
 //	a relay was frozen    as above; awake, it may send again, and deletes nothing
 //
@@ -161,11 +168,11 @@
 //
 // # How a backlog is polled
 //
-// A claim begins at the lowest row of the table, since a row may commit late. A claim that finds more rows than it may take is the first
-// of a pass. The next claims of the pass continue behind it, while the claimed rows are sent, among the rows that the first claim's
-// snapshot contains. So a claim does not walk the rest of the backlog again, no transaction is open between claims, and no row
-// written after a late commit overtakes it. A pass ends after a second, and at any row that is not published. Rows that
-// wait behind a parked one are left out of it, and it ends when a row that others wait behind is published or removed.
+// A claim begins at the lowest row of the table, since a row may commit late. If it finds more rows than it may take, it is the first
+// claim of a pass. The next claims of the pass continue after its last row, while the rows already claimed are sent. They take only rows
+// that are visible in the snapshot of the first claim. So they need not begin at the lowest row, no transaction is open between claims,
+// and a row that commits late is not overtaken by rows written after it. A pass ends after a second, and at any row that is not
+// published. It leaves out rows that wait behind a parked row, and ends when a row that others wait behind is published or removed.
 //
 // # Exactly once
 //
@@ -183,22 +190,24 @@
 // checkpoint to Postgres only after the end of the transaction.
 //
 // A failed row is recorded before its transaction is aborted or ended. A crash in between leaves a row that is recorded,
-// not published, and in the log again: then its record counts. Recorded rows are not tried again before
-// the stream has passed the LSN up to which the log may repeat rows, and a checkpoint behind it is committed: before, they could be
-// published, and then delivered by the log again. They are published in transactions of their own, and so are rows that the log
-// does not have (first start, or a new slot). Both may be repeated by a crash between the end of the transaction and the
-// statement that deletes their lines or rows. Status.Repeats reports that rows which the log does not have are published.
+// not published, and in the log again: then the row waits, as recorded. The relay does not try recorded rows again until
+// the stream has passed the LSN up to which the log may repeat rows, and a checkpoint after that LSN is committed. Earlier, such a row
+// could be published, and then be delivered by the log once more. Recorded rows are published in transactions of their own, and so are
+// rows that the log does not have (first start, or a new slot). Both may be repeated by a crash between the end of the transaction and
+// the statement that deletes their lines or rows. Status.Repeats reports when rows that the log does not have are published.
 //
 //	failure                                a consumer of committed messages sees
 //	killed before the end                  each row once: the next relay aborts the transaction and sends again
 //	killed after the end                   each row once: the next relay begins at the checkpoint
-//	the end is not confirmed               each row once: taking the id again ends it, then the checkpoint is read
-//	frozen, then awake                     nothing of it: the broker refuses a relay that lost the id
-//	killed, without another relay          nothing more until TransactionTimeout has passed
+//	the result of the end is not known     each row once: the relay takes the id again, which ends the transaction, and then
+//	                                       reads the checkpoint
+//	frozen, then awake                     no repeat: the broker refuses a relay that lost the id
+//	killed, without another relay          nothing more of these partitions until TransactionTimeout has passed
 //	a row is refused                       all others once; the row and its key wait, recorded
 //	too large for TransactionTimeout       nothing of it: at the second time Run returns an error with the remedy
-//	a failover that lost it, or none       repeats of the rows not confirmed to Postgres; Status reports it
-//	the disk set back, same timeline       the same: the log does not have the commit of the checkpoint
+//	there is no checkpoint                 the rows that were not confirmed to Postgres again; Status.Repeats reports it
+//	a failover lost its transaction        the same
+//	the server's disk is set back          the same, although the timeline is the same: the log lacks the checkpoint's commit
 //
 // # A table that is not troupe.outbox
 //
@@ -211,6 +220,7 @@
 //	another program's slot, at first start continued from its LSN; refused while the other program streams it
 //	no slot yet, or lost                   created again; the rows of the table are published, in the order of the mapping's
 //	                                       position or timestamp: with an xid column the unpublished ones, else all
+//	killed while the table is read         it is read again from its first row; rows that were published meanwhile are repeated
 //	a row deleted while there was no slot  lost: the relay has never seen it
 //	a row that cannot be mapped            parked, as is one whose partition does not exist; its key waits
 //	the log cannot be decoded              not ready, with the reason: rows may be in the log alone, so an operator drops the slot
@@ -220,9 +230,9 @@
 //	pg_upgrade has copied the slot         not ready, with the reason: an operator states that, or drops the slot
 //	another slot is configured             not ready while the former one exists: rows may be in its log alone
 //	another table has its name             not ready: put the new table into the publication
-//	renamed, or dropped, with failed rows  not ready, with the numbers: neither its relay, nor one that is new under another
-//	                                       name, starts until an operator moves these rows to another table or deletes them
-//	columns that the mapping needs gone    not ready, and names them, until the mapping fits the rows in the log, or an operator
+//	renamed, or dropped, with failed rows  not ready, with their number: the relay of this table does not start, nor the relay of a
+//	                                       new table, until an operator moves the rows to another table or deletes them
+//	a column of the mapping is gone        not ready, and names it, until the mapping fits the rows in the log, or an operator
 //	                                       drops the slot
 //	two failed rows of one event id        are one message
 //
