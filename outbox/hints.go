@@ -24,8 +24,8 @@ type hints struct {
 	last map[string]time.Time // time of the last notification, by topic; "" for any topic
 }
 
-// due returns the topics of the notifications that a transaction sends after writing to topics; "" for a notification without
-// a topic.
+// due returns the notifications that are due for a transaction that writes to topics: the topic of each, or "" for one that names
+// no topic.
 func (h *hints) due(now time.Time, topics []string) (named []string) {
 	if h.every < 0 {
 		return nil

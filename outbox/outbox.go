@@ -13,6 +13,7 @@
 //
 //	failure                              effect
 //	crash before the commit              neither rows nor messages
+//	connection lost during the commit    both or neither; only a look at the rows shows which
 //	crash after the commit               the relay publishes when it runs
 //	no relay runs                        entries wait; the table grows; nothing is lost
 //	Write fails                          Postgres has aborted the transaction, or Write sent nothing
@@ -114,7 +115,7 @@ const insert = `
 INSERT INTO troupe.outbox (id, topic, key, key_bytes, type, headers, raw_headers, payload)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`
 
-// insertMany inserts in the order of the arrays: Postgres assigns the positions after the sort.
+// insertMany inserts rows in the order of the arrays: Postgres assigns the positions after the sort.
 const insertMany = `
 INSERT INTO troupe.outbox (id, topic, key, key_bytes, type, headers, raw_headers, payload)
 SELECT id, topic, key, key_bytes, type, headers::jsonb, raw_headers, payload
@@ -122,7 +123,8 @@ FROM unnest($1::uuid[], $2::text[], $3::text[], $4::bytea[], $5::text[], $6::tex
   WITH ORDINALITY AS e (id, topic, key, key_bytes, type, headers, raw_headers, payload, number)
 ORDER BY number`
 
-// insertUTF8 is insertMany with keys and headers that are not ASCII, which are parameters in UTF-8: see outboxrow.Text.
+// insertUTF8 is insertMany for rows of which some have keys or headers that are not ASCII. It takes these as bytes in UTF-8, see
+// outboxrow.Text. A database of another encoding stores them in key_bytes and raw_headers.
 const insertUTF8 = `
 INSERT INTO troupe.outbox (id, topic, key, key_bytes, type, headers, raw_headers, payload)
 SELECT id, topic,
@@ -165,8 +167,8 @@ func (o *Outbox) Write(ctx context.Context, tx pgx.Tx, entries ...Entry) error {
 	return nil
 }
 
-// inUTF8 returns batch between two statements that set client_encoding to UTF8 and back. pgx sends Go's strings, which are UTF-8,
-// unchanged: with another client_encoding Postgres would convert them, and a key would be another one in Kafka.
+// inUTF8 puts batch between a statement that sets client_encoding to UTF8 and one that sets it back. pgx sends strings unchanged, in
+// UTF-8. With another client_encoding Postgres would convert them, and a message could get another key in Kafka.
 func inUTF8(conn *pgx.Conn, batch *pgx.Batch) *pgx.Batch {
 	if conn == nil || conn.PgConn().ParameterStatus("server_encoding") != "UTF8" {
 		return batch
@@ -195,13 +197,13 @@ type Rows struct {
 	payloads   [][]byte
 	along      pgx.Batch // statements added by the Check
 
-	utf8 []utf8Text // of the rows up to the last one with text that is not ASCII
+	utf8 []utf8Text // by row; it ends with the last row that has text that is not ASCII
 }
 
 // utf8Text holds UTF8Key and UTF8Headers of outboxrow.Text.
 type utf8Text struct{ key, headers []byte }
 
-// utf8Of returns the text of a row that is not ASCII.
+// utf8Of returns the text of a row that is not ASCII, or the zero value if all of it is.
 func (r *Rows) utf8Of(row int) (t utf8Text) {
 	if row < len(r.utf8) {
 		t = r.utf8[row]
@@ -261,8 +263,8 @@ func (o *Outbox) Queue(batch *pgx.Batch, rows *Rows) {
 	}
 }
 
-// Row returns e as Write would insert it in the same context, for callers that store it and insert it later. It has no
-// position and no time. Headers that a Check adds are included; the statements that a Check adds are not.
+// Row returns the row that Write would insert for e in the same context, for callers that store it and insert it later. It has
+// no position and no time. It includes headers that a Check adds, but no statements that a Check adds.
 func (o *Outbox) Row(ctx context.Context, e Entry) (outboxrow.Row, error) {
 	traceparent, tracestate := o.trace(ctx)
 	c, err := o.columns(ctx, e, traceparent, tracestate, &pgx.Batch{})

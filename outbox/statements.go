@@ -24,8 +24,8 @@ type Statement struct {
 	Args []any
 }
 
-// Statements returns the statements with which Write would add entries, for a transaction of another client than pgx. Execute all of
-// them in that transaction, in their order. Package sqloutbox does so with database/sql.
+// Statements returns statements that add entries as Write does, for a transaction of another client than pgx. Execute all of them in
+// that transaction, in their order. Package sqloutbox does so with database/sql.
 func (o *Outbox) Statements(ctx context.Context, entries ...Entry) ([]Statement, error) {
 	if len(entries) == 0 {
 		return nil, nil
@@ -48,7 +48,8 @@ func (o *Outbox) Statements(ctx context.Context, entries ...Entry) ([]Statement,
 	return all, nil
 }
 
-// insert returns the statement that inserts the rows with the indexes from ≤ i < to. Postgres assigns the positions in the order of VALUES.
+// insert returns the statement that inserts the rows with the indexes from ≤ i < to. Postgres assigns the positions in the order of
+// VALUES.
 func (r *Rows) insert(from, to int) Statement {
 	var sql strings.Builder
 	sql.WriteString("INSERT INTO troupe.outbox (id, topic, key, key_bytes, type, headers, raw_headers, payload)\nVALUES ")

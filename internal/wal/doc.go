@@ -1,8 +1,8 @@
 // Package wal implements the client side of logical replication: slots, the stream of a slot, and the messages of pgoutput
 // (protocol 1).
 //
-// It decodes the messages that an outbox needs: transactions, inserts, and messages of pg_logical_emit_message. It skips
-// everything else on the stream. Only Report acknowledges anything to the server.
+// It decodes the messages that an outbox needs: transactions, inserts, and messages of pg_logical_emit_message. Of an update it decodes
+// only the table. It skips everything else on the stream. Only Report acknowledges anything to the server.
 //
 // Sources: the chapters "Logical Replication Message Formats" and "Streaming Replication Protocol" of the Postgres documentation.
 package wal

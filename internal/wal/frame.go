@@ -13,8 +13,8 @@ const (
 	mostFrame = 1 << 30 // bytes of a frame; Postgres sends none that is larger
 )
 
-// oneFrame reads at most to the end of a frame of the server with each call of Read. So its reader holds nothing of the stream when
-// the stream begins.
+// oneFrame is the input of pgproto3 until the stream begins. Each Read returns bytes of one frame at most, so pgproto3, which buffers what
+// it reads, never holds bytes of the stream: Next reads these from Conn.in.
 type oneFrame struct {
 	in   *bufio.Reader
 	left int // bytes of the frame that is being read

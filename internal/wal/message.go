@@ -25,8 +25,8 @@ const (
 // An Event is an event of the stream. Its slices are valid until the next event is read.
 type Event struct {
 	Kind Kind
-	// LSN is the end of the transaction for a Commit, its commit record for a Begin, how far the server has read for a Keepalive,
-	// and the message's own position for a Message.
+	// LSN is, by Kind: of a Begin, the transaction's commit record; of a Commit, the end of that record; of a Keepalive, the LSN up
+	// to which the server has read the log; of a Message, its own LSN.
 	LSN LSN
 	XID uint32    // Begin
 	At  time.Time // Begin: commit time
@@ -162,7 +162,7 @@ func (r *reader) uint64() uint64 {
 	return 0
 }
 
-// text reads up to a zero byte.
+// text reads a string that ends with a zero byte.
 func (r *reader) text() []byte {
 	for n, b := range r.data {
 		if n > maxName {

@@ -10,11 +10,11 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// undefinedFile is the code of the error of a server without the file of a timeline's history. The first timeline has none.
+// undefinedFile is the SQLSTATE of a server that has no history file of the timeline. There is none of the first timeline.
 const undefinedFile = "58P01"
 
-// TimelineEnd returns the LSN at which a timeline's history leaves an earlier timeline. It is 0 if the timeline does not descend from
-// that one, or if the server has no history of it.
+// TimelineEnd returns the LSN at which an earlier timeline ends in the history of the timeline of. It is 0 if the timeline of does not
+// descend from the earlier one, or if the server has no history of it.
 func (c *Conn) TimelineEnd(ctx context.Context, of, earlier int32) (LSN, error) {
 	row, err := c.row(ctx, fmt.Sprintf("TIMELINE_HISTORY %d", of), 2)
 	var refused *pgconn.PgError
