@@ -12,8 +12,8 @@ import (
 	"github.com/troupe-go/troupe/retry"
 )
 
-// complete does the parts of a record that need other systems: it checks that the partition that the row names exists, and
-// encodes the payload with a schema of the registry. An error that is not caused by the row makes all rows wait.
+// complete does the parts of a record that need other systems: it checks that the partition that the row names exists, and encodes the
+// payload with a schema of the registry.
 func (p *publisher) complete(ctx context.Context, i *item) error {
 	if i.mapped != nil && i.record.Partition >= 0 {
 		err := p.sender.fits(ctx, i.record.Topic, i.record.Partition)
@@ -30,8 +30,8 @@ func (p *publisher) complete(ctx context.Context, i *item) error {
 	return p.relay.cfg.encode(ctx, i.record, i.row.Type)
 }
 
-// encode encodes a JSON payload with the schema of the registry. A payload is JSON if its content type says so, or if a mapped row has no content
-// type.
+// encode encodes a JSON payload with the schema of the registry. A payload is JSON if its content type says so, or if a mapped row has
+// no content type.
 func (c *Config) encode(ctx context.Context, record *kgo.Record, messageType string) error {
 	at := headerOf(record, ce.HeaderContentType)
 	wanted := record.Value != nil && (at < 0 || string(record.Headers[at].Value) == envelope.JSON) &&
@@ -53,6 +53,7 @@ func (c *Config) encode(ctx context.Context, record *kgo.Record, messageType str
 	return nil
 }
 
+// headerOf returns the index of a header in the record, or -1.
 func headerOf(r *kgo.Record, key string) int {
 	for n := range r.Headers {
 		if r.Headers[n].Key == key {

@@ -145,8 +145,8 @@ func (r *Relay) connectTo(ctx context.Context, db *server) (*wal.Conn, error) {
 // slotEvery is the time between two attempts to create a slot; the table is polled meanwhile.
 const slotEvery = 10 * time.Second
 
-// sweep publishes the rows that the stream will not deliver. Rows that wait behind failed rows are recorded, as a stream
-// records them.
+// sweep publishes, from the table, the rows that a new slot will not deliver. Then it records rows that wait behind failed rows, as a
+// stream records them.
 func (r *Relay) sweep(idle, term context.Context, db *server, p *publisher, st storedState) (storedState, error) {
 	if r.mapped != nil {
 		return r.sweepMapped(idle, term, db, p, st)
@@ -169,8 +169,8 @@ func (r *Relay) sweep(idle, term context.Context, db *server, p *publisher, st s
 // errSwept ends a sweep that found no more rows.
 var errSwept = errors.New("swept")
 
-// ending is a poll that ends with the first claim that finds no row, or only rows that failed before: the stream tries these again, and
-// there may always be one that is due.
+// ending is the poll of a sweep. A claim that finds no row, or only rows that failed before, ends it with errSwept: the stream tries
+// failed rows again, and the sweep might never end, since there may always be one that is due.
 type ending struct{ *poll }
 
 func (e *ending) claim(ctx context.Context, _ time.Duration) ([]*item, error) {

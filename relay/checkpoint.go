@@ -18,15 +18,16 @@ import (
 	"github.com/troupe-go/troupe/internal/wal"
 )
 
-// A checkpoint is an LSN: each row committed before it is published, or recorded as failed. It is the end of a transaction,
-// and has the time of its commit: a server that was set back to a disk image from before the transaction has the same name and
-// timeline, and its log may pass the LSN again, but not with this commit. The last row of the transaction is for operators.
+// A checkpoint is an LSN: each row committed before it is published, or recorded as failed. It is the end of a transaction, and contains
+// the time of its commit. That time matters if the server is set back to an image of its disk from before the transaction: the server has
+// the same identifier and timeline, and its log may reach the LSN again, but not with this commit. The position and id of the
+// transaction's last row are for operators.
 type checkpoint struct {
 	lsn       wal.LSN
 	committed time.Time // zero: no row was published yet
 	system    string
 	timeline  int32
-	recorded  wal.LSN // the log up to here has the record of each failed row that is committed before lsn
+	recorded  wal.LSN // the log up to here contains the record of each failed row that was committed before lsn
 	position  int64
 	id        uuid.UUID
 }
@@ -144,11 +145,13 @@ func (t *transactor) resume(ctx context.Context, conn *wal.Conn, system wal.Syst
 	return t.at.lsn, nil
 }
 
-// inherits reports whether the checkpoint and the records of failed rows that it relies on are on this server's timeline, or on an
-// earlier one before the switch to the next: a standby that is promoted keeps the log of its primary up to there. A row that failed
-// behind the switch is neither published nor recorded for this server, although it may have been committed before the checkpoint. The
-// same holds for a server that was set back to an image of its disk from between the row and its record: it keeps its timeline, and its
-// log ends before the record.
+// inherits reports whether this server's log can contain the checkpoint, and the records of all failed rows before it.
+//
+// A promoted standby has the log of its primary up to the switch to its own timeline. So the checkpoint and the records must be before
+// the switch. If a row's record is after the switch, this server has no record of it, and the row is not published either.
+//
+// A server that was set back to an image of its disk keeps its timeline. If the image is from between a failed row and its record, the
+// server has no record of it: the log that it has written ends before the record.
 func inherits(ctx context.Context, conn *wal.Conn, system wal.System, written wal.LSN, at checkpoint) (bool, error) {
 	if at.timeline == system.Timeline {
 		return at.recorded <= written, nil
@@ -157,7 +160,7 @@ func inherits(ctx context.Context, conn *wal.Conn, system wal.System, written wa
 	return max(at.lsn, at.recorded) <= end, err
 }
 
-// written returns the end of the log that the server has written so far, also in memory alone.
+// written returns the end of the server's log, including the part that is not on its disk yet.
 func (t *transactor) written(ctx context.Context) (wal.LSN, error) {
 	var text string
 	if err := t.db.QueryRow(ctx, "SELECT pg_current_wal_insert_lsn()::text").Scan(&text); err != nil {
@@ -166,10 +169,10 @@ func (t *transactor) written(ctx context.Context) (wal.LSN, error) {
 	return wal.ParseLSN(text)
 }
 
-// holds reports whether the transaction that ends at the checkpoint is in the log of this server, which is read from the confirmed
-// LSN on: some seconds of it. The table cannot show that: its row may be deleted, or not visible yet, and on a server that was set back
-// another row may have its position, and even its id if the service wrote it again. Rows are read as they are stored, since the
-// server cannot convert all text.
+// holds reports whether this server's log contains the transaction that ends at the checkpoint. It reads the log from the confirmed LSN
+// on, which is some seconds of it. The table cannot show that: the transaction's row may be deleted, or not visible yet; and on a server
+// that was set back another row may have its position, and even its id if the service wrote it again. Text is read in the database's
+// encoding, since the server cannot convert all text to UTF-8.
 func (t *transactor) holds(ctx context.Context, at checkpoint) (there bool, err error) {
 	var committed *time.Time
 	if !at.committed.IsZero() {
@@ -203,7 +206,7 @@ func (t *transactor) readCheckpoint(ctx context.Context) (at checkpoint, found b
 	if err := t.end(mine); err != nil {
 		return at, false, err
 	}
-	t.ended = time.Time{} // the first rows need not wait for the interval
+	t.ended = time.Time{} // the first transaction with rows need not wait for Config.Transactions
 	for piece := int64(64); ; piece *= 64 {
 		from := max(0, mine.Offset-piece)
 		if at, found, err = t.readFrom(ctx, from, mine.Offset); err != nil || found || from == 0 {
@@ -212,6 +215,7 @@ func (t *transactor) readCheckpoint(ctx context.Context) (at checkpoint, found b
 	}
 }
 
+// readFrom returns the last checkpoint in the records from one offset to another, both inclusive.
 func (t *transactor) readFrom(ctx context.Context, from, to int64) (at checkpoint, found bool, err error) {
 	reader, err := kafka.NewClient(t.relay.cfg.Brokers, append(append([]kgo.Opt{}, t.relay.cfg.Kafka...),
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{t.topic: {0: kgo.NewOffset().At(from)}}),

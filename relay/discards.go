@@ -12,8 +12,8 @@ import (
 )
 
 // discards holds the rows that an operator discarded and that a stream may read from the log again: their lines are
-// deleted, and the stream began before the LSN at which they were discarded. The value is that LSN: a row that was committed
-// after it is another one, written again by the service, and is published.
+// deleted, and the stream began before the LSN at which they were discarded. The value is that LSN. A row that was committed
+// after it was written again by the service, and is published.
 type discards map[discardedRow]wal.LSN
 
 // discardedRow identifies a row by its position and id, a row of a mapped table by its id alone.
@@ -67,8 +67,8 @@ func (s *stream) loadDiscards(ctx context.Context) error {
 	return nil
 }
 
-// auditError returns nil if the role may not read the discards: a relay with the rights of an older version continues, and
-// logs it.
+// auditError wraps an error of reading the discards. It returns nil if the role lacks the right to read them: a relay with the rights of
+// an older version continues, and logs that.
 func (r *Relay) auditError(err error) error {
 	if denied(err) {
 		r.quiet.failed("discards", fmt.Errorf("a row that was discarded just before a crash may be published: "+

@@ -39,7 +39,7 @@ func (r *rowsParked) Error() string {
 	return fmt.Sprintf("%d rows whose text cannot be converted to UTF-8 are parked", len(r.rows))
 }
 
-// parkUnreadable parks the rows at which a claim failed with cause. statement is parkUnreadable or parkUnreadableFailures. The
+// parkUnreadable parks the rows whose text made a claim fail with cause. statement is parkUnreadableRows or parkUnreadableFailures. The
 // error is a *rowsParked, or cause if there is no such row.
 func parkUnreadable(ctx context.Context, db interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
@@ -64,7 +64,7 @@ func parkUnreadable(ctx context.Context, db interface {
 	return &rowsParked{parked}
 }
 
-// setAside parks the rows at which a claim failed.
+// setAside parks the rows whose text made a claim fail with cause. Its error is parkUnreadable's.
 func (p *poll) setAside(ctx context.Context, cause error) error {
 	if err := p.connect(ctx); err != nil {
 		return fmt.Errorf("connect: %w", err)
@@ -139,14 +139,14 @@ func (c *converter) text(value []byte) ([]byte, error) {
 	if len(value) > maxCachedText {
 		return text, nil
 	}
-	if len(c.known) >= 10_000 { // bounds the cache, and so does maxKnown
+	if len(c.known) >= 10_000 { // bounds the cache, as maxCachedText does
 		clear(c.known)
 	}
 	c.known[string(value)] = text
 	return text, nil
 }
 
-const maxCachedText = 1024 // bytes
+const maxCachedText = 1024 // longest text that is cached, in bytes
 
 // values converts the text of a row of a mapped table.
 func (c *converter) values(b *boundTable, row []mapping.Value) error {
@@ -159,7 +159,7 @@ func (c *converter) values(b *boundTable, row []mapping.Value) error {
 	})
 }
 
-// relation returns a description of a table whose names are in UTF-8.
+// relation returns a copy of a table's description with its names in UTF-8. A name that cannot be converted stays as it is stored.
 func (c *converter) relation(stored *wal.Relation) (*wal.Relation, error) {
 	converted := *stored
 	converted.Columns = slices.Clone(stored.Columns)
@@ -179,8 +179,8 @@ func (c *converter) relation(stored *wal.Relation) (*wal.Relation, error) {
 	return &converted, nil
 }
 
-// tuple converts the text of a row. A row with text that cannot be converted has a reason; that text stays as it is stored, and so
-// the row's key is the one of outbox_order_key.
+// tuple converts the text of a row. If some text cannot be converted, reason says why, and that text stays as it is stored: the row's key
+// then equals the one that troupe.outbox_order_key returns.
 func (c *converter) tuple(l layout, stored wal.Tuple) (converted wal.Tuple, reason, err error) {
 	converted, err = stored.Map(func(n int, value []byte) ([]byte, error) {
 		switch l[n] {

@@ -35,17 +35,17 @@ type failure struct {
 	maxAttempts int // 0: limited by time
 }
 
-// attemptsNow returns the number of failed attempts, including this one. It fits into the column, also if an operator has set the column to its
-// maximum.
+// attemptsNow returns the number of failed attempts, including this one. It fits into the column, also if an operator has set the
+// column to its maximum.
 func (i *item) attemptsNow() int { return min(i.attempts, math.MaxInt32-1) + 1 }
 
-// behindOthers records a row that waits behind others of its key. It must be recorded, since a stream delivers it only once.
+// behindOthers returns the failure of a row that waits behind others of its key: it must be recorded, since a stream delivers it only once.
 func behindOthers(i *item) failure {
 	return failure{PublishFailure: PublishFailure{Position: i.row.Position, ID: i.row.ID, Topic: i.row.Topic}, item: i}
 }
 
-// judge decides what happens to a row that failed with err. ours is false if the failure is not the row's. Attempts are
-// counted per class of error: the first error of another class counts as the first attempt.
+// judge decides what happens to a row that failed with err. ours is false if the row is not the cause. Attempts are counted per class of
+// error: if the last attempt failed with an error of another class, this one is the first again.
 //
 //	the broker is away, or refuses everything     not the row's: wait; after UnknownTopic see postpone
 //	no broker takes records of the partition      retry until it is published: see errNotTaken
@@ -66,13 +66,13 @@ func (r *Relay) judge(i *item, err error) (t failure, ours bool) {
 	case retry.IsPermanent(err), class == kafka.Unsendable:
 		t.Parked, t.maxAttempts = true, 1
 	case class == kafka.UnknownTopic, errors.Is(err, schemas.ErrNoSchema):
-		if i.maxAttempts > 0 { // they were counted for the policy
+		if i.maxAttempts > 0 { // earlier attempts were counted for a topic that is denied
 			t.Attempts = 1
 		}
 		t.Parked = t.Attempts > 1 && i.failingFor >= r.cfg.UnknownTopic
 		t.Wait = r.untilNext(t.Attempts)
 	case errors.Is(err, kerr.TopicAuthorizationFailed):
-		if i.maxAttempts == 0 { // they were counted for an unknown topic
+		if i.maxAttempts == 0 { // earlier attempts were counted for an unknown topic
 			t.Attempts = 1
 		}
 		t.maxAttempts = r.cfg.Retry.Attempts
@@ -92,10 +92,10 @@ func (r *Relay) untilNext(attempts int) time.Duration {
 	return min(r.cfg.Retry.Wait(attempts), r.cfg.UnknownTopic/10)
 }
 
-// postpone returns a failure that makes the row wait for its next try, if the broker has refused the row's topic, or the registry its
-// schema, for UnknownTopic, for a reason that is neither the row's nor the relay's. refused names that topic or schema. Without this,
-// such rows would fill the claims, and rows of other topics would wait. It parks no row: when the topic is accepted again, all of its
-// rows are published.
+// postpone is called for a row whose topic the broker refuses, or whose schema the registry refuses, although neither the row nor the
+// relay is the cause. refused names the topic or the schema. Once it has been refused for UnknownTopic, postpone returns a failure that
+// makes the row wait for its next try. Otherwise such rows would fill the claims, and rows of other topics would wait. No such row is
+// parked: when the topic or schema is accepted again, all of its rows are published.
 func (p *publisher) postpone(i *item, refused string, err error) (t failure, ours bool) {
 	since, known := p.failing[refused]
 	if !known {
@@ -180,6 +180,7 @@ func (p *poll) record(ctx context.Context, failures []failure) error {
 // behind returns false: a claim already leaves out rows that wait behind others.
 func (p *poll) behind(*item) bool { return false }
 
+// record records failures of rows of troupe.outbox. The error wraps errLost when the term is over.
 func record(ctx context.Context, db querier, l *lease, failures []failure) error {
 	failures = newestOf(failures)
 	n := len(failures)

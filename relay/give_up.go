@@ -12,8 +12,8 @@ import (
 	"github.com/troupe-go/troupe/internal/kafka"
 )
 
-// errNotTaken means that no broker took a record in time, although brokers answer. The client would try the record again for as long as
-// that lasts, and the relay could send no row of another topic.
+// errNotTaken means that no broker took a record in time, although brokers answer. Without a limit the client would try the record again
+// for as long as that lasts, and the relay could send no row of another topic.
 var errNotTaken = errors.New("brokers answer, but none takes records of this partition: " +
 	"see whether it has a leader, and as many replicas in sync as min.insync.replicas says")
 
@@ -85,12 +85,13 @@ func (s *sender) deadlineAfter(ctx context.Context, limit time.Duration) deadlin
 	}}
 }
 
-// gaveUp reports whether the client failed a record since its context ended: with that error, or with one that it would else try again.
+// gaveUp reports whether err shows that the client gave up a record because its deadline ended: the error of a context, or an error after
+// which the client would otherwise have tried again.
 func gaveUp(err error) bool {
 	return errors.Is(err, context.Canceled) || kerr.IsRetriable(err) && kafka.Classify(err) == kafka.Unavailable
 }
 
-// notTaken replaces the error of a record that was given up, and notes its topic.
+// notTaken makes errNotTaken of the error of a record that was given up, and stores when that happened to its topic.
 func (s *sender) notTaken(i *item) {
 	if !gaveUp(i.err) || s.patience.most == 0 {
 		return

@@ -70,6 +70,7 @@ func (r *Relay) guard(ctx context.Context, l *lease) {
 	}
 }
 
+// calm reports whether guard may read the slot less often, after s was read.
 func (r *Relay) calm(s *SlotStatus) bool {
 	switch {
 	case r.flight.Load() > 0:
@@ -133,7 +134,7 @@ func (r *Relay) checkSlot(ctx context.Context, l *lease, s *SlotStatus) error {
 	return nil
 }
 
-// slotProblem returns the problem of a slot that should hold at most most bytes, or nil.
+// slotProblem returns an error if the slot is lost, will be lost, or makes the server keep more than most bytes of its log.
 func (r *Relay) slotProblem(s *SlotStatus, most int64) error {
 	switch {
 	case s.WALStatus == "lost":

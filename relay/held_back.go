@@ -25,7 +25,7 @@ func standbyWait(ctx context.Context, db querier, pid uint32) error {
 	var named string
 	var streamed, idle []string
 	err := db.QueryRow(ctx, readStandbyWait, pg.Args{"pid": int64(pid)}).Scan(&named, &streamed, &idle)
-	if err != nil { // no row: it does not wait; or a broken connection, which has its own error
+	if err != nil { // no row: it does not wait. After any other error the next check repeats the query
 		return nil
 	}
 	const held = "the server holds the log back from the relay: synchronized_standby_slots names "
@@ -53,8 +53,8 @@ func (r *Relay) heldBack(why error) {
 	r.quiet.failed("log", why)
 }
 
-// watchStandby checks whether the server holds the log back: when the pending sample is older than heldAfter and the stream has not
-// passed its LSN, and then every heldAfter.
+// watchStandby is called while the stream has not passed the pending sample. Once that sample is older than heldAfter, it checks every
+// heldAfter whether the server holds the log back. A pending of nil means that the stream has passed the last sample.
 func (s *stream) watchStandby(ctx context.Context, pending *sample) {
 	switch {
 	case pending == nil || s.isFull():

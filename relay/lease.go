@@ -81,14 +81,14 @@ func (l *lease) renewed(asked time.Time) {
 	l.since = asked
 }
 
-// age returns the time since the last successful renewal was requested; left returns for how long the lease is still valid at
-// least.
+// age returns the time since the last successful renewal was requested.
 func (l *lease) age() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return time.Since(l.since)
 }
 
+// left returns for how long the lease is still valid, at least.
 func (l *lease) left() time.Duration { return l.long() - l.age() }
 
 // A scope limits the rows of a claim.
@@ -180,7 +180,7 @@ func (l *lease) keep(ctx context.Context, db querier, onError func(error)) error
 			return nil
 		case <-timer.C:
 		}
-		if l.age() < l.long()/3 { // renewed by a look meanwhile, or not due yet
+		if l.age() < l.long()/3 { // renewed by a claim or by the looker meanwhile, or not due yet
 			continue
 		}
 		for {

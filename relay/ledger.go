@@ -13,11 +13,14 @@ import (
 	"github.com/troupe-go/troupe/internal/wal"
 )
 
-// A ledger knows for a stream which rows are in troupe.outbox_failures, since a stream delivers each row once. A row behind a
-// recorded row of its key is recorded too. A row that is itself recorded, and that the stream delivers again after a restart,
-// is skipped; a row without a key is recognised by its id. If the stream repeats a row before all recorded rows of its key, the row is
-// published again, or for the first time if its Kafka transaction was aborted. Keys are kept as hashes: two keys with the same hash
-// wait for each other, which does no harm.
+// A ledger knows which rows are recorded in troupe.outbox_failures. A stream needs it, since it delivers each row once: a row that comes
+// after a recorded row of its key must be recorded too.
+//
+// After a restart a stream may deliver rows again. A row that is recorded itself is not published then, and keeps its record; a row
+// without a key is recognised by its id. A row that comes before all recorded rows of its key is published: again, or for the first
+// time if its Kafka transaction was aborted.
+//
+// Keys are kept as hashes. Two keys with the same hash wait for each other, which does no harm.
 type ledger struct {
 	db    *server
 	lease *lease
@@ -28,9 +31,9 @@ type ledger struct {
 	keys    map[uint64]keyFailures // recorded rows by key
 	rows    int                    // recorded rows in total
 
-	blocking string // rows that others waited behind when the last look for due rows found none
-	// noted, for troupe.outbox: no waiting row below this position needs another look while blocking is unchanged. For a mapped table: no
-	// waiting row up to this position does.
+	blocking string // digest of the rows that others waited behind when due last found no row
+	// noted is a position in the table of failures. While blocking is unchanged, no row that waits below it can be due: due need not read
+	// it again. For a mapped table this includes the row at noted.
 	noted int64
 }
 
@@ -87,9 +90,9 @@ func (l *ledger) load(ctx context.Context) error {
 	return nil
 }
 
-// loadSwept is load for a sweep of a mapped table, which reads rows in the order of the table. A row that comes before the first failed
-// row of its key does not wait behind that one: the slot may have been lost when the later row was recorded and the Kafka transaction
-// of the earlier one was not committed yet.
+// loadSwept is load for a sweep of a mapped table, which reads rows in the order of the mapping's position or timestamp. A row that comes
+// before the first recorded row of its key does not wait. There may be such a row under exactly-once: the later row was recorded, and
+// the slot was lost before the Kafka transaction of the earlier one was committed.
 func (l *ledger) loadSwept(ctx context.Context) error {
 	if err := l.load(ctx); err != nil {
 		return err
@@ -142,6 +145,7 @@ func (l *ledger) behind(i *item) bool {
 	return there && !i.order().before(of.lowest)
 }
 
+// note adds a row that was recorded.
 func (l *ledger) note(i *item) {
 	l.count(known(i), keyFailures{1, i.order()})
 	if l.table == nil {
@@ -167,8 +171,8 @@ func (l *ledger) count(key []byte, more keyFailures) {
 	l.keys[h] = of
 }
 
-// due reads failed rows that may be published now. It reads all waiting rows only if the rows that others wait behind have changed, else
-// only rows that were recorded since: there may be a million.
+// due reads failed rows that may be published now. It reads all waiting rows only if the rows that others wait behind have changed;
+// else it reads those that were recorded since, because there may be a million.
 func (l *ledger) due(ctx context.Context) ([]*item, error) {
 	if l.table != nil {
 		return l.dueMapped(ctx)
@@ -187,7 +191,7 @@ func (l *ledger) due(ctx context.Context) ([]*item, error) {
 		return nil, parkUnreadable(ctx, l.db, parkUnreadableFailures, l.lease.args(nil), err)
 	case err == nil && len(items) == 0:
 		if from < math.MaxInt64 {
-			// This statement does not read troupe.outbox: a row that has become visible since the claim must be found by the next one.
+			// This statement does not read troupe.outbox: a row that became visible after the claim must be found by the next claim.
 			if err := l.db.QueryRow(ctx, firstUnblocked, pg.Args{"from": from}).Scan(&from); err != nil {
 				return nil, fmt.Errorf("look for rows that are not visible yet: %w", err)
 			}
@@ -267,6 +271,7 @@ func (l *ledger) cure(ctx context.Context, items []*item) error {
 	return nil
 }
 
+// cured removes rows whose failure records were deleted.
 func (l *ledger) cured(items []*item) {
 	for _, i := range items {
 		if i.failedBefore {

@@ -34,9 +34,9 @@ func (r *Relay) warnOfLeftSlots(ctx context.Context, warned map[string]bool) err
 	return err
 }
 
-// checkLeftSlots returns an error if rows may be in the log of another slot alone, since a service may delete a row as soon as it is
-// written. That is so if the table was streamed from a slot that is no longer configured. It may also be so if the table is streamed for
-// the first time, and a table that no longer exists was streamed from another slot: it may be this table under its former name.
+// checkLeftSlots returns an error if rows may be in the log of another slot alone: a service may delete a row as soon as it is written.
+// There are two cases. The table was streamed from a slot that still exists and is no longer configured. Or it was never streamed, but a
+// table that no longer exists was, from another slot: that may be this table under its former name.
 func (t *mappedTable) checkLeftSlots(ctx context.Context, r *Relay, db *server, st storedState) error {
 	rows, err := db.Query(ctx, listLeftMappedSlots, t.args(pg.Args{"slot": r.cfg.Slot}))
 	if err != nil {

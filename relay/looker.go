@@ -152,7 +152,7 @@ func (l *looker) run(ctx context.Context) {
 	}
 }
 
-// looks holds the arguments of one statement, by shard.
+// looks holds the arguments of look.sql: all slices have one element for each lease of the process, in the same order.
 type looks struct {
 	shards    []int
 	terms     []int64
@@ -243,6 +243,7 @@ func (l *looker) look(ctx context.Context) (found bool, err error) {
 	return found, nil
 }
 
+// ends ends the rest of a shard.
 func (l *looker) ends(shard int, r *resting, w restEnd) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

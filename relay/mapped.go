@@ -31,8 +31,8 @@ type mappedTable struct {
 	shard        atomic.Int32 // number of its lease; 0: not known yet
 	oid          uint32       // to recognise the table after it was renamed
 	swept        sweepProgress
-	before       *snapshot // from before the slot was made; nil: not known
-	beforeOf     string    // database server from which before was read
+	before       *snapshot // taken before the slot was created; nil: not known
+	beforeOf     string    // server process on which before was taken
 }
 
 func newMappedTable(name string, m *mapping.Mapping) (*mappedTable, error) {
@@ -56,8 +56,8 @@ func (t *mappedTable) args(others pg.Args) pg.Args {
 	return others
 }
 
-// claim reads the number of the table's lease, and assigns one to a new table. It is read for each term: a database that was set back
-// may not know the table any more, and give its number to another one.
+// claim reads the number of the table's lease, and assigns one to a new table. A relay reads it before each attempt to take the lease,
+// since a database that was set back may not know the table any more, and give its number to another table.
 func (t *mappedTable) claim(ctx context.Context, db querier) (shard int, err error) {
 	for {
 		err := db.QueryRow(ctx, claimMappedTable, t.args(nil)).Scan(&shard)
@@ -107,8 +107,8 @@ func (t *mappedTable) open(ctx context.Context, r *Relay) error {
 	return nil
 }
 
-// setSource sets the source of a message that has attributes and names none. Two tables may number their events alike: the
-// source of an event whose id is no unique UUID names the table, so that consumers do not take one for the other.
+// setSource sets the source of a message that has an id and no source. The events of two tables may have equal ids, such as numbers. So
+// if an id is no unique UUID, the source names the table, and consumers can tell the two events apart.
 func (t *mappedTable) setSource(m *mapping.Message, service string) {
 	switch {
 	case m.ID == "" || m.Source != "":
@@ -132,7 +132,7 @@ func (t *mappedTable) columns(ctx context.Context, r *Relay) ([]mapping.Column, 
 	return columns, nil
 }
 
-// A boundTable makes items of rows whose columns one Relation message, or one query, has described.
+// A boundTable makes items of rows. Its columns are those of one Relation message of the log, or of one query.
 type boundTable struct {
 	columns []mapping.Column
 	table   *mapping.Table
@@ -151,7 +151,7 @@ func (t *mappedTable) bind(r *Relay, columns []mapping.Column) (*boundTable, err
 
 const firstOwnType = 16384 // OIDs below are of types that every server has
 
-// bindRelation binds the columns of the log, which are those at the time the row was written.
+// bindRelation binds the columns that a Relation message describes: those that the table had when the row was written.
 func (t *mappedTable) bindRelation(ctx context.Context, r *Relay, rel *wal.Relation) (*boundTable, error) {
 	columns := make([]mapping.Column, len(rel.Columns))
 	for n, c := range rel.Columns {
@@ -167,7 +167,8 @@ func (t *mappedTable) bindRelation(ctx context.Context, r *Relay, rel *wal.Relat
 	return bound, nil
 }
 
-// resolveTypes replaces domains and enums, which only the catalog describes. A type that the catalog no longer has stays as it is.
+// resolveTypes replaces the types of domains and enums as mapping.Column requires: only the catalog describes them. A type that the catalog
+// no longer has stays as it is.
 func (t *mappedTable) resolveTypes(ctx context.Context, r *Relay, columns []mapping.Column) error {
 	types, modifiers := make([]uint32, len(columns)), make([]int32, len(columns))
 	own := false
@@ -196,15 +197,15 @@ func (t *mappedTable) resolveTypes(ctx context.Context, r *Relay, columns []mapp
 	return nil
 }
 
-// A mappedRow is a row with its message, or with the error of mapping it.
+// A mappedRow is a row of a mapped table, with the message that the mapping makes of it, or with the mapping's error.
 type mappedRow struct {
 	mapping.Row
 	message mapping.Message
 	err     error
 }
 
-// item maps a row. Values are not copied. at is the creation time of a row whose message has no timestamp: the commit time in
-// a stream, the time of the read in a sweep.
+// item maps a row. It does not copy the values. If the message has no timestamp, at is its creation time: in a stream the time of the
+// commit, in a sweep the time of the read.
 func (b *boundTable) item(values []mapping.Value, at time.Time) item {
 	row := &mappedRow{Row: mapping.Row{Columns: b.columns, Values: values}}
 	row.message, row.err = b.table.Message(values)
@@ -215,7 +216,7 @@ func (b *boundTable) item(values []mapping.Value, at time.Time) item {
 	return i
 }
 
-// item returns the fields of the row that the publisher needs: destination, key and id.
+// item makes the item of a row: it has the topic, key, id and type of the message.
 func (m *mappedRow) item(t *mappedTable, service string) item {
 	if !utf8.ValidString(m.message.Topic) { // the row is parked later; until then its topic is in a metadata request, which needs UTF-8
 		m.message.Topic = asciiText(m.message.Topic)
@@ -289,8 +290,8 @@ func (p placedTopic) OnNewBatch() {
 // errPartition means that the topic does not have the partition that a row names.
 var errPartition = errors.New("the topic has no such partition")
 
-// fits checks that the partition that a row names exists. This must be known before anything is sent: the client would fail
-// this row alone, and would send later rows of its key.
+// fits returns errPartition if the topic does not have the partition. It must be called before anything is sent: the client would fail
+// the row with that partition alone, and would send later rows of its key.
 func (s *sender) fits(ctx context.Context, topic string, partition int32) error {
 	if partition < s.partitions[topic] {
 		return nil

@@ -86,8 +86,8 @@ func (t *mappedTable) record(ctx context.Context, db querier, l *lease, failures
 	return nil
 }
 
-// clearCommits sets the commit of all failed rows to null after a new slot is created: every row of that slot is later than these
-// rows. In a restored dump the commits are of another cluster.
+// clearCommits sets the commit LSN of all failed rows to null, after a new slot was created. So these rows come before every row that
+// the slot delivers. In a restored dump, the LSNs would be of another cluster.
 func (t *mappedTable) clearCommits(ctx context.Context, db querier, l *lease) error {
 	if _, err := db.Exec(ctx, clearMappedCommits, l.args(t.args(nil))); err != nil {
 		return fmt.Errorf("clear the commits of failed rows: %w", err)
@@ -95,8 +95,8 @@ func (t *mappedTable) clearCommits(ctx context.Context, db querier, l *lease) er
 	return nil
 }
 
-// sweepOrder returns a number by which a sweep orders the rows of the table: the position, else the time. It returns unknown if the row
-// does not have it.
+// sweepOrder returns the number by which a sweep orders the rows of the table: the position, or else the time in microseconds. It returns
+// unknown if neither is known.
 func (m *mappedRow) sweepOrder(t *mappedTable, unknown int64) int64 {
 	cfg := t.mapping.Config()
 	switch at := m.message.Timestamp; {
@@ -111,8 +111,8 @@ func (m *mappedRow) sweepOrder(t *mappedTable, unknown int64) int64 {
 	return unknown
 }
 
-// due reads failed rows that may be published now; of the waiting rows only those recorded after a position. It maps the
-// rows again, since the configuration may have changed.
+// due reads failed rows that may be published now. Of the rows that wait behind others it reads only those whose record has a position
+// above after. It maps the rows again, since the configuration may have changed.
 func (t *mappedTable) due(ctx context.Context, db *server, after int64, service string) ([]*item, error) {
 	rows, err := db.Query(ctx, claimMappedFailures, t.args(pg.Args{"rows": 1000, "after": after, "bytes": claimBytes}))
 	if err != nil {

@@ -14,7 +14,7 @@ type mappedReader struct {
 	bound map[uint32]boundRelation // by the table's OID
 }
 
-// A boundRelation is the last Relation message of a table, with its columns bound.
+// A boundRelation is the last Relation message of a table, with the boundTable of its columns.
 type boundRelation struct {
 	of    *wal.Relation
 	bound *boundTable // nil: another table
@@ -45,7 +45,7 @@ func (m *mappedReader) insert(s *stream, e wal.Event) (ours bool, err error) {
 	if b == nil {
 		return false, nil
 	}
-	s.number++ // also of rows that are left out, so that a row has one number whenever it is read
+	s.number++ // rows that are left out count too, so that a row has the same number each time it is read
 	values := valuesOf(e.Tuple, len(b.columns))
 	if s.converter != nil {
 		if err = s.converter.values(b, values); err != nil {
@@ -72,6 +72,7 @@ func valuesOf(tuple wal.Tuple, n int) []mapping.Value {
 	return values
 }
 
+// is reports whether r describes the mapped table, perhaps under another name.
 func (m *mappedReader) is(r *wal.Relation) bool {
 	return r.ID == m.oid || r.Namespace == m.schema && r.Name == m.name
 }
@@ -110,8 +111,8 @@ func (w *window) addMapped(b *boundTable, values []mapping.Value, s *stream) {
 	w.push(i)
 }
 
-// takeOver continues with a slot that another program has read: Debezium, or a slot created by hand. It begins at the slot's
-// confirmed LSN, so no row is missing, and rows that were sent after that LSN are published again.
+// takeOver lets the relay continue with a slot that exists before its first start: one that Debezium has read, or that was created by
+// hand. The relay begins at the slot's confirmed LSN. So no row is missing, and rows that were sent after that LSN are published again.
 func (r *Relay) takeOver(ctx context.Context, db *server, l *lease, slot slotState, system wal.System) (st storedState, err error) {
 	if !slot.there || slot.walStatus == "lost" {
 		return st, nil

@@ -16,9 +16,9 @@ import (
 	"github.com/troupe-go/troupe/internal/mapping"
 )
 
-// sweepMapped publishes the rows of a mapped table that its new slot will not deliver. With a column of transaction ids these
-// are the rows that are not known to be published; without one, all rows of the table, some perhaps again, under the same
-// ids.
+// sweepMapped publishes the rows of a mapped table that its new slot will not deliver. It reads them from the table: this is a sweep. If
+// the mapping names a column of transaction ids, these are the rows that are not known to be published. If not, these are all rows of
+// the table, and some are perhaps published again, under the same ids.
 func (r *Relay) sweepMapped(idle, term context.Context, db *server, p *publisher, st storedState) (storedState, error) {
 	source := &mappedSweep{relay: r, db: db, lease: p.lease, ledger: r.newLedger(db, p.lease), st: st, term: term}
 	defer source.close()
@@ -33,10 +33,9 @@ func (r *Relay) sweepMapped(idle, term context.Context, db *server, p *publisher
 	if err := r.publish(idle, term, p); err != nil && !errors.Is(err, errSwept) || idle.Err() != nil {
 		return st, err
 	}
-	// The sweep has settled the rows that the table held. A row that the sweep's snapshot sees may have been deleted before the
-	// sweep read it: the slot delivers this row if it committed after the slot was made, so it must not count as published. A
-	// row that committed before the slot was made, as before.text lists them, does not come from the slot: it counts as
-	// published.
+	// The sweep has settled the rows that it found in the table. Another row, which was committed before the sweep, may have been deleted
+	// before the sweep read it. The slot delivers that row if it was committed after the slot was created. So only rows that before
+	// sees count as published: the slot does not deliver them.
 	if before := r.mapped.swept.before; before != nil {
 		st.published = &before.text
 	}
@@ -44,10 +43,10 @@ func (r *Relay) sweepMapped(idle, term context.Context, db *server, p *publisher
 	return st, r.store(idle, db, p.lease, st)
 }
 
-// A mappedSweep is the source of rows of a mapped table, read once, in one statement. After an error it continues at the value
-// of the ordering column that the last settled row has: other rows may have this value too. Without such a column it begins at
-// the first row again, since rows may have moved within the table meanwhile. So does another relay, and this one after a
-// restart.
+// A mappedSweep is the source of a sweep. It reads the rows of a mapped table with one statement. After an error it runs the statement
+// again, from the value on that the last settled row has in the ordering column: other rows may have this value too. Without an
+// ordering column it begins at the first row again, since rows may have moved within the table meanwhile. After a restart, and on
+// another relay, it always begins at the first row.
 type mappedSweep struct {
 	relay  *Relay
 	db     *server
@@ -67,12 +66,11 @@ type mappedSweep struct {
 // A sweepProgress records how far a table was swept for one slot of one server process.
 type sweepProgress struct {
 	server string
-	sweep  string // the snapshot stored with the slot
+	sweep  string // storedState.sweep of the slot
 	at     sweepPlace
 
-	// both has swept rows that the slot may deliver too: before, a snapshot from before the slot was made, does not see them.
-	before *snapshot
-	both   map[sweptRow]struct{}
+	before *snapshot             // taken before the slot was created; nil: not known
+	both   map[sweptRow]struct{} // swept rows that before does not see, and that the slot may therefore deliver too
 }
 
 // A sweptRow identifies a row of a table that has a column of transaction ids.
@@ -81,8 +79,9 @@ type sweptRow struct {
 	xid uint64
 }
 
-const mostSwept = 100_000 // rows in both; the slot repeats the others
+const mostSwept = 100_000 // rows in sweepProgress.both; further rows are published again when the slot delivers them
 
+// holds adds a settled row to both if the slot may deliver it too.
 func (s *sweepProgress) holds(i *item) {
 	xid := i.mapped.message.XID
 	if s.before == nil || xid == 0 || s.before.sees(xid) || len(s.both) >= mostSwept {
@@ -100,7 +99,7 @@ func (s *sweepProgress) has(i *item) bool {
 	return there
 }
 
-// A sweepPlace says which row was settled last. The zero value is before the first row.
+// A sweepPlace is a position in the order of the sweep: the row that was settled last. The zero value is before the first row.
 type sweepPlace struct {
 	reached bool
 	order   *string // the row's value in the column that orders the sweep, as Postgres's text; nil: null
@@ -189,10 +188,10 @@ const sweepSettings = `
 SET synchronize_seqscans = off;
 SET max_parallel_workers_per_gather = 0`
 
-// open starts the statement that reads all rows that are not known to be settled.
+// open starts the statement that reads the rows of the table, from swept.at on.
 func (m *mappedSweep) open(ctx context.Context) (err error) {
 	t := m.relay.mapped
-	if t.swept.sweep != *m.st.sweep || t.swept.server != m.db.id { // another server may give out the same snapshot, and the same places
+	if t.swept.sweep != *m.st.sweep || t.swept.server != m.db.id { // the snapshot of another server may have the same text
 		t.swept = sweepProgress{server: m.db.id, sweep: *m.st.sweep}
 		if t.beforeOf == m.db.id {
 			t.swept.before = t.before
@@ -253,7 +252,7 @@ func (m *mappedSweep) query(columns []mapping.Column) (string, pgx.NamedArgs) {
 			return fmt.Sprintf("(pg_visible_in_snapshot(%[1]s, %[2]s) OR pg_visible_in_snapshot(troupe.outbox_inserted_by(%[1]s, o.xmin), %[2]s))",
 				xid, snapshot)
 		}
-		// A row without an id may be published: it is read, perhaps again.
+		// Whether a row without a transaction id is published is not known: it is read, and perhaps published again.
 		query += " AND (" + xid + " IS NULL OR " + seen("@sweep::text::pg_snapshot") +
 			" AND (@published::text IS NULL OR NOT " + seen("@published::text::pg_snapshot") + "))"
 		args["sweep"], args["published"] = m.st.sweep, m.st.published
@@ -264,8 +263,8 @@ func (m *mappedSweep) query(columns []mapping.Column) (string, pgx.NamedArgs) {
 	return query, args
 }
 
-// rest returns the condition of the rows that are read. Rows committed since the first statement may be included or not: the slot
-// streams them.
+// rest returns the condition for the rows that are still to be read. A row that was committed after the sweep began may be among them or
+// not: the slot delivers it.
 func (p sweepPlace) rest(order string) string {
 	switch {
 	case !p.reached:

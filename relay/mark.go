@@ -14,16 +14,16 @@ const (
 	markEvery = 500 * time.Millisecond // between two reads of the open writers
 )
 
-// mark is a position below which no row is left and none can appear, so that claims need not walk over dead rows. That walk
-// is expensive as soon as any old snapshot keeps the dead rows (pg_dump, a forgotten transaction).
+// mark is a position below which no row is left and none can appear, so that claims need not read the dead versions of deleted rows. To
+// read them is expensive while an old snapshot keeps VACUUM from removing them (pg_dump, a forgotten transaction).
 //
 // A position that was given out does not show that the lower ones are final: their transactions may commit later. The
 // procedure is: read the newest position, then list the transactions that hold the writers' lock, then wait until all of
 // these have ended. Transactions that take the lock later get later positions. The list is valid until the server restarts,
 // so a mark is discarded with its connection.
 //
-// A second position, past, lets claims skip the rows that wait behind a parked one. It applies while the rows that others
-// wait behind are the same and none of them is due; each statement checks that itself.
+// A second position, past, lets claims skip rows that failed, and rows that wait behind them. It applies while the rows that others wait
+// behind are the same and none of them is due; each claim checks that in its statement.
 type mark struct {
 	low      int64  // no row at or below it
 	past     int64  // rows at or below it failed, or wait behind failed rows, while blocking holds
@@ -41,7 +41,7 @@ type mark struct {
 // beginNext makes advance begin a new mark.
 func (m *mark) beginNext() { m.removed = max(m.removed, markAfter) }
 
-// advance does one step, if one is due.
+// advance does the next step towards a new mark, if it is due: it begins one, or looks whether the writers have ended.
 func (m *mark) advance(ctx context.Context, conn *pgx.Conn) error {
 	switch {
 	case m.newest == 0 && m.removed >= markAfter:
@@ -76,7 +76,7 @@ func (m *mark) end(ctx context.Context, conn *pgx.Conn) error {
 	if len(m.writers) > 0 {
 		return nil
 	}
-	// It must be a statement of its own, with a snapshot that sees what the last of the writers committed.
+	// A statement of its own, since its snapshot must see the rows that the last of these writers committed.
 	args := m.lease.args(pg.Args{"low": m.low, "past": m.past, "blocking": m.blocking, "newest": m.newest, "published": m.published})
 	if err := conn.QueryRow(ctx, lowestRow, args).Scan(&m.low, &m.past, &m.blocking); err != nil {
 		return err

@@ -33,6 +33,7 @@ func (m missingTable) reason() error {
 	return fmt.Errorf("%s: create it again, or configure the name that it has now", m)
 }
 
+// literal returns text as a string literal of SQL.
 func literal(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
 
 func (t *mappedTable) missing(ctx context.Context, r *Relay) ([]missingTable, error) {
@@ -47,8 +48,9 @@ func (t *mappedTable) missing(ctx context.Context, r *Relay) ([]missingTable, er
 	return missing, nil
 }
 
-// keepsFailures returns an error if failed rows would be forgotten: if this table no longer exists, or if it is streamed for the first
-// time and another table no longer exists, which may be this table under its former name. Later rows of their keys would overtake them.
+// keepsFailures returns an error if failed rows would be lost, and overtaken by later rows of their keys. There are two cases. This table
+// no longer exists, and has failed rows. Or it was never streamed, and another table that has failed rows no longer exists: that may be
+// this table under its former name.
 func (t *mappedTable) keepsFailures(ctx context.Context, r *Relay) error {
 	missing, err := t.missing(ctx, r)
 	if err != nil || len(missing) == 0 {
@@ -71,8 +73,8 @@ func (t *mappedTable) keepsFailures(ctx context.Context, r *Relay) error {
 	return nil
 }
 
-// whyDenied adds the cause to an error that the role may not change the records of a table with a mapping, if the table does not exist or
-// the role may not read it.
+// whyDenied adds the cause to the error of a role that may not change the records of a mapped table: the table does not exist, or the
+// role may not read it. It returns any other error unchanged.
 func (r *Relay) whyDenied(ctx context.Context, err error) error {
 	if r.mapped == nil || !denied(err) {
 		return err

@@ -23,7 +23,7 @@ type gate struct {
 }
 
 // A StoredPause is an operator's pause of all relays of an outbox, stored in its table of leases: it outlives every process.
-// Package desk sets and ends it.
+// outbox-relay pause sets it, and outbox-relay resume ends it.
 type StoredPause struct {
 	Since  time.Time `json:"since"`
 	Actor  string    `json:"actor"`
@@ -67,7 +67,7 @@ func (g *gate) pauses() (since time.Time, stored *StoredPause) {
 	return g.since, g.stored
 }
 
-// swing opens or closes the gate according to both pauses.
+// swing closes the gate if there is a pause, and else opens it. The caller holds mu.
 func (g *gate) swing() {
 	switch closed := !g.since.IsZero() || g.stored != nil; {
 	case closed && g.opened == nil:
@@ -104,7 +104,7 @@ func (g *gate) pass(ctx context.Context, over <-chan struct{}) bool {
 	return false
 }
 
-// readRequested returns the channel that signals that the database must be read.
+// readRequested returns the channel that is signalled when the pause must be read from the database.
 func (g *gate) readRequested() chan struct{} {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -114,7 +114,7 @@ func (g *gate) readRequested() chan struct{} {
 	return g.look
 }
 
-// onRenewal requests a read if the result of a renewal differs from the known state.
+// onRenewal has the pause read from the database if paused, the result of a renewal, differs from the last read.
 func (g *gate) onRenewal(paused bool) {
 	g.mu.Lock()
 	news := paused != (g.stored != nil)

@@ -20,8 +20,8 @@ import (
 // An item is a row on its way through one round.
 type item struct {
 	row          outboxrow.Row
-	commit       wal.LSN       // from a stream: commit LSN of that transaction
-	commitRow    int64         // from a stream of a mapped table: number of the row in that transaction
+	commit       wal.LSN       // from a stream: commit LSN of the row's transaction
+	commitRow    int64         // from a stream of a mapped table: number of the row in its transaction
 	mapped       *mappedRow    // of a table other than troupe.outbox
 	failedBefore bool          // it has a line in troupe.outbox_failures
 	settled      bool          // in a window: published, or recorded
@@ -35,7 +35,8 @@ type item struct {
 	unreadable   error // why the row's text is not UTF-8
 }
 
-// fullLookEvery is the time between two claims that begin at the very first row, to find positions that were set by hand.
+// fullLookEvery is the time between two claims that begin at the first row of the table, whatever the mark is: they find rows whose
+// positions were set by hand.
 const fullLookEvery = time.Minute
 
 // poll is the polling source of one shard: it claims rows from the lowest one that is left, and deletes them.
@@ -46,13 +47,13 @@ type poll struct {
 	warn   func(error)
 	wake   <-chan struct{} // notifications of new rows
 	looker *looker         // polls for all shards of the process; nil: there is only one
-	// published and sweep are snapshots that limit the claim, see scope. They are snapshots of the server process of.
+	// published and sweep are snapshots that limit the claim, see scope. They are valid on one server process only, whose id is of.
 	published, sweep *string
 	of               string
 
 	mark mark
 
-	lookedFull time.Time // when a claim last began at the very first row
+	lookedFull time.Time // when a claim last began at the first row of the table
 	known      words
 	now, spare *window       // window of the last claim; window to read into
 	passes     time.Duration // limit of a pass's length
@@ -155,7 +156,7 @@ func (p *poll) rest(ctx context.Context, wait time.Duration) bool {
 // inBinary requests values in the same format as in a stream.
 var inBinary = pgx.QueryResultFormats{pgx.BinaryFormatCode}
 
-// read begins a pass at the lowest row.
+// read reads the first claim of a pass.
 func (p *poll) read(ctx context.Context, from scope) error {
 	began := time.Now()
 	args := from.args(p.lease.args(pg.Args{"rows": p.batch, "retried": p.retried(), "bytes": claimBytes}))
@@ -214,7 +215,7 @@ func (p *poll) window() *window {
 	return p.now
 }
 
-// claimed lists the first columns of a claim, which are a row's.
+// claimed lists the columns of a row of troupe.outbox in the order of claim_rows.sql. Columns about its failure follow them.
 var claimed = layout{position, id, topic, key, keyBytes, messageType, headers, rawHeaders, payload, createdAt}
 
 // scan reads a row of a claim in binary format.
@@ -233,7 +234,7 @@ func (w *window) scan(values [][]byte, known words) error {
 	return i.failure(values[len(claimed):])
 }
 
-// failure reads the columns after the row's: failures, attempts, failing_for, max_attempts.
+// failure reads the columns that follow those of the row: failed_before, attempts, failing_for, max_attempts.
 func (i *item) failure(values [][]byte) error {
 	if len(values[0]) != 1 || len(values[1]) != 4 || len(values[2]) != 8 || len(values[3]) != 4 {
 		return errors.New("a claim in a form that is not known")

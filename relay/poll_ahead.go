@@ -9,13 +9,13 @@ import (
 	"github.com/troupe-go/troupe/internal/pg"
 )
 
-// A pass reads the rows that one snapshot sees in several claims, so that a claim does not walk a backlog from its lowest
-// row, and the next rows are read while the current ones are sent. A pass holds no transaction open: it recognises rows that
-// its first claim did not see by the transaction that wrote them. So a row that commits late, below the current position of
-// the pass, is not overtaken by a row that was written after it: the next pass finds both, lowest first.
+// A pass reads a backlog in several claims. Each claim continues after the last row of the one before, and is read while the rows of
+// that one are sent. All claims of a pass read only rows that are visible in the snapshot of its first claim. No transaction is open
+// for that: the transaction that wrote a row shows whether the snapshot sees the row. So if a row commits late, below the current
+// position of the pass, no row that was written after it overtakes it: the next pass finds both, lowest first.
 //
-// A pass leaves out rows that wait behind others, as its first claim did, so it ends when any of those others is published or
-// removed. It also ends at the first row that is not settled as published.
+// A pass leaves out the rows that waited behind failed rows at its first claim. So it ends when one of these failed rows is published
+// or removed. It also ends at the first row that is not published.
 type pass struct {
 	began    time.Time // when its first claim ended
 	snapshot string
@@ -41,7 +41,7 @@ type ahead struct {
 	cancel context.CancelFunc
 }
 
-// readOn returns the next rows of the pass, which are being read already. It returns none if the pass has ended.
+// readOn returns the rows of the claim that begin has started. It returns none if the pass has ended.
 func (p *poll) readOn(ctx context.Context) ([]*item, error) {
 	a := p.ahead
 	if a == nil {
@@ -110,7 +110,8 @@ func (p *poll) fetch(ctx context.Context, w *window, args pg.Args) error {
 	return rows.Err()
 }
 
-// join waits until the connection is free. When ctx ends, the read is cancelled, and its connection closed.
+// join waits until the claim that begin has started is read, so that the connection is free. When ctx ends, it cancels the claim, which
+// closes the connection.
 func (p *poll) join(ctx context.Context) {
 	a := p.ahead
 	if a == nil {
@@ -129,7 +130,7 @@ func (p *poll) join(ctx context.Context) {
 	}
 }
 
-// forget ends the pass: the next claim begins at the lowest row.
+// forget cancels the claim that begin has started. The next claim begins at the lowest row.
 func (p *poll) forget() {
 	a := p.ahead
 	if a == nil {

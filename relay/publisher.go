@@ -42,10 +42,12 @@ type publisher struct {
 
 	renderer *renderer
 
-	failing map[string]time.Time // topics that the broker refuses, and schemas that the registry refuses, and since when
+	// failing has the time of the first refusal of each topic that the broker refuses, and of each schema that the registry refuses.
+	failing map[string]time.Time
 }
 
-// round claims once and publishes the rows. It claims and sends until idle ends, and settles the rows that it sent until term ends.
+// round claims rows once and publishes them. After idle has ended it claims and sends no more rows, but still settles rows that it has
+// sent, until term ends. found is true if there were rows.
 func (p *publisher) round(idle, term context.Context, waited time.Duration) (found bool, err error) {
 	items, err := p.source.claim(idle, waited)
 	if parked := (*rowsParked)(nil); errors.As(err, &parked) {
@@ -321,7 +323,7 @@ func (p *publisher) settle(ctx context.Context, acked []*item, failures []failur
 	return nil
 }
 
-// insist retries after database errors, as long as the term lasts.
+// insist calls do until it succeeds, until ctx ends, or until its error is errLost or errServer.
 func (p *publisher) insist(ctx context.Context, do func() error) error {
 	backoff := retry.Policy{Initial: 50 * time.Millisecond, Cap: time.Second}
 	for failures := 1; ; failures++ {

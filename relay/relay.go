@@ -26,8 +26,8 @@ import (
 type Config struct {
 	// Pool leads to the service's database. The relay takes no connection from it. It opens sessions of its own with the
 	// pool's configuration, so that neither the settings of the role nor your code changes how they work: at most 4 at a
-	// time, one more for the claims and deletes of each shard while it is active, and with several shards another one for
-	// looks.
+	// time, one more for the claims and deletes of each shard that it holds, and with several shards another one that looks
+	// for rows in all of them.
 	Pool *pgxpool.Pool
 	// Brokers are addresses of the form host:port.
 	Brokers []string
@@ -88,21 +88,22 @@ type Config struct {
 	// use no more memory. A claim also ends after 4 MB.
 	Batch int
 	// Interval is the longest time between two looks at an idle outbox: how long a row waits if its notification is missing.
-	// Default 1 s. Looks begin 5 ms after the last row and become less frequent.
+	// Default 1 s. The first look is 5 ms after the last row, and the next ones are less and less frequent.
 	Interval time.Duration
 	// Lease is the longest time that a standby waits for a relay that died. Under poll it is the length of the lease, which
 	// is renewed at a third of it; under wal the lease is longer, since a standby also sees that the slot is idle. Default 5
-	// s, at least 500 ms. Relays of one outbox should have the same value: a lease that lasts longer than twice this, and
-	// than two minutes, is considered to be from a database clock that was ahead, and may be taken.
+	// s, at least 500 ms. Relays of one outbox should have the same value: if another relay's lease still lasts longer than
+	// twice this and longer than two minutes, the relay assumes that the database's clock was ahead when that lease was
+	// taken, and takes it.
 	Lease time.Duration
 	// Holder names this relay in the lease table and in logs. Default hostname-pid-random. It must be unique.
 	Holder string
 
 	// Retry is the policy for a row whose topic the broker denies (ACL). When it is exhausted the row is parked.
 	Retry retry.Policy
-	// UnknownTopic is the time for which a row whose topic does not exist is tried before it is parked. It is also how long a
-	// topic whose records the broker refuses for other reasons may delay the rows of other topics, and, if it is longer than 15 s,
-	// a partition without a leader or without enough replicas in sync. Default 60 s.
+	// UnknownTopic is the time for which a row whose topic does not exist is tried before it is parked. It also limits the
+	// time for which one topic delays the rows of others: a topic whose records the broker refuses for other reasons, and a
+	// partition without a leader or without enough replicas in sync (this one for at least 15 s). Default 60 s.
 	UnknownTopic time.Duration
 
 	// Retention is the shortest time that rows published by a stream stay in the table, so that they can be replayed. Whole
@@ -162,10 +163,10 @@ type Relay struct {
 
 	givenUp   atomic.Bool   // the slot held more than SlotLimit
 	slotMoved chan struct{} // signalled when a stream begins
-	asStored  bool          // text is read as the database stores it; used by the publishing goroutine
-	large     *wal.LSN      // checkpoint after which a transaction did not fit; used by the publishing goroutine
+	asStored  bool          // text is read in the database's encoding, see converter; used by the publishing goroutine
+	large     *wal.LSN      // checkpoint after which a transaction did not fit into a Kafka transaction; used by the publishing goroutine
 
-	// Tests shorten these.
+	// New sets each of these to the constant beside it. Tests set shorter times.
 	reading  time.Duration // checkpointTimeout
 	silence  time.Duration // maxSilence
 	answer   time.Duration // maxAnswer
@@ -173,8 +174,8 @@ type Relay struct {
 }
 
 const (
-	claimBytes = 4 << 20 // limit of the size of one claim's rows, in bytes; the last row may exceed it
-	firstWait  = 5 * time.Millisecond
+	claimBytes = 4 << 20              // limit of the size of one claim's rows, in bytes; the last row may exceed it
+	firstWait  = 5 * time.Millisecond // after a claim that found no rows; then it doubles with each claim, up to Config.Interval
 	// brokerTimeout limits the broker's work on a produce request. The client leaves a broker that does not answer 3 s after that, or as
 	// soon as the others have replaced it (broker.session.timeout.ms, 9 s by default).
 	brokerTimeout = 5 * time.Second

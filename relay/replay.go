@@ -32,7 +32,7 @@ type Replay struct {
 	Rate         int       // rows per second, at most; default 100
 }
 
-// A ReplayProgress says how far a replay is.
+// ReplayProgress describes how far a replay has come.
 type ReplayProgress struct {
 	Lowest    int64 // lowest position of the table at the start; lower rows are gone
 	Position  int64 // all rows up to here are done
@@ -68,11 +68,11 @@ func (r Replay) Validate() error {
 }
 
 // Run publishes the rows that are in the table at the start. It returns when all of them are acknowledged, at the first row
-// that is refused, or when ctx ends. The progress says how far it came; From = Position + 1 continues there. Run reads from
-// one server process, since the snapshot of published rows has another meaning on the next: after a failover or a restart it
-// returns an error. progress, which may be nil, is called at the start and after each batch. Of cfg, Run uses Pool, Brokers,
-// Kafka, Service, ContentType, Avro and AvroTopic. A row is encoded for its own topic, also if it is sent to another. While
-// the broker is unavailable, Run waits.
+// that is refused, or when ctx ends. A Replay with From = Position + 1 of the returned progress continues after that. Run
+// reads from one server process, since the snapshot of published rows has another meaning on any other: after a failover or a
+// restart it returns an error. progress, which may be nil, is called at the start and after each batch. Of cfg, Run uses
+// Pool, Brokers, Kafka, Service, ContentType, Avro and AvroTopic. A row is encoded for its own topic, also if it is sent to
+// another. While the broker is unavailable, Run waits.
 func (r Replay) Run(ctx context.Context, cfg Config, progress func(ReplayProgress)) (ReplayProgress, error) {
 	var p ReplayProgress
 	if err := r.Validate(); err != nil {

@@ -211,8 +211,8 @@ func (r *Relay) listen(ctx context.Context, channel string, wake chan<- struct{}
 
 const houseEvery = 2 * time.Minute
 
-// keepHouse runs maintenance every houseEvery: it creates partitions ahead, deletes failure records of rows that no longer exist, and warns of
-// slots that are no longer used and of failed rows whose table no longer exists.
+// keepHouse runs maintenance every houseEvery: it creates partitions in advance, deletes the failure records of rows that no longer
+// exist, and warns of slots that are no longer used and of failed rows whose table no longer exists.
 func (r *Relay) keepHouse(ctx context.Context) {
 	warned := make(map[string]bool)
 	for {
@@ -254,8 +254,8 @@ func (r *Relay) tidy(ctx context.Context) error {
 	return nil
 }
 
-// recall makes rows due that would wait longer than twice the longest wait: these were recorded while the database's clock
-// was ahead, as with leases.
+// recall makes rows due that would wait longer than twice the longest wait of the configuration: they were recorded while the
+// database's clock was ahead.
 func (r *Relay) recall(ctx context.Context) error {
 	statement, args := recallFailures, pg.Args{"longest": 2 * max(r.cfg.Retry.Cap, r.cfg.UnknownTopic/10)}
 	if r.mapped != nil {

@@ -10,12 +10,13 @@ import (
 	"github.com/troupe-go/troupe/internal/wal"
 )
 
-// A sample is a snapshot, and an LSN after every commit that is visible in it.
+// A sample is a snapshot of the database, with an LSN after every commit that is visible in it. Once the stream has passed that LSN, all
+// rows that are visible in the snapshot are published or recorded.
 type sample struct {
 	snapshot    string
 	lsn         wal.LSN
-	publication string
-	rows        int64 // number of rows settled before
+	publication string // as sample.sql identifies it
+	rows        int64  // stream.rows before the sample
 	at          time.Time
 }
 
@@ -23,8 +24,8 @@ type sample struct {
 // rows may have been inserted that the log does not have.
 var errAltered = errors.New("the publication was altered, and may not have published every row")
 
-// sample takes a sample. The error is errAltered if the publication is no longer the stream's: then rows that the sample sees
-// may be missing in the stream.
+// sample takes a sample for the stream. The error is errAltered if the publication was altered after the stream began: then rows that
+// are visible in the sample may be missing in the stream.
 func (s *stream) sample(ctx context.Context) (sample, error) {
 	rows := s.rows.Load()
 	got, err := s.relay.sample(ctx, s.db)
@@ -35,8 +36,9 @@ func (s *stream) sample(ctx context.Context) (sample, error) {
 	return got, err
 }
 
-// checkPublication reads the publication when the log has described the table, which it does before the first row after a
-// change of the publication. So no row after rows that the log does not have is published before them.
+// checkPublication returns errAltered if the publication was altered after the stream began. The reader calls it for each description of
+// the table in the log, which the server sends before the first row after a change of the publication. So if rows are missing in the
+// log, the stream ends before it delivers a later row.
 func (s *stream) checkPublication() error {
 	ctx, cancel := context.WithTimeout(context.Background(), lookTimeout)
 	defer cancel()
@@ -44,8 +46,8 @@ func (s *stream) checkPublication() error {
 	return err
 }
 
-// sample takes a sample. The error is errAltered if the publication does not publish every row of the table, or if another
-// table has the table's name.
+// sample takes a sample of the server. The error is errAltered if the publication does not publish every row of the table, or if
+// another table has the table's name.
 func (r *Relay) sample(ctx context.Context, db *server) (got sample, err error) {
 	var relation int64 // 0: troupe.outbox
 	var table *string

@@ -22,17 +22,16 @@ import (
 // can do that only for topics that it has seen: the first record to a topic is therefore the only one of that topic in its
 // send. The next send begins when all records of this one are acknowledged or refused.
 type sender struct {
-	client *kgo.Client
-	max    int                 // bytes in a batch
-	most   int                 // bytes in a send
-	known  map[string]struct{} // topics that the client has seen
-	limits map[string]int      // bytes in a batch, for topics that refused larger ones
-	steady bool                // limits do not grow
-	single bool                // all records of a send are to one topic
-	// distinct means that a send has one record of each key.
-	distinct bool
+	client   *kgo.Client
+	max      int                 // bytes in a batch
+	most     int                 // bytes in a send
+	known    map[string]struct{} // topics that the client has seen
+	limits   map[string]int      // bytes in a batch, for topics that refused larger ones
+	steady   bool                // limits do not grow
+	single   bool                // all records of a send are to one topic
+	distinct bool                // a send has at most one record of each key
 
-	partitions map[string]int32 // number of partitions of topics of which rows name one
+	partitions map[string]int32 // number of partitions by topic, for topics of rows that name their partition
 	patience   patience
 }
 
@@ -114,6 +113,7 @@ func (s *sender) send(ctx context.Context, items []*item) error {
 	return nil
 }
 
+// learn updates what the sender knows about the item's topic with the result of a send.
 func (s *sender) learn(i *item) {
 	topic := i.record.Topic
 	if i.err != nil {
@@ -123,7 +123,7 @@ func (s *sender) learn(i *item) {
 	case i.err == nil:
 		s.known[topic] = struct{}{}
 		if limit, limited := s.limits[topic]; limited && !s.steady {
-			// It grows slowly: a limit that is too large costs a send, one that is too small only some space.
+			// It grows slowly: a limit that is too large costs a refused send, one that is too small only makes batches smaller.
 			if limit += i.size / 8; limit >= s.max {
 				delete(s.limits, topic)
 			} else {
@@ -191,8 +191,8 @@ func (s *sender) look(ctx context.Context, items []*item) (map[string]error, err
 	return refused, nil
 }
 
-// listAllowed is list for topics that the relay may partly not describe: one such topic makes the whole response an error,
-// and then each topic is looked up on its own.
+// listAllowed calls list, and adds topics that the relay may not describe to refused. One such topic makes the whole response an
+// error; then each topic is looked up on its own.
 func (s *sender) listAllowed(ctx context.Context, names []string, refused map[string]error) (kadm.TopicDetails, error) {
 	details, err := s.list(ctx, names)
 	var denied *kadm.AuthError

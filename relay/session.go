@@ -10,7 +10,7 @@ import (
 	"github.com/troupe-go/troupe/internal/pg"
 )
 
-// A session is a connection taken out of the pool, since it has its own planner settings.
+// A session is a connection with planner settings of its own. It is taken out of the pool, so that no other code uses it.
 type session struct {
 	pool   *pgxpool.Pool
 	conn   *pgx.Conn // nil: none
@@ -20,8 +20,8 @@ type session struct {
 // planner leaves one plan: walk the partitions' keys upwards and stop at the limit. With its own estimates, the planner reads
 // the whole backlog and sorts it for each claim: young partitions have no statistics, and an empty table of failures is
 // assumed to hold hundreds of rows. For a delete it would keep a range of a small table in memory and read it once for every
-// deleted row. Parallel workers, with which claims of 10,000,000 rows were planned, each read ahead of the limit. The cost of
-// a plan without an alternative becomes so high that it would be compiled, so jit is off.
+// deleted row. For claims in a table of 10,000,000 rows it chose parallel workers, each of which reads more rows than the limit. The
+// settings make the cost of the remaining plan so high that the server would compile it, so jit is off.
 const planner = `
 SET enable_seqscan = off;
 SET enable_bitmapscan = off;

@@ -75,11 +75,11 @@ func unusable(st storedState, slot slotState, system wal.System) string {
 // checkSlotOrigin returns an error if the slot of a mapped table does not continue the stored state. The relay cannot tell then whether
 // rows are in the slot's log alone, so an operator must decide: the error has the statement for each case.
 //
-// The slot may be ahead of the stored checkpoint, in two cases. After a failover, the slot may have been synchronised to the standby
-// later than the table of the checkpoint: rows behind it may be in the log alone. Or another program made the slot: rows before it may be
-// in the table alone.
+// The slot may be ahead of the stored checkpoint, for two reasons. After a failover: the slot was copied to the standby later than the
+// row with the checkpoint. Then all rows before the slot's LSN are published, and rows after it may be in the log alone. Or another
+// program created the slot: then rows before its LSN may be unpublished, and in the table alone.
 //
-// The stored state may be of another cluster: pg_upgrade copies slots from Postgres 17 on, and gives the cluster another identifier.
+// The stored state may be of another cluster. From Postgres 17 on pg_upgrade copies slots, and the new cluster has another identifier.
 func (t *mappedTable) checkSlotOrigin(st storedState, slot slotState, system wal.System) error {
 	confirmed := st
 	confirmed.lsn, confirmed.system = slot.confirmed, system.ID
@@ -100,8 +100,8 @@ func (t *mappedTable) checkSlotOrigin(st storedState, slot slotState, system wal
 	return nil
 }
 
-// freeSlot terminates the session that still streams the slot: its relay held the lease before. If that relay is frozen, it would
-// keep the slot until the server's time-out.
+// freeSlot terminates the session that still streams the slot, which is the one of the relay that held the lease before. If that relay
+// is frozen, it would keep the slot until the server's time-out.
 func (r *Relay) freeSlot(ctx context.Context, db querier, s slotState) error {
 	if s.activePID == 0 {
 		return nil
@@ -161,7 +161,7 @@ func (r *Relay) leaveSlot(ctx context.Context, db *server, l *lease, st storedSt
 }
 
 // makeSlot drops the slot, if there is one, and creates it. It returns when all transactions that the slot does not stream, or not
-// completely, have ended and are visible. The creation and that wait last as long as any transaction that was open at their start.
+// completely, have ended and are visible. It waits for every transaction that was open when it began.
 func (r *Relay) makeSlot(ctx context.Context, db *server, conn *wal.Conn) (wal.LSN, error) {
 	if err := r.dropSlot(ctx, db); err != nil {
 		return 0, err

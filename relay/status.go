@@ -36,23 +36,23 @@ type Status struct {
 	// Checkpoint is the LSN up to which committed Kafka transactions have published the log; empty unless delivery is
 	// exactly-once.
 	Checkpoint string `json:"checkpoint,omitempty"`
-	// Repeats is the last reason why rows were published apart from the log, although delivery is exactly-once: some of them
-	// may be published twice if the relay dies in between. It is kept after that has ended.
+	// Repeats is the last reason why rows may be published twice although delivery is exactly-once. Either they are read from the
+	// table, and some are repeated if the relay dies meanwhile; or the checkpoint is not known. It is kept when that has ended.
 	Repeats   string    `json:"repeats,omitempty"`
 	RepeatsAt time.Time `json:"repeats_at,omitzero"`
 
 	Claimed   int64 `json:"claimed"`   // rows read, counted again with each try
 	Published int64 `json:"published"` // rows that the broker acknowledged
-	Deleted   int64 `json:"deleted"`   // rows that are done
+	Deleted   int64 `json:"deleted"`   // acknowledged rows that are settled, see Hooks.Deleted
 	Retried   int64 `json:"retried"`   // times that a row was recorded for a next try
 	Parked    int64 `json:"parked"`    // rows parked, for an operator
 	InFlight  int64 `json:"in_flight"` // rows sent and not yet acknowledged
 
-	// Lag is the age of the first row of the last claim, by this machine's clock, of the shard with the greatest; 0 if the
-	// last look found none. A failed row counts only in the claim that tries it again.
+	// Lag is the age of the first row of the last claim, by this machine's clock; 0 if there was no row. With several shards it
+	// is the greatest of their lags. A failed row counts only in the claim that tries it again.
 	Lag time.Duration `json:"lag_ns"`
 	// Progress is the last time at which rows were acknowledged, deleted or recorded as failed, or the outbox was found
-	// empty; on a standby, at which the lease was read. With several shards it is the oldest of their times.
+	// empty. On a standby it is the last time at which the lease was read. With several shards it is the oldest of their times.
 	Progress time.Time `json:"progress"`
 	// Headroom is the number of positions left in the existing partitions; 0 until known.
 	Headroom int64 `json:"headroom"`
@@ -149,6 +149,7 @@ func (s *state) failed(err error) {
 	s.status.LastError, s.status.LastErrorAt = err.Error(), time.Now()
 }
 
+// holds sets the reason why the server holds the log back; nil: it does not.
 func (s *state) holds(why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -179,9 +180,9 @@ func (r *Relay) Status() Status {
 
 // Ready returns nil while the relay is active and makes progress, or is a standby that can read the lease. Otherwise it
 // returns what the relay waits for. It depends on progress, not on connections: no progress for a lease's length and two
-// intervals is an error. A slot that the server is about to lose, or for which it keeps more log than Config.SlotUnready, is
-// an error too, and so is a stream that repeatedly ends at one LSN, or from which the server holds the log back for a standby. Failed rows are not an error. Ready may be called at
-// any time, from any goroutine.
+// intervals is an error. So is a slot that the server is about to lose, or for which it keeps more log than Config.SlotUnready,
+// a stream that repeatedly ends at one LSN, and a stream from which the server holds the log back for a standby. Failed rows are
+// not an error. Ready may be called at any time, from any goroutine.
 func (r *Relay) Ready() error {
 	held := r.looker.held()
 	r.state.mu.Lock()

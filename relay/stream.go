@@ -15,24 +15,24 @@ import (
 var errStream = errors.New("the stream ended")
 
 const (
-	maxSilence   = 3 * wal.Timeout // after which the relay checks over another connection whether the server still streams
-	maxAnswer    = reportEvery / 2 // time limit of that check, so that reports continue
-	reportEvery  = wal.Timeout * 6 / 10
-	sampleEvery  = time.Second      // while rows are published
-	beatEvery    = 15 * time.Second // while none are
-	storeBehind  = 16 << 20         // bytes of other tables' WAL after which the checkpoint is stored
-	failureEvery = time.Second
-	reloadEvery  = 10 * time.Second
+	maxSilence   = 3 * wal.Timeout      // after which the relay checks over another connection whether the server still streams
+	maxAnswer    = reportEvery / 2      // time limit of that check, so that reports continue
+	reportEvery  = wal.Timeout * 6 / 10 // between two reports: the server ends the stream after wal.Timeout without one
+	sampleEvery  = time.Second          // between two samples while rows are published
+	beatEvery    = 15 * time.Second     // between two samples while none are: each advances the slot of an idle outbox
+	storeBehind  = 16 << 20             // bytes of other tables' WAL after which the checkpoint is stored
+	failureEvery = time.Second          // between two claims of failed rows that are due
+	reloadEvery  = 10 * time.Second     // least time between two loads of the ledger
 )
 
 // breath is the shortest time between two windows with rows, unless a window is full. A window that ends within a transaction waits for
-// the rest of it, for at most breath from its first row. If rows arrive one by one and fast, a send for each of them
-// takes so much of the machine, including the work of the broker and its consumers, that the server falls behind with the
-// log: at 2,000 rows/s on two cores the 99th percentile was 33 ms (bench/relay --only latency).
+// the rest of it, for at most breath from its first row. Without these waits, rows that arrive one by one and fast are a send each. On a
+// machine that is also the broker's and the consumers', so many sends slow the server down, and it sends the log late: at 2,000 rows/s
+// on two cores the 99th percentile of the latency was 33 ms (bench/relay --only latency).
 const breath = time.Millisecond
 
-// stream is the source that reads the log. One goroutine reads rows into windows, the publisher takes one window at a time,
-// and an LSN is confirmed to the server after it is stored.
+// stream is the source that reads the log. Goroutines of its own read rows into windows (read), store checkpoints (keepCheckpoint) and
+// confirm them to the server (report). The publisher claims the rows of one window at a time.
 type stream struct {
 	relay       *Relay
 	lease       *lease
@@ -49,7 +49,7 @@ type stream struct {
 	discards    discards // discarded rows that the log may repeat
 
 	commit   wal.LSN   // commit LSN of the transaction that is being read
-	number   int64     // number of its rows of the mapped table, so far
+	number   int64     // rows of the mapped table that were read of it so far
 	commitAt time.Time // time of its commit
 
 	mu      sync.Mutex
@@ -57,13 +57,13 @@ type stream struct {
 	spare   *window
 	err     error         // why reading ended
 	over    chan struct{} // closed when reading has ended
-	ready   chan struct{}
-	room    chan struct{}
+	ready   chan struct{} // signalled when more of the log is in filling, or reading has ended
+	room    chan struct{} // signalled when filling has room, or reading has ended
 
 	now      *window       // window of the publisher
 	taken    time.Time     // when the last window with rows was taken
-	torn     bool          // the window before it ended within a transaction
-	ending   bool          // the relay must stop
+	torn     bool          // the last window that is settled ended within a transaction
+	ending   bool          // the relay stops: only transactions of which some rows are published are continued
 	tried    time.Time     // when the ledger last had no failed row that was due
 	retried  bool          // the last claim returned failed rows
 	reloaded time.Time     // when the ledger was last loaded
@@ -221,7 +221,7 @@ func (r *Relay) flushed(ctx context.Context, db querier) (wal.LSN, error) {
 	return wal.ParseLSN(text)
 }
 
-// streaming is an open stream, as stream opens it and follow reads it.
+// streaming is a stream that has just been started.
 type streaming struct {
 	db      *server
 	conn    *wal.Conn
@@ -231,7 +231,7 @@ type streaming struct {
 	text    *converter
 }
 
-// follow publishes from the slot until idle or the stream ends.
+// follow publishes the rows of a stream until idle or the stream ends.
 func (r *Relay) follow(idle, term context.Context, p *publisher, from streaming) error {
 	conn, st := from.conn, from.st
 	s := &stream{
@@ -265,7 +265,7 @@ func (r *Relay) follow(idle, term context.Context, p *publisher, from streaming)
 	r.cfg.Log.Info().Str("slot", r.cfg.Slot).Stringer("lsn", st.lsn).Msg("streaming")
 	tell(r.slotMoved)
 
-	// Each goroutine outlives the one it serves: rows are settled, then their checkpoint is stored, then it is confirmed.
+	// The goroutines end in this order: the publisher settles its last rows, then their checkpoint is stored, then it is confirmed.
 	storing, endStoring := context.WithCancel(term)
 	reporting, endReports := context.WithCancel(term)
 	var read, checkpoints, reports sync.WaitGroup

@@ -30,7 +30,7 @@ func (s *stream) claim(ctx context.Context, _ time.Duration) ([]*item, error) {
 			return s.next(ctx)
 		}
 	}
-	// New rows take turns with failed rows: of these, more may be due at any time than one claim holds.
+	// After a claim of failed rows, new rows are claimed, since more failed rows may be due than one claim holds.
 	if s.retried && s.holdsRows() {
 		s.retried = false
 		return s.next(ctx)
@@ -109,9 +109,9 @@ func (s *stream) next(ctx context.Context) ([]*item, error) {
 	}
 }
 
-// waits returns how long a window should still wait, and a channel that ends the wait when more rows were read. A window that
-// ends within a transaction waits for the rest, which arrives row by row: otherwise the first rows of each transaction would
-// be a send of their own.
+// waits returns how long the publisher should still wait before it takes w, see breath. If until is not nil, a signal on it ends the
+// wait: more rows were read. A window that ends within a transaction waits for the rest of it, which arrives row by row. Otherwise the
+// first rows of each transaction would be a send of their own.
 func (s *stream) waits(w *window) (rest time.Duration, until chan struct{}) {
 	if w.full() {
 		return 0, nil
@@ -122,8 +122,8 @@ func (s *stream) waits(w *window) (rest time.Duration, until chan struct{}) {
 	return rest, until
 }
 
-// part returns unsettled rows of the window. Under exactly-once the rows of complete transactions come first: only after them
-// may a Kafka transaction end.
+// part returns the unsettled rows of the window. Under exactly-once it returns those of complete Postgres transactions first, since the
+// Kafka transaction may end after them, but not after rows of an incomplete one.
 func (s *stream) part() ([]*item, error) {
 	w := s.now
 	if s.tx != nil && w.upTo > 0 {
@@ -142,7 +142,7 @@ func (s *stream) part() ([]*item, error) {
 	return items, nil
 }
 
-// reach is called when all complete transactions of the window are settled.
+// reach records that all complete transactions of the window are settled.
 func (s *stream) reach() error {
 	upTo, end := s.now.upTo, s.now.end
 	s.now.upTo, s.now.end = 0, commitEnd{}
@@ -163,14 +163,15 @@ func (s *stream) passes(upTo wal.LSN) {
 	tell(s.passed)
 }
 
-// finish settles rows after the publisher has ended. Transactions of which some rows are published are finished, since
-// otherwise they would be repeated from their first row; not during a pause. Under exactly-once no row of them is visible yet.
+// finish settles rows after the publisher has ended. It publishes the rest of transactions of which some rows are published, since the
+// next relay would repeat such transactions from their first row. During a pause it does not. Under exactly-once it need not, since
+// consumers see no row of them yet.
 func (s *stream) finish(term context.Context, p *publisher) error {
 	if s.tx != nil {
 		return s.finishTransaction()
 	}
 	s.ending = true
-	// After the term, rows may still be in flight, and another round would overwrite their bytes.
+	// Not after the term: rows may then still be in flight, and another round would overwrite their bytes.
 	for found := true; found && term.Err() == nil && !s.relay.gate.closed(); {
 		var err error
 		if found, err = p.round(term, term, 0); err != nil { // rows that are not settled are repeated
@@ -198,7 +199,7 @@ func (s *stream) finishTransaction() error {
 	return s.tx.commit(s)
 }
 
-// settled is called when all rows of the window are settled.
+// settled records that all rows of the window are settled, and gives the window back to the reader.
 func (s *stream) settled() error {
 	w := s.now
 	if len(w.items) > 0 || w.upTo > 0 {
@@ -221,7 +222,7 @@ func (s *stream) settled() error {
 	return nil
 }
 
-// begun returns the unsettled rows of the transactions of which some rows are published already.
+// begun returns the unsettled rows of transactions of which some rows are published. It returns none when there is no such transaction.
 func (s *stream) begun(ctx context.Context) ([]*item, error) {
 	for {
 		if s.now == nil && s.torn {

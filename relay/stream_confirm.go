@@ -18,7 +18,7 @@ func (s *stream) report(ctx context.Context) {
 	for more := true; more; {
 		sleep(ctx, reportEvery, s.hurry)
 		more = ctx.Err() == nil
-		full := s.isFull() // read once: the two checks below together would take longer than the server waits for a report
+		full := s.isFull() // read once, so that at most one of the two checks below runs: both take longer than the server waits for a report
 		if quiet := time.Since(time.Unix(0, s.received.Load())); quiet > s.relay.silence && !full {
 			if !s.decodes(ctx) {
 				s.ended(fmt.Errorf("the server was silent for %s", quiet))
@@ -67,8 +67,8 @@ const cannotConnectNow = "57P03"
 // keepCheckpoint stores the LSN up to which the log is published, and a snapshot once all rows visible in it are published.
 // Only then is the LSN confirmed to the server. When ctx ends it stores the last state and returns.
 func (s *stream) keepCheckpoint(ctx context.Context, st storedState) {
-	var pending *sample // a sample that the stream has not passed yet
-	var proven, kept int64
+	var pending *sample    // a sample that the stream has not passed yet
+	var proven, kept int64 // s.rows at the last sample that the stream has passed, and at the last store
 	for stored := time.Now(); s.awaitCheckpoint(ctx, pending, proven); {
 		if pending == nil {
 			got, err := s.sample(ctx)
@@ -126,6 +126,7 @@ func endsStream(err error) bool {
 	return errors.Is(err, errLost) || errors.Is(err, errServer) || errors.Is(err, errAltered)
 }
 
+// failed logs a failure of keepCheckpoint, and ends the stream if a retry cannot help.
 func (s *stream) failed(ctx context.Context, what string, err error) {
 	if endsStream(err) {
 		s.ended(err)
@@ -135,8 +136,7 @@ func (s *stream) failed(ctx context.Context, what string, err error) {
 	}
 }
 
-// awaitCheckpoint waits until the next check is due; it returns false when ctx has ended. It waits long if no rows are
-// published.
+// awaitCheckpoint waits until keepCheckpoint should run again: longer if no rows are published. It returns false when ctx has ended.
 func (s *stream) awaitCheckpoint(ctx context.Context, pending *sample, proven int64) bool {
 	if pending != nil {
 		sleep(ctx, sampleEvery, s.passed)
@@ -147,14 +147,14 @@ func (s *stream) awaitCheckpoint(ctx context.Context, pending *sample, proven in
 	return ctx.Err() == nil
 }
 
-// idle waits while no row is settled, for at most beatEvery.
+// idle waits until s.rows is no longer rows, for at most beatEvery.
 func (s *stream) idle(ctx context.Context, rows int64) {
 	for end := time.Now().Add(beatEvery); ctx.Err() == nil && time.Now().Before(end) && s.rows.Load() == rows; {
 		sleep(ctx, time.Until(end), s.passed)
 	}
 }
 
-// keep stores a checkpoint and then requests its report.
+// keep stores a checkpoint, and then has it confirmed at once.
 func (s *stream) keep(ctx context.Context, st storedState, published uint64) error {
 	published = max(published, s.reported.Load())
 	st.lsn = wal.LSN(published)

@@ -13,7 +13,7 @@ func (s *stream) read() {
 	layouts := make(map[uint32]knownLayout) // by the table's OID: each Relation message is another *Relation
 	texts := make(words)
 	open, rows := false, false // open: within a transaction; rows: it has rows of the outbox
-	published := false         // its rows were published before. Their column xid does not show that: it may be of another cluster.
+	published := false         // its rows were published before; their column xid does not show that, since it may be of another cluster
 	var asked requests
 	read := 0
 	for {
@@ -92,7 +92,7 @@ func (s *stream) read() {
 				tell(s.relay.gate.readRequested())
 			}
 		case wal.Skipped:
-			s.received.Store(time.Now().UnixNano()) // one message may take longer than maxSilence
+			s.received.Store(time.Now().UnixNano()) // the rest of the message may take longer than maxSilence
 		case wal.Commit:
 			open = false
 			s.mark(e.LSN, rows)
@@ -127,17 +127,19 @@ type knownLayout struct {
 	layout layout
 }
 
-// errStopping means that the server is shutting down. It waits until everything is confirmed, requests a report after each
-// one, and accepts no more statements with which a checkpoint could be stored: it would wait forever.
+// errStopping means that the server is shutting down. It waits until the relay has confirmed all of the log, and requests a report after
+// each report. But it accepts no statement any more, so the relay cannot store a checkpoint, and can confirm nothing: the server would
+// wait for ever. So the relay ends the stream.
 var errStopping = errors.New("the server is stopping")
 
-// requests counts the server's requests for a report, except requests that are followed by data already received. A server that is
-// not shutting down sends one in several seconds. Followed requests accumulate while the reader waits for room in the window.
+// requests counts the server's requests for a report, to recognise a server that is shutting down: any other sends one in several
+// seconds. A request with data behind it in the buffer does not count, since such requests accumulate while the reader waits for room.
 type requests struct {
 	first time.Time
 	n     int
 }
 
+// urgent counts a request, and reports whether there were more than 10 within a second.
 func (r *requests) urgent(now time.Time) bool {
 	if r.n++; now.Sub(r.first) > time.Second {
 		r.first, r.n = now, 1
@@ -171,7 +173,7 @@ func (s *stream) isFull() bool {
 	return s.filling.full()
 }
 
-// mark notes that the log up to an LSN is in the windows. rows: a transaction with rows of the outbox ends there.
+// mark records that all rows of the log up to an LSN are in the windows. rows: a transaction with rows of the outbox ends there.
 func (s *stream) mark(upTo wal.LSN, rows bool) {
 	s.mu.Lock()
 	if rows {

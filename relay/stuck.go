@@ -21,9 +21,9 @@ var (
 // given up.
 const stuckAfter = 5
 
-// A stuck counts how often the stream ended at the same LSN for the same reason: the log contains something that can never be
-// streamed, such as a row from a time at which the publication did not exist or a column had another name, or the mapping or the
-// server's resources do not allow it now. Errors of the connection do not count.
+// A stuck counts how often the stream ended at the same LSN with the same error. Either the log contains something that can never be
+// streamed, such as a row from a time at which the publication did not exist or a column had another name. Or it cannot be streamed with
+// the present mapping, or the present resources of the server. Errors of the connection do not count.
 type stuck struct {
 	mu    sync.Mutex
 	at    wal.LSN
@@ -73,7 +73,7 @@ func (s *stuck) unready() error {
 	return fmt.Errorf("the stream ended %d times at %s: %w", s.times, s.at, s.cause)
 }
 
-// comesAgain reports whether a stream ended for a reason that ends the next one too, until a person removes it.
+// comesAgain reports whether a stream ended for a reason that will end the next one too, until a person removes the reason.
 func comesAgain(err error) bool {
 	if errors.Is(err, errUnreadable) || errors.Is(err, errUnbound) {
 		return true
@@ -90,7 +90,7 @@ func ofContents(err error) bool {
 	return errors.Is(err, errUnreadable) || comesAgain(err) && !errors.Is(err, errUnbound) && refusalClass(err) != "53" // resources
 }
 
-// refusalClass returns the class of the server's error that ended a stream; "": it is none.
+// refusalClass returns the class of the SQLSTATE with which the server ended a stream; "": the server did not end it.
 func refusalClass(err error) string {
 	var refusal *pgconn.PgError
 	if !errors.As(err, &refusal) || len(refusal.Code) != 5 || !errors.Is(err, errStream) {

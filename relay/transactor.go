@@ -21,7 +21,7 @@ type Delivery string
 // The deliveries.
 const (
 	AtLeastOnce Delivery = "at-least-once" // a crash repeats rows, under the same ids
-	ExactlyOnce Delivery = "exactly-once"  // a consumer that reads committed messages sees none twice, but for Status.Repeats; WAL only
+	ExactlyOnce Delivery = "exactly-once"  // a consumer that reads committed messages sees none twice, except as Status.Repeats reports; WAL only
 )
 
 var (
@@ -48,14 +48,14 @@ type transactor struct {
 	at    checkpoint    // committed checkpoint
 	next  checkpoint    // checkpoint after the last complete transaction with rows
 	last  outboxrow.Row // position and id of the last row that the stream has settled
-	apart bool          // the rows are not from the log now: their transactions store no checkpoint
+	apart bool          // the rows of this round are not read from the log: their Kafka transactions store no checkpoint
 	open  bool          // a transaction is open
 	begun time.Time     // when it began
-	ended time.Time     // when the one before ended
+	ended time.Time     // when the last one ended
 	rows  int           // number of rows in it
 	whole bool          // it contains only complete Postgres transactions
-	noted bool          // rows were recorded as failed since the last one
-	upTo  wal.LSN       // LSN to confirm after the complete ones; 0: none
+	noted bool          // rows were recorded as failed since the last commit of a checkpoint
+	upTo  wal.LSN       // the log before it is in the transaction, or recorded; 0: no Postgres transaction is complete
 
 	traced []Traced // rows in it for the hook Traced
 }
@@ -135,7 +135,7 @@ func (p *publisher) mayGoOn(idle context.Context) (bool, error) {
 	return false, s.endError()
 }
 
-// begin begins a transaction if none is open.
+// begin begins a transaction if none is open. If one is open, it returns an error before that times out.
 func (t *transactor) begin() error {
 	if t.open {
 		return t.inTime()
@@ -147,8 +147,8 @@ func (t *transactor) begin() error {
 	return nil
 }
 
-// inTime returns an error if the transaction is about to reach the broker's time-out, so that the relay aborts it first. The
-// first time may be an outage; the second time from the same checkpoint, the Postgres transaction is too large.
+// inTime returns an error if the transaction is about to reach the broker's time-out, so that the relay aborts it first. Once may be due
+// to an outage. If it happens again after the same checkpoint, the Postgres transaction is too large, and the error wraps errStop.
 func (t *transactor) inTime() error {
 	limit := t.relay.cfg.TransactionTimeout
 	if !t.open || time.Since(t.begun) < limit*9/10 {
@@ -166,10 +166,10 @@ func (t *transactor) inTime() error {
 	return fmt.Errorf("%w: it was not complete after %s, with %d rows", errAborted, limit*9/10, t.rows)
 }
 
-// busy reports whether a transaction is open, or recorded rows wait for one that stores a checkpoint after them.
+// busy reports whether a transaction is open, or rows were recorded and no checkpoint after them is committed yet.
 func (t *transactor) busy() bool { return t.open || t.noted }
 
-// takes is called before rows of the log are sent: they may be of a transaction that is not complete.
+// takes is called before rows of the log are sent: their Postgres transaction may be incomplete.
 func (t *transactor) takes() { t.whole = false }
 
 // passed is called when the stream has settled i and all rows before it, also by passing over them.
@@ -200,7 +200,7 @@ func (t *transactor) commitIfDue(s *stream) error {
 	return t.inTime()
 }
 
-// wait returns how long the publisher may wait for rows.
+// wait returns how long the publisher may wait for rows: until the next commit is due, but not longer than most.
 func (t *transactor) wait(most time.Duration) time.Duration {
 	if t.whole && t.busy() {
 		return max(0, min(most, t.relay.cfg.Transactions-time.Since(t.ended)))
@@ -275,7 +275,7 @@ func (t *transactor) produce(r *kgo.Record) error {
 	return nil
 }
 
-// over is called when a transaction has ended as intended.
+// over is called when a transaction was committed or aborted without an error.
 func (t *transactor) over() error {
 	t.open, t.ended = false, time.Now()
 	id, epoch, err := t.client.ProducerID(t.term) // the broker gives a new epoch with each end
@@ -286,7 +286,7 @@ func (t *transactor) over() error {
 	return nil
 }
 
-// fenced adds the likely causes to the error if another client took the transactional id.
+// fenced adds the likely causes to an error that means that this client has lost the transactional id.
 func (t *transactor) fenced(err error) error {
 	if kafka.Classify(err) == kafka.Fenced {
 		return fmt.Errorf("%w: the transaction timed out, or another client uses transactional id %s: "+
@@ -324,8 +324,8 @@ type sent struct {
 	failed   error     // an error of the broker, not of a row
 }
 
-// settleTx settles a send within a transaction: either all of it, or the transaction is aborted, since a client commits
-// whatever was acknowledged.
+// settleTx settles a send within a transaction. If not all of its records were acknowledged, it returns an error or aborts the
+// transaction, since a client would commit those that were.
 func (p *publisher) settleTx(ctx context.Context, s sent) error {
 	t := p.tx
 	if len(s.acked) == s.rows {
@@ -360,6 +360,7 @@ func (p *publisher) settleTx(ctx context.Context, s sent) error {
 	return errAgain
 }
 
+// ofTopics returns the number of topics of the failures.
 func ofTopics(failures []failure) int {
 	names := make(map[string]struct{})
 	for _, t := range failures {
@@ -368,7 +369,7 @@ func ofTopics(failures []failure) int {
 	return len(names)
 }
 
-// repeats reports in Status and in the log why rows may be published twice.
+// repeats reports, under exactly-once, in Status and in the log why rows may be published twice.
 func (r *Relay) repeats(why string) {
 	if r.cfg.Delivery != ExactlyOnce {
 		return

@@ -12,8 +12,8 @@ import (
 	"github.com/troupe-go/troupe/internal/wal"
 )
 
-// A window holds rows that a stream has read and the publisher has not settled yet, in the order of their commits, and the
-// LSN up to which the log holds no other rows. The memory of its rows belongs to the window and is used again with it.
+// A window holds rows that a source has read and the publisher has not settled yet. A stream's window holds them in the order of their
+// commits, with the LSN up to which the log holds no other rows. The memory of the rows belongs to the window, and is reused with it.
 type window struct {
 	items []item
 	bytes []byte    // memory of the rows' values
@@ -32,8 +32,8 @@ type commitEnd struct {
 	at  time.Time
 }
 
-// A stream has two windows: one is filled while the other is published. They are most of a relay's memory, and larger windows
-// were not faster.
+// The limits of a stream's window. A stream has two windows: one is filled while the other is published. They are most of a relay's
+// memory, and larger windows were not faster.
 const (
 	windowRows  = 2000
 	windowBytes = 3 << 19
@@ -75,8 +75,8 @@ var fields = map[string]field{
 	"headers": headers, "raw_headers": rawHeaders, "payload": payload, "created_at": createdAt,
 }
 
-// A layout gives for each column of a relation the column of the outbox. Unknown columns are skipped, so that a column may be
-// added while a relay runs.
+// A layout has the field for each column of a relation. Columns that the relay does not know are skipped, so that a column may be added
+// while a relay runs.
 type layout []field
 
 func layoutOf(r *wal.Relation) (layout, error) {
@@ -144,6 +144,7 @@ func (w *window) fill(i *item, l layout, tuple wal.Tuple, known words) error {
 	return nil
 }
 
+// push appends an item.
 func (w *window) push(i item) {
 	if len(w.items) == 0 {
 		w.begun = time.Now()
@@ -152,6 +153,7 @@ func (w *window) push(i item) {
 	w.items = append(roomFor(w.items, 1, windowRows), i)
 }
 
+// set sets a field of a row to a value in binary format, which it copies.
 func (w *window) set(i *item, f field, value []byte, known words) error {
 	switch f {
 	case position, createdAt:
@@ -194,7 +196,7 @@ func (w *window) set(i *item, f field, value []byte, known words) error {
 	return nil
 }
 
-// label returns a topic or a type.
+// label returns a topic or a type as a string, and counts it in w.long if it is too long to be cached.
 func (w *window) label(value []byte, known words) string {
 	if len(value) > maxCachedText {
 		w.long += len(value)
@@ -212,8 +214,8 @@ func (w *window) keep(value []byte) []byte {
 	return w.bytes[start:len(w.bytes):len(w.bytes)]
 }
 
-// roomFor makes room for n more elements. It grows up to whole in few steps, since append would leave megabytes of garbage
-// behind.
+// roomFor makes room for n more elements. It grows the slice to a capacity of whole in few steps, since append would leave megabytes of
+// garbage behind.
 func roomFor[T any](s []T, n, whole int) []T {
 	if need := len(s) + n; need > cap(s) {
 		grown := make([]T, len(s), max(min(8*cap(s), whole), need, whole/32))

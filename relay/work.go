@@ -48,7 +48,7 @@ func slotOf(database string) string {
 	return fmt.Sprintf("troupe_%.40s_%08x", plain, crc32.ChecksumIEEE([]byte(database)))
 }
 
-// work calls once repeatedly until the term ends. It returns errLost and errStop, and retries after other errors.
+// work calls once until it returns nil or the term ends. It returns errLost and errStop, and retries after other errors.
 func (r *Relay) work(idle, term context.Context, p *publisher, once func(idle, term context.Context, p *publisher) error) error {
 	backoff := retry.Policy{Initial: 100 * time.Millisecond, Cap: 2 * time.Second}
 	for failures := 0; idle.Err() == nil; {
@@ -234,18 +234,20 @@ func (r *Relay) newPoll(l *lease) *poll {
 	}
 }
 
-// batchOfShard returns the number of rows of a claim, if the outbox has that number of shards.
+// batchOfShard returns the number of rows of a claim in one of several shards: batch divided by shards, but at least 500, or batch if
+// that is less.
 func batchOfShard(batch, shards int) int { return max(batch/shards, min(batch, 500)) }
 
 // storedState is the row of troupe.relay_state, or of a mapped table in troupe.mapped_tables.
 type storedState struct {
-	there            bool
-	source           Source
-	system           string
-	timeline         int32
-	published, sweep *string // snapshots: rows that are published; rows that a sweep is to publish
-	lsn              wal.LSN
-	publication      *string // publication that lsn belongs to, as sample.sql identifies it; nil: not known
+	there       bool
+	source      Source
+	system      string
+	timeline    int32
+	published   *string // snapshot: rows that it sees are published or recorded; nil: none
+	sweep       *string // snapshot: rows that it sees and published does not see are read from the table before the slot is streamed; nil: none
+	lsn         wal.LSN
+	publication *string // publication that lsn belongs to, as sample.sql identifies it; nil: not known
 }
 
 func (r *Relay) readState(ctx context.Context, db *server) (s storedState, err error) {
