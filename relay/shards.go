@@ -13,7 +13,7 @@ import (
 	"github.com/troupe-go/troupe/internal/pg"
 )
 
-// mostShards is the maximum, which a CHECK of the table repeats.
+// mostShards is the maximum of Config.Shards. A CHECK of troupe.relay_leases repeats it.
 const mostShards = 64
 
 // sharing is the number of shards as this process last read it, with a signal for changes.
@@ -122,16 +122,16 @@ func (r *Relay) shareAmong(ctx, work context.Context) {
 		}
 		for {
 			timer := time.NewTimer(min(wait, r.cfg.Lease))
-			vouched := false
+			allHeld := false // then takeFree would find nothing to do
 			select {
 			case <-ctx.Done():
 			case <-freed:
 			case <-r.looker.mayBeFree:
 			case <-timer.C:
-				vouched = r.looker.allShardsHeld(r.cfg.Lease)
+				allHeld = r.looker.allShardsHeld(r.cfg.Lease)
 			}
 			timer.Stop()
-			if !vouched {
+			if !allHeld {
 				break
 			}
 		}

@@ -30,8 +30,8 @@ type Conn struct {
 	conn *pgconn.PgConn
 	net  net.Conn
 	in   *bufio.Reader
-	done int // bytes of in that were returned, and are discarded by the next read
-	skip int // bytes of in that belong to a message that is skipped
+	done int // bytes of in that the last frame occupies, and that are discarded before the next one
+	skip int // bytes of in that are still to be skipped, of a long message
 
 	decoder Decoder
 	out     sync.Mutex // held during writes
@@ -74,7 +74,7 @@ func Connect(ctx context.Context, config *pgxpool.Config) (*Conn, error) {
 // PID returns the id of the server's process of this connection.
 func (c *Conn) PID() uint32 { return c.conn.PID() }
 
-// Close ends the connection. Next may still return events that had arrived before; then it returns an error.
+// Close closes the connection. Next may still return events that were received before; then it returns an error.
 func (c *Conn) Close() { _ = c.net.Close() }
 
 // KeepEncoding makes the server stream text in the database's encoding, as it is stored. By default it streams UTF-8, and ends
@@ -155,8 +155,8 @@ func (c *Conn) row(ctx context.Context, command string, n int) ([]string, error)
 	return row, nil
 }
 
-// Start begins to stream a slot from its confirmed position, or from a later one. After it, only Next, Buffered, Report and Close
-// may be called. ErrActive: another connection streams it.
+// Start begins to stream a slot from an LSN, or from the slot's confirmed LSN if that is later. After it, only Next, Buffered, Report and
+// Close may be called. The error wraps ErrActive if another connection streams the slot.
 func (c *Conn) Start(ctx context.Context, slot, publication string, from LSN) error {
 	command := fmt.Sprintf("START_REPLICATION SLOT %s LOGICAL %s (proto_version '1', publication_names %s, binary 'true', messages 'true')",
 		pgx.Identifier{slot}.Sanitize(), from, quote(pgx.Identifier{publication}.Sanitize()))
@@ -191,6 +191,7 @@ func (c *Conn) Start(ctx context.Context, slot, publication string, from LSN) er
 // ErrActive is returned if another connection streams the slot.
 var ErrActive = errors.New("the slot is in use")
 
+// quote returns text as a string literal of a replication command.
 func quote(text string) string {
 	quoted := []byte{'\''}
 	for i := range len(text) {
@@ -212,8 +213,8 @@ const (
 	message       = 'M'
 )
 
-// Next waits for the next event. Skipped messages make no event, or Skipped events if they are long. One goroutine may call Next; Report
-// and Close may be called concurrently by others. Any error ends the stream.
+// Next waits for the next event. It returns no event for messages that it skips, but a Skipped event for each part of a long one. One
+// goroutine may call Next; others may call Report and Close at the same time. Any error ends the stream.
 func (c *Conn) Next() (Event, error) {
 	for {
 		if c.skip > 0 {
@@ -267,8 +268,8 @@ func (c *Conn) Report(flushed LSN) error {
 	m[0] = 'd'
 	binary.BigEndian.PutUint32(m[1:], size-1)
 	m[5] = 'r'
-	for place := 6; place < 30; place += 8 { // written, flushed, applied
-		binary.BigEndian.PutUint64(m[place:], uint64(flushed))
+	for at := 6; at < 30; at += 8 { // written, flushed, applied
+		binary.BigEndian.PutUint64(m[at:], uint64(flushed))
 	}
 	binary.BigEndian.PutUint64(m[30:], uint64(time.Since(epoch).Microseconds()))
 	c.out.Lock()
