@@ -67,8 +67,8 @@ func (s *stream) loadDiscards(ctx context.Context) error {
 	return nil
 }
 
-// auditError wraps an error of reading the discards. It returns nil if the role lacks the right to read them: a relay with the rights of
-// an older version continues, and logs that.
+// auditError wraps an error of reading the discards. If the role lacks the right to read them, as with the rights of an older version, it
+// logs that and returns nil, and the relay continues.
 func (r *Relay) auditError(err error) error {
 	if denied(err) {
 		r.quiet.failed("discards", fmt.Errorf("a row that was discarded just before a crash may be published: "+

@@ -51,7 +51,7 @@ const (
 	restSlow                // there are none, but the look took long
 )
 
-// slowLook is the duration of a look above which it read too many rows in vain, so that a new mark is worth its cost.
+// slowLook is the duration of a look above which it passed over so many rows that a new mark is worth its cost.
 const slowLook = 20 * time.Millisecond
 
 func newLooker(r *Relay) *looker {

@@ -17,10 +17,10 @@ const (
 // mark is a position below which no row is left and none can appear, so that claims need not read the dead versions of deleted rows. To
 // read them is expensive while an old snapshot keeps VACUUM from removing them (pg_dump, a forgotten transaction).
 //
-// A position that was given out does not show that the lower ones are final: their transactions may commit later. The
-// procedure is: read the newest position, then list the transactions that hold the writers' lock, then wait until all of
-// these have ended. Transactions that take the lock later get later positions. The list is valid until the server restarts,
-// so a mark is discarded with its connection.
+// That the sequence has given out a position does not mean that all rows with lower ones are committed or gone: their transactions may
+// still be open. So a mark is made in three steps: read the newest position; list the transactions that hold the writers' lock; wait
+// until all of these have ended. Transactions that take the lock later get higher positions. The list is valid until the server
+// restarts, so a mark is discarded with its connection.
 //
 // A second position, past, lets claims skip rows that failed, and rows that wait behind them. It applies while the rows that others wait
 // behind are the same and none of them is due; each claim checks that in its statement.

@@ -38,7 +38,7 @@ const (
 // Pause lets rows in flight be acknowledged and settled; then the relay reads nothing more until Resume. The lease is kept,
 // so no standby takes over; a standby that is paused stays a standby, and publishes nothing if it takes over. A pause applies
 // to this Relay in this process only: a new Relay publishes. Pause does not wait. Pause and Resume may be called at any time,
-// from any goroutine, also repeatedly.
+// from any goroutine, and more than once.
 func (r *Relay) Pause() {
 	r.gate.mu.Lock()
 	defer r.gate.mu.Unlock()

@@ -184,8 +184,8 @@ func (p *poll) read(ctx context.Context, from scope) error {
 	return rows.Err()
 }
 
-// retried returns how many rows of the next claim may be rows that are tried again: half of them, so that new rows are
-// published also if the broker refuses more rows than a claim holds, and these are due again before all of them were tried.
+// retried returns how many rows of the next claim may be failed rows that are due: half of them. So new rows are published even while
+// more failed rows are due than a claim holds.
 func (p *poll) retried() int {
 	if p.batch == 1 {
 		p.turn = !p.turn
@@ -194,7 +194,7 @@ func (p *poll) retried() int {
 	return p.batch / 2
 }
 
-// far reports whether a claim read so many rows in vain that a new mark is worth its cost.
+// far reports whether a claim passed over so many rows before its first one that a new mark is worth its cost.
 func (p *poll) far(w *window, took time.Duration) bool {
 	if len(w.items) == 0 {
 		return took > slowLook

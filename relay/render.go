@@ -143,7 +143,7 @@ func (r *renderer) contentType(topic string) []byte {
 // isText reports whether b is UTF-8 without a zero byte.
 func isText(b []byte) bool { return utf8.Valid(b) && bytes.IndexByte(b, 0) < 0 }
 
-// The attributes in the order of the wire, without the time.
+// Indexes of the attributes of a record, in the order of its headers. The time is not among them.
 const (
 	attributeID = iota
 	attributeSource

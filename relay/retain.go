@@ -12,7 +12,7 @@ import (
 // retainEvery is the time between two checks of the partitions. It is long since partitions are large.
 const retainEvery = 5 * time.Minute
 
-// retain drops partitions whose rows are all published. It has a goroutine of its own, since a detach may wait for hours.
+// retain drops partitions whose rows are all published. It has a goroutine of its own, since it may take hours to detach a partition.
 func (r *Relay) retain(ctx context.Context, every time.Duration) {
 	logged := false
 	for !sleep(ctx, every, nil) && ctx.Err() == nil {

@@ -44,7 +44,7 @@ func closePool(pool *pgxpool.Pool) {
 
 const closeLimit = time.Second
 
-// bind creates a pool for the server with an id; the caller closes it.
+// bind creates a pool of connections to the server process with an id; the caller closes it.
 func bind(to *pgxpool.Pool, id string) (*server, error) {
 	pool, err := pg.SessionPool(to, func(ctx context.Context, conn *pgx.Conn) error {
 		now, err := pg.Server(ctx, conn)
@@ -59,7 +59,7 @@ func bind(to *pgxpool.Pool, id string) (*server, error) {
 	return &server{pool, id}, nil
 }
 
-// bindNow is bind for the server that the address leads to now.
+// bindNow is bind for the server process that the database's address leads to now.
 func bindNow(ctx context.Context, pool *pgxpool.Pool) (*server, error) {
 	conn, err := pool.Acquire(ctx)
 	if err != nil {

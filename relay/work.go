@@ -191,7 +191,7 @@ func (r *Relay) warnOfStandby(ctx context.Context, db *server) error {
 	return nil
 }
 
-// obstacle calls wal.Obstacle for the relay's own table. For a mapped table it first creates the publication.
+// obstacle returns why the table cannot be streamed; "": it can. For a mapped table it first creates the publication.
 func (r *Relay) obstacle(ctx context.Context) (string, error) {
 	if r.mapped == nil {
 		return wal.Obstacle(ctx, r.pool, wal.Published{Publication: r.cfg.Publication, Schema: "troupe", Table: "outbox"})
