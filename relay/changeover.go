@@ -45,7 +45,7 @@ func (r *Relay) pollUntilSlot(idle, term context.Context, p *publisher, plan slo
 		return st, plan.conn, err
 	}
 	if r.mapped != nil {
-		before, err := r.visible(idle, plan.db)
+		before, err := visible(idle, plan.db)
 		if err != nil {
 			return st, plan.conn, err
 		}
@@ -82,7 +82,7 @@ func (r *Relay) pollUntilSlot(idle, term context.Context, p *publisher, plan slo
 	if r.givenUp.Load() {
 		return st, conn, errGivenUp
 	}
-	now, err := r.visible(idle, plan.db)
+	now, err := visible(idle, plan.db)
 	if err != nil {
 		return st, conn, err
 	}

@@ -126,7 +126,7 @@ func (r *Relay) checkSlot(ctx context.Context, l *lease, s *SlotStatus) error {
 	if limit := r.cfg.SlotLimit; limit > 0 && s.RetainedBytes > limit {
 		return r.giveUp(ctx, l, s)
 	}
-	if err := r.slotProblem(s, r.cfg.SlotWarn); err != nil {
+	if err := s.problem(r.cfg.SlotWarn); err != nil {
 		r.quiet.failed("slot size", err)
 	} else {
 		r.quiet.recovered("slot size")
@@ -134,8 +134,8 @@ func (r *Relay) checkSlot(ctx context.Context, l *lease, s *SlotStatus) error {
 	return nil
 }
 
-// slotProblem returns an error if the slot is lost, will be lost, or makes the server keep more than most bytes of its log.
-func (r *Relay) slotProblem(s *SlotStatus, most int64) error {
+// problem returns an error if the slot is lost, will be lost, or makes the server keep more than most bytes of its log.
+func (s *SlotStatus) problem(most int64) error {
 	switch {
 	case s.WALStatus == "lost":
 		cause, remedy := pg.Invalidation(s.Invalidation)

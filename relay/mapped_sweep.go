@@ -279,10 +279,7 @@ func (m *mappedSweep) close() {
 	if m.conn == nil {
 		return
 	}
-	conn := m.conn.Hijack() // closing only the rows would read them all to the end
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	_ = conn.Close(ctx) // an error does not matter: the connection is not used again
+	closeConn(m.conn.Hijack()) // closing only the rows would read them all to the end
 	m.conn, m.rows = nil, nil
 }
 

@@ -36,7 +36,7 @@ func (m missingTable) reason() error {
 // literal returns text as a string literal of SQL.
 func literal(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
 
-func (t *mappedTable) missing(ctx context.Context, r *Relay) ([]missingTable, error) {
+func (r *Relay) missingTables(ctx context.Context) ([]missingTable, error) {
 	rows, err := r.pool.Query(ctx, listMissingTables)
 	if err != nil {
 		return nil, fmt.Errorf("look for tables that no longer exist: %w", err)
@@ -52,7 +52,7 @@ func (t *mappedTable) missing(ctx context.Context, r *Relay) ([]missingTable, er
 // no longer exists, and has failed rows. Or it was never streamed, and another table that has failed rows no longer exists: that may be
 // this table under its former name.
 func (t *mappedTable) keepsFailures(ctx context.Context, r *Relay) error {
-	missing, err := t.missing(ctx, r)
+	missing, err := r.missingTables(ctx)
 	if err != nil || len(missing) == 0 {
 		return err
 	}
@@ -79,7 +79,7 @@ func (r *Relay) whyDenied(ctx context.Context, err error) error {
 	if r.mapped == nil || !denied(err) {
 		return err
 	}
-	missing, failed := r.mapped.missing(ctx, r)
+	missing, failed := r.missingTables(ctx)
 	if failed != nil {
 		return err
 	}
@@ -104,7 +104,7 @@ func (r *Relay) warnOfMissingTables(ctx context.Context, warned map[string]bool)
 	if r.mapped == nil {
 		return nil
 	}
-	missing, err := r.mapped.missing(ctx, r)
+	missing, err := r.missingTables(ctx)
 	if err != nil {
 		return err
 	}

@@ -2,7 +2,6 @@ package relay
 
 import (
 	"context"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -50,11 +49,15 @@ func (s *session) connect(ctx context.Context) (fresh bool, err error) {
 }
 
 func (s *session) close() {
-	if s.conn == nil {
-		return
+	if s.conn != nil {
+		closeConn(s.conn)
+		s.conn = nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+}
+
+// closeConn closes a connection, and waits for closeLimit at most.
+func closeConn(conn *pgx.Conn) {
+	ctx, cancel := context.WithTimeout(context.Background(), closeLimit)
 	defer cancel()
-	_ = s.conn.Close(ctx) // an error does not matter: the connection is not used again
-	s.conn = nil
+	_ = conn.Close(ctx) // an error does not matter: the connection is not used again
 }

@@ -177,7 +177,7 @@ func (r *Relay) makeSlot(ctx context.Context, db *server, conn *wal.Conn) (wal.L
 		return 0, fmt.Errorf("take a transaction id: %w", err)
 	}
 	for {
-		s, err := r.visible(ctx, db)
+		s, err := visible(ctx, db)
 		if err != nil {
 			return 0, err
 		}
@@ -191,7 +191,7 @@ func (r *Relay) makeSlot(ctx context.Context, db *server, conn *wal.Conn) (wal.L
 }
 
 // visible returns the snapshot of a statement that runs now.
-func (r *Relay) visible(ctx context.Context, db *server) (snapshot, error) {
+func visible(ctx context.Context, db *server) (snapshot, error) {
 	var text string
 	if err := db.QueryRow(ctx, "SELECT pg_current_snapshot()::text").Scan(&text); err != nil {
 		return snapshot{}, fmt.Errorf("take a snapshot: %w", err)

@@ -201,7 +201,7 @@ func (r *Relay) Ready() error {
 		return errors.New("stopped")
 	}
 	if s.Role == Active && s.Slot != nil {
-		if err := r.slotProblem(s.Slot, r.cfg.SlotUnready); err != nil {
+		if err := s.Slot.problem(r.cfg.SlotUnready); err != nil {
 			return fmt.Errorf("%s: %w", s.Role, err)
 		}
 	}

@@ -198,12 +198,12 @@ func (r *Relay) stream(idle, term context.Context, p *publisher) error {
 		return err
 	}
 	st.timeline, st.system = system.Timeline, system.ID
-	flushed, err := r.flushed(idle, db)
+	end, err := flushed(idle, db)
 	if err != nil {
 		return err
 	}
 	began := st.lsn
-	err = r.follow(idle, term, p, streaming{db, conn, st, from, flushed, text})
+	err = r.follow(idle, term, p, streaming{db, conn, st, from, end, text})
 	if !r.asStored && unconvertible(err) {
 		r.readInDatabaseEncoding(err)
 		return errAgain
@@ -213,7 +213,7 @@ func (r *Relay) stream(idle, term context.Context, p *publisher) error {
 }
 
 // flushed returns the end of the log on the server's disk: no stream has read beyond it.
-func (r *Relay) flushed(ctx context.Context, db querier) (wal.LSN, error) {
+func flushed(ctx context.Context, db querier) (wal.LSN, error) {
 	var text string
 	if err := db.QueryRow(ctx, "SELECT pg_current_wal_flush_lsn()::text").Scan(&text); err != nil {
 		return 0, fmt.Errorf("read the end of the log: %w", err)
