@@ -114,7 +114,7 @@ func (r *Relay) newConverter(ctx context.Context, db *server) (*converter, error
 
 // text returns a value in UTF-8. The error is errEncoding, or an error of the connection.
 func (c *converter) text(value []byte) ([]byte, error) {
-	if isASCII(value) {
+	if pgtext.IsASCII(value) {
 		return value, nil
 	}
 	if c.encoding == "SQL_ASCII" { // the server converts nothing there, but checks the bytes
@@ -207,13 +207,4 @@ func fieldName(f field) string {
 		}
 	}
 	return ""
-}
-
-func isASCII(b []byte) bool {
-	for _, c := range b {
-		if c >= utf8.RuneSelf {
-			return false
-		}
-	}
-	return true
 }

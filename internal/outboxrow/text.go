@@ -2,9 +2,9 @@ package outboxrow
 
 import (
 	"bytes"
-	"unicode/utf8"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/pgtext"
 )
 
 // Text holds the key and the headers of a row as parameters of the statement that inserts it. Text that is not ASCII is in UTF8Key and
@@ -22,10 +22,10 @@ type Text struct {
 // Text returns the parameters.
 func (r *Row) Text() (Text, error) {
 	t := Text{Key: r.Key, Headers: r.Headers, RawHeaders: r.RawHeaders}
-	if r.Key != nil && !isASCII(*r.Key) {
+	if r.Key != nil && !pgtext.IsASCII(*r.Key) {
 		t.Key, t.UTF8Key = nil, []byte(*r.Key)
 	}
-	if r.RawHeaders == nil && (!isASCII(r.Headers) || bytes.Contains(r.Headers, []byte(`\u202`))) { // json.Marshal escapes U+2028 and U+2029
+	if r.RawHeaders == nil && (!pgtext.IsASCII(r.Headers) || bytes.Contains(r.Headers, []byte(`\u202`))) { // json.Marshal escapes U+2028 and U+2029
 		hs, err := r.headerList()
 		if err != nil {
 			return t, err
@@ -33,13 +33,4 @@ func (r *Row) Text() (Text, error) {
 		t.Headers, t.UTF8Headers, t.RawHeaders = []byte("{}"), r.Headers, envelope.MarshalHeaders(hs)
 	}
 	return t, nil
-}
-
-func isASCII[T string | []byte](s T) bool {
-	for i := range len(s) {
-		if s[i] >= utf8.RuneSelf {
-			return false
-		}
-	}
-	return true
 }

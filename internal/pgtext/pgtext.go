@@ -29,6 +29,16 @@ func Indexable(s string) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
+// IsASCII reports whether s contains only ASCII: every encoding of a database has it as the same bytes.
+func IsASCII[T string | []byte](s T) bool {
+	for i := range len(s) {
+		if s[i] >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
+}
+
 // ASCII returns text with "?" for each character that is not printable ASCII. Every encoding can store it.
 func ASCII(text string) string {
 	return strings.Map(func(r rune) rune {
