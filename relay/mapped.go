@@ -101,9 +101,9 @@ func (t *mappedTable) open(ctx context.Context, r *Relay) error {
 	create := fmt.Sprintf("CREATE PUBLICATION %s FOR TABLE %s WITH (publish = 'insert', publish_via_partition_root = true)",
 		pgx.Identifier{r.cfg.Publication}.Sanitize(), t.identifier())
 	if _, err := r.pool.Exec(ctx, create); err != nil {
-		return fmt.Errorf("make the publication, or let the table's owner do it: %s: %w", create, err)
+		return fmt.Errorf("create the publication, or let the table's owner do it: %s: %w", create, err)
 	}
-	r.cfg.Log.Info().Str("publication", r.cfg.Publication).Stringer("table", t).Msg("publication made")
+	r.cfg.Log.Info().Str("publication", r.cfg.Publication).Stringer("table", t).Msg("publication created")
 	return nil
 }
 

@@ -27,7 +27,7 @@ func (r *Relay) sweepMapped(idle, term context.Context, db *server, p *publisher
 	}
 	if r.mapped.mapping.Config().XID == "" {
 		r.cfg.Log.Warn().Stringer("table", r.mapped).
-			Msg("without table.field.xid nothing says which rows are published: all that are in the table go out, perhaps again")
+			Msg("without table.field.xid no column shows which rows are published: all rows of the table are published, perhaps again")
 	}
 	p.source = source
 	if err := r.publish(idle, term, p); err != nil && !errors.Is(err, errSwept) || idle.Err() != nil {

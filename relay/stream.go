@@ -157,7 +157,7 @@ func (r *Relay) stream(idle, term context.Context, p *publisher) error {
 		}
 	}
 	if st.sweep != nil {
-		r.repeats("rows that the log does not tell are published from the table")
+		r.repeats("rows that the log does not have are published from the table")
 		if st, err = r.sweep(idle, term, db, p, st); err != nil || idle.Err() != nil {
 			return err
 		}

@@ -374,6 +374,6 @@ func (r *Relay) repeats(why string) {
 	if r.cfg.Delivery != ExactlyOnce {
 		return
 	}
-	r.cfg.Log.Warn().Str("why", why).Msg("exactly once, but for this: some rows may come twice")
+	r.cfg.Log.Warn().Str("why", why).Msg("exactly-once delivery has an exception now: some rows may be published twice")
 	r.state.update(func(s *Status) { s.Repeats, s.RepeatsAt = why, time.Now() })
 }
