@@ -65,7 +65,7 @@
 //	killed before a failure is recorded    the row is sent again, and this attempt is not counted
 //	rows without a key                     wait for no other row
 //	the data is another cluster's          (a copy, or a restored dump) all rows in the table are published, perhaps again
-//	the database's clock is set back       a lease taken before lasts two minutes more at most
+//	the database's clock is set back       a lease that was taken earlier lasts at most two minutes longer
 //
 // Of poll:
 //
@@ -157,7 +157,7 @@
 //	the number changes    the leader stores the new layout, under which no old lease can be renewed, and waits
 //	                      until the last old lease is released or has expired; only then are rows claimed under the new one
 //	the source is wal     the leader makes it one shard before anything is streamed
-//	a relay is started    it requests a shard from a relay that holds at least two more than it does, one after the other
+//	a relay is started    it requests shards, one at a time, from relays that hold at least two more than it does
 //	a relay is killed     its leases expire, and the others take them
 //	a relay was frozen    as above; awake, it may send again, and deletes nothing
 //
@@ -203,7 +203,7 @@
 //	                                       reads the checkpoint
 //	frozen, then awake                     no repeat: the broker refuses a relay that lost the id
 //	killed, without another relay          nothing more of these partitions until TransactionTimeout has passed
-//	a row is refused                       all others once; the row and its key wait, recorded
+//	a row is refused                       all other rows once; the refused row is recorded, and its key waits
 //	too large for TransactionTimeout       nothing of it: at the second time Run returns an error with the remedy
 //	there is no checkpoint                 the rows that were not confirmed to Postgres again; Status.Repeats reports it
 //	a failover lost its transaction        the same

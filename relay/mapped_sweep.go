@@ -34,8 +34,8 @@ func (r *Relay) sweepMapped(idle, term context.Context, db *server, p *publisher
 		return st, err
 	}
 	// The sweep has settled the rows that it found in the table. Another row, which was committed before the sweep, may have been deleted
-	// before the sweep read it. The slot delivers that row if it was committed after the slot was created. So only rows that before
-	// sees count as published: the slot does not deliver them.
+	// before the sweep read it. The slot delivers that row if it was committed after the slot was created. So the rows that are visible
+	// in the older snapshot swept.before are stored as published, and no others: the slot does not deliver them.
 	if before := r.mapped.swept.before; before != nil {
 		st.published = &before.text
 	}
