@@ -249,13 +249,14 @@
 // the lease and for maintenance; with several shards one more to look for rows, and one for the leases' notifications. An idle relay runs
 // one statement an interval, which renews the leases of all shards and looks for their rows. Under wal: one for replication, one for
 // checkpoints and samples, and one at times for the lease and maintenance; an idle relay runs some 10 statements a minute. No
-// transaction spans two statements, so a frozen relay blocks no other session, except a change of a mapped table while that table is
-// read in one statement. Connect directly: through a pooler that changes the server connection per transaction, notifications
-// are lost, and replication is impossible.
+// transaction that locks a row or a table spans two statements, so a frozen relay blocks no other session, except a change of a mapped
+// table while that table is read in one statement. Connect directly: through a pooler that changes the server connection per
+// transaction, notifications are lost, and replication is impossible.
 //
 // The relay's sessions begin with the settings that they rely on: no time-outs, UTF8, read committed, pg_catalog first in the
-// search path, and commits that wait for this server's disk but for no standby. Settings of the role or the database
-// apply to your own sessions.
+// search path, and commits that wait for this server's disk but for no standby. Other settings of the role or the database do not
+// matter, except synchronous_commit=off: then only stored checkpoints and the records of failed rows wait for the disk, and after a crash
+// of the server a poll publishes again the last rows that it deleted.
 //
 // After a failover, connections to two servers may be open at once. Snapshots, transaction ids and checkpoints of two servers
 // are never combined: a source reads from one server process, and uses only connections to that process for statements
