@@ -107,7 +107,7 @@ type sweepPlace struct {
 
 // claim returns the unsettled rows of the last claim, else the next rows.
 func (m *mappedSweep) claim(ctx context.Context, _ time.Duration) ([]*item, error) {
-	if items := m.left(); len(items) > 0 {
+	if items := unsettled(m.now); len(items) > 0 {
 		return items, nil
 	}
 	m.settled()
@@ -144,9 +144,8 @@ func (m *mappedSweep) claim(ctx context.Context, _ time.Duration) ([]*item, erro
 		i.commitRow = i.mapped.sweepOrder(m.relay.mapped, math.MaxInt64)
 		m.now = append(m.now, i)
 	}
-	items := m.left()
-	if len(items) > 0 {
-		return items, nil
+	if len(m.now) > 0 {
+		return unsettled(m.now), nil
 	}
 	err := m.rows.Err()
 	if err == nil {
@@ -158,15 +157,6 @@ func (m *mappedSweep) claim(ctx context.Context, _ time.Duration) ([]*item, erro
 		return m.claim(ctx, 0)
 	}
 	return nil, fmt.Errorf("read table %s: %w", m.relay.mapped, err)
-}
-
-func (m *mappedSweep) left() (items []*item) {
-	for n := range m.now {
-		if !m.now[n].settled {
-			items = append(items, &m.now[n])
-		}
-	}
-	return items
 }
 
 // settled records the last row of a batch whose rows are all published or recorded.

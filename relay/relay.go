@@ -16,7 +16,6 @@ import (
 
 	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/internal/mapping"
-	"github.com/troupe-go/troupe/internal/outboxrow"
 	"github.com/troupe-go/troupe/internal/wal"
 	"github.com/troupe-go/troupe/retry"
 	"github.com/troupe-go/troupe/schemas"
@@ -103,7 +102,7 @@ type Config struct {
 	Retry retry.Policy
 	// UnknownTopic is the time for which a row whose topic does not exist is tried before it is parked. It also limits the
 	// time for which one topic delays the rows of others: a topic whose records the broker refuses for other reasons, and a
-	// partition without a leader or without enough replicas in sync (this one for at least 15 s). Default 60 s.
+	// partition without a leader or without enough replicas in sync (there the limit is at least 15 s). Default 60 s.
 	UnknownTopic time.Duration
 
 	// Retention is the shortest time that rows published by a stream stay in the table, so that they can be replayed. Whole
@@ -331,10 +330,6 @@ func newHolder() string {
 	random := make([]byte, 4)
 	_, _ = rand.Read(random) // never fails
 	return host + "-" + strconv.Itoa(os.Getpid()) + "-" + hex.EncodeToString(random)
-}
-
-func (r *Relay) defaults() outboxrow.Defaults {
-	return outboxrow.Defaults{Source: r.cfg.Service, ContentType: r.cfg.ContentType}
 }
 
 // newClient creates a client with the relay's options and more. A publisher has one per term, a transactor one of its own.

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/troupe-go/troupe/internal/outboxrow"
 	"github.com/troupe-go/troupe/internal/pg"
 	"github.com/troupe-go/troupe/internal/retention"
 	"github.com/troupe-go/troupe/retry"
@@ -118,8 +119,8 @@ func (r *Relay) hold(ctx, work context.Context, l *lease, do func(idle, term con
 	defer context.AfterFunc(term, stopIdling)()
 
 	p := &publisher{
-		relay: r, lease: l, client: client, sender: newSender(client), renderer: newRenderer(r.defaults()),
-		failing: make(map[string]time.Time),
+		relay: r, lease: l, client: client, sender: newSender(client), failing: make(map[string]time.Time),
+		renderer: newRenderer(outboxrow.Defaults{Source: r.cfg.Service, ContentType: r.cfg.ContentType}),
 	}
 	p.sender.patience = r.newPatience()
 	var side sync.WaitGroup

@@ -251,12 +251,14 @@ func (w *window) touched(from int) bool {
 }
 
 // left returns the items among the first most that are not settled.
-func (w *window) left(most int) []*item {
-	items := make([]*item, 0, most)
-	for n := range w.items[:most] {
-		if !w.items[n].settled {
-			items = append(items, &w.items[n])
+func (w *window) left(most int) []*item { return unsettled(w.items[:most]) }
+
+func unsettled(items []item) []*item {
+	left := make([]*item, 0, len(items))
+	for n := range items {
+		if !items[n].settled {
+			left = append(left, &items[n])
 		}
 	}
-	return items
+	return left
 }
