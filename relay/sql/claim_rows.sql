@@ -1,10 +1,12 @@
--- The lowest rows of the shard that may be sent now, at most @rows, and none behind @bytes of their columns, uncompressed. Without
--- rows that wait for their next try or are parked, and without rows behind such a row of their key. Without rows that a stream has
--- published: @published sees their xid, and also the transaction that inserted them here, since a restored row may have any xid.
--- Before a stream begins, only rows that it will not deliver. Of the rows that are due for another try at most @retried, the longest
--- due first: so rows that are refused again and again leave room for new ones. Rows up to @past are passed over as long as the
--- blocking rows are the ones of @blocking, and none of them is due: see lowest_row.sql. Each row has the visible snapshot, and a
--- digest of the blocking rows: see read_on.sql.
+-- Returns the lowest rows of the shard that may be sent now: at most @rows, and at most @bytes of their columns, uncompressed, and the row
+-- that exceeds it. It leaves out:
+--   rows that are parked or wait for their next try, and rows behind such a row of their key;
+--   rows that a stream has published: @published sees their xid, and also the transaction that inserted them here, since a restored row
+--   may have any xid;
+--   before a stream begins, rows that it will deliver: @sweep does not see them;
+--   of the failed rows that are due, all but the @retried that are due the longest, so that there is room for new rows;
+--   rows up to @past, while the digest of the blocking rows is @blocking and none of them is due: see lowest_row.sql.
+-- Each row has the snapshot of the statement, and the digest of the blocking rows: see read_on.sql.
 WITH blocking AS MATERIALIZED (
   SELECT md5(coalesce(string_agg(position::text, ' ' ORDER BY position), '')) AS positions
   FROM troupe.outbox_failures

@@ -1,6 +1,7 @@
--- Deletes many rows of near positions, none of them failed before, by one walk from the lowest to the highest. A row between them
--- may have the id of one of them: a redrive and the copy of a dead letter take the id of their message. The sum keeps the
--- positions out of the index condition, which would search for each. Fewer rows than asked for: see delete_rows.sql.
+-- Deletes many rows whose positions are close together, and none of which failed before, by one walk from the lowest to the highest. Rows
+-- are found by position as well as by id, since another row of the range may have the same id: a redrive and the copy of a dead letter
+-- have the id of their message. The sum keeps the positions out of the index condition, which would search for each. If fewer rows are
+-- deleted than were asked for, delete_rows.sql follows.
 WITH lease AS MATERIALIZED (
   SELECT term
   FROM troupe.relay_leases

@@ -1,4 +1,5 @@
--- Existing slots other than @slot from which table @table, or a table that no longer exists, was streamed. Slots of @table come first.
+-- Lists the existing slots other than @slot from which table @table, or a table that no longer exists, was streamed. Slots of @table come
+-- first.
 SELECT t.name, t.slot
 FROM troupe.mapped_tables t
 JOIN pg_replication_slots s ON s.slot_name = t.slot

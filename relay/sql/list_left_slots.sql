@@ -1,4 +1,4 @@
--- Slots that troupe.outbox was streamed from under another name, and that no relay reads now.
+-- Lists the slots other than @slot from which troupe.outbox was streamed, and that no relay reads now.
 SELECT s.slot_name, coalesce(pg_wal_lsn_diff(pg_current_wal_lsn(), s.restart_lsn), 0)::bigint AS retained
 FROM pg_replication_slots s
 JOIN troupe.relay_state r ON r.slot = s.slot_name

@@ -1,4 +1,4 @@
--- The first failed row of each key of a mapped table; a row without a key is found by its id, as in list_mapped_keys.sql.
+-- Lists the first failed row of each key of a mapped table. A row without a key is identified by its id, as in list_mapped_keys.sql.
 SELECT coalesce(t.order_key, uuid_send(t.id)) AS key, t.row
 FROM (
   SELECT min(position) AS position

@@ -1,5 +1,4 @@
--- Records rows that could not be published, if the term is still ours. As record_failures.sql, and with the row itself,
--- since its table need not keep it, and on disk likewise.
+-- As record_failures.sql, for a mapped table: it also stores the row itself, since its table need not keep it.
 WITH lease AS MATERIALIZED (
   SELECT term, set_config('synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'off' THEN 'local'
                                                 ELSE current_setting('synchronous_commit') END, true)
