@@ -84,7 +84,7 @@
 //	                                       the row is sent again, same id
 //	killed while a slot is created         the next relay drops that slot, and creates one again
 //	killed after that, while the rows that the new slot does not deliver are read from the table
-//	                                       the next relay reads those that are left; rows in flight are sent again, same ids
+//	                                       the next relay reads the rows that are left; rows in flight are sent again, same ids
 //	killed, with a standby                 the standby takes over when it sees that the slot is idle: Config.Lease at most
 //	frozen, with a standby                 the server ends the stream after 5 s, then as above
 //	a transaction commits late             it is streamed when it commits

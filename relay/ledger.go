@@ -172,7 +172,7 @@ func (l *ledger) count(key []byte, more keyFailures) {
 }
 
 // due reads failed rows that may be published now. It reads all waiting rows only if the rows that others wait behind have changed;
-// else it reads those that were recorded since, because there may be a million.
+// else it reads only rows that were recorded since, because there may be a million.
 func (l *ledger) due(ctx context.Context) ([]*item, error) {
 	if l.table != nil {
 		return l.dueMapped(ctx)

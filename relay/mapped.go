@@ -132,7 +132,7 @@ func (t *mappedTable) columns(ctx context.Context, r *Relay) ([]mapping.Column, 
 	return columns, nil
 }
 
-// A boundTable makes items of rows. Its columns are those of one Relation message of the log, or of one query.
+// A boundTable makes items of rows. One Relation message of the log, or one query, has described the columns of these rows.
 type boundTable struct {
 	columns []mapping.Column
 	table   *mapping.Table
@@ -151,7 +151,7 @@ func (t *mappedTable) bind(r *Relay, columns []mapping.Column) (*boundTable, err
 
 const firstOwnType = 16384 // OIDs below are of types that every server has
 
-// bindRelation binds the columns that a Relation message describes: those that the table had when the row was written.
+// bindRelation binds the columns that a Relation message describes: the table had these columns when the row was written.
 func (t *mappedTable) bindRelation(ctx context.Context, r *Relay, rel *wal.Relation) (*boundTable, error) {
 	columns := make([]mapping.Column, len(rel.Columns))
 	for n, c := range rel.Columns {

@@ -234,7 +234,7 @@ func (w *window) scan(values [][]byte, known words) error {
 	return i.failure(values[len(claimed):])
 }
 
-// failure reads the columns that follow those of the row: failed_before, attempts, failing_for, max_attempts.
+// failure reads the columns that follow the row's columns: failed_before, attempts, failing_for, max_attempts.
 func (i *item) failure(values [][]byte) error {
 	if len(values[0]) != 1 || len(values[1]) != 4 || len(values[2]) != 8 || len(values[3]) != 4 {
 		return errors.New("a claim in a form that is not known")

@@ -165,7 +165,7 @@ type Relay struct {
 	asStored  bool          // text is read in the database's encoding, see converter; used by the publishing goroutine
 	large     *wal.LSN      // checkpoint after which a transaction did not fit into a Kafka transaction; used by the publishing goroutine
 
-	// New sets each of these to the constant beside it. Tests set shorter times.
+	// New sets each of these to the constant in its comment. Tests set shorter times.
 	reading  time.Duration // checkpointTimeout
 	silence  time.Duration // maxSilence
 	answer   time.Duration // maxAnswer

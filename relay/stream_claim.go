@@ -122,7 +122,7 @@ func (s *stream) waits(w *window) (rest time.Duration, until chan struct{}) {
 	return rest, until
 }
 
-// part returns the unsettled rows of the window. Under exactly-once it returns those of complete Postgres transactions first, since the
+// part returns the unsettled rows of the window. Under exactly-once it returns the rows of complete Postgres transactions first, since the
 // Kafka transaction may end after them, but not after rows of an incomplete one.
 func (s *stream) part() ([]*item, error) {
 	w := s.now

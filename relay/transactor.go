@@ -324,8 +324,8 @@ type sent struct {
 	failed   error     // an error of the broker, not of a row
 }
 
-// settleTx settles a send within a transaction. If not all of its records were acknowledged, it returns an error or aborts the
-// transaction, since a client would commit those that were.
+// settleTx settles a send within a transaction. If a record was not acknowledged, it returns an error or aborts the transaction, since a
+// client would commit the other records.
 func (p *publisher) settleTx(ctx context.Context, s sent) error {
 	t := p.tx
 	if len(s.acked) == s.rows {

@@ -13,8 +13,8 @@ const (
 	mostFrame = 1 << 30 // bytes of a frame; Postgres sends none that is larger
 )
 
-// oneFrame is the input of pgproto3 until the stream begins. Each Read returns bytes of one frame at most, so pgproto3, which buffers what
-// it reads, never holds bytes of the stream: Next reads these from Conn.in.
+// oneFrame is the input of pgproto3 until the stream begins. pgproto3 has a buffer of its own. Each Read returns bytes of one frame at
+// most, so that buffer never holds bytes of the stream: Next reads them from Conn.in.
 type oneFrame struct {
 	in   *bufio.Reader
 	left int // bytes of the frame that is being read
