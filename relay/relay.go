@@ -133,7 +133,8 @@ type Hooks struct {
 	Acked func(rows int, took time.Duration)
 	// Ending is called when a Kafka transaction of rows is complete and is about to be committed. Only under ExactlyOnce.
 	Ending func(rows int)
-	// Traced is called for each published row whose writer has a sampled trace.
+	// Traced is called for each published row whose writer has a sampled trace: under ExactlyOnce for at most 10,000 rows of a Kafka
+	// transaction. A replay does not call it.
 	Traced func(Traced)
 	// Deleted is called when acknowledged rows are settled. Under Poll they are deleted by then; under WAL the checkpoint that passes
 	// them is stored later. Under ExactlyOnce it is called when their Kafka transaction is committed.

@@ -21,6 +21,9 @@ type Traced struct {
 	Published time.Time // when the broker had acknowledged it; under ExactlyOnce when its Kafka transaction was committed
 }
 
+// maxTraced limits the rows of one Kafka transaction that are reported: they are in memory until it is committed.
+const maxTraced = 10_000
+
 // trace calls the hook for the acknowledged rows of a send that began then. Under ExactlyOnce it waits for the commit.
 func (p *publisher) trace(items []*item, began time.Time) {
 	hook := p.relay.cfg.Hooks.Traced
@@ -37,11 +40,12 @@ func (p *publisher) trace(items []*item, began time.Time) {
 			continue
 		}
 		t.Sent, t.Published = began, now
-		if p.tx != nil {
+		switch {
+		case p.tx == nil:
+			hook(t)
+		case len(p.tx.traced) < maxTraced:
 			p.tx.traced = append(p.tx.traced, t)
-			continue
 		}
-		hook(t)
 	}
 }
 

@@ -10,8 +10,8 @@
 //	send <topic>     producer   until the broker has acknowledged it, or its Kafka transaction is committed: the time in the broker
 //
 // Attributes are the topic, the partition, the offset, the message's id and the number of the try, under the names of the semantic
-// conventions for messaging (v1.43.0, in development); never a key, payload or other header. A row that an operator repairs or replays
-// has the trace of its first writer.
+// conventions for messaging (v1.43.0, in development); never a key, payload or other header. A row that an operator retries
+// has the trace of its writer. A replay makes no spans.
 package relays
 
 import (
