@@ -106,6 +106,7 @@
 //	the log cannot be decoded              (the publication was dropped, or a column renamed, for a while) at the fifth failure at one
 //	                                       LSN the slot is created again, and rows are read from the table
 //	the slot is another database's         refused, and left alone: configure a slot of another name
+//	the slot has two_phase                 the same: it has the rows of prepared transactions that may be rolled back
 //	a slot cannot be created, or not yet   the table is polled meanwhile; creating a slot waits for all open transactions
 //	the slot holds much of the log         a warning, then not ready, then dropped at Config.SlotLimit (off by default)
 //	the server holds the log back          not ready, with the reason: a standby in synchronized_standby_slots is absent

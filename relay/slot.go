@@ -21,12 +21,13 @@ type slotState struct {
 	walStatus        string
 	invalidation     string // the server's reason, see pg.Invalidation
 	failover         *bool  // standbys copy it; nil: before Postgres 17
+	twoPhase         bool   // the server sends the rows of a transaction when it is prepared
 }
 
 func (r *Relay) readSlot(ctx context.Context, db querier) (s slotState, err error) {
 	var confirmed *string
 	err = db.QueryRow(ctx, readSlot, pg.Args{"slot": r.cfg.Slot}).
-		Scan(&s.plugin, &s.database, &s.activePID, &confirmed, &s.walStatus, &s.invalidation, &s.failover)
+		Scan(&s.plugin, &s.database, &s.activePID, &confirmed, &s.walStatus, &s.invalidation, &s.failover, &s.twoPhase)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return s, nil
@@ -40,7 +41,8 @@ func (r *Relay) readSlot(ctx context.Context, db querier) (s slotState, err erro
 	return s, err
 }
 
-// foreign returns an error if the slot belongs to another database or program. Such a slot is not changed.
+// foreign returns an error if the slot belongs to another database or program, or has the property two_phase: the server sends the rows of a
+// prepared transaction then before it is committed, also if it is rolled back later. Such a slot is not changed.
 func (r *Relay) foreign(s slotState) error {
 	database := r.cfg.Pool.Config().ConnConfig.Database
 	if s.there && (s.plugin != "pgoutput" || s.database != database) {
@@ -49,6 +51,10 @@ func (r *Relay) foreign(s slotState) error {
 		}
 		return fmt.Errorf("slot %s belongs to plugin %q and database %q: give this relay a slot of another name",
 			r.cfg.Slot, s.plugin, s.database)
+	}
+	if s.twoPhase {
+		return fmt.Errorf("slot %s was created with two_phase: the server would send the rows of a prepared transaction before it is committed, "+
+			"also if it is rolled back: give this relay a slot without two_phase", r.cfg.Slot)
 	}
 	return nil
 }
