@@ -61,6 +61,7 @@
 //	the topic is denied (ACL)              the row is tried by Config.Retry, then parked; its key waits, others continue
 //	the row's topic is a relay's own       the row is parked at once; its key waits, others continue
 //	too large, or bad headers              the row is parked at once; its key waits, others continue
+//	this machine's clock is wrong          (the broker refuses the time of sending) its topics' rows are tried until they are accepted
 //	text that is not UTF-8                 (databases of another encoding) the row is parked at once; its key waits
 //	killed before a failure is recorded    the row is sent again, and this attempt is not counted
 //	rows without a key                     wait for no other row

@@ -48,6 +48,7 @@ func behindOthers(i *item) failure {
 // error: if the last attempt failed with an error of another class, this one is the first again.
 //
 //	the broker is away, or refuses everything     not the row's: wait; after UnknownTopic see postpone
+//	the broker refuses the time of sending        the same, see byClock
 //	no broker takes records of the partition      retry until it is published: see errNotTaken
 //	the topic is unknown, or has no schema        retry until UnknownTopic is over, then park
 //	the topic is denied (ACL)                     retry by the policy, then park
@@ -63,7 +64,7 @@ func (r *Relay) judge(i *item, err error) (t failure, ours bool) {
 	}
 	class := kafka.Classify(err)
 	switch {
-	case retry.IsPermanent(err), class == kafka.Unsendable:
+	case retry.IsPermanent(err), unsendable(i, err):
 		t.Parked, t.maxAttempts = true, 1
 	case class == kafka.UnknownTopic, errors.Is(err, schemas.ErrNoSchema):
 		if i.maxAttempts > 0 { // earlier attempts were counted for a topic that is denied
@@ -85,6 +86,17 @@ func (r *Relay) judge(i *item, err error) (t failure, ours bool) {
 		t.Wait = 0
 	}
 	return t, true
+}
+
+// unsendable reports whether a record can never be accepted as it is.
+func unsendable(i *item, err error) bool {
+	return kafka.Classify(err) == kafka.Unsendable && !byClock(i, err)
+}
+
+// byClock reports whether the broker refused a record's timestamp, and that is the time of sending: the clock of this machine or of the
+// broker is wrong. The next try has another time.
+func byClock(i *item, err error) bool {
+	return errors.Is(err, kerr.InvalidTimestamp) && (i.mapped == nil || i.mapped.message.Timestamp.IsZero())
 }
 
 // untilNext returns the wait of a row whose topic may be created at any moment.

@@ -192,7 +192,7 @@ func (p *publisher) next(ctx context.Context, queue []*item) ([]*item, error) {
 			continue
 		case held.has(i):
 			continue
-		case batch.rows > 1 && kafka.Classify(i.err) == kafka.Unsendable:
+		case batch.rows > 1 && unsendable(i, i.err):
 			// One row of the batch is at fault, or only the sum of the rows: smaller batches will show.
 			p.sender.halve(i.record.Topic, min(batch.bytes, p.sender.max))
 			again = append(again, i)
@@ -208,7 +208,7 @@ func (p *publisher) next(ctx context.Context, queue []*item) ([]*item, error) {
 			t, ours = p.relay.later(i, i.err), true
 		}
 		if !ours {
-			if cause := (*kerr.Error)(nil); errors.As(i.err, &cause) && !cause.Retriable && kafka.Classify(i.err) == kafka.Unavailable {
+			if cause := (*kerr.Error)(nil); errors.As(i.err, &cause) && !cause.Retriable && (kafka.Classify(i.err) == kafka.Unavailable || byClock(i, i.err)) {
 				t, ours = p.postpone(i, i.record.Topic, i.err)
 			}
 		}
