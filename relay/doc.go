@@ -75,6 +75,7 @@
 //	killed, with a standby                 the standby takes over when the lease has expired: 5 s by default
 //	a transaction commits late             its rows are found: every claim begins at the lowest row of the table
 //	the database is away                   the relay waits; it deletes acknowledged rows later if it still has the lease
+//	a trigger or rule keeps published rows the relay publishes nothing more, with the reason, until it is removed
 //
 // Of wal:
 //

@@ -282,9 +282,28 @@ func (p *poll) remove(ctx context.Context, items []*item) error {
 	case held == 0:
 		return fmt.Errorf("delete rows: %w", errLost)
 	}
+	if deleted < len(items) {
+		if err := p.gone(ctx, args); err != nil {
+			return p.check(fmt.Errorf("delete rows: %w", err))
+		}
+	}
 	p.mark.removed += deleted
 	settleAll(items)
 	return nil
+}
+
+// errKept means that the database keeps published rows although it has executed their delete. They would be published with each claim.
+var errKept = errors.New("published rows are still in troupe.outbox: remove the trigger or rule that keeps them from being deleted")
+
+// gone returns an error if one of the rows is still in the table.
+func (p *poll) gone(ctx context.Context, args pg.Args) error {
+	var kept bool
+	err := p.conn.QueryRow(ctx, `SELECT EXISTS (
+		SELECT FROM troupe.outbox o JOIN unnest(@positions::bigint[], @ids::uuid[]) AS acked (position, id) USING (position, id))`, args).Scan(&kept)
+	if err == nil && kept {
+		err = errKept
+	}
+	return err
 }
 
 // together reports whether rows are so close to each other that scanning the range between them costs less than a search for
