@@ -63,6 +63,8 @@ func (r Replay) Validate() error {
 		return fmt.Errorf("replay: %d rows a second: want 1 to %d", r.Rate, mostReplayRate)
 	case len(r.Into) > maxTopicName:
 		return fmt.Errorf("replay: a topic's name of %d bytes: want at most %d", len(r.Into), maxTopicName)
+	case holdsCheckpoint(r.Into):
+		return fmt.Errorf("replay: into %s: %w", r.Into, errCheckpointTopic)
 	}
 	return nil
 }

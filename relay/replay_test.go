@@ -155,6 +155,7 @@ func TestAReplayThatCannotBeMeantIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, r := range []relay.Replay{
 		{From: -1}, {From: 2, To: 1}, {Rate: -1}, {Rate: 1_000_000}, {Since: time.Unix(2, 0), Until: time.Unix(1, 0)},
+		{Into: "troupe.relay.shop"},
 	} {
 		require.Error(t, r.Validate(), "%+v", r)
 	}
