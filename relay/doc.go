@@ -238,6 +238,7 @@
 //	a column of the mapping is gone        not ready, and names it, until the mapping fits the rows in the log, or an operator
 //	                                       drops the slot
 //	two failed rows of one event id        are one message
+//	a failed row of more than 128 MiB      parked, and cannot be retried: its long columns are not kept
 //
 // # Avro
 //

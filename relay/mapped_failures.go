@@ -21,6 +21,10 @@ func (r *Relay) recordFailures(ctx context.Context, db *server, l *lease, failur
 	return record(ctx, db, l, failures)
 }
 
+// mostKept is the number of bytes of a failed row's values above which the long ones are not kept. Postgres takes no jsonb of more than
+// 256 MiB, in which these would have 4/3 of their length.
+const mostKept = 128 << 20
+
 // record stores failures together with the rows themselves, under the term: the service may delete the rows from its table.
 func (t *mappedTable) record(ctx context.Context, db querier, l *lease, failures []failure) error {
 	var ids [][16]byte
@@ -36,7 +40,11 @@ func (t *mappedTable) record(ctx context.Context, db querier, l *lease, failures
 			continue
 		}
 		seen[one.ID] = true
-		text, err := json.Marshal(row.Row)
+		kept := row.Row
+		if kept.Size() > t.keeps {
+			kept = kept.Without(t.keeps / 2000) // a table has at most 1600 columns
+		}
+		text, err := json.Marshal(kept)
 		if err != nil {
 			return fmt.Errorf("record failures: %w", err)
 		}

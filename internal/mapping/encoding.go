@@ -52,9 +52,12 @@ func isASCII(text []byte) bool {
 	return true
 }
 
-// readable returns an error for a value that Recode could not convert.
+// readable returns an error for a value that Recode could not convert, or that Without has left out.
 func (v Value) readable() error {
-	if v.Encoding == "" {
+	switch {
+	case v.Missing > 0:
+		return fmt.Errorf("has %d bytes, which are not kept with a row that could not be published: insert the row again and discard this one", v.Missing)
+	case v.Encoding == "":
 		return nil
 	}
 	return fmt.Errorf("is not text in the encoding %s that can be converted to UTF-8", v.Encoding)

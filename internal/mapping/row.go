@@ -3,6 +3,7 @@ package mapping
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 )
 
 // A Row is a row stored outside its table, with the columns that it had. It holds a row that cannot be published now, and is
@@ -20,6 +21,7 @@ type keptColumn struct {
 	Binary   bool   `json:"binary,omitempty"`
 	Data     []byte `json:"data"` // base64
 	Encoding string `json:"encoding,omitempty"`
+	Missing  int    `json:"missing,omitempty"`
 }
 
 // MarshalJSON writes every column, including columns that no option names.
@@ -30,7 +32,7 @@ func (r Row) MarshalJSON() ([]byte, error) {
 	kept := make([]keptColumn, len(r.Columns))
 	for n, c := range r.Columns {
 		v := r.Values[n]
-		kept[n] = keptColumn{c.Name, c.Type, c.Modifier, v.Binary, v.Data, v.Encoding}
+		kept[n] = keptColumn{c.Name, c.Type, c.Modifier, v.Binary, v.Data, v.Encoding, v.Missing}
 	}
 	return json.Marshal(kept)
 }
@@ -44,9 +46,28 @@ func (r *Row) UnmarshalJSON(text []byte) error {
 	r.Columns, r.Values = make([]Column, len(kept)), make([]Value, len(kept))
 	for n, c := range kept {
 		r.Columns[n] = Column{c.Name, c.Type, c.Modifier}
-		r.Values[n] = Value{c.Data, c.Binary, c.Encoding}
+		r.Values[n] = Value{c.Data, c.Binary, c.Encoding, c.Missing}
 	}
 	return nil
+}
+
+// Size returns the number of bytes of the values.
+func (r Row) Size() (bytes int) {
+	for _, v := range r.Values {
+		bytes += len(v.Data)
+	}
+	return bytes
+}
+
+// Without returns the row without its values of more than most bytes. A message that needs one of them cannot be made of it.
+func (r Row) Without(most int) Row {
+	kept := Row{r.Columns, slices.Clone(r.Values)}
+	for n, v := range kept.Values {
+		if len(v.Data) > most {
+			kept.Values[n].Data, kept.Values[n].Missing = []byte{}, len(v.Data)
+		}
+	}
+	return kept
 }
 
 // Message returns the message that m makes of the row: Bind and Table.Message in one call, for a single row.

@@ -76,6 +76,8 @@ type Value struct {
 	Binary bool // in the type's binary format, not as text
 	// Encoding is empty, or the encoding of a value that Table.Recode could not convert to UTF-8.
 	Encoding string
+	// Missing is the length of a value that Row.Without has left out; 0: it is there.
+	Missing int
 }
 
 // kind selects how a value is read.
@@ -191,6 +193,9 @@ func (r *reader) scalar(v Value) (text []byte, bare bool, err error) {
 
 // bytes returns the value as a key or a payload: a bytea's own bytes, else the scalar's text.
 func (r *reader) bytes(v Value) ([]byte, error) {
+	if err := v.readable(); err != nil {
+		return v.Data, err
+	}
 	if r.kind != kindBytes {
 		text, _, err := r.scalar(v)
 		return text, err
