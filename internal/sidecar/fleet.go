@@ -22,6 +22,8 @@ type fleet struct {
 
 	mu      sync.Mutex
 	outlets []*outlet // in the file's order
+
+	removed sync.WaitGroup // outlets that no longer have a plan, and still end
 }
 
 func newFleet(log zerolog.Logger) *fleet {
@@ -49,8 +51,8 @@ func (f *fleet) find(name string) *outlet {
 func (f *fleet) several() bool { return len(f.list()) > 1 }
 
 // apply replaces the outlets of the fleet by the outlets of the plans. It checks all plans before it stops a relay. Then it stops
-// the outlets whose settings changed or that have no plan, waits for their end, and starts new ones; outlets without a change
-// keep running.
+// the outlets whose settings changed or that have no plan, and starts new ones; outlets without a change keep running. It waits for no
+// relay to end: a broker or a database that does not answer makes that last long.
 func (f *fleet) apply(ctx context.Context, plans []outboxPlan) error {
 	old := f.list()
 	next := make([]*outlet, len(plans))
@@ -78,36 +80,34 @@ func (f *fleet) apply(ctx context.Context, plans []outboxPlan) error {
 			fresh[o] = old[at]
 		}
 	}
-	var ends sync.WaitGroup
-	for _, o := range old {
-		if slices.Contains(next, o) {
-			continue
+	replaced := make(map[*outlet]bool)
+	for o, from := range fresh {
+		if from != nil {
+			replaced[from] = true
+			from.stop()
+			o.replaces(from)
 		}
-		o.stop()
-		ends.Go(func() {
-			if err := o.wait(); err != nil {
-				f.log.Error().Err(err).Str("outbox", o.plan.name).Msg("reload: ended")
-			}
-		})
 	}
-	ends.Wait()
 	f.mu.Lock()
 	f.outlets = next
 	f.mu.Unlock()
-	for o, from := range fresh {
-		if from != nil {
-			o.take(from)
-		}
+	for o := range fresh {
 		o.start(ctx)
 		go f.watch(ctx, o)
+	}
+	for _, o := range old {
+		if !slices.Contains(next, o) && !replaced[o] {
+			o.stop()
+			f.removed.Go(o.waitAndLog)
+		}
 	}
 	return nil
 }
 
-// watch reports the error of an outlet that ended by itself, if it is the only one.
+// watch reports the error of an outlet that ended by itself, if it is the only one and was not replaced.
 func (f *fleet) watch(ctx context.Context, o *outlet) {
 	<-o.ended
-	if o.err != nil && ctx.Err() == nil && !f.several() {
+	if o.err != nil && ctx.Err() == nil && slices.Equal(f.list(), []*outlet{o}) {
 		select {
 		case f.failed <- o.err:
 		default:
@@ -130,5 +130,6 @@ func (f *fleet) end() error {
 		})
 	}
 	ends.Wait()
+	f.removed.Wait()
 	return errors.Join(errs...)
 }

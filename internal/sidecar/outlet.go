@@ -31,16 +31,22 @@ type outlet struct {
 	stats   *statistics
 	failure error        // why the relay is not running
 	before  relay.Status // counts of the earlier relays
+	former  *outlet      // replaced by this one, and still ending; nil: none
 
 	stop  context.CancelFunc
 	ended chan struct{}
 	err   error // result of run; valid after ended is closed
 }
 
+var (
+	errStarting = errors.New("starting: the database has not answered yet")
+	errFormer   = errors.New("starting: the relay with the former settings finishes what it has begun")
+)
+
 // newOutlet checks the parts of the configuration that the plan does not check. It connects to nothing.
 func newOutlet(plan outboxPlan, latency *prometheus.HistogramVec, instrument func(relay.Config) relay.Config, again func() bool) (*outlet, error) {
 	o := &outlet{again: again, ended: make(chan struct{})}
-	o.failure = errors.New("starting: the database has not answered yet")
+	o.failure = errStarting
 	observe := latency.WithLabelValues(plan.name)
 	plan.relay.Hooks.Acked = func(rows int, took time.Duration) {
 		for range rows {
@@ -96,13 +102,33 @@ func restedLong(_ context.Context, session pgxpool.ShouldPingParams) bool {
 	return session.IdleDuration > 5*time.Minute
 }
 
-// start runs the relay until stop is called or ctx ends.
+// start runs the relay until stop is called or ctx ends. If the outlet replaces another one, it first waits for the end of that one.
 func (o *outlet) start(ctx context.Context) {
 	ctx, o.stop = context.WithCancel(ctx)
 	go func() {
 		defer close(o.ended)
+		o.awaitFormer()
 		o.err = o.run(ctx)
 	}()
+}
+
+// replaces makes o continue with the counts and the pause of an outlet that was stopped.
+func (o *outlet) replaces(former *outlet) {
+	o.former = former
+	o.failure = errFormer
+	if !former.status().PausedSince.IsZero() {
+		o.relay.Pause()
+	}
+}
+
+func (o *outlet) awaitFormer() {
+	if o.former == nil {
+		return
+	}
+	o.former.waitAndLog()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.before, o.former, o.failure = o.former.status(), nil, errStarting
 }
 
 // run returns nil when ctx has ended, or the error of the only outlet.
@@ -197,7 +223,11 @@ func (o *outlet) status() relay.Status {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	s := o.relay.Status()
-	counted := sum(o.before, s)
+	before := o.before
+	if o.former != nil {
+		before = o.former.status()
+	}
+	counted := sum(before, s)
 	s.Claimed, s.Published, s.Deleted = counted.Claimed, counted.Published, counted.Deleted
 	s.Retried, s.Parked = counted.Retried, counted.Parked
 	return s
@@ -228,22 +258,18 @@ func (o *outlet) ready() error {
 	return o.relay.Ready()
 }
 
-// take copies the counts and the pause from the outlet that o replaces after a reload.
-func (o *outlet) take(from *outlet) {
-	before := from.status()
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.before = before
-	if !before.PausedSince.IsZero() { // it has ended: its pause cannot change any more
-		o.relay.Pause()
-	}
-}
-
 // wait waits for the end of run and closes the outlet's resources.
 func (o *outlet) wait() error {
 	<-o.ended
 	o.close()
 	return o.err
+}
+
+// waitAndLog is wait for an outlet that a reload has stopped.
+func (o *outlet) waitAndLog() {
+	if err := o.wait(); err != nil {
+		o.plan.relay.Log.Error().Err(err).Msg("reload: ended")
+	}
 }
 
 func (o *outlet) close() {

@@ -73,7 +73,7 @@ Settings marked *command* may also be the output of a command: set ` + "`NAME-co
 ## Reload
 
 SIGHUP reads the file and the secrets again. If there is a mistake, it is logged and nothing changes. If a setting marked *each*
-changed, the relay of that outbox drains and is restarted; outboxes may be added and removed. Settings marked *live* change at once.
+changed, the relay of that outbox drains and is restarted, and no other one waits for that; outboxes may be added and removed. Settings marked *live* change at once.
 The others need a restart of the process, and the log names them. A paused relay stays paused. A replay ends if its relay is
 restarted. Flags and the environment keep their values from the start. Certificates, keys, passwords and tokens for the database and for Kafka are
 read for each new connection, without a signal.

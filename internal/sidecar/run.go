@@ -69,6 +69,9 @@ type site struct {
 func (s *site) run(ctx context.Context) error {
 	work, stop := context.WithCancel(ctx)
 	defer stop()
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP) // until the end: a hang-up while the relays start or drain must not kill the process
+	defer signal.Stop(hangup)
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.plan.admin)
 	if err != nil {
 		return fmt.Errorf("admin: %w; choose another address with --admin", err)
@@ -95,7 +98,7 @@ func (s *site) run(ctx context.Context) error {
 			o.relay.Log.Warn().Msg("kafka-sasl plain without TLS: the password crosses the network as it is; set kafka-tls")
 		}
 	}
-	err = s.wait(ctx, work)
+	err = s.wait(ctx, work, hangup)
 	stop()
 	err = errors.Join(err, s.fleet.end())
 
@@ -118,11 +121,8 @@ func instrument(ctx context.Context, endpoint string, log zerolog.Logger) (add f
 	return func(cfg relay.Config) relay.Config { return relays.Instrument(cfg, tracers) }, end, nil
 }
 
-// wait returns when ctx has ended, or when the only outbox has failed. It reloads at SIGHUP.
-func (s *site) wait(ctx, work context.Context) error {
-	hangup := make(chan os.Signal, 1)
-	signal.Notify(hangup, syscall.SIGHUP)
-	defer signal.Stop(hangup)
+// wait returns when ctx has ended, or when the only outbox has failed. It reloads at each hangup.
+func (s *site) wait(ctx, work context.Context, hangup <-chan os.Signal) error {
 	for {
 		select {
 		case <-ctx.Done():
