@@ -5,6 +5,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -78,7 +79,35 @@ func (p Program) plan(cmd *cobra.Command, log zerolog.Logger) (plan, error) {
 		}
 		out.outboxes = append(out.outboxes, one)
 	}
-	return out, nil
+	return out, checkTogether(out.outboxes)
+}
+
+// checkTogether refuses two outboxes that are the same table: one of their relays would publish it, and the other would stand by without an
+// error. It also refuses two with exactly-once delivery that have the same transactional id in Kafka: their relays would fence each other.
+func checkTogether(all []outboxPlan) error {
+	tables, ids := make(map[string]string), make(map[string]string)
+	for _, o := range all {
+		c := o.database.ConnConfig
+		table := fmt.Sprintf("%s %d %s %s", c.Host, c.Port, c.Database, o.relay.Table)
+		if other, there := tables[table]; there {
+			return usagef("outboxes %s and %s: both are one table of one database, which one relay publishes: leave one of them out", other, o.name)
+		}
+		tables[table] = o.name
+		if o.relay.Delivery != relay.ExactlyOnce {
+			continue
+		}
+		slot := o.relay.Slot
+		if slot == "" {
+			slot = "default " + c.Database + " " + o.relay.Table
+		}
+		id := slot + " " + strings.Join(slices.Sorted(slices.Values(o.relay.Brokers)), " ")
+		if other, there := ids[id]; there {
+			return usagef("outboxes %s and %s: both deliver exactly once, and have one slot name, which is their transactional id in Kafka: "+
+				"give one of them another slot", other, o.name)
+		}
+		ids[id] = o.name
+	}
+	return nil
 }
 
 func (v values) processPlan() (out plan, err error) {

@@ -48,7 +48,8 @@ key is refused. ` + "`outbox-relay schema`" + ` prints the file's JSON Schema.
 *each* below; other settings come from the rest of the file, from flags and from the environment. A setting of
 one outbox overrides the setting of all: first ` + "`OUTBOX_RELAY_<NAME>__<SETTING>`" + ` (two underscores, such as
 ` + "`OUTBOX_RELAY_LEDGER__DATABASE_URL_FILE`" + `), then the entry. One that fails is tried again, at first after a second, at
-most after a minute, and the others go on; ` + "`/readyz`" + ` says which one it is. Commands that work on one database take ` + "`--outbox NAME`" + `.
+most after a minute, and the others go on; ` + "`/readyz`" + ` says which one it is. Two outboxes of one table of one database are refused, and
+so are two with one slot name and ` + "`exactly-once`" + ` for the same brokers, since the slot's name is their transactional id. Commands that work on one database take ` + "`--outbox NAME`" + `.
 
 ## A table of another shape
 
