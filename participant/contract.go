@@ -31,6 +31,9 @@ func (p *Participant) kept() error {
 	var all []extension.Registered
 	for topic, byRoute := range p.registered() {
 		for _, h := range byRoute {
+			if h.wants != nil {
+				continue
+			}
 			r := extension.Registered{Topic: topic, Type: h.typ, Deadline: h.deadline, Answers: h.answers, Handled: h.bind != nil || h.all != nil}
 			all = append(all, r)
 		}

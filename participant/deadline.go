@@ -216,10 +216,11 @@ func firingOf(hs []envelope.Header) *firing {
 type route struct {
 	typ, deadline string
 	all           bool // of any type
+	rest          bool // of any type without another handler
 }
 
 func (r route) String() string {
-	if r.all {
+	if r.all || r.rest {
 		return "all types"
 	}
 	if r.deadline != "" {
@@ -242,6 +243,11 @@ func (p *Participant) route(m *message) {
 	}
 	if m.handler = p.registered()[m.Topic][to]; m.handler == nil {
 		m.handler = p.registered()[m.Topic][route{all: true}]
+	}
+	if m.handler == nil {
+		if rest := p.registered()[m.Topic][route{rest: true}]; rest != nil && rest.wants(m.Message) {
+			m.handler = rest
+		}
 	}
 	if m.observed = p.wasObserved(m); m.observed {
 		m.handler = nil

@@ -125,14 +125,15 @@ type run func(ctx context.Context, tx pgx.Tx) (Outcome, error)
 type handler struct {
 	topic    string
 	typ      string
-	deadline string          // the name, for handlers of deadlines
-	name     string          // group/type, group/deadline.name or group/all
-	all      *taker          // set for OnAll; then it has no codec and no body
-	answers  bool            // must end with an outcome
-	reacts   bool            // and the messages it handles are events
-	observed []observe       // called before it
-	delays   []time.Duration // of its retry topics; nil: its keys are held
-	alone    bool            // never in a batch
+	deadline string                      // the name, for handlers of deadlines
+	name     string                      // group/type, group/deadline.name or group/all
+	all      *taker                      // set for OnAll; then it has no codec and no body
+	wants    func(envelope.Message) bool // set for ObserveRest; then it has no codec and no body either
+	answers  bool                        // must end with an outcome
+	reacts   bool                        // and the messages it handles are events
+	observed []observe                   // called before it
+	delays   []time.Duration             // of its retry topics; nil: its keys are held
+	alone    bool                        // never in a batch
 	limits   limits
 	sets     atomic.Bool                                        // its SQL has changed settings of its transaction: runs alone too
 	ask      func(ctx context.Context, m *message) (any, error) // calls another service, if registered with Call; then prepare decodes nothing
@@ -179,7 +180,7 @@ func (h *handler) prepare(m *message) (run, error) {
 	if h.bind == nil {
 		return h.behind(m, func(context.Context, pgx.Tx) (Outcome, error) { return Outcome{}, nil }), nil
 	}
-	if h.ask != nil {
+	if h.ask != nil || h.wants != nil {
 		return h.behind(m, h.bind(nil, m)), nil
 	}
 	body := h.body()
@@ -210,7 +211,7 @@ func (hs handlers) add(h *handler) error {
 	if hs[h.topic] == nil {
 		hs[h.topic] = make(map[route]*handler)
 	}
-	to := route{typ: h.typ, deadline: h.deadline, all: h.all != nil}
+	to := route{typ: h.typ, deadline: h.deadline, all: h.all != nil, rest: h.wants != nil}
 	if h.deadline != "" {
 		to.typ = ""
 	}

@@ -230,6 +230,7 @@ func (c *Coordinator) register(hops []string) {
 	}
 	if !slices.Contains(hops, c.hop.Name()) {
 		participant.On(p, c.hop, c.gaveUp)
+		p.Extension().ObserveRest(c.mayConcern, c.handleOwn)
 	}
 }
 
@@ -328,6 +329,28 @@ func (c *Coordinator) gaveUp(ctx context.Context, tx pgx.Tx, e participant.Event
 	}
 	w := c.decider.Begin(tx)
 	return w.Finish(ctx, nil, w.Messages(ctx, []decisions.Message{m}))
+}
+
+// mayConcern reports whether an event of the coordinator's own hop may be for a saga of another version's definition, when no definition
+// that was known to New reads this hop. An event of a saga that answers no command is mostly for other services.
+func (c *Coordinator) mayConcern(m envelope.Message) bool {
+	return m.SagaID == "" || m.SagaStep != "" || c.definitions.Concern(c.hop.Name(), m.Type)
+}
+
+// handleOwn decides on an event for which mayConcern has returned true.
+func (c *Coordinator) handleOwn(ctx context.Context, tx pgx.Tx, in envelope.Message) error {
+	for {
+		w := c.decider.Begin(tx)
+		c.queryNewDefinitions(w)
+		m, err := c.read(ctx, tx, in)
+		if err == nil {
+			err = w.Messages(ctx, []decisions.Message{m})
+		}
+		if errors.Is(err, errNewDefinitions) {
+			continue
+		}
+		return w.Finish(ctx, nil, err)
+	}
 }
 
 // decided calls the hooks for a decision.
