@@ -104,6 +104,30 @@ func TestADeskActsInTheCoordinatorsName(t *testing.T) {
 	})
 }
 
+// TestADeskStartsASagaInTheNameOfTheCoordinatorOfTheLastOne: the sagas of the group's former name have ended, and are stored until retention
+// removes them.
+func TestADeskStartsASagaInTheNameOfTheCoordinatorOfTheLastOne(t *testing.T) {
+	t.Parallel()
+	f := newHops(t, true)
+	f.c = f.notRunning(order(t))
+	abandoned := func(key string) {
+		_, err := f.act(f.start(key), saga.Event{Kind: saga.ActAbandon})
+		require.NoError(t, err)
+	}
+	abandoned("o-1")
+	_, err := f.pool.Exec(t.Context(), "UPDATE troupe.sagas SET consumer_group = 'former', content_type = 'application/avro'")
+	require.NoError(t, err)
+	abandoned("o-2")
+	_, err = f.desk().Start(t.Context(), sagadesk.StartRequest{
+		Definition: order(t), Actor: "ann", Reason: "on the phone",
+		Fields: map[string]any{"order_id": "o-3", "customer_id": "c-1", "amount_cents": 500, "title": 7, "quantity": 1},
+	})
+	require.NoError(t, err)
+	var group, content string
+	require.NoError(t, f.pool.QueryRow(t.Context(), "SELECT consumer_group, content_type FROM troupe.sagas WHERE key = 'o-3'").Scan(&group, &content))
+	require.Equal(t, []string{f.name + ".order", envelope.JSON}, []string{group, content})
+}
+
 // A Desk without a registry does not write JSON into a flow whose payloads are Avro.
 func TestADeskThatCannotWriteAvroSaysSo(t *testing.T) {
 	t.Parallel()

@@ -151,7 +151,8 @@ func (d *Desk) home(ctx context.Context, q decisions.Querier, r StartRequest) (*
 	return g, err
 }
 
-// named returns the coordinator that the request names, or else the coordinator of a stored saga of the type.
+// named returns the coordinator that the request names, or else the coordinator of the saga of the type that started last: earlier ones may be
+// of a hop or a group that was renamed since.
 func (d *Desk) named(ctx context.Context, q decisions.Querier, r StartRequest) (*Detail, error) {
 	var g Detail
 	if r.Hop != "" {
@@ -164,8 +165,18 @@ func (d *Desk) named(ctx context.Context, q decisions.Querier, r StartRequest) (
 		}
 		return &g, nil
 	}
-	const find = "SELECT hop, consumer_group, content_type FROM troupe.sagas WHERE saga = $1 LIMIT 1"
-	err := q.QueryRow(ctx, find, r.Definition.Spec().Saga).Scan(&g.Hop, &g.Group, &g.ContentType)
+	const find = `
+SELECT s.hop, s.consumer_group, s.content_type
+FROM unnest($2::text[]) AS of (status)
+CROSS JOIN LATERAL (
+  SELECT hop, consumer_group, content_type, started_at
+  FROM troupe.sagas
+  WHERE saga = $1 AND status = of.status
+  ORDER BY started_at DESC
+  LIMIT 1) AS s
+ORDER BY s.started_at DESC
+LIMIT 1`
+	err := q.QueryRow(ctx, find, r.Definition.Spec().Saga, decisions.Statuses).Scan(&g.Hop, &g.Group, &g.ContentType)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, fmt.Errorf("%w: name the coordinator's hop, such as order.order (--hop)", ErrNoHop)
 	}
