@@ -318,7 +318,11 @@ func fill(parts []part, data map[string]any) (string, error) {
 		if !set {
 			return "", fmt.Errorf("endpoint: data.%s is %w", p.variable, expr.ErrUnset)
 		}
-		text := fmt.Sprint(v)
+		switch v.(type) {
+		case map[string]any, []any: // only an element of a list may be one: its type is not known before
+			return "", fmt.Errorf("endpoint: %s is an object or a list, and a path has texts and numbers only", p.variable)
+		}
+		text := expr.Text(v)
 		if text == "" || text == "." || text == ".." {
 			return "", fmt.Errorf("endpoint: data.%s is %q, which would name another place", p.variable, text)
 		}
