@@ -43,11 +43,13 @@
 //	the database or the brokers are away          waits, logs every 30 s, and continues; nothing is judged meanwhile
 //	tables, rights or the password are missing    Run returns the error
 //	records were deleted before they were read    logged with their number; answers among them are reported missing
+//	a topic is deleted                            the others are judged on; answers in it that were not read are reported missing
 //	a record without headers                      is stored as a flow of its own
 //	a batch that unpacks to more than 64 MiB      is recorded in troupe.unreadable_batches; the other partitions are stored, and
 //	                                              nothing is judged until `troupe batch skip` marks it or the topic's retention
 //	                                              deletes it; answers in a skipped batch are reported missing
 //	ids and keys that are long, or not text       are stored as their hash; the original text still finds them
+//	an answer is due after the retention          Run logs a warning when it begins: a missing one is not found
 //	10,000 names of topics and types              further types are stored under one name, "(other)"
 //	the relay is away                             answers are missing, and late when it is back, which is true
 //	another watcher of the flow                   the transactions of one of them fail each time; both log it

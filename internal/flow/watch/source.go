@@ -3,6 +3,7 @@ package watch
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -61,7 +62,15 @@ func (s *session) discover(ctx context.Context) (map[partition]uuid.UUID, error)
 	for name, detail := range listed {
 		t, err := topics.Parse(name)
 		watched := err == nil && t.Hop.Flow() == s.cfg.Flow && t.Kind != topics.Retry
-		if detail.Err != nil || !watched && !s.mentioned[name] {
+		if !watched && !s.mentioned[name] {
+			continue
+		}
+		if detail.Err != nil { // its partitions are unknown, and it is not deleted
+			for p, id := range s.seen {
+				if p.topic == name {
+					found[p] = id
+				}
+			}
 			continue
 		}
 		for id := range detail.Partitions {
@@ -79,10 +88,8 @@ func (s *session) ask(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		for p, id := range found {
-			if s.seen[p] != id {
-				return errAnew
-			}
+		if !maps.Equal(found, s.seen) { // of a topic that was deleted, the end would stay unknown
+			return errAnew
 		}
 	}
 	now := time.Now()

@@ -42,6 +42,7 @@ var errAnew = errors.New("the topics have changed")
 // Run watches until ctx ends, and then returns nil. While the database or the brokers are away it waits for them. It returns an
 // error only if waiting does not help: a table, a column, the database, a right or the right password is missing.
 func (w *Watcher) Run(ctx context.Context) error {
+	w.warnOfLongLimits()
 	var told time.Time
 	w.counts.judgedUpTo(time.Now())
 	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 10*time.Second) {
@@ -64,6 +65,16 @@ func (w *Watcher) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-time.After(wait):
+		}
+	}
+}
+
+// warnOfLongLimits logs each rule whose time limit is not shorter than the retention: a message is deleted before its answer is due.
+func (w *Watcher) warnOfLongLimits() {
+	for _, r := range w.rules {
+		if r.within >= w.cfg.Retention {
+			w.cfg.Log.Warn().Str("flow", w.cfg.Flow).Str("rule", r.String()).Str("retention", w.cfg.Retention.String()).
+				Msg("a missing answer is not found: messages are deleted before it is due; set a longer retention, at most 336h")
 		}
 	}
 }

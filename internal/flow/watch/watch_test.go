@@ -1,6 +1,7 @@
 package watch_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -493,6 +495,26 @@ func TestATopicThatIsMadeAnewIsReadFromItsBeginning(t *testing.T) {
 	require.Equal(t, 5, s.count("SELECT count(*) FROM troupe.watch_messages WHERE id_text LIKE 'old-%'"))
 }
 
+// TestATopicThatIsDeletedStopsNoJudgement deletes the topic of a service that was renamed, while the watcher runs.
+func TestATopicThatIsDeletedStopsNoJudgement(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	topic := topics.MustHop(s.flow, "billing").Events()
+	require.NoError(t, kafka.Provision(t.Context(), s.client, kafka.Topic{Name: topic, Partitions: 2}))
+	s.send(order("o-1")...)
+	w := s.watch()
+	testkit.Wait(t, "the watcher to read the topic", func() (bool, error) {
+		return s.count("SELECT count(*) FROM troupe.watch_offsets AS o JOIN troupe.watch_names AS n ON n.id = o.topic WHERE n.name = $1", topic) == 2, nil
+	})
+	s.judged()
+	_, err := kadm.NewClient(s.client).DeleteTopic(t.Context(), topic)
+	require.NoError(t, err)
+	s.send(said{hop: "order", typ: "Placed", key: "o-2", id: "o-2-1", ago: time.Minute})
+	testkit.Wait(t, "the missing answers", func() (bool, error) {
+		return len(w.texts()) == 2, nil
+	})
+}
+
 // TestDaysPastTheRetentionAreEmptied checks that their partitions are truncated.
 func TestDaysPastTheRetentionAreEmptied(t *testing.T) {
 	t.Parallel()
@@ -515,6 +537,27 @@ func TestDaysPastTheRetentionAreEmptied(t *testing.T) {
 	require.Equal(t, 4+1, s.count("SELECT count(*) FROM troupe.watch_messages"))
 	require.Equal(t, 1, s.count("SELECT count(*) FROM troupe.watch_days WHERE day = $1 - 2", today))
 	require.Zero(t, s.count("SELECT count(*) FROM troupe.watch_days WHERE day BETWEEN 1 AND $1 - 4", today))
+}
+
+// TestALimitBeyondTheRetentionIsLogged: the message after which the other one is expected is deleted before the time is over.
+func TestALimitBeyondTheRetentionIsLogged(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	var log bytes.Buffer
+	w := s.watch(func(c *watch.Config) {
+		c.Retention, c.Log = 48*time.Hour, zerolog.New(&log)
+		for within, typ := range map[string]string{"47h": "Shipped", "72h": "Returned"} {
+			c.Declared[0].Expectations = append(c.Declared[0].Expectations, reactions.Expectation{
+				Name: strings.ToLower(typ), After: s.event("order", "Placed"), Within: within,
+				Expect: []reactions.Message{s.event("shipping", typ)}, Raise: s.event("order", typ+"Late"),
+			})
+		}
+	})
+	s.judged()
+	w.stop()
+	require.Equal(t, 2, strings.Count(log.String(), "a missing answer is not found"), log.String())
+	require.Contains(t, log.String(), "expectation returned: Returned within 72h0m0s")
+	require.NotContains(t, log.String(), "expectation shipped")
 }
 
 // TestWhateverARecordHoldsIsStored writes records without Troupe's headers, as other producers may.
