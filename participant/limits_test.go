@@ -290,6 +290,52 @@ func TestPermitsAreSpacedForAnyTimeOfTheLimit(t *testing.T) {
 	}
 	members.Wait()
 	require.Greater(t, len(permits), n, "the limit is used")
+	requireAtMost(t, n, per, permits)
+}
+
+// TestTheHigherLimitHoldsWhileVersionsHaveDifferentOnes has a member with a limit and one with a lower one claim permits, as in a rolling
+// deploy. Each of them gets some.
+func TestTheHigherLimitHoldsWhileVersionsHaveDifferentOnes(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	p := s.new()
+	const per = time.Second
+	for _, limits := range [][2]int{{10, 2}, {100, 90}} {
+		var mu sync.Mutex
+		var permits [][2]time.Time
+		var members sync.WaitGroup
+		until := time.Now().Add(3 * time.Second)
+		for _, n := range limits {
+			members.Go(func() {
+				c := participant.NewRateClaimer(p, fmt.Sprintf("bank %d", limits), n, per)
+				all := 0
+				for k := 0; all == 0 || time.Now().Before(until); k++ {
+					got, wait, err := c.Claim(t.Context(), 1+k%8)
+					if err != nil {
+						t.Errorf("claim: %v", err)
+						return
+					}
+					all += len(got)
+					mu.Lock()
+					permits = append(permits, got...)
+					mu.Unlock()
+					timer := time.NewTimer(wait)
+					select {
+					case <-timer.C:
+					case <-t.Context().Done():
+						return
+					}
+				}
+			})
+		}
+		members.Wait()
+		requireAtMost(t, limits[0], per, permits)
+	}
+}
+
+// requireAtMost checks that no time of the length per has more than n of the permits, however late each of them is used.
+func requireAtMost(t *testing.T, n int, per time.Duration, permits [][2]time.Time) {
+	t.Helper()
 	begins, ends := make([]time.Time, len(permits)), make([]time.Time, len(permits))
 	for i, p := range permits {
 		begins[i], ends[i] = p[0], p[1]

@@ -169,7 +169,7 @@ func (r *rate) claim(ctx context.Context, p *Participant, demand int) (starts []
 	defer cancel()
 	n := min(demand, r.most)
 	args := pg.Args{
-		"group": p.cfg.Group, "handler": r.handler, "n": n, "most": r.most, "spacing": r.spacing.Seconds(), "life": r.life.Seconds(),
+		"group": p.cfg.Group, "handler": r.handler, "n": n, "spacing": r.spacing.Seconds(), "life": r.life.Seconds(),
 		"calls": r.n, "span": r.per.Seconds(), "waiting": demand > n,
 	}
 	for range 2 {
