@@ -195,8 +195,10 @@ func (w *worker) overtake(m *message) error {
 
 // heldForwardCalls finds the held commands that m compensates, at any position in the key.
 func (w *worker) heldForwardCalls(m *message) (found []*message, err error) {
+	ctx, cancel := context.WithTimeout(w.ctx, w.p.limit)
+	defer cancel()
 	key := m.holdKey()
-	rows, err := w.p.cfg.Pool.Query(w.ctx, readHeld, pg.Args{
+	rows, err := w.p.cfg.Pool.Query(ctx, readHeld, pg.Args{
 		"group": w.p.cfg.Group, "topic": w.topic, "partition": w.id, "hold_key": key[:],
 		"saga": []byte(m.SagaID), "step": []byte(m.SagaStep),
 	})
@@ -264,6 +266,8 @@ func (w *worker) load(ctx context.Context) error {
 // heads reads the first messages of a held key, as many as fit into one transaction, and how long the first still has to wait.
 // No messages: the key is free.
 func (w *worker) heads(ctx context.Context, key holdKey) (ms []*message, wait time.Duration, err error) {
+	ctx, cancel := context.WithTimeout(ctx, w.p.limit)
+	defer cancel()
 	rows, err := w.p.cfg.Pool.Query(ctx, readHeads, pg.Args{
 		"group": w.p.cfg.Group, "topic": w.topic, "partition": w.id, "hold_key": key[:], "limit": w.p.cfg.Batch, "bytes": backlogBytes,
 	})

@@ -223,7 +223,9 @@ const (
 // prune prepares the ring and deletes other rows older than InboxRetention or BarrierRetention, a thousand rows at a time.
 func (p *Participant) prune(ctx context.Context) {
 	p.repeat(ctx, "prune inbox", pruneEvery, func(ctx context.Context) error {
-		if err := p.prepareRing(ctx, nil); err != nil {
+		limited, cancel := context.WithTimeout(ctx, statementLimit)
+		defer cancel()
+		if err := p.prepareRing(limited, nil); err != nil {
 			return err
 		}
 		return p.pruneAll(ctx)
@@ -240,7 +242,9 @@ func (p *Participant) pruneAll(ctx context.Context) error {
 		}
 		args := pg.Args{"group": p.cfg.Group, "retention": rows.retention.Seconds(), "limit": pruneBatch}
 		for {
-			tag, err := p.cfg.Pool.Exec(ctx, rows.sql, args)
+			limited, cancel := context.WithTimeout(ctx, statementLimit)
+			tag, err := p.cfg.Pool.Exec(limited, rows.sql, args)
+			cancel()
 			if err != nil {
 				return err
 			}

@@ -125,6 +125,7 @@ func (p *Participant) runLocal(ctx context.Context) error {
 	background.Go(func() { l.watch(connected) })
 	background.Go(func() { p.addLocal(ctx, l.renew) })
 	background.Go(func() { l.watchOthers(connected) })
+	background.Go(func() { l.watchNumber(connected) })
 	background.Go(func() { l.keepLocal(ctx) })
 	background.Go(func() { p.watchStranded(connected, nil) })
 	for range p.cfg.Concurrency {
@@ -343,7 +344,10 @@ func (l *local) prune(ctx context.Context) {
 	args := pg.Args{"group": l.p.cfg.Group, "keep": localKeep.Seconds(), "limit": pruneBatch}
 	l.p.repeat(ctx, "prune local work", pruneEvery, func(ctx context.Context) error {
 		for {
-			if tag, err := l.p.cfg.Pool.Exec(ctx, pruneLocal, args); err != nil || tag.RowsAffected() < pruneBatch {
+			limited, cancel := context.WithTimeout(ctx, statementLimit)
+			tag, err := l.p.cfg.Pool.Exec(limited, pruneLocal, args)
+			cancel()
+			if err != nil || tag.RowsAffected() < pruneBatch {
 				return err
 			}
 		}

@@ -16,6 +16,8 @@ var (
 	unclaimedLocal string
 	//go:embed sql/not_local.sql
 	notLocal string
+	//go:embed sql/has_number.sql
+	hasNumber string
 )
 
 // keepLocal makes the consumed topics local again, until ctx ends, if they are not local any more: a failover or a restore set the
@@ -24,6 +26,28 @@ var (
 func (l *local) keepLocal(ctx context.Context) {
 	were := make(map[string]bool) // topics that this member has seen local
 	l.p.repeat(ctx, "make topics local again", maxPoll, func(ctx context.Context) error { return l.makeLocalAgain(ctx, were) })
+}
+
+// watchNumber takes another number, until ctx ends, if no session has the lock on this member's number. The connection of that session may be
+// open here although the server that it leads to is gone, or has ended it: a host that is cut off or hangs sends no end. Without the locks other
+// members would take over what this one has claimed, and end the entries of topics that only this one consumes.
+func (l *local) watchNumber(ctx context.Context) {
+	l.p.repeat(ctx, "look for the lock on the number of this member", maxPoll, func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, l.p.limit)
+		defer cancel()
+		number := l.member.Load()
+		if number == 0 {
+			return nil
+		}
+		var has bool
+		args := pg.Args{"class": int32(memberClass), "member": number}
+		if err := l.p.cfg.Pool.QueryRow(ctx, hasNumber, args).Scan(&has); err != nil || has || l.member.Load() != number {
+			return err
+		}
+		l.p.cfg.Log.Warn().Int32("member", number).Msg("the session that shows that this member runs has ended, and its connection has not: it is replaced")
+		l.renew()
+		return nil
+	})
 }
 
 // makeLocalAgain makes the consumed topics local that were local before and are not now.

@@ -8,8 +8,11 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// acquire takes the lease and reads which keys are held.
+// acquire takes the lease and reads which keys are held. Its time is limited: a server that is cut off, or whose host hangs, answers nothing
+// and keeps the connection.
 func (w *worker) acquire(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, w.p.limit+2*takeLimit)
+	defer cancel()
 	l, err := w.takeLease(ctx)
 	if err != nil {
 		return database(err)
