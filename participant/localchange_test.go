@@ -128,3 +128,27 @@ func (s *stage) effects() []string {
 	require.NoError(s.t, err)
 	return all
 }
+
+// TestHeldMessagesWhoseFirstOneEndedAreReportedToo has an operator release the first message of a key after the hop has become local. No member
+// tries the later ones, which have no next try.
+func TestHeldMessagesWhoseFirstOneEndedAreReportedToo(t *testing.T) {
+	t.Parallel()
+	s := newDeadlineStage(t)
+	s.provision(1)
+	var works atomic.Bool
+	before := s.changing(false, &works)
+	stop := s.start(before)
+	s.send(s.command("a", Count{N: 1, Fail: "error"}), s.command("a", Count{N: 2}))
+	s.waitCount(2, "SELECT count(*) FROM troupe.held")
+	stop()
+
+	desk, err := repair.New(repair.Config{Pool: s.pool})
+	require.NoError(t, err)
+	released, err := desk.Release(t.Context(), repair.Place{Topic: s.hop.Commands()}, repair.ReleaseConfig{By: admin.Actor{Name: "ann", Reason: "test"}})
+	require.NoError(t, err)
+	require.Equal(t, 1, released.Behind)
+	s.exec("UPDATE troupe.leases SET released_at = now() - interval '1 hour'")
+	local := s.changing(true, &works)
+	s.start(local)
+	s.strands(local, participant.Stranded{Topic: s.hop.Commands(), Messages: 1})
+}

@@ -1,7 +1,9 @@
--- Held messages of partitions in which a try is overdue: a member that consumes the topic would have made it.
+-- Held messages of partitions in which a try is overdue: a member that consumes the topic would have made it. If no message has a next try,
+-- since the first one of each key has ended and the later ones wait for their turn, the end of the last owner counts.
 SELECT topic, partition, count(*)
 FROM troupe.held
+LEFT JOIN troupe.leases USING (consumer_group, topic, partition)
 WHERE consumer_group = @group
 GROUP BY topic, partition
-HAVING min(next_try) < clock_timestamp() - interval '5 minutes'
+HAVING coalesce(min(next_try), min(released_at)) < clock_timestamp() - interval '5 minutes'
 ORDER BY topic, partition

@@ -332,6 +332,10 @@ func TestMessagesThatNoMemberTriesAreFound(t *testing.T) {
 			next_try, error_class, last_error, first_failed_at, last_failed_at)
 		SELECT 'shop', topic, troupe.uuidv7(), 0, n, int4send(n), '', now(), 4, 1, now() + due, 'transient', 'e', now(), now()
 		FROM (VALUES (1, 'gone', interval '-1 hour'), (2, 'gone', '1 hour'), (3, 'waits', '1 hour'), (4, 'waits', '-1 second')) AS v (n, topic, due)`)
+	exec(t, pool, `INSERT INTO troupe.held (consumer_group, topic, topic_id, partition, "offset", hold_key, headers, message_time, max_attempts)
+		SELECT 'shop', topic, troupe.uuidv7(), 1, n, 'behind', '', now(), 4 FROM (VALUES (5, 'left'), (6, 'owned')) AS v (n, topic)`)
+	exec(t, pool, `INSERT INTO troupe.leases (consumer_group, topic, partition, owner, released_at)
+		VALUES ('shop', 'left', 1, '', now() - interval '1 hour'), ('shop', 'owned', 1, 'm', NULL)`)
 	exec(t, pool, "SELECT troupe.make_local('local', 'shop')")
 	exec(t, pool, `INSERT INTO troupe.outbox (topic, key, type, created_at) VALUES ('local', 'a', 'T', now() - interval '1 hour'), ('local', 'a', 'T', now()),
 		('local', 'b', 'T', now()), ('local', 'c', 'T', now()), ('local', 'd', 'T', now())`)
@@ -344,9 +348,11 @@ func TestMessagesThatNoMemberTriesAreFound(t *testing.T) {
 	_, err = runs.Exec(t.Context(), "SELECT pg_advisory_lock(x'7472756c'::integer, 8)")
 	require.NoError(t, err)
 	r := examine(t, doctor.Config{Database: config(pool), Parts: []doctor.Part{doctor.Participant}})
-	held := require1(t, r, "held")
-	require.Equal(t, doctor.Warning, held.Level)
-	require.Contains(t, held.Found, "2 messages of gone are held by the group shop")
+	held := of(r, "held")
+	require.Len(t, held, 2)
+	require.Equal(t, doctor.Warning, held[0].Level)
+	require.Contains(t, held[0].Found, "2 messages of gone are held by the group shop")
+	require.Contains(t, held[1].Found, "1 messages of left are held by the group shop")
 	require.Contains(t, require1(t, r, "local work").Found, "2 keys of local wait for the group shop")
 }
 

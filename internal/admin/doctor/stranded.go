@@ -13,10 +13,14 @@ import (
 func (e *examination) stranded(ctx context.Context, conn *pgx.Conn) {
 	for _, look := range []struct{ name, sql, what, remedy string }{
 		{"held", `
-			SELECT consumer_group, topic, count(*), min(next_try)
-			FROM troupe.held
+			SELECT consumer_group, topic, sum(n)::bigint, min(since)
+			FROM ( -- as stranded_topics.sql
+			  SELECT consumer_group, topic, count(*) AS n, coalesce(min(next_try), min(released_at)) AS since
+			  FROM troupe.held
+			  LEFT JOIN troupe.leases USING (consumer_group, topic, partition)
+			  GROUP BY consumer_group, topic, partition) AS h
+			WHERE since < clock_timestamp() - interval '10 minutes'
 			GROUP BY consumer_group, topic
-			HAVING min(next_try) < clock_timestamp() - interval '10 minutes'
 			ORDER BY 1, 2
 			LIMIT 10`,
 			"messages of %s are held by the group %s and not tried again since %s: no member consumes their topic or partition",
