@@ -109,6 +109,7 @@ func (w *runner) attempt(ms ...*message) (err error) {
 		return err
 	}
 	defer u.tx.rollback(w.ctx)
+	w.logUnused(ms, u.first)
 	// All batches lock keys in one order: two batches of different partitions that lock a row for each of their keys cannot
 	// deadlock.
 	slices.SortStableFunc(u.first, func(a, b *message) int { return bytes.Compare(a.Key, b.Key) })

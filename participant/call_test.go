@@ -3,13 +3,17 @@ package participant_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 
+	"github.com/troupe-go/troupe/internal/admin"
+	"github.com/troupe-go/troupe/internal/admin/repair"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/testkit"
 )
@@ -85,4 +89,37 @@ func TestACallOfAnUnreadableBodyIsNotMade(t *testing.T) {
 	mu.Lock()
 	defer mu.Unlock()
 	require.Equal(t, map[int]int{2: 3, 3: 1}, calls)
+}
+
+// TestTheAnswerOfACallWhoseMessageAnOperatorReleasedIsLogged has an operator make a held message a dead letter while its call is under way.
+func TestTheAnswerOfACallWhoseMessageAnOperatorReleasedIsLogged(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.provision(1)
+	var log safeBuffer
+	p := s.new(onePartition, holdLong, func(c *participant.Config) { c.Log = zerolog.New(&log) })
+	calling, answered := make(chan int, 9), make(chan struct{})
+	participant.Call(p, func(_ context.Context, c participant.Command[Count]) (int, error) {
+		if calling <- c.Attempt; c.Attempt == 1 {
+			return 0, errAsked
+		}
+		<-answered
+		return c.Body.N, nil
+	}, func(_ context.Context, _ pgx.Tx, _ participant.Command[Count], n int) (participant.Outcome, error) {
+		return participant.Succeed(Counted{N: n}), nil
+	})
+	s.send(s.command("a", Count{N: 1}))
+	s.start(p)
+	require.Equal(t, 1, <-calling)
+	s.waitCount(1, "SELECT count(*) FROM troupe.held WHERE attempts = 1")
+	s.due()
+	require.Equal(t, 2, <-calling)
+	desk, err := repair.New(repair.Config{Pool: s.pool})
+	require.NoError(t, err)
+	_, err = desk.Release(t.Context(), repair.Place{Topic: s.hop.Commands()}, repair.ReleaseConfig{By: admin.Actor{Name: "ann", Reason: "test"}})
+	require.NoError(t, err)
+	close(answered)
+	waitFor(t, "the line", func() bool { return strings.Contains(log.String(), "the answer of a call is not used") })
+	s.waitCount(1, "SELECT count(*) FROM troupe.dead_letters")
+	require.Zero(t, s.count("SELECT count(*) FROM troupe.outbox WHERE type = 'Counted'"))
 }
