@@ -143,6 +143,7 @@ func (c *consumer) poll(ctx context.Context) (broken error) {
 				c.mu.Unlock()
 				if w != nil {
 					w.progress.recordEnds(f)
+					w.recordRead(f)
 					w.bound()
 					w.tellFetched(f.Records)
 					w.receive(kafka.TopicID(t.Topic, t.TopicID), f.Records)

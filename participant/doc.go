@@ -166,6 +166,8 @@
 //	the same of a statement of       -          run again at once, five times; then the partition waits and tries again, as if the
 //	this package                                database were away
 //	database away, retry.Unavailable -          the partition waits and tries the same message; no attempt is counted
+//	database falls silent and keeps  -          the same, once a statement of this package has waited for 30 s. A handler's statement
+//	the connection                              ends with the handler's time-out
 //	connection lost in a handler     -          run again at once on another one; the sixth time in a row, with or without
 //	or at the commit                            outages between them, it counts as a failed attempt
 //	a statement's own time-out,      transient  retried, even if the handler returned no error: none of these is an outage
@@ -212,10 +214,15 @@
 //	local work: crash, at any step   -          taken over at once, and counted: it runs alone, the fifth time it is
 //	                                            poison
 //	local work: a member lost the    -          entries that do not run are claimed again: by this member without a count, by
-//	connection that shows it runs               another one as after a crash. Entries that run are not taken over
+//	connection that shows it runs               another one as after a crash. Entries that run are not taken over. A member notices
+//	                                            within a second, also if the connection shows no end
 //	broker away                      -          fetched messages are handled; offsets are committed when it is back
 //	partition taken by another       -          running handlers may finish within Config.Drain and the rebalance time-out
 //	topic created again, log cut     -          read as new; duplicates are still recognised by their identities
+//	messages deleted from the topic  -          lost to the group; a line at level error has the partition, the first offset and the
+//	before they were read                       number of offsets
+//	transaction of another producer  -          the messages behind its first one cannot be read, and count as no lag. Ready reports
+//	that does not end                           one that is open for 15 minutes
 //	database lost its last commits   -          a member compares its watermark and offsets with the database, every second
 //	(failover to a standby that                 while messages end and every 10 s else, and leaves the group if the database
 //	lagged, restore)                            has less; the next owner reads from the watermark, and lost work is done

@@ -6,6 +6,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/internal/ce"
@@ -26,6 +28,9 @@ var FinishRebuild = finishRebuild
 
 // Patience makes a partition count as stalled after d, before Run.
 func (p *Participant) Patience(d time.Duration) { p.patience = d }
+
+// OpenLimit sets for how long a transaction may be open, before Run.
+func (p *Participant) OpenLimit(d time.Duration) { p.openLimit = d }
 
 // BacklogLimit sets how long deadlines wait for messages of which none ends, before Run. It sets Patience, too.
 func (p *Participant) BacklogLimit(d time.Duration) { p.backlogLimit, p.patience = d, d }
@@ -235,4 +240,17 @@ func (c RateClaimer) Claim(ctx context.Context, demand int) (permits [][2]time.T
 		permits = append(permits, [2]time.Time{s.begin, s.expires})
 	}
 	return permits, wait, err
+}
+
+// FetchedOffset returns the error of a member that has fetched the committed offset of a topic.
+func FetchedOffset(ctx context.Context, client *kgo.Client, topic string) error {
+	c := &consumer{client: client, consumed: []string{topic}, built: make(chan struct{})}
+	close(c.built)
+	of := kmsg.NewOffsetFetchResponseGroupTopic()
+	of.Topic, of.Partitions = topic, []kmsg.OffsetFetchResponseGroupTopicPartition{kmsg.NewOffsetFetchResponseGroupTopicPartition()}
+	group := kmsg.NewOffsetFetchResponseGroup()
+	group.Topics = append(group.Topics, of)
+	resp := kmsg.NewPtrOffsetFetchResponse()
+	resp.Groups = append(resp.Groups, group)
+	return c.readMetadata(ctx, client, resp)
 }

@@ -29,6 +29,7 @@ type Participant struct {
 	gather          time.Duration // gatherLimit
 	// backlogLimit is the constant backlogLimit, except in tests. Deadlines wait for patience if that is longer.
 	backlogLimit   time.Duration
+	openLimit      time.Duration // the constant openLimit, except in tests
 	limit          time.Duration // statementLimit
 	tick           time.Duration // tickEvery
 	ring           ring
@@ -97,7 +98,7 @@ func New(cfg Config) (*Participant, error) {
 	p.checked = out.Checked(p.mayEmit)
 	p.failures = &failures{p: p}
 	p.badRetryHeaders = p.repeated("reading header " + ce.HeaderRetry)
-	p.backlogLimit = backlogLimit
+	p.backlogLimit, p.openLimit = backlogLimit, openLimit
 	p.patience, p.gather, p.tick, p.limit = max(cfg.Timeout, statementLimit)+stallAfter, gatherLimit, tickEvery, statementLimit
 	return p, nil
 }

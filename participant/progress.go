@@ -21,10 +21,13 @@ import (
 const (
 	// stallAfter is added to the longest time that can pass between two signs of progress.
 	stallAfter = 10 * time.Second
-	// askEvery is the interval at which the ends of idle partitions are requested: one request to each broker, and a second one
+	// askEvery is the interval at which the ends of idle partitions are requested: two requests to each broker, and a third one
 	// if there is more than was fetched.
 	askEvery = 5 * time.Second
 	askLimit = 5 * time.Second
+	// openLimit is the longest time-out of a transaction that brokers allow by default (transaction.max.timeout.ms). One that is open for
+	// longer hangs: no broker ends it.
+	openLimit = 15 * time.Minute
 )
 
 // progress is the known progress of a partition. Fields that are not atomic are used by watchProgress only.
@@ -32,6 +35,7 @@ type progress struct {
 	next    atomic.Int64 // the first offset that has not ended; unknown: -1
 	end     atomic.Int64 // the end of the readable log, as last returned by the broker; unknown: -1
 	start   atomic.Int64 // the start of the log, as last returned by the broker
+	unread  atomic.Int64 // the first offset that was not fetched; unknown: -1
 	last    atomic.Int64 // when a message last ended, in Unix nanoseconds
 	behind  atomic.Int64 // since when the broker has more than has ended here, in Unix nanoseconds; 0: it has not
 	stalled atomic.Pointer[error]
@@ -40,11 +44,16 @@ type progress struct {
 	at     int64     // next at behind
 	mute   time.Time // since when the broker does not return the end; zero: it does
 	silent error     // its error instead
+
+	open   time.Time // since when a transaction has kept messages behind openAt from being read; zero: none does
+	openAt int64     // end at open
+	kept   int64     // how many offsets it keeps from being read
 }
 
 func (p *progress) begin(now time.Time) {
 	p.next.Store(-1)
 	p.end.Store(-1)
+	p.unread.Store(-1)
 	p.touch(now)
 }
 
@@ -68,6 +77,37 @@ func (p *progress) recordEnds(f kgo.FetchPartition) {
 	}
 	p.end.Store(end)
 	p.start.Store(max(p.start.Load(), f.LogStartOffset))
+}
+
+// recordRead stores which offsets a fetch has read, and logs the messages before them that were deleted.
+func (w *worker) recordRead(f kgo.FetchPartition) {
+	if n := len(f.Records); n > 0 {
+		w.logDeleted(min(f.LogStartOffset, f.Records[0].Offset))
+		w.progress.unread.Store(f.Records[n-1].Offset + 1)
+	}
+}
+
+// logDeleted logs the messages that the broker deleted before they were read, if the log starts behind one of them.
+func (w *worker) logDeleted(start int64) {
+	unread := w.progress.unread.Load()
+	if unread < 0 || start <= unread || !w.progress.unread.CompareAndSwap(unread, start) {
+		return
+	}
+	w.p.cfg.Log.Error().Stringer("partition", w.at).Int64("from", unread).Int64("offsets", start-unread).
+		Msg("messages were deleted from the topic before they were read, by its retention or by a tool: they are lost to this group")
+}
+
+// firstUnread returns the first offset that the group has not handled, of a partition that is read from start on; -1 if it is not known: a new
+// group reads a topic from its start.
+func (w *worker) firstUnread(start kgo.Offset, of committedOffset) int64 {
+	first := max(start.EpochOffset().Offset, -1) // negative: the start of the log
+	if s := &w.lease.seen; s.topicID == of.topicID && s.watermark.offset >= 0 {
+		first = max(first, s.watermark.offset+1)
+	}
+	if r := w.lease.rebuilds.now; r != nil && r.topicID == of.topicID && first >= 0 {
+		first = max(first, r.until) // the messages before it were handled before
+	}
+	return first
 }
 
 // from returns the first offset that has not ended and is still in the log; -1 if it is not known.
@@ -124,7 +164,7 @@ func (c *consumer) requestEnds(ctx context.Context, workers []*worker) {
 		s := w.lane.State()
 		if s.Waiting+s.Running > 0 || w.later.count() > 0 || now.Sub(w.lastActivity()) < watchEvery {
 			w.progress.behind.Store(0)
-			w.progress.mute = time.Time{}
+			w.progress.mute, w.progress.open = time.Time{}, time.Time{}
 			continue
 		}
 		quiet = append(quiet, w)
@@ -142,6 +182,11 @@ func (c *consumer) requestEnds(ctx context.Context, workers []*worker) {
 	for _, w := range quiet {
 		more = w.learnEnd(ends, err, now) || more
 	}
+	if tops, err := kafka.HighWatermarks(ctx, c.client, topics...); err == nil {
+		for _, w := range quiet {
+			w.learnOpen(tops, now)
+		}
+	}
 	if !more {
 		return
 	}
@@ -151,6 +196,7 @@ func (c *consumer) requestEnds(ctx context.Context, workers []*worker) {
 		if o := starts[w.topic][w.id]; err == nil && o.Err == nil {
 			w.progress.start.Store(max(w.progress.start.Load(), o.Offset))
 			w.compareEnd(now)
+			w.logDeleted(o.Offset)
 		}
 	}
 }
@@ -174,6 +220,21 @@ func (w *worker) learnEnd(ends map[string]map[int32]kafka.Place, err error, now 
 	p.mute = time.Time{}
 	p.end.Store(place.Offset)
 	return w.compareEnd(now)
+}
+
+// learnOpen records since when an open transaction has kept the end where it is, although there are messages behind it.
+func (w *worker) learnOpen(tops map[string]map[int32]kafka.Place, now time.Time) {
+	p := &w.progress
+	top, known := tops[w.topic][w.id]
+	if !known || top.Err != nil {
+		return
+	}
+	end := p.end.Load()
+	if p.kept = top.Offset - end; end < 0 || p.kept <= 0 {
+		p.open = time.Time{}
+	} else if p.open.IsZero() || p.openAt != end {
+		p.open, p.openAt = now, end
+	}
 }
 
 // compareEnd records since when the broker has more than has ended here, and reports whether it has.
@@ -266,6 +327,9 @@ func (w *worker) stall(now, newest time.Time, patience time.Duration) error {
 	case more > 0:
 		return fmt.Errorf("nothing was fetched for %s, and %d messages are there from offset %d on",
 			now.Sub(since).Round(time.Second), more, max(p.from(), 0))
+	case !p.open.IsZero() && now.Sub(p.open) >= w.p.openLimit:
+		return fmt.Errorf("a producer's transaction is open for %s: %d messages from offset %d on cannot be read; if it hangs, abort it with "+
+			"kafka-transactions.sh", now.Sub(p.open).Round(time.Second), p.kept, p.openAt)
 	case !p.mute.IsZero() && late(since, p.mute):
 		return fmt.Errorf("nothing was fetched for %s, and the broker does not say what there is: %w",
 			now.Sub(since).Round(time.Second), p.silent)

@@ -14,8 +14,9 @@ const wedgedAfter = 5 * time.Second
 // partition cannot be read, a handler ended its goroutine or continues after its time-out, deadlines cannot be fired, a transaction
 // waits for an advisory lock of a role without rights, local work has no connection of its own to the database, or a partition has
 // stalled: there are messages, or the broker no longer
-// reports whether there are, and nothing has ended for 10 s longer than Config.Timeout (40 s at least), for no known reason. A
-// participant without partitions, since other members have them, is ready. Ready does no I/O.
+// reports whether there are, and nothing has ended for 10 s longer than Config.Timeout (40 s at least), for no known reason; or messages
+// cannot be read, since a producer's transaction has been open for 15 minutes. A participant without partitions, since other members
+// have them, is ready. Ready does no I/O.
 func (p *Participant) Ready() error {
 	p.mu.Lock()
 	state, c, l, unfired, blocked := p.state, p.consumer, p.local, p.unfired, p.blocked

@@ -1,6 +1,7 @@
 package participant
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -61,7 +62,11 @@ func (c *consumer) readMetadata(ctx context.Context, _ *kgo.Client, resp *kmsg.O
 			if t.Topic == "" {
 				t.Topic = names[t.TopicID]
 			}
-			id := kafka.TopicID(t.Topic, ids[t.Topic])
+			known, there := ids[t.Topic]
+			if !there { // a broker that has just started may not know all topics yet: the topic does not count as created again
+				return fmt.Errorf("the broker that was asked for the id of topic %q does not know the topic", cmp.Or(t.Topic, uuid.UUID(t.TopicID).String()))
+			}
+			id := kafka.TopicID(t.Topic, known)
 			for _, p := range t.Partitions {
 				o := committedOffset{topicID: id}
 				if p.Metadata != nil && strings.HasPrefix(*p.Metadata, topicNotePrefix) {
@@ -111,7 +116,9 @@ func (c *consumer) start(ctx context.Context, at topicPartition, committed kgo.O
 	case <-ctx.Done():
 		return committed, ctx.Err()
 	}
-	return w.start(ctx, committed, of), nil
+	start := w.start(ctx, committed, of)
+	w.progress.unread.Store(w.firstUnread(start, of))
+	return start, nil
 }
 
 // start is called once for each assignment, after acquire and before the first record.

@@ -23,6 +23,12 @@ func Ends(ctx context.Context, client *kgo.Client, topics ...string) (map[string
 	return places(listed, err)
 }
 
+// HighWatermarks returns the ends of the logs, with the messages of transactions that are open; else it is like Ends.
+func HighWatermarks(ctx context.Context, client *kgo.Client, topics ...string) (map[string]map[int32]Place, error) {
+	listed, err := kadm.NewClient(client).ListEndOffsets(ctx, topics...)
+	return places(listed, err)
+}
+
 // Starts returns the offsets of the first messages that are not deleted yet; else it is like Ends.
 func Starts(ctx context.Context, client *kgo.Client, topics ...string) (map[string]map[int32]Place, error) {
 	listed, err := kadm.NewClient(client).ListStartOffsets(ctx, topics...)
