@@ -40,7 +40,7 @@ type outlet struct {
 
 var (
 	errStarting = errors.New("starting: the database has not answered yet")
-	errFormer   = errors.New("starting: the relay with the former settings finishes what it has begun")
+	errFormer   = errors.New("starting: the relay with the former settings drains")
 )
 
 // newOutlet checks the parts of the configuration that the plan does not check. It connects to nothing.

@@ -67,7 +67,7 @@ outboxes:
 	consumer.WaitN(2)
 	_, body, err := p.get("/readyz?outbox=bank")
 	require.NoError(t, err)
-	require.Contains(t, body, "the relay with the former settings finishes what it has begun")
+	require.Contains(t, body, "the relay with the former settings drains")
 	_, body, err = p.get("/metrics")
 	require.NoError(t, err)
 	require.Contains(t, body, `outbox_relay_rows_captured_total{outbox="bank"} 1`)

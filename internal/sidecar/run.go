@@ -98,9 +98,9 @@ func (s *site) run(ctx context.Context) error {
 			o.relay.Log.Warn().Msg("kafka-sasl plain without TLS: the password crosses the network as it is; set kafka-tls")
 		}
 	}
-	err = s.wait(ctx, work, hangup)
+	s.wait(ctx, work, hangup)
 	stop()
-	err = errors.Join(err, s.fleet.end())
+	err = s.fleet.end()
 
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), httpLimit)
 	defer cancel()
@@ -122,13 +122,13 @@ func instrument(ctx context.Context, endpoint string, log zerolog.Logger) (add f
 }
 
 // wait returns when ctx has ended, or when the only outbox has failed. It reloads at each hangup.
-func (s *site) wait(ctx, work context.Context, hangup <-chan os.Signal) error {
+func (s *site) wait(ctx, work context.Context, hangup <-chan os.Signal) {
 	for {
 		select {
 		case <-ctx.Done():
-			return nil
+			return
 		case <-s.fleet.failed: //nolint:errcheck // fleet.end returns the error
-			return nil
+			return
 		case <-hangup:
 			s.reload(work)
 		}
