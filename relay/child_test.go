@@ -37,6 +37,7 @@ type childConfig struct {
 	URL     string // default: the stage's database
 	Brokers []string
 	Holder  string
+	Slot    string
 	Batch   int
 	Lease   time.Duration
 	Shards  int
@@ -73,7 +74,7 @@ func child() int {
 	}
 	defer pool.Close()
 	cfg := relay.Config{
-		Pool: pool, Brokers: c.Brokers, Service: "shop", Holder: c.Holder, Batch: c.Batch, Lease: c.Lease, Shards: c.Shards,
+		Pool: pool, Brokers: c.Brokers, Service: "shop", Holder: c.Holder, Slot: c.Slot, Batch: c.Batch, Lease: c.Lease, Shards: c.Shards,
 		Source: cmp.Or(c.Source, source), Delivery: cmp.Or(c.Delivery, delivery), Interval: 50 * time.Millisecond, Hooks: c.hooks(), Log: zerolog.New(os.Stdout),
 		UnknownTopic: c.UnknownTopic,
 	}
@@ -113,7 +114,7 @@ func child() int {
 			panic(err)
 		}
 		defer cfg.Pool.Close()
-		cfg.Table, cfg.Publication, cfg.Mapping = "", "", nil
+		cfg.Table, cfg.Publication, cfg.Mapping, cfg.Slot = "", "", nil, ""
 		run(cfg)
 	}
 	all.Wait()

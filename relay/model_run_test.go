@@ -36,6 +36,8 @@ type model struct {
 	brokers []string
 	flow    string
 	runs    atomic.Int32
+
+	prepares bool // the server has prepared transactions
 }
 
 // history is one run of a plan, with the numbers of rows that it committed.
@@ -63,12 +65,33 @@ type history struct {
 	changes  int             // changes of the mapped table
 	other    *stage          // another database that the process publishes; nil: there is none
 	others   int             // rows written to it
+	slot     string          // "": the default
 }
 
 // openWrite is a transaction that a step began and a later one ends.
 type openWrite struct {
 	tx        pgx.Tx
 	rows, bad int
+	prepared  bool
+}
+
+// endTx ends the transaction by COMMIT or ROLLBACK.
+func (h *history) endTx(w *openWrite, key int, how string) {
+	if w.prepared {
+		h.exec(how + " PREPARED '" + h.gid(key) + "'")
+		return
+	}
+	_, err := w.tx.Exec(context.Background(), how)
+	require.NoError(h.rt, err)
+	_ = w.tx.Rollback(context.Background()) // gives the connection back
+}
+
+func (h *history) gid(key int) string { return fmt.Sprintf("%s-%d", h.database, key) }
+
+func (h *history) prepareTx(tx pgx.Tx, key int) {
+	_, err := tx.Exec(context.Background(), "PREPARE TRANSACTION '"+h.gid(key)+"'")
+	require.NoError(h.rt, err)
+	_ = tx.Rollback(context.Background()) // gives the connection back
 }
 
 func (m *model) run(t *testing.T, rt *rapid.T, plan modelPlan) {
@@ -145,7 +168,7 @@ func (h *history) start() {
 	h.children++
 	c := childConfig{
 		URL: h.roleURL, Holder: "relay-" + strconv.Itoa(h.children), Lease: 1500 * time.Millisecond, Source: relay.WAL,
-		Delivery: relay.AtLeastOnce, UnknownTopic: 300 * time.Millisecond,
+		Delivery: relay.AtLeastOnce, UnknownTopic: 300 * time.Millisecond, Slot: h.slot,
 	}
 	if isExact(h.source) {
 		c.Exactly = 10 * time.Second
@@ -174,7 +197,10 @@ func (h *history) end() {
 		_ = child.cmd.Process.Kill()
 		child.wait(waitLimit)
 	}
-	for _, w := range h.open {
+	for key, w := range h.open {
+		if w.prepared {
+			_, _ = h.pool.Exec(context.Background(), "ROLLBACK PREPARED '"+h.gid(key)+"'")
+		}
 		_ = w.tx.Rollback(context.Background())
 	}
 	if h.pool != nil {
@@ -219,7 +245,16 @@ func (h *history) do(step modelStep) {
 	case "stop":
 		h.replaceRelay(syscall.SIGTERM)
 	case "change source":
+		h.healed = h.healed || h.source != step.Mode
 		h.source = step.Mode
+		h.replaceRelay(syscall.SIGTERM)
+	case "change delivery":
+		h.healed = true
+		h.source = map[string]string{fromMappedTable: fromMappedOnce, fromMappedOnce: fromMappedTable}[h.source]
+		h.replaceRelay(syscall.SIGTERM)
+	case "slot name":
+		h.healed = true
+		h.slot = map[string]string{"": h.database + "_next", h.database + "_next": ""}[h.slot]
 		h.replaceRelay(syscall.SIGTERM)
 	case "freeze":
 		h.interrupts()
@@ -363,8 +398,30 @@ func (h *history) write(step modelStep) {
 		require.NoError(h.rt, err)
 		require.NoError(h.rt, h.insertRow(ctx, undone, modelRow{key: step.Key, topic: h.topic, payload: "rolled back to a savepoint"}))
 		require.NoError(h.rt, undone.Rollback(ctx))
+	case released:
+		part, err := tx.Begin(ctx)
+		require.NoError(h.rt, err)
+		half := step
+		half.Rows = (step.Rows + 1) / 2
+		h.insertNumbered(tx, half)
+		whole := step
+		whole.Rows -= half.Rows
+		h.committed[step.Key] += half.Rows
+		h.insertNumbered(part, whole)
+		h.committed[step.Key] -= half.Rows
+		require.NoError(h.rt, part.Commit(ctx))
+		require.NoError(h.rt, tx.Commit(ctx))
+		h.committed[step.Key] += step.Rows
+		return
 	}
 	bad := h.insertNumbered(tx, step)
+	if step.Mode == prepared && h.model.prepares {
+		h.prepareTx(tx, step.Key)
+		h.exec("COMMIT PREPARED '" + h.gid(step.Key) + "'")
+		h.committed[step.Key] += step.Rows
+		h.bad += bad
+		return
+	}
 	if step.Mode == "rollback" {
 		return
 	}
@@ -387,6 +444,10 @@ func (h *history) openTx(step modelStep) {
 	tx, err := h.pool.Begin(context.Background())
 	require.NoError(h.rt, err)
 	h.open[step.Key] = &openWrite{tx: tx, rows: step.Rows, bad: h.insertNumbered(tx, step)}
+	if step.Mode == prepared && h.model.prepares {
+		h.prepareTx(tx, step.Key)
+		h.open[step.Key].prepared = true
+	}
 }
 
 func (h *history) closeTx(step modelStep) {
@@ -396,10 +457,10 @@ func (h *history) closeTx(step modelStep) {
 	}
 	delete(h.open, step.Key)
 	if step.Mode == "rollback" {
-		require.NoError(h.rt, w.tx.Rollback(context.Background()))
+		h.endTx(w, step.Key, "ROLLBACK")
 		return
 	}
-	require.NoError(h.rt, w.tx.Commit(context.Background()))
+	h.endTx(w, step.Key, "COMMIT")
 	h.committed[step.Key] += w.rows
 	h.bad += w.bad
 }

@@ -37,7 +37,7 @@ func (h *history) setBack() {
 	}
 	h.healed = true
 	for key, w := range h.open {
-		_ = w.tx.Rollback(context.Background())
+		h.endTx(w, key, "ROLLBACK")
 		delete(h.open, key)
 	}
 	for key, n := range h.committed {

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/troupe-go/troupe/internal/devstack"
 	"github.com/troupe-go/troupe/testkit"
 )
 
@@ -44,6 +45,8 @@ const (
 	vanishing  = "deleted in its transaction"
 	restored   = "with a transaction id of long ago"
 	inLeaf     = "into a partition"
+	released   = "in a savepoint that is released"
+	prepared   = "prepared"
 )
 
 const (
@@ -148,10 +151,12 @@ func drawModelStep(t *rapid.T, p modelPlan) modelStep {
 	if p.Source != fromPoll && p.Source != fromShards {
 		kinds = append(kinds, "drop slot", "publication off", "publication on")
 	}
-	if !isMapped(p.Source) && p.Source != fromLogOnce {
-		kinds = append(kinds, "change source")
+	if isMapped(p.Source) {
+		kinds = append(kinds, "change delivery")
+	} else {
+		kinds = append(kinds, "change source", "change source", "slot name")
 	}
-	modes := []string{"commit", "commit", "rollback", "savepoint", "asynchronous", beside}
+	modes := []string{"commit", "commit", "rollback", "savepoint", "asynchronous", beside, released, prepared}
 	if !isMapped(p.Source) { // there such a row is parked
 		modes = append(modes, "infinity", "-infinity", restored)
 	}
@@ -171,7 +176,7 @@ func drawModelStep(t *rapid.T, p modelPlan) modelStep {
 		Mode: rapid.SampledFrom(modes).Draw(t, "mode"),
 	}
 	if step.Kind == "change source" {
-		step.Mode = rapid.SampledFrom([]string{fromPoll, fromShards, fromLog}).Draw(t, "new source")
+		step.Mode = rapid.SampledFrom([]string{fromPoll, fromShards, fromLog, fromLogOnce}).Draw(t, "new source")
 	}
 	return step
 }
@@ -187,6 +192,13 @@ func TestAnyHistoryOfARelayKeepsItsPromises(t *testing.T) {
 		require.NoError(t, flag.Set(name, value))
 	}
 	m := &model{server: testkit.Postgres(t), brokers: testkit.Kafka(t), flow: testkit.Flow(t)}
+	if os.Getenv("TROUPE_POSTGRES") == "" { // the shared server has no prepared transactions
+		var err error
+		m.server, err = devstack.StartPostgres(t.Context(), devstack.PostgresConfig{Settings: map[string]string{"max_prepared_transactions": "20"}})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, m.server.Close()) })
+		m.prepares = true
+	}
 	run := func() { rapid.Check(t, func(rt *rapid.T) { m.run(t, rt, drawModelPlan(rt)) }) }
 	seed := flag.Lookup("rapid.seed").Value
 	switch text := os.Getenv("TROUPE_MODEL"); {
