@@ -56,10 +56,29 @@ func TestARelayChangesNoRecordOfAnotherOutbox(t *testing.T) {
 		try(ofOutbox, refused.outbox)
 		try(ofA, refused.a)
 	}
+	// A table cannot have the lease of troupe.outbox: to pause the table's relay would pause all.
+	_, err := ofA.Pool().Exec(t.Context(), "INSERT INTO troupe.mapped_tables (name, shard) OVERRIDING SYSTEM VALUE VALUES ('troupe.migrations', 0)")
+	require.ErrorContains(t, err, "mapped_tables_shard_check")
 	// A function of the role's own does not decide.
 	pool := ofA.Pool()
 	s.exec("CREATE SCHEMA own AUTHORIZATION " + ofA.Name)
-	_, err := pool.Exec(t.Context(), "CREATE FUNCTION own.pg_has_role(oid, text) RETURNS boolean LANGUAGE sql AS 'SELECT true'; "+
+	_, err = pool.Exec(t.Context(), "CREATE FUNCTION own.pg_has_role(oid, text) RETURNS boolean LANGUAGE sql AS 'SELECT true'; "+
 		"SET search_path = own, pg_catalog; UPDATE troupe.relay_leases SET term = 1000 WHERE shard = 0")
 	require.ErrorContains(t, err, "may not change records of the relay of another outbox in troupe.relay_leases")
+
+	// Nor does a temporary table of its own: that it owns troupe.relay_leases, and that it may read public.b.
+	conn, err := ofA.Pool().Acquire(t.Context())
+	require.NoError(t, err)
+	defer conn.Release()
+	_, err = conn.Exec(t.Context(), "CREATE TEMP TABLE pg_class AS SELECT c.oid, c.relname, c.relnamespace, r.oid AS relowner "+
+		"FROM pg_catalog.pg_class c, pg_catalog.pg_roles r WHERE r.rolname = current_user")
+	require.NoError(t, err)
+	for _, sql := range []string{
+		"UPDATE troupe.relay_leases SET term = 1000 WHERE shard = 0",
+		"UPDATE troupe.mapped_tables SET lsn = '0/1' WHERE name = 'public.b'",
+		"DELETE FROM troupe.mapped_failures WHERE table_name = 'public.b'",
+	} {
+		_, err = conn.Exec(t.Context(), sql)
+		require.ErrorContains(t, err, "may not change records of the relay of another outbox", sql)
+	}
 }

@@ -50,3 +50,14 @@ func TestNoRoleMayCallAFunctionWithTheOwnersRights(t *testing.T) {
 		require.Empty(t, open, part)
 	}
 }
+
+// A function whose search_path does not name pg_temp finds the temporary tables of the role that calls it before the ones that it means.
+func TestNoFunctionFindsTemporaryTablesFirst(t *testing.T) {
+	t.Parallel()
+	var early []string
+	require.NoError(t, testkit.Database(t).QueryRow(t.Context(), `
+		SELECT coalesce(array_agg(p.proname::text), '{}')
+		FROM pg_proc AS p, unnest(p.proconfig) AS setting
+		WHERE p.pronamespace = 'troupe'::regnamespace AND setting LIKE 'search_path=%' AND setting NOT LIKE '%, pg_temp'`).Scan(&early))
+	require.Empty(t, early)
+}

@@ -5,7 +5,7 @@
 -- mapped_tables has one row for each such table, which the relay writes: it has the columns of relay_state.
 CREATE TABLE troupe.mapped_tables (
   name        text        PRIMARY KEY, -- schema.table
-  shard       integer     NOT NULL UNIQUE GENERATED ALWAYS AS IDENTITY (INCREMENT BY -1 START WITH -1), -- its lease in relay_leases
+  shard       integer     NOT NULL UNIQUE GENERATED ALWAYS AS IDENTITY (INCREMENT BY -1 START WITH -1) CHECK (shard < 0), -- its lease in relay_leases
   source      text        NOT NULL DEFAULT 'poll' CHECK (source IN ('wal', 'poll')), -- poll: it was not streamed yet
   system_id   text        NOT NULL DEFAULT '',
   timeline    integer     NOT NULL DEFAULT 0,
@@ -52,9 +52,12 @@ CREATE INDEX mapped_failures_next_try ON troupe.mapped_failures (table_name, nex
 -- if its role may read that. Otherwise the relay of one table could take the lease of another, move its progress, and publish or
 -- delete its failed rows. The rights of an operator's roles, which cannot take a lease, are in their grants.
 
+-- The session's search_path may have functions of the same names. pg_temp comes last: if it is not named, Postgres looks for tables and
+-- types there first, and a temporary table pg_class of the role would decide.
+
 -- may_relay reports whether the current role may change the records of a table with a mapping, or of troupe.outbox: null.
 CREATE FUNCTION troupe.may_relay(table_name text) RETURNS boolean
-LANGUAGE sql STABLE SET search_path = pg_catalog -- the session's may have functions of the same names
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
 AS $$
   SELECT pg_has_role(l.relowner, 'USAGE')
       OR NOT has_column_privilege(l.oid, 'term', 'UPDATE')
@@ -72,7 +75,7 @@ $$;
 
 -- +goose StatementBegin
 CREATE FUNCTION troupe.refuse_record_of_another_relay() RETURNS trigger
-LANGUAGE plpgsql SET search_path = pg_catalog
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
   RAISE insufficient_privilege USING
@@ -82,7 +85,7 @@ END
 $$;
 
 CREATE FUNCTION troupe.check_mapped_failures() RETURNS trigger
-LANGUAGE plpgsql SET search_path = pg_catalog
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
   names text[] := ARRAY(SELECT DISTINCT table_name FROM changed);
@@ -101,7 +104,7 @@ $$;
 
 -- may_relay_shard is may_relay for a shard, as in relay_leases. No role but the owner may take a shard that no table has.
 CREATE FUNCTION troupe.may_relay_shard(of integer) RETURNS boolean
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
   table_name text;
