@@ -44,7 +44,7 @@ func (c *Console) do(w http.ResponseWriter, r *http.Request, p *page) {
 	if err != nil {
 		event = c.cfg.Log.Warn().Err(err)
 	}
-	event.Str("action", p.path).Str("what", clip(a.get("do"), mostLogged)).Str("actor", u.name).Str("database", clip(a.get("db"), mostLogged)).Str("id", clip(a.get("id"), mostLogged)).
+	event.Str("action", p.path).Str("what", clip(a.typed("do"), mostLogged)).Str("actor", u.name).Str("database", clip(a.get("db"), mostLogged)).Str("id", clip(a.get("id"), mostLogged)).
 		Str("from", r.RemoteAddr).Msg("console: action")
 	var told retold
 	switch {
@@ -55,7 +55,7 @@ func (c *Console) do(w http.ResponseWriter, r *http.Request, p *page) {
 	case err != nil:
 		c.fail(w, r, err)
 	case wantsJSON(r):
-		answer(w, http.StatusOK, done)
+		c.send(w, r, u, encode(http.StatusOK, done))
 	case next == "": // a preview: it is drawn here, so that its values are in no URL
 		v := viewOf(p, done)
 		v.of(u)
@@ -132,7 +132,7 @@ func (a *ask) counted(read func() (int, error)) error {
 	if err != nil {
 		return err
 	}
-	if a.get("count") == "" {
+	if a.typed("count") == "" {
 		return refuse(http.StatusBadRequest, "count: want how many there are, to confirm it")
 	}
 	have, err := read()

@@ -100,16 +100,15 @@ func (a *ask) underWay(list string) []Work {
 	return slices.DeleteFunc(a.works.underWay(list), func(one Work) bool { return !slices.Contains(names, one.Database) })
 }
 
-func (a *ask) get(name string) string { return strings.TrimSpace(a.values.Get(name)) }
+// get returns a parameter as it is: the topic of a row, for example, may differ from another one in a blank only.
+func (a *ask) get(name string) string { return a.values.Get(name) }
+
+// typed returns a parameter that a person types and that nothing else is named by, without the blanks around it.
+func (a *ask) typed(name string) string { return strings.TrimSpace(a.get(name)) }
 
 // all returns the values of a parameter that may be repeated.
-func (a *ask) all(name string) (all []string) {
-	for _, value := range a.values[name] {
-		if value = strings.TrimSpace(value); value != "" {
-			all = append(all, value)
-		}
-	}
-	return all
+func (a *ask) all(name string) []string {
+	return slices.DeleteFunc(slices.Clone(a.values[name]), func(value string) bool { return value == "" })
 }
 
 func (a *ask) database() (*source, error) { return a.source(a.get("db")) }
@@ -126,7 +125,7 @@ func (a *ask) chosen() ([]*source, error) {
 const perPage = 50
 
 func (a *ask) limit() (int, error) {
-	text := a.get("limit")
+	text := a.typed("limit")
 	if text == "" {
 		return perPage, nil
 	}
@@ -139,7 +138,7 @@ func (a *ask) limit() (int, error) {
 
 // number returns a count. "": 0.
 func (a *ask) number(name string) (int64, error) {
-	text := a.get(name)
+	text := a.typed(name)
 	if text == "" {
 		return 0, nil
 	}
@@ -152,7 +151,7 @@ func (a *ask) number(name string) (int64, error) {
 
 // moment returns a time: RFC 3339, or a duration before now. "": the zero time.
 func (a *ask) moment(name string) (time.Time, error) {
-	text := a.get(name)
+	text := a.typed(name)
 	if text == "" {
 		return time.Time{}, nil
 	}

@@ -79,6 +79,7 @@ type Console struct {
 	works     *works
 	handler   http.Handler
 	streams   streams
+	sending   sending
 	looks     *looks
 	payloads  chan struct{} // one for each request that holds payloads
 	limit     time.Duration // of reading one page: askLimit
@@ -234,6 +235,10 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		c.fail(w, r, refuse(http.StatusMisdirectedRequest, "the console is not called %s here", r.Host))
 		return
 	}
+	if embeds(r) {
+		c.fail(w, r, refuse(http.StatusForbidden, "another site can link to a page, and not embed it"))
+		return
+	}
 	if r.URL.Path == c.cfg.Path && c.cfg.Path != "" {
 		http.Redirect(w, r, c.cfg.Path+"/", http.StatusMovedPermanently)
 		return
@@ -242,6 +247,18 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	c.handler.ServeHTTP(w, r)
+}
+
+// embeds reports whether a page of another site requests a part of itself, such as an image or a frame. It could not read the answer, but it
+// could keep the console busy.
+func embeds(r *http.Request) bool {
+	switch r.Header.Get("Sec-Fetch-Site") {
+	case "cross-site", "same-site":
+	default: // this site, a person, or a program
+		return false
+	}
+	to := r.Header.Get("Sec-Fetch-Dest")
+	return r.Header.Get("Sec-Fetch-Mode") != "navigate" || to != "" && to != "document"
 }
 
 // ours reports whether a request's host names this console.

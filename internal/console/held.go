@@ -140,7 +140,7 @@ func actOnHeld(ctx context.Context, a *ask) (any, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	switch a.get("do") {
+	switch a.typed("do") {
 	case "retry":
 		if filter.IsZero() && a.get("all") == "" {
 			return nil, "", refuse(http.StatusBadRequest, "nothing chosen: name a place, a key, a topic, a group or a class, or say all=1")
@@ -155,7 +155,7 @@ func actOnHeld(ctx context.Context, a *ask) (any, string, error) {
 			return nil, "", err
 		}
 		cfg := repair.ReleaseConfig{By: a.by, Group: filter.Group}
-		if name := a.get("hop"); name != "" {
+		if name := a.typed("hop"); name != "" {
 			if cfg.Hop, err = topics.ParseHop(name); err != nil {
 				return nil, "", refuse(http.StatusBadRequest, "hop: %s", err)
 			}
@@ -167,7 +167,7 @@ func actOnHeld(ctx context.Context, a *ask) (any, string, error) {
 		}
 		return r, next, err
 	}
-	return nil, "", refuse(http.StatusBadRequest, "do %q: want retry or dead-letter", a.get("do"))
+	return nil, "", refuse(http.StatusBadRequest, "do %q: want retry or dead-letter", a.typed("do"))
 }
 
 // retold is an error whose page is shown again, with the form and the reason.

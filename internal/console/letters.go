@@ -108,7 +108,7 @@ func (a *ask) letters() (f repair.Filter, err error) {
 	if key := a.values.Get("key"); key != "" {
 		f.Key = repair.ParseKey(key)
 	}
-	if name := a.get("hop"); name != "" {
+	if name := a.typed("hop"); name != "" {
 		hop, err := topics.ParseHop(name)
 		if err != nil {
 			return f, refuse(http.StatusBadRequest, "hop: %s", err)
@@ -214,12 +214,12 @@ func actOnLetter(ctx context.Context, a *ask) (any, string, error) {
 	}
 	next := "/dead-letter?" + url.Values{"db": {s.Name}, "id": {id.String()}}.Encode()
 	one := repair.Filter{IDs: []uuid.UUID{id}}
-	if do := a.get("do"); do == "edit" || do == "discard" {
+	if do := a.typed("do"); do == "edit" || do == "discard" {
 		if err := a.by.CheckReasoned(); err != nil {
 			return nil, "", err
 		}
 	}
-	switch a.get("do") {
+	switch a.typed("do") {
 	case "edit":
 		text := a.values.Get("payload")
 		if err := s.repairs.Edit(ctx, id, []byte(text), a.by); err != nil {
@@ -241,7 +241,7 @@ func actOnLetter(ctx context.Context, a *ask) (any, string, error) {
 		n, err := s.repairs.Discard(ctx, one, a.by)
 		return map[string]int{"discarded": n}, next, err
 	}
-	return nil, "", refuse(http.StatusBadRequest, "do %q: want edit, redrive or discard", a.get("do"))
+	return nil, "", refuse(http.StatusBadRequest, "do %q: want edit, redrive or discard", a.typed("do"))
 }
 
 // Classes returns the classes for the filter.

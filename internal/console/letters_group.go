@@ -24,7 +24,7 @@ func readGroup(ctx context.Context, a *ask) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := groupFacts{Database: s.Name, Do: a.get("do"), Asked: a.values}
+	f := groupFacts{Database: s.Name, Do: a.typed("do"), Asked: a.values}
 	if f.Count, err = s.repairs.Count(ctx, filter); err == nil {
 		f.Causes, _, err = s.repairs.Causes(ctx, filter, repair.Page{Limit: 10})
 	}
@@ -42,8 +42,8 @@ func (a *ask) group() (*source, repair.Filter, error) {
 	switch {
 	case err != nil:
 		return nil, filter, err
-	case a.get("do") != "redrive" && a.get("do") != "discard":
-		return nil, filter, refuse(http.StatusBadRequest, "do %q: want redrive or discard", a.get("do"))
+	case a.typed("do") != "redrive" && a.typed("do") != "discard":
+		return nil, filter, refuse(http.StatusBadRequest, "do %q: want redrive or discard", a.typed("do"))
 	case filter.IsZero() && a.get("all") == "":
 		return nil, filter, refuse(http.StatusBadRequest, "nothing chosen: name a cause or another filter, or say all=1")
 	}
@@ -75,7 +75,7 @@ func actOnGroup(ctx context.Context, a *ask) (any, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	if a.get("do") == "discard" {
+	if a.typed("do") == "discard" {
 		if err := a.by.CheckReasoned(); err != nil {
 			return nil, "", err
 		}
@@ -84,7 +84,7 @@ func actOnGroup(ctx context.Context, a *ask) (any, string, error) {
 		}
 	}
 	one := &Work{kind: redriveWork, Database: s.Name, Chosen: groupFacts{Asked: a.values}.Choice().Encode()}
-	if a.get("do") == "discard" {
+	if a.typed("do") == "discard" {
 		one.kind = discardWork
 	}
 	return a.begin(one, func(ctx context.Context, tell func(func(*Work))) error {

@@ -81,6 +81,7 @@ func (c *Console) words() template.FuncMap {
 		"mostShown":    func() int64 { return mostShown },
 		"clip":         clip,
 		"argument":     func(value any) string { return plain.Argument(fmt.Sprint(value)) },
+		"operand":      func(value any) string { return plain.Operand(fmt.Sprint(value)) },
 		"tail":         tail,
 		"namesMessage": namesMessage,
 		"ago":          func(at time.Time) string { return ago(time.Since(at)) },

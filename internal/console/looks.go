@@ -15,42 +15,19 @@ const (
 )
 
 // streams counts the open live pages.
-type streams struct {
-	mu        sync.Mutex
-	clients   map[string]int
-	all       int
-	strangers int
-}
+type streams struct{ holdings }
 
 // take counts a stream of a client, until release is called.
 func (s *streams) take(client string, signedIn bool) (release func(), err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case s.clients[client] >= mostOfClient:
-		return nil, refuse(http.StatusTooManyRequests, "%d pages of this client are live already", mostOfClient)
-	case s.all >= mostStreams, !signedIn && s.strangers >= mostStrangers:
-		return nil, refuse(http.StatusServiceUnavailable, "too many pages are live already")
-	}
-	if s.clients == nil {
-		s.clients = make(map[string]int)
-	}
-	s.count(client, signedIn, 1)
-	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.count(client, signedIn, -1)
-	}, nil
-}
-
-func (s *streams) count(client string, signedIn bool, n int) {
-	s.all += n
-	if !signedIn {
-		s.strangers += n
-	}
-	if s.clients[client] += n; s.clients[client] == 0 {
-		delete(s.clients, client)
-	}
+	return s.holdings.take(client, signedIn, 1, func(own, all, strangers int) error {
+		switch {
+		case own >= mostOfClient:
+			return refuse(http.StatusTooManyRequests, "%d pages of this client are live already", mostOfClient)
+		case all >= mostStreams, !signedIn && strangers >= mostStrangers:
+			return refuse(http.StatusServiceUnavailable, "too many pages are live already")
+		}
+		return nil
+	})
 }
 
 // looks reads the facts of live pages, once every liveEvery for all streams with the same key.

@@ -41,7 +41,7 @@ type keySaga struct {
 const sagasShown = 10
 
 func readMessages(ctx context.Context, a *ask) (any, error) {
-	f := messagesFacts{Subject: a.get("q"), Found: []sighting{}, Sagas: []keySaga{}, Flow: len(a.cfg.Brokers) > 0 && a.everywhere(), Since: a.get("since"), All: a.get("scan-all") != ""}
+	f := messagesFacts{Subject: a.typed("q"), Found: []sighting{}, Sagas: []keySaga{}, Flow: len(a.cfg.Brokers) > 0 && a.everywhere(), Since: a.typed("since"), All: a.get("scan-all") != ""}
 	if f.Subject == "" {
 		return f, nil
 	}

@@ -78,7 +78,7 @@ func (c *Console) show(w http.ResponseWriter, r *http.Request, p *page) {
 		c.fail(w, r, err)
 		return
 	}
-	a.writeTo(w)
+	c.send(w, r, u, a)
 }
 
 // answerOf reads the facts of a page and renders them. It holds the turn of a page with payloads until then, and not while a client
@@ -164,7 +164,7 @@ func (c *Console) fail(w http.ResponseWriter, r *http.Request, err error) {
 }
 
 func (c *Console) draw(w http.ResponseWriter, r *http.Request, status int, name string, v view) {
-	c.render(r, status, name, v).writeTo(w)
+	c.send(w, r, v.user, c.render(r, status, name, v))
 }
 
 // rendered is an answer that only has to be sent.

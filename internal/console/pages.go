@@ -13,7 +13,7 @@ type page struct {
 	template string
 	nav      string // the entry of the navigation that it belongs to
 	live     bool   // the browser reloads it when its facts change
-	payloads bool   // its facts hold whole payloads
+	payloads bool   // its facts hold whole payloads, or all variables of a saga
 	needs    Role   // to read the page; NoRole: Viewer
 	flow     bool   // its facts belong to no single database, so that the user needs the role on all of them
 	takes    string // the names of the parameters of its address, separated by blanks
@@ -67,7 +67,7 @@ var pages = []page{
 		takes: "db id",
 	},
 	{
-		path: "/saga/act", title: "Saga", template: "saga-act", nav: "/sagas", needs: Operator, read: readSagaAct,
+		path: "/saga/act", title: "Saga", template: "saga-act", nav: "/sagas", payloads: true, needs: Operator, read: readSagaAct,
 		takes: "db id do step happened result",
 		act:   actOnSaga, does: "db id do step happened result state_hash",
 		operator: "retry resolve compensate cancel resume", admin: "skip set abandon", adminFields: "result",
@@ -89,7 +89,7 @@ var pages = []page{
 		operator: "retry",
 	},
 	{
-		path: "/saga/fixture", title: "Saga", template: "saga-fixture", nav: "/sagas", needs: Operator, read: readFixture,
+		path: "/saga/fixture", title: "Saga", template: "saga-fixture", nav: "/sagas", payloads: true, needs: Operator, read: readFixture,
 		takes: "db id",
 	},
 	{

@@ -112,6 +112,12 @@ func (c *Console) download(w http.ResponseWriter, r *http.Request) {
 		c.fail(w, r, err)
 		return
 	}
+	release, err := c.sending.take(clientOf(r, u), u.name != "", len(text))
+	if err != nil {
+		c.fail(w, r, err)
+		return
+	}
+	defer release()
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.Header().Set("Content-Disposition", fmt.Sprintf("attachment; filename=%q", name))
 	_, _ = w.Write(text) // the client may be gone

@@ -158,7 +158,7 @@ func actOnAnswer(ctx context.Context, a *ask) (any, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	preview := a.get("do") == "preview"
+	preview := a.typed("do") == "preview"
 	if !preview {
 		if err := a.by.CheckReasoned(); err != nil {
 			return nil, "", err

@@ -200,7 +200,7 @@ func actOnFailedRow(ctx context.Context, a *ask) (any, string, error) {
 		return nil, "", err
 	}
 	do := desk.Retry
-	switch a.get("do") {
+	switch a.typed("do") {
 	case "retry":
 	case "discard":
 		do = desk.Discard
@@ -208,7 +208,7 @@ func actOnFailedRow(ctx context.Context, a *ask) (any, string, error) {
 			return nil, "", err
 		}
 	default:
-		return nil, "", refuse(http.StatusBadRequest, "do %q: want retry or discard", a.get("do"))
+		return nil, "", refuse(http.StatusBadRequest, "do %q: want retry or discard", a.typed("do"))
 	}
 	done, err := do(ctx, id, a.by)
 	return done, failureOf(s, desk), err
@@ -255,7 +255,7 @@ func readRelayAct(ctx context.Context, a *ask) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := relayActFacts{Database: s.Name, Do: a.get("do"), Rows: []relays.Row{}, Turns: []relays.Turn{}, Asked: a.get("topic")}
+	f := relayActFacts{Database: s.Name, Do: a.typed("do"), Rows: []relays.Row{}, Turns: []relays.Turn{}, Asked: a.get("topic")}
 	all, err := relays.Look(ctx, s.Pool)
 	if err != nil {
 		return nil, err
@@ -277,6 +277,13 @@ func readRelayAct(ctx context.Context, a *ask) (any, error) {
 		for _, t := range f.Outbox.Topics {
 			if t.Topic == f.Asked {
 				f.Topic = &t
+			}
+		}
+		if f.Topic == nil { // there are more topics than a look reads
+			if n, err := desk.Parked(ctx, f.Asked); n > 0 {
+				f.Topic = &relays.Topic{Topic: f.Asked, Parked: n}
+			} else if err != nil {
+				return nil, err
 			}
 		}
 		rows, _, err := desk.List(ctx, relays.Filter{Status: relays.Parked, Topic: f.Asked}, relays.Page{Rows: 10})
@@ -301,7 +308,7 @@ func actOnRelay(ctx context.Context, a *ask) (any, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	done, by := relayDone{Do: a.get("do")}, a.by
+	done, by := relayDone{Do: a.typed("do")}, a.by
 	if done.Do != "retry" && done.Do != "resume" {
 		if err := a.by.CheckReasoned(); err != nil {
 			return nil, "", err
@@ -319,27 +326,11 @@ func actOnRelay(ctx context.Context, a *ask) (any, string, error) {
 	case done.Do == "retry":
 		done.Rows, err = desk.RetryTopic(ctx, topic, by)
 	default:
-		if err = a.counted(func() (int, error) { return parkedOf(ctx, s, desk, topic) }); err == nil {
+		if err = a.counted(func() (int, error) { return desk.Parked(ctx, topic) }); err == nil {
 			done.Rows, err = desk.DiscardTopic(ctx, topic, by)
 		}
 	}
 	return done, failureOf(s, desk), err
-}
-
-// parkedOf returns the number of parked rows of a topic.
-func parkedOf(ctx context.Context, s *source, desk relays.Desk, topic string) (int, error) {
-	all, err := relays.Look(ctx, s.Pool)
-	for _, o := range all {
-		if o.Table != desk.Table.Name {
-			continue
-		}
-		for _, t := range o.Topics {
-			if t.Topic == topic {
-				return t.Parked, err
-			}
-		}
-	}
-	return 0, err
 }
 
 // A keptChart is a chart of the log that a slot retained, in each five minutes of a day.

@@ -104,6 +104,24 @@ func TestParkedRowsAreRetriedAndDiscarded(t *testing.T) {
 	require.Equal(t, 4, recorded)
 }
 
+// A service may write rows for any topic. One that differs from another topic in a blank looks the same on a page, and an operator who discards
+// its rows must not discard the ones of the other topic.
+func TestATopicWithABlankIsNoOtherTopic(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	const topic, odd = "shop.payment.commands", " shop.payment.commands "
+	own, other := d.FailedRow(topic, "parked", "refused"), d.FailedRow(odd, "parked", "no such topic")
+	rows := facts[failedRowsFacts](d, at("/relay/rows", "db", "order", "topic", odd)).Rows
+	require.Len(t, rows, 1)
+	require.Equal(t, other, rows[0].ID.String())
+	require.Equal(t, odd, facts[relayActFacts](d, at("/relay/act", "db", "order", "do", "discard", "topic", odd)).Topic.Topic)
+	w := d.post("/relay/act", form("db", "order", "do", "discard", "topic", odd, "reason", "ticket 2", "count", "1"))
+	require.Equal(t, http.StatusOK, w.Code, w.Body)
+	rows = facts[failedRowsFacts](d, "/relay/rows?db=order").Rows
+	require.Len(t, rows, 1)
+	require.Equal(t, own, rows[0].ID.String())
+}
+
 func TestTheRelaysArePausedAndResumed(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)

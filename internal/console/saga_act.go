@@ -100,7 +100,7 @@ func happened(e saga.Event) string {
 
 // action returns the action in the request.
 func (a *ask) action() (e saga.Event, err error) {
-	e = saga.Event{Kind: saga.Kind(a.get("do")), Step: a.get("step"), Actor: a.by.Name, Reason: a.by.Reason}
+	e = saga.Event{Kind: saga.Kind(a.typed("do")), Step: a.get("step"), Actor: a.by.Name, Reason: a.by.Reason}
 	if !e.Kind.Action() || e.Kind == saga.ActAnswer {
 		return e, refuse(http.StatusBadRequest, "do %q: want retry, skip, resolve, compensate, cancel, resume, set or abandon", e.Kind)
 	}
@@ -113,7 +113,7 @@ func (a *ask) action() (e saga.Event, err error) {
 			return e, refuse(http.StatusBadRequest, "happened: want yes (it took effect) or no (it did not, and never will)")
 		}
 	}
-	if text := a.get("result"); text != "" {
+	if text := a.typed("result"); text != "" {
 		if e.Fields, err = saga.ReadFields([]byte(text)); err != nil {
 			return e, refuse(http.StatusUnprocessableEntity, `result: %s: such as {"payment_id": "p-1"}`, err)
 		}

@@ -178,6 +178,30 @@ func TestALinkOfAnotherSiteShowsItsPageToASignedInUser(t *testing.T) {
 	}
 }
 
+// A page of another site that embeds pages of a console, on this machine for example, cannot read them, and keeps nothing busy.
+func TestAnotherSiteEmbedsNoPage(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	for _, address := range []string{"/", "/messages?key=o-1", "/live?page=/held", "/dead-letter/payload", "/static/console.css"} {
+		for name, header := range map[string][]string{
+			"image":           {"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "no-cors", "Sec-Fetch-Dest", "image"},
+			"fetch":           {"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "cors", "Sec-Fetch-Dest", "empty"},
+			"frame":           {"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "iframe"},
+			"another service": {"Sec-Fetch-Site", "same-site", "Sec-Fetch-Mode", "cors", "Sec-Fetch-Dest", "empty"},
+		} {
+			require.Equal(t, http.StatusForbidden, d.browse(address, nil, header...).Code, "%s %s", name, address)
+		}
+	}
+	for name, header := range map[string][]string{
+		"link":      {"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "document"},
+		"bookmark":  {"Sec-Fetch-Site", "none", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "document"},
+		"own fetch": {"Sec-Fetch-Site", "same-origin", "Sec-Fetch-Mode", "cors", "Sec-Fetch-Dest", "empty"},
+		"program":   nil,
+	} {
+		require.Equal(t, http.StatusOK, d.browse("/held", nil, header...).Code, name)
+	}
+}
+
 func TestALivePageEndsWithTheSession(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t, private)

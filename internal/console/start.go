@@ -66,7 +66,7 @@ func (a *ask) startRequest(d *saga.Definition) (r sagadesk.StartRequest, err err
 	wrong := func(field, format string, args ...any) error {
 		return wrongField{refuse(http.StatusUnprocessableEntity, field+": "+format, args...), field}
 	}
-	r = sagadesk.StartRequest{Definition: d, Hop: a.get("hop"), Group: a.get("group"), Avro: a.get("avro") != "", Actor: a.by.Name, Reason: a.by.Reason}
+	r = sagadesk.StartRequest{Definition: d, Hop: a.typed("hop"), Group: a.typed("group"), Avro: a.get("avro") != "", Actor: a.by.Name, Reason: a.by.Reason}
 	key, input := a.values.Get("key"), strings.TrimSpace(a.values.Get("input"))
 	switch {
 	case key == "":

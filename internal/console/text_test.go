@@ -46,10 +46,10 @@ func TestEachValueOfACommandOnAPageIsOneArgument(t *testing.T) {
 	for _, name := range names {
 		text, err := files.ReadFile(name)
 		require.NoError(t, err)
-		for _, command := range regexp.MustCompile(`<code>troupe [^<]*</code>`).FindAllString(string(text), -1) {
+		for _, command := range regexp.MustCompile(`<code>(troupe|outbox-relay) [^<]*</code>`).FindAllString(string(text), -1) {
 			for _, value := range regexp.MustCompile(`{{[^}]*}}`).FindAllString(command, -1) {
-				if !strings.HasPrefix(value, "{{if ") && !strings.HasPrefix(value, "{{range ") && value != "{{end}}" {
-					require.True(t, strings.HasPrefix(value, "{{argument "), "%s: %s", name, command)
+				if !strings.HasPrefix(value, "{{if ") && !strings.HasPrefix(value, "{{range ") && value != "{{end}}" && value != "{{else}}" {
+					require.True(t, strings.HasPrefix(value, "{{argument ") || strings.HasPrefix(value, "{{operand "), "%s: %s", name, command)
 					values++
 				}
 			}

@@ -212,7 +212,7 @@ func (w *works) begin(one *Work, do func(context.Context, func(func(*Work))) err
 
 // begin begins a Work by the user, and returns it with the address of its page.
 func (a *ask) begin(one *Work, do func(context.Context, func(func(*Work))) error) (any, string, error) {
-	one.Do, one.Actor, one.Reason = a.get("do"), a.by.Name, a.by.Reason
+	one.Do, one.Actor, one.Reason = a.typed("do"), a.by.Name, a.by.Reason
 	if err := a.works.begin(one, do); err != nil {
 		return nil, "", err
 	}
@@ -222,7 +222,7 @@ func (a *ask) begin(one *Work, do func(context.Context, func(func(*Work))) error
 
 // rate returns the most objects a second that a Work acts on.
 func (a *ask) rate() (float64, error) {
-	rate, err := strconv.ParseFloat(cmp.Or(a.get("rate"), strconv.Itoa(ownRate)), 64)
+	rate, err := strconv.ParseFloat(cmp.Or(a.typed("rate"), strconv.Itoa(ownRate)), 64)
 	if err != nil || !(rate > 0 && rate <= mostRate) { // false for NaN
 		return 0, refuse(http.StatusBadRequest, "rate %q: want more than 0 and at most %d a second", a.get("rate"), mostRate)
 	}
@@ -245,8 +245,8 @@ func actOnWork(_ context.Context, a *ask) (any, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	if a.get("do") != "stop" {
-		return nil, "", refuse(http.StatusBadRequest, "do %q: want stop", a.get("do"))
+	if a.typed("do") != "stop" {
+		return nil, "", refuse(http.StatusBadRequest, "do %q: want stop", a.typed("do"))
 	}
 	one.stop()
 	return one, one.Address(), nil

@@ -15,3 +15,12 @@ func Argument(text string) string {
 	}
 	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
+
+// Operand is Argument for an argument of a command that is no flag and no value of one. If text begins with a hyphen, "--" comes first, so that
+// it is no flag either, such as the address of another database.
+func Operand(text string) string {
+	if strings.HasPrefix(text, "-") {
+		return "-- " + Argument(text)
+	}
+	return Argument(text)
+}

@@ -28,3 +28,9 @@ func TestAnArgumentIsOneArgumentOfAShell(t *testing.T) {
 		require.Equal(t, 1, strings.Count(string(out), "\n"))
 	}
 }
+
+func TestAnOperandIsNoFlag(t *testing.T) {
+	require.Equal(t, "order/o-1001", plain.Operand("order/o-1001"))
+	require.Equal(t, "-- --database-url=postgres://h/d", plain.Operand("--database-url=postgres://h/d"))
+	require.Equal(t, "-- '-x; echo no'", plain.Operand("-x; echo no"))
+}

@@ -257,6 +257,38 @@ func ExampleDesk_RetryTopic() {
 	// Output:
 }
 
+// A look reads some topics only. Invented topics hide neither the ones of another outbox nor the action on one.
+func TestManyTopicsWithFailedRowsHideNoOther(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.park("a.b.commands", 1)
+	role := grantstest.New(t, s.pool, grants.MappedRelay)
+	s.exec("CREATE TABLE public.letters (id uuid); GRANT SELECT ON public.letters TO " + role.Name)
+	for _, sql := range []string{
+		"INSERT INTO troupe.mapped_tables (name) VALUES ('public.letters')",
+		`INSERT INTO troupe.mapped_failures (table_name, id, event_id, topic, status, attempts, max_attempts, last_error, row)
+			SELECT 'public.letters', gen_random_uuid(), '', 't' || n / 2, 'parked', 1, 1, 'e', '{}' FROM generate_series(0, 399) AS n`,
+	} {
+		_, err := role.Pool().Exec(t.Context(), sql)
+		require.NoError(t, err, sql)
+	}
+	all, err := desk.Look(t.Context(), s.pool)
+	require.NoError(t, err)
+	require.Len(t, all[0].Topics, 1)
+	require.Equal(t, "a.b.commands", all[0].Topics[0].Topic)
+
+	s.exec(`INSERT INTO troupe.outbox_failures (position, id, topic, order_key, status, attempts, max_attempts, last_error)
+		SELECT 1000 + n, gen_random_uuid(), 't' || n / 2, 'k', 'parked', 8, 8, 'e' FROM generate_series(0, 399) AS n`)
+	all, err = desk.Look(t.Context(), s.pool)
+	require.NoError(t, err)
+	require.Len(t, all[0].Topics, 200)
+	for table, want := range map[string]int{"": 1, "public.letters": 0} {
+		n, err := desk.Desk{DB: s.pool, Table: desk.Table{Name: table}}.Parked(t.Context(), "a.b.commands")
+		require.NoError(t, err)
+		require.Equal(t, want, n, table)
+	}
+}
+
 // TestTheRelayOfATableFillsNoMemory: its role may write any text into the lease of its table, which each page about relays reads.
 func TestTheRelayOfATableFillsNoMemory(t *testing.T) {
 	t.Parallel()

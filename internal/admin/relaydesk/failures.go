@@ -95,6 +95,15 @@ func (d Desk) List(ctx context.Context, f Filter, p Page) (rows []Row, next int6
 	return rows, next, explain(err)
 }
 
+// Parked returns the number of parked rows of a topic.
+func (d Desk) Parked(ctx context.Context, topic string) (int, error) {
+	n, err := all(ctx, d.DB, countParked, pgx.NamedArgs{"table": d.Table.Name, "topic": topic}, pgx.RowTo[int])
+	if err != nil {
+		return 0, err
+	}
+	return n[0], nil
+}
+
 func scanMapped(one pgx.CollectableRow) (r Row, err error) {
 	var key []byte
 	err = one.Scan(r.mappedFields(&key)...)

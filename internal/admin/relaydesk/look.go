@@ -20,7 +20,7 @@ type Outbox struct {
 	// SlotName names the slot that is streamed, or was; "": none.
 	SlotName string   `json:"slot_name"`
 	Samples  []Sample `json:"samples"` // of the last day, oldest first; none for times at which no relay took one
-	Topics   []Topic  `json:"topics"`  // topics with failed rows, the most parked first; 200 at most
+	Topics   []Topic  `json:"topics"`  // topics with failed rows, the most parked first; 200 at most: Parked counts any topic
 }
 
 // A Lease is the right to publish a shard.

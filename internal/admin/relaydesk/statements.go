@@ -11,6 +11,7 @@ var (
 	listFailures  = statement("list_failures")
 	showFailure   = statement("show_failure")
 	countFailures = statement("count_failures")
+	countParked   = statement("count_parked")
 	retryRows     = statement("retry_parked")
 	discardRows   = statement("discard_parked")
 

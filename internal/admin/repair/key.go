@@ -6,18 +6,31 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/troupe-go/troupe/internal/pgtext"
 )
 
-// A Key is the key of a message, or the value of a header. As text it is unchanged if it is printable, else "0x" and hex. As JSON
-// it is this text, or null for none.
+// A Key is the key of a message, or the value of a header. As text it is unchanged if it is printable, else "0x" and hex. A text that would
+// be read as hex is hex, too: no two keys have the same text, so an action on one key never affects another one. As JSON it is this text, or null
+// for none.
 type Key []byte
 
 // String returns the key as text.
 func (k Key) String() string {
-	if utf8.Valid(k) && strings.IndexFunc(string(k), func(r rune) bool { return !unicode.IsPrint(r) }) < 0 {
-		return string(k)
+	text := string(k)
+	hidden := func(r rune) bool { return !unicode.IsPrint(r) }
+	if _, isHex := fromHex(text); !isHex && utf8.ValidString(text) && !strings.ContainsFunc(text, hidden) {
+		return text
 	}
 	return "0x" + hex.EncodeToString(k)
+}
+
+// Subject returns the text by which troupe trace and the page Messages find the key: the key itself if it is text.
+func (k Key) Subject() string {
+	if pgtext.Fits([]byte(k)) {
+		return string(k)
+	}
+	return k.String()
 }
 
 // MarshalJSON writes the text, or null.
@@ -41,12 +54,17 @@ func (k *Key) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// ParseKey parses the format of String. A key that itself begins with 0x and continues with valid hex is read as hex.
+// ParseKey parses the format of String.
 func ParseKey(text string) Key {
-	if digits, ok := strings.CutPrefix(text, "0x"); ok {
-		if b, err := hex.DecodeString(digits); err == nil {
-			return b
-		}
+	if b, is := fromHex(text); is {
+		return b
 	}
 	return Key(text)
+}
+
+// fromHex returns the bytes of a text of "0x" and hex.
+func fromHex(text string) ([]byte, bool) {
+	digits, is := strings.CutPrefix(text, "0x")
+	b, err := hex.DecodeString(digits)
+	return b, is && err == nil
 }

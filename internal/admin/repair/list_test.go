@@ -199,7 +199,7 @@ func TestFiltersNarrow(t *testing.T) {
 
 func TestKeysOfAnyBytesCanBeTyped(t *testing.T) {
 	t.Parallel()
-	for _, k := range []repair.Key{repair.Key("o-17"), {}, {0xff, 0}, repair.Key("Ключ")} {
+	for _, k := range []repair.Key{repair.Key("o-17"), {}, {0xff, 0}, repair.Key("Ключ"), repair.Key("0x6f2d31"), repair.Key("0xAB"), repair.Key("0x")} {
 		require.Equal(t, k, repair.ParseKey(k.String()))
 	}
 	for _, k := range []repair.Key{nil, {}, repair.Key("o-17"), {0xff}} {
@@ -210,5 +210,6 @@ func TestKeysOfAnyBytesCanBeTyped(t *testing.T) {
 		require.Equal(t, k, again)
 	}
 	require.Equal(t, "0x000a", repair.Key("\x00\n").String())
+	require.NotEqual(t, repair.Key("o-1").String(), repair.ParseKey(repair.Key("0x6f2d31").String()).String(), "a sender of messages cannot choose the text of another key")
 	require.Equal(t, repair.Key("0xyz"), repair.ParseKey("0xyz"))
 }
