@@ -23,6 +23,7 @@ import (
 	"github.com/troupe-go/troupe/internal/address"
 	"github.com/troupe-go/troupe/internal/console"
 	"github.com/troupe-go/troupe/internal/demo/run"
+	"github.com/troupe-go/troupe/internal/plain"
 	"github.com/troupe-go/troupe/schemas"
 )
 
@@ -170,7 +171,7 @@ func (f *consoleFlags) run(cmd *cobra.Command) error {
 	}
 	cfg := console.Config{
 		Brokers: looked.Brokers, Kafka: looked.Kafka, Flow: looked.Flow, Registry: looked.Registry, Token: token, Access: f.access, Private: !local, HTTPS: f.https,
-		Log: zerolog.New(cmd.ErrOrStderr()).With().Timestamp().Logger(),
+		Log: zerolog.New(plain.Log(cmd.ErrOrStderr())).With().Timestamp().Logger(),
 	}
 	if len(looked.Brokers) == 0 {
 		cfg.Flow = ""

@@ -193,6 +193,15 @@ func (m *moment) Set(text string) error {
 // oneLine returns text from outside without control characters, which a terminal would execute, cut to width characters.
 func oneLine(text string, width int) string { return plain.Line(text, width) }
 
+// linesTo returns a function that writes lines to w, each with a name in a column of that width. A value may come from a message, or from
+// a row that others write: control characters are not printed.
+func linesTo(w io.Writer, width int) func(name, format string, args ...any) {
+	return func(name, format string, args ...any) {
+		text := fmt.Sprintf(format, args...)
+		_, _ = fmt.Fprintf(w, "%-*s%s\n", width, name, oneLine(text, len(text)))
+	}
+}
+
 func stamp(at time.Time) string { return at.UTC().Format("2006-01-02 15:04:05Z") }
 
 func counted[N int | int64](n N, one, many string) string {

@@ -20,6 +20,7 @@ import (
 	"github.com/troupe-go/troupe/internal/demo"
 	"github.com/troupe-go/troupe/internal/demo/run"
 	"github.com/troupe-go/troupe/internal/devstack"
+	"github.com/troupe-go/troupe/internal/plain"
 	"github.com/troupe-go/troupe/internal/sidecar"
 	"github.com/troupe-go/troupe/topics"
 )
@@ -198,7 +199,7 @@ func (f *devFlags) serve(ctx context.Context, databases []string, style demo.Sty
 		g.Go(func() error { return runRelay(ctx, w, name, stderr, "run") })
 	}
 	if f.demo != "" {
-		g.Go(func() error { return run.Serve(ctx, w, style, zerolog.New(stderr).Level(zerolog.WarnLevel)) })
+		g.Go(func() error { return run.Serve(ctx, w, style, zerolog.New(plain.Log(stderr)).Level(zerolog.WarnLevel)) })
 	}
 	g.Go(func() error { return console(ctx, w) })
 	return g.Wait()

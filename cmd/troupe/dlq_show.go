@@ -48,9 +48,7 @@ func newDLQShow() *cobra.Command {
 }
 
 func printLetter(w io.Writer, l *repair.Letter) {
-	line := func(name, format string, args ...any) {
-		_, _ = fmt.Fprintf(w, "%-13s "+format+"\n", append([]any{name}, args...)...)
-	}
+	line := linesTo(w, 14)
 	line("dead letter", "%s, %s", l.ID, l.Status)
 	line("error", "%s", oneLine(l.Error, 2000))
 	line("class", "%s, after %s", l.Class, counted(l.Attempts, "attempt", "attempts"))

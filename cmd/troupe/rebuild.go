@@ -233,7 +233,7 @@ func newRebuildShow() *cobra.Command {
 			if r.Emit {
 				emits = "they write to the outbox"
 			}
-			fmt.Fprintf(w, "rebuild %d of the group %s: %s\n", r.ID, r.Group, r.State())
+			fmt.Fprintf(w, "rebuild %d of the group %s: %s\n", r.ID, oneLine(r.Group, 200), r.State())
 			fmt.Fprintf(w, "handlers  %s; %s\n", oneLine(strings.Join(r.Handlers, ", "), 500), emits)
 			fmt.Fprintf(w, "from      %s\n", stamp(r.From))
 			fmt.Fprintf(w, "started   %s, finished %s\n", stamp(r.StartedAt), stampOf(r.FinishedAt))

@@ -141,9 +141,7 @@ func (a *sagaAction) print(w io.Writer, before saga.Status, d decisions.Decided,
 			"moments": orEmpty(fx.Moments), "alert": fx.Alert,
 		})
 	}
-	line := func(name, format string, args ...any) {
-		_, _ = fmt.Fprintf(w, "%-10s"+format+"\n", append([]any{name}, args...)...)
-	}
+	line := linesTo(w, 10)
 	what := string(d.Event.Kind)
 	if d.Event.Kind == saga.Started {
 		what = "start"

@@ -135,7 +135,7 @@ func printQuestions(w io.Writer, id string, questions []sagadesk.Question) {
 			_, _ = fmt.Fprintln(w, "\nwaits for an operator (each with --reason; --dry-run says what would follow)")
 		}
 		for _, e := range q.Events {
-			text := "troupe saga answer " + plain.Argument(id) + " " + q.Step + " " + plain.Argument(e.Event)
+			text := "troupe saga answer " + plain.Operand(id) + " " + plain.Operand(q.Step) + " " + plain.Operand(e.Event)
 			for _, one := range e.Fields {
 				if !one.Optional {
 					text += " --field " + one.Name + "=" + strings.ToUpper(string(one.Type))

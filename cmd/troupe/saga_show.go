@@ -75,9 +75,7 @@ func newSagaShow() *cobra.Command {
 }
 
 func printSaga(w io.Writer, g *sagadesk.Detail, log []decisions.Entry, possible []saga.Event, questions []sagadesk.Question) {
-	line := func(name, format string, args ...any) {
-		_, _ = fmt.Fprintf(w, "%-11s"+format+"\n", append([]any{name}, args...)...)
-	}
+	line := linesTo(w, 11)
 	status := string(g.Status)
 	if g.State.Back && g.Status == saga.Parked {
 		status += ", compensating"
@@ -103,7 +101,7 @@ func printSaga(w io.Writer, g *sagadesk.Detail, log []decisions.Entry, possible 
 	_, _ = fmt.Fprintln(w, "\ndata")
 	for _, name := range slices.Sorted(maps.Keys(g.State.Data)) {
 		value, _ := json.Marshal(g.State.Data[name])
-		_, _ = fmt.Fprintf(w, "  %s: %s\n", name, oneLine(string(value), 200))
+		_, _ = fmt.Fprintf(w, "  %s: %s\n", oneLine(name, 200), oneLine(string(value), 200))
 	}
 	_, _ = fmt.Fprintln(w, "\nhistory")
 	if len(log) > 0 && log[0].Version > 1 {
@@ -166,9 +164,9 @@ func printPossible(w io.Writer, g *sagadesk.Detail, possible []saga.Event) {
 	}
 	_, _ = fmt.Fprintln(w, "\nwhat can be done (each with --reason; --dry-run says what would follow)")
 	for _, e := range possible {
-		text := "troupe saga " + string(e.Kind) + " " + plain.Argument(g.ID)
+		text := "troupe saga " + string(e.Kind) + " " + plain.Operand(g.ID)
 		if e.Step != "" {
-			text += " " + plain.Argument(e.Step)
+			text += " " + plain.Operand(e.Step)
 		}
 		switch {
 		case e.Kind == saga.ActSet:

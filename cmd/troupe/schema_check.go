@@ -65,7 +65,7 @@ func printVerdicts(cmd *cobra.Command, output format, verdicts []verdict) error 
 	}
 	for _, v := range verdicts {
 		for _, line := range v.lines() {
-			if _, err := fmt.Fprintln(cmd.OutOrStdout(), line); err != nil {
+			if _, err := fmt.Fprintln(cmd.OutOrStdout(), oneLine(line, len(line))); err != nil {
 				return err
 			}
 		}

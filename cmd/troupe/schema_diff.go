@@ -95,11 +95,12 @@ func printDifferences(cmd *cobra.Command, output format, differences []differenc
 		case len(d.Changes) == 0:
 			headline += ": unchanged"
 		}
-		if _, err := fmt.Fprintln(cmd.OutOrStdout(), headline); err != nil {
+		if _, err := fmt.Fprintln(cmd.OutOrStdout(), oneLine(headline, len(headline))); err != nil {
 			return err
 		}
 		for _, c := range d.Changes {
-			if _, err := fmt.Fprintln(cmd.OutOrStdout(), "  "+avsc.Change(c).String()); err != nil {
+			change := avsc.Change(c).String()
+			if _, err := fmt.Fprintln(cmd.OutOrStdout(), "  "+oneLine(change, len(change))); err != nil {
 				return err
 			}
 		}

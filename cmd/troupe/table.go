@@ -27,7 +27,13 @@ type table struct {
 // newTable makes a table for w.
 func newTable(w io.Writer, head ...string) *table { return &table{width: terminalWidth(w), head: head} }
 
-func (t *table) row(cells ...string) { t.rows = append(t.rows, cells) }
+// row adds a row. Cells may come from messages and from rows that others write: control characters are not printed.
+func (t *table) row(cells ...string) {
+	for i, cell := range cells {
+		cells[i] = oneLine(cell, len(cell))
+	}
+	t.rows = append(t.rows, cells)
+}
 
 // terminalWidth returns 0 if w is no terminal.
 func terminalWidth(w io.Writer) int {

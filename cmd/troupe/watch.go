@@ -16,6 +16,7 @@ import (
 	"github.com/troupe-go/troupe/flow/reactions"
 	"github.com/troupe-go/troupe/internal/address"
 	"github.com/troupe-go/troupe/internal/flow/watch"
+	"github.com/troupe-go/troupe/internal/plain"
 	"github.com/troupe-go/troupe/topics"
 )
 
@@ -130,7 +131,7 @@ func (f *watchFlags) watch(cmd *cobra.Command, cfg watch.Config) error {
 	if cfg.Kafka, err = kafkaIdentity(); err != nil {
 		return err
 	}
-	cfg.Pool, cfg.Log = pool, zerolog.New(cmd.ErrOrStderr()).With().Timestamp().Logger()
+	cfg.Pool, cfg.Log = pool, zerolog.New(plain.Log(cmd.ErrOrStderr())).With().Timestamp().Logger()
 	w := cmd.OutOrStdout()
 	cfg.Found = func(_ context.Context, one watch.Finding) {
 		if f.output.forPrograms() {

@@ -74,7 +74,7 @@ func (p program) main(ctx context.Context) int {
 	if err := cfg.Validate(); err != nil {
 		return p.misused(err)
 	}
-	cfg.Log = zerolog.New(p.stderr).With().Timestamp().Str("service", p.name).Logger()
+	cfg.Log = zerolog.New(plain.Log(p.stderr)).With().Timestamp().Str("service", p.name).Logger()
 	return p.failed(p.run(ctx, cfg))
 }
 

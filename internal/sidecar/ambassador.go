@@ -22,6 +22,7 @@ import (
 	"github.com/troupe-go/troupe/internal/ambassador"
 	"github.com/troupe-go/troupe/internal/formats"
 	"github.com/troupe-go/troupe/internal/pg"
+	"github.com/troupe-go/troupe/internal/plain"
 	"github.com/troupe-go/troupe/internal/version"
 	"github.com/troupe-go/troupe/migrations"
 	"github.com/troupe-go/troupe/participant"
@@ -65,7 +66,7 @@ changes.`,
 	root.SetFlagErrorFunc(misusedFlag)
 	declare(root, ambassadorSettings...)
 	root.RunE = func(cmd *cobra.Command, _ []string) error {
-		out := &leveled{Writer: p.Stderr}
+		out := &leveled{Writer: plain.Log(p.Stderr)}
 		log := zerolog.New(out).With().Timestamp().Logger()
 		plan, err := p.ambassadorPlan(cmd, log)
 		if err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 
+	"github.com/troupe-go/troupe/internal/plain"
 	"github.com/troupe-go/troupe/internal/traces"
 	"github.com/troupe-go/troupe/internal/version"
 	"github.com/troupe-go/troupe/relay"
@@ -39,7 +40,7 @@ changes that need a restart of the process. A file with a mistake is refused, an
 	settings := slices.Concat(eachSettings, []setting{adminAddress, adminToken, logLevel, otlpEndpoint})
 	declare(cmd, settings...)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		out := &leveled{Writer: p.Stderr}
+		out := &leveled{Writer: plain.Log(p.Stderr)}
 		log := zerolog.New(out).With().Timestamp().Logger()
 		plan, err := p.plan(cmd, log)
 		if err != nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/troupe-go/troupe/internal/demo/order"
 	"github.com/troupe-go/troupe/internal/demo/payment"
 	"github.com/troupe-go/troupe/internal/demo/shipping"
+	"github.com/troupe-go/troupe/internal/plain"
 	"github.com/troupe-go/troupe/internal/sidecar"
 )
 
@@ -64,7 +65,7 @@ func runService(ctx context.Context, name string, dial dialer, stderr io.Writer)
 	if err != nil {
 		return err
 	}
-	cfg.Log = zerolog.New(stderr).With().Timestamp().Str("service", name).Int("pid", os.Getpid()).Logger()
+	cfg.Log = zerolog.New(plain.Log(stderr)).With().Timestamp().Str("service", name).Int("pid", os.Getpid()).Logger()
 	if dial != nil {
 		cfg.Dial = pgconn.DialFunc(dial)
 		// A static member that was killed resumes its partitions as soon as it is back. A dynamic one would be a new member each

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/troupe-go/troupe/internal/demo"
+	"github.com/troupe-go/troupe/internal/plain"
 )
 
 // A run holds the state of one run, from its servers to its checks.
@@ -69,7 +70,7 @@ func (r *run) openFolder() (closeLog func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	r.log = zerolog.New(file).With().Timestamp().Logger()
+	r.log = zerolog.New(plain.Log(file)).With().Timestamp().Logger()
 	r.result.Style, r.result.Flow, r.result.Folder = r.cfg.Style, r.names.flow(), r.dir
 	r.show.print("logs: %s", r.dir)
 	return func() { _ = file.Close() }, nil
