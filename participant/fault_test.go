@@ -118,6 +118,48 @@ func TestHandlersMistakeIsNoOutageOfLocalWork(t *testing.T) {
 	s.makeMistakes(10)
 }
 
+// TestAQueuedStatementThatIsNotSentCommitsNothing runs, after a handler that queues an argument that cannot be encoded, one that ignores the error
+// of its own statement, with which the queued one is sent.
+func TestAQueuedStatementThatIsNotSentCommitsNothing(t *testing.T) {
+	t.Parallel()
+	for name, ignores := range map[string]countHandler{
+		"Exec": func(ctx context.Context, tx pgx.Tx, _ participant.Command[Count]) (participant.Outcome, error) {
+			_, _ = tx.Exec(ctx, "SELECT 1")
+			return participant.Succeed(Counted{}), nil
+		},
+		"Query": func(ctx context.Context, tx pgx.Tx, _ participant.Command[Count]) (participant.Outcome, error) {
+			if rows, err := tx.Query(ctx, "SELECT 1"); err == nil {
+				rows.Close()
+			}
+			return participant.Succeed(Counted{}), nil
+		},
+		"SendBatch": func(ctx context.Context, tx pgx.Tx, _ participant.Command[Count]) (participant.Outcome, error) {
+			var b pgx.Batch
+			b.Queue("SELECT 1")
+			_ = tx.SendBatch(ctx, &b).Close()
+			return participant.Succeed(Counted{}), nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			s.provision(1)
+			s.send(s.command("a", Count{N: 1, Fail: "queues"}), s.command("b", Count{N: 1}))
+			p := s.new(onePartition, func(c *participant.Config) { c.Batch, c.Concurrency, c.Retry.Attempts, c.Immediate = 10, 1, 2, -1 })
+			participant.Handle(p, func(ctx context.Context, tx pgx.Tx, c participant.Command[Count]) (participant.Outcome, error) {
+				if c.Body.Fail != "" {
+					return mistakes["a queued argument that is none"](ctx, tx, c)
+				}
+				return ignores(ctx, tx, c)
+			})
+			s.start(p)
+			s.waitCount(1, "SELECT count(*) FROM troupe.dead_letters WHERE key = 'a' AND attempts = 2")
+			s.waitCount(1, "SELECT count(*) FROM troupe.outbox WHERE key = 'b'")
+			require.Zero(t, s.count("SELECT count(*) FROM troupe.dead_letters WHERE key = 'b'"))
+		})
+	}
+}
+
 // mistakesAmongOthers returns each mistake, a message behind it, and one of another key.
 func (s *stage) mistakesAmongOthers() (all []envelope.Message) {
 	for name := range mistakes {

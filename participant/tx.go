@@ -53,6 +53,9 @@ type handlerTx struct {
 	queue  pgx.Batch
 	out    *outbox.Outbox
 	after  []func() // called when it has committed
+	// unsent is the error of queued statements that did not reach the server, such as one with an argument that cannot be encoded. The
+	// server's transaction goes on without them, so it must not be committed, also if the handler that got the error has ignored it.
+	unsent error
 	// spoiled is true if the session has settings of a handler, so that the connection must not be used again.
 	spoiled bool
 	// Answers are sent with COMMIT, unless a statement must come after them: each would make the next handler's statements
@@ -84,7 +87,16 @@ func (t *handlerTx) flush(ctx context.Context) (last pgconn.CommandTag, err erro
 			break
 		}
 	}
-	return last, errors.Join(err, ignore(results.Close(), err))
+	err = errors.Join(err, ignore(results.Close(), err))
+	t.noteUnsent(err)
+	return last, err
+}
+
+// noteUnsent records an error of queued statements after which the server's transaction goes on.
+func (t *handlerTx) noteUnsent(err error) {
+	if raw := t.conn.Conn().PgConn(); err != nil && t.unsent == nil && !raw.IsClosed() && raw.TxStatus() == 'T' {
+		t.unsent = err
+	}
 }
 
 // send sends the queued statements and empties the queue.
@@ -153,7 +165,9 @@ func (t *handlerTx) behind(ctx context.Context, sql string, args []any) (pgx.Bat
 	results, queries := t.send(ctx)
 	for _, q := range queries[:len(queries)-1] {
 		if _, err := ran(q, results); err != nil {
-			return nil, errors.Join(err, ignore(results.Close(), err))
+			err = errors.Join(err, ignore(results.Close(), err))
+			t.noteUnsent(err)
+			return nil, err
 		}
 	}
 	return results, nil
@@ -296,6 +310,9 @@ func (w *runner) begin(ctx context.Context, first func(*pgx.Batch), read func(pg
 
 // commit sends the queued statements and COMMIT after them.
 func (t *handlerTx) commit(ctx context.Context) error {
+	if t.unsent != nil {
+		return t.unsent
+	}
 	t.keepOrder()
 	t.queue.Queue("commit")
 	tag, err := t.flush(ctx)
