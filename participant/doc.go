@@ -215,7 +215,8 @@
 //	                                            poison
 //	local work: a member lost the    -          entries that do not run are claimed again: by this member without a count, by
 //	connection that shows it runs               another one as after a crash. Entries that run are not taken over. A member notices
-//	                                            within a second, also if the connection shows no end
+//	                                            within a second once its statements reach a server,
+//	                                            also if the connection shows no end
 //	broker away                      -          fetched messages are handled; offsets are committed when it is back
 //	partition taken by another       -          running handlers may finish within Config.Drain and the rebalance time-out
 //	topic created again, log cut     -          read as new; duplicates are still recognised by their identities

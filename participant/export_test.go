@@ -140,6 +140,9 @@ func (p *Participant) Look(whole bool) error {
 	return err
 }
 
+// StrandedTopics is the statement that finds held messages of a group with local work.
+var StrandedTopics = strandedTopics
+
 // Concerns reports whether local work of a topic wakes p.
 func (p *Participant) Concerns(topic string) bool {
 	p.mu.Lock()

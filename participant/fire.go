@@ -159,6 +159,8 @@ func (f *firer) foreignLock(ctx context.Context) error {
 	if time.Since(f.looked) < foreignLockEvery {
 		return f.blocked
 	}
+	ctx, cancel := context.WithTimeout(ctx, f.p.limit)
+	defer cancel()
 	const hash = "SELECT hashtext($1)" // as fire_deadlines.sql
 	var object int32
 	if err := f.p.cfg.Pool.QueryRow(ctx, hash, f.p.cfg.Group).Scan(&object); err != nil {

@@ -299,15 +299,20 @@ func TestTheHigherLimitHoldsWhileVersionsHaveDifferentOnes(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	p := s.new()
-	const per = time.Second
-	for _, limits := range [][2]int{{10, 2}, {100, 90}} {
+	type limit struct {
+		n   int
+		per time.Duration
+	}
+	for _, limits := range [][2]limit{ // the higher one first
+		{{10, time.Second}, {2, time.Second}}, {{100, time.Second}, {90, time.Second}}, {{5, time.Second}, {100, time.Minute}},
+	} {
 		var mu sync.Mutex
 		var permits [][2]time.Time
 		var members sync.WaitGroup
 		until := time.Now().Add(3 * time.Second)
-		for _, n := range limits {
+		for _, l := range limits {
 			members.Go(func() {
-				c := participant.NewRateClaimer(p, fmt.Sprintf("bank %d", limits), n, per)
+				c := participant.NewRateClaimer(p, fmt.Sprint("bank ", limits), l.n, l.per)
 				all := 0
 				for k := 0; all == 0 || time.Now().Before(until); k++ {
 					got, wait, err := c.Claim(t.Context(), 1+k%8)
@@ -329,7 +334,7 @@ func TestTheHigherLimitHoldsWhileVersionsHaveDifferentOnes(t *testing.T) {
 			})
 		}
 		members.Wait()
-		requireAtMost(t, limits[0], per, permits)
+		requireAtMost(t, limits[0].n, limits[0].per, permits)
 	}
 }
 

@@ -199,6 +199,8 @@ func (p *Participant) makeLocal(ctx context.Context) error {
 }
 
 func (p *Participant) makeTopicLocal(ctx context.Context, topic string) error {
+	ctx, cancel := context.WithTimeout(ctx, p.limit)
+	defer cancel()
 	const is = "SELECT EXISTS (SELECT FROM troupe.local_topics WHERE topic = $1 AND consumer_group = $2)"
 	var already bool
 	if err := p.cfg.Pool.QueryRow(ctx, is, topic, p.cfg.Group).Scan(&already); err != nil || already {

@@ -11,6 +11,8 @@ import (
 
 	"github.com/troupe-go/troupe/internal/admin"
 	"github.com/troupe-go/troupe/internal/admin/repair"
+	"github.com/troupe-go/troupe/internal/grants"
+	"github.com/troupe-go/troupe/internal/grants/grantstest"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/testkit"
 )
@@ -151,4 +153,9 @@ func TestHeldMessagesWhoseFirstOneEndedAreReportedToo(t *testing.T) {
 	local := s.changing(true, &works)
 	s.start(local)
 	s.strands(local, participant.Stranded{Topic: s.hop.Commands(), Messages: 1})
+
+	// A role with no more than its rights can read all of it.
+	role := grantstest.New(t, s.pool, grants.LocalWork)
+	_, err = role.Pool().Exec(t.Context(), participant.StrandedTopics, pgx.NamedArgs{"group": s.hop.String()})
+	require.NoError(t, err)
 }

@@ -44,7 +44,7 @@ func (l *local) watchNumber(ctx context.Context) {
 		if err := l.p.cfg.Pool.QueryRow(ctx, hasNumber, args).Scan(&has); err != nil || has || l.member.Load() != number {
 			return err
 		}
-		l.p.cfg.Log.Warn().Int32("member", number).Msg("the session that shows that this member runs has ended, and its connection has not: it is replaced")
+		l.p.cfg.Log.Warn().Int32("member", number).Msg("the session with the lock on this member's number has ended on the server, but its connection is still open here: the member takes another number")
 		l.renew()
 		return nil
 	})

@@ -164,7 +164,7 @@ func (c *consumer) requestEnds(ctx context.Context, workers []*worker) {
 		s := w.lane.State()
 		if s.Waiting+s.Running > 0 || w.later.count() > 0 || now.Sub(w.lastActivity()) < watchEvery {
 			w.progress.behind.Store(0)
-			w.progress.mute, w.progress.open = time.Time{}, time.Time{}
+			w.progress.mute = time.Time{}
 			continue
 		}
 		quiet = append(quiet, w)

@@ -192,7 +192,7 @@ func (p *publisher) next(ctx context.Context, queue []*item) ([]*item, error) {
 			continue
 		case held.has(i):
 			continue
-		case batch.rows > 1 && unsendable(i, i.err):
+		case batch.rows > 1 && kafka.Classify(i.err) == kafka.Unsendable && !batch.byClock:
 			// One row of the batch is at fault, or only the sum of the rows: smaller batches will show.
 			p.sender.halve(i.record.Topic, min(batch.bytes, p.sender.max))
 			again = append(again, i)
@@ -376,7 +376,10 @@ type batchID struct {
 
 func batchOf(i *item) batchID { return batchID{i.record.Topic, i.record.Partition} }
 
-type batchSize struct{ rows, bytes int }
+type batchSize struct {
+	rows, bytes int
+	byClock     bool // the broker refuses the time of sending, which all its rows have: smaller batches do not help
+}
 
 // sizes returns the sizes of the batches that failed, each from its failed items.
 func sizes(items []*item) map[batchID]batchSize {
@@ -388,8 +391,8 @@ func sizes(items []*item) map[batchID]batchSize {
 		if of == nil {
 			of = make(map[batchID]batchSize)
 		}
-		s := of[batchOf(i)]
-		of[batchOf(i)] = batchSize{s.rows + 1, s.bytes + i.size}
+		s, others := of[batchOf(i)]
+		of[batchOf(i)] = batchSize{s.rows + 1, s.bytes + i.size, byClock(i, i.err) && (!others || s.byClock)}
 	}
 	return of
 }

@@ -41,8 +41,7 @@ func (r *Relay) readSlot(ctx context.Context, db querier) (s slotState, err erro
 	return s, err
 }
 
-// foreign returns an error if the slot belongs to another database or program, or has the property two_phase: the server sends the rows of a
-// prepared transaction then before it is committed, also if it is rolled back later. Such a slot is not changed.
+// foreign returns an error if the slot belongs to another database or program. Such a slot is not changed.
 func (r *Relay) foreign(s slotState) error {
 	database := r.cfg.Pool.Config().ConnConfig.Database
 	if s.there && (s.plugin != "pgoutput" || s.database != database) {
@@ -52,9 +51,19 @@ func (r *Relay) foreign(s slotState) error {
 		return fmt.Errorf("slot %s belongs to plugin %q and database %q: give this relay a slot of another name",
 			r.cfg.Slot, s.plugin, s.database)
 	}
+	return nil
+}
+
+// unfit returns an error if the slot cannot be streamed: it is foreign, or has the property two_phase, with which the server sends a
+// transaction's rows when it is prepared, even if it is rolled back later.
+func (r *Relay) unfit(s slotState) error {
+	if err := r.foreign(s); err != nil {
+		return err
+	}
 	if s.twoPhase {
 		return fmt.Errorf("slot %s was created with two_phase: the server would send the rows of a prepared transaction before it is committed, "+
-			"also if it is rolled back: give this relay a slot without two_phase", r.cfg.Slot)
+			"also if it is rolled back: pause the writers until the program that used the slot has published all rows, then drop the slot; "+
+			"this relay makes another one", r.cfg.Slot)
 	}
 	return nil
 }

@@ -103,7 +103,7 @@ func (r *Relay) stream(idle, term context.Context, p *publisher) error {
 	if err != nil {
 		return err
 	}
-	if err := r.foreign(slot); err != nil {
+	if err := r.unfit(slot); err != nil {
 		return err
 	}
 	// A relay that was frozen notices that its stream ended before it knows that its term is over. It must not end the stream

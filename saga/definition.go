@@ -319,6 +319,8 @@ func fill(parts []part, data map[string]any) (string, error) {
 			return "", fmt.Errorf("endpoint: data.%s is %w", p.variable, expr.ErrUnset)
 		}
 		switch v.(type) {
+		case nil:
+			return "", fmt.Errorf("endpoint: %s is null", p.variable)
 		case map[string]any, []any: // only an element of a list may be one: its type is not known before
 			return "", fmt.Errorf("endpoint: %s is an object or a list, and a path has texts and numbers only", p.variable)
 		}

@@ -49,7 +49,7 @@ func TestAPublishedRowShowsItsTimeInTheOutboxAndInTheBroker(t *testing.T) {
 }
 
 // TestAClockThatIsBehindTheDatabaseMakesNoNegativeSpan checks a row that seems to be written after it was sent, one whose time is not
-// known, and a trace context that is not one.
+// known, and an invalid trace context.
 func TestAClockThatIsBehindTheDatabaseMakesNoNegativeSpan(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/csv"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -77,9 +78,7 @@ func runLong(ctx context.Context, program, dir string, length time.Duration, rat
 	go func() { sampled <- showSamples(sampling, servers.Postgres.URL(""), cmd.Process.Pid, length/12) }()
 	ended := cmd.Wait()
 	stop()
-	if err := <-sampled; err != nil {
-		return err
-	}
+	unsampled := <-sampled
 	var r struct {
 		round
 		Completed   int
@@ -89,11 +88,11 @@ func runLong(ctx context.Context, program, dir string, length time.Duration, rat
 		Checks      []json.RawMessage
 	}
 	if err := json.Unmarshal([]byte(result.String()), &r); err != nil {
-		return fmt.Errorf("%w, %w: %s", ended, err, result)
+		return errors.Join(ended, unsampled, fmt.Errorf("the demo's result: %w: %s", err, result))
 	}
 	fmt.Printf("\n%d completed, %d compensated, %d parked; p50 %.1f ms, p95 %.1f, p99 %.1f; %d checks, all held: %t\n",
 		r.Completed, r.Compensated, r.Parked, r.LatencyMS.P50, r.LatencyMS.P95, r.LatencyMS.P99, len(r.Checks), r.OK)
-	return ended
+	return errors.Join(ended, unsampled)
 }
 
 // writeOrders writes a file of n orders.

@@ -163,6 +163,7 @@ var rights = map[Part][]Grant{
 		need("SELECT", "outbox_partitions", "to see how many positions are left"),
 		need("SELECT", "outbox_position_seq", "to see how many positions are left").sequence(),
 		need("SELECT", "held", "to report held messages that are not tried again"),
+		need("SELECT", "leases", "to report held messages that are not tried again").columns("consumer_group, topic, partition, released_at"),
 		need("USAGE", "local_members", "to take local work").sequence(),
 		need("SELECT", "outbox", "to report rows that no relay publishes").columns("position, created_at").optional(),
 		need("SELECT", "relay_leases", "to report rows that no relay publishes").columns("shard, expires_at").optional(),

@@ -59,7 +59,7 @@ func (r Row) Size() (bytes int) {
 	return bytes
 }
 
-// Without returns the row without its values of more than most bytes. A message that needs one of them cannot be made of it.
+// Without returns the row without its values of more than most bytes. Message returns an error if the mapping needs one of them.
 func (r Row) Without(most int) Row {
 	kept := Row{r.Columns, slices.Clone(r.Values)}
 	for n, v := range kept.Values {

@@ -45,6 +45,25 @@ func (l *Listener) Run(ctx context.Context, wake chan<- struct{}) {
 	}
 }
 
+// beginLimit bounds the statements before LISTEN has returned: a host that is cut off does not answer.
+const beginLimit = 30 * time.Second
+
+// begin prepares the session and makes it listen.
+func (l *Listener) begin(ctx context.Context, conn *pgx.Conn) error {
+	ctx, cancel := context.WithTimeout(ctx, beginLimit)
+	defer cancel()
+	if err := Prepare(ctx, conn); err != nil {
+		return err
+	}
+	if l.OnConnect != nil {
+		if err := l.OnConnect(ctx, conn); err != nil {
+			return err
+		}
+	}
+	_, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{l.Channel}.Sanitize())
+	return err
+}
+
 func (l *Listener) listen(ctx context.Context, wake chan<- struct{}) (heard bool, err error) {
 	conn, err := Connect(ctx, l.Config)
 	if err != nil {
@@ -55,15 +74,7 @@ func (l *Listener) listen(ctx context.Context, wake chan<- struct{}) (heard bool
 		defer cancel()
 		conn.Close(ctx)
 	}()
-	if err := Prepare(ctx, conn); err != nil {
-		return false, err
-	}
-	if l.OnConnect != nil {
-		if err := l.OnConnect(ctx, conn); err != nil {
-			return false, err
-		}
-	}
-	if _, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{l.Channel}.Sanitize()); err != nil {
+	if err := l.begin(ctx, conn); err != nil {
 		return false, err
 	}
 	for concerns := true; ; {

@@ -23,7 +23,7 @@ type fleet struct {
 	mu      sync.Mutex
 	outlets []*outlet // in the file's order
 
-	removed sync.WaitGroup // outlets that no longer have a plan, and still end
+	removed sync.WaitGroup // outlets that a reload removed, and that have not ended yet
 }
 
 func newFleet(log zerolog.Logger) *fleet {
@@ -85,12 +85,18 @@ func (f *fleet) apply(ctx context.Context, plans []outboxPlan) error {
 		if from != nil {
 			replaced[from] = true
 			from.stop()
+			from.replay.cancel()
 			o.replaces(from)
 		}
 	}
 	f.mu.Lock()
 	f.outlets = next
 	f.mu.Unlock()
+	for o, from := range fresh {
+		if from != nil {
+			o.pauseAs(from) // a pause may have come to the former one meanwhile
+		}
+	}
 	for o := range fresh {
 		o.start(ctx)
 		go f.watch(ctx, o)
@@ -98,6 +104,7 @@ func (f *fleet) apply(ctx context.Context, plans []outboxPlan) error {
 	for _, o := range old {
 		if !slices.Contains(next, o) && !replaced[o] {
 			o.stop()
+			o.replay.cancel()
 			f.removed.Go(o.waitAndLog)
 		}
 	}

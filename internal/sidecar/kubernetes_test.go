@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/internal/docs/manifests"
+	"github.com/troupe-go/troupe/internal/traces"
 )
 
 // longestRelease bounds the time that a relay needs after its drain: five seconds each for its slot's last report and its lease's
@@ -63,7 +64,7 @@ func TestTheManifestsTellTheRelayWhatItUnderstands(t *testing.T) {
 			require.Contains(t, []string{"/livez", "/readyz"}, probe.Path, "%s: what wants no token", c.Workload)
 		}
 		for _, o := range plan.outboxes {
-			needs := o.relay.Drain + longestRelease + httpLimit
+			needs := o.relay.Drain + longestRelease + httpLimit + traces.EndLimit
 			require.Greater(t, c.Grace, needs, "%s: a relay may take %s to end", c.Workload, needs)
 		}
 	}

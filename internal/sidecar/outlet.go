@@ -116,6 +116,10 @@ func (o *outlet) start(ctx context.Context) {
 func (o *outlet) replaces(former *outlet) {
 	o.former = former
 	o.failure = errFormer
+	o.pauseAs(former)
+}
+
+func (o *outlet) pauseAs(former *outlet) {
 	if !former.status().PausedSince.IsZero() {
 		o.relay.Pause()
 	}

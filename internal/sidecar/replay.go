@@ -188,11 +188,17 @@ func (r *replays) last() *replayProgress {
 
 // stop cancels the replay that runs, and waits for its end.
 func (r *replays) stop() {
-	r.mu.Lock()
-	job := r.current
-	r.mu.Unlock()
-	if job != nil {
-		job.cancel()
+	if job := r.cancel(); job != nil {
 		<-job.ended
 	}
+}
+
+// cancel cancels the replay that runs, if there is one, and returns it.
+func (r *replays) cancel() *replayJob {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.current != nil {
+		r.current.cancel()
+	}
+	return r.current
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// TestACollectorGetsTheSpansOfPublishedRows also checks that the last spans are sent at the end of the process, and that an address that is
-// none is refused.
+// TestACollectorGetsTheSpansOfPublishedRows also checks that the last spans are sent at the end of the process, and that an invalid address
+// is refused.
 func TestACollectorGetsTheSpansOfPublishedRows(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex

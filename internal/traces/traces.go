@@ -13,9 +13,7 @@
 package traces
 
 import (
-	"cmp"
 	"context"
-	"os"
 	"sync/atomic"
 	"time"
 
@@ -28,8 +26,8 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 )
 
-// endLimit bounds the time to send the last spans.
-const endLimit = 2 * time.Second
+// EndLimit bounds the time to send the last spans.
+const EndLimit = 2 * time.Second
 
 // Open returns a tracer provider that sends the spans of the named service to endpoint, an http or https URL; "" makes no spans.
 // It connects to nothing yet. A variable of the environment that the SDK cannot read is an error. end sends the remaining spans, for 2 s at most.
@@ -44,10 +42,13 @@ func Open(ctx context.Context, endpoint, service string, log zerolog.Logger) (tr
 	if err != nil {
 		return nil, nil, err
 	}
-	name := resource.NewSchemaless(attribute.String("service.name", cmp.Or(os.Getenv("OTEL_SERVICE_NAME"), service)))
-	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(&told{SpanExporter: exporter, log: log}), sdktrace.WithResource(name))
+	named := resource.Environment() // by OTEL_SERVICE_NAME or OTEL_RESOURCE_ATTRIBUTES
+	if !named.Set().HasValue("service.name") {
+		named = resource.NewSchemaless(attribute.String("service.name", service))
+	}
+	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(&told{SpanExporter: exporter, log: log}), sdktrace.WithResource(named))
 	return provider, func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endLimit)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), EndLimit)
 		defer cancel()
 		if err := provider.Shutdown(ctx); err != nil {
 			log.Info().Err(err).Msg("traces: the last spans are dropped")

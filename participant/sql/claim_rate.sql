@@ -1,16 +1,22 @@
--- Claims @n permits. next_start is by the limit of the last claim, in calls and span; newRate has the formula of the spacing. If another version
--- with a lower limit has made it, the first permit starts at the own spacing behind the last one of that claim. If it would start later than a
--- claim can make it, a clock was set back.
-WITH state AS (
-  SELECT consumer_group, handler, waiting_since, clock_timestamp() AS at,
-         next_start + make_interval(secs => least(0, @spacing::float8 - (s.per + least(s.per / 5, greatest(1, s.per / 60))) / calls)) AS start
-  FROM troupe.rate_limits, extract(epoch FROM span) AS e, LATERAL (SELECT e::float8 AS per) AS s
+-- Claims @n permits. next_start is one spacing of the last claim's limit (calls, span) behind that claim's last permit; newRate has the formulas.
+-- If that limit was lower, its spacing was longer: the start is moved back by the difference. A start that is later than either limit can leave
+-- it means that a clock was set back.
+WITH locked AS (
+  SELECT consumer_group, handler, waiting_since, clock_timestamp() AS at, next_start, calls, extract(epoch FROM span)::float8 AS per
+  FROM troupe.rate_limits
   WHERE consumer_group = @group
     AND handler = @handler
-  FOR UPDATE OF rate_limits
+  FOR UPDATE
+), former AS (
+  SELECT *, least(per / 5, greatest(1, per / 60)) AS life, (per + least(per / 5, greatest(1, per / 60))) / calls AS spacing
+  FROM locked
+), state AS (
+  SELECT *, next_start + make_interval(secs => least(0, @spacing::float8 - spacing)) AS start,
+         make_interval(secs => greatest(@life::float8 + @spacing::float8, life + spacing)) AS longest
+  FROM former
 ), claim AS (
   SELECT consumer_group, handler, waiting_since, at,
-         CASE WHEN start > at + make_interval(secs => @life::float8 + @spacing::float8) THEN at
+         CASE WHEN start > at + longest THEN at
               ELSE greatest(start, at - make_interval(secs => @life::float8 / 2)) END AS start
   FROM state
 )

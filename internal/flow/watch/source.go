@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/troupe-go/troupe/internal/kafka"
@@ -17,6 +18,9 @@ import (
 
 // discoverEvery is the interval at which topics are listed.
 const discoverEvery = 5 * time.Second
+
+// goneAfter is the time after which a topic that is not listed counts as deleted.
+const goneAfter = 30 * time.Second
 
 // askLimit limits the duration of a query to the brokers.
 const askLimit = 15 * time.Second
@@ -41,6 +45,7 @@ type session struct {
 	asks       *kgo.Client
 	places     map[partition]*standing
 	seen       map[partition]uuid.UUID // the partitions at the last listing
+	absent     map[string]time.Time    // topics that were seen and are not listed, and since when
 	discovered time.Time
 	asked      time.Time // time of the last query of the ends
 	judged     time.Time // the value of asked at the last judgement
@@ -65,6 +70,9 @@ func (s *session) discover(ctx context.Context) (map[partition]uuid.UUID, error)
 		if !watched && !s.mentioned[name] {
 			continue
 		}
+		if detail.Err != nil && s.seen == nil && kerr.IsRetriable(detail.Err) {
+			return nil, fmt.Errorf("topic %s: %w", name, detail.Err)
+		}
 		if detail.Err != nil { // its partitions are unknown, and it is not deleted
 			for p, id := range s.seen {
 				if p.topic == name {
@@ -77,8 +85,29 @@ func (s *session) discover(ctx context.Context) (map[partition]uuid.UUID, error)
 			found[partition{name, id}] = uuid.UUID(detail.ID)
 		}
 	}
+	s.keepAbsent(found, listed)
 	s.discovered = time.Now()
 	return found, nil
+}
+
+// keepAbsent adds the partitions of topics that were listed before and are not now, until they have not been listed for goneAfter: a broker
+// that has just started may not know all topics.
+func (s *session) keepAbsent(found map[partition]uuid.UUID, listed kadm.TopicDetails) {
+	since := make(map[string]time.Time)
+	for p, id := range s.seen {
+		if _, there := listed[p.topic]; there {
+			continue
+		}
+		first, known := s.absent[p.topic]
+		if !known {
+			first = time.Now()
+		}
+		since[p.topic] = first
+		if time.Since(first) < goneAfter {
+			found[p] = id
+		}
+	}
+	s.absent = since
 }
 
 // ask queries the present ends of all partitions.
@@ -88,7 +117,7 @@ func (s *session) ask(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if !maps.Equal(found, s.seen) { // of a topic that was deleted, the end would stay unknown
+		if !maps.Equal(found, s.seen) { // else the end of a deleted topic stays unknown, and nothing is judged
 			return errAnew
 		}
 	}
