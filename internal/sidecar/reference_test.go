@@ -385,7 +385,7 @@ func TestTheSchemaAndTheProgramAgree(t *testing.T) {
 
 func TestASettingOfOneOutboxOverridesTheSettingOfAll(t *testing.T) {
 	t.Parallel()
-	const file = "database-url: postgres://h/d\nbrokers: [a:1]\nbatch: 2\noutboxes: [{name: a-b, batch: 5}, {name: c}, {name: d}]\n"
+	const file = "database-url: postgres://h/d\nbrokers: [a:1]\nbatch: 2\noutboxes: [{name: a-b, batch: 5}, {name: c, database-url: 'postgres://h/c'}, {name: d, database-url: 'postgres://h/e'}]\n"
 	got, err := planned(t, file, "OUTBOX_RELAY_BATCH=3", "OUTBOX_RELAY_A_B__BATCH=6", "OUTBOX_RELAY_C__BATCH=4", "OUTBOX_RELAY_E__BATCH=9")
 	require.NoError(t, err)
 	var batches []int
