@@ -4,6 +4,7 @@ package sidecar_test
 
 import (
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -97,6 +98,9 @@ func TestNoSecretInAnyLogOrAnswer(t *testing.T) {
 	insert(t, conn, topic, "k")
 	_, err := conn.Exec(t.Context(), "ALTER ROLE CURRENT_USER SET log_statement TO DEFAULT")
 	require.NoError(t, err)
+	elsewhere, err := url.Parse(variable(environ, "DATABASE_URL"))
+	require.NoError(t, err)
+	elsewhere.Path += "_2" // an outbox of its own; the password is refused before the database is looked for
 	path := configFile(t, "")
 	write := func(more string) {
 		require.NoError(t, os.WriteFile(path, []byte(`
@@ -106,7 +110,7 @@ admin-token: "`+token+`"
 brokers: `+variable(environ, "KAFKA_BROKERS")+`
 alert-url: http://127.0.0.1:1/hooks/`+marked+`
 outboxes:
-  - {name: refused, database-url: "`+variable(environ, "DATABASE_URL")+`", database-password: "`+marked+`-wrong"}
+  - {name: refused, database-url: "`+elsewhere.String()+`", database-password: "`+marked+`-wrong"}
   - {name: away, database-url: "`+nowhere+`", kafka-sasl: oauthbearer, kafka-token: `+marked+`}
   - {name: unwelcome, database-url: "`+variable(environ, "DATABASE_URL")+`", kafka-sasl: plain, kafka-user: relay, kafka-password: `+marked+`}
 `+more), 0o600))
@@ -120,7 +124,7 @@ outboxes:
 	write("  - {name: more, database-url: 'postgres://u:" + marked + "@h:port/d'}\n")
 	require.NoError(t, p.cmd.Process.Signal(syscall.SIGHUP))
 	testkit.Wait(t, "the refusal", func() (bool, error) { return strings.Contains(p.logs(), "reload: refused"), nil })
-	write("  - {name: more, database-url: '" + nowhere + "'}\n")
+	write("  - {name: more, database-url: '" + nowhere + "2'}\n")
 	require.NoError(t, p.cmd.Process.Signal(syscall.SIGHUP))
 	testkit.Wait(t, "the reload", func() (bool, error) { return strings.Contains(p.logs(), "reload: done"), nil })
 	for _, path := range []string{"/readyz", "/status", "/metrics", "/parked?outbox=away", "/parked?outbox=refused"} {
