@@ -198,13 +198,13 @@ func (m *message) orders() (all []string) {
 	return all
 }
 
-// logUnused logs the calls among ms whose answers are not used. Such a message is not handled, since it has ended while its call was made: an
-// operator made it a dead letter, or another delivery of it took effect.
+// logUnused logs each finished call among ms whose message ended during the call, and so is not handled: an operator made it a dead letter,
+// or another delivery of it took effect.
 func (w *runner) logUnused(ms, handled []*message) {
 	for _, m := range ms {
 		if m.result != nil && m.result.err == nil && !slices.Contains(handled, m) {
 			w.p.cfg.Log.Warn().Str("place", m.place()).Str("message_id", m.id).Str("handler", m.handlerName(w.p.cfg.Group)).
-				Msg("the answer of a call is not used: the message ended meanwhile, as an operator's dead letter, by another delivery, or by a commit that got no answer")
+				Msg("the answer of a call is not used: the message ended meanwhile, as an operator's dead letter, by another delivery, or by an earlier commit whose answer was lost")
 			m.result = nil
 		}
 	}

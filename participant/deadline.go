@@ -216,12 +216,15 @@ func firingOf(hs []envelope.Header) *firing {
 type route struct {
 	typ, deadline string
 	all           bool // of any type
-	rest          bool // of any type without another handler
+	unhandled     bool // of any type without another handler
 }
 
 func (r route) String() string {
-	if r.all || r.rest {
+	if r.all {
 		return "all types"
+	}
+	if r.unhandled {
+		return "types without a handler"
 	}
 	if r.deadline != "" {
 		return "deadline " + r.deadline
@@ -245,8 +248,8 @@ func (p *Participant) route(m *message) {
 		m.handler = p.registered()[m.Topic][route{all: true}]
 	}
 	if m.handler == nil {
-		if rest := p.registered()[m.Topic][route{rest: true}]; rest != nil && rest.wants(m.Message) {
-			m.handler = rest
+		if h := p.registered()[m.Topic][route{unhandled: true}]; h != nil && h.wants(m.Message) {
+			m.handler = h
 		}
 	}
 	if m.observed = p.wasObserved(m); m.observed {

@@ -222,7 +222,7 @@
 //	topic created again, log cut     -          read as new; duplicates are still recognised by their identities
 //	messages deleted from the topic  -          lost to the group; a line at level error has the partition, the first offset and the
 //	before they were read                       number of offsets
-//	transaction of another producer  -          the messages behind its first one cannot be read, and count as no lag. Ready reports
+//	transaction of another producer  -          the messages behind its first one cannot be read, and are not in the lag. Ready reports
 //	that does not end                           one that is open for 15 minutes
 //	database lost its last commits   -          a member compares its watermark and offsets with the database, every second
 //	(failover to a standby that                 while messages end and every 10 s else, and leaves the group if the database

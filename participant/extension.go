@@ -20,8 +20,8 @@ type extended struct{ p *Participant }
 func (e extended) Obey(c extension.Contract)             { e.p.obey(c) }
 func (e extended) Observe(topic, typ string, fn observe) { e.p.observe(topic, typ, fn) }
 func (e extended) ObserveSelf(o extension.SelfObserver)  { e.p.addSelfObserver(o) }
-func (e extended) ObserveRest(wants func(envelope.Message) bool, fn observe) {
-	e.p.observeRest(wants, fn)
+func (e extended) ObserveUnhandled(wants func(envelope.Message) bool, fn observe) {
+	e.p.observeUnhandled(wants, fn)
 }
 func (e extended) Alongside(fn func(ctx context.Context)) { e.p.runAlongside(fn) }
 func (e extended) FireAfterBacklog(name string)           { e.p.fireAfterBacklog(name) }

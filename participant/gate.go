@@ -17,8 +17,8 @@ type unavailable struct {
 
 func (u unavailable) Unwrap() error { return u.error }
 
-// away returns the dependency that err reports as away, by retry.Unavailable.
-func away(err error) (unavailable, bool) {
+// awayOf returns the dependency that err reports as away, by retry.Unavailable.
+func awayOf(err error) (unavailable, bool) {
 	what, yes := retry.IsUnavailable(err)
 	return unavailable{what, err}, yes
 }
@@ -55,15 +55,15 @@ var probing = retry.Policy{Initial: 50 * time.Millisecond, Cap: 2 * time.Second}
 // the messages must be tried again, or belong to another member by now.
 func (w *runner) goes(step func() error) bool {
 	err := step()
-	missing, isMissing := away(err)
+	dependency, isAway := awayOf(err)
 	switch {
 	case err == nil:
 		w.open()
 		return true
 	case errors.Is(err, errFenced):
 		w.from.fenced()
-	case isMissing && w.ctx.Err() == nil:
-		w.shut(missing)
+	case isAway && w.ctx.Err() == nil:
+		w.shut(dependency)
 	case w.ctx.Err() == nil:
 		if waits := w.gate.waits.Load(); waits != nil { // the error says nothing about the dependency: it is tried again
 			w.shut(waits.unavailable)
@@ -72,15 +72,15 @@ func (w *runner) goes(step func() error) bool {
 	return false
 }
 
-func (w *runner) shut(missing unavailable) {
-	w.p.outage(missing.what).report(missing)
+func (w *runner) shut(dependency unavailable) {
+	w.p.outage(dependency.what).report(dependency)
 	g := &w.gate
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.next != nil {
 		return // it had begun before
 	}
-	w.waitFor(missing)
+	w.waitFor(dependency)
 	w.from.pause()
 	g.failed++
 	g.next = time.AfterFunc(probing.Wait(g.failed), func() {
@@ -128,15 +128,15 @@ func (w *runner) continueTries() {
 func (w *runner) insist(step func() error) bool {
 	for failed := 1; ; failed++ {
 		err := step()
-		missing, isMissing := away(err)
-		if !isMissing || w.ctx.Err() != nil {
+		dependency, isAway := awayOf(err)
+		if !isAway || w.ctx.Err() != nil {
 			if waited := w.waitNoMore(); waited != nil && err == nil {
 				w.p.outage(waited.what).report(nil)
 			}
 			return err == nil
 		}
-		w.waitFor(missing)
-		w.p.outage(missing.what).report(missing)
+		w.waitFor(dependency)
+		w.p.outage(dependency.what).report(dependency)
 		timer := time.NewTimer(probing.Wait(failed))
 		select {
 		case <-w.stop:
@@ -148,9 +148,9 @@ func (w *runner) insist(step func() error) bool {
 }
 
 // waitFor records the dependency that is away, unless one is recorded.
-func (w *runner) waitFor(missing unavailable) {
-	if w.gate.waits.CompareAndSwap(nil, &waiting{time.Now(), missing}) {
-		tell(w.p.cfg.Hooks.Breaker, Breaker{w.at.topic, w.at.partition, missing.what, missing.error})
+func (w *runner) waitFor(dependency unavailable) {
+	if w.gate.waits.CompareAndSwap(nil, &waiting{time.Now(), dependency}) {
+		tell(w.p.cfg.Hooks.Breaker, Breaker{w.at.topic, w.at.partition, dependency.what, dependency.error})
 	}
 }
 

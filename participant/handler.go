@@ -128,7 +128,7 @@ type handler struct {
 	deadline string                      // the name, for handlers of deadlines
 	name     string                      // group/type, group/deadline.name or group/all
 	all      *taker                      // set for OnAll; then it has no codec and no body
-	wants    func(envelope.Message) bool // set for ObserveRest; then it has no codec and no body either
+	wants    func(envelope.Message) bool // set for ObserveUnhandled; then it has no codec and no body either
 	answers  bool                        // must end with an outcome
 	reacts   bool                        // and the messages it handles are events
 	observed []observe                   // called before it
@@ -211,7 +211,7 @@ func (hs handlers) add(h *handler) error {
 	if hs[h.topic] == nil {
 		hs[h.topic] = make(map[route]*handler)
 	}
-	to := route{typ: h.typ, deadline: h.deadline, all: h.all != nil, rest: h.wants != nil}
+	to := route{typ: h.typ, deadline: h.deadline, all: h.all != nil, unhandled: h.wants != nil}
 	if h.deadline != "" {
 		to.typ = ""
 	}

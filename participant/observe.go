@@ -41,8 +41,8 @@ func (p *Participant) observe(topic, typ string, fn observe) {
 	}
 }
 
-// observeRest registers fn for the hop's own events that have no other handler.
-func (p *Participant) observeRest(wants func(envelope.Message) bool, fn observe) {
+// observeUnhandled registers fn for the hop's own events that have no other handler.
+func (p *Participant) observeUnhandled(wants func(envelope.Message) bool, fn observe) {
 	h := &handler{topic: p.cfg.Hop.Events(), name: p.cfg.Group + "/" + allTypes, wants: wants}
 	h.bind = func(_ any, m *message) run {
 		return func(ctx context.Context, tx pgx.Tx) (Outcome, error) { return Outcome{}, fn(ctx, tx, m.forHandler()) }

@@ -45,9 +45,9 @@ type progress struct {
 	mute   time.Time // since when the broker does not return the end; zero: it does
 	silent error     // its error instead
 
-	open   time.Time // since when a transaction has kept messages behind openAt from being read; zero: none does
-	openAt int64     // end at open
-	kept   int64     // how many offsets it keeps from being read
+	open       time.Time // since when a transaction has kept messages behind openAt from being read; zero: none does
+	openAt     int64     // end at open
+	unreadable int64     // number of offsets behind openAt that cannot be read
 }
 
 func (p *progress) begin(now time.Time) {
@@ -182,9 +182,9 @@ func (c *consumer) requestEnds(ctx context.Context, workers []*worker) {
 	for _, w := range quiet {
 		more = w.learnEnd(ends, err, now) || more
 	}
-	if tops, err := kafka.HighWatermarks(ctx, c.client, topics...); err == nil {
+	if highWatermarks, err := kafka.HighWatermarks(ctx, c.client, topics...); err == nil {
 		for _, w := range quiet {
-			w.learnOpen(tops, now)
+			w.learnOpen(highWatermarks, now)
 		}
 	}
 	if !more {
@@ -223,14 +223,14 @@ func (w *worker) learnEnd(ends map[string]map[int32]kafka.Place, err error, now 
 }
 
 // learnOpen records since when an open transaction has kept the end where it is, although there are messages behind it.
-func (w *worker) learnOpen(tops map[string]map[int32]kafka.Place, now time.Time) {
+func (w *worker) learnOpen(highWatermarks map[string]map[int32]kafka.Place, now time.Time) {
 	p := &w.progress
-	top, known := tops[w.topic][w.id]
+	top, known := highWatermarks[w.topic][w.id]
 	if !known || top.Err != nil {
 		return
 	}
 	end := p.end.Load()
-	if p.kept = top.Offset - end; end < 0 || p.kept <= 0 {
+	if p.unreadable = top.Offset - end; end < 0 || p.unreadable <= 0 {
 		p.open = time.Time{}
 	} else if p.open.IsZero() || p.openAt != end {
 		p.open, p.openAt = now, end
@@ -329,7 +329,7 @@ func (w *worker) stall(now, newest time.Time, patience time.Duration) error {
 			now.Sub(since).Round(time.Second), more, max(p.from(), 0))
 	case !p.open.IsZero() && now.Sub(p.open) >= w.p.openLimit:
 		return fmt.Errorf("a producer's transaction is open for %s: %d messages from offset %d on cannot be read; if it hangs, abort it with "+
-			"kafka-transactions.sh", now.Sub(p.open).Round(time.Second), p.kept, p.openAt)
+			"kafka-transactions.sh", now.Sub(p.open).Round(time.Second), p.unreadable, p.openAt)
 	case !p.mute.IsZero() && late(since, p.mute):
 		return fmt.Errorf("nothing was fetched for %s, and the broker does not say what there is: %w",
 			now.Sub(since).Round(time.Second), p.silent)

@@ -61,7 +61,8 @@
 //	the topic is denied (ACL)              the row is tried by Config.Retry, then parked; its key waits, others continue
 //	the row's topic is a relay's own       the row is parked at once; its key waits, others continue
 //	too large, or bad headers              the row is parked at once; its key waits, others continue
-//	this machine's clock is wrong          (the broker refuses the time of sending) its topics' rows are tried until they are accepted
+//	this machine's clock is wrong          (the broker refuses the time of sending) no row is parked; rows are tried until the broker
+//	                                       accepts them
 //	text that is not UTF-8                 (databases of another encoding) the row is parked at once; its key waits
 //	killed before a failure is recorded    the row is sent again, and this attempt is not counted
 //	rows without a key                     wait for no other row
@@ -108,7 +109,7 @@
 //	the log cannot be decoded              (the publication was dropped, or a column renamed, for a while) at the fifth failure at one
 //	                                       LSN the slot is created again, and rows are read from the table
 //	the slot is another database's         refused, and left alone: configure a slot of another name
-//	the slot has two_phase                 the same: it has the rows of prepared transactions that may be rolled back
+//	the slot has two_phase                 refused, and left alone: it has the rows of prepared transactions that may be rolled back
 //	a slot cannot be created, or not yet   the table is polled meanwhile; creating a slot waits for all open transactions
 //	the slot holds much of the log         a warning, then not ready, then dropped at Config.SlotLimit (off by default)
 //	the server holds the log back          not ready, with the reason: a standby in synchronized_standby_slots is absent

@@ -22,7 +22,7 @@ func (r *Relay) recordFailures(ctx context.Context, db *server, l *lease, failur
 }
 
 // mostKept is the number of bytes of a failed row's values above which the long ones are not kept. Postgres takes no jsonb of more than
-// 256 MiB, in which these would have 4/3 of their length.
+// 256 MiB, and in base64 the values are 4/3 as long.
 const mostKept = 128 << 20
 
 // record stores failures together with the rows themselves, under the term: the service may delete the rows from its table.

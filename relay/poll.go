@@ -299,7 +299,8 @@ var errKept = errors.New("published rows are still in troupe.outbox: remove the 
 func (p *poll) gone(ctx context.Context, args pg.Args) error {
 	var kept bool
 	err := p.conn.QueryRow(ctx, `SELECT EXISTS (
-		SELECT FROM troupe.outbox o JOIN unnest(@positions::bigint[], @ids::uuid[]) AS acked (position, id) USING (position, id))`, args).Scan(&kept)
+		SELECT FROM troupe.outbox o JOIN unnest(@positions::bigint[], @ids::uuid[]) AS acked (position, id) USING (position, id)
+		WHERE o.position BETWEEN @lowest AND @highest)`, args).Scan(&kept)
 	if err == nil && kept {
 		err = errKept
 	}

@@ -29,9 +29,9 @@ type Participant interface {
 	// ObserveSelf calls o.OnWrite for the hop's own events as they are written, so that they need not be handled for it.
 	ObserveSelf(o SelfObserver)
 
-	// ObserveRest calls fn for the events of the hop itself for whose type there is no other handler, and for which wants returns true. wants
+	// ObserveUnhandled calls fn for the events of the hop itself for whose type there is no other handler, and for which wants returns true. wants
 	// must be fast. An event for which it returns false is skipped, as one without a handler is.
-	ObserveRest(wants func(m envelope.Message) bool, fn func(ctx context.Context, tx pgx.Tx, m envelope.Message) error)
+	ObserveUnhandled(wants func(m envelope.Message) bool, fn func(ctx context.Context, tx pgx.Tx, m envelope.Message) error)
 
 	// Alongside registers fn, which Run starts in a goroutine of its own. fn returns when ctx ends, and Run waits for that.
 	Alongside(fn func(ctx context.Context))

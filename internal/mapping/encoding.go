@@ -1,6 +1,10 @@
 package mapping
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/troupe-go/troupe/internal/pgtext"
+)
 
 // Recode converts the text of a row, as a database of another encoding stores it, to UTF-8, in place. convert returns false for text
 // that has no form in UTF-8: that value stays as it is and gets its Encoding, so that a row whose message needs it cannot be mapped.
@@ -25,7 +29,7 @@ func (t *Table) Recode(row []Value, encoding string, convert func(text []byte) (
 		default:
 			continue
 		}
-		if isASCII(text[tag:]) {
+		if pgtext.IsASCII(text[tag:]) {
 			continue
 		}
 		converted, ok, err := convert(text[tag:])
@@ -41,15 +45,6 @@ func (t *Table) Recode(row []Value, encoding string, convert func(text []byte) (
 		}
 	}
 	return nil
-}
-
-func isASCII(text []byte) bool {
-	for _, c := range text {
-		if c >= 0x80 {
-			return false
-		}
-	}
-	return true
 }
 
 // readable returns an error for a value that Recode could not convert, or that Without has left out.

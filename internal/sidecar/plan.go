@@ -123,7 +123,8 @@ func (v values) processPlan() (out plan, err error) {
 	}
 	if out.otlp = v.text[otlpEndpoint.name]; out.otlp != "" {
 		if err := address.CheckURL(out.otlp); err != nil {
-			return out, v.bad(otlpEndpoint, "http://host:4318, of a collector that takes OTLP over HTTP: "+err.Error())
+			return out, usagef("%s (from %s): %w: want http://host:4318, of a collector that takes OTLP over HTTP",
+				otlpEndpoint.name, v.from[otlpEndpoint.name], err)
 		}
 		if err := traces.CheckEnvironment(); err != nil {
 			return out, usageError{err}

@@ -230,7 +230,7 @@ func (c *Coordinator) register(hops []string) {
 	}
 	if !slices.Contains(hops, c.hop.Name()) {
 		participant.On(p, c.hop, c.gaveUp)
-		p.Extension().ObserveRest(c.mayConcern, c.handleOwn)
+		p.Extension().ObserveUnhandled(c.mayConcern, c.handleOwn)
 	}
 }
 

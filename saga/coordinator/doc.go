@@ -114,7 +114,7 @@
 // New stores a definition before any saga has it, so an event that a saga awaits finds it, whichever process handles the event.
 // While no event comes, a process looks every 5 s. If a definition that is stored later reads other hops, the process consumes
 // them too: it joins its group again, or makes their topics local. It always consumes the events of the coordinator's own hop. If no
-// definition that New has found reads this hop, it skips, of the events that a saga emits there, each that no known definition awaits.
+// definition that New has found reads this hop, it skips an event that a saga emits there and that no known definition awaits.
 //
 // What an older process does not do for another version: it starts no saga by an event that only the other version starts by; it
 // keeps no event that comes before its saga if only a type that it does not begin awaits the event and has no saga yet, or only

@@ -68,7 +68,7 @@ func (c *Coordinator) consume(d *saga.Definition) {
 	for _, hop := range d.Hops() {
 		switch {
 		case slices.Contains(c.hops, hop):
-		case hop == c.hop.Name(): // handleOwn gets its events
+		case hop == c.hop.Name(): // register has registered handleOwn for its events
 		default:
 			more = append(more, topics.MustHop(c.hop.Flow(), hop))
 			c.hops = append(c.hops, hop)

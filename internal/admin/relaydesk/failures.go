@@ -152,7 +152,10 @@ func (r *Row) fill(row mapping.Row, m *mapping.Mapping) {
 	columns := func() {
 		r.Columns = make(map[string]*string, len(row.Columns))
 		for n, c := range row.Columns {
-			r.Columns[c.Name] = shown(row.Values[n].Data)
+			if r.Columns[c.Name] = shown(row.Values[n].Data); row.Values[n].Missing > 0 {
+				text := fmt.Sprintf("(%d bytes, not kept)", row.Values[n].Missing)
+				r.Columns[c.Name] = &text
+			}
 		}
 	}
 	if m == nil {

@@ -43,7 +43,7 @@
 //	the database or the brokers are away          waits, logs every 30 s, and continues; nothing is judged meanwhile
 //	tables, rights or the password are missing    Run returns the error
 //	records were deleted before they were read    logged with their number; answers among them are reported missing
-//	a topic is deleted                            the others are judged on; answers in it that were not read are reported missing
+//	a topic is deleted                            after 30 s judging continues with the others; its unread answers are reported missing
 //	a record without headers                      is stored as a flow of its own
 //	a batch that unpacks to more than 64 MiB      is recorded in troupe.unreadable_batches; the other partitions are stored, and
 //	                                              nothing is judged until `troupe batch skip` marks it or the topic's retention
