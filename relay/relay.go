@@ -17,6 +17,7 @@ import (
 	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/internal/mapping"
 	"github.com/troupe-go/troupe/internal/wal"
+	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/retry"
 	"github.com/troupe-go/troupe/schemas"
 )
@@ -135,7 +136,7 @@ type Hooks struct {
 	Ending func(rows int)
 	// Traced is called for each published row whose writer has a sampled trace: under ExactlyOnce for at most 10,000 rows of a Kafka
 	// transaction. A replay does not call it.
-	Traced func(Traced)
+	Traced func(outbox.Traced)
 	// Deleted is called when acknowledged rows are settled. Under Poll they are deleted by then; under WAL the checkpoint that passes
 	// them is stored later. Under ExactlyOnce it is called when their Kafka transaction is committed.
 	Deleted func(rows int)

@@ -4,22 +4,8 @@ import (
 	"time"
 
 	"github.com/troupe-go/troupe/internal/ce"
+	"github.com/troupe-go/troupe/outbox"
 )
-
-// Traced is a published row whose writer has a sampled trace: its headers contain a W3C traceparent with the sampled flag.
-type Traced struct {
-	ID          string // of the message
-	Topic       string
-	Partition   int32
-	Offset      int64
-	TraceParent string
-	TraceState  string
-	Attempts    int // failed tries before this one
-
-	Written   time.Time // created_at, by the database's clock; zero for infinity. Of a mapped row its timestamp, or its commit
-	Sent      time.Time // when the row was given to the Kafka client, by the relay's clock
-	Published time.Time // when the broker had acknowledged it; under ExactlyOnce when its Kafka transaction was committed
-}
 
 // maxTraced limits the rows of one Kafka transaction that are reported: they are in memory until it is committed.
 const maxTraced = 10_000
@@ -50,7 +36,7 @@ func (p *publisher) trace(items []*item, began time.Time) {
 }
 
 // tracedOf returns false for a row without a sampled trace.
-func tracedOf(i *item) (t Traced, sampled bool) {
+func tracedOf(i *item) (t outbox.Traced, sampled bool) {
 	for _, h := range i.record.Headers {
 		switch h.Key {
 		case ce.HeaderTraceParent:

@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/troupe-go/troupe/internal/kafka"
+	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/relay"
 	"github.com/troupe-go/troupe/testkit"
 )
@@ -35,8 +36,8 @@ func TestTracedRowsAreReportedOnceTheyArePublished(t *testing.T) {
 			s.provision(kafka.Topic{Name: small, Partitions: 1, Config: map[string]string{"max.message.bytes": "4096"}})
 			cfg := set(s)
 			var mu sync.Mutex
-			var all []relay.Traced
-			cfg.Hooks.Traced = func(one relay.Traced) {
+			var all []outbox.Traced
+			cfg.Hooks.Traced = func(one outbox.Traced) {
 				mu.Lock()
 				defer mu.Unlock()
 				all = append(all, one)

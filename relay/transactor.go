@@ -12,6 +12,7 @@ import (
 	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/internal/outboxrow"
 	"github.com/troupe-go/troupe/internal/wal"
+	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/topics"
 )
 
@@ -57,7 +58,7 @@ type transactor struct {
 	noted bool          // rows were recorded as failed since the last commit of a checkpoint
 	upTo  wal.LSN       // the log before it is in the transaction, or recorded; 0: no Postgres transaction is complete
 
-	traced []Traced // rows in it for the hook Traced
+	traced []outbox.Traced // rows in it for the hook Traced
 }
 
 type producerID struct {

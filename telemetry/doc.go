@@ -1,10 +1,14 @@
-// Package telemetry reports a participant's metrics and traces to OpenTelemetry, under the names of the semantic conventions for
-// messaging if those have one (v1.43.0, in development), under "troupe." if not. It needs the API only; the program chooses the
-// SDK and the exporters.
+// Package telemetry reports to OpenTelemetry: the metrics and traces of participants, the expectations of package flow, and spans for
+// the rows that an embedded relay publishes. Names are from the semantic conventions for messaging where these have one (v1.43.0, in
+// development), and begin with "troupe." where not. The package needs the API only; the program chooses the SDK and the exporters.
 //
 //	t, err := telemetry.New(telemetry.Config{})
 //	p, err := participant.New(t.Instrument(participant.Config{…}))
 //	err = t.Observe(p)
+//	err = t.ObserveFlow(service)
+//	r, err := relay.New(relay.Config{Hooks: relay.Hooks{Traced: t.RowPublished}, …})
+//
+// Package telemetry/sagas does the same for coordinators.
 //
 // # Traces
 //
@@ -20,7 +24,14 @@
 // If the message runs alone, a span covers the run to the end of its transaction. In a batch each span covers the handler, and
 // links to one more span, of the transaction, which begins a trace and links to the span that wrote each message.
 //
-// Package telemetry/relays adds the time in the outbox and in the broker to these traces.
+// RowPublished adds the relay's part to these traces. A row has two spans if its headers contain a sampled trace context; both are
+// children of the writer's span:
+//
+//	outbox <topic>   internal   from the row's created_at until the relay sends it: the time in the outbox, failed tries included
+//	send <topic>     producer   until the broker has acknowledged it, or its Kafka transaction is committed: the time in the broker
+//
+// A row that an operator retries has the trace of its writer. A replay makes no spans. No span has a key, a payload or a header as
+// an attribute.
 //
 // # Metrics
 //
@@ -47,6 +58,10 @@
 //	troupe.paused                        gauge      1 while nothing is fetched, else 0, by partition
 //	troupe.quarantined                   gauge      messages still to run in quarantine after a crash, by partition
 //	troupe.ready                         gauge      1 or 0
+//	troupe.expectation.open              gauge      expectations by name and status: waiting, or missing since their time is over
+//	troupe.expectation.late              gauge      expectations whose event came after its time, within flow.Config.Retention
+//	troupe.expectation.overdue.age       gauge      s since the longest overdue expectation was due; 0 if none is overdue
+//	troupe.expectation.alerts            gauge      alerts that the receiver has not accepted yet
 //
 // Every message that is fetched ends, as troupe.result shows: success, failure (a refusal), handled (an event), exhausted (a dead
 // letter), held, redelivered, duplicate, unhandled, elsewhere (redriven for another group), later (it was sent to a retry topic,

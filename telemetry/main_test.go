@@ -23,7 +23,6 @@ import (
 	"github.com/troupe-go/troupe/relay"
 	"github.com/troupe-go/troupe/retry"
 	"github.com/troupe-go/troupe/telemetry"
-	"github.com/troupe-go/troupe/telemetry/relays"
 	"github.com/troupe-go/troupe/testkit"
 	"github.com/troupe-go/troupe/topics"
 )
@@ -133,11 +132,12 @@ func (s *stage) run(run func(context.Context) error) (stop func()) {
 }
 
 func (s *stage) relay() {
-	r, err := relay.New(relays.Instrument(relay.Config{
+	r, err := relay.New(relay.Config{
 		Source: relay.Poll,
 		Pool:   s.pool, Brokers: s.brokers, Service: "shop", Log: testkit.Logger(s.t),
 		Interval: 20 * time.Millisecond, Lease: 10 * time.Second,
-	}, s.tracers))
+		Hooks: relay.Hooks{Traced: s.RowPublished},
+	})
 	require.NoError(s.t, err)
 	s.run(r.Run)
 }

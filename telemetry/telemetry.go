@@ -22,7 +22,7 @@ type Config struct {
 	Tracers trace.TracerProvider
 }
 
-// Telemetry measures participants, one or several. It may be used concurrently.
+// Telemetry measures participants, flows and relays, one or several of each. It may be used concurrently.
 type Telemetry struct {
 	meter       metric.Meter
 	tracer      trace.Tracer

@@ -50,13 +50,13 @@ var floors = []floor{
 	}},
 	{"dead letters, the outbox for database/sql, and the tests' servers", []string{"internal/deadletter", "internal/schedule", "outbox/sqloutbox", "testkit", "internal/devstack/fetchpostgres"}},
 	{"the two that run", []string{"participant", "relay"}},
-	{"decisions on stored sagas", []string{"internal/decisions"}},
+	{"services of a flow, and decisions on stored sagas", []string{"flow", "internal/decisions"}},
 	{"built on a participant; examination and repair", []string{
-		"flow", "participant/sqltx", "saga/coordinator", "telemetry", "testkit/participanttest",
+		"participant/sqltx", "saga/coordinator", "telemetry", "testkit/participanttest",
 		"internal/ambassador", "internal/flow/watch", "internal/admin/actions", "internal/admin/doctor", "internal/admin/erasure", "internal/admin/rebuilds", "internal/admin/repair", "internal/admin/sagadesk", "internal/admin/timeline",
 	}},
 	{"tests and metrics of sagas and flows", []string{
-		"saga/sagatest", "telemetry/sagas", "telemetry/flows", "telemetry/relays", "internal/fixture", "internal/flow/telemetry", "internal/metrics", "internal/decisions/storetest",
+		"saga/sagatest", "telemetry/sagas", "internal/fixture", "internal/flow/telemetry", "internal/metrics", "internal/decisions/storetest",
 		"internal/console/stage", "examples/letter-of-credit", "examples/order-on-postgres", "examples/travel-booking",
 	}},
 	{"pages, and the base of the demo's services", []string{"internal/console", "internal/demo", "internal/sagahttp"}},
@@ -274,7 +274,7 @@ func TestLibrariesKnowNoIdentityProvider(t *testing.T) {
 func TestTelemetryNeedsNoMoreThanTheAPI(t *testing.T) {
 	refused := append(slices.DeleteFunc(slices.Clone(light), func(heavy string) bool { return heavy == "go.opentelemetry.io/" }),
 		"go.opentelemetry.io/otel/sdk", "go.opentelemetry.io/otel/exporters")
-	for _, name := range []string{"telemetry", "internal/flow/telemetry", "telemetry/sagas", "telemetry/flows", "telemetry/relays"} {
+	for _, name := range []string{"telemetry", "internal/flow/telemetry", "telemetry/sagas"} {
 		for _, d := range list(t)[name].Deps {
 			for _, heavy := range refused {
 				if d == heavy || strings.HasPrefix(d, strings.TrimSuffix(heavy, "/")+"/") {

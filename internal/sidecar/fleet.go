@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 
-	"github.com/troupe-go/troupe/relay"
+	"github.com/troupe-go/troupe/outbox"
 )
 
 // A fleet holds all outlets of the process.
@@ -18,7 +18,7 @@ type fleet struct {
 	latency *prometheus.HistogramVec
 	failed  chan error // the error of the only outlet
 
-	instrument func(relay.Config) relay.Config // adds spans
+	traced func(outbox.Traced) // makes spans; nil without an endpoint for them
 
 	mu      sync.Mutex
 	outlets []*outlet // in the file's order
@@ -67,7 +67,7 @@ func (f *fleet) apply(ctx context.Context, plans []outboxPlan) error {
 			}
 			f.log.Info().Str("outbox", plan.name).Strs("changed", changed).Msg("reload: the outbox's relay is restarted")
 		}
-		o, err := newOutlet(plan, f.latency, f.instrument, f.several)
+		o, err := newOutlet(plan, f.latency, f.traced, f.several)
 		if err != nil {
 			for made := range fresh {
 				made.close()

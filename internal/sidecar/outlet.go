@@ -12,6 +12,7 @@ import (
 
 	"github.com/troupe-go/troupe/internal/alert"
 	"github.com/troupe-go/troupe/internal/pg"
+	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/relay"
 	"github.com/troupe-go/troupe/retry"
 )
@@ -44,7 +45,7 @@ var (
 )
 
 // newOutlet checks the parts of the configuration that the plan does not check. It connects to nothing.
-func newOutlet(plan outboxPlan, latency *prometheus.HistogramVec, instrument func(relay.Config) relay.Config, again func() bool) (*outlet, error) {
+func newOutlet(plan outboxPlan, latency *prometheus.HistogramVec, traced func(outbox.Traced), again func() bool) (*outlet, error) {
 	o := &outlet{again: again, ended: make(chan struct{})}
 	o.failure = errStarting
 	observe := latency.WithLabelValues(plan.name)
@@ -53,7 +54,7 @@ func newOutlet(plan outboxPlan, latency *prometheus.HistogramVec, instrument fun
 			observe.Observe(took.Seconds())
 		}
 	}
-	plan.relay = instrument(plan.relay)
+	plan.relay.Hooks.Traced = traced
 	var err error
 	if o.alerts, err = plan.tellOfParked(); err != nil {
 		return nil, usageError{err}

@@ -18,8 +18,8 @@ import (
 	"github.com/troupe-go/troupe/internal/plain"
 	"github.com/troupe-go/troupe/internal/traces"
 	"github.com/troupe-go/troupe/internal/version"
-	"github.com/troupe-go/troupe/relay"
-	"github.com/troupe-go/troupe/telemetry/relays"
+	"github.com/troupe-go/troupe/outbox"
+	"github.com/troupe-go/troupe/telemetry"
 )
 
 func (p Program) runCommand() *cobra.Command {
@@ -77,12 +77,12 @@ func (s *site) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("admin: %w; choose another address with --admin", err)
 	}
-	instrument, endTraces, err := instrument(ctx, s.plan.otlp, s.log)
+	traced, endTraces, err := rowTracer(ctx, s.plan.otlp, s.log)
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
 	defer endTraces()
-	s.fleet.instrument = instrument
+	s.fleet.traced = traced
 	if err := s.fleet.apply(work, s.plan.outboxes); err != nil {
 		return errors.Join(err, listener.Close())
 	}
@@ -110,16 +110,21 @@ func (s *site) run(ctx context.Context) error {
 	return err
 }
 
-// instrument returns a function that adds the spans of published rows to a relay's hooks. Without an endpoint the function adds nothing.
-func instrument(ctx context.Context, endpoint string, log zerolog.Logger) (add func(relay.Config) relay.Config, end func(), err error) {
+// rowTracer returns a hook of a relay that makes the spans of a published row; nil without an endpoint.
+func rowTracer(ctx context.Context, endpoint string, log zerolog.Logger) (traced func(outbox.Traced), end func(), err error) {
 	if endpoint == "" {
-		return func(cfg relay.Config) relay.Config { return cfg }, func() {}, nil
+		return nil, func() {}, nil
 	}
 	tracers, end, err := traces.Open(ctx, endpoint, relayProgram, log)
 	if err != nil {
 		return nil, nil, err
 	}
-	return func(cfg relay.Config) relay.Config { return relays.Instrument(cfg, tracers) }, end, nil
+	t, err := telemetry.New(telemetry.Config{Tracers: tracers})
+	if err != nil {
+		end()
+		return nil, nil, err
+	}
+	return t.RowPublished, end, nil
 }
 
 // wait returns when ctx has ended, or when the only outbox has failed. It reloads at each hangup.

@@ -1,4 +1,4 @@
-package relays_test
+package telemetry_test
 
 import (
 	"fmt"
@@ -7,17 +7,23 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
+	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/relay"
-	"github.com/troupe-go/troupe/telemetry/relays"
+	"github.com/troupe-go/troupe/telemetry"
 )
 
-// A program that embeds the relay passes the configuration through Instrument. Here the hook is called for one row, in place of a relay.
-func ExampleInstrument() {
+// A program that embeds the relay gives it RowPublished as a hook. Here the hook is called for one row, in place of a relay.
+func ExampleTelemetry_RowPublished() {
 	spans := tracetest.NewInMemoryExporter()
-	cfg := relays.Instrument(relay.Config{}, trace.NewTracerProvider(trace.WithSyncer(spans)))
+	t, err := telemetry.New(telemetry.Config{Tracers: trace.NewTracerProvider(trace.WithSyncer(spans))})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	cfg := relay.Config{Hooks: relay.Hooks{Traced: t.RowPublished}}
 
 	written := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
-	cfg.Hooks.Traced(relay.Traced{
+	cfg.Hooks.Traced(outbox.Traced{
 		Topic: "order.payment.commands", TraceParent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
 		Written: written, Sent: written.Add(2 * time.Millisecond), Published: written.Add(5 * time.Millisecond),
 	})

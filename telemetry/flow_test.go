@@ -1,7 +1,6 @@
-package flows_test
+package telemetry_test
 
 import (
-	"flag"
 	"fmt"
 	"testing"
 
@@ -13,17 +12,13 @@ import (
 	"github.com/troupe-go/troupe/flow/reactions"
 	"github.com/troupe-go/troupe/internal/metrics/catalogue"
 	"github.com/troupe-go/troupe/participant"
-	"github.com/troupe-go/troupe/telemetry/flows"
+	"github.com/troupe-go/troupe/telemetry"
 	"github.com/troupe-go/troupe/testkit"
 	"github.com/troupe-go/troupe/topics"
 )
 
-func TestMain(m *testing.M) { testkit.Main(m) }
-
-var rewrite = flag.Bool("update", false, "rewrite the flows' section of docs/metrics-reference.md")
-
-// TestTheReferenceIsWhatAServiceServes reads each metric with its value, and compares the names with the page.
-func TestTheReferenceIsWhatAServiceServes(t *testing.T) {
+// TestTheReferenceIsWhatAServiceOfAFlowServes reads each metric with its value, and compares the names with the page.
+func TestTheReferenceIsWhatAServiceOfAFlowServes(t *testing.T) {
 	t.Parallel()
 	pool := testkit.Database(t)
 	p, err := participant.New(participant.Config{Pool: pool, Hop: topics.MustHop("shop", "order"), Local: true})
@@ -50,7 +45,9 @@ func TestTheReferenceIsWhatAServiceServes(t *testing.T) {
 			('met', 9, NULL, NULL, now(), NULL)) AS v (k, due, missed, raised, met, alert)`)
 	require.NoError(t, err)
 	reader := sdkmetric.NewManualReader()
-	require.NoError(t, flows.Observe(sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)), s))
+	m, err := telemetry.New(telemetry.Config{Meters: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))})
+	require.NoError(t, err)
+	require.NoError(t, m.ObserveFlow(s))
 	var all metricdata.ResourceMetrics
 	require.NoError(t, reader.Collect(t.Context(), &all))
 	values := make(map[string]int64)
@@ -77,6 +74,6 @@ func TestTheReferenceIsWhatAServiceServes(t *testing.T) {
 	}, values)
 	seen := make(catalogue.Collection)
 	seen.Add(t, all)
-	catalogue.Section{Title: "Expectations", Page: "../../docs/metrics-reference.md", Metrics: seen.Metrics()}.
-		Hold(t, *rewrite, "go test ./telemetry/flows -run Reference -update")
+	catalogue.Section{Title: "Expectations", Page: "../docs/metrics-reference.md", Metrics: seen.Metrics()}.
+		Hold(t, *rewrite, "go test ./telemetry -run Reference -update")
 }

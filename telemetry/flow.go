@@ -1,21 +1,4 @@
-// Package flows reports the expectations of a flow's service to OpenTelemetry. Package telemetry reports the messages, attempts
-// and lag of the service's participant: use both. Package flows needs the API only; the program chooses the SDK and the
-// exporters.
-//
-//	err = flows.Observe(nil, service)
-//
-// # Metrics
-//
-// Attributes are the consumer group, the names of expectations, and statuses: never a key or an id.
-//
-//	troupe.expectation.open         gauge  expectations by name and status: waiting, or missing since their time is over
-//	troupe.expectation.late         gauge  expectations whose event came after its time, within flow.Config.Retention
-//	troupe.expectation.overdue.age  gauge  s since the longest overdue expectation was due; 0 if none is overdue
-//	troupe.expectation.alerts       gauge  alerts that the receiver has not accepted yet
-//
-// The gauges come from the database and cover all processes together, so each process reports the same values: take the maximum
-// and not the sum. They cost one statement at each collection.
-package flows
+package telemetry
 
 import (
 	"context"
@@ -23,15 +6,12 @@ import (
 	"fmt"
 	"time"
 
-	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 
 	"github.com/troupe-go/troupe/flow"
 )
-
-const scope = "github.com/troupe-go/troupe/telemetry/flows"
 
 // Attributes.
 const (
@@ -42,13 +22,11 @@ const (
 // readLimit bounds the time that a collection waits for the database.
 const readLimit = 5 * time.Second
 
-// Observe makes meters read the Stats of s at each collection of metrics. If meters is nil, otel.GetMeterProvider() is used. If
-// the database does not answer within 5 s, the gauges are absent and the SDK's error handler gets the error.
-func Observe(meters metric.MeterProvider, s *flow.Service) error {
-	if meters == nil {
-		meters = otel.GetMeterProvider()
-	}
-	meter := meters.Meter(scope)
+// ObserveFlow reads the Stats of s at each collection of metrics. They come from the database, with one statement, and cover all
+// processes of the service together: take the maximum of the processes and not the sum. If the database does not answer within 5 s,
+// the gauges are absent and the SDK's error handler gets the error.
+func (t *Telemetry) ObserveFlow(s *flow.Service) error {
+	meter := t.meter
 	open, err1 := meter.Int64ObservableGauge("troupe.expectation.open", metric.WithUnit("{expectation}"),
 		metric.WithDescription("Expectations whose event has not come, by status: waiting or missing."))
 	late, err2 := meter.Int64ObservableGauge("troupe.expectation.late", metric.WithUnit("{expectation}"),
@@ -58,7 +36,7 @@ func Observe(meters metric.MeterProvider, s *flow.Service) error {
 	alerts, err4 := meter.Int64ObservableGauge("troupe.expectation.alerts", metric.WithUnit("{alert}"),
 		metric.WithDescription("Alerts that the receiver has not accepted yet."))
 	if err := errors.Join(err1, err2, err3, err4); err != nil {
-		return fmt.Errorf("flows: %w", err)
+		return fmt.Errorf("telemetry: %w", err)
 	}
 	group := semconv.MessagingConsumerGroupName(s.Participant().Group())
 	_, err := meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
@@ -80,7 +58,7 @@ func Observe(meters metric.MeterProvider, s *flow.Service) error {
 		return nil
 	}, open, late, overdue, alerts)
 	if err != nil {
-		return fmt.Errorf("flows: %w", err)
+		return fmt.Errorf("telemetry: %w", err)
 	}
 	return nil
 }
