@@ -1,5 +1,10 @@
 package coordinator
 
+import "time"
+
+// LookLimit replaces the limit of a look for definitions. Call it before the participant runs.
+func (c *Coordinator) LookLimit(limit time.Duration) { c.lookLimit = limit }
+
 // Submissions returns the number of callers of Submit that wait.
 func (c *Coordinator) Submissions() int {
 	n, _ := c.submissions.Load()

@@ -19,8 +19,12 @@ import (
 //go:embed sql/new_definitions.sql
 var newDefinitionsSQL string
 
-// learnEvery is the interval at which a coordinator looks for new definitions while it handles no event.
-const learnEvery = 5 * time.Second
+const (
+	// learnEvery is the interval at which a coordinator looks for new definitions while it handles no event.
+	learnEvery = 5 * time.Second
+	// lookLimit limits one look. A server that answers nothing more, and keeps its connections, would otherwise end the looks.
+	lookLimit = 30 * time.Second
+)
 
 // errNewDefinitions reports that this process has just learned definitions of other processes: the events must be decided on again, since
 // they may concern sagas of these definitions too.
@@ -80,23 +84,30 @@ func (c *Coordinator) consume(d *saga.Definition) {
 }
 
 // watch looks for new definitions until ctx ends: the events of a hop that is not consumed do not come, and the process that stored
-// the definition may have ended. It also calls renew.
+// the definition may have ended.
 func (c *Coordinator) watch(ctx context.Context) {
 	tick := time.NewTicker(learnEvery)
 	defer tick.Stop()
 	for {
-		c.renew(ctx)
-		var found []storedDefinition
-		batch := &pgx.Batch{}
-		c.queueNew(batch, &found)
-		if err := c.cfg.Pool.SendBatch(ctx, batch).Close(); err == nil { // else the participant reports the outage
-			c.learn(found)
-		}
+		c.look(ctx)
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
+	}
+}
+
+// look calls renew, and learns the definitions that other processes have stored.
+func (c *Coordinator) look(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, c.lookLimit)
+	defer cancel()
+	c.renew(ctx)
+	var found []storedDefinition
+	batch := &pgx.Batch{}
+	c.queueNew(batch, &found)
+	if err := c.cfg.Pool.SendBatch(ctx, batch).Close(); err == nil { // else the participant reports the outage
+		c.learn(found)
 	}
 }
 
