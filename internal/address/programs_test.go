@@ -61,7 +61,7 @@ type entry struct {
 func TestNoProgramRepeatsABrokenAddress(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	built, err := exec.Command("go", "build", "-o", dir, "../../cmd/...").CombinedOutput()
+	built, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", dir, "../../cmd/...").CombinedOutput()
 	require.NoError(t, err, string(built))
 
 	const nowhere = "DATABASE_URL=postgres://u@127.0.0.1:1/d"

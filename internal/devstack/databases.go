@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -13,11 +14,20 @@ import (
 // CreateDatabase makes a database, as a copy of the database template unless that is "", and returns its URL. No session may be
 // connected to the template meanwhile.
 func (p *Postgres) CreateDatabase(ctx context.Context, name, template string) (address string, err error) {
+	conn, err := pgx.Connect(ctx, p.URL(""))
+	if err != nil {
+		return "", fmt.Errorf("create database %s: %w", name, err)
+	}
 	statement := "CREATE DATABASE " + pgx.Identifier{name}.Sanitize()
 	if template != "" {
 		statement += " TEMPLATE " + pgx.Identifier{template}.Sanitize()
+		// Files are copied faster than pages, which the server would also write to its log. Postgres 14 knows no other way, and not the word.
+		if !strings.HasPrefix(conn.PgConn().ParameterStatus("server_version"), "14.") {
+			statement += " STRATEGY FILE_COPY"
+		}
 	}
-	if err := execute(ctx, p.URL(""), statement); err != nil {
+	_, err = conn.Exec(ctx, statement)
+	if err = errors.Join(err, conn.Close(ctx)); err != nil {
 		return "", fmt.Errorf("create database %s: %w", name, err)
 	}
 	return p.URL(name), nil
