@@ -17,10 +17,11 @@ const every = time.Second
 
 // A Watcher watches one flow. Its methods are safe for concurrent use. Call Run once.
 type Watcher struct {
-	cfg      Config
-	declared []byte
-	rules    []rule
-	counts   counts
+	cfg       Config
+	declared  []byte
+	rules     []rule
+	counts    counts
+	stepLimit time.Duration
 }
 
 // New checks cfg. It does not connect yet.
@@ -29,7 +30,7 @@ func New(cfg Config) (*Watcher, error) {
 	if err != nil {
 		return nil, fmt.Errorf("watch: %w", err)
 	}
-	w := &Watcher{cfg: cfg, rules: rulesOf(cfg.Declared, cfg.Answer)}
+	w := &Watcher{cfg: cfg, rules: rulesOf(cfg.Declared, cfg.Answer), stepLimit: stepLimit}
 	if w.declared, err = cfg.declaration(); err != nil {
 		return nil, fmt.Errorf("watch: %w", err)
 	}
@@ -38,6 +39,9 @@ func New(cfg Config) (*Watcher, error) {
 
 // errAnew ends a session whose partitions have changed, or one of which continues behind a batch that cannot be read.
 var errAnew = errors.New("the topics have changed")
+
+// stepLimit limits the time for storing and judging the records of one read.
+const stepLimit = 5 * time.Minute
 
 // Run watches until ctx ends, and then returns nil. While the database or the brokers are away it waits for them. It returns an
 // error only if waiting does not help: a table, a column, the database, a right or the right password is missing.
@@ -101,7 +105,7 @@ func (w *Watcher) session(ctx context.Context) error {
 	}
 	defer asks.Close()
 	s := &session{Watcher: w, asks: asks}
-	if err := s.begin(ctx); err != nil {
+	if err := s.limited(ctx, s.begin); err != nil {
 		return err
 	}
 	if len(s.places) == 0 {
@@ -136,11 +140,19 @@ func (w *Watcher) session(ctx context.Context) error {
 	}
 	defer reads.Close()
 	for ctx.Err() == nil {
-		if err := s.step(ctx, reads); err != nil {
+		if err := s.limited(ctx, func(ctx context.Context) error { return s.step(ctx, reads) }); err != nil {
 			return err
 		}
 	}
 	return ctx.Err()
+}
+
+// limited calls fn with the time limit of a step. A database server that falls silent and keeps its connections would otherwise end the
+// watching. A step that is stopped with much to judge loses at most the last chunk.
+func (s *session) limited(ctx context.Context, fn func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, s.stepLimit)
+	defer cancel()
+	return fn(ctx)
 }
 
 // idle waits before the next search for the flow's first topic.

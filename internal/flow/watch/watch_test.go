@@ -167,18 +167,21 @@ func (s *stage) watch(change ...func(*watch.Config)) *watching {
 	}
 	watcher, err := watch.New(cfg)
 	require.NoError(s.t, err)
+	w.stop = s.run(watcher)
+	return w
+}
+
+// run runs the watcher until the test ends or stop is called.
+func (s *stage) run(watcher *watch.Watcher) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- watcher.Run(ctx) }()
-	var once sync.Once
-	w.stop = func() {
-		once.Do(func() {
-			cancel()
-			require.NoError(s.t, <-ended)
-		})
-	}
-	s.t.Cleanup(w.stop)
-	return w
+	stop = sync.OnceFunc(func() {
+		cancel()
+		require.NoError(s.t, <-ended)
+	})
+	s.t.Cleanup(stop)
+	return stop
 }
 
 func (w *watching) texts() (all []string) {
