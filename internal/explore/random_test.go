@@ -151,10 +151,12 @@ func byChance(t *testing.T, seed uint64, optional bool, states int, change ...fu
 	return report.States
 }
 
+// The tests of definitions by chance have few seeds. .ci/soak runs FuzzDefinitionsByChance with thousands.
+
 func TestDefinitionsByChanceKeepTheirPromises(t *testing.T) {
 	t.Parallel()
 	states := 0
-	for seed := range uint64(40) {
+	for seed := range uint64(20) {
 		states += byChance(t, seed, false, 5_000)
 	}
 	t.Logf("%d states", states)
@@ -163,7 +165,7 @@ func TestDefinitionsByChanceKeepTheirPromises(t *testing.T) {
 func TestDefinitionsWithOptionalStepsByChanceKeepTheirPromises(t *testing.T) {
 	t.Parallel()
 	states := 0
-	for seed := range uint64(100) {
+	for seed := range uint64(30) {
 		states += byChance(t, seed, true, 5_000)
 	}
 	t.Logf("%d states", states)
@@ -172,7 +174,7 @@ func TestDefinitionsWithOptionalStepsByChanceKeepTheirPromises(t *testing.T) {
 func TestDefinitionsWithACancelByChanceKeepTheirPromises(t *testing.T) {
 	t.Parallel()
 	states := 0
-	for seed := range uint64(100) {
+	for seed := range uint64(30) {
 		states += byChance(t, seed, seed%2 == 1, 5_000, cancelByChance)
 	}
 	t.Logf("%d states", states)
@@ -181,7 +183,7 @@ func TestDefinitionsWithACancelByChanceKeepTheirPromises(t *testing.T) {
 func TestDefinitionsWithListsByChanceKeepTheirPromises(t *testing.T) {
 	t.Parallel()
 	states := 0
-	for seed := range uint64(50) {
+	for seed := range uint64(18) {
 		changes := []func(*rand.Rand, *saga.Spec){forEachByChance}
 		if seed%3 == 0 {
 			changes = append(changes, cancelByChance)
