@@ -1,6 +1,7 @@
 // Package telemetry reports to OpenTelemetry: the metrics and traces of participants, the expectations of package flow, and spans for
-// the rows that an embedded relay publishes. Names are from the semantic conventions for messaging where these have one (v1.43.0, in
-// development), and begin with "troupe." where not. The package needs the API only; the program chooses the SDK and the exporters.
+// the rows that an embedded relay publishes. Names are from the semantic conventions for messaging where these have one
+// (v1.43.0, in development), and begin with "troupe." where not. The package needs the API only; the program chooses the SDK and the
+// exporters.
 //
 //	t, err := telemetry.New(telemetry.Config{})
 //	p, err := participant.New(t.Instrument(participant.Config{…}))
