@@ -2,6 +2,8 @@ package relay_test
 
 import (
 	"context"
+	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -199,4 +201,39 @@ func TestAPausedRelayThatIsStoppedPublishesNothing(t *testing.T) {
 	cfg.Hooks.Acked = nil
 	s.start(cfg)
 	judge(s.gather(total(committed), s.topic), committed).requireSound(t)
+}
+
+// Under exactly-once the current Kafka transaction ends first, also while a backlog has rows for the next one at once.
+func TestAPauseEndsTheKafkaTransactionAndBeginsNoOther(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	cfg := s.exactly()
+	first := s.startStreaming(cfg)
+	require.NoError(t, first.stop())
+	committed := make(map[string]int)
+	for n := range 40 { // transactions
+		s.exec(`INSERT INTO troupe.outbox (topic, key, type, payload)
+			SELECT $1, 'k' || k, 'Thing', convert_to(n::text, 'UTF8') FROM generate_series($2::int, $2 + 99) AS n, generate_series(1, 10) AS k ORDER BY n, k`, s.topic, 100*n)
+	}
+	for k := range 10 {
+		committed["k"+strconv.Itoa(k+1)] = 4000
+	}
+	cfg.Transactions = 5 * time.Millisecond
+	var r running
+	started := make(chan struct{})
+	var once sync.Once
+	cfg.Hooks.Deleted = func(int) {
+		<-started
+		once.Do(r.Pause)
+	}
+	r = s.start(cfg)
+	close(started)
+	testkit.Wait(t, "the checkpoint of the last transaction to be stored", func() (bool, error) {
+		var stored string
+		err := s.pool.QueryRow(t.Context(), "SELECT lsn::text FROM troupe.relay_state").Scan(&stored)
+		return !r.Status().PausedSince.IsZero() && stored == r.Status().Checkpoint, err
+	})
+	require.LessOrEqual(t, r.Status().Published, int64(10_000), "of 40,000 rows")
+	r.Resume()
+	s.settleExactly(r, committed)
 }

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -10,6 +11,25 @@ import (
 
 // claim returns the unsettled rows of the window, then failed rows that are due, then the next window.
 func (s *stream) claim(ctx context.Context, _ time.Duration) ([]*item, error) {
+	items, err := s.claimRows(ctx)
+	if errors.Is(err, errPaused) {
+		return nil, nil
+	}
+	return items, err
+}
+
+// errPaused means that the relay is paused, and that the Kafka transaction before the next rows has ended.
+var errPaused = errors.New("paused")
+
+// pauses returns errPaused if the relay is paused and no Kafka transaction is open: the next row would begin another one.
+func (s *stream) pauses() error {
+	if s.tx != nil && !s.tx.busy() && s.relay.gate.closed() {
+		return errPaused
+	}
+	return nil
+}
+
+func (s *stream) claimRows(ctx context.Context) ([]*item, error) {
 	if s.ending {
 		return s.begun(ctx)
 	}
@@ -24,6 +44,9 @@ func (s *stream) claim(ctx context.Context, _ time.Duration) ([]*item, error) {
 	}
 	if s.tx != nil {
 		if err := s.tx.commitIfDue(s); err != nil {
+			return nil, err
+		}
+		if err := s.pauses(); err != nil {
 			return nil, err
 		}
 		if s.tx.busy() || s.published.Load() < uint64(s.again) {
@@ -137,6 +160,10 @@ func (s *stream) part() ([]*item, error) {
 	}
 	items := w.left(len(w.items))
 	if s.tx != nil && len(items) > 0 {
+		if err := s.pauses(); err != nil {
+			s.rows.Add(1) // rows of this window are settled: their checkpoint is stored soon
+			return nil, err
+		}
 		s.tx.takes()
 	}
 	return items, nil
@@ -192,7 +219,7 @@ func (s *stream) finishTransaction() error {
 		if err == nil && len(items) == 0 {
 			err = s.settled()
 		}
-		if err != nil {
+		if err != nil && !errors.Is(err, errPaused) {
 			return err
 		}
 	}

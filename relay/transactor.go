@@ -192,10 +192,10 @@ func (t *transactor) reached(s *stream, upTo wal.LSN, end commitEnd) error {
 	return t.commitIfDue(s)
 }
 
-// commitIfDue commits the transaction if it is complete and Config.Transactions have passed since the last commit. Else it returns an
-// error if the transaction is about to time out.
+// commitIfDue commits the transaction if it is complete, and Config.Transactions have passed since the last commit or the relay is paused.
+// Else it returns an error if the transaction is about to time out.
 func (t *transactor) commitIfDue(s *stream) error {
-	if t.whole && t.busy() && time.Since(t.ended) >= t.relay.cfg.Transactions {
+	if t.whole && t.busy() && (time.Since(t.ended) >= t.relay.cfg.Transactions || t.relay.gate.closed()) {
 		return t.commit(s)
 	}
 	return t.inTime()
