@@ -173,10 +173,12 @@ func (m *mappedSweep) order() string {
 	return cmp.Or(cfg.Position, cfg.Timestamp)
 }
 
-// sweepSettings make a scan without an order read each partition from its first block to its last.
+// sweepSettings make a scan without an order read each partition from its first block to its last. The place at which a sweep continues is
+// text: in ISO a time has its distance from UTC, and in the other styles the abbreviation of a time zone, which may be another zone's too.
 const sweepSettings = `
 SET synchronize_seqscans = off;
-SET max_parallel_workers_per_gather = 0`
+SET max_parallel_workers_per_gather = 0;
+SET datestyle = ISO`
 
 // open starts the statement that reads the rows of the table, from swept.at on.
 func (m *mappedSweep) open(ctx context.Context) (err error) {

@@ -72,6 +72,33 @@ func TestASweepOfAMappedTableGoesOnWhereItWasCut(t *testing.T) {
 	}
 }
 
+// The settings of the role decide how the server writes a time as text. This one writes the time zones of India and Israel alike.
+func TestASweepThatWasCutGoesOnWhateverTheFormOfTimes(t *testing.T) {
+	t.Parallel()
+	needsLog(t)
+	const rows, batch = 8000, 500
+	s := newStage(t)
+	topic := s.eventTopic("thing")
+	config := s.pool.Config()
+	s.exec("ALTER DATABASE " + config.ConnConfig.Database + " SET datestyle = 'SQL, DMY'")
+	s.exec("ALTER DATABASE " + config.ConnConfig.Database + " SET timezone = 'Asia/Kolkata'")
+	s.exec("CREATE TABLE public.outbox (id uuid NOT NULL, aggregatetype text, aggregateid text, type text, payload jsonb, at timestamptz)")
+	s.exec(`INSERT INTO public.outbox SELECT gen_random_uuid(), 'thing', 'k', 'T', jsonb_build_object('n', n, 'pad', repeat(md5(n::text), 40)),
+		timestamptz '2026-01-01' + n * interval '1 min' FROM generate_series(0, $1::int - 1) n`, rows)
+	cfg := s.mapped("public.outbox", s.routed(map[string]string{"table.field.event.timestamp": "at"}))
+	cfg.Pool, cfg.Batch = poolWith(t, config), batch
+	var once sync.Once
+	cfg.Hooks.Acked = func(int, time.Duration) {
+		once.Do(func() {
+			_, err := s.pool.Exec(context.Background(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+				WHERE datname = current_database() AND query LIKE 'SELECT %AS o WHERE%' AND query NOT LIKE '%terminate%' AND pid <> pg_backend_pid()`)
+			require.NoError(t, err)
+		})
+	}
+	s.waitTable(s.start(cfg))
+	s.gatherEvents(rows, topic)
+}
+
 // While a sweep is interrupted, rows may move within their table: the service updates them, or the table is rewritten by
 // CLUSTER, which had waited for the sweep's lock. A row that moved in front of the place of the interruption is published all
 // the same.
