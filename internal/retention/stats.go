@@ -29,10 +29,12 @@ type Stats struct {
 
 // readStats walks down from the newest row, since unpublished rows are the newest, and reads at most 100,000: the rows below
 // may be millions of published ones. If no snapshot is confirmed, all rows are pending, and the oldest is the lowest row of
-// the table. A failed row is counted by its line in outbox_failures, wherever the row is.
+// the table. A failed row is counted by its line in outbox_failures, wherever the row is. A snapshot of another cluster, in a copy or a
+// restored dump, confirms nothing.
 const readStats = `
 WITH state AS MATERIALIZED (
-  SELECT (SELECT published FROM troupe.relay_state WHERE published IS NOT NULL ORDER BY updated_at DESC LIMIT 1) AS published
+  SELECT (SELECT CASE WHEN system_id = (SELECT system_identifier::text FROM pg_control_system()) THEN published END
+          FROM troupe.relay_state ORDER BY updated_at DESC LIMIT 1) AS published
 ), newest AS (
   SELECT position, id, xid, xmin, coalesce(octet_length(payload), 0) AS bytes
   FROM troupe.outbox

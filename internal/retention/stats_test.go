@@ -45,7 +45,7 @@ func TestStatisticsKnowWhatIsPublished(t *testing.T) {
 	}
 	confirm := func() {
 		r.exec(`INSERT INTO troupe.relay_state (slot, source, system_id, timeline, published)
-			VALUES ('s', 'wal', '1', 1, $1::text::pg_snapshot)
+			SELECT 's', 'wal', system_identifier, 1, $1::text::pg_snapshot FROM pg_control_system()
 			ON CONFLICT (slot) DO UPDATE SET published = excluded.published`, string(r.snapshot()))
 	}
 	write(200, "3 hours", "published")
@@ -103,10 +103,32 @@ func TestEveryEntryHasAStatus(t *testing.T) {
 	r.insert(3)
 	r.exec(`INSERT INTO troupe.outbox_failures (position, id, topic, status, attempts, max_attempts, last_error)
 		SELECT position, id, topic, 'parked', 1, 8, 'e' FROM troupe.outbox WHERE position = 2`)
-	r.exec("INSERT INTO troupe.relay_state (slot, source, system_id, timeline) VALUES ('s', 'poll', '1', 1)")
+	r.exec("INSERT INTO troupe.relay_state (slot, source, system_id, timeline) SELECT 's', 'poll', system_identifier, 1 FROM pg_control_system()")
 	require.Equal(t, []string{"pending", "parked", "pending"}, statuses(), "no relay has confirmed anything")
 	r.exec("UPDATE troupe.relay_state SET published = $1::text::pg_snapshot", string(r.snapshot()))
 	r.insert(1)
 	r.exec("INSERT INTO troupe.outbox (topic, type, xid) VALUES ('t', 'T', '3')") // from a dump
 	require.Equal(t, []string{"done", "parked", "done", "pending", "pending"}, statuses())
+}
+
+// A restored dump has the state of the relay of its former cluster. If the database has another name now, the relay stores its own state
+// under another slot, next to that one.
+func TestRowsOfACopyAreNotCountedAsPublished(t *testing.T) {
+	t.Parallel()
+	r := room{t, testkit.Database(t)}
+	r.insert(3)
+	r.exec("INSERT INTO troupe.relay_state (slot, source, system_id, timeline, published) VALUES ('former', 'wal', '7000000000000000000', 1, '4000000000:4000000000:')")
+	pending := func() {
+		t.Helper()
+		s, err := retention.ReadStats(t.Context(), r.pool)
+		require.NoError(t, err)
+		require.EqualValues(t, 3, s.Pending)
+		var rows int
+		require.NoError(t, r.pool.QueryRow(t.Context(), "SELECT count(*) FROM troupe.outbox_status WHERE status = 'pending'").Scan(&rows))
+		require.Equal(t, 3, rows)
+	}
+	pending()
+	r.exec(`INSERT INTO troupe.relay_state (slot, source, system_id, timeline, updated_at)
+		SELECT 'new', 'poll', system_identifier, 1, clock_timestamp() + interval '1 s' FROM pg_control_system()`)
+	pending()
 }

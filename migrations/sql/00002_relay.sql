@@ -132,23 +132,22 @@ $$;
 
 -- outbox_status lists every entry with its status. Under poll a published entry is gone; under wal it is done until its partition is
 -- dropped. A failed row is not done, although the snapshot sees it. The failure must have the row's id, too: another row may have
--- had its position.
+-- had its position. The snapshot of another cluster, in a copy or a restored dump, says nothing about the rows.
 CREATE VIEW troupe.outbox_status AS
 SELECT o.position, o.id, o.topic, o.key, o.type, o.created_at,
        CASE
          WHEN t.status IS NOT NULL THEN t.status
-         WHEN EXISTS (
-           SELECT
-           FROM troupe.relay_state s
-           WHERE (pg_visible_in_snapshot(o.xid, s.published)
+         WHEN (pg_visible_in_snapshot(o.xid, s.published)
              OR pg_visible_in_snapshot(troupe.outbox_inserted_by(o.xid, o.xmin), s.published))
-             AND pg_visible_in_snapshot(troupe.outbox_inserted_by('9223372036854775807', o.xmin), s.published)) THEN 'done'
+           AND pg_visible_in_snapshot(troupe.outbox_inserted_by('9223372036854775807', o.xmin), s.published) THEN 'done'
          ELSE 'pending'
        END                     AS status,
        coalesce(t.attempts, 0) AS attempts,
        t.max_attempts, t.next_try, t.last_error, t.locked_at
 FROM troupe.outbox o
-LEFT JOIN troupe.outbox_failures t ON t.position = o.position AND t.id = o.id;
+LEFT JOIN troupe.outbox_failures t ON t.position = o.position AND t.id = o.id
+LEFT JOIN (SELECT system_id, published FROM troupe.relay_state ORDER BY updated_at DESC LIMIT 1) AS s
+       ON s.system_id = (SELECT system_identifier::text FROM pg_control_system());
 
 -- A database in another encoding than UTF-8 may hold text that has no form in UTF-8: any bytes in SQL_ASCII, and bytes such as 0x81
 -- in WIN1252. Kafka's headers are UTF-8, so a relay parks such a row of the outbox.
