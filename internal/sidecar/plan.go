@@ -83,16 +83,26 @@ func (p Program) plan(cmd *cobra.Command, log zerolog.Logger) (plan, error) {
 }
 
 // checkTogether refuses two outboxes that are the same table: one of their relays would publish it, and the other would stand by without an
-// error. It also refuses two with exactly-once delivery that have the same transactional id in Kafka: their relays would fence each other.
+// error. It refuses two of one server that have the same slot: their relays would end each other's streams, and drop the slot. It also
+// refuses two with exactly-once delivery that have the same transactional id in Kafka: their relays would fence each other.
 func checkTogether(all []outboxPlan) error {
-	tables, ids := make(map[string]string), make(map[string]string)
+	tables, slots, ids := make(map[string]string), make(map[string]outboxPlan), make(map[string]string)
 	for _, o := range all {
 		c := o.database.ConnConfig
-		table := fmt.Sprintf("%s %d %s %s", c.Host, c.Port, c.Database, o.relay.Table)
+		server := fmt.Sprintf("%s %d", c.Host, c.Port)
+		table := fmt.Sprintf("%s %s %s", server, c.Database, o.relay.Table)
 		if other, there := tables[table]; there {
 			return usagef("outboxes %s and %s: both are one table of one database, which one relay publishes: leave one of them out", other, o.name)
 		}
 		tables[table] = o.name
+		if slot := o.relay.Slot; slot != "" {
+			other, there := slots[server+" "+slot]
+			if there && (o.relay.Source != relay.Poll || other.relay.Source != relay.Poll) {
+				return usagef("outboxes %s and %s: both have slot %s of one server, which has one reader: give one of them another slot",
+					other.name, o.name, slot)
+			}
+			slots[server+" "+slot] = o
+		}
 		if o.relay.Delivery != relay.ExactlyOnce {
 			continue
 		}

@@ -24,6 +24,10 @@ func TestOutboxesThatHinderEachOtherAreRefused(t *testing.T) {
   - {name: a, database-url: "postgres://db-1/shop", slot: relay, delivery: exactly-once, brokers: ["k:1", "k:2"]}
   - {name: b, database-url: "postgres://db-2/bank", slot: relay, delivery: exactly-once, brokers: ["k:2", "k:1"]}
 `, "give one of them another slot"},
+		"one slot for the tables of a database": {`
+  - {name: own, database-url: "postgres://db/shop", slot: relay}
+  - {name: theirs, database-url: "postgres://db/shop", slot: relay, mapping: {table: public.outbox}}
+`, "outboxes own and theirs: both have slot relay of one server"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
