@@ -167,11 +167,12 @@ type Relay struct {
 	asStored  bool          // text is read in the database's encoding, see converter; used by the publishing goroutine
 	large     *wal.LSN      // checkpoint after which a transaction did not fit into a Kafka transaction; used by the publishing goroutine
 
-	// New sets each of these to the constant in its comment. Tests set shorter times.
+	// New sets each of these to the constant in its comment. Tests set less.
 	reading  time.Duration // checkpointTimeout
 	silence  time.Duration // maxSilence
 	answer   time.Duration // maxAnswer
 	patience time.Duration // leastPatience
+	oldAge   int64         // oldAge
 }
 
 const (
@@ -214,7 +215,7 @@ func New(cfg Config) (*Relay, error) {
 	if err := cfg.check(); err != nil {
 		return nil, fmt.Errorf("relay: %w", err)
 	}
-	r := &Relay{cfg: cfg, quiet: quiet{log: cfg.Log}, slotMoved: make(chan struct{}, 1), reading: checkpointTimeout, silence: maxSilence, answer: maxAnswer, patience: leastPatience}
+	r := &Relay{cfg: cfg, quiet: quiet{log: cfg.Log}, slotMoved: make(chan struct{}, 1), reading: checkpointTimeout, silence: maxSilence, answer: maxAnswer, patience: leastPatience, oldAge: oldAge}
 	r.shards.moved = make(chan struct{})
 	r.looker = newLooker(r)
 	if cfg.Mapping != nil {

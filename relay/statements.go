@@ -26,6 +26,7 @@ var (
 	readOn                 = statement("read_on")
 	deleteRange            = statement("delete_range")
 	deleteRows             = statement("delete_rows")
+	removePublished        = statement("remove_published")
 	recordFailures         = statement("record_failures")
 	parkUnreadableRows     = statement("park_unreadable")
 	parkUnreadableFailures = statement("park_unreadable_failures")

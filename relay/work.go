@@ -223,6 +223,9 @@ func (r *Relay) poll(idle, term context.Context, p *publisher, except streamedRo
 	} else {
 		side.Go(func() { r.listen(idle, outboxrow.Channel, wake) })
 	}
+	if except.published != nil && p.lease.shard == 0 {
+		side.Go(func() { r.removeOldRows(idle, p.lease, except) })
+	}
 	p.source = source
 	return r.publish(idle, term, p)
 }

@@ -1,0 +1,54 @@
+package relay
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/troupe-go/troupe/internal/pg"
+)
+
+// oldAge is the number of transactions after which a poll removes a row that a stream has published. By 32 bits of the id of its
+// transaction a poll recognises that it was not restored since. After twice this number these bits are of another transaction too.
+const oldAge = 1 << 31
+
+// removeOldRows removes, every houseEvery until ctx ends, the rows that a stream published at least oldAge transactions ago. Their
+// partition may be kept for longer: it is dropped only when all of its positions were given out.
+func (r *Relay) removeOldRows(ctx context.Context, l *lease, of streamedRows) {
+	for {
+		if err := r.removeOldOnce(ctx, l, of); err != nil && ctx.Err() == nil {
+			r.quiet.failed("old rows", err)
+		} else {
+			r.quiet.recovered("old rows")
+		}
+		if sleep(ctx, houseEvery, nil); ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+// removeOldOnce reads the table from its lowest row, up to the first part without an old row.
+func (r *Relay) removeOldOnce(ctx context.Context, l *lease, of streamedRows) error {
+	db, err := bind(r.pool, of.server)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	args := l.args(pg.Args{"published": *of.published, "after": int64(0), "rows": 1000, "age": r.oldAge})
+	removed := 0
+	for more := true; more; {
+		var held, deleted int
+		var last int64
+		if err := db.QueryRow(ctx, removePublished, args).Scan(&held, &last, &more, &deleted); err != nil {
+			return fmt.Errorf("remove published rows: %w", err)
+		}
+		if held == 0 {
+			return fmt.Errorf("remove published rows: %w", errLost)
+		}
+		args["after"] = last
+		removed += deleted
+	}
+	if removed > 0 {
+		r.cfg.Log.Info().Int("rows", removed).Msg("old rows removed: a stream had published them before the source was changed to poll")
+	}
+	return nil
+}

@@ -1,0 +1,103 @@
+package relay_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/relay"
+	"github.com/troupe-go/troupe/testkit"
+)
+
+// A row has 32 bits of the transaction id by which a poll recognises that a stream has published it. The rows are removed before these
+// bits are of another transaction too: else a server with many transactions would let a poll publish its oldest rows again.
+func TestRowsThatAStreamPublishedAreNotRepeatedWhenTheIDsOfTransactionsComeAgain(t *testing.T) {
+	t.Parallel()
+	needsLog(t)
+	s, server := newServer(t, nil)
+	var bin, data string
+	require.NoError(t, s.pool.QueryRow(t.Context(), "SELECT setting, current_setting('data_directory') FROM pg_config WHERE name = 'BINDIR'").Scan(&bin, &data))
+	reset := filepath.Join(bin, "pg_resetwal")
+	if _, err := os.Stat(reset); err != nil {
+		t.Skip("the installed Postgres lacks pg_resetwal")
+	}
+	r := s.start(s.wal())
+	s.waitStream()
+	s.insert(s.topic, "k", "0")
+	require.NoError(t, pgx.BeginFunc(t.Context(), s.pool, func(tx pgx.Tx) error {
+		return pgx.BeginFunc(t.Context(), tx, func(savepoint pgx.Tx) error {
+			_, err := savepoint.Exec(t.Context(), "INSERT INTO troupe.outbox (topic, key, type, payload) VALUES ($1, 'k', 'Thing', '1')", s.topic)
+			return err
+		})
+	}))
+	s.waitProven()
+	require.NoError(t, r.stop())
+
+	cfg := s.config()
+	cfg.Source, cfg.Delivery = relay.Poll, relay.AtLeastOnce
+	made, err := relay.New(cfg)
+	require.NoError(t, err)
+	made.OldAge(0)
+	r = s.run(made)
+	s.insert(s.topic, "k", "2")
+	testkit.Wait(t, "the old rows to be gone", func() (bool, error) { return s.count("SELECT count(*) FROM troupe.outbox") == 0, nil })
+	require.NoError(t, r.stop())
+
+	address := s.pool.Config().ConnString()
+	s.pool.Close()
+	require.NoError(t, server.Stop(t.Context()))
+	owner, err := os.Stat(data)
+	require.NoError(t, err)
+	command := exec.Command(reset, "-e", "1", "-D", data) // 4,294,967,296 transactions later
+	if of, known := owner.Sys().(*syscall.Stat_t); known && os.Getuid() == 0 {
+		command.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: of.Uid, Gid: of.Gid}}
+		command.Dir = data
+	}
+	out, err := command.CombinedOutput()
+	require.NoError(t, err, string(out))
+	require.NoError(t, server.Start(context.Background()))
+	s.pool = poolOf(t, address)
+	cfg.Pool = s.pool
+	r = s.start(cfg)
+	s.insert(s.topic, "k", "3")
+	testkit.Wait(t, "the last row", func() (bool, error) { return r.Status().Published > 0, nil })
+	s.gather(4, s.topic)
+	require.EqualValues(t, 1, r.Status().Published)
+	require.NoError(t, r.stop())
+}
+
+// A poll removes the rows that a stream has published, once they are old. It publishes a row that was restored since, and keeps the place of
+// a row that could not be published.
+func TestOldRowsThatAStreamPublishedAreRemovedUnderPoll(t *testing.T) {
+	t.Parallel()
+	for _, shards := range []int{1, 2} {
+		s := newStage(t)
+		r := s.start(s.wal())
+		s.waitStream()
+		s.insert(s.topic, "k", "0")
+		s.insert("not a topic", "parked", "0")
+		s.insert(s.topic, "k", "1")
+		s.waitProven()
+		testkit.Wait(t, "a parked row", func() (bool, error) { return r.Status().Parked == 1, nil })
+		require.NoError(t, r.stop())
+		s.exec("INSERT INTO troupe.outbox (xid, topic, key, type, payload) VALUES ('3', $1, 'k', 'T', '2')", s.topic)
+
+		cfg := s.config()
+		cfg.Source, cfg.Delivery, cfg.Shards = relay.Poll, relay.AtLeastOnce, shards
+		made, err := relay.New(cfg)
+		require.NoError(t, err)
+		made.OldAge(0)
+		r = s.run(made)
+		testkit.Wait(t, "the old rows to be gone", func() (bool, error) { return s.count("SELECT count(*) FROM troupe.outbox") == 1, nil })
+		require.Equal(t, 1, s.count("SELECT count(*) FROM troupe.outbox_failures JOIN troupe.outbox USING (position, id) WHERE status = 'parked'"))
+		require.Equal(t, []string{"0", "1", "2"}, values(s.gather(3, s.topic)))
+		require.EqualValues(t, 1, r.Status().Published)
+		require.NoError(t, r.stop())
+	}
+}
