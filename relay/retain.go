@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/rs/zerolog"
+
 	"github.com/troupe-go/troupe/internal/retention"
 )
 
@@ -75,5 +77,33 @@ func (r *Relay) drop(ctx context.Context, db *server, dropper *retention.Dropper
 	for _, name := range d.Dropped {
 		r.cfg.Log.Info().Str("partition", name).Msg("partition dropped: its rows were published")
 	}
+	r.logKept(d.Kept)
 	return err
+}
+
+// A keptReason is the reason why a partition stays, and when it was logged.
+type keptReason struct {
+	why    string
+	logged time.Time
+}
+
+// keptEvery is the time after which the relay logs once more that a partition stays for the same reason.
+const keptEvery = time.Hour
+
+// logKept logs why full partitions stay. No relay reads a row in a partition that is detached, so nothing else would report it.
+func (r *Relay) logKept(kept []retention.KeptPartition) {
+	before := r.kept
+	r.kept = make(map[string]keptReason, len(kept))
+	for _, k := range kept {
+		if last, there := before[k.Name]; there && last.why == k.Why && time.Since(last.logged) < keptEvery {
+			r.kept[k.Name] = last
+			continue
+		}
+		r.kept[k.Name] = keptReason{k.Why, time.Now()}
+		level := zerolog.WarnLevel
+		if k.Aging {
+			level = zerolog.InfoLevel
+		}
+		r.cfg.Log.WithLevel(level).Str("partition", k.Name).Str("why", k.Why).Msg("a full partition stays")
+	}
 }

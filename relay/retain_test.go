@@ -1,8 +1,11 @@
 package relay
 
 import (
+	"bytes"
+	"strings"
 	"testing"
 
+	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/internal/retention"
@@ -43,4 +46,33 @@ func TestAStateOfAnotherClusterDropsNoPartition(t *testing.T) {
 	exec("UPDATE troupe.relay_state SET system_id = (SELECT system_identifier::text FROM pg_control_system())")
 	require.NoError(t, r.drop(t.Context(), db, retention))
 	require.False(t, there(), "its row is published")
+}
+
+// A partition that was detached with a row that is not published is read by no relay. The reason is logged, and not every few minutes.
+func TestTheReasonWhyAPartitionStaysIsLogged(t *testing.T) {
+	t.Parallel()
+	pool, _ := tenure(t)
+	var log bytes.Buffer
+	r, err := New(Config{Pool: pool, Brokers: []string{"127.0.0.1:1"}, Service: "shop", Source: Poll, Log: zerolog.New(&log)})
+	require.NoError(t, err)
+	r.pool = pool
+	db, err := bindNow(t.Context(), pool)
+	require.NoError(t, err)
+	defer db.Close()
+	retention, err := retention.New(retention.Config{Pool: db.Pool})
+	require.NoError(t, err)
+	defer retention.Close()
+	for _, sql := range []string{
+		"INSERT INTO troupe.outbox (topic, type) VALUES ('t', 'T')",
+		"SELECT setval('troupe.outbox_position_seq', (SELECT max(hi) FROM troupe.outbox_partitions) - 1)",
+		"UPDATE troupe.outbox_partitions SET state = 'detached' WHERE name = 'outbox_0'",
+		"ALTER TABLE troupe.outbox DETACH PARTITION troupe.outbox_0",
+	} {
+		_, err := pool.Exec(t.Context(), sql)
+		require.NoError(t, err)
+	}
+	for range 2 {
+		require.NoError(t, r.drop(t.Context(), db, retention))
+	}
+	require.Equal(t, 1, strings.Count(log.String(), "it is detached, and position 1 is not published"), log.String())
 }

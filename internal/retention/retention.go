@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -84,6 +85,8 @@ type Dropping struct {
 type KeptPartition struct {
 	Name string
 	Why  string // reason, as text for an operator
+	// Aging reports that the rows are published, and that the partition stays until Config.Age has passed.
+	Aging bool
 }
 
 // ErrNotOwner is the error of Drop and Remove for a role that does not own Troupe's tables: Postgres lets only the owner detach
@@ -160,7 +163,7 @@ func (r *Dropper) drop(ctx context.Context, published Published, d *Dropping) er
 		case why == "":
 			d.Dropped = append(d.Dropped, p.name)
 		default:
-			d.Kept = append(d.Kept, KeptPartition{p.name, why})
+			d.Kept = append(d.Kept, KeptPartition{p.name, why, strings.HasPrefix(why, aging)})
 		}
 	}
 	return nil

@@ -67,9 +67,9 @@ func (r *Dropper) consider(ctx context.Context, p partition, published Published
 	return keptUntil(*p.until), nil
 }
 
-func keptUntil(t time.Time) string {
-	return "its rows are published and kept until " + t.UTC().Format(time.RFC3339)
-}
+const aging = "its rows are published and kept until "
+
+func keptUntil(t time.Time) string { return aging + t.UTC().Format(time.RFC3339) }
 
 // unpublished returns the reason if a row of p is not published or failed, or "". It reads all of p. A restored row is published once the
 // snapshot sees the transaction that restored it, whatever its xid is.
