@@ -207,6 +207,22 @@ func TestPublishedRowsStayForTheirAge(t *testing.T) {
 	require.Equal(t, []string{first}, r.drop(r.retention(0), r.snapshot()).Dropped, "a restart does not restart the hour")
 }
 
+// The hour is counted by the database's clock. A time from a clock that was ahead does not keep a partition until then.
+func TestATimeFromAClockThatWasAheadKeepsNoPartition(t *testing.T) {
+	t.Parallel()
+	r := newRoom(t)
+	r.insert(15)
+	dropper := r.retention(0)
+	r.drop(dropper, r.snapshot())
+	r.exec("UPDATE troupe.outbox_partitions SET done_at = done_at + interval '1 year' WHERE name = $1", first)
+	d := r.drop(dropper, r.snapshot())
+	require.Len(t, d.Kept, 1)
+	require.True(t, d.Kept[0].Aging)
+	require.Equal(t, 1, r.count("SELECT count(*) FROM troupe.outbox_partitions WHERE name = $1 AND done_at <= clock_timestamp()", first))
+	r.exec("UPDATE troupe.outbox_partitions SET done_at = done_at - interval '1 hour' WHERE name = $1", first)
+	require.Equal(t, []string{first}, r.drop(dropper, r.snapshot()).Dropped)
+}
+
 func TestFailedRowsKeepTheirPartition(t *testing.T) {
 	t.Parallel()
 	r := newRoom(t)

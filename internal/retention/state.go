@@ -51,7 +51,7 @@ func (p partition) stands() standing {
 func (r *Dropper) full(ctx context.Context) ([]partition, error) {
 	rows, err := r.conn.Query(ctx, `
 		SELECT p.name, p.lo, p.hi, p.state, c.oid IS NOT NULL, i.inhrelid IS NOT NULL,
-		       CASE WHEN p.done_at + $1::interval > clock_timestamp() THEN p.done_at + $1::interval END
+		       CASE WHEN p.done_at <= clock_timestamp() AND p.done_at + $1::interval > clock_timestamp() THEN p.done_at + $1::interval END
 		FROM troupe.outbox_partitions p
 		CROSS JOIN troupe.outbox_position_seq s
 		LEFT JOIN pg_class c ON c.relname = p.name AND c.relnamespace = 'troupe'::regnamespace AND c.relkind = 'r'

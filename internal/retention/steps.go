@@ -57,7 +57,7 @@ func (r *Dropper) consider(ctx context.Context, p partition, published Published
 	}
 	err = r.conn.QueryRow(ctx, `
 		UPDATE troupe.outbox_partitions
-		SET done_at = coalesce(done_at, clock_timestamp())
+		SET done_at = least(done_at, clock_timestamp()) -- a later time is from a clock that was ahead
 		WHERE name = $1
 		RETURNING CASE WHEN done_at + $2::interval > clock_timestamp() THEN done_at + $2::interval END`,
 		p.name, r.age).Scan(&p.until)
