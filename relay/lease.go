@@ -100,6 +100,14 @@ type scope struct {
 	sweep     *string // snapshot: only rows that it sees
 }
 
+// from returns the scope of a claim or a look. A full one ignores the marks, and so begins at the first row of the table.
+func (s scope) from(full bool) scope {
+	if full {
+		s.low, s.past = 0, 0
+	}
+	return s
+}
+
 func (s scope) args(others pg.Args) pg.Args {
 	args := pg.Args{"low": s.low, "past": s.past, "blocking": s.blocking, "published": s.published, "sweep": s.sweep}
 	for name, value := range others {

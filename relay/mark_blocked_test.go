@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"context"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -167,4 +168,37 @@ func TestAFullLookFindsWhatIsBelowAMark(t *testing.T) {
 			require.NotEmpty(t, claimedNow(t, p), "though it was not settled")
 		})
 	}
+}
+
+// The shards of a process whose outbox is idle have one look for all of them.
+func TestAFullLookOfIdleShardsFindsWhatIsBelowAMark(t *testing.T) {
+	t.Parallel()
+	pool, l := tenure(t)
+	r, err := New(Config{Pool: pool, Brokers: []string{"127.0.0.1:1"}, Service: "shop", Source: Poll, Shards: 2, Holder: l.holder})
+	require.NoError(t, err)
+	r.pool, r.looker.session.pool = pool, pool
+	defer r.looker.session.close()
+	r.looker.holds(&holding{lease: l})
+	p := &poll{session: session{pool: pool}, lease: l, batch: 10, passes: time.Hour, looker: r.looker}
+	defer p.close()
+	require.Empty(t, claimedNow(t, p))
+	p.mark.low = 100
+	_, err = pool.Exec(t.Context(), "INSERT INTO troupe.outbox (position, topic, key, type) OVERRIDING SYSTEM VALUE VALUES (5, 't', 'k', 'T')")
+	require.NoError(t, err)
+	rested := make(chan struct{})
+	ctx, stop := context.WithCancel(t.Context())
+	defer func() {
+		stop()
+		<-rested
+	}()
+	go func() {
+		defer close(rested)
+		p.rest(ctx, time.Second)
+	}()
+	<-r.looker.restBegan
+	found, err := r.looker.look(t.Context())
+	require.NoError(t, err)
+	require.True(t, found)
+	<-rested
+	require.Equal(t, []string{"k5"}, claimedNow(t, p))
 }

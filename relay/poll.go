@@ -36,7 +36,7 @@ type item struct {
 }
 
 // fullLookEvery is the time between two claims that begin at the first row of the table, whatever the mark is: they find rows whose
-// positions were set by hand.
+// positions were set by hand. A looker has such looks, too.
 const fullLookEvery = time.Minute
 
 // poll is the polling source of one shard: it claims rows from the lowest one that is left, and deletes them.
@@ -109,14 +109,7 @@ func (p *poll) claimRows(ctx context.Context, waited time.Duration) ([]*item, er
 	return items, nil
 }
 
-// from returns the scope of a claim. A full claim ignores the marks, and so begins at the first row of the table.
-func (p *poll) from(full bool) scope {
-	s := p.scope()
-	if full {
-		s.low, s.past = 0, 0
-	}
-	return s
-}
+func (p *poll) from(full bool) scope { return p.scope().from(full) }
 
 // compare drops a mark if the lowest row of a full claim shows that it is wrong.
 func (p *poll) compare(lowest *item) {
@@ -147,8 +140,11 @@ func (p *poll) rest(ctx context.Context, wait time.Duration) bool {
 	if p.looker == nil {
 		return sleep(ctx, wait, p.wake)
 	}
-	if p.looker.rest(ctx, p.lease, p.scope()) == restSlow { // the look walked over rows of other shards
+	switch p.looker.rest(ctx, p.lease, p.scope()) {
+	case restSlow: // the look walked over rows of other shards
 		p.mark.beginNext()
+	case restFull:
+		p.lookedFull = time.Time{} // the next claim begins at the first row, too
 	}
 	return false
 }
