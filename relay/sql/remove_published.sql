@@ -1,6 +1,6 @@
--- Reads the next @rows rows above position @after. If the term is still ours, it deletes those of them that a stream published, and whose
--- transaction began at least @age transactions ago. @published is used as in claim_rows.sql. It returns whether the term is ours, the
--- last position that it read, whether any of the rows is that old, and how many were deleted.
+-- Reads the next @rows rows above position @after. If the term is still ours, it deletes each of these rows that a stream published, and
+-- whose transaction began at least @age transactions ago. @published is used as in claim_rows.sql. It returns whether the term is ours,
+-- the last position that it read, whether any of the rows is as old, and how many were deleted.
 WITH lease AS MATERIALIZED (
   SELECT term
   FROM troupe.relay_leases
