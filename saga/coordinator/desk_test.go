@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -154,6 +155,65 @@ func TestADeskThatCannotWriteAvroSaysSo(t *testing.T) {
 	require.Equal(t, saga.Parked, f.state(id).Status)
 	_, err = f.desk().Act(t.Context(), id, annsEvent(saga.ActAbandon, ""))
 	require.NoError(t, err, "it sends nothing")
+}
+
+// TestADeskThatCannotWriteAvroDoesNotWriteWhatAStashedEventCauses has an event that came before a saga could take it. An operator's action lets
+// the saga take it, and the saga then sends a command.
+func TestADeskThatCannotWriteAvroDoesNotWriteWhatAStashedEventCauses(t *testing.T) {
+	t.Parallel()
+	const text = `{"saga":"parcel","version":VER,"key":"id","data":{"id":"string","number":"string"},"start":[{"hop":"shop","event":"Sent","set":{"id":"event.id"}}],
+ "steps":[
+  {"name":"arrival","success":[{"event":"Arrived","hop":"depot","by":{"variable":"BY","field":"number"}}],"timeout":"100h"},
+  {"name":"tell","needs":["arrival"],"command":{"hop":"desk","type":"TellGuest"},"success":[{"event":"Told"}],"irreversible":"a note"}]}`
+	v1 := parsed(t, strings.NewReplacer("VER", "1", "BY", "number").Replace(text))
+	byID := parsed(t, strings.NewReplacer("VER", "2", "BY", "id").Replace(text))
+	set := annsEvent(saga.ActSet, "")
+	set.Fields = map[string]any{"number": "n-1"}
+	for name, c := range map[string]struct {
+		started  bool
+		variable string
+		do       func(*sagadesk.Desk, string) error
+	}{
+		"a variable is set": {true, "number", func(d *sagadesk.Desk, _ string) error {
+			_, err := d.Act(t.Context(), "parcel/n-1", set)
+			return err
+		}},
+		"the saga is moved": {true, "id", func(d *sagadesk.Desk, _ string) error {
+			return d.Migrate(t.Context(), sagadesk.Migration{To: byID, Actor: "ann", Reason: "ticket 4711"}, func(m sagadesk.Move) error {
+				if m.Obstacle != "" {
+					return fmt.Errorf("%w: %s", coordinator.ErrRefused, m.Obstacle)
+				}
+				return nil
+			})
+		}},
+		"the saga is started": {false, "number", func(d *sagadesk.Desk, hop string) error {
+			_, err := d.Start(t.Context(), sagadesk.StartRequest{
+				Definition: v1, Fields: map[string]any{"id": "n-1", "number": "n-1"}, Actor: "ann", Reason: "ticket 4711", Hop: hop, Avro: true,
+			})
+			return err
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := &flow{t: t, name: testkit.Flow(t), local: true, pool: testkit.Database(t)}
+			f.c = f.notRunning(v1)
+			if c.started {
+				f.begun("parcel", map[string]any{"id": "n-1", "number": "n-0"})
+				_, err := f.pool.Exec(t.Context(), "UPDATE troupe.sagas SET content_type = $1", envelope.Avro)
+				require.NoError(t, err)
+			}
+			event, err := json.Marshal(saga.Event{Kind: saga.Observed, Hop: "depot", Type: "Arrived", Message: "m-1", Fields: map[string]any{"number": "n-1"}})
+			require.NoError(t, err)
+			_, err = f.pool.Exec(t.Context(), `INSERT INTO troupe.saga_stash (saga, variable, value, message_id, event, expires_at)
+				VALUES ('parcel', $1, 'n-1', 'm-1', $2, now() + interval '1 hour')`, c.variable, string(event))
+			require.NoError(t, err)
+			err = c.do(f.desk(), f.name+".order")
+			require.ErrorIs(t, err, coordinator.ErrRefused)
+			require.ErrorContains(t, err, "it would send TellGuest, and the payloads of this flow have schemas: name the schema registry")
+			f.waitCount("no command of the saga", 0, "SELECT count(*) FROM troupe.outbox WHERE type = 'TellGuest'")
+			f.waitCount("the event to be kept", 1, "SELECT count(*) FROM troupe.saga_stash")
+		})
+	}
 }
 
 // The log of every saga folds to its row (promises B03 and B04). A change of the row that is not in the log is found, with

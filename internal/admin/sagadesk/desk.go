@@ -151,7 +151,7 @@ func (d *Desk) ActIfUnchanged(ctx context.Context, id string, e saga.Event, prev
 				return err
 			}
 			done = w.Decided()[0]
-			return d.canWrite(g.ContentType, done)
+			return d.canWrite(g.ContentType, w.Decided()...)
 		})
 		if !errors.Is(err, decisions.ErrConflict) { // such as a deadlock with a time-out that fires
 			break
@@ -199,25 +199,28 @@ func (d *Desk) deciderFor(g *Detail) (*decisions.Decider, error) {
 	return decisions.New(cfg), nil
 }
 
-// canWrite returns an error if the decision's messages must be Avro and no schema registry is configured.
-func (d *Desk) canWrite(content string, done decisions.Decided) error {
+// canWrite returns an error if the messages of one of the decisions must be Avro and no schema registry is configured. An action may cause
+// several decisions: the saga then takes events that were stashed.
+func (d *Desk) canWrite(content string, all ...decisions.Decided) error {
 	if content != envelope.Avro || d.cfg.Schemas != nil {
 		return nil
 	}
-	var types []string
-	for _, s := range done.Effects.Commands {
-		if s.Type != saga.CallType { // always JSON
-			types = append(types, s.Type)
+	for _, done := range all {
+		var types []string
+		for _, s := range done.Effects.Commands {
+			if s.Type != saga.CallType { // always JSON
+				types = append(types, s.Type)
+			}
+		}
+		for _, e := range done.Effects.Events {
+			types = append(types, e.Type)
+		}
+		if len(types) > 0 {
+			return fmt.Errorf("saga %s: %w: it would send %s, and the payloads of this flow have schemas: name the schema registry "+
+				"(--registry or SCHEMA_REGISTRY_URL)", done.ID, decisions.ErrRefused, strings.Join(types, ", "))
 		}
 	}
-	for _, e := range done.Effects.Events {
-		types = append(types, e.Type)
-	}
-	if len(types) == 0 {
-		return nil
-	}
-	return fmt.Errorf("saga %s: %w: it would send %s, and the payloads of this flow have schemas: name the schema registry "+
-		"(--registry or SCHEMA_REGISTRY_URL)", done.ID, decisions.ErrRefused, strings.Join(types, ", "))
+	return nil
 }
 
 // Possible returns the actions that a saga's state allows at now, each as the event without actor and reason. ActSkip and

@@ -98,6 +98,9 @@ func (d *Desk) Migrate(ctx context.Context, m Migration, do func(Move) error) er
 				one.Obstacle = in.Error()
 				return nil
 			}
+			if err == nil {
+				err = d.canWrite(g.ContentType, w.Decided()...)
+			}
 			return err
 		})
 		if err != nil {

@@ -150,12 +150,7 @@ func (d *Desk) RetryParked(ctx context.Context, r ParkedRetry, do func(RetriedSa
 					return err
 				}
 			}
-			for _, done := range w.Decided() {
-				if err := d.canWrite(g.ContentType, done); err != nil {
-					return err
-				}
-			}
-			return nil
+			return d.canWrite(g.ContentType, w.Decided()...)
 		})
 		var in decisions.Obstacle
 		switch {

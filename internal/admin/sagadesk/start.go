@@ -136,7 +136,7 @@ func (d *Desk) start(ctx context.Context, tx pgx.Tx, r StartRequest, e saga.Even
 			return err
 		}
 		done = w.Decided()[0]
-		return d.canWrite(home.ContentType, done)
+		return d.canWrite(home.ContentType, w.Decided()...)
 	})
 	return done, err
 }
