@@ -240,8 +240,11 @@ func (c *compiler) deadline(path string, dl Deadline) *deadline {
 	}
 	x.payload = c.fields(c.data, path+".payload", dl.Payload)
 	x.emit = c.emits(c.due, path+".emit", dl.Emit)
-	for i := range x.emit { // a saga may be moved to a definition that lists the deadline at another place
+	for i := range x.emit { // a saga may be moved to a definition that lists the deadline at another place, or in which it counts from another step
 		x.emit[i].path = fmt.Sprintf("deadlines.%s.emit[%d]", dl.Name, i)
+		if dl.Since != "" {
+			x.emit[i].path = fmt.Sprintf("deadlines.%s.since.%s.emit[%d]", dl.Name, dl.Since, i)
+		}
 	}
 	return x
 }

@@ -17,7 +17,7 @@ import (
 //   - Each step that has begun sends the same command to the same hop, has the same compensation, is a pivot in both or in neither,
 //     has a ForEach in both or in neither, and has the same order relative to the other steps that have begun.
 //   - A step without which the saga has gone on is optional in to. A step that waits for an event awaits one in to.
-//   - Each scheduled deadline exists in to, and has the fields of its payload that to reads.
+//   - Each scheduled deadline exists in to, and has the fields of its payload that to reads. If it emits events, it counts from the same step.
 //   - The saga has a value for each variable that a part of to reads which the saga may still reach, and that to sets at the start
 //     or by a step that is over. If from sets the variable in the same place, it may be without a value in both.
 //
@@ -191,12 +191,24 @@ func (m *move) compareDeadlines() {
 		if k < 0 {
 			continue
 		}
+		is := m.to.deadlines[k]
+		if i := m.from.deadline(a.Name); i >= 0 && len(is.emit) > 0 && m.from.deadlines[i].Since != is.Since { // both might emit, with one path
+			m.obstacle("it has a deadline %s to come, which counts from %s, and from %s in the other definition: keep it as it is, and give the other one another name",
+				a.Name, sinceText(m.from.deadlines[i].Since), sinceText(is.Since))
+		}
 		for _, name := range m.to.readsOf(fmt.Sprintf("deadlines[%d].emit", k), "deadline") {
 			if _, has := a.Payload[name]; !has {
 				m.obstacle("deadline %s reads deadline.%s, which the one to come does not have", a.Name, name)
 			}
 		}
 	}
+}
+
+func sinceText(step string) string {
+	if step == "" {
+		return "the start"
+	}
+	return "step " + step
 }
 
 // schedules reports whether d has a deadline of that name.

@@ -86,5 +86,34 @@ func TestTheEventOfADeadlineIsNoEventOfAnotherOneAfterAMove(t *testing.T) {
 	r.now = noon.Add(2 * time.Hour)
 	second := r.take(saga.Event{Kind: saga.Fired, Deadline: "second"}).Events
 	require.Equal(t, "deadlines.first.emit[0]", first[0].Path)
-	require.Equal(t, "deadlines.second.emit[0]", second[0].Path)
+	require.Equal(t, "deadlines.second.since.b.emit[0]", second[0].Path)
+}
+
+// TestADeadlineThatCountsFromAnotherStepAfterAMoveEmitsAnotherEvent has a deadline that emits a reminder. The saga is moved to a definition in
+// which the deadline counts from a step that has not begun, so it is met once more. If both reminders had the same path, they would have the
+// same id, and services would take the second one for a duplicate.
+func TestADeadlineThatCountsFromAnotherStepAfterAMoveEmitsAnotherEvent(t *testing.T) {
+	const text = `{"saga":"order","version":VER,"key":"id","data":{"id":"string"},
+"deadlines":[{"name":"late","after":"1h",SINCE"emit":[{"event":"Remind"}]}],"steps":[
+  {"name":"a","success":[{"event":"ADone","hop":"a"}]},{"name":"b","needs":["a"],"success":[{"event":"BDone","hop":"b"}]}]}`
+	v2 := parse(t, text, "VER", "2", "SINCE", `"since":"b",`)
+	for name, since := range map[string]string{"from the start": "", "from a step": `"since":"a",`} {
+		t.Run(name, func(t *testing.T) {
+			v1 := parse(t, text, "VER", "1", "SINCE", since)
+			r := &run{t: t, d: v1, now: noon}
+			r.take(saga.Event{Kind: saga.Started, Fields: map[string]any{"id": "o-1"}})
+			_, err := saga.Migrate(v1, v2, r.s)
+			require.ErrorContains(t, err, "it has a deadline late to come, which counts from", "it would be met twice as the deadline of b")
+			r.now = noon.Add(time.Hour)
+			first := r.take(saga.Event{Kind: saga.Fired, Deadline: "late"}).Events
+			r.s, err = saga.Migrate(v1, v2, r.s)
+			require.NoError(t, err)
+			r.d = v2
+			r.take(saga.Event{Kind: saga.Observed, Hop: "a", Type: "ADone"})
+			r.now = noon.Add(2 * time.Hour)
+			second := r.take(saga.Event{Kind: saga.Fired, Deadline: "late"}).Events
+			require.Len(t, second, 1)
+			require.NotEqual(t, first[0].Path, second[0].Path)
+		})
+	}
 }

@@ -257,8 +257,8 @@ type Send struct {
 
 // Emitted is an event to be sent. An empty Hop means the coordinator's hop.
 type Emitted struct {
-	// Path is the part of the definition that lists the event, such as completed[0] or, with the name of a deadline, deadlines.late.emit[0].
-	// A saga emits each part at most once.
+	// Path is the part of the definition that lists the event, such as completed[0] or, with the name of a deadline and the step from which
+	// it counts, deadlines.late.since.payment.emit[0]. A saga emits each part at most once, also after a move to another definition.
 	Path    string
 	Hop     string
 	Type    string
