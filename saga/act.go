@@ -44,7 +44,7 @@ func (x *decision) act(e Event) {
 		x.refuse("step %s has %d items: name one of them, such as %s", e.Step, n, itemName(e.Step, 0))
 		return
 	}
-	if ss := x.s.Steps[i]; ss.Tolerated && ss.Phase != CompensateFailed {
+	if ss := x.s.Steps[i]; ss.Tolerated && ss.Phase != CompensateFailed && ss.Phase != CompensateIntent {
 		x.refuse("step %s is optional, and the saga has gone on without it", ss.Name)
 		return
 	}
@@ -90,7 +90,8 @@ func (x *decision) actResume() {
 	x.takeUp()
 }
 
-// actRetry sends the command or the compensation of a step that failed again, under another idempotency key.
+// actRetry sends the command or the compensation of a step again, under another idempotency key: of a step that failed, or of one that is
+// running without a time-out to come, since nothing else ends it if its message is gone.
 func (x *decision) actRetry(i int) {
 	st, ss := x.d.steps[i], &x.s.Steps[i]
 	switch {
@@ -98,10 +99,16 @@ func (x *decision) actRetry(i int) {
 		if !x.compensateAgain(i) {
 			return
 		}
-	case x.s.Back:
+	case ss.Phase == CompensateIntent && !x.toCome(ss.Name+compTimeout):
+		if !x.compensateAgain(i) {
+			ss.BackEpoch-- // nothing was sent: the answer to the earlier one still counts
+			return
+		}
+	case x.s.Back && ss.Phase != Intent:
 		x.refuse("the saga goes back: step %s is not begun again", ss.Name)
 		return
-	case ss.Phase == GivenUp || ss.Phase == Doubt || ss.Phase == Refused:
+	case ss.Phase == GivenUp || ss.Phase == Doubt || ss.Phase == Refused ||
+		ss.Phase == Intent && st.send != nil && !x.toCome(ss.Name+stepTimeout):
 		if st.send == nil || ss.Started == 0 {
 			x.refuse("step %s has sent nothing that could be sent again: skip it, or compensate", ss.Name)
 			return
@@ -123,11 +130,19 @@ func (x *decision) actRetry(i int) {
 			x.arm(st.Name+stepTimeout, st.Timeout, nil)
 		}
 		x.moment(moments.StepStarted, st.Name, "again")
+	case ss.Phase == Intent && st.send != nil, ss.Phase == CompensateIntent:
+		x.refuse("step %s is running, and its time-out ends it: wait for that", ss.Name)
+		return
 	default:
 		x.refuse("step %s is %s: only a failed step can be retried", ss.Name, phaseText(ss.Phase))
 		return
 	}
 	x.takeUp()
+}
+
+// toCome reports whether the time of a deadline is not over.
+func (x *decision) toCome(name string) bool {
+	return slices.ContainsFunc(x.s.Deadlines, func(a Armed) bool { return a.Name == name && a.At.After(x.now) })
 }
 
 // compensateAgain sends the compensation of step i again, under another idempotency key. It returns false if it cannot be sent;
