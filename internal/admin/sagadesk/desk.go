@@ -224,7 +224,8 @@ func (d *Desk) canWrite(content string, all ...decisions.Decided) error {
 }
 
 // Possible returns the actions that a saga's state allows at now, each as the event without actor and reason. ActSkip and
-// ActResolve also take the outputs of a step, and ActSet the variables. It leaves out ActAnswer, whose events QuestionsOf returns.
+// ActResolve also take the outputs of a step, and ActSet the variables. It leaves out ActAnswer, whose events QuestionsOf returns, and the retry of
+// a step that is running: its answer is mostly on its way.
 func Possible(d *saga.Definition, s saga.State, now time.Time) (all []saga.Event) {
 	try := func(e saga.Event) {
 		if _, fx := saga.Decide(d, s, e, now); fx.Refused == "" && fx.Ignored == "" {
@@ -232,7 +233,9 @@ func Possible(d *saga.Definition, s saga.State, now time.Time) (all []saga.Event
 		}
 	}
 	for _, step := range s.Steps {
-		try(saga.Event{Kind: saga.ActRetry, Step: step.Name})
+		if step.Phase != saga.Intent && step.Phase != saga.CompensateIntent {
+			try(saga.Event{Kind: saga.ActRetry, Step: step.Name})
+		}
 		try(saga.Event{Kind: saga.ActSkip, Step: step.Name})
 		try(saga.Event{Kind: saga.ActResolve, Step: step.Name, Happened: true})
 		try(saga.Event{Kind: saga.ActResolve, Step: step.Name})
