@@ -20,6 +20,8 @@ var (
 	nextDeadline string
 	//go:embed sql/fire_deadlines.sql
 	fireDeadlines string
+	//go:embed sql/fire_again.sql
+	fireAgain string
 	//go:embed sql/unknown_deadlines.sql
 	unknownDeadlines string
 	//go:embed sql/overdue_deadlines.sql
@@ -104,6 +106,9 @@ func (p *Participant) fire(ctx context.Context) {
 
 // pass fires due deadlines and returns how long no other will be due, as far as is known.
 func (f *firer) pass(ctx context.Context) (wait time.Duration, err error) {
+	if err := f.fireAgain(ctx); err != nil {
+		return 0, err
+	}
 	back, began := lookBack, time.Now()
 	if f.names = f.all; len(f.atOnce) < len(f.all) && !f.backlog.isHandled(ctx) {
 		f.names = f.atOnce
@@ -137,6 +142,25 @@ func (f *firer) pass(ctx context.Context) (wait time.Duration, err error) {
 		}
 	}
 	return wait, err
+}
+
+// fireAgain makes the deadlines fire again that have fired and were not handled, if messages of the topic were lost before they were read. No other
+// service can send these messages again. The ones that are not lost are duplicates.
+func (f *firer) fireAgain(ctx context.Context) error {
+	if !f.p.lostFired.Swap(false) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, statementLimit)
+	defer cancel()
+	tag, err := f.p.cfg.Pool.Exec(ctx, fireAgain, pg.Args{"group": f.p.cfg.Group})
+	if err != nil {
+		f.p.lostFired.Store(true)
+		return err
+	}
+	if n := tag.RowsAffected(); n > 0 {
+		f.p.cfg.Log.Warn().Int64("deadlines", n).Msg("deadlines fire again: they had fired, and their messages may be among the ones of the topic that were lost or skipped")
+	}
+	return nil
 }
 
 // wasAway reports whether the database may have been away since the last pass, although no statement failed: another server answers, or the

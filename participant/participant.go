@@ -38,6 +38,8 @@ type Participant struct {
 	// awaited holds the messages that wait for a member with a handler.
 	awaited awaited
 	more    chan struct{} // topics were added since the group was joined
+	// lostFired reports that messages of the commands topic were lost, or skipped, before a member has read them: deadlines may be among them.
+	lostFired atomic.Bool
 
 	outages map[string]*repeated // by the dependency that is away; shared by the partitions, which all lose it at once
 

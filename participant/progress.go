@@ -95,6 +95,14 @@ func (w *worker) logDeleted(start int64) {
 	}
 	w.p.cfg.Log.Error().Stringer("partition", w.at).Int64("from", unread).Int64("offsets", start-unread).
 		Msg("messages were deleted from the topic before they were read, by its retention or by a tool: they are lost to this group")
+	w.lost()
+}
+
+// lost records that messages of the partition were lost, or skipped, before they were read.
+func (w *worker) lost() {
+	if w.topic == w.p.cfg.Hop.Commands() {
+		w.p.lostFired.Store(true)
+	}
 }
 
 // firstUnread returns the first offset that the group has not handled, of a partition that is read from start on; -1 if it is not known: a new
