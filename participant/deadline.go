@@ -296,8 +296,8 @@ func (u *unit) admitFired(ctx context.Context) error {
 	admitted := false
 	for _, m := range u.all {
 		id, err := uuid.Parse(m.ID)
-		if m.passed != reasonDuplicate || m.deadline == nil || u.w.p.foreign(m) || err != nil {
-			continue
+		if m.passed != reasonDuplicate || m.deadline == nil || u.w.p.foreign(m) || err != nil || !deadlineName.MatchString(m.deadline.name) {
+			continue // there is no deadline of such a name, which any sender of commands may have written
 		}
 		still := false
 		err = u.tx.QueryRow(ctx, stillFired, pg.Args{

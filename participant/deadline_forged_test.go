@@ -2,6 +2,7 @@ package participant_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -115,6 +116,54 @@ func TestAForgedMessageWithTheIDOfADeadlineSwallowsNoDeadline(t *testing.T) {
 			s.waitCount(1, "SELECT count(*) FROM troupe.deadlines")
 			require.Equal(t, 2, s.count("SELECT count(*) FROM met WHERE n IN (1, 2)"))
 			require.Zero(t, s.count("SELECT count(*) FROM troupe.dead_letters"))
+		})
+	}
+}
+
+// TestAForgedDeadlineOfAnyNameStopsNoOther: a message that looks like a deadline of a name that no text column can hold has the id of a message that
+// was handled. It is a duplicate, and its partition, or the local work of its group, goes on.
+func TestAForgedDeadlineOfAnyNameStopsNoOther(t *testing.T) {
+	t.Parallel()
+	names := []string{"\xff", "a\x00b", strings.Repeat("x", 5000), ""}
+	for _, local := range []bool{false, true} {
+		t.Run(map[bool]string{false: "Kafka", true: "local work"}[local], func(t *testing.T) {
+			t.Parallel()
+			s := newDeadlineStage(t)
+			p := s.new(onePartition, atOnce, func(c *participant.Config) {
+				if c.Local = local; local {
+					c.Brokers = nil
+				}
+			})
+			participant.OnDeadline(p, overdueName, overdue)
+			participant.Handle(p, count)
+			if local {
+				s.makeLocal()
+			} else {
+				s.provision(1)
+			}
+			s.start(p)
+			send := func(m envelope.Message) {
+				if !local {
+					s.send(m)
+					return
+				}
+				s.exec("INSERT INTO troupe.outbox (id, topic, key, type, raw_headers, payload) VALUES ($1, $2, $3, $4, $5, $6)",
+					m.ID, m.Topic, string(m.Key), m.Type, envelope.MarshalHeaders(m.Extra), m.Payload)
+			}
+			handled := s.command("odd", Count{N: 1})
+			send(handled)
+			s.waitCount(1, "SELECT count(*) FROM done WHERE key = 'odd'")
+			for n, name := range names {
+				forged := s.command("odd", Count{N: n + 2})
+				forged.ID = handled.ID
+				forged.Extra = []envelope.Header{{Key: ce.HeaderDeadline, Value: []byte(s.hop.String() + "/" + name)}}
+				send(forged)
+			}
+			send(s.command("odd", Count{N: 100}))
+			send(s.command("other", Count{N: 1}))
+			s.waitCount(1, "SELECT count(*) FROM done WHERE key = 'other'")
+			s.waitCount(2, "SELECT count(*) FROM done WHERE key = 'odd'")
+			require.NoError(t, p.Ready())
 		})
 	}
 }
