@@ -1,9 +1,12 @@
 package participant_test
 
 import (
+	"context"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
@@ -29,4 +32,53 @@ func TestTheInboxGoesByTheDatabasesClock(t *testing.T) {
 	require.NoError(t, p.TurnNow())
 	today := int(time.Now().Unix() / (24 * 60 * 60))
 	require.InDelta(t, today-20+1, s.count("SELECT max(day) FROM troupe.inbox_slots"), 1)
+}
+
+// TestANextTryOfAMessageFromAClockThatWasAheadIsNotWaitedFor: a message failed while the database's clock was a day ahead. It does not wait until
+// the clock has reached its next try, nor do the messages behind it. One that failed by the present clock waits.
+func TestANextTryOfAMessageFromAClockThatWasAheadIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	for name, table := range map[string]string{"Kafka": "held", "local work": "local_work"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			local := table == "local_work"
+			var works atomic.Bool
+			start := func() func() {
+				p := s.new(onePartition, holdLong, func(c *participant.Config) {
+					if c.Local = local; local {
+						c.Brokers = nil
+					}
+				})
+				participant.Handle(p, func(ctx context.Context, tx pgx.Tx, c participant.Command[Count]) (participant.Outcome, error) {
+					if c.Body.Fail != "" && !works.Load() {
+						return participant.Outcome{}, errAsked
+					}
+					return count(ctx, tx, participant.Command[Count]{Body: Count{N: c.Body.N}, Message: c.Message, Attempt: c.Attempt})
+				})
+				return s.start(p)
+			}
+			if local {
+				s.makeLocal()
+				s.write("ahead", Count{N: 1, Fail: "first"}, Count{N: 2})
+				s.write("now", Count{N: 1, Fail: "first"})
+			} else {
+				s.provision(1)
+				s.send(s.command("ahead", Count{N: 1, Fail: "first"}), s.command("ahead", Count{N: 2}), s.command("now", Count{N: 1, Fail: "first"}))
+			}
+			stop := start()
+			s.waitCount(2, "SELECT count(*) FROM troupe."+table+" WHERE next_try > now()")
+			stop()
+			key := "convert_from(key, 'UTF8')"
+			if local {
+				key = "key"
+			}
+			s.exec("UPDATE troupe." + table + ` SET next_try = next_try + interval '1 day', last_failed_at = last_failed_at + interval '1 day',
+				first_failed_at = first_failed_at + interval '1 day' WHERE next_try IS NOT NULL AND ` + key + " = 'ahead'")
+			works.Store(true)
+			start()
+			s.waitCount(2, "SELECT count(*) FROM done WHERE key = 'ahead'")
+			require.Zero(t, s.count("SELECT count(*) FROM done WHERE key = 'now'"))
+		})
+	}
 }

@@ -3,6 +3,7 @@ package participant
 import (
 	"context"
 	_ "embed"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -220,16 +221,26 @@ const (
 	pruneBatch = 1000
 )
 
-// prune prepares the ring and deletes other rows older than InboxRetention or BarrierRetention, a thousand rows at a time.
+// prune makes held messages due that failed while the database's clock was ahead. Then it prepares the ring and deletes other rows older than
+// InboxRetention or BarrierRetention, a thousand rows at a time.
 func (p *Participant) prune(ctx context.Context) {
 	p.repeat(ctx, "prune inbox", pruneEvery, func(ctx context.Context) error {
+		recalled := p.recall(ctx, recallHeld)
 		limited, cancel := context.WithTimeout(ctx, statementLimit)
 		defer cancel()
 		if err := p.prepareRing(limited, nil); err != nil {
-			return err
+			return errors.Join(recalled, err)
 		}
-		return p.pruneAll(ctx)
+		return errors.Join(recalled, p.pruneAll(ctx))
 	})
+}
+
+// recall executes recall_held.sql or recall_local.sql.
+func (p *Participant) recall(ctx context.Context, sql string) error {
+	ctx, cancel := context.WithTimeout(ctx, statementLimit)
+	defer cancel()
+	_, err := p.cfg.Pool.Exec(ctx, sql, pg.Args{"group": p.cfg.Group})
+	return err
 }
 
 func (p *Participant) pruneAll(ctx context.Context) error {

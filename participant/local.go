@@ -59,6 +59,8 @@ var (
 	ageLocal string
 	//go:embed sql/prune_local.sql
 	pruneLocal string
+	//go:embed sql/recall_local.sql
+	recallLocal string
 )
 
 const (
@@ -341,16 +343,17 @@ func (l *local) watch(ctx context.Context) {
 	}
 }
 
-// prune deletes entries an hour after their end.
+// prune deletes entries an hour after their end. It also makes entries due that failed while the database's clock was ahead.
 func (l *local) prune(ctx context.Context) {
 	args := pg.Args{"group": l.p.cfg.Group, "keep": localKeep.Seconds(), "limit": pruneBatch}
 	l.p.repeat(ctx, "prune local work", pruneEvery, func(ctx context.Context) error {
+		recalled := l.p.recall(ctx, recallLocal)
 		for {
 			limited, cancel := context.WithTimeout(ctx, statementLimit)
 			tag, err := l.p.cfg.Pool.Exec(limited, pruneLocal, args)
 			cancel()
 			if err != nil || tag.RowsAffected() < pruneBatch {
-				return err
+				return errors.Join(recalled, err)
 			}
 		}
 	})
