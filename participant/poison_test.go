@@ -65,6 +65,46 @@ func TestADependencyThatIsAwayIsNoCrash(t *testing.T) {
 	require.Zero(t, s.count("SELECT count(*) FROM troupe.dead_letters"))
 }
 
+// TestCrashesWhileADependencyIsAwayMakeNoPoison: the bank is away for so long that the process ends more often than a message may end it. Each run
+// of the messages ends, with no attempt counted, before the process does.
+func TestCrashesWhileADependencyIsAwayMakeNoPoison(t *testing.T) {
+	t.Parallel()
+	for name, batch := range map[string]int{"one by one": 1, "in a batch": 10} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			s.provision(1)
+			s.exec("INSERT INTO troupe.leases (consumer_group, topic, partition, owner) VALUES ($1, $2, 0, 'one that crashed')", s.hop.String(), s.hop.Commands())
+			s.send(s.command("a", Count{N: 1}), s.command("b", Count{N: 1}), s.command("a", Count{N: 2}))
+			var back atomic.Bool
+			start := func() (p *participant.Participant, stop func()) {
+				p = s.new(onePartition, func(c *participant.Config) { c.Batch = batch })
+				participant.Handle(p, func(ctx context.Context, tx pgx.Tx, c participant.Command[Count]) (participant.Outcome, error) {
+					if !back.Load() {
+						return participant.Outcome{}, retry.Unavailable("the bank", errAsked)
+					}
+					return count(ctx, tx, c)
+				})
+				return p, s.start(p)
+			}
+			for range 8 {
+				p, stop := start()
+				waitFor(t, "the bank to be missed", func() bool {
+					stats := p.Stats().Partitions
+					return len(stats) == 1 && stats[0].WaitsFor == "the bank"
+				})
+				stop()
+				s.exec("UPDATE troupe.leases SET released_at = NULL") // as after a crash
+			}
+			back.Store(true)
+			start()
+			s.waitCount(3, "SELECT count(*) FROM done")
+			s.waitCount(0, "SELECT count(*) FROM troupe.started")
+			require.Zero(t, s.count("SELECT count(*) FROM troupe.dead_letters"))
+		})
+	}
+}
+
 // TestAKillerAmongManyCostsItsGroupOnly checks for one start in its group and four alone; the others of that group run
 // alone once, and messages of other groups never.
 func TestAKillerAmongManyCostsItsGroupOnly(t *testing.T) {

@@ -22,6 +22,8 @@ var (
 	markGroup string
 	//go:embed sql/unmark_started.sql
 	unmarkStarted string
+	//go:embed sql/take_back_start.sql
+	takeBackStart string
 	//go:embed sql/load_started.sql
 	loadStarted string
 	//go:embed sql/prune_started.sql
@@ -45,7 +47,7 @@ func (m *message) offsetKey() offsetKey { return offsetKey{m.topicID, m.offset} 
 
 // start is the known state of a message with a mark.
 type start struct {
-	n    int  // how often it was started, in a group or alone: once per owner, however often a dependency of it is away
+	n    int  // how often it was started, in a group or alone, and its run did not end: at most once per owner
 	here bool // this owner has started it
 }
 
@@ -66,6 +68,19 @@ func (s *starts) set(m *message, to start) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.of[m.offsetKey()] = to
+}
+
+// takeBack takes back one start of each message.
+func (s *starts) takeBack(ms []*message) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, m := range ms {
+		if n := s.of[m.offsetKey()].n; n > 1 {
+			s.of[m.offsetKey()] = start{n - 1, false}
+		} else {
+			delete(s.of, m.offsetKey())
+		}
+	}
 }
 
 func (s *starts) drop(ms []*message) {
@@ -141,6 +156,9 @@ func (w *worker) inGroup(ms ...*message) error {
 		w.starts.set(m, start{1, true}) // messages with more starts run alone
 	}
 	if err := w.attempt(ms...); err != nil {
+		if !w.counts(err) { // else they run alone now, behind these marks
+			w.takeBack(ms)
+		}
 		return err
 	}
 	w.quarantined.Add(-int64(len(ms)))
@@ -196,6 +214,7 @@ func (w *worker) runQuarantined(m *message) error {
 		err = w.decide(m, w.alone(m))
 	}
 	if err != nil {
+		w.takeBack([]*message{m})
 		return err
 	}
 	w.quarantined.Add(-1)
@@ -205,6 +224,21 @@ func (w *worker) runQuarantined(m *message) error {
 		return database(err)
 	}
 	return nil
+}
+
+// takeBack takes back the start of messages whose run has ended and is tried again without an attempt, such as while a dependency is away: it did not
+// end the process. If this fails, the start counts if the process ends before the message has.
+func (w *worker) takeBack(ms []*message) {
+	if w.ctx.Err() != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(w.ctx, releaseLimit)
+	defer cancel()
+	args := w.markArgs(ms)
+	args["term"] = w.lease.term
+	if _, err := w.p.cfg.Pool.Exec(ctx, takeBackStart, args); err == nil {
+		w.starts.takeBack(ms)
+	}
 }
 
 // unmark deletes the marks of messages that have ended.
