@@ -129,10 +129,11 @@ func (l *local) run(ms []*message) {
 		}
 	}
 
-	// Messages without failures or crashes run together; of a key all or none.
+	// Messages without failures or crashes run together; of a key all or none. A transaction with a message of a rebuild may discard what
+	// all its messages write.
 	apart := make(map[holdKey]bool)
 	for _, m := range ours {
-		if m.held != nil || m.suspect() || !m.plain() {
+		if m.held != nil || m.suspect() || !m.plain() || m.generation() > 0 {
 			apart[m.entry.key] = true
 		}
 	}
