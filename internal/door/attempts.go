@@ -1,24 +1,26 @@
 package door
 
 import (
-	"hash/maphash"
-	"net"
 	"net/http"
+	"net/netip"
 	"sync"
 	"time"
 )
 
-// Attempts limits the wrong tokens from an address: AttemptsAtOnce at once, then one each AttemptEvery. The table of addresses
-// has a fixed size, so two addresses may share an entry, and then the wrong tokens of one delay the other.
+// Attempts limits the wrong tokens from an address: AttemptsAtOnce at once, then one each AttemptEvery. Wrong tokens of other addresses,
+// however many these are, do not delay an address. It counts the wrong tokens of mostAddresses addresses. A further one replaces any of
+// them, and that address begins anew.
 type Attempts struct {
 	Now func() time.Time // nil: time.Now
 
-	mu     sync.Mutex
-	seed   maphash.Seed
-	places [1024]struct {
-		wrong float64 // wrong attempts, minus the forgiven ones
-		at    time.Time
-	}
+	mu    sync.Mutex
+	wrong map[string]tally // by address
+}
+
+// A tally counts the wrong tokens of an address.
+type tally struct {
+	count float64 // wrong attempts, minus the forgiven ones
+	at    time.Time
 }
 
 const (
@@ -27,6 +29,8 @@ const (
 
 	// Explanation is the text for the client; it goes with status 429.
 	Explanation = "too many wrong tokens came from this address: wait a minute, and then bring the right one"
+
+	mostAddresses = 4096
 )
 
 // Try compares a token by calling right. If limited is true, right was not called, since the request's address sent too many
@@ -34,35 +38,48 @@ const (
 func (a *Attempts) Try(r *http.Request, right func() bool) (ok, limited bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.seed == (maphash.Seed{}) {
-		a.seed = maphash.MakeSeed()
-	}
 	now := time.Now()
 	if a.Now != nil {
 		now = a.Now()
 	}
-	p := &a.places[maphash.String(a.seed, AddressOf(r))%uint64(len(a.places))]
-	p.wrong = max(0, p.wrong-float64(now.Sub(p.at))/float64(AttemptEvery))
-	p.at = now
-	if p.wrong > AttemptsAtOnce-1 {
-		return false, true
+	address := AddressOf(r)
+	was, counted := a.wrong[address]
+	is := tally{max(0, was.count-float64(now.Sub(was.at))/float64(AttemptEvery)), now}
+	if limited = is.count > AttemptsAtOnce-1; !limited {
+		if ok = right(); !ok {
+			is.count++
+		}
 	}
-	if ok = right(); !ok {
-		p.wrong++
+	if counted || !ok {
+		a.put(address, is)
 	}
-	return ok, false
+	return ok, limited
+}
+
+// put stores the tally of an address. If there are too many, it removes another one.
+func (a *Attempts) put(address string, is tally) {
+	if _, counted := a.wrong[address]; !counted && len(a.wrong) >= mostAddresses {
+		for other := range a.wrong {
+			delete(a.wrong, other)
+			break
+		}
+	}
+	if a.wrong == nil {
+		a.wrong = make(map[string]tally)
+	}
+	a.wrong[address] = is
 }
 
 // AddressOf returns the request's address without port; of an IPv6 address the first 64 bits, since one customer has all of the
 // rest.
 func AddressOf(r *http.Request) string {
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	at, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
 		return r.RemoteAddr
 	}
-	ip := net.ParseIP(host)
-	if ip != nil && ip.To4() == nil {
-		return ip.Mask(net.CIDRMask(64, 128)).String()
+	ip := at.Addr().Unmap().WithZone("")
+	if ip.Is6() {
+		return netip.PrefixFrom(ip, 64).Masked().Addr().String()
 	}
-	return host
+	return ip.String()
 }

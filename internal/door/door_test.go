@@ -1,6 +1,7 @@
 package door
 
 import (
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -39,6 +40,28 @@ func TestWrongTokensAreBoundedByAddressAndTime(t *testing.T) {
 	}
 	require.Equal(t, "2001:db8:1:2::", AddressOf(from("[2001:db8:1:2:3:4:5:6]:443", "")))
 	require.Equal(t, "192.0.2.1", AddressOf(from("192.0.2.1:443", "")))
+	require.Equal(t, "192.0.2.1", AddressOf(from("[::ffff:192.0.2.1]:443", "")))
+	require.Equal(t, "fe80::", AddressOf(from("[fe80::3:4:5:6%eth0]:443", "")), "of one link")
+}
+
+// TestWrongTokensOfManyAddressesDelayNoOther: a customer of a provider may have 65,536 networks of IPv6.
+func TestWrongTokensOfManyAddressesDelayNoOther(t *testing.T) {
+	t.Parallel()
+	const secret = "s3cr3t-0123456789abcdef"
+	var token Token
+	token.Set(secret)
+	now := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
+	token.Attempts.Now = func() time.Time { return now }
+	for network := range 1 << 14 {
+		for range AttemptsAtOnce {
+			token.Check(from(fmt.Sprintf("[2001:db8:%x::1]:443", network), "Bearer a guess"))
+		}
+	}
+	require.Equal(t, TooMany, token.Check(from("[2001:db8:3fff::2]:443", "Bearer "+secret)))
+	for network := range 1000 {
+		require.Equal(t, Right, token.Check(from(fmt.Sprintf("192.0.2.%d:443", network%256), "Bearer "+secret)))
+		require.Equal(t, Right, token.Check(from(fmt.Sprintf("[2001:db8:ffff:%x::1]:443", network), "Bearer "+secret)))
+	}
 }
 
 func TestATokenIsWantedAsBearer(t *testing.T) {
