@@ -85,8 +85,8 @@ func (f *doctorFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return failed(err)
 	}
-	if inTheClear {
-		r.Warn("kafka", "kafka-sasl plain without TLS: the password crosses the network as it is", "kafka-tls")
+	if inTheClear != "" {
+		r.Warn("kafka", inTheClear, "kafka-tls")
 	}
 	w := cmd.OutOrStdout()
 	if f.output.forPrograms() {
@@ -104,11 +104,11 @@ func (f *doctorFlags) run(cmd *cobra.Command) error {
 }
 
 // read reads the servers and parts to check from flags, environment and the relay's file.
-func (f *doctorFlags) read(cmd *cobra.Command) (inTheClear bool, err error) {
+func (f *doctorFlags) read(cmd *cobra.Command) (inTheClear string, err error) {
 	p := sidecar.Program{Environ: os.Environ()}
 	servers, err := p.Servers(cmd)
 	if err != nil {
-		return false, err
+		return "", err
 	}
 	f.cfg.Brokers, f.cfg.Kafka = servers.Brokers, servers.Kafka
 	if servers.Database != nil {
@@ -126,7 +126,7 @@ func (f *doctorFlags) read(cmd *cobra.Command) (inTheClear bool, err error) {
 	for _, text := range f.hops {
 		hop, err := topics.ParseHop(text)
 		if err != nil {
-			return false, fmt.Errorf("--hop: %w", err)
+			return "", fmt.Errorf("--hop: %w", err)
 		}
 		f.cfg.Hops = append(f.cfg.Hops, hop)
 	}
@@ -138,7 +138,7 @@ func (f *doctorFlags) read(cmd *cobra.Command) (inTheClear bool, err error) {
 	}
 	if f.registry != "" {
 		if f.cfg.Registry, err = registry.New(f.registry); err != nil {
-			return false, fmt.Errorf("--registry: %w", err)
+			return "", fmt.Errorf("--registry: %w", err)
 		}
 	}
 	return servers.InTheClear, nil

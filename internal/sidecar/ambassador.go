@@ -206,8 +206,8 @@ func (a *ambassadorPlan) run(ctx context.Context) (err error) {
 	log.Info().Fields(addresses).Strs("brokers", a.participant.Brokers).Str("service", a.service.BaseURL).
 		Str("database", a.database.ConnConfig.Database).Int("commands", len(a.routes)).Int("sagas", a.definitions).
 		Str("version", version.Read().Version).Msg("started")
-	if a.inTheClear {
-		log.Warn().Msg("kafka-sasl plain without TLS: the password crosses the network as it is; set kafka-tls")
+	if a.inTheClear != "" {
+		log.Warn().Msg(a.inTheClear + "; set kafka-tls")
 	}
 	err = group.Wait()
 	log.Info().Msg("stopped")

@@ -46,7 +46,7 @@ type ambassadorPlan struct {
 	alerts  *alert.Notifier        // nil: none yet
 
 	level      zerolog.Level
-	inTheClear bool
+	inTheClear string // as of Servers
 }
 
 // mostTransactions bounds the open transactions, each with the requests of its batch. A few large ones need fewer commits.

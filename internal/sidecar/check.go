@@ -80,8 +80,8 @@ Exit status 1 if a failure was found that would stop the relay; warnings do not 
 				r.Info("topics", fmt.Sprintf("no row in the table names one: rows go to %s, and the relay creates no topic", of.Mapping.Config().RouteReplacement))
 			}
 		}
-		if v.inTheClear() {
-			r.Warn("kafka", "kafka-sasl plain without TLS: the password crosses the network as it is", "kafka-tls")
+		if secret := v.inTheClear(); secret != "" {
+			r.Warn("kafka", secret, "kafka-tls")
 		}
 		return printReport(p.Stdout, r, form)
 	}

@@ -38,7 +38,7 @@ type outboxPlan struct {
 	relay      relay.Config
 	table      desk.Table // as repair commands and checks take it; the zero value is troupe.outbox
 	alert      alert.Config
-	inTheClear bool
+	inTheClear string            // as of Servers
 	given      map[string]string // the settings as text, secrets included: a reload compares them; never print them
 }
 

@@ -95,8 +95,8 @@ func (s *site) run(ctx context.Context) error {
 	for _, o := range s.plan.outboxes {
 		o.relay.Log.Info().Stringer("admin", listener.Addr()).Strs("brokers", o.relay.Brokers).
 			Str("database", o.database.ConnConfig.Database).Str("version", version.Read().Version).Msg("started")
-		if o.inTheClear {
-			o.relay.Log.Warn().Msg("kafka-sasl plain without TLS: the password crosses the network as it is; set kafka-tls")
+		if o.inTheClear != "" {
+			o.relay.Log.Warn().Msg(o.inTheClear + "; set kafka-tls")
 		}
 	}
 	s.wait(ctx, work, hangup)

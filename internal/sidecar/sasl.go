@@ -72,8 +72,14 @@ func (v values) sasl() (sasl.Mechanism, error) {
 	return scram.Sha512(auth), nil
 }
 
-// inTheClear reports whether a password would cross the network unencrypted.
-func (v values) inTheClear() bool {
-	return v.text[kafkaSASL.name] == "plain" && v.text[kafkaTLS.name] != "true" &&
-		v.text[kafkaCA.name]+v.text[kafkaCert.name]+v.text[kafkaName.name] == ""
+// reusable has what another program could log in with, if it read it on the network, by mechanism.
+var reusable = map[string]string{"plain": "password", "oauthbearer": "token", "aws-msk-iam": "signed login"}
+
+// inTheClear describes the secret that would cross the network unencrypted; "": none would.
+func (v values) inTheClear() string {
+	kind := v.text[kafkaSASL.name]
+	if reusable[kind] == "" || v.text[kafkaTLS.name] == "true" || v.text[kafkaCA.name]+v.text[kafkaCert.name]+v.text[kafkaName.name] != "" {
+		return ""
+	}
+	return "kafka-sasl " + kind + " without TLS: the " + reusable[kind] + " crosses the network as it is"
 }

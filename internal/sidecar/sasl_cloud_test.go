@@ -176,3 +176,30 @@ func TestKeysOfTheEnvironmentSignToo(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "OWN", signed(t, message, "s3cr3t-OWN/+="))
 }
+
+// TestASecretThatCrossesTheNetworkUnencryptedIsReported: a token, and a signed login within minutes, let another program log in as a password does.
+func TestASecretThatCrossesTheNetworkUnencryptedIsReported(t *testing.T) {
+	t.Parallel()
+	for kind, want := range map[string]string{
+		"none": "", "scram-sha-256": "", "scram-sha-512": "",
+		"plain": "the password crosses the network as it is", "oauthbearer": "the token crosses the network as it is",
+		"aws-msk-iam": "the signed login crosses the network as it is",
+	} {
+		for _, tls := range []string{"true", "false"} {
+			settings := []string{
+				"KAFKA_BROKERS=broker:9092", "OUTBOX_RELAY_KAFKA_SASL=" + kind, "OUTBOX_RELAY_KAFKA_TLS=" + tls, "OUTBOX_RELAY_KAFKA_USER=relay",
+				"OUTBOX_RELAY_KAFKA_PASSWORD=s3cr3t", "OUTBOX_RELAY_KAFKA_TOKEN=s3cr3t",
+				`OUTBOX_RELAY_KAFKA_AWS_CREDENTIALS={"Version": 1, "AccessKeyId": "a", "SecretAccessKey": "s3cr3t"}`,
+			}
+			cmd := &cobra.Command{}
+			DeclareServers(cmd)
+			servers, err := Program{Environ: settings}.Servers(cmd)
+			require.NoError(t, err, kind)
+			if want == "" || tls == "true" {
+				require.Empty(t, servers.InTheClear, kind)
+			} else {
+				require.Equal(t, "kafka-sasl "+kind+" without TLS: "+want, servers.InTheClear)
+			}
+		}
+	}
+}

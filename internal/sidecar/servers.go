@@ -13,7 +13,7 @@ type Servers struct {
 	Database   *pgxpool.Config // nil if none is set
 	Brokers    []string        // nil if none are set
 	Kafka      []kgo.Opt       // TLS and authentication
-	InTheClear bool            // the password for Kafka crosses the network unencrypted
+	InTheClear string          // describes the secret for Kafka that crosses the network unencrypted; "": none does
 	Mapped     bool            // the relay's table has a mapping
 }
 
