@@ -4,6 +4,7 @@ package sidecar
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/pem"
 	"fmt"
 	"io"
@@ -138,6 +139,8 @@ func TestAProviderThatAnswersOddlyHasAClearErrorWithoutTheSecret(t *testing.T) {
 			http.Error(w, "s3cr3t-first is broken", http.StatusBadGateway)
 		}, "status 502 Bad Gateway"},
 		"a refused scope": {text(`{"error": "invalid_scope", "error_description": "none\u001b[31m of s3cr3t-first"}`), "invalid_scope: none·[31m of …"},
+		"the request": {text(`{"error": "invalid_request", "error_description": "Basic ` + base64.StdEncoding.EncodeToString([]byte("relay:s3cr3t-first")) +
+			`, client_secret=s3cr3t-first"}`), "invalid_request: Basic …, client_secret=…"},
 	} {
 		p.answer = c.answer
 		m, err := mechanismOf(t, settings...)

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -114,7 +115,7 @@ func (s *Source) fetch(ctx context.Context) (*oauth2.Token, error) {
 	}
 	t, err := s.request(secret).Token(context.WithValue(ctx, oauth2.HTTPClient, s.client))
 	if err != nil {
-		return nil, explain(err, secret)
+		return nil, explain(err, s.formsOf(secret))
 	}
 	return t, nil
 }
@@ -131,8 +132,17 @@ func (s *Source) request(secret string) *clientcredentials.Config {
 	return s.last
 }
 
-// explain returns an error without the body of a response, which may repeat the secret, and without the URL, which Token adds.
-func explain(err error, secret string) error {
+// formsOf returns the forms of the secret in a request, the longest first: in the header, in the body, and as it is.
+func (s *Source) formsOf(secret string) []string {
+	id := s.cfg.ClientID
+	return []string{
+		base64.StdEncoding.EncodeToString([]byte(url.QueryEscape(id) + ":" + url.QueryEscape(secret))), url.QueryEscape(secret), secret,
+	}
+}
+
+// explain returns an error without the body of a response, which may repeat the request with one of the forms of the secret, and without the
+// URL, which Token adds.
+func explain(err error, forms []string) error {
 	var refused *oauth2.RetrieveError
 	var transport *url.Error
 	switch {
@@ -146,7 +156,10 @@ func explain(err error, secret string) error {
 		if refused.ErrorCode == "invalid_client" {
 			text += " (the client id or its secret is wrong, or the secret has expired)"
 		}
-		return errors.New(plain.Line(credentials.Hide(text, secret), 400))
+		for _, form := range forms {
+			text = credentials.Hide(text, form)
+		}
+		return errors.New(plain.Line(text, 400))
 	case errors.As(err, &transport):
 		return transport.Err
 	}
