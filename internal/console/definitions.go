@@ -3,11 +3,14 @@ package console
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/troupe-go/troupe/internal/admin/sagadesk"
+	"github.com/troupe-go/troupe/internal/rule"
 	"github.com/troupe-go/troupe/internal/saga/verify"
 	"github.com/troupe-go/troupe/saga"
 )
@@ -68,6 +71,24 @@ type definitionFacts struct {
 
 func (f definitionFacts) title() string { return f.of.String() }
 
+// verifyLimit bounds the check of a definition for a page. A service may store a definition whose check takes hours.
+const verifyLimit = 2 * time.Second
+
+// findingsOf returns the verifier's findings, or the one that it took too long.
+func findingsOf(ctx context.Context, d *saga.Definition) []verify.Finding {
+	ctx, cancel := context.WithTimeout(ctx, verifyLimit)
+	defer cancel()
+	found, err := verify.Within(ctx, d, verify.Options{})
+	if err != nil {
+		return []verify.Finding{{
+			Rule: "too-many-cases", Severity: rule.Warning, Path: "steps",
+			Text: fmt.Sprintf("the definition was not checked, since that takes longer than %s: troupe saga verify checks it", verifyLimit),
+		}}
+	}
+	verify.Lines(d.JSON(), found)
+	return orEmpty(found)
+}
+
 func readDefinition(ctx context.Context, a *ask) (any, error) {
 	s, err := a.database()
 	if err != nil {
@@ -81,9 +102,7 @@ func readDefinition(ctx context.Context, a *ask) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	found := verify.Definition(d, verify.Options{})
-	verify.Lines(d.JSON(), found)
-	f := definitionFacts{Database: s.Name, Hash: d.Hash(), Definition: d.JSON(), Findings: orEmpty(found), Against: a.get("against"), Changes: []saga.Change{}, of: d}
+	f := definitionFacts{Database: s.Name, Hash: d.Hash(), Definition: d.JSON(), Findings: findingsOf(ctx, d), Against: a.get("against"), Changes: []saga.Change{}, of: d}
 	uses, err := s.sagas.Definitions(ctx)
 	for _, use := range uses {
 		switch {

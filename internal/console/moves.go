@@ -61,11 +61,9 @@ func readMove(ctx context.Context, a *ask) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	found := verify.Definition(m.To, verify.Options{})
-	verify.Lines(m.To.JSON(), found)
 	f := moveFacts{
 		Database: s.Name, From: m.From.Hash(), To: m.To.Hash(), from: m.From, to: m.To,
-		Changes: orEmpty(saga.Diff(m.From, m.To)), Findings: orEmpty(found),
+		Changes: orEmpty(saga.Diff(m.From, m.To)), Findings: findingsOf(ctx, m.To),
 	}
 	f.sagaSample, err = sampleSagas(func(add func(id, can, obstacle string) error) error {
 		return s.sagas.Plan(ctx, m, func(one sagadesk.Move) error { return add(one.ID, "", one.Obstacle) })

@@ -36,6 +36,7 @@ func (m *model) calculatedGap(group, follow set) bool {
 		return false
 	}
 	for _, data := range all {
+		m.goOn()
 		objects := map[string]any{"data": data}
 		comes := !slices.ContainsFunc(before, func(x *expr.Expr) bool { holds, err := x.Holds(objects); return !holds || err != nil })
 		taken := slices.ContainsFunc(xs, func(x *expr.Expr) bool { holds, err := x.Holds(objects); return holds || err != nil })
@@ -103,10 +104,15 @@ func (m *model) samples(xs []*expr.Expr) (all []map[string]any, ok bool) {
 // sums returns whole numbers near the literals of expressions, and near their sums, products and quotients.
 func sums(xs []*expr.Expr) (all []any) {
 	var literals []int64
+	seen := make(map[int64]bool)
 	for _, x := range xs {
-		literals = append(literals, x.Integers()...)
+		for _, n := range append(x.Integers(), 0) {
+			if !seen[n] {
+				seen[n] = true
+				literals = append(literals, n)
+			}
+		}
 	}
-	literals = append(literals, 0)
 	near := func(n int64) {
 		for _, value := range []any{n - 1, n, n + 1} {
 			if !slices.Contains(all, value) && len(all) < maxSampled {
@@ -117,6 +123,9 @@ func sums(xs []*expr.Expr) (all []any) {
 	for _, a := range literals {
 		near(a)
 		for _, b := range literals {
+			if len(all) == maxSampled {
+				return all
+			}
 			near(a + b)
 			near(a - b)
 			near(a * b)

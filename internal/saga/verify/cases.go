@@ -72,7 +72,7 @@ func newCases(m *model) (c cases) {
 	for _, cond := range conditions {
 		c.tabulate(m, cond, values)
 	}
-	c.collapse(conditions)
+	c.collapse(m, conditions)
 	c.outcomes(m)
 	c.all = 1
 	for _, d := range c.dims {
@@ -111,6 +111,7 @@ func plain(m *model, x *expr.Expr) bool {
 func candidates(m *model, conditions []*condition) map[int][]any {
 	values := make(map[int][]any)
 	put := func(v int, value any) {
+		m.goOn()
 		if !slices.Contains(values[v], value) {
 			values[v] = append(values[v], value)
 		}
@@ -238,6 +239,7 @@ func (c *cases) exactly(m *model, cond *condition, values map[int][]any) bool {
 	}
 	table := make([]bool, rows)
 	for row := range rows {
+		m.goOn()
 		data, rest := make(map[string]any, len(vars)), row
 		for _, v := range slices.Backward(vars) {
 			value := values[v][rest%len(values[v])]
@@ -261,13 +263,14 @@ func (c *cases) exactly(m *model, cond *condition, values map[int][]any) bool {
 }
 
 // collapse keeps one value of each group of values that no condition distinguishes.
-func (c *cases) collapse(conditions []*condition) {
+func (c *cases) collapse(m *model, conditions []*condition) {
 	for i := range c.dims {
 		seen := make(map[string]bool)
 		var keep []int
 		for value, is := range c.dims[i].values {
 			column := fmt.Sprint(is == any(absent{}), " ") // absence is never merged: only later is it known whether the variable can be unset
 			for _, cond := range conditions {
+				m.goOn()
 				column += cond.column(i, value)
 			}
 			if !seen[column] {

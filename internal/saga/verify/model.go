@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"context"
 	"fmt"
 	"math/bits"
 	"regexp"
@@ -62,6 +63,8 @@ type model struct {
 
 	findings []Finding
 	said     map[string]bool
+
+	ctx context.Context // of goOn
 }
 
 // These values of setter are no steps.
@@ -85,8 +88,8 @@ type node struct {
 	maybe    varset // variables that some answer sets; sure: that each success sets
 }
 
-func newModel(d *saga.Definition) *model {
-	m := &model{d: d, s: d.Spec(), index: make(map[string]int), at: make(map[string]int), said: make(map[string]bool)}
+func newModel(ctx context.Context, d *saga.Definition) *model {
+	m := &model{d: d, s: d.Spec(), index: make(map[string]int), at: make(map[string]int), said: make(map[string]bool), ctx: ctx}
 	for name := range m.s.Data {
 		m.vars = append(m.vars, name)
 	}

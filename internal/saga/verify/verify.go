@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -48,7 +49,36 @@ type Hop struct {
 // Definition returns the findings of d, in the order of its JSON. Without findings d breaks no rule. It does no I/O and is safe
 // for concurrent use.
 func Definition(d *saga.Definition, o Options) []Finding {
-	m := newModel(d)
+	found, _ := Within(context.Background(), d, o)
+	return found
+}
+
+// Within is Definition until ctx ends; then it returns the error of ctx and no findings. A definition of the largest size can take hours.
+func Within(ctx context.Context, d *saga.Definition, o Options) (found []Finding, err error) {
+	defer func() {
+		switch stop := recover().(type) {
+		case nil:
+		case stopped:
+			found, err = nil, stop.err
+		default:
+			panic(stop)
+		}
+	}()
+	return check(newModel(ctx, d), o), nil
+}
+
+// stopped is the value of the panic that ends a check in the depth of its loops.
+type stopped struct{ err error }
+
+// goOn ends the check if its context has ended. Each loop calls it whose length may be a product of the sizes of lists in the definition.
+func (m *model) goOn() {
+	if err := m.ctx.Err(); err != nil {
+		panic(stopped{err})
+	}
+}
+
+func check(m *model, o Options) []Finding {
+	d := m.d
 	for _, check := range []func(*model){
 		tooManyCases, reachability, joins, branches, waysBack, pivots, answers, timeOuts, variables, deadlines, commands, ends, cancels, expected, pivotSkipped, dates,
 	} {
