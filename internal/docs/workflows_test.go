@@ -35,3 +35,23 @@ func TestDependenciesAreCheckedBeforeTheyLand(t *testing.T) {
 	require.Contains(t, text, "govulncheck@")
 	require.Contains(t, text, "go-licenses@")
 }
+
+// TestNoJobThatMayWriteRunsProgramsOfARegistry: a program that a script installs, with all that it depends on, could use the job's token. Go
+// modules are excepted, since Go compares them with their checksums.
+func TestNoJobThatMayWriteRunsProgramsOfARegistry(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(root, ".github/workflows/*.yml"))
+	require.NoError(t, err)
+	installs := regexp.MustCompile(`\.ci/|\b(pip|npm|npx|curl|wget|apt-get)\b`)
+	checked := 0
+	for _, file := range files {
+		_, jobs, is := strings.Cut(read(t, filepath.Join(".github/workflows", filepath.Base(file))), "\njobs:\n")
+		require.True(t, is, file)
+		for _, job := range regexp.MustCompile(`(?m)^  \w+:$`).Split(jobs, -1) {
+			if strings.Contains(job, "contents: write") {
+				require.Empty(t, installs.FindString(job), filepath.Base(file))
+				checked++
+			}
+		}
+	}
+	require.Equal(t, 2, checked, "the release and the site")
+}
