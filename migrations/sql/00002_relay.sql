@@ -55,7 +55,10 @@ CREATE TABLE troupe.outbox_failures (
   first_failed_at timestamptz NOT NULL DEFAULT now(),
   CHECK ((status = 'retrying') = (next_try IS NOT NULL)),
   CHECK (least(next_try, locked_at, first_failed_at) >= '0001-01-01 00:00Z' AND
-         greatest(next_try, locked_at, first_failed_at) < '10000-01-01 00:00Z')
+         greatest(next_try, locked_at, first_failed_at) < '10000-01-01 00:00Z'),
+  -- Programs that list rows read these columns whole. Topic and key are the row's, of at most 8 MiB.
+  CONSTRAINT outbox_failures_size CHECK (
+    octet_length(topic)::bigint + coalesce(octet_length(order_key), 0) + octet_length(last_error) <= 33554432)
 );
 -- Only rows that block others are looked up by key: with a million waiting rows of one key in it, a hash index becomes slower with
 -- each row. A hash index, since a key may be longer than a B-tree's entry.

@@ -12,7 +12,7 @@ CREATE TABLE troupe.leases (
   topic           text        NOT NULL,
   partition       integer     NOT NULL,
   term            bigint      NOT NULL DEFAULT 1,
-  owner           text        NOT NULL,
+  owner           text        NOT NULL CHECK (octet_length(owner) <= 65536),
   taken_at        timestamptz NOT NULL DEFAULT clock_timestamp(),
   released_at     timestamptz,          -- null while it is owned, and after an owner that crashed
   topic_id        uuid,                 -- the topic that the watermark belongs to
@@ -138,7 +138,14 @@ CREATE TABLE troupe.held (
   CHECK ((last_error IS NULL) = (next_try IS NULL)),
   CHECK (attempts = 0 OR last_error IS NOT NULL),
   CHECK (least(next_try, first_failed_at, last_failed_at, created_at, unhandled_since) >= '0001-01-01 00:00Z' AND
-         greatest(next_try, first_failed_at, last_failed_at, created_at, unhandled_since) < '10000-01-01 00:00Z')
+         greatest(next_try, first_failed_at, last_failed_at, created_at, unhandled_since) < '10000-01-01 00:00Z'),
+  -- Programs that list rows read these columns whole, of all services. A row of 900 MB can have 10 MB on disk. Each table that such a program
+  -- reads has a check like this one. A record of Kafka that a participant reads has at most 64 MiB.
+  CONSTRAINT held_size CHECK (
+    octet_length(consumer_group)::bigint + octet_length(topic) + octet_length(message_id) + coalesce(octet_length(error_class), 0)
+    + coalesce(octet_length(last_error), 0) + coalesce(octet_length(handler), 0) + coalesce(octet_length(hop), 0)
+    + coalesce(octet_length(source), 0) <= 65536
+    AND coalesce(octet_length(key), 0)::bigint + octet_length(headers) + coalesce(octet_length(payload), 0) <= 104857600)
 );
 CREATE INDEX held_order ON troupe.held (consumer_group, topic, partition, hold_key, position);
 
@@ -169,7 +176,7 @@ CREATE TABLE troupe.started (
 -- and reason are a row of troupe.repairs with the action skip.
 CREATE TABLE troupe.unreadable_batches (
   consumer_group text        NOT NULL,
-  topic          text        NOT NULL,
+  topic          text        NOT NULL CHECK (octet_length(topic) <= 65536),
   topic_id       uuid        NOT NULL,
   partition      integer     NOT NULL,
   "offset"       bigint      NOT NULL, -- the batch's first

@@ -54,7 +54,13 @@ CREATE TABLE troupe.dead_letters (
   cause           text GENERATED ALWAYS AS (troupe.error_cause(consumer_group, error_class, handler, error)) STORED,
   edited_payload  bytea,                -- a redrive sends it instead of payload; null: the payload was not edited
   CHECK (least(first_failed_at, last_failed_at, created_at) >= '0001-01-01 00:00Z' AND
-         greatest(first_failed_at, last_failed_at, created_at) < '10000-01-01 00:00Z')
+         greatest(first_failed_at, last_failed_at, created_at) < '10000-01-01 00:00Z'),
+  -- As of held.
+  CONSTRAINT dead_letters_size CHECK (
+    octet_length(consumer_group)::bigint + octet_length(handler) + octet_length(error_class) + octet_length(error) + octet_length(topic)
+    + octet_length(message_id) + octet_length(message_type) + octet_length(correlation_id) <= 65536
+    AND coalesce(octet_length(key), 0)::bigint + octet_length(headers) + coalesce(octet_length(payload), 0) <= 104857600
+    AND octet_length(edited_payload) <= 104857600)
 );
 -- With the message's id: after a log was cut, another message may have the offset of one that is a dead letter.
 CREATE UNIQUE INDEX dead_letters_place ON troupe.dead_letters (consumer_group, topic_id, partition, "offset", message_id, redrives);

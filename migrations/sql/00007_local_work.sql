@@ -64,7 +64,11 @@ CREATE TABLE troupe.local_work (
   CHECK (type <> '' AND jsonb_typeof(headers) = 'object'),
   CONSTRAINT local_work_size CHECK (
     coalesce(octet_length(payload)::bigint, 0) + octet_length(headers::text) + coalesce(octet_length(raw_headers), 0)
-    + coalesce(octet_length(key), 0) + coalesce(octet_length(key_bytes), 0) + octet_length(type) + octet_length(topic) <= 8388608)
+    + coalesce(octet_length(key), 0) + coalesce(octet_length(key_bytes), 0) + octet_length(type) + octet_length(topic) <= 8388608),
+  -- As of held.
+  CONSTRAINT local_work_texts CHECK (
+    octet_length(consumer_group)::bigint + coalesce(octet_length(error_class), 0) + coalesce(octet_length(last_error), 0)
+    + coalesce(octet_length(handler), 0) + coalesce(octet_length(hop), 0) + coalesce(octet_length(source), 0) <= 65536)
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000);
 -- When an entry is taken for the first time, no column of these indexes changes, so that the update leaves them alone. A claim reads
 -- entries that wait for their next try by their time, and walks along the keys of all others: along the keys that wait, too, it took

@@ -36,7 +36,12 @@ CREATE TABLE troupe.sagas (
   -- Programs cannot read other times. A null passes.
   CHECK (least(wake_at, started_at, updated_at, ended_at) >= '0001-01-01 00:00Z' AND
          greatest(wake_at, started_at, updated_at, ended_at) < '10000-01-01 00:00Z'),
-  CHECK ((ended_at IS NOT NULL) = (status IN ('completed', 'compensated', 'abandoned')))
+  CHECK ((ended_at IS NOT NULL) = (status IN ('completed', 'compensated', 'abandoned'))),
+  -- As of held. A program that lists no sagas reads the state, and looks at its size first: to compute that
+  -- for each decision would take as long as to print the state.
+  CONSTRAINT sagas_size CHECK (
+    octet_length(hop)::bigint + octet_length(consumer_group) + octet_length(definition) + octet_length(steps)
+    + coalesce(octet_length(reason), 0) + octet_length(content_type) <= 65536)
 ) WITH (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000);
 -- No column of these indexes changes while a saga runs, so that its updates leave them alone. A list over all statuses sorts a page
 -- of each, and a key is looked up as an id of each saga: every further index costs each start and each end.
@@ -57,7 +62,9 @@ CREATE TABLE troupe.saga_events (
   reason      text,
   recorded_at timestamptz DEFAULT clock_timestamp(),
   role        text        DEFAULT session_user,
-  PRIMARY KEY (saga_id, version)
+  PRIMARY KEY (saga_id, version),
+  -- The reason may be a text of a message.
+  CONSTRAINT saga_events_size CHECK (octet_length(kind)::bigint + coalesce(octet_length(actor), 0) <= 65536 AND octet_length(reason) <= 104857600)
 );
 -- The actions of operators: other rows have no actor.
 CREATE INDEX saga_events_actions ON troupe.saga_events (recorded_at) WHERE actor IS NOT NULL;

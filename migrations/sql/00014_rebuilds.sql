@@ -8,7 +8,7 @@ CREATE TABLE troupe.handlers (
   consumer_group text NOT NULL,
   topic          text NOT NULL,
   handler        text NOT NULL, -- "order.summary/PaymentCharged", or "order.summary/all" for OnAll
-  refusal        text,          -- why it cannot be rebuilt; null: it can
+  refusal        text CHECK (octet_length(refusal) <= 65536), -- why it cannot be rebuilt; null: it can
   PRIMARY KEY (consumer_group, topic, handler)
 );
 

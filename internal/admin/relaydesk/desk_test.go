@@ -289,7 +289,8 @@ func TestManyTopicsWithFailedRowsHideNoOther(t *testing.T) {
 	}
 }
 
-// TestTheRelayOfATableFillsNoMemory: its role may write any text into the lease of its table, which each page about relays reads.
+// TestTheRelayOfATableFillsNoMemory: its role may write any text into the lease of its table, which each page about relays reads, and into the records
+// of failed rows, which are listed.
 func TestTheRelayOfATableFillsNoMemory(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -300,6 +301,8 @@ func TestTheRelayOfATableFillsNoMemory(t *testing.T) {
 		`INSERT INTO troupe.relay_leases (shard, holder, wanted, source_why, slot)
 			SELECT shard, repeat('h', 10000000), repeat('w', 10000000), repeat('y', 10000000), repeat('s', 10000000) FROM troupe.mapped_tables`,
 		"INSERT INTO troupe.relay_slot_samples (shard, minute, at, slot, retained) SELECT shard, 1, now(), repeat('s', 10000000), 1 FROM troupe.mapped_tables",
+		`INSERT INTO troupe.mapped_failures (table_name, id, event_id, topic, order_key, status, attempts, max_attempts, last_error, row)
+			VALUES ('public.letters', gen_random_uuid(), repeat('i', 10000000), repeat('t', 10000000), convert_to(repeat('k', 10000000), 'UTF8'), 'parked', 8, 8, repeat('e', 10000000), '{}')`,
 	} {
 		_, err := role.Pool().Exec(t.Context(), sql)
 		require.NoError(t, err, sql)
@@ -309,5 +312,11 @@ func TestTheRelayOfATableFillsNoMemory(t *testing.T) {
 	text, err := json.Marshal(all)
 	require.NoError(t, err)
 	require.Contains(t, string(text), "public.letters")
+	require.Less(t, len(text), 10_000)
+	rows, _, err := desk.Desk{DB: s.pool, Table: desk.Table{Name: "public.letters"}}.List(t.Context(), desk.Filter{}, desk.Page{Rows: 10})
+	require.NoError(t, err)
+	require.Len(t, rows, 1)
+	text, err = json.Marshal(rows)
+	require.NoError(t, err)
 	require.Less(t, len(text), 10_000)
 }

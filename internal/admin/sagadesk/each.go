@@ -50,7 +50,14 @@ func (d *Desk) each(ctx context.Context, which string, args pg.Args, do func(g *
 	}
 }
 
-const detailColumns = rowColumns + ", state, content_type, clock_timestamp()"
+// maxRead limits the bytes of a state, or of an entry of a log, that are read: a service may write up to 255 MiB. A coordinator's have a few
+// megabytes.
+const maxRead = 32 << 20
+
+var (
+	detailColumns = fmt.Sprintf("%s, CASE WHEN octet_length(state::text) <= %d THEN state END, content_type, clock_timestamp()", rowColumns, maxRead)
+	errTooLarge   = fmt.Errorf("it has more than %d MiB, and is not read", maxRead>>20)
+)
 
 // targets returns the scan targets of detailColumns.
 func (g *Detail) targets(state *[]byte) []any {
@@ -61,6 +68,9 @@ func (g *Detail) targets(state *[]byte) []any {
 func (d *Desk) complete(ctx context.Context, g *Detail, state []byte) (err error) {
 	if g.Definition, err = d.definitions.Of(ctx, g.Row.Definition); err != nil {
 		return err
+	}
+	if state == nil { // the column has no null
+		return fmt.Errorf("the state: %w", errTooLarge)
 	}
 	g.State, err = g.Definition.ReadState(state)
 	return err

@@ -11,6 +11,8 @@ import (
 
 	"github.com/troupe-go/troupe/internal/admin"
 	"github.com/troupe-go/troupe/internal/admin/sagadesk"
+	"github.com/troupe-go/troupe/internal/grants"
+	"github.com/troupe-go/troupe/internal/grants/grantstest"
 	"github.com/troupe-go/troupe/saga"
 	"github.com/troupe-go/troupe/testkit"
 )
@@ -93,4 +95,29 @@ func TestSagasWithLargeStatesAreAllTaken(t *testing.T) {
 	for id, times := range seen {
 		require.Equal(t, 2, times, id)
 	}
+}
+
+// TestAValueThatWouldFillTheMemoryIsNotRead: the role of a coordinator can write a state and an entry of 250 MB, which have 3 MB on disk.
+// Each reader of one saga, such as the console, reports the size.
+func TestAValueThatWouldFillTheMemoryIsNotRead(t *testing.T) {
+	t.Parallel()
+	pool, desk := large(t, 2, 3)
+	role := grantstest.New(t, pool, grants.Sagas).Pool()
+	for _, sql := range []string{
+		"UPDATE troupe.sagas SET state = state || jsonb_build_object('x', repeat('x', 40000000)) WHERE id = 'order/o-00'",
+		"INSERT INTO troupe.saga_events (saga_id, version, at, kind, event, moments) VALUES ('order/o-00', 4, now(), 'answered', jsonb_build_object('x', repeat('x', 40000000)), '[]')",
+		"INSERT INTO troupe.saga_events (saga_id, version, at, kind, event, moments) VALUES ('order/o-01', 2, now(), 'answered', '{}', jsonb_build_array(repeat('x', 40000000)))",
+	} {
+		_, err := role.Exec(t.Context(), sql)
+		require.NoError(t, err, sql)
+	}
+	_, err := desk.Get(t.Context(), "order/o-00")
+	require.ErrorContains(t, err, "saga order/o-00: the state: it has more than 32 MiB, and is not read")
+	_, err = desk.Log(t.Context(), "order/o-00", 3, 10)
+	require.ErrorContains(t, err, "version 4: it has more than 32 MiB, and is not read")
+	_, err = desk.LogEnd(t.Context(), "order/o-01", 1)
+	require.ErrorContains(t, err, "version 2: it has more than 32 MiB, and is not read")
+	others, err := desk.Log(t.Context(), "order/o-00", 0, 3)
+	require.NoError(t, err)
+	require.NotEmpty(t, others)
 }

@@ -253,13 +253,14 @@ func (d *Desk) log(ctx context.Context, id, order string, after, limit int) ([]d
 		return nil, fmt.Errorf("log of saga %s: limit %d: want 1 to %d", id, limit, maxPage)
 	}
 	read := `
-SELECT version, ` + entryAt + `, event, moments, recorded_at, coalesce(role, '')
+SELECT version, ` + entryAt + `, CASE WHEN readable THEN event END, CASE WHEN readable THEN moments END, recorded_at, coalesce(role, '')
 FROM troupe.saga_events
+CROSS JOIN LATERAL (SELECT octet_length(event::text)::bigint + octet_length(moments::text) <= @most AS readable) AS size
 WHERE saga_id = @id
   AND version > @after
 ORDER BY version ` + order + `
 LIMIT @limit`
-	rows, err := d.cfg.Pool.Query(ctx, read, pgx.NamedArgs{"id": id, "after": after, "limit": limit})
+	rows, err := d.cfg.Pool.Query(ctx, read, pgx.NamedArgs{"id": id, "after": after, "limit": limit, "most": maxRead})
 	if err != nil {
 		return nil, fmt.Errorf("log of saga %s: %w", id, explain(err))
 	}
@@ -271,6 +272,9 @@ LIMIT @limit`
 		}
 		if recorded != nil {
 			e.RecordedAt = *recorded
+		}
+		if event == nil { // the column has no null
+			return e, fmt.Errorf("version %d: %w", e.Version, errTooLarge)
 		}
 		e.Event, err = saga.ReadEvent(event)
 		return e, err

@@ -21,7 +21,7 @@ WITH recorded AS (
    ORDER BY at DESC
    LIMIT @rows)
   UNION ALL
-  (SELECT recorded_at, actor, coalesce(role, ''), kind, coalesce(reason, ''), split_part(saga_id, '/', 1), 'saga', saga_id
+  (SELECT recorded_at, actor, coalesce(role, ''), kind, left(coalesce(reason, ''), 2000), split_part(saga_id, '/', 1), 'saga', saga_id
    FROM troupe.saga_events
    WHERE actor IS NOT NULL AND recorded_at >= @since AND recorded_at < @before AND (@actor = '' OR actor = @actor)
    ORDER BY recorded_at DESC
