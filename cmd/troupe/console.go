@@ -51,7 +51,7 @@ messages, outboxes and definitions. It reads committed data, and stores nothing.
 
 Without a token the pages are read-only. With one (TROUPE_CONSOLE_TOKEN, or --token-file), operators sign in
 with it to act, and each action is recorded with their name and reason. If the address is not a loopback one,
-a token is required, for reading, too.
+or --host or --https is set for a proxy, a token is required, for reading, too.
 
 --config names a file for several databases. The URLs and the token are in it, or in a file or a variable
 that it names:
@@ -149,11 +149,15 @@ func (f *consoleFlags) run(cmd *cobra.Command) error {
 	host, _, _ := net.SplitHostPort(f.listen)
 	ip := net.ParseIP(host)
 	local := host == "localhost" || ip != nil && ip.IsLoopback()
+	proxied := len(f.hosts) > 0 || f.https // browsers reach it under another name, or by https: through a proxy, which others reach, too
 	if token != "" && f.access != nil {
 		return errors.New("a token for all, and users with roles in --config: want one of both (TROUPE_CONSOLE_TOKEN, --token-file and the file's token are the former)")
 	}
 	if !local && token == "" && f.access == nil {
 		return fmt.Errorf("--listen %s: others than this machine could read it: want a token, by --token-file or TROUPE_CONSOLE_TOKEN, or users in --config", f.listen)
+	}
+	if proxied && token == "" && f.access == nil {
+		return errors.New("--host or --https: others than this machine could read it through the proxy: want a token, by --token-file or TROUPE_CONSOLE_TOKEN, or users in --config")
 	}
 	end, err := f.openDemo(cmd.Context())
 	if err != nil {
@@ -170,7 +174,7 @@ func (f *consoleFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	cfg := console.Config{
-		Brokers: looked.Brokers, Kafka: looked.Kafka, Flow: looked.Flow, Registry: looked.Registry, Token: token, Access: f.access, Private: !local, HTTPS: f.https,
+		Brokers: looked.Brokers, Kafka: looked.Kafka, Flow: looked.Flow, Registry: looked.Registry, Token: token, Access: f.access, Private: !local || proxied, HTTPS: f.https,
 		Log: zerolog.New(plain.Log(cmd.ErrOrStderr())).With().Timestamp().Logger(),
 	}
 	if len(looked.Brokers) == 0 {

@@ -102,6 +102,27 @@ func TestConsoleServesUntilItIsAskedToStop(t *testing.T) {
 	require.NotContains(t, said, "a token of some length")
 }
 
+// TestAConsoleBehindAProxyWantsATokenForReading: the console listens on loopback, and everyone who reaches the proxy reaches the console.
+func TestAConsoleBehindAProxyWantsATokenForReading(t *testing.T) {
+	t.Parallel()
+	url := "order=" + testkit.DatabaseURL(t, testkit.Database(t))
+	for _, proxied := range []string{"--host=console.example", "--https"} {
+		o := finish(t, command(t, []string{"TROUPE_DATABASES=order=postgres://localhost:1/order"}, "console", "--listen", "127.0.0.1:0", proxied))
+		require.Equal(t, exitUsage, o.status, o.stderr)
+		require.Contains(t, o.stderr, "through the proxy: want a token")
+
+		c := serve(t, []string{"TROUPE_DATABASES=" + url, "TROUPE_CONSOLE_TOKEN=a token of some length"}, "console", "--listen", "127.0.0.1:0", proxied)
+		asks := http.Header{"Accept": {"application/json"}}
+		got, _ := fetch(t, c.address, asks)
+		require.Equal(t, http.StatusUnauthorized, got, proxied)
+		asks.Set("Authorization", "Bearer a token of some length")
+		got, _ = fetch(t, c.address, asks)
+		require.Equal(t, http.StatusOK, got, proxied)
+		code, said := c.end()
+		require.Equal(t, exitDone, code, said)
+	}
+}
+
 func TestConsoleReadsItsTokenAgainAtAHangUp(t *testing.T) {
 	t.Parallel()
 	url := "order=" + testkit.DatabaseURL(t, testkit.Database(t))
