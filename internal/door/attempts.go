@@ -9,7 +9,7 @@ import (
 
 // Attempts limits the wrong tokens from an address: AttemptsAtOnce at once, then one each AttemptEvery. Wrong tokens of other addresses,
 // however many these are, do not delay an address. It counts the wrong tokens of mostAddresses addresses. A further one replaces any of
-// them, and that address begins anew.
+// them, whose next wrong token is its first again.
 type Attempts struct {
 	Now func() time.Time // nil: time.Now
 

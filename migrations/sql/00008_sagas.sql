@@ -37,8 +37,8 @@ CREATE TABLE troupe.sagas (
   CHECK (least(wake_at, started_at, updated_at, ended_at) >= '0001-01-01 00:00Z' AND
          greatest(wake_at, started_at, updated_at, ended_at) < '10000-01-01 00:00Z'),
   CHECK ((ended_at IS NOT NULL) = (status IN ('completed', 'compensated', 'abandoned'))),
-  -- As of held. A program that lists no sagas reads the state, and looks at its size first: to compute that
-  -- for each decision would take as long as to print the state.
+  -- As of held. No list reads the state, and a page of one saga looks at its size first: to compute that for each decision would take as
+  -- long as to print the state.
   CONSTRAINT sagas_size CHECK (
     octet_length(hop)::bigint + octet_length(consumer_group) + octet_length(definition) + octet_length(steps)
     + coalesce(octet_length(reason), 0) + octet_length(content_type) <= 65536)
