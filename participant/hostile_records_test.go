@@ -3,6 +3,7 @@ package participant_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	"github.com/troupe-go/troupe/internal/deadletter"
 	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/participant"
+	"github.com/troupe-go/troupe/retry"
 )
 
 // TestAnyRecordStopsNoOther sends records that no client of Troupe would write to one partition. Each is handled or
@@ -76,6 +78,37 @@ func TestAnyRecordStopsNoOther(t *testing.T) {
 	}
 	s.send(s.command("other", Count{N: 1}))
 	s.waitCount(1, "SELECT count(*) FROM done WHERE key = 'other'")
+	require.NoError(t, p.Ready())
+}
+
+// TestALongHeaderStopsNoPartition sends messages with one header of 65,000 bytes each, nearly as many as all headers may have, and whose handler fails with a long error. Each becomes a dead letter.
+func TestALongHeaderStopsNoPartition(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.provision(1)
+	p := s.new(onePartition, atOnce, func(c *participant.Config) {
+		c.Immediate, c.Retry = -1, retry.Policy{Initial: time.Millisecond, Cap: time.Millisecond, Attempts: 2}
+	})
+	participant.Handle(p, func(ctx context.Context, tx pgx.Tx, c participant.Command[Count]) (participant.Outcome, error) {
+		if strings.HasPrefix(string(c.Message.Key), "odd") {
+			return participant.Outcome{}, errors.New(strings.Repeat("e", 5000))
+		}
+		return count(ctx, tx, c)
+	})
+	s.start(p)
+	headers := []string{
+		ce.HeaderID, ce.HeaderSource, ce.HeaderType, ce.HeaderSubject, ce.HeaderCorrelationID, ce.HeaderCausationID, ce.HeaderSagaID, ce.HeaderSagaStep,
+		ce.HeaderIdempotencyKey, ce.HeaderDeadline, ce.HeaderRetry, ce.HeaderTraceParent, ce.HeaderTraceState, ce.HeaderContentType,
+		deadletter.HeaderRedriveGroup,
+	}
+	for n, name := range headers {
+		r := kafka.Record(s.command(fmt.Sprint("odd-", n), Count{N: 1000 + n}))
+		set(r, name, strings.Repeat("x", 65_000))
+		require.NoError(t, s.client.ProduceSync(t.Context(), r).FirstErr(), name)
+	}
+	s.send(s.command("other", Count{N: 1}))
+	s.waitCount(1, "SELECT count(*) FROM done WHERE key = 'other'")
+	s.waitCount(len(headers), "SELECT count(*) FROM troupe.dead_letters")
 	require.NoError(t, p.Ready())
 }
 
