@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/troupe-go/troupe/internal/ce"
 	"github.com/troupe-go/troupe/internal/extension"
 	"github.com/troupe-go/troupe/outbox"
@@ -160,6 +162,10 @@ func (p *Participant) begin(endRun context.CancelCauseFunc) error {
 		return errors.New("Run was called before")
 	case len(p.mistakes) > 0:
 		return errors.Join(p.mistakes...)
+	}
+	switch mode := p.cfg.Pool.Config().ConnConfig.DefaultQueryExecMode; mode {
+	case pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol:
+		return fmt.Errorf("the pool executes statements in mode %q, which cannot send all arguments: set its default_query_exec_mode to cache_describe", mode)
 	}
 	if err := p.addObservers(); err != nil {
 		return err
