@@ -3,12 +3,14 @@ package participant_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
+	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/internal/admin/repair"
 	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/migrations"
@@ -147,4 +149,54 @@ func TestAnErrorInAnyTextIsStoredInADatabaseOfAnyEncoding(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestAnyTextOfAMessageStopsNoPartitionInADatabaseOfAnyEncoding: attributes of a message have characters that the database's encoding lacks. The
+// message becomes a dead letter, or waits behind a held one of its key, and others go on.
+func TestAnyTextOfAMessageStopsNoPartitionInADatabaseOfAnyEncoding(t *testing.T) {
+	t.Parallel()
+	const text = "λ-1"
+	for odd, change := range map[string]func(m *envelope.Message){
+		"id":              func(m *envelope.Message) { m.ID = text },
+		"idempotency key": func(m *envelope.Message) { m.IdempotencyKey = text },
+		"type":            func(m *envelope.Message) { m.Type = text },
+		"saga":            func(m *envelope.Message) { m.SagaID, m.SagaStep, m.SagaOperation = text, text, "forward" },
+		"compensation": func(m *envelope.Message) {
+			m.SagaID, m.SagaStep, m.SagaOperation, m.ID = text, text, "compensate", text
+		},
+	} {
+		for _, batch := range []int{1, 10} {
+			t.Run(fmt.Sprintf("%s, batch %d", odd, batch), func(t *testing.T) {
+				t.Parallel()
+				s := newStage(t)
+				s.inEncoding("LATIN1", map[string]string{"client_encoding": "UTF8"})
+				s.provision(1)
+				p := s.new(onePartition, atOnce, holdLong, func(c *participant.Config) { c.Batch = batch })
+				participant.Handle(p, count)
+				free, behind := s.command("free", Count{N: 1}), s.command("held", Count{N: 2})
+				change(&free)
+				change(&behind)
+				s.send(free, s.command("other", Count{N: 1}), s.command("held", Count{N: 1, Fail: "error"}), behind, s.command("held", Count{N: 3}), s.command("other", Count{N: 2}))
+				s.start(p)
+				s.waitCount(2, "SELECT count(*) FROM done WHERE key = 'other'")
+				s.waitCount(1, "SELECT count(*) FROM troupe.dead_letters WHERE error_class = 'poison' AND key = 'free'")
+				s.waitCount(3, "SELECT count(*) FROM troupe.held WHERE key = 'held'")
+				require.NoError(t, p.Ready())
+				_, err := s.desk().Release(t.Context(), s.firstHeld(), repair.ReleaseConfig{By: ann})
+				require.NoError(t, err)
+				s.waitCount(1, "SELECT count(*) FROM done WHERE key = 'held' AND n = 3")
+				s.waitCount(1, "SELECT count(*) FROM troupe.dead_letters WHERE error_class = 'poison' AND key = 'held'")
+				require.NoError(t, p.Ready())
+			})
+		}
+	}
+}
+
+// firstHeld returns the place of the first message of the only held key.
+func (s *stage) firstHeld() repair.Place {
+	s.t.Helper()
+	held, _, err := s.desk().Held(s.t.Context(), repair.HeldFilter{}, repair.Page{})
+	require.NoError(s.t, err)
+	require.Len(s.t, held, 1)
+	return held[0].Place
 }

@@ -73,6 +73,9 @@ func (w *runner) inTurn(attempt func(...*message) error, ms []*message) error {
 	end := w.p.turns.wait(w.ctx)
 	defer end()
 	err := attempt(ms...)
+	if isUnstorable(err) { // of one of them, which is not known
+		err = conflict{error: errors.Unwrap(err)}
+	}
 	if w.p.turns.deadlocked(err) {
 		w.p.cfg.Log.Info().Err(err).Stringer("for", turnsFor).Msg("batches lock the same rows in different orders: they take turns")
 	}

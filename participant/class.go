@@ -123,6 +123,14 @@ func (p *Participant) ours(err error) error {
 	return database(err)
 }
 
+// isUnstorable reports whether a statement of this package failed since the database's encoding has no such characters, or no such bytes, as an
+// attribute of a message.
+func isUnstorable(err error) bool {
+	var pgErr *pgconn.PgError
+	what, _ := retry.IsUnavailable(err)
+	return what == theDatabase && errors.As(err, &pgErr) && (pgErr.Code == "22P05" || pgErr.Code == "22021")
+}
+
 // databaseAnswers reports whether the database answers on another connection.
 func (p *Participant) databaseAnswers() bool {
 	ctx, cancel := context.WithTimeout(context.Background(), rollbackLimit)

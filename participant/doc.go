@@ -141,7 +141,9 @@
 //	an idempotency key that was
 //	answered for another request
 //	payload or headers unreadable,   poison     dead letter at once; the handler never sees it
-//	a command without a type
+//	a command without a type, an
+//	attribute that the database's
+//	encoding lacks characters for
 //	a command of unknown type, a     transient  its key is held, and the member that owns its partition at the time tries it
 //	deadline of unknown name                    every 1 to 10 s; no attempt is counted. Stats.Unhandled shows it, and a
 //	                                            warning names the type

@@ -368,7 +368,10 @@ func (w *worker) runHeads(ms []*message) (n int, err error) {
 			n = slices.Index(ms, in.m)
 		}
 	}
-	return 1, w.try(ms[0])
+	if err = w.try(ms[0]); isUnstorable(err) && ms[0].refuse(err) {
+		err = w.try(ms[0])
+	}
+	return 1, err
 }
 
 // rowArgs returns the columns of a message in troupe.held. A message from a retry topic is stored with that topic and the

@@ -187,6 +187,9 @@ func (l *local) deliver(m *message) error {
 		return l.bury(m, failure{class: Poison, err: fmt.Errorf("the process ended %d times while this message ran", m.entry.crashes)})
 	}
 	err := l.alone(m)
+	if isUnstorable(err) && m.refuse(err) {
+		err = l.alone(m)
+	}
 	if !l.counts(err) {
 		return err
 	}

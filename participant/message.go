@@ -3,6 +3,7 @@ package participant
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -110,6 +111,19 @@ func (m *message) unnamedID() string {
 		return m.held.id
 	}
 	return fmt.Sprintf("%s/%d/%d", m.topicID, m.partition, m.offset)
+}
+
+// refuse makes m unreadable, since the database cannot store one of its attributes. Like a message whose headers break a rule, it has none then.
+// It reports false if m is unreadable already.
+func (m *message) refuse(err error) bool {
+	if m.unreadable != nil {
+		return false
+	}
+	m.unreadable = errors.New("the database cannot store an attribute of the message: " + err.Error()) // not wrapped: the database is not away
+	m.Message = envelope.Message{Topic: m.Topic, Key: m.Key, Payload: m.Payload, Time: m.Time}
+	m.ID, m.unnamed, m.handler, m.deadline, m.override = m.unnamedID(), true, nil, nil, nil
+	m.id = m.ID
+	return true
 }
 
 // passes returns the reason to skip m without its handler, or "". own is true if m's topic has messages of the hop's own: each

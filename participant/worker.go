@@ -248,11 +248,21 @@ func (w *worker) single(batch []*message) (n int, ok bool) {
 		}
 		waiting = append(waiting, m)
 	}
-	if len(waiting) > 0 {
-		if !w.goes(func() error { return w.append(waiting) }) {
+	if len(waiting) > 1 {
+		alone := false
+		ok := w.goes(func() error {
+			err := w.append(waiting)
+			if alone = isUnstorable(err); alone {
+				return nil // it is not known of which message
+			}
+			return err
+		})
+		switch {
+		case !ok:
 			return 0, false
+		case !alone:
+			return len(waiting), true
 		}
-		return len(waiting), true
 	}
 	if !w.goes(func() error { return w.deliver(m) }) {
 		return 0, false
@@ -262,6 +272,15 @@ func (w *worker) single(batch []*message) (n int, ok bool) {
 
 // deliver handles m until it has ended or is in troupe.held. An error is not about m.
 func (w *worker) deliver(m *message) error {
+	err := w.deliverOnce(m)
+	if isUnstorable(err) && m.refuse(err) {
+		return w.deliverOnce(m)
+	}
+	return err
+}
+
+// deliverOnce is deliver without a second try.
+func (w *worker) deliverOnce(m *message) error {
 	switch passes, _ := w.inspect(m); {
 	case passes:
 		return nil

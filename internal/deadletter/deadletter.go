@@ -77,7 +77,8 @@ func (w Writer) Write(ctx context.Context, tx pgx.Tx, l Letter) (written bool, e
 	l.Error = pgtext.Readable(l.Error, maxErrorBytes)
 	var first, last time.Time
 	row := w.row(l)
-	if tx.Conn().PgConn().ParameterStatus("server_encoding") != "UTF8" { // which may lack some of their characters
+	ascii := tx.Conn().PgConn().ParameterStatus("server_encoding") != "UTF8" // which may lack some of their characters
+	if ascii {
 		for _, column := range []string{"error", "message_type", "correlation_id"} {
 			row[column] = pgtext.ASCII(row[column].(string))
 		}
@@ -93,7 +94,11 @@ func (w Writer) Write(ctx context.Context, tx pgx.Tx, l Letter) (written bool, e
 	if len(l.Message.Key) > MaxBytes { // of a local topic: a row with it and more headers would be larger than the outbox takes
 		l.Message.Key = nil
 	}
-	if err := queue(ctx, tx, copyDeadLetter, w.copy(l)); err != nil {
+	copied := w.copy(l)
+	if ascii {
+		copied["type"] = pgtext.ASCII(copied["type"].(string))
+	}
+	if err := queue(ctx, tx, copyDeadLetter, copied); err != nil {
 		return false, err
 	}
 	e := Reply(w.Hop, l.Message)
