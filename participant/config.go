@@ -17,7 +17,8 @@ import (
 
 // Config configures a Participant. Pool and Hop are required, and either Brokers or Local.
 type Config struct {
-	// Pool connects to the service's own database, which has Troupe's tables.
+	// Pool connects to the service's own database, which has Troupe's tables. Its DefaultQueryExecMode may not be exec or simple protocol: use
+	// cache_describe behind a pooler.
 	Pool *pgxpool.Pool
 	// Brokers are bootstrap addresses, host:port.
 	Brokers []string
