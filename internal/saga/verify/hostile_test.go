@@ -70,3 +70,20 @@ func TestACheckEndsWithItsContext(t *testing.T) {
 		})
 	}
 }
+
+// TestTheLinesOfManyFindingsAreFoundInOneReading: a definition of the largest size has thousands of findings, and takes milliseconds to read.
+func TestTheLinesOfManyFindingsAreFoundInOneReading(t *testing.T) {
+	var ends []saga.End
+	for i := range 1000 {
+		ends = append(ends, saga.End{When: fmt.Sprintf("data.a > %d", i), Then: saga.ThenComplete})
+	}
+	text := branching(t, ends, "data.a > 1").JSON()
+	found := make([]verify.Finding, 1000)
+	for i := range found {
+		found[i].Path = fmt.Sprintf("ends[%d].when", i)
+	}
+	one := testing.AllocsPerRun(1, func() { verify.Lines(text, found[:1]) })
+	all := testing.AllocsPerRun(1, func() { verify.Lines(text, found) })
+	require.Less(t, all, 2*one)
+	require.Equal(t, found[0].Line+999*(found[1].Line-found[0].Line), found[999].Line)
+}

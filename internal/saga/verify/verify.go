@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/troupe-go/troupe/internal/expr"
+	"github.com/troupe-go/troupe/internal/lines"
 	"github.com/troupe-go/troupe/internal/rule"
 	"github.com/troupe-go/troupe/saga"
 )
@@ -121,8 +122,12 @@ func JSON(text []byte, o Options) (d *saga.Definition, found []Finding) {
 
 // Lines sets the Line of each finding, from the JSON text of the definition.
 func Lines(text []byte, found []Finding) {
+	at, err := lines.Of(text)
+	if err != nil {
+		return
+	}
 	for i := range found {
-		found[i].Line = saga.LineOf(text, found[i].Path)
+		found[i].Line = at.Of(found[i].Path)
 	}
 }
 
