@@ -107,11 +107,8 @@ func TestAConsoleBehindAProxyWantsATokenForReading(t *testing.T) {
 	t.Parallel()
 	url := "order=" + testkit.DatabaseURL(t, testkit.Database(t))
 	for _, proxied := range []string{"--host=console.example", "--https"} {
-		o := finish(t, command(t, []string{"TROUPE_DATABASES=order=postgres://localhost:1/order"}, "console", "--listen", "127.0.0.1:0", proxied))
-		require.Equal(t, exitUsage, o.status, o.stderr)
-		require.Contains(t, o.stderr, "through the proxy: want a token")
-
 		c := serve(t, []string{"TROUPE_DATABASES=" + url, "TROUPE_CONSOLE_TOKEN=a token of some length"}, "console", "--listen", "127.0.0.1:0", proxied)
+		t.Cleanup(func() { _ = c.cmd.Process.Kill() }) // after a check that fails
 		asks := http.Header{"Accept": {"application/json"}}
 		got, _ := fetch(t, c.address, asks)
 		require.Equal(t, http.StatusUnauthorized, got, proxied)
@@ -120,6 +117,10 @@ func TestAConsoleBehindAProxyWantsATokenForReading(t *testing.T) {
 		require.Equal(t, http.StatusOK, got, proxied)
 		code, said := c.end()
 		require.Equal(t, exitDone, code, said)
+
+		o := finish(t, command(t, []string{"TROUPE_DATABASES=order=postgres://localhost:1/order"}, "console", "--listen", "127.0.0.1:0", proxied))
+		require.Equal(t, exitUsage, o.status, o.stderr)
+		require.Contains(t, o.stderr, "through the proxy: want a token")
 	}
 }
 
