@@ -225,7 +225,7 @@
 //	messages deleted from the topic  -          lost to the group; a line at level error has the partition, the first offset and the
 //	before they were read                       number of offsets
 //	a deadline among messages that   -          it fires again, if a member finds that messages were deleted or skipped, or that the
-//	are lost or skipped                         topic was created again
+//	are lost or skipped                         topic was created again; else a day after it fired
 //	transaction of another producer  -          the messages behind its first one cannot be read, and are not in the lag. Ready reports
 //	that does not end                           one that is open for 15 minutes
 //	database lost its last commits   -          a member compares its watermark and offsets with the database, every second

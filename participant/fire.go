@@ -68,6 +68,7 @@ type firer struct {
 	changedAt  time.Time // when the server that answers last changed
 	lateAt     time.Time // when an answer was last late
 	vain       int       // number of statements in a row that fired nothing although deadlines were due
+	again      time.Time // when to look for lost ones again
 
 	looked  time.Time // when foreignLock read who holds the lock
 	blocked error     // its result
@@ -144,21 +145,34 @@ func (f *firer) pass(ctx context.Context) (wait time.Duration, err error) {
 	return wait, err
 }
 
-// fireAgain makes the deadlines fire again that have fired and were not handled, if messages of the topic were lost before they were read. No other
-// service can send these messages again. The ones that are not lost are duplicates.
+// A deadline that fired longer than lostAfter ago, and was not handled, fires again, since its message may be lost: a broker may lose the end of
+// its log. Members look for such deadlines every lostEvery.
+const (
+	lostAfter = 24 * time.Hour
+	lostEvery = time.Hour
+)
+
+// fireAgain makes the deadlines fire again that fired long ago and were not handled; all that were not handled if this member has found that
+// messages of the topic were lost before they were read. No other service can send these messages again. The ones that are not lost are
+// duplicates. Local work is not lost.
 func (f *firer) fireAgain(ctx context.Context) error {
-	if !f.p.lostFired.Swap(false) {
+	age := lostAfter
+	if found := f.p.lostFired.Swap(false); found {
+		age = 0
+	} else if f.p.cfg.Local || time.Now().Before(f.again) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, statementLimit)
 	defer cancel()
-	tag, err := f.p.cfg.Pool.Exec(ctx, fireAgain, pg.Args{"group": f.p.cfg.Group})
+	tag, err := f.p.cfg.Pool.Exec(ctx, fireAgain, pg.Args{"group": f.p.cfg.Group, "age": age.Seconds()})
 	if err != nil {
-		f.p.lostFired.Store(true)
+		f.p.lostFired.CompareAndSwap(false, age == 0)
 		return err
 	}
+	f.again = time.Now().Add(lostEvery)
 	if n := tag.RowsAffected(); n > 0 {
-		f.p.cfg.Log.Warn().Int64("deadlines", n).Msg("deadlines fire again: they had fired, and their messages may be among the ones of the topic that were lost or skipped")
+		f.p.cfg.Log.Warn().Int64("deadlines", n).
+			Msg("deadlines fire again: they had fired and were not handled, and their messages may be lost or skipped")
 	}
 	return nil
 }

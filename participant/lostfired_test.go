@@ -51,3 +51,23 @@ func TestADeadlineWhoseMessageIsLostWithTheTopicFiresAgain(t *testing.T) {
 		})
 	}
 }
+
+// TestADeadlineThatFiredADayAgoFiresAgain: a broker has lost the end of its log, which nothing shows.
+func TestADeadlineThatFiredADayAgoFiresAgain(t *testing.T) {
+	t.Parallel()
+	s := newDeadlineStage(t)
+	s.provision(1)
+	p := s.expecting()
+	stop := s.start(p)
+	for _, scope := range []string{"yesterday", "now"} {
+		require.NoError(t, s.schedule(p, participant.Deadline{Name: overdueName, Scope: scope, Key: scope, Body: Overdue{N: 1}}))
+	}
+	s.fired(2)
+	stop()
+	s.exec("DELETE FROM troupe.outbox")
+	s.exec("UPDATE troupe.deadlines SET fired_at = fired_at - interval '25 hours' WHERE scope = 'yesterday'")
+	s.relayed()
+	s.start(s.expecting())
+	s.waitCount(1, "SELECT count(*) FROM met WHERE scope = 'yesterday'")
+	require.Equal(t, 1, s.count("SELECT count(*) FROM troupe.deadlines WHERE scope = 'now'"))
+}
