@@ -56,7 +56,7 @@ func TestTheWatcherGoesOnAfterAServerFellSilent(t *testing.T) {
 			config.Pool = pool
 			w, err := watch.New(config)
 			require.NoError(t, err)
-			w.StepLimit(5 * time.Second)
+			w.StepLimit(2 * time.Second)
 			s.run(w)
 			s.judged()
 			require.True(t, fell.Load())

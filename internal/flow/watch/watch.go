@@ -40,8 +40,12 @@ func New(cfg Config) (*Watcher, error) {
 // errAnew ends a session whose partitions have changed, or one of which continues behind a batch that cannot be read.
 var errAnew = errors.New("the topics have changed")
 
-// stepLimit limits the time for storing and judging the records of one read.
-const stepLimit = 5 * time.Minute
+const (
+	// stepLimit limits the time for storing and judging the records of one read.
+	stepLimit = 5 * time.Minute
+	// startSteps is the time limit of a session's start, in steps. The start of one with another declaration forgets all findings at once.
+	startSteps = 12
+)
 
 // Run watches until ctx ends, and then returns nil. While the database or the brokers are away it waits for them. It returns an
 // error only if waiting does not help: a table, a column, the database, a right or the right password is missing.
@@ -105,7 +109,7 @@ func (w *Watcher) session(ctx context.Context) error {
 	}
 	defer asks.Close()
 	s := &session{Watcher: w, asks: asks}
-	if err := s.limited(ctx, s.begin); err != nil {
+	if err := s.limited(ctx, startSteps, s.begin); err != nil {
 		return err
 	}
 	if len(s.places) == 0 {
@@ -140,17 +144,17 @@ func (w *Watcher) session(ctx context.Context) error {
 	}
 	defer reads.Close()
 	for ctx.Err() == nil {
-		if err := s.limited(ctx, func(ctx context.Context) error { return s.step(ctx, reads) }); err != nil {
+		if err := s.limited(ctx, 1, func(ctx context.Context) error { return s.step(ctx, reads) }); err != nil {
 			return err
 		}
 	}
 	return ctx.Err()
 }
 
-// limited calls fn with the time limit of a step. A database server that falls silent and keeps its connections would otherwise end the
+// limited calls fn with the time limit of some steps. A database server that falls silent and keeps its connections would otherwise end the
 // watching. A step that is stopped with much to judge loses at most the last chunk.
-func (s *session) limited(ctx context.Context, fn func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, s.stepLimit)
+func (s *session) limited(ctx context.Context, steps int, fn func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(steps)*s.stepLimit)
 	defer cancel()
 	return fn(ctx)
 }
