@@ -90,8 +90,8 @@ func (x *decision) actResume() {
 	x.takeUp()
 }
 
-// actRetry sends the command or the compensation of a step again, under another idempotency key: of a step that failed, or of one that is
-// running without a time-out to come, since nothing else ends it if its message is gone.
+// actRetry sends the command or the compensation of a failed step again, under another idempotency key. A running step can be retried too if no
+// time-out is scheduled for it: nothing else would end the step if its message is lost.
 func (x *decision) actRetry(i int) {
 	st, ss := x.d.steps[i], &x.s.Steps[i]
 	switch {
@@ -99,16 +99,16 @@ func (x *decision) actRetry(i int) {
 		if !x.compensateAgain(i) {
 			return
 		}
-	case ss.Phase == CompensateIntent && !x.toCome(ss.Name+compTimeout):
+	case ss.Phase == CompensateIntent && !x.isScheduled(ss.Name+compTimeout):
 		if !x.compensateAgain(i) {
-			ss.BackEpoch-- // nothing was sent: the answer to the earlier one still counts
+			ss.BackEpoch-- // nothing was sent, so the answer to the earlier compensation is still accepted
 			return
 		}
 	case x.s.Back && ss.Phase != Intent:
 		x.refuse("the saga goes back: step %s is not begun again", ss.Name)
 		return
 	case ss.Phase == GivenUp || ss.Phase == Doubt || ss.Phase == Refused ||
-		ss.Phase == Intent && st.send != nil && !x.toCome(ss.Name+stepTimeout):
+		ss.Phase == Intent && st.send != nil && !x.isScheduled(ss.Name+stepTimeout):
 		if st.send == nil || ss.Started == 0 {
 			x.refuse("step %s has sent nothing that could be sent again: skip it, or compensate", ss.Name)
 			return
@@ -131,7 +131,7 @@ func (x *decision) actRetry(i int) {
 		}
 		x.moment(moments.StepStarted, st.Name, "again")
 	case ss.Phase == Intent && st.send != nil, ss.Phase == CompensateIntent:
-		x.refuse("step %s is running, and its time-out ends it: wait for that", ss.Name)
+		x.refuse("step %s is running until its time-out: retry it after that", ss.Name)
 		return
 	default:
 		x.refuse("step %s is %s: only a failed step can be retried", ss.Name, phaseText(ss.Phase))
@@ -140,8 +140,8 @@ func (x *decision) actRetry(i int) {
 	x.takeUp()
 }
 
-// toCome reports whether the time of a deadline is not over.
-func (x *decision) toCome(name string) bool {
+// isScheduled reports whether the saga has a deadline of that name which is due after now.
+func (x *decision) isScheduled(name string) bool {
 	return slices.ContainsFunc(x.s.Deadlines, func(a Armed) bool { return a.Name == name && a.At.After(x.now) })
 }
 

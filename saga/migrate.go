@@ -191,10 +191,10 @@ func (m *move) compareDeadlines() {
 		if k < 0 {
 			continue
 		}
-		is := m.to.deadlines[k]
-		if i := m.from.deadline(a.Name); i >= 0 && len(is.emit) > 0 && m.from.deadlines[i].Since != is.Since { // both might emit, with one path
-			m.obstacle("it has a deadline %s to come, which counts from %s, and from %s in the other definition: keep it as it is, and give the other one another name",
-				a.Name, sinceText(m.from.deadlines[i].Since), sinceText(is.Since))
+		next := m.to.deadlines[k]
+		if i := m.from.deadline(a.Name); i >= 0 && len(next.emit) > 0 && m.from.deadlines[i].Since != next.Since { // both would emit events of one path, so of one id
+			m.obstacle("deadline %s is scheduled and counts from %s, and in the other definition from %s: keep its since, or add a deadline with another name",
+				a.Name, sinceText(m.from.deadlines[i].Since), sinceText(next.Since))
 		}
 		for _, name := range m.to.readsOf(fmt.Sprintf("deadlines[%d].emit", k), "deadline") {
 			if _, has := a.Payload[name]; !has {

@@ -103,7 +103,7 @@ func TestADeadlineThatCountsFromAnotherStepAfterAMoveEmitsAnotherEvent(t *testin
 			r := &run{t: t, d: v1, now: noon}
 			r.take(saga.Event{Kind: saga.Started, Fields: map[string]any{"id": "o-1"}})
 			_, err := saga.Migrate(v1, v2, r.s)
-			require.ErrorContains(t, err, "it has a deadline late to come, which counts from", "it would be met twice as the deadline of b")
+			require.ErrorContains(t, err, "deadline late is scheduled and counts from", "it would be met twice as the deadline of b")
 			r.now = noon.Add(time.Hour)
 			first := r.take(saga.Event{Kind: saga.Fired, Deadline: "late"}).Events
 			r.s, err = saga.Migrate(v1, v2, r.s)

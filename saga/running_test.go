@@ -53,7 +53,7 @@ func TestARunningStepIsSentAgainOnceItsTimeoutIsOver(t *testing.T) {
 	r, _ := startOrder(t)
 	again := saga.Event{Kind: saga.ActRetry, Step: "payment", Actor: "ann"}
 	r.now = noon.Add(9 * time.Minute)
-	require.Equal(t, "step payment is running, and its time-out ends it: wait for that", r.take(again).Refused)
+	require.Equal(t, "step payment is running until its time-out: retry it after that", r.take(again).Refused)
 	r.now = noon.Add(10 * time.Minute)
 	fx := r.take(again)
 	require.Equal(t, []string{"payment/forward"}, sent(fx))

@@ -99,7 +99,7 @@ type Coordinator struct {
 	decider     *decisions.Decider
 	submissions *keyed.Lane[*submission, struct{}]
 	waits       waits
-	lookLimit   time.Duration
+	learnLimit  time.Duration
 
 	mu   sync.Mutex
 	hops []string // the hops whose events are consumed; nil until New has found them; guarded by mu
@@ -120,7 +120,7 @@ func New(ctx context.Context, cfg Config) (*Coordinator, error) {
 	if err != nil {
 		return nil, fmt.Errorf("coordinator: %w", err)
 	}
-	c := &Coordinator{cfg: cfg, hop: cfg.Participant.Hop(), definitions: ds, lookLimit: lookLimit}
+	c := &Coordinator{cfg: cfg, hop: cfg.Participant.Hop(), definitions: ds, learnLimit: learnLimit}
 	ds.Find = func(ctx context.Context, hash string) (*saga.Definition, error) {
 		d, err := decisions.ReadDefinition(ctx, cfg.Pool, hash)
 		if err == nil {

@@ -2,8 +2,8 @@ package coordinator
 
 import "time"
 
-// LookLimit replaces the limit of a look for definitions. Call it before the participant runs.
-func (c *Coordinator) LookLimit(limit time.Duration) { c.lookLimit = limit }
+// LearnLimit replaces the limit of a search for definitions. Call it before the participant runs.
+func (c *Coordinator) LearnLimit(limit time.Duration) { c.learnLimit = limit }
 
 // Submissions returns the number of callers of Submit that wait.
 func (c *Coordinator) Submissions() int {

@@ -22,8 +22,8 @@ var newDefinitionsSQL string
 const (
 	// learnEvery is the interval at which a coordinator looks for new definitions while it handles no event.
 	learnEvery = 5 * time.Second
-	// lookLimit limits one look. A server that answers nothing more, and keeps its connections, would otherwise end the looks.
-	lookLimit = 30 * time.Second
+	// learnLimit limits one search for new definitions. A server that stops answering would otherwise block the search for ever.
+	learnLimit = 30 * time.Second
 )
 
 // errNewDefinitions reports that this process has just learned definitions of other processes: the events must be decided on again, since
@@ -89,7 +89,7 @@ func (c *Coordinator) watch(ctx context.Context) {
 	tick := time.NewTicker(learnEvery)
 	defer tick.Stop()
 	for {
-		c.look(ctx)
+		c.searchDefinitions(ctx)
 		select {
 		case <-ctx.Done():
 			return
@@ -98,9 +98,9 @@ func (c *Coordinator) watch(ctx context.Context) {
 	}
 }
 
-// look calls renew, and learns the definitions that other processes have stored.
-func (c *Coordinator) look(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, c.lookLimit)
+// searchDefinitions calls renew, and learns the definitions that other processes have stored.
+func (c *Coordinator) searchDefinitions(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, c.learnLimit)
 	defer cancel()
 	c.renew(ctx)
 	var found []storedDefinition

@@ -19,16 +19,16 @@ import (
 // silent is a connection whose server answers nothing more after the first statement with a text, and that stays open.
 type silent struct {
 	net.Conn
-	text  []byte
-	began *atomic.Bool // by one of the pool's connections
-	is    atomic.Bool
+	text     []byte
+	began    *atomic.Bool // by one of the pool's connections
+	silenced atomic.Bool
 }
 
 func (c *silent) Write(b []byte) (int, error) {
 	if bytes.Contains(b, c.text) && c.began.CompareAndSwap(false, true) {
-		c.is.Store(true)
+		c.silenced.Store(true)
 	}
-	if c.is.Load() {
+	if c.silenced.Load() {
 		return len(b), nil
 	}
 	return c.Conn.Write(b)
@@ -69,7 +69,7 @@ func TestADefinitionIsLearntAfterAServerFellSilent(t *testing.T) {
 				Participant: p, Pool: pool, Definitions: []*saga.Definition{fewer(t)}, Log: testkit.Logger(t),
 			})
 			require.NoError(t, err)
-			c.LookLimit(2 * time.Second)
+			c.LearnLimit(2 * time.Second)
 			f.goOn(p)
 			testkit.Wait(t, "the server to fall silent", func() (bool, error) { return fell.Load(), nil })
 			stop := f.process(other)

@@ -86,6 +86,7 @@ func (d *Desk) Migrate(ctx context.Context, m Migration, do func(Move) error) er
 		if one.Obstacle != "" {
 			return do(one)
 		}
+		var unwritten error // the move would cause a message that this program cannot write
 		err := d.change(ctx, one.ID, func(w *decisions.Work, g *Detail) error {
 			if m.From != nil && g.Row.Definition != m.From.Hash() {
 				one.Obstacle = "it was moved meanwhile"
@@ -99,11 +100,16 @@ func (d *Desk) Migrate(ctx context.Context, m Migration, do func(Move) error) er
 				return nil
 			}
 			if err == nil {
-				err = d.canWrite(g.ContentType, w.Decided()...)
+				unwritten = d.canWrite(g.ContentType, w.Decided()...)
+				err = unwritten
 			}
 			return err
 		})
-		if err != nil {
+		switch {
+		case err == nil:
+		case unwritten != nil && errors.Is(err, unwritten):
+			one.Obstacle = unwritten.Error()
+		default:
 			return err
 		}
 		return do(one)

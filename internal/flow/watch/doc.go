@@ -41,8 +41,8 @@
 //	crash at any moment                           continues after the last transaction; findings that were stored and not passed
 //	                                              to Config.Found are in the tables
 //	the database or the brokers are away          waits, logs every 30 s, and continues; nothing is judged meanwhile.
-//	                                              The database is away, too, if it has not answered for 5 minutes, at the start for
-//	                                              an hour
+//	                                              The database also counts as away if a step takes longer than
+//	                                              5 minutes, or the start of a session longer than an hour
 //	tables, rights or the password are missing    Run returns the error
 //	records were deleted before they were read    logged with their number; answers among them are reported missing
 //	a topic is deleted                            after 30 s judging continues with the others; its unread answers are reported missing

@@ -17,16 +17,16 @@ import (
 // silent is a connection whose server answers nothing more after the first statement with a text, and that stays open.
 type silent struct {
 	net.Conn
-	text  []byte
-	began *atomic.Bool // by one of the pool's connections
-	is    atomic.Bool
+	text     []byte
+	began    *atomic.Bool // by one of the pool's connections
+	silenced atomic.Bool
 }
 
 func (c *silent) Write(b []byte) (int, error) {
 	if bytes.Contains(b, c.text) && c.began.CompareAndSwap(false, true) {
-		c.is.Store(true)
+		c.silenced.Store(true)
 	}
-	if c.is.Load() {
+	if c.silenced.Load() {
 		return len(b), nil
 	}
 	return c.Conn.Write(b)

@@ -43,7 +43,7 @@ var errAnew = errors.New("the topics have changed")
 const (
 	// stepLimit limits the time for storing and judging the records of one read.
 	stepLimit = 5 * time.Minute
-	// startSteps is the time limit of a session's start, in steps. The start of one with another declaration forgets all findings at once.
+	// startSteps is the number of steps whose time the start of a session may take: it forgets all findings at once if the declaration has changed.
 	startSteps = 12
 )
 
@@ -109,7 +109,7 @@ func (w *Watcher) session(ctx context.Context) error {
 	}
 	defer asks.Close()
 	s := &session{Watcher: w, asks: asks}
-	if err := s.limited(ctx, startSteps, s.begin); err != nil {
+	if err := withLimit(ctx, startSteps*s.stepLimit, s.begin); err != nil {
 		return err
 	}
 	if len(s.places) == 0 {
@@ -144,17 +144,17 @@ func (w *Watcher) session(ctx context.Context) error {
 	}
 	defer reads.Close()
 	for ctx.Err() == nil {
-		if err := s.limited(ctx, 1, func(ctx context.Context) error { return s.step(ctx, reads) }); err != nil {
+		if err := withLimit(ctx, s.stepLimit, func(ctx context.Context) error { return s.step(ctx, reads) }); err != nil {
 			return err
 		}
 	}
 	return ctx.Err()
 }
 
-// limited calls fn with the time limit of some steps. A database server that falls silent and keeps its connections would otherwise end the
-// watching. A step that is stopped with much to judge loses at most the last chunk.
-func (s *session) limited(ctx context.Context, steps int, fn func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Duration(steps)*s.stepLimit)
+// withLimit calls fn with a limit of time. Otherwise a server that stops answering would block the watcher for ever. A step that is stopped while
+// there is much to judge loses at most the last chunk.
+func withLimit(ctx context.Context, limit time.Duration, fn func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	return fn(ctx)
 }
