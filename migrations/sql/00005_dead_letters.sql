@@ -55,7 +55,7 @@ CREATE TABLE troupe.dead_letters (
   edited_payload  bytea,                -- a redrive sends it instead of payload; null: the payload was not edited
   CHECK (least(first_failed_at, last_failed_at, created_at) >= '0001-01-01 00:00Z' AND
          greatest(first_failed_at, last_failed_at, created_at) < '10000-01-01 00:00Z'),
-  -- As of held.
+  -- See held_size in 00004_participant.sql.
   CONSTRAINT dead_letters_size CHECK (
     octet_length(consumer_group)::bigint + octet_length(handler) + octet_length(error_class) + octet_length(error) + octet_length(topic)
     + octet_length(message_id) + octet_length(message_type) + octet_length(correlation_id) <= 65536

@@ -65,7 +65,7 @@ CREATE TABLE troupe.local_work (
   CONSTRAINT local_work_size CHECK (
     coalesce(octet_length(payload)::bigint, 0) + octet_length(headers::text) + coalesce(octet_length(raw_headers), 0)
     + coalesce(octet_length(key), 0) + coalesce(octet_length(key_bytes), 0) + octet_length(type) + octet_length(topic) <= 8388608),
-  -- As of held.
+  -- See held_size in 00004_participant.sql.
   CONSTRAINT local_work_texts CHECK (
     octet_length(consumer_group)::bigint + coalesce(octet_length(error_class), 0) + coalesce(octet_length(last_error), 0)
     + coalesce(octet_length(handler), 0) + coalesce(octet_length(hop), 0) + coalesce(octet_length(source), 0) <= 65536)

@@ -37,11 +37,11 @@ CREATE TABLE troupe.sagas (
   CHECK (least(wake_at, started_at, updated_at, ended_at) >= '0001-01-01 00:00Z' AND
          greatest(wake_at, started_at, updated_at, ended_at) < '10000-01-01 00:00Z'),
   CHECK ((ended_at IS NOT NULL) = (status IN ('completed', 'compensated', 'abandoned'))),
-  -- As of held. No list reads the state, and a page of one saga looks at its size first: to compute that for each decision would take as
-  -- long as to print the state.
+  -- See held_size in 00004_participant.sql. The steps that a definition allows have up to 72 kB of names. The state has no limit here: the
+  -- check would convert all of it to text in each decision. No list reads it, and the page of a saga checks its size first.
   CONSTRAINT sagas_size CHECK (
     octet_length(hop)::bigint + octet_length(consumer_group) + octet_length(definition) + octet_length(steps)
-    + coalesce(octet_length(reason), 0) + octet_length(content_type) <= 65536)
+    + coalesce(octet_length(reason), 0) + octet_length(content_type) <= 131072)
 ) WITH (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000);
 -- No column of these indexes changes while a saga runs, so that its updates leave them alone. A list over all statuses sorts a page
 -- of each, and a key is looked up as an id of each saga: every further index costs each start and each end.

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -149,4 +151,26 @@ func (f *flow) serveSeats(pool *pgxpool.Pool) {
 	tickets := f.participant("tickets", f.pool)
 	participant.Handle(tickets, issueTickets)
 	f.run(tickets, f.pool)
+}
+
+// TestASagaWithAsManyItemsAsADefinitionAllowsIsStored begins all items of the largest definition at once, with the longest names of steps.
+func TestASagaWithAsManyItemsAsADefinitionAllowsIsStored(t *testing.T) {
+	t.Parallel()
+	spec := saga.Spec{Saga: "tour", Version: 1, Key: "id", Data: map[string]saga.Type{"id": saga.String, "all": saga.Any}}
+	for n := range 64 {
+		st := saga.Step{
+			Name: strings.Repeat("s", 61) + fmt.Sprintf("%02d", n), Command: &saga.Command{Hop: "seats", Type: "BookSeat"},
+			Success: []saga.Answer{{Event: "SeatBooked"}}, Irreversible: "a test", Timeout: saga.Duration(time.Hour),
+		}
+		if n < 10 {
+			st.ForEach = &saga.ForEach{List: "data.all", As: "one", Max: 100}
+		}
+		spec.Steps = append(spec.Steps, st)
+	}
+	d, err := saga.Define(spec)
+	require.NoError(t, err)
+	f := &flow{t: t, name: testkit.Flow(t), local: true, pool: testkit.Database(t)}
+	f.c = f.notRunning(d)
+	f.begun("tour", map[string]any{"id": "t-1", "all": make([]int, 100)})
+	f.waitCount("a command for each item and each other step", 1054, "SELECT count(*) FROM troupe.outbox WHERE type = 'BookSeat'")
 }
