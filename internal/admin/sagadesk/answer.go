@@ -19,7 +19,7 @@ import (
 // withAnswerer adds to the refusal of an operator's answer the name of the operator who answered the step before, if there is one.
 func (d *Desk) withAnswerer(ctx context.Context, id string, e saga.Event, refused error) error {
 	const find = `
-SELECT at, actor, event ->> 'type'
+SELECT at, left(actor, 200), left(event ->> 'type', 200)
 FROM troupe.saga_events
 WHERE saga_id = $1
   AND kind = 'answer'

@@ -50,8 +50,8 @@ func (d *Desk) each(ctx context.Context, which string, args pg.Args, do func(g *
 	}
 }
 
-// maxRead limits the bytes of a state, or of an entry of a log, that are read: a service may write up to 255 MiB. A coordinator's have a few
-// megabytes.
+// maxRead limits the bytes of a state, or of an entry of a log: a larger one is not read. A coordinator writes a few megabytes; its role
+// could write 255 MiB.
 const maxRead = 32 << 20
 
 var (

@@ -120,4 +120,12 @@ func TestAValueThatWouldFillTheMemoryIsNotRead(t *testing.T) {
 	others, err := desk.Log(t.Context(), "order/o-00", 0, 3)
 	require.NoError(t, err)
 	require.NotEmpty(t, others)
+	replayed, err := desk.Replay(t.Context(), "order/o-00")
+	require.NoError(t, err)
+	require.Equal(t, "the state: it has more than 32 MiB, and is not read", replayed.Difference)
+	_, err = pool.Exec(t.Context(), "UPDATE troupe.sagas SET state = '{}' WHERE id = 'order/o-00'; DELETE FROM troupe.saga_events WHERE saga_id = 'order/o-00' AND version IN (1, 2, 3)")
+	require.NoError(t, err)
+	replayed, err = desk.Replay(t.Context(), "order/o-00")
+	require.NoError(t, err)
+	require.Equal(t, "entry 4: it has more than 32 MiB, and is not read", replayed.Difference)
 }

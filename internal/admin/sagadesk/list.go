@@ -255,7 +255,7 @@ func (d *Desk) log(ctx context.Context, id, order string, after, limit int) ([]d
 	read := `
 SELECT version, ` + entryAt + `, CASE WHEN readable THEN event END, CASE WHEN readable THEN moments END, recorded_at, coalesce(role, '')
 FROM troupe.saga_events
-CROSS JOIN LATERAL (SELECT octet_length(event::text)::bigint + octet_length(moments::text) <= @most AS readable) AS size
+CROSS JOIN LATERAL (SELECT octet_length(event::text)::bigint + octet_length(moments::text) <= @most AS readable OFFSET 0) AS size -- OFFSET: computed once
 WHERE saga_id = @id
   AND version > @after
 ORDER BY version ` + order + `

@@ -76,20 +76,21 @@ type folding struct {
 // replay reads rows and logs in one snapshot. It returns the last id, or "" if there was none.
 func (d *Desk) replay(ctx context.Context, which string, args pgx.NamedArgs, do func(Replayed) error) (last string, err error) {
 	read := `
-SELECT s.id, s.definition, s.version, s.state, s.state ? 'erased',
-       coalesce((SELECT e.event ->> 'from' FROM troupe.saga_events AS e WHERE e.saga_id = s.id AND e.kind = 'migrated'
+SELECT s.id, s.definition, s.version, CASE WHEN octet_length(s.state::text) <= @most THEN s.state END, s.state ? 'erased',
+       coalesce((SELECT left(e.event ->> 'from', 1000) FROM troupe.saga_events AS e WHERE e.saga_id = s.id AND e.kind = 'migrated'
                  ORDER BY e.version LIMIT 1), s.definition)
 FROM troupe.sagas AS s
 WHERE ` + which + `
 ORDER BY s.id
 LIMIT @limit`
 	const events = `
-SELECT saga_id, version, ` + entryAt + `, event
+SELECT saga_id, version, ` + entryAt + `, CASE WHEN octet_length(event::text) <= @most THEN event END
 FROM troupe.saga_events
 WHERE saga_id = ANY (@ids)
 ORDER BY saga_id, version`
 	snapshot := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 	var results []Replayed
+	args["most"] = maxRead
 	err = pgx.BeginTxFunc(ctx, d.cfg.Pool, snapshot, func(tx pgx.Tx) error {
 		rows, err := tx.Query(ctx, read, args)
 		if err != nil {
@@ -108,8 +109,11 @@ ORDER BY saga_id, version`
 			if f.d, err = d.definitions.Of(ctx, f.first); err != nil {
 				f.wrong = err.Error()
 			}
+			if f.row == nil {
+				f.differs("the state: %s", errTooLarge)
+			}
 		}
-		if rows, err = tx.Query(ctx, events, pgx.NamedArgs{"ids": ids}); err != nil {
+		if rows, err = tx.Query(ctx, events, pgx.NamedArgs{"ids": ids, "most": maxRead}); err != nil {
 			return err
 		}
 		var id string
@@ -120,7 +124,9 @@ ORDER BY saga_id, version`
 				byID[id].events++
 				return nil
 			}
-			if e.Event, err = saga.ReadEvent(text); err != nil {
+			if text == nil {
+				byID[id].differs("entry %d: %s", e.Version, errTooLarge)
+			} else if e.Event, err = saga.ReadEvent(text); err != nil {
 				byID[id].differs("entry %d cannot be read: %s", e.Version, err)
 			}
 			d.fold(ctx, byID[id], e)
