@@ -79,9 +79,12 @@ scratch_in_memory() {
   room=$(df --output=avail -BG /dev/shm 2>/dev/null | tail -1 | tr -dc 0-9)
   free=$(awk '/^MemAvailable/ { print int($2 / 1048576) }' /proc/meminfo 2>/dev/null)
   [ "${room:-0}" -ge 12 ] && [ "${free:-0}" -ge 12 ] || return 0
-  export GOTMPDIR=${GOTMPDIR:-${TMPDIR:-/tmp}} # programs of tests are large
   scratch=$(mktemp -d /dev/shm/ci.XXXXXX)
   chmod 711 "$scratch" # Postgres runs as another user
+  printf '#!/bin/sh\n' >"$scratch/program"
+  chmod +x "$scratch/program"
+  "$scratch/program" 2>/dev/null || { scratch_remove; scratch=; return 0; } # mounted noexec, as in a container
+  export GOTMPDIR=${GOTMPDIR:-${TMPDIR:-/tmp}} # programs of tests are large
   export TMPDIR=$scratch
 }
 scratch_remove() { [ -z "$scratch" ] || rm -rf "$scratch"; }

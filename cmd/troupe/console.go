@@ -157,7 +157,7 @@ func (f *consoleFlags) run(cmd *cobra.Command) error {
 		return fmt.Errorf("--listen %s: others than this machine could read it: want a token, by --token-file or TROUPE_CONSOLE_TOKEN, or users in --config", f.listen)
 	}
 	if proxied && token == "" && f.access == nil {
-		return errors.New("--host or --https: others than this machine could read it through the proxy: want a token, by --token-file or TROUPE_CONSOLE_TOKEN, or users in --config")
+		return errors.New("--host or --https: others than this machine could read it through the proxy: set a token with --token-file or TROUPE_CONSOLE_TOKEN, or list users in --config")
 	}
 	end, err := f.openDemo(cmd.Context())
 	if err != nil {

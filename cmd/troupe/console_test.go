@@ -120,7 +120,7 @@ func TestAConsoleBehindAProxyWantsATokenForReading(t *testing.T) {
 
 		o := finish(t, command(t, []string{"TROUPE_DATABASES=order=postgres://localhost:1/order"}, "console", "--listen", "127.0.0.1:0", proxied))
 		require.Equal(t, exitUsage, o.status, o.stderr)
-		require.Contains(t, o.stderr, "through the proxy: want a token")
+		require.Contains(t, o.stderr, "through the proxy: set a token")
 	}
 }
 

@@ -74,7 +74,7 @@ func (f definitionFacts) title() string { return f.of.String() }
 // verifyLimit bounds the check of a definition for a page. A service may store a definition whose check takes hours.
 const verifyLimit = 2 * time.Second
 
-// findingsOf returns the verifier's findings, or the one that it took too long.
+// findingsOf returns the verifier's findings; if the check takes longer than verifyLimit, one finding that says so.
 func findingsOf(ctx context.Context, d *saga.Definition) []verify.Finding {
 	ctx, cancel := context.WithTimeout(ctx, verifyLimit)
 	defer cancel()

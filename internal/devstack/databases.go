@@ -21,7 +21,7 @@ func (p *Postgres) CreateDatabase(ctx context.Context, name, template string) (a
 	statement := "CREATE DATABASE " + pgx.Identifier{name}.Sanitize()
 	if template != "" {
 		statement += " TEMPLATE " + pgx.Identifier{template}.Sanitize()
-		// Files are copied faster than pages, which the server would also write to its log. Postgres 14 knows no other way, and not the word.
+		// Files are copied faster than pages, which the server would also write to its log. Postgres 14 always copies files, and does not accept STRATEGY.
 		if !strings.HasPrefix(conn.PgConn().ParameterStatus("server_version"), "14.") {
 			statement += " STRATEGY FILE_COPY"
 		}

@@ -8,8 +8,8 @@ import (
 )
 
 // Attempts limits the wrong tokens from an address: AttemptsAtOnce at once, then one each AttemptEvery. Wrong tokens of other addresses,
-// however many these are, do not delay an address. It counts the wrong tokens of mostAddresses addresses. A further one replaces any of
-// them, whose next wrong token is its first again.
+// however many these are, do not delay an address. It counts the wrong tokens of mostAddresses addresses. A new address evicts
+// a random one, whose count begins at zero again: a client with more addresses than that is not slowed down.
 type Attempts struct {
 	Now func() time.Time // nil: time.Now
 
@@ -43,21 +43,21 @@ func (a *Attempts) Try(r *http.Request, right func() bool) (ok, limited bool) {
 		now = a.Now()
 	}
 	address := AddressOf(r)
-	was, counted := a.wrong[address]
-	is := tally{max(0, was.count-float64(now.Sub(was.at))/float64(AttemptEvery)), now}
-	if limited = is.count > AttemptsAtOnce-1; !limited {
+	before, counted := a.wrong[address]
+	current := tally{max(0, before.count-float64(now.Sub(before.at))/float64(AttemptEvery)), now}
+	if limited = current.count > AttemptsAtOnce-1; !limited {
 		if ok = right(); !ok {
-			is.count++
+			current.count++
 		}
 	}
 	if counted || !ok {
-		a.put(address, is)
+		a.put(address, current)
 	}
 	return ok, limited
 }
 
 // put stores the tally of an address. If there are too many, it removes another one.
-func (a *Attempts) put(address string, is tally) {
+func (a *Attempts) put(address string, counts tally) {
 	if _, counted := a.wrong[address]; !counted && len(a.wrong) >= mostAddresses {
 		for other := range a.wrong {
 			delete(a.wrong, other)
@@ -67,7 +67,7 @@ func (a *Attempts) put(address string, is tally) {
 	if a.wrong == nil {
 		a.wrong = make(map[string]tally)
 	}
-	a.wrong[address] = is
+	a.wrong[address] = counts
 }
 
 // AddressOf returns the request's address without port; of an IPv6 address the first 64 bits, since one customer has all of the

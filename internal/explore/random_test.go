@@ -151,7 +151,7 @@ func byChance(t *testing.T, seed uint64, optional bool, states int, change ...fu
 	return report.States
 }
 
-// The tests of definitions by chance have few seeds. .ci/soak runs FuzzDefinitionsByChance with thousands.
+// These tests use few random definitions. .ci/soak runs FuzzDefinitionsByChance with thousands.
 
 func TestDefinitionsByChanceKeepTheirPromises(t *testing.T) {
 	t.Parallel()
@@ -199,5 +199,6 @@ func FuzzDefinitionsByChance(f *testing.F) {
 		byChance(t, seed, seed%2 == 1, 20_000)
 		byChance(t, seed, seed%2 == 1, 20_000, cancelByChance)
 		byChance(t, seed, seed%2 == 1, 20_000, forEachByChance)
+		byChance(t, seed, seed%2 == 1, 20_000, forEachByChance, cancelByChance)
 	})
 }

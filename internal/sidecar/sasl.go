@@ -72,7 +72,7 @@ func (v values) sasl() (sasl.Mechanism, error) {
 	return scram.Sha512(auth), nil
 }
 
-// reusable has what another program could log in with, if it read it on the network, by mechanism.
+// reusable names, by SASL mechanism, the credential with which a program that reads the network could log in.
 var reusable = map[string]string{"plain": "password", "oauthbearer": "token", "aws-msk-iam": "signed login"}
 
 // inTheClear describes the secret that would cross the network unencrypted; "": none would.
@@ -81,5 +81,5 @@ func (v values) inTheClear() string {
 	if reusable[kind] == "" || v.text[kafkaTLS.name] == "true" || v.text[kafkaCA.name]+v.text[kafkaCert.name]+v.text[kafkaName.name] != "" {
 		return ""
 	}
-	return "kafka-sasl " + kind + " without TLS: the " + reusable[kind] + " crosses the network as it is"
+	return "kafka-sasl " + kind + " without TLS: the " + reusable[kind] + " is sent unencrypted"
 }

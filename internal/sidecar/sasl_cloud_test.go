@@ -182,8 +182,8 @@ func TestASecretThatCrossesTheNetworkUnencryptedIsReported(t *testing.T) {
 	t.Parallel()
 	for kind, want := range map[string]string{
 		"none": "", "scram-sha-256": "", "scram-sha-512": "",
-		"plain": "the password crosses the network as it is", "oauthbearer": "the token crosses the network as it is",
-		"aws-msk-iam": "the signed login crosses the network as it is",
+		"plain": "the password is sent unencrypted", "oauthbearer": "the token is sent unencrypted",
+		"aws-msk-iam": "the signed login is sent unencrypted",
 	} {
 		for _, tls := range []string{"true", "false"} {
 			settings := []string{

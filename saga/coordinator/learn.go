@@ -22,7 +22,7 @@ var newDefinitionsSQL string
 const (
 	// learnEvery is the interval at which a coordinator looks for new definitions while it handles no event.
 	learnEvery = 5 * time.Second
-	// learnLimit limits one search for new definitions. A server that stops answering would otherwise block the search for ever.
+	// learnLimit limits one search for new definitions, and one call of renew. A server that stops answering would otherwise block the search for ever.
 	learnLimit = 30 * time.Second
 )
 
@@ -84,11 +84,12 @@ func (c *Coordinator) consume(d *saga.Definition) {
 }
 
 // watch looks for new definitions until ctx ends: the events of a hop that is not consumed do not come, and the process that stored
-// the definition may have ended.
+// the definition may have ended. It also calls renew.
 func (c *Coordinator) watch(ctx context.Context) {
 	tick := time.NewTicker(learnEvery)
 	defer tick.Stop()
 	for {
+		c.renewInTime(ctx)
 		c.searchDefinitions(ctx)
 		select {
 		case <-ctx.Done():
@@ -98,11 +99,17 @@ func (c *Coordinator) watch(ctx context.Context) {
 	}
 }
 
-// searchDefinitions calls renew, and learns the definitions that other processes have stored.
-func (c *Coordinator) searchDefinitions(ctx context.Context) {
+// renewInTime calls renew with a limit of its own: it may wait for a row that another transaction has locked.
+func (c *Coordinator) renewInTime(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, c.learnLimit)
 	defer cancel()
 	c.renew(ctx)
+}
+
+// searchDefinitions learns the definitions that other processes have stored.
+func (c *Coordinator) searchDefinitions(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, c.learnLimit)
+	defer cancel()
 	var found []storedDefinition
 	batch := &pgx.Batch{}
 	c.queueNew(batch, &found)

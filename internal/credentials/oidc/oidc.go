@@ -115,7 +115,7 @@ func (s *Source) fetch(ctx context.Context) (*oauth2.Token, error) {
 	}
 	t, err := s.request(secret).Token(context.WithValue(ctx, oauth2.HTTPClient, s.client))
 	if err != nil {
-		return nil, explain(err, s.formsOf(secret))
+		return nil, explain(err, s.secretForms(secret))
 	}
 	return t, nil
 }
@@ -132,8 +132,8 @@ func (s *Source) request(secret string) *clientcredentials.Config {
 	return s.last
 }
 
-// formsOf returns the forms of the secret in a request, the longest first: in the header, in the body, and as it is.
-func (s *Source) formsOf(secret string) []string {
+// secretForms returns the secret as it is encoded in the header and in the body, and unencoded. The longest is first, since it may contain the others.
+func (s *Source) secretForms(secret string) []string {
 	id := s.cfg.ClientID
 	return []string{
 		base64.StdEncoding.EncodeToString([]byte(url.QueryEscape(id) + ":" + url.QueryEscape(secret))), url.QueryEscape(secret), secret,

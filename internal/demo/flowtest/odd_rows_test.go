@@ -62,13 +62,18 @@ func TestOddValuesOfALesserRoleStopNothingElse(t *testing.T) {
 			c, err := console.New(t.Context(), console.Config{Databases: databases, Brokers: testkit.Kafka(t), Flow: f.name})
 			require.NoError(t, err)
 			defer c.Close()
-			for m, page := range pages { // each once as a page and once as JSON, for every two parts
-				accept := []string{"text/html", "application/json"}[(n+m)%2]
-				w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, page, nil)
-				r.Header.Set("Accept", accept)
-				c.ServeHTTP(w, r)
-				require.Equal(t, http.StatusOK, w.Code, "%s %s: %s", page, accept, w.Body)
-				require.NotContains(t, w.Body.String(), "cannot be read", page)
+			forms := []string{"text/html", "application/json"}
+			for m, page := range pages { // without a seed one part reads it as HTML, and the next one as JSON
+				for k, accept := range forms {
+					if os.Getenv("TROUPE_SEED") == "" && k != (n+m)%2 {
+						continue
+					}
+					w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, page, nil)
+					r.Header.Set("Accept", accept)
+					c.ServeHTTP(w, r)
+					require.Equal(t, http.StatusOK, w.Code, "%s %s: %s", page, accept, w.Body)
+					require.NotContains(t, w.Body.String(), "cannot be read", page)
+				}
 			}
 		})
 	}

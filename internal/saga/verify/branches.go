@@ -23,7 +23,7 @@ func branches(m *model) {
 	}
 	for i, a := range all {
 		for _, b := range all[i+1:] {
-			m.goOn()
+			m.checkContext()
 			alternatives := a.step < 0 || b.step < 0 || slices.Equal(a.needs, b.needs)
 			if alternatives && !a.cond.opaque && !b.cond.opaque && !(gaps.has(max(a.step, 0)) && a.step >= 0) {
 				m.boundary(a, b)
@@ -116,7 +116,7 @@ func (m *model) boundary(a, b branch) {
 			continue
 		}
 		for _, rest := range m.others(a.cond.x, b.cond.x, bound.Field) {
-			m.goOn()
+			m.checkContext()
 			var ina, inb [3]bool
 			failed := false
 			for k, value := range values {

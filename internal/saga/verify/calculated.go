@@ -36,7 +36,7 @@ func (m *model) calculatedGap(group, follow set) bool {
 		return false
 	}
 	for _, data := range all {
-		m.goOn()
+		m.checkContext()
 		objects := map[string]any{"data": data}
 		comes := !slices.ContainsFunc(before, func(x *expr.Expr) bool { holds, err := x.Holds(objects); return !holds || err != nil })
 		taken := slices.ContainsFunc(xs, func(x *expr.Expr) bool { holds, err := x.Holds(objects); return holds || err != nil })

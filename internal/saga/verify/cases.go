@@ -111,7 +111,7 @@ func plain(m *model, x *expr.Expr) bool {
 func candidates(m *model, conditions []*condition) map[int][]any {
 	values := make(map[int][]any)
 	put := func(v int, value any) {
-		m.goOn()
+		m.checkContext()
 		if !slices.Contains(values[v], value) {
 			values[v] = append(values[v], value)
 		}
@@ -239,7 +239,7 @@ func (c *cases) exactly(m *model, cond *condition, values map[int][]any) bool {
 	}
 	table := make([]bool, rows)
 	for row := range rows {
-		m.goOn()
+		m.checkContext()
 		data, rest := make(map[string]any, len(vars)), row
 		for _, v := range slices.Backward(vars) {
 			value := values[v][rest%len(values[v])]
@@ -270,7 +270,7 @@ func (c *cases) collapse(m *model, conditions []*condition) {
 		for value, is := range c.dims[i].values {
 			column := fmt.Sprint(is == any(absent{}), " ") // absence is never merged: only later is it known whether the variable can be unset
 			for _, cond := range conditions {
-				m.goOn()
+				m.checkContext()
 				column += cond.column(i, value)
 			}
 			if !seen[column] {

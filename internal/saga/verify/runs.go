@@ -85,7 +85,7 @@ func gcd(a, b int) int {
 // impossible.
 func (m *model) forward(c *run) bool {
 	for _, i := range m.order {
-		m.goOn()
+		m.checkContext()
 		goes, cut := m.join(c, i)
 		c.sure[i] = m.setBy(c, c.before[i])
 		switch {
@@ -231,7 +231,7 @@ func (m *model) missing(c *run, v, i int) bool {
 func (m *model) endsBefore(c *run, i int) (ended, ok bool) {
 	sure := c.sure[i]
 	for _, end := range m.cases.ends {
-		m.goOn()
+		m.checkContext()
 		if end == nil || end.reads.and(sure) != end.reads {
 			continue
 		}

@@ -68,11 +68,11 @@ func Within(ctx context.Context, d *saga.Definition, o Options) (found []Finding
 	return check(newModel(ctx, d), o), nil
 }
 
-// stopped is the value of the panic that ends a check in the depth of its loops.
+// stopped is the value of the panic by which checkContext ends a check; Within recovers it.
 type stopped struct{ err error }
 
-// goOn ends the check if its context has ended. Each loop calls it whose length may be a product of the sizes of lists in the definition.
-func (m *model) goOn() {
+// checkContext ends the check if its context has ended. Each loop calls it whose length may be a product of the sizes of lists in the definition.
+func (m *model) checkContext() {
 	if err := m.ctx.Err(); err != nil {
 		panic(stopped{err})
 	}
