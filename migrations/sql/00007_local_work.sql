@@ -168,7 +168,7 @@ BEGIN
     WHERE o.topic = make_local.topic
       AND (EXISTS (SELECT FROM troupe.outbox_failures AS t WHERE t.position = o.position)
            OR NOT EXISTS (SELECT
-                          FROM (SELECT system_id, published FROM troupe.relay_state ORDER BY updated_at DESC LIMIT 1) AS s
+                          FROM troupe.relay_state AS s
                           WHERE s.system_id = (SELECT system_identifier::text FROM pg_control_system())
                             AND (pg_visible_in_snapshot(o.xid, s.published)
                               OR pg_visible_in_snapshot(troupe.outbox_inserted_by(o.xid, o.xmin), s.published))
