@@ -68,7 +68,6 @@ type firer struct {
 	changedAt  time.Time // when the server that answers last changed
 	lateAt     time.Time // when an answer was last late
 	vain       int       // number of statements in a row that fired nothing although deadlines were due
-	again      time.Time // when to look for lost ones again
 
 	looked  time.Time // when foreignLock read who holds the lock
 	blocked error     // its result
@@ -107,9 +106,6 @@ func (p *Participant) fire(ctx context.Context) {
 
 // pass fires due deadlines and returns how long no other will be due, as far as is known.
 func (f *firer) pass(ctx context.Context) (wait time.Duration, err error) {
-	if err := f.fireAgain(ctx); err != nil {
-		return 0, err
-	}
 	back, began := lookBack, time.Now()
 	if f.names = f.all; len(f.atOnce) < len(f.all) && !f.backlog.isHandled(ctx) {
 		f.names = f.atOnce
@@ -150,31 +146,76 @@ func (f *firer) pass(ctx context.Context) (wait time.Duration, err error) {
 const (
 	lostAfter = 24 * time.Hour
 	lostEvery = time.Hour
+	lostLimit = 500
 )
 
-// fireAgain makes the deadlines fire again that fired long ago and were not handled; all that were not handled if this member has found that
-// messages of the topic were lost before they were read. No other service can send these messages again. The ones that are not lost are
-// duplicates. Local work is not lost.
-func (f *firer) fireAgain(ctx context.Context) error {
-	age := lostAfter
-	if found := f.p.lostFired.Swap(false); found {
-		age = 0
-	} else if f.p.cfg.Local || time.Now().Before(f.again) {
-		return nil
+// fireLost calls fireAgain at once, every lostEvery and whenever this member detects a loss, until ctx ends. It is no part of fire: other
+// deadlines fire while it fails.
+func (p *Participant) fireLost(ctx context.Context) {
+	trouble := p.repeated("look for deadlines whose messages are lost")
+	policy := retry.Policy{Initial: time.Second, Cap: time.Minute}
+	for found, failed := false, 0; ; {
+		err := p.fireAgain(ctx, found)
+		if ctx.Err() != nil {
+			return
+		}
+		trouble.report(err)
+		wait := lostEvery
+		if failed++; err == nil {
+			found, failed = false, 0
+		} else {
+			wait = policy.Wait(failed)
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		case <-p.messagesLost:
+			found = true
+		}
+		timer.Stop()
 	}
+}
+
+// fireAgain resets fired deadlines that were not handled, so that they fire again. Normally it resets the ones that fired more than lostAfter
+// ago. If this member has detected a loss, it resets all of them. No other service can send these messages again. The ones that are not lost
+// are duplicates. It resets at most lostLimit in one transaction, the newest first: so it ends, though they fire meanwhile.
+func (p *Participant) fireAgain(ctx context.Context, found bool) error {
+	args := pg.Args{
+		"group": p.cfg.Group, "limit": lostLimit, "age": (*float64)(nil), "before": (*time.Time)(nil), "scope": "", "name": "",
+	}
+	if !found {
+		if u, err := p.findUnpublished(ctx); err == nil && u.rows > 0 {
+			return nil // their messages may wait for a relay
+		}
+		args["age"] = lostAfter.Seconds()
+	}
+	total, err := 0, error(nil)
+	for n := lostLimit; err == nil && n == lostLimit; total += n {
+		n, err = p.resetFired(ctx, args)
+	}
+	if total > 0 {
+		p.cfg.Log.Warn().Int("deadlines", total).
+			Msg("deadlines fire again: they had fired and were not handled, and their messages may be lost, skipped, parked or not published yet")
+	}
+	return err
+}
+
+// resetFired executes fire_again.sql, and changes args for its next call.
+func (p *Participant) resetFired(ctx context.Context, args pg.Args) (n int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, statementLimit)
 	defer cancel()
-	tag, err := f.p.cfg.Pool.Exec(ctx, fireAgain, pg.Args{"group": f.p.cfg.Group, "age": age.Seconds()})
+	var scope, name string
+	var before time.Time
+	err = p.cfg.Pool.QueryRow(ctx, fireAgain, args).Scan(&before, &scope, &name, &n)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return 0, nil
+	}
 	if err != nil {
-		f.p.lostFired.CompareAndSwap(false, age == 0)
-		return err
+		return 0, err
 	}
-	f.again = time.Now().Add(lostEvery)
-	if n := tag.RowsAffected(); n > 0 {
-		f.p.cfg.Log.Warn().Int64("deadlines", n).
-			Msg("deadlines fire again: they had fired and were not handled, and their messages may be lost or skipped")
-	}
-	return nil
+	args["before"], args["scope"], args["name"] = &before, scope, name
+	return n, nil
 }
 
 // wasAway reports whether the database may have been away since the last pass, although no statement failed: another server answers, or the

@@ -40,8 +40,8 @@ type Participant struct {
 	// awaited holds the messages that wait for a member with a handler.
 	awaited awaited
 	more    chan struct{} // topics were added since the group was joined
-	// lostFired reports that messages of the commands topic were lost, or skipped, before a member has read them: deadlines may be among them.
-	lostFired atomic.Bool
+	// messagesLost receives when messages of the commands topic were lost, or skipped, before a member has read them: deadlines may be among them.
+	messagesLost chan struct{}
 
 	outages map[string]*repeated // by the dependency that is away; shared by the partitions, which all lose it at once
 
@@ -97,7 +97,7 @@ func New(cfg Config) (*Participant, error) {
 	if err != nil {
 		return nil, fmt.Errorf("participant: %w", err)
 	}
-	p := &Participant{cfg: cfg, out: out, turns: newTurns(), state: errNotRunning, more: make(chan struct{}, 1)}
+	p := &Participant{cfg: cfg, out: out, turns: newTurns(), state: errNotRunning, more: make(chan struct{}, 1), messagesLost: make(chan struct{}, 1)}
 	p.handlers.Store(&handlers{})
 	p.checked = out.Checked(p.mayEmit)
 	p.failures = &failures{p: p}
@@ -202,6 +202,9 @@ func (p *Participant) run(ctx context.Context) error {
 	background.Go(func() { p.runRates(ctx) })
 	if p.fires() {
 		background.Go(func() { p.fire(ctx) })
+		if !p.cfg.Local { // local work is not lost
+			background.Go(func() { p.fireLost(ctx) })
+		}
 	}
 	for _, fn := range p.alongside {
 		background.Go(func() { fn(ctx) })

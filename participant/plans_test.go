@@ -27,13 +27,16 @@ func TestPlansMadeOnEmptyTablesUseThePrimaryKey(t *testing.T) {
 			"text, text[], text[], bigint", "'g', '{o-1}', '{n}', 1", "deadlines_pkey",
 			"((consumer_group = gone.consumer_group) AND (scope = gone.scope) AND (name = gone.name))",
 		},
+		"fire_again": { // by the group alone it would read all that are pending
+			"text, timestamptz, float8, text, text, bigint", "'g', NULL, 1, '', '', 1", "deadlines_fired", "((consumer_group = $1)",
+		},
 	} {
 		text, err := os.ReadFile("sql/" + statement + ".sql")
 		require.NoError(t, err)
 		conn, err := pgx.ConnectConfig(t.Context(), pool.Config().ConnConfig)
 		require.NoError(t, err)
 		defer conn.Close(t.Context())
-		named := pgx.NamedArgs{"scopes": nil, "names": nil, "limit": nil, "group": nil}
+		named := pgx.NamedArgs{"scopes": nil, "names": nil, "limit": nil, "group": nil, "before": nil, "age": nil, "scope": nil, "name": nil}
 		numbered, _, err := named.RewriteQuery(t.Context(), conn, string(text), nil)
 		require.NoError(t, err)
 		for _, sql := range []string{

@@ -95,13 +95,17 @@ func (w *worker) logDeleted(start int64) {
 	}
 	w.p.cfg.Log.Error().Stringer("partition", w.at).Int64("from", unread).Int64("offsets", start-unread).
 		Msg("messages were deleted from the topic before they were read, by its retention or by a tool: they are lost to this group")
-	w.lost()
+	w.reportLoss()
 }
 
-// lost records that messages of the partition were lost, or skipped, before they were read.
-func (w *worker) lost() {
-	if w.topic == w.p.cfg.Hop.Commands() {
-		w.p.lostFired.Store(true)
+// reportLoss reports that messages of the partition were lost, or skipped, before they were read.
+func (w *worker) reportLoss() {
+	if w.topic != w.p.cfg.Hop.Commands() {
+		return
+	}
+	select {
+	case w.p.messagesLost <- struct{}{}:
+	default: // it has been reported
 	}
 }
 

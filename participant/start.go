@@ -128,7 +128,7 @@ func (w *worker) start(ctx context.Context, committed kgo.Offset, of committedOf
 	log := w.p.cfg.Log.With().Stringer("partition", w.at).Int64("committed", offset).Int64("watermark", s.watermark.offset).Logger()
 	next := s.watermark.offset + 1
 	if s.topicID != uuid.Nil && of.topicID != uuid.Nil && s.topicID != of.topicID { // the topic was deleted and created again
-		w.lost()
+		w.reportLoss()
 	}
 	// A cancelled rebuild may have left a committed offset below the watermark. The partition is read from the watermark if this lease has
 	// undone the rebuild; also if the watermark has no epoch, because an operator set the offset: it then recognises no message as handled.
@@ -148,7 +148,7 @@ func (w *worker) start(ctx context.Context, committed kgo.Offset, of committedOf
 	case s.topicID == of.topicID && !of.ours && offset > next:
 		log.Warn().Int64("offsets", offset-next).
 			Msg("the group's offset was set to after the watermark: the messages between are skipped")
-		w.lost()
+		w.reportLoss()
 		w.skipTo(ctx, mark{topicID: of.topicID, offset: offset - 1, epoch: -1})
 	case s.topicID == of.topicID:
 	case of.ours && s.topicID != uuid.Nil && offset > 0:

@@ -88,7 +88,7 @@ func (w *worker) skipMarked(ctx context.Context) error {
 	w.skip.Store(b.last)
 	w.p.cfg.Log.Warn().Stringer("partition", w.at).Int64("offset", b.first).Int64("next", b.next).Int64("bytes", b.bytes).
 		Msg("an operator skipped a batch that cannot be read: the partition continues behind it")
-	w.lost()
+	w.reportLoss()
 	w.receive(b.topicID, []*kgo.Record{b.last})
 	return nil
 }
