@@ -100,11 +100,9 @@ type scope struct {
 	sweep     *string // snapshot: only rows that it sees
 }
 
-// from returns the scope of a claim or a look. A full one ignores the marks, and so begins at the first row of the table.
-func (s scope) from(full bool) scope {
-	if full {
-		s.low, s.past = 0, 0
-	}
+// withoutMarks returns the scope of a claim that begins at the first row of the table.
+func (s scope) withoutMarks() scope {
+	s.low, s.past = 0, 0
 	return s
 }
 

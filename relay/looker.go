@@ -26,7 +26,6 @@ type looker struct {
 	mu      sync.Mutex
 	leases  map[int]*holding
 	resting map[int]*resting
-	full    time.Time // when a look last began at the first row of the table, see fullLookEvery
 	looked  time.Time // when the last successful look was requested
 	allHeld bool      // that look found every shard held, and no other relay with at least two more
 }
@@ -47,9 +46,8 @@ type resting struct {
 type restEnd int
 
 const (
-	restOver restEnd = iota // the term or the process ended
+	restOver restEnd = iota // the term or the process ended, or the next claim is a full one
 	restRows                // there are rows
-	restFull                // there are rows, and perhaps below the mark: the look began at the first row of the table
 	restSlow                // there are none, but the look took long
 )
 
@@ -156,7 +154,6 @@ func (l *looker) run(ctx context.Context) {
 
 // looks holds the arguments of look.sql: all slices have one element for each lease of the process, in the same order.
 type looks struct {
-	full      bool // it begins at the first row of the table
 	shards    []int
 	terms     []int64
 	lows      []int64
@@ -174,14 +171,11 @@ func (l *looker) due() (a looks) {
 	if len(l.resting) == 0 {
 		return a
 	}
-	if a.full = time.Since(l.full) > fullLookEvery; a.full {
-		l.full = time.Now()
-	}
 	for shard, h := range l.leases {
 		r := l.resting[shard]
 		sc := nothing
 		if r != nil {
-			sc = r.scope.from(a.full)
+			sc = r.scope
 		}
 		a.shards, a.terms, a.lows = append(a.shards, shard), append(a.terms, h.lease.term), append(a.lows, sc.low)
 		a.pasts, a.blockings = append(a.pasts, sc.past), append(a.blockings, sc.blocking)
@@ -231,16 +225,12 @@ func (l *looker) look(ctx context.Context) (found bool, err error) {
 		case a.resting[n] == nil:
 		case !s.Found:
 			l.relay.state.progressed(s.Shard, func(*Status) {})
-			if long && s.Behind && !a.full {
+			if long && s.Behind {
 				l.ends(s.Shard, a.resting[n], restSlow)
 			}
 		default:
 			found = true
-			end := restRows
-			if a.full {
-				end = restFull
-			}
-			l.ends(s.Shard, a.resting[n], end)
+			l.ends(s.Shard, a.resting[n], restRows)
 		}
 	}
 	l.mu.Lock()

@@ -170,7 +170,7 @@ func TestAFullLookFindsWhatIsBelowAMark(t *testing.T) {
 	}
 }
 
-// The shards of a process whose outbox is idle have one look for all of them.
+// The shards of a process whose outbox is idle have one look for all of them, above their marks.
 func TestAFullLookOfIdleShardsFindsWhatIsBelowAMark(t *testing.T) {
 	t.Parallel()
 	pool, l := tenure(t)
@@ -185,20 +185,51 @@ func TestAFullLookOfIdleShardsFindsWhatIsBelowAMark(t *testing.T) {
 	p.mark.low = 100
 	_, err = pool.Exec(t.Context(), "INSERT INTO troupe.outbox (position, topic, key, type) OVERRIDING SYSTEM VALUE VALUES (5, 't', 'k', 'T')")
 	require.NoError(t, err)
-	rested := make(chan struct{})
-	ctx, stop := context.WithCancel(t.Context())
-	defer func() {
-		stop()
-		<-rested
-	}()
-	go func() {
-		defer close(rested)
-		p.rest(ctx, time.Second)
-	}()
-	<-r.looker.restBegan
-	found, err := r.looker.look(t.Context())
-	require.NoError(t, err)
-	require.True(t, found)
+	rests := func() (rested chan struct{}, stop context.CancelFunc) {
+		rested = make(chan struct{})
+		ctx, stop := context.WithCancel(t.Context())
+		go func() {
+			defer close(rested)
+			p.rest(ctx, time.Second)
+		}()
+		<-r.looker.restBegan
+		return rested, stop
+	}
+	rested, stop := rests()
+	for range 2 {
+		found, err := r.looker.look(t.Context())
+		require.NoError(t, err)
+		require.False(t, found)
+	}
+	stop()
+	<-rested
+	require.Empty(t, claimedNow(t, p), "it is below the mark")
+
+	p.lookedFull = time.Now().Add(-fullLookEvery)
+	rested, stop = rests()
+	defer stop()
 	<-rested
 	require.Equal(t, []string{"k5"}, claimedNow(t, p))
+}
+
+// A claim that begins at the first row may read the table for longer than the lease lasts, which is renewed meanwhile.
+func TestAFullLookLocksNoLease(t *testing.T) {
+	t.Parallel()
+	pool, l := tenure(t)
+	_, err := pool.Exec(t.Context(), "INSERT INTO troupe.outbox (topic, key, type) VALUES ('t', 'k', 'T')")
+	require.NoError(t, err)
+	l.length = time.Minute
+	l.renewed(time.Now().Add(-l.length / 2))
+	p := &poll{session: session{pool: pool}, lease: l, batch: 10, passes: time.Hour}
+	defer p.close()
+	renewal, err := pool.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = renewal.Rollback(context.WithoutCancel(t.Context())) }()
+	_, err = renewal.Exec(t.Context(), "SELECT FROM troupe.relay_leases FOR UPDATE")
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	items, err := p.claim(ctx, time.Second)
+	require.NoError(t, err)
+	require.Len(t, items, 1)
 }

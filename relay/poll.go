@@ -36,7 +36,7 @@ type item struct {
 }
 
 // fullLookEvery is the time between two claims that begin at the first row of the table, whatever the mark is: they find rows whose
-// positions were set by hand. A looker has such looks, too.
+// positions were set by hand. Such a claim may take long, so it is never part of a statement that locks a lease.
 const fullLookEvery = time.Minute
 
 // poll is the polling source of one shard: it claims rows from the lowest one that is left, and deletes them.
@@ -82,12 +82,9 @@ func (p *poll) claimRows(ctx context.Context, waited time.Duration) ([]*item, er
 	if (p.published != nil || p.sweep != nil) && p.server != p.of {
 		return nil, p.check(fmt.Errorf("claim rows: %w", errServer))
 	}
-	full := time.Since(p.lookedFull) > fullLookEvery
-	if full {
-		p.lookedFull = time.Now()
-	}
-	if waited > 0 && p.lease.age() > p.lease.length/6 {
-		found, err := p.lease.renew(ctx, p.conn, p.from(full))
+	full := p.beginsFull()
+	if waited > 0 && !full && p.lease.age() > p.lease.length/6 {
+		found, err := p.lease.renew(ctx, p.conn, p.scope())
 		if err != nil || !found {
 			return nil, p.check(err)
 		}
@@ -99,7 +96,11 @@ func (p *poll) claimRows(ctx context.Context, waited time.Duration) ([]*item, er
 	case err != nil:
 		return nil, p.check(fmt.Errorf("advance the low mark: %w", err))
 	}
-	if err := p.read(ctx, p.from(full)); err != nil {
+	from := p.scope()
+	if full {
+		from = from.withoutMarks()
+	}
+	if err := p.read(ctx, from); err != nil {
 		return nil, p.check(fmt.Errorf("claim rows: %w", err))
 	}
 	items := p.take()
@@ -109,7 +110,20 @@ func (p *poll) claimRows(ctx context.Context, waited time.Duration) ([]*item, er
 	return items, nil
 }
 
-func (p *poll) from(full bool) scope { return p.scope().from(full) }
+// beginsFull reports whether the next claim begins at the first row of the table. After the first one, the shards' turns are spread over
+// fullLookEvery, so that not all of them read the whole table at the same time.
+func (p *poll) beginsFull() bool {
+	if time.Since(p.lookedFull) < fullLookEvery {
+		return false
+	}
+	first := p.lookedFull.IsZero()
+	p.lookedFull = time.Now()
+	if first {
+		turn := fullLookEvery * time.Duration(p.lease.ordinal()) / time.Duration(p.lease.of())
+		p.lookedFull = p.lookedFull.Add(-turn)
+	}
+	return true
+}
 
 // compare drops a mark if the lowest row of a full claim shows that it is wrong.
 func (p *poll) compare(lowest *item) {
@@ -140,11 +154,10 @@ func (p *poll) rest(ctx context.Context, wait time.Duration) bool {
 	if p.looker == nil {
 		return sleep(ctx, wait, p.wake)
 	}
-	switch p.looker.rest(ctx, p.lease, p.scope()) {
-	case restSlow: // the look walked over rows of other shards
+	ctx, cancel := context.WithDeadline(ctx, p.lookedFull.Add(fullLookEvery)) // then a claim begins at the first row
+	defer cancel()
+	if p.looker.rest(ctx, p.lease, p.scope()) == restSlow { // the look walked over rows of other shards
 		p.mark.beginNext()
-	case restFull:
-		p.lookedFull = time.Time{} // the next claim begins at the first row, too
 	}
 	return false
 }
