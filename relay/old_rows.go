@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/troupe-go/troupe/internal/pg"
 )
@@ -11,22 +12,32 @@ import (
 // transaction a poll recognises that it was not restored since. After twice this number these bits are of another transaction too.
 const oldAge = 1 << 31
 
-// removeOldRows removes, every houseEvery until ctx ends, the rows that a stream published at least oldAge transactions ago. Their
+// oldRowsEvery is the time between two reads of the whole table for old rows. Even at 50,000 transactions per second a row becomes old 12
+// hours before its bits repeat.
+const oldRowsEvery = time.Hour
+
+// removeOldRows removes, every oldRowsEvery until ctx ends, the rows that a stream published at least oldAge transactions ago. Their
 // partition may be kept for longer: it is dropped only when all of its positions were given out.
 func (r *Relay) removeOldRows(ctx context.Context, l *lease, of streamedRows) {
 	for {
-		if err := r.removeOldOnce(ctx, l, of); err != nil && ctx.Err() == nil {
+		every := oldRowsEvery
+		err := r.removeOldOnce(ctx, l, of)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			every = houseEvery
 			r.quiet.failed("old rows", err)
-		} else {
+		default:
 			r.quiet.recovered("old rows")
 		}
-		if sleep(ctx, houseEvery, nil); ctx.Err() != nil {
+		if sleep(ctx, every, nil); ctx.Err() != nil {
 			return
 		}
 	}
 }
 
-// removeOldOnce reads the table from its lowest row, up to the first part without an old row.
+// removeOldOnce reads the whole table, since a restored row may be younger than rows with higher positions.
 func (r *Relay) removeOldOnce(ctx context.Context, l *lease, of streamedRows) error {
 	db, err := bind(r.pool, of.server)
 	if err != nil {
