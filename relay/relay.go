@@ -162,11 +162,11 @@ type Relay struct {
 	stuck  stuck
 	flight atomic.Int64 // rows given to the client and not settled
 
-	givenUp   atomic.Bool           // the slot held more than SlotLimit
-	slotMoved chan struct{}         // signalled when a stream begins
-	asStored  bool                  // text is read in the database's encoding, see converter; used by the publishing goroutine
-	kept      map[string]keptReason // full partitions that stay, by name; used by the goroutine that drops partitions
-	large     *wal.LSN              // checkpoint after which a transaction did not fit into a Kafka transaction; used by the publishing goroutine
+	givenUp   atomic.Bool        // the slot held more than SlotLimit
+	slotMoved chan struct{}      // signalled when a stream begins
+	asStored  bool               // text is read in the database's encoding, see converter; used by the publishing goroutine
+	kept      map[string]keptLog // full partitions that stay, by name; used by the goroutine that drops partitions
+	large     *wal.LSN           // checkpoint after which a transaction did not fit into a Kafka transaction; used by the publishing goroutine
 
 	// New sets each of these to the constant in its comment. Tests set less.
 	reading  time.Duration // checkpointTimeout
@@ -216,7 +216,7 @@ func New(cfg Config) (*Relay, error) {
 	if err := cfg.check(); err != nil {
 		return nil, fmt.Errorf("relay: %w", err)
 	}
-	r := &Relay{cfg: cfg, quiet: quiet{log: cfg.Log}, slotMoved: make(chan struct{}, 1), reading: checkpointTimeout, silence: maxSilence, answer: maxAnswer, patience: leastPatience, oldAge: oldAge}
+	r := &Relay{cfg: cfg, kept: make(map[string]keptLog), quiet: quiet{log: cfg.Log}, slotMoved: make(chan struct{}, 1), reading: checkpointTimeout, silence: maxSilence, answer: maxAnswer, patience: leastPatience, oldAge: oldAge}
 	r.shards.moved = make(chan struct{})
 	r.looker = newLooker(r)
 	if cfg.Mapping != nil {

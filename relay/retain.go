@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -78,32 +80,48 @@ func (r *Relay) drop(ctx context.Context, db *server, dropper *retention.Dropper
 		r.cfg.Log.Info().Str("partition", name).Msg("partition dropped: its rows were published")
 	}
 	r.logKept(d.Kept)
+	if err == nil { // else the list ends at the partition that failed
+		r.forgetKept(d.Kept)
+	}
 	return err
 }
 
-// A keptReason is the reason why a partition stays, and when it was logged.
-type keptReason struct {
-	why    string
-	logged time.Time
-}
+// logKeptEvery is the time for which a full partition must stay before the relay warns of it, and until it warns again. Some reasons hold
+// for minutes at each partition, for example a transaction that is open.
+const logKeptEvery = time.Hour
 
-// keptEvery is the time after which the relay logs once more that a partition stays for the same reason.
-const keptEvery = time.Hour
+// keptLog is the log's state of a full partition that stays.
+type keptLog struct {
+	warn  time.Time // when the next warning is due
+	aging bool      // it was logged that its rows are published
+}
 
 // logKept logs why full partitions stay. No relay reads a row in a partition that is detached, so nothing else would report it.
 func (r *Relay) logKept(kept []retention.KeptPartition) {
-	before := r.kept
-	r.kept = make(map[string]keptReason, len(kept))
+	now := time.Now()
 	for _, k := range kept {
-		if last, there := before[k.Name]; there && last.why == k.Why && time.Since(last.logged) < keptEvery {
-			r.kept[k.Name] = last
-			continue
+		last, there := r.kept[k.Name]
+		var line *zerolog.Event // nil: nothing is logged
+		switch {
+		case k.Aging:
+			if !last.aging {
+				line = r.cfg.Log.Info()
+			}
+			last = keptLog{now.Add(logKeptEvery), true}
+		case !there:
+			last.warn = now.Add(logKeptEvery)
+		case !now.Before(last.warn):
+			line = r.cfg.Log.Warn()
+			last.warn = now.Add(logKeptEvery)
 		}
-		r.kept[k.Name] = keptReason{k.Why, time.Now()}
-		level := zerolog.WarnLevel
-		if k.Aging {
-			level = zerolog.InfoLevel
-		}
-		r.cfg.Log.WithLevel(level).Str("partition", k.Name).Str("why", k.Why).Msg("a full partition stays")
+		r.kept[k.Name] = last
+		line.Str("partition", k.Name).Str("why", k.Why).Msg("a full partition stays")
 	}
+}
+
+// forgetKept forgets the partitions that stay no longer.
+func (r *Relay) forgetKept(kept []retention.KeptPartition) {
+	maps.DeleteFunc(r.kept, func(name string, _ keptLog) bool {
+		return !slices.ContainsFunc(kept, func(k retention.KeptPartition) bool { return k.Name == name })
+	})
 }

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"bytes"
+	"context"
 	"strings"
 	"testing"
 
@@ -48,7 +49,7 @@ func TestAStateOfAnotherClusterDropsNoPartition(t *testing.T) {
 	require.False(t, there(), "its row is published")
 }
 
-// A partition that was detached with a row that is not published is read by no relay. The reason is logged, and not every few minutes.
+// A partition that was detached with a row that is not published is read by no relay. The reason is logged each hour.
 func TestTheReasonWhyAPartitionStaysIsLogged(t *testing.T) {
 	t.Parallel()
 	pool, _ := tenure(t)
@@ -71,8 +72,54 @@ func TestTheReasonWhyAPartitionStaysIsLogged(t *testing.T) {
 		_, err := pool.Exec(t.Context(), sql)
 		require.NoError(t, err)
 	}
+	later := func() {
+		for name, k := range r.kept {
+			k.warn = k.warn.Add(-logKeptEvery)
+			r.kept[name] = k
+		}
+	}
+	lines := func() int { return strings.Count(log.String(), "a full partition stays") }
 	for range 2 {
 		require.NoError(t, r.drop(t.Context(), db, retention))
 	}
-	require.Equal(t, 1, strings.Count(log.String(), "it is detached, and position 1 is not published"), log.String())
+	require.Zero(t, lines(), "it may go soon")
+	for n := range 2 {
+		later()
+		for range 2 {
+			require.NoError(t, r.drop(t.Context(), db, retention))
+		}
+		require.Equal(t, n+1, lines(), log.String())
+	}
+	require.Contains(t, log.String(), "it is detached, and position 1 is not published")
+
+	_, err = pool.Exec(t.Context(), `INSERT INTO troupe.outbox_failures (position, id, topic, status, attempts, max_attempts, last_error)
+		VALUES (1, gen_random_uuid(), 't', 'parked', 1, 1, 'e')`)
+	require.NoError(t, err)
+	require.NoError(t, r.drop(t.Context(), db, retention))
+	require.Equal(t, 2, lines(), "the reason has changed, but the partition stays")
+	ended, end := context.WithCancel(t.Context())
+	end()
+	require.Error(t, r.drop(ended, db, retention))
+	later()
+	require.NoError(t, r.drop(t.Context(), db, retention))
+	require.Equal(t, 3, lines(), "an error does not restart the hour")
+}
+
+// A partition whose rows are published stays for Config.Retention, which is no reason for a warning.
+func TestAPartitionThatStaysForItsRetentionIsLoggedOnceWithoutAWarning(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	r := &Relay{cfg: Config{Log: zerolog.New(&log)}, kept: make(map[string]keptLog)}
+	stays := func(why string, aging bool) {
+		r.logKept([]retention.KeptPartition{{Name: "p", Why: why, Aging: aging}})
+	}
+	stays("1 transactions are open", false)
+	stays("2 transactions are open", false)
+	for range 3 {
+		stays("its rows are published", true)
+	}
+	require.Equal(t, 1, strings.Count(log.String(), "info"), log.String())
+	require.NotContains(t, log.String(), "warn")
+	r.forgetKept(nil)
+	require.Empty(t, r.kept)
 }

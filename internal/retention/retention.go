@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -156,14 +155,14 @@ func (r *Dropper) drop(ctx context.Context, published Published, d *Dropping) er
 		return err
 	}
 	for _, p := range full {
-		why, err := r.advance(ctx, p, published)
+		why, aging, err := r.advance(ctx, p, published)
 		switch {
 		case err != nil:
 			return fmt.Errorf("%s: %w", p.name, err)
 		case why == "":
 			d.Dropped = append(d.Dropped, p.name)
 		default:
-			d.Kept = append(d.Kept, KeptPartition{p.name, why, strings.HasPrefix(why, aging)})
+			d.Kept = append(d.Kept, KeptPartition{p.name, why, aging})
 		}
 	}
 	return nil

@@ -10,50 +10,47 @@ import (
 )
 
 // advance brings one partition as far as possible. An empty why means that it is gone; otherwise why is the reason that it
-// stays.
-func (r *Dropper) advance(ctx context.Context, p partition, published Published) (why string, err error) {
+// stays, and aging has the meaning of KeptPartition.Aging.
+func (r *Dropper) advance(ctx context.Context, p partition, published Published) (why string, aging bool, err error) {
 	switch p.stands() {
 	case mayGo:
-		why, err = r.consider(ctx, p, published)
+		why, aging, err = r.consider(ctx, p, published)
 		if why != "" || err != nil {
-			return why, err
+			return why, aging, err
 		}
 		if err := r.detach(ctx, p); err != nil {
-			return "", err
+			return "", false, err
 		}
-		return r.remove(ctx, p, published)
+		why, err = r.remove(ctx, p, published)
 	case wasNotDetached:
-		if err := r.note(ctx, p, "attached"); err != nil {
-			return "", err
-		}
-		return "its detachment was interrupted and is restarted", nil
+		why, err = "its detachment was interrupted and is restarted", r.note(ctx, p, "attached")
 	case isDetached:
 		if err := r.note(ctx, p, "detached"); err != nil {
-			return "", err
+			return "", false, err
 		}
-		return r.remove(ctx, p, published)
+		why, err = r.remove(ctx, p, published)
 	case isGone:
-		_, err := r.conn.Exec(ctx, "DELETE FROM troupe.outbox_partitions WHERE name = $1", p.name)
-		return "", err
+		_, err = r.conn.Exec(ctx, "DELETE FROM troupe.outbox_partitions WHERE name = $1", p.name)
 	default:
-		return "it was detached by hand: attach it again, or drop it and delete its line in troupe.outbox_partitions", nil
+		why = "it was detached by hand: attach it again, or drop it and delete its line in troupe.outbox_partitions"
 	}
+	return why, false, err
 }
 
 // consider returns the reason why a partition must stay, or "" if it may be detached.
-func (r *Dropper) consider(ctx context.Context, p partition, published Published) (why string, err error) {
+func (r *Dropper) consider(ctx context.Context, p partition, published Published) (why string, aging bool, err error) {
 	if p.hi-1 > r.writers.passed {
-		return "a transaction may still write there: " + r.writers.describe(), nil
+		return "a transaction may still write there: " + r.writers.describe(), false, nil
 	}
 	if p.until != nil { // its rows are known to be published: checking millions of rows each minute would find nothing new
-		return keptUntil(*p.until), nil
+		return keptUntil(*p.until), true, nil
 	}
 	why, empty, err := r.unpublished(ctx, p, published)
 	if why != "" || err != nil {
-		return why, err
+		return why, false, err
 	}
 	if empty || r.age == 0 {
-		return "", nil
+		return "", false, nil
 	}
 	err = r.conn.QueryRow(ctx, `
 		UPDATE troupe.outbox_partitions
@@ -62,14 +59,14 @@ func (r *Dropper) consider(ctx context.Context, p partition, published Published
 		RETURNING CASE WHEN done_at + $2::interval > clock_timestamp() THEN done_at + $2::interval END`,
 		p.name, r.age).Scan(&p.until)
 	if err != nil || p.until == nil {
-		return "", err
+		return "", false, err
 	}
-	return keptUntil(*p.until), nil
+	return keptUntil(*p.until), true, nil
 }
 
-const aging = "its rows are published and kept until "
-
-func keptUntil(t time.Time) string { return aging + t.UTC().Format(time.RFC3339) }
+func keptUntil(t time.Time) string {
+	return "its rows are published and kept until " + t.UTC().Format(time.RFC3339)
+}
 
 // unpublished returns the reason if a row of p is not published or failed, or "". It reads all of p. A restored row is published once the
 // snapshot sees the transaction that restored it, whatever its xid is.
