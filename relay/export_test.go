@@ -17,7 +17,7 @@ func (r *Relay) Silence(silence, answer time.Duration) { r.silence, r.answer = s
 func (r *Relay) Patience(d time.Duration) { r.patience = d }
 
 // OldAge sets the number of transactions after which a poll removes a row that a stream has published. Call it before Run.
-func (r *Relay) OldAge(transactions int64) { r.oldAge = transactions }
+func (r *Relay) OldAge(transactions int64) { r.oldTransactions = transactions }
 
 // Keeps sets the number of bytes of a failed row of a mapped table above which its long values are not kept. Call it before Run.
 func (r *Relay) Keeps(bytes int) { r.mapped.keeps = bytes }

@@ -174,7 +174,7 @@ func (m *mappedSweep) order() string {
 }
 
 // sweepSettings make a scan without an order read each partition from its first block to its last. The place at which a sweep continues is
-// text: in ISO a time has its distance from UTC, and in the other styles the abbreviation of a time zone, which may be another zone's too.
+// text. In style ISO a timestamptz has its UTC offset. Other styles write an abbreviation such as IST, which is ambiguous.
 const sweepSettings = `
 SET synchronize_seqscans = off;
 SET max_parallel_workers_per_gather = 0;

@@ -8,20 +8,20 @@ import (
 	"github.com/troupe-go/troupe/internal/pg"
 )
 
-// oldAge is the number of transactions after which a poll removes a row that a stream has published. By 32 bits of the id of its
-// transaction a poll recognises that it was not restored since. After twice this number these bits are of another transaction too.
-const oldAge = 1 << 31
+// A poll compares the low 32 bits of the inserting transaction's id. They repeat after 2^32 transactions, so a published row is removed
+// after oldTransactions, half of that.
+const oldTransactions = 1 << 31
 
 // oldRowsEvery is the time between two reads of the whole table for old rows. Even at 50,000 transactions per second a row becomes old 12
 // hours before its bits repeat.
 const oldRowsEvery = time.Hour
 
-// removeOldRows removes, every oldRowsEvery until ctx ends, the rows that a stream published at least oldAge transactions ago. Their
+// removeOldRows removes, every oldRowsEvery until ctx ends, the rows that a stream published at least oldTransactions transactions ago. Their
 // partition may be kept for longer: it is dropped only when all of its positions were given out.
-func (r *Relay) removeOldRows(ctx context.Context, l *lease, of streamedRows) {
+func (r *Relay) removeOldRows(ctx context.Context, l *lease, published streamedRows) {
 	for {
 		every := oldRowsEvery
-		err := r.removeOldOnce(ctx, l, of)
+		err := r.removeOldOnce(ctx, l, published)
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -38,13 +38,13 @@ func (r *Relay) removeOldRows(ctx context.Context, l *lease, of streamedRows) {
 }
 
 // removeOldOnce reads the whole table, since a restored row may be younger than rows with higher positions.
-func (r *Relay) removeOldOnce(ctx context.Context, l *lease, of streamedRows) error {
-	db, err := bind(r.pool, of.server)
+func (r *Relay) removeOldOnce(ctx context.Context, l *lease, published streamedRows) error {
+	db, err := bind(r.pool, published.server)
 	if err != nil {
 		return err
 	}
 	defer db.Close()
-	args := l.args(pg.Args{"published": *of.published, "after": int64(0), "rows": 1000, "age": r.oldAge})
+	args := l.args(pg.Args{"published": *published.published, "after": int64(0), "rows": 1000, "age": r.oldTransactions})
 	removed := 0
 	for more := true; more; {
 		var held, deleted int

@@ -136,7 +136,7 @@ type Hooks struct {
 	Ending func(rows int)
 	// Traced is called for each published row whose writer has a sampled trace: under ExactlyOnce for at most 10,000 rows of a Kafka
 	// transaction. A replay does not call it.
-	Traced func(outbox.Traced)
+	Traced func(outbox.PublishedRow)
 	// Deleted is called when acknowledged rows are settled. Under Poll they are deleted by then; under WAL the checkpoint that passes
 	// them is stored later. Under ExactlyOnce it is called when their Kafka transaction is committed.
 	Deleted func(rows int)
@@ -169,11 +169,11 @@ type Relay struct {
 	large     *wal.LSN           // checkpoint after which a transaction did not fit into a Kafka transaction; used by the publishing goroutine
 
 	// New sets each of these to the constant in its comment. Tests set less.
-	reading  time.Duration // checkpointTimeout
-	silence  time.Duration // maxSilence
-	answer   time.Duration // maxAnswer
-	patience time.Duration // leastPatience
-	oldAge   int64         // oldAge
+	reading         time.Duration // checkpointTimeout
+	silence         time.Duration // maxSilence
+	answer          time.Duration // maxAnswer
+	patience        time.Duration // leastPatience
+	oldTransactions int64         // oldTransactions
 }
 
 const (
@@ -216,7 +216,7 @@ func New(cfg Config) (*Relay, error) {
 	if err := cfg.check(); err != nil {
 		return nil, fmt.Errorf("relay: %w", err)
 	}
-	r := &Relay{cfg: cfg, kept: make(map[string]keptLog), quiet: quiet{log: cfg.Log}, slotMoved: make(chan struct{}, 1), reading: checkpointTimeout, silence: maxSilence, answer: maxAnswer, patience: leastPatience, oldAge: oldAge}
+	r := &Relay{cfg: cfg, kept: make(map[string]keptLog), quiet: quiet{log: cfg.Log}, slotMoved: make(chan struct{}, 1), reading: checkpointTimeout, silence: maxSilence, answer: maxAnswer, patience: leastPatience, oldTransactions: oldTransactions}
 	r.shards.moved = make(chan struct{})
 	r.looker = newLooker(r)
 	if cfg.Mapping != nil {

@@ -22,7 +22,7 @@ func TestOldRowsAreRemovedBehindAndAmongRestoredRows(t *testing.T) {
 	}
 	r, err := New(Config{Pool: pool, Brokers: []string{"127.0.0.1:1"}, Service: "shop", Source: Poll})
 	require.NoError(t, err)
-	r.pool, r.oldAge = pool, 10
+	r.pool, r.oldTransactions = pool, 10
 	db, err := bindNow(t.Context(), pool)
 	require.NoError(t, err)
 	defer db.Close()

@@ -21,8 +21,8 @@ func (s *stream) claim(ctx context.Context, _ time.Duration) ([]*item, error) {
 // errPaused means that the relay is paused, and that the Kafka transaction before the next rows has ended.
 var errPaused = errors.New("paused")
 
-// pauses returns errPaused if the relay is paused and no Kafka transaction is open: the next row would begin another one.
-func (s *stream) pauses() error {
+// checkPause returns errPaused if the relay is paused and no Kafka transaction is open: the next row would begin another one.
+func (s *stream) checkPause() error {
 	if s.tx != nil && !s.tx.busy() && s.relay.gate.closed() {
 		return errPaused
 	}
@@ -46,7 +46,7 @@ func (s *stream) claimRows(ctx context.Context) ([]*item, error) {
 		if err := s.tx.commitIfDue(s); err != nil {
 			return nil, err
 		}
-		if err := s.pauses(); err != nil {
+		if err := s.checkPause(); err != nil {
 			return nil, err
 		}
 		if s.tx.busy() || s.published.Load() < uint64(s.again) {
@@ -160,8 +160,8 @@ func (s *stream) part() ([]*item, error) {
 	}
 	items := w.left(len(w.items))
 	if s.tx != nil && len(items) > 0 {
-		if err := s.pauses(); err != nil {
-			s.rows.Add(1) // rows of this window are settled: their checkpoint is stored soon
+		if err := s.checkPause(); err != nil {
+			s.rows.Add(1) // count one settled row, so that the checkpoint is stored soon
 			return nil, err
 		}
 		s.tx.takes()

@@ -36,7 +36,7 @@ func (p *publisher) trace(items []*item, began time.Time) {
 }
 
 // tracedOf returns false for a row without a sampled trace.
-func tracedOf(i *item) (t outbox.Traced, sampled bool) {
+func tracedOf(i *item) (t outbox.PublishedRow, sampled bool) {
 	for _, h := range i.record.Headers {
 		switch h.Key {
 		case ce.HeaderTraceParent:

@@ -36,8 +36,8 @@ func TestTracedRowsAreReportedOnceTheyArePublished(t *testing.T) {
 			s.provision(kafka.Topic{Name: small, Partitions: 1, Config: map[string]string{"max.message.bytes": "4096"}})
 			cfg := set(s)
 			var mu sync.Mutex
-			var all []outbox.Traced
-			cfg.Hooks.Traced = func(one outbox.Traced) {
+			var all []outbox.PublishedRow
+			cfg.Hooks.Traced = func(one outbox.PublishedRow) {
 				mu.Lock()
 				defer mu.Unlock()
 				all = append(all, one)

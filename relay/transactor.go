@@ -58,7 +58,7 @@ type transactor struct {
 	noted bool          // rows were recorded as failed since the last commit of a checkpoint
 	upTo  wal.LSN       // the log before it is in the transaction, or recorded; 0: no Postgres transaction is complete
 
-	traced []outbox.Traced // rows in it for the hook Traced
+	traced []outbox.PublishedRow // rows in it for the hook Traced
 }
 
 type producerID struct {

@@ -23,7 +23,7 @@ func ExampleTelemetry_RowPublished() {
 	cfg := relay.Config{Hooks: relay.Hooks{Traced: t.RowPublished}}
 
 	written := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
-	cfg.Hooks.Traced(outbox.Traced{
+	cfg.Hooks.Traced(outbox.PublishedRow{
 		Topic: "order.payment.commands", TraceParent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
 		Written: written, Sent: written.Add(2 * time.Millisecond), Published: written.Add(5 * time.Millisecond),
 	})

@@ -53,7 +53,7 @@ func TestAClockThatIsBehindTheDatabaseMakesNoNegativeSpan(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	now := time.Now()
-	row := outbox.Traced{
+	row := outbox.PublishedRow{
 		Topic: "t", TraceParent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", Written: now.Add(time.Second), Sent: now, Published: now.Add(time.Millisecond),
 	}
 	s.RowPublished(row)

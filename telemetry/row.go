@@ -15,13 +15,13 @@ import (
 )
 
 const (
-	wait = "outbox"
-	send = "send"
+	spanOutbox = "outbox"
+	spanSend   = "send"
 )
 
-// RowPublished makes the spans of a row that a relay has published: it fits the field Traced of relay.Hooks. The database's clock may
+// RowPublished makes the spans of a row that a relay has published. Set relay.Hooks.Traced to it. The database's clock may
 // differ from the relay's: a row that seems to be written after it was sent has no span of the time in the outbox.
-func (t *Telemetry) RowPublished(row outbox.Traced) {
+func (t *Telemetry) RowPublished(row outbox.PublishedRow) {
 	ctx := w3c.Extract(context.Background(), propagation.MapCarrier{ce.HeaderTraceParent: row.TraceParent, ce.HeaderTraceState: row.TraceState})
 	if !trace.SpanContextFromContext(ctx).IsValid() {
 		return
@@ -30,11 +30,11 @@ func (t *Telemetry) RowPublished(row outbox.Traced) {
 		semconv.MessagingSystemKafka, semconv.MessagingDestinationName(row.Topic), semconv.MessagingMessageID(row.ID), keyAttempt.Int(row.Attempts + 1),
 	}
 	if !row.Written.IsZero() && row.Written.Before(row.Sent) {
-		t.rowSpan(ctx, wait, row.Topic, trace.SpanKindInternal, row.Written, row.Sent, attributes)
+		t.rowSpan(ctx, spanOutbox, row.Topic, trace.SpanKindInternal, row.Written, row.Sent, attributes)
 	}
-	attributes = append(attributes, semconv.MessagingOperationName(send), semconv.MessagingOperationTypeSend,
+	attributes = append(attributes, semconv.MessagingOperationName(spanSend), semconv.MessagingOperationTypeSend,
 		semconv.MessagingDestinationPartitionID(strconv.Itoa(int(row.Partition))), semconv.MessagingKafkaOffset(int(row.Offset)))
-	t.rowSpan(ctx, send, row.Topic, trace.SpanKindProducer, row.Sent, row.Published, attributes)
+	t.rowSpan(ctx, spanSend, row.Topic, trace.SpanKindProducer, row.Sent, row.Published, attributes)
 }
 
 func (t *Telemetry) rowSpan(ctx context.Context, name, topic string, kind trace.SpanKind, start, end time.Time, attributes []attribute.KeyValue) {

@@ -18,7 +18,7 @@ type fleet struct {
 	latency *prometheus.HistogramVec
 	failed  chan error // the error of the only outlet
 
-	traced func(outbox.Traced) // makes spans; nil without an endpoint for them
+	traced func(outbox.PublishedRow) // makes spans; nil without an endpoint for them
 
 	mu      sync.Mutex
 	outlets []*outlet // in the file's order

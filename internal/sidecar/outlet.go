@@ -45,7 +45,7 @@ var (
 )
 
 // newOutlet checks the parts of the configuration that the plan does not check. It connects to nothing.
-func newOutlet(plan outboxPlan, latency *prometheus.HistogramVec, traced func(outbox.Traced), again func() bool) (*outlet, error) {
+func newOutlet(plan outboxPlan, latency *prometheus.HistogramVec, traced func(outbox.PublishedRow), again func() bool) (*outlet, error) {
 	o := &outlet{again: again, ended: make(chan struct{})}
 	o.failure = errStarting
 	observe := latency.WithLabelValues(plan.name)

@@ -111,7 +111,7 @@ func (s *site) run(ctx context.Context) error {
 }
 
 // rowTracer returns a hook of a relay that makes the spans of a published row; nil without an endpoint.
-func rowTracer(ctx context.Context, endpoint string, log zerolog.Logger) (traced func(outbox.Traced), end func(), err error) {
+func rowTracer(ctx context.Context, endpoint string, log zerolog.Logger) (traced func(outbox.PublishedRow), end func(), err error) {
 	if endpoint == "" {
 		return nil, func() {}, nil
 	}

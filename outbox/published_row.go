@@ -2,9 +2,9 @@ package outbox
 
 import "time"
 
-// Traced is a row that a relay has published and whose writer has a sampled trace: its headers contain a W3C traceparent with the
+// PublishedRow is a row that a relay has published and whose writer has a sampled trace: its headers contain a W3C traceparent with the
 // sampled flag. The relay passes it to its hook Traced.
-type Traced struct {
+type PublishedRow struct {
 	ID          string // of the message
 	Topic       string
 	Partition   int32
