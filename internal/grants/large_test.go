@@ -41,7 +41,7 @@ func TestARowThatWouldFillTheMemoryOfAConsoleIsRefused(t *testing.T) {
 		_, err := role.Exec(t.Context(), "INSERT INTO troupe."+table+" ("+of.columns+") VALUES ("+of.values+")")
 		require.NoError(t, err, table)
 		for column := range strings.FieldsSeq(of.large) {
-			huge := "repeat('x', 100000)"
+			huge := "repeat('x', 140000)"
 			switch {
 			case column == "headers" || column == "payload" || column == "key":
 				huge = "convert_to(repeat('x', 110000000), 'UTF8')"
