@@ -49,7 +49,9 @@ func (r *Relay) removeOldOnce(ctx context.Context, l *lease, published streamedR
 	for more := true; more; {
 		var held, deleted int
 		var last int64
-		if err := db.QueryRow(ctx, removePublished, args).Scan(&held, &last, &more, &deleted); err != nil {
+		statement, cancel := context.WithTimeout(ctx, r.reading)
+		err := db.QueryRow(statement, removePublished, args).Scan(&held, &last, &more, &deleted)
+		if cancel(); err != nil {
 			return fmt.Errorf("remove published rows: %w", err)
 		}
 		if held == 0 {

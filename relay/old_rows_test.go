@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
@@ -78,7 +79,9 @@ func TestOldRowsThatAStreamPublishedAreRemovedUnderPoll(t *testing.T) {
 	t.Parallel()
 	for _, shards := range []int{1, 2} {
 		s := newStage(t)
-		r := s.start(s.wal())
+		cfg := s.wal()
+		cfg.UnknownTopic = time.Second
+		r := s.start(cfg)
 		s.waitStream()
 		s.insert(s.topic, "k", "0")
 		s.insert("not a topic", "parked", "0")
@@ -88,7 +91,7 @@ func TestOldRowsThatAStreamPublishedAreRemovedUnderPoll(t *testing.T) {
 		require.NoError(t, r.stop())
 		s.exec("INSERT INTO troupe.outbox (xid, topic, key, type, payload) VALUES ('3', $1, 'k', 'T', '2')", s.topic)
 
-		cfg := s.config()
+		cfg = s.config()
 		cfg.Source, cfg.Delivery, cfg.Shards = relay.Poll, relay.AtLeastOnce, shards
 		made, err := relay.New(cfg)
 		require.NoError(t, err)
