@@ -32,11 +32,11 @@ func (r *Relay) pollUntilSlot(idle, term context.Context, p *publisher, plan slo
 	if r.mapped != nil {
 		meanwhile = "the rows of the table are read from it"
 	}
-	entry, created := r.cfg.Log.Warn(), "slot created again; "
+	entry, creating := r.cfg.Log.Warn(), "creating the slot again; "
 	if !plan.st.there { // the first relay of this outbox: no slot was lost
-		entry, created = r.cfg.Log.Info(), "slot created; "
+		entry, creating = r.cfg.Log.Info(), "creating the slot; "
 	}
-	entry.Str("slot", r.cfg.Slot).Str("why", plan.why).Msg(created + meanwhile)
+	entry.Str("slot", r.cfg.Slot).Str("why", plan.why).Msg(creating + meanwhile)
 	r.repeats("the slot is created again, and " + meanwhile + ": " + plan.why)
 	// Until the slot exists, the stored source is poll, which stays correct if the slot cannot be created.
 	st.there, st.source, st.sweep, st.lsn = true, Poll, nil, 0
@@ -92,7 +92,11 @@ func (r *Relay) pollUntilSlot(idle, term context.Context, p *publisher, plan slo
 		}
 	}
 	st.source, st.sweep, st.lsn = WAL, &now.text, from
-	return st, conn, r.store(idle, plan.db, p.lease, st)
+	if err := r.store(idle, plan.db, p.lease, st); err != nil {
+		return st, conn, err
+	}
+	r.cfg.Log.Info().Str("slot", r.cfg.Slot).Stringer("lsn", from).Msg("slot created")
+	return st, conn, nil
 }
 
 // insistOnSlot creates a slot. It retries until it succeeds, ctx ends or the slot was given up, since the server may have no

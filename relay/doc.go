@@ -225,7 +225,8 @@
 //	no slot yet, or lost                   created again; the rows of the table are published, in the order of the mapping's
 //	                                       position or timestamp: with an xid column the unpublished ones, else all
 //	killed while the table is read         it is read again from its first row; rows that were published meanwhile are repeated
-//	a row deleted while there was no slot  lost: the relay has never seen it
+//	a row deleted while there was no slot, or before the relay has logged "slot created"
+//	                                       may be lost: the relay has never seen it, and drops a slot whose creation did not end
 //	a row that cannot be mapped            parked, as is one whose partition does not exist; its key waits
 //	the log cannot be decoded              not ready, with the reason: rows may be in the log alone, so an operator drops the slot
 //	the publication is altered             not ready, with the reason: an operator drops the slot, or states that no row is missing

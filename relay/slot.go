@@ -72,8 +72,10 @@ func (r *Relay) unfit(s slotState) error {
 // checkpoint was ever confirmed, so a slot that is ahead of it was created by another program.
 func unusable(st storedState, slot slotState, system wal.System) string {
 	switch {
-	case !st.there || st.source != WAL:
+	case !st.there:
 		return "the outbox was not streamed so far"
+	case st.source != WAL:
+		return "the table was polled, or the creation of the slot did not end"
 	case st.system != system.ID:
 		return "the stored state is of another cluster: a copy or a restored dump"
 	case !slot.there:
