@@ -156,7 +156,7 @@ func (r *Relay) sweep(idle, term context.Context, db *server, p *publisher, st s
 		return r.sweepMapped(idle, term, db, p, st)
 	}
 	source := r.newPoll(p.lease)
-	source.of, source.published, source.sweep = db.id, st.published, st.sweep
+	source.serverID, source.published, source.sweep = db.id, st.published, st.sweep
 	defer source.close()
 	p.source = &ending{poll: source}
 	if err := r.publish(idle, term, p); err != nil && !errors.Is(err, errSwept) || idle.Err() != nil {

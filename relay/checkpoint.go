@@ -54,7 +54,7 @@ const startKey = "started"
 // checkpointTimeout limits reading the checkpoint, which is a few records. After it, a new client reads again.
 const checkpointTimeout = 30 * time.Second
 
-func (p checkpoint) record(t *transactor) *kgo.Record {
+func (p checkpoint) kafkaRecord(t *transactor) *kgo.Record {
 	value, _ := json.Marshal(checkpointRecord{p.lsn.String(), p.committed, p.system, p.timeline, p.recorded.String(), p.position, p.id}) // cannot fail
 	return &kgo.Record{Topic: t.topic, Key: []byte(t.relay.cfg.Slot), Value: value}
 }
@@ -105,21 +105,21 @@ func (t *transactor) resume(ctx context.Context, conn *wal.Conn, system wal.Syst
 	if err != nil {
 		return 0, fmt.Errorf("read the checkpoint in %s: %w", t.topic, err)
 	}
-	holds := false
+	inLog := false
 	recorded, err := t.written(ctx) // each failure that was recorded before is in the log up to here
 	if err != nil {
 		return 0, err
 	}
 	if found && at.lsn > confirmed && at.system == system.ID {
-		if holds, err = inherits(ctx, conn, system, recorded, at); err == nil && holds {
-			holds, err = t.holds(ctx, at)
+		if inLog, err = inherits(ctx, conn, system, recorded, at); err == nil && inLog {
+			inLog, err = t.logContains(ctx, at)
 		}
 		if err != nil {
 			return 0, err
 		}
 	}
 	switch {
-	case holds:
+	case inLog:
 		t.at = at
 		t.at.timeline, t.at.recorded = system.Timeline, recorded
 	case found && at.lsn <= confirmed:
@@ -135,7 +135,7 @@ func (t *transactor) resume(ctx context.Context, conn *wal.Conn, system wal.Syst
 		if err := t.begin(); err != nil {
 			return 0, err
 		}
-		if err := t.end(t.at.record(t)); err != nil {
+		if err := t.end(t.at.kafkaRecord(t)); err != nil {
 			return 0, err
 		}
 		t.ended = time.Time{}
@@ -169,11 +169,11 @@ func (t *transactor) written(ctx context.Context) (wal.LSN, error) {
 	return wal.ParseLSN(text)
 }
 
-// holds reports whether this server's log contains the transaction that ends at the checkpoint. It reads the log from the confirmed LSN
+// logContains reports whether this server's log contains the transaction that ends at the checkpoint. It reads the log from the confirmed LSN
 // on, which is some seconds of it. The table cannot show that: the transaction's row may be deleted, or not visible yet; and on a server
 // that was set back another row may have its position, and even its id if the service wrote it again. Text is read in the database's
 // encoding, since the server cannot convert all text to UTF-8.
-func (t *transactor) holds(ctx context.Context, at checkpoint) (there bool, err error) {
+func (t *transactor) logContains(ctx context.Context, at checkpoint) (there bool, err error) {
 	var committed *time.Time
 	if !at.committed.IsZero() {
 		committed = &at.committed

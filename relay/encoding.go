@@ -69,7 +69,7 @@ func (p *poll) setAside(ctx context.Context, cause error) error {
 	if err := p.connect(ctx); err != nil {
 		return fmt.Errorf("connect: %w", err)
 	}
-	if (p.published != nil || p.sweep != nil) && p.server != p.of {
+	if (p.published != nil || p.sweep != nil) && p.server != p.serverID {
 		return p.check(errServer)
 	}
 	err := parkUnreadable(ctx, p.conn, parkUnreadableRows, p.scope().args(p.lease.args(nil)), cause)

@@ -136,7 +136,7 @@ func (p *publisher) note(ctx context.Context, failures []failure) error {
 	if len(failures) == 0 {
 		return nil
 	}
-	if err := p.insist(ctx, func() error { return p.source.record(ctx, failures) }); err != nil {
+	if err := p.insist(ctx, func() error { return p.source.recordFailures(ctx, failures) }); err != nil {
 		return err
 	}
 	rows := make([]PublishFailure, len(failures))
@@ -181,19 +181,19 @@ func (p *publisher) reportFailures(rows []PublishFailure) {
 func topicName(topic string) string { return plain.Line(topic, maxTopicName) }
 
 // record records failures, under the term.
-func (p *poll) record(ctx context.Context, failures []failure) error {
+func (p *poll) recordFailures(ctx context.Context, failures []failure) error {
 	p.join(ctx)
 	if err := p.connect(ctx); err != nil {
 		return fmt.Errorf("connect: %w", err)
 	}
-	return p.check(record(ctx, p.conn, p.lease, failures))
+	return p.check(recordOutboxFailures(ctx, p.conn, p.lease, failures))
 }
 
 // behind returns false: a claim already leaves out rows that wait behind others.
 func (p *poll) behind(*item) bool { return false }
 
 // record records failures of rows of troupe.outbox. The error wraps errLost when the term is over.
-func record(ctx context.Context, db querier, l *lease, failures []failure) error {
+func recordOutboxFailures(ctx context.Context, db querier, l *lease, failures []failure) error {
 	failures = newestOf(failures)
 	n := len(failures)
 	positions, ids, topics, keys := make([]int64, n), make([][16]byte, n), make([]string, n), make([][]byte, n)

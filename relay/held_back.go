@@ -44,7 +44,7 @@ func standbyWait(ctx context.Context, db querier, pid uint32) error {
 
 // heldBack records why the server holds the log back; nil: it does not.
 func (r *Relay) heldBack(why error) {
-	r.state.holds(why)
+	r.state.setHeldBack(why)
 	if why == nil {
 		r.quiet.recovered("log")
 		return

@@ -43,7 +43,7 @@ type lease struct {
 
 // args returns the named arguments that identify the term, together with others.
 func (l *lease) args(others pg.Args) pg.Args {
-	args := pg.Args{"shard": l.shard, "shards": l.of(), "holder": l.holder, "term": l.term, "longest": longest(l.length)}
+	args := pg.Args{"shard": l.shard, "shards": l.shardCount(), "holder": l.holder, "term": l.term, "longest": longest(l.length)}
 	for name, value := range others {
 		args[name] = value
 	}
@@ -53,8 +53,8 @@ func (l *lease) args(others pg.Args) pg.Args {
 // ordinal returns the shard's number within its outbox. A table with a mapping has one shard, whatever its lease's number.
 func (l *lease) ordinal() int { return max(l.shard, 0) }
 
-// of returns the number of shards of the outbox.
-func (l *lease) of() int {
+// shardCount returns the number of shards of the outbox.
+func (l *lease) shardCount() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return max(l.shards, 1)

@@ -62,13 +62,13 @@ func newLooker(r *Relay) *looker {
 	}
 }
 
-func (l *looker) holds(h *holding) {
+func (l *looker) addLease(h *holding) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.leases[h.lease.ordinal()] = h
 }
 
-func (l *looker) drops(h *holding) {
+func (l *looker) removeLease(h *holding) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.leases[h.lease.ordinal()] == h {
@@ -134,7 +134,7 @@ func (l *looker) run(ctx context.Context) {
 			wait = 0
 		case <-timer.C:
 		}
-		found, err := l.look(ctx)
+		found, err := l.renewAndLook(ctx)
 		switch {
 		case err != nil && ctx.Err() == nil:
 			l.session.close()
@@ -160,7 +160,7 @@ type looks struct {
 	pasts     []int64
 	blockings []string
 	published []*string
-	of        []*holding
+	holdings  []*holding
 	resting   []*resting // nil: the shard does not rest
 }
 
@@ -179,13 +179,13 @@ func (l *looker) due() (a looks) {
 		}
 		a.shards, a.terms, a.lows = append(a.shards, shard), append(a.terms, h.lease.term), append(a.lows, sc.low)
 		a.pasts, a.blockings = append(a.pasts, sc.past), append(a.blockings, sc.blocking)
-		a.published, a.of, a.resting = append(a.published, sc.published), append(a.of, h), append(a.resting, r)
+		a.published, a.holdings, a.resting = append(a.published, sc.published), append(a.holdings, h), append(a.resting, r)
 	}
 	return a
 }
 
-// look runs the statement look.sql, and ends the rests of the shards that have rows.
-func (l *looker) look(ctx context.Context) (found bool, err error) {
+// renewAndLook runs the statement look.sql, and ends the rests of the shards that have rows.
+func (l *looker) renewAndLook(ctx context.Context) (found bool, err error) {
 	a := l.due()
 	if len(a.shards) == 0 {
 		return false, nil
@@ -196,7 +196,7 @@ func (l *looker) look(ctx context.Context) (found bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, l.relay.cfg.Lease)
 	defer cancel()
 	asked := time.Now()
-	seen, err := l.session.conn.Query(ctx, look, pg.Args{
+	seen, err := l.session.conn.Query(ctx, lookStatement, pg.Args{
 		"holder": l.relay.cfg.Holder, "length": l.relay.cfg.Lease, "longest": longest(l.relay.cfg.Lease),
 		"shard_list": a.shards, "terms": a.terms, "lows": a.lows, "pasts": a.pasts, "blockings": a.blockings,
 		"published": a.published,
@@ -216,12 +216,12 @@ func (l *looker) look(ctx context.Context) (found bool, err error) {
 	long := time.Since(asked) > slowLook
 	for _, s := range sights {
 		n := slices.Index(a.shards, s.Shard)
-		a.of[n].lease.renewed(asked)
-		a.of[n].lease.reportPause(s.Paused)
+		a.holdings[n].lease.renewed(asked)
+		a.holdings[n].lease.reportPause(s.Paused)
 		allHeld = allHeld && !s.MayBeFree
 		switch {
-		case s.Wanted && a.of[n].yield != nil:
-			a.of[n].yield()
+		case s.Wanted && a.holdings[n].yield != nil:
+			a.holdings[n].yield()
 		case a.resting[n] == nil:
 		case !s.Found:
 			l.relay.state.progressed(s.Shard, func(*Status) {})

@@ -138,7 +138,7 @@ type boundTable struct {
 	columns []mapping.Column
 	table   *mapping.Table
 	xid     bool // rows contain their transaction id
-	of      *mappedTable
+	mapped  *mappedTable
 	service string
 }
 
@@ -210,7 +210,7 @@ type mappedRow struct {
 func (b *boundTable) item(values []mapping.Value, at time.Time) item {
 	row := &mappedRow{Row: mapping.Row{Columns: b.columns, Values: values}}
 	row.message, row.err = b.table.Message(values)
-	i := row.item(b.of, b.service)
+	i := row.item(b.mapped, b.service)
 	if i.row.CreatedAt.IsZero() {
 		i.row.CreatedAt = at
 	}
@@ -250,8 +250,8 @@ func (m *mappedRow) id() uuid.UUID {
 	return uuid.UUID(h.Sum(nil)[:16])
 }
 
-// record returns the row as a Kafka record.
-func (m *mappedRow) record() (*kgo.Record, error) {
+// kafkaRecord returns the row as a Kafka record.
+func (m *mappedRow) kafkaRecord() (*kgo.Record, error) {
 	if m.err != nil {
 		return nil, m.err
 	}

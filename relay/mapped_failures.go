@@ -16,17 +16,17 @@ import (
 // recordFailures records the rows that a stream, or a sweep of a mapped table, could not publish.
 func (r *Relay) recordFailures(ctx context.Context, db *server, l *lease, failures []failure) error {
 	if r.mapped != nil {
-		return r.mapped.record(ctx, db, l, failures)
+		return r.mapped.recordFailures(ctx, db, l, failures)
 	}
-	return record(ctx, db, l, failures)
+	return recordOutboxFailures(ctx, db, l, failures)
 }
 
 // mostKept is the number of bytes of a failed row's values above which the long ones are not kept. Postgres takes no jsonb of more than
 // 256 MiB, and in base64 the values are 4/3 as long.
 const mostKept = 128 << 20
 
-// record stores failures together with the rows themselves, under the term: the service may delete the rows from its table.
-func (t *mappedTable) record(ctx context.Context, db querier, l *lease, failures []failure) error {
+// recordFailures stores failures together with the rows themselves, under the term: the service may delete the rows from its table.
+func (t *mappedTable) recordFailures(ctx context.Context, db querier, l *lease, failures []failure) error {
 	var ids [][16]byte
 	var eventIDs, topics, errs, rows []string
 	var keys [][]byte
@@ -81,7 +81,7 @@ func (t *mappedTable) record(ctx context.Context, db querier, l *lease, failures
 		"commits": commits, "commit_rows": commitRows,
 	}))
 	err := db.QueryRow(ctx, recordMappedFailures, args).Scan(&held)
-	if unconvertible(err) { // as in record
+	if unconvertible(err) { // as in recordOutboxFailures
 		toASCII(topics, errs)
 		err = db.QueryRow(ctx, recordMappedFailures, args).Scan(&held)
 	}

@@ -16,15 +16,15 @@ type mappedReader struct {
 
 // A boundRelation is the last Relation message of a table, with the boundTable of its columns.
 type boundRelation struct {
-	of    *wal.Relation
-	bound *boundTable // nil: another table
+	relation *wal.Relation
+	bound    *boundTable // nil: another table
 }
 
 // insert adds a row to the window. ours is false for rows of other tables, which a wider publication may contain.
 func (m *mappedReader) insert(s *stream, e wal.Event) (ours bool, err error) {
 	known := m.bound[e.Relation.ID]
 	b := known.bound
-	if known.of != e.Relation {
+	if known.relation != e.Relation {
 		b = nil
 		relation := e.Relation
 		if s.converter != nil {
@@ -103,7 +103,7 @@ func (w *window) addMapped(b *boundTable, values []mapping.Value, s *stream) {
 		}
 	}
 	i := b.item(values, s.commitAt)
-	if b.xid && b.of.swept.has(&i) {
+	if b.xid && b.mapped.swept.has(&i) {
 		w.bytes = w.bytes[:start]
 		return
 	}

@@ -81,8 +81,8 @@ type sweptRow struct {
 
 const mostSwept = 100_000 // rows in sweepProgress.both; further rows are published again when the slot delivers them
 
-// holds adds a settled row to both if the slot may deliver it too.
-func (s *sweepProgress) holds(i *item) {
+// addSwept adds a settled row to both if the slot may deliver it too.
+func (s *sweepProgress) addSwept(i *item) {
 	xid := i.mapped.message.XID
 	if s.before == nil || xid == 0 || s.before.sees(xid) || len(s.both) >= mostSwept {
 		return
@@ -278,12 +278,12 @@ func (m *mappedSweep) close() {
 func (m *mappedSweep) remove(_ context.Context, acked []*item) error {
 	for _, i := range acked {
 		i.settled = true
-		m.relay.mapped.swept.holds(i)
+		m.relay.mapped.swept.addSwept(i)
 	}
 	return nil
 }
 
-func (m *mappedSweep) record(ctx context.Context, failures []failure) error {
+func (m *mappedSweep) recordFailures(ctx context.Context, failures []failure) error {
 	if err := m.relay.recordFailures(ctx, m.db, m.lease, failures); err != nil {
 		return err
 	}
@@ -291,7 +291,7 @@ func (m *mappedSweep) record(ctx context.Context, failures []failure) error {
 		t.item.commitRow = t.item.mapped.sweepOrder(m.relay.mapped, math.MinInt64)
 		m.ledger.note(t.item)
 		t.item.settled = true
-		m.relay.mapped.swept.holds(t.item)
+		m.relay.mapped.swept.addSwept(t.item)
 	}
 	return nil
 }

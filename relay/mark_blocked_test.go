@@ -102,7 +102,7 @@ func TestClaimsPassOverRowsThatWaitBehindAParkedOne(t *testing.T) {
 		return max(
 			rowsRead(t, p.conn, claimRows, s.args(l.args(pg.Args{"rows": 10, "retried": 5, "bytes": claimBytes}))),
 			rowsRead(t, p.conn, renewLease, s.args(l.args(pg.Args{"length": l.length, "slot": nil}))),
-			rowsRead(t, p.conn, look, pg.Args{
+			rowsRead(t, p.conn, lookStatement, pg.Args{
 				"holder": l.holder, "length": l.length, "longest": longest(l.length), "shard_list": []int{0}, "terms": []int64{l.term},
 				"lows": []int64{s.low}, "pasts": []int64{s.past}, "blockings": []string{s.blocking}, "published": []*string{nil},
 			}))
@@ -178,7 +178,7 @@ func TestAFullLookOfIdleShardsFindsWhatIsBelowAMark(t *testing.T) {
 	require.NoError(t, err)
 	r.pool, r.looker.session.pool = pool, pool
 	defer r.looker.session.close()
-	r.looker.holds(&holding{lease: l})
+	r.looker.addLease(&holding{lease: l})
 	p := &poll{session: session{pool: pool}, lease: l, batch: 10, passes: time.Hour, looker: r.looker}
 	defer p.close()
 	require.Empty(t, claimedNow(t, p))
@@ -197,7 +197,7 @@ func TestAFullLookOfIdleShardsFindsWhatIsBelowAMark(t *testing.T) {
 	}
 	rested, stop := rests()
 	for range 2 {
-		found, err := r.looker.look(t.Context())
+		found, err := r.looker.renewAndLook(t.Context())
 		require.NoError(t, err)
 		require.False(t, found)
 	}

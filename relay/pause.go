@@ -15,11 +15,11 @@ import (
 // A gate makes callers wait while it is closed. Two pauses can close it: one of this process, by Pause, and one stored in the
 // database, which applies to every relay of the outbox.
 type gate struct {
-	mu     sync.Mutex
-	since  time.Time     // when Pause was called; zero: it was not
-	stored *StoredPause  // nil: there is none in the database
-	opened chan struct{} // closed when the gate opens; nil: the gate is open
-	look   chan struct{} // signalled when the database must be read
+	mu      sync.Mutex
+	since   time.Time     // when Pause was called; zero: it was not
+	stored  *StoredPause  // nil: there is none in the database
+	opened  chan struct{} // closed when the gate opens; nil: the gate is open
+	readNow chan struct{} // signalled when the database must be read
 }
 
 // A StoredPause is an operator's pause of all relays of an outbox, stored in its table of leases: it outlives every process.
@@ -108,10 +108,10 @@ func (g *gate) pass(ctx context.Context, over <-chan struct{}) bool {
 func (g *gate) readRequested() chan struct{} {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.look == nil {
-		g.look = make(chan struct{}, 1)
+	if g.readNow == nil {
+		g.readNow = make(chan struct{}, 1)
 	}
-	return g.look
+	return g.readNow
 }
 
 // onRenewal has the pause read from the database if paused, the result of a renewal, differs from the last read.

@@ -47,16 +47,16 @@ type poll struct {
 	warn   func(error)
 	wake   <-chan struct{} // notifications of new rows
 	looker *looker         // polls for all shards of the process; nil: there is only one
-	// published and sweep are snapshots that limit the claim, see scope. They are valid on one server process only, whose id is of.
+	// published and sweep are snapshots that limit the claim, see scope. They are valid on one server process only, whose id is serverID.
 	published, sweep *string
-	of               string
+	serverID         string
 
 	mark mark
 
 	lookedFull time.Time // when a claim last began at the first row of the table
 	known      words
 	now, spare *window       // window of the last claim; window to read into
-	passes     time.Duration // limit of a pass's length
+	passLimit  time.Duration // limit of a pass's length
 	pass       pass
 	ahead      *ahead // next claim of the pass, if it is being read
 	turn       bool   // with a batch of one row: the last claim was for a row that is tried again
@@ -79,7 +79,7 @@ func (p *poll) claimRows(ctx context.Context, waited time.Duration) ([]*item, er
 	if err := p.connect(ctx); err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
 	}
-	if (p.published != nil || p.sweep != nil) && p.server != p.of {
+	if (p.published != nil || p.sweep != nil) && p.server != p.serverID {
 		return nil, p.check(fmt.Errorf("claim rows: %w", errServer))
 	}
 	full := p.beginsFull()
@@ -119,7 +119,7 @@ func (p *poll) beginsFull() bool {
 	first := p.lookedFull.IsZero()
 	p.lookedFull = time.Now()
 	if first {
-		turn := fullLookEvery * time.Duration(p.lease.ordinal()) / time.Duration(p.lease.of())
+		turn := fullLookEvery * time.Duration(p.lease.ordinal()) / time.Duration(p.lease.shardCount())
 		p.lookedFull = p.lookedFull.Add(-turn)
 	}
 	return true
@@ -272,7 +272,7 @@ func (p *poll) remove(ctx context.Context, items []*item) error {
 		failedBefore = failedBefore || i.failedBefore
 	}
 	args := p.lease.args(pg.Args{"positions": positions, "ids": ids, "lowest": lowest, "highest": highest})
-	if !failedBefore && together(len(items), highest-lowest, p.lease.of()) {
+	if !failedBefore && together(len(items), highest-lowest, p.lease.shardCount()) {
 		tag, err := p.conn.Exec(ctx, deleteRange, pgx.QueryExecModeCacheDescribe, args)
 		if err != nil {
 			return p.check(fmt.Errorf("delete rows: %w", err))

@@ -55,7 +55,7 @@ func (p *poll) readOn(ctx context.Context) ([]*item, error) {
 	switch {
 	case a.err != nil:
 		return nil, p.check(a.err)
-	case time.Since(p.pass.began) > p.passes || !p.now.done():
+	case time.Since(p.pass.began) > p.passLimit || !p.now.done():
 		return nil, nil
 	}
 	p.now, p.spare = a.window, p.now
@@ -76,7 +76,7 @@ func (w *window) done() bool {
 // take returns the claim's rows, and starts reading the next claim.
 func (p *poll) take() []*item {
 	items := p.now.left(len(p.now.items))
-	if p.pass.more && time.Since(p.pass.began) < p.passes {
+	if p.pass.more && time.Since(p.pass.began) < p.passLimit {
 		p.pass.after = items[len(items)-1].row.Position
 		p.begin()
 	}

@@ -23,8 +23,8 @@ type source interface {
 	claim(ctx context.Context, waited time.Duration) ([]*item, error)
 	// remove settles rows that the broker has acknowledged.
 	remove(ctx context.Context, acked []*item) error
-	// record settles rows that could not be published, under the term.
-	record(ctx context.Context, failures []failure) error
+	// recordFailures settles rows that could not be published, under the term.
+	recordFailures(ctx context.Context, failures []failure) error
 	// behind reports whether a row waits behind a recorded row of its key, and must be recorded too.
 	behind(i *item) bool
 	// rest waits for the next claim after one that found no rows, and reports whether a notification ended the wait.
@@ -100,7 +100,7 @@ func holdsCheckpoint(topic string) bool { return strings.HasPrefix(topic, topics
 
 // prepare makes records of rows. It returns rows that cannot be sent as failures, and leaves out later rows of their keys.
 func (p *publisher) prepare(ctx context.Context, items []*item) (queue []*item, failures []failure, err error) {
-	absent, err := p.sender.look(ctx, items)
+	absent, err := p.sender.findTopics(ctx, items)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -121,9 +121,9 @@ func (p *publisher) prepare(ctx context.Context, items []*item) (queue []*item, 
 		} else if holdsCheckpoint(i.row.Topic) {
 			err = errCheckpointTopic
 		} else if i.mapped != nil {
-			i.record, err = i.mapped.record()
+			i.record, err = i.mapped.kafkaRecord()
 		} else {
-			i.record, err = p.renderer.record(&i.row)
+			i.record, err = p.renderer.kafkaRecord(&i.row)
 		}
 		if err != nil {
 			err = retry.Permanent(err)

@@ -43,8 +43,8 @@ func (r *renderer) reset(n int) {
 	r.records, r.headers, r.bytes = r.records[:0], r.headers[:0], r.bytes[:0]
 }
 
-// record makes the record of a row. The error means that its headers cannot be read.
-func (r *renderer) record(row *outboxrow.Row) (*kgo.Record, error) {
+// kafkaRecord makes the record of a row. The error means that its headers cannot be read.
+func (r *renderer) kafkaRecord(row *outboxrow.Row) (*kgo.Record, error) {
 	var set attributes
 	if row.RawHeaders != nil || !set.read(row.Headers) {
 		m, err := row.Message(r.defaults)

@@ -26,7 +26,7 @@ func renderDefaults() outboxrow.Defaults {
 func requireSame(t *testing.T, row outboxrow.Row) {
 	t.Helper()
 	r := newRenderer(renderDefaults())
-	got, gotErr := r.record(&row)
+	got, gotErr := r.kafkaRecord(&row)
 	message, err := row.Message(renderDefaults())
 	if err != nil {
 		require.EqualError(t, gotErr, err.Error())
@@ -120,7 +120,7 @@ func BenchmarkRecord(b *testing.B) {
 		if n%1000 == 0 {
 			r.reset(1000)
 		}
-		if _, err := r.record(&row); err != nil {
+		if _, err := r.kafkaRecord(&row); err != nil {
 			b.Fatal(err)
 		}
 	}

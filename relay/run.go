@@ -85,8 +85,8 @@ func (r *Relay) lead(ctx, work context.Context, l *lease) error {
 	}
 
 	h := &holding{lease: l}
-	r.looker.holds(h)
-	defer r.looker.drops(h)
+	r.looker.addLease(h)
+	defer r.looker.removeLease(h)
 	defer r.state.lags(0, 0)
 	defer r.state.update(func(s *Status) { s.Source, s.Slot = "", nil })
 	return r.hold(ctx, work, l, func(idle, term context.Context, p *publisher) error {

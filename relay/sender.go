@@ -154,9 +154,9 @@ const maxTopicName = 249
 // lookTimeout bounds a request to a broker or server that may be unavailable.
 const lookTimeout = 5 * time.Second
 
-// look looks up the topics that the client has not seen. It returns the topics that records cannot be sent to, with the
+// findTopics looks up the topics that the client has not seen. It returns the topics that records cannot be sent to, with the
 // reason.
-func (s *sender) look(ctx context.Context, items []*item) (map[string]error, error) {
+func (s *sender) findTopics(ctx context.Context, items []*item) (map[string]error, error) {
 	var names []string
 	refused := make(map[string]error)
 	asked := make(map[string]struct{})

@@ -263,11 +263,11 @@ func (s *share) claim(ctx context.Context, shard, shards int) (bool, error) {
 	serve, yield := context.WithCancel(s.ctx)
 	h := &holding{l, yield}
 	r.state.progressed(shard, func(*Status) {})
-	r.looker.holds(h)
+	r.looker.addLease(h)
 	s.serving.Go(func() {
 		defer yield()
 		defer r.state.leaves(shard)
-		defer r.looker.drops(h)
+		defer r.looker.removeLease(h)
 		r.cfg.Log.Info().Int("shard", shard).Int64("term", l.term).Msg("shard taken")
 		err := r.hold(serve, s.work, l, func(idle, term context.Context, p *publisher) error {
 			return r.work(idle, term, p, r.pollShard)

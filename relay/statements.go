@@ -11,7 +11,7 @@ var statementFiles embed.FS
 var (
 	claimLease             = statement("claim_lease")
 	readLease              = statement("read_lease")
-	look                   = statement("look")
+	lookStatement          = statement("look")
 	claimShard             = statement("claim_shard")
 	readShards             = statement("read_shards")
 	wantShard              = statement("want_shard")

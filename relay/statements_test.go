@@ -169,7 +169,7 @@ func TestNothingIsDeletedOrNotedUnderATermThatIsOver(t *testing.T) {
 			require.NoError(t, err)
 			require.ErrorIs(t, p.remove(t.Context(), items), errLost)
 			failed := []failure{{item: items[0], PublishFailure: PublishFailure{Position: 1, ID: items[0].row.ID, Attempts: 1, Parked: true, Err: errLost}}}
-			require.ErrorIs(t, p.record(t.Context(), failed), errLost)
+			require.ErrorIs(t, p.recordFailures(t.Context(), failed), errLost)
 			var rows, noted int
 			require.NoError(t, pool.QueryRow(t.Context(),
 				"SELECT (SELECT count(*) FROM troupe.outbox), (SELECT count(*) FROM troupe.outbox_failures)").Scan(&rows, &noted))

@@ -149,8 +149,8 @@ func (s *state) failed(err error) {
 	s.status.LastError, s.status.LastErrorAt = err.Error(), time.Now()
 }
 
-// holds sets the reason why the server holds the log back; nil: it does not.
-func (s *state) holds(why error) {
+// setHeldBack sets the reason why the server holds the log back; nil: it does not.
+func (s *state) setHeldBack(why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.held = why

@@ -69,13 +69,13 @@ type stream struct {
 	reloaded time.Time     // when the ledger was last loaded
 	reload   time.Duration // interval between two loads
 
-	published atomic.Uint64 // LSN before which all rows of the log are published or recorded
-	passed    chan struct{} // signalled when published advances
-	rows      atomic.Int64  // settled rows
-	reported  atomic.Uint64 // LSN that is stored, and so confirmed to the server
-	hurry     chan struct{} // signals that the LSN must be confirmed at once
-	received  atomic.Int64  // when the server last sent something, Unix nanoseconds
-	watched   time.Time     // when the relay last checked whether the server holds the log back
+	published      atomic.Uint64 // LSN before which all rows of the log are published or recorded
+	publishedMoved chan struct{} // signalled when published advances
+	rows           atomic.Int64  // settled rows
+	reported       atomic.Uint64 // LSN that is stored, and so confirmed to the server
+	hurry          chan struct{} // signals that the LSN must be confirmed at once
+	received       atomic.Int64  // when the server last sent something, Unix nanoseconds
+	watched        time.Time     // when the relay last checked whether the server holds the log back
 }
 
 // stream publishes from the log until idle ends. If no slot continues at the stored checkpoint, the table is polled until
@@ -239,7 +239,7 @@ func (r *Relay) follow(idle, term context.Context, p *publisher, from streaming)
 		from: from.from, again: from.flushed, converter: from.text,
 		ledger:  r.newLedger(from.db, p.lease),
 		filling: &window{}, spare: &window{},
-		over: make(chan struct{}), ready: make(chan struct{}, 1), room: make(chan struct{}, 1), passed: make(chan struct{}, 1), hurry: make(chan struct{}, 1),
+		over: make(chan struct{}), ready: make(chan struct{}, 1), room: make(chan struct{}, 1), publishedMoved: make(chan struct{}, 1), hurry: make(chan struct{}, 1),
 	}
 	if r.mapped != nil {
 		s.mapped = &mappedReader{mappedTable: r.mapped, bound: make(map[uint32]boundRelation)}

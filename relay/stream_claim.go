@@ -175,19 +175,19 @@ func (s *stream) reach() error {
 	s.now.upTo, s.now.end = 0, commitEnd{}
 	if s.tx != nil {
 		if s.now.whole > 0 {
-			s.tx.passed(&s.now.items[s.now.whole-1])
+			s.tx.rememberLast(&s.now.items[s.now.whole-1])
 		}
 		return s.tx.reached(s, upTo, end)
 	}
-	s.passes(upTo)
+	s.advancePublished(upTo)
 	return nil
 }
 
-// passes records that all rows before upTo are published or recorded.
-func (s *stream) passes(upTo wal.LSN) {
+// advancePublished records that all rows before upTo are published or recorded.
+func (s *stream) advancePublished(upTo wal.LSN) {
 	s.published.Store(max(s.published.Load(), uint64(upTo)))
-	s.relay.stuck.passed(upTo)
-	tell(s.passed)
+	s.relay.stuck.resetAfter(upTo)
+	tell(s.publishedMoved)
 }
 
 // finish settles rows after the publisher has ended. It publishes the rest of transactions of which some rows are published, since the
@@ -239,7 +239,7 @@ func (s *stream) settled() error {
 	}
 	s.rows.Add(int64(len(w.items)))
 	if s.tx != nil && len(w.items) > 0 {
-		s.tx.passed(&w.items[len(w.items)-1])
+		s.tx.rememberLast(&w.items[len(w.items)-1])
 	}
 	w.clear()
 	s.now = nil
@@ -289,7 +289,7 @@ func (s *stream) remove(ctx context.Context, acked []*item) error {
 	return nil
 }
 
-func (s *stream) record(ctx context.Context, failures []failure) error {
+func (s *stream) recordFailures(ctx context.Context, failures []failure) error {
 	failures, err := s.unrecorded(ctx, failures)
 	if err != nil || len(failures) == 0 {
 		return err

@@ -139,7 +139,7 @@ func (s *stream) failed(ctx context.Context, what string, err error) {
 // awaitCheckpoint waits until keepCheckpoint should run again: longer if no rows are published. It returns false when ctx has ended.
 func (s *stream) awaitCheckpoint(ctx context.Context, pending *sample, proven int64) bool {
 	if pending != nil {
-		sleep(ctx, sampleEvery, s.passed)
+		sleep(ctx, sampleEvery, s.publishedMoved)
 		return ctx.Err() == nil
 	}
 	sleep(ctx, sampleEvery, nil)
@@ -150,7 +150,7 @@ func (s *stream) awaitCheckpoint(ctx context.Context, pending *sample, proven in
 // idle waits until s.rows is no longer rows, for at most beatEvery.
 func (s *stream) idle(ctx context.Context, rows int64) {
 	for end := time.Now().Add(beatEvery); ctx.Err() == nil && time.Now().Before(end) && s.rows.Load() == rows; {
-		sleep(ctx, time.Until(end), s.passed)
+		sleep(ctx, time.Until(end), s.publishedMoved)
 	}
 }
 

@@ -45,7 +45,7 @@ func (s *stream) read() {
 			}
 			known, seen := layouts[e.Relation.ID]
 			l := known.layout
-			if seen = seen && known.of == e.Relation; !seen {
+			if seen = seen && known.relation == e.Relation; !seen {
 				l = nil
 			}
 			if !seen && e.Relation.Namespace == "troupe" && e.Relation.Name == "outbox" {
@@ -123,8 +123,8 @@ func (s *stream) read() {
 
 // A knownLayout is the layout of a table according to its last Relation message.
 type knownLayout struct {
-	of     *wal.Relation
-	layout layout
+	relation *wal.Relation
+	layout   layout
 }
 
 // errStopping means that the server is shutting down. It waits until the relay has confirmed all of the log, and requests a report after

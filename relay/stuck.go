@@ -44,8 +44,8 @@ func (s *stuck) ended(at wal.LSN, err error) {
 	}
 }
 
-// passed resets the count when the stream has passed its LSN.
-func (s *stuck) passed(at wal.LSN) {
+// resetAfter resets the count when the stream has passed its LSN.
+func (s *stuck) resetAfter(at wal.LSN) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if at > s.at {

@@ -173,8 +173,8 @@ func (t *transactor) busy() bool { return t.open || t.noted }
 // takes is called before rows of the log are sent: their Postgres transaction may be incomplete.
 func (t *transactor) takes() { t.whole = false }
 
-// passed is called when the stream has settled i and all rows before it, also by passing over them.
-func (t *transactor) passed(i *item) {
+// rememberLast is called when the stream has settled i and all rows before it, also by passing over them.
+func (t *transactor) rememberLast(i *item) {
 	t.last = outboxrow.Row{Position: i.row.Position, ID: i.row.ID}
 }
 
@@ -185,7 +185,7 @@ func (t *transactor) reached(s *stream, upTo wal.LSN, end commitEnd) error {
 		t.next.lsn, t.next.committed, t.next.position, t.next.id = end.lsn, end.at, t.last.Position, t.last.ID
 	}
 	if !t.busy() {
-		s.passes(upTo)
+		s.advancePublished(upTo)
 		return nil
 	}
 	t.upTo = upTo
@@ -225,14 +225,14 @@ func (t *transactor) commit(s *stream) error {
 		}
 	}
 	at := t.next
-	if err := t.end(at.record(t)); err != nil {
+	if err := t.end(at.kafkaRecord(t)); err != nil {
 		return err
 	}
 	r := t.relay
 	upTo := max(at.lsn, t.upTo)
 	t.at, t.upTo, t.noted, r.large = at, 0, false, nil
 	t.sender.relax()
-	s.passes(upTo)
+	s.advancePublished(upTo)
 	r.state.progressed(0, func(s *Status) { s.Deleted, s.Checkpoint = s.Deleted+int64(t.rows), at.lsn.String() })
 	if t.rows > 0 {
 		call(r.cfg.Hooks.Deleted, t.rows)

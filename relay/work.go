@@ -216,9 +216,9 @@ func (r *Relay) poll(idle, term context.Context, p *publisher, except streamedRo
 	defer stop()
 	wake := make(chan struct{}, 1)
 	source := r.newPoll(p.lease)
-	source.wake, source.of, source.published = wake, except.server, except.published
+	source.wake, source.serverID, source.published = wake, except.server, except.published
 	defer source.close()
-	if p.lease.of() > 1 {
+	if p.lease.shardCount() > 1 {
 		source.looker = r.looker
 	} else {
 		side.Go(func() { r.listen(idle, outboxrow.Channel, wake) })
@@ -232,7 +232,7 @@ func (r *Relay) poll(idle, term context.Context, p *publisher, except streamedRo
 
 func (r *Relay) newPoll(l *lease) *poll {
 	return &poll{
-		session: session{pool: r.pool}, lease: l, batch: batchOfShard(r.cfg.Batch, l.of()), passes: passLength,
+		session: session{pool: r.pool}, lease: l, batch: batchOfShard(r.cfg.Batch, l.shardCount()), passLimit: passLength,
 		warn: func(err error) { r.quiet.failed("low mark", err) },
 	}
 }
