@@ -12,7 +12,7 @@ import (
 	"github.com/troupe-go/troupe/internal/wal"
 )
 
-// slotPlan holds the connections and the stored state with which the creation of a slot begins, and the reason for it.
+// A slotPlan holds the connections and the stored state with which the creation of a slot begins, and the reason for the creation.
 type slotPlan struct {
 	db     *server
 	conn   *wal.Conn
@@ -99,8 +99,9 @@ func (r *Relay) pollUntilSlot(idle, term context.Context, p *publisher, plan slo
 	return st, conn, nil
 }
 
-// insistOnSlot creates a slot. It retries until it succeeds, ctx ends or the slot was given up, since the server may have no
-// free slot. It returns the connection that created the slot, or in any other case the last one. Its only error is errServer.
+// insistOnSlot creates a slot. It retries until it succeeds, ctx ends or the slot was given up, since the server may have no free slot now.
+// It returns the connection that created the slot; if there is no new slot, it returns the last connection and the LSN 0. Its only error is
+// errServer.
 func (r *Relay) insistOnSlot(ctx context.Context, db *server, conn *wal.Conn) (*wal.Conn, wal.LSN, error) {
 	for {
 		done := context.AfterFunc(ctx, conn.Close)
@@ -129,7 +130,7 @@ func (r *Relay) insistOnSlot(ctx context.Context, db *server, conn *wal.Conn) (*
 	}
 }
 
-// connectTo opens a replication connection to the server process db. The error is errServer if it leads to another one.
+// connectTo opens a replication connection to the server process db. It returns errServer if the address leads to another process.
 func (r *Relay) connectTo(ctx context.Context, db *server) (*wal.Conn, error) {
 	conn, err := wal.Connect(ctx, r.cfg.Pool.Config())
 	if err != nil {
@@ -146,11 +147,11 @@ func (r *Relay) connectTo(ctx context.Context, db *server) (*wal.Conn, error) {
 	return conn, nil
 }
 
-// slotEvery is the time between two attempts to create a slot; the table is polled meanwhile.
+// slotEvery is the time between two attempts to create a slot.
 const slotEvery = 10 * time.Second
 
-// sweep publishes, from the table, the rows that a new slot will not deliver. Then it records rows that wait behind failed rows, as a
-// stream records them.
+// sweep publishes the rows of the table that a new slot will not deliver. Then it records the rows of the table that wait behind failed
+// rows. A stream records such rows when it delivers them, but it does not deliver these.
 func (r *Relay) sweep(idle, term context.Context, db *server, p *publisher, st storedState) (storedState, error) {
 	if r.mapped != nil {
 		return r.sweepMapped(idle, term, db, p, st)
@@ -173,8 +174,8 @@ func (r *Relay) sweep(idle, term context.Context, db *server, p *publisher, st s
 // errSwept ends a sweep that found no more rows.
 var errSwept = errors.New("swept")
 
-// ending is the poll of a sweep. A claim that finds no row, or only rows that failed before, ends it with errSwept: the stream tries
-// failed rows again, and the sweep might never end, since there may always be one that is due.
+// ending is the poll of a sweep. It ends with errSwept at a claim that finds no row, or only rows that failed before. The stream tries
+// failed rows again. If the sweep did so, it might never end, since at any time a failed row may be due.
 type ending struct{ *poll }
 
 func (e *ending) claim(ctx context.Context, _ time.Duration) ([]*item, error) {

@@ -18,10 +18,13 @@ import (
 	"github.com/troupe-go/troupe/internal/wal"
 )
 
-// A checkpoint is an LSN: each row committed before it is published, or recorded as failed. It is the end of a transaction, and contains
-// the time of its commit. That time matters if the server is set back to an image of its disk from before the transaction: the server has
-// the same identifier and timeline, and its log may reach the LSN again, but not with this commit. The position and id of the
-// transaction's last row are for operators.
+// A checkpoint is an LSN: each row committed before it is published, or recorded as failed. The LSN is the end of a transaction.
+//
+// committed is the time of that transaction's commit. It matters if the server is set back to an image of its disk from before the
+// transaction. The server then has the same identifier and timeline, and its log may reach the LSN again, but not with a commit of this
+// time.
+//
+// The position and the id of the transaction's last row are for operators.
 type checkpoint struct {
 	lsn       wal.LSN
 	committed time.Time // zero: no row was published yet
@@ -32,8 +35,7 @@ type checkpoint struct {
 	id        uuid.UUID
 }
 
-// checkpointRecord is a checkpoint in the form stored in the topic, with the slot's name as key. A record with the key
-// startKey says which relay took the transactional id, and when; it is for operators only.
+// A checkpointRecord is the form in which a checkpoint is stored in the topic. Its key is the slot's name.
 type checkpointRecord struct {
 	LSN       string    `json:"lsn"`
 	Committed time.Time `json:"committed,omitzero"`
@@ -44,6 +46,7 @@ type checkpointRecord struct {
 	ID        uuid.UUID `json:"id"`
 }
 
+// A startRecord says which relay took the transactional id, and when. It is for operators. Its key is startKey.
 type startRecord struct {
 	Holder string    `json:"holder"`
 	At     time.Time `json:"at"`
@@ -51,9 +54,10 @@ type startRecord struct {
 
 const startKey = "started"
 
-// checkpointTimeout limits reading the checkpoint, which is a few records. After it, a new client reads again.
+// checkpointTimeout limits the time of reading the checkpoint, which is a few records. After it the relay reads again with a new client.
 const checkpointTimeout = 30 * time.Second
 
+// kafkaRecord makes the record that stores p in the topic.
 func (p checkpoint) kafkaRecord(t *transactor) *kgo.Record {
 	value, _ := json.Marshal(checkpointRecord{p.lsn.String(), p.committed, p.system, p.timeline, p.recorded.String(), p.position, p.id}) // cannot fail
 	return &kgo.Record{Topic: t.topic, Key: []byte(t.relay.cfg.Slot), Value: value}
@@ -96,8 +100,9 @@ func (t *transactor) provision(ctx context.Context) error {
 	return nil
 }
 
-// resume returns the LSN from which the log is to be streamed: the checkpoint of the last committed transaction if it is in the
-// history of this server, else the LSN that is confirmed to Postgres, which it then stores as the checkpoint.
+// resume returns the LSN from which the log is to be streamed. This is the checkpoint of the last committed Kafka transaction, if this
+// server's log contains it. Otherwise it is confirmed, the LSN that was confirmed to Postgres, and resume stores it as the checkpoint.
+// healed means that the slot is new: then a missing checkpoint is no reason to report repeats, since they were reported before.
 func (t *transactor) resume(ctx context.Context, conn *wal.Conn, system wal.System, confirmed wal.LSN, healed bool) (wal.LSN, error) {
 	reading, cancel := context.WithTimeout(ctx, t.relay.reading)
 	defer cancel()
@@ -106,7 +111,7 @@ func (t *transactor) resume(ctx context.Context, conn *wal.Conn, system wal.Syst
 		return 0, fmt.Errorf("read the checkpoint in %s: %w", t.topic, err)
 	}
 	inLog := false
-	recorded, err := t.written(ctx) // each failure that was recorded before is in the log up to here
+	recorded, err := t.written(ctx) // the log up to here contains the record of each failed row
 	if err != nil {
 		return 0, err
 	}
@@ -145,13 +150,15 @@ func (t *transactor) resume(ctx context.Context, conn *wal.Conn, system wal.Syst
 	return t.at.lsn, nil
 }
 
-// inherits reports whether this server's log can contain the checkpoint, and the records of all failed rows before it.
+// inherits reports whether this server's log can contain the checkpoint at, and the records of all failed rows before it. written is the
+// end of the server's log.
 //
-// A promoted standby has the log of its primary up to the switch to its own timeline. So the checkpoint and the records must be before
-// the switch. If a row's record is after the switch, this server has no record of it, and the row is not published either.
+// After a failover, at is of another timeline. A promoted standby has the log of its primary up to the switch to its own timeline. So the
+// checkpoint and the records must be before the switch. If the record of a failed row is after the switch, this server has neither the
+// record nor the published row.
 //
-// A server that was set back to an image of its disk keeps its timeline. If the image is from between a failed row and its record, the
-// server has no record of it: the log that it has written ends before the record.
+// A server that was set back to an image of its disk keeps its timeline. If the image is from between the commit of a failed row and the
+// commit of its record, this server has no record, and its log ends before the record's LSN.
 func inherits(ctx context.Context, conn *wal.Conn, system wal.System, written wal.LSN, at checkpoint) (bool, error) {
 	if at.timeline == system.Timeline {
 		return at.recorded <= written, nil
@@ -169,10 +176,13 @@ func (t *transactor) written(ctx context.Context) (wal.LSN, error) {
 	return wal.ParseLSN(text)
 }
 
-// logContains reports whether this server's log contains the transaction that ends at the checkpoint. It reads the log from the confirmed LSN
-// on, which is some seconds of it. The table cannot show that: the transaction's row may be deleted, or not visible yet; and on a server
-// that was set back another row may have its position, and even its id if the service wrote it again. Text is read in the database's
-// encoding, since the server cannot convert all text to UTF-8.
+// logContains reports whether this server's log contains the transaction that ends at the checkpoint. It reads the log from the confirmed
+// LSN on, which is some seconds of log.
+//
+// The table cannot show that. The transaction's row may be deleted, or not visible yet. On a server that was set back another row may have
+// its position, and even its id if the service wrote the row again.
+//
+// logContains reads text in the database's encoding, since the server cannot convert all text to UTF-8.
 func (t *transactor) logContains(ctx context.Context, at checkpoint) (there bool, err error) {
 	var committed *time.Time
 	if !at.committed.IsZero() {
@@ -195,8 +205,9 @@ func (t *transactor) logContains(ctx context.Context, at checkpoint) (there bool
 	return there, nil
 }
 
-// readCheckpoint commits a record of its own and reads the topic up to it: no record of a predecessor can follow that one. It
-// reads backwards in growing pieces, since many records may not be compacted yet.
+// readCheckpoint returns the last checkpoint in the topic. It first commits a start record, and then reads the topic up to that record: a
+// predecessor, which is fenced, can write no record after it. It reads backwards in growing pieces, since the topic may have many records
+// that are not compacted yet.
 func (t *transactor) readCheckpoint(ctx context.Context) (at checkpoint, found bool, err error) {
 	value, _ := json.Marshal(startRecord{t.relay.cfg.Holder, time.Now()}) // a string and a time cannot fail
 	mine := &kgo.Record{Topic: t.topic, Key: []byte(startKey), Value: value}
@@ -215,7 +226,7 @@ func (t *transactor) readCheckpoint(ctx context.Context) (at checkpoint, found b
 	}
 }
 
-// readFrom returns the last checkpoint in the records from one offset to another, both inclusive.
+// readFrom returns the last checkpoint among the records with the offsets from to to, both inclusive.
 func (t *transactor) readFrom(ctx context.Context, from, to int64) (at checkpoint, found bool, err error) {
 	reader, err := kafka.NewClient(t.relay.cfg.Brokers, append(append([]kgo.Opt{}, t.relay.cfg.Kafka...),
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{t.topic: {0: kgo.NewOffset().At(from)}}),

@@ -11,27 +11,27 @@ import (
 	"github.com/troupe-go/troupe/internal/wal"
 )
 
-// discards holds the rows that an operator discarded and that a stream may read from the log again: their lines are
-// deleted, and the stream began before the LSN at which they were discarded. The value is that LSN. A row that was committed
-// after it was written again by the service, and is published.
+// discards holds the rows that an operator discarded, and that the stream may read from the log again: their failure records are deleted,
+// and the stream began before the discard. The value is the LSN of the discard. If a row with the same id was committed after that LSN, the
+// service wrote it again, and it is published.
 type discards map[discardedRow]wal.LSN
 
-// discardedRow identifies a row by its position and id, a row of a mapped table by its id alone.
+// A discardedRow identifies a row by its position and id. For a row of a mapped table, the position is 0.
 type discardedRow struct {
 	position int64
 	id       uuid.UUID
 }
 
-// discarded reports whether i was discarded, and is in the log again. It ignores LSNs after s.again, where the log repeats no row: a
-// restored dump may have discards of another cluster, with greater LSNs.
+// discarded reports whether row i, which the stream has read, was discarded before. It ignores LSNs after s.again, since the log repeats no
+// row after it: discards in a restored dump are of another cluster, and may have greater LSNs.
 func (s *stream) discarded(i *item) bool {
 	at, there := s.discards[discardedRow{i.row.Position, i.row.ID}]
 	return there && i.commit <= min(at, s.again)
 }
 
-// load reads which rows failed, and then which rows were discarded since the stream's first LSN. This order matters:
-// a row that is discarded in between is in both results, and in the other order would be in none. After s.again the log
-// repeats no row, so discards are not needed.
+// load reads which rows failed, and then which rows were discarded since the stream's first LSN. The order matters. A row that is discarded
+// between the two reads is in both results; in the other order it would be in none. Once the stream has passed s.again, the log repeats no
+// row, and load reads no discards.
 func (s *stream) load(ctx context.Context) error {
 	if err := s.ledger.load(ctx); err != nil {
 		return err
@@ -43,6 +43,7 @@ func (s *stream) load(ctx context.Context) error {
 	return s.loadDiscards(ctx)
 }
 
+// loadDiscards reads which rows were discarded since the stream's first LSN.
 func (s *stream) loadDiscards(ctx context.Context) error {
 	table := ""
 	if s.relay.mapped != nil {
@@ -67,8 +68,8 @@ func (s *stream) loadDiscards(ctx context.Context) error {
 	return nil
 }
 
-// auditError wraps an error of reading the discards. If the role lacks the right to read them, as with the rights of an older version, it
-// logs that and returns nil, and the relay continues.
+// auditError wraps an error of reading the discards. If the role lacks the right to read them, auditError only logs that, and returns nil,
+// so that the relay continues. This may be a role with the grants of an older version.
 func (r *Relay) auditError(err error) error {
 	if denied(err) {
 		r.quiet.failed("discards", fmt.Errorf("a row that was discarded just before a crash may be published: "+
@@ -78,7 +79,7 @@ func (r *Relay) auditError(err error) error {
 	return fmt.Errorf("read discards: %w", err)
 }
 
-// passOver settles the rows of a window that were discarded, so that they are not published.
+// passOver settles the rows of a window that were discarded. So they are not published.
 func (s *stream) passOver(w *window) {
 	if len(s.discards) == 0 {
 		return
@@ -94,10 +95,11 @@ func (s *stream) passOver(w *window) {
 	}
 }
 
-// unrecorded leaves out rows of a mapped table that are about to be recorded as waiting, and that the log has repeated: rows
-// that have a line already, and rows whose line was discarded a moment ago. It reads lines before discards, for the same
-// reason as load. A row of troupe.outbox needs no such check: a discard deletes the row itself, and a line without a row is
-// never published.
+// unrecorded is called before failures of a mapped table are recorded. It leaves out rows that only wait (Attempts is 0), that the log has
+// repeated, and that either have a failure record already or were discarded. It settles these rows.
+//
+// It reads the failure records before the discards, for the same reason as load. A row of troupe.outbox needs no such check: a discard
+// deletes the row itself, and the failure record of a row that is gone has no effect.
 func (s *stream) unrecorded(ctx context.Context, failures []failure) ([]failure, error) {
 	if s.relay.mapped == nil || s.published.Load() >= uint64(s.again) {
 		return failures, nil

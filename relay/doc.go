@@ -8,11 +8,13 @@
 //	                                ▲                 │◄────ack──────┘
 //	                                └──── confirm ◄── store the checkpoint, under the term of the lease
 //
-// Under poll the relay deletes a row once Kafka has acknowledged it. Under wal the row stays until its partition is dropped. The
-// relay's checkpoint is an LSN: each row committed before it is published, or recorded in troupe.outbox_failures. The relay stores the
-// checkpoint in troupe.relay_state before it confirms it to the server, with a snapshot of the published transactions. A slot whose
-// confirmed LSN is ahead of the checkpoint was therefore created by another program; if the slot is lost, the snapshot shows
-// which rows of the table are still to be published. While a slot is created the relay polls, and deletes the rows that it publishes.
+// Under poll the relay deletes a row once Kafka has acknowledged it.
+//
+// Under wal the row stays until its partition is dropped. The relay's checkpoint is an LSN: each row committed before it is published, or
+// recorded in troupe.outbox_failures. The relay stores the checkpoint in troupe.relay_state, with a snapshot of the published transactions,
+// before it confirms the LSN to the server. So a slot whose confirmed LSN is ahead of the checkpoint was created by another program. If the
+// slot is lost, the snapshot shows which rows of the table are still to be published. While the relay creates a slot, it polls, and deletes
+// the rows that it publishes.
 //
 // # Promises
 //
@@ -21,8 +23,8 @@
 // before the first copy of the higher one, through every failure below. A row that cannot be published keeps its place in that order:
 // later rows of its key wait until it is published, or until an operator removes it.
 //
-// Any number of relays may run. One is active, or under poll one for each shard. It holds the lease of its shard, for a term with a
-// number of its own. Every delete, and every store of a checkpoint, checks that term in its own transaction.
+// Any number of relays may run. One is active, or under poll one for each shard. It holds the lease of its shard for a term. Each new
+// holder raises the number of the term. Every delete, and every store of a checkpoint, checks the term in its own transaction.
 //
 // You can change the source at any time, in both directions: start the relay with the other one. If the slot is lost, the relay
 // creates it again and reads the missing rows from the table. Neither loses a row. A change publishes again, under the same ids, at most
@@ -33,9 +35,9 @@
 //
 // # Not promised
 //
-// Exactly-once delivery (unless you configure it, see below): a crash between the acknowledgement and the delete, or the stored
-// checkpoint, publishes rows again. So does an active relay that was frozen for longer than its lease, or than the time-out of its slot.
-// Consumers recognise repeats by ce_id.
+// Exactly-once delivery (unless you configure it, see below). A crash between the acknowledgement of rows and their delete, or the store of
+// the checkpoint, publishes them again. So does an active relay that was frozen for longer than its lease, or than the time-out of its
+// slot. Consumers recognise repeats by ce_id.
 //
 // Order between keys. Order between topics. Order between transactions that write one key and do not wait for each other: poll
 // publishes those by position, among the rows that are visible at the same time, and wal in the order of their commits.
@@ -46,6 +48,9 @@
 // Bounded memory for one row: a row of many megabytes is read whole before it is refused.
 //
 // # Failures
+//
+// Unless delivery is exactly-once, no relay reports that rows are repeated after a kill. The log shows `active` with the next term, and
+// consumers see a ce_id twice.
 //
 // Of both sources:
 //
@@ -74,9 +79,10 @@
 //	killed between ack and delete          sent again, same ids
 //	killed after the delete                no effect
 //	killed, with a standby                 the standby takes over when the lease has expired: 5 s by default
+//	killed, and started again              the same: the relay waits until its own old lease has expired, and logs `standby`
 //	a transaction commits late             its rows are found: every claim begins at the lowest row of the table
 //	the database is away                   the relay waits; it deletes acknowledged rows later if it still has the lease
-//	a trigger or rule keeps published rows the relay publishes nothing more, with the reason, until it is removed
+//	a trigger or rule keeps published rows the relay publishes nothing more until it is removed, and reports the reason
 //
 // Of wal:
 //
@@ -92,8 +98,11 @@
 //	frozen, with a standby                 the server ends the stream after 5 s, then as above
 //	a transaction commits late             it is streamed when it commits
 //	a row is discarded, then a crash       the log has the row again; the relay passes over it
-//	a transaction of any size              passes in bounded memory; after a kill in between it is streamed again
-//	a connection is cut                    the stream begins again at the stored checkpoint
+//	a transaction of any size              passes in bounded memory; after a kill in between it is streamed again from its first row,
+//	                                       and rows of it that were published are repeated, same ids
+//	a connection is cut                    the stream begins again at the stored checkpoint; a standby may take over meanwhile
+//	the checkpoint cannot be stored        rows are published all the same, and the log warns `store: failed, trying on`; a kill
+//	                                       repeats all rows since the last store
 //	synchronous_standby_names matches it   commits of other sessions wait until the relay confirms them, a second or more; the relay's
 //	                                       own commits do not wait; it logs a warning
 //	a commit waits for a standby           its rows may be published, or recorded as failed, before other sessions see them
@@ -128,9 +137,9 @@
 //	the line alone            the row is tried again                    the row is never published, and stays in the table
 //	the row alone             the row is never published                the row is never published
 //
-// In the last case the relay deletes the line too, within two minutes after the end of every transaction that was open when the line
-// was written. It cannot do so earlier: while the commit of a row waits for a synchronous standby, a stream delivers the row, and other
-// sessions do not see it.
+// If you delete the row alone, the relay deletes the line too: within two minutes after the end of every transaction that was open when the
+// line was written. It cannot do so earlier. While the commit of a row waits for a synchronous standby, a stream delivers the row, and
+// other sessions do not see it yet.
 //
 // For a row that a stream has delivered, the column wal also applies after a change to poll. So do not delete the line of a row that you
 // want to try again: set it to retrying, with a next_try. The command outbox-relay parked retry does that.
@@ -138,19 +147,19 @@
 // # Pauses
 //
 // The method Pause pauses one Relay, in its process. An operator's pause (outbox-relay pause, package internal/admin/relaydesk) is stored
-// in the row of the outbox's lease, and pauses every relay that holds a lease of the outbox. A relay reads the stored pause when it takes
-// a lease. Each renewal of the lease also returns whether the outbox is paused, and under wal a message in the log announces a change.
-// So an idle relay needs no statement of its own to notice a pause. To notice the end of a pause, it reads the row each second.
+// in the row of the outbox's lease, and pauses every relay that holds a lease of the outbox. A relay reads the stored pause when it takes a
+// lease. Each renewal of the lease also returns whether the outbox is paused, and under wal a message in the log announces a change. So an
+// idle relay runs no statement of its own to notice a pause. During a pause a relay reads the row each second, to notice the end.
 //
 // A paused relay keeps its leases. Rows in flight are finished, and other rows wait. Under wal the server keeps the log meanwhile.
 //
 // # How order survives a refused record
 //
-// The broker accepts or refuses a record batch as a whole, and the client fails all records that it holds for a partition
-// when the broker refuses a batch for good. The relay gives the client all records of a send before the client writes the first one, and
-// begins the next send when this one is settled. So when a record is refused, no later record of its partition was
-// accepted. A refused batch of several records is sent again in halves until the record at fault is alone. Rows that failed are
-// recorded before the next send, and a claim leaves out the rows behind them.
+// The broker accepts or refuses a record batch as a whole. When it refuses a batch for good, the client fails all records that it holds for
+// the partition. The relay gives the client all records of a send before the client writes the first one, and begins the next send when
+// this one is settled. So when a record is refused, no later record of its partition was accepted. A refused batch of several records is
+// sent again in halves until the record at fault is alone. Rows that failed are recorded before the next send, and a claim leaves out the
+// rows behind them.
 //
 // # Shards
 //
@@ -165,18 +174,20 @@
 //	a relay is killed     its leases expire, and the others take them
 //	a relay was frozen    as above; awake, it may send again, and deletes nothing
 //
-// Every renewal and every new lease locks the row of shard 0, and so does a change of the layout. So each renewal is either before
-// the change, and the leader sees it, or after it, and is refused. The number in force is troupe.relay_leases.shards in that row.
-// To change it, start relays with another number: it applies when one of them becomes the leader. A relay that is configured for wal, or for
-// exactly-once delivery, takes no shards.
+// Every renewal and every new lease locks the row of shard 0, and so does a change of the layout. So a renewal before the change is visible
+// to the leader, and a renewal after it is refused. The number in force is troupe.relay_leases.shards in that row. To change it, start
+// relays with another number: it applies when one of them becomes the leader. A relay that is configured for wal, or for exactly-once
+// delivery, takes no shards.
 //
 // # How a backlog is polled
 //
-// A claim begins at the lowest row of the table, since a row may commit late. If it finds more rows than it may take, it is the first
-// claim of a pass. The next claims of the pass continue after its last row, while the rows already claimed are sent. They take only rows
-// that are visible in the snapshot of the first claim. So they need not begin at the lowest row, no transaction is open between claims,
-// and a row that commits late is not overtaken by rows written after it. A pass ends after a second, and at any row that is not
-// published. It leaves out rows that wait behind a parked row, and ends when a row that others wait behind is published or removed.
+// A claim begins at the lowest row of the table, since a row may commit late. If there are more rows than one claim may take, the claim is
+// the first one of a pass. The next claims of the pass continue after its last row, while the rows already claimed are sent. They take only
+// rows that are visible in the snapshot of the first claim. So they need not begin at the lowest row, no transaction is open between
+// claims, and a row that commits late is not overtaken by rows written after it.
+//
+// A pass leaves out rows that wait behind a parked row. It ends after a second, at any row that is not published, and when a row that
+// others wait behind is published or removed.
 //
 // # Exactly once
 //
@@ -187,22 +198,26 @@
 //	begin ─► rows ─► checkpoint ─► end ─► confirm to Postgres
 //	  killed here: aborted    ─┘└─ killed here: published; the checkpoint shows it
 //
-// The active relay first takes the transactional id: this ends the open transaction of a predecessor and fences it. Then the relay
-// commits a record of its own to the topic, reads the checkpoint before it, and streams from there. A client would commit whatever was
-// acknowledged, so one record that was not acknowledged aborts the transaction, and so does any other unknown result. After an abort
-// the relay makes a new client and a new stream and reads the checkpoint again; it takes nothing from memory. It confirms the
-// checkpoint to Postgres only after the end of the transaction.
+// The active relay first takes the transactional id: this ends the open transaction of a predecessor and fences it. Then the relay commits
+// a record of its own to the topic, reads the last checkpoint before that record, and streams from there. The client would commit the
+// acknowledged records of a transaction even if another one failed. So the relay aborts the transaction if one record was not acknowledged,
+// or if any other result is unknown. After an abort the relay makes a new client and a new stream, and reads the checkpoint again; it takes
+// no position from memory. It confirms the checkpoint to Postgres only after the end of the transaction.
 //
-// A failed row is recorded before its transaction is aborted or ended. A crash in between leaves a row that is recorded,
-// not published, and in the log again: then the row waits, as recorded. The relay does not try recorded rows again until
-// the stream has passed the LSN up to which the log may repeat rows, and a checkpoint after that LSN is committed. Earlier, such a row
-// could be published, and then be delivered by the log once more. Recorded rows are published in transactions of their own, and so are
-// rows that the log does not have (first start, or a new slot). Both may be repeated by a crash between the end of the transaction and
-// the statement that deletes their lines or rows. Status.Repeats reports when rows that the log does not have are published.
+// A failed row is recorded before its transaction is aborted or ended. A crash in between leaves a row that is recorded, not published, and
+// in the log again: then the row waits, as recorded. The relay does not try recorded rows again until the stream has passed the LSN up to
+// which the log may repeat rows, and a checkpoint after that LSN is committed. Earlier, such a row could be published, and then be
+// delivered by the log once more.
+//
+// Two kinds of rows are published in transactions of their own, without a checkpoint: recorded rows, and rows that the log does not have
+// (first start, or a new slot). A crash between the end of such a transaction and the statement that deletes the lines or the rows repeats
+// them. Status.Repeats reports when rows that the log does not have are published. Nothing reports the repeat of a recorded row.
 //
 //	failure                                a consumer of committed messages sees
 //	killed before the end                  each row once: the next relay aborts the transaction and sends again
 //	killed after the end                   each row once: the next relay begins at the checkpoint
+//	killed after the end, before the line  that row twice
+//	of a recorded row is deleted
 //	the result of the end is not known     each row once: the relay takes the id again, which ends the transaction, and then
 //	                                       reads the checkpoint
 //	frozen, then awake                     no repeat: the broker refuses a relay that lost the id
@@ -244,25 +259,33 @@
 //
 // # Avro
 //
-// With Config.Avro a payload that is JSON is encoded before it is sent. One that does not fit its schema is parked. A subject
-// without a schema is tried for as long as a topic that does not exist. A subject that the registry refuses holds other rows up for
-// Config.UnknownTopic at most; its rows are tried until they are accepted. While the registry is away rows wait, also rows of other
-// topics behind a row whose schema is not cached.
+// With Config.Avro a payload that is JSON is encoded before it is sent.
+//
+//	failure                                effect
+//	the payload does not fit its schema    the row is parked
+//	the subject has no schema              the row is tried for as long as one whose topic does not exist, then parked
+//	the registry refuses the subject       its rows are tried until they are accepted; after Config.UnknownTopic others continue
+//	the registry is away                   rows wait, also rows of other topics behind a row whose schema is not cached
 //
 // # Connections
 //
-// While active under poll: one connection for the claims and deletes of each shard, one for notifications, and one at times for
-// the lease and for maintenance; with several shards one more to look for rows, and one for the leases' notifications. An idle relay runs
-// one statement an interval, which renews the leases of all shards and looks for their rows. Under wal: one for replication, one for
-// checkpoints and samples, and one at times for the lease and maintenance; an idle relay runs some 10 statements a minute. No
-// transaction that locks a row or a table spans two statements, so a frozen relay blocks no other session, except a change of a mapped
-// table while that table is read in one statement. Connect directly: through a pooler that changes the server connection per
-// transaction, notifications are lost, and replication is impossible.
+// While active under poll: one connection for the claims and deletes of each shard, one for notifications, and at times one for the lease
+// and for maintenance. With several shards, one more looks for rows, and one is for the leases' notifications. An idle relay runs one
+// statement per Config.Interval, which renews the leases of all shards and looks for their rows.
 //
-// The relay's sessions begin with the settings that they rely on: no time-outs, UTF8, read committed, pg_catalog first in the
-// search path, and commits that wait for this server's disk but for no standby. Other settings of the role or the database do not
-// matter, except synchronous_commit=off: then only stored checkpoints and the records of failed rows wait for the disk, and after a crash
-// of the server a poll publishes again the last rows that it deleted.
+// While active under wal: one connection for replication, one for checkpoints and samples, and at times one for the lease and for
+// maintenance. An idle relay runs some 10 statements a minute.
+//
+// No transaction that locks a row or a table spans two statements, so a frozen relay blocks no other session. There is one exception: while
+// a mapped table is read, in one statement, the table cannot be changed.
+//
+// Connect directly. Through a pooler that changes the server connection per transaction, notifications are lost, and replication is
+// impossible.
+//
+// The relay's sessions begin with the settings that they rely on: no time-outs, UTF8, read committed, pg_catalog first in the search path,
+// and commits that wait for this server's disk but for no standby. Other settings of the role or the database do not matter, with one
+// exception. With synchronous_commit=off only stored checkpoints and the records of failed rows wait for the disk, and after a crash of the
+// server a poll publishes again the last rows that it deleted.
 //
 // After a failover, connections to two servers may be open at once. Snapshots, transaction ids and checkpoints of two servers
 // are never combined: a source reads from one server process, and uses only connections to that process for statements

@@ -15,8 +15,8 @@ import (
 	"github.com/troupe-go/troupe/internal/wal"
 )
 
-// unconvertible reports whether the server could not convert text between the database's encoding and UTF-8: text in
-// SQL_ASCII may be of any bytes, and the other encodings have some bytes or characters without a counterpart.
+// unconvertible reports whether the server could not convert text between the database's encoding and UTF-8. Text in SQL_ASCII may be of
+// any bytes. Other encodings have bytes or characters without a counterpart in UTF-8.
 func unconvertible(err error) bool {
 	var refusal *pgconn.PgError
 	return errors.As(err, &refusal) && (refusal.Code == "22021" || refusal.Code == "22P05")
@@ -24,6 +24,7 @@ func unconvertible(err error) bool {
 
 func asciiText(text string) string { return pgtext.ASCII(text) }
 
+// toASCII replaces each text of the lists by its form in ASCII.
 func toASCII(lists ...[]string) {
 	for _, texts := range lists {
 		for n, text := range texts {
@@ -32,15 +33,15 @@ func toASCII(lists ...[]string) {
 	}
 }
 
-// A rowsParked is returned by a claim that failed at rows whose text cannot be converted to UTF-8, and has parked them.
+// A rowsParked is the error of a claim that failed at rows whose text cannot be converted to UTF-8. The claim has parked these rows.
 type rowsParked struct{ rows []PublishFailure }
 
 func (r *rowsParked) Error() string {
 	return fmt.Sprintf("%d rows whose text cannot be converted to UTF-8 are parked", len(r.rows))
 }
 
-// parkUnreadable parks the rows whose text made a claim fail with cause. statement is parkUnreadableRows or parkUnreadableFailures. The
-// error is a *rowsParked, or cause if there is no such row.
+// parkUnreadable parks the rows whose text made a claim fail with cause. statement is parkUnreadableRows or parkUnreadableFailures. It
+// returns a *rowsParked, or cause if there is no such row.
 func parkUnreadable(ctx context.Context, db interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }, statement string, args any, cause error) error {
@@ -64,7 +65,7 @@ func parkUnreadable(ctx context.Context, db interface {
 	return &rowsParked{parked}
 }
 
-// setAside parks the rows whose text made a claim fail with cause. Its error is parkUnreadable's.
+// setAside parks the rows of the shard whose text made a claim fail with cause. It returns the error of parkUnreadable.
 func (p *poll) setAside(ctx context.Context, cause error) error {
 	if err := p.connect(ctx); err != nil {
 		return fmt.Errorf("connect: %w", err)
@@ -79,9 +80,9 @@ func (p *poll) setAside(ctx context.Context, cause error) error {
 	return p.check(err)
 }
 
-// A converter converts text of the log to UTF-8 by the server's rules. The server itself converts rows as it streams them, and ends the
-// stream at the first one that it cannot convert. From then on the relay reads the log and mapped tables in the
-// database's encoding.
+// A converter converts text of the log to UTF-8 by the server's rules. A relay begins without one: then the server converts rows as it
+// sends them, and ends the stream at the first row that it cannot convert. After that the relay reads the log and mapped tables in the
+// database's encoding, with a converter.
 type converter struct {
 	db       *server
 	encoding string
@@ -91,14 +92,14 @@ type converter struct {
 // errEncoding means that text cannot be converted.
 var errEncoding = errors.New("text that cannot be converted to UTF-8")
 
-// readInDatabaseEncoding lets the relay read text in the database's encoding from here on.
+// readInDatabaseEncoding makes the relay read text in the database's encoding from now on.
 func (r *Relay) readInDatabaseEncoding(cause error) {
 	r.asStored = true
 	r.cfg.Log.Warn().Err(cause).Msg("the server cannot convert a row to UTF-8: " +
 		"rows are read in the database's encoding from here on, and such rows are parked")
 }
 
-// useDatabaseEncoding makes the server send text as it is stored.
+// useDatabaseEncoding makes the server send text on conn without converting it.
 func useDatabaseEncoding(ctx context.Context, conn *pgx.Conn) error {
 	_, err := conn.Exec(ctx, "SELECT pg_catalog.set_config('client_encoding', pg_catalog.getdatabaseencoding(), false)")
 	return err
@@ -148,7 +149,8 @@ func (c *converter) text(value []byte) ([]byte, error) {
 
 const maxCachedText = 1024 // longest text that is cached, in bytes
 
-// values converts the text of a row of a mapped table.
+// values converts the text of a row of a mapped table. A value that cannot be converted stays as it
+// is and is marked: a row whose message needs it is parked.
 func (c *converter) values(b *boundTable, row []mapping.Value) error {
 	return b.table.Recode(row, c.encoding, func(value []byte) ([]byte, bool, error) {
 		text, err := c.text(value)
@@ -159,7 +161,7 @@ func (c *converter) values(b *boundTable, row []mapping.Value) error {
 	})
 }
 
-// relation returns a copy of a table's description with its names in UTF-8. A name that cannot be converted stays as it is stored.
+// relation returns a copy of a table's description with its names in UTF-8. It leaves a name that cannot be converted as it is stored.
 func (c *converter) relation(stored *wal.Relation) (*wal.Relation, error) {
 	converted := *stored
 	converted.Columns = slices.Clone(stored.Columns)
@@ -179,8 +181,8 @@ func (c *converter) relation(stored *wal.Relation) (*wal.Relation, error) {
 	return &converted, nil
 }
 
-// tuple converts the text of a row. If some text cannot be converted, reason says why, and that text stays as it is stored: the row's key
-// then equals the one that troupe.outbox_order_key returns.
+// tuple converts the text of a row. If some text cannot be converted, reason says why, and that text stays as it is stored. So the row's
+// key equals the result of troupe.outbox_order_key.
 func (c *converter) tuple(l layout, stored wal.Tuple) (converted wal.Tuple, reason, err error) {
 	converted, err = stored.Map(func(n int, value []byte) ([]byte, error) {
 		switch l[n] {

@@ -17,10 +17,10 @@ const (
 	failoverOff  = "off"
 )
 
-// failoverSince is the first server_version_num whose slots have the property.
+// failoverSince is the first server_version_num whose slots have the property failover.
 const failoverSince = 170000
 
-// wantsFailover reports whether the slot is to be copied to the standbys of the server.
+// wantsFailover reports whether the slot is to have the property failover: the server's standbys then copy it.
 func (r *Relay) wantsFailover(ctx context.Context, db querier) (bool, error) {
 	if r.cfg.Failover == failoverOff {
 		return false, nil
@@ -35,8 +35,8 @@ func (r *Relay) wantsFailover(ctx context.Context, db querier) (bool, error) {
 	return version >= failoverSince, nil
 }
 
-// createSlot creates the slot. If the server refuses a slot with failover, as a server that only resembles Postgres may,
-// failoverAuto creates one without.
+// createSlot creates the slot. A server that only resembles Postgres may refuse a slot with failover. Then, under failoverAuto, createSlot
+// creates one without.
 func (r *Relay) createSlot(ctx context.Context, db querier, conn *wal.Conn) (wal.LSN, error) {
 	failover, err := r.wantsFailover(ctx, db)
 	if err != nil {
@@ -50,8 +50,8 @@ func (r *Relay) createSlot(ctx context.Context, db querier, conn *wal.Conn) (wal
 	return from, err
 }
 
-// setSlotFailover changes the slot's failover property if it is not the configured one. The slot must be free. Under
-// failoverAuto a refusal of the server does not stop the relay: the slot streams as before.
+// setSlotFailover changes the slot's property failover if it is not the configured one. No client may stream the slot. Under failoverAuto a
+// refusal of the server is only logged, and the slot is used as it is.
 func (r *Relay) setSlotFailover(ctx context.Context, db querier, conn *wal.Conn, slot slotState) error {
 	failover, err := r.wantsFailover(ctx, db)
 	if err != nil || slot.failover == nil || *slot.failover == failover {
@@ -68,7 +68,7 @@ func (r *Relay) setSlotFailover(ctx context.Context, db querier, conn *wal.Conn,
 	return err
 }
 
-// refusesFailover reports whether an error says that the server does not know or support the property.
+// refusesFailover reports whether err means that the server does not know or support the property failover.
 func refusesFailover(err error) bool {
 	var refusal *pgconn.PgError
 	return errors.As(err, &refusal) && (refusal.Code == "42601" || refusal.Code == "0A000" || refusal.Code == "55000")

@@ -29,28 +29,31 @@ type PublishFailure struct {
 	Err      error
 }
 
+// A failure is a row that is to be recorded as failed.
 type failure struct {
 	PublishFailure
 	item        *item
 	maxAttempts int // 0: limited by time
 }
 
-// attemptsNow returns the number of failed attempts, including this one. It fits into the column, also if an operator has set the
-// column to its maximum.
+// attemptsNow returns the number of failed attempts, including this one. The number fits into the column attempts, even if an operator has
+// set the column to its maximum.
 func (i *item) attemptsNow() int { return min(i.attempts, math.MaxInt32-1) + 1 }
 
-// behindOthers returns the failure of a row that waits behind others of its key: it must be recorded, since a stream delivers it only once.
+// behindOthers returns the failure of a row that waits behind others of its key. It must be recorded, since a stream delivers the row only
+// once.
 func behindOthers(i *item) failure {
 	return failure{PublishFailure: PublishFailure{Position: i.row.Position, ID: i.row.ID, Topic: i.row.Topic}, item: i}
 }
 
-// judge decides what happens to a row that failed with err. ours is false if the row is not the cause. Attempts are counted per class of
-// error: if the last attempt failed with an error of another class, this one is the first again.
+// judge decides what happens to a row that failed with err. It returns false if the row is not the cause. Attempts are counted per class of
+// error: if the last attempt failed with an error of another class, this one counts as the first.
 //
+//	error                                         result
 //	the broker is away, or refuses everything     not the row's: wait; after UnknownTopic see postpone
 //	the broker refuses the time of sending        the same, see byClock
 //	no broker takes records of the partition      retry until it is published: see errNotTaken
-//	the topic is unknown, or has no schema        retry until UnknownTopic is over, then park
+//	the topic is unknown, or has no schema        retry until UnknownTopic has passed, then park
 //	the topic is denied (ACL)                     retry by the policy, then park
 //	too large, an impossible topic, bad headers,
 //	no such partition, not encodable              park
@@ -88,26 +91,26 @@ func (r *Relay) judge(i *item, err error) (t failure, ours bool) {
 	return t, true
 }
 
-// unsendable reports whether a record can never be accepted as it is.
+// unsendable reports whether the broker will never accept the record as it is.
 func unsendable(i *item, err error) bool {
 	return kafka.Classify(err) == kafka.Unsendable && !byClock(i, err)
 }
 
-// byClock reports whether the broker refused a record's timestamp, and that is the time of sending: the clock of this machine or of the
-// broker is wrong. The next try has another time.
+// byClock reports whether the broker refused the record's timestamp, and that is the time of sending. Then the clock of this machine or of
+// the broker is wrong. The next try has another timestamp.
 func byClock(i *item, err error) bool {
 	return errors.Is(err, kerr.InvalidTimestamp) && (i.mapped == nil || i.mapped.message.Timestamp.IsZero())
 }
 
-// untilNext returns the wait of a row whose topic may be created at any moment.
+// untilNext returns the time until the next try of a row whose topic may be created at any moment.
 func (r *Relay) untilNext(attempts int) time.Duration {
 	return min(r.cfg.Retry.Wait(attempts), r.cfg.UnknownTopic/10)
 }
 
-// postpone is called for a row whose topic the broker refuses, or whose schema the registry refuses, although neither the row nor the
-// relay is the cause. refused names the topic or the schema. Once it has been refused for UnknownTopic, postpone returns a failure that
-// makes the row wait for its next try. Otherwise such rows would fill the claims, and rows of other topics would wait. No such row is
-// parked: when the topic or schema is accepted again, all of its rows are published.
+// postpone is called for a row whose topic the broker refuses, or whose schema the registry refuses, although neither the row nor the relay
+// is the cause. refused is the name of the topic or of the schema. Once it has been refused for UnknownTopic, postpone returns a failure,
+// so that the row waits for its next try. Without that such rows would fill the claims, and rows of other topics would wait. No such row is
+// parked: when the topic or the schema is accepted again, all of its rows are published.
 func (p *publisher) postpone(i *item, refused string, err error) (t failure, ours bool) {
 	since, known := p.failing[refused]
 	if !known {
@@ -120,7 +123,7 @@ func (p *publisher) postpone(i *item, refused string, err error) (t failure, our
 	return p.relay.later(i, err), true
 }
 
-// later returns the failure of a row that is tried again until it is published.
+// later returns a failure with which the row is tried until it is published: it is never parked.
 func (r *Relay) later(i *item, err error) failure {
 	return failure{item: i, PublishFailure: PublishFailure{
 		Position: i.row.Position, ID: i.row.ID, Topic: i.row.Topic, Attempts: i.attemptsNow(), Err: err,
@@ -128,10 +131,11 @@ func (r *Relay) later(i *item, err error) failure {
 	}}
 }
 
-// schemaOf returns the name of a schema in publisher.failing. No topic has a slash.
+// schemaOf returns the name of the row's schema in publisher.failing. It equals no topic's name, since no topic has a slash.
 func schemaOf(i *item) string { return "schema/" + i.row.Topic + "/" + i.row.Type }
 
-// note records failures before anything else is sent. From then on a claim leaves out those rows, and the rows behind them.
+// note records failures, and returns when they are stored. From then on a claim leaves out these rows, and the rows behind them. So the
+// publisher calls note before it sends more rows.
 func (p *publisher) note(ctx context.Context, failures []failure) error {
 	if len(failures) == 0 {
 		return nil
@@ -147,7 +151,7 @@ func (p *publisher) note(ctx context.Context, failures []failure) error {
 	return nil
 }
 
-// reportFailures counts and logs rows that were recorded.
+// reportFailures counts the recorded rows in Status, logs them, and calls the hook PublishFailed.
 func (p *publisher) reportFailures(rows []PublishFailure) {
 	r := p.relay
 	r.state.progressed(p.lease.ordinal(), func(s *Status) {
@@ -176,11 +180,11 @@ func (p *publisher) reportFailures(rows []PublishFailure) {
 	}
 }
 
-// topicName returns the name of a row's topic for logs and errors, of at most maxTopicName characters. A row may
-// have any text there.
+// topicName returns a row's topic in a form that is safe in logs and errors: unprintable characters are replaced, and it has at most
+// maxTopicName characters. The column may hold any text.
 func topicName(topic string) string { return plain.Line(topic, maxTopicName) }
 
-// record records failures, under the term.
+// recordFailures records failures, if the term is still ours.
 func (p *poll) recordFailures(ctx context.Context, failures []failure) error {
 	p.join(ctx)
 	if err := p.connect(ctx); err != nil {
@@ -192,7 +196,7 @@ func (p *poll) recordFailures(ctx context.Context, failures []failure) error {
 // behind returns false: a claim already leaves out rows that wait behind others.
 func (p *poll) behind(*item) bool { return false }
 
-// record records failures of rows of troupe.outbox. The error wraps errLost when the term is over.
+// recordOutboxFailures records failures of rows of troupe.outbox. The error wraps errLost when the term is over.
 func recordOutboxFailures(ctx context.Context, db querier, l *lease, failures []failure) error {
 	failures = newestOf(failures)
 	n := len(failures)
@@ -227,8 +231,8 @@ func recordOutboxFailures(ctx context.Context, db querier, l *lease, failures []
 	return nil
 }
 
-// newestOf keeps one entry for each position: the log can contain a position twice, after TRUNCATE … RESTART IDENTITY, and
-// only the row that was committed last can still be in the table.
+// newestOf keeps the last failure of each position. The log can contain a position twice, after TRUNCATE … RESTART IDENTITY. Only the row
+// that was committed last can still be in the table.
 func newestOf(failures []failure) []failure {
 	last := make(map[int64]int, len(failures))
 	for n, t := range failures {

@@ -13,33 +13,35 @@ import (
 )
 
 // errNotTaken means that no broker took a record in time, although brokers answer. Without a limit the client would try the record again
-// for as long as that lasts, and the relay could send no row of another topic.
+// for as long as no broker takes it, and the relay could send no row of another topic.
 var errNotTaken = errors.New("brokers answer, but none takes records of this partition: " +
 	"see whether it has a leader, and as many replicas in sync as min.insync.replicas says")
 
 const (
-	leastPatience = 15 * time.Second // longer than it takes to leave a broker that does not answer, and to send to its successor
+	// leastPatience is longer than the client needs to leave a broker that does not answer, and to send to its successor.
+	leastPatience = 15 * time.Second
 	probeTime     = 2 * time.Second
 )
 
-// A patience limits the time for which a send waits for records that no broker takes while brokers answer. The zero value sets no limit:
-// a Kafka transaction cannot end without all of its partitions anyway.
+// A patience limits how long a send waits for records that no broker takes while brokers answer. The zero value sets no limit: under
+// exactly-once a Kafka transaction cannot end without all of its records.
 type patience struct {
 	most    time.Duration        // for records of a topic; 0: no limit
-	probe   time.Duration        // for records of a topic of which a record was given up less than most ago
-	givenUp map[string]time.Time // when a record was last given up, by topic
+	probe   time.Duration        // for records of a topic that is in givenUp for less than most
+	givenUp map[string]time.Time // by topic: when the client last gave up a record of it
 }
 
 func (r *Relay) newPatience() patience {
 	return patience{max(r.cfg.UnknownTopic, r.patience), min(probeTime, r.patience), make(map[string]time.Time)}
 }
 
-// newProducer creates the client of a term. A record that it gives up may be stored all the same: it is then published twice.
+// newProducer creates the client of a term. The broker may have stored a record that the client gives up: then the record is published
+// twice.
 func (r *Relay) newProducer() (*kgo.Client, error) {
 	return r.newClient(kgo.AllowIdempotentProduceCancellation())
 }
 
-// limitOf returns the time after which a record to the topic may be given up; 0: never.
+// limitOf returns the time after which the client may give up a record to the topic; 0: never.
 func (p patience) limitOf(topic string) time.Duration {
 	at, there := p.givenUp[topic]
 	switch {
@@ -52,14 +54,14 @@ func (p patience) limitOf(topic string) time.Duration {
 	return p.most
 }
 
-// A deadline ends its context to make the client give up those records of a send that were produced with it.
+// A deadline gives up the records of a send that were produced with ctx: the end of ctx makes the client give them up.
 type deadline struct {
 	ctx context.Context
-	end func() // call it when all records are settled. It does not end ctx: the client may use that for its next request
+	end func() // call it when all records are settled. It does not end ctx: the client may use ctx for its next request
 }
 
-// deadlineAfter returns a deadline that gives records up after limit, as soon as a broker answers. While no broker answers, the records
-// wait.
+// deadlineAfter returns a deadline that gives records up after limit, or later: it waits until a broker answers. While no broker answers,
+// the records wait.
 func (s *sender) deadlineAfter(ctx context.Context, limit time.Duration) deadline {
 	if limit == 0 {
 		return deadline{context.Background(), func() {}}
@@ -85,13 +87,13 @@ func (s *sender) deadlineAfter(ctx context.Context, limit time.Duration) deadlin
 	}}
 }
 
-// gaveUp reports whether err shows that the client gave up a record because its deadline ended: the error of a context, or an error after
-// which the client would otherwise have tried again.
+// gaveUp reports whether err means that the client gave up a record because its deadline ended. Then err is the error of the context, or an
+// error after which the client would otherwise have tried again.
 func gaveUp(err error) bool {
 	return errors.Is(err, context.Canceled) || kerr.IsRetriable(err) && kafka.Classify(err) == kafka.Unavailable
 }
 
-// notTaken makes errNotTaken of the error of a record that was given up, and stores when that happened to its topic.
+// notTaken replaces the error of a record that the client gave up by errNotTaken, and stores in givenUp when that happened to the topic.
 func (s *sender) notTaken(i *item) {
 	if !gaveUp(i.err) || s.patience.most == 0 {
 		return

@@ -40,12 +40,11 @@ const (
 	guardCalm  = 30 * time.Second // between two reads otherwise
 )
 
-// errGivenUp means that the slot held more than Config.SlotLimit.
+// errGivenUp means that the slot was dropped because it held more than Config.SlotLimit.
 var errGivenUp = errors.New("the slot was dropped: it held more of the server's log than it may")
 
-// guard reads the slot's state regularly until ctx ends. It reports it in Status, in Ready and in the log. It drops a slot
-// that holds more than the limit, so that the server's disk does not fill: the stream ends, and the table is polled from then
-// on.
+// guard reads the slot's state regularly until ctx ends. It reports the state in Status, in Ready and in the log. It drops a slot that
+// holds more than Config.SlotLimit, so that the server's disk does not fill. Then the stream ends, and from then on the table is polled.
 func (r *Relay) guard(ctx context.Context, l *lease) {
 	if r.cfg.Source == Poll {
 		return
@@ -70,7 +69,7 @@ func (r *Relay) guard(ctx context.Context, l *lease) {
 	}
 }
 
-// calm reports whether guard may read the slot less often, after s was read.
+// calm reports whether guard may read the slot every guardCalm only. s is the state that it read last; nil: there was no slot.
 func (r *Relay) calm(s *SlotStatus) bool {
 	switch {
 	case r.flight.Load() > 0:
@@ -85,7 +84,8 @@ func (r *Relay) calm(s *SlotStatus) bool {
 	return s.RetainedBytes < least/2 && s.WALStatus != "unreserved" && s.WALStatus != "lost"
 }
 
-// readSlotStatus reads the slot's state; nil: there is no slot.
+// readSlotStatus reads the slot's state and sets Status.Slot. It returns nil if there is no slot. last is the state that it returned
+// before.
 func (r *Relay) readSlotStatus(ctx context.Context, l *lease, last *SlotStatus) (*SlotStatus, error) {
 	ctx, cancel := context.WithTimeout(ctx, guardEvery)
 	defer cancel()
@@ -117,7 +117,8 @@ func (r *Relay) readSlotStatus(ctx context.Context, l *lease, last *SlotStatus) 
 	return now, nil
 }
 
-// checkSlot compares the slot's state with the thresholds, and warns or drops the slot.
+// checkSlot compares the slot's state with the thresholds. It logs a warning above Config.SlotWarn, and drops the slot above
+// Config.SlotLimit.
 func (r *Relay) checkSlot(ctx context.Context, l *lease, s *SlotStatus) error {
 	if s == nil {
 		r.quiet.recovered("slot size")
@@ -150,8 +151,8 @@ func (s *SlotStatus) problem(most int64) error {
 	return nil
 }
 
-// giveUp drops the slot until this relay is started again. The stored state stays, so the published rows are known, and the
-// others are read from the table.
+// giveUp drops the slot. This process does not create the slot again: it polls. The stored state stays, so the poll knows which rows of the
+// table are published.
 func (r *Relay) giveUp(ctx context.Context, l *lease, s *SlotStatus) error {
 	if _, err := l.renew(ctx, r.pool, nothing); err != nil { // the slot may belong to a new leader by now
 		return err

@@ -12,13 +12,13 @@ import (
 	"github.com/troupe-go/troupe/internal/pg"
 )
 
-// heldAfter is the time without progress of the stream before the relay checks whether the server holds the log back. It is also the
+// heldAfter is the time without progress of the stream after which the relay checks whether the server holds the log back. It is also the
 // time between two checks.
 const heldAfter = 5 * time.Second
 
-// standbyWait returns the reason if the server process pid, which sends the log to the relay, waits for a standby; nil if it does not
-// wait. The server sends no part of the log to a failover slot before every standby in synchronized_standby_slots has received that part,
-// however long a standby is absent.
+// standbyWait returns the reason if the server process pid, which sends the log to the relay, waits for a standby. It returns nil if the
+// process does not wait. The server sends no part of the log to a failover slot before every standby in synchronized_standby_slots has
+// received that part, however long a standby is absent.
 func standbyWait(ctx context.Context, db querier, pid uint32) error {
 	ctx, cancel := context.WithTimeout(ctx, heldAfter)
 	defer cancel()
@@ -42,7 +42,7 @@ func standbyWait(ctx context.Context, db querier, pid uint32) error {
 	return fmt.Errorf("%s%s, whose standbys are behind: find out why they do not receive the log, or take the slow one out of the setting", held, named)
 }
 
-// heldBack records why the server holds the log back; nil: it does not.
+// heldBack reports in Status, in Ready and in the log why the server holds the log back from the relay; nil: it does not.
 func (r *Relay) heldBack(why error) {
 	r.state.setHeldBack(why)
 	if why == nil {
@@ -53,8 +53,9 @@ func (r *Relay) heldBack(why error) {
 	r.quiet.failed("log", why)
 }
 
-// watchStandby is called while the stream has not passed the pending sample. Once that sample is older than heldAfter, it checks every
-// heldAfter whether the server holds the log back. A pending of nil means that the stream has passed the last sample.
+// watchStandby is called while the stream runs, with the sample that the stream has not passed yet, or with nil if it has passed the last
+// one. Once the sample is older than heldAfter, watchStandby checks every heldAfter whether the server holds the log back. While the window
+// is full, the relay itself is the cause of the delay, and it does not check.
 func (s *stream) watchStandby(ctx context.Context, pending *sample) {
 	switch {
 	case pending == nil || s.isFull():
@@ -65,7 +66,8 @@ func (s *stream) watchStandby(ctx context.Context, pending *sample) {
 	}
 }
 
-// whileReading calls read, and checks during the call whether the server holds the log back from the session of tx.
+// whileReading calls read, which reads the log in the session of tx. Meanwhile it checks every heldAfter whether the server holds the log
+// back from that session.
 func (r *Relay) whileReading(ctx context.Context, db querier, tx pgx.Tx, read func() error) error {
 	done := make(chan struct{})
 	ended := make(chan struct{})

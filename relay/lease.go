@@ -26,8 +26,8 @@ type querier interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 }
 
-// A lease is the right to publish for one term. It expires by the database's clock. This process only knows the time just
-// before it requested the last renewal, on its own monotonic clock.
+// A lease is the right to publish for one term. It expires by the database's clock. The process measures its age by its own monotonic
+// clock, from just before it requested the last renewal: so the process never assumes that the lease lasts longer than it does.
 type lease struct {
 	shard  int // negative: a table with a mapping
 	holder string
@@ -50,7 +50,8 @@ func (l *lease) args(others pg.Args) pg.Args {
 	return args
 }
 
-// ordinal returns the shard's number within its outbox. A table with a mapping has one shard, whatever its lease's number.
+// ordinal returns the shard's number within its outbox. The outbox of a mapped table has one shard, number 0; its lease has a negative
+// number.
 func (l *lease) ordinal() int { return max(l.shard, 0) }
 
 // shardCount returns the number of shards of the outbox.
@@ -67,7 +68,7 @@ func (l *lease) divided(shards int) {
 	l.shards = shards
 }
 
-// reportPause calls paused with the result of a renewal.
+// reportPause calls paused with the result of a renewal: whether the outbox is paused.
 func (l *lease) reportPause(paused bool) {
 	if l.paused != nil {
 		l.paused(paused)
@@ -88,10 +89,10 @@ func (l *lease) age() time.Duration {
 	return time.Since(l.since)
 }
 
-// left returns for how long the lease is still valid, at least.
+// left returns the least time for which the lease is still valid. It is negative if the lease may have expired.
 func (l *lease) left() time.Duration { return l.long() - l.age() }
 
-// A scope limits the rows of a claim.
+// A scope limits the rows of a claim. The zero value does not limit them.
 type scope struct {
 	low       int64   // only rows with higher positions
 	past      int64   // only rows with higher positions, while the digest is blocking
@@ -106,6 +107,7 @@ func (s scope) withoutMarks() scope {
 	return s
 }
 
+// args returns the named arguments of the scope, together with others.
 func (s scope) args(others pg.Args) pg.Args {
 	args := pg.Args{"low": s.low, "past": s.past, "blocking": s.blocking, "published": s.published, "sweep": s.sweep}
 	for name, value := range others {
@@ -117,8 +119,8 @@ func (s scope) args(others pg.Args) pg.Args {
 // nothing is the scope of a renewal that looks for no rows.
 var nothing = scope{low: math.MaxInt64}
 
-// long returns the length that a renewal requests. It is longer for a holder that streams a slot: a standby that finds the
-// slot idle does not wait for the lease to expire.
+// long returns the length that a renewal requests: streamLease while the holder streams a slot, else Config.Lease. The longer lease delays
+// no standby: a standby that finds the slot idle takes over without waiting for the lease to expire.
 func (l *lease) long() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -128,7 +130,7 @@ func (l *lease) long() time.Duration {
 	return l.length
 }
 
-// streams stores the slot that the holder streams, with a renewal; nil: none.
+// streams renews the lease, and stores with it the slot that the holder streams; nil: none.
 func (l *lease) streams(ctx context.Context, db querier, slot *string) error {
 	l.mu.Lock()
 	l.slot = slot
@@ -137,7 +139,8 @@ func (l *lease) streams(ctx context.Context, db querier, slot *string) error {
 	return err
 }
 
-// rests clears the slot; the next renewal stores that.
+// rests removes the slot from the lease when a stream has ended. The next renewal stores that. Until then a standby that finds the slot
+// idle may take over.
 func (l *lease) rests() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -147,12 +150,12 @@ func (l *lease) rests() {
 // streamLease is long, so that an idle relay runs few statements.
 const streamLease = time.Minute
 
-// longest returns the maximum time that a lease of another relay may still last by the database's clock: twice the longest
-// lease of a relay with this configuration. A lease that lasts longer was taken while the clock was ahead. If its holder
-// still runs, it loses the term, which causes repeats.
+// longest returns how long the lease of another relay may last, at most, by the database's clock: twice the longest lease of a relay with
+// this configuration. A lease without a slot that lasts longer was taken while the clock was ahead, and counts as free. If its holder still runs, it loses
+// the term, which causes repeats.
 func longest(length time.Duration) time.Duration { return 2 * max(length, streamLease) }
 
-// renew renews the lease and reports whether a claim would find a row. The error wraps errLost when the term is over.
+// renew renews the lease, and reports whether a claim in the scope look would find a row. The error wraps errLost when the term is over.
 func (l *lease) renew(ctx context.Context, db querier, look scope) (found bool, err error) {
 	asked := time.Now()
 	l.mu.Lock()
@@ -175,8 +178,8 @@ func (l *lease) renew(ctx context.Context, db querier, look scope) (found bool, 
 	return found, nil
 }
 
-// keep renews the lease at a third of its length, until ctx ends (it returns nil) or the lease is lost (it returns an error
-// that wraps errLost).
+// keep renews the lease whenever a third of its length has passed. It returns nil when ctx ends. When the lease is lost it returns an error
+// that wraps errLost. It calls onError with each other error.
 func (l *lease) keep(ctx context.Context, db querier, onError func(error)) error {
 	for {
 		timer := time.NewTimer(min(l.long()/3-l.age(), l.length))

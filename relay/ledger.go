@@ -13,8 +13,8 @@ import (
 	"github.com/troupe-go/troupe/internal/wal"
 )
 
-// A ledger knows which rows are recorded in troupe.outbox_failures. A stream needs it, since it delivers each row once: a row that comes
-// after a recorded row of its key must be recorded too.
+// A ledger knows the keys of the rows that are recorded in troupe.outbox_failures, or in troupe.mapped_failures for a mapped table. A
+// stream needs it, since it delivers each row once: a row that comes after a recorded row of its key must be recorded too.
 //
 // After a restart a stream may deliver rows again. A row that is recorded itself is not published then, and keeps its record; a row
 // without a key is recognised by its id. A row that comes before all recorded rows of its key is published: again, or for the first
@@ -31,19 +31,20 @@ type ledger struct {
 	keys    map[uint64]keyFailures // recorded rows by key
 	rows    int                    // recorded rows in total
 
-	blocking string // digest of the rows that others waited behind when due last found no row
-	// noted is a position in the table of failures. While blocking is unchanged, no row that waits below it can be due: due need not read
-	// it again. For a mapped table this includes the row at noted.
+	blocking string // digest of the rows that others waited behind when the method due last found no row
+	// noted is the position from which the method due reads waiting rows. It has found that all waiting rows before noted are blocked,
+	// which stays true while blocking is unchanged. For a mapped table the row at noted is blocked too.
 	noted int64
 }
 
 // A keyFailures counts the failed rows of one key.
 type keyFailures struct {
 	rows   int
-	lowest logOrder // of the first row, or lower if that row was published since
+	lowest logOrder // of the first of these rows, or lower: it stays when the first row is published
 }
 
-// A logOrder orders the rows of a key. The zero value sorts first: it is for rows that were read from the table.
+// A logOrder orders the rows of a key. The zero value sorts first: a row of a mapped table has it if it was read from the table, and not
+// from the log.
 type logOrder struct {
 	commit wal.LSN // zero for rows of troupe.outbox, whose position is the number
 	number int64
@@ -64,7 +65,8 @@ func (r *Relay) newLedger(db *server, l *lease) ledger {
 	return ledger{db: db, lease: l, table: r.mapped, service: r.cfg.Service}
 }
 
-// load reads all lines from the table again.
+// load replaces keys and rows with the failure records of the database: of troupe.outbox_failures, or of the mapped table in
+// troupe.mapped_failures.
 func (l *ledger) load(ctx context.Context) error {
 	query, args := failedKeys, []any(nil)
 	if l.table != nil {
@@ -90,9 +92,9 @@ func (l *ledger) load(ctx context.Context) error {
 	return nil
 }
 
-// loadSwept is load for a sweep of a mapped table, which reads rows in the order of the mapping's position or timestamp. A row that comes
-// before the first recorded row of its key does not wait. There may be such a row under exactly-once: the later row was recorded, and
-// the slot was lost before the Kafka transaction of the earlier one was committed.
+// loadSwept replaces keys and rows as load does, for a sweep of a mapped table. A sweep reads rows in the order of the mapping's position
+// or timestamp, so the first recorded row of each key is found in this order. A row before it does not wait. There may be such a row under
+// exactly-once: the later row was recorded, and the slot was lost before the Kafka transaction of the earlier row was committed.
 func (l *ledger) loadSwept(ctx context.Context) error {
 	if err := l.load(ctx); err != nil {
 		return err
@@ -145,7 +147,7 @@ func (l *ledger) behind(i *item) bool {
 	return there && !i.order().before(of.lowest)
 }
 
-// note adds a row that was recorded.
+// note adds a row that was recorded as failed.
 func (l *ledger) note(i *item) {
 	l.count(known(i), keyFailures{1, i.order()})
 	if l.table == nil {
@@ -171,8 +173,8 @@ func (l *ledger) count(key []byte, more keyFailures) {
 	l.keys[h] = of
 }
 
-// due reads failed rows that may be published now. It reads all waiting rows only if the rows that others wait behind have changed;
-// else it reads only rows that were recorded since, because there may be a million.
+// due reads failed rows that may be published now. If the rows that others wait behind are unchanged since due found no row, it reads only
+// the waiting rows from noted on, since there may be a million of them.
 func (l *ledger) due(ctx context.Context) ([]*item, error) {
 	if l.table != nil {
 		return l.dueMapped(ctx)
@@ -201,7 +203,8 @@ func (l *ledger) due(ctx context.Context) ([]*item, error) {
 	return items, err
 }
 
-// claim reads failed rows of troupe.outbox that may be published now.
+// claim reads failed rows of troupe.outbox that may be published now: rows that are due, and from position from on waiting rows that are
+// not blocked.
 func (l *ledger) claim(ctx context.Context, from int64) ([]*item, error) {
 	rows, err := l.db.Query(ctx, claimFailures, pg.Args{"rows": 1000, "from": from, "bytes": claimBytes})
 	if err != nil {
@@ -223,7 +226,7 @@ func (l *ledger) claim(ctx context.Context, from int64) ([]*item, error) {
 	return items, nil
 }
 
-// dueMapped is due for a table with a mapping. Rows that are recorded later have higher positions there.
+// dueMapped does the same as due for a mapped table. In troupe.mapped_failures, rows that are recorded later have higher positions.
 func (l *ledger) dueMapped(ctx context.Context) ([]*item, error) {
 	var blocking string
 	var newest int64
@@ -271,7 +274,7 @@ func (l *ledger) cure(ctx context.Context, items []*item) error {
 	return nil
 }
 
-// cured removes rows whose failure records were deleted.
+// cured removes from the ledger the rows whose failure records were deleted.
 func (l *ledger) cured(items []*item) {
 	for _, i := range items {
 		if i.failedBefore {

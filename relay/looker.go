@@ -13,8 +13,8 @@ import (
 	"github.com/troupe-go/troupe/internal/pg"
 )
 
-// A looker polls for rows in all shards of the process whose last claim found none. The same statement renews the leases of the
-// process. So the cost of an idle relay does not grow with the number of shards.
+// A looker looks for rows in all shards of the process whose last claim found none. The same statement renews the leases of all shards of
+// the process. So the cost of an idle relay does not grow with the number of shards.
 type looker struct {
 	relay     *Relay
 	session   session
@@ -30,28 +30,28 @@ type looker struct {
 	allHeld bool      // that look found every shard held, and no other relay with at least two more
 }
 
-// holding is a shard whose lease this process holds.
+// A holding is a shard whose lease this process holds.
 type holding struct {
 	lease *lease
 	yield context.CancelFunc // ends the term once the rows in flight are settled; nil for shard 0
 }
 
-// resting is a shard that waits for rows.
+// A resting is a shard whose last claim found no rows. It waits until the looker finds rows.
 type resting struct {
 	scope scope
 	found chan restEnd
 }
 
-// restEnd is the reason that a rest ended.
+// A restEnd is the reason that a rest ended.
 type restEnd int
 
 const (
-	restOver restEnd = iota // the term or the process ended, or the next claim is a full one
+	restOver restEnd = iota // the term or the process ended, or the next claim begins at the first row of the table
 	restRows                // there are rows
-	restSlow                // there are none, but the look took long
+	restSlow                // there are none, but the look took longer than slowLook
 )
 
-// slowLook is the duration of a look above which it passed over so many rows that a new mark is worth its cost.
+// slowLook is the duration above which a look has passed over so many rows that a new mark is worth its cost, see mark.
 const slowLook = 20 * time.Millisecond
 
 func newLooker(r *Relay) *looker {
@@ -62,12 +62,14 @@ func newLooker(r *Relay) *looker {
 	}
 }
 
+// addLease makes the looker renew a lease that this process has taken.
 func (l *looker) addLease(h *holding) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.leases[h.lease.ordinal()] = h
 }
 
+// removeLease ends the renewals of a lease that this process releases or has lost.
 func (l *looker) removeLease(h *holding) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -83,15 +85,16 @@ func (l *looker) held() []int {
 	return slices.Sorted(maps.Keys(l.leases))
 }
 
-// allShardsHeld reports whether the last look is younger than within and found every shard held, and no other relay with at least
-// two shards more. Then no other goroutine needs to read the leases.
+// allShardsHeld reports whether the last look is younger than within, and found every shard held and no other relay with at least two
+// shards more than this one. Then this process has no shard to take or to request, and other goroutines need not read the leases.
 func (l *looker) allShardsHeld(within time.Duration) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.allHeld && time.Since(l.looked) < within
 }
 
-// rest waits until there are rows in the lease's shard, or until a look took longer than slowLook. When ctx ends it returns restOver.
+// rest waits until the looker finds rows in the lease's shard, or until a look without rows took longer than slowLook. When ctx ends it
+// returns restOver.
 func (l *looker) rest(ctx context.Context, of *lease, s scope) restEnd {
 	r := &resting{s, make(chan restEnd, 1)}
 	l.mu.Lock()
@@ -152,7 +155,7 @@ func (l *looker) run(ctx context.Context) {
 	}
 }
 
-// looks holds the arguments of look.sql: all slices have one element for each lease of the process, in the same order.
+// looks holds the arguments of look.sql. Each slice has one element for each lease of the process, in the same order.
 type looks struct {
 	shards    []int
 	terms     []int64
@@ -184,7 +187,8 @@ func (l *looker) due() (a looks) {
 	return a
 }
 
-// renewAndLook runs the statement look.sql, and ends the rests of the shards that have rows.
+// renewAndLook renews all leases of the process and looks for rows in the shards that rest, in one statement. It ends the rests of the
+// shards that have rows, and releases the shards that another relay has requested. It does nothing while no shard rests.
 func (l *looker) renewAndLook(ctx context.Context) (found bool, err error) {
 	a := l.due()
 	if len(a.shards) == 0 {

@@ -29,7 +29,7 @@ type mappedTable struct {
 	schema, name string
 	mapping      *mapping.Mapping
 	shard        atomic.Int32 // number of its lease; 0: not known yet
-	oid          uint32       // to recognise the table after it was renamed
+	oid          uint32       // to recognise the table in the log after it was renamed
 	keeps        int          // mostKept; tests lower it
 	swept        sweepProgress
 	before       *snapshot // taken before the slot was created; nil: not known
@@ -48,7 +48,7 @@ func (t *mappedTable) String() string { return t.schema + "." + t.name }
 
 func (t *mappedTable) identifier() string { return pgx.Identifier{t.schema, t.name}.Sanitize() }
 
-// args returns others with the table's name.
+// args adds the table's name to others.
 func (t *mappedTable) args(others pg.Args) pg.Args {
 	if others == nil {
 		others = pg.Args{}
@@ -57,8 +57,8 @@ func (t *mappedTable) args(others pg.Args) pg.Args {
 	return others
 }
 
-// claim reads the number of the table's lease, and assigns one to a new table. A relay reads it before each attempt to take the lease,
-// since a database that was set back may not know the table any more, and give its number to another table.
+// claim returns the number of the table's lease, and assigns one to a new table. A relay calls it before each attempt to take the lease. A
+// database that was set back to an earlier state may not know the table any more, and may give the number to another table.
 func (t *mappedTable) claim(ctx context.Context, db querier) (shard int, err error) {
 	for {
 		err := db.QueryRow(ctx, claimMappedTable, t.args(nil)).Scan(&shard)
@@ -74,7 +74,7 @@ func (t *mappedTable) claim(ctx context.Context, db querier) (shard int, err err
 }
 
 // open checks that the table fits the mapping, and that no failed rows belong to a table that no longer exists. Then it creates the
-// publication if there is none. The slot must be created after that, since a slot cannot stream rows that were written before its
+// publication if there is none. The slot must be created after the publication: a slot cannot stream rows that were written before its
 // publication existed.
 func (t *mappedTable) open(ctx context.Context, r *Relay) error {
 	if err := t.keepsFailures(ctx, r); err != nil {
@@ -133,7 +133,7 @@ func (t *mappedTable) columns(ctx context.Context, r *Relay) ([]mapping.Column, 
 	return columns, nil
 }
 
-// A boundTable makes items of rows. One Relation message of the log, or one query, has described the columns of these rows.
+// A boundTable makes items of rows. The columns of these rows were described by one Relation message of the log, or by one query.
 type boundTable struct {
 	columns []mapping.Column
 	table   *mapping.Table
@@ -142,6 +142,7 @@ type boundTable struct {
 	service string
 }
 
+// bind binds the mapping to the columns of the table.
 func (t *mappedTable) bind(r *Relay, columns []mapping.Column) (*boundTable, error) {
 	table, err := t.mapping.Bind(columns)
 	if err != nil {
@@ -152,7 +153,7 @@ func (t *mappedTable) bind(r *Relay, columns []mapping.Column) (*boundTable, err
 
 const firstOwnType = 16384 // OIDs below are of types that every server has
 
-// bindRelation binds the columns that a Relation message describes: the table had these columns when the row was written.
+// bindRelation binds the mapping to the columns that a Relation message describes: the table had these columns when the row was written.
 func (t *mappedTable) bindRelation(ctx context.Context, r *Relay, rel *wal.Relation) (*boundTable, error) {
 	columns := make([]mapping.Column, len(rel.Columns))
 	for n, c := range rel.Columns {
@@ -168,8 +169,8 @@ func (t *mappedTable) bindRelation(ctx context.Context, r *Relay, rel *wal.Relat
 	return bound, nil
 }
 
-// resolveTypes replaces the types of domains and enums as mapping.Column requires: only the catalog describes them. A type that the catalog
-// no longer has stays as it is.
+// resolveTypes replaces the types of domains and enums as mapping.Column requires. The log has only their OIDs, and the catalog describes
+// them. A type that the catalog no longer has stays as it is.
 func (t *mappedTable) resolveTypes(ctx context.Context, r *Relay, columns []mapping.Column) error {
 	types, modifiers := make([]uint32, len(columns)), make([]int32, len(columns))
 	own := false
@@ -217,7 +218,7 @@ func (b *boundTable) item(values []mapping.Value, at time.Time) item {
 	return i
 }
 
-// item makes the item of a row: it has the topic, key, id and type of the message.
+// item makes the item of a row, with the topic, key, id and type of the message.
 func (m *mappedRow) item(t *mappedTable, service string) item {
 	if !utf8.ValidString(m.message.Topic) { // the row is parked later; until then its topic is in a metadata request, which needs UTF-8
 		m.message.Topic = asciiText(m.message.Topic)
@@ -233,8 +234,8 @@ func (m *mappedRow) item(t *mappedTable, service string) item {
 	}
 }
 
-// id returns the event's id, as a UUID. A row without an event id is never published. It is recorded under a digest of
-// its columns, which is the same whether the row is read from the log or by a sweep. Rows whose columns are all equal are one message.
+// id returns the event's id as a UUID. A row without an event id is never published, but recorded as failed: its id is a digest of its
+// columns, which is the same whether the row is read from the log or by a sweep. Rows whose columns are all equal are one message.
 func (m *mappedRow) id() uuid.UUID {
 	if id, err := uuid.Parse(m.message.EventID); err == nil {
 		return id
@@ -250,7 +251,7 @@ func (m *mappedRow) id() uuid.UUID {
 	return uuid.UUID(h.Sum(nil)[:16])
 }
 
-// kafkaRecord returns the row as a Kafka record.
+// kafkaRecord makes the Kafka record of the row's message, or returns the mapping's error.
 func (m *mappedRow) kafkaRecord() (*kgo.Record, error) {
 	if m.err != nil {
 		return nil, m.err
@@ -261,7 +262,7 @@ func (m *mappedRow) kafkaRecord() (*kgo.Record, error) {
 	return r, nil
 }
 
-// placedPartitioner uses a record's own partition if it has one.
+// A placedPartitioner sends a record that names its partition to that partition. It leaves other records to the partitioner that it wraps.
 type placedPartitioner struct{ kgo.Partitioner }
 
 func (p placedPartitioner) ForTopic(topic string) kgo.TopicPartitioner {
@@ -291,8 +292,8 @@ func (p placedTopic) OnNewBatch() {
 // errPartition means that the topic does not have the partition that a row names.
 var errPartition = errors.New("the topic has no such partition")
 
-// fits returns errPartition if the topic does not have the partition. It must be called before anything is sent: the client would fail
-// the row with that partition alone, and would send later rows of its key.
+// fits returns errPartition if the topic does not have the partition. It must be called before anything is sent. Otherwise the client would
+// fail only the row that names this partition, and would send later rows of its key.
 func (s *sender) fits(ctx context.Context, topic string, partition int32) error {
 	if partition < s.partitions[topic] {
 		return nil

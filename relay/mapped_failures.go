@@ -21,11 +21,12 @@ func (r *Relay) recordFailures(ctx context.Context, db *server, l *lease, failur
 	return recordOutboxFailures(ctx, db, l, failures)
 }
 
-// mostKept is the number of bytes of a failed row's values above which the long ones are not kept. Postgres takes no jsonb of more than
-// 256 MiB, and in base64 the values are 4/3 as long.
+// mostKept limits the size of a failed row that is kept whole, in bytes: of a larger row the long values are left out. Postgres takes no
+// jsonb of more than 256 MiB, and in base64 the values are 4/3 as long.
 const mostKept = 128 << 20
 
-// recordFailures stores failures together with the rows themselves, under the term: the service may delete the rows from its table.
+// recordFailures records failures, if the term is still ours. It stores the rows themselves too, since the service may delete them from its
+// table.
 func (t *mappedTable) recordFailures(ctx context.Context, db querier, l *lease, failures []failure) error {
 	var ids [][16]byte
 	var eventIDs, topics, errs, rows []string
@@ -94,8 +95,8 @@ func (t *mappedTable) recordFailures(ctx context.Context, db querier, l *lease, 
 	return nil
 }
 
-// clearCommits sets the commit LSN of all failed rows to null, after a new slot was created. So these rows come before every row that
-// the slot delivers. In a restored dump, the LSNs would be of another cluster.
+// clearCommits is called after a new slot was created. It sets the commit LSN of all failed rows to null, so that these rows come before
+// every row that the slot delivers. In a restored dump the LSNs would be of another cluster.
 func (t *mappedTable) clearCommits(ctx context.Context, db querier, l *lease) error {
 	if _, err := db.Exec(ctx, clearMappedCommits, l.args(t.args(nil))); err != nil {
 		return fmt.Errorf("clear the commits of failed rows: %w", err)
@@ -103,8 +104,8 @@ func (t *mappedTable) clearCommits(ctx context.Context, db querier, l *lease) er
 	return nil
 }
 
-// sweepOrder returns the number by which a sweep orders the rows of the table: the position, or else the time in microseconds. It returns
-// unknown if neither is known.
+// sweepOrder returns the number by which a sweep orders the rows of the table: the mapping's position, or else its timestamp in
+// microseconds. It returns unknown if the row has neither.
 func (m *mappedRow) sweepOrder(t *mappedTable, unknown int64) int64 {
 	cfg := t.mapping.Config()
 	switch at := m.message.Timestamp; {

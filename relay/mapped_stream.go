@@ -20,7 +20,8 @@ type boundRelation struct {
 	bound    *boundTable // nil: another table
 }
 
-// insert adds a row to the window. ours is false for rows of other tables, which a wider publication may contain.
+// insert adds a row to the window. It returns false for a row that it did not add because the row is of another table, which a wider
+// publication may contain.
 func (m *mappedReader) insert(s *stream, e wal.Event) (ours bool, err error) {
 	known := m.bound[e.Relation.ID]
 	b := known.bound
@@ -61,7 +62,7 @@ func (m *mappedReader) insert(s *stream, e wal.Event) (ours bool, err error) {
 	return true, nil
 }
 
-// valuesOf returns the values of a tuple of n columns, in the memory of the tuple.
+// valuesOf returns the values of a tuple of n columns, without copying them.
 func valuesOf(tuple wal.Tuple, n int) []mapping.Value {
 	values := make([]mapping.Value, n)
 	for n := range values {
@@ -77,7 +78,8 @@ func (m *mappedReader) is(r *wal.Relation) bool {
 	return r.ID == m.oid || r.Namespace == m.schema && r.Name == m.name
 }
 
-// update handles an update as table.op.invalid.behavior says. The relay's own publication contains no updates.
+// update handles an update of a row as the mapping's option table.op.invalid.behavior says. The relay's own publication contains no
+// updates.
 func (m *mappedReader) update(r *Relay, rel *wal.Relation) error {
 	if !m.is(rel) {
 		return nil
@@ -94,7 +96,7 @@ func (m *mappedReader) update(r *Relay, rel *wal.Relation) error {
 	return nil
 }
 
-// addMapped adds a row that s has read to the window, unless the sweep for this slot has published it.
+// addMapped adds a row that s has read to the window, unless the sweep for this slot has settled the row.
 func (w *window) addMapped(b *boundTable, values []mapping.Value, s *stream) {
 	start := len(w.bytes)
 	for n := range values {
@@ -111,8 +113,9 @@ func (w *window) addMapped(b *boundTable, values []mapping.Value, s *stream) {
 	w.push(i)
 }
 
-// takeOver lets the relay continue with a slot that exists before its first start: one that Debezium has read, or that was created by
-// hand. The relay begins at the slot's confirmed LSN. So no row is missing, and rows that were sent after that LSN are published again.
+// takeOver makes the relay continue with a slot that existed before its first start: one from which Debezium has read, or one that was
+// created by hand. The relay begins at the slot's confirmed LSN. So no row is missing, and rows that were sent after that LSN are published
+// again.
 func (r *Relay) takeOver(ctx context.Context, db *server, l *lease, slot slotState, system wal.System) (st storedState, err error) {
 	if !slot.there || slot.walStatus == "lost" {
 		return st, nil

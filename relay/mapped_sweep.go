@@ -16,9 +16,9 @@ import (
 	"github.com/troupe-go/troupe/internal/mapping"
 )
 
-// sweepMapped publishes the rows of a mapped table that its new slot will not deliver. It reads them from the table: this is a sweep. If
-// the mapping names a column of transaction ids, these are the rows that are not known to be published. If not, these are all rows of
-// the table, and some are perhaps published again, under the same ids.
+// sweepMapped sweeps a mapped table: it publishes the rows of the table that its new slot will not deliver. If the mapping names a column
+// of transaction ids, these are the rows that are not known to be published. Otherwise these are all rows of the table, and rows that were
+// published before are published again, under the same ids.
 func (r *Relay) sweepMapped(idle, term context.Context, db *server, p *publisher, st storedState) (storedState, error) {
 	source := &mappedSweep{relay: r, db: db, lease: p.lease, ledger: r.newLedger(db, p.lease), st: st, term: term}
 	defer source.close()
@@ -33,9 +33,9 @@ func (r *Relay) sweepMapped(idle, term context.Context, db *server, p *publisher
 	if err := r.publish(idle, term, p); err != nil && !errors.Is(err, errSwept) || idle.Err() != nil {
 		return st, err
 	}
-	// The sweep has settled the rows that it found in the table. Another row, which was committed before the sweep, may have been deleted
-	// before the sweep read it. The slot delivers that row if it was committed after the slot was created. So the rows that are visible
-	// in the older snapshot swept.before are stored as published, and no others: the slot does not deliver them.
+	// The sweep has settled the rows that it found in the table. Another row, committed before the sweep, may have been deleted before the
+	// sweep read it. If that row was committed after the slot was created, the slot delivers it, and the stream must not skip it as
+	// published. So only the rows that swept.before sees are stored as published: it was taken before the slot was created.
 	if before := r.mapped.swept.before; before != nil {
 		st.published = &before.text
 	}
@@ -44,9 +44,9 @@ func (r *Relay) sweepMapped(idle, term context.Context, db *server, p *publisher
 }
 
 // A mappedSweep is the source of a sweep. It reads the rows of a mapped table with one statement. After an error it runs the statement
-// again, from the value on that the last settled row has in the ordering column: other rows may have this value too. Without an
-// ordering column it begins at the first row again, since rows may have moved within the table meanwhile. After a restart, and on
-// another relay, it always begins at the first row.
+// again, and continues at the value that the last settled row has in the ordering column. Rows with this value are read again, since not
+// all of them may be settled. Without an ordering column it begins at the first row again, since rows may have moved within the table
+// meanwhile. After a restart, and on another relay, a sweep always begins at the first row.
 type mappedSweep struct {
 	relay  *Relay
 	db     *server
@@ -81,7 +81,7 @@ type sweptRow struct {
 
 const mostSwept = 100_000 // rows in sweepProgress.both; further rows are published again when the slot delivers them
 
-// addSwept adds a settled row to both if the slot may deliver it too.
+// addSwept adds a settled row to s.both if the slot may deliver it too.
 func (s *sweepProgress) addSwept(i *item) {
 	xid := i.mapped.message.XID
 	if s.before == nil || xid == 0 || s.before.sees(xid) || len(s.both) >= mostSwept {
@@ -99,10 +99,11 @@ func (s *sweepProgress) has(i *item) bool {
 	return there
 }
 
-// A sweepPlace is a position in the order of the sweep: the row that was settled last. The zero value is before the first row.
+// A sweepPlace says where a sweep continues: at rows whose ordering value is at least order. Several rows may have that value. If reached
+// is false, the sweep begins at the first row.
 type sweepPlace struct {
 	reached bool
-	order   *string // the row's value in the column that orders the sweep, as Postgres's text; nil: null
+	order   *string // value of the last settled row in the column that orders the sweep, as Postgres's text; nil: null
 }
 
 // claim returns the unsettled rows of the last claim, else the next rows.
@@ -159,7 +160,7 @@ func (m *mappedSweep) claim(ctx context.Context, _ time.Duration) ([]*item, erro
 	return nil, fmt.Errorf("read table %s: %w", m.relay.mapped, err)
 }
 
-// settled records the last row of a batch whose rows are all published or recorded.
+// settled is called when all rows of the last claim are published or recorded. It stores the place of the last one.
 func (m *mappedSweep) settled() {
 	if len(m.now) > 0 && m.order() != "" {
 		m.relay.mapped.swept.at = m.last
@@ -173,8 +174,9 @@ func (m *mappedSweep) order() string {
 	return cmp.Or(cfg.Position, cfg.Timestamp)
 }
 
-// sweepSettings make a scan without an order read each partition from its first block to its last. The place at which a sweep continues is
-// text. In style ISO a timestamptz has its UTC offset. Other styles write an abbreviation such as IST, which is ambiguous.
+// sweepSettings make a scan without an order read each partition from its first block to its last. They also set datestyle, since the place
+// at which a sweep continues is text. In style ISO a timestamptz has its UTC offset. Other styles write an abbreviation such as IST, which
+// is ambiguous.
 const sweepSettings = `
 SET synchronize_seqscans = off;
 SET max_parallel_workers_per_gather = 0;
@@ -226,6 +228,7 @@ func (m *mappedSweep) open(ctx context.Context) (err error) {
 
 const sweepName = "troupe_sweep"
 
+// query returns the statement that reads the rows from swept.at on, and its arguments.
 func (m *mappedSweep) query(columns []mapping.Column) (string, pgx.NamedArgs) {
 	t := m.relay.mapped
 	names := make([]string, len(columns))
@@ -255,8 +258,8 @@ func (m *mappedSweep) query(columns []mapping.Column) (string, pgx.NamedArgs) {
 	return query, args
 }
 
-// rest returns the condition for the rows that are still to be read. A row that was committed after the sweep began may be among them or
-// not: the slot delivers it.
+// rest returns the condition for the rows that are still to be read. It does not matter whether a row that was committed after the sweep
+// began is among them: the slot delivers that row.
 func (p sweepPlace) rest(order string) string {
 	switch {
 	case !p.reached:

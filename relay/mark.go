@@ -14,16 +14,17 @@ const (
 	markEvery = 500 * time.Millisecond // between two reads of the open writers
 )
 
-// mark is a position below which no row is left and none can appear, so that claims need not read the dead versions of deleted rows. To
-// read them is expensive while an old snapshot keeps VACUUM from removing them (pg_dump, a forgotten transaction).
+// A mark is a position, low, at or below which no row is left and none can appear. Claims begin above it, so that they need not read the
+// dead versions of deleted rows. To read them is expensive while an old snapshot (pg_dump, a forgotten transaction) keeps VACUUM from
+// removing them.
 //
-// That the sequence has given out a position does not mean that all rows with lower ones are committed or gone: their transactions may
-// still be open. So a mark is made in three steps: read the newest position; list the transactions that hold the writers' lock; wait
-// until all of these have ended. Transactions that take the lock later get higher positions. The list is valid until the server
-// restarts, so a mark is discarded with its connection.
+// When the sequence has given out a position, rows with lower positions may still appear: their transactions may be open. So a mark is made
+// in three steps. First, read the newest position. Second, list the transactions that hold the writers' lock. Third, wait until all of
+// these have ended. Transactions that take the lock later get higher positions. The list is valid until the server restarts, so a mark is
+// discarded with its connection.
 //
 // A second position, past, lets claims skip rows that failed, and rows that wait behind them. It applies while the rows that others wait
-// behind are the same and none of them is due; each claim checks that in its statement.
+// behind are the same and none of them is due. Each claim checks that in its statement.
 type mark struct {
 	low      int64  // no row at or below it
 	past     int64  // rows at or below it failed, or wait behind failed rows, while blocking holds
@@ -33,8 +34,8 @@ type mark struct {
 	lease     *lease  // lease of the shard
 	published *string // snapshot: rows that it sees do not count as left, except failed rows
 
-	newest  int64               // candidate; 0: none
-	writers map[string]struct{} // transactions still to be waited for
+	newest  int64               // position of the mark that is being made; 0: none is
+	writers map[string]struct{} // transactions that must end before it is valid
 	looked  time.Time
 }
 
@@ -52,6 +53,7 @@ func (m *mark) advance(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
+// begin does the first two steps of a new mark.
 func (m *mark) begin(ctx context.Context, conn *pgx.Conn) (err error) {
 	m.removed = 0
 	if err := conn.QueryRow(ctx, newestPosition).Scan(&m.newest); err != nil {
@@ -62,6 +64,7 @@ func (m *mark) begin(ctx context.Context, conn *pgx.Conn) (err error) {
 	return err
 }
 
+// end completes the new mark if all transactions of its list have ended.
 func (m *mark) end(ctx context.Context, conn *pgx.Conn) error {
 	m.looked = time.Now()
 	now, err := writersNow(ctx, conn)
@@ -85,6 +88,7 @@ func (m *mark) end(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
+// writersNow lists the transactions that hold the writers' lock, which each insert into troupe.outbox takes.
 func writersNow(ctx context.Context, conn *pgx.Conn) (map[string]struct{}, error) {
 	rows, err := conn.Query(ctx, listWriters)
 	if err != nil {

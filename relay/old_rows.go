@@ -8,16 +8,16 @@ import (
 	"github.com/troupe-go/troupe/internal/pg"
 )
 
-// A poll compares the low 32 bits of the inserting transaction's id. They repeat after 2^32 transactions, so a published row is removed
-// after oldTransactions, half of that.
+// oldTransactions is the age, in transactions, at which a poll removes a row that a stream has published. A poll recognises such a row by
+// the low 32 bits of the id of the transaction that inserted it. These bits repeat after 2^32 transactions, which is twice this age.
 const oldTransactions = 1 << 31
 
 // oldRowsEvery is the time between two reads of the whole table for old rows. Even at 50,000 transactions per second a row becomes old 12
 // hours before its bits repeat.
 const oldRowsEvery = time.Hour
 
-// removeOldRows removes, every oldRowsEvery until ctx ends, the rows that a stream published at least oldTransactions transactions ago. Their
-// partition may be kept for longer: it is dropped only when all of its positions were given out.
+// removeOldRows removes, every oldRowsEvery until ctx ends, the rows that a stream published at least oldTransactions transactions ago. It
+// does not wait for their partition to be dropped: that happens only when all positions of the partition were given out.
 func (r *Relay) removeOldRows(ctx context.Context, l *lease, published streamedRows) {
 	for {
 		every := oldRowsEvery
@@ -37,7 +37,7 @@ func (r *Relay) removeOldRows(ctx context.Context, l *lease, published streamedR
 	}
 }
 
-// removeOldOnce reads the whole table, since a restored row may be younger than rows with higher positions.
+// removeOldOnce removes old rows once. It reads the whole table, since a restored row may be younger than rows with higher positions.
 func (r *Relay) removeOldOnce(ctx context.Context, l *lease, published streamedRows) error {
 	db, err := bind(r.pool, published.server)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/troupe-go/troupe/internal/pg"
 )
 
-// A gate makes callers wait while it is closed. Two pauses can close it: one of this process, by Pause, and one stored in the
-// database, which applies to every relay of the outbox.
+// A gate makes callers wait while it is closed. Two pauses can close it: the pause of this process, by the method Pause, and the pause that
+// is stored in the database, which applies to every relay of the outbox.
 type gate struct {
 	mu      sync.Mutex
 	since   time.Time     // when Pause was called; zero: it was not
@@ -35,10 +35,11 @@ const (
 	pauseLook   = time.Second    // between two reads during a pause
 )
 
-// Pause lets rows in flight be acknowledged and settled; then the relay reads nothing more until Resume. The lease is kept,
-// so no standby takes over; a standby that is paused stays a standby, and publishes nothing if it takes over. A pause applies
-// to this Relay in this process only: a new Relay publishes. Pause does not wait. Pause and Resume may be called at any time,
-// from any goroutine, and more than once.
+// Pause makes the relay read nothing more until Resume. Rows in flight are still acknowledged and settled. The lease is kept, so no standby
+// takes over. A standby that is paused stays a standby, and publishes nothing if it takes over.
+//
+// A pause applies to this Relay in this process only: a new Relay publishes. Pause does not wait. Pause and Resume may be called at any
+// time, from any goroutine, and more than once.
 func (r *Relay) Pause() {
 	r.gate.mu.Lock()
 	defer r.gate.mu.Unlock()
@@ -67,7 +68,7 @@ func (g *gate) pauses() (since time.Time, stored *StoredPause) {
 	return g.since, g.stored
 }
 
-// swing closes the gate if there is a pause, and else opens it. The caller holds mu.
+// swing closes the gate if there is a pause, and otherwise opens it. The caller holds mu.
 func (g *gate) swing() {
 	switch closed := !g.since.IsZero() || g.stored != nil; {
 	case closed && g.opened == nil:
@@ -85,7 +86,7 @@ func (g *gate) closed() bool {
 	return g.opened != nil
 }
 
-// pass waits while the gate is closed. It returns false when ctx ended, or over was closed meanwhile.
+// pass waits while the gate is closed. It returns false if ctx ends, or over is closed, before the gate opens.
 func (g *gate) pass(ctx context.Context, over <-chan struct{}) bool {
 	for ctx.Err() == nil {
 		g.mu.Lock()
@@ -114,7 +115,8 @@ func (g *gate) readRequested() chan struct{} {
 	return g.readNow
 }
 
-// onRenewal has the pause read from the database if paused, the result of a renewal, differs from the last read.
+// onRenewal is called with the result of each renewal: whether the outbox is paused. If that differs from the pause that was read last, it
+// has the pause read again.
 func (g *gate) onRenewal(paused bool) {
 	g.mu.Lock()
 	news := paused != (g.stored != nil)

@@ -17,14 +17,14 @@ import (
 	"github.com/troupe-go/troupe/internal/wal"
 )
 
-// An item is a row on its way through one round.
+// An item is a row that a source has read, from its claim until it is settled.
 type item struct {
 	row          outboxrow.Row
 	commit       wal.LSN       // from a stream: commit LSN of the row's transaction
 	commitRow    int64         // from a stream of a mapped table: number of the row in its transaction
 	mapped       *mappedRow    // of a table other than troupe.outbox
-	failedBefore bool          // it has a line in troupe.outbox_failures
-	settled      bool          // in a window: published, or recorded
+	failedBefore bool          // it is recorded as failed
+	settled      bool          // in a window: published, or recorded as failed
 	key          []byte        // rows of one key keep their order; nil: no key
 	attempts     int           // failed tries so far
 	failingFor   time.Duration // time since the first of them
@@ -35,11 +35,11 @@ type item struct {
 	unreadable   error // why the row's text is not UTF-8
 }
 
-// fullLookEvery is the time between two claims that begin at the first row of the table, whatever the mark is: they find rows whose
+// fullLookEvery is the time between two claims that begin at the first row of the table, whatever the mark is. They find rows whose
 // positions were set by hand. Such a claim may take long, so it is never part of a statement that locks a lease.
 const fullLookEvery = time.Minute
 
-// poll is the polling source of one shard: it claims rows from the lowest one that is left, and deletes them.
+// A poll is the polling source of one shard. It claims rows from the lowest one that is left, and deletes them.
 type poll struct {
 	session
 	lease  *lease
@@ -47,7 +47,7 @@ type poll struct {
 	warn   func(error)
 	wake   <-chan struct{} // notifications of new rows
 	looker *looker         // polls for all shards of the process; nil: there is only one
-	// published and sweep are snapshots that limit the claim, see scope. They are valid on one server process only, whose id is serverID.
+	// published and sweep are snapshots that limit the claim, see scope. They are valid only on the server process serverID.
 	published, sweep *string
 	serverID         string
 
@@ -110,8 +110,8 @@ func (p *poll) claimRows(ctx context.Context, waited time.Duration) ([]*item, er
 	return items, nil
 }
 
-// beginsFull reports whether the next claim begins at the first row of the table. After the first one, the shards' turns are spread over
-// fullLookEvery, so that not all of them read the whole table at the same time.
+// beginsFull reports whether the next claim begins at the first row of the table. The first claim of a shard does. The next such claims of
+// the shards are spread over fullLookEvery by the shards' numbers, so that not all shards read the whole table at the same time.
 func (p *poll) beginsFull() bool {
 	if time.Since(p.lookedFull) < fullLookEvery {
 		return false
@@ -125,7 +125,8 @@ func (p *poll) beginsFull() bool {
 	return true
 }
 
-// compare drops a mark if the lowest row of a full claim shows that it is wrong.
+// compare is called after a claim that began at the first row of the table. If its lowest row shows that the mark is wrong, compare drops
+// the mark, or its part past.
 func (p *poll) compare(lowest *item) {
 	switch {
 	case lowest.row.Position <= p.mark.low:
@@ -135,12 +136,13 @@ func (p *poll) compare(lowest *item) {
 	}
 }
 
+// scope returns the limits of a claim above the mark.
 func (p *poll) scope() scope {
 	return scope{p.mark.low, p.mark.past, p.mark.blocking, p.published, p.sweep}
 }
 
-// unmarked returns the mark of a new connection, which skips no rows. After a stream there may be many published rows, so the
-// first mark is made at once.
+// unmarked returns the mark of a new connection, which skips no rows. After a stream there may be many published rows in the table, so then
+// the first mark is made at once.
 func (p *poll) unmarked() mark {
 	m := mark{published: p.published, lease: p.lease}
 	if p.published != nil {
@@ -165,7 +167,7 @@ func (p *poll) rest(ctx context.Context, wait time.Duration) bool {
 // inBinary requests values in the same format as in a stream.
 var inBinary = pgx.QueryResultFormats{pgx.BinaryFormatCode}
 
-// read reads the first claim of a pass.
+// read reads the first claim of a pass, with the limits from.
 func (p *poll) read(ctx context.Context, from scope) error {
 	began := time.Now()
 	args := from.args(p.lease.args(pg.Args{"rows": p.batch, "retried": p.retried(), "bytes": claimBytes}))
@@ -193,8 +195,8 @@ func (p *poll) read(ctx context.Context, from scope) error {
 	return rows.Err()
 }
 
-// retried returns how many rows of the next claim may be failed rows that are due: half of them. So new rows are published even while
-// more failed rows are due than a claim holds.
+// retried returns how many rows of the next claim may be failed rows that are due: half of them, so that new rows are published even while
+// more failed rows are due than a claim holds. If a claim is one row, every other claim may be a failed row.
 func (p *poll) retried() int {
 	if p.batch == 1 {
 		p.turn = !p.turn
@@ -214,7 +216,7 @@ func (p *poll) far(w *window, took time.Duration) bool {
 // ended reports whether a claim ended at one of its limits, so that there may be more rows.
 func (p *poll) ended(w *window) bool { return len(w.items) == p.batch || w.size() > claimBytes/2 }
 
-// window returns the window to read into. The publisher has settled its former rows.
+// window returns the window to read into. Its former rows are settled.
 func (p *poll) window() *window {
 	if p.known == nil {
 		p.known, p.now, p.spare = make(words), &window{}, &window{}
@@ -243,7 +245,7 @@ func (w *window) scan(values [][]byte, known words) error {
 	return i.failure(values[len(claimed):])
 }
 
-// failure reads the columns that follow the row's columns: failed_before, attempts, failing_for, max_attempts.
+// failure reads the columns of a claim that follow the row's columns: failed_before, attempts, failing_for, max_attempts.
 func (i *item) failure(values [][]byte) error {
 	if len(values[0]) != 1 || len(values[1]) != 4 || len(values[2]) != 8 || len(values[3]) != 4 {
 		return errors.New("a claim in a form that is not known")
@@ -301,10 +303,10 @@ func (p *poll) remove(ctx context.Context, items []*item) error {
 	return nil
 }
 
-// errKept means that the database keeps published rows although it has executed their delete. They would be published with each claim.
+// errKept means that the database keeps published rows although it has executed their delete. The relay would publish them with each claim.
 var errKept = errors.New("published rows are still in troupe.outbox: remove the trigger or rule that keeps them from being deleted")
 
-// gone returns an error if one of the rows is still in the table.
+// gone returns errKept if one of the rows is still in the table.
 func (p *poll) gone(ctx context.Context, args pg.Args) error {
 	var kept bool
 	err := p.conn.QueryRow(ctx, `SELECT EXISTS (
@@ -316,8 +318,9 @@ func (p *poll) gone(ctx context.Context, args pg.Args) error {
 	return err
 }
 
-// together reports whether rows are so close to each other that scanning the range between them costs less than a search for
-// each.
+// together reports whether one scan from the lowest to the highest position is likely to cost less than a search for each row. span is the
+// distance between the two positions. Of as many positions as there are shards a shard owns about one, so the limit is shards times as
+// wide.
 func together(rows int, span int64, shards int) bool {
 	return rows >= 100 && span < int64(rows)*4*int64(shards)
 }
@@ -342,7 +345,7 @@ func (p *poll) connect(ctx context.Context) error {
 	return p.check(err)
 }
 
-// check closes the connection after an error; the next use opens a new one.
+// check returns err. If it is not nil, check closes the connection, and the next use opens a new one.
 func (p *poll) check(err error) error {
 	if err != nil {
 		p.close()

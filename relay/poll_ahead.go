@@ -9,13 +9,15 @@ import (
 	"github.com/troupe-go/troupe/internal/pg"
 )
 
-// A pass reads a backlog in several claims. Each claim continues after the last row of the one before, and is read while the rows of
-// that one are sent. All claims of a pass read only rows that are visible in the snapshot of its first claim. No transaction is open
-// for that: the transaction that wrote a row shows whether the snapshot sees the row. So if a row commits late, below the current
-// position of the pass, no row that was written after it overtakes it: the next pass finds both, lowest first.
+// A pass reads a backlog in several claims. Each claim continues after the last row of the claim before, and is read while the rows of that
+// claim are sent.
 //
-// A pass leaves out the rows that waited behind failed rows at its first claim. So it ends when one of these failed rows is published
-// or removed. It also ends at the first row that is not published.
+// All claims of a pass read only rows that are visible in the snapshot of its first claim. No transaction is open for that: the id of the
+// transaction that wrote a row shows whether the snapshot sees the row. So if a row commits late, below the current position of the pass,
+// no row that was written after it overtakes it. The next pass finds both, lowest first.
+//
+// A pass leaves out the rows that waited behind failed rows at its first claim. So it ends when one of these failed rows is published or
+// removed. It also ends at the first row that is not published.
 type pass struct {
 	began    time.Time // when its first claim ended
 	snapshot string
@@ -30,10 +32,10 @@ func (s pass) args(others pg.Args) pg.Args {
 	return others
 }
 
-// passLength limits a pass, and so how long a row that commits late may wait for other rows.
+// passLength limits the length of a pass, since a row that commits late waits until the pass ends.
 const passLength = time.Second
 
-// ahead is a claim that is read while the claim before it is sent.
+// An ahead is a claim that is read while the rows of the claim before it are sent.
 type ahead struct {
 	window *window
 	err    error
@@ -41,7 +43,7 @@ type ahead struct {
 	cancel context.CancelFunc
 }
 
-// readOn returns the rows of the claim that begin has started. It returns none if the pass has ended.
+// readOn returns the rows of the claim that begin has started. It returns none if there is no such claim, or if the pass has ended.
 func (p *poll) readOn(ctx context.Context) ([]*item, error) {
 	a := p.ahead
 	if a == nil {
@@ -73,7 +75,7 @@ func (w *window) done() bool {
 	return true
 }
 
-// take returns the claim's rows, and starts reading the next claim.
+// take returns the rows of the claim that was read, and starts to read the next claim of the pass.
 func (p *poll) take() []*item {
 	items := p.now.left(len(p.now.items))
 	if p.pass.more && time.Since(p.pass.began) < p.passLimit {
@@ -95,6 +97,7 @@ func (p *poll) begin() {
 	}()
 }
 
+// fetch reads a claim of the pass into w. It runs in the goroutine that begin has started.
 func (p *poll) fetch(ctx context.Context, w *window, args pg.Args) error {
 	w.clear()
 	rows, err := p.conn.Query(ctx, readOn, pgx.QueryExecModeCacheDescribe, inBinary, args)
@@ -110,7 +113,7 @@ func (p *poll) fetch(ctx context.Context, w *window, args pg.Args) error {
 	return rows.Err()
 }
 
-// join waits until the claim that begin has started is read, so that the connection is free. When ctx ends, it cancels the claim, which
+// join waits until the claim that begin has started is read, so that the connection is free. If ctx ends first, it cancels the claim, which
 // closes the connection.
 func (p *poll) join(ctx context.Context) {
 	a := p.ahead

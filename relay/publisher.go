@@ -17,9 +17,9 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// A source returns rows in order and records their results. Only one goroutine uses it.
+// A source returns rows in order, and records their results. Only one goroutine uses it.
 type source interface {
-	// claim returns the rows that may be published now. It may return rows again that were neither removed nor recorded.
+	// claim returns the rows that may be published now. Rows that were neither removed nor recorded are returned again.
 	claim(ctx context.Context, waited time.Duration) ([]*item, error)
 	// remove settles rows that the broker has acknowledged.
 	remove(ctx context.Context, acked []*item) error
@@ -46,8 +46,8 @@ type publisher struct {
 	failing map[string]time.Time
 }
 
-// round claims rows once and publishes them. After idle has ended it claims and sends no more rows, but still settles rows that it has
-// sent, until term ends. found is true if there were rows.
+// round claims rows once and publishes them. After idle has ended it claims and sends no more rows, but until term ends it still settles
+// rows that it has sent. found reports whether there were rows.
 func (p *publisher) round(idle, term context.Context, waited time.Duration) (found bool, err error) {
 	items, err := p.source.claim(idle, waited)
 	if parked := (*rowsParked)(nil); errors.As(err, &parked) {
@@ -92,13 +92,14 @@ func (i *item) age() time.Duration {
 	return max(0, time.Since(i.row.CreatedAt))
 }
 
-// errCheckpointTopic refuses a row of a service that would be read as a relay's own record.
+// errCheckpointTopic refuses a service's row whose topic belongs to a relay: a relay would read the row as its own record.
 var errCheckpointTopic = errors.New("the topic is a relay's own: it holds the checkpoint of exactly-once delivery")
 
-// holdsCheckpoint reports whether a topic holds the checkpoint of a relay, of this one or another.
+// holdsCheckpoint reports whether a topic holds the checkpoint of this relay or of another one.
 func holdsCheckpoint(topic string) bool { return strings.HasPrefix(topic, topics.Relay("")) }
 
-// prepare makes records of rows. It returns rows that cannot be sent as failures, and leaves out later rows of their keys.
+// prepare makes the records of rows, and returns the rows that can be sent. It returns a failure for each row that cannot be sent or that
+// waits behind a failed row, and leaves out later rows of a failed row's key.
 func (p *publisher) prepare(ctx context.Context, items []*item) (queue []*item, failures []failure, err error) {
 	absent, err := p.sender.findTopics(ctx, items)
 	if err != nil {
@@ -144,7 +145,8 @@ func (p *publisher) prepare(ctx context.Context, items []*item) (queue []*item, 
 			continue
 		}
 		if !i.failedBefore && sends.has(i) {
-			// Recording i would block earlier rows of its key. They are settled first; i is tried again afterwards.
+			// Earlier rows of its key are in the queue, and would be blocked if i were recorded. They are settled first; i is tried again
+			// afterwards.
 			held.add(i)
 			continue
 		}
@@ -161,7 +163,7 @@ func (p *publisher) prepare(ctx context.Context, items []*item) (queue []*item, 
 	return queue, failures, nil
 }
 
-// next sends the first part of the queue, settles it and returns the rows that are still to be sent.
+// next sends the first part of the queue, settles it, and returns the rows that are still to be sent.
 func (p *publisher) next(ctx context.Context, queue []*item) ([]*item, error) {
 	if err := p.ensureLease(ctx); err != nil {
 		return nil, err
@@ -193,7 +195,7 @@ func (p *publisher) next(ctx context.Context, queue []*item) ([]*item, error) {
 		case held.has(i):
 			continue
 		case batch.rows > 1 && kafka.Classify(i.err) == kafka.Unsendable && !batch.byClock:
-			// One row of the batch is at fault, or only the sum of the rows: smaller batches will show.
+			// Either one row of the batch is at fault, or the batch is too large. Smaller batches show which.
 			p.sender.halve(i.record.Topic, min(batch.bytes, p.sender.max))
 			again = append(again, i)
 			continue
@@ -213,8 +215,8 @@ func (p *publisher) next(ctx context.Context, queue []*item) ([]*item, error) {
 			}
 		}
 		if !ours {
-			// The broker failed, not the row. Rows that were acknowledged are settled all the same, also later ones of the
-			// key: otherwise they would be sent again with every attempt.
+			// The broker failed, not the row. Rows that were acknowledged are settled all the same, also later rows of the key. Otherwise
+			// they would be sent again with every attempt.
 			if failed == nil {
 				failed = fmt.Errorf("send to %s: %w", i.record.Topic, i.err)
 			}
@@ -248,8 +250,8 @@ func (p *publisher) next(ctx context.Context, queue []*item) ([]*item, error) {
 	return later, nil
 }
 
-// ensureLease renews the lease when a third of it or less is left. A relay that is frozen after that may still send: that repeats
-// rows under the same ids, and deletes none, since each delete checks the term again.
+// ensureLease renews the lease when a third of it or less is left. A relay that is frozen after that may still send rows when it is awake
+// again. Then rows are repeated, under the same ids. It deletes no row, since each delete checks the term again.
 func (p *publisher) ensureLease(ctx context.Context) error {
 	l := p.lease
 	if l.left() > l.length/3 {
@@ -259,8 +261,8 @@ func (p *publisher) ensureLease(ctx context.Context) error {
 	return err
 }
 
-// replaceClient replaces the client after an error that the client keeps: a client that was refused a producer id fails each record
-// from then on without a new request, even if the right was granted meanwhile. No record is in the client: the last send is
+// replaceClient replaces the client after an error that the client keeps. For example, a client that was refused a producer id fails each
+// further record without a new request, even if the right was granted meanwhile. No record is in the old client, since the last send is
 // settled.
 func (p *publisher) replaceClient() error {
 	client, err := p.relay.newProducer()
@@ -300,8 +302,8 @@ func (p *publisher) send(ctx context.Context, items []*item) error {
 	return nil
 }
 
-// settle deletes acknowledged rows and records failed ones. It retries until that is done or the term is over, since rows
-// that are not deleted are sent again.
+// settle deletes acknowledged rows and records failed ones. It retries until that is done or the term is over, since rows that are not
+// deleted are sent again.
 func (p *publisher) settle(ctx context.Context, acked []*item, failures []failure) error {
 	if err := p.note(ctx, failures); err != nil {
 		return err
@@ -368,7 +370,7 @@ func (k keys) add(i *item) {
 	}
 }
 
-// batchID identifies a batch of one send.
+// A batchID identifies a record batch of one send.
 type batchID struct {
 	topic     string
 	partition int32
@@ -376,12 +378,13 @@ type batchID struct {
 
 func batchOf(i *item) batchID { return batchID{i.record.Topic, i.record.Partition} }
 
+// A batchSize is the size of a record batch.
 type batchSize struct {
 	rows, bytes int
-	byClock     bool // the broker refuses the time of sending, which all its rows have: smaller batches do not help
+	byClock     bool // the broker refuses the time of sending of all its rows: smaller batches do not help
 }
 
-// sizes returns the sizes of the batches that failed, each from its failed items.
+// sizes returns the sizes of the batches that failed. It counts the items that failed: these are all items of such a batch.
 func sizes(items []*item) map[batchID]batchSize {
 	var of map[batchID]batchSize
 	for _, i := range items {

@@ -10,12 +10,11 @@ import (
 // quietFor is the time for which a repeated failure is not logged again.
 const quietFor = 30 * time.Second
 
-// mostKinds is the number of kinds that are logged by their name. Failures of further kinds are logged together, since a writer
-// chooses the topics that are parts of kinds.
+// mostKinds limits the kinds that are logged by their name. Failures of further kinds are logged together: a kind may contain the name of a
+// topic, and writers choose topics.
 const mostKinds = 1000
 
-// quiet logs repeated failures of one kind: the first one, then at most one line per quietFor with the count, and one line on
-// recovery.
+// A quiet logs repeated failures of one kind: the first one, then at most one line per quietFor with their count, and one line on recovery.
 type quiet struct {
 	log zerolog.Logger
 
@@ -23,6 +22,7 @@ type quiet struct {
 	kinds map[string]*repeated
 }
 
+// A repeated counts the failures of one kind since its last recovery.
 type repeated struct {
 	count  int // failures, including the first
 	logged time.Time

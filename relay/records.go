@@ -11,8 +11,8 @@ import (
 // recordsEvery is the time between two passes over closed records.
 const recordsEvery = time.Minute
 
-// removeRecords removes ended sagas, closed dead letters and the log of operators' actions that are older than troupe.retention says. It has
-// a goroutine of its own, since the first pass over a large database may take an hour.
+// removeRecords removes the closed records that are older than troupe.retention says: ended sagas, closed dead letters, and entries of the
+// log of operators' actions. It has a goroutine of its own, since the first pass over a large database may take an hour.
 func (r *Relay) removeRecords(ctx context.Context, every time.Duration) {
 	records := retention.NewRecords(r.pool)
 	logged := false

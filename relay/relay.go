@@ -24,27 +24,26 @@ import (
 
 // Config configures a Relay. Pool, Brokers and Service are required.
 type Config struct {
-	// Pool leads to the service's database. The relay takes no connection from it. It opens sessions of its own with the
-	// pool's configuration, so that neither the settings of the role nor your code changes how they work: at most 4 at a
-	// time, one more for the claims and deletes of each shard that it holds, and with several shards another one that looks
-	// for rows in all of them.
+	// Pool leads to the service's database. The relay takes no connection from it. It opens sessions of its own with the pool's
+	// configuration, so that neither the settings of the role nor your code change how they work. It opens at most 4 at a time, and one
+	// more for the claims and deletes of each shard that it holds. With several shards another one looks for rows in all of them.
 	Pool *pgxpool.Pool
 	// Brokers are addresses of the form host:port.
 	Brokers []string
-	// Service is the ce_source of rows that name none. Where a row of a table with a mapping has an id that is no UUID of version
-	// 1, 4, 6 or 7, "/" and the table's name follow, since two tables of the service may number their events alike.
+	// Service is the ce_source of rows that name none. If such a row is of a mapped table and its id is no UUID of version 1, 4, 6 or 7,
+	// its ce_source is Service, "/" and the table's name: two tables of the service may number their events alike.
 	Service string
 	// ContentType returns the content type of rows that name none, by topic. Default: application/json.
 	ContentType func(topic string) string
 
 	// Table is the outbox, as schema.table. Default troupe.outbox; any other table requires a Mapping.
 	Table string
-	// Mapping makes messages of the rows of a Table other than troupe.outbox: the options of Debezium's EventRouter, by name, as
-	// in outbox-relay's settings. An empty map has Debezium's defaults. Such a table is read from the log alone, and never written
-	// to. The relay's own tables must be in its database (package migrations).
+	// Mapping makes messages of the rows of a Table other than troupe.outbox. It has the options of Debezium's EventRouter, by name, as in
+	// outbox-relay's settings. An empty map has Debezium's defaults. Such a table is read from the log alone, and never written to. The
+	// relay's own tables must be in its database (package migrations).
 	Mapping map[string]string
-	// Avro, if set, encodes JSON payloads with the schemas of its registry. A row that does not encode is parked. A row whose
-	// subject has no schema is tried like one whose topic does not exist. While the registry is unavailable, rows wait.
+	// Avro encodes JSON payloads with the schemas of its registry; nil: payloads are not encoded. A row that does not encode is parked. A
+	// row whose subject has no schema is tried like one whose topic does not exist. While the registry is unavailable, rows wait.
 	Avro *schemas.JSONEncoder
 	// AvroTopic selects the topics that Avro applies to. Default: all.
 	AvroTopic func(topic string) bool
@@ -54,75 +53,74 @@ type Config struct {
 	// Slot is the name of the replication slot, unique in the cluster. Default: troupe_ and the database's name, and the
 	// Table's name if it is not troupe.outbox.
 	Slot string
-	// Publication is the publication that is streamed. Default: troupe_outbox, which the migrations create; for another Table
-	// the name of its default slot. The relay creates that one if it is missing and the role owns the table.
+	// Publication is the publication that the slot streams. Default: troupe_outbox, which the migrations create. For another Table the
+	// default is the default name of its Slot, and the relay creates the configured publication if it is missing and the role owns the
+	// table.
 	Publication string
-	// Failover selects whether standbys with sync_replication_slots = on copy the slot, so that a promoted standby has it.
-	// "auto": yes from Postgres 17 on, unless the server refuses. "on": yes, and no slot is created if the server cannot.
-	// "off": no. Default "auto".
+	// Failover selects whether standbys with sync_replication_slots = on copy the slot, so that a promoted standby has it. With "auto" they
+	// do from Postgres 17 on, unless the server refuses. With "on" they do, and no slot is created if the server cannot. With "off" they do
+	// not. Default "auto".
 	Failover string
 
 	// SlotWarn is the number of bytes of log kept for the slot above which the relay logs a warning. Default 1 GiB.
 	SlotWarn int64
 	// SlotUnready is the number of bytes above which Ready returns an error. Default 8 GiB, at least SlotWarn.
 	SlotUnready int64
-	// SlotLimit is the number of bytes above which the relay drops the slot, so that the server's disk does not fill, and
-	// polls the table until it is started again. No row is lost by that. Default 0: no limit.
+	// SlotLimit is the number of bytes above which the relay drops the slot, so that the server's disk does not fill. Then the relay polls
+	// the table until it is started again. No row is lost by that. Default 0: no limit.
 	SlotLimit int64
 	// Delivery selects which repeats a consumer may see. Default AtLeastOnce.
 	Delivery Delivery
-	// Transactions is the time between the ends of two Kafka transactions under ExactlyOnce: how long a row may wait before
-	// consumers that read committed messages see it. Default 100 ms, at least 5 ms. After a pause the first transaction ends
-	// at once.
+	// Transactions is the time between the ends of two Kafka transactions under ExactlyOnce. A row may wait for that long before consumers
+	// that read committed messages see it. Default 100 ms, at least 5 ms. After a pause the first transaction ends at once.
 	Transactions time.Duration
-	// TransactionTimeout is the time after which the broker aborts a Kafka transaction: how long such consumers may wait if a
-	// relay dies and no standby takes over. One Postgres transaction must be published within it. Default 1 min, which is
+	// TransactionTimeout is the time after which the broker aborts a Kafka transaction. Consumers that read committed messages may wait for
+	// that long if a relay dies and no standby takes over. One Postgres transaction must be published within it. Default 1 min, which is
 	// Kafka's own; at least 5 s and ten times Transactions, and at most the broker's transaction.max.timeout.ms.
 	TransactionTimeout time.Duration
 
-	// Shards is the number of parts into which a relay that polls divides the outbox, by key. Each shard is published on its
-	// own, by one relay or by several. The number of the leader applies to all relays, see the package comment. Default 1, at
-	// most 64; a stream is not divided.
+	// Shards is the number of parts into which a relay that polls divides the outbox, by key. Each shard is published on its own, by one
+	// relay or by several. The number that the leader has applies to all relays, see the package comment. Default 1, at most 64. A stream
+	// is not divided.
 	Shards int
-	// Batch is the number of rows of a claim. Default 2000, at most 10,000; shards have smaller claims, so that together they
+	// Batch is the number of rows of a claim. Default 2000, at most 10,000. With several shards claims are smaller, so that together they
 	// use no more memory. A claim also ends after 4 MB.
 	Batch int
-	// Interval is the longest time between two looks at an idle outbox: how long a row waits if its notification is missing.
-	// Default 1 s. The first look is 5 ms after the last row, and the next ones are less and less frequent.
+	// Interval is the longest time between two looks at an idle outbox. A row waits for that long if its notification is missing. Default
+	// 1 s. The first look is 5 ms after the last row, and the next ones are less and less frequent.
 	Interval time.Duration
-	// Lease is the longest time that a standby waits for a relay that died. Under poll it is the length of the lease, which
-	// is renewed at a third of it; under wal the lease is longer, since a standby also sees that the slot is idle. Default 5
-	// s, at least 500 ms. Relays of one outbox should have the same value: if another relay's lease still lasts longer than
-	// twice this and longer than two minutes, the relay assumes that the database's clock was ahead when that lease was
-	// taken, and takes it.
+	// Lease is the longest time that a standby waits for a relay that died. Under poll it is the length of the lease, which is renewed at a
+	// third of it. Under wal the lease is longer, since a standby also sees that the slot is idle. Default 5 s, at least 500 ms.
+	//
+	// Relays of one outbox should have the same value. If the lease of another relay lasts longer than twice this value and longer than two
+	// minutes, the relay takes it: it assumes that the database's clock was ahead when that lease was taken.
 	Lease time.Duration
 	// Holder names this relay in the lease table and in logs. Default hostname-pid-random. It must be unique.
 	Holder string
 
 	// Retry is the policy for a row whose topic the broker denies (ACL). When it is exhausted the row is parked.
 	Retry retry.Policy
-	// UnknownTopic is the time for which a row whose topic does not exist is tried before it is parked. It also limits the
-	// time for which one topic delays the rows of others: a topic whose records the broker refuses for other reasons, and a
-	// partition without a leader or without enough replicas in sync (there the limit is at least 15 s). Default 60 s.
+	// UnknownTopic is the time for which a row whose topic does not exist is tried before it is parked. It also limits how long one topic
+	// delays the rows of others: a topic whose records the broker refuses for other reasons, or a partition without a leader or without
+	// enough replicas in sync (there the limit is at least 15 s). Default 60 s.
 	UnknownTopic time.Duration
 
-	// Retention is the shortest time that rows published by a stream stay in the table, so that they can be replayed. Whole
-	// partitions are dropped, see package internal/retention; under Poll a row is deleted when it is published. Default 1 h;
-	// negative: none.
+	// Retention is the shortest time that rows published by a stream stay in the table, so that they can be replayed. They are removed by
+	// dropping whole partitions, see package internal/retention. Under Poll a row is deleted when it is published. Default 1 h; negative:
+	// none.
 	Retention time.Duration
 
-	// Drain is the longest time that Run waits for acknowledgements after its context ended. Default 10 s.
+	// Drain is the longest time that Run waits for acknowledgements after its context has ended. Default 10 s.
 	Drain time.Duration
 
-	// Kafka options override the relay's own, except the options that the order of rows depends on.
+	// Kafka options override the relay's own options, except the ones that the order of rows depends on.
 	Kafka []kgo.Opt
 	Hooks Hooks
 	Log   zerolog.Logger
 }
 
-// Hooks are called for events, for metrics and tests. Each may be nil. They run in the relay's own goroutines: a hook that
-// blocks delays the relay. Sent may run concurrently with any other hook; with several shards, all of them may run
-// concurrently.
+// Hooks are called for events, for metrics and tests. Each may be nil. They run in the relay's own goroutines, so a hook that blocks delays
+// the relay. Sent may run concurrently with any other hook. With several shards, all of them may run concurrently.
 type Hooks struct {
 	// Claimed is called when rows were read, before any of them is published.
 	Claimed func(rows int)
@@ -180,7 +178,7 @@ const (
 	claimBytes = 4 << 20              // limit of the size of one claim's rows, in bytes; the last row may exceed it
 	firstWait  = 5 * time.Millisecond // after a claim that found no rows; then it doubles with each claim, up to Config.Interval
 	// brokerTimeout limits the broker's work on a produce request. The client leaves a broker that does not answer 3 s after that, or as
-	// soon as the others have replaced it (broker.session.timeout.ms, 9 s by default).
+	// soon as the other brokers have replaced it (broker.session.timeout.ms, 9 s by default).
 	brokerTimeout = 5 * time.Second
 	// batchBytes is Kafka's default for the largest record batch of a topic (max.message.bytes).
 	batchBytes = 1_048_588
@@ -237,7 +235,8 @@ func New(cfg Config) (*Relay, error) {
 	return r, nil
 }
 
-// nameSlot sets the default names of slot and publication. Slot names are shared by all databases of a cluster.
+// nameSlot sets the default names of slot and publication. The slot's name contains the database's name, since all databases of a cluster
+// share one set of slot names.
 func (c *Config) nameSlot(database string) {
 	if c.Table == ownTable {
 		fill(&c.Slot, slotOf(database))
@@ -294,8 +293,8 @@ func (c *Config) check() error {
 	return c.Retry.Validate()
 }
 
-// checkTable refuses options that cannot work for a mapped table: none of its columns shows which rows are published, so it
-// cannot be polled, and the relay may not delete its rows.
+// checkTable refuses options that cannot work for a mapped table. It cannot be polled: none of its columns shows which rows are published,
+// and the relay may not delete its rows.
 func (c *Config) checkTable() error {
 	mapped := c.Table != ownTable
 	m, err := mapping.Parse(c.Mapping)
@@ -336,7 +335,8 @@ func newHolder() string {
 	return host + "-" + strconv.Itoa(os.Getpid()) + "-" + hex.EncodeToString(random)
 }
 
-// newClient creates a client with the relay's options and more. A publisher has one per term, a transactor one of its own.
+// newClient creates a client with the relay's options, and then the options more. A publisher has one client per term, and each transactor
+// has its own.
 func (r *Relay) newClient(more ...kgo.Opt) (*kgo.Client, error) {
 	opts := []kgo.Opt{
 		kgo.ProducerBatchMaxBytes(batchBytes),

@@ -16,9 +16,8 @@ import (
 	"github.com/troupe-go/troupe/internal/outboxrow"
 )
 
-// A renderer makes records of rows. It gives the same result as outboxrow.Row.Message and kafka.Record, without an allocation
-// for nearly all rows: those whose headers are a flat object of plain strings. A test compares the two ways. Records are
-// valid until reset.
+// A renderer makes records of rows. It gives the same result as outboxrow.Row.Message and kafka.Record, and allocates nothing for nearly
+// all rows: the rows whose headers are a flat object of plain strings. A test compares the two ways. Records are valid until reset.
 type renderer struct {
 	defaults outboxrow.Defaults
 	source   []byte
@@ -43,7 +42,7 @@ func (r *renderer) reset(n int) {
 	r.records, r.headers, r.bytes = r.records[:0], r.headers[:0], r.bytes[:0]
 }
 
-// kafkaRecord makes the record of a row. The error means that its headers cannot be read.
+// kafkaRecord makes the record of a row. It returns an error if the row's headers cannot be read.
 func (r *renderer) kafkaRecord(row *outboxrow.Row) (*kgo.Record, error) {
 	var set attributes
 	if row.RawHeaders != nil || !set.read(row.Headers) {
@@ -64,6 +63,7 @@ func (r *renderer) kafkaRecord(row *outboxrow.Row) (*kgo.Record, error) {
 
 var specVersion = []byte("1.0")
 
+// headersOf makes the record's headers of the row's columns and of set, which has the row's own headers.
 func (r *renderer) headersOf(row *outboxrow.Row, set *attributes, key []byte) []kgo.RecordHeader {
 	id := r.id(row.ID)
 	set.values[attributeID] = id
@@ -140,10 +140,10 @@ func (r *renderer) contentType(topic string) []byte {
 	return known
 }
 
-// isText reports whether b is UTF-8 without a zero byte.
+// isText reports whether b is valid UTF-8 and has no zero byte.
 func isText(b []byte) bool { return utf8.Valid(b) && bytes.IndexByte(b, 0) < 0 }
 
-// Indexes of the attributes of a record, in the order of its headers. The time is not among them.
+// Indexes of the attributes of a record, in the order of its headers. The attribute time has no index.
 const (
 	attributeID = iota
 	attributeSource
@@ -169,7 +169,8 @@ var attributeNames = [attributeCount]string{
 	ce.HeaderTraceState,
 }
 
-// attributes holds the headers of a jsonb object, split into attributes and extra headers.
+// attributes holds the parsed column headers of a row. values has the CloudEvents attributes, by index; time has ce_time; extra has all
+// other headers.
 type attributes struct {
 	values [attributeCount][]byte
 	time   time.Time
@@ -185,14 +186,15 @@ const (
 	maxPlainValue = 1024
 )
 
+// fill sets attribute n to value if it has no value yet.
 func (a *attributes) fill(n int, value []byte) {
 	if len(a.values[n]) == 0 {
 		a.values[n] = value
 	}
 }
 
-// read parses a flat object of strings without escapes, in the text form of jsonb. It returns false for any other form, and for values
-// that outboxrow.Row.Message must check.
+// read parses a flat object of strings without escapes, in the text form of jsonb. It returns false for any other form, and for values that
+// outboxrow.Row.Message must check.
 func (a *attributes) read(headers []byte) bool {
 	if len(headers) == 0 || string(headers) == "{}" {
 		return true
@@ -223,7 +225,7 @@ func (a *attributes) read(headers []byte) bool {
 
 var colon, comma = []byte(": "), []byte(", ")
 
-// quoted reads a string without escapes; nil if there is none.
+// quoted reads a JSON string without escapes. It returns nil if b does not begin with one.
 func quoted(b []byte) (text, rest []byte) {
 	if len(b) == 0 || b[0] != '"' {
 		return nil, nil
@@ -246,6 +248,7 @@ func quoted(b []byte) (text, rest []byte) {
 	return nil, nil
 }
 
+// set sets the attribute or the extra header key. It returns false for a value that outboxrow.Row.Message must check.
 func (a *attributes) set(key, value []byte) bool {
 	if string(key) == ce.HeaderSpecVersion {
 		return string(value) == string(specVersion)

@@ -14,16 +14,15 @@ import (
 	"github.com/troupe-go/troupe/internal/pg"
 )
 
-// A Replay publishes rows again, under the same ids, that were published before and are still in the table. The zero value
-// replays all of them, to their own topics.
+// A Replay publishes rows again that were published before and are still in the table. They keep their ids. The zero value replays all of
+// them, to their own topics.
 //
-// It runs independently of the relay, with a client of its own, and outside of the relay's order: the repeats of a key come
-// in the order of their positions, but mixed with the rows that the relay publishes meanwhile, so a consumer sees old
-// messages after new ones. A consumer that recognises ids processes none of them twice; for the same reason a participant
-// that has processed them does nothing.
+// A Replay runs independently of the relay, with its own Kafka client. It repeats the rows of a key in the order of their positions, but
+// the relay may publish new rows of the key in between. So a consumer may receive an old message after a newer one. For a consumer that
+// ignores ids that it has processed, a repeat has no effect. A participant is such a consumer.
 //
-// Rows that are not published yet, and failed rows, are left to the relay. Rows that are no longer in the table cannot be
-// replayed: under poll a row is deleted once it is published, under wal with its partition.
+// A Replay skips failed rows, and rows that are not published yet. It cannot replay rows that are gone: poll deletes each published row,
+// and under wal old partitions are dropped.
 type Replay struct {
 	From, To     int64     // positions, both inclusive; 0: the lowest, and the highest at the start
 	Since, Until time.Time // created_at, Since inclusive and Until exclusive; zero: no limit
@@ -32,15 +31,15 @@ type Replay struct {
 	Rate         int       // rows per second, at most; default 100
 }
 
-// ReplayProgress describes how far a replay has come.
+// A ReplayProgress describes how far a replay has come.
 type ReplayProgress struct {
 	Lowest    int64 // lowest position of the table at the start; lower rows are gone
-	Position  int64 // all rows up to here are done
+	Position  int64 // all rows up to this position are done
 	Last      int64 // position at which it ends
 	Published int64 // rows published
 }
 
-// errNothingPublished means that the table holds no row that is known to be published.
+// errNothingPublished means that the table holds no rows that are known to be published.
 var errNothingPublished = errors.New("nothing that was published is in the table: under poll a row is deleted once it is published, " +
 	"and cannot be replayed")
 
@@ -50,7 +49,7 @@ const (
 	mostReplayRows    = 100 // rows read at once
 )
 
-// Validate returns an error for values that cannot be intended.
+// Validate returns an error if a field has a value that cannot be intended.
 func (r Replay) Validate() error {
 	switch {
 	case r.From < 0 || r.To < 0:
@@ -69,12 +68,17 @@ func (r Replay) Validate() error {
 	return nil
 }
 
-// Run publishes the rows that are in the table at the start. It returns when all of them are acknowledged, at the first row
-// that is refused, or when ctx ends. A Replay with From = Position + 1 of the returned progress continues after that. Run
-// reads from one server process, since the snapshot of published rows has another meaning on any other: after a failover or a
-// restart it returns an error. progress, which may be nil, is called at the start and after each batch. Of cfg, Run uses
-// Pool, Brokers, Kafka, Service, ContentType, Avro and AvroTopic. A row is encoded for its own topic, also if it is sent to
-// another. While the broker is unavailable, Run waits.
+// Run publishes the rows that are in the table when Run starts. It returns when all of them are acknowledged, or when ctx ends. It also
+// returns after a batch in which a row was refused; other rows of that batch may be published.
+//
+// Run stores no progress. It calls progress at the start and after each batch, unless progress is nil, and returns the last progress. To
+// continue, also after a kill, run a Replay with From = Position + 1 of the last progress.
+//
+// Run returns an error after a failover or a restart of the server, since the snapshot of published rows is valid on one server process
+// only. While the broker is unavailable, Run waits.
+//
+// Run uses these fields of cfg: Pool, Brokers, Kafka, Service, ContentType, Avro and AvroTopic. Each row is encoded for its own topic, even
+// with Into.
 func (r Replay) Run(ctx context.Context, cfg Config, progress func(ReplayProgress)) (ReplayProgress, error) {
 	var p ReplayProgress
 	if err := r.Validate(); err != nil {
@@ -138,8 +142,8 @@ func (r Replay) Run(ctx context.Context, cfg Config, progress func(ReplayProgres
 	}
 }
 
-// publishedSnapshot returns the relay's stored snapshot: all rows visible in it are published, or failed. It is not valid
-// on another cluster, which numbers its transactions differently.
+// publishedSnapshot returns the stored snapshot of the relay: all rows that are visible in it are published, or recorded as failed. It
+// returns an error if there is no such snapshot, or if it is of another cluster, where the same transaction ids are other transactions.
 func publishedSnapshot(ctx context.Context, db *server) (string, error) {
 	type kept struct {
 		Published string
