@@ -151,8 +151,8 @@ func (l *lease) rests() {
 const streamLease = time.Minute
 
 // longest returns how long the lease of another relay may last, at most, by the database's clock: twice the longest lease of a relay with
-// this configuration. A lease without a slot that lasts longer was taken while the clock was ahead, and counts as free. If its holder still runs, it loses
-// the term, which causes repeats.
+// this configuration. A lease without a slot that lasts longer was taken while the clock was ahead, and counts as free. If its holder still
+// runs, it loses the term, which causes repeats.
 func longest(length time.Duration) time.Duration { return 2 * max(length, streamLease) }
 
 // renew renews the lease, and reports whether a claim in the scope look would find a row. The error wraps errLost when the term is over.

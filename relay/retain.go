@@ -16,7 +16,8 @@ import (
 // retainEvery is the time between two checks of the partitions. It is long since partitions are large.
 const retainEvery = 5 * time.Minute
 
-// retain drops partitions whose rows are all published. It has a goroutine of its own, since it may take hours to detach a partition.
+// retain drops partitions whose rows are all published. It has a goroutine of its own, since it may take hours to detach a partition. Type
+// Dropper of package internal/retention lists the effect of a kill at each step.
 func (r *Relay) retain(ctx context.Context, every time.Duration) {
 	logged := false
 	for !sleep(ctx, every, nil) && ctx.Err() == nil {
@@ -31,8 +32,8 @@ func (r *Relay) retain(ctx context.Context, every time.Duration) {
 	}
 }
 
-// retainOn drops partitions of one server repeatedly, until ctx ends or an attempt fails. A Dropper's list of writers is
-// valid for one connection only.
+// retainOn drops partitions every interval, until ctx ends or an attempt fails. It keeps one Dropper on one server process all the time,
+// because the Dropper's list of open writers is valid for one connection only.
 func (r *Relay) retainOn(ctx context.Context, every time.Duration) error {
 	db, err := bindNow(ctx, r.pool)
 	if err != nil {
@@ -55,9 +56,9 @@ func (r *Relay) retainOn(ctx context.Context, every time.Duration) error {
 	}
 }
 
-// drop drops the partitions whose rows are published according to the stored state. If that state is of another cluster, it
-// drops nothing: in a copied or restored database the same numbers are other transactions, and the relay publishes its rows
-// before it stores a state of its own.
+// drop drops the partitions whose rows are published according to the stored state. If that state is of another cluster, it drops nothing.
+// In a copied or restored database the same transaction ids are other transactions, and the relay publishes the rows before it stores a
+// state of its own.
 func (r *Relay) drop(ctx context.Context, db *server, dropper *retention.Dropper) error {
 	st, err := r.readState(ctx, db)
 	if err != nil {
@@ -90,13 +91,14 @@ func (r *Relay) drop(ctx context.Context, db *server, dropper *retention.Dropper
 // for minutes at each partition, for example a transaction that is open.
 const logKeptEvery = time.Hour
 
-// keptLog is the log's state of a full partition that stays.
+// A keptLog records what logKept has logged about one full partition that was not dropped.
 type keptLog struct {
 	warn  time.Time // when the next warning is due
 	aging bool      // it was logged that its rows are published
 }
 
-// logKept logs why full partitions stay. No relay reads a row in a partition that is detached, so nothing else would report it.
+// logKept logs why full partitions are not dropped. A full partition may be detached already. Then no relay reads the rows in it, so
+// nothing else would report them.
 func (r *Relay) logKept(kept []retention.KeptPartition) {
 	now := time.Now()
 	for _, k := range kept {
@@ -119,7 +121,7 @@ func (r *Relay) logKept(kept []retention.KeptPartition) {
 	}
 }
 
-// forgetKept forgets the partitions that stay no longer.
+// forgetKept removes the entries of partitions that are not in kept: these partitions are dropped.
 func (r *Relay) forgetKept(kept []retention.KeptPartition) {
 	maps.DeleteFunc(r.kept, func(name string, _ keptLog) bool {
 		return !slices.ContainsFunc(kept, func(k retention.KeptPartition) bool { return k.Name == name })

@@ -13,14 +13,15 @@ import (
 	"github.com/troupe-go/troupe/retry"
 )
 
-// releaseLimit bounds the release of a lease. A lease that is not released expires.
+// releaseLimit limits the time for the release of a lease. A lease that is not released expires.
 const releaseLimit = 5 * time.Second
 
-// Run publishes, or waits as a standby, until ctx ends. Then it claims no more rows, waits up to Drain for outstanding
-// acknowledgements, deletes the acknowledged rows, releases the lease and returns nil. While the database or the broker is
-// unavailable, Run waits, however long. It returns an error, with the lease released, in cases that only an operator can
-// resolve, and the error says how: some failures under ExactlyOnce, and an UPDATE of a mapped table whose OnUpdate is fatal.
-// Run may be called once.
+// Run publishes, or waits as a standby, until ctx ends. Then it claims no more rows, waits up to Drain for outstanding acknowledgements,
+// deletes the acknowledged rows, releases the lease and returns nil. While the database or the broker is unavailable, Run waits, however
+// long.
+//
+// Run returns an error, with the lease released, in cases that only an operator can resolve, and the error says how: some failures under
+// ExactlyOnce, and an UPDATE of a mapped table whose OnUpdate is fatal. Run may be called once.
 func (r *Relay) Run(ctx context.Context) error {
 	if r.ran.Swap(true) {
 		return errors.New("relay: run twice")
@@ -75,7 +76,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	}
 }
 
-// lead publishes for one term. It returns nil when ctx ended, else the reason why the term ended.
+// lead publishes as the leader for one term. It returns nil when ctx has ended, else the reason why the term ended.
 func (r *Relay) lead(ctx, work context.Context, l *lease) error {
 	now := time.Now()
 	r.state.progressed(0, func(s *Status) { s.Role, s.Since, s.Term, s.Leader = Active, now, l.term, l.holder })
@@ -104,8 +105,8 @@ func (r *Relay) lead(ctx, work context.Context, l *lease) error {
 	})
 }
 
-// hold publishes under a lease until ctx ends or the lease is lost, and then releases the lease. It returns nil when ctx
-// ended, else the reason why the term ended.
+// hold calls do, which publishes under the lease, until ctx ends or the lease is lost. Meanwhile it renews the lease, and at the end it
+// releases the lease. It returns nil when ctx has ended, else the reason why the term ended.
 func (r *Relay) hold(ctx, work context.Context, l *lease, do func(idle, term context.Context, p *publisher) error) error {
 	client, err := r.newProducer() // one per term: records left in it at the end of one term must not be sent in a later one
 	if err != nil {
@@ -139,7 +140,7 @@ func (r *Relay) hold(ctx, work context.Context, l *lease, do func(idle, term con
 	cause := context.Cause(term)
 	stopIdling()
 	lose(nil)
-	// All records in the client must be settled or given up before another relay may begin.
+	// All records in the client must be settled or given up before another relay may take the lease.
 	p.client.Close()
 	side.Wait()
 	if !errors.Is(cause, errLost) || l.shard > 0 { // a shard's lease is also lost with its layout, and the next one waits for it
@@ -151,7 +152,7 @@ func (r *Relay) hold(ctx, work context.Context, l *lease, do func(idle, term con
 	return cause
 }
 
-// publish runs rounds until idle ends. It returns the errors that end the source or the term, and retries after all others.
+// publish runs rounds until idle ends. It returns errors that end the source or the term, and retries after other errors.
 func (r *Relay) publish(idle, term context.Context, p *publisher) error {
 	backoff := retry.Policy{Initial: 100 * time.Millisecond, Cap: 2 * time.Second}
 	wait, failures := time.Duration(0), 0
@@ -201,6 +202,7 @@ func sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) (woken bo
 	return false
 }
 
+// listen signals on wake for each notification on a channel of the database, until ctx ends.
 func (r *Relay) listen(ctx context.Context, channel string, wake chan<- struct{}) {
 	l := pg.Listener{
 		Config:  r.cfg.Pool.Config(),
@@ -232,6 +234,7 @@ func (r *Relay) keepHouse(ctx context.Context) {
 	}
 }
 
+// tidy is the part of the maintenance that changes rows and tables. For a mapped table it only calls recall.
 func (r *Relay) tidy(ctx context.Context) error {
 	if err := r.recall(ctx); err != nil {
 		return fmt.Errorf("make rows due whose next try was recorded while the database's clock was ahead: %w", err)
@@ -243,7 +246,8 @@ func (r *Relay) tidy(ctx context.Context) error {
 	if _, err := r.pool.Exec(ctx, forgetFailures); err != nil {
 		return fmt.Errorf("delete the failure records of rows that no longer exist: %w", err)
 	}
-	// A role that does not own the table cannot do this: then the owner must, before the last position is used.
+	// Ensure creates partitions ahead of the writers. It fails if the role does not own the table. Then the owner must create them before
+	// the existing partitions are full.
 	headroom, err := retention.Partitions{}.Ensure(ctx, r.pool)
 	if headroom > 0 {
 		r.state.update(func(s *Status) { s.Headroom = headroom })
@@ -255,8 +259,8 @@ func (r *Relay) tidy(ctx context.Context) error {
 	return nil
 }
 
-// recall makes rows due that would wait longer than twice the longest wait of the configuration: they were recorded while the
-// database's clock was ahead.
+// recall makes rows due that would wait longer than twice the longest wait of the configuration. They were recorded while the database's
+// clock was ahead.
 func (r *Relay) recall(ctx context.Context) error {
 	statement, args := recallFailures, pg.Args{"longest": 2 * max(r.cfg.Retry.Cap, r.cfg.UnknownTopic/10)}
 	if r.mapped != nil {

@@ -20,8 +20,8 @@ type sample struct {
 	at          time.Time
 }
 
-// errAltered reports that the publication is not the one that the slot's stored checkpoint belongs to. While it was altered,
-// rows may have been inserted that the log does not have.
+// errAltered reports that the publication is not the one that the slot's stored checkpoint belongs to: another one, or one that was altered
+// since. Meanwhile rows may have been inserted that the log does not have.
 var errAltered = errors.New("the publication was altered, and may not have published every row")
 
 // sample takes a sample for the stream. The error is errAltered if the publication was altered after the stream began: then rows that
@@ -71,9 +71,10 @@ func (r *Relay) sample(ctx context.Context, db *server) (got sample, err error) 
 	return got, err
 }
 
-// altered returns why the slot cannot be streamed from the stored checkpoint, if the publication is another one or was
-// altered since. Rows of troupe.outbox that the log does not have are read from the table. Rows of a mapped table may be in
-// the log alone, so for it altered returns an error, and an operator decides.
+// altered compares the publication with the one that the stored checkpoint belongs to. If it is another one, or was altered since, the slot
+// cannot be streamed from that checkpoint. For troupe.outbox altered returns the reason, and the caller creates a new slot: rows that the
+// log does not have are read from the table. Rows of a mapped table may be in the log alone, so for it altered returns an error, and an
+// operator decides.
 func (r *Relay) altered(st storedState, publication string) (why string, err error) {
 	switch {
 	case st.publication == nil || *st.publication == publication:

@@ -16,11 +16,12 @@ import (
 	"github.com/troupe-go/troupe/internal/kafka"
 )
 
-// A sender sends records so that no record overtakes an earlier one of its key, whatever the broker refuses. It relies on two
-// facts: the broker accepts or refuses a record batch as a whole, and when it refuses one the client fails all records that
-// it holds for that partition. The client holds all records of a send before it writes the first one (manual flushing). It
-// can do that only for topics that it has seen: the first record to a topic is therefore the only one of that topic in its
-// send. The next send begins when all records of this one are acknowledged or refused.
+// A sender sends records so that no record overtakes an earlier one of its key, whatever the broker refuses. It relies on two facts. The
+// broker accepts or refuses a record batch as a whole. When it refuses one, the client fails all records that it holds for that partition.
+//
+// So the client must hold all records of a send before it writes the first one (manual flushing). It can do that only for topics that it
+// has seen: the first record to a topic is therefore the only record to that topic in its send. The next send begins when all records of
+// this one are acknowledged or refused.
 type sender struct {
 	client   *kgo.Client
 	max      int                 // bytes in a batch
@@ -54,7 +55,7 @@ const (
 	sendBytes = 4 << 20 // of one send
 )
 
-// cut splits the queue after the items that one send may contain: at least one item.
+// cut splits the queue into the items of the next send, at least one, and the rest.
 func (s *sender) cut(queue []*item) (now, later []*item) {
 	total, of, sent := batchHead, make(map[string]int, 8), make(keys)
 	for n, i := range queue {
@@ -79,8 +80,9 @@ func (s *sender) cut(queue []*item) (now, later []*item) {
 	return queue, nil
 }
 
-// send returns when each item is acknowledged or has its err. An item that no broker takes in time has errNotTaken, see patience. The
-// error is ctx's; then the results are not known, and the client must be closed before the items are used again.
+// send sends the items' records, and returns when each is acknowledged or refused. A refused item has its err; an item that no broker takes
+// in time has errNotTaken, see patience. If ctx ends first, send returns ctx's error. Then the results are not known, and the client must
+// be closed before the items are used again.
 func (s *sender) send(ctx context.Context, items []*item) error {
 	var open sync.WaitGroup
 	open.Add(len(items))
@@ -90,7 +92,8 @@ func (s *sender) send(ctx context.Context, items []*item) error {
 		if _, there := deadlines[limit]; !there {
 			deadlines[limit] = s.deadlineAfter(ctx, limit)
 		}
-		// Not ctx: a record that was written must not be given up while its acknowledgement is on the way.
+		// Produce gets the deadline's context, and not ctx: when ctx ends, the client must not give up a record that was written and may
+		// still be acknowledged.
 		s.client.Produce(deadlines[limit].ctx, i.record, func(_ *kgo.Record, err error) {
 			i.err = err
 			open.Done()
@@ -113,7 +116,7 @@ func (s *sender) send(ctx context.Context, items []*item) error {
 	return nil
 }
 
-// learn updates what the sender knows about the item's topic with the result of a send.
+// learn updates the sender's knowledge of the item's topic with the result of a send.
 func (s *sender) learn(i *item) {
 	topic := i.record.Topic
 	if i.err != nil {
@@ -123,7 +126,7 @@ func (s *sender) learn(i *item) {
 	case i.err == nil:
 		s.known[topic] = struct{}{}
 		if limit, limited := s.limits[topic]; limited && !s.steady {
-			// It grows slowly: a limit that is too large costs a refused send, one that is too small only makes batches smaller.
+			// The limit grows slowly. If it is too large, a send is refused; if it is too small, batches are only smaller.
 			if limit += i.size / 8; limit >= s.max {
 				delete(s.limits, topic)
 			} else {
@@ -131,7 +134,7 @@ func (s *sender) learn(i *item) {
 			}
 		}
 	case kafka.Classify(i.err) == kafka.UnknownTopic:
-		// The topic was deleted, and may have been created again under another id, for which the client would not look.
+		// The topic was deleted, and may have been created again under another id. The client would not notice that.
 		delete(s.known, topic)
 		s.client.PurgeTopicsFromProducing(topic)
 	}
@@ -144,17 +147,17 @@ func (s *sender) halve(topic string, bytes int) {
 	}
 }
 
-// relax resets the restrictions that the failure of a transaction set for its repetition.
+// relax removes the restrictions that were set when a transaction failed, for the time in which its rows are sent again.
 func (s *sender) relax() { s.steady, s.single, s.distinct = false, false, false }
 
-// maxTopicName is Kafka's limit. A longer name is not even looked up: a broker closes the connection on a request with a much
-// longer one.
+// maxTopicName is Kafka's limit for a topic's name. The relay does not look up a longer name: a broker closes the connection on a request
+// with a much longer one.
 const maxTopicName = 249
 
-// lookTimeout bounds a request to a broker or server that may be unavailable.
+// lookTimeout limits a request to a broker or server that may be unavailable.
 const lookTimeout = 5 * time.Second
 
-// findTopics looks up the topics that the client has not seen. It returns the topics that records cannot be sent to, with the
+// findTopics looks up the topics of items that the client has not seen. It returns the topics to which no record can be sent, with the
 // reason.
 func (s *sender) findTopics(ctx context.Context, items []*item) (map[string]error, error) {
 	var names []string
@@ -191,8 +194,8 @@ func (s *sender) findTopics(ctx context.Context, items []*item) (map[string]erro
 	return refused, nil
 }
 
-// listAllowed calls list, and adds topics that the relay may not describe to refused. One such topic makes the whole response an
-// error; then each topic is looked up on its own.
+// listAllowed looks up topics as list does. It adds each topic that the relay may not describe to refused. One such topic makes the whole
+// response an error, so then each topic is looked up on its own.
 func (s *sender) listAllowed(ctx context.Context, names []string, refused map[string]error) (kadm.TopicDetails, error) {
 	details, err := s.list(ctx, names)
 	var denied *kadm.AuthError
@@ -213,8 +216,8 @@ func (s *sender) listAllowed(ctx context.Context, names []string, refused map[st
 	return details, nil
 }
 
-// list looks up topics, and returns as soon as ctx ends. The client itself would first wait, for 10 s, for a broker that
-// accepted the connection and does not respond; its abandoned request ends with the client.
+// list looks up topics, and returns as soon as ctx ends or lookTimeout has passed. The client itself waits 10 s for a broker that accepts
+// the connection and does not respond. Its request then goes on until the client is closed.
 func (s *sender) list(ctx context.Context, names []string) (kadm.TopicDetails, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()

@@ -16,11 +16,14 @@ type session struct {
 	server string    // server process that conn leads to
 }
 
-// planner leaves one plan: walk the partitions' keys upwards and stop at the limit. With its own estimates, the planner reads
-// the whole backlog and sorts it for each claim: young partitions have no statistics, and an empty table of failures is
-// assumed to hold hundreds of rows. For a delete it would keep a range of a small table in memory and read it once for every
-// deleted row. For claims in a table of 10,000,000 rows it chose parallel workers, each of which reads more rows than the limit. The
-// settings make the cost of the remaining plan so high that the server would compile it, so jit is off.
+// planner holds the settings of a session that claims or deletes rows. They leave Postgres one plan: walk the partitions' primary keys
+// upwards and stop at the limit.
+//
+// Without them Postgres chooses badly. For a claim it reads and sorts the whole backlog, because new partitions have no statistics, and the
+// empty table of failures is assumed to hold hundreds of rows. In a table of 10,000,000 rows it starts parallel workers, each of which
+// reads more rows than the limit. For a delete it materialises a range of rows, and reads the range once for each deleted row.
+//
+// The settings make the plan's estimated cost so high that Postgres would compile it, so jit is off.
 const planner = `
 SET enable_seqscan = off;
 SET enable_bitmapscan = off;

@@ -16,13 +16,14 @@ import (
 // mostShards is the maximum of Config.Shards. A CHECK of troupe.relay_leases repeats it.
 const mostShards = 64
 
-// sharing is the number of shards as this process last read it, with a signal for changes.
+// A sharing holds the number of shards as this process last read it, and signals changes of it.
 type sharing struct {
 	mu     sync.Mutex
 	number int           // last read; 0: not yet
 	moved  chan struct{} // closed when the number changes
 }
 
+// divided stores the number of shards, and signals a change.
 func (s *sharing) divided(number int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -34,20 +35,21 @@ func (s *sharing) divided(number int) {
 	s.moved = make(chan struct{})
 }
 
+// now returns the number of shards, and a channel that is closed when it changes.
 func (s *sharing) now() (number int, moved <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.number, s.moved
 }
 
-// shares reports whether this relay takes shards: a relay that is configured to stream does not poll, and a table with a
-// mapping is not polled.
+// shares reports whether this relay takes shards other than shard 0. A relay that is configured to stream does not poll, and a mapped table
+// is not polled.
 func (r *Relay) shares() bool {
 	return r.mapped == nil && r.cfg.Source != WAL && r.cfg.Delivery != ExactlyOnce
 }
 
-// divide stores that the outbox has number shards, and waits until no lease of a former layout is held. The error wraps
-// errLost when the term is over.
+// divide stores that the outbox has number shards, and waits until no lease of another layout is held. The error wraps errLost when the
+// term is over.
 func (r *Relay) divide(ctx context.Context, l *lease, number int) error {
 	changed, err := r.pool.Exec(ctx, divide, l.args(pg.Args{"number": number}))
 	if err != nil {
@@ -77,7 +79,7 @@ func (r *Relay) divide(ctx context.Context, l *lease, number int) error {
 	}
 }
 
-// share holds shards other than shard 0 until ctx ends.
+// share takes and serves shards other than shard 0 until ctx ends.
 func (r *Relay) share(ctx, work context.Context) {
 	for ctx.Err() == nil {
 		number, moved := r.shards.now()
@@ -92,7 +94,7 @@ func (r *Relay) share(ctx, work context.Context) {
 	}
 }
 
-// shareAmong holds this process's share of the shards, until there is only one shard.
+// shareAmong takes and serves this process's part of the shards, until there is only one shard or ctx ends.
 func (r *Relay) shareAmong(ctx, work context.Context) {
 	ctx, stop := context.WithCancel(ctx)
 	var side, serving sync.WaitGroup
@@ -140,7 +142,7 @@ func (r *Relay) shareAmong(ctx, work context.Context) {
 
 var errUndivided = errors.New("there is one shard")
 
-// share is the set of shards that this process holds in one layout, without shard 0.
+// A share is the set of shards that this process holds in one layout, without shard 0.
 type share struct {
 	relay   *Relay
 	work    context.Context
@@ -150,13 +152,14 @@ type share struct {
 	ctx     context.Context
 }
 
+// yield releases all shards of the share.
 func (s *share) yield() {
 	if s.stop != nil {
 		s.stop()
 	}
 }
 
-// A shardLease is the table's row of a shard's lease.
+// A shardLease is a shard's row of troupe.relay_leases.
 type shardLease struct {
 	Shard     int
 	Holder    string
@@ -166,8 +169,8 @@ type shardLease struct {
 	Wanted    *string
 }
 
-// takeFree claims all free shards, and requests one from a relay that holds at least two more. It returns the longest wait until the next
-// call.
+// takeFree takes all free shards, and requests one shard from a relay that holds at least two more than this one. It returns how long to
+// wait, at most, before the next call.
 func (s *share) takeFree(ctx context.Context) (wait time.Duration, err error) {
 	r := s.relay
 	found, err := r.pool.Query(ctx, readShards, pg.Args{"longest": longest(r.cfg.Lease)})
@@ -247,7 +250,7 @@ func (s *share) requestShard(ctx context.Context, held []*shardLease) error {
 	return nil
 }
 
-// claim takes a shard, unless another relay was faster, and serves it.
+// claim takes the lease of a shard, and polls the shard in a goroutine. It returns false if another relay was faster.
 func (s *share) claim(ctx context.Context, shard, shards int) (bool, error) {
 	r := s.relay
 	l := &lease{shard: shard, shards: shards, holder: r.cfg.Holder, length: r.cfg.Lease, since: time.Now(), paused: r.gate.onRenewal}
@@ -283,7 +286,8 @@ func (s *share) claim(ctx context.Context, shard, shards int) (bool, error) {
 	return true, nil
 }
 
-// releaseShard releases a shard that another relay has requested.
+// releaseShard asks the goroutine of a shard to stop, since another relay has requested the shard. That goroutine settles its rows in
+// flight and then releases the lease. releaseShard does nothing for shard 0, or for a shard that this process does not hold.
 func (l *looker) releaseShard(shard int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -292,7 +296,8 @@ func (l *looker) releaseShard(shard int) {
 	}
 }
 
-// pollShard polls the rows of one shard. It returns an error until the leader has stored that the table is polled.
+// pollShard polls the rows of one shard. If the outbox was streamed before, pollShard returns an error until the leader has stored that it
+// is polled now.
 func (r *Relay) pollShard(idle, term context.Context, p *publisher) error {
 	db, err := bindNow(idle, r.pool)
 	if err != nil {

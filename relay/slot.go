@@ -117,8 +117,8 @@ func (t *mappedTable) checkSlotOrigin(st storedState, slot slotState, system wal
 	return nil
 }
 
-// freeSlot terminates the session that still streams the slot, which is the one of the relay that held the lease before. If that relay
-// is frozen, it would keep the slot until the server's time-out.
+// freeSlot terminates the server's session that still streams the slot: the session of the relay that held the lease before. If that relay
+// is frozen, its session would keep the slot until the server's time-out.
 func (r *Relay) freeSlot(ctx context.Context, db querier, s slotState) error {
 	if s.activePID == 0 {
 		return nil
@@ -149,8 +149,9 @@ func (r *Relay) dropSlot(ctx context.Context, db querier) error {
 	return nil
 }
 
-// leaveSlot changes from streaming to polling. Rows that the stored snapshot sees are published, and the poll leaves them
-// out. The slot is dropped: a slot that no client streams would fill the server's disk.
+// leaveSlot changes from streaming to polling. It first stores that the source is poll. The poll leaves out the rows that the stored
+// snapshot sees, since they are published. Then it drops the slot: the server would keep its log for a slot that no client streams, and
+// fill its disk. If the relay dies between the two, the next relay finds source poll and drops the slot.
 func (r *Relay) leaveSlot(ctx context.Context, db *server, l *lease, st storedState) error {
 	if !st.there {
 		return nil
@@ -171,7 +172,7 @@ func (r *Relay) leaveSlot(ctx context.Context, db *server, l *lease, st storedSt
 	if err = r.freeSlot(ctx, db, slot); err == nil {
 		err = r.dropSlot(ctx, db)
 	}
-	if err != nil {
+	if err != nil { // the relay tries again when it next begins to poll; under Config.Source Poll neither Status nor Ready shows this slot
 		r.cfg.Log.Error().Err(err).Msg("an unused slot is left, and the server keeps its log for it: drop it by hand")
 	}
 	return nil

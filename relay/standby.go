@@ -14,8 +14,9 @@ import (
 	"github.com/troupe-go/troupe/retry"
 )
 
-// acquire waits for the lease and takes it. While another relay holds it, acquire reads it again when it would expire, or
-// when its release is notified: a few statements per length of the lease. The error is ctx's.
+// acquire waits for the lease and takes it. While another relay holds the lease, acquire reads the lease again when it would expire, or
+// when its release is notified. That is a few statements per length of the lease. acquire returns an error only when ctx has ended: ctx's
+// error.
 func (r *Relay) acquire(ctx context.Context) (*lease, error) {
 	listen, stop := context.WithCancel(ctx)
 	wake := make(chan struct{}, 1)
@@ -66,7 +67,7 @@ func (r *Relay) acquire(ctx context.Context) (*lease, error) {
 	return nil, ctx.Err()
 }
 
-// tryLease takes the lease if it is free, else it returns for how much longer it is held.
+// tryLease takes the lease if it is free. Otherwise it returns for how much longer another relay holds it.
 func (r *Relay) tryLease(ctx context.Context) (*lease, time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.Lease)
 	defer cancel()
@@ -105,9 +106,9 @@ func (r *Relay) tryLease(ctx context.Context) (*lease, time.Duration, error) {
 	return l, 0, nil
 }
 
-// toTheEnd returns a context for a statement that takes or renews a lease, which continues for a while after ctx has ended.
-// Otherwise a lease that was taken without the result being received, or was renewed after its release, would block other
-// relays until it expires.
+// toTheEnd returns a context for a statement that takes or renews a lease. The context continues for releaseLimit after ctx has ended, but
+// no longer than limit in all. Otherwise ctx could end while the statement runs, and the server could execute it all the same: then a lease
+// that this process does not know would block other relays until it expires.
 func toTheEnd(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
 	whole, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	stop := context.AfterFunc(ctx, func() { time.AfterFunc(releaseLimit, cancel) })
@@ -117,7 +118,7 @@ func toTheEnd(ctx context.Context, limit time.Duration) (context.Context, contex
 	}
 }
 
-// notMigrated adds the cause to the error of a missing table.
+// notMigrated adds the cause to the error of a missing table or schema.
 func notMigrated(err error) error {
 	var refusal *pgconn.PgError
 	if errors.As(err, &refusal) && (refusal.Code == "42P01" || refusal.Code == "3F000") {
@@ -138,7 +139,7 @@ func (r *Relay) standsBy(leader string, term int64) {
 	})
 }
 
-// giveBack releases a lease, also after ctx has ended.
+// giveBack releases a lease, even after ctx has ended.
 func (r *Relay) giveBack(ctx context.Context, l *lease) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseLimit)
 	defer cancel()

@@ -36,8 +36,8 @@ type Status struct {
 	// Checkpoint is the LSN up to which committed Kafka transactions have published the log; empty unless delivery is
 	// exactly-once.
 	Checkpoint string `json:"checkpoint,omitempty"`
-	// Repeats is the last reason why rows may be published twice although delivery is exactly-once. Either they are read from the
-	// table, and some are repeated if the relay dies meanwhile; or the checkpoint is not known. It is kept when that has ended.
+	// Repeats is the last reason why rows may be published twice although delivery is exactly-once. Either the rows are read from the
+	// table, and some are repeated if the relay dies meanwhile. Or the checkpoint is not known. Repeats is kept when the reason has ended.
 	Repeats   string    `json:"repeats,omitempty"`
 	RepeatsAt time.Time `json:"repeats_at,omitzero"`
 
@@ -48,11 +48,11 @@ type Status struct {
 	Parked    int64 `json:"parked"`    // rows parked, for an operator
 	InFlight  int64 `json:"in_flight"` // rows sent and not yet acknowledged
 
-	// Lag is the age of the first row of the last claim, by this machine's clock; 0 if there was no row. With several shards it
-	// is the greatest of their lags. A failed row counts only in the claim that tries it again.
+	// Lag is the age of the first row of the last claim, by this machine's clock; 0 if there was no row. With several shards it is the
+	// greatest lag of a shard. A failed row counts only in the claim that tries it again.
 	Lag time.Duration `json:"lag_ns"`
-	// Progress is the last time at which rows were acknowledged, deleted or recorded as failed, or the outbox was found
-	// empty. On a standby it is the last time at which the lease was read. With several shards it is the oldest of their times.
+	// Progress is the last time at which rows were acknowledged, deleted or recorded as failed, or the outbox was found empty. On a standby
+	// it is the last time at which the lease was read. With several shards it is the oldest of the shards' times.
 	Progress time.Time `json:"progress"`
 	// Headroom is the number of positions left in the existing partitions; 0 until known.
 	Headroom int64 `json:"headroom"`
@@ -63,7 +63,8 @@ type Status struct {
 
 	// Source is the chosen source; empty if none is chosen. While a slot is created for wal, the table is polled.
 	Source Source `json:"source,omitempty"`
-	// Slot is the replication slot's state, updated while this relay leads; nil: there is none, or it was not read yet.
+	// Slot is the state of the replication slot, as this relay last read it. It is nil if there is no slot, if the slot was not read yet,
+	// if this relay is not the leader, or if Config.Source is Poll.
 	Slot *SlotStatus `json:"slot,omitempty"`
 	// GivenUp is the reason why the slot was dropped and the table is polled instead, until this relay is started again.
 	GivenUp string `json:"given_up,omitempty"`
@@ -72,6 +73,7 @@ type Status struct {
 	LastErrorAt time.Time `json:"last_error_at,omitzero"`
 }
 
+// A state holds the data of Status and Ready.
 type state struct {
 	mu      sync.Mutex
 	status  Status
@@ -87,7 +89,7 @@ func (s *state) update(change func(*Status)) {
 	change(&s.status)
 }
 
-// pace holds the progress and the lag of one shard.
+// A pace holds the progress and the lag of one shard.
 type pace struct {
 	progress time.Time
 	lag      time.Duration
@@ -102,12 +104,14 @@ func (s *state) progressed(shard int, change func(*Status)) {
 	change(&s.status)
 }
 
+// lags sets the lag of a shard.
 func (s *state) lags(shard int, lag time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.pace(shard, func(p *pace) { p.lag = lag })
 }
 
+// pace changes the pace of a shard. The caller holds mu.
 func (s *state) pace(shard int, change func(*pace)) {
 	if s.shards == nil {
 		s.shards = make(map[int]pace)
@@ -142,6 +146,7 @@ func (s *state) slowest(held []int) Status {
 	return status
 }
 
+// failed sets the error for which Ready fails if it lasts, and Status.LastError.
 func (s *state) failed(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -156,6 +161,7 @@ func (s *state) setHeldBack(why error) {
 	s.held = why
 }
 
+// brokerIs sets the result of the last connect to a broker.
 func (s *state) brokerIs(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -178,11 +184,14 @@ func (r *Relay) Status() Status {
 	return s
 }
 
-// Ready returns nil while the relay is active and makes progress, or is a standby that can read the lease. Otherwise it
-// returns what the relay waits for. It depends on progress, not on connections: no progress for a lease's length and two
-// intervals is an error. So is a slot that the server is about to lose, or for which it keeps more log than Config.SlotUnready,
-// a stream that repeatedly ends at one LSN, and a stream from which the server holds the log back for a standby. Failed rows are
-// not an error. Ready may be called at any time, from any goroutine.
+// Ready returns nil while the relay is active and makes progress, or is a standby that can read the lease. Otherwise it returns what the
+// relay waits for. It depends on progress, not on connections: no progress for a lease's length and two intervals is an error.
+//
+// These are errors of an active relay too: a slot that the server is about to lose, or for which it keeps more log than Config.SlotUnready;
+// a stream that repeatedly ends at one LSN; and a stream from which the server holds the log back for a standby. Failed rows are not an
+// error.
+//
+// Ready may be called at any time, from any goroutine.
 func (r *Relay) Ready() error {
 	held := r.looker.held()
 	r.state.mu.Lock()
