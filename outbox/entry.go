@@ -13,18 +13,18 @@ import (
 	"github.com/troupe-go/troupe/internal/pgtext"
 )
 
-// An Entry is one message to write. Topic is required, and either Body or Type.
+// An Entry is one message to write. Topic is required, and also Body or Type.
 type Entry struct {
 	Topic string
 
-	// Key orders messages: those with the same key keep their order. It is also the message's subject. Empty means no key,
-	// and no order.
+	// Key orders messages: messages with the same key keep their order. It is also the message's subject. An empty Key means that the
+	// message has no key, and no order.
 	Key string
 	// KeyBytes is a key that is not text. If set, Key is ignored.
 	KeyBytes []byte
 
-	// Body is rendered by the Encoder. If it is nil, Payload is written unchanged, with Type and ContentType; then a nil
-	// Payload is a tombstone.
+	// Body is rendered by the Encoder. If Body is nil, Payload is written unchanged, with Type and ContentType; a nil Payload is then a
+	// tombstone.
 	Body        any
 	Payload     []byte
 	Type        string // with a Body: overrides the Encoder's type
@@ -36,7 +36,7 @@ type Entry struct {
 	SagaStep       string
 	SagaOperation  string
 
-	// ID is a UUID. If it is empty, the id is derived from the message being handled, or is new if there is none.
+	// ID is a UUID. If it is empty, the id is derived from the message that is being handled. If there is none, the id is new.
 	ID string
 
 	// Headers are written in addition to the attributes.
@@ -55,6 +55,7 @@ type columns struct {
 	payload    []byte
 }
 
+// columns checks an entry and returns its columns. The statements of the Check are added to along.
 func (o *Outbox) columns(ctx context.Context, e Entry, traceparent, tracestate string, along *pgx.Batch) (columns, error) {
 	m := envelope.Message{
 		Topic: e.Topic, ID: e.ID, Source: o.cfg.Source, Type: e.Type, ContentType: e.ContentType, Payload: e.Payload,
@@ -115,8 +116,8 @@ func (o *Outbox) columns(ctx context.Context, e Entry, traceparent, tracestate s
 	return c, err
 }
 
-// renderHeaders renders headers as a jsonb object. If jsonb cannot hold them (a repeated key, or text that Postgres cannot
-// store), it returns an empty object and the raw form.
+// renderHeaders renders headers as a jsonb object. If jsonb cannot hold them (a repeated key, or text that Postgres cannot store), it
+// returns an empty object, and the headers in the form of the column raw_headers.
 func renderHeaders(hs []envelope.Header) (asJSON, raw []byte, err error) {
 	size := 2
 	for _, h := range hs {
@@ -144,7 +145,7 @@ func renderHeaders(hs []envelope.Header) (asJSON, raw []byte, err error) {
 	return append(b, '}'), nil, nil
 }
 
-// appendJSON appends s as a JSON string. Most strings need no escapes, and take the fast path.
+// appendJSON appends s as a JSON string. Most strings need no escapes, and are appended unchanged.
 func appendJSON[T string | []byte](b []byte, s T) ([]byte, error) {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {

@@ -9,22 +9,23 @@ import (
 	"github.com/troupe-go/troupe/internal/outboxrow"
 )
 
+// notify sends one notification for each topic of an array.
 const notify = "SELECT pg_notify('" + outboxrow.Channel + "', topic) FROM unnest($1::text[]) AS topic"
 
 // mostHints limits the topics that one commit names. A commit to more topics sends one notification that names none.
 const mostHints = 8
 
-// hints decides which commits notify, and with which topics: at most one notification per topic (or, if topics are not named,
-// at most one) in each interval. A notification that is left out delays its readers until their next poll at most.
+// hints decides which commits notify, and with which topics. In each interval it lets through one notification per topic, or one in all if
+// notifications name no topics. A commit that does not notify delays its readers until their next poll at most.
 type hints struct {
 	every time.Duration // shortest time between two notifications of one topic; negative: never notify
-	named bool
+	named bool          // notifications name topics
 
 	mu   sync.Mutex
 	last map[string]time.Time // time of the last notification, by topic; "" for any topic
 }
 
-// due returns the notifications that are due for a transaction that writes to topics: the topic of each, or "" for one that names
+// due returns the notifications that are due for a transaction that writes to topics. Each is a topic, or "" for a notification that names
 // no topic.
 func (h *hints) due(now time.Time, topics []string) (named []string) {
 	if h.every < 0 {
@@ -51,8 +52,8 @@ func (h *hints) due(now time.Time, topics []string) (named []string) {
 	return named
 }
 
-// nameable reports whether Kafka accepts the topic's name. With other names Postgres may refuse the notification, and abort
-// the transaction before the relay can park the row.
+// nameable reports whether Kafka accepts the topic's name. With another name Postgres may refuse the notification and abort the
+// transaction, and the relay could not park the row.
 func nameable(topic string) bool {
 	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
 	return len(topic) <= 249 && strings.Trim(topic, plain) == ""

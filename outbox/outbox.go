@@ -14,13 +14,13 @@
 //	failure                              effect
 //	crash before the commit              neither rows nor messages
 //	connection lost during the commit    both or neither; only a look at the rows shows which
-//	crash after the commit               the relay publishes when it runs
+//	crash after the commit               the relay publishes the messages when it runs
 //	no relay runs                        entries wait; the table grows; nothing is lost
 //	Write fails                          Postgres has aborted the transaction, or Write sent nothing
-//	partitions run out                   inserts fail; the relay creates them in advance and measures the positions left
+//	partitions run out                   inserts fail; the relay creates partitions in advance and measures the positions left
 //
-// The relay that published rows removes them: under poll it deletes each row once Kafka has acknowledged it, under wal it
-// drops whole partitions. Package internal/retention documents when, and the effect of each failure.
+// The relay that published rows removes them: under poll it deletes each row once Kafka has acknowledged the row, under wal it drops whole
+// partitions. Package internal/retention documents when, and the effect of each failure.
 //
 // In a database that is not in UTF-8 this package writes keys and headers that are not ASCII to key_bytes and raw_headers, as bytes.
 //
@@ -52,28 +52,29 @@ var ErrTooLarge = errors.New("larger than the outbox takes")
 // mostBytes is the largest Config.MaxBytes. The constraint outbox_size of the table leaves room for headers.
 const mostBytes = 8_000_000
 
-// Config configures an Outbox. The zero value works: JSON, any source, notifications.
+// Config configures an Outbox. The zero value works: payloads are JSON, the relay fills in the source, and commits notify.
 type Config struct {
-	// Source is written to ce_source: the service's name. If it is empty, the relay fills in its --service.
+	// Source is written to ce_source: the service's name. If Source is empty, the relay fills in its --service.
 	Source string
-	// Encoder renders bodies. Default: envelope.JSONCodec. It must have resolved its schema ids before it is used here.
+	// Encoder renders bodies. Default: envelope.JSONCodec. An Encoder with a registry must have resolved its schema ids before it is used
+	// here.
 	Encoder envelope.Encoder
-	// MaxBytes is the size limit of a payload, in bytes. Write refuses a larger one, since the broker would. Default
-	// 1,000,000, which is below Kafka's own default for a record (message.max.bytes, 1,048,588) with room for headers. At most
-	// 8,000,000: the table refuses a row of more than 8 MiB, with its headers, since a relay reads whole rows. Above 1 MiB, raise
+	// MaxBytes is the size limit of a payload, in bytes. Write refuses a larger payload, since the broker would refuse it. Default
+	// 1,000,000: that is below Kafka's own default for a record (message.max.bytes, 1,048,588), with room for headers. At most 8,000,000:
+	// the table refuses a row of more than 8 MiB, with its headers, since a relay reads whole rows. Above 1 MiB, raise
 	// ProducerBatchMaxBytes of the relay and max.message.bytes of the topic too.
 	MaxBytes int
 	// NotifyEvery is the shortest time between two notifications of this Outbox. Default 5 ms; negative: never notify. A
 	// commit that notifies takes a lock that exists once per server, so a busy writer must not notify with each commit.
 	NotifyEvery time.Duration
-	// NotifyTopics puts the topic into each notification, and NotifyEvery then applies per topic: participants with local
-	// work wake for their own topics only. A commit to more than 8 topics sends one notification without a topic. Default:
-	// notifications name no topic and wake all listeners.
+	// NotifyTopics puts the topic into each notification. NotifyEvery then applies per topic, and participants with local work wake for
+	// their own topics only. A commit to more than 8 topics sends one notification without a topic. Default: notifications name no topic,
+	// and wake all listeners.
 	NotifyTopics bool
-	// Trace returns the trace context of ctx, as the values of W3C's headers traceparent and tracestate; "" if ctx belongs to
-	// no trace. They are written to the entries' headers, so that the processing of the messages continues that trace. Default:
-	// an entry written by a handler continues the trace of the message being handled, and other entries have no trace.
-	// Package telemetry provides it for OpenTelemetry.
+	// Trace returns the trace context of ctx, as the values of W3C's headers traceparent and tracestate; "" if ctx belongs to no trace.
+	// These values are written to the entries' headers, so that the processing of the messages continues that trace. Package telemetry
+	// provides Trace for OpenTelemetry. Default: an entry written by a handler continues the trace of the message that is being handled,
+	// and other entries have no trace.
 	Trace func(ctx context.Context) (traceparent, tracestate string)
 }
 
@@ -84,9 +85,9 @@ type Outbox struct {
 	check Check // nil: no check
 }
 
-// A Check checks an entry in the form in which it will be written, in the writer's context: envelope.CauseOf returns the
-// message being handled. Its error refuses the entry. It may add headers to m, and to along statements that run after the
-// insert of the entry, in the same batch.
+// A Check checks an entry in the form in which it will be written. ctx is the context of the writer: envelope.CauseOf returns the message
+// that is being handled. If Check returns an error, the entry is refused. A Check may add headers to m. It may add statements to along:
+// they run after the insert of the entry, in the same batch.
 type Check func(ctx context.Context, m *envelope.Message, along *pgx.Batch) error
 
 // New checks the configuration and sets defaults.
@@ -106,7 +107,7 @@ func New(cfg Config) (*Outbox, error) {
 	return &Outbox{cfg: cfg, hints: &hints{every: cfg.NotifyEvery, named: cfg.NotifyTopics, last: make(map[string]time.Time)}}, nil
 }
 
-// Checked returns an Outbox like o that calls check for each entry. It shares o's limit of notifications.
+// Checked returns an Outbox like o that calls check for each entry. The two share one limit of notifications.
 func (o *Outbox) Checked(check Check) *Outbox {
 	return &Outbox{cfg: o.cfg, hints: o.hints, check: check}
 }
@@ -115,7 +116,7 @@ const insert = `
 INSERT INTO troupe.outbox (id, topic, key, key_bytes, type, headers, raw_headers, payload)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`
 
-// insertMany inserts rows in the order of the arrays: Postgres assigns the positions after the sort.
+// insertMany inserts rows in the order of the arrays: ORDER BY makes Postgres assign the positions in this order.
 const insertMany = `
 INSERT INTO troupe.outbox (id, topic, key, key_bytes, type, headers, raw_headers, payload)
 SELECT id, topic, key, key_bytes, type, headers::jsonb, raw_headers, payload
@@ -123,8 +124,8 @@ FROM unnest($1::uuid[], $2::text[], $3::text[], $4::bytea[], $5::text[], $6::tex
   WITH ORDINALITY AS e (id, topic, key, key_bytes, type, headers, raw_headers, payload, number)
 ORDER BY number`
 
-// insertUTF8 is insertMany for rows of which some have keys or headers that are not ASCII. It takes these as bytes in UTF-8, see
-// outboxrow.Text. A database of another encoding stores them in key_bytes and raw_headers.
+// insertUTF8 inserts rows as insertMany does, if some have keys or headers that are not ASCII. It takes these keys and headers as bytes in
+// UTF-8, see outboxrow.Text. A database of another encoding stores them in key_bytes and raw_headers.
 const insertUTF8 = `
 INSERT INTO troupe.outbox (id, topic, key, key_bytes, type, headers, raw_headers, payload)
 SELECT id, topic,
@@ -139,15 +140,14 @@ FROM unnest($1::uuid[], $2::text[], $3::text[], $4::bytea[], $5::text[], $6::tex
   (SELECT getdatabaseencoding() = 'UTF8') AS d (utf8)
 ORDER BY number`
 
-// Write adds entries to tx, in their order, in one round trip. It refuses an invalid entry (no topic, no type, a body that
-// does not encode, a payload that is too large) before anything is sent, and leaves tx usable. After any other error tx is
-// aborted.
+// Write adds entries to tx, in their order, in one round trip. It refuses an invalid entry (no topic, no type, a body that does not encode,
+// a payload that is too large) before anything is sent, and leaves tx usable. After any other error tx is aborted.
 //
-// If tx can queue a batch until its next statement (it has QueueBatch(*pgx.Batch) error, as a participant's has), the entries
-// are sent with that statement, which then returns any error of Postgres.
+// tx may have a method QueueBatch(*pgx.Batch) error, as a participant's transaction has. Then Write only queues the entries. They are sent
+// with the next statement of tx, which returns any error of Postgres.
 //
-// In a handler's context the entries follow from the message being handled: they get its correlation, causation and trace
-// context, and the same ids when the handler runs again.
+// In a handler's context the entries follow from the message that is being handled. They get its correlation, causation and trace context,
+// and the same ids when the handler runs again.
 func (o *Outbox) Write(ctx context.Context, tx pgx.Tx, entries ...Entry) error {
 	if len(entries) == 0 {
 		return nil
@@ -200,10 +200,10 @@ type Rows struct {
 	utf8 []utf8Text // by row; it ends with the last row that has text that is not ASCII
 }
 
-// utf8Text holds UTF8Key and UTF8Headers of outboxrow.Text.
+// A utf8Text holds UTF8Key and UTF8Headers of outboxrow.Text.
 type utf8Text struct{ key, headers []byte }
 
-// utf8Of returns the text of a row that is not ASCII, or the zero value if all of it is.
+// utf8Of returns the text of a row that is not ASCII, or the zero value if all text of the row is ASCII.
 func (r *Rows) utf8Of(row int) (t utf8Text) {
 	if row < len(r.utf8) {
 		t = r.utf8[row]
@@ -211,8 +211,8 @@ func (r *Rows) utf8Of(row int) (t utf8Text) {
 	return t
 }
 
-// Render adds entries to rows in the form in which Write would write them, for callers that write many entries in one
-// statement. If an entry is invalid, Render returns an error and leaves rows unchanged.
+// Render adds entries to rows in the form in which Write would write them. It is for callers that write many entries in one statement. If
+// an entry is invalid, Render returns an error and leaves rows unchanged.
 func (o *Outbox) Render(ctx context.Context, rows *Rows, entries ...Entry) error {
 	traceparent, tracestate := o.trace(ctx)
 	r := *rows
@@ -263,8 +263,8 @@ func (o *Outbox) Queue(batch *pgx.Batch, rows *Rows) {
 	}
 }
 
-// Row returns the row that Write would insert for e in the same context, for callers that store it and insert it later. It has
-// no position and no time. It includes headers that a Check adds, but no statements that a Check adds.
+// Row returns the row that Write would insert for e in the same context. It is for callers that store the row and insert it later. The row
+// has no position and no time. It has the headers that a Check adds, but the statements that a Check adds are lost.
 func (o *Outbox) Row(ctx context.Context, e Entry) (outboxrow.Row, error) {
 	traceparent, tracestate := o.trace(ctx)
 	c, err := o.columns(ctx, e, traceparent, tracestate, &pgx.Batch{})

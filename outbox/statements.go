@@ -14,18 +14,18 @@ import (
 // mostRows limits the rows of one Statement.
 const mostRows = 100
 
-// notifyText is the statement notify with the array as text, for clients that cannot send an array.
+// notifyText is the statement notify with the array as text. It is for clients that cannot send an array.
 const notifyText = "SELECT pg_notify('" + outboxrow.Channel + "', topic) FROM unnest($1::text::text[]) AS topic"
 
-// A Statement is SQL with the values of its parameters, for clients other than pgx. Each value is a string, a []byte or nil. Only the
-// statements of a Check may have values of other types.
+// A Statement is SQL with the values of its parameters, for clients other than pgx. Each value is a string, a []byte or nil. Only a
+// statement of a Check may have values of other types.
 type Statement struct {
 	SQL  string
 	Args []any
 }
 
-// Statements returns statements that add entries as Write does, for a transaction of another client than pgx. Execute all of them in
-// that transaction, in their order. Package sqloutbox does so with database/sql.
+// Statements returns statements that add entries as Write does. They are for a transaction of a client other than pgx. Execute all of them
+// in that transaction, in their order. Package sqloutbox does so with database/sql.
 func (o *Outbox) Statements(ctx context.Context, entries ...Entry) ([]Statement, error) {
 	if len(entries) == 0 {
 		return nil, nil

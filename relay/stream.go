@@ -25,13 +25,13 @@ const (
 	reloadEvery  = 10 * time.Second     // least time between two loads of the ledger
 )
 
-// breath is the shortest time between two windows with rows, unless a window is full. A window that ends within a transaction waits for
-// the rest of it, for at most breath from its first row. Without these waits, rows that arrive one by one and fast are a send each. On a
-// machine that is also the broker's and the consumers', so many sends slow the server down, and it sends the log late: at 2,000 rows/s
-// on two cores the 99th percentile of the latency was 33 ms (bench/relay --only latency).
+// breath is the shortest time between two windows with rows, unless a window is full. A window that ends within a transaction also waits
+// for the rest of it, for at most breath from its first row. Without these waits each row is a send of its own when rows arrive one by one
+// and fast. On a machine that also runs the broker and the consumers, so many sends slow the server down, and it sends the log late. At
+// 2,000 rows/s on two cores the 99th percentile of the latency was 33 ms (bench/relay --only latency).
 const breath = time.Millisecond
 
-// stream is the source that reads the log. Goroutines of its own read rows into windows (read), store checkpoints (keepCheckpoint) and
+// A stream is the source that reads the log. Goroutines of its own read rows into windows (read), store checkpoints (keepCheckpoint) and
 // confirm them to the server (report). The publisher claims the rows of one window at a time.
 type stream struct {
 	relay       *Relay
@@ -78,8 +78,8 @@ type stream struct {
 	watched        time.Time     // when the relay last checked whether the server holds the log back
 }
 
-// stream publishes from the log until idle ends. If no slot continues at the stored checkpoint, the table is polled until
-// there is one.
+// stream publishes from the log until idle ends. If no slot continues at the stored checkpoint, it first creates one, and then publishes
+// the rows that the slot does not deliver.
 func (r *Relay) stream(idle, term context.Context, p *publisher) error {
 	conn, err := wal.Connect(idle, r.cfg.Pool.Config())
 	if err != nil {
@@ -106,8 +106,8 @@ func (r *Relay) stream(idle, term context.Context, p *publisher) error {
 	if err := r.unfit(slot); err != nil {
 		return err
 	}
-	// A relay that was frozen notices that its stream ended before it knows that its term is over. It must not end the stream
-	// of the next relay.
+	// A relay that was frozen notices the end of its stream before it knows that its term is over. Without this renewal it would end the
+	// stream of the next relay, by freeSlot.
 	if _, err := p.lease.renew(idle, r.pool, nothing); err != nil {
 		return err
 	}
@@ -183,7 +183,7 @@ func (r *Relay) stream(idle, term context.Context, p *publisher) error {
 	if err := conn.Start(idle, r.cfg.Slot, r.cfg.Publication, from); err != nil {
 		return err
 	}
-	// Now that the slot is in use it cannot be replaced. It may have been replaced since it was read.
+	// The slot may have been replaced since it was read. Now that it is in use it cannot be.
 	if slot, err = r.readSlot(idle, db); err != nil {
 		return err
 	}
@@ -221,7 +221,7 @@ func flushed(ctx context.Context, db querier) (wal.LSN, error) {
 	return wal.ParseLSN(text)
 }
 
-// streaming is a stream that has just been started.
+// A streaming describes a stream that has just been started.
 type streaming struct {
 	db      *server
 	conn    *wal.Conn

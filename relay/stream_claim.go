@@ -9,7 +9,7 @@ import (
 	"github.com/troupe-go/troupe/internal/wal"
 )
 
-// claim returns the unsettled rows of the window, then failed rows that are due, then the next window.
+// claim returns the unsettled rows of the window, or failed rows that are due, or the rows of the next window, in this order.
 func (s *stream) claim(ctx context.Context, _ time.Duration) ([]*item, error) {
 	items, err := s.claimRows(ctx)
 	if errors.Is(err, errPaused) {
@@ -77,14 +77,14 @@ func (s *stream) claimRows(ctx context.Context) ([]*item, error) {
 	return s.next(ctx)
 }
 
-// holdsRows reports whether the next window has rows.
+// holdsRows reports whether the window that is being filled has rows.
 func (s *stream) holdsRows() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.filling.items) > 0
 }
 
-// next waits for a window, and returns no rows after failureEvery, or earlier if a transaction must end.
+// next waits for the next window, and returns its rows. It returns no rows after failureEvery, or earlier if a Kafka transaction must end.
 func (s *stream) next(ctx context.Context) ([]*item, error) {
 	most := failureEvery
 	if s.tx != nil {
@@ -132,9 +132,9 @@ func (s *stream) next(ctx context.Context) ([]*item, error) {
 	}
 }
 
-// waits returns how long the publisher should still wait before it takes w, see breath. If until is not nil, a signal on it ends the
-// wait: more rows were read. A window that ends within a transaction waits for the rest of it, which arrives row by row. Otherwise the
-// first rows of each transaction would be a send of their own.
+// waits returns how long the publisher should still wait before it takes w, see breath. If until is not nil, a signal on it ends the wait:
+// more rows were read. A window that ends within a transaction waits for the rest of the transaction, which arrives row by row. Otherwise
+// the first rows of each transaction would be a send of their own.
 func (s *stream) waits(w *window) (rest time.Duration, until chan struct{}) {
 	if w.full() {
 		return 0, nil
@@ -145,8 +145,9 @@ func (s *stream) waits(w *window) (rest time.Duration, until chan struct{}) {
 	return rest, until
 }
 
-// part returns the unsettled rows of the window. Under exactly-once it returns the rows of complete Postgres transactions first, since the
-// Kafka transaction may end after them, but not after rows of an incomplete one.
+// part returns the unsettled rows of the current window. Under exactly-once it first returns the rows of complete Postgres transactions.
+// When these are settled, it calls reach, which may commit the Kafka transaction. Then it returns the rows of the incomplete Postgres
+// transaction.
 func (s *stream) part() ([]*item, error) {
 	w := s.now
 	if s.tx != nil && w.upTo > 0 {
@@ -169,7 +170,7 @@ func (s *stream) part() ([]*item, error) {
 	return items, nil
 }
 
-// reach records that all complete transactions of the window are settled.
+// reach is called when all complete transactions of the window are settled. It advances s.published, or passes the LSN to the transactor.
 func (s *stream) reach() error {
 	upTo, end := s.now.upTo, s.now.end
 	s.now.upTo, s.now.end = 0, commitEnd{}
@@ -183,16 +184,16 @@ func (s *stream) reach() error {
 	return nil
 }
 
-// advancePublished records that all rows before upTo are published or recorded.
+// advancePublished advances s.published to upTo: all rows before upTo are published, or recorded as failed. It also wakes keepCheckpoint.
 func (s *stream) advancePublished(upTo wal.LSN) {
 	s.published.Store(max(s.published.Load(), uint64(upTo)))
 	s.relay.stuck.resetAfter(upTo)
 	tell(s.publishedMoved)
 }
 
-// finish settles rows after the publisher has ended. It publishes the rest of transactions of which some rows are published, since the
-// next relay would repeat such transactions from their first row. During a pause it does not. Under exactly-once it need not, since
-// consumers see no row of them yet.
+// finish is called when the relay stops, after the last round. It publishes the rest of transactions of which some rows are published,
+// since the next relay would repeat such transactions from their first row. During a pause it does not. Under exactly-once it need not,
+// since consumers see no row of these transactions yet.
 func (s *stream) finish(term context.Context, p *publisher) error {
 	if s.tx != nil {
 		return s.finishTransaction()
@@ -213,6 +214,7 @@ func (s *stream) finish(term context.Context, p *publisher) error {
 	return nil
 }
 
+// finishTransaction commits the Kafka transaction if it has only complete Postgres transactions.
 func (s *stream) finishTransaction() error {
 	if s.now != nil {
 		items, err := s.part()
@@ -226,7 +228,7 @@ func (s *stream) finishTransaction() error {
 	return s.tx.commit(s)
 }
 
-// settled records that all rows of the window are settled, and gives the window back to the reader.
+// settled is called when all rows of the window are settled. It gives the window back to the reader.
 func (s *stream) settled() error {
 	w := s.now
 	if len(w.items) > 0 || w.upTo > 0 {
@@ -249,7 +251,7 @@ func (s *stream) settled() error {
 	return nil
 }
 
-// begun returns the unsettled rows of transactions of which some rows are published. It returns none when there is no such transaction.
+// begun returns unsettled rows of transactions of which some rows are published. It returns none if there is no such transaction.
 func (s *stream) begun(ctx context.Context) ([]*item, error) {
 	for {
 		if s.now == nil && s.torn {

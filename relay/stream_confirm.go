@@ -12,8 +12,8 @@ import (
 	"github.com/troupe-go/troupe/internal/wal"
 )
 
-// report confirms the stored LSN to the server every reportEvery until ctx ends, and once more then. When the server is
-// silent for too long, it checks whether the server still works, and else ends the stream.
+// report confirms the stored LSN to the server every reportEvery until ctx ends, and once more then. When the server is silent for too
+// long, report checks whether the server still works. If it does not, report ends the stream.
 func (s *stream) report(ctx context.Context) {
 	for more := true; more; {
 		sleep(ctx, reportEvery, s.hurry)
@@ -40,10 +40,10 @@ func (s *stream) report(ctx context.Context) {
 	}
 }
 
-// decodes reports whether the stream's walsender is busy decoding the log. Up to Postgres 15 it sends nothing, not even a
-// keepalive, while it decodes a transaction of which no row is published: a REFRESH MATERIALIZED VIEW, a table that is
-// rewritten. A walsender that waits for the client, or for more log, would have sent a keepalive: then the connection is
-// broken.
+// decodes reports whether the stream's walsender is busy decoding the log, so that its silence is no failure. Up to Postgres 15 a walsender
+// sends nothing, not even a keepalive, while it decodes a transaction without published rows, such as REFRESH MATERIALIZED VIEW. A
+// walsender that waits for the client or for more log sends keepalives. If such a walsender is silent, the connection is broken, and
+// decodes returns false. It also returns false if the query fails.
 func (s *stream) decodes(ctx context.Context) (busy bool) {
 	ctx, cancel := context.WithTimeout(ctx, s.relay.answer)
 	defer cancel()
@@ -51,8 +51,8 @@ func (s *stream) decodes(ctx context.Context) (busy bool) {
 	return err == nil && busy
 }
 
-// serverStops reports whether the server is shutting down. A server that shuts down first sends all of its log, and would wait for a relay
-// that reads nothing.
+// serverStops reports whether the server is shutting down. report calls it while the window is full, so that the relay reads nothing. A
+// server that shuts down first sends all of its log, and would wait for the relay.
 func (s *stream) serverStops(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, s.relay.answer)
 	defer cancel()
@@ -64,8 +64,8 @@ func (s *stream) serverStops(ctx context.Context) bool {
 // cannotConnectNow is the code of the error of a server that accepts no connections, since it shuts down or starts.
 const cannotConnectNow = "57P03"
 
-// keepCheckpoint stores the LSN up to which the log is published, and a snapshot once all rows visible in it are published.
-// Only then is the LSN confirmed to the server. When ctx ends it stores the last state and returns.
+// keepCheckpoint stores the LSN up to which the log is published. When all rows that are visible in a snapshot are published, it stores
+// that snapshot too. Only then is the LSN confirmed to the server. When ctx ends it stores the last state and returns.
 func (s *stream) keepCheckpoint(ctx context.Context, st storedState) {
 	var pending *sample    // a sample that the stream has not passed yet
 	var proven, kept int64 // s.rows at the last sample that the stream has passed, and at the last store
@@ -104,8 +104,8 @@ func (s *stream) keepCheckpoint(ctx context.Context, st storedState) {
 	}
 }
 
-// keepLast stores the last checkpoint of the stream. A cut that ends the stream may also break the pool's connections, so keepLast
-// tries again for releaseLimit while there is a checkpoint to store.
+// keepLast stores the last checkpoint of the stream. A cut that ends the stream may also break the pool's connections. So keepLast tries
+// again, for at most releaseLimit, while there is a checkpoint to store.
 func (s *stream) keepLast(ctx context.Context, st storedState) error {
 	ctx, cancel := context.WithTimeout(ctx, releaseLimit)
 	defer cancel()
@@ -121,12 +121,13 @@ func (s *stream) keepLast(ctx context.Context, st storedState) error {
 	}
 }
 
-// endsStream reports whether a retry cannot help: another server, another leader or another publication.
+// endsStream reports whether err ends the stream, since a retry cannot help: there is another server, another leader or another
+// publication.
 func endsStream(err error) bool {
 	return errors.Is(err, errLost) || errors.Is(err, errServer) || errors.Is(err, errAltered)
 }
 
-// failed logs a failure of keepCheckpoint, and ends the stream if a retry cannot help.
+// failed logs an error of keepCheckpoint, and ends the stream if a retry cannot help.
 func (s *stream) failed(ctx context.Context, what string, err error) {
 	if endsStream(err) {
 		s.ended(err)
@@ -136,7 +137,8 @@ func (s *stream) failed(ctx context.Context, what string, err error) {
 	}
 }
 
-// awaitCheckpoint waits until keepCheckpoint should run again: longer if no rows are published. It returns false when ctx has ended.
+// awaitCheckpoint waits until keepCheckpoint should run again. It waits longer while no rows are published. It returns false when ctx has
+// ended.
 func (s *stream) awaitCheckpoint(ctx context.Context, pending *sample, proven int64) bool {
 	if pending != nil {
 		sleep(ctx, sampleEvery, s.publishedMoved)
@@ -147,14 +149,14 @@ func (s *stream) awaitCheckpoint(ctx context.Context, pending *sample, proven in
 	return ctx.Err() == nil
 }
 
-// idle waits until s.rows is no longer rows, for at most beatEvery.
+// idle waits until s.rows differs from rows, for at most beatEvery.
 func (s *stream) idle(ctx context.Context, rows int64) {
 	for end := time.Now().Add(beatEvery); ctx.Err() == nil && time.Now().Before(end) && s.rows.Load() == rows; {
 		sleep(ctx, time.Until(end), s.publishedMoved)
 	}
 }
 
-// keep stores a checkpoint, and then has it confirmed at once.
+// keep stores a checkpoint, and then makes report confirm it at once.
 func (s *stream) keep(ctx context.Context, st storedState, published uint64) error {
 	published = max(published, s.reported.Load())
 	st.lsn = wal.LSN(published)

@@ -8,7 +8,7 @@ import (
 	"github.com/troupe-go/troupe/internal/wal"
 )
 
-// read fills windows until the connection ends.
+// read reads the log into windows until the connection or the stream ends. It runs in a goroutine of its own.
 func (s *stream) read() {
 	layouts := make(map[uint32]knownLayout) // by the table's OID: each Relation message is another *Relation
 	texts := make(words)
@@ -128,12 +128,13 @@ type knownLayout struct {
 }
 
 // errStopping means that the server is shutting down. It waits until the relay has confirmed all of the log, and requests a report after
-// each report. But it accepts no statement any more, so the relay cannot store a checkpoint, and can confirm nothing: the server would
-// wait for ever. So the relay ends the stream.
+// each report. But it accepts no statement any more, so the relay cannot store a checkpoint, and can confirm nothing: the server would wait
+// for ever. So the relay ends the stream.
 var errStopping = errors.New("the server is stopping")
 
-// requests counts the server's requests for a report, to recognise a server that is shutting down: any other sends one in several
-// seconds. A request with data behind it in the buffer does not count, since such requests accumulate while the reader waits for room.
+// A requests counts the server's requests for a report, to recognise a server that is shutting down: it sends many within a second, and any
+// other server sends one in several seconds. A request with data behind it in the buffer does not count, since such requests accumulate
+// while the reader waits for room.
 type requests struct {
 	first time.Time
 	n     int
@@ -147,8 +148,8 @@ func (r *requests) urgent(now time.Time) bool {
 	return r.n > 10
 }
 
-// roomy waits until the window has room, and returns it with s.mu locked. It returns nil, with s.mu unlocked, when the stream
-// has ended.
+// roomy waits until the window that is being filled has room. It returns the window with s.mu locked. If the stream has ended, it returns
+// nil, with s.mu unlocked.
 func (s *stream) roomy() *window {
 	for {
 		s.mu.Lock()
@@ -167,13 +168,14 @@ func (s *stream) roomy() *window {
 	}
 }
 
+// isFull reports whether the window that is being filled has no room.
 func (s *stream) isFull() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.filling.full()
 }
 
-// mark records that all rows of the log up to an LSN are in the windows. rows: a transaction with rows of the outbox ends there.
+// mark records that all rows of the log up to upTo are in the windows. If rows is true, a transaction with rows of the outbox ends at upTo.
 func (s *stream) mark(upTo wal.LSN, rows bool) {
 	s.mu.Lock()
 	if rows {
@@ -184,7 +186,7 @@ func (s *stream) mark(upTo wal.LSN, rows bool) {
 	s.mu.Unlock()
 }
 
-// ended ends reading with err, unless it has ended before, and wakes the publisher and the reader.
+// ended ends the stream with err, unless it has ended before, and wakes the publisher and the reader.
 func (s *stream) ended(err error) {
 	s.mu.Lock()
 	if s.err == nil {

@@ -17,13 +17,12 @@ var (
 	errUnbound = errors.New("rows in the log do not fit the mapping")
 )
 
-// stuckAfter is the number of times that a stream may end at one LSN with one error of the log's contents before the slot is
-// given up.
+// stuckAfter is the number of times that a stream may end at one LSN, with one error of the log's contents, before the slot is given up.
 const stuckAfter = 5
 
-// A stuck counts how often the stream ended at the same LSN with the same error. Either the log contains something that can never be
-// streamed, such as a row from a time at which the publication did not exist or a column had another name. Or it cannot be streamed with
-// the present mapping, or the present resources of the server. Errors of the connection do not count.
+// A stuck counts how often the stream ended at the same LSN with the same error. Such an error has one of two causes. The log contains
+// something that can never be streamed, such as a row from a time at which the publication did not exist or a column had another name. Or
+// the log cannot be streamed with the present mapping, or the present resources of the server. Errors of the connection do not count.
 type stuck struct {
 	mu    sync.Mutex
 	at    wal.LSN
@@ -31,7 +30,7 @@ type stuck struct {
 	times int
 }
 
-// ended counts the end of a stream that began at an LSN.
+// ended counts the end, with err, of a stream that began at the LSN at.
 func (s *stuck) ended(at wal.LSN, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -44,7 +43,7 @@ func (s *stuck) ended(at wal.LSN, err error) {
 	}
 }
 
-// resetAfter resets the count when the stream has passed its LSN.
+// resetAfter is called when the log up to at is published. It resets the count if the stream has thereby passed the LSN of the count.
 func (s *stuck) resetAfter(at wal.LSN) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -53,7 +52,8 @@ func (s *stuck) resetAfter(at wal.LSN) {
 	}
 }
 
-// why returns the reason why the slot can never be streamed from an LSN; nil: it can.
+// why returns the reason why the slot can never be streamed from the LSN at. It returns nil if the slot can be streamed, as far as is
+// known.
 func (s *stuck) why(at wal.LSN) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -63,7 +63,7 @@ func (s *stuck) why(at wal.LSN) error {
 	return fmt.Errorf("the stream ended %d times at %s: %w", s.times, s.at, s.cause)
 }
 
-// unready returns the error that keeps the stream from passing an LSN, once it has occurred twice there.
+// unready returns the error that keeps the stream from passing an LSN, once the error has occurred twice there.
 func (s *stuck) unready() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -73,7 +73,7 @@ func (s *stuck) unready() error {
 	return fmt.Errorf("the stream ended %d times at %s: %w", s.times, s.at, s.cause)
 }
 
-// comesAgain reports whether a stream ended for a reason that will end the next one too, until a person removes the reason.
+// comesAgain reports whether a stream ended for a reason that will end the next stream too, until an operator removes the reason.
 func comesAgain(err error) bool {
 	if errors.Is(err, errUnreadable) || errors.Is(err, errUnbound) {
 		return true
@@ -85,12 +85,13 @@ func comesAgain(err error) bool {
 	return true
 }
 
-// ofContents reports whether a stream ended because of the log's contents. Its slot can never be streamed.
+// ofContents reports whether a stream ended because of the log's contents. Then the slot can never be streamed.
 func ofContents(err error) bool {
 	return errors.Is(err, errUnreadable) || comesAgain(err) && !errors.Is(err, errUnbound) && refusalClass(err) != "53" // resources
 }
 
-// refusalClass returns the class of the SQLSTATE with which the server ended a stream; "": the server did not end it.
+// refusalClass returns the first two characters of the SQLSTATE with which the server ended a stream. It returns "" if the server did not
+// end the stream with an error.
 func refusalClass(err error) string {
 	var refusal *pgconn.PgError
 	if !errors.As(err, &refusal) || len(refusal.Code) != 5 || !errors.Is(err, errStream) {

@@ -7,10 +7,11 @@ import (
 	"github.com/troupe-go/troupe/outbox"
 )
 
-// maxTraced limits the rows of one Kafka transaction that are reported: they are in memory until it is committed.
+// maxTraced limits the rows of one Kafka transaction that the hook Traced gets: they are in memory until the transaction is committed.
 const maxTraced = 10_000
 
-// trace calls the hook for the acknowledged rows of a send that began then. Under ExactlyOnce it waits for the commit.
+// trace calls the hook Traced for the acknowledged rows of a send that began at began. Under ExactlyOnce it only keeps these rows, and
+// committed calls the hook.
 func (p *publisher) trace(items []*item, began time.Time) {
 	hook := p.relay.cfg.Hooks.Traced
 	if hook == nil {
@@ -35,7 +36,7 @@ func (p *publisher) trace(items []*item, began time.Time) {
 	}
 }
 
-// tracedOf returns false for a row without a sampled trace.
+// tracedOf returns the row for the hook Traced. sampled is false for a row without a sampled trace.
 func tracedOf(i *item) (t outbox.PublishedRow, sampled bool) {
 	for _, h := range i.record.Headers {
 		switch h.Key {
@@ -68,7 +69,7 @@ func isSampled(traceparent []byte) bool {
 	return false
 }
 
-// committed calls the hook for the rows of a committed transaction.
+// committed calls the hook Traced for the rows of a committed Kafka transaction.
 func (t *transactor) committed() {
 	now := time.Now()
 	for _, one := range t.traced {

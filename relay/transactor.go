@@ -19,10 +19,12 @@ import (
 // A Delivery is a delivery guarantee.
 type Delivery string
 
-// The deliveries.
+// The deliveries. Under ExactlyOnce, which needs source WAL, a consumer that reads committed messages sees each row once. There are two
+// exceptions. Rows may be repeated when Status.Repeats reports it. A recorded row is repeated if the relay dies between the commit of its
+// Kafka transaction and the delete of its failure record.
 const (
 	AtLeastOnce Delivery = "at-least-once" // a crash repeats rows, under the same ids
-	ExactlyOnce Delivery = "exactly-once"  // a consumer that reads committed messages sees none twice, except as Status.Repeats reports; WAL only
+	ExactlyOnce Delivery = "exactly-once"
 )
 
 var (
@@ -34,9 +36,11 @@ var (
 	errStop = errors.New("stopped")
 )
 
-// A transactor commits Kafka transactions of whole Postgres transactions, each together with its checkpoint in the log. It is
-// used until the first failure, and then closed. Its successor takes the transactional id, which ends the last transaction if
-// it is open, and reads the checkpoint. Nothing is taken from memory.
+// A transactor publishes whole Postgres transactions in Kafka transactions. Each Kafka transaction also writes the checkpoint, an LSN, to
+// the relay's topic. Only transactions of rows that the log does not deliver write none (see apart).
+//
+// After its first failure a transactor is closed. The next one takes the same transactional id, which ends a transaction that is still
+// open, and reads the checkpoint from the topic. It takes over no position from the old transactor, only the limits of its sender.
 type transactor struct {
 	relay  *Relay
 	db     *server // of the stream, once there is one
@@ -69,7 +73,8 @@ type producerID struct {
 // beginTimeout limits the wait for a transactional id: the broker must first end a transaction that a predecessor left open.
 const beginTimeout = 30 * time.Second
 
-// transact takes the transactional id: this ends a transaction that a predecessor left open, and fences the predecessor.
+// transact makes the transactor of p, and takes the transactional id. That ends a transaction that a predecessor left open, and fences the
+// predecessor.
 func (r *Relay) transact(ctx, term context.Context, p *publisher) error {
 	// A relay that wakes up after its term must not fence its successor.
 	if _, err := p.lease.renew(ctx, r.pool, nothing); err != nil {
@@ -95,6 +100,7 @@ func (r *Relay) transact(ctx, term context.Context, p *publisher) error {
 	return nil
 }
 
+// identify takes the transactional id.
 func (t *transactor) identify(ctx context.Context) error {
 	id, epoch, err := t.client.ProducerID(ctx)
 	slot, most := t.relay.cfg.Slot, t.relay.cfg.TransactionTimeout
@@ -111,14 +117,15 @@ func (t *transactor) identify(ctx context.Context) error {
 	return nil
 }
 
-// apart reports whether rows are published in transactions that store no checkpoint: rows that the log does not deliver now.
+// apart reports whether rows are published in Kafka transactions that store no checkpoint: the log does not deliver these rows now.
 func (p *publisher) apart(items []*item) bool {
 	_, streams := p.source.(*stream)
 	return !streams || items[0].failedBefore
 }
 
-// mayGoOn waits while the relay is paused. It does not wait within a transaction, since consumers would wait too. It returns
-// false when idle has ended, and with the error of a stream that ends during a pause: another stream keeps the slot in use.
+// mayGoOn waits while the relay is paused. It does not wait within a Kafka transaction, since consumers would wait too. It returns false
+// when idle has ended. It also returns false, with an error, when the stream ends during a pause: then another stream must begin, to keep
+// the slot in use.
 func (p *publisher) mayGoOn(idle context.Context) (bool, error) {
 	if p.tx != nil && p.tx.busy() && idle.Err() == nil {
 		return true, nil
@@ -136,7 +143,7 @@ func (p *publisher) mayGoOn(idle context.Context) (bool, error) {
 	return false, s.endError()
 }
 
-// begin begins a transaction if none is open. If one is open, it returns an error before that times out.
+// begin begins a Kafka transaction if none is open. If one is open and about to time out, it returns an error.
 func (t *transactor) begin() error {
 	if t.open {
 		return t.inTime()
@@ -148,8 +155,8 @@ func (t *transactor) begin() error {
 	return nil
 }
 
-// inTime returns an error if the transaction is about to reach the broker's time-out, so that the relay aborts it first. Once may be due
-// to an outage. If it happens again after the same checkpoint, the Postgres transaction is too large, and the error wraps errStop.
+// inTime returns an error if the transaction is about to reach the broker's time-out, so that the relay aborts it first. An outage may
+// cause that once. If it happens again after the same checkpoint, the Postgres transaction is too large, and the error wraps errStop.
 func (t *transactor) inTime() error {
 	limit := t.relay.cfg.TransactionTimeout
 	if !t.open || time.Since(t.begun) < limit*9/10 {
@@ -167,10 +174,10 @@ func (t *transactor) inTime() error {
 	return fmt.Errorf("%w: it was not complete after %s, with %d rows", errAborted, limit*9/10, t.rows)
 }
 
-// busy reports whether a transaction is open, or rows were recorded and no checkpoint after them is committed yet.
+// busy reports whether a commit is needed: a transaction is open, or rows were recorded as failed since the last commit of a checkpoint.
 func (t *transactor) busy() bool { return t.open || t.noted }
 
-// takes is called before rows of the log are sent: their Postgres transaction may be incomplete.
+// takes is called before rows of the log are sent. Their Postgres transaction may be incomplete.
 func (t *transactor) takes() { t.whole = false }
 
 // rememberLast is called when the stream has settled i and all rows before it, also by passing over them.
@@ -178,7 +185,8 @@ func (t *transactor) rememberLast(i *item) {
 	t.last = outboxrow.Row{Position: i.row.Position, ID: i.row.ID}
 }
 
-// reached is called when all rows before upTo are in the transaction, or recorded.
+// reached is called when all rows before upTo are in the transaction, or recorded as failed. end is the end of the last Postgres
+// transaction with rows.
 func (t *transactor) reached(s *stream, upTo wal.LSN, end commitEnd) error {
 	t.whole = true
 	if end.lsn > 0 {
@@ -240,14 +248,15 @@ func (t *transactor) commit(s *stream) error {
 	return nil
 }
 
-// end produces a last record, if there is one, and commits. All earlier records are acknowledged.
+// end produces the record last, if it is not nil, and commits the transaction. All earlier records of the transaction are acknowledged.
 func (t *transactor) end(last *kgo.Record) error {
 	if last != nil {
 		if err := t.produce(last); err != nil {
 			return err
 		}
 	}
-	// The client may get a new epoch by itself and continue: the records that it sent before would be lost.
+	// The client may get a new epoch by itself and continue. Then the records that it sent before are lost, so the transaction must not be
+	// committed.
 	id, epoch, err := t.client.ProducerID(t.term)
 	if now := (producerID{id, epoch}); err != nil || now != t.id {
 		return fmt.Errorf("%w: producer id %v, was %v: %w", errAborted, now, t.id, errors.Join(err, errEpoch))
@@ -296,7 +305,7 @@ func (t *transactor) fenced(err error) error {
 	return err
 }
 
-// abort aborts a transaction whose rows are claimed again.
+// abort aborts the transaction. Its rows are claimed again.
 func (t *transactor) abort() error {
 	if err := t.client.EndTransaction(t.term, kgo.TryAbort); err != nil {
 		return fmt.Errorf("%w: abort: %w", errAborted, err)
@@ -304,8 +313,8 @@ func (t *transactor) abort() error {
 	return t.over()
 }
 
-// close aborts an open transaction, so that consumers need not wait for the time-out. If that fails, the next relay that
-// takes the transactional id ends it.
+// close aborts an open transaction, so that consumers need not wait for its time-out. If that fails, the next relay that takes the
+// transactional id ends it.
 func (t *transactor) close() {
 	if t.open {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.term), releaseLimit)
@@ -325,8 +334,8 @@ type sent struct {
 	failed   error     // an error of the broker, not of a row
 }
 
-// settleTx settles a send within a transaction. If a record was not acknowledged, it returns an error or aborts the transaction, since a
-// client would commit the other records.
+// settleTx settles a send within a transaction. If a record was not acknowledged, it returns an error or aborts the transaction: the client
+// would otherwise commit the other records.
 func (p *publisher) settleTx(ctx context.Context, s sent) error {
 	t := p.tx
 	if len(s.acked) == s.rows {

@@ -12,14 +12,14 @@ import (
 	"github.com/troupe-go/troupe/internal/wal"
 )
 
-// A window holds rows that a source has read and the publisher has not settled yet. A stream's window holds them in the order of their
+// A window holds rows that a source has read and the publisher has not settled yet. A stream's window holds rows in the order of their
 // commits, with the LSN up to which the log holds no other rows. The memory of the rows belongs to the window, and is reused with it.
 type window struct {
 	items []item
 	bytes []byte    // memory of the rows' values
 	long  int       // bytes of topics and types that are not cached, since they are longer than maxCachedText
 	upTo  wal.LSN   // end of the last transaction that is complete in this window or before it; 0: none is
-	whole int       // number of items of transactions up to there; the others are of one that is not complete yet
+	whole int       // number of items before upTo; the other items are of a transaction that is not complete yet
 	end   commitEnd // of the last transaction with rows that ended in this window
 	begun time.Time // when its first row was read
 
@@ -32,8 +32,8 @@ type commitEnd struct {
 	at  time.Time
 }
 
-// The limits of a stream's window. A stream has two windows: one is filled while the other is published. They are most of a relay's
-// memory, and larger windows were not faster.
+// The limits of a stream's window. A stream has two windows: one is filled while the other is published. They are the largest part of a
+// relay's memory, and larger windows were not faster.
 const (
 	windowRows  = 2000
 	windowBytes = 3 << 19
@@ -44,6 +44,7 @@ func (w *window) full() bool { return len(w.items) >= windowRows || w.size() >= 
 // size returns the bytes of memory that the values of the rows take.
 func (w *window) size() int { return len(w.bytes) + w.long }
 
+// clear empties the window.
 func (w *window) clear() {
 	clear(w.items)
 	w.items, w.bytes, w.long, w.upTo, w.whole, w.end = w.items[:0], w.bytes[:0], 0, 0, 0, commitEnd{}
@@ -52,7 +53,7 @@ func (w *window) clear() {
 	}
 }
 
-// field is a column of the outbox.
+// A field is a column of the outbox.
 type field byte
 
 const (
@@ -112,7 +113,7 @@ func (w words) text(b []byte) string {
 	return text
 }
 
-// add appends a row, unless it cannot be read.
+// add appends a row. It returns an error, and appends nothing, if the row cannot be read.
 func (w *window) add(l layout, tuple wal.Tuple, known words) error {
 	start := len(w.bytes)
 	w.push(item{})
@@ -125,6 +126,7 @@ func (w *window) add(l layout, tuple wal.Tuple, known words) error {
 	return nil
 }
 
+// fill sets the fields of i to the values of the tuple.
 func (w *window) fill(i *item, l layout, tuple wal.Tuple, known words) error {
 	for _, f := range l {
 		format, value := tuple.Next()
@@ -214,8 +216,8 @@ func (w *window) keep(value []byte) []byte {
 	return w.bytes[start:len(w.bytes):len(w.bytes)]
 }
 
-// roomFor makes room for n more elements. It grows the slice to a capacity of whole in few steps, since append would leave megabytes of
-// garbage behind.
+// roomFor makes room for n more elements. It grows the slice in a few steps to the capacity whole. append would grow it in many steps, and
+// leave megabytes of garbage behind.
 func roomFor[T any](s []T, n, whole int) []T {
 	if need := len(s) + n; need > cap(s) {
 		grown := make([]T, len(s), max(min(8*cap(s), whole), need, whole/32))
@@ -225,7 +227,7 @@ func roomFor[T any](s []T, n, whole int) []T {
 	return s
 }
 
-// binaryOf converts values of servers that send a column as text although binary was requested.
+// binaryOf converts a value to binary format. Some servers send a column as text although binary was requested.
 func binaryOf(f field, text []byte) ([]byte, error) {
 	switch f {
 	case position, xid:
@@ -250,7 +252,7 @@ func (w *window) touched(from int) bool {
 	return false
 }
 
-// left returns the items among the first most that are not settled.
+// left returns the unsettled ones of the first most items.
 func (w *window) left(most int) []*item { return unsettled(w.items[:most]) }
 
 func unsettled(items []item) []*item {

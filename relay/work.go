@@ -21,7 +21,7 @@ import (
 // A Source is the source of a relay's rows.
 type Source string
 
-// The sources. Poll needs no privilege and no setting. WAL delivers rows when they commit, in that order, and costs the
+// The sources. Poll needs no privilege and no setting. WAL delivers rows when they commit, in the order of the commits, and costs the
 // database far less.
 const (
 	Auto Source = "auto" // WAL if the server and the role allow it, else Poll; the log says why
@@ -31,7 +31,8 @@ const (
 
 var slotName = regexp.MustCompile(`^[a-z0-9_]{1,63}$`)
 
-// slotOf returns the default slot name for a database. Slot names are shared by all databases of a cluster.
+// slotOf returns the default slot name for a database, or for a database and a table. It contains these names, since all databases of a cluster
+// share one set of slot names.
 func slotOf(database string) string {
 	plain := strings.Map(func(r rune) rune {
 		switch {
@@ -48,7 +49,7 @@ func slotOf(database string) string {
 	return fmt.Sprintf("troupe_%.40s_%08x", plain, crc32.ChecksumIEEE([]byte(database)))
 }
 
-// work calls once until it returns nil or the term ends. It returns errLost and errStop, and retries after other errors.
+// work calls once until it returns nil or the term ends. It returns errLost and errStop, and calls once again after other errors.
 func (r *Relay) work(idle, term context.Context, p *publisher, once func(idle, term context.Context, p *publisher) error) error {
 	backoff := retry.Policy{Initial: 100 * time.Millisecond, Cap: 2 * time.Second}
 	for failures := 0; idle.Err() == nil; {
@@ -73,7 +74,7 @@ func (r *Relay) work(idle, term context.Context, p *publisher, once func(idle, t
 	return nil
 }
 
-// workOnce chooses a source and publishes from it.
+// workOnce chooses a source and publishes from it, until idle ends or the source fails.
 func (r *Relay) workOnce(idle, term context.Context, p *publisher) error {
 	source, why, err := r.choose(idle)
 	if err != nil {
@@ -121,7 +122,7 @@ func (r *Relay) noteSource(ctx context.Context, l *lease, source Source, why str
 	return nil
 }
 
-// pollOutbox ends streaming, if the table was streamed before, and polls the rows that the stream did not publish.
+// pollOutbox ends streaming, if the table was streamed before, and polls the rows that no stream has published.
 func (r *Relay) pollOutbox(idle, term context.Context, p *publisher) error {
 	db, err := bindNow(idle, r.pool)
 	if err != nil {
@@ -141,8 +142,8 @@ func (r *Relay) pollOutbox(idle, term context.Context, p *publisher) error {
 	return r.poll(idle, term, p, streamedRows{db.id, st.published})
 }
 
-// discardForeignState discards stored snapshots of another cluster: in this one the same numbers are other transactions, so all rows of
-// the table are published, perhaps again.
+// discardForeignState discards stored snapshots of another cluster. In this cluster the same transaction ids are other transactions. So all
+// rows of the table are published, perhaps again.
 func (r *Relay) discardForeignState(ctx context.Context, db *server, l *lease, st storedState) (storedState, error) {
 	if st.published == nil && st.sweep == nil {
 		return st, nil
@@ -202,13 +203,13 @@ func (r *Relay) obstacle(ctx context.Context) (string, error) {
 	return wal.Obstacle(ctx, r.pool, wal.Published{Publication: r.cfg.Publication, Schema: r.mapped.schema, Table: r.mapped.name})
 }
 
-// streamedRows is a snapshot of the rows that a stream has published, or nil, with the server process that it is from.
+// A streamedRows is a snapshot of the rows that a stream has published, with the server process that it is from; nil: none are.
 type streamedRows struct {
 	server    string
 	published *string
 }
 
-// poll publishes from the table until idle ends.
+// poll publishes from the table until idle ends. It leaves out the rows except.
 func (r *Relay) poll(idle, term context.Context, p *publisher, except streamedRows) error {
 	idle, stop := context.WithCancel(idle)
 	var side sync.WaitGroup

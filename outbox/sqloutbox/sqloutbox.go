@@ -1,8 +1,8 @@
-// Package sqloutbox writes to the outbox with database/sql: in a transaction of pgx's stdlib or of lib/pq, and in the *sql.Tx that
-// package sqltx gives to a participant's handler. It promises what package outbox promises.
+// Package sqloutbox writes to the outbox with database/sql. It works in a transaction of pgx's stdlib or of lib/pq, and in the *sql.Tx that
+// package sqltx gives to a participant's handler. It promises the same as package outbox.
 //
 //	transaction                           statements
-//	of the service's own *sql.DB          one for up to 100 entries, one for the notification if it is due
+//	of the service's own *sql.DB          one for up to 100 entries, and one for the notification if it is due
 //	of a handler (package sqltx)          no statements of their own: the entries are sent with the handler's next statement or COMMIT,
 //	                                      which then returns any error of Postgres
 //
@@ -33,8 +33,8 @@ type Tx interface {
 
 var errNoTransaction = errors.New("outbox: a *sql.DB is no transaction: its entries would be published although your own rows are rolled back; call BeginTx")
 
-// Write adds entries to tx, in their order. It refuses an invalid entry before anything is sent, and leaves tx usable. After any
-// other error tx is aborted. A *sql.DB is refused; any other value must be a transaction.
+// Write adds entries to tx, in their order. It refuses an invalid entry before anything is sent, and leaves tx usable. After any other
+// error tx is aborted. Write refuses a *sql.DB. It cannot check other values: tx must be a transaction.
 //
 // In a handler's context the entries get the handled message as their cause, as with outbox.Write.
 func (o *Outbox) Write(ctx context.Context, tx Tx, entries ...outbox.Entry) error {

@@ -1,7 +1,8 @@
--- Returns failed rows that may be sent now, lowest position first. They are of two kinds: rows that are due for another try,
--- the longest due first, and, from position @from on, waiting rows whose key is not blocked any more, the lowest first. Of each
--- kind at most @bytes / 2, and the row that exceeds it. It is for a stream, which delivers each row only once. OFFSET 0 leaves
--- one plan for each of the rows: look up its key in the index of blocking rows. Without statistics of the table the planner
+-- Returns failed rows that may be sent now, lowest position first. It is for a stream, which delivers each row only once. It returns rows
+-- of two kinds, and of each kind at most @bytes / 2, and the row that exceeds it:
+--   rows that are due for another try, the longest due first;
+--   from position @from on, waiting rows whose key is not blocked any more, the lowest first.
+-- OFFSET 0 leaves one plan for each of the rows: look up its key in the index of blocking rows. Without statistics of the table the planner
 -- would also read the index of all rows, once for each row that waits.
 SELECT position, id, topic, key, key_bytes, type, headers, raw_headers, payload, created_at, failed_before, attempts, failing_for, max_attempts
 FROM (

@@ -1,5 +1,6 @@
--- Takes the shard's lease under a new term, if it is free or expired, or if its holder no longer streams a slot. No row:
--- another relay holds it. A lease without a slot that would last longer than @longest is from a clock that was ahead: it is free.
+-- Takes the shard's lease under a new term if the lease is free or expired, or if its holder no longer streams a slot. It returns no row if
+-- another relay holds the lease. A lease without a slot that would last longer than @longest was taken while the clock was ahead: it is
+-- free.
 INSERT INTO troupe.relay_leases AS l (shard, holder, term, expires_at)
 VALUES (@shard, @holder, 1, clock_timestamp() + @length::interval)
 ON CONFLICT (shard) DO UPDATE

@@ -1,4 +1,4 @@
--- As claim_failures.sql, for a mapped table. Of the waiting rows it reads only those behind position @after.
+-- As claim_failures.sql, for a mapped table. Of the waiting rows it reads only rows above position @after.
 SELECT position, id, order_key, row, attempts, failing_for, max_attempts
 FROM (
   SELECT t.position, t.id, t.order_key, t.row, t.attempts, clock_timestamp() - t.first_failed_at AS failing_for, t.max_attempts,

@@ -1,12 +1,12 @@
 -- Returns the lowest rows of the shard that may be sent now: at most @rows, and at most @bytes of their columns, uncompressed, and the row
--- that exceeds it. It leaves out:
+-- that exceeds it. Blocking rows are failed rows that others wait behind. It leaves out:
 --   rows that are parked or wait for their next try, and rows behind such a row of their key;
 --   rows that a stream has published: @published sees their xid, and also the transaction that inserted them here, since a restored row
 --   may have any xid;
 --   before a stream begins, rows that it will deliver: @sweep does not see them;
 --   of the failed rows that are due, all but the @retried that are due the longest, so that there is room for new rows;
 --   rows up to @past, while the digest of the blocking rows is @blocking and none of them is due: see lowest_row.sql.
--- Each row has the snapshot of the statement, and the digest of the blocking rows: see read_on.sql.
+-- Each returned row also has the snapshot of the statement, and the digest of the blocking rows: see read_on.sql.
 WITH blocking AS MATERIALIZED (
   SELECT md5(coalesce(string_agg(position::text, ' ' ORDER BY position), '')) AS positions
   FROM troupe.outbox_failures

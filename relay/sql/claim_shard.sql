@@ -1,6 +1,6 @@
--- Takes the lease of a shard other than 0 under a new term, if it is free and @layout is the one in force. It does not take it while any
--- lease of another layout lasts, since the shard of that lease has keys of this shard. In the first second after a shard that was
--- requested becomes free, only the relay that requested it may take it. No row: the lease was not taken.
+-- Takes the lease of a shard other than 0 under a new term, if the lease is free and @layout is the layout in force. It returns no row if
+-- it did not take the lease. It takes no lease while a lease of another layout lasts, since that lease's shard has keys of this shard. In
+-- the first second after a shard that was requested becomes free, only the relay that requested it may take it.
 WITH lead AS MATERIALIZED (
   SELECT layout, shards
   FROM troupe.relay_leases

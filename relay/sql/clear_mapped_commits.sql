@@ -1,4 +1,4 @@
--- Sets the commit of failed rows to null, if the term is still ours. A row without a commit is before every row of the log.
+-- Sets the commit of failed rows to null, if the term is still ours. A row without a commit comes before every row of the log.
 WITH lease AS MATERIALIZED (
   SELECT term
   FROM troupe.relay_leases

@@ -1,6 +1,5 @@
--- Removes the failures of rows that are published now, if the term is still ours. The removal is on disk before the statement
--- returns, whatever the role's synchronous_commit is: a removal that a crash of the server loses would let the rows be
--- published again.
+-- Deletes the failure records of rows that are published now, if the term is still ours. The delete is on disk before the statement
+-- returns, whatever the role's synchronous_commit is. If a crash of the server lost it, the rows would be published again.
 WITH lease AS MATERIALIZED (
   SELECT term, set_config('synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'off' THEN 'local'
                                                 ELSE current_setting('synchronous_commit') END, true)

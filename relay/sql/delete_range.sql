@@ -1,7 +1,7 @@
--- Deletes many rows whose positions are close together, and none of which failed before, by one walk from the lowest to the highest. Rows
--- are found by position as well as by id, since another row of the range may have the same id: a redrive and the copy of a dead letter
--- have the id of their message. The sum keeps the positions out of the index condition, which would search for each. If fewer rows are
--- deleted than were asked for, delete_rows.sql follows.
+-- Deletes many rows whose positions are close together, and none of which failed before, by one walk from the lowest to the highest. It
+-- finds rows by position and by id, since another row of the range may have the same id: a redrive and the copy of a dead letter have the
+-- id of their message. The sum position + 0 keeps the positions out of the index condition, which would search the index for each. If fewer
+-- rows are deleted than were requested, the relay runs delete_rows.sql next.
 WITH lease AS MATERIALIZED (
   SELECT term
   FROM troupe.relay_leases

@@ -1,6 +1,6 @@
--- Deletes acknowledged rows and their failures, if the term is still ours. The row of the lease stays locked until the commit, so no
--- other term begins in between; a plain read would not prevent that. Rows are found by id as well as by position: after a crash with
--- asynchronous commits a sequence can return a position twice. The bounds prune partitions.
+-- Deletes acknowledged rows and their failure records, if the term is still ours. The row of the lease stays locked until the commit, so no
+-- other term begins in between; a plain read would not prevent that. It finds rows by position and by id: after a crash with asynchronous
+-- commits a sequence can return a position twice. The bounds prune partitions.
 WITH lease AS MATERIALIZED (
   SELECT term
   FROM troupe.relay_leases

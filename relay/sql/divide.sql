@@ -1,5 +1,5 @@
--- Divides the outbox into another number of shards, if the term is still ours: from now on leases of the former layout cannot be
--- renewed. Wakes their holders.
+-- Divides the outbox into another number of shards, if the term is still ours, and notifies the holders of leases. From then on leases of
+-- the former layout cannot be renewed.
 WITH divided AS (
   UPDATE troupe.relay_leases
   SET shards = @number,

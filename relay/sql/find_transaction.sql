@@ -1,6 +1,6 @@
--- Finds out whether the log that the slot keeps contains the commit of a checkpoint: one that ends at @lsn, at the time @committed
--- (null: not known). It confirms nothing to the slot. A commit message of pgoutput is C, flags, and 8 bytes each of the commit's
--- LSN, its end and its time.
+-- Finds out whether the log that the slot keeps contains the commit of a checkpoint: a commit that ends at @lsn, at the time @committed
+-- (null: not known). It confirms nothing to the slot. A commit message of pgoutput has the byte C, a byte of flags, and 8 bytes each for
+-- the commit's LSN, its end and its time.
 SELECT EXISTS (
   SELECT
   FROM pg_logical_slot_peek_binary_changes(

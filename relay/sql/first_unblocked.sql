@@ -1,6 +1,6 @@
--- Returns the lowest position, from @from on, of a waiting row whose key is not blocked. If the claim before it returned no row, this row
--- was not visible to that claim: its commit waits for a synchronous standby, or the row was deleted. The largest bigint: there is none.
--- OFFSET 0 as in claim_failures.sql.
+-- Returns the lowest position, from @from on, of a waiting row whose key is not blocked, or the largest bigint if there is none. If the
+-- claim before it returned no row, this row was not visible to that claim: its commit waits for a synchronous standby, or the row was
+-- deleted. OFFSET 0 as in claim_failures.sql.
 SELECT coalesce((
   SELECT t.position
   FROM troupe.outbox_failures t

@@ -1,6 +1,6 @@
--- Lists discards that were recorded after an LSN. It leaves out those with an LSN that the server's log has not reached yet: a restored
--- dump may have such discards, of another cluster. For a row of a mapped table it returns 0 as the position: the stored one is the
--- position of the row's record, which the log does not have.
+-- Lists discards that were recorded after the LSN @from. It leaves out discards with an LSN that the server's log has not reached yet: a
+-- restored dump may have such discards, of another cluster. For a row of a mapped table it returns 0 as the position. The stored position
+-- is the position of the failure record, which the log does not have.
 SELECT CASE WHEN table_name IS NULL THEN row_position ELSE 0 END AS row_position, row_id, lsn::text
 FROM troupe.outbox_repairs
 WHERE action = 'discard'

@@ -1,4 +1,4 @@
--- Lists mapped tables that no longer exist and have failed rows, with the number of these rows and of the parked ones. It reads the
+-- Lists mapped tables that no longer exist and have failed rows, with the number of these rows and the number of parked ones. It reads the
 -- catalog, since to_regclass requires rights on the table's schema.
 WITH missing AS MATERIALIZED (
   SELECT t.name

@@ -1,5 +1,5 @@
--- Lists transactions that may still insert a row with a position taken before now, also prepared ones: an insert locks the parent
--- table before it takes its position, and the lock lasts until its transaction ends.
+-- Lists transactions that may still insert a row with a position that was taken before now, including prepared ones. An insert locks the
+-- parent table before it takes its position, and the lock lasts until its transaction ends.
 SELECT DISTINCT virtualtransaction
 FROM pg_locks
 WHERE locktype = 'relation'

@@ -1,11 +1,12 @@
--- Renews the leases of one process, and returns in the same round trip which of them another relay requests, and in which shards a
--- claim above the mark would find a row. No row of a shard: its term is over, or the layout has changed. may_be_free: a shard is free,
--- or another relay holds at least two shards more. behind: there are rows above the mark, perhaps of other relays' shards.
+-- Renews the leases of one process. In the same round trip it returns which of the shards another relay requests (wanted), and in which
+-- shards a claim above the mark would find a row (found). may_be_free means that a shard is free, or that another relay holds at least two
+-- shards more. behind means that there are rows above the mark, perhaps of other relays' shards. It returns no row for a shard whose term
+-- is over, and none if the layout has changed.
 WITH lead AS MATERIALIZED (
   SELECT layout, shards, paused_at
   FROM troupe.relay_leases
   WHERE shard = 0
-  FOR SHARE -- a renewal and a change of the layout are one before the other
+  FOR SHARE -- so that a renewal is either before or after a change of the layout
 ), may_be_free AS MATERIALIZED (
   SELECT (SELECT count(*) FROM troupe.relay_leases l WHERE l.shard >= 0 AND l.shard < lead.shards AND l.layout = lead.layout
             AND l.expires_at > clock_timestamp() AND l.expires_at <= clock_timestamp() + @longest::interval) -- as in read_lease.sql

@@ -1,6 +1,5 @@
--- Returns two positions, given that no new row can appear up to @newest. low: up to here no row of the shard is left to publish. past:
--- up to here all rows that are left failed or wait behind failed ones; this is valid while the digest of the rows that others wait
--- behind is unchanged.
+-- Returns two positions, given that no new row can appear up to @newest. Up to low no row of the shard is left to publish. Up to past all
+-- rows that are left failed, or wait behind failed rows; that is valid while the digest of the rows that others wait behind is unchanged.
 WITH blocking AS MATERIALIZED (
   SELECT md5(coalesce(string_agg(position::text, ' ' ORDER BY position), '')) AS positions
   FROM troupe.outbox_failures

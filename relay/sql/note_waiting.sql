@@ -1,6 +1,6 @@
--- Records the rows that a stream will not deliver and that wait behind failed ones, if the term is still ours. A line of
--- another row at the position is replaced: that row is gone. A topic that cannot be converted to UTF-8 is recorded in ASCII: the
--- relay and the operator's tools read this table as UTF-8.
+-- Records the rows that a sweep has left in the table as waiting, if the term is still ours: a stream will not deliver them, and they wait
+-- behind failed rows. A record of another row at the position is replaced, since that row is gone. A topic that cannot be converted to
+-- UTF-8 is recorded in ASCII, since the relay and the operator's tools read this table as UTF-8.
 WITH lease AS MATERIALIZED (
   SELECT term
   FROM troupe.relay_leases

@@ -1,5 +1,5 @@
--- Parks, if the term is still ours, the rows of the shard that a claim from @low on would read and whose text cannot be converted to UTF-8:
--- the claim fails at them. The topic is recorded in ASCII. See claim_rows.sql.
+-- Parks, if the term is still ours, the rows of the shard above @low that a claim would read and whose text cannot be converted to UTF-8.
+-- The claim fails at these rows. The topic is recorded in ASCII. See claim_rows.sql.
 WITH lease AS MATERIALIZED (
   SELECT term
   FROM troupe.relay_leases

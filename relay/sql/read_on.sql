@@ -1,7 +1,9 @@
--- Continues the claim of claim_rows.sql: returns the next rows above position @after that are visible in the snapshot of that claim. Rows
--- that became visible later are left to the next claim_rows.sql, which begins at the lowest row: a row that commits late may be below
--- @after, and no row written after it may overtake it. Failed rows that are due, and rows that wait behind others, are left to it too.
--- The statement returns no row if the digest of the blocking rows is not @blocking: rows below @after may have become free.
+-- Continues the claim of claim_rows.sql: returns the next rows above position @after that are visible in the snapshot of that claim. It
+-- leaves three kinds of rows to the next claim_rows.sql, which begins at the lowest row:
+--   rows that became visible later: a row that commits late may be below @after, and no row written after it may overtake it;
+--   failed rows that are due;
+--   rows that wait behind others.
+-- It returns no row if the digest of the blocking rows is not @blocking: rows below @after may have become free.
 SELECT position, id, topic, key, key_bytes, type, headers, raw_headers, payload, created_at, failed_before, attempts, failing_for, max_attempts
 FROM (
   SELECT o.position, o.id, o.topic, o.key, o.key_bytes, o.type, o.headers, o.raw_headers, o.payload, o.created_at,

@@ -6,5 +6,5 @@ SELECT shard, holder,
        END AS remaining,
        shards, layout, wanted
 FROM troupe.relay_leases
-WHERE shard >= 0 -- below are the leases of tables with a mapping
+WHERE shard >= 0 -- the leases of mapped tables have negative numbers
 ORDER BY shard

@@ -1,4 +1,4 @@
--- Reads the newest state of the outbox, of any slot: only the holder of the lease writes it.
+-- Reads the newest state of the outbox. The state may be of any slot, since only the holder of the lease writes it.
 SELECT source, system_id, timeline, published::text, sweep::text, lsn::text, publication
 FROM troupe.relay_state
 ORDER BY updated_at DESC, slot = @slot DESC

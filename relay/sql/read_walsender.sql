@@ -1,5 +1,5 @@
--- Returns whether the slot's walsender is decoding the log: it neither waits for the client (Client) nor for more log (Activity). No
--- row: the process @pid does not stream the slot.
+-- Returns whether the slot's walsender is decoding the log: it waits neither for the client (Client) nor for more log (Activity). It
+-- returns no row if the process @pid does not stream the slot.
 SELECT coalesce(a.wait_event_type, '') NOT IN ('Activity', 'Client') AS busy
 FROM pg_replication_slots s
 JOIN pg_stat_activity a ON a.pid = s.active_pid

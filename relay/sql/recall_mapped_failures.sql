@@ -1,4 +1,4 @@
--- As in recall_failures.sql.
+-- As recall_failures.sql, for a mapped table.
 UPDATE troupe.mapped_failures
 SET next_try = clock_timestamp()
 WHERE table_name = @table

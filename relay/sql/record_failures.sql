@@ -1,7 +1,9 @@
--- Records rows that could not be published, if the term is still ours. first_failed_at is the time of the first attempt, not the time at
--- which the row began to wait. A wait of null parks the row. Attempts of 0 mean that the row waits behind another one; a row that has a
--- line already keeps it, since a restarted stream delivers such rows again. The lines are on disk before the statement returns, whatever
--- the role's synchronous_commit is, since the checkpoint, and then the slot, passes the row next.
+-- Records rows that could not be published, if the term is still ours. A wait of null parks the row. Attempts of 0 mean that the row waits
+-- behind another one; if it has a record already, the record stays as it is, since a restarted stream delivers such rows again.
+-- first_failed_at is the time of the first attempt, not the time at which the row began to wait.
+--
+-- The records are on disk before the statement returns, whatever the role's synchronous_commit is: next the checkpoint, and then the slot,
+-- passes these rows.
 WITH lease AS MATERIALIZED (
   SELECT term, set_config('synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'off' THEN 'local'
                                                 ELSE current_setting('synchronous_commit') END, true)

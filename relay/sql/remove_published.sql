@@ -1,6 +1,6 @@
--- Reads the next @rows rows above position @after. If the term is still ours, it deletes each of these rows that a stream published, and
--- whose transaction here began at least @age transactions ago. @published is used as in claim_rows.sql. It returns whether the term is
--- ours, the last position that it read, whether there may be rows above it, and how many were deleted.
+-- Reads the next @rows rows above position @after. If the term is still ours, it deletes each of these rows that a stream published and
+-- whose transaction here began at least @age transactions ago. It uses @published as claim_rows.sql does. It returns whether the term is
+-- ours, the last position that it read, whether there may be rows above it, and the number of deleted rows.
 WITH lease AS MATERIALIZED (
   SELECT term
   FROM troupe.relay_leases

@@ -1,5 +1,5 @@
--- Renews the lease, and returns in the same round trip whether the outbox is paused and whether a claim above @low would find a row. No
--- row: the term is over, or the layout has changed.
+-- Renews the lease. In the same round trip it returns whether the outbox is paused, and whether a claim above @low would find a row. It
+-- returns no row if the term is over or the layout has changed.
 WITH lead AS MATERIALIZED (
   SELECT layout, paused_at
   FROM troupe.relay_leases

@@ -1,4 +1,4 @@
--- Renews the lease of a table with a mapping. Unlike renew_lease.sql it does not look for rows: the role of such a relay has no rights on
+-- Renews the lease of a mapped table. Unlike renew_lease.sql it does not look for rows: the role of such a relay has no rights on
 -- troupe.outbox.
 UPDATE troupe.relay_leases
 SET expires_at = clock_timestamp() + @length::interval,

@@ -1,8 +1,10 @@
--- Reads the visible snapshot, and then an LSN after every visible commit; in this order. Then it writes a message to the log. When the
--- stream delivers the message, it has passed the LSN; the message also advances the slot of an idle outbox. The publication is
--- identified by its rows in the catalog: their xmin changes with each change, and their xmax as soon as a change begins, before other
--- sessions see it. The rows of its schemas are read with query_to_xml, since Postgres 14 has no such catalog. The column publication is
--- null if the publication does not publish every row that is inserted into the table, or if another table has the name @table.
+-- Reads the visible snapshot, and then an LSN after every visible commit, in this order. Then it writes a message to the log. When the
+-- stream delivers the message, it has passed the LSN. The message also advances the slot of an idle outbox.
+--
+-- The publication is identified by its rows in the catalog. Their xmin changes with each change. Their xmax changes as soon as a change
+-- begins, before other sessions see it. The rows of its schemas are read with query_to_xml, since Postgres 14 has no such catalog. The
+-- column publication is null if the publication does not publish every row that is inserted into the table, or if another table has the
+-- name @table.
 SELECT pg_current_snapshot()::text       AS snapshot,
        pg_current_wal_insert_lsn()::text AS lsn,
        pg_logical_emit_message(true, 'troupe', '') IS NULL,

@@ -1,4 +1,4 @@
--- As store_state.sql.
+-- As store_state.sql, for a mapped table.
 WITH lease AS MATERIALIZED (
   SELECT term, set_config('synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'off' THEN 'local'
                                                 ELSE current_setting('synchronous_commit') END, true)

@@ -1,5 +1,5 @@
--- Stores the state, if the term is still ours. The state is on disk before the statement returns, whatever the role's
--- synchronous_commit is: the relay confirms its LSN to the server next, and the server may write the slot to disk at once.
+-- Stores the state, if the term is still ours. The state is on disk before the statement returns, whatever the role's synchronous_commit
+-- is: next the relay confirms the LSN of the state to the server, and the server may write the slot to disk at once.
 WITH lease AS MATERIALIZED (
   SELECT term, set_config('synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'off' THEN 'local'
                                                 ELSE current_setting('synchronous_commit') END, true)
