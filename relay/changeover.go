@@ -21,8 +21,8 @@ type slotPlan struct {
 	why    string
 }
 
-// pollUntilSlot creates a slot while the table is polled. Then it stores the slot's LSN, and the snapshot of the rows that
-// the stream will not deliver. A table with a mapping is not polled meanwhile.
+// pollUntilSlot creates a slot, and meanwhile polls the table. Then it stores the LSN of the slot, and the snapshot of the rows that the
+// stream will not deliver. A mapped table is not polled meanwhile.
 func (r *Relay) pollUntilSlot(idle, term context.Context, p *publisher, plan slotPlan) (storedState, *wal.Conn, error) {
 	st := plan.st
 	if st.there && st.system != plan.system.ID {
@@ -38,7 +38,7 @@ func (r *Relay) pollUntilSlot(idle, term context.Context, p *publisher, plan slo
 	}
 	entry.Str("slot", r.cfg.Slot).Str("why", plan.why).Msg(creating + meanwhile)
 	r.repeats("the slot is created again, and " + meanwhile + ": " + plan.why)
-	// Until the slot exists, the stored source is poll, which stays correct if the slot cannot be created.
+	// Until the slot exists, the stored source is poll. It stays correct if the slot cannot be created.
 	st.there, st.source, st.sweep, st.lsn = true, Poll, nil, 0
 	st.system, st.timeline = plan.system.ID, plan.system.Timeline
 	if err := r.store(idle, plan.db, p.lease, st); err != nil {

@@ -31,6 +31,7 @@ type patience struct {
 	givenUp map[string]time.Time // by topic: when the client last gave up a record of it
 }
 
+// newPatience returns the patience of at-least-once delivery.
 func (r *Relay) newPatience() patience {
 	return patience{max(r.cfg.UnknownTopic, r.patience), min(probeTime, r.patience), make(map[string]time.Time)}
 }

@@ -69,7 +69,8 @@ func (r *Relay) guard(ctx context.Context, l *lease) {
 	}
 }
 
-// calm reports whether guard may read the slot every guardCalm only. s is the state that it read last; nil: there was no slot.
+// calm reports whether guard may wait for guardCalm before it reads the slot again. s is the state that it read last; nil: there was no
+// slot.
 func (r *Relay) calm(s *SlotStatus) bool {
 	switch {
 	case r.flight.Load() > 0:

@@ -54,6 +54,7 @@ func (p logOrder) before(q logOrder) bool {
 	return p.commit < q.commit || p.commit == q.commit && p.number < q.number
 }
 
+// order returns the place of a row in the order of its key.
 func (i *item) order() logOrder {
 	if i.mapped != nil {
 		return logOrder{i.commit, i.commitRow}

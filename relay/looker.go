@@ -116,7 +116,7 @@ func (l *looker) rest(ctx context.Context, of *lease, s scope) restEnd {
 	}
 }
 
-// run looks for rows until ctx ends. The interval grows up to Config.Interval while it finds none.
+// run looks for rows until ctx ends. The time between two looks grows up to Config.Interval while they find none.
 func (l *looker) run(ctx context.Context) {
 	l.session.pool = l.relay.pool
 	defer l.session.close()

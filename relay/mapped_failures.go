@@ -120,8 +120,8 @@ func (m *mappedRow) sweepOrder(t *mappedTable, unknown int64) int64 {
 	return unknown
 }
 
-// due reads failed rows that may be published now. Of the rows that wait behind others it reads only those whose record has a position
-// above after. It maps the rows again, since the configuration may have changed.
+// due reads failed rows that may be published now. Of the rows that wait behind others it reads only rows whose record has a position above
+// after. It maps the rows again, since the configuration may have changed.
 func (t *mappedTable) due(ctx context.Context, db *server, after int64, service string) ([]*item, error) {
 	rows, err := db.Query(ctx, claimMappedFailures, t.args(pg.Args{"rows": 1000, "after": after, "bytes": claimBytes}))
 	if err != nil {

@@ -278,6 +278,7 @@ func (m *mappedSweep) close() {
 	m.conn, m.rows = nil, nil
 }
 
+// remove settles acknowledged rows. The rows themselves stay in the table.
 func (m *mappedSweep) remove(_ context.Context, acked []*item) error {
 	for _, i := range acked {
 		i.settled = true
@@ -286,6 +287,7 @@ func (m *mappedSweep) remove(_ context.Context, acked []*item) error {
 	return nil
 }
 
+// recordFailures records failures, and settles the rows.
 func (m *mappedSweep) recordFailures(ctx context.Context, failures []failure) error {
 	if err := m.relay.recordFailures(ctx, m.db, m.lease, failures); err != nil {
 		return err

@@ -72,6 +72,7 @@ func (p *poll) claim(ctx context.Context, waited time.Duration) ([]*item, error)
 	return items, err
 }
 
+// claimRows does the same as claim, but fails at rows whose text cannot be converted to UTF-8.
 func (p *poll) claimRows(ctx context.Context, waited time.Duration) ([]*item, error) {
 	if items, err := p.readOn(ctx); err != nil || len(items) > 0 {
 		return items, err
@@ -337,6 +338,7 @@ func denied(err error) bool {
 	return errors.As(err, &refusal) && refusal.Code == "42501"
 }
 
+// connect opens the connection if there is none. A new connection begins without a mark.
 func (p *poll) connect(ctx context.Context) error {
 	fresh, err := p.session.connect(ctx)
 	if fresh { // a mark is valid for one connection only, so that a restart of the server is never missed

@@ -276,6 +276,7 @@ func (p *publisher) replaceClient() error {
 	return nil
 }
 
+// send sends rows, counts the acknowledged ones in Status, and calls the hooks.
 func (p *publisher) send(ctx context.Context, items []*item) error {
 	r := p.relay
 	began := time.Now()

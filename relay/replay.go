@@ -170,6 +170,7 @@ func publishedSnapshot(ctx context.Context, db *server) (string, error) {
 	return states[0].Published, nil
 }
 
+// read returns the next published rows after p.Position.
 func (r Replay) read(ctx context.Context, db *server, snapshot string, p ReplayProgress) ([]outboxrow.Row, error) {
 	found, err := db.Query(ctx, replayRows, pg.Args{
 		"position": p.Position, "last": p.Last, "snapshot": snapshot, "topic": r.Topic,
@@ -183,6 +184,7 @@ func (r Replay) read(ctx context.Context, db *server, snapshot string, p ReplayP
 	})
 }
 
+// send publishes rows, and returns when all of them are acknowledged or one is refused.
 func (r Replay) send(ctx context.Context, client *kgo.Client, rows []outboxrow.Row, cfg *Config) error {
 	defaults := outboxrow.Defaults{Source: cfg.Service, ContentType: cfg.ContentType}
 	records := make([]*kgo.Record, len(rows))

@@ -12,7 +12,7 @@ import (
 	"github.com/troupe-go/troupe/internal/wal"
 )
 
-// slotState is a slot's row of pg_replication_slots.
+// A slotState is a slot's row of pg_replication_slots.
 type slotState struct {
 	there            bool
 	plugin, database string

@@ -53,8 +53,8 @@ func (s *snapshot) sees(xid uint64) bool {
 	return !running
 }
 
-// seesLow is sees for the low 32 bits of a transaction id, as the log has them. The transaction must be less than 2³¹ transactions older
-// or newer than the snapshot.
+// seesLow does the same as sees for the low 32 bits of a transaction id, as the log has them. The transaction must be less than 2³¹
+// transactions older or newer than the snapshot.
 func (s *snapshot) seesLow(xid uint32) bool {
 	near := s.max + uint64(int64(int32(xid-uint32(s.max))))
 	return s.text != "" && s.sees(near)

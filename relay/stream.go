@@ -26,9 +26,11 @@ const (
 )
 
 // breath is the shortest time between two windows with rows, unless a window is full. A window that ends within a transaction also waits
-// for the rest of it, for at most breath from its first row. Without these waits each row is a send of its own when rows arrive one by one
-// and fast. On a machine that also runs the broker and the consumers, so many sends slow the server down, and it sends the log late. At
-// 2,000 rows/s on two cores the 99th percentile of the latency was 33 ms (bench/relay --only latency).
+// for the rest of it, for at most breath from its first row.
+//
+// Without these waits each row is a send of its own when rows arrive one by one and fast. On a machine that also runs the broker and the
+// consumers, so many sends slow the server down, and it sends the log late: at 2,000 rows/s on two cores the 99th percentile of the latency
+// was 33 ms without them (bench/relay --only latency).
 const breath = time.Millisecond
 
 // A stream is the source that reads the log. Goroutines of its own read rows into windows (read), store checkpoints (keepCheckpoint) and

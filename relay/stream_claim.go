@@ -29,6 +29,7 @@ func (s *stream) checkPause() error {
 	return nil
 }
 
+// claimRows does the same as claim. It returns errPaused if the relay is paused.
 func (s *stream) claimRows(ctx context.Context) ([]*item, error) {
 	if s.ending {
 		return s.begun(ctx)
@@ -276,6 +277,7 @@ func (s *stream) begun(ctx context.Context) ([]*item, error) {
 	}
 }
 
+// remove deletes the failure records of acknowledged rows, and settles the rows. The rows themselves stay in the table.
 func (s *stream) remove(ctx context.Context, acked []*item) error {
 	if err := s.ledger.cure(ctx, acked); err != nil {
 		return err
@@ -291,6 +293,7 @@ func (s *stream) remove(ctx context.Context, acked []*item) error {
 	return nil
 }
 
+// recordFailures records failures, and settles the rows. It leaves out rows that the log has repeated.
 func (s *stream) recordFailures(ctx context.Context, failures []failure) error {
 	failures, err := s.unrecorded(ctx, failures)
 	if err != nil || len(failures) == 0 {

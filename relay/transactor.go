@@ -65,6 +65,7 @@ type transactor struct {
 	traced []outbox.PublishedRow // rows in it for the hook Traced
 }
 
+// A producerID is the id that the broker has given to the producer, with its epoch.
 type producerID struct {
 	id    int64
 	epoch int16
@@ -200,8 +201,8 @@ func (t *transactor) reached(s *stream, upTo wal.LSN, end commitEnd) error {
 	return t.commitIfDue(s)
 }
 
-// commitIfDue commits the transaction if it is complete, and Config.Transactions have passed since the last commit or the relay is paused.
-// Else it returns an error if the transaction is about to time out.
+// commitIfDue commits the transaction if it is complete, and either Config.Transactions have passed since the last commit or the relay is
+// paused. Otherwise it returns an error if the transaction is about to time out.
 func (t *transactor) commitIfDue(s *stream) error {
 	if t.whole && t.busy() && (time.Since(t.ended) >= t.relay.cfg.Transactions || t.relay.gate.closed()) {
 		return t.commit(s)
@@ -273,6 +274,7 @@ func (t *transactor) end(last *kgo.Record) error {
 
 var errEpoch = errors.New("the producer was given another epoch")
 
+// produce sends one record, and waits until it is acknowledged.
 func (t *transactor) produce(r *kgo.Record) error {
 	settled := make(chan error, 1)
 	t.client.Produce(context.Background(), r, func(_ *kgo.Record, err error) { settled <- err })

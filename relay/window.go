@@ -80,6 +80,7 @@ var fields = map[string]field{
 // while a relay runs.
 type layout []field
 
+// layoutOf returns the layout of a relation. It returns an error if a column of the outbox is missing.
 func layoutOf(r *wal.Relation) (layout, error) {
 	l := make(layout, len(r.Columns))
 	found := 0
@@ -98,6 +99,7 @@ func layoutOf(r *wal.Relation) (layout, error) {
 // words caches strings that repeat: topics and types. It does not cache a string that is longer than maxCachedText.
 type words map[string]string
 
+// text returns b as a string, and caches it.
 func (w words) text(b []byte) string {
 	if len(b) > maxCachedText {
 		return string(b)

@@ -158,7 +158,7 @@ func (r *Relay) discardForeignState(ctx context.Context, db *server, l *lease, s
 	return st, r.store(ctx, db, l, st)
 }
 
-// choose returns the source to use, and the reason.
+// choose returns the source to use, and the reason for it.
 func (r *Relay) choose(ctx context.Context) (s Source, why string, err error) {
 	if r.cfg.Source == Poll {
 		return Poll, "by configuration", nil
@@ -192,7 +192,7 @@ func (r *Relay) warnOfStandby(ctx context.Context, db *server) error {
 	return nil
 }
 
-// obstacle returns why the table cannot be streamed; "": it can. For a mapped table it first creates the publication.
+// obstacle returns why the table cannot be streamed, or "" if it can. For a mapped table it first creates the publication.
 func (r *Relay) obstacle(ctx context.Context) (string, error) {
 	if r.mapped == nil {
 		return wal.Obstacle(ctx, r.pool, wal.Published{Publication: r.cfg.Publication, Schema: "troupe", Table: "outbox"})
@@ -242,7 +242,7 @@ func (r *Relay) newPoll(l *lease) *poll {
 // that is less.
 func batchOfShard(batch, shards int) int { return max(batch/shards, min(batch, 500)) }
 
-// storedState is the row of troupe.relay_state, or of a mapped table in troupe.mapped_tables.
+// A storedState is the row of troupe.relay_state, or the row of a mapped table in troupe.mapped_tables.
 type storedState struct {
 	there       bool
 	source      Source
