@@ -34,7 +34,7 @@ func TestAWindowOfAFewRowsWaitsForOthersBehindOneThatHasJustGone(t *testing.T) {
 		{"rows of a long transaction", within(3, long), long, false},
 		{"a full window of one", within(windowRows, just), long, false},
 	} {
-		s := &stream{relay: &Relay{}, filling: c.window, spare: new(window), taken: c.last, room: make(chan struct{}, 1), passed: make(chan struct{}, 1)}
+		s := &stream{relay: &Relay{}, filling: c.window, spare: new(window), taken: c.last, room: make(chan struct{}, 1), publishedMoved: make(chan struct{}, 1)}
 		items, err := s.next(over)
 		if c.waits {
 			require.ErrorIs(t, err, context.Canceled, c.name)
@@ -47,7 +47,7 @@ func TestAWindowOfAFewRowsWaitsForOthersBehindOneThatHasJustGone(t *testing.T) {
 
 func TestAKeepaliveIsNothingToWaitBehind(t *testing.T) {
 	t.Parallel()
-	s := &stream{relay: &Relay{}, filling: &window{upTo: 1}, spare: &window{}, room: make(chan struct{}, 1), passed: make(chan struct{}, 1)}
+	s := &stream{relay: &Relay{}, filling: &window{upTo: 1}, spare: &window{}, room: make(chan struct{}, 1), publishedMoved: make(chan struct{}, 1)}
 	_, err := s.next(t.Context())
 	require.NoError(t, err)
 	require.Zero(t, s.taken)
@@ -70,7 +70,7 @@ func TestRowsOfATransactionWaitForEachOther(t *testing.T) {
 		}, breath, 3},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			s := &stream{relay: &Relay{}, filling: &window{}, spare: &window{}, ready: make(chan struct{}, 1), room: make(chan struct{}, 1), passed: make(chan struct{}, 1)}
+			s := &stream{relay: &Relay{}, filling: &window{}, spare: &window{}, ready: make(chan struct{}, 1), room: make(chan struct{}, 1), publishedMoved: make(chan struct{}, 1)}
 			began := time.Now()
 			s.mu.Lock()
 			s.filling.push(item{})

@@ -86,7 +86,7 @@ func TestClaimsPassOverRowsThatWaitBehindAParkedOne(t *testing.T) {
 	insert("hot", behind)
 	failure(1, "hot", "parked")
 	failure(2, "late", "retrying")
-	p := &poll{session: session{pool: pool}, lease: l, batch: 10, passes: time.Hour}
+	p := &poll{session: session{pool: pool}, lease: l, batch: 10, passLimit: time.Hour}
 	defer p.close()
 	mark := func() {
 		t.Helper()
@@ -148,7 +148,7 @@ func TestAFullLookFindsWhatIsBelowAMark(t *testing.T) {
 			exec("INSERT INTO troupe.outbox (topic, key, type) SELECT 't', 'hot', 'T' FROM generate_series(1, 100)")
 			exec(`INSERT INTO troupe.outbox_failures (position, id, topic, order_key, status, attempts, max_attempts, last_error)
 				SELECT position, id, 't', 'hot', 'parked', 1, 1, 'e' FROM troupe.outbox WHERE position = 101`)
-			p := &poll{session: session{pool: pool}, lease: l, batch: 10, passes: time.Hour}
+			p := &poll{session: session{pool: pool}, lease: l, batch: 10, passLimit: time.Hour}
 			defer p.close()
 			require.Empty(t, claimedNow(t, p))
 			for range 2 {
@@ -179,7 +179,7 @@ func TestAFullLookOfIdleShardsFindsWhatIsBelowAMark(t *testing.T) {
 	r.pool, r.looker.session.pool = pool, pool
 	defer r.looker.session.close()
 	r.looker.addLease(&holding{lease: l})
-	p := &poll{session: session{pool: pool}, lease: l, batch: 10, passes: time.Hour, looker: r.looker}
+	p := &poll{session: session{pool: pool}, lease: l, batch: 10, passLimit: time.Hour, looker: r.looker}
 	defer p.close()
 	require.Empty(t, claimedNow(t, p))
 	p.mark.low = 100
@@ -220,7 +220,7 @@ func TestAFullLookLocksNoLease(t *testing.T) {
 	require.NoError(t, err)
 	l.length = time.Minute
 	l.renewed(time.Now().Add(-l.length / 2))
-	p := &poll{session: session{pool: pool}, lease: l, batch: 10, passes: time.Hour}
+	p := &poll{session: session{pool: pool}, lease: l, batch: 10, passLimit: time.Hour}
 	defer p.close()
 	renewal, err := pool.Begin(t.Context())
 	require.NoError(t, err)

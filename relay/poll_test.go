@@ -41,7 +41,7 @@ func TestAPassOvertakesNothingThatCommitsLate(t *testing.T) {
 	for range 6 {
 		insert(pool, "k")
 	}
-	p := &poll{session: session{pool: pool}, lease: l, batch: 2, passes: time.Hour}
+	p := &poll{session: session{pool: pool}, lease: l, batch: 2, passLimit: time.Hour}
 	defer p.close()
 	require.Equal(t, []string{"k2", "k3"}, claimedNow(t, p))
 	require.NotNil(t, p.ahead, "the next claim is under way")
@@ -66,7 +66,7 @@ func TestAPassHasNoRowsThatAreRestoredMeanwhile(t *testing.T) {
 	}
 	exec("SELECT setval('troupe.outbox_position_seq', 10)")
 	exec("INSERT INTO troupe.outbox (topic, key, type) SELECT 't', 'k', 'T' FROM generate_series(1, 4)")
-	p := &poll{session: session{pool: pool}, lease: l, batch: 2, passes: time.Hour}
+	p := &poll{session: session{pool: pool}, lease: l, batch: 2, passLimit: time.Hour}
 	defer p.close()
 	require.Equal(t, []string{"k11", "k12"}, claimedNow(t, p))
 	p.join(t.Context())
@@ -82,7 +82,7 @@ func TestAPassEndsWithARowThatIsNotSettled(t *testing.T) {
 	pool, l := tenure(t)
 	_, err := pool.Exec(t.Context(), "INSERT INTO troupe.outbox (topic, key, type) SELECT 't', 'k', 'T' FROM generate_series(1, 6)")
 	require.NoError(t, err)
-	p := &poll{session: session{pool: pool}, lease: l, batch: 2, passes: time.Hour}
+	p := &poll{session: session{pool: pool}, lease: l, batch: 2, passLimit: time.Hour}
 	defer p.close()
 	items, err := p.claim(t.Context(), 0)
 	require.NoError(t, err)
@@ -95,7 +95,7 @@ func TestAPassEndsWithARowThatIsNotSettled(t *testing.T) {
 func TestAPassGoesOnBesideRowsThatWaitBehindAParkedOne(t *testing.T) {
 	t.Parallel()
 	pool, l := tenure(t)
-	p := &poll{session: session{pool: pool}, lease: l, batch: 2, passes: time.Hour}
+	p := &poll{session: session{pool: pool}, lease: l, batch: 2, passLimit: time.Hour}
 	defer p.close()
 	insertAlternating(t, pool, 14) // hot1, k2, hot3, k4, …
 	noteFailures(t, pool, 1, "parked")
@@ -123,7 +123,7 @@ func TestAPassEndsWhenRowsThatItLeftOutWaitNoMore(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			pool, l := tenure(t)
-			p := &poll{session: session{pool: pool}, lease: l, batch: 2, passes: time.Hour}
+			p := &poll{session: session{pool: pool}, lease: l, batch: 2, passLimit: time.Hour}
 			defer p.close()
 			insertAlternating(t, pool, 20)
 			noteFailures(t, pool, 1, c.status)
@@ -156,7 +156,7 @@ func TestAPassEndsWhenRowsThatItLeftOutWaitNoMore(t *testing.T) {
 func TestAPassTakesRowsThatAStreamRecordedBehindOthers(t *testing.T) {
 	t.Parallel()
 	pool, l := tenure(t)
-	p := &poll{session: session{pool: pool}, lease: l, batch: 2, passes: time.Hour}
+	p := &poll{session: session{pool: pool}, lease: l, batch: 2, passLimit: time.Hour}
 	defer p.close()
 	insertAlternating(t, pool, 10)
 	for _, position := range []int{5, 7, 9} {
@@ -199,7 +199,7 @@ func TestEachRowBelongsToOneShard(t *testing.T) {
 	require.NoError(t, err)
 	shardOf, seen := make(map[string]int), make(map[int64]bool)
 	for shard := range 4 {
-		p := &poll{session: session{pool: pool}, lease: &lease{shard: shard, shards: 4, holder: l.holder, term: l.term, length: l.length}, batch: 100, passes: time.Hour}
+		p := &poll{session: session{pool: pool}, lease: &lease{shard: shard, shards: 4, holder: l.holder, term: l.term, length: l.length}, batch: 100, passLimit: time.Hour}
 		claims, last := 0, int64(0)
 		for {
 			items, err := p.claim(t.Context(), 0)
@@ -231,7 +231,7 @@ func TestPlansOfABacklog(t *testing.T) {
 	pool, l := tenure(t)
 	_, err := pool.Exec(t.Context(), "INSERT INTO troupe.outbox (topic, key, type) SELECT 't', 'k' || n, 'T' FROM generate_series(1, 20000) AS n")
 	require.NoError(t, err)
-	p := &poll{session: session{pool: pool}, lease: l, batch: 100, passes: time.Hour}
+	p := &poll{session: session{pool: pool}, lease: l, batch: 100, passLimit: time.Hour}
 	defer p.close()
 	require.NoError(t, p.connect(t.Context()))
 	of := pass{after: 100}

@@ -19,7 +19,7 @@ func TestRowsThatAreTriedAgainHaveHalfOfAClaim(t *testing.T) {
 	exec(`INSERT INTO troupe.outbox_failures (position, id, topic, order_key, status, attempts, max_attempts, next_try, last_error)
 		SELECT position, id, topic, convert_to(key, 'UTF8'), 'retrying', 1, 0, now() - (position || ' s')::interval, 'e'
 		FROM troupe.outbox WHERE position <= 20`)
-	p := &poll{session: session{pool: pool}, lease: l, batch: 10, passes: 0} // no claim is read ahead: each begins at the lowest row
+	p := &poll{session: session{pool: pool}, lease: l, batch: 10, passLimit: 0} // no claim is read ahead: each begins at the lowest row
 	defer p.close()
 	claim := func() (retried, fresh []int64) {
 		t.Helper()
