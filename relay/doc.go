@@ -101,8 +101,8 @@
 //	a transaction of any size              passes in bounded memory; after a kill in between it is streamed again from its first row,
 //	                                       and rows of it that were published are repeated, same ids
 //	a connection is cut                    the stream begins again at the stored checkpoint; a standby may take over meanwhile
-//	the checkpoint cannot be stored        rows are published all the same, and the log warns `store: failed, trying on`; a kill
-//	                                       repeats all rows since the last store
+//	the checkpoint cannot be stored        rows are published all the same; after a while the relay is not ready, with the reason; a
+//	                                       kill repeats all rows since the last store
 //	synchronous_standby_names matches it   commits of other sessions wait until the relay confirms them, a second or more; the relay's
 //	                                       own commits do not wait; it logs a warning
 //	a commit waits for a standby           its rows may be published, or recorded as failed, before other sessions see them

@@ -81,6 +81,10 @@ type state struct {
 	failing error // reason for the lack of progress; nil after progress
 	broker  error // error of the last failed connect, nil after a successful one
 	held    error // why the server holds the log back; nil: it does not
+
+	unstored     error         // why the checkpoint of a stream cannot be stored; nil: it can
+	unstoredAt   time.Time     // when the first attempt to store it failed
+	unstoredTime time.Duration // time from the first failed attempt to the last one
 }
 
 func (s *state) update(change func(*Status)) {
@@ -161,6 +165,16 @@ func (s *state) setHeldBack(why error) {
 	s.held = why
 }
 
+// setUnstored is called after each attempt to store the checkpoint of a stream, with the reason why it failed; nil: it did not.
+func (s *state) setUnstored(why error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.unstored == nil {
+		s.unstoredAt = time.Now()
+	}
+	s.unstored, s.unstoredTime = why, time.Since(s.unstoredAt)
+}
+
 // brokerIs sets the result of the last connect to a broker.
 func (s *state) brokerIs(err error) {
 	s.mu.Lock()
@@ -188,8 +202,8 @@ func (r *Relay) Status() Status {
 // relay waits for. It depends on progress, not on connections: no progress for a lease's length and two intervals is an error.
 //
 // These are errors of an active relay too: a slot that the server is about to lose, or for which it keeps more log than Config.SlotUnready;
-// a stream that repeatedly ends at one LSN; and a stream from which the server holds the log back for a standby. Failed rows are not an
-// error.
+// a stream that repeatedly ends at one LSN; a stream from which the server holds the log back for a standby; and a stream whose checkpoint
+// could not be stored for as long as that. Failed rows are not an error.
 //
 // Ready may be called at any time, from any goroutine.
 func (r *Relay) Ready() error {
@@ -220,8 +234,12 @@ func (r *Relay) Ready() error {
 	if r.state.held != nil && s.Role == Active {
 		return fmt.Errorf("%s: %w", s.Role, r.state.held)
 	}
+	most := r.cfg.Lease + 2*r.cfg.Interval
+	if r.state.unstored != nil && r.state.unstoredTime > most && s.Role == Active {
+		return fmt.Errorf("%s: the checkpoint was not stored for %s: %w", s.Role, r.state.unstoredTime.Round(time.Second), r.state.unstored)
+	}
 	quiet := time.Since(s.Progress)
-	if quiet <= r.cfg.Lease+2*r.cfg.Interval {
+	if quiet <= most {
 		return nil
 	}
 	quiet = quiet.Round(time.Second)

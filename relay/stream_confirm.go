@@ -96,9 +96,11 @@ func (s *stream) keepCheckpoint(ctx context.Context, st storedState) {
 			continue
 		}
 		s.relay.quiet.recovered("store")
+		s.relay.state.setUnstored(nil)
 		stored, kept = time.Now(), rows
 	}
 	s.relay.heldBack(nil)
+	s.relay.state.setUnstored(nil)
 	if err := s.keepLast(context.WithoutCancel(ctx), st); err != nil && !errors.Is(err, errLost) {
 		s.relay.cfg.Log.Warn().Err(err).Msg("the rows published last will be published again")
 	}
@@ -134,6 +136,7 @@ func (s *stream) failed(ctx context.Context, what string, err error) {
 	}
 	if ctx.Err() == nil {
 		s.relay.quiet.failed(what, err)
+		s.relay.state.setUnstored(err)
 	}
 }
 
