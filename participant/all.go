@@ -15,23 +15,22 @@ import (
 // allTypes replaces the type in the name of a handler of OnAll.
 const allTypes = "all"
 
-// OnAll registers fn as the handler of all events of other hops, of any type: Exhausted and Nothing too. It is called once for
-// all events that are in one transaction, as many as Config.Batch, so that it can read and write their data in a few
-// statements. The events of a key are in their order.
+// OnAll registers fn as the handler of all events of the hops in from, of any type, also Exhausted and Nothing. fn is called once for all events that
+// are in one transaction, at most Config.Batch, so that it can read and write their data in a few statements. The events of a key are in their order.
 //
-// fn emits no answer. To write the messages that follow from an event, or to schedule deadlines, it passes the event's Context to
-// Outbox and Schedule. ctx itself belongs to no message: an entry written with it has no cause, and another id in each run.
-// Config.Timeout limits the whole call.
+// fn emits no answer. To write the messages that follow from an event, or to schedule deadlines, it passes the event's Context to Outbox and
+// Schedule. ctx itself belongs to no message: an entry written with it has no cause, and another id in each run. Config.Timeout limits the whole
+// call.
 //
-// An error rolls back the whole transaction. Mark it with At if it is about one message: from then on that message runs alone, and only
-// these runs count as its attempts, while the others continue together. After an error without At each message runs alone once.
-// So fn must have the same effect with one message as with many.
+// An error rolls back the whole transaction. Mark the error with At if it is about one message: from then on that message runs alone, and only these
+// runs count as its attempts, while the others continue together. After an error without At each message runs alone once. So fn must have the same
+// effect with one message as with many.
 //
-// OnAll may also be called while Run runs, for hops whose events have no handler yet. The participant then joins its group again,
-// with the topics of these hops too; a contract does not check them, and Ready reports it until that is done.
+// OnAll may also be called while Run runs, for hops whose events have no handler yet. The participant then joins its group again and consumes their
+// topics too. Until it has joined, Ready returns an error. A contract does not check these handlers.
 //
-// A topic has either OnAll or On; both are a mistake that Run reports. Local work of one transaction may come in more than one
-// call, if commands or deadlines of a key come between its events.
+// A topic has either OnAll or On; both are a mistake that Run reports. With local work a transaction may also have commands and deadlines: an event
+// behind one of these of the same key is passed to fn in a further call.
 func OnAll(p *Participant, from []topics.Hop, fn func(ctx context.Context, tx pgx.Tx, ms []Taken) error) {
 	all := &taker{fn}
 	var hs []*handler
@@ -58,7 +57,7 @@ type Taken struct {
 	// Message is the received message, with its attributes. If it had no ce_id, ID is made of its place and a hash of its
 	// record.
 	Message envelope.Message
-	// Attempt is the number of this run, counted from 1, as in Command; 1 in a batch, whose runs do not count.
+	// Attempt is the number of this run, counted from 1, as in Command. It is 1 in a batch, since runs in a batch are not counted.
 	Attempt int
 
 	ctx context.Context
@@ -73,7 +72,7 @@ func (t Taken) Context() context.Context {
 	return t.ctx
 }
 
-// At marks err as the error of the message of that number in OnAll's call, counted from 0. Nil stays nil.
+// At marks err as an error about message i of the slice that OnAll passed to fn, counted from 0. At(i, nil) is nil.
 func At(i int, err error) error {
 	if err == nil {
 		return nil
@@ -81,7 +80,7 @@ func At(i int, err error) error {
 	return located{i, err}
 }
 
-// located is an error of one message of a call.
+// located is an error with the number of its message, as At makes it.
 type located struct {
 	i int
 	error
@@ -89,31 +88,31 @@ type located struct {
 
 func (l located) Unwrap() error { return l.error }
 
-// taker holds a function of OnAll, which several topics may share.
+// taker holds a function of OnAll. The handlers of several topics may share it.
 type taker struct {
 	fn func(ctx context.Context, tx pgx.Tx, ms []Taken) error
 }
 
-// run runs the handlers: one after the other, but the messages of one OnAll in one call, as far as the order of their keys
-// allows.
+// run runs the handlers of u.first, one after the other. The messages of one OnAll go to its function in one call, as far as the order of their keys
+// allows (see along).
 func (u *unit) run() error {
 	u.callBatch()
-	var ran []bool // the messages that an OnAll has had
+	var ran []bool // by index in u.first: its OnAll function was called
 	for i, m := range u.first {
 		if ran != nil && ran[i] {
 			continue
 		}
-		if u.setter != nil { // the settings that it changed must not apply to the others
+		if u.setter != nil { // settings that its handler changed must not apply to other messages
 			u.setter.handler.sets.Store(true)
 			return failedIn{u.setter, conflict{error: errSets}}
 		}
-		if i > 0 && (m.handler.all != nil || m.handler.overtakes.Load() || m.sharesKey(u.first[i-1])) { // adjacent by key
+		if i > 0 && (m.handler.all != nil || m.handler.overtakes.Load() || m.sharesKey(u.first[i-1])) { // messages of a key are adjacent
 			u.tx.keepOrder()
 			u.unsent = nil
 		}
 		if m.handler.all == nil {
 			err := u.handle(m)
-			if err == nil && u.overtook { // a savepoint may be open: the answers cannot go before its rows
+			if err == nil && u.overtook { // the answers could not be queued before its event: a rollback to a savepoint would discard them
 				m.handler.overtakes.Store(true)
 				err = errOvertook
 			}
@@ -133,7 +132,7 @@ func (u *unit) run() error {
 	return nil
 }
 
-// awaits records that m's answer is sent with COMMIT, while other handlers are still to run.
+// awaits records that m's answer is sent with COMMIT, after the statements of the handlers that are still to run.
 func (u *unit) awaits(m *message) {
 	if !m.handler.answers || len(u.first) == 1 {
 		return
@@ -146,8 +145,8 @@ func (u *unit) awaits(m *message) {
 
 func (m *message) sharesKey(with *message) bool { return m.Key != nil && bytes.Equal(m.Key, with.Key) }
 
-// along returns the message at i and the later ones that go into the same call: all of its handler, except the ones that
-// come after another handler's message of their key.
+// along returns the messages for one call of an OnAll function: the message at i of u.first, and the later ones with the same function that have not
+// run. It leaves out a message behind another handler's message of the same key. It sets ran for the returned messages.
 func (u *unit) along(i int, ran []bool) (ms []*message) {
 	all := u.first[i].handler.all
 	var waits *message

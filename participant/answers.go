@@ -19,9 +19,8 @@ import (
 	"github.com/troupe-go/troupe/retry"
 )
 
-// A command that comes again under another id, with the idempotency key it had, was sent by a caller without an answer: it gets
-// the stored answer, and its handler does not run again. A command of a saga is identified by its saga, step and operation
-// instead: see barrier.
+// A command that comes again under another id, with the same idempotency key, was repeated by a sender that got no answer. It gets the stored answer,
+// and its handler does not run again. A command of a saga is identified by its saga, step and operation instead: see barrier.go.
 
 var (
 	//go:embed sql/find_answers.sql
@@ -36,9 +35,11 @@ var (
 	deleteAnswer string
 )
 
-// answerKey is the key of a stored answer. For a command it is the type and the idempotency key. For an event it is the topic and type,
-// since events of other hops may have the same type, and the idempotency key. For a command of a saga it is operation and step, and the
-// saga's id.
+// answerKey is the key of a stored answer. It has three forms:
+//
+//   - a command: its type, and its idempotency key;
+//   - an event that React handles: its topic and type, since events of other hops may have the same type, and its idempotency key;
+//   - a command of a saga: its operation and step, and the saga's id.
 type answerKey struct{ typ, key string }
 
 type storedAnswer struct {
@@ -47,7 +48,7 @@ type storedAnswer struct {
 	contentType string
 	payload     []byte
 	commandKey  string  // of a saga's command
-	request     []byte  // requestHash of any other command or event; nil if there is nothing to compare
+	request     []byte  // requestHash of any other message; nil if there is nothing to compare
 	version     *uint32 // of the row; nil if this transaction has written it
 }
 
@@ -63,7 +64,7 @@ func (m *message) answerKey() answerKey {
 	return answerKey{indexable(m.Type), indexable(m.IdempotencyKey)}
 }
 
-// requestHash hashes the message's key and body: an idempotency key identifies one request.
+// requestHash hashes m's key and body. Two messages with one idempotency key must have the same hash, since the key identifies one request.
 func (m *message) requestHash() []byte {
 	h := sha256.New()
 	_ = binary.Write(h, binary.BigEndian, int64(len(m.Key))) // a hash takes all writes
@@ -81,12 +82,13 @@ func (m *message) differs(stored storedAnswer) error {
 		"which was answered: send this one with an idempotency key of its own", readable(m.IdempotencyKey, 255), m.Type)}
 }
 
-// answered reports whether m's answer is stored.
+// answered reports whether m's answer is stored under an answerKey: m must be answered, and have an idempotency key or be a command of a saga.
 func (m *message) answered() bool {
 	return m.handler != nil && m.handler.answers && (m.IdempotencyKey != "" || m.ofSaga())
 }
 
-// findAnswers queues the query for earlier answers, if any of the messages can have one.
+// findAnswers queues the query for the stored answers that decide on the messages: each message's own, and for a command of a saga also the answer to
+// the other operation and the mark of its call (begun.go). asked is false if no message can have an answer.
 func (p *Participant) findAnswers(b *pgx.Batch, ms []*message) (asked bool) {
 	var types, keys []string
 	add := func(k answerKey) { types, keys = append(types, k.typ), append(keys, k.key) }
@@ -125,9 +127,9 @@ func readAnswers(results pgx.BatchResults) (answers, error) {
 	return all, err
 }
 
-// findForgotten queues the query for the time up to which answers to sagas' commands may be deleted, if any of the messages is
-// such a command. It must come after findAnswers: an answer that is deleted between the two is missing in the result of the
-// first and counted in the time of the second.
+// findForgotten queues the query for the time up to which answers to sagas' commands may have been deleted, if one of the messages is such a command.
+// Queue it after findAnswers: if an answer is deleted between the two queries, the first one lacks the answer and the second one returns the time of
+// the deletion.
 func (p *Participant) findForgotten(b *pgx.Batch, ms []*message) (asked bool) {
 	asked = slices.ContainsFunc(ms, func(m *message) bool { return m.answered() && m.ofSaga() })
 	if asked {
@@ -144,7 +146,7 @@ func readForgotten(results pgx.BatchResults) (deleted *time.Time, err error) {
 	return deleted, err
 }
 
-// storeAnswer stores m's answer in addition to its event. Of two concurrent commands with one key the second fails, runs again,
+// storeAnswer stores m's answer e, in addition to the event. Of two concurrent messages with one key the second violates the unique key, runs again,
 // and finds the answer of the first.
 func (u *unit) storeAnswer(m *message, e outbox.Entry) {
 	if !m.answered() {
@@ -159,12 +161,12 @@ func (u *unit) storeAnswer(m *message, e outbox.Entry) {
 	u.store(m, m.answerKey(), s)
 }
 
-// store stores the answer of m, or of the other call of its step. It replaces an existing answer, if it is still the one that
-// was found: else the insertion fails, and the whole transaction runs again.
+// store stores s under k, as the answer to m or to the other call of m's step. It replaces an answer that the transaction has found. If another
+// transaction has changed that answer since, the row is not deleted, the insertion fails, and the whole transaction runs again.
 func (u *unit) store(m *message, k answerKey, s storedAnswer) {
 	group := u.w.p.cfg.Group
 	if old, ok := u.answers[k]; ok {
-		u.tx.answers.queue(&u.tx.stored) // the old one may be among them
+		u.tx.answers.queue(&u.tx.stored) // the old answer may be among the rows that are not inserted yet
 		u.tx.stored.Queue(deleteAnswer, group, k.typ, k.key, old.version)
 	}
 	var commandKey *string // null for a command that is no saga's
@@ -196,7 +198,7 @@ func (r *answerRows) add(group string, k answerKey, s storedAnswer, commandKey *
 	r.commandKeys, r.requests = append(r.commandKeys, commandKey), append(r.requests, s.request)
 }
 
-// queue adds the statement that inserts them to b and empties r.
+// queue adds to b the statement that inserts the collected answers, and empties r.
 func (r *answerRows) queue(b *pgx.Batch) {
 	switch len(r.types) {
 	case 0:
@@ -210,10 +212,10 @@ func (r *answerRows) queue(b *pgx.Batch) {
 	*r = answerRows{}
 }
 
-// repeatAnswer answers m with the stored answer to the same command under another id.
+// repeatAnswer answers m with the stored answer to the same request under another id.
 func (p *Participant) repeatAnswer(ctx context.Context, tx *handlerTx, m *message, s storedAnswer) error {
 	if s.typ == "" {
-		return nil // Done
+		return nil // the handler returned Done
 	}
 	e := p.reply(m)
 	e.Outcome, e.Type, e.ContentType, e.Payload = s.outcome, s.typ, s.contentType, s.payload
@@ -223,7 +225,7 @@ func (p *Participant) repeatAnswer(ctx context.Context, tx *handlerTx, m *messag
 	return nil
 }
 
-// answer writes the outcome event with the key, ids and headers that deadletter.Reply gives it.
+// answer renders the outcome event of m and stores the answer. deadletter.Reply sets the event's key, ids and headers.
 func (u *unit) answer(ctx context.Context, m *message, o Outcome) error {
 	p := u.w.p
 	e := p.reply(m)
@@ -236,14 +238,14 @@ func (u *unit) answer(ctx context.Context, m *message, o Outcome) error {
 		return err
 	}
 	if err := p.checked.Render(ctx, &u.tx.events, e); err != nil {
-		return classified{Permanent, err} // it is only queued: refused, since it is too large or not declared
+		return classified{Permanent, err} // Render writes nothing to the database: the event is too large, or the contract does not declare it
 	}
 	u.storeAnswer(m, e)
 	u.endCall(m)
 	return u.precede(m)
 }
 
-// event returns e with an outcome's kind and body.
+// event returns e with the kind and the encoded body of o.
 func (p *Participant) event(e outbox.Entry, o Outcome) (outbox.Entry, error) {
 	switch {
 	case o.done:
@@ -256,7 +258,7 @@ func (p *Participant) event(e outbox.Entry, o Outcome) (outbox.Entry, error) {
 	e.Outcome = o.kind
 	encoded, err := p.cfg.Codec.Encode(e.Topic, o.body)
 	if err != nil && retry.NotBefore(err) > 0 {
-		return e, err // as of a codec whose store of keys was away
+		return e, err // the codec needs a service that is away, such as a store of keys
 	}
 	if err != nil {
 		return e, classified{Permanent, err}

@@ -15,33 +15,33 @@ import (
 )
 
 const (
-	// statementLimit limits the waits of this package outside handlers: for a connection, the inbox row, the commit.
+	// statementLimit limits each wait of this package outside handlers: for a connection, for the statements that begin a run, for the commit.
 	statementLimit = 30 * time.Second
-	// conflicts is the number of times that a run is repeated at once, after it has lost a race or its connection.
+	// conflicts is the number of times that a run is repeated at once after it has lost a race or its connection.
 	conflicts = 5
 )
 
-// unit is one transaction of one message or more, with the inbox's results for them.
+// unit is one transaction in which messages run, or become dead letters.
 type unit struct {
 	w       *runner
 	ctx     context.Context // of the handlers
 	tx      *handlerTx
 	all     []*message
-	first   []*message // the messages that take effect now
+	first   []*message // the messages of all that are new to the inbox: they run now
 	answers answers
-	deleted *time.Time     // when the youngest answer to a saga's command that is deleted was given; nil: none is
-	ended   func(Delivery) // a hook's, of a message that runs alone
+	deleted *time.Time     // when the youngest deleted answer to a saga's command was given; nil: none is deleted
+	ended   func(Delivery) // the function that Hooks.Handler returned for a message that runs alone
 	setter  *message       // the message whose handler has changed settings of the transaction
 
-	unsent   map[string]bool // keys of answers that are sent with COMMIT
-	overtook bool            // the handler that runs wrote an event for one of these keys
+	unsent   map[string]bool // keys of messages whose answers are sent with COMMIT
+	overtook bool            // the running handler wrote an event for a key in unsent
 }
 
 // unitKey is the context key of the unit whose handler runs.
 type unitKey struct{}
 
-// errOvertook rolls back a batch and counts for no message: a handler wrote an event that would precede, in the outbox, the answer of a
-// message that was handled before it.
+// errOvertook rolls back a batch in which a handler wrote an event for the key of a message that was handled before it: in the outbox this event
+// would precede the answer to that message. It counts as an attempt of no message.
 var errOvertook = errors.New("it writes an event for the key of another message of the batch")
 
 // alone runs m's handler in a transaction of its own. It returns nil if m took effect, now or before. A lost race is run again
@@ -78,7 +78,8 @@ func (w *runner) alone(m *message) error {
 	}
 }
 
-// failedIn names the message whose run failed. The cause may be in another one, whose statements were queued.
+// failedIn is an error with the message in whose run it occurred. The cause may be another message of the transaction, whose statements were queued
+// and sent in that run.
 type failedIn struct {
 	m *message
 	error
@@ -86,11 +87,11 @@ type failedIn struct {
 
 func (f failedIn) Unwrap() error { return f.error }
 
-// attempt runs the handlers of messages in one transaction, with their inbox rows and outcomes, and for one from troupe.held
-// the end of its row. After an error none of it took effect.
+// attempt runs the handlers of ms in one transaction. The transaction also inserts their inbox rows, writes their outcomes, and deletes the rows of
+// messages from troupe.held. After an error nothing of it took effect, unless COMMIT got no answer: then the next run finds out from the inbox.
 func (w *runner) attempt(ms ...*message) (err error) {
 	began := time.Now()
-	if slices.ContainsFunc(ms, wasEnded) { // they come first: others have joined the batch since
+	if slices.ContainsFunc(ms, wasEnded) { // they become dead letters first; other messages may have joined the batch since
 		others := slices.DeleteFunc(slices.Clone(ms), wasEnded)
 		if err := w.buryEnded(slices.DeleteFunc(slices.Clone(ms), func(m *message) bool { return !wasEnded(m) })); err != nil || len(others) == 0 {
 			return err
@@ -138,7 +139,7 @@ func (w *runner) attempt(ms ...*message) (err error) {
 		fn()
 	}
 	for _, m := range u.first {
-		m.result = nil // its fetch buffer stays referenced for a while
+		m.result = nil // m stays in memory as long as the other records of its fetch
 		if m.deadline != nil && m.deadline.refused {
 			w.p.ignored(m, u.delivery(m))
 		}
@@ -152,8 +153,9 @@ func (w *runner) attempt(ms ...*message) (err error) {
 	return nil
 }
 
-// start begins a transaction in which messages end, for good or with a failure, and inserts their inbox rows, in one round
-// trip.
+// start begins the transaction of ms. It sends BEGIN, the source's own statements, the inbox rows and the queries for stored answers in one round
+// trip. The result's first holds the messages that the inbox did not know. If other members have all of ms, first is empty and the transaction is
+// rolled back already. f is the failure of a message that becomes a dead letter; nil for a run.
 func (w *runner) start(ms []*message, f *failure) (*unit, error) {
 	ctx, cancel := context.WithTimeout(w.ctx, w.p.limit)
 	defer cancel()
@@ -206,7 +208,7 @@ func (w *runner) start(ms []*message, f *failure) (*unit, error) {
 			m.passed = reasonDuplicate
 			if known[m.identity()] || m.ended != nil {
 				m.passed = ""
-				delete(known, m.identity()) // the same one again in this batch is a duplicate
+				delete(known, m.identity()) // a second delivery of it in this batch is a duplicate
 				u.first = append(u.first, m)
 			}
 		}
@@ -229,7 +231,7 @@ func (w *runner) start(ms []*message, f *failure) (*unit, error) {
 		return nil, w.p.ours(err)
 	}
 	u.tx = tx
-	if len(mine) < len(ms) { // another member has the others, and so their identities
+	if len(mine) < len(ms) { // another member has the other messages: their identities must not stay in the inbox
 		u.first = nil
 		for _, m := range ms {
 			m.passed = ""
@@ -247,7 +249,7 @@ func (w *runner) start(ms []*message, f *failure) (*unit, error) {
 	return u, nil
 }
 
-// commit sends the queued statements and ends the transaction.
+// commit sends the queued statements and COMMIT. It does nothing if the transaction was rolled back already.
 func (u *unit) commit() error {
 	if u.tx.conn == nil {
 		return nil
@@ -261,11 +263,13 @@ func (u *unit) commit() error {
 	return atCommit(err, u.tx.conn.Conn().IsClosed())
 }
 
-// failed classifies an error of a statement that runs among the handlers' statements, some of which may have been queued.
+// failed classifies an error of a statement that this package sends between the handlers' statements. The error may be of a handler's statement that
+// was queued before.
 func (u *unit) failed(err error) error { return atCommit(err, u.tx.conn.Conn().IsClosed()) }
 
-// handle runs m's handler within its time-out and writes its outcome. A command that was answered before gets that answer, and
-// one that the other call of its step blocks does nothing.
+// handle runs m's handler within its time-out and queues the outcome event. Two kinds of command do not reach the handler: one whose answer is stored
+// gets that answer again, and one that the barrier of its saga's step stops (barrier.go) is answered with Nothing or refused. A message of a deadline
+// does not reach the handler if meet refuses it.
 func (u *unit) handle(m *message) (err error) {
 	w := u.w
 	m.idle = ""
@@ -331,7 +335,7 @@ func (u *unit) handle(m *message) (err error) {
 	return err
 }
 
-// tooLong returns the error of a run that did not end within its time-out, whatever its own error is.
+// tooLong returns the error of a run that exceeded its time-out. err is the error that the handler returned, or nil.
 func tooLong(ctx context.Context, limit time.Duration, err error) error {
 	if err == nil {
 		err = ctx.Err()
@@ -339,14 +343,13 @@ func tooLong(ctx context.Context, limit time.Duration, err error) error {
 	return classified{Timeout, fmt.Errorf("ran longer than %s: %w", limit, err)}
 }
 
-// prepare decodes the body; a codec may panic on bytes it did not expect.
+// prepare decodes m's body. A panic of the codec becomes an error.
 func (w *runner) prepare(m *message) (_ run, err error) {
 	defer recovered(&err)
 	return m.handler.prepare(m)
 }
 
-// call runs the handler and measures how long it has run. The handler has a goroutine of its own, so that runtime.Goexit in it
-// ends nothing else.
+// call runs the handler and records in w.clocks that it runs. The handler has a goroutine of its own, so that runtime.Goexit in it ends nothing else.
 func (w *runner) call(ctx context.Context, m *message, run run, tx pgx.Tx) (o Outcome, err error) {
 	w.clocks.start(m)
 	defer w.clocks.stop(m)

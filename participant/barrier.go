@@ -37,7 +37,8 @@ import (
 //
 // A saga calls again under another key after an operator has removed the cause of a refusal.
 
-// forHandler returns m as its handler gets it.
+// forHandler returns m as its handler gets it. Its IdempotencyKey is the key for services that the handler calls: the key of the first call of the
+// step if its result is unknown, with an addition if an operator has edited the message.
 func (m *message) forHandler() envelope.Message {
 	c := m.Message
 	if key := m.extra(ce.HeaderFirstKey); key != "" && m.ofSaga() {
@@ -50,9 +51,9 @@ func (m *message) forHandler() envelope.Message {
 // clockMargin is the largest difference assumed between the clocks of a saga's sender and of a participant.
 const clockMargin = time.Hour
 
-// Nothing is the body of the answer to a saga's command that had nothing to do, so that its handler did not run. It is JSON
-// whatever codec the flow uses. A forward call that comes after its compensation fails with it; a compensation in doubt whose
-// forward call has not taken effect succeeds with it, and then that call never will.
+// Nothing is the body of the answer to a saga's command whose handler did not run, since there was nothing to do. It is JSON whatever codec the flow
+// uses. A forward call that comes after its compensation is answered with it as a failure. A compensation in doubt whose forward call has not taken
+// effect is answered with it as a success; the forward call then never takes effect.
 type Nothing struct {
 	Reason string `json:"reason"` // for operators
 }
@@ -60,7 +61,7 @@ type Nothing struct {
 // MessageType returns the event's ce_type.
 func (Nothing) MessageType() string { return "troupe.Nothing" }
 
-// PlainJSON selects JSON for it.
+// PlainJSON makes participants encode and decode the body as JSON.
 func (Nothing) PlainJSON() {}
 
 // The operations of a step.
@@ -69,7 +70,7 @@ const (
 	compensate = "compensate"
 )
 
-// ofSaga reports whether m is identified by its saga, step and operation.
+// ofSaga reports whether m is a command that is identified by its saga, step and operation.
 func (m *message) ofSaga() bool {
 	return !m.handler.reacts && m.SagaOperation != "" && m.SagaID != "" && m.SagaStep != "" &&
 		(m.SagaOperation == forward || m.SagaOperation == compensate)
@@ -107,17 +108,17 @@ func (u *unit) forgotten(m *message) bool {
 	return u.deleted != nil && !since.IsZero() && since.Before(u.deleted.Add(clockMargin))
 }
 
-// verdict is a decision on a command.
+// verdict is the decision of judge on a command.
 type verdict int
 
 const (
-	runs verdict = iota
-	repeats
-	nothing
-	refuses
+	runs    verdict = iota // its handler runs
+	repeats                // its stored answer is sent again
+	nothing                // it is answered with Nothing
+	refuses                // it becomes a dead letter
 )
 
-// judge decides on m from the answers stored before.
+// judge decides on m by the stored answers, as the table above shows. stored is the answer to repeat; reason is for the answer Nothing.
 func (u *unit) judge(m *message) (v verdict, stored storedAnswer, reason string) {
 	stored, known := u.answers[m.answerKey()]
 	switch {
@@ -147,11 +148,11 @@ func (u *unit) judge(m *message) (v verdict, stored storedAnswer, reason string)
 	return nothing, stored, "there was no forward call, and there will be none"
 }
 
-// errForgotten refuses a command that may have been answered so long ago that the answer is deleted.
+// errForgotten refuses a command whose step may have been answered so long ago that the answer is deleted.
 var errForgotten = classified{Permanent, errors.New("this step may have been answered, and the answer deleted after the " +
 	"BarrierRetention: look what the service has, and resolve the step by hand")}
 
-// doNothing answers m without its handler.
+// doNothing answers m with Nothing instead of running its handler. For a compensation it also stores that the forward call does nothing from now on.
 func (u *unit) doNothing(ctx context.Context, m *message, reason string) error {
 	e := u.w.p.reply(m)
 	e.Outcome = envelope.Failure
@@ -181,8 +182,8 @@ func encodeNothing(reason string) (envelope.Encoded, error) {
 
 const compensatedBefore = "the step was compensated before"
 
-// precede prevents m's forward call from taking effect after m, if m is a compensation that ran and that call has no success
-// yet. A call that runs at the same time has not seen m: it finds the row that blocks it, and runs again.
+// precede keeps the forward call of m's step from taking effect after m, if m is a compensation that ran and that call has no success yet. If the
+// call runs at the same time, it has not seen the rows that precede stores: its own insertion conflicts with them, and it runs again.
 func (u *unit) precede(m *message) error {
 	if !m.ofSaga() || m.SagaOperation != compensate || u.answers[m.stepKey(forward)].outcome == envelope.Success {
 		return nil
@@ -198,8 +199,8 @@ func (u *unit) precede(m *message) error {
 	return nil
 }
 
-// forbid makes m's forward call do nothing from now on. A refusal is stored again, unchanged: a concurrent retry of that call
-// must conflict with it.
+// forbid stores a failure as the answer to the forward call of m's step, so that this call does nothing from now on. A failure that is stored already
+// is stored again unchanged: a retry of the call that runs at the same time must conflict with it.
 func (u *unit) forbid(m *message, e envelope.Encoded) {
 	k := m.stepKey(forward)
 	s, refused := u.answers[k]
@@ -209,7 +210,7 @@ func (u *unit) forbid(m *message, e envelope.Encoded) {
 	u.store(m, k, s)
 }
 
-// didNothing logs a command without effect, after its transaction has committed.
+// didNothing logs a command that was answered with Nothing, after its transaction has committed.
 func (p *Participant) didNothing(m *message) {
 	p.cfg.Log.Info().Str("place", m.place()).Str("message_id", m.id).Str("saga", readable(m.SagaID, 200)).
 		Str("step", readable(m.SagaStep, 200)).Str("operation", m.SagaOperation).Msg("nothing done: " + m.idle)

@@ -5,12 +5,13 @@ import (
 	"slices"
 )
 
-// together handles the first messages of a batch in one transaction, if it can: messages that have a handler and are not blocked
-// by a failure. It returns their number; zero means that the first one must run individually.
+// together handles the first messages of batch in one transaction: the ones that need only a run of their handlers, or no run at all (see inspect). n
+// is the number of messages handled; it is 0 if the first one is for single. ok is false if the partition must wait or was given up. failed reports
+// that the transaction failed.
 //
-// If one of them fails, all are rolled back. It runs alone, since only such runs count as attempts, and the messages before it
-// run together again; the messages after it are left for the next call. If it is not known which one failed, each runs alone.
-// So a failure counts as an attempt of its own message only.
+// If a message fails, the transaction is rolled back. The messages before it run together again, and then it runs alone; the messages after it are
+// left for the next call. If it is not known which message failed, each runs alone. Only runs alone count as attempts, so a failure counts for its
+// own message only.
 func (w *worker) together(batch []*message) (n int, failed, ok bool) {
 	var ms []*message
 	for _, m := range batch {
@@ -56,7 +57,7 @@ func (w *worker) together(batch []*message) (n int, failed, ok bool) {
 	return n, failed, true
 }
 
-// optimistic runs messages in one transaction, with attempt. It returns an error only if it is about one of the messages.
+// optimistic runs messages in one transaction, with attempt. failed is an error that is about one of the messages. ok is false after any other error.
 func (w *runner) optimistic(attempt func(...*message) error, ms []*message) (failed error, ok bool) {
 	ok = w.goes(func() error {
 		err := w.inTurn(attempt, ms)
@@ -68,12 +69,12 @@ func (w *runner) optimistic(attempt func(...*message) error, ms []*message) (fai
 	return failed, ok
 }
 
-// inTurn runs messages in one transaction, with attempt; while turns are on it waits for other batches.
+// inTurn runs messages in one transaction, with attempt. While turns are on (turns.go), it waits until no other batch of this process runs.
 func (w *runner) inTurn(attempt func(...*message) error, ms []*message) error {
 	end := w.p.turns.wait(w.ctx)
 	defer end()
 	err := attempt(ms...)
-	if isUnstorable(err) { // of one of them, which is not known
+	if isUnstorable(err) { // it is not known of which message
 		err = conflict{error: errors.Unwrap(err)}
 	}
 	if w.p.turns.deadlocked(err) {

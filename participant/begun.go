@@ -16,19 +16,21 @@ import (
 	"github.com/troupe-go/troupe/internal/pg"
 )
 
-// A run of a handler that works outside the database (Call, Alone) may take effect although its transaction does not commit: the
-// response came too late, the run was cancelled, or another member took the partition. The forward call of a saga's step then
-// has no answer, and a compensation in doubt must run nevertheless.
+// A run of a handler that works outside the database (Call, Alone) may take effect although its transaction does not commit: the response came too
+// late, the run was cancelled, or another member took the partition. The forward call of a saga's step then has no answer, and a compensation in
+// doubt must run nevertheless. So each such call commits a mark before it begins.
 //
 //	forward call      commit the mark ──► lock it ──► read the answers ──► call ──► delete the mark, answer ──► commit
 //	compensation                          lock it ──► read the answers ──► a mark: undo ──► commit
 //	 in doubt                                                              no mark: nothing; insert a row with its key ──► commit
 //
-// The mark is a row in troupe.answers under the operation begun. The transaction with the handler's answer deletes it, and so does the run
-// that inserted it, if that run ends without the call. If a run ends in another way, or its process does, the mark stays. A compensation, in doubt or
-// not, and a call that find the mark locked end without effect and wait for underWayWait, with no attempt counted. A compensation
-// that finds no mark, and no success of the call, inserts a row with the key of the mark: if a call marks the same key at that
-// time, the second of the two waits for the first, runs again if necessary, and reads the rows of the first.
+// The mark is a row in troupe.answers under the operation begun. The transaction with the handler's answer deletes it. If the run that inserted it
+// ends without the call, that run deletes it. If a run ends in another way, or its process does, the mark stays.
+//
+// A forward call or a compensation that finds the mark locked ends without effect and waits for underWayWait; no attempt is counted.
+//
+// A compensation that finds neither a mark nor a success of the call inserts a row with the key of the mark. If a call inserts its mark at that time,
+// the second of the two waits for the first, runs again if necessary, and reads the rows of the first.
 
 var (
 	//go:embed sql/mark_begun.sql
@@ -38,17 +40,17 @@ var (
 )
 
 const (
-	begun  = "begun"                    // the operation, and the outcome of its row
-	barred = envelope.Outcome("barred") // the outcome of the row if a compensation has found no mark
+	begun  = "begun"                    // the operation of a mark, and the outcome in its row
+	barred = envelope.Outcome("barred") // the outcome in the row of a compensation that found no mark
 )
 
 // underWayWait is the time between two tries of a message that waits for a call that is under way.
 const underWayWait = time.Second
 
-// errUnderWay counts no attempt.
+// errUnderWay makes a message wait for underWayWait. It counts no attempt.
 var errUnderWay = errors.New("a call of the saga's step is under way in another transaction: the message waits for its end")
 
-// underWay returns errUnderWay if err is the refusal to wait for a lock on a mark, and else err.
+// underWay returns errUnderWay if err is lock_not_available, as a statement returns that finds a mark locked; any other err is returned as it is.
 func underWay(err error) error {
 	var refused *pgconn.PgError
 	if errors.As(err, &refused) && refused.Code == "55P03" { // lock_not_available
@@ -60,12 +62,12 @@ func underWay(err error) error {
 // outside reports whether a run of h may take effect outside the database.
 func (h *handler) outside() bool { return h.ask != nil || h.alone }
 
-// callsOutside reports whether m is a forward call of a saga's step whose effects may be outside the database.
+// callsOutside reports whether m is the forward call of a saga's step whose effects may be outside the database, so that it needs a mark.
 func (p *Participant) callsOutside(m *message) bool {
 	return m.unreadable == nil && m.handler != nil && m.handler.outside() && m.calls(p.cfg.Hop, forward)
 }
 
-// markBegun queues the marks of the calls among ms, except those whose answer is repeated.
+// markBegun queues the statement that inserts, or renews, the marks of the calls among ms. It leaves out a call whose stored answer will be repeated.
 func (p *Participant) markBegun(b *pgx.Batch, ms ...*message) {
 	var operations, forwards, sagas, keys []string
 	for _, m := range ms {
@@ -79,14 +81,14 @@ func (p *Participant) markBegun(b *pgx.Batch, ms ...*message) {
 	}
 }
 
-// durably applies to the transaction of the marks. A call must not begin before its mark is on disk, whatever the role's
-// synchronous_commit is; and a compensation that has the row locked is not waited for.
+// durably is a statement of the transaction that commits marks. A mark must be on disk before its call begins, whatever the role's synchronous_commit
+// is. lock_timeout limits the wait for a compensation that has locked the row.
 const durably = `
 SELECT set_config('lock_timeout', $1, true),
        set_config('synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'off' THEN 'local'
                                         ELSE current_setting('synchronous_commit') END, true)`
 
-// announce commits the marks of the calls that a run of ms may make.
+// announce commits the marks of the calls that a run of ms may make. attempt calls it before the transaction of the run.
 func (w *runner) announce(ms []*message) error {
 	if !slices.ContainsFunc(ms, w.p.callsOutside) {
 		return nil
@@ -106,7 +108,7 @@ func (w *runner) announce(ms []*message) error {
 	return w.p.ours(err)
 }
 
-// readMarks stores the version of each mark that was inserted, in the messages of its step.
+// readMarks sets announced of each message whose mark was inserted: the version of the mark's row.
 func readMarks(results pgx.BatchResults, ms []*message) error {
 	for range 2 {
 		if _, err := results.Exec(); err != nil {
@@ -129,9 +131,8 @@ func readMarks(results pgx.BatchResults, ms []*message) error {
 	return err
 }
 
-// withdraw deletes the marks that the run of ms inserted and whose calls were not made. A mark that another run has renewed has another
-// version, and stays. If the deletion fails, the mark stays although no call was made: then a compensation in doubt runs, and has nothing
-// to undo.
+// withdraw deletes the marks that the run of ms inserted and whose calls were not made. A mark that another run has renewed has another version, and
+// stays. If the deletion fails, the mark stays although no call was made: a compensation in doubt then runs, and has nothing to undo.
 func (w *runner) withdraw(ms []*message) {
 	var b pgx.Batch
 	for _, m := range ms {
@@ -156,12 +157,12 @@ func (w *runner) withdraw(ms []*message) {
 	}
 }
 
-// needsMark reports whether the mark of m's step matters to a run of m: m is the call, or its compensation.
+// needsMark reports whether a run of m must read the mark of its step: m is the call that has the mark, or a compensation.
 func (p *Participant) needsMark(m *message) bool {
 	return p.callsOutside(m) || m.answered() && m.ofSaga() && m.SagaOperation == compensate
 }
 
-// lockBegun queues the locks on the marks that a run of ms needs, if there are any.
+// lockBegun queues the statement that locks the marks for a run of ms, in one order for all members. queued is false if ms need none.
 func (p *Participant) lockBegun(b *pgx.Batch, ms []*message) (queued bool) {
 	var keys []answerKey
 	for _, m := range ms {
@@ -184,8 +185,8 @@ func (p *Participant) lockBegun(b *pgx.Batch, ms []*message) (queued bool) {
 // errMarkGone makes a run begin again: another call of the same step was answered between the mark and the transaction.
 var errMarkGone = conflict{error: errors.New("another call of the saga's step was answered at the same time"), ours: true}
 
-// mayHaveBegun reports whether the call of m's step has a mark, other than one that a later message of this transaction has
-// inserted.
+// mayHaveBegun reports whether the call of m's step has a mark, so that it may have taken effect. A mark that this transaction inserted for a later
+// message does not count: that call was not made yet.
 func (u *unit) mayHaveBegun(m *message) bool {
 	mark := u.answers[m.stepKey(begun)]
 	return mark.outcome == begun && !slices.ContainsFunc(u.all, func(of *message) bool {
@@ -199,7 +200,7 @@ func (u *unit) unmarked(m *message) bool {
 	return u.w.p.callsOutside(m) && !marked
 }
 
-// endCall deletes the mark of m's call, which its handler has answered.
+// endCall queues the deletion of the mark of m's call, once m's handler has answered.
 func (u *unit) endCall(m *message) {
 	if !u.w.p.callsOutside(m) {
 		return
@@ -209,5 +210,5 @@ func (u *unit) endCall(m *message) {
 	u.tx.stored.Queue(deleteAnswer, u.w.p.cfg.Group, k.typ, k.key, nil)
 }
 
-// bar stores that m, a compensation, has found no mark.
+// bar stores, under the key of the mark, that m, a compensation, has found no mark.
 func (u *unit) bar(m *message) { u.store(m, m.stepKey(begun), storedAnswer{outcome: barred}) }

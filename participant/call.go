@@ -71,7 +71,7 @@ func Call[T, A any](
 	p.register(h)
 }
 
-// callUndecoded is Call for commands of the named type, whose bodies stay undecoded.
+// callUndecoded is Call for commands of the type typ, with undecoded bodies and a result of any type. Extension.Call uses it.
 func (p *Participant) callUndecoded(
 	typ string,
 	call func(ctx context.Context, m envelope.Message, attempt int) (any, error),
@@ -114,8 +114,8 @@ type callResult struct {
 	err    error
 }
 
-// callOnce returns the kept result of m's call, or makes the call. A kept error is dropped after a run of m alone, since only such a run
-// counts as an attempt.
+// callOnce returns the result of m's call. It makes the call if there is no kept result. It keeps the result for later runs, except an error of a run
+// of m alone: only such a run counts as an attempt, and the next attempt makes the call again.
 func (m *message) callOnce(ctx context.Context) (any, error) {
 	r := m.result
 	if r == nil {
@@ -129,24 +129,25 @@ func (m *message) callOnce(ctx context.Context) (any, error) {
 	return r.answer, r.err
 }
 
-// callRecovered makes the call of m. A panic becomes the error of r, and so does the end of the goroutine.
+// callRecovered makes the call of m. If the call panics or ends its goroutine, r gets an error.
 func (h *handler) callRecovered(ctx context.Context, m *message, r *callResult) {
 	r.err = panicked{value: errGoexit}
 	defer recovered(&r.err)
 	r.answer, r.err = h.ask(ctx, m)
 }
 
-// mustRepeat reports whether the call must be repeated for another run: the service was away, the call was cancelled, or it was not made.
+// mustRepeat reports whether another run must make the call again: the service was away, the call was cancelled, or it was not made for want of a
+// permit.
 func (r *callResult) mustRepeat() bool {
 	return r != nil && (isAway(r.err) || errors.Is(r.err, context.Canceled) || errors.Is(r.err, errNoPermit))
 }
 
-// callsAgain reports whether m's call must be repeated now. One that was cancelled counts as failed if it has used up m's permit.
+// callsAgain reports whether m's call is made again now. A cancelled call that has used up its permit of a rate limit is not: it counts as failed.
 func (m *message) callsAgain() bool {
 	return m.result.mustRepeat() && (m.permit == nil || !m.permit.spent || m.handler.limits.rate == nil)
 }
 
-// callBatch makes the calls of a batch concurrently. The handler of a single message makes its own call.
+// callBatch makes the calls of a batch concurrently. A single message makes its call in its handler instead.
 func (u *unit) callBatch() {
 	for _, m := range u.first {
 		m.alone = len(u.first) == 1
@@ -156,7 +157,8 @@ func (u *unit) callBatch() {
 	}
 }
 
-// callAll makes the calls of all messages that need not wait for an earlier one, concurrently, and waits for them.
+// callAll makes the calls of u.first concurrently and waits for them. It leaves out a message behind another one with the same order, which makes its
+// call when it is handled.
 func (u *unit) callAll() {
 	var calls sync.WaitGroup
 	before := make(map[string]bool, len(u.first))
@@ -183,7 +185,8 @@ func (u *unit) callAll() {
 	calls.Wait()
 }
 
-// orders returns names of the sequences that m belongs to, in which calls are made one after the other: its key, and its step of a saga.
+// orders returns the names of the sequences that m belongs to. The calls of a sequence are made one after the other: m's key is one, and m's request,
+// or its step of a saga, is another.
 func (m *message) orders() (all []string) {
 	if m.Key != nil {
 		all = append(all, "key "+string(m.Key))
@@ -198,8 +201,8 @@ func (m *message) orders() (all []string) {
 	return all
 }
 
-// logUnused logs each finished call among ms whose message ended during the call, and so is not handled: an operator made it a dead letter,
-// or another delivery of it took effect.
+// logUnused logs each call whose answer is not used, since its message ended during the call: an operator made the message a dead letter, or another
+// delivery of it took effect.
 func (w *runner) logUnused(ms, handled []*message) {
 	for _, m := range ms {
 		if m.result != nil && m.result.err == nil && !slices.Contains(handled, m) {
@@ -210,7 +213,7 @@ func (w *runner) logUnused(ms, handled []*message) {
 	}
 }
 
-// callInTime makes the call of one message of a batch within the message's time-out.
+// callInTime makes the call of one message within the message's time-out, and stores its result in r.
 func (w *runner) callInTime(ctx context.Context, m *message, r *callResult) {
 	limit := w.p.timeout(m)
 	ctx, cancel := context.WithTimeout(envelope.WithCause(ctx, m.cause(w.p.cfg.Group)), limit)
@@ -223,8 +226,8 @@ func (w *runner) callInTime(ctx context.Context, m *message, r *callResult) {
 	}
 }
 
-// callFirst makes the calls of messages before their transaction begins. First it begins a transaction only to find out which messages will
-// be handled, and rolls it back, so that none is open during the calls. If there is a single message, an error of its call ends its run.
+// callFirst makes the calls of messages before their transaction begins, so that no transaction is open during the calls. First it begins a
+// transaction only to find out which messages will be handled, and rolls it back. If there is a single message, an error of its call ends its run.
 //
 // It does nothing if other members must see that a call is in progress. Then the calls are made in the open transaction, whose locks show it.
 func (w *runner) callFirst(ms []*message) error {
