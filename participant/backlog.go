@@ -28,27 +28,26 @@ var (
 const (
 	// backlogEvery is the interval at which a member reads how much of the backlog is handled.
 	backlogEvery = 200 * time.Millisecond
-	// backlogLimit is the longest time for which deadlines wait while no message of the backlog ends, for example since a
-	// partition cannot be read. Participant.patience replaces it if that is longer.
+	// backlogLimit is the longest time for which deadlines wait while no message of the backlog ends, for example because a partition cannot be read.
+	// If Participant.patience is longer, it applies instead.
 	backlogLimit = time.Minute
 )
 
-// A backlog measures the messages that were in the group's topics, or in its local work, when this member started, joined the
-// group again or reached its database again. Before that moment the group may have handled nothing, or its database may have
-// been set back, so some of these messages may have come in time for a deadline that is due now. A deadline that reports
-// missing messages is fired after the group has handled them. Messages also wait while a rebuild handles earlier ones again: the backlog is
-// measured when the rebuild begins, and again when it has ended.
+// A backlog measures the messages that were in the group's topics, or in its local work, when this member started, joined the group again or reached
+// its database again. Before that moment the group may have handled nothing, or its database may have been set back. So a message that a deadline
+// reports as missing may be among them, and have come in time: such a deadline is fired after the group has handled the backlog. Messages also wait
+// while a rebuild handles earlier ones again: the backlog is measured when the rebuild begins, and again when it has ended.
 type backlog struct {
 	p       *Participant
 	trouble *repeated
 
 	of      *consumer                // the membership in which the backlog was measured; nil without Kafka
-	local   *local                   // the same, for local work
+	local   *local                   // the local work in which the backlog was measured; nil with Kafka
 	last    int64                    // last position of local work when it was measured; -1: not read yet
-	began   time.Time                // when this member began to measure it
+	began   time.Time                // when the present measurement began
 	ends    map[topicPartition]int64 // end offsets when it was measured; nil: not read yet
 	ids     map[string]uuid.UUID     // the topics' ids when it was measured
-	handled bool                     // deadlines need not wait any more
+	handled bool                     // deadlines wait no more
 	left    int64                    // messages of the backlog that have not ended, at the last count
 	moved   time.Time                // when left last changed
 	looked  time.Time                // time of the last count
@@ -89,10 +88,10 @@ func (b *backlog) isHandled(ctx context.Context) bool {
 	switch {
 	case err != nil:
 		return false
-	case left == 0 && b.rebuilt && !behind: // others have come meanwhile
+	case left == 0 && b.rebuilt && !behind: // other messages have come during the rebuild: measure again
 		b.ends, b.rebuilt = nil, false
 		return false
-	case left != b.left || b.moved.IsZero(): // more: a rebuild has begun
+	case left != b.left || b.moved.IsZero(): // it may have grown: a rebuild has begun
 		if b.moved.IsZero() && left > 0 {
 			b.p.cfg.Log.Info().Int64("messages", left).Msg("deadlines that report missing messages wait until the messages that came before them are handled")
 		}
@@ -130,7 +129,8 @@ func (b *backlog) count(ctx context.Context) (left int64, err error) {
 	return left, nil
 }
 
-// countLocal counts the entries of local work in the backlog that have not been tried and have not ended.
+// countLocal counts the entries of local work in the backlog that were not tried and have not ended. It first reads the last position of the backlog,
+// if that is not known.
 func (b *backlog) countLocal(ctx context.Context) (left int64, err error) {
 	if b.last < 0 {
 		if err := b.p.cfg.Pool.QueryRow(ctx, lastLocal, pg.Args{"group": b.p.cfg.Group}).Scan(&b.last); err != nil {
@@ -163,9 +163,8 @@ func (b *backlog) watermarks(ctx context.Context) (map[topicPartition]mark, erro
 	return all, err
 }
 
-// measure stores the end offsets of the partitions that the group has consumed before. It leaves out other topics, since a
-// topic that the group begins to consume may have the messages of months, and retry topics, since their messages were handled
-// once.
+// measure stores the end offsets of the partitions that the group has consumed before. It leaves out topics that the group begins to consume, since
+// they may have the messages of months, and retry topics, since their messages were tried before.
 func (b *backlog) measure(ctx context.Context, consumed map[topicPartition]mark) error {
 	var names []string
 	for at := range consumed {
@@ -200,7 +199,7 @@ func (b *backlog) measure(ctx context.Context, consumed map[topicPartition]mark)
 				ends[at] = end.Offset
 			}
 		}
-		if len(errs) > 0 && time.Since(b.began) < b.p.backlogLimit { // after that the backlog is without these partitions
+		if len(errs) > 0 && time.Since(b.began) < b.p.backlogLimit { // afterwards the backlog is measured without these partitions
 			return errors.Join(errs...)
 		}
 	}

@@ -28,7 +28,7 @@ const (
 	Timeout     Class = deadletter.Timeout
 )
 
-// errorText returns f's error for a column of text. A database that is not in UTF-8 may lack some of its characters.
+// errorText returns f's error as text for a column: at most maxErrorBytes, and in ASCII if the database is not in UTF-8.
 func (p *Participant) errorText(f failure) string {
 	text := readable(f.err.Error(), maxErrorBytes)
 	if p.notUTF8.Load() {
@@ -37,7 +37,7 @@ func (p *Participant) errorText(f failure) string {
 	return text
 }
 
-// learnEncoding records whether the database is in UTF-8.
+// learnEncoding sets notUTF8 if the database of conn is not in UTF-8.
 func (p *Participant) learnEncoding(conn *pgx.Conn) {
 	if conn.PgConn().ParameterStatus("server_encoding") != "UTF8" {
 		p.notUTF8.Store(true)
@@ -47,7 +47,7 @@ func (p *Participant) learnEncoding(conn *pgx.Conn) {
 // final reports whether another try cannot help.
 func (f failure) final() bool { return f.class == Permanent || f.class == Poison }
 
-// why returns the reason why a failure of the class ended in a dead letter.
+// why returns the reason, for the log, why a failure of class c ended in a dead letter.
 func why(c Class) string {
 	switch c {
 	case Permanent:
@@ -62,7 +62,7 @@ func why(c Class) string {
 
 var errNoOutcome = errors.New("the handler ended without an outcome")
 
-// classified is an error with a class that is known where it occurs.
+// classified is an error whose class is known where the error occurs.
 type classified struct {
 	class Class
 	error
@@ -78,8 +78,8 @@ type panicked struct {
 
 func (p panicked) Error() string { return fmt.Sprintf("panic: %v", p.value) }
 
-// conflict is an error after which the run is repeated at once: another transaction won, over the handler's statements or over
-// this package's (ours), or the connection was lost (cut).
+// conflict is an error after which the run is repeated at once. Another transaction won a race with a statement of the handler or of this package
+// (ours), or the connection was lost (cut).
 type conflict struct {
 	error
 	ours bool
@@ -88,7 +88,7 @@ type conflict struct {
 
 func (c conflict) Unwrap() error { return c.error }
 
-// classify returns the class of a run's error. No other code decides it.
+// classify returns the class of a run's error. Except for classified errors, no other code decides on a class.
 func classify(err error) Class {
 	var known classified
 	var panicked panicked
@@ -108,8 +108,9 @@ func classify(err error) Class {
 
 var errRowsLocked = errors.New("another session has locked rows of the message: does the statement of a run go on there whose connection was lost?")
 
-// ours classifies an error of this package's own statements. If the database answers on another connection it is not away: a
-// row was locked for longer than a statement may wait, which is a lost race.
+// ours classifies an error of a statement of this package. If a statement was cancelled by a time limit and the database answers on another
+// connection, the database is not away: a row was locked for too long, which is a lost race (errRowsLocked). All errors but lost races count as an
+// outage of the database.
 func (p *Participant) ours(err error) error {
 	var pgErr *pgconn.PgError
 	switch {
@@ -123,8 +124,8 @@ func (p *Participant) ours(err error) error {
 	return database(err)
 }
 
-// isUnstorable reports whether a statement of this package failed since the database's encoding has no such characters, or no such bytes, as an
-// attribute of a message.
+// isUnstorable reports whether a statement of this package failed because the database's encoding lacks a character, or refuses a byte, of a
+// message's attribute.
 func isUnstorable(err error) bool {
 	var pgErr *pgconn.PgError
 	what, _ := retry.IsUnavailable(err)
@@ -138,7 +139,8 @@ func (p *Participant) databaseAnswers() bool {
 	return p.cfg.Pool.Ping(ctx) == nil
 }
 
-// oursAlone classifies an error of a transaction without statements of a handler: unless rows are locked, the database is away.
+// oursAlone classifies an error of a transaction that has only statements of this package. If another session has locked the rows, it returns
+// errRowsLocked. Every other error counts as an outage of the database.
 func (p *Participant) oursAlone(err error) error {
 	if err = p.ours(err); errors.Is(err, errRowsLocked) {
 		return err
@@ -146,9 +148,9 @@ func (p *Participant) oursAlone(err error) error {
 	return database(err)
 }
 
-// theirs classifies an error that occurred while a handler had a transaction whose connection works. Whatever its SQLSTATE is,
-// it is no outage: another server may have sent it, or the handler's own statement exceeded a limit. If the database is in
-// trouble nevertheless, the failure cannot be recorded, and so counts no attempt.
+// theirs classifies an error that occurred while a handler had a transaction, and whose connection still works. It is no outage, whatever its
+// SQLSTATE is: another server may have sent it, or a statement of the handler exceeded a limit. If the database is away nevertheless, the failure
+// cannot be recorded either, and counts no attempt.
 func theirs(err error) error {
 	if pg.Classify(err) == pg.Conflict || wonAtOnce(err) {
 		return conflict{error: err}
@@ -156,8 +158,9 @@ func theirs(err error) error {
 	return err
 }
 
-// atCommit classifies an error of COMMIT and of the statements that were queued before it. A deferred constraint is the
-// message's fault; if no answer came, the next run finds out from the inbox.
+// atCommit classifies an error of COMMIT, or of a statement that was queued before it. If the connection is closed, it is not known whether the
+// transaction has committed: the run is repeated, and finds out from the inbox. Otherwise the message is the cause, for example by a deferred
+// constraint.
 func atCommit(err error, closed bool) error {
 	if err != nil && closed {
 		return conflict{error: err, cut: true}
@@ -165,7 +168,8 @@ func atCommit(err error, closed bool) error {
 	return theirs(err)
 }
 
-// wonAtOnce reports whether another transaction wrote the same row of Troupe's at the same time: an answer, a saga.
+// wonAtOnce reports whether err violates a unique key of one of Troupe's tables: another transaction inserted the same row, such as an answer or a
+// saga, at the same time.
 func wonAtOnce(err error) bool {
 	var pgErr *pgconn.PgError
 	return errors.As(err, &pgErr) && pgErr.Code == "23505" && pgErr.SchemaName == "troupe"

@@ -27,13 +27,12 @@ type Config struct {
 	// that it consumes, are made local if they are not; a local topic cannot be read from Kafka. Messages that the participant
 	// writes go through the outbox as usual.
 	Local bool
-	// Stale is the time for which a local entry may be in progress, while it does not run and its participant seems to live,
-	// before another participant takes it over. An entry of a participant that died is taken over at once, and one that runs
-	// never is. Default 5 minutes.
+	// Stale is the time after which another participant takes over a local entry that is in progress and does not run, although its participant seems
+	// to live. An entry of a participant that died is taken over at once. An entry that runs is never taken over. Default 5 minutes.
 	Stale time.Duration
 	// Hop is this participant's part of the flow. Its missing topics are created at the start of Run.
 	Hop topics.Hop
-	// Group is the consumer group, and part of every inbox row and derived id: if you rename it, all messages are new. Default:
+	// Group is the consumer group, and part of every inbox row and derived id: if you rename it, all messages are new to the inbox. Default:
 	// Hop.String().
 	Group string
 	// Codec decodes received messages and encodes emitted ones. Default: envelope.JSONCodec.
@@ -41,21 +40,19 @@ type Config struct {
 	// Source is ce_source of emitted messages. Default: Hop.Name().
 	Source string
 
-	// UnknownTypeWait limits how long a command of a type, or a deadline of a name, without a handler in this member waits: a
-	// member of a newer version may be about to start. Its key is held, the member that owns its partition at the time tries it
-	// every 1 to 10 s, and no attempt is counted. After the wait it is poison. Default 5 minutes; negative: it is poison at
-	// once.
+	// UnknownTypeWait limits how long a message waits that has no handler in this member: a command of an unknown type, or a deadline of an unknown
+	// name. A member of a newer version may be about to start. The message's key is held, the member that owns its partition at the time tries it
+	// every 1 to 10 s, and no attempt is counted. After the wait the message is poison. Default 5 minutes; negative: it is poison at once.
 	UnknownTypeWait time.Duration
 
-	// RateLimitedWait limits how long a message is tried again whose handler returns retry.RateLimited, since its first failure.
-	// Its key is held, and no attempt is counted. After the wait it is a dead letter. Default 24 hours.
+	// RateLimitedWait limits how long a message whose handler returns retry.RateLimited is tried again, since its first failure. Its key is held, and
+	// no attempt is counted. After the wait it is a dead letter. Default 24 hours.
 	RateLimitedWait time.Duration
 
-	// Batch is the maximum number of messages in a transaction. If no transaction runs, the participant does not wait for more
-	// messages; if some run, less than a batch waits up to 20 ms for one of them to end (not with a Call), and
-	// messages that come meanwhile join it. A batch is tried as a whole; if one message fails, all are rolled back, that one
-	// runs alone and the others in smaller batches. Larger batches save commits and round trips; they keep the locks of their
-	// handlers longer, and one slow handler keeps the whole batch open. Default 1; at most 1000.
+	// Batch is the maximum number of messages in a transaction. If no transaction runs, a message does not wait for others. If some run, less than a
+	// batch waits up to 20 ms for one of them to end (not with a Call), and messages that come meanwhile join it. A batch is tried as a whole; if one
+	// message fails, all are rolled back, that one runs alone and the others in smaller batches. Larger batches save commits and round trips; they
+	// keep the locks of their handlers longer, and one slow handler keeps the whole batch open. Default 1; at most 1000.
 	Batch int
 	// Concurrency is the number of transactions that run at once, over all partitions; each has a connection of Pool. Messages
 	// of one key never run at once. Default: one less than Pool's maximum, at least 1, at most 16.
@@ -87,7 +84,7 @@ type Config struct {
 	// SpringHeaders adds to the copy of a dead letter on the dlq topic, next to Troupe's own headers, the headers of Spring Kafka's
 	// DeadLetterPublishingRecoverer, numbers in its binary form.
 	SpringHeaders bool
-	// ConnectHeaders adds the headers of Kafka Connect's errors.deadletterqueue.context.headers.enable (KIP-298), all text.
+	// ConnectHeaders adds to that copy the headers that Kafka Connect writes with errors.deadletterqueue.context.headers.enable (KIP-298), all text.
 	ConnectHeaders bool
 
 	// Partitions and Replicas are the numbers for created topics. Default: the broker's. The events topics that the participant
@@ -102,8 +99,8 @@ type Config struct {
 	Kafka []kgo.Opt
 	// Hooks are called as messages are handled.
 	Hooks Hooks
-	// Trace returns the trace position of a handler for the messages that it emits, as outbox.Config.Trace. Default: emitted
-	// messages continue the trace of the message being handled.
+	// Trace returns the trace position that messages emitted by a handler get, as outbox.Config.Trace does. Default: emitted messages continue the
+	// trace of the message being handled.
 	Trace func(context.Context) (traceparent, tracestate string)
 	// Log gets a line per decision and never a payload. The zero value discards all lines.
 	Log zerolog.Logger

@@ -15,12 +15,13 @@ import (
 )
 
 const (
-	// The group notices a killed member after sessionTimeout. A member that dies while the group rebalances delays it for
-	// rebalanceTimeout, which must be the shorter one for brokers that check only this one then.
+	// A killed member leaves the group after sessionTimeout. If a member dies while the group rebalances, the rebalance takes rebalanceTimeout.
+	// rebalanceTimeout must be the shorter one, for brokers that check only it during a rebalance.
 	sessionTimeout    = 10 * time.Second
 	rebalanceTimeout  = 9 * time.Second
 	heartbeatInterval = time.Second
-	// fetchWait limits how long a partition that fetches again waits for an active fetch without it.
+	// fetchWait limits how long a fetch waits for messages. A partition that is resumed while a fetch without it is under way waits for the end of
+	// that fetch.
 	fetchWait = 500 * time.Millisecond
 
 	fetchPartitionBytes = 512 << 10
@@ -43,9 +44,9 @@ type consumer struct {
 	pool    *keyed.Pool
 	offsets *offsets
 	abandon context.CancelCauseFunc // ends the membership
-	drain   time.Duration           // when partitions move
+	drain   time.Duration           // Config.Drain, or less, for partitions that move
 
-	built     chan struct{} // closed once all of the above is set: kgo joins, and calls back, before NewClient has returned
+	built     chan struct{} // closed once the fields above are set: kgo may call back before NewClient has returned
 	consumed  []string
 	committed map[topicPartition]committedOffset // used by kgo's group goroutine only
 
@@ -71,7 +72,7 @@ func newConsumer(p *Participant, abandon context.CancelCauseFunc) (*consumer, er
 		kgo.ConsumeTopics(c.consumed...),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), // a new group must answer every command
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
-		kgo.KeepControlRecords(), // or the mark would stay behind the end of a topic that a producer writes in transactions
+		kgo.KeepControlRecords(), // else the low mark would stay behind the end of a topic that a producer writes in transactions
 		kgo.Balancers(kgo.CooperativeStickyBalancer()),
 		kgo.SessionTimeout(sessionTimeout),
 		kgo.RebalanceTimeout(rebalanceTimeout),
@@ -81,7 +82,7 @@ func newConsumer(p *Participant, abandon context.CancelCauseFunc) (*consumer, er
 		kgo.FetchMaxPartitionBytes(fetchPartitionBytes),
 		kgo.MaxDecompressBatchBytes(unpackBytes),
 		kgo.DisableAutoCommit(),
-		kgo.BlockRebalanceOnPoll(), // or records would reach a worker that was stopped
+		kgo.BlockRebalanceOnPoll(), // else records could reach a worker that was stopped
 		kgo.OnPartitionsAssigned(c.assigned),
 		kgo.OnPartitionsRevoked(c.revoked),
 		kgo.OnPartitionsLost(c.lostThem),
@@ -160,10 +161,11 @@ func (c *consumer) poll(ctx context.Context) (broken error) {
 	}
 }
 
-// errWedged ends Run: a process that cannot stop a handler must be restarted.
+// errWedged ends the membership of a member whose handler does not return. If the handler still runs after Config.Drain, Run ends with it too, since
+// only a restart of the process ends the handler. With local work it always ends Run.
 var errWedged = errors.New("a handler ignores its time-out")
 
-// watch leaves the group when a handler is wedged: its key would wait for ever, and others with it.
+// watch ends the membership when a handler ignores its time-out: its key would wait for ever, and other messages behind it.
 func (c *consumer) watch(ctx context.Context) {
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
@@ -202,7 +204,9 @@ func (c *consumer) assigned(_ context.Context, _ *kgo.Client, parts map[string][
 	}
 }
 
-// revoked lets running handlers finish, commits the offsets, and only then releases the partitions.
+// revoked is called by kgo before partitions move to other members. It lets running handlers finish within c.drain, releases the leases, and then
+// commits the offsets. If the process dies between the two, the lease is released cleanly: the next owner reads some messages again, and passes over
+// the ones that the watermark covers.
 func (c *consumer) revoked(ctx context.Context, _ *kgo.Client, parts map[string][]int32) {
 	<-c.built
 	if len(parts) == 0 {
@@ -218,7 +222,7 @@ func (c *consumer) revoked(ctx context.Context, _ *kgo.Client, parts map[string]
 	c.moved(parts, wedged)
 }
 
-// lostThem stops the workers of partitions that have another owner already. No offset may be committed for them.
+// lostThem is called by kgo when partitions have another owner already. It stops their workers, and commits no offset for them.
 func (c *consumer) lostThem(_ context.Context, _ *kgo.Client, parts map[string][]int32) {
 	<-c.built
 	if len(parts) == 0 {
@@ -239,7 +243,7 @@ func (c *consumer) moved(parts map[string][]int32, wedged []string) {
 	event.Interface("partitions", parts).Msg("partitions given up")
 }
 
-// removeWorkers removes the workers of parts, so that they get no more records.
+// removeWorkers removes and returns the workers of parts. They get no more records.
 func (c *consumer) removeWorkers(parts map[string][]int32) []*worker {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -253,7 +257,8 @@ func (c *consumer) removeWorkers(parts map[string][]int32) []*worker {
 	return taken
 }
 
-// stop lets the workers finish their runs within drain, then cancels them, and returns the names of the ones that still run.
+// stop lets the workers finish their runs within drain, then cancels them, and waits until their leases are released. It returns the names of the
+// workers whose handlers still run.
 func (c *consumer) stop(workers []*worker, drain time.Duration) (wedged []string) {
 	for _, w := range workers {
 		close(w.stop)
@@ -285,7 +290,8 @@ func (c *consumer) stop(workers []*worker, drain time.Duration) (wedged []string
 	return wedged
 }
 
-// end stops all workers, commits the offsets and leaves the group. No records are fetched any more.
+// end stops all workers, which release their leases, then commits the offsets and leaves the group. A crash between is as in revoked. The caller
+// fetches no more records.
 func (c *consumer) end() error {
 	c.mu.Lock()
 	c.ending = true

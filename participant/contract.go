@@ -12,7 +12,7 @@ import (
 	"github.com/troupe-go/troupe/outbox"
 )
 
-// obey sets the contract.
+// obey sets the contract that kept and mayEmit check. A call after the start of Run ends Run with an error.
 func (p *Participant) obey(c extension.Contract) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -23,7 +23,7 @@ func (p *Participant) obey(c extension.Contract) {
 	p.contract = c
 }
 
-// kept checks the handlers with the contract.
+// kept returns an error if the contract refuses the registered handlers.
 func (p *Participant) kept() error {
 	if p.contract.Handlers == nil {
 		return nil
@@ -44,7 +44,8 @@ func (p *Participant) kept() error {
 	return p.contract.Handlers(all)
 }
 
-// mayEmit checks an entry with the contract, and records an event for a key whose answer is not written yet.
+// mayEmit is called for each entry that the service itself writes, and returns an error if the contract refuses it. It also sets overtook if a
+// handler wrote an event for a key whose answer is not sent yet, and calls the observers of the hop's own events.
 func (p *Participant) mayEmit(ctx context.Context, m *envelope.Message, along *pgx.Batch) error {
 	if u, _ := ctx.Value(unitKey{}).(*unit); u != nil && m.Key != nil && m.Topic == p.cfg.Hop.Events() && u.unsent[string(m.Key)] {
 		u.overtook = true
@@ -57,7 +58,7 @@ func (p *Participant) mayEmit(ctx context.Context, m *envelope.Message, along *p
 	return p.observeSelf(ctx, m, along)
 }
 
-// answer writes an outcome as an event of the hop.
+// answer writes an outcome as an event of the hop, for Extension.Answer.
 func (p *Participant) answer(ctx context.Context, tx pgx.Tx, o Outcome) error {
 	if o.done {
 		return nil
