@@ -10,8 +10,11 @@ import (
 	"github.com/troupe-go/troupe/internal/pg"
 )
 
-// bury makes m a dead letter: its inbox row, its row in troupe.dead_letters, the copy for the topic, the exhausted event and
-// the end of its held row are one transaction. Its errors are not about m.
+// bury makes m a dead letter. One transaction inserts its inbox row, its row in troupe.dead_letters, the copy for the dlq topic and the exhausted
+// event, and ends its held row. The error that bury returns is not about m.
+//
+// After the commit it logs a line and calls the hook. Both are lost if the process ends after the commit, or if the commit gets no answer: so alert
+// on the rows of troupe.dead_letters, and not on the log.
 func (w *runner) bury(m *message, f failure) error {
 	d := w.delivery(m)
 	d.Class, d.Err, d.Outcome = f.class, f.err, envelope.Exhausted
@@ -27,7 +30,7 @@ func (w *runner) bury(m *message, f failure) error {
 	w.cuts.forget(m)
 	if !written {
 		m.passed = reasonDuplicate
-		return nil // it has taken effect or is a dead letter already
+		return nil // m took effect, or is a dead letter, already
 	}
 	w.p.cfg.Log.Error().Err(f.err).Str("class", string(f.class)).Str("handler", d.Handler).Str("key", readable(string(m.Key), 200)).
 		Str("place", m.place()).Str("message_id", m.id).Str("dead_letter", id).Int("attempts", d.Attempt).
@@ -54,9 +57,9 @@ func (w *runner) writeLetter(m *message, f failure, id string, d Delivery) (writ
 	return written, u.commit()
 }
 
-// buryEnded makes all messages of a transaction that a handler ended dead letters: their inbox rows may be committed, so that none of
-// them would be handled again, and it is not known which of their effects are. If the process ends before this has committed, such a
-// message is taken for a duplicate, and has no dead letter.
+// buryEnded makes dead letters of ms, whose transaction a handler has ended. Their inbox rows may be committed, so that none of them would be handled
+// again, and it is not known which of their effects are. If the process ends before a dead letter is committed, its message counts as a duplicate and
+// has no dead letter.
 func (w *runner) buryEnded(ms []*message) error {
 	for _, m := range ms {
 		if m.began.IsZero() {
@@ -79,7 +82,7 @@ func (p *Participant) letters() deadletter.Writer {
 	}
 }
 
-// letterArgs sets the columns from which an operator's tool writes the same dead letter of m.
+// letterArgs sets the columns of m's row from which an operator's tool writes the dead letter that this participant would write.
 func (p *Participant) letterArgs(m *message, args pg.Args) {
 	args["handler"], args["hop"] = m.handlerName(p.cfg.Group), p.cfg.Hop.String()
 	args["source"], args["letter_headers"] = p.cfg.Source, int(p.cfg.profile())

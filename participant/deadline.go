@@ -35,7 +35,7 @@ var (
 // maxAhead is the longest time from now at which a deadline may be due.
 const maxAhead = 10 * 366 * 24 * time.Hour
 
-// deadlineName matches valid names. They have no slash, since the header is split at it.
+// deadlineName matches valid names. They have no slash, since firingOf splits a header at the last one.
 var deadlineName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
 
 // A Deadline is a message that this hop sends to itself at a later time.
@@ -108,10 +108,11 @@ func (p *Participant) Schedule(ctx context.Context, tx pgx.Tx, d Deadline) error
 	return p.queueOne(ctx, tx, &ds)
 }
 
-// Cancel removes the deadline of a name from a scope, if tx commits. It is no error if there is none. A deadline that has fired
-// and was not handled yet is ignored when it comes. An empty scope means the key of the message being handled, which Schedule
-// takes for a deadline without a Key and a Scope. A deadline that was
-// scheduled with a Key and no Scope has that Key as its scope, and only a Cancel that names it removes it.
+// Cancel removes the deadline of a name from a scope, if tx commits. It is no error if there is none. A deadline that has fired and was not handled
+// yet is ignored when it comes.
+//
+// An empty scope means the key of the message being handled. Schedule takes the same scope for a deadline without a Key and a Scope. A deadline that
+// was scheduled with a Key and no Scope has that Key as its scope: only a Cancel with this scope removes it.
 func (p *Participant) Cancel(ctx context.Context, tx pgx.Tx, name, scope string) error {
 	var ds deadlineSet
 	if err := p.planCancel(ctx, &ds, name, scope); err != nil {
@@ -150,7 +151,7 @@ func (p *Participant) deadlineEntry(ctx context.Context, d Deadline, scope strin
 	return e
 }
 
-// setKey sets the key of e, which need not be text.
+// setKey sets the key of e: as text if Postgres can store it as text, else as bytes.
 func setKey(e *outbox.Entry, key []byte) {
 	if len(key) > 0 && pgtext.Fits(key) {
 		e.Key = string(key)
@@ -159,7 +160,7 @@ func setKey(e *outbox.Entry, key []byte) {
 	}
 }
 
-// expects returns the handler of deadlines of a name.
+// expects returns the handler of deadlines of a name, or an error if there is none here.
 func (p *Participant) expects(name string) (*handler, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -185,14 +186,14 @@ func scopeOf(ctx context.Context, scope, key string) (string, error) {
 	return indexable(scope), nil
 }
 
-// firing holds the deadline that a message was, as its headers name it.
+// firing is the deadline whose message a message is, as its headers name it.
 type firing struct {
 	group, name, scope string
 	at                 time.Time // from its row
 	refused            bool      // the row is gone, has not fired, or has another key or payload
 }
 
-// firingOf returns nil for a message that was no deadline.
+// firingOf reads a deadline from the headers of a message. It returns nil if the message is not a deadline's.
 func firingOf(hs []envelope.Header) *firing {
 	var f *firing
 	for _, h := range hs {
@@ -212,7 +213,7 @@ func firingOf(hs []envelope.Header) *firing {
 	return f
 }
 
-// route distinguishes the handlers of a topic.
+// route identifies a handler within a topic.
 type route struct {
 	typ, deadline string
 	all           bool // of any type
@@ -232,7 +233,7 @@ func (r route) String() string {
 	return r.typ
 }
 
-// route finds m's handler: by its type, or by its name if m was a deadline. It also reads a command's own settings for retries.
+// route sets m's handler: by m's type, or by the name if m is a deadline's message. It also reads the retry settings that a command brings.
 func (p *Participant) route(m *message) {
 	to := route{typ: m.Type}
 	if m.Topic == p.cfg.Hop.Commands() {
@@ -258,16 +259,16 @@ func (p *Participant) route(m *message) {
 	m.dropObserved()
 }
 
-// foreign reports whether m was a deadline of another group.
+// foreign reports whether m is the message of another group's deadline.
 func (p *Participant) foreign(m *message) bool {
 	return m.deadline != nil && m.deadline.group != p.cfg.Group
 }
 
-// meet removes the row of the deadline that m was. It returns false if the row is gone, has not fired, or has another key or payload than m.
-// It runs in m's turn and not before, since an earlier message of the same transaction may have cancelled the deadline.
+// meet removes the row of m's deadline. It returns false if the row is gone, has not fired, or has another key or payload than m. It runs in m's turn
+// and not before, since an earlier message of the same transaction may have cancelled the deadline.
 //
-// If it returns false, it leaves no identity in the inbox. After a failover to a standby that lagged, the message of a deadline may come before
-// the message that scheduled it is handled again, or before the deadline fires again. It fires with the same id.
+// If it returns false, it removes m's identity from the inbox. After a failover to a standby that lagged, m may come before the message that
+// scheduled the deadline is handled again, or before the deadline fires again. It then fires with the same id, and must be handled.
 func (u *unit) meet(ctx context.Context, m *message) (is bool, err error) {
 	m.deadline.refused = true
 	id, err := uuid.Parse(m.ID)
@@ -290,14 +291,15 @@ func (u *unit) meet(ctx context.Context, m *message) (is bool, err error) {
 	return err == nil, u.failed(err)
 }
 
-// admitFired adds to u.first each message of a deadline of which the inbox knows the identity although the deadline has neither been handled nor
-// become a dead letter: the identity is of another message. The id of a deadline is no secret, and a sender of commands may have used it.
+// admitFired adds to u.first each message of a deadline that has fired and has neither been handled nor become a dead letter, although the inbox
+// knows the message's identity. Then the identity is of another message: the id of a deadline is no secret, and a sender of commands may have used
+// it.
 func (u *unit) admitFired(ctx context.Context) error {
 	admitted := false
 	for _, m := range u.all {
 		id, err := uuid.Parse(m.ID)
 		if m.passed != reasonDuplicate || m.deadline == nil || u.w.p.foreign(m) || err != nil || !deadlineName.MatchString(m.deadline.name) {
-			continue // there is no deadline of such a name, which any sender of commands may have written
+			continue // any sender of commands may have written such a name, and no deadline has it
 		}
 		still := false
 		err = u.tx.QueryRow(ctx, stillFired, pg.Args{
@@ -321,7 +323,7 @@ func (u *unit) admitFired(ctx context.Context) error {
 	return nil
 }
 
-// ignored logs a deadline whose message meet has refused, after the transaction has ended.
+// ignored logs that meet has refused m, after the transaction has ended.
 func (p *Participant) ignored(m *message, d Delivery) {
 	p.cfg.Log.Info().Str("deadline", m.deadline.name).Str("scope", readable(m.deadline.scope, 255)).Str("message_id", m.id).
 		Msg("message of a deadline ignored: the deadline was cancelled or scheduled again after it had fired, has not fired, or has another key or payload")

@@ -23,28 +23,27 @@ type entry struct {
 	key     holdKey
 	term    int32
 	crashes int
-	behind  []*message // of its key, claimed with it
-	waits   bool       // it has failed, and they were released
-	lost    bool       // another member has it, and so the earlier ones
+	behind  []*message // later messages of its key that were claimed with it
+	waits   bool       // its run failed, and the messages behind it were released
+	lost    bool       // another member has it, or an earlier entry of its key
 }
 
-// claimBytes limits the size of one claim's entries, in bytes; the last entry may exceed it. Each may have 8 MiB.
+// claimBytes limits the size of one claim's entries, in bytes. The last entry may exceed it; an entry may have 8 MiB.
 const claimBytes = 4 << 20
 
-// maxType is the largest number of bytes of an entry's type: a message in Kafka has no longer one.
+// maxType is the largest length of an entry's type, in bytes, as of a message in Kafka.
 const maxType = 1024
 
-// settings apply to the claim alone: it must not wait for the disk, since a claim that a crash of the server loses was never
-// made; it must use the indexes whatever the statistics are of a table that was empty a moment ago; and its columns must be
-// UTF-8, as strings of Go are.
+// settings apply to the transaction of a claim. The claim must not wait for the disk: if a crash of the server loses it, it was never made. It must
+// use the indexes, whatever the statistics are of a table that was empty a moment ago. Its columns must be in UTF-8, as strings of Go are.
 const settings = `
 SELECT set_config('synchronous_commit', 'off', true), set_config('enable_seqscan', 'off', true),
        set_config('enable_bitmapscan', 'off', true), set_config('enable_sort', 'off', true),
        set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true),
        set_config('client_encoding', CASE current_setting('server_encoding') WHEN 'UTF8' THEN 'UTF8' ELSE current_setting('client_encoding') END, true)`
 
-// beginCommitted begins a transaction that waits for a row that another one changes, and then sees the new row, whatever
-// default_transaction_isolation is: under repeatable read it would fail.
+// beginCommitted begins a transaction at read committed, whatever default_transaction_isolation is. Its statement may wait for a row that another
+// transaction changes, and then reads the changed row; at repeatable read it would fail.
 const beginCommitted = "begin isolation level read committed"
 
 // exec executes a statement in a transaction of its own, in one round trip.
@@ -56,9 +55,9 @@ func (l *local) exec(ctx context.Context, sql string, args pg.Args) error {
 	return l.p.cfg.Pool.SendBatch(ctx, &b).Close()
 }
 
-// claim claims entries whose next try is due, and others from a key on. With dueFirst the due ones come before the others. With
-// quarantine it may also claim an entry that was in progress when its participant died, and that one alone. If large is true, there may be
-// others that would have made the claim larger than claimBytes.
+// claim claims entries whose next try is due, and other entries, from the key from on. With dueFirst the due ones come before the others. With
+// quarantine it may also claim an entry that was in progress when its participant died; that entry then comes alone. large is true if claimBytes may
+// have kept entries out of the claim.
 func (l *local) claim(from []byte, dueFirst, quarantine bool) (ms []*message, large bool, err error) {
 	ctx, cancel := context.WithTimeout(l.ctx, statementLimit)
 	defer cancel()
@@ -101,7 +100,7 @@ func (l *local) claim(from []byte, dueFirst, quarantine bool) (ms []*message, la
 		l.renew() // the claim may have been committed nevertheless
 		return nil, false, err
 	}
-	slices.SortFunc(ms, func(a, b *message) int { // the entries of a key are adjacent
+	slices.SortFunc(ms, func(a, b *message) int { // so that the entries of a key are adjacent and in order
 		return cmp.Or(bytes.Compare(a.entry.key[:], b.entry.key[:]), cmp.Compare(a.offset, b.offset))
 	})
 	last := make(map[holdKey][]*message, len(ms))
@@ -142,7 +141,7 @@ func (l *local) scan(rows pgx.Rows) (*message, error) {
 	return m, nil
 }
 
-// giveBack releases claimed entries that have not ended: Run must stop, or a dependency is away.
+// giveBack releases the entries of ms that have not ended, since Run must stop or a dependency is away.
 func (l *local) giveBack(ms []*message, ended map[*message]bool) {
 	ms = slices.DeleteFunc(slices.Clone(ms), func(m *message) bool { return ended[m] })
 	if len(ms) == 0 {
@@ -159,8 +158,7 @@ func (l *local) giveBack(ms []*message, ended map[*message]bool) {
 	}
 }
 
-// giveBackKept releases the entries that giveBack could not: no member takes them over while this participant lives, until they are
-// stale.
+// giveBackKept releases the entries that giveBack could not release. While this participant lives, no other one takes them over until they are stale.
 func (l *local) giveBackKept() error {
 	l.mu.Lock()
 	ms := l.kept
@@ -180,7 +178,7 @@ func (l *local) giveBackKept() error {
 	return err
 }
 
-// args identifies entries by position and the term under which they were claimed.
+// args returns the arguments that identify entries: their positions, and the terms under which they were claimed.
 func (l *local) args(ms []*message) pg.Args {
 	positions, terms := make([]int64, len(ms)), make([]int32, len(ms))
 	for i, m := range ms {
@@ -200,8 +198,8 @@ func (l *local) endArgs(ms []*message, f *failure) pg.Args {
 	return args
 }
 
-// admit ends the entries, which locks their rows until the transaction's end. Entries that were taken over have another term,
-// and are not found.
+// admit queues the statement that ends the entries, which locks their rows until the transaction's end. Entries that were taken over have another
+// term, and are not found.
 func (l *local) admit(b *pgx.Batch, ms []*message, f *failure) (read func(pgx.BatchResults) ([]*message, error)) {
 	idle := l.p.cfg.Timeout + wedgedAfter
 	b.Queue("SELECT set_config('idle_in_transaction_session_timeout', $1, true)", fmt.Sprint(idle.Milliseconds()))
@@ -239,8 +237,7 @@ func (l *local) admit(b *pgx.Batch, ms []*message, f *failure) (read func(pgx.Ba
 	}
 }
 
-// record counts a failed run, and releases the entries behind it in the same statement, so that they are never seen in progress
-// while it waits.
+// record counts a failed run of m. The same statement releases the entries behind m, so that they are never seen in progress while m waits.
 func (l *local) record(m *message, f failure) error {
 	ctx, cancel := context.WithTimeout(l.ctx, l.p.limit)
 	defer cancel()

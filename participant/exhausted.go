@@ -1,7 +1,7 @@
 package participant
 
-// Exhausted is the body of the exhausted event, by which a hop reports that one of its messages became a dead letter. It is JSON
-// whatever codec the flow uses. An orchestrator parks its saga on it: the message may still be redriven.
+// Exhausted is the body of the event by which a hop reports that one of its messages became a dead letter. It is JSON whatever codec the flow uses.
+// An orchestrator that receives it parks its saga, since the message may still be redriven.
 type Exhausted struct {
 	DeadLetterID string `json:"dead_letter_id"` // troupe.dead_letters.id in the hop's database
 	Type         string `json:"type"`           // of the message; empty if it had none
@@ -14,5 +14,5 @@ type Exhausted struct {
 // MessageType returns the event's ce_type.
 func (Exhausted) MessageType() string { return "troupe.Exhausted" }
 
-// PlainJSON selects JSON for it.
+// PlainJSON makes participants encode and decode the body as JSON.
 func (Exhausted) PlainJSON() {}

@@ -6,7 +6,7 @@ import (
 	"maps"
 )
 
-// errMoreTopics ends a membership that does not consume all topics with handlers.
+// errMoreTopics ends a membership, since handlers were added for topics that it does not consume.
 var errMoreTopics = errors.New("topics were added")
 
 // registered returns the handlers.
@@ -23,7 +23,7 @@ func (p *Participant) runAlongside(fn func(ctx context.Context)) {
 	p.alongside = append(p.alongside, fn)
 }
 
-// fireAfterBacklog makes deadlines of that name wait for the backlog. Call it before Run.
+// fireAfterBacklog makes deadlines of a name wait for the backlog (backlog.go). Call it before Run.
 func (p *Participant) fireAfterBacklog(name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -37,8 +37,8 @@ func (p *Participant) fireAfterBacklog(name string) {
 	p.afterBacklog[name] = true
 }
 
-// extend adds handlers while Run runs, and reports whether it runs. The handlers are there before their topics are consumed, so
-// that no message is taken for one without a handler.
+// extend adds handlers if Run runs, and reports whether it runs. The handlers are stored before their topics are consumed, so that each message finds
+// its handler.
 func (p *Participant) extend(hs []*handler) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -60,7 +60,7 @@ func (p *Participant) extend(hs []*handler) bool {
 	return true
 }
 
-// awaitMore calls do once topics have been added.
+// awaitMore waits until topics are added, and calls do once.
 func (p *Participant) awaitMore(ctx context.Context, do func()) {
 	select {
 	case <-p.more:
@@ -69,7 +69,7 @@ func (p *Participant) awaitMore(ctx context.Context, do func()) {
 	}
 }
 
-// addLocal makes the topics local that are added while Run runs, and calls added after that.
+// addLocal makes topics local that are added while Run runs, until ctx ends. It calls added after each addition.
 func (p *Participant) addLocal(ctx context.Context, added func()) {
 	for ctx.Err() == nil {
 		p.awaitMore(ctx, func() {

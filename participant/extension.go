@@ -46,7 +46,7 @@ func (e extended) Answer(ctx context.Context, tx pgx.Tx, outcome any) error {
 	return e.p.answer(ctx, tx, o)
 }
 
-// plannedDeadlines adds to its set, and checks with its participant.
+// plannedDeadlines collects deadlines in set. p checks each of them.
 type plannedDeadlines struct {
 	p   *Participant
 	set deadlineSet

@@ -28,11 +28,13 @@ var (
 	overdueDeadlines string
 )
 
-// Deadlines are found by polling, every lookEvery and in time for a known one that is due sooner: notifications would need a
-// connection for each member, and commits that notify wait for each other. Most polls reach back only lookBack, so that fired
-// deadlines, which an old snapshot keeps in the index, cost nothing; every wholeEvery one reaches back without limit, for
-// deadlines that were scheduled by a transaction that took longer, or were due while no member polled. Deadlines due within
-// fireEvery fire together, since a commit that wakes the relay takes a lock that is one for the whole server.
+// Members find due deadlines by polling. Notifications would need a connection for each member, and commits that notify wait for each other.
+//
+// A member polls every lookEvery, and earlier if a known deadline is due earlier. Most polls look only at deadlines that were due within the last
+// lookBack. So fired deadlines, which an old snapshot keeps in the index, cost nothing. Every wholeEvery a poll has no such limit: it finds deadlines
+// whose transaction committed late, or that were due while no member polled.
+//
+// Deadlines that are due within fireEvery fire together, since a commit that wakes the relay takes a lock that the whole server has only once.
 const (
 	lookEvery  = 50 * time.Millisecond
 	fireEvery  = 5 * time.Millisecond
@@ -42,7 +44,7 @@ const (
 	allTheWay  = time.Duration(-1)
 )
 
-// foreignLockEvery is the shortest time between two searches for another role that holds the lock.
+// foreignLockEvery is the shortest time between two searches for a session of another role that holds the lock.
 const foreignLockEvery = time.Second
 
 // fireClass is the first half of the advisory lock under which a group's deadlines are fired; see leaseClass.
@@ -54,7 +56,7 @@ type Fired struct {
 	Lag       time.Duration // of the deadline that waited longest, from its due time, by the database's clock
 }
 
-// firer writes the messages of due deadlines to the outbox. Any member does it for the whole group.
+// firer writes the messages of due deadlines to the outbox. Each member has one; it fires the deadlines of the whole group.
 type firer struct {
 	p       *Participant
 	names   []string  // names of the deadlines that this pass fires: all or atOnce
@@ -76,7 +78,8 @@ type firer struct {
 // lateAnswer is the duration after which an answer is late: a connection pooler may have queued the statement while the server was away.
 const lateAnswer = time.Second
 
-// vainFires is the number of statements in a row that may fire nothing. The next one is not limited to the server that answered last.
+// vainFires is the number of statements in a row that may fire nothing although deadlines are due. The next statement may be executed by any server,
+// and not only by the one that answered last.
 const vainFires = 10
 
 // fire fires deadlines until ctx ends.
@@ -104,7 +107,7 @@ func (p *Participant) fire(ctx context.Context) {
 	}
 }
 
-// pass fires due deadlines and returns how long no other will be due, as far as is known.
+// pass fires the deadlines that are due, and returns the time until the next pass.
 func (f *firer) pass(ctx context.Context) (wait time.Duration, err error) {
 	back, began := lookBack, time.Now()
 	if f.names = f.all; len(f.atOnce) < len(f.all) && !f.backlog.isHandled(ctx) {
@@ -130,7 +133,7 @@ func (f *firer) pass(ctx context.Context) (wait time.Duration, err error) {
 		n, err = f.fire(ctx, back)
 		switch {
 		case n == 0:
-			wait = lookEvery // another member fires them, or a transaction cancels them
+			wait = lookEvery // another member fires the due ones, or a transaction cancels them
 			if err == nil {
 				err = f.foreignLock(ctx)
 			}
@@ -141,16 +144,16 @@ func (f *firer) pass(ctx context.Context) (wait time.Duration, err error) {
 	return wait, err
 }
 
-// A deadline that fired longer than lostAfter ago, and was not handled, fires again, since its message may be lost: a broker may lose the end of
-// its log. Members look for such deadlines every lostEvery.
+// A deadline that fired more than lostAfter ago and was not handled fires again: its message may be lost, since a broker may lose the end of its log.
+// Members look for such deadlines every lostEvery.
 const (
 	lostAfter = 24 * time.Hour
 	lostEvery = time.Hour
 	lostLimit = 500
 )
 
-// fireLost calls fireAgain at once, every lostEvery and whenever this member detects a loss, until ctx ends. It is no part of fire: other
-// deadlines fire while it fails.
+// fireLost calls fireAgain at once, every lostEvery, and whenever this member detects a loss, until ctx ends. It has its own goroutine: while it
+// fails, other deadlines fire.
 func (p *Participant) fireLost(ctx context.Context) {
 	trouble := p.repeated("look for deadlines whose messages are lost")
 	policy := retry.Policy{Initial: time.Second, Cap: time.Minute}
@@ -177,9 +180,11 @@ func (p *Participant) fireLost(ctx context.Context) {
 	}
 }
 
-// fireAgain resets fired deadlines that were not handled, so that they fire again. Normally it resets the ones that fired more than lostAfter
-// ago. If this member has detected a loss, it resets all of them. No other service can send these messages again. The ones that are not lost
-// are duplicates. It resets at most lostLimit in one transaction, the newest first: so it ends, though they fire meanwhile.
+// fireAgain makes fired deadlines that were not handled fire again, since no other service can send their messages again. With found, which means
+// that this member has detected a loss, it does so for all of them; otherwise for the ones that fired more than lostAfter ago. A message that was not
+// lost then comes twice, and the second one is ignored.
+//
+// Each transaction resets at most lostLimit deadlines, the newest first. Deadlines that fire meanwhile are newer, so the loop ends.
 func (p *Participant) fireAgain(ctx context.Context, found bool) error {
 	args := pg.Args{
 		"group": p.cfg.Group, "limit": lostLimit, "age": (*float64)(nil), "before": (*time.Time)(nil), "scope": "", "name": "",
@@ -218,9 +223,9 @@ func (p *Participant) resetFired(ctx context.Context, args pg.Args) (n int, err 
 	return n, nil
 }
 
-// wasAway reports whether the database may have been away since the last pass, although no statement failed: another server answers, or the
-// answer was late. Each of the two counts only once per backlogLimit. So deadlines are fired even if all answers are late, or if a proxy
-// sends each statement to another server.
+// wasAway reports whether the database may have been away since the last pass although no statement failed: another server answers, or the answer was
+// late. Each of the two signs counts only once per backlogLimit. So deadlines fire even if all answers are late, or if a proxy sends each statement
+// to another server.
 func (f *firer) wasAway(before time.Time, took time.Duration) (was bool) {
 	count := func(last *time.Time, is bool) {
 		if is && time.Since(*last) >= f.p.backlogLimit {
@@ -232,8 +237,8 @@ func (f *firer) wasAway(before time.Time, took time.Duration) (was bool) {
 	return was
 }
 
-// foreignLock returns an error if another role keeps this group's deadlines from being fired. It searches at most once in foreignLockEvery; in
-// between it returns the last result.
+// foreignLock returns an error if a session of another role holds the lock under which deadlines are fired. It searches at most once in
+// foreignLockEvery; in between it returns the last result.
 func (f *firer) foreignLock(ctx context.Context) error {
 	if time.Since(f.looked) < foreignLockEvery {
 		return f.blocked
@@ -249,7 +254,7 @@ func (f *firer) foreignLock(ctx context.Context) error {
 	return f.blocked
 }
 
-// untilNext returns how long until the next deadline is due, at most lookEvery.
+// untilNext returns the time until the next deadline is due, at most lookEvery. It also stores which server answered, and when.
 func (f *firer) untilNext(ctx context.Context, back time.Duration) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, statementLimit)
 	defer cancel()
@@ -303,7 +308,7 @@ func (f *firer) fire(ctx context.Context, back time.Duration) (n int, err error)
 // fires reports whether any deadline has a handler.
 func (p *Participant) fires() bool { return len(p.deadlineNames()) > 0 }
 
-// deadlineNames returns the names that have handlers. Never nil.
+// deadlineNames returns the names of deadlines that have handlers here. It never returns nil, since statements need an array.
 func (p *Participant) deadlineNames() []string {
 	names := []string{}
 	for to := range p.registered()[p.cfg.Hop.Commands()] {
@@ -317,9 +322,9 @@ func (p *Participant) deadlineNames() []string {
 // warnUnknownEvery is the interval at which pending deadlines without a handler are logged.
 const warnUnknownEvery = 10 * time.Minute
 
-// watchUnknown logs pending deadlines whose names have no handler here, at the start and from time to time: a later version
-// of the service scheduled them, or an earlier one. They wait in the table, and a member that has the handler fires them. It also
-// logs overdue deadlines of other groups: one may be the former name of this group.
+// watchUnknown logs pending deadlines whose names have no handler here, at the start and every warnUnknownEvery. An earlier or a later version of the
+// service scheduled them. They wait in the table until a member that has the handler fires them. It also logs overdue deadlines of other groups: such
+// a group may be the former name of this one.
 func (p *Participant) watchUnknown(ctx context.Context) {
 	trouble := p.repeated("look for deadlines without a handler")
 	policy := retry.Policy{Initial: 100 * time.Millisecond, Cap: 5 * time.Second}
@@ -346,7 +351,7 @@ func (p *Participant) watchUnknown(ctx context.Context) {
 	}
 }
 
-// cannotFire sets, for Ready, why deadlines are not fired, or nil.
+// cannotFire stores why deadlines are not fired, which Ready reports. nil means that they are fired.
 func (p *Participant) cannotFire(why error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -367,8 +372,8 @@ func (p *Participant) pendingUnknown(ctx context.Context) (pending []string, err
 	})
 }
 
-// warnOverdue logs deadlines of other groups that are overdue by more than an hour: their members are away, or the group has no
-// members any more since it was renamed or removed.
+// warnOverdue logs deadlines of other groups that are overdue by more than an hour. Their members are away, or the group was renamed or removed and
+// has no members any more.
 func (p *Participant) warnOverdue(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, statementLimit)
 	defer cancel()

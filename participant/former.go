@@ -21,7 +21,7 @@ import (
 //go:embed sql/former_topics.sql
 var sqlFormerTopics string
 
-// formerLimit limits the search for former retry topics, which a start waits for.
+// formerLimit limits the search for former retry topics. The start of a membership waits for it.
 const formerLimit = 5 * time.Second
 
 // formerAgain sets the waits of awaitFormer. A look costs one statement and one request to the broker.
@@ -30,17 +30,17 @@ var formerAgain = retry.Policy{Initial: time.Second, Cap: time.Minute}
 // errFormer ends a membership that does not consume all former retry topics.
 var errFormer = errors.New("former retry topics were found")
 
-// formerTopics holds the retry topics that an earlier version of the group consumed, or sent messages to, and no handler has any
-// more. Each is in one of the lists.
+// formerTopics holds the retry topics that an earlier version of the group consumed, or sent messages to, and that no handler uses now. Each topic is
+// in one of the lists.
 type formerTopics struct {
-	found   []string // of this hop: consumed
-	foreign []string // of another hop, as the group had before its hop was renamed: not consumed
+	found   []string // of this hop: they are consumed
+	foreign []string // of another hop, since the hop was renamed: they are not consumed
 	missing []string // the broker does not name them: they were deleted, or it does not know them yet
 }
 
-// findFormer looks for the former retry topics of the group. The ones of its hop are consumed as long as they exist: messages wait
-// there, and the relay may publish more that the earlier version wrote. Each message runs once more; if it fails, its handler's
-// present topics decide, and without a next one it becomes a dead letter.
+// findFormer returns the former retry topics of the group. Topics of its hop are consumed as long as they exist: messages wait there, and the relay
+// may publish more that the earlier version wrote. Each such message runs once more. If it fails, it goes to the next retry topic that its handler
+// has now, or becomes a dead letter.
 func (p *Participant) findFormer(ctx context.Context, client *kgo.Client) (former formerTopics, err error) {
 	ctx, cancel := context.WithTimeout(ctx, formerLimit)
 	defer cancel()
@@ -83,8 +83,7 @@ func (p *Participant) useFormer(former formerTopics) {
 	p.former = former
 }
 
-// warnForeign logs retry topics of another hop, except known ones: their messages are for handlers that this version does not
-// have.
+// warnForeign logs the retry topics of another hop that are not in known. Their messages are for handlers that this version does not have.
 func (p *Participant) warnForeign(foreign, known []string) {
 	for _, topic := range foreign {
 		if !slices.Contains(known, topic) {
@@ -94,9 +93,9 @@ func (p *Participant) warnForeign(foreign, known []string) {
 	}
 }
 
-// awaitFormer looks for former retry topics again: until the database and the broker answer, and at least once a minute while
-// the broker does not name a recorded one, since it may learn of a topic late and a deleted one may be created again. It ends
-// the membership if it finds one that is not consumed, so that the next membership consumes it.
+// awaitFormer looks for former retry topics again, until the database and the broker answer, and at least once a minute while the broker does not
+// name a recorded topic: the broker may learn of a topic late, and a deleted topic may be created again. If awaitFormer finds a topic that is not
+// consumed, it ends the membership, and the next one consumes the topic.
 func (p *Participant) awaitFormer(ctx context.Context, client *kgo.Client, abandon context.CancelCauseFunc) {
 	known := p.former
 	for look := 1; ; look++ {

@@ -9,7 +9,7 @@ import (
 	"github.com/troupe-go/troupe/retry"
 )
 
-// unavailable is an error that is not about the message: it reports a dependency as away.
+// unavailable is an error that reports a dependency as away. It is not about the message.
 type unavailable struct {
 	what string // the dependency
 	error
@@ -33,8 +33,8 @@ const theDatabase = "the database"
 
 func database(err error) error { return retry.Unavailable(theDatabase, err) }
 
-// gate is a circuit breaker: it is shut while a dependency of the partition's messages is away. Then nothing begins but, from
-// time to time, one run that tries; messages that could not run are put back in their order.
+// gate is the circuit breaker of a runner. It is shut while a dependency is away. Then no message begins, except one from time to time as a try.
+// Messages that could not run are put back in their order.
 type gate struct {
 	waits atomic.Pointer[waiting]
 
@@ -43,7 +43,7 @@ type gate struct {
 	next   *time.Timer // to the next try; nil while one runs
 }
 
-// waiting is the time during which a partition waits for a dependency.
+// waiting is the wait for a dependency that is away.
 type waiting struct {
 	since time.Time
 	unavailable
@@ -51,8 +51,8 @@ type waiting struct {
 
 var probing = retry.Policy{Initial: 50 * time.Millisecond, Cap: 2 * time.Second}
 
-// goes runs step and reports success. On retry.Unavailable it shuts the gate; on errFenced it gives the partition up. Without success
-// the messages must be tried again, or belong to another member by now.
+// goes runs step and reports success. If a dependency is away, it shuts the gate. After errFenced it gives the partition up. Without success the
+// messages of step must be tried again, unless another member owns them now.
 func (w *runner) goes(step func() error) bool {
 	err := step()
 	dependency, isAway := awayOf(err)
@@ -65,7 +65,7 @@ func (w *runner) goes(step func() error) bool {
 	case isAway && w.ctx.Err() == nil:
 		w.shut(dependency)
 	case w.ctx.Err() == nil:
-		if waits := w.gate.waits.Load(); waits != nil { // the error says nothing about the dependency: it is tried again
+		if waits := w.gate.waits.Load(); waits != nil { // err does not show whether the dependency is back: try again later
 			w.shut(waits.unavailable)
 		}
 	}
@@ -78,7 +78,7 @@ func (w *runner) shut(dependency unavailable) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.next != nil {
-		return // it had begun before
+		return // a step that began before has failed: the next try is planned already
 	}
 	w.waitFor(dependency)
 	w.from.pause()
@@ -99,7 +99,7 @@ func (w *runner) open() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.next != nil {
-		return // it had begun before, and did not need the dependency
+		return // a step that began before the gate was shut, and did not need the dependency
 	}
 	waited := w.waitNoMore()
 	if waited == nil {
@@ -110,7 +110,7 @@ func (w *runner) open() {
 	w.from.resume()
 }
 
-// continueTries begins another try if the gate is shut and no try is planned. That is so after a run whose messages needed no transaction: it
+// continueTries begins another try if the gate is shut and none is planned. This is so after a run whose messages needed no transaction: such a run
 // neither opens the gate nor plans the next try.
 func (w *runner) continueTries() {
 	g := &w.gate
@@ -124,7 +124,8 @@ func (w *runner) continueTries() {
 	}
 }
 
-// insist runs a step that must succeed before any message can run: it repeats the step until stop.
+// insist repeats step while a dependency is away, until w.stop is closed, and reports success. It is for a step that must succeed before any message
+// can run.
 func (w *runner) insist(step func() error) bool {
 	for failed := 1; ; failed++ {
 		err := step()
@@ -147,14 +148,14 @@ func (w *runner) insist(step func() error) bool {
 	}
 }
 
-// waitFor records the dependency that is away, unless one is recorded.
+// waitFor records a dependency as away, unless one is recorded, and calls the hook.
 func (w *runner) waitFor(dependency unavailable) {
 	if w.gate.waits.CompareAndSwap(nil, &waiting{time.Now(), dependency}) {
 		tell(w.p.cfg.Hooks.Breaker, Breaker{w.at.topic, w.at.partition, dependency.what, dependency.error})
 	}
 }
 
-// waitNoMore clears and returns the recorded dependency, or nil.
+// waitNoMore clears the recorded dependency and returns it, and calls the hook. It returns nil if none is recorded.
 func (w *runner) waitNoMore() (waited *waiting) {
 	if waited = w.gate.waits.Swap(nil); waited != nil {
 		tell(w.p.cfg.Hooks.Breaker, Breaker{Topic: w.at.topic, Partition: w.at.partition, What: waited.what})

@@ -9,19 +9,19 @@ import (
 	"github.com/troupe-go/troupe/envelope"
 )
 
-// Hooks are called as messages are handled, for metrics, traces and tests that must stop at an exact point. Each may be nil.
-// They are called by the goroutine that does the work, which waits for them, so several may run at once. A panic in a hook ends the
-// process.
+// Hooks are called as messages are handled, for metrics, traces and tests that must stop at an exact point. Each may be nil. A hook is called by the
+// goroutine that does the work, which waits for the hook, so several may run at once. A panic in a hook ends the process.
 //
-// Every message that Fetched counts is reported once, to AfterCommit, Held or Passed, unless its partition moves before its
-// turn: then it is delivered again. A message that was reported to Held is reported once more when it leaves troupe.held, with
-// Held set, to AfterCommit or Passed.
+// Every message that Fetched counts is reported to AfterCommit, Held or Passed, unless its partition moves before its turn: then it is delivered
+// again. A message that was reported to Held is reported once more when it leaves troupe.held, with Held set, to AfterCommit or Passed.
+//
+// A member reports each delivery once. But if the process ends after the commit and before the hook, no hook reports the effect: the message is
+// delivered again, and reported to Passed. A message that passed may be reported again, too.
 type Hooks struct {
 	// Fetched is called with the number of messages of a partition that came in one fetch, before their turn.
 	Fetched func(topic string, partition int32, messages int)
-	// Transaction is called in a transaction before its handlers run, with its messages. It returns the context for the
-	// handlers and a function, which is called when the transaction has ended, with nil or the error that rolled it back; the
-	// function may be nil.
+	// Transaction is called in a transaction before its handlers run, with its messages. It returns the context for the handlers, and a function,
+	// which may be nil. The function is called when the transaction has ended: with nil, or with the error that rolled it back.
 	Transaction func(context.Context, []Delivery) (context.Context, func(error))
 	// Handler is called before a handler, with its context. It returns the context for the handler, and a function, which may be nil. If
 	// the message runs alone, the function is called when the transaction has ended, and so gets an error of the commit too; in a batch
@@ -49,7 +49,7 @@ type Hooks struct {
 	Breaker func(Breaker)
 	// BeforeOffsets is called with the offsets about to be committed, by topic and partition: the next to be read.
 	BeforeOffsets func(map[string]map[int32]int64)
-	// AfterOffsets is called when the broker has them.
+	// AfterOffsets is called with the same offsets when the broker has stored them.
 	AfterOffsets func(map[string]map[int32]int64)
 }
 
@@ -62,7 +62,7 @@ type Delivery struct {
 	Attempt   int              // counted from 1
 	Took      time.Duration    // since the run began
 	Outcome   envelope.Outcome // BeforeCommit and AfterCommit; none for events that were handled
-	Class     Class            // Failed and dead letters; the end of Handler, unless the error is not about the message
+	Class     Class            // Failed, dead letters, and the end of Handler if the error is about the message
 	Err       error            // Failed, dead letters and the end of Handler
 	Batch     int              // how many messages the transaction has
 	Held      bool             // it came from troupe.held
@@ -129,7 +129,7 @@ func (w *worker) tellFetched(records []*kgo.Record) {
 	}
 }
 
-// tellPassed reports ended messages to the hook if they had no effect.
+// tellPassed reports the messages of ended that had no effect to the hook.
 func (w *worker) tellPassed(ended ...*message) {
 	hook := w.p.cfg.Hooks.Passed
 	if hook == nil {
@@ -152,7 +152,7 @@ func (w *worker) tellHeld(waiting ...*message) {
 	}
 }
 
-// begin reports the transaction to the hooks, and returns the function that reports its end, or nil.
+// begin reports the start of the transaction to the hooks. It returns the function that reports the end; nil if no hook needs it.
 func (u *unit) begin() func(error) {
 	hook := u.w.p.cfg.Hooks.Transaction
 	if hook == nil || len(u.first) == 0 {
@@ -167,7 +167,8 @@ func (u *unit) begin() func(error) {
 	return u.end(ended)
 }
 
-// end returns the function that reports the end of a message that runs alone, and then of the transaction.
+// end returns the function that reports the end of the transaction: first to the function of Hooks.Handler, if one message runs alone, then to
+// transaction.
 func (u *unit) end(transaction func(error)) func(error) {
 	if transaction == nil && u.w.p.cfg.Hooks.Handler == nil {
 		return nil
@@ -182,7 +183,7 @@ func (u *unit) end(transaction func(error)) func(error) {
 	}
 }
 
-// enter reports the start of m's handler, and returns its context and the function to call when it has returned.
+// enter reports the start of m's handler to the hook. It returns the handler's context, and the function to call when the handler has returned.
 func (u *unit) enter(ctx context.Context, m *message) (context.Context, func(error)) {
 	ctx, ended := u.w.p.cfg.Hooks.Handler(ctx, u.delivery(m))
 	switch {
@@ -195,7 +196,7 @@ func (u *unit) enter(ctx context.Context, m *message) (context.Context, func(err
 	return ctx, func(err error) { ended(u.ran(m, err)) }
 }
 
-// ran returns the delivery of a run that has ended.
+// ran returns the delivery of m's run, which ended with err.
 func (u *unit) ran(m *message, err error) Delivery {
 	d := u.delivery(m)
 	if d.Err = err; err != nil {
