@@ -50,18 +50,16 @@ func Refuse(body any) Outcome { return Outcome{kind: envelope.Failure, body: bod
 // with Outbox. A command is always answered.
 func Done() Outcome { return Outcome{done: true} }
 
-// Body returns the body of the answer; nil for Done and for no outcome. With it a service that takes part in several flows can
-// emit more in one of them than its handler returns.
+// Body returns the body of the answer; nil for Done and for no outcome. A service that takes part in several flows can use it to write a further
+// event in one of them.
 func (o Outcome) Body() any { return o.body }
 
-// Handle registers fn as the handler of commands of type T on the hop's own commands topic. T is a type that the codec knows,
-// or a pointer to such a struct, as code generated from Protobuf needs it: the pointer is never nil. Call it before Run; mistakes
-// are Run's error.
+// Handle registers fn as the handler of commands of type T on the hop's own commands topic. T is a type that the codec knows, or a pointer to such a
+// struct, as code generated from Protobuf needs it: the pointer is never nil. Call Handle before Run, which returns an error for each mistake.
 //
-// fn does its work in tx, which it may use until it returns. It returns an outcome, or an error, which discards the outcome and the work. It
-// runs again after an error, a crash or a lost race, so nothing but tx may carry effects. It must return when ctx ends. Several runs
-// may be active at once, for messages of different keys. ctx carries the message as the cause of the entries that outbox.Write
-// adds.
+// fn does its work in tx, which it may use until it returns. It returns an outcome, or an error, which discards the outcome and the work. It runs
+// again after an error, a crash or a lost race, so nothing but tx may carry effects. It must return when ctx ends. Several runs may be active at
+// once, for messages of different keys. ctx carries the message as the cause of the entries that outbox.Write adds.
 func Handle[T any](p *Participant, fn func(ctx context.Context, tx pgx.Tx, c Command[T]) (Outcome, error), opts ...HandlerOption) {
 	h := newHandler[T](p, p.cfg.Hop.Commands(), opts)
 	h.answers = true
@@ -73,11 +71,11 @@ func Handle[T any](p *Participant, fn func(ctx context.Context, tx pgx.Tx, c Com
 	p.register(h)
 }
 
-// On registers fn as the handler of events of type T of another hop. It emits no answer: fn writes entries with Outbox if it
-// has any. All else is as for Handle. Events of types without a handler are skipped.
+// On registers fn as the handler of events of type T of the hop from. The participant emits no answer for such an event; fn may write its own
+// messages with Outbox. Everything else is as for Handle. Events of a type without a handler are skipped.
 //
-// On[Exhausted] receives the events that report a hop's dead letters, and On[Nothing] the answers to commands that a saga's
-// barrier kept from their handlers.
+// On[Exhausted] receives the events that report a hop's dead letters. On[Nothing] receives the answers to saga commands whose handlers did not run,
+// because the other call of the step came first.
 func On[T any](p *Participant, from topics.Hop, fn func(ctx context.Context, tx pgx.Tx, e Event[T]) error, opts ...HandlerOption) {
 	h := newHandler[T](p, from.Events(), opts)
 	if from.IsZero() {
@@ -118,7 +116,7 @@ func React[T any](p *Participant, from topics.Hop, fn func(ctx context.Context, 
 // after it, as after a Call.
 func Alone() HandlerOption { return func(h *handler) { h.alone = true } }
 
-// run calls a handler with its message, which it holds.
+// run calls a handler with the message for which the run was made.
 type run func(ctx context.Context, tx pgx.Tx) (Outcome, error)
 
 // handler is one registered function without its type parameter.
@@ -130,19 +128,19 @@ type handler struct {
 	all      *taker                      // set for OnAll; then it has no codec and no body
 	wants    func(envelope.Message) bool // set for ObserveUnhandled; then it has no codec and no body either
 	answers  bool                        // must end with an outcome
-	reacts   bool                        // and the messages it handles are events
-	observed []observe                   // called before it
+	reacts   bool                        // registered with React: it answers events
+	observed []observe                   // called before the handler
 	delays   []time.Duration             // of its retry topics; nil: its keys are held
 	alone    bool                        // never in a batch
 	limits   limits
-	sets     atomic.Bool                                        // its SQL has changed settings of its transaction: runs alone too
+	sets     atomic.Bool                                        // its SQL has changed settings of a transaction: it runs alone, too
 	ask      func(ctx context.Context, m *message) (any, error) // calls another service, if registered with Call; then prepare decodes nothing
 	codec    envelope.Codec
 	body     func() any                     // a new *T, or, if T is a pointer to a struct, a new T
 	bind     func(body any, m *message) run // nil if only observers get its messages
 	mistake  error
-	// overtakes is set once it has written an event for the key of another message of its batch. Answers are written before it
-	// runs.
+	// overtakes is set once the handler has written an event for the key of another message of its batch. From then on the answers to earlier
+	// messages are queued before it runs.
 	overtakes atomic.Bool
 }
 
@@ -167,7 +165,7 @@ func newHandler[T any](p *Participant, topic string, opts []HandlerOption) *hand
 	return h
 }
 
-// bodyOf returns the body that was decoded into a result of newHandler's body.
+// bodyOf returns, as a T, a value that handler.body made and the codec filled.
 func bodyOf[T any](body any) T {
 	if b, ok := body.(*T); ok {
 		return *b
@@ -175,7 +173,7 @@ func bodyOf[T any](body any) T {
 	return body.(T) // a pointer to a struct
 }
 
-// prepare decodes the body. Its error is a poison one if the bytes can never be decoded.
+// prepare decodes m's body and returns the run of the handler. Its error has the class Poison if the bytes can never be decoded.
 func (h *handler) prepare(m *message) (run, error) {
 	if h.bind == nil {
 		return h.behind(m, func(context.Context, pgx.Tx) (Outcome, error) { return Outcome{}, nil }), nil
@@ -201,7 +199,7 @@ func (h *handler) decode(m *message, body any) error {
 	return nil
 }
 
-// handlers holds all registered handlers, by topic and route. Retry topics have none of their own.
+// handlers holds all registered handlers, by topic and route. A retry topic has an entry without handlers.
 type handlers map[string]map[route]*handler
 
 func (hs handlers) add(h *handler) error {
@@ -224,7 +222,7 @@ func (hs handlers) add(h *handler) error {
 	return nil
 }
 
-// narrower returns the route, of two that collide, that shows which messages have two handlers.
+// narrower returns, for an error text, the one of two colliding routes that has fewer messages.
 func narrower(a, b route) route {
 	if a.all {
 		return b
@@ -243,7 +241,7 @@ func (hs handlers) types() []string {
 	return all
 }
 
-// haveCalls reports whether one of them was registered with Call.
+// haveCalls reports whether a handler was registered with Call.
 func (hs handlers) haveCalls() bool {
 	for _, ofTopic := range hs {
 		for _, h := range ofTopic {

@@ -42,13 +42,13 @@ const (
 	mostLockedWait  = 10 * time.Second
 )
 
-// heldRow holds the row's columns for a message that comes from troupe.held.
+// heldRow holds columns of a message's row in troupe.held, or in troupe.local_work if it has failed there.
 type heldRow struct {
 	position    int64
 	attempts    int
 	firstFailed *time.Time
 	heldFor     time.Duration // when it was read
-	id          string        // as its message was identified when it was held
+	id          string        // the identity that the message had when it was held
 }
 
 // failure is a failed run, whose error is about its message.
@@ -72,8 +72,8 @@ func (f failure) attempts(m *message) int {
 	return m.attempts() + 1
 }
 
-// record stores m's first failed attempt, or counts one more, and makes its key wait for the next. If another member was
-// faster, the row of that member is kept.
+// record stores a failed attempt of m in troupe.held: in a new row, or in the row that m came from. Then m's key waits for the next try. If another
+// member has changed that row meanwhile, record leaves it as it is.
 func (w *worker) record(m *message, f failure) error {
 	wait := w.p.waitAfter(m, f)
 	args := w.rowArgs(m)
@@ -91,7 +91,7 @@ func (w *worker) record(m *message, f failure) error {
 		err = w.write([]*message{m}, func(b *pgx.Batch) { b.Queue(holdFailed, args) })
 	}
 	if err != nil {
-		// The row may have been stored nevertheless: m must be read from it, or the row would be left behind.
+		// The row may have been stored although no answer came. The key must then be read from troupe.held, or the row would be left behind.
 		w.hold(m.holdKey(), time.Now())
 		return err
 	}
@@ -135,15 +135,15 @@ func (w *worker) append(ms []*message) error {
 	})
 	if err == nil {
 		for _, m := range ms {
-			m.passed = "" // of a transaction that was rolled back
+			m.passed = "" // a transaction that was rolled back may have set it
 		}
 		w.tellHeld(ms...)
 	}
 	return err
 }
 
-// write runs a transaction of this package's own, in which the messages of ended end here: from now on only their rows count.
-// Its error is not about a message.
+// write runs statements in a transaction of this package, which also stores the offsets of the messages in ended. These end here: from now on only
+// the rows that statements writes stand for them. The error is not about a message.
 func (w *worker) write(ended []*message, statements func(*pgx.Batch)) error {
 	ctx, cancel := context.WithTimeout(w.ctx, w.p.limit)
 	defer cancel()
@@ -230,13 +230,13 @@ func (w *worker) heldForwardCalls(m *message) (found []*message, err error) {
 	return found, nil
 }
 
-// calls reports whether m is a saga's command to hop of that operation, with its saga and step. Events carry the saga and step
-// of the command that they answer, and deadlines come on the commands topic: neither is a call.
+// calls reports whether m is a saga's command to hop with the given operation (forward or compensate). Events are not calls, although they carry the
+// saga and step of the command that they answer. Deadlines are not calls, although they come on the commands topic.
 func (m *message) calls(hop topics.Hop, operation string) bool {
 	return m.Topic == hop.Commands() && m.SagaOperation == operation && m.SagaID != "" && m.SagaStep != "" && firingOf(m.Extra) == nil
 }
 
-// releaseArgs identifies m's row, as it was read: the row is gone, or has another attempt, if another member has run m.
+// releaseArgs identifies m's row as it was read. If another member has run m since, no row matches: it is gone, or has another number of attempts.
 func (w *worker) releaseArgs(m *message) pg.Args {
 	return pg.Args{
 		"group": w.p.cfg.Group, "topic_id": m.topicID, "partition": m.partition, "offset": m.offset,
@@ -265,8 +265,8 @@ func (w *worker) load(ctx context.Context) error {
 	return nil
 }
 
-// heads reads the first messages of a held key, as many as fit into one transaction, and how long the first still has to wait.
-// No messages: the key is free.
+// heads reads the first messages of a held key, as many as fit into one transaction, and how long the first one still has to wait. If there is none,
+// the key is free.
 func (w *worker) heads(ctx context.Context, key holdKey) (ms []*message, wait time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, w.p.limit)
 	defer cancel()
@@ -351,9 +351,9 @@ func (w *worker) retry(turn *message) error {
 	return nil
 }
 
-// runHeads runs the first of a key's held messages, and returns how many have ended. Messages that were not tried before run in one
-// transaction. If one of them fails, those before it run together again, and then it runs alone. So messages that only waited behind a
-// failed one are handled as fast as others.
+// runHeads runs the first of a key's held messages, and returns how many have ended. Messages that were not tried before run in one transaction, so
+// that messages that only waited behind a failed one are handled as fast as others. If one of them fails, the ones before it run together again; it
+// runs alone when it is the first.
 func (w *worker) runHeads(ms []*message) (n int, err error) {
 	for n < len(ms) && ms[n].held.firstFailed == nil && ms[n].plain() && !ms[n].limited() && !w.behindMark(ms[n]) && ms[n].generation() == ms[0].generation() {
 		n++
@@ -385,7 +385,7 @@ func (w *worker) rowArgs(m *message) pg.Args {
 	}
 }
 
-// marshal never returns nil, which the columns refuse.
+// marshal encodes headers for a column of troupe.held or troupe.outbox. Without headers it returns an empty slice, since the columns are NOT NULL.
 func marshal(hs []envelope.Header) []byte {
 	if b := envelope.MarshalHeaders(hs); b != nil {
 		return b
@@ -393,7 +393,7 @@ func marshal(hs []envelope.Header) []byte {
 	return []byte{}
 }
 
-// seconds returns s as a duration of at most 290 years, which is all that a duration holds: the lag of a deadline may be longer.
+// seconds returns s as a duration. It limits s to 290 years, since a duration holds no more and the lag of a deadline may be longer.
 func seconds(s float64) time.Duration {
 	const most = 290 * 365 * 24 * 3600
 	return time.Duration(min(max(s, -most), most) * float64(time.Second))

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// holds has the held keys of one partition and when each is due, so that neither a message of a free key nor a wait costs a
-// query. The rows decide: a key that turns out to be free is dropped. It may be used concurrently; a key is freed only in its
-// own turn in the lane.
+// holds caches the held keys of one partition and when each is due, so that neither a message of a free key nor a wait costs a query. The rows of
+// troupe.held decide: if a key's turn finds no rows, the key is dropped. It may be used concurrently; a key is dropped only in its own turn in the
+// lane.
 type holds struct {
 	mu    sync.Mutex
 	byKey map[holdKey]*hold
@@ -25,7 +25,7 @@ type hold struct {
 	waits  bool    // its turn waits for a permit, or has one
 }
 
-// turn is the turn of a held key.
+// turn is one try of a held key, in which a worker reads and runs the key's first messages.
 type turn struct {
 	key    holdKey
 	limits *limits
@@ -81,7 +81,7 @@ func (h *holds) settle(key holdKey) {
 	}
 }
 
-// free drops key.
+// free drops key, which has no held messages any more.
 func (h *holds) free(key holdKey) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -94,7 +94,7 @@ func (h *holds) free(key holdKey) {
 	}
 }
 
-// has reports whether m must wait behind another message.
+// has reports whether m's key is held, so that m must wait behind a held message.
 func (h *holds) has(m *message) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -107,8 +107,8 @@ func (h *holds) count() int {
 	return len(h.byKey)
 }
 
-// due returns the turns of the keys that are due, and the wait until the next key is due. A key has its turn from then on. No more than
-// most keys without limits have their turn at once, and no more than most keys with limits: call due again when a turn has ended.
+// due returns the turns of the keys that are due, and the wait until the next key is due. From then on these keys have their turn, until set, settle
+// or free ends it. At most most keys without limits have their turn at once, and at most most keys with limits: call due again when a turn has ended.
 func (h *holds) due(now time.Time, most int) (turns []turn, wait time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -141,7 +141,7 @@ func (h *holds) limit(key holdKey, l *limits) {
 	}
 }
 
-// endTurn uncounts the turn of a key whose handler has limits.
+// endTurn subtracts known's turn from h.waits, if it was counted there.
 func (h *holds) endTurn(known *hold) {
 	if known.waits {
 		known.waits = false

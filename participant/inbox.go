@@ -37,13 +37,14 @@ const (
 	maxDays = slots/2 - 2 // an id that was made maxDays ago and is handled today is stored for maxDays from now
 )
 
-// identity is the text by which the inbox recognises a message, and how often it was redriven. It may be used as a map key.
+// identity is the inbox's key for a message: its id and its redrive count. The upper bits of the count hold the generation of a rebuild (rebuild.go).
+// An identity may be used as a map key.
 type identity struct {
 	id      string
 	redrive int
 }
 
-// claim holds the arguments of the inbox statements for some messages.
+// claim holds the arguments of the statements that insert the identities of messages.
 type claim struct {
 	slot    []int16
 	ids     [][16]byte // as uuid.UUID they would be sent as text
@@ -51,12 +52,12 @@ type claim struct {
 
 	others        []string
 	otherRedrives []int32
-	otherBare     []*string // without their sources, as earlier versions stored them
+	otherBare     []*string // the ids without their sources, as earlier versions stored them; nil: the same
 	otherDays     []*int32
 	otherIDs      []*uuid.UUID
 }
 
-// claim queues the insertion of the messages' identities.
+// claim queues the statements that insert the messages' identities.
 func (p *Participant) claim(b *pgx.Batch, ms []*message) *claim {
 	c := &claim{}
 	for _, m := range ms {
@@ -91,7 +92,7 @@ func (c *claim) add(p *Participant, m *message) {
 	c.otherBare = append(c.otherBare, bare)
 }
 
-// read returns the identities that were new.
+// read returns the identities that the inbox did not have.
 func (c *claim) read(results pgx.BatchResults) (first map[identity]bool, err error) {
 	first = make(map[identity]bool, len(c.ids)+len(c.others))
 	if len(c.ids) > 0 {
@@ -117,7 +118,7 @@ func (c *claim) read(results pgx.BatchResults) (first map[identity]bool, err err
 	return first, err
 }
 
-// ring holds the first and last day that have a table now.
+// ring holds the first and the last day whose identities this group inserts into the ring of tables.
 type ring struct {
 	first, last atomic.Int64
 }
@@ -133,10 +134,12 @@ func (p *Participant) days() int {
 	return days
 }
 
-// prepareRing gives each day up to tomorrow a table of the ring. It empties a table before it assigns a new day to it, 32 days after the
-// table's earlier day. It also empties each table whose day is longer ago than twice the longest retention of a group. A table is emptied in
-// constant time, and no handler's transaction touches one that old. The days are by the database's clock: a member whose own clock is
-// ahead would empty tables of today. now is for tests; nil is the database's clock.
+// prepareRing gives each day up to tomorrow a table of the ring. It empties a table before it assigns a new day to the table, 32 days after the
+// table's earlier day. It also empties each table whose day is longer ago than twice the longest retention of a group. A table is emptied in constant
+// time, and no handler's transaction touches such an old one.
+//
+// The days are by the database's clock: a member whose own clock is ahead would empty tables of today. now replaces that clock in tests; it is nil
+// otherwise.
 func (p *Participant) prepareRing(ctx context.Context, now *time.Time) error {
 	days := p.days()
 	if days == 0 {
@@ -172,8 +175,8 @@ func (p *Participant) prepareRing(ctx context.Context, now *time.Time) error {
 }
 
 const (
-	// lockRing prevents two members from turning the ring at once. It is no advisory lock, which each role could take that may
-	// connect: this one needs the right to change the table.
+	// lockRing lets one member at a time assign days to the inbox's tables. It is a table lock and not an advisory lock: any role that may connect
+	// can take an advisory lock, but this lock needs a right on the table.
 	lockRing = "LOCK TABLE troupe.inbox_slots IN SHARE UPDATE EXCLUSIVE MODE"
 	ahead    = 1 // days ahead of today that have a table
 )
@@ -221,8 +224,8 @@ const (
 	pruneBatch = 1000
 )
 
-// prune makes held messages due that failed while the database's clock was ahead. Then it prepares the ring and deletes other rows older than
-// InboxRetention or BarrierRetention, a thousand rows at a time.
+// prune runs once a minute. It makes held messages due that failed while the database's clock was ahead, prepares the ring, and deletes other rows
+// older than InboxRetention or BarrierRetention, a thousand at a time.
 func (p *Participant) prune(ctx context.Context) {
 	p.repeat(ctx, "prune inbox", pruneEvery, func(ctx context.Context) error {
 		recalled := p.recall(ctx, recallHeld)

@@ -37,7 +37,7 @@ type message struct {
 	handler          *handler              // nil if none fits
 	observed         bool                  // it needs no handler: all its observers ran when it was written
 	atTakeOver       bool                  // it was in the partition before this member took the partition over
-	deadline         *firing               // nil if it was none
+	deadline         *firing               // nil if it is not the message of a deadline
 	override         *retryheader.Override // its sender's settings for retries; nil for none
 	held             *heldRow              // nil when it comes from the topic
 	again            again                 // when it comes from a retry topic
@@ -56,10 +56,10 @@ type message struct {
 	unhandledFor     time.Duration         // how long it has waited for a member with a handler, when it was read
 	ended            error                 // its handler, or another in its transaction, ended the transaction
 
-	limits *limits // of its handler; nil: none, or it comes from troupe.held
+	limits *limits // of its handler; nil if there are none, or if m comes from troupe.held
 	permit *permit // nil: it has none
 	tardy  int     // how often its permit had expired when its handler was to run
-	waited bool    // for a slot
+	waited bool    // it waits for a slot of its concurrency limit
 
 	due  bool    // no message at all, but the turn of a held key
 	turn holdKey // that key
@@ -81,7 +81,7 @@ func (m *message) identity() identity { return identity{m.id, m.redrive} }
 // mark returns m's offset mark.
 func (m *message) mark() mark { return mark{m.topicID, m.offset, m.epoch, m.at.UnixMilli()} }
 
-// identify sets the fields that are read from the headers.
+// identify sets the fields by which m is recognised (ID, id, redrive, elsewhere) from its headers.
 func (m *message) identify(group string) {
 	if m.unnamed = m.ID == ""; m.unnamed {
 		m.ID = m.unnamedID()
@@ -102,7 +102,8 @@ func (m *message) identify(group string) {
 	})
 }
 
-// unnamedID returns the id of m, which has no ce_id. A row of troupe.held has it, since an earlier version made another one.
+// unnamedID makes an id for m, which has no ce_id. A message from troupe.held gets the id in its row, since an earlier version may have made it in
+// another way.
 func (m *message) unnamedID() string {
 	switch {
 	case m.record != nil:
@@ -126,23 +127,23 @@ func (m *message) refuse(err error) bool {
 	return true
 }
 
-// passes returns the reason to skip m without its handler, or "". own is true if m's topic has messages of the hop's own: each
-// of them needs a handler.
+// passes returns the reason why m ends without a run of its handler, or "" if it must run. own is true if m's topic has messages of the hop itself:
+// each of these needs a handler.
 func (p *Participant) passes(m *message, own bool) string {
 	switch {
 	case m.again.group != "" && m.again.group != p.cfg.Group && (m.handler == nil || m.Topic != p.cfg.Hop.Commands()):
-		return reasonElsewhere // as below, a command with a handler may be of this group's former name
+		return reasonElsewhere // except a command with a handler, which may be of this group's former name
 	case m.unreadable != nil:
 		return ""
-	case m.elsewhere && !own: // a command has one group, which may have another name since
+	case m.elsewhere && !own: // a command has one group, which may have been renamed since
 		return reasonElsewhere
 	case m.handler == nil && (!own && m.redrive == 0 && (m.held == nil || m.observed) || p.foreign(m)):
-		return reasonUnhandled // an event that was redriven, or has failed, waits for a member with its handler: this group had one
+		return reasonUnhandled // but an event that was redriven, or has failed, waits for a member with its handler: this group had one
 	}
 	return ""
 }
 
-// received returns the headers as received, from a retry topic including its own.
+// received returns the headers as received. For a message from a retry topic they include the headers that were added for that topic.
 func (m *message) received() []envelope.Header {
 	if m.record == nil {
 		return m.stored
@@ -150,7 +151,7 @@ func (m *message) received() []envelope.Header {
 	return kafka.Headers(m.record)
 }
 
-// headers returns the headers as first received, without the ones of a retry topic.
+// headers returns the headers without the ones that were added for a retry topic.
 func (m *message) headers() []envelope.Header {
 	if m.record == nil {
 		return m.stored
@@ -189,9 +190,9 @@ func (m *message) handlerName(group string) string {
 	return m.handler.name
 }
 
-// cause returns m as the cause of emitted messages. Its time is the time in m's id, so that it is the same in every run of m. The record's
-// timestamp need not be: m may come in several records (a local entry that goes back to Kafka, a copy on a retry topic, a deadline that is
-// written again), and after the database was set back it may run from another one. If the id has no time, the record's timestamp is used.
+// cause returns m as the cause of emitted messages. The cause's time is the time in m's id, so that it is the same in every run of m. The record's
+// timestamp need not be the same: m may come in several records (a local entry that goes back to Kafka, a copy on a retry topic, a deadline that
+// fires again), and after the database was set back it may run from another one. If the id has no time, the record's timestamp is used.
 func (m *message) cause(group string) *envelope.Cause {
 	at := m.at
 	if id, _, ok := inbox.Recent(m.ID); ok {

@@ -45,8 +45,8 @@ var (
 	errOurEnd    = errors.New("a handler's transaction is rolled back by the participant: return an error instead")
 )
 
-// handlerTx is the transaction that handlers work in, each through a lentTx of its own. Queued statements are sent with the
-// next one, COMMIT with the last.
+// handlerTx is the transaction that handlers work in, each through a lentTx of its own. Queued statements are sent with the next statement that is
+// executed, or with COMMIT.
 type handlerTx struct {
 	pgx.Tx // for methods that are not overridden
 	conn   *pgxpool.Conn
@@ -58,11 +58,11 @@ type handlerTx struct {
 	unsent error
 	// spoiled is true if the session has settings of a handler, so that the connection must not be used again.
 	spoiled bool
-	// Answers are sent with COMMIT, unless a statement must come after them: each would make the next handler's statements
-	// slower, and together they are one statement.
+	// The answers so far. They are sent with COMMIT, as one statement: sent one by one, each would make the next handler's statements slower. If a
+	// statement must come after them, keepOrder queues them earlier.
 	events  outbox.Rows
 	stored  pgx.Batch
-	answers answerRows // to be stored after these
+	answers answerRows // queued after stored
 }
 
 func (t *handlerTx) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
@@ -113,7 +113,7 @@ func ran(q *pgx.QueuedQuery, results pgx.BatchResults) (tag pgconn.CommandTag, e
 	return results.Exec()
 }
 
-// ignore returns nil if known is set, since it has the same cause.
+// ignore returns err, or nil if known is set: both have the same cause.
 func ignore(err, known error) error {
 	if known != nil {
 		return nil
@@ -159,7 +159,7 @@ func (t *handlerTx) QueryRow(ctx context.Context, sql string, args ...any) pgx.R
 	return lastRow{results}
 }
 
-// behind sends a query in one round trip after the queued statements, and reads their results. The query's own is left to read.
+// behind sends a query after the queued statements, in one round trip, and reads their results. The caller reads the result of the query itself.
 func (t *handlerTx) behind(ctx context.Context, sql string, args []any) (pgx.BatchResults, error) {
 	t.queue.Queue(sql, args...)
 	results, queries := t.send(ctx)
@@ -243,7 +243,7 @@ func (t *handlerTx) QueueBatch(b *pgx.Batch) error {
 
 func add(to, b *pgx.Batch) { to.QueuedQueries = append(to.QueuedQueries, b.QueuedQueries...) }
 
-// keepOrder queues the answers so far before all statements queued from now on.
+// keepOrder queues the answers so far, so that all statements that are queued later come after them.
 func (t *handlerTx) keepOrder() {
 	t.out.Queue(&t.queue, &t.events)
 	t.answers.queue(&t.stored)
@@ -276,7 +276,7 @@ func (t *handlerTx) Begin(ctx context.Context) (pgx.Tx, error) {
 // they are. Postgres would convert them, and an answer would have another key than its command.
 const inUTF8 = "SELECT set_config('client_encoding', 'UTF8', true)"
 
-// begin starts a transaction in one round trip with the statements of first, after which read reads their results.
+// begin begins a transaction. BEGIN and the statements of first are sent in one round trip; then read reads the results of these statements.
 func (w *runner) begin(ctx context.Context, first func(*pgx.Batch), read func(pgx.BatchResults) error) (*handlerTx, error) {
 	conn, err := w.p.cfg.Pool.Acquire(ctx)
 	if err != nil {
