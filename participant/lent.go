@@ -28,20 +28,21 @@ var (
 	errGoexit  = errors.New("the handler ended its goroutine (runtime.Goexit, as testing.T.FailNow does) instead of returning")
 )
 
-// loan is the time for which a handler has its transaction: until it returns.
+// loan is the use of a transaction by one handler, until the handler returns.
 type loan struct {
 	of   *handlerTx
 	conn *pgx.Conn
 
 	mu      sync.Mutex
 	over    bool
-	calls   int           // that have not returned
-	idle    chan struct{} // closed when none is left, once the loan is over
+	calls   int           // number of calls that have not returned
+	idle    chan struct{} // closed when no call is left, once the loan is over
 	does    effect
 	mistake error // fails the run, whatever its handler returns
 }
 
-// start begins a call that sends statements.
+// start begins a call that sends statements; done ends it. It returns an error if the loan is over, or if a statement begins or ends a transaction:
+// that also fails the run.
 func (l *loan) start(statements ...string) error {
 	var does effect
 	for _, sql := range statements {
@@ -69,7 +70,8 @@ func (l *loan) done() {
 	}
 }
 
-// end makes each later use of the transaction an error. A call that still runs loses its connection.
+// end ends the loan: each later use of the transaction is an error. If a call still runs, its connection is closed, and the run fails. does has the
+// effects of the handler's statements.
 func (l *loan) end() (does effect, mistake error) {
 	l.mu.Lock()
 	l.over = true
@@ -89,7 +91,7 @@ func (l *loan) end() (does effect, mistake error) {
 	return does, errors.Join(mistake, errInUse)
 }
 
-// lent is a transaction, or a savepoint in it, as a handler gets it.
+// lent is a transaction, or a savepoint in one, in the form in which a handler gets it.
 type lent struct {
 	tx pgx.Tx
 	*loan
@@ -176,8 +178,7 @@ func (l *lent) Prepare(ctx context.Context, name, sql string) (*pgconn.Statement
 	return l.tx.Prepare(ctx, name, sql)
 }
 
-// LargeObjects returns an object that is used without this type, which cannot see the end of its use: so the message runs
-// alone, and its connection is closed afterwards.
+// LargeObjects returns pgx's object for large objects. Its use is not watched: so the message runs alone, and its connection is closed afterwards.
 func (l *lent) LargeObjects() pgx.LargeObjects {
 	if l.start() == nil {
 		l.mu.Lock()
@@ -271,10 +272,9 @@ func (u *unit) takeBack(m *message, l *lentTx, err error) error {
 	return theirs(err)
 }
 
-// lost returns the error of a run whose connection is closed. The handler's own time-out or cancellation, since pgx closes the
-// connection when the context of a statement ends, a permanent error and one that is not about the message are returned as they
-// are. Otherwise the connection was cut, and the run is repeated at once, a few times: the next run begins with a connection that
-// works, or finds that there is none.
+// lost returns the error of a run whose connection is closed. If err is a time-out or a cancellation of the handler's own, which lets pgx close the
+// connection, a permanent error, or an error that is not about the message, it is returned as it is. Otherwise the connection was cut, and the run is
+// repeated at once, a few times: the next run begins with a connection that works, or finds that there is none.
 func lost(err error) error {
 	ownClock := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 	switch {

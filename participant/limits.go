@@ -70,7 +70,7 @@ func (l *limits) any() bool { return l != nil && (l.rate != nil || l.dependency 
 // limited reports whether m's handler has a limit.
 func (m *message) limited() bool { return m.handler != nil && m.handler.limits.any() }
 
-// applyLimits connects the limits of the handlers, and returns an error if they cannot apply.
+// applyLimits connects the handlers' limits with the participant's rates and slots. It returns an error if a limit cannot apply.
 func (p *Participant) applyLimits() error {
 	all := make(map[string]*callSlots)
 	for _, ofTopic := range p.registered() {
@@ -104,26 +104,26 @@ func (p *Participant) applyLimits() error {
 // A permit belongs to a message of a handler with limits while it is in a batch.
 type permit struct {
 	of      *message  // the message, or turn, that got it
-	expires time.Time // the permit of the rate limit
+	expires time.Time // when the permit of the rate limit expires
 	spent   bool      // the handler has begun to run
 }
 
-// mostTardy is the number of times in a row that a message with an expired permit waits for another one. If starting a run takes longer
-// than permits live, it would wait for ever.
+// mostTardy is the number of times in a row that a message with an expired permit waits for another one. Without this limit it would wait for ever if
+// starting a run takes longer than a permit can be used.
 const mostTardy = 5
 
 // errNoPermit lets a message, or the batch that it is in, wait in its lane until there are permits for it. It counts no attempt.
 var errNoPermit = errors.New("the message has no permit of its handler's limits")
 
-// takePermits gives m its permits. It returns what m waits for, or nil, and whether m is the last one of its batch. No message keeps a
-// permit while it waits for another one of its batch: the calls of a batch run at once, one for each key, and all else runs alone. It
-// is called with the lock of the lane's pool held.
+// takePermits gives m its permits. It returns the limit that m waits for, or nil, and whether m is the last one of its batch. No message keeps a
+// permit while it waits for another one of its batch: the calls of a batch run at once, one for each key, and every other message runs alone. The
+// lane calls takePermits while it holds the lock of its pool.
 func (w *worker) takePermits(m *message, place keyed.Place) (wait any, last bool) {
 	l := m.limits
 	switch {
 	case l == nil:
 		return nil, false
-	case m.result != nil && !m.result.mustRepeat(), // it has its answer
+	case m.result != nil && !m.result.mustRepeat(), // its call has returned
 		!m.due && (w.holds.has(m) || w.lease.seen.has(m.topicID, m.offset, m.epoch)): // it does not run
 		if m.waited {
 			m.waited = false
@@ -142,7 +142,7 @@ func (w *worker) takePermits(m *message, place keyed.Place) (wait any, last bool
 	if l.rate != nil {
 		var ok bool
 		if got.expires, ok = l.rate.take(w); !ok {
-			if l.slots != nil && l.slots.put() { // as this key was let run for the slot, so must the next one
+			if l.slots != nil && l.slots.put() { // this key does not use the slot: offer it to the next one
 				go l.slots.next()
 			}
 			return l.rate, false
@@ -152,8 +152,8 @@ func (w *worker) takePermits(m *message, place keyed.Place) (wait any, last bool
 	return nil, alone
 }
 
-// spend uses m's permit. It returns errNoPermit if m's handler must not run now. A handler that is no Call runs again with the same permit
-// if its transaction lost a race.
+// spend uses m's permit when its call or handler begins. It returns errNoPermit if m must wait for another permit. A handler that is no Call runs
+// again with the same permit after a lost race.
 func (m *message) spend() error {
 	l, had := &m.handler.limits, m.permit
 	switch {
@@ -169,12 +169,13 @@ func (m *message) spend() error {
 	return nil
 }
 
-// needsPermit reports whether another run of m, within the present one of its batch, needs a permit that it does not have.
+// needsPermit reports whether another run of m, while it is in the present batch, needs a permit that it does not have.
 func (m *message) needsPermit() bool {
 	return m.handler.limits.rate != nil && (m.handler.ask == nil || m.result == nil || m.result.mustRepeat())
 }
 
-// dismiss releases the permits of messages whose run has ended. A permit of a rate limit is given back only if neither a call nor a handler began.
+// dismiss releases the permits of messages whose run has ended. A permit of a rate limit is given back only if neither a call nor a handler began
+// with it.
 func (w *worker) dismiss(ms []*message) {
 	for _, m := range ms {
 		had := m.permit
@@ -192,7 +193,8 @@ func (w *worker) dismiss(ms []*message) {
 	}
 }
 
-// passSlots lets keys of other partitions run: a key of a partition that waits or moves does not use the slot for which it was let run.
+// passSlots offers free slots to waiting keys of any partition. A partition that begins to wait, or moves, may have been offered slots that it does
+// not use.
 func (p *Participant) passSlots() {
 	for _, s := range p.slots {
 		s.next()
@@ -230,8 +232,8 @@ func (ws *waiters) remove(w *worker) {
 	}
 }
 
-// rouseOne lets one key of the next worker run that waits for of, and reports whether there was one. turn calls its function with
-// the lock that guards the waiters. The lane is called without it: takePermits has the lock of the lane when it takes that one.
+// rouseOne lets one key run that waits for of (a rate or callSlots), and reports whether there was one. The workers have their turns. turn calls its
+// function while it holds the lock of the waiters. The lane is called without that lock: takePermits takes it while the lane's lock is held.
 func rouseOne(of any, turn func(func(*waiters))) bool {
 	for {
 		var w *worker
@@ -281,8 +283,8 @@ func (s *callSlots) put() (wanted bool) {
 	return len(s.waiting) > 0
 }
 
-// next lets as many keys run as there are free slots. A key that was let run may not run, for want of another permit or since its
-// partition waits or moves: then next must be called again, or the slot stays free although others wait for it.
+// next lets as many waiting keys run as there are free slots. Such a key may not run after all, for want of another permit or since its partition
+// waits or moves. Then next must be called again, or the slot stays free although others wait for it.
 func (s *callSlots) next() {
 	s.mu.Lock()
 	free := s.free
@@ -298,7 +300,7 @@ func (s *callSlots) next() {
 	}
 }
 
-// runRates claims permits until ctx ends.
+// runRates claims permits for all rate limits until ctx ends.
 func (p *Participant) runRates(ctx context.Context) {
 	var all sync.WaitGroup
 	for _, r := range p.rates {

@@ -25,26 +25,25 @@ import (
 //
 //	INSERT INTO troupe.outbox ──trigger──► troupe.local_work ──claim──► run ──► done, failed, or pending again
 //
-// Moving an entry. A trigger on the outbox does it, in the writer's own transaction: it inserts the entry into troupe.local_work, and not
-// into the outbox. So it works for a writer in any language; no relay must know of it (a relay that reads the WAL finds no row of the
-// outbox there); no other process need run; and the order of a key's positions is the same as in the outbox. A row costs nothing more if
-// no topic is local, and a comparison if only other topics are. The price: the writer's INSERT reports that it inserted no row, and
-// RETURNING returns none.
+// Moving an entry. A trigger on the outbox moves it, in the writer's own transaction: it inserts the entry into troupe.local_work, and not into the
+// outbox. So it works for a writer in any language. No relay must know of it: a relay that reads the WAL finds no row of the outbox there. No other
+// process need run. The positions of a key have the same order as in the outbox. If no topic is local, a row costs nothing more; if other topics are
+// local, it costs a comparison. The disadvantage: the writer's INSERT reports that it inserted no row, and RETURNING returns none.
 //
-// There is one trigger for each local topic, rather than one that looks the topic up in a table: a transaction whose snapshot was taken
-// before the topic became local would not find it there. troupe.make_local and troupe.end_local create and drop the trigger while no other
-// transaction writes to the outbox, and move the entries that have not ended.
+// There is one trigger for each local topic, rather than one that looks the topic up in a table: a transaction whose snapshot was taken before the
+// topic became local would not find it there. troupe.make_local and troupe.end_local create and drop the trigger while no other transaction writes to
+// the outbox, and move the entries that have not ended.
 //
-// Owning an entry. A claim is a statement of its own, which commits: from there on every session can see that the entry is
-// in progress, by which member, and since when. The run that follows locks the row in its first statement, by the entry's term,
-// until its end. An entry in progress is taken over when no session has its row locked, and the participant that claimed it is
-// dead: each holds an advisory lock on its number while it lives, which Postgres releases with the session, at once. For
-// one that is not dead but makes no progress, such as a frozen one, the claim itself goes stale. A call that takes longer than
-// that cannot run twice, since its row is locked; and the previous owner cannot end an entry that was taken over, since
-// its term has changed.
+// Owning an entry. A claim is a statement of its own, which commits. After that every session can see that the entry is in progress, by which member,
+// and since when. The first statement of the run locks the entry's row until the run's end; it finds the row by the entry's term.
 //
-// Crashes. A crash leaves the entry in progress, and is counted when the entry is taken over. From then on it runs
-// alone, one such entry in a process at a time, and at the fifth crash it is poison. A run that ends in any way is no crash.
+// Taking over an entry. An entry in progress is taken over if no session has its row locked and the participant that claimed it is dead. Each
+// participant holds an advisory lock on its number while it lives; Postgres releases the lock as soon as the session ends. If a participant lives but
+// makes no progress, such as a frozen one, its claim is taken over after Config.Stale. A call that takes longer than that does not run twice, since
+// its row is locked. The previous owner cannot end an entry that was taken over, since the entry's term has changed.
+//
+// Crashes. A crash leaves the entry in progress, and is counted when the entry is taken over. From then on the entry runs alone, one such entry in a
+// process at a time, and after the fifth crash it is poison. A run that ends in any way is no crash.
 
 var (
 	//go:embed sql/claim_local.sql
@@ -66,8 +65,7 @@ var (
 const (
 	memberClass = 0x7472756c // "trul": the first half of the advisory locks' keys; the second is the member's number
 
-	// Entries without a notification are found by polling. The interval is minPoll after an entry was found, and doubles up to
-	// maxPoll.
+	// Entries without a notification are found by polling. The interval is minPoll after an entry was found, and doubles up to maxPoll.
 	minPoll, maxPoll = 20 * time.Millisecond, time.Second
 
 	// localHints is the least time between two notifications of a topic. A notification that is left out delays the next entry
@@ -76,18 +74,18 @@ const (
 	localHints = time.Millisecond
 
 	localKeep = time.Hour // how long ended entries are kept
-	// topicsLock limits how long making a topic local may block writers: less than the second after which Postgres looks for a
-	// deadlock, so that no other transaction is its victim.
+	// topicsLock limits how long making a topic local may block writers. It is less than deadlock_timeout (1 s): after that Postgres looks for
+	// deadlocks, and could roll back a writer.
 	topicsLock = 800 * time.Millisecond
 )
 
-// local is the source of the messages in troupe.local_work, and their runner.
+// local is the source of the messages in troupe.local_work, and also their runner.
 type local struct {
 	*runner
 	member   atomic.Int32          // this participant's number; 0 while it does not hold the lock on it
 	noNumber atomic.Pointer[error] // error of its connection, while it has no number; nil: none
 	wake     chan struct{}         // there may be entries
-	hints    atomic.Int64          // how often wake was due
+	hints    atomic.Int64          // counts the hints that there may be entries
 	work     sync.WaitGroup
 	soon     chan struct{} // there were entries: poll again soon
 	broken   context.CancelCauseFunc
@@ -143,7 +141,7 @@ func (p *Participant) runLocal(ctx context.Context) error {
 	return err
 }
 
-// end lets running handlers finish within Config.Drain, then cancels them.
+// end lets running handlers finish within Config.Drain, then cancels them. It returns an error if a handler still runs.
 func (l *local) end() error {
 	close(l.stop)
 	idle := make(chan struct{})
@@ -165,7 +163,7 @@ func (l *local) end() error {
 	return fmt.Errorf("%d handlers ignore their context and still run", running)
 }
 
-// makeLocal makes the participant's topics local. The database refuses it if the role lacks the right.
+// makeLocal makes the participant's topics local. It tries again while the database is away, and returns an error if the role lacks the right.
 func (p *Participant) makeLocal(ctx context.Context) error {
 	wanted := map[string]bool{p.cfg.Hop.Commands(): true}
 	for topic := range p.registered() {
@@ -250,7 +248,7 @@ func (l *local) concerns(topic string) bool {
 	return ours
 }
 
-// takeNumber takes a number and the lock on it.
+// takeNumber takes a number, the lock on it, and the locks on the consumed topics.
 func (l *local) takeNumber(ctx context.Context, conn *pgx.Conn) error {
 	const number = "SELECT n, pg_try_advisory_lock($1, n) FROM (SELECT nextval('troupe.local_members')::integer AS n OFFSET 0) AS next"
 	var n int32
@@ -276,7 +274,7 @@ func (l *local) takeNumber(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// renew takes another number, so that entries that were claimed under this one do not count as in progress.
+// renew gives up this number, so that the entries that were claimed under it do not count as in progress. holdNumber then takes another one.
 func (l *local) renew() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -286,7 +284,7 @@ func (l *local) renew() {
 	}
 }
 
-// numbers returns the present number and the earlier ones. 0: it has none.
+// numbers returns the present number and the earlier ones. now is 0 while there is none.
 func (l *local) numbers() (now int32, before []int32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -294,7 +292,7 @@ func (l *local) numbers() (now int32, before []int32) {
 	return now, slices.DeleteFunc(slices.Clone(l.had), func(n int32) bool { return n == now })
 }
 
-// poll wakes a worker at intervals, since not every writer notifies, and not every notification is sent.
+// poll wakes a worker at intervals: some writers do not notify, and some notifications are left out.
 func (l *local) poll(ctx context.Context) {
 	wait := minPoll
 	for {
@@ -319,7 +317,7 @@ func (l *local) hint() {
 	l.another()
 }
 
-// another wakes a worker, if one waits.
+// another wakes one worker that waits, if there is one.
 func (l *local) another() {
 	select {
 	case l.wake <- struct{}{}:
@@ -327,7 +325,7 @@ func (l *local) another() {
 	}
 }
 
-// watch ends Run when a handler is wedged.
+// watch ends Run when a handler ignores its time-out.
 func (l *local) watch(ctx context.Context) {
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
@@ -359,7 +357,7 @@ func (l *local) prune(ctx context.Context) {
 	})
 }
 
-// ready returns why local work may have stalled.
+// ready returns the reason why local work is not handled as it comes, or nil.
 func (l *local) ready(now time.Time) error {
 	if waits := l.gate.waits.Load(); waits != nil {
 		return fmt.Errorf("local work waits for %s since %s: %w", waits.what, now.Sub(waits.since).Round(time.Second), waits.unavailable)

@@ -14,10 +14,10 @@ import (
 	"github.com/troupe-go/troupe/internal/pg"
 )
 
-// A member claims only entries of topics that it consumes. It holds a shared advisory lock on each of these topics. A topic on which a
-// member has seen no lock for UnknownTypeWait is unconsumed for it. The member claims the entries of this topic and ends them, events
-// without effect and commands as dead letters, since later entries of their keys would wait for them. Time in which the member could not
-// check does not count: no other member could take its lock while the database was away.
+// A member claims only entries of topics that it consumes. It holds a shared advisory lock on each of these topics. A topic on which a member has
+// seen no lock for UnknownTypeWait is unconsumed for this member. The member then claims the entries of this topic and ends them: events without
+// effect, commands as dead letters. Otherwise later entries of their keys would wait for them for ever. Time in which the member could not check does
+// not count: no other member could take its lock while the database was away.
 
 var (
 	//go:embed sql/lock_topics.sql
@@ -43,7 +43,7 @@ func (l *local) knownUnconsumed() []string {
 	return nil
 }
 
-// lockTopics takes the locks on the consumed topics, until the connection ends.
+// lockTopics takes the locks on the consumed topics. They are held until the connection ends.
 func (l *local) lockTopics(ctx context.Context, conn *pgx.Conn) error {
 	rows, _ := conn.Query(ctx, lockTopics, pg.Args{"class": int32(topicClass), "group": l.p.cfg.Group, "topics": l.consumedTopics()})
 	var topic string
@@ -55,7 +55,7 @@ func (l *local) lockTopics(ctx context.Context, conn *pgx.Conn) error {
 	return cmp.Or(l.p.foreignLock(ctx, topicClass, object), fmt.Errorf("another session has the lock on topic %s", topic))
 }
 
-// watchOthers checks for unconsumed topics until ctx ends.
+// watchOthers looks for unconsumed topics until ctx ends, and logs each once.
 func (l *local) watchOthers(ctx context.Context) {
 	var idle idleTopics
 	warned := make(map[string]bool)
@@ -75,7 +75,7 @@ func (l *local) watchOthers(ctx context.Context) {
 	})
 }
 
-// findUnconsumed returns the local topics of the group that are unconsumed; none with an error.
+// findUnconsumed returns the local topics of the group that are unconsumed. With an error it returns none.
 func (l *local) findUnconsumed(ctx context.Context, idle *idleTopics) (unconsumed []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, statementLimit)
 	defer cancel()
@@ -96,17 +96,17 @@ func (l *local) findUnconsumed(ctx context.Context, idle *idleTopics) (unconsume
 	return idle.unconsumed(time.Now(), consumed, wait), nil
 }
 
-// idleTopics records for how long a member has seen each topic without a consumer. It does not count the time before the member's first
-// check, nor more than maxGap between two checks: a consumer may have come and gone unseen.
+// idleTopics records for how long a member has seen each topic without a consumer. The time before the member's first check does not count. Of the
+// time between two checks at most maxGap counts: a consumer may have come and gone unseen.
 type idleTopics struct {
 	last time.Time
 	idle map[string]time.Duration
 }
 
-// maxGap is the most that the time between two checks adds.
+// maxGap is the longest time between two checks that counts as time without a consumer.
 const maxGap = 2 * maxPoll
 
-// unconsumed records which topics have a consumer now, and returns the topics that have had none for wait.
+// unconsumed records which topics have a consumer at now, and returns the topics that have had none for wait.
 func (t *idleTopics) unconsumed(now time.Time, consumed map[string]bool, wait time.Duration) (topics []string) {
 	idle := make(map[string]time.Duration, len(consumed))
 	for topic, is := range consumed {

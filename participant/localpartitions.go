@@ -14,9 +14,10 @@ import (
 // them.
 
 const (
-	// lowHeadroom is the number of positions below which a member logs that its role may not add partitions.
+	// lowHeadroom is the least number of free positions in the outbox. If fewer are left and the member's role may not add partitions, the member
+	// logs an error.
 	lowHeadroom = 5_000_000
-	// headroomWarn is the number of tries from one log line to the next.
+	// headroomWarn is the number of tries between two such lines.
 	headroomWarn = 10
 )
 
@@ -39,7 +40,7 @@ func (l *local) keepPartitions(ctx context.Context) {
 	})
 }
 
-// ensurePartitions adds the missing partitions, and returns the number of positions left; 0 if it is not known.
+// ensurePartitions adds the missing partitions. It returns the number of positions left; 0 if it is not known.
 func (l *local) ensurePartitions(ctx context.Context) (headroom int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, statementLimit)
 	defer cancel()

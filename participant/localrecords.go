@@ -7,8 +7,8 @@ import (
 	"github.com/troupe-go/troupe/internal/retention"
 )
 
-// removeRecords removes ended sagas, closed dead letters and the log of operators' actions until ctx ends, as a relay does. A flow on
-// Postgres alone has no relay.
+// removeRecords removes ended sagas, closed dead letters and the log of operators' actions, as a relay does, until ctx ends. A flow on Postgres alone
+// has no relay.
 func (l *local) removeRecords(ctx context.Context) {
 	records := retention.NewRecords(l.p.cfg.Pool)
 	logged := false

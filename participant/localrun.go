@@ -10,7 +10,7 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// worker claims entries and runs them, as long as there are some.
+// worker waits for a hint, and then claims entries and runs them as long as there are some. It ends when Run must stop.
 func (l *local) worker() {
 	returned := false
 	defer func() {
@@ -19,11 +19,11 @@ func (l *local) worker() {
 			l.p.cfg.Log.Error().Msg("a handler ended its goroutine: local work has one worker less")
 		}
 	}()
-	from := make([]byte, 4) // each begins at another key: workers with many entries then seldom meet
+	from := make([]byte, 4) // each worker begins at another key, so that workers seldom meet among many entries
 	for i := range from {
 		from[i] = byte(rand.Uint32())
 	}
-	dueFirst := false // it alternates, so that neither due entries nor the others starve
+	dueFirst := false // alternates, so that neither due entries nor the others starve
 	for {
 		select {
 		case <-l.stop:
@@ -39,18 +39,18 @@ func (l *local) worker() {
 			case err != nil && l.ctx.Err() == nil:
 				l.shut(unavailable{theDatabase, err})
 			case n == 0:
-				l.open() // if it was a try, no entry could be tried
+				l.open() // there was no entry for a try
 			}
 			more = n > 0 && err == nil && (!all || l.hints.Load() != hints)
 		}
 	}
 }
 
-// may reports whether entries may be claimed: always, or, while the gate is shut, once for each try.
+// may reports whether entries may be claimed: always while the gate is open, and once for each try while it is shut.
 func (l *local) may() bool { return l.gate.waits.Load() == nil || l.try.CompareAndSwap(true, false) }
 
-// claimAndRun claims entries once, and runs them. all is true if no other entries could be claimed. Then the worker waits for a hint before its next
-// claim, since another claim would most likely find nothing.
+// claimAndRun claims entries once, and runs them. all is true if no other entry could be claimed: the worker then waits for a hint, since another
+// claim would most likely find nothing.
 func (l *local) claimAndRun(from *[]byte, dueFirst bool) (n int, all bool, err error) {
 	quarantine := l.p.quarantineLock.TryLock()
 	defer func() {
@@ -73,17 +73,17 @@ func (l *local) claimAndRun(from *[]byte, dueFirst bool) (n int, all bool, err e
 	case l.soon <- struct{}{}:
 	default:
 	}
-	whole := len(*from) == 0 // it went through all keys
+	whole := len(*from) == 0 // the claim began at the first key
 	all = whole && !large && quarantine && len(ms) < l.p.cfg.Batch
 	walked := len(ms) < l.p.cfg.Batch && !large // the claim reached the last key
 	for _, m := range ms {
 		switch {
-		case m.held != nil: // it was due, at any key
+		case m.held != nil: // it was due, so its key does not show how far the claim went
 			walked = walked || !dueFirst && !large
 		case string(m.entry.key[:]) > string(*from):
 			*from = m.entry.key[:]
 		}
-		if m.held != nil || m.suspect() { // it was claimed without later entries of its key
+		if m.held != nil || m.suspect() { // the later entries of its key were not claimed with it
 			all = false
 		}
 	}
@@ -129,8 +129,8 @@ func (l *local) run(ms []*message) {
 		}
 	}
 
-	// Messages without failures or crashes run together; of a key all or none. A transaction with a message of a rebuild may discard what
-	// all its messages write.
+	// Messages without failures or crashes run together, unless another message of their key may not. A message of a rebuild runs alone, since its
+	// transaction may discard all that is written to the outbox.
 	apart := make(map[holdKey]bool)
 	for _, m := range ours {
 		if m.held != nil || m.suspect() || !m.plain() || m.generation() > 0 {
@@ -165,7 +165,7 @@ func (l *local) run(ms []*message) {
 			return
 		}
 		ended[m] = true
-		if m.entry.waits { // the entries behind it were released
+		if m.entry.waits { // record has released the entries behind it
 			for _, b := range m.entry.behind {
 				ended[b] = true
 			}
@@ -173,14 +173,14 @@ func (l *local) run(ms []*message) {
 	}
 }
 
-// isCommand reports whether m comes from a topic of commands: the hop's own, or the one of the hop's former name. A command without a
-// handler does not end without effect, since its sender waits for an answer.
+// isCommand reports whether m comes from a topic of commands: the hop's own, or one that it had under a former name. A command without a handler does
+// not end without effect, since its sender waits for an answer.
 func isCommand(m *message) bool {
 	t, err := topics.Parse(m.Topic)
 	return err == nil && t.Kind == topics.Commands
 }
 
-// deliver handles m until it has ended or waits for its next try. An error is not about m.
+// deliver handles m until it has ended or waits for its next try. The error is not about m.
 func (l *local) deliver(m *message) error {
 	if m.entry.crashes >= maxStarts {
 		m.began = time.Now()
@@ -196,7 +196,7 @@ func (l *local) deliver(m *message) error {
 	return l.settle(m, failureOf(err))
 }
 
-// pass ends events without their handlers, at once.
+// pass ends messages that need no run of a handler, without effect.
 func (l *local) pass(ms []*message) error {
 	ctx, cancel := context.WithTimeout(l.ctx, statementLimit)
 	defer cancel()

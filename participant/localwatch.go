@@ -20,17 +20,17 @@ var (
 	hasNumber string
 )
 
-// keepLocal makes the consumed topics local again, until ctx ends, if they are not local any more: a failover or a restore set the
-// database back to a time before they were local, or troupe.end_local was called before this member had its locks. Otherwise the member
-// would wait for messages that go to Kafka.
+// keepLocal makes consumed topics local again that are not local any more, until ctx ends. A failover or a restore may have set the database back to
+// a time before they were local, or troupe.end_local was called before this member had its locks. Without this the member would wait for messages
+// that go to Kafka.
 func (l *local) keepLocal(ctx context.Context) {
 	were := make(map[string]bool) // topics that this member has seen local
 	l.p.repeat(ctx, "make topics local again", maxPoll, func(ctx context.Context) error { return l.makeLocalAgain(ctx, were) })
 }
 
-// watchNumber takes another number, until ctx ends, if no session has the lock on this member's number. The connection of that session may be
-// open here although the server that it leads to is gone, or has ended it: a host that is cut off or hangs sends no end. Without the locks other
-// members would take over what this one has claimed, and end the entries of topics that only this one consumes.
+// watchNumber takes another number if no session has the lock on this member's number, until ctx ends. The session with the lock may have ended on
+// the server, or with its server, while its connection is still open here: a host that is cut off or hangs sends no end. Without the locks other
+// members would take over the entries that this one has claimed, and end the entries of topics that only this one consumes.
 func (l *local) watchNumber(ctx context.Context) {
 	l.p.repeat(ctx, "look for the lock on the number of this member", maxPoll, func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, l.p.limit)
@@ -50,7 +50,7 @@ func (l *local) watchNumber(ctx context.Context) {
 	})
 }
 
-// makeLocalAgain makes the consumed topics local that were local before and are not now.
+// makeLocalAgain makes the topics local again that are not local now and that this member has seen local before.
 func (l *local) makeLocalAgain(ctx context.Context, were map[string]bool) error {
 	ctx, cancel := context.WithTimeout(ctx, statementLimit)
 	defer cancel()
@@ -85,8 +85,8 @@ func (l *local) makeLocalAgain(ctx context.Context, were map[string]bool) error 
 	return err
 }
 
-// watchUnclaimed logs local work of the hop's commands that is of another group and that no member claims. The other group may be the
-// former name of this one.
+// watchUnclaimed logs local work of the hop's commands topic that is of another group and that no member claims. That group may be the former name of
+// this one.
 func (p *Participant) watchUnclaimed(ctx context.Context) {
 	p.repeat(ctx, "find local work of other groups", strandedWarn*strandedEvery, p.warnUnclaimed)
 }

@@ -14,23 +14,22 @@ import (
 	"github.com/troupe-go/troupe/internal/pg"
 )
 
-// A member continues when its connections break and new ones reach a standby that was promoted. If the standby lagged, messages
-// that this member has handled are lost, and neither the term nor the next message shows it. So a member keeps the watermark
-// that it wrote last and the number of rows of troupe.inbox_offsets that it has committed, and compares both with the database:
-// before the watermark moves, and every verifyEvery while it does not. If the database has less, the member leaves the group
-// and joins again, and its partitions are read from the stored watermarks.
+// A member continues when its connections break and new ones reach a standby that was promoted. If the standby lagged, the effects of messages that
+// this member has handled are lost, and neither the term nor the next message shows it. So a member keeps the watermark that it wrote last and the
+// number of rows of troupe.inbox_offsets that it has committed. It compares both with the database before the watermark moves, and every verifyEvery
+// while the watermark does not move. If the database has less, the member leaves the group and joins again, and its partitions are read from the
+// stored watermarks.
 
 //go:embed sql/verify_progress.sql
 var verifyProgress string
 
-// verifyEvery is the interval at which a partition whose watermark does not move compares.
+// verifyEvery is the interval of the comparison while the watermark does not move.
 const verifyEvery = 10 * time.Second
 
 var errLost = errors.New("the database has lost transactions of this member, as after a failover to a standby that lagged")
 
-// committedRows holds the highest offsets of the rows of troupe.inbox_offsets that this member has committed since the last
-// move of the watermark. Rows of an earlier owner need no count: they come before the lease's new term in the log of the
-// database, and are lost only together with it.
+// committedRows holds the highest offset of each row of troupe.inbox_offsets that this member has committed above the watermark. Rows of an earlier
+// owner need no count: they were committed before the lease's new term, and are lost only together with it.
 type committedRows struct {
 	mu    sync.Mutex
 	highs []int64
@@ -54,7 +53,7 @@ func (r *committedRows) prune(watermark int64) {
 	r.highs = slices.DeleteFunc(r.highs, func(high int64) bool { return high <= watermark })
 }
 
-// committed records the row of the messages' offsets, once their transaction has committed.
+// committed is called once a transaction has committed, and records the row with the offsets of its messages.
 func (w *worker) committed(ms []*message) {
 	if len(ms) > 0 && ms[0].held == nil {
 		_, high, _, _ := span(ms)
@@ -62,7 +61,8 @@ func (w *worker) committed(ms []*message) {
 	}
 }
 
-// verify compares this member's committed progress with the database.
+// verify compares this member's committed progress with the database. It returns errFenced if another member has the lease, and errLost if the
+// database has less.
 func (w *worker) verify(ctx context.Context, tx interface {
 	QueryRow(context.Context, string, ...any) pgx.Row
 }) error {

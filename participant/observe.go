@@ -11,16 +11,16 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// observe is a function that is called with messages, bodies undecoded.
+// observe is a function that is called with a message and the transaction in which it is handled. The body is undecoded.
 type observe = func(ctx context.Context, tx pgx.Tx, m envelope.Message) error
 
-// observer is a function with the messages that it observes.
+// observer is an observe function and the topic and type of the messages for it.
 type observer struct {
 	topic, typ string
 	fn         observe
 }
 
-// observe adds an observer.
+// observe registers fn for the messages of type typ on topic: the events of a hop, or the hop's own commands.
 func (p *Participant) observe(topic, typ string, fn observe) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -41,7 +41,7 @@ func (p *Participant) observe(topic, typ string, fn observe) {
 	}
 }
 
-// observeUnhandled registers fn for the hop's own events that have no other handler.
+// observeUnhandled registers fn for the hop's own events that have no other handler and for which wants returns true.
 func (p *Participant) observeUnhandled(wants func(envelope.Message) bool, fn observe) {
 	h := &handler{topic: p.cfg.Hop.Events(), name: p.cfg.Group + "/" + allTypes, wants: wants}
 	h.bind = func(_ any, m *message) run {
@@ -50,7 +50,7 @@ func (p *Participant) observeUnhandled(wants func(envelope.Message) bool, fn obs
 	p.register(h)
 }
 
-// addObservers adds the observers to their handlers, and creates a handler if there is none.
+// addObservers adds each observer to the handler of its messages. It creates a handler if there is none.
 func (p *Participant) addObservers() error {
 	for _, o := range p.observed {
 		h := p.registered()[o.topic][route{typ: o.typ}]
@@ -65,12 +65,12 @@ func (p *Participant) addObservers() error {
 	return nil
 }
 
-// onlyObserves reports whether h has observers and no function of its own.
+// onlyObserves reports whether h has only observers, and no function of its own.
 func (h *handler) onlyObserves() bool { return h != nil && h.bind == nil && h.all == nil }
 
-// behind returns a run that calls the observers and then then.
+// behind returns a run that calls h's observers, and then the run then.
 func (h *handler) behind(m *message, then run) run {
-	if len(h.observed) == 0 || m.generation() > 0 { // joins and expectations have had it
+	if len(h.observed) == 0 || m.generation() > 0 { // a rebuild handles m again: the observers had it before
 		return then
 	}
 	return func(ctx context.Context, tx pgx.Tx) (Outcome, error) {

@@ -17,8 +17,8 @@ const (
 	commitLimit = 5 * time.Second
 )
 
-// offsets holds the marks: per partition the offset up to which every message has ended. A mark never passes a message that has
-// not: kgo's own marks keep the highest offset that was marked, even if one below it is missing.
+// offsets holds, for each partition, the offset up to which every message has ended, until it is committed. The marks of kgo cannot be used: kgo
+// keeps the highest offset that was marked, even if one below it is missing.
 type offsets struct {
 	p      *Participant
 	client *kgo.Client
@@ -48,7 +48,7 @@ func (o *offsets) forget(parts map[string][]int32) {
 	}
 }
 
-// commitOften commits the marks five times a second, so that little is delivered again after a crash.
+// commitOften commits the offsets five times a second, so that little is delivered again after a crash.
 func (c *consumer) commitOften(ctx context.Context) {
 	trouble := c.p.repeated("commit offsets")
 	tick := time.NewTicker(commitEvery)
@@ -68,7 +68,7 @@ func (c *consumer) commitOften(ctx context.Context) {
 	}
 }
 
-// commit sends the marks to the broker. Refused ones are kept, unless there is a newer one.
+// commit sends the offsets to the broker. After an error it keeps them for the next commit, except where a newer one has come meanwhile.
 func (o *offsets) commit(ctx context.Context) error {
 	o.committing.Lock()
 	defer o.committing.Unlock()
