@@ -21,32 +21,32 @@ import (
 type Participant struct {
 	cfg Config
 	out *outbox.Outbox
-	// checked writes the entries of the service itself, which its contract may refuse; out writes the library's own.
+	// checked writes the entries of the service itself, which its contract may refuse. out writes the entries of this package.
 	checked  *outbox.Outbox
 	contract extension.Contract // not changed once running
 
 	failures        *failures
 	badRetryHeaders *repeated     // logs headers of ce.HeaderRetry that cannot be read
 	patience        time.Duration // how long nothing may end before a partition counts as stalled
-	gather          time.Duration // gatherLimit
-	// backlogLimit is the constant backlogLimit, except in tests. Deadlines wait for patience if that is longer.
+	gather          time.Duration // the constant gatherLimit, except in tests
+	// backlogLimit is the constant backlogLimit, except in tests. If patience is longer, deadlines wait for patience.
 	backlogLimit   time.Duration
 	openLimit      time.Duration // the constant openLimit, except in tests
-	limit          time.Duration // statementLimit
-	tick           time.Duration // tickEvery
+	limit          time.Duration // the constant statementLimit, except in tests
+	tick           time.Duration // the constant tickEvery, except in tests
 	ring           ring
 	quarantineLock sync.RWMutex // held for writing by a quarantined run that must be the only one; for reading by quarantined groups
 	turns          *turns
 	// awaited holds the messages that wait for a member with a handler.
 	awaited awaited
-	more    chan struct{} // topics were added since the group was joined
+	more    chan struct{} // receives when topics were added since the group was joined
 	// messagesLost receives when messages of the commands topic were lost, or skipped, before a member has read them: deadlines may be among them.
 	messagesLost chan struct{}
 
-	outages map[string]*repeated // by the dependency that is away; shared by the partitions, which all lose it at once
+	outages map[string]*repeated // by dependency; shared by the partitions, which all lose a dependency at once
 
 	mu       sync.Mutex
-	handlers atomic.Pointer[handlers] // replaced, not changed, once running
+	handlers atomic.Pointer[handlers] // once running, it is replaced as a whole
 	former   formerTopics             // changed between memberships only
 	// formerPending is true if the membership began before all former retry topics were found.
 	formerPending bool
@@ -59,13 +59,13 @@ type Participant struct {
 	running       bool
 	limited       bool                    // a handler has a limit; not changed once running
 	rates         []*rate                 // not changed once running
-	slots         []*callSlots            // likewise
+	slots         []*callSlots            // not changed once running
 	endRun        context.CancelCauseFunc // ends Run with an error
 	consumer      *consumer
 	local         *local
-	state         error // why no message can have been consumed yet
-	unfired       error // why deadlines cannot be fired
-	blocked       error // names a session of another role that a transaction waits for
+	state         error // why no message is consumed; nil: messages are
+	unfired       error // why deadlines cannot be fired; nil: they can
+	blocked       error // names a session of another role for whose lock a transaction waits; nil: none
 	stranded      []Stranded
 	behindRebuild atomic.Bool  // messages wait behind ones that a rebuild of the group handles again, or will soon
 	notUTF8       atomic.Bool  // the database is not in UTF-8
@@ -77,7 +77,7 @@ var (
 	errLate       = errors.New("a handler was registered after Run")
 )
 
-// mistake is an error that ends Run if it occurs after the start.
+// mistake is an error in the use of a Participant, found after the start of Run. It ends Run.
 type mistake struct{ error }
 
 func (m mistake) Unwrap() error { return m.error }
@@ -189,7 +189,8 @@ func (p *Participant) begin(endRun context.CancelCauseFunc) error {
 	return nil
 }
 
-// run joins the group again and again: a new membership is needed if the one before cannot be repaired.
+// run starts the work in the background, and joins the group again whenever a membership has ended and cannot be repaired. With Local it handles
+// local work instead.
 func (p *Participant) run(ctx context.Context) error {
 	var background sync.WaitGroup
 	defer background.Wait()
@@ -240,12 +241,12 @@ func (p *Participant) run(ctx context.Context) error {
 	}
 }
 
-// join keeps a membership of the group until ctx ends or the membership is broken.
+// join joins the group, and keeps the membership until ctx ends or the membership is broken. broken is the reason for a new membership; err ends Run.
 func (p *Participant) join(ctx context.Context) (broken, err error) {
 	member, abandon := context.WithCancelCause(ctx)
 	defer abandon(nil)
 	select {
-	case <-p.more: // newConsumer consumes their topics
+	case <-p.more: // newConsumer consumes the added topics too
 	default:
 	}
 	c, err := newConsumer(p, abandon)
@@ -276,7 +277,7 @@ func (p *Participant) join(ctx context.Context) (broken, err error) {
 	return broken, err
 }
 
-// enter sets the state that Ready reports.
+// enter sets the state that Ready reports, and the present membership; c is nil if there is none.
 func (p *Participant) enter(state error, c *consumer) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

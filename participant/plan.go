@@ -44,13 +44,13 @@ type deadlineRow struct {
 	after time.Duration
 }
 
-// plan adds to ds the deadline that Schedule would write. It refuses the same deadlines, and then leaves ds unchanged.
+// plan adds to ds the deadline that Schedule would write. It refuses the same deadlines as Schedule, and then leaves ds unchanged.
 func (p *Participant) plan(ctx context.Context, ds *deadlineSet, d Deadline) error {
 	r, err := p.deadlineRow(ctx, d)
 	if err != nil {
 		err = fmt.Errorf("participant %s: schedule deadline %q: %w", p.cfg.Group, d.Name, err)
 		if retry.NotBefore(err) > 0 {
-			return err // as of a codec whose store of keys was away
+			return err // the codec needs a service that is away, such as a store of keys
 		}
 		return classified{Permanent, err}
 	}
@@ -89,8 +89,8 @@ func put(to *map[deadlineID]deadlineRow, r deadlineRow) {
 	(*to)[r.deadlineID] = r
 }
 
-// queueDeadlines adds the statements of ds to b: one for all that are cancelled, one for all that are scheduled, and one for
-// each with Keep. Then ds is empty.
+// queueDeadlines adds the statements of ds to b: one for all cancelled deadlines, one for all scheduled ones, and one for each with Keep. It empties
+// ds.
 func (p *Participant) queueDeadlines(b *pgx.Batch, ds *deadlineSet) {
 	switch gone := inOrder(ds.cancelled); len(gone) {
 	case 0:
@@ -113,7 +113,7 @@ func (p *Participant) queueDeadlines(b *pgx.Batch, ds *deadlineSet) {
 	*ds = deadlineSet{}
 }
 
-// inOrder sorts rows, so that all transactions lock them in one order.
+// inOrder returns the rows in one order, in which all transactions lock them.
 func inOrder(rows map[deadlineID]deadlineRow) []deadlineRow {
 	all := make([]deadlineRow, 0, len(rows))
 	for _, r := range rows {

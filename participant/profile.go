@@ -2,7 +2,7 @@ package participant
 
 import "github.com/troupe-go/troupe/internal/deadletter"
 
-// profile returns the headers of other frameworks that the copy of a dead letter gets.
+// profile returns which headers of other frameworks the copy of a dead letter gets.
 func (c Config) profile() (p deadletter.Profile) {
 	if c.SpringHeaders {
 		p |= deadletter.Spring

@@ -22,9 +22,9 @@ var (
 	waitRate string
 )
 
-// rate holds the permits of one handler's rate limit in this process. A permit has a start, by the database's clock. It can be used from
-// its start on, and expires after life. The starts of the permits of all members are spacing apart, so at most (per+life)/spacing = n
-// permits are used in any time of length per.
+// rate holds the permits of one handler's rate limit in this process. A permit has a start, by the database's clock. It can be used from its start
+// on, and expires after life. The starts of all members' permits are spacing apart, so at most (per+life)/spacing = n permits are used in any time of
+// length per.
 //
 // Members claim only permits that start soon, and no more than they have messages for. A permit that is not used is lost.
 type rate struct {
@@ -38,7 +38,7 @@ type rate struct {
 	wake chan struct{}
 
 	mu        sync.Mutex
-	permits   []time.Time // when they expire; they have started
+	permits   []time.Time // the times at which permits expire that have started
 	waiting   waiters
 	unclaimed error // why no permits can be claimed, although messages wait for them
 }
@@ -46,8 +46,9 @@ type rate struct {
 // mostLate is the number of claims in a row without a usable permit after which Ready reports that claims take too long.
 const mostLate = 5
 
-// lifeOf returns how long permits live. A lost permit costs the message another spacing, up to a day: with a long per a permit outlives a
-// start that takes seconds.
+// lifeOf returns how long a permit can be used after its start: a fifth of per, at most one second, or a sixtieth of per if that is longer. The life
+// must cover the time in which a run begins (a connection, a transaction). If a permit expires first, the message waits for the next one, which may
+// be a day away. So a long per gives its permits a longer life.
 func lifeOf(per time.Duration) time.Duration { return min(per/5, max(time.Second, per/60)) }
 
 func newRate(n int, per time.Duration) *rate {
@@ -57,7 +58,8 @@ func newRate(n int, per time.Duration) *rate {
 	return r
 }
 
-// take takes a permit, and returns the time at which the permit expires. If there is none, ok is false, and w waits for one.
+// take takes a permit and returns the time at which the permit expires. It never blocks. If no permit is left, it adds w to the waiting workers,
+// wakes the goroutine that claims permits, and returns ok = false.
 func (r *rate) take(w *worker) (expires time.Time, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -81,14 +83,14 @@ func (r *rate) giveBack(expires time.Time) {
 	r.next()
 }
 
-// put adds a started permit.
+// put adds a permit that has started.
 func (r *rate) put(expires time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.permits = append(r.permits, expires)
 }
 
-// next runs a key that waits for a permit.
+// next lets one waiting key run.
 func (r *rate) next() {
 	rouseOne(r, func(do func(*waiters)) {
 		r.mu.Lock()
@@ -97,7 +99,7 @@ func (r *rate) next() {
 	})
 }
 
-// demand returns how many keys wait for a permit.
+// demand returns the number of keys that wait for a permit.
 func (r *rate) demand() (n int) {
 	r.mu.Lock()
 	ws := append(waiters(nil), r.waiting...)
@@ -108,7 +110,7 @@ func (r *rate) demand() (n int) {
 	return n
 }
 
-// run claims permits while messages wait for them.
+// run claims permits while messages wait for them, until ctx ends.
 func (r *rate) run(ctx context.Context, p *Participant) {
 	outage := p.outage(theDatabase)
 	policy := retry.Policy{Initial: 50 * time.Millisecond, Cap: 2 * time.Second}
@@ -150,7 +152,7 @@ func (r *rate) run(ctx context.Context, p *Participant) {
 			}
 			continue
 		}
-		r.setUnclaimed(nil) // no message of this member waits any more
+		r.setUnclaimed(nil) // no message here waits for a permit
 		select {
 		case <-ctx.Done():
 			return
@@ -159,8 +161,8 @@ func (r *rate) run(ctx context.Context, p *Participant) {
 	}
 }
 
-// A claimedPermit is a permit by this process's clock. To be safe it begins later, and expires earlier, than in the database: by at most the
-// duration of the claim.
+// A claimedPermit is a permit by this process's clock. For safety it begins later, and expires earlier, than in the database, by at most the duration
+// of the claim.
 type claimedPermit struct{ begin, expires time.Time }
 
 // claim claims permits, at most demand. If the next permit starts too late to be claimed, it returns the wait until the next claim.
@@ -203,17 +205,17 @@ func (r *rate) claim(ctx context.Context, p *Participant, demand int) (starts []
 	return nil, time.Millisecond, nil
 }
 
-// errLateClaims makes Ready report that permits have expired whenever a claim returns.
+// errLateClaims reports that permits have expired whenever a claim returns. Ready returns it.
 var errLateClaims = errors.New("each claim takes longer than permits live: the database is too slow for a limit of so short a time")
 
-// setUnclaimed sets why no permits can be claimed, which Ready reports.
+// setUnclaimed stores why no permits can be claimed, which Ready reports. nil means that they can.
 func (r *rate) setUnclaimed(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.unclaimed = err
 }
 
-// errUnclaimed returns why permits of some limit cannot be claimed, or nil.
+// errUnclaimed returns why permits of any rate limit cannot be claimed, or nil.
 func (p *Participant) errUnclaimed() (why error) {
 	p.mu.Lock()
 	rates := p.rates

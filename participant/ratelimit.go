@@ -6,18 +6,18 @@ import (
 	"github.com/troupe-go/troupe/retry"
 )
 
-// A message whose handler reports a rate limit waits with its key for the time that the service names, and counts no attempt. So
-// that it ends some day, Config.RateLimitedWait limits the time since its first failure.
+// A message whose handler returns retry.RateLimited waits with its key for the time that the error names, and counts no attempt.
+// Config.RateLimitedWait limits the time since the message's first failure.
 
-// leastLimitedWait is the wait after a rate limit that names no time.
+// leastLimitedWait is the shortest wait after a rate limit, also if the error names no time.
 const leastLimitedWait = time.Second
 
-// limitedTooLong reports whether m has waited for longer than Config.RateLimitedWait.
+// limitedTooLong reports whether m is rate limited and failed for the first time at least Config.RateLimitedWait ago.
 func (p *Participant) limitedTooLong(m *message, f failure) bool {
 	return f.class == RateLimited && m.failing() >= p.cfg.RateLimitedWait
 }
 
-// waitForLimit returns how long m waits for its next try: as long as the service asks for, but not beyond the limit.
+// waitForLimit returns how long m waits for its next try: as long as the error names, but not beyond Config.RateLimitedWait.
 func (p *Participant) waitForLimit(m *message, f failure) time.Duration {
 	return max(min(retry.NotBefore(f.err), p.cfg.RateLimitedWait-m.failing()), leastLimitedWait)
 }
@@ -33,7 +33,7 @@ func (m *message) failing() (ago time.Duration) {
 	return ago
 }
 
-// reportLimited reports a run that was rate limited, once it is recorded.
+// reportLimited logs a run that was rate limited, once it is recorded.
 func (w *runner) reportLimited(m *message, f failure) {
 	w.cuts.forget(m)
 	d := w.delivery(m)

@@ -6,17 +6,22 @@ import (
 	"time"
 )
 
-// wedgedAfter is the longest time that a handler may take to notice its time-out, before it counts as one that ignores it.
+// wedgedAfter is the longest time that a handler may take to return after its time-out. After that it counts as ignoring the time-out.
 const wedgedAfter = 5 * time.Second
 
-// Ready returns nil while messages are handled as they come, and else the reason why not: Run has not begun or has ended, the
-// topics are missing, the group was not joined or was lost, a partition waits for the database or another dependency, a
-// partition cannot be read, a handler ended its goroutine or continues after its time-out, deadlines cannot be fired, a transaction
-// waits for an advisory lock of a role without rights, local work has no connection of its own to the database, or a partition has
-// stalled: there are messages, or the broker no longer
-// reports whether there are, and nothing has ended for 10 s longer than Config.Timeout (40 s at least), for no known reason; or messages
-// cannot be read, since a producer's transaction has been open for 15 minutes. A participant without partitions, since other members
-// have them, is ready. Ready does no I/O.
+// Ready returns nil while messages are handled as they come, and else the reason why not:
+//
+//   - Run has not begun or has ended, the topics are missing, or the group was not joined or was lost;
+//   - a partition waits for the database or another dependency, or cannot be read;
+//   - a handler ended its goroutine, or continues after its time-out;
+//   - deadlines cannot be fired, or permits of rate limits cannot be claimed;
+//   - a transaction waits for an advisory lock of a role without rights;
+//   - local work has no connection of its own to the database, or a topic is not local any more;
+//   - a partition has stalled: there are messages, or the broker no longer reports whether there are, and nothing has ended for 10 s longer
+//     than Config.Timeout (40 s at least), for no known reason;
+//   - messages cannot be read, since a producer's transaction has been open for 15 minutes.
+//
+// A participant without partitions, since other members have them, is ready. Ready does no I/O.
 func (p *Participant) Ready() error {
 	p.mu.Lock()
 	state, c, l, unfired, blocked := p.state, p.consumer, p.local, p.unfired, p.blocked
@@ -72,7 +77,7 @@ func (c *consumer) ready(now time.Time) error {
 	return nil
 }
 
-// wedged reports whether a handler ignores its time-out.
+// wedged reports whether a handler ignores its time-out, and how long the longest one has run.
 func (w *runner) wedged(now time.Time) (ran time.Duration, wedged bool) {
 	ran, _ = w.clocks.longest(now)
 	return ran, ran > w.p.cfg.Timeout+min(w.p.cfg.Timeout, wedgedAfter)

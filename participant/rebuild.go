@@ -16,21 +16,22 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// A rebuild lets handlers of events handle the messages of their topics once more, from an offset on (docs/rebuild.md). The owner of a
-// partition begins it when it takes the lease: it sets the watermark back. So the partition is read again like one whose database was
-// set back, in order and with all that holds for other messages: retries, held keys, dead letters, crashes and new owners. Messages
-// that come meanwhile are behind it in the partition, so that each key keeps its order.
+// A rebuild lets handlers of events handle the messages of their topics once more, from an offset on (docs/rebuild.md). Each partition has its part
+// of the rebuild. The owner of a partition begins the part when it takes the lease: it sets the watermark back. So the partition is read again, as
+// after a loss of the database's last commits, and everything that holds for other messages holds: order, retries, held keys, dead letters, crashes
+// and new owners. Messages that come meanwhile are behind in the partition, so that each key keeps its order.
 //
 //	from_offset ──── handled again ────► watermark ── handled again, or now ──► until ── as ever ──►
 //
-// A message is handled once in each generation: in the inbox its redrive count has the rebuild's generation in its upper bits. A
-// redriven copy in the range counts as its original, of which the first delivery runs. Only messages that had ended when the partition's
-// part began belong to the rebuild: it keeps the watermark and the offsets above it that had ended, since the inbox may forget their
-// messages before the rebuild ends. The others up to until, which ran at that time, are handled as ever. Messages that had ended and have
-// another handler are passed over.
+// A message is handled once in each generation: in the inbox its redrive count has the rebuild's generation in its upper bits. A redriven copy in the
+// range counts as its original; the first delivery of the two runs.
 //
-// A message that has not taken effect must not be one that had ended: a part begins only when no message of the partition is held and no
-// dead letter of the group is open or being redriven (troupe.unsettled_letters), and the groups have no retry topics.
+// Only messages that had ended when the part began belong to the rebuild. The part keeps the watermark and the offsets above it that had ended, since
+// the inbox may forget their messages before the rebuild ends. The other messages up to until ran at that time, and are handled as ever. Messages
+// that had ended and have another handler are passed over.
+//
+// A message that has not taken effect must not count as ended. So a part begins only when no message of the partition is held and no dead letter of
+// the group is open or being redriven (troupe.unsettled_letters), and the group has no retry topics.
 
 var (
 	//go:embed sql/lock_rebuild.sql
@@ -54,13 +55,14 @@ var (
 const (
 	// rebuildEvery is the interval at which a member looks for rebuilds.
 	rebuildEvery = 2 * time.Second
-	// withhold makes the triggers in_rebuild discard what the transaction writes to the outbox and to the deadlines, unless the rebuild of
-	// a generation emits. The lease may be older than the rebuild of a redriven message. Generation 0 is none.
+	// withhold makes the triggers in_rebuild discard everything that the transaction writes to the outbox and to the deadlines, unless the rebuild of
+	// the generation emits. It reads the rebuild's row, since the lease may be older than the rebuild of a redriven message. Generation 0 is no
+	// rebuild.
 	withhold = `SELECT set_config('troupe.rebuild', CASE WHEN $2 = 0 OR EXISTS (
 		SELECT FROM troupe.rebuilds WHERE consumer_group = $1 AND generation = $2 AND emit) THEN '' ELSE 'on' END, true)`
 )
 
-// errRebuild ends a membership: the group joins again, and begins or undoes a rebuild as it takes its leases.
+// errRebuild ends a membership. The group joins again; as it takes its leases, it begins the rebuild or undoes it.
 var errRebuild = errors.New("a rebuild begins or was cancelled: the group is joined again")
 
 // rebuild is a partition's part of a rebuild.
@@ -69,16 +71,17 @@ type rebuild struct {
 	generation  int
 	handlers    map[string]bool
 	from, until int64
-	before      seen // the offsets that had ended when it began
+	before      seen // the offsets that had ended when this part began
 }
 
-// rebuilds holds what a lease knows of rebuilds.
+// rebuilds is the state of rebuilds in a partition when its lease was taken.
 type rebuilds struct {
 	now    *rebuild // nil: none
-	undone bool     // one was cancelled, and the watermark set forward
+	undone bool     // this lease has undone a cancelled rebuild, and set the watermark forward
 }
 
-// load undoes a cancelled rebuild of the partition, begins one, and reads the one that it takes part in.
+// load runs in the transaction that takes the lease. It undoes a cancelled rebuild of the partition, begins the partition's part of an open rebuild
+// if it may begin, and reads the part.
 func (r *rebuilds) load(ctx context.Context, tx pgx.Tx, args pg.Args) error {
 	*r = rebuilds{}
 	var open bool
@@ -122,15 +125,15 @@ func (r *rebuilds) load(ctx context.Context, tx pgx.Tx, args pg.Args) error {
 	return nil
 }
 
-// under reports whether the partition of a topic is still read for a rebuild, from next on.
+// under reports whether the rebuild has still to handle messages of the partition, which is read from next on.
 func (r *rebuilds) under(topicID uuid.UUID, next int64) bool {
 	return r.now != nil && r.now.topicID == topicID && next < r.now.until
 }
 
-// generation returns the rebuild of which m's run is; 0: none, m is handled for the first time, or was redriven.
+// generation returns the generation of the rebuild that runs m; 0 if m is handled for the first time, or was redriven.
 func (m *message) generation() int { return m.redrive >> deadletter.GenerationShift }
 
-// classify sets m's identity if the rebuild handles m again.
+// classify marks m as a message of the rebuild, if the rebuild handles it again: it sets m's redrive count to the rebuild's generation.
 func (r *rebuilds) classify(m *message, group string) {
 	if r.now.hadEnded(m) && r.now.has(m, group) {
 		m.rebuilt, m.redrive = true, r.now.generation<<deadletter.GenerationShift
@@ -138,7 +141,7 @@ func (r *rebuilds) classify(m *message, group string) {
 	}
 }
 
-// restoreRebuild sets the identity of a held message, as it was when it was held.
+// restoreRebuild sets the redrive count of a message from troupe.held that was held in a rebuild. redrive is the stored count.
 func (m *message) restoreRebuild(redrive int) {
 	if redrive>>deadletter.GenerationShift > m.generation() {
 		m.rebuilt, m.redrive = true, redrive
@@ -146,20 +149,20 @@ func (m *message) restoreRebuild(redrive int) {
 	}
 }
 
-// dropObserved removes the handler of m, so that m waits for a member with the handler of On, if m belongs to a rebuild and this member only
-// observes its type. The observers saw m before the rebuild.
+// dropObserved removes the handler of m if m belongs to a rebuild and this member only observes its type: the observers saw m before the rebuild. m
+// then waits for a member with a handler of On.
 func (m *message) dropObserved() {
 	if m.generation() > 0 && m.handler.onlyObserves() {
 		m.handler = nil
 	}
 }
 
-// passes reports whether m was handled before the rebuild and is not handled again.
+// passes reports whether m had ended before the rebuild, and the rebuild does not handle it again.
 func (r *rebuilds) passes(m *message, group string) bool {
 	return r.now.hadEnded(m) && !r.now.has(m, group)
 }
 
-// setBefore sets the offsets that had ended when the rebuild began: all up to a watermark, and runs above it.
+// setBefore sets the offsets that had ended when the part began: all up to watermark, and some ranges above it.
 func (r *rebuild) setBefore(watermark int64, epoch int32, low, high []int64, epochs []int32) {
 	if epoch < 0 { // not known
 		epoch = math.MaxInt32
@@ -172,13 +175,13 @@ func (r *rebuild) setBefore(watermark int64, epoch int32, low, high []int64, epo
 	r.before.above = map[uuid.UUID][]offsetRange{r.topicID: merge(sorted(runs))}
 }
 
-// hadEnded reports whether m had ended when the rebuild began; false without a rebuild.
+// hadEnded reports whether m had ended when the part began. It returns false without a rebuild.
 func (r *rebuild) hadEnded(m *message) bool {
 	return r != nil && r.before.has(m.topicID, m.offset, m.epoch)
 }
 
-// has reports whether m is for one of the rebuild's handlers, and not before its first offset. It compares m's type, not m's handler here,
-// since a member without the handler must keep m for a member that has it.
+// has reports whether m is for one of the rebuild's handlers, and not before the rebuild's first offset. It compares m's type, and not m's handler
+// here: a member without the handler must keep m for a member that has it.
 func (r *rebuild) has(m *message, group string) bool {
 	return m.offset >= r.from && m.unreadable == nil && !m.elsewhere && (r.handlers[group+"/"+m.Type] || r.handlers[group+"/"+allTypes])
 }
@@ -201,7 +204,7 @@ func (h *handler) refusal(p *Participant) string {
 	return ""
 }
 
-// recordHandlers writes the group's rows of troupe.handlers.
+// recordHandlers writes the group's rows of troupe.handlers, from which an operator's tool knows which handlers can be rebuilt.
 func (p *Participant) recordHandlers(ctx context.Context) error {
 	var topicNames, names, refusals []string
 	for topic, byRoute := range p.registered() {
@@ -216,8 +219,8 @@ func (p *Participant) recordHandlers(ctx context.Context) error {
 	return err
 }
 
-// watchRebuilds ends the membership when the group has a rebuild that can begin, or was cancelled, in a partition of this member. It
-// also finishes rebuilds.
+// watchRebuilds looks for rebuilds until ctx ends. It ends the membership when a rebuild can begin, or was cancelled, in a partition of this member.
+// It also finishes rebuilds.
 func (p *Participant) watchRebuilds(ctx context.Context, c *consumer) {
 	trouble := p.repeated("rebuilds")
 	tick := time.NewTicker(rebuildEvery)

@@ -11,16 +11,17 @@ import (
 	"github.com/troupe-go/troupe/internal/pg"
 )
 
-// A redriven message is no duplicate of its earlier deliveries, since each of them is a dead letter. After the database was set back,
-// by a failover to a standby that lagged or by a restore, this need not be so: the dead letter and the redrive are lost, but Kafka has
-// both messages. Both are read again, and only one of them must take effect. That is the first one that succeeds: the earlier message, or
-// the redriven one if the earlier fails again and its handler keeps no order, or it has no key. Likewise a message takes effect once
-// if a rebuild has handled it, and its earlier dead letter is redriven later.
+// A redriven message is normally no duplicate of its earlier deliveries, since each of these is a dead letter. After the database was set back, by a
+// failover to a standby that lagged or by a restore, this need not be so: the dead letter and the redrive are lost, but Kafka has both messages. Both
+// are read again, and only one of them must take effect: the first one that succeeds. That is the earlier message. It is the redriven one if the
+// earlier one fails again and its handler keeps no order, or it has no key.
+//
+// Likewise a message takes effect once if a rebuild has handled it and its earlier dead letter is redriven later.
 
 //go:embed sql/find_effective.sql
 var findEffective string
 
-// mayHaveTwin reports whether another delivery of m may have taken effect after the database was set back: m was redriven, or is tried again
+// mayHaveTwin reports whether another delivery of m may have taken effect after the database was set back: m was redriven, or m is tried again
 // without an order (on a retry topic, or held without a key).
 func (m *message) mayHaveTwin() bool {
 	if m.rebuilt {
@@ -57,8 +58,8 @@ func (p *Participant) findEffective(b *pgx.Batch, ms []*message) (queued bool) {
 	return true
 }
 
-// dropTwins removes an identity from known, the new ones, if the query has found another delivery of its message. Its row stays in
-// the inbox. Of two deliveries in one transaction, both of which the query sees, the earlier one is kept.
+// dropTwins removes from known, the new identities, each one of whose message another delivery took effect. The row of such an identity stays in the
+// inbox. If both deliveries are in this transaction, the earlier one is kept.
 func (p *Participant) dropTwins(results pgx.BatchResults, known map[identity]bool) error {
 	inserted := maps.Clone(known)
 	rows, _ := results.Query()

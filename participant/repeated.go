@@ -14,14 +14,14 @@ import (
 
 const repeatEvery = 30 * time.Second
 
-// repeated logs one kind of failure: the first time, then at most every 30 s with the count, and the recovery from a logged
-// one. A failure that comes and goes ten times a second costs at most two lines in 30 s. It may be used concurrently.
+// repeated logs one kind of failure: the first one, and then at most one line every 30 s with the number of failures. After a logged failure it logs
+// the recovery. A failure that comes and goes ten times a second costs at most two lines in 30 s. It may be used concurrently.
 type repeated struct {
 	log  zerolog.Logger
 	what string
 
 	mu      sync.Mutex
-	count   int  // since it was last logged
+	count   int  // failures since the last line
 	failing bool // a failure was logged, and no recovery since
 	logged  time.Time
 }
@@ -30,7 +30,7 @@ func (p *Participant) repeated(what string) *repeated {
 	return &repeated{log: p.cfg.Log, what: what}
 }
 
-// repeat calls do at once and then at intervals, until ctx ends. It logs errors of do with a repeated.
+// repeat calls do at once and then at intervals, until ctx ends. It logs the errors of do.
 func (p *Participant) repeat(ctx context.Context, what string, every time.Duration, do func(context.Context) error) {
 	failures := p.repeated(what)
 	tick := time.NewTicker(every)
@@ -49,7 +49,7 @@ func (p *Participant) repeat(ctx context.Context, what string, every time.Durati
 	}
 }
 
-// pause waits, and reports whether ctx has not ended.
+// pause waits for wait, or until ctx ends. It reports whether ctx has not ended.
 func pause(ctx context.Context, wait time.Duration) bool {
 	if wait <= 0 {
 		return ctx.Err() == nil
@@ -88,7 +88,7 @@ func (r *repeated) report(err error) {
 	r.count, r.failing, r.logged = 0, true, time.Now()
 }
 
-// remedied adds a remedy to the error if Troupe's tables are missing, since waiting does not repair that.
+// remedied adds a remedy to err if Troupe's tables are missing: waiting does not repair that.
 func remedied(err error) error {
 	var answer *pgconn.PgError
 	if errors.As(err, &answer) && (answer.Code == "42P01" || answer.Code == "3F000") && strings.Contains(answer.Message, "troupe") {
@@ -97,7 +97,7 @@ func remedied(err error) error {
 	return err
 }
 
-// outage returns the failure log of a dependency.
+// outage returns the failure log of a dependency. All partitions share it.
 func (p *Participant) outage(what string) *repeated {
 	p.mu.Lock()
 	defer p.mu.Unlock()

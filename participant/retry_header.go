@@ -9,7 +9,7 @@ import (
 	"github.com/troupe-go/troupe/retry"
 )
 
-// retryOverride returns the settings of m's sender, or nil if it sent none or none that can be read.
+// retryOverride returns the retry settings in m's headers, or nil if there are none. It logs and ignores settings that cannot be read.
 func (p *Participant) retryOverride(m *message) *retryheader.Override {
 	for _, h := range m.Extra {
 		if h.Key != ce.HeaderRetry {
@@ -33,7 +33,7 @@ func (p *Participant) policy(m *message) retry.Policy {
 	return p.cfg.Retry
 }
 
-// timeout returns how long a run of m may take.
+// timeout returns the time-out of a run of m. m's own settings can only shorten Config.Timeout.
 func (p *Participant) timeout(m *message) time.Duration {
 	if m.override != nil && m.override.Try > 0 {
 		return min(m.override.Try, p.cfg.Timeout)

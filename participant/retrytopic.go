@@ -23,9 +23,9 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// A handler with RetryTopics has no order per key, and a failed message of it holds no key. The message goes to a retry topic, waits there
-// until it is due, and runs again; if it fails, it goes to the next retry topic. All messages of a retry topic have the same delay: so they
-// are due in their order in the partition, and the worker need only wait for the first one.
+// A handler with RetryTopics has no order per key, and a failed message of it holds no key. The message goes to a retry topic, waits there until it
+// is due, and runs again; if it fails, it goes to the next retry topic. All messages of a retry topic have the same delay. So they are due in the
+// order of the partition, and the worker waits only for the first one.
 
 // A HandlerOption changes how the messages of one handler are handled.
 type HandlerOption func(*handler)
@@ -64,8 +64,8 @@ const (
 	retryPrefix    = deadletter.RetryPrefix
 	retryTopic     = deadletter.RetryTopic
 	retryGroup     = retryPrefix + "group"    // the group that sent it: the groups of a hop share its retry topics
-	retryStage     = retryPrefix + "stage"    // which of the handler's delays it waits for, counted from 1
-	retryAttempts  = retryPrefix + "attempts" // made
+	retryStage     = retryPrefix + "stage"    // number of the handler's delay for which it waits, counted from 1
+	retryAttempts  = retryPrefix + "attempts" // attempts made so far
 	retryFirstTime = retryPrefix + "first.failed"
 	retryIdentity  = deadletter.RetryIdentity
 )
@@ -82,14 +82,14 @@ type again struct {
 	identity    string // empty if an earlier version sent it there
 }
 
-// Limits of the headers of a retry topic. Another producer than the group's members may have written them.
+// Limits of the headers on a retry topic: another producer than the group's members may have written them.
 const (
 	maxCount     = 1_000_000
 	maxTopicName = 249
 	maxIdentity  = 300 // of inbox.Identity: 255 bytes and a hash
 )
 
-// countOf returns the count in a header.
+// countOf parses the count in a header.
 func countOf(text string) (int, error) {
 	n, err := strconv.ParseUint(text, 10, 31)
 	if err == nil && n > maxCount {
@@ -101,7 +101,7 @@ func countOf(text string) (int, error) {
 	return int(n), nil
 }
 
-// checkText returns an error if text is empty, longer than most bytes, or none that Postgres can store.
+// checkText returns an error if text is empty, has more than most bytes, or cannot be stored as text in Postgres.
 func checkText(text string, most int) error {
 	if text == "" || len(text) > most || !pgtext.Fits(text) {
 		return fmt.Errorf("%d bytes: want 1 to %d bytes of UTF-8 without NUL", len(text), most)
@@ -149,8 +149,8 @@ func (m *message) unwrap() {
 	m.Extra = own
 }
 
-// unwrapHeld removes the headers of the retry topic from m, which was held there. Its row counts all attempts, unless it only
-// waits.
+// unwrapHeld removes the headers of the retry topic from m, which comes from troupe.held. If m has failed there, its row counts all attempts, and the
+// count in the headers is dropped.
 func (m *message) unwrapHeld() {
 	m.unwrap()
 	m.stored = deadletter.WithoutRetry(m.stored)
@@ -165,7 +165,7 @@ func (w *worker) unordered(m *message, f failure) error {
 		return w.bury(m, f)
 	}
 	if m.again.stage == 0 && m.tries < w.p.cfg.Immediate && retry.NotBefore(f.err) == 0 {
-		if m.held == nil || !m.needsPermit() { // a turn reads a held message again, which would forget its tries
+		if m.held == nil || !m.needsPermit() { // a held message that waits for a permit is read again, and its tries would be forgotten
 			w.failed(m, f)
 			m.tries++
 			if m.needsPermit() {
@@ -186,9 +186,9 @@ func (w *worker) unordered(m *message, f failure) error {
 	return nil
 }
 
-// moveOn sends m to its next retry topic. It returns false if there is none, or if m is too large for it. Each record of m is sent on
-// once, however often the transaction is tried. If the same message comes in two records, both are sent on, since the copy of the first
-// may be lost with its topic; the message takes effect once nevertheless, by its identity.
+// moveOn sends m to its next retry topic. It returns false if there is none, or if m is too large for it. Each record of m is sent on once, however
+// often the transaction is tried. If the same message comes in two records, both are sent on, since the copy of the first may be lost with its topic.
+// The message takes effect once nevertheless, by its identity.
 func (w *worker) moveOn(m *message, f failure) (moved bool, err error) {
 	if m.handler == nil || m.again.stage >= len(m.handler.delays) {
 		return false, nil
@@ -196,7 +196,7 @@ func (w *worker) moveOn(m *message, f failure) (moved bool, err error) {
 	first := time.Now().UTC()
 	if m.again.firstFailed != nil {
 		first = *m.again.firstFailed
-	} else if m.held != nil && m.held.firstFailed != nil { // a run of it counted no attempt
+	} else if m.held != nil && m.held.firstFailed != nil { // its first failure counted no attempt
 		first = m.held.firstFailed.UTC()
 	}
 	text := func(key, value string) envelope.Header { return envelope.Header{Key: key, Value: []byte(value)} }
@@ -204,7 +204,7 @@ func (w *worker) moveOn(m *message, f failure) (moved bool, err error) {
 		text(retryTopic, m.Topic), text(retryGroup, w.p.cfg.Group), text(retryStage, strconv.Itoa(m.again.stage+1)),
 		text(retryAttempts, strconv.Itoa(m.attempts()+1)), text(retryFirstTime, first.Format(time.RFC3339Nano)),
 		text(retryIdentity, m.id))
-	if m.unnamed { // its identity is its first offset
+	if m.unnamed { // its id is made of its first offset
 		headers = append(headers, text(ce.HeaderID, m.ID))
 	}
 	if !w.p.sendable(m, headers) {
@@ -221,7 +221,7 @@ func (w *worker) moveOn(m *message, f failure) (moved bool, err error) {
 	}
 	ended := []*message{m}
 	if m.held != nil {
-		ended = nil // it had ended here when it was held, behind another of its key
+		ended = nil // its offset had ended when it was held
 	}
 	err = w.write(ended, func(b *pgx.Batch) {
 		if m.held != nil {
@@ -236,8 +236,8 @@ func (w *worker) moveOn(m *message, f failure) (moved bool, err error) {
 	return true, err
 }
 
-// sendable reports whether a relay can send m with headers, and a participant decode it: as for a redrive, whatever limits the
-// producer of m had.
+// sendable reports whether a relay can send m with headers, and a participant can decode it. The limits are the ones of a redrive, whatever limits
+// the producer of m had.
 func (p *Participant) sendable(m *message, headers []envelope.Header) bool {
 	var sent envelope.Message
 	if sent.SetHeaders(headers) != nil {
@@ -251,7 +251,7 @@ func (p *Participant) sendable(m *message, headers []envelope.Header) bool {
 	return envelope.CheckHeaders(headers) == nil && deadletter.Size(m.Key, m.Payload, headers) <= deadletter.MaxBytes
 }
 
-// later holds the records of a retry topic that are not due.
+// later holds the records of a retry topic that were fetched and are not due.
 type later struct {
 	delay time.Duration // 0: the topic is no retry topic
 	mu    sync.Mutex
@@ -264,7 +264,8 @@ type waitingRecords struct {
 	fetched time.Time
 }
 
-// due returns when the first record has waited for delay. A timestamp of a clock that is ahead counts as the time of the fetch.
+// due returns the time at which the first record has waited for delay. If the record's timestamp is of a clock that is ahead, the time of the fetch
+// counts instead.
 func (part *waitingRecords) due(delay time.Duration) time.Time {
 	at := part.records[0].Timestamp
 	if at.After(part.fetched) {
@@ -273,7 +274,7 @@ func (part *waitingRecords) due(delay time.Duration) time.Time {
 	return at.Add(delay)
 }
 
-// delayOf returns how long messages of a topic of hop wait.
+// delayOf returns the delay of a retry topic of hop; 0 for any other topic.
 func delayOf(topic string, hop topics.Hop) time.Duration {
 	if t, err := topics.Parse(topic); err == nil && t.Hop == hop {
 		return t.Delay
@@ -281,7 +282,7 @@ func delayOf(topic string, hop topics.Hop) time.Duration {
 	return 0
 }
 
-// wait keeps records of a retry topic until they are due, and pauses fetching meanwhile.
+// wait keeps records of a retry topic until they are due, and pauses fetching until then.
 func (w *worker) wait(topicID uuid.UUID, records []*kgo.Record) {
 	w.later.mu.Lock()
 	w.later.parts = append(w.later.parts, waitingRecords{topicID, records, time.Now()})
@@ -290,7 +291,7 @@ func (w *worker) wait(topicID uuid.UUID, records []*kgo.Record) {
 	w.rouse()
 }
 
-// count returns the number of records that are not due.
+// count returns the number of records.
 func (l *later) count() (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -300,7 +301,7 @@ func (l *later) count() (n int) {
 	return n
 }
 
-// release pushes the due records, and returns how long the next one has to wait.
+// release pushes the records that are due to the lane, and returns the wait until the next one is due.
 func (w *worker) release(now time.Time) time.Duration {
 	w.later.mu.Lock()
 	defer w.later.mu.Unlock()
@@ -320,7 +321,7 @@ func (w *worker) release(now time.Time) time.Duration {
 	return time.Hour
 }
 
-// brake pauses fetching of a partition while there is a reason.
+// brake pauses the fetching of a partition while there is at least one reason.
 type brake struct {
 	client  *kgo.Client
 	part    map[string][]int32

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// mark is an offset of a partition: everything up to it has ended.
+// mark is an offset of a partition up to which every message has ended.
 type mark struct {
 	topicID uuid.UUID
 	offset  int64
@@ -17,11 +17,10 @@ type mark struct {
 	at      int64 // the record's timestamp, in Unix milliseconds
 }
 
-// seen holds the offsets that had ended when the lease was taken: all up to a watermark, and some above it. It is not changed
-// after that.
+// seen holds the offsets that had ended when the lease was taken: all up to a watermark, and some above it. It does not change afterwards.
 //
-// A record below the watermark with a later leader epoch than the watermark's own was written over the earlier one: the log was
-// cut and continued. It is new.
+// A record at or below the watermark with a later leader epoch than the watermark's own is new: the log was cut, and this record was written in place
+// of an earlier one.
 type seen struct {
 	topicID   uuid.UUID
 	watermark struct {
@@ -49,7 +48,7 @@ func (s *seen) has(topicID uuid.UUID, offset int64, epoch int32) bool {
 	return i >= 0 && offset <= runs[i].high && epoch <= runs[i].epoch
 }
 
-// load reads the ended offsets above the watermark.
+// load reads the offsets above the watermark that have ended.
 func (s *seen) load(ctx context.Context, tx pgx.Tx, lease int32) error {
 	rows, err := tx.Query(ctx, loadOffsets, lease)
 	if err != nil {
@@ -79,8 +78,8 @@ func sorted(runs []offsetRange) []offsetRange {
 	return runs
 }
 
-// merge joins adjacent runs, so that one search finds an offset. If runs of two leaders overlap, the log was cut where the later
-// one's begins: of the earlier one's run only the offsets before that are kept.
+// merge joins adjacent ranges of one leader epoch, so that one binary search finds an offset. runs must be sorted. If ranges of two epochs overlap,
+// the log was cut at the low end of the later epoch's range: offsets of the earlier epoch from there on are dropped.
 func merge(runs []offsetRange) []offsetRange {
 	merged := runs[:0]
 	for _, r := range runs {
@@ -102,7 +101,8 @@ func merge(runs []offsetRange) []offsetRange {
 	return merged
 }
 
-// span returns the offsets of messages as a row stores them. They need not be sorted.
+// span returns the offsets of messages in the form of a row of troupe.inbox_offsets: offsets is nil if they are all the offsets from low to high. ms
+// need not be sorted.
 func span(ms []*message) (low, high int64, offsets []int64, epoch int32) {
 	low, high, epoch = ms[0].offset, ms[0].offset, ms[0].epoch
 	for _, m := range ms {

@@ -13,7 +13,7 @@ import (
 	"github.com/troupe-go/troupe/internal/extension"
 )
 
-// addSelfObserver makes observeSelf call o.OnWrite.
+// addSelfObserver registers o, which observes events of the hop's own: o.OnWrite when the event is written, and o.OnConsume if it is consumed.
 func (p *Participant) addSelfObserver(o extension.SelfObserver) {
 	topic := p.cfg.Hop.Events()
 	p.mu.Lock()
@@ -28,7 +28,7 @@ func (p *Participant) addSelfObserver(o extension.SelfObserver) {
 	p.observe(topic, o.Type, o.OnConsume)
 }
 
-// observeSelf calls the OnWrite functions for m's type, and adds a header to m for each.
+// observeSelf calls OnWrite of each observer of m's type, and adds a header to m for each.
 func (p *Participant) observeSelf(ctx context.Context, m *envelope.Message, along *pgx.Batch) error {
 	if m.Topic != p.cfg.Hop.Events() {
 		return nil
@@ -48,9 +48,9 @@ func (p *Participant) observeSelf(ctx context.Context, m *envelope.Message, alon
 	return nil
 }
 
-// wasObserved reports whether m needs no handling, since all its observers ran when it was written. It returns false if m was
-// in the partition before this member took it over: the database may have lost the effect of the observers since, by a restore
-// or by a failover to a standby that lagged. The observers then run again, and do nothing if their effect is still stored.
+// wasObserved reports whether m needs no handling here, since all its observers ran when it was written. It returns false if m was in the partition
+// before this member took the partition over: a restore, or a failover to a standby that lagged, may have lost the effect of the observers since. The
+// observers then run again, and do nothing if their effect is still stored.
 func (p *Participant) wasObserved(m *message) bool {
 	h := m.handler
 	if m.atTakeOver || h == nil || h.bind != nil || h.all != nil || h.ask != nil || m.Topic != p.cfg.Hop.Events() {
@@ -67,5 +67,5 @@ func (p *Participant) wasObserved(m *message) bool {
 		}
 		seen++
 	}
-	return seen == len(h.observed) // the others only observe received messages
+	return seen == len(h.observed) // any other observer of h observes only received messages
 }

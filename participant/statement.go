@@ -2,7 +2,7 @@ package participant
 
 import "strings"
 
-// effect is the effect of a statement other than the rows that it reads and writes.
+// effect is a set of effects that a statement has beyond the rows that it reads and writes.
 type effect uint8
 
 const (
@@ -11,7 +11,7 @@ const (
 	setsSession                        // the same, and the session keeps it beyond the transaction
 )
 
-// effectsOf parses the text of one or more statements. The effects of functions that they call are not in the text.
+// effectsOf returns the effects of the text of one or more statements. The effects of functions that they call do not show in the text.
 func effectsOf(sql string) (e effect) {
 	first := true // the next word is a statement's first
 	for i := 0; i < len(sql); {
@@ -76,7 +76,7 @@ func effectsOfCommand(word, rest string) effect {
 	return 0
 }
 
-// effectsOfSetConfig returns the effects of a call of set_config, whose last argument limits the setting to the transaction.
+// effectsOfSetConfig returns the effects of a call of set_config. Its last argument is true if the setting is for the transaction only.
 func effectsOfSetConfig(rest string) effect {
 	depth, last := 0, 0
 	for i := 0; i < len(rest); {
@@ -160,7 +160,7 @@ func skip(sql string, i int) int {
 	return i
 }
 
-// upTo returns the length of s up to the end of the first what in it, or of s.
+// upTo returns the length of s up to the end of the first what in it; without one, the length of s.
 func upTo(s, what string) int {
 	if at := strings.Index(s, what); at >= 0 {
 		return at + len(what)

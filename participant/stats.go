@@ -9,14 +9,14 @@ import (
 // Stats is the current state of a participant.
 type Stats struct {
 	Group string
-	// Partitions holds the partitions that are assigned to it, by topic and number. Empty: other members have them, or Run is
-	// not active.
+	// Partitions holds the partitions that are assigned to this member, by topic and number. It is empty if other members have them, or if Run is not
+	// active.
 	Partitions []PartitionStats
-	// Unhandled holds the types without a handler here of which messages wait for a member that has one; see
+	// Unhandled holds the types for which this member has no handler, and of which messages wait for a member that has one; see
 	// Config.UnknownTypeWait.
 	Unhandled []UnhandledType
-	// Stranded holds the stored messages that no member like this one handles, as they were at most a minute ago while Run is
-	// active. Every member reports all messages of the group.
+	// Stranded holds the stored messages that no member with this member's configuration handles, as they were at most a minute ago while Run is
+	// active. Every member reports all such messages of the group.
 	Stranded []Stranded
 }
 
@@ -27,38 +27,38 @@ type PartitionStats struct {
 	// Term is the term of the lease, which each owner raises; 0 until the lease is acquired.
 	Term int64
 
-	// Next is the low mark: the first offset that has not ended; all below have. -1: not known yet.
+	// Next is the low mark: the first offset that has not ended. -1: not known yet.
 	Next int64
 	// End is the end of the readable log, the next message's offset: the last stable offset that the broker last returned, with
 	// a fetch that had messages or, if there are none, every 5 s. -1: not known yet.
 	End int64
-	// Lag is End less Next, in messages, or 0 if either is not known. Offsets that hold no message (compacted away, the ends of
-	// transactions) count. Held messages do not: they have ended in this sense, and Held counts their keys.
+	// Lag is End less Next, in messages, or 0 if either is not known. Offsets that hold no message (compacted away, the ends of transactions) count.
+	// Held messages do not count, since their offsets have ended; Held counts their keys.
 	Lag int64
-	// Age is the age of the oldest message here that has not ended, by its record's timestamp; if there is lag and nothing was
-	// fetched, the time since the lag is known. 0: no lag.
+	// Age is the age of the oldest message here that has not ended, by its record's timestamp. If there is lag and nothing was fetched, it is the
+	// time since the lag was first seen. 0: no lag.
 	Age time.Duration
 
 	Waiting int // messages that were fetched and have not begun; turns of held keys too
 	Running int // messages in transactions under way
 	Held    int // keys in troupe.held
-	// Limited counts the keys whose next message, or held message, waits for a rate limit or concurrency limit of its handler.
-	// LimitedSince is the time since which there has been at least one such key, without a break.
+	// Limited counts the keys whose next message, or held message, waits for a rate limit or concurrency limit of its handler. LimitedSince is the
+	// time since when there has been at least one such key without a break.
 	Limited      int
 	LimitedSince time.Time
 	Later        int // messages of a retry topic that were fetched and are not due
 
 	// Paused is true while nothing is fetched, since enough messages wait here or none is due.
 	Paused bool
-	// WaitsFor names the dependency that is away, as given to retry.Unavailable or "the database", and Since its start; "" if there
-	// is none.
+	// WaitsFor names the dependency that is away, as given to retry.Unavailable, or "the database"; "" if there is none. Since is the time since when
+	// the partition has waited for it.
 	WaitsFor string
 	Since    time.Time
-	// Recovered counts the messages that took effect since the partition was assigned although their offsets had been
-	// committed: the database had lost them, as after a failover to a standby that lagged.
+	// Recovered counts the messages that took effect since the partition was assigned although their offsets had been committed before: the database
+	// had lost their effects, as after a failover to a standby that lagged.
 	Recovered int
-	// Skipped counts the messages that came since the partition was assigned whose offsets had ended before: a few after a
-	// crash, all below the watermark after a reset of the group's offsets.
+	// Skipped counts messages that were read since the partition was assigned and were not run, because their offsets were recorded as ended before
+	// this member took the lease. Expect a few after a crash. After a reset of the group's offsets, expect all messages below the watermark.
 	Skipped int
 	// Quarantined counts the messages that are still to run in quarantine, since the partition's last owner crashed.
 	Quarantined int
