@@ -14,18 +14,18 @@ import (
 	"github.com/troupe-go/troupe/internal/kafka"
 )
 
-// Heartbeats continue whatever happens to the messages: even if a fetch never returns, a partition is never resumed, or a lease
-// is never acquired. So each partition is checked for recently ended messages, and, if there are none although none is waiting
-// here, the consumer requests the broker's end of the log.
+// Heartbeats continue even if no message is handled: a fetch may never return, a partition may never be resumed, or a lease may never be acquired. So
+// the consumer checks when a message of each partition last ended. If none ended lately and none waits here, the consumer asks the broker for the end
+// of the log.
 
 const (
-	// stallAfter is added to the longest time that can pass between two signs of progress.
+	// stallAfter is the time without progress, beyond the longest time that a run can take, after which a partition counts as stalled.
 	stallAfter = 10 * time.Second
 	// askEvery is the interval at which the ends of idle partitions are requested: two requests to each broker, and a third one
 	// if there is more than was fetched.
 	askEvery = 5 * time.Second
 	askLimit = 5 * time.Second
-	// openLimit is the longest time-out of a transaction that brokers allow by default (transaction.max.timeout.ms). One that is open for
+	// openLimit is the longest time-out of a transaction that brokers allow by default (transaction.max.timeout.ms). A transaction that is open for
 	// longer hangs: no broker ends it.
 	openLimit = 15 * time.Minute
 )
@@ -41,12 +41,12 @@ type progress struct {
 	stalled atomic.Pointer[error]
 
 	busy   time.Time // since when there are messages to handle; zero: there are none
-	at     int64     // next at behind
+	at     int64     // the first offset that had not ended, at the time behind
 	mute   time.Time // since when the broker does not return the end; zero: it does
-	silent error     // its error instead
+	silent error     // the error that it returns instead
 
 	open       time.Time // since when a transaction has kept messages behind openAt from being read; zero: none does
-	openAt     int64     // end at open
+	openAt     int64     // the end of the readable log, at the time open
 	unreadable int64     // number of offsets behind openAt that cannot be read
 }
 
@@ -59,7 +59,7 @@ func (p *progress) begin(now time.Time) {
 
 func (p *progress) touch(now time.Time) { p.last.Store(now.UnixNano()) }
 
-// fetched sets the first offset, if none is known.
+// fetched sets first as the first offset that has not ended, if none is known.
 func (p *progress) fetched(first int64) { p.next.CompareAndSwap(-1, first) }
 
 // recordEnds stores the start and the end of the log, which a fetch returns with its records.
@@ -79,7 +79,8 @@ func (p *progress) recordEnds(f kgo.FetchPartition) {
 	p.start.Store(max(p.start.Load(), f.LogStartOffset))
 }
 
-// recordRead stores which offsets a fetch has read, and logs the messages before them that were deleted.
+// recordRead stores the offset after the fetch's last record as the next unread one. It logs the messages that the broker had deleted before they
+// were read. A fetch without records changes nothing.
 func (w *worker) recordRead(f kgo.FetchPartition) {
 	if n := len(f.Records); n > 0 {
 		w.logDeleted(min(f.LogStartOffset, f.Records[0].Offset))
@@ -87,7 +88,8 @@ func (w *worker) recordRead(f kgo.FetchPartition) {
 	}
 }
 
-// logDeleted logs the messages that the broker deleted before they were read, if the log starts behind one of them.
+// logDeleted logs the messages that the broker deleted before they were read: the ones from the first unread offset to start, if the log starts later
+// than that.
 func (w *worker) logDeleted(start int64) {
 	unread := w.progress.unread.Load()
 	if unread < 0 || start <= unread || !w.progress.unread.CompareAndSwap(unread, start) {
@@ -98,7 +100,8 @@ func (w *worker) logDeleted(start int64) {
 	w.reportLoss()
 }
 
-// reportLoss reports that messages of the partition were lost, or skipped, before they were read.
+// reportLoss lets deadlines fire again, since messages of the partition were lost or skipped before they were read. Only the commands topic has
+// messages of deadlines.
 func (w *worker) reportLoss() {
 	if w.topic != w.p.cfg.Hop.Commands() {
 		return
@@ -109,8 +112,8 @@ func (w *worker) reportLoss() {
 	}
 }
 
-// firstUnread returns the first offset that the group has not handled, of a partition that is read from start on; -1 if it is not known: a new
-// group reads a topic from its start.
+// firstUnread returns the first offset that the group has not handled, of a partition that is read from start on. It returns -1 if that is not known,
+// as for a new group, which reads a topic from its start.
 func (w *worker) firstUnread(start kgo.Offset, of committedOffset) int64 {
 	first := max(start.EpochOffset().Offset, -1) // negative: the start of the log
 	if s := &w.lease.seen; s.topicID == of.topicID && s.watermark.offset >= 0 {
@@ -131,7 +134,7 @@ func (p *progress) from() int64 {
 	return next
 }
 
-// begins stores the offset from which an assigned partition is read; a negative one means an end of the log.
+// begins stores the offset from which an assigned partition is read. A negative offset is an end of the log, and is not stored.
 func (c *consumer) begins(at topicPartition, offset int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -167,7 +170,7 @@ func (c *consumer) current() []*worker {
 	return slices.Collect(maps.Values(c.workers))
 }
 
-// requestEnds requests the ends of the partitions that were idle lately and have no messages here.
+// requestEnds asks the broker for the ends of the partitions in which nothing has happened lately and which have no messages here.
 func (c *consumer) requestEnds(ctx context.Context, workers []*worker) {
 	now := time.Now()
 	var quiet []*worker
@@ -234,7 +237,7 @@ func (w *worker) learnEnd(ends map[string]map[int32]kafka.Place, err error, now 
 	return w.compareEnd(now)
 }
 
-// learnOpen records since when an open transaction has kept the end where it is, although there are messages behind it.
+// learnOpen records since when an open transaction has kept the end of the readable log where it is, although there are messages behind it.
 func (w *worker) learnOpen(highWatermarks map[string]map[int32]kafka.Place, now time.Time) {
 	p := &w.progress
 	top, known := highWatermarks[w.topic][w.id]
@@ -249,7 +252,7 @@ func (w *worker) learnOpen(highWatermarks map[string]map[int32]kafka.Place, now 
 	}
 }
 
-// compareEnd records since when the broker has more than has ended here, and reports whether it has.
+// compareEnd reports whether the broker has more than has ended here, and records since when.
 func (w *worker) compareEnd(now time.Time) (more bool) {
 	p := &w.progress
 	from := p.from()
@@ -264,7 +267,7 @@ func (w *worker) compareEnd(now time.Time) (more bool) {
 	return true
 }
 
-// lastActivity returns when a message last ended in the partition, or a handler of it began or returned.
+// lastActivity returns when a message of the partition last ended, or a handler last began or returned.
 func (w *worker) lastActivity() time.Time {
 	at := time.Unix(0, w.progress.last.Load())
 	w.clocks.mu.Lock()
@@ -275,9 +278,10 @@ func (w *worker) lastActivity() time.Time {
 	return at
 }
 
-// setStalls sets the stall that Ready reports for each worker, and returns one of them.
+// setStalls sets or clears each worker's progress.stalled, which Ready reports. It returns the error of one stalled partition, or nil if none is
+// stalled.
 func setStalls(workers []*worker, now time.Time, patience time.Duration) (any error) {
-	var newest time.Time // in all of them: they take turns
+	var newest time.Time // of all partitions, which take turns
 	for _, w := range workers {
 		if at := w.lastActivity(); at.After(newest) {
 			newest = at
@@ -295,7 +299,7 @@ func setStalls(workers []*worker, now time.Time, patience time.Duration) (any er
 	return any
 }
 
-// stall returns why the partition is stalled, or nil.
+// stall returns the reason why the partition is stalled, or nil.
 func (w *worker) stall(now, newest time.Time, patience time.Duration) error {
 	p := &w.progress
 	s := w.lane.State()

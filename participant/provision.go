@@ -13,11 +13,11 @@ import (
 	"github.com/troupe-go/troupe/retry"
 )
 
-// retryKept is added to the delay of a retry topic for its retention.
+// retryKept is the time for which a retry topic keeps a message after it is due.
 const retryKept = 7 * 24 * time.Hour
 
-// provision creates the topics of this hop and the events topics it consumes. If the broker refuses to create them, it is
-// enough that they exist.
+// provision creates the topics of this hop and the events topics that it consumes. If the broker refuses to create topics, it is enough that they
+// exist.
 func (p *Participant) provision(ctx context.Context) error {
 	names := map[string]bool{p.cfg.Hop.Commands(): true, p.cfg.Hop.Events(): true, p.cfg.Hop.DeadLetters(): true}
 	for topic := range p.registered() {
@@ -71,8 +71,8 @@ func (p *Participant) provision(ctx context.Context) error {
 	}
 }
 
-// checkRetention warns of duplicates that the inbox cannot recognise, if topics keep messages longer than it does: a message
-// that its sender sent again, under another offset, after its identity was deleted. The watermark recognises the same offset.
+// checkRetention logs a warning for each topic that keeps messages longer than the inbox keeps identities. A message that its sender sends again,
+// after its identity was deleted, takes effect twice. A second delivery of one offset does not: the watermark recognises it.
 func (p *Participant) checkRetention(ctx context.Context, client *kgo.Client) {
 	if p.cfg.InboxRetention < 0 {
 		return
@@ -92,7 +92,7 @@ func (p *Participant) checkRetention(ctx context.Context, client *kgo.Client) {
 	}
 }
 
-// checkRetryRetention warns of retry topics from which the broker may remove a message before it is due.
+// checkRetryRetention logs a warning for each retry topic from which the broker may remove a message before it is due.
 func (p *Participant) checkRetryRetention(ctx context.Context, client *kgo.Client) {
 	read := slices.DeleteFunc(p.consumed(), func(topic string) bool { return delayOf(topic, p.cfg.Hop) == 0 })
 	if len(read) == 0 {
@@ -110,7 +110,7 @@ func (p *Participant) checkRetryRetention(ctx context.Context, client *kgo.Clien
 	}
 }
 
-// unlimited is a duration that has no end if it is negative.
+// unlimited is a duration that a log line shows as unlimited if it is negative.
 type unlimited time.Duration
 
 func (u unlimited) String() string {

@@ -30,12 +30,18 @@ var (
 	pruneStarted string
 )
 
-// maxStarts is the number of times that a message may be running when its process ends, before it counts as the cause.
+// maxStarts is the number of processes that may end while a message runs with a mark, before the message counts as the cause.
+//
+// The crash that starts the quarantine is not counted, since the message had no mark: on Kafka it becomes a dead letter after the sixth crash. With
+// local work every crash is counted, and it becomes a dead letter after the fifth.
 const maxStarts = 5
 
-// If the previous owner crashed, one of the first messages may have caused it. They run in quarantine: each is recorded in
-// troupe.started before it runs, and the record (the mark) survives a crash. The messages run in groups at first. If the process crashes
-// again, the messages of the group that ran are suspected, and run one by one. A partition whose owner shut down cleanly skips this.
+// If the previous owner crashed, one of the first messages may have caused it. They run in quarantine: each is recorded in troupe.started before it
+// runs, and the record (the mark) survives a crash. The messages run in groups at first. If the process crashes again, the messages of the group that
+// ran are suspected, and run one by one. A partition whose owner shut down cleanly skips this.
+//
+// A clean release ends the quarantine, also if suspected messages have not run. If one of them crashes the next owner, it is suspected again after
+// that crash, since its mark stays for a day.
 
 // offsetKey identifies a message of a partition, also when it is read again from troupe.held.
 type offsetKey struct {
@@ -91,8 +97,8 @@ func (s *starts) drop(ms []*message) {
 	}
 }
 
-// loadMarks reads the messages that were running when an earlier owner crashed. It first deletes marks older than a day: a
-// crash between the end of a message and the deletion of its mark leaves a mark of no use.
+// loadMarks reads the marks of messages that were running when an earlier owner crashed. It first deletes marks older than a day: a crash between the
+// end of a message and the deletion of its mark leaves a mark of no use.
 func (w *worker) loadMarks(ctx context.Context) error {
 	args := pg.Args{"lease": w.lease.id}
 	if _, err := w.p.cfg.Pool.Exec(ctx, pruneStarted, args); err != nil {
@@ -112,7 +118,7 @@ func (w *worker) loadMarks(ctx context.Context) error {
 	return err
 }
 
-// suspected reports whether m was running when its process ended: then it runs alone.
+// suspected reports whether m was running when an earlier process ended, so that it must run alone.
 func (w *worker) suspected(m *message) bool {
 	if w.lease.clean {
 		return false
@@ -121,7 +127,7 @@ func (w *worker) suspected(m *message) bool {
 	return marked && (known.n > 1 || !known.here)
 }
 
-// behindMark reports whether m has a mark, or needs one.
+// behindMark reports whether m runs in quarantine: it has a mark, or must get one before it runs.
 func (w *worker) behindMark(m *message) bool {
 	if w.lease.clean {
 		return false
@@ -130,15 +136,15 @@ func (w *worker) behindMark(m *message) bool {
 	return marked || w.quarantined.Load() > 0 && m.offset < w.written.Load()
 }
 
-// bound stores the end offset of the log at the first fetch. Later messages cannot have caused the previous owner's crash.
+// bound ends the quarantine at the end that the log has at the first fetch. Later messages cannot have caused the previous owner's crash.
 func (w *worker) bound() {
 	if end := w.progress.end.Load(); end >= 0 {
 		w.written.CompareAndSwap(math.MaxInt64, end)
 	}
 }
 
-// inGroup runs messages in one transaction, in quarantine behind marks of all of them. Groups may run concurrently: a crash
-// counts one start for each of their messages. But no group runs at the same time as a suspected message.
+// inGroup runs messages in one transaction. In quarantine it marks all of them first. Groups may run concurrently: a crash counts one start for each
+// of their messages. But no group runs at the same time as a suspected message.
 func (w *worker) inGroup(ms ...*message) error {
 	if !slices.ContainsFunc(ms, w.behindMark) {
 		return w.attempt(ms...)
@@ -153,21 +159,21 @@ func (w *worker) inGroup(ms ...*message) error {
 		return database(err)
 	}
 	for _, m := range ms {
-		w.starts.set(m, start{1, true}) // messages with more starts run alone
+		w.starts.set(m, start{1, true}) // a message with more starts runs alone
 	}
 	if err := w.attempt(ms...); err != nil {
-		if !w.counts(err) { // else they run alone now, behind these marks
+		if !w.counts(err) { // otherwise they run alone now, with these marks
 			w.takeBack(ms)
 		}
 		return err
 	}
 	w.quarantined.Add(-int64(len(ms)))
-	w.attend(func(ctx context.Context) error { return w.unmark(ctx, ms) }) // they have ended: a mark that stays has no effect
+	w.attend(func(ctx context.Context) error { return w.unmark(ctx, ms) }) // if this fails, the marks stay without effect, since the messages have ended
 	return nil
 }
 
-// lock waits for a lock until the worker must not continue: the partition of a run that waits for another one's quarantine may
-// move to another member.
+// lock waits for a lock, or until w's runs are cancelled. While it waits for a run of another partition, its own partition may move to another
+// member.
 func (w *worker) lock(lock, unlock func()) error {
 	locked := make(chan struct{})
 	go func() {
@@ -186,7 +192,7 @@ func (w *worker) lock(lock, unlock func()) error {
 	}
 }
 
-// runQuarantined runs m in quarantine, behind a mark of its own: a suspected message alone in the process, any other as a group of one.
+// runQuarantined marks m and runs it: a suspected message as the only one in the process, any other one like a group of one.
 func (w *worker) runQuarantined(m *message) error {
 	lock, unlock := w.p.quarantineLock.RLock, w.p.quarantineLock.RUnlock
 	if w.suspected(m) {
@@ -282,7 +288,7 @@ func (c *clocks) stop(m *message) {
 	delete(c.since, m)
 }
 
-// longest returns how long the longest of them has run, and how many there are.
+// longest returns how long the longest-running handler has run, and how many handlers run.
 func (c *clocks) longest(now time.Time) (ran time.Duration, running int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -10,8 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// runner runs the messages of one source: runs, transactions and failures are the same for all sources. It may be used
-// concurrently.
+// runner runs the messages of one source. Runs, transactions and failures are the same for all sources. It may be used concurrently.
 type runner struct {
 	p      *Participant
 	from   source
@@ -28,16 +27,16 @@ type runner struct {
 	unknown unknownTypes
 }
 
-// source is the origin of a runner's messages, which also stores their results: a partition of a topic, or troupe.local_work.
+// source is the origin of a runner's messages: a partition of a topic, or troupe.local_work. It also stores the results of their runs.
 type source interface {
-	// admit queues the first statements of a transaction in which messages end, for good or with a failure. read reads the
-	// results and returns the messages that are still the runner's.
+	// admit queues the first statements of a transaction in which messages end or become dead letters; f is the failure of a dead letter. read reads
+	// the results of these statements, and returns the messages that this member still owns.
 	admit(b *pgx.Batch, ms []*message, f *failure) (read func(pgx.BatchResults) ([]*message, error))
-	// committed is called with the messages of a transaction that admit began, once it has committed.
+	// committed is called with the messages of such a transaction once it has committed.
 	committed(ms []*message)
 	// record counts a failed run, after which the message and the later ones of its key wait.
 	record(m *message, f failure) error
-	// pause lets no other message begin until resume, except one for each tryOne.
+	// pause keeps messages from beginning until resume, except one for each call of tryOne.
 	pause()
 	resume()
 	tryOne()
@@ -65,7 +64,7 @@ func (w *runner) counts(err error) bool {
 	return err != nil && !isAway(err) && !errors.Is(err, errFenced) && !errors.Is(err, errNoPermit) && w.ctx.Err() == nil
 }
 
-// settle makes m a dead letter, or lets it wait for its next try. Its error is not about m.
+// settle makes m a dead letter, or stores its failure and lets it wait for the next try. The error is not about m.
 func (w *runner) settle(m *message, f failure) error {
 	if m.lacksHandler() && m.ended == nil {
 		f = w.unhandled(m, f)
@@ -73,7 +72,7 @@ func (w *runner) settle(m *message, f failure) error {
 	if w.p.limitedTooLong(m, f) || !f.uncounted && (f.final() || w.p.policy(m).Exhausted(m.attempts()+1)) {
 		if err := w.bury(m, f); !errors.Is(err, errRowsLocked) {
 			return err
-		} // else it waits, and is tried again
+		} // another session has locked its rows: m waits, and is tried again
 	}
 	if err := w.from.record(m, f); err != nil {
 		return err
@@ -94,7 +93,7 @@ func (w *runner) settle(m *message, f failure) error {
 	return nil
 }
 
-// failed reports a run that counts, once it is recorded.
+// failed logs a run that counts as an attempt, and calls the hook, once the failure is recorded.
 func (w *runner) failed(m *message, f failure) {
 	w.cuts.forget(m)
 	d := w.delivery(m)
@@ -102,9 +101,9 @@ func (w *runner) failed(m *message, f failure) {
 	w.p.failed(d)
 }
 
-// cuts counts how often in a row a message's runs have lost their connection. The counts are kept across outages, since a
-// statement that takes the server down must count in the end, and until the failure is recorded, since the server may still be
-// down. It may be used concurrently.
+// cuts counts how many runs of a message in a row have lost their connection. An outage does not reset a count, since a statement that takes the
+// server down must count in the end. The count is kept until the failure is recorded, since the server may still be down. It may be used
+// concurrently.
 type cuts struct {
 	mu sync.Mutex
 	of map[offsetKey]cut
@@ -124,7 +123,7 @@ func (c *cuts) add(m *message, err error) {
 	c.of[m.offsetKey()] = cut{c.of[m.offsetKey()].n + 1, err}
 }
 
-// last returns the error that counts as a failed attempt of m, once there were enough.
+// last returns the error that counts as a failed attempt of m, once more than conflicts runs in a row have lost their connection; else nil.
 func (c *cuts) last(m *message) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -134,7 +133,7 @@ func (c *cuts) last(m *message) error {
 	return nil
 }
 
-// forget drops the count of a message that took effect, or whose failure is recorded.
+// forget drops the count of m, which took effect or whose failure is recorded.
 func (c *cuts) forget(m *message) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -18,21 +18,22 @@ import (
 //
 //   - A topic that was deleted and created again, or restored elsewhere, has the same name, and its offsets mean something
 //     else. Brokers before OffsetCommit version 10 store offsets by name. Each offset that a participant commits therefore
-//     names its topic's id in its metadata; an offset with the id of another topic is ignored, and the topic is read from
+//     names its topic's id in its metadata. An offset with the id of another topic is ignored, and the topic is read from
 //     its start. The inbox recognises the messages that were handled before.
 //   - The committed offset is ahead of the watermark: the last owner crashed before it moved the watermark, or the
 //     database has lost commits (a failover to a standby that lagged, a restore). The partition is read from the watermark.
-//     Messages that the database still has are skipped, those it has lost take effect again.
-//   - An offset without such metadata was set by an operator or a tool. It is not rewound: it may skip a batch that cannot
-//     be read. If it is below the watermark, which a reset cannot lower, a log line has the number of skipped offsets. If it
-//     is above, the watermark is moved there before the first message.
-//   - A rebuild reads the partition again, or was cancelled: it is read from the watermark, which has been set back or forward.
+//     Messages that the database still has are skipped; messages that it has lost take effect again.
+//   - An offset without such metadata was set by an operator or a tool. The partition is read from there: the offset may skip a
+//     batch that cannot be read. If the offset is below the watermark, which a reset cannot lower, a log line has the number of
+//     skipped offsets. If it is above, the watermark is moved there before the first message.
+//   - A rebuild reads the partition again, or was cancelled: the partition is read from the watermark, which has been set back or forward.
 //   - A participant committed an offset of the topic, but the database's watermark is of an earlier topic of that name: the watermark of
-//     this one was never written, or was lost. The topic is read from its start.
+//     this topic was never written, or was lost. The topic is read from its start.
 //
-// If the database has no watermark of the partition at all, the committed offset is used: a new topic, or the group's first start.
-// Messages below it then count as handled, also if the database was set back to before the group's first watermark of the partition,
-// which is stored about a second after the partition is first assigned: a warning reports them.
+// If the database has no watermark of the partition at all, the committed offset is used: for a new topic, or at the group's first start. Messages
+// below it then count as handled, also if the database was set back to before the group's first watermark of the partition, which is stored about a
+// second after the partition is first assigned: a warning reports them. A crash of the group's first owner, in its first second, looks the same: then
+// nothing is lost, and the warning may be ignored.
 
 const topicNotePrefix = "topic id "
 
@@ -96,7 +97,8 @@ func (c *consumer) adjustOffsets(ctx context.Context, offsets map[string]map[int
 	return offsets, nil
 }
 
-// start waits for the partition's lease, whose watermark it needs. No message of the partition can be handled before that.
+// start returns the offset from which the partition at is read. It waits for the partition's lease, whose watermark it needs. No message of the
+// partition can be handled before that.
 func (c *consumer) start(ctx context.Context, at topicPartition, committed kgo.Offset) (kgo.Offset, error) {
 	of := c.committed[at]
 	if of.recreated {
@@ -121,7 +123,8 @@ func (c *consumer) start(ctx context.Context, at topicPartition, committed kgo.O
 	return start, nil
 }
 
-// start is called once for each assignment, after acquire and before the first record.
+// start returns the offset from which the partition is read, by the rules above. It is called once for each assignment, after acquire and before the
+// first record.
 func (w *worker) start(ctx context.Context, committed kgo.Offset, of committedOffset) kgo.Offset {
 	s := &w.lease.seen
 	offset := committed.EpochOffset().Offset // negative: the start of the log
@@ -152,7 +155,7 @@ func (w *worker) start(ctx context.Context, committed kgo.Offset, of committedOf
 		w.skipTo(ctx, mark{topicID: of.topicID, offset: offset - 1, epoch: -1})
 	case s.topicID == of.topicID:
 	case of.ours && s.topicID != uuid.Nil && offset > 0:
-		// Its first watermark was never written, or was lost.
+		// The first watermark of this topic was never written, or was lost.
 		w.rereadUntil.Store(offset)
 		log.Info().Msg("the database has no watermark of the topic: the partition is read from its start")
 		return kgo.NewOffset().AtStart()
@@ -169,9 +172,11 @@ func (w *worker) start(ctx context.Context, committed kgo.Offset, of committedOf
 	return committed
 }
 
-// skipTo stores the watermark at, and waits until it is stored: if this owner crashed after it has committed an offset of its own
-// and before the watermark has moved, the next one would read the partition from the watermark, before the skipped messages. The
-// epoch of at is lower than the ones of the messages, so that a reset to before them repeats them while none after them has ended.
+// skipTo stores the watermark at, and waits until it is stored. Otherwise this owner could crash after it has committed an offset of its own and
+// before the watermark has moved: the next owner would then read the partition from the old watermark, before the skipped messages.
+//
+// The epoch of at is lower than the epochs of the messages. So if the group's offset is reset to before the skipped messages, they are handled, as
+// long as no message after them has ended.
 func (w *worker) skipTo(ctx context.Context, at mark) {
 	w.low.Store(&at)
 	moved := make(chan bool, 1)
@@ -194,7 +199,7 @@ func (w *worker) skipTo(ctx context.Context, at mark) {
 	}
 }
 
-// reread counts messages that took effect although a participant had committed their offsets.
+// reread counts the messages that took effect now although a participant had committed their offsets before.
 func (w *worker) reread(ended []*message) {
 	until := w.rereadUntil.Load()
 	if until == 0 {

@@ -32,7 +32,7 @@ var (
 type Stranded struct {
 	Topic     string
 	Partition int32 // -1: entries of local work
-	Messages  int   // of local work: keys
+	Messages  int   // with Partition -1: keys
 }
 
 const (
@@ -81,7 +81,7 @@ func (p *Participant) watchStranded(ctx context.Context, client *kgo.Client) {
 	}
 }
 
-// findStranded returns the messages that it found, also with an error.
+// findStranded returns the messages that it finds. With an error the list may be incomplete.
 func (p *Participant) findStranded(ctx context.Context, client *kgo.Client) (found []Stranded, err error) {
 	ctx, cancel := context.WithTimeout(ctx, statementLimit)
 	defer cancel()

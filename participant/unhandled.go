@@ -10,15 +10,15 @@ import (
 	"github.com/troupe-go/troupe/internal/pg"
 )
 
-// A message without a handler here may be of a newer version of the service, whose members are about to start. It waits in its
-// key's order until the member that owns its partition has a handler, and is poison after Config.UnknownTypeWait.
+// A message without a handler here may be of a newer version of the service, whose members are about to start. Its key waits until the member that
+// owns its partition has a handler. After Config.UnknownTypeWait the message is poison.
 
 // The limits of the waits between two tries of such a message.
 const (
 	leastUnhandledWait = time.Second
 	mostUnhandledWait  = 10 * time.Second
-	// unhandledYield delays a member's claim of local work that waits for a handler and whose type it does not handle: all
-	// members poll every maxPoll, and the busiest one would claim it each time.
+	// unhandledYield delays a member's claim of local work that waits for a handler and whose type the member does not handle. All members poll every
+	// maxPoll: without the delay the busiest one would claim the entry each time.
 	unhandledYield = 2 * maxPoll
 )
 
@@ -37,12 +37,12 @@ type UnhandledType struct {
 	Until    time.Time // when the first of them becomes poison
 }
 
-// lacksHandler reports whether m, which has no handler here, could be handled by another member. Without a type it could not.
+// lacksHandler reports whether m, which has no handler here, may have one in another member. A message without a type has none anywhere.
 func (m *message) lacksHandler() bool {
 	return m.handler == nil && m.unreadable == nil && (m.Type != "" || m.deadline != nil)
 }
 
-// unhandled returns the failure of m, which has no handler here: it waits, or is poison after Config.UnknownTypeWait.
+// unhandled returns the failure of m, which has no handler here: an uncounted one, so that m waits, or f after Config.UnknownTypeWait.
 func (w *runner) unhandled(m *message, f failure) failure {
 	tried := w.unknown.since(m)
 	if m.unhandledFor == 0 && m.held != nil {
@@ -55,7 +55,8 @@ func (w *runner) unhandled(m *message, f failure) failure {
 	return f
 }
 
-// waitForHandler returns how long m waits for its next try.
+// waitForHandler returns how long m, which has no handler here, waits for its next try: half of the time that it has waited so far, 1 s at least and
+// 10 s at most, but not beyond Config.UnknownTypeWait.
 func (p *Participant) waitForHandler(m *message) time.Duration {
 	wait := min(max(m.unhandledFor/2, leastUnhandledWait), mostUnhandledWait)
 	return min(wait, p.cfg.UnknownTypeWait-m.unhandledFor)
@@ -69,7 +70,7 @@ func (l *local) ageArgs(m *message, f *failure) pg.Args {
 	}
 }
 
-// kind identifies a handler: by a topic, and a type or the name of deadlines.
+// kind identifies the handler that a message needs: by a topic, and a type or the name of deadlines.
 type kind struct{ topic, typ, deadline string }
 
 func (m *message) kind() kind {
@@ -83,9 +84,9 @@ func (k kind) compare(other kind) int {
 	return cmp.Or(cmp.Compare(k.topic, other.topic), cmp.Compare(k.typ, other.typ), cmp.Compare(k.deadline, other.deadline))
 }
 
-// unknownTypes holds the types of messages that a partition's owner has tried without a handler, and since when. Messages that
-// waited behind others of their keys meanwhile have waited for a handler, too: without this, a key with a thousand of them
-// would wait a thousand times. It may be used concurrently.
+// unknownTypes holds the kinds of messages that a partition's owner has tried without a handler, each with the time of the first try. The time also
+// counts for messages that waited behind others of their keys since then: otherwise a key with a thousand such messages would wait a thousand times.
+// It may be used concurrently.
 type unknownTypes struct {
 	mu sync.Mutex
 	of map[kind]time.Time
@@ -94,7 +95,7 @@ type unknownTypes struct {
 // mostUnknownTypes limits the memory that a sender of random types can use.
 const mostUnknownTypes = 1000
 
-// since returns how long ago the first message of m's type was tried, which m may be.
+// since returns how long ago the first message of m's kind was tried; 0 if m is the first.
 func (u *unknownTypes) since(m *message) time.Duration {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -122,7 +123,7 @@ type triedKey struct {
 
 type tried struct{ first, last time.Time }
 
-// waitsForHandler records that m waits for a handler, and logs the first message of a type.
+// waitsForHandler records that m waits for a handler, and logs the first message of its kind.
 func (p *Participant) waitsForHandler(m *message) {
 	u, now := &p.awaited, time.Now()
 	u.mu.Lock()
@@ -168,7 +169,7 @@ func (u *awaited) prune(now time.Time) {
 	}
 }
 
-// types returns the messages that wait, by type.
+// types returns the messages that wait for a handler, counted by kind. wait is Config.UnknownTypeWait.
 func (u *awaited) types(wait time.Duration) (all []UnhandledType) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -12,9 +12,9 @@ import (
 	"github.com/troupe-go/troupe/internal/pg"
 )
 
-// A batch that unpacks to more than unpackBytes blocks its partition: kgo does not fetch from it any more. The worker records the
-// batch in troupe.unreadable_batches, where `troupe batch skip` marks it. Then a record with the batch's last offset is queued
-// behind all messages before the batch. When it ends, the group's offset is behind the batch, and the member joins again.
+// A batch that unpacks to more than unpackBytes blocks its partition: kgo does not fetch from the partition any more. The worker records the batch in
+// troupe.unreadable_batches, where `troupe batch skip` marks it as skipped. Then the worker queues a record with the batch's last offset behind all
+// messages before the batch. When that record ends, the group's offset is behind the batch, and the member joins again.
 
 var (
 	//go:embed sql/record_batch.sql
@@ -50,7 +50,7 @@ func (c *consumer) OnFetchBatchRead(_ kgo.BrokerMetadata, topic string, partitio
 	}
 }
 
-// block records that kgo does not fetch from the partition any more. To join again would not help: the batch is still there.
+// block stores the batch that blocks the partition, and logs it. The member does not join again: the batch would still be there.
 func (w *worker) block(topicID uuid.UUID, err error) {
 	b := &unreadableBatch{err: err, topicID: topicID, bytes: w.unreadBytes.Load()}
 	var tooLarge *kgo.ErrDecompressTooLarge
@@ -62,7 +62,8 @@ func (w *worker) block(topicID uuid.UUID, err error) {
 		Msg("a batch that is too large when decompressed blocks the partition: see docs/runbooks/ParticipantNotReady.md")
 }
 
-// skipMarked records the batch that blocks the partition, and queues its end once an operator has marked it as skipped.
+// skipMarked records the batch that blocks the partition in the database. Once an operator has marked it as skipped, skipMarked queues a record in
+// its place.
 func (w *worker) skipMarked(ctx context.Context) error {
 	b := w.blocked.Load()
 	if b == nil || b.next == 0 || b.last != nil {
@@ -93,7 +94,8 @@ func (w *worker) skipMarked(ctx context.Context) error {
 	return nil
 }
 
-// joinBehind ends the membership once all messages before a skipped batch have ended.
+// joinBehind ends the membership once the skipped batch's last offset has ended, and with it all messages before the batch. The member then joins
+// again and reads from behind the batch, since kgo does not fetch from a blocked partition until it is assigned again.
 func (w *worker) joinBehind(at mark) {
 	if last := w.skip.Load(); last != nil && at.offset >= last.Offset {
 		w.c.abandon(errSkipped)
