@@ -1,5 +1,5 @@
--- The entry at @position has waited in vain for a handler of its type for so long that it is poison. Later entries of its key and
--- type have waited as long, or since they were written: their wait does not begin only now.
+-- The entry at @position becomes poison, since it has waited for a handler of its type for too long. Later entries of its key and type have waited
+-- for the same time, or since they were written: the statement stores this, so that their wait does not begin only now.
 UPDATE troupe.local_work AS w
 SET unhandled_since = least(greatest(w.created_at, clock_timestamp() - make_interval(secs => @unhandled_for::float8)), clock_timestamp()),
     error_class     = 'transient',

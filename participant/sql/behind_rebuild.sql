@@ -1,4 +1,4 @@
--- Whether messages of the topics wait behind ones that a rebuild handles again.
+-- Returns whether messages of the topics wait behind messages that a rebuild handles again.
 SELECT EXISTS (
   SELECT
   FROM troupe.rebuilds AS r

@@ -1,12 +1,16 @@
--- Claims the entries whose turn it is, at most @limit, and none after the first @bytes of their columns, uncompressed. Of each key this is the
--- first entry that has not ended, if no member has it and it does not wait for its next try; if it was not tried before, the entries right
--- behind it are claimed with it. Entries with a next try are read by its time, and only if it has come; @due_first takes them before the
--- others. The keys of the others are walked in the order of their hashes, after @from, from key to key, so that the entries behind the first
--- of a key cost nothing.
--- An entry of another topic than @topics is left, with the later ones of its key, to members that consume its topic. @unconsumed are
--- topics that had no consumer when the caller looked: one that has started since has a lock, as in other_topics.sql.
--- An entry that was in progress when its participant died comes alone, and only if @quarantine. One that waits for a handler is left
--- for @yield seconds to members that handle its type.
+-- Claims the entries whose turn it is: at most @limit, and none after the first @bytes of their columns, uncompressed.
+--
+-- From each key it claims the first entry that has not ended, if no member has this entry and it does not wait for its next try. If the entry was not
+-- tried before, the entries right behind it are claimed with it.
+--
+-- Entries with a next try are read by its time, and only if the time has come; with @due_first they come before the others. For the others the keys
+-- are walked in the order of their hashes, from the first one after @from, from key to key: so the entries behind the first of a key cost nothing.
+--
+-- An entry of another topic than @topics, and the later ones of its key, are left to members that consume its topic. @unconsumed are topics that had
+-- no consumer when the caller looked; if one has started since, it has a lock, as in other_topics.sql.
+--
+-- An entry that was in progress when its participant died comes alone, and only with @quarantine. An entry that waits for a handler is left for
+-- @yield seconds to members that handle its type.
 WITH RECURSIVE claimable AS MATERIALIZED (
   SELECT topic
   FROM unnest(@topics::text[]) AS consumed (topic)
@@ -45,7 +49,7 @@ WITH RECURSIVE claimable AS MATERIALIZED (
     WHERE w.consumer_group = @group AND w.hold_key = keys.hold_key AND w.ended_at IS NULL
     ORDER BY w.hold_key, w.position
     LIMIT 1) AS first
-  CROSS JOIN LATERAL ( -- with a lock inside, this runs for one key after the other, whatever the planner thinks
+  CROSS JOIN LATERAL ( -- FOR UPDATE inside makes this run for one key after the other, whatever the planner estimates
     SELECT w.hold_key, w.position, w.attempts = 0 AND w.unhandled_since IS NULL AS fresh,
            w.crashes > 0 OR w.status = 'in progress' AND w.locked_by <> ALL (@own::integer[]) AS suspect
     FROM troupe.local_work AS w
@@ -55,8 +59,8 @@ WITH RECURSIVE claimable AS MATERIALIZED (
       AND w.ended_at IS NULL
       AND w.next_try IS NULL
       AND w.topic = ANY (ARRAY(SELECT topic FROM claimable))
-      -- The lock on a number is free once its member has ended; @own are numbers that the caller had before. The caller may have ended too
-      -- while the server still runs this statement: so entries that are locked by its present number are not claimed.
+      -- The lock on a number is free once its member has ended; @own are earlier numbers of the caller. The caller itself may have ended while the
+      -- server still runs this statement: so entries that are locked by its present number are not claimed.
       AND CASE w.status
         WHEN 'pending' THEN w.crashes = 0 OR @quarantine
         ELSE (w.crashes = 0 AND w.locked_by = ANY (@own) OR @quarantine)
@@ -74,7 +78,7 @@ WITH RECURSIVE claimable AS MATERIALIZED (
           WHEN w.unhandled_since IS NULL OR w.type = ANY (@types::text[]) THEN 0
           ELSE @yield::float8
         END)
-    AND w.next_try <= statement_timestamp() -- by the index
+    AND w.next_try <= statement_timestamp() -- so that the index on next_try is used
     AND w.topic = ANY (ARRAY(SELECT topic FROM claimable))
     AND w.position = (SELECT first.position
                       FROM troupe.local_work AS first
@@ -98,7 +102,8 @@ WITH RECURSIVE claimable AS MATERIALIZED (
 ), chosen AS (
   SELECT position
   FROM (
-    -- In the order of the loops: sorts are switched off for this statement, and a plan with one costs so much that JIT compiles it.
+    -- The rows come in the order of the loops, without ORDER BY: sorts are switched off for this statement, and a plan with a sort gets so high a
+    -- cost that Postgres compiles it with JIT.
     SELECT position, bytes, sum(bytes) OVER (ROWS UNBOUNDED PRECEDING) AS bytes_so_far
     FROM (
       SELECT behind.position, behind.bytes
@@ -115,7 +120,7 @@ WITH RECURSIVE claimable AS MATERIALIZED (
                  + CASE WHEN pg_column_compression(w.headers) IS NULL THEN pg_column_size(w.headers) ELSE octet_length(w.headers::text) END AS bytes
           FROM troupe.local_work AS w
           WHERE w.consumer_group = @group AND w.hold_key = turn.hold_key AND w.ended_at IS NULL AND w.position >= turn.position
-          ORDER BY w.hold_key, w.position -- by hold_key too, or a planner without statistics walks along the primary key
+          ORDER BY w.hold_key, w.position -- with hold_key, or a planner without statistics walks along the primary key
           LIMIT CASE WHEN turn.fresh THEN @limit ELSE 1 END) AS b
       ) AS behind
       WHERE behind.goes

@@ -1,6 +1,6 @@
--- Claims @n permits. next_start is one spacing of the last claim's limit (calls, span) behind that claim's last permit; newRate has the formulas.
--- If that limit was lower, its spacing was longer: the start is moved back by the difference. A start that is later than either limit can leave
--- it means that a clock was set back.
+-- Claims @n permits. next_start is the start of the permit after the last claimed one, with the spacing of the limit (calls, span) of that claim;
+-- newRate has the formulas. If that limit was lower than the present one, its spacing was longer, and the start is moved back by the difference. If
+-- the start is later than either limit can leave it, a clock was set back, and the permits start now.
 WITH locked AS (
   SELECT consumer_group, handler, waiting_since, clock_timestamp() AS at, next_start, calls, extract(epoch FROM span)::float8 AS per
   FROM troupe.rate_limits

@@ -1,4 +1,5 @@
--- Entries up to @last that have not been tried. One that waits for its next try has been, and the ones of its key behind it wait for it.
+-- Counts the entries up to @last that were not tried. An entry that waits for its next try was tried; the entries of its key behind it wait for it
+-- and do not count.
 SELECT count(*)
 FROM troupe.local_work AS w
 WHERE consumer_group = @group

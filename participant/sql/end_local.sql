@@ -1,4 +1,4 @@
--- The entries that end in this transaction, as far as they are still the caller's: done, or failed with an error.
+-- Ends the entries that are still the caller's in this transaction: as done, or as failed if there is an error.
 UPDATE troupe.local_work AS w
 SET status          = CASE WHEN @error::text IS NULL THEN 'done' ELSE 'failed' END,
     attempts        = @attempts,

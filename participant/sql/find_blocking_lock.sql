@@ -1,5 +1,5 @@
--- A session or a prepared transaction that holds an advisory lock of Troupe for which a session waits, and whose role can neither be a
--- participant's nor of an operator of sagas. A prepared transaction has no process; it holds a lock on its transaction id.
+-- Returns a session, or a prepared transaction, that holds an advisory lock of Troupe for which a session waits, and whose role can be neither a
+-- participant's nor an operator's of sagas. A prepared transaction has no process; it holds a lock on its transaction id.
 WITH locks AS MATERIALIZED (SELECT * FROM pg_locks)
 SELECT h.pid, coalesce(a.usename, p.owner, '')::text, p.transaction::text
 FROM locks AS w

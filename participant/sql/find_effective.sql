@@ -1,4 +1,4 @@
--- The other deliveries of messages that took effect: each has a row in the inbox and is no dead letter. The arrays are as in
+-- Returns the other deliveries that took effect of each message: deliveries with a row in the inbox and without a dead letter. The arrays are as in
 -- insert_recent.sql.
 SELECT m.identity, m.redrive, other.redrive
 FROM unnest((SELECT @identities::text[]), (SELECT @redrives::integer[]), (SELECT @message_ids::text[]), (SELECT @slots::smallint[]),
@@ -12,11 +12,11 @@ LATERAL (
   FROM troupe.inbox_recent AS r
   WHERE r.slot = m.slot AND r.id = m.uuid AND r.consumer_group = @group
   UNION
-  SELECT -1 -- its dead letter was of a rebuild that the database has lost: it had taken effect before that rebuild
+  SELECT -1 -- the dead letter was of a rebuild that the database has lost: the message took effect before that rebuild
   WHERE m.redrive >> 16 > 0
     AND NOT EXISTS (SELECT FROM troupe.rebuilds AS b WHERE b.consumer_group = @group AND b.generation = m.redrive >> 16)) AS other
 WHERE other.redrive <> m.redrive
-  AND (other.redrive < 0 OR other.redrive >> 16 >= m.redrive >> 16) -- no delivery before the rebuild that the dead letter is of
+  AND (other.redrive < 0 OR other.redrive >> 16 >= m.redrive >> 16) -- deliveries before the rebuild of the dead letter do not count
   AND NOT EXISTS (
     SELECT
     FROM troupe.dead_letters AS d

@@ -1,5 +1,5 @@
--- A session or a prepared transaction that holds the advisory lock, and whose role cannot be a participant's. A prepared transaction has
--- no process; it holds a lock on its transaction id.
+-- Returns a session, or a prepared transaction, that holds the advisory lock, and whose role cannot be a participant's. A prepared transaction has no
+-- process; it holds a lock on its transaction id.
 WITH locks AS MATERIALIZED (SELECT * FROM pg_locks WHERE granted)
 SELECT l.pid, coalesce(a.usename, p.owner, '')::text, p.transaction::text
 FROM locks AS l

@@ -1,4 +1,4 @@
--- Finishes the group's rebuild once each partition has handled its messages and none of them is held.
+-- Finishes the group's rebuild once each partition has handled the rebuild's messages and none of them is held.
 UPDATE troupe.rebuilds AS r
 SET finished_at = clock_timestamp()
 WHERE r.consumer_group = @group AND r.finished_at IS NULL

@@ -1,8 +1,10 @@
--- One statement: a process that dies has fired all of them or none. One member of a group fires at a time, or a
--- deadline could overtake an earlier one of its key. A row that is locked is being cancelled or replaced just now. Names that
--- the caller has no handler for wait for a member that has one. Only the server that answered next_deadline.sql fires, and only deadlines that were
--- due at that time: the database may be away for a while before this statement, and its deadlines may then wait for messages. If a
--- rebuild of one of @topics has begun that the caller does not know of yet, only names in @at_once are fired.
+-- Fires due deadlines in one statement: a process that dies has fired all of them or none. Only one member of a group fires at a time, or a deadline
+-- could overtake an earlier one of its key. A row that is locked is being cancelled or replaced, and is left out. Names without a handler in the
+-- caller wait for a member that has one.
+--
+-- Only the server that answered next_deadline.sql fires, and only deadlines that were due at the time of that answer: the database may be away
+-- between the two statements, and the deadlines of that time may have to wait for messages. If a rebuild of one of @topics has begun that the caller
+-- does not know of yet, only names in @at_once are fired.
 WITH due AS (
   SELECT consumer_group, scope, name
   FROM troupe.deadlines

@@ -1,4 +1,4 @@
--- A deadline that was late leaves no row: its message may come again when the deadline is there again. See meet.
+-- Deletes the identity of a deadline's message that was refused: the message may come again when the deadline is there again. See meet.
 WITH recent AS (
   DELETE FROM troupe.inbox_recent
   WHERE consumer_group = @group

@@ -1,4 +1,4 @@
--- The topics that the group has consumed or sent messages to for a retry, and does not consume now.
+-- Returns the topics that the group consumed, or sent messages to for a retry, and does not consume now.
 SELECT DISTINCT topic
 FROM troupe.leases
 WHERE consumer_group = @group

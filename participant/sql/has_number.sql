@@ -1,4 +1,4 @@
--- Whether a session of this server has the lock on the number of a member.
+-- Returns whether a session of this server has the lock on a member's number.
 SELECT EXISTS (
   SELECT
   FROM pg_locks AS l

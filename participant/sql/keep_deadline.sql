@@ -1,5 +1,5 @@
--- A deadline that is there is kept, unless it has fired and the dead letter of its message was discarded: then it is not
--- handled again, and the new one takes its row. The columns are as in schedule_deadline.sql.
+-- Inserts a deadline, and keeps an existing one. But an existing one that has fired, and whose dead letter was discarded, is replaced: it will not be
+-- handled any more. The columns are as in schedule_deadline.sql.
 WITH n AS (
   SELECT coalesce(@at::timestamptz, clock_timestamp() + make_interval(secs => @after::float8)) AS due_at,
          CASE WHEN utf8 AND @utf8_key::bytea IS NOT NULL THEN convert_from(@utf8_key, 'UTF8') ELSE @key END AS key,

@@ -1,4 +1,4 @@
--- The topics of @consumed that are local for other groups and not for @group, with those groups.
+-- Returns the topics of @consumed that are local for other groups and not for @group, with the names of those groups.
 SELECT topic, string_agg(consumer_group, ', ' ORDER BY consumer_group)
 FROM troupe.local_topics
 WHERE topic = ANY (@consumed::text[])

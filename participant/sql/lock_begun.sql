@@ -1,5 +1,5 @@
--- A call that is under way has its row locked until its transaction ends, which the server does when its session is gone. No session
--- waits for it in a transaction. The arrays are as in insert_recent.sql.
+-- Locks the marks of calls, without a wait. A call that is under way has its mark locked until its transaction ends; if its session is gone, the
+-- server ends the transaction. The arrays are as in insert_recent.sql.
 SELECT
 FROM unnest((SELECT @operations::text[]), (SELECT @sagas::text[])) AS m (operation, saga),
 LATERAL (

@@ -1,5 +1,5 @@
--- A row says that a forward call may have begun, or is about to. Each run makes it younger, so that it is kept as long as an
--- answer to the call would be. A call whose answer is given again does not begin.
+-- Inserts or renews the marks of forward calls. A mark means that the call may have begun, or is about to begin. Each run renews the mark's time, so
+-- that the mark is kept as long as an answer to the call would be. A call whose stored answer is repeated does not begin, and gets no mark.
 INSERT INTO troupe.answers (consumer_group, message_type, idempotency_key, outcome, type, content_type, command_key)
 SELECT @group, k.operation, k.saga, 'begun', '', '', ''
 FROM (
@@ -11,7 +11,7 @@ FROM (
     WHERE s.consumer_group = @group AND s.message_type = m.forward AND s.idempotency_key = m.saga
       AND (s.outcome = 'success' OR s.command_key = m.command_key)
     OFFSET 0)) AS k
-ORDER BY k.operation COLLATE "C", k.saga COLLATE "C" -- as the locks of lock_begun.sql are taken
+ORDER BY k.operation COLLATE "C", k.saga COLLATE "C" -- in the order of the locks of lock_begun.sql
 ON CONFLICT (consumer_group, message_type, idempotency_key) DO UPDATE
 SET answered_at = excluded.answered_at
-RETURNING message_type, idempotency_key, xmin, xmax = 0 -- false if the row was there
+RETURNING message_type, idempotency_key, xmin, xmax = 0 -- false if the mark was renewed

@@ -1,4 +1,4 @@
--- Returns the time until the next deadline, and which server answers when.
+-- Returns the time until the next deadline is due, the start time of the server that answers, and that server's present time.
 SELECT extract(epoch FROM min(due_at) - now())::float8, pg_postmaster_start_time(), now()
 FROM troupe.deadlines
 WHERE consumer_group = @group

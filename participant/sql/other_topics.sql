@@ -1,4 +1,4 @@
--- The group's local topics except @topics, and whether each has a consumer: a session has the lock on it, or it became local
+-- Returns the group's local topics except @topics, and whether each has a consumer: a session has the lock on the topic, or the topic became local
 -- within @wait seconds, so that its first consumer may be about to start.
 SELECT t.topic,
        t.created_at > clock_timestamp() - make_interval(secs => @wait::float8)

@@ -1,4 +1,4 @@
--- The other groups whose deadlines are due for an hour and were not fired, with the number of deadlines.
+-- Returns the other groups with deadlines that have been due for an hour and have not fired, and the number of these deadlines.
 SELECT consumer_group, count(*)
 FROM troupe.deadlines
 WHERE consumer_group <> @group

@@ -1,5 +1,5 @@
--- The partitions whose owner must take its lease again: their part of a rebuild can begin, or must be undone. The conditions are the
--- ones of begin_rebuild.sql and undo_rebuild.sql.
+-- Returns the partitions whose owner must take its lease again: their part of a rebuild can begin, or must be undone. The conditions are the ones of
+-- begin_rebuild.sql and undo_rebuild.sql.
 SELECT p.topic, p.partition
 FROM troupe.rebuilds AS r
 JOIN troupe.rebuild_partitions AS p ON p.rebuild = r.id

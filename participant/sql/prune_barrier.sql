@@ -1,5 +1,5 @@
--- The deletion and the time up to which answers may be gone are one statement: a command that finds no answer reads that
--- time later.
+-- Deletes old answers to sagas' commands. The same statement stores the time up to which answers may be gone: a command that finds no answer reads
+-- that time afterwards.
 WITH gone AS (
   DELETE FROM troupe.answers
   WHERE ctid = ANY (ARRAY(

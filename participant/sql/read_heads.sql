@@ -1,4 +1,4 @@
--- The first messages of a held key, in their order: at most @limit, and no more than @bytes of payloads but for the first.
+-- Returns the first messages of a held key, in their order: at most @limit, and at most @bytes of payloads, but always the first one.
 SELECT position, topic_id, "offset", key, headers, payload, message_time, attempts, first_failed_at,
        coalesce(extract(epoch FROM next_try - clock_timestamp()), 0)::float8 AS wait,
        extract(epoch FROM clock_timestamp() - created_at)::float8 AS held_for,

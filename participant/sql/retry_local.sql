@@ -1,4 +1,4 @@
--- Stores a failed run of the entry at @position, which waits for its next try. The entries behind it that were claimed with it are pending
+-- Stores a failed run of the entry at @position, which then waits for its next try. The entries behind it that were claimed with it become pending
 -- again.
 UPDATE troupe.local_work AS w
 SET status          = 'pending',

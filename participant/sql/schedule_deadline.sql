@@ -1,4 +1,4 @@
--- Text that is not ASCII comes as bytes in UTF-8: see outboxrow.Text.
+-- Schedules a deadline, or replaces it. Text that is not ASCII comes as bytes in UTF-8: see outboxrow.Text.
 INSERT INTO troupe.deadlines AS d (consumer_group, scope, name, id, due_at, key, key_bytes, type, headers, raw_headers, payload)
 SELECT @group, @scope, @name, @id, coalesce(@at::timestamptz, clock_timestamp() + make_interval(secs => @after::float8)),
        CASE WHEN utf8 AND @utf8_key::bytea IS NOT NULL THEN convert_from(@utf8_key, 'UTF8') ELSE @key END,

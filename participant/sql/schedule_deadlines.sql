@@ -1,4 +1,4 @@
--- As schedule_deadline.sql, of many. The arrays are as in insert_recent.sql.
+-- As schedule_deadline.sql, for many deadlines. The arrays are as in insert_recent.sql.
 INSERT INTO troupe.deadlines AS d (consumer_group, scope, name, id, due_at, key, key_bytes, type, headers, raw_headers, payload)
 SELECT @group, scope, name, id, coalesce(at, clock_timestamp() + make_interval(secs => after)),
        CASE WHEN utf8 AND utf8_key IS NOT NULL THEN convert_from(utf8_key, 'UTF8') ELSE key END,

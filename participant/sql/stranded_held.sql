@@ -1,4 +1,4 @@
--- Held messages of topics that the group does not consume, and of partitions that their topics do not have.
+-- Counts the held messages of topics that the group does not consume, and of partitions that their topics do not have.
 SELECT topic, partition, count(*)
 FROM troupe.held AS h
 WHERE consumer_group = @group

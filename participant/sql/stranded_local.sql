@@ -1,5 +1,5 @@
--- Local work that is overdue, of keys in which no earlier entry waits: a participant with Local would have claimed it. An entry in
--- progress counts if its member has ended: then no session holds the advisory lock on the member's number (locked_by).
+-- Counts the keys of local work whose first entry is overdue: a participant with Local would have claimed it. An entry in progress counts if its
+-- member has ended: then no session holds the advisory lock on the member's number (locked_by).
 SELECT topic, -1, count(*)
 FROM troupe.local_work AS w
 WHERE consumer_group = @group

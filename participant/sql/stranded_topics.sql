@@ -1,6 +1,6 @@
--- Held messages of partitions in which a try is overdue: a member that consumes the topic would have made it. If no message has a next try,
--- since the first one of each key has ended and the later ones wait for their turn, the time counts at which the last
--- owner released the partition; it is null if that owner crashed.
+-- Counts the held messages of partitions in which a try is overdue: a member that consumes the topic would have made it. If no message has a next
+-- try, since the first one of each key has ended and the later ones wait for their turn, the time of the lease's release counts instead. That time is
+-- null if the last owner crashed.
 SELECT topic, partition, count(*)
 FROM troupe.held
 LEFT JOIN troupe.leases USING (consumer_group, topic, partition)

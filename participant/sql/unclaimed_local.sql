@@ -1,4 +1,4 @@
--- The number of keys of each other group whose local work of the topic waits unclaimed for five minutes. A group is left out while a running
+-- Counts, for each other group, the keys whose local work of the topic has waited unclaimed for five minutes. A group is left out while a running
 -- member of it has an entry in progress. A running member holds the advisory lock on its number (locked_by).
 WITH running AS MATERIALIZED (
   SELECT l.objid

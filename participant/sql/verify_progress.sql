@@ -1,6 +1,6 @@
--- Whether the lease has a later term, so that another member took it, and whether the database still has what the owner of the
--- partition has committed. It may have more: transactions under way, and those whose commit got no answer. A lease that is gone
--- gives no row.
+-- Returns whether the lease has a later term, which another member gave it, and whether the database still has everything that the owner of the
+-- partition has committed. The database may have more: transactions under way, and transactions whose commit got no answer. If the lease is gone,
+-- there is no row.
 SELECT l.term > @term,
        l.term = @term
        AND l.watermark = @watermark
