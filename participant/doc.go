@@ -8,6 +8,8 @@
 //
 // The low mark is the offset up to which all messages of the partition have ended; it is in memory. The watermark is the stored low mark,
 // in troupe.leases. The offsets row, in troupe.inbox_offsets, has the offsets of the transaction's messages until the watermark is past them.
+// The relay publishes each outbox row at least once, and a row again if it ends before it has recorded the publication; the consumer's inbox
+// recognises the second one.
 //
 // A handler gets (ctx, tx, message), does its work in tx and returns an outcome: Succeed and Refuse become a success
 // or a failure event on the hop's events topic, in the same transaction. A refusal is a decision of the business: it
@@ -45,17 +47,17 @@
 // Order per key. Messages of a key take effect in their order in the partition, through retries too: while one waits
 // for its next try its key is held, and later messages of the key wait in troupe.held while other keys go on. Once the first
 // has ended, the others follow at once, as many as Config.Batch in a transaction. Messages of
-// different keys run concurrently and overtake each other. OnAll gets the events of a batch in one call, the events of a key
+// different keys run concurrently and overtake each other. OnAll gets the events of a batch in one call, with the events of a key
 // in their order. A message without a key holds only itself. A compensation overtakes the held forward command of its own saga
 // and step, which then does not run at all. Nothing else is overtaken: no event, and no command without a saga or a step.
 //
-// No message is lost or silent. Each ends as an outcome, as a held row, as a row of the outbox for a retry topic, or as a dead
-// letter with an event. Hooks.Passed reports each message that ends without effect, with the reason: most often it is an event that
+// No message is lost, and none ends without a trace. Each ends as an outcome, as a held row, as a row of the outbox for a retry topic, or as a
+// dead letter with an event. Hooks.Passed reports each message that ends without effect, with the reason: most often it is an event that
 // has no handler here, or a duplicate. Passed.Reason has all reasons. An offset is committed only when every message below it has
 // ended.
 //
 // One owner. A partition has a lease with a term; a new owner raises it, and no transaction of an earlier owner commits
-// after that: a member that was frozen, or cut off, can do no harm when it wakes. The new owner waits a second for the open
+// after that: a member that was frozen, or cut off, commits nothing when it continues. The new owner waits a second for the open
 // transactions of the earlier one, and then ends their sessions.
 //
 // # Deadlines
@@ -118,8 +120,8 @@
 // # The handler's transaction
 //
 // A handler may use tx until it returns; each later use, of a savepoint of it too, is an error. A goroutine that still uses it
-// then fails the run. SQL must not begin or end transactions; tx.Begin sets savepoints. The text of the statements shows that a
-// handler changes settings (SET, SET LOCAL, RESET, set_config): its messages run alone from then on, and if the session keeps
+// then fails the run. SQL must not begin or end transactions; tx.Begin sets savepoints. The participant reads in the text of the statements that a
+// handler changes settings (SET, SET LOCAL, RESET, set_config). Its messages run alone from then on; if the session keeps
 // a setting, the connection is closed. Settings that a function changes are not noticed: make such a handler Alone, and let
 // the function change them for the transaction only. tx.Conn() is the connection itself, for its types and configuration:
 // statements sent on it are not watched. LargeObjects makes the message run alone, on a connection that is closed afterwards.
@@ -154,8 +156,8 @@
 //	a call outside (Call, Alone) of  transient  its key is held and tried every second; no attempt is counted
 //	its saga's step is under way in
 //	another partition
-//	no permit of a RateLimit or a    -          it waits here, with the later messages of its key: no row, no transaction, no
-//	ConcurrencyLimit                            attempt
+//	no permit of a RateLimit or a    -          it waits in this process, with the later messages of its key: no row, no
+//	ConcurrencyLimit                            transaction, no attempt
 //	attempts used up                 the last   dead letter
 //	any of these in a batch          -          the batch is rolled back, that message runs alone, the others in
 //	                                            smaller batches; only runs alone count
@@ -185,8 +187,12 @@
 //	commit
 //	crash after the commit           -          delivered again; inbox, offsets rows and watermark recognise a duplicate. Functions
 //	                                            of AfterCommit that have not run never run
-//	crash after the offset commit,   -          the next owner reads from the watermark; inbox and offsets rows recognise duplicates
-//	before the watermark is stored
+//	crash after the offset commit,   -          the next owner reads from the watermark; inbox and offsets rows recognise duplicates.
+//	before the watermark is stored              In the first second of the group's first owner of a partition there is no watermark
+//	                                            yet: the next owner reads from the committed offset, with a warning, and nothing is lost
+//	crash after the lease is         -          the next owner reads from the committed offset, and passes over messages that the
+//	released, before the offset                 watermark covers
+//	commit
 //	commit with unknown result       -          run again; the inbox decides
 //	crash between a failed run and   -          delivered again; the run is not counted as an attempt
 //	the record of its failure
@@ -197,8 +203,9 @@
 //	the message ends the process     poison     quarantine: after a crash the partition's first 512 messages (twice Batch
 //	                                            or Concurrency, if that is more), of those already in the log, are
 //	                                            recorded in troupe.started before they run, in groups of Config.Batch; the
-//	                                            messages of a group that crashed run one by one. A message runs in its
-//	                                            group and four times alone: then it is a dead letter
+//	                                            messages of a group that crashed run one by one. The first crash is not
+//	                                            counted: a message that ends the process in its group and four times alone is
+//	                                            then a dead letter, after six crashes. A clean release ends the quarantine
 //	others are in its group          -          they run alone once; from then on only their own runs count for them
 //	handler ignores its time-out     -          Ready reports it, and the member leaves the group. If the handler still runs after
 //	                                            Config.Drain, Run ends with an error; else the member joins again
@@ -239,7 +246,8 @@
 // __troupe.retry. A value that cannot be read there is ignored, and logged at most every 30 s.
 //
 // A dead letter is one transaction: the inbox row, the row in troupe.dead_letters with the message's bytes, its copy
-// for the hop's dlq topic, and an exhausted event with an Exhausted body. Then one line is logged at level error. The
+// for the hop's dlq topic, and an exhausted event with an Exhausted body. Then one line is logged at level error. The line is lost
+// if the process ends after the commit, or if the commit gets no answer: so alert on the rows of troupe.dead_letters. The
 // key goes on with its next message.
 //
 // # Not promised
