@@ -54,7 +54,7 @@ func OnAll(p *Participant, from []topics.Hop, fn func(ctx context.Context, tx pg
 
 // A Taken is one message that OnAll passes to its function, its body undecoded.
 type Taken struct {
-	// Message is the received message, with its attributes. If it had no ce_id, ID is made of its place and a hash of its
+	// Message is the received message, with its attributes. If it had no ce_id, ID is made of its topic id, partition, offset and a hash of its
 	// record.
 	Message envelope.Message
 	// Attempt is the number of this run, counted from 1, as in Command. It is 1 in a batch, since runs in a batch are not counted.

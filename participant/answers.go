@@ -67,7 +67,7 @@ func (m *message) answerKey() answerKey {
 // requestHash hashes m's key and body. Two messages with one idempotency key must have the same hash, since the key identifies one request.
 func (m *message) requestHash() []byte {
 	h := sha256.New()
-	_ = binary.Write(h, binary.BigEndian, int64(len(m.Key))) // a hash takes all writes
+	_ = binary.Write(h, binary.BigEndian, int64(len(m.Key))) // a hash returns no error
 	h.Write(m.Key)
 	h.Write(m.Payload)
 	return h.Sum(nil)

@@ -33,7 +33,8 @@ import (
 //
 // An answer may be forgotten (deleted) if its call was sent before the time in troupe.inbox_groups.barrier_forgotten, at which
 // the youngest of the deleted answers was given. The present Config.BarrierRetention does not show this, since it may have had
-// another value when answers were deleted. ce.HeaderSince has the time when the call was sent, else the message's own time counts.
+// another value when answers were deleted. The time when a call was sent is in ce.HeaderSince; without this
+// header the message's own time counts.
 //
 // A saga calls again under another key after an operator has removed the cause of a refusal.
 

@@ -18,14 +18,14 @@ import (
 // A Command is a message that asks this hop to act, with its body decoded.
 type Command[T any] struct {
 	Body T
-	// Message is the received message, with its attributes. If it had no ce_id, ID is made of its place and a hash of its
+	// Message is the received message, with its attributes. If it had no ce_id, ID is made of its topic id, partition, offset and a hash of its
 	// record.
 	Message envelope.Message
 	// Attempt is the number of this run, counted from 1. Runs that were lost with a process are not counted.
 	Attempt int
 }
 
-// An Event is another hop's answer, with its body decoded.
+// An Event is a received event, with its body decoded.
 type Event[T any] struct {
 	Body    T
 	Message envelope.Message // as in Command
@@ -46,8 +46,8 @@ func Succeed(body any) Outcome { return Outcome{kind: envelope.Success, body: bo
 // and is not retried.
 func Refuse(body any) Outcome { return Outcome{kind: envelope.Failure, body: body} }
 
-// Done ends a reaction successfully without an event of this hop: no other hop needs one, or it has written commands for others
-// with Outbox. A command is always answered.
+// Done is the outcome of a reaction that succeeds without an event of this hop: no other hop needs one, or the handler has written commands for
+// others with Outbox. It is an error for a command, which is always answered.
 func Done() Outcome { return Outcome{done: true} }
 
 // Body returns the body of the answer; nil for Done and for no outcome. A service that takes part in several flows can use it to write a further
@@ -89,13 +89,12 @@ func On[T any](p *Participant, from topics.Hop, fn func(ctx context.Context, tx 
 	p.register(h)
 }
 
-// React registers fn as the handler of events of type T of another hop, as On does, and emits its outcome as an event of this
-// hop, as Handle does: with the key of the handled event, so that the next hop can react to it in turn. A reaction that ends
-// without an outcome has failed; Done is the outcome that emits nothing.
+// React registers fn as the handler of events of type T of another hop, as On does, and emits its outcome as an event of this hop, as Handle does:
+// with the key of the handled event, so that the next hop can react to it in turn. A reaction that ends without an outcome has failed; Done is the
+// outcome that emits nothing.
 //
-// An event of the same hop and type that comes under another ce_id with an idempotency key that was answered, since a command
-// was repeated upstream, gets that answer and fn does not run. The answer has the event's idempotency key followed by this
-// hop's name.
+// If a command was repeated upstream, an event of the same hop and type comes again, under another ce_id and with an idempotency key that was
+// answered. It gets the stored answer, and fn does not run. The answer has the event's idempotency key followed by this hop's name.
 func React[T any](p *Participant, from topics.Hop, fn func(ctx context.Context, tx pgx.Tx, e Event[T]) (Outcome, error), opts ...HandlerOption) {
 	h := newHandler[T](p, from.Events(), opts)
 	if from.IsZero() {
@@ -148,7 +147,7 @@ func newHandler[T any](p *Participant, topic string, opts []HandlerOption) *hand
 	var zero T
 	h := &handler{topic: topic, codec: p.cfg.Codec, body: func() any { return new(T) }}
 	if _, plain := any(zero).(envelope.Plain); plain {
-		h.codec = envelope.JSONCodec{} // whatever the flow's own messages are
+		h.codec = envelope.JSONCodec{} // whatever codec the flow uses
 	}
 	switch t := reflect.TypeFor[T](); {
 	case t.Kind() == reflect.Pointer && t.Elem().Kind() == reflect.Struct:

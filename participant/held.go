@@ -115,7 +115,7 @@ func (p *Participant) waitAfter(m *message, f failure) time.Duration {
 	return max(p.wait(m, f.attempts(m)), retry.NotBefore(f.err))
 }
 
-// wait returns how long m waits after so many failed runs.
+// wait returns how long m waits for its next try. failed is the number of its runs that have failed.
 func (p *Participant) wait(m *message, failed int) time.Duration {
 	if m.override != nil {
 		return m.override.Wait(failed)
@@ -189,7 +189,7 @@ func (w *worker) overtake(m *message) error {
 			Msg("held command cancelled by its compensation")
 	}
 	if len(cancelled) > 0 {
-		w.holds.limit(m.holdKey(), nil) // a cancelled command's handler had the known limits
+		w.holds.limit(m.holdKey(), nil) // the known limits may be the ones of a cancelled command's handler
 		w.hold(m.holdKey(), time.Now())
 	}
 	return nil
@@ -374,8 +374,8 @@ func (w *worker) runHeads(ms []*message) (n int, err error) {
 	return 1, err
 }
 
-// rowArgs returns the columns of a message in troupe.held. A message from a retry topic is stored with that topic and the
-// headers that it got for it, since the partition's owner retries it.
+// rowArgs returns the columns of a message in troupe.held. A message from a retry topic is stored with the retry topic and the headers that were
+// added for it: the owner of that topic's partition tries it again.
 func (w *worker) rowArgs(m *message) pg.Args {
 	key := m.holdKey()
 	return pg.Args{

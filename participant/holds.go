@@ -31,7 +31,7 @@ type turn struct {
 	limits *limits
 }
 
-// limitedAgain is the delay of a key whose handler has limits, while as many turns as allowed wait for permits.
+// limitedAgain is the time after which a key whose handler has limits is due again, if as many turns as allowed wait for permits.
 const limitedAgain = time.Second
 
 // set adds a held key, or changes when it is due.

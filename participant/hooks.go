@@ -77,7 +77,7 @@ type Passed struct {
 	//
 	//	redelivered  its offset had ended before
 	//	duplicate    its identity had ended before: it was sent again, or its commit's answer was lost
-	//	unhandled    an event of a type without a handler here, or an own one handled as it was written
+	//	unhandled    an event of a type without a handler here, or one of this hop that was handled when it was written
 	//	elsewhere    an event that was redriven for another group, or a message that another group of the hop retries
 	//	later        it went to a retry topic, from which it comes again
 	//	cancelled    a held command that its compensation has overtaken

@@ -101,7 +101,7 @@ func (p *Participant) applyLimits() error {
 	return nil
 }
 
-// A permit belongs to a message of a handler with limits while it is in a batch.
+// A permit allows one run of a message whose handler has limits. The message has it while it is in a batch.
 type permit struct {
 	of      *message  // the message, or turn, that got it
 	expires time.Time // when the permit of the rate limit expires
@@ -217,7 +217,7 @@ func (w *worker) limitsOf(m *message) *limits {
 	return nil
 }
 
-// waiters are the workers with messages that wait for a permit, in turn.
+// waiters is a queue of the workers with messages that wait for a permit.
 type waiters []*worker
 
 func (ws *waiters) add(w *worker) {

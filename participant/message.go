@@ -182,7 +182,7 @@ func (m *message) attempts() int {
 	return min(n, maxAttempts)
 }
 
-// handlerName returns the handler's name for rows, headers and logs.
+// handlerName returns the handler's name for rows, headers and logs; the group's name if m has no handler.
 func (m *message) handlerName(group string) string {
 	if m.handler == nil {
 		return group

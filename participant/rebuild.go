@@ -197,7 +197,7 @@ func (h *handler) refusal(p *Participant) string {
 		return "it answers events, and other services have acted on its answers: write the read model in a handler of On or OnAll"
 	case h.alone:
 		return "it is Alone, as handlers are that call other services"
-	case p.registered().delayed() != nil || len(p.former.found)+len(p.former.foreign) > 0: // of any handler: the one of a type may have changed
+	case p.registered().delayed() != nil || len(p.former.found)+len(p.former.foreign) > 0: // of any handler, since a type may have had another handler before
 		return "its group has retry topics, or former ones that exist still: messages that wait there would take effect twice. Give the read " +
 			"model a participant with a group of its own, or delete the former topics once they are empty"
 	}

@@ -34,7 +34,7 @@ type source interface {
 	admit(b *pgx.Batch, ms []*message, f *failure) (read func(pgx.BatchResults) ([]*message, error))
 	// committed is called with the messages of such a transaction once it has committed.
 	committed(ms []*message)
-	// record counts a failed run, after which the message and the later ones of its key wait.
+	// record stores a failed run of m. Then m and the later messages of its key wait.
 	record(m *message, f failure) error
 	// pause keeps messages from beginning until resume, except one for each call of tryOne.
 	pause()

@@ -46,7 +46,7 @@ type committedOffset struct {
 	recreated bool      // a participant committed it, for a topic of that name that is gone
 }
 
-// readMetadata parses the metadata of the fetched offsets.
+// readMetadata parses the metadata of the group's committed offsets, which kgo has fetched.
 func (c *consumer) readMetadata(ctx context.Context, _ *kgo.Client, resp *kmsg.OffsetFetchResponse) error {
 	<-c.built
 	ids, err := kafka.TopicIDs(ctx, c.client, c.consumed...)
@@ -133,8 +133,9 @@ func (w *worker) start(ctx context.Context, committed kgo.Offset, of committedOf
 	if s.topicID != uuid.Nil && of.topicID != uuid.Nil && s.topicID != of.topicID { // the topic was deleted and created again
 		w.reportLoss()
 	}
-	// A cancelled rebuild may have left a committed offset below the watermark. The partition is read from the watermark if this lease has
-	// undone the rebuild; also if the watermark has no epoch, because an operator set the offset: it then recognises no message as handled.
+	// A cancelled rebuild may have left a committed offset below the watermark. If this lease has undone the rebuild, the partition is read from the
+	// watermark. It is also read from there if the watermark has no epoch, because an operator set the offset: such a watermark recognises no message
+	// as handled.
 	cancelled := s.topicID == of.topicID && of.ours && offset < next && (w.lease.rebuilds.undone || s.watermark.epoch < 0)
 	switch {
 	case w.lease.rebuilds.under(of.topicID, next), cancelled:

@@ -29,8 +29,8 @@ type PartitionStats struct {
 
 	// Next is the low mark: the first offset that has not ended. -1: not known yet.
 	Next int64
-	// End is the end of the readable log, the next message's offset: the last stable offset that the broker last returned, with
-	// a fetch that had messages or, if there are none, every 5 s. -1: not known yet.
+	// End is the end of the readable log, which is the offset of the next message. It is the last stable offset that the broker returned last: with a
+	// fetch that had messages, or every 5 s if there are none. -1: not known yet.
 	End int64
 	// Lag is End less Next, in messages, or 0 if either is not known. Offsets that hold no message (compacted away, the ends of transactions) count.
 	// Held messages do not count, since their offsets have ended; Held counts their keys.

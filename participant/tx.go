@@ -92,7 +92,7 @@ func (t *handlerTx) flush(ctx context.Context) (last pgconn.CommandTag, err erro
 	return last, err
 }
 
-// noteUnsent records an error of queued statements after which the server's transaction goes on.
+// noteUnsent stores in unsent an error of queued statements after which the server's transaction is still open.
 func (t *handlerTx) noteUnsent(err error) {
 	if raw := t.conn.Conn().PgConn(); err != nil && t.unsent == nil && !raw.IsClosed() && raw.TxStatus() == 'T' {
 		t.unsent = err
