@@ -161,8 +161,8 @@ func (c *consumer) poll(ctx context.Context) (broken error) {
 	}
 }
 
-// errWedged ends the membership of a member whose handler does not return. If the handler still runs after Config.Drain, Run ends with it too, since
-// only a restart of the process ends the handler. With local work it always ends Run.
+// errWedged ends the membership when a handler does not return after its time-out. Run ends too if the handler still runs after Config.Drain, since
+// only a restart of the process ends the handler. With local work Run always ends.
 var errWedged = errors.New("a handler ignores its time-out")
 
 // watch ends the membership when a handler ignores its time-out: its key would wait for ever, and other messages behind it.

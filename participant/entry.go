@@ -55,9 +55,9 @@ func (l *local) exec(ctx context.Context, sql string, args pg.Args) error {
 	return l.p.cfg.Pool.SendBatch(ctx, &b).Close()
 }
 
-// claim claims entries whose next try is due, and other entries, from the key from on. With dueFirst the due ones come before the others. With
-// quarantine it may also claim an entry that was in progress when its participant died; that entry then comes alone. large is true if claimBytes may
-// have kept entries out of the claim.
+// claim claims entries whose next try is due, and entries without a next try, the latter in the order of their keys from the key from on. With
+// dueFirst the due entries come first. With quarantine it may also claim an entry that was in progress when its participant died; that entry then
+// comes alone. large is true if claimBytes may have kept entries out of the claim.
 func (l *local) claim(from []byte, dueFirst, quarantine bool) (ms []*message, large bool, err error) {
 	ctx, cancel := context.WithTimeout(l.ctx, statementLimit)
 	defer cancel()

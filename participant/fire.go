@@ -34,7 +34,7 @@ var (
 // lookBack. So fired deadlines, which an old snapshot keeps in the index, cost nothing. Every wholeEvery a poll has no such limit: it finds deadlines
 // whose transaction committed late, or that were due while no member polled.
 //
-// Deadlines that are due within fireEvery fire together, since a commit that wakes the relay takes a lock that the whole server has only once.
+// Deadlines that are due within fireEvery fire together: a commit that wakes the relay takes a lock of which there is one for the whole server.
 const (
 	lookEvery  = 50 * time.Millisecond
 	fireEvery  = 5 * time.Millisecond

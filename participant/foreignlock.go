@@ -26,8 +26,8 @@ const firstClass, lastClass = 0x74727500, 0x747275ff
 // foreignLocksEvery is the time between two searches for a foreign lock that a transaction waits for.
 const foreignLocksEvery = 10 * time.Second
 
-// foreignLock returns an error if a session, or a prepared transaction, whose role cannot be a participant's holds the advisory lock of
-// class and object. Postgres has no rights on advisory locks: every role that may connect to the database can take every lock.
+// foreignLock returns an error if the advisory lock of class and object is held by a session, or a prepared transaction, whose role cannot be a
+// participant's. Postgres has no rights on advisory locks: every role that may connect to the database can take every lock.
 func (p *Participant) foreignLock(ctx context.Context, class, object int32) error {
 	named, err := p.nameSession(ctx, findForeignLock, pg.Args{"class": int64(class), "object": int64(object)})
 	return errors.Join(named, err)

@@ -27,7 +27,7 @@ const formerLimit = 5 * time.Second
 // formerAgain sets the waits of awaitFormer. A look costs one statement and one request to the broker.
 var formerAgain = retry.Policy{Initial: time.Second, Cap: time.Minute}
 
-// errFormer ends a membership that does not consume all former retry topics.
+// errFormer ends a membership, since former retry topics were found that it does not consume.
 var errFormer = errors.New("former retry topics were found")
 
 // formerTopics holds the retry topics that an earlier version of the group consumed, or sent messages to, and that no handler uses now. Each topic is

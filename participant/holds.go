@@ -107,8 +107,8 @@ func (h *holds) count() int {
 	return len(h.byKey)
 }
 
-// due returns the turns of the keys that are due, and the wait until the next key is due. From then on these keys have their turn, until set, settle
-// or free ends it. At most most keys without limits have their turn at once, and at most most keys with limits: call due again when a turn has ended.
+// due returns the turns of the keys that are due, and the wait until the next key is due. Each returned key has its turn until set, settle or free
+// ends it. At most this many keys have their turn at once: most keys without limits, and most keys with limits. Call due again when a turn has ended.
 func (h *holds) due(now time.Time, most int) (turns []turn, wait time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -272,9 +272,11 @@ func (u *unit) takeBack(m *message, l *lentTx, err error) error {
 	return theirs(err)
 }
 
-// lost returns the error of a run whose connection is closed. If err is a time-out or a cancellation of the handler's own, which lets pgx close the
-// connection, a permanent error, or an error that is not about the message, it is returned as it is. Otherwise the connection was cut, and the run is
-// repeated at once, a few times: the next run begins with a connection that works, or finds that there is none.
+// lost returns the error of a run whose connection is closed; err is the handler's error. Usually the connection was cut: then the run is repeated at
+// once, a few times. The next run begins with a connection that works, or finds that there is none.
+//
+// In three cases lost returns err itself: a time-out or cancellation of the handler's own, after which pgx closes the connection; a permanent error;
+// and an error that is not about the message.
 func lost(err error) error {
 	ownClock := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 	switch {

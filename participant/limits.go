@@ -108,8 +108,8 @@ type permit struct {
 	spent   bool      // the handler has begun to run
 }
 
-// mostTardy is the number of times in a row that a message with an expired permit waits for another one. Without this limit it would wait for ever if
-// starting a run takes longer than a permit can be used.
+// mostTardy limits how often in a row a message waits for another permit because its permit had expired when its run began. After that the run begins
+// with an expired permit: if starting a run takes longer than a permit can be used, the message would otherwise wait for ever.
 const mostTardy = 5
 
 // errNoPermit lets a message, or the batch that it is in, wait in its lane until there are permits for it. It counts no attempt.

@@ -68,9 +68,8 @@ const (
 	// Entries without a notification are found by polling. The interval is minPoll after an entry was found, and doubles up to maxPoll.
 	minPoll, maxPoll = 20 * time.Millisecond, time.Second
 
-	// localHints is the least time between two notifications of a topic. A notification that is left out delays the next entry
-	// by up to minPoll, at each hop: at 5 ms, the outbox's default, the median of a saga of eight messages was 26 ms, and 11
-	// ms at this value (bench/saga, 50/s).
+	// localHints is the least time between two notifications of a topic. A notification that is left out delays the next entry by up to minPoll, at
+	// each hop. At 5 ms, the outbox's default, the median of a saga of eight messages was 26 ms; at this value it was 11 ms (bench/saga, 50/s).
 	localHints = time.Millisecond
 
 	localKeep = time.Hour // how long ended entries are kept

@@ -170,7 +170,7 @@ func (m *message) unhandled() error {
 	return fmt.Errorf("no handler for type %q on %s", m.Type, m.Topic)
 }
 
-// maxAttempts is the highest count of attempts: an integer column can hold one more.
+// maxAttempts is the highest number of attempts that is counted. An integer column can still hold one more.
 const maxAttempts = math.MaxInt32 - 1
 
 // attempts returns the number of attempts made before this one.

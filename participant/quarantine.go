@@ -32,8 +32,8 @@ var (
 
 // maxStarts is the number of processes that may end while a message runs with a mark, before the message counts as the cause.
 //
-// The crash that starts the quarantine is not counted, since the message had no mark: on Kafka it becomes a dead letter after the sixth crash. With
-// local work every crash is counted, and it becomes a dead letter after the fifth.
+// The crash that starts the quarantine is not counted, since the message had no mark: a message from Kafka becomes a dead letter after the sixth
+// crash. With local work every crash is counted, and a message becomes a dead letter after the fifth.
 const maxStarts = 5
 
 // If the previous owner crashed, one of the first messages may have caused it. They run in quarantine: each is recorded in troupe.started before it
@@ -136,7 +136,7 @@ func (w *worker) behindMark(m *message) bool {
 	return marked || w.quarantined.Load() > 0 && m.offset < w.written.Load()
 }
 
-// bound ends the quarantine at the end that the log has at the first fetch. Later messages cannot have caused the previous owner's crash.
+// bound sets the end of the quarantine to the end of the log at the first fetch. Later messages cannot have caused the previous owner's crash.
 func (w *worker) bound() {
 	if end := w.progress.end.Load(); end >= 0 {
 		w.written.CompareAndSwap(math.MaxInt64, end)

@@ -13,13 +13,13 @@ import (
 	"github.com/troupe-go/troupe/outbox"
 )
 
-// Queue adds a statement to a handler's transaction without waiting for its result: it goes to the server with the handler's
-// next statement or with the commit, together with the statements that other messages of the batch have queued, in one round
-// trip. It is for statements whose result the handler does not need, and on which the parsing of later ones does not depend (no
-// CREATE TABLE that they use); their order is kept.
+// Queue adds a statement to a handler's transaction without waiting for its result. The statement goes to the server with the handler's next
+// statement or with the commit, together with the statements that other messages of the batch have queued, in one round trip. Queued statements keep
+// their order. Use Queue for a statement whose result the handler does not need. A later statement must not depend on it for its parsing, as on a
+// CREATE TABLE.
 //
-// The statement's error comes later, as the error of the run, and is classified alike. On a transaction that cannot queue (it
-// has no QueueBatch) the statement is executed at once, so that a test can call a handler.
+// The statement's error comes later, as the error of the run, and is classified like any other. On a transaction that cannot queue (it has no
+// QueueBatch) the statement is executed at once, so that a test can call a handler.
 func Queue(ctx context.Context, tx pgx.Tx, sql string, args ...any) error {
 	if q, ok := tx.(interface{ QueueBatch(*pgx.Batch) error }); ok {
 		var b pgx.Batch

@@ -26,8 +26,7 @@ const (
 // it.
 const seenLately = 30 * time.Second
 
-// UnhandledType is a type of commands, or a name of deadlines, without a handler here, of which messages wait for a member that
-// has one.
+// UnhandledType is a type of commands, or a name of deadlines, that has no handler here, and of which messages wait for a member that has one.
 type UnhandledType struct {
 	Topic    string
 	Type     string    // of commands; "" for deadlines
