@@ -44,6 +44,31 @@ func TestACrashIsOneWarningForAllPartitions(t *testing.T) {
 	require.Equal(t, 1, crashed(`"level":"warn"`))
 }
 
+// TestALeaseThatItsOwnerTakesTwiceIsNoCrash lets the read of the held keys fail, which comes after a member has taken a lease.
+func TestALeaseThatItsOwnerTakesTwiceIsNoCrash(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.provision(1)
+	s.send(s.command("a", Count{N: 1}))
+	_, err := s.pool.Exec(t.Context(), "ALTER TABLE troupe.held RENAME COLUMN next_try TO next_try_away")
+	require.NoError(t, err)
+	var log lockedBuffer
+	p := s.new(onePartition, func(c *participant.Config) { c.Log = zerolog.New(&log) })
+	participant.Handle(p, count)
+	s.start(p)
+	term := func() int {
+		return s.count("SELECT coalesce(max(term), 0) FROM troupe.leases WHERE topic = $1", s.hop.Commands())
+	}
+	waitFor(t, "the lease", func() bool { return term() > 0 })
+	first := term()
+	waitFor(t, "the lease for the second time", func() bool { return term() > first })
+	_, err = s.pool.Exec(t.Context(), "ALTER TABLE troupe.held RENAME COLUMN next_try_away TO next_try")
+	require.NoError(t, err)
+	s.waitCount(1, "SELECT count(*) FROM done")
+	require.NotContains(t, log.String(), "last owner of a partition crashed")
+	require.Zero(t, p.Stats().Partitions[0].Quarantined)
+}
+
 func wantAll(n, all int) error {
 	if n == all {
 		return nil

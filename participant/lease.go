@@ -94,7 +94,16 @@ func (w *worker) takeLease(ctx context.Context) (l lease, err error) {
 		// Not a snapshot from before the lock, whatever default_transaction_isolation is.
 		err := pgx.BeginTxFunc(ctx, w.p.cfg.Pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
 			w.p.learnEncoding(tx.Conn())
-			return l.bump(ctx, tx, args)
+			before, err := l.bump(ctx, tx, args)
+			if err != nil {
+				return err
+			}
+			// After an earlier take by this worker the row has no time of a release. The owner before that take counts.
+			if clean, own := w.ownTerms[before]; own {
+				l.clean = clean
+			}
+			w.ownTerms[l.term] = l.clean
+			return nil
 		})
 		var refused *pgconn.PgError
 		if !errors.As(err, &refused) || refused.Code != "55P03" { // lock_not_available
@@ -117,28 +126,29 @@ func (w *worker) takeLease(ctx context.Context) (l lease, err error) {
 	}
 }
 
-func (l *lease) bump(ctx context.Context, tx pgx.Tx, args pg.Args) error {
+// bump raises the term, reads the lease into l, and returns the term before it.
+func (l *lease) bump(ctx context.Context, tx pgx.Tx, args pg.Args) (before int64, err error) {
 	const limits = "SELECT set_config('lock_timeout', $1, true), set_config('idle_in_transaction_session_timeout', $2, true), " +
 		"set_config('statement_timeout', '0', true)" // a shorter one of the role would end the wait before lock_timeout does
 	if _, err := tx.Exec(ctx, limits, fmt.Sprint(takeLimit.Milliseconds()), fmt.Sprint(takeIdle.Milliseconds())); err != nil {
-		return err
+		return 0, err
 	}
 	if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock(@class, @lease)", args); err != nil {
-		return err
+		return 0, err
 	}
 	if err := l.rebuilds.load(ctx, tx, args); err != nil {
-		return err
+		return 0, err
 	}
 	l.seen = seen{}
 	var topicID *uuid.UUID
-	err := tx.QueryRow(ctx, takeLease, args).Scan(&l.term, &l.clean, &topicID, &l.seen.watermark.offset, &l.seen.watermark.epoch)
+	err = tx.QueryRow(ctx, takeLease, args).Scan(&l.term, &before, &l.clean, &topicID, &l.seen.watermark.offset, &l.seen.watermark.epoch)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if topicID != nil {
 		l.seen.topicID = *topicID
 	}
-	return l.seen.load(ctx, tx, l.id)
+	return before, l.seen.load(ctx, tx, l.id)
 }
 
 // enter queues the first statements of each transaction of the partition. These share an advisory lock; a new owner takes it

@@ -55,7 +55,8 @@ type worker struct {
 	lane     *keyed.Lane[*message, mark]
 
 	lease       lease
-	term        atomic.Int64 // lease.term, for other goroutines
+	ownTerms    map[int64]bool // each term that this worker has written, with its lease.clean
+	term        atomic.Int64   // lease.term, for other goroutines
 	low         atomic.Pointer[mark]
 	moved       *mark // the stored watermark
 	rows        committedRows
@@ -85,6 +86,7 @@ func newWorker(c *consumer, at topicPartition) *worker {
 	w := &worker{
 		c: c, topic: at.topic, id: at.partition, wake: make(chan struct{}, 1), moveNow: make(chan chan bool),
 		done: make(chan struct{}), idle: make(chan struct{}), acquired: make(chan struct{}),
+		ownTerms: make(map[int64]bool),
 	}
 	w.runner = newRunner(c.p, w, at)
 	w.later.delay = delayOf(at.topic, w.p.cfg.Hop)

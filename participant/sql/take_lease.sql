@@ -1,10 +1,10 @@
 -- Raises the term by a random number of at most a million: after the database was set back, a new owner almost never has the term of an owner
 -- that the database has lost and that still runs. A new lease may even have the id of a lost one.
 WITH before AS (
-  SELECT id, released_at FROM troupe.leases WHERE id = @lease FOR UPDATE
+  SELECT id, term, released_at FROM troupe.leases WHERE id = @lease FOR UPDATE
 )
 UPDATE troupe.leases AS l
 SET term = l.term + 1 + (random() * 1000000)::bigint, owner = @owner, taken_at = clock_timestamp(), released_at = NULL
 FROM before
 WHERE l.id = before.id
-RETURNING l.term, before.released_at IS NOT NULL, l.topic_id, l.watermark, l.watermark_epoch
+RETURNING l.term, before.term, before.released_at IS NOT NULL, l.topic_id, l.watermark, l.watermark_epoch
