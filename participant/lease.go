@@ -38,8 +38,8 @@ var (
 	pruneOffsets string
 )
 
-// leaseClass is the first half of the advisory locks' keys; the second is the lease's id. Postgres keeps pairs of integers
-// apart from the single ones that other libraries use.
+// leaseClass is the first half of the keys of the leases' advisory locks; the second half is the lease's id. Postgres keeps pairs of integers apart
+// from the single integers that other libraries use as keys.
 const leaseClass = 0x74727570 // "trup"
 
 const (
@@ -50,7 +50,7 @@ const (
 	takeIdle = 5 * time.Second
 )
 
-// errFenced reports that the partition has another owner. The run was rolled back.
+// errFenced reports that the partition has another owner. The transaction was rolled back.
 var errFenced = errors.New("another member owns the partition")
 
 // lease holds the state of a partition's lease at the time when this member took it. A lease is the right to handle the partition.
@@ -63,7 +63,7 @@ type lease struct {
 	rebuilds rebuilds
 }
 
-// owner returns a name for the owner of a lease, for operators.
+// owner returns the text by which operators recognise the owner of a lease.
 func (p *Participant) owner() string {
 	host, err := os.Hostname()
 	if err != nil {
@@ -72,9 +72,9 @@ func (p *Participant) owner() string {
 	return fmt.Sprintf("%s, process %d", host, os.Getpid())
 }
 
-// takeLease makes this member the partition's owner: from here on no transaction of an earlier owner can commit. It waits takeLimit for open
-// transactions of an earlier owner, such as one that is frozen, and then ends their sessions. It returns an error while the lock is held
-// by a session whose role cannot be a participant's.
+// takeLease makes this member the partition's owner: from then on no transaction of an earlier owner can commit. It waits takeLimit for open
+// transactions of an earlier owner, such as a frozen one, and then ends their sessions. If the lock is held by a session whose role cannot be a
+// participant's, it returns an error.
 func (w *worker) takeLease(ctx context.Context) (l lease, err error) {
 	args := pg.Args{
 		"group": w.p.cfg.Group, "topic": w.topic, "partition": w.id, "owner": w.p.owner(), "class": int32(leaseClass),
@@ -91,7 +91,7 @@ func (w *worker) takeLease(ctx context.Context) (l lease, err error) {
 	}
 	args["lease"] = l.id
 	for {
-		// Not a snapshot from before the lock, whatever default_transaction_isolation is.
+		// Read committed, whatever default_transaction_isolation is: a snapshot from before the lock would lack commits of the last owner.
 		err := pgx.BeginTxFunc(ctx, w.p.cfg.Pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
 			w.p.learnEncoding(tx.Conn())
 			before, err := l.bump(ctx, tx, args)
@@ -151,8 +151,9 @@ func (l *lease) bump(ctx context.Context, tx pgx.Tx, args pg.Args) (before int64
 	return before, l.seen.load(ctx, tx, l.id)
 }
 
-// enter queues the first statements of each transaction of the partition. These share an advisory lock; a new owner takes it
-// exclusively. The lock comes first, so that the term is read after it was acquired.
+// enter queues the first statements of each transaction of the partition. These transactions share an advisory lock, which a new owner takes
+// exclusively. The lock comes first, so that the term is read after it was acquired. ended are the messages whose offsets the transaction stores;
+// they may be none.
 func (w *worker) enter(b *pgx.Batch, ended []*message) {
 	idle := w.p.cfg.Timeout + wedgedAfter
 	b.Queue(enterLease, int32(leaseClass), w.lease.id, fmt.Sprint(idle.Milliseconds()))
@@ -164,7 +165,7 @@ func (w *worker) enter(b *pgx.Batch, ended []*message) {
 	b.Queue(insertOffsets, w.lease.id, w.lease.term, [16]byte(ended[0].topicID), low, high, offsets, epoch)
 }
 
-// entered reads the results of enter's statements.
+// entered reads the results of enter's statements. It returns errFenced if the partition has another owner.
 func entered(results pgx.BatchResults) error {
 	if _, err := results.Exec(); err != nil {
 		return err
@@ -176,9 +177,11 @@ func entered(results pgx.BatchResults) error {
 	return err
 }
 
-// move sets the watermark to the offset up to which all messages have ended. It has a transaction of its own, since a row that
-// each handler's transaction updates would serialize them. It begins with enter as they do, so that the next owner can end it
-// if it is frozen.
+// move stores the watermark, the offset up to which all messages have ended. With release it also releases the lease. If the watermark is stored
+// already, move only compares this member's progress with the database from time to time.
+//
+// The watermark has a transaction of its own: if each handler's transaction updated the lease's row, these transactions would wait for each other. It
+// begins with enter, as they do, so that the next owner can end it if this member is frozen.
 func (w *worker) move(ctx context.Context, release bool) error {
 	low := w.low.Load()
 	if low == nil || low == w.moved {

@@ -8,8 +8,11 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// acquire takes the lease and reads which keys are held. Its time is limited: a server that is cut off, or whose host hangs, answers nothing
-// and keeps the connection.
+// acquire takes the lease and reads the held keys. work repeats it until it succeeds. Its time is limited: a server that is cut off, or whose host
+// hangs, answers nothing and keeps the connection.
+//
+// If the process ends right after the lease is committed, no message has run, but the next owner finds a lease that was not released: the first
+// messages run in quarantine. An earlier take by this worker itself does not count as a crash: see ownTerms.
 func (w *worker) acquire(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, w.p.limit+2*takeLimit)
 	defer cancel()
@@ -30,8 +33,8 @@ func (w *worker) acquire(ctx context.Context) error {
 	return w.load(ctx)
 }
 
-// logCrash logs that the partition's last owner crashed. A process that was killed had several partitions: without suspected messages,
-// one warning in 30 s is enough for all of them.
+// logCrash logs that the partition's last owner crashed. A process that was killed had several partitions: if no message is suspected, one warning in
+// 30 s is enough for all of them.
 func (w *worker) logCrash() {
 	suspected := len(w.starts.of)
 	level := zerolog.WarnLevel
@@ -43,7 +46,7 @@ func (w *worker) logCrash() {
 		Msg("the last owner of a partition crashed: the first messages run in quarantine, and the suspected ones one by one")
 }
 
-// keep maintains the watermark and the held keys until stop.
+// keep stores the watermark, reads the held keys and starts their turns, until w.stop is closed.
 func (w *worker) keep() {
 	move := time.NewTicker(w.p.tick)
 	defer move.Stop()
@@ -75,7 +78,7 @@ func (w *worker) keep() {
 	}
 }
 
-// attend runs maintenance, which is repeated later if it fails.
+// attend runs do within statementLimit. keep repeats it later if it fails. errFenced and errLost end the membership.
 func (w *worker) attend(do func(context.Context) error) {
 	ctx, cancel := context.WithTimeout(w.ctx, statementLimit)
 	defer cancel()
@@ -91,7 +94,7 @@ func (w *worker) attend(do func(context.Context) error) {
 	}
 }
 
-// startTurns gives the due held keys their turn, and returns how long the next one has to wait.
+// startTurns gives the held keys that are due their turns, and returns the wait until the next key is due.
 func (w *worker) startTurns() time.Duration {
 	due, wait := w.holds.due(time.Now(), w.p.backlog()/turnsShare)
 	for _, t := range due {
@@ -103,7 +106,7 @@ func (w *worker) startTurns() time.Duration {
 	return wait
 }
 
-// fenced gives up the partition, and the membership with it: the group still assigns the partition to this member.
+// fenced stops the partition, which has another owner, and ends the membership: the group still assigns the partition to this member.
 func (w *worker) fenced() {
 	w.lane.Close()
 	w.c.abandon(errFenced)

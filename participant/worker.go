@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// A partition fetches no more when so many messages, or bytes, wait or run, or when so many have ended behind one that has
-	// not. At least two batches, and two messages for each transaction that runs, may wait.
+	// A partition fetches no more when so many messages, or bytes, wait or run, or when so many have ended behind one that has not. With large
+	// batches more messages may wait: see backlog.
 	backlogRecords = 512
 	backlogBytes   = 1 << 20
 	backlogGap     = 1 << 14
@@ -25,21 +25,21 @@ const (
 	// limit a partition with more due held keys than it can try would fetch nothing.
 	turnsShare = 4
 
-	// gatherLimit is the time that less than a full batch waits for transactions that run, from the beginning of the last one,
-	// before it runs concurrently. A transaction costs as much as several messages in it: with this wait bench/choreography
-	// handles half as many orders again, and no order takes longer at moderate rates.
+	// gatherLimit is the time that less than a full batch waits for running transactions, from the beginning of the last one, before it runs
+	// concurrently. A transaction costs as much as several messages in it: with this wait bench/choreography handles half as many orders again, and
+	// no order takes longer at moderate rates.
 	gatherLimit = 20 * time.Millisecond
 
-	// tickEvery is the interval at which the watermark is moved, and at which held keys are read that an operator made due. The
-	// interval of the latter grows with the time that reading the held keys takes.
+	// tickEvery is the interval at which the watermark is stored, and at which the held keys are read, since an operator may have made some due. The
+	// second interval grows with the time that the read takes.
 	tickEvery = time.Second
-	// quietTicks is the number of ticks between two reads of the held keys while none is known: a database that was set back,
-	// as by a failover to a standby that lagged, may have one again.
+	// quietTicks is the number of ticks between two reads of the held keys while none is known. They are read nevertheless: a database that was set
+	// back, as by a failover to a standby that lagged, may have one again.
 	quietTicks = 10
-	// longestRest limits the growth: one read that was slow for another reason, such as a database that was away, must not
-	// delay a release by an operator for minutes.
+	// longestRest limits the growth of that interval: one read that was slow for another reason, such as a database that was away, must not delay a
+	// release by an operator for minutes.
 	longestRest = 30 * time.Second
-	// releaseLimit limits the final release of the lease, after which the next owner must assume that this one crashed.
+	// releaseLimit limits the release of the lease at the end of a worker. If the release fails, the next owner must assume that this one crashed.
 	releaseLimit = time.Second
 )
 
@@ -58,18 +58,18 @@ type worker struct {
 	ownTerms    map[int64]bool // each term that this worker has written, with its lease.clean
 	term        atomic.Int64   // lease.term, for other goroutines
 	low         atomic.Pointer[mark]
-	moved       *mark // the stored watermark
+	moved       *mark // the stored watermark, as far as this worker knows
 	rows        committedRows
-	verified    time.Time    // when they were last compared with the database
+	verified    time.Time    // when rows and moved were last compared with the database
 	quarantined atomic.Int64 // how many messages are still to run in quarantine; less than 0 is none
 	starts      starts
 	rereadUntil atomic.Int64 // the committed offset, if the partition is read from a watermark before it; else 0
-	recovered   atomic.Int64 // messages below it that took effect
+	recovered   atomic.Int64 // messages below rereadUntil that took effect
 	skipped     atomic.Int64 // messages whose offsets had ended before they came
 	written     atomic.Int64 // messages from this offset on were written after the take-over, or during it
 
 	holds holds
-	wake  chan struct{} // a hold is due earlier than known
+	wake  chan struct{} // receives when a hold is due earlier than keep knows
 	later later
 	brake brake
 
@@ -110,7 +110,8 @@ func newWorker(c *consumer, at topicPartition) *worker {
 	return w
 }
 
-// backlog returns the number of messages that may wait or run in a partition before it fetches no more.
+// backlog returns the number of messages that may wait or run in a partition before it fetches no more: at least two batches, and two messages for
+// each transaction that may run.
 func (p *Participant) backlog() int { return max(backlogRecords, 2*p.cfg.Batch, 2*p.cfg.Concurrency) }
 
 // receive accepts one fetch's records. It never waits.
@@ -122,7 +123,7 @@ func (w *worker) receive(topicID uuid.UUID, records []*kgo.Record) {
 	w.push(topicID, records)
 }
 
-// push adds records to the lane. They share memory.
+// push adds records to the lane. Their messages share one block of memory.
 func (w *worker) push(topicID uuid.UUID, records []*kgo.Record) {
 	messages := make([]message, len(records))
 	items := make([]keyed.Item[*message, mark], len(records))
@@ -143,7 +144,7 @@ func recordBytes(r *kgo.Record) int {
 	return n
 }
 
-// ended is called with the mark up to which all messages have ended.
+// ended is called by the lane with the new low mark: all messages up to at have ended.
 func (w *worker) ended(at mark) {
 	defer w.joinBehind(at)
 	w.progress.next.Store(at.offset + 1)
@@ -152,12 +153,13 @@ func (w *worker) ended(at mark) {
 		w.quarantined.Store(0) // the messages of the previous owner, held ones too, have ended
 	}
 	if s := &w.lease.seen; at.topicID == s.topicID && at.offset <= s.watermark.offset && at.epoch <= s.watermark.epoch {
-		return // it is below already
+		return // the stored watermark is past at
 	}
 	w.low.Store(&at)
 }
 
-// run handles a batch, and returns how many of it have ended. The others are tried again, unless the lane was closed.
+// run is called by the lane. It handles a batch, and returns how many of its messages have ended. The others are tried again, unless the lane was
+// closed.
 func (w *worker) run(batch []*message) (ended int, again bool) {
 	defer w.dismiss(batch)
 	returned := false
@@ -272,7 +274,7 @@ func (w *worker) single(batch []*message) (n int, ok bool) {
 	return 1, true
 }
 
-// deliver handles m until it has ended or is in troupe.held. An error is not about m.
+// deliver handles m until it has ended or is in troupe.held. The error is not about m.
 func (w *worker) deliver(m *message) error {
 	err := w.deliverOnce(m)
 	if isUnstorable(err) && m.refuse(err) {
@@ -281,7 +283,7 @@ func (w *worker) deliver(m *message) error {
 	return err
 }
 
-// deliverOnce is deliver without a second try.
+// deliverOnce handles m as deliver does, but returns an error if the database cannot store an attribute of m.
 func (w *worker) deliverOnce(m *message) error {
 	switch passes, _ := w.inspect(m); {
 	case passes:
@@ -294,7 +296,7 @@ func (w *worker) deliverOnce(m *message) error {
 	return w.try(m)
 }
 
-// try runs m and handles its error.
+// try runs m, in quarantine if m needs it, and handles the error of the run.
 func (w *worker) try(m *message) error {
 	if w.behindMark(m) {
 		return w.runQuarantined(m)
@@ -302,7 +304,7 @@ func (w *worker) try(m *message) error {
 	return w.decide(m, w.alone(m))
 }
 
-// decide handles the error of a run. Its own error is not about m.
+// decide handles err, the error of a run of m. The error that decide returns is not about m.
 func (w *worker) decide(m *message, err error) error {
 	if !w.counts(err) {
 		return err
@@ -314,8 +316,7 @@ func (w *worker) decide(m *message, err error) error {
 	return w.settle(m, f)
 }
 
-// admit checks the term, stores the offsets of ended messages from the topic, and deletes the rows of ended ones from
-// troupe.held.
+// admit queues the statements that check the term, store the offsets of messages from the topic, and delete the rows of messages from troupe.held.
 func (w *worker) admit(b *pgx.Batch, ms []*message, _ *failure) (read func(pgx.BatchResults) ([]*message, error)) {
 	held := ms[0].held != nil
 	if held {
@@ -351,7 +352,8 @@ func (w *worker) pause() {
 func (w *worker) resume() { w.lane.Release() }
 func (w *worker) tryOne() { w.lane.Try() }
 
-// work takes the lease, runs the partition, and releases the lease at the end.
+// work takes the lease, runs the partition until w.stop is closed, and releases the lease. After a clean release the next owner runs no message in
+// quarantine.
 func (w *worker) work() {
 	defer close(w.done)
 	defer w.cancel()
@@ -374,13 +376,13 @@ func (w *worker) work() {
 	}
 }
 
-// hold makes a key wait until due.
+// hold makes a key wait until due, and wakes keep.
 func (w *worker) hold(key holdKey, due time.Time) {
 	w.holds.set(key, due)
 	w.rouse()
 }
 
-// rouse makes keep check the due times.
+// rouse wakes keep, which then reads the due times again.
 func (w *worker) rouse() {
 	select {
 	case w.wake <- struct{}{}:
