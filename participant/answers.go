@@ -99,7 +99,7 @@ func (p *Participant) findAnswers(b *pgx.Batch, ms []*message) (asked bool) {
 		add(m.answerKey())
 		if m.ofSaga() {
 			add(m.stepKey(m.otherOperation()))
-			if p.needsMark(m) {
+			if p.needsCallMark(m) {
 				add(m.stepKey(begun))
 			}
 		}

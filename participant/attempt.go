@@ -91,9 +91,9 @@ func (f failedIn) Unwrap() error { return f.error }
 // messages from troupe.held. After an error nothing of it took effect, unless COMMIT got no answer: then the next run finds out from the inbox.
 func (w *runner) attempt(ms ...*message) (err error) {
 	began := time.Now()
-	if slices.ContainsFunc(ms, wasEnded) { // they become dead letters first; other messages may have joined the batch since
-		others := slices.DeleteFunc(slices.Clone(ms), wasEnded)
-		if err := w.buryEnded(slices.DeleteFunc(slices.Clone(ms), func(m *message) bool { return !wasEnded(m) })); err != nil || len(others) == 0 {
+	if slices.ContainsFunc(ms, endedItsTx) { // they become dead letters first; other messages may have joined the batch since
+		others := slices.DeleteFunc(slices.Clone(ms), endedItsTx)
+		if err := w.buryAfterOwnEnd(slices.DeleteFunc(slices.Clone(ms), func(m *message) bool { return !endedItsTx(m) })); err != nil || len(others) == 0 {
 			return err
 		}
 		return w.attempt(others...)
@@ -105,7 +105,7 @@ func (w *runner) attempt(ms ...*message) (err error) {
 		return err
 	}
 	defer w.withdraw(ms)
-	u, err := w.start(ms, nil)
+	u, err := w.beginUnit(ms, nil)
 	if err != nil {
 		return err
 	}
@@ -121,9 +121,9 @@ func (w *runner) attempt(ms ...*message) (err error) {
 		defer func() { end(err) }()
 	}
 	if err := u.run(); err != nil {
-		if u.first[0].ended != nil {
+		if u.first[0].txEnded != nil {
 			u.tx.rollback(w.ctx)
-			return w.buryEnded(u.first)
+			return w.buryAfterOwnEnd(u.first)
 		}
 		return err
 	}
@@ -153,15 +153,15 @@ func (w *runner) attempt(ms ...*message) (err error) {
 	return nil
 }
 
-// start begins the transaction of ms. It sends BEGIN, the source's own statements, the inbox rows and the queries for stored answers in one round
+// beginUnit begins the transaction of ms. It sends BEGIN, the source's own statements, the inbox rows and the queries for stored answers in one round
 // trip. The result's first holds the messages that the inbox did not know. If other members have all of ms, first is empty and the transaction is
 // rolled back already. f is the failure of a message that becomes a dead letter; nil for a run.
-func (w *runner) start(ms []*message, f *failure) (*unit, error) {
+func (w *runner) beginUnit(ms []*message, f *failure) (*unit, error) {
 	ctx, cancel := context.WithTimeout(w.ctx, w.p.limit)
 	defer cancel()
 	u := &unit{w: w, ctx: w.ctx, all: ms}
 	mine := ms
-	var admitted func(pgx.BatchResults) ([]*message, error)
+	var readEnd func(pgx.BatchResults) ([]*message, error)
 	var claimed *claim
 	var twins, locks, asked, sagas bool
 	turn := len(ms) > 1 && w.p.turns.on()
@@ -173,7 +173,7 @@ func (w *runner) start(ms []*message, f *failure) (*unit, error) {
 		if turn {
 			w.p.turns.queue(b, w.p.cfg.Group)
 		}
-		admitted = w.from.admit(b, ms, f)
+		readEnd = w.from.queueEnd(b, ms, f)
 		claimed = w.p.claim(b, ms)
 		twins = w.p.findEffective(b, ms)
 		if f == nil {
@@ -194,7 +194,7 @@ func (w *runner) start(ms []*message, f *failure) (*unit, error) {
 				return err
 			}
 		}
-		if mine, err = admitted(results); err != nil {
+		if mine, err = readEnd(results); err != nil {
 			return err
 		}
 		known, err := claimed.read(results)
@@ -206,7 +206,7 @@ func (w *runner) start(ms []*message, f *failure) (*unit, error) {
 		}
 		for _, m := range ms {
 			m.passed = reasonDuplicate
-			if known[m.identity()] || m.ended != nil {
+			if known[m.identity()] || m.txEnded != nil {
 				m.passed = ""
 				delete(known, m.identity()) // a second delivery of it in this batch is a duplicate
 				u.first = append(u.first, m)
@@ -238,7 +238,7 @@ func (w *runner) start(ms []*message, f *failure) (*unit, error) {
 		}
 		tx.rollback(w.ctx)
 		if len(mine) > 0 {
-			return w.start(mine, f)
+			return w.beginUnit(mine, f)
 		}
 		return u, nil
 	}
@@ -329,7 +329,7 @@ func (u *unit) handle(m *message) (err error) {
 		handlerErr = err
 	}
 	m.outcome = outcome.kind
-	if w.ctx.Err() == nil && ctx.Err() != nil && m.ended == nil {
+	if w.ctx.Err() == nil && ctx.Err() != nil && m.txEnded == nil {
 		return tooLong(ctx, limit, handlerErr)
 	}
 	return err

@@ -143,17 +143,17 @@ func (b *backlog) countLocal(ctx context.Context) (left int64, err error) {
 }
 
 // watermarks returns, for each partition that a member of the group has consumed, the offset up to which all messages have ended.
-func (b *backlog) watermarks(ctx context.Context) (map[topicPartition]mark, error) {
+func (b *backlog) watermarks(ctx context.Context) (map[topicPartition]lowMark, error) {
 	rows, err := b.p.cfg.Pool.Query(ctx, readWatermarks, pg.Args{"group": b.p.cfg.Group})
 	if err != nil {
 		return nil, err
 	}
-	all := make(map[topicPartition]mark)
+	all := make(map[topicPartition]lowMark)
 	var at topicPartition
 	var topicID *uuid.UUID
 	var watermark int64
 	_, err = pgx.ForEachRow(rows, []any{&at.topic, &at.partition, &topicID, &watermark}, func() error {
-		m := mark{offset: watermark}
+		m := lowMark{offset: watermark}
 		if topicID != nil {
 			m.topicID = *topicID
 		}
@@ -165,7 +165,7 @@ func (b *backlog) watermarks(ctx context.Context) (map[topicPartition]mark, erro
 
 // measure stores the end offsets of the partitions that the group has consumed before. It leaves out topics that the group begins to consume, since
 // they may have the messages of months, and retry topics, since their messages were tried before.
-func (b *backlog) measure(ctx context.Context, consumed map[topicPartition]mark) error {
+func (b *backlog) measure(ctx context.Context, consumed map[topicPartition]lowMark) error {
 	var names []string
 	for at := range consumed {
 		t, err := topics.Parse(at.topic)

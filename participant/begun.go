@@ -64,7 +64,7 @@ func (h *handler) outside() bool { return h.ask != nil || h.alone }
 
 // callsOutside reports whether m is the forward call of a saga's step whose effects may be outside the database, so that it needs a mark.
 func (p *Participant) callsOutside(m *message) bool {
-	return m.unreadable == nil && m.handler != nil && m.handler.outside() && m.calls(p.cfg.Hop, forward)
+	return m.unreadable == nil && m.handler != nil && m.handler.outside() && m.isCallTo(p.cfg.Hop, forward)
 }
 
 // markBegun queues the statement that inserts, or renews, the marks of the calls among ms. It leaves out a call whose stored answer will be repeated.
@@ -157,8 +157,8 @@ func (w *runner) withdraw(ms []*message) {
 	}
 }
 
-// needsMark reports whether a run of m must read the mark of its step: m is the call that has the mark, or a compensation.
-func (p *Participant) needsMark(m *message) bool {
+// needsCallMark reports whether a run of m must read the mark of its step: m is the call that has the mark, or a compensation.
+func (p *Participant) needsCallMark(m *message) bool {
 	return p.callsOutside(m) || m.answered() && m.ofSaga() && m.SagaOperation == compensate
 }
 
@@ -166,7 +166,7 @@ func (p *Participant) needsMark(m *message) bool {
 func (p *Participant) lockBegun(b *pgx.Batch, ms []*message) (queued bool) {
 	var keys []answerKey
 	for _, m := range ms {
-		if p.needsMark(m) {
+		if p.needsCallMark(m) {
 			keys = append(keys, m.stepKey(begun))
 		}
 	}

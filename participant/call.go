@@ -231,7 +231,7 @@ func (w *runner) callInTime(ctx context.Context, m *message, r *callResult) {
 //
 // It does nothing if other members must see that a call is in progress. Then the calls are made in the open transaction, whose locks show it.
 func (w *runner) callFirst(ms []*message) error {
-	open := func(m *message) bool { return m.entry != nil || w.p.needsMark(m) }
+	open := func(m *message) bool { return m.entry != nil || w.p.needsCallMark(m) }
 	calls := func(m *message) bool {
 		return m.handler != nil && m.handler.ask != nil && (m.result == nil || m.callsAgain())
 	}
@@ -239,7 +239,7 @@ func (w *runner) callFirst(ms []*message) error {
 		return nil
 	}
 	began := time.Now()
-	u, err := w.start(ms, nil)
+	u, err := w.beginUnit(ms, nil)
 	if err != nil {
 		return err
 	}

@@ -40,7 +40,7 @@ func (w *runner) bury(m *message, f failure) error {
 }
 
 func (w *runner) writeLetter(m *message, f failure, id string, d Delivery) (written bool, err error) {
-	u, err := w.start([]*message{m}, &f)
+	u, err := w.beginUnit([]*message{m}, &f)
 	if err != nil {
 		return false, err
 	}
@@ -57,22 +57,22 @@ func (w *runner) writeLetter(m *message, f failure, id string, d Delivery) (writ
 	return written, u.commit()
 }
 
-// buryEnded makes dead letters of ms, whose transaction a handler has ended. Their inbox rows may be committed, so that none of them would be handled
-// again, and it is not known which of their effects are. If the process ends before a dead letter is committed, its message counts as a duplicate and
-// has no dead letter.
-func (w *runner) buryEnded(ms []*message) error {
+// buryAfterOwnEnd makes dead letters of ms, whose transaction a handler has ended. Their inbox rows may be committed, so that none of them would be
+// handled again, and it is not known which of their effects are. If the process ends before a dead letter is committed, its message counts as a
+// duplicate and has no dead letter.
+func (w *runner) buryAfterOwnEnd(ms []*message) error {
 	for _, m := range ms {
 		if m.began.IsZero() {
 			m.began = time.Now()
 		}
-		if err := w.bury(m, failure{class: Permanent, err: m.ended}); err != nil {
+		if err := w.bury(m, failure{class: Permanent, err: m.txEnded}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func wasEnded(m *message) bool { return m.ended != nil }
+func endedItsTx(m *message) bool { return m.txEnded != nil }
 
 // letters returns the writer of the group's dead letters.
 func (p *Participant) letters() deadletter.Writer {

@@ -198,9 +198,9 @@ func (l *local) endArgs(ms []*message, f *failure) pg.Args {
 	return args
 }
 
-// admit queues the statement that ends the entries, which locks their rows until the transaction's end. Entries that were taken over have another
+// queueEnd queues the statement that ends the entries, which locks their rows until the transaction's end. Entries that were taken over have another
 // term, and are not found.
-func (l *local) admit(b *pgx.Batch, ms []*message, f *failure) (read func(pgx.BatchResults) ([]*message, error)) {
+func (l *local) queueEnd(b *pgx.Batch, ms []*message, f *failure) (read func(pgx.BatchResults) ([]*message, error)) {
 	idle := l.p.cfg.Timeout + wedgedAfter
 	b.Queue("SELECT set_config('idle_in_transaction_session_timeout', $1, true)", fmt.Sprint(idle.Milliseconds()))
 	b.Queue(endLocal, l.endArgs(ms, f))
@@ -224,7 +224,7 @@ func (l *local) admit(b *pgx.Batch, ms []*message, f *failure) (read func(pgx.Ba
 			}
 		}
 		for _, m := range ms {
-			if (still[m.offset] || m.ended != nil) && !m.entry.lost {
+			if (still[m.offset] || m.txEnded != nil) && !m.entry.lost {
 				mine = append(mine, m)
 				continue
 			}

@@ -217,7 +217,7 @@ func (w *worker) heldForwardCalls(m *message) (found []*message, err error) {
 		if held.stored, held.unreadable = envelope.UnmarshalHeaders(headers); held.unreadable == nil {
 			held.unreadable = held.SetHeaders(held.stored)
 		}
-		if held.unreadable == nil && held.calls(w.p.cfg.Hop, forward) && held.SagaID == m.SagaID && held.SagaStep == m.SagaStep {
+		if held.unreadable == nil && held.isCallTo(w.p.cfg.Hop, forward) && held.SagaID == m.SagaID && held.SagaStep == m.SagaStep {
 			held.identify(w.p.cfg.Group)
 			w.p.route(&held)
 			found = append(found, &held)
@@ -230,9 +230,9 @@ func (w *worker) heldForwardCalls(m *message) (found []*message, err error) {
 	return found, nil
 }
 
-// calls reports whether m is a saga's command to hop with the given operation (forward or compensate). Events are not calls, although they carry the
-// saga and step of the command that they answer. Deadlines are not calls, although they come on the commands topic.
-func (m *message) calls(hop topics.Hop, operation string) bool {
+// isCallTo reports whether m is a saga's command to hop with the given operation (forward or compensate). Events are not calls, although they carry
+// the saga and step of the command that they answer. Deadlines are not calls, although they come on the commands topic.
+func (m *message) isCallTo(hop topics.Hop, operation string) bool {
 	return m.Topic == hop.Commands() && m.SagaOperation == operation && m.SagaID != "" && m.SagaStep != "" && firingOf(m.Extra) == nil
 }
 
@@ -355,7 +355,7 @@ func (w *worker) retry(turn *message) error {
 // that messages that only waited behind a failed one are handled as fast as others. If one of them fails, the ones before it run together again; it
 // runs alone when it is the first.
 func (w *worker) runHeads(ms []*message) (n int, err error) {
-	for n < len(ms) && ms[n].held.firstFailed == nil && ms[n].plain() && !ms[n].limited() && !w.behindMark(ms[n]) && ms[n].generation() == ms[0].generation() {
+	for n < len(ms) && ms[n].held.firstFailed == nil && ms[n].plain() && !ms[n].limited() && !w.inQuarantine(ms[n]) && ms[n].generation() == ms[0].generation() {
 		n++
 	}
 	for n > 1 {

@@ -177,14 +177,14 @@ func entered(results pgx.BatchResults) error {
 	return err
 }
 
-// move stores the watermark, the offset up to which all messages have ended. With release it also releases the lease. If the watermark is stored
-// already, move only compares this member's progress with the database from time to time.
+// storeWatermark stores the watermark, the offset up to which all messages have ended. With release it also releases the lease. If the watermark is
+// stored already, storeWatermark only compares this member's progress with the database from time to time.
 //
 // The watermark has a transaction of its own: if each handler's transaction updated the lease's row, these transactions would wait for each other. It
 // begins with enter, as they do, so that the next owner can end it if this member is frozen.
-func (w *worker) move(ctx context.Context, release bool) error {
+func (w *worker) storeWatermark(ctx context.Context, release bool) error {
 	low := w.low.Load()
-	if low == nil || low == w.moved {
+	if low == nil || low == w.storedWatermark {
 		switch {
 		case release:
 			_, err := w.p.cfg.Pool.Exec(ctx, releaseLease, pg.Args{"lease": w.lease.id, "term": w.lease.term})
@@ -209,7 +209,7 @@ func (w *worker) move(ctx context.Context, release bool) error {
 	tx.queue.Queue(moveWatermark, args)
 	tx.queue.Queue(pruneOffsets, args)
 	if err = tx.commit(ctx); err == nil {
-		w.moved = low
+		w.storedWatermark = low
 		w.rows.prune(low.offset)
 	}
 	return err

@@ -263,7 +263,7 @@ func (u *unit) takeBack(m *message, l *lentTx, err error) error {
 	case conn.TxStatus() == 'I':
 		err = errors.Join(errEnded, err)
 		for _, m := range u.first {
-			m.ended = err
+			m.txEnded = err
 		}
 		return classified{Permanent, err}
 	case conn.TxStatus() == 'E' && err == nil:

@@ -131,7 +131,7 @@ func (w *worker) takePermits(m *message, place keyed.Place) (wait any, last bool
 		}
 		return nil, false
 	}
-	alone := m.due || !l.calls || l.alone || w.behindMark(m)
+	alone := m.due || !l.calls || l.alone || w.inQuarantine(m)
 	if place == keyed.Behind || alone && place != keyed.First {
 		return keyed.NextRun, false
 	}

@@ -66,10 +66,10 @@ func (w *worker) committed(ms []*message) {
 func (w *worker) verify(ctx context.Context, tx interface {
 	QueryRow(context.Context, string, ...any) pgx.Row
 }) error {
-	args := pg.Args{"lease": w.lease.id, "term": w.lease.term, "watermark": w.moved.offset, "topic_id": (*uuid.UUID)(nil),
+	args := pg.Args{"lease": w.lease.id, "term": w.lease.term, "watermark": w.storedWatermark.offset, "topic_id": (*uuid.UUID)(nil),
 		"rows": w.rows.count()}
-	if w.moved.topicID != uuid.Nil {
-		args["topic_id"] = &w.moved.topicID
+	if w.storedWatermark.topicID != uuid.Nil {
+		args["topic_id"] = &w.storedWatermark.topicID
 	}
 	var taken, there bool
 	err := tx.QueryRow(ctx, verifyProgress, args).Scan(&taken, &there)

@@ -54,7 +54,7 @@ type message struct {
 	called           bool                  // its call, or its handler, has begun
 	alone            bool                  // the run has no other message
 	unhandledFor     time.Duration         // how long it has waited for a member with a handler, when it was read
-	ended            error                 // its handler, or another in its transaction, ended the transaction
+	txEnded          error                 // set if a handler in its transaction has ended the transaction
 
 	limits *limits // of its handler; nil if there are none, or if m comes from troupe.held
 	permit *permit // nil: it has none
@@ -78,8 +78,8 @@ func (m *message) read(p *Participant, fromRetry bool) {
 // identity returns the identity by which the inbox recognises m.
 func (m *message) identity() identity { return identity{m.id, m.redrive} }
 
-// mark returns m's offset mark.
-func (m *message) mark() mark { return mark{m.topicID, m.offset, m.epoch, m.at.UnixMilli()} }
+// lowMark returns the low mark at which m and all messages before m have ended.
+func (m *message) lowMark() lowMark { return lowMark{m.topicID, m.offset, m.epoch, m.at.UnixMilli()} }
 
 // identify sets the fields by which m is recognised (ID, id, redrive, elsewhere) from its headers.
 func (m *message) identify(group string) {

@@ -25,26 +25,26 @@ type offsets struct {
 
 	committing sync.Mutex // one commit at a time
 	mu         sync.Mutex
-	marks      map[topicPartition]mark
+	low        map[topicPartition]lowMark
 }
 
 func newOffsets(p *Participant, client *kgo.Client) *offsets {
-	return &offsets{p: p, client: client, marks: make(map[topicPartition]mark)}
+	return &offsets{p: p, client: client, low: make(map[topicPartition]lowMark)}
 }
 
-// mark records that every message up to m has ended.
-func (o *offsets) mark(at topicPartition, m mark) {
+// set stores m as the low mark of a partition.
+func (o *offsets) set(at topicPartition, m lowMark) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.marks[at] = m
+	o.low[at] = m
 }
 
-// forget drops the marks of partitions that have another owner now.
+// forget drops the low marks of partitions that this member has given up.
 func (o *offsets) forget(parts map[string][]int32) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, at := range flat(parts) {
-		delete(o.marks, at)
+		delete(o.low, at)
 	}
 }
 
@@ -73,8 +73,8 @@ func (o *offsets) commit(ctx context.Context) error {
 	o.committing.Lock()
 	defer o.committing.Unlock()
 	o.mu.Lock()
-	taken := o.marks
-	o.marks = make(map[topicPartition]mark, len(taken))
+	taken := o.low
+	o.low = make(map[topicPartition]lowMark, len(taken))
 	o.mu.Unlock()
 	if len(taken) == 0 {
 		return nil
@@ -87,16 +87,16 @@ func (o *offsets) commit(ctx context.Context) error {
 	if err := o.send(ctx, taken); err != nil {
 		o.mu.Lock()
 		defer o.mu.Unlock()
-		newer := o.marks
-		o.marks = taken
-		maps.Copy(o.marks, newer)
+		newer := o.low
+		o.low = taken
+		maps.Copy(o.low, newer)
 		return err
 	}
 	tell(o.p.cfg.Hooks.AfterOffsets, next)
 	return nil
 }
 
-func (o *offsets) send(ctx context.Context, marks map[topicPartition]mark) (err error) {
+func (o *offsets) send(ctx context.Context, marks map[topicPartition]lowMark) (err error) {
 	wanted := make(map[string]map[int32]kgo.EpochOffset)
 	for at, offset := range marks {
 		if wanted[at.topic] == nil {
@@ -128,7 +128,7 @@ func (o *offsets) send(ctx context.Context, marks map[topicPartition]mark) (err 
 	return err
 }
 
-func nextOffsets(marks map[topicPartition]mark) map[string]map[int32]int64 {
+func nextOffsets(marks map[topicPartition]lowMark) map[string]map[int32]int64 {
 	all := make(map[string]map[int32]int64)
 	for at, offset := range marks {
 		if all[at.topic] == nil {

@@ -21,7 +21,7 @@ func (w *worker) acquire(ctx context.Context) error {
 		return database(err)
 	}
 	w.lease = l
-	w.moved = &mark{topicID: l.seen.topicID, offset: l.seen.watermark.offset, epoch: l.seen.watermark.epoch}
+	w.storedWatermark = &lowMark{topicID: l.seen.topicID, offset: l.seen.watermark.offset, epoch: l.seen.watermark.epoch}
 	w.term.Store(l.term)
 	if !l.clean {
 		if err := w.loadMarks(ctx); err != nil {
@@ -62,10 +62,10 @@ func (w *worker) keep() {
 		case <-w.wake:
 		case <-alarm.C:
 		case moved := <-w.moveNow:
-			w.attend(func(ctx context.Context) error { return w.move(ctx, false) })
-			moved <- w.moved == w.low.Load()
+			w.attend(func(ctx context.Context) error { return w.storeWatermark(ctx, false) })
+			moved <- w.storedWatermark == w.low.Load()
 		case <-move.C:
-			w.attend(func(ctx context.Context) error { return w.move(ctx, false) })
+			w.attend(func(ctx context.Context) error { return w.storeWatermark(ctx, false) })
 			w.attend(w.skipMarked)
 		case <-reload.C:
 			began, every := time.Now(), w.p.tick

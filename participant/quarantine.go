@@ -127,8 +127,8 @@ func (w *worker) suspected(m *message) bool {
 	return marked && (known.n > 1 || !known.here)
 }
 
-// behindMark reports whether m runs in quarantine: it has a mark, or must get one before it runs.
-func (w *worker) behindMark(m *message) bool {
+// inQuarantine reports whether m runs in quarantine: it has a mark, or must get one before it runs.
+func (w *worker) inQuarantine(m *message) bool {
 	if w.lease.clean {
 		return false
 	}
@@ -146,7 +146,7 @@ func (w *worker) bound() {
 // inGroup runs messages in one transaction. In quarantine it marks all of them first. Groups may run concurrently: a crash counts one start for each
 // of their messages. But no group runs at the same time as a suspected message.
 func (w *worker) inGroup(ms ...*message) error {
-	if !slices.ContainsFunc(ms, w.behindMark) {
+	if !slices.ContainsFunc(ms, w.inQuarantine) {
 		return w.attempt(ms...)
 	}
 	if err := w.lock(w.p.quarantineLock.RLock, w.p.quarantineLock.RUnlock); err != nil {

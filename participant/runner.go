@@ -29,9 +29,9 @@ type runner struct {
 
 // source is the origin of a runner's messages: a partition of a topic, or troupe.local_work. It also stores the results of their runs.
 type source interface {
-	// admit queues the first statements of a transaction in which messages end or become dead letters; f is the failure of a dead letter. read reads
-	// the results of these statements, and returns the messages that this member still owns.
-	admit(b *pgx.Batch, ms []*message, f *failure) (read func(pgx.BatchResults) ([]*message, error))
+	// queueEnd queues the first statements of a transaction in which messages end or become dead letters; f is the failure of a dead letter. read
+	// reads the results of these statements, and returns the messages that this member still owns.
+	queueEnd(b *pgx.Batch, ms []*message, f *failure) (read func(pgx.BatchResults) ([]*message, error))
 	// committed is called with the messages of such a transaction once it has committed.
 	committed(ms []*message)
 	// record stores a failed run of m. Then m and the later messages of its key wait.
@@ -66,7 +66,7 @@ func (w *runner) counts(err error) bool {
 
 // settle makes m a dead letter, or stores its failure and lets it wait for the next try. The error is not about m.
 func (w *runner) settle(m *message, f failure) error {
-	if m.lacksHandler() && m.ended == nil {
+	if m.lacksHandler() && m.txEnded == nil {
 		f = w.unhandled(m, f)
 	}
 	if w.p.limitedTooLong(m, f) || !f.uncounted && (f.final() || w.p.policy(m).Exhausted(m.attempts()+1)) {

@@ -9,8 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// mark is an offset of a partition up to which every message has ended.
-type mark struct {
+// lowMark is an offset of a partition up to which every message has ended.
+type lowMark struct {
 	topicID uuid.UUID
 	offset  int64
 	epoch   int32 // of the leader that wrote the record at offset; -1: not known

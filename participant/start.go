@@ -86,7 +86,7 @@ func (c *consumer) adjustOffsets(ctx context.Context, offsets map[string]map[int
 	for topic, partitions := range offsets {
 		for id := range partitions {
 			at := topicPartition{topic, id}
-			start, err := c.start(ctx, at, partitions[id])
+			start, err := c.firstOffset(ctx, at, partitions[id])
 			if err != nil {
 				return nil, err
 			}
@@ -97,9 +97,9 @@ func (c *consumer) adjustOffsets(ctx context.Context, offsets map[string]map[int
 	return offsets, nil
 }
 
-// start returns the offset from which the partition at is read. It waits for the partition's lease, whose watermark it needs. No message of the
+// firstOffset returns the offset from which the partition at is read. It waits for the partition's lease, whose watermark it needs. No message of the
 // partition can be handled before that.
-func (c *consumer) start(ctx context.Context, at topicPartition, committed kgo.Offset) (kgo.Offset, error) {
+func (c *consumer) firstOffset(ctx context.Context, at topicPartition, committed kgo.Offset) (kgo.Offset, error) {
 	of := c.committed[at]
 	if of.recreated {
 		c.p.cfg.Log.Warn().Stringer("partition", at).Msg("the topic was deleted and created again: it is read from its start")
@@ -118,14 +118,14 @@ func (c *consumer) start(ctx context.Context, at topicPartition, committed kgo.O
 	case <-ctx.Done():
 		return committed, ctx.Err()
 	}
-	start := w.start(ctx, committed, of)
+	start := w.firstOffset(ctx, committed, of)
 	w.progress.unread.Store(w.firstUnread(start, of))
 	return start, nil
 }
 
-// start returns the offset from which the partition is read, by the rules above. It is called once for each assignment, after acquire and before the
-// first record.
-func (w *worker) start(ctx context.Context, committed kgo.Offset, of committedOffset) kgo.Offset {
+// firstOffset returns the offset from which the partition is read, by the rules above. It is called once for each assignment, after acquire and
+// before the first record.
+func (w *worker) firstOffset(ctx context.Context, committed kgo.Offset, of committedOffset) kgo.Offset {
 	s := &w.lease.seen
 	offset := committed.EpochOffset().Offset // negative: the start of the log
 	log := w.p.cfg.Log.With().Stringer("partition", w.at).Int64("committed", offset).Int64("watermark", s.watermark.offset).Logger()
@@ -153,7 +153,7 @@ func (w *worker) start(ctx context.Context, committed kgo.Offset, of committedOf
 		log.Warn().Int64("offsets", offset-next).
 			Msg("the group's offset was set to after the watermark: the messages between are skipped")
 		w.reportLoss()
-		w.skipTo(ctx, mark{topicID: of.topicID, offset: offset - 1, epoch: -1})
+		w.skipTo(ctx, lowMark{topicID: of.topicID, offset: offset - 1, epoch: -1})
 	case s.topicID == of.topicID:
 	case of.ours && s.topicID != uuid.Nil && offset > 0:
 		// The first watermark of this topic was never written, or was lost.
@@ -167,7 +167,7 @@ func (w *worker) start(ctx context.Context, committed kgo.Offset, of committedOf
 					"database was restored to before the group's first run, see docs/upgrades.md, The group's offsets")
 		}
 		if of.topicID != uuid.Nil { // so that the next owner can tell a loss from a first start
-			w.low.Store(&mark{topicID: of.topicID, offset: max(offset, 0) - 1, epoch: -1})
+			w.low.Store(&lowMark{topicID: of.topicID, offset: max(offset, 0) - 1, epoch: -1})
 		}
 	}
 	return committed
@@ -178,7 +178,7 @@ func (w *worker) start(ctx context.Context, committed kgo.Offset, of committedOf
 //
 // The epoch of at is lower than the epochs of the messages. So if the group's offset is reset to before the skipped messages, they are handled, as
 // long as no message after them has ended.
-func (w *worker) skipTo(ctx context.Context, at mark) {
+func (w *worker) skipTo(ctx context.Context, at lowMark) {
 	w.low.Store(&at)
 	moved := make(chan bool, 1)
 	for failed := 1; ; failed++ {

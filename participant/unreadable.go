@@ -96,7 +96,7 @@ func (w *worker) skipMarked(ctx context.Context) error {
 
 // joinBehind ends the membership once the skipped batch's last offset has ended, and with it all messages before the batch. The member then joins
 // again and reads from behind the batch, since kgo does not fetch from a blocked partition until it is assigned again.
-func (w *worker) joinBehind(at mark) {
+func (w *worker) joinBehind(at lowMark) {
 	if last := w.skip.Load(); last != nil && at.offset >= last.Offset {
 		w.c.abandon(errSkipped)
 	}

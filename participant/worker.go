@@ -52,21 +52,21 @@ type worker struct {
 	done     chan struct{} // closed when nothing runs and the lease is released
 	acquired chan struct{} // closed when the lease was acquired
 	idle     chan struct{} // closed when nothing runs
-	lane     *keyed.Lane[*message, mark]
+	lane     *keyed.Lane[*message, lowMark]
 
-	lease       lease
-	ownTerms    map[int64]bool // each term that this worker has written, with its lease.clean
-	term        atomic.Int64   // lease.term, for other goroutines
-	low         atomic.Pointer[mark]
-	moved       *mark // the stored watermark, as far as this worker knows
-	rows        committedRows
-	verified    time.Time    // when rows and moved were last compared with the database
-	quarantined atomic.Int64 // how many messages are still to run in quarantine; less than 0 is none
-	starts      starts
-	rereadUntil atomic.Int64 // the committed offset, if the partition is read from a watermark before it; else 0
-	recovered   atomic.Int64 // messages below rereadUntil that took effect
-	skipped     atomic.Int64 // messages whose offsets had ended before they came
-	written     atomic.Int64 // messages from this offset on were written after the take-over, or during it
+	lease           lease
+	ownTerms        map[int64]bool // each term that this worker has written, with its lease.clean
+	term            atomic.Int64   // lease.term, for other goroutines
+	low             atomic.Pointer[lowMark]
+	storedWatermark *lowMark // as far as this worker knows
+	rows            committedRows
+	verified        time.Time    // when rows and storedWatermark were last compared with the database
+	quarantined     atomic.Int64 // how many messages are still to run in quarantine; less than 0 is none
+	starts          starts
+	rereadUntil     atomic.Int64 // the committed offset, if the partition is read from a watermark before it; else 0
+	recovered       atomic.Int64 // messages below rereadUntil that took effect
+	skipped         atomic.Int64 // messages whose offsets had ended before they came
+	written         atomic.Int64 // messages from this offset on were written after the take-over, or during it
 
 	holds holds
 	wake  chan struct{} // receives when a hold is due earlier than keep knows
@@ -77,7 +77,7 @@ type worker struct {
 	unreadBytes atomic.Int64                    // compressed size of the last batch that kgo did not unpack
 	skip        atomic.Pointer[kgo.Record]      // queued in place of a skipped batch
 
-	moveNow chan chan bool // requests that keep moves the watermark now
+	moveNow chan chan bool // requests that keep stores the watermark now
 
 	progress progress
 }
@@ -101,7 +101,7 @@ func newWorker(c *consumer, at topicPartition) *worker {
 	if w.p.limited {
 		admit = w.takePermits
 	}
-	w.lane = keyed.NewLane(c.pool, keyed.Config[*message, mark]{
+	w.lane = keyed.NewLane(c.pool, keyed.Config[*message, lowMark]{
 		Batch: w.p.cfg.Batch, Spread: w.p.registered().haveCalls(), Gather: gather, Run: w.run, Admit: admit, Low: w.ended,
 		MaxItems: w.p.backlog(), MaxBytes: backlogBytes, MaxGap: backlogGap,
 		Pause:  func() { w.brake.set(full, true) },
@@ -126,12 +126,12 @@ func (w *worker) receive(topicID uuid.UUID, records []*kgo.Record) {
 // push adds records to the lane. Their messages share one block of memory.
 func (w *worker) push(topicID uuid.UUID, records []*kgo.Record) {
 	messages := make([]message, len(records))
-	items := make([]keyed.Item[*message, mark], len(records))
+	items := make([]keyed.Item[*message, lowMark], len(records))
 	for i, r := range records {
 		m := &messages[i]
 		*m = message{record: r, topicID: topicID, partition: r.Partition, offset: r.Offset, epoch: r.LeaderEpoch, at: r.Timestamp}
 		m.limits = w.limitsOf(m)
-		items[i] = keyed.Item[*message, mark]{Value: m, Mark: m.mark(), Key: m.holdKey().lane(), Size: recordBytes(r)}
+		items[i] = keyed.Item[*message, lowMark]{Value: m, Mark: m.lowMark(), Key: m.holdKey().lane(), Size: recordBytes(r)}
 	}
 	w.lane.Push(items...)
 }
@@ -145,10 +145,10 @@ func recordBytes(r *kgo.Record) int {
 }
 
 // ended is called by the lane with the new low mark: all messages up to at have ended.
-func (w *worker) ended(at mark) {
+func (w *worker) ended(at lowMark) {
 	defer w.joinBehind(at)
 	w.progress.next.Store(at.offset + 1)
-	w.c.offsets.mark(w.at, at)
+	w.c.offsets.set(w.at, at)
 	if !w.lease.clean && at.offset+1 >= w.written.Load() && w.holds.count() == 0 {
 		w.quarantined.Store(0) // the messages of the previous owner, held ones too, have ended
 	}
@@ -247,7 +247,7 @@ func (w *worker) single(batch []*message) (n int, ok bool) {
 		if m.due {
 			break
 		}
-		if passes, _ := w.inspect(m); passes || !w.holds.has(m) || m.calls(w.p.cfg.Hop, compensate) {
+		if passes, _ := w.inspect(m); passes || !w.holds.has(m) || m.isCallTo(w.p.cfg.Hop, compensate) {
 			break
 		}
 		waiting = append(waiting, m)
@@ -288,7 +288,7 @@ func (w *worker) deliverOnce(m *message) error {
 	switch passes, _ := w.inspect(m); {
 	case passes:
 		return nil
-	case w.holds.has(m) && m.calls(w.p.cfg.Hop, compensate):
+	case w.holds.has(m) && m.isCallTo(w.p.cfg.Hop, compensate):
 		return w.overtake(m)
 	case w.holds.has(m):
 		return w.append([]*message{m})
@@ -298,7 +298,7 @@ func (w *worker) deliverOnce(m *message) error {
 
 // try runs m, in quarantine if m needs it, and handles the error of the run.
 func (w *worker) try(m *message) error {
-	if w.behindMark(m) {
+	if w.inQuarantine(m) {
 		return w.runQuarantined(m)
 	}
 	return w.decide(m, w.alone(m))
@@ -316,8 +316,8 @@ func (w *worker) decide(m *message, err error) error {
 	return w.settle(m, f)
 }
 
-// admit queues the statements that check the term, store the offsets of messages from the topic, and delete the rows of messages from troupe.held.
-func (w *worker) admit(b *pgx.Batch, ms []*message, _ *failure) (read func(pgx.BatchResults) ([]*message, error)) {
+// queueEnd queues the statements that check the term, store the offsets of messages from the topic, and delete the rows of messages from troupe.held.
+func (w *worker) queueEnd(b *pgx.Batch, ms []*message, _ *failure) (read func(pgx.BatchResults) ([]*message, error)) {
 	held := ms[0].held != nil
 	if held {
 		w.enter(b, nil) // they had ended when they were held
@@ -336,7 +336,7 @@ func (w *worker) admit(b *pgx.Batch, ms []*message, _ *failure) (read func(pgx.B
 			if err != nil {
 				return nil, err
 			}
-			if tag.RowsAffected() > 0 || m.ended != nil { // else another member has it
+			if tag.RowsAffected() > 0 || m.txEnded != nil { // otherwise another member has it
 				mine = append(mine, m)
 			}
 		}
@@ -371,7 +371,7 @@ func (w *worker) work() {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(w.ctx), releaseLimit)
 	defer cancel()
-	if err := w.move(ctx, !w.died.Load()); err != nil && !errors.Is(err, errFenced) {
+	if err := w.storeWatermark(ctx, !w.died.Load()); err != nil && !errors.Is(err, errFenced) {
 		w.p.cfg.Log.Warn().Err(err).Stringer("partition", w.at).Msg("lease not released: its next owner will put messages in quarantine")
 	}
 }
