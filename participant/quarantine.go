@@ -162,7 +162,7 @@ func (w *worker) inGroup(ms ...*message) error {
 		w.starts.set(m, start{1, true}) // a message with more starts runs alone
 	}
 	if err := w.attempt(ms...); err != nil {
-		if !w.counts(err) { // otherwise they run alone now, with these marks
+		if !w.counts(err) { // else they run alone now, behind these marks
 			w.takeBack(ms)
 		}
 		return err
