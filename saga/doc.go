@@ -41,8 +41,8 @@
 //	the payload of a deadline that        the start is refused
 //	counts from the start cannot be
 //	evaluated
-//	an awaited event that finds the saga  parked before the step begins
-//	by a variable that is unset, null or
+//	an awaited event that finds the saga  parked before the step begins; while it waits, as soon as no step can set the variable any
+//	by a variable that is unset, null or  more
 //	empty
 //	a list of ForEach that cannot be      parked before an item begins
 //	evaluated, or is too long

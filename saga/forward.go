@@ -54,7 +54,9 @@ func (x *decision) forward() (changed bool) {
 			open = true
 		}
 	}
-	if !changed && !open {
+	switch {
+	case changed || x.parkUnfindable():
+	case !open:
 		x.complete("", nil)
 	}
 	return changed
@@ -171,6 +173,21 @@ func (x *decision) cannotBeFound(st *step) (variable string, missing bool) {
 		i, known := x.d.byName[x.d.setters[variable]]
 		return expr.Text(x.s.Data[variable]) == "" && !(known && x.s.Steps[i].Phase.maySet())
 	})
+}
+
+// parkUnfindable parks the saga if a step waits for an event that cannot find the saga any more, and reports whether it did: a step beside it was
+// answered without the value by which the event finds the saga, or an operator has set the variable to an empty value.
+func (x *decision) parkUnfindable() bool {
+	for i, st := range x.d.steps {
+		if x.s.Steps[i].Phase != Intent {
+			continue
+		}
+		if variable, missing := x.cannotBeFound(st); missing {
+			x.park(fmt.Sprintf("%s: its event finds the saga by data.%s, which has no value", st.Name, variable))
+			return true
+		}
+	}
+	return false
 }
 
 // findsNone reports whether st awaits events and each of them finds the saga by a variable that is missing. It returns the first such

@@ -59,3 +59,58 @@ func TestASagaThatItsEventCannotFindIsParked(t *testing.T) {
 		require.Equal(t, saga.Completed, r.s.Status)
 	})
 }
+
+// TestASagaThatItsEventCannotFindAnyMoreIsParked has a step that waits for the delivery while a step beside it is to set the number of the
+// parcel, by which the delivery finds the saga.
+func TestASagaThatItsEventCannotFindAnyMoreIsParked(t *testing.T) {
+	const text = `{"saga":"order","version":1,"key":"id","data":{"id":"string","parcel":"any"},
+ "steps":[
+  {"name":"shipping","command":{"hop":"shipping","type":"Ship"},"success":[{"event":"Shipped","set":{"parcel":"event.parcel"}}],OPTIONAL"irreversible":"it comes back"},
+  {"name":"delivery","success":[{"event":"Delivered","hop":"post","by":{"variable":"parcel","field":"parcel"}}]},
+  {"name":"invoice","needs":["shipping"],"command":{"hop":"billing","type":"Bill"},"success":[{"event":"Billed"}],"irreversible":"a letter"}
+ ]}`
+	const reason = "delivery: its event finds the saga by data.parcel, which has no value"
+	set := func(parcel string) saga.Event {
+		return saga.Event{Kind: saga.ActSet, Fields: map[string]any{"parcel": parcel}, Actor: "ann", Reason: "on the receipt"}
+	}
+	shipping := func(optional string) *run {
+		r := &run{t: t, d: parse(t, text, "OPTIONAL", optional), now: noon}
+		r.take(saga.Event{Kind: saga.Started, Fields: map[string]any{"id": "o-1"}})
+		require.Equal(t, saga.Running, r.s.Status)
+		return r
+	}
+	shipped := func(parcel any) saga.Event {
+		return answer("shipping", "forward", "success", "Shipped", map[string]any{"parcel": parcel})
+	}
+	resumed := func(r *run) {
+		t.Helper()
+		require.Equal(t, saga.Parked, r.s.Status)
+		require.Empty(t, r.take(set("p-1")).Refused)
+		require.Empty(t, r.take(saga.Event{Kind: saga.ActResume, Actor: "ann", Reason: "it has a number"}).Refused)
+		key := "x"
+		r.take(saga.Event{Kind: saga.Observed, Hop: "post", Type: "Delivered", Key: &key, Message: "m-1", Fields: map[string]any{"parcel": "p-1"}})
+		require.Equal(t, saga.Running, r.s.Status)
+		r.take(answer("invoice", "forward", "success", "Billed", nil))
+		require.Equal(t, saga.Completed, r.s.Status)
+	}
+	for name, parcel := range map[string]any{"null": nil, "empty": ""} {
+		t.Run(name, func(t *testing.T) {
+			r := shipping("")
+			fx := r.take(shipped(parcel))
+			require.Equal(t, reason, fx.Alert)
+			require.Equal(t, []string{"invoice/forward"}, sent(fx), "the steps that can begin do")
+			resumed(r)
+		})
+	}
+	t.Run("the optional step that sets it was refused", func(t *testing.T) {
+		r := shipping(`"optional":true,"failure":[{"event":"NotShipped"}],`)
+		require.Equal(t, reason, r.take(answer("shipping", "forward", "failure", "NotShipped", nil)).Alert)
+		resumed(r)
+	})
+	t.Run("an operator makes it empty", func(t *testing.T) {
+		r := shipping("")
+		require.Empty(t, r.take(shipped("p-0")).Alert)
+		require.Equal(t, reason, r.take(set("")).Alert)
+		resumed(r)
+	})
+}
