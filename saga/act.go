@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/troupe-go/troupe/internal/expr"
 	"github.com/troupe-go/troupe/internal/moments"
 )
 
@@ -252,12 +253,12 @@ func (x *decision) result(i int, e Event) bool {
 }
 
 // Lock evaluates the definition's lock expression over the variables that an instance starts with. Of two sagas with the same
-// result one waits until the other has ended. An empty result locks nothing.
+// result one waits until the other has ended. An empty result, or null, locks nothing. Of another value, as a variable of type Any may have,
+// the result is its text.
 func (d *Definition) Lock(data map[string]any) (string, error) {
 	if d.lock == nil {
 		return "", nil
 	}
 	v, err := d.lock.Eval(map[string]any{"data": data, "saga": map[string]any{}})
-	text, _ := v.(string)
-	return text, err
+	return expr.Text(v), err
 }
