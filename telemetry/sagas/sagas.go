@@ -156,7 +156,7 @@ func (o *observer) decided(d coordinator.Decided) {
 	if name == "" {
 		name = other
 	}
-	ignored := d.Effects.Ignored != ""
+	ignored := d.Effects.Ignored != "" || d.Effects.Refused != "" // a refused event is tried again in a message of its own
 	l := label{group: o.group, saga: name, event: string(d.Event.Kind), decided: true, ignored: ignored}
 	o.instruments.decisions.Add(ctx, 1, o.with(l))
 	if ignored {

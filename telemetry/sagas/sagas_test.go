@@ -303,6 +303,30 @@ func TestAnEndThatIsToldBeforeItsBeginningIsMeasured(t *testing.T) {
 	require.Equal(t, []float64{2, 4}, took)
 }
 
+// TestARefusedEventIsCountedOnlyAsADecision: an event that concerns two sagas is refused by one of them, which has ended or does not start.
+func TestARefusedEventIsCountedOnlyAsADecision(t *testing.T) {
+	t.Parallel()
+	reader := sdkmetric.NewManualReader()
+	m, err := sagas.New(sagas.Config{Meters: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))})
+	require.NoError(t, err)
+	tell := m.Instrument(coordinator.Config{}).Decided
+	refused := saga.Effects{Refused: "no"}
+	ended := saga.State{Saga: "trip", Version: 3, Status: saga.Completed, StartedAt: time.Unix(1, 0), EndedAt: time.Unix(2, 0)}
+	tell(coordinator.Decided{ID: "trip/1", Event: saga.Event{Kind: saga.Answered}, State: ended, Effects: refused})
+	tell(coordinator.Decided{ID: "trip/2", Event: saga.Event{Kind: saga.Started}, Effects: refused})
+	var all metricdata.ResourceMetrics
+	require.NoError(t, reader.Collect(t.Context(), &all))
+	var counted []string
+	for _, m := range all.ScopeMetrics[0].Metrics {
+		counted = append(counted, m.Name)
+		for _, p := range m.Data.(metricdata.Sum[int64]).DataPoints {
+			ignored, _ := p.Attributes.Value("troupe.saga.ignored")
+			require.True(t, ignored.AsBool())
+		}
+	}
+	require.Equal(t, []string{"troupe.saga.decisions"}, counted)
+}
+
 // TestTheDocumentNamesEveryMetric also fails for a metric that does not exist.
 func TestTheDocumentNamesEveryMetric(t *testing.T) {
 	t.Parallel()
