@@ -205,7 +205,8 @@ func (x *decision) givenUp(i int, e Event) {
 // doubt records that it is unknown whether a command took effect or will take effect.
 func (x *decision) doubt(i int) { x.s.Steps[i].Phase, x.s.Steps[i].Doubt = Doubt, true }
 
-// observed applies an awaited event to each step that waits for it, or keeps it for a step that has not begun.
+// observed applies an awaited event to each step that waits for it, also if the step could not use an earlier event, or keeps it for a step
+// that has not begun.
 func (x *decision) observed(e Event) {
 	if e.Answers == x.s.ID() {
 		x.ignore("%s of %s answers a command of this saga", e.Type, e.Hop)
@@ -216,7 +217,7 @@ func (x *decision) observed(e Event) {
 	}
 	took := false
 	for i, st := range x.d.steps {
-		if st.send == nil && x.s.Steps[i].Phase == Intent && x.observe(i, e) {
+		if phase := x.s.Steps[i].Phase; st.send == nil && (phase == Intent || phase == GivenUp) && x.observe(i, e) {
 			took = true
 		}
 	}

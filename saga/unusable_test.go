@@ -87,6 +87,11 @@ func TestAnAwaitedEventThatCannotBeStoredLeavesItsStepToAPerson(t *testing.T) {
 	e.Fields = map[string]any{"n": 7}
 	parked().WhenActs("order/o-1", e).ThenCommands(sagatest.Command{Type: "B"})
 	parked().WhenActs("order/o-1", action(saga.ActCompensate, "")).ThenStatus("order/o-1", saga.Compensated)
+	approved := func(n any) sagatest.Message {
+		return sagatest.Event("desk", "Approved", "o-1", sagatest.Fields{"n": n})
+	}
+	f := parked().WhenPublished(approved("8")).ThenStatus("order/o-1", saga.Parked)
+	f.WhenPublished(approved(8)).ThenCommands(sagatest.Command{Type: "B"}).ThenData("order/o-1", sagatest.Fields{"id": "o-1", "n": 8})
 }
 
 // TestAPersonDecidesOnAnUnusableEventIfThePivotIsDone has a refusal that cannot be stored while the pivot runs. An operator compensates the
