@@ -38,7 +38,7 @@ func OnAll(p *Participant, from []topics.Hop, fn func(ctx context.Context, tx pg
 		hs = append(hs, &handler{topic: "no topic", mistake: errors.New("events of no hop")})
 	}
 	for _, hop := range from {
-		h := &handler{topic: hop.Events(), name: p.cfg.Group + "/" + allTypes, all: all}
+		h := &handler{topic: hop.Events(), name: p.cfg.Group + "/" + allTypes, all: all, optional: p.isOptional(hop)}
 		if hop.IsZero() {
 			h.mistake = errors.New("events of no hop")
 		}
@@ -50,6 +50,24 @@ func OnAll(p *Participant, from []topics.Hop, fn func(ctx context.Context, tx pg
 	for _, h := range hs {
 		p.register(h)
 	}
+}
+
+// makeOptional makes later calls of OnAll for hops optional.
+func (p *Participant) makeOptional(from []topics.Hop) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.optional == nil {
+		p.optional = make(map[string]bool)
+	}
+	for _, hop := range from {
+		p.optional[hop.Events()] = true
+	}
+}
+
+func (p *Participant) isOptional(hop topics.Hop) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.optional[hop.Events()]
 }
 
 // A Taken is one message that OnAll passes to its function, its body undecoded.

@@ -52,6 +52,9 @@ func (p *Participant) extend(hs []*handler) bool {
 			return true
 		}
 	}
+	if len(next) == len(p.registered()) { // they have given way
+		return true
+	}
 	p.handlers.Store(&next)
 	select {
 	case p.more <- struct{}{}:

@@ -9,6 +9,7 @@ import (
 
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/internal/extension"
+	"github.com/troupe-go/troupe/topics"
 )
 
 // Extension is for the packages of this module that build on a participant, such as flow and saga/coordinator. Its types are
@@ -20,9 +21,10 @@ type extended struct{ p *Participant }
 func (e extended) Obey(c extension.Contract)             { e.p.obey(c) }
 func (e extended) Observe(topic, typ string, fn observe) { e.p.observe(topic, typ, fn) }
 func (e extended) ObserveSelf(o extension.SelfObserver)  { e.p.addSelfObserver(o) }
-func (e extended) ObserveUnhandled(wants func(envelope.Message) bool, fn observe) {
-	e.p.observeUnhandled(wants, fn)
+func (e extended) ObserveEvents(wants func(envelope.Message) bool, fn observe) {
+	e.p.observeEvents(eventObserver{wants, fn})
 }
+func (e extended) MakeOptional(from []topics.Hop)         { e.p.makeOptional(from) }
 func (e extended) Alongside(fn func(ctx context.Context)) { e.p.runAlongside(fn) }
 func (e extended) FireAfterBacklog(name string)           { e.p.fireAfterBacklog(name) }
 func (e extended) NotRebuilt(reason string)               { e.p.notRebuilt = reason }

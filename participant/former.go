@@ -120,5 +120,6 @@ func (p *Participant) awaitFormer(ctx context.Context, client *kgo.Client, aband
 
 // consumed returns the topics that the group reads.
 func (p *Participant) consumed() []string {
-	return slices.Sorted(slices.Values(slices.Concat(slices.Collect(maps.Keys(p.registered())), p.former.found)))
+	all := slices.Concat(slices.Collect(maps.Keys(p.registered())), p.former.found)
+	return slices.Sorted(slices.Values(slices.DeleteFunc(all, func(topic string) bool { return slices.Contains(p.leftOut, topic) })))
 }

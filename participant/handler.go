@@ -125,7 +125,8 @@ type handler struct {
 	deadline string                      // the name, for handlers of deadlines
 	name     string                      // group/type, group/deadline.name or group/all
 	all      *taker                      // set for OnAll; then it has no codec and no body
-	wants    func(envelope.Message) bool // set for ObserveUnhandled; then it has no codec and no body either
+	wants    func(envelope.Message) bool // set for ObserveEvents; then it has no codec and no body either
+	optional bool                        // set for OnAll: gives way to other handlers of the topic, and the participant runs without the topic
 	answers  bool                        // must end with an outcome
 	reacts   bool                        // registered with React: it answers events
 	observed []observe                   // called before the handler
@@ -212,8 +213,14 @@ func (hs handlers) add(h *handler) error {
 	if h.deadline != "" {
 		to.typ = ""
 	}
-	for other := range hs[h.topic] {
-		if other == to || other.all || to.all {
+	for other, registered := range hs[h.topic] {
+		switch {
+		case other != to && !other.all && !to.all:
+		case h.optional && !other.all:
+			return nil
+		case registered.optional && !to.all:
+			delete(hs[h.topic], other)
+		default:
 			return fmt.Errorf("two handlers for %s on %s", narrower(to, other), h.topic)
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -41,13 +43,21 @@ func (p *Participant) observe(topic, typ string, fn observe) {
 	}
 }
 
-// observeUnhandled registers fn for the hop's own events that have no other handler and for which wants returns true.
-func (p *Participant) observeUnhandled(wants func(envelope.Message) bool, fn observe) {
-	h := &handler{topic: p.cfg.Hop.Events(), name: p.cfg.Group + "/" + allTypes, wants: wants}
-	h.bind = func(_ any, m *message) run {
-		return func(ctx context.Context, tx pgx.Tx) (Outcome, error) { return Outcome{}, fn(ctx, tx, m.forHandler()) }
+// eventObserver is a function of ObserveEvents.
+type eventObserver struct {
+	wants func(envelope.Message) bool
+	fn    observe
+}
+
+// observeEvents registers a function for the events of the hop itself and of the hops whose events have handlers.
+func (p *Participant) observeEvents(o eventObserver) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.running {
+		p.endRun(mistake{errLate})
+		return
 	}
-	p.register(h)
+	p.eventObserver = &o
 }
 
 // addObservers adds each observer to the handler of its messages. It creates a handler if there is none.
@@ -62,7 +72,42 @@ func (p *Participant) addObservers() error {
 		}
 		h.observed = append(h.observed, o.fn)
 	}
+	if p.eventObserver == nil {
+		return nil
+	}
+	consumed := append(slices.Collect(maps.Keys(p.registered())), p.cfg.Hop.Events())
+	slices.Sort(consumed)
+	for _, topic := range slices.Compact(consumed) {
+		if err := p.addEventObserver(topic); err != nil {
+			return err
+		}
+	}
 	return nil
+}
+
+// addEventObserver adds the function of ObserveEvents to the handlers of a topic of events, and makes it the handler of the types that have none.
+func (p *Participant) addEventObserver(topic string) error {
+	t, err := topics.Parse(topic)
+	if err != nil || t.Kind != topics.Events {
+		return nil
+	}
+	o := p.eventObserver
+	for to, h := range p.registered()[topic] {
+		if to.all { // it gets all events
+			return nil
+		}
+		h.observed = append(h.observed, func(ctx context.Context, tx pgx.Tx, m envelope.Message) error {
+			if !o.wants(m) {
+				return nil
+			}
+			return o.fn(ctx, tx, m)
+		})
+	}
+	rest := &handler{topic: topic, name: p.cfg.Group + "/" + allTypes, wants: o.wants}
+	rest.bind = func(_ any, m *message) run {
+		return func(ctx context.Context, tx pgx.Tx) (Outcome, error) { return Outcome{}, o.fn(ctx, tx, m.forHandler()) }
+	}
+	return p.registered().add(rest)
 }
 
 // onlyObserves reports whether h has only observers, and no function of its own.

@@ -51,6 +51,9 @@ type Participant struct {
 	// formerPending is true if the membership began before all former retry topics were found.
 	formerPending bool
 	observed      []observer
+	eventObserver *eventObserver              // nil: none
+	optional      map[string]bool             // topics of which OnAll is optional; guarded by mu
+	leftOut       []string                    // optional topics that the next membership does not consume
 	selfObservers []extension.SelfObserver    // not changed once running
 	alongside     []func(ctx context.Context) // not changed once running
 	notRebuilt    string                      // why no handler of the group can be rebuilt; not changed once running
@@ -264,6 +267,9 @@ func (p *Participant) join(ctx context.Context) (broken, err error) {
 	background.Go(func() { p.watchRebuilds(committing, c) })
 	if p.formerPending {
 		background.Go(func() { p.awaitFormer(committing, c.client, abandon) })
+	}
+	if len(p.leftOut) > 0 {
+		background.Go(func() { p.awaitLeftOut(committing, c.client, abandon) })
 	}
 	if broken = c.poll(member); broken != nil {
 		p.enter(broken, nil) // nothing is handled while the consumer ends

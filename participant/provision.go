@@ -21,11 +21,14 @@ const retryKept = 7 * 24 * time.Hour
 func (p *Participant) provision(ctx context.Context) error {
 	names := map[string]bool{p.cfg.Hop.Commands(): true, p.cfg.Hop.Events(): true, p.cfg.Hop.DeadLetters(): true}
 	for topic := range p.registered() {
-		names[topic] = true
+		names[topic] = !p.registered().optional(topic)
 	}
 	var wanted []kafka.Topic
 	var list []string
-	for name := range names {
+	for name, needed := range names {
+		if !needed {
+			continue
+		}
 		t := kafka.Topic{Name: name, Partitions: p.cfg.Partitions, Replicas: p.cfg.Replicas}
 		if delay := delayOf(name, p.cfg.Hop); delay > 0 {
 			t.Config = map[string]string{"retention.ms": strconv.FormatInt((delay + retryKept).Milliseconds(), 10)}
@@ -61,6 +64,7 @@ func (p *Participant) provision(ctx context.Context) error {
 				p.useFormer(former)
 			}
 			p.formerPending = err != nil || len(former.missing) > 0
+			p.leaveOut(p.provisionOptional(ctx, client))
 			p.checkRetention(ctx, client)
 			p.checkRetryRetention(ctx, client)
 			return nil

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/topics"
 )
 
 // Participant extends a participant.Participant. Its functions are called before Run, except Answer and Deadlines; mistakes are
@@ -29,9 +30,15 @@ type Participant interface {
 	// ObserveSelf calls o.OnWrite for the hop's own events as they are written, so that they need not be handled for it.
 	ObserveSelf(o SelfObserver)
 
-	// ObserveUnhandled calls fn for the events of the hop itself for whose type there is no other handler, and for which wants returns true. wants
-	// must be fast. An event for which it returns false is skipped, as one without a handler is.
-	ObserveUnhandled(wants func(m envelope.Message) bool, fn func(ctx context.Context, tx pgx.Tx, m envelope.Message) error)
+	// ObserveEvents calls fn for the events of the hop itself, and of each hop whose events have handlers but not OnAll, for which wants returns
+	// true: as Observe does, or, if there is no handler for their type, as their handler. wants must be fast. An event without a handler for which
+	// it returns false is skipped.
+	ObserveEvents(wants func(m envelope.Message) bool, fn func(ctx context.Context, tx pgx.Tx, m envelope.Message) error)
+
+	// MakeOptional makes OnAll, when it is called for one of these hops afterwards, give way to other handlers of the hop's events: then OnAll's
+	// function gets no event of that hop, and the function of ObserveEvents does. The participant also runs without the hop's topic while the topic
+	// does not exist, or may not be read. It may also be called while Run runs.
+	MakeOptional(from []topics.Hop)
 
 	// Alongside registers fn, which Run starts in a goroutine of its own. fn returns when ctx ends, and Run waits for that.
 	Alongside(fn func(ctx context.Context))

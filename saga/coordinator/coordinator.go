@@ -219,20 +219,39 @@ func (c *Coordinator) readStored(ctx context.Context, hash string, inUse bool) (
 	return d, err
 }
 
+// register registers the handlers of the events of hops. The participant may have other handlers for events of a hop that only definitions of
+// other versions read: OnAll gives way to them, and they are observed.
 func (c *Coordinator) register(hops []string) {
 	p := c.cfg.Participant
 	p.Extension().NotRebuilt("the group has a coordinator, whose events decide sagas: give the handler a participant with a group of its own")
-	var from []topics.Hop
+	var mine, others []topics.Hop
 	for _, name := range hops {
-		from = append(from, topics.MustHop(c.hop.Flow(), name))
+		hop := topics.MustHop(c.hop.Flow(), name)
+		reads := func(d *saga.Definition) bool { return slices.Contains(d.Hops(), name) }
+		switch {
+		case slices.ContainsFunc(c.cfg.Definitions, reads):
+			mine = append(mine, hop)
+		case hop != c.hop:
+			others = append(others, hop)
+		}
 	}
-	if len(from) > 0 {
-		participant.OnAll(p, from, c.handleEvents)
+	if len(mine) > 0 {
+		participant.OnAll(p, mine, c.handleEvents)
 	}
-	if !slices.Contains(hops, c.hop.Name()) {
+	c.consumeAlso(others)
+	if !slices.Contains(mine, c.hop) {
 		participant.On(p, c.hop, c.gaveUp)
-		p.Extension().ObserveUnhandled(c.mayConcern, c.handleOwn)
 	}
+	p.Extension().ObserveEvents(c.mayConcern, c.handleObserved)
+}
+
+// consumeAlso consumes the events of hops that only definitions of other versions read.
+func (c *Coordinator) consumeAlso(hops []topics.Hop) {
+	if len(hops) == 0 {
+		return
+	}
+	c.cfg.Participant.Extension().MakeOptional(hops)
+	participant.OnAll(c.cfg.Participant, hops, c.handleEvents)
 }
 
 // A StartResult reports which saga a call of Start or Submit has started or found.
@@ -332,14 +351,22 @@ func (c *Coordinator) gaveUp(ctx context.Context, tx pgx.Tx, e participant.Event
 	return w.Finish(ctx, nil, w.Messages(ctx, []decisions.Message{m}))
 }
 
-// mayConcern reports whether an event of the coordinator's own hop may be for a saga of another version's definition, when no definition
-// that was known to New reads this hop. An event of a saga that answers no command is mostly for other services.
+// mayConcern reports whether an event that handleEvents does not get may be for a saga of another version's definition. An event of a saga that
+// answers no command is mostly for other services. gaveUp handles the events of the type Exhausted of the coordinator's own hop.
 func (c *Coordinator) mayConcern(m envelope.Message) bool {
-	return m.SagaID == "" || m.SagaStep != "" || c.definitions.Concern(c.hop.Name(), m.Type)
+	t, err := topics.Parse(m.Topic)
+	own := t.Hop == c.hop
+	switch {
+	case err != nil || t.Hop.Flow() != c.hop.Flow() || own && m.Type == (participant.Exhausted{}).MessageType():
+		return false
+	case m.SagaStep != "" || own && m.SagaID == "":
+		return true
+	}
+	return c.definitions.Concern(t.Hop.Name(), m.Type)
 }
 
-// handleOwn decides on an event for which mayConcern has returned true.
-func (c *Coordinator) handleOwn(ctx context.Context, tx pgx.Tx, in envelope.Message) error {
+// handleObserved decides on an event for which mayConcern has returned true.
+func (c *Coordinator) handleObserved(ctx context.Context, tx pgx.Tx, in envelope.Message) error {
 	for {
 		w := c.decider.Begin(tx)
 		c.queryNewDefinitions(w)

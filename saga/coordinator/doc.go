@@ -114,7 +114,14 @@
 // New stores a definition before any saga has it, so an event that a saga awaits finds it, whichever process handles the event.
 // While no event comes, a process looks every 5 s. If a definition that is stored later reads other hops, the process consumes
 // them too: it joins its group again, or makes their topics local. It always consumes the events of the coordinator's own hop. If no
-// definition that New has found reads this hop, it skips an event that a saga emits there and that no known definition awaits.
+// definition in Config.Definitions reads this hop, it skips an event that a saga emits there and that no known definition awaits.
+//
+// The participant may have handlers of its own for events of a hop that no definition in Config.Definitions reads. If another version's
+// definition reads this hop, an event is decided on before it is handled, in one transaction. If such a handler reads a hop that is not the
+// coordinator's, an event that answers no command finds its saga once the process has found the definition, within 5 s.
+//
+// While the topic of a hop that only another version's definition reads does not exist, and cannot be created, or may not be read, the process
+// logs an error and runs without it. Without a topic of a hop that Config.Definitions read, it does not run.
 //
 // What an older process does not do for another version: it starts no saga by an event that only the other version starts by; it
 // keeps no event that comes before its saga if only a type that it does not begin awaits the event and has no saga yet, or only

@@ -11,7 +11,6 @@ import (
 
 	"github.com/troupe-go/troupe/internal/decisions"
 	"github.com/troupe-go/troupe/internal/pg"
-	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/saga"
 	"github.com/troupe-go/troupe/topics"
 )
@@ -72,15 +71,13 @@ func (c *Coordinator) consume(d *saga.Definition) {
 	for _, hop := range d.Hops() {
 		switch {
 		case slices.Contains(c.hops, hop):
-		case hop == c.hop.Name(): // register has registered handleOwn for its events
+		case hop == c.hop.Name(): // register has registered handleObserved for its events
 		default:
 			more = append(more, topics.MustHop(c.hop.Flow(), hop))
 			c.hops = append(c.hops, hop)
 		}
 	}
-	if len(more) > 0 {
-		participant.OnAll(c.cfg.Participant, more, c.handleEvents)
-	}
+	c.consumeAlso(more)
 }
 
 // watch looks for new definitions until ctx ends: the events of a hop that is not consumed do not come, and the process that stored

@@ -85,6 +85,7 @@ type flow struct {
 	pools map[string]*pgxpool.Pool // by hop
 
 	timeout time.Duration // of handlers; 0: the default
+	brokers []string      // nil: the tests' own
 
 	// refuse and fail set the outcome of a hop's command, by key and hop/operation.
 	mu     sync.Mutex
@@ -153,11 +154,18 @@ func (f *flow) participant(hop string, pool *pgxpool.Pool) *participant.Particip
 		Partitions: 2, Timeout: f.timeout,
 	}
 	if !f.local {
-		cfg.Brokers = testkit.Kafka(f.t)
+		cfg.Brokers = f.kafka()
 	}
 	p, err := participant.New(cfg)
 	require.NoError(f.t, err)
 	return p
+}
+
+func (f *flow) kafka() []string {
+	if f.brokers != nil {
+		return f.brokers
+	}
+	return testkit.Kafka(f.t)
 }
 
 // run runs p until the test ends, with a relay if the test uses Kafka.
@@ -166,7 +174,7 @@ func (f *flow) run(p *participant.Participant, pool *pgxpool.Pool) {
 	var running sync.WaitGroup
 	running.Go(func() { require.NoError(f.t, p.Run(ctx)) })
 	if !f.local {
-		r, err := relay.New(relay.Config{Source: relay.Poll, Pool: pool, Brokers: testkit.Kafka(f.t), Service: p.Hop().Name(), Log: testkit.Logger(f.t)})
+		r, err := relay.New(relay.Config{Source: relay.Poll, Pool: pool, Brokers: f.kafka(), Service: p.Hop().Name(), Log: testkit.Logger(f.t)})
 		require.NoError(f.t, err)
 		running.Go(func() { require.NoError(f.t, r.Run(ctx)) })
 	}
