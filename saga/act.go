@@ -184,7 +184,7 @@ func (x *decision) actSkip(i int, e Event) {
 	switch {
 	case ss.Phase == CompensateFailed:
 		x.moment(moments.StepResolved, ss.Name, "skipped")
-		x.restored(i, "")
+		x.compensationDone(i, "")
 	case x.s.Back:
 		x.refuse("the saga goes back: step %s is %s", ss.Name, phaseText(ss.Phase))
 	case ss.Phase == GivenUp || ss.Phase == Doubt || ss.Phase == Refused:
@@ -207,7 +207,7 @@ func (x *decision) actResolve(i int, e Event) {
 	switch {
 	case ss.Phase == CompensateFailed && e.Happened:
 		x.moment(moments.StepResolved, ss.Name, said)
-		x.restored(i, "")
+		x.compensationDone(i, "")
 	case ss.Phase == CompensateFailed: // now it is known that the step took effect and is not compensated
 		x.moment(moments.StepResolved, ss.Name, said)
 		ss.Doubt, ss.BackSent, ss.BackFirst = false, x.now, ss.BackEpoch+1

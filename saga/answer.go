@@ -12,7 +12,7 @@ import (
 // answered applies the answer of a hop to a command or a compensation.
 func (x *decision) answered(e Event) {
 	i, ok := x.d.stepIndex(e.Step)
-	if !ok && !x.restoreItem(e, &i) {
+	if !ok && !x.addLostItem(e, &i) {
 		return
 	}
 	if x.d.steps[i].each != nil {
@@ -20,7 +20,7 @@ func (x *decision) answered(e Event) {
 		return
 	}
 	if e.Operation == compensateOp {
-		x.undone(i, e)
+		x.compensationAnswered(i, e)
 		return
 	}
 	st, ss := x.d.steps[i], &x.s.Steps[i]

@@ -7,8 +7,8 @@ import (
 	"github.com/troupe-go/troupe/internal/moments"
 )
 
-// undone applies the answer to the compensation of step i.
-func (x *decision) undone(i int, e Event) {
+// compensationAnswered applies the answer to the compensation of step i.
+func (x *decision) compensationAnswered(i int, e Event) {
 	ss := &x.s.Steps[i]
 	switch ss.Phase {
 	case CompensateIntent, CompensateFailed:
@@ -26,7 +26,7 @@ func (x *decision) undone(i int, e Event) {
 	}
 	if e.Outcome == "success" {
 		ss.BackSucceeded = e.Epoch
-		x.restored(i, e.Type)
+		x.compensationDone(i, e.Type)
 		return
 	}
 	if ss.Phase == CompensateFailed || e.Epoch != ss.BackEpoch {
@@ -39,7 +39,7 @@ func (x *decision) undone(i int, e Event) {
 	x.compensateFailed(i, orElse(e.Reason, e.Type))
 }
 
-func (x *decision) restored(i int, event string) {
+func (x *decision) compensationDone(i int, event string) {
 	ss := &x.s.Steps[i]
 	ss.Phase, ss.Answer = Undone, event
 	x.disarm(ss.Name + compTimeout)

@@ -199,10 +199,10 @@ func (x *decision) element(i int) (as string, element any, index int64) {
 	return step.each.As, list[st.item], int64(st.item)
 }
 
-// restoreItem handles e, an answer to an item that the state does not have. The database may have lost the decision that began the items,
-// and the saga has skipped or refused their step since. If e is a success of such an item, restoreItem adds the items of the step, as
+// addLostItem handles e, an answer to an item that the state does not have. The database may have lost the decision that began the items,
+// and the saga has skipped or refused their step since. If e is a success of such an item, addLostItem adds the items of the step, as
 // skipped, sets i to the item, and returns true: the caller applies e. Otherwise it ignores or refuses e, and returns false.
-func (x *decision) restoreItem(e Event, i *int) bool {
+func (x *decision) addLostItem(e Event, i *int) bool {
 	name, item, is := splitItem(e.Step)
 	p, known := x.d.byName[name]
 	if !is || !known || x.d.steps[p].each == nil {

@@ -67,7 +67,7 @@ func (p *pass) failed(t target, why string) error {
 func (p *pass) setApart(t target) { p.apart = append(p.apart, t) }
 
 // wait sets apart an answer that came before its saga or its step.
-func (p *pass) wait(t target) {
+func (p *pass) setEarlyApart(t target) {
 	t.tries++
 	p.setApart(t)
 }
@@ -109,7 +109,7 @@ func (w *Work) scheduleApart(ctx context.Context, ds extension.Deadlines, taken 
 		var after time.Duration
 		name := apartName
 		if t.tries > 0 {
-			again, err := w.waits(ctx, t)
+			again, err := w.retriesEarly(ctx, t)
 			if err != nil {
 				return err
 			}
@@ -130,7 +130,7 @@ func (w *Work) scheduleApart(ctx context.Context, ds extension.Deadlines, taken 
 }
 
 // waits reports whether t, an early answer, is tried again, and logs an answer that is not, or that has waited for an hour.
-func (w *Work) waits(ctx context.Context, t target) (again bool, err error) {
+func (w *Work) retriesEarly(ctx context.Context, t target) (again bool, err error) {
 	again = w.pass.exists(t.id)
 	why := "answer waits: its saga has not sent the command that it answers, as if the saga's database was set back"
 	if !again {
@@ -154,17 +154,17 @@ func scopeOf(saga string, event []byte) string {
 	return saga + "/" + hex.EncodeToString(sum[:])
 }
 
-// takeApart tries again the event that a saga could not take before.
-func (d *Decider) takeApart(ctx context.Context, tx pgx.Tx, due participant.Due[Apart]) error {
+// retrySetApart tries again the event that a saga could not take before.
+func (d *Decider) retrySetApart(ctx context.Context, tx pgx.Tx, due participant.Due[Apart]) error {
 	e, err := saga.ReadEvent(due.Body.Event)
 	if err != nil {
 		return retry.Permanent(err)
 	}
 	w := d.Begin(tx)
-	return w.Finish(ctx, nil, w.pass.takeApart(ctx, due.Body, e))
+	return w.Finish(ctx, nil, w.pass.retrySetApart(ctx, due.Body, e))
 }
 
-func (p *pass) takeApart(ctx context.Context, body Apart, e saga.Event) error {
+func (p *pass) retrySetApart(ctx context.Context, body Apart, e saga.Event) error {
 	switch e.Kind {
 	case saga.Started, saga.Answered, saga.Observed:
 	default: // an operator's action, and this message proves no operator
@@ -195,7 +195,7 @@ func (p *pass) takeApart(ctx context.Context, body Apart, e saga.Event) error {
 	case fx.Refused != "":
 		return p.failed(t, fx.Refused)
 	case fx.Early:
-		p.wait(t)
+		p.setEarlyApart(t)
 	}
 	return p.unstash(ctx, -1, t.id)
 }

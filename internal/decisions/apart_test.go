@@ -25,7 +25,7 @@ func TestAMessageThatWasSetApartIsNoOperatorsAction(t *testing.T) {
 	take := func(e saga.Event) error {
 		text, err := json.Marshal(e)
 		require.NoError(t, err)
-		return m.pass(func(p *pass) error { return p.takeApart(context.Background(), Apart{Saga: id, Event: text}, e) })
+		return m.pass(func(p *pass) error { return p.retrySetApart(context.Background(), Apart{Saga: id, Event: text}, e) })
 	}
 	for _, kind := range []saga.Kind{saga.ActAbandon, saga.ActSet, saga.ActCompensate, saga.Fired, saga.Granted, saga.Migrated} {
 		err := take(saga.Event{Kind: kind, Step: "paid", Actor: "ann", Reason: "ticket 4711", Fields: map[string]any{"id": "o-2"}})

@@ -187,7 +187,7 @@ func (p *pass) take(ctx context.Context, t target) error {
 	case saga.Observed:
 		return p.observe(ctx, t)
 	}
-	if err := p.await(ctx, t.id); err != nil {
+	if err := p.loadAgain(ctx, t.id); err != nil {
 		return err
 	}
 	if t.unreadable != nil && p.sagas[t.id].d != nil {
@@ -197,14 +197,14 @@ func (p *pass) take(ctx context.Context, t target) error {
 	case fx.Refused != "":
 		return p.failed(t, fx.Refused)
 	case fx.Early && t.unreadable == nil:
-		p.wait(t)
+		p.setEarlyApart(t)
 	}
 	return p.unstash(ctx, t.message, t.id)
 }
 
 // await loads a saga that was not found once more. A relay that reads the log publishes a command as soon as its transaction is on disk,
 // a moment before other sessions see the transaction. So the answer may come before the saga is visible. Guard waits for that transaction.
-func (p *pass) await(ctx context.Context, id string) error {
+func (p *pass) loadAgain(ctx context.Context, id string) error {
 	if p.sagas[id].d != nil {
 		return nil
 	}

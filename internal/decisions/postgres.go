@@ -63,7 +63,7 @@ type Postgres struct {
 	// the saga writes in that coordinator's name.
 	hop, group, content string
 	now                 time.Time
-	lost                func(error) error // called with the errors of the statements that Save queues, which come later
+	reportConflict      func(error) error // called with the errors of the statements that Save queues, which come later
 	first               *pgx.Batch        // sent with the first Load, unless nil
 }
 
@@ -71,7 +71,7 @@ var _ Store = (*Postgres)(nil)
 
 // NewPostgres returns a store in tx for the sagas of the coordinator of hop and group.
 func NewPostgres(tx pgx.Tx, hop, group string) *Postgres {
-	return &Postgres{tx: tx, hop: hop, group: group, content: envelope.JSON, lost: conflict}
+	return &Postgres{tx: tx, hop: hop, group: group, content: envelope.JSON, reportConflict: conflict}
 }
 
 const clock = "SELECT clock_timestamp()"
@@ -169,10 +169,10 @@ func (p *Postgres) Save(ctx context.Context, changes []Change) error {
 		read := q.Fn
 		q.Fn = func(results pgx.BatchResults) (err error) {
 			if read != nil {
-				return p.lost(read(results))
+				return p.reportConflict(read(results))
 			}
 			_, err = results.Exec()
-			return p.lost(err)
+			return p.reportConflict(err)
 		}
 	}
 	return queue(ctx, p.tx, batch)

@@ -54,8 +54,8 @@ func New(cfg Config) *Decider {
 	participant.OnDeadline(cfg.Participant, wakeName, d.wake)
 	cfg.Participant.Extension().FireAfterBacklog(wakeName)
 	participant.OnDeadline(cfg.Participant, grantName, d.wake)
-	participant.OnDeadline(cfg.Participant, apartName, d.takeApart)
-	participant.OnDeadline(cfg.Participant, lastName, d.takeApart)
+	participant.OnDeadline(cfg.Participant, apartName, d.retrySetApart)
+	participant.OnDeadline(cfg.Participant, lastName, d.retrySetApart)
 	cfg.Participant.Extension().FireAfterBacklog(lastName)
 	return d
 }
@@ -65,11 +65,11 @@ type Work struct {
 	// Callers are, by the sagas' ids, the contexts of the callers who start sagas in one transaction.
 	Callers map[string]context.Context
 
-	d     *Decider
-	tx    pgx.Tx
-	store *Postgres
-	pass  *pass
-	gave  bool // Config.Conflict has been called
+	d                *Decider
+	tx               pgx.Tx
+	store            *Postgres
+	pass             *pass
+	conflictReported bool // Config.Conflict has been called
 }
 
 // Begin returns the Work of tx.
@@ -79,15 +79,15 @@ func (d *Decider) Begin(tx pgx.Tx) *Work {
 		store.content = envelope.Avro
 	}
 	w := &Work{d: d, tx: tx, store: store, pass: d.cfg.Definitions.begin(store)}
-	store.lost = w.Lost
+	store.reportConflict = w.ReportConflict
 	return w
 }
 
-// Lost calls Config.Conflict if err is a conflict, once for each Work.
-func (w *Work) Lost(err error) error {
+// ReportConflict calls Config.Conflict if err is a conflict, once for each Work.
+func (w *Work) ReportConflict(err error) error {
 	err = conflict(err)
-	if hook := w.d.cfg.Conflict; hook != nil && !w.gave && errors.Is(err, ErrConflict) {
-		w.gave = true
+	if hook := w.d.cfg.Conflict; hook != nil && !w.conflictReported && errors.Is(err, ErrConflict) {
+		w.conflictReported = true
 		hook(err)
 	}
 	return err
@@ -193,9 +193,9 @@ func (d *Decider) Within(ctx context.Context, tx pgx.Tx, do func(*Work) error) e
 		err = q.Flush(ctx)
 	}
 	if err == nil {
-		w.Told()
+		w.CallHooks()
 	}
-	return w.Lost(err)
+	return w.ReportConflict(err)
 }
 
 // End saves the sagas, and writes the messages, each in the context of the message that caused it, and the deadlines that
@@ -301,19 +301,19 @@ func follow(ctx context.Context, d Decided, e outbox.Entry, path string, taken [
 }
 
 // Finish calls End if err, the error of the decisions, is nil. The hooks run after the commit, or at once if tx does not report its
-// commit. It returns the error as Lost does.
+// commit. It returns the error as ReportConflict does.
 func (w *Work) Finish(ctx context.Context, taken []participant.Taken, err error) error {
 	if err == nil {
 		err = w.End(ctx, taken)
 	}
-	if err == nil && !participant.AfterCommit(w.tx, w.Told) {
-		w.Told()
+	if err == nil && !participant.AfterCommit(w.tx, w.CallHooks) {
+		w.CallHooks()
 	}
-	return w.Lost(err)
+	return w.ReportConflict(err)
 }
 
-// Told calls the hooks. Call it after the commit.
-func (w *Work) Told() {
+// CallHooks calls the hooks. Call it after the commit.
+func (w *Work) CallHooks() {
 	if hook := w.d.cfg.Stashed; hook != nil {
 		for _, s := range w.pass.stashed {
 			hook(s)

@@ -145,8 +145,8 @@ func (c *Coordinator) startAll(ctx context.Context, all []*submission) error {
 	if err = startAll(ctx, w, tx, all); err == nil {
 		err = tx.commit(ctx)
 	}
-	if err = w.Lost(err); err == nil {
-		w.Told()
+	if err = w.ReportConflict(err); err == nil {
+		w.CallHooks()
 	}
 	return err
 }
