@@ -9,7 +9,7 @@ import (
 	"github.com/troupe-go/troupe/saga"
 )
 
-// CheckActor returns an error that wraps ErrRefused unless an operator's action has an actor and a reason.
+// CheckActor returns an error that wraps ErrRefused if e, an operator's action, has no actor or no reason.
 func CheckActor(e saga.Event) error {
 	if err := (admin.Actor{Name: e.Actor, Reason: e.Reason}).CheckReasoned(); err != nil {
 		return fmt.Errorf("%w: %w", ErrRefused, err)
@@ -17,7 +17,7 @@ func CheckActor(e saga.Event) error {
 	return nil
 }
 
-// act applies an operator's action.
+// act applies an operator's action to a saga.
 func (p *pass) act(ctx context.Context, id string, e saga.Event) (saga.Effects, error) {
 	if !e.Kind.Action() {
 		return saga.Effects{}, fmt.Errorf("%w: %q is no action", ErrRefused, e.Kind)
@@ -35,13 +35,13 @@ func (p *pass) act(ctx context.Context, id string, e saga.Event) (saga.Effects, 
 	return fx, p.unstash(ctx, -1, id)
 }
 
-// An Obstacle is the reason why an action on one of several sagas cannot be applied, as an error.
+// An Obstacle is an error about one saga. A caller that acts on several sagas reports it, and goes on with the next saga.
 type Obstacle struct{ error }
 
 // NewObstacle returns an Obstacle.
 func NewObstacle(format string, args ...any) Obstacle { return Obstacle{fmt.Errorf(format, args...)} }
 
-// move gives a saga another definition. The saga then takes the events that were stashed for the associations that this adds.
+// move moves a saga to the definition to. The saga then takes the events that were stashed for the associations that the move adds.
 func (p *pass) move(ctx context.Context, id string, to *saga.Definition, e saga.Event) error {
 	if err := p.load(ctx, []string{id}); err != nil {
 		return err

@@ -17,45 +17,54 @@ import (
 	"github.com/troupe-go/troupe/saga"
 )
 
-// apartName names the deadline that delivers an event which one saga could not take.
+// apartName names the deadline that gives a saga an event again which the saga could not take: see Apart.
 const apartName = "apart"
 
-// lastName is the name of the deadline for the last try of an answer whose saga does not exist. It waits until all messages that came before
-// this coordinator began are handled, which may take hours after a restore: one of them may start the saga.
+// lastName names the deadline for the last try of an answer whose saga does not exist. The participant fires it only after the group
+// has handled the messages that its topics had when the participant last started, joined the group again or reached its database again.
+// One of these messages may start the saga. After a restore this may take hours.
 const lastName = "last"
 
-// Apart is the body of the deadline apartName, and of the dead letter that it becomes: an event that concerns several sagas and that one
-// of them could not take. This saga tries it again in a message of its own, so that the error does not fail the other sagas. A redrive
-// tries it again too.
+// Apart is the body of the deadlines apartName and lastName: one event for one saga. An event is set apart in two cases:
+//
+//   - Its message is also for other sagas, and this saga refuses the event. The error must not fail the other sagas.
+//   - It is an answer that came before its saga, or before the command that it answers.
+//
+// If the saga refuses the event again, the deadline's message becomes a dead letter. A redrive tries the event again.
 type Apart struct {
-	// Saga is the id of the saga that the event is for, or the type of the saga that it is to start.
+	// Saga is the id of the saga that gets the event. For a start it is the type of the saga.
 	Saga string `json:"saga"`
 	// Event is the saga.Event as the log stores it.
 	Event json.RawMessage `json:"event"`
-	// Tries counts how often an answer came before its saga, or before its step.
+	// Tries counts how often the event, an answer, came before its saga or its step.
 	Tries int `json:"tries,omitempty"`
 }
 
 // MessageType returns the message's ce_type.
 func (Apart) MessageType() string { return "troupe.Apart" }
 
-// PlainJSON makes the body JSON whatever codec the flow uses.
+// PlainJSON selects JSON for the body, whatever codec the flow uses.
 func (Apart) PlainJSON() {}
 
-// early is the policy for trying an answer again that came before its saga, or before the command that it answers. If the database has
-// lost the last decisions, as after a failover to a standby that lagged, the messages that led to them are read again, perhaps in another
-// order. The saga then sends the same commands again, and their hops skip them as duplicates: no other answer comes. So an answer to a
-// saga that exists is tried again until the saga takes it or has ended. If the saga does not exist, the answer is ignored after the last
-// try, an hour later, or when the earlier messages are handled: see lastName.
+// early is the policy for an answer that came before its saga, or before the command that it answers. Such an answer comes if the
+// database has lost the last decisions, as after a failover to a standby that lagged. The messages that led to these decisions are read
+// again, perhaps in another order. The saga then sends the same commands again. Their hops skip them as duplicates, so no other answer
+// comes.
+//
+// If the saga exists, the answer is tried again until the saga takes it or has ended. If it does not exist, the answer is ignored after
+// an hour, or later: see lastName.
+//
+// A warning is logged when an answer has waited for an hour, and when it is ignored. Before that an operator sees it only in
+// troupe.deadlines, as a row with the name apart (or last) and the id of the saga as its key.
 var early = retry.Policy{Initial: 250 * time.Millisecond, Cap: 10 * time.Minute, Attempts: 16, NoJitter: true}
 
-// earlyAge is the age at which the answer to a saga that does not exist is not tried again, unless the database has a saga that started
-// before the answer. A coordinator with a new database reads answers to sagas that it never had, and one with a restored database reads
-// answers to sagas that it has lost.
+// earlyAge is the age from which an answer is ignored at once if its saga does not exist and all sagas of the database started later
+// than the answer. Such an answer is for a saga that this database never had or has lost: a coordinator with a new or a restored
+// database reads old answers.
 const earlyAge = 24 * time.Hour
 
-// failed handles a target on which the saga cannot decide: it returns an error if the message has no other target, and otherwise sets
-// this one apart.
+// failed handles a target that its saga refuses, for the reason why. If the message has no other target, failed returns a permanent
+// error, and the message becomes a dead letter. Otherwise failed sets the target apart.
 func (p *pass) failed(t target, why string) error {
 	if t.message < 0 || t.alone {
 		return at(t.message, retry.Permanent(fmt.Errorf("saga %s: %w: %s", t.id, ErrRefused, why)))
@@ -66,19 +75,19 @@ func (p *pass) failed(t target, why string) error {
 
 func (p *pass) setApart(t target) { p.apart = append(p.apart, t) }
 
-// wait sets apart an answer that came before its saga or its step.
+// setEarlyApart sets apart an answer that came before its saga or its step.
 func (p *pass) setEarlyApart(t target) {
 	t.tries++
 	p.setApart(t)
 }
 
-// exists reports whether the pass has loaded a saga that exists.
+// exists reports whether the pass has loaded saga id, and the saga exists.
 func (p *pass) exists(id string) bool {
 	l := p.sagas[id]
 	return l != nil && l.state.Version > 0
 }
 
-// foreign reports whether the message that is handled in ctx is older than earlyAge and than all sagas of the database.
+// foreign reports whether the message that is handled in ctx is older than earlyAge, and older than all sagas of the database.
 func (w *Work) foreign(ctx context.Context) (is bool, err error) {
 	const look = "SELECT NOT EXISTS (SELECT FROM troupe.sagas WHERE status = ANY ($1) AND started_at < $2)"
 	cause := envelope.CauseOf(ctx)
@@ -89,7 +98,8 @@ func (w *Work) foreign(ctx context.Context) (is bool, err error) {
 	return is, err
 }
 
-// scheduleApart schedules each target that was set apart as a message of its own to this hop, due at once, or later if it is early.
+// scheduleApart schedules each target that was set apart as a deadline of this group. The deadline is due at once, or later for an
+// early answer. scheduleApart also logs the events that were not stashed.
 func (w *Work) scheduleApart(ctx context.Context, ds extension.Deadlines, taken []participant.Taken) error {
 	for _, why := range w.pass.notKept {
 		w.d.cfg.Log.Warn().Str("why", why).Msg("an event is not kept for a saga that has not started; another saga has taken it")
@@ -129,7 +139,7 @@ func (w *Work) scheduleApart(ctx context.Context, ds extension.Deadlines, taken 
 	return nil
 }
 
-// waits reports whether t, an early answer, is tried again, and logs an answer that is not, or that has waited for an hour.
+// retriesEarly reports whether t, an early answer, is tried again. It logs a warning if t is ignored, or if t has waited for an hour.
 func (w *Work) retriesEarly(ctx context.Context, t target) (again bool, err error) {
 	again = w.pass.exists(t.id)
 	why := "answer waits: its saga has not sent the command that it answers, as if the saga's database was set back"
@@ -147,14 +157,14 @@ func (w *Work) retriesEarly(ctx context.Context, t target) (again bool, err erro
 	return again, nil
 }
 
-// scopeOf returns the scope of the deadline for an event that was set apart. Messages of two hops may have equal ids, so it also
-// depends on the event.
+// scopeOf returns the scope of the deadline for an event that was set apart. It contains a hash of the whole event, since messages of
+// two hops may have equal ids.
 func scopeOf(saga string, event []byte) string {
 	sum := sha256.Sum256(event)
 	return saga + "/" + hex.EncodeToString(sum[:])
 }
 
-// retrySetApart tries again the event that a saga could not take before.
+// retrySetApart handles the deadlines apartName and lastName: it gives the event to the saga again.
 func (d *Decider) retrySetApart(ctx context.Context, tx pgx.Tx, due participant.Due[Apart]) error {
 	e, err := saga.ReadEvent(due.Body.Event)
 	if err != nil {
@@ -167,7 +177,7 @@ func (d *Decider) retrySetApart(ctx context.Context, tx pgx.Tx, due participant.
 func (p *pass) retrySetApart(ctx context.Context, body Apart, e saga.Event) error {
 	switch e.Kind {
 	case saga.Started, saga.Answered, saga.Observed:
-	default: // an operator's action, and this message proves no operator
+	default: // an operator's action: a message does not prove that an operator sent it
 		return retry.Permanent(fmt.Errorf("saga %s: an event of kind %q is not tried again", body.Saga, e.Kind))
 	}
 	t := target{message: -1, id: body.Saga, event: e, tries: body.Tries}

@@ -13,23 +13,24 @@ import (
 	"github.com/troupe-go/troupe/saga"
 )
 
-// Definitions holds the known definitions: for each type of saga the one that new instances use, and all of them by hash.
+// Definitions holds the known definitions by hash, and for each type of saga the one that new instances use.
 type Definitions struct {
 	current map[string]*saga.Definition
 	names   []string // of current, sorted
 	mu      sync.RWMutex
 	byHash  map[string]*saga.Definition // guarded by mu
-	all     []*saga.Definition          // of byHash, by saga and hash; guarded by mu
-	// idle holds the definitions with which no saga ran when the process began, and with which it has loaded none since. Most are
-	// retired versions. Guarded by mu.
+	all     []*saga.Definition          // the values of byHash, ordered by saga and hash; guarded by mu
+	// idle holds the hashes of definitions that no saga under way had when the process began, and of which this process has loaded no
+	// saga since. Most are retired versions. Guarded by mu.
 	idle map[string]bool
 	// unreadable holds the stored definitions that cannot be parsed, by hash. Guarded by mu.
 	unreadable map[string]unreadableDefinition
-	// Find loads a definition that is not known, of a saga that another process started.
+	// Find loads a definition that is not known: the definition of a saga that another process started. If it is nil, such a saga is an
+	// error.
 	Find func(ctx context.Context, hash string) (*saga.Definition, error)
 }
 
-// NewDefinitions returns definitions that new instances use, one for each type.
+// NewDefinitions returns Definitions in which new instances use defs, at most one for each type.
 func NewDefinitions(defs []*saga.Definition) (*Definitions, error) {
 	ds := &Definitions{
 		current: make(map[string]*saga.Definition), byHash: make(map[string]*saga.Definition),
@@ -57,14 +58,14 @@ func (ds *Definitions) Named(name string) (*saga.Definition, error) {
 	return nil, fmt.Errorf("there is no saga %q: there are %s", name, strings.Join(ds.names, ", "))
 }
 
-// known returns all definitions that sagas of this coordinator have or may have, in the order of their names and hashes.
+// known returns all definitions, except unreadable ones, ordered by saga and hash.
 func (ds *Definitions) known() []*saga.Definition {
 	ds.mu.RLock()
 	defer ds.mu.RUnlock()
 	return ds.all
 }
 
-// knows reports whether a known definition is of the type of a saga.
+// knows reports whether a definition of the type of saga id is known.
 func (ds *Definitions) knows(id string) bool {
 	name, _, _ := strings.Cut(id, "/")
 	return slices.ContainsFunc(ds.known(), func(d *saga.Definition) bool { return d.Spec().Saga == name })
@@ -76,7 +77,8 @@ func (ds *Definitions) sort() {
 	})
 }
 
-// Of returns the definition of a hash.
+// Of returns the definition of a hash. If it is not known, Of loads it with Find. The caller has read a saga with this definition, so
+// that the definition is no longer idle.
 func (ds *Definitions) Of(ctx context.Context, hash string) (*saga.Definition, error) {
 	ds.mu.RLock()
 	d, idle := ds.byHash[hash], ds.idle[hash]
@@ -97,7 +99,7 @@ func (ds *Definitions) Of(ctx context.Context, hash string) (*saga.Definition, e
 	return d, err
 }
 
-// Add makes a definition known that sagas have or may have.
+// Add adds a definition that sagas have or may have. If it was idle, it is not idle any more.
 func (ds *Definitions) Add(hash string, d *saga.Definition) {
 	ds.mu.Lock()
 	defer ds.mu.Unlock()
@@ -106,7 +108,7 @@ func (ds *Definitions) Add(hash string, d *saga.Definition) {
 	ds.sort()
 }
 
-// AddIdle makes a definition known that no saga has now. An event that only such definitions await is not stashed.
+// AddIdle adds a definition that no saga under way has. An event that only idle definitions await is not stashed.
 func (ds *Definitions) AddIdle(hash string, d *saga.Definition) {
 	ds.mu.Lock()
 	defer ds.mu.Unlock()
@@ -127,8 +129,8 @@ func (ds *Definitions) Has(hash string) bool {
 	return ds.byHash[hash] != nil
 }
 
-// AddUnreadable makes the text of a stored definition known that cannot be parsed. This program cannot decide for the sagas of the
-// definition, but it finds them: an event that one of them waits for is an error, and is not ignored. idle reports that no saga has it now.
+// AddUnreadable adds a stored definition that this program cannot parse. The program cannot decide for its sagas, but reads from text
+// the events that they await: such an event is an error, and is not ignored. idle reports that no saga under way has the definition.
 func (ds *Definitions) AddUnreadable(hash, text string, idle bool) {
 	d := readAwaited(text)
 	d.Idle = idle
@@ -147,10 +149,10 @@ func (ds *Definitions) inUse(hash string) {
 	}
 }
 
-// awaiting calls do for each definition that sagas of this coordinator have or may have, also for unreadable ones: with its type of saga, the
-// events that it awaits, and how long an event is kept that comes before its saga.
+// awaiting calls do for each definition, also for unreadable ones. name is the type of saga. awaited lists the events that its sagas
+// await. stash is the time for which an event is kept that comes before its saga.
 //
-// For a definition that no saga has, that is 0: else the events that only a retired version awaits would be kept, each for nothing.
+// stash is 0 for an idle definition: an event that only a retired version awaits would be kept for nothing.
 func (ds *Definitions) awaiting(do func(name string, awaited []saga.Answer, stash time.Duration)) {
 	for _, d := range ds.known() {
 		stash := cmp.Or(time.Duration(d.Spec().Stash), defaultStash)
@@ -174,7 +176,7 @@ func (ds *Definitions) awaiting(do func(name string, awaited []saga.Answer, stas
 // defaultStash is the default of saga.Spec.Stash.
 const defaultStash = time.Hour
 
-// Hashes returns the hashes of all definitions that this process has read.
+// Hashes returns the hashes of all definitions, also of unreadable ones.
 func (ds *Definitions) Hashes() []string {
 	ds.mu.RLock()
 	defer ds.mu.RUnlock()

@@ -1,9 +1,11 @@
-// Package decisions decides on events for stored sagas, and writes what follows in one transaction: the states, the log, the
-// messages and the deadlines. Package coordinator uses it for messages and for calls, package sagadesk for an operator's
+// Package decisions decides on events for stored sagas. In one transaction it writes the states, the log, the messages and the
+// deadlines. Package coordinator uses it for messages and for Start, Submit and Act; package sagadesk uses it for an operator's
 // actions.
 //
-//	Begin(tx) ─► Messages, Start or Act: load, guard, saga.Decide ─► End: save, outbox, deadlines ─► commit ─► Told
+//	Begin(tx) ─► Messages, Start or Act: load and lock the sagas, saga.Decide ─► End: save, outbox, deadlines ─► commit ─► CallHooks
 //
-// Store is the contract of the tables. Postgres is the implementation for production; Memory is the one for tests and for
-// exploring a definition, in virtual time. Package storetest checks both with one suite.
+// In a caller's transaction (Within), the hooks are called before the commit, since the caller does not report it.
+//
+// Store is the contract of the tables. Postgres implements it for production. Memory implements it for tests, and for exploring a
+// definition in virtual time. Package storetest checks both with one suite.
 package decisions

@@ -23,23 +23,25 @@ type Message struct {
 	Correlation string
 	// SagaID, SagaStep and SagaOperation are set for answers.
 	SagaID, SagaStep, SagaOperation string
-	// Epoch is, for an answer, the epoch of the command that it answers.
+	// Epoch is, for an answer, the epoch of the command that it answers. It distinguishes a command from the same one that was sent
+	// again.
 	Epoch  int
 	Fields map[string]any
-	// Reason is set for an exhausted event: why the command was given up.
+	// Reason is set for an exhausted event: why the hop gave up the command.
 	Reason string
-	// Unreadable is the error about an answer without Fields, since its payload cannot be decoded.
+	// Unreadable is the error of an answer whose payload cannot be decoded, so that Fields is empty. It matters only if the saga is
+	// stored for this coordinator.
 	Unreadable error
 }
 
 // A Decided is the decision on one event for one saga.
 type Decided struct {
-	// Message is the index of the message that was decided on; -1: there was none.
+	// Message is the index of the message in the call of Messages; -1: no message caused the decision.
 	Message int
 	ID      string
-	At      time.Time // by the store's clock
+	At      time.Time // the time of the decision, by the store's clock
 	Event   saga.Event
-	State   saga.State // after it
+	State   saga.State // after the decision
 	Effects saga.Effects
 }
 
@@ -48,33 +50,35 @@ type pass struct {
 	*Definitions
 	store    Store
 	now      time.Time
-	clockErr error // of reading now for a start
+	clockErr error // the error of Store.Now, if clock has called it
 
 	sagas   map[string]*loaded
 	decided []Decided
 	stashed []Stashed
-	// correlation is the correlation id of a saga that a call begins.
+	// correlation is the correlation id of a saga that Within starts.
 	correlation string
-	wake        map[string]bool // sagas whose deadlines are to be checked once more, at once
-	// unread holds the sagas that were granted a lock and that this program cannot read. End schedules a wake for each.
+	wake        map[string]bool // sagas that were granted a lock: End schedules a wake for each, due at once
+	// unread holds the sagas that were granted a lock and that this program cannot read. End schedules a wake for each. The wake
+	// becomes a dead letter, which can be redriven.
 	unread []string
-	// looked, unless nil, returns errNewDefinitions if new definitions were stored, so that the targets must be found again.
+	// looked is set by Work.LookFirst, else nil. messages calls it when the sagas are loaded, before the first decision. An error of
+	// looked ends the pass: the coordinator has learned new definitions, and must find the targets again.
 	looked  func(context.Context) error
-	notKept []string // the reasons why events of messages with other effects were not kept
-	apart   []target // starts and events that failed, of messages that have other effects too
+	notKept []string // for each event that was not stashed, and whose message has other effects: the reason
+	apart   []target // the targets that End schedules as messages of their own: see Apart
 }
 
 // loaded is a saga in a pass. If the State's version is 0, the saga does not exist yet.
 type loaded struct {
 	d       *saga.Definition
 	state   saga.State
-	was     int
+	was     int       // the version when it was loaded
 	stored  time.Time // Record.WakeAt
-	wakeAt  time.Time // the same; zero once that time has come
+	wakeAt  time.Time // as stored; zero after due has handled that time
 	entries []Entry
-	owner   string        // the coordinator that the saga belongs to, if that is another one
-	known   []Association // the associations that it had when it was loaded, or has got in this pass
-	fresh   []Association
+	owner   string        // the other coordinator that has the saga; empty if this one has it
+	known   []Association // the associations that it had when it was loaded, and the ones that unstash has handled since
+	fresh   []Association // the ones of known that Save inserts
 }
 
 func (ds *Definitions) begin(store Store) *pass {
@@ -111,7 +115,7 @@ func (p *pass) messages(ctx context.Context, ms []Message) error {
 	return nil
 }
 
-// clock returns the time of the pass, and reads it if nothing was loaded yet.
+// clock returns the time of the pass. If no load has read the time yet, clock reads it.
 func (p *pass) clock(ctx context.Context) (time.Time, error) {
 	if p.now.IsZero() {
 		p.now, p.clockErr = p.store.Now(ctx)
@@ -119,7 +123,7 @@ func (p *pass) clock(ctx context.Context) (time.Time, error) {
 	return p.now, p.clockErr
 }
 
-// FailedAt is an error with the index of the message that could not be decided; -1: there was no message.
+// FailedAt is the error about one message: Message is its index, or -1 if there was no message.
 type FailedAt struct {
 	Message int
 	Err     error
@@ -131,7 +135,7 @@ func (f FailedAt) Unwrap() error { return f.Err }
 
 func at(message int, err error) error { return FailedAt{message, err} }
 
-// load loads the sagas that the pass does not have yet.
+// load loads and locks the sagas of ids that the pass does not have yet. An id without a saga gets an empty loaded.
 func (p *pass) load(ctx context.Context, ids []string) error {
 	slices.Sort(ids)
 	ids = slices.DeleteFunc(slices.Compact(ids), func(id string) bool { return p.sagas[id] != nil })
@@ -175,7 +179,7 @@ func (p *pass) load(ctx context.Context, ids []string) error {
 	return nil
 }
 
-// unreadable is the error about a saga that this program cannot read.
+// unreadable is the error about a saga that this program cannot read: its definition or its state.
 type unreadable struct{ error }
 
 func (u unreadable) Unwrap() error { return u.error }
@@ -202,8 +206,9 @@ func (p *pass) take(ctx context.Context, t target) error {
 	return p.unstash(ctx, t.message, t.id)
 }
 
-// await loads a saga that was not found once more. A relay that reads the log publishes a command as soon as its transaction is on disk,
-// a moment before other sessions see the transaction. So the answer may come before the saga is visible. Guard waits for that transaction.
+// loadAgain loads a saga again that an earlier load did not find. A relay that reads the write-ahead log publishes a command before
+// other sessions see the transaction that wrote it. So the answer may come before the saga is visible. loadAgain calls Guard, which
+// waits for that transaction, and then loads the saga.
 func (p *pass) loadAgain(ctx context.Context, id string) error {
 	if p.sagas[id].d != nil {
 		return nil
@@ -219,7 +224,7 @@ func (p *pass) loadAgain(ctx context.Context, id string) error {
 	return p.load(ctx, []string{id})
 }
 
-// start begins a saga, unless it exists, and gives it the events that were stashed for it.
+// start starts the saga of t, unless the saga exists, and applies the events that were stashed for it.
 func (p *pass) start(ctx context.Context, t target) error {
 	l := p.sagas[t.id]
 	if l.state.Version > 0 {
@@ -229,7 +234,7 @@ func (p *pass) start(ctx context.Context, t target) error {
 	if l.owner != "" {
 		return p.failed(t, OwnedBy(l.owner))
 	}
-	if _, fx := saga.Decide(t.d, l.state, t.event, p.now); fx.Refused != "" { // checked before it takes a lock
+	if _, fx := saga.Decide(t.d, l.state, t.event, p.now); fx.Refused != "" { // checked before the saga takes a lock
 		p.decided = append(p.decided, Decided{t.message, t.id, p.now, t.event, l.state, fx})
 		return p.failed(t, fx.Refused)
 	}
@@ -245,12 +250,12 @@ func (p *pass) start(ctx context.Context, t target) error {
 	return p.unstash(ctx, t.message, t.id)
 }
 
-// OwnedBy returns why a coordinator cannot start a saga that another coordinator has.
+// OwnedBy returns the reason why a coordinator cannot start a saga that the coordinator owner has.
 func OwnedBy(owner string) string {
 	return "the coordinator " + owner + " has it in the same database: two coordinators of one type of saga need a database each"
 }
 
-// decide applies one event to one saga and records the decision.
+// decide applies one event to one saga, and adds the decision to the pass.
 func (p *pass) decide(message int, id string, e saga.Event) saga.Effects {
 	l := p.sagas[id]
 	if l.d == nil {
@@ -267,13 +272,14 @@ func (p *pass) decide(message int, id string, e saga.Event) saga.Effects {
 	return fx
 }
 
-// due applies to a saga the deadlines that are due, in their order, and its lock if it has been granted.
+// due handles a wake of a saga. It applies the grant of the saga's lock, if the saga waits for it and has been granted it, and then
+// each deadline that is due, the earliest first.
 func (p *pass) due(ctx context.Context, message int, id string) error {
 	if err := p.load(ctx, []string{id}); err != nil {
 		return err
 	}
 	l := p.sagas[id]
-	l.wakeAt = time.Time{} // it is due
+	l.wakeAt = time.Time{} // end schedules the next wake
 	if l.d == nil {
 		return nil
 	}
@@ -298,8 +304,8 @@ func (p *pass) due(ctx context.Context, message int, id string) error {
 	return p.unstash(ctx, message, id)
 }
 
-// nextDeadline returns the earliest deadline. An overdue one is left out: it has fired already, and waits until the parked
-// saga is resumed.
+// nextDeadline returns the earliest deadline that has not fired. An overdue deadline has fired already: it stays in the state until the
+// saga can apply it.
 func nextDeadline(s saga.State) (next saga.Armed, ok bool) {
 	for _, a := range s.Deadlines {
 		if a.Overdue {
@@ -312,7 +318,11 @@ func nextDeadline(s saga.State) (next saga.Armed, ok bool) {
 	return next, ok
 }
 
-// end releases the locks of sagas that have ended and saves the decisions. It returns the changes whose WakeAt is new.
+// end releases the locks of sagas that have ended, and saves the changes. It returns the changes whose wake must be scheduled or
+// cancelled.
+//
+// If a wake has become a dead letter, the next event of the saga schedules another wake, but only for an earlier or later deadline. If
+// the saga's earliest deadline is still the one of the dead letter, only a redrive of the dead letter wakes the saga.
 func (p *pass) end(ctx context.Context) (wake []Change, err error) {
 	for _, d := range p.decided {
 		if !d.Effects.Unlock {
@@ -324,7 +334,7 @@ func (p *pass) end(ctx context.Context) (wake []Change, err error) {
 		}
 		for _, id := range granted {
 			err := p.load(ctx, []string{id})
-			if errors.As(err, new(unreadable)) { // it does not keep this saga from ending
+			if errors.As(err, new(unreadable)) { // the saga that ends does not depend on it
 				p.unread = append(p.unread, id)
 				continue
 			}
@@ -344,7 +354,7 @@ func (p *pass) end(ctx context.Context) (wake []Change, err error) {
 			at = time.Time{}
 		case p.wake[id]:
 			at = p.now
-		case ok && (at.IsZero() || next.At.Before(at) || !at.After(p.now)): // a wake that is due may have become a dead letter
+		case ok && (at.IsZero() || next.At.Before(at) || !at.After(p.now)): // a wake whose time has passed may have become a dead letter
 			at = next.At
 		}
 		c := Change{Was: l.was, State: l.state, Entries: l.entries, WakeAt: at, Associations: l.fresh}

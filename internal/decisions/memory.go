@@ -11,8 +11,8 @@ import (
 	"github.com/troupe-go/troupe/saga"
 )
 
-// Memory is a Store with a coordinator on it, in virtual time, for tests and for exploring a definition. It decides on each
-// message at once and reports the decision to OnDecided; it sends nothing. It is not safe for concurrent use.
+// Memory is a Store and a coordinator in virtual time, for tests and for exploring a definition. It decides on each message at once,
+// and reports the decision to OnDecided. It sends nothing. It is not safe for concurrent use.
 type Memory struct {
 	// OnDecided is called for each decision, also one that changed nothing.
 	OnDecided func(Decided)
@@ -42,7 +42,7 @@ func NewMemory(now time.Time, defs ...*saga.Definition) (*Memory, error) {
 	}, nil
 }
 
-// Start begins an instance of a saga and returns its id. If an instance of its key exists, it stays as it is.
+// Start starts a saga and returns its id. If the key has a saga already, Start changes nothing.
 func (m *Memory) Start(name string, fields map[string]any) (id string, err error) {
 	err = m.pass(func(p *pass) error {
 		is, err := p.begin(context.Background(), name, fields)
@@ -57,7 +57,7 @@ func (m *Memory) Take(msg Message) error {
 	return m.pass(func(p *pass) error { return p.messages(context.Background(), []Message{msg}) })
 }
 
-// Act applies an operator's action to a saga. An action that is not allowed is an error that wraps ErrRefused.
+// Act applies an operator's action to a saga. If the action is not allowed, the error wraps ErrRefused.
 func (m *Memory) Act(id string, e saga.Event) (fx saga.Effects, err error) {
 	err = m.pass(func(p *pass) error {
 		fx, err = p.act(context.Background(), id, e)
@@ -66,7 +66,7 @@ func (m *Memory) Act(id string, e saga.Event) (fx saga.Effects, err error) {
 	return fx, err
 }
 
-// Advance moves the virtual time by d. Deadlines that are due meanwhile are decided at their times.
+// Advance moves the virtual time by d. Each deadline that becomes due is decided at its own time.
 func (m *Memory) Advance(d time.Duration) error {
 	end := m.now.Add(d)
 	for {
@@ -109,7 +109,7 @@ func (m *Memory) Sagas() (all []saga.State) {
 // Log returns the entries of a saga's log.
 func (m *Memory) Log(id string) []Entry { return slices.Clone(m.logs[id]) }
 
-// Within runs do on the store. If do returns an error, its writes are undone.
+// Within runs do on the store. If do returns an error, Within takes back all changes of do.
 func (m *Memory) Within(do func(Store) error) error {
 	kept := *m
 	kept.records, kept.logs, kept.associated = maps.Clone(m.records), maps.Clone(m.logs), maps.Clone(m.associated)
@@ -252,7 +252,7 @@ func (m *Memory) Unstash(_ context.Context, as []Association) (taken []Stashed, 
 	return taken, nil
 }
 
-// Lock adds id to the queue for name, unless it is in a queue.
+// Lock adds saga id to the queue for the lock name, unless id is in a queue already. It reports whether id is the first of its queue.
 func (m *Memory) Lock(ctx context.Context, name, id string) (bool, error) {
 	if !slices.ContainsFunc(m.locks, func(l memoryLock) bool { return l.id == id }) {
 		m.locks = append(m.locks, memoryLock{name, id})
@@ -270,7 +270,8 @@ func (m *Memory) Granted(_ context.Context, id string) (bool, error) {
 	return first == i, nil
 }
 
-// Unlock removes id from its queue and returns the saga that has the lock as a result.
+// Unlock removes saga id from the queue for its lock. If id had the lock, Unlock returns the next saga of the queue, which has the lock
+// now; otherwise it returns none.
 func (m *Memory) Unlock(ctx context.Context, id string) ([]string, error) {
 	had, _ := m.Granted(ctx, id)
 	i := slices.IndexFunc(m.locks, func(l memoryLock) bool { return l.id == id })

@@ -52,24 +52,24 @@ var (
 	nextLock string
 )
 
-// guardClass is the first half of the keys of the advisory locks that Guard and Lock take; the second is a hash.
+// guardClass is the first half of the keys of the advisory locks that Guard and Lock take. The second half is a hash.
 const guardClass = 0x74727573 // "trus"
 
-// Postgres stores sagas in the tables troupe.sagas, saga_events, saga_associations, saga_stash and saga_locks. Its time is
-// the database's. Statements without a result are sent with the next statement if tx can queue them.
+// Postgres stores sagas in the tables troupe.sagas, saga_events, saga_associations, saga_stash and saga_locks. Its clock is the
+// database's. If tx can queue statements, Save queues its own. All other methods send theirs at once.
 type Postgres struct {
 	tx pgx.Tx
-	// The coordinator's hop and group are stored with each saga, and the content type of its messages: a Desk that acts on
-	// the saga writes in that coordinator's name.
+	// hop, group and content are the coordinator's hop and group, and the content type of its messages. They are stored with each saga:
+	// package sagadesk reads them, to write messages in the coordinator's name.
 	hop, group, content string
 	now                 time.Time
-	reportConflict      func(error) error // called with the errors of the statements that Save queues, which come later
-	first               *pgx.Batch        // sent with the first Load, unless nil
+	reportConflict      func(error) error // called with each error of a statement that Save has queued
+	first               *pgx.Batch        // sent with the first Load; nil: nothing
 }
 
 var _ Store = (*Postgres)(nil)
 
-// NewPostgres returns a store in tx for the sagas of the coordinator of hop and group.
+// NewPostgres returns a store that works in tx, for the sagas of the coordinator of hop and group.
 func NewPostgres(tx pgx.Tx, hop, group string) *Postgres {
 	return &Postgres{tx: tx, hop: hop, group: group, content: envelope.JSON, reportConflict: conflict}
 }
@@ -85,8 +85,8 @@ func (p *Postgres) Now(ctx context.Context) (time.Time, error) {
 	return p.now, err
 }
 
-// Load locks the rows, in the order of their ids. A saga of another coordinator in the same database is returned with its
-// owner. The clock is read after the locks are taken, so a decision is never dated before a change that it waited for.
+// Load locks the rows in the order of their ids. For a saga of another coordinator in the same database it returns the owner. It reads
+// the clock after it has the locks, so that no decision is dated before a change for which Load has waited.
 func (p *Postgres) Load(ctx context.Context, ids []string) (found []Record, err error) {
 	batch := &pgx.Batch{}
 	if p.first != nil {
@@ -110,7 +110,8 @@ func record(row pgx.CollectableRow) (r Record, err error) {
 	return r, err
 }
 
-// Save writes all changes with one statement for each table.
+// Save writes all changes in one batch: for each table at most one INSERT, one UPDATE and one DELETE, however many sagas there are. If
+// tx can queue statements, they are sent with its next statement, and their errors come then.
 func (p *Postgres) Save(ctx context.Context, changes []Change) error {
 	var fresh, changed sagaColumns
 	var events eventColumns
@@ -178,7 +179,7 @@ func (p *Postgres) Save(ctx context.Context, changes []Change) error {
 	return queue(ctx, p.tx, batch)
 }
 
-// queue adds statements to tx. They are sent with its next statement if tx can queue, else at once.
+// queue adds statements to tx, which sends them with its next statement. If tx cannot queue, they are sent at once.
 func queue(ctx context.Context, tx pgx.Tx, batch *pgx.Batch) error {
 	if batch.Len() == 0 {
 		return nil
@@ -189,8 +190,8 @@ func queue(ctx context.Context, tx pgx.Tx, batch *pgx.Batch) error {
 	return conflict(tx.SendBatch(ctx, batch).Close())
 }
 
-// conflict wraps an error in ErrConflict if a concurrent transaction caused it: the same saga was written (a unique violation
-// in schema troupe), or one transaction had to be aborted, by a deadlock or by a serialization failure.
+// conflict wraps an error in ErrConflict if a concurrent transaction caused it: both wrote the same saga (a unique violation in schema
+// troupe), or Postgres aborted this one because of a deadlock or a serialization failure.
 func conflict(err error) error {
 	var refused *pgconn.PgError
 	if !errors.As(err, &refused) || errors.Is(err, ErrConflict) {
@@ -203,7 +204,7 @@ func conflict(err error) error {
 	return err
 }
 
-// Associated reads the table, which has no associations of ended sagas.
+// Associated reads troupe.saga_associations. Save deletes the associations of a saga that ends.
 func (p *Postgres) Associated(ctx context.Context, as []Association) (map[Association][]string, error) {
 	columns := columnsOf(as)
 	rows, err := p.tx.Query(ctx, findAssociated, columns.args())
@@ -226,8 +227,8 @@ func (p *Postgres) Associated(ctx context.Context, as []Association) (map[Associ
 	return found, err
 }
 
-// Guard takes advisory locks: for a variable on the value as it is stored, for a key on the key itself, as insert_sagas.sql
-// does.
+// Guard takes an advisory lock for each association: for a variable on the value as it is stored, for a key on the key itself.
+// insert_sagas.sql takes the same lock on the key.
 func (p *Postgres) Guard(ctx context.Context, as []Association) error {
 	names := make([]string, len(as))
 	for i, a := range as {
@@ -239,8 +240,8 @@ func (p *Postgres) Guard(ctx context.Context, as []Association) error {
 	return p.guard(ctx, names...)
 }
 
-// guard waits for the transactions that have guarded one of the names. It returns an error if the statements that follow would not
-// see what those have committed.
+// guard takes the advisory locks of names, until the transaction ends. It waits for other transactions that have one of them. It
+// returns an error if the isolation level hides from the next statements what those transactions have committed.
 func (p *Postgres) guard(ctx context.Context, names ...string) error {
 	rows, err := p.tx.Query(ctx, guard, pg.Args{"class": int32(guardClass), "names": names})
 	if err != nil {
@@ -257,7 +258,7 @@ func (p *Postgres) guard(ctx context.Context, names ...string) error {
 	return nil
 }
 
-// Stash inserts events, and deletes up to two expired ones for each.
+// Stash inserts events. For each of them it deletes up to two expired ones.
 func (p *Postgres) Stash(ctx context.Context, events []Stashed) error {
 	var c associationColumns
 	var messages, texts []string
@@ -279,7 +280,7 @@ func (p *Postgres) Stash(ctx context.Context, events []Stashed) error {
 	return p.tx.SendBatch(ctx, batch).Close()
 }
 
-// StashBytes sums the sizes that Stash has stored.
+// StashBytes sums the sizes of the unexpired events, as Stash has stored them.
 func (p *Postgres) StashBytes(ctx context.Context, a Association) (bytes int64, err error) {
 	columns := columnsOf([]Association{a})
 	args := columns.args()
@@ -288,7 +289,7 @@ func (p *Postgres) StashBytes(ctx context.Context, a Association) (bytes int64, 
 	return bytes, err
 }
 
-// Unstash deletes the events of the associations, and returns the unexpired ones.
+// Unstash deletes the events of the associations. It returns the unexpired ones.
 func (p *Postgres) Unstash(ctx context.Context, as []Association) ([]Stashed, error) {
 	columns := columnsOf(as)
 	args := columns.args()
@@ -307,7 +308,8 @@ func (p *Postgres) Unstash(ctx context.Context, as []Association) ([]Stashed, er
 	})
 }
 
-// Lock adds id to the queue for name. Unlock knows the name only as it is stored, so both guard the stored name.
+// Lock adds saga id to the queue for the lock name, and reports whether id is the first. It guards the name as it is stored, since
+// Unlock knows only the stored name.
 func (p *Postgres) Lock(ctx context.Context, name, id string) (granted bool, err error) {
 	name = pgtext.Indexable(name)
 	if err := p.guard(ctx, "lock "+name); err != nil {
@@ -319,7 +321,7 @@ func (p *Postgres) Lock(ctx context.Context, name, id string) (granted bool, err
 	return p.Granted(ctx, id)
 }
 
-// Granted reports whether id is the first in its queue.
+// Granted reports whether saga id is the first in its queue.
 func (p *Postgres) Granted(ctx context.Context, id string) (granted bool, err error) {
 	err = p.tx.QueryRow(ctx, hasLock, pg.Args{"id": id}).Scan(&granted)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -328,7 +330,8 @@ func (p *Postgres) Granted(ctx context.Context, id string) (granted bool, err er
 	return granted, err
 }
 
-// Unlock removes id from its queue and returns the saga that has the lock as a result.
+// Unlock removes saga id from the queue for its lock. If id had the lock, Unlock returns the next saga of the queue, which has the lock
+// now; otherwise it returns none.
 func (p *Postgres) Unlock(ctx context.Context, id string) (granted []string, err error) {
 	const find = "SELECT name FROM troupe.saga_locks WHERE saga_id = @id"
 	var name string

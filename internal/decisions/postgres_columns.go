@@ -51,7 +51,7 @@ func (c *sagaColumns) args() pg.Args {
 	}
 }
 
-// underWay returns the names of the steps that await something or are stuck.
+// underWay returns the names of the steps that await an answer, or that an operator must act on, for the column steps.
 func underWay(s saga.State) string {
 	var names []string
 	for _, st := range s.Steps {
@@ -63,7 +63,7 @@ func underWay(s saga.State) string {
 	return strings.Join(names, " ")
 }
 
-// storable returns s with each byte that a text of Postgres cannot hold replaced.
+// storable returns s, with U+FFFD for each part that a text of Postgres cannot hold: a NUL, or bytes that are not UTF-8.
 func storable(s string) string {
 	return strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", "\uFFFD"), "\uFFFD")
 }

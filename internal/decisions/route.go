@@ -14,34 +14,34 @@ import (
 	"github.com/troupe-go/troupe/saga"
 )
 
-// target is an event, with the saga that it is for, or with the association that finds its sagas.
+// target is an event for one saga, or for all sagas that have an association.
 type target struct {
 	message int
 	event   saga.Event
-	id      string           // the saga, if it is known
-	by      Association      // how it is found, if it is not known
-	d       *saga.Definition // of the saga that it starts
-	stash   time.Duration    // how long the event is kept if no saga is found: the longest time among the versions that await it; 0: not at all
-	lock    string           // the name that the saga which it starts locks
-	start   saga.Event       // the start with the message's fields, where event has the saga's variables
+	id      string           // the id of the saga, if it is known
+	by      Association      // finds the sagas, if no id is known
+	d       *saga.Definition // for a start: the definition of the new saga
+	stash   time.Duration    // how long the event is kept if there is no saga: the longest time of all versions that await it; 0: it is not kept
+	lock    string           // for a start: the name of the lock that the new saga takes
+	start   saga.Event       // for a start by a message: event with the fields of the message, not yet the variables of the saga
 	// alone is true if the message has no other target.
 	alone bool
-	// unreadable is the Message's, set for its answer only.
+	// unreadable is Message.Unreadable. It is set only for the target that the message answers.
 	unreadable error
 	// tries counts how often the event came before its saga or its step.
 	tries int
-	// answered is the saga that gets the event as an answer, and so does not get it as an awaited event too.
+	// answered is the id of the saga that gets the message as an answer. That saga does not get it as an awaited event too.
 	answered string
 }
 
-// targets returns the sagas that m is for: the one that it answers and, since an answer is also an event, the sagas that it
-// starts and the others that await it. A start that cannot be evaluated does not affect the others.
+// targets returns the targets of m: the saga that m answers, the sagas that m starts, and the sagas that await m. An answer may be all
+// three, since it is also an event. A start that cannot be evaluated is set apart, so that it does not fail the other targets.
 func (p *pass) targets(ctx context.Context, i int, m Message) (ts []target, err error) {
 	answered := ""
 	if m.SagaID != "" && m.SagaStep != "" {
 		answered = m.SagaID
-		// The type does not matter: a saga of a type that this process does not have, no longer or not yet, is ours if it is
-		// stored as ours.
+		// The type of the saga is not checked here: if the saga is stored for this coordinator, it gets the answer, even if this
+		// process does not know a definition of the type.
 		ts = append(ts, target{message: i, id: m.SagaID, unreadable: m.Unreadable, event: saga.Event{
 			Kind: saga.Answered, Step: m.SagaStep, Operation: m.SagaOperation, Epoch: m.Epoch, Outcome: m.Outcome,
 			Hop: m.Hop, Type: m.Type, Fields: m.Fields, Reason: m.Reason, Message: m.ID,
@@ -60,7 +60,7 @@ func (p *pass) targets(ctx context.Context, i int, m Message) (ts []target, err 
 	}
 	var all []Association
 	var unfound error
-	p.awaiting(func(name string, awaited []saga.Answer, stash time.Duration) { // also older ones, whose instances still run
+	p.awaiting(func(name string, awaited []saga.Answer, stash time.Duration) { // also for older definitions, whose sagas still run
 		for _, by := range associationsOf(name, awaited, m) {
 			if by.Value == "" {
 				if stash > 0 {
@@ -97,7 +97,7 @@ func (p *pass) targets(ctx context.Context, i int, m Message) (ts []target, err 
 	return ts, nil
 }
 
-// startedBy returns the start of a saga of d by m, and whether m starts one.
+// startedBy returns the target by which m starts a saga of d, and reports whether m starts one.
 func startedBy(d *saga.Definition, i int, m Message, now func() (time.Time, error)) (t target, starts bool, err error) {
 	t = target{message: i, d: d, start: saga.Event{
 		Kind: saga.Started, Hop: m.Hop, Type: m.Type, Fields: m.Fields, Message: m.ID, Correlation: m.Correlation,
@@ -117,7 +117,7 @@ func startedBy(d *saga.Definition, i int, m Message, now func() (time.Time, erro
 	return is, true, nil
 }
 
-// noValue returns the error for an event that no saga can get, since it lacks the value that finds them.
+// noValue returns the error about an event that lacks the value by which it would find its sagas. No saga can get it.
 func noValue(by Association, m Message) error {
 	lacks := "it has no key, or one that is not UTF-8"
 	if by.Variable != "" {
@@ -126,7 +126,8 @@ func noValue(by Association, m Message) error {
 	return fmt.Errorf("saga %s awaits %s of %s and cannot be found: %s; redrive the event with a value, or discard it", by.Saga, m.Type, m.Hop, lacks)
 }
 
-// associationsOf returns the associations by which m finds sagas of a type that await these events. An association without a value finds none.
+// associationsOf returns the associations by which m finds sagas of the type name, whose definition awaits the events in awaited. An
+// association with an empty value finds no saga.
 func associationsOf(name string, awaited []saga.Answer, m Message) (all []Association) {
 	for _, a := range awaited {
 		if a.Hop != m.Hop || a.Event != m.Type {
@@ -143,7 +144,7 @@ func associationsOf(name string, awaited []saga.Answer, m Message) (all []Associ
 	return all
 }
 
-// keyOf returns the key of m for the log, which cannot hold every key. The key of a saga can be held.
+// keyOf returns the key of m. It returns an empty text for a key that the log of a saga cannot hold; no saga has such a key.
 func keyOf(m Message) *string {
 	if !pgtext.Fits(m.Key) {
 		return new(string)
@@ -151,8 +152,8 @@ func keyOf(m Message) *string {
 	return &m.Key
 }
 
-// find loads all sagas that targets are for, at once, and sets the ids of targets that are found by the saga's key. A target
-// that is found by a variable may be for several sagas; observe finds them.
+// find loads all sagas of the targets at once. It sets the id of each target that finds its saga by the key. A target that finds its
+// sagas by a variable may have several: observe finds them again.
 func (p *pass) find(ctx context.Context, targets []target) error {
 	var ids []string
 	var by []Association
@@ -179,7 +180,8 @@ func (p *pass) find(ctx context.Context, targets []target) error {
 	return p.load(ctx, ids)
 }
 
-// observe applies an event to the sagas that it is for, or stashes it if there is none.
+// observe applies an event to each saga that awaits it. If there is none, it guards the association, so that a concurrent start has
+// ended, and looks again. If there is still none, it stashes the event.
 func (p *pass) observe(ctx context.Context, t target) error {
 	ids, err := p.observers(ctx, t)
 	if err != nil {
@@ -229,10 +231,11 @@ func (p *pass) observe(ctx context.Context, t target) error {
 	return p.store.Stash(ctx, []Stashed{kept})
 }
 
-// mostStashed limits the bytes of the events that are kept for a saga that has not started, since its start reads all of them into memory.
+// mostStashed limits the bytes of the events that are stashed for one association: the start of the saga reads all of them into memory.
 const mostStashed = 8 << 20
 
-// noRoom returns the reason why an event cannot be kept, or an empty text. The first event of an association is always kept.
+// noRoom returns the reason why an event cannot be stashed, or an empty text if it can. The first event of an association is always
+// stashed.
 func (p *pass) noRoom(ctx context.Context, e Stashed) (why string, err error) {
 	bytes, err := p.store.StashBytes(ctx, e.Association)
 	if err != nil || bytes == 0 {
@@ -246,7 +249,8 @@ func (p *pass) noRoom(ctx context.Context, e Stashed) (why string, err error) {
 	return why, err
 }
 
-// unkept handles an event for which there is no room: the message becomes a dead letter, unless another saga has taken it.
+// unkept handles an event that cannot be stashed, for the reason why. If the message has no other target, the error makes it a dead
+// letter. Otherwise the reason is logged.
 func (p *pass) unkept(t target, why string) error {
 	if why == "" {
 		return nil
@@ -261,7 +265,7 @@ func (p *pass) unkept(t target, why string) error {
 // awaitable reports whether t's saga may still come: it does not exist, rather than having ended.
 func (p *pass) awaitable(t target) bool { return t.id == "" || p.sagas[t.id].state.Version == 0 }
 
-// observers returns the sagas that t is for, as far as they exist.
+// observers returns the ids of the existing sagas that t is for, sorted.
 func (p *pass) observers(ctx context.Context, t target) (ids []string, err error) {
 	if t.id != "" {
 		if p.sagas[t.id].state.Version == 0 {
@@ -276,10 +280,10 @@ func (p *pass) observers(ctx context.Context, t target) (ids []string, err error
 	ids = found[t.by]
 	for _, id := range ids {
 		if l := p.sagas[id]; l != nil && l.state.Version == 0 {
-			delete(p.sagas, id) // another transaction has started it since it was loaded
+			delete(p.sagas, id) // another transaction has started it since: load it again
 		}
 	}
-	for id, l := range p.sagas { // not saved yet
+	for id, l := range p.sagas { // associations of this pass, which are not saved yet
 		if l.state.Version > 0 && slices.Contains(l.known, t.by) && !slices.Contains(ids, id) {
 			ids = append(ids, id)
 		}
@@ -288,14 +292,15 @@ func (p *pass) observers(ctx context.Context, t target) (ids []string, err error
 	if err := p.load(ctx, slices.Clone(ids)); err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { // an operator has set the variable since, or the saga has ended in this pass
+	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { // it has ended in this pass, or its variable has another value by now
 		l := p.sagas[id]
-		took := slices.ContainsFunc(p.decided, func(d Decided) bool { return d.ID == id && d.Message == t.message }) // by another association
+		took := slices.ContainsFunc(p.decided, func(d Decided) bool { return d.ID == id && d.Message == t.message }) // by another association: the event is not stashed
 		return l.d != nil && !took && (l.state.Ended() || !slices.Contains(associations(l), t.by))
 	}), nil
 }
 
-// unstash applies to a saga the events that came before they could find it.
+// unstash applies to a saga the events that were stashed for its new associations. Such an event may set a variable and so add an
+// association; unstash ends when there is no new one.
 func (p *pass) unstash(ctx context.Context, message int, id string) error {
 	l := p.sagas[id]
 	for l.state.Version > 0 && !l.state.Ended() {
@@ -322,7 +327,7 @@ func (p *pass) unstash(ctx context.Context, message int, id string) error {
 			return err
 		}
 		for i, e := range events {
-			if l.state.Ended() && e.Variable != "" { // as an event that comes when the saga has ended
+			if l.state.Ended() && e.Variable != "" { // the next saga of that value gets it
 				if err := p.store.Stash(ctx, events[i:i+1]); err != nil {
 					return err
 				}
@@ -336,7 +341,7 @@ func (p *pass) unstash(ctx context.Context, message int, id string) error {
 	return nil
 }
 
-// associations returns all associations by which events find l now.
+// associations returns the associations by which events find the saga now.
 func associations(l *loaded) (all []Association) {
 	for _, a := range l.d.Awaited() {
 		by := Association{Saga: l.state.Saga, Value: l.state.Key}

@@ -13,17 +13,17 @@ type StartResult struct {
 	Existed, OtherData bool
 }
 
-// A Start is the start of a saga, to be decided.
+// A Start is a checked start of a saga that no transaction has decided on yet.
 type Start struct{ target target }
 
 // ID returns the saga's id.
 func (s Start) ID() string { return s.target.id }
 
-// Lock returns the name of the lock that the saga takes; "": it takes none.
+// Lock returns the name of the lock that the saga takes, or an empty text if it takes none.
 func (s Start) Lock() string { return s.target.lock }
 
-// StartOf returns the start of a saga of a type with values. Within a handler the saga is part of the handled message's flow, otherwise it
-// begins a flow.
+// StartOf returns the start of a saga of the type name with the values in fields. If ctx is the context of a handler, the saga belongs
+// to the flow of the handled message; otherwise it begins a flow.
 func (ds *Definitions) StartOf(ctx context.Context, name string, fields map[string]any) (Start, error) {
 	d, err := ds.Named(name)
 	if err != nil {
@@ -33,7 +33,7 @@ func (ds *Definitions) StartOf(ctx context.Context, name string, fields map[stri
 	return Start{t}, err
 }
 
-// begin starts a saga by a call.
+// begin starts a saga of the type name, on its current definition.
 func (p *pass) begin(ctx context.Context, name string, fields map[string]any) (StartResult, error) {
 	d, err := p.Named(name)
 	if err != nil {
@@ -42,7 +42,8 @@ func (p *pass) begin(ctx context.Context, name string, fields map[string]any) (S
 	return p.beginOn(ctx, d, saga.Event{Fields: fields})
 }
 
-// StartData returns the key and the variables, in the form of the definition, of the values that a caller gives.
+// StartData returns the saga's key and variables for the values that a caller gives. Each value is converted to the type that d
+// declares.
 func StartData(d *saga.Definition, given map[string]any) (key string, data map[string]any, err error) {
 	text, err := saga.WriteFields(given)
 	if err != nil {
@@ -55,8 +56,8 @@ func StartData(d *saga.Definition, given map[string]any) (key string, data map[s
 	return d.Start(fields)
 }
 
-// started returns the start of a saga of d. e has the values for its variables, and the actor, the reason and the message
-// that starts it.
+// started returns the target that starts a saga of d. e has the values for the variables, the actor, the reason and the id of the
+// message that starts the saga.
 func started(d *saga.Definition, e saga.Event) (target, error) {
 	key, data, err := StartData(d, e.Fields)
 	if err != nil {
@@ -74,7 +75,7 @@ func started(d *saga.Definition, e saga.Event) (target, error) {
 	return target{message: -1, id: id, d: d, event: e, lock: lock}, nil
 }
 
-// beginOn starts a saga of definition d; e has the values, the actor and the reason.
+// beginOn starts a saga of definition d. e has the values, the actor and the reason.
 func (p *pass) beginOn(ctx context.Context, d *saga.Definition, e saga.Event) (is StartResult, err error) {
 	e.Correlation = p.correlation
 	t, err := started(d, e)
@@ -88,7 +89,7 @@ func (p *pass) beginOn(ctx context.Context, d *saga.Definition, e saga.Event) (i
 	return is, p.start(ctx, t)
 }
 
-// found returns the result for t, to be read before t is started.
+// found returns the result of the start t. Call it before start, which changes the state that found reads.
 func (p *pass) found(t target) StartResult {
 	s := p.sagas[t.id].state
 	return StartResult{ID: t.id, Existed: s.Version > 0, OtherData: t.event.OtherData(s)}

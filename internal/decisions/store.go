@@ -9,9 +9,9 @@ import (
 )
 
 var (
-	// ErrConflict is wrapped by the error of Save if a concurrent transaction has changed or started one of the sagas, and by
-	// the error about a transaction that was aborted because of another one, such as by a deadlock. Run the whole transaction
-	// again: it decides on the new state.
+	// ErrConflict is wrapped by the error of Save if a concurrent transaction has changed or started one of the sagas. It is also
+	// wrapped by the error about a transaction that Postgres aborted because of another one, as in a deadlock. Run the whole
+	// transaction again: it decides on the new state.
 	ErrConflict = errors.New("the saga was changed meanwhile")
 	// ErrRefused is wrapped by the error about a start or an operator's action that is not allowed; the error gives the reason.
 	ErrRefused = errors.New("refused")
@@ -19,28 +19,28 @@ var (
 	ErrNotFound = errors.New("not found in this database")
 )
 
-// Statuses are all statuses of a saga. The first four are the statuses of sagas that have not ended.
+// Statuses has all statuses of a saga, first the four of sagas that have not ended.
 var Statuses = []saga.Status{
 	saga.Waiting, saga.Running, saga.Compensating, saga.Parked, saga.Completed, saga.Compensated, saga.Abandoned,
 }
 
-// Open are the statuses of sagas that have not ended.
+// Open has the statuses of sagas that have not ended.
 var Open = Statuses[:4]
 
-// A Store stores sagas within one transaction, which it does not end: what Save writes is committed with that transaction,
-// together with the messages that follow from it, or not at all. Postgres and Memory implement it; the suite of package
-// storetest checks the contract.
+// A Store reads and writes sagas within one transaction, and does not end that transaction. So the writes of Save are committed
+// together with the messages that follow from them, or not at all. Postgres and Memory implement it; the suite of package storetest
+// checks the contract.
 //
-// Once a transaction has loaded a saga, no other one changes it until that transaction ends: another Load of it waits, or its
-// Save returns ErrConflict. Of two transactions that start a saga of one id, one gets ErrConflict. A Store need not be safe
-// for concurrent use; its transaction is not either.
+// Once a transaction has loaded a saga, no other transaction changes the saga until the first one ends: another Load of the saga waits,
+// or its Save returns ErrConflict. Of two transactions that start a saga of one id, one gets ErrConflict. A Store need not be safe for
+// concurrent use, since its transaction is not either.
 type Store interface {
-	// Now returns the time for decisions, by a clock that all users of the store share. It is not before the last Load.
+	// Now returns the time for decisions, by one clock for all users of the store. The time is not before the last Load.
 	Now(ctx context.Context) (time.Time, error)
 	// Load returns the sagas of ids that exist, in any order.
 	Load(ctx context.Context, ids []string) ([]Record, error)
-	// Save writes changes, each saga at most once, and is called at most once. ErrConflict may come later, from the
-	// transaction.
+	// Save writes changes, each saga at most once. It is called at most once. ErrConflict may come later, from a later statement or the
+	// commit.
 	Save(ctx context.Context, changes []Change) error
 
 	// Associated returns, for each association, the ids of the sagas that it finds and that have not ended.
@@ -51,7 +51,7 @@ type Store interface {
 	// Stash stores events that came before their saga. An event that is stored already, by its hop, its type and its
 	// message's id, is left unchanged.
 	Stash(ctx context.Context, events []Stashed) error
-	// StashBytes returns about the bytes of JSON of the unexpired events that were stashed for an association.
+	// StashBytes returns the approximate size, as JSON, of the unexpired events that were stashed for an association.
 	StashBytes(ctx context.Context, a Association) (int64, error)
 	// Unstash deletes the events that were stashed for these associations, and returns the unexpired ones, in the order in
 	// which they were stashed.
@@ -70,33 +70,34 @@ type Record struct {
 	ID         string
 	Definition string // hash
 	State      []byte // JSON of saga.State
-	// WakeAt is when its deadlines are checked next; zero: never.
+	// WakeAt is the time at which the saga's deadlines are checked next; zero: never.
 	WakeAt time.Time
-	// Owner names the other coordinator that the saga belongs to; then only ID is set. Empty: it belongs to this one.
+	// Owner names the other coordinator that has the saga; then only ID is set. It is empty if this coordinator has the saga.
 	Owner string
 }
 
 // A Change has the changes that one transaction makes to one saga.
 type Change struct {
-	// Was is the version before; 0: the saga is new.
+	// Was is the version before the change; 0: the saga is new.
 	Was     int
 	State   saga.State
 	Entries []Entry
 	// WakeAt is as in Record.
 	WakeAt time.Time
-	// Associations are the new ones by which events find it, in addition to its id.
+	// Associations are the new associations by which events find the saga, besides its key.
 	Associations []Association
 }
 
-// An Entry of a saga's log is one decision: folding the events of all entries gives the saga's state.
+// An Entry of a saga's log records one change of the saga: a decision, or a move to another definition. Applying the entries in order,
+// with saga.Decide and saga.Migrate, gives the saga's state.
 type Entry struct {
 	Version int           `json:"version"`
 	At      time.Time     `json:"at"`
 	Event   saga.Event    `json:"event"`
 	Moments []saga.Moment `json:"moments"`
-	// RecordedAt and Role are set by the server: when, and by which role, the entry was written. At and Event are set by the
-	// program that writes. Only sagadesk returns RecordedAt and Role; they are zero for an entry from before the server
-	// recorded them.
+	// RecordedAt is the time at which the server wrote the entry, and Role the role that wrote it. The server sets both, whereas the
+	// program that writes sets At and Event. Only sagadesk returns RecordedAt and Role. They are zero for an entry from before the
+	// server recorded them.
 	RecordedAt time.Time `json:"recorded_at,omitzero"`
 	Role       string    `json:"role,omitempty"`
 }
@@ -107,17 +108,17 @@ func (e Entry) Misdated() bool {
 	return !e.RecordedAt.IsZero() && e.RecordedAt.Sub(e.At).Abs() > 10*time.Minute
 }
 
-// An Association is the value of a variable by which an event finds sagas of a type. An empty Variable is the key.
+// An Association finds sagas of a type by the value of a variable. An empty Variable stands for the key.
 type Association struct {
 	Saga, Variable, Value string
 }
 
-// A Stashed is an event that waits for its saga.
+// A Stashed is an event that came before the saga that awaits it.
 type Stashed struct {
 	Association
 	Event   saga.Event
 	Expires time.Time
 }
 
-// message identifies the stashed message: two hops may give theirs equal ids.
+// message returns the identity of the stashed message. The hop and the type are parts of it, since two hops may use equal ids.
 func (s Stashed) message() string { return s.Event.Hop + "/" + s.Event.Type + "/" + s.Event.Message }

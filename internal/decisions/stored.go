@@ -11,10 +11,11 @@ import (
 	"github.com/troupe-go/troupe/saga"
 )
 
-// Committed makes a transaction see what others commit while it waits for them, whatever the role's default_transaction_isolation is.
+// Committed selects the isolation level read committed, whatever the role's default_transaction_isolation is. A statement then sees
+// everything that other transactions have committed while it waited for them.
 var Committed = pgx.TxOptions{IsoLevel: pgx.ReadCommitted}
 
-// StartTries bounds the tries of a start that ends in a conflict.
+// StartTries is the number of times that a start is tried whose transactions end in a conflict.
 const StartTries = 3
 
 const insertDefinition = `
@@ -22,14 +23,15 @@ INSERT INTO troupe.saga_definitions (hash, saga, version, definition)
 VALUES ($1, $2, $3, $4)
 ON CONFLICT (hash) DO NOTHING`
 
-// StoreDefinition stores a definition, unless it is stored.
+// StoreDefinition stores a definition, unless its hash is stored already.
 func StoreDefinition(ctx context.Context, pool *pgxpool.Pool, d *saga.Definition) error {
 	_, err := pool.Exec(ctx, insertDefinition, d.Hash(), d.Spec().Saga, d.Spec().Version, string(d.JSON()))
 	return err
 }
 
-// Alone returns an error if another coordinator than the one of hop and group has sagas of one of the types under way in this
-// database: ids, locks and stashed events of a type use the type's name only.
+// Alone returns an error if another coordinator than the one of hop and group has sagas of one of the types under way in this database.
+// Two coordinators of one type would mix up their sagas: ids, locks and stashed events contain the name of the type, and no
+// coordinator.
 func Alone(ctx context.Context, q Querier, types []string, hop, group string) error {
 	const others = `
 SELECT saga, hop, consumer_group
@@ -55,10 +57,10 @@ type Querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// ErrNoDefinition is wrapped by the error about a definition that the database does not have.
+// ErrNoDefinition is wrapped by the error about a definition that is not stored in the database.
 var ErrNoDefinition = errors.New("not stored")
 
-// ReadDefinition returns the stored definition of a hash.
+// ReadDefinition reads the stored definition of a hash, and parses it.
 func ReadDefinition(ctx context.Context, q Querier, hash string) (*saga.Definition, error) {
 	text, err := ReadText(ctx, q, hash)
 	if err != nil {

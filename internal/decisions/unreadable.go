@@ -8,17 +8,18 @@ import (
 	"github.com/troupe-go/troupe/saga"
 )
 
-// An unreadableDefinition has the parts that this program can read of a stored definition that it cannot parse, as one of a newer program:
-// the events that its sagas wait for. Without it these events would be ignored, and the sagas would wait for ever.
+// An unreadableDefinition has the readable parts of a stored definition that this program cannot parse, as one of a newer program. Its
+// Awaited makes the events that its sagas wait for an error. Otherwise these events would be ignored, and the sagas would wait for
+// ever.
 type unreadableDefinition struct {
 	Saga    string
 	Awaited []saga.Answer
 	Stash   time.Duration
-	Idle    bool // as Definitions.idle
+	Idle    bool // no saga under way has the definition, as in Definitions.idle
 }
 
-// readAwaited reads of the text of a definition only the fields that it needs, so that it also reads texts that saga.Parse refuses. Parts that
-// it cannot read either are left out.
+// readAwaited reads only the fields that unreadableDefinition needs, so that it also reads a text that saga.Parse refuses. It leaves
+// out parts that it cannot read.
 func readAwaited(text string) (d unreadableDefinition) {
 	type event struct {
 		Event string
@@ -44,7 +45,7 @@ func readAwaited(text string) (d unreadableDefinition) {
 		}
 	}
 	for _, st := range read.Steps {
-		if st.Command == nil && st.Call == nil { // else it is answered, and answers have the saga's id
+		if st.Command == nil && st.Call == nil { // a step with a command gets answers, which have the saga's id
 			add(st.Success)
 			add(st.Failure)
 		}

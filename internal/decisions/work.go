@@ -30,25 +30,26 @@ type Config struct {
 	Definitions *Definitions
 	Schemas     Schemas // nil: all payloads are JSON
 	Log         zerolog.Logger
-	// The hooks of a coordinator; each may be nil.
+	// Decided, Stashed and Conflict are the hooks of a coordinator: see coordinator.Config. Each may be nil.
 	Decided  func(Decided)
 	Stashed  func(Stashed)
 	Conflict func(error)
 }
 
-// Schemas reads the values of payloads, and writes payloads from the JSON of such values, by the name of their type.
+// Schemas reads payloads that are not JSON into values, with the name of their type. It writes a payload of a type from the JSON of its
+// values.
 type Schemas interface {
 	Values(ctx context.Context, payload []byte) (name string, value any, err error)
 	FromValues(ctx context.Context, name string, text []byte) (envelope.Encoded, error)
 }
 
-// A Decider decides for the sagas of one coordinator, and writes the messages in its name. It may be used concurrently.
+// A Decider decides for the sagas of one coordinator, and writes messages in the coordinator's name. It may be used concurrently.
 type Decider struct {
 	cfg Config
 	hop topics.Hop
 }
 
-// New makes a Decider, and registers the handlers of its deadlines with the participant.
+// New returns a Decider. It registers the handlers of the Decider's deadlines with the participant.
 func New(cfg Config) *Decider {
 	d := &Decider{cfg, cfg.Participant.Hop()}
 	participant.OnDeadline(cfg.Participant, wakeName, d.wake)
@@ -60,9 +61,9 @@ func New(cfg Config) *Decider {
 	return d
 }
 
-// Work is one transaction of a coordinator: first decisions on the sagas' tables, then the messages and deadlines that follow.
+// Work is one transaction of a coordinator: first the decisions, then End with the writes that follow from them.
 type Work struct {
-	// Callers are, by the sagas' ids, the contexts of the callers who start sagas in one transaction.
+	// Callers has the context of each caller that starts a saga in this transaction, by the saga's id. Submit sets it.
 	Callers map[string]context.Context
 
 	d                *Decider
@@ -72,7 +73,7 @@ type Work struct {
 	conflictReported bool // Config.Conflict has been called
 }
 
-// Begin returns the Work of tx.
+// Begin returns a Work that decides in tx.
 func (d *Decider) Begin(tx pgx.Tx) *Work {
 	store := NewPostgres(tx, d.hop.String(), d.cfg.Participant.Group())
 	if d.cfg.Schemas != nil {
@@ -83,7 +84,8 @@ func (d *Decider) Begin(tx pgx.Tx) *Work {
 	return w
 }
 
-// ReportConflict calls Config.Conflict if err is a conflict, once for each Work.
+// ReportConflict returns err, wrapped in ErrConflict if a concurrent transaction caused it. In that case it calls Config.Conflict, once
+// for each Work.
 func (w *Work) ReportConflict(err error) error {
 	err = conflict(err)
 	if hook := w.d.cfg.Conflict; hook != nil && !w.conflictReported && errors.Is(err, ErrConflict) {
@@ -93,8 +95,8 @@ func (w *Work) ReportConflict(err error) error {
 	return err
 }
 
-// LookFirst sends batch together with the first statement that loads sagas, so that it takes no round trip of its own, and calls done
-// before the first decision on messages.
+// LookFirst adds batch to the first statement that loads sagas, so that batch takes no round trip of its own. Messages calls done after
+// that, before its first decision.
 func (w *Work) LookFirst(batch *pgx.Batch, done func() error) {
 	w.store.first = batch
 	w.pass.looked = func(ctx context.Context) error {
@@ -114,26 +116,26 @@ func (w *Work) Decided() []Decided { return w.pass.decided }
 // Messages decides on messages, in their order.
 func (w *Work) Messages(ctx context.Context, ms []Message) error { return w.pass.messages(ctx, ms) }
 
-// Load loads sagas that are decided on next, all at once.
+// Load loads and locks the sagas that are decided on next, in one statement.
 func (w *Work) Load(ctx context.Context, ids []string) error { return w.pass.load(ctx, ids) }
 
-// Start starts a saga that Load has looked for.
+// Start starts the saga of s. Call Load with the saga's id before.
 func (w *Work) Start(ctx context.Context, s Start) (StartResult, error) {
 	is := w.pass.found(s.target)
 	return is, w.pass.start(ctx, s.target)
 }
 
-// StartNamed starts a saga of a type, on its current definition.
+// StartNamed starts a saga of the type name, on the type's current definition.
 func (w *Work) StartNamed(ctx context.Context, name string, fields map[string]any) (StartResult, error) {
 	return w.pass.begin(ctx, name, fields)
 }
 
-// StartOn starts a saga on a definition. e has the values, the actor and the reason.
+// StartOn starts a saga on definition d. e has the values, the actor and the reason.
 func (w *Work) StartOn(ctx context.Context, d *saga.Definition, e saga.Event) (StartResult, error) {
 	return w.pass.beginOn(ctx, d, e)
 }
 
-// Move gives a saga another definition. If it cannot be moved, the error is an Obstacle.
+// Move moves a saga to the definition to. If the saga cannot be moved, the error is an Obstacle.
 func (w *Work) Move(ctx context.Context, id string, to *saga.Definition, e saga.Event) error {
 	return w.pass.move(ctx, id, to, e)
 }
@@ -143,13 +145,14 @@ func (w *Work) Act(ctx context.Context, id string, e saga.Event) (saga.Effects, 
 	return w.pass.act(ctx, id, e)
 }
 
-// Queued is a caller's transaction that collects statements, so that they are sent in one round trip.
+// Queued is a transaction that collects the statements of QueueBatch, and sends them in one round trip. All other statements are sent
+// at once.
 type Queued struct {
 	pgx.Tx
 	Batch pgx.Batch
 }
 
-// QueueBatch adds b to the statements that Flush sends.
+// QueueBatch adds the statements of b. Flush sends them.
 func (q *Queued) QueueBatch(b *pgx.Batch) error {
 	q.Batch.QueuedQueries = append(q.Batch.QueuedQueries, b.QueuedQueries...)
 	return nil
@@ -163,8 +166,7 @@ func (q *Queued) Flush(ctx context.Context) error {
 	return q.Tx.SendBatch(ctx, &q.Batch).Close()
 }
 
-// correlationOf returns the correlation id for a saga that a caller begins: the one of the message whose handler calls, or a
-// new one.
+// correlationOf returns the correlation id for a saga that a caller starts: the one of the message whose handler calls, or a new one.
 func correlationOf(ctx context.Context) string {
 	if cause := envelope.CauseOf(ctx); cause != nil {
 		return cmp.Or(cause.Message.CorrelationID, cause.Message.ID)
@@ -172,7 +174,7 @@ func correlationOf(ctx context.Context) string {
 	return envelope.NewID()
 }
 
-// of returns the context of the caller who starts the saga, or ctx.
+// of returns the context of the caller that starts the saga, or ctx if there is none.
 func (w *Work) of(ctx context.Context, id string) context.Context {
 	if caller := w.Callers[id]; caller != nil {
 		return caller
@@ -180,7 +182,9 @@ func (w *Work) of(ctx context.Context, id string) context.Context {
 	return ctx
 }
 
-// Within runs do in a caller's transaction. Nothing is written before do has decided everything.
+// Within runs do in a caller's transaction. The sagas, the messages and the deadlines are written after do has decided everything.
+// Locks and stashed events are written at once: after an error of do, the caller rolls back. The hooks are called before the caller
+// commits.
 func (d *Decider) Within(ctx context.Context, tx pgx.Tx, do func(*Work) error) error {
 	q := &Queued{Tx: tx}
 	w := d.Begin(q)
@@ -198,8 +202,8 @@ func (d *Decider) Within(ctx context.Context, tx pgx.Tx, do func(*Work) error) e
 	return w.ReportConflict(err)
 }
 
-// End saves the sagas, and writes the messages, each in the context of the message that caused it, and the deadlines that
-// wake sagas.
+// End saves the sagas, and writes the messages and the deadlines that follow from the decisions. A message is written in the context of
+// the message that caused it. taken has the messages that were decided on; nil: a call or a deadline caused the decisions.
 func (w *Work) End(ctx context.Context, taken []participant.Taken) error {
 	wake, err := w.pass.end(ctx)
 	if err != nil {
@@ -215,7 +219,7 @@ func (w *Work) End(ctx context.Context, taken []participant.Taken) error {
 		}
 		caller := w.of(ctx, d.ID)
 		if len(entries) > 0 && taken == nil && d.Event.Kind == saga.Started && envelope.CauseOf(caller) == nil {
-			entries[0].ID = d.State.Correlation // its id is the correlation id of the flow that it begins
+			entries[0].ID = d.State.Correlation // the saga begins the flow, whose correlation id is the id of its first message
 		}
 		for i, e := range entries {
 			path := ""
@@ -247,24 +251,27 @@ func (w *Work) End(ctx context.Context, taken []participant.Taken) error {
 	return queue(ctx, w.tx, batch)
 }
 
-// causeKey holds the parts on which the id of a message depends: the handled message, the saga, the event, and the command or else the
-// topic and the type; for an event of the definition also its path.
+// causeKey holds everything on which the id of a message depends: the index of the handled message, the id of the saga, the event that
+// was decided on (from: the id of its message, or the version of the state), and the command. The command is what: its idempotency key,
+// or for an event the topic and the type. path is the event's place in the definition.
 type causeKey struct {
 	message              int
 	id, from, what, path string
 }
 
-// follow returns the context in which a message of a decision is written. The id of that message is made from it.
+// follow returns the context in which a message of a decision is written. The outbox makes the message's id from it.
 //
-// The id depends on the saga, the event that was decided on, and the command or else the topic and the type. So the commands of two sagas
-// have different ids, also if one message, handler or call caused both. The id does not depend on the decisions for other sagas, nor on
-// the other messages of the decision: if the database was set back, the handled message may come again and move only one of the sagas, or
-// lead to another command, which its hop must not take for a duplicate of the lost one.
+// The id depends on the saga, on the event that was decided on, and on the command (or the topic and the type). So commands of two
+// sagas have different ids, even if one message, handler or call caused both.
 //
-// An event of the definition may then follow from another message than before. So its id depends only on the saga, its flow, and path, the
-// event's place in the definition.
+// The id does not depend on decisions for other sagas, nor on other messages of the decision. After the database was set back, the
+// handled message may come again and move only one of the sagas, or lead to another command. The hop must not take that command for a
+// duplicate of the lost one.
 //
-// A decision without a handled message (an operator's action, a deadline, or a call) stays in the saga's flow.
+// After the database was set back, an event of the definition may follow from another message than before. So its id depends only on
+// the saga, the saga's flow and path.
+//
+// A decision without a handled message (an operator's action, a deadline or a call) stays in the saga's flow.
 func follow(ctx context.Context, d Decided, e outbox.Entry, path string, taken []participant.Taken, causes map[causeKey]*envelope.Cause) context.Context {
 	if d.Message >= 0 && taken != nil {
 		ctx = taken[d.Message].Context()
@@ -300,8 +307,8 @@ func follow(ctx context.Context, d Decided, e outbox.Entry, path string, taken [
 	return envelope.WithCause(ctx, own)
 }
 
-// Finish calls End if err, the error of the decisions, is nil. The hooks run after the commit, or at once if tx does not report its
-// commit. It returns the error as ReportConflict does.
+// Finish calls End, unless err, the error of the decisions, is set. The hooks are called after the commit. If tx does not report its
+// commit, they are called at once. Finish returns the error as ReportConflict does.
 func (w *Work) Finish(ctx context.Context, taken []participant.Taken, err error) error {
 	if err == nil {
 		err = w.End(ctx, taken)
@@ -312,7 +319,8 @@ func (w *Work) Finish(ctx context.Context, taken []participant.Taken, err error)
 	return w.ReportConflict(err)
 }
 
-// CallHooks calls the hooks. Call it after the commit.
+// CallHooks calls Config.Stashed and Config.Decided for everything that this Work has done. Call it after the commit. In a caller's
+// transaction, whose commit is not reported, call it after the last statement.
 func (w *Work) CallHooks() {
 	if hook := w.d.cfg.Stashed; hook != nil {
 		for _, s := range w.pass.stashed {
@@ -326,7 +334,7 @@ func (w *Work) CallHooks() {
 	}
 }
 
-// entries returns the messages of a decision.
+// entries returns the messages that a decision sends.
 func (d *Decider) entries(ctx context.Context, one Decided) (all []outbox.Entry, err error) {
 	for _, s := range one.Effects.Commands {
 		e := outbox.Entry{
@@ -374,7 +382,7 @@ func (d *Decider) entries(ctx context.Context, one Decided) (all []outbox.Entry,
 	return all, nil
 }
 
-// render sets e's payload.
+// render sets the payload and the content type of e.
 func (d *Decider) render(ctx context.Context, e *outbox.Entry, fields map[string]any) error {
 	text, err := json.Marshal(fields)
 	if err != nil {
@@ -392,7 +400,7 @@ func (d *Decider) render(ctx context.Context, e *outbox.Entry, fields map[string
 	return nil
 }
 
-// MessageOf returns the Message of m's headers, without its payload.
+// MessageOf returns the Message of m's headers. Its Fields are not set.
 func MessageOf(m envelope.Message, hop string) Message {
 	return Message{
 		ID: m.ID, Hop: hop, Type: m.Type, Key: string(m.Key), Outcome: string(m.Outcome), Correlation: cmp.Or(m.CorrelationID, m.ID),
@@ -400,11 +408,11 @@ func MessageOf(m envelope.Message, hop string) Message {
 	}
 }
 
-// epochOf returns the epoch of the command that an answer's idempotency key names, in the form that entries writes.
+// epochOf returns the epoch in the idempotency key of an answer, which is the key of the answered command: entries writes it.
 func epochOf(key string) int {
 	epoch, err := strconv.Atoi(key[strings.LastIndexByte(key, '/')+1:])
 	if err != nil {
-		return 0 // not a key that a coordinator wrote
+		return 0 // no coordinator wrote this key
 	}
 	return epoch
 }

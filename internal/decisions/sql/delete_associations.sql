@@ -1,4 +1,4 @@
--- The limit is as in update_sagas.sql.
+-- update_sagas.sql explains the limit.
 DELETE FROM troupe.saga_associations AS a
 USING (
   SELECT id

@@ -1,4 +1,4 @@
--- The limit is as in update_sagas.sql.
+-- update_sagas.sql explains the limit.
 SELECT a.saga, a.variable, a.value, a.saga_id
 FROM (
   SELECT *

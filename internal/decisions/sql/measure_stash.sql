@@ -1,4 +1,4 @@
--- Sums the bytes of unexpired events. An event is expired by the same time as in prune_stash.sql.
+-- Sums the bytes of unexpired events. prune_stash.sql explains when an event is expired.
 SELECT coalesce(sum(s.bytes), 0)
 FROM troupe.saga_stash AS s
 JOIN unnest(@sagas::text[], @variables::text[], @values::text[]) AS w (saga, variable, value) USING (saga, variable, value)

@@ -1,4 +1,4 @@
--- Deletes and returns stashed events. An event is expired by the same time as in prune_stash.sql.
+-- Deletes stashed events, and returns the unexpired ones. prune_stash.sql explains when an event is expired.
 WITH taken AS (
   DELETE FROM troupe.saga_stash AS s
   USING unnest(@sagas::text[], @variables::text[], @values::text[]) AS w (saga, variable, value)

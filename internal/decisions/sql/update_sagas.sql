@@ -1,5 +1,5 @@
--- The limit is all of them. It tells a planner that does not know how many that they are few, so that it looks each up by
--- its id: else it would scan a table that is still small, and the session would keep to that when it no longer is.
+-- The limit equals the number of rows. It shows the planner that there are few, so that it looks each saga up by its id. Otherwise a
+-- session could plan a scan while the table is small, and keep that plan when it has grown.
 UPDATE troupe.sagas AS s
 SET version = n.version, status = n.status, steps = n.steps, reason = nullif(n.reason, ''), state = n.state::jsonb,
     wake_at = n.wake_at, updated_at = clock_timestamp(), ended_at = n.ended_at, definition = n.definition
