@@ -187,7 +187,7 @@ func (p *pass) observe(ctx context.Context, t target) error {
 	if err != nil {
 		return err
 	}
-	if len(ids) == 0 && p.awaitable(t) {
+	if len(ids) == 0 {
 		if err := p.store.Guard(ctx, []Association{t.by}); err != nil {
 			return err
 		}
@@ -261,9 +261,6 @@ func (p *pass) unkept(t target, why string) error {
 	p.notKept = append(p.notKept, why)
 	return nil
 }
-
-// awaitable reports whether t's saga may still come: it does not exist, rather than having ended.
-func (p *pass) awaitable(t target) bool { return t.id == "" || p.sagas[t.id].state.Version == 0 }
 
 // observers returns the ids of the existing sagas that t is for, sorted.
 func (p *pass) observers(ctx context.Context, t target) (ids []string, err error) {
