@@ -22,50 +22,53 @@ import (
 )
 
 var (
-	// ErrConflict is wrapped by the error of Start, Submit or Act if a concurrent transaction has changed or started the saga, or
-	// if the transaction was aborted because of another one, such as by a deadlock. Run the whole transaction again: it decides on
-	// the new state.
+	// ErrConflict is wrapped by the error of Start, Submit or Act if a concurrent transaction has changed or started the saga. It is
+	// also wrapped if Postgres aborted the transaction because of another one, as in a deadlock. Run the whole transaction again: it
+	// decides on the new state.
 	ErrConflict = decisions.ErrConflict
-	// ErrRefused is wrapped by the error about a start or an operator's action that is not allowed; the error gives the reason.
+	// ErrRefused is wrapped by the error about a start or an operator's action that is not allowed. The error gives the reason.
 	ErrRefused = decisions.ErrRefused
 	// ErrNotFound is wrapped by the error about a saga that is not in the database.
 	ErrNotFound = decisions.ErrNotFound
 )
 
 // Config configures a Coordinator. Participant, Pool and Definitions are required.
+//
+// The hooks Parked, Decided and Stashed are called after the commit. For Start and Act, whose transaction is the caller's, they are
+// called before it. They are not called if the process ends, or loses its connection, before it knows that the commit succeeded: alert
+// on the parked sagas of Stats too. A panic in one of them ends the process, and the hook is not called again for the same decision. No
+// hook may block.
 type Config struct {
 	// Participant runs the coordinator: it consumes the events of the hops that the definitions name, and schedules the
 	// deadlines. Its hop is the coordinator's hop.
 	Participant *participant.Participant
 	// Pool connects to the database of the participant.
 	Pool *pgxpool.Pool
-	// Definitions are used by new instances, at most one for each type of saga. Running instances keep theirs.
+	// Definitions are the definitions of new sagas, at most one for each type. Sagas under way keep theirs.
 	Definitions []*saga.Definition
 	// Schemas reads and writes payloads that are not JSON; package schemas implements it for Avro. Default: all payloads are
 	// JSON.
 	Schemas Schemas
-	// Parked is called for each saga that an operator must act on, after the commit; for Start and Act, whose transaction is
-	// the caller's, before it. It is not called if the process ends, or loses its connection, before it knows that the commit
-	// succeeded: alert on the parked sagas of Stats too. It must not block.
+	// Parked is called for each saga that an operator must act on.
 	Parked func(s saga.State, reason string)
-	// Decided is called for each decision, also one that changed nothing, at the same time as Parked. It must not block.
+	// Decided is called for each decision, also for one that changed nothing.
 	Decided func(Decided)
-	// Stashed is called for each event that is stashed since it came before its saga, at the same time as Parked. It must not
-	// block.
+	// Stashed is called for each event that is stashed, since it came before its saga.
 	Stashed func(Stashed)
-	// Scheduled is called for each occurrence of a schedule that this process has begun, after the commit. It must not block.
+	// Scheduled is called after the commit, for each occurrence of a schedule that this process has run.
 	Scheduled func(Scheduled)
-	// Conflict is called once for each transaction that failed because of a concurrent one, with an error that wraps
-	// ErrConflict. Nothing of the transaction is stored. The participant and Submit run theirs again; after Start and Act the
-	// caller must try again. It must not block.
+	// Conflict is called once for each transaction that failed because of a concurrent one, with an error that wraps ErrConflict.
+	// Nothing of the transaction is stored. The participant and Submit run their transactions again. After Start and Act the caller
+	// must try again.
 	Conflict func(error)
-	// Log gets a line for each saga that is parked, and for each definition that another process has stored. It never gets a
-	// payload.
+	// Log gets a line for each saga that is parked, for each definition that another process has stored, and for each problem, such as
+	// an event that is not kept. It never gets a payload.
 	Log zerolog.Logger
 }
 
-// Schemas reads the values of payloads, and writes payloads from the JSON of such values, by the name of their type. Each value
-// has the one form that its type in the schema has, as schemas.Codec returns it; a message's value is a map[string]any.
+// Schemas reads payloads that are not JSON into values, with the name of their type. It writes a payload of a type from the JSON of its
+// values. Each value has the one form that its type in the schema has, as schemas.Codec returns it. The value of a message is a
+// map[string]any.
 type Schemas interface {
 	Values(ctx context.Context, payload []byte) (name string, value any, err error)
 	FromValues(ctx context.Context, name string, text []byte) (envelope.Encoded, error)
@@ -73,25 +76,25 @@ type Schemas interface {
 
 // A Decided is the decision on one event for one saga.
 type Decided struct {
-	// Message is the index of the decided message among the messages of its transaction; -1: there was none.
+	// Message is the index of the decided message among the messages of its transaction; -1: no message caused the decision.
 	Message int
 	ID      string
-	At      time.Time // by the database's clock
+	At      time.Time // the time of the decision, by the database's clock
 	Event   saga.Event
-	State   saga.State // after it
+	State   saga.State // after the decision
 	Effects saga.Effects
 }
 
-// A Stashed is an event that waits for its saga.
+// A Stashed is an event that came before the saga that awaits it.
 type Stashed struct {
-	// Saga is the type. Variable and Value select the saga, by a variable's value or, if Variable is empty, by the key.
+	// Saga is the type of saga. The event finds its sagas by Value: the value of Variable or, if Variable is empty, the key.
 	Saga, Variable, Value string
 	Event                 saga.Event
 	Expires               time.Time
 }
 
-// A Coordinator decides for the sagas of one service. It may be used concurrently, and several processes may run one: each
-// decides for the partitions that its participant has.
+// A Coordinator decides for the sagas of one service. It may be used concurrently. Several processes may run one: each decides for the
+// partitions that its participant has.
 type Coordinator struct {
 	cfg         Config
 	hop         topics.Hop
@@ -144,9 +147,9 @@ func New(ctx context.Context, cfg Config) (*Coordinator, error) {
 	return c, nil
 }
 
-// store inserts the definitions, and returns the hops whose events they read, and also the hops of the definitions in use and
-// of each stored definition of the same types: another process, or an operator, may begin a saga of such a definition at any
-// time.
+// store stores the definitions of Config. It returns the hops whose events the coordinator must consume: the hops of these definitions,
+// of the definitions in use, and of all stored definitions of the same types. Another process, or an operator, may begin a saga of a
+// stored definition at any time.
 func (c *Coordinator) store(ctx context.Context) (hops []string, err error) {
 	const mayRun = `
 SELECT definition, bool_or(in_use)
@@ -207,7 +210,7 @@ ORDER BY definition`
 	return slices.Compact(hops), nil
 }
 
-// readStored returns a stored definition, and makes it known.
+// readStored reads a stored definition and adds it to the known ones, as idle unless a saga under way has it.
 func (c *Coordinator) readStored(ctx context.Context, hash string, inUse bool) (*saga.Definition, error) {
 	if inUse {
 		return c.definitions.Of(ctx, hash)
@@ -258,25 +261,24 @@ func (c *Coordinator) consumeAlso(hops []topics.Hop) {
 type StartResult struct {
 	// ID is the saga's id: its type, a slash and its key.
 	ID string
-	// Existed is true if a saga of this key existed, running or ended: it stays as it is, and nothing was started. A request
-	// that was sent twice has its saga; answer it as you answered the first one.
+	// Existed is true if a saga of this key existed, running or ended. That saga stays as it is, and nothing was started. If the same
+	// request was sent twice, answer the second as you answered the first.
 	Existed bool
-	// OtherData is true if the existing saga was started with other values. The key was then given to two different requests:
-	// answer the second with an error, not with the result of the first. It is false for a saga that was started by a version
-	// of this package that did not store the data for this comparison.
+	// OtherData is true if the existing saga was started with other values. Two different requests have the same key then: answer the
+	// second with an error, not with the result of the first. OtherData is false for a saga that was started by a version of this
+	// package that did not store the data for this comparison.
 	OtherData bool
 }
 
-// Start begins an instance of a saga in tx, with values for its variables, at least the key. Its first commands are sent
-// after tx has committed; no step has run when Start returns. If an instance of that key exists, running or ended, it stays
-// as it is and nothing is started: the result reports that, and whether its data differ.
+// Start begins an instance of a saga in tx. fields has values for its variables, at least for the key. The first commands are sent
+// after tx has committed: when Start returns, no step has run. If an instance of that key exists, running or ended, it stays as it is
+// and nothing is started. The result reports that, and whether the data differ.
 //
-// If the saga takes a lock or awaits events, tx must have the isolation level read committed. In a transaction that sees an earlier
-// snapshot the saga could wait for a lock that is free, or for an event that has come. Start refuses such a transaction.
+// If the saga takes a lock or awaits events, tx must have the isolation level read committed, and Start refuses any other. In a
+// transaction that sees an earlier snapshot, the saga could wait for a lock that is free, or for an event that has come.
 //
-// After an error about a value that the definition cannot take, tx is unchanged. After any other error roll tx back. An error
-// that wraps ErrConflict means that a concurrent transaction was faster: try again, and the start is decided on the new
-// state.
+// After an error about a value that the definition cannot take, tx is unchanged. After any other error, roll tx back. If the error
+// wraps ErrConflict, a concurrent transaction was faster: try again, and the start is decided on the new state.
 func (c *Coordinator) Start(ctx context.Context, tx pgx.Tx, name string, fields map[string]any) (is StartResult, err error) {
 	err = c.decider.Within(ctx, tx, func(w *decisions.Work) error {
 		started, err := w.StartNamed(ctx, name, fields)
@@ -289,9 +291,11 @@ func (c *Coordinator) Start(ctx context.Context, tx pgx.Tx, name string, fields 
 	return is, nil
 }
 
-// Act applies an operator's action to a saga, in tx, whose isolation level must be as for Start; saga.ActRetry and the other saga.Act constants list the actions. e needs
-// an Actor and a Reason, which are stored in the saga's log. An action that the saga's state does not allow is an error that
-// wraps ErrRefused and gives the reason; then tx is unchanged.
+// Act applies an operator's action to a saga, in tx, whose isolation level must be as for Start. saga.ActRetry and the other saga.Act
+// constants are the actions. e needs an Actor and a Reason, which are stored in the saga's log. If the saga's state does not allow the
+// action, the error wraps ErrRefused and gives the reason, and nothing was written.
+//
+// Act is not idempotent: if the result of tx's commit is unknown, read the saga's log before you call Act again.
 func (c *Coordinator) Act(ctx context.Context, tx pgx.Tx, id string, e saga.Event) (saga.Effects, error) {
 	if err := decisions.CheckActor(e); err != nil {
 		return saga.Effects{}, fmt.Errorf("coordinator: %w", err)
@@ -308,7 +312,7 @@ func (c *Coordinator) Act(ctx context.Context, tx pgx.Tx, id string, e saga.Even
 	return fx, nil
 }
 
-// handleEvents decides on the events of one transaction.
+// handleEvents handles the events of one transaction of the participant. It decides again if the process has learned new definitions.
 func (c *Coordinator) handleEvents(ctx context.Context, tx pgx.Tx, taken []participant.Taken) error {
 	for {
 		w, err := c.decide(ctx, tx, taken)
@@ -324,8 +328,8 @@ func (c *Coordinator) handleEvents(ctx context.Context, tx pgx.Tx, taken []parti
 	}
 }
 
-// decide decides by the definitions that this process knows. It returns errNewDefinitions, before it has written anything, if it has
-// learned others.
+// decide decides on the events by the definitions that this process knows. If it finds new ones in the database, it learns them and
+// returns errNewDefinitions, before it has written anything.
 func (c *Coordinator) decide(ctx context.Context, tx pgx.Tx, taken []participant.Taken) (*decisions.Work, error) {
 	w := c.decider.Begin(tx)
 	c.queryNewDefinitions(w)
@@ -340,8 +344,8 @@ func (c *Coordinator) decide(ctx context.Context, tx pgx.Tx, taken []participant
 	return w, w.Messages(ctx, ms)
 }
 
-// gaveUp decides on a message that the coordinator's own participant has made a dead letter: an answer that it could not
-// decide on.
+// gaveUp handles an exhausted event of the coordinator's own hop. If the dead letter is an answer that the coordinator could not decide
+// on, the saga is parked.
 func (c *Coordinator) gaveUp(ctx context.Context, tx pgx.Tx, e participant.Event[participant.Exhausted]) error {
 	m, err := c.exhausted(ctx, tx, e.Message, decisions.MessageOf(e.Message, c.hop.Name()))
 	if err != nil {
@@ -381,7 +385,7 @@ func (c *Coordinator) handleObserved(ctx context.Context, tx pgx.Tx, in envelope
 	}
 }
 
-// decided calls the hooks for a decision.
+// decided calls the hooks for a decision, notifies the calls of Wait, and logs a saga that is parked.
 func (c *Coordinator) decided(d decisions.Decided) {
 	if d.State.Ended() {
 		c.waits.notify(d.ID)

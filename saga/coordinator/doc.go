@@ -4,34 +4,44 @@
 //	hop's event ─► load the saga ─► Decide ─► save: state, log, outbox, deadline ─► commit ─► relay ─► next hop
 //	                 FOR UPDATE                version compared
 //
-// Start begins a saga in a transaction of the caller, Submit in a transaction that several callers share; a saga also begins by
-// an event that its definition names. A saga is one row of troupe.sagas. Its id is its type, a slash and its key: order/o-1.
-// Each decision increments its version and adds one row to troupe.saga_events; the view troupe.saga_log lists the moments of
-// these rows (StepStarted, StepCompleted, …) one by one. A saga's deadlines are stored in its state; the earliest of them is
-// scheduled as one deadline of the participant, which wakes the saga.
+// Start begins a saga in a transaction of the caller, and Submit in a transaction that several callers share. An event that its
+// definition names begins a saga too.
+//
+// A saga is one row of troupe.sagas. Its id is its type, a slash and its key: order/o-1. Each decision increments the saga's
+// version and adds one row to troupe.saga_events. The view troupe.saga_log lists the moments of these rows (StepStarted,
+// StepCompleted, …) one by one. A saga's deadlines are stored in its state. The earliest of them is scheduled as one deadline of
+// the participant, which wakes the saga.
+//
+// The participant reads events from Kafka. A topic may also be local: the messages are then rows of troupe.local_work, since its
+// writers share the coordinator's database.
 //
 // # Promised
 //
-// One decision, one transaction: state, log, outbox rows and deadline are committed together or not at all. Folding the log with
-// saga.Decide (and saga.Migrate, for an entry that is a migration) gives the state, if no earlier program made the entries: a later one may
-// refuse a move, or decide otherwise.
+// One decision, one transaction: state, log, outbox rows and deadline are committed together or not at all. Applying the entries
+// of the log with saga.Decide (and saga.Migrate, for a move to another definition) gives the state. This holds for entries that
+// this version of the program made: an earlier version may have decided otherwise, or allowed a move that this one refuses.
 //
-// One at a time: once a transaction has loaded a saga, no other one changes it until that transaction ends. A transaction handles
-// up to Batch messages (participant.Config), of any sagas, loads all these sagas in the order of their ids, and saves them with one
-// statement for each table.
+// One at a time: once a transaction has loaded a saga, no other one changes the saga until that transaction ends. A transaction
+// handles up to Batch messages (participant.Config), of any sagas.
 //
-// One instance for each key. A repeated start event, a repeated call, and many starts at once all begin one instance; the data
+// Deadlocks are possible. A transaction locks the sagas that it knows at first in the order of their ids. Later it may lock more:
+// a saga that was not visible at first, a saga that an event finds by a variable, and a saga that is granted the lock of one that
+// has ended. If two transactions deadlock, Postgres aborts one of them, with ErrConflict. The participant runs it again. From then
+// on the participant's batches take turns for a while; it logs that.
+//
+// One instance for each key: a repeated start event, a repeated call, and many starts at once all begin one instance. The data
 // of the other starts is not used, even if the first instance has ended.
 //
-// A saga keeps its definition: each definition is stored under its hash before any saga uses it, and every process that decides
+// A saga keeps its definition. Each definition is stored under its hash before any saga uses it, and every process that decides
 // for the saga reads it there.
 //
-// An event that comes before the saga that awaits it is stashed: it is kept in troupe.saga_stash for as long as the definition
-// says (1 h unless set). The saga gets it when it begins, or when the variable is set by which the event finds the saga. If the
-// saga ends with the first of several stashed events, the next saga of that value gets the others. Each event that is stashed
-// deletes up to two of its type of saga that have expired. While the coordinator does not run, or is not ready, for more than a
-// minute, no stashed event expires: the event that begins its saga may wait in Kafka. The same holds for the time that a
-// restored database has lost.
+// An event that comes before the saga that awaits it is stashed: it is kept in troupe.saga_stash for the time Stash of the
+// definition (1 h unless set). The saga gets it when the saga begins, or when the variable is set by which the event finds the
+// saga. If the saga ends with the first of several stashed events, the next saga of that value gets the others.
+//
+// Expired events of a type of saga are deleted when another event of that type is stashed, up to two each time. While the
+// coordinator does not run, or is not ready, for more than a minute, no stashed event expires: the event that begins its saga may
+// wait in Kafka. Nor does one expire in the time that a restored database has lost.
 //
 // A saga that holds a lock (Spec.Lock) keeps it until it has ended, also while it is parked. The other sagas wait in the order
 // in which they began, and their events are kept. A lock excludes sagas of one type in one database.
@@ -40,12 +50,12 @@
 //
 //	event                               effect
 //	an event comes twice                none: the inbox has recorded it. After the inbox entry has been deleted, a repeated answer
-//	                                    or start is ignored. A repeated awaited event counts as a new one: another step may take
-//	                                    it, or it is kept or stashed
-//	an answer comes late                ignored, or it settles a doubt, as package saga says
-//	a start whose when, set or lock     a dead letter of the coordinator's hop: of the event, or, if the event is also for
-//	cannot be evaluated, an event that  another saga, of a message of its own (troupe.Apart), so that the other saga takes the
-//	a saga that has started has no      event. Correct the definition and redrive the dead letter
+//	                                    or start is ignored. A repeated awaited event then counts as a new one: another step may
+//	                                    take it, or it is kept or stashed
+//	an answer comes late                ignored, or it ends the doubt about its step: see package saga
+//	a start whose when, set or lock     the event becomes a dead letter of the coordinator's hop. If the event is also for another
+//	cannot be evaluated, an event that  saga, that saga takes it, and a message for this saga alone (troupe.Apart) becomes the dead
+//	a saga that has started has no      letter. Correct the definition and redrive the dead letter
 //	room to keep
 //	an event that cannot be stashed,    a dead letter of the coordinator's hop. If the event is also for another saga, only a
 //	since 8 MiB are stashed already     warning is logged, and the saga that starts later does not get the event
@@ -60,14 +70,15 @@
 //	ended                               misses an effect, or has left one behind, is a dead letter
 //	an answer for a saga that does not  tried again: the database may have lost the saga's last decisions, and the messages that
 //	exist, or for a command that its    led to them are read again in any order. If the saga exists, the answer is tried again
-//	saga has not sent                   until the saga takes it or has ended. An answer for a saga that does not exist is ignored
-//	                                    after an hour, with a warning; at once if it is older than a day and than all sagas of
-//	                                    the database
+//	saga has not sent                   until the saga takes it or has ended; after an hour a warning is logged. An answer for a
+//	                                    saga that does not exist is ignored after an hour, with a warning; at once if it is older
+//	                                    than a day and than all sagas of the database. Until then it is a row of troupe.deadlines
+//	                                    with the name apart and the saga's id as its key
 //	an answer for a type of saga that   decided if the saga is stored for this coordinator, since another process has started it.
 //	is not in Config.Definitions        Otherwise it is ignored: at once if this process knows no definition of the type, since
 //	                                    the saga belongs to another coordinator, and as above if it knows one
 //	events for one saga at once         the second waits for the row, and is decided on the state that the first one stored
-//	two coordinators at once            the same; each decides for the partitions that its participant has
+//	two processes of a coordinator      the same; each decides for the partitions that its participant has
 //	started twice at once               one starts; the transaction of the other runs again and finds it. Start returns
 //	                                    ErrConflict: roll back, and try again. Submit tries again by itself
 //	one of several that are submitted   each is tried by itself; only its own caller gets the error
@@ -78,13 +89,15 @@
 //	                                    such as ids. An event that is found by the key is ignored
 //	a crash before the commit           nothing is stored; the message is delivered again. Call Start, Submit or Act again
 //	a crash after the commit            the relay sends the outbox rows; the inbox recognises the message. Start and Submit, called
-//	                                    again, find the saga. The hooks of Config are not called for these decisions: Stats
-//	                                    counts the parked sagas
-//	a commit with unknown result        as one of the two: the inbox decides whether the message is handled again. Submit returns
-//	                                    an error; submit again
+//	                                    again, find the saga. For these decisions no hook of Config is called, and no parked saga
+//	                                    is logged: alert on the parked sagas of Stats
+//	a commit with unknown result        as a crash before or after the commit: the inbox decides whether the message is handled
+//	                                    again. Submit returns an error; submit again. Act is not idempotent: read the saga's log
+//	                                    before you repeat it. A second ActRetry of a step without a time-out sends another command
 //	a process freezes in a transaction  another member takes over its partitions, and ends its sessions. But a frozen transaction of
 //	                                    Start, Submit or Act stays open, and others wait for its sagas and locks, until Postgres
-//	                                    ends the session (idle_in_transaction_session_timeout)
+//	                                    ends the session (idle_in_transaction_session_timeout). Nothing here reports the wait;
+//	                                    pg_blocking_pids finds the session
 //	an answer that cannot be read, or   tried as the participant's Retry says, unless trying again cannot help; then a dead
 //	after which a command cannot be     letter of the coordinator's own hop, and the saga is parked with the reason
 //	rendered
@@ -96,25 +109,33 @@
 //	the definition of a saga cannot be  its events and wakes become dead letters; other sagas go on, also one that ends and passes
 //	read, as after a rollback           its lock to that saga. New logs an error
 //	the database is away                the participant waits; no attempt is counted, nothing is lost
+//	the dead letter of an answer is     no saga is parked, and the step waits on: the exhausted event does not name the saga. A
+//	deleted before its exhausted event  warning is logged, with the ids
+//	comes
 //	no coordinator runs                 events wait in Kafka. When one runs again, it handles the events that Kafka has by then, and
 //	                                    the deadlines that are due after them: an event that came in time counts
 //	no relay runs                       commands and due deadlines wait in the outbox, unless their topics are local. If the time-out
 //	                                    of a step passes meanwhile, the deadline is published right after the command: the step is
 //	                                    in doubt before its answer comes
 //	a definition was changed            new sagas use it, running ones keep theirs; Config.Definitions has one of each type
-//	the event that wakes a saga and     the first to commit is decided; the second is decided on the state that the first stored
-//	a deadline race
+//	an event and a deadline of a saga   the first to commit is decided; the second is decided on the state that the first stored
+//	at once
 //
 // # Rolling out another version
 //
 // Processes with the old and the new version of a definition may run side by side. Each starts sagas with its own version, and
 // both continue sagas of either version, also of a type that only the other process has.
 //
-// A transaction that handles events first reads which definitions of the coordinator's types other processes have stored since.
-// New stores a definition before any saga has it, so an event that a saga awaits finds it, whichever process handles the event.
-// While no event comes, a process looks every 5 s. If a definition that is stored later reads other hops, the process consumes
-// them too: it joins its group again, or makes their topics local. It always consumes the events of the coordinator's own hop. If no
-// definition in Config.Definitions reads this hop, it skips an event that a saga emits there and that no known definition awaits.
+// A transaction that handles events first reads the definitions of the coordinator's types that other processes have stored since.
+// New stores a definition before any saga has it. So an event finds the saga that awaits it, whichever process handles the event.
+// While no event comes, a process looks for new definitions every 5 s.
+//
+// If such a definition reads other hops, the process consumes them too: it joins its group again, or makes their topics local. A
+// topic of Kafka that the group has not consumed before is read from its start, so that old events may begin sagas, and old
+// awaited events are stashed.
+//
+// A process always consumes the events of the coordinator's own hop. If no definition that New has found reads this hop, the
+// process skips an event that a saga emits there and that no known definition awaits.
 //
 // The participant may have handlers of its own for events of a hop that no definition in Config.Definitions reads. If another version's
 // definition reads this hop, an event is decided on before it is handled, in one transaction. If such a handler reads a hop that is not the
@@ -123,30 +144,33 @@
 // While the topic of a hop that only another version's definition reads does not exist, and cannot be created, or may not be read, the process
 // logs an error and runs without it. Without a topic of a hop that Config.Definitions read, it does not run.
 //
-// What an older process does not do for another version: it starts no saga by an event that only the other version starts by; it
-// keeps no event that comes before its saga if only a type that it does not begin awaits the event and has no saga yet, or only
-// a definition that was stored before the process began and of which it knows no saga. So let the new version run everywhere
-// before its start events come.
+// An older process does not do everything for another version. It starts no saga by an event by which only the other version
+// starts one. And it does not stash an event that only the following definitions await:
 //
-// New also subscribes to the hops of each stored definition of its types, since an older process, or troupe saga start, may
-// begin a saga of a definition that no saga has now. To stop consuming the hops of retired definitions, delete their rows from
+//   - definitions of a type that is not in its Config and has no saga yet
+//   - definitions that were stored before the process began, and of which it knows no saga
+//
+// So let the new version run everywhere before its start events come.
+//
+// New also consumes the hops of each stored definition of its types, since an older process, or troupe saga start, may begin a
+// saga of a definition that no saga has now. To stop consuming the hops of retired definitions, delete their rows from
 // troupe.saga_definitions once no saga has them, and restart the processes.
 //
 // # Schedules
 //
 // Each coordinator runs the schedules of its database that start sagas of Config.Definitions or send messages: docs/schedules.md.
-// An occurrence is run in one transaction, by one process. Its saga has the schedule's name with the time of the occurrence as its key.
+// One process runs an occurrence, in one transaction. The key of its saga is the schedule's name with the time of the occurrence.
 //
 // # Not promised
 //
 // Isolation between sagas, except by Lock.
 //
-// An end of each saga: a parked saga waits for an operator, and a step without a time-out waits for its answer. troupe saga verify
-// warns of such a step.
+// An end of each saga: a parked saga waits for an operator, and a step without a time-out waits for its answer. The command
+// troupe saga verify warns of such a step.
 //
 // The truth of an answer: the coordinator believes what a hop answers. The barrier of the hop ensures that an effect happens once.
 //
-// Order between events of different hops: they are decided as they arrive. An event that comes before its step awaits it is kept.
+// Order between events of different hops: each is decided when it arrives. An event that comes before its step awaits it is kept.
 //
 // # Concurrency and size
 //

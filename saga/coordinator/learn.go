@@ -19,22 +19,23 @@ import (
 var newDefinitionsSQL string
 
 const (
-	// learnEvery is the interval at which a coordinator looks for new definitions while it handles no event.
+	// learnEvery is the interval at which a coordinator looks for new definitions, also while no event comes.
 	learnEvery = 5 * time.Second
-	// learnLimit limits one search for new definitions, and one call of renew. A server that stops answering would otherwise block the search for ever.
+	// learnLimit limits one search for new definitions, and one call of renew. Otherwise a server that no longer answers would block
+	// them for ever.
 	learnLimit = 30 * time.Second
 )
 
-// errNewDefinitions reports that this process has just learned definitions of other processes: the events must be decided on again, since
-// they may concern sagas of these definitions too.
+// errNewDefinitions reports that this process has just learned definitions of other processes. The events must be decided on again,
+// since they may be for sagas of these definitions too.
 var errNewDefinitions = errors.New("definitions were stored meanwhile")
 
 // storedDefinition is a row of troupe.saga_definitions.
 type storedDefinition struct{ Hash, Text string }
 
-// queueNew adds to batch the query for definitions that this process does not know, of its types and of the types of which its
-// coordinator has sagas. A process of another version stores its definitions before it starts a saga of them. So a transaction that
-// runs this query before it loads a saga knows the definition of that saga.
+// queueNew adds to batch the query for definitions that this process does not know: definitions of its types, and of other types of
+// which its coordinator has sagas. Every process stores its definitions before it starts a saga of them. So a transaction that runs
+// this query before it loads a saga knows the definition of that saga.
 func (c *Coordinator) queueNew(batch *pgx.Batch, found *[]storedDefinition) {
 	args := pg.Args{
 		"known": c.definitions.Hashes(), "names": c.definitions.Names(), "hop": c.hop.String(), "group": c.cfg.Participant.Group(),
@@ -45,7 +46,7 @@ func (c *Coordinator) queueNew(batch *pgx.Batch, found *[]storedDefinition) {
 	})
 }
 
-// learn adds definitions to the known ones, and consumes their hops.
+// learn adds stored definitions to the known ones, and consumes their hops.
 func (c *Coordinator) learn(found []storedDefinition) {
 	for _, is := range found {
 		d, err := saga.Parse([]byte(is.Text))
@@ -60,12 +61,15 @@ func (c *Coordinator) learn(found []storedDefinition) {
 	}
 }
 
-// consume consumes the hops of d that this process does not consume.
+// consume makes the participant consume the hops of d that this process does not consume yet.
+//
+// A topic of Kafka that the group has not consumed before is read from its start. So old events may begin sagas, and old awaited events
+// are stashed.
 func (c *Coordinator) consume(d *saga.Definition) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.hops == nil {
-		return // New consumes them
+		return // New is still running, and consumes the hops itself
 	}
 	var more []topics.Hop
 	for _, hop := range d.Hops() {
@@ -80,8 +84,8 @@ func (c *Coordinator) consume(d *saga.Definition) {
 	c.consumeAlso(more)
 }
 
-// watch looks for new definitions until ctx ends: the events of a hop that is not consumed do not come, and the process that stored
-// the definition may have ended. It also calls renew.
+// watch looks for new definitions until ctx ends. handleEvents would not find a definition that reads other hops, if no event comes
+// from the hops that are consumed. watch also calls renew.
 func (c *Coordinator) watch(ctx context.Context) {
 	tick := time.NewTicker(learnEvery)
 	defer tick.Stop()
@@ -96,7 +100,8 @@ func (c *Coordinator) watch(ctx context.Context) {
 	}
 }
 
-// renewInTime calls renew with a limit of its own: it may wait for a row that another transaction has locked.
+// renewInTime calls renew with a time limit. renew may wait for a row that another transaction has locked, and must not use up the time
+// of searchDefinitions.
 func (c *Coordinator) renewInTime(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, c.learnLimit)
 	defer cancel()
@@ -110,12 +115,13 @@ func (c *Coordinator) searchDefinitions(ctx context.Context) {
 	var found []storedDefinition
 	batch := &pgx.Batch{}
 	c.queueNew(batch, &found)
-	if err := c.cfg.Pool.SendBatch(ctx, batch).Close(); err == nil { // else the participant reports the outage
+	if err := c.cfg.Pool.SendBatch(ctx, batch).Close(); err == nil { // after an error the next call tries again; the participant reports an outage
 		c.learn(found)
 	}
 }
 
-// queryNewDefinitions adds the query for new definitions to w's first load. If it finds any, w fails with errNewDefinitions.
+// queryNewDefinitions adds the query for new definitions to the first load of w. If it finds any, Messages of w returns
+// errNewDefinitions.
 func (c *Coordinator) queryNewDefinitions(w *decisions.Work) {
 	var found []storedDefinition
 	batch := &pgx.Batch{}
@@ -129,6 +135,6 @@ func (c *Coordinator) queryNewDefinitions(w *decisions.Work) {
 	})
 }
 
-// unreadableText is logged about a definition that this program cannot parse, as one of a newer program.
+// unreadableText is the log line about a definition that this program cannot parse, as one of a newer program.
 const unreadableText = "a stored definition cannot be read: events of its sagas, on hops that this process consumes, become dead letters; " +
 	"other hops are not consumed for it"

@@ -12,12 +12,12 @@ import (
 	"github.com/troupe-go/troupe/internal/decisions"
 )
 
-// pipelinedTx is a transaction that sends BEGIN with its first batch and COMMIT with its last: two round trips for a start, not
-// four. The first use of it must be a batch.
+// pipelinedTx is a transaction of Submit. It sends BEGIN with its first batch and COMMIT with its last: a start takes two round trips,
+// not four. It must be used with a batch first.
 type pipelinedTx struct {
 	decisions.Queued
 	conn    *pgxpool.Conn
-	checked bool // a caller's function may reject a result of the queued statements: COMMIT is sent after it
+	checked bool // functions of callers read results of the queued statements, and may return an error: COMMIT is sent after they have run
 }
 
 // SendBatch sends b, with BEGIN before the first batch.
@@ -36,7 +36,7 @@ func (t *pipelinedTx) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResu
 	return results
 }
 
-// commit sends the queued statements, and COMMIT after them.
+// commit sends the queued statements, and then COMMIT.
 func (t *pipelinedTx) commit(ctx context.Context) error {
 	if t.checked {
 		if err := t.Flush(ctx); err != nil {
@@ -53,15 +53,15 @@ func (t *pipelinedTx) commit(ctx context.Context) error {
 	return t.Flush(ctx)
 }
 
-// rollbackLimit bounds the rollback after a context has ended.
+// rollbackLimit is the longest time for the rollback in release. release does not use the caller's context, since that may have ended.
 const rollbackLimit = 5 * time.Second
 
-// release rolls back unless the transaction is committed, and releases the connection.
+// release rolls back, unless the transaction has committed, and releases the connection.
 func (t *pipelinedTx) release() {
 	defer t.conn.Release()
 	if raw := t.conn.Conn(); !raw.IsClosed() && raw.PgConn().TxStatus() != 'I' {
 		ctx, cancel := context.WithTimeout(context.Background(), rollbackLimit)
 		defer cancel()
-		_, _ = raw.Exec(ctx, "rollback") // on a closed connection there is nothing to roll back
+		_, _ = raw.Exec(ctx, "rollback") // an error closes the connection, and the server then rolls back
 	}
 }

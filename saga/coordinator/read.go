@@ -16,7 +16,8 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// read decodes an event. One that can never be decoded is a permanent error.
+// read decodes an event. It decodes the payload only if the event answers a step, or if a known definition starts by it or awaits it.
+// If the event can never be decoded, the error is permanent.
 func (c *Coordinator) read(ctx context.Context, tx pgx.Tx, in envelope.Message) (decisions.Message, error) {
 	topic, err := topics.Parse(in.Topic)
 	if err != nil {
@@ -36,13 +37,13 @@ func (c *Coordinator) read(ctx context.Context, tx pgx.Tx, in envelope.Message) 
 	}
 	err = fmt.Errorf("%s: %w", in.Type, err)
 	if name, _, _ := strings.Cut(m.SagaID, "/"); answers && !concerns && c.definitions.Current(name) == nil && retry.IsPermanent(err) {
-		m.Unreadable = err // an error only if the saga is stored as this coordinator's
+		m.Unreadable = err // decided on as an error if the saga is stored for this coordinator, else ignored
 		return m, nil
 	}
 	return m, err
 }
 
-// fields decodes the payload. A payload that can never be decoded is a permanent error.
+// fields decodes the payload. If the payload can never be decoded, the error is permanent.
 func (c *Coordinator) fields(ctx context.Context, in envelope.Message) (map[string]any, error) {
 	if c.cfg.Schemas != nil && envelope.HasSchemaID(in.ContentType) {
 		name, value, err := c.cfg.Schemas.Values(ctx, in.Payload)

@@ -22,12 +22,13 @@ var (
 	recordRun string
 )
 
-// ranEvery is the interval at which a coordinator records that it runs. More than a minute between two records counts as an outage of the
-// coordinator: see internal/decisions/sql/prune_stash.sql.
+// ranEvery is the interval at which a coordinator records that it runs. If there is more than a minute between two records, the
+// coordinator did not run: see internal/decisions/sql/prune_stash.sql.
 const ranEvery = 20 * time.Second
 
-// renew stores this process's definitions again if the database has lost them, as after a restore or a failover to a standby that lagged,
-// and records that the coordinator runs. It returns no error, since it runs again, and the participant reports an outage of the database.
+// renew records that the coordinator runs. It also stores this process's definitions again if the database has lost them, as after a
+// restore or a failover to a standby that lagged. It returns no error: watch calls it again, and the participant reports an outage of
+// the database.
 func (c *Coordinator) renew(ctx context.Context) {
 	for _, hash := range c.missingDefinitions(ctx) {
 		for _, d := range c.cfg.Definitions {
@@ -41,7 +42,7 @@ func (c *Coordinator) renew(ctx context.Context) {
 	}
 }
 
-// missingDefinitions returns the hashes of those definitions of Config.Definitions that are not stored.
+// missingDefinitions returns the hashes of the definitions in Config.Definitions that are not stored.
 func (c *Coordinator) missingDefinitions(ctx context.Context) []string {
 	var hashes []string
 	for _, d := range c.cfg.Definitions {
@@ -55,8 +56,8 @@ func (c *Coordinator) missingDefinitions(ctx context.Context) []string {
 	return missing
 }
 
-// recordRunning records that the coordinator runs. If it did not run for more than a minute, stashed events expire later by that time, since
-// the events that start their sagas may have waited in Kafka meanwhile.
+// recordRunning records that the coordinator runs. If it did not run for more than a minute, recordRunning lets the stashed events
+// expire later, by that time: the events that start their sagas may have waited in Kafka meanwhile.
 func (c *Coordinator) recordRunning(ctx context.Context) error {
 	group := c.cfg.Participant.Group()
 	return pgx.BeginTxFunc(ctx, c.cfg.Pool, decisions.Committed, func(tx pgx.Tx) error {

@@ -12,15 +12,17 @@ import (
 	"github.com/troupe-go/troupe/saga"
 )
 
-// A Scheduled is an occurrence of a schedule that has begun.
+// A Scheduled is an occurrence of a schedule that this process has run.
 type Scheduled struct {
-	Schedule string    // the name
+	Schedule string    // the name of the schedule
 	At       time.Time // the time of the occurrence
-	// Late is the time from At until it began, by the database's clock. It is zero for an occurrence that an operator requested.
+	// Late is the time from At until the occurrence was run, by the database's clock. It is zero for an occurrence that an operator
+	// requested.
 	Late time.Duration
 }
 
-// runSchedules runs the schedules of the database alongside the participant. It starts sagas of the types in Config.Definitions.
+// runSchedules runs the schedules of the database alongside the participant: the ones that send messages, and the ones that start sagas
+// of the types in Config.Definitions.
 func (c *Coordinator) runSchedules() {
 	r := &schedule.Runner{
 		Pool: c.cfg.Pool, Outbox: c.cfg.Participant.Outbox(), Log: c.cfg.Log, Sagas: c.definitions.Names, Start: c.startScheduled,
@@ -31,7 +33,7 @@ func (c *Coordinator) runSchedules() {
 	c.cfg.Participant.Extension().Alongside(r.Run)
 }
 
-// startScheduled starts the saga of an occurrence of a schedule.
+// startScheduled starts the saga of an occurrence of a schedule, with key as its key.
 func (c *Coordinator) startScheduled(ctx context.Context, tx pgx.Tx, name, key string, data json.RawMessage) (existed bool, err error) {
 	d, err := c.definitions.Named(name)
 	if err != nil {

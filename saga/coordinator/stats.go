@@ -22,16 +22,17 @@ var (
 	countStash string
 )
 
-// Stats counts the open sagas and the stashed events of a service, whichever of its processes decides for them.
+// Stats counts the open sagas and the stashed events of a coordinator, for all of its processes together.
 type Stats struct {
 	// Hop and Group name the coordinator.
 	Hop   string
 	Group string
-	// Open has, by type and status, the sagas that have not ended: each type of Config.Definitions in each status, also with
-	// a count of 0, and other types that still run.
+	// Open counts the sagas that have not ended, by type and status. It has each type of Config.Definitions in each status, also with a
+	// count of 0, and other types that still run.
 	Open []OpenStats
-	// Stashed is, by type, the number of events in this database that wait for a saga and have not expired. Each type of
-	// Config.Definitions is in it.
+	// Stashed is, by type, the number of events in this database that wait for a saga. It has each type of Config.Definitions. It
+	// leaves out events whose time has passed by the clock. While the coordinator does not run, such events do not expire, and when it
+	// runs again they are kept longer and counted again.
 	Stashed map[string]int
 }
 
@@ -40,10 +41,10 @@ type OpenStats struct {
 	Saga   string
 	Status saga.Status // Waiting, Running, Compensating or Parked
 	Count  int
-	Oldest time.Duration // since the first of them started; 0 if there are none
+	Oldest time.Duration // the time since the first of them started; 0 if there are none
 }
 
-// Stats queries the database. By index it reads all open sagas and all stashed events, so call it every few seconds, not more
+// Stats queries the database. The query reads all open sagas and all stashed events, by index: call it every few seconds, not more
 // often.
 func (c *Coordinator) Stats(ctx context.Context) (Stats, error) {
 	s := Stats{Hop: c.hop.String(), Group: c.cfg.Participant.Group(), Stashed: make(map[string]int)}

@@ -18,32 +18,32 @@ import (
 )
 
 const (
-	// submitBatch is the maximum number of sagas that a transaction of Submit starts, and submitAtOnce the number of such
-	// transactions that may run at once.
+	// submitBatch is the maximum number of sagas that a transaction of Submit starts. submitAtOnce is the number of such transactions
+	// that may run at once.
 	submitBatch  = 100
 	submitAtOnce = 4
-	// submitGather bounds the wait of a start for the end of a running transaction, counted from that transaction's
-	// beginning.
+	// submitGather is the longest time for which a start waits for a running transaction to end, counted from the begin of the
+	// transaction that began last.
 	submitGather = 20 * time.Millisecond
 )
 
-// Submit starts a saga as Start does, in a transaction of the coordinator's own, and returns when that has committed. Sagas
-// that are submitted while such a transaction runs share the next one: a service with many concurrent requests pays for one
-// commit per batch, not per request. If nothing runs, a start goes alone and does not wait; while fewer than four
-// transactions run, none waits longer than 20 ms.
+// Submit starts a saga as Start does, in a transaction of the coordinator's own. It returns when that has committed. Sagas that are
+// submitted while such a transaction runs share the next one: a service with many concurrent requests pays for one commit per batch,
+// not per request. If nothing runs, a start goes alone and does not wait. While fewer than four transactions run, no start waits longer
+// than 20 ms.
 //
-// own, unless nil, has statements for the service's own rows. They run in the same transaction if this call starts the saga,
-// and are left out if a saga of that key exists: a repeated request writes nothing, and the result reports that the saga
-// existed. If a transaction of several sagas fails, unless the database is unavailable, each of them is tried again in a
-// transaction of its own, so that an error of one does not affect the others. The functions that read the statements' results
-// run in another goroutine, and once more for each try; their findings hold when Submit returns no error. After ctx has ended
-// they may still run.
+// own, unless nil, has statements for the service's own rows. They run in the same transaction if this call starts the saga. If a saga
+// of that key exists, they do not run: a repeated request writes nothing, and the result reports that the saga existed.
 //
-// If a start waits for a lock, such as for a Start of its key that has not committed, so do the others in its transaction,
-// each until its own ctx ends: keep such transactions short.
+// If a transaction of several sagas fails, unless the database is unavailable, each saga is tried again in a transaction of its own. So
+// an error of one does not affect the others. The functions in own that read the statements' results run in another goroutine, and once
+// more for each try. Use the results only after Submit has returned no error. The functions may still run after ctx has ended.
 //
-// The error wraps ErrConflict after three tries. If ctx ends or the connection is lost before the commit is confirmed, the
-// saga may have started: submitting it again is safe, and returns the same id.
+// A start may wait for a lock, such as the lock of a Start of the same key that has not committed. Then all starts of its transaction
+// wait, each until its own ctx ends: keep transactions with Start short.
+//
+// The error wraps ErrConflict after three tries. If ctx ends, or the connection is lost, before the commit is confirmed, the saga may
+// have started. Submit it again: that is safe, and returns the same id.
 func (c *Coordinator) Submit(ctx context.Context, name string, fields map[string]any, own *pgx.Batch) (is StartResult, err error) {
 	s := &submission{ctx: ctx, own: own, done: make(chan error, 1)}
 	if s.start, err = c.definitions.StartOf(ctx, name, fields); err == nil {
@@ -64,12 +64,12 @@ func (c *Coordinator) Submit(ctx context.Context, name string, fields map[string
 type submission struct {
 	ctx   context.Context
 	start decisions.Start
-	is    StartResult // of the last try; read it after done has received
+	is    StartResult // the result of the last try; read it after a receive from done
 	own   *pgx.Batch
 	done  chan error
 }
 
-// queue adds the submission's own statements to tx. It copies them, so that they can be sent again on another connection.
+// queue adds the submission's own statements to tx. It copies them, since they may be sent again on another connection.
 func (s *submission) queue(tx *pipelinedTx) {
 	if s.own == nil {
 		return
@@ -92,14 +92,14 @@ func (c *Coordinator) takeSubmissions() {
 	c.submissions.Release()
 }
 
-// submit starts all in one transaction and sends each its result. If that transaction fails, and the database is available, it starts
-// each in a transaction of its own, since one of them may be the cause.
+// submit starts all in one transaction and sends each its result. If that transaction fails, and the database is available, submit
+// starts each in a transaction of its own, since one of them may be the cause.
 func (c *Coordinator) submit(all []*submission) {
-	all = slices.DeleteFunc(all, func(s *submission) bool { return s.ctx.Err() != nil }) // their callers have gone
+	all = slices.DeleteFunc(all, func(s *submission) bool { return s.ctx.Err() != nil }) // their callers do not wait any more
 	if len(all) == 0 {
 		return
 	}
-	slices.SortStableFunc(all, func(a, b *submission) int { return cmp.Compare(a.start.Lock(), b.start.Lock()) }) // one order for all locks
+	slices.SortStableFunc(all, func(a, b *submission) int { return cmp.Compare(a.start.Lock(), b.start.Lock()) }) // two transactions take their locks in one order
 	err := c.together(all)
 	if err != nil && len(all) > 1 && pg.Classify(err) != pg.Unavailable {
 		for _, s := range all {
@@ -112,7 +112,7 @@ func (c *Coordinator) submit(all []*submission) {
 	}
 }
 
-// together starts all in one transaction, until no caller waits for it.
+// together starts all in one transaction. It stops when no caller waits for it any more.
 func (c *Coordinator) together(all []*submission) (err error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -151,7 +151,7 @@ func (c *Coordinator) startAll(ctx context.Context, all []*submission) error {
 	return err
 }
 
-// startAll decides on the starts, and queues the statements and messages.
+// startAll decides on the starts, and queues the own statements, the messages and the deadlines.
 func startAll(ctx context.Context, w *decisions.Work, tx *pipelinedTx, all []*submission) error {
 	if err := w.Load(ctx, idsOf(all)); err != nil {
 		return err

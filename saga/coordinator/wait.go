@@ -13,15 +13,15 @@ import (
 	"github.com/troupe-go/troupe/saga"
 )
 
-// Wait returns the state of a saga as soon as it has ended, in whichever process. A name that is not one of the coordinator's types is
-// an error. If no saga of that key is committed, the error wraps ErrNotFound.
+// Wait returns the state of a saga as soon as it has ended, in this process or another one. If name is not one of the coordinator's
+// types, that is an error. If no saga of that key is committed, the error wraps ErrNotFound.
 //
-// A parked saga has not ended. If ctx is done before the saga has ended, Wait returns the state that it has read last, with an
-// error that wraps ctx's: the caller can answer that the saga is under way, or parked, and ask again later. If ctx was done before
-// the state could be read, that is the zero State.
+// A parked saga has not ended. If ctx is done before the saga has ended, Wait returns the state that it has read last, with an error
+// that wraps ctx's. So the caller can answer that the saga is under way, or parked, and ask again later. If ctx was done before a state
+// was read, the state is the zero State.
 //
-// An end that this process decides is noticed at once, and any other one within 100 ms. All calls of Wait together send one
-// query in 50 ms.
+// An end that this process decides is noticed at once, and any other one within 100 ms. All calls of Wait together send one query every
+// 50 ms.
 func (c *Coordinator) Wait(ctx context.Context, name, key string) (s saga.State, err error) {
 	id := name + "/" + key
 	if _, err := c.definitions.Named(name); err != nil {
@@ -73,8 +73,8 @@ const (
 	endsWithin = 10 * time.Second
 )
 
-// pollEnds notifies the calls of Wait whose sagas have ended, until none is left. If the query fails, it notifies all of them:
-// each then reads its saga, and returns the error of that.
+// pollEnds notifies the calls of Wait whose sagas have ended, until there are no calls left. If the query fails, it notifies all calls:
+// each of them then reads its own saga, and returns an error if that fails too.
 func (c *Coordinator) pollEnds() {
 	const ended = "SELECT id FROM troupe.sagas WHERE id = ANY ($1) AND status IN ('completed', 'compensated', 'abandoned')"
 	tick := time.NewTicker(endsEvery)
@@ -104,10 +104,10 @@ func (c *Coordinator) pollEnds() {
 type waits struct {
 	mu     sync.Mutex
 	calls  map[string][]chan struct{} // guarded by mu
-	polled bool                       // poll runs; guarded by mu
+	polled bool                       // whether poll, an argument of join, runs; guarded by mu
 }
 
-// join returns a channel that is closed when the saga may have ended. It starts poll if that does not run.
+// join returns a channel that is closed when the saga may have ended. It starts poll in a goroutine, unless poll runs.
 func (w *waits) join(id string, poll func()) chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -141,7 +141,7 @@ func (w *waits) notify(id string) {
 	delete(w.calls, id)
 }
 
-// open returns the ids of the sagas that are waited for. If there are none it returns nil, and poll must end.
+// open returns the ids of the sagas for which calls wait. If there are none, it returns nil, and poll must end.
 func (w *waits) open() (ids []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

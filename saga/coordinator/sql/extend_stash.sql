@@ -1,5 +1,5 @@
--- Lets events that were stashed before an outage of the coordinator expire later, by the time of the outage, which began at most a minute
--- after the last record of a run. Events that had expired by then stay expired.
+-- Extends the time of each event that was stashed before the outage of the coordinator and had not expired when the outage began. The
+-- outage began at most a minute after the last record of a run, which is @seconds ago. An event that had expired stays expired.
 UPDATE troupe.saga_stash
 SET expires_at = expires_at + make_interval(secs => @seconds::float8)
 WHERE saga = ANY (@sagas::text[])

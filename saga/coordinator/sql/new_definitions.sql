@@ -1,5 +1,5 @@
--- Definitions that a process does not know: of its types, and of each type whose sagas under way belong to its coordinator.
--- All sagas of a type that are under way belong to one coordinator, so one of them suffices.
+-- Finds the definitions that a process does not know: of its types, and of each type whose sagas under way belong to its coordinator.
+-- All sagas under way of one type belong to one coordinator, so it checks one of them.
 SELECT d.hash, d.definition
 FROM troupe.saga_definitions AS d
 WHERE d.hash <> ALL (@known::text[])
