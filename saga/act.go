@@ -9,8 +9,8 @@ import (
 	"github.com/troupe-go/troupe/internal/moments"
 )
 
-// act applies an operator's action. An action that the saga's state does not allow is refused; the reason names what the state
-// is, or what to do instead.
+// act applies an operator's action. An action that the saga's state does not allow is refused. The reason names the state, or the
+// action to take instead.
 func (x *decision) act(e Event) {
 	switch e.Kind {
 	case ActAbandon:
@@ -85,14 +85,14 @@ func (x *decision) actResume() {
 		return
 	}
 	if slices.ContainsFunc(x.d.ends, func(e end) bool { return e.End.When == x.s.Held }) {
-		x.s.Passed = append(slices.Clip(x.s.Passed), x.s.Held) // else the condition, which still holds, would park the saga again at once
+		x.s.Passed = append(slices.Clip(x.s.Passed), x.s.Held) // otherwise the condition, which still holds, would park the saga again at once
 	}
 	x.s.Held = ""
 	x.takeUp()
 }
 
-// actRetry sends the command or the compensation of a failed step again, under another idempotency key. A running step can be retried too if no
-// time-out is scheduled for it: nothing else would end the step if its message is lost.
+// actRetry sends the command or the compensation of a failed step again, under another idempotency key. A running step can be retried
+// too if no time-out is scheduled for it: if its message is lost, nothing else ends the step. Each such retry sends one more command.
 func (x *decision) actRetry(i int) {
 	st, ss := x.d.steps[i], &x.s.Steps[i]
 	switch {
@@ -102,7 +102,7 @@ func (x *decision) actRetry(i int) {
 		}
 	case ss.Phase == CompensateIntent && !x.isScheduled(ss.Name+compTimeout):
 		if !x.compensateAgain(i) {
-			ss.BackEpoch-- // nothing was sent, so the answer to the earlier compensation is still accepted
+			ss.BackEpoch-- // nothing was sent: the answer to the earlier compensation still counts
 			return
 		}
 	case x.s.Back && ss.Phase != Intent:
@@ -141,13 +141,13 @@ func (x *decision) actRetry(i int) {
 	x.takeUp()
 }
 
-// isScheduled reports whether the saga has a deadline of that name which is due after now.
+// isScheduled reports whether the saga has a deadline of this name that is due later than now.
 func (x *decision) isScheduled(name string) bool {
 	return slices.ContainsFunc(x.s.Deadlines, func(a Armed) bool { return a.Name == name && a.At.After(x.now) })
 }
 
-// compensateAgain sends the compensation of step i again, under another idempotency key. It returns false if it cannot be sent;
-// then the saga is parked.
+// compensateAgain sends the compensation of step i again, under another idempotency key. If the compensation cannot be built, it parks
+// the saga and returns false.
 func (x *decision) compensateAgain(i int) bool {
 	st, ss := x.d.steps[i], &x.s.Steps[i]
 	ss.BackEpoch++
@@ -162,12 +162,12 @@ func (x *decision) compensateAgain(i int) bool {
 	return true
 }
 
-// actSet sets variables to other values. A parked saga stays parked: retry and resume evaluate with the new values.
+// actSet sets variables to other values. A parked saga stays parked. ActRetry and ActResume evaluate with the new values.
 func (x *decision) actSet(e Event) {
 	if !x.result(-1, e) {
 		return
 	}
-	for i := range x.s.Steps { // a retry sends another request, which services outside must not take for the earlier one
+	for i := range x.s.Steps { // a retry sends another request, which a service outside must not take for the earlier one
 		switch ss := &x.s.Steps[i]; ss.Phase {
 		case Intent, GivenUp, Doubt:
 			ss.First = ss.Epoch + 1
@@ -197,7 +197,7 @@ func (x *decision) actSkip(i int, e Event) {
 	}
 }
 
-// actResolve records an operator's statement whether a command or a compensation with an unknown result took effect.
+// actResolve records an operator's statement about a command or a compensation with an unknown result: whether it took effect.
 func (x *decision) actResolve(i int, e Event) {
 	ss := &x.s.Steps[i]
 	said := "it did not happen"
@@ -228,9 +228,8 @@ func (x *decision) actResolve(i int, e Event) {
 	}
 }
 
-// result sets the variables that e gives for step i. If i is an item, each value becomes the item's element in the list of that
-// variable. i is -1 for variables that belong to no step. If a variable cannot have its value, result refuses the action and returns
-// false.
+// result sets the variables that e gives for step i; i is -1 if they belong to no step. If i is an item, each value becomes the item's
+// element in the list of that variable. If a variable cannot have its value, result refuses the action and returns false.
 func (x *decision) result(i int, e Event) bool {
 	data := make(map[string]any, len(e.Fields))
 	for _, name := range sortedKeys(e.Fields) {
@@ -252,9 +251,9 @@ func (x *decision) result(i int, e Event) bool {
 	return true
 }
 
-// Lock evaluates the definition's lock expression over the variables that an instance starts with. Of two sagas with the same
-// result one waits until the other has ended. An empty result, or null, locks nothing. Of another value, as a variable of type Any may have,
-// the result is its text.
+// Lock evaluates the definition's lock expression over the variables that an instance starts with. Two sagas with the same result have
+// the same lock: one of them waits until the other has ended. With an empty result, or null, the saga takes no lock. A variable of type
+// Any may give another value: then the result is its text.
 func (d *Definition) Lock(data map[string]any) (string, error) {
 	if d.lock == nil {
 		return "", nil

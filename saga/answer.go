@@ -87,9 +87,9 @@ func (x *decision) answered(e Event) {
 	}
 }
 
-// late applies an answer to a step that is not waiting for one. If the answer reports that a call in doubt took effect, the step
-// is no longer in doubt: a compensation that is sent again then runs even if its hop no longer knows the call, and uses the
-// variables that this answer sets. Every other late answer is ignored.
+// late applies an answer to a step that does not wait for one. It ignores the answer, unless a success ends the doubt about a step
+// whose compensation is sent or has failed. A compensation that is sent again then runs even if its hop no longer knows the command,
+// and it uses the variables that this answer sets.
 func (x *decision) late(i int, e Event) {
 	ss := &x.s.Steps[i]
 	if !ss.Doubt || e.Outcome != "success" || e.Type == NothingType || ss.Phase != CompensateIntent && ss.Phase != CompensateFailed {
@@ -97,7 +97,7 @@ func (x *decision) late(i int, e Event) {
 		return
 	}
 	ss.Doubt, ss.Succeeded = false, e.Epoch
-	if ss.Tolerated { // later steps may have read that it did not succeed
+	if ss.Tolerated { // later steps may have used that it did not succeed
 		return
 	}
 	a, err := x.match(i, x.d.steps[i].success, e)
@@ -133,18 +133,19 @@ func phaseText(p Phase) string {
 
 func (x *decision) done(i int, event string) {
 	ss, st := &x.s.Steps[i], x.d.steps[i]
-	// A pivot in doubt that has a compensation delays nothing: later steps may be skipped already.
+	// A pivot that was in doubt, and that has a compensation, does not turn the saga forward. backward has not waited for such a pivot,
+	// and may have skipped later steps already.
 	goesBack := st.back != nil && ss.Phase == Doubt
 	ss.Phase, ss.Doubt, ss.Tolerated, ss.Answer = Done, false, false, event
 	x.disarm(ss.Name + stepTimeout)
 	x.disarmUntil(i)
 	x.moment(moments.StepCompleted, ss.Name, event)
-	if st.Pivot && x.s.Back && !goesBack && !x.undoing() { // a compensating saga waits for a pivot, unless the pivot can be compensated too
+	if st.Pivot && x.s.Back && !goesBack && !x.undoing() { // backward has waited for this pivot: the saga goes forward again
 		x.s.Back = false
 		if x.s.Status == Compensating {
 			x.s.Status = Running
 		}
-		if t := x.d.spec.Timeout; t > 0 { // it was met, or goBack cancelled it
+		if t := x.d.spec.Timeout; t > 0 { // the time-out of the saga has fired, or goBack has cancelled it
 			x.arm(TimeoutName, t, nil)
 		}
 		if stuck := Stuck(x.d, x.s); len(stuck) > 0 {
@@ -155,15 +156,16 @@ func (x *decision) done(i int, event string) {
 	x.takeUp()
 }
 
-// undoing reports whether the compensation of a step that the saga needs has been sent.
+// undoing reports whether the compensation of a step was sent. It leaves out tolerated steps, without which the saga goes on.
 func (x *decision) undoing() bool {
 	return slices.ContainsFunc(x.s.Steps, func(ss StepState) bool {
 		return !ss.Tolerated && (ss.Phase == CompensateIntent || ss.Phase == Undone || ss.Phase == CompensateFailed)
 	})
 }
 
-// refused applies a refusal. It settles the command that it answers. An earlier command of the step whose result is unknown may
-// still take effect, so the step stays in doubt then.
+// refused applies a refusal of step i. The refusal settles the command that it answers. If an earlier command of the step has an
+// unknown result, the step stays in doubt, since that command may still take effect; otherwise the step is refused. If the step is not
+// optional, the saga goes back.
 func (x *decision) refused(i int, event, reason string) {
 	ss := &x.s.Steps[i]
 	ss.Answer = event
@@ -192,7 +194,7 @@ func (x *decision) givenUp(i int, e Event) {
 	x.moment(moments.StepExhausted, ss.Name, reason)
 	switch {
 	case x.s.Back, x.d.steps[i].Optional && x.d.steps[i].send != nil:
-		x.doubt(i) // it has had no effect so far, and may have one when its dead letter is redriven
+		x.doubt(i) // the command has had no effect so far, and may have one when its dead letter is redriven
 	case x.d.steps[i].Exhausted == CompensateThen && !x.passed():
 		x.doubt(i)
 		x.goBack(fmt.Sprintf("%s: %s", ss.Name, reason))
@@ -202,7 +204,7 @@ func (x *decision) givenUp(i int, e Event) {
 	}
 }
 
-// doubt records that it is unknown whether a command took effect or will take effect.
+// doubt puts step i in doubt: its command may have taken effect, or may still do so.
 func (x *decision) doubt(i int) { x.s.Steps[i].Phase, x.s.Steps[i].Doubt = Doubt, true }
 
 // observed applies an awaited event to each step that waits for it, also if the step could not use an earlier event, or keeps it for a step
@@ -235,14 +237,14 @@ func (x *decision) observed(e Event) {
 	}
 }
 
-// maxEarly limits the number of events that a saga keeps until a step awaits them, and maxEarlyBytes their size, since each decision reads
-// them. Further events are refused and become dead letters. The first event is kept whatever its size is.
+// maxEarly limits the number of events that a saga keeps for later steps, and maxEarlyBytes limits their size, since each decision
+// reads them. Further events are refused and become dead letters. The first event is kept, whatever its size is.
 const (
 	maxEarly      = 64
 	maxEarlyBytes = 4 << 20
 )
 
-// earlyBytes returns about the bytes of the kept events.
+// earlyBytes returns the approximate size of the kept events as JSON.
 func (x *decision) earlyBytes() (n int) {
 	for _, e := range x.s.Early {
 		n += size(e.Fields)
@@ -250,7 +252,7 @@ func (x *decision) earlyBytes() (n int) {
 	return n
 }
 
-// observe applies e to step i, which waits for an event. It returns false if e is none of the step's events.
+// observe applies e to step i, which waits for an event. It returns false if the step does not wait for e.
 func (x *decision) observe(i int, e Event) bool {
 	st := x.d.steps[i]
 	done, err := x.match(i, st.success, e)
@@ -275,7 +277,8 @@ func (x *decision) observe(i int, e Event) bool {
 	return true
 }
 
-// finds reports whether e is for this saga: by the saga's key or, if a has an Association, by the value of a variable.
+// finds reports whether e is for this saga. The saga is found by its key or, if a has an Association, by the value of a variable. An
+// event without a key, as in logs of earlier versions, is for this saga.
 func (x *decision) finds(a *answer, e Event) bool {
 	switch {
 	case e.Key == nil:
@@ -287,7 +290,7 @@ func (x *decision) finds(a *answer, e Event) bool {
 	return value != "" && value == expr.Text(x.s.Data[a.By.Variable])
 }
 
-// repeats reports whether e is the message that b is. The ids of two hops may be equal.
+// repeats reports whether e and b are the same message. It compares the hop and the type too, since two hops may use equal ids.
 func (e Event) repeats(b Event) bool {
 	return b.Message == e.Message && b.Hop == e.Hop && b.Type == e.Type
 }
@@ -307,8 +310,8 @@ func (x *decision) awaitsLater(e Event) bool {
 	return false
 }
 
-// match returns the answer of as that accepts e, or nil. i is the step or item of the answers; -1: none. It returns an error if a
-// condition cannot be evaluated, since it is then unknown which answer accepts e.
+// match returns the answer in as that accepts e, or nil. i is the step or the item of the answers, or -1 if there is none. If a
+// condition cannot be evaluated, match returns an error, since it is not known which answer accepts e.
 func (x *decision) match(i int, as []*answer, e Event) (*answer, error) {
 	for _, a := range as {
 		if a.Event != e.Type || (e.Hop != "" && a.Hop != e.Hop) || !x.finds(a, e) {
@@ -328,8 +331,8 @@ func (x *decision) match(i int, as []*answer, e Event) (*answer, error) {
 	return nil, nil
 }
 
-// unusable parks the saga because of an answer that the definition cannot use. The step becomes exhausted: an operator retries
-// it, skips it with the result, or resolves it.
+// unusable parks the saga because of an answer that the definition cannot use. The step becomes exhausted. An operator retries it,
+// skips it with its result, or resolves it.
 func (x *decision) unusable(i int, e Event, reason string) {
 	ss := &x.s.Steps[i]
 	ss.Phase, ss.Tolerated, ss.Answer = GivenUp, false, e.Type
@@ -341,7 +344,7 @@ func (x *decision) unusable(i int, e Event, reason string) {
 	x.park(reason)
 }
 
-// store sets the variables of a, an answer of step i. If one cannot be set, it parks the saga and returns false.
+// store sets the variables of a, an answer to step i. If a variable cannot be set, store parks the saga and returns false.
 func (x *decision) store(i int, a *answer, e Event) bool {
 	data, err := x.outputs(i, a, e)
 	if err != nil {
@@ -352,8 +355,8 @@ func (x *decision) store(i int, a *answer, e Event) bool {
 	return true
 }
 
-// outputs evaluates the variables that an answer to step i sets. A nil answer sets none. For an item it returns the variables'
-// lists with the item's values in them.
+// outputs evaluates the variables that an answer to step i sets. A nil answer sets none. If i is an item, outputs returns the whole
+// list of each variable, with the item's value in it.
 func (x *decision) outputs(i int, a *answer, e Event) (map[string]any, error) {
 	if a == nil || len(a.set) == 0 {
 		return nil, nil
@@ -368,8 +371,8 @@ func (x *decision) outputs(i int, a *answer, e Event) (map[string]any, error) {
 	return data, x.fitsData(data)
 }
 
-// maxData limits the bytes of a saga's variables as JSON: each decision reads all of them. Answers that set less than smallData are not
-// measured.
+// maxData limits the size of a saga's variables as JSON, in bytes, since each decision reads all of them. An answer that sets less than
+// smallData is not checked.
 const (
 	maxData   = 8 << 20
 	smallData = 16 << 10

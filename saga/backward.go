@@ -86,22 +86,22 @@ func (x *decision) goBack(reason string) {
 	for i := range x.s.Steps {
 		switch {
 		case x.s.Steps[i].Phase != GivenUp:
-		case x.d.steps[i].send == nil: // there is nothing to undo, and if the saga goes forward after all, a person decides on its event
+		case x.d.steps[i].send == nil: // nothing can be undone; if the saga goes forward after all, an operator decides on the event
 			x.s.Steps[i].Phase = Refused
-		default: // it has had no effect so far, and may have one when its dead letter is redriven
+		default: // the command has had no effect so far, and may have one when its dead letter is redriven
 			x.doubt(i)
 		}
 	}
 	x.takeUp()
 }
 
-// backward sends each compensation that can be sent now: every step that came after its step is settled. When all steps are
-// settled, the saga is compensated.
+// backward sends the compensation of each step for which no later step has anything left to compensate. When no step has, the saga is
+// compensated.
 func (x *decision) backward() {
 	for i, st := range x.d.steps {
 		switch phase := x.s.Steps[i].Phase; {
 		case st.Pivot && phase == Intent:
-			return // the pivot may be done yet, and then nothing is compensated
+			return // the pivot may still succeed, and then nothing is compensated
 		case st.Pivot && phase == Doubt && st.back == nil:
 			x.park(fmt.Sprintf("%s: it may have taken effect, and then there is no way back", st.Name))
 			return
@@ -139,7 +139,7 @@ func (x *decision) backward() {
 	x.moment(moments.SagaCompensated, "", "")
 }
 
-// undo sends the compensation of step i. If it cannot be sent, it parks the saga and returns false.
+// undo sends the compensation of step i. If the compensation cannot be built, it parks the saga and returns false.
 func (x *decision) undo(i int) bool {
 	st, ss := x.d.steps[i], &x.s.Steps[i]
 	ss.BackSent = x.now
@@ -156,7 +156,7 @@ func (x *decision) undo(i int) bool {
 	return true
 }
 
-// giveUpWaiting drops what a compensating saga no longer needs: steps that have not begun, awaited events and deadlines.
+// giveUpWaiting drops everything that a saga which goes back does not need: steps that have not begun, awaited events, and deadlines.
 func (x *decision) giveUpWaiting() {
 	for i := range x.s.Steps {
 		ss := &x.s.Steps[i]

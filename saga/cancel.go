@@ -7,26 +7,27 @@ import (
 	"github.com/troupe-go/troupe/internal/moments"
 )
 
-// A Cancel declares by whom a saga can be cancelled, and until which step. An accepted cancel compensates the saga as if a step had
-// been refused: steps that run are waited for, each step that took effect is compensated, and the saga ends as compensated. A cancel
-// that comes too late is refused, and the saga goes on.
+// A Cancel declares who can cancel a saga, and until which step. An accepted cancel compensates the saga as if a step had been refused:
+// steps that run are waited for, each step that took effect is compensated, and the saga ends as compensated. A cancel that comes too
+// late is refused, and the saga goes on.
 type Cancel struct {
-	// Before names a step. A cancel is accepted until this step begins or is skipped. A cancel is never accepted once a pivot has
-	// begun, since its effect cannot be undone. Default: until a pivot begins, or else until the saga ends.
+	// Before names a step. A cancel is accepted until this step begins or is skipped. Once a pivot has begun, no cancel is accepted,
+	// since the pivot's effect cannot be undone. Default: until a pivot begins; without a pivot, until the saga ends.
 	Before string `json:"before,omitempty"`
 	// Events lists the events that cancel the saga. They answer no command, find the saga by its key only, and set no variables. The
 	// Reason of an event is stored as the reason of the saga.
 	Events []Answer `json:"events,omitempty"`
 	// Operator lets an operator cancel the saga, by ActCancel.
 	Operator bool `json:"operator,omitempty"`
-	// Refused lists the events that are emitted when one of Events comes too late. A saga emits them at most once.
+	// Refused lists the events that are emitted when one of Events comes too late. A saga emits them at most once, however many cancels
+	// come.
 	Refused []Emit `json:"refused,omitempty"`
 }
 
 // A CancelResult is the result of the cancels of a saga.
 type CancelResult string
 
-// These are the results. The zero value is the result if no cancel has come.
+// These are the results. The zero value is the result as long as no cancel has come.
 const (
 	CancelAccepted CancelResult = "accepted"
 	CancelRefused  CancelResult = "refused"
@@ -77,7 +78,7 @@ func (c *compiler) cancel(s *Cancel) *cancel {
 	return x
 }
 
-// cancels checks that the event a has no other meaning for the saga.
+// cancels checks that the event of a is not also a start of the saga or an answer of a step.
 func (c *compiler) cancels(path string, a Answer) {
 	for _, st := range c.d.spec.Start {
 		if st.Hop == a.Hop && st.Event == a.Event {
@@ -96,7 +97,7 @@ func (c *compiler) cancels(path string, a Answer) {
 	}
 }
 
-// cancelledBy applies e if it is an event that cancels the saga, and reports whether it is one.
+// cancelledBy reports whether e is an event that cancels the saga, and applies it if it is one.
 func (x *decision) cancelledBy(e Event) bool {
 	if x.d.cancel == nil {
 		return false
@@ -130,8 +131,8 @@ func (x *decision) cancel(by, reason string) {
 	x.goBack(reason)
 }
 
-// refuseCancel refuses a cancel that comes too late. If one of the events that it emits cannot be built, it refuses e, so that nothing
-// has changed and e becomes a dead letter.
+// refuseCancel refuses a cancel that comes too late, and emits the events in Refused. If one of them cannot be built, nothing changes,
+// and e is refused as a whole, so that it becomes a dead letter.
 func (x *decision) refuseCancel(e Event, why string) {
 	events, err := build(x.d.cancel.refused, x.objects(nil))
 	if err != nil {
@@ -143,7 +144,7 @@ func (x *decision) refuseCancel(e Event, why string) {
 	x.moment(moments.CancelRefused, "", e.Type+": "+why)
 }
 
-// tooLate returns the reason why a cancel is refused now, "" if it is accepted.
+// tooLate returns the reason why a cancel is refused now, or an empty text if it is accepted.
 func (x *decision) tooLate() string {
 	for i, st := range x.d.steps {
 		switch phase := x.s.Steps[i].Phase; {
@@ -158,7 +159,7 @@ func (x *decision) tooLate() string {
 	return ""
 }
 
-// goesBackForGood reports whether the saga goes back, and no pivot that runs can make it go forward again.
+// goesBackForGood reports whether the saga goes back, and cannot go forward again by a pivot that may still succeed.
 func (x *decision) goesBackForGood() bool {
 	for i, st := range x.d.steps {
 		if phase := x.s.Steps[i].Phase; st.Pivot && (phase == Intent || phase == Doubt && st.back == nil) {

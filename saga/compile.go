@@ -161,7 +161,7 @@ func (c *compiler) endpoint(path, text string) (parts []part) {
 	for _, m := range hole.FindAllStringSubmatchIndex(text, -1) {
 		name := text[m[2]:m[3]]
 		switch t, ok := c.d.spec.Data[name]; {
-		case c.each.names(name): // its type is not known
+		case c.each.names(name): // the type of an element is not known
 		case !ok:
 			c.wrong(path, "there is no variable %q", name)
 		case t != String && t != Int:
@@ -240,7 +240,7 @@ func (c *compiler) deadline(path string, dl Deadline) *deadline {
 	}
 	x.payload = c.fields(c.data, path+".payload", dl.Payload)
 	x.emit = c.emits(c.due, path+".emit", dl.Emit)
-	for i := range x.emit { // a saga may be moved to a definition that lists the deadline at another place, or in which it counts from another step
+	for i := range x.emit { // not by index: a saga may be moved to a definition that lists the deadline at another place
 		x.emit[i].path = fmt.Sprintf("deadlines.%s.emit[%d]", dl.Name, i)
 		if dl.Since != "" {
 			x.emit[i].path = fmt.Sprintf("deadlines.%s.since.%s.emit[%d]", dl.Name, dl.Since, i)
@@ -275,8 +275,8 @@ func (c *compiler) fields(env *expr.Env, path string, m Mapping) (all []field) {
 	return all
 }
 
-// sets compiles a mapping whose fields are variables. A variable is set by one step or by the start, so that no value is
-// overwritten unnoticed.
+// sets compiles a mapping whose fields are variables. Only one step, or the start, may set a variable, so that no value is overwritten
+// unnoticed. by is the name of the step, or empty for the start.
 func (c *compiler) sets(env *expr.Env, path string, m Mapping, by string) (all []field) {
 	for _, name := range sortedKeys(m) {
 		t, ok := c.d.spec.Data[name]

@@ -10,9 +10,11 @@ import (
 // handles the command again, and its second answer may contradict the first one. The second answer is the true one, and the saga has
 // decided on the first.
 
-// contradicts reports whether e is a failure of the same command of step i, or of its compensation, that has succeeded before. A failure of
-// another command of the step contradicts nothing: a hop that does not recognise a command which was sent again may refuse it, because the
-// step is done already. Neither does a failure of a step that an operator has skipped or resolved: the operator found out the result.
+// contradicts reports whether e is a failure of a command of step i, or of its compensation, that has succeeded before.
+//
+// A failure of another command of the step contradicts nothing: a hop that does not recognise a command which was sent again may refuse
+// it, because the step is done already. Nor does a failure of a step that an operator has skipped or resolved: the operator found out
+// the result.
 func (x *decision) contradicts(i int, e Event) bool {
 	ss := x.s.Steps[i]
 	if e.Outcome != "failure" || e.Type == NothingType || ss.Answer == "" || x.d.steps[i].send == nil {
@@ -28,10 +30,12 @@ func (x *decision) contradicts(i int, e Event) bool {
 	return false
 }
 
-// contradictStep applies a failure that contradicts the success of step i. The step is in doubt from then on. A saga that goes forward is
-// parked, and an operator acts on the step. A saga that goes back compensates the step, which has no effect at a hop that has refused the
-// command; a step without a compensation is refused. If the compensation was sent already, or the saga has ended, the failure itself is
-// refused and becomes a dead letter.
+// contradictStep applies a failure that contradicts the success of step i:
+//
+//   - If the saga has ended, or the compensation was sent already, the failure is refused and becomes a dead letter.
+//   - If the saga goes back, the step is in doubt and is compensated: at a hop that has refused the command, the compensation has no effect.
+//     A step without a compensation becomes refused.
+//   - If the saga goes forward, the step is in doubt, and the saga is parked until an operator has acted on the step.
 func (x *decision) contradictStep(i int, e Event) {
 	st, ss := x.d.steps[i], &x.s.Steps[i]
 	if x.s.Ended() || ss.Phase != Done {
@@ -49,14 +53,15 @@ func (x *decision) contradictStep(i int, e Event) {
 	case x.s.Back:
 		x.doubt(i)
 		return
-	case st.Optional && x.s.Held == "": // no step is stuck
+	case st.Optional && x.s.Held == "": // Stuck does not list an optional step in doubt: Held keeps the saga parked
 		x.s.Held = "step " + ss.Name
 	}
 	x.doubt(i)
 	x.park(reason)
 }
 
-// contradictCompensation applies a failure that contradicts the success of the compensation of step i.
+// contradictCompensation applies a failure that contradicts the success of the compensation of step i. The saga is parked or, if it has
+// ended, the failure becomes a dead letter.
 func (x *decision) contradictCompensation(i int, e Event) {
 	ss := &x.s.Steps[i]
 	if x.s.Ended() {

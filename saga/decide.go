@@ -10,14 +10,15 @@ import (
 	"github.com/troupe-go/troupe/internal/moments"
 )
 
-// Decide returns the state of a saga after the event e, and the effects of it. It has no clock, does no I/O, uses no random
-// numbers and does not depend on the order of a map: the same arguments always give the same result. So a saga's log, applied
-// event by event, gives the saga's state.
+// Decide returns the state of a saga after the event e, and the effects of e. It has no clock, does no I/O, uses no random numbers and
+// does not depend on the order of a map: the same arguments always give the same result. So a saga's log, applied event by event, gives
+// the saga's state.
 //
-// s is the zero State if e is Started, and else a state of d. Decide changes neither s nor e. An event that changes nothing, such
-// as a duplicate, returns s unchanged, with the reason in Effects.Ignored. An action that cannot be done, a start that is not
-// valid, an event that cannot be kept and an answer whose effect can no longer be compensated return s unchanged too, with the reason in
-// Effects.Refused.
+// s is the zero State if e is Started, and else a state of d. Decide changes neither s nor e.
+//
+// If e changes nothing, such as a duplicate, Decide returns s unchanged, with the reason in Effects.Ignored. Decide also returns s
+// unchanged, with the reason in Effects.Refused, for an action that cannot be done, a start that is not valid, an event that cannot be
+// kept, and an answer whose effect can no longer be compensated.
 func Decide(d *Definition, s State, e Event, now time.Time) (State, Effects) {
 	x := &decision{d: d.withItems(s), s: s, now: now.UTC().Truncate(time.Microsecond)}
 	x.s.Steps = slices.Clone(s.Steps)
@@ -141,7 +142,7 @@ func (x *decision) park(reason string) {
 	x.moment(moments.SagaParked, "", reason)
 }
 
-// takeUp resumes a parked saga when nothing in it needs an operator any more.
+// takeUp resumes a parked saga, unless something in it still needs an operator.
 func (x *decision) takeUp() {
 	if x.s.Status != Parked || x.s.Held != "" || len(Stuck(x.d, x.s)) > 0 {
 		return
@@ -153,8 +154,8 @@ func (x *decision) takeUp() {
 	x.moment(moments.SagaResumed, "", "")
 }
 
-// Stuck returns the names of the steps without which a parked saga cannot continue. An operator acts on them, or their answer
-// comes late.
+// Stuck returns the names of the steps that keep a parked saga from continuing. Each of them needs an action of an operator, or its
+// late answer.
 func Stuck(d *Definition, s State) []string {
 	d = d.withItems(s)
 	var stuck []string
@@ -176,7 +177,7 @@ func Stuck(d *Definition, s State) []string {
 	return stuck
 }
 
-// advance moves the saga on until it must wait for an event.
+// advance moves the saga on until it waits for an event or has ended.
 func (x *decision) advance() {
 	if x.s.Status == Running {
 		x.tolerateFailed()
@@ -197,7 +198,7 @@ func (x *decision) advance() {
 	}
 }
 
-// emit adds events. If one of them cannot be built, it adds none, parks the saga and returns false.
+// emit adds events to the effects. If one of them cannot be built, emit adds none, parks the saga and returns false.
 func (x *decision) emit(es []emit, objects map[string]any) bool {
 	events, err := build(es, objects)
 	if err != nil {
@@ -220,7 +221,7 @@ func build(es []emit, objects map[string]any) ([]Emitted, error) {
 	return events, nil
 }
 
-// fields evaluates a mapping. If it cannot be evaluated, it parks the saga and returns false.
+// fields evaluates the expressions in fs. If one of them fails, fields parks the saga and returns false.
 func (x *decision) fields(fs []field, objects map[string]any) (map[string]any, bool) {
 	values, err := evaluate(fs, objects)
 	if err != nil {
@@ -259,7 +260,7 @@ func (x *decision) objects(more map[string]any) map[string]any {
 const maxReason = 2000
 
 func cut(s string) string {
-	s = strings.ReplaceAll(s, "\x00", "\uFFFD") // the reason may be a text of an event, and Postgres cannot store it
+	s = strings.ReplaceAll(s, "\x00", "\uFFFD") // a reason may be a text of an event, and Postgres cannot store a NUL
 	if len(s) <= maxReason {
 		return s
 	}

@@ -16,8 +16,8 @@ const (
 	maxSteps     = 64
 	maxVariables = 256
 	maxFields    = 256 // per mapping
-	// maxExpressions limits the characters of all expressions, plus perExpression for each expression or form: to compile a megabyte takes a
-	// minute, and hundreds of megabytes.
+	// maxExpressions limits the characters of all expressions together. Each expression or form counts perExpression extra. Compiling a
+	// megabyte of expressions takes a minute, and hundreds of megabytes of memory.
 	maxExpressions = 250_000
 	perExpression  = 40
 )
@@ -29,9 +29,9 @@ var (
 	hole     = regexp.MustCompile(`\{([^{}]*)\}`)
 )
 
-// Define checks spec and compiles it. Its error is of type Mistakes, and holds all mistakes that were found, not only the first.
+// Define checks spec and compiles it. Its error is of type Mistakes, and has all mistakes that were found, not only the first.
 //
-// It refuses a definition that cannot run. Package verify checks whether a definition that can run is also sound.
+// Define refuses a definition that cannot run. Package verify checks whether a definition that can run is also sound.
 func Define(spec Spec) (*Definition, error) {
 	d := &Definition{spec: spec, byName: make(map[string]int), exprs: make(map[string]*expr.Expr), named: make(map[string][]string)}
 	c := &compiler{d: d}
@@ -63,16 +63,16 @@ type compiler struct {
 	mistakes Mistakes
 
 	data, event, starting, due *expr.Env
-	each                       *ForEach          // of the step that is compiled
-	compiled                   int               // as maxExpressions counts
-	setters                    map[string]string // the step that sets a variable; "": the start
+	each                       *ForEach          // the ForEach of the step that is compiled, or nil
+	compiled                   int               // the characters so far, as maxExpressions counts them
+	setters                    map[string]string // by variable: the step that sets it, or "" for the start
 }
 
 func (c *compiler) wrong(path, format string, args ...any) {
 	c.mistakes = append(c.mistakes, Mistake{Path: path, Text: fmt.Sprintf(format, args...)})
 }
 
-// names checks the names, to which all other parts of the definition refer.
+// names checks the names to which other parts of the definition refer.
 func (c *compiler) names() {
 	s := c.d.spec
 	if !sagaName.MatchString(s.Saga) {
@@ -126,7 +126,7 @@ func (c *compiler) names() {
 	}
 }
 
-// cycles checks needs, and finds for each step all steps that come after it.
+// cycles checks Needs and Join of the steps, and finds for each step all steps that come after it.
 func (c *compiler) cycles() {
 	steps := c.d.spec.Steps
 	behind := make([]map[int]bool, len(steps))
@@ -150,7 +150,7 @@ func (c *compiler) cycles() {
 		}
 		c.quorum(fmt.Sprintf("steps[%d]", i), st)
 	}
-	for range steps { // so many rounds are enough for the longest path
+	for range steps { // the longest path has at most as many steps as there are rounds
 		for i, st := range c.d.steps {
 			for _, n := range st.needs {
 				behind[n][i] = true
@@ -201,7 +201,7 @@ func (c *compiler) expr(env *expr.Env, path, text string, want Type) *expr.Expr 
 	return x
 }
 
-// compiles counts an expression or a form, and reports whether the definition may have it.
+// compiles counts the characters of an expression or a form. It reports whether the definition is still within maxExpressions.
 func (c *compiler) compiles(path string, length int) bool {
 	was := c.compiled
 	c.compiled += length + perExpression

@@ -15,14 +15,14 @@ import (
 	"github.com/troupe-go/troupe/internal/expr"
 )
 
-// These are the names that a Call, a barrier and the timeouts use. A Call is sent to the ambassador as the command CallType with
-// the fields method, path and body. Its answers have the fields status and body.
+// These are names of messages, deadlines and operations. A Call is sent to the ambassador as the command CallType with the fields
+// method, path and body. Its answers have the fields status and body.
 const (
 	CallType     = "troupe.Call"
 	CallDone     = "troupe.CallDone"
 	CallRefused  = "troupe.CallRefused"
-	NothingType  = "troupe.Nothing" // a participant's answer if its barrier did not run the handler
-	TimeoutName  = "timeout"        // the deadline of the whole saga; a step's deadline is the step's name, a dot and this
+	NothingType  = "troupe.Nothing" // the answer of a participant whose barrier did not run the handler
+	TimeoutName  = "timeout"        // the name of the saga's time-out; for a step it is the step's name with stepTimeout
 	backTimeout  = "compensate.timeout"
 	stepTimeout  = "." + TimeoutName
 	compTimeout  = "." + backTimeout
@@ -37,25 +37,25 @@ type Definition struct {
 	hash        string
 	steps       []*step
 	byName      map[string]int
-	items       []span // by step; nil: without the items of a state
+	items       []span // by step, set by withItems; nil: steps has no items
 	start       []start
 	lock        *expr.Expr
 	deadlines   []*deadline
 	ends        []end
-	cancel      *cancel // nil: it cannot be cancelled
+	cancel      *cancel // nil: the saga cannot be cancelled
 	completed   []emit
 	compensated []emit
 	exprs       map[string]*expr.Expr // by path
-	named       map[string][]string   // by path: the variables that endpoints and associations name
+	named       map[string][]string   // by path: the variables in endpoints and associations, which are no expressions
 	personal    map[string]map[string]string
-	setters     map[string]string // the step that sets a variable; "": an event that starts the saga
+	setters     map[string]string // by variable: the step that sets it, or "" for the start
 }
 
 type step struct {
 	Step
 	index   int
 	needs   []int
-	after   []int // all steps that come after it, directly or not
+	after   []int // all steps that come after this one, directly or not
 	when    *expr.Expr
 	send    *command
 	success []*answer
@@ -127,7 +127,7 @@ type emit struct {
 // Spec returns the Spec that the definition was compiled from. Do not change it.
 func (d *Definition) Spec() Spec { return d.spec }
 
-// Hash returns the hexadecimal SHA-256 of the canonical JSON: equal hashes mean equal definitions.
+// Hash returns the hexadecimal SHA-256 of the canonical JSON. Equal hashes mean equal definitions.
 func (d *Definition) Hash() string { return d.hash }
 
 // JSON returns the canonical form: fields in the order of the schema, names sorted, two spaces of indent, a newline at the end.
@@ -140,8 +140,8 @@ func (d *Definition) String() string { return fmt.Sprintf("%s v%d", d.spec.Saga,
 // use it.
 func (d *Definition) Expr(path string) *expr.Expr { return d.exprs[path] }
 
-// Personal returns the kind of each personal field, by the type of the message and the path of the field. It knows only the messages that
-// CommandOf, AnswerOf, StartOf and EmitOf have declared with a codec of package schemas/personal.
+// Personal returns the kind of each personal field, by the type of the message and the path of the field. It has only the fields of
+// messages that CommandOf, AnswerOf, StartOf and EmitOf have declared with a codec of package schemas/personal.
 func (d *Definition) Personal() map[string]map[string]string { return d.personal }
 
 // Hops returns the hops whose events the saga consumes, sorted.
@@ -170,8 +170,8 @@ func (d *Definition) Hops() []string {
 	return slices.Compact(hops)
 }
 
-// Awaited returns the events that answer no command, with the rule by which each finds its saga: steps await them, or they cancel the
-// saga.
+// Awaited returns the events that answer no command and move a saga: steps await them, or they cancel the saga. Each has the rule by
+// which it finds the saga.
 func (d *Definition) Awaited() []Answer {
 	var all []Answer
 	for _, s := range d.steps {
@@ -205,8 +205,8 @@ func (d *Definition) Concerns(hop, event string) bool {
 	return false
 }
 
-// StartedBy reports whether an event with these fields starts an instance, and returns the variables that it sets. It calls now
-// only if the start's expressions read the time.
+// StartedBy reports whether an event with these fields starts an instance, and returns the variables that the event sets. StartedBy
+// calls now only if an expression of the start reads the time.
 func (d *Definition) StartedBy(hop, event string, fields map[string]any, now func() (time.Time, error)) (data map[string]any, starts bool, err error) {
 	objects := map[string]any{"event": fields}
 	for _, s := range d.start {
@@ -235,8 +235,7 @@ func (s start) readsNow() bool {
 	return s.when != nil && s.when.ReadsNow() || slices.ContainsFunc(s.set, func(f field) bool { return f.is.ReadsNow() })
 }
 
-// WithKey returns the variables that an instance with this key starts with: fields, and the variable of the key. It is an error
-// if fields has another value for that variable.
+// WithKey returns fields with the variable of the key added. It is an error if fields has another value for that variable.
 func (d *Definition) WithKey(fields map[string]any, key string) (map[string]any, error) {
 	all := make(map[string]any, len(fields)+1)
 	maps.Copy(all, fields)
@@ -247,8 +246,8 @@ func (d *Definition) WithKey(fields map[string]any, key string) (map[string]any,
 	return all, nil
 }
 
-// Start checks the variables that an instance starts with, with values as JSON decodes them. It returns them with the values of
-// their types, and the saga's key.
+// Start checks the variables that an instance starts with. The values in fields are as JSON decodes them; Start returns them converted
+// to the types of the variables, and the saga's key.
 func (d *Definition) Start(fields map[string]any) (key string, data map[string]any, err error) {
 	data = make(map[string]any, len(fields))
 	for name, v := range fields {
@@ -292,7 +291,7 @@ func show(v any) string {
 	return string(text)
 }
 
-// DataHash returns a hash of the variables that a saga is started with, as Start returns them.
+// DataHash returns a hash of the variables that a saga is started with. data is a result of Start.
 func DataHash(data map[string]any) string {
 	text, err := json.Marshal(data) // Marshal sorts the names
 	if err != nil {
@@ -306,7 +305,7 @@ func hashOf(text []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// fill returns the endpoint with its variables filled in. A value is escaped, so that it stays within its path segment.
+// fill returns the endpoint with the values of its variables. Each value is escaped, so that it stays within its path segment.
 func fill(parts []part, data map[string]any) (string, error) {
 	var b strings.Builder
 	for _, p := range parts {
@@ -321,7 +320,7 @@ func fill(parts []part, data map[string]any) (string, error) {
 		switch v.(type) {
 		case nil:
 			return "", fmt.Errorf("endpoint: %s is null", p.variable)
-		case map[string]any, []any: // only an element of a list may be one: its type is not known before
+		case map[string]any, []any: // only an element of a list can be one, since compile does not know its type
 			return "", fmt.Errorf("endpoint: %s is an object or a list, and a path has texts and numbers only", p.variable)
 		}
 		text := expr.Text(v)

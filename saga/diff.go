@@ -10,15 +10,15 @@ import (
 
 // A Change is one difference between two definitions. Was and Is are JSON, or nil if the part is absent.
 type Change struct {
-	// Path is the path of the part, such as steps.payment.timeout. A part that has a name is identified by it, wherever it is in
-	// its list.
+	// Path is the path of the part, such as steps.payment.timeout. A part with a name has the name in its path, not its index in a
+	// list.
 	Path string          `json:"path"`
 	Was  json.RawMessage `json:"was"`
 	Is   json.RawMessage `json:"is"`
 }
 
-// Diff returns the changes from one definition to another, ordered by path. Definitions of the same hash have none. Migrate
-// decides whether running sagas can be moved.
+// Diff returns the changes from one definition to another, ordered by path. Definitions with equal hashes have none. It does not show
+// whether a running saga can be moved: see Migrate.
 func Diff(from, to *Definition) []Change {
 	var was, is any
 	_ = json.Unmarshal(from.JSON(), &was) // cannot fail: this package wrote both
@@ -54,8 +54,8 @@ func text(v any) json.RawMessage {
 	return out
 }
 
-// parts returns the fields of an object by name, or the elements of a list by name if each has one of its own. For any other
-// value it returns nil.
+// parts returns the fields of an object by name. If each element of a list has a name of its own, it returns the elements by name. For
+// any other value it returns nil.
 func parts(v any) map[string]any {
 	switch v := v.(type) {
 	case map[string]any:

@@ -9,7 +9,8 @@ import (
 	"github.com/troupe-go/troupe/internal/moments"
 )
 
-// armFirst schedules the deadlines that count from the saga's start. With a lock the saga starts when it has its lock.
+// armFirst schedules the deadlines that count from the saga's start. For a saga that waits for its lock, that is the time when it gets
+// the lock.
 func (x *decision) armFirst() {
 	due, err := x.since(-1)
 	if err != nil {
@@ -22,14 +23,14 @@ func (x *decision) armFirst() {
 	x.armAll(due)
 }
 
-// scheduled is a deadline with its evaluated payload.
+// scheduled is a deadline that is about to be scheduled, with its evaluated payload.
 type scheduled struct {
 	*deadline
 	payload map[string]any
 }
 
-// since evaluates the payloads of the deadlines that count from a step, or from the saga's start if step is -1. If one cannot be
-// evaluated, the step or the saga does not begin.
+// since evaluates the payloads of the deadlines that count from a step, or from the saga's start if step is -1. It returns an error if
+// one of them cannot be evaluated: the step, or the saga, must not begin then.
 func (x *decision) since(step int) (all []scheduled, err error) {
 	for _, dl := range x.d.deadlines {
 		if dl.since != step {
@@ -104,12 +105,15 @@ func (x *decision) fired(e Event) {
 	}
 }
 
-// applyOrKeep applies a deadline of the definition, or keeps it as overdue until the saga goes on. It keeps a deadline that would complete
-// the saga while it is parked, goes back, or awaits the answer to a compensation. It also keeps a deadline if one of its events cannot be
-// built: then it takes back what the deadline has changed, so that all of it is applied later, once.
+// applyOrKeep applies a deadline of the definition, or keeps it as overdue until the saga can apply it. It keeps a deadline in two
+// cases:
+//
+//   - The deadline would complete the saga, which is parked, goes back, or awaits the answer to a compensation.
+//   - One of the events that it causes cannot be built. The changes of the deadline are then taken back, so that all of it is applied
+//     later, once.
 func (x *decision) applyOrKeep(due Armed) {
 	then := x.d.deadlines[x.d.deadline(due.Name)].Then
-	if then == ThenComplete && (x.s.Back || x.s.Status == Parked || x.compensating()) { // a saga that goes back goes on if its pivot is done
+	if then == ThenComplete && (x.s.Back || x.s.Status == Parked || x.compensating()) { // a saga that goes back goes forward again if its pivot succeeds
 		x.keep(due)
 		x.moment(moments.DeadlineKept, "", due.Name)
 		return
@@ -123,15 +127,15 @@ func (x *decision) applyOrKeep(due Armed) {
 	}
 }
 
-// keep puts a deadline back, marked as overdue.
+// keep puts a deadline back into the state, as overdue.
 func (x *decision) keep(due Armed) {
 	due.Overdue = true
 	x.insert(due)
 	x.fx.Met = slices.DeleteFunc(x.fx.Met, func(name string) bool { return name == due.Name })
 }
 
-// meetOverdue applies the overdue deadlines, the earliest first, while the saga runs. It leaves out a deadline that would complete the saga
-// while the answer to a compensation is awaited.
+// meetOverdue applies the overdue deadlines, the earliest first, as long as the saga runs. A deadline that would complete the saga must
+// wait until the compensations are answered.
 func (x *decision) meetOverdue() {
 	for x.s.Status == Running {
 		next := -1
@@ -172,8 +176,8 @@ func (d *Definition) deadline(name string) int {
 	return slices.IndexFunc(d.deadlines, func(dl *deadline) bool { return dl.Name == name })
 }
 
-// apply applies a deadline of the definition. If one of its events, or of the events of the end that it causes, cannot be built, it
-// parks the saga and returns false.
+// apply applies a deadline of the definition. If one of its events, or one of the events of the end that it causes, cannot be built,
+// apply parks the saga and returns false.
 func (x *decision) apply(due Armed) bool {
 	dl := x.d.deadlines[x.d.deadline(due.Name)]
 	x.moment(moments.DeadlineMet, "", due.Name)
@@ -194,7 +198,7 @@ func (x *decision) apply(due Armed) bool {
 func (x *decision) then(t Then, why string, emits []emit) {
 	switch t {
 	case ThenComplete:
-		if !x.s.Back { // a compensating saga is compensated first
+		if !x.s.Back { // a saga that goes back is compensated first
 			x.complete(why, emits)
 		}
 	case ThenCompensate:

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// A Duration is written as in Go: 500ms, 30s, 240h.
+// A Duration is a time.Duration that JSON writes as Go does: 500ms, 30s, 240h.
 type Duration time.Duration
 
-// String returns the duration without units that are zero: 4m, not 4m0s.
+// String returns the duration without trailing units that are zero: 4m, not 4m0s.
 func (d Duration) String() string {
 	s := time.Duration(d).String()
 	if strings.HasSuffix(s, "m0s") {
@@ -24,7 +24,7 @@ func (d Duration) String() string {
 // MarshalText returns String as bytes.
 func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
-// UnmarshalText accepts the format of time.ParseDuration, from 0 to ten years.
+// UnmarshalText reads the format of time.ParseDuration. It accepts durations from 0 to ten years.
 func (d *Duration) UnmarshalText(text []byte) error {
 	v, err := time.ParseDuration(string(text))
 	if err != nil || v < 0 || v > maxDuration {
@@ -34,7 +34,7 @@ func (d *Duration) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// noDuration is the error of a text that is no Duration.
+// noDuration is the error about a text that is no Duration. Its value is the text.
 type noDuration string
 
 func (text noDuration) Error() string {

@@ -10,15 +10,15 @@ import (
 	"github.com/troupe-go/troupe/internal/expr"
 )
 
-// A ForEach runs a step once for each element of a list. Each run is an item. An item has a command, answers, a time-out,
-// retries and a compensation of its own, under the name of the step with its index, such as seat[0].
+// A ForEach runs a step once for each element of a list. Each run is an item. An item has a command, answers, a time-out, retries and a
+// compensation of its own, under the name of the step with its index, such as seat[0].
 //
 // The step is done when all items are done; an empty list has none, and the step is done at once. If an item fails, the saga
-// compensates: no further item begins, the items that run are waited for, and the items that are done are compensated. If the
-// step is Optional, the saga goes on without each item that fails.
+// compensates: no further item begins, the items that run are waited for, and the items that are done are compensated. If the step is
+// Optional, the saga goes on without each item that fails.
 //
-// A variable in Set of the step's answers is a list with one value for each item, in the order of List. The value is null until an
-// answer of its item sets it.
+// If Set of the step's answers has a variable, the variable is a list with one value for each item, in the order of List. A value is
+// null until an answer to its item sets it.
 type ForEach struct {
 	// List is an expression over data and saga whose value is the list. It is evaluated once, when the step begins. If it
 	// cannot be evaluated, if its value is not a list, or if the list has more than Max elements, the saga is parked before an
@@ -47,7 +47,7 @@ type each struct {
 	items    []*step
 }
 
-// names reports whether name is, in expressions of the step, the element or the index of an item.
+// names reports whether expressions of the step's items read the element or the index under this name.
 func (f *ForEach) names(name string) bool { return f != nil && (name == f.As || name == indexName) }
 
 // forEach checks the field forEach of a step.
@@ -94,7 +94,7 @@ func (c *compiler) forEach(path string, st *step) {
 	}
 }
 
-// allItems checks how many items all steps have together.
+// allItems checks the number of items that all steps may have together.
 func (c *compiler) allItems() {
 	all := 0
 	for _, st := range c.d.spec.Steps {
@@ -107,7 +107,8 @@ func (c *compiler) allItems() {
 	}
 }
 
-// enter declares the element and the index of an item for the expressions that are compiled until the returned function is called.
+// enter declares the element and the index of an item for the expressions that are compiled next, until the returned function is
+// called.
 func (c *compiler) enter(path string, f *ForEach) (leave func()) {
 	if f == nil || f.As == "" {
 		return func() {}
@@ -127,7 +128,7 @@ func (c *compiler) enter(path string, f *ForEach) (leave func()) {
 
 func itemName(step string, item int) string { return step + "[" + strconv.Itoa(item) + "]" }
 
-// splitItem returns the step and the index in the name of an item.
+// splitItem splits the name of an item into the name of the step and the index. is is false for any other name.
 func splitItem(name string) (step string, item int, is bool) {
 	step, rest, found := strings.Cut(name, "[")
 	digits, closed := strings.CutSuffix(rest, "]")
@@ -146,7 +147,8 @@ func (s *step) itemOf(k int) *step {
 	return &one
 }
 
-// makeItems makes the items of each step with ForEach, as many as its list may have elements.
+// makeItems makes the items of each step with ForEach, as many as its list may have elements. withItems uses them, so that no decision
+// has to make them again.
 func (c *compiler) makeItems() {
 	for _, st := range c.d.steps {
 		if st.each == nil {
@@ -160,10 +162,10 @@ func (c *compiler) makeItems() {
 	}
 }
 
-// A span has the index of a step's first item in Definition.steps, and the number of its items.
+// A span names the items of a step in Definition.steps: the index of the first one, and their number.
 type span struct{ first, n int }
 
-// withItems returns d with the items of s as further steps, in the order of s.Steps.
+// withItems returns d with the items that s has as further steps, in the order of s.Steps.
 func (d *Definition) withItems(s State) *Definition {
 	if len(s.Lists) == 0 {
 		return d
@@ -185,7 +187,7 @@ func (d *Definition) withItems(s State) *Definition {
 	return &with
 }
 
-// stepCount returns the number of steps, without items.
+// stepCount returns the number of the definition's steps, without items.
 func (d *Definition) stepCount() int {
 	if d.items != nil {
 		return len(d.items)
@@ -221,14 +223,15 @@ func (x *decision) listOf(i int) ([]any, error) {
 	list, is := v.([]any)
 	switch {
 	case !is:
-		return nil, fmt.Errorf("%q: %w", e.List, errNoList) // the value may be personal data
+		return nil, fmt.Errorf("%q: %w", e.List, errNoList) // without the value, which may be personal data
 	case len(list) > e.Max:
 		return nil, fmt.Errorf("%q has %d elements, and max is %d: set the variable to a shorter list and resume, or compensate", e.List, len(list), e.Max)
 	}
 	return list, nil
 }
 
-// backwards yields the steps in the reverse order of the definition. The items of a step come before it, also in reverse order.
+// backwards yields the indexes of the steps in the reverse order of the definition. The items of a step come before the step, also in
+// reverse order.
 func (d *Definition) backwards(yield func(int) bool) {
 	for i := d.stepCount() - 1; i >= 0; i-- {
 		if d.items != nil {

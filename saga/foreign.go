@@ -2,8 +2,8 @@ package saga
 
 import "slices"
 
-// fromOtherHop reports whether e is an answer of another hop than the one to which the step's command, or its compensation, was sent. For a
-// step that awaits events, it reports whether the hop sends none of these events. It is false for an event without a hop.
+// fromOtherHop reports whether e is an answer of another hop than the one that got the step's command or its compensation. For a step
+// that awaits events it reports whether the hop sends none of these events. It is false for an event without a hop.
 func (x *decision) fromOtherHop(e Event) bool {
 	i, known := x.d.byName[stepOfItem(e.Step)]
 	if !known || e.Hop == "" {
@@ -19,8 +19,9 @@ func (x *decision) fromOtherHop(e Event) bool {
 	return st.back != nil && e.Hop != st.back.send.hop
 }
 
-// refuseOtherHop refuses an answer of another hop, so that no service can answer for another one. It only ignores an exhausted event: such an event
-// of a hop that consumes an event of the step is about that event, though participants of earlier versions name the step in it.
+// refuseOtherHop refuses an answer of another hop, so that no service can answer for another one. It ignores an exhausted event
+// instead. Such an event is about an event of the step that the other hop consumes and has given up; participants of earlier versions
+// name the step in it.
 func (x *decision) refuseOtherHop(e Event) {
 	if e.Outcome == "exhausted" {
 		x.ignore("%s has given up an event, and not the command of step %s", e.Hop, e.Step)
