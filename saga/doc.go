@@ -1,27 +1,29 @@
 // Package saga defines orchestrated flows: which command follows which answer, and how completed steps are compensated when a
-// later one fails. It contains only the definition and the decision, without a clock, a database or Kafka. Package coordinator
-// runs sagas, verify checks a definition before it runs, explore searches the possible executions, and sagatest tests a saga in
-// virtual time. All of them use this one function:
+// later one fails. It contains only the definition and the decision, without a clock, a database or Kafka. The decision
+// is one function, with which all packages about sagas decide:
 //
 //	Decide(definition, state, event, now) ─► (state, effects)
+//
+// Package coordinator runs sagas. Package verify checks a definition before it runs, explore searches its possible executions, and
+// sagatest tests a saga in virtual time.
 //
 // # A saga
 //
 // A Spec is written in Go or as JSON, and Define or Parse makes a Definition of it. A saga has variables (data), and steps that
-// form a graph (needs). A step sends a command to a hop, or calls a service by HTTP, or waits for an event. Its answer sets
-// variables, and its compensation undoes it. Expressions are CEL (cel.dev): data.amount_cents < 10000.
+// form a graph (needs). A step sends a command to a hop, or calls a service by HTTP, or waits for an event. The answer to a step
+// sets variables, and the step's compensation undoes it. Expressions are CEL (cel.dev): data.amount_cents < 10000.
 //
-// A step begins when the steps that it needs are done, if its condition (when) holds; else it is skipped. When every step is done
-// or skipped, the saga is completed.
+// A step begins when the steps that it needs are done and its condition (when) holds. If the condition does not hold, the step is
+// skipped. When every step is done or skipped, the saga is completed.
 //
 // # Failures
 //
 //	event                                 effect
 //	a step is refused (failure)           the steps that are done are compensated, each one after all steps that came after it
 //	a step is not answered in time        it is in doubt: it is compensated too
-//	an awaited event does not come in     as if it were refused
+//	an awaited event does not come in     as if the step were refused
 //	time
-//	an optional step is refused, is not   the saga goes on without it; what may have taken effect is compensated, and a later
+//	an optional step is refused, is not   the saga goes on without it; if it may have taken effect, it is compensated, and a later
 //	answered in time, or is given up      answer is ignored; without a compensation, a later success is kept
 //	so many steps fail that a quorum      the step with the quorum is refused: the steps that are done are compensated, or the
 //	(AtLeast) cannot be reached           saga is parked after the pivot; if the step is optional, the saga continues
@@ -73,13 +75,13 @@
 //
 // A saga ends as completed, compensated or abandoned. A parked saga has not ended.
 //
-// Steps that are running when another one fails are waited for: only their answer, or its absence, shows whether there is
-// something to compensate. While a pivot is running, or is in doubt and has no compensation, nothing is compensated: if it is
-// done after all, the saga goes forward. A saga is not completed while the answer to the compensation of an optional step is
+// When a step fails, the saga waits for the steps that are running: only their answers, or their time-outs, show whether there is
+// something to compensate. While a pivot is running, or is in doubt and has no compensation, nothing is compensated: if the pivot
+// is done after all, the saga goes forward. A saga is not completed while the answer to the compensation of an optional step is
 // awaited.
 //
 // # Not promised
 //
-// Isolation: other services see the effects of steps before the saga ends. With Lock, of two sagas one waits until the other has
-// ended.
+// Isolation: other services see the effects of steps before the saga ends. Of two sagas with the same Lock, one waits until the
+// other has ended.
 package saga

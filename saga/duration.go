@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A Duration is a time.Duration that JSON writes as Go does: 500ms, 30s, 240h.
+// A Duration is a time.Duration. Its text, also in JSON, is in Go's notation: 500ms, 30s, 240h.
 type Duration time.Duration
 
 // String returns the duration without trailing units that are zero: 4m, not 4m0s.

@@ -12,8 +12,8 @@ import (
 	"github.com/troupe-go/troupe/internal/expr"
 )
 
-// A Form declares the fields of an event that an operator may give instead of the event's hop. The expressions of the answer
-// may read these fields only.
+// A Form declares the fields of an event that an operator may give instead of the event's hop. The expressions of the answer may read
+// no other fields.
 type Form struct {
 	// Title names the event for people. Default: the event's type.
 	Title  string  `json:"title,omitempty"`
@@ -29,13 +29,13 @@ type Field struct {
 	Title string `json:"title,omitempty"`
 	// Optional lets the operator leave the field out. Expressions must test has(event.name) before they read it.
 	Optional bool `json:"optional,omitempty"`
-	// Min and Max are the limits of an Int or a Double, and of the number of characters of a String. A String has at most 1,000
-	// characters by default, and 10,000 if Max allows it.
+	// Min and Max limit the value of an Int or a Double, and the number of characters of a String. Without Max, a String has at most
+	// 1,000 characters. The largest Max of a String is 10,000.
 	Min *int64 `json:"min,omitempty"`
 	Max *int64 `json:"max,omitempty"`
 	// OneOf lists the values that a String may have. Default: any.
 	OneOf []string `json:"oneOf,omitempty"`
-	// Personal hides the value in histories and in the logs of programs. The log of the saga has it, as it has each field of an
+	// Personal hides the value in histories and in the logs of programs. The log of the saga has the value, as it has each field of an
 	// event, since the decision depends on it.
 	Personal bool `json:"personal,omitempty"`
 }
@@ -57,7 +57,7 @@ type form struct {
 	event, hop string
 }
 
-// form checks the form of an answer of st, and adds it to the forms of st.
+// form checks the form of an answer of st, and adds the form to st.forms.
 func (c *compiler) form(path string, a Answer, st *step) {
 	if a.Form == nil {
 		return
@@ -127,12 +127,12 @@ func (c *compiler) title(path, text string) {
 	}
 }
 
-// plainText reports whether text has printable characters only.
+// plainText reports whether text has only printable characters.
 func plainText(text string) bool {
 	return utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
-// formReads checks the expressions of the answers of step i that read an event with a form.
+// formReads checks the expressions of step i's answers whose event has a form: they may read only the fields of the form.
 func (c *compiler) formReads(path string, i int, data map[string]expr.Fields) {
 	st := c.d.steps[i]
 	for _, list := range []struct {
@@ -153,7 +153,7 @@ func (c *compiler) formReads(path string, i int, data map[string]expr.Fields) {
 	}
 }
 
-// formOf returns the form of an event; nil: none.
+// formOf returns the form of an event, or nil if the event has none.
 func (st *step) formOf(event string) *form {
 	if i := slices.IndexFunc(st.forms, func(f form) bool { return f.event == event }); i >= 0 {
 		return &st.forms[i]
@@ -161,7 +161,7 @@ func (st *step) formOf(event string) *form {
 	return nil
 }
 
-// limits returns the smallest and the largest value; for a String, the least and the greatest number of characters.
+// limits returns the smallest and the largest value. For a String they are numbers of characters.
 func (f Field) limits() (least, most int64) {
 	if f.Min != nil {
 		least = *f.Min
@@ -172,7 +172,8 @@ func (f Field) limits() (least, most int64) {
 	return least, shortText
 }
 
-// check returns the fields with each value converted to the type of its field, or an error that names the first wrong field.
+// check converts each value to the type of its field. If a field has no valid value, or the form has no such field, the error names the
+// field.
 func (f Form) check(fields map[string]any) (map[string]any, error) {
 	values := make(map[string]any, len(fields))
 	for _, one := range f.Fields {
@@ -240,8 +241,8 @@ func (f Field) check(v any) (any, error) {
 	return v, nil
 }
 
-// actAnswer applies the event that an operator gives to step i. The effect is the effect of the same event from its hop, except
-// that an event that the definition cannot use is refused, and does not park the saga.
+// actAnswer applies to step i an event that an operator gives. The event has the same effect as if its hop had sent it, with one
+// exception: an event that the definition cannot use is refused, and does not park the saga.
 func (x *decision) actAnswer(i int, e Event) {
 	st, ss := x.d.steps[i], &x.s.Steps[i]
 	f := st.formOf(e.Type)

@@ -10,8 +10,8 @@ import (
 	"github.com/troupe-go/troupe/internal/moments"
 )
 
-// forward begins or skips each step whose needs are decided, and completes the saga when no step is left. If it returns true, something
-// has changed, and it must be called again.
+// forward begins or skips each step whose needs are decided, and completes the saga when no step is left. If it returns true, it has
+// changed the saga, and must be called again.
 func (x *decision) forward() (changed bool) {
 	if !x.tolerateFailed() {
 		return false
@@ -41,7 +41,7 @@ func (x *decision) forward() (changed bool) {
 				return false
 			}
 			if st.each != nil {
-				return true // its items are steps now
+				return true // its items are further steps from now on
 			}
 			changed = true
 		case joinImpossible:
@@ -68,10 +68,10 @@ const (
 	joinWaits joined = iota
 	joinReady
 	joinImpossible
-	quorumMissed // its quorum cannot be reached
+	quorumMissed // the quorum of the step cannot be reached
 )
 
-// join reports whether a step can begin, must wait for the steps that it needs, or never can begin.
+// join reports whether a step can begin, waits for steps that it needs, or can never begin.
 func (x *decision) join(st *step) joined {
 	done, skipped, failed := 0, 0, 0
 	for _, n := range st.needs {
@@ -117,7 +117,8 @@ func (x *decision) skip(i int, why string) {
 	x.moment(moments.StepSkipped, x.s.Steps[i].Name, why)
 }
 
-// begin starts a step, or skips it if its condition does not hold. It returns false if the saga is parked.
+// begin starts step i, or skips the step if its condition does not hold. It returns false if the saga does not run any more: it is
+// parked, or it goes back because a kept event has refused the step.
 func (x *decision) begin(i int) bool {
 	st, ss := x.d.steps[i], &x.s.Steps[i]
 	if st.when != nil {
@@ -166,8 +167,8 @@ func (x *decision) begin(i int) bool {
 	return x.s.Status == Running
 }
 
-// cannotBeFound reports whether no event of st can find the saga: the step would wait for ever. It returns the first variable that is
-// missing.
+// cannotBeFound reports whether no event of st can find the saga, so that the step would wait for ever. It returns the first variable
+// that has no value.
 func (x *decision) cannotBeFound(st *step) (variable string, missing bool) {
 	return st.findsNone(func(variable string) bool {
 		i, known := x.d.byName[x.d.setters[variable]]
@@ -190,8 +191,8 @@ func (x *decision) parkUnfindable() bool {
 	return false
 }
 
-// findsNone reports whether st awaits events and each of them finds the saga by a variable that is missing. It returns the first such
-// variable. missing reports whether a variable is unset, null or empty, and no step will set it.
+// findsNone reports whether st awaits events, and each of them finds the saga by a variable that is missing. It returns the first such
+// variable. missing reports whether a variable is unset, null or empty, and no step can set it any more.
 func (s *step) findsNone(missing func(variable string) bool) (variable string, none bool) {
 	if s.send != nil {
 		return "", false
@@ -205,10 +206,10 @@ func (s *step) findsNone(missing func(variable string) bool) (variable string, n
 	return variable, variable != ""
 }
 
-// maySet reports whether a step in this phase has not begun, or may still be answered, so that it may set its variables.
+// maySet reports whether a step in phase p has not begun or may still be answered, so that it may set its variables.
 func (p Phase) maySet() bool { return p == StepWaiting || p == Intent || p == GivenUp || p == Doubt }
 
-// takeEarly applies the first kept event that a step which begins to wait accepts.
+// takeEarly applies the first kept event that step i accepts. The step has just begun to wait for an event.
 func (x *decision) takeEarly(i int) {
 	for k, e := range x.s.Early {
 		if x.observe(i, e) {
@@ -218,7 +219,7 @@ func (x *decision) takeEarly(i int) {
 	}
 }
 
-// send adds a command. If the command cannot be built, it parks the saga and returns false.
+// send adds a command of step i to the effects. If the command cannot be built, send parks the saga and returns false.
 func (x *decision) send(i int, c *command, operation string) bool {
 	st, ss := x.d.steps[i], x.s.Steps[i]
 	out := Send{Step: st.Name, Operation: operation, Epoch: ss.Epoch, First: ss.First, Hop: c.hop, Type: c.typ, Retry: c.retry, Since: ss.Sent}
@@ -252,8 +253,8 @@ func (x *decision) send(i int, c *command, operation string) bool {
 	return true
 }
 
-// endsEarly applies the first of the definition's ends whose condition holds, and reports whether it did. An end that completes
-// the saga waits until the compensations of optional steps are answered.
+// endsEarly applies the first of the definition's ends whose condition holds. ended reports that it has applied one. waits reports that
+// the end would complete the saga, and waits until the compensations of optional steps are answered.
 func (x *decision) endsEarly() (ended, waits bool) {
 	for _, e := range x.d.ends {
 		if e.Then == ThenPark && slices.Contains(x.s.Passed, e.End.When) {
@@ -291,7 +292,7 @@ func (x *decision) endsEarly() (ended, waits bool) {
 	return false, false
 }
 
-// complete ends the saga. Events that steps still wait for are no longer awaited.
+// complete ends the saga as completed. Steps that wait for an event are skipped.
 func (x *decision) complete(why string, emits []emit) {
 	if x.s.Ended() {
 		return

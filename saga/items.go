@@ -17,8 +17,8 @@ func (x *decision) items(i int) (first, n int) {
 	return x.d.items[i].first, x.d.items[i].n
 }
 
-// itemCount returns the number of items of step i, and whether its list was evaluated. n may be 0 then, since the list may be
-// empty.
+// itemCount returns the number of items of step i. begun reports whether the list of the items was evaluated; n may be 0 even then,
+// since the list may be empty.
 func (x *decision) itemCount(i int) (n int, begun bool) {
 	if x.d.steps[i].each == nil {
 		return 0, false
@@ -28,7 +28,7 @@ func (x *decision) itemCount(i int) (n int, begun bool) {
 	return n, begun
 }
 
-// beginEach begins a step with ForEach. The next pass of forward begins its items. It returns false if the saga is parked.
+// beginEach begins step i, which has a ForEach. The next pass of forward begins its items. It returns false if the saga is parked.
 func (x *decision) beginEach(i int, due []scheduled) bool {
 	st := x.d.steps[i]
 	list, err := x.listOf(i)
@@ -43,7 +43,7 @@ func (x *decision) beginEach(i int, due []scheduled) bool {
 	return true
 }
 
-// addItems adds the items of step i to the state, and sets each variable that its answers set to a list of nulls.
+// addItems adds the items of step i to the state. Each variable that their answers set becomes a list of nulls.
 func (x *decision) addItems(i int, list []any) {
 	st := x.d.steps[i]
 	lists := make(map[string]any, len(x.s.Lists)+1)
@@ -64,8 +64,8 @@ func (x *decision) addItems(i int, list []any) {
 	x.put(data)
 }
 
-// beginItems begins as many items of step i as may run at once, and ends the step when all of them are done or tolerated. ok is
-// false if the saga is parked.
+// beginItems begins as many items of step i as may run at once, and ends the step when each item is done or tolerated. ok is false if
+// the saga does not run any more.
 func (x *decision) beginItems(i int) (changed, ok bool) {
 	first, n := x.items(i)
 	running, over := 0, 0
@@ -105,14 +105,14 @@ func (x *decision) itemsSettled(i int) bool {
 	return true
 }
 
-// itemsUndone reports whether the saga compensates and has compensated an item of step i that is not tolerated.
+// itemsUndone reports whether the saga goes back and has compensated an item of step i. It leaves out tolerated items.
 func (x *decision) itemsUndone(i int) bool {
 	first, n := x.items(i)
 	return x.s.Back && slices.ContainsFunc(x.s.Steps[first:first+n], func(ss StepState) bool { return ss.Phase == Undone && !ss.Tolerated })
 }
 
-// settleItems sets, in a saga that is compensated, the phase of each step with items by the phases of the items. It does
-// nothing before that: a pivot that is still running may let the saga go forward again.
+// settleItems gives each step with items its last phase, by the phases of its items, when the saga is compensated. It does nothing
+// before that: a pivot that still runs may let the saga go forward again.
 func (x *decision) settleItems() {
 	if x.s.Status != Compensated {
 		return
@@ -131,8 +131,8 @@ func (x *decision) settleItems() {
 	}
 }
 
-// collect changes data, the variables that an answer to step i sets, if i is an item: it replaces each value by the variable's
-// list with this value at the item's index.
+// collect changes data, the variables that an answer to step i sets. If step i is an item, collect replaces each value by the
+// variable's whole list, with the value at the item's index.
 func (x *decision) collect(i int, data map[string]any) error {
 	if i < 0 || x.d.steps[i].of < 0 {
 		return nil
@@ -159,7 +159,7 @@ func (x *decision) collect(i int, data map[string]any) error {
 	return nil
 }
 
-// hasValue reports whether a variable is set; for an item, whether the variable's list has a value at the item's index.
+// hasValue reports whether a variable is set. For an item it reports whether the variable's list has a value at the item's index.
 func (x *decision) hasValue(i int, name string) bool {
 	v, set := x.s.Data[name]
 	st := x.d.steps[i]
@@ -180,7 +180,7 @@ func (x *decision) objectsOf(i int, more map[string]any) map[string]any {
 	return all
 }
 
-// holesOf returns the values that may fill the braces in the endpoint of step i.
+// holesOf returns the values for the variables in the endpoint of step i.
 func (x *decision) holesOf(i int) map[string]any {
 	if x.d.steps[i].of < 0 {
 		return x.s.Data
@@ -191,7 +191,7 @@ func (x *decision) holesOf(i int) map[string]any {
 	return values
 }
 
-// element returns the name and the value of the element of item i, and its index.
+// element returns, for item i, the element of the list and its index, and the name by which expressions read the element.
 func (x *decision) element(i int) (as string, element any, index int64) {
 	st := x.d.steps[i]
 	step := x.d.steps[st.of]
@@ -199,15 +199,17 @@ func (x *decision) element(i int) (as string, element any, index int64) {
 	return step.each.As, list[st.item], int64(st.item)
 }
 
-// addLostItem handles e, an answer to an item that the state does not have. The database may have lost the decision that began the items,
-// and the saga has skipped or refused their step since. If e is a success of such an item, addLostItem adds the items of the step, as
-// skipped, sets i to the item, and returns true: the caller applies e. Otherwise it ignores or refuses e, and returns false.
+// addLostItem handles e, an answer to an item that the state does not have. The database may have lost the decision that began the
+// items, and the saga may have skipped or refused their step since.
+//
+// If e is a success of such an item, addLostItem adds the items of the step, as skipped, sets i to the index of the item, and returns
+// true: the caller applies e. Otherwise it ignores or refuses e, and returns false.
 func (x *decision) addLostItem(e Event, i *int) bool {
 	name, item, is := splitItem(e.Step)
 	p, known := x.d.byName[name]
 	if !is || !known || x.d.steps[p].each == nil {
 		x.ignore("there is no step %q", e.Step)
-		x.fx.Early = true // a move to a definition with the step may be lost
+		x.fx.Early = true // the database may have lost a move to a definition with the step
 		return false
 	}
 	phase := x.s.Steps[p].Phase
@@ -233,7 +235,7 @@ func (x *decision) addLostItem(e Event, i *int) bool {
 	return true
 }
 
-// mayHaveItem reports whether name is an item of a step that has not begun, in a saga that has not ended.
+// mayHaveItem reports whether name is an item of a step whose items have not begun, in a saga that has not ended.
 func (x *decision) mayHaveItem(name string) bool {
 	step, _, is := splitItem(name)
 	p, known := x.d.byName[step]
@@ -244,13 +246,13 @@ func (x *decision) mayHaveItem(name string) bool {
 	return !begun
 }
 
-// refuseItem refuses e, the success of an item that the saga does not have. why is the reason.
+// refuseItem refuses e, a success of an item that the saga does not have, for the reason why.
 func (x *decision) refuseItem(e Event, why string) {
 	x.refuse("%s took effect at hop %s, and the saga has no such item: %s. The list was another one before the database of the saga was set "+
 		"back: check whether the effect must be undone by hand", e.Step, e.Hop, why)
 }
 
-// stepOf returns the index of the step or item that a deadline belongs to, by the deadline's name without suffix.
+// stepOf returns the index of the step or item in the name of a deadline, which ends with suffix.
 func (x *decision) stepOf(deadline, suffix string) int {
 	i, _ := x.d.stepIndex(strings.TrimSuffix(deadline, suffix))
 	return i
@@ -269,7 +271,7 @@ func stepOfItem(name string) string {
 	return name
 }
 
-// compareItems finds failed items that the saga has tolerated and that the other definition does not tolerate.
+// compareItems finds items that the saga has tolerated after they failed, and whose step is not optional in the other definition.
 func (m *move) compareItems() {
 	for _, ss := range m.s.Steps[len(m.from.steps):] {
 		k, kept := m.to.byName[stepOfItem(ss.Name)]

@@ -17,9 +17,9 @@ const maxSize = 1 << 20
 
 // A Mistake is an invalid part of a Spec.
 type Mistake struct {
-	// Path is the path of the part, such as steps[1].command.input.amount_cents.
+	// Path is the path of the invalid part, such as steps[1].command.input.amount_cents.
 	Path string
-	// Line is its line in the JSON, counted from 1; 0 if unknown.
+	// Line is the line of the part in the JSON, counted from 1; 0 if it is not known.
 	Line int
 	Text string
 }
@@ -52,8 +52,8 @@ func (ms Mistakes) Error() string {
 	return strings.Join(all, "\n")
 }
 
-// Parse reads a definition from JSON. Its error is of type Mistakes, with lines and paths. A text that is not JSON and a field
-// that does not exist are mistakes too.
+// Parse reads a definition from JSON. Its error is of type Mistakes, with lines and paths. It is a mistake too if the text is not JSON,
+// or has a field that does not exist.
 func Parse(text []byte) (*Definition, error) {
 	if len(text) > maxSize {
 		return nil, Mistakes{{Text: fmt.Sprintf("a definition of %d bytes: at most %d", len(text), maxSize)}}
@@ -79,8 +79,8 @@ func Parse(text []byte) (*Definition, error) {
 	return d, err
 }
 
-// LineOf returns the line in a JSON definition of the part at path, such as steps[1].timeout, or of the closest part that
-// contains it. It returns 0 if text is not JSON.
+// LineOf returns the line of the part at path, such as steps[1].timeout, in a JSON definition. If there is no such part, it returns the
+// line of the closest part that contains it. It returns 0 if text is not JSON.
 func LineOf(text []byte, path string) int {
 	at, err := lines.Of(text)
 	if err != nil {
@@ -89,14 +89,15 @@ func LineOf(text []byte, path string) int {
 	return at.Of(path)
 }
 
-// noJSON returns the error of a text that is not JSON, as Mistakes.
+// noJSON returns the error about a text that is not JSON, as Mistakes.
 func noJSON(err error) error {
 	var bad lines.Error
 	errors.As(err, &bad)
 	return Mistakes{{Line: bad.Line, Text: bad.Text}}
 }
 
-// decoderMistake returns a decoder's error with its path and line.
+// decoderMistake converts an error of the decoder to a Mistake with a path and a line. read is the number of bytes that the decoder has
+// read.
 func decoderMistake(text []byte, at lines.Lines, read int64, err error) Mistake {
 	var typ *json.UnmarshalTypeError
 	if errors.As(err, &typ) {
@@ -114,10 +115,10 @@ func decoderMistake(text []byte, at lines.Lines, read int64, err error) Mistake 
 	return Mistake{Line: lines.At(text, read), Text: strings.TrimPrefix(err.Error(), "json: ")}
 }
 
-// longestPath is more than the length of the path of any duration of a definition.
+// longestPath is more than the length of the path of any duration in a definition.
 const longestPath = 400
 
-// durationAt returns the path of the first duration with a value.
+// durationAt returns the path of the first duration in text that has this value.
 func durationAt(text []byte, at lines.Lines, value string) (first string) {
 	var root any
 	if json.Unmarshal(text, &root) != nil {
@@ -148,10 +149,10 @@ func durationAt(text []byte, at lines.Lines, value string) (first string) {
 	return first
 }
 
-// durations are the names of the fields whose values are durations.
+// durations has the names of the fields whose values are durations.
 var durations = []string{"after", "cap", "initial", "stash", "timeout", "try"}
 
-// canonical returns the JSON that equal specs have in common.
+// canonical returns the JSON of spec that Hash is computed from: equal specs have equal JSON.
 func canonical(spec Spec) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)

@@ -6,10 +6,11 @@ import (
 	"github.com/troupe-go/troupe/internal/moments"
 )
 
-// successOfLostDecision reports whether e is the success of a command of step i that this saga has not sent: it skips the step, has refused it
-// since its quorum is missed, or has not yet sent it again after a refusal. It has sent the command nevertheless: its database was
-// set back, and the decision that sent the command is lost. Or the hop's database was set back, and the hop has decided otherwise than
-// when it refused the command.
+// successOfLostDecision reports whether e is a success of step i that cannot be, by the state of the step. There are two cases:
+//
+//   - The saga has not sent the command: it has skipped the step, has refused it since its quorum is missed, or has not sent it again after a
+//     refusal. So the saga's database was set back, and has lost the decision that sent the command.
+//   - The hop has refused the command before. So the hop's database was set back, and the hop has decided again.
 func (x *decision) successOfLostDecision(i int, e Event) bool {
 	if !succeeded(e) || x.d.steps[i].send == nil {
 		return false
@@ -18,23 +19,24 @@ func (x *decision) successOfLostDecision(i int, e Event) bool {
 	return ss.Phase == Skipped || ss.Phase == Refused && (ss.Started == 0 || e.Epoch > ss.Epoch || ss.Answer != "")
 }
 
-// successDespiteResolution reports whether e is the success of a command of step i about which an operator has stated that it did not take
-// effect. The operator looked too early: the command was still under way, its dead letter was redriven, or its hop's database was set back
-// and the hop has handled the command again.
+// successDespiteResolution reports whether e is the success of a command of step i although an operator has stated that it did not take
+// effect. The operator's statement came too early: the command was still under way, its dead letter was redriven, or its hop's database
+// was set back and the hop has handled the command again.
 func (x *decision) successDespiteResolution(i int, e Event) bool {
 	ss := x.s.Steps[i]
 	return succeeded(e) && x.d.steps[i].send != nil && ss.Phase == Refused && ss.Started > 0 && ss.Answer == "" && e.Epoch <= ss.Epoch
 }
 
-// refuseSuccess refuses the success of a step that an operator has resolved, so that it becomes a dead letter. The saga does not compensate
-// the step, since the operator may have undone it by hand.
+// refuseSuccess refuses the success of a step about which an operator has stated that it did not take effect, so that the success
+// becomes a dead letter. The saga does not compensate the step, since the operator may have undone it by hand.
 func (x *decision) refuseSuccess(i int, e Event) {
 	x.refuse("step %s took effect (%s), although an operator has stated that it did not: undo the effect by hand if it must not stay, then "+
 		"discard this dead letter", x.s.Steps[i].Name, e.Type)
 }
 
-// tookEffectElsewhere reports whether e is the success of a command that the saga sent while it ran on another definition, to which the database
-// has lost the move. The present definition does not have the step, or its step asks another hop and is settled.
+// tookEffectElsewhere reports whether e is the success of a command that the saga sent while it ran on another definition. The saga's
+// database was set back, and has lost the move to that definition. The present definition does not have the step, or the step asks
+// another hop and is settled.
 func (x *decision) tookEffectElsewhere(e Event) bool {
 	i, known := x.d.stepIndex(e.Step)
 	switch {
@@ -65,13 +67,14 @@ func (x *decision) refuseElsewhere(e Event) {
 		"undone by hand", e.Step, e.Hop)
 }
 
-// succeeded reports whether e answers a command that took effect.
+// succeeded reports whether e is the success of a forward command. An answer of type NothingType is no success, since its command did
+// nothing; nor is the answer to a compensation.
 func succeeded(e Event) bool {
 	return e.Kind == Answered && e.Operation != compensateOp && e.Outcome == "success" && e.Type != NothingType
 }
 
-// tookEffect makes a step that was skipped or refused done, since it took effect. A saga that goes back compensates the step. In any
-// other case the saga is parked, and a person decides whether the effect may stay.
+// tookEffect makes a step done that was skipped or refused, since it took effect. A saga that goes back compensates the step. Otherwise
+// the saga is parked, and an operator decides whether the effect may stay.
 func (x *decision) tookEffect(i int, e Event) {
 	st, ss := x.d.steps[i], &x.s.Steps[i]
 	reason := fmt.Sprintf("step %s was %s and took effect: its command was sent before the saga's database was set back", ss.Name, ss.Phase)
@@ -99,8 +102,8 @@ func (x *decision) tookEffect(i int, e Event) {
 	x.park(reason)
 }
 
-// ended handles an event of a saga that has ended. An answer that shows that the saga has decided on lost facts is refused, so that it
-// becomes a dead letter.
+// ended handles an event of a saga that has ended. It refuses an answer that shows that the saga has decided on facts which a database
+// has lost, so that the answer becomes a dead letter. It ignores all other events.
 func (x *decision) ended(e Event) {
 	x.ignore("the saga has ended: %s", x.s.Status)
 	i, known := x.d.stepIndex(e.Step)

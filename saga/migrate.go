@@ -8,24 +8,25 @@ import (
 	"strings"
 )
 
-// Migrate converts s, a state of from, to a state of to, with which the saga continues at its next event. It is pure, as Decide
-// is: a log that contains such a move (Migrated) still gives the saga's state. Migrate does not change s.
+// Migrate converts s, a state of from, to a state of to. The saga continues with it at its next event. Migrate is pure, as Decide is: a
+// log that contains such a move (Migrated) still gives the saga's state. Migrate does not change s.
 //
 // A saga can be moved if everything that has happened to it means the same in to:
 //
 //   - The saga's name, key and lock are equal, and each variable keeps its type.
-//   - Each step that has begun sends the same command to the same hop, has the same compensation, is a pivot in both or in neither,
-//     has a ForEach in both or in neither, and has the same order relative to the other steps that have begun.
-//   - A step without which the saga has gone on is optional in to. A step that waits for an event awaits one in to.
+//   - Each step that has begun sends the same command to the same hop and has the same compensation. It is a pivot in both or in neither, has a
+//     ForEach in both or in neither, and has the same order relative to the other steps that have begun.
+//   - A step that the saga has tolerated is optional in to.
+//   - A step that waits for an event awaits one in to, by a variable that has a value. No kept event is one that the step awaits only in to.
 //   - Each scheduled deadline exists in to, and has the fields of its payload that to reads. If it emits events, it counts from the same step.
-//   - The saga has a value for each variable that a part of to reads which the saga may still reach, and that to sets at the start
-//     or by a step that is over. If from sets the variable in the same place, it may be without a value in both.
+//   - The saga has a value for each variable that to sets at the start, or by a step that is over, and that a part of to reads which the saga may
+//     still reach. If from sets the variable in the same place, it may be without a value in both.
 //
 // The error lists all obstacles.
 //
-// Steps and deadlines that only to has apply to the part of the saga that has not begun: deadlines that count from the saga's
-// start, or from the start of a step that has begun, are not scheduled afterwards. A scheduled deadline is cancelled if to lets it count
-// until a step that is done, or failed as an optional one.
+// Steps and deadlines that only to has apply to the part of the saga that has not begun. Deadlines that count from the saga's start, or
+// from the start of a step that has begun, are not scheduled afterwards. A scheduled deadline is cancelled if to lets it count until a
+// step that is done or tolerated.
 func Migrate(from, to *Definition, s State) (State, error) {
 	m := &move{from: from, to: to, s: s}
 	switch {
@@ -79,7 +80,7 @@ func (m *move) compareSpecs() {
 	}
 }
 
-// ran reports whether a step has begun, so that its command and its compensation must not change.
+// ran reports whether a step in phase p has begun, so that its command and its compensation must not change.
 func ran(p Phase) bool { return p != StepWaiting && p != Skipped }
 
 func (m *move) compareSteps() {
@@ -122,8 +123,8 @@ func (m *move) compareSteps() {
 	}
 }
 
-// compareEarly finds events that are kept for a later step, and that a step which waits now awaits in the other definition. A step takes a
-// kept event only when it begins.
+// compareEarly finds kept events for which the saga cannot be moved. In the other definition a step that waits now awaits the event,
+// but a step takes a kept event only when it begins.
 func (m *move) compareEarly() {
 	x := &decision{d: m.to, s: m.s}
 	for i, ss := range m.s.Steps[:len(m.from.steps)] {
@@ -148,7 +149,7 @@ func (a *answer) awaitsLike(b *answer) bool {
 	return a.Hop == b.Hop && a.Event == b.Event && a.When == b.When && (a.By == nil) == (b.By == nil) && (a.By == nil || *a.By == *b.By)
 }
 
-// waitsForNothing reports whether the step only joins other steps, and so is done as soon as it begins.
+// waitsForNothing reports whether the step only joins other steps, so that it is done as soon as it begins.
 func (s *step) waitsForNothing() bool { return s.send == nil && len(s.success)+len(s.failure) == 0 }
 
 func asks(c *Command, call *Call) string {
@@ -168,7 +169,7 @@ func undoes(c *Compensation) string {
 	return asks(c.Command, c.Call)
 }
 
-// behind returns the names of the steps that come after step i, directly or not, and that have begun.
+// behind returns the names of the steps that have begun and come after step i, directly or not.
 func (d *Definition) behind(i int, phase map[string]Phase) (names []string) {
 	for _, j := range d.steps[i].after {
 		if name := d.steps[j].Name; ran(phase[name]) {
@@ -192,7 +193,7 @@ func (m *move) compareDeadlines() {
 			continue
 		}
 		next := m.to.deadlines[k]
-		if i := m.from.deadline(a.Name); i >= 0 && len(next.emit) > 0 && m.from.deadlines[i].Since != next.Since { // both would emit events of one path, so of one id
+		if i := m.from.deadline(a.Name); i >= 0 && len(next.emit) > 0 && m.from.deadlines[i].Since != next.Since { // events of both would have the same path, and so the same id
 			m.obstacle("deadline %s is scheduled and counts from %s, and in the other definition from %s: keep its since, or add a deadline with another name",
 				a.Name, sinceText(m.from.deadlines[i].Since), sinceText(next.Since))
 		}
@@ -211,7 +212,7 @@ func sinceText(step string) string {
 	return "step " + step
 }
 
-// schedules reports whether d has a deadline of that name.
+// schedules reports whether d may schedule a deadline of this name.
 func (d *Definition) schedules(name string) bool {
 	if name == TimeoutName {
 		return d.spec.Timeout > 0
@@ -255,14 +256,14 @@ func (m *move) moved() State {
 	return s
 }
 
-// isCancelled reports whether one of the steps in the deadline's until is done or tolerated.
+// isCancelled reports whether one of the steps in the deadline's Until is done or tolerated.
 func (d *Definition) isCancelled(name string, steps []StepState) bool {
 	k := d.deadline(name)
 	return k >= 0 && slices.ContainsFunc(d.deadlines[k].until, func(i int) bool { return steps[i].Phase == Done || steps[i].Tolerated })
 }
 
-// markNewRequest makes the retry of a step a new request to services outside, as ActSet does, if the new definition gives the step's command or
-// compensation another input.
+// markNewRequest makes the retry of a step a new request to services outside, as ActSet does. It does so if the new definition gives
+// the command or the compensation of the step another input.
 func (m *move) markNewRequest(ss *StepState) {
 	name := stepOfItem(ss.Name)
 	k, had := m.from.byName[name]
@@ -284,7 +285,7 @@ func (m *move) markNewRequest(ss *StepState) {
 	}
 }
 
-// sameInput reports whether two requests of the same kind have the same input.
+// sameInput reports whether two requests of the same kind, both commands or both calls, have the same input.
 func sameInput(c *Command, call *Call, otherC *Command, otherCall *Call) bool {
 	switch {
 	case c != nil && otherC != nil:

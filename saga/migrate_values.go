@@ -8,8 +8,9 @@ import (
 	"github.com/troupe-go/troupe/internal/expr"
 )
 
-// compareValues finds variables that will lack a value when the saga reaches a part of the new definition that reads them. The new
-// definition sets such a variable at the start, or by a step that is over. The old one, on which the saga passed that place, does not.
+// compareValues finds variables that would have no value when the saga reaches a part of the new definition that reads them. The new
+// definition sets such a variable at the start, or by a step that is over. The old definition, on which the saga has passed that place,
+// does not set it there.
 func (m *move) compareValues() {
 	phase, tolerated := make(map[string]Phase, len(m.s.Steps)), make(map[string]bool)
 	for _, ss := range m.s.Steps {
@@ -23,7 +24,7 @@ func (m *move) compareValues() {
 		_, had := m.from.spec.Data[name]
 		by, does := m.to.setters[name]
 		if had && did == does && was == by {
-			return false // the old definition leaves it unset in the same way
+			return false // the old definition sets it in the same place, and has left it unset
 		}
 		collects := does && by != "" && m.to.steps[m.to.byName[by]].each != nil // the variable is a list when the step begins
 		return by == "" || phase[by] == Done || tolerated[by] || collects && phase[by] == Intent
@@ -44,7 +45,7 @@ func (m *move) compareValues() {
 	}
 }
 
-// compareFound finds steps that wait for an event, and that no event can find in the other definition.
+// compareFound finds steps that wait for an event now, and that no event can find in the other definition.
 func (m *move) compareFound() {
 	phase := make(map[string]Phase, len(m.s.Steps))
 	for _, ss := range m.s.Steps {
@@ -67,13 +68,14 @@ func (m *move) compareFound() {
 	}
 }
 
-// A toCome is a part of a definition that a saga may reach, with the variables that the part requires.
+// A toCome is a part of a definition that a saga may still reach. wants has the variables that the part reads.
 type toCome struct {
 	name  string
 	wants []string
 }
 
-// toCome returns the parts that a saga whose steps are in these phases may reach.
+// toCome returns the parts that a saga whose steps are in these phases may still reach. waiting reports that the saga waits for its
+// lock.
 func (d *Definition) toCome(phase map[string]Phase, waiting bool) (all []toCome) {
 	for i, st := range d.spec.Steps {
 		path := fmt.Sprintf("steps[%d]", i)
@@ -87,7 +89,7 @@ func (d *Definition) toCome(phase map[string]Phase, waiting bool) (all []toCome)
 		case Intent, GivenUp, Doubt: // it may be retried
 			all = append(all, toCome{"step " + st.Name, d.wants(nil, path+".command.input", path+".call")})
 		}
-		switch phase[st.Name] { // one whose answer may come
+		switch phase[st.Name] { // steps whose answer may come
 		case StepWaiting, Intent, GivenUp, Doubt:
 			var paths []string
 			for kind, answers := range map[string][]Answer{"success": st.Success, "failure": st.Failure} {
@@ -110,14 +112,14 @@ func (d *Definition) toCome(phase map[string]Phase, waiting bool) (all []toCome)
 	for i := range d.spec.Ends {
 		path := fmt.Sprintf("ends[%d]", i)
 		emitted := d.wants(nil, path+".emit")
-		all = append(all, toCome{path, slices.DeleteFunc(emitted, func(name string) bool { // an end whose condition reads an unset variable is not met
+		all = append(all, toCome{path, slices.DeleteFunc(emitted, func(name string) bool { // the end is not applied while a variable of its condition is unset
 			return slices.ContainsFunc(d.exprs[path+".when"].Reads(), func(r expr.Read) bool { return r.Object == "data" && r.Field == name })
 		})})
 	}
 	for i, dl := range d.spec.Deadlines {
 		path := fmt.Sprintf("deadlines[%d]", i)
 		paths := []string{path + ".emit"}
-		if dl.Since != "" && phase[dl.Since] == StepWaiting || dl.Since == "" && waiting { // one that waits for its lock schedules them when it gets it
+		if dl.Since != "" && phase[dl.Since] == StepWaiting || dl.Since == "" && waiting { // a saga that waits for its lock schedules them when it gets the lock
 			paths = append(paths, path+".payload")
 		}
 		all = append(all, toCome{"deadline " + dl.Name, d.wants(nil, paths...)})
@@ -125,7 +127,8 @@ func (d *Definition) toCome(phase map[string]Phase, waiting bool) (all []toCome)
 	return all
 }
 
-// wants returns the variables that the parts under paths read and that neither they nor guards test with has().
+// wants returns the variables that the expressions under paths read. It leaves out a variable that the same expression, or one of
+// guards, tests with has().
 func (d *Definition) wants(guards []*expr.Expr, paths ...string) (names []string) {
 	var tested []string
 	for _, g := range guards {
@@ -162,7 +165,8 @@ func under(path, p string) bool {
 	return is && (rest == "" || rest[0] == '.' || rest[0] == '[')
 }
 
-// readsOf returns the fields of an object that the expressions under p read and do not test with has().
+// readsOf returns the fields of an object that the expressions under p read. It leaves out a field that the same expression tests with
+// has().
 func (d *Definition) readsOf(p, object string) (names []string) {
 	for _, path := range sortedKeys(d.exprs) {
 		if !under(path, p) {

@@ -16,7 +16,7 @@ func (c *compiler) quorum(path string, st Step) {
 	}
 }
 
-// optional checks a step that is optional. waits reports whether it waits for an answer or an event.
+// optional checks the field optional of a step that has it. waits reports whether the step waits for an answer or an event.
 func (c *compiler) optional(path string, st *step, waits bool) {
 	switch {
 	case !waits && st.AtLeast == 0:
@@ -28,8 +28,8 @@ func (c *compiler) optional(path string, st *step, waits bool) {
 	}
 }
 
-// tolerateFailed lets the saga go on without each optional step that has failed. A step that may have taken effect is compensated,
-// unless it has no compensation. If a compensation cannot be sent, tolerateFailed parks the saga and returns false.
+// tolerateFailed lets the saga go on without each optional step that has failed. If the step is in doubt and has a compensation, the
+// compensation is sent. If it cannot be sent, tolerateFailed parks the saga and returns false.
 func (x *decision) tolerateFailed() bool {
 	for i, st := range x.d.steps {
 		ss := &x.s.Steps[i]

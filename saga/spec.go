@@ -4,33 +4,35 @@ import (
 	"github.com/troupe-go/troupe/internal/expr"
 )
 
-// A Spec is a saga's definition as it is written, in Go or as JSON. Define checks it.
+// A Spec is a saga's definition as it is written, in Go or as JSON. Define checks and compiles it.
 type Spec struct {
 	// Saga is the name of the saga's type: 1 to 63 lower-case letters, digits and dashes.
 	Saga string `json:"saga"`
-	// Version is a number for people, from 1. The hash identifies a definition, not the version.
+	// Version is a number for people, from 1. A definition is identified by its hash, not by its Version.
 	Version     int    `json:"version"`
 	Description string `json:"description,omitempty"`
-	// Key is the variable that identifies an instance, of type string: the flow's business key. There is one instance per key,
-	// and all messages of the saga have this key.
+	// Key is the name of the variable, of type string, that identifies an instance: the flow's business key. There is one instance per
+	// key, and all messages of the saga have this key.
 	Key string `json:"key"`
 	// Data declares the variables, with their types.
 	Data map[string]Type `json:"data"`
-	// Lock is an expression of type string over data, evaluated at the start. Of two sagas with the same result, the second waits
-	// until the first has ended. Default: no lock.
+	// Lock is an expression of type string over data, evaluated at the start. Of two sagas with the same result, the second waits until
+	// the first has ended. Default: the saga takes no lock.
 	Lock string `json:"lock,omitempty"`
-	// Timeout limits the duration of the whole saga: after it the saga is compensated. With a Lock it counts from the time when the saga
-	// has the lock. Default: no limit.
+	// Timeout limits the duration of the whole saga. After it the saga is compensated. With a Lock it counts from the time when the
+	// saga has the lock. Default: no limit.
 	Timeout Duration `json:"timeout,omitempty"`
-	// Stash limits how long an awaited event that arrives before its saga has started is kept. Default: 1 h.
+	// Stash is the time for which an awaited event is kept that comes before its saga. Default: 1 h.
 	Stash Duration `json:"stash,omitempty"`
-	// Start lists the events that start an instance. Without any, only a call of the coordinator starts one.
+	// Start lists the events that start an instance. If it is empty, only a call of the coordinator starts one. A coordinator reads a
+	// topic of Kafka that its group has not consumed before from the topic's start: old events start instances too.
 	Start     []Start    `json:"start,omitempty"`
 	Steps     []Step     `json:"steps,omitempty"`
 	Deadlines []Deadline `json:"deadlines,omitempty"`
-	// Ends end the saga as soon as a condition holds, before its steps are completed.
+	// Ends lists conditions. As soon as one holds, the saga ends before its steps are completed.
 	Ends []End `json:"ends,omitempty"`
-	// Cancel declares by whom the saga can be cancelled, and until which step. Default: not at all; an operator may compensate it.
+	// Cancel declares who can cancel the saga, and until which step. Default: no cancel is accepted; an operator may compensate the
+	// saga.
 	Cancel *Cancel `json:"cancel,omitempty"`
 	// Completed and Compensated are the events that are emitted when the saga is completed or compensated.
 	Completed   []Emit `json:"completed,omitempty"`
@@ -49,11 +51,11 @@ const (
 	Any    = expr.Any
 )
 
-// A Mapping assigns expressions to names: the fields of a command, computed from data, or variables, computed from an event's
-// fields.
+// A Mapping assigns expressions to names. The names are the fields of a command, computed from data, or variables, computed from the
+// fields of an event.
 type Mapping map[string]string
 
-// Start is an event that starts an instance, unless its key has one already.
+// Start is an event that starts an instance, unless an instance of its key exists.
 type Start struct {
 	Hop   string `json:"hop"`
 	Event string `json:"event"`
@@ -65,36 +67,37 @@ type Start struct {
 	of *body // set by StartOf
 }
 
-// A Step sends a command to a hop, or calls its service by HTTP, and waits for the answer; or it waits for an event. A step
-// without a command, a call and events is done at once: it joins other steps.
+// A Step sends a command to a hop, or calls its service by HTTP, and waits for the answer. A step without a command and a call waits
+// for an event. A step without events either is done at once: it joins other steps.
 type Step struct {
 	Name string `json:"name"`
-	// Needs are the names of the steps that come before it. Join defines how many of them must be done.
+	// Needs has the names of the steps that come before this step. Join defines how many of them must be done.
 	Needs []string `json:"needs,omitempty"`
 	Join  Join     `json:"join,omitempty"`
-	// AtLeast is a quorum: so many steps of Needs must be done. The step waits until each of them is done, was skipped, or is
-	// optional and has failed. It is refused as soon as the quorum cannot be reached any more: the saga is compensated, or
-	// parked after the pivot; if the step is optional, the saga continues. A step with AtLeast has no Join. Default: no quorum.
+	// AtLeast is a quorum: the number of steps in Needs that must be done. The step waits until each step in Needs is done, was
+	// skipped, or is optional and has failed. As soon as the quorum cannot be reached any more, the step is refused: the saga is
+	// compensated, or parked after the pivot; if the step is optional, the saga continues. A step with AtLeast has no Join. Default: no
+	// quorum.
 	AtLeast int `json:"atLeast,omitempty"`
 	// When is a condition over data. If it does not hold, the step is skipped.
 	When string `json:"when,omitempty"`
 	// ForEach runs the step once for each element of a list. Default: the step runs once.
 	ForEach *ForEach `json:"forEach,omitempty"`
-	// Command is sent, or Call is made by HTTP. A step with neither waits for one of the events of Success or Failure.
+	// Command is a message to a hop, and Call an HTTP request. A step with neither waits for one of the events in Success or Failure.
 	Command *Command `json:"command,omitempty"`
 	Call    *Call    `json:"call,omitempty"`
 	// Success lists the events that complete the step, and Failure the events that refuse it.
 	Success []Answer `json:"success,omitempty"`
 	Failure []Answer `json:"failure,omitempty"`
 	// Timeout counts from the start of the step. After it a command is in doubt: it may have taken effect, and is compensated. An
-	// awaited event counts as refused. Default: no timeout.
+	// awaited event counts as refused. Default: no time-out.
 	Timeout Duration `json:"timeout,omitempty"`
 	// Retry sets how often and for how long the hop tries the command. Default: the hop's own settings.
 	Retry *Retry `json:"retry,omitempty"`
 	// Exhausted decides what follows when the hop has given up the command. Default: Park.
 	Exhausted Exhausted `json:"exhausted,omitempty"`
-	// Optional lets the saga go on if the step is refused, is not answered in time or is given up by its hop. A command that may
-	// have taken effect is compensated then; without a compensation, an effect that comes late is kept.
+	// Optional lets the saga go on without the step if the step is refused, is not answered in time or is given up by its hop. A
+	// command that may have taken effect is compensated then. Without a compensation, an effect that comes late is kept.
 	Optional bool `json:"optional,omitempty"`
 	// Compensation undoes the step.
 	Compensation *Compensation `json:"compensation,omitempty"`
@@ -106,14 +109,14 @@ type Step struct {
 	Irreversible string `json:"irreversible,omitempty"`
 }
 
-// Join defines how many of the steps before it a step needs.
+// Join defines how many of the steps in Needs must be done before a step begins.
 type Join string
 
 // These are the joins. A step whose join can no longer hold is skipped.
 const (
-	All   Join = ""      // all of them done, but for optional ones that have failed
-	First Join = "first" // one of them done
-	Merge Join = "merge" // all of them done, skipped, or optional and failed, and one done
+	All   Join = ""      // all of them are done, except optional ones that have failed
+	First Join = "first" // one of them is done
+	Merge Join = "merge" // each of them is done, skipped, or optional and has failed; and one is done
 )
 
 // Exhausted decides what follows when a hop has given up a command.
@@ -130,7 +133,7 @@ const (
 type Command struct {
 	Hop  string `json:"hop"`
 	Type string `json:"type"`
-	// Input computes its fields, over data and saga.
+	// Input computes the fields of the message, over data and saga.
 	Input Mapping `json:"input,omitempty"`
 
 	of *body // set by CommandOf
@@ -146,22 +149,21 @@ type Call struct {
 	Body Mapping `json:"body,omitempty"`
 }
 
-// An Answer is an event that a step waits for. The answer to a command is recognised by its headers.
+// An Answer is an event that a step waits for. The headers of the answer to a command name the saga and the step.
 type Answer struct {
 	Event string `json:"event"`
 	// Hop is the hop that emits the event. Default: the hop of the command.
 	Hop string `json:"hop,omitempty"`
-	// By defines how an event that answers no command finds its saga. Default: the event's key is the saga's key.
+	// By defines how an event that answers no command finds its saga. Default: by its key, which is the saga's key.
 	By *Association `json:"by,omitempty"`
-	// When is a condition over event, data and saga. If it does not hold, the event is not this answer.
+	// When is a condition over event, data and saga. An event for which it does not hold is not this answer.
 	When string `json:"when,omitempty"`
-	// Set computes variables from event, data and saga. Each variable is set by one step only. ForEach describes the variables
-	// of a step with items.
+	// Set computes variables from event, data and saga. Only one step may set a variable. For a step with items see ForEach.
 	Set Mapping `json:"set,omitempty"`
-	// Reason computes the reason of a failure, over event, data and saga, of type string. Default: the event's name.
+	// Reason computes the reason of a failure, over event, data and saga, of type string. Default: the type of the event.
 	Reason string `json:"reason,omitempty"`
-	// Form lets an operator give the event, by ActAnswer. Only an event of a step without a command may have one. If several
-	// answers of a step have this event, the first of them has the Form.
+	// Form lets an operator give the event, by ActAnswer. Only an event of a step without a command may have one. If several answers of
+	// a step have the same event, only the first of them may have the Form.
 	Form *Form `json:"form,omitempty"`
 
 	of *body // set by AnswerOf
@@ -170,11 +172,11 @@ type Answer struct {
 // An Association finds a saga by the value of one of its variables.
 type Association struct {
 	Variable string `json:"variable"`
-	// Field is the field of the event that has the same value.
+	// Field is the field of the event whose value equals the variable.
 	Field string `json:"field"`
 }
 
-// A Retry sets how a hop tries a command. The waits between attempts double from Initial to Cap.
+// A Retry sets how a hop tries a command. The wait between attempts doubles from Initial to Cap.
 type Retry struct {
 	Attempts int      `json:"attempts"`
 	Initial  Duration `json:"initial"`
@@ -183,7 +185,7 @@ type Retry struct {
 	Try Duration `json:"try"`
 }
 
-// A Compensation undoes a step. A failure as its answer parks the saga.
+// A Compensation undoes a step. If its answer is a failure, the saga is parked.
 type Compensation struct {
 	Command *Command `json:"command,omitempty"`
 	Call    *Call    `json:"call,omitempty"`
@@ -199,14 +201,14 @@ type Deadline struct {
 	After Duration `json:"after"`
 	// Since is the step from whose start After counts. Default: the saga's start; with a Lock, the time when the saga has it.
 	Since string `json:"since,omitempty"`
-	// Until lists steps. When one of them is done, or has failed and is optional, the deadline is cancelled. The end of the saga always
+	// Until lists steps. When one of them is done, or is optional and has failed, the deadline is cancelled. The end of the saga always
 	// cancels it.
 	Until []string `json:"until,omitempty"`
-	// Payload is evaluated when the deadline is scheduled, over data and saga. Emit reads it as deadline.
+	// Payload is evaluated when the deadline is scheduled, over data and saga. Expressions of Emit read it as deadline.
 	Payload Mapping `json:"payload,omitempty"`
 	Emit    []Emit  `json:"emit,omitempty"`
-	// Then decides how the saga continues. While the saga is parked, a deadline with ThenComplete waits until the saga is
-	// resumed.
+	// Then decides how the saga continues. A deadline with ThenComplete waits while the saga is parked, goes back or awaits the answer
+	// to a compensation.
 	Then Then `json:"then,omitempty"`
 }
 
@@ -221,12 +223,12 @@ const (
 	ThenPark       Then = "park"
 )
 
-// An End ends the saga when its condition When, over data and saga, holds. While a variable that the condition reads is not set,
-// it does not hold.
+// An End ends the saga when the condition When, over data and saga, holds. The condition does not hold while a variable that it reads
+// is not set.
 type End struct {
 	When string `json:"when"`
 	Then Then   `json:"then"`
-	// Reason computes the stored reason, over data and saga, of type string. Default: the condition.
+	// Reason computes the stored reason, over data and saga, of type string. Default: the text of the condition.
 	Reason string `json:"reason,omitempty"`
 	// Emit is emitted instead of Completed. Only an End with ThenComplete may have it.
 	Emit []Emit `json:"emit,omitempty"`
@@ -235,11 +237,11 @@ type End struct {
 // Emit is an event for any hop that consumes it.
 type Emit struct {
 	Event string `json:"event"`
-	// Hop is the hop whose event it is. Default: the coordinator's hop.
+	// Hop is the hop in whose events topic the event is published. Default: the coordinator's hop.
 	Hop string `json:"hop,omitempty"`
 	// Failure sets the event's outcome to failure. Default: success.
 	Failure bool `json:"failure,omitempty"`
-	// Input computes its fields, over data and saga, and for a deadline also over deadline.
+	// Input computes the fields of the event, over data and saga, and for a deadline also over deadline.
 	Input Mapping `json:"input,omitempty"`
 
 	of *body // set by EmitOf

@@ -4,48 +4,50 @@ import (
 	"time"
 )
 
-// A State is the state of one saga. It is a value: Decide never changes the one that it is given.
+// A State is the state of one saga. It is a value: Decide does not change its argument, but returns another State.
 type State struct {
 	Saga string `json:"saga"`
 	Key  string `json:"key"`
 	// Definition is the hash of the definition that the saga runs on.
 	Definition string `json:"definition"`
-	// Correlation is the correlation id of the flow that the saga started in. Its messages keep that id. Empty in a state of an
-	// earlier version.
+	// Correlation is the correlation id of the flow in which the saga started. The saga's messages have that id. It is empty in a state
+	// of an earlier version.
 	Correlation string `json:"correlation,omitempty"`
-	// StartedWith is the DataHash of its Started event. Empty in a state of an earlier version.
+	// StartedWith is the DataHash of the saga's Started event. It is empty in a state of an earlier version.
 	StartedWith string `json:"started_with,omitempty"`
 	// Version counts the decisions and migrations that changed the saga.
 	Version int    `json:"version"`
 	Status  Status `json:"status"`
-	// Back reports that the saga compensates, or was compensating when it was parked.
+	// Back reports that the saga goes back: it compensates, or was compensating when it was parked.
 	Back bool `json:"back,omitempty"`
-	// Held names what parked the saga if only an operator can resume it, and no answer can: a deadline, the condition of an end, or a
-	// step whose effect differs from what the saga has decided on, as after a database was set back.
+	// Held names the cause of a park that only an operator can end, and no answer: a deadline, the condition of an end, or a step whose
+	// effect differs from the saga's decisions, as after a database was set back.
 	Held string `json:"held,omitempty"`
-	// Passed lists the ends (their conditions) that parked the saga before an operator resumed it. They do not park it again.
+	// Passed lists the conditions of ends that have parked the saga, and for which an operator has resumed it. They do not park it
+	// again.
 	Passed []string `json:"passed,omitempty"`
-	// Cancel is the result of the latest cancel that was accepted or refused; empty: there was none.
+	// Cancel is the result of the latest cancel that was accepted or refused. It is empty if none was.
 	Cancel CancelResult `json:"cancel,omitempty"`
-	// Reason is the reason why the saga compensates, ended early or is parked. Of several, the latest comes last.
+	// Reason is the reason why the saga compensates, ended early or is parked. The latest of several reasons comes last.
 	Reason string         `json:"reason,omitempty"`
 	Data   map[string]any `json:"data"`
 	// Steps are in the definition's order. After them come the items of each step with ForEach that has begun, such as seat[0],
 	// in the order of the steps and of their lists.
 	Steps []StepState `json:"steps"`
-	// Lists holds the list that each step with ForEach began with, by the name of the step.
+	// Lists holds, by the name of the step, the list with which each step with ForEach began.
 	Lists map[string]any `json:"lists,omitempty"`
-	// Early are awaited events that arrived before their step began.
+	// Early are awaited events that came before a step waited for them.
 	Early []Event `json:"early,omitempty"`
-	// Deadlines are the deadlines to come and the overdue ones, ordered by name.
+	// Deadlines are the scheduled deadlines and the overdue ones, ordered by name.
 	Deadlines []Armed   `json:"deadlines,omitempty"`
 	StartedAt time.Time `json:"started_at"`
 	EndedAt   time.Time `json:"ended_at,omitzero"`
 	// Erased is the time at which an operator erased the data of the ended saga: Data, and everything else that came from messages.
+	// Zero if none did.
 	Erased time.Time `json:"erased,omitzero"`
 }
 
-// ID identifies the saga among all sagas of all types: type, slash, key.
+// ID returns the id of the saga among all sagas of all types: type, slash, key.
 func (s State) ID() string { return s.Saga + "/" + s.Key }
 
 // Ended reports whether the saga has ended, so that no event changes it any more.
@@ -74,21 +76,21 @@ type StepState struct {
 	Phase Phase  `json:"phase,omitempty"`
 	// Started is the version of the saga at which the step started; 0: it did not start.
 	Started int `json:"started,omitempty"`
-	// Epoch and BackEpoch count how often an operator sent the command and the compensation again.
+	// Epoch counts how often an operator sent the command again, and BackEpoch how often an operator sent the compensation again.
 	Epoch     int `json:"epoch,omitempty"`
 	BackEpoch int `json:"back_epoch,omitempty"`
-	// First and BackFirst are the epochs of the first command, and of the first compensation, whose result is unknown. A command that
-	// is sent again also names the idempotency key of that epoch, by which a service outside recognises the repeated call.
+	// First is the epoch of the first command whose result is unknown, and BackFirst the same of the compensation. A command that is
+	// sent again also names the idempotency key of that epoch, so that a service outside recognises the repeated call.
 	First     int `json:"first,omitempty"`
 	BackFirst int `json:"back_first,omitempty"`
-	// Succeeded and BackSucceeded are the epochs of the command and of the compensation that succeeded, by their answers.
+	// Succeeded is the epoch of the command that succeeded, by its answer, and BackSucceeded the same of the compensation.
 	Succeeded     int `json:"succeeded,omitempty"`
 	BackSucceeded int `json:"back_succeeded,omitempty"`
-	// Sent is the time of the first command whose result is unknown, or may have been; BackSent is the same for the compensation.
-	// Zero if none was sent, and in a state of an earlier version.
+	// Sent is the time of the first command whose result is unknown or has been, and BackSent the same of the compensation. They are
+	// zero if none was sent, and in a state of an earlier version.
 	Sent     time.Time `json:"sent,omitzero"`
 	BackSent time.Time `json:"back_sent,omitzero"`
-	// Doubt reports that it is unknown whether the command, or an earlier one of this step, took effect or will.
+	// Doubt reports that the command, or an earlier one of this step, may have taken effect or may still do so.
 	Doubt bool `json:"doubt,omitempty"`
 	// Tolerated reports that the step is optional and did not succeed, and that the saga goes on without it.
 	Tolerated bool `json:"tolerated,omitempty"`
@@ -109,12 +111,12 @@ type Phase string
 // These are the phases.
 const (
 	StepWaiting      Phase = ""
-	Skipped          Phase = "skipped" // its condition or join does not hold, the saga compensates or ended before it began, or its event is no longer awaited
+	Skipped          Phase = "skipped" // not begun: its condition or join does not hold, or the saga goes back or has ended; or its event is no longer awaited
 	Intent           Phase = "intent"  // the command is sent, or the event is awaited
 	Done             Phase = "done"
-	Refused          Phase = "refused"   // by the business: it had no effect
-	GivenUp          Phase = "exhausted" // by its hop: it has had no effect so far; or the definition cannot use its answer
-	Doubt            Phase = "doubt"     // no answer came in time, or the saga compensates although the command may still take effect
+	Refused          Phase = "refused"   // refused by the business: it had no effect
+	GivenUp          Phase = "exhausted" // given up by its hop, without an effect so far; or the definition cannot use its answer
+	Doubt            Phase = "doubt"     // its command may have taken effect, or may still do so
 	CompensateIntent Phase = "compensate_intent"
 	Undone           Phase = "compensated"
 	CompensateFailed Phase = "compensate_failed"
@@ -125,49 +127,51 @@ type Armed struct {
 	Name    string         `json:"name"`
 	At      time.Time      `json:"at"`
 	Payload map[string]any `json:"payload,omitempty"`
-	// Overdue reports that At has passed and that the deadline waits until the parked saga is resumed.
+	// Overdue reports that At has passed, and that the deadline waits until the saga can apply it: a parked saga must be resumed first.
 	Overdue bool `json:"overdue,omitempty"`
 }
 
 // An Event is an input of Decide: something that happened to a saga.
 type Event struct {
 	Kind Kind `json:"kind"`
-	// Step and Operation (forward or compensate) are set for Answered. Step is also set for the actions on a step.
+	// Step and Operation (forward or compensate) are set for Answered. The actions on a step set Step too.
 	Step      string `json:"step,omitempty"`
 	Operation string `json:"operation,omitempty"`
-	// Epoch, for Answered, is the epoch of the command that was answered, as its Send had it. A failure of an earlier command
-	// does not decide a later one.
+	// Epoch, for Answered, is the epoch of the command that was answered, as in its Send. A failure of an earlier command does not
+	// decide a later one.
 	Epoch int `json:"epoch,omitempty"`
 	// Outcome, for Answered, is success, failure or exhausted.
 	Outcome string `json:"outcome,omitempty"`
-	// Hop and Type are the sender and the type of the message. ActAnswer has the Type only.
+	// Hop and Type are the sender and the type of the message. For ActAnswer only Type is set.
 	Hop  string `json:"hop,omitempty"`
 	Type string `json:"type,omitempty"`
-	// Key, for Observed, is the key of the message. A step takes the event only if it is for this saga, as the By of the step's Answer
-	// says: by this key, or by the value of a variable. Nil, as in logs of earlier versions: each step that awaits an event of this
-	// Hop and Type takes it.
+	// Key, for Observed, is the key of the message. A step takes the event only if the event is for this saga: by this key, or by the
+	// value of a variable, as By of the step's Answer declares. If Key is nil, as in logs of earlier versions, the event is for this
+	// saga.
 	Key *string `json:"key,omitempty"`
-	// Answers, for Observed, is the id of the saga whose command the message answers. That saga ignores it as an awaited event.
+	// Answers, for Observed, is the id of the saga whose command the message answers. That saga ignores this event, since it gets the
+	// message as Answered too.
 	Answers string `json:"answers,omitempty"`
-	// Fields are the fields of the message. For Started and ActSet they are variables, for ActSkip and ActResolve the variables
-	// that the step would have set.
+	// Fields are the fields of the message. For Started and ActSet they are variables. For ActSkip and ActResolve they are the
+	// variables that the step's answer would have set.
 	Fields map[string]any `json:"fields,omitempty"`
 	// Deadline, for Fired, is the name of the deadline.
 	Deadline string `json:"deadline,omitempty"`
-	// Keep, for Fired, keeps a deadline that cannot be applied now as overdue. Without it, as in logs of earlier versions, such a
+	// Keep, for Fired, keeps a deadline as overdue that cannot be applied now. Without Keep, as in logs of earlier versions, such a
 	// deadline is dropped.
 	Keep bool `json:"keep,omitempty"`
-	// Reason is given by an operator, or by the hop that gave up.
+	// Reason is the reason that an operator gives for an action, or that the hop gives which gave up.
 	Reason string `json:"reason,omitempty"`
-	// Actor is the name of the operator, for an action.
+	// Actor, for an action, is the name of the operator.
 	Actor string `json:"actor,omitempty"`
 	// Happened, for ActResolve, states whether the command or the compensation took effect.
 	Happened bool `json:"happened,omitempty"`
 	// Locked, for Started, reports that another saga holds the lock that this one needs.
 	Locked bool `json:"locked,omitempty"`
-	// Message is the id of the message, for the log. An action has one too: its effects have this id as their cause.
+	// Message is the id of the message, for the log. An action has an id too: the messages that follow from it have this id as their
+	// cause.
 	Message string `json:"message,omitempty"`
-	// Correlation, for Started, is the correlation id of the flow that the saga belongs to.
+	// Correlation, for Started, is the correlation id of the flow to which the saga belongs.
 	Correlation string `json:"correlation,omitempty"`
 	// DataHash, for Started, is the hash of Fields. It distinguishes a repeated start from a start with other data.
 	DataHash string `json:"data_hash,omitempty"`
@@ -176,7 +180,8 @@ type Event struct {
 	To   string `json:"to,omitempty"`
 }
 
-// OtherData reports whether e starts a saga with other data than s was started with.
+// OtherData reports whether e starts a saga with other data than s was started with. It is false if one of the two has no hash of its
+// data.
 func (e Event) OtherData(s State) bool {
 	return s.StartedWith != "" && e.DataHash != "" && e.DataHash != s.StartedWith
 }
@@ -186,18 +191,18 @@ type Kind string
 
 // These are the kinds. The kinds that begin with Act are the actions of operators.
 const (
-	Started  Kind = "started"  // always the first
+	Started  Kind = "started"  // the saga started; always the first event
 	Granted  Kind = "granted"  // the saga got its lock
 	Answered Kind = "answered" // a hop answered a command or a compensation
 	Observed Kind = "observed" // an awaited event arrived
 	Fired    Kind = "fired"    // a deadline is due
-	Migrated Kind = "migrated" // moved to another definition: applied by Migrate, not by Decide
+	Migrated Kind = "migrated" // the saga was moved to another definition: applied by Migrate, not by Decide
 
 	ActRetry      Kind = "retry"      // send a step's command, or its compensation, again
 	ActSkip       Kind = "skip"       // continue as if a step were done, or compensated
 	ActResolve    Kind = "resolve"    // state whether a step in doubt took effect
 	ActCompensate Kind = "compensate" // compensate the saga
-	ActResume     Kind = "resume"     // continue after the cause of the park was removed
+	ActResume     Kind = "resume"     // continue a parked saga after its cause was removed
 	ActCancel     Kind = "cancel"     // cancel the saga, as its definition declares it
 	ActAnswer     Kind = "answer"     // give the event that a step awaits, by its Form
 	ActSet        Kind = "set"        // set variables to other values
@@ -213,52 +218,54 @@ func (k Kind) Action() bool {
 	return false
 }
 
-// Effects are the results of a decision, to be carried out in the transaction that stores the state. The zero value has no
-// effects.
+// Effects are the results of a decision. The caller of Decide carries them out in the transaction that stores the state. The zero value
+// has no effects.
 type Effects struct {
 	Commands  []Send // in the order in which they are sent
 	Events    []Emitted
 	Scheduled []Armed
-	Cancelled []string // names of deadlines
-	Met       []string // names of deadlines
+	Cancelled []string // the names of deadlines that are not to come any more
+	Met       []string // the names of deadlines that have been applied
 	Moments   []Moment // entries of the history, in order
 	// Unlock reports that the saga releases its lock.
 	Unlock bool
-	// Alert is the reason why an operator must act; "" if none must.
+	// Alert is the reason why an operator must act, or an empty text.
 	Alert string
 	// Ignored is the reason why the event changed nothing, such as that it is a duplicate.
 	Ignored string
-	// Early reports that the ignored event answers a command that the saga has not sent yet. That happens if the database has lost
-	// the saga's last decisions. The saga will send the command again, and the hop will not answer a second time: keep the event.
+	// Early reports that the ignored event answers a command that the saga has not sent yet. That happens if the database has lost the
+	// saga's last decisions. Keep the event and apply it again later: the saga will send the command again, and the hop will not answer
+	// a second time.
 	Early bool
-	// Refused is the reason why an action cannot be done, why the saga cannot start or cannot keep the event, or why it can no
-	// longer undo an effect. Then nothing has changed.
+	// Refused is the reason why an action cannot be done, a saga cannot start, an event cannot be kept, or an effect cannot be
+	// compensated any more. Then nothing has changed.
 	Refused string
 }
 
 // A Send is a command to be sent.
 type Send struct {
 	Step      string
-	Operation string // forward or compensate
+	Operation string // forward, or compensate for a compensation
 	Epoch     int
-	// First is the epoch of the first call of this operation whose result may be unknown: this one, or an earlier one.
+	// First is the epoch of the first call of this operation whose result may be unknown: this call or an earlier one.
 	First  int
 	Hop    string
 	Type   string
 	Fields map[string]any
 	Retry  *Retry
-	// Doubt, for a compensation, reports that it is unknown whether its forward call took effect or will, and that the
-	// compensation goes to the same hop, which can find out.
+	// Doubt, for a compensation, reports that its forward call may have taken effect or may still do so, and that the compensation goes
+	// to the same hop, which can find out.
 	Doubt bool
-	// Since is the time of the first call whose result may be unknown: for a compensation in doubt its forward call, else the
-	// first call of this operation. Zero for the first command of a step.
+	// Since is the time of the first call whose result may be unknown: for a compensation with Doubt its forward call, else the first
+	// call of this operation. It is zero for the first command of a step.
 	Since time.Time
 }
 
-// Emitted is an event to be sent. An empty Hop means the coordinator's hop.
+// Emitted is an event to be sent. If Hop is empty, it is an event of the coordinator's hop.
 type Emitted struct {
-	// Path is the part of the definition that lists the event, such as completed[0] or, with the name of a deadline and the step from which
-	// it counts, deadlines.late.since.payment.emit[0]. A saga emits each part at most once, also after a move to another definition.
+	// Path names the part of the definition that lists the event, such as completed[0]. For a deadline the path has the deadline's name
+	// and the step from which it counts: deadlines.late.since.payment.emit[0]. A saga emits each part at most once, also after a move
+	// to another definition.
 	Path    string
 	Hop     string
 	Type    string
@@ -270,7 +277,7 @@ type Emitted struct {
 // SagaParked, SagaResumed, SagaCompleted, SagaCompensated, SagaAbandoned or SagaMigrated; CancelAccepted or CancelRefused;
 // VariablesSet; StepStarted, StepCompleted, StepFailed, StepSkipped, StepExhausted, StepTimedOut, StepTolerated (the saga goes
 // on without an optional step that failed) or StepResolved; CompensationStarted, CompensationCompleted or CompensationFailed;
-// DeadlineMet or DeadlineKept (until the parked saga is resumed).
+// DeadlineMet or DeadlineKept (until the saga can apply the deadline).
 type Moment struct {
 	What string `json:"what"`
 	Step string `json:"step,omitempty"`

@@ -14,16 +14,16 @@ import (
 	"github.com/troupe-go/troupe/internal/expr"
 )
 
-// CommandOf returns a Command whose body is a T, with the type name that codec gives it. Define then checks the input: each field
-// exists in T, by its avro tag or else its json tag, and the values have the types of the fields. T may be a pointer, as it is for
-// a message of Protobuf, whose fields have their names in the .proto file. Its JSON equals the JSON of a Command that is written
-// by hand.
+// CommandOf returns a Command whose body is a T, with the type name that codec gives to T. Define then checks the input: each field
+// exists in T, by its avro tag or else its json tag, and the values have the types of the fields. T may be a pointer. For a message of
+// Protobuf it is one, and its fields have their names in the .proto file. The JSON of the Command equals the JSON of a Command without
+// T.
 func CommandOf[T any](codec envelope.Decoder, hop string, input Mapping) *Command {
 	of := bodyOf[T](codec)
 	return &Command{Hop: hop, Type: of.name, Input: input, of: of}
 }
 
-// AnswerOf returns a with the type name of T as its event. Define then checks the fields that a's expressions read of the event,
+// AnswerOf returns a with the type name of T as its event. Define then checks the fields of the event that the expressions of a read,
 // as CommandOf describes.
 func AnswerOf[T any](codec envelope.Decoder, a Answer) Answer {
 	a.of = bodyOf[T](codec)
@@ -31,8 +31,8 @@ func AnswerOf[T any](codec envelope.Decoder, a Answer) Answer {
 	return a
 }
 
-// StartOf returns s with the type name of T as its event. Define then checks the fields that s's expressions read of the event,
-// as CommandOf describes.
+// StartOf returns s with the type name of T as its event. Define then checks the fields of the event that the expressions of s read, as
+// CommandOf describes.
 func StartOf[T any](codec envelope.Decoder, s Start) Start {
 	s.of = bodyOf[T](codec)
 	s.Event = s.of.name
@@ -51,7 +51,7 @@ type body struct {
 	name    string
 	fields  expr.Fields
 	mistake error
-	// personal has the kind of each personal field, by the field's path; nil: the codec is none of package schemas/personal.
+	// personal has the kind of each personal field, by the field's path. It is nil if the codec is not from package schemas/personal.
 	personal map[string]string
 }
 
@@ -65,7 +65,7 @@ func bodyOf[T any](codec envelope.Decoder) *body {
 	return b
 }
 
-// unmarkedBodyOf is bodyOf without the personal fields.
+// unmarkedBodyOf returns the body of T without its personal fields.
 func unmarkedBodyOf[T any](codec envelope.Decoder) *body {
 	t := reflect.TypeFor[T]()
 	name, err := codec.TypeOf(*new(T))
@@ -84,8 +84,8 @@ func unmarkedBodyOf[T any](codec envelope.Decoder) *body {
 	return &body{name: name, fields: fieldsOf(t)}
 }
 
-// protobufFieldsOf returns the fields that package schemas/protobuf reads of a message. A field that may be null, and an enum,
-// whose value is a name or, without a name, a number, are of type Any.
+// protobufFieldsOf returns the fields of a message as package schemas/protobuf reads them. The type is Any for a field that may be
+// null, and for an enum, whose value is a name or, without a name, a number.
 func protobufFieldsOf(of protoreflect.MessageDescriptor) expr.Fields {
 	fields := make(expr.Fields)
 	for i := range of.Fields().Len() {
@@ -106,7 +106,8 @@ var protobufTypes = map[protoreflect.Kind]Type{
 	protoreflect.Int64Kind: Int, protoreflect.Sint64Kind: Int, protoreflect.Sfixed64Kind: Int,
 }
 
-// fieldsOf returns the fields that a message of Go type t has. A field whose JSON form its own marshaler decides is of type Any.
+// fieldsOf returns the fields of a message of Go type t. The type is Any for a field that has a marshaler of its own, since the
+// marshaler decides the JSON.
 func fieldsOf(t reflect.Type) expr.Fields {
 	fields := make(expr.Fields)
 	for i := range t.NumField() {
@@ -145,8 +146,8 @@ func typeOf(t reflect.Type) Type {
 	return Any
 }
 
-// bodies checks the typed messages of a definition that has no other mistakes. It does not change what the definition does, which
-// only its JSON decides.
+// bodies checks the messages of the definition that have a Go type. It is called if the definition has no other mistakes. It does not
+// change the compiled definition, which depends on the JSON only.
 func (c *compiler) bodies() {
 	s := c.d.spec
 	for i, st := range s.Start {
@@ -194,8 +195,8 @@ func (c *compiler) bodies() {
 	emits("compensated", c.data, s.Compensated)
 }
 
-// checkBody reports whether a message was declared with a Go type whose fields can be checked. It records the mistake of a type that has
-// none, and the personal fields of the message.
+// checkBody reports whether a message was declared with a Go type whose fields can be checked. It also records the mistake of a Go type
+// that is no struct, and the personal fields of the message.
 func (c *compiler) checkBody(path string, of *body) bool {
 	if of != nil && of.mistake != nil {
 		c.wrong(path, "%s", of.mistake)
@@ -224,7 +225,7 @@ func (c *compiler) gives(path string, of *body, env *expr.Env, m Mapping) {
 	}
 }
 
-// reads checks the fields that an answer's expressions read of its event. They may also read objects.
+// reads checks the expressions of an answer: which fields of the event they read, and how. The expressions may also read objects.
 func (c *compiler) reads(path string, of *body, objects map[string]expr.Fields, a Answer) {
 	if !c.checkBody(path, of) {
 		return

@@ -13,15 +13,19 @@ import (
 	"github.com/troupe-go/troupe/internal/expr"
 )
 
-// Values of events, variables and deadlines have one form in a decision, in the log and in the stored state: whole numbers are
-// int64, doubles are float64 even if they are whole, and a number with more digits than either can hold is a json.Number. In JSON
-// the point distinguishes the first two: 10 and 10.0. So a decision that is replayed from the log sees the values of the original
-// one.
+// Values of events, variables and deadlines have one form in a decision, in the log and in the stored state:
 //
-// A text of Postgres, and of jsonb, cannot hold the character U+0000, which the bytes of an Avro message often have. It is stored
-// as the two characters escape and 0, and escape itself as escape and 1.
+//  - A whole number is an int64.
+//  - A double is a float64, even if its value is whole.
+//  - A number with more digits than either can hold is a json.Number.
+//
+// In JSON the point distinguishes the first two: 10 and 10.0. So a decision that is replayed from the log has the same values as the
+// first time.
+//
+// A text of Postgres, and of jsonb, cannot hold the character U+0000, which the bytes of an Avro message often have. It is stored as
+// two characters, escape and 0. escape itself is stored as escape and 1.
 
-// escape is U+FDD0, which Unicode has reserved for such uses: no text of a person has it.
+// escape is U+FDD0, which Unicode reserves for uses inside a program: no text has it.
 const escape = "\uFDD0"
 
 var (
@@ -36,7 +40,7 @@ func storable(text string) string {
 	return escaped.Replace(text)
 }
 
-// fields writes values for the log and the stored state.
+// fields are values whose JSON is the form of the log and the stored state.
 type fields map[string]any
 
 func (f fields) MarshalJSON() ([]byte, error) {
@@ -46,8 +50,8 @@ func (f fields) MarshalJSON() ([]byte, error) {
 	return json.Marshal(pointed(map[string]any(f), storable))
 }
 
-// pointed copies v, with doubles as JSON numbers that are read as doubles again, even after Postgres has reformatted them, and
-// with the result of text for each text.
+// pointed copies v. A double becomes a JSON number that is read as a double again, even after Postgres has reformatted it. Each text is
+// replaced by text of it.
 func pointed(v any, text func(string) string) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -103,7 +107,7 @@ func (a Armed) MarshalJSON() ([]byte, error) {
 	}{armed(a), a.Payload})
 }
 
-// coerce returns v as a value of the type of the variable, or an error.
+// coerce returns v converted to the type of the variable, or an error if that is not possible.
 func (d *Definition) coerce(name string, v any) (any, error) {
 	t, known := d.spec.Data[name]
 	if !known {
@@ -154,7 +158,7 @@ func valueOf(t Type, v any) (any, bool) {
 	return nil, false
 }
 
-// whole converts a number from a caller or a JSON decoder into one that expressions accept.
+// whole converts a number from a caller or a JSON decoder to a type that expressions accept. It returns any other value unchanged.
 func whole(v any) (any, error) {
 	switch v := v.(type) {
 	case json.Number:
@@ -166,18 +170,18 @@ func whole(v any) (any, error) {
 	case float32:
 		return whole(float64(v))
 	case float64:
-		return v + 0, nil // -0 is 0, as JSON in Postgres has no -0
+		return v + 0, nil // makes -0 0, since jsonb has no -0
 	}
 	return v, nil
 }
 
-// maxGrowth limits by how many bytes the numbers of one event or state may become longer, all together, when they are stored:
-// the stored form has no exponent, so 1e1000 becomes 1,001 digits. A number that has its stored form already, as one that is
-// read from the database, adds nothing.
+// maxGrowth limits the number of bytes by which all numbers of one event or state together may become longer when they are stored. The
+// stored form has no exponent, so that 1e1000 becomes 1,001 digits. A number that has its stored form already, such as one from the
+// database, adds nothing.
 const maxGrowth = 4 << 20
 
-// plain applies whole to v and to all values inside it, in place. growth is the number of bytes by which the numbers may become
-// longer; it is reduced, and an error if it becomes negative.
+// plain applies whole to v and to all values inside it, in place. growth is the number of bytes by which the numbers may still become
+// longer. plain reduces it, and returns an error if it becomes negative.
 func plain(v any, growth *int) (_ any, err error) {
 	switch v := v.(type) {
 	case []any:
@@ -203,8 +207,8 @@ func plain(v any, growth *int) (_ any, err error) {
 	return read, nil
 }
 
-// storedLen returns about the length of a number in its stored form, or 0 if that has at most 24 characters. It is not more than the length
-// of the text that jsonb returns for a double, so that a double which is read from the database adds nothing.
+// storedLen returns the approximate length of a number in its stored form, or 0 if that has at most 24 characters. The result is at
+// most the length of the text that jsonb returns for a double, so that a double from the database adds nothing.
 func storedLen(v any) int {
 	switch v := v.(type) {
 	case json.Number:
@@ -220,7 +224,8 @@ func storedLen(v any) int {
 	return 0
 }
 
-// givenLen returns the length of a number before plain: the length of the text of a JSON number, else 8, the bytes of a double.
+// givenLen returns the length of a number before plain converts it: the length of the text of a json.Number, else 8, the bytes of a
+// double.
 func givenLen(v any) int {
 	if n, is := v.(json.Number); is {
 		return len(n)
@@ -236,15 +241,15 @@ func WriteFields(f map[string]any) ([]byte, error) {
 	return json.Marshal(pointed(f, func(text string) string { return text }))
 }
 
-// Canonical converts the numbers in f, such as the json.Number of a decimal, to the form of Event.Fields, in place. It returns
-// an error if they become more than 4 MiB longer, all together.
+// Canonical converts the numbers in f, such as the json.Number of a decimal, to the form of Event.Fields, in place. It returns an error
+// if all numbers together become more than 4 MiB longer.
 func Canonical(f map[string]any) error {
 	growth := maxGrowth
 	_, err := plain(f, &growth)
 	return err
 }
 
-// size returns about the number of bytes of v as JSON.
+// size returns the approximate number of bytes of v as JSON.
 func size(v any) (n int) {
 	switch v := v.(type) {
 	case map[string]any:
@@ -267,7 +272,7 @@ func size(v any) (n int) {
 	return n
 }
 
-// unescape returns v with the texts that fields has written, in place.
+// unescape returns v with the texts as they were before they were stored. It changes v in place.
 func unescape(v any) any {
 	switch v := v.(type) {
 	case []any:
@@ -275,7 +280,7 @@ func unescape(v any) any {
 			v[i] = unescape(v[i])
 		}
 	case map[string]any:
-		var renamed map[string]any // added at the end: a new name may be an old one of the map
+		var renamed map[string]any // added at the end, since a new name may equal an old one
 		for name, inner := range v {
 			v[name] = unescape(inner)
 			if strings.Contains(name, escape) {
@@ -295,9 +300,9 @@ func unescape(v any) any {
 	return v
 }
 
-// ReadFields reads a JSON object into the form of Event.Fields: whole numbers stay whole, and a number with more digits than an
-// int64 or a float64 can hold is a json.Number with all of them. A number of more than 1,100 digits is an error, and so are
-// numbers that are more than 4 MiB longer when they are written without exponents.
+// ReadFields reads a JSON object into the form of Event.Fields. Whole numbers stay whole. A number with more digits than an int64 or a
+// float64 can hold becomes a json.Number with all its digits. It is an error if a number has more than 1,100 digits, or if all numbers
+// together become more than 4 MiB longer when they are written without exponents.
 func ReadFields(text []byte) (map[string]any, error) {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.UseNumber()
@@ -311,7 +316,7 @@ func ReadFields(text []byte) (map[string]any, error) {
 	return fields, nil
 }
 
-// ReadState reads a State of d from JSON. Each variable has the type that d declares.
+// ReadState reads a State of d from JSON. Each variable is converted to the type that d declares.
 func (d *Definition) ReadState(text []byte) (State, error) {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.UseNumber()
