@@ -124,7 +124,7 @@ func (x *decision) cancelledBy(e Event) bool {
 	return true
 }
 
-// cancel accepts a cancel.
+// cancel accepts a cancel: the saga goes back. by names the event, or an operator.
 func (x *decision) cancel(by, reason string) {
 	x.s.Cancel = CancelAccepted
 	x.moment(moments.CancelAccepted, "", by)

@@ -213,7 +213,7 @@ func (d *Definition) stepIndex(name string) (int, bool) {
 // errNoList is wrapped by the error of a list expression whose value is not a list.
 var errNoList = errors.New("the value is not a list")
 
-// listOf evaluates the list of step i.
+// listOf evaluates the list of step i. It returns an error if the value is no list or has more than Max elements.
 func (x *decision) listOf(i int) ([]any, error) {
 	e := x.d.steps[i].each
 	v, err := e.list.Eval(x.objects(nil))

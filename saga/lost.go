@@ -46,7 +46,7 @@ func (x *decision) tookEffectElsewhere(e Event) bool {
 		return !x.mayHaveItem(e.Step)
 	}
 	switch x.s.Steps[i].Phase {
-	case StepWaiting, Intent, GivenUp, Doubt: // refuseOtherHop refuses the answer
+	case StepWaiting, Intent, GivenUp, Doubt: // unless the saga has ended, refuseOtherHop refuses the answer
 		if !x.s.Ended() {
 			return false
 		}

@@ -79,14 +79,14 @@ type StepState struct {
 	// Epoch counts how often an operator sent the command again, and BackEpoch how often an operator sent the compensation again.
 	Epoch     int `json:"epoch,omitempty"`
 	BackEpoch int `json:"back_epoch,omitempty"`
-	// First is the epoch of the first command whose result is unknown, and BackFirst the same of the compensation. A command that is
+	// First is the epoch of the first command whose result is unknown. BackFirst is the same for the compensation. A command that is
 	// sent again also names the idempotency key of that epoch, so that a service outside recognises the repeated call.
 	First     int `json:"first,omitempty"`
 	BackFirst int `json:"back_first,omitempty"`
-	// Succeeded is the epoch of the command that succeeded, by its answer, and BackSucceeded the same of the compensation.
+	// Succeeded is the epoch of the command that succeeded, by its answer. BackSucceeded is the same for the compensation.
 	Succeeded     int `json:"succeeded,omitempty"`
 	BackSucceeded int `json:"back_succeeded,omitempty"`
-	// Sent is the time of the first command whose result is unknown or has been, and BackSent the same of the compensation. They are
+	// Sent is the time of the first command whose result is unknown or has been. BackSent is the same for the compensation. They are
 	// zero if none was sent, and in a state of an earlier version.
 	Sent     time.Time `json:"sent,omitzero"`
 	BackSent time.Time `json:"back_sent,omitzero"`

@@ -50,8 +50,8 @@ func (f fields) MarshalJSON() ([]byte, error) {
 	return json.Marshal(pointed(map[string]any(f), storable))
 }
 
-// pointed copies v. A double becomes a JSON number that is read as a double again, even after Postgres has reformatted it. Each text is
-// replaced by text of it.
+// pointed copies v. A double becomes a JSON number that is read as a double again, even after Postgres has reformatted it. Each text t
+// becomes text(t).
 func pointed(v any, text func(string) string) any {
 	switch v := v.(type) {
 	case map[string]any:

@@ -38,7 +38,7 @@ func (p *pass) act(ctx context.Context, id string, e saga.Event) (saga.Effects, 
 // An Obstacle is an error about one saga. A caller that acts on several sagas reports it, and goes on with the next saga.
 type Obstacle struct{ error }
 
-// NewObstacle returns an Obstacle.
+// NewObstacle returns an Obstacle whose text is formatted as by fmt.Errorf.
 func NewObstacle(format string, args ...any) Obstacle { return Obstacle{fmt.Errorf(format, args...)} }
 
 // move moves a saga to the definition to. The saga then takes the events that were stashed for the associations that the move adds.

@@ -139,7 +139,7 @@ func (ds *Definitions) AddUnreadable(hash, text string, idle bool) {
 	ds.unreadable[hash] = d
 }
 
-// inUse records that a saga has the unreadable definition of a hash.
+// inUse records that a saga has the unreadable definition of a hash, so that the definition is not idle.
 func (ds *Definitions) inUse(hash string) {
 	ds.mu.Lock()
 	defer ds.mu.Unlock()
@@ -185,7 +185,7 @@ func (ds *Definitions) Hashes() []string {
 	return slices.AppendSeq(all, maps.Keys(ds.unreadable))
 }
 
-// Concern reports whether an event that answers no command may start or move a saga.
+// Concern reports whether an event that answers no command may start a saga, or whether a saga may await it.
 func (ds *Definitions) Concern(hop, event string) bool {
 	for _, d := range ds.known() {
 		if d.Concerns(hop, event) {

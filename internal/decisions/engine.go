@@ -15,7 +15,7 @@ import (
 // A Message is an event of a hop, decoded.
 type Message struct {
 	ID      string
-	Hop     string // the name
+	Hop     string // the name of the hop
 	Type    string
 	Key     string
 	Outcome string
@@ -85,13 +85,13 @@ func (ds *Definitions) begin(store Store) *pass {
 	return &pass{Definitions: ds, store: store, sagas: make(map[string]*loaded), wake: make(map[string]bool)}
 }
 
-// messages decides on ms, in their order.
+// messages finds the sagas that ms are for, loads them, and decides on ms in their order.
 func (p *pass) messages(ctx context.Context, ms []Message) error {
 	var targets []target
 	for i, m := range ms {
 		ts, err := p.targets(ctx, i, m)
 		if p.clockErr != nil {
-			return p.clockErr // no failure of the message
+			return p.clockErr // not an error of the message
 		}
 		if err != nil {
 			return at(i, retry.Permanent(err))
@@ -150,7 +150,7 @@ func (p *pass) load(ctx context.Context, ids []string) error {
 		return err
 	}
 	for _, r := range records {
-		if r.Owner != "" { // to this coordinator it does not exist
+		if r.Owner != "" { // for this coordinator the saga does not exist
 			p.sagas[r.ID] = &loaded{owner: r.Owner}
 			continue
 		}

@@ -222,7 +222,7 @@ func (m *Memory) Stash(_ context.Context, events []Stashed) error {
 	return nil
 }
 
-// StashBytes sums the sizes of the events.
+// StashBytes sums the sizes of the unexpired events of an association.
 func (m *Memory) StashBytes(_ context.Context, a Association) (bytes int64, err error) {
 	for _, e := range m.stash {
 		if e.Association != a || !e.Expires.After(m.now) {
@@ -237,7 +237,7 @@ func (m *Memory) StashBytes(_ context.Context, a Association) (bytes int64, err 
 	return bytes, nil
 }
 
-// Unstash returns and deletes the events of the associations.
+// Unstash deletes the events of the associations. It returns the unexpired ones.
 func (m *Memory) Unstash(_ context.Context, as []Association) (taken []Stashed, _ error) {
 	var left []Stashed
 	for _, e := range m.stash {
@@ -260,7 +260,7 @@ func (m *Memory) Lock(ctx context.Context, name, id string) (bool, error) {
 	return m.Granted(ctx, id)
 }
 
-// Granted reports whether id is the first in its queue.
+// Granted reports whether saga id is the first in its queue.
 func (m *Memory) Granted(_ context.Context, id string) (bool, error) {
 	i := slices.IndexFunc(m.locks, func(l memoryLock) bool { return l.id == id })
 	if i < 0 {

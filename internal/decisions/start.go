@@ -7,7 +7,7 @@ import (
 	"github.com/troupe-go/troupe/saga"
 )
 
-// A StartResult reports which saga a start has started or found.
+// A StartResult reports which saga a start has started or found: see coordinator.StartResult.
 type StartResult struct {
 	ID                 string
 	Existed, OtherData bool

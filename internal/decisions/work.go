@@ -113,7 +113,7 @@ func (w *Work) LookFirst(batch *pgx.Batch, done func() error) {
 // Decided returns the decisions so far.
 func (w *Work) Decided() []Decided { return w.pass.decided }
 
-// Messages decides on messages, in their order.
+// Messages decides on ms, in their order. If it fails because of one message, the error is a FailedAt.
 func (w *Work) Messages(ctx context.Context, ms []Message) error { return w.pass.messages(ctx, ms) }
 
 // Load loads and locks the sagas that are decided on next, in one statement.
@@ -183,7 +183,7 @@ func (w *Work) of(ctx context.Context, id string) context.Context {
 }
 
 // Within runs do in a caller's transaction. The sagas, the messages and the deadlines are written after do has decided everything.
-// Locks and stashed events are written at once: after an error of do, the caller rolls back. The hooks are called before the caller
+// Locks and stashed events are written at once, so the caller must roll back after an error. The hooks are called before the caller
 // commits.
 func (d *Decider) Within(ctx context.Context, tx pgx.Tx, do func(*Work) error) error {
 	q := &Queued{Tx: tx}
@@ -269,7 +269,7 @@ type causeKey struct {
 // duplicate of the lost one.
 //
 // After the database was set back, an event of the definition may follow from another message than before. So its id depends only on
-// the saga, the saga's flow and path.
+// the saga, the saga's flow, path, the topic and the type.
 //
 // A decision without a handled message (an operator's action, a deadline or a call) stays in the saga's flow.
 func follow(ctx context.Context, d Decided, e outbox.Entry, path string, taken []participant.Taken, causes map[causeKey]*envelope.Cause) context.Context {

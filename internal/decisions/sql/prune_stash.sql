@@ -1,7 +1,7 @@
 -- Deletes expired events of the given types of saga. The events of other types must stay: their coordinator may be stopped.
 --
--- An event expires at the earlier of two times: now, and a minute after the coordinator of this group last recorded that it runs. So no
--- event expires while the coordinator does not run.
+-- An event is expired if its time is before now, and before the minute after the coordinator of this group last recorded that it runs.
+-- So no event expires while the coordinator does not run.
 DELETE FROM troupe.saga_stash
 WHERE ctid = ANY (ARRAY(
   SELECT s.ctid
