@@ -96,8 +96,9 @@
 //	                                    before you repeat it. A second ActRetry of a step without a time-out sends another command
 //	a process freezes in a transaction  another member takes over its partitions, and ends its sessions. But a frozen transaction of
 //	                                    Start, Submit or Act stays open, and others wait for its sagas and locks, until Postgres
-//	                                    ends the session (idle_in_transaction_session_timeout). Nothing here reports the wait;
-//	                                    pg_blocking_pids finds the session
+//	                                    ends the session (idle_in_transaction_session_timeout). A message that waits for longer
+//	                                    than the participant's Timeout has failed, which counts as an attempt. pg_blocking_pids
+//	                                    finds the session
 //	an answer that cannot be read, or   tried as the participant's Retry says, unless trying again cannot help; then a dead
 //	after which a command cannot be     letter of the coordinator's own hop, and the saga is parked with the reason
 //	rendered
