@@ -36,8 +36,8 @@ var (
 //
 // The hooks Parked, Decided and Stashed are called after the commit. For Start and Act, whose transaction is the caller's, they are
 // called before it. They are not called if the process ends, or loses its connection, before it knows that the commit succeeded: alert
-// on the parked sagas of Stats too. A panic in one of them ends the process, and the hook is not called again for the same decision. No
-// hook may block.
+// on the parked sagas of Stats too. No hook may block. A panic in one of these three ends the process, or is a panic of the caller of
+// Start or Act. The hook is not called again for the same decision.
 type Config struct {
 	// Participant runs the coordinator: it consumes the events of the hops that the definitions name, and schedules the
 	// deadlines. Its hop is the coordinator's hop.

@@ -24,10 +24,10 @@
 // One at a time: once a transaction has loaded a saga, no other one changes the saga until that transaction ends. A transaction
 // handles up to Batch messages (participant.Config), of any sagas.
 //
-// Deadlocks are possible. A transaction locks the sagas that it knows at first in the order of their ids. Later it may lock more:
-// a saga that was not visible at first, a saga that an event finds by a variable, and a saga that is granted the lock of one that
-// has ended. If two transactions deadlock, Postgres aborts one of them, with ErrConflict. The participant runs it again. From then
-// on the participant's batches take turns for a while; it logs that.
+// Deadlocks are possible. A transaction locks the sagas that it finds at first in the order of their ids. Later it may lock more:
+// a saga that was not visible at first, and a saga that is granted the lock of one that has ended. If two transactions deadlock,
+// Postgres aborts one of them, with ErrConflict. The participant runs it again. From then on the participant's batches take turns
+// for a while, which it logs.
 //
 // One instance for each key: a repeated start event, a repeated call, and many starts at once all begin one instance. The data
 // of the other starts is not used, even if the first instance has ended.
