@@ -15,7 +15,7 @@ import (
 // everything that other transactions have committed while it waited for them.
 var Committed = pgx.TxOptions{IsoLevel: pgx.ReadCommitted}
 
-// StartTries is the number of times that a start is tried whose transactions end in a conflict.
+// StartTries is the number of times that a start is tried. Only a conflict leads to another try.
 const StartTries = 3
 
 const insertDefinition = `

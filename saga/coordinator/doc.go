@@ -104,7 +104,7 @@
 //	rendered
 //	an awaited event or a deadline      tried likewise; then a dead letter, and the saga stays as it was. An event that
 //	after which a command cannot be     several sagas await is a dead letter for all of them. Redrive it once the command
-//	rendered                            can be rendered
+//	rendered                            can be rendered. Nothing else wakes the saga while this deadline is its earliest
 //	an expression that fails, an        the saga is parked with the reason; other sagas of the batch are not affected
 //	answer of a type that is unknown
 //	the definition of a saga cannot be  its events and wakes become dead letters; other sagas go on, also one that ends and passes

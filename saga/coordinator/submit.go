@@ -151,7 +151,7 @@ func (c *Coordinator) startAll(ctx context.Context, all []*submission) error {
 	return err
 }
 
-// startAll decides on the starts, and queues the own statements, the messages and the deadlines.
+// startAll decides on the starts, and queues the callers' own statements, the messages and the deadlines.
 func startAll(ctx context.Context, w *decisions.Work, tx *pipelinedTx, all []*submission) error {
 	if err := w.Load(ctx, idsOf(all)); err != nil {
 		return err
