@@ -251,9 +251,12 @@ func (w *Work) End(ctx context.Context, taken []participant.Taken) error {
 	return queue(ctx, w.tx, batch)
 }
 
-// causeKey holds everything on which the id of a message depends: the index of the handled message, the id of the saga, the event that
-// was decided on (from: the id of its message, or the version of the state), and the command. The command is what: its idempotency key,
-// or for an event the topic and the type. path is the event's place in the definition.
+// causeKey holds everything on which the id of a message depends:
+//
+//   - message is the index of the handled message, and id is the id of the saga.
+//   - from is the event that was decided on: the id of its message, or the version of the state.
+//   - what is the idempotency key of a command. For an event it is the topic and the type.
+//   - path is the event's place in the definition.
 type causeKey struct {
 	message              int
 	id, from, what, path string
