@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -20,9 +21,12 @@ import (
 //go:embed sql/find_letter.sql
 var findLetter string
 
-// exhausted decodes an exhausted event. An event of another hop names the step of the saga that it answers. An event of the
-// coordinator's own hop may be about an answer that the coordinator could not decide on; it names no saga. Then the dead
-// letter, which is in the same database, has the headers of that answer, which name the saga and the step.
+// exhausted decodes an exhausted event into m.
+//
+// If the event comes from another hop, its headers name the saga and the step whose command the hop gave up. If it comes from the
+// coordinator's own hop, it may be about an answer that the coordinator could not decide on. Its headers then name no saga. exhausted
+// reads them from the dead letter of that answer, which is in this database. If that dead letter was deleted, exhausted logs a warning:
+// no saga is parked, and the step waits on.
 func (c *Coordinator) exhausted(ctx context.Context, tx pgx.Tx, in envelope.Message, m decisions.Message) (decisions.Message, error) {
 	var body participant.Exhausted
 	if err := json.Unmarshal(in.Payload, &body); err != nil {
@@ -30,9 +34,10 @@ func (c *Coordinator) exhausted(ctx context.Context, tx pgx.Tx, in envelope.Mess
 	}
 	m.Reason = reasonOf(body)
 	if in.Topic == c.hop.Events() {
-		m.Hop = "" // the event does not name the hop that answered; saga.Decide would ignore an event of another hop
+		m.Hop = "" // the coordinator's hop is not the hop that answered, and saga.Decide ignores an event of another hop
 	}
-	if in.Topic != c.hop.Events() || m.SagaID != "" || body.Type == body.MessageType() { // else it would come back for ever
+	// A dead letter that is an exhausted event itself must not lead to another one, for ever.
+	if in.Topic != c.hop.Events() || m.SagaID != "" || body.Type == body.MessageType() {
 		return m, nil
 	}
 	id, err := uuid.Parse(body.DeadLetterID)
@@ -43,7 +48,11 @@ func (c *Coordinator) exhausted(ctx context.Context, tx pgx.Tx, in envelope.Mess
 	var topic string
 	err = tx.QueryRow(ctx, findLetter, pgx.NamedArgs{"id": id, "group": c.cfg.Participant.Group()}).Scan(&headers, &topic)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return m, nil // of another group, or deleted since
+		if group := c.cfg.Participant.Group(); body.Handler == group || strings.HasPrefix(body.Handler, group+"/") { // else it is of another group
+			c.cfg.Log.Warn().Str("dead_letter", body.DeadLetterID).Str("message_id", m.ID).Str("type", body.Type).
+				Msg("a dead letter was deleted before its exhausted event came: if it was an answer, its saga is not parked, and the step waits on")
+		}
+		return m, nil
 	}
 	if err != nil {
 		return m, err
@@ -57,7 +66,7 @@ func (c *Coordinator) exhausted(ctx context.Context, tx pgx.Tx, in envelope.Mess
 		return m, retry.Permanent(err)
 	}
 	if of, err := topics.Parse(topic); err == nil {
-		m.Hop = of.Hop.Name() // the dead letter of another hop than the step's is not about the step
+		m.Hop = of.Hop.Name() // saga.Decide ignores the event if the dead letter is from another hop than the step's
 	}
 	of := decisions.MessageOf(answer, "")
 	m.SagaID, m.SagaStep, m.SagaOperation, m.Epoch = of.SagaID, of.SagaStep, of.SagaOperation, of.Epoch
