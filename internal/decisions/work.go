@@ -255,11 +255,11 @@ func (w *Work) End(ctx context.Context, taken []participant.Taken) error {
 //
 //   - message is the index of the handled message, and id is the id of the saga.
 //   - from is the event that was decided on: the id of its message, or the version of the state.
-//   - what is the idempotency key of a command. For an event it is the topic and the type.
+//   - output is the idempotency key of a command. For an event it is the topic and the type.
 //   - path is the event's place in the definition.
 type causeKey struct {
-	message              int
-	id, from, what, path string
+	message                int
+	id, from, output, path string
 }
 
 // follow returns the context in which a message of a decision is written. The outbox makes the message's id from it.
@@ -298,13 +298,13 @@ func follow(ctx context.Context, d Decided, e outbox.Entry, path string, taken [
 		own.Message, own.At, own.Redrive = cause.Message, cause.At, cause.Redrive
 	}
 	if d.Message >= 0 {
-		own.Handler = cause.Handler + " " + key.id + " " + key.from + " " + key.what
+		own.Handler = cause.Handler + " " + key.id + " " + key.from + " " + key.output
 	} else {
-		own.Handler = d.State.Correlation + " " + d.ID + key.from + " " + key.what
+		own.Handler = d.State.Correlation + " " + d.ID + key.from + " " + key.output
 		own.Message.ID, own.Message.CorrelationID = cmp.Or(d.Event.Message, own.Message.ID), d.State.Correlation
 	}
 	if path != "" {
-		own.Name = fmt.Sprintf("%q", []string{d.ID, d.State.Correlation, path, key.what})
+		own.Name = fmt.Sprintf("%q", []string{d.ID, d.State.Correlation, path, key.output})
 	}
 	causes[key] = own
 	return envelope.WithCause(ctx, own)
