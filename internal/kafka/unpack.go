@@ -14,11 +14,14 @@ import (
 
 // kgo limits what one batch unpacks to (MaxDecompressBatchBytes), but unpacks all batches of a response before the first of them is
 // polled. 64 MiB of zeros have two kilobytes as a batch, so the 8 MiB of a response could fill hundreds of gigabytes. Nor does it limit
-// the messages of a batch, each of which has seven bytes there and hundreds in memory.
+// the messages of a batch, each of which has seven bytes there and hundreds in memory, or their headers, each of which has two bytes there.
 
 const (
 	// recordBytes is the approximate memory of a message without key and value.
 	recordBytes = 256
+	// headerBytes is the approximate memory of a header without name and value: in kgo's record, and in the message that is made of it. The
+	// first usualHeaders of a record do not count: a message of ours has up to as many.
+	headerBytes, usualHeaders = 80, 16
 	// usualRatio is the largest ratio by which ordinary data is compressed, and usualGrowth the one by which small messages grow in memory.
 	// Batches up to these are not counted: the size of a response limits them.
 	usualRatio, usualGrowth = 16, 64
@@ -63,7 +66,7 @@ func (u *unpacker) Decompress(src []byte, codec kgo.CompressionCodecType) ([]byt
 	if err != nil || codec == kgo.CodecNone || len(out) == 0 {
 		return out, err
 	}
-	size := int64(len(out)) + recordBytes*countRecords(out, 2*u.limit/recordBytes)
+	size := int64(len(out)) + memoryOf(out, 2*u.limit)
 	switch {
 	case size > 2*u.limit:
 		return nil, kgo.ErrMaxDecompress
@@ -92,15 +95,38 @@ func (u *unpacker) room() bool {
 	return u.held.Load() < most
 }
 
-// countRecords counts the records of an unpacked batch, up to one more than most.
-func countRecords(batch []byte, most int64) (n int64) {
-	for len(batch) > 0 && n <= most {
-		length, size := binary.Varint(batch)
-		if size <= 0 || length < 0 || length > int64(len(batch)-size) {
-			return n
+// memoryOf returns the approximate memory of the records of an unpacked batch, without keys, values and the contents of headers. It stops above
+// most.
+func memoryOf(batch []byte, most int64) (size int64) {
+	for len(batch) > 0 && size <= most {
+		length, n := binary.Varint(batch)
+		if n <= 0 || length < 0 || length > int64(len(batch)-n) {
+			return size
 		}
-		batch = batch[size+int(length):]
-		n++
+		size += recordBytes + headerBytes*max(0, countHeaders(batch[n:n+int(length)])-usualHeaders)
+		batch = batch[n+int(length):]
 	}
-	return n
+	return size
+}
+
+// countHeaders returns the number of headers that a record states. kgo allocates as many, if the record has as many bytes behind the number.
+func countHeaders(record []byte) int64 {
+	rest := record[min(1, len(record)):] // behind the attributes
+	next := func() int64 {
+		value, n := binary.Varint(rest)
+		if n <= 0 {
+			rest = nil
+			return 0
+		}
+		rest = rest[n:]
+		return value
+	}
+	next()        // time
+	next()        // offset
+	for range 2 { // key and value
+		length := next()
+		rest = rest[min(max(length, 0), int64(len(rest))):]
+	}
+	count := next()
+	return max(0, min(count, int64(len(rest))))
 }

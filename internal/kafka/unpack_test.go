@@ -64,6 +64,22 @@ func TestABatchOfTooManyMessagesUnpacksToTooMuch(t *testing.T) {
 	require.ErrorIs(t, client.PollFetches(t.Context()).Err(), kgo.ErrMaxDecompress)
 }
 
+// A header without name and value has two bytes in a batch and 40 in a record.
+func TestABatchOfTooManyHeadersUnpacksToTooMuch(t *testing.T) {
+	t.Parallel()
+	const limit, headers = 1 << 20, 400_000
+	topic := testkit.Flow(t) + ".a.commands"
+	bomber := producer(t)
+	testkit.Topics(t, bomber, 1, topic)
+	require.NoError(t, bomber.ProduceSync(t.Context(), &kgo.Record{
+		Topic: topic, Key: []byte("k"), Value: []byte("v"), Headers: make([]kgo.RecordHeader, headers),
+	}).FirstErr())
+	client, err := kafka.NewClient(testkit.Kafka(t), kgo.ConsumeTopics(topic), kgo.MaxDecompressBatchBytes(limit), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	require.NoError(t, err)
+	defer client.Close()
+	require.ErrorIs(t, client.PollFetches(t.Context()).Err(), kgo.ErrMaxDecompress)
+}
+
 func producer(t *testing.T, options ...kgo.Opt) *kgo.Client {
 	t.Helper()
 	client, err := kafka.NewClient(testkit.Kafka(t), append(options, kgo.RecordPartitioner(kgo.ManualPartitioner()),
