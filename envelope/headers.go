@@ -139,11 +139,17 @@ func MarshalHeaders(hs []Header) []byte {
 	return b
 }
 
-// UnmarshalHeaders decodes the result of MarshalHeaders. It has no limits, since all stored headers must be readable;
-// SetHeaders checks the limits. The values are slices of b. Errors wrap ErrHeaders.
+// mostStored is the number of headers that UnmarshalHeaders decodes. A header has at least two bytes when it is stored, and 40 in memory.
+const mostStored = 1 << 16
+
+// UnmarshalHeaders decodes the result of MarshalHeaders. Stored headers may be above the limits of a message, which SetHeaders checks; of more
+// than 65,536 it returns the first ones, with an error. The values are slices of b. Errors wrap ErrHeaders.
 func UnmarshalHeaders(b []byte) ([]Header, error) {
 	var hs []Header
 	for len(b) > 0 {
+		if len(hs) == mostStored {
+			return hs, fmt.Errorf("%w: more than %d of them", ErrHeaders, mostStored)
+		}
 		key, rest, ok := cut(b)
 		if !ok || key == nil {
 			return nil, fmt.Errorf("%w: key of header %d is cut short", ErrHeaders, len(hs))

@@ -89,6 +89,7 @@ func (r *Row) Message(d Defaults) (envelope.Message, error) {
 	m := envelope.Message{Topic: r.Topic, Key: r.OrderKey(), Payload: r.Payload}
 	hs, err := r.headerList()
 	if err != nil {
+		m.Extra = hs
 		return m, fmt.Errorf("outbox: row %d: %w", r.Position, err)
 	}
 	if err := m.SetHeaders(hs); err != nil {
@@ -121,12 +122,19 @@ func isUUID(text string) bool {
 	return err == nil && id.String() == text
 }
 
+// mostJSON is the size of a longer text than the headers of a message can have, also if each character is escaped. A field of such a text may have
+// eight bytes, and takes hundreds in memory.
+const mostJSON = 16 * envelope.MaxHeaderBytes
+
 func (r *Row) headerList() ([]envelope.Header, error) {
 	if r.RawHeaders != nil {
 		return envelope.UnmarshalHeaders(r.RawHeaders)
 	}
-	if len(r.Headers) == 0 || string(r.Headers) == "{}" {
+	switch {
+	case len(r.Headers) == 0 || string(r.Headers) == "{}":
 		return nil, nil
+	case len(r.Headers) > mostJSON:
+		return nil, fmt.Errorf("%w: column headers has %d bytes, more than %d", envelope.ErrHeaders, len(r.Headers), mostJSON)
 	}
 	var object map[string]json.RawMessage
 	if err := json.Unmarshal(r.Headers, &object); err != nil {
