@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+
+	"github.com/troupe-go/troupe/internal/jsontext"
 )
 
 // ErrPayload is wrapped by errors about bytes that can never be decoded as their declared type.
@@ -55,11 +57,14 @@ func (JSONCodec) TypeOf(body any) (string, error) {
 	return t.Name(), nil
 }
 
-// Decode reads JSON; unknown fields are ignored. Its errors quote nothing of the payload, since errors are logged and
+// Decode reads JSON of at most 1,048,576 values; unknown fields are ignored. Its errors quote nothing of the payload, since errors are logged and
 // payloads hold personal data: they name the field, the kind of its value and the Go type, or the offset.
 func (JSONCodec) Decode(m Message, into any) error {
 	if m.ContentType != "" && m.ContentType != JSON {
 		return fmt.Errorf("%w: content type is %q, want %q", ErrPayload, m.ContentType, JSON)
+	}
+	if err := jsontext.CheckValues(m.Payload); err != nil {
+		return fmt.Errorf("%w: %w", ErrPayload, err)
 	}
 	if err := json.Unmarshal(m.Payload, into); err != nil {
 		return fmt.Errorf("%w: %s", ErrPayload, unquoted(err))

@@ -1,6 +1,7 @@
 package envelope_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -37,4 +38,14 @@ func TestAnErrorOfDecodingQuotesNoPayload(t *testing.T) {
 		require.NotContains(t, err.Error(), "4111", payload)
 		require.NotContains(t, err.Error(), "Jane", payload)
 	}
+}
+
+// A compressed message of a few kilobytes may have many megabytes of empty values, each of which takes hundreds of bytes in memory.
+func TestJSONHasALimitOfValues(t *testing.T) {
+	t.Parallel()
+	var into []struct{ Fields [32]string }
+	err := envelope.JSONCodec{}.Decode(envelope.Message{Payload: []byte("[" + strings.Repeat("{},", 1<<20) + "{}]")}, &into)
+	require.ErrorIs(t, err, envelope.ErrPayload)
+	require.ErrorContains(t, err, "more than 1048576 values")
+	require.Empty(t, into)
 }

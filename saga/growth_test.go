@@ -55,6 +55,12 @@ func TestNumbersWithinTheLimitAreReadAgain(t *testing.T) {
 	}
 }
 
+// TestAnEventHasALimitOfValues: a compressed record of some kilobytes may have 64 MiB of "{},", which took 1.5 GB of a coordinator.
+func TestAnEventHasALimitOfValues(t *testing.T) {
+	_, err := saga.ReadFields([]byte(`{"a": [` + strings.Repeat("{},", 1<<20) + `{}]}`))
+	require.ErrorContains(t, err, "more than 1048576 values")
+}
+
 func list(t *testing.T, fields []byte) string {
 	var read struct {
 		A json.RawMessage `json:"a"`

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/troupe-go/troupe/internal/expr"
+	"github.com/troupe-go/troupe/internal/jsontext"
 )
 
 // Values of events, variables and deadlines have one form in a decision, in the log and in the stored state:
@@ -302,8 +303,11 @@ func unescape(v any) any {
 
 // ReadFields reads a JSON object into the form of Event.Fields. Whole numbers stay whole. A number with more digits than an int64 or a
 // float64 can hold becomes a json.Number with all its digits. It is an error if a number has more than 1,100 digits, or if all numbers
-// together become more than 4 MiB longer when they are written without exponents.
+// together become more than 4 MiB longer when they are written without exponents, or if there are more than 1,048,576 values.
 func ReadFields(text []byte) (map[string]any, error) {
+	if err := jsontext.CheckValues(text); err != nil {
+		return nil, err
+	}
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.UseNumber()
 	var fields map[string]any

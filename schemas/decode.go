@@ -12,6 +12,7 @@ import (
 
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/internal/avsc"
+	"github.com/troupe-go/troupe/internal/jsontext"
 	"github.com/troupe-go/troupe/internal/registry"
 )
 
@@ -43,6 +44,9 @@ func (c *Codec) Decode(m envelope.Message, into any) error {
 		if to == nil {
 			m.ContentType = envelope.JSON
 			return envelope.JSONCodec{}.Decode(m, into)
+		}
+		if err := jsontext.CheckValues(m.Payload); err != nil {
+			return poison(to.name, err)
 		}
 		return poison(to.name, unquoted(avsc.Guard(func() error { return to.decodeJSON(m.Payload, into) })))
 	}

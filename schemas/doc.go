@@ -36,8 +36,8 @@
 // running flow, old and new versions of a message are in one topic, and old and new versions of every service run at the same
 // time: with FULL_TRANSITIVE each of them can read all messages.
 //
-// Limits on one payload, for both libraries: 200 levels of records, arrays, maps and unions; 1,048,576 values; 4,096 items that
-// take no bytes. They are checked before memory is allocated for it, so a few bytes cannot cause an allocation of gigabytes.
+// Limits on one payload, for both libraries, and on JSON: 200 levels of records, arrays, maps and unions; 1,048,576 values; 4,096 items
+// that take no bytes. They are checked before memory is allocated for it, so a few bytes cannot cause an allocation of gigabytes.
 // Importing this package lowers goavro's own limits for the whole process.
 //
 // Limits on a schema: 1 MiB, and 10,000 fields, types, branches and symbols. A schema above them is ErrNoSchema, like one that is

@@ -53,4 +53,6 @@ const (
 	MaxDepth  = maxDepth
 	MaxValues = maxValues
 	MaxEmpty  = maxEmpty
+
+	MaxConverted = maxConverted
 )

@@ -91,6 +91,8 @@ type avroSchema struct {
 	bare   *goavro.Codec // unions as "x"; nil if the schema is recursive
 	// hasBytes reports that JSON must be converted before goavro encodes it.
 	hasBytes bool
+	// hasDefaults reports that a record may become larger than its JSON.
+	hasDefaults bool
 }
 
 func newAvroSchema(text string) (g *avroSchema, err error) {
@@ -98,7 +100,7 @@ func newAvroSchema(text string) (g *avroSchema, err error) {
 	if g.types.Tree, err = avsc.Parse(text); err != nil {
 		return nil, err
 	}
-	g.root, g.hasBytes = g.types.Root, g.types.hasBytes()
+	g.root, g.hasBytes, g.hasDefaults = g.types.Root, g.types.hasBytes(), g.types.hasDefaults()
 	if g.name = avsc.FullName(g.root); g.name == "" {
 		g.name = g.root.Type
 	}
@@ -131,6 +133,9 @@ func (g *avroSchema) FromJSONLike(_, text []byte) ([]byte, error) { return g.fro
 
 // fromJSON converts text. With values it must have the form that Values returns.
 func (g *avroSchema) fromJSON(text []byte, values bool) (body []byte, err error) {
+	if err := g.checkFields(text); err != nil {
+		return nil, err
+	}
 	if g.hasBytes || values {
 		if text, err = (writer{g.types, values}).convert(text); err != nil {
 			return nil, err

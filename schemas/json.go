@@ -8,17 +8,19 @@ import (
 
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/internal/avsc"
+	"github.com/troupe-go/troupe/internal/jsontext"
 )
 
 // ToJSON converts a payload in wire format to JSON, in Avro's own encoding, in which a union's value names its branch.
 // FromJSON converts it back to the same payload, except for how arrays are cut into blocks. ToJSON also returns the full name
-// of the record that the payload was written as, or the kind of schema if that has no name. Errors are the same as Decode's.
+// of the record that the payload was written as, or the kind of schema if that has no name. Errors are the same as Decode's, and
+// ErrPayload for more than 16 MiB.
 //
 // Infinities become 1e999 and NaN becomes null, which are not JSON's representation of a float.
 //
 // Protobuf is converted to its own JSON, with the names of the .proto file, and the JSON of a JSON Schema is returned as it is.
 func (c *Codec) ToJSON(ctx context.Context, payload []byte) (schemaName string, text []byte, err error) {
-	id, body, err := cutHeader(payload)
+	id, body, err := cutConvertible(payload)
 	if err != nil {
 		return "", nil, err
 	}
@@ -31,6 +33,18 @@ func (c *Codec) ToJSON(ctx context.Context, payload []byte) (schemaName string, 
 		return err
 	})
 	return schemaName, text, poison(schemaName, s.safe(err))
+}
+
+// maxConverted is the size of the largest payload that is converted to JSON or to values. A character may become six, and there are several
+// copies of a text while it grows.
+const maxConverted = 16 << 20
+
+// cutConvertible is cutHeader for a payload that is to be converted.
+func cutConvertible(payload []byte) (id uint32, body []byte, err error) {
+	if len(payload) > maxConverted {
+		return 0, nil, poison("", fmt.Errorf("a payload of %d bytes is not converted: at most %d are", len(payload), maxConverted))
+	}
+	return cutHeader(payload)
 }
 
 // FromJSON converts JSON to a payload in wire format, with the schema that is bound under name, else with the latest version
@@ -117,9 +131,12 @@ func asPayload(err error) error {
 	return err
 }
 
-// checkJSON accepts one JSON value of the depth that its binary may have. encoding/json alone would accept 10,000 levels, and
+// checkJSON accepts one JSON value of the size and the depth that its binary may have. encoding/json alone would accept 10,000 levels, and
 // each level of goavro copies the error of the one below.
 func checkJSON(text []byte) error {
+	if err := jsontext.CheckValues(text); err != nil {
+		return err
+	}
 	if !json.Valid(text) {
 		var v any
 		return fmt.Errorf("not JSON: %w", json.Unmarshal(text, &v))

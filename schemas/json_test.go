@@ -40,6 +40,55 @@ func TestJSONMayNameItsBranchesOrNot(t *testing.T) {
 	require.JSONEq(t, `{"title":1,"note":null,"price":null,"tags":{}}`, string(text))
 }
 
+// A row of an outbox that lacks fields gets their defaults: two bytes of it could become kilobytes in the relay.
+func TestMissingFieldsCannotFillTheMemory(t *testing.T) {
+	ctx := context.Background()
+	r, _ := newRegistry(t)
+	var fields []string
+	for i := range 60 {
+		fields = append(fields, fmt.Sprintf(`{"name":"f%d","type":["null","string"],"default":null}`, i))
+	}
+	line := `{"type":"record","name":"Line","fields":[` + strings.Join(fields, ",") + `]}`
+	_, err := r.Register(ctx, "shop.Lines", `{"type":"record","name":"shop.Lines","fields":[{"name":"lines","type":{"type":"array","items":`+line+`}}]}`)
+	require.NoError(t, err)
+	_, err = r.Register(ctx, "shop.Either", `{"type":"record","name":"shop.Either","fields":[{"name":"lines","type":["null",{"type":"map","values":["null",`+line+`]}]}]}`)
+	require.NoError(t, err)
+	c, err := schemas.New(ctx, schemas.Config{Registry: r})
+	require.NoError(t, err)
+	var entries strings.Builder
+	for i := range 100_000 {
+		fmt.Fprintf(&entries, `"%d":{},`, i)
+	}
+	for subject, text := range map[string]string{
+		"shop.Lines":  `{"lines":[` + strings.Repeat("{},", 100_000) + `{}]}`,
+		"shop.Either": `{"lines":{` + entries.String() + `"x":null}}`,
+	} {
+		var err error
+		got := allocated(func() { _, err = c.FromJSON(ctx, subject, []byte(text)) })
+		require.ErrorIs(t, err, envelope.ErrPayload)
+		require.ErrorContains(t, err, "more than 4194304 fields", subject)
+		require.Less(t, got, uint64(100<<20), subject)
+	}
+	_, err = c.FromJSON(ctx, "shop.Lines", []byte(`{"lines":[`+strings.Repeat("{},", 5_000)+`{}]}`))
+	require.NoError(t, err)
+}
+
+// A text with more values than a payload may have is not decoded.
+func TestJSONForASchemaHasALimitOfValues(t *testing.T) {
+	ctx := context.Background()
+	c := newCodec(t, hostile()...)
+	text := []byte(`{"items":[` + strings.Repeat("0,", schemas.MaxValues) + `0]}`)
+	got := allocated(func() {
+		_, err := c.FromJSON(ctx, "longs", text)
+		require.ErrorIs(t, err, envelope.ErrPayload)
+		require.ErrorContains(t, err, "more than 1048576 values")
+		err = c.Decode(envelope.Message{ContentType: envelope.JSON, Payload: text}, new(longs))
+		require.ErrorIs(t, err, envelope.ErrPayload)
+		require.ErrorContains(t, err, "more than 1048576 values")
+	})
+	require.Less(t, got, uint64(1<<20))
+}
+
 func TestJSONThatDoesNotFitIsRefused(t *testing.T) {
 	ctx := context.Background()
 	r, _ := newRegistry(t)

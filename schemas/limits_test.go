@@ -163,6 +163,22 @@ func TestPayloadsWithinTheLimitsAreRead(t *testing.T) {
 	}
 }
 
+// Each character of a text may become six in JSON.
+func TestALargePayloadIsDecodedAndNotConverted(t *testing.T) {
+	c := newCodec(t, hostile()...)
+	e, err := c.Encode("t", &blob{make([]byte, schemas.MaxConverted)})
+	require.NoError(t, err)
+	require.NoError(t, c.Decode(envelope.Message{ContentType: e.ContentType, Payload: e.Payload}, new(blob)))
+	got := allocated(func() {
+		_, _, err = c.ToJSON(context.Background(), e.Payload)
+		require.ErrorIs(t, err, envelope.ErrPayload)
+		require.ErrorContains(t, err, "is not converted")
+		_, _, err = c.Values(context.Background(), e.Payload)
+		require.ErrorIs(t, err, envelope.ErrPayload)
+	})
+	require.Less(t, got, uint64(1<<20))
+}
+
 func TestJSONIsBoundedToo(t *testing.T) {
 	ctx := context.Background()
 	c := newCodec(t, append(hostile(), schemas.Bind[parcel](parcelSchema))...)

@@ -19,13 +19,13 @@ import (
 // for them: an enum its symbol, bytes, a fixed and a duration a character for each byte. A float that is NaN or infinite is nil.
 // FromValues converts the JSON of such values back.
 //
-// It also returns the name that ToJSON returns. Errors are the same as Decode's.
+// It also returns the name that ToJSON returns. Errors are the same as ToJSON's.
 //
 // Protobuf is in the same form: all numbers of up to 64 bits are int64 (a larger uint64 is a json.Number), a message is a
 // map[string]any with the names of the .proto file, a field without a value that can tell so is nil and any other has its default,
 // enums and bytes are the text that ToJSON writes, and so are times. For a JSON Schema the numbers are json.Number.
 func (c *Codec) Values(ctx context.Context, payload []byte) (schemaName string, value any, err error) {
-	id, body, err := cutHeader(payload)
+	id, body, err := cutConvertible(payload)
 	if err != nil {
 		return "", nil, err
 	}

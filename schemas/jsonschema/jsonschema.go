@@ -21,9 +21,9 @@
 //	a payload that does not fit the writer's schema        envelope.ErrPayload, with the paths of the first mistakes
 //	a schema of the registry that does not compile         envelope.ErrPayload, with the id
 //
-// Limits: a schema of 1 MiB; 200 levels of JSON; numbers of at most 1,100 characters and exponents of at
+// Limits: a schema of 1 MiB; 200 levels of JSON; 1,048,576 values; numbers of at most 1,100 characters and exponents of at
 // most 400; 100,000 parts of the schema that are applied to one payload, and one for each of its bytes, since alternatives within
-// alternatives multiply. A $ref outside of the schema is looked for among its references in the registry only, never in a file or on
+// alternatives multiply; 100,000 steps of all regular expressions of a schema. A $ref outside of the schema is looked for among its references in the registry only, never in a file or on
 // the network.
 //
 // Not supported: references of a schema that is bound. Formats ("format": "date-time") are not checked, as in the registry's own

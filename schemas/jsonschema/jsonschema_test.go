@@ -163,3 +163,45 @@ func itoa(i int) string {
 	text, _ := json.Marshal(i)
 	return string(text)
 }
+
+// A compressed payload of some kilobytes may have many megabytes of empty values.
+func TestAPayloadHasALimitOfValues(t *testing.T) {
+	server := newServer(t)
+	client, err := sr.NewClient(sr.URLs(server.URL()))
+	require.NoError(t, err)
+	made, err := client.CreateSchema(t.Context(), "any", sr.Schema{Type: sr.TypeJSON, Schema: `{"title":"T"}`})
+	require.NoError(t, err)
+	payload := append(binary.BigEndian.AppendUint32([]byte{0}, uint32(made.ID)), "["+strings.Repeat("{},", 1<<20)+"{}]"...)
+	_, _, err = newCodec(t, server).Values(t.Context(), payload)
+	require.ErrorIs(t, err, envelope.ErrPayload)
+	require.ErrorContains(t, err, "more than 1048576 values")
+}
+
+// A few characters, such as (x{100}){100}, are thousands of steps, and hundreds of kilobytes in memory.
+func TestTheRegularExpressionsOfASchemaHaveALimit(t *testing.T) {
+	server := newServer(t)
+	client, err := sr.NewClient(sr.URLs(server.URL()))
+	require.NoError(t, err)
+	for i, c := range []struct {
+		repeat string
+		count  int
+		fits   bool
+	}{{"{20}", 20, true}, {"{1000}", 200, false}, {strings.Repeat("x", 100) + "){999}", 2, false}} {
+		var fields []string
+		for n := range c.count {
+			pattern := strings.Repeat("(", strings.Count(c.repeat, ")")) + "x" + c.repeat + itoa(n)
+			fields = append(fields, `"f`+itoa(n)+`":{"pattern":"`+pattern+`"},"g`+itoa(n)+`":{"patternProperties":{"`+pattern+`":{}}}`)
+		}
+		made, err := client.CreateSchema(t.Context(), "s"+itoa(i), sr.Schema{
+			Type: sr.TypeJSON, Schema: `{"$schema":"http://json-schema.org/draft-07/schema#","title":"T","properties":{` + strings.Join(fields, ",") + `}}`,
+		})
+		require.NoError(t, err)
+		_, _, err = newCodec(t, server).Values(t.Context(), append(binary.BigEndian.AppendUint32([]byte{0}, uint32(made.ID)), "{}"...))
+		if c.fits {
+			require.NoError(t, err)
+		} else {
+			require.ErrorIs(t, err, envelope.ErrPayload, c.repeat)
+			require.ErrorContains(t, err, "regular expression", c.repeat)
+		}
+	}
+}

@@ -8,12 +8,15 @@ import (
 	"io"
 	"net/url"
 	"path"
+	"regexp"
+	"regexp/syntax"
 	"strconv"
 	"strings"
 	"sync"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"github.com/troupe-go/troupe/internal/jsontext"
 	"github.com/troupe-go/troupe/internal/payload"
 )
 
@@ -24,6 +27,7 @@ const (
 	maxExponent = 400
 	maxVisits   = 100_000 // and one for each byte of the payload
 	maxMistakes = 5       // that an error names
+	maxSteps    = 100_000 // of all regular expressions of a schema
 )
 
 // A schema implements payload.Schema.
@@ -64,6 +68,8 @@ func compile(source payload.Source) (*schema, error) {
 		},
 	})
 	c.AssertVocabs()
+	patterns := patterns{left: maxSteps, compiled: make(map[string]*regexp.Regexp)}
+	c.UseRegexpEngine(patterns.compile)
 	if err := c.AddResource(base, root); err != nil {
 		return nil, fmt.Errorf("no JSON Schema: %w", err)
 	}
@@ -90,6 +96,41 @@ func (i imports) Load(address string) (any, error) {
 		}
 	}
 	return nil, errors.New("the schema has no such reference in the registry")
+}
+
+// patterns compiles the regular expressions of a schema, as long as they have not more than left steps.
+type patterns struct {
+	left     int
+	compiled map[string]*regexp.Regexp // the library compiles each of them twice
+}
+
+var errSteps = fmt.Errorf("regular expressions of more than %d steps, for which each character and each repetition counts", maxSteps)
+
+func (p *patterns) compile(text string) (jsonschema.Regexp, error) {
+	if known := p.compiled[text]; known != nil {
+		return known, nil
+	}
+	parsed, err := syntax.Parse(text, syntax.Perl)
+	if err != nil {
+		return nil, err
+	}
+	if p.left -= steps(parsed); p.left < 0 {
+		return nil, errSteps
+	}
+	p.compiled[text], err = regexp.Compile(text)
+	return p.compiled[text], err
+}
+
+// steps returns about the number of instructions of a regular expression, and not much more than maxSteps: (a{100}){100} has 10,000 of them.
+func steps(of *syntax.Regexp) int {
+	n := 1 + len(of.Rune)
+	for _, inner := range of.Sub {
+		n += steps(inner)
+	}
+	if of.Op == syntax.OpRepeat {
+		n *= max(of.Min, of.Max, 1) // at most 1,000
+	}
+	return min(n, maxSteps+1)
 }
 
 // budget is the number of parts of a schema that may still be applied to a payload.
@@ -149,6 +190,9 @@ func mistakes(m *jsonschema.ValidationError, all *[]string) {
 
 // read reads one JSON value within the limits.
 func read(text []byte) (value any, err error) {
+	if err := jsontext.CheckValues(text); err != nil {
+		return nil, err
+	}
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.UseNumber()
 	if err := dec.Decode(&value); err != nil {

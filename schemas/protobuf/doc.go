@@ -27,7 +27,8 @@
 // stay empty. JSON is Protobuf's own, with the names of the .proto file instead of camel case; both are read.
 //
 // Limits on a schema: 1 MiB, 100 schemas that it refers to, 20,000 fields and types, 50 levels of
-// braces. Limits on a payload: 200 levels.
+// braces. Limits on a payload, as in package schemas: 200 levels; 1,048,576 values, for which each message counts with all fields of its
+// type. What is in a google.protobuf.Any counts once more.
 //
 // Not supported: groups and extensions are neither shown nor edited as JSON; editions are as far as protocompile knows them.
 package protobuf

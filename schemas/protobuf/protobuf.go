@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protodesc"
 	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/descriptorpb"
 
 	"github.com/troupe-go/troupe/envelope"
@@ -170,6 +171,9 @@ func (b *binding) Decode(written payload.Schema, body []byte, into any) error {
 	m, ok := into.(proto.Message)
 	if !ok {
 		return fmt.Errorf("%T is not a Protobuf message: pass a pointer to a generated one", into)
+	}
+	if err := checkValues(b.message, rest, protoregistry.GlobalTypes, false); err != nil {
+		return err
 	}
 	return proto.UnmarshalOptions{RecursionLimit: maxLevels}.Unmarshal(rest, m)
 }

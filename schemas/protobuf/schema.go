@@ -96,6 +96,9 @@ func (s *schema) read(body []byte) (*dynamicpb.Message, error) {
 		return nil, err
 	}
 	m := dynamicpb.NewMessage(of)
+	if err := checkValues(of, rest, s.types, true); err != nil {
+		return m, err
+	}
 	return m, proto.UnmarshalOptions{RecursionLimit: maxLevels, Resolver: s.types}.Unmarshal(rest, m)
 }
 
@@ -157,7 +160,11 @@ func (s *schema) write(of protoreflect.MessageDescriptor, indexes, text []byte) 
 		// The library separates its prefix with a space or a no-break space, at random.
 		return nil, errors.New(strings.TrimLeft(strings.TrimPrefix(err.Error(), "proto:"), " \u00a0"))
 	}
-	return proto.MarshalOptions{Deterministic: true}.MarshalAppend(indexes, m)
+	body, err := proto.MarshalOptions{Deterministic: true}.MarshalAppend(indexes, m)
+	if err != nil {
+		return nil, err
+	}
+	return body, checkValues(of, body[len(indexes):], s.types, true)
 }
 
 // hasUnknown reports whether a message, or one within it, has fields that the schema does not know.

@@ -1,0 +1,30 @@
+// Package jsontext limits a JSON text before it is decoded. A text of a few megabytes, such as "[{},{},…]", has millions of values, each of
+// which takes up to hundreds of bytes in memory. Compressed, as in a batch of Kafka, such a text has a few kilobytes.
+package jsontext
+
+import "fmt"
+
+// MaxValues is the largest number of values in one text: objects, arrays and everything in them. Package schemas has the same limit for Avro.
+const MaxValues = 1 << 20
+
+// CheckValues returns an error for a text with more than MaxValues values. It does not check that the text is JSON.
+func CheckValues(text []byte) error {
+	if len(text) <= 2*MaxValues { // a value has at least one character, and one that separates it from the next
+		return nil
+	}
+	n, quoted := 1, false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case !quoted && (c == ',' || c == '[' || c == '{'):
+			n++
+		}
+	}
+	if n > MaxValues {
+		return fmt.Errorf("more than %d values", MaxValues)
+	}
+	return nil
+}

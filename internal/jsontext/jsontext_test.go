@@ -1,0 +1,34 @@
+package jsontext_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/internal/jsontext"
+)
+
+func TestATextHasALimitOfValues(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		text    string
+		refused bool
+	}{
+		"a list of numbers":                {"[" + strings.Repeat("0,", jsontext.MaxValues+1) + "0]", true},
+		"a list of empty objects":          {"[" + strings.Repeat("{},", jsontext.MaxValues) + "{}]", true},
+		"lists within each other":          {strings.Repeat("[", 2*jsontext.MaxValues+1), true},
+		"half as many, with blanks":        {"[" + strings.Repeat("0,    ", jsontext.MaxValues/2) + "0]", false},
+		"a long text with commas":          {`["` + strings.Repeat(",[{", jsontext.MaxValues) + `"]`, false},
+		"a long text with escaped quotes":  {`["` + strings.Repeat(`\",`, jsontext.MaxValues) + `"]`, false},
+		"a quote behind an escaped escape": {`["\\",` + strings.Repeat("0,", jsontext.MaxValues) + "0]", true},
+		"a text that is too short to tell": {"[" + strings.Repeat("0,", jsontext.MaxValues-2) + "0]", false},
+	} {
+		err := jsontext.CheckValues([]byte(c.text))
+		if c.refused {
+			require.ErrorContains(t, err, "more than 1048576 values", name)
+		} else {
+			require.NoError(t, err, name)
+		}
+	}
+}

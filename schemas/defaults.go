@@ -1,0 +1,111 @@
+package schemas
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"github.com/twmb/avro"
+)
+
+// goavro puts the default of each missing field into a map before it encodes a record: two megabytes of "{}," became two gigabytes with a
+// record of 30 such fields. So the fields of all records count before it begins, also the missing ones.
+const (
+	mostFields = 4 * maxValues // a bare value of a union may count for several branches
+	smallText  = 16 << 10      // bytes of a text that is not counted
+)
+
+// checkFields returns an error for a text whose records have more than mostFields fields with the missing ones.
+func (g *avroSchema) checkFields(text []byte) error {
+	if !g.hasDefaults || len(text) <= smallText {
+		return nil
+	}
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.UseNumber()
+	var v any
+	if err := dec.Decode(&v); err != nil {
+		return err
+	}
+	c := fieldCounter{g.types, mostFields}
+	c.value(g.root, v)
+	if c.left < 0 {
+		return fmt.Errorf("more than %d fields of records, with the missing ones", mostFields)
+	}
+	return nil
+}
+
+type fieldCounter struct {
+	tree
+	left int
+}
+
+func (c *fieldCounter) value(n *avro.SchemaNode, v any) {
+	n = c.Follow(n)
+	if c.left--; c.left < 0 || n == nil {
+		return
+	}
+	if n.Type == "union" {
+		c.union(n, v)
+		return
+	}
+	switch v := v.(type) {
+	case map[string]any:
+		c.left -= len(n.Fields)
+		for i := range n.Fields {
+			if inner, has := v[n.Fields[i].Name]; has {
+				c.value(&n.Fields[i].Type, inner)
+			}
+		}
+		for _, inner := range v {
+			if n.Values == nil {
+				break
+			}
+			c.value(n.Values, inner)
+		}
+	case []any:
+		for _, inner := range v {
+			if n.Items == nil {
+				break
+			}
+			c.value(n.Items, inner)
+		}
+	}
+}
+
+func (c *fieldCounter) union(n *avro.SchemaNode, v any) {
+	if m, is := v.(map[string]any); is && len(m) == 1 {
+		for name, inner := range m {
+			if b := c.branchOf(n, name); b != nil {
+				c.value(b, inner)
+				return
+			}
+		}
+	}
+	for i := range n.Branches {
+		if b := c.Follow(&n.Branches[i]); holds(b, v) {
+			c.value(b, v)
+		}
+	}
+}
+
+// hasDefaults reports whether a record has a field with a default.
+func (t tree) hasDefaults() bool {
+	var look func(n *avro.SchemaNode) bool
+	look = func(n *avro.SchemaNode) bool {
+		if n == nil {
+			return false
+		}
+		for i := range n.Fields {
+			if n.Fields[i].HasDefault || look(&n.Fields[i].Type) {
+				return true
+			}
+		}
+		for i := range n.Branches {
+			if look(&n.Branches[i]) {
+				return true
+			}
+		}
+		return look(n.Items) || look(n.Values)
+	}
+	return look(t.Root)
+}
