@@ -19,6 +19,7 @@ import (
 const (
 	mostShown    = 64 << 10 // bytes of a payload on a page; a download has all of it
 	mostNested   = 100      // levels of JSON that are indented
+	mostIndented = 4 << 20  // bytes of JSON that are indented: two bytes, such as "0,", become ten, and several copies of them
 	mostPayloads = 4        // requests that read whole payloads at the same time
 )
 
@@ -36,7 +37,7 @@ func (c *Console) reserve(ctx context.Context, p *page) (release func(), err err
 	}
 }
 
-// pretty returns JSON with two spaces of indent, or as it is if that would multiply its size.
+// pretty returns JSON with two spaces of indent, or as it is if it is large, or if that would multiply its size.
 func pretty(v any) string {
 	var text []byte
 	switch v := v.(type) {
@@ -46,7 +47,7 @@ func pretty(v any) string {
 		text, _ = json.Marshal(v)
 	}
 	var b bytes.Buffer
-	if nested(text) > mostNested || json.Indent(&b, text, "", "  ") != nil || b.Len() > 8*len(text)+mostShown {
+	if len(text) > mostIndented || nested(text) > mostNested || json.Indent(&b, text, "", "  ") != nil || b.Len() > 8*len(text)+mostShown {
 		return string(text)
 	}
 	return b.String()

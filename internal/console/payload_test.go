@@ -104,3 +104,15 @@ func TestFactsThatCannotBeJSONAreAnError(t *testing.T) {
 	require.Equal(t, http.StatusInternalServerError, a.status)
 	require.Contains(t, a.text.String(), "cannot be written as JSON")
 }
+
+// Each value on a line of its own takes five times the bytes of "0,", and there are several copies of an answer.
+func TestLargeJSONIsNotIndented(t *testing.T) {
+	t.Parallel()
+	large := json.RawMessage("[" + strings.Repeat("0,", mostIndented) + "0]")
+	require.Equal(t, string(large), pretty(large))
+	d := newDesk(t)
+	id := d.Dead(1, stage.Letter{Key: "o-1", Type: "ChargeCard", Class: "permanent", Error: "e", Payload: string(large)}).String()
+	w := d.get(at("/dead-letter", "db", "order", "id", id))
+	require.Equal(t, http.StatusOK, w.Code)
+	require.Less(t, w.Body.Len(), len(large)+mostShown)
+}

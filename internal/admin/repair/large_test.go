@@ -93,3 +93,34 @@ func TestAPageOfCausesWithLargeErrorsHasFewer(t *testing.T) {
 		require.Equal(t, 1, times, handler)
 	}
 }
+
+// TestTheHistoryOfEditsHasALimitOfBytes: an edit may have 8 MiB, and each stays in the history.
+func TestTheHistoryOfEditsHasALimitOfBytes(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.fails("*", "cents must not be negative", true)
+	s.participant()
+	s.send(s.command("a", Charge{N: 1, Cents: -5}))
+	s.waitCount(1, openLetters)
+	id := s.letters()[0].ID
+	for range 5 {
+		s.exec(`INSERT INTO troupe.repairs (actor, action, reason, dead_letter_id, consumer_group, topic, partition, "offset", message_id, payload_before, payload_after)
+			VALUES ('ann', 'edit', 'ticket 4711', $1, 'g', 't', 0, 1, 'm', convert_to('"' || repeat('x', 6000000) || '"', 'UTF8'), convert_to('"' || repeat('y', 6000000) || '"', 'UTF8'))`, id)
+	}
+	s.exec(`INSERT INTO troupe.repairs (actor, action, reason, dead_letter_id, consumer_group, topic, partition, "offset", message_id, payload_before, payload_after)
+		VALUES ('ann', 'edit', 'the last', $1, 'g', 't', 0, 1, 'm', NULL, '"z"')`, id)
+	l, err := s.desk.Show(t.Context(), id)
+	require.NoError(t, err)
+	require.Len(t, l.History, 6)
+	for i, a := range l.History {
+		if i < 3 {
+			require.Nil(t, a.Before.JSON, i)
+			require.Equal(t, "not read: the payloads of this edit and of the later ones have more than 32 MiB", a.After.Note)
+			require.Equal(t, []any{6_000_002, "json"}, []any{a.After.Bytes, a.After.Format})
+		} else if i < 5 {
+			require.Len(t, a.Before.JSON, 6_000_002, i)
+		}
+	}
+	require.Equal(t, "none", l.History[5].Before.Format)
+	require.Equal(t, `"z"`, string(l.History[5].After.JSON))
+}

@@ -79,20 +79,39 @@ func (d *Desk) Show(ctx context.Context, id uuid.UUID) (*Letter, error) {
 	return l, nil
 }
 
+// mostHistory limits the bytes of the payloads of the edits that are read. Each edit may have 8 MiB, and the first one replaces a payload of up
+// to 100 MiB.
+const mostHistory = 32 << 20
+
 func (d *Desk) history(ctx context.Context, id uuid.UUID, contentType string) ([]Action, error) {
 	return query(ctx, d, `
-		SELECT at, actor, role, action, reason, payload_before, payload_after
-		FROM troupe.repairs
-		WHERE dead_letter_id = @id
-		ORDER BY position`, pgx.NamedArgs{"id": id}, func(row pgx.CollectableRow) (a Action, err error) {
+		SELECT at, actor, role, action, reason,
+		       CASE WHEN bytes <= @most THEN payload_before END, CASE WHEN bytes <= @most THEN payload_after END,
+		       coalesce(octet_length(payload_before), 0), coalesce(octet_length(payload_after), 0), bytes > @most
+		FROM (SELECT *, sum(coalesce(octet_length(payload_before), 0)::bigint + coalesce(octet_length(payload_after), 0)) OVER (ORDER BY position DESC) AS bytes
+		      FROM troupe.repairs
+		      WHERE dead_letter_id = @id) AS r
+		ORDER BY position`, pgx.NamedArgs{"id": id, "most": mostHistory}, func(row pgx.CollectableRow) (a Action, err error) {
 		var before, after []byte
-		if err := row.Scan(&a.At, &a.Actor, &a.Role, &a.Action, &a.Reason, &before, &after); err != nil {
+		var beforeBytes, afterBytes int
+		var large bool
+		if err := row.Scan(&a.At, &a.Actor, &a.Role, &a.Action, &a.Reason, &before, &after, &beforeBytes, &afterBytes, &large); err != nil {
 			return a, err
 		}
-		if a.Action == actionEdit {
+		if a.Action == actionEdit && large {
+			a.Before, a.After = leftOut(contentType, beforeBytes), leftOut(contentType, afterBytes)
+		} else if a.Action == actionEdit {
 			was, is := d.show(ctx, contentType, before), d.show(ctx, contentType, after)
 			a.Before, a.After = &was, &is
 		}
 		return a, nil
 	})
+}
+
+// leftOut returns a payload of an edit that was not read.
+func leftOut(contentType string, size int) *Payload {
+	return &Payload{
+		Format: formatOf(contentType, []byte{}), Bytes: size,
+		Note: fmt.Sprintf("not read: the payloads of this edit and of the later ones have more than %d MiB", mostHistory>>20),
+	}
 }
