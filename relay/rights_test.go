@@ -15,7 +15,7 @@ func TestARelayChangesNoRecordOfAnotherOutbox(t *testing.T) {
 	t.Parallel()
 	s, _ := newServer(t, nil)
 	ofOutbox, ofA := grantstest.New(t, s.pool, grants.Relay, grants.MappedRelay), grantstest.New(t, s.pool, grants.MappedRelay)
-	s.exec("CREATE TABLE public.a (id int); CREATE TABLE public.b (id int); GRANT SELECT ON public.a TO " + ofA.Name)
+	s.exec("CREATE TABLE public.a (id int); CREATE TABLE public.b (id int); CREATE TABLE public.d (id int); GRANT SELECT ON public.a, public.d TO " + ofA.Name)
 	s.exec("INSERT INTO troupe.mapped_tables (name) VALUES ('public.b'), ('public.a')")
 	s.exec("INSERT INTO troupe.relay_leases (shard) SELECT shard FROM troupe.mapped_tables UNION ALL SELECT 0")
 	s.exec("INSERT INTO troupe.relay_slot_samples SELECT shard, 1, now(), 's', 0 FROM troupe.relay_leases")
@@ -57,7 +57,7 @@ func TestARelayChangesNoRecordOfAnotherOutbox(t *testing.T) {
 		try(ofA, refused.a)
 	}
 	// A table cannot have the lease of troupe.outbox: to pause the table's relay would pause all.
-	_, err := ofA.Pool().Exec(t.Context(), "INSERT INTO troupe.mapped_tables (name, shard) OVERRIDING SYSTEM VALUE VALUES ('troupe.migrations', 0)")
+	_, err := ofA.Pool().Exec(t.Context(), "INSERT INTO troupe.mapped_tables (name, shard) OVERRIDING SYSTEM VALUE VALUES ('public.d', 0)")
 	require.ErrorContains(t, err, "mapped_tables_shard_check")
 	// A function of the role's own does not decide.
 	pool := ofA.Pool()
@@ -81,4 +81,27 @@ func TestARelayChangesNoRecordOfAnotherOutbox(t *testing.T) {
 		_, err = conn.Exec(t.Context(), sql)
 		require.ErrorContains(t, err, "may not change records of the relay of another outbox", sql)
 	}
+}
+
+// A relay registers no table that every role may read, or may create: lists of outboxes and of their failed rows have an end, and many such tables
+// would hide the ones of another relay.
+func TestARelayRegistersNoTableThatEveryRoleMayRead(t *testing.T) {
+	t.Parallel()
+	s, _ := newServer(t, nil)
+	role := grantstest.New(t, s.pool, grants.MappedRelay)
+	s.exec("CREATE VIEW public.view AS SELECT 1 AS id; CREATE TABLE public.a (id int); GRANT SELECT ON public.view, public.a TO " + role.Name)
+	conn, err := role.Pool().Acquire(t.Context())
+	require.NoError(t, err)
+	defer conn.Release()
+	_, err = conn.Exec(t.Context(), "CREATE TEMP TABLE own (id int)")
+	require.NoError(t, err)
+	for _, name := range []string{
+		"'pg_catalog.pg_class'", "'information_schema.columns'", "'troupe.migrations'", "'public.view'",
+		"(SELECT nspname || '.own' FROM pg_namespace WHERE oid = pg_my_temp_schema())",
+	} {
+		_, err = conn.Exec(t.Context(), "INSERT INTO troupe.mapped_tables (name) VALUES ("+name+")")
+		require.ErrorContains(t, err, "may not change records of the relay of another outbox in troupe.mapped_tables", name)
+	}
+	_, err = conn.Exec(t.Context(), "INSERT INTO troupe.mapped_tables (name) VALUES ('public.a')")
+	require.NoError(t, err)
 }

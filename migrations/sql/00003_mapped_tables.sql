@@ -55,7 +55,9 @@ CREATE INDEX mapped_failures_next_try ON troupe.mapped_failures (table_name, nex
 -- The session's search_path may have functions of the same names. pg_temp comes last: if it is not named, Postgres looks for tables and
 -- types there first, and a temporary table pg_class of the role would decide.
 
--- may_relay reports whether the current role may change the records of a table with a mapping, or of troupe.outbox: null.
+-- may_relay reports whether the current role may change the records of a table with a mapping, or of troupe.outbox: null. A table that every
+-- role may read or create, such as one of pg_catalog or a temporary one, is none: with the records of many such tables a relay could hide the
+-- ones of another outbox in lists, which have an end.
 CREATE FUNCTION troupe.may_relay(table_name text) RETURNS boolean
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -68,6 +70,8 @@ AS $$
            JOIN pg_namespace n ON n.oid = c.relnamespace
            WHERE n.nspname = split_part(table_name, '.', 1)
              AND c.relname = substr(table_name, strpos(table_name, '.') + 1)
+             AND n.nspname !~ '^(pg_|(information_schema|troupe)$)'
+             AND c.relkind IN ('r', 'p')
              AND has_any_column_privilege(c.oid, 'SELECT'))
   FROM pg_class l
   WHERE l.oid = 'troupe.relay_leases'::regclass
