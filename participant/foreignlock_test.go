@@ -2,10 +2,12 @@ package participant_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/internal/grants"
@@ -93,6 +95,23 @@ func TestAStrangerWhoHoldsALockOfLocalWorkIsNamed(t *testing.T) {
 			s.waitCount(1, "SELECT count(*) FROM done")
 		})
 	}
+}
+
+// TestAStrangerWhoKeepsATopicLocalIsNamed: the error of end_local names the session that holds the lock of a member.
+func TestAStrangerWhoKeepsATopicLocalIsNamed(t *testing.T) {
+	t.Parallel()
+	s := newLocalStage(t)
+	s.makeLocal()
+	role := grantstest.New(t, s.pool)
+	stranger, err := role.Pool().Acquire(t.Context())
+	require.NoError(t, err)
+	defer stranger.Release()
+	_, err = stranger.Exec(t.Context(), "SELECT pg_advisory_lock(x'74727563'::int, hashtext($1 || ' ' || $2))", s.hop.String(), s.hop.Commands())
+	require.NoError(t, err)
+	_, err = s.pool.Exec(t.Context(), "SELECT troupe.end_local($1)", s.hop.Commands())
+	var refused *pgconn.PgError
+	require.ErrorAs(t, err, &refused)
+	require.Equal(t, fmt.Sprintf("The locks of members are held by process %d of role %s.", stranger.Conn().PgConn().PID(), role.Name), refused.Detail)
 }
 
 // TestAStrangerWhomATransactionWaitsForIsNamed: a saga's start waits for the lock on its key, for example.

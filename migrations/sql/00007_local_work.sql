@@ -203,7 +203,7 @@ $$;
 
 -- end_local returns topic to Kafka: entries that have not ended move to the outbox, in their order, once each, and rows that are
 -- written later follow them. It fails while a participant consumes the topic, of any group: stop the participants first. Each of them
--- holds a lock on the topic (lock_topics.sql).
+-- holds a lock on the topic (lock_topics.sql). Every role that may connect can take such a lock, so the error names the sessions.
 -- +goose StatementBegin
 CREATE FUNCTION troupe.end_local(topic text) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -211,13 +211,17 @@ AS $$
 #variable_conflict use_column
 DECLARE
   consumers text;
+  sessions  text;
 BEGIN
   IF current_setting('transaction_isolation') <> 'read committed' THEN
     RAISE EXCEPTION 'troupe.end_local: wants isolation level read committed, to see what others have committed meanwhile';
   END IF;
-  SELECT string_agg(DISTINCT l.consumer_group, ', ' ORDER BY l.consumer_group) INTO consumers
+  SELECT string_agg(DISTINCT l.consumer_group, ', ' ORDER BY l.consumer_group),
+         string_agg(DISTINCT CASE WHEN k.pid IS NULL THEN 'a prepared transaction' ELSE format('process %s of role %s', k.pid, a.usename) END, ', ')
+    INTO consumers, sessions
   FROM troupe.local_topics AS l
   JOIN pg_locks AS k ON k.objid = hashtext(l.consumer_group || ' ' || l.topic)::oid
+  LEFT JOIN pg_stat_activity AS a ON a.pid = k.pid
   WHERE l.topic = end_local.topic
     AND k.locktype = 'advisory'
     AND k.classid = x'74727563'::integer::oid
@@ -225,7 +229,8 @@ BEGIN
     AND k.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database());
   IF consumers IS NOT NULL THEN
     RAISE EXCEPTION 'troupe.end_local: members of % consume topic %: stop them first', consumers, end_local.topic
-      USING HINT = 'A member whose machine is gone counts until the server has ended its session.';
+      USING DETAIL = 'The locks of members are held by ' || sessions || '.',
+            HINT = 'A member whose machine is gone counts until the server has ended its session.';
   END IF;
   LOCK TABLE troupe.outbox IN ACCESS EXCLUSIVE MODE;
   EXECUTE format('DROP TRIGGER IF EXISTS %I ON troupe.outbox', 'local_' || md5(end_local.topic));
