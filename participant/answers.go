@@ -233,8 +233,7 @@ func (u *unit) answer(ctx context.Context, m *message, o Outcome) error {
 		u.storeAnswer(m, e)
 		return nil
 	}
-	e, err := p.event(e, o)
-	if err != nil {
+	if e, err = p.event(e, o); err != nil {
 		return err
 	}
 	if err := p.checked.Render(ctx, &u.tx.events, e); err != nil {

@@ -359,9 +359,17 @@ func (w *runner) call(ctx context.Context, m *message, run run, tx pgx.Tx) (o Ou
 		defer close(returned)
 		defer recovered(&err)
 		o, err = run(ctx, tx)
+		readText(err)
 	}()
 	<-returned
 	return o, err
+}
+
+// readText panics, where a panic is a failed run, if err has no text, such as a nil pointer that a handler returned as an error.
+func readText(err error) {
+	if err != nil {
+		_ = err.Error()
+	}
 }
 
 func recovered(err *error) {

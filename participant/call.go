@@ -134,6 +134,7 @@ func (h *handler) callRecovered(ctx context.Context, m *message, r *callResult) 
 	r.err = panicked{value: errGoexit}
 	defer recovered(&r.err)
 	r.answer, r.err = h.ask(ctx, m)
+	readText(r.err)
 }
 
 // mustRepeat reports whether another run must make the call again: the service was away, the call was cancelled, or it was not made for want of a

@@ -88,6 +88,16 @@ func TestUsedUpAttemptsBecomeADeadLetter(t *testing.T) {
 	require.Equal(t, want, own, "attributes are the message's own")
 }
 
+// noAnswer has a method that a nil pointer cannot call.
+type noAnswer struct{ Total int }
+
+func (a noAnswer) MessageType() string { return "NoAnswer" }
+
+// noError is an error of which a nil pointer has no text.
+type noError struct{ text string }
+
+func (e *noError) Error() string { return e.text }
+
 func TestErrorsAreClassified(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -103,6 +113,8 @@ func TestErrorsAreClassified(t *testing.T) {
 		{"swallow", "transient", 4},
 		{"huge", "permanent", 1},
 		{"unencodable", "permanent", 1},
+		{"panicking answer", "panic", 4},
+		{"panicking error", "panic", 4},
 	} {
 		t.Run(c.fail, func(t *testing.T) {
 			t.Parallel()
@@ -122,6 +134,12 @@ func TestErrorsAreClassified(t *testing.T) {
 					outcome = participant.Succeed(Count{Fail: strings.Repeat("x", 1_000_000)})
 				case "unencodable":
 					outcome = participant.Succeed(struct{ C chan int }{})
+				case "panicking answer":
+					var none *noAnswer
+					outcome = participant.Succeed(none)
+				case "panicking error":
+					var none *noError
+					err = none
 				}
 				return outcome, err
 			})
