@@ -127,11 +127,11 @@ func (r *ring) has(day int) bool { return int64(day) >= r.first.Load() && int64(
 
 // days returns how many days the group's identities are stored; 0 if that is too long for the ring.
 func (p *Participant) days() int {
-	days := int((p.cfg.InboxRetention + 24*time.Hour - 1) / (24 * time.Hour))
-	if p.cfg.InboxRetention < 0 || days > maxDays {
+	const day = 24 * time.Hour
+	if p.cfg.InboxRetention < 0 || p.cfg.InboxRetention > maxDays*day {
 		return 0
 	}
-	return days
+	return int((p.cfg.InboxRetention + day - 1) / day)
 }
 
 // prepareRing gives each day up to tomorrow a table of the ring. It empties a table before it assigns a new day to the table, 32 days after the

@@ -2,6 +2,7 @@ package participant_test
 
 import (
 	"context"
+	"math"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -60,4 +61,25 @@ func TestMembersWithDifferentInboxRetentionsHandleAMessageOnce(t *testing.T) {
 	s.send(m, again)
 	waitFor(t, "the end of both", func() bool { return s.committed(0) == 2 && s.committed(1) == 2 })
 	require.Equal(t, 1, s.count("SELECT count(*) FROM done WHERE n = 1"))
+}
+
+// TestTheLongestRetentionKeepsTheIdentitiesOfAShorterOne: a service whose InboxRetention becomes the longest time that Go can name recognises the
+// messages that it has handled before.
+func TestTheLongestRetentionKeepsTheIdentitiesOfAShorterOne(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.provision(1)
+	m := s.command("a", Count{N: 1})
+	m.IdempotencyKey = ""
+	for n, keep := range []time.Duration{7 * 24 * time.Hour, math.MaxInt64} {
+		p := s.new(onePartition, func(c *participant.Config) { c.InboxRetention = keep })
+		participant.Handle(p, count)
+		require.NoError(t, p.TurnNow())
+		stop := s.start(p)
+		s.send(m)
+		waitFor(t, "the message", func() bool { return s.committed(0) == int64(n+1) })
+		require.NoError(t, p.PruneInbox())
+		stop()
+	}
+	require.Equal(t, 1, s.count("SELECT count(*) FROM done"))
 }
