@@ -142,6 +142,7 @@ func (c Config) withDefaults() (Config, error) {
 		return c, err
 	}
 	c.Retry = c.Retry.WithDefaults()
+	c.Retry.Attempts = min(c.Retry.Attempts, maxAttempts)
 	fill(&c.Group, c.Hop.String())
 	fill(&c.Source, c.Hop.Name())
 	fill(&c.Batch, 1)

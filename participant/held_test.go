@@ -2,6 +2,7 @@ package participant_test
 
 import (
 	"context"
+	"math"
 	"strings"
 	"sync"
 	"testing"
@@ -208,4 +209,39 @@ func TestHeldMessagesOfAPartitionThatIsGoneAreLogged(t *testing.T) {
 		return strings.Contains(log.String(), "messages are held of a partition that the topic does not have any more")
 	})
 	require.Equal(t, []participant.Stranded{{Topic: s.hop.Commands(), Partition: 3, Messages: 1}}, p.Stats().Stranded)
+}
+
+// TestAnyNumberOfAttemptsMayBeSet: a message is tried without end where Attempts is the highest number of Go, and stops no other.
+func TestAnyNumberOfAttemptsMayBeSet(t *testing.T) {
+	t.Parallel()
+	for name, local := range map[string]bool{"Kafka": false, "local work": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			p := s.new(onePartition, func(c *participant.Config) {
+				c.Retry.Attempts = math.MaxInt
+				if c.Local = local; local {
+					c.Brokers = nil
+				}
+			})
+			participant.Handle(p, func(ctx context.Context, tx pgx.Tx, c participant.Command[Count]) (participant.Outcome, error) {
+				if c.Body.Fail != "" && c.Attempt < 5 {
+					return participant.Outcome{}, errAsked
+				}
+				return count(ctx, tx, participant.Command[Count]{Body: Count{N: c.Body.N}, Message: c.Message, Attempt: c.Attempt})
+			})
+			if local {
+				s.makeLocal()
+				s.write("a", Count{N: 1, Fail: "first"}, Count{N: 2})
+				s.write("b", Count{N: 1})
+			} else {
+				s.provision(1)
+				s.send(s.command("a", Count{N: 1, Fail: "first"}), s.command("a", Count{N: 2}), s.command("b", Count{N: 1}))
+			}
+			s.start(p)
+			s.waitCount(1, "SELECT count(*) FROM done WHERE key = 'b'")
+			s.waitCount(1, "SELECT count(*) FROM done WHERE key = 'a' AND n = 1 AND attempt = 5")
+			s.waitCount(1, "SELECT count(*) FROM done WHERE key = 'a' AND n = 2")
+		})
+	}
 }
