@@ -42,3 +42,21 @@ func TestAShortStatementTimeoutKeepsNoLeaseFromItsNextOwner(t *testing.T) {
 	s.send(s.command("a", Count{N: 2}))
 	s.waitCount(2, "SELECT count(*) FROM done")
 }
+
+// TestADeadlineIsMetWhereARoleReadsBackslashesAsEscapes checks a role, or a database, with standard_conforming_strings off, as programs that came
+// from another database need it.
+func TestADeadlineIsMetWhereARoleReadsBackslashesAsEscapes(t *testing.T) {
+	t.Parallel()
+	s := newDeadlineStage(t)
+	cfg := s.pool.Config()
+	cfg.ConnConfig.RuntimeParams["standard_conforming_strings"] = "off"
+	pool, err := pgxpool.NewWithConfig(context.Background(), cfg)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	s.provision(1)
+	s.start(s.expecting(func(c *participant.Config) { c.Pool = pool }))
+	s.send(s.command("a", Count{N: 1, Fail: "schedule"}))
+	s.send(s.fired(1)...)
+	waitFor(t, "the end of the deadline", func() bool { return s.committed(0) == 2 })
+	require.Equal(t, 1, s.count("SELECT count(*) FROM met"))
+}

@@ -18,7 +18,7 @@ WHERE d.consumer_group = @group
   AND f.fired_at IS NOT NULL
   AND coalesce(troupe.outbox_order_key(f.key, f.key_bytes), '') = coalesce(@message_key::bytea, '')
   AND (sha256(coalesce(f.payload, '')) = @digest::bytea
-    OR @encoded::boolean AND substr(f.payload, 1, 1) <> '\x00'
+    OR @encoded::boolean AND substr(f.payload, 1, 1) <> decode('00', 'hex')
     OR EXISTS (
       SELECT
       FROM troupe.dead_letters AS l
