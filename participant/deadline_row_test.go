@@ -75,10 +75,12 @@ func TestADeadlineOfAnyTimeInThePastIsDueAtOnce(t *testing.T) {
 	p := s.expecting()
 	s.start(p)
 	s.relayed()
-	for i, year := range []int{1970, 1900, 1} {
-		require.NoError(t, s.schedule(p, participant.Deadline{
-			Name: overdueName, Scope: "o-1", Key: "a", At: time.Date(year, 2, 1, 0, 0, 0, 0, time.UTC), Body: Overdue{N: i + 1},
-		}))
+	for i, at := range []time.Time{
+		time.Date(1970, 2, 1, 0, 0, 0, 0, time.UTC), time.Date(1900, 2, 1, 0, 0, 0, 0, time.UTC), time.Date(1, 2, 1, 0, 0, 0, 0, time.UTC),
+		time.Time{}.Add(-24 * time.Hour), // a day before a time that is not set
+		time.Date(-290_000, 2, 1, 0, 0, 0, 0, time.UTC),
+	} {
+		require.NoError(t, s.schedule(p, participant.Deadline{Name: overdueName, Scope: "o-1", Key: "a", At: at, Body: Overdue{N: i + 1}}))
 		s.waitCount(1, "SELECT count(*) FROM met WHERE n = $1", i+1)
 	}
 }

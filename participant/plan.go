@@ -34,6 +34,9 @@ type deadlineSet struct {
 	scheduled, kept, cancelled map[deadlineID]deadlineRow
 }
 
+// earliest is the first time that troupe.deadlines accepts.
+var earliest = time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC)
+
 type deadlineID struct{ scope, name string }
 
 type deadlineRow struct {
@@ -155,7 +158,11 @@ func (p *Participant) deadlineRow(ctx context.Context, d Deadline) (r deadlineRo
 		return r, err
 	}
 	r = deadlineRow{deadlineID: deadlineID{scope, d.Name}, row: row, text: text, after: d.After}
-	if !d.At.IsZero() {
+	switch {
+	case d.At.IsZero():
+	case d.At.Before(earliest):
+		r.at = &earliest
+	default:
 		r.at = &d.At
 	}
 	return r, nil
