@@ -4,9 +4,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kadm"
 
+	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/admin/repair"
+	"github.com/troupe-go/troupe/internal/grants"
+	"github.com/troupe-go/troupe/internal/grants/grantstest"
 	"github.com/troupe-go/troupe/participant"
 )
 
@@ -109,4 +114,37 @@ func TestDeadlinesFireWhileLostOnesAreNotFound(t *testing.T) {
 			require.NoError(t, other.Rollback(t.Context()))
 		})
 	}
+}
+
+// TestADeadlineWhoseRedrivenMessageIsLostIsRedrivenAgain opens its dead letter as docs/dead-letters.md says. If both messages come, the deadline
+// is handled once.
+func TestADeadlineWhoseRedrivenMessageIsLostIsRedrivenAgain(t *testing.T) {
+	t.Parallel()
+	s := newDeadlineStage(t)
+	s.provision(1)
+	p := s.expecting()
+	s.start(p)
+	require.NoError(t, s.schedule(p, participant.Deadline{Name: overdueName, Scope: "o-1", Key: "a", Body: Overdue{N: 1, Fail: "permanent"}}))
+	s.send(s.fired(1)...)
+	s.waitCount(1, "SELECT count(*) FROM troupe.dead_letters")
+	desk := s.desk()
+	letters, _, err := desk.List(t.Context(), repair.Filter{}, repair.Page{})
+	require.NoError(t, err)
+	id := letters[0].ID
+	require.NoError(t, desk.Edit(t.Context(), id, []byte(`{"n":1}`), ann))
+	redrive := func() envelope.Message {
+		s.exec("DELETE FROM troupe.outbox")
+		r, err := desk.Redrive(t.Context(), repair.Filter{IDs: []uuid.UUID{id}}, repair.RedriveConfig{By: ann})
+		require.NoError(t, err)
+		require.Equal(t, 1, r.Redriven, r.Refusals)
+		return s.fired(1)[0]
+	}
+	lost := redrive()
+	operator := grantstest.New(t, s.pool, grants.Operator).Pool()
+	_, err = operator.Exec(t.Context(), "UPDATE troupe.dead_letters SET status = 'open' WHERE id = $1 AND status = 'redriven'", id)
+	require.NoError(t, err)
+	s.send(redrive(), lost)
+	waitFor(t, "both messages", func() bool { return s.committed(0) == 3 })
+	require.Equal(t, 1, s.count("SELECT count(*) FROM met"))
+	require.Zero(t, s.count("SELECT count(*) FROM troupe.dead_letters WHERE status = 'open'"))
 }
