@@ -62,7 +62,7 @@ func classifyState(code string) Class {
 	case "22P05", "22021", "23502", "23514":
 		return Permanent
 	}
-	switch code[:2] {
+	switch code[:min(len(code), 2)] {
 	case "08", "53", "57", "58": // connection, resources, operator intervention, system error
 		return Unavailable
 	case "22": // data exception

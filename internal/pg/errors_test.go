@@ -37,6 +37,7 @@ func TestErrorsAreClassified(t *testing.T) {
 		{"table not there yet", state("42P01"), pg.Transient},
 		{"check violation", state("23514"), pg.Permanent},
 		{"number out of range", state("22003"), pg.Permanent},
+		{"a pooler's error without a code", state(""), pg.Transient},
 	} {
 		require.Equal(t, c.want, pg.Classify(c.err), c.name)
 	}
