@@ -47,6 +47,9 @@ const (
 	// restartAfter is the time after which a pass begins with the oldest record again. Until then it continues after the last record that
 	// was read, since the index has the entries of removed records until they are vacuumed.
 	restartAfter = time.Hour
+	// transactionLimit limits each transaction: a server whose host is cut off, or hangs, answers nothing and keeps the connection. The
+	// first batch of a large database may take minutes.
+	transactionLimit = 10 * time.Minute
 )
 
 // Records removes closed records from a database, in bounded batches: ended sagas with their logs, closed dead letters, and the log of
@@ -63,6 +66,7 @@ type Records struct {
 	pool *pgxpool.Pool
 	// pause waits between two batches; took is the time of the last one.
 	pause func(ctx context.Context, took time.Duration) error
+	limit time.Duration // transactionLimit
 
 	began time.Time         // when a pass began with the oldest record
 	after map[string]cursor // by part: the last record that was read
@@ -79,7 +83,9 @@ type cursor struct {
 type Removed map[string]int64
 
 // NewRecords returns Records. It does no I/O. Pool needs one connection while a pass runs.
-func NewRecords(pool *pgxpool.Pool) *Records { return &Records{pool: pool, pause: pauseAsLong} }
+func NewRecords(pool *pgxpool.Pool) *Records {
+	return &Records{pool: pool, pause: pauseAsLong, limit: transactionLimit}
+}
 
 // pauseAsLong waits as long as the last batch took, so that half of the time is left to other work.
 func pauseAsLong(ctx context.Context, took time.Duration) error {
@@ -104,13 +110,15 @@ func (r *Records) Remove(ctx context.Context) (Removed, error) {
 func (r *Records) remove(ctx context.Context, removed Removed) error {
 	const owns = "SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = 'troupe.saga_events'::regclass"
 	var owner bool
-	if err := r.pool.QueryRow(ctx, owns).Scan(&owner); err != nil {
+	limited, cancel := context.WithTimeout(ctx, r.limit)
+	defer cancel()
+	if err := r.pool.QueryRow(limited, owns).Scan(&owner); err != nil {
 		return err
 	}
 	if !owner {
 		return ErrNotOwner
 	}
-	before, err := r.readKeep(ctx)
+	before, err := r.readKeep(limited)
 	if err != nil {
 		return err
 	}
@@ -177,20 +185,22 @@ func (r *Records) removeKind(ctx context.Context, kind string, before time.Time,
 		for more := true; more; {
 			began := time.Now()
 			var done result
-			err := pgx.BeginTxFunc(ctx, r.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
-				if err := lock(ctx, tx, kind); err != nil {
+			limited, cancel := context.WithTimeout(ctx, r.limit)
+			err := pgx.BeginTxFunc(limited, r.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+				if err := lock(limited, tx, kind); err != nil {
 					return err
 				}
-				if done, err = p.remove(ctx, tx, batch{p.name, before, r.after[p.name]}); err != nil {
+				if done, err = p.remove(limited, tx, batch{p.name, before, r.after[p.name]}); err != nil {
 					return err
 				}
 				passed := !done.more && i == len(parts)-1
 				if done.removed == 0 && !passed {
 					return nil
 				}
-				_, err := tx.Exec(ctx, countRemoved, pgx.NamedArgs{"kind": kind, "removed": done.removed, "passed": passed})
+				_, err := tx.Exec(limited, countRemoved, pgx.NamedArgs{"kind": kind, "removed": done.removed, "passed": passed})
 				return err
 			})
+			cancel()
 			if errors.Is(err, errBusy) {
 				return removed, nil
 			}
