@@ -219,6 +219,9 @@ func (w *worker) heldForwardCalls(m *message) (found []*message, err error) {
 		}
 		if held.unreadable == nil && held.isCallTo(w.p.cfg.Hop, forward) && held.SagaID == m.SagaID && held.SagaStep == m.SagaStep {
 			held.identify(w.p.cfg.Group)
+			if row.id != "" && row.id != held.id { // the database cannot store the id in its headers
+				held.ID, held.id, held.unnamed = row.id, row.id, true
+			}
 			w.p.route(&held)
 			found = append(found, &held)
 		}

@@ -125,3 +125,24 @@ func TestACompensationOvertakesAlsoWhatWaitsBehindManyOthers(t *testing.T) {
 	require.Equal(t, 1, s.count(of, []byte(named.ID)), "the other saga's is there")
 	require.Equal(t, 1203, s.count("SELECT count(*) FROM troupe.held"))
 }
+
+// TestACompensationOvertakesACommandWhoseIDTheEncodingLacks: the held command was identified by its place, and the compensation is valid.
+func TestACompensationOvertakesACommandWhoseIDTheEncodingLacks(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.inEncoding("LATIN1", map[string]string{"client_encoding": "UTF8"})
+	s.provision(1)
+	p := s.new(onePartition, holdLong)
+	participant.Handle(p, count)
+	s.start(p)
+	s.send(s.command("a", Count{N: 1, Fail: "error"}))
+	s.waitCount(1, "SELECT count(*) FROM troupe.held WHERE attempts = 1")
+	forward, compensation := s.command("a", Count{N: 2}), s.command("a", Count{N: 3})
+	forward.SagaID, forward.SagaStep, forward.SagaOperation, forward.ID = "s", "charge", "forward", "λ-1"
+	compensation.SagaID, compensation.SagaStep, compensation.SagaOperation = "s", "charge", "compensate"
+	s.send(forward)
+	s.waitCount(2, "SELECT count(*) FROM troupe.held")
+	s.send(compensation)
+	s.waitCount(1, `SELECT count(*) FROM troupe.held WHERE "offset" = 2`)
+	require.Zero(t, s.count(`SELECT count(*) FROM troupe.held WHERE "offset" = 1`))
+}
