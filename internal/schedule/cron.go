@@ -149,6 +149,9 @@ func (c Cron) byTheRulesOfNow(next time.Time) time.Time {
 	return next
 }
 
+// longestSpan limits the part of the past that last searches before it searches all of it. Twice as long does not overflow a Duration.
+const longestSpan = 140 * 365 * 24 * time.Hour
+
 // last returns the latest times, at most n, from next on that are not after now, and reports whether next was left out. next is one of the
 // times of c.
 func (c Cron) last(next, now time.Time, n int) (due []time.Time, skipped bool) {
@@ -157,7 +160,7 @@ func (c Cron) last(next, now time.Time, n int) (due []time.Time, skipped bool) {
 	}
 	for span := time.Hour; ; span *= 2 {
 		from := now.Add(-span)
-		if whole := !from.After(next); whole {
+		if whole := span > longestSpan || !from.After(next); whole {
 			from = next.Add(-time.Nanosecond)
 		}
 		due = nil

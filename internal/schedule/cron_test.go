@@ -137,6 +137,22 @@ func TestTheLatestMissedOccurrences(t *testing.T) {
 	require.Empty(t, due)
 }
 
+// TestMissedOccurrencesOfFebruary29 checks a clock that was centuries ahead: 100 of them take longer than a time.Duration can hold.
+func TestMissedOccurrencesOfFebruary29(t *testing.T) {
+	t.Parallel()
+	c, err := ParseCron("0 0 29 2 *", "UTC")
+	require.NoError(t, err)
+	next := at(t, "2028-02-29T00:00:00Z")
+	due, skipped := c.last(next, at(t, "2420-01-01T00:00:00Z"), MaxCatchUp)
+	require.False(t, skipped)
+	require.Len(t, due, 95) // of 98 years that 4 divides, 2100, 2200 and 2300 have no such day
+	require.Equal(t, next, due[0])
+	require.Equal(t, at(t, "2416-02-29T00:00:00Z"), due[94])
+	due, skipped = c.last(next, at(t, "2500-01-01T00:00:00Z"), MaxCatchUp)
+	require.True(t, skipped)
+	require.Len(t, due, MaxCatchUp)
+}
+
 // TestMembersWithTwoRulesOfAZone: during a rolling deploy the rules of a zone differ by an hour among members. Each day has one occurrence.
 func TestMembersWithTwoRulesOfAZone(t *testing.T) {
 	t.Parallel()
