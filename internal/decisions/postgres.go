@@ -298,14 +298,16 @@ func (p *Postgres) Unstash(ctx context.Context, as []Association) ([]Stashed, er
 	if err != nil {
 		return nil, err
 	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (s Stashed, err error) {
-		var text []byte
-		if err := row.Scan(&s.Saga, &s.Variable, &s.Value, &text, &s.Expires); err != nil {
-			return s, err
-		}
-		s.Event, err = saga.ReadEvent(text)
+	return pgx.CollectRows(rows, scanStashed)
+}
+
+func scanStashed(row pgx.CollectableRow) (s Stashed, err error) {
+	var text []byte
+	if err := row.Scan(&s.Saga, &s.Variable, &s.Value, &text, &s.Expires); err != nil {
 		return s, err
-	})
+	}
+	s.Event, err = saga.ReadEvent(text)
+	return s, err
 }
 
 // Lock adds saga id to the queue for the lock name, and reports whether id is the first. It guards the name as it is stored, since

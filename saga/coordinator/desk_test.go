@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -157,16 +156,59 @@ func TestADeskThatCannotWriteAvroSaysSo(t *testing.T) {
 	require.NoError(t, err, "it sends nothing")
 }
 
+// parcel waits for an event that is found by a variable, and then sends a command.
+func parcel(t *testing.T, version int, by string) *saga.Definition {
+	t.Helper()
+	return parsed(t, fmt.Sprintf(`{"saga":"parcel","version":%d,"key":"id","data":{"id":"string","number":"string"},"start":[{"hop":"shop","event":"Sent","set":{"id":"event.id"}}],
+ "steps":[
+  {"name":"arrival","success":[{"event":"Arrived","hop":"depot","by":{"variable":%q,"field":"number"}}],"timeout":"100h"},
+  {"name":"tell","needs":["arrival"],"command":{"hop":"desk","type":"TellGuest"},"success":[{"event":"Told"}],"irreversible":"a note"}]}`, version, by))
+}
+
+// stashed stores an event that came before a saga of type parcel could take it.
+func (f *flow) stashed(variable string) {
+	f.t.Helper()
+	event, err := json.Marshal(saga.Event{Kind: saga.Observed, Hop: "depot", Type: "Arrived", Message: "m-1", Fields: map[string]any{"number": "n-1"}})
+	require.NoError(f.t, err)
+	_, err = f.pool.Exec(f.t.Context(), `INSERT INTO troupe.saga_stash (saga, variable, value, message_id, event, expires_at)
+		VALUES ('parcel', $1, 'n-1', 'm-1', $2, now() + interval '1 hour'), ('parcel', $1, 'n-1', 'expired', $2, now() - interval '1 hour')`, variable, string(event))
+	require.NoError(f.t, err)
+}
+
+// TestAPreviewHasTheEffectsOfStashedEvents: an operator sets the variable that finds a stashed event, and the saga then sends a command.
+func TestAPreviewHasTheEffectsOfStashedEvents(t *testing.T) {
+	t.Parallel()
+	f := &flow{t: t, name: testkit.Flow(t), local: true, pool: testkit.Database(t)}
+	f.c = f.notRunning(parcel(t, 1, "number"))
+	f.begun("parcel", map[string]any{"id": "n-1", "number": "n-0"})
+	f.stashed("number")
+	set := annsEvent(saga.ActSet, "")
+	set.Fields = map[string]any{"number": "n-1"}
+	would, err := f.desk().Preview(t.Context(), "parcel/n-1", set)
+	require.NoError(t, err)
+	require.Equal(t, []string{"TellGuest"}, typesOf(would.Effects.Commands))
+	f.waitCount("no command of the saga", 0, "SELECT count(*) FROM troupe.outbox WHERE type = 'TellGuest'")
+	f.waitCount("the event to be kept", 1, "SELECT count(*) FROM troupe.saga_stash WHERE message_id = 'm-1'")
+	did, err := f.desk().Act(t.Context(), "parcel/n-1", set)
+	require.NoError(t, err)
+	require.Equal(t, would.Effects.Commands, did.Effects.Commands)
+	require.Equal(t, would.Effects.Moments, did.Effects.Moments)
+	require.Equal(t, would.State.Version, did.State.Version)
+	f.waitCount("the command of the saga", 1, "SELECT count(*) FROM troupe.outbox WHERE type = 'TellGuest'")
+}
+
+func typesOf(commands []saga.Send) (all []string) {
+	for _, c := range commands {
+		all = append(all, c.Type)
+	}
+	return all
+}
+
 // TestADeskThatCannotWriteAvroDoesNotWriteWhatAStashedEventCauses has an event that came before a saga could take it. An operator's action lets
 // the saga take it, and the saga then sends a command.
 func TestADeskThatCannotWriteAvroDoesNotWriteWhatAStashedEventCauses(t *testing.T) {
 	t.Parallel()
-	const text = `{"saga":"parcel","version":VER,"key":"id","data":{"id":"string","number":"string"},"start":[{"hop":"shop","event":"Sent","set":{"id":"event.id"}}],
- "steps":[
-  {"name":"arrival","success":[{"event":"Arrived","hop":"depot","by":{"variable":"BY","field":"number"}}],"timeout":"100h"},
-  {"name":"tell","needs":["arrival"],"command":{"hop":"desk","type":"TellGuest"},"success":[{"event":"Told"}],"irreversible":"a note"}]}`
-	v1 := parsed(t, strings.NewReplacer("VER", "1", "BY", "number").Replace(text))
-	byID := parsed(t, strings.NewReplacer("VER", "2", "BY", "id").Replace(text))
+	v1, byID := parcel(t, 1, "number"), parcel(t, 2, "id")
 	set := annsEvent(saga.ActSet, "")
 	set.Fields = map[string]any{"number": "n-1"}
 	for name, c := range map[string]struct {
@@ -176,6 +218,10 @@ func TestADeskThatCannotWriteAvroDoesNotWriteWhatAStashedEventCauses(t *testing.
 	}{
 		"a variable is set": {true, "number", func(d *sagadesk.Desk, _ string) error {
 			_, err := d.Act(t.Context(), "parcel/n-1", set)
+			return err
+		}},
+		"a variable would be set": {true, "number", func(d *sagadesk.Desk, _ string) error {
+			_, err := d.Preview(t.Context(), "parcel/n-1", set)
 			return err
 		}},
 		"the saga is moved": {true, "id", func(d *sagadesk.Desk, _ string) error {
@@ -202,16 +248,12 @@ func TestADeskThatCannotWriteAvroDoesNotWriteWhatAStashedEventCauses(t *testing.
 				_, err := f.pool.Exec(t.Context(), "UPDATE troupe.sagas SET content_type = $1", envelope.Avro)
 				require.NoError(t, err)
 			}
-			event, err := json.Marshal(saga.Event{Kind: saga.Observed, Hop: "depot", Type: "Arrived", Message: "m-1", Fields: map[string]any{"number": "n-1"}})
-			require.NoError(t, err)
-			_, err = f.pool.Exec(t.Context(), `INSERT INTO troupe.saga_stash (saga, variable, value, message_id, event, expires_at)
-				VALUES ('parcel', $1, 'n-1', 'm-1', $2, now() + interval '1 hour')`, c.variable, string(event))
-			require.NoError(t, err)
-			err = c.do(f.desk(), f.name+".order")
+			f.stashed(c.variable)
+			err := c.do(f.desk(), f.name+".order")
 			require.ErrorIs(t, err, coordinator.ErrRefused)
 			require.ErrorContains(t, err, "it would send TellGuest, and the payloads of this flow have schemas: name the schema registry")
 			f.waitCount("no command of the saga", 0, "SELECT count(*) FROM troupe.outbox WHERE type = 'TellGuest'")
-			f.waitCount("the event to be kept", 1, "SELECT count(*) FROM troupe.saga_stash")
+			f.waitCount("the event to be kept", 1, "SELECT count(*) FROM troupe.saga_stash WHERE message_id = 'm-1'")
 		})
 	}
 }

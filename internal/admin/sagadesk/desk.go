@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -86,8 +87,9 @@ func (d *Desk) get(ctx context.Context, q decisions.Querier, id, lock string) (*
 	return &g, d.complete(ctx, &g, state)
 }
 
-// Preview returns what Act would do now: saga.Decide on the stored state. It locks and writes nothing, so the right to read
-// suffices, and e needs no actor and no reason. Act may decide differently if the saga changes in between.
+// Preview returns what Act would do now, with the effects of the stashed events that the saga would take: saga.Decide on the stored state. It
+// locks and writes nothing, so the right to read suffices, and e needs no actor and no reason. Act may decide differently if the saga changes in
+// between.
 func (d *Desk) Preview(ctx context.Context, id string, e saga.Event) (decisions.Decided, error) {
 	if !e.Kind.Action() {
 		return decisions.Decided{}, fmt.Errorf("saga %s: %w: %q is no action", id, decisions.ErrRefused, e.Kind)
@@ -96,12 +98,25 @@ func (d *Desk) Preview(ctx context.Context, id string, e saga.Event) (decisions.
 	if err != nil {
 		return decisions.Decided{}, err
 	}
-	s, fx := saga.Decide(g.Definition, g.State, e, g.Now)
-	if fx.Refused != "" {
-		return decisions.Decided{}, d.withAnswerer(ctx, id, e, fmt.Errorf("saga %s: %w: %s", id, decisions.ErrRefused, fx.Refused))
+	would, err := decisions.Preview{Definition: g.Definition, State: g.State, Group: g.Group, Now: g.Now}.Act(ctx, d.cfg.Pool, e)
+	if err != nil {
+		return decisions.Decided{}, d.withAnswerer(ctx, id, e, explain(err))
 	}
-	out := decisions.Decided{Message: -1, ID: id, At: g.Now, Event: e, State: s, Effects: fx}
-	return out, d.canWrite(g.ContentType, out)
+	return caused(would), d.canWrite(g.ContentType, would...)
+}
+
+// caused returns one decision that has the effects of all: of an action, and of the stashed events that its saga took.
+func caused(all []decisions.Decided) decisions.Decided {
+	one := all[0]
+	for _, d := range all[1:] {
+		fx := &one.Effects
+		one.State = d.State
+		fx.Commands, fx.Events = slices.Concat(fx.Commands, d.Effects.Commands), slices.Concat(fx.Events, d.Effects.Events)
+		fx.Scheduled, fx.Cancelled = slices.Concat(fx.Scheduled, d.Effects.Scheduled), slices.Concat(fx.Cancelled, d.Effects.Cancelled)
+		fx.Met, fx.Moments = slices.Concat(fx.Met, d.Effects.Met), slices.Concat(fx.Moments, d.Effects.Moments)
+		fx.Unlock, fx.Alert = fx.Unlock || d.Effects.Unlock, cmp.Or(d.Effects.Alert, fx.Alert)
+	}
+	return one
 }
 
 // StateHash returns a hash of the saga's status, its variables, and the phase of each step. ActIfUnchanged compares it with the hash of a
@@ -130,7 +145,7 @@ func checkAction(e saga.Event) error {
 
 // Act applies an operator's action, as Coordinator.Act does, in a transaction of its own and in the name of the coordinator
 // that the saga belongs to. That coordinator need not run: the commands are then stored in its outbox. It returns the
-// decision, with the state after it.
+// decision, with the effects of the stashed events that the saga took, and the state after them.
 func (d *Desk) Act(ctx context.Context, id string, e saga.Event) (decisions.Decided, error) {
 	return d.ActIfUnchanged(ctx, id, e, "")
 }
@@ -150,7 +165,7 @@ func (d *Desk) ActIfUnchanged(ctx context.Context, id string, e saga.Event, prev
 			if _, err := w.Act(ctx, id, e); err != nil {
 				return err
 			}
-			done = w.Decided()[0]
+			done = caused(w.Decided())
 			return d.canWrite(g.ContentType, w.Decided()...)
 		})
 		if !errors.Is(err, decisions.ErrConflict) { // such as a deadlock with a time-out that fires

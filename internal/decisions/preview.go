@@ -1,0 +1,55 @@
+package decisions
+
+import (
+	"context"
+	_ "embed"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/troupe-go/troupe/saga"
+)
+
+//go:embed sql/read_stash.sql
+var readStash string
+
+// A Preview is a stored saga, for which an operator sees the decisions that an action would cause.
+type Preview struct {
+	Definition *saga.Definition
+	State      saga.State
+	Group      string // of its coordinator
+	Now        time.Time
+}
+
+// Act returns the decision on an operator's action, and the decisions on the stashed events that the saga would take with it. It locks and
+// writes nothing.
+func (v Preview) Act(ctx context.Context, pool *pgxpool.Pool, e saga.Event) ([]Decided, error) {
+	l := &loaded{d: v.Definition, state: v.State}
+	l.known = associations(l)
+	p := &pass{store: previewStore{pool: pool, group: v.Group}, now: v.Now, sagas: map[string]*loaded{v.State.ID(): l}}
+	_, err := p.act(ctx, v.State.ID(), e)
+	return p.decided, err
+}
+
+// previewStore is the Store of a Preview. Of the methods that a Preview calls, only Unstash does anything: it reads.
+type previewStore struct {
+	Store // nil
+	pool  *pgxpool.Pool
+	group string
+}
+
+func (previewStore) Guard(context.Context, []Association) error { return nil }
+
+func (previewStore) Stash(context.Context, []Stashed) error { return nil }
+
+func (s previewStore) Unstash(ctx context.Context, as []Association) ([]Stashed, error) {
+	columns := columnsOf(as)
+	args := columns.args()
+	args["group"] = s.group
+	rows, err := s.pool.Query(ctx, readStash, args)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, scanStashed)
+}
