@@ -64,6 +64,7 @@ type Postgres struct {
 	hop, group, content string
 	now                 time.Time
 	reportConflict      func(error) error // called with each error of a statement that Save has queued
+	expired             func(Stashed)     // called with each expired event that Stash or Unstash deletes; it has no fields
 	first               *pgx.Batch        // sent with the first Load; nil: nothing
 }
 
@@ -71,7 +72,7 @@ var _ Store = (*Postgres)(nil)
 
 // NewPostgres returns a store that works in tx, for the sagas of the coordinator of hop and group.
 func NewPostgres(tx pgx.Tx, hop, group string) *Postgres {
-	return &Postgres{tx: tx, hop: hop, group: group, content: envelope.JSON, reportConflict: conflict}
+	return &Postgres{tx: tx, hop: hop, group: group, content: envelope.JSON, reportConflict: conflict, expired: func(Stashed) {}}
 }
 
 const clock = "SELECT clock_timestamp()"
@@ -275,7 +276,13 @@ func (p *Postgres) Stash(ctx context.Context, events []Stashed) error {
 	args := c.args()
 	args["messages"], args["events"], args["expires"] = messages, texts, expires
 	batch := &pgx.Batch{}
-	batch.Queue(pruneStash, pg.Args{"sagas": c.sagas, "group": p.group, "limit": 2 * len(events)})
+	batch.Queue(pruneStash, pg.Args{"sagas": c.sagas, "group": p.group, "limit": 2 * len(events)}).Query(func(rows pgx.Rows) error {
+		expired, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (Stashed, error) { return scanStashed(row) })
+		for _, e := range expired {
+			p.expired(e)
+		}
+		return err
+	})
 	batch.Queue(insertStash, args)
 	return p.tx.SendBatch(ctx, batch).Close()
 }
@@ -290,7 +297,7 @@ func (p *Postgres) StashBytes(ctx context.Context, a Association) (bytes int64, 
 }
 
 // Unstash deletes the events of the associations. It returns the unexpired ones.
-func (p *Postgres) Unstash(ctx context.Context, as []Association) ([]Stashed, error) {
+func (p *Postgres) Unstash(ctx context.Context, as []Association) (taken []Stashed, err error) {
 	columns := columnsOf(as)
 	args := columns.args()
 	args["group"] = p.group
@@ -298,12 +305,24 @@ func (p *Postgres) Unstash(ctx context.Context, as []Association) ([]Stashed, er
 	if err != nil {
 		return nil, err
 	}
-	return pgx.CollectRows(rows, scanStashed)
+	_, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (s Stashed, err error) {
+		var expired bool
+		switch s, err = scanStashed(row, &expired); {
+		case err != nil:
+		case expired:
+			p.expired(s)
+		default:
+			taken = append(taken, s)
+		}
+		return s, err
+	})
+	return taken, err
 }
 
-func scanStashed(row pgx.CollectableRow) (s Stashed, err error) {
+// scanStashed reads a row with an event, and the columns that follow it into more.
+func scanStashed(row pgx.CollectableRow, more ...any) (s Stashed, err error) {
 	var text []byte
-	if err := row.Scan(&s.Saga, &s.Variable, &s.Value, &text, &s.Expires); err != nil {
+	if err := row.Scan(append([]any{&s.Saga, &s.Variable, &s.Value, &text, &s.Expires}, more...)...); err != nil {
 		return s, err
 	}
 	s.Event, err = saga.ReadEvent(text)

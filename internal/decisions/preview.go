@@ -51,5 +51,5 @@ func (s previewStore) Unstash(ctx context.Context, as []Association) ([]Stashed,
 	if err != nil {
 		return nil, err
 	}
-	return pgx.CollectRows(rows, scanStashed)
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (Stashed, error) { return scanStashed(row) })
 }

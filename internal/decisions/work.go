@@ -71,6 +71,7 @@ type Work struct {
 	store            *Postgres
 	pass             *pass
 	conflictReported bool // Config.Conflict has been called
+	expired          map[expiredKind]int
 }
 
 // Begin returns a Work that decides in tx.
@@ -79,8 +80,9 @@ func (d *Decider) Begin(tx pgx.Tx) *Work {
 	if d.cfg.Schemas != nil {
 		store.content = envelope.Avro
 	}
-	w := &Work{d: d, tx: tx, store: store, pass: d.cfg.Definitions.begin(store)}
+	w := &Work{d: d, tx: tx, store: store, pass: d.cfg.Definitions.begin(store), expired: make(map[expiredKind]int)}
 	store.reportConflict = w.ReportConflict
+	store.expired = func(s Stashed) { w.expired[expiredKind{s.Saga, s.Event.Hop, s.Event.Type}]++ }
 	return w
 }
 
@@ -322,9 +324,16 @@ func (w *Work) Finish(ctx context.Context, taken []participant.Taken, err error)
 	return w.ReportConflict(err)
 }
 
-// CallHooks calls Config.Stashed and Config.Decided for everything that this Work has done. Call it after the commit. In a caller's
-// transaction, whose commit is not reported, call it after the last statement.
+// expiredKind is a kind of stashed events that expired: the type of the saga that awaited them, and the event.
+type expiredKind struct{ saga, hop, event string }
+
+// CallHooks calls Config.Stashed and Config.Decided for everything that this Work has done, and logs the stashed events that have expired.
+// Call it after the commit. In a caller's transaction, whose commit is not reported, call it after the last statement.
 func (w *Work) CallHooks() {
+	for kind, n := range w.expired {
+		w.d.cfg.Log.Info().Str("saga", kind.saga).Str("hop", kind.hop).Str("event", kind.event).Int("events", n).
+			Msg("stashed events have expired: no saga took them")
+	}
 	if hook := w.d.cfg.Stashed; hook != nil {
 		for _, s := range w.pass.stashed {
 			hook(s)

@@ -61,8 +61,8 @@ type Config struct {
 	// Nothing of the transaction is stored. The participant and Submit run their transactions again. After Start and Act the caller
 	// must try again.
 	Conflict func(error)
-	// Log gets a line for each saga that is parked, for each definition that another process has stored, and for each problem, such as
-	// an event that is not kept. It never gets a payload.
+	// Log gets a line for each saga that is parked, for stashed events that have expired, for each definition that another process has
+	// stored, and for each problem, such as an event that is not kept. It never gets a payload.
 	Log zerolog.Logger
 }
 

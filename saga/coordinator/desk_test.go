@@ -4,10 +4,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/envelope"
@@ -195,6 +197,38 @@ func TestAPreviewHasTheEffectsOfStashedEvents(t *testing.T) {
 	require.Equal(t, would.Effects.Moments, did.Effects.Moments)
 	require.Equal(t, would.State.Version, did.State.Version)
 	f.waitCount("the command of the saga", 1, "SELECT count(*) FROM troupe.outbox WHERE type = 'TellGuest'")
+}
+
+// TestStashedEventsThatExpireAreLogged: no saga took them until another event was stashed, or the saga that they are for started.
+func TestStashedEventsThatExpireAreLogged(t *testing.T) {
+	t.Parallel()
+	for name, do := range map[string]func(*flow){
+		"when another event is stashed": func(f *flow) {
+			const arrived = `INSERT INTO troupe.outbox (topic, key, type, payload) VALUES ($1, 'n-2', 'Arrived', '{"number": "n-2"}')`
+			_, err := f.pool.Exec(t.Context(), arrived, f.name+".depot.events")
+			require.NoError(t, err)
+		},
+		"when the saga starts": func(f *flow) { f.begun("parcel", map[string]any{"id": "n-1", "number": "n-1"}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := &flow{t: t, name: testkit.Flow(t), local: true, pool: testkit.Database(t)}
+			var log safeBuffer
+			p := f.participant("order", f.pool)
+			var err error
+			f.c, err = coordinator.New(t.Context(), coordinator.Config{
+				Participant: p, Pool: f.pool, Definitions: []*saga.Definition{parcel(t, 1, "number")}, Log: zerolog.New(&log),
+			})
+			require.NoError(t, err)
+			f.stashed("number")
+			f.run(p, f.pool)
+			do(f)
+			testkit.Wait(t, "the log line", func() (bool, error) {
+				return strings.Contains(log.String(), `"saga":"parcel","hop":"depot","event":"Arrived","events":1,`), nil
+			})
+			require.Zero(t, f.count("SELECT count(*) FROM troupe.saga_stash WHERE message_id = 'expired'"))
+		})
+	}
 }
 
 func typesOf(commands []saga.Send) (all []string) {

@@ -1,4 +1,4 @@
--- Deletes expired events of the given types of saga. The events of other types must stay: their coordinator may be stopped.
+-- Deletes and returns expired events of the given types of saga. The events of other types must stay: their coordinator may be stopped.
 --
 -- An event is expired if its time is before now, and before the minute after the coordinator of this group last recorded that it runs.
 -- So no event expires while the coordinator does not run.
@@ -15,3 +15,4 @@ WHERE ctid = ANY (ARRAY(
     ORDER BY expires_at
     LIMIT @limit
     FOR UPDATE SKIP LOCKED) AS s))
+RETURNING saga, variable, value, jsonb_build_object('hop', event -> 'hop', 'type', event -> 'type') AS event, expires_at
