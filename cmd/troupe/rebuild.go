@@ -65,6 +65,9 @@ have their effect twice. start refuses a rebuild that would wait for held messag
 			if servers.Database == nil || len(servers.Brokers) == 0 {
 				return errors.New("want the service's database and the brokers: --database-url and --brokers, or DATABASE_URL and KAFKA_BROKERS")
 			}
+			if servers.InTheClear != "" {
+				fmt.Fprintf(cmd.ErrOrStderr(), "Warning: %s; set kafka-tls.\n", servers.InTheClear)
+			}
 			pool, err := pgxpool.NewWithConfig(cmd.Context(), servers.Database)
 			if err != nil {
 				return failed(err)

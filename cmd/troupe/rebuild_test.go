@@ -132,3 +132,15 @@ func (l *logged) Write(line []byte) (int, error) {
 	}
 	return len(line), nil
 }
+
+func TestTheStartOfARebuildWarnsOfAPasswordThatIsSentUnencrypted(t *testing.T) {
+	t.Parallel()
+	for tls, warns := range map[string]bool{"false": true, "true": false} {
+		o := finish(t, command(t, []string{
+			"DATABASE_URL=postgres://127.0.0.1:1/payment", "KAFKA_BROKERS=127.0.0.1:1", "OUTBOX_RELAY_KAFKA_SASL=plain", "OUTBOX_RELAY_KAFKA_USER=relay",
+			"OUTBOX_RELAY_KAFKA_PASSWORD=s3cr3t", "OUTBOX_RELAY_KAFKA_TLS=" + tls,
+		}, "rebuild", "start", "--handler", "order.summary/PaymentCharged", "--from", "1h", "--actor", "ann", "--reason", "ticket 4711"))
+		require.Equal(t, exitFailed, o.status, "there are no servers")
+		require.Equal(t, warns, strings.Contains(o.stderr, "kafka-sasl plain without TLS: the password is sent unencrypted"), o.stderr)
+	}
+}
