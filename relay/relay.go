@@ -239,11 +239,11 @@ func New(cfg Config) (*Relay, error) {
 // share one set of slot names.
 func (c *Config) nameSlot(database string) {
 	if c.Table == ownTable {
-		fill(&c.Slot, slotOf(database))
+		fill(&c.Slot, wal.DefaultSlot(database, ""))
 		fill(&c.Publication, wal.Outbox.Publication)
 		return
 	}
-	name := slotOf(database + "." + c.Table)
+	name := wal.DefaultSlot(database, c.Table)
 	fill(&c.Slot, name)
 	fill(&c.Publication, name)
 }

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"regexp"
-	"strings"
 	"sync"
 	"time"
 
@@ -30,24 +28,6 @@ const (
 )
 
 var slotName = regexp.MustCompile(`^[a-z0-9_]{1,63}$`)
-
-// slotOf returns the default slot name for a database, or for a database and a table. It contains these names, since all databases of a cluster
-// share one set of slot names.
-func slotOf(database string) string {
-	plain := strings.Map(func(r rune) rune {
-		switch {
-		case 'a' <= r && r <= 'z', '0' <= r && r <= '9', r == '_':
-			return r
-		case 'A' <= r && r <= 'Z':
-			return r + 'a' - 'A'
-		}
-		return '_'
-	}, database)
-	if plain == database && len(plain) < 50 {
-		return "troupe_" + plain
-	}
-	return fmt.Sprintf("troupe_%.40s_%08x", plain, crc32.ChecksumIEEE([]byte(database)))
-}
 
 // work calls once until it returns nil or the term ends. It returns errLost and errStop, and calls once again after other errors.
 func (r *Relay) work(idle, term context.Context, p *publisher, once func(idle, term context.Context, p *publisher) error) error {

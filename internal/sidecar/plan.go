@@ -1,6 +1,7 @@
 package sidecar
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -18,6 +19,7 @@ import (
 	"github.com/troupe-go/troupe/internal/admin/relaydesk"
 	"github.com/troupe-go/troupe/internal/alert"
 	"github.com/troupe-go/troupe/internal/traces"
+	"github.com/troupe-go/troupe/internal/wal"
 	"github.com/troupe-go/troupe/relay"
 )
 
@@ -95,20 +97,15 @@ func checkTogether(all []outboxPlan) error {
 			return usagef("outboxes %s and %s: both are one table of one database, which one relay publishes: leave one of them out", other, o.name)
 		}
 		tables[table] = o.name
-		if slot := o.relay.Slot; slot != "" {
-			other, there := slots[server+" "+slot]
-			if there && (o.relay.Source != relay.Poll || other.relay.Source != relay.Poll) {
-				return usagef("outboxes %s and %s: both have slot %s of one server, which has one reader: give one of them another slot",
-					other.name, o.name, slot)
-			}
-			slots[server+" "+slot] = o
+		slot := cmp.Or(o.relay.Slot, wal.DefaultSlot(c.Database, o.relay.Table))
+		other, there := slots[server+" "+slot]
+		if there && (o.relay.Source != relay.Poll || other.relay.Source != relay.Poll) {
+			return usagef("outboxes %s and %s: both have slot %s of one server, which has one reader: give one of them another slot",
+				other.name, o.name, slot)
 		}
+		slots[server+" "+slot] = o
 		if o.relay.Delivery != relay.ExactlyOnce {
 			continue
-		}
-		slot := o.relay.Slot
-		if slot == "" {
-			slot = "default " + c.Database + " " + o.relay.Table
 		}
 		id := slot + " " + strings.Join(slices.Sorted(slices.Values(o.relay.Brokers)), " ")
 		if other, there := ids[id]; there {

@@ -28,6 +28,14 @@ func TestOutboxesThatHinderEachOtherAreRefused(t *testing.T) {
   - {name: own, database-url: "postgres://db/shop", slot: relay}
   - {name: theirs, database-url: "postgres://db/shop", slot: relay, mapping: {table: public.outbox}}
 `, "outboxes own and theirs: both have slot relay of one server"},
+		"one has the default slot of the other": {`
+  - {name: own, database-url: "postgres://db/shop"}
+  - {name: theirs, database-url: "postgres://db/shop", slot: troupe_shop, mapping: {table: public.outbox}}
+`, "outboxes own and theirs: both have slot troupe_shop of one server"},
+		"one has the default slot of the other, exactly once": {`
+  - {name: a, database-url: "postgres://db-1/shop", delivery: exactly-once}
+  - {name: b, database-url: "postgres://db-2/bank", slot: troupe_shop, delivery: exactly-once}
+`, "outboxes a and b: both deliver exactly once, and have one slot name"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
