@@ -81,7 +81,7 @@ func findingsOf(ctx context.Context, d *saga.Definition) []verify.Finding {
 	found, err := verify.Within(ctx, d, verify.Options{})
 	if err != nil {
 		return []verify.Finding{{
-			Rule: "too-many-cases", Severity: rule.Warning, Path: "steps",
+			Rule: "not-checked", Severity: rule.Warning,
 			Text: fmt.Sprintf("the definition was not checked, since that takes longer than %s: troupe saga verify checks it", verifyLimit),
 		}}
 	}
