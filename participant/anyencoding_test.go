@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -199,4 +201,55 @@ func (s *stage) firstHeld() repair.Place {
 	require.NoError(s.t, err)
 	require.Len(s.t, held, 1)
 	return held[0].Place
+}
+
+// heldInserts counts the statements that store held messages.
+type heldInserts struct{ n atomic.Int64 }
+
+func (h *heldInserts) TraceBatchStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceBatchStartData) context.Context {
+	for _, q := range data.Batch.QueuedQueries {
+		if strings.Contains(q.SQL, "INSERT INTO troupe.held") {
+			h.n.Add(1)
+		}
+	}
+	return ctx
+}
+
+func (*heldInserts) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
+
+func (*heldInserts) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
+
+func (*heldInserts) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	return ctx
+}
+
+func (*heldInserts) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// TestMessagesThatTheDatabaseCannotStoreDoNotCostABatchEach: a batch of them waits behind a held message of their key.
+func TestMessagesThatTheDatabaseCannotStoreDoNotCostABatchEach(t *testing.T) {
+	t.Parallel()
+	const most = 64
+	s := newStage(t)
+	s.inEncoding("LATIN1", map[string]string{"client_encoding": "UTF8"})
+	s.provision(1)
+	var inserts heldInserts
+	cfg := s.pool.Config()
+	cfg.ConnConfig.Tracer = &inserts
+	pool, err := pgxpool.NewWithConfig(context.Background(), cfg)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	p := s.new(onePartition, holdLong, func(c *participant.Config) { c.Pool, c.Batch = pool, most })
+	participant.Handle(p, count)
+	s.start(p)
+	s.send(s.command("a", Count{N: 1, Fail: "error"}))
+	s.waitCount(1, "SELECT count(*) FROM troupe.held WHERE attempts = 1")
+	var odd []envelope.Message
+	for n := range most {
+		m := s.command("a", Count{N: n})
+		m.ID = fmt.Sprint("λ-", n)
+		odd = append(odd, m)
+	}
+	s.send(odd...)
+	s.waitCount(most+1, "SELECT count(*) FROM troupe.held")
+	require.Less(t, inserts.n.Load(), int64(6*most), "twice each, and halves of the batch")
 }

@@ -169,16 +169,17 @@ func (w *worker) run(batch []*message) (ended int, again bool) {
 			w.p.cfg.Log.Error().Stringer("partition", w.at).Msg("a handler ended its goroutine: the partition is not consumed any more")
 		}
 	}()
-	most := len(batch) // together: less with each failure, so that many of them do not cost a batch each
+	most, behind := len(batch), len(batch) // in one transaction: less with each failure, so that many of them do not cost a batch each
 	for ok := true; ok && ended < len(batch) && !w.stopped(); {
 		next := batch[ended:min(ended+most, len(batch))]
 		var n int
 		var failed bool
-		if n, failed, ok = w.together(next); ok && n == 0 {
-			n, ok = w.single(batch[ended:])
-		}
-		if failed {
+		if n, failed, ok = w.together(next); failed {
 			most = max(most/2, 1)
+		} else if ok && n == 0 {
+			if n, failed, ok = w.single(batch[ended:min(ended+behind, len(batch))]); failed {
+				behind = max(behind/2, 1)
+			}
 		}
 		w.tellPassed(batch[ended : ended+n]...)
 		w.reread(batch[ended : ended+n])
@@ -231,16 +232,17 @@ func (m *message) plain() bool {
 }
 
 // single handles the first message of a batch, which is one of three: the turn of a held key, a message behind a held one, or a message
-// that runs alone. Messages behind held ones are stored together with the next ones of their kind. n is the number of messages handled.
-func (w *worker) single(batch []*message) (n int, ok bool) {
+// that runs alone. Messages behind held ones are stored together with the next ones of their kind; failed reports that the database cannot store
+// one of them, and the first was stored alone. n is the number of messages handled.
+func (w *worker) single(batch []*message) (n int, failed, ok bool) {
 	m := batch[0]
 	if m.due {
 		if !w.goes(func() error { return w.retry(m) }) {
-			return 0, false
+			return 0, false, false
 		}
 		w.startTurns() // keep may be waiting for the database
 		w.rouse()
-		return 1, true
+		return 1, false, true
 	}
 	var waiting []*message
 	for _, m := range batch {
@@ -253,25 +255,24 @@ func (w *worker) single(batch []*message) (n int, ok bool) {
 		waiting = append(waiting, m)
 	}
 	if len(waiting) > 1 {
-		alone := false
 		ok := w.goes(func() error {
 			err := w.append(waiting)
-			if alone = isUnstorable(err); alone {
+			if failed = isUnstorable(err); failed {
 				return nil // it is not known of which message
 			}
 			return err
 		})
 		switch {
 		case !ok:
-			return 0, false
-		case !alone:
-			return len(waiting), true
+			return 0, failed, false
+		case !failed:
+			return len(waiting), false, true
 		}
 	}
 	if !w.goes(func() error { return w.deliver(m) }) {
-		return 0, false
+		return 0, failed, false
 	}
-	return 1, true
+	return 1, failed, true
 }
 
 // deliver handles m until it has ended or is in troupe.held. The error is not about m.
