@@ -7,11 +7,13 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/internal/admin/repair"
 	"github.com/troupe-go/troupe/internal/grants"
 	"github.com/troupe-go/troupe/internal/grants/grantstest"
+	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/participant"
 )
 
@@ -58,6 +60,32 @@ func TestADeadlineWhoseMessageIsLostWithTheTopicFiresAgain(t *testing.T) {
 			require.Equal(t, 1, s.count("SELECT count(*) FROM troupe.deadlines WHERE fired_at = $1", fired), "of the dead letter")
 		})
 	}
+}
+
+// TestADeadlineWhoseMessageIsInASkippedBatchFiresAgain: the batch cannot be read, and an operator skips it.
+func TestADeadlineWhoseMessageIsInASkippedBatchFiresAgain(t *testing.T) {
+	t.Parallel()
+	s := newDeadlineStage(t)
+	s.provision(1)
+	unpacksLess := func(c *participant.Config) { c.Kafka = append(c.Kafka, kgo.MaxDecompressBatchBytes(1<<20)) }
+	p := s.expecting(unpacksLess)
+	stop := s.start(p)
+	require.NoError(t, s.schedule(p, participant.Deadline{Name: overdueName, Scope: "o-1", Key: "a", Body: Overdue{N: 1}}))
+	due := s.fired(1)[0]
+	stop()
+	s.exec("DELETE FROM troupe.outbox")
+	client, err := kafka.NewClient(s.brokers, kgo.ProducerBatchMaxBytes(4<<20), kgo.ProducerBatchCompression(kgo.GzipCompression()))
+	require.NoError(t, err)
+	t.Cleanup(client.Close)
+	due.Payload = make([]byte, 2<<20)
+	require.NoError(t, client.ProduceSync(t.Context(), kafka.Record(due)).FirstErr())
+	s.relayed()
+	s.start(s.expecting(unpacksLess))
+	s.waitCount(1, "SELECT count(*) FROM troupe.unreadable_batches")
+	require.Zero(t, s.count("SELECT count(*) FROM met"))
+	_, err = s.desk().Skip(t.Context(), repair.Place{Topic: s.hop.Commands()}, s.hop.String(), ann)
+	require.NoError(t, err)
+	s.waitCount(1, "SELECT count(*) FROM met WHERE n = 1")
 }
 
 // TestADeadlineThatFiredADayAgoFiresAgain: a broker has lost the end of its log, which nothing shows.
