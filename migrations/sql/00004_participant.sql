@@ -148,6 +148,8 @@ CREATE TABLE troupe.held (
     AND coalesce(octet_length(key), 0)::bigint + octet_length(headers) + coalesce(octet_length(payload), 0) <= 104857600)
 );
 CREATE INDEX held_order ON troupe.held (consumer_group, topic, partition, hold_key, position);
+-- Each minute a participant looks for rows that failed in the future: the database's clock was ahead.
+CREATE INDEX held_last_failed ON troupe.held (consumer_group, last_failed_at) WHERE next_try IS NOT NULL;
 
 -- rate_limits has one row for each handler with a rate limit. Members claim permits from it, which are evenly spaced.
 CREATE TABLE troupe.rate_limits (

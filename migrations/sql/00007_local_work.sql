@@ -76,6 +76,7 @@ CREATE TABLE troupe.local_work (
 CREATE INDEX local_work_order ON troupe.local_work (consumer_group, hold_key, position) WHERE ended_at IS NULL;
 CREATE INDEX local_work_at_once ON troupe.local_work (consumer_group, hold_key, position) WHERE ended_at IS NULL AND next_try IS NULL;
 CREATE INDEX local_work_next_try ON troupe.local_work (consumer_group, next_try) WHERE next_try IS NOT NULL;
+CREATE INDEX local_work_last_failed ON troupe.local_work (consumer_group, last_failed_at) WHERE next_try IS NOT NULL; -- as held_last_failed
 CREATE INDEX local_work_ended ON troupe.local_work (consumer_group, ended_at) WHERE ended_at IS NOT NULL;
 
 -- local_members numbers the participants of local work: local_work.locked_by.

@@ -6,5 +6,5 @@ WHERE ctid = ANY (ARRAY(
   FROM troupe.local_work
   WHERE consumer_group = @group
     AND next_try > clock_timestamp()
-    AND last_failed_at > clock_timestamp() + interval '1 minute'
+    AND last_failed_at > now() + interval '1 minute'
   FOR UPDATE SKIP LOCKED))
