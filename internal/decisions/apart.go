@@ -46,6 +46,12 @@ func (Apart) MessageType() string { return "troupe.Apart" }
 // PlainJSON selects JSON for the body, whatever codec the flow uses.
 func (Apart) PlainJSON() {}
 
+// Scope returns the scope of the deadline. Messages of two hops may have equal ids, so it also depends on the event.
+func (a Apart) Scope() string {
+	sum := sha256.Sum256(a.Event)
+	return a.Saga + "/" + hex.EncodeToString(sum[:])
+}
+
 // early is the policy for an answer that came before its saga, or before the command that it answers. Such an answer comes if the
 // database has lost the last decisions, as after a failover to a standby that lagged. The messages that led to these decisions are read
 // again, perhaps in another order. The saga then sends the same commands again. Their hops skip them as duplicates, so no other answer
@@ -130,8 +136,9 @@ func (w *Work) scheduleApart(ctx context.Context, ds extension.Deadlines, taken 
 				name, after = lastName, 0
 			}
 		}
+		body := Apart{of, event, t.tries}
 		if err := ds.Schedule(ctx, extension.Deadline{
-			Name: name, Scope: scopeOf(of, event), Key: of, Body: Apart{of, event, t.tries}, After: after,
+			Name: name, Scope: body.Scope(), Key: of, Body: body, After: after,
 		}); err != nil {
 			return err
 		}
@@ -155,13 +162,6 @@ func (w *Work) retriesEarly(ctx context.Context, t target) (again bool, err erro
 		w.d.cfg.Log.Warn().Str("saga", t.id).Str("step", t.event.Step).Str("message_id", t.event.Message).Msg(why)
 	}
 	return again, nil
-}
-
-// scopeOf returns the scope of the deadline for an event that was set apart. It contains a hash of the whole event, since messages of
-// two hops may have equal ids.
-func scopeOf(saga string, event []byte) string {
-	sum := sha256.Sum256(event)
-	return saga + "/" + hex.EncodeToString(sum[:])
 }
 
 // retrySetApart handles the deadlines apartName and lastName: it gives the event to the saga again.

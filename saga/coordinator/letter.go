@@ -13,20 +13,26 @@ import (
 
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/internal/decisions"
+	"github.com/troupe-go/troupe/internal/pgtext"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/retry"
+	"github.com/troupe-go/troupe/saga"
 	"github.com/troupe-go/troupe/topics"
 )
 
-//go:embed sql/find_letter.sql
-var findLetter string
+var (
+	//go:embed sql/find_letter.sql
+	findLetter string
+	//go:embed sql/is_apart.sql
+	isApart string
+)
 
 // exhausted decodes an exhausted event into m.
 //
 // If the event comes from another hop, its headers name the saga and the step whose command the hop gave up. If it comes from the
 // coordinator's own hop, it may be about an answer that the coordinator could not decide on. Its headers then name no saga. exhausted
-// reads them from the dead letter of that answer, which is in this database. If that dead letter was deleted, exhausted logs a warning:
-// no saga is parked, and the step waits on.
+// reads them from the dead letter of that answer, which is in this database: from its headers, or from its payload if the answer was
+// set apart. If that dead letter was deleted, exhausted logs a warning: no saga is parked, and the step waits on.
 func (c *Coordinator) exhausted(ctx context.Context, tx pgx.Tx, in envelope.Message, m decisions.Message) (decisions.Message, error) {
 	var body participant.Exhausted
 	if err := json.Unmarshal(in.Payload, &body); err != nil {
@@ -44,9 +50,10 @@ func (c *Coordinator) exhausted(ctx context.Context, tx pgx.Tx, in envelope.Mess
 	if err != nil {
 		return m, retry.Permanent(fmt.Errorf("%s: dead letter %q: %w", in.Type, body.DeadLetterID, err))
 	}
-	var headers []byte
+	var headers, apart []byte
 	var topic string
-	err = tx.QueryRow(ctx, findLetter, pgx.NamedArgs{"id": id, "group": c.cfg.Participant.Group()}).Scan(&headers, &topic)
+	args := pgx.NamedArgs{"id": id, "group": c.cfg.Participant.Group(), "apart": decisions.Apart{}.MessageType()}
+	err = tx.QueryRow(ctx, findLetter, args).Scan(&headers, &topic, &apart)
 	if errors.Is(err, pgx.ErrNoRows) {
 		if group := c.cfg.Participant.Group(); body.Handler == group || strings.HasPrefix(body.Handler, group+"/") { // else it is of another group
 			c.cfg.Log.Warn().Str("dead_letter", body.DeadLetterID).Str("message_id", m.ID).Str("type", body.Type).
@@ -56,6 +63,9 @@ func (c *Coordinator) exhausted(ctx context.Context, tx pgx.Tx, in envelope.Mess
 	}
 	if err != nil {
 		return m, err
+	}
+	if apart != nil {
+		return c.exhaustedApart(ctx, tx, id, apart, m)
 	}
 	hs, err := envelope.UnmarshalHeaders(headers)
 	if err != nil {
@@ -70,5 +80,24 @@ func (c *Coordinator) exhausted(ctx context.Context, tx pgx.Tx, in envelope.Mess
 	}
 	of := decisions.MessageOf(answer, "")
 	m.SagaID, m.SagaStep, m.SagaOperation, m.Epoch = of.SagaID, of.SagaStep, of.SagaOperation, of.Epoch
+	return m, nil
+}
+
+// exhaustedApart returns m as the exhausted event of an answer that was set apart, if the dead letter is of one.
+func (c *Coordinator) exhaustedApart(ctx context.Context, tx pgx.Tx, letter uuid.UUID, payload []byte, m decisions.Message) (decisions.Message, error) {
+	var body decisions.Apart
+	if json.Unmarshal(payload, &body) != nil {
+		return m, nil
+	}
+	answer, err := saga.ReadEvent(body.Event)
+	if err != nil || answer.Kind != saga.Answered {
+		return m, nil
+	}
+	var is bool
+	args := pgx.NamedArgs{"id": letter, "group": c.cfg.Participant.Group(), "scope": pgtext.Indexable(body.Scope())}
+	if err := tx.QueryRow(ctx, isApart, args).Scan(&is); err != nil || !is {
+		return m, err
+	}
+	m.Hop, m.SagaID, m.SagaStep, m.SagaOperation, m.Epoch = answer.Hop, body.Saga, answer.Step, answer.Operation, answer.Epoch
 	return m, nil
 }

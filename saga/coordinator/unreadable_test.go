@@ -14,6 +14,7 @@ import (
 	"github.com/troupe-go/troupe/saga"
 	"github.com/troupe-go/troupe/saga/coordinator"
 	"github.com/troupe-go/troupe/testkit"
+	"github.com/troupe-go/troupe/topics"
 )
 
 // without is a Schemas without a schema for one type.
@@ -55,6 +56,36 @@ func TestAnAnswerThatCannotBeDecidedParksItsSaga(t *testing.T) {
 	for key, why := range map[string]string{"visit/v-1": "unexpected EOF", "visit/v-2": "there is no schema for TellGuest"} {
 		require.Contains(t, f.reason(key), why)
 	}
+}
+
+// TestAnEarlyAnswerThatCannotBeDecidedParksItsSaga: the answer came before its saga and was set apart. The message that the saga would send after it
+// cannot be encoded. A command with the payload of such an answer parks no saga.
+func TestAnEarlyAnswerThatCannotBeDecidedParksItsSaga(t *testing.T) {
+	t.Parallel()
+	f := &flow{t: t, name: testkit.Flow(t), local: true, pool: testkit.Database(t)}
+	p, err := participant.New(participant.Config{
+		Pool: f.pool, Hop: topics.MustHop(f.name, "order"), Local: true, UnknownTypeWait: -1, Log: testkit.Logger(t),
+	})
+	require.NoError(t, err)
+	f.c, err = coordinator.New(t.Context(), coordinator.Config{
+		Participant: p, Pool: f.pool, Definitions: []*saga.Definition{visitSaga(t)}, Schemas: without("TellGuest"), Log: testkit.Logger(t),
+	})
+	require.NoError(t, err)
+	stop := f.goOn(p)
+	other := f.startVisit("v-1")
+	const made = `INSERT INTO troupe.outbox (topic, key, type, payload) VALUES ($1, $2, 'troupe.Apart',
+		'{"saga":"visit/v-1","event":{"kind":"answered","step":"book","operation":"forward","outcome":"success","hop":"hotel","type":"SlotBooked"}}')`
+	_, err = f.pool.Exec(t.Context(), made, f.name+".order.commands", other)
+	require.NoError(t, err)
+	f.answerBook("visit/v-2", "v-2", `{"slot": "9:15"}`)
+	f.waitCount("the answer to wait", 1, "SELECT count(*) FROM troupe.deadlines WHERE name = 'apart'")
+	id := f.startVisit("v-2")
+	f.awaitParked(id)
+	f.waitCount("both dead letters", 2, "SELECT count(*) FROM troupe.dead_letters WHERE message_type = 'troupe.Apart'")
+	f.waitCount("their events to be handled", 2, "SELECT count(*) FROM troupe.local_work WHERE type = 'troupe.Exhausted' AND status = 'done'")
+	stop()
+	require.Contains(t, f.reason(id), "there is no schema for TellGuest")
+	f.waitCount("the other saga to run", 1, "SELECT count(*) FROM troupe.sagas WHERE id = $1 AND status = 'running'", other)
 }
 
 // A process that begins no saga of the type decides for one that is under way. Its step reads no field of the answer.
