@@ -22,8 +22,8 @@ var (
 	markGroup string
 	//go:embed sql/unmark_started.sql
 	unmarkStarted string
-	//go:embed sql/take_back_start.sql
-	takeBackStart string
+	//go:embed sql/uncount_start.sql
+	uncountStart string
 	//go:embed sql/load_started.sql
 	loadStarted string
 	//go:embed sql/prune_started.sql
@@ -76,8 +76,8 @@ func (s *starts) set(m *message, to start) {
 	s.of[m.offsetKey()] = to
 }
 
-// takeBack takes back one start of each message.
-func (s *starts) takeBack(ms []*message) {
+// uncount counts one start less of each message.
+func (s *starts) uncount(ms []*message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, m := range ms {
@@ -163,7 +163,7 @@ func (w *worker) inGroup(ms ...*message) error {
 	}
 	if err := w.attempt(ms...); err != nil {
 		if !w.counts(err) { // else they run alone now, behind these marks
-			w.takeBack(ms)
+			w.uncountStarts(ms)
 		}
 		return err
 	}
@@ -220,7 +220,7 @@ func (w *worker) runQuarantined(m *message) error {
 		err = w.decide(m, w.alone(m))
 	}
 	if err != nil {
-		w.takeBack([]*message{m})
+		w.uncountStarts([]*message{m})
 		return err
 	}
 	w.quarantined.Add(-1)
@@ -232,9 +232,9 @@ func (w *worker) runQuarantined(m *message) error {
 	return nil
 }
 
-// takeBack takes back the start of messages whose run has ended and is tried again without an attempt, such as while a dependency is away: it did not
-// end the process. If this fails, the start counts if the process ends before the message has.
-func (w *worker) takeBack(ms []*message) {
+// uncountStarts counts one start less of messages whose run has ended and is tried again without an attempt, such as while a dependency is away:
+// it did not end the process. If this fails, the start counts if the process ends before the message has.
+func (w *worker) uncountStarts(ms []*message) {
 	if w.ctx.Err() != nil {
 		return
 	}
@@ -242,8 +242,8 @@ func (w *worker) takeBack(ms []*message) {
 	defer cancel()
 	args := w.markArgs(ms)
 	args["term"] = w.lease.term
-	if _, err := w.p.cfg.Pool.Exec(ctx, takeBackStart, args); err == nil {
-		w.starts.takeBack(ms)
+	if _, err := w.p.cfg.Pool.Exec(ctx, uncountStart, args); err == nil {
+		w.starts.uncount(ms)
 	}
 }
 

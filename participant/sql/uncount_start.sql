@@ -1,4 +1,4 @@
--- Takes back the last start of messages whose run has ended without an attempt: it did not end the process. A new owner may have started them since.
+-- Uncounts the last start of messages whose run has ended without an attempt: it did not end the process. A new owner may have started them since.
 WITH ended AS MATERIALIZED (
   SELECT m.topic_id, m."offset"
   FROM unnest(@topic_ids::uuid[], @offsets::bigint[]) AS m (topic_id, "offset")
