@@ -26,8 +26,8 @@ var (
 	readHeads string
 	//go:embed sql/read_held.sql
 	readHeld string
-	//go:embed sql/recall_held.sql
-	recallHeld string
+	//go:embed sql/reset_future_held.sql
+	resetFutureHeld string
 	//go:embed sql/record_attempt.sql
 	recordAttempt string
 	//go:embed sql/release_held.sql

@@ -228,18 +228,18 @@ const (
 // older than InboxRetention or BarrierRetention, a thousand at a time.
 func (p *Participant) prune(ctx context.Context) {
 	p.repeat(ctx, "prune inbox", pruneEvery, func(ctx context.Context) error {
-		recalled := p.recall(ctx, recallHeld)
+		reset := p.resetFutureTimes(ctx, resetFutureHeld)
 		limited, cancel := context.WithTimeout(ctx, statementLimit)
 		defer cancel()
 		if err := p.prepareRing(limited, nil); err != nil {
-			return errors.Join(recalled, err)
+			return errors.Join(reset, err)
 		}
-		return errors.Join(recalled, p.pruneAll(ctx))
+		return errors.Join(reset, p.pruneAll(ctx))
 	})
 }
 
-// recall executes recall_held.sql or recall_local.sql.
-func (p *Participant) recall(ctx context.Context, sql string) error {
+// resetFutureTimes executes reset_future_held.sql or reset_future_local.sql.
+func (p *Participant) resetFutureTimes(ctx context.Context, sql string) error {
 	ctx, cancel := context.WithTimeout(ctx, statementLimit)
 	defer cancel()
 	_, err := p.cfg.Pool.Exec(ctx, sql, pg.Args{"group": p.cfg.Group})

@@ -58,8 +58,8 @@ var (
 	ageLocal string
 	//go:embed sql/prune_local.sql
 	pruneLocal string
-	//go:embed sql/recall_local.sql
-	recallLocal string
+	//go:embed sql/reset_future_local.sql
+	resetFutureLocal string
 )
 
 const (
@@ -344,13 +344,13 @@ func (l *local) watch(ctx context.Context) {
 func (l *local) prune(ctx context.Context) {
 	args := pg.Args{"group": l.p.cfg.Group, "keep": localKeep.Seconds(), "limit": pruneBatch}
 	l.p.repeat(ctx, "prune local work", pruneEvery, func(ctx context.Context) error {
-		recalled := l.p.recall(ctx, recallLocal)
+		reset := l.p.resetFutureTimes(ctx, resetFutureLocal)
 		for {
 			limited, cancel := context.WithTimeout(ctx, statementLimit)
 			tag, err := l.p.cfg.Pool.Exec(limited, pruneLocal, args)
 			cancel()
 			if err != nil || tag.RowsAffected() < pruneBatch {
-				return errors.Join(recalled, err)
+				return errors.Join(reset, err)
 			}
 		}
 	})

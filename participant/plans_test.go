@@ -27,7 +27,7 @@ func TestPlansMadeOnEmptyTablesUseThePrimaryKey(t *testing.T) {
 			"text, text[], text[], bigint", "'g', '{o-1}', '{n}', 1", "deadlines_pkey",
 			"((consumer_group = gone.consumer_group) AND (scope = gone.scope) AND (name = gone.name))",
 		},
-		"recall_held": { // by the group alone it would read all that are held
+		"reset_future_held": { // by the group alone it would read all that are held
 			"text", "'g'", "held_last_failed", "((consumer_group = $1) AND (last_failed_at > ",
 		},
 		"fire_again": { // by the group alone it would read all that are pending

@@ -1,4 +1,4 @@
--- As recall_held.sql, for local work.
+-- As reset_future_held.sql, for local work.
 UPDATE troupe.local_work
 SET next_try = clock_timestamp()
 WHERE ctid = ANY (ARRAY(
