@@ -371,7 +371,7 @@ func (w *worker) runHeads(ms []*message) (n int, err error) {
 			n = slices.Index(ms, in.m)
 		}
 	}
-	if err = w.try(ms[0]); isUnstorable(err) && ms[0].refuse(err) {
+	if err = w.try(ms[0]); isUnstorable(err) && ms[0].markUnreadable(err) {
 		err = w.try(ms[0])
 	}
 	return 1, err

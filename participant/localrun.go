@@ -187,7 +187,7 @@ func (l *local) deliver(m *message) error {
 		return l.bury(m, failure{class: Poison, err: fmt.Errorf("the process ended %d times while this message ran", m.entry.crashes)})
 	}
 	err := l.alone(m)
-	if isUnstorable(err) && m.refuse(err) {
+	if isUnstorable(err) && m.markUnreadable(err) {
 		err = l.alone(m)
 	}
 	if !l.counts(err) {

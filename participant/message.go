@@ -114,9 +114,9 @@ func (m *message) unnamedID() string {
 	return fmt.Sprintf("%s/%d/%d", m.topicID, m.partition, m.offset)
 }
 
-// refuse makes m unreadable, since the database cannot store one of its attributes. Like a message whose headers break a rule, it has none then.
+// markUnreadable makes m unreadable, since the database cannot store one of its attributes. Like a message whose headers break a rule, it has none then.
 // It reports false if m is unreadable already.
-func (m *message) refuse(err error) bool {
+func (m *message) markUnreadable(err error) bool {
 	if m.unreadable != nil {
 		return false
 	}

@@ -278,7 +278,7 @@ func (w *worker) single(batch []*message) (n int, failed, ok bool) {
 // deliver handles m until it has ended or is in troupe.held. The error is not about m.
 func (w *worker) deliver(m *message) error {
 	err := w.deliverOnce(m)
-	if isUnstorable(err) && m.refuse(err) {
+	if isUnstorable(err) && m.markUnreadable(err) {
 		return w.deliverOnce(m)
 	}
 	return err
