@@ -44,9 +44,9 @@ type unitKey struct{}
 // would precede the answer to that message. It counts as an attempt of no message.
 var errOvertook = errors.New("it writes an event for the key of another message of the batch")
 
-// alone runs m's handler in a transaction of its own. It returns nil if m took effect, now or before. A lost race is run again
+// runAlone runs m's handler in a transaction of its own. It returns nil if m took effect, now or before. A lost race is run again
 // a few times.
-func (w *runner) alone(m *message) error {
+func (w *runner) runAlone(m *message) error {
 	if m.unreadable != nil {
 		return classified{Poison, m.unreadable}
 	}

@@ -186,9 +186,9 @@ func (l *local) deliver(m *message) error {
 		m.began = time.Now()
 		return l.bury(m, failure{class: Poison, err: fmt.Errorf("the process ended %d times while this message ran", m.entry.crashes)})
 	}
-	err := l.alone(m)
+	err := l.runAlone(m)
 	if isUnstorable(err) && m.markUnreadable(err) {
-		err = l.alone(m)
+		err = l.runAlone(m)
 	}
 	if !l.counts(err) {
 		return err

@@ -217,7 +217,7 @@ func (w *worker) runQuarantined(m *message) error {
 		m.began = time.Now()
 		err = w.bury(m, failure{class: Poison, err: fmt.Errorf("the process ended %d times while this message ran", known.n-1)})
 	} else {
-		err = w.decide(m, w.alone(m))
+		err = w.decide(m, w.runAlone(m))
 	}
 	if err != nil {
 		w.uncountStarts([]*message{m})

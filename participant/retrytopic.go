@@ -171,7 +171,7 @@ func (w *worker) unordered(m *message, f failure) error {
 			if m.needsPermit() {
 				return errNoPermit
 			}
-			return w.decide(m, w.alone(m))
+			return w.decide(m, w.runAlone(m))
 		}
 	}
 	moved, err := w.moveOn(m, f)

@@ -302,7 +302,7 @@ func (w *worker) try(m *message) error {
 	if w.inQuarantine(m) {
 		return w.runQuarantined(m)
 	}
-	return w.decide(m, w.alone(m))
+	return w.decide(m, w.runAlone(m))
 }
 
 // decide handles err, the error of a run of m. The error that decide returns is not about m.
