@@ -53,8 +53,8 @@ func (m *message) offsetKey() offsetKey { return offsetKey{m.topicID, m.offset} 
 
 // start is the known state of a message with a mark.
 type start struct {
-	n    int  // how often it was started, in a group or alone, and its run did not end: at most once per owner
-	here bool // this owner has started it
+	times int  // how often it was started, in a group or alone, and its run did not end: at most once per owner
+	here  bool // this owner has started it
 }
 
 // starts holds the marks of messages that have not ended. It may be used concurrently.
@@ -81,7 +81,7 @@ func (s *starts) uncount(ms []*message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, m := range ms {
-		if n := s.of[m.offsetKey()].n; n > 1 {
+		if n := s.of[m.offsetKey()].times; n > 1 {
 			s.of[m.offsetKey()] = start{n - 1, false}
 		} else {
 			delete(s.of, m.offsetKey())
@@ -111,7 +111,7 @@ func (w *worker) loadMarks(ctx context.Context) error {
 	w.starts.of = make(map[offsetKey]start)
 	var at offsetKey
 	var known start
-	_, err = pgx.ForEachRow(rows, []any{&at.topicID, &at.offset, &known.n}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&at.topicID, &at.offset, &known.times}, func() error {
 		w.starts.of[at] = known
 		return nil
 	})
@@ -124,7 +124,7 @@ func (w *worker) suspected(m *message) bool {
 		return false
 	}
 	known, marked := w.starts.get(m)
-	return marked && (known.n > 1 || !known.here)
+	return marked && (known.times > 1 || !known.here)
 }
 
 // inQuarantine reports whether m runs in quarantine: it has a mark, or must get one before it runs.
@@ -207,15 +207,15 @@ func (w *worker) runQuarantined(m *message) error {
 		ctx, cancel := context.WithTimeout(w.ctx, statementLimit)
 		defer cancel()
 		args := pg.Args{"lease": w.lease.id, "topic_id": m.topicID, "offset": m.offset}
-		if err := w.p.cfg.Pool.QueryRow(ctx, markStarted, args).Scan(&known.n); err != nil {
+		if err := w.p.cfg.Pool.QueryRow(ctx, markStarted, args).Scan(&known.times); err != nil {
 			return database(err)
 		}
-		w.starts.set(m, start{known.n, true})
+		w.starts.set(m, start{known.times, true})
 	}
 	var err error
-	if known.n > maxStarts {
+	if known.times > maxStarts {
 		m.began = time.Now()
-		err = w.bury(m, failure{class: Poison, err: fmt.Errorf("the process ended %d times while this message ran", known.n-1)})
+		err = w.bury(m, failure{class: Poison, err: fmt.Errorf("the process ended %d times while this message ran", known.times-1)})
 	} else {
 		err = w.decide(m, w.runAlone(m))
 	}
