@@ -225,8 +225,10 @@ func (p *Participant) repeatAnswer(ctx context.Context, tx *handlerTx, m *messag
 	return nil
 }
 
-// answer renders the outcome event of m and stores the answer. deadletter.Reply sets the event's key, ids and headers.
-func (u *unit) answer(ctx context.Context, m *message, o Outcome) error {
+// answer renders the outcome event of m and stores the answer. deadletter.Reply sets the event's key, ids and headers. The codec may
+// panic, such as on a nil pointer in the outcome: that is a failed run, like a panic of the handler.
+func (u *unit) answer(ctx context.Context, m *message, o Outcome) (err error) {
+	defer recovered(&err)
 	p := u.w.p
 	e := p.reply(m)
 	if o.done && m.handler.reacts {

@@ -176,8 +176,8 @@ func (x *decision) cannotBeFound(st *step) (variable string, missing bool) {
 	})
 }
 
-// parkUnfindable parks the saga if a step waits for an event that cannot find the saga any more, and reports whether it did: a step beside it was
-// answered without the value by which the event finds the saga, or an operator has set the variable to an empty value.
+// parkUnfindable parks the saga if a step waits for an event that cannot find the saga any more, and reports whether it did: a parallel
+// step was answered without the value by which the event finds the saga, or an operator has set the variable to an empty value.
 func (x *decision) parkUnfindable() bool {
 	for i, st := range x.d.steps {
 		if x.s.Steps[i].Phase != Intent {

@@ -60,7 +60,7 @@ func TestASagaThatItsEventCannotFindIsParked(t *testing.T) {
 	})
 }
 
-// TestASagaThatItsEventCannotFindAnyMoreIsParked has a step that waits for the delivery while a step beside it is to set the number of the
+// TestASagaThatItsEventCannotFindAnyMoreIsParked has a step that waits for the delivery while a parallel step is to set the number of the
 // parcel, by which the delivery finds the saga.
 func TestASagaThatItsEventCannotFindAnyMoreIsParked(t *testing.T) {
 	const text = `{"saga":"order","version":1,"key":"id","data":{"id":"string","parcel":"any"},

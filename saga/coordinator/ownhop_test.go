@@ -108,14 +108,14 @@ func TestAnEventThatTheServiceHandlesTooFindsASagaOfALaterVersion(t *testing.T) 
 						return err
 					})
 					f.run(p, f.pool)
-					f.publishOf("order", "Noted", "nobody", `{"ce_outcome": "success"}`)
+					f.publishOf("order", "Noted", "unread", `{"ce_outcome": "success"}`)
 					if !before {
 						f.c = f.notRunning(later)
 					}
 					id := f.begun("approval", map[string]any{"id": "a-1"})
-					f.publishOf("order", "Noted", "nobody-2", `{"ce_outcome": "success"}`) // the process learns the later version by it
+					f.publishOf("order", "Noted", "unread-2", `{"ce_outcome": "success"}`) // the process learns the later version by it
 					testkit.Wait(t, "the process to know the version", func() (is bool, err error) {
-						return is, f.pool.QueryRow(t.Context(), "SELECT count(*) = 1 AND bool_and(status = 'done') FROM troupe.local_work WHERE key = 'nobody-2'").Scan(&is)
+						return is, f.pool.QueryRow(t.Context(), "SELECT count(*) = 1 AND bool_and(status = 'done') FROM troupe.local_work WHERE key = 'unread-2'").Scan(&is)
 					})
 					f.publishOf(hop, "Signed", c.key, c.headers)
 					f.completes(id)

@@ -28,7 +28,7 @@
 //
 // Limits on a schema: 1 MiB, 100 schemas that it refers to, 20,000 fields and types, 50 levels of
 // braces. Limits on a payload, as in package schemas: 200 levels; 1,048,576 values, for which each message counts with all fields of its
-// type. What is in a google.protobuf.Any counts once more.
+// type. The values in a google.protobuf.Any count once more.
 //
 // Not supported: groups and extensions are neither shown nor edited as JSON; editions are as far as protocompile knows them.
 package protobuf

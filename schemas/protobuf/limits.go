@@ -9,7 +9,7 @@ import (
 )
 
 // Limits on one payload, besides maxLevels. An empty message has two bytes, and in memory all fields of its type: a megabyte could become
-// gigabytes, as JSON, as values or as Go structs. What is in a google.protobuf.Any is decoded once more, so its bytes count at each level:
+// gigabytes, as JSON, as values or as Go structs. The bytes in a google.protobuf.Any are decoded once more, so they count at each level:
 // 20,000 of them within each other have 900 kB, and would take 9 GB as JSON.
 const (
 	maxValues = 1 << 20  // fields of the types of all messages, and elements of lists and maps, as package schemas counts them
