@@ -25,7 +25,8 @@ func (s *stream) read() {
 		switch e.Kind {
 		case wal.Begin:
 			open, s.commit, s.commitAt, s.number = true, e.LSN, e.At, 0
-			published = s.skip.seesLow(e.XID)
+			// A later transaction is none of the snapshot, and after 2³¹ of them its low bits would be taken for those of an old one.
+			published = e.LSN < s.again && s.skip.seesLow(e.XID)
 		case wal.Update:
 			if s.mapped != nil {
 				if err = s.mapped.update(s.relay, e.Relation); err != nil {
