@@ -107,17 +107,23 @@ func (r *Relay) untilNext(attempts int) time.Duration {
 	return min(r.cfg.Retry.Wait(attempts), r.cfg.UnknownTopic/10)
 }
 
+// A refusal is the first one of a topic or a schema.
+type refusal struct {
+	since     time.Time
+	partition int32 // of the refused record
+}
+
 // postpone is called for a row whose topic the broker refuses, or whose schema the registry refuses, although neither the row nor the relay
 // is the cause. refused is the name of the topic or of the schema. Once it has been refused for UnknownTopic, postpone returns a failure,
 // so that the row waits for its next try. Without that such rows would fill the claims, and rows of other topics would wait. No such row is
 // parked: when the topic or the schema is accepted again, all of its rows are published.
 func (p *publisher) postpone(i *item, refused string, err error) (t failure, ours bool) {
-	since, known := p.failing[refused]
+	f, known := p.failing[refused]
 	if !known {
-		since = time.Now()
-		p.failing[refused] = since
+		f = refusal{time.Now(), i.record.Partition}
+		p.failing[refused] = f
 	}
-	if i.attempts == 0 && time.Since(since) < p.relay.cfg.UnknownTopic {
+	if i.attempts == 0 && time.Since(f.since) < p.relay.cfg.UnknownTopic {
 		return failure{}, false
 	}
 	return p.relay.later(i, err), true

@@ -42,8 +42,8 @@ type publisher struct {
 
 	renderer *renderer
 
-	// failing has the time of the first refusal of each topic that the broker refuses, and of each schema that the registry refuses.
-	failing map[string]time.Time
+	// failing has the first refusal of each topic that the broker refuses, and of each schema that the registry refuses.
+	failing map[string]refusal
 }
 
 // round claims rows once and publishes them. After idle has ended it claims and sends no more rows, but until term ends it still settles
@@ -187,7 +187,9 @@ func (p *publisher) next(ctx context.Context, queue []*item) ([]*item, error) {
 		switch {
 		case i.err == nil:
 			acked = append(acked, i)
-			delete(p.failing, i.record.Topic)
+			if f, there := p.failing[i.record.Topic]; there && f.partition == i.record.Partition { // another partition may be on a broker that takes records
+				delete(p.failing, i.record.Topic)
+			}
 			if p.tx != nil && p.tx.apart && i.mapped != nil && !i.failedBefore {
 				before.add(i)
 			}

@@ -120,7 +120,7 @@ func (r *Relay) hold(ctx, work context.Context, l *lease, do func(idle, term con
 	defer context.AfterFunc(term, stopIdling)()
 
 	p := &publisher{
-		relay: r, lease: l, client: client, sender: newSender(client), failing: make(map[string]time.Time),
+		relay: r, lease: l, client: client, sender: newSender(client), failing: make(map[string]refusal),
 		renderer: newRenderer(outboxrow.Defaults{Source: r.cfg.Service, ContentType: r.cfg.ContentType}),
 	}
 	p.sender.patience = r.newPatience()
