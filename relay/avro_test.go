@@ -167,6 +167,44 @@ func TestASubjectThatTheRegistryRefusesHoldsNoOtherUp(t *testing.T) {
 	require.Equal(t, map[string]int{"held": 3, "late": 1, "free": 2}, keys)
 }
 
+// A registry may refuse many subjects, as after the loss of a right. The time for which they hold up other rows begins together.
+func TestSubjectsThatTheRegistryRefusesHoldOthersUpTogether(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	asked := make(chan string, 10_000)
+	door := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case asked <- r.URL.Path:
+		default:
+		}
+		w.WriteHeader(http.StatusForbidden)
+	}))
+	t.Cleanup(door.Close)
+	registry, err := schemas.NewRegistry(door.URL)
+	require.NoError(t, err)
+	cfg := s.config()
+	cfg.UnknownTopic = time.Hour
+	cfg.Avro, err = schemas.NewJSONEncoder(registry, schemas.RecordName)
+	require.NoError(t, err)
+	for _, subject := range []string{"One", "Two", "Three"} {
+		s.exec(`INSERT INTO troupe.outbox (topic, key, type, payload) VALUES ($1, $2, $2, '{"n": 1}')`, s.topic, subject)
+	}
+	s.start(cfg)
+	left := map[string]bool{"One": true, "Two": true, "Three": true}
+	testkit.Wait(t, "each subject to be refused", func() (bool, error) {
+		for len(asked) > 0 {
+			path := <-asked
+			for subject := range left {
+				if strings.Contains(path, "/"+subject+"/") {
+					delete(left, subject)
+				}
+			}
+		}
+		return len(left) == 0, nil
+	})
+	require.Zero(t, s.count("SELECT count(*) FROM troupe.outbox_failures"))
+}
+
 // A subject without a schema is handled like a topic that does not exist: tried for a while, then parked.
 func TestASubjectWithoutASchemaIsParkedInTheEnd(t *testing.T) {
 	t.Parallel()

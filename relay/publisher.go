@@ -106,7 +106,9 @@ func (p *publisher) prepare(ctx context.Context, items []*item) (queue []*item, 
 		return nil, nil, err
 	}
 	held, sends := make(keys), make(keys)
-	p.renderer.reset(len(items)) // no row of the last round is in flight
+	refused := make(map[string]error) // by schema, of rows that are not postponed yet
+	var waits error                   // one of them
+	p.renderer.reset(len(items))      // no row of the last round is in flight
 	queue = make([]*item, 0, len(items))
 	for _, i := range items {
 		if held.has(i) {
@@ -131,7 +133,12 @@ func (p *publisher) prepare(ctx context.Context, items []*item) (queue []*item, 
 		} else if err = absent[i.row.Topic]; err != nil {
 			err = fmt.Errorf("topic %s: %w", topicName(i.row.Topic), err)
 		} else if i.mapped != nil || p.relay.cfg.Avro != nil {
-			err = p.complete(ctx, i)
+			if len(refused) > 0 {
+				err = refused[schemaOf(i)]
+			}
+			if err == nil {
+				err = p.complete(ctx, i)
+			}
 			if err == nil && len(p.failing) > 0 {
 				delete(p.failing, schemaOf(i))
 			}
@@ -152,13 +159,19 @@ func (p *publisher) prepare(ctx context.Context, items []*item) (queue []*item, 
 		}
 		t, ours := p.relay.judge(i, err)
 		if !ours && errors.Is(err, schemas.ErrRefused) {
-			t, ours = p.postpone(i, schemaOf(i), err)
+			if t, ours = p.postpone(i, schemaOf(i), err); !ours {
+				refused[schemaOf(i)], waits = err, err
+				continue // the time until rows are postponed begins now for other schemas that are refused, too
+			}
 		}
 		if !ours {
 			return nil, nil, err // nothing was sent: all rows are claimed again
 		}
 		held.add(i)
 		failures = append(failures, t)
+	}
+	if waits != nil { // as above
+		return nil, nil, waits
 	}
 	return queue, failures, nil
 }
