@@ -21,19 +21,30 @@ const (
 	// leastPatience is longer than the client needs to leave a broker that does not answer, and to send to its successor.
 	leastPatience = 15 * time.Second
 	probeTime     = 2 * time.Second
+	// answerTime is longer than a broker may work on a request, see brokerTimeout. A partition that is available again may take longer than
+	// probeTime for each record: if none were waited for longer, records would be stored, given up, and sent again for ever.
+	answerTime  = 10 * time.Second
+	answerEvery = 5 // sends to a topic after its records were given up, of which one has answerTime
 )
 
 // A patience limits how long a send waits for records that no broker takes while brokers answer. The zero value sets no limit: under
 // exactly-once a Kafka transaction cannot end without all of its records.
 type patience struct {
-	most    time.Duration        // for records of a topic; 0: no limit
-	probe   time.Duration        // for records of a topic that is in givenUp for less than most
-	givenUp map[string]time.Time // by topic: when the client last gave up a record of it
+	most    time.Duration     // for records of a topic; 0: no limit
+	probe   time.Duration     // for records of a topic of which a record was given up less than most ago
+	answer  time.Duration     // for each such record of one send of answerEvery
+	givenUp map[string]giveUp // by topic
+}
+
+// A giveUp is the last send to a topic of which a record was given up, and the number of such sends.
+type giveUp struct {
+	at    time.Time
+	sends int
 }
 
 // newPatience returns the patience of at-least-once delivery.
 func (r *Relay) newPatience() patience {
-	return patience{max(r.cfg.UnknownTopic, r.patience), min(probeTime, r.patience), make(map[string]time.Time)}
+	return patience{max(r.cfg.UnknownTopic, r.patience), min(probeTime, r.patience/2), min(answerTime, r.patience), make(map[string]giveUp)}
 }
 
 // newProducer creates the client of a term. The broker may have stored a record that the client gives up: then the record is published
@@ -44,15 +55,17 @@ func (r *Relay) newProducer() (*kgo.Client, error) {
 
 // limitOf returns the time after which the client may give up a record to the topic; 0: never.
 func (p patience) limitOf(topic string) time.Duration {
-	at, there := p.givenUp[topic]
+	last, there := p.givenUp[topic]
 	switch {
 	case !there:
 		return p.most
-	case time.Since(at) < p.most:
-		return p.probe
+	case time.Since(last.at) >= p.most:
+		delete(p.givenUp, topic)
+		return p.most
+	case last.sends%answerEvery == 0:
+		return p.answer
 	}
-	delete(p.givenUp, topic)
-	return p.most
+	return p.probe
 }
 
 // A deadline gives up the records of a send that were produced with ctx: the end of ctx makes the client give them up.
@@ -94,12 +107,15 @@ func gaveUp(err error) bool {
 	return errors.Is(err, context.Canceled) || kerr.IsRetriable(err) && kafka.Classify(err) == kafka.Unavailable
 }
 
-// notTaken replaces the error of a record that the client gave up by errNotTaken, and stores in givenUp when that happened to the topic.
-func (s *sender) notTaken(i *item) {
+// notTaken replaces the error of a record that the client gave up by errNotTaken, and stores when that happened to the topic. now is the
+// same for all records of a send.
+func (s *sender) notTaken(i *item, now time.Time) {
 	if !gaveUp(i.err) || s.patience.most == 0 {
 		return
 	}
-	s.patience.givenUp[i.record.Topic] = time.Now()
+	if last := s.patience.givenUp[i.record.Topic]; !last.at.Equal(now) {
+		s.patience.givenUp[i.record.Topic] = giveUp{now, last.sends + 1}
+	}
 	if errors.Is(i.err, context.Canceled) {
 		i.err = errNotTaken
 		return

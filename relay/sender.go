@@ -109,8 +109,9 @@ func (s *sender) send(ctx context.Context, items []*item) error {
 	if err != nil {
 		return err
 	}
+	now := time.Now()
 	for _, i := range items {
-		s.notTaken(i)
+		s.notTaken(i, now)
 		s.learn(i)
 	}
 	return nil

@@ -76,3 +76,39 @@ func TestAPartitionThatTakesNoRecordsHoldsNoOtherTopicUp(t *testing.T) {
 		})
 	}
 }
+
+// A partition that is available again may be slow, as while its replicas are brought up to date. Its rows are not sent to it for ever.
+func TestAPartitionThatTakesRecordsSlowlyIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.DataDir(t.TempDir()), kfake.SeedTopics(1, "ill"))
+	require.NoError(t, err)
+	t.Cleanup(cluster.Close)
+	var available atomic.Bool
+	cluster.ControlKey(0, func(request kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.KeepControl()
+		if available.Load() {
+			cluster.SleepControl(func() { <-time.After(1500 * time.Millisecond) })
+			return nil, nil, false
+		}
+		produce := request.(*kmsg.ProduceRequest)
+		response := produce.ResponseKind().(*kmsg.ProduceResponse)
+		answer, partition := kmsg.NewProduceResponseTopic(), kmsg.NewProduceResponseTopicPartition()
+		answer.Topic, answer.TopicID = produce.Topics[0].Topic, produce.Topics[0].TopicID
+		partition.ErrorCode = kerr.NotEnoughReplicas.Code
+		answer.Partitions = append(answer.Partitions, partition)
+		response.Topics = append(response.Topics, answer)
+		return response, nil, true
+	})
+	s.brokers = cluster.ListenAddrs()
+	s.insert("ill", "k", "0")
+	cfg := s.config()
+	cfg.Source, cfg.Delivery, cfg.UnknownTopic = relay.Poll, relay.AtLeastOnce, 10*time.Second
+	made, err := relay.New(cfg)
+	require.NoError(t, err)
+	made.Patience(2 * time.Second) // records that were given up once have one second, and each fifth time two
+	r := s.run(made)
+	testkit.Wait(t, "the row to be given up", func() (bool, error) { return r.Status().Retried > 0, nil })
+	available.Store(true)
+	testkit.Wait(t, "the row to be published", func() (bool, error) { return r.Status().Deleted == 1, nil })
+}
