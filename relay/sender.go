@@ -87,8 +87,13 @@ func (s *sender) send(ctx context.Context, items []*item) error {
 	var open sync.WaitGroup
 	open.Add(len(items))
 	deadlines := make(map[time.Duration]deadline, 1)
+	limits := make(map[string]time.Duration, 1) // one limit for all records of a topic: a later one of a key must not be sent when an earlier one is given up
 	for _, i := range items {
-		limit := s.patience.limitOf(i.record.Topic)
+		limit, known := limits[i.record.Topic]
+		if !known {
+			limit = s.patience.limitOf(i.record.Topic)
+			limits[i.record.Topic] = limit
+		}
 		if _, there := deadlines[limit]; !there {
 			deadlines[limit] = s.deadlineAfter(ctx, limit)
 		}

@@ -1,11 +1,16 @@
 package relay
 
 import (
+	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/troupe-go/troupe/internal/kafka"
 )
 
 func TestASendHoldsNoMoreThanOrderAllows(t *testing.T) {
@@ -59,4 +64,32 @@ func TestASizeIsNeverBelowWhatTheRecordTakes(t *testing.T) {
 	r := &kgo.Record{Key: []byte("key"), Value: []byte(strings.Repeat("v", 100)), Headers: []kgo.RecordHeader{{Key: "h", Value: []byte("v")}}}
 	const most = 5 + 1 + 10 + 5 + (5 + 3) + (5 + 100) + 5 + (5 + 1 + 5 + 1)
 	require.GreaterOrEqual(t, sizeOf(r), most)
+}
+
+// buffered is called for each record that is given to a client.
+type buffered func()
+
+func (b buffered) OnProduceRecordBuffered(*kgo.Record) { b() }
+
+// If the records of a send to one topic had different limits, one of a key could be given up, and a later one be sent.
+func TestTheRecordsOfASendToATopicAreGivenUpTogether(t *testing.T) {
+	t.Parallel()
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.DataDir(t.TempDir()), kfake.SeedTopics(1, "t"))
+	require.NoError(t, err)
+	t.Cleanup(cluster.Close)
+	const most = 100 * time.Millisecond
+	var givenUp time.Time
+	client, err := kafka.NewClient(cluster.ListenAddrs(), kgo.ManualFlushing(), kgo.WithHooks(buffered(func() {
+		for time.Since(givenUp) < most { // between the records the short limit ends
+			runtime.Gosched()
+		}
+	})))
+	require.NoError(t, err)
+	t.Cleanup(client.Close)
+	s := newSender(client)
+	givenUp = time.Now()
+	s.patience = patience{most, time.Hour, time.Hour, map[string]giveUp{"t": {givenUp, 1}}}
+	items := []*item{{record: &kgo.Record{Topic: "t"}}, {record: &kgo.Record{Topic: "t"}}}
+	require.NoError(t, s.send(t.Context(), items))
+	require.Same(t, items[0].record.Context, items[1].record.Context)
 }
