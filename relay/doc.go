@@ -106,7 +106,8 @@
 //	synchronous_standby_names matches it   commits of other sessions wait until the relay confirms them, a second or more; the relay's
 //	                                       own commits do not wait; it logs a warning
 //	a commit waits for a standby           its rows may be published, or recorded as failed, before other sessions see them
-//	the server decodes a huge transaction  the relay waits: after 15 s of silence another connection looks at the server
+//	the server decodes a huge transaction  the relay waits: after 15 s of silence another connection looks at the server. After 30 s it is
+//	                                       not ready
 //	failover, the old primary still runs   the relay ends the old primary's stream, and continues with the checkpoint and the rows
 //	                                       of the new one
 //	the server restarts                    the relay ends its stream, so that the server can stop, and connects again

@@ -53,17 +53,48 @@ func (r *Relay) heldBack(why error) {
 	r.quiet.failed("log", why)
 }
 
-// watchStandby is called while the stream runs, with the sample that the stream has not passed yet, or with nil if it has passed the last
-// one. Once the sample is older than heldAfter, watchStandby checks every heldAfter whether the server holds the log back. While the window
+// watchServer is called while the stream runs, with the sample that the stream has not passed yet, or with nil if it has passed the last
+// one. Once the sample is older than heldAfter, watchServer checks every heldAfter whether the server holds the log back. While the window
 // is full, the relay itself is the cause of the delay, and it does not check.
-func (s *stream) watchStandby(ctx context.Context, pending *sample) {
+func (s *stream) watchServer(ctx context.Context, pending *sample) {
 	switch {
 	case pending == nil || s.isFull():
 		s.relay.heldBack(nil)
 	case time.Since(pending.at) >= heldAfter && time.Since(s.watched) >= heldAfter:
 		s.watched = time.Now()
-		s.relay.heldBack(standbyWait(ctx, s.db, s.conn.PID()))
+		why := standbyWait(ctx, s.db, s.conn.PID())
+		if stalled := s.stalled(); why == nil {
+			why = stalled
+		}
+		s.relay.heldBack(why)
 	}
+}
+
+// A stall is the progress of a stream, and the time since which there was none.
+type stall struct {
+	published uint64
+	rows      int64
+	since     time.Time
+}
+
+// stalled returns an error if the server has sent nothing for 2 * Relay.silence, although it has more log and the publisher waits for it.
+// Rows may wait then, and the relay does not know of them.
+func (s *stream) stalled() error {
+	s.mu.Lock()
+	read := len(s.filling.items) > 0 || s.filling.upTo > 0
+	s.mu.Unlock()
+	now := stall{s.published.Load(), s.rows.Load(), s.stall.since}
+	if read || !s.waiting.Load() || now != s.stall || now.since.IsZero() {
+		now.since = time.Now()
+		s.stall = now
+		return nil
+	}
+	silent := time.Since(now.since)
+	if silent < 2*s.relay.silence {
+		return nil
+	}
+	return fmt.Errorf("the server has sent no part of its log for %s: it decodes a large transaction, or its process %d waits, "+
+		"see its wait_event in pg_stat_activity", silent.Round(time.Second), s.conn.PID())
 }
 
 // whileReading calls read, which reads the log in the session of tx. Meanwhile it checks every heldAfter whether the server holds the log

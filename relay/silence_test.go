@@ -72,7 +72,7 @@ func silentStage(t *testing.T) (s *stage, r running, logs *lines) {
 func TestAServerThatDecodesForLongIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	needsLog(t)
-	s, _, logs := silentStage(t)
+	s, r, logs := silentStage(t)
 	s.exec("CREATE MATERIALIZED VIEW big AS SELECT g FROM generate_series(1, 100000) g WITH NO DATA")
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
@@ -92,9 +92,11 @@ func TestAServerThatDecodesForLongIsWaitedFor(t *testing.T) {
 	})
 	require.NotContains(t, logs.String()[before:], "was silent")
 	require.NotContains(t, logs.String()[before:], `"streaming"`)
+	waitUnready(t, r, "the server has sent no part of its log")
 	thaw()
 	s.insert(s.topic, "k", "after")
 	require.Equal(t, []string{"before", "after"}, values(s.gather(2, s.topic)))
+	testkit.Wait(t, "readiness", func() (bool, error) { return r.Ready() == nil, r.Ready() })
 }
 
 func TestAStreamWhoseServerIsSilentAndIdleBeginsAgain(t *testing.T) {

@@ -202,8 +202,8 @@ func (r *Relay) Status() Status {
 // relay waits for. It depends on progress, not on connections: no progress for a lease's length and two intervals is an error.
 //
 // These are errors of an active relay too: a slot that the server is about to lose, or for which it keeps more log than Config.SlotUnready;
-// a stream that repeatedly ends at one LSN; a stream from which the server holds the log back for a standby; and a stream whose checkpoint
-// could not be stored for as long as that. Failed rows are not an error.
+// a stream that repeatedly ends at one LSN; a stream from which the server holds the log back, for a standby or while it decodes a large
+// transaction; and a stream whose checkpoint could not be stored for as long as that. Failed rows are not an error.
 //
 // Ready may be called at any time, from any goroutine.
 func (r *Relay) Ready() error {

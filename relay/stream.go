@@ -78,6 +78,8 @@ type stream struct {
 	hurry          chan struct{} // signals that the LSN must be confirmed at once
 	received       atomic.Int64  // when the server last sent something, Unix nanoseconds
 	watched        time.Time     // when the relay last checked whether the server holds the log back
+	waiting        atomic.Bool   // the publisher waits for more of the log
+	stall          stall         // used by keepCheckpoint
 }
 
 // stream publishes from the log until idle ends. If no slot continues at the stored checkpoint, it first creates one, and then publishes

@@ -85,7 +85,7 @@ func (s *stream) keepCheckpoint(ctx context.Context, st storedState) {
 			fresh = pending.rows != proven
 			proven, st.published, pending = pending.rows, &pending.snapshot, nil
 		}
-		s.watchStandby(ctx, pending)
+		s.watchServer(ctx, pending)
 		rows := s.rows.Load()
 		moved := rows != kept && time.Since(stored) >= sampleEvery
 		if !fresh && !moved && published < s.reported.Load()+storeBehind && time.Since(stored) < time.Minute {
