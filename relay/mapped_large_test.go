@@ -42,7 +42,10 @@ func TestAFailedRowThatIsTooLargeToKeepIsParked(t *testing.T) {
 	require.True(t, again.Parked)
 	require.ErrorContains(t, again.Err, "column payload: has")
 	require.ErrorContains(t, again.Err, "bytes, which are not kept")
+	require.ErrorContains(t, again.Err, "discard this one, then insert the row again") // a row of its id that is inserted before is the same message
 	_, err = d.Discard(t.Context(), first.ID, by)
 	require.NoError(t, err)
 	require.Equal(t, []string{"2", "1"}, values(consumer.WaitN(2)))
+	s.exec(`INSERT INTO public.outbox (id, aggregatetype, aggregateid, type, payload) VALUES ($1, 'order', 'k', 'T', '"shorter"')`, first.ID)
+	require.Equal(t, []string{"2", "1", `"shorter"`}, values(consumer.WaitN(3)))
 }

@@ -51,7 +51,7 @@ func (t *Table) Recode(row []Value, encoding string, convert func(text []byte) (
 func (v Value) readable() error {
 	switch {
 	case v.Missing > 0:
-		return fmt.Errorf("has %d bytes, which are not kept with a row that could not be published: insert the row again and discard this one", v.Missing)
+		return fmt.Errorf("has %d bytes, which are not kept with a row that could not be published: discard this one, then insert the row again", v.Missing)
 	case v.Encoding == "":
 		return nil
 	}
