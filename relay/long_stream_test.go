@@ -10,8 +10,8 @@ import (
 )
 
 // A stream begins with a snapshot of the transactions that are published, and the log has the low 32 bits of a transaction's id. After 2^31
-// transactions of the server, the bits of each new one are as those of an old one of the snapshot. The test has a snapshot that sees the
-// bits of the next transactions instead.
+// transactions of the server, a new one has bits that the snapshot sees. The test has a snapshot that sees the bits of the next
+// transactions instead.
 func TestAStreamThatLastsPublishesTransactionsWhoseBitsItsSnapshotSees(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

@@ -25,7 +25,7 @@ func (s *stream) read() {
 		switch e.Kind {
 		case wal.Begin:
 			open, s.commit, s.commitAt, s.number = true, e.LSN, e.At, 0
-			// A later transaction is none of the snapshot, and after 2³¹ of them its low bits would be taken for those of an old one.
+			// A later transaction is none of the snapshot. After 2³¹ transactions its low bits are equal to the bits of an old one.
 			published = e.LSN < s.again && s.skip.seesLow(e.XID)
 		case wal.Update:
 			if s.mapped != nil {
