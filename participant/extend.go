@@ -52,7 +52,7 @@ func (p *Participant) extend(hs []*handler) bool {
 			return true
 		}
 	}
-	if len(next) == len(p.registered()) { // they have given way
+	if len(next) == len(p.registered()) { // all of them gave way to other handlers: no topic was added
 		return true
 	}
 	p.handlers.Store(&next)

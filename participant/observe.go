@@ -85,7 +85,7 @@ func (p *Participant) addObservers() error {
 	return nil
 }
 
-// addEventObserver adds the function of ObserveEvents to the handlers of a topic of events, and makes it the handler of the types that have none.
+// addEventObserver adds the function of ObserveEvents to the handlers of a topic of events, and registers it as the handler of events whose type has no handler.
 func (p *Participant) addEventObserver(topic string) error {
 	t, err := topics.Parse(topic)
 	if err != nil || t.Kind != topics.Events {

@@ -12,7 +12,7 @@ import (
 	"github.com/troupe-go/troupe/internal/kafka"
 )
 
-// optionalLimit limits one search for optional topics, which a start waits for.
+// optionalLimit limits the check of one optional topic. Each start of a membership waits for it.
 const optionalLimit = 10 * time.Second
 
 // optional reports whether the only handler of a topic is optional.
@@ -22,29 +22,33 @@ func (hs handlers) optional(topic string) bool {
 }
 
 // provisionOptional creates the optional topics that do not exist. It returns the ones that cannot be consumed, since they are not there or
-// this client may not read them, and the reasons.
-func (p *Participant) provisionOptional(ctx context.Context, client *kgo.Client) (missing []string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, optionalLimit)
-	defer cancel()
+// this client may not see them, and the reasons. err says that it is not known which topics there are: the brokers do not answer.
+func (p *Participant) provisionOptional(ctx context.Context, client *kgo.Client) (missing []string, reasons, err error) {
 	for _, topic := range slices.Sorted(maps.Keys(p.registered())) {
 		if !p.registered().optional(topic) {
 			continue
 		}
-		refused := kafka.Provision(ctx, client, kafka.Topic{Name: topic, Partitions: p.cfg.Partitions, Replicas: p.cfg.Replicas})
-		there, failed := kafka.TopicIDs(ctx, client, topic)
-		if _, exists := there[topic]; failed == nil && (exists || refused == nil) { // a broker names a new topic a moment later
-			continue
+		limited, cancel := context.WithTimeout(ctx, optionalLimit)
+		refused := kafka.Provision(limited, client, kafka.Topic{Name: topic, Partitions: p.cfg.Partitions, Replicas: p.cfg.Replicas})
+		there, failed := kafka.TopicIDs(limited, client, topic)
+		cancel()
+		_, exists := there[topic]
+		switch {
+		case failed != nil && kafka.Classify(failed) == kafka.Unavailable:
+			return nil, nil, failed
+		case failed == nil && (exists || refused == nil): // the metadata may lack a topic that was just created
+		default:
+			missing, reasons = append(missing, topic), errors.Join(reasons, refused, failed)
 		}
-		missing, err = append(missing, topic), errors.Join(err, refused, failed)
 	}
-	return missing, err
+	return missing, reasons, nil
 }
 
 // leaveOut sets the optional topics that the next membership does not consume.
 func (p *Participant) leaveOut(missing []string, err error) {
 	if len(missing) > 0 && !slices.Equal(missing, p.leftOut) {
 		p.cfg.Log.Error().Err(err).Strs("topics", missing).
-			Msg("topics that only other versions of this service need are not consumed: they are consumed once they exist and may be read")
+			Msg("topics that only saga definitions of other versions read are not consumed: they are consumed once they exist and may be read")
 	}
 	p.leftOut = missing
 }
@@ -56,8 +60,8 @@ func (p *Participant) awaitLeftOut(ctx context.Context, client *kgo.Client, aban
 		if !pause(ctx, formerAgain.Wait(look)) {
 			return
 		}
-		missing, _ := p.provisionOptional(ctx, client)
-		if slices.ContainsFunc(p.leftOut, func(topic string) bool { return !slices.Contains(missing, topic) }) {
+		missing, _, err := p.provisionOptional(ctx, client)
+		if err == nil && slices.ContainsFunc(p.leftOut, func(topic string) bool { return !slices.Contains(missing, topic) }) {
 			abandon(errMoreTopics)
 			return
 		}

@@ -55,6 +55,11 @@ func (p *Participant) provision(ctx context.Context) error {
 			}
 			err = listErr // another client has created them
 		}
+		var missing []string
+		var reasons error
+		if err == nil { // a topic that is only unavailable is not left out: time-outs would not wait for the answers in it
+			missing, reasons, err = p.provisionOptional(ctx, client)
+		}
 		trouble.report(err)
 		if err == nil {
 			former, err := p.findFormer(ctx, client)
@@ -64,7 +69,7 @@ func (p *Participant) provision(ctx context.Context) error {
 				p.useFormer(former)
 			}
 			p.formerPending = err != nil || len(former.missing) > 0
-			p.leaveOut(p.provisionOptional(ctx, client))
+			p.leaveOut(missing, reasons)
 			p.checkRetention(ctx, client)
 			p.checkRetryRetention(ctx, client)
 			return nil

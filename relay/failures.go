@@ -107,22 +107,21 @@ func (r *Relay) untilNext(attempts int) time.Duration {
 	return min(r.cfg.Retry.Wait(attempts), r.cfg.UnknownTopic/10)
 }
 
-// A refusal is the first one of a topic or a schema.
-type refusal struct {
-	since     time.Time
-	partition int32 // of the refused record
-}
+// A refusal records since when a partition or a schema is refused without a break, and when it was refused last.
+type refusal struct{ since, last time.Time }
 
 // postpone is called for a row whose topic the broker refuses, or whose schema the registry refuses, although neither the row nor the relay
-// is the cause. refused is the name of the topic or of the schema. Once it has been refused for UnknownTopic, postpone returns a failure,
+// is the cause. refused is the result of partitionOf or schemaOf. Once it has been refused for UnknownTopic, postpone returns a failure,
 // so that the row waits for its next try. Without that such rows would fill the claims, and rows of other topics would wait. No such row is
 // parked: when the topic or the schema is accepted again, all of its rows are published.
 func (p *publisher) postpone(i *item, refused string, err error) (t failure, ours bool) {
+	now := time.Now()
 	f, known := p.failing[refused]
-	if !known {
-		f = refusal{time.Now(), i.record.Partition}
-		p.failing[refused] = f
+	if !known || now.Sub(f.last) > p.relay.cfg.UnknownTopic+time.Minute { // a refused row is tried more often than that
+		f.since = now
 	}
+	f.last = now
+	p.failing[refused] = f
 	if i.attempts == 0 && time.Since(f.since) < p.relay.cfg.UnknownTopic {
 		return failure{}, false
 	}
@@ -137,7 +136,11 @@ func (r *Relay) later(i *item, err error) failure {
 	}}
 }
 
-// schemaOf returns the name of the row's schema in publisher.failing. It equals no topic's name, since no topic has a slash.
+// partitionOf returns the name of the record's partition in publisher.failing. Another partition of the topic may be on a broker that takes
+// records.
+func partitionOf(i *item) string { return fmt.Sprintf("%s/%d", i.record.Topic, i.record.Partition) }
+
+// schemaOf returns the name of the row's schema in publisher.failing. It equals no partition's name, which has one slash.
 func schemaOf(i *item) string { return "schema/" + i.row.Topic + "/" + i.row.Type }
 
 // note records failures, and returns when they are stored. From then on a claim leaves out these rows, and the rows behind them. So the

@@ -36,7 +36,7 @@ type patience struct {
 	givenUp map[string]giveUp // by topic
 }
 
-// A giveUp is the last send to a topic of which a record was given up, and the number of such sends.
+// A giveUp records when a send to a topic last gave up a record, and how many sends did.
 type giveUp struct {
 	at    time.Time
 	sends int

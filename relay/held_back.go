@@ -70,15 +70,15 @@ func (s *stream) watchServer(ctx context.Context, pending *sample) {
 	}
 }
 
-// A stall is the progress of a stream, and the time since which there was none.
+// A stall records how far a stream has come, and since when it has not moved.
 type stall struct {
 	published uint64
 	rows      int64
 	since     time.Time
 }
 
-// stalled returns an error if the server has sent nothing for 2 * Relay.silence, although it has more log and the publisher waits for it.
-// Rows may wait then, and the relay does not know of them.
+// stalled returns an error if the stream has made no progress for 2 * Relay.silence, although the publisher waits for rows and the server has
+// more log. Rows may wait then, and the relay does not know of them.
 func (s *stream) stalled() error {
 	s.mu.Lock()
 	read := len(s.filling.items) > 0 || s.filling.upTo > 0

@@ -42,7 +42,7 @@ type publisher struct {
 
 	renderer *renderer
 
-	// failing has the first refusal of each topic that the broker refuses, and of each schema that the registry refuses.
+	// failing has the first refusal of each partition that a broker refuses, and of each schema that the registry refuses.
 	failing map[string]refusal
 }
 
@@ -161,7 +161,7 @@ func (p *publisher) prepare(ctx context.Context, items []*item) (queue []*item, 
 		if !ours && errors.Is(err, schemas.ErrRefused) {
 			if t, ours = p.postpone(i, schemaOf(i), err); !ours {
 				refused[schemaOf(i)], waits = err, err
-				continue // the time until rows are postponed begins now for other schemas that are refused, too
+				continue // so that UnknownTopic begins in this round for every refused schema
 			}
 		}
 		if !ours {
@@ -170,7 +170,7 @@ func (p *publisher) prepare(ctx context.Context, items []*item) (queue []*item, 
 		held.add(i)
 		failures = append(failures, t)
 	}
-	if waits != nil { // as above
+	if waits != nil { // a schema is refused for less than UnknownTopic: nothing is sent, and all rows are claimed again
 		return nil, nil, waits
 	}
 	return queue, failures, nil
@@ -200,8 +200,8 @@ func (p *publisher) next(ctx context.Context, queue []*item) ([]*item, error) {
 		switch {
 		case i.err == nil:
 			acked = append(acked, i)
-			if f, there := p.failing[i.record.Topic]; there && f.partition == i.record.Partition { // another partition may be on a broker that takes records
-				delete(p.failing, i.record.Topic)
+			if len(p.failing) > 0 {
+				delete(p.failing, partitionOf(i))
 			}
 			if p.tx != nil && p.tx.apart && i.mapped != nil && !i.failedBefore {
 				before.add(i)
@@ -226,7 +226,7 @@ func (p *publisher) next(ctx context.Context, queue []*item) ([]*item, error) {
 		}
 		if !ours {
 			if cause := (*kerr.Error)(nil); errors.As(i.err, &cause) && !cause.Retriable && (kafka.Classify(i.err) == kafka.Unavailable || byClock(i, i.err)) {
-				t, ours = p.postpone(i, i.record.Topic, i.err)
+				t, ours = p.postpone(i, partitionOf(i), i.err)
 			}
 		}
 		if !ours {

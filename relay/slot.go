@@ -75,7 +75,7 @@ func unusable(st storedState, slot slotState, system wal.System) string {
 	case !st.there:
 		return "the outbox was not streamed so far"
 	case st.source != WAL:
-		return "the table was polled, or the creation of the slot did not end"
+		return "the last relay polled the table, or ended before the slot was created"
 	case st.system != system.ID:
 		return "the stored state is of another cluster: a copy or a restored dump"
 	case !slot.there:

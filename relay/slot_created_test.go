@@ -40,7 +40,7 @@ func TestASlotIsReportedAsCreatedOnceItsCreationHasEnded(t *testing.T) {
 
 	r = start()
 	logged(`"message":"creating the slot again; `)
-	require.Contains(t, logs.String(), "the creation of the slot did not end")
+	require.Contains(t, logs.String(), "ended before the slot was created")
 	require.NoError(t, open.Commit(t.Context()))
 	logged(`"message":"slot created"`)
 	logged(`"message":"streaming"`)

@@ -165,7 +165,7 @@ func (s *state) setHeldBack(why error) {
 	s.held = why
 }
 
-// setUnstored is called after each attempt to store the checkpoint of a stream, with the reason why it failed; nil: it did not.
+// setUnstored sets the reason why the last attempt to take a sample or to store the checkpoint of a stream failed; nil: it succeeded.
 func (s *state) setUnstored(why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -68,15 +68,22 @@ const cannotConnectNow = "57P03"
 // that snapshot too. Only then is the LSN confirmed to the server. When ctx ends it stores the last state and returns.
 func (s *stream) keepCheckpoint(ctx context.Context, st storedState) {
 	var pending *sample    // a sample that the stream has not passed yet
+	var unsampled bool     // the last sample has failed
 	var proven, kept int64 // s.rows at the last sample that the stream has passed, and at the last store
 	for stored := time.Now(); s.awaitCheckpoint(ctx, pending, proven); {
 		if pending == nil {
 			got, err := s.sample(ctx)
 			if err != nil {
 				s.failed(ctx, "sample", err)
+				s.relay.state.setUnstored(err) // without a sample no checkpoint is stored
+				unsampled = true
 				continue
 			}
 			s.relay.quiet.recovered("sample")
+			if unsampled {
+				unsampled = false
+				s.relay.state.setUnstored(nil)
+			}
 			pending = &got
 		}
 		published := s.published.Load()
@@ -93,6 +100,7 @@ func (s *stream) keepCheckpoint(ctx context.Context, st storedState) {
 		}
 		if err := s.keep(ctx, st, published); err != nil {
 			s.failed(ctx, "store", err)
+			s.relay.state.setUnstored(err)
 			continue
 		}
 		s.relay.quiet.recovered("store")
@@ -136,7 +144,6 @@ func (s *stream) failed(ctx context.Context, what string, err error) {
 	}
 	if ctx.Err() == nil {
 		s.relay.quiet.failed(what, err)
-		s.relay.state.setUnstored(err)
 	}
 }
 

@@ -177,10 +177,11 @@ func (x *decision) cannotBeFound(st *step) (variable string, missing bool) {
 }
 
 // parkUnfindable parks the saga if a step waits for an event that cannot find the saga any more, and reports whether it did: a parallel
-// step was answered without the value by which the event finds the saga, or an operator has set the variable to an empty value.
+// step was answered without the value by which the event finds the saga, or an operator has set the variable to an empty value. A step that has a
+// time-out ends by it, as any step whose event does not come.
 func (x *decision) parkUnfindable() bool {
 	for i, st := range x.d.steps {
-		if x.s.Steps[i].Phase != Intent {
+		if x.s.Steps[i].Phase != Intent || st.Timeout > 0 {
 			continue
 		}
 		if variable, missing := x.cannotBeFound(st); missing {

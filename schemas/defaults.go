@@ -9,7 +9,7 @@ import (
 )
 
 // goavro puts the default of each missing field into a map before it encodes a record: two megabytes of "{}," became two gigabytes with a
-// record of 30 such fields. So the fields of all records count before it begins, also the missing ones.
+// record of 30 such fields. checkFields counts the fields of all records, including missing ones, before goavro starts.
 const (
 	mostFields = 4 * maxValues // a bare value of a union may count for several branches
 	smallText  = 16 << 10      // bytes of a text that is not counted

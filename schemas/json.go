@@ -39,7 +39,7 @@ func (c *Codec) ToJSON(ctx context.Context, payload []byte) (schemaName string, 
 // copies of a text while it grows.
 const maxConverted = 16 << 20
 
-// cutConvertible is cutHeader for a payload that is to be converted.
+// cutConvertible cuts the header as cutHeader does, and refuses a payload above maxConverted.
 func cutConvertible(payload []byte) (id uint32, body []byte, err error) {
 	if len(payload) > maxConverted {
 		return 0, nil, poison("", fmt.Errorf("a payload of %d bytes is not converted: at most %d are", len(payload), maxConverted))

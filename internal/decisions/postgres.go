@@ -64,7 +64,7 @@ type Postgres struct {
 	hop, group, content string
 	now                 time.Time
 	reportConflict      func(error) error // called with each error of a statement that Save has queued
-	expired             func(Stashed)     // called with each expired event that Stash or Unstash deletes; it has no fields
+	expired             func(Stashed)     // called with each expired event that Stash or Unstash deletes, of which it has only the hop and type
 	first               *pgx.Batch        // sent with the first Load; nil: nothing
 }
 

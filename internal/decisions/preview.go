@@ -32,7 +32,7 @@ func (v Preview) Act(ctx context.Context, pool *pgxpool.Pool, e saga.Event) ([]D
 	return p.decided, err
 }
 
-// previewStore is the Store of a Preview. Of the methods that a Preview calls, only Unstash does anything: it reads.
+// previewStore is the Store of a Preview. Unstash reads the stash, Guard and Stash do nothing, and no other method is called.
 type previewStore struct {
 	Store // nil
 	pool  *pgxpool.Pool

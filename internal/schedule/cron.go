@@ -149,7 +149,7 @@ func (c Cron) byTheRulesOfNow(next time.Time) time.Time {
 	return next
 }
 
-// longestSpan limits the part of the past that last searches before it searches all of it. Twice as long does not overflow a Duration.
+// longestSpan limits the part of the past that last searches before it searches all of it. Twice this span still fits in a time.Duration.
 const longestSpan = 140 * 365 * 24 * time.Hour
 
 // last returns the latest times, at most n, from next on that are not after now, and reports whether next was left out. next is one of the

@@ -186,7 +186,7 @@ func TestTheRegularExpressionsOfASchemaHaveALimit(t *testing.T) {
 		repeat string
 		count  int
 		fits   bool
-	}{{"{20}", 20, true}, {"{1000}", 200, false}, {strings.Repeat("x", 100) + "){999}", 2, false}} {
+	}{{"{20}", 20, true}, {`[\\p{L}\\p{N} ]{1,200}`, 10, true}, {"{1000}", 200, false}, {strings.Repeat("x", 100) + "){999}", 2, false}} {
 		var fields []string
 		for n := range c.count {
 			pattern := strings.Repeat("(", strings.Count(c.repeat, ")")) + "x" + c.repeat + itoa(n)

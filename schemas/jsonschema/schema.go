@@ -104,7 +104,7 @@ type patterns struct {
 	compiled map[string]*regexp.Regexp // the library compiles each of them twice
 }
 
-var errSteps = fmt.Errorf("regular expressions of more than %d steps, for which each character and each repetition counts", maxSteps)
+var errSteps = fmt.Errorf("its regular expressions have more than %d steps, each character and each repetition counted: shorten a repetition such as {1,1000}", maxSteps)
 
 func (p *patterns) compile(text string) (jsonschema.Regexp, error) {
 	if known := p.compiled[text]; known != nil {
@@ -121,9 +121,13 @@ func (p *patterns) compile(text string) (jsonschema.Regexp, error) {
 	return p.compiled[text], err
 }
 
-// steps returns about the number of instructions of a regular expression, and not much more than maxSteps: (a{100}){100} has 10,000 of them.
+// steps estimates the number of instructions of a regular expression, and stops counting at maxSteps+1: (a{100}){100} has 10,000 of them. A
+// class, such as the 1,246 runes of \p{L}, is one instruction, and all repetitions share its runes.
 func steps(of *syntax.Regexp) int {
 	n := 1 + len(of.Rune)
+	if of.Op == syntax.OpCharClass {
+		n = 1 + len(of.Rune)/64
+	}
 	for _, inner := range of.Sub {
 		n += steps(inner)
 	}

@@ -1,8 +1,10 @@
--- Whether a dead letter is the message of a deadline that has fired, and not one that a sender of commands has made.
+-- Whether a dead letter is the message of a deadline that has fired. A sender of commands may copy the message while it waits, but a copy
+-- with its key waits behind it.
 SELECT EXISTS (
   SELECT
   FROM troupe.deadlines AS d
   JOIN troupe.dead_letters AS l ON l.consumer_group = d.consumer_group AND l.message_id = d.id::text AND l.payload = d.payload
+    AND coalesce(l.key, '') = coalesce(troupe.outbox_order_key(d.key, d.key_bytes), '')
   WHERE d.consumer_group = @group
     AND d.scope = @scope
     AND d.name IN ('apart', 'last')
