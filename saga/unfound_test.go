@@ -44,6 +44,12 @@ func TestASagaThatItsEventCannotFindIsParked(t *testing.T) {
 		require.Equal(t, saga.Parked, r.s.Status)
 		require.Equal(t, "delivery: its event finds the saga by data.parcel, which has no value", fx.Alert)
 	})
+	t.Run("a parallel step with a time-out", func(t *testing.T) {
+		r := &run{t: t, d: parse(t, text, "NEEDS", `"timeout":"1h",`, "KEY", ""), now: noon}
+		r.take(saga.Event{Kind: saga.Started, Fields: map[string]any{"id": "o-1"}})
+		r.take(answer("shipping", "forward", "success", "Shipped", map[string]any{"parcel": ""}))
+		require.Equal(t, saga.Running, r.s.Status, "the time-out ends the step")
+	})
 	t.Run("an event that also comes by the key", func(t *testing.T) {
 		r := &run{t: t, d: parse(t, text, "NEEDS", `"needs":["shipping"],`, "KEY", `,{"event":"Fetched","hop":"shop"}`), now: noon}
 		r.take(saga.Event{Kind: saga.Started, Fields: map[string]any{"id": "o-1"}})
