@@ -115,7 +115,7 @@ func TestAStatementWithoutAnAnswerIsTriedAgain(t *testing.T) {
 		"the lease of a partition":         "Raises the term by a random number",
 		"the marks of a crashed owner":     "FROM troupe.started",
 		"the held keys of a partition":     "SELECT DISTINCT ON (hold_key)",
-		"the first messages of a held key": "The first messages of a held key",
+		"the first messages of a held key": "Returns the first messages of a held",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

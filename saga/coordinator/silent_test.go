@@ -59,7 +59,7 @@ func TestADefinitionIsLearntAfterAServerFellSilent(t *testing.T) {
 	spec.Steps[0].Needs, spec.Completed, spec.Compensated = nil, nil, nil
 	other, err := saga.Define(spec)
 	require.NoError(t, err)
-	for name, text := range map[string]string{"at its own definitions": "AS mine (hash)", "at the others": "Definitions that a process does not know"} {
+	for name, text := range map[string]string{"at its own definitions": "AS mine (hash)", "at the others": "Finds the definitions that a process does not know"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newHops(t, true)
