@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -33,6 +34,30 @@ func HighWatermarks(ctx context.Context, client *kgo.Client, topics ...string) (
 func Starts(ctx context.Context, client *kgo.Client, topics ...string) (map[string]map[int32]Place, error) {
 	listed, err := kadm.NewClient(client).ListStartOffsets(ctx, topics...)
 	return places(listed, err)
+}
+
+// Since returns the offset of the first message of each partition whose time is at or after a time. A partition without such a message
+// has the end of its log. That end is read before the messages are looked for, so a message that arrives in the meantime is not passed
+// over. Errors are reported as [kadm.Client.ListOffsetsAfterMilli] reports them.
+func Since(ctx context.Context, client *kgo.Client, at time.Time, topics ...string) (kadm.ListedOffsets, error) {
+	admin := kadm.NewClient(client)
+	ends, err := admin.ListEndOffsets(ctx, topics...)
+	if err != nil {
+		return ends, err
+	}
+	listed, err := admin.ListOffsetsAfterMilli(ctx, at.UnixMilli(), topics...)
+	for topic, partitions := range listed {
+		for partition, l := range partitions {
+			if l.Err != nil || l.Timestamp >= 0 {
+				continue
+			}
+			if end, known := ends.Lookup(topic, partition); known {
+				l.Offset, l.Err = min(l.Offset, end.Offset), end.Err
+			}
+			partitions[partition] = l
+		}
+	}
+	return listed, err
 }
 
 func places(listed kadm.ListedOffsets, err error) (map[string]map[int32]Place, error) {

@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/internal/kafka"
@@ -78,4 +80,29 @@ func TestErrorsOfTheBrokerAreClassified(t *testing.T) {
 	} {
 		require.Equal(t, want, kafka.Classify(fmt.Errorf("produce: %w", err)), "%v", err)
 	}
+}
+
+// An arriving is a hook that has a message arrive after each answer of a broker about offsets.
+type arriving struct{ arrive func() }
+
+func (a arriving) OnBrokerRead(_ kgo.BrokerMetadata, key int16, _ int, _, _ time.Duration, _ error) {
+	if key == int16(kmsg.ListOffsets) {
+		a.arrive()
+	}
+}
+
+func TestAMessageThatArrivesWhileOffsetsAreListedIsNotPassedOver(t *testing.T) {
+	c, topic := client(t), testkit.Flow(t)+".payment.events"
+	require.NoError(t, kafka.Provision(t.Context(), c, kafka.Topic{Name: topic, Partitions: 1}))
+	since := time.Now().Add(time.Hour) // no message is found by its time, as if each had arrived right after that query
+	lists, err := kafka.NewClient(testkit.Kafka(t), kgo.WithHooks(arriving{func() {
+		require.NoError(t, c.ProduceSync(t.Context(), &kgo.Record{Topic: topic, Value: []byte("{}")}).FirstErr())
+	}}))
+	require.NoError(t, err)
+	t.Cleanup(lists.Close)
+	listed, err := kafka.Since(t.Context(), lists, since, topic)
+	require.NoError(t, err)
+	first, found := listed.Lookup(topic, 0)
+	require.True(t, found)
+	require.Zero(t, first.Offset)
 }

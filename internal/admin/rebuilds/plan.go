@@ -11,7 +11,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/troupe-go/troupe/internal/admin"
@@ -72,7 +71,7 @@ func (d Desk) Plan(ctx context.Context, client *kgo.Client, s Spec) (p Plan, err
 	if err != nil {
 		return p, err
 	}
-	from, err := kadm.NewClient(client).ListOffsetsAfterMilli(ctx, s.From.UnixMilli(), topics...)
+	from, err := kafka.Since(ctx, client, s.From, topics...)
 	if err == nil {
 		err = from.Error()
 	}

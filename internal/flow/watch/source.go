@@ -184,8 +184,7 @@ func (s *session) beginnings(ctx context.Context, of []partition) (map[partition
 	slices.Sort(names)
 	limited, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()
-	since := time.Now().Add(-s.cfg.Since).UnixMilli()
-	listed, err := kadm.NewClient(s.asks).ListOffsetsAfterMilli(limited, since, slices.Compact(names)...)
+	listed, err := kafka.Since(limited, s.asks, time.Now().Add(-s.cfg.Since), slices.Compact(names)...)
 	if err != nil {
 		return nil, fmt.Errorf("list offsets: %w", err)
 	}
