@@ -1,5 +1,5 @@
--- The arrays are in queries of their own, so that the planner does not see how many elements they have: else it would plan
--- the statement for each call.
+-- The arrays are in queries of their own, so that the planner does not see how many elements they have: otherwise it would plan the statement for
+-- each call.
 INSERT INTO troupe.inbox_recent (slot, id, consumer_group, redrive)
 SELECT m.slot, m.id, $1, m.redrive
 FROM unnest((SELECT $2::smallint[]), (SELECT $3::uuid[]), (SELECT $4::integer[])) AS m (slot, id, redrive)
