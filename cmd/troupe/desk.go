@@ -35,9 +35,9 @@ type deskFlags struct {
 	output   format
 }
 
-func (f *deskFlags) declare(cmd *cobra.Command, others ...string) {
+func (f *deskFlags) declare(cmd *cobra.Command) {
 	f.declareDatabase(cmd.Flags())
-	f.output.declare(cmd, others...)
+	f.output.declare(cmd)
 }
 
 func (f *deskFlags) declareDatabase(flags *pflag.FlagSet) {

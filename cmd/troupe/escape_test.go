@@ -47,7 +47,7 @@ func TestNoTextOfAProducerControlsTheTerminal(t *testing.T) {
 	env := []string{"DATABASE_URL=" + testkit.DatabaseURL(t, s.pool), "TROUPE_DATABASES=order=" + testkit.DatabaseURL(t, s.pool), "TROUPE_FLOW=" + s.watched, "KAFKA_BROKERS="}
 	for _, args := range []string{
 		"dlq list", "dlq list --letters", "dlq show " + documentedLetter, "held list", "expectation list", "expectation list --counts", "batch list", "saga list", "saga list --counts", "saga show order/o-1001", "saga locks",
-		"saga replay --all", "saga show order/o-1001 --output mermaid", "watch list", "watch findings", "watch show o-1001", "watch show o-1001 --output mermaid",
+		"saga replay --all", "watch list", "watch findings", "watch show o-1001",
 		"trace o-1001", "trace o-1001 --payload", "doctor", "dlq redrive " + documentedLetter + " --dry-run", "dlq discard " + documentedLetter + " --dry-run --reason r",
 		"saga retry order/o-1001 inventory --dry-run", "held retry --all --dry-run",
 		"rebuild list", "rebuild show 1", "schedule list", "actions", "inbox find " + heldID,

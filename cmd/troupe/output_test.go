@@ -118,7 +118,7 @@ func TestCompletionKnowsCommandsFlagsAndValues(t *testing.T) {
 		"doc":                        {"doctor"},
 		"saga re":                    {"replay", "resolve", "resume", "retry"},
 		"dlq list --output ":         {"table", "json", "yaml"},
-		"saga show x -o ":            {"table", "json", "yaml", "mermaid"},
+		"saga show x -o ":            {"table", "json", "yaml"},
 		"doctor --as ":               {"relay", "participant", "saga-operator"},
 		"completion ":                {"bash", "zsh", "fish"},
 		"held list --cl":             {"--class"},

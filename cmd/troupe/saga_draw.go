@@ -165,38 +165,3 @@ func padded(text string, n int) string {
 	}
 	return text + strings.Repeat(" ", max(0, n-utf8.RuneCountInString(text)))
 }
-
-// mermaidSteps draws the same for a page: a flowchart with a class for each phase.
-func mermaidSteps(w io.Writer, spec saga.Spec, s saga.State) {
-	phase := make(map[string]saga.Phase)
-	for _, ss := range s.Steps {
-		phase[ss.Name] = ss.Phase
-	}
-	_, _ = fmt.Fprintln(w, "flowchart TD")
-	ids := make(map[string]string)
-	for i, st := range spec.Steps { // a step may be called end, which is a keyword of Mermaid
-		ids[st.Name] = fmt.Sprintf("s%d", i+1)
-	}
-	for _, st := range spec.Steps {
-		is := phase[st.Name]
-		if _, known := marks[is]; !known { // the row is a service's: another text could be a part of the drawing
-			is = "unknown"
-		}
-		name := st.Name
-		if st.ForEach != nil {
-			name += "<br/>" + forEach(st, itemsOf(s, st))
-		}
-		_, _ = fmt.Fprintf(w, "  %s[\"%s<br/>%s\"]:::%s\n", ids[st.Name], name, phaseName(is), phaseName(is))
-	}
-	for _, st := range spec.Steps {
-		for _, n := range st.Needs {
-			_, _ = fmt.Fprintf(w, "  %s --> %s\n", ids[n], ids[st.Name])
-		}
-	}
-	for _, c := range []string{
-		"done fill:#d3f0d3", "compensated fill:#e0e0e0", "skipped fill:#f4f4f4,color:#888", "intent fill:#d6e6ff", "compensate_intent fill:#d6e6ff",
-		"refused fill:#ffd6d6", "exhausted fill:#ffb3b3", "doubt fill:#ffe9b3", "compensate_failed fill:#ff9999",
-	} {
-		_, _ = fmt.Fprintf(w, "  classDef %s\n", c)
-	}
-}

@@ -32,9 +32,6 @@ func TestTheItemsOfAStepAreDrawnBelowIt(t *testing.T) {
   ├─ · seat[2]  waiting
   └─ · ticket   waiting    Issue; pivot
 `, b.String())
-	b.Reset()
-	mermaidSteps(&b, seatSteps(), s)
-	require.Contains(t, b.String(), `s1["seat<br/>for each passenger: 1 of 3 done<br/>intent"]:::intent`)
 }
 
 func TestOfManyItemsTheDrawingLeavesOutTheDoneOnes(t *testing.T) {

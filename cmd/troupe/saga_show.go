@@ -29,11 +29,8 @@ func newSagaShow() *cobra.Command {
 		Long: `show draws the steps as a tree, each below the last step that it needs:
 
   ✓ done   ▸ waits for its answer   · not begun   - skipped   ✗ refused   ! exhausted   ? in doubt
-  ◂ is being compensated   ↶ compensated   ‼ its compensation failed
-
---output mermaid is a flowchart of the steps.`,
+  ◂ is being compensated   ↶ compensated   ‼ its compensation failed`,
 		Example: `  troupe saga show order/o-1001
-  troupe saga show order/o-1001 --output mermaid
   troupe saga show order/o-1001 --output json | jq .saga.state.data`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -56,12 +53,9 @@ func newSagaShow() *cobra.Command {
 			}
 			possible := sagadesk.Possible(g.Definition, g.State, g.Now)
 			var b bytes.Buffer
-			switch {
-			case f.output.is == inMermaid:
-				mermaidSteps(&b, g.Definition.Spec(), g.State)
-			case f.output.forPrograms():
+			if f.output.forPrograms() {
 				err = f.output.encode(&b, map[string]any{"saga": g, "log": orEmpty(log), "possible": orEmpty(possible), "questions": orEmpty(questions)})
-			default:
+			} else {
 				printSaga(&b, g, log, possible, questions)
 			}
 			if err == nil {
@@ -70,7 +64,7 @@ func newSagaShow() *cobra.Command {
 			return err
 		},
 	}
-	f.declare(cmd, inMermaid)
+	f.declare(cmd)
 	return cmd
 }
 

@@ -110,7 +110,7 @@ func TestTheOperatorsPageOfSagas(t *testing.T) {
 	}
 }
 
-func TestSagasAreThereAsJSONAndMermaid(t *testing.T) {
+func TestSagasAreThereAsJSON(t *testing.T) {
 	t.Parallel()
 	s := newDecider(t)
 	s.tell("o-1 ReserveStock", "fail")
@@ -136,9 +136,6 @@ func TestSagasAreThereAsJSONAndMermaid(t *testing.T) {
 	require.Equal(t, "order", show.Saga.Spec.Saga)
 	require.Equal(t, show.Saga.State.Version, len(show.Log))
 	require.Len(t, show.Possible, 7)
-	o := s.troupe("saga", "show", id, "--output", "mermaid")
-	require.Contains(t, o.stdout, "  s2[\"inventory<br/>exhausted\"]:::exhausted\n")
-	require.Contains(t, o.stdout, "  s1 --> s2\n")
 	var would struct {
 		Done     bool
 		Status   saga.Status
@@ -231,7 +228,7 @@ func TestSagaActionsNeedAReasonAndAConfirmation(t *testing.T) {
 		"saga migrate x":                                      "--reason: want a reason",
 		"saga migrate --reason r":                             "want a definition's file, or --to",
 		"saga migrate x --to y --reason r":                    "want a definition's file, or --to",
-		"saga show o --output xml":                            "want table, json, yaml, mermaid",
+		"saga show o --output xml":                            "want table, json, yaml",
 		"saga start order":                                    "accepts 2 arg",
 		"saga start order o-1":                                "--reason: want a reason",
 		"saga start order o-1 --reason r --avro":              "need --hop",

@@ -25,11 +25,9 @@ func newWatchShow() *cobra.Command {
 
   ✓ success   ✗ failure   ! exhausted, or a dead letter   ▸ not there yet   ? missing, or a stuck join   · a command, or no outcome
 
-The times on the right are since the flow's first message, and since the cause. --output mermaid is a
-flowchart of the messages.`,
+The times on the right are since the flow's first message, and since the cause.`,
 		Example: `  troupe watch show o-1001
-  troupe watch show 0199a5e0-7c1d-7d3a-9d0b-6f3b1c2d4e5f --output json | jq .status
-  troupe watch show o-1001 --output mermaid`,
+  troupe watch show 0199a5e0-7c1d-7d3a-9d0b-6f3b1c2d4e5f --output json | jq .status`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			desk, end, err := f.openDesk(cmd.Context())
@@ -42,12 +40,9 @@ flowchart of the messages.`,
 				return failed(err)
 			}
 			var b bytes.Buffer
-			switch {
-			case f.output.forPrograms():
+			if f.output.forPrograms() {
 				err = f.output.encode(&b, map[string]any{"flow": desk.Name(), "seen_at": desk.SeenAt(), "shown": flow})
-			case f.output.is == inMermaid:
-				mermaidFlow(&b, flow)
-			default:
+			} else {
 				printFlow(&b, flow)
 				err = printSeen(&b, desk)
 			}
@@ -61,7 +56,7 @@ flowchart of the messages.`,
 		},
 	}
 	f.declareFlow(cmd)
-	f.output.declare(cmd, inMermaid)
+	f.output.declare(cmd)
 	return cmd
 }
 
@@ -164,34 +159,4 @@ func sinceOf(f *watch.Flow, m watch.Message) string {
 		text += ", " + timeline.Short(m.WrittenAt.Sub(f.Messages[m.Cause].WrittenAt)) + " after its cause"
 	}
 	return text
-}
-
-// mermaidFlow draws the same for pages that render Mermaid: failures are dotted, missing messages are dashed and red.
-func mermaidFlow(w io.Writer, f *watch.Flow) {
-	label := strings.NewReplacer("#", "#35;", `"`, "#quot;", "<", "#lt;", ">", "#gt;", "|", "#124;")
-	_, _ = fmt.Fprintln(w, "flowchart TD")
-	for i, m := range f.Messages {
-		_, _ = fmt.Fprintf(w, "    m%d[\"%s %s\"]\n", i, markOf(m), label.Replace(oneLine(nameOf(m), 60)))
-		if m.Cause < 0 {
-			continue
-		}
-		arrow := "-->"
-		if m.Outcome == envelope.Failure || m.Outcome == envelope.Exhausted {
-			arrow = "-.->"
-		}
-		_, _ = fmt.Fprintf(w, "    m%d %s|%s| m%d\n", m.Cause, arrow, timeline.Short(m.WrittenAt.Sub(f.Messages[m.Cause].WrittenAt)), i)
-	}
-	for i, one := range f.Findings {
-		if one.Kind == watch.Late {
-			continue
-		}
-		_, _ = fmt.Fprintf(w, "    f%d[\"? %s\"]:::missing\n", i, label.Replace(oneLine(one.Hop+" "+strings.Join(one.Expected, " or "), 76)))
-		for k, m := range f.Messages {
-			if m.Topic == one.Topic && m.Type == one.Type && m.Key == one.Key {
-				_, _ = fmt.Fprintf(w, "    m%d -.-> f%d\n", k, i)
-				break
-			}
-		}
-	}
-	_, _ = fmt.Fprintln(w, "    classDef missing stroke:#c00,color:#c00,stroke-dasharray:4")
 }

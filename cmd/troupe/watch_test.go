@@ -172,7 +172,6 @@ func TestWatchPrintsWhatItFindsAndShowsEachFlow(t *testing.T) {
      └─ ✓ shipping Shipped  +31 ms, 12 ms after its cause
 `)
 	require.Contains(t, ask("show", "o-1002"), "\n  ? order.payment shop.Paid\n")
-	require.Contains(t, ask("show", "o-1002", "--output", "mermaid"), "    m0 -.-> f")
 	var shown struct{ Shown watch.Flow }
 	require.NoError(t, json.Unmarshal([]byte(ask("show", "o-1001-1", "--output", "json")), &shown))
 	require.Equal(t, watch.Completed, shown.Shown.Status)
@@ -225,7 +224,7 @@ func TestWatchSaysWhatIsWrongWithItsFlags(t *testing.T) {
 		"--limit 0: want":                      "list --limit 0",
 		`status "gone": want one of`:           "list --status gone",
 		`found "odd": want one of`:             "list --found odd",
-		"want table, json, yaml, mermaid":      "show o-1 --output svg",
+		"want table, json, yaml":                     "show o-1 --output svg",
 		"--database-url is not set":            "findings --database-url=",
 		"accepts 1 arg(s), received 0":         "show",
 		"unknown flag: --kafka":                "--kafka 127.0.0.1:1",
