@@ -112,7 +112,6 @@ var notRun = []struct{ begins, because string }{
 	{"troupe doctor --as participant,saga --role", "looks at another role's rights"},
 	{"troupe saga explore --duplicates 1 --buttons 2", "searches for seconds: the smaller searches run"},
 	{"troupe saga verify --schemas", "reads the reader's own schemas: TestSagaVerifyReadsPersonalFieldsOfSchemas runs it"},
-	{"troupe saga fmt --write", "writes the files that it is given"},
 	{"troupe dlq edit $ID --payload -", "reads what the command before it in the pipe prints"},
 }
 

@@ -53,7 +53,7 @@ var (
 var reading = []string{
 	"troupe actions", "troupe ambassador", "troupe batch list", "troupe completion", "troupe console", "troupe demo", "troupe dev", "troupe dlq list", "troupe dlq show", "troupe doctor",
 	"troupe flow asyncapi", "troupe flow diff", "troupe flow graph", "troupe flow schema", "troupe flow verify", "troupe held list",
-	"troupe inbox find", "troupe expectation list", "troupe saga diff", "troupe saga explore", "troupe saga fixture", "troupe saga fmt", "troupe saga list", "troupe saga locks", "troupe saga questions", "troupe saga replay", "troupe saga schema",
+	"troupe inbox find", "troupe expectation list", "troupe saga diff", "troupe saga explore", "troupe saga fixture", "troupe saga list", "troupe saga locks", "troupe saga questions", "troupe saga replay", "troupe saga schema",
 	"troupe saga show", "troupe saga verify", "troupe rebuild list", "troupe rebuild show", "troupe schedule list", "troupe schedule show", "troupe schema check", "troupe schema diff", "troupe trace", "troupe version",
 	"troupe watch findings", "troupe watch list", "troupe watch show",
 	"outbox-relay check", "outbox-relay healthcheck", "outbox-relay parked list", "outbox-relay parked show", "outbox-relay run",

@@ -5,7 +5,7 @@ import "github.com/spf13/cobra"
 func newSaga() *cobra.Command {
 	saga := &cobra.Command{
 		Use:   "saga",
-		Short: "Verify, explore, format and operate sagas",
+		Short: "Verify, explore and operate sagas",
 		Long: `saga verifies definitions before they run, and operates running sagas. The operating commands work on the
 database of the coordinator's service (--database-url or DATABASE_URL). A parked saga waits for an operator:
 show prints the reason, draws the saga's state, and lists the possible actions. Every action is an entry of
@@ -19,7 +19,6 @@ the saga's log with the operator's name and reason; --dry-run prints its effect 
 		RunE: parent,
 	}
 	saga.AddCommand(newSagaExplore())
-	saga.AddCommand(newSagaFmt())
 	saga.AddCommand(newSagaSchema())
 	saga.AddCommand(newSagaVerify())
 	saga.AddCommand(newSagaStart())

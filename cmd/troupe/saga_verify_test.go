@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -75,37 +74,6 @@ func TestSagaVerifyAsSARIFAndMermaid(t *testing.T) {
 	o = finish(t, command(t, nil, "saga", "verify", "--output", "mermaid", examples+"no-way-back.bad.saga.json"))
 	require.Equal(t, 1, o.status)
 	require.Contains(t, o.stdout, "flowchart TD\n")
-}
-
-func TestSagaFmt(t *testing.T) {
-	t.Parallel()
-	text, err := os.ReadFile(examples + "no-way-back.good.saga.json")
-	require.NoError(t, err)
-	dir := put(t, t.TempDir(), map[string]string{"order.saga.json": string(text), "broken.json": "{"})
-	path := filepath.Join(dir, "order.saga.json")
-
-	printed := finish(t, command(t, nil, "saga", "fmt", path))
-	require.Equal(t, 0, printed.status, printed.stderr)
-	require.NotEqual(t, string(text), printed.stdout)
-
-	o := finish(t, command(t, nil, "saga", "fmt", "--check", path))
-	require.Equal(t, outcome{status: 1, stdout: path + "\n"}, o)
-	unchanged, err := os.ReadFile(path)
-	require.NoError(t, err)
-	require.Equal(t, text, unchanged)
-
-	require.Equal(t, outcome{}, finish(t, command(t, nil, "saga", "fmt", "-w", path)))
-	written, err := os.ReadFile(path)
-	require.NoError(t, err)
-	require.Equal(t, printed.stdout, string(written))
-	info, err := os.Stat(path)
-	require.NoError(t, err)
-	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
-	require.Equal(t, outcome{}, finish(t, command(t, nil, "saga", "fmt", "--check", path)))
-
-	o = finish(t, command(t, nil, "saga", "fmt", filepath.Join(dir, "broken.json")))
-	require.Equal(t, 1, o.status)
-	require.Contains(t, o.stderr, "broken.json")
 }
 
 // TestSagaVerifyReadsPersonalFieldsOfSchemas of each format, and refuses personal fields without a subject.

@@ -224,7 +224,7 @@ func TestWatchSaysWhatIsWrongWithItsFlags(t *testing.T) {
 		"--limit 0: want":                      "list --limit 0",
 		`status "gone": want one of`:           "list --status gone",
 		`found "odd": want one of`:             "list --found odd",
-		"want table, json, yaml":                     "show o-1 --output svg",
+		"want table, json, yaml":               "show o-1 --output svg",
 		"--database-url is not set":            "findings --database-url=",
 		"accepts 1 arg(s), received 0":         "show",
 		"unknown flag: --kafka":                "--kafka 127.0.0.1:1",
