@@ -79,16 +79,6 @@ func Parse(text []byte) (*Definition, error) {
 	return d, err
 }
 
-// LineOf returns the line of the part at path, such as steps[1].timeout, in a JSON definition. If there is no such part, it returns the
-// line of the closest part that contains it. It returns 0 if text is not JSON.
-func LineOf(text []byte, path string) int {
-	at, err := lines.Of(text)
-	if err != nil {
-		return 0
-	}
-	return at.Of(path)
-}
-
 // noJSON returns the error about a text that is not JSON, as Mistakes.
 func noJSON(err error) error {
 	var bad lines.Error
