@@ -90,12 +90,7 @@ func readPayload(cmd *cobra.Command, from string, desk *repair.Desk, id uuid.UUI
 	case "-":
 		return io.ReadAll(io.LimitReader(cmd.InOrStdin(), maxEdit))
 	}
-	file, err := os.Open(from)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	return io.ReadAll(io.LimitReader(file, maxEdit))
+	return readUpTo(from, maxEdit)
 }
 
 // editPayload opens an editor with the payload that a redrive would send now.

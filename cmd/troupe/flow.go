@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -56,7 +55,7 @@ func readReactions(paths []string) ([]verify.File, error) {
 			if slices.ContainsFunc(files, func(f verify.File) bool { return f.Name == name }) {
 				continue
 			}
-			text, err := readReactionsFile(name)
+			text, err := readUpTo(name, maxReactionsFile)
 			if err != nil {
 				return nil, err
 			}
@@ -81,15 +80,6 @@ func reactionsIn(folder string) (names []string, err error) {
 		err = fmt.Errorf("%s: it holds no reactions.json: name the files", folder)
 	}
 	return names, err
-}
-
-func readReactionsFile(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }()
-	return io.ReadAll(io.LimitReader(f, maxReactionsFile))
 }
 
 // loadReactions reads services and does not verify their flow. An error in a file has its line.

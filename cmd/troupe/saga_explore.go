@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -12,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/troupe-go/troupe/internal/explore"
-	"github.com/troupe-go/troupe/saga"
 )
 
 func newSagaExplore() *cobra.Command {
@@ -36,7 +34,7 @@ that were never used.`,
   troupe saga explore --exhausted --output mermaid order.saga.json`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			d, err := definitionIn(args[0])
+			d, err := readDefinition(args[0])
 			if err != nil {
 				return err
 			}
@@ -64,24 +62,6 @@ that were never used.`,
 	flags.IntVar(&cfg.States, "states", 5_000_000, "maximum of states, some 100 bytes each")
 	output.declare(cmd, inGo, inMermaid)
 	return cmd
-}
-
-// definitionIn reads a definition from a file, of which it reads little more than a definition may have.
-func definitionIn(path string) (*saga.Definition, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }()
-	text, err := io.ReadAll(io.LimitReader(f, 1<<20+1))
-	if err != nil {
-		return nil, err
-	}
-	d, err := saga.Parse(text)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return d, nil
 }
 
 func printExplored(cmd *cobra.Command, r explore.Report, output format, path string) error {

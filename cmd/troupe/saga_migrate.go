@@ -3,16 +3,12 @@ package main
 import (
 	"errors"
 	"fmt"
-	"os"
 
 	"github.com/spf13/cobra"
 
 	"github.com/troupe-go/troupe/internal/admin/sagadesk"
 	"github.com/troupe-go/troupe/saga"
 )
-
-// maxDefinition bounds the size of a file in bytes.
-const maxDefinition = 4 << 20
 
 func newSagaMigrate() *cobra.Command {
 	var f sagaFlags
@@ -95,25 +91,6 @@ func (f *sagaFlags) migrate(cmd *cobra.Command, desk *sagadesk.Desk, m sagadesk.
 		return failed(fmt.Errorf("%w (%d %s before)", err, told.can, told.moves))
 	}
 	return told.end(m.To)
-}
-
-func readDefinition(path string) (*saga.Definition, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, err
-	}
-	if info.Size() > maxDefinition {
-		return nil, fmt.Errorf("%s: %d bytes: a definition has at most %d", path, info.Size(), maxDefinition)
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	d, err := saga.Parse(text)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return d, nil
 }
 
 type moves struct {

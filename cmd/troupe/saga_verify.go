@@ -97,7 +97,7 @@ func verified(paths []string, o verify.Options) ([]verifiedSaga, error) {
 	var texts [][]byte
 	var ds []*saga.Definition
 	for _, path := range paths {
-		text, err := readSaga(path)
+		text, err := readUpTo(path, maxSagaFile)
 		if err != nil {
 			return nil, err
 		}
@@ -116,14 +116,27 @@ func verified(paths []string, o verify.Options) ([]verifiedSaga, error) {
 	return all, nil
 }
 
-// readSaga reads up to maxSagaFile bytes of a file.
-func readSaga(path string) ([]byte, error) {
+// readUpTo reads up to limit bytes of a file.
+func readUpTo(path string, limit int64) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }()
-	return io.ReadAll(io.LimitReader(f, maxSagaFile))
+	return io.ReadAll(io.LimitReader(f, limit))
+}
+
+// readDefinition reads a definition from a file.
+func readDefinition(path string) (*saga.Definition, error) {
+	text, err := readUpTo(path, maxSagaFile)
+	if err != nil {
+		return nil, err
+	}
+	d, err := saga.Parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return d, nil
 }
 
 func readHops(path string, o *verify.Options) error {

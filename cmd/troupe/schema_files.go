@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -201,12 +200,7 @@ func (r revision) ReadFile(name string) ([]byte, error) {
 }
 
 func readFile(path string) (string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = f.Close() }()
-	text, err := io.ReadAll(io.LimitReader(f, maxSchema+1))
+	text, err := readUpTo(path, maxSchema+1)
 	if err == nil && len(text) > maxSchema {
 		err = fmt.Errorf("%s: larger than %d bytes", path, maxSchema)
 	}
