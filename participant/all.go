@@ -32,13 +32,17 @@ const allTypes = "all"
 // A topic has either OnAll or On; both are a mistake that Run reports. With local work a transaction may also have commands and deadlines: an event
 // behind one of these of the same key is passed to fn in a further call.
 func OnAll(p *Participant, from []topics.Hop, fn func(ctx context.Context, tx pgx.Tx, ms []Taken) error) {
-	all := &taker{fn}
+	p.onAll(from, &taker{fn}, false)
+}
+
+// onAll registers the handlers of OnAll.
+func (p *Participant) onAll(from []topics.Hop, all *taker, optional bool) {
 	var hs []*handler
 	if len(from) == 0 {
 		hs = append(hs, &handler{topic: "no topic", mistake: errors.New("events of no hop")})
 	}
 	for _, hop := range from {
-		h := &handler{topic: hop.Events(), name: p.cfg.Group + "/" + allTypes, all: all, optional: p.isOptional(hop)}
+		h := &handler{topic: hop.Events(), name: p.cfg.Group + "/" + allTypes, all: all, optional: optional}
 		if hop.IsZero() {
 			h.mistake = errors.New("events of no hop")
 		}
@@ -50,24 +54,6 @@ func OnAll(p *Participant, from []topics.Hop, fn func(ctx context.Context, tx pg
 	for _, h := range hs {
 		p.register(h)
 	}
-}
-
-// makeOptional makes later calls of OnAll for hops optional.
-func (p *Participant) makeOptional(from []topics.Hop) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.optional == nil {
-		p.optional = make(map[string]bool)
-	}
-	for _, hop := range from {
-		p.optional[hop.Events()] = true
-	}
-}
-
-func (p *Participant) isOptional(hop topics.Hop) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.optional[hop.Events()]
 }
 
 // A Taken is one message that OnAll passes to its function, its body undecoded.
@@ -203,6 +189,11 @@ func (u *unit) handleAll(ms []*message) (err error) {
 		}
 	}
 	run := func(ctx context.Context, tx pgx.Tx) (Outcome, error) {
+		for i, m := range ms {
+			if err := m.handler.callObservers(taken[i].ctx, tx, m); err != nil {
+				return Outcome{}, At(i, err)
+			}
+		}
 		return Outcome{}, ms[0].handler.all.fn(ctx, tx, taken)
 	}
 	tx := u.tx.lend()

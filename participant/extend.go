@@ -47,15 +47,18 @@ func (p *Participant) extend(hs []*handler) bool {
 	}
 	next := maps.Clone(p.registered())
 	for _, h := range hs {
+		next[h.topic] = maps.Clone(next[h.topic]) // other goroutines read the present handlers
+		p.observeEventsOf(h)
 		if err := next.add(h); err != nil {
 			p.endRun(mistake{err})
 			return true
 		}
 	}
-	if len(next) == len(p.registered()) { // all of them gave way to other handlers: no topic was added
+	more := len(next) > len(p.registered())
+	p.handlers.Store(&next)
+	if !more { // each of them gave way to another handler, or took the place of an optional one
 		return true
 	}
-	p.handlers.Store(&next)
 	select {
 	case p.more <- struct{}{}:
 	default:

@@ -24,7 +24,13 @@ func (e extended) ObserveSelf(o extension.SelfObserver)  { e.p.addSelfObserver(o
 func (e extended) ObserveEvents(wants func(envelope.Message) bool, fn observe) {
 	e.p.observeEvents(eventObserver{wants, fn})
 }
-func (e extended) MakeOptional(from []topics.Hop)         { e.p.makeOptional(from) }
+func (e extended) OnAllOptional(from []topics.Hop, fn any) {
+	all, ok := fn.(func(ctx context.Context, tx pgx.Tx, ms []Taken) error)
+	if !ok {
+		panic(fmt.Sprintf("participant %s: OnAllOptional with a %T: want a function as for OnAll", e.p.cfg.Group, fn))
+	}
+	e.p.onAll(from, &taker{all}, true)
+}
 func (e extended) Alongside(fn func(ctx context.Context)) { e.p.runAlongside(fn) }
 func (e extended) FireAfterBacklog(name string)           { e.p.fireAfterBacklog(name) }
 func (e extended) NotRebuilt(reason string)               { e.p.notRebuilt = reason }

@@ -125,11 +125,12 @@ type handler struct {
 	deadline string                      // the name, for handlers of deadlines
 	name     string                      // group/type, group/deadline.name or group/all
 	all      *taker                      // set for OnAll; then it has no codec and no body
-	wants    func(envelope.Message) bool // set for ObserveEvents; then it has no codec and no body either
-	optional bool                        // set for OnAll: gives way to other handlers of the topic, and the participant runs without the topic
+	wants    func(envelope.Message) bool // set for the events of ObserveEvents without a handler; then it has no codec and no body either
+	optional bool                        // set by OnAllOptional: gives way to other handlers of the topic, and the participant runs without the topic
 	answers  bool                        // must end with an outcome
 	reacts   bool                        // registered with React: it answers events
 	observed []observe                   // called before the handler
+	events   *eventObserver              // the function of ObserveEvents, called after observed; nil: none
 	delays   []time.Duration             // of its retry topics; nil: its keys are held
 	alone    bool                        // never in a batch
 	limits   limits
@@ -216,9 +217,9 @@ func (hs handlers) add(h *handler) error {
 	for other, registered := range hs[h.topic] {
 		switch {
 		case other != to && !other.all && !to.all:
-		case h.optional && !other.all:
+		case h.optional && !registered.optional:
 			return nil
-		case registered.optional && !to.all:
+		case registered.optional && !h.optional:
 			delete(hs[h.topic], other)
 		default:
 			return fmt.Errorf("two handlers for %s on %s", narrower(to, other), h.topic)

@@ -85,7 +85,8 @@ func (p *Participant) addObservers() error {
 	return nil
 }
 
-// addEventObserver adds the function of ObserveEvents to the handlers of a topic of events, and registers it as the handler of events whose type has no handler.
+// addEventObserver adds the function of ObserveEvents to the handlers of a topic of events, and registers it as the handler of events whose type has
+// no handler.
 func (p *Participant) addEventObserver(topic string) error {
 	t, err := topics.Parse(topic)
 	if err != nil || t.Kind != topics.Events {
@@ -93,15 +94,10 @@ func (p *Participant) addEventObserver(topic string) error {
 	}
 	o := p.eventObserver
 	for to, h := range p.registered()[topic] {
+		p.observeEventsOf(h)
 		if to.all { // it gets all events
 			return nil
 		}
-		h.observed = append(h.observed, func(ctx context.Context, tx pgx.Tx, m envelope.Message) error {
-			if !o.wants(m) {
-				return nil
-			}
-			return o.fn(ctx, tx, m)
-		})
 	}
 	rest := &handler{topic: topic, name: p.cfg.Group + "/" + allTypes, wants: o.wants}
 	rest.bind = func(_ any, m *message) run {
@@ -110,20 +106,42 @@ func (p *Participant) addEventObserver(topic string) error {
 	return p.registered().add(rest)
 }
 
+// observeEventsOf adds the function of ObserveEvents to h. It does nothing if h is optional: then h's own function gets the events for which
+// ObserveEvents was called.
+func (p *Participant) observeEventsOf(h *handler) {
+	if !h.optional {
+		h.events = p.eventObserver
+	}
+}
+
 // onlyObserves reports whether h has only observers, and no function of its own.
 func (h *handler) onlyObserves() bool { return h != nil && h.bind == nil && h.all == nil }
 
 // behind returns a run that calls h's observers, and then the run then.
 func (h *handler) behind(m *message, then run) run {
-	if len(h.observed) == 0 || m.generation() > 0 { // a rebuild handles m again: the observers had it before
+	if len(h.observed) == 0 && h.events == nil {
 		return then
 	}
 	return func(ctx context.Context, tx pgx.Tx) (Outcome, error) {
-		for _, fn := range h.observed {
-			if err := fn(ctx, tx, m.Message); err != nil {
-				return Outcome{}, err
-			}
+		if err := h.callObservers(ctx, tx, m); err != nil {
+			return Outcome{}, err
 		}
 		return then(ctx, tx)
 	}
+}
+
+// callObservers calls h's observers with m. In a rebuild, which handles m again, it calls none: they had m before.
+func (h *handler) callObservers(ctx context.Context, tx pgx.Tx, m *message) error {
+	if m.generation() > 0 {
+		return nil
+	}
+	for _, fn := range h.observed {
+		if err := fn(ctx, tx, m.Message); err != nil {
+			return err
+		}
+	}
+	if h.events != nil && h.events.wants(m.Message) {
+		return h.events.fn(ctx, tx, m.Message)
+	}
+	return nil
 }

@@ -52,7 +52,6 @@ type Participant struct {
 	formerPending bool
 	observed      []observer
 	eventObserver *eventObserver              // nil: none
-	optional      map[string]bool             // topics of which OnAll is optional; guarded by mu
 	leftOut       []string                    // optional topics that the next membership does not consume
 	selfObservers []extension.SelfObserver    // not changed once running
 	alongside     []func(ctx context.Context) // not changed once running

@@ -67,5 +67,6 @@ func (p *Participant) wasObserved(m *message) bool {
 		}
 		seen++
 	}
-	return seen == len(h.observed) // any other observer of h observes only received messages
+	// Any other observer of h observes only received messages.
+	return seen == len(h.observed) && (h.events == nil || !h.events.wants(m.Message))
 }

@@ -30,15 +30,15 @@ type Participant interface {
 	// ObserveSelf calls o.OnWrite for the hop's own events as they are written, so that they need not be handled for it.
 	ObserveSelf(o SelfObserver)
 
-	// ObserveEvents calls fn for the events of the hop itself, and of each hop whose events have handlers but not OnAll, for which wants returns
-	// true: as Observe does, or, if there is no handler for their type, as their handler. wants must be fast. An event without a handler for which
-	// it returns false is skipped.
+	// ObserveEvents calls fn for the events of the hop itself, and of each hop whose events have handlers, for which wants returns true: as Observe
+	// does, or, if there is no handler for their type, as their handler. The events of an OnAll are observed too, unless it is optional. wants must
+	// be fast. An event without a handler for which it returns false is skipped.
 	ObserveEvents(wants func(m envelope.Message) bool, fn func(ctx context.Context, tx pgx.Tx, m envelope.Message) error)
 
-	// MakeOptional makes OnAll, when it is called for one of these hops afterwards, give way to other handlers of the hop's events: then OnAll's
-	// function gets no event of that hop, and the function of ObserveEvents does. The participant also runs without the hop's topic while the topic
-	// does not exist, or may not be read. It may also be called while Run runs.
-	MakeOptional(from []topics.Hop)
+	// OnAllOptional registers a function as participant.OnAll does, whose type it has. It gives way to other handlers of a hop's events: then fn gets
+	// no event of that hop, and the function of ObserveEvents does. The participant also runs without a hop's topic while the topic does not exist, or
+	// may not be read. It may also be called while Run runs.
+	OnAllOptional(from []topics.Hop, fn any)
 
 	// Alongside registers fn, which Run starts in a goroutine of its own. fn returns when ctx ends, and Run waits for that.
 	Alongside(fn func(ctx context.Context))

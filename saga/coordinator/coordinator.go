@@ -103,6 +103,7 @@ type Coordinator struct {
 	submissions *keyed.Lane[*submission, struct{}]
 	waits       waits
 	learnLimit  time.Duration
+	mine        []topics.Hop // the hops of Config.Definitions: handleEvents gets their events; not changed once New has returned
 
 	mu   sync.Mutex
 	hops []string // the hops whose events are consumed; nil until New has found them; guarded by mu
@@ -223,26 +224,26 @@ func (c *Coordinator) readStored(ctx context.Context, hash string, inUse bool) (
 }
 
 // register registers the handlers of the events of hops. The participant may have other handlers for events of a hop that only definitions of
-// other versions read: OnAll gives way to them, and they are observed.
+// other versions read: OnAllOptional gives way to them, and they are observed.
 func (c *Coordinator) register(hops []string) {
 	p := c.cfg.Participant
 	p.Extension().NotRebuilt("the group has a coordinator, whose events decide sagas: give the handler a participant with a group of its own")
-	var mine, others []topics.Hop
+	var others []topics.Hop
 	for _, name := range hops {
 		hop := topics.MustHop(c.hop.Flow(), name)
 		reads := func(d *saga.Definition) bool { return slices.Contains(d.Hops(), name) }
 		switch {
 		case slices.ContainsFunc(c.cfg.Definitions, reads):
-			mine = append(mine, hop)
+			c.mine = append(c.mine, hop)
 		case hop != c.hop:
 			others = append(others, hop)
 		}
 	}
-	if len(mine) > 0 {
-		participant.OnAll(p, mine, c.handleEvents)
+	if len(c.mine) > 0 {
+		participant.OnAll(p, c.mine, c.handleEvents)
 	}
 	c.consumeAlso(others)
-	if !slices.Contains(mine, c.hop) {
+	if !slices.Contains(c.mine, c.hop) {
 		participant.On(p, c.hop, c.gaveUp)
 	}
 	p.Extension().ObserveEvents(c.mayConcern, c.handleObserved)
@@ -253,8 +254,7 @@ func (c *Coordinator) consumeAlso(hops []topics.Hop) {
 	if len(hops) == 0 {
 		return
 	}
-	c.cfg.Participant.Extension().MakeOptional(hops)
-	participant.OnAll(c.cfg.Participant, hops, c.handleEvents)
+	c.cfg.Participant.Extension().OnAllOptional(hops, c.handleEvents)
 }
 
 // A StartResult reports which saga a call of Start or Submit has started or found.
@@ -355,13 +355,13 @@ func (c *Coordinator) gaveUp(ctx context.Context, tx pgx.Tx, e participant.Event
 	return w.Finish(ctx, nil, w.Messages(ctx, []decisions.Message{m}))
 }
 
-// mayConcern reports whether an event that handleEvents does not get may be for a saga of another version's definition. An event of a saga that
+// mayConcern reports whether handleEvents does not get an event, and it may be for a saga of another version's definition. An event of a saga that
 // answers no command is mostly for other services. gaveUp handles the events of the type Exhausted of the coordinator's own hop.
 func (c *Coordinator) mayConcern(m envelope.Message) bool {
 	t, err := topics.Parse(m.Topic)
 	own := t.Hop == c.hop
 	switch {
-	case err != nil || t.Hop.Flow() != c.hop.Flow() || own && m.Type == (participant.Exhausted{}).MessageType():
+	case err != nil || t.Hop.Flow() != c.hop.Flow() || slices.Contains(c.mine, t.Hop) || own && m.Type == (participant.Exhausted{}).MessageType():
 		return false
 	case m.SagaStep != "" || own && m.SagaID == "":
 		return true

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/saga"
 	"github.com/troupe-go/troupe/saga/coordinator"
@@ -81,13 +82,13 @@ type Signed struct{}
 func TestAnEventThatTheServiceHandlesTooFindsASagaOfALaterVersion(t *testing.T) {
 	t.Parallel()
 	const header = `{"ce_outcome": "success", "ce_sagaid": "approval/a-1", "ce_sagastep": "sign", "ce_sagaoperation": "forward"}`
-	for _, hop := range []string{"order", "desk"} {
+	for handler, hop := range map[string]string{"On[order]": "order", "On[desk]": "desk", "OnAll": "desk"} {
 		for name, c := range map[string]struct{ step, key, headers string }{
 			"an awaited event": {`"success":[{"event":"Signed","hop":"` + hop + `"}]`, "a-1", `{"ce_outcome": "success"}`},
 			"an answer":        {`"command":{"hop":"` + hop + `","type":"Sign","input":{"id":"data.id"}},"success":[{"event":"Signed"}],"irreversible":"nothing"`, "a-2", header},
 		} {
 			for when, before := range map[string]bool{"while the process runs": false, "before the process began": true} {
-				t.Run(fmt.Sprintf("%s of hop %s, stored %s", name, hop, when), func(t *testing.T) {
+				t.Run(fmt.Sprintf("%s, stored %s, %s", name, when, handler), func(t *testing.T) {
 					t.Parallel()
 					f := &flow{t: t, name: testkit.Flow(t), local: true, pool: testkit.Database(t)}
 					_, err := f.pool.Exec(t.Context(), "CREATE TABLE signed (key text)")
@@ -103,10 +104,19 @@ func TestAnEventThatTheServiceHandlesTooFindsASagaOfALaterVersion(t *testing.T) 
 						Participant: p, Pool: f.pool, Definitions: []*saga.Definition{earlier}, Log: testkit.Logger(t),
 					})
 					require.NoError(t, err)
-					participant.On(p, topics.MustHop(f.name, hop), func(ctx context.Context, tx pgx.Tx, e participant.Event[Signed]) error {
-						_, err := tx.Exec(ctx, "INSERT INTO signed (key) VALUES ($1)", string(e.Message.Key))
+					sign := func(ctx context.Context, tx pgx.Tx, m envelope.Message) error {
+						_, err := tx.Exec(ctx, "INSERT INTO signed (key) VALUES ($1)", string(m.Key))
 						return err
-					})
+					}
+					if handler == "OnAll" {
+						participant.OnAll(p, []topics.Hop{topics.MustHop(f.name, hop)}, func(ctx context.Context, tx pgx.Tx, ms []participant.Taken) error {
+							return sign(ctx, tx, ms[0].Message)
+						})
+					} else {
+						participant.On(p, topics.MustHop(f.name, hop), func(ctx context.Context, tx pgx.Tx, e participant.Event[Signed]) error {
+							return sign(ctx, tx, e.Message)
+						})
+					}
 					f.run(p, f.pool)
 					f.publishOf("order", "Noted", "unread", `{"ce_outcome": "success"}`)
 					if !before {
