@@ -91,6 +91,30 @@ func TestAnExpectationBeginsWhereItsEventIsWritten(t *testing.T) {
 	require.Zero(t, count(t, s, waiting))
 }
 
+// TestAnOwnEventThatAnObserverOfEventsDoesNotWantIsPassedOver: a participant may have a coordinator, which observes all events, beside expectations.
+func TestAnOwnEventThatAnObserverOfEventsDoesNotWantIsPassedOver(t *testing.T) {
+	t.Parallel()
+	cfg := reserving(t, nil)
+	register := cfg.Handlers
+	cfg.Handlers = func(s *participanttest.Stage, p *participant.Participant) {
+		register(s, p)
+		p.Extension().ObserveEvents(func(envelope.Message) bool { return false }, nil)
+	}
+	s := participanttest.New(t, cfg)
+	s.Send(event(s, "payment", "o-1", Paid{7}))
+	s.Settle()
+	own := s.Entries(s.Hop.Events())
+	require.Len(t, own, 1)
+	s.Send(own...) // in the log when the participant first reads it: it is handled
+	s.Settle()
+	before := count(t, s, handled)
+	own[0].ID = envelope.NewID()
+	s.Send(own...)
+	s.Send(event(s, "shipping", "o-2", Shipped{}))
+	s.Settle()
+	require.Equal(t, before+1, count(t, s, handled), "its own event is passed over")
+}
+
 // TestTheSameEventAgainLeavesTheClock emits the event under another id: this moves no deadline, and begins nothing after the
 // end.
 func TestTheSameEventAgainLeavesTheClock(t *testing.T) {
