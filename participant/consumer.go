@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/troupe-go/troupe/internal/kafka"
@@ -133,6 +134,8 @@ func (c *consumer) poll(ctx context.Context) (broken error) {
 				c.p.cfg.Log.Error().Err(err).Msg("messages were lost in Kafka before they were read")
 			case errors.As(err, &session):
 				c.OnGroupManageError(err)
+			case errors.Is(err, kerr.TopicAuthorizationFailed):
+				broken = fmt.Errorf("fetch %s/%d: %w", topic, partition, kafka.NotReadable(topic, err))
 			default:
 				broken = fmt.Errorf("fetch %s/%d: %w", topic, partition, err)
 			}

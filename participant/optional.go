@@ -22,7 +22,7 @@ func (hs handlers) optional(topic string) bool {
 }
 
 // provisionOptional creates the optional topics that do not exist. It returns the ones that cannot be consumed, since they are not there or
-// this client may not see them, and the reasons. err says that it is not known which topics there are: the brokers do not answer.
+// this client may not see or read them, and the reasons. err says that it is not known which topics there are: the brokers do not answer.
 func (p *Participant) provisionOptional(ctx context.Context, client *kgo.Client) (missing []string, reasons, err error) {
 	for _, topic := range slices.Sorted(maps.Keys(p.registered())) {
 		if !p.registered().optional(topic) {
@@ -30,9 +30,8 @@ func (p *Participant) provisionOptional(ctx context.Context, client *kgo.Client)
 		}
 		limited, cancel := context.WithTimeout(ctx, optionalLimit)
 		refused := kafka.Provision(limited, client, kafka.Topic{Name: topic, Partitions: p.cfg.Partitions, Replicas: p.cfg.Replicas})
-		there, failed := kafka.TopicIDs(limited, client, topic)
+		exists, failed := kafka.MayRead(limited, client, topic)
 		cancel()
-		_, exists := there[topic]
 		switch {
 		case failed != nil && kafka.Classify(failed) == kafka.Unavailable:
 			return nil, nil, failed
@@ -48,7 +47,8 @@ func (p *Participant) provisionOptional(ctx context.Context, client *kgo.Client)
 func (p *Participant) leaveOut(missing []string, err error) {
 	if len(missing) > 0 && !slices.Equal(missing, p.leftOut) {
 		p.cfg.Log.Error().Err(err).Strs("topics", missing).
-			Msg("topics that only saga definitions of other versions read are not consumed: they are consumed once they exist and may be read")
+			Msg("topics that only saga definitions of other versions read are not consumed: they are consumed once they exist and may be read; " +
+				"until then steps may be timed out although their answers are there")
 	}
 	p.leftOut = missing
 }

@@ -68,6 +68,30 @@ func TopicIDs(ctx context.Context, client *kgo.Client, names ...string) (map[str
 	return ids, nil
 }
 
+// MayRead reports whether a topic exists. It returns an error if this client may not see or read the topic, or if the broker does not answer. If a
+// broker does not list the rights of its clients, MayRead assumes that this one may read what it may see.
+func MayRead(ctx context.Context, client *kgo.Client, name string) (exists bool, err error) {
+	details, err := kadm.NewClient(client).ListTopics(kadm.WithAuthorizedOps(ctx), name)
+	if err != nil {
+		return false, fmt.Errorf("kafka: list topics: %w", err)
+	}
+	d, rights := details[name], details[name].AuthorizedOperations
+	switch {
+	case errors.Is(d.Err, kerr.UnknownTopicOrPartition):
+		return false, nil
+	case d.Err != nil:
+		return false, fmt.Errorf("kafka: topic %s: %w", name, d.Err)
+	case len(rights) > 0 && !slices.Contains(rights, kadm.OpRead) && !slices.Contains(rights, kadm.OpAll):
+		return true, NotReadable(name, kerr.TopicAuthorizationFailed)
+	}
+	return true, nil
+}
+
+// NotReadable adds to err, the broker's refusal to let this client read a topic, how to allow it.
+func NotReadable(topic string, err error) error {
+	return fmt.Errorf("kafka: this client may not read the topic: kafka-acls --add --allow-principal User:… --operation read --topic %s: %w", topic, err)
+}
+
 // TopicID returns Kafka's own id, or a hash of the name if the broker has no topic ids: then a topic that was deleted and created
 // again is not noticed.
 func TopicID(name string, id [16]byte) uuid.UUID {
