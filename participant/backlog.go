@@ -163,13 +163,25 @@ func (b *backlog) watermarks(ctx context.Context) (map[topicPartition]lowMark, e
 	return all, err
 }
 
-// measure stores the end offsets of the partitions that the group has consumed before. It leaves out topics that the group begins to consume, since
-// they may have the messages of months, and retry topics, since their messages were tried before.
+// measure stores the end offsets of the partitions that the group has consumed before, also of optional topics that it does not consume now, if the
+// broker lets this client see them. It leaves out topics that the group begins to consume, since they may have the messages of months, and retry
+// topics, since their messages were tried before.
 func (b *backlog) measure(ctx context.Context, consumed map[topicPartition]lowMark) error {
 	var names []string
 	for at := range consumed {
 		t, err := topics.Parse(at.topic)
-		if err == nil && t.Kind != topics.Retry && slices.Contains(b.of.consumed, at.topic) && !slices.Contains(names, at.topic) {
+		if err != nil || t.Kind == topics.Retry || slices.Contains(names, at.topic) {
+			continue
+		}
+		if slices.Contains(b.of.leftOut, at.topic) {
+			there, err := kafka.TopicIDs(ctx, b.of.client, at.topic)
+			switch _, exists := there[at.topic]; {
+			case err != nil && kafka.Classify(err) == kafka.Unavailable:
+				return err
+			case exists:
+				names = append(names, at.topic)
+			}
+		} else if slices.Contains(b.of.consumed, at.topic) {
 			names = append(names, at.topic)
 		}
 	}

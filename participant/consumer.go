@@ -49,6 +49,7 @@ type consumer struct {
 
 	built     chan struct{} // closed once the fields above are set: kgo may call back before NewClient has returned
 	consumed  []string
+	leftOut   []string                           // optional topics that the group does not consume
 	committed map[topicPartition]committedOffset // used by kgo's group goroutine only
 
 	mu      sync.Mutex
@@ -65,7 +66,7 @@ type topicPartition struct {
 
 func newConsumer(p *Participant, abandon context.CancelCauseFunc) (*consumer, error) {
 	c := &consumer{
-		p: p, abandon: abandon, pool: keyed.NewPool(p.cfg.Concurrency), consumed: p.consumed(),
+		p: p, abandon: abandon, pool: keyed.NewPool(p.cfg.Concurrency), consumed: p.consumed(), leftOut: p.leftOut,
 		workers: make(map[topicPartition]*worker), built: make(chan struct{}),
 	}
 	client, err := kafka.NewClient(p.cfg.Brokers, append([]kgo.Opt{

@@ -3,7 +3,9 @@ package participant_test
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/rs/zerolog"
@@ -133,4 +135,38 @@ func TestATopicThatMayNotBeReadIsNamed(t *testing.T) {
 	waitFor(t, "the line with the right", func() bool {
 		return strings.Contains(log.String(), "this client may not read the topic: kafka-acls --add --allow-principal User:… --operation read --topic "+r.other.Events())
 	})
+}
+
+// TestDeadlinesWaitForTheMessagesOfATopicThatIsLeftOut: the group has consumed the topic before. A message in it may be the one that a deadline
+// reports as missing.
+func TestDeadlinesWaitForTheMessagesOfATopicThatIsLeftOut(t *testing.T) {
+	t.Parallel()
+	r := newRights(t)
+	r.mayRead(true)
+	var log safeBuffer
+	var handled atomic.Int32
+	begin := func() (p *participant.Participant, stop func()) {
+		p = r.new(service(&log))
+		p.BacklogLimit(time.Hour)
+		participant.OnDeadline(p, overdueName, overdue)
+		p.Extension().FireAfterBacklog(overdueName)
+		r.optionally(p, func() error { handled.Add(1); return nil })
+		return p, r.start(p)
+	}
+	_, stop := begin()
+	r.send(r.otherEvent())
+	r.waitCount(1, "SELECT count(*) FROM troupe.leases WHERE topic = $1 AND watermark = 0", r.other.Events())
+	stop()
+	r.mayRead(false)
+	r.send(r.otherEvent())
+	p, _ := begin()
+	require.NoError(t, r.schedule(p, participant.Deadline{Name: overdueName, Key: "b", Body: Overdue{N: 1}, At: time.Now().Add(-time.Hour)}))
+	const fired = "SELECT count(*) FROM troupe.deadlines WHERE fired_at IS NOT NULL"
+	waitFor(t, "the deadline, or the line that it waits", func() bool {
+		return r.count(fired) > 0 || strings.Contains(log.String(), "deadlines that report missing messages wait")
+	})
+	require.Zero(t, r.count(fired), "the message that came before is not handled")
+	r.mayRead(true)
+	r.fired(1)
+	require.EqualValues(t, 2, handled.Load())
 }
