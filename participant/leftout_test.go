@@ -2,6 +2,7 @@ package participant_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -169,4 +170,27 @@ func TestDeadlinesWaitForTheMessagesOfATopicThatIsLeftOut(t *testing.T) {
 	r.mayRead(true)
 	r.fired(1)
 	require.EqualValues(t, 2, handled.Load())
+}
+
+// TestHeldMessagesOfATopicThatIsLeftOutAreLogged: they are tried again once the topic may be read.
+func TestHeldMessagesOfATopicThatIsLeftOutAreLogged(t *testing.T) {
+	t.Parallel()
+	r := newRights(t)
+	r.mayRead(true)
+	var log safeBuffer
+	begin := func() (stop func()) {
+		p := r.new(service(&log), holdLong)
+		participant.Handle(p, count)
+		r.optionally(p, func() error { return errors.New("refused") })
+		return r.start(p)
+	}
+	stop := begin()
+	r.send(r.otherEvent())
+	r.waitCount(1, "SELECT count(*) FROM troupe.held")
+	stop()
+	r.mayRead(false)
+	begin()
+	waitFor(t, "the line", func() bool { return strings.Contains(log.String(), "messages are held of a topic") })
+	require.Contains(t, log.String(), "they are tried again once this client may read it")
+	require.NotContains(t, log.String(), "register its handler again")
 }
