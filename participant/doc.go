@@ -98,6 +98,10 @@
 // to, until troupe.end_local(topic). The change waits for open transactions of writers. Rows of the topic in the outbox that
 // were not published move to troupe.local_work, and troupe.end_local moves unfinished entries back, in their order.
 //
+// If a topic is not local for the group and the role may not make it so, Run returns an error with the statement for the owner of Troupe's tables.
+// So call troupe.make_local for the topics that a new version adds before it starts; members of earlier versions go on. A topic that only a stored
+// saga definition of another version reads ends no member: the member logs the statement, and consumes the topic once it is local.
+//
 // Start the groups that consume a topic of events within an hour of each other. A group for which the topic becomes local
 // within an hour after it did for the first group gets all entries that the first one got. A group for which that happens later
 // gets the events from then on.

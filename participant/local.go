@@ -162,7 +162,8 @@ func (l *local) end() error {
 	return fmt.Errorf("%d handlers ignore their context and still run", running)
 }
 
-// makeLocal makes the participant's topics local. It tries again while the database is away, and returns an error if the role lacks the right.
+// makeLocal makes the participant's topics local. It tries again while the database is away, and returns an error if the role lacks the right. It
+// only logs an optional topic for which the role lacks the right.
 func (p *Participant) makeLocal(ctx context.Context) error {
 	wanted := map[string]bool{p.cfg.Hop.Commands(): true}
 	for topic := range p.registered() {
@@ -177,8 +178,13 @@ func (p *Participant) makeLocal(ctx context.Context) error {
 			switch class := pg.Classify(err); {
 			case err == nil || ctx.Err() != nil:
 			case errors.As(err, &refused) && refused.Code == "42501":
-				return fmt.Errorf("topic %s is not local for this group, and the role may not make it so: have the owner of Troupe's "+
+				err = fmt.Errorf("topic %s is not local for this group, and the role may not make it so: have the owner of Troupe's "+
 					"tables run SELECT troupe.make_local('%s', '%s'): %w", topic, topic, p.cfg.Group, err)
+				if !p.registered().optional(topic) {
+					return err
+				}
+				p.cfg.Log.Error().Err(err).Msg("a topic that only saga definitions of other versions read is not consumed: it is consumed once it is local")
+				err = nil
 			case errors.As(err, &refused) && class != pg.Unavailable && class != pg.Conflict:
 				return fmt.Errorf("make topic %s local: %w", topic, err)
 			}

@@ -5,10 +5,14 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/grants"
+	"github.com/troupe-go/troupe/internal/grants/grantstest"
 	"github.com/troupe-go/troupe/participant"
+	"github.com/troupe-go/troupe/testkit"
 	"github.com/troupe-go/troupe/topics"
 )
 
@@ -48,4 +52,28 @@ func TestOnAllTakesThePlaceOfAnOptionalOneWhileTheParticipantRuns(t *testing.T) 
 			require.Equal(t, []string{"the observer", "its own"}, []string{<-calls, <-calls})
 		})
 	}
+}
+
+// TestAMemberOfLocalWorkRunsWithoutAnOptionalTopicThatItMayNotMakeLocal: it consumes the topic once the owner of Troupe's tables has made it local.
+func TestAMemberOfLocalWorkRunsWithoutAnOptionalTopicThatItMayNotMakeLocal(t *testing.T) {
+	t.Parallel()
+	s := &stage{t: t, pool: testkit.Database(t), hop: topics.MustHop(testkit.Flow(t), "payment"), local: true}
+	s.exec(counters)
+	role := grantstest.New(t, s.pool, grants.Participant, grants.LocalWork)
+	s.exec("GRANT ALL ON counters, done TO " + role.Name)
+	s.makeLocal()
+	other := topics.MustHop(s.hop.Flow(), "other")
+	var log safeBuffer
+	p := s.new(func(c *participant.Config) { c.Pool, c.Log = role.Pool(), zerolog.New(&log) })
+	participant.Handle(p, count)
+	came := make(chan struct{}, 10)
+	p.Extension().OnAllOptional([]topics.Hop{other}, func(context.Context, pgx.Tx, []participant.Taken) error { came <- struct{}{}; return nil })
+	s.start(p)
+	s.write("a", Count{N: 1})
+	s.waitCount(1, "SELECT count(*) FROM done")
+	statement := "SELECT troupe.make_local('" + other.Events() + "', '" + s.hop.String() + "')"
+	require.Contains(t, log.String(), statement)
+	s.exec(statement)
+	s.exec("INSERT INTO troupe.outbox (topic, key, type, payload) VALUES ($1, 'a', 'Count', '{}')", other.Events())
+	<-came
 }

@@ -143,7 +143,10 @@
 // coordinator's, an event that answers no command finds its saga once the process has found the definition, within 5 s.
 //
 // While the topic of a hop that only another version's definition reads does not exist, and cannot be created, or may not be read, the process
-// logs an error and runs without it. Without a topic of a hop that Config.Definitions read, it does not run.
+// logs an error and runs without it. A step may then be timed out although its answer is in that topic. But if the group has consumed the topic before,
+// and may still see it, time-outs wait for its messages as they wait for a partition that cannot be read: for a minute. With local work the process
+// also runs without a topic that is not local and that its role may not make local. Without a topic of a hop that Config.Definitions read, it does
+// not run.
 //
 // An older process does not do everything for another version. It starts no saga by an event by which only the other version
 // starts one. And it does not stash an event that only the following definitions await:
