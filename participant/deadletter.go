@@ -91,7 +91,7 @@ func (p *Participant) letterArgs(m *message, args pg.Args) {
 // letter returns the dead letter of m after its last failure.
 func (w *runner) letter(m *message, f failure, id string) deadletter.Letter {
 	l := deadletter.Letter{
-		ID: id, Message: m.Message, Headers: m.headers(), TopicID: m.topicID, Partition: m.partition, Offset: m.offset,
+		ID: id, Message: m.Message, Headers: m.headers(), Stored: m.undecoded, TopicID: m.topicID, Partition: m.partition, Offset: m.offset,
 		At: m.at, Redrive: m.redrive, Handler: m.handlerName(w.p.cfg.Group),
 		Class: string(f.class), Error: f.err.Error(), Attempts: m.attempts() + 1, FirstFailed: m.again.firstFailed,
 	}

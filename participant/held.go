@@ -292,8 +292,9 @@ func (w *worker) heads(ctx context.Context, key holdKey) (ms []*message, wait ti
 		if err != nil {
 			return nil, 0, database(err)
 		}
-		m.stored, m.unreadable = envelope.UnmarshalHeaders(headers)
-		if m.unreadable == nil {
+		if m.stored, m.unreadable = envelope.UnmarshalHeaders(headers); m.unreadable != nil {
+			m.undecoded = headers
+		} else {
 			m.unreadable = m.SetHeaders(m.stored)
 		}
 		if m.Time.IsZero() {

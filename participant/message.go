@@ -25,6 +25,7 @@ type message struct {
 	envelope.Message                   // ID is never empty
 	record           *kgo.Record       // nil when it comes from troupe.held
 	stored           []envelope.Header // as received, when it comes from troupe.held
+	undecoded        []byte            // the headers as troupe.held has them, if they are too many to decode; else nil
 	unreadable       error             // the headers break a rule; then Message has no attributes
 	topicID          uuid.UUID
 	partition        int32

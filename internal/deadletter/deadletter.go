@@ -36,7 +36,8 @@ type Letter struct {
 	ID string // troupe.dead_letters.id
 
 	Message   envelope.Message  // Topic is the message's first topic, ID its identity, never empty
-	Headers   []envelope.Header // as received
+	Headers   []envelope.Header // as received; the first of them, if Stored is set
+	Stored    []byte            // all headers as troupe.held has them, if they are too many to decode; else nil
 	TopicID   uuid.UUID
 	Partition int32
 	Offset    int64
@@ -133,11 +134,19 @@ func (w Writer) row(l Letter) pg.Args {
 	return pg.Args{
 		"id": l.ID, "group": w.Group, "handler": pgtext.Readable(l.Handler, 1024), "class": l.Class, "error": l.Error,
 		"attempts": l.Attempts, "topic": l.Message.Topic, "topic_id": l.TopicID, "partition": l.Partition, "offset": l.Offset,
-		"key": l.Message.Key, "headers": marshal(l.Headers), "payload": l.Message.Payload,
+		"key": l.Message.Key, "headers": l.storedHeaders(), "payload": l.Message.Payload,
 		"message_id": pgtext.Indexable(l.Message.ID), "message_type": pgtext.Readable(l.Message.Type, 1024),
 		"correlation_id": pgtext.Readable(correlation, 1024), "redrives": l.Redrive,
 		"first_failed": l.FirstFailed, "last_failed": l.LastFailed,
 	}
+}
+
+// storedHeaders returns all headers of l as its row has them.
+func (l Letter) storedHeaders() []byte {
+	if l.Stored != nil {
+		return l.Stored
+	}
+	return marshal(l.Headers)
 }
 
 // marshal never returns nil, which the columns refuse.

@@ -235,6 +235,42 @@ func TestAReleasedMessageLooksLikeOneThatUsedUpItsAttempts(t *testing.T) {
 	require.Equal(t, wantEvents, events)
 }
 
+// TestADeadLetterOfAHeldMessageKeepsAllItsHeaders: they are more than are decoded. An operator or the participant writes it.
+func TestADeadLetterOfAHeldMessageKeepsAllItsHeaders(t *testing.T) {
+	t.Parallel()
+	const headers = "SELECT string_agg(encode(sha256(headers), 'hex'), '' ORDER BY \"offset\") FROM "
+	for _, by := range []string{"an operator", "the participant"} {
+		t.Run(by, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			s.fails("a", "ledger 7 is closed", false)
+			stop := s.participant(patient)
+			m := s.command("a", Charge{N: 2})
+			for range 70_000 {
+				m.Extra = append(m.Extra, envelope.Header{Key: "h"})
+			}
+			s.send(s.command("a", Charge{N: 1}), m)
+			s.waitCount(2, "SELECT count(*) FROM troupe.held")
+			s.waitCount(1, "SELECT count(*) FROM troupe.held WHERE attempts = 1")
+			var held, dead string
+			require.NoError(t, s.pool.QueryRow(t.Context(), headers+"troupe.held").Scan(&held))
+			if by == "an operator" {
+				stop()
+				for range 2 {
+					_, err := s.desk.Release(t.Context(), s.held("a").Place, repair.ReleaseConfig{By: ann})
+					require.NoError(t, err)
+				}
+			} else {
+				_, err := s.desk.Release(t.Context(), s.held("a").Place, repair.ReleaseConfig{By: ann})
+				require.NoError(t, err)
+			}
+			s.waitCount(2, openLetters)
+			require.NoError(t, s.pool.QueryRow(t.Context(), headers+"troupe.dead_letters").Scan(&dead))
+			require.Equal(t, held, dead)
+		})
+	}
+}
+
 // TestReleaseAndARunningTryDoNotMeet checks that whichever is second sees the effect of the first.
 func TestReleaseAndARunningTryDoNotMeet(t *testing.T) {
 	t.Parallel()

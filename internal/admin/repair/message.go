@@ -15,6 +15,7 @@ import (
 type message struct {
 	envelope.Message
 	headers []envelope.Header // in their original order
+	stored  []byte            // the headers as they are stored, if they are too many to decode; else nil
 	place   string            // topic id, partition, offset
 	unnamed string            // the id that its row has, in place of a missing ce_id; empty in a row of an earlier version
 }
@@ -24,6 +25,7 @@ type message struct {
 func read(headers []byte, topicID uuid.UUID, partition int32, offset int64) (m message, err error) {
 	m.place = fmt.Sprintf("%s/%d/%d", topicID, partition, offset)
 	if m.headers, err = envelope.UnmarshalHeaders(headers); err != nil {
+		m.stored = headers
 		return m, err
 	}
 	if err := m.SetHeaders(m.headers); err != nil {

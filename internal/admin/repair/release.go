@@ -217,7 +217,7 @@ func (k *HeldKey) letter(id uuid.UUID) deadletter.Letter {
 	m.Topic, m.ID, m.Key, m.Payload = deadletter.FirstTopic(k.Place.Topic, k.row.message.headers), k.MessageID, k.Key, k.row.payload
 	m.Extra = deadletter.WithoutRetry(m.Extra)
 	l := deadletter.Letter{
-		ID: id.String(), Message: m, Headers: deadletter.WithoutRetry(k.row.message.headers), TopicID: k.row.topicID, Partition: k.Place.Partition,
+		ID: id.String(), Message: m, Headers: deadletter.WithoutRetry(k.row.message.headers), Stored: k.row.message.stored, TopicID: k.row.topicID, Partition: k.Place.Partition,
 		Offset: k.Place.Offset, At: k.row.messageTime, Redrive: k.row.redrive, Handler: k.row.handler,
 		Class: k.Class, Error: k.Error, Attempts: k.Attempts, FirstFailed: k.FirstFailed, LastFailed: k.LastFailed,
 	}
