@@ -85,18 +85,29 @@ func (c *Coordinator) exhausted(ctx context.Context, tx pgx.Tx, in envelope.Mess
 
 // exhaustedApart returns m as the exhausted event of an answer that was set apart, if the dead letter is of one.
 func (c *Coordinator) exhaustedApart(ctx context.Context, tx pgx.Tx, letter uuid.UUID, payload []byte, m decisions.Message) (decisions.Message, error) {
-	var body decisions.Apart
-	if json.Unmarshal(payload, &body) != nil {
+	ignore := func(reason string) (decisions.Message, error) {
+		c.cfg.Log.Warn().Stringer("dead_letter", letter).Str("message_id", m.ID).Str("reason", reason).
+			Msg("the dead letter of an event that was set apart parks no saga: if it was an answer that has not taken effect, its step waits on")
 		return m, nil
 	}
+	var body decisions.Apart
+	if err := json.Unmarshal(payload, &body); err != nil {
+		return ignore("its payload cannot be read: " + err.Error())
+	}
 	answer, err := saga.ReadEvent(body.Event)
-	if err != nil || answer.Kind != saga.Answered {
+	if err != nil {
+		return ignore("its event cannot be read: " + err.Error())
+	}
+	if answer.Kind != saga.Answered { // an event that no step sent a command for: its saga does not wait for it alone
 		return m, nil
 	}
 	var is bool
 	args := pgx.NamedArgs{"id": letter, "group": c.cfg.Participant.Group(), "scope": pgtext.Indexable(body.Scope())}
-	if err := tx.QueryRow(ctx, isApart, args).Scan(&is); err != nil || !is {
+	if err := tx.QueryRow(ctx, isApart, args).Scan(&is); err != nil {
 		return m, err
+	}
+	if !is {
+		return ignore("its deadline is gone, or it is a copy of the deadline's message")
 	}
 	m.Hop, m.SagaID, m.SagaStep, m.SagaOperation, m.Epoch = answer.Hop, body.Saga, answer.Step, answer.Operation, answer.Epoch
 	return m, nil

@@ -2,6 +2,7 @@ package coordinator_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"sync"
@@ -37,6 +38,45 @@ func (l *logged) line(with string) string {
 		}
 	}
 	return ""
+}
+
+// TestADeadLetterOfAnEventThatWasSetApartIsLoggedIfItParksNoSaga: it cannot be read, or there is no deadline for it.
+func TestADeadLetterOfAnEventThatWasSetApartIsLoggedIfItParksNoSaga(t *testing.T) {
+	t.Parallel()
+	f := &flow{t: t, name: testkit.Flow(t), local: true, pool: testkit.Database(t)}
+	log := &logged{}
+	p := f.participant("order", f.pool)
+	_, err := coordinator.New(t.Context(), coordinator.Config{
+		Participant: p, Pool: f.pool, Definitions: []*saga.Definition{order(t)}, Log: zerolog.New(log),
+	})
+	require.NoError(t, err)
+	f.run(p, f.pool)
+	f.publishOwn("Waits", "o-1", "{}") // until the topic is local
+	answer, err := json.Marshal(saga.Event{Kind: saga.Answered, Step: "payment", Operation: "forward"})
+	require.NoError(t, err)
+	for payload, reason := range map[string]string{
+		"{": "its payload cannot be read",
+		`{"saga":"order/o-1","event":{"kind":7}}`:             "its event cannot be read",
+		`{"saga":"order/o-1","event":` + string(answer) + `}`: "its deadline is gone",
+	} {
+		letter := envelope.NewID()
+		const insert = `INSERT INTO troupe.dead_letters (id, consumer_group, handler, error_class, error, attempts, topic, topic_id, partition, "offset",
+			headers, payload, message_id, message_type, correlation_id, first_failed_at, last_failed_at)
+			VALUES ($1, $2, 'h', 'permanent', 'e', 1, 't', gen_random_uuid(), 0, 0, '', $3, $4, 'troupe.Apart', 'c', now(), now())`
+		_, err := f.pool.Exec(t.Context(), insert, letter, p.Group(), []byte(payload), letter)
+		require.NoError(t, err)
+		const publish = `INSERT INTO troupe.outbox (topic, key, type, payload, headers) VALUES ($1, 'o-1', 'troupe.Exhausted', $2, '{"ce_outcome": "exhausted"}')`
+		_, err = f.pool.Exec(t.Context(), publish, f.name+".order.events",
+			fmt.Appendf(nil, `{"dead_letter_id":%q,"type":"troupe.Apart","handler":"%s/apart"}`, letter, p.Group()))
+		require.NoError(t, err)
+		var line string
+		testkit.Wait(t, "a line about the dead letter", func() (bool, error) {
+			line = log.line(letter)
+			return line != "", nil
+		})
+		require.Contains(t, line, `"level":"warn"`)
+		require.Contains(t, line, reason)
+	}
 }
 
 // TestTheDeletedDeadLetterOfAnAnswerIsLogged: no saga can be parked, since only the dead letter named it.
