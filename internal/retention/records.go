@@ -48,7 +48,7 @@ const (
 	// was read, since the index has the entries of removed records until they are vacuumed.
 	restartAfter = time.Hour
 	// transactionLimit limits each transaction: a server whose host is cut off, or hangs, answers nothing and keeps the connection. The
-	// first batch of a large database may take minutes.
+	// first batch of a large database may take minutes. After a transaction that takes longer, the next one removes half as many records.
 	transactionLimit = 10 * time.Minute
 )
 
@@ -61,15 +61,16 @@ const (
 //	failure                              effect
 //	killed at any time                   a batch is one transaction: the next pass continues
 //	another transaction locks a record   it is skipped; a pass within the hour tries it again
-//	a batch fails                        the pass ends with the error, and the next one tries again
+//	a batch fails                        the pass ends with the error, and the next one tries again; with a smaller batch if it took too long
 type Records struct {
 	pool *pgxpool.Pool
 	// pause waits between two batches; took is the time of the last one.
 	pause func(ctx context.Context, took time.Duration) error
 	limit time.Duration // transactionLimit
 
-	began time.Time         // when a pass began with the oldest record
-	after map[string]cursor // by part: the last record that was read
+	began   time.Time         // when a pass began with the oldest record
+	after   map[string]cursor // by part: the last record that was read
+	smaller map[string]int    // by part: the size of its batches, if less than usual
 }
 
 // A cursor is the position of a record in the order in which a pass reads.
@@ -84,7 +85,7 @@ type Removed map[string]int64
 
 // NewRecords returns Records. It does no I/O. Pool needs one connection while a pass runs.
 func NewRecords(pool *pgxpool.Pool) *Records {
-	return &Records{pool: pool, pause: pauseAsLong, limit: transactionLimit}
+	return &Records{pool: pool, pause: pauseAsLong, limit: transactionLimit, smaller: make(map[string]int)}
 }
 
 // pauseAsLong waits as long as the last batch took, so that half of the time is left to other work.
@@ -126,9 +127,12 @@ func (r *Records) remove(ctx context.Context, removed Removed) error {
 		r.began, r.after = now, make(map[string]cursor)
 	}
 	for kind, parts := range map[string][]part{
-		Sagas:       {{"completed", r.removeSagas}, {"compensated", r.removeSagas}, {"abandoned", r.removeSagas}},
-		DeadLetters: {{DeadLetters, removeLetters}},
-		Repairs:     {{"repairs", byPosition(deleteRepairs)}, {"outbox repairs", byPosition(deleteOutboxRepairs)}, {"pauses", byPosition(deletePauses)}},
+		Sagas:       {{"completed", sagaBatch, r.removeSagas}, {"compensated", sagaBatch, r.removeSagas}, {"abandoned", sagaBatch, r.removeSagas}},
+		DeadLetters: {{DeadLetters, recordBatch, removeLetters}},
+		Repairs: {
+			{"repairs", recordBatch, byPosition(deleteRepairs)}, {"outbox repairs", recordBatch, byPosition(deleteOutboxRepairs)},
+			{"pauses", recordBatch, byPosition(deletePauses)},
+		},
 	} {
 		limit, kept := before[kind]
 		if !kept {
@@ -161,6 +165,7 @@ func (r *Records) readKeep(ctx context.Context) (before map[string]time.Time, er
 // part is a part of a kind's records, which a pass reads in an order of its own.
 type part struct {
 	name   string
+	size   int // of a batch
 	remove func(ctx context.Context, tx pgx.Tx, of batch) (result, error)
 }
 
@@ -169,6 +174,7 @@ type batch struct {
 	part   string
 	before time.Time // remove records that were closed before
 	after  cursor
+	size   int // the most records to read
 }
 
 type result struct {
@@ -184,13 +190,14 @@ func (r *Records) removeKind(ctx context.Context, kind string, before time.Time,
 	for i, p := range parts {
 		for more := true; more; {
 			began := time.Now()
+			size := r.batchSize(p)
 			var done result
 			limited, cancel := context.WithTimeout(ctx, r.limit)
 			err := pgx.BeginTxFunc(limited, r.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
 				if err := lock(limited, tx, kind); err != nil {
 					return err
 				}
-				if done, err = p.remove(limited, tx, batch{p.name, before, r.after[p.name]}); err != nil {
+				if done, err = p.remove(limited, tx, batch{p.name, before, r.after[p.name], size}); err != nil {
 					return err
 				}
 				passed := !done.more && i == len(parts)-1
@@ -200,7 +207,14 @@ func (r *Records) removeKind(ctx context.Context, kind string, before time.Time,
 				_, err := tx.Exec(limited, countRemoved, pgx.NamedArgs{"kind": kind, "removed": done.removed, "passed": passed})
 				return err
 			})
+			tooLong := limited.Err() != nil && ctx.Err() == nil
 			cancel()
+			switch took := time.Since(began); {
+			case tooLong:
+				r.smaller[p.name] = max(size/2, 1)
+			case err == nil && took < r.limit/8: // twice as many are well within the limit
+				r.smaller[p.name] = 2 * size
+			}
 			if errors.Is(err, errBusy) {
 				return removed, nil
 			}
@@ -216,6 +230,14 @@ func (r *Records) removeKind(ctx context.Context, kind string, before time.Time,
 		}
 	}
 	return removed, nil
+}
+
+// batchSize returns the size of p's next batch.
+func (r *Records) batchSize(p part) int {
+	if size := r.smaller[p.name]; size > 0 {
+		return min(size, p.size)
+	}
+	return p.size
 }
 
 // lock makes other sessions leave this kind alone until tx ends. The commit of tx does not wait for the disk: a batch that is lost in a
@@ -234,7 +256,7 @@ func lock(ctx context.Context, tx pgx.Tx, kind string) error {
 // removeSagas removes ended sagas of the status that is the part's name.
 func (r *Records) removeSagas(ctx context.Context, tx pgx.Tx, of batch) (done result, err error) {
 	rows, err := tx.Query(ctx, lockSagas, pgx.NamedArgs{
-		"status": of.part, "after_at": of.after.at, "after_id": of.after.id, "before": of.before, "limit": sagaBatch,
+		"status": of.part, "after_at": of.after.at, "after_id": of.after.id, "before": of.before, "limit": of.size,
 	})
 	if err != nil {
 		return done, err
@@ -248,7 +270,7 @@ func (r *Records) removeSagas(ctx context.Context, tx pgx.Tx, of batch) (done re
 	if err != nil || len(ids) == 0 {
 		return done, err
 	}
-	done.more = len(ids) == sagaBatch
+	done.more = len(ids) == of.size
 	rows, err = tx.Query(ctx, listAnsweringGroups)
 	if err != nil {
 		return done, err
@@ -257,7 +279,7 @@ func (r *Records) removeSagas(ctx context.Context, tx pgx.Tx, of batch) (done re
 	if err != nil {
 		return done, err
 	}
-	err = tx.QueryRow(ctx, deleteSagas, pgx.NamedArgs{"ids": ids, "groups": groups, "before": of.before, "limit": sagaBatch}).Scan(&done.removed)
+	err = tx.QueryRow(ctx, deleteSagas, pgx.NamedArgs{"ids": ids, "groups": groups, "before": of.before, "limit": of.size}).Scan(&done.removed)
 	return done, err
 }
 
@@ -270,12 +292,12 @@ func removeLetters(ctx context.Context, tx pgx.Tx, of batch) (done result, err e
 	done.last = of.after
 	var found int
 	err = tx.QueryRow(ctx, deleteDeadLetters, pgx.NamedArgs{
-		"after_at": of.after.at, "after_id": id, "before": of.before, "limit": recordBatch,
+		"after_at": of.after.at, "after_id": id, "before": of.before, "limit": of.size,
 	}).Scan(&found, &done.removed, &done.last.at, &done.last.id)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return done, nil
 	}
-	done.more = found == recordBatch
+	done.more = found == of.size
 	return done, err
 }
 
@@ -286,9 +308,9 @@ func byPosition(sql string) func(context.Context, pgx.Tx, batch) (result, error)
 		var found int
 		var last int64
 		var all bool
-		err = tx.QueryRow(ctx, sql, pgx.NamedArgs{"after": of.after.position, "before": of.before, "limit": recordBatch}).
+		err = tx.QueryRow(ctx, sql, pgx.NamedArgs{"after": of.after.position, "before": of.before, "limit": of.size}).
 			Scan(&found, &done.removed, &last, &all)
-		if done.more = found == recordBatch && all; all {
+		if done.more = found == of.size && all; all {
 			done.last.position = last
 		}
 		return done, err
