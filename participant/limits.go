@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -37,7 +38,7 @@ func RateLimit(n int, per time.Duration) HandlerOption {
 			h.mistake = errors.Join(h.mistake, fmt.Errorf("rate limit per %s: want 1s to 24h", per))
 			return
 		}
-		h.limits.rate = newRate(n, per)
+		h.limits.rate = newRate(min(n, math.MaxInt32), per) // more is no limit, and its column has no more
 	}
 }
 

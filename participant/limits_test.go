@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sort"
 	"sync"
@@ -66,6 +67,21 @@ func most(at []time.Time, per time.Duration) (n int) {
 		n = max(n, i-first+1)
 	}
 	return n
+}
+
+func TestARateLimitMayBeAnyNumber(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{math.MaxInt, math.MaxInt32 + 1, math.MaxInt32} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			p := s.new(onePartition)
+			participant.Call(p, new(clocked).call, decideCounted, participant.RateLimit(n, time.Second))
+			s.start(p)
+			s.send(s.command("a", Count{N: 1}), s.command("b", Count{N: 1}), s.command("a", Count{N: 2}))
+			s.waitEvents(3)
+		})
+	}
 }
 
 // TestARateLimitHoldsOverAllMembers has two members handle messages of many keys. No time of the limit's length has more calls than the
