@@ -1,111 +1,16 @@
 package participant_test
 
 import (
-	"bytes"
 	"context"
-	"net"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
+	"github.com/troupe-go/troupe/internal/pg/silenttest"
 	"github.com/troupe-go/troupe/participant"
 )
-
-// silence dials a database server that falls silent, as one whose host is cut off or hangs: it answers nothing more on a connection, and does
-// not end the connection.
-type silence struct {
-	mu    sync.Mutex
-	text  []byte // the connection on which it is sent next falls silent
-	fell  int
-	conns []*silentConn
-}
-
-// pool returns a pool whose connections are w's.
-func (w *silence) pool(s *stage) *pgxpool.Pool {
-	cfg := s.pool.Config()
-	dial := cfg.ConnConfig.DialFunc
-	cfg.ConnConfig.DialFunc = func(ctx context.Context, kind, address string) (net.Conn, error) {
-		conn, err := dial(ctx, kind, address)
-		if err != nil {
-			return nil, err
-		}
-		hole, _ := net.Pipe()
-		c := &silentConn{Conn: conn, way: w, hole: hole}
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.conns = append(w.conns, c)
-		return c, nil
-	}
-	pool, err := pgxpool.NewWithConfig(s.t.Context(), cfg)
-	require.NoError(s.t, err)
-	s.t.Cleanup(pool.Close)
-	return pool
-}
-
-// at lets the next connection on which text is sent fall silent.
-func (w *silence) at(text string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.text = []byte(text)
-}
-
-// listeners lets all connections fall silent that listen for notifications.
-func (w *silence) listeners() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, c := range w.conns {
-		if c.listens.Load() {
-			c.silent.Store(true)
-		}
-	}
-}
-
-type silentConn struct {
-	net.Conn
-	way             *silence
-	hole            net.Conn // nothing comes from it
-	silent, listens atomic.Bool
-}
-
-func (c *silentConn) Read(b []byte) (int, error) {
-	n, err := c.Conn.Read(b)
-	if c.silent.Load() {
-		return c.hole.Read(b)
-	}
-	return n, err
-}
-
-func (c *silentConn) Write(b []byte) (int, error) {
-	if bytes.Contains(b, []byte("LISTEN ")) {
-		c.listens.Store(true)
-	}
-	c.way.mu.Lock()
-	if c.way.text != nil && bytes.Contains(b, c.way.text) {
-		c.silent.Store(true)
-		c.way.text = nil
-		c.way.fell++
-	}
-	c.way.mu.Unlock()
-	if c.silent.Load() {
-		return len(b), nil
-	}
-	return c.Conn.Write(b)
-}
-
-func (c *silentConn) SetDeadline(t time.Time) error {
-	_ = c.hole.SetDeadline(t)
-	return c.Conn.SetDeadline(t)
-}
-
-func (c *silentConn) Close() error {
-	_ = c.hole.Close()
-	return c.Conn.Close()
-}
 
 // TestAStatementWithoutAnAnswerIsTriedAgain lets the server fall silent at a statement that no handler waits for. Without a limit its partition,
 // or its key, would wait for ever.
@@ -122,8 +27,8 @@ func TestAStatementWithoutAnAnswerIsTriedAgain(t *testing.T) {
 			s := newStage(t)
 			s.provision(1)
 			s.exec("INSERT INTO troupe.leases (consumer_group, topic, partition, owner) VALUES ($1, $2, 0, 'crashed')", s.hop.String(), s.hop.Commands())
-			var way silence
-			p := s.new(onePartition, func(c *participant.Config) { c.Pool = way.pool(s) })
+			var server silenttest.Server
+			p := s.new(onePartition, func(c *participant.Config) { c.Pool = server.Pool(t, s.pool) })
 			p.StatementLimit(time.Second)
 			participant.Handle(p, func(ctx context.Context, tx pgx.Tx, c participant.Command[Count]) (participant.Outcome, error) {
 				if c.Attempt == 1 {
@@ -131,13 +36,11 @@ func TestAStatementWithoutAnAnswerIsTriedAgain(t *testing.T) {
 				}
 				return count(ctx, tx, c)
 			})
-			way.at(text)
+			server.At(text)
 			s.start(p)
 			s.send(s.command("a", Count{N: 1}))
 			s.waitCount(1, "SELECT count(*) FROM done")
-			way.mu.Lock()
-			defer way.mu.Unlock()
-			require.Equal(t, 1, way.fell)
+			require.Equal(t, 1, server.Fell())
 		})
 	}
 }
@@ -147,8 +50,8 @@ func TestAStatementWithoutAnAnswerIsTriedAgain(t *testing.T) {
 func TestAMemberOfLocalWorkWhoseSessionEndedUnseenTakesAnotherNumber(t *testing.T) {
 	t.Parallel()
 	s := newLocalStage(t)
-	var way silence
-	p := s.new(func(c *participant.Config) { c.Pool = way.pool(s) })
+	var server silenttest.Server
+	p := s.new(func(c *participant.Config) { c.Pool = server.Pool(t, s.pool) })
 	participant.Handle(p, count)
 	s.start(p)
 	const locks = `FROM pg_locks
@@ -158,7 +61,7 @@ func TestAMemberOfLocalWorkWhoseSessionEndedUnseenTakesAnotherNumber(t *testing.
 	s.waitCount(1, "SELECT count(*) FROM done")
 
 	former := s.count("SELECT objid::bigint "+locks, participant.MemberClass)
-	way.listeners()
+	server.Listeners()
 	require.Equal(t, 1, s.count("SELECT count(pg_terminate_backend(pid)) "+locks, participant.MemberClass))
 	s.waitCount(1, "SELECT count(*) "+locks+" AND objid::bigint <> $2", participant.MemberClass, former)
 	s.waitCount(1, "SELECT count(*) "+locks, participant.TopicClass)

@@ -35,7 +35,7 @@ var floors = []floor{
 	{"names, policies, the message, and tools that know nothing of Troupe", []string{
 		"topics", "retry", "envelope", "logbridge",
 		"internal/address", "internal/door", "internal/expr", "internal/grants", "internal/keyed", "internal/lines", "internal/moments", "internal/plain", "internal/registry", "internal/rule", "schemas/protobuf/internal/orderpb", "schemas/protobuf/personalpb",
-		"internal/pgtext", "internal/short", "internal/version",
+		"internal/pg/silenttest", "internal/pgtext", "internal/short", "internal/version",
 		"internal/metrics/catalogue", "internal/docs/commands", "internal/docs/manifests", "internal/house", "internal/modeltest", "internal/console/browser",
 	}},
 	{"tables, rows, schemas and declarations; how Postgres and Kafka are used", []string{
