@@ -106,8 +106,9 @@
 //	synchronous_standby_names matches it   commits of other sessions wait until the relay confirms them, a second or more; the relay's
 //	                                       own commits do not wait; it logs a warning
 //	a commit waits for a standby           its rows may be published, or recorded as failed, before other sessions see them
-//	the server decodes a huge transaction  the relay waits: after 15 s of silence another connection looks at the server. After 30 s it is
-//	                                       not ready
+//	the server decodes a huge transaction  the relay waits: after 15 s of silence another connection looks at the server. After
+//	                                       30 to 40 s without a part of the log it is not ready. It does not know which rows wait, and
+//	                                       its lag is 0
 //	failover, the old primary still runs   the relay ends the old primary's stream, and continues with the checkpoint and the rows
 //	                                       of the new one
 //	the server restarts                    the relay ends its stream, so that the server can stop, and connects again

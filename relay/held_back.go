@@ -63,33 +63,20 @@ func (s *stream) watchServer(ctx context.Context, pending *sample) {
 	case time.Since(pending.at) >= heldAfter && time.Since(s.watched) >= heldAfter:
 		s.watched = time.Now()
 		why := standbyWait(ctx, s.db, s.conn.PID())
-		if stalled := s.stalled(); why == nil {
-			why = stalled
+		if why == nil {
+			why = s.stalled(pending)
 		}
 		s.relay.heldBack(why)
 	}
 }
 
-// A stall records how far a stream has come, and since when it has not moved.
-type stall struct {
-	published uint64
-	rows      int64
-	since     time.Time
-}
-
-// stalled returns an error if the stream has made no progress for 2 * Relay.silence, although the publisher waits for rows and the server has
-// more log. Rows may wait then, and the relay does not know of them.
-func (s *stream) stalled() error {
-	s.mu.Lock()
-	read := len(s.filling.items) > 0 || s.filling.upTo > 0
-	s.mu.Unlock()
-	now := stall{s.published.Load(), s.rows.Load(), s.stall.since}
-	if read || !s.waiting.Load() || now != s.stall || now.since.IsZero() {
-		now.since = time.Now()
-		s.stall = now
+// stalled returns an error if the server has sent no part of its log for 2 * Relay.silence, although it has more log: the sample shows that. Rows may
+// wait then, and the relay does not know of them. A keepalive is no part of the log.
+func (s *stream) stalled(pending *sample) error {
+	if s.sent.Load() >= uint64(pending.lsn) { // the rows up to the sample were sent, and are not published yet
 		return nil
 	}
-	silent := time.Since(now.since)
+	silent := min(time.Since(time.Unix(0, s.sentAt.Load())), time.Since(pending.at))
 	if silent < 2*s.relay.silence {
 		return nil
 	}

@@ -3,10 +3,13 @@
 package relay_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -97,6 +100,53 @@ func TestAServerThatDecodesForLongIsWaitedFor(t *testing.T) {
 	s.insert(s.topic, "k", "after")
 	require.Equal(t, []string{"before", "after"}, values(s.gather(2, s.topic)))
 	testkit.Wait(t, "readiness", func() (bool, error) { return r.Ready() == nil, r.Ready() })
+}
+
+// A long transaction of another table in the publication arrives slowly: nothing can be published meanwhile, but the server is not silent.
+func TestALongTransactionOfAnotherTableThatArrivesIsNoSilence(t *testing.T) {
+	t.Parallel()
+	needsLog(t)
+	s, _ := newServer(t, nil)
+	s.exec("CREATE TABLE big (text text); CREATE PUBLICATION wide FOR TABLE troupe.outbox, big WITH (publish = 'insert', publish_via_partition_root = true)")
+	config := s.pool.Config()
+	dial := config.ConnConfig.DialFunc
+	config.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dial(ctx, network, address)
+		return &slowConn{Conn: conn}, err
+	}
+	cfg := s.wal()
+	logs := &lines{}
+	cfg.Log, cfg.Pool, cfg.Publication = logs.logger(t), poolWith(t, config), "wide"
+	made, err := relay.New(cfg)
+	require.NoError(t, err)
+	made.Silence(silence/2, time.Minute)
+	s.run(made)
+	s.waitStream()
+	s.exec("INSERT INTO big SELECT repeat(md5(g::text), 32) FROM generate_series(1, 2000) g") // 2 MB: 25 s
+	s.insert(s.topic, "k", "after")
+	require.Equal(t, []string{"after"}, values(s.gather(1, s.topic)))
+	require.NotContains(t, logs.String(), "the server has sent no part of its log")
+}
+
+// A slowConn takes 80 kB of a stream of the log in a second.
+type slowConn struct {
+	net.Conn
+	slow atomic.Bool
+}
+
+func (c *slowConn) Write(b []byte) (int, error) {
+	if bytes.Contains(b, []byte("START_REPLICATION")) {
+		c.slow.Store(true)
+	}
+	return c.Conn.Write(b)
+}
+
+func (c *slowConn) Read(b []byte) (int, error) {
+	if c.slow.Load() {
+		<-time.After(50 * time.Millisecond)
+		b = b[:min(len(b), 4<<10)]
+	}
+	return c.Conn.Read(b)
 }
 
 func TestAStreamWhoseServerIsSilentAndIdleBeginsAgain(t *testing.T) {

@@ -49,7 +49,8 @@ type Status struct {
 	InFlight  int64 `json:"in_flight"` // rows sent and not yet acknowledged
 
 	// Lag is the age of the first row of the last claim, by this machine's clock; 0 if there was no row. With several shards it is the
-	// greatest lag of a shard. A failed row counts only in the claim that tries it again.
+	// greatest lag of a shard. A failed row counts only in the claim that tries it again. Rows that the server has not sent yet do not count:
+	// while it sends no part of its log, Lag is 0, and Ready returns the reason.
 	Lag time.Duration `json:"lag_ns"`
 	// Progress is the last time at which rows were acknowledged, deleted or recorded as failed, or the outbox was found empty. On a standby
 	// it is the last time at which the lease was read. With several shards it is the oldest of the shards' times.

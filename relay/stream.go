@@ -78,8 +78,8 @@ type stream struct {
 	hurry          chan struct{} // signals that the LSN must be confirmed at once
 	received       atomic.Int64  // when the server last sent something, Unix nanoseconds
 	watched        time.Time     // when the relay last checked whether the server holds the log back
-	waiting        atomic.Bool   // the publisher waits for more of the log
-	stall          stall         // used by keepCheckpoint
+	sent           atomic.Uint64 // LSN up to which the server has sent the log
+	sentAt         atomic.Int64  // when the server last sent a part of the log, Unix nanoseconds
 }
 
 // stream publishes from the log until idle ends. If no slot continues at the stored checkpoint, it first creates one, and then publishes
@@ -262,6 +262,7 @@ func (r *Relay) follow(idle, term context.Context, p *publisher, from streaming)
 	}
 	s.reported.Store(uint64(st.lsn))
 	s.received.Store(time.Now().UnixNano())
+	s.sentAt.Store(time.Now().UnixNano())
 	if err := s.load(idle); err != nil {
 		return err
 	}

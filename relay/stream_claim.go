@@ -93,7 +93,6 @@ func (s *stream) next(ctx context.Context) ([]*item, error) {
 	}
 	wait := time.NewTimer(most)
 	defer wait.Stop()
-	defer s.waiting.Store(false)
 	for {
 		s.mu.Lock()
 		w, err := s.filling, s.err
@@ -124,7 +123,6 @@ func (s *stream) next(ctx context.Context) ([]*item, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", errStream, err)
 		}
-		s.waiting.Store(true)
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()

@@ -15,13 +15,13 @@ func (s *stream) read() {
 	open, rows := false, false // open: within a transaction; rows: it has rows of the outbox
 	published := false         // its rows were published before; their column xid does not show that, since it may be of another cluster
 	var asked requests
-	read := 0
 	for {
 		e, err := s.conn.Next()
 		if err != nil {
 			s.ended(err)
 			return
 		}
+		news := e.Kind != wal.Keepalive // a part of the log
 		switch e.Kind {
 		case wal.Begin:
 			open, s.commit, s.commitAt, s.number = true, e.LSN, e.At, 0
@@ -92,14 +92,13 @@ func (s *stream) read() {
 			if e.Prefix == pausePrefix {
 				tell(s.relay.gate.readRequested())
 			}
-		case wal.Skipped:
-			s.received.Store(time.Now().UnixNano()) // the rest of the message may take longer than maxSilence
 		case wal.Commit:
 			open = false
 			s.mark(e.LSN, rows)
 			rows = false
 		case wal.Keepalive:
 			if !open {
+				news = uint64(e.LSN) > s.sent.Load()
 				s.mark(e.LSN, false)
 			}
 			if e.ReplyNow {
@@ -111,14 +110,21 @@ func (s *stream) read() {
 				tell(s.hurry)
 			}
 		}
-		read++
-		switch {
-		case !s.conn.Buffered():
-			s.received.Store(time.Now().UnixNano())
+		// For each message: on a slow connection a part of the next one may always be buffered. The rest of one that is skipped may take longer than
+		// maxSilence.
+		s.receivedNow(news)
+		if !s.conn.Buffered() {
 			tell(s.ready)
-		case read%1000 == 0: // a server that is ahead of the relay may fill the buffer for minutes
-			s.received.Store(time.Now().UnixNano())
 		}
+	}
+}
+
+// receivedNow records that the server has sent something. news: a part of the log.
+func (s *stream) receivedNow(news bool) {
+	now := time.Now().UnixNano()
+	s.received.Store(now)
+	if news {
+		s.sentAt.Store(now)
 	}
 }
 
@@ -165,7 +171,7 @@ func (s *stream) roomy() *window {
 		s.mu.Unlock()
 		tell(s.ready)
 		<-s.room
-		s.received.Store(time.Now().UnixNano()) // nothing was read meanwhile
+		s.receivedNow(true) // nothing was read meanwhile
 	}
 }
 
@@ -183,6 +189,7 @@ func (s *stream) mark(upTo wal.LSN, rows bool) {
 		s.filling.end = commitEnd{upTo, s.commitAt}
 	}
 	s.filling.upTo = max(s.filling.upTo, upTo)
+	s.sent.Store(max(s.sent.Load(), uint64(upTo)))
 	s.filling.whole = len(s.filling.items)
 	s.mu.Unlock()
 }
