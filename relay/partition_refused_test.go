@@ -16,10 +16,14 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// One partition of a topic is on a broker that refuses its records, and the other one takes them.
+// One partition of a topic is on a broker that refuses its records, and the other one takes them. The relay waits for UnknownTopic once, and not for
+// each transaction: delivered at least once, all transactions together would wait for longer than a test does.
 func TestAPartitionThatTheBrokerAlwaysRefusesHoldsNoOtherUp(t *testing.T) {
 	t.Parallel()
-	for _, delivery := range []relay.Delivery{relay.AtLeastOnce, relay.ExactlyOnce} {
+	for delivery, c := range map[relay.Delivery]struct {
+		transactions int
+		unknownTopic time.Duration
+	}{relay.AtLeastOnce: {60, 5 * time.Second}, relay.ExactlyOnce: {5, time.Second}} {
 		t.Run(string(delivery), func(t *testing.T) {
 			t.Parallel()
 			needsLog(t)
@@ -48,22 +52,30 @@ func TestAPartitionThatTheBrokerAlwaysRefusesHoldsNoOtherUp(t *testing.T) {
 			s.brokers = cluster.ListenAddrs()
 			keys := map[int][]string{} // by partition
 			of := kgo.StickyKeyPartitioner(nil).ForTopic("ill")
-			for n := 0; len(keys[0]) < 5 || len(keys[1]) < 5; n++ {
+			for n := 0; len(keys[0]) < c.transactions || len(keys[1]) < c.transactions; n++ {
 				key := "k" + strconv.Itoa(n)
 				p := of.Partition(&kgo.Record{Key: []byte(key)}, 2)
 				keys[p] = append(keys[p], key)
 			}
 			cfg := s.wal()
-			cfg.Delivery, cfg.UnknownTopic = delivery, time.Second
+			cfg.Delivery, cfg.UnknownTopic = delivery, c.unknownTopic
 			s.start(cfg)
 			s.waitStream()
-			for n := range 5 { // each transaction has a row of either partition
-				s.exec("INSERT INTO troupe.outbox (topic, key, type, payload) VALUES ('ill', $1, 'T', $3), ('ill', $2, 'T', $3)", keys[0][n], keys[1][n], strconv.Itoa(n))
-			}
-			testkit.Wait(t, "the rows of the partition that takes records", func() (bool, error) { return len(s.committed("ill")) == 5, nil })
+			sent := 0
+			testkit.Wait(t, "each row of the refused partition to wait for its next try", func() (bool, error) {
+				if s.count("SELECT count(*) FROM troupe.outbox_failures") < sent || sent == c.transactions {
+					return sent == c.transactions, nil
+				}
+				// each transaction has a row of either partition
+				s.exec("INSERT INTO troupe.outbox (topic, key, type, payload) VALUES ('ill', $1, 'T', $3), ('ill', $2, 'T', $3)",
+					keys[0][sent], keys[1][sent], strconv.Itoa(sent))
+				sent++
+				return false, nil
+			})
+			testkit.Wait(t, "the rows of the partition that takes records", func() (bool, error) { return len(s.committed("ill")) == c.transactions, nil })
 			require.Zero(t, s.count("SELECT count(*) FROM troupe.outbox_failures WHERE status <> 'retrying'"))
 			healed.Store(true)
-			testkit.Wait(t, "all rows", func() (bool, error) { return len(s.committed("ill")) == 10, nil })
+			testkit.Wait(t, "all rows", func() (bool, error) { return len(s.committed("ill")) == 2*c.transactions, nil })
 		})
 	}
 }
