@@ -144,23 +144,23 @@ func TestDeadlinesWaitForTheMessagesOfATopicThatIsLeftOut(t *testing.T) {
 	t.Parallel()
 	r := newRights(t)
 	r.mayRead(true)
-	var log safeBuffer
 	var handled atomic.Int32
-	begin := func() (p *participant.Participant, stop func()) {
-		p = r.new(service(&log))
+	begin := func(log *safeBuffer) (p *participant.Participant, stop func()) {
+		p = r.new(service(log))
 		p.BacklogLimit(time.Hour)
 		participant.OnDeadline(p, overdueName, overdue)
 		p.Extension().FireAfterBacklog(overdueName)
 		r.optionally(p, func() error { handled.Add(1); return nil })
 		return p, r.start(p)
 	}
-	_, stop := begin()
+	_, stop := begin(new(safeBuffer))
 	r.send(r.otherEvent())
 	r.waitCount(1, "SELECT count(*) FROM troupe.leases WHERE topic = $1 AND watermark = 0", r.other.Events())
 	stop()
 	r.mayRead(false)
 	r.send(r.otherEvent())
-	p, _ := begin()
+	var log safeBuffer
+	p, _ := begin(&log)
 	require.NoError(t, r.schedule(p, participant.Deadline{Name: overdueName, Key: "b", Body: Overdue{N: 1}, At: time.Now().Add(-time.Hour)}))
 	const fired = "SELECT count(*) FROM troupe.deadlines WHERE fired_at IS NOT NULL"
 	waitFor(t, "the deadline, or the line that it waits", func() bool {
