@@ -244,6 +244,23 @@ const (
 	maxEarlyBytes = 4 << 20
 )
 
+// leftForOthers returns the kept events that only this saga got, and that found it by a variable: the next saga of their value may await them.
+func (x *decision) leftForOthers() (left []Event) {
+	for _, e := range x.s.Early {
+		if e.Single && slices.ContainsFunc(x.d.steps, func(st *step) bool { return st.send == nil && x.findsByValue(st, e) }) {
+			left = append(left, e)
+		}
+	}
+	return left
+}
+
+// findsByValue reports whether st awaits e, and e finds the saga by the value of a variable.
+func (x *decision) findsByValue(st *step, e Event) bool {
+	return slices.ContainsFunc(slices.Concat(st.success, st.failure), func(a *answer) bool {
+		return a.By != nil && a.Hop == e.Hop && a.Event == e.Type && x.finds(a, e)
+	})
+}
+
 // earlyBytes returns the approximate size of the kept events as JSON.
 func (x *decision) earlyBytes() (n int) {
 	for _, e := range x.s.Early {

@@ -156,7 +156,8 @@ func (x *decision) undo(i int) bool {
 	return true
 }
 
-// giveUpWaiting drops everything that a saga which goes back does not need: steps that have not begun, awaited events, and deadlines.
+// giveUpWaiting drops everything that a saga which goes back does not need: steps that have not begun, awaited events, and deadlines. It keeps
+// events that the next saga may need.
 func (x *decision) giveUpWaiting() {
 	for i := range x.s.Steps {
 		ss := &x.s.Steps[i]
@@ -168,7 +169,7 @@ func (x *decision) giveUpWaiting() {
 	for _, dl := range x.d.deadlines {
 		x.disarm(dl.Name)
 	}
-	x.s.Early = nil
+	x.s.Early = x.leftForOthers()
 }
 
 // settled reports whether step i has nothing left to compensate.

@@ -152,6 +152,8 @@ type Event struct {
 	// Answers, for Observed, is the id of the saga whose command the message answers. That saga ignores this event, since it gets the
 	// message as Answered too.
 	Answers string `json:"answers,omitempty"`
+	// Single, for Observed, reports that no other saga got the event. If the saga ends without it, it is for the next saga of its value.
+	Single bool `json:"single,omitempty"`
 	// Fields are the fields of the message. For Started and ActSet they are variables. For ActSkip and ActResolve they are the
 	// variables that the step's answer would have set.
 	Fields map[string]any `json:"fields,omitempty"`
@@ -229,6 +231,9 @@ type Effects struct {
 	Moments   []Moment // entries of the history, in order
 	// Unlock reports that the saga releases its lock.
 	Unlock bool
+	// Left are the events that found the saga by a variable, and that it has kept and not used when it ends. Keep them for the next saga
+	// of their value.
+	Left []Event
 	// Alert is the reason why an operator must act, or an empty text.
 	Alert string
 	// Ignored is the reason why the event changed nothing, such as that it is a duplicate.

@@ -2,6 +2,7 @@ package decisions
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -55,4 +56,117 @@ func TestAnEventThatEndsItsSagaIsNotKeptForTheNextOne(t *testing.T) {
 	_, err = m.Start("visit", map[string]any{"id": "v-2", "guest": "g-2", "room": "r-1"})
 	require.NoError(t, err)
 	require.Equal(t, saga.Running, m.Sagas()[1].Status)
+}
+
+func phases(s saga.State) (all []saga.Phase) {
+	for _, st := range s.Steps {
+		all = append(all, st.Phase)
+	}
+	return all
+}
+
+// TestAnEventThatASagaHasKeptAndNotUsedIsForTheNextOne gives a saga two events of its value before its step awaits one.
+func TestAnEventThatASagaHasKeptAndNotUsedIsForTheNextOne(t *testing.T) {
+	d, err := saga.Parse([]byte(`{"saga":"visit","version":1,"key":"id","data":{"id":"string","guest":"string"},"cancel":{"operator":true},"steps":[
+ {"name":"room","command":{"hop":"rooms","type":"Reserve"},"success":[{"event":"Reserved"}],"failure":[{"event":"Full"}],"timeout":"1h","irreversible":"it ends by itself"},
+ {"name":"arrival","needs":["room"],"success":[{"event":"Arrived","hop":"door","by":{"variable":"guest","field":"guest"}}],"timeout":"24h"}]}`))
+	require.NoError(t, err)
+	answer := func(id, event, outcome string) Message {
+		return Message{ID: id + event, Hop: "rooms", Type: event, Key: id, Outcome: outcome, SagaID: "visit/" + id, SagaStep: "room"}
+	}
+	reserved := func(id string) func(*Memory) error {
+		return func(m *Memory) error { return m.Take(answer(id, "Reserved", "success")) }
+	}
+	for name, end := range map[string]struct {
+		does func(*Memory) error
+		is   saga.Status
+		left int
+	}{
+		"it completes with the first": {reserved("v-1"), saga.Completed, 1},
+		"it goes back":                {func(m *Memory) error { return m.Take(answer("v-1", "Full", "failure")) }, saga.Compensated, 2},
+		"it is abandoned by a person": {func(m *Memory) error { _, err := m.Act("visit/v-1", saga.Event{Kind: saga.ActAbandon}); return err }, saga.Abandoned, 2},
+		"it is cancelled while it runs": {func(m *Memory) error {
+			_, err := m.Act("visit/v-1", saga.Event{Kind: saga.ActCancel})
+			require.NoError(t, err)
+			return m.Take(answer("v-1", "Full", "failure"))
+		}, saga.Compensated, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, err := NewMemory(time.Unix(1000, 0), d)
+			require.NoError(t, err)
+			_, err = m.Start("visit", map[string]any{"id": "v-1", "guest": "g-1"})
+			require.NoError(t, err)
+			for _, id := range []string{"m-1", "m-2"} {
+				require.NoError(t, m.Take(Message{ID: id, Hop: "door", Type: "Arrived", Key: "x", Fields: map[string]any{"guest": "g-1"}}))
+			}
+			require.NoError(t, end.does(m))
+			require.Equal(t, end.is, m.Sagas()[0].Status)
+			for i, id := range []string{"v-2", "v-3"} {
+				_, err = m.Start("visit", map[string]any{"id": id, "guest": "g-1"})
+				require.NoError(t, err)
+				require.NoError(t, reserved(id)(m))
+				if i < end.left {
+					require.Equal(t, saga.Completed, m.Sagas()[i+1].Status)
+				} else {
+					require.Equal(t, saga.Running, m.Sagas()[i+1].Status)
+				}
+			}
+		})
+	}
+}
+
+// visits is a definition whose sagas of one guest run one after the other, and keep Arrived until the room is reserved.
+const visits = `{"saga":"visit","version":1,"key":"id","data":{"id":"string","guest":"string"}LOCK,"steps":[
+ {"name":"room","command":{"hop":"rooms","type":"Reserve"},"success":[{"event":"Reserved"}],"timeout":"1h","irreversible":"it ends by itself"},
+ {"name":"arrival","needs":["room"],"success":[{"event":"Arrived","hop":"door","by":{"variable":"guest","field":"guest"}}],"timeout":"24h"}]}`
+
+func visit(t *testing.T, lock string) (m *Memory, start, arrive, reserve func(id string)) {
+	t.Helper()
+	d, err := saga.Parse([]byte(strings.Replace(visits, "LOCK", lock, 1)))
+	require.NoError(t, err)
+	m, err = NewMemory(time.Unix(1000, 0), d)
+	require.NoError(t, err)
+	start = func(id string) {
+		_, err := m.Start("visit", map[string]any{"id": id, "guest": "g-1"})
+		require.NoError(t, err)
+	}
+	arrive = func(id string) {
+		require.NoError(t, m.Take(Message{ID: id, Hop: "door", Type: "Arrived", Key: "x", Fields: map[string]any{"guest": "g-1"}}))
+	}
+	reserve = func(id string) {
+		require.NoError(t, m.Take(Message{ID: "r " + id, Hop: "rooms", Type: "Reserved", Key: id, Outcome: "success", SagaID: "visit/" + id, SagaStep: "room"}))
+	}
+	return m, start, arrive, reserve
+}
+
+// TestAnEventThatASagaHasKeptIsForTheSagaThatIsGrantedItsLock starts the second saga after both events have come.
+func TestAnEventThatASagaHasKeptIsForTheSagaThatIsGrantedItsLock(t *testing.T) {
+	m, start, arrive, reserve := visit(t, `,"lock":"data.guest"`)
+	start("v-1")
+	arrive("m-1")
+	arrive("m-2")
+	start("v-2")
+	start("v-3")
+	for i, id := range []string{"v-1", "v-2"} {
+		reserve(id)
+		require.Equal(t, saga.Completed, m.Sagas()[i].Status)
+	}
+	reserve("v-3")
+	require.Equal(t, []saga.Phase{saga.Done, saga.Intent}, phases(m.Sagas()[2]))
+}
+
+// TestAnEventThatTwoSagasGotIsKeptForNoThird has two sagas of one value that run at once: both get each event.
+func TestAnEventThatTwoSagasGotIsKeptForNoThird(t *testing.T) {
+	m, start, arrive, reserve := visit(t, "")
+	start("v-1")
+	start("v-2")
+	arrive("m-1")
+	arrive("m-2")
+	reserve("v-1")
+	reserve("v-2")
+	start("v-3")
+	reserve("v-3")
+	require.Equal(t, saga.Completed, m.Sagas()[0].Status)
+	require.Equal(t, saga.Completed, m.Sagas()[1].Status)
+	require.Equal(t, []saga.Phase{saga.Done, saga.Intent}, phases(m.Sagas()[2]))
 }

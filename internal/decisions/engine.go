@@ -79,6 +79,7 @@ type loaded struct {
 	owner   string        // the other coordinator that has the saga; empty if this one has it
 	known   []Association // the associations that it had when it was loaded, and the ones that unstash has handled since
 	fresh   []Association // the ones of known that Save inserts
+	left    []saga.Event  // Effects.Left, until stashLeft stashes them
 }
 
 func (ds *Definitions) begin(store Store) *pass {
@@ -267,7 +268,7 @@ func (p *pass) decide(message int, id string, e saga.Event) saga.Effects {
 	if s.Version > l.state.Version {
 		l.entries = append(l.entries, Entry{Version: s.Version, At: p.now, Event: e, Moments: fx.Moments})
 	}
-	l.state = s
+	l.state, l.left = s, append(l.left, fx.Left...)
 	p.decided = append(p.decided, Decided{message, id, p.now, e, s, fx})
 	return fx
 }
@@ -324,24 +325,12 @@ func nextDeadline(s saga.State) (next saga.Armed, ok bool) {
 // If a wake has become a dead letter, the next event of the saga schedules another wake, but only for an earlier or later deadline. If
 // the saga's earliest deadline is still the one of the dead letter, only a redrive of the dead letter wakes the saga.
 func (p *pass) end(ctx context.Context) (wake []Change, err error) {
-	for _, d := range p.decided {
-		if !d.Effects.Unlock {
+	for i := 0; i < len(p.decided); i++ { // unlock may add decisions
+		if !p.decided[i].Effects.Unlock {
 			continue
 		}
-		granted, err := p.store.Unlock(ctx, d.ID)
-		if err != nil {
+		if err := p.unlock(ctx, p.decided[i]); err != nil {
 			return nil, err
-		}
-		for _, id := range granted {
-			err := p.load(ctx, []string{id})
-			if errors.As(err, new(unreadable)) { // the saga that ends does not depend on it
-				p.unread = append(p.unread, id)
-				continue
-			}
-			if err != nil {
-				return nil, err
-			}
-			p.wake[id] = true
 		}
 	}
 	changes := make([]Change, 0, len(p.sagas))
@@ -369,6 +358,30 @@ func (p *pass) end(ctx context.Context) (wake []Change, err error) {
 		return nil, nil
 	}
 	return wake, p.store.Save(ctx, changes)
+}
+
+// unlock releases the lock of the saga that ended with d. A saga that is granted the lock gets the events that the former one has left.
+func (p *pass) unlock(ctx context.Context, d Decided) error {
+	granted, err := p.store.Unlock(ctx, d.ID)
+	if err != nil {
+		return err
+	}
+	for _, id := range granted {
+		err := p.load(ctx, []string{id})
+		if errors.As(err, new(unreadable)) { // the saga that ends does not depend on it
+			p.unread = append(p.unread, id)
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		p.wake[id] = true
+		p.sagas[id].known = nil // the events of its associations are stashed since it began
+		if err := p.unstash(ctx, d.Message, id); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func sortedKeys[V any](m map[string]V) []string {

@@ -32,7 +32,7 @@ func (v Preview) Act(ctx context.Context, pool *pgxpool.Pool, e saga.Event) ([]D
 	return p.decided, err
 }
 
-// previewStore is the Store of a Preview. Unstash reads the stash, Guard and Stash do nothing, and no other method is called.
+// previewStore is the Store of a Preview. Unstash reads the stash. Guard, Stash and StashBytes do nothing. No other method is called.
 type previewStore struct {
 	Store // nil
 	pool  *pgxpool.Pool
@@ -42,6 +42,8 @@ type previewStore struct {
 func (previewStore) Guard(context.Context, []Association) error { return nil }
 
 func (previewStore) Stash(context.Context, []Stashed) error { return nil }
+
+func (previewStore) StashBytes(context.Context, Association) (int64, error) { return 0, nil }
 
 func (s previewStore) Unstash(ctx context.Context, as []Association) ([]Stashed, error) {
 	columns := columnsOf(as)

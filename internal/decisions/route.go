@@ -1,6 +1,7 @@
 package decisions
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -201,6 +202,7 @@ func (p *pass) observe(ctx context.Context, t target) error {
 			return err
 		}
 	}
+	t.event.Single = len(ids) == 1
 	for _, id := range ids {
 		if id == t.answered {
 			continue
@@ -219,6 +221,11 @@ func (p *pass) observe(ctx context.Context, t target) error {
 	if len(ids) > 0 || t.stash == 0 {
 		return nil
 	}
+	return p.stash(ctx, t)
+}
+
+// stash stashes the event of t, whose association is guarded.
+func (p *pass) stash(ctx context.Context, t target) error {
 	now, err := p.clock(ctx)
 	if err != nil {
 		return err
@@ -308,7 +315,7 @@ func (p *pass) unstash(ctx context.Context, message int, id string) error {
 			}
 		}
 		if len(fresh) == 0 {
-			return nil
+			break
 		}
 		l.known = append(l.known, fresh...)
 		for _, a := range fresh {
@@ -330,8 +337,31 @@ func (p *pass) unstash(ctx context.Context, message int, id string) error {
 				}
 				continue
 			}
+			e.Event.Single = true
 			if fx := p.decide(message, id, e.Event); fx.Refused != "" {
 				p.setApart(target{message: message, id: id, event: e.Event})
+			}
+		}
+	}
+	return p.stashLeft(ctx, message, id)
+}
+
+// stashLeft stashes the events that a saga has kept and not used when it ended, for the next saga of their value.
+func (p *pass) stashLeft(ctx context.Context, message int, id string) error {
+	l := p.sagas[id]
+	left := l.left
+	l.left = nil
+	for _, e := range left {
+		for _, by := range associationsOf(l.state.Saga, l.d.Awaited(), Message{Hop: e.Hop, Type: e.Type, Fields: e.Fields}) {
+			if by.Variable == "" || !slices.Contains(associations(l), by) {
+				continue
+			}
+			if err := p.store.Guard(ctx, []Association{by}); err != nil {
+				return err
+			}
+			stash := cmp.Or(time.Duration(l.d.Spec().Stash), defaultStash)
+			if err := p.stash(ctx, target{message: message, event: e, by: by, stash: stash}); err != nil {
+				return err
 			}
 		}
 	}
