@@ -58,6 +58,37 @@ func TestAnEventThatEndsItsSagaIsNotKeptForTheNextOne(t *testing.T) {
 	require.Equal(t, saga.Running, m.Sagas()[1].Status)
 }
 
+// TestAnEventThatFindsItsSagaTwiceIsUsedOnce has two steps, one after the other, that await the same event by two variables. An event has both
+// values: the first step takes it, and the second one waits for another event.
+func TestAnEventThatFindsItsSagaTwiceIsUsedOnce(t *testing.T) {
+	d, err := saga.Parse([]byte(`{"saga":"trade","version":1,"key":"id","data":{"id":"string","seller":"string","buyer":"string"},"steps":[
+ {"name":"sold","success":[{"event":"Confirmed","hop":"bank","by":{"variable":"seller","field":"account"}}],"timeout":"24h"},
+ {"name":"bought","needs":["sold"],"success":[{"event":"Confirmed","hop":"bank","by":{"variable":"buyer","field":"account"}}],"timeout":"24h"}]}`))
+	require.NoError(t, err)
+	confirmed := func(id string) Message {
+		return Message{ID: id, Hop: "bank", Type: "Confirmed", Key: "x", Fields: map[string]any{"account": "a-1"}}
+	}
+	start := func(t *testing.T, m *Memory) {
+		t.Helper()
+		_, err := m.Start("trade", map[string]any{"id": "t-1", "seller": "a-1", "buyer": "a-1"})
+		require.NoError(t, err)
+	}
+	for name, first := range map[string]func(*testing.T, *Memory){
+		"after the start":  func(t *testing.T, m *Memory) { start(t, m); require.NoError(t, m.Take(confirmed("m-1"))) },
+		"before the start": func(t *testing.T, m *Memory) { require.NoError(t, m.Take(confirmed("m-1"))); start(t, m) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, err := NewMemory(time.Unix(1000, 0), d)
+			require.NoError(t, err)
+			first(t, m)
+			require.Equal(t, saga.Running, m.Sagas()[0].Status)
+			require.Equal(t, []saga.Phase{saga.Done, saga.Intent}, phases(m.Sagas()[0]))
+			require.NoError(t, m.Take(confirmed("m-2")))
+			require.Equal(t, saga.Completed, m.Sagas()[0].Status)
+		})
+	}
+}
+
 func phases(s saga.State) (all []saga.Phase) {
 	for _, st := range s.Steps {
 		all = append(all, st.Phase)

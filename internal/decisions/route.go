@@ -204,7 +204,7 @@ func (p *pass) observe(ctx context.Context, t target) error {
 	}
 	t.event.Single = len(ids) == 1
 	for _, id := range ids {
-		if id == t.answered {
+		if id == t.answered || p.used(id, t.event) {
 			continue
 		}
 		if fx := p.decide(t.message, id, t.event); fx.Refused != "" {
@@ -331,6 +331,9 @@ func (p *pass) unstash(ctx context.Context, message int, id string) error {
 			return err
 		}
 		for i, e := range events {
+			if p.used(id, e.Event) {
+				continue
+			}
 			if l.state.Ended() && e.Variable != "" { // the next saga of that value gets it
 				if err := p.store.Stash(ctx, events[i:i+1]); err != nil {
 					return err
@@ -344,6 +347,13 @@ func (p *pass) unstash(ctx context.Context, message int, id string) error {
 		}
 	}
 	return p.stashLeft(ctx, message, id)
+}
+
+// used reports whether the pass has decided on e for saga id before. An event that finds a saga by two variables comes twice.
+func (p *pass) used(id string, e saga.Event) bool {
+	return e.Message != "" && slices.ContainsFunc(p.decided, func(d Decided) bool {
+		return d.ID == id && d.Event.Kind == saga.Observed && d.Event.Message == e.Message && d.Event.Hop == e.Hop && d.Event.Type == e.Type
+	})
 }
 
 // stashLeft stashes the events that a saga has kept and not used when it ended, for the next saga of their value.
