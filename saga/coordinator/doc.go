@@ -89,6 +89,9 @@
 //	an event found by a variable, when  stashed too, since it may be early for the next saga of that value, which gets it. If a
 //	the saga of that value has ended    late event must reach no other saga, use values that no two sagas have within Stash,
 //	                                    such as ids. An event that is found by the key is ignored
+//	an event found by a variable, while ignored, and the next saga of that value does not get it
+//	a saga of that value runs, no step
+//	of which awaits it any more
 //	a crash before the commit           nothing is stored; the message is delivered again. Call Start, Submit or Act again
 //	a crash after the commit            the relay sends the outbox rows; the inbox recognises the message. Start and Submit, called
 //	                                    again, find the saga. For these decisions no hook of Config is called, and no parked saga
@@ -156,7 +159,9 @@
 //   - definitions of a type that is not in its Config and has no saga yet
 //   - definitions that were stored before the process began, and of which it knows no saga
 //
-// So let the new version run everywhere before its start events come.
+// So let the new version run everywhere before its start events come. Nor does a process of the new version stash an event that only
+// such a former definition awaits. If processes of the former version go on to start sagas of it, and none was under way when the new
+// process began, the event must not come before its saga: stop the starts until the old processes have ended.
 //
 // New also consumes the hops of each stored definition of its types, since an older process, or troupe saga start, may begin a
 // saga of a definition that no saga has now. To stop consuming the hops of retired definitions, delete their rows from
