@@ -3,6 +3,7 @@ package saga_test
 import (
 	"encoding/json"
 	"fmt"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -59,6 +60,23 @@ func TestNumbersWithinTheLimitAreReadAgain(t *testing.T) {
 func TestAnEventHasALimitOfValues(t *testing.T) {
 	_, err := saga.ReadFields([]byte(`{"a": [` + strings.Repeat("{},", 1<<20) + `{}]}`))
 	require.ErrorContains(t, err, "more than 1048576 values")
+}
+
+// TestAnErrorDeepInAnEventIsShort: each of 10,000 levels copied the error of the level below, with a name of 100 kB. A payload of 150 kB, some
+// hundred bytes when it is compressed, took a gigabyte.
+func TestAnErrorDeepInAnEventIsShort(t *testing.T) {
+	const levels = 9_000
+	name := strings.Repeat("n", 100_000)
+	text := []byte(strings.Repeat(`{"a":`, levels) + `{"` + name + `":1e99999}` + strings.Repeat("}", levels))
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err := saga.ReadFields(text)
+	runtime.ReadMemStats(&after)
+	require.ErrorContains(t, err, "1e99999")
+	require.Less(t, len(err.Error()), 300)
+	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(64<<20))
+	_, err = saga.ReadFields([]byte(`{"order": {"lines": [{"cents": 1e99999}]}}`))
+	require.ErrorContains(t, err, "order: lines: cents: the number 1e99999")
 }
 
 func list(t *testing.T, fields []byte) string {

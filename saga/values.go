@@ -194,7 +194,7 @@ func plain(v any, growth *int) (_ any, err error) {
 	case map[string]any:
 		for k := range v {
 			if v[k], err = plain(v[k], growth); err != nil {
-				return nil, fmt.Errorf("%s: %w", k, err)
+				return nil, within(k, err)
 			}
 		}
 	}
@@ -206,6 +206,18 @@ func plain(v any, growth *int) (_ any, err error) {
 		return nil, fmt.Errorf("the numbers are more than %d bytes longer when they are written without exponents", maxGrowth)
 	}
 	return read, nil
+}
+
+// maxWithin limits the text of an error about a value inside others. Each level copies the text of the level below, and JSON may have 10,000
+// levels: a name of a megabyte at the last of them would take ten gigabytes.
+const maxWithin = 200
+
+// within adds the name of a value to an error about it, unless the text becomes too long.
+func within(name string, err error) error {
+	if len(name)+len(err.Error()) > maxWithin {
+		return err
+	}
+	return fmt.Errorf("%s: %w", name, err)
 }
 
 // storedLen returns the approximate length of a number in its stored form, or 0 if that has at most 24 characters. The result is at
