@@ -42,6 +42,7 @@ type decision struct {
 	now    time.Time
 	fx     Effects
 	copied bool // s.Data belongs to this decision and may be changed
+	sent   int  // approximate bytes of the bodies of fx.Commands as JSON
 }
 
 func (x *decision) ignore(format string, args ...any) { x.fx.Ignored = fmt.Sprintf(format, args...) }

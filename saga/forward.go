@@ -220,6 +220,10 @@ func (x *decision) takeEarly(i int) {
 	}
 }
 
+// maxSent limits the size of the commands of one decision as JSON, in bytes. Each of the 100 items of a step may send a variable of megabytes, and
+// decoded values may have ten times their size.
+const maxSent = 32 << 20
+
 // send adds a command of step i to the effects. If the command cannot be built, send parks the saga and returns false.
 func (x *decision) send(i int, c *command, operation string) bool {
 	st, ss := x.d.steps[i], x.s.Steps[i]
@@ -236,6 +240,11 @@ func (x *decision) send(i int, c *command, operation string) bool {
 	}
 	fields, ok := x.fields(c.input, x.objectsOf(i, nil))
 	if !ok {
+		return false
+	}
+	if x.sent += size(fields); x.sent > maxSent {
+		x.park(fmt.Sprintf("%s: the commands that are sent at once would have more than %d MiB: send less of the variables, or fewer items at once",
+			st.Name, maxSent>>20))
 		return false
 	}
 	out.Fields = fields

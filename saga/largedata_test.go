@@ -33,3 +33,27 @@ func TestTheVariablesOfASagaHaveALimitOfBytes(t *testing.T) {
 	require.Equal(t, 8, answered)
 	require.Contains(t, s.Reason, "more than 8 MiB")
 }
+
+// TestTheCommandsOfADecisionHaveALimitOfBytes: an order of two megabytes that each of 100 items sends took three gigabytes.
+func TestTheCommandsOfADecisionHaveALimitOfBytes(t *testing.T) {
+	d, err := saga.Parse([]byte(`{"saga":"flight","version":1,"key":"id","data":{"id":"string","passengers":"any","order":"any"},"steps":[
+	 {"name":"seat","forEach":{"list":"data.passengers","as":"passenger","max":100},
+	  "command":{"hop":"seats","type":"Book","input":{"order":"data.order"}},"timeout":"1h","success":[{"event":"Booked"}],"irreversible":"cheap"}]}`))
+	require.NoError(t, err)
+	passengers, order := make([]any, 100), make([]any, 100_000)
+	for i := range passengers {
+		passengers[i] = int64(i)
+	}
+	for i := range order {
+		order[i] = int64(i)
+	}
+	started := saga.Event{Kind: saga.Started, Fields: map[string]any{"id": "1", "passengers": passengers, "order": order}}
+	s, fx := saga.Decide(d, saga.State{}, started, time.Unix(2000, 0))
+	require.Equal(t, saga.Parked, s.Status)
+	require.Contains(t, s.Reason, "more than 32 MiB")
+	require.Less(t, len(fx.Commands), 50)
+	started.Fields["order"] = order[:10_000]
+	s, fx = saga.Decide(d, saga.State{}, started, time.Unix(2000, 0))
+	require.Equal(t, saga.Running, s.Status, s.Reason)
+	require.Len(t, fx.Commands, 100)
+}
