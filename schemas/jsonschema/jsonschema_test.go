@@ -3,8 +3,10 @@ package jsonschema_test
 import (
 	"encoding/binary"
 	"encoding/json"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/sr"
@@ -175,6 +177,114 @@ func TestAPayloadHasALimitOfValues(t *testing.T) {
 	_, _, err = newCodec(t, server).Values(t.Context(), payload)
 	require.ErrorIs(t, err, envelope.ErrPayload)
 	require.ErrorContains(t, err, "more than 1048576 values")
+}
+
+// valuesOf returns the error of a payload with a schema.
+func valuesOf(t *testing.T, schema, text string) error {
+	t.Helper()
+	server := newServer(t)
+	client, err := sr.NewClient(sr.URLs(server.URL()))
+	require.NoError(t, err)
+	made, err := client.CreateSchema(t.Context(), "any", sr.Schema{Type: sr.TypeJSON, Schema: schema})
+	require.NoError(t, err)
+	_, _, err = newCodec(t, server).Values(t.Context(), append(binary.BigEndian.AppendUint32([]byte{0}, uint32(made.ID)), text...))
+	return err
+}
+
+// Some kilobytes, when they are compressed, became gigabytes of errors: one for each item or name, with its path.
+func TestManyMistakesTakeLittleMemory(t *testing.T) {
+	deep := `{"$id":"https://x.example/n","title":"T","type":"object","properties":{"c":{"$ref":"#"},"l":{"type":"array","items":{"type":"string"}},
+		"m":{"additionalProperties":{"type":"string"}}, "k":{"propertyNames":{"pattern":"^x"}}}}`
+	within := func(levels int, text string) string {
+		return strings.Repeat(`{"c":`, levels) + text + strings.Repeat("}", levels)
+	}
+	var members []string
+	for i := range 60_000 {
+		members = append(members, `"`+itoa(i)+`":1`)
+	}
+	for name, text := range map[string]string{
+		"items":   `{"l":[` + strings.Repeat("0,", 200_000) + `0]}`,
+		"members": `{"m":{` + strings.Join(members, ",") + `}}`,
+		"names":   `{"k":{` + strings.Join(members, ",") + `}}`,
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		err := valuesOf(t, deep, within(190, text))
+		runtime.ReadMemStats(&after)
+		require.ErrorIs(t, err, envelope.ErrPayload, name)
+		require.ErrorContains(t, err, "does not fit the schema", name)
+		require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(200<<20), name)
+	}
+	err := valuesOf(t, deep, within(3, `{"l":[`+strings.Repeat("0,", 1000)+`0]}`))
+	require.ErrorContains(t, err, "c.c.c.l.0 does not fit the schema's type")
+}
+
+// Equal items are found by a hash that a producer cannot predict or repeat: 60,000 lists of texts had one hash, and were compared with each other for minutes.
+func TestUniqueItemsOfOneHashAreNotCompared(t *testing.T) {
+	const bits = 16
+	var items []string
+	for n := range 1 << bits {
+		item := `"`
+		for bit := range bits {
+			if item += "x"; n&(1<<bit) == 0 {
+				item += "\\u0004" // the byte by which the library separates texts
+			} else {
+				item += `","`
+			}
+		}
+		items = append(items, "["+item+`"]`)
+	}
+	const unique = `{"title":"T","uniqueItems":true}`
+	began := time.Now()
+	require.NoError(t, valuesOf(t, unique, "["+strings.Join(items, ",")+"]"))
+	require.Less(t, time.Since(began), 20*time.Second)
+	for text, fits := range map[string]bool{
+		`[1, 2, "1", [1], {"a": 1}, {"b": 1}, true, null, -1, 0.1]`: true, `[[["a"], "b"], [["a", "b"]]]`: true, `[1, 1.0]`: false,
+		`[{"a": 1, "b": [1e2]}, {"b": [100], "a": 1}]`: false, `[null, null]`: false, `[0, -0]`: false,
+	} {
+		if err := valuesOf(t, unique, text); fits {
+			require.NoError(t, err, text)
+		} else {
+			require.ErrorContains(t, err, "uniqueItems", text)
+		}
+	}
+}
+
+// The keywords that the package checks itself hold at each place of a schema, in each version of JSON Schema.
+func TestItemsAndNamesAreCheckedInEachVersion(t *testing.T) {
+	for _, c := range []struct{ schema, good, bad string }{
+		{`{"$schema":"http://json-schema.org/draft-04/schema#","items":{"type":"string"}}`, `["a"]`, `[1]`},
+		{`{"$schema":"http://json-schema.org/draft-07/schema#","items":[{"type":"string"}],"additionalItems":{"type":"null"}}`, `["a",null]`, `["a","b"]`},
+		{`{"$schema":"http://json-schema.org/draft-07/schema#","items":[{"type":"string"}],"additionalItems":false}`, `["a"]`, `["a",1]`},
+		{`{"$schema":"http://json-schema.org/draft-07/schema#","items":[{"type":"string"}]}`, `["a",2]`, `[1]`},
+		{`{"$schema":"http://json-schema.org/draft-07/schema#","propertyNames":{"maxLength":1}}`, `{"a":1}`, `{"ab":1}`},
+		{`{"$schema":"http://json-schema.org/draft-07/schema#","definitions":{"a":{"items":{"type":"null"}}},"dependencies":{"x":{"properties":{"y":{"$ref":"#/definitions/a"}}}}}`, `{"x":1,"y":[null]}`, `{"x":1,"y":[1]}`},
+		{`{"$schema":"https://json-schema.org/draft/2019-09/schema","items":{"type":"string"},"unevaluatedItems":false}`, `["a"]`, `[1]`},
+		{`{"prefixItems":[{"type":"string"}],"items":{"type":"null"}}`, `["a",null]`, `["a",1]`},
+		{`{"prefixItems":[{"type":"string"}],"items":false}`, `["a"]`, `["a",1]`},
+		{`{"allOf":[{"prefixItems":[{"type":"string"}]}],"unevaluatedItems":false}`, `["a"]`, `["a",1]`},
+		{`{"allOf":[{"items":{"type":"string"}}],"unevaluatedItems":false}`, `["a","b"]`, `["a",1]`},
+		{`{"anyOf":[{"items":{"type":"string"}},{"items":{"type":"null"}}]}`, `[null,null]`, `["a",null]`},
+		{`{"not":{"items":{"type":"string"}}}`, `[1]`, `["a"]`},
+		{`{"if":{"items":{"type":"string"}},"then":{"uniqueItems":true}}`, `[1,1]`, `["a","a"]`},
+		{`{"properties":{"uniqueItems":{"const":true}},"patternProperties":{"^x":{"uniqueItems":true}}}`, `{"uniqueItems":true,"x":[1]}`, `{"x":[1,1]}`},
+		{`{"contains":{"items":{"type":"string"}}}`, `[1,["a"]]`, `[[1]]`},
+		{`{"propertyNames":{"enum":["a"]},"unevaluatedProperties":false,"properties":{"a":{}}}`, `{"a":1}`, `{"b":1}`},
+		{`{"$dynamicAnchor":"n","properties":{"c":{"type":"array","items":{"$dynamicRef":"#n"}}}, "required":["c"]}`, `{"c":[{"c":[]}]}`, `{"c":[{}]}`},
+	} {
+		schema := `{"title":"T",` + strings.TrimPrefix(c.schema, "{")
+		require.NoError(t, valuesOf(t, schema, c.good), schema)
+		require.ErrorContains(t, valuesOf(t, schema, c.bad), "does not fit the schema's", schema)
+	}
+}
+
+// A regular expression with many states is not applied to megabytes for minutes.
+func TestRegularExpressionsOfLongTextsHaveALimit(t *testing.T) {
+	const schema = `{"title":"T","properties":{"mail":{"pattern":"([a-z]{1,255}@){1,3}x"}}}`
+	require.NoError(t, valuesOf(t, schema, `{"mail":"`+strings.Repeat("a", 10_000)+`@x"}`))
+	err := valuesOf(t, schema, `{"mail":"`+strings.Repeat("a", 4<<20)+`"}`)
+	require.ErrorIs(t, err, envelope.ErrPayload)
+	require.ErrorContains(t, err, "too long for the schema's regular expressions")
 }
 
 // A few characters, such as (x{100}){100}, are thousands of steps, and hundreds of kilobytes in memory.

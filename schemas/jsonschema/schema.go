@@ -25,18 +25,22 @@ const (
 	maxLevels   = 200
 	maxDigits   = 1100 // characters of a number
 	maxExponent = 400
-	maxVisits   = 100_000 // and one for each byte of the payload
-	maxMistakes = 5       // that an error names
-	maxSteps    = 100_000 // of all regular expressions of a schema
+	maxVisits   = 100_000  // and one for each byte of the payload
+	maxMistakes = 5        // that an error names
+	maxPlaced   = 32 << 10 // bytes of a payload whose mistakes are named
+	maxSteps    = 100_000  // of all regular expressions of a schema
+	maxMatch    = 1 << 28  // steps that are applied to the bytes of a payload's texts, some seconds
 )
 
 // A schema implements payload.Schema.
 type schema struct {
 	title  string
 	schema *jsonschema.Schema
+	quick  *jsonschema.Schema // accepts the same values, and collects no mistakes
 
-	mu     sync.Mutex // of budget: one payload is checked at a time
+	mu     sync.Mutex // of both budgets: one payload is checked at a time
 	budget budget
+	match  int // steps of regular expressions, each for a byte of a text, that are left
 }
 
 // name returns the title, or the registry's word for the format.
@@ -50,12 +54,16 @@ func (s *schema) name() string {
 // base is the address of a schema that has none of its own ($id). No request is sent to it.
 const base = "https://registry.invalid/"
 
+// quick is the address of a schema that applies another one as a condition: then the library ends at the first mistake in an object, and its
+// errors have no paths.
+const quick = base + "quick"
+
 func compile(source payload.Source) (*schema, error) {
 	root, err := read([]byte(source.Text))
 	if err != nil {
 		return nil, fmt.Errorf("no JSON Schema: %w", err)
 	}
-	s := &schema{}
+	s := &schema{match: maxMatch}
 	if o, ok := root.(map[string]any); ok {
 		s.title, _ = o["title"].(string)
 	}
@@ -64,11 +72,11 @@ func compile(source payload.Source) (*schema, error) {
 	c.RegisterVocabulary(&jsonschema.Vocabulary{
 		URL: base + "budget",
 		Compile: func(*jsonschema.CompilerContext, map[string]any) (jsonschema.SchemaExt, error) {
-			return &s.budget, nil
+			return &rules{budget: &s.budget}, nil
 		},
 	})
 	c.AssertVocabs()
-	patterns := patterns{left: maxSteps, compiled: make(map[string]*regexp.Regexp)}
+	patterns := patterns{left: maxSteps, match: &s.match, compiled: make(map[string]*pattern)}
 	c.UseRegexpEngine(patterns.compile)
 	if err := c.AddResource(base, root); err != nil {
 		return nil, fmt.Errorf("no JSON Schema: %w", err)
@@ -76,6 +84,13 @@ func compile(source payload.Source) (*schema, error) {
 	if s.schema, err = c.Compile(base); err != nil {
 		return nil, fmt.Errorf("no JSON Schema: %w", err)
 	}
+	if err := c.AddResource(quick, map[string]any{"if": map[string]any{"$ref": base}, "else": false}); err != nil {
+		return nil, err
+	}
+	if s.quick, err = c.Compile(quick); err != nil {
+		return nil, fmt.Errorf("no JSON Schema: %w", err)
+	}
+	take(s.quick, make(map[*jsonschema.Schema]bool))
 	return s, nil
 }
 
@@ -101,7 +116,24 @@ func (i imports) Load(address string) (any, error) {
 // patterns compiles the regular expressions of a schema, as long as they have not more than left steps.
 type patterns struct {
 	left     int
-	compiled map[string]*regexp.Regexp // the library compiles each of them twice
+	match    *int
+	compiled map[string]*pattern // the library compiles each of them twice
+}
+
+// A pattern is a regular expression that counts the bytes that it is applied to, each as often as it has steps: [a-z]{1,255}@ would be applied to
+// a text of 64 MiB for minutes.
+type pattern struct {
+	*regexp.Regexp
+	steps int
+	match *int
+}
+
+// MatchString implements jsonschema.Regexp.
+func (p *pattern) MatchString(text string) bool {
+	if *p.match -= p.steps * len(text); *p.match < 0 {
+		panic(budgetSpent{})
+	}
+	return p.Regexp.MatchString(text)
 }
 
 var errSteps = fmt.Errorf("its regular expressions have more than %d steps, each character and each repetition counted: shorten a repetition such as {1,1000}", maxSteps)
@@ -114,11 +146,16 @@ func (p *patterns) compile(text string) (jsonschema.Regexp, error) {
 	if err != nil {
 		return nil, err
 	}
-	if p.left -= steps(parsed); p.left < 0 {
+	n := steps(parsed)
+	if p.left -= n; p.left < 0 {
 		return nil, errSteps
 	}
-	p.compiled[text], err = regexp.Compile(text)
-	return p.compiled[text], err
+	compiled, err := regexp.Compile(text)
+	if err != nil {
+		return nil, err
+	}
+	p.compiled[text] = &pattern{compiled, n, p.match}
+	return p.compiled[text], nil
 }
 
 // steps estimates the number of instructions of a regular expression, and stops counting at maxSteps+1: (a{100}){100} has 10,000 of them. A
@@ -140,16 +177,9 @@ func steps(of *syntax.Regexp) int {
 // budget is the number of parts of a schema that may still be applied to a payload.
 type budget int
 
-// budgetSpent is the value of the panic that ends a check: the library has no other way to stop.
-type budgetSpent struct{}
+var errBudget = errors.New("too many parts of the schema apply to it, or its texts are too long for the schema's regular expressions")
 
-var errBudget = errors.New("too many parts of the schema apply to it")
-
-func (b *budget) Validate(*jsonschema.ValidatorContext, any) {
-	if *b--; *b < 0 {
-		panic(budgetSpent{})
-	}
-}
+var errPlaces = fmt.Errorf("it does not fit the schema: the places are found in payloads of at most %d bytes", maxPlaced)
 
 // check reads text and checks it. Errors name the paths of mistakes and no values.
 func (s *schema) check(text []byte) (value any, err error) {
@@ -158,7 +188,6 @@ func (s *schema) check(text []byte) (value any, err error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.budget = budget(maxVisits + len(text))
 	defer func() {
 		switch p := recover().(type) {
 		case nil:
@@ -168,6 +197,14 @@ func (s *schema) check(text []byte) (value any, err error) {
 			panic(p)
 		}
 	}()
+	s.budget, s.match = budget(maxVisits+len(text)), maxMatch
+	if s.quick.Validate(value) == nil {
+		return value, nil
+	}
+	if len(text) > maxPlaced {
+		return value, errPlaces
+	}
+	s.budget, s.match = budget(maxVisits+len(text)), maxMatch
 	err = s.schema.Validate(value)
 	var mistake *jsonschema.ValidationError
 	if errors.As(err, &mistake) {
