@@ -22,6 +22,7 @@ func NewClient(brokers []string, opts ...kgo.Opt) (*kgo.Client, error) {
 	client, err := kgo.NewClient(append([]kgo.Opt{
 		kgo.SeedBrokers(brokers...),
 		kgo.WithDecompressor(u),
+		kgo.WithPools(keeper{}),
 		kgo.ProducerLinger(0),
 		kgo.DialTimeout(answerTimeout),
 		kgo.RequestTimeoutOverhead(answerTimeout),

@@ -1,8 +1,11 @@
 package kafka_test
 
 import (
+	"context"
 	"fmt"
+	"runtime"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -62,6 +65,44 @@ func TestABatchOfTooManyMessagesUnpacksToTooMuch(t *testing.T) {
 	require.NoError(t, err)
 	defer client.Close()
 	require.ErrorIs(t, client.PollFetches(t.Context()).Err(), kgo.ErrMaxDecompress)
+}
+
+// A message without key and value does not refer to the bytes of its batch: these were collected, and the next batch was unpacked, while a
+// client still had the messages.
+func TestBatchesOfEmptyMessagesCountAsLongAsTheirMessages(t *testing.T) {
+	t.Parallel()
+	const limit, batches, messages = 1 << 20, 20, 6000
+	topic := testkit.Flow(t) + ".a.commands"
+	bomber := producer(t, kgo.ManualFlushing(), kgo.MaxBufferedRecords(messages))
+	testkit.Topics(t, bomber, 1, topic)
+	for range batches {
+		for range messages {
+			bomber.Produce(t.Context(), &kgo.Record{Topic: topic}, func(_ *kgo.Record, err error) {
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		require.NoError(t, bomber.Flush(t.Context()))
+	}
+	client, err := kafka.NewClient(testkit.Kafka(t), kgo.ConsumeTopics(topic), kgo.MaxDecompressBatchBytes(limit), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	require.NoError(t, err)
+	defer client.Close()
+	var held []*kgo.Record
+	for more := true; more; {
+		ctx, stop := context.WithTimeout(t.Context(), 2*time.Second)
+		next := client.PollFetches(ctx).Records()
+		more = ctx.Err() == nil
+		stop()
+		held = append(held, next...)
+		require.LessOrEqual(t, len(held), 3*messages)
+	}
+	require.NotEmpty(t, held)
+	runtime.KeepAlive(held)
+	for n := len(held); n < batches*messages; {
+		held = nil
+		n += len(client.PollFetches(t.Context()).Records())
+	}
 }
 
 // A header without name and value has two bytes in a batch and 40 in a record.
