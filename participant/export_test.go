@@ -44,6 +44,8 @@ func (p *Participant) StatementLimit(d time.Duration) { p.limit = d }
 // Tick sets how often held keys are read and the watermark is moved, before Run.
 func (p *Participant) Tick(d time.Duration) { p.tick = d }
 
+const PushAtOnce = pushAtOnce
+
 // Backlog returns the number of records that wait for p's workers.
 func (p *Participant) Backlog() (n int) {
 	p.mu.Lock()

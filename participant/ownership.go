@@ -100,10 +100,7 @@ func (w *worker) startTurns() time.Duration {
 	for _, t := range due {
 		w.lane.PushAside(t.key.lane(), &message{due: true, turn: t.key, limits: t.limits})
 	}
-	if w.later.delay > 0 {
-		wait = min(wait, w.release(time.Now()))
-	}
-	return wait
+	return min(wait, w.release(time.Now()))
 }
 
 // fenced stops the partition, which has another owner, and ends the membership: the group still assigns the partition to this member.

@@ -251,7 +251,8 @@ func (p *Participant) sendable(m *message, headers []envelope.Header) bool {
 	return envelope.CheckHeaders(headers) == nil && deadletter.Size(m.Key, m.Payload, headers) <= deadletter.MaxBytes
 }
 
-// later holds the records of a retry topic that were fetched and are not due.
+// later holds records that were fetched and are not in the lane: the ones of a retry topic until they are due, and the ones of a large fetch until
+// the lane has room.
 type later struct {
 	delay time.Duration // 0: the topic is no retry topic
 	mu    sync.Mutex
@@ -282,15 +283,6 @@ func delayOf(topic string, hop topics.Hop) time.Duration {
 	return 0
 }
 
-// wait keeps records of a retry topic until they are due, and pauses fetching until then.
-func (w *worker) wait(topicID uuid.UUID, records []*kgo.Record) {
-	w.later.mu.Lock()
-	w.later.parts = append(w.later.parts, waitingRecords{topicID, records, time.Now()})
-	w.later.mu.Unlock()
-	w.brake.set(notDue, true)
-	w.rouse()
-}
-
 // count returns the number of records.
 func (l *later) count() (n int) {
 	l.mu.Lock()
@@ -301,21 +293,31 @@ func (l *later) count() (n int) {
 	return n
 }
 
-// release pushes the records that are due to the lane, and returns the wait until the next one is due.
+// release pushes the records that are due to the lane while it has room, and returns the wait until the next one is due. The lane rouses keep when it
+// has room again.
 func (w *worker) release(now time.Time) time.Duration {
 	w.later.mu.Lock()
 	defer w.later.mu.Unlock()
+	if len(w.later.parts) == 0 {
+		return time.Hour
+	}
 	for len(w.later.parts) > 0 {
+		if w.brake.has(full) {
+			return time.Hour
+		}
 		part := &w.later.parts[0]
-		all := part.records
-		for len(part.records) > 0 && !part.due(w.later.delay).After(now) {
+		all, most := part.records, w.atOnce()
+		for len(all)-len(part.records) < most && len(part.records) > 0 && !part.due(w.later.delay).After(now) {
 			part.records = part.records[1:]
 		}
-		w.push(part.topicID, all[:len(all)-len(part.records)])
-		if len(part.records) > 0 {
+		n := len(all) - len(part.records)
+		w.push(part.topicID, all[:n])
+		switch {
+		case len(part.records) == 0:
+			w.later.parts = w.later.parts[1:]
+		case n < most:
 			return part.due(w.later.delay).Sub(now)
 		}
-		w.later.parts = w.later.parts[1:]
 	}
 	w.brake.set(notDue, false)
 	return time.Hour
@@ -332,14 +334,20 @@ type brake struct {
 type reason int
 
 const (
-	full reason = iota
-	notDue
+	full   reason = iota
+	notDue        // records are in later
 )
 
 func (b *brake) on() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.reasons[full] || b.reasons[notDue]
+}
+
+func (b *brake) has(r reason) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.reasons[r]
 }
 
 func (b *brake) set(r reason, on bool) {

@@ -88,10 +88,13 @@ func (w *worker) stats(now time.Time) PartitionStats {
 	lane := w.lane.State()
 	s := PartitionStats{
 		Topic: w.topic, Partition: w.id, Term: w.term.Load(), Next: w.progress.from(), End: w.progress.end.Load(),
-		Waiting: lane.Waiting, Running: lane.Running, Held: w.holds.count(), Later: w.later.count(),
+		Waiting: lane.Waiting, Running: lane.Running, Held: w.holds.count(),
 		Limited: lane.Parked, LimitedSince: lane.Since,
 		Paused: w.brake.on(), Quarantined: int(max(w.quarantined.Load(), 0)),
 		Recovered: int(w.recovered.Load()), Skipped: int(w.skipped.Load()),
+	}
+	if s.Later = w.later.count(); w.later.delay == 0 {
+		s.Waiting, s.Later = s.Waiting+s.Later, 0
 	}
 	if s.Next >= 0 {
 		s.End = max(s.End, s.Next)

@@ -21,6 +21,10 @@ const (
 	backlogBytes   = 1 << 20
 	backlogGap     = 1 << 14
 
+	// pushAtOnce limits the records of a fetch that become messages and enter the lane at once. The others stay records, which take a fifth of the
+	// memory: a fetch may have a hundred thousand records of a partition, if they have a few bytes each.
+	pushAtOnce = 8192
+
 	// turnsShare limits the turns of held keys to a quarter of the backlog, and leaves the rest to messages of free keys. Without this
 	// limit a partition with more due held keys than it can try would fetch nothing.
 	turnsShare = 4
@@ -104,8 +108,11 @@ func newWorker(c *consumer, at topicPartition) *worker {
 	w.lane = keyed.NewLane(c.pool, keyed.Config[*message, lowMark]{
 		Batch: w.p.cfg.Batch, Spread: w.p.registered().haveCalls(), Gather: gather, Run: w.run, Admit: admit, Low: w.ended,
 		MaxItems: w.p.backlog(), MaxBytes: backlogBytes, MaxGap: backlogGap,
-		Pause:  func() { w.brake.set(full, true) },
-		Resume: func() { w.brake.set(full, false) },
+		Pause: func() { w.brake.set(full, true) },
+		Resume: func() {
+			w.brake.set(full, false)
+			w.rouse() // for release
+		},
 	})
 	return w
 }
@@ -114,14 +121,22 @@ func newWorker(c *consumer, at topicPartition) *worker {
 // each transaction that may run.
 func (p *Participant) backlog() int { return max(backlogRecords, 2*p.cfg.Batch, 2*p.cfg.Concurrency) }
 
-// receive accepts one fetch's records. It never waits.
+// receive accepts one fetch's records. It never waits. Records of a retry topic wait until they are due, and records beyond pushAtOnce until the lane
+// has room. Nothing more is fetched meanwhile.
 func (w *worker) receive(topicID uuid.UUID, records []*kgo.Record) {
-	if w.later.delay > 0 {
-		w.wait(topicID, records)
+	w.later.mu.Lock()
+	defer w.later.mu.Unlock()
+	if w.later.delay == 0 && len(w.later.parts) == 0 && len(records) <= w.atOnce() {
+		w.push(topicID, records)
 		return
 	}
-	w.push(topicID, records)
+	w.later.parts = append(w.later.parts, waitingRecords{topicID, records, time.Now()})
+	w.brake.set(notDue, true)
+	w.rouse()
 }
+
+// atOnce returns the number of records that enter the lane at once: no fewer than it holds before it fetches no more.
+func (w *worker) atOnce() int { return max(pushAtOnce, w.p.backlog()) }
 
 // push adds records to the lane. Their messages share one block of memory.
 func (w *worker) push(topicID uuid.UUID, records []*kgo.Record) {
