@@ -79,6 +79,18 @@ func TestOnlyTheRegistryItselfMakesAnIdUnknown(t *testing.T) {
 	}
 }
 
+// A response of four megabytes has a hundred thousand references, and each of a hundred schemas could bring as many.
+func TestASchemaWithTooManyReferencesIsRefusedAtOnce(t *testing.T) {
+	references := strings.Repeat(`{"name":"n","subject":"s","version":1},`, 1000)
+	r, asked := serve(t, says(200, `{"schemaType":"JSON","schema":"{}","references":[`+references+`{"name":"m","subject":"s","version":1}]}`))
+	c, err := schemas.New(context.Background(), schemas.Config{Registry: r})
+	require.NoError(t, err)
+	_, _, err = c.ToJSON(context.Background(), []byte{0, 0, 0, 0, 7, 0})
+	require.ErrorIs(t, err, envelope.ErrPayload)
+	require.ErrorContains(t, err, "it refers to more than 100 schemas")
+	require.EqualValues(t, 1, asked.Load())
+}
+
 func TestDecodeGivesUpOnASilentRegistry(t *testing.T) {
 	var silent atomic.Bool
 	fake := srfake.NewRegistry().Handler()

@@ -51,13 +51,17 @@ func (r *Client) complete(ctx context.Context, s sr.Schema) (Stored, error) {
 	if len(s.Schema) > avsc.MaxSchema {
 		return whole, fmt.Errorf("%w: the schema has %d bytes, more than %d", ErrNoSchema, len(s.Schema), avsc.MaxSchema)
 	}
+	more := fmt.Errorf("%w: it refers to more than %d schemas", ErrNoSchema, maxReferences)
+	if len(s.References) > maxReferences {
+		return whole, more
+	}
 	for queue := s.References; len(queue) > 0; queue = queue[1:] {
 		ref := queue[0]
 		if _, known := whole.Source.Imports[ref.Name]; known {
 			continue
 		}
 		if len(whole.Source.Imports) == maxReferences {
-			return whole, fmt.Errorf("%w: it refers to more than %d schemas", ErrNoSchema, maxReferences)
+			return whole, more
 		}
 		next, err := r.client().SchemaByVersion(ctx, ref.Subject, ref.Version)
 		if isUnknown(err) {
@@ -65,6 +69,9 @@ func (r *Client) complete(ctx context.Context, s sr.Schema) (Stored, error) {
 		}
 		if err != nil {
 			return whole, err
+		}
+		if len(next.References) > maxReferences { // a response may have a hundred thousand
+			return whole, more
 		}
 		if next.Type != s.Type {
 			return whole, fmt.Errorf("%w: it refers to subject %s, which is %s", ErrNoSchema, ref.Subject, next.Type)
