@@ -18,6 +18,12 @@ func (s *Sagas) start(r *http.Request, a asked) (out response, err error) {
 	if err != nil {
 		return out, refuse(http.StatusBadRequest, "the variables: %s", err)
 	}
+	if !a.large && sizeOf(fields) > smallBody { // a number such as 1e1000 becomes a thousand digits
+		if !s.large.enter() {
+			return out, errBusy
+		}
+		defer s.large.leave()
+	}
 	if fields, err = a.definition.WithKey(fields, a.key); err != nil {
 		return out, refuse(http.StatusUnprocessableEntity, "%s", err)
 	}

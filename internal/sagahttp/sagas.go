@@ -220,7 +220,8 @@ func (s *Sagas) look(ctx context.Context, a asked, out response) (response, erro
 
 // work reads the request and runs do.
 func (s *Sagas) work(w http.ResponseWriter, r *http.Request, do func(*http.Request, asked) (response, error)) (a asked, out response, err error) {
-	if r.ContentLength < 0 || r.ContentLength > smallBody {
+	large := r.ContentLength < 0 || r.ContentLength > smallBody
+	if large {
 		if !s.large.enter() {
 			return a, out, errBusy
 		}
@@ -229,6 +230,7 @@ func (s *Sagas) work(w http.ResponseWriter, r *http.Request, do func(*http.Reque
 	if a, err = s.read(w, r); err != nil {
 		return a, out, err
 	}
+	a.large = large
 	if a.coordinator = s.coordinator.Load(); a.coordinator == nil {
 		return a, out, refuse(http.StatusServiceUnavailable, "starting: send it again")
 	}

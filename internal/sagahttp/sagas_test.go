@@ -364,6 +364,10 @@ func TestSomeRequestsAtOnceMayBeLarge(t *testing.T) {
 	status, got, _ := a.ask("POST", "/sagas/trip/large", large)
 	require.Equal(t, http.StatusServiceUnavailable, status)
 	require.Equal(t, "busy with other large requests: send it again", got["error"])
+	long := `{"nights": 1, "more": [` + strings.Repeat("1e1000,", 50) + "1]}" // each number is a thousand digits when it is decoded
+	status, got, _ = a.ask("POST", "/sagas/trip/long", long)
+	require.Equal(t, http.StatusServiceUnavailable, status)
+	require.Equal(t, "busy with other large requests: send it again", got["error"])
 	status, _, _ = a.ask("POST", "/sagas/trip/small", `{"nights": 1}`)
 	require.Equal(t, http.StatusAccepted, status)
 	for _, end := range ends {
