@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"github.com/twmb/avro"
+
+	"github.com/troupe-go/troupe/internal/avsc"
 )
 
 // goavro puts the default of each missing field into a map before it encodes a record: two megabytes of "{}," became two gigabytes with a
@@ -108,4 +110,53 @@ func (t tree) hasDefaults() bool {
 		return look(n.Items) || look(n.Values)
 	}
 	return look(t.Root)
+}
+
+// triesAgain reports whether a union has several branches that can hold an object or a list, and one of these has a union within it.
+func (t tree) triesAgain() bool {
+	return t.anyOf(func(n *avro.SchemaNode) bool {
+		if n.Type != "union" {
+			return false
+		}
+		holders, inner := 0, false
+		for i := range n.Branches {
+			b := t.Follow(&n.Branches[i])
+			if avsc.KindOf(b) != "record" && b.Type != "map" && b.Type != "array" {
+				continue
+			}
+			holders++
+			inner = inner || t.reaches(b, func(n *avro.SchemaNode) bool { return n.Type == "union" }, make(map[*avro.SchemaNode]bool))
+		}
+		return holders > 1 && inner
+	})
+}
+
+// anyOf reports whether is holds for a type of the schema.
+func (t tree) anyOf(is func(*avro.SchemaNode) bool) bool {
+	return t.reaches(t.Root, is, make(map[*avro.SchemaNode]bool))
+}
+
+// reaches reports whether is holds for n or for a type within n.
+func (t tree) reaches(n *avro.SchemaNode, is func(*avro.SchemaNode) bool, seen map[*avro.SchemaNode]bool) bool {
+	if n == nil {
+		return false
+	}
+	if n = t.Follow(n); seen[n] {
+		return false
+	}
+	seen[n] = true
+	if is(n) || t.reaches(n.Items, is, seen) || t.reaches(n.Values, is, seen) {
+		return true
+	}
+	for i := range n.Fields {
+		if t.reaches(&n.Fields[i].Type, is, seen) {
+			return true
+		}
+	}
+	for i := range n.Branches {
+		if t.reaches(&n.Branches[i], is, seen) {
+			return true
+		}
+	}
+	return false
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/internal/avsc"
+	"github.com/troupe-go/troupe/internal/jsontext"
 	"github.com/troupe-go/troupe/internal/payload"
 	"github.com/troupe-go/troupe/internal/registry"
 )
@@ -93,6 +94,8 @@ type avroSchema struct {
 	hasBytes bool
 	// hasDefaults reports that a record may become larger than its JSON.
 	hasDefaults bool
+	// triesAgain reports that after a failure in a union goavro tries the next branch of a union around it.
+	triesAgain bool
 }
 
 func newAvroSchema(text string) (g *avroSchema, err error) {
@@ -101,6 +104,7 @@ func newAvroSchema(text string) (g *avroSchema, err error) {
 		return nil, err
 	}
 	g.root, g.hasBytes, g.hasDefaults = g.types.Root, g.types.hasBytes(), g.types.hasDefaults()
+	g.triesAgain = g.types.triesAgain()
 	if g.name = avsc.FullName(g.root); g.name == "" {
 		g.name = g.root.Type
 	}
@@ -131,10 +135,22 @@ func (g *avroSchema) FromValues(_ string, text []byte) ([]byte, error) { return 
 
 func (g *avroSchema) FromJSONLike(_, text []byte) ([]byte, error) { return g.fromJSON(text, false) }
 
+// maxTried limits the product of the values of a text and its bytes. If goavro can read a bare value as no branch of a union, it copies the rest of
+// the text into the error. A union around this one then tries its next branch: an array of a million such values took terabytes, one after
+// the other.
+const maxTried = 1 << 33
+
+var errTried = errors.New("the text is too long for bare values of a union within a union: name the branches")
+
 // fromJSON converts text. With values it must have the form that Values returns.
 func (g *avroSchema) fromJSON(text []byte, values bool) (body []byte, err error) {
 	if err := g.checkFields(text); err != nil {
 		return nil, err
+	}
+	if g.shape.recursive {
+		if err := checkNested(g.root, text); err != nil {
+			return nil, err
+		}
 	}
 	if g.hasBytes || values {
 		if text, err = (writer{g.types, values}).convert(text); err != nil {
@@ -142,6 +158,9 @@ func (g *avroSchema) fromJSON(text []byte, values bool) (body []byte, err error)
 		}
 	}
 	body, err = g.encode(g.tagged, text)
+	if err != nil && g.bare != nil && g.triesAgain && jsontext.Values(text) > maxTried/len(text) {
+		return nil, errTried
+	}
 	if err != nil && g.bare != nil {
 		if again, bareErr := g.encode(g.bare, text); bareErr == nil {
 			return again, nil

@@ -52,7 +52,8 @@ func cutConvertible(payload []byte) (id uint32, body []byte, err error) {
 //
 // The value of a union may name its branch, as ToJSON writes it, or may be a bare value, as in other JSON. For a bare value
 // the first branch that can hold it is used, for numbers in the order double, float, int, long. A bare value is not accepted
-// if the schema is recursive, since trying the branches would take exponential time. Fields that the record does not have are
+// if the schema is recursive, since trying the branches would take exponential time, nor, if a union is within a branch of another one, in a text of
+// which the number of values times the number of bytes is above 2^33. Fields that the record does not have are
 // errors. A decimal may be the text of its bytes, as ToJSON writes it, or a number, which is not rounded; a UUID of 16 bytes may
 // be its usual text.
 //

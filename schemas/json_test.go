@@ -73,6 +73,76 @@ func TestMissingFieldsCannotFillTheMemory(t *testing.T) {
 	require.NoError(t, err)
 }
 
+// Each value in a map has a path with the map's key: 100,000 values and a key of 200 kB took 20 GB, one after the other.
+func TestPathsOfALongKeyTakeLittleMemory(t *testing.T) {
+	ctx := context.Background()
+	r, _ := newRegistry(t)
+	_, err := r.Register(ctx, "shop.Long", `{"type":"record","name":"shop.Long","fields":[{"name":"m","type":{"type":"map","values":
+		{"type":"array","items":{"type":"map","values":"long"}}}}]}`)
+	require.NoError(t, err)
+	c, err := schemas.New(ctx, schemas.Config{Registry: r})
+	require.NoError(t, err)
+	of := func(last string) []byte {
+		return []byte(`{"m":{"` + strings.Repeat("k", 200_000) + `":[` + strings.Repeat(`{"a":1},`, 50_000) + `{"a":` + last + `}]}}`)
+	}
+	got := allocated(func() { _, err = c.FromValues(ctx, "shop.Long", of("1")) })
+	require.NoError(t, err)
+	require.Less(t, got, uint64(500<<20))
+	got = allocated(func() { _, err = c.FromJSON(ctx, "shop.Long", of(`"x"`)) })
+	require.ErrorIs(t, err, envelope.ErrPayload)
+	require.ErrorContains(t, err, "m.kkk")
+	require.Less(t, got, uint64(500<<20))
+}
+
+// If a union cannot hold a value, goavro copies the rest of the text into the error, and a union around it tries its next branch.
+func TestBareValuesOfUnionsWithinUnionsHaveALimit(t *testing.T) {
+	ctx := context.Background()
+	r, _ := newRegistry(t)
+	_, err := r.Register(ctx, "shop.Parts", `{"type":"record","name":"shop.Parts","fields":[{"name":"all","type":{"type":"array","items":[
+		{"type":"record","name":"A","fields":[{"name":"x","type":["null","string"]}]},
+		{"type":"record","name":"B","fields":[{"name":"x","type":["null","int"]}]}]}}]}`)
+	require.NoError(t, err)
+	c, err := schemas.New(ctx, schemas.Config{Registry: r})
+	require.NoError(t, err)
+	_, err = c.FromJSON(ctx, "shop.Parts", []byte(`{"all":[`+strings.Repeat(`{"x":5},`, 5_000)+`{"x":"5"}]}`))
+	require.NoError(t, err)
+	got := allocated(func() {
+		_, err = c.FromJSON(ctx, "shop.Parts", []byte(`{"all":[`+strings.Repeat(`{"x":5},`, 60_000)+`{"x":"5"}]}`))
+	})
+	require.ErrorIs(t, err, envelope.ErrPayload)
+	require.ErrorContains(t, err, "name the branches")
+	require.Less(t, got, uint64(100<<20))
+}
+
+// A name of megabytes is not quoted for each branch of each union around it.
+func TestAMistakeIsSearchedWithoutCopies(t *testing.T) {
+	ctx := context.Background()
+	r, _ := newRegistry(t)
+	_, err := r.Register(ctx, "N", `{"type":"record","name":"N","fields":[{"name":"next","type":["null","N"]},
+		{"name":"e","type":{"type":"enum","name":"E","symbols":["A","B"]},"default":"A"}]}`)
+	require.NoError(t, err)
+	c, err := schemas.New(ctx, schemas.Config{Registry: r})
+	require.NoError(t, err)
+	text := []byte(strings.Repeat(`{"next":`, 12) + `{"next":null,"e":"` + strings.Repeat("x", 100_000) + `"}` + strings.Repeat("}", 12))
+	got := allocated(func() { _, err = c.FromJSON(ctx, "N", text) })
+	require.ErrorIs(t, err, envelope.ErrPayload)
+	require.ErrorContains(t, err, "is none of [A B]")
+	require.Less(t, got, uint64(100<<20))
+
+	_, err = r.Register(ctx, "Tree", `{"type":"record","name":"Tree","fields":[{"name":"s","type":"string"},
+		{"name":"c","type":{"type":"array","items":"Tree"}},{"name":"v","type":["null","int"]}]}`)
+	require.NoError(t, err)
+	tree := func(leaf string) []byte {
+		return []byte(strings.Repeat(`{"s":"","v":null,"c":[`, 60) + `{"s":"` + strings.Repeat("x", 100_000) + `","c":[],"v":` + leaf + "}" + strings.Repeat("]}", 60))
+	}
+	_, err = c.FromJSON(ctx, "Tree", tree(`{"int":7}`))
+	require.NoError(t, err)
+	got = allocated(func() { _, err = c.FromJSON(ctx, "Tree", tree("{}")) })
+	require.ErrorIs(t, err, envelope.ErrPayload)
+	require.ErrorContains(t, err, "c[0].c[0]")
+	require.Less(t, got, uint64(100<<20))
+}
+
 // A text with more values than a payload may have is not decoded.
 func TestJSONForASchemaHasALimitOfValues(t *testing.T) {
 	ctx := context.Background()

@@ -97,13 +97,16 @@ func numberOf(n *avro.SchemaNode, text string) (json.Number, error) {
 
 // decimalOf returns the text of the bytes of a number. It rounds nothing.
 func decimalOf(n *avro.SchemaNode, number json.Number) (string, error) {
+	if len(number) > 2*maxDigits || n.Scale > maxDigits { // big.Rat would read eight million digits for a minute
+		return "", fmt.Errorf("no number of at most %d digits", maxDigits)
+	}
 	if _, exponent, found := strings.Cut(strings.ToLower(number.String()), "e"); found {
 		if e, err := strconv.Atoi(exponent); err != nil || e > maxDigits || e < -maxDigits {
 			return "", errors.New("a number with an exponent that is too large")
 		}
 	}
 	value, ok := new(big.Rat).SetString(number.String())
-	if !ok || len(number) > 2*maxDigits || n.Scale > maxDigits {
+	if !ok {
 		return "", fmt.Errorf("no number of at most %d digits", maxDigits)
 	}
 	value.Mul(value, new(big.Rat).SetInt(new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(n.Scale)), nil)))
@@ -237,7 +240,7 @@ func (w writer) value(path string, n *avro.SchemaNode, v any) (_ any, err error)
 			if n.Items == nil {
 				break
 			}
-			if v[i], err = w.value(fmt.Sprintf("%s[%d]", path, i), n.Items, v[i]); err != nil {
+			if v[i], err = w.value(avsc.AtIndex(path, i), n.Items, v[i]); err != nil {
 				return nil, err
 			}
 		}

@@ -3,7 +3,9 @@ package schemas_test
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/sr/srfake"
@@ -75,6 +77,18 @@ func TestAValueThatTheSchemaCannotHoldIsRefused(t *testing.T) {
 		require.ErrorContains(t, err, c.want)
 		require.NotContains(t, err.Error(), "12.5")
 	}
+}
+
+// A number of megabytes is refused before its digits are read, which took a minute.
+func TestALongNumberForADecimalIsNotRead(t *testing.T) {
+	t.Parallel()
+	codec, register := valueCodec(t)
+	name := register("Long", priceType)
+	began := time.Now()
+	_, err := codec.FromValues(t.Context(), name, []byte(`{"x": `+strings.Repeat("7", 8<<20)+`}`))
+	require.ErrorIs(t, err, envelope.ErrPayload)
+	require.ErrorContains(t, err, "no number of at most 1100 digits")
+	require.Less(t, time.Since(began), 15*time.Second)
 }
 
 // The encoder takes the floating branch of a union first, whichever branch the value came from.

@@ -16,15 +16,35 @@ import (
 // findMistake returns where text, which goavro refused, first differs from the schema. It returns nil if it finds no
 // difference: then goavro's own error is used. It accepts at least everything that goavro accepts.
 func findMistake(root *avro.SchemaNode, text []byte) error {
+	_, err := searchFor(root, text, maxValues)
+	return err
+}
+
+// checkNested returns the mistake of a text for a recursive schema. goavro prints each list around a mistake, at each level: eight megabytes within
+// 90 levels took gigabytes.
+func checkNested(root *avro.SchemaNode, text []byte) error {
+	if len(text) <= smallText {
+		return nil
+	}
+	whole, err := searchFor(root, text, 4*maxValues)
+	if err == nil && !whole {
+		err = fmt.Errorf("more than %d values, with the branches of unions that they are compared with", 4*maxValues)
+	}
+	return err
+}
+
+// searchFor returns the first mistake of a text. whole reports whether it needed no more visits than it may make.
+func searchFor(root *avro.SchemaNode, text []byte, visits int) (whole bool, err error) {
 	var value any
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
 	if d.Decode(&value) != nil {
-		return nil
+		return true, nil
 	}
-	s := search{named: make(map[string]*avro.SchemaNode), meant: make(map[*avro.SchemaNode]*avro.SchemaNode), left: maxValues}
+	s := search{named: make(map[string]*avro.SchemaNode), meant: make(map[*avro.SchemaNode]*avro.SchemaNode), left: visits}
 	s.collect(root, "")
-	return s.at("", root, value)
+	err = s.at("", root, value)
+	return s.left >= 0, err
 }
 
 // search walks a schema and a value together.
@@ -80,7 +100,7 @@ func (s *search) at(path string, n *avro.SchemaNode, value any) error {
 	case "enum":
 		text, ok := value.(string)
 		if ok && !slices.Contains(n.Symbols, text) {
-			return mistake(path, fmt.Sprintf("%q is none of %v", text, n.Symbols))
+			return mistake(path, fmt.Sprintf("%.40q is none of %v", text, n.Symbols))
 		}
 		fits = ok
 	case "record", "error":
@@ -91,7 +111,7 @@ func (s *search) at(path string, n *avro.SchemaNode, value any) error {
 	case "map":
 		object, ok := value.(map[string]any)
 		for _, key := range sorted(object) {
-			if err := s.at(join(path, key), n.Values, object[key]); err != nil {
+			if err := s.at(avsc.InPath(path, key), n.Values, object[key]); err != nil {
 				return err
 			}
 		}
@@ -99,7 +119,7 @@ func (s *search) at(path string, n *avro.SchemaNode, value any) error {
 	case "array":
 		list, ok := value.([]any)
 		for i, item := range list {
-			if err := s.at(path+"["+strconv.Itoa(i)+"]", n.Items, item); err != nil {
+			if err := s.at(avsc.AtIndex(path, i), n.Items, item); err != nil {
 				return err
 			}
 		}
@@ -140,16 +160,16 @@ func (s *search) record(path string, n *avro.SchemaNode, object map[string]any) 
 		value, there := object[f.Name]
 		switch {
 		case !there && !f.HasDefault:
-			return mistake(join(path, f.Name), "is missing")
+			return mistake(avsc.InPath(path, f.Name), "is missing")
 		case there:
-			if err := s.at(join(path, f.Name), &f.Type, value); err != nil {
+			if err := s.at(avsc.InPath(path, f.Name), &f.Type, value); err != nil {
 				return err
 			}
 		}
 	}
 	for _, key := range sorted(object) {
 		if !known[key] {
-			return mistake(join(path, key), "the record has no such field")
+			return mistake(avsc.InPath(path, key), "the record has no such field")
 		}
 	}
 	return nil
@@ -171,7 +191,7 @@ func (s *search) union(path string, n *avro.SchemaNode, value any) error {
 		names = append(names, name)
 		if object, ok := value.(map[string]any); ok && len(object) == 1 {
 			if inner, tagged := object[name]; tagged {
-				return s.at(join(path, name), b, inner)
+				return s.at(avsc.InPath(path, name), b, inner)
 			}
 		}
 		if s.at(path, b, value) == nil {
@@ -192,13 +212,6 @@ func mistake(path, what string) error {
 		path = "the value"
 	}
 	return fmt.Errorf("%s: %s", path, what)
-}
-
-func join(path, name string) string {
-	if path == "" {
-		return name
-	}
-	return path + "." + name
 }
 
 func sorted(object map[string]any) []string {

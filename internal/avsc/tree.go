@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/twmb/avro"
@@ -154,12 +155,30 @@ func describeDefault(f *avro.SchemaField) string {
 	return string(text)
 }
 
+// maxPath limits the bytes of a path, and of a name in it. Each value in a map has a path with the map's key: with a key of four megabytes, the
+// paths of a million values would take terabytes one after the other. A longer path ends at a value around the one that it is for.
+const maxPath = 400
+
 // InPath returns the path of a field.
 func InPath(path, field string) string {
+	if len(path) > maxPath {
+		return path
+	}
+	if len(field) > maxPath {
+		field = strings.ToValidUTF8(field[:maxPath], "") + "…"
+	}
 	if path == "" {
 		return field
 	}
 	return path + "." + field
+}
+
+// AtIndex returns the path of an item of a list.
+func AtIndex(path string, i int) string {
+	if len(path) > maxPath {
+		return path
+	}
+	return path + "[" + strconv.Itoa(i) + "]"
 }
 
 // counterpart returns the writer's field that a reader's field is read from, or nil.
