@@ -12,8 +12,8 @@ import (
 // notify sends one notification for each topic of an array.
 const notify = "SELECT pg_notify('" + outboxrow.Channel + "', topic) FROM unnest($1::text[]) AS topic"
 
-// mostHints limits the topics that one commit names. A commit to more topics sends one notification that names none.
-const mostHints = 8
+// maxHints limits the topics that one commit names. A commit to more topics sends one notification that names none.
+const maxHints = 8
 
 // hints decides which commits notify, and with which topics. In each interval it lets through one notification per topic, or one in all if
 // notifications name no topics. A commit that does not notify delays its readers until their next poll at most.
@@ -46,7 +46,7 @@ func (h *hints) due(now time.Time, topics []string) (named []string) {
 		h.last[topic] = now
 		named = append(named, topic)
 	}
-	if len(named) > mostHints {
+	if len(named) > maxHints {
 		return []string{""}
 	}
 	return named

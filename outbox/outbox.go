@@ -49,8 +49,8 @@ import (
 // ErrTooLarge is wrapped by the error for a payload above Config.MaxBytes.
 var ErrTooLarge = errors.New("larger than the outbox takes")
 
-// mostBytes is the largest Config.MaxBytes. The constraint outbox_size of the table leaves room for headers.
-const mostBytes = 8_000_000
+// maxPayload is the largest Config.MaxBytes. The constraint outbox_size of the table leaves room for headers.
+const maxPayload = 8_000_000
 
 // Config configures an Outbox. The zero value works: payloads are JSON, the relay fills in the source, and commits notify.
 type Config struct {
@@ -98,8 +98,8 @@ func New(cfg Config) (*Outbox, error) {
 	if cfg.MaxBytes == 0 {
 		cfg.MaxBytes = 1_000_000
 	}
-	if cfg.MaxBytes < 0 || cfg.MaxBytes > mostBytes {
-		return nil, fmt.Errorf("outbox: max bytes %d: want 1 to %d", cfg.MaxBytes, mostBytes)
+	if cfg.MaxBytes < 0 || cfg.MaxBytes > maxPayload {
+		return nil, fmt.Errorf("outbox: max bytes %d: want 1 to %d", cfg.MaxBytes, maxPayload)
 	}
 	if cfg.NotifyEvery == 0 {
 		cfg.NotifyEvery = 5 * time.Millisecond

@@ -11,8 +11,8 @@ import (
 	"github.com/troupe-go/troupe/internal/outboxrow"
 )
 
-// mostRows limits the rows of one Statement.
-const mostRows = 100
+// maxRows limits the rows of one Statement.
+const maxRows = 100
 
 // notifyText is the statement notify with the array as text. It is for clients that cannot send an array.
 const notifyText = "SELECT pg_notify('" + outboxrow.Channel + "', topic) FROM unnest($1::text::text[]) AS topic"
@@ -35,8 +35,8 @@ func (o *Outbox) Statements(ctx context.Context, entries ...Entry) ([]Statement,
 		return nil, err
 	}
 	var all []Statement
-	for from := 0; from < len(r.ids); from += mostRows {
-		all = append(all, r.insert(from, min(from+mostRows, len(r.ids))))
+	for from := 0; from < len(r.ids); from += maxRows {
+		all = append(all, r.insert(from, min(from+maxRows, len(r.ids))))
 	}
 	for _, q := range r.along.QueuedQueries {
 		all = append(all, Statement{q.SQL, q.Arguments})

@@ -61,10 +61,10 @@ func TestRowsOfATransactionWaitForEachOther(t *testing.T) {
 		after time.Duration
 		rows  int
 	}{
-		{"until it is whole", func(s *stream) { s.mark(1, true) }, 0, 2},
+		{"until it is whole", func(s *stream) { s.advanceRead(1, true) }, 0, 2},
 		{"as long as a breath", func(*stream) {}, breath, 2},
 		{"another one begins no other breath", func(s *stream) {
-			s.mark(1, true)
+			s.advanceRead(1, true)
 			time.Sleep(breath / 2) //nolint:forbidigo // virtual time
 			s.filling.push(item{})
 		}, breath, 3},

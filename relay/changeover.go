@@ -79,7 +79,7 @@ func (r *Relay) pollUntilSlot(idle, term context.Context, p *publisher, plan slo
 	if err != nil || idle.Err() != nil {
 		return st, conn, err
 	}
-	if r.givenUp.Load() {
+	if r.slotGivenUp.Load() {
 		return st, conn, errGivenUp
 	}
 	now, err := visible(idle, plan.db)
@@ -113,7 +113,7 @@ func (r *Relay) insistOnSlot(ctx context.Context, db *server, conn *wal.Conn) (*
 		conn.Close()
 		for {
 			switch {
-			case ctx.Err() != nil || r.givenUp.Load():
+			case ctx.Err() != nil || r.slotGivenUp.Load():
 				return conn, 0, nil
 			case errors.Is(err, errServer):
 				return conn, 0, err
@@ -163,9 +163,9 @@ func (r *Relay) sweep(idle, term context.Context, db *server, p *publisher, st s
 	if err := r.publish(idle, term, p); err != nil && !errors.Is(err, errSwept) || idle.Err() != nil {
 		return st, err
 	}
-	_, err := db.Exec(idle, noteWaiting, p.lease.args(pg.Args{"published": st.published, "sweep": st.sweep}))
+	_, err := db.Exec(idle, recordWaiting, p.lease.args(pg.Args{"published": st.published, "sweep": st.sweep}))
 	if err != nil {
-		return st, fmt.Errorf("note rows that wait: %w", err)
+		return st, fmt.Errorf("record rows that wait: %w", err)
 	}
 	st.published, st.sweep = st.sweep, nil
 	return st, r.store(idle, db, p.lease, st)

@@ -143,7 +143,7 @@ func (t *transactor) resume(ctx context.Context, conn *wal.Conn, system wal.Syst
 		if err := t.end(t.at.kafkaRecord(t)); err != nil {
 			return 0, err
 		}
-		t.ended = time.Time{}
+		t.lastEnd = time.Time{}
 	}
 	t.next = t.at
 	t.relay.state.update(func(s *Status) { s.Checkpoint = t.at.lsn.String() })
@@ -217,7 +217,7 @@ func (t *transactor) readCheckpoint(ctx context.Context) (at checkpoint, found b
 	if err := t.end(mine); err != nil {
 		return at, false, err
 	}
-	t.ended = time.Time{} // the first transaction with rows need not wait for Config.Transactions
+	t.lastEnd = time.Time{} // the first transaction with rows need not wait for Config.Transactions
 	for piece := int64(64); ; piece *= 64 {
 		from := max(0, mine.Offset-piece)
 		if at, found, err = t.readFrom(ctx, from, mine.Offset); err != nil || found || from == 0 {

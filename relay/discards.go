@@ -22,22 +22,22 @@ type discardedRow struct {
 	id       uuid.UUID
 }
 
-// discarded reports whether row i, which the stream has read, was discarded before. It ignores LSNs after s.again, since the log repeats no
+// discarded reports whether row i, which the stream has read, was discarded before. It ignores LSNs after s.repeatsUpTo, since the log repeats no
 // row after it: discards in a restored dump are of another cluster, and may have greater LSNs.
 func (s *stream) discarded(i *item) bool {
 	at, there := s.discards[discardedRow{i.row.Position, i.row.ID}]
-	return there && i.commit <= min(at, s.again)
+	return there && i.commit <= min(at, s.repeatsUpTo)
 }
 
 // load reads which rows failed, and then which rows were discarded since the stream's first LSN. The order matters. A row that is discarded
-// between the two reads is in both results; in the other order it would be in none. Once the stream has passed s.again, the log repeats no
+// between the two reads is in both results; in the other order it would be in none. Once the stream has passed s.repeatsUpTo, the log repeats no
 // row, and load reads no discards.
 func (s *stream) load(ctx context.Context) error {
 	if err := s.ledger.load(ctx); err != nil {
 		return err
 	}
 	s.discards = nil
-	if s.published.Load() >= uint64(s.again) {
+	if s.published.Load() >= uint64(s.repeatsUpTo) {
 		return nil
 	}
 	return s.loadDiscards(ctx)
@@ -101,7 +101,7 @@ func (s *stream) passOver(w *window) {
 // It reads the failure records before the discards, for the same reason as load. A row of troupe.outbox needs no such check: a discard
 // deletes the row itself, and the failure record of a row that is gone has no effect.
 func (s *stream) unrecorded(ctx context.Context, failures []failure) ([]failure, error) {
-	if s.relay.mapped == nil || s.published.Load() >= uint64(s.again) {
+	if s.relay.mapped == nil || s.published.Load() >= uint64(s.repeatsUpTo) {
 		return failures, nil
 	}
 	ids := make([][16]byte, 0, len(failures))

@@ -86,7 +86,7 @@ func (p *poll) setAside(ctx context.Context, cause error) error {
 type converter struct {
 	db       *server
 	encoding string
-	known    map[string][]byte
+	cache    map[string][]byte
 }
 
 // errEncoding means that text cannot be converted.
@@ -106,7 +106,7 @@ func useDatabaseEncoding(ctx context.Context, conn *pgx.Conn) error {
 }
 
 func (r *Relay) newConverter(ctx context.Context, db *server) (*converter, error) {
-	c := &converter{db: db, known: make(map[string][]byte)}
+	c := &converter{db: db, cache: make(map[string][]byte)}
 	if err := db.QueryRow(ctx, "SELECT getdatabaseencoding()::text").Scan(&c.encoding); err != nil {
 		return nil, fmt.Errorf("read the database's encoding: %w", err)
 	}
@@ -124,8 +124,8 @@ func (c *converter) text(value []byte) ([]byte, error) {
 		}
 		return value, nil
 	}
-	if known, there := c.known[string(value)]; there {
-		return known, nil
+	if text, there := c.cache[string(value)]; there {
+		return text, nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), lookTimeout)
 	defer cancel()
@@ -140,10 +140,10 @@ func (c *converter) text(value []byte) ([]byte, error) {
 	if len(value) > maxCachedText {
 		return text, nil
 	}
-	if len(c.known) >= 10_000 { // bounds the cache, as maxCachedText does
-		clear(c.known)
+	if len(c.cache) >= 10_000 { // bounds the cache, as maxCachedText does
+		clear(c.cache)
 	}
-	c.known[string(value)] = text
+	c.cache[string(value)] = text
 	return text, nil
 }
 

@@ -20,7 +20,7 @@ func (r *Relay) Patience(d time.Duration) { r.patience = d }
 func (r *Relay) OldAge(transactions int64) { r.oldTransactions = transactions }
 
 // Keeps sets the number of bytes of a failed row of a mapped table above which its long values are not kept. Call it before Run.
-func (r *Relay) Keeps(bytes int) { r.mapped.keeps = bytes }
+func (r *Relay) Keeps(bytes int) { r.mapped.maxKept = bytes }
 
 // ClosePool closes a pool in the same way as the relay closes its own.
 var ClosePool = closePool

@@ -57,7 +57,7 @@ func behindOthers(i *item) failure {
 //	the topic is denied (ACL)                     retry by the policy, then park
 //	too large, an impossible topic, bad headers,
 //	no such partition, not encodable              park
-func (r *Relay) judge(i *item, err error) (t failure, ours bool) {
+func (r *Relay) judge(i *item, err error) (t failure, rowFailed bool) {
 	t = failure{
 		PublishFailure: PublishFailure{
 			Position: i.row.Position, ID: i.row.ID, Topic: i.row.Topic,
@@ -114,7 +114,7 @@ type refusal struct{ since, last time.Time }
 // is the cause. refused is the result of partitionOf or schemaOf. Once it has been refused for UnknownTopic, postpone returns a failure,
 // so that the row waits for its next try. Without that such rows would fill the claims, and rows of other topics would wait. No such row is
 // parked: when the topic or the schema is accepted again, all of its rows are published.
-func (p *publisher) postpone(i *item, refused string, err error) (t failure, ours bool) {
+func (p *publisher) postpone(i *item, refused string, err error) (t failure, rowFailed bool) {
 	now := time.Now()
 	f, known := p.failing[refused]
 	if !known || now.Sub(f.last) > p.relay.cfg.UnknownTopic+time.Minute { // a refused row is tried more often than that
@@ -143,9 +143,9 @@ func partitionOf(i *item) string { return fmt.Sprintf("%s/%d", i.record.Topic, i
 // schemaOf returns the name of the row's schema in publisher.failing. It equals no partition's name, which has one slash.
 func schemaOf(i *item) string { return "schema/" + i.row.Topic + "/" + i.row.Type }
 
-// note records failures, and returns when they are stored. From then on a claim leaves out these rows, and the rows behind them. So the
-// publisher calls note before it sends more rows.
-func (p *publisher) note(ctx context.Context, failures []failure) error {
+// recordAndReport records failures, and returns when they are stored. From then on a claim leaves out these rows, and the rows behind them. So the
+// publisher calls recordAndReport before it sends more rows.
+func (p *publisher) recordAndReport(ctx context.Context, failures []failure) error {
 	if len(failures) == 0 {
 		return nil
 	}
@@ -193,7 +193,7 @@ func (p *publisher) reportFailures(rows []PublishFailure) {
 // maxTopicName characters. The column may hold any text.
 func topicName(topic string) string { return plain.Line(topic, maxTopicName) }
 
-// recordFailures records failures, if the term is still ours.
+// recordFailures records failures, if the term is not over.
 func (p *poll) recordFailures(ctx context.Context, failures []failure) error {
 	p.join(ctx)
 	if err := p.connect(ctx); err != nil {

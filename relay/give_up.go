@@ -30,7 +30,7 @@ const (
 // A patience limits how long a send waits for records that no broker takes while brokers answer. The zero value sets no limit: under
 // exactly-once a Kafka transaction cannot end without all of its records.
 type patience struct {
-	most    time.Duration     // for records of a topic; 0: no limit
+	limit   time.Duration     // for records of a topic; 0: no limit
 	probe   time.Duration     // for records of a topic of which a record was given up less than most ago
 	answer  time.Duration     // for each such record of one send of answerEvery
 	givenUp map[string]giveUp // by topic
@@ -44,7 +44,12 @@ type giveUp struct {
 
 // newPatience returns the patience of at-least-once delivery.
 func (r *Relay) newPatience() patience {
-	return patience{max(r.cfg.UnknownTopic, r.patience), min(probeTime, r.patience/2), min(answerTime, r.patience), make(map[string]giveUp)}
+	return patience{
+		limit:   max(r.cfg.UnknownTopic, r.patience),
+		probe:   min(probeTime, r.patience/2),
+		answer:  min(answerTime, r.patience),
+		givenUp: make(map[string]giveUp),
+	}
 }
 
 // newProducer creates the client of a term. The broker may have stored a record that the client gives up: then the record is published
@@ -58,10 +63,10 @@ func (p patience) limitOf(topic string) time.Duration {
 	last, there := p.givenUp[topic]
 	switch {
 	case !there:
-		return p.most
-	case time.Since(last.at) >= p.most:
+		return p.limit
+	case time.Since(last.at) >= p.limit:
 		delete(p.givenUp, topic)
-		return p.most
+		return p.limit
 	case last.sends%answerEvery == 0:
 		return p.answer
 	}
@@ -80,14 +85,14 @@ func (s *sender) deadlineAfter(ctx context.Context, limit time.Duration) deadlin
 	if limit == 0 {
 		return deadline{context.Background(), func() {}}
 	}
-	records, giveUp := context.WithCancel(context.Background())
+	records, cancelRecords := context.WithCancel(context.Background())
 	asking, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
 	timer := time.AfterFunc(limit, func() {
 		defer close(ended)
 		for asking.Err() == nil {
 			if s.client.Ping(asking) == nil {
-				giveUp()
+				cancelRecords()
 				return
 			}
 			sleep(asking, time.Second, nil)
@@ -110,7 +115,7 @@ func gaveUp(err error) bool {
 // notTaken replaces the error of a record that the client gave up by errNotTaken, and stores when that happened to the topic. now is the
 // same for all records of a send.
 func (s *sender) notTaken(i *item, now time.Time) {
-	if !gaveUp(i.err) || s.patience.most == 0 {
+	if !gaveUp(i.err) || s.patience.limit == 0 {
 		return
 	}
 	if last := s.patience.givenUp[i.record.Topic]; !last.at.Equal(now) {

@@ -96,7 +96,7 @@ func (r *Relay) readSlotStatus(ctx context.Context, l *lease, last *SlotStatus) 
 		return r.pool.QueryRow(ctx, statement, pg.Args{"slot": r.cfg.Slot, "shard": l.shard}).
 			Scan(&now.Active, &now.WALStatus, &now.Invalidation, &now.RetainedBytes, &now.UnconfirmedBytes, &now.SafeBytes, &since)
 	}
-	err := read(noteGuard)
+	err := read(sampleGuard)
 	if denied(err) { // the rights of an older version, without those on the samples: read the slot all the same
 		r.quiet.failed("slot samples", err)
 		err = read(readGuard)
@@ -126,7 +126,7 @@ func (r *Relay) checkSlot(ctx context.Context, l *lease, s *SlotStatus) error {
 		return nil
 	}
 	if limit := r.cfg.SlotLimit; limit > 0 && s.RetainedBytes > limit {
-		return r.giveUp(ctx, l, s)
+		return r.giveUpSlot(ctx, l, s)
 	}
 	if err := s.problem(r.cfg.SlotWarn); err != nil {
 		r.quiet.failed("slot size", err)
@@ -152,13 +152,13 @@ func (s *SlotStatus) problem(most int64) error {
 	return nil
 }
 
-// giveUp drops the slot. This process does not create the slot again: it polls. The stored state stays, so the poll knows which rows of the
+// giveUpSlot drops the slot. This process does not create the slot again: it polls. The stored state stays, so the poll knows which rows of the
 // table are published.
-func (r *Relay) giveUp(ctx context.Context, l *lease, s *SlotStatus) error {
+func (r *Relay) giveUpSlot(ctx context.Context, l *lease, s *SlotStatus) error {
 	if _, err := l.renew(ctx, r.pool, nothing); err != nil { // the slot may belong to a new leader by now
 		return err
 	}
-	if !r.givenUp.Swap(true) {
+	if !r.slotGivenUp.Swap(true) {
 		why := fmt.Sprintf("%s: %d MB, the limit is %d MB", errGivenUp, s.RetainedBytes>>20, r.cfg.SlotLimit>>20)
 		r.state.failed(errors.New(why))
 		r.state.update(func(s *Status) { s.GivenUp = why })

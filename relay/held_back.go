@@ -53,10 +53,10 @@ func (r *Relay) heldBack(why error) {
 	r.quiet.failed("log", why)
 }
 
-// watchServer is called while the stream runs, with the sample that the stream has not passed yet, or with nil if it has passed the last
-// one. Once the sample is older than heldAfter, watchServer checks every heldAfter whether the server holds the log back. While the window
+// reportSilence is called while the stream runs, with the sample that the stream has not passed yet, or with nil if it has passed the last
+// one. Once the sample is older than heldAfter, reportSilence checks every heldAfter whether the server holds the log back. While the window
 // is full, the relay itself is the cause of the delay, and it does not check.
-func (s *stream) watchServer(ctx context.Context, pending *sample) {
+func (s *stream) reportSilence(ctx context.Context, pending *sample) {
 	switch {
 	case pending == nil || s.isFull():
 		s.relay.heldBack(nil)
@@ -64,15 +64,15 @@ func (s *stream) watchServer(ctx context.Context, pending *sample) {
 		s.watched = time.Now()
 		why := standbyWait(ctx, s.db, s.conn.PID())
 		if why == nil {
-			why = s.stalled(pending)
+			why = s.silenceError(pending)
 		}
 		s.relay.heldBack(why)
 	}
 }
 
-// stalled returns an error if the server has sent no part of its log for 2 * Relay.silence, although it has more log: the sample shows that. Rows may
+// silenceError returns an error if the server has sent no part of its log for 2 * Relay.silence, although it has more log: the sample shows that. Rows may
 // wait then, and the relay does not know of them. A keepalive is no part of the log.
-func (s *stream) stalled(pending *sample) error {
+func (s *stream) silenceError(pending *sample) error {
 	if s.sent.Load() >= uint64(pending.lsn) { // the rows up to the sample were sent, and are not published yet
 		return nil
 	}

@@ -43,7 +43,7 @@ type lease struct {
 
 // args returns the named arguments that identify the term, together with others.
 func (l *lease) args(others pg.Args) pg.Args {
-	args := pg.Args{"shard": l.shard, "shards": l.shardCount(), "holder": l.holder, "term": l.term, "longest": longest(l.length)}
+	args := pg.Args{"shard": l.shard, "shards": l.shardCount(), "holder": l.holder, "term": l.term, "longest": longestLease(l.length)}
 	for name, value := range others {
 		args[name] = value
 	}
@@ -61,8 +61,8 @@ func (l *lease) shardCount() int {
 	return max(l.shards, 1)
 }
 
-// divided sets the number of shards.
-func (l *lease) divided(shards int) {
+// setShards sets the number of shards.
+func (l *lease) setShards(shards int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.shards = shards
@@ -139,9 +139,9 @@ func (l *lease) streams(ctx context.Context, db querier, slot *string) error {
 	return err
 }
 
-// rests removes the slot from the lease when a stream has ended. The next renewal stores that. Until then a standby that finds the slot
+// clearSlot removes the slot from the lease when a stream has ended. The next renewal stores that. Until then a standby that finds the slot
 // idle may take over.
-func (l *lease) rests() {
+func (l *lease) clearSlot() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.slot = nil
@@ -150,10 +150,10 @@ func (l *lease) rests() {
 // streamLease is long, so that an idle relay runs few statements.
 const streamLease = time.Minute
 
-// longest returns how long the lease of another relay may last, at most, by the database's clock: twice the longest lease of a relay with
+// longestLease returns how long the lease of another relay may last, at most, by the database's clock: twice the longest lease of a relay with
 // this configuration. A lease without a slot that lasts longer was taken while the clock was ahead, and counts as free. If its holder still
 // runs, it loses the term, which causes repeats.
-func longest(length time.Duration) time.Duration { return 2 * max(length, streamLease) }
+func longestLease(length time.Duration) time.Duration { return 2 * max(length, streamLease) }
 
 // renew renews the lease, and reports whether a claim in the scope look would find a row. The error wraps errLost when the term is over.
 func (l *lease) renew(ctx context.Context, db querier, look scope) (found bool, err error) {
@@ -178,9 +178,9 @@ func (l *lease) renew(ctx context.Context, db querier, look scope) (found bool, 
 	return found, nil
 }
 
-// keep renews the lease whenever a third of its length has passed. It returns nil when ctx ends. When the lease is lost it returns an error
+// renewUntilLost renews the lease whenever a third of its length has passed. It returns nil when ctx ends. When the lease is lost it returns an error
 // that wraps errLost. It calls onError with each other error.
-func (l *lease) keep(ctx context.Context, db querier, onError func(error)) error {
+func (l *lease) renewUntilLost(ctx context.Context, db querier, onError func(error)) error {
 	for {
 		timer := time.NewTimer(min(l.long()/3-l.age(), l.length))
 		select {

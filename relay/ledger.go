@@ -32,9 +32,9 @@ type ledger struct {
 	rows    int                    // recorded rows in total
 
 	blocking string // digest of the rows that others waited behind when the method due last found no row
-	// noted is the position from which the method due reads waiting rows. It has found that all waiting rows before noted are blocked,
-	// which stays true while blocking is unchanged. For a mapped table the row at noted is blocked too.
-	noted int64
+	// blockedBefore is the position from which the method due reads waiting rows. It has found that all waiting rows before blockedBefore are blocked,
+	// which stays true while blocking is unchanged. For a mapped table the row at blockedBefore is blocked too.
+	blockedBefore int64
 }
 
 // A keyFailures counts the failed rows of one key.
@@ -131,8 +131,8 @@ func (l *ledger) loadSwept(ctx context.Context) error {
 
 func (l *ledger) hash(key []byte) uint64 { return maphash.Bytes(l.seed, key) }
 
-// known returns the bytes by which a failed row is recognised: its key, or its id if it has none.
-func known(i *item) []byte {
+// failureKey returns the bytes by which a failed row is recognised: its key, or its id if it has none.
+func failureKey(i *item) []byte {
 	if i.key == nil {
 		return i.row.ID[:]
 	}
@@ -144,15 +144,15 @@ func (l *ledger) behind(i *item) bool {
 	if len(l.keys) == 0 {
 		return false
 	}
-	of, there := l.keys[l.hash(known(i))]
+	of, there := l.keys[l.hash(failureKey(i))]
 	return there && !i.order().before(of.lowest)
 }
 
-// note adds a row that was recorded as failed.
-func (l *ledger) note(i *item) {
-	l.count(known(i), keyFailures{1, i.order()})
+// addFailure adds a row that was recorded as failed.
+func (l *ledger) addFailure(i *item) {
+	l.count(failureKey(i), keyFailures{1, i.order()})
 	if l.table == nil {
-		l.noted = min(l.noted, i.row.Position)
+		l.blockedBefore = min(l.blockedBefore, i.row.Position)
 	}
 }
 
@@ -175,7 +175,7 @@ func (l *ledger) count(key []byte, more keyFailures) {
 }
 
 // due reads failed rows that may be published now. If the rows that others wait behind are unchanged since due found no row, it reads only
-// the waiting rows from noted on, since there may be a million of them.
+// the waiting rows from blockedBefore on, since there may be a million of them.
 func (l *ledger) due(ctx context.Context) ([]*item, error) {
 	if l.table != nil {
 		return l.dueMapped(ctx)
@@ -184,7 +184,7 @@ func (l *ledger) due(ctx context.Context) ([]*item, error) {
 	if err := l.db.QueryRow(ctx, readBlocking).Scan(&blocking); err != nil {
 		return nil, fmt.Errorf("read what rows wait behind: %w", err)
 	}
-	from := l.noted
+	from := l.blockedBefore
 	if blocking != l.blocking {
 		from = math.MinInt64
 	}
@@ -199,7 +199,7 @@ func (l *ledger) due(ctx context.Context) ([]*item, error) {
 				return nil, fmt.Errorf("look for rows that are not visible yet: %w", err)
 			}
 		}
-		l.blocking, l.noted = blocking, from
+		l.blocking, l.blockedBefore = blocking, from
 	}
 	return items, err
 }
@@ -234,13 +234,13 @@ func (l *ledger) dueMapped(ctx context.Context) ([]*item, error) {
 	if err := l.db.QueryRow(ctx, readMappedBlocking, l.table.args(nil)).Scan(&blocking, &newest); err != nil {
 		return nil, fmt.Errorf("read what rows wait behind: %w", err)
 	}
-	after := l.noted
+	after := l.blockedBefore
 	if blocking != l.blocking {
 		after = math.MinInt64
 	}
 	items, err := l.table.due(ctx, l.db, after, l.service)
 	if err == nil && len(items) == 0 {
-		l.blocking, l.noted = blocking, newest
+		l.blocking, l.blockedBefore = blocking, newest
 	}
 	return items, err
 }
@@ -279,7 +279,7 @@ func (l *ledger) cure(ctx context.Context, items []*item) error {
 func (l *ledger) cured(items []*item) {
 	for _, i := range items {
 		if i.failedBefore {
-			l.count(known(i), keyFailures{rows: -1})
+			l.count(failureKey(i), keyFailures{rows: -1})
 		}
 	}
 }

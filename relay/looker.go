@@ -201,7 +201,7 @@ func (l *looker) renewAndLook(ctx context.Context) (found bool, err error) {
 	defer cancel()
 	asked := time.Now()
 	seen, err := l.session.conn.Query(ctx, lookStatement, pg.Args{
-		"holder": l.relay.cfg.Holder, "length": l.relay.cfg.Lease, "longest": longest(l.relay.cfg.Lease),
+		"holder": l.relay.cfg.Holder, "length": l.relay.cfg.Lease, "longest": longestLease(l.relay.cfg.Lease),
 		"shard_list": a.shards, "terms": a.terms, "lows": a.lows, "pasts": a.pasts, "blockings": a.blockings,
 		"published": a.published,
 	})

@@ -30,7 +30,7 @@ type mappedTable struct {
 	mapping      *mapping.Mapping
 	shard        atomic.Int32 // number of its lease; 0: not known yet
 	oid          uint32       // to recognise the table in the log after it was renamed
-	keeps        int          // mostKept; tests lower it
+	maxKept      int          // maxKeptBytes; tests lower it
 	swept        sweepProgress
 	before       *snapshot // taken before the slot was created; nil: not known
 	beforeOf     string    // server process on which before was taken
@@ -41,7 +41,7 @@ func newMappedTable(name string, m *mapping.Mapping) (*mappedTable, error) {
 	if !ok || schema == "" || table == "" {
 		return nil, fmt.Errorf("table %q: want schema.table", name)
 	}
-	return &mappedTable{schema: schema, name: table, mapping: m, keeps: mostKept}, nil
+	return &mappedTable{schema: schema, name: table, mapping: m, maxKept: maxKeptBytes}, nil
 }
 
 func (t *mappedTable) String() string { return t.schema + "." + t.name }

@@ -21,9 +21,9 @@ func (r *Relay) recordFailures(ctx context.Context, db *server, l *lease, failur
 	return recordOutboxFailures(ctx, db, l, failures)
 }
 
-// mostKept limits the size of a failed row that is kept whole, in bytes: of a larger row the long values are left out. Postgres takes no
+// maxKeptBytes limits the size of a failed row that is kept whole, in bytes: of a larger row the long values are left out. Postgres takes no
 // jsonb of more than 256 MiB, and in base64 the values are 4/3 as long.
-const mostKept = 128 << 20
+const maxKeptBytes = 128 << 20
 
 // recordFailures records failures, if the term is still ours. It stores the rows themselves too, since the service may delete them from its
 // table.
@@ -42,8 +42,8 @@ func (t *mappedTable) recordFailures(ctx context.Context, db querier, l *lease, 
 		}
 		seen[one.ID] = true
 		kept := row.Row
-		if kept.Size() > t.keeps {
-			kept = kept.Without(t.keeps / 2000) // a table has at most 1600 columns
+		if kept.Size() > t.maxKept {
+			kept = kept.Without(t.maxKept / 2000) // a table has at most 1600 columns
 		}
 		text, err := json.Marshal(kept)
 		if err != nil {

@@ -101,7 +101,7 @@ func (w *window) addMapped(b *boundTable, values []mapping.Value, s *stream) {
 	start := len(w.bytes)
 	for n := range values {
 		if values[n].Data != nil {
-			values[n].Data = w.keep(values[n].Data)
+			values[n].Data = w.copyValue(values[n].Data)
 		}
 	}
 	i := b.item(values, s.commitAt)

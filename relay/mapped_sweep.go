@@ -79,12 +79,12 @@ type sweptRow struct {
 	xid uint64
 }
 
-const mostSwept = 100_000 // rows in sweepProgress.both; further rows are published again when the slot delivers them
+const maxSwept = 100_000 // rows in sweepProgress.both; further rows are published again when the slot delivers them
 
 // addSwept adds a settled row to s.both if the slot may deliver it too.
 func (s *sweepProgress) addSwept(i *item) {
 	xid := i.mapped.message.XID
-	if s.before == nil || xid == 0 || s.before.sees(xid) || len(s.both) >= mostSwept {
+	if s.before == nil || xid == 0 || s.before.sees(xid) || len(s.both) >= maxSwept {
 		return
 	}
 	if s.both == nil {
@@ -111,7 +111,7 @@ func (m *mappedSweep) claim(ctx context.Context, _ time.Duration) ([]*item, erro
 	if items := unsettled(m.now); len(items) > 0 {
 		return items, nil
 	}
-	m.settled()
+	m.storePlace()
 	if m.rows == nil {
 		if err := m.open(ctx); err != nil {
 			m.close()
@@ -160,8 +160,8 @@ func (m *mappedSweep) claim(ctx context.Context, _ time.Duration) ([]*item, erro
 	return nil, fmt.Errorf("read table %s: %w", m.relay.mapped, err)
 }
 
-// settled is called when all rows of the last claim are published or recorded. It stores the place of the last one.
-func (m *mappedSweep) settled() {
+// storePlace is called when all rows of the last claim are published or recorded. It stores the place of the last one.
+func (m *mappedSweep) storePlace() {
 	if len(m.now) > 0 && m.order() != "" {
 		m.relay.mapped.swept.at = m.last
 	}
@@ -239,7 +239,7 @@ func (m *mappedSweep) query(columns []mapping.Column) (string, pgx.NamedArgs) {
 	if m.order() != "" {
 		order = "o." + pgx.Identifier{m.order()}.Sanitize()
 	}
-	query := "SELECT " + strings.Join(names, ", ") + ", " + order + "::text FROM " + t.identifier() + " AS o WHERE " + t.swept.at.rest(order)
+	query := "SELECT " + strings.Join(names, ", ") + ", " + order + "::text FROM " + t.identifier() + " AS o WHERE " + t.swept.at.remaining(order)
 	args := pgx.NamedArgs{}
 	if xid := t.mapping.Config().XID; xid != "" {
 		xid = pgx.Identifier{xid}.Sanitize()
@@ -258,9 +258,9 @@ func (m *mappedSweep) query(columns []mapping.Column) (string, pgx.NamedArgs) {
 	return query, args
 }
 
-// rest returns the condition for the rows that are still to be read. It does not matter whether a row that was committed after the sweep
+// remaining returns the condition for the rows that are still to be read. It does not matter whether a row that was committed after the sweep
 // began is among them: the slot delivers that row.
-func (p sweepPlace) rest(order string) string {
+func (p sweepPlace) remaining(order string) string {
 	switch {
 	case !p.reached:
 		return "true"
@@ -294,7 +294,7 @@ func (m *mappedSweep) recordFailures(ctx context.Context, failures []failure) er
 	}
 	for _, t := range failures {
 		t.item.commitRow = t.item.mapped.sweepOrder(m.relay.mapped, math.MinInt64)
-		m.ledger.note(t.item)
+		m.ledger.addFailure(t.item)
 		t.item.settled = true
 		m.relay.mapped.swept.addSwept(t.item)
 	}
@@ -303,5 +303,5 @@ func (m *mappedSweep) recordFailures(ctx context.Context, failures []failure) er
 
 func (m *mappedSweep) behind(i *item) bool { return m.ledger.behind(i) }
 
-// rest returns at once: either there are more rows, or the sweep is over.
-func (m *mappedSweep) rest(context.Context, time.Duration) bool { return false }
+// awaitRows returns at once: either there are more rows, or the sweep is over.
+func (m *mappedSweep) awaitRows(context.Context, time.Duration) bool { return false }

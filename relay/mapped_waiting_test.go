@@ -48,7 +48,7 @@ func TestRowsOfAMappedTableThatWaitAreLookedAtOnce(t *testing.T) {
 		t.Helper()
 		exec("ANALYZE troupe.mapped_failures")
 		return max(rowsRead(t, conn.Conn(), readMappedBlocking, table.args(nil)),
-			rowsRead(t, conn.Conn(), claimMappedFailures, table.args(pg.Args{"rows": 1000, "after": l.noted, "bytes": claimBytes})))
+			rowsRead(t, conn.Conn(), claimMappedFailures, table.args(pg.Args{"rows": 1000, "after": l.blockedBefore, "bytes": claimBytes})))
 	}
 
 	record("public.orders", "hot", "parked", 1)

@@ -103,7 +103,7 @@ func TestClaimsPassOverRowsThatWaitBehindAParkedOne(t *testing.T) {
 			rowsRead(t, p.conn, claimRows, s.args(l.args(pg.Args{"rows": 10, "retried": 5, "bytes": claimBytes}))),
 			rowsRead(t, p.conn, renewLease, s.args(l.args(pg.Args{"length": l.length, "slot": nil}))),
 			rowsRead(t, p.conn, lookStatement, pg.Args{
-				"holder": l.holder, "length": l.length, "longest": longest(l.length), "shard_list": []int{0}, "terms": []int64{l.term},
+				"holder": l.holder, "length": l.length, "longest": longestLease(l.length), "shard_list": []int{0}, "terms": []int64{l.term},
 				"lows": []int64{s.low}, "pasts": []int64{s.past}, "blockings": []string{s.blocking}, "published": []*string{nil},
 			}))
 	}
@@ -190,7 +190,7 @@ func TestAFullLookOfIdleShardsFindsWhatIsBelowAMark(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		go func() {
 			defer close(rested)
-			p.rest(ctx, time.Second)
+			p.awaitRows(ctx, time.Second)
 		}()
 		<-r.looker.restBegan
 		return rested, stop

@@ -54,7 +54,7 @@ type poll struct {
 	mark mark
 
 	lookedFull time.Time // when a claim last began at the first row of the table
-	known      words
+	texts      words
 	now, spare *window       // window of the last claim; window to read into
 	passLimit  time.Duration // limit of a pass's length
 	pass       pass
@@ -152,8 +152,8 @@ func (p *poll) unmarked() mark {
 	return m
 }
 
-// rest waits for the next look, and reports whether a notification ended the wait.
-func (p *poll) rest(ctx context.Context, wait time.Duration) bool {
+// awaitRows waits for the next look, and reports whether a notification ended the wait.
+func (p *poll) awaitRows(ctx context.Context, wait time.Duration) bool {
 	if p.looker == nil {
 		return sleep(ctx, wait, p.wake)
 	}
@@ -181,7 +181,7 @@ func (p *poll) read(ctx context.Context, from scope) error {
 	var first pass
 	for rows.Next() {
 		values := rows.RawValues()
-		if err := w.scan(values, p.known); err != nil {
+		if err := w.scan(values, p.texts); err != nil {
 			return err
 		}
 		if len(w.items) == 1 {
@@ -191,7 +191,7 @@ func (p *poll) read(ctx context.Context, from scope) error {
 	if p.far(w, time.Since(began)) {
 		p.mark.beginNext()
 	}
-	first.began, first.more = time.Now(), p.ended(w)
+	first.began, first.more = time.Now(), p.hitLimit(w)
 	p.pass = first
 	return rows.Err()
 }
@@ -214,13 +214,13 @@ func (p *poll) far(w *window, took time.Duration) bool {
 	return w.items[0].row.Position-max(p.mark.low, p.mark.past) > markAfter
 }
 
-// ended reports whether a claim ended at one of its limits, so that there may be more rows.
-func (p *poll) ended(w *window) bool { return len(w.items) == p.batch || w.size() > claimBytes/2 }
+// hitLimit reports whether a claim ended at one of its limits, so that there may be more rows.
+func (p *poll) hitLimit(w *window) bool { return len(w.items) == p.batch || w.size() > claimBytes/2 }
 
 // window returns the window to read into. Its former rows are settled.
 func (p *poll) window() *window {
-	if p.known == nil {
-		p.known, p.now, p.spare = make(words), &window{}, &window{}
+	if p.texts == nil {
+		p.texts, p.now, p.spare = make(words), &window{}, &window{}
 	}
 	p.now, p.spare = p.spare, p.now
 	p.now.clear()
@@ -231,14 +231,14 @@ func (p *poll) window() *window {
 var claimed = layout{position, id, topic, key, keyBytes, messageType, headers, rawHeaders, payload, createdAt}
 
 // scan reads a row of a claim in binary format.
-func (w *window) scan(values [][]byte, known words) error {
+func (w *window) scan(values [][]byte, texts words) error {
 	w.items = append(w.items, item{})
 	i := &w.items[len(w.items)-1]
 	for n, f := range claimed {
 		if values[n] == nil {
 			continue
 		}
-		if err := w.set(i, f, values[n], known); err != nil {
+		if err := w.set(i, f, values[n], texts); err != nil {
 			return fmt.Errorf("row %d: %w", i.row.Position, err)
 		}
 	}

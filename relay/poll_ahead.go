@@ -61,7 +61,7 @@ func (p *poll) readOn(ctx context.Context) ([]*item, error) {
 		return nil, nil
 	}
 	p.now, p.spare = a.window, p.now
-	p.pass.more = p.ended(p.now)
+	p.pass.more = p.hitLimit(p.now)
 	return p.take(), nil
 }
 
@@ -106,7 +106,7 @@ func (p *poll) fetch(ctx context.Context, w *window, args pg.Args) error {
 	}
 	defer rows.Close()
 	for rows.Next() {
-		if err := w.scan(rows.RawValues(), p.known); err != nil {
+		if err := w.scan(rows.RawValues(), p.texts); err != nil {
 			return err
 		}
 	}

@@ -249,7 +249,7 @@ func TestPlansOfABacklog(t *testing.T) {
 	require.NoError(t, err)
 	for _, statistics := range []string{"none", "some"} {
 		for _, shards := range []int{1, 4} {
-			l.divided(shards)
+			l.setShards(shards)
 			for name, args := range map[string]pg.Args{
 				"read_on":      of.args(pg.Args{"rows": 100, "bytes": claimBytes}),
 				"claim_rows":   {"rows": 100, "retried": 50, "bytes": claimBytes},

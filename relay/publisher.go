@@ -27,8 +27,8 @@ type source interface {
 	recordFailures(ctx context.Context, failures []failure) error
 	// behind reports whether a row waits behind a recorded row of its key, and must be recorded too.
 	behind(i *item) bool
-	// rest waits for the next claim after one that found no rows, and reports whether a notification ended the wait.
-	rest(ctx context.Context, wait time.Duration) (woken bool)
+	// awaitRows waits for the next claim after one that found no rows, and reports whether a notification ended the wait.
+	awaitRows(ctx context.Context, wait time.Duration) (woken bool)
 }
 
 // A publisher sends rows of the source to the broker and settles them, for one term.
@@ -66,14 +66,14 @@ func (p *publisher) round(idle, term context.Context, waited time.Duration) (fou
 	p.relay.state.lags(p.lease.ordinal(), items[0].age())
 	call(p.relay.cfg.Hooks.Claimed, len(items))
 	if p.tx != nil {
-		p.tx.apart = p.apart(items)
+		p.tx.withoutCheckpoint = p.withoutCheckpoint(items)
 	}
 
 	queue, failures, err := p.prepare(idle, items)
 	if err != nil {
 		return true, err
 	}
-	if err := p.note(term, failures); err != nil {
+	if err := p.recordAndReport(term, failures); err != nil {
 		return true, err
 	}
 	for len(queue) > 0 && idle.Err() == nil {
@@ -157,14 +157,14 @@ func (p *publisher) prepare(ctx context.Context, items []*item) (queue []*item, 
 			held.add(i)
 			continue
 		}
-		t, ours := p.relay.judge(i, err)
-		if !ours && errors.Is(err, schemas.ErrRefused) {
-			if t, ours = p.postpone(i, schemaOf(i), err); !ours {
+		t, rowFailed := p.relay.judge(i, err)
+		if !rowFailed && errors.Is(err, schemas.ErrRefused) {
+			if t, rowFailed = p.postpone(i, schemaOf(i), err); !rowFailed {
 				refused[schemaOf(i)], waits = err, err
 				continue // so that UnknownTopic begins in this round for every refused schema
 			}
 		}
-		if !ours {
+		if !rowFailed {
 			return nil, nil, err // nothing was sent: all rows are claimed again
 		}
 		held.add(i)
@@ -203,7 +203,7 @@ func (p *publisher) next(ctx context.Context, queue []*item) ([]*item, error) {
 			if len(p.failing) > 0 {
 				delete(p.failing, partitionOf(i))
 			}
-			if p.tx != nil && p.tx.apart && i.mapped != nil && !i.failedBefore {
+			if p.tx != nil && p.tx.withoutCheckpoint && i.mapped != nil && !i.failedBefore {
 				before.add(i)
 			}
 			continue
@@ -211,7 +211,7 @@ func (p *publisher) next(ctx context.Context, queue []*item) ([]*item, error) {
 			continue
 		case batch.rows > 1 && kafka.Classify(i.err) == kafka.Unsendable && !batch.byClock:
 			// Either one row of the batch is at fault, or the batch is too large. Smaller batches show which.
-			p.sender.halve(i.record.Topic, min(batch.bytes, p.sender.max))
+			p.sender.halve(i.record.Topic, min(batch.bytes, p.sender.maxBatch))
 			again = append(again, i)
 			continue
 		}
@@ -220,16 +220,16 @@ func (p *publisher) next(ctx context.Context, queue []*item) ([]*item, error) {
 			held.add(i)
 			continue
 		}
-		t, ours := p.relay.judge(i, i.err)
+		t, rowFailed := p.relay.judge(i, i.err)
 		if errors.Is(i.err, errNotTaken) {
-			t, ours = p.relay.later(i, i.err), true
+			t, rowFailed = p.relay.later(i, i.err), true
 		}
-		if !ours {
+		if !rowFailed {
 			if cause := (*kerr.Error)(nil); errors.As(i.err, &cause) && !cause.Retriable && (kafka.Classify(i.err) == kafka.Unavailable || byClock(i, i.err)) {
-				t, ours = p.postpone(i, partitionOf(i), i.err)
+				t, rowFailed = p.postpone(i, partitionOf(i), i.err)
 			}
 		}
-		if !ours {
+		if !rowFailed {
 			// The broker failed, not the row. Rows that were acknowledged are settled all the same, also later rows of the key. Otherwise
 			// they would be sent again with every attempt.
 			if failed == nil {
@@ -321,7 +321,7 @@ func (p *publisher) send(ctx context.Context, items []*item) error {
 // settle deletes acknowledged rows and records failed ones. It retries until that is done or the term is over, since rows that are not
 // deleted are sent again.
 func (p *publisher) settle(ctx context.Context, acked []*item, failures []failure) error {
-	if err := p.note(ctx, failures); err != nil {
+	if err := p.recordAndReport(ctx, failures); err != nil {
 		return err
 	}
 	if len(acked) == 0 {

@@ -10,9 +10,9 @@ import (
 // quietFor is the time for which a repeated failure is not logged again.
 const quietFor = 30 * time.Second
 
-// mostKinds limits the kinds that are logged by their name. Failures of further kinds are logged together: a kind may contain the name of a
+// maxKinds limits the kinds that are logged by their name. Failures of further kinds are logged together: a kind may contain the name of a
 // topic, and writers choose topics.
-const mostKinds = 1000
+const maxKinds = 1000
 
 // A quiet logs repeated failures of one kind: the first one, then at most one line per quietFor with their count, and one line on recovery.
 type quiet struct {
@@ -35,7 +35,7 @@ func (q *quiet) failed(kind string, err error) {
 		q.kinds = make(map[string]*repeated)
 	}
 	r := q.kinds[kind]
-	if r == nil && len(q.kinds) >= mostKinds {
+	if r == nil && len(q.kinds) >= maxKinds {
 		kind = "other failures"
 		r = q.kinds[kind]
 	}

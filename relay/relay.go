@@ -160,11 +160,11 @@ type Relay struct {
 	stuck  stuck
 	flight atomic.Int64 // rows given to the client and not settled
 
-	givenUp   atomic.Bool        // the slot held more than SlotLimit
-	slotMoved chan struct{}      // signalled when a stream begins
-	asStored  bool               // text is read in the database's encoding, see converter; used by the publishing goroutine
-	kept      map[string]keptLog // full partitions that stay, by name; used by the goroutine that drops partitions
-	large     *wal.LSN           // checkpoint after which a transaction did not fit into a Kafka transaction; used by the publishing goroutine
+	slotGivenUp    atomic.Bool        // the slot held more than SlotLimit
+	slotMoved      chan struct{}      // signalled when a stream begins
+	asStored       bool               // text is read in the database's encoding, see converter; used by the publishing goroutine
+	keptPartitions map[string]keptLog // full partitions that stay, by name; used by the goroutine that drops partitions
+	large          *wal.LSN           // checkpoint after which a transaction did not fit into a Kafka transaction; used by the publishing goroutine
 
 	// New sets each of these to the constant in its comment. Tests set less.
 	reading         time.Duration // checkpointTimeout
@@ -214,7 +214,7 @@ func New(cfg Config) (*Relay, error) {
 	if err := cfg.check(); err != nil {
 		return nil, fmt.Errorf("relay: %w", err)
 	}
-	r := &Relay{cfg: cfg, kept: make(map[string]keptLog), quiet: quiet{log: cfg.Log}, slotMoved: make(chan struct{}, 1), reading: checkpointTimeout, silence: maxSilence, answer: maxAnswer, patience: leastPatience, oldTransactions: oldTransactions}
+	r := &Relay{cfg: cfg, keptPartitions: make(map[string]keptLog), quiet: quiet{log: cfg.Log}, slotMoved: make(chan struct{}, 1), reading: checkpointTimeout, silence: maxSilence, answer: maxAnswer, patience: leastPatience, oldTransactions: oldTransactions}
 	r.shards.moved = make(chan struct{})
 	r.looker = newLooker(r)
 	if cfg.Mapping != nil {
@@ -277,8 +277,8 @@ func (c *Config) check() error {
 	case c.TransactionTimeout < 5*time.Second || c.TransactionTimeout < 10*c.Transactions:
 		return fmt.Errorf("transaction time-out %s: want 5s or more, and ten times the %s between two transactions",
 			c.TransactionTimeout, c.Transactions)
-	case c.Shards < 1 || c.Shards > mostShards:
-		return fmt.Errorf("shards %d: want 1 to %d", c.Shards, mostShards)
+	case c.Shards < 1 || c.Shards > maxShards:
+		return fmt.Errorf("shards %d: want 1 to %d", c.Shards, maxShards)
 	case c.Shards > 1 && (c.Source == WAL || c.Delivery == ExactlyOnce):
 		return fmt.Errorf("shards %d: only the poll source is divided; a stream needs no shards: leave them out, or set source to poll", c.Shards)
 	case c.Batch < 1 || c.Batch > 10_000:

@@ -45,8 +45,8 @@ var errNothingPublished = errors.New("nothing that was published is in the table
 
 const (
 	defaultReplayRate = 100
-	mostReplayRate    = 100_000
-	mostReplayRows    = 100 // rows read at once
+	maxReplayRate     = 100_000
+	maxReplayRows     = 100 // rows read at once
 )
 
 // Validate returns an error if a field has a value that cannot be intended.
@@ -58,8 +58,8 @@ func (r Replay) Validate() error {
 		return fmt.Errorf("replay: from position %d to %d: want the lower one first", r.From, r.To)
 	case !r.Until.IsZero() && !r.Since.Before(r.Until):
 		return fmt.Errorf("replay: since %s until %s: want the earlier one first", r.Since.Format(time.RFC3339), r.Until.Format(time.RFC3339))
-	case r.Rate < 0 || r.Rate > mostReplayRate:
-		return fmt.Errorf("replay: %d rows a second: want 1 to %d", r.Rate, mostReplayRate)
+	case r.Rate < 0 || r.Rate > maxReplayRate:
+		return fmt.Errorf("replay: %d rows a second: want 1 to %d", r.Rate, maxReplayRate)
 	case len(r.Into) > maxTopicName:
 		return fmt.Errorf("replay: a topic's name of %d bytes: want at most %d", len(r.Into), maxTopicName)
 	case holdsCheckpoint(r.Into):
@@ -174,7 +174,7 @@ func publishedSnapshot(ctx context.Context, db *server) (string, error) {
 func (r Replay) read(ctx context.Context, db *server, snapshot string, p ReplayProgress) ([]outboxrow.Row, error) {
 	found, err := db.Query(ctx, replayRows, pg.Args{
 		"position": p.Position, "last": p.Last, "snapshot": snapshot, "topic": r.Topic,
-		"since": orNil(r.Since), "until": orNil(r.Until), "rows": min(max(r.Rate/10, 1), mostReplayRows), "bytes": claimBytes,
+		"since": orNil(r.Since), "until": orNil(r.Until), "rows": min(max(r.Rate/10, 1), maxReplayRows), "bytes": claimBytes,
 	})
 	if err != nil {
 		return nil, err

@@ -102,7 +102,7 @@ type keptLog struct {
 func (r *Relay) logKept(kept []retention.KeptPartition) {
 	now := time.Now()
 	for _, k := range kept {
-		last, there := r.kept[k.Name]
+		last, there := r.keptPartitions[k.Name]
 		var line *zerolog.Event // nil: nothing is logged
 		switch {
 		case k.Aging:
@@ -116,14 +116,14 @@ func (r *Relay) logKept(kept []retention.KeptPartition) {
 			line = r.cfg.Log.Warn()
 			last.warn = now.Add(logKeptEvery)
 		}
-		r.kept[k.Name] = last
+		r.keptPartitions[k.Name] = last
 		line.Str("partition", k.Name).Str("why", k.Why).Msg("a full partition stays")
 	}
 }
 
 // forgetKept removes the entries of partitions that are not in kept: these partitions are dropped.
 func (r *Relay) forgetKept(kept []retention.KeptPartition) {
-	maps.DeleteFunc(r.kept, func(name string, _ keptLog) bool {
+	maps.DeleteFunc(r.keptPartitions, func(name string, _ keptLog) bool {
 		return !slices.ContainsFunc(kept, func(k retention.KeptPartition) bool { return k.Name == name })
 	})
 }

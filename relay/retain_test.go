@@ -73,9 +73,9 @@ func TestTheReasonWhyAPartitionStaysIsLogged(t *testing.T) {
 		require.NoError(t, err)
 	}
 	later := func() {
-		for name, k := range r.kept {
+		for name, k := range r.keptPartitions {
 			k.warn = k.warn.Add(-logKeptEvery)
-			r.kept[name] = k
+			r.keptPartitions[name] = k
 		}
 	}
 	lines := func() int { return strings.Count(log.String(), "a full partition stays") }
@@ -121,5 +121,5 @@ func TestAPartitionThatStaysForItsRetentionIsLoggedOnceWithoutAWarning(t *testin
 	require.Equal(t, 1, strings.Count(log.String(), "info"), log.String())
 	require.NotContains(t, log.String(), "warn")
 	r.forgetKept(nil)
-	require.Empty(t, r.kept)
+	require.Empty(t, r.keptPartitions)
 }

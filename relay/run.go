@@ -126,7 +126,7 @@ func (r *Relay) hold(ctx, work context.Context, l *lease, do func(idle, term con
 	p.sender.patience = r.newPatience()
 	var side sync.WaitGroup
 	side.Go(func() {
-		if err := l.keep(term, r.pool, func(err error) { r.quiet.failed("lease", err) }); err != nil {
+		if err := l.renewUntilLost(term, r.pool, func(err error) { r.quiet.failed("lease", err) }); err != nil {
 			lose(err)
 		}
 	})
@@ -182,7 +182,7 @@ func (r *Relay) publish(idle, term context.Context, p *publisher) error {
 			continue
 		}
 		wait = min(max(2*wait, firstWait), r.cfg.Interval)
-		if p.source.rest(idle, wait) {
+		if p.source.awaitRows(idle, wait) {
 			r.quiet.recovered("notifications")
 			wait = 0
 		}

@@ -24,9 +24,9 @@ import (
 // this one are acknowledged or refused.
 type sender struct {
 	client   *kgo.Client
-	max      int                 // bytes in a batch
-	most     int                 // bytes in a send
-	known    map[string]struct{} // topics that the client has seen
+	maxBatch int                 // bytes in a batch
+	maxSend  int                 // bytes in a send
+	seen     map[string]struct{} // topics that the client has seen
 	limits   map[string]int      // bytes in a batch, for topics that refused larger ones
 	steady   bool                // limits do not grow
 	single   bool                // all records of a send are to one topic
@@ -38,7 +38,7 @@ type sender struct {
 
 func newSender(client *kgo.Client) *sender {
 	most, _ := client.OptValue(kgo.ProducerBatchMaxBytes).(int32)
-	return &sender{client: client, max: int(most), most: sendBytes, known: make(map[string]struct{}), limits: make(map[string]int)}
+	return &sender{client: client, maxBatch: int(most), maxSend: sendBytes, seen: make(map[string]struct{}), limits: make(map[string]int)}
 }
 
 // sizeOf returns an upper bound of the record's size in a batch: its lengths and deltas are varints.
@@ -62,12 +62,12 @@ func (s *sender) cut(queue []*item) (now, later []*item) {
 		topic := i.record.Topic
 		already, more := of[topic]
 		limit, limited := s.limits[topic]
-		_, known := s.known[topic]
-		if i.size > s.max { // too large for any batch: the client refuses it at once, before earlier records are sent
+		_, seen := s.seen[topic]
+		if i.size > s.maxBatch { // too large for any batch: the client refuses it at once, before earlier records are sent
 			return queue[:max(n, 1)], queue[max(n, 1):]
 		}
-		if n > 0 && (total+i.size > s.most || s.single && topic != queue[0].record.Topic) ||
-			more && (!known || limited && already+i.size > limit) ||
+		if n > 0 && (total+i.size > s.maxSend || s.single && topic != queue[0].record.Topic) ||
+			more && (!seen || limited && already+i.size > limit) ||
 			s.distinct && sent.has(i) {
 			return queue[:n], queue[n:]
 		}
@@ -130,10 +130,10 @@ func (s *sender) learn(i *item) {
 	}
 	switch {
 	case i.err == nil:
-		s.known[topic] = struct{}{}
+		s.seen[topic] = struct{}{}
 		if limit, limited := s.limits[topic]; limited && !s.steady {
 			// The limit grows slowly. If it is too large, a send is refused; if it is too small, batches are only smaller.
-			if limit += i.size / 8; limit >= s.max {
+			if limit += i.size / 8; limit >= s.maxBatch {
 				delete(s.limits, topic)
 			} else {
 				s.limits[topic] = limit
@@ -141,7 +141,7 @@ func (s *sender) learn(i *item) {
 		}
 	case kafka.Classify(i.err) == kafka.UnknownTopic:
 		// The topic was deleted, and may have been created again under another id. The client would not notice that.
-		delete(s.known, topic)
+		delete(s.seen, topic)
 		s.client.PurgeTopicsFromProducing(topic)
 	}
 }
@@ -170,9 +170,9 @@ func (s *sender) findTopics(ctx context.Context, items []*item) (map[string]erro
 	refused := make(map[string]error)
 	asked := make(map[string]struct{})
 	for _, i := range items {
-		_, known := s.known[i.row.Topic]
+		_, seen := s.seen[i.row.Topic]
 		_, twice := asked[i.row.Topic]
-		if !known && !twice {
+		if !seen && !twice {
 			asked[i.row.Topic] = struct{}{}
 			if i.row.Topic == "" || len(i.row.Topic) > maxTopicName { // the client fails the whole look for an empty name
 				refused[i.row.Topic] = kerr.InvalidTopicException

@@ -13,8 +13,8 @@ import (
 	"github.com/troupe-go/troupe/internal/pg"
 )
 
-// mostShards is the maximum of Config.Shards. A CHECK of troupe.relay_leases repeats it.
-const mostShards = 64
+// maxShards is the maximum of Config.Shards. A CHECK of troupe.relay_leases repeats it.
+const maxShards = 64
 
 // A sharing holds the number of shards as this process last read it, and signals changes of it.
 type sharing struct {
@@ -23,8 +23,8 @@ type sharing struct {
 	moved  chan struct{} // closed when the number changes
 }
 
-// divided stores the number of shards, and signals a change.
-func (s *sharing) divided(number int) {
+// setShards stores the number of shards, and signals a change.
+func (s *sharing) setShards(number int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.number == number {
@@ -69,8 +69,8 @@ func (r *Relay) divide(ctx context.Context, l *lease, number int) error {
 		case err != nil:
 			return fmt.Errorf("read the layout: %w", err)
 		case lasts == nil:
-			l.divided(number)
-			r.shards.divided(number)
+			l.setShards(number)
+			r.shards.setShards(number)
 			return nil
 		}
 		if sleep(ctx, min(*lasts+time.Millisecond, 100*time.Millisecond), nil); ctx.Err() != nil {
@@ -173,7 +173,7 @@ type shardLease struct {
 // wait, at most, before the next call.
 func (s *share) takeFree(ctx context.Context) (wait time.Duration, err error) {
 	r := s.relay
-	found, err := r.pool.Query(ctx, readShards, pg.Args{"longest": longest(r.cfg.Lease)})
+	found, err := r.pool.Query(ctx, readShards, pg.Args{"longest": longestLease(r.cfg.Lease)})
 	if err != nil {
 		return 0, fmt.Errorf("read the shards: %w", err)
 	}
@@ -190,7 +190,7 @@ func (s *share) takeFree(ctx context.Context) (wait time.Duration, err error) {
 		s.layout = lead.Layout
 		s.ctx, s.stop = context.WithCancel(ctx)
 	}
-	r.shards.divided(lead.Shards)
+	r.shards.setShards(lead.Shards)
 	if lead.Shards == 1 {
 		return 0, errUndivided
 	}

@@ -82,12 +82,12 @@ func (r *Relay) tryLease(ctx context.Context) (*lease, time.Duration, error) {
 	var term int64
 	var remaining time.Duration
 	var shards int
-	err := r.pool.QueryRow(ctx, readLease, pg.Args{"shard": shard, "longest": longest(r.cfg.Lease)}).Scan(&leader, &term, &shards, &remaining)
+	err := r.pool.QueryRow(ctx, readLease, pg.Args{"shard": shard, "longest": longestLease(r.cfg.Lease)}).Scan(&leader, &term, &shards, &remaining)
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return nil, 0, notMigrated(fmt.Errorf("read the lease: %w", err))
 	}
 	if err == nil {
-		r.shards.divided(shards)
+		r.shards.setShards(shards)
 	}
 	if remaining > 0 {
 		r.standsBy(leader, term)

@@ -19,7 +19,7 @@ var (
 	readLayout             = statement("read_layout")
 	renewLease             = statement("renew_lease")
 	renewMappedLease       = statement("renew_mapped_lease")
-	noteSource             = statement("note_source")
+	storeSource            = statement("store_source")
 	readPause              = statement("read_pause")
 	releaseLease           = statement("release_lease")
 	claimRows              = statement("claim_rows")
@@ -47,12 +47,12 @@ var (
 	readWalsender     = statement("read_walsender")
 	readStandbyWait   = statement("read_standby_wait")
 	readGuard         = statement("read_guard")
-	noteGuard         = statement("note_guard")
+	sampleGuard       = statement("sample_guard")
 	findTransaction   = statement("find_transaction")
 	listLeftSlots     = statement("list_left_slots")
 	listDiscards      = statement("list_discards")
 	takeSample        = statement("sample")
-	noteWaiting       = statement("note_waiting")
+	recordWaiting     = statement("record_waiting")
 	replayRows        = statement("replay_rows")
 	newestPosition    = `SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM troupe.outbox_position_seq`
 

@@ -83,9 +83,9 @@ type state struct {
 	broker  error // error of the last failed connect, nil after a successful one
 	held    error // why the server holds the log back; nil: it does not
 
-	unstored     error         // why the checkpoint of a stream cannot be stored; nil: it can
-	unstoredAt   time.Time     // when the first attempt to store it failed
-	unstoredTime time.Duration // time from the first failed attempt to the last one
+	storeError      error         // why the checkpoint of a stream cannot be stored; nil: it can
+	storeErrorSince time.Time     // when the first attempt to store it failed
+	storeErrorFor   time.Duration // time from the first failed attempt to the last one
 }
 
 func (s *state) update(change func(*Status)) {
@@ -166,14 +166,14 @@ func (s *state) setHeldBack(why error) {
 	s.held = why
 }
 
-// setUnstored sets the reason why the last attempt to take a sample or to store the checkpoint of a stream failed; nil: it succeeded.
-func (s *state) setUnstored(why error) {
+// setStoreError sets the reason why the last attempt to take a sample or to store the checkpoint of a stream failed; nil: it succeeded.
+func (s *state) setStoreError(why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.unstored == nil {
-		s.unstoredAt = time.Now()
+	if s.storeError == nil {
+		s.storeErrorSince = time.Now()
 	}
-	s.unstored, s.unstoredTime = why, time.Since(s.unstoredAt)
+	s.storeError, s.storeErrorFor = why, time.Since(s.storeErrorSince)
 }
 
 // brokerIs sets the result of the last connect to a broker.
@@ -236,8 +236,8 @@ func (r *Relay) Ready() error {
 		return fmt.Errorf("%s: %w", s.Role, r.state.held)
 	}
 	most := r.cfg.Lease + 2*r.cfg.Interval
-	if r.state.unstored != nil && r.state.unstoredTime > most && s.Role == Active {
-		return fmt.Errorf("%s: the checkpoint was not stored for %s: %w", s.Role, r.state.unstoredTime.Round(time.Second), r.state.unstored)
+	if r.state.storeError != nil && r.state.storeErrorFor > most && s.Role == Active {
+		return fmt.Errorf("%s: the checkpoint was not stored for %s: %w", s.Role, r.state.storeErrorFor.Round(time.Second), r.state.storeError)
 	}
 	quiet := time.Since(s.Progress)
 	if quiet <= most {

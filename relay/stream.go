@@ -33,7 +33,7 @@ const (
 // was 33 ms without them (bench/relay --only latency).
 const breath = time.Millisecond
 
-// A stream is the source that reads the log. Goroutines of its own read rows into windows (read), store checkpoints (keepCheckpoint) and
+// A stream is the source that reads the log. Goroutines of its own read rows into windows (read), store checkpoints (storeCheckpoints) and
 // confirm them to the server (report). The publisher claims the rows of one window at a time.
 type stream struct {
 	relay       *Relay
@@ -47,7 +47,7 @@ type stream struct {
 	tx          *transactor
 	publication string   // publication that the stored checkpoint belongs to
 	from        wal.LSN  // first LSN of the stream
-	again       wal.LSN  // rows up to here may have been delivered before
+	repeatsUpTo wal.LSN  // rows up to here may have been delivered before
 	discards    discards // discarded rows that the log may repeat
 
 	commit   wal.LSN   // commit LSN of the transaction that is being read
@@ -74,7 +74,7 @@ type stream struct {
 	published      atomic.Uint64 // LSN before which all rows of the log are published or recorded
 	publishedMoved chan struct{} // signalled when published advances
 	rows           atomic.Int64  // settled rows
-	reported       atomic.Uint64 // LSN that is stored, and so confirmed to the server
+	storedLSN      atomic.Uint64 // LSN that is stored, and so confirmed to the server
 	hurry          chan struct{} // signals that the LSN must be confirmed at once
 	received       atomic.Int64  // when the server last sent something, Unix nanoseconds
 	watched        time.Time     // when the relay last checked whether the server holds the log back
@@ -171,7 +171,7 @@ func (r *Relay) stream(idle, term context.Context, p *publisher) error {
 	if p.tx != nil {
 		p.tx.db = db
 		if from, err = p.tx.resume(idle, conn, system, st.lsn, healed); err != nil {
-			r.stuck.ended(st.lsn, err)
+			r.stuck.countEnd(st.lsn, err)
 			return err
 		}
 	}
@@ -194,7 +194,7 @@ func (r *Relay) stream(idle, term context.Context, p *publisher) error {
 	if why := unusable(st, slot, system); why != "" {
 		return fmt.Errorf("slot %s: %s", r.cfg.Slot, why)
 	}
-	defer p.lease.rests()
+	defer p.lease.clearSlot()
 	if err := p.lease.streams(idle, r.pool, &r.cfg.Slot); err != nil {
 		return err
 	}
@@ -212,7 +212,7 @@ func (r *Relay) stream(idle, term context.Context, p *publisher) error {
 		r.readInDatabaseEncoding(err)
 		return errAgain
 	}
-	r.stuck.ended(began, err)
+	r.stuck.countEnd(began, err)
 	return err
 }
 
@@ -240,7 +240,7 @@ func (r *Relay) follow(idle, term context.Context, p *publisher, from streaming)
 	conn, st := from.conn, from.st
 	s := &stream{
 		relay: r, lease: p.lease, db: from.db, conn: conn, publication: *st.publication,
-		from: from.from, again: from.flushed, converter: from.text,
+		from: from.from, repeatsUpTo: from.flushed, converter: from.text,
 		ledger:  r.newLedger(from.db, p.lease),
 		filling: &window{}, spare: &window{},
 		over: make(chan struct{}), ready: make(chan struct{}, 1), room: make(chan struct{}, 1), publishedMoved: make(chan struct{}, 1), hurry: make(chan struct{}, 1),
@@ -260,7 +260,7 @@ func (r *Relay) follow(idle, term context.Context, p *publisher, from streaming)
 			s.rows.Add(1) // settled before, and not stored yet
 		}
 	}
-	s.reported.Store(uint64(st.lsn))
+	s.storedLSN.Store(uint64(st.lsn))
 	s.received.Store(time.Now().UnixNano())
 	s.sentAt.Store(time.Now().UnixNano())
 	if err := s.load(idle); err != nil {
@@ -275,7 +275,7 @@ func (r *Relay) follow(idle, term context.Context, p *publisher, from streaming)
 	reporting, endReports := context.WithCancel(term)
 	var read, checkpoints, reports sync.WaitGroup
 	read.Go(s.read)
-	checkpoints.Go(func() { s.keepCheckpoint(storing, st) })
+	checkpoints.Go(func() { s.storeCheckpoints(storing, st) })
 	reports.Go(func() { s.report(reporting) })
 	p.source = s
 	err := r.publish(idle, term, p)
@@ -287,7 +287,7 @@ func (r *Relay) follow(idle, term context.Context, p *publisher, from streaming)
 	endReports()
 	reports.Wait()
 	conn.Close()
-	s.ended(errStream) // wakes the reader if it waits for room
+	s.endWith(errStream) // wakes the reader if it waits for room
 	read.Wait()
 	return err
 }

@@ -39,7 +39,7 @@ func (s *stream) claimRows(ctx context.Context) ([]*item, error) {
 		if err != nil || len(items) > 0 {
 			return items, err
 		}
-		if err := s.settled(); err != nil {
+		if err := s.releaseWindow(); err != nil {
 			return nil, err
 		}
 	}
@@ -50,7 +50,7 @@ func (s *stream) claimRows(ctx context.Context) ([]*item, error) {
 		if err := s.checkPause(); err != nil {
 			return nil, err
 		}
-		if s.tx.busy() || s.published.Load() < uint64(s.again) {
+		if s.tx.busy() || s.published.Load() < uint64(s.repeatsUpTo) {
 			return s.next(ctx)
 		}
 	}
@@ -97,9 +97,9 @@ func (s *stream) next(ctx context.Context) ([]*item, error) {
 		s.mu.Lock()
 		w, err := s.filling, s.err
 		if len(w.items) > 0 || w.upTo > 0 {
-			if rest, until := s.waits(w); rest > 0 {
+			if delay, until := s.waits(w); delay > 0 {
 				s.mu.Unlock()
-				sleep(ctx, rest, until)
+				sleep(ctx, delay, until)
 				if ctx.Err() != nil {
 					return nil, ctx.Err()
 				}
@@ -115,7 +115,7 @@ func (s *stream) next(ctx context.Context) ([]*item, error) {
 			s.passOver(w)
 			items, err := s.part()
 			if err == nil && len(items) == 0 {
-				err = s.settled()
+				err = s.releaseWindow()
 			}
 			return items, err
 		}
@@ -136,14 +136,14 @@ func (s *stream) next(ctx context.Context) ([]*item, error) {
 // waits returns how long the publisher should still wait before it takes w, see breath. If until is not nil, a signal on it ends the wait:
 // more rows were read. A window that ends within a transaction waits for the rest of the transaction, which arrives row by row. Otherwise
 // the first rows of each transaction would be a send of their own.
-func (s *stream) waits(w *window) (rest time.Duration, until chan struct{}) {
+func (s *stream) waits(w *window) (delay time.Duration, until chan struct{}) {
 	if w.full() {
 		return 0, nil
 	}
-	if rest = breath - time.Since(s.taken); rest <= 0 && len(w.items) > w.whole {
-		rest, until = breath-time.Since(w.begun), s.ready
+	if delay = breath - time.Since(s.taken); delay <= 0 && len(w.items) > w.whole {
+		delay, until = breath-time.Since(w.begun), s.ready
 	}
-	return rest, until
+	return delay, until
 }
 
 // part returns the unsettled rows of the current window. Under exactly-once it first returns the rows of complete Postgres transactions.
@@ -185,7 +185,7 @@ func (s *stream) reach() error {
 	return nil
 }
 
-// advancePublished advances s.published to upTo: all rows before upTo are published, or recorded as failed. It also wakes keepCheckpoint.
+// advancePublished advances s.published to upTo: all rows before upTo are published, or recorded as failed. It also wakes storeCheckpoints.
 func (s *stream) advancePublished(upTo wal.LSN) {
 	s.published.Store(max(s.published.Load(), uint64(upTo)))
 	s.relay.stuck.resetAfter(upTo)
@@ -210,7 +210,7 @@ func (s *stream) finish(term context.Context, p *publisher) error {
 		}
 	}
 	if s.now != nil && len(s.now.left(s.now.whole)) == 0 {
-		return s.settled()
+		return s.releaseWindow()
 	}
 	return nil
 }
@@ -220,7 +220,7 @@ func (s *stream) finishTransaction() error {
 	if s.now != nil {
 		items, err := s.part()
 		if err == nil && len(items) == 0 {
-			err = s.settled()
+			err = s.releaseWindow()
 		}
 		if err != nil && !errors.Is(err, errPaused) {
 			return err
@@ -229,8 +229,8 @@ func (s *stream) finishTransaction() error {
 	return s.tx.commit(s)
 }
 
-// settled is called when all rows of the window are settled. It gives the window back to the reader.
-func (s *stream) settled() error {
+// releaseWindow is called when all rows of the window are settled. It gives the window back to the reader.
+func (s *stream) releaseWindow() error {
 	w := s.now
 	if len(w.items) > 0 || w.upTo > 0 {
 		s.torn = len(w.items) > w.whole
@@ -271,7 +271,7 @@ func (s *stream) begun(ctx context.Context) ([]*item, error) {
 		if items := w.left(end); len(items) > 0 || end < len(w.items) {
 			return items, nil
 		}
-		if err := s.settled(); err != nil {
+		if err := s.releaseWindow(); err != nil {
 			return nil, err
 		}
 	}
@@ -304,9 +304,9 @@ func (s *stream) recordFailures(ctx context.Context, failures []failure) error {
 	}
 	for _, t := range failures {
 		if !t.item.failedBefore {
-			s.ledger.note(t.item)
+			s.ledger.addFailure(t.item)
 			if s.tx != nil {
-				s.tx.noted = true
+				s.tx.newFailures = true
 			}
 		}
 		t.item.settled = true
@@ -318,5 +318,5 @@ func (s *stream) recordFailures(ctx context.Context, failures []failure) error {
 // no other row.
 func (s *stream) behind(i *item) bool { return !i.failedBefore && s.ledger.behind(i) }
 
-// rest returns at once, since claim itself waits.
-func (s *stream) rest(context.Context, time.Duration) bool { return false }
+// awaitRows returns at once, since claim itself waits.
+func (s *stream) awaitRows(context.Context, time.Duration) bool { return false }

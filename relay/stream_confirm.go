@@ -21,7 +21,7 @@ func (s *stream) report(ctx context.Context) {
 		full := s.isFull() // read once, so that at most one of the two checks below runs: both take longer than the server waits for a report
 		if quiet := time.Since(time.Unix(0, s.received.Load())); quiet > s.relay.silence && !full {
 			if !s.decodes(ctx) {
-				s.ended(fmt.Errorf("the server was silent for %s", quiet))
+				s.endWith(fmt.Errorf("the server was silent for %s", quiet))
 				return
 			}
 			s.received.Store(time.Now().UnixNano())
@@ -29,12 +29,12 @@ func (s *stream) report(ctx context.Context) {
 				Msg("the server decodes a large transaction and sends nothing meanwhile: the relay waits")
 		}
 		if full && s.serverStops(ctx) {
-			s.ended(errStopping)
+			s.endWith(errStopping)
 			s.conn.Close() // the publisher may wait for a broker, and end the stream much later
 			return
 		}
-		if err := s.conn.Report(wal.LSN(s.reported.Load())); err != nil {
-			s.ended(err)
+		if err := s.conn.Report(wal.LSN(s.storedLSN.Load())); err != nil {
+			s.endWith(err)
 			return
 		}
 	}
@@ -64,25 +64,25 @@ func (s *stream) serverStops(ctx context.Context) bool {
 // cannotConnectNow is the code of the error of a server that accepts no connections, since it shuts down or starts.
 const cannotConnectNow = "57P03"
 
-// keepCheckpoint stores the LSN up to which the log is published. When all rows that are visible in a snapshot are published, it stores
+// storeCheckpoints stores the LSN up to which the log is published. When all rows that are visible in a snapshot are published, it stores
 // that snapshot too. Only then is the LSN confirmed to the server. When ctx ends it stores the last state and returns.
-func (s *stream) keepCheckpoint(ctx context.Context, st storedState) {
-	var pending *sample    // a sample that the stream has not passed yet
-	var unsampled bool     // the last sample has failed
-	var proven, kept int64 // s.rows at the last sample that the stream has passed, and at the last store
+func (s *stream) storeCheckpoints(ctx context.Context, st storedState) {
+	var pending *sample          // a sample that the stream has not passed yet
+	var unsampled bool           // the last sample has failed
+	var proven, storedRows int64 // s.rows at the last sample that the stream has passed, and at the last store
 	for stored := time.Now(); s.awaitCheckpoint(ctx, pending, proven); {
 		if pending == nil {
 			got, err := s.sample(ctx)
 			if err != nil {
 				s.failed(ctx, "sample", err)
-				s.relay.state.setUnstored(err) // without a sample no checkpoint is stored
+				s.relay.state.setStoreError(err) // without a sample no checkpoint is stored
 				unsampled = true
 				continue
 			}
 			s.relay.quiet.recovered("sample")
 			if unsampled {
 				unsampled = false
-				s.relay.state.setUnstored(nil)
+				s.relay.state.setStoreError(nil)
 			}
 			pending = &got
 		}
@@ -92,39 +92,39 @@ func (s *stream) keepCheckpoint(ctx context.Context, st storedState) {
 			fresh = pending.rows != proven
 			proven, st.published, pending = pending.rows, &pending.snapshot, nil
 		}
-		s.watchServer(ctx, pending)
+		s.reportSilence(ctx, pending)
 		rows := s.rows.Load()
-		moved := rows != kept && time.Since(stored) >= sampleEvery
-		if !fresh && !moved && published < s.reported.Load()+storeBehind && time.Since(stored) < time.Minute {
+		moved := rows != storedRows && time.Since(stored) >= sampleEvery
+		if !fresh && !moved && published < s.storedLSN.Load()+storeBehind && time.Since(stored) < time.Minute {
 			continue
 		}
-		if err := s.keep(ctx, st, published); err != nil {
+		if err := s.storeCheckpoint(ctx, st, published); err != nil {
 			s.failed(ctx, "store", err)
-			s.relay.state.setUnstored(err)
+			s.relay.state.setStoreError(err)
 			continue
 		}
 		s.relay.quiet.recovered("store")
-		s.relay.state.setUnstored(nil)
-		stored, kept = time.Now(), rows
+		s.relay.state.setStoreError(nil)
+		stored, storedRows = time.Now(), rows
 	}
 	s.relay.heldBack(nil)
-	s.relay.state.setUnstored(nil)
-	if err := s.keepLast(context.WithoutCancel(ctx), st); err != nil && !errors.Is(err, errLost) {
+	s.relay.state.setStoreError(nil)
+	if err := s.storeLastCheckpoint(context.WithoutCancel(ctx), st); err != nil && !errors.Is(err, errLost) {
 		s.relay.cfg.Log.Warn().Err(err).Msg("the rows published last will be published again")
 	}
 }
 
-// keepLast stores the last checkpoint of the stream. A cut that ends the stream may also break the pool's connections. So keepLast tries
+// storeLastCheckpoint stores the last checkpoint of the stream. A cut that ends the stream may also break the pool's connections. So storeLastCheckpoint tries
 // again, for at most releaseLimit, while there is a checkpoint to store.
-func (s *stream) keepLast(ctx context.Context, st storedState) error {
+func (s *stream) storeLastCheckpoint(ctx context.Context, st storedState) error {
 	ctx, cancel := context.WithTimeout(ctx, releaseLimit)
 	defer cancel()
 	for {
 		published := s.published.Load()
 		try, end := context.WithTimeout(ctx, releaseLimit/4)
-		err := s.keep(try, st, published)
+		err := s.storeCheckpoint(try, st, published)
 		end()
-		if err == nil || endsStream(err) || published <= s.reported.Load() || ctx.Err() != nil {
+		if err == nil || endsStream(err) || published <= s.storedLSN.Load() || ctx.Err() != nil {
 			return err
 		}
 		sleep(ctx, 100*time.Millisecond, nil)
@@ -137,17 +137,17 @@ func endsStream(err error) bool {
 	return errors.Is(err, errLost) || errors.Is(err, errServer) || errors.Is(err, errAltered)
 }
 
-// failed logs an error of keepCheckpoint, and ends the stream if a retry cannot help.
+// failed logs an error of storeCheckpoints, and ends the stream if a retry cannot help.
 func (s *stream) failed(ctx context.Context, what string, err error) {
 	if endsStream(err) {
-		s.ended(err)
+		s.endWith(err)
 	}
 	if ctx.Err() == nil {
 		s.relay.quiet.failed(what, err)
 	}
 }
 
-// awaitCheckpoint waits until keepCheckpoint should run again. It waits longer while no rows are published. It returns false when ctx has
+// awaitCheckpoint waits until storeCheckpoints should run again. It waits longer while no rows are published. It returns false when ctx has
 // ended.
 func (s *stream) awaitCheckpoint(ctx context.Context, pending *sample, proven int64) bool {
 	if pending != nil {
@@ -166,14 +166,14 @@ func (s *stream) idle(ctx context.Context, rows int64) {
 	}
 }
 
-// keep stores a checkpoint, and then makes report confirm it at once.
-func (s *stream) keep(ctx context.Context, st storedState, published uint64) error {
-	published = max(published, s.reported.Load())
+// storeCheckpoint stores a checkpoint, and then makes report confirm it at once.
+func (s *stream) storeCheckpoint(ctx context.Context, st storedState, published uint64) error {
+	published = max(published, s.storedLSN.Load())
 	st.lsn = wal.LSN(published)
 	if err := s.relay.store(ctx, s.db, s.lease, st); err != nil {
 		return err
 	}
-	s.reported.Store(published)
+	s.storedLSN.Store(published)
 	tell(s.hurry)
 	return nil
 }

@@ -18,7 +18,7 @@ func (s *stream) read() {
 	for {
 		e, err := s.conn.Next()
 		if err != nil {
-			s.ended(err)
+			s.endWith(err)
 			return
 		}
 		news := e.Kind != wal.Keepalive // a part of the log
@@ -26,11 +26,11 @@ func (s *stream) read() {
 		case wal.Begin:
 			open, s.commit, s.commitAt, s.number = true, e.LSN, e.At, 0
 			// A later transaction is none of the snapshot. After 2³¹ transactions its low bits are equal to the bits of an old one.
-			published = e.LSN < s.again && s.skip.seesLow(e.XID)
+			published = e.LSN < s.repeatsUpTo && s.skip.seesLow(e.XID)
 		case wal.Update:
 			if s.mapped != nil {
 				if err = s.mapped.update(s.relay, e.Relation); err != nil {
-					s.ended(err)
+					s.endWith(err)
 					return
 				}
 			}
@@ -38,7 +38,7 @@ func (s *stream) read() {
 			if s.mapped != nil {
 				ours, err := s.mapped.insert(s, e)
 				if err != nil {
-					s.ended(err)
+					s.endWith(err)
 					return
 				}
 				rows = rows || ours
@@ -51,11 +51,11 @@ func (s *stream) read() {
 			}
 			if !seen && e.Relation.Namespace == "troupe" && e.Relation.Name == "outbox" {
 				if l, err = layoutOf(e.Relation); err != nil {
-					s.ended(fmt.Errorf("%w: %w", errUnreadable, err))
+					s.endWith(fmt.Errorf("%w: %w", errUnreadable, err))
 					return
 				}
 				if err = s.checkPublication(); err != nil {
-					s.ended(err)
+					s.endWith(err)
 					return
 				}
 			}
@@ -68,7 +68,7 @@ func (s *stream) read() {
 			tuple, reason := e.Tuple, error(nil)
 			if s.converter != nil {
 				if tuple, reason, err = s.converter.tuple(l, tuple); err != nil {
-					s.ended(err)
+					s.endWith(err)
 					return
 				}
 			}
@@ -85,7 +85,7 @@ func (s *stream) read() {
 			rows = true
 			s.mu.Unlock()
 			if err != nil {
-				s.ended(err)
+				s.endWith(err)
 				return
 			}
 		case wal.Message:
@@ -94,16 +94,16 @@ func (s *stream) read() {
 			}
 		case wal.Commit:
 			open = false
-			s.mark(e.LSN, rows)
+			s.advanceRead(e.LSN, rows)
 			rows = false
 		case wal.Keepalive:
 			if !open {
 				news = uint64(e.LSN) > s.sent.Load()
-				s.mark(e.LSN, false)
+				s.advanceRead(e.LSN, false)
 			}
 			if e.ReplyNow {
 				if !s.conn.Buffered() && asked.urgent(time.Now()) {
-					s.ended(errStopping)
+					s.endWith(errStopping)
 					s.conn.Close() // the publisher may wait for a broker, and end the stream much later
 					return
 				}
@@ -182,8 +182,8 @@ func (s *stream) isFull() bool {
 	return s.filling.full()
 }
 
-// mark records that all rows of the log up to upTo are in the windows. If rows is true, a transaction with rows of the outbox ends at upTo.
-func (s *stream) mark(upTo wal.LSN, rows bool) {
+// advanceRead records that all rows of the log up to upTo are in the windows. If rows is true, a transaction with rows of the outbox ends at upTo.
+func (s *stream) advanceRead(upTo wal.LSN, rows bool) {
 	s.mu.Lock()
 	if rows {
 		s.filling.end = commitEnd{upTo, s.commitAt}
@@ -194,8 +194,8 @@ func (s *stream) mark(upTo wal.LSN, rows bool) {
 	s.mu.Unlock()
 }
 
-// ended ends the stream with err, unless it has ended before, and wakes the publisher and the reader.
-func (s *stream) ended(err error) {
+// endWith ends the stream with err, unless it has ended before, and wakes the publisher and the reader.
+func (s *stream) endWith(err error) {
 	s.mu.Lock()
 	if s.err == nil {
 		s.err = err

@@ -30,8 +30,8 @@ type stuck struct {
 	times int
 }
 
-// ended counts the end, with err, of a stream that began at the LSN at.
-func (s *stuck) ended(at wal.LSN, err error) {
+// countEnd counts the end, with err, of a stream that began at the LSN at.
+func (s *stuck) countEnd(at wal.LSN, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {

@@ -29,7 +29,7 @@ func TestTheEndOfAStreamThatComesAgainIsReported(t *testing.T) {
 	} {
 		var s stuck
 		for range stuckAfter {
-			s.ended(1, c.err)
+			s.countEnd(1, c.err)
 		}
 		require.Equal(t, c.reported, s.unready() != nil, c.name)
 		require.Equal(t, c.newSlotToo, s.why(1) != nil, c.name)

@@ -37,7 +37,7 @@ var (
 )
 
 // A transactor publishes whole Postgres transactions in Kafka transactions. Each Kafka transaction also writes the checkpoint, an LSN, to
-// the relay's topic. Only transactions of rows that the log does not deliver write none (see apart).
+// the relay's topic. Only transactions of rows that the log does not deliver write none (see withoutCheckpoint).
 //
 // After its first failure a transactor is closed. The next one takes the same transactional id, which ends a transaction that is still
 // open, and reads the checkpoint from the topic. It takes over no position from the old transactor, only the limits of its sender.
@@ -50,17 +50,17 @@ type transactor struct {
 	topic  string // topic of the checkpoint
 	id     producerID
 
-	at    checkpoint    // committed checkpoint
-	next  checkpoint    // checkpoint after the last complete transaction with rows
-	last  outboxrow.Row // position and id of the last row that the stream has settled
-	apart bool          // the rows of this round are not read from the log: their Kafka transactions store no checkpoint
-	open  bool          // a transaction is open
-	begun time.Time     // when it began
-	ended time.Time     // when the last one ended
-	rows  int           // number of rows in it
-	whole bool          // it contains only complete Postgres transactions
-	noted bool          // rows were recorded as failed since the last commit of a checkpoint
-	upTo  wal.LSN       // the log before it is in the transaction, or recorded; 0: no Postgres transaction is complete
+	at                checkpoint    // committed checkpoint
+	next              checkpoint    // checkpoint after the last complete transaction with rows
+	last              outboxrow.Row // position and id of the last row that the stream has settled
+	withoutCheckpoint bool          // the rows of this round are not read from the log: their Kafka transactions store no checkpoint
+	open              bool          // a transaction is open
+	begun             time.Time     // when it began
+	lastEnd           time.Time     // when the last one ended
+	rows              int           // number of rows in it
+	whole             bool          // it contains only complete Postgres transactions
+	newFailures       bool          // rows were recorded as failed since the last commit of a checkpoint
+	upTo              wal.LSN       // the log before it is in the transaction, or recorded; 0: no Postgres transaction is complete
 
 	traced []outbox.PublishedRow // rows in it for the hook Traced
 }
@@ -118,8 +118,8 @@ func (t *transactor) identify(ctx context.Context) error {
 	return nil
 }
 
-// apart reports whether rows are published in Kafka transactions that store no checkpoint: the log does not deliver these rows now.
-func (p *publisher) apart(items []*item) bool {
+// withoutCheckpoint reports whether rows are published in Kafka transactions that store no checkpoint: the log does not deliver these rows now.
+func (p *publisher) withoutCheckpoint(items []*item) bool {
 	_, streams := p.source.(*stream)
 	return !streams || items[0].failedBefore
 }
@@ -176,7 +176,7 @@ func (t *transactor) inTime() error {
 }
 
 // busy reports whether a commit is needed: a transaction is open, or rows were recorded as failed since the last commit of a checkpoint.
-func (t *transactor) busy() bool { return t.open || t.noted }
+func (t *transactor) busy() bool { return t.open || t.newFailures }
 
 // takes is called before rows of the log are sent. Their Postgres transaction may be incomplete.
 func (t *transactor) takes() { t.whole = false }
@@ -204,7 +204,7 @@ func (t *transactor) reached(s *stream, upTo wal.LSN, end commitEnd) error {
 // commitIfDue commits the transaction if it is complete, and either Config.Transactions have passed since the last commit or the relay is
 // paused. Otherwise it returns an error if the transaction is about to time out.
 func (t *transactor) commitIfDue(s *stream) error {
-	if t.whole && t.busy() && (time.Since(t.ended) >= t.relay.cfg.Transactions || t.relay.gate.closed()) {
+	if t.whole && t.busy() && (time.Since(t.lastEnd) >= t.relay.cfg.Transactions || t.relay.gate.closed()) {
 		return t.commit(s)
 	}
 	return t.inTime()
@@ -213,7 +213,7 @@ func (t *transactor) commitIfDue(s *stream) error {
 // wait returns how long the publisher may wait for rows: until the next commit is due, but not longer than most.
 func (t *transactor) wait(most time.Duration) time.Duration {
 	if t.whole && t.busy() {
-		return max(0, min(most, t.relay.cfg.Transactions-time.Since(t.ended)))
+		return max(0, min(most, t.relay.cfg.Transactions-time.Since(t.lastEnd)))
 	}
 	return most
 }
@@ -227,7 +227,7 @@ func (t *transactor) commit(s *stream) error {
 	if err := t.begin(); err != nil {
 		return err
 	}
-	if t.noted {
+	if t.newFailures {
 		var err error
 		if t.next.recorded, err = t.written(t.term); err != nil {
 			return fmt.Errorf("%w: %w", errAborted, err)
@@ -239,7 +239,7 @@ func (t *transactor) commit(s *stream) error {
 	}
 	r := t.relay
 	upTo := max(at.lsn, t.upTo)
-	t.at, t.upTo, t.noted, r.large = at, 0, false, nil
+	t.at, t.upTo, t.newFailures, r.large = at, 0, false, nil
 	t.sender.relax()
 	s.advancePublished(upTo)
 	r.state.progressed(0, func(s *Status) { s.Deleted, s.Checkpoint = s.Deleted+int64(t.rows), at.lsn.String() })
@@ -289,7 +289,7 @@ func (t *transactor) produce(r *kgo.Record) error {
 
 // over is called when a transaction was committed or aborted without an error.
 func (t *transactor) over() error {
-	t.open, t.ended = false, time.Now()
+	t.open, t.lastEnd = false, time.Now()
 	id, epoch, err := t.client.ProducerID(t.term) // the broker gives a new epoch with each end
 	if err != nil {
 		return fmt.Errorf("%w: %w", errAborted, err)
@@ -341,7 +341,7 @@ type sent struct {
 func (p *publisher) settleTx(ctx context.Context, s sent) error {
 	t := p.tx
 	if len(s.acked) == s.rows {
-		if !t.apart {
+		if !t.withoutCheckpoint {
 			t.rows += s.rows
 			return p.source.remove(ctx, s.acked)
 		}
@@ -360,13 +360,13 @@ func (p *publisher) settleTx(ctx context.Context, s sent) error {
 		t.sender.steady = true
 	}
 	// Before the abort: if the relay dies here, the row is recorded, and not published.
-	if err := p.note(ctx, s.failures); err != nil {
+	if err := p.recordAndReport(ctx, s.failures); err != nil {
 		return err
 	}
 	switch {
 	case s.failed != nil:
 		return t.fenced(fmt.Errorf("%w: %w", errAborted, s.failed))
-	case t.apart:
+	case t.withoutCheckpoint:
 		return t.abort()
 	}
 	return errAgain

@@ -116,11 +116,11 @@ func (w words) text(b []byte) string {
 }
 
 // add appends a row. It returns an error, and appends nothing, if the row cannot be read.
-func (w *window) add(l layout, tuple wal.Tuple, known words) error {
+func (w *window) add(l layout, tuple wal.Tuple, texts words) error {
 	start := len(w.bytes)
 	w.push(item{})
 	i := &w.items[len(w.items)-1]
-	if err := w.fill(i, l, tuple, known); err != nil {
+	if err := w.fill(i, l, tuple, texts); err != nil {
 		w.items, w.bytes = w.items[:len(w.items)-1], w.bytes[:start]
 		return err
 	}
@@ -129,7 +129,7 @@ func (w *window) add(l layout, tuple wal.Tuple, known words) error {
 }
 
 // fill sets the fields of i to the values of the tuple.
-func (w *window) fill(i *item, l layout, tuple wal.Tuple, known words) error {
+func (w *window) fill(i *item, l layout, tuple wal.Tuple, texts words) error {
 	for _, f := range l {
 		format, value := tuple.Next()
 		if format == wal.Null || format == wal.Unchanged || f == other {
@@ -141,7 +141,7 @@ func (w *window) fill(i *item, l layout, tuple wal.Tuple, known words) error {
 				return err
 			}
 		}
-		if err := w.set(i, f, value, known); err != nil {
+		if err := w.set(i, f, value, texts); err != nil {
 			return err
 		}
 	}
@@ -158,7 +158,7 @@ func (w *window) push(i item) {
 }
 
 // set sets a field of a row to a value in binary format, which it copies.
-func (w *window) set(i *item, f field, value []byte, known words) error {
+func (w *window) set(i *item, f field, value []byte, texts words) error {
 	switch f {
 	case position, createdAt:
 		if len(value) != 8 {
@@ -176,40 +176,40 @@ func (w *window) set(i *item, f field, value []byte, known words) error {
 		}
 		i.row.ID = uuid.UUID(value)
 	case topic:
-		i.row.Topic = w.label(value, known)
+		i.row.Topic = w.label(value, texts)
 	case messageType:
-		i.row.Type = w.label(value, known)
+		i.row.Type = w.label(value, texts)
 	case key:
 		if i.row.KeyBytes == nil {
-			i.row.KeyBytes = w.keep(value)
+			i.row.KeyBytes = w.copyValue(value)
 		}
 	case keyBytes:
-		i.row.KeyBytes = w.keep(value)
+		i.row.KeyBytes = w.copyValue(value)
 	case headers:
 		if len(value) == 0 || value[0] != 1 {
 			return errors.New("headers in a form of jsonb that is not known")
 		}
 		if text := value[1:]; string(text) != "{}" {
-			i.row.Headers = w.keep(text)
+			i.row.Headers = w.copyValue(text)
 		}
 	case rawHeaders:
-		i.row.RawHeaders = w.keep(value)
+		i.row.RawHeaders = w.copyValue(value)
 	case payload:
-		i.row.Payload = w.keep(value)
+		i.row.Payload = w.copyValue(value)
 	}
 	return nil
 }
 
 // label returns a topic or a type as a string, and counts it in w.long if it is too long to be cached.
-func (w *window) label(value []byte, known words) string {
+func (w *window) label(value []byte, texts words) string {
 	if len(value) > maxCachedText {
 		w.long += len(value)
 	}
-	return known.text(value)
+	return texts.text(value)
 }
 
-// keep copies a value, which the connection's buffer holds only until the next read. The result is never nil.
-func (w *window) keep(value []byte) []byte {
+// copyValue copies a value, which the connection's buffer holds only until the next read. The result is never nil.
+func (w *window) copyValue(value []byte) []byte {
 	start := len(w.bytes)
 	w.bytes = append(roomFor(w.bytes, len(value), windowBytes+windowBytes/8), value...)
 	if start == len(w.bytes) {

@@ -61,7 +61,7 @@ func (r *Relay) workOnce(idle, term context.Context, p *publisher) error {
 		return err
 	}
 	r.state.update(func(s *Status) { s.Source = source })
-	if err := r.noteSource(idle, p.lease, source, why); err != nil {
+	if err := r.storeSource(idle, p.lease, source, why); err != nil {
 		return err
 	}
 	if r.cfg.Delivery == ExactlyOnce {
@@ -88,16 +88,16 @@ func (r *Relay) workOnce(idle, term context.Context, p *publisher) error {
 	return r.stream(idle, term, p)
 }
 
-// noteSource stores the source and the reason for it, for the console.
-func (r *Relay) noteSource(ctx context.Context, l *lease, source Source, why string) error {
+// storeSource stores the source and the reason for it, for the console.
+func (r *Relay) storeSource(ctx context.Context, l *lease, source Source, why string) error {
 	args := l.args(pg.Args{"source": string(source), "why": why})
-	_, err := r.pool.Exec(ctx, noteSource, args)
+	_, err := r.pool.Exec(ctx, storeSource, args)
 	if unconvertible(err) { // the database's encoding lacks a character of the reason
 		args["why"] = asciiText(why)
-		_, err = r.pool.Exec(ctx, noteSource, args)
+		_, err = r.pool.Exec(ctx, storeSource, args)
 	}
 	if err != nil {
-		return fmt.Errorf("note the source: %w", err)
+		return fmt.Errorf("store the source: %w", err)
 	}
 	return nil
 }
@@ -143,7 +143,7 @@ func (r *Relay) choose(ctx context.Context) (s Source, why string, err error) {
 	if r.cfg.Source == Poll {
 		return Poll, "by configuration", nil
 	}
-	if r.givenUp.Load() {
+	if r.slotGivenUp.Load() {
 		return Poll, errGivenUp.Error(), nil
 	}
 	obstacle, err := r.obstacle(ctx)
