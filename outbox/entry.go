@@ -17,13 +17,13 @@ import (
 type Entry struct {
 	Topic string
 
-	// Key orders messages: messages with the same key keep their order. It is also the message's subject. An empty Key means that the
-	// message has no key, and no order.
+	// Key orders messages: messages with the same key keep their order. It is also the message's subject. A message with an empty Key has no
+	// key and no order.
 	Key string
 	// KeyBytes is a key that is not text. If set, Key is ignored.
 	KeyBytes []byte
 
-	// Body is rendered by the Encoder. If Body is nil, Payload is written unchanged, with Type and ContentType; a nil Payload is then a
+	// Body is encoded by the Encoder. If Body is nil, Payload is written unchanged, with Type and ContentType; a nil Payload is then a
 	// tombstone.
 	Body        any
 	Payload     []byte
@@ -36,7 +36,7 @@ type Entry struct {
 	SagaStep       string
 	SagaOperation  string
 
-	// ID is a UUID. If it is empty, the id is derived from the message that is being handled. If there is none, the id is new.
+	// ID is a UUID. If it is empty, the id is derived from the message that is being handled. Outside of a handler the id is new.
 	ID string
 
 	// Headers are written in addition to the attributes.
@@ -55,7 +55,7 @@ type columns struct {
 	payload    []byte
 }
 
-// columns checks an entry and returns its columns. The statements of the Check are added to along.
+// columns checks an entry and returns its columns. It adds the statements of the Check to along.
 func (o *Outbox) columns(ctx context.Context, e Entry, traceparent, tracestate string, along *pgx.Batch) (columns, error) {
 	m := envelope.Message{
 		Topic: e.Topic, ID: e.ID, Source: o.cfg.Source, Type: e.Type, ContentType: e.ContentType, Payload: e.Payload,
@@ -117,7 +117,7 @@ func (o *Outbox) columns(ctx context.Context, e Entry, traceparent, tracestate s
 }
 
 // renderHeaders renders headers as a jsonb object. If jsonb cannot hold them (a repeated key, or text that Postgres cannot store), it
-// returns an empty object, and the headers in the form of the column raw_headers.
+// returns an empty object as asJSON, and as raw the headers in the form of the column raw_headers.
 func renderHeaders(hs []envelope.Header) (asJSON, raw []byte, err error) {
 	size := 2
 	for _, h := range hs {

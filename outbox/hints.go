@@ -12,21 +12,25 @@ import (
 // notify sends one notification for each topic of an array.
 const notify = "SELECT pg_notify('" + outboxrow.Channel + "', topic) FROM unnest($1::text[]) AS topic"
 
-// maxHints limits the topics that one commit names. A commit to more topics sends one notification that names none.
+// maxHints is the largest number of topics that one commit names in notifications. A commit to more topics sends one notification that
+// names none.
 const maxHints = 8
 
-// hints decides which commits notify, and with which topics. In each interval it lets through one notification per topic, or one in all if
-// notifications name no topics. A commit that does not notify delays its readers until their next poll at most.
+// hints decides which commits notify, and which topics their notifications name. In each interval it allows one notification per topic, or
+// one in all if notifications name no topics. The listeners find the rows of a commit that does not notify with their next poll.
+//
+// The interval begins when the entries are written, not at the commit. If the transaction then rolls back, no commit of that interval
+// notifies.
 type hints struct {
 	every time.Duration // shortest time between two notifications of one topic; negative: never notify
 	named bool          // notifications name topics
 
 	mu   sync.Mutex
-	last map[string]time.Time // time of the last notification, by topic; "" for any topic
+	last map[string]time.Time // begin of the last interval, by topic; "" for notifications without a topic
 }
 
-// due returns the notifications that are due for a transaction that writes to topics. Each is a topic, or "" for a notification that names
-// no topic.
+// due returns the topics to notify for a transaction that writes to topics, and starts their interval: the next call within h.every leaves
+// them out. The topic "" stands for a notification without a topic. If more than maxHints topics are due, due returns only "".
 func (h *hints) due(now time.Time, topics []string) (named []string) {
 	if h.every < 0 {
 		return nil
@@ -53,7 +57,7 @@ func (h *hints) due(now time.Time, topics []string) (named []string) {
 }
 
 // nameable reports whether Kafka accepts the topic's name. With another name Postgres may refuse the notification and abort the
-// transaction, and the relay could not park the row.
+// transaction. Then the row would not be written, and the relay could not park it.
 func nameable(topic string) bool {
 	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
 	return len(topic) <= 249 && strings.Trim(topic, plain) == ""

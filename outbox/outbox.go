@@ -49,32 +49,33 @@ import (
 // ErrTooLarge is wrapped by the error for a payload above Config.MaxBytes.
 var ErrTooLarge = errors.New("larger than the outbox takes")
 
-// maxPayload is the largest Config.MaxBytes. The constraint outbox_size of the table leaves room for headers.
+// maxPayload is the largest Config.MaxBytes. The table's constraint outbox_size allows a little more for the headers.
 const maxPayload = 8_000_000
 
-// Config configures an Outbox. The zero value works: payloads are JSON, the relay fills in the source, and commits notify.
+// Config configures an Outbox. The zero value works: payloads are encoded as JSON, the relay sets ce_source to its service name, and
+// commits send a Postgres notification that wakes the relay.
 type Config struct {
-	// Source is written to ce_source: the service's name. If Source is empty, the relay fills in its --service.
+	// Source is written to ce_source: the service's name. If it is empty, the relay sets ce_source to its own setting --service.
 	Source string
-	// Encoder renders bodies. Default: envelope.JSONCodec. An Encoder with a registry must have resolved its schema ids before it is used
+	// Encoder encodes bodies. Default: envelope.JSONCodec. An Encoder with a registry must have resolved its schema ids before it is used
 	// here.
 	Encoder envelope.Encoder
 	// MaxBytes is the size limit of a payload, in bytes. Write refuses a larger payload, since the broker would refuse it. Default
 	// 1,000,000: that is below Kafka's own default for a record (message.max.bytes, 1,048,588), with room for headers. At most 8,000,000:
-	// the table refuses a row of more than 8 MiB, with its headers, since a relay reads whole rows. Above 1 MiB, raise
-	// ProducerBatchMaxBytes of the relay and max.message.bytes of the topic too.
+	// the table refuses a row of more than 8 MiB with its headers, since a relay reads whole rows. Above 1 MiB, also raise
+	// ProducerBatchMaxBytes of the relay and max.message.bytes of the topic.
 	MaxBytes int
-	// NotifyEvery is the shortest time between two notifications of this Outbox. Default 5 ms; negative: never notify. A
-	// commit that notifies takes a lock that exists once per server, so a busy writer must not notify with each commit.
+	// NotifyEvery is the shortest time between two notifications of this Outbox. Default 5 ms; negative: never notify. A commit that
+	// notifies takes a lock that exists once per server, so a busy writer must not notify with each commit.
 	NotifyEvery time.Duration
-	// NotifyTopics puts the topic into each notification. NotifyEvery then applies per topic, and participants with local work wake for
+	// NotifyTopics puts the topic into each notification. Then NotifyEvery applies per topic, and participants with local work wake for
 	// their own topics only. A commit to more than 8 topics sends one notification without a topic. Default: notifications name no topic,
 	// and wake all listeners.
 	NotifyTopics bool
 	// Trace returns the trace context of ctx, as the values of W3C's headers traceparent and tracestate; "" if ctx belongs to no trace.
-	// These values are written to the entries' headers, so that the processing of the messages continues that trace. Package telemetry
-	// provides Trace for OpenTelemetry. Default: an entry written by a handler continues the trace of the message that is being handled,
-	// and other entries have no trace.
+	// Write puts these values into the entries' headers, so that the processing of the messages continues that trace. Package telemetry
+	// provides Trace for OpenTelemetry. Default: an entry written by a handler continues the trace of the message that is being handled, and
+	// other entries have no trace.
 	Trace func(ctx context.Context) (traceparent, tracestate string)
 }
 
@@ -86,7 +87,7 @@ type Outbox struct {
 }
 
 // A Check checks an entry in the form in which it will be written. ctx is the context of the writer: envelope.CauseOf returns the message
-// that is being handled. If Check returns an error, the entry is refused. A Check may add headers to m. It may add statements to along:
+// that is being handled. If the Check returns an error, the entry is refused. A Check may add headers to m. It may add statements to along:
 // they run after the insert of the entry, in the same batch.
 type Check func(ctx context.Context, m *envelope.Message, along *pgx.Batch) error
 
@@ -124,8 +125,8 @@ FROM unnest($1::uuid[], $2::text[], $3::text[], $4::bytea[], $5::text[], $6::tex
   WITH ORDINALITY AS e (id, topic, key, key_bytes, type, headers, raw_headers, payload, number)
 ORDER BY number`
 
-// insertUTF8 inserts rows as insertMany does, if some have keys or headers that are not ASCII. It takes these keys and headers as bytes in
-// UTF-8, see outboxrow.Text. A database of another encoding stores them in key_bytes and raw_headers.
+// insertUTF8 inserts rows as insertMany does. It is used if one of the rows has a key or headers that are not ASCII, and takes these as
+// bytes in UTF-8, see outboxrow.Text. A database of another encoding stores them in key_bytes and raw_headers.
 const insertUTF8 = `
 INSERT INTO troupe.outbox (id, topic, key, key_bytes, type, headers, raw_headers, payload)
 SELECT id, topic,
@@ -146,8 +147,8 @@ ORDER BY number`
 // tx may have a method QueueBatch(*pgx.Batch) error, as a participant's transaction has. Then Write only queues the entries. They are sent
 // with the next statement of tx, which returns any error of Postgres.
 //
-// In a handler's context the entries follow from the message that is being handled. They get its correlation, causation and trace context,
-// and the same ids when the handler runs again.
+// In a handler's context the message that is being handled is the cause of the entries. They get its correlation, causation and trace
+// context, and the same ids when the handler runs again.
 func (o *Outbox) Write(ctx context.Context, tx pgx.Tx, entries ...Entry) error {
 	if len(entries) == 0 {
 		return nil
@@ -167,8 +168,8 @@ func (o *Outbox) Write(ctx context.Context, tx pgx.Tx, entries ...Entry) error {
 	return nil
 }
 
-// inUTF8 puts batch between a statement that sets client_encoding to UTF8 and one that sets it back. pgx sends strings unchanged, in
-// UTF-8. With another client_encoding Postgres would convert them, and a message could get another key in Kafka.
+// inUTF8 returns batch between a statement that sets client_encoding to UTF8 and one that sets it back. pgx sends strings in UTF-8. With
+// another client_encoding Postgres would convert them, and a message could get another key in Kafka.
 func inUTF8(conn *pgx.Conn, batch *pgx.Batch) *pgx.Batch {
 	if conn == nil || conn.PgConn().ParameterStatus("server_encoding") != "UTF8" {
 		return batch
@@ -185,7 +186,7 @@ func inUTF8(conn *pgx.Conn, batch *pgx.Batch) *pgx.Batch {
 	return wrapped
 }
 
-// Rows holds rendered entries that are not yet queued in a batch. The zero value is empty.
+// Rows holds rendered entries that are not queued in a batch yet. The zero value is empty.
 type Rows struct {
 	ids        [][16]byte
 	topics     []string
@@ -197,7 +198,7 @@ type Rows struct {
 	payloads   [][]byte
 	along      pgx.Batch // statements added by the Check
 
-	utf8 []utf8Text // by row; it ends with the last row that has text that is not ASCII
+	utf8 []utf8Text // by row; it ends with the last row whose text is not ASCII
 }
 
 // A utf8Text holds UTF8Key and UTF8Headers of outboxrow.Text.
@@ -211,8 +212,8 @@ func (r *Rows) utf8Of(row int) (t utf8Text) {
 	return t
 }
 
-// Render adds entries to rows in the form in which Write would write them. It is for callers that write many entries in one statement. If
-// an entry is invalid, Render returns an error and leaves rows unchanged.
+// Render adds entries to rows in the form in which Write would write them, for callers that write many entries in one statement. If an
+// entry is invalid, Render returns an error and leaves rows unchanged.
 func (o *Outbox) Render(ctx context.Context, rows *Rows, entries ...Entry) error {
 	traceparent, tracestate := o.trace(ctx)
 	r := *rows
@@ -238,8 +239,7 @@ func (o *Outbox) Render(ctx context.Context, rows *Rows, entries ...Entry) error
 	return nil
 }
 
-// Queue adds to batch the statement that inserts rows, the statements of the Check, and a notification if one is due. It
-// empties rows.
+// Queue adds to batch the statement that inserts rows, the statements of the Check, and a notification if one is due. It empties rows.
 func (o *Outbox) Queue(batch *pgx.Batch, rows *Rows) {
 	r := *rows
 	*rows = Rows{}
@@ -263,8 +263,8 @@ func (o *Outbox) Queue(batch *pgx.Batch, rows *Rows) {
 	}
 }
 
-// Row returns the row that Write would insert for e in the same context. It is for callers that store the row and insert it later. The row
-// has no position and no time. It has the headers that a Check adds, but the statements that a Check adds are lost.
+// Row returns the row that Write would insert for e in the same context, for callers that store the row and insert it later. The row has no
+// position and no time. It has the headers that a Check adds, but the statements that a Check adds are lost.
 func (o *Outbox) Row(ctx context.Context, e Entry) (outboxrow.Row, error) {
 	traceparent, tracestate := o.trace(ctx)
 	c, err := o.columns(ctx, e, traceparent, tracestate, &pgx.Batch{})

@@ -11,10 +11,10 @@ import (
 	"github.com/troupe-go/troupe/internal/outboxrow"
 )
 
-// maxRows limits the rows of one Statement.
+// maxRows is the largest number of rows of one Statement.
 const maxRows = 100
 
-// notifyText is the statement notify with the array as text. It is for clients that cannot send an array.
+// notifyText is the statement notify with the array as text, for clients that cannot send an array.
 const notifyText = "SELECT pg_notify('" + outboxrow.Channel + "', topic) FROM unnest($1::text::text[]) AS topic"
 
 // A Statement is SQL with the values of its parameters, for clients other than pgx. Each value is a string, a []byte or nil. Only a
@@ -24,8 +24,8 @@ type Statement struct {
 	Args []any
 }
 
-// Statements returns statements that add entries as Write does. They are for a transaction of a client other than pgx. Execute all of them
-// in that transaction, in their order. Package sqloutbox does so with database/sql.
+// Statements returns statements that add entries as Write does, for a transaction of a client other than pgx. Execute all of them in that
+// transaction, in their order. Package sqloutbox does so with database/sql.
 func (o *Outbox) Statements(ctx context.Context, entries ...Entry) ([]Statement, error) {
 	if len(entries) == 0 {
 		return nil, nil
@@ -81,7 +81,7 @@ func (r *Rows) insert(from, to int) Statement {
 	return Statement{sql.String(), args}
 }
 
-// text returns nil if s is nil, since a client may send a nil pointer as a value instead of NULL.
+// text returns s as a value, or nil if s is nil: a client may send a nil pointer as a value instead of NULL.
 func text(s *string) any {
 	if s == nil {
 		return nil
@@ -89,7 +89,7 @@ func text(s *string) any {
 	return *s
 }
 
-// binary returns nil if b is nil, since a client may send a nil slice as an empty value instead of NULL.
+// binary returns b as a value, or nil if b is nil: a client may send a nil slice as an empty value instead of NULL.
 func binary(b []byte) any {
 	if b == nil {
 		return nil

@@ -12,8 +12,8 @@ import (
 	"github.com/troupe-go/troupe/retry"
 )
 
-// complete does the parts of making a record that need other systems. For a row that names its partition it checks that the topic has this
-// partition. With Config.Avro it encodes the payload.
+// complete takes the steps of making a record that need another system. prepare calls it for each record that it can send. If a mapped row
+// names its partition, complete asks the broker whether the topic has that partition. With Config.Avro it encodes the payload.
 func (p *publisher) complete(ctx context.Context, i *item) error {
 	if i.mapped != nil && i.record.Partition >= 0 {
 		err := p.sender.fits(ctx, i.record.Topic, i.record.Partition)
@@ -30,8 +30,8 @@ func (p *publisher) complete(ctx context.Context, i *item) error {
 	return p.relay.cfg.encode(ctx, i.record, i.row.Type)
 }
 
-// encode encodes a JSON payload with the topic's schema of the registry, and leaves any other payload unchanged. A payload is JSON if its
-// content type says so, or if the record has no content type, as a mapped row may.
+// encode encodes a JSON payload with the topic's schema of the registry, and leaves any other payload unchanged. A payload counts as JSON
+// if its content type is application/json, or if the record has no content type: a mapped row may have none.
 func (c *Config) encode(ctx context.Context, record *kgo.Record, messageType string) error {
 	at := headerOf(record, ce.HeaderContentType)
 	wanted := record.Value != nil && (at < 0 || string(record.Headers[at].Value) == envelope.JSON) &&

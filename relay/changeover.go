@@ -12,7 +12,8 @@ import (
 	"github.com/troupe-go/troupe/internal/wal"
 )
 
-// A slotPlan holds the connections and the stored state with which the creation of a slot begins, and the reason for the creation.
+// A slotPlan holds the arguments of pollUntilSlot: connections to one server process, its system, the stored state, and the reason why a
+// slot is created.
 type slotPlan struct {
 	db     *server
 	conn   *wal.Conn
@@ -21,8 +22,8 @@ type slotPlan struct {
 	why    string
 }
 
-// pollUntilSlot creates a slot, and meanwhile polls the table. Then it stores the LSN of the slot, and the snapshot of the rows that the
-// stream will not deliver. A mapped table is not polled meanwhile.
+// pollUntilSlot creates a slot. Meanwhile the relay polls the table, unless it is a mapped table. Then pollUntilSlot stores the LSN of the
+// slot, and a snapshot of the rows that the slot does not deliver. sweep publishes the rows of that snapshot which are not published yet.
 func (r *Relay) pollUntilSlot(idle, term context.Context, p *publisher, plan slotPlan) (storedState, *wal.Conn, error) {
 	st := plan.st
 	if st.there && st.system != plan.system.ID {
@@ -38,7 +39,7 @@ func (r *Relay) pollUntilSlot(idle, term context.Context, p *publisher, plan slo
 	}
 	entry.Str("slot", r.cfg.Slot).Str("why", plan.why).Msg(creating + meanwhile)
 	r.repeats("the slot is created again, and " + meanwhile + ": " + plan.why)
-	// Until the slot exists, the stored source is poll. It stays correct if the slot cannot be created.
+	// Until the slot exists, the stored source is poll. If this relay dies meanwhile, the next one creates the slot again.
 	st.there, st.source, st.sweep, st.lsn = true, Poll, nil, 0
 	st.system, st.timeline = plan.system.ID, plan.system.Timeline
 	if err := r.store(idle, plan.db, p.lease, st); err != nil {
@@ -99,9 +100,9 @@ func (r *Relay) pollUntilSlot(idle, term context.Context, p *publisher, plan slo
 	return st, conn, nil
 }
 
-// insistOnSlot creates a slot. It retries until it succeeds, ctx ends or the slot was given up, since the server may have no free slot now.
-// It returns the connection that created the slot; if there is no new slot, it returns the last connection and the LSN 0. Its only error is
-// errServer.
+// insistOnSlot creates a slot. The server may have no free slot now, so insistOnSlot tries again every slotEvery, until it succeeds, ctx
+// ends or giveUpSlot was called. It returns the connection that created the slot. If no slot was created, it returns the last connection
+// and the LSN 0. Its only error is errServer.
 func (r *Relay) insistOnSlot(ctx context.Context, db *server, conn *wal.Conn) (*wal.Conn, wal.LSN, error) {
 	for {
 		done := context.AfterFunc(ctx, conn.Close)
@@ -150,8 +151,8 @@ func (r *Relay) connectTo(ctx context.Context, db *server) (*wal.Conn, error) {
 // slotEvery is the time between two attempts to create a slot.
 const slotEvery = 10 * time.Second
 
-// sweep publishes the rows of the table that a new slot will not deliver. Then it records the rows of the table that wait behind failed
-// rows. A stream records such rows when it delivers them, but it does not deliver these.
+// sweep publishes the rows of the table that a new slot will not deliver. Then it records as waiting the rows of the table that wait behind
+// failed rows. A stream would record a waiting row when it delivers the row, but the slot does not deliver these rows.
 func (r *Relay) sweep(idle, term context.Context, db *server, p *publisher, st storedState) (storedState, error) {
 	if r.mapped != nil {
 		return r.sweepMapped(idle, term, db, p, st)
@@ -174,8 +175,9 @@ func (r *Relay) sweep(idle, term context.Context, db *server, p *publisher, st s
 // errSwept ends a sweep that found no more rows.
 var errSwept = errors.New("swept")
 
-// ending is the poll of a sweep. It ends with errSwept at a claim that finds no row, or only rows that failed before. The stream tries
-// failed rows again. If the sweep did so, it might never end, since at any time a failed row may be due.
+// An ending is the source of a sweep of troupe.outbox: a poll that ends. Its claim returns errSwept when it finds no row, or only rows that
+// failed before. Such rows are left to the stream. If the sweep tried them again, it might never end, since at any time a failed row may be
+// due.
 type ending struct{ *poll }
 
 func (e *ending) claim(ctx context.Context, _ time.Duration) ([]*item, error) {

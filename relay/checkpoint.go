@@ -18,11 +18,10 @@ import (
 	"github.com/troupe-go/troupe/internal/wal"
 )
 
-// A checkpoint is an LSN: each row committed before it is published, or recorded as failed. The LSN is the end of a transaction.
+// A checkpoint is an LSN, the end of a transaction: each row that was committed before it is published, or recorded as failed.
 //
-// committed is the time of that transaction's commit. It matters if the server is set back to an image of its disk from before the
-// transaction. The server then has the same identifier and timeline, and its log may reach the LSN again, but not with a commit of this
-// time.
+// committed is the time of that transaction's commit. It shows whether the server was set back to an image of its disk from before the
+// transaction. Such a server has the same identifier and timeline, and its log may reach the LSN again, but not with a commit of this time.
 //
 // The position and the id of the transaction's last row are for operators.
 type checkpoint struct {
@@ -35,7 +34,7 @@ type checkpoint struct {
 	id        uuid.UUID
 }
 
-// A checkpointRecord is the form in which a checkpoint is stored in the topic. Its key is the slot's name.
+// A checkpointRecord is the JSON form of a checkpoint in the relay's topic. The record's key is the slot's name.
 type checkpointRecord struct {
 	LSN       string    `json:"lsn"`
 	Committed time.Time `json:"committed,omitzero"`
@@ -46,7 +45,7 @@ type checkpointRecord struct {
 	ID        uuid.UUID `json:"id"`
 }
 
-// A startRecord says which relay took the transactional id, and when. It is for operators. Its key is startKey.
+// A startRecord names the relay that took the transactional id, for operators. readCheckpoint writes it, with the key startKey.
 type startRecord struct {
 	Holder string    `json:"holder"`
 	At     time.Time `json:"at"`
@@ -54,10 +53,11 @@ type startRecord struct {
 
 const startKey = "started"
 
-// checkpointTimeout limits the time of reading the checkpoint, which is a few records. After it the relay reads again with a new client.
+// checkpointTimeout limits the time for reading the checkpoint, which is a few records. After that time the relay reads it again, with a
+// new client.
 const checkpointTimeout = 30 * time.Second
 
-// kafkaRecord makes the record that stores p in the topic.
+// kafkaRecord makes the record that stores p in the relay's topic.
 func (p checkpoint) kafkaRecord(t *transactor) *kgo.Record {
 	value, _ := json.Marshal(checkpointRecord{p.lsn.String(), p.committed, p.system, p.timeline, p.recorded.String(), p.position, p.id}) // cannot fail
 	return &kgo.Record{Topic: t.topic, Key: []byte(t.relay.cfg.Slot), Value: value}
@@ -75,8 +75,8 @@ func parseCheckpoint(value []byte) (p checkpoint, err error) {
 	return p, err
 }
 
-// provision creates the topic if it is missing: one partition, compacted, with the broker's default replication. Its segments
-// are small, since the active segment is never compacted.
+// provision creates the relay's topic if it is missing: one partition, compacted, with the broker's default replication. Its segments are
+// small, since the broker does not compact the segment that it writes to.
 func (t *transactor) provision(ctx context.Context) error {
 	found, err := kadm.NewClient(t.client).ListTopics(ctx, t.topic)
 	if err != nil {
@@ -100,9 +100,12 @@ func (t *transactor) provision(ctx context.Context) error {
 	return nil
 }
 
-// resume returns the LSN from which the log is to be streamed. This is the checkpoint of the last committed Kafka transaction, if this
-// server's log contains it. Otherwise it is confirmed, the LSN that was confirmed to Postgres, and resume stores it as the checkpoint.
-// healed means that the slot is new: then a missing checkpoint is no reason to report repeats, since they were reported before.
+// resume returns the LSN at which the stream begins, and sets t.at. confirmed is the LSN in troupe.relay_state, up to which the log may be
+// confirmed to Postgres. The stream begins at the checkpoint of the last committed Kafka transaction, if that checkpoint is after confirmed
+// and this server's log contains it. Otherwise it begins at confirmed, and resume stores confirmed as the checkpoint.
+//
+// healed means that this stream begins with a new slot or a sweep. Its repeats were reported before, so a missing checkpoint is not
+// reported.
 func (t *transactor) resume(ctx context.Context, conn *wal.Conn, system wal.System, confirmed wal.LSN, healed bool) (wal.LSN, error) {
 	reading, cancel := context.WithTimeout(ctx, t.relay.reading)
 	defer cancel()
@@ -154,8 +157,8 @@ func (t *transactor) resume(ctx context.Context, conn *wal.Conn, system wal.Syst
 // end of the server's log.
 //
 // After a failover, at is of another timeline. A promoted standby has the log of its primary up to the switch to its own timeline. So the
-// checkpoint and the records must be before the switch. If the record of a failed row is after the switch, this server has neither the
-// record nor the published row.
+// checkpoint and the records must be before the switch. If a failed row was recorded after the switch, this server has neither the record
+// nor a published copy of the row.
 //
 // A server that was set back to an image of its disk keeps its timeline. If the image is from between the commit of a failed row and the
 // commit of its record, this server has no record, and its log ends before the record's LSN.
@@ -176,13 +179,13 @@ func (t *transactor) written(ctx context.Context) (wal.LSN, error) {
 	return wal.ParseLSN(text)
 }
 
-// logContains reports whether this server's log contains the transaction that ends at the checkpoint. It reads the log from the confirmed
-// LSN on, which is some seconds of log.
+// logContains reports whether this server's log has a commit that ends at at.lsn, with the time at.committed. It reads the slot's log from
+// the LSN that was last confirmed up to at.lsn, which is some seconds of log.
 //
-// The table cannot show that. The transaction's row may be deleted, or not visible yet. On a server that was set back another row may have
-// its position, and even its id if the service wrote the row again.
+// A query of the table could not show this. The last row of the transaction may be deleted, or not visible yet. On a server that was set
+// back to an older image, another row may have the same position, and even the same id if the service wrote the row again.
 //
-// logContains reads text in the database's encoding, since the server cannot convert all text to UTF-8.
+// The session's client_encoding is SQL_ASCII, so that the server sends text without converting it: the conversion to UTF-8 can fail.
 func (t *transactor) logContains(ctx context.Context, at checkpoint) (there bool, err error) {
 	var committed *time.Time
 	if !at.committed.IsZero() {
@@ -205,9 +208,9 @@ func (t *transactor) logContains(ctx context.Context, at checkpoint) (there bool
 	return there, nil
 }
 
-// readCheckpoint returns the last checkpoint in the topic. It first commits a start record, and then reads the topic up to that record: a
-// predecessor, which is fenced, can write no record after it. It reads backwards in growing pieces, since the topic may have many records
-// that are not compacted yet.
+// readCheckpoint returns the last checkpoint in the relay's topic. First it commits a start record. The predecessor is fenced by then, so
+// it can write no checkpoint after that record. Then readCheckpoint reads the records before the start record, backwards and in growing
+// pieces, since the topic may have many records that are not compacted yet.
 func (t *transactor) readCheckpoint(ctx context.Context) (at checkpoint, found bool, err error) {
 	value, _ := json.Marshal(startRecord{t.relay.cfg.Holder, time.Now()}) // a string and a time cannot fail
 	mine := &kgo.Record{Topic: t.topic, Key: []byte(startKey), Value: value}
@@ -226,7 +229,7 @@ func (t *transactor) readCheckpoint(ctx context.Context) (at checkpoint, found b
 	}
 }
 
-// readFrom returns the last checkpoint among the records with the offsets from to to, both inclusive.
+// readFrom returns the last checkpoint among the records with offsets from from to to, both inclusive.
 func (t *transactor) readFrom(ctx context.Context, from, to int64) (at checkpoint, found bool, err error) {
 	reader, err := kafka.NewClient(t.relay.cfg.Brokers, append(append([]kgo.Opt{}, t.relay.cfg.Kafka...),
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{t.topic: {0: kgo.NewOffset().At(from)}}),

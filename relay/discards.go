@@ -11,9 +11,9 @@ import (
 	"github.com/troupe-go/troupe/internal/wal"
 )
 
-// discards holds the rows that an operator discarded, and that the stream may read from the log again: their failure records are deleted,
-// and the stream began before the discard. The value is the LSN of the discard. If a row with the same id was committed after that LSN, the
-// service wrote it again, and it is published.
+// discards holds the rows that an operator discarded after the stream's first LSN. Their failure records are deleted, so the stream could
+// publish them when the log repeats them. The value is the LSN of the discard. If a row with the same id was committed after that LSN, the
+// service wrote the row again, and it is published.
 type discards map[discardedRow]wal.LSN
 
 // A discardedRow identifies a row by its position and id. For a row of a mapped table, the position is 0.
@@ -22,16 +22,16 @@ type discardedRow struct {
 	id       uuid.UUID
 }
 
-// discarded reports whether row i, which the stream has read, was discarded before. It ignores LSNs after s.repeatsUpTo, since the log repeats no
-// row after it: discards in a restored dump are of another cluster, and may have greater LSNs.
+// discarded reports whether an operator has discarded row i, which the stream has read. The log repeats no row after s.repeatsUpTo, so
+// discarded ignores greater LSNs. They may come from a restored dump, whose discards have the LSNs of another cluster.
 func (s *stream) discarded(i *item) bool {
 	at, there := s.discards[discardedRow{i.row.Position, i.row.ID}]
 	return there && i.commit <= min(at, s.repeatsUpTo)
 }
 
 // load reads which rows failed, and then which rows were discarded since the stream's first LSN. The order matters. A row that is discarded
-// between the two reads is in both results; in the other order it would be in none. Once the stream has passed s.repeatsUpTo, the log repeats no
-// row, and load reads no discards.
+// between the two reads is in both results; in the other order it would be in none. Once the stream has passed s.repeatsUpTo, load reads no
+// discards, since the log repeats no row after it.
 func (s *stream) load(ctx context.Context) error {
 	if err := s.ledger.load(ctx); err != nil {
 		return err
@@ -68,8 +68,8 @@ func (s *stream) loadDiscards(ctx context.Context) error {
 	return nil
 }
 
-// auditError wraps an error of reading the discards. If the role lacks the right to read them, auditError only logs that, and returns nil,
-// so that the relay continues. This may be a role with the grants of an older version.
+// auditError wraps an error of reading the discards. If the role lacks the right to read them, as a role with the grants of an older
+// version does, auditError logs that and returns nil, so that the relay continues.
 func (r *Relay) auditError(err error) error {
 	if denied(err) {
 		r.quiet.failed("discards", fmt.Errorf("a row that was discarded just before a crash may be published: "+
@@ -79,7 +79,7 @@ func (r *Relay) auditError(err error) error {
 	return fmt.Errorf("read discards: %w", err)
 }
 
-// passOver settles the rows of a window that were discarded. So they are not published.
+// passOver settles the rows of a window that were discarded, so that they are not published.
 func (s *stream) passOver(w *window) {
 	if len(s.discards) == 0 {
 		return
@@ -95,8 +95,8 @@ func (s *stream) passOver(w *window) {
 	}
 }
 
-// unrecorded is called before failures of a mapped table are recorded. It leaves out rows that only wait (Attempts is 0), that the log has
-// repeated, and that either have a failure record already or were discarded. It settles these rows.
+// unrecorded returns the failures that are to be recorded. It leaves out rows of a mapped table that the log has repeated and that only
+// wait behind another row (Attempts is 0), if they have a failure record already or were discarded. It settles the rows that it leaves out.
 //
 // It reads the failure records before the discards, for the same reason as load. A row of troupe.outbox needs no such check: a discard
 // deletes the row itself, and the failure record of a row that is gone has no effect.

@@ -30,8 +30,9 @@
 // creates it again and reads the missing rows from the table. Neither loses a row. A change publishes again, under the same ids, at most
 // the rows published since the last stored snapshot: some seconds.
 //
-// A relay that streams and is asked to stop finishes the transactions that it has begun to publish, within Config.Drain. The
-// next relay then repeats nothing. A relay that is paused does not finish them: the next one repeats their rows.
+// A relay that streams and is asked to stop finishes the transactions that it has begun to publish, within Config.Drain. The next relay then
+// repeats nothing. Under exactly-once the relay aborts such transactions instead: consumers of committed messages see no repeat. A relay
+// that is paused does not finish them: the next one repeats their rows.
 //
 // # Not promised
 //
@@ -70,6 +71,7 @@
 //	                                       accepts them
 //	text that is not UTF-8                 (databases of another encoding) the row is parked at once; its key waits
 //	killed before a failure is recorded    the row is sent again, and this attempt is not counted
+//	killed after that, before it is logged no log line and no PublishFailed; only troupe.outbox_failures shows the row
 //	rows without a key                     wait for no other row
 //	the data is another cluster's          (a copy, or a restored dump) all rows in the table are published, perhaps again
 //	the database's clock is set back       a lease that was taken earlier lasts at most two minutes longer
@@ -126,25 +128,25 @@
 //	the server holds the log back          not ready, with the reason: a standby in synchronized_standby_slots is absent
 //	a column is added to the table         no effect
 //
-// The process that dropped a slot at the limit does not create it again: it polls, and Status.GivenUp and an error in the log
-// report it. A relay that is started again, or a standby that takes over, streams again.
+// The process that has dropped a slot at the limit does not create it again: it polls, and Status.GivenUp and an error in the log report
+// that. A relay that is started again, or a standby that takes over, streams again.
 //
 // # Failed rows
 //
-// A row has a line in troupe.outbox_failures if it is parked, if it waits for its next try, or (under wal) if it waits behind such a
-// row of its key. Under wal this line is the only reason to try the row again, since a stream delivers each row once:
+// A row has a failure record in troupe.outbox_failures if it is parked, if it waits for its next try, or (under wal) if it waits behind such
+// a row of its key. Under wal only the failure record makes the relay try the row again, since a stream delivers each row once:
 //
 //	you delete                poll                                      wal
-//	the line and the row      the row is never published                the row is never published
-//	the line alone            the row is tried again                    the row is never published, and stays in the table
+//	the record and the row    the row is never published                the row is never published
+//	the record alone          the row is tried again                    the row is never published, and stays in the table
 //	the row alone             the row is never published                the row is never published
 //
-// If you delete the row alone, the relay deletes the line too: within two minutes after the end of every transaction that was open when the
-// line was written. It cannot do so earlier. While the commit of a row waits for a synchronous standby, a stream delivers the row, and
-// other sessions do not see it yet.
+// If you delete the row alone, the relay deletes the failure record too: within two minutes after the end of every transaction that was open
+// when the record was written. It cannot do so earlier. While the commit of a row waits for a synchronous standby, a stream delivers the
+// row, and other sessions do not see it yet.
 //
-// For a row that a stream has delivered, the column wal also applies after a change to poll. So do not delete the line of a row that you
-// want to try again: set it to retrying, with a next_try. The command outbox-relay parked retry does that.
+// For a row that a stream has delivered, the column wal also applies after a change to poll. So do not delete the failure record of a row
+// that you want to try again: set it to retrying, with a next_try. The command outbox-relay parked retry does that.
 //
 // # Pauses
 //
@@ -172,7 +174,8 @@
 //	the number changes    the leader stores the new layout, under which no old lease can be renewed, and waits
 //	                      until the last old lease is released or has expired; only then are rows claimed under the new one
 //	the source is wal     the leader makes it one shard before anything is streamed
-//	a relay is started    it requests shards, one at a time, from relays that hold at least two more than it does
+//	a relay is started    it requests shards, one at a time, from relays that hold at least two more than it does; in the first
+//	                      second after the holder has released such a shard, only the relay that requested it may take it
 //	a relay is killed     its leases expire, and the others take them
 //	a relay was frozen    as above; awake, it may send again, and deletes nothing
 //
@@ -212,14 +215,15 @@
 // delivered by the log once more.
 //
 // Two kinds of rows are published in transactions of their own, without a checkpoint: recorded rows, and rows that the log does not have
-// (first start, or a new slot). A crash between the end of such a transaction and the statement that deletes the lines or the rows repeats
-// them. Status.Repeats reports when rows that the log does not have are published. Nothing reports the repeat of a recorded row.
+// (first start, or a new slot). A crash between the end of such a transaction and the statement that deletes the failure records or the rows
+// repeats these rows. Status.Repeats reports when rows that the log does not have are published. Nothing reports the repeat of a recorded
+// row.
 //
 //	failure                                a consumer of committed messages sees
 //	killed before the end                  each row once: the next relay aborts the transaction and sends again
 //	killed after the end                   each row once: the next relay begins at the checkpoint
-//	killed after the end, before the line  that row twice
-//	of a recorded row is deleted
+//	killed after the end, before the       that row twice
+//	record of a failed row is deleted
 //	the result of the end is not known     each row once: the relay takes the id again, which ends the transaction, and then
 //	                                       reads the checkpoint
 //	frozen, then awake                     no repeat: the broker refuses a relay that lost the id
@@ -278,16 +282,22 @@
 // While active under wal: one connection for replication, one for checkpoints and samples, and at times one for the lease and for
 // maintenance. An idle relay runs some 10 statements a minute.
 //
-// No transaction that locks a row or a table spans two statements, so a frozen relay blocks no other session. There is one exception: while
-// a mapped table is read, in one statement, the table cannot be changed.
+// A transaction that locks rows or a table is one statement, so a frozen relay blocks no other session. There are four exceptions. If the
+// relay freezes in one of them, it keeps the locks until the server ends its connection:
+//
+//	a partition is created                 no other relay creates or detaches a partition; readers and writers do not wait
+//	a detached partition is dropped        sessions that read this partition wait
+//	closed records are removed             sessions that change the records of this batch wait; no other relay removes records of this kind
+//	a mapped table is read                 in one statement, which may take long: the table cannot be altered
 //
 // Connect directly. Through a pooler that changes the server connection per transaction, notifications are lost, and replication is
 // impossible.
 //
 // The relay's sessions begin with the settings that they rely on: no time-outs, UTF8, read committed, pg_catalog first in the search path,
 // and commits that wait for this server's disk but for no standby. Other settings of the role or the database do not matter, with one
-// exception. With synchronous_commit=off only stored checkpoints and the records of failed rows wait for the disk, and after a crash of the
-// server a poll publishes again the last rows that it deleted.
+// exception. With synchronous_commit=off only stored checkpoints and changes of failure records wait for the disk. After a crash of the
+// server a poll publishes again the last rows that it deleted. A row that a claim parks, since its text is not UTF-8, does not wait for the
+// disk: after a crash a claim parks it again.
 //
 // After a failover, connections to two servers may be open at once. Snapshots, transaction ids and checkpoints of two servers
 // are never combined: a source reads from one server process, and uses only connections to that process for statements

@@ -15,8 +15,8 @@ import (
 	"github.com/troupe-go/troupe/internal/wal"
 )
 
-// unconvertible reports whether the server could not convert text between the database's encoding and UTF-8. Text in SQL_ASCII may be of
-// any bytes. Other encodings have bytes or characters without a counterpart in UTF-8.
+// unconvertible reports whether the server could not convert text between the database's encoding and UTF-8. A database in SQL_ASCII may
+// hold any bytes. Other encodings have bytes or characters without a counterpart in UTF-8.
 func unconvertible(err error) bool {
 	var refusal *pgconn.PgError
 	return errors.As(err, &refusal) && (refusal.Code == "22021" || refusal.Code == "22P05")
@@ -40,8 +40,9 @@ func (r *rowsParked) Error() string {
 	return fmt.Sprintf("%d rows whose text cannot be converted to UTF-8 are parked", len(r.rows))
 }
 
-// parkUnreadable parks the rows whose text made a claim fail with cause. statement is parkUnreadableRows or parkUnreadableFailures. It
-// returns a *rowsParked, or cause if there is no such row.
+// parkUnreadable parks the rows whose text made a claim fail with cause, and returns a *rowsParked. statement is parkUnreadableRows or
+// parkUnreadableFailures. If there is no such row, it returns cause. If the term is over, it parks no row and also returns cause; the
+// goroutine that renews the lease then ends the term.
 func parkUnreadable(ctx context.Context, db interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }, statement string, args any, cause error) error {
@@ -65,7 +66,7 @@ func parkUnreadable(ctx context.Context, db interface {
 	return &rowsParked{parked}
 }
 
-// setAside parks the rows of the shard whose text made a claim fail with cause. It returns the error of parkUnreadable.
+// setAside parks the rows of the shard whose text made a claim fail with cause. It returns a *rowsParked, or another error.
 func (p *poll) setAside(ctx context.Context, cause error) error {
 	if err := p.connect(ctx); err != nil {
 		return fmt.Errorf("connect: %w", err)
@@ -80,9 +81,9 @@ func (p *poll) setAside(ctx context.Context, cause error) error {
 	return p.check(err)
 }
 
-// A converter converts text of the log to UTF-8 by the server's rules. A relay begins without one: then the server converts rows as it
-// sends them, and ends the stream at the first row that it cannot convert. After that the relay reads the log and mapped tables in the
-// database's encoding, with a converter.
+// A converter converts text from the database's encoding to UTF-8, with the server's own function. A relay begins without a converter: the
+// server converts rows as it sends them, and ends the stream at the first row that it cannot convert. From then on the relay reads the log
+// and mapped tables in the database's encoding, and uses a converter.
 type converter struct {
 	db       *server
 	encoding string
@@ -92,7 +93,8 @@ type converter struct {
 // errEncoding means that text cannot be converted.
 var errEncoding = errors.New("text that cannot be converted to UTF-8")
 
-// readInDatabaseEncoding makes the relay read text in the database's encoding from now on.
+// readInDatabaseEncoding makes the relay read text in the database's encoding from now on. cause is the error of the row that the server
+// could not convert.
 func (r *Relay) readInDatabaseEncoding(cause error) {
 	r.asStored = true
 	r.cfg.Log.Warn().Err(cause).Msg("the server cannot convert a row to UTF-8: " +
@@ -113,7 +115,7 @@ func (r *Relay) newConverter(ctx context.Context, db *server) (*converter, error
 	return c, nil
 }
 
-// text returns a value in UTF-8. The error is errEncoding, or an error of the connection.
+// text returns a value in UTF-8. The error is errEncoding if the value cannot be converted; any other error is of the connection.
 func (c *converter) text(value []byte) ([]byte, error) {
 	if pgtext.IsASCII(value) {
 		return value, nil
@@ -149,8 +151,8 @@ func (c *converter) text(value []byte) ([]byte, error) {
 
 const maxCachedText = 1024 // longest text that is cached, in bytes
 
-// values converts the text of a row of a mapped table. A value that cannot be converted stays as it
-// is and is marked: a row whose message needs it is parked.
+// values converts the text of a row of a mapped table. A value that cannot be converted stays as it is stored, and is marked: a row whose
+// message needs it is parked.
 func (c *converter) values(b *boundTable, row []mapping.Value) error {
 	return b.table.Recode(row, c.encoding, func(value []byte) ([]byte, bool, error) {
 		text, err := c.text(value)
@@ -181,8 +183,8 @@ func (c *converter) relation(stored *wal.Relation) (*wal.Relation, error) {
 	return &converted, nil
 }
 
-// tuple converts the text of a row. If some text cannot be converted, reason says why, and that text stays as it is stored. So the row's
-// key equals the result of troupe.outbox_order_key.
+// tuple converts the text of a row. Text that cannot be converted stays as it is stored, and reason is the error, so that the row is
+// parked. The row's key then equals the result of troupe.outbox_order_key.
 func (c *converter) tuple(l layout, stored wal.Tuple) (converted wal.Tuple, reason, err error) {
 	converted, err = stored.Map(func(n int, value []byte) ([]byte, error) {
 		switch l[n] {

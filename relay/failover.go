@@ -20,7 +20,7 @@ const (
 // failoverSince is the first server_version_num whose slots have the property failover.
 const failoverSince = 170000
 
-// wantsFailover reports whether the slot is to have the property failover: the server's standbys then copy it.
+// wantsFailover reports whether the slot should have the property failover, with which the server's standbys copy it.
 func (r *Relay) wantsFailover(ctx context.Context, db querier) (bool, error) {
 	if r.cfg.Failover == failoverOff {
 		return false, nil
@@ -35,8 +35,8 @@ func (r *Relay) wantsFailover(ctx context.Context, db querier) (bool, error) {
 	return version >= failoverSince, nil
 }
 
-// createSlot creates the slot. A server that only resembles Postgres may refuse a slot with failover. Then, under failoverAuto, createSlot
-// creates one without.
+// createSlot creates the slot. A server that only resembles Postgres may refuse a slot with failover. Under failoverAuto createSlot then
+// creates the slot without failover.
 func (r *Relay) createSlot(ctx context.Context, db querier, conn *wal.Conn) (wal.LSN, error) {
 	failover, err := r.wantsFailover(ctx, db)
 	if err != nil {
@@ -50,8 +50,8 @@ func (r *Relay) createSlot(ctx context.Context, db querier, conn *wal.Conn) (wal
 	return from, err
 }
 
-// setSlotFailover changes the slot's property failover if it is not the configured one. No client may stream the slot. Under failoverAuto a
-// refusal of the server is only logged, and the slot is used as it is.
+// setSlotFailover changes the slot's property failover if it is not the configured one. The server refuses the change while a client
+// streams the slot. Under failoverAuto a refusal is only logged, and the slot is used as it is.
 func (r *Relay) setSlotFailover(ctx context.Context, db querier, conn *wal.Conn, slot slotState) error {
 	failover, err := r.wantsFailover(ctx, db)
 	if err != nil || slot.failover == nil || *slot.failover == failover {

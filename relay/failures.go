@@ -36,23 +36,23 @@ type failure struct {
 	maxAttempts int // 0: limited by time
 }
 
-// attemptsNow returns the number of failed attempts, including this one. The number fits into the column attempts, even if an operator has
-// set the column to its maximum.
+// attemptsNow returns the number of failed attempts, including this one. It is at most the maximum of the column attempts, even if an
+// operator has set the column to that maximum.
 func (i *item) attemptsNow() int { return min(i.attempts, math.MaxInt32-1) + 1 }
 
-// behindOthers returns the failure of a row that waits behind others of its key. It must be recorded, since a stream delivers the row only
-// once.
+// behindOthers returns the failure of a row that waits behind another row of its key. The failure must be recorded, since a stream delivers
+// the row only once.
 func behindOthers(i *item) failure {
 	return failure{PublishFailure: PublishFailure{Position: i.row.Position, ID: i.row.ID, Topic: i.row.Topic}, item: i}
 }
 
-// judge decides what happens to a row that failed with err. It returns false if the row is not the cause. Attempts are counted per class of
-// error: if the last attempt failed with an error of another class, this one counts as the first.
+// judge decides what happens to a row that failed with err. rowFailed is false if the row is not at fault, and then t is empty. Attempts
+// are counted per class of error: if the last attempt failed with an error of another class, this one counts as the first.
 //
 //	error                                         result
-//	the broker is away, or refuses everything     not the row's: wait; after UnknownTopic see postpone
+//	the broker is away, or refuses everything     rowFailed is false: wait; after UnknownTopic see postpone
 //	the broker refuses the time of sending        the same, see byClock
-//	no broker takes records of the partition      retry until it is published: see errNotTaken
+//	no broker takes records of the partition      rowFailed is false; next retries until the record is published, see later
 //	the topic is unknown, or has no schema        retry until UnknownTopic has passed, then park
 //	the topic is denied (ACL)                     retry by the policy, then park
 //	too large, an impossible topic, bad headers,
@@ -96,8 +96,8 @@ func unsendable(i *item, err error) bool {
 	return kafka.Classify(err) == kafka.Unsendable && !byClock(i, err)
 }
 
-// byClock reports whether the broker refused the record's timestamp, and that is the time of sending. Then the clock of this machine or of
-// the broker is wrong. The next try has another timestamp.
+// byClock reports whether the broker refused the record's timestamp, and that timestamp is the time of sending. Then the clock of this
+// machine or of the broker is wrong, and the row is not at fault. The next try has another timestamp.
 func byClock(i *item, err error) bool {
 	return errors.Is(err, kerr.InvalidTimestamp) && (i.mapped == nil || i.mapped.message.Timestamp.IsZero())
 }
@@ -107,13 +107,13 @@ func (r *Relay) untilNext(attempts int) time.Duration {
 	return min(r.cfg.Retry.Wait(attempts), r.cfg.UnknownTopic/10)
 }
 
-// A refusal records since when a partition or a schema is refused without a break, and when it was refused last.
+// A refusal records since when a partition or a schema has been refused without a break, and when it was refused last.
 type refusal struct{ since, last time.Time }
 
-// postpone is called for a row whose topic the broker refuses, or whose schema the registry refuses, although neither the row nor the relay
-// is the cause. refused is the result of partitionOf or schemaOf. Once it has been refused for UnknownTopic, postpone returns a failure,
-// so that the row waits for its next try. Without that such rows would fill the claims, and rows of other topics would wait. No such row is
-// parked: when the topic or the schema is accepted again, all of its rows are published.
+// postpone decides about a row whose topic the broker refuses, or whose schema the registry refuses, although neither the row nor the relay
+// is at fault. refused names the partition or the schema: it is a result of partitionOf or schemaOf. Once that has been refused for
+// UnknownTopic, postpone returns a failure and true, so that the row waits for its next try. Otherwise such rows would fill the claims, and
+// rows of other topics would wait. No such row is parked: when the topic or the schema is accepted again, all of its rows are published.
 func (p *publisher) postpone(i *item, refused string, err error) (t failure, rowFailed bool) {
 	now := time.Now()
 	f, known := p.failing[refused]
@@ -128,7 +128,7 @@ func (p *publisher) postpone(i *item, refused string, err error) (t failure, row
 	return p.relay.later(i, err), true
 }
 
-// later returns a failure with which the row is tried until it is published: it is never parked.
+// later returns a failure without a limit of attempts: the row is tried until it is published, and never parked.
 func (r *Relay) later(i *item, err error) failure {
 	return failure{item: i, PublishFailure: PublishFailure{
 		Position: i.row.Position, ID: i.row.ID, Topic: i.row.Topic, Attempts: i.attemptsNow(), Err: err,
@@ -143,8 +143,9 @@ func partitionOf(i *item) string { return fmt.Sprintf("%s/%d", i.record.Topic, i
 // schemaOf returns the name of the row's schema in publisher.failing. It equals no partition's name, which has one slash.
 func schemaOf(i *item) string { return "schema/" + i.row.Topic + "/" + i.row.Type }
 
-// recordAndReport records failures, and returns when they are stored. From then on a claim leaves out these rows, and the rows behind them. So the
-// publisher calls recordAndReport before it sends more rows.
+// recordAndReport records failures, and returns when they are stored. From then on a claim leaves out these rows, and the rows behind them.
+// So the publisher calls it before it sends more rows. If the relay dies between the record and the report, only troupe.outbox_failures
+// shows the row.
 func (p *publisher) recordAndReport(ctx context.Context, failures []failure) error {
 	if len(failures) == 0 {
 		return nil
@@ -160,7 +161,8 @@ func (p *publisher) recordAndReport(ctx context.Context, failures []failure) err
 	return nil
 }
 
-// reportFailures counts the recorded rows in Status, logs them, and calls the hook PublishFailed.
+// reportFailures counts recorded rows in Status, logs them, and calls the hook PublishFailed. It leaves out rows that only wait behind
+// others.
 func (p *publisher) reportFailures(rows []PublishFailure) {
 	r := p.relay
 	r.state.progressed(p.lease.ordinal(), func(s *Status) {
@@ -193,7 +195,7 @@ func (p *publisher) reportFailures(rows []PublishFailure) {
 // maxTopicName characters. The column may hold any text.
 func topicName(topic string) string { return plain.Line(topic, maxTopicName) }
 
-// recordFailures records failures, if the term is not over.
+// recordFailures records failures, unless the term is over.
 func (p *poll) recordFailures(ctx context.Context, failures []failure) error {
 	p.join(ctx)
 	if err := p.connect(ctx); err != nil {
@@ -240,8 +242,8 @@ func recordOutboxFailures(ctx context.Context, db querier, l *lease, failures []
 	return nil
 }
 
-// newestOf keeps the last failure of each position. The log can contain a position twice, after TRUNCATE … RESTART IDENTITY. Only the row
-// that was committed last can still be in the table.
+// newestOf returns the last failure of each position. After TRUNCATE … RESTART IDENTITY the log can contain a position twice, and only the
+// row that was committed last can still be in the table.
 func newestOf(failures []failure) []failure {
 	last := make(map[int64]int, len(failures))
 	for n, t := range failures {
@@ -259,7 +261,7 @@ func newestOf(failures []failure) []failure {
 	return kept
 }
 
-// errorText returns err's text, limited to 1000 bytes of what a text column can store.
+// errorText returns err's text without the bytes that a text column cannot store, cut to 1000 bytes.
 func errorText(err error) string {
 	const most = 1000
 	text := strings.ToValidUTF8(strings.ReplaceAll(err.Error(), "\x00", ""), "")

@@ -12,27 +12,28 @@ import (
 	"github.com/troupe-go/troupe/internal/kafka"
 )
 
-// errNotTaken means that no broker took a record in time, although brokers answer. Without a limit the client would try the record again
-// for as long as no broker takes it, and the relay could send no row of another topic.
+// errNotTaken means that no broker took a record in time, although brokers answer. Without a time limit the client would try the record
+// until a broker takes it, and the relay could send no row of another topic.
 var errNotTaken = errors.New("brokers answer, but none takes records of this partition: " +
 	"see whether it has a leader, and as many replicas in sync as min.insync.replicas says")
 
 const (
-	// leastPatience is longer than the client needs to leave a broker that does not answer, and to send to its successor.
+	// leastPatience is the least value of patience.limit. It is longer than the client needs to leave a broker that does not answer, and to
+	// send to its successor.
 	leastPatience = 15 * time.Second
-	probeTime     = 2 * time.Second
-	// answerTime is longer than a broker may work on a request, see brokerTimeout. A partition that is available again may take longer than
-	// probeTime for each record: if none were waited for longer, records would be stored, given up, and sent again for ever.
+	probeTime     = 2 * time.Second // limit for records of a topic that has just given up others
+	// answerTime is longer than a broker may work on a request, see brokerTimeout. A partition that is available again may need more than
+	// probeTime for each record. If every send ended after probeTime, its records would be stored, given up and sent again for ever.
 	answerTime  = 10 * time.Second
-	answerEvery = 5 // sends to a topic after its records were given up, of which one has answerTime
+	answerEvery = 5 // of so many sends to a topic that has given up records, one has answerTime instead of probeTime
 )
 
-// A patience limits how long a send waits for records that no broker takes while brokers answer. The zero value sets no limit: under
-// exactly-once a Kafka transaction cannot end without all of its records.
+// A patience limits how long a send waits for records that no broker takes although brokers answer. The zero value sets no limit. It is
+// used under exactly-once, where a Kafka transaction cannot end without all of its records.
 type patience struct {
 	limit   time.Duration     // for records of a topic; 0: no limit
-	probe   time.Duration     // for records of a topic of which a record was given up less than most ago
-	answer  time.Duration     // for each such record of one send of answerEvery
+	probe   time.Duration     // for records of a topic that gave up a record less than limit ago
+	answer  time.Duration     // instead of probe, in one of answerEvery sends
 	givenUp map[string]giveUp // by topic
 }
 
@@ -42,7 +43,8 @@ type giveUp struct {
 	sends int
 }
 
-// newPatience returns the patience of at-least-once delivery.
+// newPatience returns the limits of at-least-once delivery. A record that no broker takes waits for UnknownTopic, but at least for
+// Relay.patience. A record to a topic that has given up another one waits for less.
 func (r *Relay) newPatience() patience {
 	return patience{
 		limit:   max(r.cfg.UnknownTopic, r.patience),
@@ -52,8 +54,8 @@ func (r *Relay) newPatience() patience {
 	}
 }
 
-// newProducer creates the client of a term. The broker may have stored a record that the client gives up: then the record is published
-// twice.
+// newProducer creates the client of a term. This client may give up a record that the broker has already stored: then the record is
+// published twice.
 func (r *Relay) newProducer() (*kgo.Client, error) {
 	return r.newClient(kgo.AllowIdempotentProduceCancellation())
 }
@@ -73,14 +75,14 @@ func (p patience) limitOf(topic string) time.Duration {
 	return p.probe
 }
 
-// A deadline gives up the records of a send that were produced with ctx: the end of ctx makes the client give them up.
+// A deadline limits the time of the records that were produced with ctx: when ctx ends, the client gives them up.
 type deadline struct {
 	ctx context.Context
 	end func() // call it when all records are settled. It does not end ctx: the client may use ctx for its next request
 }
 
-// deadlineAfter returns a deadline that gives records up after limit, or later: it waits until a broker answers. While no broker answers,
-// the records wait.
+// deadlineAfter returns a deadline for records of one send. It ends after limit, as soon as a broker answers a ping: while no broker
+// answers, the records wait. If limit is 0, it never ends.
 func (s *sender) deadlineAfter(ctx context.Context, limit time.Duration) deadline {
 	if limit == 0 {
 		return deadline{context.Background(), func() {}}
@@ -106,14 +108,14 @@ func (s *sender) deadlineAfter(ctx context.Context, limit time.Duration) deadlin
 	}}
 }
 
-// gaveUp reports whether err means that the client gave up a record because its deadline ended. Then err is the error of the context, or an
-// error after which the client would otherwise have tried again.
+// gaveUp reports whether err means that the client gave up a record because its deadline ended. Then err is the context's error, or the
+// error of the last try, after which the client would otherwise have tried again.
 func gaveUp(err error) bool {
 	return errors.Is(err, context.Canceled) || kerr.IsRetriable(err) && kafka.Classify(err) == kafka.Unavailable
 }
 
-// notTaken replaces the error of a record that the client gave up by errNotTaken, and stores when that happened to the topic. now is the
-// same for all records of a send.
+// notTaken replaces the error of a record that the client gave up by errNotTaken, and counts the send in patience.givenUp. now is the same
+// for all records of a send, so that each send counts once.
 func (s *sender) notTaken(i *item, now time.Time) {
 	if !gaveUp(i.err) || s.patience.limit == 0 {
 		return

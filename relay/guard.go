@@ -11,7 +11,7 @@ import (
 	"github.com/troupe-go/troupe/internal/pg"
 )
 
-// SlotStatus describes a replication slot and the log that the server keeps for it, as of the last read. The slot is read at
+// SlotStatus describes a replication slot and the log that the server keeps for it, when it was last read. The relay reads the slot at
 // least every 35 s, and every 5 s while rows wait for the broker or half of a threshold is reached.
 type SlotStatus struct {
 	Name string `json:"name"`
@@ -43,8 +43,9 @@ const (
 // errGivenUp means that the slot was dropped because it held more than Config.SlotLimit.
 var errGivenUp = errors.New("the slot was dropped: it held more of the server's log than it may")
 
-// guard reads the slot's state regularly until ctx ends. It reports the state in Status, in Ready and in the log. It drops a slot that
-// holds more than Config.SlotLimit, so that the server's disk does not fill. Then the stream ends, and from then on the table is polled.
+// guard reads the slot's state regularly until ctx ends, in a goroutine of the leader. It reports the state in Status, in Ready and in the
+// log. It drops a slot that holds more than Config.SlotLimit, so that the server's disk does not fill. Then the stream ends, and this
+// process polls the table from then on.
 func (r *Relay) guard(ctx context.Context, l *lease) {
 	if r.cfg.Source == Poll {
 		return
@@ -69,7 +70,7 @@ func (r *Relay) guard(ctx context.Context, l *lease) {
 	}
 }
 
-// calm reports whether guard may wait for guardCalm before it reads the slot again. s is the state that it read last; nil: there was no
+// calm reports whether guard may wait for guardCalm before it reads the slot again. s is the state that guard read last; nil: there was no
 // slot.
 func (r *Relay) calm(s *SlotStatus) bool {
 	switch {
@@ -85,8 +86,8 @@ func (r *Relay) calm(s *SlotStatus) bool {
 	return s.RetainedBytes < least/2 && s.WALStatus != "unreserved" && s.WALStatus != "lost"
 }
 
-// readSlotStatus reads the slot's state and sets Status.Slot. It returns nil if there is no slot. last is the state that it returned
-// before.
+// readSlotStatus reads the slot's state, and sets Status.Slot. It returns nil if there is no slot. Once a minute it also stores the size of
+// the retained log in troupe.relay_slot_samples, for the console. last is the state that the call before returned.
 func (r *Relay) readSlotStatus(ctx context.Context, l *lease, last *SlotStatus) (*SlotStatus, error) {
 	ctx, cancel := context.WithTimeout(ctx, guardEvery)
 	defer cancel()
@@ -152,8 +153,8 @@ func (s *SlotStatus) problem(most int64) error {
 	return nil
 }
 
-// giveUpSlot drops the slot. This process does not create the slot again: it polls. The stored state stays, so the poll knows which rows of the
-// table are published.
+// giveUpSlot drops a slot that holds more than Config.SlotLimit. This process does not create a slot again: it polls. The stored state
+// stays, so the poll knows which rows of the table are published.
 func (r *Relay) giveUpSlot(ctx context.Context, l *lease, s *SlotStatus) error {
 	if _, err := l.renew(ctx, r.pool, nothing); err != nil { // the slot may belong to a new leader by now
 		return err

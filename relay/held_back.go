@@ -12,13 +12,13 @@ import (
 	"github.com/troupe-go/troupe/internal/pg"
 )
 
-// heldAfter is the time without progress of the stream after which the relay checks whether the server holds the log back. It is also the
-// time between two checks.
+// heldAfter is the time for which a stream must make no progress before the relay checks whether the server holds the log back. It is also
+// the time between two checks.
 const heldAfter = 5 * time.Second
 
-// standbyWait returns the reason if the server process pid, which sends the log to the relay, waits for a standby. It returns nil if the
-// process does not wait. The server sends no part of the log to a failover slot before every standby in synchronized_standby_slots has
-// received that part, however long a standby is absent.
+// standbyWait returns an error if the server process pid, which sends the log to the relay, waits for a standby; the error names the cause.
+// It returns nil if the process does not wait. The server sends no part of the log to a failover slot before every standby in
+// synchronized_standby_slots has received that part, however long a standby is absent.
 func standbyWait(ctx context.Context, db querier, pid uint32) error {
 	ctx, cancel := context.WithTimeout(ctx, heldAfter)
 	defer cancel()
@@ -53,9 +53,9 @@ func (r *Relay) heldBack(why error) {
 	r.quiet.failed("log", why)
 }
 
-// reportSilence is called while the stream runs, with the sample that the stream has not passed yet, or with nil if it has passed the last
-// one. Once the sample is older than heldAfter, reportSilence checks every heldAfter whether the server holds the log back. While the window
-// is full, the relay itself is the cause of the delay, and it does not check.
+// reportSilence reports why the server sends no part of the log. storeCheckpoints calls it regularly. pending is the sample that the stream
+// has not passed yet; nil: it has passed the last one. Once pending is older than heldAfter, reportSilence checks every heldAfter whether
+// the server holds the log back. It does not check while the window is full, since then the relay itself delays the log.
 func (s *stream) reportSilence(ctx context.Context, pending *sample) {
 	switch {
 	case pending == nil || s.isFull():
@@ -70,8 +70,8 @@ func (s *stream) reportSilence(ctx context.Context, pending *sample) {
 	}
 }
 
-// silenceError returns an error if the server has sent no part of its log for 2 * Relay.silence, although it has more log: the sample shows that. Rows may
-// wait then, and the relay does not know of them. A keepalive is no part of the log.
+// silenceError returns an error if the server has sent no part of its log for 2 * Relay.silence, although it has more log: the sample
+// shows that. Then rows may wait in the server's log, and the relay does not know of them. A keepalive is no part of the log.
 func (s *stream) silenceError(pending *sample) error {
 	if s.sent.Load() >= uint64(pending.lsn) { // the rows up to the sample were sent, and are not published yet
 		return nil

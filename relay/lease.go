@@ -14,7 +14,7 @@ import (
 	"github.com/troupe-go/troupe/internal/pg"
 )
 
-// leaseChannel is the notification channel for released leases.
+// leaseChannel is the notification channel on which the release of a lease is announced.
 const leaseChannel = "troupe_relay"
 
 // errLost means that the term is over: another relay holds the lease, or it could not be renewed in time.
@@ -26,10 +26,10 @@ type querier interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 }
 
-// A lease is the right to publish for one term. It expires by the database's clock. The process measures its age by its own monotonic
-// clock, from just before it requested the last renewal: so the process never assumes that the lease lasts longer than it does.
+// A lease is the right to publish for one term. It expires by the database's clock. The process measures the age of the lease by its own
+// monotonic clock, from just before it requested the last renewal. So it never takes the lease for valid after the lease has expired.
 type lease struct {
-	shard  int // negative: a table with a mapping
+	shard  int // negative: the lease of a mapped table
 	holder string
 	term   int64
 	length time.Duration
@@ -41,7 +41,7 @@ type lease struct {
 	slot   *string   // slot that the holder streams; nil: none
 }
 
-// args returns the named arguments that identify the term, together with others.
+// args returns the named arguments that identify the term, and adds others.
 func (l *lease) args(others pg.Args) pg.Args {
 	args := pg.Args{"shard": l.shard, "shards": l.shardCount(), "holder": l.holder, "term": l.term, "longest": longestLease(l.length)}
 	for name, value := range others {
@@ -50,8 +50,8 @@ func (l *lease) args(others pg.Args) pg.Args {
 	return args
 }
 
-// ordinal returns the shard's number within its outbox. The outbox of a mapped table has one shard, number 0; its lease has a negative
-// number.
+// ordinal returns the shard's number within its outbox. A mapped table has one shard, number 0, although the number of its lease is
+// negative.
 func (l *lease) ordinal() int { return max(l.shard, 0) }
 
 // shardCount returns the number of shards of the outbox.
@@ -68,14 +68,14 @@ func (l *lease) setShards(shards int) {
 	l.shards = shards
 }
 
-// reportPause calls paused with the result of a renewal: whether the outbox is paused.
+// reportPause calls paused after a renewal, with whether the outbox is paused.
 func (l *lease) reportPause(paused bool) {
 	if l.paused != nil {
 		l.paused(paused)
 	}
 }
 
-// renewed records when a successful renewal was requested.
+// renewed records that a renewal succeeded which was requested at asked.
 func (l *lease) renewed(asked time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -89,7 +89,7 @@ func (l *lease) age() time.Duration {
 	return time.Since(l.since)
 }
 
-// left returns the least time for which the lease is still valid. It is negative if the lease may have expired.
+// left returns for how long the lease is valid at least. It is negative if the lease may have expired.
 func (l *lease) left() time.Duration { return l.long() - l.age() }
 
 // A scope limits the rows of a claim. The zero value does not limit them.
@@ -107,7 +107,7 @@ func (s scope) withoutMarks() scope {
 	return s
 }
 
-// args returns the named arguments of the scope, together with others.
+// args returns the named arguments of the scope, and adds others.
 func (s scope) args(others pg.Args) pg.Args {
 	args := pg.Args{"low": s.low, "past": s.past, "blocking": s.blocking, "published": s.published, "sweep": s.sweep}
 	for name, value := range others {
@@ -116,11 +116,11 @@ func (s scope) args(others pg.Args) pg.Args {
 	return args
 }
 
-// nothing is the scope of a renewal that looks for no rows.
+// nothing is the scope of a renewal that does not look for rows.
 var nothing = scope{low: math.MaxInt64}
 
 // long returns the length that a renewal requests: streamLease while the holder streams a slot, else Config.Lease. The longer lease delays
-// no standby: a standby that finds the slot idle takes over without waiting for the lease to expire.
+// no standby, since a standby takes the lease as soon as it finds the slot idle.
 func (l *lease) long() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -130,7 +130,7 @@ func (l *lease) long() time.Duration {
 	return l.length
 }
 
-// streams renews the lease, and stores with it the slot that the holder streams; nil: none.
+// streams renews the lease, and stores in it the name of the slot that the holder streams; nil: none.
 func (l *lease) streams(ctx context.Context, db querier, slot *string) error {
 	l.mu.Lock()
 	l.slot = slot
@@ -139,23 +139,24 @@ func (l *lease) streams(ctx context.Context, db querier, slot *string) error {
 	return err
 }
 
-// clearSlot removes the slot from the lease when a stream has ended. The next renewal stores that. Until then a standby that finds the slot
-// idle may take over.
+// clearSlot removes the slot from the lease when a stream has ended. The next renewal stores the change. Until then a standby that finds
+// the slot idle may take the lease.
 func (l *lease) clearSlot() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.slot = nil
 }
 
-// streamLease is long, so that an idle relay runs few statements.
+// streamLease is the length of the lease of a relay that streams. It is long, so that an idle relay runs few statements.
 const streamLease = time.Minute
 
-// longestLease returns how long the lease of another relay may last, at most, by the database's clock: twice the longest lease of a relay with
-// this configuration. A lease without a slot that lasts longer was taken while the clock was ahead, and counts as free. If its holder still
-// runs, it loses the term, which causes repeats.
+// longestLease returns how long the lease of another relay can last, at most, by the database's clock: twice the longest lease of a relay
+// with this configuration. A lease without a slot that lasts longer was taken while the database's clock was ahead, and counts as free. If
+// its holder still runs, it loses the term, which causes repeats.
 func longestLease(length time.Duration) time.Duration { return 2 * max(length, streamLease) }
 
-// renew renews the lease, and reports whether a claim in the scope look would find a row. The error wraps errLost when the term is over.
+// renew renews the lease, and reports whether a claim within the scope look would find a row. The error wraps errLost when the term is
+// over.
 func (l *lease) renew(ctx context.Context, db querier, look scope) (found bool, err error) {
 	asked := time.Now()
 	l.mu.Lock()
@@ -178,8 +179,8 @@ func (l *lease) renew(ctx context.Context, db querier, look scope) (found bool, 
 	return found, nil
 }
 
-// renewUntilLost renews the lease whenever a third of its length has passed. It returns nil when ctx ends. When the lease is lost it returns an error
-// that wraps errLost. It calls onError with each other error.
+// renewUntilLost renews the lease whenever a third of its length has passed. It returns nil when ctx ends, and an error that wraps errLost
+// when the lease is lost. It calls onError with each other error, and tries again.
 func (l *lease) renewUntilLost(ctx context.Context, db querier, onError func(error)) error {
 	for {
 		timer := time.NewTimer(min(l.long()/3-l.age(), l.length))
@@ -214,7 +215,7 @@ func (l *lease) renewUntilLost(ctx context.Context, db querier, onError func(err
 	}
 }
 
-// release ends the term, so that a standby need not wait until the lease expires.
+// release ends the term in the database, so that a standby need not wait until the lease expires.
 func (l *lease) release(ctx context.Context, db querier) error {
 	if _, err := db.Exec(ctx, releaseLease, l.args(nil)); err != nil {
 		return fmt.Errorf("release the lease: %w", err)

@@ -13,14 +13,15 @@ import (
 	"github.com/troupe-go/troupe/internal/wal"
 )
 
-// A ledger knows the keys of the rows that are recorded in troupe.outbox_failures, or in troupe.mapped_failures for a mapped table. A
-// stream needs it, since it delivers each row once: a row that comes after a recorded row of its key must be recorded too.
+// A ledger holds the keys of the rows that are recorded in troupe.outbox_failures, or in troupe.mapped_failures for a mapped table. A
+// stream delivers each row once. So when it delivers a row behind a recorded row of the same key, it must record that row too, and the
+// ledger shows that.
 //
-// After a restart a stream may deliver rows again. A row that is recorded itself is not published then, and keeps its record; a row
-// without a key is recognised by its id. A row that comes before all recorded rows of its key is published: again, or for the first
-// time if its Kafka transaction was aborted.
+// After a restart a stream may deliver rows again. A row that is recorded itself is not published then, and keeps its record; a row without
+// a key is recognised by its id. A row before all recorded rows of its key is published: again, or for the first time if its Kafka
+// transaction was aborted.
 //
-// Keys are kept as hashes. Two keys with the same hash wait for each other, which does no harm.
+// Keys are held as hashes. Two keys with the same hash wait for each other, which does no harm.
 type ledger struct {
 	db    *server
 	lease *lease
@@ -31,20 +32,20 @@ type ledger struct {
 	keys    map[uint64]keyFailures // recorded rows by key
 	rows    int                    // recorded rows in total
 
-	blocking string // digest of the rows that others waited behind when the method due last found no row
-	// blockedBefore is the position from which the method due reads waiting rows. It has found that all waiting rows before blockedBefore are blocked,
-	// which stays true while blocking is unchanged. For a mapped table the row at blockedBefore is blocked too.
+	blocking string // digest of the blocking rows, behind which others waited, when the method due last found no row
+	// blockedBefore is the position from which the method due reads waiting rows. All waiting rows before it are blocked while the blocking
+	// rows are unchanged. For a mapped table the row at blockedBefore is blocked too.
 	blockedBefore int64
 }
 
 // A keyFailures counts the failed rows of one key.
 type keyFailures struct {
 	rows   int
-	lowest logOrder // of the first of these rows, or lower: it stays when the first row is published
+	lowest logOrder // place of the first of these rows, or a lower one: it does not change when the first row is published
 }
 
-// A logOrder orders the rows of a key. The zero value sorts first: a row of a mapped table has it if it was read from the table, and not
-// from the log.
+// A logOrder is the place of a row in the order of its key. The zero value sorts first: a row of a mapped table has it if the row was read
+// from the table, and not from the log.
 type logOrder struct {
 	commit wal.LSN // zero for rows of troupe.outbox, whose position is the number
 	number int64
@@ -54,7 +55,7 @@ func (p logOrder) before(q logOrder) bool {
 	return p.commit < q.commit || p.commit == q.commit && p.number < q.number
 }
 
-// order returns the place of a row in the order of its key.
+// order returns the row's place in the order of its key.
 func (i *item) order() logOrder {
 	if i.mapped != nil {
 		return logOrder{i.commit, i.commitRow}
@@ -66,8 +67,8 @@ func (r *Relay) newLedger(db *server, l *lease) ledger {
 	return ledger{db: db, lease: l, table: r.mapped, service: r.cfg.Service}
 }
 
-// load replaces keys and rows with the failure records of the database: of troupe.outbox_failures, or of the mapped table in
-// troupe.mapped_failures.
+// load fills the ledger from the database: it sets l.keys to the keys of all failed rows, and l.rows to their number. It reads
+// troupe.outbox_failures, or the mapped table's rows of troupe.mapped_failures.
 func (l *ledger) load(ctx context.Context) error {
 	query, args := failedKeys, []any(nil)
 	if l.table != nil {
@@ -93,9 +94,9 @@ func (l *ledger) load(ctx context.Context) error {
 	return nil
 }
 
-// loadSwept replaces keys and rows as load does, for a sweep of a mapped table. A sweep reads rows in the order of the mapping's position
-// or timestamp, so the first recorded row of each key is found in this order. A row before it does not wait. There may be such a row under
-// exactly-once: the later row was recorded, and the slot was lost before the Kafka transaction of the earlier row was committed.
+// loadSwept fills the ledger as load does, for a sweep of a mapped table. A sweep reads rows in the order of the mapping's position or
+// timestamp, so the first recorded row of each key is the first one in this order. A row before it does not wait. There may be such a row
+// under exactly-once: the later row was recorded, and the slot was lost before the Kafka transaction of the earlier row was committed.
 func (l *ledger) loadSwept(ctx context.Context) error {
 	if err := l.load(ctx); err != nil {
 		return err
@@ -131,7 +132,7 @@ func (l *ledger) loadSwept(ctx context.Context) error {
 
 func (l *ledger) hash(key []byte) uint64 { return maphash.Bytes(l.seed, key) }
 
-// failureKey returns the bytes by which a failed row is recognised: its key, or its id if it has none.
+// failureKey returns the bytes by which the ledger recognises a failed row: its key, or its id if it has no key.
 func failureKey(i *item) []byte {
 	if i.key == nil {
 		return i.row.ID[:]
@@ -148,7 +149,7 @@ func (l *ledger) behind(i *item) bool {
 	return there && !i.order().before(of.lowest)
 }
 
-// addFailure adds a row that was recorded as failed.
+// addFailure adds a row that was just recorded as failed.
 func (l *ledger) addFailure(i *item) {
 	l.count(failureKey(i), keyFailures{1, i.order()})
 	if l.table == nil {
@@ -174,8 +175,8 @@ func (l *ledger) count(key []byte, more keyFailures) {
 	l.keys[h] = of
 }
 
-// due reads failed rows that may be published now. If the rows that others wait behind are unchanged since due found no row, it reads only
-// the waiting rows from blockedBefore on, since there may be a million of them.
+// due reads failed rows that may be published now. There may be a million waiting rows. If the blocking rows are unchanged since due last
+// found no row, due reads only the waiting rows from blockedBefore on.
 func (l *ledger) due(ctx context.Context) ([]*item, error) {
 	if l.table != nil {
 		return l.dueMapped(ctx)
@@ -204,8 +205,8 @@ func (l *ledger) due(ctx context.Context) ([]*item, error) {
 	return items, err
 }
 
-// claim reads failed rows of troupe.outbox that may be published now: rows that are due, and from position from on waiting rows that are
-// not blocked.
+// claim reads failed rows of troupe.outbox that may be published now: rows whose next try is due, and waiting rows that are not blocked,
+// from position from on.
 func (l *ledger) claim(ctx context.Context, from int64) ([]*item, error) {
 	rows, err := l.db.Query(ctx, claimFailures, pg.Args{"rows": 1000, "from": from, "bytes": claimBytes})
 	if err != nil {
@@ -227,7 +228,8 @@ func (l *ledger) claim(ctx context.Context, from int64) ([]*item, error) {
 	return items, nil
 }
 
-// dueMapped does the same as due for a mapped table. In troupe.mapped_failures, rows that are recorded later have higher positions.
+// dueMapped does the same as due for a mapped table. Its blockedBefore is a position in troupe.mapped_failures: a row that is recorded
+// later has a higher one.
 func (l *ledger) dueMapped(ctx context.Context) ([]*item, error) {
 	var blocking string
 	var newest int64
@@ -275,7 +277,7 @@ func (l *ledger) cure(ctx context.Context, items []*item) error {
 	return nil
 }
 
-// cured removes from the ledger the rows whose failure records were deleted.
+// cured removes rows from the ledger after their failure records were deleted.
 func (l *ledger) cured(items []*item) {
 	for _, i := range items {
 		if i.failedBefore {

@@ -10,7 +10,7 @@ import (
 )
 
 // warnOfLeftSlots logs, once each, the slots from which troupe.outbox was streamed before another slot was configured. The server keeps its
-// log for such a slot until the slot is dropped. The relay does not drop it, since a standby may still be configured with its name.
+// log for such a slot until it is dropped. The relay does not drop it, since a standby may still be configured with its name.
 func (r *Relay) warnOfLeftSlots(ctx context.Context, warned map[string]bool) error {
 	if r.mapped != nil {
 		return nil
@@ -34,8 +34,10 @@ func (r *Relay) warnOfLeftSlots(ctx context.Context, warned map[string]bool) err
 }
 
 // checkLeftSlots returns an error if another slot may hold rows that the table no longer has. A service may delete a row right after its
-// insert, and then only the log has that row. There are two cases. The table was streamed from another slot, and that slot still exists. Or
-// this table was never streamed, but a table that no longer exists was, from another slot: this table may be that one, renamed.
+// insert, and then only the log has that row. There are two cases:
+//
+//   - The table was streamed from another slot, and that slot still exists.
+//   - This table was never streamed, but a table that no longer exists was, from another slot. This table may be that one, renamed.
 func (t *mappedTable) checkLeftSlots(ctx context.Context, r *Relay, db *server, st storedState) error {
 	rows, err := db.Query(ctx, listLeftMappedSlots, t.args(pg.Args{"slot": r.cfg.Slot}))
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/troupe-go/troupe/internal/pg"
 )
 
-// A looker looks for rows in all shards of the process whose last claim found none. The same statement renews the leases of all shards of
-// the process. So the cost of an idle relay does not grow with the number of shards.
+// A looker looks for rows in the shards of this process that rest: their last claim found no rows. The same statement renews the leases of
+// all shards of the process. So the cost of an idle relay does not grow with the number of shards.
 type looker struct {
 	relay     *Relay
 	session   session
@@ -27,7 +27,7 @@ type looker struct {
 	leases  map[int]*holding
 	resting map[int]*resting
 	looked  time.Time // when the last successful look was requested
-	allHeld bool      // that look found every shard held, and no other relay with at least two more
+	allHeld bool      // this look found every shard held, and no other relay that holds at least two more
 }
 
 // A holding is a shard whose lease this process holds.
@@ -36,13 +36,13 @@ type holding struct {
 	yield context.CancelFunc // ends the term once the rows in flight are settled; nil for shard 0
 }
 
-// A resting is a shard whose last claim found no rows. It waits until the looker finds rows.
+// A resting is a shard whose last claim found no rows. Its poll waits on found until the looker finds rows.
 type resting struct {
 	scope scope
 	found chan restEnd
 }
 
-// A restEnd is the reason that a rest ended.
+// A restEnd is the reason why the rest of a shard ended.
 type restEnd int
 
 const (
@@ -51,7 +51,7 @@ const (
 	restSlow                // there are none, but the look took longer than slowLook
 )
 
-// slowLook is the duration above which a look has passed over so many rows that a new mark is worth its cost, see mark.
+// slowLook is the duration above which a look passed over so many rows that a new mark is worth its cost, see mark.
 const slowLook = 20 * time.Millisecond
 
 func newLooker(r *Relay) *looker {
@@ -85,7 +85,7 @@ func (l *looker) held() []int {
 	return slices.Sorted(maps.Keys(l.leases))
 }
 
-// allShardsHeld reports whether the last look is younger than within, and found every shard held and no other relay with at least two
+// allShardsHeld reports whether the last look is younger than within and found every shard held, and no other relay that holds at least two
 // shards more than this one. Then this process has no shard to take or to request, and other goroutines need not read the leases.
 func (l *looker) allShardsHeld(within time.Duration) bool {
 	l.mu.Lock()
@@ -93,8 +93,8 @@ func (l *looker) allShardsHeld(within time.Duration) bool {
 	return l.allHeld && time.Since(l.looked) < within
 }
 
-// rest waits until the looker finds rows in the lease's shard, or until a look without rows took longer than slowLook. When ctx ends it
-// returns restOver.
+// rest waits until the looker finds rows in the lease's shard (restRows), until a look without rows took longer than slowLook (restSlow),
+// or until ctx ends (restOver). s is the scope of the shard's next claim.
 func (l *looker) rest(ctx context.Context, of *lease, s scope) restEnd {
 	r := &resting{s, make(chan restEnd, 1)}
 	l.mu.Lock()
@@ -116,7 +116,7 @@ func (l *looker) rest(ctx context.Context, of *lease, s scope) restEnd {
 	}
 }
 
-// run looks for rows until ctx ends. The time between two looks grows up to Config.Interval while they find none.
+// run looks for rows until ctx ends. While it finds none, the time between two looks grows up to Config.Interval.
 func (l *looker) run(ctx context.Context) {
 	l.session.pool = l.relay.pool
 	defer l.session.close()
@@ -187,8 +187,8 @@ func (l *looker) due() (a looks) {
 	return a
 }
 
-// renewAndLook renews all leases of the process and looks for rows in the shards that rest, in one statement. It ends the rests of the
-// shards that have rows, and releases the shards that another relay has requested. It does nothing while no shard rests.
+// renewAndLook renews all leases of the process, and looks for rows in the shards that rest, in one statement. It ends the rest of each
+// shard that has rows, and releases each shard that another relay has requested. It does nothing while no shard rests.
 func (l *looker) renewAndLook(ctx context.Context) (found bool, err error) {
 	a := l.due()
 	if len(a.shards) == 0 {
@@ -247,7 +247,7 @@ func (l *looker) renewAndLook(ctx context.Context) (found bool, err error) {
 	return found, nil
 }
 
-// ends ends the rest of a shard.
+// ends ends the rest of a shard with the reason w.
 func (l *looker) ends(shard int, r *resting, w restEnd) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

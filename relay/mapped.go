@@ -21,15 +21,15 @@ import (
 	"github.com/troupe-go/troupe/internal/wal"
 )
 
-// ownTable is the outbox that needs no mapping.
+// ownTable is the relay's own outbox table, which needs no mapping.
 const ownTable = "troupe.outbox"
 
-// A mappedTable is an outbox other than troupe.outbox.
+// A mappedTable is an outbox in a table other than troupe.outbox, whose rows a mapping turns into messages.
 type mappedTable struct {
 	schema, name string
 	mapping      *mapping.Mapping
 	shard        atomic.Int32 // number of its lease; 0: not known yet
-	oid          uint32       // to recognise the table in the log after it was renamed
+	oid          uint32       // by which the table is recognised in the log after it was renamed
 	maxKept      int          // maxKeptBytes; tests lower it
 	swept        sweepProgress
 	before       *snapshot // taken before the slot was created; nil: not known
@@ -57,8 +57,8 @@ func (t *mappedTable) args(others pg.Args) pg.Args {
 	return others
 }
 
-// claim returns the number of the table's lease, and assigns one to a new table. A relay calls it before each attempt to take the lease. A
-// database that was set back to an earlier state may not know the table any more, and may give the number to another table.
+// claim returns the number of the table's lease, and gives a new table a number. A relay calls it before each attempt to take the lease: if
+// the database was set back to an earlier state, the table may have no number any more, and another table may get its former number.
 func (t *mappedTable) claim(ctx context.Context, db querier) (shard int, err error) {
 	for {
 		err := db.QueryRow(ctx, claimMappedTable, t.args(nil)).Scan(&shard)
@@ -74,8 +74,8 @@ func (t *mappedTable) claim(ctx context.Context, db querier) (shard int, err err
 }
 
 // open checks that the table fits the mapping, and that no failed rows belong to a table that no longer exists. Then it creates the
-// publication if there is none. The slot must be created after the publication: a slot cannot stream rows that were written before its
-// publication existed.
+// publication if there is none. obstacle calls it before a slot can be created, since a slot cannot stream rows that were written before
+// its publication existed.
 func (t *mappedTable) open(ctx context.Context, r *Relay) error {
 	if err := t.keepsFailures(ctx, r); err != nil {
 		return err
@@ -108,8 +108,8 @@ func (t *mappedTable) open(ctx context.Context, r *Relay) error {
 	return nil
 }
 
-// setSource sets the source of a message that has an id and no source. The events of two tables may have equal ids, such as numbers. So
-// if an id is no unique UUID, the source names the table, and consumers can tell the two events apart.
+// setSource sets the source of a message that has an id and no source. An id that is no unique UUID, such as a number, may also be the id
+// of an event of another table. For such an id the source names the table, so that consumers can tell the two events apart.
 func (t *mappedTable) setSource(m *mapping.Message, service string) {
 	switch {
 	case m.ID == "" || m.Source != "":
@@ -133,7 +133,7 @@ func (t *mappedTable) columns(ctx context.Context, r *Relay) ([]mapping.Column, 
 	return columns, nil
 }
 
-// A boundTable makes items of rows. The columns of these rows were described by one Relation message of the log, or by one query.
+// A boundTable makes items of rows with one set of columns, as one Relation message of the log or one query describes them.
 type boundTable struct {
 	columns []mapping.Column
 	table   *mapping.Table
@@ -142,7 +142,8 @@ type boundTable struct {
 	service string
 }
 
-// bind binds the mapping to the columns of the table.
+// bind finds the columns that the mapping names, and returns the boundTable of rows with these columns. It returns an error if a column is
+// missing, or has a type that the mapping cannot use.
 func (t *mappedTable) bind(r *Relay, columns []mapping.Column) (*boundTable, error) {
 	table, err := t.mapping.Bind(columns)
 	if err != nil {
@@ -151,9 +152,10 @@ func (t *mappedTable) bind(r *Relay, columns []mapping.Column) (*boundTable, err
 	return &boundTable{columns, table, t.mapping.Config().XID != "", t, r.cfg.Service}, nil
 }
 
-const firstOwnType = 16384 // OIDs below are of types that every server has
+const firstOwnType = 16384 // lower OIDs are of types that every server has
 
-// bindRelation binds the mapping to the columns that a Relation message describes: the table had these columns when the row was written.
+// bindRelation does the same as bind for the columns that a Relation message describes. The table had these columns when the row was
+// written.
 func (t *mappedTable) bindRelation(ctx context.Context, r *Relay, rel *wal.Relation) (*boundTable, error) {
 	columns := make([]mapping.Column, len(rel.Columns))
 	for n, c := range rel.Columns {
@@ -169,8 +171,8 @@ func (t *mappedTable) bindRelation(ctx context.Context, r *Relay, rel *wal.Relat
 	return bound, nil
 }
 
-// resolveTypes replaces the types of domains and enums as mapping.Column requires. The log has only their OIDs, and the catalog describes
-// them. A type that the catalog no longer has stays as it is.
+// resolveTypes replaces the types of domains and enums by the types that mapping.Column requires. The log has only the OIDs of such types,
+// so resolveTypes reads the catalog. A type that the catalog no longer has stays as it is.
 func (t *mappedTable) resolveTypes(ctx context.Context, r *Relay, columns []mapping.Column) error {
 	types, modifiers := make([]uint32, len(columns)), make([]int32, len(columns))
 	own := false
@@ -199,15 +201,15 @@ func (t *mappedTable) resolveTypes(ctx context.Context, r *Relay, columns []mapp
 	return nil
 }
 
-// A mappedRow is a row of a mapped table, with the message that the mapping makes of it, or with the mapping's error.
+// A mappedRow is a row of a mapped table, with the message that the mapping made of it, or with the mapping's error.
 type mappedRow struct {
 	mapping.Row
 	message mapping.Message
 	err     error
 }
 
-// item maps a row. It does not copy the values. If the message has no timestamp, at is its creation time: in a stream the time of the
-// commit, in a sweep the time of the read.
+// item makes the item of a row, by the mapping. It does not copy the values. If the message has no timestamp, at is the row's creation
+// time: in a stream the time of the commit, in a sweep the time of the read.
 func (b *boundTable) item(values []mapping.Value, at time.Time) item {
 	row := &mappedRow{Row: mapping.Row{Columns: b.columns, Values: values}}
 	row.message, row.err = b.table.Message(values)
@@ -234,8 +236,8 @@ func (m *mappedRow) item(t *mappedTable, service string) item {
 	}
 }
 
-// id returns the event's id as a UUID. A row without an event id is never published, but recorded as failed: its id is a digest of its
-// columns, which is the same whether the row is read from the log or by a sweep. Rows whose columns are all equal are one message.
+// id returns the event's id as a UUID. A row without an event id is never published, but recorded as failed. Its id is a digest of its
+// columns, so that it is the same in the log and in a sweep. Rows whose columns are all equal are one message.
 func (m *mappedRow) id() uuid.UUID {
 	if id, err := uuid.Parse(m.message.EventID); err == nil {
 		return id
@@ -251,7 +253,7 @@ func (m *mappedRow) id() uuid.UUID {
 	return uuid.UUID(h.Sum(nil)[:16])
 }
 
-// kafkaRecord makes the Kafka record of the row's message, or returns the mapping's error.
+// kafkaRecord makes the Kafka record of the row's message. If the mapping failed, it returns the mapping's error.
 func (m *mappedRow) kafkaRecord() (*kgo.Record, error) {
 	if m.err != nil {
 		return nil, m.err
@@ -282,7 +284,7 @@ func (p placedTopic) Partition(r *kgo.Record, n int) int {
 	return p.TopicPartitioner.Partition(r, n)
 }
 
-// OnNewBatch forwards to the wrapped partitioner, which changes the partition of records without a key with each batch.
+// OnNewBatch forwards the call to the wrapped partitioner, which then chooses another partition for records without a key.
 func (p placedTopic) OnNewBatch() {
 	if b, ok := p.TopicPartitioner.(kgo.TopicPartitionerOnNewBatch); ok {
 		b.OnNewBatch()
@@ -292,8 +294,8 @@ func (p placedTopic) OnNewBatch() {
 // errPartition means that the topic does not have the partition that a row names.
 var errPartition = errors.New("the topic has no such partition")
 
-// fits returns errPartition if the topic does not have the partition. It must be called before anything is sent. Otherwise the client would
-// fail only the row that names this partition, and would send later rows of its key.
+// fits returns errPartition if the topic does not have the partition. prepare calls it (through complete) before anything is sent.
+// Otherwise the client would fail only the row that names this partition, and would send later rows of its key.
 func (s *sender) fits(ctx context.Context, topic string, partition int32) error {
 	if partition < s.partitions[topic] {
 		return nil

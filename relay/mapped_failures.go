@@ -13,7 +13,7 @@ import (
 	"github.com/troupe-go/troupe/internal/pg"
 )
 
-// recordFailures records the rows that a stream, or a sweep of a mapped table, could not publish.
+// recordFailures records rows that a stream, or a sweep of a mapped table, could not publish.
 func (r *Relay) recordFailures(ctx context.Context, db *server, l *lease, failures []failure) error {
 	if r.mapped != nil {
 		return r.mapped.recordFailures(ctx, db, l, failures)
@@ -21,11 +21,11 @@ func (r *Relay) recordFailures(ctx context.Context, db *server, l *lease, failur
 	return recordOutboxFailures(ctx, db, l, failures)
 }
 
-// maxKeptBytes limits the size of a failed row that is kept whole, in bytes: of a larger row the long values are left out. Postgres takes no
-// jsonb of more than 256 MiB, and in base64 the values are 4/3 as long.
+// maxKeptBytes is the size above which a failed row of a mapped table is not kept whole: its long values are left out. Postgres takes no
+// jsonb of more than 256 MiB, and the values are in base64, which is 4/3 as long.
 const maxKeptBytes = 128 << 20
 
-// recordFailures records failures, if the term is still ours. It stores the rows themselves too, since the service may delete them from its
+// recordFailures records failures, unless the term is over. It stores the rows themselves too, since the service may delete them from its
 // table.
 func (t *mappedTable) recordFailures(ctx context.Context, db querier, l *lease, failures []failure) error {
 	var ids [][16]byte
@@ -95,8 +95,9 @@ func (t *mappedTable) recordFailures(ctx context.Context, db querier, l *lease, 
 	return nil
 }
 
-// clearCommits is called after a new slot was created. It sets the commit LSN of all failed rows to null, so that these rows come before
-// every row that the slot delivers. In a restored dump the LSNs would be of another cluster.
+// clearCommits sets the commit LSN of all failed rows to null, so that these rows come before every row that a new slot delivers.
+// pollUntilSlot calls it after it has created a slot: in a restored dump the LSNs would be of another cluster. If the relay dies before it
+// has stored the new slot, the next relay creates a slot again: no stream uses the old LSNs any more.
 func (t *mappedTable) clearCommits(ctx context.Context, db querier, l *lease) error {
 	if _, err := db.Exec(ctx, clearMappedCommits, l.args(t.args(nil))); err != nil {
 		return fmt.Errorf("clear the commits of failed rows: %w", err)
@@ -120,8 +121,8 @@ func (m *mappedRow) sweepOrder(t *mappedTable, unknown int64) int64 {
 	return unknown
 }
 
-// due reads failed rows that may be published now. Of the rows that wait behind others it reads only rows whose record has a position above
-// after. It maps the rows again, since the configuration may have changed.
+// due reads failed rows that may be published now. Of the rows that wait behind others it reads only rows with a higher position than after
+// in troupe.mapped_failures. It maps all of these rows again, since the configuration may have changed.
 func (t *mappedTable) due(ctx context.Context, db *server, after int64, service string) ([]*item, error) {
 	rows, err := db.Query(ctx, claimMappedFailures, t.args(pg.Args{"rows": 1000, "after": after, "bytes": claimBytes}))
 	if err != nil {

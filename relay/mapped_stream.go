@@ -8,20 +8,20 @@ import (
 	"github.com/troupe-go/troupe/internal/wal"
 )
 
-// A mappedReader reads the rows of a mapped table from the log. Only the reading goroutine uses it.
+// A mappedReader reads the rows of a mapped table from the log. Only the goroutine of stream.read uses it.
 type mappedReader struct {
 	*mappedTable
 	bound map[uint32]boundRelation // by the table's OID
 }
 
-// A boundRelation is the last Relation message of a table, with the boundTable of its columns.
+// A boundRelation is the last Relation message for an OID, with the boundTable of its columns.
 type boundRelation struct {
 	relation *wal.Relation
 	bound    *boundTable // nil: another table
 }
 
-// insert adds a row to the window. It returns false for a row that it did not add because the row is of another table, which a wider
-// publication may contain.
+// insert adds a row of the log to the window that is being filled. It returns false, and adds nothing, for a row of another table, which a
+// wider publication may contain.
 func (m *mappedReader) insert(s *stream, e wal.Event) (ours bool, err error) {
 	known := m.bound[e.Relation.ID]
 	b := known.bound
@@ -62,7 +62,7 @@ func (m *mappedReader) insert(s *stream, e wal.Event) (ours bool, err error) {
 	return true, nil
 }
 
-// valuesOf returns the values of a tuple of n columns, without copying them.
+// valuesOf returns the values of a tuple with n columns, without copying them.
 func valuesOf(tuple wal.Tuple, n int) []mapping.Value {
 	values := make([]mapping.Value, n)
 	for n := range values {
@@ -73,13 +73,13 @@ func valuesOf(tuple wal.Tuple, n int) []mapping.Value {
 	return values
 }
 
-// is reports whether r describes the mapped table, perhaps under another name.
+// is reports whether r describes the mapped table, also if the table was renamed.
 func (m *mappedReader) is(r *wal.Relation) bool {
 	return r.ID == m.oid || r.Namespace == m.schema && r.Name == m.name
 }
 
-// update handles an update of a row as the mapping's option table.op.invalid.behavior says. The relay's own publication contains no
-// updates.
+// update handles the update of a row: as the mapping's option table.op.invalid.behavior says, it logs the update or returns an error. The
+// publication that the relay creates contains no updates.
 func (m *mappedReader) update(r *Relay, rel *wal.Relation) error {
 	if !m.is(rel) {
 		return nil
@@ -113,7 +113,7 @@ func (w *window) addMapped(b *boundTable, values []mapping.Value, s *stream) {
 	w.push(i)
 }
 
-// takeOver makes the relay continue with a slot that existed before its first start: one from which Debezium has read, or one that was
+// takeOver makes the relay continue with a slot that existed before its first start. Debezium may have read from this slot, or it was
 // created by hand. The relay begins at the slot's confirmed LSN. So no row is missing, and rows that were sent after that LSN are published
 // again.
 func (r *Relay) takeOver(ctx context.Context, db *server, l *lease, slot slotState, system wal.System) (st storedState, err error) {

@@ -16,9 +16,9 @@ import (
 	"github.com/troupe-go/troupe/internal/mapping"
 )
 
-// sweepMapped sweeps a mapped table: it publishes the rows of the table that its new slot will not deliver. If the mapping names a column
-// of transaction ids, these are the rows that are not known to be published. Otherwise these are all rows of the table, and rows that were
-// published before are published again, under the same ids.
+// sweepMapped publishes the rows of a mapped table that its new slot will not deliver. If the mapping names a column of transaction ids, it
+// leaves out rows that the stored snapshot shows to be published. Otherwise it publishes all rows of the table, perhaps again, under the
+// same ids.
 func (r *Relay) sweepMapped(idle, term context.Context, db *server, p *publisher, st storedState) (storedState, error) {
 	source := &mappedSweep{relay: r, db: db, lease: p.lease, ledger: r.newLedger(db, p.lease), st: st, term: term}
 	defer source.close()
@@ -35,7 +35,7 @@ func (r *Relay) sweepMapped(idle, term context.Context, db *server, p *publisher
 	}
 	// The sweep has settled the rows that it found in the table. Another row, committed before the sweep, may have been deleted before the
 	// sweep read it. If that row was committed after the slot was created, the slot delivers it, and the stream must not skip it as
-	// published. So only the rows that swept.before sees are stored as published: it was taken before the slot was created.
+	// published. So the stored snapshot is swept.before, which was taken before the slot was created.
 	if before := r.mapped.swept.before; before != nil {
 		st.published = &before.text
 	}
@@ -43,17 +43,17 @@ func (r *Relay) sweepMapped(idle, term context.Context, db *server, p *publisher
 	return st, r.store(idle, db, p.lease, st)
 }
 
-// A mappedSweep is the source of a sweep. It reads the rows of a mapped table with one statement. After an error it runs the statement
-// again, and continues at the value that the last settled row has in the ordering column. Rows with this value are read again, since not
-// all of them may be settled. Without an ordering column it begins at the first row again, since rows may have moved within the table
-// meanwhile. After a restart, and on another relay, a sweep always begins at the first row.
+// A mappedSweep is the source of a sweep of a mapped table. It reads the rows with one statement. After an error it runs the statement
+// again. With an ordering column, the statement continues at the value that the last settled row has in this column. Rows with this value
+// are read again, since not all of them may be settled. Without an ordering column the statement begins at the first row, since rows may
+// have moved within the table meanwhile. After a restart, and on another relay, a sweep always begins at the first row.
 type mappedSweep struct {
 	relay  *Relay
 	db     *server
 	lease  *lease
 	ledger ledger
 	st     storedState
-	term   context.Context // for the statement, which runs longer than one claim
+	term   context.Context // context of the statement, which runs longer than one claim
 
 	conn      *pgxpool.Conn
 	rows      pgx.Rows
@@ -63,14 +63,14 @@ type mappedSweep struct {
 	last      sweepPlace
 }
 
-// A sweepProgress records how far a table was swept for one slot of one server process.
+// A sweepProgress records how far the table was swept for one slot of one server process.
 type sweepProgress struct {
 	server string
 	sweep  string // storedState.sweep of the slot
 	at     sweepPlace
 
 	before *snapshot             // taken before the slot was created; nil: not known
-	both   map[sweptRow]struct{} // swept rows that before does not see, and that the slot may therefore deliver too
+	both   map[sweptRow]struct{} // settled rows that before does not see: the slot may deliver them too
 }
 
 // A sweptRow identifies a row of a table that has a column of transaction ids.
@@ -79,9 +79,9 @@ type sweptRow struct {
 	xid uint64
 }
 
-const maxSwept = 100_000 // rows in sweepProgress.both; further rows are published again when the slot delivers them
+const maxSwept = 100_000 // rows in sweepProgress.both; any other row is published again if the slot delivers it
 
-// addSwept adds a settled row to s.both if the slot may deliver it too.
+// addSwept adds a settled row to s.both, if the slot may deliver the row too.
 func (s *sweepProgress) addSwept(i *item) {
 	xid := i.mapped.message.XID
 	if s.before == nil || xid == 0 || s.before.sees(xid) || len(s.both) >= maxSwept {
@@ -93,20 +93,22 @@ func (s *sweepProgress) addSwept(i *item) {
 	s.both[sweptRow{i.row.ID, xid}] = struct{}{}
 }
 
-// has reports whether a row that the slot delivers was swept.
+// has reports whether the sweep has settled i, a row that the slot delivers. It knows only the rows that addSwept has stored: for any other
+// row it returns false, and the row is published again.
 func (s *sweepProgress) has(i *item) bool {
 	_, there := s.both[sweptRow{i.row.ID, i.mapped.message.XID}]
 	return there
 }
 
-// A sweepPlace says where a sweep continues: at rows whose ordering value is at least order. Several rows may have that value. If reached
-// is false, the sweep begins at the first row.
+// A sweepPlace is the place at which a sweep continues: at rows whose ordering value is at least order. Several rows may have that value.
+// If reached is false, the sweep begins at the first row.
 type sweepPlace struct {
 	reached bool
 	order   *string // value of the last settled row in the column that orders the sweep, as Postgres's text; nil: null
 }
 
-// claim returns the unsettled rows of the last claim, else the next rows.
+// claim returns the unsettled rows of the last claim. If there are none, it reads the next rows. It returns errSwept when the table is read
+// to its end.
 func (m *mappedSweep) claim(ctx context.Context, _ time.Duration) ([]*item, error) {
 	if items := unsettled(m.now); len(items) > 0 {
 		return items, nil
@@ -160,7 +162,8 @@ func (m *mappedSweep) claim(ctx context.Context, _ time.Duration) ([]*item, erro
 	return nil, fmt.Errorf("read table %s: %w", m.relay.mapped, err)
 }
 
-// storePlace is called when all rows of the last claim are published or recorded. It stores the place of the last one.
+// storePlace stores the place of the last row of the last claim, as the place at which the sweep continues. claim calls it when all rows of
+// the last claim are published or recorded.
 func (m *mappedSweep) storePlace() {
 	if len(m.now) > 0 && m.order() != "" {
 		m.relay.mapped.swept.at = m.last
@@ -174,15 +177,15 @@ func (m *mappedSweep) order() string {
 	return cmp.Or(cfg.Position, cfg.Timestamp)
 }
 
-// sweepSettings make a scan without an order read each partition from its first block to its last. They also set datestyle, since the place
-// at which a sweep continues is text. In style ISO a timestamptz has its UTC offset. Other styles write an abbreviation such as IST, which
-// is ambiguous.
+// sweepSettings make a scan without an order read each partition from its first block to its last. datestyle is set since a sweepPlace is
+// text. In style ISO a timestamptz has its UTC offset. Other styles write an abbreviation such as IST, which is ambiguous.
 const sweepSettings = `
 SET synchronize_seqscans = off;
 SET max_parallel_workers_per_gather = 0;
 SET datestyle = ISO`
 
-// open starts the statement that reads the rows of the table, from swept.at on.
+// open starts the statement that reads the rows of the table, from swept.at on. For another slot or server process it begins a new
+// sweepProgress.
 func (m *mappedSweep) open(ctx context.Context) (err error) {
 	t := m.relay.mapped
 	if t.swept.sweep != *m.st.sweep || t.swept.server != m.db.id { // the snapshot of another server may have the same text
@@ -258,8 +261,8 @@ func (m *mappedSweep) query(columns []mapping.Column) (string, pgx.NamedArgs) {
 	return query, args
 }
 
-// remaining returns the condition for the rows that are still to be read. It does not matter whether a row that was committed after the sweep
-// began is among them: the slot delivers that row.
+// remaining returns the condition for the rows that are still to be read. A row that was committed after the sweep began may be among them
+// or not, since the slot delivers it.
 func (p sweepPlace) remaining(order string) string {
 	switch {
 	case !p.reached:
@@ -278,7 +281,7 @@ func (m *mappedSweep) close() {
 	m.conn, m.rows = nil, nil
 }
 
-// remove settles acknowledged rows. The rows themselves stay in the table.
+// remove settles acknowledged rows. The relay does not delete them from a mapped table.
 func (m *mappedSweep) remove(_ context.Context, acked []*item) error {
 	for _, i := range acked {
 		i.settled = true
@@ -287,7 +290,7 @@ func (m *mappedSweep) remove(_ context.Context, acked []*item) error {
 	return nil
 }
 
-// recordFailures records failures, and settles the rows.
+// recordFailures records failures, and settles their rows.
 func (m *mappedSweep) recordFailures(ctx context.Context, failures []failure) error {
 	if err := m.relay.recordFailures(ctx, m.db, m.lease, failures); err != nil {
 		return err
@@ -303,5 +306,5 @@ func (m *mappedSweep) recordFailures(ctx context.Context, failures []failure) er
 
 func (m *mappedSweep) behind(i *item) bool { return m.ledger.behind(i) }
 
-// awaitRows returns at once: either there are more rows, or the sweep is over.
+// awaitRows returns at once: claim found more rows, or the sweep is over.
 func (m *mappedSweep) awaitRows(context.Context, time.Duration) bool { return false }

@@ -10,39 +10,40 @@ import (
 )
 
 const (
-	markAfter = 10_000                 // number of removed rows after which a new mark is worth its statements
-	markEvery = 500 * time.Millisecond // between two reads of the open writers
+	markAfter = 10_000                 // number of removed rows after which a new mark is worth the cost of its statements
+	markEvery = 500 * time.Millisecond // time between two checks whether the writers have ended
 )
 
-// A mark is a position, low, at or below which no row is left and none can appear. Claims begin above it, so that they need not read the
-// dead versions of deleted rows. To read them is expensive while an old snapshot (pg_dump, a forgotten transaction) keeps VACUUM from
+// A mark is a position, low: no row is left at or below it, and none can appear there. Claims begin above low, so that they need not read
+// the dead versions of deleted rows. To read these is expensive while an old snapshot (pg_dump, a forgotten transaction) keeps VACUUM from
 // removing them.
 //
-// When the sequence has given out a position, rows with lower positions may still appear: their transactions may be open. So a mark is made
-// in three steps. First, read the newest position. Second, list the transactions that hold the writers' lock. Third, wait until all of
-// these have ended. Transactions that take the lock later get higher positions. The list is valid until the server restarts, so a mark is
-// discarded with its connection.
+// After the sequence has given out a position, a row with a lower position may still appear, since its transaction may be open. So a mark
+// is made in three steps. First, read the newest position. Second, list the transactions that hold the writers' lock. Third, wait until all
+// of these have ended. Transactions that take the lock later get higher positions. The list is valid until the server restarts, so a mark
+// is discarded with its connection.
 //
-// A second position, past, lets claims skip rows that failed, and rows that wait behind them. It applies while the rows that others wait
-// behind are the same and none of them is due. Each claim checks that in its statement.
+// A second position, past, lets claims skip failed rows and the rows that wait behind them. The failed rows that others wait behind are the
+// blocking rows. past applies while the blocking rows are unchanged and none of them is due. Each claim checks that in its statement.
 type mark struct {
-	low      int64  // no row at or below it
-	past     int64  // rows at or below it failed, or wait behind failed rows, while blocking holds
-	blocking string // digest of the rows that others wait behind
+	low      int64  // no row is at or below it
+	past     int64  // each row above low, up to past, has failed or waits behind a failed row, while blocking is unchanged
+	blocking string // digest of the blocking rows
 	removed  int    // rows removed since the last mark was begun
 
 	lease     *lease  // lease of the shard
-	published *string // snapshot: rows that it sees do not count as left, except failed rows
+	published *string // snapshot of published rows: a row that it sees counts only if it has failed
 
-	newest  int64               // position of the mark that is being made; 0: none is
-	writers map[string]struct{} // transactions that must end before it is valid
-	looked  time.Time
+	newest  int64               // position of the next mark, which is being made; 0: none is
+	writers map[string]struct{} // transactions that must end before the next mark is valid
+	looked  time.Time           // when writers was last compared with the open transactions
 }
 
-// beginNext makes advance begin a new mark.
+// beginNext makes the next call of advance begin a new mark, unless one is being made.
 func (m *mark) beginNext() { m.removed = max(m.removed, markAfter) }
 
-// advance does the next step towards a new mark, if it is due: it begins one, or looks whether the writers have ended.
+// advance takes the next step towards a new mark if it is due: it begins a mark, or checks whether the writers have ended. claimRows calls
+// it before the first claim of a pass.
 func (m *mark) advance(ctx context.Context, conn *pgx.Conn) error {
 	switch {
 	case m.newest == 0 && m.removed >= markAfter:
@@ -53,7 +54,7 @@ func (m *mark) advance(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// begin does the first two steps of a new mark.
+// begin takes the first two steps of a new mark.
 func (m *mark) begin(ctx context.Context, conn *pgx.Conn) (err error) {
 	m.removed = 0
 	if err := conn.QueryRow(ctx, newestPosition).Scan(&m.newest); err != nil {

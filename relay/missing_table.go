@@ -9,7 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// A missingTable is a mapped table that was renamed or dropped while rows of it were recorded as failed. No relay publishes these rows.
+// A missingTable is a mapped table that no longer exists under its name, although rows of it are recorded as failed. No relay publishes
+// these rows.
 type missingTable struct {
 	Name         string
 	Rows, Parked int
@@ -20,14 +21,14 @@ func (m missingTable) String() string {
 		m.Name, m.Rows, m.Parked)
 }
 
-// remedy returns the statements with which an operator decides about the rows: one moves them to the table to, the other deletes them.
+// remedy returns two statements for an operator: one makes the failed rows rows of the table to, the other deletes them.
 func (m missingTable) remedy(to string) string {
 	return fmt.Sprintf("to publish them as rows of %s, or if it was renamed to that: UPDATE troupe.mapped_failures SET table_name = %s "+
 		"WHERE table_name = %s; to give them up: DELETE FROM troupe.mapped_failures WHERE table_name = %[3]s",
 		to, literal(to), literal(m.Name))
 }
 
-// reason returns the error of a relay that is configured with this table.
+// reason returns the error for a relay that is configured with the missing table.
 func (m missingTable) reason() error {
 	return fmt.Errorf("%s: create it again, or configure the name that it has now", m)
 }
@@ -47,7 +48,7 @@ func (r *Relay) missingTables(ctx context.Context) ([]missingTable, error) {
 	return missing, nil
 }
 
-// keepsFailures returns an error if the relay would lose failed rows, and later rows of their keys would overtake them. There are two
+// keepsFailures returns an error if failed rows would be left behind, and later rows of their keys would overtake them. There are two
 // cases. This table no longer exists, and has failed rows. Or this table was never streamed, and another table that has failed rows no
 // longer exists: this table may be that one, renamed.
 func (t *mappedTable) keepsFailures(ctx context.Context, r *Relay) error {
@@ -72,8 +73,8 @@ func (t *mappedTable) keepsFailures(ctx context.Context, r *Relay) error {
 	return nil
 }
 
-// whyDenied adds the cause to err if err means that the role may not change the records of the mapped table. The cause is that the table
-// does not exist, or that the role may not read it. It returns any other error unchanged.
+// whyDenied adds the cause to an error by which the role may not change the records of the mapped table. Either the table does not exist,
+// or the role may not read it. whyDenied returns any other error unchanged.
 func (r *Relay) whyDenied(ctx context.Context, err error) error {
 	if r.mapped == nil || !denied(err) {
 		return err

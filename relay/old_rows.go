@@ -8,16 +8,17 @@ import (
 	"github.com/troupe-go/troupe/internal/pg"
 )
 
-// oldTransactions is the age, in transactions, at which a poll removes a row that a stream has published. A poll recognises such a row by
-// the low 32 bits of the id of the transaction that inserted it. These bits repeat after 2^32 transactions, which is twice this age.
+// oldTransactions is the age, in transactions, from which on a poll removes a row that a stream has published. A poll recognises a
+// published row by the low 32 bits of the id of the transaction that inserted it. These bits repeat after 2^32 transactions, which is twice
+// this age.
 const oldTransactions = 1 << 31
 
-// oldRowsEvery is the time between two reads of the whole table for old rows. Even at 50,000 transactions per second a row becomes old 12
-// hours before its bits repeat.
+// oldRowsEvery is the time between two reads of the whole table for old rows. At 50,000 transactions per second, a row becomes old 12 hours
+// before its bits repeat.
 const oldRowsEvery = time.Hour
 
-// removeOldRows removes, every oldRowsEvery until ctx ends, the rows that a stream published at least oldTransactions transactions ago. It
-// does not wait for their partition to be dropped: that happens only when all positions of the partition were given out.
+// removeOldRows removes, every oldRowsEvery until ctx ends, the rows that a stream published at least oldTransactions transactions ago. The
+// drop of their partition may come too late: a partition is dropped only when all of its positions were given out.
 func (r *Relay) removeOldRows(ctx context.Context, l *lease, published streamedRows) {
 	for {
 		every := oldRowsEvery

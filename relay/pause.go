@@ -12,18 +12,18 @@ import (
 	"github.com/troupe-go/troupe/internal/pg"
 )
 
-// A gate makes callers wait while it is closed. Two pauses can close it: the pause of this process, by the method Pause, and the pause that
-// is stored in the database, which applies to every relay of the outbox.
+// A gate makes callers wait while it is closed. Two pauses close it: the pause of this process, by the method Pause, and the pause in the
+// database, which applies to every relay of the outbox.
 type gate struct {
 	mu      sync.Mutex
 	since   time.Time     // when Pause was called; zero: it was not
 	stored  *StoredPause  // nil: there is none in the database
 	opened  chan struct{} // closed when the gate opens; nil: the gate is open
-	readNow chan struct{} // signalled when the database must be read
+	readNow chan struct{} // signalled when the pause must be read from the database
 }
 
-// A StoredPause is an operator's pause of all relays of an outbox, stored in its table of leases: it outlives every process.
-// outbox-relay pause sets it, and outbox-relay resume ends it.
+// A StoredPause is an operator's pause of all relays of an outbox. It is stored with the leases, so it outlives every process. outbox-relay
+// pause sets it, and outbox-relay resume ends it.
 type StoredPause struct {
 	Since  time.Time `json:"since"`
 	Actor  string    `json:"actor"`
@@ -31,12 +31,12 @@ type StoredPause struct {
 }
 
 const (
-	pausePrefix = "troupe.pause" // prefix of a message in the log
-	pauseLook   = time.Second    // between two reads during a pause
+	pausePrefix = "troupe.pause" // prefix of the message in the log that announces a change of the pause
+	pauseLook   = time.Second    // time between two reads of the pause while there is one
 )
 
-// Pause makes the relay read nothing more until Resume. Rows in flight are still acknowledged and settled. The lease is kept, so no standby
-// takes over. A standby that is paused stays a standby, and publishes nothing if it takes over.
+// Pause makes the relay read nothing more until Resume. Rows in flight are still acknowledged and settled. The relay keeps its lease, so no
+// standby takes over. A standby that is paused stays a standby, and publishes nothing if it takes over.
 //
 // A pause applies to this Relay in this process only: a new Relay publishes. Pause does not wait. Pause and Resume may be called at any
 // time, from any goroutine, and more than once.
@@ -61,14 +61,14 @@ func (r *Relay) Resume() {
 	}
 }
 
-// pauses returns the time at which Pause was called and the pause in the database; zero and nil if there is none.
+// pauses returns the time at which Pause was called, and the pause in the database; zero and nil if there is none.
 func (g *gate) pauses() (since time.Time, stored *StoredPause) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.since, g.stored
 }
 
-// swing closes the gate if there is a pause, and otherwise opens it. The caller holds mu.
+// swing closes the gate if there is a pause, and otherwise opens it. The caller holds g.mu.
 func (g *gate) swing() {
 	switch closed := !g.since.IsZero() || g.stored != nil; {
 	case closed && g.opened == nil:
@@ -86,7 +86,7 @@ func (g *gate) closed() bool {
 	return g.opened != nil
 }
 
-// pass waits while the gate is closed. It returns false if ctx ends, or over is closed, before the gate opens.
+// pass waits while the gate is closed. It returns true when the gate is open, and false if ctx ends or over is closed before that.
 func (g *gate) pass(ctx context.Context, over <-chan struct{}) bool {
 	for ctx.Err() == nil {
 		g.mu.Lock()
@@ -115,8 +115,8 @@ func (g *gate) readRequested() chan struct{} {
 	return g.readNow
 }
 
-// onRenewal is called with the result of each renewal: whether the outbox is paused. If that differs from the pause that was read last, it
-// has the pause read again.
+// onRenewal compares the result of a renewal, whether the outbox is paused, with the pause that was read last. If they differ, it requests
+// another read. Each renewal of a lease calls it.
 func (g *gate) onRenewal(paused bool) {
 	g.mu.Lock()
 	news := paused != (g.stored != nil)
@@ -126,8 +126,7 @@ func (g *gate) onRenewal(paused bool) {
 	}
 }
 
-// watchPause reads the pause from the database when a renewal or the log signals a change, and each second during a pause,
-// until ctx ends.
+// watchPause reads the pause from the database until ctx ends: when a renewal or the log signals a change, and each second during a pause.
 func (r *Relay) watchPause(ctx context.Context) {
 	again := false
 	for {
@@ -153,7 +152,7 @@ func (r *Relay) watchPause(ctx context.Context) {
 	}
 }
 
-// readPause reads the pause from the database, and opens or closes the gate.
+// readPause reads the pause from the database, and then opens or closes the gate.
 func (r *Relay) readPause(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.Lease)
 	defer cancel()

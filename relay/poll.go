@@ -23,31 +23,32 @@ type item struct {
 	commit       wal.LSN       // from a stream: commit LSN of the row's transaction
 	commitRow    int64         // from a stream of a mapped table: number of the row in its transaction
 	mapped       *mappedRow    // of a table other than troupe.outbox
-	failedBefore bool          // it is recorded as failed
-	settled      bool          // in a window: published, or recorded as failed
+	failedBefore bool          // it was recorded as failed before this claim
+	settled      bool          // published, recorded as failed, or passed over
 	key          []byte        // rows of one key keep their order; nil: no key
 	attempts     int           // failed tries so far
-	failingFor   time.Duration // time since the first of them
-	maxAttempts  int           // of the policy that counted the last one; 0: limited by time
+	failingFor   time.Duration // time since the first failed try
+	maxAttempts  int           // limit of the policy that counted the last failed try; 0: limited by time
 	record       *kgo.Record
 	size         int   // upper bound of the record's size in a batch, in bytes
-	err          error // of the last send
+	err          error // result of the last send
 	unreadable   error // why the row's text is not UTF-8
 }
 
-// fullLookEvery is the time between two claims that begin at the first row of the table, whatever the mark is. They find rows whose
-// positions were set by hand. Such a claim may take long, so it is never part of a statement that locks a lease.
+// fullLookEvery is the time between two claims of a shard that begin at the first row of the table, whatever the mark is. Such claims find
+// rows whose positions were set by hand. They may take long, so they are never part of a statement that locks a lease.
 const fullLookEvery = time.Minute
 
-// A poll is the polling source of one shard. It claims rows from the lowest one that is left, and deletes them.
+// A poll is the source of one shard that is polled. It claims rows from the lowest one that is left, and deletes them when they are
+// published.
 type poll struct {
 	session
 	lease  *lease
 	batch  int
 	warn   func(error)
 	wake   <-chan struct{} // notifications of new rows
-	looker *looker         // polls for all shards of the process; nil: there is only one
-	// published and sweep are snapshots that limit the claim, see scope. They are valid only on the server process serverID.
+	looker *looker         // looks for rows in all shards of the process; nil: the outbox has one shard
+	// published and sweep are snapshots that limit the claims, see scope. They are valid only on the server process serverID.
 	published, sweep *string
 	serverID         string
 
@@ -55,15 +56,16 @@ type poll struct {
 
 	lookedFull time.Time // when a claim last began at the first row of the table
 	texts      words
-	now, spare *window       // window of the last claim; window to read into
-	passLimit  time.Duration // limit of a pass's length
+	now, spare *window       // window of the last claim, and window for the next one
+	passLimit  time.Duration // longest time that a pass lasts
 	pass       pass
 	ahead      *ahead // next claim of the pass, if it is being read
-	turn       bool   // with a batch of one row: the last claim was for a row that is tried again
+	turn       bool   // with a batch of one row: the last claim could be a failed row
 }
 
-// claim reads the rows that may be published now, lowest first. After an idle wait it renews the lease with a statement that
-// also looks for rows, and reads only if there are some, so that an idle relay runs one statement per look.
+// claim reads the rows that may be published now, lowest first. waited is the idle wait before it. After such a wait claim renews the lease
+// with a statement that also looks for rows, and reads rows only if there are some. So an idle relay runs one statement per look. Rows
+// whose text cannot be converted to UTF-8 are parked.
 func (p *poll) claim(ctx context.Context, waited time.Duration) ([]*item, error) {
 	items, err := p.claimRows(ctx, waited)
 	if unconvertible(err) {
@@ -72,7 +74,7 @@ func (p *poll) claim(ctx context.Context, waited time.Duration) ([]*item, error)
 	return items, err
 }
 
-// claimRows does the same as claim, but fails at rows whose text cannot be converted to UTF-8.
+// claimRows does the same as claim, but returns an error for rows whose text cannot be converted to UTF-8.
 func (p *poll) claimRows(ctx context.Context, waited time.Duration) ([]*item, error) {
 	if items, err := p.readOn(ctx); err != nil || len(items) > 0 {
 		return items, err
@@ -111,8 +113,8 @@ func (p *poll) claimRows(ctx context.Context, waited time.Duration) ([]*item, er
 	return items, nil
 }
 
-// beginsFull reports whether the next claim begins at the first row of the table. The first claim of a shard does. The next such claims of
-// the shards are spread over fullLookEvery by the shards' numbers, so that not all shards read the whole table at the same time.
+// beginsFull reports whether the next claim begins at the first row of the table, as the first claim of a shard does. After that the shards
+// begin such claims at different times within fullLookEvery, by their numbers, so that not all of them read the whole table at once.
 func (p *poll) beginsFull() bool {
 	if time.Since(p.lookedFull) < fullLookEvery {
 		return false
@@ -126,8 +128,8 @@ func (p *poll) beginsFull() bool {
 	return true
 }
 
-// compare is called after a claim that began at the first row of the table. If its lowest row shows that the mark is wrong, compare drops
-// the mark, or its part past.
+// compare drops the mark, or its part past, if lowest shows that it is wrong. claimRows calls it after a claim that began at the first row
+// of the table; lowest is the first row of that claim.
 func (p *poll) compare(lowest *item) {
 	switch {
 	case lowest.row.Position <= p.mark.low:
@@ -142,8 +144,8 @@ func (p *poll) scope() scope {
 	return scope{p.mark.low, p.mark.past, p.mark.blocking, p.published, p.sweep}
 }
 
-// unmarked returns the mark of a new connection, which skips no rows. After a stream there may be many published rows in the table, so then
-// the first mark is made at once.
+// unmarked returns the mark of a new connection, with which claims skip no rows. After a stream there may be many published rows in the
+// table, so then another mark is begun at once.
 func (p *poll) unmarked() mark {
 	m := mark{published: p.published, lease: p.lease}
 	if p.published != nil {
@@ -152,23 +154,24 @@ func (p *poll) unmarked() mark {
 	return m
 }
 
-// awaitRows waits for the next look, and reports whether a notification ended the wait.
-func (p *poll) awaitRows(ctx context.Context, wait time.Duration) bool {
+// awaitRows waits for d, or until a notification arrives, and reports whether a notification ended the wait. With several shards it ignores
+// d and returns false: it waits until the looker finds rows in this shard, or until a claim that begins at the first row is due.
+func (p *poll) awaitRows(ctx context.Context, d time.Duration) bool {
 	if p.looker == nil {
-		return sleep(ctx, wait, p.wake)
+		return sleep(ctx, d, p.wake)
 	}
 	ctx, cancel := context.WithDeadline(ctx, p.lookedFull.Add(fullLookEvery)) // then a claim begins at the first row
 	defer cancel()
-	if p.looker.rest(ctx, p.lease, p.scope()) == restSlow { // the look walked over rows of other shards
+	if p.looker.rest(ctx, p.lease, p.scope()) == restSlow { // the look passed over many rows of other shards
 		p.mark.beginNext()
 	}
 	return false
 }
 
-// inBinary requests values in the same format as in a stream.
+// inBinary requests values in binary format, as in a stream.
 var inBinary = pgx.QueryResultFormats{pgx.BinaryFormatCode}
 
-// read reads the first claim of a pass, with the limits from.
+// read reads the first claim of a pass into a window, within the limits from.
 func (p *poll) read(ctx context.Context, from scope) error {
 	began := time.Now()
 	args := from.args(p.lease.args(pg.Args{"rows": p.batch, "retried": p.retried(), "bytes": claimBytes}))
@@ -196,8 +199,8 @@ func (p *poll) read(ctx context.Context, from scope) error {
 	return rows.Err()
 }
 
-// retried returns how many rows of the next claim may be failed rows that are due: half of them, so that new rows are published even while
-// more failed rows are due than a claim holds. If a claim is one row, every other claim may be a failed row.
+// retried returns how many rows of the next claim may be failed rows that are due. It is half of the batch, so that new rows are published
+// even while more failed rows are due than a claim holds. If the batch is one row, only every other claim may be a failed row.
 func (p *poll) retried() int {
 	if p.batch == 1 {
 		p.turn = !p.turn
@@ -206,7 +209,7 @@ func (p *poll) retried() int {
 	return p.batch / 2
 }
 
-// far reports whether a claim passed over so many rows before its first one that a new mark is worth its cost.
+// far reports whether a claim, which took the time took, passed over so many rows before its first one that a new mark is worth its cost.
 func (p *poll) far(w *window, took time.Duration) bool {
 	if len(w.items) == 0 {
 		return took > slowLook
@@ -217,7 +220,7 @@ func (p *poll) far(w *window, took time.Duration) bool {
 // hitLimit reports whether a claim ended at one of its limits, so that there may be more rows.
 func (p *poll) hitLimit(w *window) bool { return len(w.items) == p.batch || w.size() > claimBytes/2 }
 
-// window returns the window to read into. Its former rows are settled.
+// window returns the window for the next claim. All rows that were in it before are settled.
 func (p *poll) window() *window {
 	if p.texts == nil {
 		p.texts, p.now, p.spare = make(words), &window{}, &window{}
@@ -227,10 +230,10 @@ func (p *poll) window() *window {
 	return p.now
 }
 
-// claimed lists the columns of a row of troupe.outbox in the order of claim_rows.sql. Columns about its failure follow them.
+// claimed lists the columns of a row of troupe.outbox in the order of claim_rows.sql. In a claim, columns about the row's failure follow.
 var claimed = layout{position, id, topic, key, keyBytes, messageType, headers, rawHeaders, payload, createdAt}
 
-// scan reads a row of a claim in binary format.
+// scan appends a row of a claim, which is in binary format, to the window.
 func (w *window) scan(values [][]byte, texts words) error {
 	w.items = append(w.items, item{})
 	i := &w.items[len(w.items)-1]
@@ -259,8 +262,8 @@ func (i *item) failure(values [][]byte) error {
 	return nil
 }
 
-// remove deletes rows that the broker has acknowledged. If the term is over, the error wraps errLost, and nothing is deleted.
-// Rows that are already gone are no error: an earlier attempt may have succeeded without its result being received.
+// remove deletes rows that the broker has acknowledged. If the term is over, it deletes nothing, and the error wraps errLost. A row that is
+// already gone is no error, since an earlier attempt may have deleted it before its connection was lost.
 func (p *poll) remove(ctx context.Context, items []*item) error {
 	p.join(ctx)
 	if err := p.connect(ctx); err != nil {
@@ -304,10 +307,11 @@ func (p *poll) remove(ctx context.Context, items []*item) error {
 	return nil
 }
 
-// errKept means that the database keeps published rows although it has executed their delete. The relay would publish them with each claim.
+// errKept means that the database keeps published rows, although it has executed their delete. Without an error the relay would publish
+// these rows again with each claim.
 var errKept = errors.New("published rows are still in troupe.outbox: remove the trigger or rule that keeps them from being deleted")
 
-// gone returns errKept if one of the rows is still in the table.
+// gone returns errKept if one of the rows that remove has deleted is still in the table.
 func (p *poll) gone(ctx context.Context, args pg.Args) error {
 	var kept bool
 	err := p.conn.QueryRow(ctx, `SELECT EXISTS (
@@ -320,8 +324,7 @@ func (p *poll) gone(ctx context.Context, args pg.Args) error {
 }
 
 // together reports whether one scan from the lowest to the highest position is likely to cost less than a search for each row. span is the
-// distance between the two positions. Of as many positions as there are shards a shard owns about one, so the limit is shards times as
-// wide.
+// distance between the two positions. Of the positions in between, a shard owns about one in shards, so the limit is shards times as wide.
 func together(rows int, span int64, shards int) bool {
 	return rows >= 100 && span < int64(rows)*4*int64(shards)
 }
@@ -332,22 +335,22 @@ func settleAll(items []*item) {
 	}
 }
 
-// denied reports whether err is a missing privilege.
+// denied reports whether err is the server's error for a missing privilege.
 func denied(err error) bool {
 	var refusal *pgconn.PgError
 	return errors.As(err, &refusal) && refusal.Code == "42501"
 }
 
-// connect opens the connection if there is none. A new connection begins without a mark.
+// connect opens the connection if there is none. A new connection begins without a mark, see mark.
 func (p *poll) connect(ctx context.Context) error {
 	fresh, err := p.session.connect(ctx)
-	if fresh { // a mark is valid for one connection only, so that a restart of the server is never missed
+	if fresh { // a mark is not valid after a restart of the server, which ends the connection
 		p.mark = p.unmarked()
 	}
 	return p.check(err)
 }
 
-// check returns err. If it is not nil, check closes the connection, and the next use opens a new one.
+// check returns err. If err is not nil, check closes the connection, and the next use opens a new one.
 func (p *poll) check(err error) error {
 	if err != nil {
 		p.close()

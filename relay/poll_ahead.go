@@ -9,33 +9,33 @@ import (
 	"github.com/troupe-go/troupe/internal/pg"
 )
 
-// A pass reads a backlog in several claims. Each claim continues after the last row of the claim before, and is read while the rows of that
-// claim are sent.
+// A pass reads a backlog in several claims. Each claim continues after the last row of the claim before it. While the rows of one claim are
+// sent, the next claim is read.
 //
 // All claims of a pass read only rows that are visible in the snapshot of its first claim. No transaction is open for that: the id of the
-// transaction that wrote a row shows whether the snapshot sees the row. So if a row commits late, below the current position of the pass,
-// no row that was written after it overtakes it. The next pass finds both, lowest first.
+// transaction that wrote a row shows whether the snapshot sees the row. So if a row commits late, at a position that the pass has already
+// passed, no row that was written after it overtakes it. The next pass finds both, lowest first.
 //
 // A pass leaves out the rows that waited behind failed rows at its first claim. So it ends when one of these failed rows is published or
 // removed. It also ends at the first row that is not published.
 type pass struct {
-	began    time.Time // when its first claim ended
-	snapshot string
-	blocking string // digest of the rows that others wait behind
-	more     bool   // the last claim ended at a limit
-	after    int64  // last position of that claim
+	began    time.Time // when its first claim was read
+	snapshot string    // snapshot of its first claim
+	blocking string    // digest of the blocking rows at its first claim, see mark
+	more     bool      // its last claim ended at a limit
+	after    int64     // position of the last row of that claim
 }
 
-// args returns the named arguments of the next claim of the pass, together with others.
+// args returns the named arguments of the next claim of the pass, and adds others.
 func (s pass) args(others pg.Args) pg.Args {
 	others["after"], others["snapshot"], others["blocking"] = s.after, s.snapshot, s.blocking
 	return others
 }
 
-// passLength limits the length of a pass, since a row that commits late waits until the pass ends.
+// passLength is the longest time that a pass lasts, since a row that commits late waits until the pass ends.
 const passLength = time.Second
 
-// An ahead is a claim that is read while the rows of the claim before it are sent.
+// An ahead is the next claim of a pass, which is read while the rows of the claim before it are sent.
 type ahead struct {
 	window *window
 	err    error
@@ -43,7 +43,7 @@ type ahead struct {
 	cancel context.CancelFunc
 }
 
-// readOn returns the rows of the claim that begin has started. It returns none if there is no such claim, or if the pass has ended.
+// readOn returns the rows of the claim that begin has started to read. It returns none if there is no such claim, or if the pass has ended.
 func (p *poll) readOn(ctx context.Context) ([]*item, error) {
 	a := p.ahead
 	if a == nil {
@@ -113,8 +113,8 @@ func (p *poll) fetch(ctx context.Context, w *window, args pg.Args) error {
 	return rows.Err()
 }
 
-// join waits until the claim that begin has started is read, so that the connection is free. If ctx ends first, it cancels the claim, which
-// closes the connection.
+// join waits until the claim that begin has started is read, so that the connection is free for another statement. If ctx ends first, join
+// cancels the claim, which closes the connection.
 func (p *poll) join(ctx context.Context) {
 	a := p.ahead
 	if a == nil {
@@ -133,7 +133,7 @@ func (p *poll) join(ctx context.Context) {
 	}
 }
 
-// forget cancels the claim that begin has started. The next claim begins at the lowest row.
+// forget cancels the claim that begin has started, and discards its rows. The next claim begins another pass.
 func (p *poll) forget() {
 	a := p.ahead
 	if a == nil {

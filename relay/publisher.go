@@ -19,15 +19,17 @@ import (
 
 // A source returns rows in order, and records their results. Only one goroutine uses it.
 type source interface {
-	// claim returns the rows that may be published now. Rows that were neither removed nor recorded are returned again.
+	// claim returns the rows that may be published now. It returns a row again until the row is removed or recorded. waited is the idle wait
+	// before the claim.
 	claim(ctx context.Context, waited time.Duration) ([]*item, error)
 	// remove settles rows that the broker has acknowledged.
 	remove(ctx context.Context, acked []*item) error
 	// recordFailures settles rows that could not be published, under the term.
 	recordFailures(ctx context.Context, failures []failure) error
-	// behind reports whether a row waits behind a recorded row of its key, and must be recorded too.
+	// behind reports whether a row waits behind a recorded row of its key, so that it must be recorded too.
 	behind(i *item) bool
-	// awaitRows waits for the next claim after one that found no rows, and reports whether a notification ended the wait.
+	// awaitRows waits for wait, or until there are rows, after a claim that found none. It may return earlier. It reports whether a
+	// notification ended the wait.
 	awaitRows(ctx context.Context, wait time.Duration) (woken bool)
 }
 
@@ -42,12 +44,13 @@ type publisher struct {
 
 	renderer *renderer
 
-	// failing has the first refusal of each partition that a broker refuses, and of each schema that the registry refuses.
+	// failing has an entry for each partition that a broker refuses, and for each schema that the registry refuses, by the result of
+	// partitionOf or schemaOf.
 	failing map[string]refusal
 }
 
-// round claims rows once and publishes them. After idle has ended it claims and sends no more rows, but until term ends it still settles
-// rows that it has sent. found reports whether there were rows.
+// round claims rows once, and publishes and settles them. After idle has ended it claims and sends no more rows, but until term ends it
+// still settles rows that it has sent. found reports whether there were rows.
 func (p *publisher) round(idle, term context.Context, waited time.Duration) (found bool, err error) {
 	items, err := p.source.claim(idle, waited)
 	if parked := (*rowsParked)(nil); errors.As(err, &parked) {
@@ -92,22 +95,22 @@ func (i *item) age() time.Duration {
 	return max(0, time.Since(i.row.CreatedAt))
 }
 
-// errCheckpointTopic refuses a service's row whose topic belongs to a relay: a relay would read the row as its own record.
+// errCheckpointTopic is the error for a service's row whose topic belongs to a relay. That relay would read the row as its own checkpoint.
 var errCheckpointTopic = errors.New("the topic is a relay's own: it holds the checkpoint of exactly-once delivery")
 
 // holdsCheckpoint reports whether a topic holds the checkpoint of this relay or of another one.
 func holdsCheckpoint(topic string) bool { return strings.HasPrefix(topic, topics.Relay("")) }
 
-// prepare makes the records of rows, and returns the rows that can be sent. It returns a failure for each row that cannot be sent or that
-// waits behind a failed row, and leaves out later rows of a failed row's key.
+// prepare makes the records of rows, and returns as queue the rows that can be sent. It returns a failure for each row that cannot be sent,
+// and for each row that waits behind a row that failed before. It leaves out later rows of a key that fails now: they are claimed again.
 func (p *publisher) prepare(ctx context.Context, items []*item) (queue []*item, failures []failure, err error) {
 	absent, err := p.sender.findTopics(ctx, items)
 	if err != nil {
 		return nil, nil, err
 	}
 	held, sends := make(keys), make(keys)
-	refused := make(map[string]error) // by schema, of rows that are not postponed yet
-	var waits error                   // one of them
+	refused := make(map[string]error) // errors of schemas whose rows are not postponed yet, by schema
+	var waits error                   // one of these errors
 	p.renderer.reset(len(items))      // no row of the last round is in flight
 	queue = make([]*item, 0, len(items))
 	for _, i := range items {
@@ -152,8 +155,9 @@ func (p *publisher) prepare(ctx context.Context, items []*item) (queue []*item, 
 			continue
 		}
 		if !i.failedBefore && sends.has(i) {
-			// Earlier rows of its key are in the queue, and would be blocked if i were recorded. They are settled first; i is tried again
-			// afterwards.
+			// Only for a mapped table: troupe.mapped_failures orders the rows of a key by the time at which they are recorded. If i were
+			// recorded now, and an earlier row of its key, which is in the queue, failed later, the earlier row would wait behind i. So i is
+			// not recorded in this round. It is claimed again when the earlier rows are settled.
 			held.add(i)
 			continue
 		}
@@ -176,7 +180,7 @@ func (p *publisher) prepare(ctx context.Context, items []*item) (queue []*item, 
 	return queue, failures, nil
 }
 
-// next sends the first part of the queue, settles it, and returns the rows that are still to be sent.
+// next sends the first part of the queue and settles it. It returns the rows of the queue that are still to be sent.
 func (p *publisher) next(ctx context.Context, queue []*item) ([]*item, error) {
 	if err := p.ensureLease(ctx); err != nil {
 		return nil, err
@@ -215,7 +219,9 @@ func (p *publisher) next(ctx context.Context, queue []*item) ([]*item, error) {
 			again = append(again, i)
 			continue
 		}
-		if before.has(i) { // earlier rows of the key were acknowledged, but the transaction is aborted: publish them before recording i
+		// Earlier rows of i's key were acknowledged, but the transaction will be aborted. They must be published before i is recorded: in
+		// the next transactions, with one row of each key in a send.
+		if before.has(i) {
 			p.sender.distinct = true
 			held.add(i)
 			continue
@@ -265,8 +271,8 @@ func (p *publisher) next(ctx context.Context, queue []*item) ([]*item, error) {
 	return later, nil
 }
 
-// ensureLease renews the lease when a third of it or less is left. A relay that is frozen after that may still send rows when it is awake
-// again. Then rows are repeated, under the same ids. It deletes no row, since each delete checks the term again.
+// ensureLease renews the lease when a third of its length or less is left. A relay that is frozen after that may still send rows when it is
+// awake again. Then rows are repeated, under the same ids. It deletes no row, since each delete checks the term again.
 func (p *publisher) ensureLease(ctx context.Context) error {
 	l := p.lease
 	if l.left() > l.length/3 {
@@ -276,9 +282,8 @@ func (p *publisher) ensureLease(ctx context.Context) error {
 	return err
 }
 
-// replaceClient replaces the client after an error that the client keeps. For example, a client that was refused a producer id fails each
-// further record without a new request, even if the right was granted meanwhile. No record is in the old client, since the last send is
-// settled.
+// replaceClient replaces a client that repeats an earlier error. For example, a client that was refused a producer id fails each further
+// record without a new request, even if the right was granted meanwhile. No record is in the old client, since the last send is settled.
 func (p *publisher) replaceClient() error {
 	client, err := p.relay.newProducer()
 	if err != nil {
@@ -291,7 +296,7 @@ func (p *publisher) replaceClient() error {
 	return nil
 }
 
-// send sends rows, counts the acknowledged ones in Status, and calls the hooks.
+// send sends rows, and returns when each is acknowledged or refused. It counts the acknowledged rows in Status, and calls the hooks.
 func (p *publisher) send(ctx context.Context, items []*item) error {
 	r := p.relay
 	began := time.Now()
@@ -318,8 +323,8 @@ func (p *publisher) send(ctx context.Context, items []*item) error {
 	return nil
 }
 
-// settle deletes acknowledged rows and records failed ones. It retries until that is done or the term is over, since rows that are not
-// deleted are sent again.
+// settle records failed rows, and then deletes acknowledged rows. It retries until that is done or the term is over, since rows that are
+// not deleted are sent again.
 func (p *publisher) settle(ctx context.Context, acked []*item, failures []failure) error {
 	if err := p.recordAndReport(ctx, failures); err != nil {
 		return err
@@ -341,7 +346,7 @@ func (p *publisher) settle(ctx context.Context, acked []*item, failures []failur
 	return nil
 }
 
-// insist calls do until it succeeds, until ctx ends, or until its error is errLost or errServer.
+// insist calls do until it succeeds, until ctx ends, or until its error is errLost or errServer. It reports other errors as kind settle.
 func (p *publisher) insist(ctx context.Context, do func() error) error {
 	backoff := retry.Policy{Initial: 50 * time.Millisecond, Cap: time.Second}
 	for failures := 1; ; failures++ {
@@ -369,7 +374,7 @@ func call(hook func(int), n int) {
 	}
 }
 
-// keys is a set of keys of rows. A row without a key is never in it.
+// keys is a set of the keys of rows. A row without a key is never in it.
 type keys map[string]struct{}
 
 func (k keys) has(i *item) bool {
@@ -394,13 +399,13 @@ type batchID struct {
 
 func batchOf(i *item) batchID { return batchID{i.record.Topic, i.record.Partition} }
 
-// A batchSize is the size of a record batch.
+// A batchSize is the size of a record batch that was refused.
 type batchSize struct {
 	rows, bytes int
-	byClock     bool // the broker refuses the time of sending of all its rows: smaller batches do not help
+	byClock     bool // the broker refuses the time of sending of all rows of the batch: smaller batches do not help
 }
 
-// sizes returns the sizes of the batches that failed. It counts the items that failed: these are all items of such a batch.
+// sizes returns the sizes of the batches that failed. It counts the items with an error, since a batch fails with all of its items.
 func sizes(items []*item) map[batchID]batchSize {
 	var of map[batchID]batchSize
 	for _, i := range items {

@@ -10,8 +10,8 @@ import (
 // quietFor is the time for which a repeated failure is not logged again.
 const quietFor = 30 * time.Second
 
-// maxKinds limits the kinds that are logged by their name. Failures of further kinds are logged together: a kind may contain the name of a
-// topic, and writers choose topics.
+// maxKinds limits the kinds of failures that are logged by their name. A kind may contain the name of a topic, and writers choose topics.
+// Failures of further kinds are logged together.
 const maxKinds = 1000
 
 // A quiet logs repeated failures of one kind: the first one, then at most one line per quietFor with their count, and one line on recovery.

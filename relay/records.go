@@ -11,8 +11,9 @@ import (
 // recordsEvery is the time between two passes over closed records.
 const recordsEvery = time.Minute
 
-// removeRecords removes the closed records that are older than troupe.retention says: ended sagas, closed dead letters, and entries of the
-// log of operators' actions. It has a goroutine of its own, since the first pass over a large database may take an hour.
+// removeRecords removes closed records that are older than troupe.retention allows: ended sagas, closed dead letters, and entries of the
+// log of operators' actions. A batch is one transaction: after a kill the next pass continues, see type Records of package
+// internal/retention. removeRecords has a goroutine of its own, since the first pass over a large database may take an hour.
 func (r *Relay) removeRecords(ctx context.Context, every time.Duration) {
 	records := retention.NewRecords(r.pool)
 	logged := false

@@ -24,26 +24,27 @@ import (
 
 // Config configures a Relay. Pool, Brokers and Service are required.
 type Config struct {
-	// Pool leads to the service's database. The relay takes no connection from it. It opens sessions of its own with the pool's
-	// configuration, so that neither the settings of the role nor your code change how they work. It opens at most 4 at a time, and one
+	// Pool leads to the service's database. The relay takes no connection from it, but opens sessions of its own with the pool's
+	// configuration. So neither the settings of the role nor your code change how these sessions work. It opens at most 4 at a time, and one
 	// more for the claims and deletes of each shard that it holds. With several shards another one looks for rows in all of them.
 	Pool *pgxpool.Pool
 	// Brokers are addresses of the form host:port.
 	Brokers []string
-	// Service is the ce_source of rows that name none. If such a row is of a mapped table and its id is no UUID of version 1, 4, 6 or 7,
-	// its ce_source is Service, "/" and the table's name: two tables of the service may number their events alike.
+	// Service is the ce_source of rows that name none. For such a row of a mapped table, if its id is no UUID of version 1, 4, 6 or 7, the
+	// ce_source is Service, "/" and the table's name, since two tables of the service may use the same numbers as ids.
 	Service string
-	// ContentType returns the content type of rows that name none, by topic. Default: application/json.
+	// ContentType returns the content type of rows that name none, by topic. Default: application/json for all topics.
 	ContentType func(topic string) string
 
 	// Table is the outbox, as schema.table. Default troupe.outbox; any other table requires a Mapping.
 	Table string
-	// Mapping makes messages of the rows of a Table other than troupe.outbox. It has the options of Debezium's EventRouter, by name, as in
-	// outbox-relay's settings. An empty map has Debezium's defaults. Such a table is read from the log alone, and never written to. The
-	// relay's own tables must be in its database (package migrations).
+	// Mapping turns the rows of a Table other than troupe.outbox into messages. It has the options of Debezium's EventRouter, by name, as in
+	// outbox-relay's settings. An empty map means Debezium's defaults. The relay reads such a table from the log alone, and never writes to
+	// it. The relay's own tables must be in the same database (package migrations).
 	Mapping map[string]string
-	// Avro encodes JSON payloads with the schemas of its registry; nil: payloads are not encoded. A row that does not encode is parked. A
-	// row whose subject has no schema is tried like one whose topic does not exist. While the registry is unavailable, rows wait.
+	// Avro encodes JSON payloads with the schemas of its registry; nil: payloads are not encoded. A row whose payload does not fit its
+	// schema is parked. A row whose subject has no schema is tried like one whose topic does not exist. While the registry is unavailable,
+	// rows wait.
 	Avro *schemas.JSONEncoder
 	// AvroTopic selects the topics that Avro applies to. Default: all.
 	AvroTopic func(topic string) bool
@@ -54,25 +55,25 @@ type Config struct {
 	// Table's name if it is not troupe.outbox.
 	Slot string
 	// Publication is the publication that the slot streams. Default: troupe_outbox, which the migrations create. For another Table the
-	// default is the default name of its Slot, and the relay creates the configured publication if it is missing and the role owns the
-	// table.
+	// default is the default name of the Slot, and the relay creates the publication if it is missing and the role owns the table.
 	Publication string
-	// Failover selects whether standbys with sync_replication_slots = on copy the slot, so that a promoted standby has it. With "auto" they
-	// do from Postgres 17 on, unless the server refuses. With "on" they do, and no slot is created if the server cannot. With "off" they do
-	// not. Default "auto".
+	// Failover selects whether standbys with sync_replication_slots = on copy the slot, so that a promoted standby has it. "auto": they do
+	// from Postgres 17 on, unless the server refuses. "on": they do, and no slot is created if the server cannot. "off": they do not.
+	// Default "auto".
 	Failover string
 
-	// SlotWarn is the number of bytes of log kept for the slot above which the relay logs a warning. Default 1 GiB.
+	// SlotWarn is the size of the log kept for the slot, in bytes, above which the relay logs a warning. Default 1 GiB.
 	SlotWarn int64
-	// SlotUnready is the number of bytes above which Ready returns an error. Default 8 GiB, at least SlotWarn.
+	// SlotUnready is the size of this log, in bytes, above which Ready returns an error. Default 8 GiB, at least SlotWarn.
 	SlotUnready int64
-	// SlotLimit is the number of bytes above which the relay drops the slot, so that the server's disk does not fill. Then the relay polls
-	// the table until it is started again. No row is lost by that. Default 0: no limit.
+	// SlotLimit is the size of this log, in bytes, above which the relay drops the slot, so that the server's disk does not fill. This
+	// process then polls the table until it ends; a relay that starts or takes over later streams again. No row is lost. Default 0: no
+	// limit.
 	SlotLimit int64
 	// Delivery selects which repeats a consumer may see. Default AtLeastOnce.
 	Delivery Delivery
 	// Transactions is the time between the ends of two Kafka transactions under ExactlyOnce. A row may wait for that long before consumers
-	// that read committed messages see it. Default 100 ms, at least 5 ms. After a pause the first transaction ends at once.
+	// that read committed messages see it. After an idle time the first transaction ends at once. Default 100 ms, at least 5 ms.
 	Transactions time.Duration
 	// TransactionTimeout is the time after which the broker aborts a Kafka transaction. Consumers that read committed messages may wait for
 	// that long if a relay dies and no standby takes over. One Postgres transaction must be published within it. Default 1 min, which is
@@ -80,8 +81,8 @@ type Config struct {
 	TransactionTimeout time.Duration
 
 	// Shards is the number of parts into which a relay that polls divides the outbox, by key. Each shard is published on its own, by one
-	// relay or by several. The number that the leader has applies to all relays, see the package comment. Default 1, at most 64. A stream
-	// is not divided.
+	// relay or by several. The leader's number applies to all relays, see the package comment. Default 1, at most 64. A stream is not
+	// divided.
 	Shards int
 	// Batch is the number of rows of a claim. Default 2000, at most 10,000. With several shards claims are smaller, so that together they
 	// use no more memory. A claim also ends after 4 MB.
@@ -89,8 +90,9 @@ type Config struct {
 	// Interval is the longest time between two looks at an idle outbox. A row waits for that long if its notification is missing. Default
 	// 1 s. The first look is 5 ms after the last row, and the next ones are less and less frequent.
 	Interval time.Duration
-	// Lease is the longest time that a standby waits for a relay that died. Under poll it is the length of the lease, which is renewed at a
-	// third of it. Under wal the lease is longer, since a standby also sees that the slot is idle. Default 5 s, at least 500 ms.
+	// Lease is the longest time that a standby waits for a relay that died. Under poll it is the length of the lease, which is renewed when
+	// a third of it has passed. Under wal the lease is longer, since a standby also sees that the slot is idle. Default 5 s, at least 500
+	// ms.
 	//
 	// Relays of one outbox should have the same value. If the lease of another relay lasts longer than twice this value and longer than two
 	// minutes, the relay takes it: it assumes that the database's clock was ahead when that lease was taken.
@@ -101,8 +103,8 @@ type Config struct {
 	// Retry is the policy for a row whose topic the broker denies (ACL). When it is exhausted the row is parked.
 	Retry retry.Policy
 	// UnknownTopic is the time for which a row whose topic does not exist is tried before it is parked. It also limits how long one topic
-	// delays the rows of others: a topic whose records the broker refuses for other reasons, or a partition without a leader or without
-	// enough replicas in sync (there the limit is at least 15 s). Default 60 s.
+	// delays the rows of others, if the broker refuses the topic's records for other reasons, or if a partition has no leader or not enough
+	// replicas in sync (then the limit is at least 15 s). Default 60 s.
 	UnknownTopic time.Duration
 
 	// Retention is the shortest time that rows published by a stream stay in the table, so that they can be replayed. They are removed by
@@ -120,19 +122,19 @@ type Config struct {
 }
 
 // Hooks are called for events, for metrics and tests. Each may be nil. They run in the relay's own goroutines, so a hook that blocks delays
-// the relay. Sent may run concurrently with any other hook. With several shards, all of them may run concurrently.
+// the relay. Sent may run concurrently with any other hook. With several shards, all hooks may run concurrently.
 type Hooks struct {
 	// Claimed is called when rows were read, before any of them is published.
 	Claimed func(rows int)
 	// BeforeSend is called when rows are about to be sent.
 	BeforeSend func(rows int)
-	// Sent is called when a produce request was written to a broker; rows is the number in flight.
+	// Sent is called when a produce request was written to a broker. rows is the number of rows in flight.
 	Sent func(rows int)
 	// Acked is called when the broker has acknowledged rows, before they are deleted. took is the time since BeforeSend.
 	Acked func(rows int, took time.Duration)
 	// Ending is called when a Kafka transaction of rows is complete and is about to be committed. Only under ExactlyOnce.
 	Ending func(rows int)
-	// Traced is called for each published row whose writer has a sampled trace: under ExactlyOnce for at most 10,000 rows of a Kafka
+	// Traced is called for each published row whose writer has a sampled trace, but under ExactlyOnce for at most 10,000 rows of a Kafka
 	// transaction. A replay does not call it.
 	Traced func(outbox.PublishedRow)
 	// Deleted is called when acknowledged rows are settled. Under Poll they are deleted by then; under WAL the checkpoint that passes
@@ -142,7 +144,7 @@ type Hooks struct {
 	PublishFailed func(PublishFailure)
 	// Leading is called when this relay took the lease.
 	Leading func(term int64)
-	// Standing is called when this relay's term ended; the cause is nil when Run's context ended.
+	// Standing is called when this relay's term has ended. cause is nil if Run's context ended.
 	Standing func(cause error)
 }
 
@@ -152,7 +154,7 @@ type Relay struct {
 	state  state
 	ran    atomic.Bool
 	mapped *mappedTable  // nil: the table is troupe.outbox
-	pool   *pgxpool.Pool // created by Run: the relay's own sessions, for everything that does not depend on one server process
+	pool   *pgxpool.Pool // the relay's own sessions, created by Run; see server for statements that depend on one server process
 	quiet  quiet
 	gate   gate
 	shards sharing
@@ -160,11 +162,11 @@ type Relay struct {
 	stuck  stuck
 	flight atomic.Int64 // rows given to the client and not settled
 
-	slotGivenUp    atomic.Bool        // the slot held more than SlotLimit
+	slotGivenUp    atomic.Bool        // the slot held more than SlotLimit, see giveUpSlot
 	slotMoved      chan struct{}      // signalled when a stream begins
 	asStored       bool               // text is read in the database's encoding, see converter; used by the publishing goroutine
 	keptPartitions map[string]keptLog // full partitions that stay, by name; used by the goroutine that drops partitions
-	large          *wal.LSN           // checkpoint after which a transaction did not fit into a Kafka transaction; used by the publishing goroutine
+	large          *wal.LSN           // last checkpoint after which a transaction did not fit into a Kafka transaction; used by the publishing goroutine
 
 	// New sets each of these to the constant in its comment. Tests set less.
 	reading         time.Duration // checkpointTimeout
@@ -176,9 +178,9 @@ type Relay struct {
 
 const (
 	claimBytes = 4 << 20              // limit of the size of one claim's rows, in bytes; the last row may exceed it
-	firstWait  = 5 * time.Millisecond // after a claim that found no rows; then it doubles with each claim, up to Config.Interval
-	// brokerTimeout limits the broker's work on a produce request. The client leaves a broker that does not answer 3 s after that, or as
-	// soon as the other brokers have replaced it (broker.session.timeout.ms, 9 s by default).
+	firstWait  = 5 * time.Millisecond // wait after a claim that found no rows; it doubles with each such claim, up to Config.Interval
+	// brokerTimeout limits the time for which a broker works on a produce request. The client leaves a broker that does not answer 3 s after
+	// that, or as soon as the other brokers have replaced it (broker.session.timeout.ms, 9 s by default).
 	brokerTimeout = 5 * time.Second
 	// batchBytes is Kafka's default for the largest record batch of a topic (max.message.bytes).
 	batchBytes = 1_048_588
@@ -235,8 +237,8 @@ func New(cfg Config) (*Relay, error) {
 	return r, nil
 }
 
-// nameSlot sets the default names of slot and publication. The slot's name contains the database's name, since all databases of a cluster
-// share one set of slot names.
+// nameSlot sets the default names of the slot and the publication. The slot's name contains the database's name, since slots of all
+// databases of a cluster share one set of names.
 func (c *Config) nameSlot(database string) {
 	if c.Table == ownTable {
 		fill(&c.Slot, wal.DefaultSlot(database, ""))
@@ -293,8 +295,8 @@ func (c *Config) check() error {
 	return c.Retry.Validate()
 }
 
-// checkTable refuses options that cannot work for a mapped table. It cannot be polled: none of its columns shows which rows are published,
-// and the relay may not delete its rows.
+// checkTable refuses options that cannot work for a mapped table. Such a table cannot be polled: none of its columns shows which rows are
+// published, and the relay may not delete its rows.
 func (c *Config) checkTable() error {
 	mapped := c.Table != ownTable
 	m, err := mapping.Parse(c.Mapping)
@@ -335,8 +337,8 @@ func newHolder() string {
 	return host + "-" + strconv.Itoa(os.Getpid()) + "-" + hex.EncodeToString(random)
 }
 
-// newClient creates a client with the relay's options, and then the options more. A publisher has one client per term, and each transactor
-// has its own.
+// newClient creates a client with the relay's options and then the options more, which override them. A publisher has one client per term,
+// and each transactor has its own.
 func (r *Relay) newClient(more ...kgo.Opt) (*kgo.Client, error) {
 	opts := []kgo.Opt{
 		kgo.ProducerBatchMaxBytes(batchBytes),

@@ -16,8 +16,8 @@ import (
 	"github.com/troupe-go/troupe/internal/outboxrow"
 )
 
-// A renderer makes records of rows. It gives the same result as outboxrow.Row.Message and kafka.Record, and allocates nothing for nearly
-// all rows: the rows whose headers are a flat object of plain strings. A test compares the two ways. Records are valid until reset.
+// A renderer makes records of rows. It gives the same result as outboxrow.Row.Message and kafka.Record, but allocates nothing for nearly
+// all rows: rows whose headers are a flat object of plain strings. A test compares the two results. Records are valid until reset.
 type renderer struct {
 	defaults outboxrow.Defaults
 	source   []byte
@@ -32,7 +32,7 @@ func newRenderer(d outboxrow.Defaults) *renderer {
 	return &renderer{defaults: d, source: []byte(d.Source), types: make(map[string][]byte)}
 }
 
-// reset frees all records, and makes room for up to n new ones.
+// reset makes all earlier records invalid, and makes room for up to n new ones.
 func (r *renderer) reset(n int) {
 	clear(r.records)
 	clear(r.headers)
@@ -63,7 +63,7 @@ func (r *renderer) kafkaRecord(row *outboxrow.Row) (*kgo.Record, error) {
 
 var specVersion = []byte("1.0")
 
-// headersOf makes the record's headers of the row's columns and of set, which has the row's own headers.
+// headersOf makes the record's headers from the row's columns and from set, which holds the row's own headers.
 func (r *renderer) headersOf(row *outboxrow.Row, set *attributes, key []byte) []kgo.RecordHeader {
 	id := r.id(row.ID)
 	set.values[attributeID] = id
@@ -143,7 +143,7 @@ func (r *renderer) contentType(topic string) []byte {
 // isText reports whether b is valid UTF-8 and has no zero byte.
 func isText(b []byte) bool { return utf8.Valid(b) && bytes.IndexByte(b, 0) < 0 }
 
-// Indexes of the attributes of a record, in the order of its headers. The attribute time has no index.
+// The indexes of a record's attributes, in the order of its headers. The attribute time has no index.
 const (
 	attributeID = iota
 	attributeSource
@@ -169,7 +169,7 @@ var attributeNames = [attributeCount]string{
 	ce.HeaderTraceState,
 }
 
-// attributes holds the parsed column headers of a row. values has the CloudEvents attributes, by index; time has ce_time; extra has all
+// attributes holds the parsed column headers of a row. values has the CloudEvents attributes, by index. time has ce_time, and extra has all
 // other headers.
 type attributes struct {
 	values [attributeCount][]byte
@@ -181,20 +181,21 @@ type attributes struct {
 type pair struct{ key, value []byte }
 
 const (
-	maxExtra      = 8
-	maxPlain      = 4 << 10 // bytes of headers; larger ones go through outboxrow.Row.Message, which checks the limits
-	maxPlainValue = 1024
+	// Headers above these limits go through outboxrow.Row.Message, which checks their size.
+	maxExtra      = 8       // number of extra headers
+	maxPlain      = 4 << 10 // bytes of all headers
+	maxPlainValue = 1024    // bytes of one value
 )
 
-// fill sets attribute n to value if it has no value yet.
+// fill sets attribute n to value if the attribute has no value yet.
 func (a *attributes) fill(n int, value []byte) {
 	if len(a.values[n]) == 0 {
 		a.values[n] = value
 	}
 }
 
-// read parses a flat object of strings without escapes, in the text form of jsonb. It returns false for any other form, and for values that
-// outboxrow.Row.Message must check.
+// read parses headers that are a flat object of strings without escapes, in the text form of jsonb. It returns false for any other form,
+// and for values that outboxrow.Row.Message must check.
 func (a *attributes) read(headers []byte) bool {
 	if len(headers) == 0 || string(headers) == "{}" {
 		return true
@@ -225,7 +226,8 @@ func (a *attributes) read(headers []byte) bool {
 
 var colon, comma = []byte(": "), []byte(", ")
 
-// quoted reads a JSON string without escapes. It returns nil if b does not begin with one.
+// quoted reads a JSON string without escapes, and returns it with the bytes that follow. It returns nil if b does not begin with such a
+// string.
 func quoted(b []byte) (text, rest []byte) {
 	if len(b) == 0 || b[0] != '"' {
 		return nil, nil
@@ -248,7 +250,7 @@ func quoted(b []byte) (text, rest []byte) {
 	return nil, nil
 }
 
-// set sets the attribute or the extra header key. It returns false for a value that outboxrow.Row.Message must check.
+// set sets the attribute or the extra header that key names. It returns false for a value that outboxrow.Row.Message must check.
 func (a *attributes) set(key, value []byte) bool {
 	if string(key) == ce.HeaderSpecVersion {
 		return string(value) == string(specVersion)

@@ -14,12 +14,12 @@ import (
 	"github.com/troupe-go/troupe/internal/pg"
 )
 
-// A Replay publishes rows again that were published before and are still in the table. They keep their ids. The zero value replays all of
-// them, to their own topics.
+// A Replay publishes rows again that were published before and are still in the table. They keep their ids. The zero value replays all such
+// rows, to their own topics.
 //
 // A Replay runs independently of the relay, with its own Kafka client. It repeats the rows of a key in the order of their positions, but
-// the relay may publish new rows of the key in between. So a consumer may receive an old message after a newer one. For a consumer that
-// ignores ids that it has processed, a repeat has no effect. A participant is such a consumer.
+// the relay may publish new rows of the key in between. So a consumer may receive an old message after a newer one. A repeat has no effect
+// on a consumer that ignores ids that it has processed, such as a participant.
 //
 // A Replay skips failed rows, and rows that are not published yet. It cannot replay rows that are gone: poll deletes each published row,
 // and under wal old partitions are dropped.
@@ -34,12 +34,12 @@ type Replay struct {
 // A ReplayProgress describes how far a replay has come.
 type ReplayProgress struct {
 	Lowest    int64 // lowest position of the table at the start; lower rows are gone
-	Position  int64 // all rows up to this position are done
+	Position  int64 // all rows up to this position are published or skipped
 	Last      int64 // position at which it ends
 	Published int64 // rows published
 }
 
-// errNothingPublished means that the table holds no rows that are known to be published.
+// errNothingPublished means that no row of the table is known to be published.
 var errNothingPublished = errors.New("nothing that was published is in the table: under poll a row is deleted once it is published, " +
 	"and cannot be replayed")
 
@@ -142,7 +142,7 @@ func (r Replay) Run(ctx context.Context, cfg Config, progress func(ReplayProgres
 	}
 }
 
-// publishedSnapshot returns the stored snapshot of the relay: all rows that are visible in it are published, or recorded as failed. It
+// publishedSnapshot returns the snapshot that the relay has stored: each row that is visible in it is published, or recorded as failed. It
 // returns an error if there is no such snapshot, or if it is of another cluster, where the same transaction ids are other transactions.
 func publishedSnapshot(ctx context.Context, db *server) (string, error) {
 	type kept struct {
@@ -170,7 +170,7 @@ func publishedSnapshot(ctx context.Context, db *server) (string, error) {
 	return states[0].Published, nil
 }
 
-// read returns the next published rows after p.Position.
+// read returns the next published rows after p.Position, up to p.Last.
 func (r Replay) read(ctx context.Context, db *server, snapshot string, p ReplayProgress) ([]outboxrow.Row, error) {
 	found, err := db.Query(ctx, replayRows, pg.Args{
 		"position": p.Position, "last": p.Last, "snapshot": snapshot, "topic": r.Topic,

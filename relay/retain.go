@@ -16,8 +16,8 @@ import (
 // retainEvery is the time between two checks of the partitions. It is long since partitions are large.
 const retainEvery = 5 * time.Minute
 
-// retain drops partitions whose rows are all published. It has a goroutine of its own, since it may take hours to detach a partition. Type
-// Dropper of package internal/retention lists the effect of a kill at each step.
+// retain drops partitions whose rows are all published. Type Dropper of package internal/retention lists the effect of a kill at each step.
+// retain has a goroutine of its own, since it may take hours to detach a partition.
 func (r *Relay) retain(ctx context.Context, every time.Duration) {
 	logged := false
 	for !sleep(ctx, every, nil) && ctx.Err() == nil {
@@ -32,8 +32,8 @@ func (r *Relay) retain(ctx context.Context, every time.Duration) {
 	}
 }
 
-// retainOn drops partitions every interval, until ctx ends or an attempt fails. It keeps one Dropper on one server process all the time,
-// because the Dropper's list of open writers is valid for one connection only.
+// retainOn drops partitions at intervals of every, until ctx ends or an attempt fails. It keeps one Dropper on one server process, because
+// the Dropper's list of open writers is valid for one connection only.
 func (r *Relay) retainOn(ctx context.Context, every time.Duration) error {
 	db, err := bindNow(ctx, r.pool)
 	if err != nil {
@@ -57,8 +57,8 @@ func (r *Relay) retainOn(ctx context.Context, every time.Duration) error {
 }
 
 // drop drops the partitions whose rows are published according to the stored state. If that state is of another cluster, it drops nothing.
-// In a copied or restored database the same transaction ids are other transactions, and the relay publishes the rows before it stores a
-// state of its own.
+// In a copied or restored database the same transaction ids are other transactions. The relay publishes the rows of the table before it
+// stores a state of this cluster.
 func (r *Relay) drop(ctx context.Context, db *server, dropper *retention.Dropper) error {
 	st, err := r.readState(ctx, db)
 	if err != nil {
@@ -87,18 +87,18 @@ func (r *Relay) drop(ctx context.Context, db *server, dropper *retention.Dropper
 	return err
 }
 
-// logKeptEvery is the time for which a full partition must stay before the relay warns of it, and until it warns again. Some reasons hold
-// for minutes at each partition, for example a transaction that is open.
+// logKeptEvery is the time for which a full partition must stay before the relay warns of it, and the time between two warnings. Some
+// reasons hold for minutes at each partition, for example an open transaction.
 const logKeptEvery = time.Hour
 
-// A keptLog records what logKept has logged about one full partition that was not dropped.
+// A keptLog records the log lines of logKept about one full partition that was not dropped.
 type keptLog struct {
 	warn  time.Time // when the next warning is due
-	aging bool      // it was logged that its rows are published
+	aging bool      // the line was logged that the partition waits for Config.Retention
 }
 
-// logKept logs why full partitions are not dropped. A full partition may be detached already. Then no relay reads the rows in it, so
-// nothing else would report them.
+// logKept logs why full partitions are not dropped. Such a partition may be detached already. Then no relay reads its rows, and no other
+// line reports them.
 func (r *Relay) logKept(kept []retention.KeptPartition) {
 	now := time.Now()
 	for _, k := range kept {
@@ -121,7 +121,7 @@ func (r *Relay) logKept(kept []retention.KeptPartition) {
 	}
 }
 
-// forgetKept removes the entries of partitions that are not in kept: these partitions are dropped.
+// forgetKept removes the entries of partitions that are not in kept, since these were dropped.
 func (r *Relay) forgetKept(kept []retention.KeptPartition) {
 	maps.DeleteFunc(r.keptPartitions, func(name string, _ keptLog) bool {
 		return !slices.ContainsFunc(kept, func(k retention.KeptPartition) bool { return k.Name == name })

@@ -20,8 +20,8 @@ const releaseLimit = 5 * time.Second
 // deletes the acknowledged rows, releases the lease and returns nil. While the database or the broker is unavailable, Run waits, however
 // long.
 //
-// Run returns an error, with the lease released, in cases that only an operator can resolve, and the error says how: some failures under
-// ExactlyOnce, and an UPDATE of a mapped table whose OnUpdate is fatal. Run may be called once.
+// Run releases the lease and returns an error in cases that only an operator can resolve: some failures under ExactlyOnce, and an UPDATE of
+// a mapped table whose OnUpdate is fatal. The error says how. Run may be called once.
 func (r *Relay) Run(ctx context.Context) error {
 	if r.ran.Swap(true) {
 		return errors.New("relay: run twice")
@@ -32,7 +32,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	}
 	defer closePool(pool)
 	r.pool = pool
-	// work outlives ctx: rows in flight are finished first.
+	// work ends after ctx: first the rows in flight are settled, for at most Drain.
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(ctx, func() {
@@ -76,7 +76,8 @@ func (r *Relay) Run(ctx context.Context) error {
 	}
 }
 
-// lead publishes as the leader for one term. It returns nil when ctx has ended, else the reason why the term ended.
+// lead publishes under the lease of shard 0 for one term. Meanwhile it watches the slot, runs maintenance, and removes partitions and
+// records. It returns nil when ctx has ended, else the reason why the term ended.
 func (r *Relay) lead(ctx, work context.Context, l *lease) error {
 	now := time.Now()
 	r.state.progressed(0, func(s *Status) { s.Role, s.Since, s.Term, s.Leader = Active, now, l.term, l.holder })
@@ -105,8 +106,11 @@ func (r *Relay) lead(ctx, work context.Context, l *lease) error {
 	})
 }
 
-// hold calls do, which publishes under the lease, until ctx ends or the lease is lost. Meanwhile it renews the lease, and at the end it
-// releases the lease. It returns nil when ctx has ended, else the reason why the term ended.
+// hold calls do, which publishes under the lease, until ctx ends or the lease is lost. Meanwhile it renews the lease. At the end it closes
+// the Kafka client and releases the lease. It returns nil when ctx has ended, else the reason why the term ended.
+//
+// do gets two contexts. idle ends with ctx or with the term: then do claims and sends nothing more. term ends with the term or with work:
+// until then do may settle rows that it has sent.
 func (r *Relay) hold(ctx, work context.Context, l *lease, do func(idle, term context.Context, p *publisher) error) error {
 	client, err := r.newProducer() // one per term: records left in it at the end of one term must not be sent in a later one
 	if err != nil {
@@ -114,7 +118,6 @@ func (r *Relay) hold(ctx, work context.Context, l *lease, do func(idle, term con
 	}
 	term, lose := context.WithCancelCause(work)
 	defer lose(nil)
-	// idle ends with the term as well as with ctx.
 	idle, stopIdling := context.WithCancel(ctx)
 	defer stopIdling()
 	defer context.AfterFunc(term, stopIdling)()
@@ -140,10 +143,10 @@ func (r *Relay) hold(ctx, work context.Context, l *lease, do func(idle, term con
 	cause := context.Cause(term)
 	stopIdling()
 	lose(nil)
-	// All records in the client must be settled or given up before another relay may take the lease.
+	// The client is closed before the lease is released: after that it must send nothing.
 	p.client.Close()
 	side.Wait()
-	if !errors.Is(cause, errLost) || l.shard > 0 { // a shard's lease is also lost with its layout, and the next one waits for it
+	if !errors.Is(cause, errLost) || l.shard > 0 { // the lease of a shard is also lost when the layout changes, and the new layout waits until it is free
 		r.giveBack(work, l)
 	}
 	if ctx.Err() != nil {
@@ -152,7 +155,7 @@ func (r *Relay) hold(ctx, work context.Context, l *lease, do func(idle, term con
 	return cause
 }
 
-// publish runs rounds until idle ends. It returns errors that end the source or the term, and retries after other errors.
+// publish runs rounds until idle ends. It returns errors that end the source or the term, and runs another round after any other error.
 func (r *Relay) publish(idle, term context.Context, p *publisher) error {
 	backoff := retry.Policy{Initial: 100 * time.Millisecond, Cap: 2 * time.Second}
 	wait, failures := time.Duration(0), 0
@@ -189,7 +192,7 @@ func (r *Relay) publish(idle, term context.Context, p *publisher) error {
 	}
 }
 
-// sleep waits for d, until wake is signalled, or until ctx ends. It reports whether wake ended it.
+// sleep waits for d, until wake is signalled, or until ctx ends. It reports whether wake ended the wait.
 func sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) (woken bool) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -212,10 +215,10 @@ func (r *Relay) listen(ctx context.Context, channel string, wake chan<- struct{}
 	l.Run(ctx, wake)
 }
 
-const houseEvery = 2 * time.Minute
+const houseEvery = 2 * time.Minute // time between two runs of the maintenance
 
-// keepHouse runs maintenance every houseEvery: it creates partitions in advance, deletes the failure records of rows that no longer
-// exist, and warns of slots that are no longer used and of failed rows whose table no longer exists.
+// keepHouse runs maintenance every houseEvery, until ctx ends. It creates partitions in advance, and deletes the failure records of rows
+// that no longer exist. It warns of slots that are no longer used, and of failed rows whose table no longer exists.
 func (r *Relay) keepHouse(ctx context.Context) {
 	warned := make(map[string]bool)
 	for {
@@ -234,7 +237,7 @@ func (r *Relay) keepHouse(ctx context.Context) {
 	}
 }
 
-// tidy is the part of the maintenance that changes rows and tables. For a mapped table it only calls recall.
+// tidy runs the part of the maintenance that changes rows and tables. For a mapped table it only calls recall.
 func (r *Relay) tidy(ctx context.Context) error {
 	if err := r.recall(ctx); err != nil {
 		return fmt.Errorf("make rows due whose next try was recorded while the database's clock was ahead: %w", err)
@@ -246,8 +249,8 @@ func (r *Relay) tidy(ctx context.Context) error {
 	if _, err := r.pool.Exec(ctx, forgetFailures); err != nil {
 		return fmt.Errorf("delete the failure records of rows that no longer exist: %w", err)
 	}
-	// Ensure creates partitions ahead of the writers. It fails if the role does not own the table. Then the owner must create them before
-	// the existing partitions are full.
+	// Ensure creates partitions ahead of the writers, each in one transaction, so that a kill leaves no part of a partition. It fails if the
+	// role does not own the table. Then the owner must create partitions before the existing ones are full.
 	headroom, err := retention.Partitions{}.Ensure(ctx, r.pool)
 	if headroom > 0 {
 		r.state.update(func(s *Status) { s.Headroom = headroom })
@@ -259,8 +262,8 @@ func (r *Relay) tidy(ctx context.Context) error {
 	return nil
 }
 
-// recall makes rows due that would wait longer than twice the longest wait of the configuration. They were recorded while the database's
-// clock was ahead.
+// recall makes failed rows due whose next try is further away than twice the longest wait of the configuration: they were recorded while
+// the database's clock was ahead.
 func (r *Relay) recall(ctx context.Context) error {
 	statement, args := recallFailures, pg.Args{"longest": 2 * max(r.cfg.Retry.Cap, r.cfg.UnknownTopic/10)}
 	if r.mapped != nil {

@@ -12,20 +12,23 @@ import (
 
 // A sample is a snapshot of the database, with an LSN after every commit that is visible in it. Once the stream has passed that LSN, all
 // rows that are visible in the snapshot are published or recorded.
+//
+// Each sample also commits an empty message to the log. When the stream delivers this message, it has passed the sample's LSN. On an idle
+// outbox the message lets the slot advance. If the relay dies after it, only the message is left in the log.
 type sample struct {
 	snapshot    string
 	lsn         wal.LSN
 	publication string // as sample.sql identifies it
-	rows        int64  // stream.rows before the sample
+	rows        int64  // value of stream.rows before the sample was taken
 	at          time.Time
 }
 
-// errAltered reports that the publication is not the one that the slot's stored checkpoint belongs to: another one, or one that was altered
-// since. Meanwhile rows may have been inserted that the log does not have.
+// errAltered means that the publication does not publish every row of the table, or is not the publication that the slot's stored
+// checkpoint belongs to: it is another one, or was altered since. Then the log may lack rows that were inserted meanwhile.
 var errAltered = errors.New("the publication was altered, and may not have published every row")
 
-// sample takes a sample for the stream. The error is errAltered if the publication was altered after the stream began: then rows that
-// are visible in the sample may be missing in the stream.
+// sample reads a snapshot and an LSN as Relay.sample does, and adds the number of rows that the stream had settled before. It returns
+// errAltered if the publication has changed since the stream began: the log may then lack rows that the snapshot sees.
 func (s *stream) sample(ctx context.Context) (sample, error) {
 	rows := s.rows.Load()
 	got, err := s.relay.sample(ctx, s.db)
@@ -36,9 +39,9 @@ func (s *stream) sample(ctx context.Context) (sample, error) {
 	return got, err
 }
 
-// checkPublication returns errAltered if the publication was altered after the stream began. The reader calls it for each description of
-// the table in the log, which the server sends before the first row after a change of the publication. So if rows are missing in the
-// log, the stream ends before it delivers a later row.
+// checkPublication returns errAltered if the publication was altered after the stream began. The goroutine of stream.read calls it for each
+// description of the table in the log. The server sends such a description before the first row after a change of the publication. So if
+// the log lacks rows, the stream ends before it delivers a later row.
 func (s *stream) checkPublication() error {
 	ctx, cancel := context.WithTimeout(context.Background(), lookTimeout)
 	defer cancel()
@@ -46,8 +49,8 @@ func (s *stream) checkPublication() error {
 	return err
 }
 
-// sample takes a sample of the server. The error is errAltered if the publication does not publish every row of the table, or if
-// another table has the table's name.
+// sample takes a sample on the server db. It returns errAltered if the publication does not publish every row of the table, or if another
+// table has the table's name.
 func (r *Relay) sample(ctx context.Context, db *server) (got sample, err error) {
 	var relation int64 // 0: troupe.outbox
 	var table *string
@@ -72,9 +75,9 @@ func (r *Relay) sample(ctx context.Context, db *server) (got sample, err error) 
 }
 
 // altered compares the publication with the one that the stored checkpoint belongs to. If it is another one, or was altered since, the slot
-// cannot be streamed from that checkpoint. For troupe.outbox altered returns the reason, and the caller creates a new slot: rows that the
-// log does not have are read from the table. Rows of a mapped table may be in the log alone, so for it altered returns an error, and an
-// operator decides.
+// cannot be streamed from that checkpoint. For troupe.outbox altered then returns the reason, and the caller creates a new slot and reads
+// the rows that the log does not have from the table. The rows of a mapped table may be in the log alone. So for such a table altered
+// returns an error, and an operator decides.
 func (r *Relay) altered(st storedState, publication string) (why string, err error) {
 	switch {
 	case st.publication == nil || *st.publication == publication:

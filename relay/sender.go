@@ -17,17 +17,18 @@ import (
 )
 
 // A sender sends records so that no record overtakes an earlier one of its key, whatever the broker refuses. It relies on two facts. The
-// broker accepts or refuses a record batch as a whole. When it refuses one, the client fails all records that it holds for that partition.
+// broker accepts or refuses a record batch as a whole. When the broker refuses a batch, the client fails all records that it holds for the
+// partition.
 //
 // So the client must hold all records of a send before it writes the first one (manual flushing). It can do that only for topics that it
-// has seen: the first record to a topic is therefore the only record to that topic in its send. The next send begins when all records of
+// has seen. Therefore the first record to a topic is the only record to that topic in its send. The next send begins when all records of
 // this one are acknowledged or refused.
 type sender struct {
 	client   *kgo.Client
-	maxBatch int                 // bytes in a batch
-	maxSend  int                 // bytes in a send
+	maxBatch int                 // largest size of a batch, in bytes
+	maxSend  int                 // largest size of a send, in bytes
 	seen     map[string]struct{} // topics that the client has seen
-	limits   map[string]int      // bytes in a batch, for topics that refused larger ones
+	limits   map[string]int      // largest size of a batch, in bytes, for topics to which a larger one was refused
 	steady   bool                // limits do not grow
 	single   bool                // all records of a send are to one topic
 	distinct bool                // a send has at most one record of each key
@@ -41,7 +42,8 @@ func newSender(client *kgo.Client) *sender {
 	return &sender{client: client, maxBatch: int(most), maxSend: sendBytes, seen: make(map[string]struct{}), limits: make(map[string]int)}
 }
 
-// sizeOf returns an upper bound of the record's size in a batch: its lengths and deltas are varints.
+// sizeOf returns an upper bound of the record's size in a batch. The lengths and deltas of a record are varints, so 40 bytes are enough for
+// them, and 10 more for each header.
 func sizeOf(r *kgo.Record) int {
 	n := 40 + len(r.Key) + len(r.Value)
 	for _, h := range r.Headers {
@@ -52,10 +54,10 @@ func sizeOf(r *kgo.Record) int {
 
 const (
 	batchHead = 100     // upper bound of a batch's size without its records
-	sendBytes = 4 << 20 // of one send
+	sendBytes = 4 << 20 // largest size of a send, in bytes
 )
 
-// cut splits the queue into the items of the next send, at least one, and the rest.
+// cut splits the queue into the items of the next send, at least one, and the items after them.
 func (s *sender) cut(queue []*item) (now, later []*item) {
 	total, of, sent := batchHead, make(map[string]int, 8), make(keys)
 	for n, i := range queue {
@@ -80,14 +82,14 @@ func (s *sender) cut(queue []*item) (now, later []*item) {
 	return queue, nil
 }
 
-// send sends the items' records, and returns when each is acknowledged or refused. A refused item has its err; an item that no broker takes
-// in time has errNotTaken, see patience. If ctx ends first, send returns ctx's error. Then the results are not known, and the client must
-// be closed before the items are used again.
+// send sends the items' records, and returns when each is acknowledged or refused. It sets err of each item: nil, the refusal, or
+// errNotTaken if no broker took the record in time, see patience. If ctx ends first, send returns ctx's error. Then the results are not
+// known, and the client must be closed before the items are used again.
 func (s *sender) send(ctx context.Context, items []*item) error {
 	var open sync.WaitGroup
 	open.Add(len(items))
 	deadlines := make(map[time.Duration]deadline, 1)
-	limits := make(map[string]time.Duration, 1) // one limit for all records of a topic: a later one of a key must not be sent when an earlier one is given up
+	limits := make(map[string]time.Duration, 1) // by topic, so that no later record of a key is sent when an earlier one is given up
 	for _, i := range items {
 		limit, known := limits[i.record.Topic]
 		if !known {
@@ -122,7 +124,7 @@ func (s *sender) send(ctx context.Context, items []*item) error {
 	return nil
 }
 
-// learn updates the sender's knowledge of the item's topic with the result of a send.
+// learn updates the sender's data about the item's topic with the result of a send.
 func (s *sender) learn(i *item) {
 	topic := i.record.Topic
 	if i.err != nil {
@@ -146,24 +148,24 @@ func (s *sender) learn(i *item) {
 	}
 }
 
-// halve limits the next batches to a topic to half the size of a batch that was refused.
+// halve limits later batches to a topic to half of bytes, the size of a batch that was refused.
 func (s *sender) halve(topic string, bytes int) {
 	if limit, limited := s.limits[topic]; !limited || limit > bytes/2 {
 		s.limits[topic] = bytes / 2
 	}
 }
 
-// relax removes the restrictions that were set when a transaction failed, for the time in which its rows are sent again.
+// relax removes the restrictions that were set when a transaction failed. It is called when the rows of that transaction are committed.
 func (s *sender) relax() { s.steady, s.single, s.distinct = false, false, false }
 
-// maxTopicName is Kafka's limit for a topic's name. The relay does not look up a longer name: a broker closes the connection on a request
-// with a much longer one.
+// maxTopicName is Kafka's limit for the length of a topic's name. The relay does not look up a longer name, since a broker closes the
+// connection on a request with a much longer one.
 const maxTopicName = 249
 
 // lookTimeout limits a request to a broker or server that may be unavailable.
 const lookTimeout = 5 * time.Second
 
-// findTopics looks up the topics of items that the client has not seen. It returns the topics to which no record can be sent, with the
+// findTopics looks up the topics of items that the client has not seen. It returns the topics to which no record can be sent, each with the
 // reason.
 func (s *sender) findTopics(ctx context.Context, items []*item) (map[string]error, error) {
 	var names []string
@@ -201,7 +203,7 @@ func (s *sender) findTopics(ctx context.Context, items []*item) (map[string]erro
 }
 
 // listAllowed looks up topics as list does. It adds each topic that the relay may not describe to refused. One such topic makes the whole
-// response an error, so then each topic is looked up on its own.
+// response an error, and then listAllowed looks up each topic on its own.
 func (s *sender) listAllowed(ctx context.Context, names []string, refused map[string]error) (kadm.TopicDetails, error) {
 	details, err := s.list(ctx, names)
 	var denied *kadm.AuthError
@@ -252,7 +254,7 @@ var (
 	_ kgo.HookBrokerWrite   = wire{}
 )
 
-// OnBrokerConnect records why the broker cannot be reached.
+// OnBrokerConnect records whether the broker can be reached, for Ready.
 func (w wire) OnBrokerConnect(_ kgo.BrokerMetadata, _ time.Duration, _ net.Conn, err error) {
 	w.relay.state.brokerIs(err)
 }

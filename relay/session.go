@@ -9,7 +9,7 @@ import (
 	"github.com/troupe-go/troupe/internal/pg"
 )
 
-// A session is a connection with planner settings of its own. It is taken out of the pool, so that no other code uses it.
+// A session is a connection with planner settings of its own. It is taken out of the pool, so that no other code uses these settings.
 type session struct {
 	pool   *pgxpool.Pool
 	conn   *pgx.Conn // nil: none
@@ -17,13 +17,14 @@ type session struct {
 }
 
 // planner holds the settings of a session that claims or deletes rows. They leave Postgres one plan: walk the partitions' primary keys
-// upwards and stop at the limit.
+// upwards, and stop at the limit.
 //
-// Without them Postgres chooses badly. For a claim it reads and sorts the whole backlog, because new partitions have no statistics, and the
-// empty table of failures is assumed to hold hundreds of rows. In a table of 10,000,000 rows it starts parallel workers, each of which
-// reads more rows than the limit. For a delete it materialises a range of rows, and reads the range once for each deleted row.
+// Without these settings Postgres chooses badly. For a claim it reads and sorts the whole backlog, because new partitions have no
+// statistics, and it assumes that the empty table of failures holds hundreds of rows. In a table of 10,000,000 rows it starts parallel
+// workers, each of which reads more rows than the limit. For a delete it materialises a range of rows, and reads the range once for each
+// deleted row.
 //
-// The settings make the plan's estimated cost so high that Postgres would compile it, so jit is off.
+// With these settings the plan's estimated cost is so high that Postgres would compile the plan, so jit is off.
 const planner = `
 SET enable_seqscan = off;
 SET enable_bitmapscan = off;

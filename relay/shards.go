@@ -13,10 +13,10 @@ import (
 	"github.com/troupe-go/troupe/internal/pg"
 )
 
-// maxShards is the maximum of Config.Shards. A CHECK of troupe.relay_leases repeats it.
+// maxShards is the maximum of Config.Shards. A CHECK of troupe.relay_leases has the same limit.
 const maxShards = 64
 
-// A sharing holds the number of shards as this process last read it, and signals changes of it.
+// A sharing holds the number of shards, as this process last read it, and signals its changes.
 type sharing struct {
 	mu     sync.Mutex
 	number int           // last read; 0: not yet
@@ -35,21 +35,21 @@ func (s *sharing) setShards(number int) {
 	s.moved = make(chan struct{})
 }
 
-// now returns the number of shards, and a channel that is closed when it changes.
+// now returns the number of shards, and a channel that is closed when the number changes.
 func (s *sharing) now() (number int, moved <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.number, s.moved
 }
 
-// shares reports whether this relay takes shards other than shard 0. A relay that is configured to stream does not poll, and a mapped table
-// is not polled.
+// shares reports whether this relay takes shards other than shard 0. A relay that is configured to stream takes none, and a mapped table
+// has one shard.
 func (r *Relay) shares() bool {
 	return r.mapped == nil && r.cfg.Source != WAL && r.cfg.Delivery != ExactlyOnce
 }
 
-// divide stores that the outbox has number shards, and waits until no lease of another layout is held. The error wraps errLost when the
-// term is over.
+// divide stores that the outbox has number shards, and waits until no relay holds a lease of another layout. workOnce calls it before the
+// leader polls or streams. The error wraps errLost when the term is over.
 func (r *Relay) divide(ctx context.Context, l *lease, number int) error {
 	changed, err := r.pool.Exec(ctx, divide, l.args(pg.Args{"number": number}))
 	if err != nil {
@@ -79,7 +79,7 @@ func (r *Relay) divide(ctx context.Context, l *lease, number int) error {
 	}
 }
 
-// share takes and serves shards other than shard 0 until ctx ends.
+// share takes and polls shards other than shard 0, until ctx ends. While there is one shard it waits.
 func (r *Relay) share(ctx, work context.Context) {
 	for ctx.Err() == nil {
 		number, moved := r.shards.now()
@@ -94,7 +94,7 @@ func (r *Relay) share(ctx, work context.Context) {
 	}
 }
 
-// shareAmong takes and serves this process's part of the shards, until there is only one shard or ctx ends.
+// shareAmong takes and polls this process's part of the shards, until there is only one shard or ctx ends.
 func (r *Relay) shareAmong(ctx, work context.Context) {
 	ctx, stop := context.WithCancel(ctx)
 	var side, serving sync.WaitGroup
@@ -105,7 +105,7 @@ func (r *Relay) shareAmong(ctx, work context.Context) {
 	side.Go(func() { r.listen(ctx, outboxrow.Channel, r.looker.wake) })
 	looking, stopLooking := context.WithCancel(work)
 	defer stopLooking()
-	defer serving.Wait() // the looker runs until they have ended
+	defer serving.Wait() // the looker renews the leases until the goroutines of all shards have ended
 	side.Go(func() { r.looker.run(looking) })
 
 	mine := &share{relay: r, work: work, serving: &serving}
@@ -140,19 +140,21 @@ func (r *Relay) shareAmong(ctx, work context.Context) {
 	}
 }
 
+// errUndivided ends shareAmong: the outbox has one shard now.
 var errUndivided = errors.New("there is one shard")
 
-// A share is the set of shards that this process holds in one layout, without shard 0.
+// A share is the set of shards, without shard 0, that this process holds in one layout. A layout is a division of the outbox into a number
+// of shards; the leader numbers the layouts.
 type share struct {
 	relay   *Relay
 	work    context.Context
 	serving *sync.WaitGroup
 	layout  int64
-	stop    context.CancelFunc // ends all of them
-	ctx     context.Context
+	stop    context.CancelFunc // ends ctx
+	ctx     context.Context    // context of all shards of the share
 }
 
-// yield releases all shards of the share.
+// yield ends the goroutines of all shards of the share. Each settles its rows in flight, and releases its lease.
 func (s *share) yield() {
 	if s.stop != nil {
 		s.stop()
@@ -169,8 +171,8 @@ type shardLease struct {
 	Wanted    *string
 }
 
-// takeFree takes all free shards, and requests one shard from a relay that holds at least two more than this one. It returns how long to
-// wait, at most, before the next call.
+// takeFree takes all free shards, and requests one shard from a relay that holds at least two more than this one. It returns the longest
+// time to wait before the next call.
 func (s *share) takeFree(ctx context.Context) (wait time.Duration, err error) {
 	r := s.relay
 	found, err := r.pool.Query(ctx, readShards, pg.Args{"longest": longestLease(r.cfg.Lease)})
@@ -223,7 +225,8 @@ func (s *share) takeFree(ctx context.Context) (wait time.Duration, err error) {
 	return wait, s.requestShard(ctx, held)
 }
 
-// requestShard requests one shard from a relay that holds at least two more than this one.
+// requestShard requests one shard from a relay that holds at least two more than this one. In the first second after the holder has
+// released the shard, only this relay may take it. If this relay has died, any relay takes the shard after that second.
 func (s *share) requestShard(ctx context.Context, held []*shardLease) error {
 	holder := s.relay.cfg.Holder
 	count := make(map[string]int)
@@ -250,7 +253,8 @@ func (s *share) requestShard(ctx context.Context, held []*shardLease) error {
 	return nil
 }
 
-// claim takes the lease of a shard, and polls the shard in a goroutine. It returns false if another relay was faster.
+// claim takes the lease of a shard, and starts a goroutine that polls the shard. It returns false if it did not take the lease, for example
+// because another relay was faster.
 func (s *share) claim(ctx context.Context, shard, shards int) (bool, error) {
 	r := s.relay
 	l := &lease{shard: shard, shards: shards, holder: r.cfg.Holder, length: r.cfg.Lease, since: time.Now(), paused: r.gate.onRenewal}
@@ -286,8 +290,8 @@ func (s *share) claim(ctx context.Context, shard, shards int) (bool, error) {
 	return true, nil
 }
 
-// releaseShard asks the goroutine of a shard to stop, since another relay has requested the shard. That goroutine settles its rows in
-// flight and then releases the lease. releaseShard does nothing for shard 0, or for a shard that this process does not hold.
+// releaseShard makes the goroutine of a shard stop, since another relay has requested the shard. That goroutine settles its rows in flight
+// and then releases the lease. releaseShard does nothing for shard 0, or for a shard that this process does not hold.
 func (l *looker) releaseShard(shard int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -296,8 +300,8 @@ func (l *looker) releaseShard(shard int) {
 	}
 }
 
-// pollShard polls the rows of one shard. If the outbox was streamed before, pollShard returns an error until the leader has stored that it
-// is polled now.
+// pollShard polls the rows of one shard. If the outbox was streamed before, pollShard returns an error until the leader has stored that the
+// source is poll.
 func (r *Relay) pollShard(idle, term context.Context, p *publisher) error {
 	db, err := bindNow(idle, r.pool)
 	if err != nil {

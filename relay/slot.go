@@ -20,7 +20,7 @@ type slotState struct {
 	confirmed        wal.LSN
 	walStatus        string
 	invalidation     string // the server's reason, see pg.Invalidation
-	failover         *bool  // standbys copy it; nil: before Postgres 17
+	failover         *bool  // standbys copy the slot; nil: the server is older than Postgres 17
 	twoPhase         bool   // the server sends the rows of a transaction when it is prepared
 }
 
@@ -41,7 +41,7 @@ func (r *Relay) readSlot(ctx context.Context, db querier) (s slotState, err erro
 	return s, err
 }
 
-// foreign returns an error if the slot belongs to another database or program. Such a slot is not changed.
+// foreign returns an error if the slot belongs to another database or program. The relay neither drops nor alters such a slot.
 func (r *Relay) foreign(s slotState) error {
 	database := r.cfg.Pool.Config().ConnConfig.Database
 	if s.there && (s.plugin != "pgoutput" || s.database != database) {
@@ -54,8 +54,8 @@ func (r *Relay) foreign(s slotState) error {
 	return nil
 }
 
-// unfit returns an error if the slot cannot be streamed: it is foreign, or has the property two_phase, with which the server sends a
-// transaction's rows when it is prepared, even if it is rolled back later.
+// unfit returns an error if the slot cannot be streamed: it is foreign, or has the property two_phase. With two_phase the server sends the
+// rows of a transaction when it is prepared, even if it is rolled back later.
 func (r *Relay) unfit(s slotState) error {
 	if err := r.foreign(s); err != nil {
 		return err
@@ -68,8 +68,8 @@ func (r *Relay) unfit(s slotState) error {
 	return nil
 }
 
-// unusable returns the reason why the slot does not continue at the stored checkpoint, or "". No LSN after the stored
-// checkpoint was ever confirmed, so a slot that is ahead of it was created by another program.
+// unusable returns the reason why the slot does not continue at the stored checkpoint, or "". No LSN after the stored checkpoint was ever
+// confirmed by a relay, so a slot that is ahead of the checkpoint was created by another program.
 func unusable(st storedState, slot slotState, system wal.System) string {
 	switch {
 	case !st.there:
@@ -89,12 +89,12 @@ func unusable(st storedState, slot slotState, system wal.System) string {
 	return ""
 }
 
-// checkSlotOrigin returns an error if the slot of a mapped table does not continue the stored state. The relay cannot tell then whether
-// rows are in the slot's log alone, so an operator must decide: the error has the statement for each case.
+// checkSlotOrigin returns an error if the slot of a mapped table does not continue the stored state. Then rows may be in the slot's log
+// alone. The relay cannot find out, so an operator must decide: the error has the statement for each case.
 //
-// The slot may be ahead of the stored checkpoint, for two reasons. After a failover: the slot was copied to the standby later than the
-// row with the checkpoint. Then all rows before the slot's LSN are published, and rows after it may be in the log alone. Or another
-// program created the slot: then rows before its LSN may be unpublished, and in the table alone.
+// The slot may be ahead of the stored checkpoint for two reasons. After a failover, the slot was copied to the standby later than the row
+// with the checkpoint. Then all rows before the slot's LSN are published, and rows after it may be in the log alone. Or another program
+// created the slot. Then rows before its LSN may be unpublished, and in the table alone.
 //
 // The stored state may be of another cluster. From Postgres 17 on pg_upgrade copies slots, and the new cluster has another identifier.
 func (t *mappedTable) checkSlotOrigin(st storedState, slot slotState, system wal.System) error {
@@ -117,8 +117,8 @@ func (t *mappedTable) checkSlotOrigin(st storedState, slot slotState, system wal
 	return nil
 }
 
-// freeSlot terminates the server's session that still streams the slot: the session of the relay that held the lease before. If that relay
-// is frozen, its session would keep the slot until the server's time-out.
+// freeSlot terminates the server's session that still streams the slot, and waits until the slot is free. It is the session of the relay
+// that held the lease before. If that relay is frozen, its session would keep the slot until the server's time-out.
 func (r *Relay) freeSlot(ctx context.Context, db querier, s slotState) error {
 	if s.activePID == 0 {
 		return nil
@@ -150,8 +150,8 @@ func (r *Relay) dropSlot(ctx context.Context, db querier) error {
 }
 
 // leaveSlot changes from streaming to polling. It first stores that the source is poll. The poll leaves out the rows that the stored
-// snapshot sees, since they are published. Then it drops the slot: the server would keep its log for a slot that no client streams, and
-// fill its disk. If the relay dies between the two, the next relay finds source poll and drops the slot.
+// snapshot sees, since they are published. Then leaveSlot drops the slot. Otherwise the server would keep its log for a slot that no client
+// streams, and fill its disk. If the relay dies between the two steps, the next relay finds source poll and drops the slot.
 func (r *Relay) leaveSlot(ctx context.Context, db *server, l *lease, st storedState) error {
 	if !st.there {
 		return nil
@@ -178,8 +178,9 @@ func (r *Relay) leaveSlot(ctx context.Context, db *server, l *lease, st storedSt
 	return nil
 }
 
-// makeSlot drops the slot, if there is one, and creates it. It returns when all transactions that the slot does not stream, or not
-// completely, have ended and are visible. It waits for every transaction that was open when it began.
+// makeSlot drops the slot, if there is one, and creates it again. Some transactions are in progress meanwhile, and the slot does not stream
+// all of their rows. makeSlot returns when all of these have ended and are visible. It waits for every transaction that was open when it
+// began.
 func (r *Relay) makeSlot(ctx context.Context, db *server, conn *wal.Conn) (wal.LSN, error) {
 	if err := r.dropSlot(ctx, db); err != nil {
 		return 0, err
@@ -188,8 +189,8 @@ func (r *Relay) makeSlot(ctx context.Context, db *server, conn *wal.Conn) (wal.L
 	if err != nil {
 		return 0, err
 	}
-	// A transaction leaves the list of running ones a moment after it wrote its commit record, so one that the slot does not
-	// stream may still be invisible. All of these are visible once every transaction that began before now has ended.
+	// A transaction leaves the list of running ones a moment after it wrote its commit record. So a transaction that the slot does not
+	// stream may still be invisible. All such transactions are visible once every transaction with a lower id than own has ended.
 	var own uint64
 	if err := db.QueryRow(ctx, "SELECT pg_current_xact_id()::text::bigint").Scan(&own); err != nil {
 		return 0, fmt.Errorf("take a transaction id: %w", err)
@@ -208,7 +209,7 @@ func (r *Relay) makeSlot(ctx context.Context, db *server, conn *wal.Conn) (wal.L
 	}
 }
 
-// visible returns the snapshot of a statement that runs now.
+// visible returns a snapshot of the present moment.
 func visible(ctx context.Context, db *server) (snapshot, error) {
 	var text string
 	if err := db.QueryRow(ctx, "SELECT pg_current_snapshot()::text").Scan(&text); err != nil {

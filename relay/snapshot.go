@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// A snapshot is a pg_snapshot: the transactions that had ended when it was taken.
+// A snapshot is a pg_snapshot. It shows which transactions had ended when it was taken.
 type snapshot struct {
-	text    string // xmin:xmax:xip,…
-	min     uint64 // all lower ones had ended
-	max     uint64 // this one and all higher ones had not
-	running []uint64
+	text    string   // xmin:xmax:xip,…
+	min     uint64   // all transactions with lower ids had ended
+	max     uint64   // no transaction with this id or a higher one had ended
+	running []uint64 // transactions between them that had not ended, sorted
 }
 
 func parseSnapshot(text string) (s snapshot, err error) {
@@ -41,7 +41,7 @@ func parseSnapshot(text string) (s snapshot, err error) {
 	return s, nil
 }
 
-// sees reports whether the rows of transaction xid were visible, given that xid has committed.
+// sees reports whether the rows of transaction xid are visible in the snapshot. xid must have committed.
 func (s *snapshot) sees(xid uint64) bool {
 	if xid < s.min {
 		return true
@@ -53,7 +53,7 @@ func (s *snapshot) sees(xid uint64) bool {
 	return !running
 }
 
-// seesLow does the same as sees for the low 32 bits of a transaction id, as the log has them. The transaction must be less than 2³¹
+// seesLow does the same as sees for the low 32 bits of a transaction id, which the log has. The transaction must be less than 2³¹
 // transactions older or newer than the snapshot.
 func (s *snapshot) seesLow(xid uint32) bool {
 	near := s.max + uint64(int64(int32(xid-uint32(s.max))))

@@ -14,8 +14,8 @@ import (
 	"github.com/troupe-go/troupe/retry"
 )
 
-// acquire waits for the lease and takes it. While another relay holds the lease, acquire reads the lease again when it would expire, or
-// when its release is notified. That is a few statements per length of the lease. acquire returns an error only when ctx has ended: ctx's
+// acquire waits for the lease of shard 0 and takes it. While another relay holds the lease, acquire reads it again when it would expire, or
+// when its release is notified. These are a few statements per length of the lease. acquire returns an error only when ctx has ended: ctx's
 // error.
 func (r *Relay) acquire(ctx context.Context) (*lease, error) {
 	listen, stop := context.WithCancel(ctx)
@@ -50,7 +50,7 @@ func (r *Relay) acquire(ctx context.Context) (*lease, error) {
 			listening = true
 			side.Go(func() { r.listen(listen, leaseChannel, wake) })
 		}
-		for again := true; again; { // if this process holds other shards, their looker also reads the lease of shard 0
+		for again := true; again; { // if this process holds other shards, their looker also watches the lease of shard 0
 			timer := time.NewTimer(min(remaining, r.cfg.Lease) + time.Millisecond)
 			again = false
 			select {
@@ -106,9 +106,9 @@ func (r *Relay) tryLease(ctx context.Context) (*lease, time.Duration, error) {
 	return l, 0, nil
 }
 
-// toTheEnd returns a context for a statement that takes or renews a lease. The context continues for releaseLimit after ctx has ended, but
-// no longer than limit in all. Otherwise ctx could end while the statement runs, and the server could execute it all the same: then a lease
-// that this process does not know would block other relays until it expires.
+// toTheEnd returns a context for a statement that takes or renews a lease. This context ends after limit, or releaseLimit after ctx has
+// ended. If it ended together with ctx, the server could still execute the statement. Then a lease that this process does not know would
+// block other relays until it expires.
 func toTheEnd(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
 	whole, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	stop := context.AfterFunc(ctx, func() { time.AfterFunc(releaseLimit, cancel) })
@@ -118,7 +118,7 @@ func toTheEnd(ctx context.Context, limit time.Duration) (context.Context, contex
 	}
 }
 
-// notMigrated adds the cause to the error of a missing table or schema.
+// notMigrated adds the cause to the error of a missing table or schema: the database is not migrated.
 func notMigrated(err error) error {
 	var refusal *pgconn.PgError
 	if errors.As(err, &refusal) && (refusal.Code == "42P01" || refusal.Code == "3F000") {
@@ -127,7 +127,7 @@ func notMigrated(err error) error {
 	return err
 }
 
-// standsBy records that this relay is a standby, and which relay is active.
+// standsBy records in Status that this relay is a standby, and which relay is active.
 func (r *Relay) standsBy(leader string, term int64) {
 	now := time.Now()
 	r.state.progressed(0, func(s *Status) {
@@ -139,7 +139,7 @@ func (r *Relay) standsBy(leader string, term int64) {
 	})
 }
 
-// giveBack releases a lease, even after ctx has ended.
+// giveBack releases a lease, even after ctx has ended. If that fails, the lease expires.
 func (r *Relay) giveBack(ctx context.Context, l *lease) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseLimit)
 	defer cancel()

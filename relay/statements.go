@@ -2,8 +2,8 @@ package relay
 
 import "embed"
 
-// Statements are named after their files. Each is a transaction of its own, so a relay that freezes holds no lock on a row or a table. Only
-// findTransaction runs in a longer one, and locks neither.
+// statementFiles holds the statements, which are named after their files. Each is a transaction of its own, so a relay that freezes holds no
+// lock on a row or a table. Only findTransaction runs in a longer transaction, and it locks neither.
 //
 //go:embed sql/*.sql
 var statementFiles embed.FS

@@ -18,30 +18,30 @@ const (
 	Stopped  Role = "stopped"  // Run has returned
 )
 
-// Status describes a relay, from its memory: no query is sent. Counts begin at New.
+// Status describes a relay. It is kept in memory: to return it sends no query. Counts begin at New.
 type Status struct {
 	Table  string    `json:"table"` // the outbox
 	Holder string    `json:"holder"`
 	Role   Role      `json:"role"`
 	Since  time.Time `json:"since"` // when the role began
-	Term   int64     `json:"term"`  // its own term when active, else the last one read; 0: none
+	Term   int64     `json:"term"`  // the relay's own term while it is active, else the term read last; 0: none
 	Leader string    `json:"leader,omitempty"`
-	// PausedSince is the time at which Pause was called; zero: Pause does not pause this relay now.
+	// PausedSince is the time at which Pause was called; zero: no call of Pause pauses this relay now.
 	PausedSince time.Time `json:"paused_since,omitzero"`
 	// StoredPause is the pause in the database, as this relay last read it; nil: there is none. A relay that holds no lease does
 	// not read it.
 	StoredPause *StoredPause `json:"paused_in_database,omitempty"`
 
 	Delivery Delivery `json:"delivery"`
-	// Checkpoint is the LSN up to which committed Kafka transactions have published the log; empty unless delivery is
-	// exactly-once.
+	// Checkpoint is the LSN up to which committed Kafka transactions have published the log. It is empty unless delivery is exactly-once.
 	Checkpoint string `json:"checkpoint,omitempty"`
-	// Repeats is the last reason why rows may be published twice although delivery is exactly-once. Either the rows are read from the
-	// table, and some are repeated if the relay dies meanwhile. Or the checkpoint is not known. Repeats is kept when the reason has ended.
+	// Repeats is the last reason why rows may be published twice although delivery is exactly-once. There are two kinds of reasons. Rows are
+	// read from the table, and some are repeated if the relay dies meanwhile. Or the checkpoint is not known. Repeats stays when the reason
+	// has ended.
 	Repeats   string    `json:"repeats,omitempty"`
 	RepeatsAt time.Time `json:"repeats_at,omitzero"`
 
-	Claimed   int64 `json:"claimed"`   // rows read, counted again with each try
+	Claimed   int64 `json:"claimed"`   // rows claimed; a row counts again with each claim
 	Published int64 `json:"published"` // rows that the broker acknowledged
 	Deleted   int64 `json:"deleted"`   // acknowledged rows that are settled, see Hooks.Deleted
 	Retried   int64 `json:"retried"`   // times that a row was recorded for a next try
@@ -52,22 +52,22 @@ type Status struct {
 	// greatest lag of a shard. A failed row counts only in the claim that tries it again. Rows that the server has not sent yet do not count:
 	// while it sends no part of its log, Lag is 0, and Ready returns the reason.
 	Lag time.Duration `json:"lag_ns"`
-	// Progress is the last time at which rows were acknowledged, deleted or recorded as failed, or the outbox was found empty. On a standby
+	// Progress is the last time at which rows were acknowledged, deleted or recorded as failed, or the outbox was found empty. For a standby
 	// it is the last time at which the lease was read. With several shards it is the oldest of the shards' times.
 	Progress time.Time `json:"progress"`
-	// Headroom is the number of positions left in the existing partitions; 0 until known.
+	// Headroom is the number of positions left in the existing partitions; 0: not known yet.
 	Headroom int64 `json:"headroom"`
 
 	// Shards is the number of shards as last read; 0: not read yet. Held lists the shards that this relay holds.
 	Shards int   `json:"shards"`
 	Held   []int `json:"held,omitempty"`
 
-	// Source is the chosen source; empty if none is chosen. While a slot is created for wal, the table is polled.
+	// Source is the chosen source; empty: none is chosen. It is wal also while the table is polled until the slot exists.
 	Source Source `json:"source,omitempty"`
 	// Slot is the state of the replication slot, as this relay last read it. It is nil if there is no slot, if the slot was not read yet,
 	// if this relay is not the leader, or if Config.Source is Poll.
 	Slot *SlotStatus `json:"slot,omitempty"`
-	// GivenUp is the reason why the slot was dropped and the table is polled instead, until this relay is started again.
+	// GivenUp is the reason why the slot was dropped, and the table is polled, until this process ends; empty: it was not dropped.
 	GivenUp string `json:"given_up,omitempty"`
 
 	LastError   string    `json:"last_error,omitempty"` // kept after recovery
@@ -79,13 +79,13 @@ type state struct {
 	mu      sync.Mutex
 	status  Status
 	shards  map[int]pace
-	failing error // reason for the lack of progress; nil after progress
-	broker  error // error of the last failed connect, nil after a successful one
+	failing error // last failure since there was progress; nil: none
+	broker  error // result of the last connect to a broker
 	held    error // why the server holds the log back; nil: it does not
 
-	storeError      error         // why the checkpoint of a stream cannot be stored; nil: it can
-	storeErrorSince time.Time     // when the first attempt to store it failed
-	storeErrorFor   time.Duration // time from the first failed attempt to the last one
+	storeError      error         // error of the last attempt to take a sample or to store a checkpoint; nil: it succeeded
+	storeErrorSince time.Time     // when the first attempt failed since one succeeded
+	storeErrorFor   time.Duration // time from this attempt to the last one
 }
 
 func (s *state) update(change func(*Status)) {
@@ -100,7 +100,7 @@ type pace struct {
 	lag      time.Duration
 }
 
-// progressed changes the status, records progress of a shard and clears the current failure.
+// progressed records that a shard makes progress, and clears the last failure. It also changes the status by change.
 func (s *state) progressed(shard int, change func(*Status)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,7 +126,7 @@ func (s *state) pace(shard int, change func(*pace)) {
 	s.shards[shard] = p
 }
 
-// leaves deletes the pace of a shard that this relay has released.
+// leaves deletes the pace of a shard that this relay has released. The pace of shard 0 stays.
 func (s *state) leaves(shard int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -135,7 +135,7 @@ func (s *state) leaves(shard int) {
 	}
 }
 
-// slowest returns the status with the progress and the lag of the slowest of the held shards.
+// slowest returns the status, with the progress of the held shard that made progress least recently, and with the greatest lag.
 func (s *state) slowest(held []int) Status {
 	status := s.status
 	if len(held) == 0 {
@@ -151,7 +151,7 @@ func (s *state) slowest(held []int) Status {
 	return status
 }
 
-// failed sets the error for which Ready fails if it lasts, and Status.LastError.
+// failed records an error in Status.LastError. Ready returns it if there is no progress for some time.
 func (s *state) failed(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -166,7 +166,8 @@ func (s *state) setHeldBack(why error) {
 	s.held = why
 }
 
-// setStoreError sets the reason why the last attempt to take a sample or to store the checkpoint of a stream failed; nil: it succeeded.
+// setStoreError records the result of an attempt to take a sample or to store a checkpoint: why is the error, nil if it succeeded. It also
+// records for how long these attempts have failed, for Ready.
 func (s *state) setStoreError(why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -176,7 +177,7 @@ func (s *state) setStoreError(why error) {
 	s.storeError, s.storeErrorFor = why, time.Since(s.storeErrorSince)
 }
 
-// brokerIs sets the result of the last connect to a broker.
+// brokerIs records the result of a connect to a broker; nil: it succeeded.
 func (s *state) brokerIs(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -199,14 +200,17 @@ func (r *Relay) Status() Status {
 	return s
 }
 
-// Ready returns nil while the relay is active and makes progress, or is a standby that can read the lease. Otherwise it returns what the
-// relay waits for. It depends on progress, not on connections: no progress for a lease's length and two intervals is an error.
+// Ready returns nil while the relay is active and makes progress, or is a standby that can read the lease. Otherwise it returns an error
+// with the reason. It depends on progress, not on connections: no progress for a lease's length and two intervals is an error.
 //
-// These are errors of an active relay too: a slot that the server is about to lose, or for which it keeps more log than Config.SlotUnready;
-// a stream that repeatedly ends at one LSN; a stream from which the server holds the log back, for a standby or while it decodes a large
-// transaction; and a stream whose checkpoint could not be stored for as long as that. Failed rows are not an error.
+// An active relay is not ready either in these cases:
 //
-// Ready may be called at any time, from any goroutine.
+//   - The server is about to lose the slot, or keeps more log for it than Config.SlotUnready.
+//   - The stream repeatedly ends at one LSN.
+//   - The server holds the log back from the stream, for a standby or while it decodes a large transaction.
+//   - The checkpoint of the stream could not be stored for a lease's length and two intervals.
+//
+// Failed rows are not an error. Ready may be called at any time, from any goroutine.
 func (r *Relay) Ready() error {
 	held := r.looker.held()
 	r.state.mu.Lock()

@@ -11,30 +11,30 @@ import (
 	"github.com/troupe-go/troupe/internal/wal"
 )
 
-// errStream means that the stream has ended, or cannot be trusted any more.
+// errStream means that the stream has ended, or that its rows may be incomplete.
 var errStream = errors.New("the stream ended")
 
 const (
-	maxSilence   = 3 * wal.Timeout      // after which the relay checks over another connection whether the server still streams
+	maxSilence   = 3 * wal.Timeout      // silence after which the relay checks over another connection whether the server still streams
 	maxAnswer    = reportEvery / 2      // time limit of that check, so that reports continue
-	reportEvery  = wal.Timeout * 6 / 10 // between two reports: the server ends the stream after wal.Timeout without one
-	sampleEvery  = time.Second          // between two samples while rows are published
-	beatEvery    = 15 * time.Second     // between two samples while none are: each advances the slot of an idle outbox
-	storeBehind  = 16 << 20             // bytes of other tables' WAL after which the checkpoint is stored
-	failureEvery = time.Second          // between two claims of failed rows that are due
+	reportEvery  = wal.Timeout * 6 / 10 // time between two reports; the server ends the stream after wal.Timeout without one
+	sampleEvery  = time.Second          // time between two samples while rows are published
+	beatEvery    = 15 * time.Second     // time between two samples while no rows are published; each advances the slot of an idle outbox
+	storeBehind  = 16 << 20             // bytes of log without rows of the outbox after which the checkpoint is stored
+	failureEvery = time.Second          // time between two claims of failed rows that are due
 	reloadEvery  = 10 * time.Second     // least time between two loads of the ledger
 )
 
 // breath is the shortest time between two windows with rows, unless a window is full. A window that ends within a transaction also waits
-// for the rest of it, for at most breath from its first row.
+// for the rest of the transaction, for at most breath from the window's first row.
 //
 // Without these waits each row is a send of its own when rows arrive one by one and fast. On a machine that also runs the broker and the
-// consumers, so many sends slow the server down, and it sends the log late: at 2,000 rows/s on two cores the 99th percentile of the latency
-// was 33 ms without them (bench/relay --only latency).
+// consumers, so many sends slow the server down, and it sends the log late. At 2,000 rows/s on two cores the 99th percentile of the latency
+// was 33 ms without the waits (bench/relay --only latency).
 const breath = time.Millisecond
 
-// A stream is the source that reads the log. Goroutines of its own read rows into windows (read), store checkpoints (storeCheckpoints) and
-// confirm them to the server (report). The publisher claims the rows of one window at a time.
+// A stream is the source that reads the log. It has three goroutines: read reads rows into windows, storeCheckpoints stores checkpoints,
+// and report confirms them to the server. The publisher claims the rows of one window at a time.
 type stream struct {
 	relay       *Relay
 	lease       *lease
@@ -43,33 +43,33 @@ type stream struct {
 	ledger      ledger
 	mapped      *mappedReader // nil: the table is troupe.outbox
 	converter   *converter    // nil: the server converts text
-	skip        snapshot      // rows that it sees were published before
-	tx          *transactor
-	publication string   // publication that the stored checkpoint belongs to
-	from        wal.LSN  // first LSN of the stream
-	repeatsUpTo wal.LSN  // rows up to here may have been delivered before
-	discards    discards // discarded rows that the log may repeat
+	skip        snapshot      // rows that it sees were published before this stream
+	tx          *transactor   // nil: at-least-once delivery
+	publication string        // publication that the stored checkpoint belongs to
+	from        wal.LSN       // first LSN of the stream
+	repeatsUpTo wal.LSN       // LSN up to which an earlier stream may have delivered rows
+	discards    discards      // discarded rows that the log may repeat
 
 	commit   wal.LSN   // commit LSN of the transaction that is being read
-	number   int64     // rows of the mapped table that were read of it so far
-	commitAt time.Time // time of its commit
+	number   int64     // number of rows of the mapped table that were read from this transaction
+	commitAt time.Time // time of this transaction's commit
 
 	mu      sync.Mutex
-	filling *window
-	spare   *window
-	err     error         // why reading ended
-	over    chan struct{} // closed when reading has ended
-	ready   chan struct{} // signalled when more of the log is in filling, or reading has ended
-	room    chan struct{} // signalled when filling has room, or reading has ended
+	filling *window       // window into which read reads
+	spare   *window       // empty window; nil: the publisher has it
+	err     error         // error with which the stream has ended
+	over    chan struct{} // closed when the stream has ended
+	ready   chan struct{} // signalled when more of the log is in filling, or the stream has ended
+	room    chan struct{} // signalled when filling has room, or the stream has ended
 
-	now      *window       // window of the publisher
+	now      *window       // window whose rows are published; nil: none
 	taken    time.Time     // when the last window with rows was taken
 	torn     bool          // the last window that is settled ended within a transaction
 	ending   bool          // the relay stops: only transactions of which some rows are published are continued
-	tried    time.Time     // when the ledger last had no failed row that was due
+	tried    time.Time     // when a claim of failed rows last found none
 	retried  bool          // the last claim returned failed rows
 	reloaded time.Time     // when the ledger was last loaded
-	reload   time.Duration // interval between two loads
+	reload   time.Duration // least time between two loads
 
 	published      atomic.Uint64 // LSN before which all rows of the log are published or recorded
 	publishedMoved chan struct{} // signalled when published advances
@@ -82,8 +82,8 @@ type stream struct {
 	sentAt         atomic.Int64  // when the server last sent a part of the log, Unix nanoseconds
 }
 
-// stream publishes from the log until idle ends. If no slot continues at the stored checkpoint, it first creates one, and then publishes
-// the rows that the slot does not deliver.
+// stream publishes from the log until idle ends. If no slot continues at the stored checkpoint, stream first creates a slot, and publishes
+// the rows that this slot does not deliver.
 func (r *Relay) stream(idle, term context.Context, p *publisher) error {
 	conn, err := wal.Connect(idle, r.cfg.Pool.Config())
 	if err != nil {
@@ -187,7 +187,7 @@ func (r *Relay) stream(idle, term context.Context, p *publisher) error {
 	if err := conn.Start(idle, r.cfg.Slot, r.cfg.Publication, from); err != nil {
 		return err
 	}
-	// The slot may have been replaced since it was read. Now that it is in use it cannot be.
+	// The slot may have been replaced between readSlot and Start. It cannot be replaced while it is in use, so it is read again now.
 	if slot, err = r.readSlot(idle, db); err != nil {
 		return err
 	}
@@ -216,7 +216,7 @@ func (r *Relay) stream(idle, term context.Context, p *publisher) error {
 	return err
 }
 
-// flushed returns the end of the log on the server's disk: no stream has read beyond it.
+// flushed returns the end of the log on the server's disk. No stream has read beyond it.
 func flushed(ctx context.Context, db querier) (wal.LSN, error) {
 	var text string
 	if err := db.QueryRow(ctx, "SELECT pg_current_wal_flush_lsn()::text").Scan(&text); err != nil {
@@ -225,14 +225,14 @@ func flushed(ctx context.Context, db querier) (wal.LSN, error) {
 	return wal.ParseLSN(text)
 }
 
-// A streaming describes a stream that has just been started.
+// A streaming holds the arguments of follow: a stream that was just started.
 type streaming struct {
 	db      *server
 	conn    *wal.Conn
 	st      storedState
 	from    wal.LSN
-	flushed wal.LSN // end of the log when the stream began: no row after it was delivered before
-	text    *converter
+	flushed wal.LSN    // end of the log when the stream began: no earlier stream has delivered a row after it
+	text    *converter // nil: the server converts text
 }
 
 // follow publishes the rows of a stream until idle or the stream ends.
@@ -257,7 +257,7 @@ func (r *Relay) follow(idle, term context.Context, p *publisher, from streaming)
 	if s.tx = p.tx; s.tx != nil {
 		s.published.Store(uint64(s.tx.at.lsn))
 		if s.tx.at.lsn > st.lsn {
-			s.rows.Add(1) // settled before, and not stored yet
+			s.rows.Add(1) // rows were published up to this checkpoint, which is not stored in Postgres yet
 		}
 	}
 	s.storedLSN.Store(uint64(st.lsn))

@@ -18,10 +18,10 @@ func (s *stream) claim(ctx context.Context, _ time.Duration) ([]*item, error) {
 	return items, err
 }
 
-// errPaused means that the relay is paused, and that the Kafka transaction before the next rows has ended.
+// errPaused means that the relay is paused, and that no Kafka transaction is open. It is used under exactly-once only.
 var errPaused = errors.New("paused")
 
-// checkPause returns errPaused if the relay is paused and no Kafka transaction is open: the next row would begin another one.
+// checkPause returns errPaused if the relay is paused and no Kafka transaction is open, since the next row would begin one.
 func (s *stream) checkPause() error {
 	if s.tx != nil && !s.tx.busy() && s.relay.gate.closed() {
 		return errPaused
@@ -29,7 +29,7 @@ func (s *stream) checkPause() error {
 	return nil
 }
 
-// claimRows does the same as claim. It returns errPaused if the relay is paused.
+// claimRows does the same as claim, but returns errPaused if the relay is paused.
 func (s *stream) claimRows(ctx context.Context) ([]*item, error) {
 	if s.ending {
 		return s.begun(ctx)
@@ -60,7 +60,7 @@ func (s *stream) claimRows(ctx context.Context) ([]*item, error) {
 		return s.next(ctx)
 	}
 	if s.ledger.rows > 0 && time.Since(s.tried) >= failureEvery {
-		if time.Since(s.reloaded) >= s.reload { // an operator may have discarded some
+		if time.Since(s.reloaded) >= s.reload { // an operator may have discarded failed rows
 			began := time.Now()
 			if err := s.load(ctx); err != nil {
 				return nil, err
@@ -78,14 +78,15 @@ func (s *stream) claimRows(ctx context.Context) ([]*item, error) {
 	return s.next(ctx)
 }
 
-// holdsRows reports whether the window that is being filled has rows.
+// holdsRows reports whether rows were read that the publisher has not taken yet.
 func (s *stream) holdsRows() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.filling.items) > 0
 }
 
-// next waits for the next window, and returns its rows. It returns no rows after failureEvery, or earlier if a Kafka transaction must end.
+// next waits for the next window, and returns its rows. It returns no rows after failureEvery, or earlier if a Kafka transaction must be
+// committed.
 func (s *stream) next(ctx context.Context) ([]*item, error) {
 	most := failureEvery
 	if s.tx != nil {
@@ -133,7 +134,7 @@ func (s *stream) next(ctx context.Context) ([]*item, error) {
 	}
 }
 
-// waits returns how long the publisher should still wait before it takes w, see breath. If until is not nil, a signal on it ends the wait:
+// waits returns how long the publisher must still wait before it takes w, see breath. If until is not nil, a signal on until ends the wait:
 // more rows were read. A window that ends within a transaction waits for the rest of the transaction, which arrives row by row. Otherwise
 // the first rows of each transaction would be a send of their own.
 func (s *stream) waits(w *window) (delay time.Duration, until chan struct{}) {
@@ -147,7 +148,7 @@ func (s *stream) waits(w *window) (delay time.Duration, until chan struct{}) {
 }
 
 // part returns the unsettled rows of the current window. Under exactly-once it first returns the rows of complete Postgres transactions.
-// When these are settled, it calls reach, which may commit the Kafka transaction. Then it returns the rows of the incomplete Postgres
+// When these are settled, it calls reach, which may commit the Kafka transaction. After that it returns the rows of the incomplete Postgres
 // transaction.
 func (s *stream) part() ([]*item, error) {
 	w := s.now
@@ -163,7 +164,7 @@ func (s *stream) part() ([]*item, error) {
 	items := w.left(len(w.items))
 	if s.tx != nil && len(items) > 0 {
 		if err := s.checkPause(); err != nil {
-			s.rows.Add(1) // count one settled row, so that the checkpoint is stored soon
+			s.rows.Add(1) // count a row, so that storeCheckpoints stores the checkpoint soon
 			return nil, err
 		}
 		s.tx.takes()
@@ -171,7 +172,8 @@ func (s *stream) part() ([]*item, error) {
 	return items, nil
 }
 
-// reach is called when all complete transactions of the window are settled. It advances s.published, or passes the LSN to the transactor.
+// reach records that all complete transactions of the window are settled: it advances s.published, or passes their LSN to the transactor.
+// part and releaseWindow call it.
 func (s *stream) reach() error {
 	upTo, end := s.now.upTo, s.now.end
 	s.now.upTo, s.now.end = 0, commitEnd{}
@@ -185,25 +187,25 @@ func (s *stream) reach() error {
 	return nil
 }
 
-// advancePublished advances s.published to upTo: all rows before upTo are published, or recorded as failed. It also wakes storeCheckpoints.
+// advancePublished advances s.published to upTo, and wakes storeCheckpoints. All rows before upTo are published, or recorded as failed.
 func (s *stream) advancePublished(upTo wal.LSN) {
 	s.published.Store(max(s.published.Load(), uint64(upTo)))
 	s.relay.stuck.resetAfter(upTo)
 	tell(s.publishedMoved)
 }
 
-// finish is called when the relay stops, after the last round. It publishes the rest of transactions of which some rows are published,
-// since the next relay would repeat such transactions from their first row. During a pause it does not. Under exactly-once it need not,
-// since consumers see no row of these transactions yet.
+// finish publishes the remaining rows of transactions of which some rows are published. follow calls it when the relay stops, after the
+// last round. Otherwise the next relay would repeat such transactions from their first row. During a pause finish publishes nothing. Under
+// exactly-once it need not, since consumers of committed messages see no row of these transactions yet.
 func (s *stream) finish(term context.Context, p *publisher) error {
 	if s.tx != nil {
 		return s.finishTransaction()
 	}
 	s.ending = true
-	// Not after the term: rows may then still be in flight, and another round would overwrite their bytes.
+	// The loop ends with the term: rows may still be in flight then, and another round would overwrite their bytes.
 	for found := true; found && term.Err() == nil && !s.relay.gate.closed(); {
 		var err error
-		if found, err = p.round(term, term, 0); err != nil { // rows that are not settled are repeated
+		if found, err = p.round(term, term, 0); err != nil { // rows that are not settled are published again by the next relay
 			s.relay.state.failed(err)
 			s.relay.cfg.Log.Warn().Err(err).Msg("stopped within a transaction: rows of it that were published will be published again")
 			break
@@ -215,7 +217,7 @@ func (s *stream) finish(term context.Context, p *publisher) error {
 	return nil
 }
 
-// finishTransaction commits the Kafka transaction if it has only complete Postgres transactions.
+// finishTransaction commits the Kafka transaction if it contains only complete Postgres transactions.
 func (s *stream) finishTransaction() error {
 	if s.now != nil {
 		items, err := s.part()
@@ -229,7 +231,7 @@ func (s *stream) finishTransaction() error {
 	return s.tx.commit(s)
 }
 
-// releaseWindow is called when all rows of the window are settled. It gives the window back to the reader.
+// releaseWindow gives the window back to the goroutine of read. It is called when all rows of the window are settled.
 func (s *stream) releaseWindow() error {
 	w := s.now
 	if len(w.items) > 0 || w.upTo > 0 {
@@ -252,7 +254,8 @@ func (s *stream) releaseWindow() error {
 	return nil
 }
 
-// begun returns unsettled rows of transactions of which some rows are published. It returns none if there is no such transaction.
+// begun returns unsettled rows of transactions of which some rows are published, for finish. It returns none if there is no such
+// transaction.
 func (s *stream) begun(ctx context.Context) ([]*item, error) {
 	for {
 		if s.now == nil && s.torn {
@@ -293,7 +296,7 @@ func (s *stream) remove(ctx context.Context, acked []*item) error {
 	return nil
 }
 
-// recordFailures records failures, and settles the rows. It leaves out rows that the log has repeated.
+// recordFailures records failures, and settles the rows. It leaves out rows that unrecorded leaves out.
 func (s *stream) recordFailures(ctx context.Context, failures []failure) error {
 	failures, err := s.unrecorded(ctx, failures)
 	if err != nil || len(failures) == 0 {
@@ -314,9 +317,9 @@ func (s *stream) recordFailures(ctx context.Context, failures []failure) error {
 	return nil
 }
 
-// behind reports whether a row of a window waits behind a failed row of its key. A failed row that was claimed is due, and waits for
-// no other row.
+// behind reports whether a row of a window waits behind a failed row of its key. A failed row that was claimed is due, and waits for no
+// other row.
 func (s *stream) behind(i *item) bool { return !i.failedBefore && s.ledger.behind(i) }
 
-// awaitRows returns at once, since claim itself waits.
+// awaitRows returns at once, since claim itself waits for rows.
 func (s *stream) awaitRows(context.Context, time.Duration) bool { return false }

@@ -12,8 +12,8 @@ import (
 	"github.com/troupe-go/troupe/internal/wal"
 )
 
-// report confirms the stored LSN to the server every reportEvery until ctx ends, and once more then. When the server is silent for too
-// long, report checks whether the server still works. If it does not, report ends the stream.
+// report confirms s.storedLSN to the server every reportEvery until ctx ends, and then once more. When the server is silent for too long,
+// report checks whether the server still works. If it does not, report ends the stream.
 func (s *stream) report(ctx context.Context) {
 	for more := true; more; {
 		sleep(ctx, reportEvery, s.hurry)
@@ -30,7 +30,7 @@ func (s *stream) report(ctx context.Context) {
 		}
 		if full && s.serverStops(ctx) {
 			s.endWith(errStopping)
-			s.conn.Close() // the publisher may wait for a broker, and end the stream much later
+			s.conn.Close() // at once, since the publisher may wait for a broker
 			return
 		}
 		if err := s.conn.Report(wal.LSN(s.storedLSN.Load())); err != nil {
@@ -41,8 +41,9 @@ func (s *stream) report(ctx context.Context) {
 }
 
 // decodes reports whether the stream's walsender is busy decoding the log, so that its silence is no failure. Up to Postgres 15 a walsender
-// sends nothing, not even a keepalive, while it decodes a transaction without published rows, such as REFRESH MATERIALIZED VIEW. A
-// walsender that waits for the client or for more log sends keepalives. If such a walsender is silent, the connection is broken, and
+// sends nothing, not even a keepalive, while it decodes a transaction without published rows, such as REFRESH MATERIALIZED VIEW.
+//
+// A walsender that waits for the client or for more log sends keepalives. If such a walsender is silent, the connection is broken, and
 // decodes returns false. It also returns false if the query fails.
 func (s *stream) decodes(ctx context.Context) (busy bool) {
 	ctx, cancel := context.WithTimeout(ctx, s.relay.answer)
@@ -51,8 +52,8 @@ func (s *stream) decodes(ctx context.Context) (busy bool) {
 	return err == nil && busy
 }
 
-// serverStops reports whether the server is shutting down. report calls it while the window is full, so that the relay reads nothing. A
-// server that shuts down first sends all of its log, and would wait for the relay.
+// serverStops reports whether the server is shutting down. report calls it while the window is full, when the relay reads nothing. Before
+// it stops, a server sends all of its log, and would wait for the relay.
 func (s *stream) serverStops(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, s.relay.answer)
 	defer cancel()
@@ -61,11 +62,12 @@ func (s *stream) serverStops(ctx context.Context) bool {
 	return errors.As(err, &refusal) && refusal.Code == cannotConnectNow
 }
 
-// cannotConnectNow is the code of the error of a server that accepts no connections, since it shuts down or starts.
+// cannotConnectNow is the error code of a server that accepts no connections, since it shuts down or starts.
 const cannotConnectNow = "57P03"
 
-// storeCheckpoints stores the LSN up to which the log is published. When all rows that are visible in a snapshot are published, it stores
-// that snapshot too. Only then is the LSN confirmed to the server. When ctx ends it stores the last state and returns.
+// storeCheckpoints stores regularly the LSN up to which the log is published. Only then does report confirm this LSN to the server. It
+// takes samples, and when the stream has passed a sample, it stores the sample's snapshot too: the rows of that snapshot are published or
+// recorded. When ctx ends it stores the last checkpoint and returns.
 func (s *stream) storeCheckpoints(ctx context.Context, st storedState) {
 	var pending *sample          // a sample that the stream has not passed yet
 	var unsampled bool           // the last sample has failed
@@ -114,8 +116,8 @@ func (s *stream) storeCheckpoints(ctx context.Context, st storedState) {
 	}
 }
 
-// storeLastCheckpoint stores the last checkpoint of the stream. A cut that ends the stream may also break the pool's connections. So storeLastCheckpoint tries
-// again, for at most releaseLimit, while there is a checkpoint to store.
+// storeLastCheckpoint stores the last checkpoint of the stream. The failure of the network that ended the stream may also have broken the
+// pool's connections. So storeLastCheckpoint tries again while there is a new checkpoint to store, for at most releaseLimit.
 func (s *stream) storeLastCheckpoint(ctx context.Context, st storedState) error {
 	ctx, cancel := context.WithTimeout(ctx, releaseLimit)
 	defer cancel()
@@ -131,13 +133,13 @@ func (s *stream) storeLastCheckpoint(ctx context.Context, st storedState) error 
 	}
 }
 
-// endsStream reports whether err ends the stream, since a retry cannot help: there is another server, another leader or another
-// publication.
+// endsStream reports whether err must end the stream: there is another server, another leader or another publication, so a retry cannot
+// help.
 func endsStream(err error) bool {
 	return errors.Is(err, errLost) || errors.Is(err, errServer) || errors.Is(err, errAltered)
 }
 
-// failed logs an error of storeCheckpoints, and ends the stream if a retry cannot help.
+// failed logs an error of storeCheckpoints. If a retry cannot help, it ends the stream.
 func (s *stream) failed(ctx context.Context, what string, err error) {
 	if endsStream(err) {
 		s.endWith(err)
@@ -147,8 +149,8 @@ func (s *stream) failed(ctx context.Context, what string, err error) {
 	}
 }
 
-// awaitCheckpoint waits until storeCheckpoints should run again. It waits longer while no rows are published. It returns false when ctx has
-// ended.
+// awaitCheckpoint waits until storeCheckpoints must check again whether to store, which takes longer while no rows are published. It
+// returns false when ctx has ended. pending and proven are variables of storeCheckpoints.
 func (s *stream) awaitCheckpoint(ctx context.Context, pending *sample, proven int64) bool {
 	if pending != nil {
 		sleep(ctx, sampleEvery, s.publishedMoved)
@@ -166,7 +168,7 @@ func (s *stream) idle(ctx context.Context, rows int64) {
 	}
 }
 
-// storeCheckpoint stores a checkpoint, and then makes report confirm it at once.
+// storeCheckpoint stores the checkpoint published, and then makes report confirm it at once.
 func (s *stream) storeCheckpoint(ctx context.Context, st storedState, published uint64) error {
 	published = max(published, s.storedLSN.Load())
 	st.lsn = wal.LSN(published)

@@ -12,8 +12,9 @@ import (
 func (s *stream) read() {
 	layouts := make(map[uint32]knownLayout) // by the table's OID: each Relation message is another *Relation
 	texts := make(words)
-	open, rows := false, false // open: within a transaction; rows: it has rows of the outbox
-	published := false         // its rows were published before; their column xid does not show that, since it may be of another cluster
+	open, rows := false, false // open: within a transaction; rows: this transaction has rows of the outbox
+	// published: the rows of this transaction were published before. Their column xid does not show that, since it may be of another cluster.
+	published := false
 	var asked requests
 	for {
 		e, err := s.conn.Next()
@@ -25,7 +26,7 @@ func (s *stream) read() {
 		switch e.Kind {
 		case wal.Begin:
 			open, s.commit, s.commitAt, s.number = true, e.LSN, e.At, 0
-			// A later transaction is none of the snapshot. After 2³¹ transactions its low bits are equal to the bits of an old one.
+			// The snapshot sees no later transaction. After 2³¹ transactions the low bits of one are equal to the bits of an old one.
 			published = e.LSN < s.repeatsUpTo && s.skip.seesLow(e.XID)
 		case wal.Update:
 			if s.mapped != nil {
@@ -104,7 +105,7 @@ func (s *stream) read() {
 			if e.ReplyNow {
 				if !s.conn.Buffered() && asked.urgent(time.Now()) {
 					s.endWith(errStopping)
-					s.conn.Close() // the publisher may wait for a broker, and end the stream much later
+					s.conn.Close() // at once, since the publisher may wait for a broker
 					return
 				}
 				tell(s.hurry)
@@ -128,20 +129,20 @@ func (s *stream) receivedNow(news bool) {
 	}
 }
 
-// A knownLayout is the layout of a table according to its last Relation message.
+// A knownLayout is the last Relation message of a table, with the table's layout; nil: another table.
 type knownLayout struct {
 	relation *wal.Relation
 	layout   layout
 }
 
 // errStopping means that the server is shutting down. It waits until the relay has confirmed all of the log, and requests a report after
-// each report. But it accepts no statement any more, so the relay cannot store a checkpoint, and can confirm nothing: the server would wait
-// for ever. So the relay ends the stream.
+// each report. But it accepts no statement any more. So the relay cannot store a checkpoint, and can confirm nothing: the server would wait
+// for ever. Therefore the relay ends the stream.
 var errStopping = errors.New("the server is stopping")
 
-// A requests counts the server's requests for a report, to recognise a server that is shutting down: it sends many within a second, and any
-// other server sends one in several seconds. A request with data behind it in the buffer does not count, since such requests accumulate
-// while the reader waits for room.
+// A requests counts the server's requests for a report, to recognise a server that is shutting down. Such a server sends many requests
+// within a second, and any other server sends one in several seconds. A request with data behind it in the buffer does not count, since
+// such requests accumulate while the reader waits for room.
 type requests struct {
 	first time.Time
 	n     int
@@ -182,7 +183,8 @@ func (s *stream) isFull() bool {
 	return s.filling.full()
 }
 
-// advanceRead records that all rows of the log up to upTo are in the windows. If rows is true, a transaction with rows of the outbox ends at upTo.
+// advanceRead records in the window that all rows of the log up to upTo were read. If rows is true, a transaction with rows of the outbox
+// ends at upTo.
 func (s *stream) advanceRead(upTo wal.LSN, rows bool) {
 	s.mu.Lock()
 	if rows {
@@ -194,7 +196,7 @@ func (s *stream) advanceRead(upTo wal.LSN, rows bool) {
 	s.mu.Unlock()
 }
 
-// endWith ends the stream with err, unless it has ended before, and wakes the publisher and the reader.
+// endWith ends the stream with err, unless it has ended before. It wakes the publisher and the reader.
 func (s *stream) endWith(err error) {
 	s.mu.Lock()
 	if s.err == nil {

@@ -11,26 +11,27 @@ import (
 )
 
 var (
-	// errUnreadable marks log contents that the relay cannot read.
+	// errUnreadable means that the relay cannot read the contents of the log.
 	errUnreadable = errors.New("the log cannot be read")
-	// errUnbound marks rows of the log that lack a column that the mapping names. A relay with another mapping reads them.
+	// errUnbound means that rows of the log lack a column that the mapping names. A relay with another mapping can read them.
 	errUnbound = errors.New("rows in the log do not fit the mapping")
 )
 
-// stuckAfter is the number of times that a stream may end at one LSN, with one error of the log's contents, before the slot is given up.
+// stuckAfter is the number of times that a stream may end at one LSN with the same error of the log's contents. After that the relay no
+// longer streams from this slot, see why.
 const stuckAfter = 5
 
 // A stuck counts how often the stream ended at the same LSN with the same error. Such an error has one of two causes. The log contains
 // something that can never be streamed, such as a row from a time at which the publication did not exist or a column had another name. Or
-// the log cannot be streamed with the present mapping, or the present resources of the server. Errors of the connection do not count.
+// the log cannot be streamed now, with the present mapping or the present resources of the server. Errors of the connection do not count.
 type stuck struct {
 	mu    sync.Mutex
-	at    wal.LSN
-	cause error
+	at    wal.LSN // LSN at which the counted streams began
+	cause error   // nil: none is counted
 	times int
 }
 
-// countEnd counts the end, with err, of a stream that began at the LSN at.
+// countEnd counts the end of a stream that began at the LSN at and ended with err.
 func (s *stuck) countEnd(at wal.LSN, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -43,7 +44,7 @@ func (s *stuck) countEnd(at wal.LSN, err error) {
 	}
 }
 
-// resetAfter is called when the log up to at is published. It resets the count if the stream has thereby passed the LSN of the count.
+// resetAfter resets the count if the log is published beyond the LSN of the count. at is the LSN up to which the log is published.
 func (s *stuck) resetAfter(at wal.LSN) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -52,8 +53,7 @@ func (s *stuck) resetAfter(at wal.LSN) {
 	}
 }
 
-// why returns the reason why the slot can never be streamed from the LSN at. It returns nil if the slot can be streamed, as far as is
-// known.
+// why returns the reason why the slot can never be streamed from the LSN at. It returns nil if no such reason is known.
 func (s *stuck) why(at wal.LSN) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -63,7 +63,7 @@ func (s *stuck) why(at wal.LSN) error {
 	return fmt.Errorf("the stream ended %d times at %s: %w", s.times, s.at, s.cause)
 }
 
-// unready returns the error that keeps the stream from passing an LSN, once the error has occurred twice there.
+// unready returns an error if the stream has ended at least twice with the same error at the same LSN, for Ready.
 func (s *stuck) unready() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -73,7 +73,7 @@ func (s *stuck) unready() error {
 	return fmt.Errorf("the stream ended %d times at %s: %w", s.times, s.at, s.cause)
 }
 
-// comesAgain reports whether a stream ended for a reason that will end the next stream too, until an operator removes the reason.
+// comesAgain reports whether err, with which a stream ended, will end the next stream too, until an operator removes the cause.
 func comesAgain(err error) bool {
 	if errors.Is(err, errUnreadable) || errors.Is(err, errUnbound) {
 		return true
@@ -90,8 +90,8 @@ func ofContents(err error) bool {
 	return errors.Is(err, errUnreadable) || comesAgain(err) && !errors.Is(err, errUnbound) && refusalClass(err) != "53" // resources
 }
 
-// refusalClass returns the first two characters of the SQLSTATE with which the server ended a stream. It returns "" if the server did not
-// end the stream with an error.
+// refusalClass returns the class of the SQLSTATE with which the server ended a stream: its first two characters. It returns "" if the
+// server did not end the stream with an error.
 func refusalClass(err error) string {
 	var refusal *pgconn.PgError
 	if !errors.As(err, &refusal) || len(refusal.Code) != 5 || !errors.Is(err, errStream) {

@@ -7,11 +7,12 @@ import (
 	"github.com/troupe-go/troupe/outbox"
 )
 
-// maxTraced limits the rows of one Kafka transaction that the hook Traced gets: they are in memory until the transaction is committed.
+// maxTraced limits the rows of one Kafka transaction for which the hook Traced is called. They are held in memory until the transaction is
+// committed.
 const maxTraced = 10_000
 
-// trace calls the hook Traced for the acknowledged rows of a send that began at began. Under ExactlyOnce it only keeps these rows, and
-// committed calls the hook.
+// trace calls the hook Traced for the acknowledged rows of a send that began at began. Under ExactlyOnce it only stores these rows, and
+// transactor.committed calls the hook.
 func (p *publisher) trace(items []*item, began time.Time) {
 	hook := p.relay.cfg.Hooks.Traced
 	if hook == nil {
@@ -36,7 +37,7 @@ func (p *publisher) trace(items []*item, began time.Time) {
 	}
 }
 
-// tracedOf returns the row for the hook Traced. sampled is false for a row without a sampled trace.
+// tracedOf returns the argument of the hook Traced for a row. sampled is false for a row without a sampled trace.
 func tracedOf(i *item) (t outbox.PublishedRow, sampled bool) {
 	for _, h := range i.record.Headers {
 		switch h.Key {

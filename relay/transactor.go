@@ -28,16 +28,17 @@ const (
 )
 
 var (
-	// errAborted means that a Kafka transaction was not committed, or may not have been: the checkpoint must be read again.
+	// errAborted means that a Kafka transaction was not committed, or may not have been, so that the checkpoint must be read again.
 	errAborted = errors.New("the Kafka transaction is given up")
-	// errAgain means that the source must begin again at once, for a reason that is known and handled. It is no failure.
+	// errAgain makes work start the source again at once, without a log line and without a wait. The function that returns it has already
+	// recorded failed rows, or changed how the next stream sends or reads.
 	errAgain = errors.New("the stream begins again")
 	// errStop means that only an operator can resolve the failure.
 	errStop = errors.New("stopped")
 )
 
 // A transactor publishes whole Postgres transactions in Kafka transactions. Each Kafka transaction also writes the checkpoint, an LSN, to
-// the relay's topic. Only transactions of rows that the log does not deliver write none (see withoutCheckpoint).
+// the relay's topic. Only Kafka transactions of rows that the log does not deliver write none, see publisher.withoutCheckpoint.
 //
 // After its first failure a transactor is closed. The next one takes the same transactional id, which ends a transaction that is still
 // open, and reads the checkpoint from the topic. It takes over no position from the old transactor, only the limits of its sender.
@@ -53,16 +54,16 @@ type transactor struct {
 	at                checkpoint    // committed checkpoint
 	next              checkpoint    // checkpoint after the last complete transaction with rows
 	last              outboxrow.Row // position and id of the last row that the stream has settled
-	withoutCheckpoint bool          // the rows of this round are not read from the log: their Kafka transactions store no checkpoint
-	open              bool          // a transaction is open
-	begun             time.Time     // when it began
-	lastEnd           time.Time     // when the last one ended
-	rows              int           // number of rows in it
-	whole             bool          // it contains only complete Postgres transactions
+	withoutCheckpoint bool          // the Kafka transactions of this round store no checkpoint, see publisher.withoutCheckpoint
+	open              bool          // a Kafka transaction is open
+	begun             time.Time     // when the open transaction began
+	lastEnd           time.Time     // when the last transaction ended
+	rows              int           // number of rows in the open transaction
+	whole             bool          // the open transaction contains only complete Postgres transactions
 	newFailures       bool          // rows were recorded as failed since the last commit of a checkpoint
-	upTo              wal.LSN       // the log before it is in the transaction, or recorded; 0: no Postgres transaction is complete
+	upTo              wal.LSN       // rows before it are in the open transaction, or recorded; 0: no Postgres transaction in it is complete
 
-	traced []outbox.PublishedRow // rows in it for the hook Traced
+	traced []outbox.PublishedRow // rows of the open transaction for the hook Traced
 }
 
 // A producerID is the id that the broker has given to the producer, with its epoch.
@@ -71,13 +72,14 @@ type producerID struct {
 	epoch int16
 }
 
-// beginTimeout limits the wait for a transactional id: the broker must first end a transaction that a predecessor left open.
+// beginTimeout limits the time for taking the transactional id and creating the topic. The broker must first end a transaction that a
+// predecessor left open.
 const beginTimeout = 30 * time.Second
 
 // transact makes the transactor of p, and takes the transactional id. That ends a transaction that a predecessor left open, and fences the
 // predecessor.
 func (r *Relay) transact(ctx, term context.Context, p *publisher) error {
-	// A relay that wakes up after its term must not fence its successor.
+	// A relay that was frozen until after its term must not fence its successor: the renewal then fails.
 	if _, err := p.lease.renew(ctx, r.pool, nothing); err != nil {
 		return err
 	}
@@ -118,15 +120,16 @@ func (t *transactor) identify(ctx context.Context) error {
 	return nil
 }
 
-// withoutCheckpoint reports whether rows are published in Kafka transactions that store no checkpoint: the log does not deliver these rows now.
+// withoutCheckpoint reports whether items are published in Kafka transactions that store no checkpoint: rows of the table, and rows that
+// failed before. The log does not deliver such rows now.
 func (p *publisher) withoutCheckpoint(items []*item) bool {
 	_, streams := p.source.(*stream)
 	return !streams || items[0].failedBefore
 }
 
-// mayGoOn waits while the relay is paused. It does not wait within a Kafka transaction, since consumers would wait too. It returns false
-// when idle has ended. It also returns false, with an error, when the stream ends during a pause: then another stream must begin, to keep
-// the slot in use.
+// mayGoOn waits while the relay is paused, and returns true when the next round may begin. It does not wait within a Kafka transaction,
+// since consumers would wait too. It returns false when idle has ended. It also returns false, with an error, when the stream ends during a
+// pause: then another stream must begin, to keep the slot in use.
 func (p *publisher) mayGoOn(idle context.Context) (bool, error) {
 	if p.tx != nil && p.tx.busy() && idle.Err() == nil {
 		return true, nil
@@ -156,8 +159,9 @@ func (t *transactor) begin() error {
 	return nil
 }
 
-// inTime returns an error if the transaction is about to reach the broker's time-out, so that the relay aborts it first. An outage may
-// cause that once. If it happens again after the same checkpoint, the Postgres transaction is too large, and the error wraps errStop.
+// inTime returns an error if the Kafka transaction is about to reach the broker's time-out, so that the relay aborts it before the broker
+// does. An outage may cause that once. If it happens twice after the same checkpoint, the Postgres transaction is too large, and the error
+// wraps errStop.
 func (t *transactor) inTime() error {
 	limit := t.relay.cfg.TransactionTimeout
 	if !t.open || time.Since(t.begun) < limit*9/10 {
@@ -175,19 +179,21 @@ func (t *transactor) inTime() error {
 	return fmt.Errorf("%w: it was not complete after %s, with %d rows", errAborted, limit*9/10, t.rows)
 }
 
-// busy reports whether a commit is needed: a transaction is open, or rows were recorded as failed since the last commit of a checkpoint.
+// busy reports whether a commit is needed: a Kafka transaction is open, or rows were recorded as failed since the last commit of a
+// checkpoint.
 func (t *transactor) busy() bool { return t.open || t.newFailures }
 
-// takes is called before rows of the log are sent. Their Postgres transaction may be incomplete.
+// takes records that rows of the log are about to be sent. Their Postgres transaction may be incomplete.
 func (t *transactor) takes() { t.whole = false }
 
-// rememberLast is called when the stream has settled i and all rows before it, also by passing over them.
+// rememberLast stores the position and the id of i for the next checkpoint. The stream calls it when i and all rows before i are settled:
+// published, recorded as failed, or left out since they were discarded.
 func (t *transactor) rememberLast(i *item) {
 	t.last = outboxrow.Row{Position: i.row.Position, ID: i.row.ID}
 }
 
-// reached is called when all rows before upTo are in the transaction, or recorded as failed. end is the end of the last Postgres
-// transaction with rows.
+// reached records that all rows before upTo are in the Kafka transaction, or recorded as failed, and commits the transaction if a commit is
+// due. end is the end of the last Postgres transaction with rows.
 func (t *transactor) reached(s *stream, upTo wal.LSN, end commitEnd) error {
 	t.whole = true
 	if end.lsn > 0 {
@@ -201,8 +207,8 @@ func (t *transactor) reached(s *stream, upTo wal.LSN, end commitEnd) error {
 	return t.commitIfDue(s)
 }
 
-// commitIfDue commits the transaction if it is complete, and either Config.Transactions have passed since the last commit or the relay is
-// paused. Otherwise it returns an error if the transaction is about to time out.
+// commitIfDue commits the Kafka transaction if it is complete, and either Config.Transactions have passed since the last commit or the
+// relay is paused. Otherwise it returns an error if the transaction is about to time out.
 func (t *transactor) commitIfDue(s *stream) error {
 	if t.whole && t.busy() && (time.Since(t.lastEnd) >= t.relay.cfg.Transactions || t.relay.gate.closed()) {
 		return t.commit(s)
@@ -218,8 +224,8 @@ func (t *transactor) wait(most time.Duration) time.Duration {
 	return most
 }
 
-// commit commits the transaction, if it is complete, together with its checkpoint. Only after that may the checkpoint be
-// confirmed to Postgres.
+// commit commits the Kafka transaction, if it is complete, together with its checkpoint. Only after that may the checkpoint be confirmed to
+// Postgres.
 func (t *transactor) commit(s *stream) error {
 	if !t.whole || !t.busy() {
 		return nil
@@ -249,14 +255,14 @@ func (t *transactor) commit(s *stream) error {
 	return nil
 }
 
-// end produces the record last, if it is not nil, and commits the transaction. All earlier records of the transaction are acknowledged.
+// end produces the record last, unless it is nil, and commits the transaction. All earlier records of the transaction must be acknowledged.
 func (t *transactor) end(last *kgo.Record) error {
 	if last != nil {
 		if err := t.produce(last); err != nil {
 			return err
 		}
 	}
-	// The client may get a new epoch by itself and continue. Then the records that it sent before are lost, so the transaction must not be
+	// The client may get a new epoch by itself and continue. The records that it sent before are lost then, so the transaction must not be
 	// committed.
 	id, epoch, err := t.client.ProducerID(t.term)
 	if now := (producerID{id, epoch}); err != nil || now != t.id {
@@ -272,6 +278,7 @@ func (t *transactor) end(last *kgo.Record) error {
 	return t.over()
 }
 
+// errEpoch means that records of the open transaction are lost, see end.
 var errEpoch = errors.New("the producer was given another epoch")
 
 // produce sends one record, and waits until it is acknowledged.
@@ -287,7 +294,7 @@ func (t *transactor) produce(r *kgo.Record) error {
 	return nil
 }
 
-// over is called when a transaction was committed or aborted without an error.
+// over records that a transaction was committed or aborted without an error, and reads the new epoch.
 func (t *transactor) over() error {
 	t.open, t.lastEnd = false, time.Now()
 	id, epoch, err := t.client.ProducerID(t.term) // the broker gives a new epoch with each end
@@ -298,7 +305,7 @@ func (t *transactor) over() error {
 	return nil
 }
 
-// fenced adds the likely causes to an error that means that this client has lost the transactional id.
+// fenced adds the likely causes to err, if err means that this client has lost the transactional id.
 func (t *transactor) fenced(err error) error {
 	if kafka.Classify(err) == kafka.Fenced {
 		return fmt.Errorf("%w: the transaction timed out, or another client uses transactional id %s: "+
@@ -307,7 +314,7 @@ func (t *transactor) fenced(err error) error {
 	return err
 }
 
-// abort aborts the transaction. Its rows are claimed again.
+// abort aborts the Kafka transaction. Its rows are claimed again.
 func (t *transactor) abort() error {
 	if err := t.client.EndTransaction(t.term, kgo.TryAbort); err != nil {
 		return fmt.Errorf("%w: abort: %w", errAborted, err)
@@ -315,8 +322,8 @@ func (t *transactor) abort() error {
 	return t.over()
 }
 
-// close aborts an open transaction, so that consumers need not wait for its time-out. If that fails, the next relay that takes the
-// transactional id ends it.
+// close aborts an open Kafka transaction, so that consumers need not wait for its time-out, and closes the client. If the abort fails, the
+// next relay that takes the transactional id ends the transaction.
 func (t *transactor) close() {
 	if t.open {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.term), releaseLimit)
@@ -328,16 +335,16 @@ func (t *transactor) close() {
 	t.client.Close()
 }
 
-// sent holds the results of one send.
+// A sent holds the results of one send.
 type sent struct {
 	rows     int // number of rows that were sent
 	acked    []*item
-	failures []failure // of rows that are to be recorded
+	failures []failure // failures that are to be recorded
 	failed   error     // an error of the broker, not of a row
 }
 
-// settleTx settles a send within a transaction. If a record was not acknowledged, it returns an error or aborts the transaction: the client
-// would otherwise commit the other records.
+// settleTx settles a send within a Kafka transaction. If a record was not acknowledged, it aborts the transaction or returns an error,
+// after which the transactor is closed. Otherwise the client would commit the other records.
 func (p *publisher) settleTx(ctx context.Context, s sent) error {
 	t := p.tx
 	if len(s.acked) == s.rows {
@@ -345,7 +352,7 @@ func (p *publisher) settleTx(ctx context.Context, s sent) error {
 			t.rows += s.rows
 			return p.source.remove(ctx, s.acked)
 		}
-		t.rows = 0 // settle counts them
+		t.rows = 0 // settle counts the rows in Status
 		if err := t.end(nil); err != nil {
 			return err
 		}
@@ -354,12 +361,13 @@ func (p *publisher) settleTx(ctx context.Context, s sent) error {
 	}
 	switch {
 	case ofTopics(s.failures) > 1 && !t.sender.single:
-		// A broker may refuse all partitions of a transaction because of one of them: each topic is tried alone.
+		// A broker may refuse all partitions of a transaction because of one of them. So next each topic is sent alone, and no failure is
+		// recorded now.
 		t.sender.single, s.failures = true, nil
 	case len(s.failures) == 0 && s.failed == nil: // batches were halved
 		t.sender.steady = true
 	}
-	// Before the abort: if the relay dies here, the row is recorded, and not published.
+	// The failures are recorded before the abort. If the relay dies in between, the row is recorded, and not published.
 	if err := p.recordAndReport(ctx, s.failures); err != nil {
 		return err
 	}
@@ -372,7 +380,7 @@ func (p *publisher) settleTx(ctx context.Context, s sent) error {
 	return errAgain
 }
 
-// ofTopics returns the number of topics of the failures.
+// ofTopics returns the number of different topics of failures.
 func ofTopics(failures []failure) int {
 	names := make(map[string]struct{})
 	for _, t := range failures {
@@ -381,7 +389,7 @@ func ofTopics(failures []failure) int {
 	return len(names)
 }
 
-// repeats reports, under exactly-once, in Status and in the log why rows may be published twice.
+// repeats reports why rows may be published twice although delivery is exactly-once, in Status and in the log.
 func (r *Relay) repeats(why string) {
 	if r.cfg.Delivery != ExactlyOnce {
 		return

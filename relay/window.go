@@ -13,14 +13,15 @@ import (
 )
 
 // A window holds rows that a source has read and the publisher has not settled yet. A stream's window holds rows in the order of their
-// commits, with the LSN up to which the log holds no other rows. The memory of the rows belongs to the window, and is reused with it.
+// commits, and the LSN upTo: the rows of the log before upTo are in this window or in an earlier one. The memory of the rows belongs to the
+// window, and is used again for its next rows.
 type window struct {
 	items []item
 	bytes []byte    // memory of the rows' values
-	long  int       // bytes of topics and types that are not cached, since they are longer than maxCachedText
-	upTo  wal.LSN   // end of the last transaction that is complete in this window or before it; 0: none is
+	long  int       // bytes of topics and types that are too long to be cached, see maxCachedText
+	upTo  wal.LSN   // the rows of the log before it are in this window or an earlier one; 0: no transaction has ended since this window was begun
 	whole int       // number of items before upTo; the other items are of a transaction that is not complete yet
-	end   commitEnd // of the last transaction with rows that ended in this window
+	end   commitEnd // end of the last transaction with rows that ended in this window
 	begun time.Time // when its first row was read
 
 	commit wal.LSN // commit LSN of the transaction whose rows are added
@@ -32,8 +33,8 @@ type commitEnd struct {
 	at  time.Time
 }
 
-// The limits of a stream's window. A stream has two windows: one is filled while the other is published. They are the largest part of a
-// relay's memory, and larger windows were not faster.
+// The limits of a stream's window. A stream has two windows: one is filled while the rows of the other are published. They are the largest
+// part of a relay's memory, and larger windows were not faster.
 const (
 	windowRows  = 2000
 	windowBytes = 3 << 19
@@ -76,8 +77,8 @@ var fields = map[string]field{
 	"headers": headers, "raw_headers": rawHeaders, "payload": payload, "created_at": createdAt,
 }
 
-// A layout has the field for each column of a relation. Columns that the relay does not know are skipped, so that a column may be added
-// while a relay runs.
+// A layout has the field of each column of a relation. It has other for a column that the relay does not know, so that a column may be
+// added while a relay runs.
 type layout []field
 
 // layoutOf returns the layout of a relation. It returns an error if a column of the outbox is missing.
@@ -115,7 +116,7 @@ func (w words) text(b []byte) string {
 	return text
 }
 
-// add appends a row. It returns an error, and appends nothing, if the row cannot be read.
+// add appends a row of the log. It returns an error, and appends nothing, if the row cannot be read.
 func (w *window) add(l layout, tuple wal.Tuple, texts words) error {
 	start := len(w.bytes)
 	w.push(item{})
@@ -148,7 +149,7 @@ func (w *window) fill(i *item, l layout, tuple wal.Tuple, texts words) error {
 	return nil
 }
 
-// push appends an item.
+// push appends an item, with the commit LSN of the transaction that is being read.
 func (w *window) push(i item) {
 	if len(w.items) == 0 {
 		w.begun = time.Now()
@@ -157,7 +158,7 @@ func (w *window) push(i item) {
 	w.items = append(roomFor(w.items, 1, windowRows), i)
 }
 
-// set sets a field of a row to a value in binary format, which it copies.
+// set sets a field of a row to a value in binary format. It copies the value.
 func (w *window) set(i *item, f field, value []byte, texts words) error {
 	switch f {
 	case position, createdAt:
@@ -208,7 +209,8 @@ func (w *window) label(value []byte, texts words) string {
 	return texts.text(value)
 }
 
-// copyValue copies a value, which the connection's buffer holds only until the next read. The result is never nil.
+// copyValue copies a value into the window's memory, since the connection's buffer holds it only until the next read. The result is never
+// nil.
 func (w *window) copyValue(value []byte) []byte {
 	start := len(w.bytes)
 	w.bytes = append(roomFor(w.bytes, len(value), windowBytes+windowBytes/8), value...)
@@ -229,7 +231,7 @@ func roomFor[T any](s []T, n, whole int) []T {
 	return s
 }
 
-// binaryOf converts a value to binary format. Some servers send a column as text although binary was requested.
+// binaryOf converts a value from text format to binary format. Some servers send a column as text although binary was requested.
 func binaryOf(f field, text []byte) ([]byte, error) {
 	switch f {
 	case position, xid:
@@ -244,7 +246,7 @@ func binaryOf(f field, text []byte) ([]byte, error) {
 	return nil, errors.New("a value came as text")
 }
 
-// touched reports whether an item from index from on is settled.
+// touched reports whether an item with the index from or a higher one is settled.
 func (w *window) touched(from int) bool {
 	for n := range w.items[from:] {
 		if w.items[from+n].settled {
@@ -254,7 +256,7 @@ func (w *window) touched(from int) bool {
 	return false
 }
 
-// left returns the unsettled ones of the first most items.
+// left returns the unsettled items among the first most items.
 func (w *window) left(most int) []*item { return unsettled(w.items[:most]) }
 
 func unsettled(items []item) []*item {

@@ -19,17 +19,18 @@ import (
 // A Source is the source of a relay's rows.
 type Source string
 
-// The sources. Poll needs no privilege and no setting. WAL delivers rows when they commit, in the order of the commits, and costs the
-// database far less.
+// The sources. Poll needs no privilege for replication and no setting of the server. WAL delivers rows when they commit, in the order of
+// the commits, and costs the database far less.
 const (
-	Auto Source = "auto" // WAL if the server and the role allow it, else Poll; the log says why
+	Auto Source = "auto" // WAL if the server and the role allow it, else Poll; the log has the reason
 	WAL  Source = "wal"
 	Poll Source = "poll"
 )
 
 var slotName = regexp.MustCompile(`^[a-z0-9_]{1,63}$`)
 
-// work calls once until it returns nil or the term ends. It returns errLost and errStop, and calls once again after other errors.
+// work calls once, which publishes from one source, until once returns nil or the term ends. It returns errLost and errStop, and calls once
+// again after any other error.
 func (r *Relay) work(idle, term context.Context, p *publisher, once func(idle, term context.Context, p *publisher) error) error {
 	backoff := retry.Policy{Initial: 100 * time.Millisecond, Cap: 2 * time.Second}
 	for failures := 0; idle.Err() == nil; {
@@ -102,7 +103,8 @@ func (r *Relay) storeSource(ctx context.Context, l *lease, source Source, why st
 	return nil
 }
 
-// pollOutbox ends streaming, if the table was streamed before, and polls the rows that no stream has published.
+// pollOutbox polls troupe.outbox. If the table was streamed before, pollOutbox first ends that, and leaves out the rows that a stream has
+// published.
 func (r *Relay) pollOutbox(idle, term context.Context, p *publisher) error {
 	db, err := bindNow(idle, r.pool)
 	if err != nil {
@@ -122,8 +124,8 @@ func (r *Relay) pollOutbox(idle, term context.Context, p *publisher) error {
 	return r.poll(idle, term, p, streamedRows{db.id, st.published})
 }
 
-// discardForeignState discards stored snapshots of another cluster. In this cluster the same transaction ids are other transactions. So all
-// rows of the table are published, perhaps again.
+// discardForeignState discards stored snapshots of another cluster: in this cluster the same transaction ids are other transactions.
+// Without a snapshot all rows of the table are published, perhaps again.
 func (r *Relay) discardForeignState(ctx context.Context, db *server, l *lease, st storedState) (storedState, error) {
 	if st.published == nil && st.sweep == nil {
 		return st, nil
@@ -183,13 +185,14 @@ func (r *Relay) obstacle(ctx context.Context) (string, error) {
 	return wal.Obstacle(ctx, r.pool, wal.Published{Publication: r.cfg.Publication, Schema: r.mapped.schema, Table: r.mapped.name})
 }
 
-// A streamedRows is a snapshot of the rows that a stream has published, with the server process that it is from; nil: none are.
+// A streamedRows is a snapshot of the rows that a stream has published, and the server process on which it is valid. If published is nil,
+// there are no such rows.
 type streamedRows struct {
 	server    string
 	published *string
 }
 
-// poll publishes from the table until idle ends. It leaves out the rows except.
+// poll publishes from the table until idle ends. It leaves out the rows of except.
 func (r *Relay) poll(idle, term context.Context, p *publisher, except streamedRows) error {
 	idle, stop := context.WithCancel(idle)
 	var side sync.WaitGroup
@@ -222,15 +225,15 @@ func (r *Relay) newPoll(l *lease) *poll {
 // that is less.
 func batchOfShard(batch, shards int) int { return max(batch/shards, min(batch, 500)) }
 
-// A storedState is the row of troupe.relay_state, or the row of a mapped table in troupe.mapped_tables.
+// A storedState is the row of troupe.relay_state, or for a mapped table its row of troupe.mapped_tables.
 type storedState struct {
-	there       bool
+	there       bool // the row exists
 	source      Source
 	system      string
 	timeline    int32
 	published   *string // snapshot: rows that it sees are published or recorded; nil: none
-	sweep       *string // snapshot: rows that it sees and published does not see are read from the table before the slot is streamed; nil: none
-	lsn         wal.LSN
+	sweep       *string // snapshot: rows that it sees and published does not see are swept before the slot is streamed; nil: none
+	lsn         wal.LSN // checkpoint; under wal a new stream begins there
 	publication *string // publication that lsn belongs to, as sample.sql identifies it; nil: not known
 }
 
