@@ -296,8 +296,8 @@
 // The relay's sessions begin with the settings that they rely on: no time-outs, UTF8, read committed, pg_catalog first in the search path,
 // and commits that wait for this server's disk but for no standby. Other settings of the role or the database do not matter, with one
 // exception. With synchronous_commit=off only stored checkpoints and changes of failure records wait for the disk. After a crash of the
-// server a poll publishes again the last rows that it deleted. A row that a claim parks, since its text is not UTF-8, does not wait for the
-// disk: after a crash a claim parks it again.
+// server a poll publishes again the last rows that it deleted. The record of a row that a claim parks, since its text is not UTF-8, does not
+// wait for the disk either: after a crash a claim parks the row again.
 //
 // After a failover, connections to two servers may be open at once. Snapshots, transaction ids and checkpoints of two servers
 // are never combined: a source reads from one server process, and uses only connections to that process for statements
