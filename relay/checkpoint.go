@@ -20,8 +20,8 @@ import (
 
 // A checkpoint is an LSN, the end of a transaction: each row that was committed before it is published, or recorded as failed.
 //
-// committed is the time of that transaction's commit. It shows whether the server was set back to an image of its disk from before the
-// transaction. Such a server has the same identifier and timeline, and its log may reach the LSN again, but not with a commit of this time.
+// committed is the time of that transaction's commit. The server may be set back to an image of its disk from before the transaction. It
+// then has the same identifier and timeline, and its log may reach the LSN again, but not with a commit of this time.
 //
 // The position and the id of the transaction's last row are for operators.
 type checkpoint struct {

@@ -324,7 +324,8 @@ func (p *poll) gone(ctx context.Context, args pg.Args) error {
 }
 
 // together reports whether one scan from the lowest to the highest position is likely to cost less than a search for each row. span is the
-// distance between the two positions. Of the positions in between, a shard owns about one in shards, so the limit is shards times as wide.
+// distance between the two positions. With n shards about one in n of these positions belongs to the shard, so the limit is n times as
+// wide.
 func together(rows int, span int64, shards int) bool {
 	return rows >= 100 && span < int64(rows)*4*int64(shards)
 }
