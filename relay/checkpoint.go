@@ -229,7 +229,7 @@ func (t *transactor) readCheckpoint(ctx context.Context) (at checkpoint, found b
 	}
 }
 
-// readFrom returns the last checkpoint among the records with offsets from from to to, both inclusive.
+// readFrom returns the last checkpoint among the records with offsets between from and to, both inclusive.
 func (t *transactor) readFrom(ctx context.Context, from, to int64) (at checkpoint, found bool, err error) {
 	reader, err := kafka.NewClient(t.relay.cfg.Brokers, append(append([]kgo.Opt{}, t.relay.cfg.Kafka...),
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{t.topic: {0: kgo.NewOffset().At(from)}}),

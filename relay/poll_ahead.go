@@ -13,8 +13,8 @@ import (
 // sent, the next claim is read.
 //
 // All claims of a pass read only rows that are visible in the snapshot of its first claim. No transaction is open for that: the id of the
-// transaction that wrote a row shows whether the snapshot sees the row. So if a row commits late, at a position that the pass has already
-// passed, no row that was written after it overtakes it. The next pass finds both, lowest first.
+// transaction that wrote a row shows whether the snapshot sees the row. So if a row commits late, below the position that the pass has
+// reached, no row that was written after it overtakes it. The next pass finds both, lowest first.
 //
 // A pass leaves out the rows that waited behind failed rows at its first claim. So it ends when one of these failed rows is published or
 // removed. It also ends at the first row that is not published.

@@ -109,7 +109,7 @@ func TestTheReasonWhyAPartitionStaysIsLogged(t *testing.T) {
 func TestAPartitionThatStaysForItsRetentionIsLoggedOnceWithoutAWarning(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
-	r := &Relay{cfg: Config{Log: zerolog.New(&log)}, kept: make(map[string]keptLog)}
+	r := &Relay{cfg: Config{Log: zerolog.New(&log)}, keptPartitions: make(map[string]keptLog)}
 	stays := func(why string, aging bool) {
 		r.logKept([]retention.KeptPartition{{Name: "p", Why: why, Aging: aging}})
 	}

@@ -34,10 +34,10 @@ func TestASendHoldsNoMoreThanOrderAllows(t *testing.T) {
 		{"one row of it at least", []*item{row("small", 300), row("small", 1)}, 1},
 	} {
 		s := &sender{
-			max:    1000,
-			most:   2000,
-			known:  map[string]struct{}{"a": {}, "b": {}, "small": {}},
-			limits: map[string]int{"small": 100},
+			maxBatch: 1000,
+			maxSend:  2000,
+			seen:     map[string]struct{}{"a": {}, "b": {}, "small": {}},
+			limits:   map[string]int{"small": 100},
 		}
 		now, later := s.cut(c.queue)
 		require.Len(t, now, c.want, c.name)
@@ -47,7 +47,7 @@ func TestASendHoldsNoMoreThanOrderAllows(t *testing.T) {
 
 func TestALimitShrinksFastAndGrowsSlowly(t *testing.T) {
 	t.Parallel()
-	s := &sender{max: 1000, known: map[string]struct{}{}, limits: map[string]int{}}
+	s := &sender{maxBatch: 1000, seen: map[string]struct{}{}, limits: map[string]int{}}
 	s.halve("t", 800)
 	s.halve("t", 900)
 	require.Equal(t, 400, s.limits["t"])
