@@ -12,9 +12,8 @@ import (
 func (s *stream) read() {
 	layouts := make(map[uint32]knownLayout) // by the table's OID: each Relation message is another *Relation
 	texts := make(words)
-	open, rows := false, false // open: within a transaction; rows: this transaction has rows of the outbox
-	// published: the rows of this transaction were published before. Their column xid does not show that, since it may be of another cluster.
-	published := false
+	open, rows := false, false // open: within a transaction; rows: it has rows of the outbox
+	published := false         // its rows were published before; their column xid does not show that, since it may be of another cluster
 	var asked requests
 	for {
 		e, err := s.conn.Next()
