@@ -14,11 +14,14 @@ import (
 	"github.com/troupe-go/troupe/internal/pg"
 )
 
-// A member continues when its connections break and new ones reach a standby that was promoted. If the standby lagged, the effects of messages that
-// this member has handled are lost, and neither the term nor the next message shows it. So a member keeps the watermark that it wrote last and the
-// number of rows of troupe.inbox_offsets that it has committed. It compares both with the database before the watermark moves, and every verifyEvery
-// while the watermark does not move. If the database has less, the member leaves the group and joins again, and its partitions are read from the
-// stored watermarks.
+// If this member's connections break, new ones may reach a standby that was promoted. If the standby lagged, the effects of some messages that this
+// member has handled are lost, and neither the term nor the next message shows the loss. So each worker keeps the watermark that it stored last, and
+// the highest offset of each row of troupe.inbox_offsets that it has committed above that watermark. It compares both with the database before it
+// stores the next watermark, and every verifyEvery while there is none to store. If the database has less, the member leaves the group and joins
+// again, and its partitions are read from the stored watermarks.
+//
+// The database may have more: transactions of this worker that are under way, or whose COMMIT got no answer. Such a COMMIT may have stored a later
+// watermark, and then it has also deleted the rows below that watermark. So only rows above the database's watermark are compared.
 
 //go:embed sql/verify_progress.sql
 var verifyProgress string
@@ -41,10 +44,10 @@ func (r *committedRows) add(high int64) {
 	r.highs = append(r.highs, high)
 }
 
-func (r *committedRows) count() int {
+func (r *committedRows) all() []int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(r.highs)
+	return slices.Clone(r.highs)
 }
 
 func (r *committedRows) prune(watermark int64) {
@@ -61,25 +64,43 @@ func (w *worker) committed(ms []*message) {
 	}
 }
 
-// verify compares this member's committed progress with the database. It returns errFenced if another member has the lease, and errLost if the
-// database has less.
+// verify compares the progress that this worker has committed with the database. It returns errFenced if another member has the lease, and errLost if
+// the database has less.
 func (w *worker) verify(ctx context.Context, tx interface {
 	QueryRow(context.Context, string, ...any) pgx.Row
 }) error {
-	args := pg.Args{"lease": w.lease.id, "term": w.lease.term, "watermark": w.storedWatermark.offset, "topic_id": (*uuid.UUID)(nil),
-		"rows": w.rows.count()}
-	if w.storedWatermark.topicID != uuid.Nil {
-		args["topic_id"] = &w.storedWatermark.topicID
-	}
-	var taken, there bool
-	err := tx.QueryRow(ctx, verifyProgress, args).Scan(&taken, &there)
+	highs := w.rows.all() // before the query, which does not see rows that are committed after it
+	var taken, own bool
+	var topicID *uuid.UUID
+	var watermark int64
+	var rows int
+	args := pg.Args{"lease": w.lease.id, "term": w.lease.term}
+	err := tx.QueryRow(ctx, verifyProgress, args).Scan(&taken, &own, &topicID, &watermark, &rows)
 	w.verified = time.Now()
 	switch {
-	case err == nil && taken:
-		return errFenced
-	case errors.Is(err, pgx.ErrNoRows), err == nil && !there:
+	case errors.Is(err, pgx.ErrNoRows):
 		return errLost
-	default:
+	case err != nil:
 		return err
+	case taken:
+		return errFenced
 	}
+	highs = slices.DeleteFunc(highs, func(high int64) bool { return high <= watermark })
+	if !own || !w.mayHaveStored(topicID, watermark) || rows < len(highs) {
+		return errLost
+	}
+	return nil
+}
+
+// mayHaveStored reports whether the watermark in the database is the one that this worker stored last, or a later one whose COMMIT got no answer.
+func (w *worker) mayHaveStored(topicID *uuid.UUID, watermark int64) bool {
+	var id uuid.UUID
+	if topicID != nil {
+		id = *topicID
+	}
+	if id == w.storedWatermark.topicID {
+		return watermark >= w.storedWatermark.offset
+	}
+	low := w.low.Load() // the first watermark of its topic may have got no answer
+	return low != nil && id == low.topicID
 }

@@ -1,12 +1,15 @@
 package participant_test
 
 import (
+	"bytes"
 	"context"
+	"net"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -296,4 +299,91 @@ func TestALeaseWithTheIDOfALostOneIsAnother(t *testing.T) {
 	participant.Handle(p, count)
 	s.start(p)
 	s.waitCount(17, "SELECT count(*) FROM done")
+}
+
+// moves is in the text of the statement that stores a watermark (move_watermark.sql).
+const moves = "watermark_epoch = $"
+
+// lostAnswers dials a database server whose answers to COMMIT get lost: the server commits, and the connection ends before its answer is read.
+type lostAnswers struct {
+	next atomic.Bool // the next COMMIT that stores a watermark gets no answer
+	lost atomic.Int64
+}
+
+// pool returns a pool whose connections lose answers. It prepares no statements, so that their text is in each message that is sent.
+func (l *lostAnswers) pool(s *stage) *pgxpool.Pool {
+	cfg := s.pool.Config()
+	cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
+	dial := cfg.ConnConfig.DialFunc
+	cfg.ConnConfig.DialFunc = func(ctx context.Context, kind, address string) (net.Conn, error) {
+		conn, err := dial(ctx, kind, address)
+		return &lostAnswerConn{Conn: conn, of: l}, err
+	}
+	pool, err := pgxpool.NewWithConfig(s.t.Context(), cfg)
+	require.NoError(s.t, err)
+	s.t.Cleanup(pool.Close)
+	return pool
+}
+
+type lostAnswerConn struct {
+	net.Conn
+	of    *lostAnswers
+	moves atomic.Bool // the last message stores a watermark
+}
+
+func (c *lostAnswerConn) Write(b []byte) (int, error) {
+	c.moves.Store(bytes.Contains(b, []byte(moves)))
+	return c.Conn.Write(b)
+}
+
+func (c *lostAnswerConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if c.moves.Load() && bytes.Contains(b[:n], []byte("COMMIT\x00")) && c.of.next.CompareAndSwap(true, false) {
+		_ = c.Close()
+		c.of.lost.Add(1)
+		return 0, net.ErrClosed
+	}
+	return n, err
+}
+
+// TestAWatermarkWhoseCommitGotNoAnswerIsNoLoss lets the answers get lost to the COMMIT of the first watermark and of a later one: the member goes on
+// with its lease. After another one the database is set back: the member notices that.
+func TestAWatermarkWhoseCommitGotNoAnswerIsNoLoss(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.provision(1)
+	var answers lostAnswers
+	var log safeBuffer
+	p := s.new(onePartition, func(c *participant.Config) { c.Pool, c.Log = answers.pool(s), zerolog.New(&log) })
+	participant.Handle(p, count)
+	const watermark = "SELECT watermark FROM troupe.leases WHERE topic = $1"
+	lose := func(n, total int) {
+		answers.next.Store(true)
+		for ; n <= total; n++ {
+			s.send(s.command("a", Count{N: n}))
+		}
+		s.waitCount(total, "SELECT count(*) FROM done")
+		s.waitCount(total-1, watermark, s.hop.Commands())
+		waitFor(t, "a lost answer", func() bool { return !answers.next.Load() })
+	}
+	term := func() int {
+		return s.count("SELECT coalesce(max(term), 0) FROM troupe.leases WHERE topic = $1", s.hop.Commands())
+	}
+	answers.next.Store(true)
+	stop := s.start(p)
+	waitFor(t, "the lease", func() bool { return term() > 0 })
+	first := term()
+	lose(1, 1)
+	lose(2, 3)
+	s.send(s.command("a", Count{N: 4}))
+	s.waitCount(3, watermark, s.hop.Commands())
+	require.Equal(t, first, term(), log.String())
+	require.NotContains(t, log.String(), "the database has lost transactions")
+
+	lose(5, 5)
+	s.exec(setBack)
+	s.waitCount(5, "SELECT count(*) FROM done")
+	require.Equal(t, 5, s.count("SELECT total FROM counters"))
+	require.Greater(t, term(), first)
+	stop()
 }
