@@ -29,8 +29,8 @@ const allTypes = "all"
 // OnAll may also be called while Run runs, for hops whose events have no handler yet. The participant then joins its group again and consumes their
 // topics too. Until it has joined, Ready returns an error. A contract does not check these handlers.
 //
-// A topic has either OnAll or On; both are a mistake that Run reports. With local work a transaction may also have commands and deadlines: an event
-// behind one of these of the same key is passed to fn in a further call.
+// A topic has either OnAll or On; both are a mistake that Run reports. With local work a transaction may also have commands and deadlines. An event
+// that follows one of these, with the same key, is passed to fn in another call.
 func OnAll(p *Participant, from []topics.Hop, fn func(ctx context.Context, tx pgx.Tx, ms []Taken) error) {
 	p.onAll(from, &taker{fn}, false)
 }
@@ -84,7 +84,7 @@ func At(i int, err error) error {
 	return located{i, err}
 }
 
-// located is an error with the number of its message, as At makes it.
+// located is the error that At returns. It holds err and the index, in the slice that OnAll passed to its function, of the message that err is about.
 type located struct {
 	i int
 	error
@@ -97,7 +97,7 @@ type taker struct {
 	fn func(ctx context.Context, tx pgx.Tx, ms []Taken) error
 }
 
-// run runs the handlers of u.first, one after the other. The messages of one OnAll go to its function in one call, as far as the order of their keys
+// run calls the handlers of u.first, one after the other. The messages of one OnAll go to its function in one call, as far as the order of their keys
 // allows (see along).
 func (u *unit) run() error {
 	u.callBatch()
@@ -112,7 +112,7 @@ func (u *unit) run() error {
 		}
 		if i > 0 && (m.handler.all != nil || m.handler.overtakes.Load() || m.sharesKey(u.first[i-1])) { // messages of a key are adjacent
 			u.tx.keepOrder()
-			u.unsent = nil
+			u.answersAtCommit = nil
 		}
 		if m.handler.all == nil {
 			err := u.handle(m)
@@ -136,15 +136,15 @@ func (u *unit) run() error {
 	return nil
 }
 
-// awaits records that m's answer is sent with COMMIT, after the statements of the handlers that are still to run.
+// awaits records that m's answer is sent with COMMIT, and so after the statements of the handlers that have not run yet.
 func (u *unit) awaits(m *message) {
 	if !m.handler.answers || len(u.first) == 1 {
 		return
 	}
-	if u.unsent == nil {
-		u.unsent = make(map[string]bool, len(u.first))
+	if u.answersAtCommit == nil {
+		u.answersAtCommit = make(map[string]bool, len(u.first))
 	}
-	u.unsent[string(m.Key)] = true
+	u.answersAtCommit[string(m.Key)] = true
 }
 
 func (m *message) sharesKey(with *message) bool { return m.Key != nil && bytes.Equal(m.Key, with.Key) }
@@ -178,7 +178,7 @@ func (u *unit) handleAll(ms []*message) (err error) {
 		own := envelope.WithCause(ctx, m.cause(w.p.cfg.Group))
 		if w.p.cfg.Hooks.Handler != nil {
 			var end func(error)
-			own, end = u.enter(own, m)
+			own, end = u.startHandlerHook(own, m)
 			defer func() { end(errorOf(m, err)) }()
 		}
 		taken[i] = Taken{Message: m.Message, Attempt: m.attempts() + 1, ctx: own}
@@ -213,7 +213,7 @@ func (u *unit) handleAll(ms []*message) (err error) {
 	return err
 }
 
-// errorOf returns err as the error of m: nil if it is about another message.
+// errorOf returns err if it is about m or about no single message, and nil if it is about another message.
 func errorOf(m *message, err error) error {
 	var in failedIn
 	if errors.As(err, &in) && in.m != m {

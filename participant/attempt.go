@@ -17,8 +17,9 @@ import (
 const (
 	// statementLimit limits each wait of this package outside handlers: for a connection, for the statements that begin a run, for the commit.
 	statementLimit = 30 * time.Second
-	// conflicts is the number of times that a run is repeated at once after it has lost a race or its connection.
-	conflicts = 5
+	// maxReruns is the largest number of times in a row that a run is repeated immediately, without a wait and without a counted attempt, because
+	// another transaction won a race or the connection was lost.
+	maxReruns = 5
 )
 
 // unit is one transaction in which messages run, or become dead letters.
@@ -33,19 +34,19 @@ type unit struct {
 	ended   func(Delivery) // the function that Hooks.Handler returned for a message that runs alone
 	setter  *message       // the message whose handler has changed settings of the transaction
 
-	unsent   map[string]bool // keys of messages whose answers are sent with COMMIT
-	overtook bool            // the running handler wrote an event for a key in unsent
+	answersAtCommit map[string]bool // keys of messages whose answers are sent with COMMIT
+	overtook        bool            // the running handler wrote an event for a key in answersAtCommit
 }
 
-// unitKey is the context key of the unit whose handler runs.
+// unitKey is the context key under which a handler's context holds its unit.
 type unitKey struct{}
 
 // errOvertook rolls back a batch in which a handler wrote an event for the key of a message that was handled before it: in the outbox this event
-// would precede the answer to that message. It counts as an attempt of no message.
+// would precede the answer to that message. It counts no attempt of any message.
 var errOvertook = errors.New("it writes an event for the key of another message of the batch")
 
-// runAlone runs m's handler in a transaction of its own. It returns nil if m took effect, now or before. A lost race is run again
-// a few times.
+// runAlone runs m's handler in a transaction of its own. After a lost race or a lost connection it repeats the run immediately, at most maxReruns
+// times. It returns nil if m has taken effect, in this run or before, or if another member has m now.
 func (w *runner) runAlone(m *message) error {
 	if m.unreadable != nil {
 		return classified{Poison, m.unreadable}
@@ -69,8 +70,8 @@ func (w *runner) runAlone(m *message) error {
 		if race.cut {
 			w.cuts.add(m, err)
 		}
-		if lost == conflicts {
-			if race.ours {
+		if lost == maxReruns {
+			if race.own {
 				return database(err)
 			}
 			return err
@@ -87,8 +88,8 @@ type failedIn struct {
 
 func (f failedIn) Unwrap() error { return f.error }
 
-// attempt runs the handlers of ms in one transaction. The transaction also inserts their inbox rows, writes their outcomes, and deletes the rows of
-// messages from troupe.held. After an error nothing of it took effect, unless COMMIT got no answer: then the next run finds out from the inbox.
+// attempt runs the handlers of ms in one transaction. The transaction also inserts their inbox rows, writes their outcomes, and deletes their rows in
+// troupe.held. After an error nothing has taken effect, unless COMMIT got no answer: then the next run learns from the inbox whether it has.
 func (w *runner) attempt(ms ...*message) (err error) {
 	began := time.Now()
 	if slices.ContainsFunc(ms, endedItsTx) { // they become dead letters first; other messages may have joined the batch since
@@ -164,14 +165,14 @@ func (w *runner) beginUnit(ms []*message, f *failure) (*unit, error) {
 	var readEnd func(pgx.BatchResults) ([]*message, error)
 	var claimed *claim
 	var twins, locks, asked, sagas bool
-	turn := len(ms) > 1 && w.p.turns.on()
+	serially := len(ms) > 1 && w.p.serial.on()
 	generation := ms[0].generation()
 	first := func(b *pgx.Batch) {
 		if generation > 0 {
 			b.Queue(withhold, w.p.cfg.Group, generation)
 		}
-		if turn {
-			w.p.turns.queue(b, w.p.cfg.Group)
+		if serially {
+			w.p.serial.queue(b, w.p.cfg.Group)
 		}
 		readEnd = w.from.queueEnd(b, ms, f)
 		claimed = w.p.claim(b, ms)
@@ -189,7 +190,7 @@ func (w *runner) beginUnit(ms []*message, f *failure) (*unit, error) {
 				return err
 			}
 		}
-		if turn {
+		if serially {
 			if _, err := results.Exec(); err != nil {
 				return err
 			}
@@ -228,7 +229,7 @@ func (w *runner) beginUnit(ms []*message, f *failure) (*unit, error) {
 		return nil, err
 	}
 	if err != nil {
-		return nil, w.p.ours(err)
+		return nil, w.p.ownError(err)
 	}
 	u.tx = tx
 	if len(mine) < len(ms) { // another member has the other messages: their identities must not stay in the inbox
@@ -244,7 +245,7 @@ func (w *runner) beginUnit(ms []*message, f *failure) (*unit, error) {
 	}
 	if err := u.admitFired(ctx); err != nil {
 		tx.rollback(w.ctx)
-		return nil, w.p.ours(err)
+		return nil, w.p.ownError(err)
 	}
 	return u, nil
 }
@@ -263,8 +264,8 @@ func (u *unit) commit() error {
 	return atCommit(err, u.tx.conn.Conn().IsClosed())
 }
 
-// failed classifies an error of a statement that this package sends between the handlers' statements. The error may be of a handler's statement that
-// was queued before.
+// failed classifies the error of a statement that this package sends between the handlers' statements. The cause may be an earlier statement of a
+// handler, which was queued and sent with it.
 func (u *unit) failed(err error) error { return atCommit(err, u.tx.conn.Conn().IsClosed()) }
 
 // handle runs m's handler within its time-out and queues the outcome event. Two kinds of command do not reach the handler: one whose answer is stored
@@ -277,7 +278,7 @@ func (u *unit) handle(m *message) (err error) {
 	ctx, cancel := context.WithTimeout(u.ctx, limit)
 	defer cancel()
 	ctx = envelope.WithCause(ctx, m.cause(w.p.cfg.Group))
-	if len(u.unsent) > 0 {
+	if len(u.answersAtCommit) > 0 {
 		ctx = context.WithValue(ctx, unitKey{}, u)
 	}
 	if m.answered() {
@@ -293,14 +294,14 @@ func (u *unit) handle(m *message) (err error) {
 		case refuses:
 			return errForgotten
 		case runs:
-			if u.unmarked(m) {
-				return errMarkGone
+			if u.lacksCallMark(m) {
+				return errCallMarkGone
 			}
 		}
 	}
 	if w.p.cfg.Hooks.Handler != nil {
 		var end func(error)
-		ctx, end = u.enter(ctx, m)
+		ctx, end = u.startHandlerHook(ctx, m)
 		defer func() { end(err) }()
 	}
 	if m.deadline != nil {
@@ -365,7 +366,8 @@ func (w *runner) call(ctx context.Context, m *message, run run, tx pgx.Tx) (o Ou
 	return o, err
 }
 
-// readText panics, where a panic is a failed run, if err has no text, such as a nil pointer that a handler returned as an error.
+// readText calls err.Error, which panics if err is, for example, a nil pointer that a handler returned as an error. It is called where a panic makes
+// a run fail.
 func readText(err error) {
 	if err != nil {
 		_ = err.Error()

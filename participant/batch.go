@@ -6,8 +6,8 @@ import (
 )
 
 // together handles the first messages of batch in one transaction: the ones that need only a run of their handlers, or no run at all (see inspect). n
-// is the number of messages handled; it is 0 if the first one is for single. ok is false if the partition must wait or was given up. failed reports
-// that the transaction failed.
+// is the number of messages handled; it is 0 if single must handle the first message. ok is false if the partition must wait or was given up. failed
+// reports that the transaction failed.
 //
 // If a message fails, the transaction is rolled back. The messages before it run together again, and then it runs alone; the messages after it are
 // left for the next call. If it is not known which message failed, each runs alone. Only runs alone count as attempts, so a failure counts for its
@@ -57,10 +57,11 @@ func (w *worker) together(batch []*message) (n int, failed, ok bool) {
 	return n, failed, true
 }
 
-// optimistic runs messages in one transaction, with attempt. failed is an error that is about one of the messages. ok is false after any other error.
+// optimistic runs messages in one transaction, with attempt. failed is the error if it is about one of the messages. ok is false after any other
+// error.
 func (w *runner) optimistic(attempt func(...*message) error, ms []*message) (failed error, ok bool) {
 	ok = w.goes(func() error {
-		err := w.inTurn(attempt, ms)
+		err := w.runSerially(attempt, ms)
 		if failed = nil; w.counts(err) {
 			failed, err = err, nil
 		}
@@ -69,16 +70,16 @@ func (w *runner) optimistic(attempt func(...*message) error, ms []*message) (fai
 	return failed, ok
 }
 
-// inTurn runs messages in one transaction, with attempt. While turns are on (turns.go), it waits until no other batch of this process runs.
-func (w *runner) inTurn(attempt func(...*message) error, ms []*message) error {
-	end := w.p.turns.wait(w.ctx)
+// runSerially runs messages in one transaction, with attempt. After a deadlock (serial.go) it first waits until no other batch of this process runs.
+func (w *runner) runSerially(attempt func(...*message) error, ms []*message) error {
+	end := w.p.serial.wait(w.ctx)
 	defer end()
 	err := attempt(ms...)
 	if isUnstorable(err) { // it is not known of which message
 		err = conflict{error: errors.Unwrap(err)}
 	}
-	if w.p.turns.deadlocked(err) {
-		w.p.cfg.Log.Info().Err(err).Stringer("for", turnsFor).Msg("batches lock the same rows in different orders: they take turns")
+	if w.p.serial.deadlocked(err) {
+		w.p.cfg.Log.Info().Err(err).Stringer("for", serialFor).Msg("batches lock the same rows in different orders: they take turns")
 	}
 	return err
 }

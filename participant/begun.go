@@ -50,7 +50,7 @@ const underWayWait = time.Second
 // errUnderWay makes a message wait for underWayWait. It counts no attempt.
 var errUnderWay = errors.New("a call of the saga's step is under way in another transaction: the message waits for its end")
 
-// underWay returns errUnderWay if err is lock_not_available, as a statement returns that finds a mark locked; any other err is returned as it is.
+// underWay returns errUnderWay if err is lock_not_available, the error of a statement that finds a mark locked. It returns any other err unchanged.
 func underWay(err error) error {
 	var refused *pgconn.PgError
 	if errors.As(err, &refused) && refused.Code == "55P03" { // lock_not_available
@@ -101,15 +101,15 @@ func (w *runner) announce(ms []*message) error {
 	ctx, cancel := context.WithTimeout(w.ctx, w.p.limit)
 	defer cancel()
 	results := w.p.cfg.Pool.SendBatch(ctx, &b)
-	err := readMarks(results, ms)
+	err := readCallMarks(results, ms)
 	if err = errors.Join(err, ignore(results.Close(), err)); errors.Is(underWay(err), errUnderWay) {
 		return errUnderWay
 	}
-	return w.p.ours(err)
+	return w.p.ownError(err)
 }
 
-// readMarks sets announced of each message whose mark was inserted: the version of the mark's row.
-func readMarks(results pgx.BatchResults, ms []*message) error {
+// readCallMarks sets m.announced for each message m whose mark was inserted. announced is the version of the mark's row.
+func readCallMarks(results pgx.BatchResults, ms []*message) error {
 	for range 2 {
 		if _, err := results.Exec(); err != nil {
 			return err
@@ -157,12 +157,13 @@ func (w *runner) withdraw(ms []*message) {
 	}
 }
 
-// needsCallMark reports whether a run of m must read the mark of its step: m is the call that has the mark, or a compensation.
+// needsCallMark reports whether a run of m must lock and read the mark of the forward call of m's step. This is so for a forward call whose effects
+// may be outside the database, and for a compensation.
 func (p *Participant) needsCallMark(m *message) bool {
 	return p.callsOutside(m) || m.answered() && m.ofSaga() && m.SagaOperation == compensate
 }
 
-// lockBegun queues the statement that locks the marks for a run of ms, in one order for all members. queued is false if ms need none.
+// lockBegun queues the statement that locks the marks which a run of ms needs, in the same order in all members. queued is false if ms need none.
 func (p *Participant) lockBegun(b *pgx.Batch, ms []*message) (queued bool) {
 	var keys []answerKey
 	for _, m := range ms {
@@ -182,8 +183,8 @@ func (p *Participant) lockBegun(b *pgx.Batch, ms []*message) (queued bool) {
 	return true
 }
 
-// errMarkGone makes a run begin again: another call of the same step was answered between the mark and the transaction.
-var errMarkGone = conflict{error: errors.New("another call of the saga's step was answered at the same time"), ours: true}
+// errCallMarkGone makes a run begin again: another call of the same step was answered between the mark and the transaction.
+var errCallMarkGone = conflict{error: errors.New("another call of the saga's step was answered at the same time"), own: true}
 
 // mayHaveBegun reports whether the call of m's step has a mark, so that it may have taken effect. A mark that this transaction inserted for a later
 // message does not count: that call was not made yet.
@@ -194,8 +195,8 @@ func (u *unit) mayHaveBegun(m *message) bool {
 	})
 }
 
-// unmarked reports whether m is a call that must not be made, since its mark is gone.
-func (u *unit) unmarked(m *message) bool {
+// lacksCallMark reports whether m is a call that must not be made, since its mark is gone.
+func (u *unit) lacksCallMark(m *message) bool {
 	_, marked := u.answers[m.stepKey(begun)]
 	return u.w.p.callsOutside(m) && !marked
 }
@@ -210,5 +211,5 @@ func (u *unit) endCall(m *message) {
 	u.tx.stored.Queue(deleteAnswer, u.w.p.cfg.Group, k.typ, k.key, nil)
 }
 
-// bar stores, under the key of the mark, that m, a compensation, has found no mark.
+// bar stores that m, a compensation, has found no mark. The row has the key of the mark.
 func (u *unit) bar(m *message) { u.store(m, m.stepKey(begun), storedAnswer{outcome: barred}) }

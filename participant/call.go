@@ -114,8 +114,8 @@ type callResult struct {
 	err    error
 }
 
-// callOnce returns the result of m's call. It makes the call if there is no kept result. It keeps the result for later runs, except an error of a run
-// of m alone: only such a run counts as an attempt, and the next attempt makes the call again.
+// callOnce returns the result of m's call. It makes the call if no result is kept. It keeps the result for later runs, with one exception: an error
+// of a run of m alone is not kept, since such a run counts as an attempt and the next attempt makes the call again.
 func (m *message) callOnce(ctx context.Context) (any, error) {
 	r := m.result
 	if r == nil {
@@ -137,13 +137,14 @@ func (h *handler) callRecovered(ctx context.Context, m *message, r *callResult) 
 	readText(r.err)
 }
 
-// mustRepeat reports whether another run must make the call again: the service was away, the call was cancelled, or it was not made for want of a
-// permit.
+// mustRepeat reports whether another run must make the call again: the service was away, the call was cancelled, or the call was not made because m
+// had no permit.
 func (r *callResult) mustRepeat() bool {
 	return r != nil && (isAway(r.err) || errors.Is(r.err, context.Canceled) || errors.Is(r.err, errNoPermit))
 }
 
-// callsAgain reports whether m's call is made again now. A cancelled call that has used up its permit of a rate limit is not: it counts as failed.
+// callsAgain reports whether m's call is made again now. A cancelled call that has used its permit of a rate limit is not made again: it counts as
+// failed.
 func (m *message) callsAgain() bool {
 	return m.result.mustRepeat() && (m.permit == nil || !m.permit.spent || m.handler.limits.rate == nil)
 }
@@ -158,8 +159,8 @@ func (u *unit) callBatch() {
 	}
 }
 
-// callAll makes the calls of u.first concurrently and waits for them. It leaves out a message behind another one with the same order, which makes its
-// call when it is handled.
+// callAll makes the calls of u.first concurrently and waits for them. It leaves out a message that follows another one of the same sequence (see
+// orders): that message makes its call when it is handled.
 func (u *unit) callAll() {
 	var calls sync.WaitGroup
 	before := make(map[string]bool, len(u.first))
@@ -176,7 +177,7 @@ func (u *unit) callAll() {
 			continue
 		}
 		if m.answered() {
-			if v, _, _ := u.judge(m); v != runs || u.unmarked(m) {
+			if v, _, _ := u.judge(m); v != runs || u.lacksCallMark(m) {
 				continue
 			}
 		}
@@ -186,8 +187,8 @@ func (u *unit) callAll() {
 	calls.Wait()
 }
 
-// orders returns the names of the sequences that m belongs to. The calls of a sequence are made one after the other: m's key is one, and m's request,
-// or its step of a saga, is another.
+// orders returns the names of the sequences that m belongs to. The calls of one sequence are made one after the other. m's key is a sequence, and so
+// is m's request, or m's step of a saga.
 func (m *message) orders() (all []string) {
 	if m.Key != nil {
 		all = append(all, "key "+string(m.Key))
@@ -230,7 +231,8 @@ func (w *runner) callInTime(ctx context.Context, m *message, r *callResult) {
 // callFirst makes the calls of messages before their transaction begins, so that no transaction is open during the calls. First it begins a
 // transaction only to find out which messages will be handled, and rolls it back. If there is a single message, an error of its call ends its run.
 //
-// It does nothing if other members must see that a call is in progress. Then the calls are made in the open transaction, whose locks show it.
+// callFirst does nothing if ms has a message whose call other members must be able to see: local work, or a step of a saga. Then the calls are made
+// in the open transaction, whose locks show them.
 func (w *runner) callFirst(ms []*message) error {
 	open := func(m *message) bool { return m.entry != nil || w.p.needsCallMark(m) }
 	calls := func(m *message) bool {

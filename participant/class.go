@@ -47,7 +47,7 @@ func (p *Participant) learnEncoding(conn *pgx.Conn) {
 // final reports whether another try cannot help.
 func (f failure) final() bool { return f.class == Permanent || f.class == Poison }
 
-// why returns the reason, for the log, why a failure of class c ended in a dead letter.
+// why returns, for a log line, the reason why a message whose last failure has class c is a dead letter.
 func why(c Class) string {
 	switch c {
 	case Permanent:
@@ -78,17 +78,17 @@ type panicked struct {
 
 func (p panicked) Error() string { return fmt.Sprintf("panic: %v", p.value) }
 
-// conflict is an error after which the run is repeated at once. Another transaction won a race with a statement of the handler or of this package
-// (ours), or the connection was lost (cut).
+// conflict is an error after which the run is repeated immediately. Another transaction won a race with a statement of the handler or of this package
+// (own), or the connection was lost (cut).
 type conflict struct {
 	error
-	ours bool
-	cut  bool
+	own bool
+	cut bool
 }
 
 func (c conflict) Unwrap() error { return c.error }
 
-// classify returns the class of a run's error. Except for classified errors, no other code decides on a class.
+// classify returns the class of a run's error. No other code decides on a class, except code that returns a classified error.
 func classify(err error) Class {
 	var known classified
 	var panicked panicked
@@ -108,10 +108,10 @@ func classify(err error) Class {
 
 var errRowsLocked = errors.New("another session has locked rows of the message: does the statement of a run go on there whose connection was lost?")
 
-// ours classifies an error of a statement of this package. If a statement was cancelled by a time limit and the database answers on another
-// connection, the database is not away: a row was locked for too long, which is a lost race (errRowsLocked). All errors but lost races count as an
-// outage of the database.
-func (p *Participant) ours(err error) error {
+// ownError classifies an error of a statement of this package. If a statement was cancelled by a time limit and the database answers on another
+// connection, the database is not away: a row was locked for too long, which is a lost race (errRowsLocked). Every other error, except a lost race,
+// counts as an outage of the database.
+func (p *Participant) ownError(err error) error {
 	var pgErr *pgconn.PgError
 	switch {
 	case err == nil, isAway(err):
@@ -119,7 +119,7 @@ func (p *Participant) ours(err error) error {
 	case errors.As(err, &pgErr) && pgErr.Code == "55P03", errors.Is(err, context.DeadlineExceeded) && p.databaseAnswers():
 		return conflict{error: fmt.Errorf("%w %w", errRowsLocked, err)}
 	case pg.Classify(err) == pg.Conflict:
-		return conflict{error: err, ours: true}
+		return conflict{error: err, own: true}
 	}
 	return database(err)
 }
@@ -139,19 +139,19 @@ func (p *Participant) databaseAnswers() bool {
 	return p.cfg.Pool.Ping(ctx) == nil
 }
 
-// oursAlone classifies an error of a transaction that has only statements of this package. If another session has locked the rows, it returns
+// ownTxError classifies an error of a transaction that has only statements of this package. If another session has locked the rows, it returns
 // errRowsLocked. Every other error counts as an outage of the database.
-func (p *Participant) oursAlone(err error) error {
-	if err = p.ours(err); errors.Is(err, errRowsLocked) {
+func (p *Participant) ownTxError(err error) error {
+	if err = p.ownError(err); errors.Is(err, errRowsLocked) {
 		return err
 	}
 	return database(err)
 }
 
-// theirs classifies an error that occurred while a handler had a transaction, and whose connection still works. It is no outage, whatever its
-// SQLSTATE is: another server may have sent it, or a statement of the handler exceeded a limit. If the database is away nevertheless, the failure
-// cannot be recorded either, and counts no attempt.
-func theirs(err error) error {
+// handlerError classifies an error that occurred while a handler had a transaction and whose connection still works. Such an error is no outage,
+// whatever its SQLSTATE is: another server may have sent it, or a statement of the handler exceeded a limit. If the database is away nevertheless,
+// the failure cannot be recorded either, so that no attempt is counted.
+func handlerError(err error) error {
 	if pg.Classify(err) == pg.Conflict || wonAtOnce(err) {
 		return conflict{error: err}
 	}
@@ -165,7 +165,7 @@ func atCommit(err error, closed bool) error {
 	if err != nil && closed {
 		return conflict{error: err, cut: true}
 	}
-	return theirs(err)
+	return handlerError(err)
 }
 
 // wonAtOnce reports whether err violates a unique key of one of Troupe's tables: another transaction inserted the same row, such as an answer or a
@@ -175,7 +175,8 @@ func wonAtOnce(err error) bool {
 	return errors.As(err, &pgErr) && pgErr.Code == "23505" && pgErr.SchemaName == "troupe"
 }
 
-// blames reports whether an error of a run is about its message.
+// blames reports whether err, the error of a run, is about the run's message. It is not if a dependency is away, another transaction won a race, the
+// partition has another owner, a permit is missing, or the run was cancelled.
 func blames(err error) bool {
 	var race conflict
 	return !isAway(err) && !errors.As(err, &race) && !errors.Is(err, errFenced) && !errors.Is(err, errNoPermit) &&

@@ -44,10 +44,10 @@ func (p *Participant) kept() error {
 	return p.contract.Handlers(all)
 }
 
-// mayEmit is called for each entry that the service itself writes, and returns an error if the contract refuses it. It also sets overtook if a
-// handler wrote an event for a key whose answer is not sent yet, and calls the observers of the hop's own events.
+// mayEmit is called for each entry that the service itself writes. It returns an error if the contract refuses the entry, and calls the observers of
+// the hop's own events. It also sets overtook if a handler wrote an event for a key whose answer is not sent yet.
 func (p *Participant) mayEmit(ctx context.Context, m *envelope.Message, along *pgx.Batch) error {
-	if u, _ := ctx.Value(unitKey{}).(*unit); u != nil && m.Key != nil && m.Topic == p.cfg.Hop.Events() && u.unsent[string(m.Key)] {
+	if u, _ := ctx.Value(unitKey{}).(*unit); u != nil && m.Key != nil && m.Topic == p.cfg.Hop.Events() && u.answersAtCommit[string(m.Key)] {
 		u.overtook = true
 	}
 	if p.contract.Emits != nil {

@@ -18,7 +18,7 @@ import (
 // localPartition is the partition of a local message; its offset is the entry's position.
 const localPartition = outboxrow.LocalPartition
 
-// entry holds the claim of a message from troupe.local_work.
+// entry holds a message's row of troupe.local_work as this participant has claimed it.
 type entry struct {
 	key     holdKey
 	term    int32
@@ -34,16 +34,17 @@ const claimBytes = 4 << 20
 // maxType is the largest length of an entry's type, in bytes, as of a message in Kafka.
 const maxType = 1024
 
-// settings apply to the transaction of a claim. The claim must not wait for the disk: if a crash of the server loses it, it was never made. It must
-// use the indexes, whatever the statistics are of a table that was empty a moment ago. Its columns must be in UTF-8, as strings of Go are.
+// settings apply to the transaction of a claim. They have three purposes. The transaction does not wait for the disk: a claim that a crash of the
+// server loses counts as never made. The claim uses the indexes, whatever the statistics are of a table that was empty a moment ago. Its columns are
+// in UTF-8, as Go's strings are.
 const settings = `
 SELECT set_config('synchronous_commit', 'off', true), set_config('enable_seqscan', 'off', true),
        set_config('enable_bitmapscan', 'off', true), set_config('enable_sort', 'off', true),
        set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true),
        set_config('client_encoding', CASE current_setting('server_encoding') WHEN 'UTF8' THEN 'UTF8' ELSE current_setting('client_encoding') END, true)`
 
-// beginCommitted begins a transaction at read committed, whatever default_transaction_isolation is. Its statement may wait for a row that another
-// transaction changes, and then reads the changed row; at repeatable read it would fail.
+// beginCommitted begins a transaction at read committed, whatever default_transaction_isolation is. The statement in it may wait for a row that
+// another transaction changes. At read committed it then reads the changed row; at repeatable read it would fail.
 const beginCommitted = "begin isolation level read committed"
 
 // exec executes a statement in a transaction of its own, in one round trip.
@@ -55,9 +56,9 @@ func (l *local) exec(ctx context.Context, sql string, args pg.Args) error {
 	return l.p.cfg.Pool.SendBatch(ctx, &b).Close()
 }
 
-// claim claims entries whose next try is due, and entries without a next try, the latter in the order of their keys from the key from on. With
-// dueFirst the due entries come first. With quarantine it may also claim an entry that was in progress when its participant died; that entry then
-// comes alone. large is true if claimBytes may have kept entries out of the claim.
+// claim claims entries of two kinds: entries whose next try is due, and entries without a next try. It reads the second kind in the order of their
+// keys, beginning with the key from. If dueFirst is true, entries of the first kind come first. If quarantine is true, an entry may be claimed that
+// was in progress when its participant died; that entry then comes alone. large is true if claimBytes may have kept entries out of the claim.
 func (l *local) claim(from []byte, dueFirst, quarantine bool) (ms []*message, large bool, err error) {
 	ctx, cancel := context.WithTimeout(l.ctx, statementLimit)
 	defer cancel()
@@ -141,7 +142,8 @@ func (l *local) scan(rows pgx.Rows) (*message, error) {
 	return m, nil
 }
 
-// giveBack releases the entries of ms that have not ended, since Run must stop or a dependency is away.
+// giveBack releases the entries of ms that have not ended, so that they can be claimed again. They have not ended because Run must stop or a
+// dependency is away.
 func (l *local) giveBack(ms []*message, ended map[*message]bool) {
 	ms = slices.DeleteFunc(slices.Clone(ms), func(m *message) bool { return ended[m] })
 	if len(ms) == 0 {
@@ -198,8 +200,8 @@ func (l *local) endArgs(ms []*message, f *failure) pg.Args {
 	return args
 }
 
-// queueEnd queues the statement that ends the entries, which locks their rows until the transaction's end. Entries that were taken over have another
-// term, and are not found.
+// queueEnd queues the statement that ends the entries of ms. The statement locks their rows until the transaction ends. It does not find an entry
+// that was taken over, since that entry has another term.
 func (l *local) queueEnd(b *pgx.Batch, ms []*message, f *failure) (read func(pgx.BatchResults) ([]*message, error)) {
 	idle := l.p.cfg.Timeout + wedgedAfter
 	b.Queue("SELECT set_config('idle_in_transaction_session_timeout', $1, true)", fmt.Sprint(idle.Milliseconds()))
@@ -237,7 +239,7 @@ func (l *local) queueEnd(b *pgx.Batch, ms []*message, f *failure) (read func(pgx
 	}
 }
 
-// record counts a failed run of m. The same statement releases the entries behind m, so that they are never seen in progress while m waits.
+// record stores a failed run of m, and releases the entries behind m in the same statement, so that they are never seen in progress while m waits.
 func (l *local) record(m *message, f failure) error {
 	ctx, cancel := context.WithTimeout(l.ctx, l.p.limit)
 	defer cancel()
@@ -249,7 +251,7 @@ func (l *local) record(m *message, f failure) error {
 	args["class"], args["error"] = string(f.class), l.p.errorText(f)
 	l.p.letterArgs(m, args)
 	if err := l.exec(ctx, retryLocal, args); err != nil {
-		return l.p.oursAlone(err)
+		return l.p.ownTxError(err)
 	}
 	m.entry.waits = true
 	if m.lacksHandler() {

@@ -15,10 +15,10 @@ import (
 	"github.com/troupe-go/troupe/internal/inbox"
 )
 
-// TakesTurns reports whether batches run one at a time.
-func (p *Participant) TakesTurns() bool { return p.turns.on() }
+// RunsSerially reports whether batches run one at a time.
+func (p *Participant) RunsSerially() bool { return p.serial.on() }
 
-const TurnClass = turnClass
+const SerialClass = serialClass
 
 // PendingRebuild lists the partitions of a group whose members join it again for a rebuild.
 var PendingRebuild = pendingRebuild

@@ -64,7 +64,7 @@ func failureOf(err error) failure {
 	return failure{class: class, err: err, uncounted: class == RateLimited || errors.Is(err, errUnderWay)}
 }
 
-// attempts returns how many attempts of m have failed with f.
+// attempts returns how many attempts of m have failed, the one that ended with f included.
 func (f failure) attempts(m *message) int {
 	if f.uncounted {
 		return m.attempts()
@@ -102,7 +102,7 @@ func (w *worker) record(m *message, f failure) error {
 	return nil
 }
 
-// waitAfter returns how long m waits after f for its next try.
+// waitAfter returns how long m, whose run has failed with f, waits for its next try.
 func (p *Participant) waitAfter(m *message, f failure) time.Duration {
 	switch {
 	case errors.Is(f.err, errUnderWay):
@@ -110,7 +110,7 @@ func (p *Participant) waitAfter(m *message, f failure) time.Duration {
 	case f.class == RateLimited:
 		return p.waitForLimit(m, f)
 	case f.uncounted:
-		return p.waitForHandler(m)
+		return p.unhandledWait(m)
 	}
 	return max(p.wait(m, f.attempts(m)), retry.NotBefore(f.err))
 }
@@ -126,7 +126,7 @@ func (p *Participant) wait(m *message, failed int) time.Duration {
 	return p.cfg.Retry.Wait(failed - p.cfg.Immediate)
 }
 
-// append stores messages behind the held messages of their keys.
+// append stores messages in troupe.held, behind the held messages of their keys.
 func (w *worker) append(ms []*message) error {
 	err := w.write(ms, func(b *pgx.Batch) {
 		for _, m := range ms {
@@ -142,12 +142,12 @@ func (w *worker) append(ms []*message) error {
 	return err
 }
 
-// write runs statements in a transaction of this package, which also stores the offsets of the messages in ended. These end here: from now on only
-// the rows that statements writes stand for them. The error is not about a message.
+// write runs statements in a transaction of this package, which also stores the offsets of the messages in ended. The offsets of these messages have
+// ended then: from now on only the rows that statements writes represent them. The error is not about a message.
 func (w *worker) write(ended []*message, statements func(*pgx.Batch)) error {
 	ctx, cancel := context.WithTimeout(w.ctx, w.p.limit)
 	defer cancel()
-	tx, err := w.begin(ctx, func(b *pgx.Batch) { w.enter(b, ended) }, entered)
+	tx, err := w.begin(ctx, func(b *pgx.Batch) { w.queueTermCheck(b, ended) }, readTermCheck)
 	if err == nil {
 		defer tx.rollback(w.ctx)
 		statements(&tx.queue)
@@ -158,12 +158,11 @@ func (w *worker) write(ended []*message, statements func(*pgx.Batch)) error {
 	if err == nil || errors.Is(err, errFenced) {
 		return err
 	}
-	return w.p.oursAlone(err)
+	return w.p.ownTxError(err)
 }
 
-// overtake lets m, a compensation, overtake the held forward command of its own step. That command must not run any more: it ends here,
-// with its identity in the inbox and without an answer. m is stored behind the other held messages of its key, and the key continues at
-// once.
+// overtake lets m, a compensation, overtake the held forward command of its own step. That command must not run any more: overtake ends it, with its
+// identity in the inbox and without an answer. m is stored behind the other held messages of its key, and the key continues at once.
 func (w *worker) overtake(m *message) error {
 	cancelled, err := w.heldForwardCalls(m)
 	if err != nil {
@@ -239,7 +238,8 @@ func (m *message) isCallTo(hop topics.Hop, operation string) bool {
 	return m.Topic == hop.Commands() && m.SagaOperation == operation && m.SagaID != "" && m.SagaStep != "" && firingOf(m.Extra) == nil
 }
 
-// releaseArgs identifies m's row as it was read. If another member has run m since, no row matches: it is gone, or has another number of attempts.
+// releaseArgs returns the arguments that identify m's row as it was read. If another member has run m since, no row matches: the row is gone, or has
+// another number of attempts.
 func (w *worker) releaseArgs(m *message) pg.Args {
 	return pg.Args{
 		"group": w.p.cfg.Group, "topic_id": m.topicID, "partition": m.partition, "offset": m.offset,
@@ -320,7 +320,7 @@ func (w *worker) heads(ctx context.Context, key holdKey) (ms []*message, wait ti
 	return ms, wait, nil
 }
 
-// retry runs the first messages of a held key, if they are due.
+// retry runs the first messages of a held key, if they are due. turn is the message that represents the turn of the key.
 func (w *worker) retry(turn *message) error {
 	key := turn.turn
 	ms, wait, err := w.heads(w.ctx, key)
@@ -356,14 +356,14 @@ func (w *worker) retry(turn *message) error {
 }
 
 // runHeads runs the first of a key's held messages, and returns how many have ended. Messages that were not tried before run in one transaction, so
-// that messages that only waited behind a failed one are handled as fast as others. If one of them fails, the ones before it run together again; it
-// runs alone when it is the first.
+// that messages that only waited behind a failed one are handled as fast as others. If one of them fails, the messages before it run together again,
+// and the failed message runs alone once it is the first.
 func (w *worker) runHeads(ms []*message) (n int, err error) {
 	for n < len(ms) && ms[n].held.firstFailed == nil && ms[n].plain() && !ms[n].limited() && !w.inQuarantine(ms[n]) && ms[n].generation() == ms[0].generation() {
 		n++
 	}
 	for n > 1 {
-		err := w.inTurn(w.attempt, ms[:n])
+		err := w.runSerially(w.attempt, ms[:n])
 		if !w.counts(err) {
 			return n, err
 		}

@@ -33,15 +33,17 @@ type Hooks struct {
 	BeforeCommit func(Delivery)
 	// AfterCommit is called when a message has taken effect or is a dead letter, before its offset is marked.
 	AfterCommit func(Delivery)
-	// Failed is called for each run that counts as an attempt, once it is recorded.
+	// Failed is called for each run that counts as an attempt, once the failure is recorded. If the process ends in between, the attempt counts and
+	// no hook reports it.
 	Failed func(Delivery)
 	// Late is called when the message of a deadline was ignored: the deadline was cancelled or scheduled again after it had fired, has not fired,
 	// or has another key or payload.
 	Late func(Delivery)
-	// Fired is called when deadlines that were due have become messages in the outbox.
+	// Fired is called when deadlines that were due have become messages in the outbox. If the process ends before the call, no member reports these
+	// deadlines.
 	Fired func(Fired)
-	// Held is called when a message from the topic was stored in troupe.held: after its first attempt failed, or, with no Err,
-	// since it waits behind another.
+	// Held is called when a message from the topic was stored in troupe.held: after its first attempt failed, or, with no Err, since it waits behind
+	// another. If the process ends before the call, no member reports the message to Held.
 	Held func(Delivery)
 	// Passed is called for each message that ended without effect.
 	Passed func(Passed)
@@ -129,7 +131,7 @@ func (w *worker) tellFetched(records []*kgo.Record) {
 	}
 }
 
-// tellPassed reports the messages of ended that had no effect to the hook.
+// tellPassed calls Hooks.Passed for each message of ended that had no effect.
 func (w *worker) tellPassed(ended ...*message) {
 	hook := w.p.cfg.Hooks.Passed
 	if hook == nil {
@@ -152,7 +154,8 @@ func (w *worker) tellHeld(waiting ...*message) {
 	}
 }
 
-// begin reports the start of the transaction to the hooks. It returns the function that reports the end; nil if no hook needs it.
+// begin calls Hooks.Transaction at the start of the transaction. It returns the function to call when the transaction has ended; nil if no hook needs
+// the call.
 func (u *unit) begin() func(error) {
 	hook := u.w.p.cfg.Hooks.Transaction
 	if hook == nil || len(u.first) == 0 {
@@ -167,8 +170,8 @@ func (u *unit) begin() func(error) {
 	return u.end(ended)
 }
 
-// end returns the function that reports the end of the transaction: first to the function of Hooks.Handler, if one message runs alone, then to
-// transaction.
+// end returns the function to call when the transaction has ended; nil if no hook needs the call. If one message runs alone, that function first
+// calls the function that Hooks.Handler returned. Then it calls transaction, the function that Hooks.Transaction returned.
 func (u *unit) end(transaction func(error)) func(error) {
 	if transaction == nil && u.w.p.cfg.Hooks.Handler == nil {
 		return nil
@@ -183,8 +186,8 @@ func (u *unit) end(transaction func(error)) func(error) {
 	}
 }
 
-// enter reports the start of m's handler to the hook. It returns the handler's context, and the function to call when the handler has returned.
-func (u *unit) enter(ctx context.Context, m *message) (context.Context, func(error)) {
+// startHandlerHook calls Hooks.Handler before m's handler. It returns the handler's context, and the function to call when the handler has returned.
+func (u *unit) startHandlerHook(ctx context.Context, m *message) (context.Context, func(error)) {
 	ctx, ended := u.w.p.cfg.Hooks.Handler(ctx, u.delivery(m))
 	switch {
 	case ended == nil:

@@ -24,8 +24,8 @@ var (
 	endHolders string
 	//go:embed sql/load_offsets.sql
 	loadOffsets string
-	//go:embed sql/enter.sql
-	enterLease string
+	//go:embed sql/share_lease.sql
+	shareLease string
 	//go:embed sql/insert_offsets.sql
 	insertOffsets string
 	//go:embed sql/check_term.sql
@@ -53,7 +53,7 @@ const (
 // errFenced reports that the partition has another owner. The transaction was rolled back.
 var errFenced = errors.New("another member owns the partition")
 
-// lease holds the state of a partition's lease at the time when this member took it. A lease is the right to handle the partition.
+// lease is the right to handle a partition. It holds the state that the lease had when this member took it.
 type lease struct {
 	id    int32
 	term  int64
@@ -73,8 +73,9 @@ func (p *Participant) owner() string {
 }
 
 // takeLease makes this member the partition's owner: from then on no transaction of an earlier owner can commit. It waits takeLimit for open
-// transactions of an earlier owner, such as a frozen one, and then ends their sessions. If the lock is held by a session whose role cannot be a
-// participant's, it returns an error.
+// transactions of an earlier owner, such as a frozen one, and then ends their sessions. If this member dies after it has ended the sessions and
+// before it has the term, the earlier owner keeps the partition and runs the rolled-back messages again. If the lock is held by a session whose role
+// cannot be a participant's, it returns an error.
 func (w *worker) takeLease(ctx context.Context) (l lease, err error) {
 	args := pg.Args{
 		"group": w.p.cfg.Group, "topic": w.topic, "partition": w.id, "owner": w.p.owner(), "class": int32(leaseClass),
@@ -98,7 +99,7 @@ func (w *worker) takeLease(ctx context.Context) (l lease, err error) {
 			if err != nil {
 				return err
 			}
-			// After an earlier take by this worker the row has no time of a release. The owner before that take counts.
+			// If this worker took the lease before, the row has no time of a release, which is no sign of a crash: the owner before that take counts.
 			if clean, own := w.ownTerms[before]; own {
 				l.clean = clean
 			}
@@ -151,12 +152,12 @@ func (l *lease) bump(ctx context.Context, tx pgx.Tx, args pg.Args) (before int64
 	return before, l.seen.load(ctx, tx, l.id)
 }
 
-// enter queues the first statements of each transaction of the partition. These transactions share an advisory lock, which a new owner takes
-// exclusively. The lock comes first, so that the term is read after it was acquired. ended are the messages whose offsets the transaction stores;
-// they may be none.
-func (w *worker) enter(b *pgx.Batch, ended []*message) {
+// queueTermCheck queues the first statements of each transaction of the partition. These transactions share an advisory lock, which a new owner takes
+// exclusively. The lock comes first, so that the term is read after it was acquired. ended holds the messages whose offsets the transaction stores;
+// it may be empty.
+func (w *worker) queueTermCheck(b *pgx.Batch, ended []*message) {
 	idle := w.p.cfg.Timeout + wedgedAfter
-	b.Queue(enterLease, int32(leaseClass), w.lease.id, fmt.Sprint(idle.Milliseconds()))
+	b.Queue(shareLease, int32(leaseClass), w.lease.id, fmt.Sprint(idle.Milliseconds()))
 	if len(ended) == 0 {
 		b.Queue(checkTerm, w.lease.id, w.lease.term)
 		return
@@ -165,8 +166,8 @@ func (w *worker) enter(b *pgx.Batch, ended []*message) {
 	b.Queue(insertOffsets, w.lease.id, w.lease.term, [16]byte(ended[0].topicID), low, high, offsets, epoch)
 }
 
-// entered reads the results of enter's statements. It returns errFenced if the partition has another owner.
-func entered(results pgx.BatchResults) error {
+// readTermCheck reads the results of queueTermCheck's statements. It returns errFenced if the partition has another owner.
+func readTermCheck(results pgx.BatchResults) error {
 	if _, err := results.Exec(); err != nil {
 		return err
 	}
@@ -178,10 +179,10 @@ func entered(results pgx.BatchResults) error {
 }
 
 // storeWatermark stores the watermark, the offset up to which all messages have ended. With release it also releases the lease. If the watermark is
-// stored already, storeWatermark only compares this member's progress with the database from time to time.
+// stored already, storeWatermark only compares this member's progress with the database, every verifyEvery.
 //
 // The watermark has a transaction of its own: if each handler's transaction updated the lease's row, these transactions would wait for each other. It
-// begins with enter, as they do, so that the next owner can end it if this member is frozen.
+// begins with queueTermCheck, as they do, so that the next owner can end it if this member is frozen.
 func (w *worker) storeWatermark(ctx context.Context, release bool) error {
 	low := w.low.Load()
 	if low == nil || low == w.storedWatermark {
@@ -198,7 +199,7 @@ func (w *worker) storeWatermark(ctx context.Context, release bool) error {
 		"lease": w.lease.id, "term": w.lease.term, "topic_id": low.topicID, "watermark": low.offset, "epoch": low.epoch,
 		"released": release,
 	}
-	tx, err := w.begin(ctx, func(b *pgx.Batch) { w.enter(b, nil) }, entered)
+	tx, err := w.begin(ctx, func(b *pgx.Batch) { w.queueTermCheck(b, nil) }, readTermCheck)
 	if err != nil {
 		return err
 	}

@@ -41,8 +41,8 @@ type loan struct {
 	mistake error // fails the run, whatever its handler returns
 }
 
-// start begins a call that sends statements; done ends it. It returns an error if the loan is over, or if a statement begins or ends a transaction:
-// that also fails the run.
+// start begins a call that sends statements; done ends it. It returns an error if the loan is over, or if a statement begins or ends a transaction.
+// Such a statement also makes the run fail.
 func (l *loan) start(statements ...string) error {
 	var does effect
 	for _, sql := range statements {
@@ -70,8 +70,8 @@ func (l *loan) done() {
 	}
 }
 
-// end ends the loan: each later use of the transaction is an error. If a call still runs, its connection is closed, and the run fails. does has the
-// effects of the handler's statements.
+// end ends the loan: each later use of the transaction is an error. If a call still runs, end closes the connection, and the run fails. does holds
+// the effects of the handler's statements.
 func (l *loan) end() (does effect, mistake error) {
 	l.mu.Lock()
 	l.over = true
@@ -237,9 +237,8 @@ func (r failedRows) RawValues() [][]byte                          { return nil }
 func (r failedRows) Conn() *pgx.Conn                              { return nil }
 func (r failedRows) TypeMap() *pgtype.Map                         { return nil }
 
-// takeBack ends a handler's loan, and returns the error of the run, from the handler's own error and the state of the
-// connection. The order of the cases matters: a statement that only noticed the end of the connection or of the transaction is
-// not its cause.
+// takeBack ends a handler's loan. It returns the error of the run, which depends on the handler's own error and the state of the connection. The
+// order of the cases matters: a statement that only noticed the end of the connection or of the transaction is not its cause.
 func (u *unit) takeBack(m *message, l *lentTx, err error) error {
 	does, mistake := l.end()
 	if does&sets != 0 {
@@ -269,14 +268,12 @@ func (u *unit) takeBack(m *message, l *lentTx, err error) error {
 	case conn.TxStatus() == 'E' && err == nil:
 		return errAborted
 	}
-	return theirs(err)
+	return handlerError(err)
 }
 
-// lost returns the error of a run whose connection is closed; err is the handler's error. Usually the connection was cut: then the run is repeated at
-// once, a few times. The next run begins with a connection that works, or finds that there is none.
-//
-// In three cases lost returns err itself: a time-out or cancellation of the handler's own, after which pgx closes the connection; a permanent error;
-// and an error that is not about the message.
+// lost classifies err, the error that a handler returned although its connection is closed. It returns a conflict, after which runAlone repeats the
+// run immediately on another connection; this is so also if err is nil. It returns err unchanged in three cases: the handler's own time-out or
+// cancellation, after which pgx closes the connection; a permanent error; and an error that is not about the message.
 func lost(err error) error {
 	ownClock := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 	switch {

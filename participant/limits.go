@@ -13,7 +13,7 @@ import (
 )
 
 // A handler with a rate limit or a concurrency limit gets a message only with a permit for each limit. A message without a permit waits in its
-// lane, with the later messages of its key. It has no transaction and no goroutine, and is none of the Concurrency runs. Other keys
+// lane, with the later messages of its key. It has no transaction and no goroutine, and does not count as one of the Concurrency runs. Other keys
 // of the partition continue until the partition's backlog is full; then the partition fetches no more.
 
 // RateLimit limits how many runs of a handler begin in any time of length per, over all members of the group, by the clock of the
@@ -71,7 +71,8 @@ func (l *limits) any() bool { return l != nil && (l.rate != nil || l.dependency 
 // limited reports whether m's handler has a limit.
 func (m *message) limited() bool { return m.handler != nil && m.handler.limits.any() }
 
-// applyLimits connects the handlers' limits with the participant's rates and slots. It returns an error if a limit cannot apply.
+// applyLimits sets the fields of the handlers' limits that are known when Run begins, and lists the rates and slots of the participant. It returns an
+// error if a limit cannot apply.
 func (p *Participant) applyLimits() error {
 	all := make(map[string]*callSlots)
 	for _, ofTopic := range p.registered() {
@@ -116,9 +117,9 @@ const mostTardy = 5
 // errNoPermit lets a message, or the batch that it is in, wait in its lane until there are permits for it. It counts no attempt.
 var errNoPermit = errors.New("the message has no permit of its handler's limits")
 
-// takePermits gives m its permits. It returns the limit that m waits for, or nil, and whether m is the last one of its batch. No message keeps a
-// permit while it waits for another one of its batch: the calls of a batch run at once, one for each key, and every other message runs alone. The
-// lane calls takePermits while it holds the lock of its pool.
+// takePermits gives m its permits. wait is the limit that m waits for, or nil. last reports whether m is the last message of its batch. No message
+// keeps a permit while it waits for another one of its batch: the calls of a batch run at once, one for each key, and every other message runs alone.
+// The lane calls takePermits while it holds the lock of its pool.
 func (w *worker) takePermits(m *message, place keyed.Place) (wait any, last bool) {
 	l := m.limits
 	switch {
@@ -194,9 +195,9 @@ func (w *worker) dismiss(ms []*message) {
 	}
 }
 
-// passSlots offers free slots to waiting keys of any partition. A partition that begins to wait, or moves, may have been offered slots that it does
-// not use.
-func (p *Participant) passSlots() {
+// offerSlots offers free slots to waiting keys of any partition. It is called when a partition begins to wait, or moves: that partition may have been
+// offered slots that it does not use.
+func (p *Participant) offerSlots() {
 	for _, s := range p.slots {
 		s.next()
 	}
@@ -209,7 +210,7 @@ func (w *worker) limitsOf(m *message) *limits {
 	}
 	probe := *m
 	probe.read(w.p, w.later.delay > 0)
-	if w.lease.rebuilds.passes(&probe, w.p.cfg.Group) {
+	if w.lease.rebuilds.excludes(&probe, w.p.cfg.Group) {
 		return nil
 	}
 	if probe.unreadable == nil && probe.limited() {
@@ -233,12 +234,13 @@ func (ws *waiters) remove(w *worker) {
 	}
 }
 
-// rouseOne lets one key run that waits for of (a rate or callSlots), and reports whether there was one. The workers have their turns. turn calls its
-// function while it holds the lock of the waiters. The lane is called without that lock: takePermits takes it while the lane's lock is held.
-func rouseOne(of any, turn func(func(*waiters))) bool {
+// rouseOne lets one key run that waits for of (a rate or callSlots), and reports whether there was one. It begins with another worker each time.
+// withLock calls its function while it holds the lock of the waiters. The lane is called without that lock: takePermits takes the lock while the
+// lane's own lock is held.
+func rouseOne(of any, withLock func(func(*waiters))) bool {
 	for {
 		var w *worker
-		turn(func(ws *waiters) {
+		withLock(func(ws *waiters) {
 			if len(*ws) > 0 {
 				w = (*ws)[0]
 				*ws = append((*ws)[1:], w)
@@ -251,9 +253,9 @@ func rouseOne(of any, turn func(func(*waiters))) bool {
 			return true
 		}
 		// Another message may begin to wait meanwhile: remove the worker first, and then count its waiting keys.
-		turn(func(ws *waiters) { ws.remove(w) })
+		withLock(func(ws *waiters) { ws.remove(w) })
 		if w.lane.Parked(of) > 0 {
-			turn(func(ws *waiters) { ws.add(w) })
+			withLock(func(ws *waiters) { ws.add(w) })
 		}
 	}
 }
@@ -284,8 +286,8 @@ func (s *callSlots) put() (wanted bool) {
 	return len(s.waiting) > 0
 }
 
-// next lets as many waiting keys run as there are free slots. Such a key may not run after all, for want of another permit or since its partition
-// waits or moves. Then next must be called again, or the slot stays free although others wait for it.
+// next lets as many waiting keys run as there are free slots. Such a key may not run after all: it lacks another permit, or its partition waits or
+// moves. Then next must be called again, or the slot stays free although other keys wait for it.
 func (s *callSlots) next() {
 	s.mu.Lock()
 	free := s.free

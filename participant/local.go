@@ -78,7 +78,7 @@ const (
 	topicsLock = 800 * time.Millisecond
 )
 
-// local is the source of the messages in troupe.local_work, and also their runner.
+// local is the source of the messages in troupe.local_work, and the runner of these messages.
 type local struct {
 	*runner
 	member   atomic.Int32          // this participant's number; 0 while it does not hold the lock on it
@@ -102,7 +102,7 @@ type local struct {
 
 // runLocal handles local work until ctx ends.
 func (p *Participant) runLocal(ctx context.Context) error {
-	p.enter(errors.New("topics are not local yet"), nil)
+	p.setState(errors.New("topics are not local yet"), nil)
 	if err := p.makeLocal(ctx); err != nil || ctx.Err() != nil {
 		return err
 	}
@@ -111,7 +111,7 @@ func (p *Participant) runLocal(ctx context.Context) error {
 	l := &local{wake: make(chan struct{}, 1), soon: make(chan struct{}, 1), broken: broken, types: p.registered().types()}
 	l.runner = newRunner(p, l, topicPartition{p.cfg.Hop.Commands(), localPartition})
 	defer l.cancel()
-	p.enterLocal(l)
+	p.setLocal(l)
 
 	// The member keeps its connection, and so the lock on its number, until its last entry was given back.
 	connected, disconnect := context.WithCancel(context.WithoutCancel(ctx))
@@ -221,9 +221,8 @@ func (p *Participant) makeTopicLocal(ctx context.Context, topic string) error {
 	})
 }
 
-// holdNumber holds the lock on the member's number until ctx ends, on the connection that also listens for notifications. The lock shows
-// other members that this one runs. Each connection has another number: entries that were claimed under an earlier number, and are not
-// known to be running, are taken over.
+// holdNumber holds the lock on the member's number until ctx ends, on the connection that also listens for notifications. The lock shows other
+// members that this one runs. Each connection gets another number. Entries that were claimed under an earlier number are taken over, unless they run.
 func (l *local) holdNumber(ctx context.Context) {
 	listener := pg.Listener{
 		Config: l.p.cfg.Pool.Config(), Channel: outboxrow.Channel, OnConnect: l.takeNumber, Concerns: l.concerns,
@@ -244,7 +243,7 @@ func (l *local) holdNumber(ctx context.Context) {
 	}
 }
 
-// concerns reports whether a notification is about a topic that is consumed here, and counts it.
+// concerns reports whether a notification is about a topic that is consumed here. If so, it counts the notification as a hint.
 func (l *local) concerns(topic string) bool {
 	ours := topic == "" || topic == l.p.cfg.Hop.Commands() || l.p.registered()[topic] != nil
 	if ours {
@@ -316,7 +315,7 @@ func (l *local) poll(ctx context.Context) {
 	}
 }
 
-// hint counts that there may be entries, and wakes a worker.
+// hint records that there may be entries, and wakes a worker.
 func (l *local) hint() {
 	l.hints.Add(1)
 	l.another()

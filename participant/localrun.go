@@ -46,7 +46,7 @@ func (l *local) worker() {
 	}
 }
 
-// may reports whether entries may be claimed: always while the gate is open, and once for each try while it is shut.
+// may reports whether entries may be claimed now. They always may while the gate is open; while it is shut, one claim is allowed for each try.
 func (l *local) may() bool { return l.gate.waits.Load() == nil || l.try.CompareAndSwap(true, false) }
 
 // claimAndRun claims entries once, and runs them. all is true if no other entry could be claimed: the worker then waits for a hint, since another
@@ -104,7 +104,7 @@ func (l *local) claimAndRun(from *[]byte, dueFirst bool) (n int, all bool, err e
 // suspect reports whether m was in progress when its participant died.
 func (m *message) suspect() bool { return m.entry.crashes > 0 }
 
-// run handles entries, and gives back the ones that have not ended.
+// run handles entries that were claimed together. At its end it gives back the ones that have not ended.
 func (l *local) run(ms []*message) {
 	ended := make(map[*message]bool, len(ms))
 	defer func() {
@@ -114,14 +114,14 @@ func (l *local) run(ms []*message) {
 
 	var nobodys, ours []*message
 	for _, m := range ms {
-		if m.passed = l.p.passes(m, isCommand(m)); m.passed != "" {
+		if m.passed = l.p.passReason(m, isCommand(m)); m.passed != "" {
 			nobodys = append(nobodys, m)
 		} else {
 			ours = append(ours, m)
 		}
 	}
 	if len(nobodys) > 0 {
-		if l.stopped() || !l.goes(func() error { return l.pass(nobodys) }) {
+		if l.stopped() || !l.goes(func() error { return l.endWithoutEffect(nobodys) }) {
 			return
 		}
 		for _, m := range nobodys {
@@ -180,7 +180,7 @@ func isCommand(m *message) bool {
 	return err == nil && t.Kind == topics.Commands
 }
 
-// deliver handles m until it has ended or waits for its next try. The error is not about m.
+// deliver handles m until m has ended or waits for its next try. If it returns an error, that error is not about m, and m must be tried again.
 func (l *local) deliver(m *message) error {
 	if m.entry.crashes >= maxStarts {
 		m.began = time.Now()
@@ -196,8 +196,8 @@ func (l *local) deliver(m *message) error {
 	return l.settle(m, failureOf(err))
 }
 
-// pass ends messages that need no run of a handler, without effect.
-func (l *local) pass(ms []*message) error {
+// endWithoutEffect ends entries that need no run of a handler.
+func (l *local) endWithoutEffect(ms []*message) error {
 	ctx, cancel := context.WithTimeout(l.ctx, statementLimit)
 	defer cancel()
 	if err := l.exec(ctx, endLocal, l.endArgs(ms, nil)); err != nil {

@@ -79,7 +79,7 @@ func (m *message) read(p *Participant, fromRetry bool) {
 // identity returns the identity by which the inbox recognises m.
 func (m *message) identity() identity { return identity{m.id, m.redrive} }
 
-// lowMark returns the low mark at which m and all messages before m have ended.
+// lowMark returns the low mark that is reached when m and all messages before m have ended.
 func (m *message) lowMark() lowMark { return lowMark{m.topicID, m.offset, m.epoch, m.at.UnixMilli()} }
 
 // identify sets the fields by which m is recognised (ID, id, redrive, elsewhere) from its headers.
@@ -103,8 +103,8 @@ func (m *message) identify(group string) {
 	})
 }
 
-// unnamedID makes an id for m, which has no ce_id. A message from troupe.held gets the id in its row, since an earlier version may have made it in
-// another way.
+// unnamedID returns the id of m, which has no ce_id. For a message from troupe.held it is the id in its row, since an earlier version may have made
+// that id in another way.
 func (m *message) unnamedID() string {
 	switch {
 	case m.record != nil:
@@ -115,8 +115,8 @@ func (m *message) unnamedID() string {
 	return fmt.Sprintf("%s/%d/%d", m.topicID, m.partition, m.offset)
 }
 
-// markUnreadable makes m unreadable, since the database cannot store one of its attributes. Like a message whose headers break a rule, it has none then.
-// It reports false if m is unreadable already.
+// markUnreadable makes m unreadable, since the database cannot store one of its attributes. Then m has no attributes, like a message whose headers
+// break a rule. It returns false if m is unreadable already.
 func (m *message) markUnreadable(err error) bool {
 	if m.unreadable != nil {
 		return false
@@ -128,9 +128,9 @@ func (m *message) markUnreadable(err error) bool {
 	return true
 }
 
-// passes returns the reason why m ends without a run of its handler, or "" if it must run. own is true if m's topic has messages of the hop itself:
+// passReason returns the reason why m ends without a run of its handler, or "" if it must run. own is true if m's topic has messages of the hop itself:
 // each of these needs a handler.
-func (p *Participant) passes(m *message, own bool) string {
+func (p *Participant) passReason(m *message, own bool) string {
 	switch {
 	case m.again.group != "" && m.again.group != p.cfg.Group && (m.handler == nil || m.Topic != p.cfg.Hop.Commands()):
 		return reasonElsewhere // except a command with a handler, which may be of this group's former name
@@ -144,7 +144,7 @@ func (p *Participant) passes(m *message, own bool) string {
 	return ""
 }
 
-// received returns the headers as received. For a message from a retry topic they include the headers that were added for that topic.
+// received returns m's headers as they were received. For a message from a retry topic they include the headers that were added for that topic.
 func (m *message) received() []envelope.Header {
 	if m.record == nil {
 		return m.stored
@@ -152,7 +152,7 @@ func (m *message) received() []envelope.Header {
 	return kafka.Headers(m.record)
 }
 
-// headers returns the headers without the ones that were added for a retry topic.
+// headers returns m's headers without the ones that were added for a retry topic.
 func (m *message) headers() []envelope.Header {
 	if m.record == nil {
 		return m.stored
@@ -220,7 +220,7 @@ func (m *message) holdKey() holdKey {
 // lane returns the number under which keyed.Lane runs the messages of k one after the other.
 func (k holdKey) lane() uint64 { return binary.BigEndian.Uint64(k[:]) }
 
-// indexable and readable make text of a message fit into a column.
+// indexable and readable make a message's text fit into a column: indexable into one with an index, readable into one that people read.
 var indexable, readable = pgtext.Indexable, pgtext.Readable
 
 // place returns topic, partition and offset of m.

@@ -17,7 +17,8 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// A Participant consumes for one hop. Register handlers with Handle, On, React, OnAll and OnDeadline, then call Run once.
+// A Participant handles the messages of one hop: its commands, its deadlines and the events of other hops. Register handlers with Handle, Call, On,
+// React, OnAll and OnDeadline. Then call Run once.
 type Participant struct {
 	cfg Config
 	out *outbox.Outbox
@@ -36,7 +37,7 @@ type Participant struct {
 	tick           time.Duration // the constant tickEvery, except in tests
 	ring           ring
 	quarantineLock sync.RWMutex // held for writing by a quarantined run that must be the only one; for reading by quarantined groups
-	turns          *turns
+	serial         *serial
 	// awaited holds the messages that wait for a member with a handler.
 	awaited awaited
 	more    chan struct{} // receives when topics were added since the group was joined
@@ -79,7 +80,7 @@ var (
 	errLate       = errors.New("a handler was registered after Run")
 )
 
-// mistake is an error in the use of a Participant, found after the start of Run. It ends Run.
+// mistake is an error in the use of a Participant that is found after the start of Run. It ends Run.
 type mistake struct{ error }
 
 func (m mistake) Unwrap() error { return m.error }
@@ -99,7 +100,7 @@ func New(cfg Config) (*Participant, error) {
 	if err != nil {
 		return nil, fmt.Errorf("participant: %w", err)
 	}
-	p := &Participant{cfg: cfg, out: out, turns: newTurns(), state: errNotRunning, more: make(chan struct{}, 1), messagesLost: make(chan struct{}, 1)}
+	p := &Participant{cfg: cfg, out: out, serial: newSerial(), state: errNotRunning, more: make(chan struct{}, 1), messagesLost: make(chan struct{}, 1)}
 	p.handlers.Store(&handlers{})
 	p.checked = out.Checked(p.mayEmit)
 	p.failures = &failures{p: p}
@@ -149,10 +150,10 @@ func (p *Participant) Run(ctx context.Context) error {
 		err = errors.Join(err, found)
 	}
 	if err != nil {
-		p.enter(fmt.Errorf("%w: %w", errNotRunning, err), nil)
+		p.setState(fmt.Errorf("%w: %w", errNotRunning, err), nil)
 		return fmt.Errorf("participant %s: %w", p.cfg.Group, err)
 	}
-	p.enter(errNotRunning, nil)
+	p.setState(errNotRunning, nil)
 	return nil
 }
 
@@ -199,7 +200,7 @@ func (p *Participant) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	background.Go(func() { p.prune(ctx) })
-	p.enter(errors.New("the database has not answered yet"), nil)
+	p.setState(errors.New("the database has not answered yet"), nil)
 	background.Go(func() { p.watchUnknown(ctx) })
 	background.Go(func() { p.watchForeignLocks(ctx) })
 	background.Go(func() { p.runRates(ctx) })
@@ -219,7 +220,7 @@ func (p *Participant) run(ctx context.Context) error {
 	trouble := p.repeated("membership")
 	policy := retry.Policy{Initial: 500 * time.Millisecond, Cap: 30 * time.Second}
 	for failed := 1; ; failed++ {
-		p.enter(errors.New("topics are not there yet"), nil)
+		p.setState(errors.New("topics are not there yet"), nil)
 		if err := p.provision(ctx); err != nil || ctx.Err() != nil {
 			return err
 		}
@@ -228,7 +229,7 @@ func (p *Participant) run(ctx context.Context) error {
 		if err != nil || ctx.Err() != nil {
 			return err
 		}
-		p.enter(broken, nil)
+		p.setState(broken, nil)
 		if errors.Is(broken, errMoreTopics) || errors.Is(broken, errRebuild) {
 			failed = 0
 			continue
@@ -243,7 +244,8 @@ func (p *Participant) run(ctx context.Context) error {
 	}
 }
 
-// join joins the group, and keeps the membership until ctx ends or the membership is broken. broken is the reason for a new membership; err ends Run.
+// join joins the group, and keeps the membership until ctx ends or the membership is broken. broken is the reason why a new membership is needed. err
+// ends Run.
 func (p *Participant) join(ctx context.Context) (broken, err error) {
 	member, abandon := context.WithCancelCause(ctx)
 	defer abandon(nil)
@@ -255,7 +257,7 @@ func (p *Participant) join(ctx context.Context) (broken, err error) {
 	if err != nil {
 		return nil, err
 	}
-	p.enter(nil, c)
+	p.setState(nil, c)
 	committing, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var background sync.WaitGroup
 	background.Go(func() { c.commitOften(committing) })
@@ -271,7 +273,7 @@ func (p *Participant) join(ctx context.Context) (broken, err error) {
 		background.Go(func() { p.awaitLeftOut(committing, c.client, abandon) })
 	}
 	if broken = c.poll(member); broken != nil {
-		p.enter(broken, nil) // nothing is handled while the consumer ends
+		p.setState(broken, nil) // nothing is handled while the consumer ends
 	}
 	err = c.end()
 	cancel()
@@ -282,14 +284,14 @@ func (p *Participant) join(ctx context.Context) (broken, err error) {
 	return broken, err
 }
 
-// enter sets the state that Ready reports, and the present membership; c is nil if there is none.
-func (p *Participant) enter(state error, c *consumer) {
+// setState sets the state that Ready reports (nil: messages are handled), and the present membership (nil: none).
+func (p *Participant) setState(state error, c *consumer) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.state, p.consumer, p.local = state, c, nil
 }
 
-func (p *Participant) enterLocal(l *local) {
+func (p *Participant) setLocal(l *local) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.state, p.local = nil, l

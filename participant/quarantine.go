@@ -36,14 +36,14 @@ var (
 // crash. With local work every crash is counted, and a message becomes a dead letter after the fifth.
 const maxStarts = 5
 
-// If the previous owner crashed, one of the first messages may have caused it. They run in quarantine: each is recorded in troupe.started before it
+// If the previous owner crashed, one of the first messages may have caused the crash. They run in quarantine: each is recorded in troupe.started before it
 // runs, and the record (the mark) survives a crash. The messages run in groups at first. If the process crashes again, the messages of the group that
 // ran are suspected, and run one by one. A partition whose owner shut down cleanly skips this.
 //
 // A clean release ends the quarantine, also if suspected messages have not run. If one of them crashes the next owner, it is suspected again after
 // that crash, since its mark stays for a day.
 
-// offsetKey identifies a message of a partition, also when it is read again from troupe.held.
+// offsetKey identifies a message of a partition. The key is the same when the message is read again from troupe.held.
 type offsetKey struct {
 	topicID uuid.UUID
 	offset  int64
@@ -51,7 +51,7 @@ type offsetKey struct {
 
 func (m *message) offsetKey() offsetKey { return offsetKey{m.topicID, m.offset} }
 
-// start is the known state of a message with a mark.
+// start is the state of a message with a mark, as this worker knows it.
 type start struct {
 	times int  // how often it was started, in a group or alone, and its run did not end: at most once per owner
 	here  bool // this owner has started it
@@ -76,7 +76,7 @@ func (s *starts) set(m *message, to start) {
 	s.of[m.offsetKey()] = to
 }
 
-// uncount counts one start less of each message.
+// uncount subtracts one start of each message.
 func (s *starts) uncount(ms []*message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -97,8 +97,8 @@ func (s *starts) drop(ms []*message) {
 	}
 }
 
-// loadMarks reads the marks of messages that were running when an earlier owner crashed. It first deletes marks older than a day: a crash between the
-// end of a message and the deletion of its mark leaves a mark of no use.
+// loadMarks reads the marks of messages that were running when an earlier owner crashed. It first deletes marks that are older than a day: if a crash
+// comes between the end of a message and the deletion of its mark, the mark stays and has no use.
 func (w *worker) loadMarks(ctx context.Context) error {
 	args := pg.Args{"lease": w.lease.id}
 	if _, err := w.p.cfg.Pool.Exec(ctx, pruneStarted, args); err != nil {
@@ -133,18 +133,18 @@ func (w *worker) inQuarantine(m *message) bool {
 		return false
 	}
 	_, marked := w.starts.get(m)
-	return marked || w.quarantined.Load() > 0 && m.offset < w.written.Load()
+	return marked || w.quarantined.Load() > 0 && m.offset < w.endAtTakeOver.Load()
 }
 
 // bound sets the end of the quarantine to the end of the log at the first fetch. Later messages cannot have caused the previous owner's crash.
 func (w *worker) bound() {
 	if end := w.progress.end.Load(); end >= 0 {
-		w.written.CompareAndSwap(math.MaxInt64, end)
+		w.endAtTakeOver.CompareAndSwap(math.MaxInt64, end)
 	}
 }
 
-// inGroup runs messages in one transaction. In quarantine it marks all of them first. Groups may run concurrently: a crash counts one start for each
-// of their messages. But no group runs at the same time as a suspected message.
+// inGroup runs messages in one transaction. In quarantine it marks all of them first. Groups may run at the same time: a crash counts one start for
+// each of their messages. But no group runs at the same time as a suspected message.
 func (w *worker) inGroup(ms ...*message) error {
 	if !slices.ContainsFunc(ms, w.inQuarantine) {
 		return w.attempt(ms...)
@@ -172,8 +172,8 @@ func (w *worker) inGroup(ms ...*message) error {
 	return nil
 }
 
-// lock waits for a lock, or until w's runs are cancelled. While it waits for a run of another partition, its own partition may move to another
-// member.
+// lock calls lock, and returns an error if w's runs are cancelled before lock has returned. It is cancelled, for example, when w's partition moves to
+// another member while lock waits for a run of another partition.
 func (w *worker) lock(lock, unlock func()) error {
 	locked := make(chan struct{})
 	go func() {
@@ -192,7 +192,9 @@ func (w *worker) lock(lock, unlock func()) error {
 	}
 }
 
-// runQuarantined marks m and runs it: a suspected message as the only one in the process, any other one like a group of one.
+// runQuarantined marks m and runs it. While a suspected message runs, no other message in quarantine runs in the process; any other message runs like
+// a group of one. If the mark cannot be deleted after the run, the error makes the caller try m again: m then counts as a duplicate, and its mark is
+// deleted.
 func (w *worker) runQuarantined(m *message) error {
 	lock, unlock := w.p.quarantineLock.RLock, w.p.quarantineLock.RUnlock
 	if w.suspected(m) {
@@ -232,8 +234,8 @@ func (w *worker) runQuarantined(m *message) error {
 	return nil
 }
 
-// uncountStarts counts one start less of messages whose run has ended and is tried again without an attempt, such as while a dependency is away:
-// it did not end the process. If this fails, the start counts if the process ends before the message has.
+// uncountStarts subtracts the last start of messages whose run has ended without ending the process and is tried again without an attempt, such as
+// while a dependency is away. If the statement fails, that start counts as a crash if the process ends before the message does.
 func (w *worker) uncountStarts(ms []*message) {
 	if w.ctx.Err() != nil {
 		return
@@ -247,7 +249,7 @@ func (w *worker) uncountStarts(ms []*message) {
 	}
 }
 
-// unmark deletes the marks of messages that have ended.
+// unmark deletes the quarantine marks of messages that have ended.
 func (w *worker) unmark(ctx context.Context, ms []*message) error {
 	_, err := w.p.cfg.Pool.Exec(ctx, unmarkStarted, w.markArgs(ms))
 	if err == nil {

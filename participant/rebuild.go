@@ -18,17 +18,17 @@ import (
 
 // A rebuild lets handlers of events handle the messages of their topics once more, from an offset on (docs/rebuild.md). Each partition has its part
 // of the rebuild. The owner of a partition begins the part when it takes the lease: it sets the watermark back. So the partition is read again, as
-// after a loss of the database's last commits, and everything that holds for other messages holds: order, retries, held keys, dead letters, crashes
-// and new owners. Messages that come meanwhile are behind in the partition, so that each key keeps its order.
+// after a loss of the database's last commits, and nothing else is special about its messages: order, retries, held keys, dead letters, crashes and
+// new owners are as for any other message. Messages that come during the rebuild are later in the partition, so that each key keeps its order.
 //
-//	from_offset ──── handled again ────► watermark ── handled again, or now ──► until ── as ever ──►
+//	from_offset ──── handled again ────► watermark ── handled again, or now ──► until ── as usual ──►
 //
 // A message is handled once in each generation: in the inbox its redrive count has the rebuild's generation in its upper bits. A redriven copy in the
 // range counts as its original; the first delivery of the two runs.
 //
 // Only messages that had ended when the part began belong to the rebuild. The part keeps the watermark and the offsets above it that had ended, since
-// the inbox may forget their messages before the rebuild ends. The other messages up to until ran at that time, and are handled as ever. Messages
-// that had ended and have another handler are passed over.
+// the inbox may forget their messages before the rebuild ends. The other messages up to until had not ended at that time, and are handled as usual.
+// Messages that had ended and have a handler that is not rebuilt are passed over.
 //
 // A message that has not taken effect must not count as ended. So a part begins only when no message of the partition is held and no dead letter of
 // the group is open or being redriven (troupe.unsettled_letters), and the group has no retry topics.
@@ -74,7 +74,7 @@ type rebuild struct {
 	before      seen // the offsets that had ended when this part began
 }
 
-// rebuilds is the state of rebuilds in a partition when its lease was taken.
+// rebuilds holds the state of rebuilds in a partition at the time when its lease was taken.
 type rebuilds struct {
 	now    *rebuild // nil: none
 	undone bool     // this lease has undone a cancelled rebuild, and set the watermark forward
@@ -125,12 +125,12 @@ func (r *rebuilds) load(ctx context.Context, tx pgx.Tx, args pg.Args) error {
 	return nil
 }
 
-// under reports whether the rebuild has still to handle messages of the partition, which is read from next on.
+// under reports whether the rebuild has messages left to handle in the partition, which is read from the offset next on.
 func (r *rebuilds) under(topicID uuid.UUID, next int64) bool {
 	return r.now != nil && r.now.topicID == topicID && next < r.now.until
 }
 
-// generation returns the generation of the rebuild that runs m; 0 if m is handled for the first time, or was redriven.
+// generation returns the generation of the rebuild in which m runs; 0 if m does not run in a rebuild.
 func (m *message) generation() int { return m.redrive >> deadletter.GenerationShift }
 
 // classify marks m as a message of the rebuild, if the rebuild handles it again: it sets m's redrive count to the rebuild's generation.
@@ -157,8 +157,8 @@ func (m *message) dropObserved() {
 	}
 }
 
-// passes reports whether m had ended before the rebuild, and the rebuild does not handle it again.
-func (r *rebuilds) passes(m *message, group string) bool {
+// excludes reports whether m had ended before the rebuild began and is not for a handler of the rebuild.
+func (r *rebuilds) excludes(m *message, group string) bool {
 	return r.now.hadEnded(m) && !r.now.has(m, group)
 }
 
@@ -180,13 +180,13 @@ func (r *rebuild) hadEnded(m *message) bool {
 	return r != nil && r.before.has(m.topicID, m.offset, m.epoch)
 }
 
-// has reports whether m is for one of the rebuild's handlers, and not before the rebuild's first offset. It compares m's type, and not m's handler
-// here: a member without the handler must keep m for a member that has it.
+// has reports whether m is for one of the rebuild's handlers, and not before the rebuild's first offset. It compares m's type, and not the handler
+// that m has here: a member without the handler must keep m for a member that has it.
 func (r *rebuild) has(m *message, group string) bool {
 	return m.offset >= r.from && m.unreadable == nil && !m.elsewhere && (r.handlers[group+"/"+m.Type] || r.handlers[group+"/"+allTypes])
 }
 
-// refusal returns why h cannot be rebuilt, or "".
+// refusal returns the reason why h cannot be rebuilt, or "" if it can.
 func (h *handler) refusal(p *Participant) string {
 	switch parsed, err := topics.Parse(h.topic); {
 	case p.notRebuilt != "":

@@ -34,7 +34,7 @@ type source interface {
 	queueEnd(b *pgx.Batch, ms []*message, f *failure) (read func(pgx.BatchResults) ([]*message, error))
 	// committed is called with the messages of such a transaction once it has committed.
 	committed(ms []*message)
-	// record stores a failed run of m. Then m and the later messages of its key wait.
+	// record stores a failed run of m. From then on m and the later messages of its key wait.
 	record(m *message, f failure) error
 	// pause keeps messages from beginning until resume, except one for each call of tryOne.
 	pause()
@@ -59,12 +59,13 @@ func (w *runner) stopped() bool {
 	}
 }
 
-// counts reports whether the error of a run is about its message.
+// counts reports whether err, the error of a run, is about the run's message. It returns false once w's runs are cancelled.
 func (w *runner) counts(err error) bool {
 	return err != nil && !isAway(err) && !errors.Is(err, errFenced) && !errors.Is(err, errNoPermit) && w.ctx.Err() == nil
 }
 
-// settle makes m a dead letter, or stores its failure and lets it wait for the next try. The error is not about m.
+// settle ends m as a dead letter, or stores its failure and lets it wait for its next try. If settle returns an error, that error is not about m, and
+// m must be tried again.
 func (w *runner) settle(m *message, f failure) error {
 	if m.lacksHandler() && m.txEnded == nil {
 		f = w.unhandled(m, f)
@@ -83,7 +84,7 @@ func (w *runner) settle(m *message, f failure) error {
 	case f.class == RateLimited:
 		w.reportLimited(m, f)
 	case m.lacksHandler():
-		w.p.waitsForHandler(m)
+		w.p.recordUnhandled(m)
 	}
 	if m.held == nil {
 		d := w.delivery(m)
@@ -93,7 +94,8 @@ func (w *runner) settle(m *message, f failure) error {
 	return nil
 }
 
-// failed logs a run that counts as an attempt, and calls the hook, once the failure is recorded.
+// failed logs a run that counts as an attempt, and calls Hooks.Failed, once the failure is recorded. If the process ends in between, the attempt
+// counts, and there is neither a log line nor a call of the hook.
 func (w *runner) failed(m *message, f failure) {
 	w.cuts.forget(m)
 	d := w.delivery(m)
@@ -101,8 +103,8 @@ func (w *runner) failed(m *message, f failure) {
 	w.p.failed(d)
 }
 
-// cuts counts how many runs of a message in a row have lost their connection. An outage does not reset a count, since a statement that takes the
-// server down must count in the end. The count is kept until the failure is recorded, since the server may still be down. It may be used
+// cuts counts, for each message, how many runs in a row have lost their connection. An outage does not reset the count, since a statement that makes
+// the server fail must count in the end. The count is kept until the failure is recorded: the server may be down until then. cuts may be used
 // concurrently.
 type cuts struct {
 	mu sync.Mutex
@@ -123,17 +125,18 @@ func (c *cuts) add(m *message, err error) {
 	c.of[m.offsetKey()] = cut{c.of[m.offsetKey()].n + 1, err}
 }
 
-// last returns the error that counts as a failed attempt of m, once more than conflicts runs in a row have lost their connection; else nil.
+// last returns nil, or, once more than maxReruns runs of m in a row have lost their connection, the error of the last one: it counts as a failed
+// attempt.
 func (c *cuts) last(m *message) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if known := c.of[m.offsetKey()]; known.n > conflicts {
+	if known := c.of[m.offsetKey()]; known.n > maxReruns {
 		return known.last
 	}
 	return nil
 }
 
-// forget drops the count of m, which took effect or whose failure is recorded.
+// forget drops the count of m. It is called when m has taken effect or its failure is recorded.
 func (c *cuts) forget(m *message) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -24,7 +24,7 @@ func TestBatchesThatLockInDifferentOrdersTakeTurns(t *testing.T) {
 	require.NoError(t, err)
 
 	p := s.new(func(c *participant.Config) { c.Batch, c.Concurrency = 10, 4 })
-	require.False(t, p.TakesTurns())
+	require.False(t, p.RunsSerially())
 	var mu sync.Mutex
 	waves := make(map[int]*meeting)
 	var inTurn atomic.Int64
@@ -36,7 +36,7 @@ func TestBatchesThatLockInDifferentOrdersTakeTurns(t *testing.T) {
 		if _, err := fmt.Sscanf(c.Body.Fail, "%d/%d", &wave, &place); err != nil {
 			return participant.Outcome{}, err
 		}
-		if place == 0 && !p.TakesTurns() { // each partition's first has its row now, and its second wants the other's
+		if place == 0 && !p.RunsSerially() { // each partition's first has its row now, and its second wants the other's
 			mu.Lock()
 			if waves[wave] == nil {
 				waves[wave] = &meeting{both: make(chan struct{})}
@@ -49,7 +49,7 @@ func TestBatchesThatLockInDifferentOrdersTakeTurns(t *testing.T) {
 		}
 		var has bool
 		err := tx.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND granted AND pid = pg_backend_pid() AND classid = $1)",
-			participant.TurnClass).Scan(&has)
+			participant.SerialClass).Scan(&has)
 		if has {
 			inTurn.Add(1)
 		}
@@ -72,10 +72,10 @@ func TestBatchesThatLockInDifferentOrdersTakeTurns(t *testing.T) {
 	wave()
 	s.start(p)
 	waitFor(t, "a deadlock", func() bool {
-		if done() && !p.TakesTurns() { // they came one by one
+		if done() && !p.RunsSerially() { // they came one by one
 			wave()
 		}
-		return p.TakesTurns()
+		return p.RunsSerially()
 	})
 	waitFor(t, "a batch that has its turn", func() bool {
 		if done() && inTurn.Load() == 0 {

@@ -39,14 +39,14 @@ const topicNotePrefix = "topic id "
 
 func topicNote(id uuid.UUID) string { return topicNotePrefix + id.String() }
 
-// committedOffset holds the metadata of a partition's committed offset.
+// committedOffset holds the contents of the metadata of a partition's committed offset.
 type committedOffset struct {
-	topicID   uuid.UUID // of the topic that exists now
-	ours      bool      // a participant committed it, for this topic
-	recreated bool      // a participant committed it, for a topic of that name that is gone
+	topicID       uuid.UUID // of the topic that exists now
+	byParticipant bool      // a participant committed it, for this topic
+	recreated     bool      // a participant committed it, for a topic of that name that is gone
 }
 
-// readMetadata parses the metadata of the group's committed offsets, which kgo has fetched.
+// readMetadata parses the metadata of the group's committed offsets. kgo calls it when it has fetched the offsets.
 func (c *consumer) readMetadata(ctx context.Context, _ *kgo.Client, resp *kmsg.OffsetFetchResponse) error {
 	<-c.built
 	ids, err := kafka.TopicIDs(ctx, c.client, c.consumed...)
@@ -71,8 +71,8 @@ func (c *consumer) readMetadata(ctx context.Context, _ *kgo.Client, resp *kmsg.O
 			for _, p := range t.Partitions {
 				o := committedOffset{topicID: id}
 				if p.Metadata != nil && strings.HasPrefix(*p.Metadata, topicNotePrefix) {
-					o.ours = *p.Metadata == topicNote(id)
-					o.recreated = !o.ours
+					o.byParticipant = *p.Metadata == topicNote(id)
+					o.recreated = !o.byParticipant
 				}
 				c.committed[topicPartition{t.Topic, p.Partition}] = o
 			}
@@ -136,32 +136,32 @@ func (w *worker) firstOffset(ctx context.Context, committed kgo.Offset, of commi
 	// A cancelled rebuild may have left a committed offset below the watermark. If this lease has undone the rebuild, the partition is read from the
 	// watermark. It is also read from there if the watermark has no epoch, because an operator set the offset: such a watermark recognises no message
 	// as handled.
-	cancelled := s.topicID == of.topicID && of.ours && offset < next && (w.lease.rebuilds.undone || s.watermark.epoch < 0)
+	cancelled := s.topicID == of.topicID && of.byParticipant && offset < next && (w.lease.rebuilds.undone || s.watermark.epoch < 0)
 	switch {
 	case w.lease.rebuilds.under(of.topicID, next), cancelled:
 		log.Info().Msg("the partition is read from the watermark, which a rebuild, or its cancellation, has set")
 		return kgo.NewOffset().At(next).WithEpoch(max(s.watermark.epoch, -1))
-	case s.topicID == of.topicID && of.ours && offset > next:
+	case s.topicID == of.topicID && of.byParticipant && offset > next:
 		w.rereadUntil.Store(offset)
 		log.Info().Msg("the committed offset is ahead of the database's watermark: the partition is read from the watermark")
 		return kgo.NewOffset().At(next).WithEpoch(max(s.watermark.epoch, -1))
-	case s.topicID == of.topicID && !of.ours && offset < next && next > 0:
+	case s.topicID == of.topicID && !of.byParticipant && offset < next && next > 0:
 		log.Warn().Int64("offsets", next-max(offset, 0)).
 			Msg("the group's offset was reset to before the watermark: messages below the watermark were handled and are passed over, " +
 				"a reset does not repeat them; to let handlers of events handle them again, use troupe rebuild start: docs/rebuild.md")
-	case s.topicID == of.topicID && !of.ours && offset > next:
+	case s.topicID == of.topicID && !of.byParticipant && offset > next:
 		log.Warn().Int64("offsets", offset-next).
 			Msg("the group's offset was set to after the watermark: the messages between are skipped")
 		w.reportLoss()
 		w.skipTo(ctx, lowMark{topicID: of.topicID, offset: offset - 1, epoch: -1})
 	case s.topicID == of.topicID:
-	case of.ours && s.topicID != uuid.Nil && offset > 0:
+	case of.byParticipant && s.topicID != uuid.Nil && offset > 0:
 		// The first watermark of this topic was never written, or was lost.
 		w.rereadUntil.Store(offset)
 		log.Info().Msg("the database has no watermark of the topic: the partition is read from its start")
 		return kgo.NewOffset().AtStart()
 	default:
-		if of.ours && offset > 0 {
+		if of.byParticipant && offset > 0 {
 			log.Warn().Int64("offsets", offset).
 				Msg("the database has no watermark of the partition: messages below the committed offset count as handled elsewhere; if the " +
 					"database was restored to before the group's first run, see docs/upgrades.md, The group's offsets")
@@ -200,7 +200,8 @@ func (w *worker) skipTo(ctx context.Context, at lowMark) {
 	}
 }
 
-// reread counts the messages that took effect now although a participant had committed their offsets before.
+// reread counts in Stats.Recovered the messages of ended that have taken effect now although a participant had committed their offsets before: the
+// database had lost their effects.
 func (w *worker) reread(ended []*message) {
 	until := w.rereadUntil.Load()
 	if until == 0 {

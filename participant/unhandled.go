@@ -36,12 +36,13 @@ type UnhandledType struct {
 	Until    time.Time // when the first of them becomes poison
 }
 
-// lacksHandler reports whether m, which has no handler here, may have one in another member. A message without a type has none anywhere.
+// lacksHandler reports whether m has no handler here and may have one in another member. A message without a type has a handler nowhere.
 func (m *message) lacksHandler() bool {
 	return m.handler == nil && m.unreadable == nil && (m.Type != "" || m.deadline != nil)
 }
 
-// unhandled returns the failure of m, which has no handler here: an uncounted one, so that m waits, or f after Config.UnknownTypeWait.
+// unhandled returns the failure to record for m, which has no handler here: until Config.UnknownTypeWait is over one that counts no attempt, so that
+// m waits, and then f.
 func (w *runner) unhandled(m *message, f failure) failure {
 	tried := w.unknown.since(m)
 	if m.unhandledFor == 0 && m.held != nil {
@@ -54,9 +55,9 @@ func (w *runner) unhandled(m *message, f failure) failure {
 	return f
 }
 
-// waitForHandler returns how long m, which has no handler here, waits for its next try: half of the time that it has waited so far, 1 s at least and
-// 10 s at most, but not beyond Config.UnknownTypeWait.
-func (p *Participant) waitForHandler(m *message) time.Duration {
+// unhandledWait returns how long m, which has no handler here, waits for its next try: half of the time that it has waited so far, but 1 s at least,
+// 10 s at most, and not beyond Config.UnknownTypeWait.
+func (p *Participant) unhandledWait(m *message) time.Duration {
 	wait := min(max(m.unhandledFor/2, leastUnhandledWait), mostUnhandledWait)
 	return min(wait, p.cfg.UnknownTypeWait-m.unhandledFor)
 }
@@ -122,8 +123,8 @@ type triedKey struct {
 
 type tried struct{ first, last time.Time }
 
-// waitsForHandler records that m waits for a handler, and logs the first message of its kind.
-func (p *Participant) waitsForHandler(m *message) {
+// recordUnhandled records for Stats that m waits for a handler, and logs the first message of its kind.
+func (p *Participant) recordUnhandled(m *message) {
 	u, now := &p.awaited, time.Now()
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -147,7 +148,7 @@ func (p *Participant) waitsForHandler(m *message) {
 	u.of[k][triedKey{m.offsetKey(), m.partition}] = tried{since, now}
 }
 
-// drop removes m, which has ended.
+// drop removes m, which does not wait any more.
 func (u *awaited) drop(m *message) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -29,9 +29,9 @@ const (
 	// limit a partition with more due held keys than it can try would fetch nothing.
 	turnsShare = 4
 
-	// gatherLimit is the time that less than a full batch waits for running transactions, from the beginning of the last one, before it runs
-	// concurrently. A transaction costs as much as several messages in it: with this wait bench/choreography handles half as many orders again, and
-	// no order takes longer at moderate rates.
+	// gatherLimit is the time for which less than a full batch waits for running transactions to end, counted from the beginning of the last one.
+	// Then it runs concurrently with them. A transaction costs as much as several messages in it: with this wait bench/choreography handles half as
+	// many orders again, and no order takes longer at moderate rates.
 	gatherLimit = 20 * time.Millisecond
 
 	// tickEvery is the interval at which the watermark is stored, and at which the held keys are read, since an operator may have made some due. The
@@ -47,7 +47,7 @@ const (
 	releaseLimit = time.Second
 )
 
-// worker handles one assigned partition: records from the topic, and held messages that are due.
+// worker handles one assigned partition: its records, and its held messages that are due.
 type worker struct {
 	*runner
 	c        *consumer
@@ -70,7 +70,7 @@ type worker struct {
 	rereadUntil     atomic.Int64 // the committed offset, if the partition is read from a watermark before it; else 0
 	recovered       atomic.Int64 // messages below rereadUntil that took effect
 	skipped         atomic.Int64 // messages whose offsets had ended before they came
-	written         atomic.Int64 // messages from this offset on were written after the take-over, or during it
+	endAtTakeOver   atomic.Int64 // the end of the log at the first fetch; messages from it on are newer than the take-over
 
 	holds holds
 	wake  chan struct{} // receives when a hold is due earlier than keep knows
@@ -96,7 +96,7 @@ func newWorker(c *consumer, at topicPartition) *worker {
 	w.later.delay = delayOf(at.topic, w.p.cfg.Hop)
 	w.brake.client, w.brake.part = c.client, map[string][]int32{at.topic: {at.partition}}
 	w.progress.begin(time.Now())
-	w.written.Store(math.MaxInt64) // not known yet
+	w.endAtTakeOver.Store(math.MaxInt64) // not known yet
 	gather := w.p.gather
 	if w.p.registered().haveCalls() {
 		gather = 0 // its runs wait for another service, not for the database
@@ -159,12 +159,12 @@ func recordBytes(r *kgo.Record) int {
 	return n
 }
 
-// ended is called by the lane with the new low mark: all messages up to at have ended.
+// ended is called by the lane with the new low mark at: all messages up to at have ended.
 func (w *worker) ended(at lowMark) {
 	defer w.joinBehind(at)
 	w.progress.next.Store(at.offset + 1)
 	w.c.offsets.set(w.at, at)
-	if !w.lease.clean && at.offset+1 >= w.written.Load() && w.holds.count() == 0 {
+	if !w.lease.clean && at.offset+1 >= w.endAtTakeOver.Load() && w.holds.count() == 0 {
 		w.quarantined.Store(0) // the messages of the previous owner, held ones too, have ended
 	}
 	if s := &w.lease.seen; at.topicID == s.topicID && at.offset <= s.watermark.offset && at.epoch <= s.watermark.epoch {
@@ -173,8 +173,8 @@ func (w *worker) ended(at lowMark) {
 	w.low.Store(&at)
 }
 
-// run is called by the lane. It handles a batch, and returns how many of its messages have ended. The others are tried again, unless the lane was
-// closed.
+// run is called by the lane. It handles a batch, and returns how many of the batch's messages have ended, from the first one on. The others are tried
+// again, unless the lane was closed.
 func (w *worker) run(batch []*message) (ended int, again bool) {
 	defer w.dismiss(batch)
 	returned := false
@@ -226,15 +226,15 @@ func (w *worker) inspect(m *message) (passes, plain bool) {
 		return true, false
 	}
 	if m.ID == "" {
-		m.atTakeOver = m.offset < w.written.Load()
+		m.atTakeOver = m.offset < w.endAtTakeOver.Load()
 		m.read(w.p, w.later.delay > 0)
 		w.lease.rebuilds.classify(m, w.p.cfg.Group)
 	}
-	if w.lease.rebuilds.passes(m, w.p.cfg.Group) {
+	if w.lease.rebuilds.excludes(m, w.p.cfg.Group) {
 		m.passed = reasonNotRebuilt
 		return true, false
 	}
-	if reason := w.p.passes(m, w.topic == w.p.cfg.Hop.Commands() || w.later.delay > 0); reason != "" {
+	if reason := w.p.passReason(m, w.topic == w.p.cfg.Hop.Commands() || w.later.delay > 0); reason != "" {
 		m.passed = reason
 		return true, false
 	}
@@ -290,7 +290,7 @@ func (w *worker) single(batch []*message) (n int, failed, ok bool) {
 	return 1, failed, true
 }
 
-// deliver handles m until it has ended or is in troupe.held. The error is not about m.
+// deliver handles m until m has ended or is in troupe.held. If it returns an error, that error is not about m, and m must be tried again.
 func (w *worker) deliver(m *message) error {
 	err := w.deliverOnce(m)
 	if isUnstorable(err) && m.markUnreadable(err) {
@@ -320,7 +320,7 @@ func (w *worker) try(m *message) error {
 	return w.decide(m, w.runAlone(m))
 }
 
-// decide handles err, the error of a run of m. The error that decide returns is not about m.
+// decide handles err, the error of a run of m. If decide returns an error, that error is not about m.
 func (w *worker) decide(m *message, err error) error {
 	if !w.counts(err) {
 		return err
@@ -336,15 +336,15 @@ func (w *worker) decide(m *message, err error) error {
 func (w *worker) queueEnd(b *pgx.Batch, ms []*message, _ *failure) (read func(pgx.BatchResults) ([]*message, error)) {
 	held := ms[0].held != nil
 	if held {
-		w.enter(b, nil) // they had ended when they were held
+		w.queueTermCheck(b, nil) // they had ended when they were held
 		for _, m := range ms {
 			b.Queue(releaseHeld, w.releaseArgs(m))
 		}
 	} else {
-		w.enter(b, ms)
+		w.queueTermCheck(b, ms)
 	}
 	return func(results pgx.BatchResults) (mine []*message, err error) {
-		if err := entered(results); err != nil || !held {
+		if err := readTermCheck(results); err != nil || !held {
 			return ms, err
 		}
 		for _, m := range ms {
@@ -362,7 +362,7 @@ func (w *worker) queueEnd(b *pgx.Batch, ms []*message, _ *failure) (read func(pg
 
 func (w *worker) pause() {
 	w.lane.Hold()
-	w.p.passSlots()
+	w.p.offerSlots()
 }
 
 func (w *worker) resume() { w.lane.Release() }
@@ -379,7 +379,7 @@ func (w *worker) work() {
 		w.keep()
 	}
 	idle := w.lane.Close()
-	w.p.passSlots()
+	w.p.offerSlots()
 	<-idle
 	close(w.idle)
 	if w.lease.term == 0 {
@@ -398,7 +398,7 @@ func (w *worker) hold(key holdKey, due time.Time) {
 	w.rouse()
 }
 
-// rouse wakes keep, which then reads the due times again.
+// rouse wakes keep, which then looks again when the next held key is due.
 func (w *worker) rouse() {
 	select {
 	case w.wake <- struct{}{}:
