@@ -82,13 +82,13 @@ func (m *message) differs(stored storedAnswer) error {
 		"which was answered: send this one with an idempotency key of its own", readable(m.IdempotencyKey, 255), m.Type)}
 }
 
-// answered reports whether m's answer is stored under an answerKey: m must be answered, and have an idempotency key or be a command of a saga.
+// answered reports whether m's answer is stored under an answerKey: m's handler answers, and m has an idempotency key or is a command of a saga.
 func (m *message) answered() bool {
 	return m.handler != nil && m.handler.answers && (m.IdempotencyKey != "" || m.ofSaga())
 }
 
-// findAnswers queues the query for the stored answers that decide on the messages: each message's own, and for a command of a saga also the answer to
-// the other operation and the mark of its call (begun.go). asked is false if no message can have an answer.
+// findAnswers queues the query for the stored answers that decide on the messages: the answer to each message, and for a command of a saga also the
+// answer to the other operation and the mark of the call (begun.go). asked is false if no message can have an answer.
 func (p *Participant) findAnswers(b *pgx.Batch, ms []*message) (asked bool) {
 	var types, keys []string
 	add := func(k answerKey) { types, keys = append(types, k.typ), append(keys, k.key) }
@@ -146,8 +146,8 @@ func readForgotten(results pgx.BatchResults) (deleted *time.Time, err error) {
 	return deleted, err
 }
 
-// storeAnswer stores m's answer e, in addition to the event. Of two concurrent messages with one key the second violates the unique key, runs again,
-// and finds the answer of the first.
+// storeAnswer queues the row of m's answer, which is the event e. If two messages with one key run at the same time, the second insertion violates
+// the unique key. That message runs again, and finds the answer to the first.
 func (u *unit) storeAnswer(m *message, e outbox.Entry) {
 	if !m.answered() {
 		return
@@ -161,8 +161,8 @@ func (u *unit) storeAnswer(m *message, e outbox.Entry) {
 	u.store(m, m.answerKey(), s)
 }
 
-// store stores s under k, as the answer to m or to the other call of m's step. It replaces an answer that the transaction has found. If another
-// transaction has changed that answer since, the row is not deleted, the insertion fails, and the whole transaction runs again.
+// store queues the row of s under k. s is the answer to m, or to the other call of m's step. It replaces an answer that this transaction has found.
+// If another transaction has changed that answer since, the row is not deleted, the insertion fails, and the whole transaction runs again.
 func (u *unit) store(m *message, k answerKey, s storedAnswer) {
 	group := u.w.p.cfg.Group
 	if old, ok := u.answers[k]; ok {
@@ -182,7 +182,7 @@ func (u *unit) store(m *message, k answerKey, s storedAnswer) {
 	}
 }
 
-// answerRows collects the answers that a transaction inserts, several in one statement.
+// answerRows collects the answers that a transaction inserts, so that one statement inserts several.
 type answerRows struct {
 	group                                       string
 	types, keys, outcomes, bodies, contentTypes []string

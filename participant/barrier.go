@@ -10,9 +10,9 @@ import (
 	"github.com/troupe-go/troupe/internal/deadletter"
 )
 
-// The barrier of a saga's step. Its forward call and its compensation each have a row in troupe.answers, by saga, step
-// and operation, written in the transaction of their effect. From the two rows a call knows the state of the other one; if
-// both run at once they insert the same unique key, and the second one runs again.
+// The barrier of a saga's step decides whether a forward call or a compensation runs, in whatever order the two come. Each of the two has a row in
+// troupe.answers, by saga, step and operation, which is written in the transaction of its effect. From the row of the other call a call knows the
+// other's state. If both run at the same time, they insert the same unique key, and the second one runs again.
 //
 //	call          its stored answer           the other call's     effect
 //	either        success                     -                    that answer again

@@ -27,8 +27,8 @@ type Config struct {
 	// that it consumes, are made local if they are not; a local topic cannot be read from Kafka. Messages that the participant
 	// writes go through the outbox as usual.
 	Local bool
-	// Stale is the time after which another participant takes over a local entry that is in progress and does not run, although its participant seems
-	// to live. An entry of a participant that died is taken over at once. An entry that runs is never taken over. Default 5 minutes.
+	// Stale is the time after which another participant takes over a local entry that is in progress and does not run, although the participant that
+	// claimed it is connected. An entry of a participant that died is taken over at once. An entry that runs is never taken over. Default 5 minutes.
 	Stale time.Duration
 	// Hop is this participant's part of the flow. Its missing topics are created at the start of Run.
 	Hop topics.Hop
@@ -41,18 +41,19 @@ type Config struct {
 	Source string
 
 	// UnknownTypeWait limits how long a message waits that has no handler in this member: a command of an unknown type, or a deadline of an unknown
-	// name. A member of a newer version may be about to start. The message's key is held, the member that owns its partition at the time tries it
-	// every 1 to 10 s, and no attempt is counted. After the wait the message is poison. Default 5 minutes; negative: it is poison at once.
+	// name. A member of a newer version may be about to start. Meanwhile the message's key is held. The member that owns its partition tries the
+	// message every 1 to 10 s, and no attempt is counted. After the wait the message is poison. Default 5 minutes; negative: it is poison at once.
 	UnknownTypeWait time.Duration
 
-	// RateLimitedWait limits how long a message whose handler returns retry.RateLimited is tried again, since its first failure. Its key is held, and
-	// no attempt is counted. After the wait it is a dead letter. Default 24 hours.
+	// RateLimitedWait limits the time, from a message's first failure on, for which the message is tried again while its handler returns
+	// retry.RateLimited. Its key is held, and no attempt is counted. After that time it is a dead letter. Default 24 hours.
 	RateLimitedWait time.Duration
 
-	// Batch is the maximum number of messages in a transaction. If no transaction runs, a message does not wait for others. If some run, less than a
-	// batch waits up to 20 ms for one of them to end (not with a Call), and messages that come meanwhile join it. A batch is tried as a whole; if one
-	// message fails, all are rolled back, that one runs alone and the others in smaller batches. Larger batches save commits and round trips; they
-	// keep the locks of their handlers longer, and one slow handler keeps the whole batch open. Default 1; at most 1000.
+	// Batch is the maximum number of messages in a transaction. If no transaction runs, a message does not wait for others. While transactions run,
+	// an incomplete batch waits up to 20 ms for one of them to end, and messages that come meanwhile join the batch; it does not wait if a handler
+	// was registered with Call. A batch is tried as a whole. If one message fails, all are rolled back: that message runs alone, and the others run
+	// in smaller batches. Larger batches save commits and round trips; they keep the locks of their handlers longer, and one slow handler keeps the
+	// whole batch open. Default 1; at most 1000.
 	Batch int
 	// Concurrency is the number of transactions that run at once, over all partitions; each has a connection of Pool. Messages
 	// of one key never run at once. Default: one less than Pool's maximum, at least 1, at most 16.
@@ -75,10 +76,9 @@ type Config struct {
 	// which a message can come again: the retention of the topics, if an operator may reset the group's offsets, and the
 	// longest time that a relay may be away. Default 7 days; negative: for ever.
 	InboxRetention time.Duration
-	// BarrierRetention is the time for which the answers to the commands of sagas are stored, by saga, step and operation. It
-	// should exceed the longest life of a saga, including the time for which one is parked: a command whose step may have an
-	// answer that is deleted is refused, and an operator must settle the step. Default 30 days; negative: for ever; at least
-	// two hours.
+	// BarrierRetention is the time for which the answers to the commands of sagas are stored, by saga, step and operation. It should exceed the
+	// longest life of a saga, including the time for which one is parked: a command whose step may have had an answer that is deleted becomes a dead
+	// letter, and an operator must settle the step. Default 30 days; negative: for ever; at least two hours.
 	BarrierRetention time.Duration
 
 	// SpringHeaders adds to the copy of a dead letter on the dlq topic, next to Troupe's own headers, the headers of Spring Kafka's

@@ -113,9 +113,9 @@ func (c *consumer) OnGroupManageError(err error) {
 	c.p.outage(theGroup).report(err)
 }
 
-// poll passes records to the workers until ctx ends or the membership is abandoned. It never waits for a worker. It returns an
-// error that this membership cannot recover from: kgo reports only errors that it does not retry, and stops consuming a
-// partition whose offset it could not fetch or whose topic was created again.
+// poll passes fetched records to the workers until ctx ends or the membership is abandoned. It never waits for a worker. It returns nil if ctx was
+// cancelled, and the reason if the membership was abandoned. It also returns the error of a fetch that kgo does not retry. After such an error kgo
+// does not consume the partition any more, so the member must join again: kgo could not fetch the partition's offset, or the topic was created again.
 func (c *consumer) poll(ctx context.Context) (broken error) {
 	for {
 		fetches := c.client.PollFetches(ctx)
@@ -169,7 +169,7 @@ func (c *consumer) poll(ctx context.Context) (broken error) {
 // only a restart of the process ends the handler. With local work Run always ends.
 var errWedged = errors.New("a handler ignores its time-out")
 
-// watch ends the membership when a handler ignores its time-out: its key would wait for ever, and other messages behind it.
+// watch ends the membership when a handler ignores its time-out. Otherwise the handler's key would wait for ever, and other messages behind it.
 func (c *consumer) watch(ctx context.Context) {
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
@@ -294,8 +294,8 @@ func (c *consumer) stop(workers []*worker, drain time.Duration) (wedged []string
 	return wedged
 }
 
-// end stops all workers, which release their leases, then commits the offsets and leaves the group. A crash between is as in revoked. The caller
-// fetches no more records.
+// end stops all workers, which release their leases, then commits the offsets and leaves the group. A crash between these steps has the same effect
+// as in revoked. The caller fetches no more records.
 func (c *consumer) end() error {
 	c.mu.Lock()
 	c.ending = true

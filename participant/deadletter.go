@@ -10,10 +10,11 @@ import (
 	"github.com/troupe-go/troupe/internal/pg"
 )
 
-// bury makes m a dead letter. One transaction inserts its inbox row, its row in troupe.dead_letters, the copy for the dlq topic and the exhausted
-// event, and ends its held row. The error that bury returns is not about m.
+// bury makes m a dead letter. One transaction inserts m's inbox row, its row in troupe.dead_letters, the copy for the dlq topic and the exhausted
+// event, and deletes m's row in troupe.held. If bury returns an error, the dead letter was not written, or it is not known whether it was: the
+// database is away, the rows are locked, or another member owns the partition.
 //
-// After the commit it logs a line and calls the hook. Both are lost if the process ends after the commit, or if the commit gets no answer: so alert
+// After the commit bury logs a line and calls the hook. Both are lost if the process ends after the commit, or if the commit gets no answer: so alert
 // on the rows of troupe.dead_letters, and not on the log.
 func (w *runner) bury(m *message, f failure) error {
 	d := w.delivery(m)
@@ -57,9 +58,9 @@ func (w *runner) writeLetter(m *message, f failure, id string, d Delivery) (writ
 	return written, u.commit()
 }
 
-// buryAfterOwnEnd makes dead letters of ms, whose transaction a handler has ended. Their inbox rows may be committed, so that none of them would be
-// handled again, and it is not known which of their effects are. If the process ends before a dead letter is committed, its message counts as a
-// duplicate and has no dead letter.
+// buryAfterOwnEnd makes dead letters of ms, whose transaction a handler has ended. Their inbox rows may be committed, so that no message of ms would
+// be handled again. It is not known which of their effects are committed. If the process ends before a dead letter is committed, its message counts
+// as a duplicate and has no dead letter.
 func (w *runner) buryAfterOwnEnd(ms []*message) error {
 	for _, m := range ms {
 		if m.began.IsZero() {
@@ -82,7 +83,7 @@ func (p *Participant) letters() deadletter.Writer {
 	}
 }
 
-// letterArgs sets the columns of m's row from which an operator's tool writes the dead letter that this participant would write.
+// letterArgs adds to args the columns of m's row that an operator's tool needs to write the same dead letter as this participant would.
 func (p *Participant) letterArgs(m *message, args pg.Args) {
 	args["handler"], args["hop"] = m.handlerName(p.cfg.Group), p.cfg.Hop.String()
 	args["source"], args["letter_headers"] = p.cfg.Source, int(p.cfg.profile())

@@ -136,7 +136,7 @@ func (p *Participant) CancelAll(ctx context.Context, tx pgx.Tx, scope string) er
 	return Queue(ctx, tx, cancelDeadlines, pg.Args{"group": p.cfg.Group, "scope": scope})
 }
 
-// deadlineEntry returns the message that d becomes.
+// deadlineEntry returns the outbox entry of the message that d sends when it fires.
 func (p *Participant) deadlineEntry(ctx context.Context, d Deadline, scope string) outbox.Entry {
 	e := outbox.Entry{
 		Topic: p.cfg.Hop.Commands(), Key: d.Key, Body: d.Body,
@@ -160,7 +160,7 @@ func setKey(e *outbox.Entry, key []byte) {
 	}
 }
 
-// expects returns the handler of deadlines of a name, or an error if there is none here.
+// expects returns the handler of the deadlines of a name, or an error if this participant has none.
 func (p *Participant) expects(name string) (*handler, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -186,7 +186,7 @@ func scopeOf(ctx context.Context, scope, key string) (string, error) {
 	return indexable(scope), nil
 }
 
-// firing is the deadline whose message a message is, as its headers name it.
+// firing holds the group, the name and the scope of a deadline, as the headers of its message give them.
 type firing struct {
 	group, name, scope string
 	at                 time.Time // from its row
@@ -233,7 +233,7 @@ func (r route) String() string {
 	return r.typ
 }
 
-// route sets m's handler: by m's type, or by the name if m is a deadline's message. It also reads the retry settings that a command brings.
+// route sets m's handler: by the name if m is the message of a deadline, else by m's type. It also reads the retry settings in a command's headers.
 func (p *Participant) route(m *message) {
 	to := route{typ: m.Type}
 	if m.Topic == p.cfg.Hop.Commands() {
@@ -264,11 +264,12 @@ func (p *Participant) foreign(m *message) bool {
 	return m.deadline != nil && m.deadline.group != p.cfg.Group
 }
 
-// meet removes the row of m's deadline. It returns false if the row is gone, has not fired, or has another key or payload than m. It runs in m's turn
-// and not before, since an earlier message of the same transaction may have cancelled the deadline.
+// meet removes the row of m's deadline. It returns false if the row is gone, has not fired, or has another key or payload than m. It is called when
+// it is m's turn in the transaction and not before, since an earlier message of the same transaction may have cancelled the deadline.
 //
 // If it returns false, it removes m's identity from the inbox. After a failover to a standby that lagged, m may come before the message that
-// scheduled the deadline is handled again, or before the deadline fires again. It then fires with the same id, and must be handled.
+// scheduled the deadline is handled again, or before the deadline fires again. The deadline then fires later with the same id, and its message must
+// be handled.
 func (u *unit) meet(ctx context.Context, m *message) (is bool, err error) {
 	m.deadline.refused = true
 	id, err := uuid.Parse(m.ID)
@@ -323,7 +324,7 @@ func (u *unit) admitFired(ctx context.Context) error {
 	return nil
 }
 
-// ignored logs that meet has refused m, after the transaction has ended.
+// ignored logs that meet has refused m, and calls Hooks.Late. attempt calls it after the transaction has committed.
 func (p *Participant) ignored(m *message, d Delivery) {
 	p.cfg.Log.Info().Str("deadline", m.deadline.name).Str("scope", readable(m.deadline.scope, 255)).Str("message_id", m.id).
 		Msg("message of a deadline ignored: the deadline was cancelled or scheduled again after it had fired, has not fired, or has another key or payload")

@@ -66,7 +66,7 @@ func (p *Participant) extend(hs []*handler) bool {
 	return true
 }
 
-// awaitMore waits until topics are added, and calls do once.
+// awaitMore waits until topics were added, and then calls do once. It does nothing if ctx ends before.
 func (p *Participant) awaitMore(ctx context.Context, do func()) {
 	select {
 	case <-p.more:

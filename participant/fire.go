@@ -56,7 +56,7 @@ type Fired struct {
 	Lag       time.Duration // of the deadline that waited longest, from its due time, by the database's clock
 }
 
-// firer writes the messages of due deadlines to the outbox. Each member has one; it fires the deadlines of the whole group.
+// firer writes the messages of due deadlines to the outbox. Each member has one firer, which fires the deadlines of the whole group.
 type firer struct {
 	p       *Participant
 	names   []string  // names of the deadlines that this pass fires: all or atOnce
@@ -78,8 +78,8 @@ type firer struct {
 // lateAnswer is the duration after which an answer is late: a connection pooler may have queued the statement while the server was away.
 const lateAnswer = time.Second
 
-// vainFires is the number of statements in a row that may fire nothing although deadlines are due. The next statement may be executed by any server,
-// and not only by the one that answered last.
+// vainFires is the number of statements in a row that may fire nothing although deadlines are due. After that number any server may execute the next
+// statement, and not only the one that answered last.
 const vainFires = 10
 
 // fire fires deadlines until ctx ends.
@@ -180,9 +180,9 @@ func (p *Participant) fireLost(ctx context.Context) {
 	}
 }
 
-// fireAgain makes fired deadlines that were not handled fire again, since no other service can send their messages again. With found, which means
-// that this member has detected a loss, it does so for all of them; otherwise for the ones that fired more than lostAfter ago. A message that was not
-// lost then comes twice, and the second one is ignored.
+// fireAgain makes fired deadlines that were not handled fire again, since no other service can send their messages again. found is true if this
+// member has detected a loss: then all of these deadlines fire again. Otherwise only the ones that fired more than lostAfter ago do. A message that
+// was not lost then comes twice, and the second one is ignored.
 //
 // Each transaction resets at most lostLimit deadlines, the newest first. Deadlines that fire meanwhile are newer, so the loop ends.
 func (p *Participant) fireAgain(ctx context.Context, found bool) error {
@@ -206,7 +206,7 @@ func (p *Participant) fireAgain(ctx context.Context, found bool) error {
 	return err
 }
 
-// resetFired executes fire_again.sql, and changes args for its next call.
+// resetFired executes fire_again.sql, and sets args so that the next call continues with older deadlines.
 func (p *Participant) resetFired(ctx context.Context, args pg.Args) (n int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, statementLimit)
 	defer cancel()
@@ -277,7 +277,8 @@ func from(back time.Duration) *float64 {
 	return &s
 }
 
-// fire fires due deadlines, at most fireLimit, the earliest first.
+// fire fires due deadlines, at most fireLimit, the earliest first. If the process ends after the statement has committed, no member reports these
+// deadlines to Hooks.Fired.
 func (f *firer) fire(ctx context.Context, back time.Duration) (n int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, statementLimit)
 	defer cancel()
@@ -305,7 +306,7 @@ func (f *firer) fire(ctx context.Context, back time.Duration) (n int, err error)
 	return n, err
 }
 
-// fires reports whether any deadline has a handler.
+// fires reports whether this participant has a handler of any deadline.
 func (p *Participant) fires() bool { return len(p.deadlineNames()) > 0 }
 
 // deadlineNames returns the names of deadlines that have handlers here. It never returns nil, since statements need an array.
@@ -351,7 +352,7 @@ func (p *Participant) watchUnknown(ctx context.Context) {
 	}
 }
 
-// cannotFire stores why deadlines are not fired, which Ready reports. nil means that they are fired.
+// cannotFire stores the reason why deadlines are not fired, for Ready; nil if they are fired.
 func (p *Participant) cannotFire(why error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -54,8 +54,8 @@ func (p *Participant) nameSession(ctx context.Context, find string, args pg.Args
 		"SELECT pg_terminate_backend(%d), and let no such role connect to this database", *pid, role, *pid), nil
 }
 
-// watchForeignLocks finds foreign locks that transactions wait for, until ctx ends. A saga's start or a batch waits for an advisory lock
-// without a time limit. watchForeignLocks logs the session, and stores it for Ready.
+// watchForeignLocks finds foreign locks that transactions wait for, until ctx ends. It logs the session that holds such a lock, and stores it for
+// Ready. Otherwise the wait would not be seen: a saga's start or a batch waits for an advisory lock without a time limit.
 func (p *Participant) watchForeignLocks(ctx context.Context) {
 	p.repeat(ctx, "find locks of other roles", foreignLocksEvery, func(ctx context.Context) error {
 		named, err := p.nameSession(ctx, findBlockingLock, pg.Args{"first": int64(firstClass), "last": int64(lastClass)})

@@ -9,7 +9,7 @@ import (
 	"github.com/troupe-go/troupe/retry"
 )
 
-// unavailable is an error that reports a dependency as away. It is not about the message.
+// unavailable is an error that reports a dependency as away. Such an error is not about the message.
 type unavailable struct {
 	what string // the dependency
 	error
@@ -33,8 +33,9 @@ const theDatabase = "the database"
 
 func database(err error) error { return retry.Unavailable(theDatabase, err) }
 
-// gate is the circuit breaker of a runner. It is shut while a dependency is away. Then no message begins, except one from time to time as a try.
-// Messages that could not run are put back in their order.
+// gate stops a runner while a dependency is away, as a circuit breaker does. While the gate is shut (a circuit breaker calls this state open), no
+// message begins, except one from time to time, to find out whether the dependency is back. Messages that could not run return to their places in the
+// order.
 type gate struct {
 	waits atomic.Pointer[waiting]
 
@@ -43,7 +44,7 @@ type gate struct {
 	next   *time.Timer // to the next try; nil while one runs
 }
 
-// waiting is the wait for a dependency that is away.
+// waiting describes the wait for a dependency that is away.
 type waiting struct {
 	since time.Time
 	unavailable
@@ -51,8 +52,8 @@ type waiting struct {
 
 var probing = retry.Policy{Initial: 50 * time.Millisecond, Cap: 2 * time.Second}
 
-// goes runs step and reports success. If a dependency is away, it shuts the gate. After errFenced it gives the partition up. Without success the
-// messages of step must be tried again, unless another member owns them now.
+// goes runs step and reports whether it succeeded. If a dependency is away, goes shuts the gate. After errFenced it gives the partition up. Without
+// success the messages of step are tried again, unless another member owns them now.
 func (w *runner) goes(step func() error) bool {
 	err := step()
 	dependency, isAway := awayOf(err)
@@ -110,8 +111,8 @@ func (w *runner) open() {
 	w.from.resume()
 }
 
-// continueTries begins another try if the gate is shut and none is planned. This is so after a run whose messages needed no transaction: such a run
-// neither opens the gate nor plans the next try.
+// continueTries begins another try if the gate is shut and no try is planned. That is so after a try whose messages needed no transaction: such a try
+// neither opens the gate nor plans the next one.
 func (w *runner) continueTries() {
 	g := &w.gate
 	if g.waits.Load() == nil {
@@ -124,8 +125,8 @@ func (w *runner) continueTries() {
 	}
 }
 
-// insist repeats step while a dependency is away, until w.stop is closed, and reports success. It is for a step that must succeed before any message
-// can run.
+// insist repeats step while a dependency is away, until w.stop is closed, and reports whether step succeeded. It is for a step that must succeed
+// before any message can run: the take of the lease.
 func (w *runner) insist(step func() error) bool {
 	for failed := 1; ; failed++ {
 		err := step()
@@ -148,14 +149,14 @@ func (w *runner) insist(step func() error) bool {
 	}
 }
 
-// waitFor records a dependency as away, unless one is recorded, and calls the hook.
+// waitFor records that a dependency is away, and calls the hook. It does nothing if a dependency is recorded.
 func (w *runner) waitFor(dependency unavailable) {
 	if w.gate.waits.CompareAndSwap(nil, &waiting{time.Now(), dependency}) {
 		tell(w.p.cfg.Hooks.Breaker, Breaker{w.at.topic, w.at.partition, dependency.what, dependency.error})
 	}
 }
 
-// waitNoMore clears the recorded dependency and returns it, and calls the hook. It returns nil if none is recorded.
+// waitNoMore clears the recorded dependency, calls the hook and returns the record. It returns nil if no dependency is recorded.
 func (w *runner) waitNoMore() (waited *waiting) {
 	if waited = w.gate.waits.Swap(nil); waited != nil {
 		tell(w.p.cfg.Hooks.Breaker, Breaker{Topic: w.at.topic, Partition: w.at.partition, What: waited.what})

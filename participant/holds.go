@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// holds caches the held keys of one partition and when each is due, so that neither a message of a free key nor a wait costs a query. The rows of
-// troupe.held decide: if a key's turn finds no rows, the key is dropped. It may be used concurrently; a key is dropped only in its own turn in the
-// lane.
+// holds caches the held keys of one partition and when each is due, so that no query is needed for a message of a free key, or for a wait. The rows
+// of troupe.held decide: if a key's turn finds no rows, the key is dropped from holds. A key is dropped only in its own turn in the lane. holds may
+// be used concurrently.
 type holds struct {
 	mu    sync.Mutex
 	byKey map[holdKey]*hold
@@ -59,7 +59,7 @@ func (h *holds) enqueue(known *hold) {
 	}
 }
 
-// learn sets a key that was read from the table, unless the key has its turn: then the turn sets a newer time.
+// learn sets when a key is due, as read from troupe.held. It does nothing while the key has its turn: the turn sets a newer time.
 func (h *holds) learn(key holdKey, due time.Time) {
 	h.mu.Lock()
 	known := h.byKey[key]
@@ -70,8 +70,8 @@ func (h *holds) learn(key holdKey, due time.Time) {
 	}
 }
 
-// settle ends a turn that has not set when the key is due: its first message has ended, and the key is due at once. The limits of the next
-// message's handler are not known.
+// settle makes a key due at once if its turn has not set when the key is due: the first message has ended, and the limits of the next message's
+// handler are not known.
 func (h *holds) settle(key holdKey) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -108,7 +108,8 @@ func (h *holds) count() int {
 }
 
 // due returns the turns of the keys that are due, and the wait until the next key is due. Each returned key has its turn until set, settle or free
-// ends it. At most this many keys have their turn at once: most keys without limits, and most keys with limits. Call due again when a turn has ended.
+// ends it. At most 2*most keys have their turn at the same time: most keys without limits, and most keys with limits. Call due again when a turn has
+// ended.
 func (h *holds) due(now time.Time, most int) (turns []turn, wait time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -132,7 +133,8 @@ func (h *holds) due(now time.Time, most int) (turns []turn, wait time.Duration) 
 	return turns, time.Hour
 }
 
-// limit sets the limits of the handler of a key's first message; nil: it has none.
+// limit stores l as the limits of the handler of the first held message of key. l is nil if that handler has no limits. limit does nothing if key is
+// not held.
 func (h *holds) limit(key holdKey, l *limits) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

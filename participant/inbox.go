@@ -125,7 +125,7 @@ type ring struct {
 
 func (r *ring) has(day int) bool { return int64(day) >= r.first.Load() && int64(day) <= r.last.Load() }
 
-// days returns how many days the group's identities are stored; 0 if that is too long for the ring.
+// days returns for how many days the group's identities are stored; 0 if these are more days than the ring has room for.
 func (p *Participant) days() int {
 	const day = 24 * time.Hour
 	if p.cfg.InboxRetention < 0 || p.cfg.InboxRetention > maxDays*day {
@@ -224,8 +224,8 @@ const (
 	pruneBatch = 1000
 )
 
-// prune runs once a minute. It makes held messages due that failed while the database's clock was ahead, prepares the ring, and deletes other rows
-// older than InboxRetention or BarrierRetention, a thousand at a time.
+// prune runs once a minute. It makes held messages due if they failed while the database's clock was ahead, prepares the ring, and deletes other rows
+// that are older than InboxRetention or BarrierRetention, a thousand at a time.
 func (p *Participant) prune(ctx context.Context) {
 	p.repeat(ctx, "prune inbox", pruneEvery, func(ctx context.Context) error {
 		reset := p.resetFutureTimes(ctx, resetFutureHeld)

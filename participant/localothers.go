@@ -97,7 +97,7 @@ func (l *local) findUnconsumed(ctx context.Context, idle *idleTopics) (unconsume
 }
 
 // idleTopics records for how long a member has seen each topic without a consumer. The time before the member's first check does not count. Of the
-// time between two checks at most maxGap counts: a consumer may have come and gone unseen.
+// time between two checks at most maxGap counts, since a consumer may have come and gone in between.
 type idleTopics struct {
 	last time.Time
 	idle map[string]time.Duration
@@ -106,7 +106,7 @@ type idleTopics struct {
 // maxGap is the longest time between two checks that counts as time without a consumer.
 const maxGap = 2 * maxPoll
 
-// unconsumed records which topics have a consumer at now, and returns the topics that have had none for wait.
+// unconsumed records which topics have a consumer at the time now, and returns the topics that have had none for the duration wait.
 func (t *idleTopics) unconsumed(now time.Time, consumed map[string]bool, wait time.Duration) (topics []string) {
 	idle := make(map[string]time.Duration, len(consumed))
 	for topic, is := range consumed {

@@ -28,9 +28,10 @@ func (l *local) keepLocal(ctx context.Context) {
 	l.p.repeat(ctx, "make topics local again", maxPoll, func(ctx context.Context) error { return l.makeLocalAgain(ctx, were) })
 }
 
-// watchNumber takes another number if no session has the lock on this member's number, until ctx ends. The session with the lock may have ended on
-// the server, or with its server, while its connection is still open here: a host that is cut off or hangs sends no end. Without the locks other
-// members would take over the entries that this one has claimed, and end the entries of topics that only this one consumes.
+// watchNumber checks, every maxPoll until ctx ends, that a session of the database still holds the lock on this participant's member number. If none
+// does, the participant takes another number. The session can end on the server, or with its server, while its connection still looks open here: a
+// host that is cut off or hangs sends no end. Without the locks of that session other members would take over the entries that this one has claimed,
+// and end the entries of topics that only this one consumes.
 func (l *local) watchNumber(ctx context.Context) {
 	l.p.repeat(ctx, "look for the lock on the number of this member", maxPoll, func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, l.p.limit)
@@ -85,8 +86,7 @@ func (l *local) makeLocalAgain(ctx context.Context, were map[string]bool) error 
 	return err
 }
 
-// watchUnclaimed logs local work of the hop's commands topic that is of another group and that no member claims. That group may be the former name of
-// this one.
+// watchUnclaimed logs local work of another group, on the hop's commands topic, that no member claims. That group may be the former name of this one.
 func (p *Participant) watchUnclaimed(ctx context.Context) {
 	p.repeat(ctx, "find local work of other groups", strandedWarn*strandedEvery, p.warnUnclaimed)
 }

@@ -16,7 +16,7 @@ import (
 // observe is a function that is called with a message and the transaction in which it is handled. The body is undecoded.
 type observe = func(ctx context.Context, tx pgx.Tx, m envelope.Message) error
 
-// observer is an observe function and the topic and type of the messages for it.
+// observer holds an observe function, and the topic and the type of the messages for which it is called.
 type observer struct {
 	topic, typ string
 	fn         observe
@@ -117,7 +117,7 @@ func (p *Participant) observeEventsOf(h *handler) {
 // onlyObserves reports whether h has only observers, and no function of its own.
 func (h *handler) onlyObserves() bool { return h != nil && h.bind == nil && h.all == nil }
 
-// behind returns a run that calls h's observers, and then the run then.
+// behind returns a run that first calls h's observers, and then calls then.
 func (h *handler) behind(m *message, then run) run {
 	if len(h.observed) == 0 && h.events == nil {
 		return then

@@ -17,8 +17,8 @@ const (
 	commitLimit = 5 * time.Second
 )
 
-// offsets holds, for each partition, the offset up to which every message has ended, until it is committed. The marks of kgo cannot be used: kgo
-// keeps the highest offset that was marked, even if one below it is missing.
+// offsets holds, for each partition, the low mark that is still to be committed: the offset up to which every message has ended. The marks of kgo
+// cannot be used: kgo keeps the highest offset that was marked, even if one below it is missing.
 type offsets struct {
 	p      *Participant
 	client *kgo.Client

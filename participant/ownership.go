@@ -8,8 +8,8 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// acquire takes the lease and reads the held keys. work repeats it until it succeeds. Its time is limited: a server that is cut off, or whose host
-// hangs, answers nothing and keeps the connection.
+// acquire takes the lease and reads the held keys. work repeats it until it succeeds. It has a time limit, since a server that is cut off, or whose
+// host hangs, answers nothing and keeps the connection.
 //
 // If the process ends right after the lease is committed, no message has run, but the next owner finds a lease that was not released: the first
 // messages run in quarantine. An earlier take by this worker itself does not count as a crash: see ownTerms.
@@ -34,7 +34,8 @@ func (w *worker) acquire(ctx context.Context) error {
 }
 
 // logCrash logs that the partition's last owner crashed. A process that was killed had several partitions: if no message is suspected, one warning in
-// 30 s is enough for all of them.
+// 30 s is enough for all of them. The number of suspected messages includes messages that had ended and whose marks were not deleted, as by a crash
+// in between. Such marks are deleted after a day, and their messages do not run again.
 func (w *worker) logCrash() {
 	suspected := len(w.starts.of)
 	level := zerolog.WarnLevel
@@ -46,7 +47,7 @@ func (w *worker) logCrash() {
 		Msg("the last owner of a partition crashed: the first messages run in quarantine, and the suspected ones one by one")
 }
 
-// keep stores the watermark, reads the held keys and starts their turns, until w.stop is closed.
+// keep stores the watermark, reads the held keys, starts their turns and handles skipped batches, until w.stop is closed.
 func (w *worker) keep() {
 	move := time.NewTicker(w.p.tick)
 	defer move.Stop()
@@ -78,7 +79,7 @@ func (w *worker) keep() {
 	}
 }
 
-// attend runs do within statementLimit. keep repeats it later if it fails. errFenced and errLost end the membership.
+// attend runs do, one step of keep, within statementLimit. If do fails, keep repeats it later; but errFenced and errLost end the membership.
 func (w *worker) attend(do func(context.Context) error) {
 	ctx, cancel := context.WithTimeout(w.ctx, statementLimit)
 	defer cancel()
@@ -103,7 +104,7 @@ func (w *worker) startTurns() time.Duration {
 	return min(wait, w.release(time.Now()))
 }
 
-// fenced stops the partition, which has another owner, and ends the membership: the group still assigns the partition to this member.
+// fenced stops the partition, which has another owner. It also ends the membership, since the group still assigns the partition to this member.
 func (w *worker) fenced() {
 	w.lane.Close()
 	w.c.abandon(errFenced)

@@ -116,7 +116,8 @@ func (p *Participant) queueDeadlines(b *pgx.Batch, ds *deadlineSet) {
 	*ds = deadlineSet{}
 }
 
-// inOrder returns the rows in one order, in which all transactions lock them.
+// inOrder returns rows sorted by scope and name. Each statement of queueDeadlines locks its rows of troupe.deadlines in this order, so that two such
+// statements cannot deadlock.
 func inOrder(rows map[deadlineID]deadlineRow) []deadlineRow {
 	all := make([]deadlineRow, 0, len(rows))
 	for _, r := range rows {

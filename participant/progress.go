@@ -100,8 +100,9 @@ func (w *worker) logDeleted(start int64) {
 	w.reportLoss()
 }
 
-// reportLoss lets deadlines fire again, since messages of the partition were lost or skipped before they were read. Only the commands topic has
-// messages of deadlines.
+// reportLoss makes fireLost fire deadlines again, since messages of the partition were lost or skipped before they were read. Only the commands topic
+// has messages of deadlines. The report is in memory. If this process ends before the deadlines have fired again, and the watermark is past the lost
+// messages, the deadlines fire again only after lostAfter.
 func (w *worker) reportLoss() {
 	if w.topic != w.p.cfg.Hop.Commands() {
 		return
@@ -112,8 +113,8 @@ func (w *worker) reportLoss() {
 	}
 }
 
-// firstUnread returns the first offset that the group has not handled, of a partition that is read from start on. It returns -1 if that is not known,
-// as for a new group, which reads a topic from its start.
+// firstUnread returns the first offset that the group has not handled in the partition, which is read from start on. It returns -1 if this offset is
+// not known, as for a new group, which reads a topic from its start.
 func (w *worker) firstUnread(start kgo.Offset, of committedOffset) int64 {
 	first := max(start.EpochOffset().Offset, -1) // negative: the start of the log
 	if s := &w.lease.seen; s.topicID == of.topicID && s.watermark.offset >= 0 {
@@ -134,7 +135,7 @@ func (p *progress) from() int64 {
 	return next
 }
 
-// begins stores the offset from which an assigned partition is read. A negative offset is an end of the log, and is not stored.
+// begins stores the offset from which an assigned partition is read. It ignores a negative offset, which means an end of the log.
 func (c *consumer) begins(at topicPartition, offset int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -216,7 +217,7 @@ func (c *consumer) requestEnds(ctx context.Context, workers []*worker) {
 	}
 }
 
-// learnEnd stores the broker's end of w's partition, and reports whether the broker has more than has ended here.
+// learnEnd stores the end of w's partition that the broker has returned. It reports whether the broker has messages that have not ended here.
 func (w *worker) learnEnd(ends map[string]map[int32]kafka.Place, err error, now time.Time) (more bool) {
 	p := &w.progress
 	place, known := ends[w.topic][w.id]
@@ -237,7 +238,8 @@ func (w *worker) learnEnd(ends map[string]map[int32]kafka.Place, err error, now 
 	return w.compareEnd(now)
 }
 
-// learnOpen records since when an open transaction has kept the end of the readable log where it is, although there are messages behind it.
+// learnOpen records since when an open transaction has kept messages from being read: there are messages behind the end of the readable log, and that
+// end does not move.
 func (w *worker) learnOpen(highWatermarks map[string]map[int32]kafka.Place, now time.Time) {
 	p := &w.progress
 	top, known := highWatermarks[w.topic][w.id]
@@ -252,7 +254,7 @@ func (w *worker) learnOpen(highWatermarks map[string]map[int32]kafka.Place, now 
 	}
 }
 
-// compareEnd reports whether the broker has more than has ended here, and records since when.
+// compareEnd reports whether the broker has messages that have not ended here, and records since when.
 func (w *worker) compareEnd(now time.Time) (more bool) {
 	p := &w.progress
 	from := p.from()
@@ -278,8 +280,8 @@ func (w *worker) lastActivity() time.Time {
 	return at
 }
 
-// setStalls sets or clears each worker's progress.stalled, which Ready reports. It returns the error of one stalled partition, or nil if none is
-// stalled.
+// setStalls stores for each worker why it is stalled, or that it is not; Ready reports it. It returns the error of one stalled partition, or nil if
+// none is stalled.
 func setStalls(workers []*worker, now time.Time, patience time.Duration) (any error) {
 	var newest time.Time // of all partitions, which take turns
 	for _, w := range workers {

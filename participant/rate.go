@@ -205,10 +205,10 @@ func (r *rate) claim(ctx context.Context, p *Participant, demand int) (starts []
 	return nil, time.Millisecond, nil
 }
 
-// errLateClaims reports that permits have expired whenever a claim returns. Ready returns it.
+// errLateClaims is the reason, for Ready, that permits have expired by the time a claim returns.
 var errLateClaims = errors.New("each claim takes longer than permits live: the database is too slow for a limit of so short a time")
 
-// setUnclaimed stores why no permits can be claimed, which Ready reports. nil means that they can.
+// setUnclaimed stores the reason why no permits can be claimed, for Ready; nil if they can.
 func (r *rate) setUnclaimed(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

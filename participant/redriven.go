@@ -13,8 +13,8 @@ import (
 
 // A redriven message is normally no duplicate of its earlier deliveries, since each of these is a dead letter. After the database was set back, by a
 // failover to a standby that lagged or by a restore, this need not be so: the dead letter and the redrive are lost, but Kafka has both messages. Both
-// are read again, and only one of them must take effect: the first one that succeeds. That is the earlier message. It is the redriven one if the
-// earlier one fails again and its handler keeps no order, or it has no key.
+// are read again, and only the first one that succeeds must take effect. Usually that is the earlier message, which comes first. It can be the
+// redriven one if the earlier message fails again and does not hold a key: its handler has retry topics, or it has no key.
 //
 // Likewise a message takes effect once if a rebuild has handled it and its earlier dead letter is redriven later.
 
@@ -58,8 +58,8 @@ func (p *Participant) findEffective(b *pgx.Batch, ms []*message) (queued bool) {
 	return true
 }
 
-// dropTwins removes from known, the new identities, each one of whose message another delivery took effect. The row of such an identity stays in the
-// inbox. If both deliveries are in this transaction, the earlier one is kept.
+// dropTwins removes an identity from known, which holds the identities that are new to the inbox, if another delivery of its message took effect. The
+// identity's row stays in the inbox. If both deliveries are in this transaction, the earlier one is kept.
 func (p *Participant) dropTwins(results pgx.BatchResults, known map[identity]bool) error {
 	inserted := maps.Clone(known)
 	rows, _ := results.Query()

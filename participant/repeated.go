@@ -49,7 +49,7 @@ func (p *Participant) repeat(ctx context.Context, what string, every time.Durati
 	}
 }
 
-// pause waits for wait, or until ctx ends. It reports whether ctx has not ended.
+// pause returns true after the duration wait, or false as soon as ctx ends.
 func pause(ctx context.Context, wait time.Duration) bool {
 	if wait <= 0 {
 		return ctx.Err() == nil
@@ -64,7 +64,7 @@ func pause(ctx context.Context, wait time.Duration) bool {
 	}
 }
 
-// report counts an error or, with nil, records a success.
+// report counts err as a failure. If err is nil, it records a success.
 func (r *repeated) report(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -110,14 +110,14 @@ func (p *Participant) outage(what string) *repeated {
 	return p.outages[what]
 }
 
-// failures logs the runs that count, separately for each handler and class.
+// failures logs the runs that count as attempts, separately for each handler and class.
 type failures struct {
 	p  *Participant
 	mu sync.Mutex
 	by map[string]*repeated
 }
 
-// failed logs a run that counts, with the stack of a panic, and calls the hook.
+// failed logs a run that counts as an attempt, with the stack of a panic, and calls Hooks.Failed.
 func (p *Participant) failed(d Delivery) {
 	p.failures.of(d).report(d.Err)
 	tell(p.cfg.Hooks.Failed, d)

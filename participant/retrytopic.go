@@ -30,21 +30,20 @@ import (
 // A HandlerOption changes how the messages of one handler are handled.
 type HandlerOption func(*handler)
 
-// RetryTopics gives up order per key for a handler. A message that fails is tried Config.Immediate times at once. Then it goes to the
-// hop's topic of the first delay (topics.Hop.Retry), and is tried again after that delay; if it fails, it goes to the topic of the next
-// delay, and after the last one it is a dead letter. No message waits behind it. Of the retry settings of a saga's step only the attempts apply, and
-// Config.Retry does not apply; retry.After has only one effect, to skip the tries at once. Delays are whole seconds. The topics are
-// created at the start of Run; the relay publishes the messages to them.
+// RetryTopics gives up order per key for a handler. A message that fails is tried Config.Immediate times at once. Then it goes to the hop's topic of
+// the first delay (topics.Hop.Retry), and is tried again after that delay; if it fails, it goes to the topic of the next delay, and after the last
+// one it is a dead letter. No message waits behind it. Of the retry settings of a saga's step only the attempts apply, and Config.Retry does not
+// apply; an error with retry.After skips the tries at once, and has no other effect. Delays are whole seconds. The topics are created at the start of
+// Run; the relay publishes the messages to them.
 //
-// A retry topic is created with a retention of seven days more than its delay. Run logs a warning about an existing one that
-// keeps messages for less than its delay. A message that is too large to be sent there is a dead letter at once.
+// A retry topic is created with a retention of seven days more than its delay. Run logs a warning about an existing one that keeps messages for less
+// than its delay. A message that is too large to be sent there is a dead letter at once.
 //
-// It is for work that commutes and whose failures may last: thousands of held keys would fill troupe.held. A dead letter names
-// the topic from which the message came first, and its offset on the last.
+// Use RetryTopics for work whose order does not matter and whose failures may last: thousands of held keys would fill troupe.held. A dead letter
+// names the topic from which the message came first, and its offset on the last.
 //
-// Delays may change: retry topics that the group used before are consumed as long as they exist. A message that fails there
-// goes to the next of the present delays, or is a dead letter if there is none. Delete such a topic once it is empty and no
-// member of the earlier version runs.
+// Delays may change: retry topics that the group used before are consumed as long as they exist. A message that fails there goes to the next of the
+// present delays, or is a dead letter if there is none. Delete such a topic once it is empty and no member of the earlier version runs.
 func RetryTopics(delays ...time.Duration) HandlerOption {
 	return func(h *handler) {
 		h.delays = delays
@@ -149,8 +148,8 @@ func (m *message) unwrap() {
 	m.Extra = own
 }
 
-// unwrapHeld removes the headers of the retry topic from m, which comes from troupe.held. If m has failed there, its row counts all attempts, and the
-// count in the headers is dropped.
+// unwrapHeld removes the headers of the retry topic from m, which comes from troupe.held. If m has failed since it was held, its row counts all
+// attempts, and the number in the headers is dropped.
 func (m *message) unwrapHeld() {
 	m.unwrap()
 	m.stored = deadletter.WithoutRetry(m.stored)
@@ -265,8 +264,8 @@ type waitingRecords struct {
 	fetched time.Time
 }
 
-// due returns the time at which the first record has waited for delay. If the record's timestamp is of a clock that is ahead, the time of the fetch
-// counts instead.
+// due returns the time at which the first record has waited for delay since its timestamp. If the timestamp is of a clock that is ahead, the time of
+// the fetch counts instead.
 func (part *waitingRecords) due(delay time.Duration) time.Time {
 	at := part.records[0].Timestamp
 	if at.After(part.fetched) {

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// lowMark is an offset of a partition up to which every message has ended.
+// lowMark is an offset of a partition up to which every message has ended, that offset included.
 type lowMark struct {
 	topicID uuid.UUID
 	offset  int64
@@ -79,7 +79,7 @@ func sorted(runs []offsetRange) []offsetRange {
 }
 
 // merge joins adjacent ranges of one leader epoch, so that one binary search finds an offset. runs must be sorted. If ranges of two epochs overlap,
-// the log was cut at the low end of the later epoch's range: offsets of the earlier epoch from there on are dropped.
+// the log was cut at the low end of the range of the later epoch. From there on, offsets of the earlier epoch are dropped.
 func merge(runs []offsetRange) []offsetRange {
 	merged := runs[:0]
 	for _, r := range runs {
@@ -101,8 +101,8 @@ func merge(runs []offsetRange) []offsetRange {
 	return merged
 }
 
-// span returns the offsets of messages in the form of a row of troupe.inbox_offsets: offsets is nil if they are all the offsets from low to high. ms
-// need not be sorted.
+// span returns the offsets of ms in the form of a row of troupe.inbox_offsets. offsets is nil if ms has each offset from low to high. ms need not be
+// sorted.
 func span(ms []*message) (low, high int64, offsets []int64, epoch int32) {
 	low, high, epoch = ms[0].offset, ms[0].offset, ms[0].epoch
 	for _, m := range ms {

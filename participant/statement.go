@@ -121,7 +121,7 @@ func nextWord(sql string) (word, rest string) {
 	return "", ""
 }
 
-// skip returns the end of the string, quoted name or comment that begins at i, or i if none does.
+// skip returns the end of the string, quoted name or comment that begins at i; i if none of them begins there.
 func skip(sql string, i int) int {
 	two := sql[i:min(i+2, len(sql))]
 	switch {
@@ -160,7 +160,7 @@ func skip(sql string, i int) int {
 	return i
 }
 
-// upTo returns the length of s up to the end of the first what in it; without one, the length of s.
+// upTo returns the length of the part of s that ends with the first occurrence of what; the length of s if there is none.
 func upTo(s, what string) int {
 	if at := strings.Index(s, what); at >= 0 {
 		return at + len(what)

@@ -43,7 +43,7 @@ type PartitionStats struct {
 	Running int // messages in transactions under way
 	Held    int // keys in troupe.held
 	// Limited counts the keys whose next message, or held message, waits for a rate limit or concurrency limit of its handler. LimitedSince is the
-	// time since when there has been at least one such key without a break.
+	// time since when there has always been at least one such key.
 	Limited      int
 	LimitedSince time.Time
 	Later        int // messages of a retry topic that were fetched and are not due

@@ -30,11 +30,11 @@ func Queue(ctx context.Context, tx pgx.Tx, sql string, args ...any) error {
 	return err
 }
 
-// AfterCommit registers fn to be called when a handler's transaction has committed, and reports whether it will be: false for a
-// savepoint, for a transaction that is not a participant's, and after the handler has returned. fn runs before the message
-// counts as handled and must not block. It is never called if the commit got no answer, even if the transaction has committed. Nor is
-// it called if the process ends before. Work that must not be lost belongs in the transaction. A panic in fn ends the process. With
-// local work the fn of the key's next message may be called first, since another worker sees the commit as soon as this one.
+// AfterCommit registers fn to be called when a handler's transaction has committed, and reports whether it will be: false for a savepoint, for a
+// transaction that is not a participant's, and after the handler has returned. fn runs before the message counts as handled and must not block. fn is
+// never called if the commit got no answer, even if the transaction has committed, or if the process ends before. Work that must not be lost belongs
+// in the transaction. A panic in fn ends the process. With local work the fn of the next message of the key may be called first, since another worker
+// can run that message as soon as this transaction has committed.
 func AfterCommit(tx pgx.Tx, fn func()) bool {
 	l, ok := tx.(*lentTx)
 	return ok && l.afterCommit(fn)
@@ -58,8 +58,8 @@ type handlerTx struct {
 	unsent error
 	// spoiled is true if the session has settings of a handler, so that the connection must not be used again.
 	spoiled bool
-	// The answers so far. They are sent with COMMIT, as one statement: sent one by one, each would make the next handler's statements slower. If a
-	// statement must come after them, keepOrder queues them earlier.
+	// events, stored and answers are the answers so far. They are sent with COMMIT: sent one by one, each would make the next handler's statements
+	// slower. If a statement must come after them, keepOrder queues them earlier.
 	events  outbox.Rows
 	stored  pgx.Batch
 	answers answerRows // queued after stored
@@ -92,7 +92,7 @@ func (t *handlerTx) flush(ctx context.Context) (last pgconn.CommandTag, err erro
 	return last, err
 }
 
-// noteUnsent stores in unsent an error of queued statements after which the server's transaction is still open.
+// noteUnsent stores err in unsent if err is of queued statements and the server's transaction is still open after it.
 func (t *handlerTx) noteUnsent(err error) {
 	if raw := t.conn.Conn().PgConn(); err != nil && t.unsent == nil && !raw.IsClosed() && raw.TxStatus() == 'T' {
 		t.unsent = err
@@ -113,7 +113,7 @@ func ran(q *pgx.QueuedQuery, results pgx.BatchResults) (tag pgconn.CommandTag, e
 	return results.Exec()
 }
 
-// ignore returns err, or nil if known is set: both have the same cause.
+// ignore returns err, or nil if known is set: then both errors have the same cause.
 func ignore(err, known error) error {
 	if known != nil {
 		return nil
@@ -159,7 +159,8 @@ func (t *handlerTx) QueryRow(ctx context.Context, sql string, args ...any) pgx.R
 	return lastRow{results}
 }
 
-// behind sends a query after the queued statements, in one round trip, and reads their results. The caller reads the result of the query itself.
+// behind sends a query after the queued statements, in one round trip, and reads the results of the queued statements. The caller reads the result of
+// the query.
 func (t *handlerTx) behind(ctx context.Context, sql string, args []any) (pgx.BatchResults, error) {
 	t.queue.Queue(sql, args...)
 	results, queries := t.send(ctx)
@@ -243,7 +244,7 @@ func (t *handlerTx) QueueBatch(b *pgx.Batch) error {
 
 func add(to, b *pgx.Batch) { to.QueuedQueries = append(to.QueuedQueries, b.QueuedQueries...) }
 
-// keepOrder queues the answers so far, so that all statements that are queued later come after them.
+// keepOrder queues the answers so far, so that all statements that are queued later come after the answers.
 func (t *handlerTx) keepOrder() {
 	t.out.Queue(&t.queue, &t.events)
 	t.answers.queue(&t.stored)
@@ -272,8 +273,8 @@ func (t *handlerTx) Begin(ctx context.Context) (pgx.Tx, error) {
 	return t.Tx.Begin(ctx)
 }
 
-// inUTF8 is run if the database is in UTF-8 and the role's client_encoding is another one. pgx sends the strings of Go, which are UTF-8, as
-// they are. Postgres would convert them, and an answer would have another key than its command.
+// inUTF8 is executed if the database is in UTF-8 and the role's client_encoding is another one. pgx sends Go's strings, which are UTF-8, unchanged.
+// Postgres would convert them, and an answer would have another key than its command.
 const inUTF8 = "SELECT set_config('client_encoding', 'UTF8', true)"
 
 // begin begins a transaction. BEGIN and the statements of first are sent in one round trip; then read reads the results of these statements.

@@ -33,8 +33,8 @@ func (p *Participant) findUnpublished(ctx context.Context) (u unpublished, err e
 	return u, err
 }
 
-// warnUnpublished logs that rows of the outbox wait and no relay publishes them. warned reports whether it has logged. It logs nothing if the role
-// may not read the tables, as with the grants of an earlier version.
+// warnUnpublished logs that rows of the outbox wait and no relay publishes them. warned reports whether it has logged a line. It logs none if the
+// role may not read the tables, as with the grants of an earlier version.
 func (p *Participant) warnUnpublished(ctx context.Context) (warned bool, err error) {
 	u, err := p.findUnpublished(ctx)
 	var refused *pgconn.PgError

@@ -15,6 +15,9 @@ import (
 // A batch that unpacks to more than unpackBytes blocks its partition: kgo does not fetch from the partition any more. The worker records the batch in
 // troupe.unreadable_batches, where `troupe batch skip` marks it as skipped. Then the worker queues a record with the batch's last offset behind all
 // messages before the batch. When that record ends, the group's offset is behind the batch, and the member joins again.
+//
+// The queued record writes no row of troupe.inbox_offsets. If the process crashes before the record's offset is committed and the watermark is
+// stored, the batch blocks the next owner too: it finds the batch marked, and skips it again.
 
 var (
 	//go:embed sql/record_batch.sql
