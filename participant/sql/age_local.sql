@@ -1,5 +1,5 @@
--- The entry at @position becomes poison, since it has waited for a handler of its type for too long. Later entries of its key and type have waited
--- for the same time, or since they were written: the statement stores this, so that their wait does not begin only now.
+-- The entry at @position becomes poison, since it has waited for a handler of its type for too long. The statement stores the same wait for later
+-- entries of its key and type, but at most the time since they were written. Otherwise their own wait would begin only now.
 UPDATE troupe.local_work AS w
 SET unhandled_since = least(greatest(w.created_at, clock_timestamp() - make_interval(secs => @unhandled_for::float8)), clock_timestamp()),
     error_class     = 'transient',

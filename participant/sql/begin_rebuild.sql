@@ -1,5 +1,5 @@
--- Begins the partition's part of a rebuild, if it may begin: sets the watermark back, and moves the offsets above the watermark that have ended to
--- the rebuild. Messages up to until that have not ended are handled as ever, in the order of their keys.
+-- Begins the partition's part of a rebuild, if it may begin: sets the watermark back, and moves the ended offsets above the watermark to the rebuild.
+-- Messages up to until that have not ended are handled as usual, in the order of their keys.
 WITH begun AS (
   UPDATE troupe.rebuild_partitions AS p
   SET began_at = clock_timestamp(),

@@ -1,6 +1,6 @@
--- As cancel_deadline.sql, for many deadlines. The arrays are as in insert_recent.sql. @limit is the number of deadlines: it shows the planner that
--- they are few, so that the index is used for each, whatever the table's statistics are. The group is a column of the join: if it were a condition of
--- its own, a plan that was made while the table was empty would read all deadlines of the group.
+-- As cancel_deadline.sql, for many deadlines. The arrays are as in insert_recent.sql. @limit is the number of deadlines. It shows the planner that
+-- they are few, so that the index is used for each, whatever the table's statistics are. The group is a column of the join: as a condition of its own
+-- it would let a plan that was made while the table was empty read all deadlines of the group.
 DELETE FROM troupe.deadlines AS d
 USING (
   SELECT @group::text AS consumer_group, scope, name

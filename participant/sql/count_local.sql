@@ -1,5 +1,5 @@
--- Counts the entries up to @last that were not tried. An entry that waits for its next try was tried; the entries of its key behind it wait for it
--- and do not count.
+-- Counts the entries up to @last that were not tried. An entry that waits for its next try was tried, so it does not count. The entries of its key
+-- behind it wait for it, and do not count either.
 SELECT count(*)
 FROM troupe.local_work AS w
 WHERE consumer_group = @group

@@ -1,5 +1,5 @@
--- Returns the other deliveries that took effect of each message: deliveries with a row in the inbox and without a dead letter. The arrays are as in
--- insert_recent.sql.
+-- Returns, for each message, the other deliveries of it that took effect: deliveries with a row in the inbox and without a dead letter. The arrays
+-- are as in insert_recent.sql.
 SELECT m.identity, m.redrive, other.redrive
 FROM unnest((SELECT @identities::text[]), (SELECT @redrives::integer[]), (SELECT @message_ids::text[]), (SELECT @slots::smallint[]),
             (SELECT @uuids::uuid[])) AS m (identity, redrive, message_id, slot, uuid),

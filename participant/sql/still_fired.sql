@@ -1,5 +1,5 @@
 -- Returns whether a deadline has fired and has neither been handled nor become a dead letter after @redrive redrives. If so, and the inbox has the
--- identity of its message, that identity is of another message, which a sender of commands made with the deadline's id.
+-- identity of the deadline's message, then that identity is of another message: a sender of commands made that one with the deadline's id.
 SELECT EXISTS (
   SELECT
   FROM troupe.deadlines

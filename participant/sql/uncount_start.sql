@@ -1,4 +1,5 @@
--- Uncounts the last start of messages whose run has ended without an attempt: it did not end the process. A new owner may have started them since.
+-- Subtracts the last start of messages whose run has ended without an attempt: that run did not end the process. It does nothing if a new owner has
+-- the lease, since that owner may have started the messages.
 WITH ended AS MATERIALIZED (
   SELECT m.topic_id, m."offset"
   FROM unnest(@topic_ids::uuid[], @offsets::bigint[]) AS m (topic_id, "offset")

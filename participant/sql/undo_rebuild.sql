@@ -1,5 +1,5 @@
--- Sets the watermark forward to where it was before a rebuild that was cancelled, restores the offsets above it that had ended, and
--- removes the held messages of the rebuild, which had been handled before. It returns one row if it has set the watermark.
+-- Undoes the partition's part of a rebuild that was cancelled: sets the watermark forward to its value before the rebuild, restores the offsets above
+-- it that had ended, and deletes the held messages of the rebuild, which had been handled before. Returns one row if it has set the watermark.
 WITH undone AS (
   UPDATE troupe.rebuild_partitions AS p
   SET undone_at = clock_timestamp()
