@@ -40,21 +40,21 @@ type message struct {
 	atTakeOver       bool                  // it was in the partition before this member took the partition over
 	deadline         *firing               // nil if it is not the message of a deadline
 	override         *retryheader.Override // its sender's settings for retries; nil for none
-	held             *heldRow              // nil when it comes from the topic
-	again            again                 // when it comes from a retry topic
+	held             *heldRow              // nil unless it comes from troupe.held, or has failed in troupe.local_work
+	again            again                 // its retry state, if it comes from a retry topic
 	tries            int                   // immediate tries so far
 	unnamed          bool                  // it has no ce_id
 	entry            *entry                // nil unless it comes from troupe.local_work
 	began            time.Time             // start of the run
 	outcome          envelope.Outcome      // of the run
 	idle             string                // why the run did nothing, if its saga's barrier blocked the handler
-	passed           string                // why it ends without effect
+	passed           string                // the reason why it ends without effect
 	rebuilt          bool                  // a rebuild handles it again
 	result           *callResult           // of its call of another service, until it ends
-	announced        *uint32               // version of the mark of its call, if its present run inserted it
+	announced        *uint32               // the version of its call's mark, if its present run inserted the mark
 	called           bool                  // its call, or its handler, has begun
 	alone            bool                  // the run has no other message
-	unhandledFor     time.Duration         // how long it has waited for a member with a handler, when it was read
+	unhandledFor     time.Duration         // how long it had waited for a member with a handler when it was read
 	txEnded          error                 // set if a handler in its transaction has ended the transaction
 
 	limits *limits // of its handler; nil if there are none, or if m comes from troupe.held
@@ -62,11 +62,12 @@ type message struct {
 	tardy  int     // how often its permit had expired when its handler was to run
 	waited bool    // it waits for a slot of its concurrency limit
 
-	due  bool    // no message at all, but the turn of a held key
+	due  bool    // it is no message, but represents the turn of a held key
 	turn holdKey // that key
 }
 
-// read decodes the headers of a record; for one of a retry topic it removes the headers that were added for that topic.
+// read decodes the headers of m's record and finds m's handler. If fromRetry is true, the record is from a retry topic, and read removes the headers
+// that were added for that topic.
 func (m *message) read(p *Participant, fromRetry bool) {
 	m.Message, m.unreadable = kafka.Message(m.record)
 	if fromRetry && m.unreadable == nil {

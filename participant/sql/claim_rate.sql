@@ -1,6 +1,6 @@
--- Claims @n permits. next_start is the start of the permit after the last claimed one, with the spacing of the limit (calls, span) of that claim;
--- newRate has the formulas. If that limit was lower than the present one, its spacing was longer, and the start is moved back by the difference. If
--- the start is later than either limit can leave it, a clock was set back, and the permits start now.
+-- Claims @n permits. next_start is the start of the permit that follows the last claimed one. It was computed with the spacing of the limit (calls,
+-- span) of that claim; newRate has the formulas. If that limit was lower than the present one, its spacing was longer, and the start is moved back by
+-- the difference. If the start is later than either limit allows, a clock was set back, and the claimed permits start now.
 WITH locked AS (
   SELECT consumer_group, handler, waiting_since, clock_timestamp() AS at, next_start, calls, extract(epoch FROM span)::float8 AS per
   FROM troupe.rate_limits

@@ -1,4 +1,4 @@
--- Ends the entries that are still the caller's in this transaction: as done, or as failed if there is an error.
+-- Ends the entries that the caller still owns in this transaction. They end as failed if there is an error, else as done.
 UPDATE troupe.local_work AS w
 SET status          = CASE WHEN @error::text IS NULL THEN 'done' ELSE 'failed' END,
     attempts        = @attempts,

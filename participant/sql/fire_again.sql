@@ -1,8 +1,8 @@
--- Makes deadlines fire again that fired at least @age seconds ago, or at any time without @age, since their messages may have been lost, or skipped,
--- before they were read. A message that comes again has the same id: if the first one was not lost, the second one is ignored.
+-- Makes deadlines fire again that fired at least @age seconds ago, or at any time if @age is null: their messages may have been lost or skipped
+-- before they were read. A message that comes again has the same id. So if the first one was not lost, the second one is ignored.
 --
--- A deadline that is a dead letter or held is left out: its message was read. So a redriven message that is lost is left out, too: its dead letter
--- has the identity that the deadline would have again. A row that another transaction has locked is left out: its message runs, or it is being
+-- A deadline whose message is a dead letter or held is left out: the message was read. So a redriven message that is lost is left out, too: its dead
+-- letter has the identity that the deadline would have again. A row that another transaction has locked is left out: its message runs, or it is being
 -- cancelled. The result is the earliest row, before which the next statement continues, and the number of rows.
 WITH lost AS (
   SELECT consumer_group, scope, name, fired_at

@@ -1,4 +1,4 @@
--- Deletes the identity of a deadline's message that was refused: the message may come again when the deadline is there again. See meet.
+-- Deletes the identity of a deadline's message that meet has refused. The message may come again when the deadline's row is there again.
 WITH recent AS (
   DELETE FROM troupe.inbox_recent
   WHERE consumer_group = @group

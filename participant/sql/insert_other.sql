@@ -1,8 +1,8 @@
--- The arrays are as in insert_recent.sql. An earlier version stored an id without its source: such a row counts for every source, as long as it is
--- kept.
+-- Inserts the identities that insert_recent.sql does not insert: ids that are no UUIDv7, or of a day that the group does not keep in the ring. The
+-- arrays are as in insert_recent.sql. An earlier version stored an id without its source: such a row counts for every source, as long as it is kept.
 --
 -- A UUIDv7 of a day that has a table in the ring is inserted into the ring too, if members of the group have used the ring. A member with another
--- InboxRetention may insert the same id there at this moment, and the two must meet at a unique key.
+-- InboxRetention may insert the same id there at this moment, and the two insertions must meet at a unique key.
 WITH m AS MATERIALIZED (
   SELECT n.*, s.slot
   FROM unnest((SELECT $2::text[]), (SELECT $3::integer[]), (SELECT $4::integer[]), (SELECT $5::uuid[]), (SELECT $6::text[]))

@@ -1,5 +1,5 @@
--- Inserts a deadline, and keeps an existing one. But an existing one that has fired, and whose dead letter was discarded, is replaced: it will not be
--- handled any more. The columns are as in schedule_deadline.sql.
+-- Inserts a deadline, unless it exists. An existing one that has fired, and whose dead letter was discarded, is replaced: it will not be handled any
+-- more. The columns are as in schedule_deadline.sql.
 WITH n AS (
   SELECT coalesce(@at::timestamptz, clock_timestamp() + make_interval(secs => @after::float8)) AS due_at,
          CASE WHEN utf8 AND @utf8_key::bytea IS NOT NULL THEN convert_from(@utf8_key, 'UTF8') ELSE @key END AS key,

@@ -1,4 +1,4 @@
--- Inserts or renews the marks of forward calls. A mark means that the call may have begun, or is about to begin. Each run renews the mark's time, so
+-- Inserts or renews the marks of forward calls. A mark means that the call has begun or is about to begin. Each run renews the time of its mark, so
 -- that the mark is kept as long as an answer to the call would be. A call whose stored answer is repeated does not begin, and gets no mark.
 INSERT INTO troupe.answers (consumer_group, message_type, idempotency_key, outcome, type, content_type, command_key)
 SELECT @group, k.operation, k.saga, 'begun', '', '', ''

@@ -1,6 +1,6 @@
 -- Deletes the row of a deadline whose message is handled. Each service that may send commands to the hop may send such a message, and the id is no
--- secret. So the message must be the one that the row became when it fired: with its key and its payload, or with the payload of an operator's edit.
--- A relay may have encoded a payload of JSON. The row is locked first: the transaction that has fired it may not be visible yet.
+-- secret. So the message must be the one that the row's firing wrote, with its key and its payload, or with the payload of an operator's edit. A
+-- relay may have encoded a payload of JSON. The row is locked first, since the transaction that has fired it may not be visible yet.
 WITH found AS MATERIALIZED (
   SELECT id, due_at, fired_at, key, key_bytes, payload
   FROM troupe.deadlines

@@ -1,5 +1,5 @@
--- Deletes old answers to sagas' commands. The same statement stores the time up to which answers may be gone: a command that finds no answer reads
--- that time afterwards.
+-- Deletes old answers to sagas' commands, and stores in the same statement the time up to which answers may be deleted. A command that finds no
+-- answer reads that time afterwards.
 WITH gone AS (
   DELETE FROM troupe.answers
   WHERE ctid = ANY (ARRAY(

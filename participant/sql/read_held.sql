@@ -1,5 +1,5 @@
--- Returns the rows of a key whose headers contain the saga's id and the step anywhere; the caller reads the headers to find the calls of the step. It
--- looks at all rows of the key: a call behind many others would otherwise run although its compensation has come.
+-- Returns the rows of a key whose headers contain the saga's id and the step anywhere. The caller reads the headers to find the calls of the step.
+-- All rows of the key are searched: otherwise a call behind many others would run although its compensation has come.
 SELECT position, topic_id, "offset", headers, attempts, message_id
 FROM troupe.held
 WHERE consumer_group = @group

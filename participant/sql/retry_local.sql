@@ -1,5 +1,4 @@
--- Stores a failed run of the entry at @position, which then waits for its next try. The entries behind it that were claimed with it become pending
--- again.
+-- Stores a failed run of the entry at @position, which then waits for its next try. Entries behind it that were claimed with it become pending again.
 UPDATE troupe.local_work AS w
 SET status          = 'pending',
     attempts        = CASE WHEN w.position = @position THEN @attempts ELSE w.attempts END,

@@ -1,4 +1,4 @@
--- Makes claimed entries that did not run pending again, otherwise unchanged.
+-- Makes claimed entries that did not run pending again. It changes nothing else in them.
 UPDATE troupe.local_work AS w
 SET status    = 'pending',
     locked_at = NULL,

@@ -1,5 +1,5 @@
--- Sends a message to a retry topic, once for each @step. With its first message the topic is recorded as the lease of its first partition: a later
--- version then finds the topic even if no member was ever assigned it.
+-- Sends a message to a retry topic, once for each @step. With the first message of a retry topic, the topic is recorded as the lease of its first
+-- partition: so a later version finds the topic even if no member was ever assigned it.
 WITH once AS (
   INSERT INTO troupe.inbox (consumer_group, message_id, redrive)
   VALUES (@group, @step, @redrive)

@@ -1,6 +1,6 @@
--- Counts the held messages of partitions in which a try is overdue: a member that consumes the topic would have made it. If no message has a next
--- try, since the first one of each key has ended and the later ones wait for their turn, the time of the lease's release counts instead. That time is
--- null if the last owner crashed.
+-- Counts the held messages of each partition in which a try is overdue: a member that consumes the topic would have made it. A partition may have no
+-- message with a next try, if the first one of each key has ended and the later ones wait for their turn. For such a partition the time of the
+-- lease's release counts instead, which is null if the last owner crashed.
 SELECT topic, partition, count(*)
 FROM troupe.held
 LEFT JOIN troupe.leases USING (consumer_group, topic, partition)

@@ -1,5 +1,5 @@
--- Raises the term by a random number of at most a million: after the database was set back, a new owner almost never has the term of an owner
--- that the database has lost and that still runs. A new lease may even have the id of a lost one.
+-- Raises the term by a random number of at most a million. If the database was set back, an owner that the database has lost may still run. The
+-- random number makes it unlikely that a new owner gets the term of that owner. A new lease may even have the id of a lost one.
 WITH before AS (
   SELECT id, term, released_at FROM troupe.leases WHERE id = @lease FOR UPDATE
 )

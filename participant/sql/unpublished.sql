@@ -1,5 +1,5 @@
 -- Counts the rows of the outbox that no relay publishes, up to 10,000, and returns the age of the oldest in seconds. The count is 0 while a relay has
--- a lease. Rows from before the end of the last lease do not count: a relay may have published them, and retention keeps them.
+-- a lease. Rows that are older than the end of the last lease do not count: a relay may have published them, and retention keeps them.
 WITH relay AS (
   SELECT count(*) > 0 AS ran, coalesce(bool_or(expires_at > clock_timestamp()), false) AS active, max(expires_at) AS ended
   FROM troupe.relay_leases
