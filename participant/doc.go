@@ -44,8 +44,8 @@
 // Both calls may come at the same time, in any partition: both insert one unique key, and the second runs again. Answers are
 // kept for Config.InboxRetention, those to a saga's commands for Config.BarrierRetention.
 //
-// Order per key. Messages of a key take effect in their order in the partition, through retries too: while one waits
-// for its next try its key is held, and later messages of the key wait in troupe.held while other keys go on. Once the first
+// Order per key. Messages of a key take effect in their order in the partition, also if one of them is retried. While a message
+// waits for its next try, its key is held: later messages of the key wait in troupe.held, and other keys go on. Once the first
 // has ended, the others follow at once, as many as Config.Batch in a transaction. Messages of
 // different keys run concurrently and overtake each other. OnAll gets the events of a batch in one call, with the events of a key
 // in their order. A message without a key holds only itself. A compensation overtakes the held forward command of its own saga
@@ -107,14 +107,13 @@
 // gets the events from then on.
 //
 // Messages that had reached Kafka do not move. Let a participant with Brokers and the same Group handle them: it recognises the
-// messages that were handled here. The same holds for held messages, which Stats.Stranded counts while no such participant
-// tries them. A row that the relay published and has not recorded as published yet (a few seconds under wal) moves too; its
+// messages that were handled here. It also tries held messages, which Stats.Stranded counts while no such participant runs. A row that the relay published and has not recorded as published yet (a few seconds under wal) moves too; its
 // second delivery is a duplicate, which the Group's inbox recognises within Config.InboxRetention.
 //
 // A writer's INSERT for a local topic reports no inserted row, and RETURNING returns none, since the row is not in the outbox.
 // Nothing else changes for the writer.
 //
-// troupe.end_local fails while a member of any group consumes the topic, since its messages go to Kafka afterwards, where that
+// troupe.end_local fails while a member of any group consumes the topic: afterwards the topic's messages go to Kafka, where that
 // member does not read. After a failover to a standby that lagged, or a restore, a topic may no longer be local. Running
 // members then make it local again and log an error; if their role may not, Ready reports it.
 //
@@ -123,12 +122,13 @@
 //
 // # The handler's transaction
 //
-// A handler may use tx until it returns; each later use, of a savepoint of it too, is an error. A goroutine that still uses it
-// then fails the run. SQL must not begin or end transactions; tx.Begin sets savepoints. The participant reads in the text of the statements that a
-// handler changes settings (SET, SET LOCAL, RESET, set_config). Its messages run alone from then on; if the session keeps
-// a setting, the connection is closed. Settings that a function changes are not noticed: make such a handler Alone, and let
-// the function change them for the transaction only. tx.Conn() is the connection itself, for its types and configuration:
-// statements sent on it are not watched. LargeObjects makes the message run alone, on a connection that is closed afterwards.
+// A handler may use tx until it returns; each later use, also of a savepoint of tx, is an error. If a goroutine still uses tx when
+// the handler returns, the run fails. The handler's SQL must not begin or end transactions; tx.Begin sets savepoints. From the text
+// of its statements the participant recognises a handler that changes settings (SET, SET LOCAL, RESET, set_config). The messages of
+// such a handler run alone from then on; if the session keeps a setting, the connection is closed. Settings that a function changes
+// are not noticed: make such a handler Alone, and let the function change them for the transaction only. tx.Conn() is the connection
+// itself, for its types and configuration: statements that are sent on it are not watched. LargeObjects makes the message run alone,
+// on a connection that is closed afterwards.
 //
 // # Failures
 //
@@ -200,6 +200,7 @@
 //	commit with unknown result       -          run again; the inbox decides
 //	crash between a failed run and   -          delivered again; the run is not counted as an attempt
 //	the record of its failure
+//	crash after that record          -          the attempt is counted; the log line, Hooks.Failed and Hooks.Held may be missing
 //	crash between two attempts       -          the number of attempts is stored: in troupe.held, or in the headers on a retry topic.
 //	                                            With RetryTopics, tries at once that failed are counted in memory only
 //	crash after the last commit,     -          as after any crash, the next owner runs the first messages in quarantine
