@@ -91,7 +91,7 @@ func TestAnExpectationBeginsWhereItsEventIsWritten(t *testing.T) {
 	require.Zero(t, count(t, s, waiting))
 }
 
-// TestAnOwnEventThatAnObserverOfEventsDoesNotWantIsPassedOver: a participant may have a coordinator, which observes all events, beside expectations.
+// TestAnOwnEventThatAnObserverOfEventsDoesNotWantIsPassedOver: a participant with expectations may also have a coordinator, which observes all events.
 func TestAnOwnEventThatAnObserverOfEventsDoesNotWantIsPassedOver(t *testing.T) {
 	t.Parallel()
 	cfg := reserving(t, nil)

@@ -69,7 +69,7 @@ func TopicIDs(ctx context.Context, client *kgo.Client, names ...string) (map[str
 }
 
 // MayRead reports whether a topic exists. It returns an error if this client may not see or read the topic, or if the broker does not answer. If a
-// broker does not list the rights of its clients, MayRead assumes that this one may read what it may see.
+// broker does not list the rights of its clients, MayRead assumes that this one may read each topic that it sees.
 func MayRead(ctx context.Context, client *kgo.Client, name string) (exists bool, err error) {
 	details, err := kadm.NewClient(client).ListTopics(kadm.WithAuthorizedOps(ctx), name)
 	if err != nil {
