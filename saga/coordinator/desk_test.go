@@ -451,6 +451,14 @@ func TestAMovedSagaIsFoundAnew(t *testing.T) {
 	require.NoError(t, f.pool.QueryRow(t.Context(), "SELECT count(*) FROM troupe.saga_associations WHERE saga_id = 'order/o-1' AND variable = 'customer_id'").Scan(&n))
 	require.Equal(t, 1, n)
 	f.equalsItsLogOf("order/o-1")
+
+	_, err = f.desk().Preview(t.Context(), "order/o-1", saga.Event{Kind: saga.ActAbandon})
+	require.NoError(t, err)
+	require.Zero(t, f.count("SELECT count(*) FROM troupe.saga_stash"))
+	_, err = f.desk().Act(t.Context(), "order/o-1", annsEvent(saga.ActAbandon, ""))
+	require.NoError(t, err)
+	require.Equal(t, 1, f.count("SELECT count(*) FROM troupe.saga_stash WHERE variable = 'customer_id' AND value = 'c-1'"), "it is for the next saga of the customer")
+	f.equalsItsLogOf("order/o-1")
 }
 
 // Semantic locks and stashed events are listed.
