@@ -105,11 +105,8 @@ func (w *Work) foreign(ctx context.Context) (is bool, err error) {
 }
 
 // scheduleApart schedules each target that was set apart as a deadline of this group. The deadline is due at once, or later for an
-// early answer. scheduleApart also logs the events that were not stashed.
+// early answer.
 func (w *Work) scheduleApart(ctx context.Context, ds extension.Deadlines, taken []participant.Taken) error {
-	for _, why := range w.pass.notKept {
-		w.d.cfg.Log.Warn().Str("why", why).Msg("an event is not kept for a saga that has not started; another saga has taken it")
-	}
 	for _, t := range w.pass.apart {
 		of := t.id
 		if t.start.Kind != "" {
@@ -146,7 +143,8 @@ func (w *Work) scheduleApart(ctx context.Context, ds extension.Deadlines, taken 
 	return nil
 }
 
-// retriesEarly reports whether t, an early answer, is tried again. It logs a warning if t is ignored, or if t has waited for an hour.
+// retriesEarly reports whether t, an early answer, is tried again. If t is ignored, or has waited for an hour, CallHooks logs a warning
+// after the commit.
 func (w *Work) retriesEarly(ctx context.Context, t target) (again bool, err error) {
 	again = w.pass.exists(t.id)
 	why := "answer waits: its saga has not sent the command that it answers, as if the saga's database was set back"
@@ -159,7 +157,7 @@ func (w *Work) retriesEarly(ctx context.Context, t target) (again bool, err erro
 		why = "answer ignored: its saga does not exist"
 	}
 	if !again || t.tries == early.Attempts+1 && w.pass.exists(t.id) {
-		w.d.cfg.Log.Warn().Str("saga", t.id).Str("step", t.event.Step).Str("message_id", t.event.Message).Msg(why)
+		w.warnings = append(w.warnings, warning{t, why})
 	}
 	return again, nil
 }

@@ -72,6 +72,13 @@ type Work struct {
 	pass             *pass
 	conflictReported bool // Config.Conflict has been called
 	expired          map[expiredKind]int
+	warnings         []warning
+}
+
+// A warning is the text of a log line about an early answer, the target.
+type warning struct {
+	target target
+	text   string
 }
 
 // Begin returns a Work that decides in tx.
@@ -327,9 +334,19 @@ func (w *Work) Finish(ctx context.Context, taken []participant.Taken, err error)
 // expiredKind is a kind of stashed events that expired: the type of the saga that awaited them, and the event.
 type expiredKind struct{ saga, hop, event string }
 
-// CallHooks calls Config.Stashed and Config.Decided for everything that this Work has done, and logs the stashed events that have expired.
+// CallHooks calls Config.Stashed and Config.Decided for everything that this Work has done. It also logs the stashed events that have
+// expired, the events that were not stashed, and the early answers that are ignored or have waited for an hour. If the process ends
+// between the commit and CallHooks, these log lines are lost, as the calls of the hooks are.
+//
 // Call it after the commit. In a caller's transaction, whose commit is not reported, call it after the last statement.
 func (w *Work) CallHooks() {
+	for _, why := range w.pass.notKept {
+		w.d.cfg.Log.Warn().Str("why", why).Msg("an event is not kept for a saga that has not started; another saga has taken it")
+	}
+	for _, one := range w.warnings {
+		e := one.target.event
+		w.d.cfg.Log.Warn().Str("saga", one.target.id).Str("step", e.Step).Str("message_id", e.Message).Msg(one.text)
+	}
 	for kind, n := range w.expired {
 		w.d.cfg.Log.Info().Str("saga", kind.saga).Str("hop", kind.hop).Str("event", kind.event).Int("events", n).
 			Msg("stashed events have expired: no saga took them")
