@@ -65,7 +65,7 @@ type pass struct {
 	// looked ends the pass: the coordinator has learned new definitions, and must find the targets again.
 	looked  func(context.Context) error
 	notKept []string // for each event that was not stashed, and whose message has other effects: the reason
-	apart   []target // the targets that End schedules as messages of their own: see Apart
+	retries []target // each gets a deadline with a RetryEvent: see retryLater
 }
 
 // loaded is a saga in a pass. If the State's version is 0, the saga does not exist yet.
@@ -202,7 +202,7 @@ func (p *pass) take(ctx context.Context, t target) error {
 	case fx.Refused != "":
 		return p.failed(t, fx.Refused)
 	case fx.Early && t.unreadable == nil:
-		p.setEarlyApart(t)
+		p.retryEarly(t)
 	}
 	return p.unstash(ctx, t.message, t.id)
 }

@@ -25,18 +25,18 @@ type target struct {
 	stash   time.Duration    // how long the event is kept if there is no saga: the longest time of all versions that await it; 0: it is not kept
 	lock    string           // for a start: the name of the lock that the new saga takes
 	start   saga.Event       // for a start by a message: event with the fields of the message, not yet the variables of the saga
-	// alone is true if the message has no other target.
-	alone bool
+	alone   bool             // the message has no other target
 	// unreadable is Message.Unreadable. It is set only for the target that the message answers.
 	unreadable error
-	// tries counts how often the event came before its saga or its step.
+	// tries counts how often the event, an answer, came before its saga or before the command that it answers.
 	tries int
 	// answered is the id of the saga that gets the message as an answer. That saga does not get it as an awaited event too.
 	answered string
 }
 
 // targets returns the targets of m: the saga that m answers, the sagas that m starts, and the sagas that await m. An answer may be all
-// three, since it is also an event. A start that cannot be evaluated is set apart, so that it does not fail the other targets.
+// three, since it is also an event. A start that cannot be evaluated is tried again by itself, so that it does not fail
+// the other targets.
 func (p *pass) targets(ctx context.Context, i int, m Message) (ts []target, err error) {
 	answered := ""
 	if m.SagaID != "" && m.SagaStep != "" {
@@ -93,7 +93,7 @@ func (p *pass) targets(ctx context.Context, i int, m Message) (ts []target, err 
 		return ts, failure
 	}
 	for _, t := range failed {
-		p.setApart(t)
+		p.retryLater(t)
 	}
 	return ts, nil
 }
@@ -154,7 +154,7 @@ func keyOf(m Message) *string {
 }
 
 // find loads all sagas of the targets at once. It sets the id of each target that finds its saga by the key. A target that finds its
-// sagas by a variable may have several: observe finds them again.
+// sagas by a variable may be for several sagas, so its id stays empty: observe finds these sagas again.
 func (p *pass) find(ctx context.Context, targets []target) error {
 	var ids []string
 	var by []Association
@@ -181,8 +181,8 @@ func (p *pass) find(ctx context.Context, targets []target) error {
 	return p.load(ctx, ids)
 }
 
-// observe applies an event to each saga that awaits it. If there is none, it guards the association, so that a concurrent start has
-// ended, and looks again. If there is still none, it stashes the event.
+// observe applies an event to each saga that awaits it. If there is no such saga, observe guards the association, which waits until a
+// concurrent start has ended, and looks again. If there is still no such saga, observe stashes the event.
 func (p *pass) observe(ctx context.Context, t target) error {
 	ids, err := p.observers(ctx, t)
 	if err != nil {
@@ -296,15 +296,17 @@ func (p *pass) observers(ctx context.Context, t target) (ids []string, err error
 	if err := p.load(ctx, slices.Clone(ids)); err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { // it has ended in this pass, or its variable has another value by now
+	// Leave out a saga that has ended in this pass, and one whose variable has another value by now.
+	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool {
 		l := p.sagas[id]
-		took := slices.ContainsFunc(p.decided, func(d Decided) bool { return d.ID == id && d.Message == t.message }) // by another association: the event is not stashed
+		// A saga that took this message by another association stays in the list, so that the event is not stashed.
+		took := slices.ContainsFunc(p.decided, func(d Decided) bool { return d.ID == id && d.Message == t.message })
 		return l.d != nil && !took && (l.state.Ended() || !slices.Contains(associations(l), t.by))
 	}), nil
 }
 
-// unstash applies to a saga the events that were stashed for its new associations. Such an event may set a variable and so add an
-// association; unstash ends when there is no new one.
+// unstash applies to a saga the events that were stashed for its new associations. Such an event may set a variable and so add another
+// association. unstash ends when no association is new.
 func (p *pass) unstash(ctx context.Context, message int, id string) error {
 	l := p.sagas[id]
 	for l.state.Version > 0 && !l.state.Ended() {
@@ -342,7 +344,7 @@ func (p *pass) unstash(ctx context.Context, message int, id string) error {
 			}
 			e.Event.Single = true
 			if fx := p.decide(message, id, e.Event); fx.Refused != "" {
-				p.setApart(target{message: message, id: id, event: e.Event})
+				p.retryLater(target{message: message, id: id, event: e.Event})
 			}
 		}
 	}

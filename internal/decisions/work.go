@@ -55,9 +55,9 @@ func New(cfg Config) *Decider {
 	participant.OnDeadline(cfg.Participant, wakeName, d.wake)
 	cfg.Participant.Extension().FireAfterBacklog(wakeName)
 	participant.OnDeadline(cfg.Participant, grantName, d.wake)
-	participant.OnDeadline(cfg.Participant, apartName, d.retrySetApart)
-	participant.OnDeadline(cfg.Participant, lastName, d.retrySetApart)
-	cfg.Participant.Extension().FireAfterBacklog(lastName)
+	participant.OnDeadline(cfg.Participant, retryName, d.handleRetry)
+	participant.OnDeadline(cfg.Participant, lastRetryName, d.handleRetry)
+	cfg.Participant.Extension().FireAfterBacklog(lastRetryName)
 	return d
 }
 
@@ -251,7 +251,7 @@ func (w *Work) End(ctx context.Context, taken []participant.Taken) error {
 			return err
 		}
 	}
-	if err := w.scheduleApart(ctx, deadlines, taken); err != nil {
+	if err := w.scheduleRetries(ctx, deadlines, taken); err != nil {
 		return err
 	}
 	batch := &pgx.Batch{}

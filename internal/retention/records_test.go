@@ -132,7 +132,7 @@ func TestASagaOnWhichAnotherPartDependsIsKept(t *testing.T) {
 		"it has a lock":                          "INSERT INTO troupe.saga_locks (name, saga_id) VALUES ('order/c-1', 'order/o-1')",
 		"an event of its key is stashed":         "INSERT INTO troupe.saga_stash (saga, variable, value, message_id, event, expires_at) VALUES ('order', '', 'o-1', 'm', '{}', now() + interval '1 hour')",
 		"its wake-up is on its way":              fmt.Sprintf(deadline, "order/o-1", "saga"),
-		"an event was set apart for it":          fmt.Sprintf(deadline, "order/o-1/0a1b", "apart"),
+		"an event is tried again for it":         fmt.Sprintf(deadline, "order/o-1/0a1b", "retry-event"),
 		"an answer to it is an open dead letter": fmt.Sprintf(letter, "o-1"),
 		"an event for it is an open dead letter": fmt.Sprintf(letter, "order/o-1"),
 		"the answer of a step is stored":         fmt.Sprintf(answer, "forward payment"),

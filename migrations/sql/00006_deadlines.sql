@@ -30,6 +30,6 @@ CREATE TABLE troupe.deadlines (
 CREATE INDEX deadlines_due ON troupe.deadlines (consumer_group, due_at) WHERE fired_at IS NULL;
 -- Deadlines that fired and were not handled fire again.
 CREATE INDEX deadlines_fired ON troupe.deadlines (consumer_group, fired_at) WHERE fired_at IS NOT NULL;
--- Retention keeps a saga as long as an event that was set apart for it waits here. A hash index, since a key may be longer than a
+-- Retention keeps a saga as long as an event that is tried again for it waits here. A hash index, since a key may be longer than a
 -- B-tree's entry.
-CREATE INDEX deadlines_apart ON troupe.deadlines USING hash (key) WHERE name = 'apart';
+CREATE INDEX deadlines_retry_event ON troupe.deadlines USING hash (key) WHERE name = 'retry-event';

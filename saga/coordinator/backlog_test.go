@@ -46,7 +46,7 @@ func TestAnAwaitedEventThatCameInTimeCountsAfterAnOutageOfTheCoordinator(t *test
 				require.NoError(t, err)
 				f.runUntil(parsed(t, paidFor))
 				f.waitCount("the events to wait for the saga", 1, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'")
-				f.waitCount("another deadline to be fired", 1, "SELECT count(*) FROM troupe.deadlines WHERE name = 'apart' AND fired_at IS NOT NULL")
+				f.waitCount("another deadline to be fired", 1, "SELECT count(*) FROM troupe.deadlines WHERE name = 'retry-event' AND fired_at IS NOT NULL")
 				require.Equal(t, 3, f.count("SELECT count(*) FROM troupe.deadlines WHERE name = 'saga' AND fired_at IS NULL"))
 				return nil
 			}))
@@ -108,7 +108,7 @@ func TestAnAnswerWaitsForASagaThatTheBacklogBegins(t *testing.T) {
 				for _, id := range []string{"trip/o-2", "trip/o-3"} {
 					_, err = f.pool.Exec(t.Context(), anHourTried, f.name+".order", id)
 					require.NoError(t, err)
-					f.waitCount("the answer to be tried", 0, "SELECT count(*) FROM troupe.deadlines WHERE name = 'apart'")
+					f.waitCount("the answer to be tried", 0, "SELECT count(*) FROM troupe.deadlines WHERE name = 'retry-event'")
 				}
 				require.Equal(t, 1, f.count("SELECT count(*) FROM troupe.deadlines WHERE key = 'trip/o-2' AND fired_at IS NULL"))
 				return nil
@@ -122,8 +122,8 @@ func TestAnAnswerWaitsForASagaThatTheBacklogBegins(t *testing.T) {
 // anHourTried adds the deadline of an answer to the saga $2, as it is after an hour. $1 is the coordinator's group.
 const anHourTried = `
 INSERT INTO troupe.deadlines (consumer_group, scope, name, id, due_at, key, type, headers, payload)
-VALUES ($1, $2, 'apart', gen_random_uuid(), now(), $2, 'troupe.Apart',
-  jsonb_build_object('__troupe.deadline', $1 || '/apart', '__troupe.deadline.scope', $2::text, 'content-type', 'application/json'),
+VALUES ($1, $2, 'retry-event', gen_random_uuid(), now(), $2, 'troupe.RetryEvent',
+  jsonb_build_object('__troupe.deadline', $1 || '/retry-event', '__troupe.deadline.scope', $2::text, 'content-type', 'application/json'),
   convert_to(jsonb_build_object('saga', $2::text, 'tries', 16, 'event', jsonb_build_object('kind', 'answered', 'step', 'hotel',
     'operation', 'forward', 'outcome', 'success', 'hop', 'hotel', 'type', 'Booked', 'message', 'm-1'))::text, 'UTF8'))`
 
@@ -133,7 +133,7 @@ UPDATE troupe.sagas SET wake_at = wake_at - interval '2 hours', started_at = sta
   state = jsonb_set(state, '{deadlines,0,at}', to_jsonb(clock_timestamp() - interval '1 hour'));
 UPDATE troupe.deadlines SET due_at = due_at - interval '2 hours';
 INSERT INTO troupe.deadlines (consumer_group, scope, name, id, due_at, key, type, headers, payload)
-SELECT consumer_group, 'other', 'apart', gen_random_uuid(), clock_timestamp(), 'other', type, headers, payload FROM troupe.deadlines LIMIT 1`
+SELECT consumer_group, 'other', 'retry-event', gen_random_uuid(), clock_timestamp(), 'other', type, headers, payload FROM troupe.deadlines LIMIT 1`
 
 // sender returns a function that sends an event of a hop: as a row of the outbox to a local flow, and else to Kafka. It runs a
 // relay for the coordinator.

@@ -56,7 +56,7 @@
 //	                                    take it, or it is kept or stashed
 //	an answer comes late                ignored, or it ends the doubt about its step: see package saga
 //	a start whose when, set or lock     the event becomes a dead letter of the coordinator's hop. If the event is also for another
-//	cannot be evaluated, an event that  saga, that saga takes it, and a message for this saga alone (troupe.Apart) becomes the dead
+//	cannot be evaluated, an event that  saga, that saga takes it, and a message for this saga alone (troupe.RetryEvent) becomes the dead
 //	a saga that has started has no      letter. Correct the definition and redrive the dead letter
 //	room to keep
 //	an event that cannot be stashed,    a dead letter of the coordinator's hop. If the event is also for another saga, only a
@@ -75,7 +75,7 @@
 //	saga has not sent                   until the saga takes it or has ended; after an hour a warning is logged. An answer for a
 //	                                    saga that does not exist is ignored after an hour, with a warning; at once if it is older
 //	                                    than a day and than all sagas of the database. Until then it is a row of troupe.deadlines
-//	                                    with the name apart and the saga's id as its key
+//	                                    with the name retry-event and the saga's id as its key
 //	an answer for a type of saga that   decided if the saga is stored for this coordinator, since another process has started it.
 //	is not in Config.Definitions        Otherwise it is ignored: at once if this process knows no definition of the type, since
 //	                                    the saga belongs to another coordinator, and as above if it knows one

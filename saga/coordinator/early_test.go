@@ -67,7 +67,7 @@ func TestAnswersThatComeBeforeTheirSagaAreTriedAgain(t *testing.T) {
 				f.answer("trip/o-1", "car", "Rented", "car", "forward", "success")
 			}
 			f.answer("trip/o-1", "hotel", "Booked", "hotel", "forward", "success")
-			f.waitCount("all answers to wait", early, "SELECT count(*) FROM troupe.deadlines WHERE name = 'apart'")
+			f.waitCount("all answers to wait", early, "SELECT count(*) FROM troupe.deadlines WHERE name = 'retry-event'")
 			_, err := f.pool.Exec(t.Context(), `INSERT INTO troupe.outbox (topic, key, type, payload) VALUES ($1, 'o-1', 'Ordered', '{"id": "o-1"}')`,
 				f.name+".shop.events")
 			require.NoError(t, err)
@@ -124,18 +124,18 @@ func TestAnAnswerToASagaThatExistsIsTriedAgainHoweverOldItIs(t *testing.T) {
 	publish(f.ordered("o-1", "order-1", "order-1", time.Now()))
 	f.waitCount("the saga to begin", 1, "SELECT count(*) FROM troupe.sagas")
 	publish(answer("car", "Rented"))
-	f.waitCount("the answer to wait", 1, "SELECT count(*) FROM troupe.deadlines WHERE name = 'apart'")
+	f.waitCount("the answer to wait", 1, "SELECT count(*) FROM troupe.deadlines WHERE name = 'retry-event'")
 	testkit.Wait(t, "the hundredth try", func() (bool, error) {
 		tag, err := f.pool.Exec(t.Context(), `
 UPDATE troupe.deadlines SET payload = convert_to(jsonb_set(convert_from(payload, 'UTF8')::jsonb, '{tries}', '100')::text, 'UTF8')
-WHERE name = 'apart' AND fired_at IS NULL`)
+WHERE name = 'retry-event' AND fired_at IS NULL`)
 		return tag.RowsAffected() == 1, err
 	})
 	f.waitCount("another try", 1, `
-SELECT count(*) FROM troupe.deadlines WHERE name = 'apart' AND convert_from(payload, 'UTF8')::jsonb ->> 'tries' = '101'`)
+SELECT count(*) FROM troupe.deadlines WHERE name = 'retry-event' AND convert_from(payload, 'UTF8')::jsonb ->> 'tries' = '101'`)
 	publish(answer("hotel", "Booked"))
 	f.waitCount("the car to be rented", 1, "SELECT count(*) FROM troupe.sagas WHERE steps = 'car'")
-	_, err = f.pool.Exec(t.Context(), "UPDATE troupe.deadlines SET due_at = now() WHERE name = 'apart'") // 10 minutes are too long for a test
+	_, err = f.pool.Exec(t.Context(), "UPDATE troupe.deadlines SET due_at = now() WHERE name = 'retry-event'") // 10 minutes are too long for a test
 	require.NoError(t, err)
 	f.waitCount("the saga to end", 1, "SELECT count(*) FROM troupe.sagas WHERE status = 'completed'")
 }
@@ -162,7 +162,7 @@ func TestAnOldAnswerToASagaThatARestoreHasLostIsTriedAgain(t *testing.T) {
 		booked.Headers = append(booked.Headers, kgo.RecordHeader{Key: "ce_" + name, Value: []byte(value)})
 	}
 	publish(booked)
-	f.waitCount("the answer to wait", 1, "SELECT count(*) FROM troupe.deadlines WHERE name = 'apart'")
+	f.waitCount("the answer to wait", 1, "SELECT count(*) FROM troupe.deadlines WHERE name = 'retry-event'")
 	publish(f.ordered("o-1", "order-1", "order-1", time.Now().AddDate(0, 0, -2)))
 	f.waitCount("the saga to have the answer", 1, sagas+" WHERE id = 'trip/o-1' AND steps = 'car'")
 }
@@ -201,7 +201,7 @@ func TestASagaWhoseDatabaseWasSetBackEnds(t *testing.T) {
 		again := kgo.Record{Topic: r.Topic, Key: r.Key, Value: r.Value, Headers: r.Headers, Timestamp: r.Timestamp}
 		require.NoError(t, cl.ProduceSync(t.Context(), &again).FirstErr())
 	}
-	f.waitCount("the answers to wait", 3, "SELECT count(*) FROM troupe.deadlines WHERE name = 'apart'")
+	f.waitCount("the answers to wait", 3, "SELECT count(*) FROM troupe.deadlines WHERE name = 'retry-event'")
 	require.NoError(t, cl.ProduceSync(t.Context(), ordered()).FirstErr())
 	f.waitCount("the saga to be compensated again", 1, ended)
 	again := idsOf(commands.WaitN(6)[3:])
@@ -252,7 +252,7 @@ func TestEarlyAnswersOfTwoHopsWithOneIDAreBothTriedAgain(t *testing.T) {
 		require.NoError(t, cl.ProduceSync(t.Context(), r).FirstErr())
 	}
 	f.waitCount("the answers to be read", 2, "SELECT count(*) FROM troupe.inbox")
-	require.Equal(t, 2, f.count("SELECT count(*) FROM troupe.deadlines WHERE name = 'apart'"))
+	require.Equal(t, 2, f.count("SELECT count(*) FROM troupe.deadlines WHERE name = 'retry-event'"))
 }
 
 // TestAnotherCommandAfterADatabaseWasSetBackHasAnIDOfItsOwn sets a saga's database back, and gives it the messages again in another

@@ -51,7 +51,7 @@ FROM troupe.local_work`
 }
 
 // TestASenderOfCommandsCannotAnswerForAHop: the service of the hop car also sends commands to the coordinator's hop. An answer of it that comes
-// too early is set apart as a deadline, whose id it can compute. It sends that deadline's message itself, with an answer of the hop hotel.
+// too early waits as a deadline, whose id it can compute. It sends that deadline's message itself, with an answer of the hop hotel.
 func TestASenderOfCommandsCannotAnswerForAHop(t *testing.T) {
 	t.Parallel()
 	f := &flow{t: t, name: testkit.Flow(t), pool: testkit.Database(t)}
@@ -69,18 +69,18 @@ func TestASenderOfCommandsCannotAnswerForAHop(t *testing.T) {
 		early.Headers = append(early.Headers, kgo.RecordHeader{Key: "ce_" + name, Value: []byte(value)})
 	}
 	publish(early)
-	testkit.Wait(t, "the early answer to be set apart", func() (bool, error) {
-		tag, err := f.pool.Exec(t.Context(), "UPDATE troupe.deadlines SET due_at = now() + interval '1 hour' WHERE name = 'apart' AND fired_at IS NULL")
+	testkit.Wait(t, "the early answer to wait", func() (bool, error) {
+		tag, err := f.pool.Exec(t.Context(), "UPDATE troupe.deadlines SET due_at = now() + interval '1 hour' WHERE name = 'retry-event' AND fired_at IS NULL")
 		return tag.RowsAffected() == 1, err
 	})
 	var id, scope string
-	require.NoError(t, f.pool.QueryRow(t.Context(), "SELECT id::text, scope FROM troupe.deadlines WHERE name = 'apart'").Scan(&id, &scope))
+	require.NoError(t, f.pool.QueryRow(t.Context(), "SELECT id::text, scope FROM troupe.deadlines WHERE name = 'retry-event'").Scan(&id, &scope))
 	forged := &kgo.Record{
 		Topic: f.name + ".order.commands", Key: []byte("trip/o-1"),
 		Value: []byte(`{"saga": "trip/o-1", "event": {"kind": "answered", "step": "hotel", "operation": "forward", "outcome": "success", "hop": "hotel", "type": "Booked"}}`),
 		Headers: []kgo.RecordHeader{
-			{Key: "ce_id", Value: []byte(id)}, {Key: "ce_source", Value: []byte("car")}, {Key: "ce_type", Value: []byte("troupe.Apart")},
-			{Key: "content-type", Value: []byte("application/json")}, {Key: ce.HeaderDeadline, Value: []byte(f.name + ".order/apart")},
+			{Key: "ce_id", Value: []byte(id)}, {Key: "ce_source", Value: []byte("car")}, {Key: "ce_type", Value: []byte("troupe.RetryEvent")},
+			{Key: "content-type", Value: []byte("application/json")}, {Key: ce.HeaderDeadline, Value: []byte(f.name + ".order/retry-event")},
 			{Key: ce.HeaderDeadlineScope, Value: []byte(scope)},
 		},
 	}
@@ -88,5 +88,5 @@ func TestASenderOfCommandsCannotAnswerForAHop(t *testing.T) {
 	f.waitCount("the forged message to end", 1, "SELECT count(*) FROM troupe.leases WHERE topic = $1 AND partition = $2 AND watermark >= $3",
 		forged.Topic, forged.Partition, forged.Offset)
 	require.Equal(t, 1, f.count("SELECT count(*) FROM troupe.sagas WHERE steps = 'hotel' AND status = 'running'"))
-	require.Equal(t, 1, f.count("SELECT count(*) FROM troupe.deadlines WHERE name = 'apart'"), "the answer that was set apart is kept")
+	require.Equal(t, 1, f.count("SELECT count(*) FROM troupe.deadlines WHERE name = 'retry-event'"), "the early answer is kept")
 }

@@ -23,16 +23,16 @@ import (
 var (
 	//go:embed sql/find_letter.sql
 	findLetter string
-	//go:embed sql/is_apart.sql
-	isApart string
+	//go:embed sql/is_retry_event.sql
+	isRetryEvent string
 )
 
 // exhausted decodes an exhausted event into m.
 //
 // If the event comes from another hop, its headers name the saga and the step whose command the hop gave up. If it comes from the
 // coordinator's own hop, it may be about an answer that the coordinator could not decide on. Its headers then name no saga. exhausted
-// reads them from the dead letter of that answer, which is in this database: from its headers, or from its payload if the answer was
-// set apart. If that dead letter was deleted, exhausted logs a warning: no saga is parked, and the step waits on.
+// reads both from the dead letter of that answer, which is in this database: from its headers or, if the dead letter is a RetryEvent, from
+// its payload. If that dead letter was deleted, exhausted logs a warning: no saga is parked, and the step continues to wait.
 func (c *Coordinator) exhausted(ctx context.Context, tx pgx.Tx, in envelope.Message, m decisions.Message) (decisions.Message, error) {
 	var body participant.Exhausted
 	if err := json.Unmarshal(in.Payload, &body); err != nil {
@@ -42,7 +42,8 @@ func (c *Coordinator) exhausted(ctx context.Context, tx pgx.Tx, in envelope.Mess
 	if in.Topic == c.hop.Events() {
 		m.Hop = "" // the coordinator's hop is not the hop that answered, and saga.Decide ignores an event of another hop
 	}
-	// A dead letter that is an exhausted event itself must not lead to another one, for ever.
+	// If the dead letter is itself an exhausted event, m names no saga. The saga is not parked, although its step waits. The dead letter of
+	// the answer is open too: its redrive continues the saga.
 	if in.Topic != c.hop.Events() || m.SagaID != "" || body.Type == body.MessageType() {
 		return m, nil
 	}
@@ -50,10 +51,10 @@ func (c *Coordinator) exhausted(ctx context.Context, tx pgx.Tx, in envelope.Mess
 	if err != nil {
 		return m, retry.Permanent(fmt.Errorf("%s: dead letter %q: %w", in.Type, body.DeadLetterID, err))
 	}
-	var headers, apart []byte
+	var headers, retried []byte
 	var topic string
-	args := pgx.NamedArgs{"id": id, "group": c.cfg.Participant.Group(), "apart": decisions.Apart{}.MessageType()}
-	err = tx.QueryRow(ctx, findLetter, args).Scan(&headers, &topic, &apart)
+	args := pgx.NamedArgs{"id": id, "group": c.cfg.Participant.Group(), "retry_event": decisions.RetryEvent{}.MessageType()}
+	err = tx.QueryRow(ctx, findLetter, args).Scan(&headers, &topic, &retried)
 	if errors.Is(err, pgx.ErrNoRows) {
 		if group := c.cfg.Participant.Group(); body.Handler == group || strings.HasPrefix(body.Handler, group+"/") { // else it is of another group
 			c.cfg.Log.Warn().Str("dead_letter", body.DeadLetterID).Str("message_id", m.ID).Str("type", body.Type).
@@ -64,8 +65,8 @@ func (c *Coordinator) exhausted(ctx context.Context, tx pgx.Tx, in envelope.Mess
 	if err != nil {
 		return m, err
 	}
-	if apart != nil {
-		return c.exhaustedApart(ctx, tx, id, apart, m)
+	if retried != nil {
+		return c.exhaustedRetry(ctx, tx, id, retried, m)
 	}
 	hs, err := envelope.UnmarshalHeaders(headers)
 	if err != nil {
@@ -83,14 +84,16 @@ func (c *Coordinator) exhausted(ctx context.Context, tx pgx.Tx, in envelope.Mess
 	return m, nil
 }
 
-// exhaustedApart returns m as the exhausted event of an answer that was set apart, if the dead letter is of one.
-func (c *Coordinator) exhaustedApart(ctx context.Context, tx pgx.Tx, letter uuid.UUID, payload []byte, m decisions.Message) (decisions.Message, error) {
+// exhaustedRetry sets the saga and the step of m from payload, the RetryEvent of a dead letter. It leaves m unchanged if the event in
+// payload is not an answer. It also leaves m unchanged, and logs that, if payload cannot be read, or if the dead letter is not the message
+// of a deadline of this group.
+func (c *Coordinator) exhaustedRetry(ctx context.Context, tx pgx.Tx, letter uuid.UUID, payload []byte, m decisions.Message) (decisions.Message, error) {
 	ignore := func(reason string) (decisions.Message, error) {
 		c.cfg.Log.Warn().Stringer("dead_letter", letter).Str("message_id", m.ID).Str("reason", reason).
-			Msg("the dead letter of an event that was set apart parks no saga: if it was an answer that has not taken effect, its step waits on")
+			Msg("the dead letter of an event that was to be tried again parks no saga: if it was an answer that has not taken effect, its step waits on")
 		return m, nil
 	}
-	var body decisions.Apart
+	var body decisions.RetryEvent
 	if err := json.Unmarshal(payload, &body); err != nil {
 		return ignore("its payload cannot be read: " + err.Error())
 	}
@@ -103,7 +106,7 @@ func (c *Coordinator) exhaustedApart(ctx context.Context, tx pgx.Tx, letter uuid
 	}
 	var is bool
 	args := pgx.NamedArgs{"id": letter, "group": c.cfg.Participant.Group(), "scope": pgtext.Indexable(body.Scope())}
-	if err := tx.QueryRow(ctx, isApart, args).Scan(&is); err != nil {
+	if err := tx.QueryRow(ctx, isRetryEvent, args).Scan(&is); err != nil {
 		return m, err
 	}
 	if !is {

@@ -40,8 +40,8 @@ func (l *logged) line(with string) string {
 	return ""
 }
 
-// TestADeadLetterOfAnEventThatWasSetApartIsLoggedIfItParksNoSaga: it cannot be read, or there is no deadline for it.
-func TestADeadLetterOfAnEventThatWasSetApartIsLoggedIfItParksNoSaga(t *testing.T) {
+// TestADeadLetterOfAnEventThatIsTriedAgainIsLoggedIfItParksNoSaga: it cannot be read, or there is no deadline for it.
+func TestADeadLetterOfAnEventThatIsTriedAgainIsLoggedIfItParksNoSaga(t *testing.T) {
 	t.Parallel()
 	f := &flow{t: t, name: testkit.Flow(t), local: true, pool: testkit.Database(t)}
 	log := &logged{}
@@ -62,12 +62,12 @@ func TestADeadLetterOfAnEventThatWasSetApartIsLoggedIfItParksNoSaga(t *testing.T
 		letter := envelope.NewID()
 		const insert = `INSERT INTO troupe.dead_letters (id, consumer_group, handler, error_class, error, attempts, topic, topic_id, partition, "offset",
 			headers, payload, message_id, message_type, correlation_id, first_failed_at, last_failed_at)
-			VALUES ($1, $2, 'h', 'permanent', 'e', 1, 't', gen_random_uuid(), 0, 0, '', $3, $4, 'troupe.Apart', 'c', now(), now())`
+			VALUES ($1, $2, 'h', 'permanent', 'e', 1, 't', gen_random_uuid(), 0, 0, '', $3, $4, 'troupe.RetryEvent', 'c', now(), now())`
 		_, err := f.pool.Exec(t.Context(), insert, letter, p.Group(), []byte(payload), letter)
 		require.NoError(t, err)
 		const publish = `INSERT INTO troupe.outbox (topic, key, type, payload, headers) VALUES ($1, 'o-1', 'troupe.Exhausted', $2, '{"ce_outcome": "exhausted"}')`
 		_, err = f.pool.Exec(t.Context(), publish, f.name+".order.events",
-			fmt.Appendf(nil, `{"dead_letter_id":%q,"type":"troupe.Apart","handler":"%s/apart"}`, letter, p.Group()))
+			fmt.Appendf(nil, `{"dead_letter_id":%q,"type":"troupe.RetryEvent","handler":"%s/retry-event"}`, letter, p.Group()))
 		require.NoError(t, err)
 		var line string
 		testkit.Wait(t, "a line about the dead letter", func() (bool, error) {

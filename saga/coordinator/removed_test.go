@@ -76,7 +76,7 @@ func TestAnAnswerToARemovedSagaChangesNothing(t *testing.T) {
 	f.answer(id, "payment", "PaymentCharged", "payment", "forward", "success")
 	next := f.start("o-2")
 	f.await(next, saga.Completed)
-	f.waitCount("the answer to be tried again later", 1, "SELECT count(*) FROM troupe.deadlines WHERE name = 'apart' AND key = $1", id)
+	f.waitCount("the answer to be tried again later", 1, "SELECT count(*) FROM troupe.deadlines WHERE name = 'retry-event' AND key = $1", id)
 	require.Zero(t, f.count(rowsOf, id))
 	require.Zero(t, f.count("SELECT count(*) FROM troupe.dead_letters"))
 }

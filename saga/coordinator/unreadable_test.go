@@ -58,7 +58,7 @@ func TestAnAnswerThatCannotBeDecidedParksItsSaga(t *testing.T) {
 	}
 }
 
-// TestAnEarlyAnswerThatCannotBeDecidedParksItsSaga: the answer came before its saga and was set apart. The message that the saga would send after it
+// TestAnEarlyAnswerThatCannotBeDecidedParksItsSaga: the answer came before its saga and is tried again. The message that the saga would send after it
 // cannot be encoded. A command with the payload of such an answer parks no saga.
 func TestAnEarlyAnswerThatCannotBeDecidedParksItsSaga(t *testing.T) {
 	t.Parallel()
@@ -73,15 +73,15 @@ func TestAnEarlyAnswerThatCannotBeDecidedParksItsSaga(t *testing.T) {
 	require.NoError(t, err)
 	stop := f.goOn(p)
 	other := f.startVisit("v-1")
-	const made = `INSERT INTO troupe.outbox (topic, key, type, payload) VALUES ($1, $2, 'troupe.Apart',
+	const made = `INSERT INTO troupe.outbox (topic, key, type, payload) VALUES ($1, $2, 'troupe.RetryEvent',
 		'{"saga":"visit/v-1","event":{"kind":"answered","step":"book","operation":"forward","outcome":"success","hop":"hotel","type":"SlotBooked"}}')`
 	_, err = f.pool.Exec(t.Context(), made, f.name+".order.commands", other)
 	require.NoError(t, err)
 	f.answerBook("visit/v-2", "v-2", `{"slot": "9:15"}`)
-	f.waitCount("the answer to wait", 1, "SELECT count(*) FROM troupe.deadlines WHERE name = 'apart'")
+	f.waitCount("the answer to wait", 1, "SELECT count(*) FROM troupe.deadlines WHERE name = 'retry-event'")
 	id := f.startVisit("v-2")
 	f.awaitParked(id)
-	f.waitCount("both dead letters", 2, "SELECT count(*) FROM troupe.dead_letters WHERE message_type = 'troupe.Apart'")
+	f.waitCount("both dead letters", 2, "SELECT count(*) FROM troupe.dead_letters WHERE message_type = 'troupe.RetryEvent'")
 	f.waitCount("their events to be handled", 2, "SELECT count(*) FROM troupe.local_work WHERE type = 'troupe.Exhausted' AND status = 'done'")
 	stop()
 	require.Contains(t, f.reason(id), "there is no schema for TellGuest")

@@ -1,4 +1,4 @@
-SELECT headers, topic, CASE WHEN message_type = @apart THEN payload END
+SELECT headers, topic, CASE WHEN message_type = @retry_event THEN payload END
 FROM troupe.dead_letters
 WHERE id = @id::uuid
   AND consumer_group = @group

@@ -86,7 +86,7 @@ VALUES ($1, 'q', 'Quoted', '{"customer": "c"}', jsonb_build_object('ce_sagaid', 
 			return len(letters) > 0, err
 		})
 		require.Len(t, letters, 1)
-		require.Contains(t, letters[0], "troupe.Apart")
+		require.Contains(t, letters[0], "troupe.RetryEvent")
 		require.Contains(t, letters[0], "loyalty")
 		require.Contains(t, letters[0], map[string]string{"when": "event.cents", "deadline": "remind"}[name])
 		require.Contains(t, letters[0], "customer")

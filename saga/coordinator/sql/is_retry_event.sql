@@ -7,6 +7,6 @@ SELECT EXISTS (
     AND coalesce(l.key, '') = coalesce(troupe.outbox_order_key(d.key, d.key_bytes), '')
   WHERE d.consumer_group = @group
     AND d.scope = @scope
-    AND d.name IN ('apart', 'last')
+    AND d.name IN ('retry-event', 'last-retry')
     AND d.fired_at IS NOT NULL
     AND l.id = @id::uuid)

@@ -17,21 +17,24 @@ import (
 	"github.com/troupe-go/troupe/saga"
 )
 
-// apartName names the deadline that gives a saga an event again which the saga could not take: see Apart.
-const apartName = "apart"
+// retryName names the deadline at which a saga gets an event again: see RetryEvent.
+const retryName = "retry-event"
 
-// lastName names the deadline for the last try of an answer whose saga does not exist. The participant fires it only after the group
+// lastRetryName names the deadline for the last try of an answer whose saga does not exist. The participant fires it only after the group
 // has handled the messages that its topics had when the participant last started, joined the group again or reached its database again.
 // One of these messages may start the saga. After a restore this may take hours.
-const lastName = "last"
+const lastRetryName = "last-retry"
 
-// Apart is the body of the deadlines apartName and lastName: one event for one saga. An event is set apart in two cases:
+// A RetryEvent is the body of the deadlines retryName and lastRetryName: one event, which one saga gets again. An event is tried again in
+// two cases:
 //
-//   - Its message is also for other sagas, and this saga refuses the event. The error must not fail the other sagas.
-//   - It is an answer that came before its saga, or before the command that it answers.
+//   - Its message is also for other sagas, and this saga refuses the event. The other sagas take the message. The event for this saga is
+//     tried again at once, in a transaction of its own.
+//   - It is an answer that came before its saga, or before the command that it answers. It is tried again later: see early.
 //
-// If the saga refuses the event again, the deadline's message becomes a dead letter. A redrive tries the event again.
-type Apart struct {
+// If the saga refuses the event in the next try, the deadline's message becomes a dead letter. A redrive of the dead letter tries the event
+// once more.
+type RetryEvent struct {
 	// Saga is the id of the saga that gets the event. For a start it is the type of the saga.
 	Saga string `json:"saga"`
 	// Event is the saga.Event as the log stores it.
@@ -41,27 +44,27 @@ type Apart struct {
 }
 
 // MessageType returns the message's ce_type.
-func (Apart) MessageType() string { return "troupe.Apart" }
+func (RetryEvent) MessageType() string { return "troupe.RetryEvent" }
 
 // PlainJSON selects JSON for the body, whatever codec the flow uses.
-func (Apart) PlainJSON() {}
+func (RetryEvent) PlainJSON() {}
 
 // Scope returns the scope of the deadline. Messages of two hops may have equal ids, so it also depends on the event.
-func (a Apart) Scope() string {
+func (a RetryEvent) Scope() string {
 	sum := sha256.Sum256(a.Event)
 	return a.Saga + "/" + hex.EncodeToString(sum[:])
 }
 
-// early is the policy for an answer that came before its saga, or before the command that it answers. Such an answer comes if the
-// database has lost the last decisions, as after a failover to a standby that lagged. The messages that led to these decisions are read
-// again, perhaps in another order. The saga then sends the same commands again. Their hops skip them as duplicates, so no other answer
-// comes.
+// early is the policy by which an early answer is tried again: an answer that came before its saga, or before the command that it answers.
+// An answer is early if the database has lost the saga's last decisions, as after a failover to a standby that lagged. The messages that
+// led to these decisions are read again, perhaps in another order. The saga then sends the same commands again. Their hops skip the
+// commands as duplicates and do not answer a second time. So the early answer must not be lost.
 //
-// If the saga exists, the answer is tried again until the saga takes it or has ended. If it does not exist, the answer is ignored after
-// an hour, or later: see lastName.
+// If the saga exists, the answer is tried again until the saga takes it or has ended. If the saga does not exist, the answer is ignored
+// after an hour, or later: see lastRetryName.
 //
-// A warning is logged when an answer has waited for an hour, and when it is ignored. Before that an operator sees it only in
-// troupe.deadlines, as a row with the name apart (or last) and the id of the saga as its key.
+// A warning is logged when an answer has waited for an hour, and when it is ignored. Before that, an operator sees the answer only in
+// troupe.deadlines: as a row with the name retry-event (or last-retry) and the id of the saga as its key.
 var early = retry.Policy{Initial: 250 * time.Millisecond, Cap: 10 * time.Minute, Attempts: 16, NoJitter: true}
 
 // earlyAge is the age from which an answer is ignored at once if its saga does not exist and all sagas of the database started later
@@ -70,21 +73,22 @@ var early = retry.Policy{Initial: 250 * time.Millisecond, Cap: 10 * time.Minute,
 const earlyAge = 24 * time.Hour
 
 // failed handles a target that its saga refuses, for the reason why. If the message has no other target, failed returns a permanent
-// error, and the message becomes a dead letter. Otherwise failed sets the target apart.
+// error, and the message becomes a dead letter. Otherwise the target is tried again by itself.
 func (p *pass) failed(t target, why string) error {
 	if t.message < 0 || t.alone {
 		return at(t.message, retry.Permanent(fmt.Errorf("saga %s: %w: %s", t.id, ErrRefused, why)))
 	}
-	p.setApart(t)
+	p.retryLater(t)
 	return nil
 }
 
-func (p *pass) setApart(t target) { p.apart = append(p.apart, t) }
+// retryLater notes a target for which scheduleRetries schedules a RetryEvent.
+func (p *pass) retryLater(t target) { p.retries = append(p.retries, t) }
 
-// setEarlyApart sets apart an answer that came before its saga or its step.
-func (p *pass) setEarlyApart(t target) {
+// retryEarly is retryLater for an early answer. It counts the try.
+func (p *pass) retryEarly(t target) {
 	t.tries++
-	p.setApart(t)
+	p.retryLater(t)
 }
 
 // exists reports whether the pass has loaded saga id, and the saga exists.
@@ -104,10 +108,10 @@ func (w *Work) foreign(ctx context.Context) (is bool, err error) {
 	return is, err
 }
 
-// scheduleApart schedules each target that was set apart as a deadline of this group. The deadline is due at once, or later for an
-// early answer.
-func (w *Work) scheduleApart(ctx context.Context, ds extension.Deadlines, taken []participant.Taken) error {
-	for _, t := range w.pass.apart {
+// scheduleRetries schedules a deadline with a RetryEvent for each target that retryLater has noted. The deadline is due at once, or later
+// for an early answer. taken has the handled messages, as for End.
+func (w *Work) scheduleRetries(ctx context.Context, ds extension.Deadlines, taken []participant.Taken) error {
+	for _, t := range w.pass.retries {
 		of := t.id
 		if t.start.Kind != "" {
 			of, t.event = t.d.Spec().Saga, t.start
@@ -120,9 +124,9 @@ func (w *Work) scheduleApart(ctx context.Context, ds extension.Deadlines, taken 
 			ctx = taken[t.message].Context()
 		}
 		var after time.Duration
-		name := apartName
+		name := retryName
 		if t.tries > 0 {
-			again, err := w.retriesEarly(ctx, t)
+			again, err := w.keepsRetrying(ctx, t)
 			if err != nil {
 				return err
 			}
@@ -130,10 +134,10 @@ func (w *Work) scheduleApart(ctx context.Context, ds extension.Deadlines, taken 
 				continue
 			}
 			if after = early.Wait(t.tries); t.tries == early.Attempts+1 && !w.pass.exists(t.id) {
-				name, after = lastName, 0
+				name, after = lastRetryName, 0
 			}
 		}
-		body := Apart{of, event, t.tries}
+		body := RetryEvent{of, event, t.tries}
 		if err := ds.Schedule(ctx, extension.Deadline{
 			Name: name, Scope: body.Scope(), Key: of, Body: body, After: after,
 		}); err != nil {
@@ -143,9 +147,9 @@ func (w *Work) scheduleApart(ctx context.Context, ds extension.Deadlines, taken 
 	return nil
 }
 
-// retriesEarly reports whether t, an early answer, is tried again. If t is ignored, or has waited for an hour, CallHooks logs a warning
-// after the commit.
-func (w *Work) retriesEarly(ctx context.Context, t target) (again bool, err error) {
+// keepsRetrying reports whether t, an early answer, is tried again. If t is ignored, or has waited for an hour, it adds a warning, which
+// CallHooks logs after the commit.
+func (w *Work) keepsRetrying(ctx context.Context, t target) (again bool, err error) {
 	again = w.pass.exists(t.id)
 	why := "answer waits: its saga has not sent the command that it answers, as if the saga's database was set back"
 	if !again {
@@ -162,20 +166,22 @@ func (w *Work) retriesEarly(ctx context.Context, t target) (again bool, err erro
 	return again, nil
 }
 
-// retrySetApart handles the deadlines apartName and lastName: it gives the event to the saga again.
-func (d *Decider) retrySetApart(ctx context.Context, tx pgx.Tx, due participant.Due[Apart]) error {
+// handleRetry handles the deadlines retryName and lastRetryName. It decides once more on the event in the deadline's body, for the saga
+// that the body names.
+func (d *Decider) handleRetry(ctx context.Context, tx pgx.Tx, due participant.Due[RetryEvent]) error {
 	e, err := saga.ReadEvent(due.Body.Event)
 	if err != nil {
 		return retry.Permanent(err)
 	}
 	w := d.Begin(tx)
-	return w.Finish(ctx, nil, w.pass.retrySetApart(ctx, due.Body, e))
+	return w.Finish(ctx, nil, w.pass.retryEvent(ctx, due.Body, e))
 }
 
-func (p *pass) retrySetApart(ctx context.Context, body Apart, e saga.Event) error {
+// retryEvent decides once more on e, the event in body. A start is evaluated again with the type's current definition.
+func (p *pass) retryEvent(ctx context.Context, body RetryEvent, e saga.Event) error {
 	switch e.Kind {
 	case saga.Started, saga.Answered, saga.Observed:
-	default: // an operator's action: a message does not prove that an operator sent it
+	default: // such as an operator's action: a message does not prove that an operator sent it
 		return retry.Permanent(fmt.Errorf("saga %s: an event of kind %q is not tried again", body.Saga, e.Kind))
 	}
 	t := target{message: -1, id: body.Saga, event: e, tries: body.Tries}
@@ -203,7 +209,7 @@ func (p *pass) retrySetApart(ctx context.Context, body Apart, e saga.Event) erro
 	case fx.Refused != "":
 		return p.failed(t, fx.Refused)
 	case fx.Early:
-		p.setEarlyApart(t)
+		p.retryEarly(t)
 	}
 	return p.unstash(ctx, -1, t.id)
 }

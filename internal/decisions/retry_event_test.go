@@ -12,9 +12,9 @@ import (
 	"github.com/troupe-go/troupe/saga"
 )
 
-// TestAMessageThatWasSetApartIsNoOperatorsAction: a person who may edit dead letters, or a producer of the coordinator's commands, writes the
+// TestAnEventThatIsTriedAgainIsNoOperatorsAction: a person who may edit dead letters, or a producer of the coordinator's commands, writes the
 // body of such a message, with another person's name in it.
-func TestAMessageThatWasSetApartIsNoOperatorsAction(t *testing.T) {
+func TestAnEventThatIsTriedAgainIsNoOperatorsAction(t *testing.T) {
 	d, err := saga.Parse([]byte(`{"saga":"order","version":1,"key":"id","data":{"id":"string"},
 	"steps":[{"name":"paid","success":[{"hop":"payment","event":"Paid"}]}]}`))
 	require.NoError(t, err)
@@ -25,7 +25,7 @@ func TestAMessageThatWasSetApartIsNoOperatorsAction(t *testing.T) {
 	take := func(e saga.Event) error {
 		text, err := json.Marshal(e)
 		require.NoError(t, err)
-		return m.pass(func(p *pass) error { return p.retrySetApart(context.Background(), Apart{Saga: id, Event: text}, e) })
+		return m.pass(func(p *pass) error { return p.retryEvent(context.Background(), RetryEvent{Saga: id, Event: text}, e) })
 	}
 	for _, kind := range []saga.Kind{saga.ActAbandon, saga.ActSet, saga.ActCompensate, saga.Fired, saga.Granted, saga.Migrated} {
 		err := take(saga.Event{Kind: kind, Step: "paid", Actor: "ann", Reason: "ticket 4711", Fields: map[string]any{"id": "o-2"}})
