@@ -104,7 +104,7 @@ func (x *decision) start(e Event) {
 	for i, st := range x.d.steps {
 		x.s.Steps[i].Name = st.Name
 	}
-	if _, err := x.since(-1); err != nil {
+	if _, err := x.deadlinesFrom(-1); err != nil {
 		x.refuse("%s", err)
 		return
 	}

@@ -12,7 +12,7 @@ import (
 // armFirst schedules the deadlines that count from the saga's start. For a saga that waits for its lock, that is the time when it gets
 // the lock.
 func (x *decision) armFirst() {
-	due, err := x.since(-1)
+	due, err := x.deadlinesFrom(-1)
 	if err != nil {
 		x.park(err.Error())
 		return
@@ -23,15 +23,15 @@ func (x *decision) armFirst() {
 	x.armAll(due)
 }
 
-// scheduled is a deadline that is about to be scheduled, with its evaluated payload.
-type scheduled struct {
+// pendingDeadline is a deadline that is about to be scheduled, with its evaluated payload.
+type pendingDeadline struct {
 	*deadline
 	payload map[string]any
 }
 
-// since evaluates the payloads of the deadlines that count from a step, or from the saga's start if step is -1. It returns an error if
-// one of them cannot be evaluated: the step, or the saga, must not begin then.
-func (x *decision) since(step int) (all []scheduled, err error) {
+// deadlinesFrom returns the deadlines that count from a step, or from the saga's start if step is -1. It evaluates their payloads. If one
+// cannot be evaluated, it returns an error: the step, or the saga, must not begin then.
+func (x *decision) deadlinesFrom(step int) (all []pendingDeadline, err error) {
 	for _, dl := range x.d.deadlines {
 		if dl.since != step {
 			continue
@@ -40,12 +40,12 @@ func (x *decision) since(step int) (all []scheduled, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("deadline %s: %w", dl.Name, err)
 		}
-		all = append(all, scheduled{dl, payload})
+		all = append(all, pendingDeadline{dl, payload})
 	}
 	return all, nil
 }
 
-func (x *decision) armAll(due []scheduled) {
+func (x *decision) armAll(due []pendingDeadline) {
 	for _, dl := range due {
 		x.arm(dl.Name, dl.After, dl.payload)
 	}
@@ -105,12 +105,12 @@ func (x *decision) fired(e Event) {
 	}
 }
 
-// applyOrKeep applies a deadline of the definition, or keeps it as overdue until the saga can apply it. It keeps a deadline in two
-// cases:
+// applyOrKeep applies a deadline that the definition declares. If the saga cannot apply the deadline now, applyOrKeep puts it back as
+// overdue, and meetOverdue tries it again later. There are two such cases:
 //
-//   - The deadline would complete the saga, which is parked, goes back, or awaits the answer to a compensation.
-//   - One of the events that it causes cannot be built. The changes of the deadline are then taken back, so that all of it is applied
-//     later, once.
+//   - The deadline completes the saga, but the saga is parked, goes back, or awaits the answer to a compensation.
+//   - An event that the deadline or the end emits cannot be built. The saga is then parked. applyOrKeep undoes the deadline's changes of the
+//     steps and the events, so that a later try applies the whole deadline, once.
 func (x *decision) applyOrKeep(due Armed) {
 	then := x.d.deadlines[x.d.deadline(due.Name)].Then
 	if then == ThenComplete && (x.s.Back || x.s.Status == Parked || x.compensating()) { // a saga that goes back goes forward again if its pivot succeeds
@@ -134,8 +134,8 @@ func (x *decision) keep(due Armed) {
 	x.fx.Met = slices.DeleteFunc(x.fx.Met, func(name string) bool { return name == due.Name })
 }
 
-// meetOverdue applies the overdue deadlines, the earliest first, as long as the saga runs. A deadline that would complete the saga must
-// wait until the compensations are answered.
+// meetOverdue applies the overdue deadlines, the earliest first, as long as the saga runs. It passes over a deadline that completes the
+// saga, while a compensation is not answered.
 func (x *decision) meetOverdue() {
 	for x.s.Status == Running {
 		next := -1
@@ -176,8 +176,8 @@ func (d *Definition) deadline(name string) int {
 	return slices.IndexFunc(d.deadlines, func(dl *deadline) bool { return dl.Name == name })
 }
 
-// apply applies a deadline of the definition. If one of its events, or one of the events of the end that it causes, cannot be built,
-// apply parks the saga and returns false.
+// apply applies a deadline of the definition. If one of the events that the deadline emits cannot be built, or one that the end of the saga
+// emits, the saga is parked and apply returns false.
 func (x *decision) apply(due Armed) bool {
 	dl := x.d.deadlines[x.d.deadline(due.Name)]
 	x.moment(moments.DeadlineMet, "", due.Name)

@@ -161,7 +161,8 @@ func (st *step) formOf(event string) *form {
 	return nil
 }
 
-// limits returns the smallest and the largest value. For a String they are numbers of characters.
+// limits returns Min and Max, with defaults if they are not set: 0, and shortText. The defaults are valid only for a String, whose limits
+// are numbers of characters. For an Int or a Double the caller must test whether Min or Max is set.
 func (f Field) limits() (least, most int64) {
 	if f.Min != nil {
 		least = *f.Min

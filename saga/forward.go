@@ -136,7 +136,7 @@ func (x *decision) begin(i int) bool {
 		x.park(fmt.Sprintf("%s: its event finds the saga by data.%s, which has no value", st.Name, variable))
 		return false
 	}
-	due, err := x.since(i)
+	due, err := x.deadlinesFrom(i)
 	if err != nil {
 		x.park(fmt.Sprintf("%s: %s", st.Name, err))
 		return false

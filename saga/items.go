@@ -29,7 +29,7 @@ func (x *decision) itemCount(i int) (n int, begun bool) {
 }
 
 // beginEach begins step i, which has a ForEach. The next pass of forward begins its items. It returns false if the saga is parked.
-func (x *decision) beginEach(i int, due []scheduled) bool {
+func (x *decision) beginEach(i int, due []pendingDeadline) bool {
 	st := x.d.steps[i]
 	list, err := x.listOf(i)
 	if err != nil {

@@ -8,25 +8,33 @@ import (
 	"strings"
 )
 
-// Migrate converts s, a state of from, to a state of to. The saga continues with it at its next event. Migrate is pure, as Decide is: a
-// log that contains such a move (Migrated) still gives the saga's state. Migrate does not change s.
+// Migrate moves a saga from the definition from to the definition to: it returns the state that s becomes. At the saga's next event, Decide
+// uses the new state with to. Migrate has no side effects and does not change s. A log that contains a move (Migrated) therefore still
+// gives the saga's state.
 //
-// A saga can be moved if everything that has happened to it means the same in to:
+// In the following, the old definition is from, and the new one is to. A saga can be moved if all of this holds:
 //
-//   - The saga's name, key and lock are equal, and each variable keeps its type.
-//   - Each step that has begun sends the same command to the same hop and has the same compensation. It is a pivot in both or in neither, has a
-//     ForEach in both or in neither, and has the same order relative to the other steps that have begun.
-//   - A step that the saga has tolerated is optional in to.
-//   - A step that waits for an event awaits one in to, by a variable that has a value. No kept event is one that the step awaits only in to.
-//   - Each scheduled deadline exists in to, and has the fields of its payload that to reads. If it emits events, it counts from the same step.
-//   - The saga has a value for each variable that to sets at the start, or by a step that is over, and that a part of to reads which the saga may
-//     still reach. If from sets the variable in the same place, it may be without a value in both.
+//   - Both definitions have the same name, the same key and the same expression for the lock. Each variable of the old definition exists in
+//     the new one, with the same type.
+//   - Each step that has begun exists in the new definition. It sends the same command to the same hop, or makes the same call, and has the
+//     same compensation. It is a pivot in both definitions or in neither, and has a ForEach in both or in neither. The same begun steps come
+//     after it.
+//   - A step without which the saga has gone on (Tolerated) is optional in the new definition.
+//   - A step that waits for an event also awaits an event in the new definition, and that event can find the saga: by the key, by a variable
+//     that has a value or may still get one, or by a variable by which the old definition has found it too.
+//   - No kept event (State.Early) would be for a step that waits already and awaits this event only in the new definition. A step takes a
+//     kept event only when it begins, so this step would never get it.
+//   - Each scheduled deadline exists in the new definition. Its stored payload has all fields that the new definition reads. If the new
+//     deadline emits events, it counts from the same step as the old one.
+//   - Each variable that the saga may still read has a value, if the new definition sets it at the start or by a step that is over. A variable
+//     without a value is allowed if the old definition sets it in the same place: then the old definition has left it unset as well.
 //
-// The error lists all obstacles.
+// If s is not a state of the old definition, the saga has ended, or the definitions are equal or of different sagas, the error gives only
+// that reason. Otherwise it lists all obstacles.
 //
-// Steps and deadlines that only to has apply to the part of the saga that has not begun. Deadlines that count from the saga's start, or
-// from the start of a step that has begun, are not scheduled afterwards. A scheduled deadline is cancelled if to lets it count until a
-// step that is done or tolerated.
+// The steps and deadlines that only the new definition has apply from now on. Migrate does not schedule a deadline that counts from the
+// saga's start, or from a step that has begun already. Migrate cancels a scheduled deadline if one of its Until steps in the new definition is
+// done or tolerated.
 func Migrate(from, to *Definition, s State) (State, error) {
 	m := &move{from: from, to: to, s: s}
 	switch {

@@ -25,8 +25,8 @@ type Definitions struct {
 	idle map[string]bool
 	// unreadable holds the stored definitions that cannot be parsed, by hash. Guarded by mu.
 	unreadable map[string]unreadableDefinition
-	// Find loads a definition that is not known: the definition of a saga that another process started. If it is nil, such a saga is an
-	// error.
+	// Find loads the definition with this hash. Of calls Find if this process does not know the hash, since another process has started
+	// the saga. If Find is nil, Of returns an error for an unknown hash.
 	Find func(ctx context.Context, hash string) (*saga.Definition, error)
 }
 
@@ -77,8 +77,8 @@ func (ds *Definitions) sort() {
 	})
 }
 
-// Of returns the definition of a hash. If it is not known, Of loads it with Find. The caller has read a saga with this definition, so
-// that the definition is no longer idle.
+// Of returns the definition of a hash. If the hash is not known, Of loads the definition with Find. The caller has read a saga with this
+// definition, so Of records that the definition is not idle.
 func (ds *Definitions) Of(ctx context.Context, hash string) (*saga.Definition, error) {
 	ds.mu.RLock()
 	d, idle := ds.byHash[hash], ds.idle[hash]
@@ -129,8 +129,9 @@ func (ds *Definitions) Has(hash string) bool {
 	return ds.byHash[hash] != nil
 }
 
-// AddUnreadable adds a stored definition that this program cannot parse. The program cannot decide for its sagas, but reads from text
-// the events that they await: such an event is an error, and is not ignored. idle reports that no saga under way has the definition.
+// AddUnreadable adds a stored definition that this program cannot parse. The program cannot decide for the definition's sagas, but reads
+// from text which events they await. Such an event then finds its saga, and the load of the saga fails: the event becomes a dead letter,
+// and is not ignored. idle reports that no saga under way has the definition.
 func (ds *Definitions) AddUnreadable(hash, text string, idle bool) {
 	d := readAwaited(text)
 	d.Idle = idle
@@ -150,9 +151,8 @@ func (ds *Definitions) inUse(hash string) {
 }
 
 // awaiting calls do for each definition, also for unreadable ones. name is the type of saga. awaited lists the events that its sagas
-// await. stash is the time for which an event is kept that comes before its saga.
-//
-// stash is 0 for an idle definition: an event that only a retired version awaits would be kept for nothing.
+// await. stash is the time for which an event that comes before its saga is kept. It is 0 for an idle definition, which is mostly a retired
+// version: no new saga would take the event.
 func (ds *Definitions) awaiting(do func(name string, awaited []saga.Answer, stash time.Duration)) {
 	for _, d := range ds.known() {
 		stash := cmp.Or(time.Duration(d.Spec().Stash), defaultStash)

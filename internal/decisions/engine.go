@@ -45,7 +45,7 @@ type Decided struct {
 	Effects saga.Effects
 }
 
-// pass collects the decisions of one transaction.
+// pass collects the decisions of one transaction in memory. Work is the same transaction with its writes; Memory has a pass without a Work.
 type pass struct {
 	*Definitions
 	store    Store
@@ -57,15 +57,15 @@ type pass struct {
 	stashed []Stashed
 	// correlation is the correlation id of a saga that Within starts.
 	correlation string
-	wake        map[string]bool // sagas that were granted a lock: End schedules a wake for each, due at once
-	// unread holds the sagas that were granted a lock and that this program cannot read. End schedules a wake for each. The wake
-	// becomes a dead letter, which can be redriven.
+	wake        map[string]bool // the sagas that were granted a lock: End schedules a wake for each, due at once
+	// unread holds the sagas that were granted a lock and that this program cannot read. End schedules a wake for each. The wake fails
+	// here and becomes a dead letter. It can be redriven when a program runs that can read the saga.
 	unread []string
-	// looked is set by Work.LookFirst, else nil. messages calls it when the sagas are loaded, before the first decision. An error of
-	// looked ends the pass: the coordinator has learned new definitions, and must find the targets again.
-	looked  func(context.Context) error
-	notKept []string // for each event that was not stashed, and whose message has other effects: the reason
-	retries []target // each gets a deadline with a RetryEvent: see retryLater
+	// afterFirstLoad is set by Work.WithFirstLoad, else nil. messages calls it when the sagas are loaded, before the first decision. An error
+	// of afterFirstLoad ends the pass: the coordinator has learned new definitions, and must find the targets again.
+	afterFirstLoad func(context.Context) error
+	notKept        []string // for each event that was not stashed, and whose message has other effects: the reason
+	retries        []target // each gets a deadline with a RetryEvent: see retryLater
 }
 
 // loaded is a saga in a pass. If the State's version is 0, the saga does not exist yet.
@@ -74,11 +74,11 @@ type loaded struct {
 	state   saga.State
 	was     int       // the version when it was loaded
 	stored  time.Time // Record.WakeAt
-	wakeAt  time.Time // as stored; zero after due has handled that time
+	wakeAt  time.Time // as stored; zero after due has handled the wake
 	entries []Entry
 	owner   string        // the other coordinator that has the saga; empty if this one has it
-	known   []Association // the associations that it had when it was loaded, and the ones that unstash has handled since
-	fresh   []Association // the ones of known that Save inserts
+	known   []Association // the associations that the saga had when it was loaded, and the ones for which unstash has run since
+	fresh   []Association // the associations in known that Save inserts
 	left    []saga.Event  // Effects.Left, until stashLeft stashes them
 }
 
@@ -102,8 +102,8 @@ func (p *pass) messages(ctx context.Context, ms []Message) error {
 	if err := p.find(ctx, targets); err != nil {
 		return err
 	}
-	if p.looked != nil {
-		if err := p.looked(ctx); err != nil {
+	if p.afterFirstLoad != nil {
+		if err := p.afterFirstLoad(ctx); err != nil {
 			return err
 		}
 	}
@@ -180,11 +180,13 @@ func (p *pass) load(ctx context.Context, ids []string) error {
 	return nil
 }
 
-// unreadable is the error about a saga that this program cannot read: its definition or its state.
+// unreadable is the error about a saga whose definition or state this program cannot read. It is not permanent: the participant tries the
+// message again as its Retry says, and the message's key is held meanwhile. Then the message is a dead letter.
 type unreadable struct{ error }
 
 func (u unreadable) Unwrap() error { return u.error }
 
+// take decides on the event of t.
 func (p *pass) take(ctx context.Context, t target) error {
 	switch t.event.Kind {
 	case saga.Started:
@@ -207,7 +209,7 @@ func (p *pass) take(ctx context.Context, t target) error {
 	return p.unstash(ctx, t.message, t.id)
 }
 
-// loadAgain loads a saga again that an earlier load did not find. A relay that reads the write-ahead log publishes a command before
+// loadAgain loads a saga again if an earlier load did not find it. A relay that reads the write-ahead log may publish a command before
 // other sessions see the transaction that wrote it. So the answer may come before the saga is visible. loadAgain calls Guard, which
 // waits for that transaction, and then loads the saga.
 func (p *pass) loadAgain(ctx context.Context, id string) error {
@@ -293,6 +295,7 @@ func (p *pass) due(ctx context.Context, message int, id string) error {
 			p.decide(message, id, saga.Event{Kind: saga.Granted})
 		}
 	}
+	// Deadlines are decided on until none is due. A decision may add a deadline, or cancel one.
 	for !l.state.Ended() {
 		next, ok := nextDeadline(l.state)
 		if !ok || next.At.After(p.now) {
@@ -322,8 +325,8 @@ func nextDeadline(s saga.State) (next saga.Armed, ok bool) {
 // end releases the locks of sagas that have ended, and saves the changes. It returns the changes whose wake must be scheduled or
 // cancelled.
 //
-// If a wake has become a dead letter, the next event of the saga schedules another wake, but only for an earlier or later deadline. If
-// the saga's earliest deadline is still the one of the dead letter, only a redrive of the dead letter wakes the saga.
+// If a wake has become a dead letter, the next event of the saga schedules another wake, unless the saga's earliest deadline is still the
+// one for which the dead letter was sent. In that case only a redrive of the dead letter wakes the saga.
 func (p *pass) end(ctx context.Context) (wake []Change, err error) {
 	for i := 0; i < len(p.decided); i++ { // unlock may add decisions
 		if !p.decided[i].Effects.Unlock {

@@ -65,7 +65,7 @@ type Postgres struct {
 	now                 time.Time
 	reportConflict      func(error) error // called with each error of a statement that Save has queued
 	expired             func(Stashed)     // called with each expired event that Stash or Unstash deletes, of which it has only the hop and type
-	first               *pgx.Batch        // sent with the first Load; nil: nothing
+	withFirstLoad       *pgx.Batch        // sent with the first Load, which sets it to nil; nil: nothing is sent
 }
 
 var _ Store = (*Postgres)(nil)
@@ -90,8 +90,8 @@ func (p *Postgres) Now(ctx context.Context) (time.Time, error) {
 // the clock after it has the locks, so that no decision is dated before a change for which Load has waited.
 func (p *Postgres) Load(ctx context.Context, ids []string) (found []Record, err error) {
 	batch := &pgx.Batch{}
-	if p.first != nil {
-		batch, p.first = p.first, nil
+	if p.withFirstLoad != nil {
+		batch, p.withFirstLoad = p.withFirstLoad, nil
 	}
 	batch.Queue(loadSagas, pg.Args{"ids": ids, "hop": p.hop, "group": p.group}).Query(func(rows pgx.Rows) error {
 		found, err = pgx.CollectRows(rows, record)

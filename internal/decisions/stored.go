@@ -11,8 +11,8 @@ import (
 	"github.com/troupe-go/troupe/saga"
 )
 
-// Committed selects the isolation level read committed, whatever the role's default_transaction_isolation is. A statement then sees
-// everything that other transactions have committed while it waited for them.
+// Committed selects the isolation level read committed, whatever the role's default_transaction_isolation is. After a statement has waited
+// for other transactions, it sees everything that they have committed.
 var Committed = pgx.TxOptions{IsoLevel: pgx.ReadCommitted}
 
 // StartTries is the number of times that a start is tried. Only a conflict leads to another try.
@@ -29,10 +29,10 @@ func StoreDefinition(ctx context.Context, pool *pgxpool.Pool, d *saga.Definition
 	return err
 }
 
-// Alone returns an error if another coordinator than the one of hop and group has sagas of one of the types under way in this database.
-// Two coordinators of one type would mix up their sagas: ids, locks and stashed events contain the name of the type, and no
-// coordinator.
-func Alone(ctx context.Context, q Querier, types []string, hop, group string) error {
+// CheckNoOtherCoordinator returns an error if another coordinator than the one of hop and group has sagas of one of the types under way in
+// this database. Two coordinators of one type would mix up their sagas: ids, locks and stashed events contain the name of the type, but not
+// the coordinator.
+func CheckNoOtherCoordinator(ctx context.Context, q Querier, types []string, hop, group string) error {
 	const others = `
 SELECT saga, hop, consumer_group
 FROM troupe.sagas

@@ -61,9 +61,10 @@ func New(cfg Config) *Decider {
 	return d
 }
 
-// Work is one transaction of a coordinator: first the decisions, then End with the writes that follow from them.
+// Work is one transaction of a coordinator. The caller first makes the decisions, by Messages, Start or Act. Then it calls End, or Finish,
+// which writes everything that follows from them.
 type Work struct {
-	// Callers has the context of each caller that starts a saga in this transaction, by the saga's id. Submit sets it.
+	// Callers has the context of each caller that starts a saga in this transaction, by the saga's id. Submit sets Callers.
 	Callers map[string]context.Context
 
 	d                *Decider
@@ -104,13 +105,13 @@ func (w *Work) ReportConflict(err error) error {
 	return err
 }
 
-// LookFirst adds batch to the first statement that loads sagas, so that batch takes no round trip of its own. Messages calls done after
-// that, before its first decision.
-func (w *Work) LookFirst(batch *pgx.Batch, done func() error) {
-	w.store.first = batch
-	w.pass.looked = func(ctx context.Context) error {
-		if w.store.first != nil { // it has loaded none
-			w.store.first = nil
+// WithFirstLoad sends batch together with the statement that loads the first sagas, so that batch takes no round trip of its own. Messages
+// calls done when batch has been read, before its first decision. If Messages loads no saga, it sends batch by itself.
+func (w *Work) WithFirstLoad(batch *pgx.Batch, done func() error) {
+	w.store.withFirstLoad = batch
+	w.pass.afterFirstLoad = func(ctx context.Context) error {
+		if w.store.withFirstLoad != nil { // no saga was loaded
+			w.store.withFirstLoad = nil
 			if err := w.tx.SendBatch(ctx, batch).Close(); err != nil {
 				return err
 			}
@@ -125,7 +126,7 @@ func (w *Work) Decided() []Decided { return w.pass.decided }
 // Messages decides on ms, in their order. If it fails because of one message, the error is a FailedAt.
 func (w *Work) Messages(ctx context.Context, ms []Message) error { return w.pass.messages(ctx, ms) }
 
-// Load loads and locks the sagas that are decided on next, in one statement.
+// Load loads and locks the sagas of ids in one statement, before the caller decides for them.
 func (w *Work) Load(ctx context.Context, ids []string) error { return w.pass.load(ctx, ids) }
 
 // Start starts the saga of s. Call Load with the saga's id before.
@@ -183,7 +184,7 @@ func correlationOf(ctx context.Context) string {
 	return envelope.NewID()
 }
 
-// of returns the context of the caller that starts the saga, or ctx if there is none.
+// of returns the context of the caller that starts the saga id, or ctx if no caller in Callers starts it.
 func (w *Work) of(ctx context.Context, id string) context.Context {
 	if caller := w.Callers[id]; caller != nil {
 		return caller
@@ -271,7 +272,7 @@ type causeKey struct {
 	id, from, output, path string
 }
 
-// follow returns the context in which a message of a decision is written. The outbox makes the message's id from it.
+// follow returns the context in which a message of a decision is written. The outbox makes the message's id from this context.
 //
 // The id depends on the saga, on the event that was decided on, and on the command (or the topic and the type). So commands of two
 // sagas have different ids, even if one message, handler or call caused both.
@@ -280,8 +281,8 @@ type causeKey struct {
 // handled message may come again and move only one of the sagas, or lead to another command. The hop must not take that command for a
 // duplicate of the lost one.
 //
-// After the database was set back, an event of the definition may follow from another message than before. So its id depends only on
-// the saga, the saga's flow, path, the topic and the type.
+// After the database was set back, an event that the definition emits may be caused by another message than before. So the id of an emitted
+// event depends only on the saga, the saga's flow, the event's place in the definition (path), the topic and the type.
 //
 // A decision without a handled message (an operator's action, a deadline or a call) stays in the saga's flow.
 func follow(ctx context.Context, d Decided, e outbox.Entry, path string, taken []participant.Taken, causes map[causeKey]*envelope.Cause) context.Context {
@@ -319,8 +320,8 @@ func follow(ctx context.Context, d Decided, e outbox.Entry, path string, taken [
 	return envelope.WithCause(ctx, own)
 }
 
-// Finish calls End, unless err, the error of the decisions, is set. The hooks are called after the commit. If tx does not report its
-// commit, they are called at once. Finish returns the error as ReportConflict does.
+// Finish calls End, unless err, the error of the decisions, is set. It has CallHooks called after the commit, or at once if the transaction
+// does not report its commit. Finish returns the error as ReportConflict does.
 func (w *Work) Finish(ctx context.Context, taken []participant.Taken, err error) error {
 	if err == nil {
 		err = w.End(ctx, taken)

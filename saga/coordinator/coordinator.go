@@ -34,10 +34,10 @@ var (
 
 // Config configures a Coordinator. Participant, Pool and Definitions are required.
 //
-// The hooks Parked, Decided and Stashed are called after the commit. For Start and Act, whose transaction is the caller's, they are
-// called before it. They are not called if the process ends, or loses its connection, before it knows that the commit succeeded: alert
-// on the parked sagas of Stats too. No hook may block. A panic in one of these three ends the process, or is a panic of the caller of
-// Start or Act. The hook is not called again for the same decision.
+// The hooks Parked, Decided, Stashed and Scheduled are called after the commit. For Start and Act, whose transaction is the caller's, the
+// first three are called before the commit. No hook is called if the process ends, or loses its connection, before it knows that the commit
+// succeeded: alert on the parked sagas of Stats too, and read troupe.schedules.ran_at. No hook may block. A panic in Parked, Decided or
+// Stashed ends the process, or is a panic of the caller of Start or Act. The hook is not called again for the same decision.
 type Config struct {
 	// Participant runs the coordinator: it consumes the events of the hops that the definitions name, and schedules the
 	// deadlines. Its hop is the coordinator's hop.
@@ -55,14 +55,14 @@ type Config struct {
 	Decided func(Decided)
 	// Stashed is called for each event that is stashed, since it came before its saga.
 	Stashed func(Stashed)
-	// Scheduled is called after the commit, for each occurrence of a schedule that this process has run.
+	// Scheduled is called for each occurrence of a schedule that this process has run.
 	Scheduled func(Scheduled)
 	// Conflict is called once for each transaction that failed because of a concurrent one, with an error that wraps ErrConflict.
 	// Nothing of the transaction is stored. The participant and Submit run their transactions again. After Start and Act the caller
 	// must try again.
 	Conflict func(error)
 	// Log gets a line for each saga that is parked, for stashed events that have expired, for each definition that another process has
-	// stored, and for each problem, such as an event that is not kept. It never gets a payload.
+	// stored, and for each problem, such as an event that is not kept. Log never gets a payload.
 	Log zerolog.Logger
 }
 
@@ -163,7 +163,7 @@ FROM (SELECT definition, true AS in_use
       WHERE saga = ANY ($3)) AS found
 GROUP BY definition
 ORDER BY definition`
-	if err := decisions.Alone(ctx, c.cfg.Pool, c.definitions.Names(), c.hop.String(), c.cfg.Participant.Group()); err != nil {
+	if err := decisions.CheckNoOtherCoordinator(ctx, c.cfg.Pool, c.definitions.Names(), c.hop.String(), c.cfg.Participant.Group()); err != nil {
 		return nil, err
 	}
 	for _, d := range c.cfg.Definitions {
@@ -355,8 +355,9 @@ func (c *Coordinator) gaveUp(ctx context.Context, tx pgx.Tx, e participant.Event
 	return w.Finish(ctx, nil, w.Messages(ctx, []decisions.Message{m}))
 }
 
-// mayConcern reports whether handleEvents does not get an event, and it may be for a saga of another version's definition. An event of a saga that
-// answers no command is mostly for other services. gaveUp handles the events of the type Exhausted of the coordinator's own hop.
+// mayConcern reports whether an event that handleEvents does not get may be for a saga of another version's definition. An event that the
+// coordinator's own sagas emit is mostly for other services: it may concern a saga only if a known definition starts by it or awaits it.
+// mayConcern returns false for an exhausted event of the coordinator's own hop, which gaveUp handles.
 func (c *Coordinator) mayConcern(m envelope.Message) bool {
 	t, err := topics.Parse(m.Topic)
 	own := t.Hop == c.hop

@@ -4,6 +4,8 @@
 //	hop's event ─► load the saga ─► Decide ─► save: state, log, outbox, deadline ─► commit ─► relay ─► next hop
 //	                 FOR UPDATE                version compared
 //
+//	row of troupe.deadlines ─► due: a member of the group writes its message to the outbox ─► relay ─► coordinator's commands ─► wake
+//
 // Start begins a saga in a transaction of the caller, and Submit in a transaction that several callers share. An event that its
 // definition names begins a saga too.
 //
@@ -13,7 +15,8 @@
 // the participant, which wakes the saga.
 //
 // The participant reads events from Kafka. A topic may also be local: the messages are then rows of troupe.local_work, since its
-// writers share the coordinator's database.
+// writers share the coordinator's database. Package participant describes the failures of delivery, the attempts, the deadlines and the
+// outbox.
 //
 // # Promised
 //
@@ -21,7 +24,7 @@
 // of the log with saga.Decide (and saga.Migrate, for a move to another definition) gives the state. This holds for entries that
 // this version of the program made: an earlier version may have decided otherwise, or allowed a move that this one refuses.
 //
-// One at a time: once a transaction has loaded a saga, no other one changes the saga until that transaction ends. A transaction
+// One at a time: once a transaction has loaded a saga, no other transaction changes the saga until the first one ends. A transaction
 // handles up to Batch messages (participant.Config), of any sagas.
 //
 // Deadlocks are possible. A transaction locks the sagas that it finds at first in the order of their ids. Later it may lock more:
@@ -93,9 +96,13 @@
 //	a saga of that value runs, no step
 //	of which awaits it any more
 //	a crash before the commit           nothing is stored; the message is delivered again. Call Start, Submit or Act again
+//	an event that ends the process      after the sixth crash (the fifth, if its topic is local) the event is a dead letter. If it
+//	each time                           is an answer, its saga is parked
 //	a crash after the commit            the relay sends the outbox rows; the inbox recognises the message. Start and Submit, called
-//	                                    again, find the saga. For these decisions no hook of Config is called, and no parked saga
-//	                                    is logged: alert on the parked sagas of Stats
+//	                                    again, find the saga. For these decisions no hook of Config is called, and no line about a
+//	                                    parked saga, an ignored answer or expired events is logged: alert on the parked sagas of
+//	                                    Stats. Nothing else shows which stashed events have expired
+//	the relay publishes a row twice     the hop's inbox recognises the second command by its id
 //	a commit with unknown result        as a crash before or after the commit: the inbox decides whether the message is handled
 //	                                    again. Submit returns an error; submit again. Act is not idempotent: read the saga's log
 //	                                    before you repeat it. A second ActRetry of a step without a time-out sends another command
@@ -105,16 +112,23 @@
 //	                                    than the participant's Timeout has failed, which counts as an attempt. pg_blocking_pids
 //	                                    finds the session
 //	an answer that cannot be read, or   tried as the participant's Retry says, unless trying again cannot help; then a dead
-//	after which a command cannot be     letter of the coordinator's own hop, and the saga is parked with the reason
-//	rendered
+//	after which a command cannot be     letter of the coordinator's own hop, and the saga is parked with the reason. The participant
+//	rendered                            counts the attempts in troupe.held. It does not count a run that a crash ends
+//	the exhausted event about such an   the exhausted event becomes a dead letter too: the saga is not parked, and seems to run.
+//	answer cannot be handled            Redrive the answer's dead letter to continue the saga, or the other one to park it
 //	an awaited event or a deadline      tried likewise; then a dead letter, and the saga stays as it was. An event that
 //	after which a command cannot be     several sagas await is a dead letter for all of them. Redrive it once the command
 //	rendered                            can be rendered. Nothing else wakes the saga while this deadline is its earliest
 //	an expression that fails, an        the saga is parked with the reason; other sagas of the batch are not affected
 //	answer of a type that is unknown
-//	the definition of a saga cannot be  its events and wakes become dead letters; other sagas go on, also one that ends and passes
-//	read, as after a rollback           its lock to that saga. New logs an error
+//	the definition of a saga cannot be  its events and wakes become dead letters after the attempts of the participant's Retry; the
+//	read, as after a rollback           saga is not parked. Other sagas go on, also one that ends and passes its lock to that saga.
+//	                                    New logs an error
+//	the wake of a saga that was         the saga keeps the lock and waits, and so do the sagas behind it. Redrive the dead letter,
+//	granted its lock is a dead letter   of type troupe.Wake, or abandon the saga
 //	the database is away                the participant waits; no attempt is counted, nothing is lost
+//	Kafka is away                       fetched events are still decided on; their commands and due deadlines wait in the outbox,
+//	                                    as if no relay ran
 //	the dead letter of an answer is     no saga is parked, and the step waits on: the exhausted event does not name the saga. A
 //	deleted before its exhausted event  warning is logged, with the ids
 //	comes

@@ -126,7 +126,7 @@ func (c *Coordinator) queryNewDefinitions(w *decisions.Work) {
 	var found []storedDefinition
 	batch := &pgx.Batch{}
 	c.queueNew(batch, &found)
-	w.LookFirst(batch, func() error {
+	w.WithFirstLoad(batch, func() error {
 		if len(found) == 0 {
 			return nil
 		}

@@ -12,8 +12,8 @@ import (
 	"github.com/troupe-go/troupe/internal/decisions"
 )
 
-// pipelinedTx is a transaction of Submit. It sends BEGIN with its first batch and COMMIT with its last: a start takes two round trips,
-// not four. It must be used with a batch first.
+// pipelinedTx is a transaction of Submit. It sends BEGIN with its first batch and COMMIT with its last, so a start takes two round trips,
+// not four. The first call must be SendBatch, since BEGIN is sent with it.
 type pipelinedTx struct {
 	decisions.Queued
 	conn    *pgxpool.Conn

@@ -66,6 +66,7 @@ func (c *Coordinator) fields(ctx context.Context, in envelope.Message) (map[stri
 	return fields, retry.Permanent(err)
 }
 
+// reasonOf returns the reason for which a saga is parked after the exhausted event e.
 func reasonOf(e participant.Exhausted) string {
 	return fmt.Sprintf("%s gave up after %d attempts: %s", e.Handler, e.Attempts, e.Error)
 }

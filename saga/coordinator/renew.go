@@ -27,7 +27,7 @@ var (
 const ranEvery = 20 * time.Second
 
 // renew records that the coordinator runs. It also stores this process's definitions again if the database has lost them, as after a
-// restore or a failover to a standby that lagged. It returns no error: watch calls it again, and the participant reports an outage of
+// restore or a failover to a standby that lagged. renew returns no error: watch calls it again, and the participant reports an outage of
 // the database.
 func (c *Coordinator) renew(ctx context.Context) {
 	for _, hash := range c.missingDefinitions(ctx) {
@@ -56,8 +56,8 @@ func (c *Coordinator) missingDefinitions(ctx context.Context) []string {
 	return missing
 }
 
-// recordRunning records that the coordinator runs. If it did not run for more than a minute, recordRunning lets the stashed events
-// expire later, by that time: the events that start their sagas may have waited in Kafka meanwhile.
+// recordRunning records that the coordinator runs, at most once every ranEvery. If the coordinator did not run for more than a minute,
+// recordRunning extends the times of the stashed events by that pause: the events that start their sagas may have waited in Kafka.
 func (c *Coordinator) recordRunning(ctx context.Context) error {
 	group := c.cfg.Participant.Group()
 	return pgx.BeginTxFunc(ctx, c.cfg.Pool, decisions.Committed, func(tx pgx.Tx) error {

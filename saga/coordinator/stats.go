@@ -22,7 +22,8 @@ var (
 	countStash string
 )
 
-// Stats counts the open sagas and the stashed events of a coordinator, for all of its processes together.
+// Stats counts the open sagas of one coordinator, in all of its processes together, and the stashed events of its database. A stashed event
+// names only a type of saga, so the events for types of other coordinators in the database are counted too.
 type Stats struct {
 	// Hop and Group name the coordinator.
 	Hop   string
@@ -41,7 +42,7 @@ type OpenStats struct {
 	Saga   string
 	Status saga.Status // Waiting, Running, Compensating or Parked
 	Count  int
-	Oldest time.Duration // the time since the first of them started; 0 if there are none
+	Oldest time.Duration // the time since the first of these sagas started; 0 if there are none
 }
 
 // Stats queries the database. The query reads all open sagas and all stashed events, by index: call it every few seconds, not more

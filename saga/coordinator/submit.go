@@ -82,6 +82,7 @@ func (s *submission) queue(tx *pipelinedTx) {
 
 var submitSeed = maphash.MakeSeed()
 
+// takeSubmissions makes the lane that gathers calls of Submit into transactions.
 func (c *Coordinator) takeSubmissions() {
 	c.submissions = keyed.NewLane(keyed.NewPool(submitAtOnce), keyed.Config[*submission, struct{}]{
 		Batch: submitBatch, Gather: submitGather, Run: func(all []*submission) (int, bool) {
@@ -93,7 +94,7 @@ func (c *Coordinator) takeSubmissions() {
 }
 
 // submit starts all in one transaction and sends each its result. If that transaction fails, and the database is available, submit
-// starts each in a transaction of its own, since one of them may be the cause.
+// starts each in a transaction of its own, since one of the submissions may be the cause of the error.
 func (c *Coordinator) submit(all []*submission) {
 	all = slices.DeleteFunc(all, func(s *submission) bool { return s.ctx.Err() != nil }) // their callers do not wait any more
 	if len(all) == 0 {
@@ -112,7 +113,8 @@ func (c *Coordinator) submit(all []*submission) {
 	}
 }
 
-// together starts all in one transaction. It stops when no caller waits for it any more.
+// together starts all in one transaction, whose context ends when no caller waits any more. A single start is tried again after a
+// conflict. After a conflict of several, submit tries each by itself.
 func (c *Coordinator) together(all []*submission) (err error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -133,6 +135,7 @@ func (c *Coordinator) together(all []*submission) (err error) {
 	return err
 }
 
+// startAll tries once to start all in one transaction.
 func (c *Coordinator) startAll(ctx context.Context, all []*submission) error {
 	conn, err := c.cfg.Pool.Acquire(ctx)
 	if err != nil {
@@ -142,7 +145,7 @@ func (c *Coordinator) startAll(ctx context.Context, all []*submission) error {
 	defer tx.release()
 	w := c.decider.Begin(tx)
 	w.Callers = make(map[string]context.Context, len(all))
-	if err = startAll(ctx, w, tx, all); err == nil {
+	if err = decideStarts(ctx, w, tx, all); err == nil {
 		err = tx.commit(ctx)
 	}
 	if err = w.ReportConflict(err); err == nil {
@@ -151,8 +154,8 @@ func (c *Coordinator) startAll(ctx context.Context, all []*submission) error {
 	return err
 }
 
-// startAll decides on the starts, and queues the callers' own statements, the messages and the deadlines.
-func startAll(ctx context.Context, w *decisions.Work, tx *pipelinedTx, all []*submission) error {
+// decideStarts decides on the starts, and queues the callers' own statements, the messages and the deadlines.
+func decideStarts(ctx context.Context, w *decisions.Work, tx *pipelinedTx, all []*submission) error {
 	if err := w.Load(ctx, idsOf(all)); err != nil {
 		return err
 	}

@@ -20,8 +20,8 @@ import (
 // that wraps ctx's. So the caller can answer that the saga is under way, or parked, and ask again later. If ctx was done before a state
 // was read, the state is the zero State.
 //
-// An end that this process decides is noticed at once, and any other one within 100 ms. All calls of Wait together send one query every
-// 50 ms.
+// Wait returns at once if this process decides the saga's end, and within 100 ms if another process does. All calls of Wait together send
+// one query every 50 ms.
 func (c *Coordinator) Wait(ctx context.Context, name, key string) (s saga.State, err error) {
 	id := name + "/" + key
 	if _, err := c.definitions.Named(name); err != nil {
@@ -104,7 +104,7 @@ func (c *Coordinator) pollEnds() {
 type waits struct {
 	mu     sync.Mutex
 	calls  map[string][]chan struct{} // guarded by mu
-	polled bool                       // whether poll, an argument of join, runs; guarded by mu
+	polled bool                       // whether the poll that join has started runs; guarded by mu
 }
 
 // join returns a channel that is closed when the saga may have ended. It starts poll in a goroutine, unless poll runs.

@@ -20,7 +20,7 @@ type Message struct {
 	Fields    Fields
 	// Outcome is success, failure or exhausted; "" if the message answers no command.
 	Outcome string
-	// Reason is the reason of an exhausted command.
+	// Reason is, for the outcome exhausted, the error for which the hop gave up the command.
 	Reason string
 	// Step makes the message an answer to the command of this step or to its compensation, whichever was sent last. Hop, Key,
 	// Saga and Operation are then taken from that command, unless they are set.

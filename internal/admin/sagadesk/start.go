@@ -146,7 +146,7 @@ func (d *Desk) start(ctx context.Context, tx pgx.Tx, r StartRequest, e saga.Even
 func (d *Desk) home(ctx context.Context, q decisions.Querier, r StartRequest) (*Detail, error) {
 	g, err := d.named(ctx, q, r)
 	if err == nil {
-		err = decisions.Alone(ctx, q, []string{r.Definition.Spec().Saga}, g.Hop, g.Group)
+		err = decisions.CheckNoOtherCoordinator(ctx, q, []string{r.Definition.Spec().Saga}, g.Hop, g.Group)
 	}
 	return g, err
 }
