@@ -87,9 +87,9 @@ func (x *decision) answered(e Event) {
 	}
 }
 
-// late applies an answer to a step that does not wait for one. It ignores the answer, unless a success ends the doubt about a step
-// whose compensation is sent or has failed. A compensation that is sent again then runs even if its hop no longer knows the command,
-// and it uses the variables that this answer sets.
+// late handles an answer to a step that does not wait for one. It ignores the answer, with one exception: a success of a step in doubt
+// whose compensation was sent or has failed. This success ends the doubt. If the compensation is sent again later, its hop then runs it
+// even if the hop no longer knows the command, and the compensation uses the variables that this answer sets.
 func (x *decision) late(i int, e Event) {
 	ss := &x.s.Steps[i]
 	if !ss.Doubt || e.Outcome != "success" || e.Type == NothingType || ss.Phase != CompensateIntent && ss.Phase != CompensateFailed {
@@ -97,7 +97,7 @@ func (x *decision) late(i int, e Event) {
 		return
 	}
 	ss.Doubt, ss.Succeeded = false, e.Epoch
-	if ss.Tolerated { // later steps may have used that it did not succeed
+	if ss.Tolerated { // the saga has gone on without the step: later steps may have read that its variables are not set
 		return
 	}
 	a, err := x.match(i, x.d.steps[i].success, e)
@@ -115,6 +115,7 @@ func (x *decision) late(i int, e Event) {
 	x.put(data)
 }
 
+// unset reports whether no variable that a sets has a value.
 func (x *decision) unset(i int, a *answer) bool {
 	for _, f := range a.set {
 		if x.hasValue(i, f.name) {
@@ -131,6 +132,7 @@ func phaseText(p Phase) string {
 	return string(p)
 }
 
+// done makes step i done. event is the type of the answer, or empty if an operator has skipped or resolved the step.
 func (x *decision) done(i int, event string) {
 	ss, st := &x.s.Steps[i], x.d.steps[i]
 	// A pivot that was in doubt, and that has a compensation, does not turn the saga forward. backward has not waited for such a pivot,
@@ -182,6 +184,7 @@ func (x *decision) refused(i int, event, reason string) {
 	}
 }
 
+// givenUp applies an exhausted event: the hop has given up the command of step i.
 func (x *decision) givenUp(i int, e Event) {
 	ss := &x.s.Steps[i]
 	if ss.Phase == GivenUp || ss.Phase == Doubt && ss.Answer == e.Type {
@@ -207,8 +210,8 @@ func (x *decision) givenUp(i int, e Event) {
 // doubt puts step i in doubt: its command may have taken effect, or may still do so.
 func (x *decision) doubt(i int) { x.s.Steps[i].Phase, x.s.Steps[i].Doubt = Doubt, true }
 
-// observed applies an awaited event to each step that waits for it, also if the step could not use an earlier event, or keeps it for a step
-// that has not begun.
+// observed applies an awaited event to each step that waits for it, also to a step that could not use an earlier event (GivenUp). If no
+// step waits for the event, but a step that has not begun will, observed keeps the event for that step.
 func (x *decision) observed(e Event) {
 	if e.Answers == x.s.ID() {
 		x.ignore("%s of %s answers a command of this saga", e.Type, e.Hop)

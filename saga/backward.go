@@ -39,6 +39,7 @@ func (x *decision) compensationAnswered(i int, e Event) {
 	x.compensateFailed(i, orElse(e.Reason, e.Type))
 }
 
+// compensationDone records that the compensation of step i has succeeded, or that an operator has stated so.
 func (x *decision) compensationDone(i int, event string) {
 	ss := &x.s.Steps[i]
 	ss.Phase, ss.Answer = Undone, event
@@ -47,6 +48,7 @@ func (x *decision) compensationDone(i int, event string) {
 	x.takeUp()
 }
 
+// compensateFailed records that the compensation of step i has failed, and parks the saga.
 func (x *decision) compensateFailed(i int, reason string) {
 	ss := &x.s.Steps[i]
 	ss.Phase = CompensateFailed
@@ -58,6 +60,7 @@ func (x *decision) compensateFailed(i int, reason string) {
 // passed reports whether a pivot is done, so that the saga cannot be compensated.
 func (x *decision) passed() bool { return pivotal(x.d, x.s) != "" }
 
+// pivotal returns the name of a pivot that is done, or an empty text if none is.
 func pivotal(d *Definition, s State) string {
 	for i, st := range d.steps {
 		if st.Pivot && s.Steps[i].Phase == Done {
@@ -95,8 +98,8 @@ func (x *decision) goBack(reason string) {
 	x.takeUp()
 }
 
-// backward sends the compensation of each step for which no later step has anything left to compensate. When no step has, the saga is
-// compensated.
+// backward sends the compensation of each step after which no step has anything left to compensate. When no step at all has anything left
+// to compensate, the saga is compensated.
 func (x *decision) backward() {
 	for i, st := range x.d.steps {
 		switch phase := x.s.Steps[i].Phase; {

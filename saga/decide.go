@@ -53,6 +53,7 @@ func (x *decision) moment(what, step, why string) {
 	x.fx.Moments = append(x.fx.Moments, Moment{what, step, cut(why)})
 }
 
+// take applies e, or ignores or refuses it.
 func (x *decision) take(e Event) {
 	switch {
 	case e.Kind == Started:
@@ -117,6 +118,7 @@ func (x *decision) start(e Event) {
 	x.armFirst()
 }
 
+// granted lets a saga that waits for its lock begin.
 func (x *decision) granted() {
 	if x.s.Status != Waiting {
 		x.ignore("it waits for no lock")
@@ -127,6 +129,7 @@ func (x *decision) granted() {
 	x.armFirst()
 }
 
+// because adds reason to the stored reasons of the saga.
 func (x *decision) because(reason string) {
 	reason = cut(reason)
 	if x.s.Reason != "" && x.s.Reason != reason {

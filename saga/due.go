@@ -45,12 +45,14 @@ func (x *decision) deadlinesFrom(step int) (all []pendingDeadline, err error) {
 	return all, nil
 }
 
+// armAll schedules the deadlines in due.
 func (x *decision) armAll(due []pendingDeadline) {
 	for _, dl := range due {
 		x.arm(dl.Name, dl.After, dl.payload)
 	}
 }
 
+// arm schedules a deadline. If one of this name is scheduled, the new one replaces it.
 func (x *decision) arm(name string, after Duration, payload map[string]any) {
 	a := Armed{Name: name, At: x.now.Add(time.Duration(after)), Payload: payload}
 	x.s.Deadlines = slices.DeleteFunc(x.s.Deadlines, func(b Armed) bool { return b.Name == name })
@@ -64,6 +66,7 @@ func (x *decision) insert(a Armed) {
 	x.s.Deadlines = slices.Insert(x.s.Deadlines, at, a)
 }
 
+// disarm cancels a deadline, if one of this name is scheduled.
 func (x *decision) disarm(name string) {
 	n := len(x.s.Deadlines)
 	x.s.Deadlines = slices.DeleteFunc(x.s.Deadlines, func(b Armed) bool { return b.Name == name })
@@ -154,6 +157,8 @@ func (x *decision) meetOverdue() {
 	}
 }
 
+// timedOut applies the time-out of step i. An awaited event counts as refused. A command is in doubt then: unless the step is optional, the
+// saga goes back, or is parked if the step has no compensation or a pivot is done.
 func (x *decision) timedOut(i int) {
 	ss, st := &x.s.Steps[i], x.d.steps[i]
 	x.moment(moments.StepTimedOut, ss.Name, "no answer within "+st.Timeout.String())
@@ -172,6 +177,7 @@ func (x *decision) timedOut(i int) {
 	}
 }
 
+// deadline returns the index of a deadline that the definition declares, or -1.
 func (d *Definition) deadline(name string) int {
 	return slices.IndexFunc(d.deadlines, func(dl *deadline) bool { return dl.Name == name })
 }

@@ -165,7 +165,7 @@ func (c *compiler) makeItems() {
 // A span names the items of a step in Definition.steps: the index of the first one, and their number.
 type span struct{ first, n int }
 
-// withItems returns d with the items that s has as further steps, in the order of s.Steps.
+// withItems returns d with one more step for each item that s has, in the order of s.Steps.
 func (d *Definition) withItems(s State) *Definition {
 	if len(s.Lists) == 0 {
 		return d

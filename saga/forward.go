@@ -176,9 +176,9 @@ func (x *decision) cannotBeFound(st *step) (variable string, missing bool) {
 	})
 }
 
-// parkUnfindable parks the saga if a step waits for an event that cannot find the saga any more, and reports whether it did: a parallel
-// step was answered without the value by which the event finds the saga, or an operator has set the variable to an empty value. A step that has a
-// time-out ends by it, as any step whose event does not come.
+// parkUnfindable parks the saga if a step waits for an event that cannot find the saga any more, and reports whether it parked the saga.
+// This happens if a parallel step was answered without the value by which the event finds the saga, or if an operator has set the variable
+// to an empty value. A step with a time-out does not park the saga: the time-out ends the step, as if its event had not come.
 func (x *decision) parkUnfindable() bool {
 	for i, st := range x.d.steps {
 		if x.s.Steps[i].Phase != Intent || st.Timeout > 0 {
@@ -263,8 +263,9 @@ func (x *decision) send(i int, c *command, operation string) bool {
 	return true
 }
 
-// endsEarly applies the first of the definition's ends whose condition holds. ended reports that it has applied one. waits reports that
-// the end would complete the saga, and waits until the compensations of optional steps are answered.
+// endsEarly applies the first of the definition's ends whose condition holds. ended reports that an end was applied, or that the saga was
+// parked because a condition cannot be evaluated. waits reports that the end completes the saga and was not applied, since it waits until
+// the compensations of optional steps are answered.
 func (x *decision) endsEarly() (ended, waits bool) {
 	for _, e := range x.d.ends {
 		if e.Then == ThenPark && slices.Contains(x.s.Passed, e.End.When) {

@@ -6,7 +6,7 @@ import (
 	"github.com/troupe-go/troupe/internal/moments"
 )
 
-// successOfLostDecision reports whether e is a success of step i that cannot be, by the state of the step. There are two cases:
+// successOfLostDecision reports whether e is a success of step i although the step cannot have succeeded, by its state. There are two cases:
 //
 //   - The saga has not sent the command: it has skipped the step, has refused it since its quorum is missed, or has not sent it again after a
 //     refusal. So the saga's database was set back, and has lost the decision that sent the command.

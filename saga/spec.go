@@ -22,7 +22,7 @@ type Spec struct {
 	// Timeout limits the duration of the whole saga. After it the saga is compensated. With a Lock it counts from the time when the
 	// saga has the lock. Default: no limit.
 	Timeout Duration `json:"timeout,omitempty"`
-	// Stash is the time for which an awaited event is kept that comes before its saga. Default: 1 h.
+	// Stash is the time for which an awaited event that comes before its saga is kept. Default: 1 h.
 	Stash Duration `json:"stash,omitempty"`
 	// Start lists the events that start an instance. If it is empty, only a call of the coordinator starts one. A coordinator reads a
 	// topic of Kafka that its group has not consumed before from the topic's start: old events start instances too.
@@ -67,8 +67,8 @@ type Start struct {
 	of *body // set by StartOf
 }
 
-// A Step sends a command to a hop, or calls its service by HTTP, and waits for the answer. A step without a command and a call waits
-// for an event. A step without events either is done at once: it joins other steps.
+// A Step sends a command to a hop, or calls the hop's service by HTTP, and waits for the answer. A step with neither a command nor a call
+// waits for an event. If such a step lists no events, it is done as soon as it begins: it only joins other steps.
 type Step struct {
 	Name string `json:"name"`
 	// Needs has the names of the steps that come before this step. Join defines how many of them must be done.
@@ -195,7 +195,7 @@ type Compensation struct {
 	Retry   *Retry   `json:"retry,omitempty"`
 }
 
-// A Deadline applies when the steps of Until are not done in time.
+// A Deadline is a time limit for a part of the saga. It applies if none of the steps in Until is done in time.
 type Deadline struct {
 	Name  string   `json:"name"`
 	After Duration `json:"after"`

@@ -26,7 +26,7 @@ type State struct {
 	// Passed lists the conditions of ends that have parked the saga, and for which an operator has resumed it. They do not park it
 	// again.
 	Passed []string `json:"passed,omitempty"`
-	// Cancel is the result of the latest cancel that was accepted or refused. It is empty if none was.
+	// Cancel is the result of the latest cancel that was accepted or refused. It is empty if no cancel was.
 	Cancel CancelResult `json:"cancel,omitempty"`
 	// Reason is the reason why the saga compensates, ended early or is parked. The latest of several reasons comes last.
 	Reason string         `json:"reason,omitempty"`
@@ -42,8 +42,8 @@ type State struct {
 	Deadlines []Armed   `json:"deadlines,omitempty"`
 	StartedAt time.Time `json:"started_at"`
 	EndedAt   time.Time `json:"ended_at,omitzero"`
-	// Erased is the time at which an operator erased the data of the ended saga: Data, and everything else that came from messages.
-	// Zero if none did.
+	// Erased is the time at which an operator erased the data of the ended saga: Data, and everything else that came from messages. It is
+	// zero if the data was not erased.
 	Erased time.Time `json:"erased,omitzero"`
 }
 
@@ -127,7 +127,8 @@ type Armed struct {
 	Name    string         `json:"name"`
 	At      time.Time      `json:"at"`
 	Payload map[string]any `json:"payload,omitempty"`
-	// Overdue reports that At has passed, and that the deadline waits until the saga can apply it: a parked saga must be resumed first.
+	// Overdue reports that At has passed, and that the deadline waits until the saga can apply it. For example, a parked saga must be
+	// resumed first.
 	Overdue bool `json:"overdue,omitempty"`
 }
 
@@ -159,10 +160,10 @@ type Event struct {
 	Fields map[string]any `json:"fields,omitempty"`
 	// Deadline, for Fired, is the name of the deadline.
 	Deadline string `json:"deadline,omitempty"`
-	// Keep, for Fired, keeps a deadline as overdue that cannot be applied now. Without Keep, as in logs of earlier versions, such a
+	// Keep, for Fired, keeps a deadline that cannot be applied now, as overdue. Without Keep, as in logs of earlier versions, such a
 	// deadline is dropped.
 	Keep bool `json:"keep,omitempty"`
-	// Reason is the reason that an operator gives for an action, or that the hop gives which gave up.
+	// Reason is the reason that an operator gives for an action, or that a hop gives when it gives up a command.
 	Reason string `json:"reason,omitempty"`
 	// Actor, for an action, is the name of the operator.
 	Actor string `json:"actor,omitempty"`
