@@ -45,8 +45,8 @@ type Store interface {
 
 	// Associated returns, for each association, the ids of the sagas that it finds and that have not ended.
 	Associated(ctx context.Context, as []Association) (map[Association][]string, error)
-	// Guard makes every other transaction that guards one of these associations wait until this one ends. So an event that finds no
-	// saga, and the start of that saga, cannot miss each other.
+	// Guard makes every other transaction that guards one of these associations wait until this one ends. An event that finds no saga and
+	// the start of that saga both call Guard. So the later one sees the writes of the earlier one.
 	Guard(ctx context.Context, as []Association) error
 	// Stash stores events that came before their saga. An event that is stored already, by its hop, its type and its
 	// message's id, is left unchanged.
@@ -72,7 +72,8 @@ type Record struct {
 	State      []byte // JSON of saga.State
 	// WakeAt is the time at which the saga's deadlines are checked next; zero: never.
 	WakeAt time.Time
-	// Owner names the other coordinator that has the saga; then only ID is set. It is empty if this coordinator has the saga.
+	// Owner names the other coordinator that has the saga: then only ID and Owner are set. Owner is empty if this coordinator has the
+	// saga.
 	Owner string
 }
 
@@ -84,7 +85,7 @@ type Change struct {
 	Entries []Entry
 	// WakeAt is as in Record.
 	WakeAt time.Time
-	// Associations are the new associations by which events find the saga, besides its key.
+	// Associations are the new associations by which events find the saga. The key is not among them.
 	Associations []Association
 }
 

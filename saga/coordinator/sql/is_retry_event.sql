@@ -1,5 +1,5 @@
--- Whether a dead letter is the message of a deadline that has fired. A sender of commands may copy the message while it waits, but a copy
--- with its key waits behind it.
+-- Reports whether a dead letter is the message of a deadline with a RetryEvent that has fired. A sender of commands could send a copy of
+-- this message. A copy with the same key is handled after the message, and a copy with another key is recognised by its key.
 SELECT EXISTS (
   SELECT
   FROM troupe.deadlines AS d
