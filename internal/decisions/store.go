@@ -72,8 +72,8 @@ type Record struct {
 	State      []byte // JSON of saga.State
 	// WakeAt is the time at which the saga's deadlines are checked next; zero: never.
 	WakeAt time.Time
-	// Owner names the other coordinator that has the saga: then only ID and Owner are set. Owner is empty if this coordinator has the
-	// saga.
+	// Owner names the other coordinator that has the saga. The fields besides ID and Owner then mean nothing to this coordinator. Owner is
+	// empty if this coordinator has the saga.
 	Owner string
 }
 
