@@ -85,7 +85,31 @@ func (p Partitions) make(ctx context.Context, conn *pgxpool.Conn) error {
 				return err
 			}
 		}
+		if err := giveToOwner(ctx, tx, table); err != nil {
+			return err
+		}
 		_, err = tx.Exec(ctx, "INSERT INTO troupe.outbox_partitions (name, lo, hi) VALUES ($1, $2, $3)", name, bounds[0], bounds[1])
 		return err
 	})
+}
+
+// giveToOwner makes the owner of troupe.outbox the owner of a new partition, which belongs to the role that created it. That role may be
+// only a member of the owner. Then the owner and its other members could neither change the outbox nor drop the partition, and DROP OWNED
+// BY for that role would drop the partition with its rows. A member that may not SET ROLE to the owner cannot do this.
+func giveToOwner(ctx context.Context, tx pgx.Tx, table string) error {
+	var owner string
+	err := tx.QueryRow(ctx, `
+		SELECT CASE
+		         WHEN pg_get_userbyid(relowner) <> current_user
+		           AND pg_has_role(relowner, CASE WHEN current_setting('server_version_num')::int >= 160000 THEN 'SET' ELSE 'MEMBER' END)
+		         THEN pg_get_userbyid(relowner)::text
+		         ELSE ''
+		       END
+		FROM pg_class
+		WHERE oid = 'troupe.outbox'::regclass`).Scan(&owner)
+	if err != nil || owner == "" {
+		return err
+	}
+	_, err = tx.Exec(ctx, fmt.Sprintf("ALTER TABLE %s OWNER TO %s", table, pgx.Identifier{owner}.Sanitize()))
+	return err
 }

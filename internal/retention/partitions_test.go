@@ -146,6 +146,33 @@ func TestHeadroomIsToldWhereAPrivilegeIsMissing(t *testing.T) {
 	require.EqualValues(t, 20, headroom)
 }
 
+// TestAPartitionBelongsToTheOwnerOfTheOutboxWhoeverMakesIt checks relays that are members of the owner, as docs/security.md says: another
+// member drops the partitions that one of them made, the owner can change the table, and no row is lost with a relay's role.
+func TestAPartitionBelongsToTheOwnerOfTheOutboxWhoeverMakesIt(t *testing.T) {
+	t.Parallel()
+	r := newRoom(t)
+	var owner string
+	require.NoError(t, r.pool.QueryRow(t.Context(), "SELECT quote_ident(pg_get_userbyid(relowner)) FROM pg_class WHERE oid = 'troupe.outbox'::regclass").Scan(&owner))
+	maker, dropper := grantstest.New(t, r.pool), grantstest.New(t, r.pool)
+	for _, member := range []grantstest.Role{maker, dropper} {
+		r.exec("GRANT " + owner + " TO " + pgx.Identifier{member.Name}.Sanitize())
+	}
+	r.exec("SELECT setval('troupe.outbox_position_seq', (SELECT max(hi) - 1 FROM troupe.outbox_partitions))")
+	_, err := tens.Ensure(t.Context(), maker.Pool())
+	require.NoError(t, err)
+	r.insert(25)
+	require.Zero(t, r.count(`SELECT count(*) FROM pg_class c JOIN pg_inherits i ON i.inhrelid = c.oid
+		WHERE i.inhparent = 'troupe.outbox'::regclass AND c.relowner <> (SELECT relowner FROM pg_class WHERE oid = 'troupe.outbox'::regclass)`))
+	r.exec("REVOKE " + owner + " FROM " + pgx.Identifier{maker.Name}.Sanitize() + "; DROP OWNED BY " + pgx.Identifier{maker.Name}.Sanitize())
+	require.Equal(t, 25, r.count("SELECT count(*) FROM troupe.outbox"))
+
+	drops, err := retention.New(retention.Config{Pool: dropper.Pool(), Age: atOnce})
+	require.NoError(t, err)
+	defer drops.Close()
+	require.NotEmpty(t, r.drop(drops, r.snapshot()).Dropped)
+	require.Less(t, r.count("SELECT count(*) FROM troupe.outbox"), 25)
+}
+
 // A role that may only connect can take each advisory lock. It must not stop the creation of partitions, and is named where it stops
 // their end.
 func TestNoStrangerStopsPartitions(t *testing.T) {
