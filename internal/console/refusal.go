@@ -71,7 +71,7 @@ func statusOf(err error) int {
 	case is(repair.ErrNotFound, decisions.ErrNotFound, relays.ErrNoFailure, relays.ErrNoRelay, watch.ErrNone):
 		return http.StatusNotFound
 	case is(repair.ErrNotOpen, admin.ErrBusy, repair.ErrGone, repair.ErrBehind, repair.ErrUnsendable, decisions.ErrRefused, decisions.ErrConflict,
-		relays.ErrNotParked, relays.ErrPaused, relays.ErrNotPaused):
+		relays.ErrNotParked, relays.ErrSeveral, relays.ErrPaused, relays.ErrNotPaused):
 		return http.StatusConflict
 	case is(repair.ErrPayload):
 		return http.StatusUnprocessableEntity

@@ -87,6 +87,9 @@ func (a *adminHandler) repair(w http.ResponseWriter, r *http.Request, name strin
 	case errors.Is(err, desk.ErrNotParked):
 		refuse(w, http.StatusNotFound, err.Error())
 		return
+	case errors.Is(err, desk.ErrSeveral):
+		refuse(w, http.StatusConflict, err.Error())
+		return
 	case err != nil:
 		refuse(w, http.StatusBadGateway, err.Error())
 		return

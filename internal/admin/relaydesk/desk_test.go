@@ -80,6 +80,35 @@ func TestAllParkedRowsOfATopicAreRetriedOrDiscarded(t *testing.T) {
 	require.Zero(t, n)
 }
 
+// TestADiscardDoesNotChooseAmongRowsOfOneID: the copy of a dead letter and a redrive have the id of their message, so rows of two topics may
+// be parked under it. An operator who has seen one of them must not discard the other.
+func TestADiscardDoesNotChooseAmongRowsOfOneID(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.park("a.b.commands", 1)
+	s.park("a.b.dlq", 1)
+	var id uuid.UUID
+	require.NoError(t, s.pool.QueryRow(t.Context(), "SELECT id FROM troupe.outbox_failures WHERE status = 'parked' ORDER BY position LIMIT 1").Scan((*[16]byte)(&id)))
+	s.exec("UPDATE troupe.outbox_failures SET id = $1 WHERE topic = 'a.b.dlq' AND status = 'parked'", [16]byte(id))
+	s.exec("UPDATE troupe.outbox AS o SET id = t.id FROM troupe.outbox_failures AS t WHERE t.position = o.position")
+	s.exec("UPDATE troupe.outbox_failures SET last_error = 'denied' WHERE topic = 'a.b.commands'") // it is read before the other row no more
+
+	row, err := s.Show(t.Context(), id)
+	require.NoError(t, err)
+	require.Equal(t, "a.b.commands", row.Topic)
+	_, err = s.Discard(t.Context(), id, ann)
+	require.ErrorIs(t, err, desk.ErrSeveral)
+	require.ErrorContains(t, err, "a.b.commands, a.b.dlq")
+	require.Equal(t, 2, s.count("SELECT count(*) FROM troupe.outbox_failures WHERE status = 'parked'"))
+
+	n, err := s.DiscardTopic(t.Context(), "a.b.dlq", ann)
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	done, err := s.Discard(t.Context(), id, ann)
+	require.NoError(t, err)
+	require.Equal(t, "a.b.commands", done.Topic)
+}
+
 func TestFailedRowsAreListedAndShown(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

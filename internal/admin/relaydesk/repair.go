@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -16,6 +17,7 @@ import (
 var (
 	ErrNotParked = errors.New("not parked")
 	ErrNoFailure = errors.New("no failed row")
+	ErrSeveral   = errors.New("the id of parked rows of several topics")
 )
 
 // A Repaired identifies a row on which an action was done.
@@ -43,8 +45,21 @@ func (d Desk) Retry(ctx context.Context, id uuid.UUID, by admin.Actor) (Repaired
 
 // Discard removes a parked row from the outbox permanently, and the rows that wait behind it are published. A table with a
 // mapping keeps its row; the relay deletes its own copy. Discard requires a reason. The record of it keeps the row. The error
-// wraps ErrNotParked if the row is not parked.
+// wraps ErrNotParked if the row is not parked, and ErrSeveral if rows of several topics are parked under the id, as the copy of a dead
+// letter and a redrive of it may be.
 func (d Desk) Discard(ctx context.Context, id uuid.UUID, by admin.Actor) (Repaired, error) {
+	if err := by.CheckReasoned(); err != nil {
+		return Repaired{}, err
+	}
+	if !d.mapped() {
+		topics, err := all(ctx, d.DB, listTopics, pgx.NamedArgs{"id": [16]byte(id)}, pgx.RowTo[string])
+		switch {
+		case err != nil:
+			return Repaired{}, err
+		case len(topics) > 1:
+			return Repaired{}, fmt.Errorf("%s is %w: %s: discard the rows of one of these topics", id, ErrSeveral, strings.Join(topics, ", "))
+		}
+	}
 	return d.one(ctx, discarding, id, by)
 }
 

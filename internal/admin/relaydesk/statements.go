@@ -12,6 +12,7 @@ var (
 	showFailure   = statement("show_failure")
 	countFailures = statement("count_failures")
 	countParked   = statement("count_parked")
+	listTopics    = statement("list_topics")
 	retryRows     = statement("retry_parked")
 	discardRows   = statement("discard_parked")
 
