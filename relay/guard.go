@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/troupe-go/troupe/internal/pg"
 )
@@ -59,7 +60,7 @@ func (r *Relay) guard(ctx context.Context, l *lease) {
 		now, err := r.readSlotStatus(ctx, l, last)
 		if err == nil {
 			last, looked = now, time.Now()
-			err = r.checkSlot(ctx, l, now)
+			err = errors.Join(r.checkSlot(ctx, l, now), r.keepInUse(ctx, now))
 		}
 		switch {
 		case err == nil:
@@ -133,6 +134,24 @@ func (r *Relay) checkSlot(ctx context.Context, l *lease, s *SlotStatus) error {
 		r.quiet.failed("slot size", err)
 	} else {
 		r.quiet.recovered("slot size")
+	}
+	return nil
+}
+
+// keepInUse uses the slot of a mapped table while nothing streams it: while a person must decide, or while the table is read for a new slot.
+// Otherwise the server could give the slot up (idle_replication_slot_timeout), and rows may be in its log alone.
+func (r *Relay) keepInUse(ctx context.Context, s *SlotStatus) error {
+	if r.mapped == nil || s == nil || s.Active {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, guardEvery)
+	defer cancel()
+	_, err := r.pool.Exec(ctx, useSlot, pg.Args{"slot": r.cfg.Slot})
+	if refusal := (*pgconn.PgError)(nil); errors.As(err, &refusal) && refusal.Code == "55006" { // the stream has just begun
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("use slot %s, which is idle: %w", r.cfg.Slot, err)
 	}
 	return nil
 }

@@ -48,6 +48,7 @@ var (
 	readStandbyWait   = statement("read_standby_wait")
 	readGuard         = statement("read_guard")
 	sampleGuard       = statement("sample_guard")
+	useSlot           = statement("use_slot")
 	findTransaction   = statement("find_transaction")
 	listLeftSlots     = statement("list_left_slots")
 	listDiscards      = statement("list_discards")
