@@ -227,7 +227,7 @@ var elsewhere = map[string]string{
 	"from-file": "kubectl", "for": "kubectl",
 	"bundle": "cosign", "certificate-identity-regexp": "cosign", "certificate-oidc-issuer": "cosign",
 	"hostname": "aws", "region": "aws", "username": "aws", "format": "aws", "resource-type": "az", "query": "az",
-	"ignore-missing": "sha256sum", "repo": "gh", "all": ".ci/release", "base": "internal/apicheck",
+	"check": "sha256sum", "ignore-missing": "sha256sum", "repo": "gh", "all": ".ci/release", "base": "internal/apicheck",
 	"debezium": "outbox-relay check, which is not a setting",
 	"print":    "outbox-relay migrate, which is not a setting",
 	"help":     "of all programs",
