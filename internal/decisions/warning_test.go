@@ -41,7 +41,7 @@ func TestAWarningAboutADecisionIsLoggedAfterItsCommit(t *testing.T) {
 			log.Reset()
 			tx, err := pool.Begin(t.Context())
 			require.NoError(t, err)
-			defer tx.Rollback(context.Background()) //nolint:errcheck // committed
+			defer tx.Rollback(context.Background())
 			w := decider.Begin(tx)
 			require.NoError(t, decide(w, old))
 			require.NoError(t, w.End(old, nil))

@@ -99,8 +99,9 @@ func TestBatchesOfEmptyMessagesCountAsLongAsTheirMessages(t *testing.T) {
 	}
 	require.NotEmpty(t, held)
 	runtime.KeepAlive(held)
-	for n := len(held); n < batches*messages; {
-		held = nil
+	n := len(held)
+	clear(held)
+	for n < batches*messages {
 		n += len(client.PollFetches(t.Context()).Records())
 	}
 }
