@@ -27,8 +27,8 @@ import (
 
 // The participant's statements, and the outbox's. A test compares them with the originals.
 var (
-	//go:embed sql/enter.sql
-	enter string
+	//go:embed sql/share_lease.sql
+	shareLease string
 	//go:embed sql/insert_offsets.sql
 	insertOffsets string
 	//go:embed sql/insert_recent.sql
@@ -214,7 +214,7 @@ func (f *floorConsumer) transaction(ctx context.Context, records []*kgo.Record) 
 	lease := f.leases[first.Partition]
 	var b pgx.Batch
 	b.Queue("begin")
-	b.Queue(enter, int32(leaseClass), lease, idleLimit)
+	b.Queue(shareLease, int32(leaseClass), lease, idleLimit)
 	b.Queue(insertOffsets, lease, int64(1), [16]byte(f.topicID), first.Offset, last.Offset, nil, last.LeaderEpoch)
 	b.Queue(insertRecent, f.Group, slot, ids, redrive)
 	fresh, err := f.claim(conn.SendBatch(ctx, &b), len(records))

@@ -8,13 +8,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The floor must run the participant's own statements.
 // comments matches the comments of a statement, which may differ.
 var comments = regexp.MustCompile(`(?m)^--.*\n`)
 
+// TestTheFloorRunsTheParticipantsStatements compares the floor's copies with the participant's files.
 func TestTheFloorRunsTheParticipantsStatements(t *testing.T) {
 	for name, ours := range map[string]string{
-		"enter": enter, "insert_offsets": insertOffsets, "insert_recent": insertRecent,
+		"share_lease": shareLease, "insert_offsets": insertOffsets, "insert_recent": insertRecent,
 		"move_watermark": moveWatermark, "prune_offsets": pruneOffsets,
 	} {
 		theirs, err := os.ReadFile("../../participant/sql/" + name + ".sql")
