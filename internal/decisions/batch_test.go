@@ -146,6 +146,34 @@ func TestAnEventThatASagaHasKeptAndNotUsedIsForTheNextOne(t *testing.T) {
 	}
 }
 
+// TestEventsThatAnEndedSagaLeavesKeepTheirOrder: three events come before a saga. It keeps the first one, the second one ends it, and the next saga
+// gets the first one before the third.
+func TestEventsThatAnEndedSagaLeavesKeepTheirOrder(t *testing.T) {
+	d, err := saga.Parse([]byte(`{"saga":"visit","version":1,"key":"id","data":{"id":"string","guest":"string"},"steps":[
+ {"name":"check","success":[{"event":"Checked","hop":"door","by":{"variable":"guest","field":"guest"}}],
+  "failure":[{"event":"Rejected","hop":"door","by":{"variable":"guest","field":"guest"}}],"timeout":"1h","irreversible":"it ends by itself"},
+ {"name":"arrival","needs":["check"],"success":[{"event":"Arrived","hop":"door","by":{"variable":"guest","field":"guest"}}],"timeout":"24h"}]}`))
+	require.NoError(t, err)
+	m, err := NewMemory(time.Unix(1000, 0), d)
+	require.NoError(t, err)
+	take := func(id, event string) {
+		require.NoError(t, m.Take(Message{ID: id, Hop: "door", Type: event, Key: "x", Fields: map[string]any{"guest": "g-1"}}))
+	}
+	take("m-1", "Arrived")
+	take("m-2", "Rejected")
+	take("m-3", "Arrived")
+	for _, id := range []string{"v-1", "v-2"} {
+		_, err = m.Start("visit", map[string]any{"id": id, "guest": "g-1"})
+		require.NoError(t, err)
+	}
+	require.Equal(t, saga.Compensated, m.Sagas()[0].Status)
+	var kept []string
+	for _, e := range m.Sagas()[1].Early {
+		kept = append(kept, e.Message)
+	}
+	require.Equal(t, []string{"m-1", "m-3"}, kept)
+}
+
 // visits is a definition whose sagas of one guest run one after the other, and keep Arrived until the room is reserved.
 const visits = `{"saga":"visit","version":1,"key":"id","data":{"id":"string","guest":"string"}LOCK,"steps":[
  {"name":"room","command":{"hop":"rooms","type":"Reserve"},"success":[{"event":"Reserved"}],"timeout":"1h","irreversible":"it ends by itself"},

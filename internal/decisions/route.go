@@ -336,7 +336,10 @@ func (p *pass) unstash(ctx context.Context, message int, id string) error {
 			if p.used(id, e.Event) {
 				continue
 			}
-			if l.state.Ended() && e.Variable != "" { // the next saga of that value gets it
+			if l.state.Ended() && e.Variable != "" { // the next saga of that value gets it, behind the events that this one has kept before
+				if err := p.stashLeft(ctx, message, id); err != nil {
+					return err
+				}
 				if err := p.store.Stash(ctx, events[i:i+1]); err != nil {
 					return err
 				}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/internal/admin/sagadesk"
+	"github.com/troupe-go/troupe/internal/grants"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/saga"
 	"github.com/troupe-go/troupe/saga/coordinator"
@@ -455,7 +456,7 @@ func TestAMovedSagaIsFoundAnew(t *testing.T) {
 	_, err = f.desk().Preview(t.Context(), "order/o-1", saga.Event{Kind: saga.ActAbandon})
 	require.NoError(t, err)
 	require.Zero(t, f.count("SELECT count(*) FROM troupe.saga_stash"))
-	_, err = f.desk().Act(t.Context(), "order/o-1", annsEvent(saga.ActAbandon, ""))
+	_, err = f.as(grants.SagaOperator).Act(t.Context(), "order/o-1", annsEvent(saga.ActAbandon, ""))
 	require.NoError(t, err)
 	require.Equal(t, 1, f.count("SELECT count(*) FROM troupe.saga_stash WHERE variable = 'customer_id' AND value = 'c-1'"), "it is for the next saga of the customer")
 	f.equalsItsLogOf("order/o-1")
