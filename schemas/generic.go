@@ -147,13 +147,13 @@ func (g *avroSchema) fromJSON(text []byte, values bool) (body []byte, err error)
 	if err := g.checkFields(text); err != nil {
 		return nil, err
 	}
-	if g.shape.recursive {
-		if err := checkNested(g.root, text); err != nil {
+	if g.hasBytes || values {
+		if text, err = (writer{g.types, values}).convert(text); err != nil {
 			return nil, err
 		}
 	}
-	if g.hasBytes || values {
-		if text, err = (writer{g.types, values}).convert(text); err != nil {
+	if g.shape.recursive {
+		if err := checkNested(g.root, text); err != nil {
 			return nil, err
 		}
 	}

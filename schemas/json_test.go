@@ -143,6 +143,29 @@ func TestAMistakeIsSearchedWithoutCopies(t *testing.T) {
 	require.Less(t, got, uint64(100<<20))
 }
 
+// TestAPayloadOfARecursiveSchemaIsReadHoweverLong has a number for a decimal, and unions that name a branch by its logical type.
+func TestAPayloadOfARecursiveSchemaIsReadHoweverLong(t *testing.T) {
+	ctx := context.Background()
+	r, _ := newRegistry(t)
+	_, err := r.Register(ctx, "Order", `{"type":"record","name":"Order","fields":[
+		{"name":"note","type":"string"},{"name":"next","type":["null","Order"]},
+		{"name":"price","type":{"type":"bytes","logicalType":"decimal","precision":10,"scale":2}},
+		{"name":"at","type":["null",{"type":"long","logicalType":"timestamp-millis"}]}]}`)
+	require.NoError(t, err)
+	c, err := schemas.New(ctx, schemas.Config{Registry: r})
+	require.NoError(t, err)
+	for _, length := range []int{10, 20_000} {
+		text := fmt.Sprintf(`{"note":%q,"next":null,"price":12.50,"at":{"long.timestamp-millis":1700000000000}}`, strings.Repeat("n", length))
+		body, err := c.FromJSON(ctx, "Order", []byte(text))
+		require.NoError(t, err, "%d", length)
+		_, printed, err := c.ToJSON(ctx, body.Payload)
+		require.NoError(t, err)
+		again, err := c.FromJSON(ctx, "Order", printed)
+		require.NoError(t, err, "%d", length)
+		require.Equal(t, body, again)
+	}
+}
+
 // A text with more values than a payload may have is not decoded.
 func TestJSONForASchemaHasALimitOfValues(t *testing.T) {
 	ctx := context.Background()

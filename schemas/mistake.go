@@ -190,8 +190,10 @@ func (s *search) union(path string, n *avro.SchemaNode, value any) error {
 		}
 		names = append(names, name)
 		if object, ok := value.(map[string]any); ok && len(object) == 1 {
-			if inner, tagged := object[name]; tagged {
-				return s.at(avsc.InPath(path, name), b, inner)
+			for _, tag := range []string{name, b.Type + "." + b.LogicalType} { // goavro writes the logical type, too
+				if inner, tagged := object[tag]; tagged {
+					return s.at(avsc.InPath(path, tag), b, inner)
+				}
 			}
 		}
 		if s.at(path, b, value) == nil {
