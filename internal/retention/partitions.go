@@ -95,12 +95,14 @@ func (p Partitions) make(ctx context.Context, conn *pgxpool.Conn) error {
 
 // giveToOwner makes the owner of troupe.outbox the owner of a new partition, which belongs to the role that created it. That role may be
 // only a member of the owner. Then the owner and its other members could neither change the outbox nor drop the partition, and DROP OWNED
-// BY for that role would drop the partition with its rows. A member that may not SET ROLE to the owner cannot do this.
+// BY for that role would drop the partition with its rows. The partition stays with a member that may not
+// SET ROLE to the owner, and if the owner may not create tables in the schema.
 func giveToOwner(ctx context.Context, tx pgx.Tx, table string) error {
 	var owner string
 	err := tx.QueryRow(ctx, `
 		SELECT CASE
 		         WHEN pg_get_userbyid(relowner) <> current_user
+		           AND has_schema_privilege(relowner, 'troupe', 'CREATE')
 		           AND pg_has_role(relowner, CASE WHEN current_setting('server_version_num')::int >= 160000 THEN 'SET' ELSE 'MEMBER' END)
 		         THEN pg_get_userbyid(relowner)::text
 		         ELSE ''

@@ -146,9 +146,9 @@ func TestHeadroomIsToldWhereAPrivilegeIsMissing(t *testing.T) {
 	require.EqualValues(t, 20, headroom)
 }
 
-// TestAPartitionBelongsToTheOwnerOfTheOutboxWhoeverMakesIt checks relays that are members of the owner, as docs/security.md says: another
+// TestANewPartitionBelongsToTheOwnerOfTheOutbox checks relays that are members of the owner, as docs/security.md says: another
 // member drops the partitions that one of them made, the owner can change the table, and no row is lost with a relay's role.
-func TestAPartitionBelongsToTheOwnerOfTheOutboxWhoeverMakesIt(t *testing.T) {
+func TestANewPartitionBelongsToTheOwnerOfTheOutbox(t *testing.T) {
 	t.Parallel()
 	r := newRoom(t)
 	var owner string

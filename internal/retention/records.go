@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -70,7 +71,7 @@ type Records struct {
 
 	began   time.Time         // when a pass began with the oldest record
 	after   map[string]cursor // by part: the last record that was read
-	smaller map[string]int    // by part: the size of its batches, if less than usual
+	smaller map[string]int    // by part: the size of its batches, after a batch that took too long
 }
 
 // A cursor is the position of a record in the order in which a pass reads.
@@ -207,7 +208,8 @@ func (r *Records) removeKind(ctx context.Context, kind string, before time.Time,
 				_, err := tx.Exec(limited, countRemoved, pgx.NamedArgs{"kind": kind, "removed": done.removed, "passed": passed})
 				return err
 			})
-			tooLong := limited.Err() != nil && ctx.Err() == nil
+			refused := (*pgconn.PgError)(nil) // by a statement_timeout or transaction_timeout of the role
+			tooLong := ctx.Err() == nil && (limited.Err() != nil || errors.As(err, &refused) && (refused.Code == "57014" || refused.Code == "25P04"))
 			cancel()
 			switch took := time.Since(began); {
 			case tooLong:

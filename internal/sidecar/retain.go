@@ -1,6 +1,8 @@
 package sidecar
 
 import (
+	"context"
+	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -41,7 +43,17 @@ transactions; one that was interrupted goes on when it runs again.`,
 			return err
 		}
 		defer pool.Close()
-		removed, err := retention.NewRecords(pool).Remove(cmd.Context())
+		records, removed := retention.NewRecords(pool), retention.Removed{}
+		for range 10 { // after a batch that took too long, the next pass removes half as many records at once
+			var once retention.Removed
+			once, err = records.Remove(cmd.Context())
+			for kind, n := range once {
+				removed[kind] += n
+			}
+			if !errors.Is(err, context.DeadlineExceeded) || cmd.Context().Err() != nil {
+				break
+			}
+		}
 		for _, kind := range []string{retention.Sagas, retention.DeadLetters, retention.Repairs} {
 			if n, passed := removed[kind]; passed {
 				if _, err := fmt.Fprintf(p.Stdout, "%s: %d removed\n", kind, n); err != nil {
