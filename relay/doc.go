@@ -254,7 +254,7 @@
 //	the slot is ahead of the checkpoint    not ready, with the reason: an operator states that it was synchronised before a
 //	                                       failover, or drops it if another program made it
 //	pg_upgrade has copied the slot         not ready, with the reason: an operator states that, or drops the slot
-//	nothing streams the slot for long      (an operator must decide, or the table is read) the relay uses the slot twice a minute, so that the
+//	nothing streams the slot for long      (an operator must decide, or the table is read) the relay uses the slot now and then, so that the
 //	                                       server does not give it up as idle
 //	another slot is configured             not ready while the former one exists: rows may be in its log alone
 //	another table has its name             not ready: put the new table into the publication

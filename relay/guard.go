@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -109,10 +110,10 @@ func (r *Relay) readSlotStatus(ctx context.Context, l *lease, last *SlotStatus) 
 	case err != nil:
 		return nil, fmt.Errorf("look at slot %s: %w", r.cfg.Slot, err)
 	case now.Active:
+	case last != nil && !last.Active && (r.mapped != nil || since == nil): // keepInUse sets the server's time anew
+		now.InactiveSince = last.InactiveSince
 	case since != nil:
 		now.InactiveSince = *since
-	case last != nil && !last.Active:
-		now.InactiveSince = last.InactiveSince
 	default:
 		now.InactiveSince = now.ReadAt
 	}
@@ -147,7 +148,8 @@ func (r *Relay) keepInUse(ctx context.Context, s *SlotStatus) error {
 	ctx, cancel := context.WithTimeout(ctx, guardEvery)
 	defer cancel()
 	_, err := r.pool.Exec(ctx, useSlot, pg.Args{"slot": r.cfg.Slot})
-	if refusal := (*pgconn.PgError)(nil); errors.As(err, &refusal) && refusal.Code == "55006" { // the stream has just begun
+	// A stream has just begun (55006), or has also ended since (22023), or the slot was dropped (42704).
+	if refusal := (*pgconn.PgError)(nil); errors.As(err, &refusal) && slices.Contains([]string{"55006", "22023", "42704"}, refusal.Code) {
 		return nil
 	}
 	if err != nil {

@@ -48,7 +48,7 @@ func TestAnIdleSlotOfAMappedTableIsKeptInUse(t *testing.T) {
 	needsLog(t)
 	binaries, err := devstack.FetchPostgres(t.Context(), devstack.Postgres18)
 	require.NoError(t, err)
-	s, _ := newServerOf(t, binaries, map[string]string{"idle_replication_slot_timeout": "1h"})
+	s, _ := newServerOf(t, binaries, map[string]string{"idle_replication_slot_timeout": "2min"})
 	s.exec(debeziumTable)
 	topic := s.eventTopic("order")
 	cfg := s.mapped("public.outbox", s.routed(nil))

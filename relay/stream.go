@@ -262,6 +262,7 @@ func (r *Relay) follow(idle, term context.Context, p *publisher, from streaming)
 	}
 	s.storedLSN.Store(uint64(st.lsn))
 	s.received.Store(time.Now().UnixNano())
+	s.sent.Store(uint64(st.lsn))
 	s.sentAt.Store(time.Now().UnixNano())
 	if err := s.load(idle); err != nil {
 		return err

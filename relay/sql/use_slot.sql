@@ -1,8 +1,9 @@
--- Uses the slot for a moment, and changes nothing in it: from then on the server counts the time for which the slot was idle. It does so if
--- the server has the setting idle_replication_slot_timeout (Postgres 18 and newer), and if no client streams the slot. A slot of another
--- database or program is left alone.
+-- Advances the slot to its own position, so that the server counts the time anew for which the slot is idle: restart_lsn and catalog_xmin may
+-- move, and no row of the log is passed over. The statement does so if the server has idle_replication_slot_timeout (Postgres 18 and newer), if
+-- no client streams the slot, and if it was idle for a tenth of that time: the server reads the log from restart_lsn on. A slot of another
+-- database is left alone. The column inactive_since is missing before Postgres 17.
 SELECT pg_replication_slot_advance(slot_name, confirmed_flush_lsn)::text
-FROM pg_replication_slots
+FROM pg_replication_slots AS s
 WHERE slot_name = @slot
   AND NOT active
   AND plugin = 'pgoutput'
@@ -10,3 +11,4 @@ WHERE slot_name = @slot
   AND wal_status <> 'lost'
   AND confirmed_flush_lsn IS NOT NULL
   AND coalesce(current_setting('idle_replication_slot_timeout', true), '0') <> '0'
+  AND (to_jsonb(s) ->> 'inactive_since')::timestamptz < clock_timestamp() - current_setting('idle_replication_slot_timeout', true)::interval / 10
