@@ -43,7 +43,7 @@ func Since(ctx context.Context, client *kgo.Client, at time.Time, topics ...stri
 	admin := kadm.NewClient(client)
 	ends, err := admin.ListEndOffsets(ctx, topics...)
 	if err != nil {
-		return ends, err
+		return nil, err
 	}
 	listed, err := admin.ListOffsetsAfterMilli(ctx, at.UnixMilli(), topics...)
 	for topic, partitions := range listed {

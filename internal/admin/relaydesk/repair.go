@@ -57,7 +57,7 @@ func (d Desk) Discard(ctx context.Context, id uuid.UUID, by admin.Actor) (Repair
 		case err != nil:
 			return Repaired{}, err
 		case len(topics) > 1:
-			return Repaired{}, fmt.Errorf("%s is %w: %s: discard the rows of one of these topics", id, ErrSeveral, strings.Join(topics, ", "))
+			return Repaired{}, fmt.Errorf("%s is %w: %s: discard by topic, which takes all parked rows of that topic", id, ErrSeveral, strings.Join(topics, ", "))
 		}
 	}
 	return d.one(ctx, discarding, id, by)
