@@ -110,7 +110,7 @@ func (r *Relay) readSlotStatus(ctx context.Context, l *lease, last *SlotStatus) 
 	case err != nil:
 		return nil, fmt.Errorf("look at slot %s: %w", r.cfg.Slot, err)
 	case now.Active:
-	case last != nil && !last.Active && (r.mapped != nil || since == nil): // keepInUse sets the server's time anew
+	case last != nil && !last.Active && (r.mapped != nil || since == nil): // keepInUse makes the server count from its last use
 		now.InactiveSince = last.InactiveSince
 	case since != nil:
 		now.InactiveSince = *since

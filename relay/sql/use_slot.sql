@@ -1,4 +1,4 @@
--- Advances the slot to its own position, so that the server counts the time anew for which the slot is idle: restart_lsn and catalog_xmin may
+-- Advances the slot to its own position, so that the server counts its idle time from now on: restart_lsn and catalog_xmin may
 -- move, and no row of the log is passed over. The statement does so if the server has idle_replication_slot_timeout (Postgres 18 and newer), if
 -- no client streams the slot, and if it was idle for a tenth of that time: the server reads the log from restart_lsn on. A slot of another
 -- database is left alone. The column inactive_since is missing before Postgres 17.
