@@ -41,8 +41,9 @@
 // An event that comes before the saga that awaits it is stashed: it is kept in troupe.saga_stash for the time Stash of the
 // definition (1 h unless set). The saga gets it when the saga begins, or when the variable is set by which the event finds the
 // saga. If the saga ends with the first of several stashed events, the next saga of that value gets the others. It also gets an event of
-// that value that the ended saga has kept for a step and not used, if no other saga got it: with a lock, the saga that is granted the lock
-// gets it.
+// that value that the ended saga has kept for a step and not used, if no other saga got it by the same variable. If the sagas have a lock,
+// the saga that is granted the lock gets such an event, behind the events that it has kept itself. Without a lock, a saga that runs already
+// does not get it.
 //
 // Expired events of a type of saga are deleted when another event of that type is stashed, up to two each time. While the
 // coordinator does not run, or is not ready, for more than a minute, no stashed event expires: the event that begins its saga may
