@@ -217,6 +217,10 @@ func (x *decision) observed(e Event) {
 		x.ignore("%s of %s answers a command of this saga", e.Type, e.Hop)
 		return
 	}
+	if step := x.usedBy(e); step != "" {
+		x.ignore("step %s has used %s of %s", step, e.Type, e.Hop)
+		return
+	}
 	if x.cancelledBy(e) {
 		return
 	}
@@ -236,8 +240,32 @@ func (x *decision) observed(e Event) {
 		x.refuse("%s of %s came before a step awaits it, like %d others with %d bytes: at most %d events with %d bytes are kept",
 			e.Type, e.Hop, len(x.s.Early), x.earlyBytes(), maxEarly, maxEarlyBytes)
 	default:
-		x.s.Early = append(slices.Clip(x.s.Early), e)
+		at := len(x.s.Early)
+		if first := slices.IndexFunc(x.s.Early, func(kept Event) bool { return !kept.Ahead }); e.Ahead && first >= 0 {
+			at = first
+		}
+		x.s.Early = slices.Insert(slices.Clone(x.s.Early), at, e)
 	}
+}
+
+// usedBy returns the name of the step that has used e, or an empty text if none has.
+func (x *decision) usedBy(e Event) string {
+	if e.Message == "" {
+		return ""
+	}
+	for i, ss := range x.s.Steps {
+		if ss.Message == e.Message && ss.Answer == e.Type && x.d.steps[i].awaits(e) {
+			return ss.Name
+		}
+	}
+	return ""
+}
+
+// awaits reports whether the step waits for events of e's hop and type.
+func (st *step) awaits(e Event) bool {
+	return st.send == nil && slices.ContainsFunc(slices.Concat(st.success, st.failure), func(a *answer) bool {
+		return a.Hop == e.Hop && a.Event == e.Type
+	})
 }
 
 // maxEarly limits the number of events that a saga keeps for later steps, and maxEarlyBytes limits their size, since each decision
@@ -285,10 +313,12 @@ func (x *decision) observe(i int, e Event) bool {
 		x.unusable(i, e, err.Error())
 	case done != nil:
 		if x.store(i, done, e) {
+			x.s.Steps[i].Message = e.Message
 			x.done(i, e.Type)
 		}
 	case refused != nil:
 		if x.store(i, refused, e) {
+			x.s.Steps[i].Message = e.Message
 			x.refused(i, e.Type, x.reasonOf(i, refused, e))
 		}
 	default:

@@ -96,6 +96,9 @@ type StepState struct {
 	Tolerated bool `json:"tolerated,omitempty"`
 	// Answer is the type of the latest answer.
 	Answer string `json:"answer,omitempty"`
+	// Message, for a step that waits for an event, is the id of the message that the step has used. No step of the saga uses it again, for
+	// example if the message finds the saga by another variable later.
+	Message string `json:"message,omitempty"`
 }
 
 // Phase is the state of a step.
@@ -155,6 +158,8 @@ type Event struct {
 	Answers string `json:"answers,omitempty"`
 	// Single, for Observed, reports that no other saga got the event. If the saga ends without it, it is for the next saga of its value.
 	Single bool `json:"single,omitempty"`
+	// Ahead, for Observed, reports that another saga has kept the event until now. It came before all events that this saga has kept.
+	Ahead bool `json:"ahead,omitempty"`
 	// Fields are the fields of the message. For Started and ActSet they are variables. For ActSkip and ActResolve they are the
 	// variables that the step's answer would have set.
 	Fields map[string]any `json:"fields,omitempty"`

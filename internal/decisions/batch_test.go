@@ -229,3 +229,65 @@ func TestAnEventThatTwoSagasGotIsKeptForNoThird(t *testing.T) {
 	require.Equal(t, saga.Completed, m.Sagas()[1].Status)
 	require.Equal(t, []saga.Phase{saga.Done, saga.Intent}, phases(m.Sagas()[2]))
 }
+
+// TestAnEventThatFindsItsSagaAgainByALaterVariableIsUsedOnce: the buyer is set in another transaction than the one that has used the event.
+func TestAnEventThatFindsItsSagaAgainByALaterVariableIsUsedOnce(t *testing.T) {
+	d, err := saga.Parse([]byte(`{"saga":"trade","version":1,"key":"id","data":{"id":"string","seller":"string","buyer":"string"},"steps":[
+ {"name":"sold","success":[{"event":"Confirmed","hop":"bank","by":{"variable":"seller","field":"account"}}],"timeout":"24h"},
+ {"name":"found","needs":["sold"],"command":{"hop":"market","type":"Find"},"success":[{"event":"Found","set":{"buyer":"event.buyer"}}],"timeout":"1h","irreversible":"it reads"},
+ {"name":"bought","needs":["found"],"success":[{"event":"Confirmed","hop":"bank","by":{"variable":"buyer","field":"account"}}],"timeout":"24h"}]}`))
+	require.NoError(t, err)
+	m, err := NewMemory(time.Unix(1000, 0), d)
+	require.NoError(t, err)
+	_, err = m.Start("trade", map[string]any{"id": "t-1", "seller": "a-1"})
+	require.NoError(t, err)
+	confirmed := Message{ID: "m-1", Hop: "bank", Type: "Confirmed", Key: "x", Fields: map[string]any{"account": "a-1"}}
+	require.NoError(t, m.Take(confirmed))
+	require.NoError(t, m.Take(Message{ID: "f-1", Hop: "market", Type: "Found", Key: "t-1", Outcome: "success", SagaID: "trade/t-1", SagaStep: "found",
+		Fields: map[string]any{"buyer": "a-1"}}))
+	require.Equal(t, []saga.Phase{saga.Done, saga.Done, saga.Intent}, phases(m.Sagas()[0]))
+	confirmed.ID = "m-2"
+	require.NoError(t, m.Take(confirmed))
+	require.Equal(t, saga.Completed, m.Sagas()[0].Status)
+}
+
+// TestASagaThatIsGrantedALockGetsWhatTheFormerOneLeftFirst: the first event came before the second saga, which has kept the second event while
+// it waited.
+func TestASagaThatIsGrantedALockGetsWhatTheFormerOneLeftFirst(t *testing.T) {
+	m, start, arrive, reserve := visit(t, `,"lock":"data.guest"`)
+	start("v-1")
+	arrive("m-1")
+	arrive("m-2")
+	arrive("m-3") // v-1 uses m-1, and leaves m-2 and m-3
+	start("v-2")
+	arrive("m-4")
+	reserve("v-1")
+	require.Equal(t, saga.Completed, m.Sagas()[0].Status)
+	var kept []string
+	for _, e := range m.Sagas()[1].Early {
+		kept = append(kept, e.Message)
+	}
+	require.Equal(t, []string{"m-2", "m-3", "m-4"}, kept)
+}
+
+// TestAnEventThatAnEndedSagaLeavesIsForOneThatRunsAlready: the second saga began after the event came, and before the first one ended.
+func TestAnEventThatAnEndedSagaLeavesIsForOneThatRunsAlready(t *testing.T) {
+	for name, reserved := range map[string]bool{"it awaits the event now": true, "it will await the event": false} {
+		t.Run(name, func(t *testing.T) {
+			m, start, arrive, reserve := visit(t, "")
+			start("v-1")
+			arrive("m-1")
+			arrive("m-2")
+			start("v-2")
+			if reserved {
+				reserve("v-2")
+			}
+			reserve("v-1")
+			require.Equal(t, saga.Completed, m.Sagas()[0].Status)
+			if !reserved {
+				reserve("v-2")
+			}
+			require.Equal(t, saga.Completed, m.Sagas()[1].Status)
+		})
+	}
+}

@@ -79,7 +79,9 @@ type loaded struct {
 	owner   string        // the other coordinator that has the saga; empty if this one has it
 	known   []Association // the associations that the saga had when it was loaded, and the ones for which unstash has run since
 	fresh   []Association // the associations in known that Save inserts
-	left    []saga.Event  // Effects.Left, until stashLeft stashes them
+	left    []Stashed     // the events that the saga had when it ended, and has not used; leave passes them on
+	unlock  bool          // the saga has ended: leave releases its lock
+	granted bool          // leave has passed the lock of another saga on to this one
 }
 
 func (ds *Definitions) begin(store Store) *pass {
@@ -270,7 +272,14 @@ func (p *pass) decide(message int, id string, e saga.Event) saga.Effects {
 	if s.Version > l.state.Version {
 		l.entries = append(l.entries, Entry{Version: s.Version, At: p.now, Event: e, Moments: fx.Moments})
 	}
-	l.state, l.left = s, append(l.left, fx.Left...)
+	l.state, l.unlock = s, l.unlock || fx.Unlock
+	for _, left := range fx.Left {
+		for _, by := range associationsOf(s.Saga, l.d.Awaited(), Message{Hop: left.Hop, Type: left.Type, Fields: left.Fields}) {
+			if by.Variable != "" && slices.Contains(associations(l), by) {
+				l.left = append(l.left, Stashed{Association: by, Event: left})
+			}
+		}
+	}
 	p.decided = append(p.decided, Decided{message, id, p.now, e, s, fx})
 	return fx
 }
@@ -322,20 +331,12 @@ func nextDeadline(s saga.State) (next saga.Armed, ok bool) {
 	return next, ok
 }
 
-// end releases the locks of sagas that have ended, and saves the changes. It returns the changes whose wake must be scheduled or
+// end saves the changes. It returns the changes whose wake must be scheduled or
 // cancelled.
 //
 // If a wake has become a dead letter, the next event of the saga schedules another wake, unless the saga's earliest deadline is still the
 // one for which the dead letter was sent. In that case only a redrive of the dead letter wakes the saga.
 func (p *pass) end(ctx context.Context) (wake []Change, err error) {
-	for i := 0; i < len(p.decided); i++ { // unlock may add decisions
-		if !p.decided[i].Effects.Unlock {
-			continue
-		}
-		if err := p.unlock(ctx, p.decided[i]); err != nil {
-			return nil, err
-		}
-	}
 	changes := make([]Change, 0, len(p.sagas))
 	for _, id := range sortedKeys(p.sagas) {
 		l := p.sagas[id]
@@ -361,30 +362,6 @@ func (p *pass) end(ctx context.Context) (wake []Change, err error) {
 		return nil, nil
 	}
 	return wake, p.store.Save(ctx, changes)
-}
-
-// unlock releases the lock of the saga that ended with d. A saga that is granted the lock gets the events that the former one has left.
-func (p *pass) unlock(ctx context.Context, d Decided) error {
-	granted, err := p.store.Unlock(ctx, d.ID)
-	if err != nil {
-		return err
-	}
-	for _, id := range granted {
-		err := p.load(ctx, []string{id})
-		if errors.As(err, new(unreadable)) { // the saga that ends does not depend on it
-			p.unread = append(p.unread, id)
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		p.wake[id] = true
-		p.sagas[id].known = nil // the events of its associations are stashed since it began
-		if err := p.unstash(ctx, d.Message, id); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func sortedKeys[V any](m map[string]V) []string {

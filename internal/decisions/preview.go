@@ -27,12 +27,14 @@ type Preview struct {
 func (v Preview) Act(ctx context.Context, pool *pgxpool.Pool, e saga.Event) ([]Decided, error) {
 	l := &loaded{d: v.Definition, state: v.State}
 	l.known = associations(l)
-	p := &pass{store: previewStore{pool: pool, group: v.Group}, now: v.Now, sagas: map[string]*loaded{v.State.ID(): l}}
+	p := new(Definitions).begin(previewStore{pool: pool, group: v.Group})
+	p.now, p.sagas[v.State.ID()] = v.Now, l
 	_, err := p.act(ctx, v.State.ID(), e)
 	return p.decided, err
 }
 
-// previewStore is the Store of a Preview. Unstash reads the stash. Guard, Stash and StashBytes do nothing. No other method is called.
+// previewStore is the Store of a Preview. Unstash reads the stash. To all else it answers as if no other saga and no lock existed. Its other
+// methods are not called.
 type previewStore struct {
 	Store // nil
 	pool  *pgxpool.Pool
@@ -40,6 +42,12 @@ type previewStore struct {
 }
 
 func (previewStore) Guard(context.Context, []Association) error { return nil }
+
+func (previewStore) Associated(context.Context, []Association) (map[Association][]string, error) {
+	return nil, nil
+}
+
+func (previewStore) Unlock(context.Context, string) ([]string, error) { return nil, nil }
 
 func (previewStore) Stash(context.Context, []Stashed) error { return nil }
 

@@ -250,7 +250,7 @@ func (p *pass) noRoom(ctx context.Context, e Stashed) (why string, err error) {
 	}
 	text, err := json.Marshal(e.Event)
 	if err == nil && bytes+int64(len(text)) > mostStashed {
-		why = fmt.Sprintf("%s of %s came before its saga started, like other events with %d bytes: at most %d bytes are kept",
+		why = fmt.Sprintf("%s of %s waits for a saga that has not started, like other events with %d bytes: at most %d bytes are kept",
 			e.Event.Type, e.Event.Hop, bytes, mostStashed)
 	}
 	return why, err
@@ -299,8 +299,9 @@ func (p *pass) observers(ctx context.Context, t target) (ids []string, err error
 	// Leave out a saga that has ended in this pass, and one whose variable has another value by now.
 	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool {
 		l := p.sagas[id]
-		// A saga that took this message by another association stays in the list, so that the event is not stashed.
-		took := slices.ContainsFunc(p.decided, func(d Decided) bool { return d.ID == id && d.Message == t.message })
+		// A saga that took this message by another association stays in the list, so that the event is not stashed. An event that a saga
+		// has left is stashed.
+		took := !t.event.Ahead && slices.ContainsFunc(p.decided, func(d Decided) bool { return d.ID == id && d.Message == t.message })
 		return l.d != nil && !took && (l.state.Ended() || !slices.Contains(associations(l), t.by))
 	}), nil
 }
@@ -332,26 +333,21 @@ func (p *pass) unstash(ctx context.Context, message int, id string) error {
 		if err != nil {
 			return err
 		}
-		for i, e := range events {
+		for _, e := range events {
 			if p.used(id, e.Event) {
 				continue
 			}
-			if l.state.Ended() && e.Variable != "" { // the next saga of that value gets it, behind the events that this one has kept before
-				if err := p.stashLeft(ctx, message, id); err != nil {
-					return err
-				}
-				if err := p.store.Stash(ctx, events[i:i+1]); err != nil {
-					return err
-				}
+			if l.state.Ended() && e.Variable != "" {
+				l.left = append(l.left, e)
 				continue
 			}
-			e.Event.Single = true
+			e.Event.Single, e.Event.Ahead = true, l.granted
 			if fx := p.decide(message, id, e.Event); fx.Refused != "" {
 				p.retryLater(target{message: message, id: id, event: e.Event})
 			}
 		}
 	}
-	return p.stashLeft(ctx, message, id)
+	return p.leave(ctx, message, id)
 }
 
 // used reports whether the pass has decided on e for saga id before. An event that finds a saga by two variables comes twice.
@@ -361,26 +357,73 @@ func (p *pass) used(id string, e saga.Event) bool {
 	})
 }
 
-// stashLeft stashes the events that a saga has kept and not used when it ended, for the next saga of their value.
-func (p *pass) stashLeft(ctx context.Context, message int, id string) error {
+// leave passes on what saga id had when it ended: its lock, and the events that it has not used. Another saga that such an event finds now
+// gets it. If there is none, or if the sagas have a lock, the event is stashed. The saga that is granted the lock takes the stashed events.
+func (p *pass) leave(ctx context.Context, message int, id string) error {
 	l := p.sagas[id]
-	left := l.left
-	l.left = nil
+	left, locked := l.left, l.unlock
+	l.left, l.unlock = nil, false
+	var granted []string
+	if locked { // before the associations are guarded, as a start does: in another order the two could deadlock
+		var err error
+		if granted, err = p.store.Unlock(ctx, id); err != nil {
+			return err
+		}
+	}
 	for _, e := range left {
-		for _, by := range associationsOf(l.state.Saga, l.d.Awaited(), Message{Hop: e.Hop, Type: e.Type, Fields: e.Fields}) {
-			if by.Variable == "" || !slices.Contains(associations(l), by) {
-				continue
-			}
-			if err := p.store.Guard(ctx, []Association{by}); err != nil {
-				return err
-			}
-			stash := cmp.Or(time.Duration(l.d.Spec().Stash), defaultStash)
-			if err := p.stash(ctx, target{message: message, event: e, by: by, stash: stash}); err != nil {
-				return err
-			}
+		if err := p.store.Guard(ctx, []Association{e.Association}); err != nil {
+			return err
+		}
+		t := target{message: message, event: e.Event, by: e.Association, stash: p.stashTime(l.d, e)}
+		t.event.Ahead = true
+		var err error
+		switch {
+		case !e.Expires.IsZero(): // it was stashed before, and no saga of its value has begun since
+			err = p.store.Stash(ctx, []Stashed{e})
+		case locked:
+			err = p.stash(ctx, t)
+		default:
+			err = p.observe(ctx, t)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for _, id := range granted {
+		if err := p.grant(ctx, message, id); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// stashTime returns the time for which e, which a saga of d has left, is stashed: the longest time of all versions that await it.
+func (p *pass) stashTime(d *saga.Definition, e Stashed) time.Duration {
+	longest := cmp.Or(time.Duration(d.Spec().Stash), defaultStash)
+	p.awaiting(func(name string, awaited []saga.Answer, stash time.Duration) {
+		m := Message{Hop: e.Event.Hop, Type: e.Event.Type, Fields: e.Event.Fields}
+		if name == e.Saga && slices.Contains(associationsOf(name, awaited, m), e.Association) {
+			longest = max(longest, stash)
+		}
+	})
+	return longest
+}
+
+// grant wakes saga id, which has been granted its lock, and gives it the stashed events that it awaits: an earlier saga of its value has left
+// them.
+func (p *pass) grant(ctx context.Context, message int, id string) error {
+	err := p.load(ctx, []string{id})
+	if errors.As(err, new(unreadable)) { // the saga that ends does not depend on it
+		p.unread = append(p.unread, id)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	p.wake[id] = true
+	l := p.sagas[id]
+	l.known, l.granted = nil, true
+	return p.unstash(ctx, message, id)
 }
 
 // associations returns the associations by which events find the saga now.

@@ -40,10 +40,11 @@
 //
 // An event that comes before the saga that awaits it is stashed: it is kept in troupe.saga_stash for the time Stash of the
 // definition (1 h unless set). The saga gets it when the saga begins, or when the variable is set by which the event finds the
-// saga. If the saga ends with the first of several stashed events, the next saga of that value gets the others. It also gets an event of
-// that value that the ended saga has kept for a step and not used, if no other saga got it by the same variable. If the sagas have a lock,
-// the saga that is granted the lock gets such an event, behind the events that it has kept itself. Without a lock, a saga that runs already
-// does not get it.
+// saga. If the saga ends with the first of several stashed events, the next saga of that value gets the others.
+//
+// An event of that value that the saga has kept for a step, and not used when it ends, is passed on, if no other saga got it by the same
+// variable. The sagas of that value that run by then get it; if there is none, the event is stashed for the next one. If the sagas have a
+// lock, only the saga that is granted the lock gets it. A saga gets such an event before the events that it has kept itself.
 //
 // Expired events of a type of saga are deleted when another event of that type is stashed, up to two each time. While the
 // coordinator does not run, or is not ready, for more than a minute, no stashed event expires: the event that begins its saga may
@@ -56,8 +57,8 @@
 //
 //	event                               effect
 //	an event comes twice                none: the inbox has recorded it. After the inbox entry has been deleted, a repeated answer
-//	                                    or start is ignored. A repeated awaited event then counts as a new one: another step may
-//	                                    take it, or it is kept or stashed
+//	                                    or start is ignored, and so is a repeated awaited event of which the saga knows that a step
+//	                                    has used it. If that saga has ended, the event is stashed as a new one
 //	an answer comes late                ignored, or it ends the doubt about its step: see package saga
 //	a start whose when, set or lock     the event becomes a dead letter of the coordinator's hop. If the event is also for another
 //	cannot be evaluated, an event that  saga, that saga takes it, and a message for this saga alone (troupe.RetryEvent) becomes the dead
