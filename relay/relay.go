@@ -115,7 +115,9 @@ type Config struct {
 	// Drain is the longest time that Run waits for acknowledgements after its context has ended. Default 10 s.
 	Drain time.Duration
 
-	// Kafka options override the relay's own options, except the ones that the order of rows depends on.
+	// Kafka holds further options of the Kafka clients. They override the relay's own options, except ManualFlushing and MaxBufferedRecords.
+	// New refuses DisableIdempotentWrite: without idempotent writes, and acknowledgements by all replicas in sync, rows could be lost or change
+	// their order. A RecordPartitioner must give all records of a key the same partition.
 	Kafka []kgo.Opt
 	Hooks Hooks
 	Log   zerolog.Logger
@@ -233,6 +235,9 @@ func New(cfg Config) (*Relay, error) {
 		return nil, fmt.Errorf("relay: %w", err)
 	}
 	client.Close()
+	if client.OptValue(kgo.DisableIdempotentWrite) == true {
+		return nil, errors.New("relay: Config.Kafka disables idempotent writes: rows could be lost or change their order")
+	}
 	r.state.status = Status{Table: cfg.Table, Holder: cfg.Holder, Role: Starting, Since: time.Now(), Delivery: cfg.Delivery}
 	return r, nil
 }

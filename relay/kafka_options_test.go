@@ -1,0 +1,24 @@
+package relay_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/troupe-go/troupe/relay"
+)
+
+func TestOptionsThatTurnOffIdempotentWritesAreRefused(t *testing.T) {
+	pool, err := pgxpool.New(context.Background(), "postgres://127.0.0.1:1/shop")
+	require.NoError(t, err)
+	defer pool.Close()
+	cfg := relay.Config{Pool: pool, Brokers: []string{"127.0.0.1:1"}, Service: "shop", Kafka: []kgo.Opt{kgo.RequiredAcks(kgo.AllISRAcks())}}
+	_, err = relay.New(cfg)
+	require.NoError(t, err)
+	cfg.Kafka = []kgo.Opt{kgo.DisableIdempotentWrite(), kgo.RequiredAcks(kgo.LeaderAck())}
+	_, err = relay.New(cfg)
+	require.ErrorContains(t, err, "Config.Kafka disables idempotent writes")
+}
