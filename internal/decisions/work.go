@@ -194,7 +194,7 @@ func (w *Work) of(ctx context.Context, id string) context.Context {
 
 // Within runs do in a caller's transaction. The sagas, the messages and the deadlines are written after do has decided everything.
 // Locks and stashed events are written at once, so the caller must roll back after an error. The hooks are called before the caller
-// commits.
+// commits, unless tx is the transaction of a participant's handler: then they are called after its commit.
 func (d *Decider) Within(ctx context.Context, tx pgx.Tx, do func(*Work) error) error {
 	q := &Queued{Tx: tx}
 	w := d.Begin(q)
@@ -207,7 +207,7 @@ func (d *Decider) Within(ctx context.Context, tx pgx.Tx, do func(*Work) error) e
 		err = q.Flush(ctx)
 	}
 	if err == nil {
-		w.CallHooks()
+		w.callHooksOnCommit(tx)
 	}
 	return w.ReportConflict(err)
 }
@@ -326,10 +326,17 @@ func (w *Work) Finish(ctx context.Context, taken []participant.Taken, err error)
 	if err == nil {
 		err = w.End(ctx, taken)
 	}
-	if err == nil && !participant.AfterCommit(w.tx, w.CallHooks) {
-		w.CallHooks()
+	if err == nil {
+		w.callHooksOnCommit(w.tx)
 	}
 	return w.ReportConflict(err)
+}
+
+// callHooksOnCommit calls CallHooks after tx has committed, or at once if tx does not report its commit.
+func (w *Work) callHooksOnCommit(tx pgx.Tx) {
+	if !participant.AfterCommit(tx, w.CallHooks) {
+		w.CallHooks()
+	}
 }
 
 // expiredKind is a kind of stashed events that expired: the type of the saga that awaited them, and the event.

@@ -34,9 +34,10 @@ var (
 
 // Config configures a Coordinator. Participant, Pool and Definitions are required.
 //
-// The hooks Parked, Decided, Stashed and Scheduled are called after the commit. For Start and Act, whose transaction is the caller's, the
-// first three are called before the commit. No hook is called if the process ends, or loses its connection, before it knows that the commit
-// succeeded: alert on the parked sagas of Stats too, and read troupe.schedules.ran_at. No hook may block. A panic in Parked, Decided or
+// The hooks Parked, Decided, Stashed and Scheduled are called after the commit. Start and Act do not see the commit of a transaction that is not
+// a participant's. They call the first three before it, and log the line about a parked saga: if the caller then rolls back, or the process
+// ends, they have reported a decision that is not stored. All other hooks are not called if the process ends, or loses its connection, before
+// it knows that the commit succeeded: alert on the parked sagas of Stats too, and read troupe.schedules.ran_at. No hook may block. A panic in Parked, Decided or
 // Stashed ends the process, or is a panic of the caller of Start or Act. The hook is not called again for the same decision.
 type Config struct {
 	// Participant runs the coordinator: it consumes the events of the hops that the definitions name, and schedules the

@@ -20,7 +20,8 @@ import (
 // that wraps ctx's. So the caller can answer that the saga is under way, or parked, and ask again later. If ctx was done before a state
 // was read, the state is the zero State.
 //
-// Wait returns at once if this process decides the saga's end, and within 100 ms if another process does. All calls of Wait together send
+// Wait returns at once if this process decides the saga's end in a transaction of its own. It returns within 100 ms of the commit if Start or
+// Act decides the end in a caller's transaction, or if another process does. All calls of Wait together send
 // one query every 50 ms.
 func (c *Coordinator) Wait(ctx context.Context, name, key string) (s saga.State, err error) {
 	id := name + "/" + key
