@@ -73,7 +73,8 @@ func (m *message) requestHash() []byte {
 	return h.Sum(nil)
 }
 
-// differs returns an error if m's idempotency key was used before for a message with another key or body.
+// differs returns a permanent error if m's message key or body differs from the ones of the message to which stored is the answer: an idempotency
+// key identifies one request. It returns nil if stored has no request hash to compare with.
 func (m *message) differs(stored storedAnswer) error {
 	if len(stored.request) == 0 || bytes.Equal(stored.request, m.requestHash()) {
 		return nil
@@ -146,8 +147,9 @@ func readForgotten(results pgx.BatchResults) (deleted *time.Time, err error) {
 	return deleted, err
 }
 
-// storeAnswer queues the row of m's answer, which is the event e. If two messages with one key run at the same time, the second insertion violates
-// the unique key. That message runs again, and finds the answer to the first.
+// storeAnswer queues the row that stores e, the answer to m, under m's idempotency key. It does nothing if m's answer is not stored (see answered).
+// If two messages with one idempotency key run at the same time, the second insertion violates the unique key. That message runs again, and finds
+// the answer to the first.
 func (u *unit) storeAnswer(m *message, e outbox.Entry) {
 	if !m.answered() {
 		return

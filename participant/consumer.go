@@ -295,7 +295,7 @@ func (c *consumer) stop(workers []*worker, drain time.Duration) (wedged []string
 }
 
 // end stops all workers, which release their leases, then commits the offsets and leaves the group. A crash between these steps has the same effect
-// as in revoked. The caller fetches no more records.
+// as in revoked, and the partitions have no owner until the member's session time-out is over. The caller fetches no more records.
 func (c *consumer) end() error {
 	c.mu.Lock()
 	c.ending = true

@@ -151,7 +151,8 @@ func (p *Participant) deadlineEntry(ctx context.Context, d Deadline, scope strin
 	return e
 }
 
-// setKey sets the key of e: as text if Postgres can store it as text, else as bytes.
+// setKey sets the key of e: as text if it is not empty and Postgres can store it as text, else as bytes. An empty key is set as bytes, since an Entry
+// whose Key is "" has no key. A nil key leaves e without a key.
 func setKey(e *outbox.Entry, key []byte) {
 	if len(key) > 0 && pgtext.Fits(key) {
 		e.Key = string(key)

@@ -89,7 +89,7 @@
 // partitions and offsets. Order is by position in the outbox, per key and not over all. A message that waits for its next
 // try, and the messages behind it, stay in the table. Only the first entry of a key that has not ended is claimed, with FOR
 // UPDATE SKIP LOCKED, and no member runs an entry that another member runs, however long it takes. Each entry shows its status
-// (pending, in progress, done, failed), attempts, max_attempts, next_try, last_error, locked_at and created_at; an ended entry
+// (pending, in progress, done, failed), attempts, crashes, max_attempts, next_try, last_error, locked_at and created_at; an ended entry
 // is deleted after an hour. If a participant is killed, the others take over its entries at once; if it is frozen or its host is lost,
 // after Config.Stale. Deliveries have partition -1 and the position as their offset. Claims do not read entries that wait for their
 // next try, however many there are. But each key that has entries behind one that waits adds about 40 µs to each claim.
@@ -185,7 +185,8 @@
 //	COMMIT, ROLLBACK, BEGIN in the   permanent  the statement is refused, and the message a dead letter
 //	handler's SQL
 //	the same on tx.Conn()            permanent  all messages of the transaction become dead letters: what took effect is unknown
-//	crash before the commit          -          rolled back, and delivered again
+//	crash before the commit          -          rolled back, and delivered again to the next owner, which gets the partition after
+//	                                            10 s (the session time-out)
 //	crash during a call outside      -          the call is made again, with the same idempotency key; a compensation in doubt of
 //	(Call, Alone), or before its                the call's step runs, since the call may have taken effect
 //	commit

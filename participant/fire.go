@@ -30,11 +30,12 @@ var (
 
 // Members find due deadlines by polling. Notifications would need a connection for each member, and commits that notify wait for each other.
 //
-// A member polls every lookEvery, and earlier if a known deadline is due earlier. Most polls look only at deadlines that were due within the last
-// lookBack. So fired deadlines, which an old snapshot keeps in the index, cost nothing. Every wholeEvery a poll has no such limit: it finds deadlines
-// whose transaction committed late, or that were due while no member polled.
+// A member polls every lookEvery, and earlier if it knows that a deadline is due earlier. Most polls read only deadlines that were due within the last
+// lookBack. While an old snapshot is open, the index keeps entries of deadlines that have fired, and these polls do not read the older ones. About every
+// wholeEvery a poll has no such limit. It finds deadlines whose transaction committed late, and deadlines that became due while no member polled.
 //
-// Deadlines that are due within fireEvery fire together: a commit that wakes the relay takes a lock of which there is one for the whole server.
+// After a member has fired deadlines, it waits for fireEvery before it looks again. So the deadlines that become due in that time fire together. This
+// keeps notifications of the relay rare: each commit that notifies takes a lock that exists once per server.
 const (
 	lookEvery  = 50 * time.Millisecond
 	fireEvery  = 5 * time.Millisecond
@@ -184,7 +185,8 @@ func (p *Participant) fireLost(ctx context.Context) {
 // member has detected a loss: then all of these deadlines fire again. Otherwise only the ones that fired more than lostAfter ago do. A message that
 // was not lost then comes twice, and the second one is ignored.
 //
-// Each transaction resets at most lostLimit deadlines, the newest first. Deadlines that fire meanwhile are newer, so the loop ends.
+// Each transaction resets at most lostLimit deadlines, the newest first. Deadlines that fire meanwhile are newer, so the loop ends. The log line comes
+// after the last transaction: if the process ends before, there is none.
 func (p *Participant) fireAgain(ctx context.Context, found bool) error {
 	args := pg.Args{
 		"group": p.cfg.Group, "limit": lostLimit, "age": (*float64)(nil), "before": (*time.Time)(nil), "scope": "", "name": "",

@@ -15,8 +15,9 @@ import (
 // Every message that Fetched counts is reported to AfterCommit, Held or Passed, unless its partition moves before its turn: then it is delivered
 // again. A message that was reported to Held is reported once more when it leaves troupe.held, with Held set, to AfterCommit or Passed.
 //
-// A member reports each delivery once. But if the process ends after the commit and before the hook, no hook reports the effect: the message is
-// delivered again, and reported to Passed. A message that passed may be reported again, too.
+// A member reports each delivery once. But if the process ends after the commit and before the hook, no hook reports the effect. A message that came
+// from a topic is then delivered again, and reported to Passed. The end of a message of troupe.held, or of local work, is not reported at all. A
+// message that passed may be reported again, too.
 type Hooks struct {
 	// Fetched is called with the number of messages of a partition that came in one fetch, before their turn.
 	Fetched func(topic string, partition int32, messages int)
@@ -51,7 +52,7 @@ type Hooks struct {
 	Breaker func(Breaker)
 	// BeforeOffsets is called with the offsets about to be committed, by topic and partition: the next to be read.
 	BeforeOffsets func(map[string]map[int32]int64)
-	// AfterOffsets is called with the same offsets when the broker has stored them.
+	// AfterOffsets is called with the map that BeforeOffsets got, once the broker has stored these offsets. It is not called if the commit failed.
 	AfterOffsets func(map[string]map[int32]int64)
 }
 

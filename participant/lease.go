@@ -178,11 +178,12 @@ func readTermCheck(results pgx.BatchResults) error {
 	return err
 }
 
-// storeWatermark stores the watermark, the offset up to which all messages have ended. With release it also releases the lease. If the watermark is
-// stored already, storeWatermark only compares this member's progress with the database, every verifyEvery.
+// storeWatermark stores w.low as the partition's watermark, the offset up to which all messages have ended. Before that it compares this member's
+// progress with the database. If this watermark is stored already, storeWatermark only makes the comparison, at most every verifyEvery. With release
+// it releases the lease too; if the watermark is stored already, it does only that.
 //
-// The watermark has a transaction of its own: if each handler's transaction updated the lease's row, these transactions would wait for each other. It
-// begins with queueTermCheck, as they do, so that the next owner can end it if this member is frozen.
+// The watermark has a transaction of its own: if each handler's transaction updated the lease's row, these transactions would wait for each other. The
+// watermark's transaction begins with queueTermCheck, as the handlers' transactions do. So the next owner can end it if this member is frozen.
 func (w *worker) storeWatermark(ctx context.Context, release bool) error {
 	low := w.low.Load()
 	if low == nil || low == w.storedWatermark {

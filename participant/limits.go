@@ -12,9 +12,9 @@ import (
 	"github.com/troupe-go/troupe/internal/keyed"
 )
 
-// A handler with a rate limit or a concurrency limit gets a message only with a permit for each limit. A message without a permit waits in its
-// lane, with the later messages of its key. It has no transaction and no goroutine, and does not count as one of the Concurrency runs. Other keys
-// of the partition continue until the partition's backlog is full; then the partition fetches no more.
+// A handler with a rate limit or a concurrency limit gets a message only when the message has a permit of each of these limits. Until then the message
+// waits in its partition's lane (keyed.Lane), with the later messages of its key. It has no transaction and no goroutine, and does not count towards
+// Config.Concurrency. Other keys of the partition continue until the partition's backlog is full; then the partition fetches no more.
 
 // RateLimit limits how many runs of a handler begin in any time of length per, over all members of the group, by the clock of the
 // service's database. n is at least 1, per from 1 second to 24 hours. The runs are evenly spaced: n of them do not begin
@@ -203,7 +203,8 @@ func (p *Participant) offerSlots() {
 	}
 }
 
-// limitsOf returns the limits of m's handler, or nil.
+// limitsOf returns the limits of the handler that m will get. It returns nil if that handler has no limits, and for a message that no handler gets: a
+// control record, an unreadable message, or one that a rebuild passes over. m itself is read when its turn comes, so limitsOf reads a copy.
 func (w *worker) limitsOf(m *message) *limits {
 	if !w.p.limited || m.record.Attrs.IsControl() {
 		return nil

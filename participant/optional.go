@@ -15,7 +15,8 @@ import (
 // optionalLimit limits the check of one optional topic. Each start of a membership waits for it.
 const optionalLimit = 10 * time.Second
 
-// optional reports whether the only handler of a topic is optional.
+// optional reports whether the handler of topic was registered with OnAllOptional. Such a handler takes all types, so it is the only one of its topic,
+// and the participant runs also if the topic cannot be consumed.
 func (hs handlers) optional(topic string) bool {
 	all := hs[topic][route{all: true}]
 	return all != nil && all.optional

@@ -37,7 +37,7 @@ type progress struct {
 	start   atomic.Int64 // the start of the log, as last returned by the broker
 	unread  atomic.Int64 // the first offset that was not fetched; unknown: -1
 	last    atomic.Int64 // when a message last ended, in Unix nanoseconds
-	behind  atomic.Int64 // since when the broker has more than has ended here, in Unix nanoseconds; 0: it has not
+	behind  atomic.Int64 // since when the broker has messages that have not ended here, and none of them has ended, in Unix nanoseconds; 0: it has none
 	stalled atomic.Pointer[error]
 
 	busy   time.Time // since when there are messages to handle; zero: there are none
@@ -254,7 +254,8 @@ func (w *worker) learnOpen(highWatermarks map[string]map[int32]kafka.Place, now 
 	}
 }
 
-// compareEnd reports whether the broker has messages that have not ended here, and records since when.
+// compareEnd reports whether the broker has messages that have not ended here. It stores in progress.behind since when the broker has had such messages
+// and none of them has ended: the time starts again whenever the first offset that has not ended moves.
 func (w *worker) compareEnd(now time.Time) (more bool) {
 	p := &w.progress
 	from := p.from()

@@ -98,7 +98,8 @@ func (s *starts) drop(ms []*message) {
 }
 
 // loadMarks reads the marks of messages that were running when an earlier owner crashed. It first deletes marks that are older than a day: if a crash
-// comes between the end of a message and the deletion of its mark, the mark stays and has no use.
+// comes between the end of a message and the deletion of its mark, the mark stays and has no use. If the message had failed and is held, it has not
+// ended: its next run is alone, and counts that crash.
 func (w *worker) loadMarks(ctx context.Context) error {
 	args := pg.Args{"lease": w.lease.id}
 	if _, err := w.p.cfg.Pool.Exec(ctx, pruneStarted, args); err != nil {

@@ -187,7 +187,8 @@ func (w *worker) unordered(m *message, f failure) error {
 
 // moveOn sends m to its next retry topic. It returns false if there is none, or if m is too large for it. Each record of m is sent on once, however
 // often the transaction is tried. If the same message comes in two records, both are sent on, since the copy of the first may be lost with its topic.
-// The message takes effect once nevertheless, by its identity.
+// The message takes effect once nevertheless, by its identity. If the process ends after the commit, m is delivered again and reported to Hooks.Passed
+// as redelivered, not as later.
 func (w *worker) moveOn(m *message, f failure) (moved bool, err error) {
 	if m.handler == nil || m.again.stage >= len(m.handler.delays) {
 		return false, nil

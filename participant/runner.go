@@ -125,8 +125,8 @@ func (c *cuts) add(m *message, err error) {
 	c.of[m.offsetKey()] = cut{c.of[m.offsetKey()].n + 1, err}
 }
 
-// last returns nil, or, once more than maxReruns runs of m in a row have lost their connection, the error of the last one: it counts as a failed
-// attempt.
+// last returns the error of m's latest run once more than maxReruns runs of m in a row have lost their connection. The caller then counts that error
+// as a failed attempt. Before that, last returns nil.
 func (c *cuts) last(m *message) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -152,7 +152,8 @@ func (r *Relay) connectTo(ctx context.Context, db *server) (*wal.Conn, error) {
 const slotEvery = 10 * time.Second
 
 // sweep publishes the rows of the table that a new slot will not deliver. Then it records as waiting the rows of the table that wait behind
-// failed rows. A stream would record a waiting row when it delivers the row, but the slot does not deliver these rows.
+// failed rows. A stream would record a waiting row when it delivers the row, but the slot does not deliver these rows. If the relay dies before the
+// end of the sweep is stored, the next relay sweeps again: it finds the rows that failed or wait, and recording them again changes nothing.
 func (r *Relay) sweep(idle, term context.Context, db *server, p *publisher, st storedState) (storedState, error) {
 	if r.mapped != nil {
 		return r.sweepMapped(idle, term, db, p, st)

@@ -53,8 +53,8 @@ type startRecord struct {
 
 const startKey = "started"
 
-// checkpointTimeout limits the time for reading the checkpoint, which is a few records. After that time the relay reads it again, with a
-// new client.
+// checkpointTimeout limits the search for the last checkpoint in the relay's topic, which reads a few records. After that time the relay tries
+// again with a new client.
 const checkpointTimeout = 30 * time.Second
 
 // kafkaRecord makes the record that stores p in the relay's topic.
@@ -76,7 +76,7 @@ func parseCheckpoint(value []byte) (p checkpoint, err error) {
 }
 
 // provision creates the relay's topic if it is missing: one partition, compacted, with the broker's default replication. Its segments are
-// small, since the broker does not compact the segment that it writes to.
+// small, since the broker does not compact the segment that it writes to. The settings of a topic that exists are not checked.
 func (t *transactor) provision(ctx context.Context) error {
 	found, err := kadm.NewClient(t.client).ListTopics(ctx, t.topic)
 	if err != nil {

@@ -38,7 +38,10 @@
 //
 // Exactly-once delivery (unless you configure it, see below). A crash between the acknowledgement of rows and their delete, or the store of
 // the checkpoint, publishes them again. So does an active relay that was frozen for longer than its lease, or than the time-out of its
-// slot. Consumers recognise repeats by ce_id.
+// slot. And so does a partition that takes nothing for Config.UnknownTopic: the relay then gives up a record that a broker may have stored.
+// Consumers recognise repeats by ce_id.
+//
+// Records that the brokers lose after the acknowledgement. A row is acknowledged when all replicas in sync have its record.
 //
 // Order between keys. Order between topics. Order between transactions that write one key and do not wait for each other: poll
 // publishes those by position, among the rows that are visible at the same time, and wal in the order of their commits.
@@ -82,13 +85,14 @@
 //	killed after the delete                no effect
 //	killed, with a standby                 the standby takes over when the lease has expired: 5 s by default
 //	killed, and started again              the same: the relay waits until its own old lease has expired, and logs `standby`
-//	a transaction commits late             its rows are found: every claim begins at the lowest row of the table
+//	a transaction commits late             its rows are found: every pass begins above the mark, below which no row can appear any more
 //	the database is away                   the relay waits; it deletes acknowledged rows later if it still has the lease
 //	a trigger or rule keeps published rows the relay publishes nothing more until it is removed, and reports the reason
 //
 // Of wal:
 //
-//	killed between ack and checkpoint      the rows published in the last second or so are sent again, same ids
+//	killed between ack and checkpoint      the rows published in the last second or so are sent again, same ids; while a partition takes
+//	                                       nothing, also the acknowledged rows of the send that waits for it
 //	killed after the checkpoint is stored  no effect: the next stream begins at it, whatever the server has confirmed
 //	killed after a failure is recorded     the log delivers the row again: its record stays as it is, and the row waits as before
 //	killed before a published row's failure record is deleted
@@ -295,11 +299,11 @@
 // Connect directly. Through a pooler that changes the server connection per transaction, notifications are lost, and replication is
 // impossible.
 //
-// The relay's sessions begin with the settings that they rely on: no time-outs, UTF8, read committed, pg_catalog first in the search path,
-// and commits that wait for this server's disk but for no standby. Other settings of the role or the database do not matter, with one
-// exception. With synchronous_commit=off only stored checkpoints and changes of failure records wait for the disk. After a crash of the
-// server a poll publishes again the last rows that it deleted. The record of a row that a claim parks, since its text is not UTF-8, does not
-// wait for the disk either: after a crash a claim parks the row again.
+// The relay's sessions begin with the settings that they rely on: no time-outs, UTF8, read committed, pg_catalog first in the search
+// path, and commits that wait for this server's disk but for no standby. Other settings of the role or the database do not matter, with
+// one exception. With synchronous_commit=off only stored checkpoints, new failure records, and under wal the deletes of failure records
+// wait for the disk. After a crash of the server a poll publishes again the last rows that it deleted. The record of a row that a claim
+// parks, since its text is not UTF-8, does not wait for the disk either: after a crash a claim parks the row again.
 //
 // After a failover, connections to two servers may be open at once. Snapshots, transaction ids and checkpoints of two servers
 // are never combined: a source reads from one server process, and uses only connections to that process for statements

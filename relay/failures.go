@@ -140,7 +140,7 @@ func (r *Relay) later(i *item, err error) failure {
 // records.
 func partitionOf(i *item) string { return fmt.Sprintf("%s/%d", i.record.Topic, i.record.Partition) }
 
-// schemaOf returns the name of the row's schema in publisher.failing. It equals no partition's name, which has one slash.
+// schemaOf returns the key of the row's schema in publisher.failing. It has two slashes or more, and the key of a partition (partitionOf) has one.
 func schemaOf(i *item) string { return "schema/" + i.row.Topic + "/" + i.row.Type }
 
 // recordAndReport records failures, and returns when they are stored. From then on a claim leaves out these rows, and the rows behind them.

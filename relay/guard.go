@@ -175,7 +175,7 @@ func (s *SlotStatus) problem(most int64) error {
 }
 
 // giveUpSlot drops a slot that holds more than Config.SlotLimit. This process does not create a slot again: it polls. The stored state
-// stays, so the poll knows which rows of the table are published.
+// stays, so the poll knows which rows of the table are published. If the process dies before the drop, the next relay streams from the slot.
 func (r *Relay) giveUpSlot(ctx context.Context, l *lease, s *SlotStatus) error {
 	if _, err := l.renew(ctx, r.pool, nothing); err != nil { // the slot may belong to a new leader by now
 		return err
@@ -185,7 +185,7 @@ func (r *Relay) giveUpSlot(ctx context.Context, l *lease, s *SlotStatus) error {
 		r.state.failed(errors.New(why))
 		r.state.update(func(s *Status) { s.GivenUp = why })
 		r.cfg.Log.Error().Str("slot", s.Name).Int64("retained_bytes", s.RetainedBytes).Int64("limit_bytes", r.cfg.SlotLimit).
-			Msg("slot dropped rather than fill the server's disk: the table is polled until this relay is started again")
+			Msg("slot is dropped rather than fill the server's disk: the table is polled until this relay is started again")
 	}
 	slot, err := r.readSlot(ctx, r.pool)
 	if err != nil || !slot.there || r.foreign(slot) != nil {

@@ -62,7 +62,7 @@ func TestASlotThatHoldsTooMuchIsDropped(t *testing.T) {
 		return s.count("SELECT count(*) FROM pg_replication_slots") == 0, nil
 	})
 	require.Contains(t, r.Status().GivenUp, "the limit is 64 MB")
-	require.Contains(t, logs.String(), "slot dropped rather than fill the server's disk")
+	require.Contains(t, logs.String(), "slot is dropped rather than fill the server's disk")
 
 	wire.mend()
 	testkit.Wait(t, "the poll", func() (bool, error) { return r.Status().Source == relay.Poll, nil })

@@ -92,11 +92,11 @@ func (l *lease) age() time.Duration {
 // left returns for how long the lease is valid at least. It is negative if the lease may have expired.
 func (l *lease) left() time.Duration { return l.long() - l.age() }
 
-// A scope limits the rows of a claim. The zero value does not limit them.
+// A scope limits the rows that a claim reads, or that a renewal looks for. The zero value sets no limit.
 type scope struct {
 	low       int64   // only rows with higher positions
-	past      int64   // only rows with higher positions, while the digest is blocking
-	blocking  string  // digest of the rows that others wait behind
+	past      int64   // only rows with higher positions, if the digest of the blocking rows equals the field blocking
+	blocking  string  // digest of the blocking rows when past was set: see mark
 	published *string // snapshot: only rows that it does not see, and failed rows
 	sweep     *string // snapshot: only rows that it sees
 }

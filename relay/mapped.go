@@ -220,7 +220,8 @@ func (b *boundTable) item(values []mapping.Value, at time.Time) item {
 	return i
 }
 
-// item makes the item of a row, with the topic, key, id and type of the message.
+// item makes the item of m, with the topic, key, id and type of its message. It sets the message's source, and makes a topic ASCII that is not
+// UTF-8.
 func (m *mappedRow) item(t *mappedTable, service string) item {
 	if !utf8.ValidString(m.message.Topic) { // the row is parked later; until then its topic is in a metadata request, which needs UTF-8
 		m.message.Topic = asciiText(m.message.Topic)

@@ -121,8 +121,9 @@ func (m *mappedRow) sweepOrder(t *mappedTable, unknown int64) int64 {
 	return unknown
 }
 
-// due reads failed rows that may be published now. Of the rows that wait behind others it reads only rows with a higher position than after
-// in troupe.mapped_failures. It maps all of these rows again, since the configuration may have changed.
+// due reads the failed rows that may be published now: rows whose next try is due, and waiting rows that nothing blocks any more. Of the waiting
+// rows it reads only the ones whose position in troupe.mapped_failures is above the parameter after. It applies the mapping to each row again,
+// since the mapping may have changed since the row was recorded.
 func (t *mappedTable) due(ctx context.Context, db *server, after int64, service string) ([]*item, error) {
 	rows, err := db.Query(ctx, claimMappedFailures, t.args(pg.Args{"rows": 1000, "after": after, "bytes": claimBytes}))
 	if err != nil {

@@ -93,8 +93,8 @@ func (s *sweepProgress) addSwept(i *item) {
 	s.both[sweptRow{i.row.ID, xid}] = struct{}{}
 }
 
-// has reports whether the sweep has settled i, a row that the slot delivers. It knows only the rows that addSwept has stored: for any other
-// row it returns false, and the row is published again.
+// has reports whether the sweep has settled i, a row that the slot delivers. It knows only the rows that addSwept has stored. For any other row
+// it returns false; if the sweep has published that row, the stream publishes it again.
 func (s *sweepProgress) has(i *item) bool {
 	_, there := s.both[sweptRow{i.row.ID, i.mapped.message.XID}]
 	return there

@@ -22,7 +22,8 @@ type source interface {
 	// claim returns the rows that may be published now. It returns a row again until the row is removed or recorded. waited is the idle wait
 	// before the claim.
 	claim(ctx context.Context, waited time.Duration) ([]*item, error)
-	// remove settles rows that the broker has acknowledged.
+	// remove stores that the broker has acknowledged rows: a poll deletes the rows and their failure records, a stream deletes only the
+	// failure records.
 	remove(ctx context.Context, acked []*item) error
 	// recordFailures settles rows that could not be published, under the term.
 	recordFailures(ctx context.Context, failures []failure) error

@@ -107,9 +107,9 @@ type Config struct {
 	// replicas in sync (then the limit is at least 15 s). Default 60 s.
 	UnknownTopic time.Duration
 
-	// Retention is the shortest time that rows published by a stream stay in the table, so that they can be replayed. They are removed by
-	// dropping whole partitions, see package internal/retention. Under Poll a row is deleted when it is published. Default 1 h; negative:
-	// none.
+	// Retention is the shortest time for which rows that a stream has published stay in the table, so that they can be replayed. After that
+	// the relay drops whole partitions, see package internal/retention. Default 1 h. A negative value means no time: a partition is dropped as
+	// soon as all of its rows are published. Under Poll it has no effect, since a row is deleted when it is published.
 	Retention time.Duration
 
 	// Drain is the longest time that Run waits for acknowledgements after its context has ended. Default 10 s.

@@ -32,7 +32,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	}
 	defer closePool(pool)
 	r.pool = pool
-	// work ends after ctx: first the rows in flight are settled, for at most Drain.
+	// The context work outlives ctx, so that rows in flight are settled. It ends when Run returns, or Config.Drain after ctx has ended.
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(ctx, func() {

@@ -26,7 +26,8 @@ type Status struct {
 	Since  time.Time `json:"since"` // when the role began
 	Term   int64     `json:"term"`  // the relay's own term while it is active, else the term read last; 0: none
 	Leader string    `json:"leader,omitempty"`
-	// PausedSince is the time at which Pause was called; zero: no call of Pause pauses this relay now.
+	// PausedSince is the time at which the method Pause was called. It is zero if Pause was not called, or if Resume was called after it. A
+	// pause in the database does not set it: see StoredPause.
 	PausedSince time.Time `json:"paused_since,omitzero"`
 	// StoredPause is the pause in the database, as this relay last read it; nil: there is none. A relay that holds no lease does
 	// not read it.

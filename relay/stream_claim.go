@@ -202,7 +202,7 @@ func (s *stream) finish(term context.Context, p *publisher) error {
 		return s.finishTransaction()
 	}
 	s.ending = true
-	// The loop ends with the term: rows may still be in flight then, and another round would overwrite their bytes.
+	// The loop also ends with the term. The client may then still hold records of the last send, and another round would overwrite their memory.
 	for found := true; found && term.Err() == nil && !s.relay.gate.closed(); {
 		var err error
 		if found, err = p.round(term, term, 0); err != nil { // rows that are not settled are published again by the next relay

@@ -255,7 +255,8 @@ func (t *transactor) commit(s *stream) error {
 	return nil
 }
 
-// end produces the record last, unless it is nil, and commits the transaction. All earlier records of the transaction must be acknowledged.
+// end commits the Kafka transaction. If last is not nil, end first produces this record and waits for its acknowledgement. All earlier records of
+// the transaction must be acknowledged.
 func (t *transactor) end(last *kgo.Record) error {
 	if last != nil {
 		if err := t.produce(last); err != nil {

@@ -394,7 +394,8 @@ func (x *decision) unusable(i int, e Event, reason string) {
 	x.park(reason)
 }
 
-// store sets the variables of a, an answer to step i. If a variable cannot be set, store parks the saga and returns false.
+// store sets the variables that a sets for step i. a is the declared answer that accepts e. If a variable cannot be evaluated, store sets
+// none: it makes the step exhausted, parks the saga and returns false.
 func (x *decision) store(i int, a *answer, e Event) bool {
 	data, err := x.outputs(i, a, e)
 	if err != nil {

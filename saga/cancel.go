@@ -14,8 +14,8 @@ type Cancel struct {
 	// Before names a step. A cancel is accepted until this step begins or is skipped. Once a pivot has begun, no cancel is accepted,
 	// since the pivot's effect cannot be undone. Default: until a pivot begins; without a pivot, until the saga ends.
 	Before string `json:"before,omitempty"`
-	// Events lists the events that cancel the saga. They answer no command, find the saga by its key only, and set no variables. The
-	// Reason of an event is stored as the reason of the saga.
+	// Events lists the events that cancel the saga. Such an event answers no command and finds the saga by its key only, so Set and By must
+	// be empty. Reason of the Answer is the expression of the saga's reason. Default: the type of the event.
 	Events []Answer `json:"events,omitempty"`
 	// Operator lets an operator cancel the saga, by ActCancel.
 	Operator bool `json:"operator,omitempty"`
@@ -27,7 +27,8 @@ type Cancel struct {
 // A CancelResult is the result of the cancels of a saga.
 type CancelResult string
 
-// These are the results. The zero value is the result as long as no cancel has come.
+// These are the values of CancelResult. It is empty if no cancel was accepted, and no event of Cancel.Events was refused. An event that is
+// ignored, because the saga is being compensated already, and a refused ActCancel do not change it.
 const (
 	CancelAccepted CancelResult = "accepted"
 	CancelRefused  CancelResult = "refused"

@@ -26,7 +26,7 @@ type ForEach struct {
 	List string `json:"list"`
 	// As is the name by which the expressions of the step, except When, read the element. They read its index, from 0, as index.
 	As string `json:"as"`
-	// Max limits the number of elements: 1 to 100.
+	// Max is the largest number of elements that the list may have. It must be set, to 1 to 100. The list may be empty.
 	Max int `json:"max"`
 	// Parallel limits how many items run at once. Default: all of them.
 	Parallel int `json:"parallel,omitempty"`

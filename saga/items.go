@@ -170,7 +170,8 @@ func (x *decision) hasValue(i int, name string) bool {
 	return st.item < len(list) && list[st.item] != nil
 }
 
-// objectsOf returns the objects that expressions of step i can read. i is -1 for an expression that belongs to no step.
+// objectsOf returns the objects that the expressions of step i can read: the ones of objects, and more. For an item it adds the element and
+// its index. i is -1 for an expression that belongs to no step.
 func (x *decision) objectsOf(i int, more map[string]any) map[string]any {
 	all := x.objects(more)
 	if i >= 0 && x.d.steps[i].of >= 0 {

@@ -105,7 +105,8 @@ func decoderMistake(text []byte, at lines.Lines, read int64, err error) Mistake 
 	return Mistake{Line: lines.At(text, read), Text: strings.TrimPrefix(err.Error(), "json: ")}
 }
 
-// longestPath is more than the length of the path of any duration in a definition.
+// longestPath limits the search of durationAt: it does not look into values whose path has more bytes. Each duration of a valid definition
+// has a shorter path.
 const longestPath = 400
 
 // durationAt returns the path of the first duration in text that has this value.

@@ -264,8 +264,8 @@ type Send struct {
 	Type   string
 	Fields map[string]any
 	Retry  *Retry
-	// Doubt, for a compensation, reports that its forward call may have taken effect or may still do so, and that the compensation goes
-	// to the same hop, which can find out.
+	// Doubt is set only for a compensation. It reports that the step's command may have taken effect, or may still do so, and that the
+	// compensation goes to the hop that got this command. That hop knows whether the command took effect.
 	Doubt bool
 	// Since is the time of the first call whose result may be unknown: for a compensation with Doubt its forward call, else the first
 	// call of this operation. It is zero for the first command of a step.

@@ -285,7 +285,8 @@ func size(v any) (n int) {
 	return n
 }
 
-// unescape returns v with the texts as they were before they were stored. It changes v in place.
+// unescape reverses storable: in each text and each field name of v it replaces the escaped characters by the ones that they stand for. It
+// changes maps and lists in place.
 func unescape(v any) any {
 	switch v := v.(type) {
 	case []any:

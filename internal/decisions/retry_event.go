@@ -39,7 +39,8 @@ type RetryEvent struct {
 	Saga string `json:"saga"`
 	// Event is the saga.Event as the log stores it.
 	Event json.RawMessage `json:"event"`
-	// Tries counts how often the event, an answer, came before its saga or its step.
+	// Tries counts how often an answer was decided on before its saga existed, or before the saga had sent the command that it answers. It is 0
+	// for an event that is no answer.
 	Tries int `json:"tries,omitempty"`
 }
 

@@ -11,10 +11,10 @@ import (
 	"github.com/troupe-go/troupe/participant"
 )
 
-// wakeName names the deadline by which the participant wakes a saga. When its row of troupe.deadlines is due, a member of the group writes
-// the deadline's message to the outbox, and the relay publishes the message to the coordinator's commands. The coordinator then checks the
-// deadlines that are stored in the saga's state, and schedules the next wake. If the saga's earliest deadline becomes later, the row is not
-// changed: the wake then finds nothing due. So most sagas write one such row.
+// wakeName names the deadline by which the participant wakes a saga. When its row of troupe.deadlines is due, a member of the group
+// marks the row and writes the deadline's message to the outbox, in one transaction. The relay publishes the message to the
+// coordinator's commands. The coordinator then checks the deadlines that are stored in the saga's state, and schedules the next wake. If
+// the saga's earliest deadline becomes later, the row is not changed: the wake then finds nothing due. So most sagas write one such row.
 const wakeName = "saga"
 
 // grantName names the deadline that wakes a saga at once, because the saga was granted its lock. Unlike wakeName, it is not delayed

@@ -272,19 +272,18 @@ type causeKey struct {
 	id, from, output, path string
 }
 
-// follow returns the context in which a message of a decision is written. The outbox makes the message's id from this context.
+// follow returns the context in which the outbox writes e, a message of decision d. The outbox derives the message's id from this context. path
+// is the place of an emitted event in the definition; it is empty for a command.
 //
-// The id depends on the saga, on the event that was decided on, and on the command (or the topic and the type). So commands of two
-// sagas have different ids, even if one message, handler or call caused both.
+// The id of a command depends on the saga, on the command's idempotency key, and on the message that was decided on. If there was none, it
+// depends on the version of the state. So commands of two sagas have different ids, even if one message caused both. The id does not depend
+// on decisions for other sagas, nor on other messages of d. After the database was set back, the handled message may come again, and lead to
+// a decision for only one of the sagas, or to another command. The hop must not take that command for a duplicate of the lost one.
 //
-// The id does not depend on decisions for other sagas, nor on other messages of the decision. After the database was set back, the
-// handled message may come again and move only one of the sagas, or lead to another command. The hop must not take that command for a
-// duplicate of the lost one.
+// The id of an emitted event depends only on the saga, its flow, path, the topic and the type: after the database was set back, another
+// message than before may cause the event.
 //
-// After the database was set back, an event that the definition emits may be caused by another message than before. So the id of an emitted
-// event depends only on the saga, the saga's flow, the event's place in the definition (path), the topic and the type.
-//
-// A decision without a handled message (an operator's action, a deadline or a call) stays in the saga's flow.
+// If no message was handled (an operator's action, a deadline or a call), the message belongs to the saga's flow.
 func follow(ctx context.Context, d Decided, e outbox.Entry, path string, taken []participant.Taken, causes map[causeKey]*envelope.Cause) context.Context {
 	if d.Message >= 0 && taken != nil {
 		ctx = taken[d.Message].Context()

@@ -112,6 +112,9 @@ type Coordinator struct {
 
 // New stores the definitions and registers the coordinator's handlers with its participant. Call it before the participant's
 // Run, which runs the coordinator.
+//
+// Each definition is stored in a transaction of its own. If New fails, the ones that it has stored stay: other processes of the coordinator
+// consume their hops, and stash events for them.
 func New(ctx context.Context, cfg Config) (*Coordinator, error) {
 	switch {
 	case cfg.Participant == nil:

@@ -35,8 +35,9 @@
 // One instance for each key: a repeated start event, a repeated call, and many starts at once all begin one instance. The data
 // of the other starts is not used, even if the first instance has ended.
 //
-// A saga keeps its definition. Each definition is stored under its hash before any saga uses it, and every process that decides
-// for the saga reads it there.
+// A saga keeps its definition. New stores each definition under its hash before any saga uses it, and every process that decides for the
+// saga reads it there. If the database has lost a definition, as after a restore, the processes that have it store it again within some 5 s.
+// Until then another process cannot read a new saga of it, and tries the saga's messages again.
 //
 // An event that comes before the saga that awaits it is stashed: it is kept in troupe.saga_stash for the time Stash of the
 // definition (1 h unless set). The saga gets it when the saga begins, or when the variable is set by which the event finds the
@@ -114,8 +115,9 @@
 //	                                    than the participant's Timeout has failed, which counts as an attempt. pg_blocking_pids
 //	                                    finds the session
 //	an answer that cannot be read, or   tried as the participant's Retry says, unless trying again cannot help; then a dead
-//	after which a command cannot be     letter of the coordinator's own hop, and the saga is parked with the reason. The participant
-//	rendered                            counts the attempts in troupe.held. It does not count a run that a crash ends
+//	after which a command cannot be     letter of the coordinator's own hop, with an exhausted event. When the coordinator gets that
+//	rendered                            event, it parks the saga with the reason; until then the saga seems to run. The participant
+//	                                    counts the attempts in troupe.held. It does not count a run that a crash ends
 //	the exhausted event about such an   the exhausted event becomes a dead letter too: the saga is not parked, and seems to run.
 //	answer cannot be handled            Redrive the answer's dead letter to continue the saga, or the other one to park it
 //	an awaited event or a deadline      tried likewise; then a dead letter, and the saga stays as it was. An event that

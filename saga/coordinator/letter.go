@@ -27,12 +27,14 @@ var (
 	isRetryEvent string
 )
 
-// exhausted decodes an exhausted event into m.
+// exhausted returns m with the reason of an exhausted event, and with the saga and the step that the event is about.
 //
-// If the event comes from another hop, its headers name the saga and the step whose command the hop gave up. If it comes from the
-// coordinator's own hop, it may be about an answer that the coordinator could not decide on. Its headers then name no saga. exhausted
-// reads both from the dead letter of that answer, which is in this database: from its headers or, if the dead letter is a RetryEvent, from
-// its payload. If that dead letter was deleted, exhausted logs a warning: no saga is parked, and the step continues to wait.
+// If another hop gave up a command of a saga, the headers of its event name the saga and the step. An exhausted event of the coordinator's own
+// hop may be about an answer that the coordinator could not decide on. Its headers then name no saga. exhausted reads the saga and the step
+// from the dead letter of that answer, which is in this database: from its headers or, if the dead letter is a RetryEvent, from its payload.
+//
+// If the event is about no answer, m names no saga, and no saga is parked. If the dead letter was deleted, exhausted also logs a warning, since
+// the step continues to wait for the answer.
 func (c *Coordinator) exhausted(ctx context.Context, tx pgx.Tx, in envelope.Message, m decisions.Message) (decisions.Message, error) {
 	var body participant.Exhausted
 	if err := json.Unmarshal(in.Payload, &body); err != nil {

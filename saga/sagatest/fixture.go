@@ -192,7 +192,7 @@ func (f *Fixture) WhenStarted(name string, fields Fields) *Fixture {
 	return f
 }
 
-// WhenTimePasses advances the clock by d. Deadlines that are due meanwhile are met at their time.
+// WhenTimePasses advances the virtual clock by d. Each deadline that becomes due in this time fires when the clock reaches its time.
 func (f *Fixture) WhenTimePasses(d time.Duration) *Fixture {
 	f.t.Helper()
 	f.since = outcome{}
