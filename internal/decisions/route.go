@@ -357,8 +357,7 @@ func (p *pass) used(id string, e saga.Event) bool {
 	})
 }
 
-// leave passes on what saga id had when it ended: its lock, and the events that it has not used. Another saga that such an event finds now
-// gets it. If there is none, or if the sagas have a lock, the event is stashed. The saga that is granted the lock takes the stashed events.
+// leave passes on what saga id had and does not need any more: the events that it has not used and, when it has ended, its lock.
 func (p *pass) leave(ctx context.Context, message int, id string) error {
 	l := p.sagas[id]
 	left, locked := l.left, l.unlock
@@ -374,16 +373,13 @@ func (p *pass) leave(ctx context.Context, message int, id string) error {
 		if err := p.store.Guard(ctx, []Association{e.Association}); err != nil {
 			return err
 		}
-		t := target{message: message, event: e.Event, by: e.Association, stash: p.stashTime(l.d, e)}
-		t.event.Ahead = true
 		var err error
-		switch {
-		case !e.Expires.IsZero(): // it was stashed before, and no saga of its value has begun since
+		if e.Expires.IsZero() {
+			t := target{message: message, event: e.Event, by: e.Association, stash: p.stashTime(l.d, e)}
+			t.event.Ahead = true
+			err = p.passOn(ctx, t, granted)
+		} else { // it was stashed before, and no saga of its value has begun since
 			err = p.store.Stash(ctx, []Stashed{e})
-		case locked:
-			err = p.stash(ctx, t)
-		default:
-			err = p.observe(ctx, t)
 		}
 		if err != nil {
 			return err
@@ -395,6 +391,30 @@ func (p *pass) leave(ctx context.Context, message int, id string) error {
 		}
 	}
 	return nil
+}
+
+// passOn gives the event of t, which a saga has left, to the sagas that it finds now. It stashes the event if there is none, or if one of
+// them is in granted or all of them wait for their locks: the first of these sagas that is granted its lock takes the event.
+func (p *pass) passOn(ctx context.Context, t target, granted []string) error {
+	found, err := p.store.Associated(ctx, []Association{t.by})
+	if err != nil {
+		return err
+	}
+	others := slices.DeleteFunc(slices.Clone(found[t.by]), func(id string) bool {
+		l := p.sagas[id]
+		return l != nil && l.state.Version > 0 && (l.state.Ended() || !slices.Contains(associations(l), t.by))
+	})
+	if slices.ContainsFunc(others, func(id string) bool { return slices.Contains(granted, id) }) {
+		return p.stash(ctx, t)
+	}
+	ids, err := p.observers(ctx, t)
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(ids, func(id string) bool { return p.sagas[id].state.Status != saga.Waiting }) {
+		return p.stash(ctx, t)
+	}
+	return p.observe(ctx, t)
 }
 
 // stashTime returns the time for which e, which a saga of d has left, is stashed: the longest time of all versions that await it.
