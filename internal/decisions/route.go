@@ -210,7 +210,9 @@ func (p *pass) observe(ctx context.Context, t target) error {
 		if fx := p.decide(t.message, id, t.event); fx.Refused != "" {
 			one := t
 			one.id, one.alone = id, t.alone && len(ids) == 1
-			if err := p.failed(one, fx.Refused); err != nil {
+			if t.event.Ahead { // the saga that has left the event does not depend on this one
+				p.retryLater(one)
+			} else if err := p.failed(one, fx.Refused); err != nil {
 				return err
 			}
 		}
