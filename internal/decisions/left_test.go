@@ -48,3 +48,45 @@ func TestASagaEndsAlthoughAnotherOneHasNoRoomForAnEventThatItLeaves(t *testing.T
 	require.Equal(t, saga.Abandoned, m.Sagas()[0].Status)
 	require.Equal(t, []string{"visit/v-2 m-1"}, again)
 }
+
+// TestASagaEndsAlthoughAnotherOneOfItsValueCannotBeRead: the event that it leaves is tried again for the other saga.
+func TestASagaEndsAlthoughAnotherOneOfItsValueCannotBeRead(t *testing.T) {
+	m, start, arrive, _ := visit(t, "")
+	start("v-1")
+	arrive("m-1")
+	arrive("m-2")
+	older, newer := twoPrograms(t, m)
+	m.definitions = newer
+	start("v-2")
+	m.definitions = older
+	var again []string
+	require.NoError(t, m.pass(func(p *pass) error {
+		err := p.messages(context.Background(), []Message{
+			{ID: "r-1", Hop: "rooms", Type: "Reserved", Key: "v-1", Outcome: "success", SagaID: "visit/v-1", SagaStep: "room"},
+		})
+		for _, r := range p.retries {
+			again = append(again, r.id+" "+r.event.Message)
+		}
+		return err
+	}))
+	m.definitions = newer
+	require.Equal(t, saga.Completed, m.Sagas()[0].Status)
+	require.Equal(t, []string{"visit/v-2 m-2"}, again)
+}
+
+// twoPrograms returns the definitions of two programs. The newer one starts sagas of another version, which the older one cannot read.
+func twoPrograms(t *testing.T, m *Memory) (older, newer *Definitions) {
+	t.Helper()
+	d := m.definitions.Current("visit")
+	spec := d.Spec()
+	spec.Version = 2
+	next, err := saga.Define(spec)
+	require.NoError(t, err)
+	newer, err = NewDefinitions([]*saga.Definition{next})
+	require.NoError(t, err)
+	newer.Add(d.Hash(), d)
+	older, err = NewDefinitions([]*saga.Definition{d})
+	require.NoError(t, err)
+	older.Find = func(context.Context, string) (*saga.Definition, error) { return nil, ErrNoDefinition }
+	return older, newer
+}

@@ -396,7 +396,8 @@ func (p *pass) leave(ctx context.Context, message int, id string) error {
 }
 
 // passOn gives the event of t, which a saga has left, to the sagas that it finds now. It stashes the event if there is none, or if one of
-// them is in granted or all of them wait for their locks: the first of these sagas that is granted its lock takes the event.
+// them is in granted or all of them wait for their locks: the first of these sagas that is granted its lock takes the event. If one of them
+// cannot be read, the event is tried again for each of them by itself, since the saga that has left it does not depend on them.
 func (p *pass) passOn(ctx context.Context, t target, granted []string) error {
 	found, err := p.store.Associated(ctx, []Association{t.by})
 	if err != nil {
@@ -410,6 +411,13 @@ func (p *pass) passOn(ctx context.Context, t target, granted []string) error {
 		return p.stash(ctx, t)
 	}
 	ids, err := p.observers(ctx, t)
+	if errors.As(err, new(unreadable)) {
+		t.event.Single = len(others) == 1
+		for _, t.id = range others {
+			p.retryLater(t)
+		}
+		return nil
+	}
 	if err != nil {
 		return err
 	}
