@@ -302,6 +302,7 @@ func (p *pass) due(ctx context.Context, message int, id string) error {
 		}
 		if granted {
 			p.decide(message, id, saga.Event{Kind: saga.Granted})
+			l.known, l.granted = nil, true // as grant does: the program that has granted the lock may not have been able to read the saga
 		}
 	}
 	// Deadlines are decided on until none is due. A decision may add a deadline, or cancel one.

@@ -74,6 +74,26 @@ func TestASagaEndsAlthoughAnotherOneOfItsValueCannotBeRead(t *testing.T) {
 	require.Equal(t, []string{"visit/v-2 m-2"}, again)
 }
 
+// TestASagaThatAnotherProgramWakesGetsTheEventsThatItsLockLeft: the program that ends the first saga cannot read the definition of the
+// second one, as in a rolling deployment. Another program handles the wake of the second saga.
+func TestASagaThatAnotherProgramWakesGetsTheEventsThatItsLockLeft(t *testing.T) {
+	m, start, arrive, reserve := visit(t, `,"lock":"data.guest"`)
+	start("v-1")
+	arrive("m-1")
+	arrive("m-2")
+	older, newer := twoPrograms(t, m)
+	m.definitions = newer
+	start("v-2")
+	m.definitions = older
+	reserve("v-1")
+	m.definitions = newer
+	require.Equal(t, saga.Completed, m.Sagas()[0].Status)
+	require.Equal(t, saga.Waiting, m.Sagas()[1].Status)
+	require.NoError(t, m.pass(func(p *pass) error { return p.due(context.Background(), -1, "visit/v-2") }))
+	reserve("v-2")
+	require.Equal(t, saga.Completed, m.Sagas()[1].Status)
+}
+
 // twoPrograms returns the definitions of two programs. The newer one starts sagas of another version, which the older one cannot read.
 func twoPrograms(t *testing.T, m *Memory) (older, newer *Definitions) {
 	t.Helper()
