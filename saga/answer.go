@@ -231,7 +231,8 @@ func (x *decision) observed(e Event) {
 		}
 	}
 	switch {
-	case took:
+	case took: // a later step must not use it again, if the saga has kept it since it found the saga by another variable
+		x.s.Early = x.earlyWithout(e)
 	case !x.awaitsLater(e):
 		x.ignore("nothing waits for %s of %s", e.Type, e.Hop)
 	case e.Message != "" && slices.ContainsFunc(x.s.Early, e.repeats):
@@ -454,6 +455,11 @@ func (x *decision) put(data map[string]any) {
 		x.s.Data, x.copied = maps.Clone(x.s.Data), true
 	}
 	maps.Copy(x.s.Data, data)
+}
+
+// earlyWithout returns the kept events without e.
+func (x *decision) earlyWithout(e Event) []Event {
+	return slices.DeleteFunc(slices.Clone(x.s.Early), func(kept Event) bool { return e.Message != "" && e.repeats(kept) })
 }
 
 func (x *decision) reasonOf(i int, a *answer, e Event) string {

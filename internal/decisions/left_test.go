@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -92,6 +93,33 @@ func TestASagaThatAnotherProgramWakesGetsTheEventsThatItsLockLeft(t *testing.T) 
 	require.NoError(t, m.pass(func(p *pass) error { return p.due(context.Background(), -1, "visit/v-2") }))
 	reserve("v-2")
 	require.Equal(t, saga.Completed, m.Sagas()[1].Status)
+}
+
+// TestAnEventThatAStepHasUsedIsNotKeptForALaterStep: one step has kept the event by the seller, and another one uses it by the buyer, who is set
+// later.
+func TestAnEventThatAStepHasUsedIsNotKeptForALaterStep(t *testing.T) {
+	d, err := saga.Parse([]byte(`{"saga":"trade","version":1,"key":"id","data":{"id":"string","seller":"string","buyer":"string"},"steps":[
+ {"name":"check","command":{"hop":"market","type":"Check"},"success":[{"event":"Checked"}],"timeout":"1h","irreversible":"it reads"},
+ {"name":"sold","needs":["check"],"success":[{"event":"Confirmed","hop":"bank","by":{"variable":"seller","field":"account"}}],"timeout":"24h"},
+ {"name":"find","command":{"hop":"market","type":"Find"},"success":[{"event":"Found","set":{"buyer":"event.buyer"}}],"timeout":"1h","irreversible":"it reads"},
+ {"name":"bought","success":[{"event":"Confirmed","hop":"bank","by":{"variable":"buyer","field":"account"}}],"timeout":"24h"}]}`))
+	require.NoError(t, err)
+	m, err := NewMemory(time.Unix(1000, 0), d)
+	require.NoError(t, err)
+	_, err = m.Start("trade", map[string]any{"id": "t-1", "seller": "a-1"})
+	require.NoError(t, err)
+	confirmed := Message{ID: "m-1", Hop: "bank", Type: "Confirmed", Key: "x", Fields: map[string]any{"account": "a-1"}}
+	require.NoError(t, m.Take(confirmed))
+	answer := func(step, event string, fields map[string]any) {
+		require.NoError(t, m.Take(Message{ID: event, Hop: "market", Type: event, Key: "t-1", Outcome: "success", SagaID: "trade/t-1", SagaStep: step, Fields: fields}))
+	}
+	answer("find", "Found", map[string]any{"buyer": "a-1"})
+	require.Equal(t, []saga.Phase{saga.Intent, saga.StepWaiting, saga.Done, saga.Done}, phases(m.Sagas()[0]))
+	answer("check", "Checked", nil)
+	require.Equal(t, []saga.Phase{saga.Done, saga.Intent, saga.Done, saga.Done}, phases(m.Sagas()[0]))
+	confirmed.ID = "m-2"
+	require.NoError(t, m.Take(confirmed))
+	require.Equal(t, saga.Completed, m.Sagas()[0].Status)
 }
 
 // twoPrograms returns the definitions of two programs. The newer one starts sagas of another version, which the older one cannot read.
