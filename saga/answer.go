@@ -279,17 +279,19 @@ const (
 // leftForOthers returns the kept events that only this saga got, and that found it by a variable: the next saga of their value may await them.
 func (x *decision) leftForOthers() (left []Event) {
 	for _, e := range x.s.Early {
-		if e.Single && slices.ContainsFunc(x.d.steps, func(st *step) bool { return st.send == nil && x.findsByValue(st, e) }) {
+		if e.Single && x.foundByValue(e) {
 			left = append(left, e)
 		}
 	}
 	return left
 }
 
-// findsByValue reports whether st awaits e, and e finds the saga by the value of a variable.
-func (x *decision) findsByValue(st *step, e Event) bool {
-	return slices.ContainsFunc(slices.Concat(st.success, st.failure), func(a *answer) bool {
-		return a.By != nil && a.Hop == e.Hop && a.Event == e.Type && x.finds(a, e)
+// foundByValue reports whether a step awaits e by the value that a variable has now.
+func (x *decision) foundByValue(e Event) bool {
+	return slices.ContainsFunc(x.d.steps, func(st *step) bool {
+		return st.send == nil && slices.ContainsFunc(slices.Concat(st.success, st.failure), func(a *answer) bool {
+			return a.By != nil && a.Hop == e.Hop && a.Event == e.Type && x.finds(a, e)
+		})
 	})
 }
 
@@ -451,10 +453,17 @@ func (x *decision) put(data map[string]any) {
 	if len(data) == 0 {
 		return
 	}
+	kept := x.leftForOthers()
 	if !x.copied {
 		x.s.Data, x.copied = maps.Clone(x.s.Data), true
 	}
 	maps.Copy(x.s.Data, data)
+	for _, e := range kept {
+		if e.Message != "" && !x.awaitsLater(e) && !x.foundByValue(e) { // a variable by which it found the saga has another value now
+			x.fx.Left = append(x.fx.Left, e)
+			x.s.Early = x.earlyWithout(e)
+		}
+	}
 }
 
 // earlyWithout returns the kept events without e.

@@ -197,7 +197,7 @@ func (x *decision) advance() {
 		for len(x.s.Deadlines) > 0 {
 			x.disarm(x.s.Deadlines[0].Name)
 		}
-		x.s.EndedAt, x.fx.Left, x.s.Early = x.now, x.leftForOthers(), nil
+		x.s.EndedAt, x.fx.Left, x.s.Early = x.now, append(x.fx.Left, x.leftForOthers()...), nil
 		x.fx.Unlock = x.d.lock != nil
 	}
 }

@@ -212,12 +212,14 @@ func (p Phase) maySet() bool { return p == StepWaiting || p == Intent || p == Gi
 
 // takeEarly applies the first kept event that step i accepts. The step has just begun to wait for an event.
 func (x *decision) takeEarly(i int) {
-	for k, e := range x.s.Early {
+	kept := x.s.Early
+	for k, e := range kept {
+		x.s.Early = slices.Delete(slices.Clone(kept), k, k+1) // before observe, which may leave further events when it sets a variable
 		if x.observe(i, e) {
-			x.s.Early = slices.Delete(slices.Clone(x.s.Early), k, k+1)
 			return
 		}
 	}
+	x.s.Early = kept
 }
 
 // maxSent limits the size of the commands of one decision as JSON, in bytes. Each of the 100 items of a step may send a variable of megabytes, and

@@ -237,8 +237,8 @@ type Effects struct {
 	Moments   []Moment // entries of the history, in order
 	// Unlock reports that the saga releases its lock.
 	Unlock bool
-	// Left are the events that found the saga by a variable, and that it has kept and not used when it ends. Keep them for the next saga
-	// of their value.
+	// Left are the events that found the saga by a variable, and that it has kept and not used when it ends, or when the variable gets another
+	// value. Keep them for the next saga of their value.
 	Left []Event
 	// Alert is the reason why an operator must act, or an empty text.
 	Alert string

@@ -79,7 +79,7 @@ type loaded struct {
 	owner   string        // the other coordinator that has the saga; empty if this one has it
 	known   []Association // the associations that the saga had when it was loaded, and the ones for which unstash has run since
 	fresh   []Association // the associations in known that Save inserts
-	left    []Stashed     // the events that the saga had when it ended, and has not used; leave passes them on
+	left    []Stashed     // the events that the saga had, and does not use any more; leave passes them on
 	unlock  bool          // the saga has ended: leave releases its lock
 	granted bool          // leave has passed the lock of another saga on to this one
 }
@@ -272,10 +272,12 @@ func (p *pass) decide(message int, id string, e saga.Event) saga.Effects {
 	if s.Version > l.state.Version {
 		l.entries = append(l.entries, Entry{Version: s.Version, At: p.now, Event: e, Moments: fx.Moments})
 	}
+	finds := associations(l)
 	l.state, l.unlock = s, l.unlock || fx.Unlock
+	finds = append(finds, associations(l)...)
 	for _, left := range fx.Left {
 		for _, by := range associationsOf(s.Saga, l.d.Awaited(), Message{Hop: left.Hop, Type: left.Type, Fields: left.Fields}) {
-			if by.Variable != "" && slices.Contains(associations(l), by) {
+			if by.Variable != "" && slices.Contains(finds, by) {
 				l.left = append(l.left, Stashed{Association: by, Event: left})
 			}
 		}

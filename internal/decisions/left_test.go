@@ -122,6 +122,21 @@ func TestAnEventThatAStepHasUsedIsNotKeptForALaterStep(t *testing.T) {
 	require.Equal(t, saga.Completed, m.Sagas()[0].Status)
 }
 
+// TestAnEventOfAnEarlierValueOfAVariableIsPassedOn: a saga has kept an event by a value that its variable does not have any more.
+func TestAnEventOfAnEarlierValueOfAVariableIsPassedOn(t *testing.T) {
+	m, start, arrive, reserve := visit(t, "")
+	start("v-1")
+	arrive("m-1")
+	_, err := m.Act("visit/v-1", saga.Event{Kind: saga.ActSet, Fields: map[string]any{"guest": "g-2"}, Actor: "ann", Reason: "a wrong guest"})
+	require.NoError(t, err)
+	require.Empty(t, m.Sagas()[0].Early)
+	start("v-2")
+	reserve("v-2")
+	require.Equal(t, saga.Completed, m.Sagas()[1].Status)
+	reserve("v-1")
+	require.Equal(t, []saga.Phase{saga.Done, saga.Intent}, phases(m.Sagas()[0]))
+}
+
 // twoPrograms returns the definitions of two programs. The newer one starts sagas of another version, which the older one cannot read.
 func twoPrograms(t *testing.T, m *Memory) (older, newer *Definitions) {
 	t.Helper()
