@@ -260,7 +260,8 @@
 //	pg_upgrade has copied the slot         not ready, with the reason: an operator states that, or drops the slot
 //	nothing streams the slot for long      (an operator must decide, or the table is read) the relay uses the slot now and then, so that the
 //	                                       server does not give it up as idle
-//	another slot is configured             not ready while the former one exists: rows may be in its log alone
+//	another slot is configured             not ready while the former one exists: rows may be in its log alone. The relay uses that slot too,
+//	                                       and names the rows that may be lost if the server has given it up all the same
 //	another table has its name             not ready: put the new table into the publication
 //	renamed, or dropped, with failed rows  not ready, with their number: the relay of this table does not start, nor the relay of a
 //	                                       new table, until an operator moves the rows to another table or deletes them

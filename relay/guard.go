@@ -61,7 +61,7 @@ func (r *Relay) guard(ctx context.Context, l *lease) {
 		now, err := r.readSlotStatus(ctx, l, last)
 		if err == nil {
 			last, looked = now, time.Now()
-			err = errors.Join(r.checkSlot(ctx, l, now), r.keepInUse(ctx, now))
+			err = errors.Join(r.checkSlot(ctx, l, now), r.keepIdleSlotInUse(ctx, now))
 		}
 		switch {
 		case err == nil:
@@ -139,21 +139,27 @@ func (r *Relay) checkSlot(ctx context.Context, l *lease, s *SlotStatus) error {
 	return nil
 }
 
-// keepInUse uses the slot of a mapped table while nothing streams it: while a person must decide, or while the table is read for a new slot.
-// Otherwise the server could give the slot up (idle_replication_slot_timeout), and rows may be in its log alone.
-func (r *Relay) keepInUse(ctx context.Context, s *SlotStatus) error {
+// keepIdleSlotInUse uses the slot of a mapped table while nothing streams it: while a person must decide, or while the table is read for a
+// new slot.
+func (r *Relay) keepIdleSlotInUse(ctx context.Context, s *SlotStatus) error {
 	if r.mapped == nil || s == nil || s.Active {
 		return nil
 	}
+	return r.keepInUse(ctx, r.cfg.Slot)
+}
+
+// keepInUse uses an idle slot of a mapped table. Otherwise the server could give the slot up (idle_replication_slot_timeout), and rows may
+// be in its log alone.
+func (r *Relay) keepInUse(ctx context.Context, slot string) error {
 	ctx, cancel := context.WithTimeout(ctx, guardEvery)
 	defer cancel()
-	_, err := r.pool.Exec(ctx, useSlot, pg.Args{"slot": r.cfg.Slot})
+	_, err := r.pool.Exec(ctx, useSlot, pg.Args{"slot": slot})
 	// A stream has just begun (55006), or has also ended since (22023), or the slot was dropped (42704).
 	if refusal := (*pgconn.PgError)(nil); errors.As(err, &refusal) && slices.Contains([]string{"55006", "22023", "42704"}, refusal.Code) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("use slot %s, which is idle: %w", r.cfg.Slot, err)
+		return fmt.Errorf("use slot %s, which is idle: %w", slot, err)
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/troupe-go/troupe/internal/devstack"
 	"github.com/troupe-go/troupe/relay"
 	"github.com/troupe-go/troupe/testkit"
 )
@@ -135,4 +136,68 @@ func TestAMappedTableIsNotLeftBehindInASlotOfAnotherName(t *testing.T) {
 			s.waitTable(r)
 		})
 	}
+}
+
+// Before a person decides on the former slot of a table with a mapping, the server must not give it up: its rows may be in that slot alone.
+func TestTheFormerSlotOfAMappedTableIsKeptInUse(t *testing.T) {
+	t.Parallel()
+	needsLog(t)
+	binaries, err := devstack.FetchPostgres(t.Context(), devstack.Postgres18) // before it, slots have no idle time-out
+	require.NoError(t, err)
+	s, _ := newServerOf(t, binaries, map[string]string{"idle_replication_slot_timeout": "2min"})
+	s.exec(debeziumTable)
+	cfg := s.mapped("public.outbox", s.routed(nil))
+	cfg.Slot = "troupe_first"
+	r := s.start(cfg)
+	s.waitTable(r)
+	require.NoError(t, r.stop())
+	cfg.Slot = "troupe_second"
+	r = s.start(cfg)
+	waitUnready(t, r, "troupe_first")
+	var before time.Time
+	later := func() (bool, error) {
+		var since *time.Time // null during a use
+		err := s.pool.QueryRow(t.Context(), "SELECT inactive_since FROM pg_replication_slots").Scan(&since)
+		if err != nil || since == nil || !since.After(before) {
+			return false, err
+		}
+		before = *since
+		return true, nil
+	}
+	testkit.Wait(t, "the slot to be idle", later)
+	testkit.Wait(t, "the server to count the time from a later use", later)
+}
+
+// The rows that only the former slot of a table with a mapping had are gone with that slot. The relay does not pass over them in silence.
+func TestALostFormerSlotOfAMappedTableIsNamed(t *testing.T) {
+	t.Parallel()
+	needsLog(t)
+	s, _ := newServer(t, map[string]string{
+		"max_slot_wal_keep_size": "1MB", "max_wal_size": "32MB", "min_wal_size": "32MB", "wal_keep_size": "0",
+	})
+	s.exec(debeziumTable)
+	topic := s.eventTopic("order")
+	cfg := s.mapped("public.outbox", s.routed(nil))
+	cfg.Slot = "troupe_first"
+	r := s.start(cfg)
+	s.waitTable(r)
+	require.NoError(t, r.stop())
+	s.insertEvent("order", "k", "1") // it is deleted at once: only the log has it
+	testkit.Wait(t, "the server to give the slot up", func() (bool, error) {
+		s.exec("SELECT pg_logical_emit_message(false, 'noise', repeat('x', 4000000)) FROM generate_series(1, 5)")
+		s.exec("SELECT pg_switch_wal()")
+		s.exec("CHECKPOINT")
+		return s.count("SELECT count(*) FROM pg_replication_slots WHERE wal_status = 'lost'") == 1, nil
+	})
+	var lsn string
+	require.NoError(t, s.pool.QueryRow(t.Context(), "SELECT lsn::text FROM troupe.mapped_tables").Scan(&lsn))
+	cfg.Slot = "troupe_second"
+	r = s.start(cfg)
+	waitUnready(t, r, "public.outbox", "troupe_first", "is lost", "max_slot_wal_keep_size", lsn,
+		"SELECT pg_drop_replication_slot('troupe_first')")
+	require.Contains(t, r.Status().LastError, "is lost")
+	s.exec("SELECT pg_drop_replication_slot('troupe_first')")
+	s.waitTable(r)
+	s.insertEvent("order", "k", "2")
+	require.Equal(t, []string{"2"}, values(s.gatherEvents(1, topic)))
 }

@@ -1,11 +1,11 @@
 -- Lists the existing slots other than @slot from which table @table, or a table that no longer exists, was streamed. Slots of @table come
--- first.
-SELECT t.name, t.slot
+-- first. Postgres before 17 has no invalidation_reason.
+SELECT t.name, t.slot, coalesce(s.wal_status, '') = 'lost' AS lost, coalesce(to_jsonb(s) ->> 'invalidation_reason', '') AS invalidation,
+       coalesce(t.lsn::text, '0/0') AS lsn, t.updated_at
 FROM troupe.mapped_tables t
 JOIN pg_replication_slots s ON s.slot_name = t.slot
 WHERE s.database = current_database()
   AND s.plugin = 'pgoutput'
-  AND coalesce(s.wal_status, '') <> 'lost'
   AND s.slot_name <> @slot
   AND t.source = 'wal'
   AND (t.name = @table
