@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,12 +39,13 @@ func Starts(ctx context.Context, client *kgo.Client, topics ...string) (map[stri
 
 // Since returns the offset of the first message of each partition whose time is at or after a time. A partition without such a message
 // has the end of its log. That end is read before the messages are looked for, so a message that arrives in the meantime is not passed
-// over. Errors are reported as [kadm.Client.ListOffsetsAfterMilli] reports them.
+// over. Errors are reported as [kadm.Client.ListOffsetsAfterMilli] reports them: with an error of some brokers, it returns the offsets of the
+// others.
 func Since(ctx context.Context, client *kgo.Client, at time.Time, topics ...string) (kadm.ListedOffsets, error) {
 	admin := kadm.NewClient(client)
-	ends, err := admin.ListEndOffsets(ctx, topics...)
-	if err != nil {
-		return nil, err
+	ends, unknown := admin.ListEndOffsets(ctx, topics...)
+	if unknown != nil && len(ends) == 0 {
+		return nil, unknown
 	}
 	listed, err := admin.ListOffsetsAfterMilli(ctx, at.UnixMilli(), topics...)
 	for topic, partitions := range listed {
@@ -51,13 +53,16 @@ func Since(ctx context.Context, client *kgo.Client, at time.Time, topics ...stri
 			if l.Err != nil || l.Timestamp >= 0 {
 				continue
 			}
-			if end, known := ends.Lookup(topic, partition); known {
+			switch end, known := ends.Lookup(topic, partition); {
+			case known:
 				l.Offset, l.Err = min(l.Offset, end.Offset), end.Err
+			case unknown != nil: // the partition's broker did not answer the first time
+				l.Err = unknown
 			}
 			partitions[partition] = l
 		}
 	}
-	return listed, err
+	return listed, cmp.Or(err, unknown)
 }
 
 func places(listed kadm.ListedOffsets, err error) (map[string]map[int32]Place, error) {

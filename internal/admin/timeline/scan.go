@@ -55,7 +55,7 @@ func (r *reading) names(ctx context.Context) ([]string, error) {
 // spans queries the first offset since Timeline.Since and the present end of each partition. Partitions that cannot be read are
 // added to Unseen.
 func (r *reading) spans(ctx context.Context, names []string) ([]span, error) {
-	from, err := r.admin.ListOffsetsAfterMilli(ctx, r.timeline.Since.UnixMilli(), names...)
+	from, err := kafka.Since(ctx, r.client, r.timeline.Since, names...)
 	if err = r.partly(err); err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/internal/admin/timeline"
@@ -424,4 +425,30 @@ func TestADeadlineNamesWhatHadNotCome(t *testing.T) {
 	require.Len(t, got.Entries, 1)
 	require.Equal(t, "expect.shipped", got.Entries[0].Deadline)
 	require.Equal(t, []string{"order.shipping.events OrderShipped"}, got.Entries[0].Expects)
+}
+
+// An arriving calls arrive after each answer to a query of offsets.
+type arriving struct{ arrive func() }
+
+func (a arriving) OnBrokerRead(_ kgo.BrokerMetadata, key int16, _ int, _, _ time.Duration, _ error) {
+	if key == int16(kmsg.ListOffsets) {
+		a.arrive()
+	}
+}
+
+func TestAMessageThatArrivesWhileATimelineBeginsIsShown(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	name := s.hop("payment").Commands()
+	s.provision(name, 1)
+	long := time.Now().Add(-time.Hour) // no message is found by its time, as if each had arrived right after that query
+	got := s.read("o-1", func(c *timeline.Config) {
+		c.Since = time.Minute
+		c.Kafka = append(c.Kafka, kgo.WithHooks(arriving{func() {
+			s.produce(&kgo.Record{Topic: name, Key: []byte("o-1"), Timestamp: long})
+		}}))
+	})
+	require.Empty(t, got.Unseen)
+	require.NotEmpty(t, got.Entries)
+	require.Zero(t, got.Entries[0].Record.Offset)
 }
