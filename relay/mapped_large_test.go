@@ -36,14 +36,14 @@ func TestAFailedRowThatIsTooLargeToKeepIsParked(t *testing.T) {
 
 	d := desk.Desk{DB: s.pool, Table: desk.Table{Name: "public.outbox"}}
 	by := admin.Actor{Name: "ann", Reason: "too large"}
-	_, err = d.Retry(t.Context(), first.ID, by)
+	_, err = d.Retry(t.Context(), desk.RowID{ID: first.ID}, by)
 	require.NoError(t, err)
 	again := <-seen
 	require.True(t, again.Parked)
 	require.ErrorContains(t, again.Err, "column payload: has")
 	require.ErrorContains(t, again.Err, "bytes, which are not kept")
 	require.ErrorContains(t, again.Err, "discard this one, then insert the row again") // a row of its id that is inserted before is the same message
-	_, err = d.Discard(t.Context(), first.ID, by)
+	_, err = d.Discard(t.Context(), desk.RowID{ID: first.ID}, by)
 	require.NoError(t, err)
 	require.Equal(t, []string{"2", "1"}, values(consumer.WaitN(2)))
 	s.exec(`INSERT INTO public.outbox (id, aggregatetype, aggregateid, type, payload) VALUES ($1, 'order', 'k', 'T', '"shorter"')`, first.ID)

@@ -120,7 +120,7 @@ func TestARowOfAMappedTableDoesNotWaitBehindALaterOne(t *testing.T) {
 			d.Table.Name = "public.outbox"
 			rows, _, err := d.List(t.Context(), desk.Filter{Status: desk.Parked}, desk.Page{Rows: 10})
 			require.NoError(t, err)
-			_, err = d.Discard(t.Context(), rows[0].ID, admin.Actor{Name: "ann", Reason: "test"})
+			_, err = d.Discard(t.Context(), desk.RowID{ID: rows[0].ID}, admin.Actor{Name: "ann", Reason: "test"})
 			require.NoError(t, err)
 			var came []string
 			testkit.Wait(t, "the row behind", func() (bool, error) {

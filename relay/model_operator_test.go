@@ -46,12 +46,12 @@ func (h *history) parkedBadRow() (id uuid.UUID, found bool) {
 }
 
 // repair retries or discards a parked row that can never be published, if there is one.
-func (h *history) repair(act func(context.Context, uuid.UUID, admin.Actor) (desk.Repaired, error)) {
+func (h *history) repair(act func(context.Context, desk.RowID, admin.Actor) (desk.Repaired, error)) {
 	id, found := h.parkedBadRow()
 	if !found {
 		return
 	}
-	_, err := act(context.Background(), id, admin.Actor{Name: "ann", Reason: "model"})
+	_, err := act(context.Background(), desk.RowID{ID: id}, admin.Actor{Name: "ann", Reason: "model"})
 	if !errors.Is(err, desk.ErrNotParked) { // another source may have removed it meanwhile
 		require.NoError(h.rt, err)
 	}

@@ -118,7 +118,7 @@ func TestARowThatWaitedIsTriedForAsLongAsAnyOther(t *testing.T) {
 			s.exec(`INSERT INTO troupe.outbox_failures (position, id, topic, order_key, status, attempts, max_attempts, last_error, first_failed_at)
 				SELECT position, id, topic, key::bytea, 'waiting', 0, 0, '', now() - interval '1 hour' FROM troupe.outbox WHERE raw_headers IS NULL
 				ON CONFLICT (position) DO UPDATE SET first_failed_at = excluded.first_failed_at`)
-			_, err := desk.Desk{DB: s.pool}.Discard(t.Context(), bad.ID, admin.Actor{Name: "ann", Reason: "wrong"})
+			_, err := desk.Desk{DB: s.pool}.Discard(t.Context(), desk.RowID{ID: bad.ID}, admin.Actor{Name: "ann", Reason: "wrong"})
 			require.NoError(t, err)
 			for attempt := 1; attempt <= 2; attempt++ {
 				failure := <-seen

@@ -185,7 +185,7 @@ func readFailedRow(ctx context.Context, a *ask) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	row, err := desk.Show(ctx, id)
+	row, err := desk.Show(ctx, relays.RowID{ID: id})
 	return failedRowFacts{s.Name, desk.Table.Name, row}, err
 }
 
@@ -210,7 +210,7 @@ func actOnFailedRow(ctx context.Context, a *ask) (any, string, error) {
 	default:
 		return nil, "", refuse(http.StatusBadRequest, "do %q: want retry or discard", a.typed("do"))
 	}
-	done, err := do(ctx, id, a.by)
+	done, err := do(ctx, relays.RowID{ID: id}, a.by)
 	return done, failureOf(s, desk), err
 }
 

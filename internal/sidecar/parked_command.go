@@ -46,7 +46,7 @@ published, and the table troupe.outbox_repairs keeps it with the operator's name
 		p.repairCommand(repair{name: "discard", short: "Give parked rows up for good", did: "discarded", check: admin.Actor.CheckReasoned,
 			long: `discard removes parked rows from the outbox for good; later rows of their keys are published.
 It needs a --reason. The table troupe.outbox_repairs keeps each with its payload.`,
-			one: desk.Desk.Discard, topic: desk.Desk.DiscardTopic,
+			one: desk.Desk.Discard, refuses: desk.Desk.CheckOneTopic, topic: desk.Desk.DiscardTopic,
 		}))
 	return cmd
 }
@@ -176,7 +176,7 @@ func (p Program) parkedShowCommand() *cobra.Command {
 			return usagef("show takes one id")
 		}
 		return p.with(cmd, func(ctx context.Context, on asked) error {
-			r, err := on.Show(ctx, ids[0])
+			r, err := on.Show(ctx, desk.RowID{ID: ids[0]})
 			if err != nil {
 				return err
 			}
@@ -231,6 +231,7 @@ type repair struct {
 	name, short, long, did string
 	check                  func(admin.Actor) error
 	one                    repairing
+	refuses                func(desk.Desk, context.Context, desk.RowID) error // what one refuses, for a dry run; nil: nothing
 	topic                  func(desk.Desk, context.Context, string, admin.Actor) (int, error)
 }
 
@@ -260,25 +261,22 @@ func (p Program) repairCommand(r repair) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   r.name + " ID…",
 		Short: r.short,
-		Long:  r.long + "\nInstead of ids it takes a --topic, whose parked rows are all meant. --dry-run only says how many they are.",
+		Long: r.long + "\nWith a --topic and no id it takes all parked rows of that topic; with both, the row of that topic that has the id. --dry-run only " +
+			"says how many they are.",
 		Example: `  outbox-relay parked ` + r.name + ` 019aa6f0-7c1d-7d3a-9d0b-6f3b1c2d4e5f --reason 'ticket 4711'
   outbox-relay parked ` + r.name + ` --topic order.payment.commands --reason 'ticket 4711' --dry-run`,
 	}
 	declareOne(cmd, parkedSettings...)
 	declareBy(cmd, &by)
-	cmd.Flags().StringVar(&topic, "topic", "", "all parked rows of this `topic`, instead of ids")
+	cmd.Flags().StringVar(&topic, "topic", "", "all parked rows of this `topic`, or its row with the id")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "say what would be done, and do nothing")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		var ids []uuid.UUID
 		var err error
-		switch {
-		case topic == "":
-			ids, err = parseIDs(args)
-		case len(args) > 0:
-			err = usagef("ids and --topic: want one of them")
-		}
-		if err != nil {
-			return err
+		if topic == "" || len(args) > 0 {
+			if ids, err = parseIDs(args); err != nil {
+				return err
+			}
 		}
 		if !dryRun {
 			if err := checkBy(&by, r.check); err != nil {
@@ -289,17 +287,17 @@ func (p Program) repairCommand(r repair) *cobra.Command {
 			switch {
 			case dryRun:
 				return p.wouldRepair(ctx, on, r, topic, ids)
-			case topic != "":
+			case len(ids) == 0:
 				return p.repairTopic(ctx, on, r, topic, by)
 			}
-			return p.repair(ctx, on, r, ids, by)
+			return p.repair(ctx, on, r, rowIDs(topic, ids), by)
 		})
 	}
 	return cmd
 }
 
 // repair continues after a row that is not parked, and returns an error at the end.
-func (p Program) repair(ctx context.Context, on asked, r repair, ids []uuid.UUID, by admin.Actor) error {
+func (p Program) repair(ctx context.Context, on asked, r repair, rows []desk.RowID, by admin.Actor) error {
 	type outcome struct {
 		ID uuid.UUID `json:"id"`
 		*desk.Repaired
@@ -307,9 +305,9 @@ func (p Program) repair(ctx context.Context, on asked, r repair, ids []uuid.UUID
 	}
 	var all []outcome
 	var failures []error
-	for _, id := range ids {
-		one := outcome{ID: id}
-		done, err := r.one(on.Desk, ctx, id, by)
+	for _, row := range rows {
+		one := outcome{ID: row.ID}
+		done, err := r.one(on.Desk, ctx, row, by)
 		if err != nil {
 			one.Error = err.Error()
 			failures = append(failures, err)
@@ -318,7 +316,7 @@ func (p Program) repair(ctx context.Context, on asked, r repair, ids []uuid.UUID
 		}
 		all = append(all, one)
 		if on.form != "json" && err == nil {
-			if _, err := fmt.Fprintf(p.Stdout, "%s  position %d  %s: %s\n", id, done.Position, plain.Line(done.Topic, 249), r.did); err != nil {
+			if _, err := fmt.Fprintf(p.Stdout, "%s  position %d  %s: %s\n", row.ID, done.Position, plain.Line(done.Topic, 249), r.did); err != nil {
 				return err
 			}
 		}
@@ -344,13 +342,16 @@ func (p Program) repairTopic(ctx context.Context, on asked, r repair, topic stri
 func (p Program) wouldRepair(ctx context.Context, on asked, r repair, topic string, ids []uuid.UUID) error {
 	page := parkedPage{Rows: []desk.Row{}}
 	var err error
-	if topic != "" {
+	if len(ids) == 0 {
 		page, err = listParked(ctx, on.Desk, topic, desk.Page{Rows: desk.MostRows})
 	}
-	for _, id := range ids {
-		row, one := on.Show(ctx, id)
+	for _, of := range rowIDs(topic, ids) {
+		row, one := on.Show(ctx, of)
 		if one == nil && row.Status != desk.Parked {
-			one = fmt.Errorf("%s is %s, and %w", id, row.Status, desk.ErrNotParked)
+			one = fmt.Errorf("%s is %s, and %w", of.ID, row.Status, desk.ErrNotParked)
+		}
+		if one == nil && r.refuses != nil {
+			one = r.refuses(on.Desk, ctx, of)
 		}
 		if one == nil {
 			page.Rows = append(page.Rows, row)
@@ -373,6 +374,15 @@ func (p Program) wouldRepair(ctx context.Context, on asked, r repair, topic stri
 		}
 	}
 	return err
+}
+
+// rowIDs returns the rows of a topic that have the ids; "": of any topic.
+func rowIDs(topic string, ids []uuid.UUID) []desk.RowID {
+	rows := make([]desk.RowID, len(ids))
+	for n, id := range ids {
+		rows[n] = desk.RowID{ID: id, Topic: topic}
+	}
+	return rows
 }
 
 func parseIDs(args []string) ([]uuid.UUID, error) {

@@ -60,7 +60,7 @@ func (a *adminHandler) discardParked(w http.ResponseWriter, r *http.Request) {
 }
 
 // A repairing is an action on one parked row.
-type repairing func(desk.Desk, context.Context, uuid.UUID, admin.Actor) (desk.Repaired, error)
+type repairing func(desk.Desk, context.Context, desk.RowID, admin.Actor) (desk.Repaired, error)
 
 func (a *adminHandler) repair(w http.ResponseWriter, r *http.Request, name string, check func(admin.Actor) error, do repairing) {
 	o := a.outlet(w, r)
@@ -70,6 +70,11 @@ func (a *adminHandler) repair(w http.ResponseWriter, r *http.Request, name strin
 	id, err := uuid.Parse(r.PathValue("id"))
 	if err != nil {
 		refuse(w, http.StatusBadRequest, "the id: want a UUID, as GET /parked shows it")
+		return
+	}
+	topic := r.URL.Query().Get("topic")
+	if !pgtext.Fits([]byte(topic)) {
+		refuse(w, http.StatusBadRequest, "topic: want text in UTF-8 without the character NUL")
 		return
 	}
 	var by admin.Actor
@@ -82,7 +87,7 @@ func (a *adminHandler) repair(w http.ResponseWriter, r *http.Request, name strin
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), askLimit)
 	defer cancel()
-	done, err := do(o.desk(), ctx, id, by)
+	done, err := do(o.desk(), ctx, desk.RowID{ID: id, Topic: topic}, by)
 	switch {
 	case errors.Is(err, desk.ErrNotParked):
 		refuse(w, http.StatusNotFound, err.Error())

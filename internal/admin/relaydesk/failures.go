@@ -113,7 +113,7 @@ func scanMapped(one pgx.CollectableRow) (r Row, err error) {
 
 // Show returns one failed row with its headers and payload, or its columns. The error wraps ErrNoFailure if the row is
 // no failed row.
-func (d Desk) Show(ctx context.Context, id uuid.UUID) (Row, error) {
+func (d Desk) Show(ctx context.Context, of RowID) (Row, error) {
 	query, scan := showFailure, func(one pgx.CollectableRow) (r Row, err error) {
 		var payload []byte
 		err = one.Scan(append(r.fields(), &r.Headers, &payload)...)
@@ -123,12 +123,12 @@ func (d Desk) Show(ctx context.Context, id uuid.UUID) (Row, error) {
 	if d.mapped() {
 		query, scan = showMapped, d.scanWhole
 	}
-	rows, err := all(ctx, d.DB, query, pgx.NamedArgs{"table": d.Table.Name, "id": [16]byte(id)}, scan)
+	rows, err := all(ctx, d.DB, query, pgx.NamedArgs{"table": d.Table.Name, "id": [16]byte(of.ID), "topic": of.Topic}, scan)
 	switch {
 	case err != nil:
 		return Row{}, err
 	case len(rows) == 0:
-		return Row{}, fmt.Errorf("%s is %w: perhaps it was published or discarded meanwhile", id, ErrNoFailure)
+		return Row{}, fmt.Errorf("%s is %w: perhaps it was published or discarded meanwhile", of.ID, ErrNoFailure)
 	}
 	return rows[0], nil
 }

@@ -1,6 +1,7 @@
 package desk
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,30 +38,40 @@ var (
 	discarding = action{discardRows, discardMapped, admin.Actor.CheckReasoned}
 )
 
+// A RowID identifies a failed row. Rows of several topics may have one id; then Topic tells them apart. An empty Topic is any topic.
+type RowID struct {
+	ID    uuid.UUID
+	Topic string
+}
+
 // Retry lets a parked row be tried again at once, at its place in the order of its key. The error wraps ErrNotParked if the
 // row is not parked.
-func (d Desk) Retry(ctx context.Context, id uuid.UUID, by admin.Actor) (Repaired, error) {
-	return d.one(ctx, retrying, id, by)
+func (d Desk) Retry(ctx context.Context, of RowID, by admin.Actor) (Repaired, error) {
+	return d.one(ctx, retrying, of, by)
 }
 
 // Discard removes a parked row from the outbox permanently, and the rows that wait behind it are published. A table with a
 // mapping keeps its row; the relay deletes its own copy. Discard requires a reason. The record of it keeps the row. The error
-// wraps ErrNotParked if the row is not parked, and ErrSeveral if rows of several topics are parked under the id, as the copy of a dead
-// letter and a redrive of it may be.
-func (d Desk) Discard(ctx context.Context, id uuid.UUID, by admin.Actor) (Repaired, error) {
-	if err := by.CheckReasoned(); err != nil {
-		return Repaired{}, err
+// wraps ErrNotParked if the row is not parked. It wraps ErrSeveral if rows of several topics are parked under the id, as the copy of a dead
+// letter and a redrive of it may be, and of has no topic.
+func (d Desk) Discard(ctx context.Context, of RowID, by admin.Actor) (Repaired, error) {
+	done, err := d.one(ctx, discarding, of, by)
+	if errors.Is(err, ErrNotParked) {
+		err = cmp.Or(d.CheckOneTopic(ctx, of), err)
 	}
-	if !d.mapped() {
-		topics, err := all(ctx, d.DB, listTopics, pgx.NamedArgs{"id": [16]byte(id)}, pgx.RowTo[string])
-		switch {
-		case err != nil:
-			return Repaired{}, err
-		case len(topics) > 1:
-			return Repaired{}, fmt.Errorf("%s is %w: %s: discard by topic, which takes all parked rows of that topic", id, ErrSeveral, strings.Join(topics, ", "))
-		}
+	return done, err
+}
+
+// CheckOneTopic returns an error that wraps ErrSeveral if Discard would refuse a row because rows of several topics are parked under its id.
+func (d Desk) CheckOneTopic(ctx context.Context, of RowID) error {
+	if d.mapped() || of.Topic != "" {
+		return nil
 	}
-	return d.one(ctx, discarding, id, by)
+	topics, err := all(ctx, d.DB, listTopics, pgx.NamedArgs{"id": [16]byte(of.ID)}, pgx.RowTo[string])
+	if err == nil && len(topics) > 1 {
+		err = fmt.Errorf("%[1]s is %[2]w: %[3]s: name the topic too: outbox-relay parked discard %[1]s --topic TOPIC", of.ID, ErrSeveral, strings.Join(topics, ", "))
+	}
+	return err
 }
 
 // RetryTopic calls Retry for all parked rows of a topic, lowest position first. It returns the number of rows; with an error,
@@ -74,16 +85,16 @@ func (d Desk) DiscardTopic(ctx context.Context, topic string, by admin.Actor) (i
 	return d.many(ctx, discarding, topic, by)
 }
 
-func (d Desk) one(ctx context.Context, a action, id uuid.UUID, by admin.Actor) (Repaired, error) {
+func (d Desk) one(ctx context.Context, a action, of RowID, by admin.Actor) (Repaired, error) {
 	if err := a.check(by); err != nil {
 		return Repaired{}, err
 	}
-	done, err := d.act(ctx, a, by, pgx.NamedArgs{"id": [16]byte(id), "rows": 1})
+	done, err := d.act(ctx, a, by, pgx.NamedArgs{"id": [16]byte(of.ID), "topic": of.Topic, "rows": 1})
 	switch {
 	case err != nil:
 		return Repaired{}, err
 	case len(done) == 0:
-		return Repaired{}, fmt.Errorf("%s is %w: perhaps it was published or discarded meanwhile; see outbox-relay parked list", id, ErrNotParked)
+		return Repaired{}, fmt.Errorf("%s is %w: perhaps it was published or discarded meanwhile; see outbox-relay parked list", of.ID, ErrNotParked)
 	}
 	return done[0], nil
 }

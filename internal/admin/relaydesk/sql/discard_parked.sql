@@ -1,10 +1,19 @@
 -- Discards parked rows, one by its id or all of a topic above a position: deletes the failure and the row, and records both with the
--- operator among the repairs.
+-- operator among the repairs. An id without a topic discards nothing if rows of several topics are parked under it.
 WITH chosen AS MATERIALIZED (
   SELECT position
-  FROM troupe.outbox_failures
+  FROM troupe.outbox_failures AS f
   WHERE status = 'parked'
-    AND CASE WHEN @id::uuid IS NULL THEN topic = @topic AND position > @after ELSE id = @id END
+    AND CASE
+          WHEN @id::uuid IS NULL THEN topic = @topic AND position > @after
+          WHEN @topic <> '' THEN id = @id AND topic = @topic
+          ELSE id = @id AND NOT EXISTS (
+            SELECT
+            FROM troupe.outbox_failures AS other
+            WHERE other.id = @id
+              AND other.status = 'parked'
+              AND other.topic <> f.topic)
+        END
   ORDER BY position
   LIMIT @rows
 ), parked AS (

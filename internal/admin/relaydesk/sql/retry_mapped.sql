@@ -4,7 +4,7 @@ WITH parked AS MATERIALIZED (
   FROM troupe.mapped_failures
   WHERE table_name = @table
     AND status = 'parked'
-    AND CASE WHEN @id::uuid IS NULL THEN topic = @topic AND position > @after ELSE id = @id END
+    AND CASE WHEN @id::uuid IS NULL THEN topic = @topic AND position > @after ELSE id = @id AND (@topic = '' OR topic = @topic) END
   ORDER BY position
   LIMIT @rows
   FOR UPDATE

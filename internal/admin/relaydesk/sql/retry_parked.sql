@@ -4,7 +4,7 @@ WITH parked AS MATERIALIZED (
   SELECT position, id, topic, order_key, attempts, last_error
   FROM troupe.outbox_failures
   WHERE status = 'parked'
-    AND CASE WHEN @id::uuid IS NULL THEN topic = @topic AND position > @after ELSE id = @id END
+    AND CASE WHEN @id::uuid IS NULL THEN topic = @topic AND position > @after ELSE id = @id AND (@topic = '' OR topic = @topic) END
   ORDER BY position
   LIMIT @rows
   FOR UPDATE

@@ -10,5 +10,6 @@ CROSS JOIN LATERAL (
   SELECT CASE WHEN getdatabaseencoding() <> 'UTF8' THEN troupe.outbox_unreadable(o.topic, o.key, o.type, o.headers) END
 ) AS u (reason)
 WHERE t.id = @id
+  AND (@topic = '' OR t.topic = @topic)
 ORDER BY t.status <> 'parked', t.position
 LIMIT 1

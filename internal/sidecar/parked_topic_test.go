@@ -1,0 +1,35 @@
+package sidecar_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Rows of two topics are parked under one id. An operator discards one of them, by its topic.
+func TestARowOfOneTopicIsDiscardedByItsID(t *testing.T) {
+	t.Parallel()
+	environ, conn, _ := site(t)
+	for _, topic := range []string{"a.b.commands", "a.b.dlq"} {
+		_, err := conn.Exec(t.Context(), `WITH new AS (INSERT INTO troupe.outbox (id, topic, key, type, payload) VALUES ($1, $2, 'k', 'T', '{}') RETURNING position)
+			INSERT INTO troupe.outbox_failures (position, id, topic, status, attempts, max_attempts, last_error)
+			SELECT position, $1, $2, 'parked', 1, 1, 'denied' FROM new`, someID, topic)
+		require.NoError(t, err)
+	}
+	discard := []string{"parked", "discard", someID, "--actor", "ann", "--reason", "ticket 4711"}
+	for _, more := range [][]string{nil, {"--dry-run"}} {
+		r := run(t, environ, append(discard, more...)...)
+		require.Equal(t, 1, r.code, more)
+		require.Contains(t, r.stderr, "a.b.commands, a.b.dlq", more)
+	}
+	discard = append(discard, "--topic", "a.b.dlq")
+	r := run(t, environ, append(discard, "--dry-run")...)
+	require.Equal(t, 0, r.code, r.stderr)
+	require.Contains(t, r.stdout, "1 rows: discard would be")
+	require.Contains(t, r.stdout, "a.b.dlq")
+	r = run(t, environ, discard...)
+	require.Equal(t, 0, r.code, r.stderr)
+	require.Contains(t, r.stdout, "a.b.dlq: discarded")
+	require.Equal(t, 1, count(t, conn, "SELECT count(*) FROM troupe.outbox WHERE topic = 'a.b.commands'"))
+	require.Equal(t, 1, count(t, conn, "SELECT count(*) FROM troupe.outbox"))
+}
