@@ -57,10 +57,20 @@ func (f *fleet) apply(ctx context.Context, plans []outboxPlan) error {
 	old := f.list()
 	next := make([]*outlet, len(plans))
 	fresh := make(map[*outlet]*outlet) // to the outlet that it replaces, or nil
+	names := make(map[string]bool)
+	for _, plan := range plans {
+		names[plan.name] = true
+	}
 	for n, plan := range plans {
 		at := slices.IndexFunc(old, func(o *outlet) bool { return o.plan.name == plan.name })
+		if at < 0 { // renamed: the same table, and no plan has its former name
+			at = slices.IndexFunc(old, func(o *outlet) bool { return o.plan.place() == plan.place() && !names[o.plan.name] })
+		}
 		if at >= 0 {
 			changed := plan.changed(old[at].plan)
+			if plan.name != old[at].plan.name {
+				changed = append(changed, "name")
+			}
 			if len(changed) == 0 {
 				next[n] = old[at]
 				continue

@@ -237,3 +237,37 @@ func TestAReloadChangesWhatCanChangeAndNamesWhatCannot(t *testing.T) {
 	require.NotContains(t, p.logs(), "s3cr3t")
 	require.NotContains(t, p.logs(), shop.Config().Password)
 }
+
+// Under another name the outbox is the same table: a reload that renames it neither ends its pause nor begins its counts again.
+func TestARenamedOutboxStaysPaused(t *testing.T) {
+	t.Parallel()
+	environ, conn, topic := site(t)
+	write := func(path, name string) {
+		require.NoError(t, os.WriteFile(path, fmt.Appendf(nil, "brokers: %s\noutboxes:\n  - {name: %s, database-url: %q}\n",
+			variable(environ, "KAFKA_BROKERS"), name, variable(environ, "DATABASE_URL")), 0o600))
+	}
+	path := configFile(t, "")
+	write(path, "shop")
+	p := start(t, nil, "--admin-token-file", tokenFile(t), "--config", path)
+	p.waitReady(http.StatusOK)
+	insert(t, conn, topic, "k")
+	consumer := testkit.Consume(t, testkit.Kafka(t), topic)
+	consumer.WaitN(1)
+	code, _ := p.ask("POST", "/pause", token, "")
+	require.Equal(t, http.StatusOK, code)
+
+	write(path, "store")
+	require.NoError(t, p.cmd.Process.Signal(syscall.SIGHUP))
+	testkit.Wait(t, "the reload", func() (bool, error) { return strings.Contains(p.logs(), "reload: done"), nil })
+	testkit.Wait(t, "the new relay's lease", func() (bool, error) {
+		_, metrics := p.ask("GET", "/metrics", token, "")
+		return strings.Contains(metrics, `outbox_relay_lease_term{outbox="store"} 2`), nil
+	})
+	_, text := p.ask("GET", "/status", token, "")
+	require.Contains(t, text, "paused_since")
+	code, _ = p.ask("POST", "/resume?outbox=store", token, "")
+	require.Equal(t, http.StatusOK, code)
+	insert(t, conn, topic, "k")
+	consumer.WaitN(2)
+	p.waitReady(http.StatusOK)
+}

@@ -90,14 +90,12 @@ func (p Program) plan(cmd *cobra.Command, log zerolog.Logger) (plan, error) {
 func checkTogether(all []outboxPlan) error {
 	tables, slots, ids := make(map[string]string), make(map[string]outboxPlan), make(map[string]string)
 	for _, o := range all {
-		c := o.database.ConnConfig
-		server := fmt.Sprintf("%s %d", c.Host, c.Port)
-		table := fmt.Sprintf("%s %s %s", server, c.Database, o.relay.Table)
+		server, table := o.server(), o.place()
 		if other, there := tables[table]; there {
 			return usagef("outboxes %s and %s: both are one table of one database, which one relay publishes: leave one of them out", other, o.name)
 		}
 		tables[table] = o.name
-		slot := cmp.Or(o.relay.Slot, wal.DefaultSlot(c.Database, o.relay.Table))
+		slot := cmp.Or(o.relay.Slot, wal.DefaultSlot(o.database.ConnConfig.Database, o.relay.Table))
 		other, there := slots[server+" "+slot]
 		if there && (o.relay.Source != relay.Poll || other.relay.Source != relay.Poll) {
 			return usagef("outboxes %s and %s: both have slot %s of one server, which has one reader: give one of them another slot",
@@ -252,6 +250,16 @@ func (p Program) outboxPlan(v values, log zerolog.Logger) (outboxPlan, error) {
 		return outboxPlan{}, usagef("%s (from %s): %w", alertURL.name, v.from[alertURL.name], err)
 	}
 	return out, nil
+}
+
+// server identifies the database server by its address.
+func (o outboxPlan) server() string {
+	return fmt.Sprintf("%s %d", o.database.ConnConfig.Host, o.database.ConnConfig.Port)
+}
+
+// place identifies the table of the outbox.
+func (o outboxPlan) place() string {
+	return fmt.Sprintf("%s %s %s", o.server(), o.database.ConnConfig.Database, o.relay.Table)
 }
 
 // changed returns the names of the settings that differ.
