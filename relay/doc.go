@@ -247,6 +247,7 @@
 //
 //	failure                                effect
 //	another program's slot, at first start continued from its LSN; refused while the other program streams it
+//	the slot of another outbox             left alone: not ready, with the name of that outbox
 //	no slot yet, or lost                   created again; the rows of the table are published, in the order of the mapping's
 //	                                       position or timestamp: with an xid column the unpublished ones, else all
 //	killed while the table is read         it is read again from its first row; rows that were published meanwhile are repeated

@@ -186,6 +186,9 @@ func (r *Relay) giveUpSlot(ctx context.Context, l *lease, s *SlotStatus) error {
 	if _, err := l.renew(ctx, r.pool, nothing); err != nil { // the slot may belong to a new leader by now
 		return err
 	}
+	if err := r.checkSlotOwner(ctx, r.pool); err != nil {
+		return err
+	}
 	if !r.slotGivenUp.Swap(true) {
 		why := fmt.Sprintf("%s: %d MB, the limit is %d MB", errGivenUp, s.RetainedBytes>>20, r.cfg.SlotLimit>>20)
 		r.state.failed(errors.New(why))

@@ -169,6 +169,10 @@ func (r *Relay) leaveSlot(ctx context.Context, db *server, l *lease, st storedSt
 	if !slot.there || r.foreign(slot) != nil {
 		return nil
 	}
+	if err := r.checkSlotOwner(ctx, db); err != nil {
+		r.cfg.Log.Warn().Err(err).Msg("the slot is left alone")
+		return nil
+	}
 	if err = r.freeSlot(ctx, db, slot); err == nil {
 		err = r.dropSlot(ctx, db)
 	}

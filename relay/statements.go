@@ -51,6 +51,8 @@ var (
 	useSlot           = statement("use_slot")
 	findTransaction   = statement("find_transaction")
 	listLeftSlots     = statement("list_left_slots")
+	listSlotUsers     = statement("list_slot_users")
+	readSlotOfOutbox  = statement("read_slot_of_outbox")
 	listDiscards      = statement("list_discards")
 	takeSample        = statement("sample")
 	recordWaiting     = statement("record_waiting")

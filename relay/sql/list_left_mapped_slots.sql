@@ -8,6 +8,7 @@ WHERE s.database = current_database()
   AND s.plugin = 'pgoutput'
   AND s.slot_name <> @slot
   AND t.source = 'wal'
+  AND NOT EXISTS (SELECT FROM troupe.mapped_tables o WHERE o.slot = t.slot AND o.updated_at > t.updated_at) -- the slot is o's by now
   AND (t.name = @table
        OR NOT EXISTS (
          SELECT

@@ -1,0 +1,79 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/troupe-go/troupe/internal/pg"
+)
+
+// A slotUse is an outbox whose state was stored with the configured slot.
+type slotUse struct {
+	Table string
+	At    time.Time // when the state was last stored
+}
+
+// checkSlotOwner returns an error if the slot is the slot of another outbox of this database. A slot belongs to the outbox whose relay was the
+// last one to store its state with it. Two outboxes cannot share a slot: their relays would end each other's streams, and would confirm or
+// drop rows of the other outbox that only the log has.
+//
+// A table that no longer exists owns no slot, since it may be this table under its former name.
+func (r *Relay) checkSlotOwner(ctx context.Context, db querier) error {
+	uses, err := r.slotUses(ctx, db)
+	if err != nil {
+		return fmt.Errorf("look for the owner of slot %s: %w", r.cfg.Slot, err)
+	}
+	var own, last slotUse
+	for _, u := range uses {
+		if u.Table == r.cfg.Table {
+			own = u
+		}
+		if u.At.After(last.At) {
+			last = u
+		}
+	}
+	if !last.At.After(own.At) {
+		return nil
+	}
+	left := fmt.Sprintf("UPDATE troupe.mapped_tables SET slot = NULL WHERE name = %s", literal(last.Table))
+	if last.Table == ownTable {
+		left = fmt.Sprintf("UPDATE troupe.relay_state SET slot = %s WHERE slot = %s", literal("former "+r.cfg.Slot), literal(r.cfg.Slot))
+	}
+	return fmt.Errorf("slot %s is the slot of outbox %s, whose relay stored its state with it at %s: give this relay, of outbox %s, another slot. "+
+		"If no relay reads %[2]s from the slot any more: %[5]s",
+		r.cfg.Slot, last.Table, last.At.UTC().Format(time.RFC3339), r.cfg.Table, left)
+}
+
+// slotUses lists the outboxes of this database whose state was stored with the slot. troupe.outbox is one of them while it is streamed.
+func (r *Relay) slotUses(ctx context.Context, db querier) (uses []slotUse, err error) {
+	args := pg.Args{"slot": r.cfg.Slot, "table": r.cfg.Table}
+	rows, err := db.Query(ctx, listSlotUsers, args)
+	if err == nil {
+		uses, err = pgx.CollectRows(rows, pgx.RowToStructByPos[slotUse])
+	}
+	if err = r.lacksRight(err); err != nil {
+		return nil, err
+	}
+	outbox := slotUse{Table: ownTable}
+	switch err = db.QueryRow(ctx, readSlotOfOutbox, args).Scan(&outbox.At); {
+	case err == nil:
+		uses = append(uses, outbox)
+	case !errors.Is(err, pgx.ErrNoRows):
+		return uses, r.lacksRight(err)
+	}
+	return uses, nil
+}
+
+// lacksRight logs an error of a role with the rights of an older version, which may not read the states of other outboxes, and returns any
+// other error.
+func (r *Relay) lacksRight(err error) error {
+	if denied(err) {
+		r.quiet.failed("slot owner", err)
+		return nil
+	}
+	return err
+}

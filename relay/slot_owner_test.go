@@ -1,0 +1,143 @@
+package relay_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/relay"
+	"github.com/troupe-go/troupe/testkit"
+)
+
+// The relays of two outboxes of a database are configured with one slot, in two processes. The second one leaves the slot alone, also while
+// no relay streams it: rows of the first outbox may be in its log alone.
+func TestARelayLeavesTheSlotOfAnotherOutboxAlone(t *testing.T) {
+	t.Parallel()
+	needsLog(t)
+	for _, c := range []struct {
+		name  string
+		other func(s *stage, slot string) relay.Config
+	}{
+		{"a table with a mapping", func(s *stage, slot string) relay.Config {
+			s.exec("CREATE TABLE public.events (LIKE public.outbox)")
+			cfg := s.mapped("public.events", s.routed(nil))
+			cfg.Publication = "events"
+			return cfg
+		}},
+		{"troupe.outbox", func(s *stage, slot string) relay.Config { return s.wal() }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s, _ := newServer(t, nil)
+			s.exec(debeziumTable)
+			topic := s.eventTopic("order")
+			cfg := s.mapped("public.outbox", s.routed(nil))
+			cfg.Slot, cfg.Publication, cfg.Lease, cfg.Holder = "shared", "mapped", time.Second, "first"
+			first := s.start(cfg)
+			s.waitTable(first)
+			s.insertEvent("order", "k", "0")
+			require.Equal(t, []string{"0"}, values(s.gatherEvents(1, topic)))
+			require.NoError(t, first.stop())
+			testkit.Wait(t, "the end of the stream", func() (bool, error) {
+				return s.count("SELECT count(*) FROM pg_replication_slots WHERE active") == 0, nil
+			})
+			s.insertEvent("order", "k", "1") // only the log has it
+
+			other := c.other(s, "shared")
+			other.Slot, other.Lease, other.Holder = "shared", time.Second, "other"
+			second := s.start(other)
+			waitUnready(t, second, "slot shared", "public.outbox")
+
+			cfg.Holder = "another host"
+			first = s.start(cfg)
+			s.waitTable(first)
+			require.Equal(t, []string{"0", "1"}, values(s.gatherEvents(2, topic)))
+			waitUnready(t, second, "slot shared", "public.outbox")
+			require.NoError(t, first.Ready())
+			require.NoError(t, second.stop())
+		})
+	}
+}
+
+// The relay of troupe.outbox streamed the slot. A table with a mapping does not take it over while no relay streams it.
+func TestAMappedTableLeavesTheSlotOfTheOutboxAlone(t *testing.T) {
+	t.Parallel()
+	needsLog(t)
+	s, _ := newServer(t, nil)
+	s.exec(debeziumTable)
+	first := s.startStreaming(s.wal())
+	require.NoError(t, first.stop())
+	var lsn string
+	confirmed := func() (now string) {
+		require.NoError(t, s.pool.QueryRow(t.Context(), "SELECT confirmed_flush_lsn::text FROM pg_replication_slots").Scan(&now))
+		return now
+	}
+	lsn = confirmed()
+	cfg := s.mapped("public.outbox", s.routed(nil))
+	cfg.Slot, cfg.Publication, cfg.Lease = slotName, "mapped", time.Second
+	second := s.start(cfg)
+	waitUnready(t, second, "slot "+slotName, "troupe.outbox")
+	require.Equal(t, lsn, confirmed())
+	cfg.Slot = "another"
+	require.NoError(t, second.stop())
+	second = s.start(cfg)
+	s.waitTable(second)
+}
+
+// A polling relay of troupe.outbox drops the slot from which the table was streamed, but not if the slot is another outbox's by now.
+func TestAPollLeavesTheSlotOfAnotherOutboxAlone(t *testing.T) {
+	t.Parallel()
+	needsLog(t)
+	s, _ := newServer(t, nil)
+	s.exec(debeziumTable)
+	topic := s.eventTopic("order")
+	outbox := s.startStreaming(s.wal())
+	require.NoError(t, outbox.stop())
+	cfg := s.mapped("public.outbox", s.routed(nil))
+	cfg.Slot, cfg.Publication, cfg.Lease = "shared", "mapped", time.Second
+	mapped := s.start(cfg)
+	s.waitTable(mapped)
+	require.NoError(t, mapped.stop())
+	s.insertEvent("order", "k", "1") // only the log has it
+	poll := s.config()
+	poll.Source, poll.Slot = relay.Poll, "shared"
+	r := s.start(poll)
+	s.insert(s.topic, "k", "a")
+	require.Equal(t, []string{"a"}, values(s.gather(1, s.topic)))
+	require.NoError(t, r.stop())
+	s.waitTable(s.start(cfg))
+	require.Equal(t, []string{"1"}, values(s.gatherEvents(1, topic)))
+}
+
+// A table takes its slot with it under a new name, also if another table has its former name later.
+func TestARenamedTableKeepsItsSlot(t *testing.T) {
+	t.Parallel()
+	needsLog(t)
+	s, _ := newServer(t, nil)
+	s.exec(debeziumTable)
+	topic := s.eventTopic("order")
+	cfg := s.mapped("public.outbox", s.routed(nil))
+	cfg.Slot, cfg.Publication, cfg.Lease = "shared", "mapped", time.Second
+	r := s.start(cfg)
+	s.waitTable(r)
+	require.NoError(t, r.stop())
+	s.insertEvent("order", "k", "1") // only the log has it
+	s.exec("ALTER TABLE public.outbox RENAME TO events")
+	cfg.Table = "public.events"
+	r = s.start(cfg)
+	s.waitTable(r)
+	require.Equal(t, []string{"1"}, values(s.gatherEvents(1, topic)))
+	require.NoError(t, r.stop())
+	s.exec(debeziumTable)
+	r = s.start(cfg)
+	s.waitTable(r)
+	require.NoError(t, r.stop())
+
+	cfg.Table, cfg.Slot, cfg.Publication = "public.outbox", "another", "another"
+	r = s.start(cfg)
+	testkit.Wait(t, "readiness", func() (bool, error) { return r.Ready() == nil, r.Ready() })
+	s.waitTable(r)
+	s.insertEvent("order", "k", "2")
+	require.Equal(t, []string{"1", "2"}, values(s.gatherEvents(2, topic)))
+}
