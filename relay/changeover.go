@@ -62,7 +62,7 @@ func (r *Relay) pollUntilSlot(idle, term context.Context, p *publisher, plan slo
 	var failed error
 	maker.Go(func() {
 		defer stop()
-		conn, from, failed = r.insistOnSlot(making, plan.db, plan.conn)
+		conn, from, failed = r.insistOnSlot(making, plan.db, p.lease, plan.conn)
 	})
 	var err error
 	if r.mapped == nil {
@@ -102,11 +102,11 @@ func (r *Relay) pollUntilSlot(idle, term context.Context, p *publisher, plan slo
 
 // insistOnSlot creates a slot. The server may have no free slot now, so insistOnSlot tries again every slotEvery, until it succeeds, ctx
 // ends or giveUpSlot was called. It returns the connection that created the slot. If no slot was created, it returns the last connection
-// and the LSN 0. Its only error is errServer.
-func (r *Relay) insistOnSlot(ctx context.Context, db *server, conn *wal.Conn) (*wal.Conn, wal.LSN, error) {
+// and the LSN 0. Its only errors are errServer and errLost.
+func (r *Relay) insistOnSlot(ctx context.Context, db *server, l *lease, conn *wal.Conn) (*wal.Conn, wal.LSN, error) {
 	for {
 		done := context.AfterFunc(ctx, conn.Close)
-		from, err := r.makeSlot(ctx, db, conn)
+		from, err := r.makeSlot(ctx, db, l, conn)
 		if err == nil && done() {
 			r.quiet.recovered("slot")
 			return conn, from, nil
@@ -116,7 +116,7 @@ func (r *Relay) insistOnSlot(ctx context.Context, db *server, conn *wal.Conn) (*
 			switch {
 			case ctx.Err() != nil || r.slotGivenUp.Load():
 				return conn, 0, nil
-			case errors.Is(err, errServer):
+			case errors.Is(err, errServer), errors.Is(err, errLost):
 				return conn, 0, err
 			}
 			r.quiet.failed("slot", err)

@@ -203,7 +203,7 @@ func (r *Relay) giveUpSlot(ctx context.Context, l *lease, s *SlotStatus) error {
 	if err := r.freeSlot(ctx, r.pool, slot); err != nil {
 		return err
 	}
-	if err := r.dropSlot(ctx, r.pool); err != nil {
+	if err := r.dropSlot(ctx, r.pool, l); err != nil {
 		return err
 	}
 	r.state.update(func(s *Status) { s.Slot = nil })

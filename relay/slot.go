@@ -141,10 +141,16 @@ func (r *Relay) freeSlot(ctx context.Context, db querier, s slotState) error {
 	return fmt.Errorf("slot %s: %w by process %d", r.cfg.Slot, wal.ErrActive, s.activePID)
 }
 
-func (r *Relay) dropSlot(ctx context.Context, db querier) error {
-	_, err := db.Exec(ctx, "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = $1", r.cfg.Slot)
-	if err != nil {
+// dropSlot drops the slot, if there is one. The error wraps errLost when the term is over.
+func (r *Relay) dropSlot(ctx context.Context, db querier, l *lease) error {
+	var ours bool
+	var dropped int
+	err := db.QueryRow(ctx, dropSlot, l.args(pg.Args{"slot": r.cfg.Slot})).Scan(&ours, &dropped)
+	switch {
+	case err != nil:
 		return fmt.Errorf("drop slot %s: %w", r.cfg.Slot, err)
+	case !ours:
+		return fmt.Errorf("drop slot %s: %w", r.cfg.Slot, errLost)
 	}
 	return nil
 }
@@ -174,7 +180,10 @@ func (r *Relay) leaveSlot(ctx context.Context, db *server, l *lease, st storedSt
 		return nil
 	}
 	if err = r.freeSlot(ctx, db, slot); err == nil {
-		err = r.dropSlot(ctx, db)
+		err = r.dropSlot(ctx, db, l)
+	}
+	if errors.Is(err, errLost) {
+		return err
 	}
 	if err != nil { // the relay tries again when it next begins to poll; under Config.Source Poll neither Status nor Ready shows this slot
 		r.cfg.Log.Error().Err(err).Msg("an unused slot is left, and the server keeps its log for it: drop it by hand")
@@ -185,8 +194,8 @@ func (r *Relay) leaveSlot(ctx context.Context, db *server, l *lease, st storedSt
 // makeSlot drops the slot, if there is one, and creates it again. Some transactions are in progress meanwhile, and the slot does not stream
 // all of their rows. makeSlot returns when all of these have ended and are visible. It waits for every transaction that was open when it
 // began.
-func (r *Relay) makeSlot(ctx context.Context, db *server, conn *wal.Conn) (wal.LSN, error) {
-	if err := r.dropSlot(ctx, db); err != nil {
+func (r *Relay) makeSlot(ctx context.Context, db *server, l *lease, conn *wal.Conn) (wal.LSN, error) {
+	if err := r.dropSlot(ctx, db, l); err != nil {
 		return 0, err
 	}
 	from, err := r.createSlot(ctx, db, conn)

@@ -44,6 +44,7 @@ var (
 	listMissingTables = statement("list_missing_tables")
 	storeState        = statement("store_state")
 	readSlot          = statement("read_slot")
+	dropSlot          = statement("drop_slot")
 	readWalsender     = statement("read_walsender")
 	readStandbyWait   = statement("read_standby_wait")
 	readGuard         = statement("read_guard")
