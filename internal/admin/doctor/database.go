@@ -63,6 +63,7 @@ func (e *examination) database(ctx context.Context) {
 	}
 	if e.has(Relay) {
 		e.owner(ctx, conn)
+		e.partitionOwners(ctx, conn)
 		e.outbox(ctx, conn)
 		e.leader(ctx, conn)
 		e.waiting = waitingTopics(ctx, conn)

@@ -486,3 +486,31 @@ failure  privileges   relay: `+"\uFFFD"+`[2Jshop lacks rights
 	require.NoError(t, err)
 	require.Contains(t, string(text), `"ok":false`)
 }
+
+// A relay of an earlier version, as a member of the owner, made partitions that belong to its own role.
+func TestAPartitionOfAnotherOwnerIsFound(t *testing.T) {
+	t.Parallel()
+	pool := testkit.Database(t)
+	found := func() (all []doctor.Finding) {
+		for _, f := range of(examine(t, doctor.Config{Database: config(pool)}), "partitions") {
+			if strings.Contains(f.Found, "do not belong to its owner") {
+				all = append(all, f)
+			}
+		}
+		return all
+	}
+	require.Empty(t, found())
+	role := grantstest.New(t, pool)
+	var partition, owner string
+	require.NoError(t, pool.QueryRow(t.Context(), `SELECT min(inhrelid::regclass::text), (SELECT quote_ident(pg_get_userbyid(relowner)) FROM pg_class WHERE oid = 'troupe.outbox'::regclass)
+		FROM pg_inherits WHERE inhparent = 'troupe.outbox'::regclass`).Scan(&partition, &owner))
+	exec(t, pool, "ALTER TABLE "+partition+" OWNER TO "+pgx.Identifier{role.Name}.Sanitize())
+	all := found()
+	require.Len(t, all, 1)
+	require.Equal(t, doctor.Warning, all[0].Level)
+	require.Contains(t, all[0].Found, "1 of troupe.outbox")
+	require.Contains(t, all[0].Found, role.Name)
+	_, statement, _ := strings.Cut(all[0].Remedy, "both roles: ")
+	exec(t, pool, statement)
+	require.Empty(t, found())
+}

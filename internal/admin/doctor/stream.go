@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/troupe-go/troupe/internal/pg"
+	"github.com/troupe-go/troupe/internal/plain"
 	"github.com/troupe-go/troupe/internal/wal"
 )
 
@@ -100,6 +101,27 @@ func (e *examination) owner(ctx context.Context, conn *pgx.Conn) {
 		e.Warn("partitions", e.role(conn)+" does not own troupe.outbox, so the relay cannot make partitions",
 			"run the relay as the role that ran migrate, or make partitions by other means before they run out")
 	}
+}
+
+// partitionOwners warns of partitions that do not belong to the owner of the outbox: relays of earlier versions left them with their own role.
+func (e *examination) partitionOwners(ctx context.Context, conn *pgx.Conn) {
+	var others int
+	var roles, first, owner string
+	err := conn.QueryRow(ctx, `
+		SELECT count(*), coalesce(string_agg(DISTINCT pg_get_userbyid(c.relowner)::text, ', '), ''),
+		       coalesce(min(c.relname::text), ''), coalesce(min(pg_get_userbyid(o.relowner)::text), '')
+		FROM pg_class o
+		JOIN pg_inherits i ON i.inhparent = o.oid
+		JOIN pg_class c ON c.oid = i.inhrelid AND c.relowner <> o.relowner
+		WHERE o.oid = 'troupe.outbox'::regclass`).Scan(&others, &roles, &first, &owner)
+	if err != nil || others == 0 {
+		return
+	}
+	to := pgx.Identifier{owner}.Sanitize()
+	e.Warn("partitions", fmt.Sprintf("%d of troupe.outbox do not belong to its owner %s, but to %s: the owner cannot change the table, and DROP OWNED BY "+
+		"for such a role drops partitions with rows that are not published", others, plain.Line(owner, 63), plain.Line(roles, 300)),
+		fmt.Sprintf("for each one, such as %s, as a superuser or a member of both roles: ALTER TABLE %s OWNER TO %s",
+			plain.Line(first, 63), pgx.Identifier{"troupe", first}.Sanitize(), to))
 }
 
 func (e *examination) outbox(ctx context.Context, conn *pgx.Conn) {
