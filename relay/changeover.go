@@ -45,12 +45,9 @@ func (r *Relay) pollUntilSlot(idle, term context.Context, p *publisher, plan slo
 	if err := r.store(idle, plan.db, p.lease, st); err != nil {
 		return st, plan.conn, err
 	}
-	if r.mapped != nil {
-		before, err := visible(idle, plan.db)
-		if err != nil {
-			return st, plan.conn, err
-		}
-		r.mapped.before, r.mapped.beforeOf = &before, plan.db.id
+	before, err := visible(idle, plan.db) // only for a mapped table
+	if err != nil {
+		return st, plan.conn, err
 	}
 	polling, stop := context.WithCancel(idle)
 	defer stop()
@@ -64,7 +61,6 @@ func (r *Relay) pollUntilSlot(idle, term context.Context, p *publisher, plan slo
 		defer stop()
 		conn, from, failed = r.insistOnSlot(making, plan.db, p.lease, plan.conn)
 	})
-	var err error
 	if r.mapped == nil {
 		err = r.poll(polling, term, p, streamedRows{plan.db.id, st.published})
 	} else { // the relay may not delete rows of that table, so it cannot poll it
@@ -95,6 +91,9 @@ func (r *Relay) pollUntilSlot(idle, term context.Context, p *publisher, plan slo
 	st.source, st.sweep, st.lsn = WAL, &now.text, from
 	if err := r.store(idle, plan.db, p.lease, st); err != nil {
 		return st, conn, err
+	}
+	if r.mapped != nil { // another relay may sweep for this slot, or this one for the slot of another relay: then before is not known
+		r.mapped.swept = sweepProgress{server: plan.db.id, sweep: now.text, before: &before}
 	}
 	r.cfg.Log.Info().Str("slot", r.cfg.Slot).Stringer("lsn", from).Msg("slot created")
 	return st, conn, nil

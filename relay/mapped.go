@@ -32,8 +32,6 @@ type mappedTable struct {
 	oid          uint32       // by which the table is recognised in the log after it was renamed
 	maxKept      int          // maxKeptBytes; tests lower it
 	swept        sweepProgress
-	before       *snapshot // taken before the slot was created; nil: not known
-	beforeOf     string    // server process on which before was taken
 }
 
 func newMappedTable(name string, m *mapping.Mapping) (*mappedTable, error) {

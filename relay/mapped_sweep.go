@@ -69,7 +69,7 @@ type sweepProgress struct {
 	sweep  string // storedState.sweep of the slot
 	at     sweepPlace
 
-	before *snapshot             // taken before the slot was created; nil: not known
+	before *snapshot             // taken by this relay before it created the slot; nil: another relay did
 	both   map[sweptRow]struct{} // settled rows that before does not see: the slot may deliver them too
 }
 
@@ -190,9 +190,6 @@ func (m *mappedSweep) open(ctx context.Context) (err error) {
 	t := m.relay.mapped
 	if t.swept.sweep != *m.st.sweep || t.swept.server != m.db.id { // the snapshot of another server may have the same text
 		t.swept = sweepProgress{server: m.db.id, sweep: *m.st.sweep}
-		if t.beforeOf == m.db.id {
-			t.swept.before = t.before
-		}
 	}
 	columns, err := t.columns(ctx, m.relay)
 	if err != nil {

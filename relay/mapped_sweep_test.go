@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/troupe-go/troupe/relay"
 	"github.com/troupe-go/troupe/testkit"
 )
 
@@ -174,4 +175,66 @@ func TestRowsThatWereReadForALostSlotAreNotReadForTheNextOne(t *testing.T) {
 	want = append(want, strconv.Itoa(rows), strconv.Itoa(rows+1))
 	require.Equal(t, want, texts(s.gatherEvents(len(want), topic)))
 	require.NoError(t, r.stop())
+}
+
+// Two relays sweep one after the other for a slot that the second one has created. The first one does not take its snapshot from before
+// its own, earlier slot for the state of this sweep.
+func TestASweepForTheSlotOfAnotherRelayDoesNotSetTheStateBack(t *testing.T) {
+	t.Parallel()
+	needsLog(t)
+	s, _ := newServer(t, nil)
+	s.exec(debeziumTable + `; ALTER TABLE public.outbox ADD xid xid8 NOT NULL DEFAULT pg_current_xact_id()`)
+	s.exec("CREATE TABLE states (n bigint GENERATED ALWAYS AS IDENTITY, published pg_snapshot)")
+	topic := s.eventTopic("order")
+	cfg := s.mapped("public.outbox", s.routed(map[string]string{"table.field.xid": "xid"}))
+	cfg.Lease = time.Second
+	insert := func(payload string) {
+		s.exec("INSERT INTO public.outbox (id, aggregatetype, aggregateid, type, payload) VALUES (troupe.uuidv7(), 'order', 'k', 'T', $1::text::jsonb)", payload)
+	}
+	gone := func() {
+		testkit.Wait(t, "an unused slot", func() (bool, error) {
+			_, err := s.pool.Exec(context.Background(), "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = current_database()")
+			return err == nil, err
+		})
+	}
+
+	ended, again := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	first := cfg
+	first.Holder = "first"
+	first.Hooks.Standing = func(error) {
+		once.Do(func() { close(ended) })
+		<-again
+	}
+	r := s.start(first)
+	s.waitTable(r)
+	insert("0")
+	require.Equal(t, []string{"0"}, values(s.gatherEvents(1, topic)))
+	testkit.Wait(t, "a stored snapshot that sees the row", func() (bool, error) {
+		return s.count("SELECT count(*) FROM troupe.mapped_tables m, public.outbox o WHERE pg_visible_in_snapshot(o.xid, m.published)") == 1, nil
+	})
+	s.exec("UPDATE troupe.relay_leases SET term = term + 1, expires_at = 'epoch', slot = NULL")
+	s.exec("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE active")
+	<-ended
+	gone()
+
+	second := cfg
+	second.Holder = "second"
+	made, err := relay.New(second)
+	require.NoError(t, err)
+	made.Pause() // it creates the slot, and does not sweep
+	other := s.run(made)
+	testkit.Wait(t, "the slot of the second relay", func() (bool, error) {
+		return s.count("SELECT count(*) FROM troupe.mapped_tables WHERE source = 'wal' AND sweep IS NOT NULL") == 1, nil
+	})
+	require.NoError(t, other.stop())
+	s.exec(`CREATE FUNCTION keep_state() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN INSERT INTO public.states (published) VALUES (NEW.published); RETURN NULL; END';
+		CREATE TRIGGER keep_state AFTER UPDATE ON troupe.mapped_tables FOR EACH ROW EXECUTE FUNCTION keep_state()`)
+
+	close(again)
+	s.waitTable(r)
+	insert("1")
+	require.Equal(t, []string{"0", "1"}, values(s.gatherEvents(2, topic)))
+	require.NotZero(t, s.count("SELECT count(*) FROM states"))
+	require.Zero(t, s.count("SELECT count(*) FROM states WHERE NOT coalesce(pg_visible_in_snapshot((SELECT min(xid::text::bigint)::text::xid8 FROM public.outbox), published), false)"))
 }
