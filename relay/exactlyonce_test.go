@@ -526,3 +526,46 @@ func TestExactlyOnceSurvivesARestartOfTheBroker(t *testing.T) {
 	t.Logf("the broker was restarted: %s", strings.TrimSpace(string(out)))
 	s.settleExactly(r, <-loaded)
 }
+
+// Under load every window of rows may end within a transaction, so that a Kafka transaction is open after each window. Failed rows that are
+// due do not wait until the load ends.
+func TestDueRowsDoNotWaitForTheEndOfTheLoadUnderExactlyOnce(t *testing.T) {
+	t.Parallel()
+	needsLog(t)
+	s := newStage(t)
+	const transactions, size = 20, 1501 // rows of a transaction; a window has 2000
+	var due, gone, sent atomic.Int64
+	cfg := s.exactly()
+	cfg.Transactions, cfg.UnknownTopic = 5*time.Millisecond, time.Hour
+	cfg.Hooks.BeforeSend = func(rows int) {
+		switch {
+		case due.Load() == 1 && rows >= 100: // the first rows of the load: their Kafka transaction is open
+			due.Store(2)
+			s.exec("UPDATE troupe.outbox_failures SET next_try = clock_timestamp() + interval '1100 ms'")
+			testkit.Wait(t, "the failed row to be due", func() (bool, error) {
+				return s.count("SELECT count(*) FROM troupe.outbox_failures WHERE next_try <= clock_timestamp()") == 1, nil
+			})
+		case due.Load() == 2 && gone.Load() == 0 && s.count("SELECT count(*) FROM troupe.outbox_failures") == 0:
+			gone.Store(sent.Load())
+		}
+		sent.Add(int64(rows))
+	}
+	r := s.startStreaming(cfg)
+	late := s.flow + ".late.commands"
+	s.exec("INSERT INTO troupe.outbox (topic, key, type, payload) VALUES ($1, 'late', 'Thing', '0')", late)
+	testkit.Wait(t, "a failed row", func() (bool, error) {
+		return s.count("SELECT count(*) FROM troupe.outbox_failures WHERE status = 'retrying'") == 1, nil
+	})
+	s.exec("UPDATE troupe.outbox_failures SET next_try = clock_timestamp() + interval '1 hour'")
+	s.provision(kafka.Topic{Name: late, Partitions: 1})
+	r.Pause()
+	for range transactions {
+		s.exec("INSERT INTO troupe.outbox (topic, key, type, payload) SELECT $1, 'k' || n, 'Thing', '0' FROM generate_series(1, $2::int) n", s.topic, size)
+	}
+	due.Store(1)
+	r.Resume()
+	testkit.Wait(t, "the load", func() (bool, error) { return len(s.committed(s.topic)) == transactions*size, nil })
+	require.Positive(t, gone.Load(), "rows that were sent before the failed row was published")
+	require.Less(t, gone.Load(), int64(transactions*size))
+	require.Len(t, s.committed(late), 1)
+}

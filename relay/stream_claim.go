@@ -35,7 +35,7 @@ func (s *stream) claimRows(ctx context.Context) ([]*item, error) {
 		return s.begun(ctx)
 	}
 	if s.now != nil {
-		items, err := s.part()
+		items, err := s.part(ctx)
 		if err != nil || len(items) > 0 {
 			return items, err
 		}
@@ -59,23 +59,32 @@ func (s *stream) claimRows(ctx context.Context) ([]*item, error) {
 		s.retried = false
 		return s.next(ctx)
 	}
-	if s.ledger.rows > 0 && time.Since(s.tried) >= failureEvery {
-		if time.Since(s.reloaded) >= s.reload { // an operator may have discarded failed rows
-			began := time.Now()
-			if err := s.load(ctx); err != nil {
-				return nil, err
-			}
-			s.reloaded = time.Now()
-			s.reload = max(reloadEvery, 100*s.reloaded.Sub(began)) // so that loads take at most a hundredth of the time
-		}
-		items, err := s.ledger.due(ctx)
-		if err != nil || len(items) > 0 {
-			s.retried = true
-			return items, err
-		}
-		s.tried = time.Now()
+	if items, err := s.due(ctx); err != nil || len(items) > 0 {
+		return items, err
 	}
 	return s.next(ctx)
+}
+
+// due returns failed rows that are due. If it finds none, it looks again after failureEvery.
+func (s *stream) due(ctx context.Context) ([]*item, error) {
+	if s.ledger.rows == 0 || time.Since(s.tried) < failureEvery {
+		return nil, nil
+	}
+	if time.Since(s.reloaded) >= s.reload { // an operator may have discarded failed rows
+		began := time.Now()
+		if err := s.load(ctx); err != nil {
+			return nil, err
+		}
+		s.reloaded = time.Now()
+		s.reload = max(reloadEvery, 100*s.reloaded.Sub(began)) // so that loads take at most a hundredth of the time
+	}
+	items, err := s.ledger.due(ctx)
+	if err != nil || len(items) > 0 {
+		s.retried = true
+		return items, err
+	}
+	s.tried = time.Now()
+	return nil, nil
 }
 
 // holdsRows reports whether rows were read that the publisher has not taken yet.
@@ -114,7 +123,7 @@ func (s *stream) next(ctx context.Context) ([]*item, error) {
 			s.mu.Unlock()
 			tell(s.room)
 			s.passOver(w)
-			items, err := s.part()
+			items, err := s.part(ctx)
 			if err == nil && len(items) == 0 {
 				err = s.releaseWindow()
 			}
@@ -149,8 +158,9 @@ func (s *stream) waits(w *window) (delay time.Duration, until chan struct{}) {
 
 // part returns the unsettled rows of the current window. Under exactly-once it first returns the rows of complete Postgres transactions.
 // When these are settled, it calls reach, which may commit the Kafka transaction. After that it returns the rows of the incomplete Postgres
-// transaction.
-func (s *stream) part() ([]*item, error) {
+// transaction. If the Kafka transaction was committed, failed rows that are due come before these rows: under load every window may end within
+// a transaction.
+func (s *stream) part(ctx context.Context) ([]*item, error) {
 	w := s.now
 	if s.tx != nil && w.upTo > 0 {
 		if items := w.left(w.whole); len(items) > 0 {
@@ -167,6 +177,12 @@ func (s *stream) part() ([]*item, error) {
 			s.rows.Add(1) // count a row, so that storeCheckpoints stores the checkpoint soon
 			return nil, err
 		}
+		if !s.tx.busy() && !s.retried && !s.ending && s.published.Load() >= uint64(s.repeatsUpTo) {
+			if failed, err := s.due(ctx); err != nil || len(failed) > 0 {
+				return failed, err
+			}
+		}
+		s.retried = false
 		s.tx.takes()
 	}
 	return items, nil
@@ -198,10 +214,10 @@ func (s *stream) advancePublished(upTo wal.LSN) {
 // last round. Otherwise the next relay would repeat such transactions from their first row. During a pause finish publishes nothing. Under
 // exactly-once it need not, since consumers of committed messages see no row of these transactions yet.
 func (s *stream) finish(term context.Context, p *publisher) error {
+	s.ending = true
 	if s.tx != nil {
 		return s.finishTransaction()
 	}
-	s.ending = true
 	// The loop also ends with the term. The client may then still hold records of the last send, and another round would overwrite their memory.
 	for found := true; found && term.Err() == nil && !s.relay.gate.closed(); {
 		var err error
@@ -220,7 +236,7 @@ func (s *stream) finish(term context.Context, p *publisher) error {
 // finishTransaction commits the Kafka transaction if it contains only complete Postgres transactions.
 func (s *stream) finishTransaction() error {
 	if s.now != nil {
-		items, err := s.part()
+		items, err := s.part(context.Background())
 		if err == nil && len(items) == 0 {
 			err = s.releaseWindow()
 		}
