@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/troupe-go/troupe/internal/devstack"
 	"github.com/troupe-go/troupe/relay"
 	"github.com/troupe-go/troupe/testkit"
 )
@@ -22,12 +23,7 @@ func TestRowsThatAStreamPublishedAreNotRepeatedWhenTheIDsOfTransactionsComeAgain
 	t.Parallel()
 	needsLog(t)
 	s, server := newServer(t, nil)
-	var bin, data string
-	require.NoError(t, s.pool.QueryRow(t.Context(), "SELECT setting, current_setting('data_directory') FROM pg_config WHERE name = 'BINDIR'").Scan(&bin, &data))
-	reset := filepath.Join(bin, "pg_resetwal")
-	if _, err := os.Stat(reset); err != nil {
-		t.Skip("the installed Postgres lacks pg_resetwal")
-	}
+	s.needsResetLog()
 	r := s.start(s.wal())
 	s.waitStream()
 	s.insert(s.topic, "k", "0")
@@ -50,20 +46,7 @@ func TestRowsThatAStreamPublishedAreNotRepeatedWhenTheIDsOfTransactionsComeAgain
 	testkit.Wait(t, "the old rows to be gone", func() (bool, error) { return s.count("SELECT count(*) FROM troupe.outbox") == 0, nil })
 	require.NoError(t, r.stop())
 
-	address := s.pool.Config().ConnString()
-	s.pool.Close()
-	require.NoError(t, server.Stop(t.Context()))
-	owner, err := os.Stat(data)
-	require.NoError(t, err)
-	command := exec.Command(reset, "-e", "1", "-D", data) // 4,294,967,296 transactions later
-	if of, known := owner.Sys().(*syscall.Stat_t); known && os.Getuid() == 0 {
-		command.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: of.Uid, Gid: of.Gid}}
-		command.Dir = data
-	}
-	out, err := command.CombinedOutput()
-	require.NoError(t, err, string(out))
-	require.NoError(t, server.Start(context.Background()))
-	s.pool = poolOf(t, address)
+	s.resetLog(server, "-e", "1") // 4,294,967,296 transactions later
 	cfg.Pool = s.pool
 	r = s.start(cfg)
 	s.insert(s.topic, "k", "3")
@@ -71,6 +54,73 @@ func TestRowsThatAStreamPublishedAreNotRepeatedWhenTheIDsOfTransactionsComeAgain
 	s.gather(4, s.topic)
 	require.EqualValues(t, 1, r.Status().Published)
 	require.NoError(t, r.stop())
+}
+
+// needsResetLog skips the test if pg_resetwal is missing, and returns its path and the server's data directory.
+func (s *stage) needsResetLog() (reset, data string) {
+	s.t.Helper()
+	var bin string
+	require.NoError(s.t, s.pool.QueryRow(s.t.Context(), "SELECT setting, current_setting('data_directory') FROM pg_config WHERE name = 'BINDIR'").Scan(&bin, &data))
+	reset = filepath.Join(bin, "pg_resetwal")
+	if _, err := os.Stat(reset); err != nil {
+		s.t.Skip("the installed Postgres lacks pg_resetwal")
+	}
+	return reset, data
+}
+
+// resetLog stops the server, calls pg_resetwal with flags, and starts the server again.
+func (s *stage) resetLog(server *devstack.Postgres, flags ...string) {
+	s.t.Helper()
+	reset, data := s.needsResetLog()
+	address := s.pool.Config().ConnString()
+	s.pool.Close()
+	require.NoError(s.t, server.Stop(s.t.Context()))
+	owner, err := os.Stat(data)
+	require.NoError(s.t, err)
+	command := exec.Command(reset, append(flags, "-D", data)...)
+	if of, known := owner.Sys().(*syscall.Stat_t); known && os.Getuid() == 0 {
+		command.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: of.Uid, Gid: of.Gid}}
+		command.Dir = data
+	}
+	out, err := command.CombinedOutput()
+	require.NoError(s.t, err, string(out))
+	require.NoError(s.t, server.Start(context.Background()))
+	s.pool = poolOf(s.t, address)
+}
+
+// After 2^31 transactions the 32 bits of a record's xmin seem to be of a later transaction. The record of a row that an operator has deleted
+// is deleted all the same: other rows of its key wait behind it.
+func TestTheRecordOfADeletedRowIsForgottenHoweverOldItIs(t *testing.T) {
+	t.Parallel()
+	s, server := newServer(t, nil)
+	s.needsResetLog()
+	s.exec(`WITH new AS (INSERT INTO troupe.outbox (topic, key, type, payload) VALUES ('a.b.commands', 'k', 'Thing', '0') RETURNING position, id, topic)
+		INSERT INTO troupe.outbox_failures (position, id, topic, order_key, status, attempts, max_attempts, last_error)
+		SELECT position, id, topic, 'k', 'parked', 1, 1, 'denied' FROM new`)
+	freeze := func() { // no transaction id of before is looked up any more
+		for _, name := range []string{"postgres", "template1", s.pool.Config().ConnConfig.Database} {
+			config := s.pool.Config().ConnConfig.Copy()
+			config.Database = name
+			conn, err := pgx.ConnectConfig(t.Context(), config)
+			require.NoError(t, err)
+			_, err = conn.Exec(t.Context(), "VACUUM FREEZE")
+			require.NoError(t, err)
+			require.NoError(t, conn.Close(t.Context()))
+		}
+		s.exec("UPDATE pg_database SET datfrozenxid = (SELECT datfrozenxid FROM pg_database WHERE datname = current_database()) WHERE NOT datallowconn")
+		s.exec("VACUUM FREEZE pg_database") // the server computes its limit anew
+		s.exec("CHECKPOINT")
+	}
+	freeze()
+	s.resetLog(server, "-x", "2143289344") // the first of a file of pg_xact, and before the limit at which the server stops
+	freeze()
+	s.resetLog(server, "-x", "2148532224") // more than 2^31
+	require.Equal(t, 1, s.count("SELECT count(*) FROM troupe.outbox_failures WHERE age(xmin) < 0"))
+	s.exec("DELETE FROM troupe.outbox")
+	cfg := s.config()
+	cfg.Source, cfg.Delivery = relay.Poll, relay.AtLeastOnce
+	s.start(cfg)
+	testkit.Wait(t, "the record to be gone", func() (bool, error) { return s.count("SELECT count(*) FROM troupe.outbox_failures") == 0, nil })
 }
 
 // A poll removes the rows that a stream has published, once they are old. It publishes a row that was restored since, and keeps the place of

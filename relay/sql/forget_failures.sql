@@ -3,4 +3,5 @@
 -- when every transaction that was open when the record was written has ended.
 DELETE FROM troupe.outbox_failures t
 WHERE NOT EXISTS (SELECT FROM troupe.outbox o WHERE o.position = t.position AND o.id = t.id)
-  AND age(t.xmin) > age(pg_snapshot_xmin(pg_current_snapshot())::xid)
+  -- xmin has 32 bits, and age() of a transaction is negative after 2^31 others: the function returns all 64 bits
+  AND troupe.outbox_inserted_by('9223372036854775807', t.xmin) < pg_snapshot_xmin(pg_current_snapshot())
