@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -80,6 +81,33 @@ func (s *sender) cut(queue []*item) (now, later []*item) {
 		of[topic] = already + i.size
 	}
 	return queue, nil
+}
+
+// firstOfTopics returns the queue with the first record of each topic that the client has not seen before later records of these topics. So
+// these first records are in one send, and if none of the topics has a leader, all are given up after one time limit. Later records of the
+// keys that are moved back stay behind them. A Kafka transaction has no such limit, and its queue is not changed.
+func (s *sender) firstOfTopics(queue []*item) []*item {
+	unseen := func(i *item) bool {
+		_, seen := s.seen[i.record.Topic]
+		return !seen
+	}
+	if s.patience.limit == 0 || !slices.ContainsFunc(queue, unseen) {
+		return queue
+	}
+	first, later := make([]*item, 0, len(queue)), make([]*item, 0, len(queue))
+	begun, behind := make(map[string]struct{}), make(keys)
+	for _, i := range queue {
+		if _, more := begun[i.record.Topic]; more || behind.has(i) {
+			behind.add(i)
+			later = append(later, i)
+			continue
+		}
+		if unseen(i) {
+			begun[i.record.Topic] = struct{}{}
+		}
+		first = append(first, i)
+	}
+	return append(first, later...)
 }
 
 // send sends the items' records, and returns when each is acknowledged or refused. It sets err of each item: nil, the refusal, or

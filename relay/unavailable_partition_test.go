@@ -112,3 +112,39 @@ func TestAPartitionThatTakesRecordsSlowlyIsWaitedFor(t *testing.T) {
 	available.Store(true)
 	testkit.Wait(t, "the row to be published", func() (bool, error) { return r.Status().Deleted == 1, nil })
 }
+
+// The first rows of topics that the relay has not seen are one send, also if each topic has more rows. So the rows of many topics without a
+// leader are given up after one time limit, not after one for each topic. The rows of a key stay in order.
+func TestTheFirstRowsOfNewTopicsAreOneSend(t *testing.T) {
+	t.Parallel()
+	for _, source := range []relay.Source{relay.Poll, relay.WAL} {
+		t.Run(string(source), func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			var topics []string
+			for n := range 5 {
+				topics = append(topics, s.createTopic("new"+strconv.Itoa(n), 1))
+			}
+			s.exec(`INSERT INTO troupe.outbox (topic, key, type, payload)
+				SELECT topic, CASE WHEN n < 2 THEN topic || n ELSE 'shared' END, 'Thing', convert_to(row_number() OVER (ORDER BY topic, n)::text, 'UTF8')
+				FROM unnest($1::text[]) AS topic, generate_series(0, 3) AS n ORDER BY topic, n`, topics)
+			cfg := s.config()
+			cfg.Source, cfg.Delivery = source, relay.AtLeastOnce
+			var sends []int
+			cfg.Hooks.BeforeSend = func(rows int) { sends = append(sends, rows) }
+			r := s.start(cfg)
+			records := s.gather(20, topics...)
+			require.NoError(t, r.stop())
+			require.Equal(t, 5, sends[0], sends)
+			for n, topic := range topics {
+				var shared []string
+				for _, record := range ofKey(records, "shared") {
+					if record.Topic == topic {
+						shared = append(shared, string(record.Value))
+					}
+				}
+				require.Equal(t, []string{strconv.Itoa(4*n + 3), strconv.Itoa(4*n + 4)}, shared)
+			}
+		})
+	}
+}
