@@ -36,6 +36,7 @@ func (v values) takeSecret(s setting, from layer) (found bool, err error) {
 	}
 	if file, is := values[s.fileName()]; is {
 		v.from[s.name], v.path[s.name] = from.from(s.fileName()), file
+		v.text[s.fileName()] = file // for the comparison of a reload
 		if v.text[s.name], err = credentials.ReadFile(file); err != nil {
 			return true, usagef("%s (from %s): %w", s.fileName(), v.from[s.name], err)
 		}
