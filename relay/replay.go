@@ -75,7 +75,7 @@ func (r Replay) Validate() error {
 // continue, also after a kill, run a Replay with From = Position + 1 of the last progress.
 //
 // Run returns an error after a failover or a restart of the server, since the snapshot of published rows is valid on one server process
-// only. While the broker is unavailable, Run waits.
+// only. While the broker is unavailable, Run waits. If ctx ends meanwhile, rows may be published that the last progress does not count.
 //
 // Run uses these fields of cfg: Pool, Brokers, Kafka, Service, ContentType, Avro and AvroTopic. Each row is encoded for its own topic, even
 // with Into.
@@ -108,7 +108,8 @@ func (r Replay) Run(ctx context.Context, cfg Config, progress func(ReplayProgres
 	}
 	p.Position = max(r.From, p.Lowest) - 1
 	client, err := kafka.NewClient(cfg.Brokers, append([]kgo.Opt{
-		kgo.ProducerBatchMaxBytes(batchBytes), kgo.UnknownTopicRetries(1),
+		kgo.ProducerBatchMaxBytes(batchBytes), kgo.UnknownTopicRetries(1), kgo.ProduceRequestTimeout(brokerTimeout),
+		kgo.AllowIdempotentProduceCancellation(), // otherwise Run could not end while a broker does not answer
 	}, cfg.Kafka...)...)
 	if err != nil {
 		return p, fmt.Errorf("replay: %w", err)
