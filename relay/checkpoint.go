@@ -161,10 +161,12 @@ func (t *transactor) resume(ctx context.Context, conn *wal.Conn, system wal.Syst
 // nor a published copy of the row.
 //
 // A server that was set back to an image of its disk keeps its timeline. If the image is from between the commit of a failed row and the
-// commit of its record, this server has no record, and its log ends before the record's LSN.
+// commit of its record, this server has no record, and its log ends before the record's LSN. A checkpoint without the time of a commit is an
+// LSN that was confirmed to Postgres. If that is ahead of the confirmed LSN of this server, the server was set back, and the log may have
+// another commit there.
 func inherits(ctx context.Context, conn *wal.Conn, system wal.System, written wal.LSN, at checkpoint) (bool, error) {
 	if at.timeline == system.Timeline {
-		return at.recorded <= written, nil
+		return at.recorded <= written && !at.committed.IsZero(), nil
 	}
 	end, err := conn.TimelineEnd(ctx, system.Timeline, at.timeline)
 	return max(at.lsn, at.recorded) <= end, err

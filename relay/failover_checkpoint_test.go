@@ -224,3 +224,29 @@ func TestACheckpointIsNotTrustedWithoutTheRecordsOfItsFailures(t *testing.T) {
 	require.Contains(t, r.Status().Repeats, "lost")
 	require.NoError(t, r.stop())
 }
+
+// A relay that has published nothing since its start has stored the LSN that was confirmed to Postgres as its checkpoint, without a time of
+// a commit. The log of a server that is set back to an earlier image of its disk may have another commit that ends at this LSN.
+func TestACheckpointWithoutACommitIsNotTrustedBehindTheConfirmedLSN(t *testing.T) {
+	t.Parallel()
+	needsLog(t)
+	s := newStage(t)
+	cfg := s.exactly()
+	cfg.Slot = "troupe_" + strings.ReplaceAll(s.flow, "-", "_")
+	first := s.startStreaming(cfg)
+	testkit.Wait(t, "a checkpoint", func() (bool, error) { return s.storedCheckpoint(cfg.Slot) != nil, nil })
+	require.NotContains(t, s.storedCheckpoint(cfg.Slot), "committed")
+	require.NoError(t, first.stop())
+	s.insert(s.topic, "k", "written after the server was set back")
+	at := s.checkpointOfLastCommit(cfg.Slot)
+	delete(at, "committed")
+	s.storeCheckpoint(cfg.Slot, at)
+	r := s.start(cfg)
+	s.insert(s.topic, "k", "new")
+	testkit.Wait(t, "the new row", func() (bool, error) {
+		return slices.Contains(values(s.committed(s.topic)), "new"), nil
+	})
+	require.Equal(t, []string{"written after the server was set back", "new"}, values(s.committed(s.topic)))
+	require.Contains(t, r.Status().Repeats, "lost")
+	require.NoError(t, r.stop())
+}
