@@ -31,6 +31,8 @@ CREATE TABLE troupe.inbox_offsets (
   epoch    integer  NOT NULL      -- the highest leader epoch among them
 );
 CREATE INDEX inbox_offsets_lease ON troupe.inbox_offsets (lease_id, high);
+-- Another program's publication may be for all tables, and Postgres then refuses a delete from a table without a replica identity.
+ALTER TABLE troupe.inbox_offsets REPLICA IDENTITY FULL;
 
 -- inbox holds the ids of the messages that a group has handled, other than those in inbox_recent. A row commits with the handler's
 -- own rows, so that a message has its effect once.

@@ -58,6 +58,7 @@ CREATE TABLE troupe.watch_messages (
   id_text          text,                 -- if it is no UUID
   flow_text        text
 ) PARTITION BY LIST (slot);
+ALTER TABLE troupe.watch_messages REPLICA IDENTITY FULL;
 CREATE INDEX watch_messages_causation ON troupe.watch_messages (causation) WHERE causation IS NOT NULL;
 CREATE INDEX watch_messages_correlation ON troupe.watch_messages (correlation);
 CREATE INDEX watch_messages_key ON troupe.watch_messages (key);
@@ -100,6 +101,7 @@ DO $$
 BEGIN
   FOR slot IN 0..15 LOOP
     EXECUTE format('CREATE TABLE troupe.watch_messages_%s PARTITION OF troupe.watch_messages FOR VALUES IN (%s)', slot, slot);
+    EXECUTE format('ALTER TABLE troupe.watch_messages_%s REPLICA IDENTITY FULL', slot); -- as troupe.inbox_offsets
     EXECUTE format('CREATE TABLE troupe.watch_findings_%s PARTITION OF troupe.watch_findings FOR VALUES IN (%s)', slot, slot);
     INSERT INTO troupe.watch_days VALUES (slot, 0);
   END LOOP;
