@@ -162,7 +162,9 @@ func (w *Work) keepsRetrying(ctx context.Context, t target) (again bool, err err
 		why = "answer ignored: its saga does not exist"
 	}
 	if !again || t.tries == early.Attempts+1 && w.pass.exists(t.id) {
-		w.warnings = append(w.warnings, warning{t, why})
+		w.Warn(func() {
+			w.d.cfg.Log.Warn().Str("saga", t.id).Str("step", t.event.Step).Str("message_id", t.event.Message).Msg(why)
+		})
 	}
 	return again, nil
 }

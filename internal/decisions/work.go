@@ -73,14 +73,11 @@ type Work struct {
 	pass             *pass
 	conflictReported bool // Config.Conflict has been called
 	expired          map[expiredKind]int
-	warnings         []warning
+	warnings         []func()
 }
 
-// A warning is the text of a log line about an early answer, the target.
-type warning struct {
-	target target
-	text   string
-}
+// Warn adds a function that logs a line about this transaction. CallHooks calls it, so that a transaction that is rolled back logs nothing.
+func (w *Work) Warn(log func()) { w.warnings = append(w.warnings, log) }
 
 // Begin returns a Work that decides in tx.
 func (d *Decider) Begin(tx pgx.Tx) *Work {
@@ -342,17 +339,16 @@ func (w *Work) callHooksOnCommit(tx pgx.Tx) {
 type expiredKind struct{ saga, hop, event string }
 
 // CallHooks calls Config.Stashed and Config.Decided for everything that this Work has done. It also logs the stashed events that have
-// expired, the events that were not stashed, and the early answers that are ignored or have waited for an hour. If the process ends
-// between the commit and CallHooks, these log lines are lost, as the calls of the hooks are.
+// expired, the events that were not stashed, and the lines of Warn, such as the early answers that are ignored or have waited for an hour.
+// If the process ends between the commit and CallHooks, these log lines are lost, as the calls of the hooks are.
 //
 // Call it after the commit. In a caller's transaction, whose commit is not reported, call it after the last statement.
 func (w *Work) CallHooks() {
 	for _, why := range w.pass.notKept {
 		w.d.cfg.Log.Warn().Str("why", why).Msg("an event is not kept for a saga that has not started; another saga got it")
 	}
-	for _, one := range w.warnings {
-		e := one.target.event
-		w.d.cfg.Log.Warn().Str("saga", one.target.id).Str("step", e.Step).Str("message_id", e.Message).Msg(one.text)
+	for _, log := range w.warnings {
+		log()
 	}
 	for kind, n := range w.expired {
 		w.d.cfg.Log.Info().Str("saga", kind.saga).Str("hop", kind.hop).Str("event", kind.event).Int("events", n).

@@ -339,7 +339,7 @@ func (c *Coordinator) decide(ctx context.Context, tx pgx.Tx, taken []participant
 	c.queryNewDefinitions(w)
 	ms := make([]decisions.Message, 0, len(taken))
 	for i, t := range taken {
-		m, err := c.read(ctx, tx, t.Message)
+		m, err := c.read(ctx, w, tx, t.Message)
 		if err != nil {
 			return w, decisions.FailedAt{Message: i, Err: err}
 		}
@@ -351,11 +351,11 @@ func (c *Coordinator) decide(ctx context.Context, tx pgx.Tx, taken []participant
 // gaveUp handles an exhausted event of the coordinator's own hop. If the dead letter is an answer that the coordinator could not decide
 // on, the saga is parked.
 func (c *Coordinator) gaveUp(ctx context.Context, tx pgx.Tx, e participant.Event[participant.Exhausted]) error {
-	m, err := c.exhausted(ctx, tx, e.Message, decisions.MessageOf(e.Message, c.hop.Name()))
+	w := c.decider.Begin(tx)
+	m, err := c.exhausted(ctx, w, tx, e.Message)
 	if err != nil {
 		return err
 	}
-	w := c.decider.Begin(tx)
 	return w.Finish(ctx, nil, w.Messages(ctx, []decisions.Message{m}))
 }
 
@@ -379,7 +379,7 @@ func (c *Coordinator) handleObserved(ctx context.Context, tx pgx.Tx, in envelope
 	for {
 		w := c.decider.Begin(tx)
 		c.queryNewDefinitions(w)
-		m, err := c.read(ctx, tx, in)
+		m, err := c.read(ctx, w, tx, in)
 		if err == nil {
 			err = w.Messages(ctx, []decisions.Message{m})
 		}

@@ -16,17 +16,17 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// read decodes an event. It decodes the payload only if the event answers a step, or if a known definition starts by it or awaits it.
+// read decodes an event, for a decision of w in tx. It decodes the payload only if the event answers a step, or if a known definition starts by it or awaits it.
 // If the event can never be decoded, the error is permanent.
-func (c *Coordinator) read(ctx context.Context, tx pgx.Tx, in envelope.Message) (decisions.Message, error) {
+func (c *Coordinator) read(ctx context.Context, w *decisions.Work, tx pgx.Tx, in envelope.Message) (decisions.Message, error) {
+	if in.Outcome == envelope.Exhausted {
+		return c.exhausted(ctx, w, tx, in)
+	}
 	topic, err := topics.Parse(in.Topic)
 	if err != nil {
 		return decisions.Message{}, retry.Permanent(err)
 	}
 	m := decisions.MessageOf(in, topic.Hop.Name())
-	if in.Outcome == envelope.Exhausted {
-		return c.exhausted(ctx, tx, in, m)
-	}
 	answers, concerns := m.SagaID != "" && m.SagaStep != "", c.definitions.Concern(m.Hop, m.Type)
 	if !answers && !concerns {
 		return m, nil
