@@ -276,11 +276,7 @@ func (p *pass) decide(message int, id string, e saga.Event) saga.Effects {
 	l.state, l.unlock = s, l.unlock || fx.Unlock
 	finds = append(finds, associations(l)...)
 	for _, left := range fx.Left {
-		for _, by := range associationsOf(s.Saga, l.d.Awaited(), Message{Hop: left.Hop, Type: left.Type, Fields: left.Fields}) {
-			if by.Variable != "" && slices.Contains(finds, by) {
-				l.left = append(l.left, Stashed{Association: by, Event: left})
-			}
-		}
+		l.left = append(l.left, leftBy(l, finds, left)...)
 	}
 	p.decided = append(p.decided, Decided{message, id, p.now, e, s, fx})
 	return fx

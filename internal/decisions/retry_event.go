@@ -208,6 +208,13 @@ func (p *pass) retryEvent(ctx context.Context, body RetryEvent, e saga.Event) er
 	if e.Kind == saga.Started {
 		return p.start(ctx, t)
 	}
+	// If the saga has ended since it refused the event, the event is for the next saga of its value, as an event that the saga had kept.
+	if l := p.sagas[t.id]; e.Kind == saga.Observed && e.Single && l.d != nil && l.state.Ended() {
+		if left := leftBy(l, associations(l), e); len(left) > 0 {
+			l.left = append(l.left, left...)
+			return p.leave(ctx, -1, t.id)
+		}
+	}
 	switch fx := p.decide(-1, t.id, e); {
 	case fx.Refused != "":
 		return p.failed(t, fx.Refused)

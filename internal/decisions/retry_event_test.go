@@ -3,6 +3,7 @@ package decisions
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"testing"
 	"time"
 
@@ -35,4 +36,65 @@ func TestAnEventThatIsTriedAgainIsNoOperatorsAction(t *testing.T) {
 	require.Len(t, m.Log(id), 1)
 	require.NoError(t, take(saga.Event{Kind: saga.Observed, Hop: "payment", Type: "Paid", Message: "m-1"}))
 	require.Equal(t, saga.Completed, m.Sagas()[0].Status)
+}
+
+// TestAnEventThatIsTriedAgainIsForTheNextSagaIfItsOwnHasEnded: a saga refuses the event, since it keeps as many events as it may, and ends
+// before the event is tried again. Without the refusal the saga would have kept the event, and left it for the next saga of its value.
+func TestAnEventThatIsTriedAgainIsForTheNextSagaIfItsOwnHasEnded(t *testing.T) {
+	parcel := func(name string) *saga.Definition {
+		d, err := saga.Parse(fmt.Appendf(nil, `{"saga":%q,"version":1,"key":"id","data":{"id":"string","parcel":"string"},
+		"steps":[{"name":"paid","success":[{"hop":"payment","event":"Paid"}],"timeout":"72h"},
+		 {"name":"delivered","needs":["paid"],"success":[{"hop":"carrier","event":"Delivered","by":{"variable":"parcel","field":"parcel"}}],"timeout":"72h"}]}`, name))
+		require.NoError(t, err)
+		return d
+	}
+	m, err := NewMemory(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), parcel("delivery"), parcel("notice"))
+	require.NoError(t, err)
+	delivered := func(n int, parcel string) Message {
+		return Message{ID: fmt.Sprint("m-", n), Hop: "carrier", Type: "Delivered", Key: "k", Outcome: "success", Fields: map[string]any{"parcel": parcel}}
+	}
+	id, err := m.Start("delivery", map[string]any{"id": "d-1", "parcel": "p-1"})
+	require.NoError(t, err)
+	for n := range 64 {
+		require.NoError(t, m.Take(delivered(n, "p-1")))
+	}
+	var refused []target
+	require.NoError(t, m.pass(func(p *pass) error {
+		err := p.messages(t.Context(), []Message{delivered(64, "p-1")})
+		refused = p.retries
+		return err
+	}))
+	require.Len(t, refused, 1)
+	require.Equal(t, id, refused[0].id)
+	again := func() {
+		text, err := json.Marshal(refused[0].event)
+		require.NoError(t, err)
+		e, err := saga.ReadEvent(text)
+		require.NoError(t, err)
+		require.NoError(t, m.pass(func(p *pass) error { return p.retryEvent(t.Context(), RetryEvent{Saga: id, Event: text}, e) }))
+	}
+	waiting := func() (ids []string) {
+		for _, e := range m.stash {
+			if e.Saga == "delivery" {
+				ids = append(ids, e.Event.Message)
+			}
+		}
+		return ids
+	}
+	_, err = m.Act(id, saga.Event{Kind: saga.ActAbandon, Actor: "ann", Reason: "ticket 4711"})
+	require.NoError(t, err)
+	require.Len(t, waiting(), 64)
+	again()
+	require.Len(t, waiting(), 65)
+	require.Equal(t, "m-64", waiting()[64])
+	again()
+	require.Len(t, waiting(), 65, "a redrive of its dead letter, after another one")
+
+	// The next saga of the value is there already.
+	m.stash = nil
+	next, err := m.Start("delivery", map[string]any{"id": "d-2", "parcel": "p-1"})
+	require.NoError(t, err)
+	again()
+	require.Empty(t, waiting())
+	require.Len(t, m.Log(next), 2)
 }

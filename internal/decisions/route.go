@@ -456,6 +456,16 @@ func (p *pass) grant(ctx context.Context, message int, id string) error {
 	return p.unstash(ctx, message, id)
 }
 
+// leftBy returns e, an event that l has not used, once for each of the associations in finds by whose variable e has found l.
+func leftBy(l *loaded, finds []Association, e saga.Event) (left []Stashed) {
+	for _, by := range associationsOf(l.state.Saga, l.d.Awaited(), Message{Hop: e.Hop, Type: e.Type, Fields: e.Fields}) {
+		if by.Variable != "" && slices.Contains(finds, by) {
+			left = append(left, Stashed{Association: by, Event: e})
+		}
+	}
+	return left
+}
+
 // associations returns the associations by which events find the saga now.
 func associations(l *loaded) (all []Association) {
 	for _, a := range l.d.Awaited() {
