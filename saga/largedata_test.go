@@ -57,3 +57,34 @@ func TestTheCommandsOfADecisionHaveALimitOfBytes(t *testing.T) {
 	require.Equal(t, saga.Running, s.Status, s.Reason)
 	require.Len(t, fx.Commands, 100)
 }
+
+// TestASagaWithTooManyCommandsAtOnceGoesOnByTheNextAnswer: the limit parks it, and each answer to a command that was sent resumes it.
+func TestASagaWithTooManyCommandsAtOnceGoesOnByTheNextAnswer(t *testing.T) {
+	d, err := saga.Parse([]byte(`{"saga":"flight","version":1,"key":"id","data":{"id":"string","passengers":"any","order":"string"},"steps":[
+	 {"name":"seat","forEach":{"list":"data.passengers","as":"passenger","max":100},
+	  "command":{"hop":"seats","type":"Book","input":{"order":"data.order"}},"timeout":"1h","success":[{"event":"Booked"}],"irreversible":"cheap"}]}`))
+	require.NoError(t, err)
+	passengers := make([]any, 40)
+	for i := range passengers {
+		passengers[i] = int64(i)
+	}
+	fields := map[string]any{"id": "1", "passengers": passengers, "order": strings.Repeat("x", 2<<20)}
+	s, fx := saga.Decide(d, saga.State{}, saga.Event{Kind: saga.Started, Fields: fields}, time.Unix(2000, 0))
+	require.Equal(t, saga.Parked, s.Status)
+	first := len(fx.Commands)
+	require.Equal(t, 15, first)
+	sent := fx.Commands
+	for n, parked := range []saga.Status{saga.Parked, saga.Running} {
+		c := sent[n]
+		answer := saga.Event{Kind: saga.Answered, Hop: "seats", Type: "Booked", Outcome: "success", Step: c.Step, Operation: c.Operation, Epoch: c.Epoch}
+		s, fx = saga.Decide(d, s, answer, time.Unix(2001, 0))
+		require.Equal(t, parked, s.Status, s.Reason)
+		sent = append(sent, fx.Commands...)
+	}
+	require.Len(t, sent, 40)
+	for _, c := range sent[2:] {
+		s, _ = saga.Decide(d, s, saga.Event{Kind: saga.Answered, Hop: "seats", Type: "Booked", Outcome: "success", Step: c.Step, Operation: c.Operation},
+			time.Unix(2002, 0))
+	}
+	require.Equal(t, saga.Completed, s.Status)
+}

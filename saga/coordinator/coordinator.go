@@ -401,7 +401,7 @@ func (c *Coordinator) decided(d decisions.Decided) {
 	if d.Effects.Alert == "" {
 		return
 	}
-	c.cfg.Log.Error().Str("saga", d.ID).Str("reason", d.Effects.Alert).Msg("saga parked: a person must act")
+	c.cfg.Log.Error().Str("saga", d.ID).Str("reason", d.Effects.Alert).Msg("saga parked: a person must act, unless an answer that is under way resumes it")
 	if c.cfg.Parked != nil {
 		c.cfg.Parked(d.State, d.Effects.Alert)
 	}
