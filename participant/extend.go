@@ -45,7 +45,8 @@ func (p *Participant) extend(hs []*handler) bool {
 	if !p.running {
 		return false
 	}
-	next := maps.Clone(p.registered())
+	before, next := p.registered(), maps.Clone(p.registered())
+	more := false
 	for _, h := range hs {
 		next[h.topic] = maps.Clone(next[h.topic]) // other goroutines read the present handlers
 		p.observeEventsOf(h)
@@ -53,10 +54,11 @@ func (p *Participant) extend(hs []*handler) bool {
 			p.endRun(mistake{err})
 			return true
 		}
+		// An optional topic that is not local may be made local now. awaitLeftOut does the same with Kafka.
+		more = more || before[h.topic] == nil || p.cfg.Local && before.optional(h.topic) && !next.optional(h.topic)
 	}
-	more := len(next) > len(p.registered())
 	p.handlers.Store(&next)
-	if !more { // each of them gave way to another handler, or took the place of an optional one
+	if !more { // each of them gave way to another handler, or took the place of an optional one whose topic is consumed
 		return true
 	}
 	select {

@@ -77,3 +77,26 @@ func TestAMemberOfLocalWorkRunsWithoutAnOptionalTopicThatItMayNotMakeLocal(t *te
 	s.exec("INSERT INTO troupe.outbox (topic, key, type, payload) VALUES ($1, 'a', 'Count', '{}')", other.Events())
 	<-came
 }
+
+// TestAHandlerInPlaceOfAnOptionalOneMakesItsTopicLocal: the role could not make the topic local when the member started, and may do so now.
+func TestAHandlerInPlaceOfAnOptionalOneMakesItsTopicLocal(t *testing.T) {
+	t.Parallel()
+	s := &stage{t: t, pool: testkit.Database(t), hop: topics.MustHop(testkit.Flow(t), "payment"), local: true}
+	s.exec(counters)
+	role := grantstest.New(t, s.pool, grants.Participant, grants.LocalWork)
+	s.exec("GRANT ALL ON counters, done TO " + role.Name)
+	s.makeLocal()
+	other := []topics.Hop{topics.MustHop(s.hop.Flow(), "other")}
+	p := s.new(func(c *participant.Config) { c.Pool = role.Pool() })
+	participant.Handle(p, count)
+	p.Extension().OnAllOptional(other, func(context.Context, pgx.Tx, []participant.Taken) error { return nil })
+	s.start(p)
+	s.write("a", Count{N: 1})
+	s.waitCount(1, "SELECT count(*) FROM done")
+	s.exec("GRANT EXECUTE ON FUNCTION troupe.make_local(text, text) TO " + role.Name)
+	came := make(chan struct{}, 10)
+	participant.OnAll(p, other, func(context.Context, pgx.Tx, []participant.Taken) error { came <- struct{}{}; return nil })
+	s.waitCount(1, "SELECT count(*) FROM troupe.local_topics WHERE topic = $1", other[0].Events())
+	s.exec("INSERT INTO troupe.outbox (topic, key, type, payload) VALUES ($1, 'a', 'Count', '{}')", other[0].Events())
+	<-came
+}
