@@ -33,3 +33,19 @@ func Values(text []byte) int {
 	}
 	return n
 }
+
+// Exponents returns the number of numbers with an exponent in a JSON text, or more. Written without it, such a number may be much longer.
+func Exponents(text []byte) (n int) {
+	quoted := false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case !quoted && i > 0 && (c == 'e' || c == 'E') && text[i-1] >= '0' && text[i-1] <= '9': // not the end of true
+			n++
+		}
+	}
+	return n
+}

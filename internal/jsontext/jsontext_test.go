@@ -32,3 +32,14 @@ func TestATextHasALimitOfValues(t *testing.T) {
 		}
 	}
 }
+
+func TestExponentsAreCounted(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]int{
+		`[1e5,1E5,1.5e-3,12.0E+1]`:           4,
+		`[true,false,null,15,"1e5","\"1e5"]`: 0,
+		`{"1e5":1e1000}`:                     1,
+	} {
+		require.Equal(t, want, jsontext.Exponents([]byte(text)), text)
+	}
+}

@@ -8,21 +8,25 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/troupe-go/troupe/internal/decisions"
+	"github.com/troupe-go/troupe/internal/jsontext"
 	"github.com/troupe-go/troupe/saga"
 	"github.com/troupe-go/troupe/saga/coordinator"
 )
 
+// mostDigits is the most digits of a number: 1e1000 is read as a thousand digits.
+const mostDigits = 1100
+
 // start starts a saga, or finds it.
 func (s *Sagas) start(r *http.Request, a asked) (out response, err error) {
-	fields, err := saga.ReadFields(a.body)
-	if err != nil {
-		return out, refuse(http.StatusBadRequest, "the variables: %s", err)
-	}
-	if !a.large && sizeOf(fields) > smallBody { // a number such as 1e1000 becomes a thousand digits
+	if !a.large && len(a.body)+jsontext.Exponents(a.body)*mostDigits > smallBody {
 		if !s.large.enter() {
 			return out, errBusy
 		}
 		defer s.large.leave()
+	}
+	fields, err := saga.ReadFields(a.body)
+	if err != nil {
+		return out, refuse(http.StatusBadRequest, "the variables: %s", err)
 	}
 	if fields, err = a.definition.WithKey(fields, a.key); err != nil {
 		return out, refuse(http.StatusUnprocessableEntity, "%s", err)

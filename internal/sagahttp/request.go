@@ -27,27 +27,6 @@ type asked struct {
 	large       bool // it has a place among the large ones
 }
 
-// sizeOf returns the approximate number of bytes of decoded values.
-func sizeOf(v any) (n int) {
-	switch v := v.(type) {
-	case map[string]any:
-		for name, inner := range v {
-			n += len(name) + sizeOf(inner)
-		}
-	case []any:
-		for _, inner := range v {
-			n += sizeOf(inner)
-		}
-	case string:
-		n = len(v)
-	case json.Number:
-		n = len(v)
-	default:
-		n = 8
-	}
-	return n
-}
-
 func (a asked) id() string { return a.saga + "/" + a.key }
 
 func (a asked) location() string {

@@ -368,6 +368,9 @@ func TestSomeRequestsAtOnceMayBeLarge(t *testing.T) {
 	status, got, _ = a.ask("POST", "/sagas/trip/long", long)
 	require.Equal(t, http.StatusServiceUnavailable, status)
 	require.Equal(t, "busy with other large requests: send it again", got["error"])
+	many := `{"more": [` + strings.Repeat("1e1000,", 4500) + "1]}" // decoded, it is refused with status 400
+	status, got, _ = a.ask("POST", "/sagas/trip/many", many)
+	require.Equal(t, http.StatusServiceUnavailable, status, "%v: the numbers were decoded", got)
 	status, _, _ = a.ask("POST", "/sagas/trip/small", `{"nights": 1}`)
 	require.Equal(t, http.StatusAccepted, status)
 	for _, end := range ends {
