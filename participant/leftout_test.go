@@ -191,6 +191,6 @@ func TestHeldMessagesOfATopicThatIsLeftOutAreLogged(t *testing.T) {
 	r.mayRead(false)
 	begin()
 	waitFor(t, "the line", func() bool { return strings.Contains(log.String(), "messages are held of a topic") })
-	require.Contains(t, log.String(), "they are tried again once this client may read it")
+	require.Contains(t, log.String(), "they are tried again once it exists and this client may read it")
 	require.NotContains(t, log.String(), "register its handler again")
 }

@@ -125,7 +125,7 @@ func TestARateLimitHoldsOverAllMembers(t *testing.T) {
 	require.Greater(t, last.Sub(first), (messages-1-n)*per/n, "the whole takes as long as the limit says")
 }
 
-// TestAMessageThatWaitsForItsRateIsVisibleAndBlocksNothing uses a limit that lets one message run.
+// TestAMessageThatWaitsForItsRateIsVisible uses a limit that lets one message run.
 func TestAMessageThatWaitsForItsRateIsVisible(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

@@ -139,7 +139,7 @@ func (p *Participant) warnStranded(found []Stranded) {
 				"add partitions to it, or make them dead letters with troupe held dead-letter")
 		case slices.Contains(p.leftOut, s.Topic):
 			line.Int32("partition", s.Partition).Msg("messages are held of a topic that is not consumed, since it does not exist or may not be read: " +
-				"they are tried again once this client may read it, or make them dead letters with troupe held dead-letter")
+				"they are tried again once it exists and this client may read it; otherwise make them dead letters with troupe held dead-letter")
 		default:
 			line.Int32("partition", s.Partition).Msg("messages are held of a topic that this group does not consume any more: " +
 				"register its handler again, or make them dead letters with troupe held dead-letter")

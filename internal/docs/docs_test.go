@@ -314,7 +314,7 @@ func TestEveryPromiseNamesTestsThatAreThere(t *testing.T) {
 		ids[m[1]] = true
 	}
 	for _, page := range documents(t) {
-		if page == "docs/answers.md" || page == "docs/security.md" || path.Dir(page) == "docs/decisions" {
+		if page != "docs/promises.md" {
 			text += read(t, page)
 		}
 	}
