@@ -87,8 +87,12 @@ func (x *decision) actResume() {
 	if slices.ContainsFunc(x.d.ends, func(e end) bool { return e.End.When == x.s.Held }) {
 		x.s.Passed = append(slices.Clip(x.s.Passed), x.s.Held) // otherwise the condition, which still holds, would park the saga again at once
 	}
+	held := x.s.Held
 	x.s.Held = ""
 	x.takeUp()
+	if held == heldByDeadlines {
+		x.armFirst()
+	}
 }
 
 // actRetry sends the command or the compensation of a failed step again, under another idempotency key. A running step can be retried

@@ -9,11 +9,15 @@ import (
 	"github.com/troupe-go/troupe/internal/moments"
 )
 
+// heldByDeadlines is State.Held of a saga that was parked because a payload of the deadlines that count from its start cannot be evaluated.
+const heldByDeadlines = "deadlines from the start"
+
 // armFirst schedules the deadlines that count from the saga's start. For a saga that waits for its lock, that is the time when it gets
-// the lock.
+// the lock. If a payload cannot be evaluated, armFirst schedules none and parks the saga; they are scheduled when an operator resumes it.
 func (x *decision) armFirst() {
 	due, err := x.deadlinesFrom(-1)
 	if err != nil {
+		x.s.Held = heldByDeadlines
 		x.park(err.Error())
 		return
 	}

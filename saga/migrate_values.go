@@ -30,7 +30,8 @@ func (m *move) compareValues() {
 		return by == "" || phase[by] == Done || tolerated[by] || collects && phase[by] == Intent
 	}
 	var told []string
-	for _, part := range m.to.toCome(phase, m.s.Status == Waiting) {
+	waiting := m.s.Status == Waiting || m.s.Held == heldByDeadlines
+	for _, part := range m.to.toCome(phase, waiting) {
 		for _, name := range part.wants {
 			if !missing(name) || slices.Contains(told, part.name+name) {
 				continue

@@ -20,8 +20,9 @@ type State struct {
 	Status  Status `json:"status"`
 	// Back reports that the saga goes back: it compensates, or was compensating when it was parked.
 	Back bool `json:"back,omitempty"`
-	// Held is set if only an operator can resume the parked saga, and no answer can. It names the cause: a deadline, the condition of
-	// an end, or a step whose effect differs from the saga's decisions, as after a database was set back.
+	// Held is set if only an operator can resume the parked saga, and no answer can. It names the cause: a deadline, the deadlines that
+	// could not be scheduled when the saga got its lock, the condition of an end, or a step whose effect differs from the saga's decisions,
+	// as after a database was set back.
 	Held string `json:"held,omitempty"`
 	// Passed lists the conditions of ends that have parked the saga, and for which an operator has resumed it. They do not park it
 	// again.
