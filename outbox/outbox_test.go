@@ -333,14 +333,7 @@ func TestTextThatIsNotASCIIIsStoredInADatabaseOfAnyEncoding(t *testing.T) {
 			require.NoError(t, pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
 				require.NoError(t, box.Write(ctx, tx, odd))
 				require.NoError(t, box.Write(ctx, tx, odd, plain))
-				all, err := box.Statements(ctx, odd, plain)
-				require.NoError(t, err)
-				for _, one := range all {
-					if _, err := tx.Exec(ctx, one.SQL, one.Args...); err != nil {
-						return err
-					}
-				}
-				return nil
+				return box.WriteSQL(ctx, executes{tx}, odd, plain)
 			}))
 			session, err := pg.SessionPool(pool)
 			require.NoError(t, err)

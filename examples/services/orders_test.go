@@ -18,14 +18,13 @@ import (
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/examples/services"
 	"github.com/troupe-go/troupe/outbox"
-	"github.com/troupe-go/troupe/outbox/sqloutbox"
 	"github.com/troupe-go/troupe/testkit"
 )
 
 // senders holds the ways to write a row and a command in one transaction of the service's own *sql.DB. An error
 // of write rolls it back.
-var senders = map[string]func(ctx context.Context, db *sql.DB, write func(sqloutbox.Tx) error) error{
-	"database/sql": func(ctx context.Context, db *sql.DB, write func(sqloutbox.Tx) error) error {
+var senders = map[string]func(ctx context.Context, db *sql.DB, write func(outbox.SQLTx) error) error{
+	"database/sql": func(ctx context.Context, db *sql.DB, write func(outbox.SQLTx) error) error {
 		tx, err := db.BeginTx(ctx, nil)
 		if err != nil {
 			return err
@@ -35,14 +34,14 @@ var senders = map[string]func(ctx context.Context, db *sql.DB, write func(sqlout
 		}
 		return tx.Commit()
 	},
-	"GORM": func(ctx context.Context, db *sql.DB, write func(sqloutbox.Tx) error) error {
+	"GORM": func(ctx context.Context, db *sql.DB, write func(outbox.SQLTx) error) error {
 		service, err := gorm.Open(postgres.New(postgres.Config{Conn: db}), &gorm.Config{})
 		if err != nil {
 			return err
 		}
 		return service.WithContext(ctx).Transaction(func(tx *gorm.DB) error { return write(tx.Statement.ConnPool) })
 	},
-	"bun": func(ctx context.Context, db *sql.DB, write func(sqloutbox.Tx) error) error {
+	"bun": func(ctx context.Context, db *sql.DB, write func(outbox.SQLTx) error) error {
 		return bun.NewDB(db, pgdialect.New()).RunInTx(ctx, nil, func(_ context.Context, tx bun.Tx) error { return write(tx.Tx) })
 	},
 }
@@ -65,18 +64,17 @@ func TestACommandIsWrittenInTheSendersOwnTransaction(t *testing.T) {
 				defer db.Close()
 				box, err := outbox.New(outbox.Config{Source: "order"})
 				require.NoError(t, err)
-				out := sqloutbox.New(box)
 				entries := []outbox.Entry{
 					{Topic: "a", Key: "k", Body: services.SendReceipt{OrderID: "\"ü\\", Cents: 1}},
 					{Topic: "a", KeyBytes: []byte{0, 0xff}, Type: "Bytes", Payload: []byte{0, '\'', '\\', 0xff}},
 					{Topic: "a", Type: "Tombstone"},
 					{Topic: "a", Type: "Empty", Payload: []byte{}, Headers: []envelope.Header{{Key: "h", Value: []byte{0}}}},
 				}
-				require.NoError(t, send(t.Context(), db, func(tx sqloutbox.Tx) error { return out.Write(t.Context(), tx, entries...) }))
-				require.ErrorIs(t, send(t.Context(), db, func(tx sqloutbox.Tx) error {
-					return errors.Join(out.Write(t.Context(), tx, entries...), undo)
+				require.NoError(t, send(t.Context(), db, func(tx outbox.SQLTx) error { return box.WriteSQL(t.Context(), tx, entries...) }))
+				require.ErrorIs(t, send(t.Context(), db, func(tx outbox.SQLTx) error {
+					return errors.Join(box.WriteSQL(t.Context(), tx, entries...), undo)
 				}), undo)
-				require.ErrorContains(t, out.Write(t.Context(), db, entries...), "no transaction")
+				require.ErrorContains(t, box.WriteSQL(t.Context(), db, entries...), "no transaction")
 
 				type row struct {
 					Type              string

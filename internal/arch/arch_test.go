@@ -48,7 +48,7 @@ var floors = []floor{
 		"internal/credentials/oidc", "internal/formats", "internal/wal", "internal/explore", "internal/flow/asyncapi", "internal/flow/graph", "internal/admin/relaydesk",
 		"internal/devstack", "internal/demo/messages",
 	}},
-	{"dead letters, the outbox for database/sql, and the tests' servers", []string{"internal/deadletter", "internal/schedule", "outbox/sqloutbox", "testkit", "internal/devstack/fetchpostgres"}},
+	{"dead letters, and the tests' servers", []string{"internal/deadletter", "internal/schedule", "testkit", "internal/devstack/fetchpostgres"}},
 	{"the two that run", []string{"participant", "relay"}},
 	{"services of a flow, and decisions on stored sagas", []string{"flow", "internal/decisions"}},
 	{"built on a participant; examination and repair", []string{
@@ -79,7 +79,7 @@ var light = []string{
 
 var libraries = []string{
 	"topics", "retry", "envelope", "schemas", "internal/alert", "migrations", "outbox", "relay", "internal/admin/relaydesk", "internal/mapping", "participant", "internal/admin/repair", "internal/admin/timeline", "internal/admin/doctor",
-	"saga", "saga/coordinator", "internal/decisions", "internal/admin/sagadesk", "internal/explore", "internal/saga/verify", "internal/ambassador", "internal/console", "logbridge", "outbox/sqloutbox", "participant/sqltx",
+	"saga", "saga/coordinator", "internal/decisions", "internal/admin/sagadesk", "internal/explore", "internal/saga/verify", "internal/ambassador", "internal/console", "logbridge", "participant/sqltx",
 	"flow", "internal/flow/asyncapi", "internal/flow/graph", "flow/reactions", "internal/flow/verify", "internal/flow/watch",
 }
 
@@ -238,7 +238,7 @@ func TestAParticipantNeverImportsTheRelay(t *testing.T) {
 // Which driver of database/sql a service uses, and whether its tests use Docker, is its own decision.
 func TestLibrariesNameNoDriver(t *testing.T) {
 	pkgs := list(t)
-	for _, name := range []string{"outbox", "outbox/sqloutbox", "participant", "participant/sqltx", "relay"} {
+	for _, name := range []string{"outbox", "participant", "participant/sqltx", "relay"} {
 		require.NotEmpty(t, pkgs[name].Deps, name)
 		for _, d := range pkgs[name].Deps {
 			for _, driver := range []string{
@@ -250,9 +250,9 @@ func TestLibrariesNameNoDriver(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range []string{"outbox", "participant", "relay"} {
-		require.NotContains(t, pkgs[name].Imports, "database/sql", "%s: package sqlconn knows it", name)
-		require.NotContains(t, pkgs[name].Deps, module+"internal/sqlconn", "%s: only sqloutbox and sqltx import it", name)
+	for _, name := range []string{"participant", "relay"} {
+		require.NotContains(t, pkgs[name].Imports, "database/sql", "%s: outbox, sqltx and sqlconn know it", name)
+		require.NotContains(t, pkgs[name].Imports, module+"internal/sqlconn", "%s: only outbox and sqltx import it", name)
 	}
 }
 

@@ -52,7 +52,7 @@ func TestTheGoInDocumentsIsCodeThatRunsAsATest(t *testing.T) {
 		"docs/choreography.md":  {"flow/example_test.go"},
 		"docs/observability.md": {"logbridge/example_test.go", "telemetry/example_prometheus_test.go"},
 		"docs/database-sql.md": {
-			"outbox/sqloutbox/example_test.go", "examples/services/sqlcsql/payment.go", "examples/services/gormstore/payment.go",
+			"outbox/example_sql_test.go", "examples/services/sqlcsql/payment.go", "examples/services/gormstore/payment.go",
 			"examples/services/bunstore/payment.go", "examples/services/entstore/payment.go",
 		},
 

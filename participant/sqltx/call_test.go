@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/outbox"
-	"github.com/troupe-go/troupe/outbox/sqloutbox"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/participant/sqltx"
 	"github.com/troupe-go/troupe/retry"
@@ -20,9 +19,9 @@ import (
 
 // registerTax registers a reaction that sends a command to its own hop, and the Call that handles that command.
 func registerTax(p *participant.Participant, shipping topics.Hop, tax func(key string) (int64, error)) {
-	out := sqloutbox.New(p.Outbox())
+	out := p.Outbox()
 	sqltx.React(p, shipping, func(ctx context.Context, tx *sql.Tx, e participant.Event[Shipped]) (participant.Outcome, error) {
-		return participant.Done(), out.Write(ctx, tx, outbox.Entry{
+		return participant.Done(), out.WriteSQL(ctx, tx, outbox.Entry{
 			Topic: p.Hop().Commands(), Key: e.Body.OrderID, IdempotencyKey: e.Body.OrderID + "/charge", Body: Charge{OrderID: e.Body.OrderID},
 		})
 	})

@@ -11,7 +11,6 @@ import (
 	"github.com/troupe-go/troupe/internal/devstack"
 	"github.com/troupe-go/troupe/migrations"
 	"github.com/troupe-go/troupe/outbox"
-	"github.com/troupe-go/troupe/outbox/sqloutbox"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/participant/sqltx"
 	"github.com/troupe-go/troupe/topics"
@@ -53,12 +52,12 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	out := sqloutbox.New(p.Outbox())
+	out := p.Outbox()
 	sqltx.Handle(p, func(ctx context.Context, tx *sql.Tx, c participant.Command[ChargePayment]) (participant.Outcome, error) {
 		if err := insertPayment(ctx, tx, c.Body.OrderID, c.Body.Cents); err != nil {
 			return participant.Outcome{}, err
 		}
-		err := out.Write(ctx, tx, outbox.Entry{Topic: "order.mail.commands", Key: c.Body.OrderID, Body: SendReceipt{OrderID: c.Body.OrderID}})
+		err := out.WriteSQL(ctx, tx, outbox.Entry{Topic: "order.mail.commands", Key: c.Body.OrderID, Body: SendReceipt{OrderID: c.Body.OrderID}})
 		return participant.Succeed(PaymentCharged{OrderID: c.Body.OrderID}), err
 	})
 	serving, leave := context.WithCancel(ctx)

@@ -22,7 +22,7 @@
 //	tx.Stmt with a statement of a        an error of database/sql: the statement belongs to another *sql.DB. With sqlc's
 //	service's own *sql.DB                emit_prepared_queries call New(tx), not WithTx
 //
-// To write to the outbox, call Write of package sqloutbox with the *sql.Tx. Pgx returns the participant's pgx.Tx, for functions that need
+// To write to the outbox, call WriteSQL of the participant's Outbox with the *sql.Tx. Pgx returns the participant's pgx.Tx, for functions that need
 // it, such as Schedule and AfterCommit.
 package sqltx
 

@@ -12,7 +12,6 @@ import (
 
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/outbox"
-	"github.com/troupe-go/troupe/outbox/sqloutbox"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/participant/sqltx"
 	"github.com/troupe-go/troupe/retry"
@@ -67,9 +66,9 @@ func TestARowAnAnswerAndAnEntryAreOneTransactionWhereverItIsInterrupted(t *testi
 	participanttest.CrashAtEveryStep(t, participanttest.Config{
 		SQL: tables,
 		Handlers: func(s *participanttest.Stage, p *participant.Participant) {
-			out := sqloutbox.New(p.Outbox())
+			out := p.Outbox()
 			sqltx.Handle(p, func(ctx context.Context, tx *sql.Tx, c participant.Command[Charge]) (participant.Outcome, error) {
-				if err := out.Write(ctx, tx, outbox.Entry{Topic: s.Hop.Flow() + ".mail", Key: "m", Type: "Mail"}); err != nil {
+				if err := out.WriteSQL(ctx, tx, outbox.Entry{Topic: s.Hop.Flow() + ".mail", Key: "m", Type: "Mail"}); err != nil {
 					return participant.Outcome{}, err
 				}
 				statement, err := tx.PrepareContext(ctx, "INSERT INTO payments VALUES ($1, $2)")

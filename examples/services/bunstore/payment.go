@@ -11,7 +11,6 @@ import (
 
 	"github.com/troupe-go/troupe/examples/services"
 	"github.com/troupe-go/troupe/outbox"
-	"github.com/troupe-go/troupe/outbox/sqloutbox"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/participant/sqltx"
 )
@@ -33,7 +32,7 @@ type Payment struct {
 // Register registers the service's handler. receipts is the topic of the hop that sends receipts. db is the service's own; each
 // query names tx as its connection.
 func Register(p *participant.Participant, db *bun.DB, receipts string) {
-	out := sqloutbox.New(p.Outbox())
+	out := p.Outbox()
 	sqltx.Handle(p, func(ctx context.Context, tx *sql.Tx, c participant.Command[services.ChargePayment]) (participant.Outcome, error) {
 		var limit Limit
 		err := db.NewSelect().Conn(tx).Model(&limit).Where("customer = ?", c.Body.Customer).For("UPDATE").Scan(ctx)
@@ -55,7 +54,7 @@ func Register(p *participant.Participant, db *bun.DB, receipts string) {
 			if _, err := db.NewUpdate().Conn(tx).Model(&limit).Set("cents_left = cents_left - ?", c.Body.Cents).WherePK().Exec(ctx); err != nil {
 				return participant.Outcome{}, err
 			}
-			if err := out.Write(ctx, tx, outbox.Entry{
+			if err := out.WriteSQL(ctx, tx, outbox.Entry{
 				Topic: receipts, Key: c.Body.OrderID, Body: services.SendReceipt{OrderID: c.Body.OrderID, Cents: c.Body.Cents},
 			}); err != nil {
 				return participant.Outcome{}, err

@@ -13,7 +13,6 @@ import (
 	"github.com/troupe-go/troupe/examples/services/entstore/ent/limit"
 	"github.com/troupe-go/troupe/examples/services/entstore/ent/payment"
 	"github.com/troupe-go/troupe/outbox"
-	"github.com/troupe-go/troupe/outbox/sqloutbox"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/participant/sqltx"
 )
@@ -30,7 +29,7 @@ func in(tx *sql.Tx) *ent.Client {
 
 // Register registers the service's handler. receipts is the topic of the hop that sends receipts.
 func Register(p *participant.Participant, receipts string) {
-	out := sqloutbox.New(p.Outbox())
+	out := p.Outbox()
 	sqltx.Handle(p, func(ctx context.Context, tx *sql.Tx, c participant.Command[services.ChargePayment]) (participant.Outcome, error) {
 		client := in(tx)
 		left, err := client.Limit.Query().Where(limit.ID(c.Body.Customer)).ForUpdate().Only(ctx)
@@ -52,7 +51,7 @@ func Register(p *participant.Participant, receipts string) {
 			if err := client.Limit.UpdateOneID(c.Body.Customer).AddCentsLeft(-c.Body.Cents).Exec(ctx); err != nil {
 				return participant.Outcome{}, err
 			}
-			if err := out.Write(ctx, tx, outbox.Entry{
+			if err := out.WriteSQL(ctx, tx, outbox.Entry{
 				Topic: receipts, Key: c.Body.OrderID, Body: services.SendReceipt{OrderID: c.Body.OrderID, Cents: c.Body.Cents},
 			}); err != nil {
 				return participant.Outcome{}, err

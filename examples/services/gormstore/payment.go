@@ -12,7 +12,6 @@ import (
 
 	"github.com/troupe-go/troupe/examples/services"
 	"github.com/troupe-go/troupe/outbox"
-	"github.com/troupe-go/troupe/outbox/sqloutbox"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/participant/sqltx"
 )
@@ -40,7 +39,7 @@ func in(ctx context.Context, db *gorm.DB, tx *sql.Tx) *gorm.DB {
 
 // Register registers the service's handler. receipts is the topic of the hop that sends receipts.
 func Register(p *participant.Participant, service *gorm.DB, receipts string) {
-	out := sqloutbox.New(p.Outbox())
+	out := p.Outbox()
 	sqltx.Handle(p, func(ctx context.Context, tx *sql.Tx, c participant.Command[services.ChargePayment]) (participant.Outcome, error) {
 		db := in(ctx, service, tx)
 		var limit Limit
@@ -61,7 +60,7 @@ func Register(p *participant.Participant, service *gorm.DB, receipts string) {
 			if err := db.Model(&limit).Update("cents_left", gorm.Expr("cents_left - ?", c.Body.Cents)).Error; err != nil {
 				return participant.Outcome{}, err
 			}
-			if err := out.Write(ctx, tx, outbox.Entry{
+			if err := out.WriteSQL(ctx, tx, outbox.Entry{
 				Topic: receipts, Key: c.Body.OrderID, Body: services.SendReceipt{OrderID: c.Body.OrderID, Cents: c.Body.Cents},
 			}); err != nil {
 				return participant.Outcome{}, err

@@ -9,14 +9,13 @@ import (
 	"github.com/troupe-go/troupe/examples/services"
 	"github.com/troupe-go/troupe/examples/services/sqlcsql/db"
 	"github.com/troupe-go/troupe/outbox"
-	"github.com/troupe-go/troupe/outbox/sqloutbox"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/participant/sqltx"
 )
 
 // Register registers the service's handler. receipts is the topic of the hop that sends receipts.
 func Register(p *participant.Participant, receipts string) {
-	out := sqloutbox.New(p.Outbox())
+	out := p.Outbox()
 	sqltx.Handle(p, func(ctx context.Context, tx *sql.Tx, c participant.Command[services.ChargePayment]) (participant.Outcome, error) {
 		q := db.New(tx)
 		left, err := q.LockLimit(ctx, c.Body.Customer)
@@ -34,7 +33,7 @@ func Register(p *participant.Participant, receipts string) {
 			if err := q.Spend(ctx, db.SpendParams{Customer: c.Body.Customer, Cents: c.Body.Cents}); err != nil {
 				return participant.Outcome{}, err
 			}
-			if err := out.Write(ctx, tx, outbox.Entry{
+			if err := out.WriteSQL(ctx, tx, outbox.Entry{
 				Topic: receipts, Key: c.Body.OrderID, Body: services.SendReceipt{OrderID: c.Body.OrderID, Cents: c.Body.Cents},
 			}); err != nil {
 				return participant.Outcome{}, err

@@ -1,4 +1,4 @@
-package sqloutbox_test
+package outbox_test
 
 import (
 	"context"
@@ -12,17 +12,10 @@ import (
 	"github.com/troupe-go/troupe/internal/devstack"
 	"github.com/troupe-go/troupe/migrations"
 	"github.com/troupe-go/troupe/outbox"
-	"github.com/troupe-go/troupe/outbox/sqloutbox"
 )
 
-// ChargePayment is the command that an order sends.
-type ChargePayment struct {
-	OrderID string `json:"order_id"`
-	Cents   int64  `json:"cents"`
-}
-
 // place writes an order and the command that follows from it, in one transaction.
-func place(ctx context.Context, db *sql.DB, out *sqloutbox.Outbox, id string, cents int64) error {
+func place(ctx context.Context, db *sql.DB, out *outbox.Outbox, id string, cents int64) error {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
@@ -31,7 +24,7 @@ func place(ctx context.Context, db *sql.DB, out *sqloutbox.Outbox, id string, ce
 	if _, err := tx.ExecContext(ctx, "INSERT INTO orders (id, cents) VALUES ($1, $2)", id, cents); err != nil {
 		return err
 	}
-	if err := out.Write(ctx, tx, outbox.Entry{
+	if err := out.WriteSQL(ctx, tx, outbox.Entry{
 		Topic: "order.payment.commands", Key: id, Body: ChargePayment{OrderID: id, Cents: cents},
 	}); err != nil {
 		return err
@@ -39,7 +32,7 @@ func place(ctx context.Context, db *sql.DB, out *sqloutbox.Outbox, id string, ce
 	return tx.Commit()
 }
 
-func Example() {
+func ExampleOutbox_WriteSQL() {
 	ctx, stop := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer stop()
 	db, end, err := orders(ctx)
@@ -48,12 +41,11 @@ func Example() {
 		return
 	}
 	defer end()
-	o, err := outbox.New(outbox.Config{Source: "order"})
+	out, err := outbox.New(outbox.Config{Source: "order"})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	out := sqloutbox.New(o)
 	fmt.Println(place(ctx, db, out, "o-1", 9_99))
 	fmt.Println(place(ctx, db, out, "o-2", -1) != nil) // a constraint of the table: neither order nor command
 

@@ -1,4 +1,4 @@
-package sqloutbox_test
+package outbox_test
 
 import (
 	"bytes"
@@ -17,11 +17,8 @@ import (
 	"github.com/troupe-go/troupe/internal/outboxrow"
 	"github.com/troupe-go/troupe/internal/sqlconn"
 	"github.com/troupe-go/troupe/outbox"
-	"github.com/troupe-go/troupe/outbox/sqloutbox"
 	"github.com/troupe-go/troupe/testkit"
 )
-
-func TestMain(m *testing.M) { testkit.Main(m) }
 
 func open(t testing.TB, pool *pgxpool.Pool, mode pgx.QueryExecMode) *sql.DB {
 	t.Helper()
@@ -72,7 +69,7 @@ func TestTheRowsAreThoseOfWrite(t *testing.T) {
 		pool := testkit.Database(t)
 		tx, err := open(t, pool, mode).BeginTx(t.Context(), nil)
 		require.NoError(t, err)
-		require.NoError(t, sqloutbox.New(box).Write(t.Context(), tx, all...), "%s", mode)
+		require.NoError(t, box.WriteSQL(t.Context(), tx, all...), "%s", mode)
 		require.Empty(t, stored(t, pool), "not committed")
 		require.NoError(t, tx.Commit())
 		got := stored(t, pool)
@@ -93,14 +90,13 @@ func TestRollbackLeavesNothing(t *testing.T) {
 	db := open(t, pool, pgx.QueryExecModeCacheStatement)
 	tx, err := db.BeginTx(t.Context(), nil)
 	require.NoError(t, err)
-	out := sqloutbox.New(box)
-	require.NoError(t, out.Write(t.Context(), tx, outbox.Entry{Topic: "t", Type: "T"}))
-	require.ErrorIs(t, out.Write(t.Context(), tx, outbox.Entry{Topic: "t", Type: "T", Payload: bytes.Repeat([]byte("x"), 1_000_001)}), outbox.ErrTooLarge)
-	require.NoError(t, out.Write(t.Context(), tx), "no entry is no error, and a refused one leaves the transaction usable")
-	require.NoError(t, out.Write(t.Context(), tx, outbox.Entry{Topic: "t", Type: "T"}))
+	require.NoError(t, box.WriteSQL(t.Context(), tx, outbox.Entry{Topic: "t", Type: "T"}))
+	require.ErrorIs(t, box.WriteSQL(t.Context(), tx, outbox.Entry{Topic: "t", Type: "T", Payload: bytes.Repeat([]byte("x"), 1_000_001)}), outbox.ErrTooLarge)
+	require.NoError(t, box.WriteSQL(t.Context(), tx), "no entry is no error, and a refused one leaves the transaction usable")
+	require.NoError(t, box.WriteSQL(t.Context(), tx, outbox.Entry{Topic: "t", Type: "T"}))
 	require.NoError(t, tx.Rollback())
 	require.Empty(t, stored(t, pool))
-	require.ErrorContains(t, out.Write(t.Context(), db, outbox.Entry{Topic: "t", Type: "T"}), "no transaction")
+	require.ErrorContains(t, box.WriteSQL(t.Context(), db, outbox.Entry{Topic: "t", Type: "T"}), "no transaction")
 	require.Empty(t, stored(t, pool))
 }
 
@@ -117,7 +113,7 @@ func TestItNotifies(t *testing.T) {
 		require.NoError(t, err)
 		tx, err := open(t, pool, pgx.QueryExecModeCacheStatement).BeginTx(t.Context(), nil)
 		require.NoError(t, err)
-		require.NoError(t, sqloutbox.New(box).Write(t.Context(), tx,
+		require.NoError(t, box.WriteSQL(t.Context(), tx,
 			outbox.Entry{Topic: "a.b", Type: "T"}, outbox.Entry{Topic: "c-d", Type: "T"}))
 		require.NoError(t, tx.Commit())
 		for _, topic := range want {
@@ -139,7 +135,7 @@ func TestUnderAPgxTransactionItWritesWithIt(t *testing.T) {
 	require.NoError(t, pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
 		queues.Tx = tx
 		return sqlconn.With(t.Context(), queues, func(tx *sql.Tx) error {
-			return sqloutbox.New(box).Write(t.Context(), tx, outbox.Entry{Topic: "t", Type: "T"})
+			return box.WriteSQL(t.Context(), tx, outbox.Entry{Topic: "t", Type: "T"})
 		})
 	}))
 	require.NotZero(t, queues.batch.Len())
@@ -155,4 +151,12 @@ type queueing struct {
 func (q *queueing) QueueBatch(b *pgx.Batch) error {
 	q.batch.QueuedQueries = append(q.batch.QueuedQueries, b.QueuedQueries...)
 	return nil
+}
+
+// executes is a transaction of a client other than database/sql that has the method WriteSQL needs.
+type executes struct{ pgx.Tx }
+
+func (tx executes) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	_, err := tx.Exec(ctx, query, args...)
+	return nil, err
 }

@@ -2,6 +2,8 @@ package outbox
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -9,24 +11,61 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/troupe-go/troupe/internal/outboxrow"
+	"github.com/troupe-go/troupe/internal/sqlconn"
 )
 
-// maxRows is the largest number of rows of one Statement.
+// SQLTx is a transaction of database/sql: a *sql.Tx, the DBTX of code that sqlc generates, the Tx in a bun.Tx, a ConnPool of GORM.
+type SQLTx interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+}
+
+var errNoTransaction = errors.New("outbox: a *sql.DB is no transaction: its entries would be published although your own rows are rolled back; call BeginTx")
+
+// WriteSQL is Write for a transaction of database/sql: of pgx's stdlib, of lib/pq, or the *sql.Tx that package sqltx gives to a
+// participant's handler. It refuses a *sql.DB. It cannot check other values: tx must be a transaction.
+//
+//	transaction                           statements
+//	of the service's own *sql.DB          one for up to 100 entries, and one for the notification if it is due
+//	of a handler (package sqltx)          no statements of their own: the entries are sent with the handler's next statement or COMMIT,
+//	                                      which then returns any error of Postgres
+//
+// With lib/pq each statement is two round trips, unless the connection sets binary_parameters.
+func (o *Outbox) WriteSQL(ctx context.Context, tx SQLTx, entries ...Entry) error {
+	switch tx := tx.(type) {
+	case *sql.DB:
+		return errNoTransaction
+	case *sql.Tx:
+		if under, ok := sqlconn.Pgx(tx); ok {
+			return o.Write(ctx, under, entries...)
+		}
+	}
+	statements, err := o.statements(ctx, entries...)
+	if err != nil {
+		return err
+	}
+	for _, s := range statements {
+		if _, err := tx.ExecContext(ctx, s.sql, s.args...); err != nil {
+			return fmt.Errorf("outbox: write: %w", err)
+		}
+	}
+	return nil
+}
+
+// maxRows is the largest number of rows of one statement.
 const maxRows = 100
 
 // notifyText is the statement notify with the array as text, for clients that cannot send an array.
 const notifyText = "SELECT pg_notify('" + outboxrow.Channel + "', topic) FROM unnest($1::text::text[]) AS topic"
 
-// A Statement is SQL with the values of its parameters, for clients other than pgx. Each value is a string, a []byte or nil. Only a
+// A statement is SQL with the values of its parameters, for clients other than pgx. Each value is a string, a []byte or nil. Only a
 // statement of a Check may have values of other types.
-type Statement struct {
-	SQL  string
-	Args []any
+type statement struct {
+	sql  string
+	args []any
 }
 
-// Statements returns statements that add entries as Write does, for a transaction of a client other than pgx. Execute all of them in that
-// transaction, in their order. Package sqloutbox does so with database/sql.
-func (o *Outbox) Statements(ctx context.Context, entries ...Entry) ([]Statement, error) {
+// statements returns statements that add entries as Write does. All of them must be executed in one transaction, in their order.
+func (o *Outbox) statements(ctx context.Context, entries ...Entry) ([]statement, error) {
 	if len(entries) == 0 {
 		return nil, nil
 	}
@@ -34,23 +73,23 @@ func (o *Outbox) Statements(ctx context.Context, entries ...Entry) ([]Statement,
 	if err := o.Render(ctx, &r, entries...); err != nil {
 		return nil, err
 	}
-	var all []Statement
+	var all []statement
 	for from := 0; from < len(r.ids); from += maxRows {
 		all = append(all, r.insert(from, min(from+maxRows, len(r.ids))))
 	}
 	for _, q := range r.along.QueuedQueries {
-		all = append(all, Statement{q.SQL, q.Arguments})
+		all = append(all, statement{q.SQL, q.Arguments})
 	}
 	if named := o.hints.due(time.Now(), r.topics); len(named) > 0 {
 		// due names only topics without characters that must be escaped in the text of an array.
-		all = append(all, Statement{notifyText, []any{`{"` + strings.Join(named, `","`) + `"}`}})
+		all = append(all, statement{notifyText, []any{`{"` + strings.Join(named, `","`) + `"}`}})
 	}
 	return all, nil
 }
 
 // insert returns the statement that inserts the rows with the indexes from ≤ i < to. Postgres assigns the positions in the order of
 // VALUES.
-func (r *Rows) insert(from, to int) Statement {
+func (r *Rows) insert(from, to int) statement {
 	var sql strings.Builder
 	sql.WriteString("INSERT INTO troupe.outbox (id, topic, key, key_bytes, type, headers, raw_headers, payload)\nVALUES ")
 	args := make([]any, 0, 8*(to-from))
@@ -78,7 +117,7 @@ func (r *Rows) insert(from, to int) Statement {
 		// The server casts the text, so that a client needs to know only the types text and bytea.
 		fmt.Fprintf(&sql, "($%d::text::uuid, $%d::text, %s, %s, $%d::text, %s, %s, $%d::bytea)", n+1, n+2, key, keyBytes, n+5, headers, rawHeaders, n+8)
 	}
-	return Statement{sql.String(), args}
+	return statement{sql.String(), args}
 }
 
 // text returns s as a value, or nil if s is nil: a client may send a nil pointer as a value instead of NULL.
