@@ -24,7 +24,6 @@ import (
 	"github.com/troupe-go/troupe/flow/reactions"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/testkit"
-	"github.com/troupe-go/troupe/testkit/participanttest"
 	"github.com/troupe-go/troupe/topics"
 )
 
@@ -102,10 +101,10 @@ func (w *webhook) await(t testing.TB, n int) []string {
 }
 
 // withAlerts lets a stage's services post alerts to w, and changes their declared expectation.
-func withAlerts(t testing.TB, w *webhook, change func(*reactions.Expectation), more ...func(*flow.Service)) participanttest.Config {
-	return participanttest.Config{
+func withAlerts(t testing.TB, w *webhook, change func(*reactions.Expectation), more ...func(*flow.Service)) testkit.StageConfig {
+	return testkit.StageConfig{
 		Hop: "watch", Participant: participant.Config{Retry: quick},
-		Handlers: func(s *participanttest.Stage, p *participant.Participant) {
+		Handlers: func(s *testkit.Stage, p *participant.Participant) {
 			service, err := flow.New(flow.Config{
 				Participant: p, Declared: watching(s.Hop.Flow(), change), Log: testkit.Logger(t),
 				AlertURL: w.URL, AlertHeader: http.Header{"Authorization": {"Bearer secret"}},
@@ -173,7 +172,7 @@ func TestMissedExpectationsAreAlertedWhileTheBrokerIsAway(t *testing.T) {
 	var way network
 	cfg := withAlerts(t, w, func(e *reactions.Expectation) { e.Within = "3s" })
 	cfg.Participant.Kafka = []kgo.Opt{kgo.Dialer(way.dial)}
-	s := participanttest.New(t, cfg)
+	s := testkit.NewStage(t, cfg)
 	s.Send(event(s, "shipping", "o-0", Shipped{}), event(s, "payment", "o-0", Paid{1}))
 	s.Send(event(s, "payment", "o-1", Paid{1}), event(s, "payment", "<o-2>", Paid{1}), event(s, "payment", "o-3", Paid{1}))
 	s.Settle()
@@ -279,7 +278,7 @@ func TestAnEventThatComesWhileItsAlertIsPostedIsReportedAfterIt(t *testing.T) {
 		}
 		return http.StatusOK
 	})
-	s := participanttest.New(t, withAlerts(t, w, nil))
+	s := testkit.NewStage(t, withAlerts(t, w, nil))
 	s.Send(event(s, "payment", "o-1", Paid{1}))
 	s.Settle()
 	s.Advance(time.Minute)
@@ -297,7 +296,7 @@ func TestAnEventThatComesWhileItsAlertIsPostedIsReportedAfterIt(t *testing.T) {
 func TestAnEventThatComesLateIsReportedByAnEvent(t *testing.T) {
 	t.Parallel()
 	w := newWebhook(t, nil)
-	s := participanttest.New(t, lateStage(t, w))
+	s := testkit.NewStage(t, lateStage(t, w))
 	s.Send(event(s, "payment", "o-1", Paid{1}), event(s, "payment", "o-2", Paid{1}))
 	s.Settle()
 	s.Send(event(s, "shipping", "o-2", Shipped{}))
@@ -319,13 +318,13 @@ func TestAnEventThatComesLateIsReportedByAnEvent(t *testing.T) {
 func TestALateEventIsReportedOnceWhereverItIsInterrupted(t *testing.T) {
 	t.Parallel()
 	cfg := lateStage(t, newWebhook(t, nil))
-	participanttest.CrashAtEveryStep(t, cfg, func(s *participanttest.Stage) envelope.Message {
+	testkit.CrashAtEveryStep(t, cfg, func(s *testkit.Stage) envelope.Message {
 		s.Send(event(s, "payment", "o-1", Paid{1}))
 		s.Settle()
 		s.Advance(time.Minute)
 		s.Settle()
 		return event(s, "shipping", "o-1", Shipped{})
-	}, participanttest.Query("SELECT met_at IS NULL, raised_at IS NULL FROM troupe.expectations"))
+	}, testkit.Query("SELECT met_at IS NULL, raised_at IS NULL FROM troupe.expectations"))
 }
 
 // TestALateHandlerFitsTheDeclaration checks the errors of Run.
@@ -365,7 +364,7 @@ func TestALateHandlerFitsTheDeclaration(t *testing.T) {
 }
 
 // lateStage returns a service that reports late events with Notify.
-func lateStage(t testing.TB, w *webhook) participanttest.Config {
+func lateStage(t testing.TB, w *webhook) testkit.StageConfig {
 	return withAlerts(t, w, func(e *reactions.Expectation) {
 		flow, _, _ := strings.Cut(e.Raise.Topic, ".")
 		e.Late = []reactions.Message{events(flow, "watch", "Notify")}

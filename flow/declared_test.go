@@ -13,7 +13,7 @@ import (
 	"github.com/troupe-go/troupe/flow/reactions"
 	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/participant"
-	"github.com/troupe-go/troupe/testkit/participanttest"
+	"github.com/troupe-go/troupe/testkit"
 	"github.com/troupe-go/troupe/topics"
 )
 
@@ -97,10 +97,10 @@ func TestADeclarationThatCannotBeKeptIsRefused(t *testing.T) {
 
 // tellerStage returns a service that reacts to Paid as the message instructs it. It may send Notify to the customer and emit
 // Shipped or Refused.
-func tellerStage(t testing.TB) participanttest.Config {
-	return participanttest.Config{
+func tellerStage(t testing.TB) testkit.StageConfig {
+	return testkit.StageConfig{
 		Hop: "teller", Participant: participant.Config{Retry: quick}, SQL: shipments,
-		Handlers: func(s *participanttest.Stage, p *participant.Participant) {
+		Handlers: func(s *testkit.Stage, p *participant.Participant) {
 			name := s.Hop.Flow()
 			service := bind(t, p, reactions.Service{
 				Hop:    name + ".teller",
@@ -147,7 +147,7 @@ func tellerStage(t testing.TB) participanttest.Config {
 // without any message is an error.
 func TestAReactionSaysWhatItDeclares(t *testing.T) {
 	t.Parallel()
-	s := participanttest.New(t, tellerStage(t))
+	s := testkit.NewStage(t, tellerStage(t))
 	for reason, want := range map[string]string{
 		"nothing":                "without an outcome",
 		"done":                   "ended without an outcome: it is declared to send",
@@ -169,10 +169,10 @@ func TestAReactionSaysWhatItDeclares(t *testing.T) {
 	succeeds, refuses := failure(s, "payment", "a", Refused{"succeed"}), failure(s, "payment", "b", Refused{"refuse"})
 	commands := failure(s, "payment", "c", Refused{"command"})
 	s.Send(succeeds, refuses, commands)
-	shipped := participanttest.Await[Shipped](s, succeeds).Message
+	shipped := testkit.Await[Shipped](s, succeeds).Message
 	require.Equal(t, envelope.Success, shipped.Outcome)
 	require.Equal(t, succeeds.IdempotencyKey+"/teller", shipped.IdempotencyKey)
-	require.Equal(t, envelope.Failure, participanttest.Await[Refused](s, refuses).Message.Outcome)
+	require.Equal(t, envelope.Failure, testkit.Await[Refused](s, refuses).Message.Outcome)
 	s.Settle()
 	require.Len(t, s.Entries(topics.MustHop(s.Hop.Flow(), "customer").Commands()), 1)
 
@@ -181,7 +181,7 @@ func TestAReactionSaysWhatItDeclares(t *testing.T) {
 		m.ID = envelope.NewID()
 		s.Send(*m)
 	}
-	participanttest.Await[Shipped](s, succeeds)
+	testkit.Await[Shipped](s, succeeds)
 	s.Settle()
 	require.Equal(t, 3, count(t, s, "SELECT count(*) FROM shipments"), "the handler has not run again")
 	require.Len(t, s.Entries(topics.MustHop(s.Hop.Flow(), "customer").Commands()), 1)
@@ -193,11 +193,11 @@ func TestAServiceStartsWhatItDeclares(t *testing.T) {
 	cfg := tellerStage(t)
 	var out *outbox.Outbox
 	handlers := cfg.Handlers
-	cfg.Handlers = func(s *participanttest.Stage, p *participant.Participant) {
+	cfg.Handlers = func(s *testkit.Stage, p *participant.Participant) {
 		handlers(s, p)
 		out = p.Outbox()
 	}
-	s := participanttest.New(t, cfg)
+	s := testkit.NewStage(t, cfg)
 	write := func(body any) error {
 		return pgx.BeginFunc(t.Context(), s.Pool, func(tx pgx.Tx) error {
 			return out.Write(t.Context(), tx, outbox.Entry{Topic: s.Hop.Flow() + ".customer.commands", Key: "o-1", Body: body})

@@ -12,14 +12,14 @@ import (
 	"github.com/troupe-go/troupe/flow"
 	"github.com/troupe-go/troupe/flow/reactions"
 	"github.com/troupe-go/troupe/participant"
-	"github.com/troupe-go/troupe/testkit/participanttest"
+	"github.com/troupe-go/troupe/testkit"
 )
 
 // observerStage returns a service that expects Shipped or Refused within 30 s after Paid.
-func observerStage(t testing.TB) participanttest.Config {
-	return participanttest.Config{
+func observerStage(t testing.TB) testkit.StageConfig {
+	return testkit.StageConfig{
 		Hop: "watch", Participant: participant.Config{Retry: quick},
-		Handlers: func(s *participanttest.Stage, p *participant.Participant) {
+		Handlers: func(s *testkit.Stage, p *participant.Participant) {
 			name := s.Hop.Flow()
 			service := bind(t, p, reactions.Service{
 				Hop: name + ".watch",
@@ -40,7 +40,7 @@ const timedOut = `failure o-1 TimedOut {"Missing":["o-1","{\"Cents\":999}"]}`
 // TestAnExpectedEventThatDoesNotComeIsRaisedOnce also checks that a late or repeated message changes nothing.
 func TestAnExpectedEventThatDoesNotComeIsRaisedOnce(t *testing.T) {
 	t.Parallel()
-	s := participanttest.New(t, observerStage(t))
+	s := testkit.NewStage(t, observerStage(t))
 	paid, shipped := event(s, "payment", "o-1", Paid{999}), event(s, "shipping", "o-1", Shipped{})
 	s.Send(paid, paid, event(s, "payment", "o-1", Paid{1}))
 	s.Settle()
@@ -62,7 +62,7 @@ func TestAnExpectedEventThatDoesNotComeIsRaisedOnce(t *testing.T) {
 // each of the expected types.
 func TestAnExpectedEventInTimeRaisesNothing(t *testing.T) {
 	t.Parallel()
-	s := participanttest.New(t, observerStage(t))
+	s := testkit.NewStage(t, observerStage(t))
 	s.Send(event(s, "payment", "behind", Paid{1}), event(s, "payment", "other", Paid{1}), event(s, "shipping", "before", Shipped{}))
 	s.Settle()
 	require.Len(t, s.Deadlines(), 2)
@@ -78,11 +78,11 @@ func TestAnExpectedEventInTimeRaisesNothing(t *testing.T) {
 // TestAnExpectationIsWholeWhereverItIsInterrupted cuts the connection at each statement of its beginning and of its end.
 func TestAnExpectationIsWholeWhereverItIsInterrupted(t *testing.T) {
 	t.Parallel()
-	effect := participanttest.Query(`
+	effect := testkit.Query(`
 		SELECT after_at IS NULL, met_at IS NULL, raised_at IS NULL, (SELECT count(*) FROM troupe.deadlines) FROM troupe.expectations`)
-	for name, given := range map[string]func(s *participanttest.Stage) envelope.Message{
-		"begins": func(s *participanttest.Stage) envelope.Message { return event(s, "payment", "o-1", Paid{999}) },
-		"met": func(s *participanttest.Stage) envelope.Message {
+	for name, given := range map[string]func(s *testkit.Stage) envelope.Message{
+		"begins": func(s *testkit.Stage) envelope.Message { return event(s, "payment", "o-1", Paid{999}) },
+		"met": func(s *testkit.Stage) envelope.Message {
 			s.Send(event(s, "payment", "o-1", Paid{999}))
 			s.Settle()
 			return event(s, "shipping", "o-1", Shipped{})
@@ -90,7 +90,7 @@ func TestAnExpectationIsWholeWhereverItIsInterrupted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			participanttest.CrashAtEveryStep(t, observerStage(t), given, effect)
+			testkit.CrashAtEveryStep(t, observerStage(t), given, effect)
 		})
 	}
 }
@@ -99,7 +99,7 @@ func TestAnExpectationIsWholeWhereverItIsInterrupted(t *testing.T) {
 // standby that lagged.
 func TestAnExpectationWhoseDatabaseWasSetBackRaisesTheSameAgain(t *testing.T) {
 	t.Parallel()
-	s := participanttest.New(t, observerStage(t))
+	s := testkit.NewStage(t, observerStage(t))
 	paid := []envelope.Message{event(s, "payment", "o-1", Paid{999}), event(s, "payment", "o-2", Paid{999})}
 	ids := func() (all []string) {
 		s.Send(paid...)

@@ -17,7 +17,6 @@ import (
 	"github.com/troupe-go/troupe/internal/deadletter"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/testkit"
-	"github.com/troupe-go/troupe/testkit/participanttest"
 )
 
 const bothShipped = `success o-1 Shipped {"Cents":999,"Titles":2}`
@@ -25,7 +24,7 @@ const bothShipped = `success o-1 Shipped {"Cents":999,"Titles":2}`
 // TestAJoinIsDispatchedOnceInAnyOrder sends the messages in both orders, and repeats each under its own id and under others.
 func TestAJoinIsDispatchedOnceInAnyOrder(t *testing.T) {
 	t.Parallel()
-	s := participanttest.New(t, shippingStage(t))
+	s := testkit.NewStage(t, shippingStage(t))
 	for _, order := range [][]int{{0, 1}, {1, 0}} {
 		for _, again := range []bool{false, true} {
 			key := fmt.Sprintf("o-%v-%t", order[0], again)
@@ -61,7 +60,7 @@ func TestAJoinIsDispatchedOnceInAnyOrder(t *testing.T) {
 // TestAFailureBreaksAJoin sends the failure before the other messages, between them, and too late.
 func TestAFailureBreaksAJoin(t *testing.T) {
 	t.Parallel()
-	s := participanttest.New(t, shippingStage(t))
+	s := testkit.NewStage(t, shippingStage(t))
 	first, between, late := "first", "between", "late"
 	s.Send(failure(s, "payment", first, Declined{"limit"}))
 	s.Settle()
@@ -85,7 +84,7 @@ func TestAFailureBreaksAJoin(t *testing.T) {
 // late.
 func TestAJoinExpires(t *testing.T) {
 	t.Parallel()
-	s := participanttest.New(t, shippingStage(t))
+	s := testkit.NewStage(t, shippingStage(t))
 	s.Send(event(s, "inventory", "o-1", Reserved{2}), event(s, "payment", "o-2", Paid{1}), event(s, "inventory", "o-2", Reserved{1}))
 	s.Settle()
 	require.Len(t, s.Deadlines(), 1)
@@ -108,18 +107,18 @@ func TestAJoinExpires(t *testing.T) {
 // the failure.
 func TestAJoinIsWholeWhereverItIsInterrupted(t *testing.T) {
 	t.Parallel()
-	effect := participanttest.Query(`
+	effect := testkit.Query(`
 		SELECT j.status, j.arrived::text LIKE '%Paid%', j.arrived::text LIKE '%Reserved%',
 		       (SELECT count(*) FROM troupe.join_parts), (SELECT count(*) FROM troupe.deadlines), (SELECT count(*) FROM shipments)
 		FROM troupe.joins AS j`)
-	for name, given := range map[string]func(s *participanttest.Stage) envelope.Message{
-		"first": func(s *participanttest.Stage) envelope.Message { return event(s, "payment", "o-1", Paid{999}) },
-		"last": func(s *participanttest.Stage) envelope.Message {
+	for name, given := range map[string]func(s *testkit.Stage) envelope.Message{
+		"first": func(s *testkit.Stage) envelope.Message { return event(s, "payment", "o-1", Paid{999}) },
+		"last": func(s *testkit.Stage) envelope.Message {
 			s.Send(event(s, "inventory", "o-1", Reserved{2}))
 			s.Settle()
 			return event(s, "payment", "o-1", Paid{999})
 		},
-		"failure": func(s *participanttest.Stage) envelope.Message {
+		"failure": func(s *testkit.Stage) envelope.Message {
 			s.Send(event(s, "inventory", "o-1", Reserved{2}))
 			s.Settle()
 			return failure(s, "payment", "o-1", Declined{})
@@ -127,7 +126,7 @@ func TestAJoinIsWholeWhereverItIsInterrupted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			participanttest.CrashAtEveryStep(t, shippingStage(t), given, effect)
+			testkit.CrashAtEveryStep(t, shippingStage(t), given, effect)
 		})
 	}
 }
@@ -138,8 +137,8 @@ func TestAJoinThatFailsIsParkedWithItsLastMessage(t *testing.T) {
 	t.Parallel()
 	var broken atomic.Bool
 	broken.Store(true)
-	s := participanttest.New(t, shippingStage(t, func(c *participanttest.Config) {
-		c.Handlers = func(s *participanttest.Stage, p *participant.Participant) {
+	s := testkit.NewStage(t, shippingStage(t, func(c *testkit.StageConfig) {
+		c.Handlers = func(s *testkit.Stage, p *participant.Participant) {
 			flow.OnJoin(bind(t, p, shipping(s.Hop.Flow())), "ready", flow.Ends{
 				Expired: tooLate,
 				Complete: func(ctx context.Context, tx pgx.Tx, j flow.Joined) (participant.Outcome, error) {
@@ -217,7 +216,7 @@ func shuffled(n int) []int { return rand.Perm(n) }
 // present declaration have come, and one of them comes once more.
 func TestANarrowerJoinEndsWithARepeatedMessage(t *testing.T) {
 	t.Parallel()
-	s := participanttest.New(t, shippingStage(t))
+	s := testkit.NewStage(t, shippingStage(t))
 	s.Send(event(s, "inventory", "o-1", Reserved{2}))
 	s.Settle()
 	paid := s.Hop.Flow() + ".payment.events Paid"
@@ -249,8 +248,8 @@ SELECT consumer_group, name, key, $1, $2, $3 FROM troupe.join_parts`, paid, enve
 func TestAJoinThatIsNarrowedToOneMessageLeavesNoPart(t *testing.T) {
 	t.Parallel()
 	var narrow atomic.Bool
-	s := participanttest.New(t, shippingStage(t, func(cfg *participanttest.Config) {
-		cfg.Handlers = func(s *participanttest.Stage, p *participant.Participant) {
+	s := testkit.NewStage(t, shippingStage(t, func(cfg *testkit.StageConfig) {
+		cfg.Handlers = func(s *testkit.Stage, p *participant.Participant) {
 			declared, complete := shipping(s.Hop.Flow()), ship
 			if narrow.Load() {
 				declared.Joins[0].Await = declared.Joins[0].Await[:1]
@@ -284,7 +283,7 @@ func TestAJoinThatIsNarrowedToOneMessageLeavesNoPart(t *testing.T) {
 // standby that lagged. The services that consume its event recognise the repetition by its id.
 func TestAJoinWhoseDatabaseWasSetBackSaysTheSameAgain(t *testing.T) {
 	t.Parallel()
-	s := participanttest.New(t, shippingStage(t))
+	s := testkit.NewStage(t, shippingStage(t))
 	messages := []envelope.Message{event(s, "payment", "o-1", Paid{999}), event(s, "inventory", "o-1", Reserved{2}), event(s, "payment", "o-2", Paid{1})}
 	ids := func(sends ...envelope.Message) (all []string) {
 		for _, m := range sends {
@@ -323,7 +322,7 @@ func (c onceAway) Decode(m envelope.Message, into any) error {
 // TestAJoinReadsAgainWhatItsCodecCouldNotDecode: the last message is no dead letter because the registry was away for a moment.
 func TestAJoinReadsAgainWhatItsCodecCouldNotDecode(t *testing.T) {
 	t.Parallel()
-	s := participanttest.New(t, shippingStage(t, func(c *participanttest.Config) { c.Participant.Codec = onceAway{tries: new(atomic.Int32)} }))
+	s := testkit.NewStage(t, shippingStage(t, func(c *testkit.StageConfig) { c.Participant.Codec = onceAway{tries: new(atomic.Int32)} }))
 	s.Send(event(s, "payment", "o-1", Paid{999}), event(s, "inventory", "o-1", Reserved{2}))
 	testkit.Wait(t, "the join", func() (bool, error) { return len(said(s)) > 0, nil }) // its event is held meanwhile
 	require.Equal(t, []string{bothShipped}, said(s))

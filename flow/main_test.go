@@ -16,7 +16,6 @@ import (
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/retry"
 	"github.com/troupe-go/troupe/testkit"
-	"github.com/troupe-go/troupe/testkit/participanttest"
 	"github.com/troupe-go/troupe/topics"
 )
 
@@ -93,10 +92,10 @@ func bind(t testing.TB, p *participant.Participant, declared reactions.Service) 
 }
 
 // shippingStage returns a stage with the service above.
-func shippingStage(t testing.TB, change ...func(*participanttest.Config)) participanttest.Config {
-	cfg := participanttest.Config{
+func shippingStage(t testing.TB, change ...func(*testkit.StageConfig)) testkit.StageConfig {
+	cfg := testkit.StageConfig{
 		Hop: "shipping", SQL: shipments, Participant: participant.Config{Retry: quick},
-		Handlers: func(s *participanttest.Stage, p *participant.Participant) {
+		Handlers: func(s *testkit.Stage, p *participant.Participant) {
 			flow.OnJoin(bind(t, p, shipping(s.Hop.Flow())), "ready", flow.Ends{Complete: ship, Expired: tooLate})
 		},
 	}
@@ -107,25 +106,25 @@ func shippingStage(t testing.TB, change ...func(*participanttest.Config)) partic
 }
 
 // event returns a message of another hop of the stage's flow.
-func event(s *participanttest.Stage, hop, key string, body any) envelope.Message {
+func event(s *testkit.Stage, hop, key string, body any) envelope.Message {
 	return s.Event(topics.MustHop(s.Hop.Flow(), hop), key, body)
 }
 
-func failure(s *participanttest.Stage, hop, key string, body any) envelope.Message {
+func failure(s *testkit.Stage, hop, key string, body any) envelope.Message {
 	m := event(s, hop, key, body)
 	m.Outcome = envelope.Failure
 	return m
 }
 
 // said returns the messages that the stage's hop has written, as type and payload.
-func said(s *participanttest.Stage) (all []string) {
+func said(s *testkit.Stage) (all []string) {
 	for _, m := range s.Entries(s.Hop.Events()) {
 		all = append(all, fmt.Sprintf("%s %s %s %s", m.Outcome, m.Key, m.Type, m.Payload))
 	}
 	return all
 }
 
-func count(t testing.TB, s *participanttest.Stage, sql string, args ...any) (n int) {
+func count(t testing.TB, s *testkit.Stage, sql string, args ...any) (n int) {
 	t.Helper()
 	require.NoError(t, s.Pool.QueryRow(t.Context(), sql, args...).Scan(&n))
 	return n

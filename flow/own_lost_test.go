@@ -11,7 +11,6 @@ import (
 	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/testkit"
-	"github.com/troupe-go/troupe/testkit/participanttest"
 	"github.com/troupe-go/troupe/topics"
 )
 
@@ -34,7 +33,7 @@ func TestAnExpectationThatTheDatabaseLostBeginsWithItsEventAgain(t *testing.T) {
 			Pool: pool, Brokers: testkit.Kafka(t), Hop: hop, Partitions: 1, Retry: quick, Log: testkit.Logger(t), Kafka: session(),
 		})
 		require.NoError(t, err)
-		reserving(t, &out).Handlers(&participanttest.Stage{Hop: topics.MustHop(w.flow, "inventory")}, p)
+		reserving(t, &out).Handlers(&testkit.Stage{Hop: topics.MustHop(w.flow, "inventory")}, p)
 		return run(t, p)
 	}
 	w.relay("inventory")

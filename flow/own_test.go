@@ -15,16 +15,16 @@ import (
 	"github.com/troupe-go/troupe/internal/ce"
 	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/participant"
-	"github.com/troupe-go/troupe/testkit/participanttest"
+	"github.com/troupe-go/troupe/testkit"
 	"github.com/troupe-go/troupe/topics"
 )
 
 // reserving returns a service that reserves the goods of a paid order, and expects it to be shipped within 30 s. out is set to
 // its outbox.
-func reserving(t testing.TB, out **outbox.Outbox) participanttest.Config {
-	return participanttest.Config{
+func reserving(t testing.TB, out **outbox.Outbox) testkit.StageConfig {
+	return testkit.StageConfig{
 		Hop: "inventory", Participant: participant.Config{Retry: quick, Batch: 10},
-		Handlers: func(s *participanttest.Stage, p *participant.Participant) {
+		Handlers: func(s *testkit.Stage, p *participant.Participant) {
 			name := s.Hop.Flow()
 			reserved := events(name, "inventory", "Reserved")
 			service := bind(t, p, reactions.Service{
@@ -60,7 +60,7 @@ const (
 // is consumed.
 func TestAnExpectationBeginsWhereItsEventIsWritten(t *testing.T) {
 	t.Parallel()
-	s := participanttest.New(t, reserving(t, nil))
+	s := testkit.NewStage(t, reserving(t, nil))
 	s.Send(event(s, "payment", "o-1", Paid{7}), event(s, "payment", "o-2", Paid{8}), event(s, "payment", "o-3", Paid{9}))
 	s.Settle()
 	require.Equal(t, 3, count(t, s, waiting), "nothing of this hop has been published")
@@ -96,11 +96,11 @@ func TestAnOwnEventThatAnObserverOfEventsDoesNotWantIsPassedOver(t *testing.T) {
 	t.Parallel()
 	cfg := reserving(t, nil)
 	register := cfg.Handlers
-	cfg.Handlers = func(s *participanttest.Stage, p *participant.Participant) {
+	cfg.Handlers = func(s *testkit.Stage, p *participant.Participant) {
 		register(s, p)
 		p.Extension().ObserveEvents(func(envelope.Message) bool { return false }, nil)
 	}
-	s := participanttest.New(t, cfg)
+	s := testkit.NewStage(t, cfg)
 	s.Send(event(s, "payment", "o-1", Paid{7}))
 	s.Settle()
 	own := s.Entries(s.Hop.Events())
@@ -119,7 +119,7 @@ func TestAnOwnEventThatAnObserverOfEventsDoesNotWantIsPassedOver(t *testing.T) {
 // end.
 func TestTheSameEventAgainLeavesTheClock(t *testing.T) {
 	t.Parallel()
-	s := participanttest.New(t, reserving(t, nil))
+	s := testkit.NewStage(t, reserving(t, nil))
 	s.Send(event(s, "payment", "o-1", Paid{7}))
 	s.Settle()
 	due := func() (at string) {
@@ -144,7 +144,7 @@ func TestTheSameEventAgainLeavesTheClock(t *testing.T) {
 // it.
 func TestAnOwnEventThatWasWrittenInAnotherWayBeginsToo(t *testing.T) {
 	t.Parallel()
-	s := participanttest.New(t, reserving(t, nil))
+	s := testkit.NewStage(t, reserving(t, nil))
 	written := s.Event(s.Hop, "o-1", Reserved{7})
 	other := s.Event(s.Hop, "o-2", Reserved{7})
 	other.Extra = []envelope.Header{{Key: ce.HeaderObserved, Value: []byte(s.Hop.String() + "/expect.other")}}
@@ -163,7 +163,7 @@ func TestAnOwnEventThatWasWrittenInAnotherWayBeginsToo(t *testing.T) {
 func TestAnExpectationBeginsWithAFlow(t *testing.T) {
 	t.Parallel()
 	var out *outbox.Outbox
-	s := participanttest.New(t, reserving(t, &out))
+	s := testkit.NewStage(t, reserving(t, &out))
 	begin := func(key string, end error) error {
 		return pgx.BeginFunc(t.Context(), s.Pool, func(tx pgx.Tx) error {
 			err := out.Write(t.Context(), tx, outbox.Entry{Topic: s.Hop.Events(), Key: key, Body: Reserved{7}, Outcome: envelope.Success})
@@ -185,7 +185,7 @@ func TestAnExpectationBeginsWithAFlow(t *testing.T) {
 func TestAHandlerInARebuildBeginsNoExpectation(t *testing.T) {
 	t.Parallel()
 	var out *outbox.Outbox
-	s := participanttest.New(t, reserving(t, &out))
+	s := testkit.NewStage(t, reserving(t, &out))
 	write := func(key, rebuild string) {
 		require.NoError(t, pgx.BeginFunc(t.Context(), s.Pool, func(tx pgx.Tx) error {
 			_, err := tx.Exec(t.Context(), "SELECT set_config('troupe.rebuild', $1, true)", rebuild)
@@ -205,8 +205,8 @@ func TestAHandlerInARebuildBeginsNoExpectation(t *testing.T) {
 // TestABeginningIsWholeWhereverItIsInterrupted checks that event, expectation and deadline are all stored, or none of them.
 func TestABeginningIsWholeWhereverItIsInterrupted(t *testing.T) {
 	t.Parallel()
-	participanttest.CrashAtEveryStep(t, reserving(t, nil),
-		func(s *participanttest.Stage) envelope.Message { return event(s, "payment", "o-1", Paid{7}) },
-		participanttest.Query(`SELECT count(*), count(after_at), (SELECT count(*) FROM troupe.deadlines),
+	testkit.CrashAtEveryStep(t, reserving(t, nil),
+		func(s *testkit.Stage) envelope.Message { return event(s, "payment", "o-1", Paid{7}) },
+		testkit.Query(`SELECT count(*), count(after_at), (SELECT count(*) FROM troupe.deadlines),
 			(SELECT count(*) FROM troupe.outbox WHERE type = 'Reserved') FROM troupe.expectations`))
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/troupe-go/troupe/flow"
 	"github.com/troupe-go/troupe/participant"
-	"github.com/troupe-go/troupe/testkit/participanttest"
+	"github.com/troupe-go/troupe/testkit"
 )
 
 // TestReadMayReturnAPointer checks that Read returns a pointer that is not nil, also for a payload of null. Messages in Protobuf are
@@ -27,8 +27,8 @@ func TestReadMayReturnAPointer(t *testing.T) {
 		}
 		return participant.Succeed(Shipped{Cents: paid.Cents, Titles: reserved.Titles}), nil
 	}
-	s := participanttest.New(t, shippingStage(t, func(c *participanttest.Config) {
-		c.Handlers = func(s *participanttest.Stage, p *participant.Participant) {
+	s := testkit.NewStage(t, shippingStage(t, func(c *testkit.StageConfig) {
+		c.Handlers = func(s *testkit.Stage, p *participant.Participant) {
 			flow.OnJoin(bind(t, p, shipping(s.Hop.Flow())), "ready", flow.Ends{Complete: complete, Expired: tooLate})
 		}
 	}))

@@ -8,29 +8,29 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/troupe-go/troupe/testkit/participanttest"
+	"github.com/troupe-go/troupe/testkit"
 )
 
 // TestJoinsAndExpectationsOfARenamedGroupEnd runs the statements that docs/participant.md has for a group that was renamed.
 func TestJoinsAndExpectationsOfARenamedGroupEnd(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		stage participanttest.Config
-		begin func(*participanttest.Stage)
+		stage testkit.StageConfig
+		begin func(*testkit.Stage)
 		after time.Duration
 		said  string
 	}{
 		"expectation": {
-			observerStage(t), func(s *participanttest.Stage) { s.Send(event(s, "payment", "o-1", Paid{999})) }, 31 * time.Second, timedOut,
+			observerStage(t), func(s *testkit.Stage) { s.Send(event(s, "payment", "o-1", Paid{999})) }, 31 * time.Second, timedOut,
 		},
 		"join": {
-			shippingStage(t), func(s *participanttest.Stage) { s.Send(event(s, "payment", "o-1", Paid{999})) }, time.Hour,
+			shippingStage(t), func(s *testkit.Stage) { s.Send(event(s, "payment", "o-1", Paid{999})) }, time.Hour,
 			`failure o-1 TimedOut {"Missing":["FLOW.inventory.events Reserved"]}`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := participanttest.New(t, test.stage)
+			s := testkit.NewStage(t, test.stage)
 			test.begin(s)
 			s.Settle()
 			group := s.Hop.String()
@@ -47,7 +47,7 @@ func TestJoinsAndExpectationsOfARenamedGroupEnd(t *testing.T) {
 }
 
 // rename runs the documented statements.
-func rename(t *testing.T, s *participanttest.Stage, from, to string) {
+func rename(t *testing.T, s *testkit.Stage, from, to string) {
 	t.Helper()
 	text, err := os.ReadFile("../docs/participant.md")
 	require.NoError(t, err)

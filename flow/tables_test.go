@@ -16,7 +16,6 @@ import (
 	"github.com/troupe-go/troupe/internal/grants/grantstest"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/testkit"
-	"github.com/troupe-go/troupe/testkit/participanttest"
 )
 
 func TestEveryStatementFitsTheTables(t *testing.T) {
@@ -41,8 +40,8 @@ func TestEveryStatementFitsTheTables(t *testing.T) {
 // kept.
 func TestEndedRowsAreDeletedAfterTheirRetention(t *testing.T) {
 	t.Parallel()
-	s := participanttest.New(t, shippingStage(t, func(c *participanttest.Config) {
-		c.Handlers = func(s *participanttest.Stage, p *participant.Participant) {
+	s := testkit.NewStage(t, shippingStage(t, func(c *testkit.StageConfig) {
+		c.Handlers = func(s *testkit.Stage, p *participant.Participant) {
 			service, err := flow.New(flow.Config{Participant: p, Declared: shipping(s.Hop.Flow()), Retention: time.Hour})
 			require.NoError(t, err)
 			flow.OnJoin(service, "ready", flow.Ends{Complete: ship, Expired: tooLate})

@@ -15,7 +15,6 @@ import (
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/schemas"
 	"github.com/troupe-go/troupe/testkit"
-	"github.com/troupe-go/troupe/testkit/participanttest"
 )
 
 func TestACallIsARequestAndItsAnswerAnEvent(t *testing.T) {
@@ -30,7 +29,7 @@ func TestACallIsARequestAndItsAnswerAnEvent(t *testing.T) {
 	m := call(s, "POST", "/reservations/a%2Fb%20%C3%A9", `{"nights": 2}`)
 	m.IdempotencyKey = "order/o-1/hotel/forward/1"
 	s.Send(m)
-	got := participanttest.Await[ambassador.CallDone](s, m)
+	got := testkit.Await[ambassador.CallDone](s, m)
 	require.Equal(t, 201, got.Body.Status)
 	require.JSONEq(t, `{"reservation_id": 12345678901234567890, "name": "<Ünal>"}`, string(got.Body.Body))
 	require.Equal(t, envelope.Success, got.Message.Outcome)
@@ -71,7 +70,7 @@ func TestAnEditedCommandIsAnotherRequest(t *testing.T) {
 			m.IdempotencyKey = c.key
 			m.Extra = []envelope.Header{{Key: deadletter.HeaderRedrive, Value: []byte("1")}, c.edit}
 			s.Send(m)
-			require.Equal(t, c.key, participanttest.Await[ambassador.CallDone](s, m).Message.IdempotencyKey, "it answers the original")
+			require.Equal(t, c.key, testkit.Await[ambassador.CallDone](s, m).Message.IdempotencyKey, "it answers the original")
 			require.Equal(t, []string{cmp.Or(c.key, m.ID) + c.added}, hotel.keys())
 		})
 	}
@@ -122,7 +121,7 @@ func TestA4xxIsARefusalWithItsReason(t *testing.T) {
 			s := stage(t, hotel.URL)
 			m := call(s, "DELETE", "/reservations/7", "")
 			s.Send(m)
-			got := participanttest.Await[ambassador.CallRefused](s, m)
+			got := testkit.Await[ambassador.CallRefused](s, m)
 			require.Equal(t, envelope.Failure, got.Message.Outcome)
 			require.Equal(t, 409, got.Body.Status)
 			require.Equal(t, c.reason, got.Body.Reason)
@@ -146,7 +145,7 @@ func TestCallsAreJSONInAFlowOfAvro(t *testing.T) {
 	s := stage(t, hotel.URL, func(_ *ambassador.Config, p *participant.Config) { p.Codec = codec })
 	m := call(s, "PUT", "/rooms/7", `{"taken":true}`)
 	s.Send(m)
-	got := participanttest.Await[ambassador.CallDone](s, m)
+	got := testkit.Await[ambassador.CallDone](s, m)
 	require.Equal(t, envelope.JSON, got.Message.ContentType)
 	require.Equal(t, "troupe.CallDone", got.Message.Type)
 	require.Equal(t, 204, got.Body.Status)

@@ -20,7 +20,6 @@ import (
 	"github.com/troupe-go/troupe/internal/ambassador"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/testkit"
-	"github.com/troupe-go/troupe/testkit/participanttest"
 )
 
 func attempts(n int) func(*ambassador.Config, *participant.Config) {
@@ -28,7 +27,7 @@ func attempts(n int) func(*ambassador.Config, *participant.Config) {
 }
 
 // waiting reports whether one message is held for at least that long, by the database's clock.
-func waiting(s *participanttest.Stage, least string) func() (bool, error) {
+func waiting(s *testkit.Stage, least string) func() (bool, error) {
 	return func() (bool, error) {
 		var n int
 		err := s.Pool.QueryRow(context.Background(),
@@ -184,7 +183,7 @@ func TestAnEndlessAnswerIsNotRead(t *testing.T) {
 			require.Equal(t, `POST "/rooms": 200 OK with more than 262144 bytes: the service has done it; raise MaxBody and redrive, or let it answer less`,
 				s.AwaitDeadLetter(m).Error)
 		case 422:
-			got := participanttest.Await[ambassador.CallRefused](s, m).Body
+			got := testkit.Await[ambassador.CallRefused](s, m).Body
 			require.Equal(t, ambassador.CallRefused{Status: 422, Body: []byte("null"), Reason: "422 Unprocessable Entity"}, got)
 		case 503:
 			require.Equal(t, `POST "/rooms": 503 Service Unavailable`, s.AwaitDeadLetter(m).Error)
@@ -221,7 +220,7 @@ func TestAConnectionThatBreaksIsRetried(t *testing.T) {
 	s := stage(t, hotel.URL)
 	m := call(s, "POST", "/rooms", `{}`)
 	s.Send(m)
-	got := participanttest.Await[ambassador.CallDone](s, m)
+	got := testkit.Await[ambassador.CallDone](s, m)
 	require.Equal(t, 200, got.Body.Status)
 	require.Equal(t, []string{m.IdempotencyKey, m.IdempotencyKey, m.IdempotencyKey}, hotel.keys())
 	var letters int

@@ -18,7 +18,6 @@ import (
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/retry"
 	"github.com/troupe-go/troupe/testkit"
-	"github.com/troupe-go/troupe/testkit/participanttest"
 )
 
 func TestMain(m *testing.M) {
@@ -77,7 +76,7 @@ func status(code int) func(http.ResponseWriter, *http.Request, int) {
 func quiet() *log.Logger { return log.New(io.Discard, "", 0) }
 
 // stage runs an ambassador for the service at url.
-func stage(t testing.TB, url string, change ...func(*ambassador.Config, *participant.Config)) *participanttest.Stage {
+func stage(t testing.TB, url string, change ...func(*ambassador.Config, *participant.Config)) *testkit.Stage {
 	t.Helper()
 	cfg := ambassador.Config{BaseURL: url}
 	with := participant.Config{Immediate: -1, Retry: retry.Policy{Initial: time.Millisecond, Cap: 2 * time.Millisecond, Attempts: 4}}
@@ -86,14 +85,14 @@ func stage(t testing.TB, url string, change ...func(*ambassador.Config, *partici
 	}
 	a, err := ambassador.New(cfg)
 	require.NoError(t, err)
-	return participanttest.New(t, participanttest.Config{
+	return testkit.NewStage(t, testkit.StageConfig{
 		Hop: "hotel", Participant: with,
-		Handlers: func(_ *participanttest.Stage, p *participant.Participant) { a.Handle(p) },
+		Handlers: func(_ *testkit.Stage, p *participant.Participant) { a.Handle(p) },
 	})
 }
 
 // call returns a command as a saga sends it.
-func call(s *participanttest.Stage, method, path, body string) envelope.Message {
+func call(s *testkit.Stage, method, path, body string) envelope.Message {
 	c := ambassador.Call{Method: method, Path: path}
 	if body != "" {
 		c.Body = json.RawMessage(body)
@@ -104,6 +103,6 @@ func call(s *participanttest.Stage, method, path, body string) envelope.Message 
 	return m
 }
 
-func done(s *participanttest.Stage, m envelope.Message) ambassador.CallDone {
-	return participanttest.Await[ambassador.CallDone](s, m).Body
+func done(s *testkit.Stage, m envelope.Message) ambassador.CallDone {
+	return testkit.Await[ambassador.CallDone](s, m).Body
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/internal/ambassador"
 	"github.com/troupe-go/troupe/participant"
-	"github.com/troupe-go/troupe/testkit/participanttest"
+	"github.com/troupe-go/troupe/testkit"
 )
 
 func TestACommandThatComesAgainIsOneRequest(t *testing.T) {
@@ -44,17 +44,17 @@ func TestACrashAtEveryStepIsOneEffectForAServiceThatKnowsItsKeys(t *testing.T) {
 			w.WriteHeader(http.StatusInternalServerError)
 		}
 	})
-	participanttest.CrashAtEveryStep(t, participanttest.Config{
+	testkit.CrashAtEveryStep(t, testkit.StageConfig{
 		SQL: "CREATE TABLE rooms (key text PRIMARY KEY, asked int NOT NULL DEFAULT 1)",
-		Handlers: func(s *participanttest.Stage, p *participant.Participant) {
+		Handlers: func(s *testkit.Stage, p *participant.Participant) {
 			pools.Store(s.Hop.Flow(), s.Pool)
 			a, err := ambassador.New(ambassador.Config{BaseURL: hotel.URL, Header: http.Header{"X-Stage": {s.Hop.Flow()}}})
 			require.NoError(t, err)
 			a.Handle(p)
 		},
-	}, func(s *participanttest.Stage) envelope.Message {
+	}, func(s *testkit.Stage) envelope.Message {
 		return call(s, "POST", "/rooms", `{}`)
-	}, participanttest.Query("SELECT count(*) FROM rooms"))
+	}, testkit.Query("SELECT count(*) FROM rooms"))
 	require.Greater(t, len(hotel.keys()), 2, "the request was repeated, with the same key")
 }
 

@@ -25,7 +25,6 @@ import (
 	"github.com/troupe-go/troupe/retry"
 	"github.com/troupe-go/troupe/schemas"
 	"github.com/troupe-go/troupe/testkit"
-	"github.com/troupe-go/troupe/testkit/participanttest"
 )
 
 // charge is a command of another service, for which there is no Go type.
@@ -38,7 +37,7 @@ func (charge) MessageType() string { return "Charge" }
 var charges = ambassador.Route{Type: "Charge", Path: "/charges", Success: "Charged", Failure: "Declined"}
 
 // The function startAmbassador runs an ambassador that posts commands to the service at url.
-func startAmbassador(t testing.TB, url string, routes []ambassador.Route, change ...func(*ambassador.Config, *participant.Config)) *participanttest.Stage {
+func startAmbassador(t testing.TB, url string, routes []ambassador.Route, change ...func(*ambassador.Config, *participant.Config)) *testkit.Stage {
 	t.Helper()
 	cfg := ambassador.Config{BaseURL: url}
 	with := participant.Config{
@@ -50,19 +49,19 @@ func startAmbassador(t testing.TB, url string, routes []ambassador.Route, change
 	}
 	a, err := ambassador.New(cfg)
 	require.NoError(t, err)
-	return participanttest.New(t, participanttest.Config{
+	return testkit.NewStage(t, testkit.StageConfig{
 		Hop: "payment", Participant: with,
-		Handlers: func(_ *participanttest.Stage, p *participant.Participant) { require.NoError(t, a.Post(p, routes...)) },
+		Handlers: func(_ *testkit.Stage, p *participant.Participant) { require.NoError(t, a.Post(p, routes...)) },
 	})
 }
 
 // answers waits for events of the stage's hop, and returns them in their order.
-func answers(s *participanttest.Stage, t *testing.T, n int) []envelope.Message {
+func answers(s *testkit.Stage, t *testing.T, n int) []envelope.Message {
 	t.Helper()
 	return entries(s, t, s.Hop.Events(), n)
 }
 
-func entries(s *participanttest.Stage, t *testing.T, topic string, n int) (all []envelope.Message) {
+func entries(s *testkit.Stage, t *testing.T, topic string, n int) (all []envelope.Message) {
 	t.Helper()
 	testkit.Wait(t, "entries for "+topic, func() (bool, error) {
 		all = s.Entries(topic)
@@ -464,17 +463,17 @@ func TestACrashAtEveryStepPostsTheSameKey(t *testing.T) {
 		asked[r.Header.Get("Idempotency-Key")]++
 		_, _ = io.WriteString(w, `{"payment":"p-1"}`)
 	})
-	participanttest.CrashAtEveryStep(t, participanttest.Config{
+	testkit.CrashAtEveryStep(t, testkit.StageConfig{
 		Participant: participant.Config{Codec: ambassador.Codec{}, Batch: 8},
-		Handlers: func(_ *participanttest.Stage, p *participant.Participant) {
+		Handlers: func(_ *testkit.Stage, p *participant.Participant) {
 			a, err := ambassador.New(ambassador.Config{BaseURL: bank.URL})
 			require.NoError(t, err)
 			require.NoError(t, a.Post(p, ambassador.Route{
 				Type: "Charge", Path: "/charges", Next: &ambassador.Next{Topic: "drone.package.commands", Type: "CreatePackage"},
 			}))
 		},
-	}, func(s *participanttest.Stage) envelope.Message { return s.Command("o-1", charge{"1"}) },
-		participanttest.Query("SELECT topic LIKE '%events', type, payload FROM troupe.outbox"))
+	}, func(s *testkit.Stage) envelope.Message { return s.Command("o-1", charge{"1"}) },
+		testkit.Query("SELECT topic LIKE '%events', type, payload FROM troupe.outbox"))
 	mu.Lock()
 	defer mu.Unlock()
 	require.NotEmpty(t, asked)

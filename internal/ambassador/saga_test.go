@@ -15,7 +15,6 @@ import (
 	"github.com/troupe-go/troupe/retry"
 	"github.com/troupe-go/troupe/saga"
 	"github.com/troupe-go/troupe/testkit"
-	"github.com/troupe-go/troupe/testkit/participanttest"
 )
 
 // TestSagaAndAmbassadorMeanTheSameMessages: neither package imports the other, so their types must match.
@@ -62,11 +61,11 @@ func TestSagaAndAmbassadorMeanTheSameMessages(t *testing.T) {
 		var fields map[string]any
 		e := saga.Event{Kind: saga.Answered, Step: "hotel", Operation: "forward", Hop: "hotel", Type: typ}
 		if typ == saga.CallDone {
-			a := participanttest.Await[ambassador.CallDone](s, m)
+			a := testkit.Await[ambassador.CallDone](s, m)
 			e.Outcome = string(a.Message.Outcome)
 			require.NoError(t, json.Unmarshal(a.Message.Payload, &fields))
 		} else {
-			a := participanttest.Await[ambassador.CallRefused](s, m)
+			a := testkit.Await[ambassador.CallRefused](s, m)
 			e.Outcome = string(a.Message.Outcome)
 			require.NoError(t, json.Unmarshal(a.Message.Payload, &fields))
 		}

@@ -48,11 +48,11 @@ var floors = []floor{
 		"internal/credentials/oidc", "internal/formats", "internal/wal", "internal/explore", "internal/flow/asyncapi", "internal/flow/graph", "internal/admin/relaydesk",
 		"internal/devstack", "internal/demo/messages",
 	}},
-	{"dead letters, and the tests' servers", []string{"internal/deadletter", "internal/schedule", "testkit", "internal/devstack/fetchpostgres"}},
+	{"dead letters, schedules, and Postgres for the tests", []string{"internal/deadletter", "internal/schedule", "internal/devstack/fetchpostgres"}},
 	{"the two that run", []string{"participant", "relay"}},
 	{"services of a flow, and decisions on stored sagas", []string{"flow", "internal/decisions"}},
 	{"built on a participant; examination and repair", []string{
-		"participant/sqltx", "saga/coordinator", "telemetry", "testkit/participanttest",
+		"participant/sqltx", "saga/coordinator", "telemetry", "testkit",
 		"internal/ambassador", "internal/flow/watch", "internal/admin/actions", "internal/admin/doctor", "internal/admin/erasure", "internal/admin/rebuilds", "internal/admin/repair", "internal/admin/sagadesk", "internal/admin/timeline",
 	}},
 	{"tests and metrics of sagas and flows", []string{

@@ -44,8 +44,8 @@ func TestTheGoInDocumentsIsCodeThatRunsAsATest(t *testing.T) {
 		"README.md":           {"participant/example_test.go", "outbox/example_test.go"},
 		"docs/participant.md": {"participant/example_test.go"},
 		"docs/testing.md": {
-			"testkit/participanttest/example/payment_test.go", "init tickets_test.go", "testkit/containers/containers_test.go",
-			"testkit/participanttest/inflow_test.go",
+			"testkit/example/payment_test.go", "init tickets_test.go", "testkit/containers/containers_test.go",
+			"testkit/inflow_test.go",
 		},
 		"docs/start.md":         {"init seats.go", "init tickets.go"},
 		"docs/ambassador.md":    {"internal/ambassador/example_test.go"},

@@ -13,7 +13,7 @@ import (
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/participant/sqltx"
 	"github.com/troupe-go/troupe/retry"
-	"github.com/troupe-go/troupe/testkit/participanttest"
+	"github.com/troupe-go/troupe/testkit"
 	"github.com/troupe-go/troupe/topics"
 )
 
@@ -38,10 +38,10 @@ func registerTax(p *participant.Participant, shipping topics.Hop, tax func(key s
 func TestAnEventLeadsToACall(t *testing.T) {
 	t.Parallel()
 	var calls atomic.Int64
-	s := participanttest.New(t, participanttest.Config{
+	s := testkit.NewStage(t, testkit.StageConfig{
 		SQL:         tables,
 		Participant: participant.Config{Immediate: 2, Retry: retry.Policy{Attempts: 3}},
-		Handlers: func(s *participanttest.Stage, p *participant.Participant) {
+		Handlers: func(s *testkit.Stage, p *participant.Participant) {
 			registerTax(p, topics.MustHop(s.Hop.Flow(), "shipping"), func(key string) (int64, error) {
 				if key != "o-1/charge" {
 					return 0, retry.Permanent(errors.New("another key: " + key))
@@ -60,7 +60,7 @@ func TestAnEventLeadsToACall(t *testing.T) {
 	require.Len(t, commands, 1)
 
 	s.Send(commands[0], commands[0])
-	require.Equal(t, "o-1", participanttest.Await[Charged](s, commands[0]).Body.OrderID)
+	require.Equal(t, "o-1", testkit.Await[Charged](s, commands[0]).Body.OrderID)
 	s.Settle()
 	require.EqualValues(t, 2, calls.Load())
 	var cents int64

@@ -16,7 +16,6 @@ import (
 	"github.com/troupe-go/troupe/participant/sqltx"
 	"github.com/troupe-go/troupe/retry"
 	"github.com/troupe-go/troupe/testkit"
-	"github.com/troupe-go/troupe/testkit/participanttest"
 	"github.com/troupe-go/troupe/topics"
 )
 
@@ -40,13 +39,13 @@ const tables = `CREATE TABLE payments (order_id text PRIMARY KEY, cents bigint N
 type handler = func(context.Context, *sql.Tx, participant.Command[Charge]) (participant.Outcome, error)
 
 // service is a participant with one handler of commands.
-func service(fn handler, opts ...participant.HandlerOption) participanttest.Config {
-	return participanttest.Config{
+func service(fn handler, opts ...participant.HandlerOption) testkit.StageConfig {
+	return testkit.StageConfig{
 		SQL: tables,
 		Participant: participant.Config{
 			Immediate: -1, Retry: retry.Policy{Initial: time.Hour, Cap: time.Hour, Attempts: 3, NoJitter: true},
 		},
-		Handlers: func(_ *participanttest.Stage, p *participant.Participant) { sqltx.Handle(p, fn, opts...) },
+		Handlers: func(_ *testkit.Stage, p *participant.Participant) { sqltx.Handle(p, fn, opts...) },
 	}
 }
 
@@ -55,7 +54,7 @@ func insert(ctx context.Context, tx *sql.Tx, c participant.Command[Charge]) (par
 	return participant.Succeed(Charged{OrderID: c.Body.OrderID}), err
 }
 
-func payments(t *testing.T, s *participanttest.Stage) (n int) {
+func payments(t *testing.T, s *testkit.Stage) (n int) {
 	t.Helper()
 	require.NoError(t, s.Pool.QueryRow(t.Context(), "SELECT count(*) FROM payments").Scan(&n))
 	return n
@@ -63,9 +62,9 @@ func payments(t *testing.T, s *participanttest.Stage) (n int) {
 
 func TestARowAnAnswerAndAnEntryAreOneTransactionWhereverItIsInterrupted(t *testing.T) {
 	t.Parallel()
-	participanttest.CrashAtEveryStep(t, participanttest.Config{
+	testkit.CrashAtEveryStep(t, testkit.StageConfig{
 		SQL: tables,
-		Handlers: func(s *participanttest.Stage, p *participant.Participant) {
+		Handlers: func(s *testkit.Stage, p *participant.Participant) {
 			out := p.Outbox()
 			sqltx.Handle(p, func(ctx context.Context, tx *sql.Tx, c participant.Command[Charge]) (participant.Outcome, error) {
 				if err := out.WriteSQL(ctx, tx, outbox.Entry{Topic: s.Hop.Flow() + ".mail", Key: "m", Type: "Mail"}); err != nil {
@@ -80,22 +79,22 @@ func TestARowAnAnswerAndAnEntryAreOneTransactionWhereverItIsInterrupted(t *testi
 				return participant.Succeed(Charged{OrderID: c.Body.OrderID}), err
 			})
 		},
-	}, func(s *participanttest.Stage) envelope.Message {
+	}, func(s *testkit.Stage) envelope.Message {
 		return s.Command("o-1", Charge{OrderID: "o-1", Cents: 9_99})
-	}, participanttest.Query("SELECT order_id, cents FROM payments"))
+	}, testkit.Query("SELECT order_id, cents FROM payments"))
 }
 
 // TestEachKindOfHandlerGetsASQLTransaction sends a message to each.
 func TestEachKindOfHandlerGetsASQLTransaction(t *testing.T) {
 	t.Parallel()
-	hop := func(s *participanttest.Stage, name string) topics.Hop { return topics.MustHop(s.Hop.Flow(), name) }
+	hop := func(s *testkit.Stage, name string) topics.Hop { return topics.MustHop(s.Hop.Flow(), name) }
 	note := func(ctx context.Context, tx *sql.Tx, order string) error {
 		_, err := tx.ExecContext(ctx, "INSERT INTO payments VALUES ($1, 1)", order)
 		return err
 	}
-	s := participanttest.New(t, participanttest.Config{
+	s := testkit.NewStage(t, testkit.StageConfig{
 		SQL: tables,
-		Handlers: func(s *participanttest.Stage, p *participant.Participant) {
+		Handlers: func(s *testkit.Stage, p *participant.Participant) {
 			sqltx.Handle(p, func(ctx context.Context, tx *sql.Tx, c participant.Command[Charge]) (participant.Outcome, error) {
 				under, err := sqltx.Pgx(tx)
 				if err != nil {
@@ -123,8 +122,8 @@ func TestEachKindOfHandlerGetsASQLTransaction(t *testing.T) {
 	command := s.Command("handled", Charge{OrderID: "handled"})
 	reacted := s.Event(hop(s, "react"), "reacted", Charged{OrderID: "reacted"})
 	s.Send(command, reacted, s.Event(hop(s, "on"), "on", Charged{OrderID: "on"}), s.Event(hop(s, "all"), "all", Charged{}))
-	participanttest.Await[Charged](s, command)
-	participanttest.Await[Shipped](s, reacted)
+	testkit.Await[Charged](s, command)
+	testkit.Await[Shipped](s, reacted)
 	s.Settle()
 	require.Len(t, s.Deadlines(), 1)
 	s.Advance(2 * time.Hour)
@@ -171,7 +170,7 @@ func TestAHandlerThatEndsItsTransactionIsADeadLetter(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := participanttest.New(t, service(c.fn))
+			s := testkit.NewStage(t, service(c.fn))
 			m := s.Command("o-1", Charge{OrderID: "o-1"})
 			s.Send(m)
 			dead := s.AwaitDeadLetter(m)
@@ -233,14 +232,14 @@ func TestAFailedRunIsTriedAgain(t *testing.T) {
 			if c.want == "ran longer than" {
 				cfg.Participant.Timeout = 2 * time.Second
 			}
-			s := participanttest.New(t, cfg)
+			s := testkit.NewStage(t, cfg)
 			m := s.Command("o-1", Charge{OrderID: "o-1"})
 			s.Send(m)
 			held := s.AwaitHeld(m, 1)
 			require.Contains(t, held.Error, c.want)
 			require.Equal(t, 0, payments(t, s))
 			s.Advance(2 * time.Hour)
-			participanttest.Await[Charged](s, m)
+			testkit.Await[Charged](s, m)
 			require.Equal(t, 1, payments(t, s))
 		})
 	}
@@ -258,14 +257,14 @@ func TestABatchSharesTheTransaction(t *testing.T) {
 		return insert(ctx, tx, c)
 	})
 	cfg.Participant.Batch = 10
-	s := participanttest.New(t, cfg)
+	s := testkit.NewStage(t, cfg)
 	var all []envelope.Message
 	for _, key := range []string{"a", "b", "c", "d", "e"} {
 		all = append(all, s.Command(key, Charge{OrderID: key}))
 	}
 	s.Send(all...)
 	for _, m := range all {
-		participanttest.Await[Charged](s, m)
+		testkit.Await[Charged](s, m)
 	}
 	require.Equal(t, len(all), payments(t, s))
 }

@@ -20,7 +20,7 @@
 //
 // # Not tested here
 //
-// The path between coordinator and hops: relays, redelivery, a hop's retries. Package participanttest tests these, and a test of
+// The path between coordinator and hops: relays, redelivery, a hop's retries. Package testkit tests these, and a test of
 // the flow on testkit tests the whole. To search every interleaving of a definition, and to list
 // the parts that no history reaches, use troupe saga explore.
 package sagatest

@@ -6,7 +6,7 @@
 //	│ the service    │ ───────► │ Postgres ◄── relay ──► Apache Kafka ◄── registry     │
 //	└────────────────┘          └──────────────────────────────────────────────────────┘
 //
-// Most tests of handlers do not need it: testkit and testkit/participanttest start Postgres and a broker without Docker, in a
+// Most tests of handlers do not need it: testkit starts Postgres and a broker without Docker, in a
 // second. Use this package if a test is about the relay that runs in production, or about Kafka itself.
 //
 // Start needs a Docker engine, which testcontainers finds, for example by DOCKER_HOST. It returns when all servers answer. The machine's Go

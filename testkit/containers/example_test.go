@@ -9,7 +9,7 @@ import (
 	"github.com/troupe-go/troupe/testkit/containers"
 )
 
-// The tests of a binary share one stack, and testkit and participanttest use it, too. This is the service's TestMain.
+// The tests of a binary share one stack, and testkit uses it. This is the service's TestMain.
 func ExampleStart() {
 	_ = func(m *testing.M) {
 		stack, err := containers.Start(context.Background(), containers.Config{Databases: []string{"seats"}, Registry: true})

@@ -12,7 +12,6 @@ import (
 	"github.com/troupe-go/troupe/internal/demo/messages"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/testkit"
-	"github.com/troupe-go/troupe/testkit/participanttest"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
@@ -125,26 +124,26 @@ func TestAReleaseBeforeItsReservationKeepsItFromBeingMade(t *testing.T) {
 
 func TestStockIsTakenAndPutBackOnceWhereverThatIsInterrupted(t *testing.T) {
 	t.Parallel()
-	cfg := participanttest.Config{
+	cfg := testkit.StageConfig{
 		Hop: hop, SQL: schema,
-		Handlers: func(_ *participanttest.Stage, p *participant.Participant) { service{}.register(p) },
+		Handlers: func(_ *testkit.Stage, p *participant.Participant) { service{}.register(p) },
 	}
-	shelf := participanttest.Query(`
+	shelf := testkit.Query(`
 		SELECT reservation_id, order_id, title, quantity, released_at IS NOT NULL, (SELECT sum(available) FROM stock)
 		FROM reservations`)
-	reserveOf := func(s *participanttest.Stage) envelope.Message {
+	reserveOf := func(s *testkit.Stage) envelope.Message {
 		return s.Command("o-1", messages.ReserveStock{OrderID: "o-1", Title: title, Quantity: 4})
 	}
 	t.Run("reserve", func(t *testing.T) {
 		t.Parallel()
-		participanttest.CrashAtEveryStep(t, cfg, reserveOf, shelf)
+		testkit.CrashAtEveryStep(t, cfg, reserveOf, shelf)
 	})
 	t.Run("release", func(t *testing.T) {
 		t.Parallel()
-		participanttest.CrashAtEveryStep(t, cfg, func(s *participanttest.Stage) envelope.Message {
+		testkit.CrashAtEveryStep(t, cfg, func(s *testkit.Stage) envelope.Message {
 			c := reserveOf(s)
 			s.Send(c)
-			r := participanttest.Await[messages.StockReserved](s, c).Body
+			r := testkit.Await[messages.StockReserved](s, c).Body
 			return s.Command("o-1", messages.ReleaseStock{OrderID: "o-1", ReservationID: r.ReservationID})
 		}, shelf)
 	})

@@ -13,7 +13,6 @@ import (
 	"github.com/troupe-go/troupe/internal/demo/messages"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/testkit"
-	"github.com/troupe-go/troupe/testkit/participanttest"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
@@ -159,25 +158,25 @@ func TestAnIdempotencyKeyIsOfOneCharge(t *testing.T) {
 
 func TestAChargeAndItsRefundAreMadeOnceWhereverTheyAreInterrupted(t *testing.T) {
 	t.Parallel()
-	cfg := participanttest.Config{
+	cfg := testkit.StageConfig{
 		Hop: hop, SQL: schema,
-		Handlers: func(_ *participanttest.Stage, p *participant.Participant) { service{}.register(p) },
+		Handlers: func(_ *testkit.Stage, p *participant.Participant) { service{}.register(p) },
 	}
-	books := participanttest.Query(`
+	books := testkit.Query(`
 		SELECT order_id, kind, customer_id, payment_id, amount_cents, (SELECT sum(balance_cents) FROM accounts) FROM ledger`)
-	chargeOf := func(s *participanttest.Stage) envelope.Message {
+	chargeOf := func(s *testkit.Stage) envelope.Message {
 		return s.Command("o-1", messages.ChargePayment{OrderID: "o-1", CustomerID: "c-1", AmountCents: 2933})
 	}
 	t.Run("charge", func(t *testing.T) {
 		t.Parallel()
-		participanttest.CrashAtEveryStep(t, cfg, chargeOf, books)
+		testkit.CrashAtEveryStep(t, cfg, chargeOf, books)
 	})
 	t.Run("refund", func(t *testing.T) {
 		t.Parallel()
-		participanttest.CrashAtEveryStep(t, cfg, func(s *participanttest.Stage) envelope.Message {
+		testkit.CrashAtEveryStep(t, cfg, func(s *testkit.Stage) envelope.Message {
 			c := chargeOf(s)
 			s.Send(c)
-			paid := participanttest.Await[messages.PaymentCharged](s, c).Body
+			paid := testkit.Await[messages.PaymentCharged](s, c).Body
 			return s.Command("o-1", messages.RefundPayment{OrderID: "o-1", PaymentID: paid.PaymentID, AmountCents: 2933})
 		}, books)
 	})

@@ -1,4 +1,4 @@
-package participanttest_test
+package testkit_test
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/participant"
-	"github.com/troupe-go/troupe/testkit/participanttest"
+	"github.com/troupe-go/troupe/testkit"
 )
 
 type ChargePayment struct {
@@ -28,17 +28,17 @@ func charge(ctx context.Context, tx pgx.Tx, c participant.Command[ChargePayment]
 
 // ExampleNew shows the body of a test: a participant with one handler, a command, and its answer. docs/testing.md shows a whole
 // file.
-func ExampleNew() {
+func ExampleNewStage() {
 	_ = func(t *testing.T) {
-		s := participanttest.New(t, participanttest.Config{
+		s := testkit.NewStage(t, testkit.StageConfig{
 			SQL: "CREATE TABLE payments (order_id text PRIMARY KEY, cents bigint NOT NULL)",
-			Handlers: func(_ *participanttest.Stage, p *participant.Participant) {
+			Handlers: func(_ *testkit.Stage, p *participant.Participant) {
 				participant.Handle(p, charge)
 			},
 		})
 		c := s.Command("o-1", ChargePayment{OrderID: "o-1", Cents: 9_99})
 		s.Send(c)
-		require.Equal(t, "o-1", participanttest.Await[PaymentCharged](s, c).Body.OrderID)
+		require.Equal(t, "o-1", testkit.Await[PaymentCharged](s, c).Body.OrderID)
 	}
 }
 
@@ -46,9 +46,9 @@ func ExampleNew() {
 // counts the calls there can detect this: here a bank that counts them.
 func ExampleCrashAtEveryStep() {
 	_ = func(t *testing.T) {
-		participanttest.CrashAtEveryStep(t, participanttest.Config{
+		testkit.CrashAtEveryStep(t, testkit.StageConfig{
 			SQL: "CREATE TABLE payments (order_id text, cents bigint); CREATE TABLE calls (order_id text)",
-			Handlers: func(s *participanttest.Stage, p *participant.Participant) {
+			Handlers: func(s *testkit.Stage, p *participant.Participant) {
 				callTheBank := func(ctx context.Context, id string) error {
 					_, err := s.Pool.Exec(ctx, "INSERT INTO calls VALUES ($1)", id)
 					return err
@@ -61,8 +61,8 @@ func ExampleCrashAtEveryStep() {
 					return charge(ctx, tx, c)
 				})
 			},
-		}, func(s *participanttest.Stage) envelope.Message {
+		}, func(s *testkit.Stage) envelope.Message {
 			return s.Command("o-1", ChargePayment{OrderID: "o-1", Cents: 9_99})
-		}, participanttest.Query("SELECT count(*) FROM calls"))
+		}, testkit.Query("SELECT count(*) FROM calls"))
 	}
 }

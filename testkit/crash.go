@@ -1,4 +1,4 @@
-package participanttest
+package testkit
 
 import (
 	"context"
@@ -17,7 +17,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/envelope"
-	"github.com/troupe-go/troupe/testkit"
 )
 
 const (
@@ -62,7 +61,7 @@ func Query(sql string, args ...any) Effect {
 //
 // given prepares the database if the handler needs rows in it, and returns the message. given and effect are called for each run,
 // several at once.
-func CrashAtEveryStep(t testing.TB, cfg Config, given func(s *Stage) envelope.Message, effect Effect) {
+func CrashAtEveryStep(t testing.TB, cfg StageConfig, given func(s *Stage) envelope.Message, effect Effect) {
 	t.Helper()
 	c := &crash{cfg: cfg, given: given, effect: effect}
 	var want after
@@ -132,7 +131,7 @@ func (c *crash) all(t testing.TB) (crashes []after) {
 
 // crash holds the arguments that all runs of one CrashAtEveryStep share.
 type crash struct {
-	cfg    Config
+	cfg    StageConfig
 	given  func(*Stage) envelope.Message
 	effect Effect
 }
@@ -148,7 +147,7 @@ type after struct {
 // deliver makes one run whose connection is cut at the nth step; 0: at none.
 func (c *crash) deliver(t testing.TB, n int) (left after) {
 	t.Helper()
-	s := open(t, c.cfg, testkit.Logger(t).Level(zerolog.ErrorLevel)) // each crash is a warning
+	s := open(t, c.cfg, Logger(t).Level(zerolog.ErrorLevel)) // each crash is a warning
 	m := c.given(s)
 	require.NotEmpty(t, m.ID, "the message of given has no ID, by which its transaction is known")
 	s.wire.arm(n, m.Identity())

@@ -1,4 +1,4 @@
-package participanttest
+package testkit
 
 import (
 	"github.com/stretchr/testify/require"
@@ -23,7 +23,7 @@ func (s *Stage) Event(from topics.Hop, key string, body any) envelope.Message {
 	s.t.Helper()
 	if from.Flow() != s.Hop.Flow() {
 		s.t.Fatalf("Event of the hop %s: tests that run in parallel with this one would share its topic. Take topics.MustHop(s.Hop.Flow(), %q), "+
-			"here and in Config.Handlers: let the function that registers them be given the hop", from, from.Name())
+			"here and in StageConfig.Handlers: let the function that registers them be given the hop", from, from.Name())
 	}
 	m := s.message(from.Events(), key, body)
 	m.Source, m.Outcome = from.Name(), envelope.Success

@@ -1,4 +1,4 @@
-package participanttest
+package testkit
 
 import (
 	"bytes"

@@ -1,4 +1,4 @@
-package participanttest_test
+package testkit_test
 
 import (
 	"context"
@@ -20,13 +20,12 @@ import (
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/retry"
 	"github.com/troupe-go/troupe/testkit"
-	"github.com/troupe-go/troupe/testkit/participanttest"
 	"github.com/troupe-go/troupe/topics"
 )
 
-var paidOnce = participanttest.Query("SELECT key, cents FROM payments")
+var paidOnce = testkit.Query("SELECT key, cents FROM payments")
 
-func aCommand(s *participanttest.Stage) envelope.Message { return s.Command("o-1", Pay{Cents: 999}) }
+func aCommand(s *testkit.Stage) envelope.Message { return s.Command("o-1", Pay{Cents: 999}) }
 
 func TestAHandlerThatWritesInItsTransactionOnlyHasOneEffect(t *testing.T) {
 	t.Parallel()
@@ -34,7 +33,7 @@ func TestAHandlerThatWritesInItsTransactionOnlyHasOneEffect(t *testing.T) {
 	var mu sync.Mutex
 	commands, runs := map[*pgxpool.Pool]string{}, map[int64]int{} // topics; and runs by the number of deliveries
 	seen := &recorder{TB: t}
-	participanttest.CrashAtEveryStep(seen, config(), func(s *participanttest.Stage) envelope.Message {
+	testkit.CrashAtEveryStep(seen, config(), func(s *testkit.Stage) envelope.Message {
 		mu.Lock()
 		defer mu.Unlock()
 		commands[s.Pool] = s.Hop.Commands()
@@ -79,7 +78,7 @@ func client(t *testing.T) *kgo.Client {
 func TestAnEffectOutsideTheTransactionIsCaught(t *testing.T) {
 	t.Parallel()
 	cfg := config()
-	cfg.Handlers = func(s *participanttest.Stage, p *participant.Participant) {
+	cfg.Handlers = func(s *testkit.Stage, p *participant.Participant) {
 		participant.Handle(p, func(ctx context.Context, tx pgx.Tx, c participant.Command[Pay]) (participant.Outcome, error) {
 			if _, err := s.Pool.Exec(ctx, "INSERT INTO calls DEFAULT VALUES"); err != nil {
 				return participant.Outcome{}, err
@@ -88,7 +87,7 @@ func TestAnEffectOutsideTheTransactionIsCaught(t *testing.T) {
 		})
 	}
 	said := failures(t, func(t testing.TB) {
-		participanttest.CrashAtEveryStep(t, cfg, aCommand, participanttest.Query("SELECT count(*) FROM calls"))
+		testkit.CrashAtEveryStep(t, cfg, aCommand, testkit.Query("SELECT count(*) FROM calls"))
 	})
 	all := strings.Join(said, "\n")
 	for _, step := range []string{"before INSERT INTO payments", "after INSERT INTO payments", "before commit"} {
@@ -107,7 +106,7 @@ func TestAHandlerThatStumblesOverItselfIsCaught(t *testing.T) {
 	cfg := config()
 	cfg.SQL += "CREATE UNIQUE INDEX ON calls ((1))"
 	cfg.Participant.Retry.Attempts = 1
-	cfg.Handlers = func(s *participanttest.Stage, p *participant.Participant) {
+	cfg.Handlers = func(s *testkit.Stage, p *participant.Participant) {
 		participant.Handle(p, func(ctx context.Context, tx pgx.Tx, c participant.Command[Pay]) (participant.Outcome, error) {
 			if _, err := s.Pool.Exec(ctx, "INSERT INTO calls DEFAULT VALUES"); err != nil {
 				return participant.Outcome{}, err
@@ -115,7 +114,7 @@ func TestAHandlerThatStumblesOverItselfIsCaught(t *testing.T) {
 			return pay(ctx, tx, c)
 		})
 	}
-	said := failures(t, func(t testing.TB) { participanttest.CrashAtEveryStep(t, cfg, aCommand, paidOnce) })
+	said := failures(t, func(t testing.TB) { testkit.CrashAtEveryStep(t, cfg, aCommand, paidOnce) })
 	require.Contains(t, strings.Join(said, "\n"),
 		"crash before commit: the message became a dead letter (transient): ERROR: duplicate key")
 }
@@ -125,7 +124,7 @@ func TestAHandlerThatFailsWithoutACrashIsNotCrashed(t *testing.T) {
 	cfg := config()
 	cfg.Participant.Retry = retry.Policy{Initial: time.Hour, Cap: time.Hour, NoJitter: true} // so that it is still held
 	said := failures(t, func(t testing.TB) {
-		participanttest.CrashAtEveryStep(t, cfg, func(s *participanttest.Stage) envelope.Message {
+		testkit.CrashAtEveryStep(t, cfg, func(s *testkit.Stage) envelope.Message {
 			return s.Command("o-1", Pay{Fail: "error"})
 		}, paidOnce)
 	})
@@ -136,12 +135,12 @@ func TestAHandlerThatFailsWithoutACrashIsNotCrashed(t *testing.T) {
 func TestAMessageThatNobodyHandlesIsNotCrashed(t *testing.T) {
 	t.Parallel()
 	cfg := config()
-	cfg.Handlers = func(s *participanttest.Stage, p *participant.Participant) {
+	cfg.Handlers = func(s *testkit.Stage, p *participant.Participant) {
 		from := topics.MustHop(s.Hop.Flow(), "order")
 		participant.On(p, from, func(context.Context, pgx.Tx, participant.Event[Pay]) error { return nil })
 	}
 	said := failures(t, func(t testing.TB) {
-		participanttest.CrashAtEveryStep(t, cfg, func(s *participanttest.Stage) envelope.Message {
+		testkit.CrashAtEveryStep(t, cfg, func(s *testkit.Stage) envelope.Message {
 			return s.Event(topics.MustHop(s.Hop.Flow(), "order"), "o-1", Paid{})
 		}, paidOnce)
 	})

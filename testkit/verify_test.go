@@ -1,4 +1,4 @@
-package participanttest_test
+package testkit_test
 
 import (
 	"testing"
@@ -6,13 +6,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/flow/reactions"
-	"github.com/troupe-go/troupe/testkit/participanttest"
+	"github.com/troupe-go/troupe/testkit"
 )
 
 func TestAFlowWithAFindingFailsItsTest(t *testing.T) {
 	placed := reactions.Message{Topic: "order.order.events", Type: "OrderPlaced"}
 	verify := func(t testing.TB) {
-		participanttest.VerifyFlow(t, reactions.Service{Hop: "order.order", Starts: []reactions.Message{placed}})
+		testkit.VerifyFlow(t, reactions.Service{Hop: "order.order", Starts: []reactions.Message{placed}})
 	}
 	failed := failures(t, verify)
 	require.Len(t, failed, 1)

@@ -1,4 +1,4 @@
-package participanttest
+package testkit
 
 import (
 	"context"
@@ -9,8 +9,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
-
-	"github.com/troupe-go/troupe/testkit"
 )
 
 // TestEveryStepOfATransactionIsCounted checks that all ways in which pgx sends a transaction have the same steps. Several
@@ -205,7 +203,7 @@ func TestStepsAreRightAfterAnError(t *testing.T) {
 // newWire returns a pool on a database with a table t, and one whose connections are watched, one at a time.
 func newWire(t *testing.T) (w *wire, pool, watched *pgxpool.Pool) {
 	t.Helper()
-	w, pool = &wire{}, testkit.Database(t)
+	w, pool = &wire{}, Database(t)
 	_, err := pool.Exec(t.Context(), "CREATE TABLE t (id bigint GENERATED ALWAYS AS IDENTITY)")
 	require.NoError(t, err)
 	config := pool.Config()

@@ -11,7 +11,6 @@ import (
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/testkit"
-	"github.com/troupe-go/troupe/testkit/participanttest"
 )
 
 // The service: one table, one handler.
@@ -43,10 +42,10 @@ func charge(ctx context.Context, tx pgx.Tx, c participant.Command[ChargePayment]
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-func paymentService() participanttest.Config {
-	return participanttest.Config{
+func paymentService() testkit.StageConfig {
+	return testkit.StageConfig{
 		SQL: tables,
-		Handlers: func(_ *participanttest.Stage, p *participant.Participant) {
+		Handlers: func(_ *testkit.Stage, p *participant.Participant) {
 			participant.Handle(p, charge)
 		},
 	}
@@ -54,20 +53,20 @@ func paymentService() participanttest.Config {
 
 func TestAPaymentIsChargedOrRefused(t *testing.T) {
 	t.Parallel()
-	s := participanttest.New(t, paymentService())
+	s := testkit.NewStage(t, paymentService())
 	small := s.Command("o-1", ChargePayment{OrderID: "o-1", Cents: 9_99})
 	large := s.Command("o-2", ChargePayment{OrderID: "o-2", Cents: 250_00})
 	s.Send(small, large, small) // the first one twice
 
-	require.Equal(t, "o-1", participanttest.Await[PaymentCharged](s, small).Body.OrderID)
-	require.Equal(t, "credit limit", participanttest.Await[PaymentRefused](s, large).Body.Reason)
+	require.Equal(t, "o-1", testkit.Await[PaymentCharged](s, small).Body.OrderID)
+	require.Equal(t, "credit limit", testkit.Await[PaymentRefused](s, large).Body.Reason)
 	s.Settle()
 	require.Len(t, s.Entries(s.Hop.Events()), 2, "the duplicate is not answered")
 }
 
 func TestACommandThatCannotBeChargedIsADeadLetter(t *testing.T) {
 	t.Parallel()
-	s := participanttest.New(t, paymentService())
+	s := testkit.NewStage(t, paymentService())
 	negative := s.Command("o-1", ChargePayment{OrderID: "o-1", Cents: -1})
 	unreadable := s.Command("o-2", ChargePayment{})
 	unreadable.Payload = []byte("\x00\x01")
@@ -79,7 +78,7 @@ func TestACommandThatCannotBeChargedIsADeadLetter(t *testing.T) {
 
 func TestAPaymentWaitsForItsTable(t *testing.T) {
 	t.Parallel()
-	s := participanttest.New(t, paymentService())
+	s := testkit.NewStage(t, paymentService())
 	_, err := s.Pool.Exec(t.Context(), "ALTER TABLE payments RENAME TO away")
 	require.NoError(t, err)
 	c := s.Command("o-1", ChargePayment{OrderID: "o-1", Cents: 9_99})
@@ -89,15 +88,15 @@ func TestAPaymentWaitsForItsTable(t *testing.T) {
 	_, err = s.Pool.Exec(t.Context(), "ALTER TABLE away RENAME TO payments")
 	require.NoError(t, err)
 	s.Advance(time.Minute)
-	participanttest.Await[PaymentCharged](s, c)
+	testkit.Await[PaymentCharged](s, c)
 }
 
 func TestAPaymentIsChargedOnceWhereverItIsInterrupted(t *testing.T) {
 	t.Parallel()
-	participanttest.CrashAtEveryStep(t, paymentService(),
-		func(s *participanttest.Stage) envelope.Message {
+	testkit.CrashAtEveryStep(t, paymentService(),
+		func(s *testkit.Stage) envelope.Message {
 			return s.Command("o-1", ChargePayment{OrderID: "o-1", Cents: 9_99})
 		},
-		participanttest.Query("SELECT order_id, cents FROM payments"),
+		testkit.Query("SELECT order_id, cents FROM payments"),
 	)
 }

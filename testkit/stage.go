@@ -1,4 +1,4 @@
-package participanttest
+package testkit
 
 import (
 	"cmp"
@@ -15,15 +15,14 @@ import (
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/participant"
-	"github.com/troupe-go/troupe/testkit"
 	"github.com/troupe-go/troupe/topics"
 )
 
 // endLimit limits the time that a participant may take to end.
 const endLimit = 4 * time.Minute
 
-// Config configures a Stage. Handlers is required.
-type Config struct {
+// StageConfig configures a Stage. Handlers is required.
+type StageConfig struct {
 	// Handlers registers the handlers under test. It is called again whenever the participant is started again, so it must not
 	// start anything itself.
 	Handlers func(s *Stage, p *participant.Participant)
@@ -50,7 +49,7 @@ type Stage struct {
 	Hop topics.Hop
 
 	t      testing.TB
-	cfg    Config
+	cfg    StageConfig
 	client *kgo.Client
 	wire   *wire
 	run    *running
@@ -58,22 +57,22 @@ type Stage struct {
 	fired  map[int64]bool  // positions in the outbox of the messages of deadlines that were sent
 }
 
-// New starts a participant and returns when it has joined its group. The test's Cleanup stops it and removes its database, topics
+// NewStage starts a participant and returns when it has joined its group. The test's Cleanup stops it and removes its database, topics
 // and group. A participant that does not end then, or ends with an error, fails the test.
-func New(t testing.TB, cfg Config) *Stage {
+func NewStage(t testing.TB, cfg StageConfig) *Stage {
 	t.Helper()
-	return open(t, cfg, testkit.Logger(t))
+	return open(t, cfg, Logger(t))
 }
 
-func open(t testing.TB, cfg Config, log zerolog.Logger) *Stage {
+func open(t testing.TB, cfg StageConfig, log zerolog.Logger) *Stage {
 	t.Helper()
-	require.NotNil(t, cfg.Handlers, "Config without Handlers: set a function that registers them")
-	hop, err := topics.NewHop(testkit.Flow(t), cmp.Or(cfg.Hop, "hop"))
+	require.NotNil(t, cfg.Handlers, "StageConfig without Handlers: set a function that registers them")
+	hop, err := topics.NewHop(Flow(t), cmp.Or(cfg.Hop, "hop"))
 	require.NoError(t, err)
-	s := &Stage{Pool: testkit.Database(t), Hop: hop, t: t, cfg: cfg, wire: &wire{}, sent: make(map[string]bool), fired: make(map[int64]bool)}
+	s := &Stage{Pool: Database(t), Hop: hop, t: t, cfg: cfg, wire: &wire{}, sent: make(map[string]bool), fired: make(map[int64]bool)}
 	// A broker under load takes a while until all brokers know a new topic: 250 ms for each of these retries, and more. No
 	// time-out of records: it would count from a record's own time, which may be long ago.
-	s.client, err = kafka.NewClient(testkit.Kafka(t), kgo.UnknownTopicRetries(200))
+	s.client, err = kafka.NewClient(Kafka(t), kgo.UnknownTopicRetries(200))
 	require.NoError(t, err)
 	t.Cleanup(s.client.Close)
 
@@ -83,7 +82,7 @@ func open(t testing.TB, cfg Config, log zerolog.Logger) *Stage {
 	require.NoError(t, err)
 	t.Cleanup(s.cfg.Participant.Pool.Close)
 
-	s.cfg.Participant.Brokers, s.cfg.Participant.Hop = testkit.Kafka(t), hop
+	s.cfg.Participant.Brokers, s.cfg.Participant.Hop = Kafka(t), hop
 	s.cfg.Participant.Group = hop.String()
 	s.cfg.Participant.Partitions = cmp.Or(cfg.Participant.Partitions, 1)
 	s.cfg.Participant.Log = log
@@ -100,9 +99,9 @@ func open(t testing.TB, cfg Config, log zerolog.Logger) *Stage {
 func (s *Stage) tables() {
 	s.t.Helper()
 	_, err := s.Pool.Exec(s.t.Context(), s.cfg.SQL)
-	require.NoError(s.t, err, "Config.SQL")
+	require.NoError(s.t, err, "StageConfig.SQL")
 	if s.cfg.Migrate != nil {
-		require.NoError(s.t, s.cfg.Migrate(s.t.Context(), testkit.DatabaseURL(s.t, s.Pool)), "Config.Migrate")
+		require.NoError(s.t, s.cfg.Migrate(s.t.Context(), DatabaseURL(s.t, s.Pool)), "StageConfig.Migrate")
 	}
 }
 
@@ -152,7 +151,7 @@ func (s *Stage) stop() {
 func (s *Stage) wait(what string, reason func() error) {
 	s.t.Helper()
 	var ended bool
-	testkit.Wait(s.t, what, func() (bool, error) {
+	Wait(s.t, what, func() (bool, error) {
 		if s.run != nil {
 			select {
 			case <-s.run.ended:

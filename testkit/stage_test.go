@@ -1,4 +1,4 @@
-package participanttest_test
+package testkit_test
 
 import (
 	"context"
@@ -15,11 +15,8 @@ import (
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/retry"
 	"github.com/troupe-go/troupe/testkit"
-	"github.com/troupe-go/troupe/testkit/participanttest"
 	"github.com/troupe-go/troupe/topics"
 )
-
-func TestMain(m *testing.M) { testkit.Main(m) }
 
 // Pay is the command of these tests. Fail selects how its handler fails.
 type Pay struct {
@@ -46,15 +43,15 @@ func pay(ctx context.Context, tx pgx.Tx, c participant.Command[Pay]) (participan
 	return participant.Succeed(Paid{c.Body.Cents}), err
 }
 
-func config() participanttest.Config {
-	return participanttest.Config{
+func config() testkit.StageConfig {
+	return testkit.StageConfig{
 		SQL:      payments,
-		Handlers: func(_ *participanttest.Stage, p *participant.Participant) { participant.Handle(p, pay) },
+		Handlers: func(_ *testkit.Stage, p *participant.Participant) { participant.Handle(p, pay) },
 	}
 }
 
 // paid returns the amounts of a key, in the order in which they were paid.
-func paid(s *participanttest.Stage, t testing.TB, key string) []int {
+func paid(s *testkit.Stage, t testing.TB, key string) []int {
 	t.Helper()
 	rows, err := s.Pool.Query(t.Context(), "SELECT cents FROM payments WHERE key = $1 ORDER BY position", key)
 	require.NoError(t, err)
@@ -65,19 +62,19 @@ func paid(s *participanttest.Stage, t testing.TB, key string) []int {
 
 func TestACommandIsAnswered(t *testing.T) {
 	t.Parallel()
-	s := participanttest.New(t, config())
+	s := testkit.NewStage(t, config())
 	good, bad := s.Command("o-1", Pay{Cents: 999}), s.Command("o-2", Pay{Fail: "decline"})
 	s.Send(good, bad)
-	answer := participanttest.Await[Paid](s, good)
+	answer := testkit.Await[Paid](s, good)
 	require.Equal(t, Paid{999}, answer.Body)
 	require.Equal(t, envelope.Success, answer.Message.Outcome)
 	require.Equal(t, good.ID, answer.Message.CausationID)
-	require.Equal(t, Declined{"no credit"}, participanttest.Await[Declined](s, bad).Body)
+	require.Equal(t, Declined{"no credit"}, testkit.Await[Declined](s, bad).Body)
 }
 
 func TestAMessageDeliveredTwiceTakesEffectOnce(t *testing.T) {
 	t.Parallel()
-	s := participanttest.New(t, config())
+	s := testkit.NewStage(t, config())
 	m := s.Command("o-1", Pay{Cents: 999})
 	s.Send(m, m)
 	s.Settle()
@@ -90,7 +87,7 @@ func TestAMessageDeliveredTwiceTakesEffectOnce(t *testing.T) {
 
 func TestOrderIsThatOfSending(t *testing.T) {
 	t.Parallel()
-	s := participanttest.New(t, config())
+	s := testkit.NewStage(t, config())
 	first, second := s.Command("o-1", Pay{Cents: 1}), s.Command("o-1", Pay{Cents: 2})
 	s.Send(second, first)
 	s.Settle()
@@ -99,14 +96,14 @@ func TestOrderIsThatOfSending(t *testing.T) {
 
 func TestPoisonIsADeadLetter(t *testing.T) {
 	t.Parallel()
-	s := participanttest.New(t, config())
+	s := testkit.NewStage(t, config())
 	m := s.Command("o-1", Pay{})
 	m.Payload = []byte{0, 1, 2}
 	s.Send(m)
 	letter := s.AwaitDeadLetter(m)
 	require.Equal(t, participant.Poison, letter.Class)
 	require.Equal(t, m.Payload, letter.Payload)
-	require.Equal(t, letter.ID, participanttest.Await[participant.Exhausted](s, m).Body.DeadLetterID)
+	require.Equal(t, letter.ID, testkit.Await[participant.Exhausted](s, m).Body.DeadLetterID)
 
 	stranger := s.Produce(kgo.KeySliceRecord([]byte("o-2"), []byte("hello")))
 	require.Equal(t, participant.Poison, s.AwaitDeadLetter(stranger).Class)
@@ -116,7 +113,7 @@ func TestAdvanceSparesTheBackOff(t *testing.T) {
 	t.Parallel()
 	cfg := config()
 	cfg.Participant.Retry = retry.Policy{Initial: time.Hour, Cap: time.Hour, Attempts: 5, NoJitter: true}
-	s := participanttest.New(t, cfg)
+	s := testkit.NewStage(t, cfg)
 	bad, behind := s.Command("o-1", Pay{Fail: "error"}), s.Command("o-1", Pay{Cents: 1})
 	s.Send(bad, behind)
 	held := s.AwaitHeld(bad, 3) // the first attempt, and two immediate ones
@@ -132,14 +129,14 @@ func TestAdvanceSparesTheBackOff(t *testing.T) {
 	require.Empty(t, paid(s, t, "o-1"), "the key waits")
 	s.Advance(time.Hour)
 	require.Equal(t, 5, s.AwaitDeadLetter(bad).Attempts)
-	require.Equal(t, Paid{1}, participanttest.Await[Paid](s, behind).Body)
+	require.Equal(t, Paid{1}, testkit.Await[Paid](s, behind).Body)
 }
 
 func TestEventsOfOtherHopsAreHandled(t *testing.T) {
 	t.Parallel()
-	s := participanttest.New(t, participanttest.Config{
+	s := testkit.NewStage(t, testkit.StageConfig{
 		Hop: "order", SQL: payments,
-		Handlers: func(s *participanttest.Stage, p *participant.Participant) {
+		Handlers: func(s *testkit.Stage, p *participant.Participant) {
 			payment := topics.MustHop(s.Hop.Flow(), "payment")
 			participant.On(p, payment, func(ctx context.Context, tx pgx.Tx, e participant.Event[Paid]) error {
 				return p.Outbox().Write(ctx, tx, outbox.Entry{
@@ -164,7 +161,7 @@ func TestEventsOfOtherHopsAreHandled(t *testing.T) {
 func TestAnEventOfAFlowThatTestsShareIsRefused(t *testing.T) {
 	t.Parallel()
 	said := failures(t, func(t testing.TB) {
-		participanttest.New(t, config()).Event(topics.MustHop("order", "payment"), "o-1", Paid{5})
+		testkit.NewStage(t, config()).Event(topics.MustHop("order", "payment"), "o-1", Paid{5})
 	})
 	require.Len(t, said, 1)
 	require.Contains(t, said[0], `Event of the hop order.payment: tests that run in parallel with this one would share its topic. `+
@@ -183,19 +180,19 @@ func TestTablesComeFromAProgramToo(t *testing.T) {
 		_, err = conn.Exec(ctx, payments)
 		return errors.Join(err, conn.Close(ctx))
 	}
-	s := participanttest.New(t, cfg)
+	s := testkit.NewStage(t, cfg)
 	m := s.Command("o-1", Pay{Cents: 1})
 	s.Send(m)
-	participanttest.Await[Paid](s, m)
+	testkit.Await[Paid](s, m)
 }
 
 func TestAnotherAnswerFailsTheTest(t *testing.T) {
 	t.Parallel()
 	said := failures(t, func(t testing.TB) {
-		s := participanttest.New(t, config())
+		s := testkit.NewStage(t, config())
 		m := s.Command("o-1", Pay{Fail: "decline"})
 		s.Send(m)
-		participanttest.Await[Paid](s, m)
+		testkit.Await[Paid](s, m)
 	})
 	require.Len(t, said, 1)
 	require.Contains(t, said[0], `Pay was answered with the failure event Declined, want Paid: "{\"Reason\":\"no credit\"}"`)
@@ -203,10 +200,10 @@ func TestAnotherAnswerFailsTheTest(t *testing.T) {
 	said = failures(t, func(t testing.TB) {
 		cfg := config()
 		cfg.Participant.Retry.Attempts = 1
-		s := participanttest.New(t, cfg)
+		s := testkit.NewStage(t, cfg)
 		m := s.Command("o-1", Pay{Fail: "error"})
 		s.Send(m)
-		participanttest.Await[Paid](s, m)
+		testkit.Await[Paid](s, m)
 	})
 	require.Len(t, said, 1)
 	require.Contains(t, said[0], "bank away")
@@ -215,28 +212,28 @@ func TestAnotherAnswerFailsTheTest(t *testing.T) {
 func TestMistakesInTheConfigAreSaid(t *testing.T) {
 	t.Parallel()
 	failing := func(context.Context, string) error { return errors.New("away") }
-	for want, change := range map[string]func(*participanttest.Config){
-		"Config without Handlers": func(c *participanttest.Config) { c.Handlers = nil },
-		"Config.SQL":              func(c *participanttest.Config) { c.SQL = "CREATE TABEL x" },
-		"Config.Migrate": func(c *participanttest.Config) {
+	for want, change := range map[string]func(*testkit.StageConfig){
+		"StageConfig without Handlers": func(c *testkit.StageConfig) { c.Handlers = nil },
+		"StageConfig.SQL":              func(c *testkit.StageConfig) { c.SQL = "CREATE TABEL x" },
+		"StageConfig.Migrate": func(c *testkit.StageConfig) {
 			c.Migrate = failing
 		},
-		`hop "Payment"`: func(c *participanttest.Config) { c.Hop = "Payment" },
-		"the participant ended": func(c *participanttest.Config) {
-			c.Handlers = func(*participanttest.Stage, *participant.Participant) {}
+		`hop "Payment"`: func(c *testkit.StageConfig) { c.Hop = "Payment" },
+		"the participant ended": func(c *testkit.StageConfig) {
+			c.Handlers = func(*testkit.Stage, *participant.Participant) {}
 		},
 	} {
 		cfg := config()
 		change(&cfg)
-		said := failures(t, func(t testing.TB) { participanttest.New(t, cfg) })
+		said := failures(t, func(t testing.TB) { testkit.NewStage(t, cfg) })
 		require.NotEmpty(t, said, want)
 		require.Contains(t, said[0], want)
 	}
 }
 
-func BenchmarkNew(b *testing.B) {
-	participanttest.New(b, config()) // starts the servers
+func BenchmarkNewStage(b *testing.B) {
+	testkit.NewStage(b, config()) // starts the servers
 	for b.Loop() {
-		participanttest.New(b, config())
+		testkit.NewStage(b, config())
 	}
 }

@@ -1,4 +1,4 @@
-package participanttest_test
+package testkit_test
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 
 	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/participant"
-	"github.com/troupe-go/troupe/testkit/participanttest"
+	"github.com/troupe-go/troupe/testkit"
 )
 
 // Remind is the payload of a deadline.
@@ -23,7 +23,7 @@ func TestAdvanceMakesDeadlinesCome(t *testing.T) {
 	t.Parallel()
 	cfg := config()
 	cfg.SQL = ""
-	cfg.Handlers = func(s *participanttest.Stage, p *participant.Participant) {
+	cfg.Handlers = func(s *testkit.Stage, p *participant.Participant) {
 		participant.Handle(p, func(ctx context.Context, tx pgx.Tx, c participant.Command[Pay]) (participant.Outcome, error) {
 			err := p.Schedule(ctx, tx, participant.Deadline{Name: "remind", After: 10 * 24 * time.Hour, Body: Remind{Order: c.Message.Subject}})
 			return participant.Succeed(Paid{}), err
@@ -32,10 +32,10 @@ func TestAdvanceMakesDeadlinesCome(t *testing.T) {
 			return p.Outbox().Write(ctx, tx, outbox.Entry{Topic: s.Hop.Events(), Key: d.Scope, Body: d.Body})
 		})
 	}
-	s := participanttest.New(t, cfg)
+	s := testkit.NewStage(t, cfg)
 	pay := s.Command("o-1", Pay{Cents: 1})
 	s.Send(pay)
-	participanttest.Await[Paid](s, pay)
+	testkit.Await[Paid](s, pay)
 	pending := s.Deadlines()
 	require.Len(t, pending, 1)
 	require.Equal(t, []string{"remind", "o-1"}, []string{pending[0].Name, pending[0].Scope})

@@ -1,4 +1,4 @@
-package participanttest_test
+package testkit_test
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 	"github.com/troupe-go/troupe/flow"
 	"github.com/troupe-go/troupe/flow/reactions"
 	"github.com/troupe-go/troupe/participant"
-	"github.com/troupe-go/troupe/testkit/participanttest"
+	"github.com/troupe-go/troupe/testkit"
 	"github.com/troupe-go/troupe/topics"
 )
 
@@ -31,10 +31,10 @@ func TestAServiceOfAFlowIsTestedWithItsDeclaration(t *testing.T) {
 	declared, err := reactions.Load("testdata/reactions.json")
 	require.NoError(t, err)
 	declared.Joins, declared.Expectations = nil, nil
-	payment := func(s *participanttest.Stage) topics.Hop { return topics.MustHop(s.Hop.Flow(), "payment") }
-	s := participanttest.New(t, participanttest.Config{
+	payment := func(s *testkit.Stage) topics.Hop { return topics.MustHop(s.Hop.Flow(), "payment") }
+	s := testkit.NewStage(t, testkit.StageConfig{
 		Hop: "shipping",
-		Handlers: func(s *participanttest.Stage, p *participant.Participant) {
+		Handlers: func(s *testkit.Stage, p *participant.Participant) {
 			f, err := flow.New(flow.Config{Participant: p, Declared: s.InFlow(declared)})
 			require.NoError(t, err)
 			flow.On(f, payment(s), sendParcel)
@@ -42,7 +42,7 @@ func TestAServiceOfAFlowIsTestedWithItsDeclaration(t *testing.T) {
 	})
 	taken := s.Event(payment(s), "o-1", PaymentTaken{999})
 	s.Send(taken, taken)
-	require.Equal(t, ParcelSent{999}, participanttest.Await[ParcelSent](s, taken).Body)
+	require.Equal(t, ParcelSent{999}, testkit.Await[ParcelSent](s, taken).Body)
 }
 
 // TestInFlowMovesEveryTopicOfTheFlow has a message in each list of a declaration, and one of another flow.
@@ -50,7 +50,7 @@ func TestInFlowMovesEveryTopicOfTheFlow(t *testing.T) {
 	t.Parallel()
 	declared, err := reactions.Load("testdata/reactions.json")
 	require.NoError(t, err)
-	s := participanttest.New(t, config())
+	s := testkit.NewStage(t, config())
 	before, err := json.Marshal(declared)
 	require.NoError(t, err)
 	moved, err := json.Marshal(s.InFlow(declared))
