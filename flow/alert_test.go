@@ -21,7 +21,6 @@ import (
 
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/flow"
-	"github.com/troupe-go/troupe/flow/reactions"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/testkit"
 	"github.com/troupe-go/troupe/topics"
@@ -101,7 +100,7 @@ func (w *webhook) await(t testing.TB, n int) []string {
 }
 
 // withAlerts lets a stage's services post alerts to w, and changes their declared expectation.
-func withAlerts(t testing.TB, w *webhook, change func(*reactions.Expectation), more ...func(*flow.Service)) testkit.StageConfig {
+func withAlerts(t testing.TB, w *webhook, change func(*flow.Expectation), more ...func(*flow.Service)) testkit.StageConfig {
 	return testkit.StageConfig{
 		Hop: "watch", Participant: participant.Config{Retry: quick},
 		Handlers: func(s *testkit.Stage, p *participant.Participant) {
@@ -118,15 +117,15 @@ func withAlerts(t testing.TB, w *webhook, change func(*reactions.Expectation), m
 	}
 }
 
-func watching(name string, change func(*reactions.Expectation)) reactions.Service {
-	e := reactions.Expectation{
+func watching(name string, change func(*flow.Expectation)) flow.Declaration {
+	e := flow.Expectation{
 		Name: "shipped", After: events(name, "payment", "Paid"), Within: "30s", Raise: events(name, "watch", "TimedOut"),
-		Expect: []reactions.Message{events(name, "shipping", "Shipped"), events(name, "shipping", "Refused")},
+		Expect: []flow.Message{events(name, "shipping", "Shipped"), events(name, "shipping", "Refused")},
 	}
 	if change != nil {
 		change(&e)
 	}
-	return reactions.Service{Hop: name + ".watch", Expectations: []reactions.Expectation{e}}
+	return flow.Declaration{Hop: name + ".watch", Expectations: []flow.Expectation{e}}
 }
 
 func raiseTimedOut(_ context.Context, _ pgx.Tx, m flow.Missed) (participant.Outcome, error) {
@@ -170,7 +169,7 @@ func TestMissedExpectationsAreAlertedWhileTheBrokerIsAway(t *testing.T) {
 	t.Parallel()
 	w := newWebhook(t, nil)
 	var way network
-	cfg := withAlerts(t, w, func(e *reactions.Expectation) { e.Within = "3s" })
+	cfg := withAlerts(t, w, func(e *flow.Expectation) { e.Within = "3s" })
 	cfg.Participant.Kafka = []kgo.Opt{kgo.Dialer(way.dial)}
 	s := testkit.NewStage(t, cfg)
 	s.Send(event(s, "shipping", "o-0", Shipped{}), event(s, "payment", "o-0", Paid{1}))
@@ -343,9 +342,9 @@ func TestALateHandlerFitsTheDeclaration(t *testing.T) {
 		pool, hop := testkit.Database(t), topics.MustHop("f", "watch")
 		p, err := participant.New(participant.Config{Pool: pool, Hop: hop, Local: true})
 		require.NoError(t, err)
-		s, err := flow.New(flow.Config{Participant: p, Declared: watching("f", func(e *reactions.Expectation) {
+		s, err := flow.New(flow.Config{Participant: p, Declared: watching("f", func(e *flow.Expectation) {
 			if test.declared {
-				e.Late = []reactions.Message{events("f", "watch", "Notify")}
+				e.Late = []flow.Message{events("f", "watch", "Notify")}
 			}
 		})})
 		require.NoError(t, err)
@@ -365,9 +364,9 @@ func TestALateHandlerFitsTheDeclaration(t *testing.T) {
 
 // lateStage returns a service that reports late events with Notify.
 func lateStage(t testing.TB, w *webhook) testkit.StageConfig {
-	return withAlerts(t, w, func(e *reactions.Expectation) {
-		flow, _, _ := strings.Cut(e.Raise.Topic, ".")
-		e.Late = []reactions.Message{events(flow, "watch", "Notify")}
+	return withAlerts(t, w, func(e *flow.Expectation) {
+		name, _, _ := strings.Cut(e.Raise.Topic, ".")
+		e.Late = []flow.Message{events(name, "watch", "Notify")}
 	}, func(s *flow.Service) {
 		flow.OnLate(s, "shipped", func(_ context.Context, _ pgx.Tx, l flow.Late) (participant.Outcome, error) {
 			return participant.Succeed(Notify{l.Message.Type}), nil

@@ -12,7 +12,6 @@ import (
 
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/flow"
-	"github.com/troupe-go/troupe/flow/reactions"
 	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/testkit"
@@ -49,16 +48,16 @@ func (w *waiter) start() (stop func()) {
 		Pool: w.pools["watch"], Brokers: testkit.Kafka(w.t), Hop: w.hop("watch"), Partitions: 2, Retry: quick, Log: testkit.Logger(w.t), Kafka: session(),
 	})
 	require.NoError(w.t, err)
-	timedOut := []reactions.Message{events(w.flow, "watch", "TimedOut")}
-	s := bind(w.t, p, reactions.Service{
+	timedOut := []flow.Message{events(w.flow, "watch", "TimedOut")}
+	s := bind(w.t, p, flow.Declaration{
 		Hop:       w.flow + ".watch",
-		Reactions: []reactions.Reaction{{On: events(w.flow, "shipping", "Notify")}, {On: events(w.flow, "inventory", "Notify")}},
-		Expectations: []reactions.Expectation{{
+		Reactions: []flow.Reaction{{On: events(w.flow, "shipping", "Notify")}, {On: events(w.flow, "inventory", "Notify")}},
+		Expectations: []flow.Expectation{{
 			Name: "shipped", After: events(w.flow, "payment", "Paid"), Within: "1h", Raise: timedOut[0],
-			Expect: []reactions.Message{events(w.flow, "shipping", "Shipped")},
+			Expect: []flow.Message{events(w.flow, "shipping", "Shipped")},
 		}},
-		Joins: []reactions.Join{{
-			Name: "ready", Await: []reactions.Message{events(w.flow, "payment", "Paid"), events(w.flow, "inventory", "Reserved")},
+		Joins: []flow.Join{{
+			Name: "ready", Await: []flow.Message{events(w.flow, "payment", "Paid"), events(w.flow, "inventory", "Reserved")},
 			Within: "1h", Expired: timedOut,
 		}},
 	})

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/troupe-go/troupe/envelope"
-	"github.com/troupe-go/troupe/flow/reactions"
 	"github.com/troupe-go/troupe/internal/ce"
 	"github.com/troupe-go/troupe/internal/extension"
 	"github.com/troupe-go/troupe/participant"
@@ -26,12 +25,12 @@ var partName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,79}$`)
 const maxAwaited = 100
 
 // name returns a message as it is written in tables and errors.
-func name(m reactions.Message) string { return m.Topic + " " + m.Type }
+func name(m Message) string { return m.Topic + " " + m.Type }
 
-func same(a, b reactions.Message) bool { return a.Topic == b.Topic && a.Type == b.Type }
+func same(a, b Message) bool { return a.Topic == b.Topic && a.Type == b.Type }
 
-func has(ms []reactions.Message, m reactions.Message) bool {
-	return slices.ContainsFunc(ms, func(one reactions.Message) bool { return same(one, m) })
+func has(ms []Message, m Message) bool {
+	return slices.ContainsFunc(ms, func(one Message) bool { return same(one, m) })
 }
 
 // read takes the joins, expectations and reactions from the declaration, and checks each by itself. The verifier of flows checks
@@ -75,7 +74,7 @@ func (s *Service) read() error {
 }
 
 // readable returns the reason why one of the messages cannot be consumed, or nil.
-func readable(ms ...reactions.Message) error {
+func readable(ms ...Message) error {
 	for _, m := range ms {
 		t, err := topics.Parse(m.Topic)
 		switch {
@@ -103,13 +102,13 @@ func within(text string) (time.Duration, error) {
 }
 
 // reaction returns the declared reaction to a message, or an empty one.
-func (s *Service) reaction(on reactions.Message) reactions.Reaction {
+func (s *Service) reaction(on Message) Reaction {
 	for _, r := range s.cfg.Declared.Reactions {
 		if same(r.On, on) {
 			return r
 		}
 	}
-	return reactions.Reaction{On: on}
+	return Reaction{On: on}
 }
 
 // compare compares the registered handlers with the declaration, in both directions.
@@ -130,8 +129,8 @@ func (s *Service) compare(all []extension.Registered) error {
 		}
 	}
 	for _, h := range all {
-		on := reactions.Message{Topic: h.Topic, Type: h.Type}
-		declared := slices.ContainsFunc(s.cfg.Declared.Reactions, func(r reactions.Reaction) bool {
+		on := Message{Topic: h.Topic, Type: h.Type}
+		declared := slices.ContainsFunc(s.cfg.Declared.Reactions, func(r Reaction) bool {
 			return r.On.Topic == h.Topic && (h.Type == "" || h.Type == r.On.Type)
 		})
 		if h.Handled && h.Deadline == "" && !declared {
@@ -168,7 +167,7 @@ type saidKey struct{}
 
 // diligent runs a handler. The handler may end with Done only if it has written one of the declared messages, or if none is
 // declared.
-func (s *Service) diligent(ctx context.Context, what string, success, failure []reactions.Message, fn func(context.Context) (participant.Outcome, error)) (participant.Outcome, error) {
+func (s *Service) diligent(ctx context.Context, what string, success, failure []Message, fn func(context.Context) (participant.Outcome, error)) (participant.Outcome, error) {
 	var wrote said
 	outcome, err := fn(context.WithValue(ctx, saidKey{}, &wrote))
 	if err == nil && outcome == participant.Done() && wrote.messages == 0 && len(success)+len(failure) > 0 {
@@ -178,7 +177,7 @@ func (s *Service) diligent(ctx context.Context, what string, success, failure []
 	return outcome, err
 }
 
-func list(ms []reactions.Message) string {
+func list(ms []Message) string {
 	names := make([]string, len(ms))
 	for i, m := range ms {
 		names[i] = name(m)
@@ -188,7 +187,7 @@ func list(ms []reactions.Message) string {
 
 // mayEmit refuses a message that is not declared as a consequence of the message being handled.
 func (s *Service) mayEmit(ctx context.Context, m envelope.Message) error {
-	of := reactions.Message{Topic: m.Topic, Type: m.Type}
+	of := Message{Topic: m.Topic, Type: m.Type}
 	cause := envelope.CauseOf(ctx)
 	if cause == nil {
 		if has(s.cfg.Declared.Starts, of) {
@@ -202,7 +201,7 @@ func (s *Service) mayEmit(ctx context.Context, m envelope.Message) error {
 		if m.Outcome != envelope.None {
 			what = "the " + string(m.Outcome) + " of a reaction"
 		}
-		on := reactions.Message{Topic: cause.Message.Topic, Type: cause.Message.Type}
+		on := Message{Topic: cause.Message.Topic, Type: cause.Message.Type}
 		return retry.Permanent(fmt.Errorf("%s is not declared to send %s as %s to %s: add it to the declaration",
 			s.cfg.Declared.Hop, name(of), what, name(on)))
 	}
@@ -214,7 +213,7 @@ func (s *Service) mayEmit(ctx context.Context, m envelope.Message) error {
 
 // mayFollow reports whether a message may follow from cause: its reaction or a join that it completes declares the message, or
 // cause is a deadline that may emit it.
-func (s *Service) mayFollow(cause envelope.Message, m reactions.Message, outcome envelope.Outcome) bool {
+func (s *Service) mayFollow(cause envelope.Message, m Message, outcome envelope.Outcome) bool {
 	if deadline, is := deadlineOf(cause); is {
 		if name, is := strings.CutPrefix(deadline, joinDeadline); is && s.joins[name] != nil {
 			return has(s.joins[name].Expired, m)
@@ -224,15 +223,15 @@ func (s *Service) mayFollow(cause envelope.Message, m reactions.Message, outcome
 		}
 		return has(s.cfg.Declared.Starts, m)
 	}
-	on := reactions.Message{Topic: cause.Topic, Type: cause.Type}
+	on := Message{Topic: cause.Topic, Type: cause.Type}
 	r := s.reaction(on)
 	if outcome != envelope.Failure && has(r.Success, m) || outcome != envelope.Success && has(r.Failure, m) {
 		return true
 	}
-	if slices.ContainsFunc(s.cfg.Declared.Expectations, func(e reactions.Expectation) bool { return has(e.Expect, on) && has(e.Late, m) }) {
+	if slices.ContainsFunc(s.cfg.Declared.Expectations, func(e Expectation) bool { return has(e.Expect, on) && has(e.Late, m) }) {
 		return true
 	}
-	return slices.ContainsFunc(s.cfg.Declared.Joins, func(j reactions.Join) bool { return has(j.Await, on) && has(j.Success, m) })
+	return slices.ContainsFunc(s.cfg.Declared.Joins, func(j Join) bool { return has(j.Await, on) && has(j.Success, m) })
 }
 
 // deadlineOf returns the name of the deadline that m is the message of.

@@ -10,7 +10,6 @@ import (
 
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/flow"
-	"github.com/troupe-go/troupe/flow/reactions"
 	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/testkit"
@@ -35,13 +34,13 @@ func idle(t *testing.T) *participant.Participant {
 func TestHandlersAndDeclarationAreOne(t *testing.T) {
 	t.Parallel()
 	declared := shipping("order")
-	declared.Reactions = []reactions.Reaction{
-		{On: events("order", "inventory", "Refused"), Success: []reactions.Message{events("order", "shipping", "Shipped")}},
+	declared.Reactions = []flow.Reaction{
+		{On: events("order", "inventory", "Refused"), Success: []flow.Message{events("order", "shipping", "Shipped")}},
 		{On: events("order", "payment", "Exhausted")},
 		{On: commands("order", "shipping", "Ship")},
 	}
-	declared.Expectations = []reactions.Expectation{{
-		Name: "paid", After: events("order", "inventory", "Reserved"), Expect: []reactions.Message{events("order", "payment", "Paid")},
+	declared.Expectations = []flow.Expectation{{
+		Name: "paid", After: events("order", "inventory", "Reserved"), Expect: []flow.Message{events("order", "payment", "Paid")},
 		Within: "30s", Raise: events("order", "shipping", "TimedOut"),
 	}}
 	p := idle(t)
@@ -75,18 +74,18 @@ func TestADeclarationThatCannotBeKeptIsRefused(t *testing.T) {
 	p := idle(t)
 	_, err := flow.New(flow.Config{})
 	require.ErrorContains(t, err, "without a participant")
-	for want, change := range map[string]func(*reactions.Service){
-		`is of hop "order.payment"`:              func(d *reactions.Service) { d.Hop = "order.payment" },
-		`join "ready": awaits 0 messages`:        func(d *reactions.Service) { d.Joins[0].Await = nil },
-		`within "soon"`:                          func(d *reactions.Service) { d.Joins[0].Within = "soon" },
-		"has something to send when its time is": func(d *reactions.Service) { d.Joins[0].Within = "" },
-		`join "ready": declared twice`:           func(d *reactions.Service) { d.Joins = append(d.Joins, d.Joins[0]) },
-		"want a name of 1 to 80":                 func(d *reactions.Service) { d.Joins[0].Name = "a b" },
-		`topic "payments"`:                       func(d *reactions.Service) { d.Joins[0].Await[0].Topic = "payments" },
-		"two reactions to order.a.events A": func(d *reactions.Service) {
-			d.Reactions = []reactions.Reaction{{On: events("order", "a", "A")}, {On: events("order", "a", "A")}}
+	for want, change := range map[string]func(*flow.Declaration){
+		`is of hop "order.payment"`:              func(d *flow.Declaration) { d.Hop = "order.payment" },
+		`join "ready": awaits 0 messages`:        func(d *flow.Declaration) { d.Joins[0].Await = nil },
+		`within "soon"`:                          func(d *flow.Declaration) { d.Joins[0].Within = "soon" },
+		"has something to send when its time is": func(d *flow.Declaration) { d.Joins[0].Within = "" },
+		`join "ready": declared twice`:           func(d *flow.Declaration) { d.Joins = append(d.Joins, d.Joins[0]) },
+		"want a name of 1 to 80":                 func(d *flow.Declaration) { d.Joins[0].Name = "a b" },
+		`topic "payments"`:                       func(d *flow.Declaration) { d.Joins[0].Await[0].Topic = "payments" },
+		"two reactions to order.a.events A": func(d *flow.Declaration) {
+			d.Reactions = []flow.Reaction{{On: events("order", "a", "A")}, {On: events("order", "a", "A")}}
 		},
-		`expectation "e": expects 0`: func(d *reactions.Service) { d.Expectations = []reactions.Expectation{{Name: "e"}} },
+		`expectation "e": expects 0`: func(d *flow.Declaration) { d.Expectations = []flow.Expectation{{Name: "e"}} },
 	} {
 		d := shipping("order")
 		change(&d)
@@ -102,13 +101,13 @@ func tellerStage(t testing.TB) testkit.StageConfig {
 		Hop: "teller", Participant: participant.Config{Retry: quick}, SQL: shipments,
 		Handlers: func(s *testkit.Stage, p *participant.Participant) {
 			name := s.Hop.Flow()
-			service := bind(t, p, reactions.Service{
+			service := bind(t, p, flow.Declaration{
 				Hop:    name + ".teller",
-				Starts: []reactions.Message{commands(name, "customer", "Notify")},
-				Reactions: []reactions.Reaction{{
+				Starts: []flow.Message{commands(name, "customer", "Notify")},
+				Reactions: []flow.Reaction{{
 					On:      events(name, "payment", "Refused"),
-					Success: []reactions.Message{events(name, "teller", "Shipped"), commands(name, "customer", "Notify")},
-					Failure: []reactions.Message{events(name, "teller", "Refused")},
+					Success: []flow.Message{events(name, "teller", "Shipped"), commands(name, "customer", "Notify")},
+					Failure: []flow.Message{events(name, "teller", "Refused")},
 				}},
 			})
 			flow.On(service, topics.MustHop(name, "payment"), func(ctx context.Context, tx pgx.Tx, e participant.Event[Refused]) (participant.Outcome, error) {

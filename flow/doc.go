@@ -8,7 +8,7 @@
 //	any event ─────────────► On ───┘
 //	after this … that within 30 s ─► Expectation ─── not arrived ─► an event that reports it, once
 //
-// A service consists of a participant, a declaration (package flow/reactions) and its handlers:
+// A service consists of a participant, a declaration (Parse reads it from reactions.json) and its handlers:
 //
 //	s, err := New(Config{Participant: p, Declared: declared})
 //	On(s, payment, fn)                 for each reaction to an event: fn(ctx, tx, participant.Event[T]) (participant.Outcome, error)

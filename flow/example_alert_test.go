@@ -12,7 +12,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/troupe-go/troupe/flow"
-	"github.com/troupe-go/troupe/flow/reactions"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/topics"
 )
@@ -33,14 +32,14 @@ func ExampleOnMissed_alert() {
 		if err != nil {
 			return err
 		}
-		s, err := flow.New(flow.Config{Participant: p, AlertURL: chat.URL, Declared: reactions.Service{
+		s, err := flow.New(flow.Config{Participant: p, AlertURL: chat.URL, Declared: flow.Declaration{
 			Hop: "order.order",
-			Expectations: []reactions.Expectation{{
+			Expectations: []flow.Expectation{{
 				Name:   "shipped",
-				After:  reactions.Message{Topic: "order.payment.events", Type: "PaymentCharged"},
-				Expect: []reactions.Message{{Topic: "order.shipping.events", Type: "OrderShipped"}},
+				After:  flow.Message{Topic: "order.payment.events", Type: "PaymentCharged"},
+				Expect: []flow.Message{{Topic: "order.shipping.events", Type: "OrderShipped"}},
 				Within: "200ms",
-				Raise:  reactions.Message{Topic: "order.order.events", Type: "NotShipped"},
+				Raise:  flow.Message{Topic: "order.order.events", Type: "NotShipped"},
 			}},
 		}})
 		if err != nil {
@@ -76,15 +75,15 @@ func ExampleOnLate() {
 		if err != nil {
 			return err
 		}
-		s, err := flow.New(flow.Config{Participant: p, Declared: reactions.Service{
+		s, err := flow.New(flow.Config{Participant: p, Declared: flow.Declaration{
 			Hop: "order.order",
-			Expectations: []reactions.Expectation{{
+			Expectations: []flow.Expectation{{
 				Name:   "shipped",
-				After:  reactions.Message{Topic: "order.payment.events", Type: "PaymentCharged"},
-				Expect: []reactions.Message{{Topic: "order.shipping.events", Type: "OrderShipped"}},
+				After:  flow.Message{Topic: "order.payment.events", Type: "PaymentCharged"},
+				Expect: []flow.Message{{Topic: "order.shipping.events", Type: "OrderShipped"}},
 				Within: "200ms",
-				Raise:  reactions.Message{Topic: "order.order.events", Type: "NotShipped"},
-				Late:   []reactions.Message{{Topic: "order.order.events", Type: "ShippedLate"}},
+				Raise:  flow.Message{Topic: "order.order.events", Type: "NotShipped"},
+				Late:   []flow.Message{{Topic: "order.order.events", Type: "ShippedLate"}},
 			}},
 		}})
 		if err != nil {

@@ -13,7 +13,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/troupe-go/troupe/flow"
-	"github.com/troupe-go/troupe/flow/reactions"
 	"github.com/troupe-go/troupe/internal/devstack"
 	"github.com/troupe-go/troupe/migrations"
 	"github.com/troupe-go/troupe/participant"
@@ -54,18 +53,18 @@ func serveShipping(ctx context.Context, pool *pgxpool.Pool) error {
 	if err != nil {
 		return err
 	}
-	s, err := flow.New(flow.Config{Participant: p, Declared: reactions.Service{
+	s, err := flow.New(flow.Config{Participant: p, Declared: flow.Declaration{
 		Hop: "order.shipping",
-		Joins: []reactions.Join{{
+		Joins: []flow.Join{{
 			Name: "ready",
-			Await: []reactions.Message{
+			Await: []flow.Message{
 				{Topic: "order.payment.events", Type: "PaymentCharged"},
 				{Topic: "order.inventory.events", Type: "StockReserved"},
 			},
 			Within:  "15m",
-			Success: []reactions.Message{{Topic: "order.shipping.events", Type: "OrderShipped", Last: true}},
-			Expired: []reactions.Message{{Topic: "order.shipping.events", Type: "NotShipped"}},
-			Broken:  []reactions.Message{{Topic: "order.payment.events", Type: "PaymentDeclined"}},
+			Success: []flow.Message{{Topic: "order.shipping.events", Type: "OrderShipped", Last: true}},
+			Expired: []flow.Message{{Topic: "order.shipping.events", Type: "NotShipped"}},
+			Broken:  []flow.Message{{Topic: "order.payment.events", Type: "PaymentDeclined"}},
 		}},
 	}})
 	if err != nil {
@@ -119,7 +118,7 @@ func ExampleOnJoin() {
 // ExampleNew shows that a difference between handlers and declaration is an error before anything is consumed.
 func ExampleNew() {
 	example(func(ctx context.Context, pool *pgxpool.Pool) error {
-		s, err := greeter(pool, reactions.Reaction{On: reactions.Message{Topic: "order.customer.events", Type: "CustomerChanged"}})
+		s, err := greeter(pool, flow.Reaction{On: flow.Message{Topic: "order.customer.events", Type: "CustomerChanged"}})
 		if err != nil {
 			return err
 		}
@@ -141,11 +140,11 @@ func ExampleOn() {
 		if err != nil {
 			return err
 		}
-		s, err := flow.New(flow.Config{Participant: p, Declared: reactions.Service{
+		s, err := flow.New(flow.Config{Participant: p, Declared: flow.Declaration{
 			Hop: "order.payment",
-			Reactions: []reactions.Reaction{{
-				On:      reactions.Message{Topic: "order.inventory.events", Type: "OutOfStock"},
-				Success: []reactions.Message{{Topic: "order.payment.events", Type: "PaymentRefunded", Last: true}},
+			Reactions: []flow.Reaction{{
+				On:      flow.Message{Topic: "order.inventory.events", Type: "OutOfStock"},
+				Success: []flow.Message{{Topic: "order.payment.events", Type: "PaymentRefunded", Last: true}},
 				Undoes:  []string{"PaymentCharged"},
 			}},
 		}})
@@ -174,14 +173,14 @@ func ExampleOnMissed() {
 		if err != nil {
 			return err
 		}
-		s, err := flow.New(flow.Config{Participant: p, Declared: reactions.Service{
+		s, err := flow.New(flow.Config{Participant: p, Declared: flow.Declaration{
 			Hop: "order.order",
-			Expectations: []reactions.Expectation{{
+			Expectations: []flow.Expectation{{
 				Name:   "shipped",
-				After:  reactions.Message{Topic: "order.payment.events", Type: "PaymentCharged"},
-				Expect: []reactions.Message{{Topic: "order.shipping.events", Type: "OrderShipped"}},
+				After:  flow.Message{Topic: "order.payment.events", Type: "PaymentCharged"},
+				Expect: []flow.Message{{Topic: "order.shipping.events", Type: "OrderShipped"}},
 				Within: "200ms",
-				Raise:  reactions.Message{Topic: "order.order.events", Type: "NotShipped"},
+				Raise:  flow.Message{Topic: "order.order.events", Type: "NotShipped"},
 			}},
 		}})
 		if err != nil {
@@ -216,16 +215,16 @@ type (
 )
 
 // greeter returns a service that reacts to OrderPlaced, and emits Greeted.
-func greeter(pool *pgxpool.Pool, more ...reactions.Reaction) (*flow.Service, error) {
+func greeter(pool *pgxpool.Pool, more ...flow.Reaction) (*flow.Service, error) {
 	p, err := participant.New(participant.Config{Pool: pool, Hop: topics.MustHop("order", "greeter"), Local: true})
 	if err != nil {
 		return nil, err
 	}
-	return flow.New(flow.Config{Participant: p, Declared: reactions.Service{
+	return flow.New(flow.Config{Participant: p, Declared: flow.Declaration{
 		Hop: "order.greeter",
-		Reactions: append(more, reactions.Reaction{
-			On:      reactions.Message{Topic: "order.order.events", Type: "OrderPlaced"},
-			Success: []reactions.Message{{Topic: "order.greeter.events", Type: "Greeted", Last: true}},
+		Reactions: append(more, flow.Reaction{
+			On:      flow.Message{Topic: "order.order.events", Type: "OrderPlaced"},
+			Success: []flow.Message{{Topic: "order.greeter.events", Type: "Greeted", Last: true}},
 		}),
 	}})
 }
@@ -302,7 +301,7 @@ func ExampleOn_localModel() { // D21
 	const keepNewest = `INSERT INTO customers AS c (id, version, name) VALUES ($1, $2, $3)
 		ON CONFLICT (id) DO UPDATE SET version = excluded.version, name = excluded.name WHERE excluded.version > c.version`
 	example(func(ctx context.Context, pool *pgxpool.Pool) error {
-		s, err := greeter(pool, reactions.Reaction{On: reactions.Message{Topic: "order.customer.events", Type: "CustomerChanged"}})
+		s, err := greeter(pool, flow.Reaction{On: flow.Message{Topic: "order.customer.events", Type: "CustomerChanged"}})
 		if err != nil {
 			return err
 		}

@@ -11,7 +11,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/troupe-go/troupe/envelope"
-	"github.com/troupe-go/troupe/flow/reactions"
 	"github.com/troupe-go/troupe/internal/extension"
 	"github.com/troupe-go/troupe/internal/pg"
 	"github.com/troupe-go/troupe/participant"
@@ -69,14 +68,14 @@ func OnMissed(s *Service, name string, fn func(ctx context.Context, tx pgx.Tx, m
 
 // An expectation is a declared expectation with its handler.
 type expectation struct {
-	reactions.Expectation
+	Expectation
 	s      *Service
 	within time.Duration
 	missed func(ctx context.Context, tx pgx.Tx, m Missed) (participant.Outcome, error)
 	late   func(ctx context.Context, tx pgx.Tx, l Late) (participant.Outcome, error) // nil: a late message is only logged
 }
 
-func newExpectation(s *Service, declared reactions.Expectation) (*expectation, error) {
+func newExpectation(s *Service, declared Expectation) (*expectation, error) {
 	e := &expectation{Expectation: declared, s: s}
 	if !partName.MatchString(e.Name) {
 		return nil, errors.New("want a name of 1 to 80 letters, digits, dots, dashes and underscores")
@@ -84,7 +83,7 @@ func newExpectation(s *Service, declared reactions.Expectation) (*expectation, e
 	if len(e.Expect) == 0 || len(e.Expect) > maxAwaited {
 		return nil, fmt.Errorf("expects %d messages: want 1 to %d", len(e.Expect), maxAwaited)
 	}
-	if err := readable(slices.Concat(e.Expect, e.Late, []reactions.Message{e.After, e.Raise})...); err != nil {
+	if err := readable(slices.Concat(e.Expect, e.Late, []Message{e.After, e.Raise})...); err != nil {
 		return nil, err
 	}
 	for i, m := range e.Expect {
@@ -234,7 +233,7 @@ func (e *expectation) raise(ctx context.Context, tx pgx.Tx, d participant.Due[de
 	after.Key = d.Message.Key
 	e.s.cfg.Log.Info().Str("expectation", e.Name).Str("key", key).Str("raises", name(e.Raise)).Msg("an expected event did not come in time")
 	ctx = e.s.withStableIDs(ctx, "expectation", e.Name, key, []envelope.Message{after})
-	outcome, err := e.s.diligent(ctx, fmt.Sprintf("expectation %q", e.Name), []reactions.Message{e.Raise}, nil,
+	outcome, err := e.s.diligent(ctx, fmt.Sprintf("expectation %q", e.Name), []Message{e.Raise}, nil,
 		func(ctx context.Context) (participant.Outcome, error) {
 			return e.missed(ctx, tx, Missed{Name: e.Name, Key: key, After: after})
 		})

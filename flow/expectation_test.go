@@ -10,7 +10,6 @@ import (
 
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/flow"
-	"github.com/troupe-go/troupe/flow/reactions"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/testkit"
 )
@@ -21,11 +20,11 @@ func observerStage(t testing.TB) testkit.StageConfig {
 		Hop: "watch", Participant: participant.Config{Retry: quick},
 		Handlers: func(s *testkit.Stage, p *participant.Participant) {
 			name := s.Hop.Flow()
-			service := bind(t, p, reactions.Service{
+			service := bind(t, p, flow.Declaration{
 				Hop: name + ".watch",
-				Expectations: []reactions.Expectation{{
+				Expectations: []flow.Expectation{{
 					Name: "shipped", After: events(name, "payment", "Paid"), Within: "30s", Raise: events(name, "watch", "TimedOut"),
-					Expect: []reactions.Message{events(name, "shipping", "Shipped"), events(name, "shipping", "Refused")},
+					Expect: []flow.Message{events(name, "shipping", "Shipped"), events(name, "shipping", "Refused")},
 				}},
 			})
 			flow.OnMissed(service, "shipped", func(_ context.Context, _ pgx.Tx, m flow.Missed) (participant.Outcome, error) {

@@ -13,7 +13,6 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupe-go/troupe/envelope"
-	"github.com/troupe-go/troupe/flow/reactions"
 	"github.com/troupe-go/troupe/internal/extension"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/topics"
@@ -24,7 +23,7 @@ type Config struct {
 	// Participant is the participant of this service, not yet running. Run it to run the service.
 	Participant *participant.Participant
 	// Declared is the service's declaration. Its Hop must be the participant's.
-	Declared reactions.Service
+	Declared Declaration
 	// Retention sets how long the rows of joins and expectations are kept after their end, so that late and repeated messages do
 	// not begin them again. It must exceed the longest time after which a message can arrive, usually the participant's
 	// InboxRetention. Default: 7 days.
@@ -120,7 +119,7 @@ func (s *Service) mistaken(err error) {
 // Call On before the participant's Run, which returns its errors.
 func On[T any](s *Service, from topics.Hop, fn func(ctx context.Context, tx pgx.Tx, e participant.Event[T]) (participant.Outcome, error), opts ...participant.HandlerOption) {
 	participant.React(s.p, from, func(ctx context.Context, tx pgx.Tx, e participant.Event[T]) (participant.Outcome, error) {
-		on := reactions.Message{Topic: e.Message.Topic, Type: e.Message.Type}
+		on := Message{Topic: e.Message.Topic, Type: e.Message.Type}
 		declared := s.reaction(on)
 		return s.diligent(ctx, "the reaction to "+name(on), declared.Success, declared.Failure, func(ctx context.Context) (participant.Outcome, error) {
 			return fn(ctx, tx, e)

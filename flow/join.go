@@ -12,7 +12,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/troupe-go/troupe/envelope"
-	"github.com/troupe-go/troupe/flow/reactions"
 	"github.com/troupe-go/troupe/internal/pg"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/retry"
@@ -140,7 +139,7 @@ func (s *Service) take(j *join, ends Ends) error {
 
 // A join is a declared join with its handlers.
 type join struct {
-	reactions.Join
+	Join
 	s        *Service
 	within   time.Duration
 	awaited  []string // "topic type" of Await
@@ -155,7 +154,7 @@ type deadlineBody struct {
 }
 
 // bodyOf returns the body of the deadline for the messages that are awaited or expected.
-func bodyOf(messages []reactions.Message) deadlineBody {
+func bodyOf(messages []Message) deadlineBody {
 	var b deadlineBody
 	for _, m := range messages {
 		b.Expects = append(b.Expects, name(m))
@@ -169,7 +168,7 @@ func (deadlineBody) MessageType() string { return "troupe.Deadline" }
 // PlainJSON makes it JSON, whatever codec the flow uses.
 func (deadlineBody) PlainJSON() {}
 
-func newJoin(s *Service, declared reactions.Join) (*join, error) {
+func newJoin(s *Service, declared Join) (*join, error) {
 	j := &join{Join: declared, s: s}
 	if !partName.MatchString(j.Name) {
 		return nil, errors.New("want a name of 1 to 80 letters, digits, dots, dashes and underscores")
@@ -309,7 +308,7 @@ func (j *join) parts(ctx context.Context, tx pgx.Tx, args pg.Args, got map[strin
 }
 
 // end calls a handler and writes its outcome.
-func (j *join) end(ctx context.Context, tx pgx.Tx, joined Joined, fn JoinHandler, declared []reactions.Message) error {
+func (j *join) end(ctx context.Context, tx pgx.Tx, joined Joined, fn JoinHandler, declared []Message) error {
 	ctx = j.s.withStableIDs(ctx, "join", j.Name, joined.Key, joined.Messages)
 	outcome, err := j.s.diligent(ctx, fmt.Sprintf("join %q", j.Name), declared, nil, func(ctx context.Context) (participant.Outcome, error) {
 		return fn(ctx, tx, joined)

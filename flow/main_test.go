@@ -11,7 +11,6 @@ import (
 
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/flow"
-	"github.com/troupe-go/troupe/flow/reactions"
 	"github.com/troupe-go/troupe/internal/short"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/retry"
@@ -42,23 +41,23 @@ type (
 var quick = retry.Policy{Initial: 10 * time.Millisecond, Cap: 20 * time.Millisecond, Attempts: 3}
 
 // events and commands return messages as a declaration names them.
-func events(flow, hop, typ string) reactions.Message {
-	return reactions.Message{Topic: flow + "." + hop + ".events", Type: typ}
+func events(name, hop, typ string) flow.Message {
+	return flow.Message{Topic: name + "." + hop + ".events", Type: typ}
 }
 
-func commands(flow, hop, typ string) reactions.Message {
-	return reactions.Message{Topic: flow + "." + hop + ".commands", Type: typ}
+func commands(name, hop, typ string) flow.Message {
+	return flow.Message{Topic: name + "." + hop + ".commands", Type: typ}
 }
 
 // shipping declares a service that waits for payment and inventory, for an hour.
-func shipping(flow string) reactions.Service {
-	return reactions.Service{
-		Hop: flow + ".shipping",
-		Joins: []reactions.Join{{
-			Name: "ready", Await: []reactions.Message{events(flow, "payment", "Paid"), events(flow, "inventory", "Reserved")},
-			Within: "1h", Success: []reactions.Message{events(flow, "shipping", "Shipped")},
-			Expired: []reactions.Message{events(flow, "shipping", "TimedOut")},
-			Broken:  []reactions.Message{events(flow, "payment", "Declined")},
+func shipping(name string) flow.Declaration {
+	return flow.Declaration{
+		Hop: name + ".shipping",
+		Joins: []flow.Join{{
+			Name: "ready", Await: []flow.Message{events(name, "payment", "Paid"), events(name, "inventory", "Reserved")},
+			Within: "1h", Success: []flow.Message{events(name, "shipping", "Shipped")},
+			Expired: []flow.Message{events(name, "shipping", "TimedOut")},
+			Broken:  []flow.Message{events(name, "payment", "Declined")},
 		}},
 	}
 }
@@ -84,7 +83,7 @@ func tooLate(_ context.Context, _ pgx.Tx, j flow.Joined) (participant.Outcome, e
 const shipments = "CREATE TABLE shipments (order_id text)"
 
 // bind returns a service of a stage's participant. It fails the test if the declaration is wrong.
-func bind(t testing.TB, p *participant.Participant, declared reactions.Service) *flow.Service {
+func bind(t testing.TB, p *participant.Participant, declared flow.Declaration) *flow.Service {
 	t.Helper()
 	s, err := flow.New(flow.Config{Participant: p, Declared: declared, Log: testkit.Logger(t)})
 	require.NoError(t, err)

@@ -8,7 +8,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/troupe-go/troupe/envelope"
-	"github.com/troupe-go/troupe/flow/reactions"
 	"github.com/troupe-go/troupe/retry"
 )
 
@@ -27,8 +26,8 @@ func keyOf(m envelope.Message) (string, error) {
 }
 
 // partOf returns the message as a declaration names it.
-func partOf(m envelope.Message) reactions.Message {
-	return reactions.Message{Topic: m.Topic, Type: m.Type}
+func partOf(m envelope.Message) Message {
+	return Message{Topic: m.Topic, Type: m.Type}
 }
 
 // restored returns a stored message. Its topic and key are not stored, and stay empty.

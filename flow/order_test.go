@@ -14,7 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/flow"
-	"github.com/troupe-go/troupe/flow/reactions"
 	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/relay"
@@ -48,7 +47,7 @@ func newWorld(t testing.TB) *world {
 func (w *world) hop(name string) topics.Hop { return topics.MustHop(w.flow, name) }
 
 // serve runs a service until the test ends, or until the returned function is called.
-func (w *world) serve(declared reactions.Service, tables string, register func(s *flow.Service)) (stop func()) {
+func (w *world) serve(declared flow.Declaration, tables string, register func(s *flow.Service)) (stop func()) {
 	w.t.Helper()
 	hop, err := topics.ParseHop(declared.Hop)
 	require.NoError(w.t, err)
@@ -105,9 +104,9 @@ func (w *world) keys(hop, sql string) []string {
 
 // place runs the order service, which only starts flows, and returns the function that starts one.
 func (w *world) place() func(key string, o Placed) {
-	declared := reactions.Service{
-		Hop: w.flow + ".order", Starts: []reactions.Message{events(w.flow, "order", "Placed")},
-		Reactions: []reactions.Reaction{{On: events(w.flow, "shipping", "Shipped")}},
+	declared := flow.Declaration{
+		Hop: w.flow + ".order", Starts: []flow.Message{events(w.flow, "order", "Placed")},
+		Reactions: []flow.Reaction{{On: events(w.flow, "shipping", "Shipped")}},
 	}
 	var out *outbox.Outbox
 	w.serve(declared, "CREATE TABLE completed (order_id text PRIMARY KEY)", func(s *flow.Service) {
@@ -136,13 +135,13 @@ type part struct {
 
 const partTable = "CREATE TABLE parts (order_id text PRIMARY KEY, undone boolean NOT NULL)"
 
-func (p part) declared() reactions.Service {
+func (p part) declared() flow.Declaration {
 	w := p.w
-	own := func(typ string) []reactions.Message { return []reactions.Message{events(w.flow, p.name, typ)} }
+	own := func(typ string) []flow.Message { return []flow.Message{events(w.flow, p.name, typ)} }
 	exhausted := participant.Exhausted{}.MessageType()
-	return reactions.Service{
+	return flow.Declaration{
 		Hop: w.flow + "." + p.name,
-		Reactions: []reactions.Reaction{
+		Reactions: []flow.Reaction{
 			{On: events(w.flow, "order", "Placed"), Success: own(p.done), Failure: own(p.refused)},
 			{On: events(w.flow, p.other, p.theirs), Success: own(p.undone), Undoes: []string{p.done}},
 			{On: events(w.flow, p.other, exhausted), Success: own(p.undone), Undoes: []string{p.done}},
@@ -201,7 +200,7 @@ const undoSQL = "INSERT INTO parts VALUES ($1, true) ON CONFLICT (order_id) DO U
 func (w *world) shipping() {
 	declared := shipping(w.flow)
 	exhausted := participant.Exhausted{}.MessageType()
-	declared.Joins[0].Broken = []reactions.Message{
+	declared.Joins[0].Broken = []flow.Message{
 		events(w.flow, "payment", "Declined"), events(w.flow, "inventory", "OutOfStock"),
 		events(w.flow, "payment", exhausted), events(w.flow, "inventory", exhausted),
 	}
@@ -281,9 +280,9 @@ func TestServicesComeAndGo(t *testing.T) {
 	}
 	place("o-1", Placed{})
 	completed(1)
-	leave := w.serve(reactions.Service{
+	leave := w.serve(flow.Declaration{
 		Hop:       w.flow + ".sales",
-		Reactions: []reactions.Reaction{{On: events(w.flow, "shipping", "Shipped"), Success: []reactions.Message{events(w.flow, "sales", "Notify")}}},
+		Reactions: []flow.Reaction{{On: events(w.flow, "shipping", "Shipped"), Success: []flow.Message{events(w.flow, "sales", "Notify")}}},
 	}, "CREATE TABLE sold (order_id text PRIMARY KEY)", func(s *flow.Service) {
 		flow.On(s, w.hop("shipping"), func(ctx context.Context, tx pgx.Tx, e participant.Event[Shipped]) (participant.Outcome, error) {
 			_, err := tx.Exec(ctx, "INSERT INTO sold VALUES ($1)", string(e.Message.Key))

@@ -11,7 +11,6 @@ import (
 
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/flow"
-	"github.com/troupe-go/troupe/flow/reactions"
 	"github.com/troupe-go/troupe/internal/ce"
 	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/participant"
@@ -27,13 +26,13 @@ func reserving(t testing.TB, out **outbox.Outbox) testkit.StageConfig {
 		Handlers: func(s *testkit.Stage, p *participant.Participant) {
 			name := s.Hop.Flow()
 			reserved := events(name, "inventory", "Reserved")
-			service := bind(t, p, reactions.Service{
+			service := bind(t, p, flow.Declaration{
 				Hop:       name + ".inventory",
-				Starts:    []reactions.Message{reserved},
-				Reactions: []reactions.Reaction{{On: events(name, "payment", "Paid"), Success: []reactions.Message{reserved}}},
-				Expectations: []reactions.Expectation{{
+				Starts:    []flow.Message{reserved},
+				Reactions: []flow.Reaction{{On: events(name, "payment", "Paid"), Success: []flow.Message{reserved}}},
+				Expectations: []flow.Expectation{{
 					Name: "shipped", After: reserved, Within: "30s", Raise: events(name, "inventory", "TimedOut"),
-					Expect: []reactions.Message{events(name, "shipping", "Shipped")},
+					Expect: []flow.Message{events(name, "shipping", "Shipped")},
 				}},
 			})
 			flow.On(service, topics.MustHop(name, "payment"), func(_ context.Context, _ pgx.Tx, e participant.Event[Paid]) (participant.Outcome, error) {

@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/flow"
-	"github.com/troupe-go/troupe/flow/reactions"
 	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/saga"
@@ -134,11 +133,11 @@ func orchestrated(t *testing.T, pool *pgxpool.Pool) func(guest string) {
 }
 
 func choreographed(t *testing.T, pool *pgxpool.Pool) func(guest string) {
-	ofTrip := func(hop, typ string) reactions.Message { return events("trip", hop, typ) }
+	ofTrip := func(hop, typ string) flow.Message { return events("trip", hop, typ) }
 	hotel, airline := stops(t, pool, "hotel"), stops(t, pool, "airline")
-	atHotel := bind(t, hotel, reactions.Service{Hop: "trip.hotel", Reactions: []reactions.Reaction{
-		{On: ofTrip("office", "TripAsked"), Success: []reactions.Message{ofTrip("hotel", "RoomBooked")}, Failure: []reactions.Message{ofTrip("hotel", "RoomRefused")}},
-		{On: ofTrip("airline", "FlightFull"), Success: []reactions.Message{ofTrip("hotel", "RoomFree")}, Undoes: []string{"RoomBooked"}},
+	atHotel := bind(t, hotel, flow.Declaration{Hop: "trip.hotel", Reactions: []flow.Reaction{
+		{On: ofTrip("office", "TripAsked"), Success: []flow.Message{ofTrip("hotel", "RoomBooked")}, Failure: []flow.Message{ofTrip("hotel", "RoomRefused")}},
+		{On: ofTrip("airline", "FlightFull"), Success: []flow.Message{ofTrip("hotel", "RoomFree")}, Undoes: []string{"RoomBooked"}},
 	}})
 	flow.On(atHotel, topics.MustHop("trip", "office"), func(ctx context.Context, tx pgx.Tx, e participant.Event[TripAsked]) (participant.Outcome, error) {
 		return bookRoom(ctx, tx, asked(e, BookRoom(e.Body)))
@@ -146,8 +145,8 @@ func choreographed(t *testing.T, pool *pgxpool.Pool) func(guest string) {
 	flow.On(atHotel, topics.MustHop("trip", "airline"), func(ctx context.Context, tx pgx.Tx, e participant.Event[FlightFull]) (participant.Outcome, error) {
 		return cancelRoom(ctx, tx, asked(e, CancelRoom(e.Body)))
 	})
-	atAirline := bind(t, airline, reactions.Service{Hop: "trip.airline", Reactions: []reactions.Reaction{
-		{On: ofTrip("hotel", "RoomBooked"), Success: []reactions.Message{ofTrip("airline", "FlightBooked")}, Failure: []reactions.Message{ofTrip("airline", "FlightFull")}},
+	atAirline := bind(t, airline, flow.Declaration{Hop: "trip.airline", Reactions: []flow.Reaction{
+		{On: ofTrip("hotel", "RoomBooked"), Success: []flow.Message{ofTrip("airline", "FlightBooked")}, Failure: []flow.Message{ofTrip("airline", "FlightFull")}},
 	}})
 	flow.On(atAirline, topics.MustHop("trip", "hotel"), func(ctx context.Context, tx pgx.Tx, e participant.Event[RoomBooked]) (participant.Outcome, error) {
 		return bookFlight(ctx, tx, asked(e, BookFlight(e.Body)))

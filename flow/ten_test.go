@@ -16,7 +16,6 @@ import (
 
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/flow"
-	"github.com/troupe-go/troupe/flow/reactions"
 	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/testkit"
@@ -90,10 +89,10 @@ func (s *ten) topics() (names []string) {
 
 // start runs two members until the test ends.
 func (s *ten) start() {
-	declared := reactions.Service{
+	declared := flow.Declaration{
 		Hop: s.flow + ".shipping",
-		Joins: []reactions.Join{{
-			Name: "ready", Within: "1h", Success: []reactions.Message{events(s.flow, "shipping", "Shipped")},
+		Joins: []flow.Join{{
+			Name: "ready", Within: "1h", Success: []flow.Message{events(s.flow, "shipping", "Shipped")},
 		}},
 	}
 	for n := range parts {

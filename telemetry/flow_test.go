@@ -9,7 +9,6 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/troupe-go/troupe/flow"
-	"github.com/troupe-go/troupe/flow/reactions"
 	"github.com/troupe-go/troupe/internal/metrics/catalogue"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/telemetry"
@@ -23,12 +22,12 @@ func TestTheReferenceIsWhatAServiceOfAFlowServes(t *testing.T) {
 	pool := testkit.Database(t)
 	p, err := participant.New(participant.Config{Pool: pool, Hop: topics.MustHop("shop", "order"), Local: true})
 	require.NoError(t, err)
-	event := func(hop, typ string) reactions.Message {
-		return reactions.Message{Topic: "shop." + hop + ".events", Type: typ}
+	event := func(hop, typ string) flow.Message {
+		return flow.Message{Topic: "shop." + hop + ".events", Type: typ}
 	}
-	s, err := flow.New(flow.Config{Participant: p, Declared: reactions.Service{
-		Hop: "shop.order", Expectations: []reactions.Expectation{{
-			Name: "paid", After: event("order", "Placed"), Expect: []reactions.Message{event("billing", "Paid")}, Within: "1m", Raise: event("order", "Unpaid"),
+	s, err := flow.New(flow.Config{Participant: p, Declared: flow.Declaration{
+		Hop: "shop.order", Expectations: []flow.Expectation{{
+			Name: "paid", After: event("order", "Placed"), Expect: []flow.Message{event("billing", "Paid")}, Within: "1m", Raise: event("order", "Unpaid"),
 		}},
 	}})
 	require.NoError(t, err)

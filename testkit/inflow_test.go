@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/flow"
-	"github.com/troupe-go/troupe/flow/reactions"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/testkit"
 	"github.com/troupe-go/troupe/topics"
@@ -28,7 +27,7 @@ func sendParcel(_ context.Context, _ pgx.Tx, e participant.Event[PaymentTaken]) 
 // TestAServiceOfAFlowIsTestedWithItsDeclaration uses a declaration as the service has it in production, in the flow order.
 func TestAServiceOfAFlowIsTestedWithItsDeclaration(t *testing.T) {
 	t.Parallel()
-	declared, err := reactions.Load("testdata/reactions.json")
+	declared, err := flow.Load("testdata/reactions.json")
 	require.NoError(t, err)
 	declared.Joins, declared.Expectations = nil, nil
 	payment := func(s *testkit.Stage) topics.Hop { return topics.MustHop(s.Hop.Flow(), "payment") }
@@ -48,7 +47,7 @@ func TestAServiceOfAFlowIsTestedWithItsDeclaration(t *testing.T) {
 // TestInFlowMovesEveryTopicOfTheFlow has a message in each list of a declaration, and one of another flow.
 func TestInFlowMovesEveryTopicOfTheFlow(t *testing.T) {
 	t.Parallel()
-	declared, err := reactions.Load("testdata/reactions.json")
+	declared, err := flow.Load("testdata/reactions.json")
 	require.NoError(t, err)
 	s := testkit.NewStage(t, config())
 	before, err := json.Marshal(declared)

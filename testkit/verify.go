@@ -6,14 +6,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/troupe-go/troupe/flow/reactions"
+	"github.com/troupe-go/troupe/flow"
 	"github.com/troupe-go/troupe/internal/flow/verify"
 	"github.com/troupe-go/troupe/topics"
 )
 
 // VerifyFlow fails a test for each finding of the services of a flow without an orchestrator, warnings included. It checks their
 // declarations as the command `troupe flow verify` does, starts nothing, and needs no Stage.
-func VerifyFlow(t testing.TB, services ...reactions.Service) {
+func VerifyFlow(t testing.TB, services ...flow.Declaration) {
 	t.Helper()
 	for _, f := range verify.Flow(services) {
 		t.Errorf("%s", f)
@@ -23,11 +23,11 @@ func VerifyFlow(t testing.TB, services ...reactions.Service) {
 // InFlow returns the declaration of a service, moved to the stage's own flow: its hop, and every topic of its flow, get the flow
 // of Hop. Pass the result to flow.New in StageConfig.Handlers, with Config.Hop as the name of the declared hop. Topics of other flows
 // do not change.
-func (s *Stage) InFlow(declared reactions.Service) reactions.Service {
+func (s *Stage) InFlow(declared flow.Declaration) flow.Declaration {
 	s.t.Helper()
 	hop, err := topics.ParseHop(declared.Hop)
 	require.NoError(s.t, err, "hop of the declaration")
-	move := func(messages ...reactions.Message) (moved []reactions.Message) {
+	move := func(messages ...flow.Message) (moved []flow.Message) {
 		for _, m := range messages {
 			if rest, ok := strings.CutPrefix(m.Topic, hop.Flow()+"."); ok {
 				m.Topic = s.Hop.Flow() + "." + rest
@@ -36,7 +36,7 @@ func (s *Stage) InFlow(declared reactions.Service) reactions.Service {
 		}
 		return moved
 	}
-	moved := reactions.Service{Hop: topics.MustHop(s.Hop.Flow(), hop.Name()).String(), Starts: move(declared.Starts...)}
+	moved := flow.Declaration{Hop: topics.MustHop(s.Hop.Flow(), hop.Name()).String(), Starts: move(declared.Starts...)}
 	for _, r := range declared.Reactions {
 		r.On, r.Success, r.Failure = move(r.On)[0], move(r.Success...), move(r.Failure...)
 		moved.Reactions = append(moved.Reactions, r)

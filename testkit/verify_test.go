@@ -5,14 +5,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/troupe-go/troupe/flow/reactions"
+	"github.com/troupe-go/troupe/flow"
 	"github.com/troupe-go/troupe/testkit"
 )
 
 func TestAFlowWithAFindingFailsItsTest(t *testing.T) {
-	placed := reactions.Message{Topic: "order.order.events", Type: "OrderPlaced"}
+	placed := flow.Message{Topic: "order.order.events", Type: "OrderPlaced"}
 	verify := func(t testing.TB) {
-		testkit.VerifyFlow(t, reactions.Service{Hop: "order.order", Starts: []reactions.Message{placed}})
+		testkit.VerifyFlow(t, flow.Declaration{Hop: "order.order", Starts: []flow.Message{placed}})
 	}
 	failed := failures(t, verify)
 	require.Len(t, failed, 1)

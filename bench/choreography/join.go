@@ -15,7 +15,6 @@ import (
 	"github.com/troupe-go/troupe/bench/harness"
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/flow"
-	"github.com/troupe-go/troupe/flow/reactions"
 	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/topics"
@@ -128,12 +127,12 @@ func (j *joining) member(ctx context.Context, url string) error {
 	if err != nil {
 		return err
 	}
-	met := reactions.Message{Topic: p.Hop().Events(), Type: "Met", Last: true}
-	declared := reactions.Service{
-		Hop: p.Hop().String(), Joins: []reactions.Join{{Name: "all", Within: "1h", Success: []reactions.Message{met}}},
+	met := flow.Message{Topic: p.Hop().Events(), Type: "Met", Last: true}
+	declared := flow.Declaration{
+		Hop: p.Hop().String(), Joins: []flow.Join{{Name: "all", Within: "1h", Success: []flow.Message{met}}},
 	}
 	for way := range ways {
-		declared.Joins[0].Await = append(declared.Joins[0].Await, reactions.Message{Topic: j.hop(way).Events(), Type: "Arrived"})
+		declared.Joins[0].Await = append(declared.Joins[0].Await, flow.Message{Topic: j.hop(way).Events(), Type: "Arrived"})
 	}
 	f, err := flow.New(flow.Config{Participant: p, Declared: declared})
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/troupe-go/troupe/flow/reactions"
+	"github.com/troupe-go/troupe/flow"
 	"github.com/troupe-go/troupe/internal/flow/verify"
 )
 
@@ -83,14 +83,14 @@ func reactionsIn(folder string) (names []string, err error) {
 }
 
 // loadReactions reads services and does not verify their flow. An error in a file has its line.
-func loadReactions(paths []string) ([]reactions.Service, error) {
+func loadReactions(paths []string) ([]flow.Declaration, error) {
 	files, err := readReactions(paths)
 	if err != nil {
 		return nil, err
 	}
-	var services []reactions.Service
+	var services []flow.Declaration
 	for _, f := range files {
-		s, err := reactions.Parse(f.Text)
+		s, err := flow.Parse(f.Text)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", f.Name, err)
 		}
@@ -108,7 +108,7 @@ languages. docs/flow-reference.md describes the same fields.`,
 		Example: "  troupe flow schema > reactions.schema.json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := cmd.OutOrStdout().Write(reactions.Schema())
+			_, err := cmd.OutOrStdout().Write(flow.Schema())
 			return err
 		},
 	}

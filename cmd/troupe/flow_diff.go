@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/troupe-go/troupe/flow/reactions"
+	"github.com/troupe-go/troupe/flow"
 )
 
 func newFlowDiff() *cobra.Command {
@@ -31,9 +31,9 @@ Exit status: 0 no change is breaking, 1 one is, 2 a file cannot be read. To chec
 			if err != nil {
 				return err
 			}
-			changes := reactions.Diff(old, new)
+			changes := flow.Diff(old, new)
 			if output.forPrograms() {
-				err = output.encode(cmd.OutOrStdout(), append([]reactions.Change{}, changes...))
+				err = output.encode(cmd.OutOrStdout(), append([]flow.Change{}, changes...))
 			}
 			for _, c := range changes {
 				if output.forPeople() && err == nil {
@@ -43,7 +43,7 @@ Exit status: 0 no change is breaking, 1 one is, 2 a file cannot be read. To chec
 			if err != nil {
 				return failed(err)
 			}
-			if slices.ContainsFunc(changes, func(c reactions.Change) bool { return c.Breaking }) {
+			if slices.ContainsFunc(changes, func(c flow.Change) bool { return c.Breaking }) {
 				return exit{status: exitFailed}
 			}
 			return nil

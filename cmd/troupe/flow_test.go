@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/troupe-go/troupe/flow/reactions"
+	"github.com/troupe-go/troupe/flow"
 	"github.com/troupe-go/troupe/internal/flow/verify"
 )
 
@@ -110,7 +110,7 @@ order.shipping: after troupe.order.StockReserved it sends troupe.order.Shipped
 `, o.stdout)
 	o = finish(t, command(t, nil, "flow", "diff", "--output", "json", demoHops, dir))
 	require.Equal(t, 1, o.status, o.stderr)
-	var changes []reactions.Change
+	var changes []flow.Change
 	require.NoError(t, json.Unmarshal([]byte(o.stdout), &changes))
 	require.Len(t, changes, 4)
 	require.Equal(t, 2, finish(t, command(t, nil, "flow", "diff", demoHops)).status)
@@ -165,5 +165,5 @@ func TestTheFlowReferenceShowsWhatCommandsPrint(t *testing.T) {
 func TestFlowSchemaPrintsTheSchema(t *testing.T) {
 	t.Parallel()
 	o := finish(t, command(t, nil, "flow", "schema"))
-	require.Equal(t, outcome{stdout: string(reactions.Schema())}, o)
+	require.Equal(t, outcome{stdout: string(flow.Schema())}, o)
 }

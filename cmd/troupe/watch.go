@@ -13,7 +13,7 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 
-	"github.com/troupe-go/troupe/flow/reactions"
+	"github.com/troupe-go/troupe/flow"
 	"github.com/troupe-go/troupe/internal/address"
 	"github.com/troupe-go/troupe/internal/flow/watch"
 	"github.com/troupe-go/troupe/internal/plain"
@@ -95,7 +95,7 @@ func (f *watchFlags) brokers(text string) (all []string, err error) {
 }
 
 // flowOf returns the flow to watch: the named one, else the only one of the services.
-func (f *watchFlags) flowOf(services []reactions.Service) (string, error) {
+func (f *watchFlags) flowOf(services []flow.Declaration) (string, error) {
 	f.env()
 	if f.flow != "" {
 		return f.flow, nil

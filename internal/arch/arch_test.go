@@ -39,27 +39,27 @@ var floors = []floor{
 		"internal/metrics/catalogue", "internal/docs/commands", "internal/docs/manifests", "internal/house", "internal/modeltest", "internal/console/browser",
 	}},
 	{"tables, rows, schemas and declarations; how Postgres and Kafka are used", []string{
-		"migrations", "schemas", "saga", "flow/reactions",
+		"migrations", "schemas", "saga",
 		"internal/admin", "internal/alert", "internal/credentials", "internal/extension", "internal/grants/grantstest", "internal/inbox", "internal/kafka", "internal/mapping", "internal/outboxrow", "internal/pg", "internal/retention", "internal/retryheader",
 		"internal/scaffold", "internal/shapes", "internal/sqlconn", "internal/traces", "schemas/jsonschema", "schemas/protobuf", "schemas/personal/internal/personpb",
 	}},
-	{"writing the outbox, the replication protocol, checks of declarations, servers for tests", []string{
-		"outbox", "schemas/personal", "internal/saga/verify", "internal/flow/verify",
-		"internal/credentials/oidc", "internal/formats", "internal/wal", "internal/explore", "internal/flow/asyncapi", "internal/flow/graph", "internal/admin/relaydesk",
+	{"writing the outbox, the replication protocol, checks of sagas, servers for tests", []string{
+		"outbox", "schemas/personal", "internal/saga/verify",
+		"internal/credentials/oidc", "internal/formats", "internal/wal", "internal/explore", "internal/admin/relaydesk",
 		"internal/devstack", "internal/demo/messages",
 	}},
 	{"dead letters, schedules, and Postgres for the tests", []string{"internal/deadletter", "internal/schedule", "internal/devstack/fetchpostgres"}},
 	{"the two that run", []string{"participant", "relay"}},
 	{"services of a flow, and decisions on stored sagas", []string{"flow", "internal/decisions"}},
-	{"built on a participant; examination and repair", []string{
-		"participant/sqltx", "saga/coordinator", "telemetry", "testkit",
-		"internal/ambassador", "internal/flow/watch", "internal/admin/actions", "internal/admin/doctor", "internal/admin/erasure", "internal/admin/rebuilds", "internal/admin/repair", "internal/admin/sagadesk", "internal/admin/timeline",
+	{"built on a participant; checks of flows; examination and repair", []string{
+		"participant/sqltx", "saga/coordinator", "telemetry",
+		"internal/ambassador", "internal/flow/asyncapi", "internal/flow/graph", "internal/flow/verify", "internal/flow/watch", "internal/admin/actions", "internal/admin/doctor", "internal/admin/erasure", "internal/admin/rebuilds", "internal/admin/repair", "internal/admin/sagadesk", "internal/admin/timeline",
 	}},
-	{"tests and metrics of sagas and flows", []string{
-		"saga/sagatest", "telemetry/sagas", "internal/fixture", "internal/flow/telemetry", "internal/metrics", "internal/decisions/storetest",
-		"internal/console/stage", "examples/letter-of-credit", "examples/order-on-postgres", "examples/travel-booking",
+	{"tests, and metrics of sagas and flows", []string{
+		"saga/sagatest", "telemetry/sagas", "testkit", "internal/fixture", "internal/flow/telemetry", "internal/metrics", "internal/decisions/storetest",
+		"examples/letter-of-credit", "examples/order-on-postgres", "examples/travel-booking",
 	}},
-	{"pages, and the base of the demo's services", []string{"internal/console", "internal/demo", "internal/sagahttp"}},
+	{"pages, and the base of the demo's services", []string{"internal/console", "internal/console/stage", "internal/demo", "internal/sagahttp"}},
 	{"the sidecar, and the demo's services", []string{
 		"internal/sidecar", "internal/demo/order", "internal/demo/payment", "internal/demo/inventory", "internal/demo/shipping", "internal/demo/orders",
 	}},
@@ -80,7 +80,7 @@ var light = []string{
 var libraries = []string{
 	"topics", "retry", "envelope", "schemas", "internal/alert", "migrations", "outbox", "relay", "internal/admin/relaydesk", "internal/mapping", "participant", "internal/admin/repair", "internal/admin/timeline", "internal/admin/doctor",
 	"saga", "saga/coordinator", "internal/decisions", "internal/admin/sagadesk", "internal/explore", "internal/saga/verify", "internal/ambassador", "internal/console", "logbridge", "participant/sqltx",
-	"flow", "internal/flow/asyncapi", "internal/flow/graph", "flow/reactions", "internal/flow/verify", "internal/flow/watch",
+	"flow", "internal/flow/asyncapi", "internal/flow/graph", "internal/flow/verify", "internal/flow/watch",
 }
 
 type pkg struct {

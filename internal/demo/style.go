@@ -8,7 +8,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/troupe-go/troupe/flow"
-	"github.com/troupe-go/troupe/flow/reactions"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/topics"
 )
@@ -35,8 +34,8 @@ func ParseStyle(text string) (Style, error) {
 var ofOrder = regexp.MustCompile(`"(hop|topic)": "` + defaultFlow + `\.`)
 
 // Declared parses a service's reactions.json, which is written for the flow order, for the flow of that name.
-func Declared(text []byte, flow string) (reactions.Service, error) {
-	return reactions.Parse(ofOrder.ReplaceAll(text, []byte(`"$1": "`+flow+`.`)))
+func Declared(text []byte, of string) (flow.Declaration, error) {
+	return flow.Parse(ofOrder.ReplaceAll(text, []byte(`"$1": "`+of+`.`)))
 }
 
 // A Reaction handles an event E of another hop by the handler of a command C.

@@ -14,7 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/troupe-go/troupe/flow/reactions"
+	"github.com/troupe-go/troupe/flow"
 	"github.com/troupe-go/troupe/internal/flow/graph"
 	"github.com/troupe-go/troupe/internal/saga/verify"
 	"github.com/troupe-go/troupe/internal/scaffold"
@@ -150,9 +150,9 @@ func TestTheComparisonShowsPartsOfItsFiles(t *testing.T) {
 
 // The picture of the demo's choreography is generated from its services' declarations.
 func TestThePictureOfTheFlowIsDrawnFromIt(t *testing.T) {
-	var services []reactions.Service
+	var services []flow.Declaration
 	for _, name := range []string{"inventory", "order", "payment", "shipping"} {
-		s, err := reactions.Load(filepath.Join(root, "internal/demo", name, "reactions.json"))
+		s, err := flow.Load(filepath.Join(root, "internal/demo", name, "reactions.json"))
 		require.NoError(t, err)
 		services = append(services, s)
 	}

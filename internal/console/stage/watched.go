@@ -7,7 +7,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
-	"github.com/troupe-go/troupe/flow/reactions"
+	"github.com/troupe-go/troupe/flow"
 )
 
 // said is a message of a flow without an orchestrator.
@@ -21,18 +21,18 @@ type said struct {
 // with a message that no service declares, w-5 under way.
 func (s *Stage) Watched() {
 	s.t.Helper()
-	event := func(hop, typ string) reactions.Message {
-		return reactions.Message{Topic: "shop." + hop + ".events", Type: typ}
+	event := func(hop, typ string) flow.Message {
+		return flow.Message{Topic: "shop." + hop + ".events", Type: typ}
 	}
 	shipped := event("shipping", "Shipped")
 	shipped.Last = true
-	declared, err := json.Marshal([]reactions.Service{
-		{Hop: "shop.order", Starts: []reactions.Message{event("order", "Placed")}},
-		{Hop: "shop.payment", Reactions: []reactions.Reaction{
-			{On: event("order", "Placed"), Success: []reactions.Message{event("payment", "Paid")}, Failure: []reactions.Message{event("payment", "Declined")}},
+	declared, err := json.Marshal([]flow.Declaration{
+		{Hop: "shop.order", Starts: []flow.Message{event("order", "Placed")}},
+		{Hop: "shop.payment", Reactions: []flow.Reaction{
+			{On: event("order", "Placed"), Success: []flow.Message{event("payment", "Paid")}, Failure: []flow.Message{event("payment", "Declined")}},
 		}},
-		{Hop: "shop.inventory", Reactions: []reactions.Reaction{{On: event("order", "Placed"), Success: []reactions.Message{event("inventory", "Reserved")}}}},
-		{Hop: "shop.shipping", Reactions: []reactions.Reaction{{On: event("payment", "Paid"), Success: []reactions.Message{shipped}}}},
+		{Hop: "shop.inventory", Reactions: []flow.Reaction{{On: event("order", "Placed"), Success: []flow.Message{event("inventory", "Reserved")}}}},
+		{Hop: "shop.shipping", Reactions: []flow.Reaction{{On: event("payment", "Paid"), Success: []flow.Message{shipped}}}},
 	})
 	require.NoError(s.t, err)
 	run := func(sql string, args ...any) {

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/troupe-go/troupe/flow/reactions"
+	"github.com/troupe-go/troupe/flow"
 	"github.com/troupe-go/troupe/internal/demo"
 	"github.com/troupe-go/troupe/internal/demo/inventory"
 	"github.com/troupe-go/troupe/internal/demo/order"
@@ -13,7 +13,7 @@ import (
 )
 
 // declarations returns the declarations of the services, for a flow of that name.
-func declarations(flow string) (all []reactions.Service, err error) {
+func declarations(flow string) (all []flow.Declaration, err error) {
 	for _, text := range [][]byte{order.Reactions, payment.Reactions, inventory.Reactions, shipping.Reactions} {
 		declared, err := demo.Declared(text, flow)
 		if err != nil {
@@ -25,7 +25,7 @@ func declarations(flow string) (all []reactions.Service, err error) {
 }
 
 // is reports whether m has the topic and the type of a declared message.
-func (m message) is(declared reactions.Message) bool {
+func (m message) is(declared flow.Message) bool {
 	return m.topic == declared.Topic && m.typ == declared.Type[strings.LastIndexByte(declared.Type, '.')+1:]
 }
 

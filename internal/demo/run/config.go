@@ -9,7 +9,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/troupe-go/troupe/flow/reactions"
+	"github.com/troupe-go/troupe/flow"
 	"github.com/troupe-go/troupe/internal/demo"
 	"github.com/troupe-go/troupe/internal/demo/orders"
 )
@@ -52,7 +52,7 @@ type World struct {
 	Registry  string            // its URL
 	Databases map[string]string // URLs by service
 	// Declared contains the services' declarations, in a choreography.
-	Declared []reactions.Service
+	Declared []flow.Declaration
 }
 
 func (c Config) withDefaults() (Config, error) {

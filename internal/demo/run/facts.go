@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/troupe-go/troupe/flow/reactions"
+	"github.com/troupe-go/troupe/flow"
 	"github.com/troupe-go/troupe/internal/address"
 	"github.com/troupe-go/troupe/internal/demo"
 	"github.com/troupe-go/troupe/internal/demo/orders"
@@ -18,7 +18,7 @@ import (
 // facts holds the input of all checks: the posted orders, and the contents of the databases and topics at the end.
 type facts struct {
 	style    demo.Style
-	declared []reactions.Service // of the services, for a choreography
+	declared []flow.Declaration // of the services, for a choreography
 	posted   []orders.Order
 	fail     demo.Fail
 	seed     int64

@@ -12,7 +12,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/troupe-go/troupe/flow/reactions"
+	"github.com/troupe-go/troupe/flow"
 	"github.com/troupe-go/troupe/internal/ce"
 )
 
@@ -70,7 +70,7 @@ type ref struct {
 
 // Document returns the AsyncAPI document of a service, as JSON. version is the version of the service's contract, which its
 // owners assign; "" means 1.0.0. The error is the one of the service's Check.
-func Document(s reactions.Service, version string) ([]byte, error) {
+func Document(s flow.Declaration, version string) ([]byte, error) {
 	if err := s.Check(); err != nil {
 		return nil, err
 	}
@@ -100,7 +100,7 @@ type writing struct {
 	ids map[string]string // the type of each message id
 }
 
-func (d *writing) write(s reactions.Service) {
+func (d *writing) write(s flow.Declaration) {
 	for _, m := range s.Starts {
 		d.operation("send", m, "Begins a flow, or comes into one of its key.")
 	}
@@ -140,8 +140,8 @@ func (d *writing) write(s reactions.Service) {
 }
 
 // whatComesOf describes the messages that a reaction sends.
-func whatComesOf(r reactions.Reaction) string {
-	types := func(ms []reactions.Message) string {
+func whatComesOf(r flow.Reaction) string {
+	types := func(ms []flow.Message) string {
 		var all []string
 		for _, m := range ms {
 			all = append(all, m.Type)
@@ -162,7 +162,7 @@ func whatComesOf(r reactions.Reaction) string {
 }
 
 // operation adds an operation, or adds the summary to an existing one.
-func (d *writing) operation(action string, m reactions.Message, summary string) {
+func (d *writing) operation(action string, m flow.Message, summary string) {
 	id := d.id(m)
 	on, known := d.Channels[m.Topic]
 	if !known {
@@ -199,7 +199,7 @@ var unfit = regexp.MustCompile(`[^A-Za-z0-9._-]`)
 
 // id returns a message's type in the characters that a name in the document may have, with a number if another type would
 // have the same id.
-func (d *writing) id(m reactions.Message) string {
+func (d *writing) id(m flow.Message) string {
 	base := unfit.ReplaceAllString(m.Type, "_")
 	for id, n := base, 2; ; id, n = fmt.Sprintf("%s-%d", base, n), n+1 {
 		if typ, taken := d.ids[id]; !taken || typ == m.Type {

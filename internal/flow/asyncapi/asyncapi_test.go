@@ -14,7 +14,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/stretchr/testify/require"
 
-	"github.com/troupe-go/troupe/flow/reactions"
+	"github.com/troupe-go/troupe/flow"
 	"github.com/troupe-go/troupe/internal/flow/asyncapi"
 )
 
@@ -39,35 +39,35 @@ func official(t testing.TB) *jsonschema.Schema {
 }
 
 // odd is a service that uses everything, with types that contain characters which names in a document may not have.
-func odd() reactions.Service {
-	event := func(hop, typ string) reactions.Message { return reactions.Message{Topic: hop + ".events", Type: typ} }
-	return reactions.Service{
-		Hop: "f.odd", Starts: []reactions.Message{event("f.odd", "a/b"), event("f.odd", "a~b"), event("f.odd", "a%b")},
-		Reactions: []reactions.Reaction{
+func odd() flow.Declaration {
+	event := func(hop, typ string) flow.Message { return flow.Message{Topic: hop + ".events", Type: typ} }
+	return flow.Declaration{
+		Hop: "f.odd", Starts: []flow.Message{event("f.odd", "a/b"), event("f.odd", "a~b"), event("f.odd", "a%b")},
+		Reactions: []flow.Reaction{
 			{
-				On: reactions.Message{Topic: "f.odd.commands", Type: "Do"}, Success: []reactions.Message{event("f.odd", "Did")},
-				Failure: []reactions.Message{event("f.odd", "Not")},
+				On: flow.Message{Topic: "f.odd.commands", Type: "Do"}, Success: []flow.Message{event("f.odd", "Did")},
+				Failure: []flow.Message{event("f.odd", "Not")},
 			},
 			{On: event("f.other", "Undo"), Undoes: []string{"Did"}},
-			{On: event("f.other", "Did"), Success: []reactions.Message{{Topic: "f.other.commands", Type: "Do"}}, Irreversible: "no"},
+			{On: event("f.other", "Did"), Success: []flow.Message{{Topic: "f.other.commands", Type: "Do"}}, Irreversible: "no"},
 		},
-		Joins: []reactions.Join{{
-			Name: "both", Await: []reactions.Message{event("f.other", "A"), event("f.other", "B")}, Within: "1h",
-			Success: []reactions.Message{event("f.odd", "Both")}, Expired: []reactions.Message{event("f.odd", "Late")},
-			Broken: []reactions.Message{event("f.other", "NoA")},
+		Joins: []flow.Join{{
+			Name: "both", Await: []flow.Message{event("f.other", "A"), event("f.other", "B")}, Within: "1h",
+			Success: []flow.Message{event("f.odd", "Both")}, Expired: []flow.Message{event("f.odd", "Late")},
+			Broken: []flow.Message{event("f.other", "NoA")},
 		}},
-		Expectations: []reactions.Expectation{{
-			Name: "soon", After: event("f.other", "A"), Expect: []reactions.Message{event("f.other", "B")}, Within: "30s",
+		Expectations: []flow.Expectation{{
+			Name: "soon", After: event("f.other", "A"), Expect: []flow.Message{event("f.other", "B")}, Within: "30s",
 			Raise: event("f.odd", "Missing"),
 		}},
 	}
 }
 
-func services(t testing.TB) []reactions.Service {
+func services(t testing.TB) []flow.Declaration {
 	t.Helper()
-	all := []reactions.Service{odd()}
+	all := []flow.Declaration{odd()}
 	for _, hop := range []string{"order", "payment", "inventory", "shipping"} {
-		s, err := reactions.Load(filepath.Join("..", "..", "..", "internal", "demo", hop, "reactions.json"))
+		s, err := flow.Load(filepath.Join("..", "..", "..", "internal", "demo", hop, "reactions.json"))
 		require.NoError(t, err)
 		all = append(all, s)
 	}
@@ -135,13 +135,13 @@ func TestTheSchemaRefusesWhatIsNoDocument(t *testing.T) {
 
 func TestAnInvalidServiceHasNoDocument(t *testing.T) {
 	t.Parallel()
-	_, err := asyncapi.Document(reactions.Service{Hop: "f.odd"}, "")
+	_, err := asyncapi.Document(flow.Declaration{Hop: "f.odd"}, "")
 	require.ErrorContains(t, err, "it takes no part in the flow")
 }
 
 func ExampleDocument() {
-	text, err := asyncapi.Document(reactions.Service{
-		Hop: "order.order", Starts: []reactions.Message{{Topic: "order.order.events", Type: "OrderPlaced", Last: true}},
+	text, err := asyncapi.Document(flow.Declaration{
+		Hop: "order.order", Starts: []flow.Message{{Topic: "order.order.events", Type: "OrderPlaced", Last: true}},
 	}, "1.2.0")
 	if err != nil {
 		panic(err)

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/troupe-go/troupe/flow/reactions"
+	"github.com/troupe-go/troupe/flow"
 	"github.com/troupe-go/troupe/topics"
 )
 
@@ -22,7 +22,7 @@ const (
 
 // A sending is one message of one service, with its receivers.
 type sending struct {
-	message reactions.Message
+	message flow.Message
 	kind    kind
 	from    int
 	by      string // the join or expectation that sends it; "" for a start or a reaction
@@ -37,7 +37,7 @@ type hearing struct {
 }
 
 // sendings returns all messages of a flow, ordered by their distance from a start.
-func sendings(services []reactions.Service) []sending {
+func sendings(services []flow.Declaration) []sending {
 	var all []sending
 	add := func(s sending) {
 		last := s.message.Last
@@ -53,20 +53,20 @@ func sendings(services []reactions.Service) []sending {
 		s.message.Last = last
 		all = append(all, s)
 	}
-	each(services, func(s sending, _ []reactions.Message) { add(s) })
+	each(services, func(s sending, _ []flow.Message) { add(s) })
 	depth := depths(services)
 	slices.SortStableFunc(all, func(a, b sending) int { return depth[key(a.message)] - depth[key(b.message)] })
 	return all
 }
 
 // each calls see for each message that services send, with the messages that cause it.
-func each(services []reactions.Service, see func(s sending, of []reactions.Message)) {
+func each(services []flow.Declaration, see func(s sending, of []flow.Message)) {
 	for i, s := range services {
 		for _, m := range s.Starts {
 			see(sending{message: m, from: i, start: true}, nil)
 		}
 		for _, r := range s.Reactions {
-			of, how := []reactions.Message{r.On}, plain
+			of, how := []flow.Message{r.On}, plain
 			if len(r.Undoes) > 0 {
 				how = undoing
 			}
@@ -86,7 +86,7 @@ func each(services []reactions.Service, see func(s sending, of []reactions.Messa
 			}
 		}
 		for _, e := range s.Expectations {
-			see(sending{message: e.Raise, from: i, by: e.Name, kind: failure}, []reactions.Message{e.After})
+			see(sending{message: e.Raise, from: i, by: e.Name, kind: failure}, []flow.Message{e.After})
 			for _, m := range e.Late {
 				see(sending{message: m, from: i, by: e.Name}, e.Expect)
 			}
@@ -94,17 +94,17 @@ func each(services []reactions.Service, see func(s sending, of []reactions.Messa
 	}
 }
 
-func key(m reactions.Message) string { return m.Topic + " " + m.Type }
+func key(m flow.Message) string { return m.Topic + " " + m.Type }
 
 // depths returns the distance of messages from a start. A message with several causes is one step after the farthest of them.
 // A message that no start leads to comes last.
-func depths(services []reactions.Service) map[string]int {
+func depths(services []flow.Declaration) map[string]int {
 	const far = 1 << 20
 	depth := make(map[string]int)
-	each(services, func(s sending, of []reactions.Message) { depth[key(s.message)] = far })
+	each(services, func(s sending, of []flow.Message) { depth[key(s.message)] = far })
 	for changed := true; changed; {
 		changed = false
-		each(services, func(s sending, of []reactions.Message) {
+		each(services, func(s sending, of []flow.Message) {
 			d := 0
 			for _, m := range of {
 				at, known := depth[key(m)]
@@ -121,8 +121,8 @@ func depths(services []reactions.Service) map[string]int {
 	return depth
 }
 
-func hearers(services []reactions.Service, m reactions.Message) (to []hearing) {
-	is := func(other reactions.Message) bool { return key(other) == key(m) }
+func hearers(services []flow.Declaration, m flow.Message) (to []hearing) {
+	is := func(other flow.Message) bool { return key(other) == key(m) }
 	add := func(h hearing) {
 		if !slices.Contains(to, h) {
 			to = append(to, h)
@@ -152,7 +152,7 @@ func hearers(services []reactions.Service, m reactions.Message) (to []hearing) {
 func short(typ string) string { return typ[strings.LastIndex(typ, ".")+1:] }
 
 // names returns the services' names, without the flow if all are of one.
-func names(services []reactions.Service) []string {
+func names(services []flow.Declaration) []string {
 	all, flows := make([]string, len(services)), make(map[string]bool)
 	for i, s := range services {
 		all[i] = s.Hop

@@ -13,16 +13,16 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/troupe-go/troupe/flow/reactions"
+	"github.com/troupe-go/troupe/flow"
 	"github.com/troupe-go/troupe/internal/flow/graph"
 )
 
 var update = flag.Bool("update", false, "rewrite the drawings in testdata")
 
-func orderFlow(t testing.TB) (services []reactions.Service) {
+func orderFlow(t testing.TB) (services []flow.Declaration) {
 	t.Helper()
 	for _, hop := range []string{"order", "payment", "inventory", "shipping"} {
-		s, err := reactions.Load(filepath.Join("..", "..", "..", "internal", "demo", hop, "reactions.json"))
+		s, err := flow.Load(filepath.Join("..", "..", "..", "internal", "demo", hop, "reactions.json"))
 		require.NoError(t, err)
 		services = append(services, s)
 	}
@@ -30,20 +30,20 @@ func orderFlow(t testing.TB) (services []reactions.Service) {
 }
 
 // odd is a flow of everything that is drawn in its own way, with a type that contains the syntax of drawings.
-func odd() []reactions.Service {
-	event := func(hop, typ string) reactions.Message { return reactions.Message{Topic: hop + ".events", Type: typ} }
+func odd() []flow.Declaration {
+	event := func(hop, typ string) flow.Message { return flow.Message{Topic: hop + ".events", Type: typ} }
 	odd := event("f.a", `<b>"x"|&#`)
 	end := event("f.b", "End")
 	end.Last = true
-	return []reactions.Service{
-		{Hop: "f.a", Starts: []reactions.Message{odd, event("f.a", "Other")}, Reactions: []reactions.Reaction{
-			{On: event("f.a", "Other"), Success: []reactions.Message{event("f.a", "More")}},
+	return []flow.Declaration{
+		{Hop: "f.a", Starts: []flow.Message{odd, event("f.a", "Other")}, Reactions: []flow.Reaction{
+			{On: event("f.a", "Other"), Success: []flow.Message{event("f.a", "More")}},
 		}},
 		{
 			Hop:   "g.b",
-			Joins: []reactions.Join{{Name: "both", Await: []reactions.Message{odd, event("f.a", "More")}, Success: []reactions.Message{end}}},
-			Expectations: []reactions.Expectation{{
-				Name: "soon", After: odd, Expect: []reactions.Message{event("f.a", "More")}, Within: "30s", Raise: event("g.b", "Late"),
+			Joins: []flow.Join{{Name: "both", Await: []flow.Message{odd, event("f.a", "More")}, Success: []flow.Message{end}}},
+			Expectations: []flow.Expectation{{
+				Name: "soon", After: odd, Expect: []flow.Message{event("f.a", "More")}, Within: "30s", Raise: event("g.b", "Late"),
 			}},
 		},
 	}
@@ -107,9 +107,9 @@ func TestNothingIsDrawnToo(t *testing.T) {
 }
 
 func ExampleMermaid() {
-	fmt.Print(graph.Mermaid([]reactions.Service{
-		{Hop: "order.order", Starts: []reactions.Message{{Topic: "order.order.events", Type: "OrderPlaced"}}},
-		{Hop: "order.mail", Reactions: []reactions.Reaction{{On: reactions.Message{Topic: "order.order.events", Type: "OrderPlaced"}}}},
+	fmt.Print(graph.Mermaid([]flow.Declaration{
+		{Hop: "order.order", Starts: []flow.Message{{Topic: "order.order.events", Type: "OrderPlaced"}}},
+		{Hop: "order.mail", Reactions: []flow.Reaction{{On: flow.Message{Topic: "order.order.events", Type: "OrderPlaced"}}}},
 	}))
 	// Output:
 	// flowchart LR
@@ -120,8 +120,8 @@ func ExampleMermaid() {
 }
 
 func ExampleSVG() {
-	drawing := graph.SVG([]reactions.Service{
-		{Hop: "order.order", Starts: []reactions.Message{{Topic: "order.order.events", Type: "OrderPlaced", Last: true}}},
+	drawing := graph.SVG([]flow.Declaration{
+		{Hop: "order.order", Starts: []flow.Message{{Topic: "order.order.events", Type: "OrderPlaced", Last: true}}},
 	})
 	fmt.Println(drawing[:4], strings.Contains(drawing, "OrderPlaced"))
 	// Output: <svg true

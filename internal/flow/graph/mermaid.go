@@ -5,13 +5,13 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/troupe-go/troupe/flow/reactions"
+	"github.com/troupe-go/troupe/flow"
 )
 
 // Mermaid returns a flow as a flowchart (mermaid.js.org). Services are boxes, joins hexagons and expectations rounded boxes.
 // Messages are arrows, to their receivers or to an end: dotted for a failure, thick for the message of a compensation. Each
 // service must pass its Check.
-func Mermaid(services []reactions.Service) string {
+func Mermaid(services []flow.Declaration) string {
 	var b strings.Builder
 	b.WriteString("flowchart LR\n")
 	for i, name := range names(services) {
@@ -44,12 +44,12 @@ func Mermaid(services []reactions.Service) string {
 }
 
 // node returns the name of a sender or receiver in the drawing.
-func node(services []reactions.Service, h hearing) string {
+func node(services []flow.Declaration, h hearing) string {
 	s := services[h.service]
-	if k := slices.IndexFunc(s.Joins, func(j reactions.Join) bool { return j.Name == h.by }); h.by != "" && k >= 0 {
+	if k := slices.IndexFunc(s.Joins, func(j flow.Join) bool { return j.Name == h.by }); h.by != "" && k >= 0 {
 		return fmt.Sprintf("s%dj%d", h.service, k)
 	}
-	if k := slices.IndexFunc(s.Expectations, func(e reactions.Expectation) bool { return e.Name == h.by }); h.by != "" && k >= 0 {
+	if k := slices.IndexFunc(s.Expectations, func(e flow.Expectation) bool { return e.Name == h.by }); h.by != "" && k >= 0 {
 		return fmt.Sprintf("s%de%d", h.service, k)
 	}
 	return fmt.Sprintf("s%d", h.service)

@@ -5,7 +5,7 @@ import (
 	"html"
 	"strings"
 
-	"github.com/troupe-go/troupe/flow/reactions"
+	"github.com/troupe-go/troupe/flow"
 )
 
 // Sizes in the drawing, in its own units.
@@ -26,7 +26,7 @@ const style = `svg{font-family:ui-sans-serif,system-ui,"Segoe UI",Helvetica,Aria
 // top to bottom the messages, ordered by their distance from a start, each with an arrow to every service that receives it.
 // Failures are red and dashed, messages of compensations brown. A filled dot marks a start, a ring an end. A join or
 // expectation that receives or sends is named at its arrow. Each service must pass its Check.
-func SVG(services []reactions.Service) string {
+func SVG(services []flow.Declaration) string {
 	all := sendings(services)
 	width, height := 2*margin+lane*max(0, len(services)-1), top+row*(len(all)+1)
 	var b strings.Builder

@@ -7,7 +7,7 @@ import (
 	"go.opentelemetry.io/otel"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 
-	"github.com/troupe-go/troupe/flow/reactions"
+	"github.com/troupe-go/troupe/flow"
 	"github.com/troupe-go/troupe/internal/flow/telemetry"
 	"github.com/troupe-go/troupe/internal/flow/watch"
 )
@@ -15,7 +15,7 @@ import (
 // A watcher whose findings are counted.
 func Example() {
 	otel.SetMeterProvider(sdkmetric.NewMeterProvider()) // with a reader: Prometheus, OTLP
-	_ = func(ctx context.Context, pool *pgxpool.Pool, services []reactions.Service) error {
+	_ = func(ctx context.Context, pool *pgxpool.Pool, services []flow.Declaration) error {
 		m, err := flows.New(flows.Config{})
 		if err != nil {
 			return err

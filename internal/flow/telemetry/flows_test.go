@@ -11,7 +11,7 @@ import (
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
-	"github.com/troupe-go/troupe/flow/reactions"
+	"github.com/troupe-go/troupe/flow"
 	"github.com/troupe-go/troupe/internal/flow/telemetry"
 	"github.com/troupe-go/troupe/internal/flow/watch"
 	"github.com/troupe-go/troupe/internal/kafka"
@@ -26,8 +26,8 @@ var rewrite = flag.Bool("update", false, "rewrite the watchers' section of docs/
 // TestTheReferenceIsWhatAWatcherServes: an order was placed an hour ago, and no service has answered.
 func TestTheReferenceIsWhatAWatcherServes(t *testing.T) {
 	t.Parallel()
-	flow, brokers := testkit.Flow(t), testkit.Kafka(t)
-	placed := reactions.Message{Topic: flow + ".order.events", Type: "Placed"}
+	name, brokers := testkit.Flow(t), testkit.Kafka(t)
+	placed := flow.Message{Topic: name + ".order.events", Type: "Placed"}
 	place(t, brokers, placed)
 
 	reader := sdkmetric.NewManualReader()
@@ -35,11 +35,11 @@ func TestTheReferenceIsWhatAWatcherServes(t *testing.T) {
 	require.NoError(t, err)
 	told := 0
 	w, err := watch.New(m.Instrument(watch.Config{
-		Pool: testkit.Database(t), Brokers: brokers, Flow: flow, Log: testkit.Logger(t),
-		Declared: []reactions.Service{
-			{Hop: flow + ".order", Starts: []reactions.Message{placed}},
-			{Hop: flow + ".payment", Reactions: []reactions.Reaction{{
-				On: placed, Success: []reactions.Message{{Topic: flow + ".payment.events", Type: "Paid", Last: true}},
+		Pool: testkit.Database(t), Brokers: brokers, Flow: name, Log: testkit.Logger(t),
+		Declared: []flow.Declaration{
+			{Hop: name + ".order", Starts: []flow.Message{placed}},
+			{Hop: name + ".payment", Reactions: []flow.Reaction{{
+				On: placed, Success: []flow.Message{{Topic: name + ".payment.events", Type: "Paid", Last: true}},
 			}}},
 		},
 		Found: func(context.Context, watch.Finding) { told++ },
@@ -69,7 +69,7 @@ func TestTheReferenceIsWhatAWatcherServes(t *testing.T) {
 }
 
 // place publishes that an order was placed an hour ago.
-func place(t *testing.T, brokers []string, placed reactions.Message) {
+func place(t *testing.T, brokers []string, placed flow.Message) {
 	client, err := kafka.NewClient(brokers)
 	require.NoError(t, err)
 	defer client.Close()

@@ -6,26 +6,26 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/troupe-go/troupe/flow/reactions"
+	"github.com/troupe-go/troupe/flow"
 )
 
 // dense returns n services, each of which reacts to the successes and failures of all services before it.
-func dense(n int) (services []reactions.Service) {
-	sent := func(i int, what string) reactions.Message {
-		return reactions.Message{Topic: fmt.Sprintf("dense.s%02d.events", i), Type: fmt.Sprintf("%s%d", what, i)}
+func dense(n int) (services []flow.Declaration) {
+	sent := func(i int, what string) flow.Message {
+		return flow.Message{Topic: fmt.Sprintf("dense.s%02d.events", i), Type: fmt.Sprintf("%s%d", what, i)}
 	}
 	for i := range n {
-		s := reactions.Service{Hop: fmt.Sprintf("dense.s%02d", i)}
+		s := flow.Declaration{Hop: fmt.Sprintf("dense.s%02d", i)}
 		if i == 0 {
-			s.Starts = []reactions.Message{sent(0, "Done")}
+			s.Starts = []flow.Message{sent(0, "Done")}
 		}
 		for k := range i {
-			s.Reactions = append(s.Reactions, reactions.Reaction{
-				On: sent(k, "Done"), Success: []reactions.Message{sent(i, "Done")}, Failure: []reactions.Message{sent(i, "Refused")},
+			s.Reactions = append(s.Reactions, flow.Reaction{
+				On: sent(k, "Done"), Success: []flow.Message{sent(i, "Done")}, Failure: []flow.Message{sent(i, "Refused")},
 			})
 			if k > 0 {
-				s.Reactions = append(s.Reactions, reactions.Reaction{
-					On: sent(k, "Refused"), Success: []reactions.Message{sent(i, "Undone")}, Undoes: []string{sent(i, "Done").Type},
+				s.Reactions = append(s.Reactions, flow.Reaction{
+					On: sent(k, "Refused"), Success: []flow.Message{sent(i, "Undone")}, Undoes: []string{sent(i, "Done").Type},
 				})
 			}
 		}

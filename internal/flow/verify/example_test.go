@@ -3,22 +3,22 @@ package verify_test
 import (
 	"fmt"
 
-	"github.com/troupe-go/troupe/flow/reactions"
+	"github.com/troupe-go/troupe/flow"
 	"github.com/troupe-go/troupe/internal/flow/verify"
 )
 
 func ExampleFlow() {
-	order := reactions.Service{
-		Hop: "order.order", Starts: []reactions.Message{{Topic: "order.order.events", Type: "OrderPlaced"}},
+	order := flow.Declaration{
+		Hop: "order.order", Starts: []flow.Message{{Topic: "order.order.events", Type: "OrderPlaced"}},
 	}
-	payment := reactions.Service{
-		Hop: "order.payment", Reactions: []reactions.Reaction{{
-			On:      reactions.Message{Topic: "order.order.events", Type: "OrderPlaced"},
-			Success: []reactions.Message{{Topic: "order.payment.events", Type: "PaymentCharged", Last: true}},
-			Failure: []reactions.Message{{Topic: "order.payment.events", Type: "PaymentRefused"}},
+	payment := flow.Declaration{
+		Hop: "order.payment", Reactions: []flow.Reaction{{
+			On:      flow.Message{Topic: "order.order.events", Type: "OrderPlaced"},
+			Success: []flow.Message{{Topic: "order.payment.events", Type: "PaymentCharged", Last: true}},
+			Failure: []flow.Message{{Topic: "order.payment.events", Type: "PaymentRefused"}},
 		}},
 	}
-	for _, f := range verify.Flow([]reactions.Service{order, payment}) {
+	for _, f := range verify.Flow([]flow.Declaration{order, payment}) {
 		fmt.Println(f)
 	}
 	// Output:

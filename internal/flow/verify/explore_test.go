@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/troupe-go/troupe/flow/reactions"
+	"github.com/troupe-go/troupe/flow"
 )
 
 // The types below are a second, independent model: services that behave as declared, with one delivery at a time, in any order,
@@ -284,22 +284,22 @@ func (s *seenByRunning) end(m *model, w world) {
 }
 
 // chance returns a small random flow. It may have cycles if round is set.
-func chance(r *rand.Rand, round bool) []reactions.Service {
+func chance(r *rand.Rand, round bool) []flow.Declaration {
 	one := func(of int) bool { return r.IntN(of) == 0 }
 	n := 2 + r.IntN(2)
-	services := make([]reactions.Service, n)
+	services := make([]flow.Declaration, n)
 	for i := range services {
 		services[i].Hop = fmt.Sprintf("f.h%d", i)
 	}
-	var all []reactions.Message
+	var all []flow.Message
 	owner := make(map[string]int)
 	for i := range 5 + r.IntN(4) {
 		of := r.IntN(n)
-		all = append(all, reactions.Message{Topic: services[of].Hop + ".events", Type: fmt.Sprintf("M%d", i)})
+		all = append(all, flow.Message{Topic: services[of].Hop + ".events", Type: fmt.Sprintf("M%d", i)})
 		owner[all[i].Type] = of
 	}
 	// laterOf returns messages of a service with numbers above at, which it may send after the message at.
-	laterOf := func(of, at, most int) (ms []reactions.Message) {
+	laterOf := func(of, at, most int) (ms []flow.Message) {
 		for i, msg := range all {
 			if owner[msg.Type] == of && len(ms) < most && (i > at || round && one(3)) && one(2) {
 				msg.Last = one(4)
@@ -317,7 +317,7 @@ func chance(r *rand.Rand, round bool) []reactions.Service {
 			if !one(n) {
 				continue
 			}
-			act := reactions.Reaction{On: msg, Success: laterOf(of, i, 2), Attempts: r.IntN(3)}
+			act := flow.Reaction{On: msg, Success: laterOf(of, i, 2), Attempts: r.IntN(3)}
 			if one(2) {
 				act.Failure = laterOf(of, i, 1)
 			}
@@ -331,36 +331,36 @@ func chance(r *rand.Rand, round bool) []reactions.Service {
 		of, a, b := r.IntN(n), r.IntN(len(all)), r.IntN(len(all))
 		later := laterOf(of, max(a, b), 1)
 		if a != b && len(later) > 0 {
-			j := reactions.Join{Name: "j", Await: []reactions.Message{all[a], all[b]}, Success: later}
+			j := flow.Join{Name: "j", Await: []flow.Message{all[a], all[b]}, Success: later}
 			if one(3) {
 				j.Within, j.Expired = "1h", laterOf(of, max(a, b), 1)
 			}
 			if c := r.IntN(len(all)); one(2) && c != a && c != b {
-				j.Broken = []reactions.Message{all[c]}
+				j.Broken = []flow.Message{all[c]}
 			}
-			services[of].Joins = []reactions.Join{j}
+			services[of].Joins = []flow.Join{j}
 		}
 	}
 	if one(3) {
 		of, a, b := r.IntN(n), r.IntN(len(all)), r.IntN(len(all))
 		if raise := laterOf(of, a, 1); a != b && len(raise) > 0 {
-			e := reactions.Expectation{
-				Name: "e", After: all[a], Expect: []reactions.Message{all[b]}, Within: "1h", Raise: raise[0],
+			e := flow.Expectation{
+				Name: "e", After: all[a], Expect: []flow.Message{all[b]}, Within: "1h", Raise: raise[0],
 			}
 			if one(2) {
 				e.Late = laterOf(of, max(a, b), 1)
 			}
-			services[of].Expectations = []reactions.Expectation{e}
+			services[of].Expectations = []flow.Expectation{e}
 		}
 	}
 	for i := range services {
 		undo(r, &services[i])
 	}
-	return slices.DeleteFunc(services, func(s reactions.Service) bool { return s.Check() != nil })
+	return slices.DeleteFunc(services, func(s flow.Declaration) bool { return s.Check() != nil })
 }
 
 // undo makes some reactions compensations of others.
-func undo(r *rand.Rand, s *reactions.Service) {
+func undo(r *rand.Rand, s *flow.Declaration) {
 	for i := range s.Reactions {
 		from := s.Reactions[r.IntN(len(s.Reactions))].Success
 		if r.IntN(2) == 0 && len(from) > 0 {
@@ -369,7 +369,7 @@ func undo(r *rand.Rand, s *reactions.Service) {
 	}
 }
 
-func tell(services []reactions.Service) string {
+func tell(services []flow.Declaration) string {
 	var b strings.Builder
 	for _, s := range services {
 		fmt.Fprintf(&b, "%+v\n", s)

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/troupe-go/troupe/flow/reactions"
+	"github.com/troupe-go/troupe/flow"
 )
 
 // A place is the position at which a message is sent: the service, and the path in its file.
@@ -43,7 +43,7 @@ type message struct {
 }
 
 type reaction struct {
-	reactions.Reaction
+	flow.Reaction
 	service          int
 	path             string
 	on               int
@@ -57,7 +57,7 @@ type reaction struct {
 func (r *reaction) compensates() bool { return len(r.Undoes) > 0 }
 
 type join struct {
-	reactions.Join
+	flow.Join
 	service                         int
 	path                            string
 	await, success, expired, broken []int
@@ -65,7 +65,7 @@ type join struct {
 }
 
 type expectation struct {
-	reactions.Expectation
+	flow.Expectation
 	service      int
 	path         string
 	after, raise int
@@ -79,7 +79,7 @@ type start struct {
 
 // model is a flow with its messages numbered and linked.
 type model struct {
-	services     []reactions.Service
+	services     []flow.Declaration
 	messages     []message
 	ids          map[[2]string]int
 	starts       []start
@@ -94,7 +94,7 @@ type model struct {
 	steps int // of all runs so far
 }
 
-func newModel(services []reactions.Service) *model {
+func newModel(services []flow.Declaration) *model {
 	m := &model{services: services, ids: make(map[[2]string]int)}
 	for s, of := range services {
 		for i, msg := range of.Starts {
@@ -116,7 +116,7 @@ func newModel(services []reactions.Service) *model {
 	return m
 }
 
-func (m *model) message(msg reactions.Message) int {
+func (m *model) message(msg flow.Message) int {
 	key := [2]string{msg.Topic, msg.Type}
 	id, known := m.ids[key]
 	if !known {
@@ -127,37 +127,37 @@ func (m *model) message(msg reactions.Message) int {
 	return id
 }
 
-func (m *model) sent(msg reactions.Message, service int, path string, of part) int {
+func (m *model) sent(msg flow.Message, service int, path string, of part) int {
 	id := m.message(msg)
 	m.messages[id].senders = append(m.messages[id].senders, place{service, path, msg.Last, of})
 	return id
 }
 
-func (m *model) allSent(ms []reactions.Message, service int, path string, of part) (ids []int) {
+func (m *model) allSent(ms []flow.Message, service int, path string, of part) (ids []int) {
 	for i, msg := range ms {
 		ids = append(ids, m.sent(msg, service, fmt.Sprintf("%s[%d]", path, i), of))
 	}
 	return ids
 }
 
-func (m *model) addReaction(s, i int, r reactions.Reaction) {
+func (m *model) addReaction(s, i int, r flow.Reaction) {
 	n, path := len(m.reactions), fmt.Sprintf("reactions[%d]", i)
 	of := part{aReaction, n}
 	one := reaction{Reaction: r, service: s, path: path, on: m.message(r.On)}
 	one.success = m.allSent(r.Success, s, path+".success", of)
 	one.failure = m.allSent(r.Failure, s, path+".failure", of)
-	one.turns = len(r.Undoes) == 0 && slices.ContainsFunc(r.Failure, func(f reactions.Message) bool { return !f.Last })
+	one.turns = len(r.Undoes) == 0 && slices.ContainsFunc(r.Failure, func(f flow.Message) bool { return !f.Last })
 	m.messages[one.on].reactions = append(m.messages[one.on].reactions, n)
 	m.reactions = append(m.reactions, one)
 }
 
-func (m *model) addJoin(s, i int, j reactions.Join) {
+func (m *model) addJoin(s, i int, j flow.Join) {
 	n, path := len(m.joins), fmt.Sprintf("joins[%d]", i)
 	of := part{aJoin, n}
 	one := join{Join: j, service: s, path: path}
 	one.success = m.allSent(j.Success, s, path+".success", of)
 	one.expired = m.allSent(j.Expired, s, path+".expired", of)
-	one.turns = j.Within != "" && (len(j.Expired) == 0 || slices.ContainsFunc(j.Expired, func(e reactions.Message) bool { return !e.Last }))
+	one.turns = j.Within != "" && (len(j.Expired) == 0 || slices.ContainsFunc(j.Expired, func(e flow.Message) bool { return !e.Last }))
 	for _, msg := range j.Await {
 		id := m.message(msg)
 		one.await = append(one.await, id)
@@ -171,7 +171,7 @@ func (m *model) addJoin(s, i int, j reactions.Join) {
 	m.joins = append(m.joins, one)
 }
 
-func (m *model) addExpectation(s, i int, e reactions.Expectation) {
+func (m *model) addExpectation(s, i int, e flow.Expectation) {
 	n, path := len(m.expectations), fmt.Sprintf("expectations[%d]", i)
 	one := expectation{Expectation: e, service: s, path: path, after: m.message(e.After)}
 	one.raise = m.sent(e.Raise, s, path+".raise", part{anExpectation, n})

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/troupe-go/troupe/flow/reactions"
+	"github.com/troupe-go/troupe/flow"
 	"github.com/troupe-go/troupe/internal/lines"
 	"github.com/troupe-go/troupe/internal/rule"
 )
@@ -58,11 +58,11 @@ type File struct {
 // Files parses declarations and verifies them, with files and lines in the findings. Mistakes that make a text no valid
 // declaration are findings of the rule "reactions". Then services is nil and nothing else is checked, since the missing service
 // would cause findings everywhere.
-func Files(files []File) (services []reactions.Service, found []Finding) {
+func Files(files []File) (services []flow.Declaration, found []Finding) {
 	for _, file := range files {
-		s, err := reactions.Parse(file.Text)
+		s, err := flow.Parse(file.Text)
 		if err != nil {
-			mistakes := reactions.Mistakes{{Text: err.Error()}}
+			mistakes := flow.Mistakes{{Text: err.Error()}}
 			errors.As(err, &mistakes)
 			for _, m := range mistakes {
 				found = append(found, Finding{
@@ -90,9 +90,9 @@ func Files(files []File) (services []reactions.Service, found []Finding) {
 
 // Flow returns the findings of services, service by service. Without findings they break no rule. Each service must pass its
 // Check. Flow does no I/O and is safe for concurrent use.
-func Flow(services []reactions.Service) []Finding { return verified(services).findings }
+func Flow(services []flow.Declaration) []Finding { return verified(services).findings }
 
-func verified(services []reactions.Service) *model {
+func verified(services []flow.Declaration) *model {
 	m := newModel(services)
 	m.look()
 	for _, check := range []func(*model){

@@ -129,7 +129,7 @@ func (m *model) following(first []int) map[int]bool {
 	return all
 }
 
-// duration reads a duration that package reactions has checked.
+// duration reads a duration that package flow has checked.
 func duration(text string) time.Duration {
 	d, _ := time.ParseDuration(text)
 	return d

@@ -11,7 +11,7 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/troupe-go/troupe/flow/reactions"
+	"github.com/troupe-go/troupe/flow"
 	"github.com/troupe-go/troupe/topics"
 )
 
@@ -28,7 +28,7 @@ type Config struct {
 	// Flow is the first part of the topics' names.
 	Flow string
 	// Declared holds the declarations of the flow's services. Each must pass its Check.
-	Declared []reactions.Service
+	Declared []flow.Declaration
 	// Answer limits how long a reaction may take, and how long after its time-out a join or an expectation may take to report it.
 	// Default: 1 min.
 	Answer time.Duration

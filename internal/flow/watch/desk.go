@@ -14,7 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/troupe-go/troupe/envelope"
-	"github.com/troupe-go/troupe/flow/reactions"
+	"github.com/troupe-go/troupe/flow"
 	"github.com/troupe-go/troupe/topics"
 )
 
@@ -101,7 +101,7 @@ type Desk struct {
 	rules  []rule
 	seenAt *time.Time
 	// Services are the declarations that the flow is judged by.
-	Services []reactions.Service
+	Services []flow.Declaration
 }
 
 // OpenDesk reads the declarations of a flow and returns a Desk for it. With "" it takes the only flow that is watched in the

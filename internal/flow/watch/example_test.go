@@ -10,7 +10,7 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/troupe-go/troupe/flow/reactions"
+	"github.com/troupe-go/troupe/flow"
 	"github.com/troupe-go/troupe/internal/devstack"
 	"github.com/troupe-go/troupe/internal/flow/watch"
 	"github.com/troupe-go/troupe/internal/kafka"
@@ -28,13 +28,13 @@ func Example() {
 	}
 	defer end()
 
-	placed := reactions.Message{Topic: "order.order.events", Type: "Placed"}
+	placed := flow.Message{Topic: "order.order.events", Type: "Placed"}
 	w, err := watch.New(watch.Config{
 		Pool: pool, Brokers: brokers, Flow: "order",
-		Declared: []reactions.Service{
-			{Hop: "order.order", Starts: []reactions.Message{placed}},
-			{Hop: "order.payment", Reactions: []reactions.Reaction{{
-				On: placed, Success: []reactions.Message{{Topic: "order.payment.events", Type: "Paid", Last: true}},
+		Declared: []flow.Declaration{
+			{Hop: "order.order", Starts: []flow.Message{placed}},
+			{Hop: "order.payment", Reactions: []flow.Reaction{{
+				On: placed, Success: []flow.Message{{Topic: "order.payment.events", Type: "Paid", Last: true}},
 			}}},
 		},
 		Found: func(_ context.Context, f watch.Finding) {

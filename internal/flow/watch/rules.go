@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/troupe-go/troupe/flow/reactions"
+	"github.com/troupe-go/troupe/flow"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/topics"
 )
@@ -27,7 +27,7 @@ type rule struct {
 type message struct{ topic, typ string }
 
 // rulesOf returns the same rules in the same order for the same declarations, since findings store the numbers of rules.
-func rulesOf(declared []reactions.Service, answer time.Duration) (rules []rule) {
+func rulesOf(declared []flow.Declaration, answer time.Duration) (rules []rule) {
 	for _, s := range declared {
 		hop, _ := topics.ParseHop(s.Hop)
 		exhausted := message{hop.Events(), participant.Exhausted{}.MessageType()}
@@ -60,7 +60,7 @@ func rulesOf(declared []reactions.Service, answer time.Duration) (rules []rule) 
 	return rules
 }
 
-func several(ms ...reactions.Message) (all []message) {
+func several(ms ...flow.Message) (all []message) {
 	for _, m := range ms {
 		all = append(all, message{m.Topic, m.Type})
 	}
@@ -68,7 +68,7 @@ func several(ms ...reactions.Message) (all []message) {
 }
 
 // sentBy returns all messages that a service declares to send.
-func sentBy(declared []reactions.Service) map[message]bool {
+func sentBy(declared []flow.Declaration) map[message]bool {
 	sent := make(map[message]bool)
 	for _, s := range declared {
 		hop, _ := topics.ParseHop(s.Hop)

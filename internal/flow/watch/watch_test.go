@@ -19,7 +19,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/troupe-go/troupe/envelope"
-	"github.com/troupe-go/troupe/flow/reactions"
+	"github.com/troupe-go/troupe/flow"
 	"github.com/troupe-go/troupe/internal/deadletter"
 	"github.com/troupe-go/troupe/internal/flow/watch"
 	"github.com/troupe-go/troupe/internal/grants"
@@ -68,28 +68,28 @@ func (s *stage) provision(hop string) {
 	testkit.Topics(s.t, s.client, 2, h.Commands(), h.Events(), h.DeadLetters())
 }
 
-func (s *stage) event(hop, typ string) reactions.Message {
-	return reactions.Message{Topic: s.flow + "." + hop + ".events", Type: typ}
+func (s *stage) event(hop, typ string) flow.Message {
+	return flow.Message{Topic: s.flow + "." + hop + ".events", Type: typ}
 }
 
-func (s *stage) last(hop, typ string) []reactions.Message {
+func (s *stage) last(hop, typ string) []flow.Message {
 	m := s.event(hop, typ)
 	m.Last = true
-	return []reactions.Message{m}
+	return []flow.Message{m}
 }
 
 // declared declares the services of an order: it is paid and reserved, then shipped.
-func (s *stage) declared() []reactions.Service {
+func (s *stage) declared() []flow.Declaration {
 	placed := s.event("order", "Placed")
-	return []reactions.Service{
-		{Hop: s.flow + ".order", Starts: []reactions.Message{placed}},
-		{Hop: s.flow + ".payment", Reactions: []reactions.Reaction{
-			{On: placed, Success: []reactions.Message{s.event("payment", "Paid")}, Failure: []reactions.Message{s.event("payment", "Declined")}},
+	return []flow.Declaration{
+		{Hop: s.flow + ".order", Starts: []flow.Message{placed}},
+		{Hop: s.flow + ".payment", Reactions: []flow.Reaction{
+			{On: placed, Success: []flow.Message{s.event("payment", "Paid")}, Failure: []flow.Message{s.event("payment", "Declined")}},
 		}},
-		{Hop: s.flow + ".inventory", Reactions: []reactions.Reaction{{On: placed, Success: []reactions.Message{s.event("inventory", "Reserved")}}}},
-		{Hop: s.flow + ".shipping", Joins: []reactions.Join{{
-			Name: "ready", Await: []reactions.Message{s.event("payment", "Paid"), s.event("inventory", "Reserved")},
-			Success: s.last("shipping", "Shipped"), Broken: []reactions.Message{s.event("payment", "Declined")},
+		{Hop: s.flow + ".inventory", Reactions: []flow.Reaction{{On: placed, Success: []flow.Message{s.event("inventory", "Reserved")}}}},
+		{Hop: s.flow + ".shipping", Joins: []flow.Join{{
+			Name: "ready", Await: []flow.Message{s.event("payment", "Paid"), s.event("inventory", "Reserved")},
+			Success: s.last("shipping", "Shipped"), Broken: []flow.Message{s.event("payment", "Declined")},
 		}}},
 	}
 }
@@ -316,8 +316,8 @@ func TestExpectationsAreJudgedByTheKey(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	expecting := func(c *watch.Config) {
-		c.Declared[0].Expectations = []reactions.Expectation{{
-			Name: "shipped", After: s.event("payment", "Paid"), Expect: []reactions.Message{s.event("shipping", "Shipped")},
+		c.Declared[0].Expectations = []flow.Expectation{{
+			Name: "shipped", After: s.event("payment", "Paid"), Expect: []flow.Message{s.event("shipping", "Shipped")},
 			Within: "1m", Raise: s.event("order", "NotShipped"),
 		}}
 	}
@@ -451,9 +451,9 @@ func TestMessagesOfAnotherFlowAreStoredAndNotJudged(t *testing.T) {
 	s, other := newStage(t), newStage(t)
 	other.send(said{hop: "order", typ: "Opened", key: "k", id: "1", ago: time.Hour}, said{hop: "order", typ: "Closed", key: "k", id: "2", ago: time.Hour})
 	w := s.watch(func(c *watch.Config) {
-		c.Declared[0].Reactions = []reactions.Reaction{{
-			On:      reactions.Message{Topic: other.flow + ".order.events", Type: "Opened"},
-			Success: []reactions.Message{s.event("order", "Welcomed")},
+		c.Declared[0].Reactions = []flow.Reaction{{
+			On:      flow.Message{Topic: other.flow + ".order.events", Type: "Opened"},
+			Success: []flow.Message{s.event("order", "Welcomed")},
 		}}
 	})
 	s.judged()
@@ -550,9 +550,9 @@ func TestALimitBeyondTheRetentionIsLogged(t *testing.T) {
 	w := s.watch(func(c *watch.Config) {
 		c.Retention, c.Log = 48*time.Hour, zerolog.New(&log)
 		for within, typ := range map[string]string{"47h": "Shipped", "72h": "Returned"} {
-			c.Declared[0].Expectations = append(c.Declared[0].Expectations, reactions.Expectation{
+			c.Declared[0].Expectations = append(c.Declared[0].Expectations, flow.Expectation{
 				Name: strings.ToLower(typ), After: s.event("order", "Placed"), Within: within,
-				Expect: []reactions.Message{s.event("shipping", typ)}, Raise: s.event("order", typ+"Late"),
+				Expect: []flow.Message{s.event("shipping", typ)}, Raise: s.event("order", typ+"Late"),
 			})
 		}
 	})
@@ -667,8 +667,8 @@ func TestAConfigThatCannotBeMeantIsRefused(t *testing.T) {
 	t.Parallel()
 	pool := testkit.Database(t)
 	good := func() watch.Config {
-		return watch.Config{Pool: pool, Brokers: []string{"127.0.0.1:1"}, Flow: "order", Declared: []reactions.Service{{
-			Hop: "order.order", Starts: []reactions.Message{{Topic: "order.order.events", Type: "Placed"}},
+		return watch.Config{Pool: pool, Brokers: []string{"127.0.0.1:1"}, Flow: "order", Declared: []flow.Declaration{{
+			Hop: "order.order", Starts: []flow.Message{{Topic: "order.order.events", Type: "Placed"}},
 		}}}
 	}
 	_, err := watch.New(good())
@@ -695,8 +695,8 @@ func TestADatabaseWithoutItsTablesEndsTheRun(t *testing.T) {
 	pool, err := pgxpool.New(t.Context(), testkit.EmptyDatabase(t))
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
-	w, err := watch.New(watch.Config{Pool: pool, Brokers: testkit.Kafka(t), Flow: "order", Declared: []reactions.Service{{
-		Hop: "order.order", Starts: []reactions.Message{{Topic: "order.order.events", Type: "Placed"}},
+	w, err := watch.New(watch.Config{Pool: pool, Brokers: testkit.Kafka(t), Flow: "order", Declared: []flow.Declaration{{
+		Hop: "order.order", Starts: []flow.Message{{Topic: "order.order.events", Type: "Placed"}},
 	}}})
 	require.NoError(t, err)
 	require.ErrorContains(t, w.Run(t.Context()), "troupe.watch_names")

@@ -1,4 +1,4 @@
-package reactions_test
+package flow_test
 
 import (
 	"encoding/json"
@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/troupe-go/troupe/flow/reactions"
+	"github.com/troupe-go/troupe/flow"
 )
 
 func TestInvalidDeclarationsAreReportedWithPlaceAndRemedy(t *testing.T) {
@@ -53,7 +53,7 @@ func TestInvalidDeclarationsAreReportedWithPlaceAndRemedy(t *testing.T) {
 			text, err := json.Marshal(everything())
 			require.NoError(t, err)
 			require.Contains(t, string(text), test.was)
-			_, err = reactions.Parse([]byte(strings.Replace(string(text), test.was, test.is, 1)))
+			_, err = flow.Parse([]byte(strings.Replace(string(text), test.was, test.is, 1)))
 			require.ErrorContains(t, err, test.want)
 			require.ErrorContains(t, err, "line 1: ")
 		})
@@ -62,48 +62,48 @@ func TestInvalidDeclarationsAreReportedWithPlaceAndRemedy(t *testing.T) {
 
 func TestThereAreLimits(t *testing.T) {
 	t.Parallel()
-	of := func(change func(*reactions.Service)) error {
+	of := func(change func(*flow.Declaration)) error {
 		s := everything()
 		change(&s)
 		return s.Check()
 	}
-	require.NoError(t, of(func(*reactions.Service) {}))
-	event := func(i int) reactions.Message {
-		return reactions.Message{Topic: "order.payment.events", Type: fmt.Sprintf("T%d", i)}
+	require.NoError(t, of(func(*flow.Declaration) {}))
+	event := func(i int) flow.Message {
+		return flow.Message{Topic: "order.payment.events", Type: fmt.Sprintf("T%d", i)}
 	}
-	var many []reactions.Message
+	var many []flow.Message
 	for i := range 300 {
 		many = append(many, event(i))
 	}
-	for want, change := range map[string]func(*reactions.Service){
-		"starts: 300 of them, want at most 256":               func(s *reactions.Service) { s.Starts = many },
-		"reactions[0].success: 300 of them, want at most 32":  func(s *reactions.Service) { s.Reactions[0].Success = many },
-		"joins[0].await: 300 of them, want at most 64":        func(s *reactions.Service) { s.Joins[0].Await = many },
-		"expectations[0].expect: 300 of them, want at most":   func(s *reactions.Service) { s.Expectations[0].Expect = many },
-		"reactions[2].irreversible: 1001 bytes, want at most": func(s *reactions.Service) { s.Reactions[2].Irreversible = strings.Repeat("x", 1001) },
-		"joins[1].name: \"both\" is taken":                    func(s *reactions.Service) { s.Joins = append(s.Joins, s.Joins[0]) },
-		"it takes no part in the flow":                        func(s *reactions.Service) { *s = reactions.Service{Hop: s.Hop} },
-		"joins[0].await: it waits for nothing":                func(s *reactions.Service) { s.Joins[0].Await = nil },
-		"joins[0].success: the join sends nothing":            func(s *reactions.Service) { s.Joins[0].Success = nil },
+	for want, change := range map[string]func(*flow.Declaration){
+		"starts: 300 of them, want at most 256":               func(s *flow.Declaration) { s.Starts = many },
+		"reactions[0].success: 300 of them, want at most 32":  func(s *flow.Declaration) { s.Reactions[0].Success = many },
+		"joins[0].await: 300 of them, want at most 64":        func(s *flow.Declaration) { s.Joins[0].Await = many },
+		"expectations[0].expect: 300 of them, want at most":   func(s *flow.Declaration) { s.Expectations[0].Expect = many },
+		"reactions[2].irreversible: 1001 bytes, want at most": func(s *flow.Declaration) { s.Reactions[2].Irreversible = strings.Repeat("x", 1001) },
+		"joins[1].name: \"both\" is taken":                    func(s *flow.Declaration) { s.Joins = append(s.Joins, s.Joins[0]) },
+		"it takes no part in the flow":                        func(s *flow.Declaration) { *s = flow.Declaration{Hop: s.Hop} },
+		"joins[0].await: it waits for nothing":                func(s *flow.Declaration) { s.Joins[0].Await = nil },
+		"joins[0].success: the join sends nothing":            func(s *flow.Declaration) { s.Joins[0].Success = nil },
 	} {
 		require.ErrorContains(t, of(change), want)
 	}
-	_, err := reactions.Parse(make([]byte, 1<<20+1))
+	_, err := flow.Parse(make([]byte, 1<<20+1))
 	require.ErrorContains(t, err, "more than the 1048576 bytes")
-	_, err = reactions.Parse([]byte(strings.Repeat("[", 10000)))
+	_, err = flow.Parse([]byte(strings.Repeat("[", 10000)))
 	require.ErrorContains(t, err, "nested too deeply")
 }
 
 func TestLoadNamesTheFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "reactions.json")
-	_, err := reactions.Load(path)
+	_, err := flow.Load(path)
 	require.ErrorIs(t, err, os.ErrNotExist)
 	require.NoError(t, os.WriteFile(path, []byte("{\n  \"hop\": 7\n}\n"), 0o600))
-	_, err = reactions.Load(path)
+	_, err = flow.Load(path)
 	require.EqualError(t, err, path+": line 2: hop: 7, want a text")
 	require.NoError(t, os.WriteFile(path, make([]byte, 2<<20), 0o600))
-	_, err = reactions.Load(path)
+	_, err = flow.Load(path)
 	require.ErrorContains(t, err, path+": more than the 1048576 bytes")
 }
 
@@ -113,7 +113,7 @@ func FuzzParse(f *testing.F) {
 	f.Add(text)
 	schema := compiled(f)
 	f.Fuzz(func(t *testing.T, text []byte) {
-		s, err := reactions.Parse(text)
+		s, err := flow.Parse(text)
 		if err != nil {
 			require.NotEmpty(t, err.Error())
 			return
@@ -124,7 +124,7 @@ func FuzzParse(f *testing.F) {
 }
 
 func ExampleParse() {
-	_, err := reactions.Parse([]byte(`{
+	_, err := flow.Parse([]byte(`{
   "hop": "order.shipping",
   "reactions": [{
     "on": {"topic": "order.inventory.events", "type": "StockReserved"},
@@ -137,7 +137,7 @@ func ExampleParse() {
 }
 
 func ExampleLoad() {
-	s, err := reactions.Load("../../internal/demo/shipping/reactions.json")
+	s, err := flow.Load("../internal/demo/shipping/reactions.json")
 	fmt.Println(s.Hop, s.Reactions[0].On.Type, err)
 	// Output:
 	// order.shipping troupe.order.StockReserved <nil>

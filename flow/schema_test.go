@@ -1,4 +1,4 @@
-package reactions_test
+package flow_test
 
 import (
 	"bytes"
@@ -14,7 +14,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/stretchr/testify/require"
 
-	"github.com/troupe-go/troupe/flow/reactions"
+	"github.com/troupe-go/troupe/flow"
 )
 
 // A node is a part of the schema, with the keywords that the tests read.
@@ -60,7 +60,7 @@ func (p *properties) UnmarshalJSON(text []byte) error {
 func schemaTree(t testing.TB) *node {
 	t.Helper()
 	var root node
-	require.NoError(t, json.Unmarshal(reactions.Schema(), &root))
+	require.NoError(t, json.Unmarshal(flow.Schema(), &root))
 	return &root
 }
 
@@ -82,7 +82,7 @@ func (n *node) resolve(t testing.TB, root *node) (string, *node) {
 func TestTheSchemaIsOfTheTypes(t *testing.T) {
 	t.Parallel()
 	w := walker{t: t, root: schemaTree(t), used: make(map[string]bool)}
-	w.structure("Service", reflect.TypeFor[reactions.Service](), w.root)
+	w.structure("Service", reflect.TypeFor[flow.Declaration](), w.root)
 	for _, def := range w.root.Defs {
 		require.NotEmpty(t, def.Description, "%s needs a description", def.Name)
 		require.True(t, w.used[def.Name], "$defs/%s is used by no field: strike it out", def.Name)
@@ -142,7 +142,7 @@ func (w *walker) value(path string, typ reflect.Type, n *node) {
 
 func compiled(t testing.TB) *jsonschema.Schema {
 	t.Helper()
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(reactions.Schema()))
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(flow.Schema()))
 	require.NoError(t, err)
 	c := jsonschema.NewCompiler()
 	require.NoError(t, c.AddResource("reactions.schema.json", doc))
@@ -166,7 +166,7 @@ func TestEveryReactionsFileHereKeepsTheSchema(t *testing.T) {
 			return err
 		}
 		found++
-		_, err = reactions.Load(path)
+		_, err = flow.Load(path)
 		require.NoError(t, err)
 		text, err := os.ReadFile(path)
 		require.NoError(t, err)
@@ -177,25 +177,25 @@ func TestEveryReactionsFileHereKeepsTheSchema(t *testing.T) {
 }
 
 // everything returns a service that uses every field.
-func everything() reactions.Service {
-	event := func(typ string) reactions.Message { return reactions.Message{Topic: "order.payment.events", Type: typ} }
-	heard := func(typ string) reactions.Message { return reactions.Message{Topic: "order.shop.events", Type: typ} }
+func everything() flow.Declaration {
+	event := func(typ string) flow.Message { return flow.Message{Topic: "order.payment.events", Type: typ} }
+	heard := func(typ string) flow.Message { return flow.Message{Topic: "order.shop.events", Type: typ} }
 	last := event("Ended")
 	last.Last = true
-	return reactions.Service{
+	return flow.Declaration{
 		Hop:    "order.payment",
-		Starts: []reactions.Message{event("Opened")},
-		Reactions: []reactions.Reaction{
-			{On: heard("Placed"), Success: []reactions.Message{event("Paid")}, Failure: []reactions.Message{event("Refused")}, Attempts: 3},
-			{On: heard("Cancelled"), Success: []reactions.Message{event("Refunded")}, Undoes: []string{"Paid"}},
-			{On: heard("Told"), Success: []reactions.Message{last}, Irreversible: "a notice cannot be withdrawn"},
+		Starts: []flow.Message{event("Opened")},
+		Reactions: []flow.Reaction{
+			{On: heard("Placed"), Success: []flow.Message{event("Paid")}, Failure: []flow.Message{event("Refused")}, Attempts: 3},
+			{On: heard("Cancelled"), Success: []flow.Message{event("Refunded")}, Undoes: []string{"Paid"}},
+			{On: heard("Told"), Success: []flow.Message{last}, Irreversible: "a notice cannot be withdrawn"},
 		},
-		Joins: []reactions.Join{{
-			Name: "both", Await: []reactions.Message{heard("A"), heard("B")}, Within: "1h30m", Success: []reactions.Message{event("Joined")},
-			Expired: []reactions.Message{event("TooLate")}, Broken: []reactions.Message{heard("NoB")},
+		Joins: []flow.Join{{
+			Name: "both", Await: []flow.Message{heard("A"), heard("B")}, Within: "1h30m", Success: []flow.Message{event("Joined")},
+			Expired: []flow.Message{event("TooLate")}, Broken: []flow.Message{heard("NoB")},
 		}},
-		Expectations: []reactions.Expectation{{
-			Name: "thanks", After: heard("Placed"), Expect: []reactions.Message{heard("Thanked")}, Within: "30s", Raise: event("Thankless"), Late: []reactions.Message{event("ThankedLate")},
+		Expectations: []flow.Expectation{{
+			Name: "thanks", After: heard("Placed"), Expect: []flow.Message{heard("Thanked")}, Within: "30s", Raise: event("Thankless"), Late: []flow.Message{event("ThankedLate")},
 		}},
 	}
 }
@@ -251,7 +251,7 @@ func TestParseRefusesWhateverTheSchemaRefuses(t *testing.T) {
 	t.Parallel()
 	text, err := json.Marshal(everything())
 	require.NoError(t, err)
-	_, err = reactions.Parse(text)
+	_, err = flow.Parse(text)
 	require.NoError(t, err)
 	schema := compiled(t)
 	require.NoError(t, refusedBySchema(t, schema, text))
@@ -260,7 +260,7 @@ func TestParseRefusesWhateverTheSchemaRefuses(t *testing.T) {
 		if refusedBySchema(t, schema, text) == nil {
 			continue // Parse checks more than the schema
 		}
-		_, err := reactions.Parse(text)
+		_, err := flow.Parse(text)
 		require.Error(t, err, "the schema refuses %s, and Parse takes it: %s", where, text)
 		both++
 	}

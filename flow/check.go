@@ -1,4 +1,4 @@
-package reactions
+package flow
 
 import (
 	"fmt"
@@ -27,7 +27,7 @@ var (
 
 // Check checks a service by itself: names, limits and contradictions. Its error is of type Mistakes. The command
 // `troupe flow verify` checks whether the service fits the others.
-func (s Service) Check() error {
+func (s Declaration) Check() error {
 	if found := s.mistakes(); len(found) > 0 {
 		return found
 	}
@@ -36,7 +36,7 @@ func (s Service) Check() error {
 
 // checking holds a service and the mistakes found so far.
 type checking struct {
-	Service
+	Declaration
 	hop   topics.Hop
 	found Mistakes
 }
@@ -45,8 +45,8 @@ func (c *checking) mistake(path, format string, args ...any) {
 	c.found = append(c.found, Mistake{Path: path, Text: fmt.Sprintf(format, args...)})
 }
 
-func (s Service) mistakes() Mistakes {
-	c := checking{Service: s}
+func (s Declaration) mistakes() Mistakes {
+	c := checking{Declaration: s}
 	var err error
 	if c.hop, err = topics.ParseHop(s.Hop); err != nil {
 		c.mistake("hop", "%v", err)

@@ -1,4 +1,4 @@
-package reactions_test
+package flow_test
 
 import (
 	"encoding/json"
@@ -8,25 +8,25 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/troupe-go/troupe/flow/reactions"
+	"github.com/troupe-go/troupe/flow"
 )
 
 // two returns the service of everything, and a service that sends the messages which it consumes.
-func two() []reactions.Service {
-	shop := reactions.Service{Hop: "order.shop"}
+func two() []flow.Declaration {
+	shop := flow.Declaration{Hop: "order.shop"}
 	for _, typ := range []string{"Placed", "Cancelled", "Told", "A", "B", "NoB", "Thanked"} {
-		shop.Starts = append(shop.Starts, reactions.Message{Topic: "order.shop.events", Type: typ})
+		shop.Starts = append(shop.Starts, flow.Message{Topic: "order.shop.events", Type: typ})
 	}
-	shop.Reactions = []reactions.Reaction{
-		{On: reactions.Message{Topic: "order.payment.events", Type: "Paid"}},
-		{On: reactions.Message{Topic: "order.payment.events", Type: "Joined"}},
+	shop.Reactions = []flow.Reaction{
+		{On: flow.Message{Topic: "order.payment.events", Type: "Paid"}},
+		{On: flow.Message{Topic: "order.payment.events", Type: "Joined"}},
 	}
-	return []reactions.Service{shop, everything()}
+	return []flow.Declaration{shop, everything()}
 }
 
 func TestDiffSaysWhatAChangeBreaks(t *testing.T) {
 	t.Parallel()
-	require.Empty(t, reactions.Diff(two(), two()))
+	require.Empty(t, flow.Diff(two(), two()))
 	for name, test := range map[string]struct {
 		was, is string // of the new services
 		want    []string
@@ -78,10 +78,10 @@ func TestDiffSaysWhatAChangeBreaks(t *testing.T) {
 			text, err := json.Marshal(two())
 			require.NoError(t, err)
 			require.Contains(t, string(text), test.was)
-			var changed []reactions.Service
+			var changed []flow.Declaration
 			require.NoError(t, json.Unmarshal([]byte(strings.Replace(string(text), test.was, test.is, 1)), &changed))
 			var have []string
-			for _, c := range reactions.Diff(two(), changed) {
+			for _, c := range flow.Diff(two(), changed) {
 				have = append(have, c.String())
 			}
 			require.Equal(t, test.want, have)
@@ -93,21 +93,21 @@ func TestDiffSaysWhatAChangeBreaks(t *testing.T) {
 // running flows.
 func TestDiffOfServicesThatComeAndGo(t *testing.T) {
 	t.Parallel()
-	mail := reactions.Service{Hop: "order.mail", Reactions: []reactions.Reaction{{On: reactions.Message{Topic: "order.shop.events", Type: "Placed"}}}}
+	mail := flow.Declaration{Hop: "order.mail", Reactions: []flow.Reaction{{On: flow.Message{Topic: "order.shop.events", Type: "Placed"}}}}
 	more := append(two(), mail)
-	require.Equal(t, []reactions.Change{{Hop: "order.mail", Text: "the service is new"}}, reactions.Diff(two(), more))
-	for _, c := range reactions.Diff(more, two()) {
+	require.Equal(t, []flow.Change{{Hop: "order.mail", Text: "the service is new"}}, flow.Diff(two(), more))
+	for _, c := range flow.Diff(more, two()) {
 		require.False(t, c.Breaking, c)
 	}
-	require.True(t, reactions.Diff(two(), two()[:1])[0].Breaking)
+	require.True(t, flow.Diff(two(), two()[:1])[0].Breaking)
 }
 
 func ExampleDiff() {
-	placed := reactions.Message{Topic: "order.order.events", Type: "OrderPlaced"}
-	charged := reactions.Message{Topic: "order.payment.events", Type: "PaymentCharged", Last: true}
-	order := reactions.Service{Hop: "order.order", Starts: []reactions.Message{placed}}
-	payment := reactions.Service{Hop: "order.payment", Reactions: []reactions.Reaction{{On: placed, Success: []reactions.Message{charged}}}}
-	for _, c := range reactions.Diff([]reactions.Service{order, payment}, []reactions.Service{order}) {
+	placed := flow.Message{Topic: "order.order.events", Type: "OrderPlaced"}
+	charged := flow.Message{Topic: "order.payment.events", Type: "PaymentCharged", Last: true}
+	order := flow.Declaration{Hop: "order.order", Starts: []flow.Message{placed}}
+	payment := flow.Declaration{Hop: "order.payment", Reactions: []flow.Reaction{{On: placed, Success: []flow.Message{charged}}}}
+	for _, c := range flow.Diff([]flow.Declaration{order, payment}, []flow.Declaration{order}) {
 		fmt.Println(c)
 	}
 	// Output:

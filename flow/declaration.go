@@ -1,10 +1,8 @@
-// Package reactions declares the part of a service in a flow: the messages that it reacts to, and the messages that it then
-// sends. A service keeps its declaration next to its code, in reactions.json. All declarations together are a flow without an
-// orchestrator.
-package reactions
+package flow
 
-// A Service is one hop's part in a flow.
-type Service struct {
+// A Declaration states the part of a service in a flow: the messages that it reacts to, and the messages that it then sends. A service
+// keeps it next to its code, in reactions.json.
+type Declaration struct {
 	// Hop is "flow.hop", as in topics.ParseHop.
 	Hop string `json:"hop"`
 	// Starts lists messages that it sends without a cause in the flow: because of a request, or of the clock.

@@ -1,4 +1,4 @@
-package reactions
+package flow
 
 import (
 	"fmt"
@@ -26,7 +26,7 @@ func (c Change) String() string {
 // Diff returns the effects of a change of services on the consumers of their messages, and on flows that are running when the new
 // services take over: flows with messages that are sent already and with joins that are partly filled. The old and the new
 // services must pass Check. Breaking changes come first. The command `troupe flow verify` checks whether the new flow is sound.
-func Diff(old, new []Service) []Change {
+func Diff(old, new []Declaration) []Change {
 	d := diff{old: old, new: new}
 	d.sent()
 	for _, was := range old {
@@ -57,7 +57,7 @@ func Diff(old, new []Service) []Change {
 }
 
 type diff struct {
-	old, new []Service
+	old, new []Declaration
 	changes  []Change
 }
 
@@ -69,17 +69,17 @@ func (d *diff) change(hop string, breaking bool, format string, args ...any) {
 }
 
 // serviceOf returns the service of a hop, or the zero value.
-func serviceOf(services []Service, hop string) Service {
+func serviceOf(services []Declaration, hop string) Declaration {
 	for _, s := range services {
 		if s.Hop == hop {
 			return s
 		}
 	}
-	return Service{}
+	return Declaration{}
 }
 
 // sends returns all messages that a service sends.
-func (s Service) sends() (all []Message) {
+func (s Declaration) sends() (all []Message) {
 	all = append(all, s.Starts...)
 	for _, r := range s.Reactions {
 		all = append(append(all, r.Success...), r.Failure...)
@@ -98,7 +98,7 @@ func holds(ms []Message, m Message) bool {
 }
 
 // consumers names the services, joins and expectations that consume a message.
-func consumers(services []Service, m Message) (all []string) {
+func consumers(services []Declaration, m Message) (all []string) {
 	for _, s := range services {
 		for _, r := range s.Reactions {
 			if r.On.key() == m.key() {
@@ -123,7 +123,7 @@ func consumers(services []Service, m Message) (all []string) {
 func (d *diff) sent() {
 	for _, was := range d.old {
 		for _, m := range was.sends() {
-			if slices.ContainsFunc(d.new, func(s Service) bool { return holds(s.sends(), m) }) {
+			if slices.ContainsFunc(d.new, func(s Declaration) bool { return holds(s.sends(), m) }) {
 				continue
 			}
 			if left := consumers(d.new, m); len(left) > 0 {
@@ -135,14 +135,14 @@ func (d *diff) sent() {
 	}
 	for _, is := range d.new {
 		for _, m := range is.sends() {
-			if !slices.ContainsFunc(d.old, func(s Service) bool { return holds(s.sends(), m) }) {
+			if !slices.ContainsFunc(d.old, func(s Declaration) bool { return holds(s.sends(), m) }) {
 				d.change(is.Hop, false, "%s is sent", m.Type)
 			}
 		}
 	}
 }
 
-func (d *diff) reactions(was, is Service) {
+func (d *diff) reactions(was, is Declaration) {
 	for _, r := range was.Reactions {
 		k := slices.IndexFunc(is.Reactions, func(other Reaction) bool { return other.On.key() == r.On.key() })
 		switch {
@@ -163,7 +163,7 @@ func (d *diff) reactions(was, is Service) {
 	}
 }
 
-func awaited(s Service) (all []Message) {
+func awaited(s Declaration) (all []Message) {
 	for _, j := range s.Joins {
 		all = append(all, j.Await...)
 	}
@@ -217,7 +217,7 @@ func (d *diff) outcome(hop, when string, was, is []Message) {
 	}
 }
 
-func (d *diff) joins(was, is Service) {
+func (d *diff) joins(was, is Declaration) {
 	for _, j := range was.Joins {
 		k := slices.IndexFunc(is.Joins, func(other Join) bool { return other.Name == j.Name })
 		if k < 0 {
@@ -268,7 +268,7 @@ func types(ms []Message) string {
 	return strings.Join(all, ", ")
 }
 
-func (d *diff) expectations(was, is Service) {
+func (d *diff) expectations(was, is Declaration) {
 	for _, e := range was.Expectations {
 		k := slices.IndexFunc(is.Expectations, func(other Expectation) bool { return other.Name == e.Name })
 		if k < 0 {

@@ -1,4 +1,4 @@
-package reactions
+package flow
 
 import (
 	"bytes"

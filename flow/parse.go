@@ -1,4 +1,4 @@
-package reactions
+package flow
 
 import (
 	"bytes"
@@ -17,7 +17,7 @@ import (
 // maxSize limits a file, in bytes.
 const maxSize = 1 << 20
 
-// A Mistake is an invalid part of a Service.
+// A Mistake is an invalid part of a Declaration.
 type Mistake struct {
 	// Path is the path of the part, such as reactions[1].on.topic.
 	Path string
@@ -49,41 +49,41 @@ func (ms Mistakes) Error() string {
 }
 
 // Load parses a file. Its error names the file.
-func Load(path string) (Service, error) {
+func Load(path string) (Declaration, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return Service{}, err
+		return Declaration{}, err
 	}
 	defer func() { _ = f.Close() }()
 	text, err := io.ReadAll(io.LimitReader(f, maxSize+1))
 	if err != nil {
-		return Service{}, fmt.Errorf("%s: %w", path, err)
+		return Declaration{}, fmt.Errorf("%s: %w", path, err)
 	}
 	s, err := Parse(text)
 	if err != nil {
-		return Service{}, fmt.Errorf("%s: %w", path, err)
+		return Declaration{}, fmt.Errorf("%s: %w", path, err)
 	}
 	return s, nil
 }
 
 // Parse reads a reactions.json. Its error is of type Mistakes, with lines and paths. Unknown fields, nulls, and everything that
 // Check finds are mistakes.
-func Parse(text []byte) (Service, error) {
+func Parse(text []byte) (Declaration, error) {
 	if len(text) > maxSize {
-		return Service{}, Mistakes{{Text: fmt.Sprintf("more than the %d bytes that reactions may have: is it the right file?", maxSize)}}
+		return Declaration{}, Mistakes{{Text: fmt.Sprintf("more than the %d bytes that reactions may have: is it the right file?", maxSize)}}
 	}
 	at, err := lines.Of(text)
 	if err != nil {
 		var bad lines.Error
 		errors.As(err, &bad)
-		return Service{}, Mistakes{{Line: bad.Line, Text: bad.Text}}
+		return Declaration{}, Mistakes{{Line: bad.Line, Text: bad.Text}}
 	}
 	var tree any
 	if err := json.Unmarshal(text, &tree); err != nil {
-		return Service{}, Mistakes{{Text: strings.TrimPrefix(err.Error(), "json: ")}}
+		return Declaration{}, Mistakes{{Text: strings.TrimPrefix(err.Error(), "json: ")}}
 	}
-	var s Service
-	found := strange("", tree, reflect.TypeFor[Service]())
+	var s Declaration
+	found := strange("", tree, reflect.TypeFor[Declaration]())
 	if len(found) == 0 {
 		found = decoded(text, &s)
 	}
@@ -97,10 +97,10 @@ func Parse(text []byte) (Service, error) {
 		found[i].Line = at.Of(m.Path)
 	}
 	slices.SortStableFunc(found, func(a, b Mistake) int { return a.Line - b.Line })
-	return Service{}, found
+	return Declaration{}, found
 }
 
-func decoded(text []byte, s *Service) Mistakes {
+func decoded(text []byte, s *Declaration) Mistakes {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.DisallowUnknownFields()
 	err := dec.Decode(s)
@@ -122,7 +122,7 @@ var kinds = map[reflect.Kind]string{
 // strange finds the parts of a tree that do not match a type: other fields, nulls, and values of another kind. encoding/json
 // would silently accept nulls, and fields in another case, and it would stop at the first of the other mistakes.
 func strange(path string, tree any, typ reflect.Type) (found Mistakes) {
-	other := Mistakes{{Path: path, Text: fmt.Sprintf("%s, want %s", said(tree), kinds[typ.Kind()])}}
+	other := Mistakes{{Path: path, Text: fmt.Sprintf("%s, want %s", describe(tree), kinds[typ.Kind()])}}
 	switch v := tree.(type) {
 	case nil:
 		return Mistakes{{Path: path, Text: "null says nothing: leave the field out"}}
@@ -164,8 +164,8 @@ func strange(path string, tree any, typ reflect.Type) (found Mistakes) {
 	return found
 }
 
-// said describes a value in a few words.
-func said(tree any) string {
+// describe returns a value in a few words.
+func describe(tree any) string {
 	switch v := tree.(type) {
 	case map[string]any:
 		return kinds[reflect.Struct]

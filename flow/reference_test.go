@@ -1,4 +1,4 @@
-package reactions_test
+package flow_test
 
 import (
 	"flag"
@@ -14,8 +14,8 @@ import (
 var rewrite = flag.Bool("update", false, "write the fields in docs/flow-reference.md")
 
 const (
-	referenceFile = "../../docs/flow-reference.md"
-	fieldsBegin   = "<!-- fields: written by go test ./flow/reactions -run Reference -update -->\n"
+	referenceFile = "../docs/flow-reference.md"
+	fieldsBegin   = "<!-- fields: written by go test ./flow -run Reference -update -->\n"
 	fieldsEnd     = "<!-- end of fields -->\n"
 )
 
@@ -72,8 +72,8 @@ func TestTheReferencesFieldsAreTheSchemas(t *testing.T) {
 		require.NoError(t, os.WriteFile(referenceFile, []byte(head+fieldsBegin+want+fieldsEnd+foot), 0o644))
 		return
 	}
-	require.Equal(t, want, have, "docs/flow-reference.md is stale: go test ./flow/reactions -run Reference -update")
-	service, err := os.ReadFile("../../internal/demo/payment/reactions.json")
+	require.Equal(t, want, have, "docs/flow-reference.md is stale: go test ./flow -run Reference -update")
+	service, err := os.ReadFile("../internal/demo/payment/reactions.json")
 	require.NoError(t, err)
 	require.Contains(t, head, "```json\n"+string(service)+"```\n", "the service that the page shows")
 }
