@@ -34,17 +34,17 @@ var floors = []floor{
 	{"names on the wire, Avro schemas, and a limit for JSON", []string{"internal/ce", "internal/avsc", "internal/jsontext", "internal/payload"}},
 	{"names, policies, the message, and tools that know nothing of Troupe", []string{
 		"topics", "retry", "envelope", "logbridge",
-		"internal/address", "internal/door", "internal/expr", "internal/grants", "internal/keyed", "internal/lines", "internal/moments", "internal/plain", "internal/registry", "internal/rule", "schemas/protobuf/internal/orderpb", "schemas/protobuf/personalpb",
+		"internal/address", "internal/door", "internal/expr", "internal/grants", "internal/keyed", "internal/lines", "internal/moments", "internal/plain", "internal/protomark", "internal/registry", "internal/rule", "schemas/protobuf/internal/orderpb",
 		"internal/pg/silenttest", "internal/pgtext", "internal/short", "internal/version",
 		"internal/metrics/catalogue", "internal/docs/commands", "internal/docs/manifests", "internal/house", "internal/modeltest", "internal/console/browser",
 	}},
 	{"tables, rows, schemas and declarations; how Postgres and Kafka are used", []string{
 		"migrations", "schemas", "saga",
 		"internal/admin", "internal/alert", "internal/credentials", "internal/extension", "internal/grants/grantstest", "internal/inbox", "internal/kafka", "internal/mapping", "internal/outboxrow", "internal/pg", "internal/retention", "internal/retryheader",
-		"internal/scaffold", "internal/shapes", "internal/sqlconn", "internal/traces", "schemas/jsonschema", "schemas/protobuf", "schemas/personal/internal/personpb",
+		"internal/scaffold", "internal/shapes", "internal/sqlconn", "internal/traces", "schemas/jsonschema", "schemas/protobuf",
 	}},
 	{"writing the outbox, the replication protocol, checks of sagas, servers for tests", []string{
-		"outbox", "schemas/personal", "internal/saga/verify",
+		"outbox", "schemas/personal", "schemas/personal/internal/personpb", "internal/saga/verify",
 		"internal/credentials/oidc", "internal/formats", "internal/wal", "internal/explore", "internal/admin/relaydesk",
 		"internal/devstack", "internal/demo/messages",
 	}},

@@ -7,7 +7,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
-	"github.com/troupe-go/troupe/schemas/protobuf/personalpb"
+	"github.com/troupe-go/troupe/internal/protomark"
 )
 
 // markedProtobuf reads the marks of a message.
@@ -29,7 +29,7 @@ func (m protoMarks) record(path string, of protoreflect.MessageDescriptor) (*rec
 	}
 	for i := range of.Fields().Len() {
 		f := of.Fields().Get(i)
-		name, mark := string(f.Name()), personalpb.MarkOf(f)
+		name, mark := string(f.Name()), protomark.Of(f)
 		at := inPath(path, name)
 		if mark == "" {
 			inner, err := m.within(at, f)
@@ -73,7 +73,7 @@ func isMarked(of protoreflect.MessageDescriptor, seen map[protoreflect.FullName]
 	seen[of.FullName()] = true
 	for i := range of.Fields().Len() {
 		f := of.Fields().Get(i)
-		if mark := personalpb.MarkOf(f); mark != "" && mark != subjectMark || f.Message() != nil && isMarked(f.Message(), seen) {
+		if mark := protomark.Of(f); mark != "" && mark != subjectMark || f.Message() != nil && isMarked(f.Message(), seen) {
 			return true
 		}
 	}
@@ -87,7 +87,7 @@ func markedExtension(of protoreflect.MessageDescriptor, seen map[protoreflect.Fu
 	}
 	protoregistry.GlobalTypes.RangeExtensionsByMessage(of.FullName(), func(x protoreflect.ExtensionType) bool {
 		f := x.TypeDescriptor()
-		if personalpb.MarkOf(f) != "" || f.Message() != nil && isMarked(f.Message(), seen) {
+		if protomark.Of(f) != "" || f.Message() != nil && isMarked(f.Message(), seen) {
 			name = f.FullName()
 		}
 		return name == ""

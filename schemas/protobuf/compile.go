@@ -15,7 +15,6 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/troupe-go/troupe/internal/payload"
-	"github.com/troupe-go/troupe/schemas/protobuf/personalpb"
 )
 
 // Limits on a schema.
@@ -89,8 +88,8 @@ func collect(files fs.FS, path string, above []string) (all []payload.File, err 
 		return nil, fmt.Errorf("%s: imports are more than %d levels deep, or in a circle", path, maxFiles)
 	}
 	text, err := fs.ReadFile(files, path)
-	if errors.Is(err, fs.ErrNotExist) && path == personalpb.Path {
-		text, err = []byte(personalpb.Text), nil
+	if errors.Is(err, fs.ErrNotExist) && path == personalPath {
+		text, err = []byte(personalText), nil
 	}
 	if err != nil {
 		return nil, err

@@ -30,5 +30,8 @@
 // braces. Limits on a payload, as in package schemas: 200 levels; 1,048,576 values, for which each message counts with all fields of its
 // type. The values in a google.protobuf.Any count once more.
 //
+// The option (troupe.personal) of troupe/personal.proto, in the folder of this package, marks fields for package schemas/personal. The
+// generated code of a file that imports it imports this package.
+//
 // Not supported: groups and extensions are neither shown nor edited as JSON; editions are as far as protocompile knows them.
 package protobuf

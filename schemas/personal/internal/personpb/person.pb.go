@@ -7,7 +7,7 @@
 package personpb
 
 import (
-	_ "github.com/troupe-go/troupe/schemas/protobuf/personalpb"
+	_ "github.com/troupe-go/troupe/schemas/protobuf"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"

@@ -4,7 +4,7 @@
 // 	protoc        v3.21.12
 // source: troupe/personal.proto
 
-package personalpb
+package protobuf
 
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
@@ -46,7 +46,7 @@ var File_troupe_personal_proto protoreflect.FileDescriptor
 const file_troupe_personal_proto_rawDesc = "" +
 	"\n" +
 	"\x15troupe/personal.proto\x12\x06troupe\x1a google/protobuf/descriptor.proto:;\n" +
-	"\bpersonal\x12\x1d.google.protobuf.FieldOptions\x18\x97\x93\x03 \x01(\tR\bpersonalB9Z7github.com/troupe-go/troupe/schemas/protobuf/personalpbb\x06proto3"
+	"\bpersonal\x12\x1d.google.protobuf.FieldOptions\x18\x97\x93\x03 \x01(\tR\bpersonalB.Z,github.com/troupe-go/troupe/schemas/protobufb\x06proto3"
 
 var file_troupe_personal_proto_goTypes = []any{
 	(*descriptorpb.FieldOptions)(nil), // 0: google.protobuf.FieldOptions
