@@ -23,6 +23,7 @@ import (
 	"github.com/troupe-go/troupe/internal/address"
 	"github.com/troupe-go/troupe/internal/console"
 	"github.com/troupe-go/troupe/internal/demo/run"
+	"github.com/troupe-go/troupe/internal/door"
 	"github.com/troupe-go/troupe/internal/plain"
 	"github.com/troupe-go/troupe/schemas"
 )
@@ -241,7 +242,7 @@ func serveConsole(ctx context.Context, l net.Listener, cfg console.Config, stder
 	}
 	server.RegisterOnShutdown(c.Close) // else the shutdown would wait for live pages
 	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(l) }()
+	go func() { ended <- server.Serve(door.Limit(l)) }()
 	_, _ = fmt.Fprintf(stderr, "console: http://%s/%s\n", l.Addr(), cmp.Or(map[bool]string{true: " (read only: no token)"}[cfg.Token == "" && cfg.Access == nil], ""))
 	for serves := true; serves; {
 		select {

@@ -22,6 +22,7 @@ import (
 
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/internal/ce"
+	"github.com/troupe-go/troupe/internal/door/doortest"
 	"github.com/troupe-go/troupe/schemas"
 	"github.com/troupe-go/troupe/testkit"
 )
@@ -97,6 +98,7 @@ func TestConsoleServesUntilItIsAskedToStop(t *testing.T) {
 	require.Empty(t, o.Databases[0].Error)
 	_, page := fetch(t, c.address, http.Header{"Accept": {"text/html"}})
 	require.Contains(t, page, "Sign in to act")
+	doortest.RequireLimit(t, strings.Trim(strings.TrimPrefix(c.address, "http://"), "/"), "/sign-in")
 	code, said := c.end()
 	require.Equal(t, exitDone, code, said)
 	require.NotContains(t, said, "a token of some length")

@@ -87,7 +87,7 @@ func (w *watching) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	ctx, end := context.WithCancel(ctx)
 	group.Go(func() error {
-		if err := server.Serve(w.listener); !errors.Is(err, http.ErrServerClosed) {
+		if err := server.Serve(door.Limit(w.listener)); !errors.Is(err, http.ErrServerClosed) {
 			return fmt.Errorf("--admin: %w", err)
 		}
 		return nil

@@ -17,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/door/doortest"
 	"github.com/troupe-go/troupe/internal/flow/watch"
 	"github.com/troupe-go/troupe/internal/grants"
 	"github.com/troupe-go/troupe/internal/grants/grantstest"
@@ -111,6 +112,7 @@ func TestWatchPrintsWhatItFindsAndShowsEachFlow(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, response.Body.Close())
 	require.Equal(t, http.StatusMisdirectedRequest, response.StatusCode)
+	doortest.RequireLimit(t, admin, "/livez")
 	testkit.Wait(t, "the findings to be stored", func() (bool, error) {
 		desk, err := watch.OpenDesk(t.Context(), pool, flow)
 		if err != nil {

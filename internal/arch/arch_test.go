@@ -40,7 +40,7 @@ var floors = []floor{
 	}},
 	{"tables, rows, schemas and declarations; how Postgres and Kafka are used", []string{
 		"migrations", "schemas", "saga",
-		"internal/admin", "internal/alert", "internal/credentials", "internal/extension", "internal/grants/grantstest", "internal/inbox", "internal/kafka", "internal/mapping", "internal/outboxrow", "internal/pg", "internal/retention", "internal/retryheader",
+		"internal/admin", "internal/alert", "internal/credentials", "internal/door/doortest", "internal/extension", "internal/grants/grantstest", "internal/inbox", "internal/kafka", "internal/mapping", "internal/outboxrow", "internal/pg", "internal/retention", "internal/retryheader",
 		"internal/scaffold", "internal/shapes", "internal/sqlconn", "internal/traces", "schemas/jsonschema", "schemas/protobuf",
 	}},
 	{"writing the outbox, the replication protocol, checks of sagas, servers for tests", []string{

@@ -72,7 +72,7 @@ func serve(ctx context.Context, l net.Listener, h http.Handler) error {
 		MaxHeaderBytes:    16 << 10,
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(l) }()
+	go func() { ended <- server.Serve(door.Limit(l)) }()
 	select {
 	case err := <-ended:
 		return err

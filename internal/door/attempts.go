@@ -2,7 +2,6 @@ package door
 
 import (
 	"net/http"
-	"net/netip"
 	"sync"
 	"time"
 )
@@ -72,14 +71,4 @@ func (a *Attempts) put(address string, counts tally) {
 
 // AddressOf returns the request's address without port; of an IPv6 address the first 64 bits, since one customer has all of the
 // rest.
-func AddressOf(r *http.Request) string {
-	at, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil {
-		return r.RemoteAddr
-	}
-	ip := at.Addr().Unmap().WithZone("")
-	if ip.Is6() {
-		return netip.PrefixFrom(ip, 64).Masked().Addr().String()
-	}
-	return ip.String()
-}
+func AddressOf(r *http.Request) string { return networkOf(r.RemoteAddr) }

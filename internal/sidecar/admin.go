@@ -379,11 +379,11 @@ func serve(l net.Listener, handler http.Handler) *endpoints {
 	e := &endpoints{
 		server: &http.Server{
 			Handler: handler, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second,
-			WriteTimeout: time.Minute, IdleTimeout: time.Minute, MaxHeaderBytes: 64 << 10,
+			WriteTimeout: time.Minute, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
 		},
 		ended: make(chan error, 1),
 	}
-	go func() { e.ended <- e.server.Serve(l) }()
+	go func() { e.ended <- e.server.Serve(door.Limit(l)) }()
 	return e
 }
 

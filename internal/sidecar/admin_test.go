@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/internal/door"
+	"github.com/troupe-go/troupe/internal/door/doortest"
 	"github.com/troupe-go/troupe/testkit"
 )
 
@@ -110,6 +111,20 @@ func TestWithoutATokenThereAreNoActionsAndNothingButLoopback(t *testing.T) {
 	require.Equal(t, 2, r.code)
 	require.Contains(t, r.stderr, "want 16 characters or more")
 	require.NotContains(t, r.stderr, "s3cr3t")
+}
+
+// TestManyConnectionsToTheAdminPortLeaveRoomForProbes: 4,000 connections with headers of 60 kB took half a gigabyte, and a relay's usual
+// limit is 128 MiB. A header has no token until it is read.
+func TestManyConnectionsToTheAdminPortLeaveRoomForProbes(t *testing.T) {
+	t.Parallel()
+	environ, _, _ := site(t)
+	p := start(t, environ, "--admin-token-file", tokenFile(t))
+	doortest.RequireLimit(t, p.admin, "/livez")
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+p.admin+"/livez", nil)
+	require.NoError(t, err)
+	request.Header.Set("Long", strings.Repeat("x", 24<<10))
+	code, _ := p.send(request)
+	require.Equal(t, http.StatusRequestHeaderFieldsTooLarge, code)
 }
 
 func TestWithATokenAllButTheProbesWantIt(t *testing.T) {
