@@ -56,3 +56,43 @@ func TestOddValuesOfAServiceHideNoPage(t *testing.T) {
 		})
 	}
 }
+
+// TestRecordsOfAPersonFillNoMemory: the roles of people write the records of actions, which no program deletes before their time, and the console
+// lists all of them.
+func TestRecordsOfAPersonFillNoMemory(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	const long = "repeat('x', 20000000)"
+	for part, inserts := range map[grants.Part][]string{
+		grants.RelayOperator: {
+			"troupe.relay_pauses (actor, action, reason, shard) VALUES ('eve', 'pause', " + long + ", 0)",
+			"troupe.outbox_repairs (actor, action, reason, row_position, row_id, topic, attempts, last_error) VALUES ('eve', 'retry', " + long + ", 1, gen_random_uuid(), 't', 1, 'e')",
+		},
+		grants.SagaOperator: {
+			"troupe.schedule_changes (actor, action, reason, name, change) VALUES (" + long + ", 'run', 'r', 'n', 'c')",
+		},
+		grants.Operator: {
+			"troupe.repairs (actor, action, reason, consumer_group, topic, partition, \"offset\", message_id) VALUES ('eve', 'retry', 'r', 'g', " + long + ", 0, 0, 'm')",
+			"troupe.rebuild_changes (actor, action, reason, rebuild, change) VALUES ('eve', 'start', 'r', 1, " + long + ")",
+			"troupe.rebuilds (consumer_group, generation, handlers, from_time, emit) VALUES ('g', 1, ARRAY[" + long + "], 'epoch', false)",
+			"troupe.rebuilds (consumer_group, generation, handlers, from_time, emit) VALUES ('g', 1, array_fill(''::text, ARRAY[1000000]), 'epoch', false)",
+		},
+	} {
+		role := grantstest.New(t, d.Pool, part).Pool()
+		for _, insert := range inserts {
+			_, err := role.Exec(t.Context(), "INSERT INTO "+insert)
+			require.ErrorContains(t, err, "check constraint", insert)
+		}
+	}
+	// A row of the outbox may have a topic of some megabytes, and its discard keeps it.
+	role := grantstest.New(t, d.Pool, grants.RelayOperator).Pool()
+	_, err := role.Exec(t.Context(), `INSERT INTO troupe.outbox_repairs (actor, action, reason, row_position, row_id, topic, attempts, last_error)
+		SELECT 'ann', 'discard', 'ticket ' || n, n, gen_random_uuid(), repeat('t', 8000000), 1, 'e' FROM generate_series(1, 5) AS n`)
+	require.NoError(t, err)
+	w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/actions", nil)
+	r.Header.Set("Accept", "application/json")
+	d.c.ServeHTTP(w, r)
+	require.Equal(t, http.StatusOK, w.Code)
+	require.Contains(t, w.Body.String(), "ticket 5")
+	require.Less(t, w.Body.Len(), 100_000)
+}

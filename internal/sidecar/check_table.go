@@ -72,7 +72,7 @@ func checkRelay(ctx context.Context, r *doctor.Report, conn *pgx.Conn, of desk.T
 	var paused *time.Time
 	err := conn.QueryRow(ctx, `
 		SELECT l.holder, l.expires_at > clock_timestamp(), CASE WHEN l.term > 0 THEN l.expires_at END,
-		       l.paused_at, coalesce(l.paused_by, ''), coalesce(l.paused_why, '')
+		       l.paused_at, coalesce(left(l.paused_by, 200), ''), coalesce(left(l.paused_why, 2000), '')
 		FROM troupe.mapped_tables AS t
 		JOIN troupe.relay_leases AS l USING (shard)
 		WHERE t.name = $1`, of.Name).Scan(&holder, &active, &ended, &paused, &pausedBy, &pausedWhy)

@@ -90,7 +90,9 @@ CREATE TABLE troupe.outbox_repairs (
   created_at   timestamptz,
   mapped_row   jsonb,                                      -- a discarded row of a table with a mapping
   lsn          pg_lsn      DEFAULT pg_current_wal_insert_lsn(), -- a stream that begins at an older LSN skips the discarded row
-  CHECK (reason <> '' OR action = 'retry')
+  CHECK (reason <> '' OR action = 'retry'),
+  -- Programs list the actions of all people. No program deletes a record before its time.
+  CONSTRAINT outbox_repairs_size CHECK (octet_length(actor)::bigint + octet_length(reason) + coalesce(octet_length(table_name), 0) <= 65536)
 );
 CREATE INDEX outbox_repairs_row ON troupe.outbox_repairs (row_id, position);
 CREATE INDEX outbox_repairs_at ON troupe.outbox_repairs (at);
@@ -104,7 +106,8 @@ CREATE TABLE troupe.relay_pauses (
   role     text        NOT NULL DEFAULT session_user, -- the role, as the server states
   action   text        NOT NULL CHECK (action IN ('pause', 'resume')),
   reason   text        NOT NULL CHECK (reason <> '' OR action = 'resume'),
-  shard    integer     NOT NULL                       -- as in relay_leases
+  shard    integer     NOT NULL,                      -- as in relay_leases
+  CONSTRAINT relay_pauses_size CHECK (octet_length(actor)::bigint + octet_length(reason) <= 65536)
 );
 
 -- relay_slot_samples is a ring of one day with the WAL that each slot retained. Minute n of Unix time has the row n % 1440 of its

@@ -95,7 +95,11 @@ CREATE TABLE troupe.repairs (
   message_id     text        NOT NULL,
   payload_before bytea,                                      -- this and payload_after of an edit
   payload_after  bytea,
-  CHECK (reason <> '' OR action IN ('redrive', 'retry'))
+  CHECK (reason <> '' OR action IN ('redrive', 'retry')),
+  -- As dead_letters_size, with an actor and a reason.
+  CONSTRAINT repairs_size CHECK (
+    octet_length(actor)::bigint + octet_length(reason) + octet_length(consumer_group) + octet_length(topic) <= 131072
+    AND octet_length(payload_before) <= 104857600 AND octet_length(payload_after) <= 104857600)
 );
 CREATE INDEX repairs_dead_letter ON troupe.repairs (dead_letter_id, position);
 CREATE INDEX repairs_message ON troupe.repairs (message_id, position);

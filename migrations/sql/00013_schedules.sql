@@ -40,6 +40,7 @@ CREATE TABLE troupe.schedule_changes (
   action   text        NOT NULL CHECK (action IN ('set', 'pause', 'resume', 'run', 'delete')),
   reason   text        NOT NULL CHECK (reason <> ''),
   name     text        NOT NULL,
-  change   text        NOT NULL                       -- in words, without data
+  change   text        NOT NULL,                      -- in words, without data
+  CONSTRAINT schedule_changes_size CHECK (octet_length(actor)::bigint + octet_length(reason) + octet_length(change) <= 131072)
 );
 CREATE INDEX schedule_changes_name ON troupe.schedule_changes (name, position);

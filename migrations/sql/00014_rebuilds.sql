@@ -25,6 +25,8 @@ CREATE TABLE troupe.rebuilds (
   cancelled_at   timestamptz,
   finished_at    timestamptz,                                                 -- likewise, if it was cancelled
   UNIQUE (consumer_group, generation),
+  -- Each member of the group reads its rebuilds.
+  CONSTRAINT rebuilds_size CHECK (cardinality(handlers) <= 10000 AND octet_length(array_to_string(handlers, '')) <= 1048576),
   CHECK (least(from_time, started_at, cancelled_at, finished_at) >= '0001-01-01 00:00Z' AND
          greatest(from_time, started_at, cancelled_at, finished_at) < '10000-01-01 00:00Z')
 );
@@ -48,6 +50,7 @@ CREATE TABLE troupe.rebuild_partitions (
   ended_epoch integer[] NOT NULL DEFAULT '{}', -- as in inbox_offsets
   undone_at   timestamptz,      -- when the owner set the watermark forward again, after the rebuild was cancelled
   PRIMARY KEY (rebuild, topic, partition),
+  CONSTRAINT rebuild_partitions_size CHECK (cardinality(handlers) <= 10000 AND octet_length(array_to_string(handlers, '')) <= 1048576),
   CHECK ((until IS NULL) = (watermark IS NULL) AND (until IS NULL) = (epoch IS NULL) AND (until IS NULL) = (began_at IS NULL)),
   CHECK (least(began_at, undone_at) >= '0001-01-01 00:00Z' AND
          greatest(began_at, undone_at) < '10000-01-01 00:00Z')
@@ -62,7 +65,8 @@ CREATE TABLE troupe.rebuild_changes (
   action   text        NOT NULL CHECK (action IN ('start', 'cancel')),
   reason   text        NOT NULL CHECK (reason <> ''),
   rebuild  bigint      NOT NULL,
-  change   text        NOT NULL                       -- in words
+  change   text        NOT NULL,                      -- in words
+  CONSTRAINT rebuild_changes_size CHECK (octet_length(actor)::bigint + octet_length(reason) + octet_length(change) <= 2097152)
 );
 CREATE INDEX rebuild_changes_rebuild ON troupe.rebuild_changes (rebuild, position);
 

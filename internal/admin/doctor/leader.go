@@ -24,7 +24,7 @@ func (e *examination) leader(ctx context.Context, conn *pgx.Conn) {
 	err := conn.QueryRow(ctx, `
 		SELECT holder, term, expires_at > clock_timestamp(),
 		       CASE WHEN term > 0 THEN extract(epoch FROM clock_timestamp() - expires_at)::float8 END,
-		       paused_at, coalesce(paused_by, ''), coalesce(paused_why, '')
+		       paused_at, coalesce(left(paused_by, 200), ''), coalesce(left(paused_why, 2000), '')
 		FROM troupe.relay_leases
 		WHERE shard = 0`).Scan(&holder, &term, &active, &ended, &paused, &pausedBy, &pausedWhy)
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
