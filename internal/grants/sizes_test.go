@@ -66,7 +66,7 @@ var anySizeOfOperators = map[string]string{
 const ofARow = "a row of the outbox, or of a table with a mapping; no list reads more than the beginning of its topic"
 
 // TestNoOperatorWritesAValueOfAnySize: the console lists all actions of people, and participants read the rebuilds that a person starts. One such
-// row would end them, and nobody may delete it.
+// row would end them, and only the owner may delete it.
 func TestNoOperatorWritesAValueOfAnySize(t *testing.T) {
 	t.Parallel()
 	requireSizes(t, anySizeOfOperators, nil, operators)
