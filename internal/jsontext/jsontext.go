@@ -27,11 +27,23 @@ func Values(text []byte) int {
 			i++
 		case c == '"':
 			quoted = !quoted
-		case !quoted && (c == ',' || c == '[' || c == '{'):
+		case !quoted && (c == ',' || (c == '[' || c == '{') && !empty(text[i+1:])):
 			n++
 		}
 	}
 	return n
+}
+
+// empty reports whether the list or the object whose text goes on with rest has no values.
+func empty(rest []byte) bool {
+	for _, c := range rest {
+		switch c {
+		case ' ', '\t', '\r', '\n':
+		default:
+			return c == ']' || c == '}'
+		}
+	}
+	return false
 }
 
 // Exponents returns the number of numbers with an exponent in a JSON text, or more. Written without it, such a number may be much longer.

@@ -17,6 +17,9 @@ func TestATextHasALimitOfValues(t *testing.T) {
 	}{
 		"a list of numbers":                {"[" + strings.Repeat("0,", jsontext.MaxValues+1) + "0]", true},
 		"a list of empty objects":          {"[" + strings.Repeat("{},", jsontext.MaxValues) + "{}]", true},
+		"as many empty objects as may be":  {"[" + strings.Repeat("{},", jsontext.MaxValues-2) + "{}]", false},
+		"as many empty lists as may be":    {"[" + strings.Repeat("[ ],", jsontext.MaxValues-2) + "{\n}]", false},
+		"one empty object too many":        {"[" + strings.Repeat("{},", jsontext.MaxValues-1) + "{}]", true},
 		"lists within each other":          {strings.Repeat("[", 2*jsontext.MaxValues+1), true},
 		"half as many, with blanks":        {"[" + strings.Repeat("0,    ", jsontext.MaxValues/2) + "0]", false},
 		"a long text with commas":          {`["` + strings.Repeat(",[{", jsontext.MaxValues) + `"]`, false},
