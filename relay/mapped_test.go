@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/troupe-go/troupe/internal/kafka"
+	"github.com/troupe-go/troupe/internal/wal"
 	"github.com/troupe-go/troupe/relay"
 	"github.com/troupe-go/troupe/testkit"
 )
@@ -430,17 +431,15 @@ func TestASlotThatOthersStreamIsLeftToThem(t *testing.T) {
 	s.exec("SELECT pg_create_logical_replication_slot($1, 'pgoutput')", slot)
 	cfg := s.mapped("public.outbox", s.routed(nil))
 	cfg.Slot, cfg.Publication = slot, "dbz"
-	other := s.mapped("public.outbox", s.routed(nil))
-	other.Table, other.Slot, other.Publication = "public.other", slot, "dbz"
-	s.exec("CREATE TABLE public.other (LIKE public.outbox)")
-	busy := s.start(other)
-	s.waitTable(busy)
+	busy, err := wal.Connect(t.Context(), s.pool.Config())
+	require.NoError(t, err)
+	defer busy.Close()
+	require.NoError(t, busy.Start(t.Context(), slot, "dbz", 0))
 	r := s.start(cfg)
 	testkit.Wait(t, "the refusal", func() (bool, error) { return r.Status().LastError != "", nil })
 	require.Contains(t, r.Status().LastError, "is streamed by process")
 	require.NoError(t, r.stop())
 	require.Equal(t, 1, s.count("SELECT count(*) FROM pg_replication_slots WHERE slot_name = $1 AND active", slot))
-	require.NoError(t, busy.stop())
 }
 
 // Rows written before the relay's first start are in the slot alone.

@@ -39,13 +39,13 @@ func (r *Relay) checkSlotOwner(ctx context.Context, db querier) error {
 	if !last.At.After(own.At) {
 		return nil
 	}
-	left := fmt.Sprintf("UPDATE troupe.mapped_tables SET slot = NULL WHERE name = %s", literal(last.Table))
+	release := fmt.Sprintf("UPDATE troupe.mapped_tables SET slot = NULL WHERE name = %s", literal(last.Table))
 	if last.Table == ownTable {
-		left = fmt.Sprintf("UPDATE troupe.relay_state SET slot = %s WHERE slot = %s", literal("former "+r.cfg.Slot), literal(r.cfg.Slot))
+		release = fmt.Sprintf("UPDATE troupe.relay_state SET slot = %s WHERE slot = %s", literal("former "+r.cfg.Slot), literal(r.cfg.Slot))
 	}
 	return fmt.Errorf("slot %s is the slot of outbox %s, whose relay stored its state with it at %s: give this relay, of outbox %s, another slot. "+
 		"If no relay reads %[2]s from the slot any more: %[5]s",
-		r.cfg.Slot, last.Table, last.At.UTC().Format(time.RFC3339), r.cfg.Table, left)
+		r.cfg.Slot, last.Table, last.At.UTC().Format(time.RFC3339), r.cfg.Table, release)
 }
 
 // slotUses lists the outboxes of this database whose state was stored with the slot. troupe.outbox is one of them while it is streamed.

@@ -1,13 +1,17 @@
 package relay_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kadm"
 
+	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/relay"
 	"github.com/troupe-go/troupe/testkit"
+	"github.com/troupe-go/troupe/topics"
 )
 
 // The relays of two outboxes of a database are configured with one slot, in two processes. The second one leaves the slot alone, also while
@@ -17,15 +21,16 @@ func TestARelayLeavesTheSlotOfAnotherOutboxAlone(t *testing.T) {
 	needsLog(t)
 	for _, c := range []struct {
 		name  string
-		other func(s *stage, slot string) relay.Config
+		other func(s *stage) relay.Config
 	}{
-		{"a table with a mapping", func(s *stage, slot string) relay.Config {
+		{"a table with a mapping", func(s *stage) relay.Config {
 			s.exec("CREATE TABLE public.events (LIKE public.outbox)")
 			cfg := s.mapped("public.events", s.routed(nil))
 			cfg.Publication = "events"
 			return cfg
 		}},
-		{"troupe.outbox", func(s *stage, slot string) relay.Config { return s.wal() }},
+		{"troupe.outbox", func(s *stage) relay.Config { return s.wal() }},
+		{"troupe.outbox, exactly once", func(s *stage) relay.Config { return s.exactly() }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -33,7 +38,9 @@ func TestARelayLeavesTheSlotOfAnotherOutboxAlone(t *testing.T) {
 			s.exec(debeziumTable)
 			topic := s.eventTopic("order")
 			cfg := s.mapped("public.outbox", s.routed(nil))
-			cfg.Slot, cfg.Publication, cfg.Lease, cfg.Holder = "shared", "mapped", time.Second, "first"
+			slot := strings.ReplaceAll(s.flow, "-", "_")
+			cfg.Slot, cfg.Publication, cfg.Lease, cfg.Holder = slot, "mapped", time.Second, "first"
+			cfg.Delivery = relay.AtLeastOnce
 			first := s.start(cfg)
 			s.waitTable(first)
 			s.insertEvent("order", "k", "0")
@@ -44,16 +51,22 @@ func TestARelayLeavesTheSlotOfAnotherOutboxAlone(t *testing.T) {
 			})
 			s.insertEvent("order", "k", "1") // only the log has it
 
-			other := c.other(s, "shared")
-			other.Slot, other.Lease, other.Holder = "shared", time.Second, "other"
+			other := c.other(s)
+			other.Slot, other.Lease, other.Holder = slot, time.Second, "other"
 			second := s.start(other)
-			waitUnready(t, second, "slot shared", "public.outbox")
+			waitUnready(t, second, "slot "+slot, "public.outbox")
+			client, err := kafka.NewClient(s.brokers)
+			require.NoError(t, err)
+			defer client.Close()
+			found, err := kadm.NewClient(client).ListTopics(t.Context(), topics.Relay(slot))
+			require.NoError(t, err)
+			require.False(t, found.Has(topics.Relay(slot)), "it takes no transactional id, which has the slot's name")
 
 			cfg.Holder = "another host"
 			first = s.start(cfg)
 			s.waitTable(first)
 			require.Equal(t, []string{"0", "1"}, values(s.gatherEvents(2, topic)))
-			waitUnready(t, second, "slot shared", "public.outbox")
+			waitUnready(t, second, "slot "+slot, "public.outbox")
 			require.NoError(t, first.Ready())
 			require.NoError(t, second.stop())
 		})
@@ -68,12 +81,11 @@ func TestAMappedTableLeavesTheSlotOfTheOutboxAlone(t *testing.T) {
 	s.exec(debeziumTable)
 	first := s.startStreaming(s.wal())
 	require.NoError(t, first.stop())
-	var lsn string
 	confirmed := func() (now string) {
 		require.NoError(t, s.pool.QueryRow(t.Context(), "SELECT confirmed_flush_lsn::text FROM pg_replication_slots").Scan(&now))
 		return now
 	}
-	lsn = confirmed()
+	lsn := confirmed()
 	cfg := s.mapped("public.outbox", s.routed(nil))
 	cfg.Slot, cfg.Publication, cfg.Lease = slotName, "mapped", time.Second
 	second := s.start(cfg)

@@ -110,9 +110,6 @@ func (r *Relay) stream(idle, term context.Context, p *publisher) error {
 	if err := r.unfit(slot); err != nil {
 		return err
 	}
-	if err := r.checkSlotOwner(idle, db); err != nil {
-		return err
-	}
 	// A relay that was frozen notices the end of its stream before it knows that its term is over. Without this renewal it would end the
 	// stream of the next relay, by freeSlot.
 	if _, err := p.lease.renew(idle, r.pool, nothing); err != nil {

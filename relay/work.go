@@ -65,6 +65,11 @@ func (r *Relay) workOnce(idle, term context.Context, p *publisher) error {
 	if err := r.storeSource(idle, p.lease, source, why); err != nil {
 		return err
 	}
+	if source == WAL { // before the transactional id is taken, which has the slot's name
+		if err := r.checkSlotOwner(idle, r.pool); err != nil {
+			return err
+		}
+	}
 	if r.cfg.Delivery == ExactlyOnce {
 		if err := r.transact(idle, term, p); err != nil {
 			return err

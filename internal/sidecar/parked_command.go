@@ -231,7 +231,7 @@ type repair struct {
 	name, short, long, did string
 	check                  func(admin.Actor) error
 	one                    repairing
-	refuses                func(desk.Desk, context.Context, desk.RowID) error // what one refuses, for a dry run; nil: nothing
+	refuses                func(desk.Desk, context.Context, desk.RowID) error // returns the error of one for a dry run; nil: one refuses no parked row
 	topic                  func(desk.Desk, context.Context, string, admin.Actor) (int, error)
 }
 
