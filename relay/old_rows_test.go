@@ -108,7 +108,7 @@ func TestTheRecordOfADeletedRowIsForgottenHoweverOldItIs(t *testing.T) {
 			require.NoError(t, conn.Close(t.Context()))
 		}
 		s.exec("UPDATE pg_database SET datfrozenxid = (SELECT datfrozenxid FROM pg_database WHERE datname = current_database()) WHERE NOT datallowconn")
-		s.exec("VACUUM FREEZE pg_database") // the server computes its limit anew
+		s.exec("VACUUM FREEZE pg_database") // the server computes its limit again
 		s.exec("CHECKPOINT")
 	}
 	freeze()
