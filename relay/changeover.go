@@ -105,7 +105,9 @@ func (r *Relay) pollUntilSlot(idle, term context.Context, p *publisher, plan slo
 func (r *Relay) insistOnSlot(ctx context.Context, db *server, l *lease, conn *wal.Conn) (*wal.Conn, wal.LSN, error) {
 	for {
 		done := context.AfterFunc(ctx, conn.Close)
+		waits := time.AfterFunc(heldAfter, func() { r.reportNoSlot(errOpenTransactions) })
 		from, err := r.makeSlot(ctx, db, l, conn)
+		waits.Stop()
 		if err == nil && done() {
 			r.quiet.recovered("slot")
 			return conn, from, nil
@@ -119,6 +121,7 @@ func (r *Relay) insistOnSlot(ctx context.Context, db *server, l *lease, conn *wa
 				return conn, 0, err
 			}
 			r.quiet.failed("slot", err)
+			r.reportNoSlot(err)
 			sleep(ctx, slotEvery, nil)
 			again, failed := r.connectTo(ctx, db)
 			if failed == nil {
@@ -127,6 +130,18 @@ func (r *Relay) insistOnSlot(ctx context.Context, db *server, l *lease, conn *wa
 			}
 			err = failed
 		}
+	}
+}
+
+// errOpenTransactions is the reason why a slot is not there yet, if its creation takes longer than heldAfter.
+var errOpenTransactions = errors.New("the slot is being created, and the server waits for the end of each transaction that is open: " +
+	"see xact_start in pg_stat_activity, and pg_prepared_xacts")
+
+// reportNoSlot reports in Status and in Ready why there is no slot yet. It does so for a mapped table only: troupe.outbox is polled
+// meanwhile.
+func (r *Relay) reportNoSlot(why error) {
+	if r.mapped != nil {
+		r.state.failed(why)
 	}
 }
 

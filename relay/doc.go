@@ -250,6 +250,7 @@
 //	the slot of another outbox             left alone: not ready, with the name of that outbox
 //	no slot yet, or lost                   created again; the rows of the table are published, in the order of the mapping's
 //	                                       position or timestamp: with an xid column the unpublished ones, else all
+//	a slot cannot be created, or not yet   not ready, with the reason: creating a slot waits for all open transactions
 //	killed while the table is read         it is read again from its first row; rows that were published meanwhile are repeated
 //	a row deleted while there was no slot, or before the relay has logged "slot created"
 //	                                       may be lost: the relay has never seen it, and drops a slot whose creation did not end
