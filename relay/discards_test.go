@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/troupe-go/troupe/internal/admin"
 	"github.com/troupe-go/troupe/internal/admin/relaydesk"
@@ -195,21 +194,12 @@ func TestExactlyOnceContinuesFromACheckpointWhoseRowWasDiscarded(t *testing.T) {
 	require.NoError(t, first.stop())
 	s.insert(s.topic, "k", "before the checkpoint")
 	s.exec(`INSERT INTO troupe.outbox (topic, key, type, payload) VALUES ($1, 'k', 'Thing', 'discarded')`, s.topic)
-	var lsn, system, id string
-	var timeline int32
+	var id string
 	var position int64
-	require.NoError(t, s.pool.QueryRow(t.Context(), `SELECT max(m.lsn)::text, system_id, timeline, o.position, o.id
-		FROM troupe.relay_state, troupe.outbox o,
-			pg_logical_slot_peek_binary_changes($1, NULL, NULL, 'proto_version', '1', 'publication_names', 'troupe_outbox') AS m
-		GROUP BY system_id, timeline, o.position, o.id
-		ORDER BY o.position DESC LIMIT 1`, cfg.Slot).Scan(&lsn, &system, &timeline, &position, &id))
-	client, err := kafka.NewClient(s.brokers)
-	require.NoError(t, err)
-	defer client.Close()
-	require.NoError(t, client.ProduceSync(t.Context(), &kgo.Record{
-		Topic: topics.Relay(cfg.Slot), Key: []byte(cfg.Slot),
-		Value: fmt.Appendf(nil, `{"lsn":%q,"system":%q,"timeline":%d,"position":%d,"id":%q}`, lsn, system, timeline, position, id),
-	}).FirstErr())
+	require.NoError(t, s.pool.QueryRow(t.Context(), "SELECT position, id FROM troupe.outbox ORDER BY position DESC LIMIT 1").Scan(&position, &id))
+	at := s.checkpointOfLastCommit(cfg.Slot)
+	at["position"], at["id"] = position, id
+	s.storeCheckpoint(cfg.Slot, at)
 	s.exec(`INSERT INTO troupe.outbox_failures (position, id, topic, order_key, status, attempts, max_attempts, last_error)
 		VALUES ($1, $2, $3, 'k', 'parked', 1, 1, 'e')`, position, id, s.topic)
 	s.discard("", s.topic)
