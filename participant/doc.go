@@ -235,6 +235,9 @@
 //	broker away                      -          fetched messages are handled; offsets are committed when it is back
 //	partition taken by another       -          running handlers may finish within Config.Drain and the rebalance time-out
 //	topic created again, log cut     -          read as new; duplicates are still recognised by their identities
+//	log that ends before the         -          messages from the group's offset on are handled, also if the epoch of their leader is
+//	watermark, as of a broker that              not later than the watermark's. A line at level error has the partition, the watermark
+//	was restored from a copy                    and the end of the log. It is noticed if the log ends there when its next owner reads it
 //	messages deleted from the topic  -          lost to the group; a line at level error has the partition, the first offset and the
 //	before they were read                       number of offsets
 //	a deadline among messages that   -          it fires again, if a member finds that messages were deleted or skipped, or that the

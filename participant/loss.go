@@ -104,3 +104,21 @@ func (w *worker) mayHaveStored(topicID *uuid.UUID, watermark int64) bool {
 	low := w.low.Load() // the first watermark of its topic may have got no answer
 	return low != nil && id == low.topicID
 }
+
+// forgetLostEnd compares the watermark with end, the end of the log at the first fetch. If the watermark is past end, the broker has lost the end of
+// the log, such as by a restore from a copy of its disks. Messages that it gets now have offsets of lost ones, and their leader's epoch need not be
+// later, since the epochs were set back too. So from the group's offset, or from end if that is earlier, no offset counts as ended any more. The inbox
+// recognises messages that had ended.
+//
+// forgetLostEnd is called before the first record enters the lane. No run of a held message reads lease.seen.
+func (w *worker) forgetLostEnd(topicID uuid.UUID, end int64) {
+	s := &w.lease.seen
+	if s.topicID != topicID || s.watermark.offset < end {
+		return
+	}
+	w.p.cfg.Log.Error().Stringer("partition", w.at).Int64("watermark", s.watermark.offset).Int64("end", end).
+		Msg("the log ends before the watermark: it was set back, or the broker has lost its end; messages that it gets from now on are handled")
+	w.lostFrom.Store(s.watermark.offset + 1)
+	s.watermark.offset, s.above = min(max(w.progress.next.Load(), 0), end)-1, nil
+	w.reportLoss()
+}

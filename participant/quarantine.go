@@ -137,10 +137,11 @@ func (w *worker) inQuarantine(m *message) bool {
 	return marked || w.quarantined.Load() > 0 && m.offset < w.endAtTakeOver.Load()
 }
 
-// bound sets the end of the quarantine to the end of the log at the first fetch. Later messages cannot have caused the previous owner's crash.
-func (w *worker) bound() {
-	if end := w.progress.end.Load(); end >= 0 {
-		w.endAtTakeOver.CompareAndSwap(math.MaxInt64, end)
+// bound sets the end of the quarantine to the end of the log at the first fetch. Later messages cannot have caused the previous owner's crash. It also
+// calls forgetLostEnd for that end.
+func (w *worker) bound(topicID uuid.UUID) {
+	if end := w.progress.end.Load(); end >= 0 && w.endAtTakeOver.CompareAndSwap(math.MaxInt64, end) {
+		w.forgetLostEnd(topicID, end)
 	}
 }
 
