@@ -101,7 +101,7 @@ func (p *Participant) addEventObserver(topic string) error {
 	}
 	rest := &handler{topic: topic, name: p.cfg.Group + "/" + allTypes, wants: o.wants}
 	rest.bind = func(_ any, m *message) run {
-		return func(ctx context.Context, tx pgx.Tx) (Outcome, error) { return Outcome{}, o.fn(ctx, tx, m.forHandler()) }
+		return func(ctx context.Context, tx pgx.Tx) (Outcome, error) { return Outcome{}, o.fn(ctx, tx, m.Message) }
 	}
 	return p.registered().add(rest)
 }
