@@ -15,7 +15,7 @@ const discardBatch = 500
 
 // Discard marks the chosen dead letters as discarded: nothing more is done about them. They stay in the table, with their payload
 // and with the name of the operator; by needs a Reason. It returns how many it discarded, also together with an error; the same
-// call then continues with the rest. It takes only dead letters from before the call.
+// call then continues with the rest. Without ids it takes only dead letters from before the call.
 //
 // A single id that does not exist or is not open is an error. Of several ids, such ids are skipped.
 func (d *Desk) Discard(ctx context.Context, f Filter, by admin.Actor) (n int, err error) {
@@ -32,7 +32,7 @@ func (d *Desk) discard(ctx context.Context, f Filter, by admin.Actor) (n int, er
 	if err := f.checkForAction(); err != nil {
 		return 0, err
 	}
-	if f.Before.IsZero() {
+	if f.Before.IsZero() && f.IDs == nil { // a named one may be from a time when the database's clock was ahead
 		if f.Before, err = d.now(ctx); err != nil {
 			return 0, err
 		}

@@ -40,7 +40,7 @@ type RedriveResult struct {
 	Redriven int       `json:"redriven"`
 	Refused  int       `json:"refused"`
 	Refusals []Refusal `json:"refusals"` // the first 100
-	// Before is the limit that this Redrive used: it takes only dead letters from before it. Set in a Filter it lets a second
+	// Before is the limit that this Redrive used: without ids it takes only dead letters from before it. Set in a Filter it lets a second
 	// call continue an interrupted one, without the messages that have failed again since.
 	Before time.Time `json:"before"`
 }
@@ -75,12 +75,15 @@ func (d *Desk) redrive(ctx context.Context, f Filter, cfg RedriveConfig, r *Redr
 	if err := f.checkForAction(); err != nil {
 		return err
 	}
-	if f.Before.IsZero() {
-		if f.Before, err = d.now(ctx); err != nil {
+	r.Before, r.Refusals = f.Before, []Refusal{}
+	if r.Before.IsZero() {
+		if r.Before, err = d.now(ctx); err != nil {
 			return err
 		}
 	}
-	r.Before, r.Refusals = f.Before, []Refusal{}
+	if f.IDs == nil { // a named one may be from a time when the database's clock was ahead
+		f.Before = r.Before
+	}
 	if r.Total, err = d.Count(ctx, f); err != nil {
 		return err
 	}
