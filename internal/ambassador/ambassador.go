@@ -139,7 +139,7 @@ func (a *Ambassador) Handle(p *participant.Participant) {
 
 // call makes the request of a command. It writes nothing itself; it only returns the outcome.
 func (a *Ambassador) call(ctx context.Context, _ pgx.Tx, c participant.Command[Call]) (participant.Outcome, error) {
-	r := request{method: c.Body.Method, path: c.Body.Path}
+	r := request{method: c.Body.Method, path: c.Body.Path, sign: a.cfg.Sign}
 	if body := c.Body.Body; string(body) != "null" {
 		r.body, r.contentType = body, envelope.JSON
 	}

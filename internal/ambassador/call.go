@@ -2,6 +2,9 @@ package ambassador
 
 import "encoding/json"
 
+// callType is the type of a Call.
+const callType = "troupe.Call"
+
 // A Call is a command: a request to be made to the service. Like its answers, it is JSON whatever codec the flow uses.
 type Call struct {
 	// Method is GET, POST, PUT, PATCH or DELETE.
@@ -14,7 +17,7 @@ type Call struct {
 }
 
 // MessageType returns the command's ce_type.
-func (Call) MessageType() string { return "troupe.Call" }
+func (Call) MessageType() string { return callType }
 
 // CallDone is the success event: the service has executed the request.
 type CallDone struct {

@@ -17,7 +17,8 @@ import (
 	"github.com/troupe-go/troupe/retry"
 )
 
-// A Route defines where the commands of a type are posted, and which messages follow. Type and Path are required.
+// A Route defines where the commands of a type are posted, and which messages follow. Type and Path are required. The route of the
+// type of Call has the type only: a Call names its request and its answers.
 type Route struct {
 	Type string // ce_type of the commands
 	Path string // as in Call
@@ -51,6 +52,10 @@ func (a *Ambassador) Post(p *participant.Participant, routes ...Route) error {
 		if err := r.Check(); err != nil {
 			return fmt.Errorf("ambassador: %w", err)
 		}
+		if r.Type == callType {
+			a.Handle(p)
+			continue
+		}
 		if r.Success == "" {
 			r.Success = r.Type + "Done"
 		}
@@ -72,6 +77,10 @@ func (r Route) Check() error {
 	switch {
 	case r.Type == "":
 		return errors.New("route without a type")
+	case r.Type == callType && r != (Route{Type: callType}):
+		return fmt.Errorf("route of %s: want the type only: the steps of a saga name the requests and the answers", r.Type)
+	case r.Type == callType:
+		return nil
 	case r.Next != nil && (r.Next.Topic == "" || r.Next.Type == ""):
 		return fmt.Errorf("route of %s: next: want a topic and a type", r.Type)
 	}

@@ -48,7 +48,6 @@ func TestTheGoInDocumentsIsCodeThatRunsAsATest(t *testing.T) {
 			"testkit/inflow_test.go",
 		},
 		"docs/start.md":         {"init seats.go", "init tickets.go"},
-		"docs/ambassador.md":    {"internal/ambassador/example_test.go"},
 		"docs/choreography.md":  {"flow/example_test.go"},
 		"docs/observability.md": {"logbridge/example_test.go", "telemetry/example_prometheus_test.go"},
 		"docs/database-sql.md": {

@@ -97,7 +97,7 @@ func ambassadorFileSchema() object {
 			"type": "object", "required": []string{"type"}, "additionalProperties": false,
 			"dependentRequired": object{"next-topic": []string{"next-type"}, "next-type": []string{"next-topic"}},
 			"properties": object{
-				"type":       described("ce_type of the command"),
+				"type":       described("ce_type of the command; troupe.Call, which has no other key, makes the requests of the steps of sagas"),
 				"path":       object{"type": "string", "pattern": "^/", "default": "/", "description": "where it is posted"},
 				"success":    described("ce_type of the success event; default: the type with Done behind it"),
 				"failure":    described("ce_type of the failure event; default: the type with Refused behind it"),

@@ -289,7 +289,7 @@ func readCommand(given any) (r ambassador.Route, err error) {
 		return r, err
 	}
 	r = ambassador.Route{Type: texts["type"], Path: texts["path"], Success: texts["success"], Failure: texts["failure"]}
-	if r.Path == "" {
+	if r.Path == "" && r.Type != (ambassador.Call{}).MessageType() {
 		r.Path = "/"
 	}
 	topic, typ := texts["next-topic"], texts["next-type"]

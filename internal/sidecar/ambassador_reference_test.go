@@ -47,7 +47,7 @@ Only the file has them, under ` + "`commands`" + `; a command of another type is
 
 | key | default | |
 |---|---|---|
-| ` + "`type`" + ` | | ce_type of the command |
+| ` + "`type`" + ` | | ce_type of the command; ` + "`troupe.Call`" + `, which has no other key, makes [the requests of the steps of sagas](ambassador.md#the-steps-of-a-saga) |
 | ` + "`path`" + ` | ` + "`/`" + ` | where it is posted, behind ` + "`service-url`" + ` |
 | ` + "`success`" + ` | the type with ` + "`Done`" + ` behind it | ce_type of the success event |
 | ` + "`failure`" + ` | the type with ` + "`Refused`" + ` behind it | ce_type of the failure event |
@@ -176,6 +176,8 @@ func TestTheAmbassadorsSchemaAndTheProgramAgree(t *testing.T) {
 		"a command without type": {rest + "commands: [{path: /}]", "without a type"},
 		"a path without a slash": {rest + "commands: [{type: A, path: a}]", "begins with a slash"},
 		"half of next":           {rest + "commands: [{type: A, next-type: B}]", "set both or none"},
+		"the steps of sagas":     {rest + "commands: [{type: troupe.Call}]", ""},
+		"a path of these steps":  {rest + "commands: [{type: troupe.Call, path: /}]", "want the type only"},
 		"a type that is 7":       {rest + "commands: [{type: 7}]", "want text"},
 		"a mode that is none":    {good + "mode: structured", "want cloudevents or plain"},
 		"too many requests":      {good + "concurrency: 1001", "from 1 to 1000"},

@@ -27,6 +27,7 @@ import (
 	"github.com/troupe-go/troupe/internal/grants"
 	"github.com/troupe-go/troupe/internal/grants/grantstest"
 	"github.com/troupe-go/troupe/internal/kafka"
+	"github.com/troupe-go/troupe/saga"
 	"github.com/troupe-go/troupe/testkit"
 	"github.com/troupe-go/troupe/topics"
 )
@@ -349,4 +350,27 @@ func launchToEnd(t *testing.T, args ...string) *process {
 	_ = p.cmd.Wait()
 	_ = stdin.Close()
 	return p
+}
+
+func TestAnAmbassadorMakesTheRequestsOfTheStepsOfASaga(t *testing.T) {
+	t.Parallel()
+	requests := make(chan string, 1)
+	h := newHouse(t, func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		requests <- fmt.Sprintf("%s %s %s", r.Method, r.URL.Path, body)
+		_, _ = io.WriteString(w, `{"reservation_id":"r-7"}`)
+	})
+	text, err := os.ReadFile(h.file)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(h.file, append(text, "  - {type: troupe.Call}\n"...), 0o600))
+	h.start()
+	client, err := kafka.NewClient(h.brokers)
+	require.NoError(t, err)
+	defer client.Close()
+	require.NoError(t, client.ProduceSync(t.Context(), kafka.Record(envelope.Message{
+		Topic: h.hop.Commands(), Key: []byte("t-1"), ID: envelope.NewID(), Type: saga.CallType, ContentType: envelope.JSON, Source: "test",
+		Payload: []byte(`{"method":"PUT","path":"/trips/t-1/rooms","body":{"nights":2}}`),
+	})).FirstErr())
+	require.Equal(t, `PUT /trips/t-1/rooms {"nights":2}`, <-requests)
+	require.Equal(t, []string{saga.CallDone}, h.waitEvents(1))
 }
