@@ -34,7 +34,8 @@ import (
 //
 // The steps and deadlines that only the new definition has apply from now on. Migrate does not schedule a deadline that counts from the
 // saga's start, or from a step that has begun already. Migrate cancels a scheduled deadline if one of its Until steps in the new definition is
-// done or tolerated.
+// done or tolerated. A kept event that found the saga by a variable, and that the new definition does not await, is not in the new state: keep
+// it for the other sagas of its value, as Effects.Left.
 func Migrate(from, to *Definition, s State) (State, error) {
 	m := &move{from: from, to: to, s: s}
 	switch {
@@ -261,7 +262,19 @@ func (m *move) moved() State {
 	if len(s.Deadlines) == 0 {
 		s.Deadlines = nil // as Decide does
 	}
+	m.dropUnawaited(&s)
 	return s
+}
+
+// dropUnawaited drops each kept event that only the old definition awaits, if it is for other sagas of its value.
+func (m *move) dropUnawaited(s *State) {
+	was, is := &decision{d: m.from, s: m.s}, &decision{d: m.to, s: *s}
+	s.Early = slices.DeleteFunc(slices.Clone(s.Early), func(e Event) bool {
+		return e.Message != "" && e.Single && was.foundByValue(e) && !is.foundByValue(e) && !is.awaitsLater(e)
+	})
+	if len(s.Early) == 0 {
+		s.Early = nil
+	}
 }
 
 // isCancelled reports whether one of the steps in the deadline's Until is done or tolerated.

@@ -137,6 +137,37 @@ func TestAnEventOfAnEarlierValueOfAVariableIsPassedOn(t *testing.T) {
 	require.Equal(t, []saga.Phase{saga.Done, saga.Intent}, phases(m.Sagas()[0]))
 }
 
+// TestAnEventThatAMovedSagaDoesNotAwaitAnyMoreIsPassedOn: the saga is moved to a version without the step for which it has kept the event. Another
+// saga of that value runs on the earlier version.
+func TestAnEventThatAMovedSagaDoesNotAwaitAnyMoreIsPassedOn(t *testing.T) {
+	for name, second := range map[string]bool{"to one that runs": true, "to the next one": false} {
+		t.Run(name, func(t *testing.T) {
+			m, start, arrive, reserve := visit(t, "")
+			start("v-1")
+			arrive("m-1")
+			if second {
+				start("v-2")
+			}
+			spec := m.definitions.Current("visit").Spec()
+			spec.Version, spec.Steps = 2, spec.Steps[:1]
+			next, err := saga.Define(spec)
+			require.NoError(t, err)
+			m.definitions.Add(next.Hash(), next)
+			require.NoError(t, m.pass(func(p *pass) error {
+				return p.move(context.Background(), "visit/v-1", next, saga.Event{Kind: saga.Migrated, To: next.Hash()})
+			}))
+			require.Empty(t, m.Sagas()[0].Early)
+			reserve("v-1")
+			require.Equal(t, saga.Completed, m.Sagas()[0].Status)
+			if !second {
+				start("v-2")
+			}
+			reserve("v-2")
+			require.Equal(t, saga.Completed, m.Sagas()[1].Status)
+		})
+	}
+}
+
 // twoPrograms returns the definitions of two programs. The newer one starts sagas of another version, which the older one cannot read.
 func twoPrograms(t *testing.T, m *Memory) (older, newer *Definitions) {
 	t.Helper()
