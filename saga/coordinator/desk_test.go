@@ -462,6 +462,31 @@ func TestAMovedSagaIsFoundAnew(t *testing.T) {
 	f.equalsItsLogOf("order/o-1")
 }
 
+// TestAnActionReturnsTheStateOfItsOwnSaga abandons a saga that has kept an event, which another saga gets in the same transaction.
+func TestAnActionReturnsTheStateOfItsOwnSaga(t *testing.T) {
+	t.Parallel()
+	f := &flow{t: t, name: testkit.Flow(t), local: true, pool: testkit.Database(t)}
+	f.c = f.notRunning(parsed(t, `{"saga":"visit","version":1,"key":"id","data":{"id":"string","guest":"string"},"steps":[
+		{"name":"room","command":{"hop":"rooms","type":"Reserve"},"success":[{"event":"Reserved"}],"timeout":"1h","irreversible":"it ends by itself"},
+		{"name":"arrival","needs":["room"],"success":[{"event":"Arrived","hop":"door","by":{"variable":"guest","field":"guest"}}],"timeout":"24h"}]}`))
+	event, err := json.Marshal(saga.Event{Kind: saga.Observed, Hop: "door", Type: "Arrived", Message: "m-1", Fields: map[string]any{"guest": "g-1"}})
+	require.NoError(t, err)
+	_, err = f.pool.Exec(t.Context(), `INSERT INTO troupe.saga_stash (saga, variable, value, message_id, event, expires_at)
+		VALUES ('visit', 'guest', 'g-1', 'm-1', $1, now() + interval '1 hour')`, string(event))
+	require.NoError(t, err)
+	for _, id := range []string{"v-1", "v-2"} {
+		f.begun("visit", map[string]any{"id": id, "guest": "g-1"})
+	}
+	did, err := f.desk().Act(t.Context(), "visit/v-1", annsEvent(saga.ActAbandon, ""))
+	require.NoError(t, err)
+	require.Equal(t, "visit/v-1", did.State.ID())
+	require.Equal(t, saga.Abandoned, did.State.Status)
+	other, err := f.desk().Get(t.Context(), "visit/v-2")
+	require.NoError(t, err)
+	require.Len(t, other.State.Early, 1)
+	f.equalsItsLogOf("visit/v-2")
+}
+
 // Semantic locks and stashed events are listed.
 func TestLocksAndStashAreListed(t *testing.T) {
 	t.Parallel()

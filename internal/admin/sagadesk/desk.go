@@ -105,10 +105,14 @@ func (d *Desk) Preview(ctx context.Context, id string, e saga.Event) (decisions.
 	return caused(would), d.canWrite(g.ContentType, would...)
 }
 
-// caused returns one decision that has the effects of all: of an action, and of the stashed events that its saga took.
+// caused returns one decision that has the effects of the action in all[0] and of the stashed events that its saga took. It leaves out the
+// decisions for other sagas, which got what the saga has left when it ended.
 func caused(all []decisions.Decided) decisions.Decided {
 	one := all[0]
 	for _, d := range all[1:] {
+		if d.ID != one.ID {
+			continue
+		}
 		fx := &one.Effects
 		one.State = d.State
 		fx.Commands, fx.Events = slices.Concat(fx.Commands, d.Effects.Commands), slices.Concat(fx.Events, d.Effects.Events)
