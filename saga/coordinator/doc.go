@@ -44,8 +44,10 @@
 // saga. If the saga ends with the first of several stashed events, the next saga of that value gets the others.
 //
 // An event of that value that the saga has kept for a step, and not used when it ends, is passed on, if no other saga got it by the same
-// variable. The sagas of that value that run by then get it; if there is none, the event is stashed for the next one. If the sagas have a
-// lock, only the saga that is granted the lock gets it. A saga gets such an event before the events that it has kept itself.
+// variable. So is such an event when the variable gets another value, or when the saga is moved to a definition that does not await it. The
+// sagas of that value that run by then get it; if there is none, the event is stashed for the next one. If the saga passes its lock on to a
+// saga of that value, or if all sagas of that value wait for their locks, the first that is granted its lock gets it. A saga gets such an
+// event before the events that it has kept itself.
 //
 // Expired events of a type of saga are deleted when another event of that type is stashed, up to two each time. While the
 // coordinator does not run, or is not ready, for more than a minute, no stashed event expires: the event that begins its saga may
