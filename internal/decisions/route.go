@@ -1,17 +1,13 @@
 package decisions
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/troupe-go/troupe/internal/expr"
 	"github.com/troupe-go/troupe/internal/pgtext"
-	"github.com/troupe-go/troupe/retry"
 	"github.com/troupe-go/troupe/saga"
 )
 
@@ -226,51 +222,6 @@ func (p *pass) observe(ctx context.Context, t target) error {
 	return p.stash(ctx, t)
 }
 
-// stash stashes the event of t, whose association is guarded.
-func (p *pass) stash(ctx context.Context, t target) error {
-	now, err := p.clock(ctx)
-	if err != nil {
-		return err
-	}
-	kept := Stashed{Association: t.by, Event: t.event, Expires: now.Add(t.stash)}
-	if why, err := p.noRoom(ctx, kept); why != "" || err != nil {
-		return errors.Join(err, p.unkept(t, why))
-	}
-	p.stashed = append(p.stashed, kept)
-	return p.store.Stash(ctx, []Stashed{kept})
-}
-
-// mostStashed limits the bytes of the events that are stashed for one association: the start of the saga reads all of them into memory.
-const mostStashed = 8 << 20
-
-// noRoom returns the reason why an event cannot be stashed, or an empty text if it can. The first event of an association is always
-// stashed.
-func (p *pass) noRoom(ctx context.Context, e Stashed) (why string, err error) {
-	bytes, err := p.store.StashBytes(ctx, e.Association)
-	if err != nil || bytes == 0 {
-		return "", err
-	}
-	text, err := json.Marshal(e.Event)
-	if err == nil && bytes+int64(len(text)) > mostStashed {
-		why = fmt.Sprintf("%s of %s waits for a saga that has not started, like other events with %d bytes: at most %d bytes are kept",
-			e.Event.Type, e.Event.Hop, bytes, mostStashed)
-	}
-	return why, err
-}
-
-// unkept handles an event that cannot be stashed, for the reason why. If the message has no other target, the error makes it a dead
-// letter. Otherwise the reason is logged.
-func (p *pass) unkept(t target, why string) error {
-	if why == "" {
-		return nil
-	}
-	if t.alone {
-		return at(t.message, retry.Permanent(fmt.Errorf("saga %s: %w: %s", t.by.Saga, ErrRefused, why)))
-	}
-	p.notKept = append(p.notKept, why)
-	return nil
-}
-
 // observers returns the ids of the existing sagas that t is for, sorted.
 func (p *pass) observers(ctx context.Context, t target) (ids []string, err error) {
 	if t.id != "" {
@@ -306,164 +257,6 @@ func (p *pass) observers(ctx context.Context, t target) (ids []string, err error
 		took := !t.event.Ahead && slices.ContainsFunc(p.decided, func(d Decided) bool { return d.ID == id && d.Message == t.message })
 		return l.d != nil && !took && (l.state.Ended() || !slices.Contains(associations(l), t.by))
 	}), nil
-}
-
-// unstash applies to a saga the events that were stashed for its new associations. Such an event may set a variable and so add another
-// association. unstash ends when no association is new.
-func (p *pass) unstash(ctx context.Context, message int, id string) error {
-	l := p.sagas[id]
-	for l.state.Version > 0 && !l.state.Ended() {
-		var fresh []Association
-		for _, a := range associations(l) {
-			if !slices.Contains(l.known, a) {
-				fresh = append(fresh, a)
-			}
-		}
-		if len(fresh) == 0 {
-			break
-		}
-		l.known = append(l.known, fresh...)
-		for _, a := range fresh {
-			if a.Variable != "" {
-				l.fresh = append(l.fresh, a)
-			}
-		}
-		if err := p.store.Guard(ctx, fresh); err != nil {
-			return err
-		}
-		events, err := p.store.Unstash(ctx, fresh)
-		if err != nil {
-			return err
-		}
-		for _, e := range events {
-			if p.used(id, e.Event) {
-				continue
-			}
-			if l.state.Ended() && e.Variable != "" {
-				l.left = append(l.left, e)
-				continue
-			}
-			e.Event.Single, e.Event.Ahead = true, l.granted
-			if fx := p.decide(message, id, e.Event); fx.Refused != "" {
-				p.retryLater(target{message: message, id: id, event: e.Event})
-			}
-		}
-	}
-	return p.leave(ctx, message, id)
-}
-
-// used reports whether the pass has decided on e for saga id before. An event that finds a saga by two variables comes twice.
-func (p *pass) used(id string, e saga.Event) bool {
-	return e.Message != "" && slices.ContainsFunc(p.decided, func(d Decided) bool {
-		return d.ID == id && d.Event.Kind == saga.Observed && d.Event.Message == e.Message && d.Event.Hop == e.Hop && d.Event.Type == e.Type
-	})
-}
-
-// leave passes on what saga id had and does not need any more: the events that it has not used and, when it has ended, its lock.
-func (p *pass) leave(ctx context.Context, message int, id string) error {
-	l := p.sagas[id]
-	left, locked := l.left, l.unlock
-	l.left, l.unlock = nil, false
-	var granted []string
-	if locked { // before the associations are guarded, as a start does: in another order the two could deadlock
-		var err error
-		if granted, err = p.store.Unlock(ctx, id); err != nil {
-			return err
-		}
-	}
-	for _, e := range left {
-		if err := p.store.Guard(ctx, []Association{e.Association}); err != nil {
-			return err
-		}
-		var err error
-		if e.Expires.IsZero() {
-			t := target{message: message, event: e.Event, by: e.Association, stash: p.stashTime(l.d, e)}
-			t.event.Ahead = true
-			err = p.passOn(ctx, t, granted)
-		} else { // it was stashed before, and no saga of its value has begun since
-			err = p.store.Stash(ctx, []Stashed{e})
-		}
-		if err != nil {
-			return err
-		}
-	}
-	for _, id := range granted {
-		if err := p.grant(ctx, message, id); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// passOn gives the event of t, which a saga has left, to the sagas that it finds now. It stashes the event if there is none, or if one of
-// them is in granted or all of them wait for their locks: the first of these sagas that is granted its lock takes the event. If one of them
-// cannot be read, the event is tried again for each of them by itself, since the saga that has left it does not depend on them.
-func (p *pass) passOn(ctx context.Context, t target, granted []string) error {
-	found, err := p.store.Associated(ctx, []Association{t.by})
-	if err != nil {
-		return err
-	}
-	others := slices.DeleteFunc(slices.Clone(found[t.by]), func(id string) bool {
-		l := p.sagas[id]
-		return l != nil && l.state.Version > 0 && (l.state.Ended() || !slices.Contains(associations(l), t.by))
-	})
-	if slices.ContainsFunc(others, func(id string) bool { return slices.Contains(granted, id) }) {
-		return p.stash(ctx, t)
-	}
-	ids, err := p.observers(ctx, t)
-	if errors.As(err, new(unreadable)) {
-		t.event.Single = len(others) == 1
-		for _, t.id = range others {
-			p.retryLater(t)
-		}
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if !slices.ContainsFunc(ids, func(id string) bool { return p.sagas[id].state.Status != saga.Waiting }) {
-		return p.stash(ctx, t)
-	}
-	return p.observe(ctx, t)
-}
-
-// stashTime returns the time for which e, which a saga of d has left, is stashed: the longest time of all versions that await it.
-func (p *pass) stashTime(d *saga.Definition, e Stashed) time.Duration {
-	longest := cmp.Or(time.Duration(d.Spec().Stash), defaultStash)
-	p.awaiting(func(name string, awaited []saga.Answer, stash time.Duration) {
-		m := Message{Hop: e.Event.Hop, Type: e.Event.Type, Fields: e.Event.Fields}
-		if name == e.Saga && slices.Contains(associationsOf(name, awaited, m), e.Association) {
-			longest = max(longest, stash)
-		}
-	})
-	return longest
-}
-
-// grant wakes saga id, which has been granted its lock, and gives it the stashed events that it awaits: an earlier saga of its value has left
-// them.
-func (p *pass) grant(ctx context.Context, message int, id string) error {
-	err := p.load(ctx, []string{id})
-	if errors.As(err, new(unreadable)) { // the saga that ends does not depend on it
-		p.unread = append(p.unread, id)
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	p.wake[id] = true
-	l := p.sagas[id]
-	l.known, l.granted = nil, true
-	return p.unstash(ctx, message, id)
-}
-
-// leftBy returns e, an event that l has not used, once for each of the associations in finds by whose variable e has found l.
-func leftBy(l *loaded, finds []Association, e saga.Event) (left []Stashed) {
-	for _, by := range associationsOf(l.state.Saga, l.d.Awaited(), Message{Hop: e.Hop, Type: e.Type, Fields: e.Fields}) {
-		if by.Variable != "" && slices.Contains(finds, by) {
-			left = append(left, Stashed{Association: by, Event: e})
-		}
-	}
-	return left
 }
 
 // associations returns the associations by which events find the saga now.

@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/troupe-go/troupe/internal/admin"
-	"github.com/troupe-go/troupe/internal/admin/relaydesk"
+	desk "github.com/troupe-go/troupe/internal/admin/relaydesk"
 	"github.com/troupe-go/troupe/internal/pg"
 	"github.com/troupe-go/troupe/internal/plain"
 )
@@ -374,28 +374,4 @@ func (p Program) wouldRepair(ctx context.Context, on asked, r repair, topic stri
 		}
 	}
 	return err
-}
-
-// rowIDs returns the rows of a topic that have the ids; "": of any topic.
-func rowIDs(topic string, ids []uuid.UUID) []desk.RowID {
-	rows := make([]desk.RowID, len(ids))
-	for n, id := range ids {
-		rows[n] = desk.RowID{ID: id, Topic: topic}
-	}
-	return rows
-}
-
-func parseIDs(args []string) ([]uuid.UUID, error) {
-	if len(args) == 0 {
-		return nil, usagef("no id: want one or more, as outbox-relay parked list prints them")
-	}
-	ids := make([]uuid.UUID, len(args))
-	for n, arg := range args {
-		id, err := uuid.Parse(arg)
-		if err != nil {
-			return nil, usagef("id %q: want a UUID, as outbox-relay parked list prints it", arg)
-		}
-		ids[n] = id
-	}
-	return ids, nil
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/troupe-go/troupe/internal/admin"
-	"github.com/troupe-go/troupe/internal/admin/relaydesk"
+	desk "github.com/troupe-go/troupe/internal/admin/relaydesk"
 	"github.com/troupe-go/troupe/internal/pgtext"
 )
 
