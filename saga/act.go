@@ -90,7 +90,7 @@ func (x *decision) actResume() {
 	held := x.s.Held
 	x.s.Held = ""
 	x.takeUp()
-	if held == heldByDeadlines {
+	if held == heldByDeadlines && !x.s.Back {
 		x.armFirst()
 	}
 }

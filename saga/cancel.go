@@ -128,6 +128,9 @@ func (x *decision) cancelledBy(e Event) bool {
 // cancel accepts a cancel: the saga goes back. by names the event, or an operator.
 func (x *decision) cancel(by, reason string) {
 	x.s.Cancel = CancelAccepted
+	if x.s.Held == heldByDeadlines { // a saga that goes back needs none of these deadlines
+		x.s.Held = ""
+	}
 	x.moment(moments.CancelAccepted, "", by)
 	x.goBack(reason)
 }

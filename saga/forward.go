@@ -214,7 +214,7 @@ func (p Phase) maySet() bool { return p == StepWaiting || p == Intent || p == Gi
 func (x *decision) takeEarly(i int) {
 	kept := x.s.Early
 	for k, e := range kept {
-		x.s.Early = slices.Delete(slices.Clone(kept), k, k+1) // before observe, which may leave further events when it sets a variable
+		x.s.Early = slices.Delete(slices.Clone(kept), k, k+1) // before observe: a variable that it sets may remove further events
 		if x.observe(i, e) {
 			return
 		}

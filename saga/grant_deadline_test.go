@@ -45,3 +45,20 @@ func TestASagaWhoseStartDeadlineFailedAtItsGrantGetsItsDeadlinesWhenItIsResumed(
 	}
 	require.Equal(t, map[string]time.Duration{"pay.timeout": 30 * time.Minute, "remind": time.Hour, saga.TimeoutName: 2 * time.Hour}, due)
 }
+
+// TestASagaThatIsParkedAtItsGrantEndsByACancel: a deadline from its start cannot be scheduled, and a saga that goes back needs none.
+func TestASagaThatIsParkedAtItsGrantEndsByACancel(t *testing.T) {
+	d, err := saga.Parse([]byte(`{"saga":"transfer","version":1,"key":"id","lock":"'all'","data":{"id":"string","n":"int"},
+	 "cancel":{"events":[{"event":"Withdrawn","hop":"desk"}]},
+	 "deadlines":[{"name":"remind","after":"1h","payload":{"x":"now < timestamp('2000-01-01T00:00:00Z') ? 1 : 100 / data.n"},"emit":[{"event":"Remind","input":{"x":"deadline.x"}}]}],
+	 "steps":[{"name":"pay","command":{"hop":"bank","type":"Pay"},"success":[{"event":"Paid"}],"irreversible":"cheap","timeout":"30m"}]}`))
+	require.NoError(t, err)
+	now, key := time.Date(1999, 12, 31, 0, 0, 0, 0, time.UTC), "1"
+	s, _ := saga.Decide(d, saga.State{}, saga.Event{Kind: saga.Started, Fields: map[string]any{"id": key, "n": int64(0)}, Locked: true}, now)
+	now = now.Add(48 * time.Hour)
+	s, _ = saga.Decide(d, s, saga.Event{Kind: saga.Granted}, now)
+	require.Equal(t, saga.Parked, s.Status)
+	s, fx := saga.Decide(d, s, saga.Event{Kind: saga.Observed, Hop: "desk", Type: "Withdrawn", Key: &key, Message: "m-1"}, now)
+	require.Equal(t, saga.Compensated, s.Status)
+	require.True(t, fx.Unlock)
+}

@@ -34,8 +34,8 @@ import (
 //
 // The steps and deadlines that only the new definition has apply from now on. Migrate does not schedule a deadline that counts from the
 // saga's start, or from a step that has begun already. Migrate cancels a scheduled deadline if one of its Until steps in the new definition is
-// done or tolerated. A kept event that found the saga by a variable, and that the new definition does not await, is not in the new state: keep
-// it for the other sagas of its value, as Effects.Left.
+// done or tolerated. A kept event that found the saga by a variable, and that the new definition does not await, is not in the new state: pass
+// it on, as the events in Effects.Left.
 func Migrate(from, to *Definition, s State) (State, error) {
 	m := &move{from: from, to: to, s: s}
 	switch {

@@ -27,8 +27,10 @@ func (x *decision) observed(e Event) {
 		}
 	}
 	switch {
-	case took: // a later step must not use it again, if the saga has kept it since it found the saga by another variable
-		x.s.Early = x.earlyWithout(e)
+	case took: // the saga may have kept the same event by another variable: no later step may use that copy
+		if x.usedBy(e) != "" {
+			x.s.Early = x.earlyWithout(e)
+		}
 	case !x.awaitsLater(e):
 		x.ignore("nothing waits for %s of %s", e.Type, e.Hop)
 	case e.Message != "" && slices.ContainsFunc(x.s.Early, e.repeats):

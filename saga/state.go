@@ -157,9 +157,10 @@ type Event struct {
 	// Answers, for Observed, is the id of the saga whose command the message answers. That saga ignores this event, since it gets the
 	// message as Answered too.
 	Answers string `json:"answers,omitempty"`
-	// Single, for Observed, reports that no other saga got the event. If the saga ends without it, it is for the next saga of its value.
+	// Single, for Observed, reports that no other saga got the event by the same variable. If the saga cannot use it any more, it is passed on.
 	Single bool `json:"single,omitempty"`
-	// Ahead, for Observed, reports that another saga has kept the event until now. It came before all events that this saga has kept.
+	// Ahead, for Observed, reports that another saga had kept the event and has passed it on. This saga keeps it before the events that it has
+	// kept itself.
 	Ahead bool `json:"ahead,omitempty"`
 	// Fields are the fields of the message. For Started and ActSet they are variables. For ActSkip and ActResolve they are the
 	// variables that the step's answer would have set.
@@ -238,8 +239,8 @@ type Effects struct {
 	Moments   []Moment // entries of the history, in order
 	// Unlock reports that the saga releases its lock.
 	Unlock bool
-	// Left are the events that found the saga by a variable, and that it has kept and not used when it ends, or when the variable gets another
-	// value. Keep them for the next saga of their value.
+	// Left has the kept events that found the saga by a variable and that it cannot use any more: it has ended, or the variable has another
+	// value. Pass them on to the other sagas of that value.
 	Left []Event
 	// Alert is the reason why an operator must act, or an empty text.
 	Alert string

@@ -42,8 +42,8 @@ type Obstacle struct{ error }
 // NewObstacle returns an Obstacle whose text is formatted as by fmt.Errorf.
 func NewObstacle(format string, args ...any) Obstacle { return Obstacle{fmt.Errorf(format, args...)} }
 
-// move moves a saga to the definition to. The saga then takes the events that were stashed for the associations that the move adds, and leaves
-// the kept events that only the earlier definition awaits.
+// move moves a saga to the definition to. The saga then takes the events that were stashed for the associations that the move adds, and passes
+// on the kept events that only the earlier definition awaits.
 func (p *pass) move(ctx context.Context, id string, to *saga.Definition, e saga.Event) error {
 	if err := p.load(ctx, []string{id}); err != nil {
 		return err

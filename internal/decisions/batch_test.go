@@ -183,7 +183,12 @@ func visit(t *testing.T, lock string) (m *Memory, start, arrive, reserve func(id
 	t.Helper()
 	d, err := saga.Parse([]byte(strings.Replace(visits, "LOCK", lock, 1)))
 	require.NoError(t, err)
-	m, err = NewMemory(time.Unix(1000, 0), d)
+	return visitOf(t, d)
+}
+
+func visitOf(t *testing.T, d *saga.Definition) (m *Memory, start, arrive, reserve func(id string)) {
+	t.Helper()
+	m, err := NewMemory(time.Unix(1000, 0), d)
 	require.NoError(t, err)
 	start = func(id string) {
 		_, err := m.Start("visit", map[string]any{"id": id, "guest": "g-1"})

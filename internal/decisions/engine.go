@@ -79,9 +79,9 @@ type loaded struct {
 	owner   string        // the other coordinator that has the saga; empty if this one has it
 	known   []Association // the associations that the saga had when it was loaded, and the ones for which unstash has run since
 	fresh   []Association // the associations in known that Save inserts
-	left    []Stashed     // the events that the saga had, and does not use any more; leave passes them on
+	left    []Stashed     // the kept events that the saga cannot use any more, until leave passes them on
 	unlock  bool          // the saga has ended: leave releases its lock
-	granted bool          // leave has passed the lock of another saga on to this one
+	granted bool          // the saga got its lock in this pass
 }
 
 func (ds *Definitions) begin(store Store) *pass {
@@ -272,11 +272,11 @@ func (p *pass) decide(message int, id string, e saga.Event) saga.Effects {
 	if s.Version > l.state.Version {
 		l.entries = append(l.entries, Entry{Version: s.Version, At: p.now, Event: e, Moments: fx.Moments})
 	}
-	finds := associations(l)
+	before := associations(l) // the decision may change a variable
 	l.state, l.unlock = s, l.unlock || fx.Unlock
-	finds = append(finds, associations(l)...)
+	before = append(before, associations(l)...)
 	for _, left := range fx.Left {
-		l.left = append(l.left, leftBy(l, finds, left)...)
+		l.left = append(l.left, leftBy(l, before, left)...)
 	}
 	p.decided = append(p.decided, Decided{message, id, p.now, e, s, fx})
 	return fx
@@ -284,7 +284,7 @@ func (p *pass) decide(message int, id string, e saga.Event) saga.Effects {
 
 // due handles a wake of a saga. It applies the grant of the saga's lock, if the saga waits for it and has been granted it, and then
 // each deadline that is due, the earliest first.
-func (p *pass) due(ctx context.Context, message int, id string) error {
+func (p *pass) due(ctx context.Context, id string) error {
 	if err := p.load(ctx, []string{id}); err != nil {
 		return err
 	}
@@ -299,8 +299,15 @@ func (p *pass) due(ctx context.Context, message int, id string) error {
 			return err
 		}
 		if granted {
-			p.decide(message, id, saga.Event{Kind: saga.Granted})
-			l.known, l.granted = nil, true // as grant does: the program that has granted the lock may not have been able to read the saga
+			// As grant does: the program that has granted the lock may have been unable to read the saga. The events come before the first
+			// step begins, so that it does not use a later one which the saga has kept itself.
+			l.known, l.granted = nil, true
+			if err := p.unstash(ctx, -1, id); err != nil {
+				return err
+			}
+		}
+		if granted && !l.state.Ended() {
+			p.decide(-1, id, saga.Event{Kind: saga.Granted})
 		}
 	}
 	// Deadlines are decided on until none is due. A decision may add a deadline, or cancel one.
@@ -309,11 +316,11 @@ func (p *pass) due(ctx context.Context, message int, id string) error {
 		if !ok || next.At.After(p.now) {
 			break
 		}
-		if fx := p.decide(message, id, saga.Event{Kind: saga.Fired, Deadline: next.Name, Keep: true}); fx.Ignored != "" {
+		if fx := p.decide(-1, id, saga.Event{Kind: saga.Fired, Deadline: next.Name, Keep: true}); fx.Ignored != "" {
 			return fmt.Errorf("saga %s: deadline %s: %s", id, next.Name, fx.Ignored)
 		}
 	}
-	return p.unstash(ctx, message, id)
+	return p.unstash(ctx, -1, id)
 }
 
 // nextDeadline returns the earliest deadline that has not fired. An overdue deadline has fired already: it stays in the state until the

@@ -10,7 +10,7 @@ import (
 	"github.com/troupe-go/troupe/saga"
 )
 
-// leave passes on what saga id had and does not need any more: the events that it has not used and, when it has ended, its lock.
+// leave passes on the events that saga id has kept and cannot use any more and, when the saga has ended, its lock.
 func (p *pass) leave(ctx context.Context, message int, id string) error {
 	l := p.sagas[id]
 	left, locked := l.left, l.unlock
@@ -30,8 +30,8 @@ func (p *pass) leave(ctx context.Context, message int, id string) error {
 		if e.Expires.IsZero() {
 			t := target{message: message, event: e.Event, by: e.Association, stash: p.stashTime(l.d, e)}
 			t.event.Ahead = true
-			err = p.passOn(ctx, t, granted)
-		} else { // it was stashed before, and no saga of its value has begun since
+			err = p.passOn(ctx, t, id, granted)
+		} else { // it was stashed for this saga, which has ended by one of the other stashed events
 			err = p.store.Stash(ctx, []Stashed{e})
 		}
 		if err != nil {
@@ -46,25 +46,25 @@ func (p *pass) leave(ctx context.Context, message int, id string) error {
 	return nil
 }
 
-// passOn gives the event of t, which a saga has left, to the sagas that it finds now. It stashes the event if there is none, or if one of
-// them is in granted or all of them wait for their locks: the first of these sagas that is granted its lock takes the event. If one of them
-// cannot be read, the event is tried again for each of them by itself, since the saga that has left it does not depend on them.
-func (p *pass) passOn(ctx context.Context, t target, granted []string) error {
+// passOn gives the event of t, which the saga from has left, to the other sagas of its value that run and do not ignore it. If there is none,
+// it stashes the event for the next saga. It also stashes the event if one of them is in granted: grant gives it to that saga next. If one of
+// them cannot be read, the event is tried again for each of them by itself, since the saga that has left it does not depend on them.
+func (p *pass) passOn(ctx context.Context, t target, from string, granted []string) error {
 	found, err := p.store.Associated(ctx, []Association{t.by})
 	if err != nil {
 		return err
 	}
-	others := slices.DeleteFunc(slices.Clone(found[t.by]), func(id string) bool {
+	candidates := slices.DeleteFunc(slices.Clone(found[t.by]), func(id string) bool {
 		l := p.sagas[id]
-		return l != nil && l.state.Version > 0 && (l.state.Ended() || !slices.Contains(associations(l), t.by))
+		return id == from || l != nil && l.state.Version > 0 && (l.state.Ended() || !slices.Contains(associations(l), t.by))
 	})
-	if slices.ContainsFunc(others, func(id string) bool { return slices.Contains(granted, id) }) {
+	if slices.ContainsFunc(candidates, func(id string) bool { return slices.Contains(granted, id) }) {
 		return p.stash(ctx, t)
 	}
 	ids, err := p.observers(ctx, t)
 	if errors.As(err, new(unreadable)) {
-		t.event.Single = len(others) == 1
-		for _, t.id = range others {
+		t.event.Single = len(candidates) == 1
+		for _, t.id = range candidates {
 			p.retryLater(t)
 		}
 		return nil
@@ -72,10 +72,11 @@ func (p *pass) passOn(ctx context.Context, t target, granted []string) error {
 	if err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(ids, func(id string) bool { return p.sagas[id].state.Status != saga.Waiting }) {
+	ids = p.takers(slices.DeleteFunc(ids, func(id string) bool { return id == from }), t.event)
+	if len(ids) == 0 {
 		return p.stash(ctx, t)
 	}
-	return p.observe(ctx, t)
+	return p.give(ctx, t, ids)
 }
 
 // stashTime returns the time for which e, which a saga of d has left, is stashed: the longest time of all versions that await it.
@@ -107,10 +108,10 @@ func (p *pass) grant(ctx context.Context, message int, id string) error {
 	return p.unstash(ctx, message, id)
 }
 
-// leftBy returns e, an event that l has not used, once for each of the associations in finds by whose variable e has found l.
-func leftBy(l *loaded, finds []Association, e saga.Event) (left []Stashed) {
+// leftBy returns e, an event that l has not used, once for each association in before that has a variable and whose value e has.
+func leftBy(l *loaded, before []Association, e saga.Event) (left []Stashed) {
 	for _, by := range associationsOf(l.state.Saga, l.d.Awaited(), Message{Hop: e.Hop, Type: e.Type, Fields: e.Fields}) {
-		if by.Variable != "" && slices.Contains(finds, by) {
+		if by.Variable != "" && slices.Contains(before, by) {
 			left = append(left, Stashed{Association: by, Event: e})
 		}
 	}

@@ -90,7 +90,7 @@ func TestASagaThatAnotherProgramWakesGetsTheEventsThatItsLockLeft(t *testing.T) 
 	m.definitions = newer
 	require.Equal(t, saga.Completed, m.Sagas()[0].Status)
 	require.Equal(t, saga.Waiting, m.Sagas()[1].Status)
-	require.NoError(t, m.pass(func(p *pass) error { return p.due(context.Background(), -1, "visit/v-2") }))
+	require.NoError(t, m.pass(func(p *pass) error { return p.due(context.Background(), "visit/v-2") }))
 	reserve("v-2")
 	require.Equal(t, saga.Completed, m.Sagas()[1].Status)
 }
@@ -183,4 +183,81 @@ func twoPrograms(t *testing.T, m *Memory) (older, newer *Definitions) {
 	require.NoError(t, err)
 	older.Find = func(context.Context, string) (*saga.Definition, error) { return nil, ErrNoDefinition }
 	return older, newer
+}
+
+// stays is a definition with two steps behind the reservation that await events of the guest.
+const stays = `{"saga":"visit","version":1,"key":"id","data":{"id":"string","guest":"string"},"steps":[
+ {"name":"room","command":{"hop":"rooms","type":"Reserve"},"success":[{"event":"Reserved"}],"timeout":"1h","irreversible":"it ends by itself"},
+ {"name":"arrival","needs":["room"],"success":[{"event":"Arrived","hop":"door","by":{"variable":"guest","field":"guest"}}],"timeout":"24h"},
+ {"name":"departure","needs":["arrival"],"success":[{"event":"Departed","hop":"door","by":{"variable":"guest","field":"guest"}}],"timeout":"24h"}]}`
+
+// TestAnEventThatASagaLeavesIsNotForOneThatIgnoresIt: the other saga of that value has its arrival already.
+func TestAnEventThatASagaLeavesIsNotForOneThatIgnoresIt(t *testing.T) {
+	d, err := saga.Parse([]byte(stays))
+	require.NoError(t, err)
+	m, start, arrive, reserve := visitOf(t, d)
+	start("v-1")
+	arrive("m-1") // only v-1 gets it
+	start("v-2")
+	reserve("v-2")
+	arrive("m-2")
+	require.Equal(t, []saga.Phase{saga.Done, saga.Done, saga.Intent}, phases(m.Sagas()[1]))
+	_, err = m.Act("visit/v-1", saga.Event{Kind: saga.ActAbandon, Actor: "ann", Reason: "wrong guest"})
+	require.NoError(t, err)
+	start("v-3")
+	reserve("v-3")
+	require.Equal(t, []saga.Phase{saga.Done, saga.Done, saga.Intent}, phases(m.Sagas()[2]))
+}
+
+// TestAMovedSagaDoesNotGetTheEventThatItLeaves: the definition to which the saga is moved awaits another event of the guest.
+func TestAMovedSagaDoesNotGetTheEventThatItLeaves(t *testing.T) {
+	d, err := saga.Parse([]byte(stays))
+	require.NoError(t, err)
+	m, start, arrive, reserve := visitOf(t, d)
+	start("v-1")
+	arrive("m-1")
+	spec := d.Spec()
+	spec.Version, spec.Steps = 2, []saga.Step{spec.Steps[0], spec.Steps[2]}
+	spec.Steps[1].Needs = []string{"room"}
+	next, err := saga.Define(spec)
+	require.NoError(t, err)
+	m.definitions.Add(next.Hash(), next)
+	require.NoError(t, m.pass(func(p *pass) error {
+		return p.move(context.Background(), "visit/v-1", next, saga.Event{Kind: saga.Migrated, To: next.Hash()})
+	}))
+	start("v-2")
+	reserve("v-2")
+	require.Equal(t, []saga.Phase{saga.Done, saga.Done, saga.Intent}, phases(m.Sagas()[1]))
+}
+
+// TestASagaThatAnotherProgramWakesUsesFirstWhatTheFormerOneLeft: its first step awaits an event, and the saga has kept a later one itself.
+func TestASagaThatAnotherProgramWakesUsesFirstWhatTheFormerOneLeft(t *testing.T) {
+	d, err := saga.Parse([]byte(`{"saga":"visit","version":1,"key":"id","data":{"id":"string","guest":"string"},"lock":"data.guest","cancel":{"operator":true},"steps":[
+ {"name":"room","success":[{"event":"Ready","hop":"rooms","by":{"variable":"guest","field":"guest"}}],"timeout":"1h"},
+ {"name":"arrival","needs":["room"],"success":[{"event":"Arrived","hop":"door","by":{"variable":"guest","field":"guest"}}],"timeout":"24h"}]}`))
+	require.NoError(t, err)
+	m, start, arrive, _ := visitOf(t, d)
+	start("v-1")
+	arrive("m-1")
+	older, newer := twoPrograms(t, m)
+	spec := newer.Current("visit").Spec()
+	spec.Steps = spec.Steps[1:]
+	spec.Steps[0].Needs = nil
+	next, err := saga.Define(spec)
+	require.NoError(t, err)
+	newer, err = NewDefinitions([]*saga.Definition{next})
+	require.NoError(t, err)
+	newer.Add(d.Hash(), d)
+	m.definitions = newer
+	start("v-2")
+	arrive("m-2")
+	m.definitions = older
+	require.NoError(t, m.pass(func(p *pass) error {
+		_, err := p.act(context.Background(), "visit/v-1", saga.Event{Kind: saga.ActAbandon, Actor: "ann", Reason: "wrong guest"})
+		return err
+	}))
+	m.definitions = newer
+	require.NoError(t, m.pass(func(p *pass) error { return p.due(context.Background(), "visit/v-2") }))
+	require.Equal(t, saga.Completed, m.Sagas()[1].Status)
+	require.Equal(t, "m-1", m.Sagas()[1].Steps[0].Message)
 }

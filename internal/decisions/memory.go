@@ -84,7 +84,7 @@ func (m *Memory) Advance(d time.Duration) error {
 		if at := m.records[next].WakeAt; at.After(m.now) {
 			m.now = at
 		}
-		if err := m.pass(func(p *pass) error { return p.due(context.Background(), -1, next) }); err != nil {
+		if err := m.pass(func(p *pass) error { return p.due(context.Background(), next) }); err != nil {
 			return err
 		}
 	}
@@ -140,7 +140,7 @@ func (m *Memory) pass(do func(*pass) error) error {
 	}
 	// A saga that was granted a lock is due at once.
 	for _, id := range sortedKeys(p.wake) {
-		if err := m.pass(func(p *pass) error { return p.due(context.Background(), -1, id) }); err != nil {
+		if err := m.pass(func(p *pass) error { return p.due(context.Background(), id) }); err != nil {
 			return err
 		}
 	}

@@ -198,7 +198,15 @@ func (p *pass) observe(ctx context.Context, t target) error {
 			return err
 		}
 	}
-	t.event.Single = len(ids) == 1
+	if len(ids) > 0 || t.stash == 0 {
+		return p.give(ctx, t, ids)
+	}
+	return p.stash(ctx, t)
+}
+
+// give applies the event of t to the sagas of ids.
+func (p *pass) give(ctx context.Context, t target, ids []string) error {
+	t.event.Single = len(ids) == 1 || len(p.takers(ids, t.event)) == 1
 	for _, id := range ids {
 		if id == t.answered || p.used(id, t.event) {
 			continue
@@ -216,10 +224,17 @@ func (p *pass) observe(ctx context.Context, t target) error {
 			return err
 		}
 	}
-	if len(ids) > 0 || t.stash == 0 {
-		return nil
+	return nil
+}
+
+// takers returns the sagas of ids that would not ignore e.
+func (p *pass) takers(ids []string, e saga.Event) (takers []string) {
+	for _, id := range ids {
+		if _, fx := saga.Decide(p.sagas[id].d, p.sagas[id].state, e, p.now); fx.Ignored == "" {
+			takers = append(takers, id)
+		}
 	}
-	return p.stash(ctx, t)
+	return takers
 }
 
 // observers returns the ids of the existing sagas that t is for, sorted.

@@ -36,7 +36,7 @@ func (Wake) PlainJSON() {}
 // wake handles the deadlines wakeName and grantName.
 func (d *Decider) wake(ctx context.Context, tx pgx.Tx, due participant.Due[Wake]) error {
 	w := d.Begin(tx)
-	return w.Finish(ctx, nil, w.pass.due(ctx, -1, due.Body.Saga))
+	return w.Finish(ctx, nil, w.pass.due(ctx, due.Body.Saga))
 }
 
 // schedule schedules the next wake of the saga of c, at c.WakeAt. If WakeAt is zero, it cancels the wake.

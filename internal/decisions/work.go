@@ -281,7 +281,7 @@ type expiredKind struct{ saga, hop, event string }
 // Call it after the commit. In a caller's transaction, whose commit is not reported, call it after the last statement.
 func (w *Work) CallHooks() {
 	for _, why := range w.pass.notKept {
-		w.d.cfg.Log.Warn().Str("why", why).Msg("an event is not kept for a saga that has not started; another saga got it")
+		w.d.cfg.Log.Warn().Str("why", why).Msg("an event is not kept for a saga that has not started: the stash of its value is full")
 	}
 	for _, log := range w.warnings {
 		log()

@@ -28,7 +28,8 @@
 // handles up to Batch messages (participant.Config), of any sagas.
 //
 // Deadlocks are possible. A transaction locks the sagas that it finds at first in the order of their ids. Later it may lock more:
-// a saga that was not visible at first, and a saga that is granted the lock of one that has ended. If two transactions deadlock,
+// a saga that was not visible at first, one that is granted the lock of a saga that has ended, and one that gets an event which another saga
+// has passed on. If two transactions deadlock,
 // Postgres aborts one of them, with ErrConflict. The participant runs it again. From then on the participant's batches take turns
 // for a while, which it logs.
 //
@@ -43,11 +44,11 @@
 // definition (1 h unless set). The saga gets it when the saga begins, or when the variable is set by which the event finds the
 // saga. If the saga ends with the first of several stashed events, the next saga of that value gets the others.
 //
-// An event of that value that the saga has kept for a step, and not used when it ends, is passed on, if no other saga got it by the same
-// variable. So is such an event when the variable gets another value, or when the saga is moved to a definition that does not await it. The
-// sagas of that value that run by then get it; if there is none, the event is stashed for the next one. If the saga passes its lock on to a
-// saga of that value, or if all sagas of that value wait for their locks, the first that is granted its lock gets it. A saga gets such an
-// event before the events that it has kept itself.
+// An event of that value that the saga has kept for a step is passed on if the saga cannot use it any more, and if no other saga got it by
+// the same variable. That is so when the saga ends, when it is moved to a definition that does not await the event, and when the variable
+// gets another value. All other sagas of the value that can still use the event get it. If there is none, the event is stashed for the next
+// one. If the saga passes its lock on to a saga of that value, only that saga gets the event. A saga gets it before the events that it has
+// kept itself.
 //
 // Expired events of a type of saga are deleted when another event of that type is stashed, up to two each time. While the
 // coordinator does not run, or is not ready, for more than a minute, no stashed event expires: the event that begins its saga may
