@@ -27,7 +27,6 @@ import (
 	"github.com/troupe-go/troupe/migrations"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/retry"
-	"github.com/troupe-go/troupe/saga"
 	"github.com/troupe-go/troupe/schemas"
 )
 
@@ -97,7 +96,7 @@ func ambassadorFileSchema() object {
 		"items": object{
 			"type": "object", "required": []string{"type"}, "additionalProperties": false,
 			"dependentRequired": object{"next-topic": []string{"next-type"}, "next-type": []string{"next-topic"}},
-			"if":                object{"properties": object{"type": object{"const": saga.CallType}}},
+			"if":                object{"properties": object{"type": object{"const": ambassador.Call{}.MessageType()}}},
 			"then":              object{"maxProperties": 1},
 			"properties": object{
 				"type":       described("ce_type of the command; troupe.Call, which has no other key, makes the requests of the steps of sagas"),
