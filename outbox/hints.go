@@ -56,8 +56,9 @@ func (h *hints) due(now time.Time, topics []string) (named []string) {
 	return named
 }
 
-// nameable reports whether Kafka accepts the topic's name. With another name Postgres may refuse the notification and abort the
-// transaction. Then the row would not be written, and the relay could not park it.
+// nameable reports whether the topic's name has at most 249 characters, and only the ones that Kafka allows. A longer name, or one with other
+// characters, may make Postgres refuse the notification and abort the transaction. Then the row would not be written, and the relay could not
+// park it.
 func nameable(topic string) bool {
 	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
 	return len(topic) <= 249 && strings.Trim(topic, plain) == ""

@@ -163,9 +163,9 @@ func (b *backlog) watermarks(ctx context.Context) (map[topicPartition]lowMark, e
 	return all, err
 }
 
-// measure stores the end offsets of the partitions that the group has consumed before, also of optional topics that it does not consume now, if the
-// broker lets this client see them. It leaves out topics that the group begins to consume, since they may have the messages of months, and retry
-// topics, since their messages were tried before.
+// measure stores the end offsets of the partitions that the group has consumed before. It includes optional topics that the group does not consume
+// now, if the broker lets this client see them. It leaves out topics that the group begins to consume, since they may have messages of months, and
+// retry topics, since their messages were tried before.
 func (b *backlog) measure(ctx context.Context, consumed map[topicPartition]lowMark) error {
 	var names []string
 	for at := range consumed {

@@ -186,8 +186,8 @@ func (p *Participant) lockBegun(b *pgx.Batch, ms []*message) (queued bool) {
 // errCallMarkGone makes a run begin again: another call of the same step was answered between the mark and the transaction.
 var errCallMarkGone = conflict{error: errors.New("another call of the saga's step was answered at the same time"), own: true}
 
-// mayHaveBegun reports whether the call of m's step has a mark, so that it may have taken effect. A mark that this transaction inserted for a later
-// message does not count: that call was not made yet.
+// mayHaveBegun reports whether the call of m's step has a mark, so that it may have taken effect. A mark does not count if this
+// transaction has inserted it for a message behind m, whose call was not made yet.
 func (u *unit) mayHaveBegun(m *message) bool {
 	mark := u.answers[m.stepKey(begun)]
 	return mark.outcome == begun && !slices.ContainsFunc(u.all, func(of *message) bool {

@@ -12,7 +12,7 @@ import (
 	"github.com/troupe-go/troupe/outbox"
 )
 
-// obey sets the contract that kept and mayEmit check. A call after the start of Run ends Run with an error.
+// obey sets the contract, which checkContract and mayEmit apply. A call after the start of Run ends Run with an error.
 func (p *Participant) obey(c extension.Contract) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -23,8 +23,8 @@ func (p *Participant) obey(c extension.Contract) {
 	p.contract = c
 }
 
-// kept returns an error if the contract refuses the registered handlers.
-func (p *Participant) kept() error {
+// checkContract returns an error if the contract refuses the registered handlers.
+func (p *Participant) checkContract() error {
 	if p.contract.Handlers == nil {
 		return nil
 	}

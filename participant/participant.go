@@ -176,7 +176,7 @@ func (p *Participant) begin(endRun context.CancelCauseFunc) error {
 	if len(p.registered()) == 0 {
 		return errors.New("no handlers")
 	}
-	if err := p.kept(); err != nil {
+	if err := p.checkContract(); err != nil {
 		return err
 	}
 	if p.cfg.Local {

@@ -32,13 +32,13 @@ const (
 
 // progress is the known progress of a partition. Fields that are not atomic are used by watchProgress only.
 type progress struct {
-	next    atomic.Int64 // the first offset that has not ended; unknown: -1
-	end     atomic.Int64 // the end of the readable log, as last returned by the broker; unknown: -1
-	start   atomic.Int64 // the start of the log, as last returned by the broker
-	unread  atomic.Int64 // the first offset that was not fetched; unknown: -1
-	last    atomic.Int64 // when a message last ended, in Unix nanoseconds
-	behind  atomic.Int64 // since when the broker has messages that have not ended here, and none of them has ended, in Unix nanoseconds; 0: it has none
-	stalled atomic.Pointer[error]
+	next    atomic.Int64          // the first offset that has not ended; unknown: -1
+	end     atomic.Int64          // the end of the readable log, as last returned by the broker; unknown: -1
+	start   atomic.Int64          // the start of the log, as last returned by the broker
+	unread  atomic.Int64          // the first offset that was not fetched; unknown: -1
+	last    atomic.Int64          // when a message last ended, in Unix nanoseconds
+	behind  atomic.Int64          // when the partition began to have messages that have not ended, of which none has ended since, in Unix nanoseconds; 0: it has none
+	stalled atomic.Pointer[error] // the reason, for Ready, why no message ends; nil: there is none
 
 	busy   time.Time // since when there are messages to handle; zero: there are none
 	at     int64     // the first offset that had not ended, at the time behind

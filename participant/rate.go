@@ -205,7 +205,7 @@ func (r *rate) claim(ctx context.Context, p *Participant, demand int) (starts []
 	return nil, time.Millisecond, nil
 }
 
-// errLateClaims is the reason, for Ready, that permits have expired by the time a claim returns.
+// errLateClaims is the error that Ready returns while permits have expired by the time their claim returns.
 var errLateClaims = errors.New("each claim takes longer than permits live: the database is too slow for a limit of so short a time")
 
 // setUnclaimed stores the reason why no permits can be claimed, for Ready; nil if they can.

@@ -180,8 +180,9 @@ func (r *rebuild) hadEnded(m *message) bool {
 	return r != nil && r.before.has(m.topicID, m.offset, m.epoch)
 }
 
-// has reports whether m is for one of the rebuild's handlers, and not before the rebuild's first offset. It compares m's type, and not the handler
-// that m has here: a member without the handler must keep m for a member that has it.
+// has reports whether m is for one of the rebuild's handlers, and not before the rebuild's first offset. It compares m's type and not the handler that
+// m has here, since a member without the handler must keep m for a member that has it. It is false for an unreadable message, and for one whose
+// handler runs elsewhere.
 func (r *rebuild) has(m *message, group string) bool {
 	return m.offset >= r.from && m.unreadable == nil && !m.elsewhere && (r.handlers[group+"/"+m.Type] || r.handlers[group+"/"+allTypes])
 }

@@ -117,7 +117,8 @@ type failures struct {
 	by map[string]*repeated
 }
 
-// failed logs a run that counts as an attempt, with the stack of a panic, and calls Hooks.Failed.
+// failed logs a run that has failed and counts as an attempt, with the stack if it panicked, and calls Hooks.Failed. Repeated failures are logged as
+// one line.
 func (p *Participant) failed(d Delivery) {
 	p.failures.of(d).report(d.Err)
 	tell(p.cfg.Hooks.Failed, d)

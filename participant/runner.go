@@ -40,7 +40,7 @@ type source interface {
 	pause()
 	resume()
 	tryOne()
-	// fenced is called when all messages of the source have another owner.
+	// fenced is called when another member owns the partition, so that this runner must not run its messages any more.
 	fenced()
 }
 

@@ -46,15 +46,16 @@ func (s *serial) wait(ctx context.Context) (end func()) {
 	}
 }
 
-// deadlocked switches serial on if err is a deadlock, and reports whether serial was off before.
-func (s *serial) deadlocked(err error) (news bool) {
+// deadlocked switches serial on if err is a deadlock. It reports whether it has switched serial on: false if err is another error, or if serial was
+// on before.
+func (s *serial) deadlocked(err error) (switched bool) {
 	var pgErr *pgconn.PgError
 	if !errors.As(err, &pgErr) || pgErr.Code != "40P01" {
 		return false
 	}
-	news = !s.on()
+	switched = !s.on()
 	s.until.Store(time.Now().Add(serialFor).UnixNano())
-	return news
+	return switched
 }
 
 // queue adds the statement that makes the transaction wait for the batches of other processes.

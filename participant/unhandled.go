@@ -26,23 +26,24 @@ const (
 // it.
 const seenLately = 30 * time.Second
 
-// UnhandledType is a type of commands, or a name of deadlines, that has no handler here, and of which messages wait for a member that has one.
+// UnhandledType is a type of commands, or a name of deadlines, that has no handler in this member. Its messages wait for a member that has one.
 type UnhandledType struct {
 	Topic    string
-	Type     string    // of commands; "" for deadlines
-	Deadline string    // their name; "" for commands
-	Messages int       // that this member tried in the last 30 s; later ones of their keys wait, too
-	Since    time.Time // when the first of them was tried without a handler
-	Until    time.Time // when the first of them becomes poison
+	Type     string    // the type of the commands; "" for deadlines
+	Deadline string    // the name of the deadlines; "" for commands
+	Messages int       // the messages that this member tried in the last 30 s; later messages of their keys wait, too
+	Since    time.Time // when the first of these messages was tried without a handler
+	Until    time.Time // when the first of these messages becomes poison
 }
 
-// lacksHandler reports whether m has no handler here and may have one in another member. A message without a type has a handler nowhere.
+// lacksHandler reports whether m has no handler here and may have one in another member. No member has a handler for a message that has neither a
+// type nor the name of a deadline.
 func (m *message) lacksHandler() bool {
 	return m.handler == nil && m.unreadable == nil && (m.Type != "" || m.deadline != nil)
 }
 
-// unhandled returns the failure to record for m, which has no handler here: until Config.UnknownTypeWait is over one that counts no attempt, so that
-// m waits, and then f.
+// unhandled returns the failure to record for m, which has no handler here. Until Config.UnknownTypeWait is over, that is a failure that counts no
+// attempt, so that m waits. After that it is f.
 func (w *runner) unhandled(m *message, f failure) failure {
 	tried := w.unknown.since(m)
 	if m.unhandledFor == 0 && m.held != nil {

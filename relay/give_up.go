@@ -108,8 +108,8 @@ func (s *sender) deadlineAfter(ctx context.Context, limit time.Duration) deadlin
 	}}
 }
 
-// gaveUp reports whether err means that the client gave up a record because its deadline ended. Then err is the context's error, or the
-// error of the last try, after which the client would otherwise have tried again.
+// gaveUp reports whether err means that the client gave up a record because the record's time was over. Then err is the error of the cancelled
+// context, or the error of the last try, if the client could have tried again.
 func gaveUp(err error) bool {
 	return errors.Is(err, context.Canceled) || kerr.IsRetriable(err) && kafka.Classify(err) == kafka.Unavailable
 }

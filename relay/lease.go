@@ -140,8 +140,8 @@ func (l *lease) streams(ctx context.Context, db querier, slot *string) error {
 	return err
 }
 
-// clearSlot removes the slot from the lease when a stream has ended. The next renewal stores the change. Until then a standby that finds
-// the slot idle may take the lease.
+// clearSlot removes the slot from the lease when a stream has ended. The next renewal stores the change. A standby that finds the stored slot idle
+// may take the lease, also before that renewal.
 func (l *lease) clearSlot() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -73,7 +73,7 @@ func valuesOf(tuple wal.Tuple, n int) []mapping.Value {
 	return values
 }
 
-// is reports whether r describes the mapped table, also if the table was renamed.
+// is reports whether r describes the mapped table. It recognises a renamed table by its object id, and one that was made again by its name.
 func (m *mappedReader) is(r *wal.Relation) bool {
 	return r.ID == m.oid || r.Namespace == m.schema && r.Name == m.name
 }

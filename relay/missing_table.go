@@ -21,11 +21,11 @@ func (m missingTable) String() string {
 		m.Name, m.Rows, m.Parked)
 }
 
-// remedy returns two statements for an operator: one makes the failed rows rows of the table to, the other deletes them.
-func (m missingTable) remedy(to string) string {
+// remedy returns two statements for an operator. One assigns the failed rows to the table with the name table, and the other deletes them.
+func (m missingTable) remedy(table string) string {
 	return fmt.Sprintf("to publish them as rows of %s, or if it was renamed to that: UPDATE troupe.mapped_failures SET table_name = %s "+
 		"WHERE table_name = %s; to give them up: DELETE FROM troupe.mapped_failures WHERE table_name = %[3]s",
-		to, literal(to), literal(m.Name))
+		table, literal(table), literal(m.Name))
 }
 
 // reason returns the error for a relay that is configured with the missing table.

@@ -97,7 +97,7 @@ func (p *poll) begin() {
 	}()
 }
 
-// fetch reads a claim of the pass into w. It runs in the goroutine that begin has started.
+// fetch reads the rows of the pass's next claim into w. It runs in the goroutine that begin has started.
 func (p *poll) fetch(ctx context.Context, w *window, args pg.Args) error {
 	w.clear()
 	rows, err := p.conn.Query(ctx, readOn, pgx.QueryExecModeCacheDescribe, inBinary, args)

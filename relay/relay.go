@@ -24,9 +24,9 @@ import (
 
 // Config configures a Relay. Pool, Brokers and Service are required.
 type Config struct {
-	// Pool leads to the service's database. The relay takes no connection from it, but opens sessions of its own with the pool's
-	// configuration. So neither the settings of the role nor your code change how these sessions work. It opens at most 4 at a time, and one
-	// more for the claims and deletes of each shard that it holds. With several shards another one looks for rows in all of them.
+	// Pool leads to the service's database. The relay takes no connection from it, but opens sessions with the pool's configuration, and sets
+	// in each session the settings that it relies on. It opens at most 4 sessions at a time, one more for each shard that it holds, and with
+	// several shards another one that looks for rows in all of them.
 	Pool *pgxpool.Pool
 	// Brokers are addresses of the form host:port.
 	Brokers []string

@@ -56,9 +56,9 @@ func (r *Relay) retainOn(ctx context.Context, every time.Duration) error {
 	}
 }
 
-// drop drops the partitions whose rows are published according to the stored state. If that state is of another cluster, it drops nothing.
-// In a copied or restored database the same transaction ids are other transactions. The relay publishes the rows of the table before it
-// stores a state of this cluster.
+// drop drops the partitions whose rows are published according to the stored state. If that state is of another cluster, it drops nothing: in a
+// copied or restored database a transaction id of the state may be the id of another transaction. In that case the relay publishes all rows of the
+// table before it stores a state of this cluster.
 func (r *Relay) drop(ctx context.Context, db *server, dropper *retention.Dropper) error {
 	st, err := r.readState(ctx, db)
 	if err != nil {

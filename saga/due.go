@@ -116,8 +116,8 @@ func (x *decision) fired(e Event) {
 // overdue, and meetOverdue tries it again later. There are two such cases:
 //
 //   - The deadline completes the saga, but the saga is parked, goes back, or awaits the answer to a compensation.
-//   - An event that the deadline or the end emits cannot be built. The saga is then parked. applyOrKeep undoes the deadline's changes of the
-//     steps and the events, so that a later try applies the whole deadline, once.
+//   - The deadline emits an event, or ends the saga with one, that cannot be built. The saga is then parked. applyOrKeep takes back the changes
+//     that the deadline has made to the steps and to the list of events, so that a later try applies the whole deadline, once.
 func (x *decision) applyOrKeep(due Armed) {
 	then := x.d.deadlines[x.d.deadline(due.Name)].Then
 	if then == ThenComplete && (x.s.Back || x.s.Status == Parked || x.compensating()) { // a saga that goes back goes forward again if its pivot succeeds

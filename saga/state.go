@@ -27,7 +27,7 @@ type State struct {
 	// Passed lists the conditions of ends that have parked the saga, and for which an operator has resumed it. They do not park it
 	// again.
 	Passed []string `json:"passed,omitempty"`
-	// Cancel is the result of the latest cancel that was accepted or refused. It is empty if no cancel was.
+	// Cancel is the result of the latest cancel that was accepted or refused. It is empty if no cancel was accepted or refused.
 	Cancel CancelResult `json:"cancel,omitempty"`
 	// Reason is the reason why the saga compensates, ended early or is parked. The latest of several reasons comes last.
 	Reason string         `json:"reason,omitempty"`
@@ -97,8 +97,8 @@ type StepState struct {
 	Tolerated bool `json:"tolerated,omitempty"`
 	// Answer is the type of the latest answer.
 	Answer string `json:"answer,omitempty"`
-	// Message, for a step that waits for an event, is the id of the message that the step has used. No step of the saga uses it again, for
-	// example if the message finds the saga by another variable later.
+	// Message, for a step that waits for an event, is the id of the message that the step has used. If the same message comes to the saga
+	// again, for example by another variable, no step uses it.
 	Message string `json:"message,omitempty"`
 }
 

@@ -79,7 +79,7 @@ func pointed(v any, text func(string) string) any {
 	return v
 }
 
-// MarshalJSON writes doubles in Fields so that they differ from whole numbers.
+// MarshalJSON writes a double in Fields with a decimal point, as 1.0, so that it is read as a double again, and shortens a long Reason.
 func (e Event) MarshalJSON() ([]byte, error) {
 	type event Event
 	e.Reason = cut(e.Reason)

@@ -255,7 +255,7 @@ func (p *pass) start(ctx context.Context, t target) error {
 	return p.unstash(ctx, t.message, t.id)
 }
 
-// OwnedBy returns the reason why a coordinator cannot start a saga that the coordinator owner has.
+// OwnedBy returns the reason why a coordinator cannot start a saga: another coordinator, named by owner, has it.
 func OwnedBy(owner string) string {
 	return "the coordinator " + owner + " has it in the same database: two coordinators of one type of saga need a database each"
 }

@@ -77,7 +77,8 @@ func NewPostgres(tx pgx.Tx, hop, group string) *Postgres {
 
 const clock = "SELECT clock_timestamp()"
 
-// Now returns the database's clock, read at the last Load if there was one.
+// Now returns the time by the database's clock at the last Load. If there was no Load, the first call reads the clock, and later calls return the
+// same time.
 func (p *Postgres) Now(ctx context.Context) (time.Time, error) {
 	if !p.now.IsZero() {
 		return p.now, nil

@@ -27,7 +27,8 @@ var (
 	isRetryEvent string
 )
 
-// exhausted returns the exhausted event in, for a decision of w in tx: with its reason, and with the saga and the step that it is about.
+// exhausted reads the exhausted event in: its reason, and the saga and the step that it is about. The warnings about it are logged when w has
+// committed.
 //
 // If another hop gave up a command of a saga, the headers of its event name the saga and the step. An exhausted event of the coordinator's own
 // hop may be about an answer that the coordinator could not decide on. Its headers then name no saga. exhausted reads the saga and the step
