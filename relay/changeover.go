@@ -101,7 +101,7 @@ func (r *Relay) pollUntilSlot(idle, term context.Context, p *publisher, plan slo
 
 // insistOnSlot creates a slot. The server may have no free slot now, so insistOnSlot tries again every slotEvery, until it succeeds, ctx
 // ends or giveUpSlot was called. It returns the connection that created the slot. If no slot was created, it returns the last connection
-// and the LSN 0. Its only errors are errServer and errLost.
+// and the LSN 0. Its only errors are errServer, errLost and errOwned.
 func (r *Relay) insistOnSlot(ctx context.Context, db *server, l *lease, conn *wal.Conn) (*wal.Conn, wal.LSN, error) {
 	for {
 		done := context.AfterFunc(ctx, conn.Close)
@@ -117,7 +117,7 @@ func (r *Relay) insistOnSlot(ctx context.Context, db *server, l *lease, conn *wa
 			switch {
 			case ctx.Err() != nil || r.slotGivenUp.Load():
 				return conn, 0, nil
-			case errors.Is(err, errServer), errors.Is(err, errLost):
+			case errors.Is(err, errServer), errors.Is(err, errLost), errors.Is(err, errOwned):
 				return conn, 0, err
 			}
 			r.quiet.failed("slot", err)

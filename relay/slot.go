@@ -194,8 +194,11 @@ func (r *Relay) leaveSlot(ctx context.Context, db *server, l *lease, st storedSt
 
 // makeSlot drops the slot, if there is one, and creates it again. Some transactions are in progress meanwhile, and the slot does not stream
 // all of their rows. makeSlot returns when all of these have ended and are visible. It waits for every transaction that was open when it
-// began.
+// began. The server may have had no free slot for long, so makeSlot looks again whether the slot is another outbox's by now.
 func (r *Relay) makeSlot(ctx context.Context, db *server, l *lease, conn *wal.Conn) (wal.LSN, error) {
+	if err := r.checkSlotOwner(ctx, db); err != nil {
+		return 0, err
+	}
 	if err := r.dropSlot(ctx, db, l); err != nil {
 		return 0, err
 	}

@@ -17,7 +17,10 @@ type slotUse struct {
 	At    time.Time // when the state was last stored
 }
 
-// checkSlotOwner returns an error if the slot is the slot of another outbox of this database. A slot belongs to the outbox whose relay was the
+// errOwned means that the slot is the slot of another outbox.
+var errOwned = errors.New("the slot of another outbox")
+
+// checkSlotOwner returns an error that wraps errOwned if the slot is the slot of another outbox of this database. A slot belongs to the outbox whose relay was the
 // last one to store its state with it. Two outboxes cannot share a slot: their relays would end each other's streams, and would confirm or
 // drop rows of the other outbox that only the log has.
 //
@@ -43,9 +46,9 @@ func (r *Relay) checkSlotOwner(ctx context.Context, db querier) error {
 	if last.Table == ownTable {
 		release = fmt.Sprintf("UPDATE troupe.relay_state SET slot = %s WHERE slot = %s", literal("former "+r.cfg.Slot), literal(r.cfg.Slot))
 	}
-	return fmt.Errorf("slot %s is the slot of outbox %s, whose relay stored its state with it at %s: give this relay, of outbox %s, another slot. "+
-		"If no relay reads %[2]s from the slot any more: %[5]s",
-		r.cfg.Slot, last.Table, last.At.UTC().Format(time.RFC3339), r.cfg.Table, release)
+	return fmt.Errorf("slot %s is %w, %s, whose relay stored its state with it at %s: give this relay, of outbox %s, another slot. "+
+		"If no relay reads %[3]s from the slot any more: %[6]s",
+		r.cfg.Slot, errOwned, last.Table, last.At.UTC().Format(time.RFC3339), r.cfg.Table, release)
 }
 
 // slotUses lists the outboxes of this database whose state was stored with the slot. troupe.outbox is one of them while it is streamed.

@@ -122,6 +122,44 @@ func TestAPollLeavesTheSlotOfAnotherOutboxAlone(t *testing.T) {
 	require.Equal(t, []string{"1"}, values(s.gatherEvents(1, topic)))
 }
 
+// withoutFreeSlot starts a server whose only slot is in use, with a relay of troupe.outbox that waits for one.
+func withoutFreeSlot(t *testing.T) (*stage, running) {
+	t.Helper()
+	needsLog(t)
+	s, _ := newServer(t, map[string]string{"max_replication_slots": "1"})
+	s.exec(debeziumTable)
+	s.exec("SELECT pg_create_physical_replication_slot('the_only_one')")
+	r := s.start(s.wal())
+	testkit.Wait(t, "the relay to wait for a slot", func() (bool, error) { return s.count("SELECT count(*) FROM troupe.relay_state") == 1, nil })
+	return s, r
+}
+
+// The relay of troupe.outbox is creating its slot, which takes as long as the server has no free one. A table with a mapping does not take
+// the name meanwhile.
+func TestAMappedTableLeavesTheSlotAloneThatTheOutboxIsCreating(t *testing.T) {
+	t.Parallel()
+	s, _ := withoutFreeSlot(t)
+	cfg := s.mapped("public.outbox", s.routed(nil))
+	cfg.Slot, cfg.Publication = slotName, "mapped"
+	waitUnready(t, s.start(cfg), "slot "+slotName, "troupe.outbox")
+}
+
+// A relay waits for a free slot of the server. If the slot of its name is another outbox's by then, it does not drop that slot.
+func TestARelayThatWaitsForASlotDropsNoneOfAnotherOutbox(t *testing.T) {
+	t.Parallel()
+	s, r := withoutFreeSlot(t)
+	s.exec("INSERT INTO troupe.mapped_tables (name, source, slot, updated_at) VALUES ('public.outbox', 'wal', $1, clock_timestamp())", slotName)
+	s.exec("SELECT pg_drop_replication_slot('the_only_one')")
+	s.exec("SELECT pg_create_logical_replication_slot($1, 'pgoutput')", slotName)
+	lsn := func() (now string) {
+		require.NoError(t, s.pool.QueryRow(t.Context(), "SELECT confirmed_flush_lsn::text FROM pg_replication_slots").Scan(&now))
+		return now
+	}
+	before := lsn()
+	waitUnready(t, r, "slot "+slotName, "public.outbox")
+	require.Equal(t, before, lsn())
+}
+
 // A table takes its slot with it under a new name, also if another table has its former name later.
 func TestARenamedTableKeepsItsSlot(t *testing.T) {
 	t.Parallel()
