@@ -40,7 +40,7 @@ func (r *Relay) warnOfLeftSlots(ctx context.Context, warned map[string]bool) err
 //   - The table was streamed from another slot, and that slot still exists.
 //   - This table was never streamed, but a table that no longer exists was, from another slot. This table may be that one, renamed.
 //
-// Until an operator has decided, checkLeftSlots keeps the slot in use. If the server has invalidated the slot all the same, its rows are
+// Until an operator has decided, checkLeftSlots keeps each such slot in use. If the server has invalidated the slot all the same, its rows are
 // lost, and the error says which ones they are.
 func (t *mappedTable) checkLeftSlots(ctx context.Context, r *Relay, db *server, st storedState) error {
 	rows, err := db.Query(ctx, listLeftMappedSlots, t.args(pg.Args{"slot": r.cfg.Slot}))
@@ -51,49 +51,55 @@ func (t *mappedTable) checkLeftSlots(ctx context.Context, r *Relay, db *server, 
 	if err != nil {
 		return fmt.Errorf("list the slots from which table %s was streamed: %w", t, err)
 	}
+	var first error
 	for _, l := range left {
 		if l.Table != t.String() && st.there {
 			continue
 		}
-		if l.Lost {
-			return l.lost(t, r.cfg.Slot)
+		problem := l.errInvalidated
+		if !l.Invalidated {
+			problem = l.errExists
+			if err := r.keepInUse(ctx, l.Slot); err != nil {
+				r.quiet.failed("slot "+l.Slot, err)
+			} else {
+				r.quiet.recovered("slot " + l.Slot)
+			}
 		}
-		if err := r.keepInUse(ctx, l.Slot); err != nil {
-			r.quiet.failed("slot "+l.Slot, err)
+		if first == nil {
+			first = problem(t, r.cfg.Slot)
 		}
-		return l.left(t, r.cfg.Slot)
 	}
-	return nil
+	return first
 }
 
 // A leftSlot is a slot other than the configured one, from which a mapped table was streamed.
 type leftSlot struct {
 	Table, Slot  string
-	Lost         bool
+	Invalidated  bool
 	Invalidation string // the server's reason, see pg.Invalidation
 	LSN          string // the checkpoint that was stored last
 	At           time.Time
 }
 
-// of returns the relation of the slot to table t, whose relay is configured with another slot.
-func (l leftSlot) of(t *mappedTable, configured string) string {
+// describe returns the relation of the slot to table t, whose relay is configured with another slot.
+func (l leftSlot) describe(t *mappedTable, configured string) string {
 	if l.Table == t.String() {
 		return fmt.Sprintf("table %s was streamed from slot %s, and slot %s is configured", t, l.Slot, configured)
 	}
 	return fmt.Sprintf("table %s no longer exists, and may be %s under its former name", l.Table, t)
 }
 
-// left returns the error for a slot that may hold rows of table t.
-func (l leftSlot) left(t *mappedTable, configured string) error {
+// errExists returns the error for a slot that may hold rows of table t.
+func (l leftSlot) errExists(t *mappedTable, configured string) error {
 	return fmt.Errorf("%s: rows that are no longer in the table may be in slot %[2]s alone: configure slot %[2]s and its publication, "+
-		"or, if you can lose these rows, drop it: SELECT pg_drop_replication_slot(%[3]s)", l.of(t, configured), l.Slot, literal(l.Slot))
+		"or, if you can lose these rows, drop it: SELECT pg_drop_replication_slot(%[3]s)", l.describe(t, configured), l.Slot, literal(l.Slot))
 }
 
-// lost returns the error for an invalidated slot, in which rows of table t may have been.
-func (l leftSlot) lost(t *mappedTable, configured string) error {
+// errInvalidated returns the error for an invalidated slot, in which rows of table t may have been.
+func (l leftSlot) errInvalidated(t *mappedTable, configured string) error {
 	cause, remedy := pg.Invalidation(l.Invalidation)
 	return fmt.Errorf("%s: slot %s is lost: %s. Rows that were committed after LSN %s, which was stored at %s, and that are no longer in the table "+
 		"are lost if they were not published: compare the topics with the records of the service. Then drop the slot, and the relay publishes "+
 		"the rows that the table holds: SELECT pg_drop_replication_slot(%s). To prevent that, %s",
-		l.of(t, configured), l.Slot, cause, l.LSN, l.At.UTC().Format(time.RFC3339), literal(l.Slot), remedy)
+		l.describe(t, configured), l.Slot, cause, l.LSN, l.At.UTC().Format(time.RFC3339), literal(l.Slot), remedy)
 }

@@ -168,6 +168,43 @@ func TestTheFormerSlotOfAMappedTableIsKeptInUse(t *testing.T) {
 	testkit.Wait(t, "the server to count the time from a later use", later)
 }
 
+// Each of several tables that no longer exist may be the new table under its former name. The server must give up the slot of none.
+func TestEachFormerSlotThatAPersonDecidesOnIsKeptInUse(t *testing.T) {
+	t.Parallel()
+	binaries, err := devstack.FetchPostgres(t.Context(), devstack.Postgres18) // before it, slots have no idle time-out
+	require.NoError(t, err)
+	s, _ := newServerOf(t, binaries, map[string]string{"idle_replication_slot_timeout": "2min"})
+	s.exec(debeziumTable)
+	var formers []string
+	for _, name := range []string{"first", "second"} {
+		s.exec("CREATE TABLE public." + name + " (LIKE public.outbox)")
+		cfg := s.mapped("public."+name, s.routed(nil))
+		cfg.Slot, cfg.Publication = "troupe_"+name, name
+		r := s.start(cfg)
+		s.waitTable(r)
+		require.NoError(t, r.stop())
+		formers = append(formers, cfg.Slot)
+	}
+	s.exec("DROP TABLE public.first, public.second")
+	cfg := s.mapped("public.outbox", s.routed(nil))
+	cfg.Slot = "troupe_third"
+	waitUnready(t, s.start(cfg), "troupe_first")
+	for _, slot := range formers {
+		var before time.Time
+		for range 2 {
+			testkit.Wait(t, "the server to count the time of slot "+slot+" from a later use", func() (bool, error) {
+				var since *time.Time // null during a use
+				err := s.pool.QueryRow(t.Context(), "SELECT inactive_since FROM pg_replication_slots WHERE slot_name = $1", slot).Scan(&since)
+				if err != nil || since == nil || !since.After(before) {
+					return false, err
+				}
+				before = *since
+				return true, nil
+			})
+		}
+	}
+}
+
 // The rows that only the former slot of a table with a mapping had are gone with that slot. The relay does not pass over them in silence.
 func TestALostFormerSlotOfAMappedTableIsNamed(t *testing.T) {
 	t.Parallel()
