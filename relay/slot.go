@@ -176,9 +176,12 @@ func (r *Relay) leaveSlot(ctx context.Context, db *server, l *lease, st storedSt
 	if !slot.there || r.foreign(slot) != nil {
 		return nil
 	}
-	if err := r.checkSlotOwner(ctx, db); err != nil {
-		r.cfg.Log.Warn().Err(err).Msg("the slot is left alone")
+	if err = r.checkSlotOwner(ctx, db); errors.Is(err, errOwned) {
+		r.cfg.Log.Warn().Err(err).Msg("slot not dropped: another outbox uses it")
 		return nil
+	}
+	if err != nil {
+		return err
 	}
 	if err = r.freeSlot(ctx, db, slot); err == nil {
 		err = r.dropSlot(ctx, db, l)

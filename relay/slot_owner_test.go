@@ -122,6 +122,27 @@ func TestAPollLeavesTheSlotOfAnotherOutboxAlone(t *testing.T) {
 	require.Equal(t, []string{"1"}, values(s.gatherEvents(1, topic)))
 }
 
+// The connection of a relay is cut while it looks for the owner of the slot that it leaves. The slot is its own: it drops it.
+func TestAPollDropsItsSlotAlsoIfItsConnectionWasCut(t *testing.T) {
+	t.Parallel()
+	needsLog(t)
+	s, _ := newServer(t, nil)
+	require.NoError(t, s.startStreaming(s.wal()).stop())
+	lock, err := s.pool.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = lock.Exec(t.Context(), "LOCK TABLE troupe.mapped_tables IN ACCESS EXCLUSIVE MODE")
+	require.NoError(t, err)
+	cfg := s.config()
+	cfg.Source = relay.Poll
+	s.start(cfg)
+	testkit.Wait(t, "the relay to look for the owner", func() (bool, error) {
+		return s.count(`SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+			WHERE wait_event_type = 'Lock' AND query LIKE '%FROM troupe.mapped\_tables t%'`) > 0, nil
+	})
+	require.NoError(t, lock.Rollback(t.Context()))
+	testkit.Wait(t, "the end of the slot", func() (bool, error) { return s.count("SELECT count(*) FROM pg_replication_slots") == 0, nil })
+}
+
 // withoutFreeSlot starts a server whose only slot is in use, with a relay of troupe.outbox that waits for one.
 func withoutFreeSlot(t *testing.T) (*stage, running) {
 	t.Helper()
