@@ -169,12 +169,21 @@ func (s *sender) learn(i *item) {
 				s.limits[topic] = limit
 			}
 		}
+	case errors.Is(i.err, errNotTaken):
+		// If the client knows the topic's partitions, it can hold all further records to the topic, for the partitions that take none and for
+		// the others. A send for each of them would have a time limit of its own.
+		if leader, _, _ := s.client.PartitionLeader(topic, 0); leader != unknownPartition {
+			s.seen[topic] = struct{}{}
+		}
 	case kafka.Classify(i.err) == kafka.UnknownTopic:
 		// The topic was deleted, and may have been created again under another id. The client would not notice that.
 		delete(s.seen, topic)
 		s.client.PurgeTopicsFromProducing(topic)
 	}
 }
+
+// unknownPartition is the client's leader of a partition that it does not know. A partition that has no leader has another negative number.
+const unknownPartition = -1
 
 // halve limits later batches to a topic to half of bytes, the size of a batch that was refused.
 func (s *sender) halve(topic string, bytes int) {

@@ -77,6 +77,30 @@ func TestAPartitionThatTakesNoRecordsHoldsNoOtherTopicUp(t *testing.T) {
 	}
 }
 
+// A topic is new to the relay, and a partition of it takes no records. Its further rows are one send, so that they do not delay the rows of
+// other topics by one time limit for each key.
+func TestTheRowsOfANewTopicThatTakesNoneAreGivenUpTogether(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.brokers, _ = withoutReplicas(t)
+	const rows = 50
+	for n := range rows {
+		s.insert("ill", "k"+strconv.Itoa(n), "0")
+	}
+	cfg := s.config()
+	cfg.Source, cfg.Delivery, cfg.UnknownTopic = relay.Poll, relay.AtLeastOnce, time.Second
+	sends := make(chan int, 1000)
+	cfg.Hooks.BeforeSend = func(rows int) { sends <- rows }
+	made, err := relay.New(cfg)
+	require.NoError(t, err)
+	made.Patience(time.Second)
+	s.run(made)
+	require.Equal(t, 1, <-sends)
+	require.Equal(t, rows-1, <-sends)
+	s.insert("ill.free", "free", "0")
+	require.Equal(t, []string{"0"}, values(testkit.Consume(t, s.brokers, "ill.free").WaitN(1)))
+}
+
 // A partition that is available again may be slow, as while its replicas are brought up to date. Its rows are not sent to it for ever.
 func TestAPartitionThatTakesRecordsSlowlyIsWaitedFor(t *testing.T) {
 	t.Parallel()
