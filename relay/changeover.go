@@ -45,9 +45,12 @@ func (r *Relay) pollUntilSlot(idle, term context.Context, p *publisher, plan slo
 	if err := r.store(idle, plan.db, p.lease, st); err != nil {
 		return st, plan.conn, err
 	}
-	before, err := visible(idle, plan.db) // only for a mapped table
-	if err != nil {
-		return st, plan.conn, err
+	var before snapshot
+	var err error
+	if r.mapped != nil {
+		if before, err = visible(idle, plan.db); err != nil {
+			return st, plan.conn, err
+		}
 	}
 	polling, stop := context.WithCancel(idle)
 	defer stop()
@@ -92,7 +95,8 @@ func (r *Relay) pollUntilSlot(idle, term context.Context, p *publisher, plan slo
 	if err := r.store(idle, plan.db, p.lease, st); err != nil {
 		return st, conn, err
 	}
-	if r.mapped != nil { // another relay may sweep for this slot, or this one for the slot of another relay: then before is not known
+	if r.mapped != nil {
+		// before belongs to this slot only. It is nil if another relay created the slot that is swept.
 		r.mapped.swept = sweepProgress{server: plan.db.id, sweep: now.text, before: &before}
 	}
 	r.cfg.Log.Info().Str("slot", r.cfg.Slot).Stringer("lsn", from).Msg("slot created")
@@ -105,9 +109,9 @@ func (r *Relay) pollUntilSlot(idle, term context.Context, p *publisher, plan slo
 func (r *Relay) insistOnSlot(ctx context.Context, db *server, l *lease, conn *wal.Conn) (*wal.Conn, wal.LSN, error) {
 	for {
 		done := context.AfterFunc(ctx, conn.Close)
-		waits := time.AfterFunc(heldAfter, func() { r.reportNoSlot(errOpenTransactions) })
+		slow := time.AfterFunc(heldAfter, func() { r.reportNoSlot(errOpenTransactions) })
 		from, err := r.makeSlot(ctx, db, l, conn)
-		waits.Stop()
+		slow.Stop()
 		if err == nil && done() {
 			r.quiet.recovered("slot")
 			return conn, from, nil
@@ -133,8 +137,9 @@ func (r *Relay) insistOnSlot(ctx context.Context, db *server, l *lease, conn *wa
 	}
 }
 
-// errOpenTransactions is the reason why a slot is not there yet, if its creation takes longer than heldAfter.
-var errOpenTransactions = errors.New("the slot is being created, and the server waits for the end of each transaction that is open: " +
+// errOpenTransactions is the probable reason why a slot is not there yet, if its creation takes longer than heldAfter. The server may also be
+// slow to answer.
+var errOpenTransactions = errors.New("the slot is being created. Probably the server waits for the end of each transaction that is open: " +
 	"see xact_start in pg_stat_activity, and pg_prepared_xacts")
 
 // reportNoSlot reports in Status and in Ready why there is no slot yet. It does so for a mapped table only: troupe.outbox is polled

@@ -323,6 +323,8 @@
 //	SELECT (action, lsn, row_id, row_position, table_name) on troupe.outbox_repairs: without it a discarded row may be published
 //	after a crash, and the log warns of it
 //	SELECT, INSERT, UPDATE on troupe.relay_slot_samples: without it the console has no history of the slot, and the log warns of it
+//	SELECT (name, slot, updated_at) on troupe.mapped_tables: without it the relay does not notice that its slot is the slot of a
+//	table with a mapping, and the log warns of it
 //
 // For a table with a mapping only these:
 //
@@ -332,6 +334,8 @@
 //	SELECT, INSERT, UPDATE, DELETE on troupe.mapped_failures
 //	SELECT (action, lsn, row_id, row_position, table_name) on troupe.outbox_repairs, as above
 //	SELECT, INSERT, UPDATE on troupe.relay_slot_samples, as above
+//	SELECT (slot, source, updated_at) on troupe.relay_state: without it the relay does not notice that its slot is the slot of
+//	troupe.outbox, and the log warns of it
 //
 // Wal also needs the attribute REPLICATION (on RDS: the role rds_replication), wal_level = logical, one free slot of
 // max_replication_slots and of max_wal_senders, and a line of pg_hba.conf for its database. The migrations create the

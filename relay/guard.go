@@ -148,8 +148,8 @@ func (r *Relay) keepIdleSlotInUse(ctx context.Context, s *SlotStatus) error {
 	return r.keepInUse(ctx, r.cfg.Slot)
 }
 
-// keepInUse uses an idle slot of a mapped table. Otherwise the server could give the slot up (idle_replication_slot_timeout), and rows may
-// be in its log alone.
+// keepInUse advances an idle slot to its own position, so that the server does not count it as idle. Otherwise the server could give the
+// slot up (idle_replication_slot_timeout), and rows may be in its log alone.
 func (r *Relay) keepInUse(ctx context.Context, slot string) error {
 	ctx, cancel := context.WithTimeout(ctx, guardEvery)
 	defer cancel()

@@ -186,7 +186,7 @@ func (p *publisher) next(ctx context.Context, queue []*item) ([]*item, error) {
 	if err := p.ensureLease(ctx); err != nil {
 		return nil, err
 	}
-	now, later := p.sender.cut(p.sender.firstOfTopics(queue))
+	now, later := p.sender.cut(p.sender.unseenTopicsFirst(queue))
 	if p.tx != nil {
 		if err := p.tx.begin(); err != nil {
 			return nil, err

@@ -83,10 +83,10 @@ func (s *sender) cut(queue []*item) (now, later []*item) {
 	return queue, nil
 }
 
-// firstOfTopics returns the queue with the first record of each topic that the client has not seen before later records of these topics. So
-// these first records are in one send, and if none of the topics has a leader, all are given up after one time limit. Later records of the
-// keys that are moved back stay behind them. A Kafka transaction has no such limit, and its queue is not changed.
-func (s *sender) firstOfTopics(queue []*item) []*item {
+// unseenTopicsFirst reorders the queue: the first record of each topic that is new to the client comes before the other records of that
+// topic. If a record is moved back, so are the later records of its key. So the first records are in one send, and if none of the topics has
+// a leader, all are given up after one time limit. A Kafka transaction has no such limit, and its queue is not changed.
+func (s *sender) unseenTopicsFirst(queue []*item) []*item {
 	unseen := func(i *item) bool {
 		_, seen := s.seen[i.record.Topic]
 		return !seen

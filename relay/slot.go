@@ -16,7 +16,7 @@ import (
 type slotState struct {
 	there            bool
 	plugin, database string
-	here             bool // it is of the database to which the relay is connected
+	ofOurDatabase    bool // it is of the database to which the relay is connected
 	activePID        int32
 	confirmed        wal.LSN
 	walStatus        string
@@ -28,7 +28,7 @@ type slotState struct {
 func (r *Relay) readSlot(ctx context.Context, db querier) (s slotState, err error) {
 	var confirmed *string
 	err = db.QueryRow(ctx, readSlot, pg.Args{"slot": r.cfg.Slot}).
-		Scan(&s.plugin, &s.database, &s.here, &s.activePID, &confirmed, &s.walStatus, &s.invalidation, &s.failover, &s.twoPhase)
+		Scan(&s.plugin, &s.database, &s.ofOurDatabase, &s.activePID, &confirmed, &s.walStatus, &s.invalidation, &s.failover, &s.twoPhase)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return s, nil
@@ -45,7 +45,7 @@ func (r *Relay) readSlot(ctx context.Context, db querier) (s slotState, err erro
 // foreign returns an error if the slot belongs to another database or program. The relay neither drops nor alters such a slot. The server
 // knows the name of the database: the address may name none, or a pooler's name of it.
 func (r *Relay) foreign(s slotState) error {
-	if s.there && (s.plugin != "pgoutput" || !s.here) {
+	if s.there && (s.plugin != "pgoutput" || !s.ofOurDatabase) {
 		if s.plugin == "" {
 			return fmt.Errorf("slot %s is a physical one: give this relay a slot of another name", r.cfg.Slot)
 		}

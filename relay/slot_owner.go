@@ -11,8 +11,8 @@ import (
 	"github.com/troupe-go/troupe/internal/pg"
 )
 
-// A slotUse is an outbox whose state was stored with the configured slot.
-type slotUse struct {
+// A slotUser is an outbox whose state was stored with the configured slot.
+type slotUser struct {
 	Table string
 	At    time.Time // when the state was last stored
 }
@@ -26,12 +26,12 @@ var errOwned = errors.New("the slot of another outbox")
 //
 // A table that no longer exists owns no slot, since it may be this table under its former name.
 func (r *Relay) checkSlotOwner(ctx context.Context, db querier) error {
-	uses, err := r.slotUses(ctx, db)
+	users, err := r.slotUsers(ctx, db)
 	if err != nil {
 		return fmt.Errorf("look for the owner of slot %s: %w", r.cfg.Slot, err)
 	}
-	var own, last slotUse
-	for _, u := range uses {
+	var own, last slotUser
+	for _, u := range users {
 		if u.Table == r.cfg.Table {
 			own = u
 		}
@@ -44,38 +44,43 @@ func (r *Relay) checkSlotOwner(ctx context.Context, db querier) error {
 	}
 	release := fmt.Sprintf("UPDATE troupe.mapped_tables SET slot = NULL WHERE name = %s", literal(last.Table))
 	if last.Table == ownTable {
-		release = fmt.Sprintf("UPDATE troupe.relay_state SET slot = %s WHERE slot = %s", literal("former "+r.cfg.Slot), literal(r.cfg.Slot))
+		// The time makes the name unique: the slot may have been released before.
+		release = fmt.Sprintf("UPDATE troupe.relay_state SET slot = %s || clock_timestamp() WHERE slot = %s",
+			literal("former "+r.cfg.Slot+" "), literal(r.cfg.Slot))
 	}
 	return fmt.Errorf("slot %s is %w, %s, whose relay stored its state with it at %s: give this relay, of outbox %s, another slot. "+
 		"If no relay reads %[3]s from the slot any more: %[6]s",
 		r.cfg.Slot, errOwned, last.Table, last.At.UTC().Format(time.RFC3339), r.cfg.Table, release)
 }
 
-// slotUses lists the outboxes of this database whose state was stored with the slot. troupe.outbox is one of them while it is streamed.
-func (r *Relay) slotUses(ctx context.Context, db querier) (uses []slotUse, err error) {
+// slotUsers lists the outboxes of this database whose state was stored with the slot. troupe.outbox is one of them while it is streamed, and
+// while its relay creates the slot.
+func (r *Relay) slotUsers(ctx context.Context, db querier) (users []slotUser, err error) {
 	args := pg.Args{"slot": r.cfg.Slot, "table": r.cfg.Table}
 	rows, err := db.Query(ctx, listSlotUsers, args)
 	if err == nil {
-		uses, err = pgx.CollectRows(rows, pgx.RowToStructByPos[slotUse])
+		users, err = pgx.CollectRows(rows, pgx.RowToStructByPos[slotUser])
 	}
-	if err = r.lacksRight(err); err != nil {
-		return nil, err
+	if err != nil {
+		return nil, r.lacksRight(err)
 	}
-	outbox := slotUse{Table: ownTable}
+	outbox := slotUser{Table: ownTable}
 	switch err = db.QueryRow(ctx, readSlotOfOutbox, args).Scan(&outbox.At); {
 	case err == nil:
-		uses = append(uses, outbox)
+		users = append(users, outbox)
 	case !errors.Is(err, pgx.ErrNoRows):
-		return uses, r.lacksRight(err)
+		return users, r.lacksRight(err)
 	}
-	return uses, nil
+	r.quiet.recovered("slot owner")
+	return users, nil
 }
 
 // lacksRight logs an error of a role with the rights of an older version, which may not read the states of other outboxes, and returns any
 // other error.
 func (r *Relay) lacksRight(err error) error {
 	if denied(err) {
-		r.quiet.failed("slot owner", err)
+		r.quiet.failed("slot owner", fmt.Errorf("if another outbox of this database has slot %s, this relay does not notice it, and may drop the slot "+
+			"with rows that only its log has: grant what outbox-relay grants prints: %w", r.cfg.Slot, err))
 		return nil
 	}
 	return err

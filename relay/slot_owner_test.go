@@ -97,6 +97,26 @@ func TestAMappedTableLeavesTheSlotOfTheOutboxAlone(t *testing.T) {
 	s.waitTable(second)
 }
 
+// The error of a relay has the statement that releases the slot of troupe.outbox. The slot may have been released before.
+func TestASlotIsReleasedByTheStatementOfTheErrorEachTime(t *testing.T) {
+	t.Parallel()
+	needsLog(t)
+	s, _ := newServer(t, nil)
+	s.exec(debeziumTable)
+	require.NoError(t, s.startStreaming(s.wal()).stop())
+	cfg := s.mapped("public.outbox", s.routed(nil))
+	cfg.Slot, cfg.Publication = slotName, "mapped"
+	r := s.start(cfg)
+	waitUnready(t, r, "slot "+slotName, "troupe.outbox")
+	_, release, _ := strings.Cut(r.Ready().Error(), "from the slot any more: ")
+	require.NoError(t, r.stop())
+	s.exec(release)
+	require.Zero(t, s.count("SELECT count(*) FROM troupe.relay_state WHERE slot = $1", slotName))
+	s.exec("INSERT INTO troupe.relay_state (slot, source, system_id, timeline) SELECT $1, source, system_id, timeline FROM troupe.relay_state", slotName)
+	s.exec(release)
+	require.Zero(t, s.count("SELECT count(*) FROM troupe.relay_state WHERE slot = $1", slotName))
+}
+
 // A polling relay of troupe.outbox drops the slot from which the table was streamed, but not if the slot is another outbox's by now.
 func TestAPollLeavesTheSlotOfAnotherOutboxAlone(t *testing.T) {
 	t.Parallel()
