@@ -22,3 +22,15 @@ func TestOptionsThatTurnOffIdempotentWritesAreRefused(t *testing.T) {
 	_, err = relay.New(cfg)
 	require.ErrorContains(t, err, "Config.Kafka disables idempotent writes")
 }
+
+func TestAReplayRefusesOptionsThatTurnOffIdempotentWrites(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.insert(s.topic, "k", "1")
+	s.published()
+	cfg := s.config()
+	cfg.Kafka = []kgo.Opt{kgo.DisableIdempotentWrite(), kgo.RequiredAcks(kgo.LeaderAck())}
+	p, err := relay.Replay{From: 1}.Run(t.Context(), cfg, nil)
+	require.ErrorContains(t, err, "Config.Kafka disables idempotent writes")
+	require.Zero(t, p.Published)
+}

@@ -115,9 +115,10 @@ type Config struct {
 	// Drain is the longest time that Run waits for acknowledgements after its context has ended. Default 10 s.
 	Drain time.Duration
 
-	// Kafka holds further options of the Kafka clients. They override the relay's own options, except ManualFlushing and MaxBufferedRecords.
-	// New refuses DisableIdempotentWrite: without idempotent writes, and acknowledgements by all replicas in sync, rows could be lost or change
-	// their order. A RecordPartitioner must give all records of a key the same partition.
+	// Kafka holds further options of the Kafka clients. They override the relay's own options, except ManualFlushing, MaxBufferedRecords,
+	// AllowIdempotentProduceCancellation, TransactionalID and TransactionTimeout. New and a replay refuse DisableIdempotentWrite: without
+	// idempotent writes, and acknowledgements by all replicas in sync, rows could be lost or change their order. A RecordPartitioner must
+	// give all records of a key the same partition.
 	Kafka []kgo.Opt
 	Hooks Hooks
 	Log   zerolog.Logger
@@ -235,11 +236,19 @@ func New(cfg Config) (*Relay, error) {
 		return nil, fmt.Errorf("relay: %w", err)
 	}
 	client.Close()
-	if client.OptValue(kgo.DisableIdempotentWrite) == true {
-		return nil, errors.New("relay: Config.Kafka disables idempotent writes: rows could be lost or change their order")
+	if err := checkIdempotence(client); err != nil {
+		return nil, fmt.Errorf("relay: %w", err)
 	}
 	r.state.status = Status{Table: cfg.Table, Holder: cfg.Holder, Role: Starting, Since: time.Now(), Delivery: cfg.Delivery}
 	return r, nil
+}
+
+// checkIdempotence returns an error if the options of the client turn off idempotent writes.
+func checkIdempotence(client *kgo.Client) error {
+	if client.OptValue(kgo.DisableIdempotentWrite) == true {
+		return errors.New("Config.Kafka disables idempotent writes: rows could be lost or change their order")
+	}
+	return nil
 }
 
 // nameSlot sets the default names of the slot and the publication. The slot's name contains the database's name, since slots of all

@@ -115,6 +115,9 @@ func (r Replay) Run(ctx context.Context, cfg Config, progress func(ReplayProgres
 		return p, fmt.Errorf("replay: %w", err)
 	}
 	defer client.Close()
+	if err := checkIdempotence(client); err != nil {
+		return p, fmt.Errorf("replay: %w", err)
+	}
 	tell := func() {
 		if progress != nil {
 			progress(p)
