@@ -57,14 +57,14 @@ func (f *fleet) apply(ctx context.Context, plans []outboxPlan) error {
 	old := f.list()
 	next := make([]*outlet, len(plans))
 	fresh := make(map[*outlet]*outlet) // to the outlet that it replaces, or nil
-	names := make(map[string]bool)
+	tables := make(map[string]bool)
 	for _, plan := range plans {
-		names[plan.name] = true
+		tables[plan.tableID()] = true
 	}
 	for n, plan := range plans {
-		at := slices.IndexFunc(old, func(o *outlet) bool { return o.plan.name == plan.name })
-		if at < 0 { // renamed: the same table, and no plan has its former name
-			at = slices.IndexFunc(old, func(o *outlet) bool { return o.plan.place() == plan.place() && !names[o.plan.name] })
+		at := slices.IndexFunc(old, func(o *outlet) bool { return o.plan.tableID() == plan.tableID() })
+		if at < 0 { // another table under the name: the former one is in no plan
+			at = slices.IndexFunc(old, func(o *outlet) bool { return o.plan.name == plan.name && !tables[o.plan.tableID()] })
 		}
 		if at >= 0 {
 			changed := plan.changed(old[at].plan)

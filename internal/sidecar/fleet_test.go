@@ -271,3 +271,41 @@ func TestARenamedOutboxStaysPaused(t *testing.T) {
 	consumer.WaitN(2)
 	p.waitReady(http.StatusOK)
 }
+
+// A reload gives a table another name, and its former name to another table. The pause stays with the table. It is the same when two tables
+// swap their names.
+func TestAPauseStaysWithItsTableWhenNamesMove(t *testing.T) {
+	t.Parallel()
+	first, _, _ := site(t)
+	second, _, _ := site(t)
+	path := configFile(t, "")
+	write := func(entries ...string) {
+		require.NoError(t, os.WriteFile(path, []byte("brokers: "+variable(first, "KAFKA_BROKERS")+"\noutboxes:\n"+strings.Join(entries, "")), 0o600))
+	}
+	entry := func(name string, environ []string) string {
+		return fmt.Sprintf("  - {name: %s, database-url: %q}\n", name, variable(environ, "DATABASE_URL"))
+	}
+	write(entry("a", first))
+	p := start(t, nil, "--admin-token-file", tokenFile(t), "--config", path)
+	p.waitReady(http.StatusOK)
+	code, _ := p.ask("POST", "/pause", token, "")
+	require.Equal(t, http.StatusOK, code)
+	reload := func(times int, entries ...string) {
+		t.Helper()
+		write(entries...)
+		require.NoError(t, p.cmd.Process.Signal(syscall.SIGHUP))
+		testkit.Wait(t, "the reload", func() (bool, error) { return strings.Count(p.logs(), "reload: done") == times, nil })
+	}
+	paused := func(name string) bool {
+		t.Helper()
+		code, text := p.ask("GET", "/status?outbox="+name, token, "")
+		require.Equal(t, http.StatusOK, code, text)
+		return strings.Contains(text, "paused_since")
+	}
+	reload(1, entry("c", first), entry("a", second))
+	require.True(t, paused("c"), "the table keeps its pause")
+	require.False(t, paused("a"), "the other table was never paused")
+	reload(2, entry("c", second), entry("a", first))
+	require.True(t, paused("a"), "the table keeps its pause")
+	require.False(t, paused("c"), "the other table was never paused")
+}

@@ -90,7 +90,7 @@ func (p Program) plan(cmd *cobra.Command, log zerolog.Logger) (plan, error) {
 func checkTogether(all []outboxPlan) error {
 	tables, slots, ids := make(map[string]string), make(map[string]outboxPlan), make(map[string]string)
 	for _, o := range all {
-		server, table := o.server(), o.place()
+		server, table := o.server(), o.tableID()
 		if other, there := tables[table]; there {
 			return usagef("outboxes %s and %s: both are one table of one database, which one relay publishes: leave one of them out", other, o.name)
 		}
@@ -257,8 +257,8 @@ func (o outboxPlan) server() string {
 	return fmt.Sprintf("%s %d", o.database.ConnConfig.Host, o.database.ConnConfig.Port)
 }
 
-// place identifies the table of the outbox.
-func (o outboxPlan) place() string {
+// tableID identifies the table of the outbox.
+func (o outboxPlan) tableID() string {
 	return fmt.Sprintf("%s %s %s", o.server(), o.database.ConnConfig.Database, o.relay.Table)
 }
 
