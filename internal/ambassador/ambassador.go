@@ -41,10 +41,10 @@ type Config struct {
 	Transport http.RoundTripper
 	// Mode is the form of the requests of Post. Default CloudEvents.
 	Mode Mode
-	// Retry400 makes Post treat 400 as Again: for services that answer 200 when they are done and 400 when they want the
+	// Retry400 treats 400 as Again: for services that answer 200 when they are done and 400 when they want the
 	// request again. Such a service must answer another 4xx for a permanent refusal.
 	Retry400 bool
-	// Sign signs the requests of Post. Default: they are not signed.
+	// Sign signs the requests of Post and of Calls. Default: they are not signed.
 	Sign Signer
 	// Schemas converts payloads of Post's commands that have a schema of the registry to JSON, and the service's responses back. Default:
 	// such a command becomes a dead letter.
@@ -147,7 +147,7 @@ func (a *Ambassador) call(ctx context.Context, _ pgx.Tx, c participant.Command[C
 	if err != nil {
 		return participant.Outcome{}, err
 	}
-	switch Meaning(got.status) {
+	switch a.meaning(got.status) {
 	case Done:
 		if got.cut {
 			return participant.Outcome{}, a.tooLarge(r, got)
@@ -171,7 +171,7 @@ func (a *Ambassador) tooLarge(r request, got answer) error {
 // noOutcome returns the error for a response that is no outcome. It does not contain the response's text, which may be secret.
 func (a *Ambassador) noOutcome(r request, got answer) error {
 	switch {
-	case Meaning(got.status) == Again:
+	case a.meaning(got.status) == Again:
 		return retry.After(fmt.Errorf("%s: %s", r, got.text()), got.wait(time.Now()))
 	case got.status >= 300 && got.status <= 399:
 		return retry.Permanent(fmt.Errorf("%s: %s, to %s: redirects are not followed; let BaseURL or the endpoint say where it is",

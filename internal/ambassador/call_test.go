@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -202,4 +203,21 @@ func TestAMessageThatMakesNoRequestIsADeadLetter(t *testing.T) {
 		require.Equal(t, 1, letter.Attempts, name)
 	}
 	require.Empty(t, hotel.requests())
+}
+
+// With Retry400, a 400 asks for the request of a Call again, as it does for a request of Post.
+func TestA400OfACallIsRetriedWhereTheConfigSaysSo(t *testing.T) {
+	t.Parallel()
+	hotel := serve(t, func(w http.ResponseWriter, _ *http.Request, n int) {
+		if n == 0 {
+			w.WriteHeader(http.StatusBadRequest)
+		}
+	})
+	s := stage(t, hotel.URL, func(c *ambassador.Config, _ *participant.Config) { c.Retry400 = true })
+	m := call(s, "POST", "/rooms", `{}`)
+	s.Send(m)
+	testkit.Wait(t, "the next try's time", waiting(s, "-1 h"))
+	s.Advance(24 * time.Hour)
+	require.Equal(t, 200, testkit.Await[ambassador.CallDone](s, m).Body.Status)
+	require.Len(t, hotel.requests(), 2)
 }

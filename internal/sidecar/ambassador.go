@@ -99,7 +99,7 @@ func ambassadorFileSchema() object {
 			"if":                object{"properties": object{"type": object{"const": ambassador.Call{}.MessageType()}}},
 			"then":              object{"maxProperties": 1},
 			"properties": object{
-				"type":       described("ce_type of the command; troupe.Call, which has no other key, makes the requests of the steps of sagas"),
+				"type":       described("ce_type of the command; troupe.Call: the ambassador makes the HTTP request that a saga's step names; no other key is allowed"),
 				"path":       object{"type": "string", "pattern": "^/", "default": "/", "description": "where it is posted"},
 				"success":    described("ce_type of the success event; default: the type with Done behind it"),
 				"failure":    described("ce_type of the failure event; default: the type with Refused behind it"),

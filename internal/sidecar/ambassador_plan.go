@@ -78,7 +78,7 @@ func (p Program) ambassadorPlan(cmd *cobra.Command, log zerolog.Logger) (*ambass
 	}
 	switch {
 	case !given && out.definitions == 0:
-		return nil, usagef("%s is not set: want a list in the file of --%s, each with type and path: the commands that are consumed",
+		return nil, usagef("%s is not set: want a list in the file of --%s, each with a type: the commands that are consumed",
 			commandsKey, configFlag)
 	case given && out.service.BaseURL == "":
 		return nil, v.required(serviceURL, "where the service is, such as http://127.0.0.1:8080")
@@ -266,7 +266,7 @@ func (a *ambassadorPlan) readOutbox(v values) (err error) {
 func (l *settingsOf) readCommands(given any) (routes []ambassador.Route, err error) {
 	list, ok := given.([]any)
 	if !ok || len(list) == 0 || len(list) > mostCommands {
-		return nil, usagef("config %s: %s: want a list of 1 to %d commands, each with type and path", l.path, commandsKey, mostCommands)
+		return nil, usagef("config %s: %s: want a list of 1 to %d commands, each with a type", l.path, commandsKey, mostCommands)
 	}
 	seen := make(map[string]bool)
 	for n, one := range list {

@@ -47,7 +47,7 @@ Only the file has them, under ` + "`commands`" + `; a command of another type is
 
 | key | default | |
 |---|---|---|
-| ` + "`type`" + ` | | ce_type of the command; ` + "`troupe.Call`" + `, which has no other key, makes [the requests of the steps of sagas](ambassador.md#the-steps-of-a-saga) |
+| ` + "`type`" + ` | | ce_type of the command; ` + "`troupe.Call`" + `: the ambassador makes [the HTTP request that a saga's step names](ambassador.md#the-steps-of-a-saga); no other key is allowed |
 | ` + "`path`" + ` | ` + "`/`" + ` | where it is posted, behind ` + "`service-url`" + ` |
 | ` + "`success`" + ` | the type with ` + "`Done`" + ` behind it | ce_type of the success event |
 | ` + "`failure`" + ` | the type with ` + "`Refused`" + ` behind it | ce_type of the failure event |
