@@ -146,6 +146,9 @@ func TestTheMoveFromDebezium(t *testing.T) {
 		r := command("parked", "list", "--output", "json")
 		return strings.Contains(r.stdout, flow+".gone.events"), json.Unmarshal([]byte(r.stdout), &page)
 	})
+	r = command("parked", "discard", page.Rows[0].ID, "--topic", "another", "--dry-run")
+	require.Equal(t, 1, r.code, "it has no row of that topic")
+	require.Contains(t, r.stdout, "0 rows: discard would be")
 	r = command("parked", "discard", page.Rows[0].ID, "--actor", "ann", "--reason", "a test")
 	require.Equal(t, 0, r.code, r.stderr)
 	var table string

@@ -96,7 +96,7 @@ several, those marked † want it.
 | ` + "`GET /metrics`" + ` | Prometheus, see below |
 | ` + "`GET /parked`" + ` † | parked rows without payloads: ` + "`?topic=`, `?limit=` (50), `?after=`" + ` the page's ` + "`next`" + ` |
 | ` + "`POST /pause`, `POST /resume`" + ` | rows in flight are finished, then nothing more is read; the lease is kept, so no standby takes over. Only this process: it publishes after a restart |
-| ` + "`POST /parked/{id}/retry`" + ` † | body ` + "`" + `{"actor": "ann", "reason": "…"}` + "`" + `: tried again at once, in its old place |
+| ` + "`POST /parked/{id}/retry`" + ` † | body ` + "`" + `{"actor": "ann", "reason": "…"}` + "`" + `: tried again at once, in its old place. If rows of several topics are parked under the id: ` + "`?topic=`" + ` chooses one |
 | ` + "`POST /parked/{id}/discard`" + ` † | the same body, with a reason: never published; ` + "`troupe.outbox_repairs`" + ` keeps the row. If rows of several topics are parked under the id: ` + "`?topic=`" + ` |
 | ` + "`POST /replay`" + ` † | see below |
 | ` + "`GET /replay`, `DELETE /replay`" + ` † | its progress; ends it |

@@ -3,3 +3,4 @@ SELECT position, id, event_id, topic, order_key, status, attempts, max_attempts,
 FROM troupe.mapped_failures
 WHERE table_name = @table
   AND id = @id
+  AND (@topic::text = '' OR topic = @topic)
