@@ -46,7 +46,7 @@ published, and the table troupe.outbox_repairs keeps it with the operator's name
 		p.repairCommand(repair{name: "discard", short: "Give parked rows up for good", did: "discarded", check: admin.Actor.CheckReasoned,
 			long: `discard removes parked rows from the outbox for good; later rows of their keys are published.
 It needs a --reason. The table troupe.outbox_repairs keeps each with its payload.`,
-			one: desk.Desk.Discard, refuses: desk.Desk.CheckOneTopic, topic: desk.Desk.DiscardTopic,
+			one: desk.Desk.Discard, precheck: desk.Desk.CheckOneTopic, topic: desk.Desk.DiscardTopic, forGood: true,
 		}))
 	return cmd
 }
@@ -231,8 +231,9 @@ type repair struct {
 	name, short, long, did string
 	check                  func(admin.Actor) error
 	one                    repairing
-	refuses                func(desk.Desk, context.Context, desk.RowID) error // returns the error of one for a dry run; nil: one refuses no parked row
+	precheck               func(desk.Desk, context.Context, desk.RowID) error // returns the error of one for a dry run; nil: one refuses no parked row
 	topic                  func(desk.Desk, context.Context, string, admin.Actor) (int, error)
+	forGood                bool // all rows of a topic only with --all: ids from an empty variable of a shell are no ids
 }
 
 // declareBy adds the flags for the actor and the reason to a command.
@@ -257,23 +258,39 @@ func checkBy(by *admin.Actor, check func(admin.Actor) error) error {
 func (p Program) repairCommand(r repair) *cobra.Command {
 	var by admin.Actor
 	var topic string
-	var dryRun bool
+	var dryRun, all bool
+	topicAlone := "With a --topic and no id it takes all parked rows of that topic."
+	example := "--topic order.payment.commands"
+	if r.forGood {
+		topicAlone = "With a --topic and --all it takes all parked rows of that topic."
+		example += " --all"
+	}
 	cmd := &cobra.Command{
 		Use:   r.name + " ID…",
 		Short: r.short,
-		Long: r.long + "\nWith a --topic and no id it takes all parked rows of that topic; with both, the row of that topic that has the id. --dry-run only " +
-			"says how many they are.",
+		Long: r.long + "\n" + topicAlone + " With --topic and ids it acts on the rows of that topic with these ids. " +
+			"--dry-run lists the rows and changes nothing.",
 		Example: `  outbox-relay parked ` + r.name + ` 019aa6f0-7c1d-7d3a-9d0b-6f3b1c2d4e5f --reason 'ticket 4711'
-  outbox-relay parked ` + r.name + ` --topic order.payment.commands --reason 'ticket 4711' --dry-run`,
+  outbox-relay parked ` + r.name + ` ` + example + ` --reason 'ticket 4711' --dry-run`,
 	}
 	declareOne(cmd, parkedSettings...)
 	declareBy(cmd, &by)
-	cmd.Flags().StringVar(&topic, "topic", "", "all parked rows of this `topic`, or its row with the id")
+	cmd.Flags().StringVar(&topic, "topic", "", "all parked rows of this `topic`, or its rows with the ids")
+	if r.forGood {
+		cmd.Flags().BoolVar(&all, "all", false, "all parked rows of the topic")
+	}
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "say what would be done, and do nothing")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		var ids []uuid.UUID
 		var err error
-		if topic == "" || len(args) > 0 {
+		switch {
+		case all && len(args) > 0:
+			return usagef("--all with ids: use one or the other")
+		case all && topic == "":
+			return usagef("--all without --topic: want the topic whose parked rows are meant")
+		case r.forGood && topic != "" && !all && len(args) == 0:
+			return usagef("no id: want one or more, or --all for all parked rows of %s", topic)
+		case topic == "" || len(args) > 0:
 			if ids, err = parseIDs(args); err != nil {
 				return err
 			}
@@ -350,8 +367,8 @@ func (p Program) wouldRepair(ctx context.Context, on asked, r repair, topic stri
 		if one == nil && row.Status != desk.Parked {
 			one = fmt.Errorf("%s is %s, and %w", of.ID, row.Status, desk.ErrNotParked)
 		}
-		if one == nil && r.refuses != nil {
-			one = r.refuses(on.Desk, ctx, of)
+		if one == nil && r.precheck != nil {
+			one = r.precheck(on.Desk, ctx, of)
 		}
 		if one == nil {
 			page.Rows = append(page.Rows, row)

@@ -22,6 +22,19 @@ func TestARowOfOneTopicIsDiscardedByItsID(t *testing.T) {
 		require.Equal(t, 1, r.code, more)
 		require.Contains(t, r.stderr, "a.b.commands, a.b.dlq", more)
 	}
+	for name, c := range map[string]struct {
+		args []string
+		want string
+	}{
+		"no id":              {[]string{"--topic", "a.b.dlq"}, "--all"},
+		"ids and all":        {[]string{someID, "--topic", "a.b.dlq", "--all"}, "one or the other"},
+		"all without topic":  {[]string{"--all"}, "--all without --topic"},
+		"no id of a dry run": {[]string{"--topic", "a.b.dlq", "--dry-run"}, "--all"},
+	} {
+		r := run(t, environ, append([]string{"parked", "discard", "--actor", "ann", "--reason", "ticket 4711"}, c.args...)...)
+		require.Equal(t, 2, r.code, name)
+		require.Contains(t, r.stderr, c.want, name)
+	}
 	discard = append(discard, "--topic", "a.b.dlq")
 	r := run(t, environ, append(discard, "--dry-run")...)
 	require.Equal(t, 0, r.code, r.stderr)
@@ -32,4 +45,8 @@ func TestARowOfOneTopicIsDiscardedByItsID(t *testing.T) {
 	require.Contains(t, r.stdout, "a.b.dlq: discarded")
 	require.Equal(t, 1, count(t, conn, "SELECT count(*) FROM troupe.outbox WHERE topic = 'a.b.commands'"))
 	require.Equal(t, 1, count(t, conn, "SELECT count(*) FROM troupe.outbox"))
+
+	r = run(t, environ, "parked", "discard", "--topic", "a.b.commands", "--all", "--actor", "ann", "--reason", "ticket 4711")
+	require.Equal(t, 0, r.code, r.stderr)
+	require.Equal(t, 0, count(t, conn, "SELECT count(*) FROM troupe.outbox"))
 }

@@ -18,7 +18,7 @@ import (
 var (
 	ErrNotParked = errors.New("not parked")
 	ErrNoFailure = errors.New("no failed row")
-	ErrSeveral   = errors.New("the id of parked rows of several topics")
+	ErrSeveral   = errors.New("several topics have a parked row with this id: give the topic too (--topic, or ?topic=)")
 )
 
 // A Repaired identifies a row on which an action was done.
@@ -46,30 +46,30 @@ type RowID struct {
 
 // Retry lets a parked row be tried again at once, at its place in the order of its key. The error wraps ErrNotParked if the
 // row is not parked.
-func (d Desk) Retry(ctx context.Context, of RowID, by admin.Actor) (Repaired, error) {
-	return d.one(ctx, retrying, of, by)
+func (d Desk) Retry(ctx context.Context, row RowID, by admin.Actor) (Repaired, error) {
+	return d.one(ctx, retrying, row, by)
 }
 
 // Discard removes a parked row from the outbox permanently, and the rows that wait behind it are published. A table with a
 // mapping keeps its row; the relay deletes its own copy. Discard requires a reason. The record of it keeps the row. The error
 // wraps ErrNotParked if the row is not parked. It wraps ErrSeveral if rows of several topics are parked under the id, as the copy of a dead
-// letter and a redrive of it may be, and of has no topic.
-func (d Desk) Discard(ctx context.Context, of RowID, by admin.Actor) (Repaired, error) {
-	done, err := d.one(ctx, discarding, of, by)
+// letter and a redrive of it may be, and row has no topic.
+func (d Desk) Discard(ctx context.Context, row RowID, by admin.Actor) (Repaired, error) {
+	done, err := d.one(ctx, discarding, row, by)
 	if errors.Is(err, ErrNotParked) {
-		err = cmp.Or(d.CheckOneTopic(ctx, of), err)
+		err = cmp.Or(d.CheckOneTopic(ctx, row), err)
 	}
 	return done, err
 }
 
 // CheckOneTopic returns an error that wraps ErrSeveral if Discard would refuse a row because rows of several topics are parked under its id.
-func (d Desk) CheckOneTopic(ctx context.Context, of RowID) error {
-	if d.mapped() || of.Topic != "" {
+func (d Desk) CheckOneTopic(ctx context.Context, row RowID) error {
+	if d.mapped() || row.Topic != "" {
 		return nil
 	}
-	topics, err := all(ctx, d.DB, listTopics, pgx.NamedArgs{"id": [16]byte(of.ID)}, pgx.RowTo[string])
+	topics, err := all(ctx, d.DB, listTopics, pgx.NamedArgs{"id": [16]byte(row.ID)}, pgx.RowTo[string])
 	if err == nil && len(topics) > 1 {
-		err = fmt.Errorf("%[1]s is %[2]w: %[3]s: name the topic too: outbox-relay parked discard %[1]s --topic TOPIC", of.ID, ErrSeveral, strings.Join(topics, ", "))
+		err = fmt.Errorf("%s: %w: %s", row.ID, ErrSeveral, strings.Join(topics, ", "))
 	}
 	return err
 }
@@ -85,16 +85,16 @@ func (d Desk) DiscardTopic(ctx context.Context, topic string, by admin.Actor) (i
 	return d.many(ctx, discarding, topic, by)
 }
 
-func (d Desk) one(ctx context.Context, a action, of RowID, by admin.Actor) (Repaired, error) {
+func (d Desk) one(ctx context.Context, a action, row RowID, by admin.Actor) (Repaired, error) {
 	if err := a.check(by); err != nil {
 		return Repaired{}, err
 	}
-	done, err := d.act(ctx, a, by, pgx.NamedArgs{"id": [16]byte(of.ID), "topic": of.Topic, "rows": 1})
+	done, err := d.act(ctx, a, by, pgx.NamedArgs{"id": [16]byte(row.ID), "topic": row.Topic, "rows": 1})
 	switch {
 	case err != nil:
 		return Repaired{}, err
 	case len(done) == 0:
-		return Repaired{}, fmt.Errorf("%s is %w: perhaps it was published or discarded meanwhile; see outbox-relay parked list", of.ID, ErrNotParked)
+		return Repaired{}, fmt.Errorf("%s is %w: perhaps it was published or discarded meanwhile; see outbox-relay parked list", row.ID, ErrNotParked)
 	}
 	return done[0], nil
 }
