@@ -39,13 +39,13 @@ func Starts(ctx context.Context, client *kgo.Client, topics ...string) (map[stri
 
 // Since returns the offset of the first message of each partition whose time is at or after a time. A partition without such a message
 // has the end of its log. That end is read before the messages are looked for, so a message that arrives in the meantime is not passed
-// over. Errors are reported as [kadm.Client.ListOffsetsAfterMilli] reports them: with an error of some brokers, it returns the offsets of the
+// over. A partition that is added in the meantime has its start. Errors are reported as [kadm.Client.ListOffsetsAfterMilli] reports them: with an error of some brokers, it returns the offsets of the
 // others.
 func Since(ctx context.Context, client *kgo.Client, at time.Time, topics ...string) (kadm.ListedOffsets, error) {
 	admin := kadm.NewClient(client)
-	ends, unknown := admin.ListEndOffsets(ctx, topics...)
-	if unknown != nil && len(ends) == 0 {
-		return nil, unknown
+	ends, endsErr := admin.ListEndOffsets(ctx, topics...)
+	if endsErr != nil && len(ends) == 0 {
+		return nil, endsErr
 	}
 	listed, err := admin.ListOffsetsAfterMilli(ctx, at.UnixMilli(), topics...)
 	for topic, partitions := range listed {
@@ -56,13 +56,15 @@ func Since(ctx context.Context, client *kgo.Client, at time.Time, topics ...stri
 			switch end, known := ends.Lookup(topic, partition); {
 			case known:
 				l.Offset, l.Err = min(l.Offset, end.Offset), end.Err
-			case unknown != nil: // the partition's broker did not answer the first time
-				l.Err = unknown
+			case endsErr != nil: // the partition's broker did not answer the first time
+				l.Err = endsErr
+			default: // the partition was added in the meantime: it begins at its start
+				l.Offset = 0
 			}
 			partitions[partition] = l
 		}
 	}
-	return listed, cmp.Or(err, unknown)
+	return listed, cmp.Or(err, endsErr)
 }
 
 func places(listed kadm.ListedOffsets, err error) (map[string]map[int32]Place, error) {

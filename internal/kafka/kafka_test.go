@@ -3,10 +3,12 @@ package kafka_test
 import (
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -105,4 +107,31 @@ func TestAMessageThatArrivesWhileOffsetsAreListedIsNotPassedOver(t *testing.T) {
 	first, found := listed.Lookup(topic, 0)
 	require.True(t, found)
 	require.Zero(t, first.Offset)
+}
+
+// A partition is added while offsets are listed. Its messages are not passed over, though the first of them is there before its end is read.
+func TestAPartitionThatIsAddedWhileOffsetsAreListedBeginsAtItsStart(t *testing.T) {
+	c, topic := client(t), testkit.Flow(t)+".payment.events"
+	require.NoError(t, kafka.Provision(t.Context(), c, kafka.Topic{Name: topic, Partitions: 1}))
+	const metadataAge = 10 * time.Millisecond
+	var once sync.Once
+	lists, err := kafka.NewClient(testkit.Kafka(t), kgo.MetadataMinAge(metadataAge), kgo.WithHooks(arriving{func() {
+		once.Do(func() {
+			began := time.Now()
+			_, err := kadm.NewClient(c).UpdatePartitions(t.Context(), 2, topic)
+			require.NoError(t, err)
+			written, err := kafka.NewClient(testkit.Kafka(t), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+			require.NoError(t, err)
+			defer written.Close()
+			require.NoError(t, written.ProduceSync(t.Context(), &kgo.Record{Topic: topic, Partition: 1, Value: []byte("{}")}).FirstErr())
+			testkit.Wait(t, "the cached metadata to be old", func() (bool, error) { return time.Since(began) > metadataAge, nil })
+		})
+	}}))
+	require.NoError(t, err)
+	t.Cleanup(lists.Close)
+	listed, err := kafka.Since(t.Context(), lists, time.Now().Add(time.Hour), topic)
+	require.NoError(t, err)
+	added, found := listed.Lookup(topic, 1)
+	require.True(t, found)
+	require.Zero(t, added.Offset)
 }
