@@ -19,10 +19,11 @@ type SQLTx interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
 
-var errNoTransaction = errors.New("outbox: a *sql.DB is no transaction: its entries would be published although your own rows are rolled back; call BeginTx")
+var errNoTransaction = errors.New("outbox: a *sql.DB or a *sql.Conn is no transaction: its entries would be published although your own rows are rolled back; call BeginTx")
 
 // WriteSQL is Write for a transaction of database/sql: of pgx's stdlib, of lib/pq, or the *sql.Tx that package sqltx gives to a
-// participant's handler. It refuses a *sql.DB. It cannot check other values: tx must be a transaction.
+// participant's handler. It refuses a *sql.DB and a *sql.Conn. It cannot check other values: tx must be a
+// transaction. A service with a participant should call WriteSQL of the participant's Outbox, which checks the entries against the flow.
 //
 //	transaction                           statements
 //	of the service's own *sql.DB          one for up to 100 entries, and one for the notification if it is due
@@ -32,7 +33,7 @@ var errNoTransaction = errors.New("outbox: a *sql.DB is no transaction: its entr
 // With lib/pq each statement is two round trips, unless the connection sets binary_parameters.
 func (o *Outbox) WriteSQL(ctx context.Context, tx SQLTx, entries ...Entry) error {
 	switch tx := tx.(type) {
-	case *sql.DB:
+	case *sql.DB, *sql.Conn:
 		return errNoTransaction
 	case *sql.Tx:
 		if under, ok := sqlconn.Pgx(tx); ok {

@@ -97,6 +97,10 @@ func TestRollbackLeavesNothing(t *testing.T) {
 	require.NoError(t, tx.Rollback())
 	require.Empty(t, stored(t, pool))
 	require.ErrorContains(t, box.WriteSQL(t.Context(), db, outbox.Entry{Topic: "t", Type: "T"}), "no transaction")
+	conn, err := db.Conn(t.Context())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	require.ErrorContains(t, box.WriteSQL(t.Context(), conn, outbox.Entry{Topic: "t", Type: "T"}), "no transaction")
 	require.Empty(t, stored(t, pool))
 }
 
