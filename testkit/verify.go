@@ -21,7 +21,7 @@ func VerifyFlow(t testing.TB, services ...flow.Declaration) {
 }
 
 // InFlow returns the declaration of a service, moved to the stage's own flow: its hop, and every topic of its flow, get the flow
-// of Hop. Pass the result to flow.New in StageConfig.Handlers, with Config.Hop as the name of the declared hop. Topics of other flows
+// of Hop. Pass the result to flow.New in StageConfig.Handlers, with StageConfig.Hop as the name of the declared hop. Topics of other flows
 // do not change.
 func (s *Stage) InFlow(declared flow.Declaration) flow.Declaration {
 	s.t.Helper()
