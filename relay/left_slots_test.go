@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/troupe-go/troupe/internal/admin/doctor"
 	"github.com/troupe-go/troupe/internal/devstack"
 	"github.com/troupe-go/troupe/relay"
 	"github.com/troupe-go/troupe/testkit"
@@ -233,6 +234,14 @@ func TestALostFormerSlotOfAMappedTableIsNamed(t *testing.T) {
 	waitUnready(t, r, "public.outbox", "troupe_first", "is lost", "max_slot_wal_keep_size", lsn,
 		"SELECT pg_drop_replication_slot('troupe_first')")
 	require.Contains(t, r.Status().LastError, "is lost")
+	examined, err := doctor.Examine(t.Context(), doctor.Config{
+		Database: s.pool.Config().ConnConfig, Parts: []doctor.Part{doctor.MappedRelay}, Limit: 2 * time.Minute,
+	})
+	require.NoError(t, err)
+	n := slices.IndexFunc(examined.Findings, func(f doctor.Finding) bool { return strings.HasPrefix(f.Found, "troupe_first is lost") })
+	require.GreaterOrEqual(t, n, 0, examined.Findings)
+	require.Contains(t, examined.Findings[n].Remedy, "SELECT pg_drop_replication_slot('troupe_first')", "check gives the remedy of the relay")
+	require.Contains(t, examined.Findings[n].Remedy, "public.outbox")
 	s.exec("SELECT pg_drop_replication_slot('troupe_first')")
 	s.waitTable(r)
 	s.insertEvent("order", "k", "2")

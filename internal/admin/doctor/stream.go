@@ -69,6 +69,7 @@ func (e *examination) standbys(ctx context.Context, conn *pgx.Conn) {
 
 // unread reports slots of this database that have no reader and retain the log, or that have lost it.
 func (e *examination) unread(ctx context.Context, conn *pgx.Conn) {
+	streamed := slotsOfMappedTables(ctx, conn)
 	rows, err := conn.Query(ctx, `
 		SELECT slot_name, coalesce(wal_status, ''), `+pg.InvalidationSQL+`,
 		       coalesce(pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn), 0)::bigint
@@ -81,7 +82,13 @@ func (e *examination) unread(ctx context.Context, conn *pgx.Conn) {
 	_, err = pgx.ForEachRow(rows, []any{&name, &status, &invalidation, &held}, func() error {
 		if status == "lost" {
 			cause, remedy := pg.Invalidation(invalidation)
-			e.Warn("slots", name+" is lost: "+cause, "start the relay, which creates it again and publishes the rows in the table; "+remedy)
+			restart := "start the relay, which creates it again and publishes the rows in the table"
+			if table := streamed[name]; table != "" {
+				restart = fmt.Sprintf("start the relay of %s, which creates it again and publishes the rows that the table still holds. Rows that the table "+
+					"no longer holds may be lost: compare the topics with the records of the service. A relay that is configured with another slot "+
+					"is not ready until this one is dropped: SELECT pg_drop_replication_slot(%s)", plain.Line(table, 130), literal(name))
+			}
+			e.Warn("slots", name+" is lost: "+cause, restart+"; "+remedy)
 			return nil
 		}
 		e.Warn("slots", fmt.Sprintf("slot %s has no reader, and it keeps %d MB of the log", name, held>>20),
@@ -91,6 +98,24 @@ func (e *examination) unread(ctx context.Context, conn *pgx.Conn) {
 	if err != nil {
 		e.Warn("slots", err.Error(), "let this role read pg_replication_slots")
 	}
+}
+
+// slotsOfMappedTables returns the tables with a mapping by the slots from which they were streamed last. It returns none if the role cannot
+// read them: then no relay of the role streams such a table.
+func slotsOfMappedTables(ctx context.Context, conn *pgx.Conn) map[string]string {
+	rows, err := conn.Query(ctx, "SELECT slot, name FROM troupe.mapped_tables WHERE slot <> '' ORDER BY updated_at")
+	if err != nil {
+		return nil
+	}
+	tables := make(map[string]string)
+	var slot, table string
+	if _, err := pgx.ForEachRow(rows, []any{&slot, &table}, func() error {
+		tables[slot] = table
+		return nil
+	}); err != nil {
+		return nil
+	}
+	return tables
 }
 
 func (e *examination) owner(ctx context.Context, conn *pgx.Conn) {
@@ -105,23 +130,32 @@ func (e *examination) owner(ctx context.Context, conn *pgx.Conn) {
 
 // partitionOwners warns of partitions that do not belong to the owner of the outbox: relays of earlier versions left them with their own role.
 func (e *examination) partitionOwners(ctx context.Context, conn *pgx.Conn) {
+	const shown = 10 // statements
 	var others int
-	var roles, first, owner string
+	var roles, owner string
+	var names []string // in SQL, with their schemas
 	err := conn.QueryRow(ctx, `
 		SELECT count(*), coalesce(string_agg(DISTINCT pg_get_userbyid(c.relowner)::text, ', '), ''),
-		       coalesce(min(c.relname::text), ''), coalesce(min(pg_get_userbyid(o.relowner)::text), '')
+		       coalesce((array_agg(format('%I.%I', n.nspname, c.relname) ORDER BY c.relname))[1:$1], '{}'),
+		       coalesce(min(pg_get_userbyid(o.relowner)::text), '')
 		FROM pg_class o
 		JOIN pg_inherits i ON i.inhparent = o.oid
 		JOIN pg_class c ON c.oid = i.inhrelid AND c.relowner <> o.relowner
-		WHERE o.oid = 'troupe.outbox'::regclass`).Scan(&others, &roles, &first, &owner)
+		JOIN pg_namespace n ON n.oid = c.relnamespace
+		WHERE o.oid = 'troupe.outbox'::regclass`, shown).Scan(&others, &roles, &names, &owner)
 	if err != nil || others == 0 {
 		return
 	}
 	to := pgx.Identifier{owner}.Sanitize()
-	e.Warn("partitions", fmt.Sprintf("%d of troupe.outbox do not belong to its owner %s, but to %s: the owner cannot change the table, and DROP OWNED BY "+
-		"for such a role drops partitions with rows that are not published", others, plain.Line(owner, 63), plain.Line(roles, 300)),
-		fmt.Sprintf("for each one, such as %s, as a superuser or a member of both roles: ALTER TABLE %s OWNER TO %s",
-			plain.Line(first, 63), pgx.Identifier{"troupe", first}.Sanitize(), to))
+	remedy := "as a superuser or a member of both roles:"
+	for _, name := range names {
+		remedy += fmt.Sprintf("\nALTER TABLE %s OWNER TO %s;", name, to)
+	}
+	if more := others - len(names); more > 0 {
+		remedy += fmt.Sprintf("\nand %d more: repeat the check", more)
+	}
+	e.Warn("partitions", fmt.Sprintf("partitions of troupe.outbox that another role than its owner %s owns: %d, of %s: the owner cannot change the table, and "+
+		"DROP OWNED BY for such a role drops partitions with rows that are not published", plain.Line(owner, 63), others, plain.Line(roles, 300)), remedy)
 }
 
 func (e *examination) outbox(ctx context.Context, conn *pgx.Conn) {
