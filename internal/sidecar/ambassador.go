@@ -96,7 +96,7 @@ func ambassadorFileSchema() object {
 		"items": object{
 			"type": "object", "required": []string{"type"}, "additionalProperties": false,
 			"dependentRequired": object{"next-topic": []string{"next-type"}, "next-type": []string{"next-topic"}},
-			"if":                object{"properties": object{"type": object{"const": ambassador.Call{}.MessageType()}}},
+			"if":                object{"required": []string{"type"}, "properties": object{"type": object{"const": (ambassador.Call{}).MessageType()}}},
 			"then":              object{"maxProperties": 1},
 			"properties": object{
 				"type":       described("ce_type of the command; troupe.Call: the ambassador makes the HTTP request that a saga's step names; no other key is allowed"),
