@@ -78,6 +78,9 @@ func printLetter(w io.Writer, l *repair.Letter) {
 	if len(l.History) > 0 {
 		_, _ = fmt.Fprintln(w, "\nhistory")
 	}
+	if l.Earlier {
+		_, _ = fmt.Fprintln(w, "  earlier actions are not shown")
+	}
 	for _, a := range l.History {
 		_, _ = fmt.Fprintf(w, "  %s  %s by %s (role %s)", stamp(a.At), a.Action, oneLine(a.Actor, 200), oneLine(a.Role, 63))
 		if a.Reason != "" {

@@ -168,12 +168,12 @@ func newRebuildList() *cobra.Command {
 				return err
 			}
 			defer pool.Close()
-			all, err := rebuilds.Desk{Pool: pool}.List(cmd.Context())
+			all, more, err := rebuilds.Desk{Pool: pool}.List(cmd.Context())
 			if err != nil {
 				return failed(err)
 			}
 			if f.output.forPrograms() {
-				return f.output.encode(cmd.OutOrStdout(), map[string]any{"rebuilds": all})
+				return f.output.encode(cmd.OutOrStdout(), map[string]any{"rebuilds": all, "more": more})
 			}
 			if len(all) == 0 {
 				_, err := fmt.Fprintln(cmd.OutOrStdout(), "No rebuilds.")
@@ -183,7 +183,11 @@ func newRebuildList() *cobra.Command {
 			for _, r := range all {
 				t.row(fmt.Sprint(r.ID), r.State(), stamp(r.StartedAt), oneLine(strings.Join(r.Handlers, ", "), 80), stamp(r.From), progressOf(r))
 			}
-			return t.print(cmd.OutOrStdout())
+			if err := t.print(cmd.OutOrStdout()); err != nil || !more {
+				return err
+			}
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), "Older rebuilds are not listed.")
+			return err
 		},
 	}
 	f.declare(cmd)
@@ -251,6 +255,9 @@ func newRebuildShow() *cobra.Command {
 			}
 			if err := t.print(w); err != nil {
 				return err
+			}
+			if left := r.Partitions - len(partitions); left > 0 {
+				fmt.Fprintf(w, "%s not listed.\n", counted(left, "more partition is", "more partitions are"))
 			}
 			fmt.Fprintln(w)
 			t = newTable(w, "AT", "ACTOR", "ACTION", "CHANGE", "REASON")

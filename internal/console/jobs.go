@@ -27,7 +27,7 @@ func (d *databaseFacts) readJobs(ctx context.Context, s *source, now time.Time) 
 			d.Late = append(d.Late, r)
 		}
 	}
-	list, err := rebuildRows(ctx, rebuilds.Desk{Pool: s.Pool})
+	list, _, err := rebuildRows(ctx, rebuilds.Desk{Pool: s.Pool})
 	if err != nil {
 		return err
 	}

@@ -57,9 +57,9 @@ func TestOddValuesOfAServiceHideNoPage(t *testing.T) {
 	}
 }
 
-// TestRecordsOfAPersonFillNoMemory: the roles of people write the records of actions, which no program deletes before their time, and the console
-// lists all of them.
-func TestRecordsOfAPersonFillNoMemory(t *testing.T) {
+// TestRecordsOfAnOperatorFillNoMemory: operators' roles write the records of operators' actions, which no program deletes before their time, and the
+// console lists all of them.
+func TestRecordsOfAnOperatorFillNoMemory(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	const long = "repeat('x', 20000000)"

@@ -16,9 +16,13 @@ type rebuildsOf struct {
 	Database string       `json:"database"`
 	Error    string       `json:"error,omitempty"`
 	Rebuilds []rebuildRow `json:"rebuilds"`
+	More     bool         `json:"more"` // there are older ones
 }
 
-// A rebuildRow is a rebuild with its state. Open has its partitions while it has not finished.
+// openShown limits the partitions of all rebuilds on one page.
+const openShown = 2000
+
+// A rebuildRow is a rebuild with its state. Open has its partitions while it has not finished, or the first of them: Partitions counts all.
 type rebuildRow struct {
 	rebuilds.Rebuild
 	State string         `json:"state"`
@@ -58,8 +62,8 @@ func readRebuilds(ctx context.Context, a *ask) (any, error) {
 	for i, s := range sources {
 		all.Go(func() {
 			one := rebuildsOf{Database: s.Name}
-			rows, err := rebuildRows(ctx, rebuilds.Desk{Pool: s.Pool})
-			if one.Rebuilds = orEmpty(rows); err != nil {
+			rows, more, err := rebuildRows(ctx, rebuilds.Desk{Pool: s.Pool})
+			if one.Rebuilds, one.More = orEmpty(rows), more; err != nil {
 				one.Error = err.Error()
 			}
 			f.Databases[i] = one
@@ -70,23 +74,33 @@ func readRebuilds(ctx context.Context, a *ask) (any, error) {
 }
 
 // rebuildRows returns the newest rebuilds. Each group has at most one that has not finished: only those are read with their partitions.
-func rebuildRows(ctx context.Context, desk rebuilds.Desk) (rows []rebuildRow, err error) {
-	list, err := desk.List(ctx)
+func rebuildRows(ctx context.Context, desk rebuilds.Desk) (rows []rebuildRow, more bool, err error) {
+	list, more, err := desk.List(ctx)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
+	shown := 0
 	for _, r := range list {
 		row := rebuildRow{Rebuild: r, State: r.State(), Open: []partitionRow{}}
-		if r.FinishedAt == nil {
-			_, partitions, _, err := desk.Show(ctx, r.ID)
+		if r.FinishedAt == nil && shown < openShown {
+			partitions, err := desk.Partitions(ctx, r.ID, openShown-shown)
 			if err != nil {
-				return rows, err
+				return rows, more, err
 			}
 			for _, p := range partitions {
 				row.Open = append(row.Open, partitionRow{p, p.State()})
 			}
+			shown += len(partitions)
 		}
 		rows = append(rows, row)
 	}
-	return rows, nil
+	return rows, more, nil
+}
+
+// Unshown returns the number of partitions that Open leaves out.
+func (r rebuildRow) Unshown() int {
+	if r.FinishedAt != nil {
+		return 0
+	}
+	return max(r.Partitions-len(r.Open), 0)
 }

@@ -44,7 +44,7 @@ var ownSizes = strings.Fields("answers saga_stash joins join_parts outbox_posts 
 
 var operators = []grants.Part{grants.Operator, grants.SagaOperator, grants.RelayOperator}
 
-// anySizeOfOperators is anySize for the roles of people.
+// anySizeOfOperators is anySize for operators' roles.
 var anySizeOfOperators = map[string]string{
 	"sagas.key":                  anySize["sagas.key"],
 	"sagas.state":                anySize["sagas.state"],
@@ -65,7 +65,7 @@ var anySizeOfOperators = map[string]string{
 
 const ofARow = "a row of the outbox, or of a table with a mapping; no list reads more than the beginning of its topic"
 
-// TestNoOperatorWritesAValueOfAnySize: the console lists all actions of people, and participants read the rebuilds that a person starts. One such
+// TestNoOperatorWritesAValueOfAnySize: the console lists the actions of all operators, and participants read the rebuilds that an operator starts. One such
 // row would end them, and only the owner may delete it.
 func TestNoOperatorWritesAValueOfAnySize(t *testing.T) {
 	t.Parallel()
@@ -78,7 +78,7 @@ func TestNoOperatorWritesAValueOfAnySize(t *testing.T) {
 func TestNoServiceWritesAValueOfAnySize(t *testing.T) {
 	t.Parallel()
 	requireSizes(t, anySize, ownSizes, slices.DeleteFunc(grants.Parts(), func(part grants.Part) bool {
-		return part == grants.Watch || part == grants.Viewer || slices.Contains(operators, part) // a database of its own, and people
+		return part == grants.Watch || part == grants.Viewer || slices.Contains(operators, part) // a database of its own, roles that only read, and operators
 	}))
 }
 

@@ -96,7 +96,7 @@ CREATE TABLE troupe.repairs (
   payload_before bytea,                                      -- this and payload_after of an edit
   payload_after  bytea,
   CHECK (reason <> '' OR action IN ('redrive', 'retry')),
-  -- As dead_letters_size, with an actor and a reason.
+  -- The limits of dead_letters, plus room for actor and reason.
   CONSTRAINT repairs_size CHECK (
     octet_length(actor)::bigint + octet_length(reason) + octet_length(consumer_group) + octet_length(topic) <= 131072
     AND octet_length(payload_before) <= 104857600 AND octet_length(payload_after) <= 104857600)

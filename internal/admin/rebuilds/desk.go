@@ -29,7 +29,7 @@ type Rebuild struct {
 	ID          int64      `json:"id"`
 	Group       string     `json:"group"`
 	Generation  int        `json:"generation"`
-	Handlers    []string   `json:"handlers"`
+	Handlers    []string   `json:"handlers"` // of List: at most 100
 	From        time.Time  `json:"from"`
 	Emit        bool       `json:"emit"`
 	StartedAt   time.Time  `json:"started_at"`
@@ -91,7 +91,8 @@ const next = `CASE WHEN p.until IS NOT NULL THEN
   greatest(least(CASE WHEN l.topic_id = p.topic_id THEN l.watermark + 1 ELSE p.until END, p.until), p.from_offset) END`
 
 const listRebuilds = `
-SELECT r.id, r.consumer_group, r.generation, r.handlers, r.from_time, r.emit, r.started_at, r.cancelled_at, r.finished_at,
+SELECT r.id, r.consumer_group, r.generation,
+       CASE WHEN @id <> 0 THEN r.handlers ELSE ARRAY(SELECT left(name, 500) FROM unnest(r.handlers[1:100]) AS name) END, r.from_time, r.emit, r.started_at, r.cancelled_at, r.finished_at,
        count(p.topic), count(p.until),
        coalesce(sum(CASE WHEN r.cancelled_at IS NOT NULL THEN p.from_offset WHEN r.finished_at IS NULL THEN ` + next + ` ELSE greatest(p.until, p.from_offset) END - p.from_offset), 0)::bigint,
        coalesce(sum(greatest(p.until, p.from_offset) - p.from_offset), 0)::bigint
@@ -101,19 +102,19 @@ LEFT JOIN troupe.leases AS l ON l.consumer_group = r.consumer_group AND l.topic 
 WHERE @id::bigint = 0 OR r.id = @id
 GROUP BY r.id
 ORDER BY r.id DESC
-LIMIT 200`
+LIMIT 201`
 
-func (d Desk) read(ctx context.Context, id int64) ([]Rebuild, error) {
+func (d Desk) read(ctx context.Context, id int64) (all []Rebuild, more bool, err error) {
 	rows, err := d.Pool.Query(ctx, listRebuilds, pg.Args{"id": id})
 	if err != nil {
-		return nil, admin.Explain(err, rightsPage)
+		return nil, false, admin.Explain(err, rightsPage)
 	}
-	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Rebuild])
-	return all, admin.Explain(err, rightsPage)
+	all, more, err = admin.Collect(rows, 200, pgx.RowToStructByPos[Rebuild])
+	return all, more, admin.Explain(err, rightsPage)
 }
 
-// List returns the newest 200 rebuilds, the newest first.
-func (d Desk) List(ctx context.Context) ([]Rebuild, error) { return d.read(ctx, 0) }
+// List returns the newest 200 rebuilds, the newest first, or fewer if they have admin.PageBytes before. more reports whether there are older ones.
+func (d Desk) List(ctx context.Context) (all []Rebuild, more bool, err error) { return d.read(ctx, 0) }
 
 // A Change is an action of an operator on a rebuild. Change describes it.
 type Change struct {
@@ -125,18 +126,38 @@ type Change struct {
 	Change string    `json:"change"`
 }
 
-// Show returns a rebuild with its partitions and its changes.
+// mostPartitions limits the partitions that Show returns. Rebuild.Partitions counts all.
+const mostPartitions = 10_000
+
+// Show returns a rebuild with its partitions, and its last 20 changes, the latest first. It returns fewer than 10,000 partitions if they have
+// admin.PageBytes before.
 func (d Desk) Show(ctx context.Context, id int64) (r Rebuild, partitions []Partition, changes []Change, err error) {
-	all, err := d.read(ctx, id)
+	all, _, err := d.read(ctx, id)
 	switch {
 	case err != nil:
 		return r, nil, nil, err
 	case len(all) == 0:
 		return r, nil, nil, fmt.Errorf("rebuild %d: %w", id, ErrNotFound)
 	}
-	r = all[0]
+	if partitions, err = d.Partitions(ctx, id, mostPartitions); err != nil {
+		return all[0], nil, nil, err
+	}
 	rows, err := d.Pool.Query(ctx, `
-SELECT p.topic, p.partition, p.from_offset, `+next+`, p.until, coalesce(l.owner, ''),
+SELECT at, left(actor, 200), role, action, left(reason, 2000), left(change, 2000)
+FROM troupe.rebuild_changes
+WHERE rebuild = @id
+ORDER BY position DESC
+LIMIT 20`, pg.Args{"id": id})
+	if err == nil {
+		changes, err = pgx.CollectRows(rows, pgx.RowToStructByPos[Change])
+	}
+	return all[0], partitions, changes, admin.Explain(err, rightsPage)
+}
+
+// Partitions returns the first partitions of a rebuild: at most limit of them, and fewer if they have admin.PageBytes before.
+func (d Desk) Partitions(ctx context.Context, id int64, limit int) ([]Partition, error) {
+	rows, err := d.Pool.Query(ctx, `
+SELECT left(p.topic, 249), p.partition, p.from_offset, `+next+`, p.until, left(coalesce(l.owner, ''), 500),
        (SELECT count(*) FROM troupe.held AS h WHERE h.consumer_group = r.consumer_group AND h.topic = p.topic AND h.partition = p.partition),
        waits.letters
 FROM troupe.rebuilds AS r
@@ -144,18 +165,13 @@ CROSS JOIN troupe.unsettled_letters(r.consumer_group) AS waits (letters)
 JOIN troupe.rebuild_partitions AS p ON p.rebuild = r.id
 LEFT JOIN troupe.leases AS l ON l.consumer_group = r.consumer_group AND l.topic = p.topic AND l.partition = p.partition
 WHERE r.id = @id
-ORDER BY p.topic, p.partition`, pg.Args{"id": id})
-	if err == nil {
-		partitions, err = pgx.CollectRows(rows, pgx.RowToStructByPos[Partition])
+ORDER BY p.topic, p.partition
+LIMIT @limit`, pg.Args{"id": id, "limit": limit})
+	if err != nil {
+		return nil, admin.Explain(err, rightsPage)
 	}
-	if err == nil {
-		rows, err = d.Pool.Query(ctx, `
-SELECT at, actor, role, action, reason, change FROM troupe.rebuild_changes WHERE rebuild = @id ORDER BY position DESC`, pg.Args{"id": id})
-	}
-	if err == nil {
-		changes, err = pgx.CollectRows(rows, pgx.RowToStructByPos[Change])
-	}
-	return r, partitions, changes, admin.Explain(err, rightsPage)
+	partitions, _, err := admin.Collect(rows, limit, pgx.RowToStructByPos[Partition])
+	return partitions, admin.Explain(err, rightsPage)
 }
 
 // ErrWaits is wrapped by the error about a rebuild of which partitions would wait.

@@ -41,7 +41,7 @@ func (d *Desk) Batches(ctx context.Context, limit int) ([]UnreadableBatch, error
 		SELECT `+batchColumns+`, coalesce(r.actor, ''), coalesce(r.role, ''), coalesce(r.reason, '')
 		FROM troupe.unreadable_batches AS b
 		LEFT JOIN LATERAL (
-		  SELECT actor, role, reason
+		  SELECT left(actor, 200) AS actor, role, left(reason, 2000) AS reason
 		  FROM troupe.repairs
 		  WHERE message_id = b.topic_id || '/' || b.partition || '/' || b."offset" AND action = @action AND consumer_group = b.consumer_group
 		  ORDER BY position DESC

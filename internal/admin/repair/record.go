@@ -29,7 +29,7 @@ func notOpen(ctx context.Context, tx pgx.Tx, id uuid.UUID, status Status) error 
 	var actor string
 	var at time.Time
 	err := tx.QueryRow(ctx, `
-		SELECT actor, at
+		SELECT left(actor, 200), at
 		FROM troupe.repairs
 		WHERE dead_letter_id = $1 AND action IN ('redrive', 'discard')
 		ORDER BY position DESC

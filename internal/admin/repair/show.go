@@ -17,7 +17,8 @@ type Letter struct {
 	BadHeaders string   `json:"bad_headers,omitempty"`    // the reason why they cannot be read
 	Payload    Payload  `json:"payload"`                  // the original one
 	Edit       *Payload `json:"edited_payload,omitempty"` // sent instead by a redrive
-	History    []Action `json:"history"`                  // oldest first
+	History    []Action `json:"history"`                  // the last 100, oldest first
+	Earlier    bool     `json:"earlier,omitempty"`        // the history has earlier actions
 }
 
 // A Header is a header of the message.
@@ -76,22 +77,28 @@ func (d *Desk) Show(ctx context.Context, id uuid.UUID) (*Letter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("dead letter %s: history: %w", id, err)
 	}
+	if n := len(l.History) - mostActions; n > 0 {
+		l.History, l.Earlier = l.History[n:], true
+	}
 	return l, nil
 }
+
+// mostActions limits the history.
+const mostActions = 100
 
 // mostHistory limits the bytes of the payloads of the edits that are read. Each edit may have 8 MiB, and the first one replaces a payload of up
 // to 100 MiB.
 const mostHistory = 32 << 20
 
+// history returns one action more than mostActions, if there is one.
 func (d *Desk) history(ctx context.Context, id uuid.UUID, contentType string) ([]Action, error) {
 	return query(ctx, d, `
-		SELECT at, actor, role, action, reason,
+		SELECT at, left(actor, 200), role, action, left(reason, 2000),
 		       CASE WHEN bytes <= @most THEN payload_before END, CASE WHEN bytes <= @most THEN payload_after END,
 		       coalesce(octet_length(payload_before), 0), coalesce(octet_length(payload_after), 0), bytes > @most
 		FROM (SELECT *, sum(coalesce(octet_length(payload_before), 0)::bigint + coalesce(octet_length(payload_after), 0)) OVER (ORDER BY position DESC) AS bytes
-		      FROM troupe.repairs
-		      WHERE dead_letter_id = @id) AS r
-		ORDER BY position`, pgx.NamedArgs{"id": id, "most": mostHistory}, func(row pgx.CollectableRow) (a Action, err error) {
+		      FROM (SELECT * FROM troupe.repairs WHERE dead_letter_id = @id ORDER BY position DESC LIMIT @actions + 1) AS latest) AS r
+		ORDER BY position`, pgx.NamedArgs{"id": id, "most": mostHistory, "actions": mostActions}, func(row pgx.CollectableRow) (a Action, err error) {
 		var before, after []byte
 		var beforeBytes, afterBytes int
 		var large bool
