@@ -84,6 +84,8 @@ func newScheduleList() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the schedules with their next and last occurrences",
+		Long: "list lists the schedules by name, at most 1,000, which is the most that troupe schedule set makes in a database. With --output json, data of more " +
+			"than 4 KiB is null: see troupe schedule show.",
 		Example: `  troupe schedule list
   troupe schedule list --output json | jq '.schedules[] | select(.error != null)'`,
 		Args: cobra.NoArgs,

@@ -11,8 +11,10 @@ import (
 
 	"github.com/troupe-go/troupe/internal/admin/rebuilds"
 	"github.com/troupe-go/troupe/internal/admin/repair"
+	"github.com/troupe-go/troupe/internal/admin/sagadesk"
 	"github.com/troupe-go/troupe/internal/grants"
 	"github.com/troupe-go/troupe/internal/grants/grantstest"
+	"github.com/troupe-go/troupe/internal/schedule"
 )
 
 // TestAnyNumberOfRecordsOfAnOperatorFillsNoMemory: an operator's role may write any number of records, each of up to the limit of its size.
@@ -100,5 +102,35 @@ func TestAnyNumberOfRecordsOfAnOperatorFillsNoMemory(t *testing.T) {
 		batches, err := desk.Batches(t.Context(), 10)
 		require.NoError(t, err)
 		require.Equal(t, []int{200, 2000}, []int{len(batches[0].Actor), len(batches[0].Reason)})
+	})
+
+	t.Run("schedules", func(t *testing.T) {
+		_, err := grantstest.New(t, d.Pool, grants.SagaOperator).Pool().Exec(t.Context(), `
+			INSERT INTO troupe.schedules (name, cron, zone, topic, type, next_at, data)
+			SELECT 's-' || n, '@daily', 'UTC', 't', 'T', now(), jsonb_build_object('a', repeat('x', 100000)) FROM generate_series(1, 1010) AS n`)
+		require.NoError(t, err)
+		list, err := schedule.Desk{Pool: d.Pool}.List(t.Context())
+		require.NoError(t, err)
+		require.Len(t, list, 1000)
+		require.Nil(t, list[0].Data)
+	})
+
+	t.Run("definitions and variables of sagas", func(t *testing.T) {
+		sagas := grantstest.New(t, d.Pool, grants.SagaOperator).Pool()
+		_, err := sagas.Exec(t.Context(), `
+			INSERT INTO troupe.saga_definitions (hash, saga, version, definition) SELECT 'h-' || n, 'many', 1, '{}' FROM generate_series(1, 10010) AS n`)
+		require.NoError(t, err)
+		_, err = sagas.Exec(t.Context(), `
+			INSERT INTO troupe.saga_stash (saga, variable, value, message_id, event, expires_at)
+			SELECT 'many', 'v-' || n, 'v', 'm', '{}', now() + interval '1 hour' FROM generate_series(1, 10010) AS n`)
+		require.NoError(t, err)
+		desk, err := sagadesk.New(sagadesk.Config{Pool: d.Pool})
+		require.NoError(t, err)
+		uses, err := desk.Definitions(t.Context())
+		require.NoError(t, err)
+		require.Len(t, uses, 10_000)
+		variables, err := desk.Stash(t.Context())
+		require.NoError(t, err)
+		require.Len(t, variables, 10_000)
 	})
 }

@@ -319,14 +319,15 @@ type StashCount struct {
 	Expires  time.Time `json:"expires"` // when the first of them expires
 }
 
-// Stash counts the stashed events that have not expired, as Stats does.
+// Stash counts the stashed events that have not expired, as Stats does, of the first 10,000 variables.
 func (d *Desk) Stash(ctx context.Context) ([]StashCount, error) {
 	const list = `
 SELECT saga, variable, count(*), min(expires_at)
 FROM troupe.saga_stash
 WHERE expires_at > clock_timestamp()
 GROUP BY saga, variable
-ORDER BY saga, variable`
+ORDER BY saga, variable
+LIMIT 10000`
 	return collect[StashCount](ctx, d, "stash", list, nil)
 }
 
@@ -356,7 +357,7 @@ type Use struct {
 	Open       int       `json:"open"` // sagas that have not ended
 }
 
-// Definitions lists the stored definitions by saga, the latest first.
+// Definitions lists the stored definitions by saga, the latest first, at most 10,000.
 func (d *Desk) Definitions(ctx context.Context) ([]Use, error) {
 	const list = `
 SELECT d.saga, d.version, d.hash, d.created_at, coalesce(n.n, 0)
@@ -366,7 +367,8 @@ LEFT JOIN (
   FROM troupe.sagas
   WHERE status IN ('waiting', 'running', 'compensating', 'parked')
   GROUP BY definition) AS n ON n.definition = d.hash
-ORDER BY d.saga, d.created_at DESC, d.hash`
+ORDER BY d.saga, d.created_at DESC, d.hash
+LIMIT 10000`
 	return collect[Use](ctx, d, "definitions", list, nil)
 }
 
