@@ -149,7 +149,9 @@ func (c *consumer) poll(ctx context.Context) (broken error) {
 				if w != nil {
 					w.progress.recordEnds(f)
 					w.recordRead(f)
-					w.bound(kafka.TopicID(t.Topic, t.TopicID))
+					if end, first := w.bound(); first {
+						w.resetWatermarkToEnd(kafka.TopicID(t.Topic, t.TopicID), end)
+					}
 					w.tellFetched(f.Records)
 					w.receive(kafka.TopicID(t.Topic, t.TopicID), f.Records)
 					if errors.Is(f.Err, kgo.ErrMaxDecompress) {

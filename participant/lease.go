@@ -210,11 +210,7 @@ func (w *worker) storeWatermark(ctx context.Context, release bool) error {
 	}
 	tx.queue.Queue(moveWatermark, args)
 	tx.queue.Queue(pruneOffsets, args)
-	if from := w.lostFrom.Load(); from > 0 {
-		tx.queue.Queue("DELETE FROM troupe.inbox_offsets WHERE lease_id = $1 AND high >= $2", w.lease.id, from)
-	}
 	if err = tx.commit(ctx); err == nil {
-		w.lostFrom.Store(0)
 		w.storedWatermark = low
 		w.rows.prune(low.offset)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	_ "embed"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -105,20 +106,30 @@ func (w *worker) mayHaveStored(topicID *uuid.UUID, watermark int64) bool {
 	return low != nil && id == low.topicID
 }
 
-// forgetLostEnd compares the watermark with end, the end of the log at the first fetch. If the watermark is past end, the broker has lost the end of
-// the log, such as by a restore from a copy of its disks. Messages that it gets now have offsets of lost ones, and their leader's epoch need not be
+// resetWatermarkToEnd compares the watermark with end, the end of the log at the first fetch. If the watermark is past end, the broker has lost the end
+// of the log, such as by a restore from a copy of its disks. Messages that it gets now have offsets of lost ones, and their leader's epoch need not be
 // later, since the epochs were set back too. So from the group's offset, or from end if that is earlier, no offset counts as ended any more. The inbox
 // recognises messages that had ended.
 //
-// forgetLostEnd is called before the first record enters the lane. No run of a held message reads lease.seen.
-func (w *worker) forgetLostEnd(topicID uuid.UUID, end int64) {
+// resetWatermarkToEnd is called before the first record enters the lane: no run reads lease.seen, and no row of this worker is in
+// troupe.inbox_offsets. If the rows cannot be deleted, the member leaves the group and joins again.
+func (w *worker) resetWatermarkToEnd(topicID uuid.UUID, end int64) {
 	s := &w.lease.seen
 	if s.topicID != topicID || s.watermark.offset < end {
 		return
 	}
 	w.p.cfg.Log.Error().Stringer("partition", w.at).Int64("watermark", s.watermark.offset).Int64("end", end).
-		Msg("the log ends before the watermark: it was set back, or the broker has lost its end; messages that it gets from now on are handled")
-	w.lostFrom.Store(s.watermark.offset + 1)
+		Msg("the log ends before the watermark: it was set back, or the broker has lost its end; new messages are handled although their offsets were used before")
+	ctx, cancel := context.WithTimeout(w.ctx, w.p.limit)
+	defer cancel()
+	if _, err := w.p.cfg.Pool.Exec(ctx, deleteOffsets, w.lease.id, w.lease.term, s.watermark.offset); err != nil {
+		w.lane.Close()
+		w.c.abandon(fmt.Errorf("%s: delete the offsets of a lost end of the log: %w", w.at, database(err)))
+		return
+	}
 	s.watermark.offset, s.above = min(max(w.progress.next.Load(), 0), end)-1, nil
 	w.reportLoss()
 }
+
+// deleteOffsets deletes the offsets above a watermark, unless the partition has another owner.
+const deleteOffsets = "DELETE FROM troupe.inbox_offsets WHERE lease_id = $1 AND high > $3 AND EXISTS (SELECT FROM troupe.leases WHERE id = $1 AND term = $2)"

@@ -62,9 +62,10 @@ func (p *progress) touch(now time.Time) { p.last.Store(now.UnixNano()) }
 // fetched sets first as the first offset that has not ended, if none is known.
 func (p *progress) fetched(first int64) { p.next.CompareAndSwap(-1, first) }
 
-// recordEnds stores the start and the end of the log, which a fetch returns with its records.
+// recordEnds stores the start and the end of the log, which a fetch returns with its records. A fetch with an error has them too if it has records:
+// the batch behind those cannot be read.
 func (p *progress) recordEnds(f kgo.FetchPartition) {
-	if f.Err != nil {
+	if f.Err != nil && len(f.Records) == 0 {
 		return
 	}
 	end := f.LastStableOffset

@@ -137,12 +137,11 @@ func (w *worker) inQuarantine(m *message) bool {
 	return marked || w.quarantined.Load() > 0 && m.offset < w.endAtTakeOver.Load()
 }
 
-// bound sets the end of the quarantine to the end of the log at the first fetch. Later messages cannot have caused the previous owner's crash. It also
-// calls forgetLostEnd for that end.
-func (w *worker) bound(topicID uuid.UUID) {
-	if end := w.progress.end.Load(); end >= 0 && w.endAtTakeOver.CompareAndSwap(math.MaxInt64, end) {
-		w.forgetLostEnd(topicID, end)
-	}
+// bound sets the end of the quarantine to the end of the log at the first fetch. Later messages cannot have caused the previous owner's crash. first
+// reports whether this was the first fetch with an end.
+func (w *worker) bound() (end int64, first bool) {
+	end = w.progress.end.Load()
+	return end, end >= 0 && w.endAtTakeOver.CompareAndSwap(math.MaxInt64, end)
 }
 
 // inGroup runs messages in one transaction. In quarantine it marks all of them first. Groups may run at the same time: a crash counts one start for

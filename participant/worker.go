@@ -70,7 +70,6 @@ type worker struct {
 	recovered       atomic.Int64 // messages below rereadUntil that took effect
 	skipped         atomic.Int64 // messages whose offsets had ended before they came
 	endAtTakeOver   atomic.Int64 // the end of the log at the first fetch; messages from it on are newer than the take-over
-	lostFrom        atomic.Int64 // rows of troupe.inbox_offsets from this offset on are of a lost end of the log, and are to be deleted; 0: there are none
 
 	holds holds
 	wake  chan struct{} // receives when a hold is due earlier than keep knows
