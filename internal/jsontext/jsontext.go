@@ -34,7 +34,7 @@ func Values(text []byte) int {
 	return n
 }
 
-// empty reports whether the list or the object whose text goes on with rest has no values.
+// empty reports whether the first character of rest that is not white space closes the list or the object.
 func empty(rest []byte) bool {
 	for _, c := range rest {
 		switch c {

@@ -32,7 +32,7 @@ func (d *Desk) discard(ctx context.Context, f Filter, by admin.Actor) (n int, er
 	if err := f.checkForAction(); err != nil {
 		return 0, err
 	}
-	if f.Before.IsZero() && f.IDs == nil { // a named one may be from a time when the database's clock was ahead
+	if f.Before.IsZero() && f.IDs == nil { // a dead letter that is named by its id may have a created_at in the future
 		if f.Before, err = d.now(ctx); err != nil {
 			return 0, err
 		}

@@ -41,7 +41,7 @@ type RedriveResult struct {
 	Refused  int       `json:"refused"`
 	Refusals []Refusal `json:"refusals"` // the first 100
 	// Before is the limit that this Redrive used: without ids it takes only dead letters from before it. Set in a Filter it lets a second
-	// call continue an interrupted one, without the messages that have failed again since.
+	// call continue an interrupted one, without the messages that have failed again since, and without dead letters from a time in the future.
 	Before time.Time `json:"before"`
 }
 
@@ -81,7 +81,7 @@ func (d *Desk) redrive(ctx context.Context, f Filter, cfg RedriveConfig, r *Redr
 			return err
 		}
 	}
-	if f.IDs == nil { // a named one may be from a time when the database's clock was ahead
+	if f.IDs == nil { // a dead letter that is named by its id may have a created_at in the future
 		f.Before = r.Before
 	}
 	if r.Total, err = d.Count(ctx, f); err != nil {
