@@ -140,6 +140,7 @@ var views = map[string]view{
 	"post /relay/act": {
 		commands: "outbox-relay parked retry, outbox-relay parked discard, outbox-relay pause, outbox-relay resume",
 		page:     map[string]string{"count": confirmed},
+		command:  map[string]string{"all": "the page asks for the number of rows instead"},
 	},
 	"post /definition/move": {commands: "troupe saga migrate"},
 	"post /definition/start": {
