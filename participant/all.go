@@ -97,12 +97,12 @@ type taker struct {
 	fn func(ctx context.Context, tx pgx.Tx, ms []Taken) error
 }
 
-// run calls the handlers of u.first, one after the other. The messages of one OnAll go to its function in one call, as far as the order of their keys
+// run calls the handlers of u.toRun, one after the other. The messages of one OnAll go to its function in one call, as far as the order of their keys
 // allows (see along).
 func (u *unit) run() error {
 	u.callBatch()
-	var ran []bool // by index in u.first: its OnAll function was called
-	for i, m := range u.first {
+	var ran []bool // by index in u.toRun: its OnAll function was called
+	for i, m := range u.toRun {
 		if ran != nil && ran[i] {
 			continue
 		}
@@ -110,7 +110,7 @@ func (u *unit) run() error {
 			u.setter.handler.sets.Store(true)
 			return failedIn{u.setter, conflict{error: errSets}}
 		}
-		if i > 0 && (m.handler.all != nil || m.handler.overtakes.Load() || m.sharesKey(u.first[i-1])) { // messages of a key are adjacent
+		if i > 0 && (m.handler.all != nil || m.handler.overtakes.Load() || m.sharesKey(u.toRun[i-1])) { // messages of a key are adjacent
 			u.tx.keepOrder()
 			u.answersAtCommit = nil
 		}
@@ -127,7 +127,7 @@ func (u *unit) run() error {
 			continue
 		}
 		if ran == nil {
-			ran = make([]bool, len(u.first))
+			ran = make([]bool, len(u.toRun))
 		}
 		if err := u.handleAll(u.along(i, ran)); err != nil {
 			return err
@@ -138,24 +138,24 @@ func (u *unit) run() error {
 
 // awaits records that m's answer is sent with COMMIT, and so after the statements of the handlers that have not run yet.
 func (u *unit) awaits(m *message) {
-	if !m.handler.answers || len(u.first) == 1 {
+	if !m.handler.answers || len(u.toRun) == 1 {
 		return
 	}
 	if u.answersAtCommit == nil {
-		u.answersAtCommit = make(map[string]bool, len(u.first))
+		u.answersAtCommit = make(map[string]bool, len(u.toRun))
 	}
 	u.answersAtCommit[string(m.Key)] = true
 }
 
 func (m *message) sharesKey(with *message) bool { return m.Key != nil && bytes.Equal(m.Key, with.Key) }
 
-// along returns the messages for one call of an OnAll function: the message at i of u.first, and the later ones with the same function that have not
+// along returns the messages for one call of an OnAll function: the message at i of u.toRun, and the later ones with the same function that have not
 // run. It leaves out a message behind another handler's message of the same key. It sets ran for the returned messages.
 func (u *unit) along(i int, ran []bool) (ms []*message) {
-	all := u.first[i].handler.all
+	all := u.toRun[i].handler.all
 	var waits *message
-	for j := i; j < len(u.first); j++ {
-		m := u.first[j]
+	for j := i; j < len(u.toRun); j++ {
+		m := u.toRun[j]
 		switch {
 		case ran[j]:
 		case m.handler.all != all, waits != nil && m.sharesKey(waits):

@@ -176,9 +176,9 @@ func (u *unit) store(m *message, k answerKey, s storedAnswer) {
 		commandKey = &s.commandKey
 	}
 	u.tx.answers.add(group, k, s, commandKey)
-	if len(u.first) > 1 { // later messages of the transaction must see it
+	if len(u.toRun) > 1 { // later messages of the transaction must see it
 		if u.answers == nil {
-			u.answers = make(answers, len(u.first))
+			u.answers = make(answers, len(u.toRun))
 		}
 		u.answers[k] = s
 	}

@@ -28,7 +28,7 @@ type unit struct {
 	ctx     context.Context // of the handlers
 	tx      *handlerTx
 	all     []*message
-	first   []*message // the messages of all that are new to the inbox: they run now
+	toRun   []*message // the messages of all that are new to the inbox: they run now
 	answers answers
 	deleted *time.Time     // when the youngest deleted answer to a saga's command was given; nil: none is deleted
 	ended   func(Delivery) // the function that Hooks.Handler returned for a message that runs alone
@@ -111,24 +111,24 @@ func (w *runner) attempt(ms ...*message) (err error) {
 		return err
 	}
 	defer u.tx.rollback(w.ctx)
-	w.logUnused(ms, u.first)
+	w.logUnused(ms, u.toRun)
 	// All batches lock keys in one order: two batches of different partitions that lock a row for each of their keys cannot
 	// deadlock.
-	slices.SortStableFunc(u.first, func(a, b *message) int { return bytes.Compare(a.Key, b.Key) })
-	for _, m := range u.first {
+	slices.SortStableFunc(u.toRun, func(a, b *message) int { return bytes.Compare(a.Key, b.Key) })
+	for _, m := range u.toRun {
 		m.began = began
 	}
 	if end := u.begin(); end != nil {
 		defer func() { end(err) }()
 	}
 	if err := u.run(); err != nil {
-		if u.first[0].txEnded != nil {
+		if u.toRun[0].txEnded != nil {
 			u.tx.rollback(w.ctx)
-			return w.buryAfterOwnEnd(u.first)
+			return w.buryAfterOwnEnd(u.toRun)
 		}
 		return err
 	}
-	for _, m := range u.first {
+	for _, m := range u.toRun {
 		if hook := w.p.cfg.Hooks.BeforeCommit; hook != nil {
 			hook(u.delivery(m))
 		}
@@ -139,12 +139,12 @@ func (w *runner) attempt(ms ...*message) (err error) {
 	for _, fn := range u.tx.after {
 		fn()
 	}
-	for _, m := range u.first {
+	for _, m := range u.toRun {
 		m.result = nil // m stays in memory as long as the other records of its fetch
 		if m.deadline != nil && m.deadline.refused {
 			w.p.ignored(m, u.delivery(m))
 		}
-		if m.idle != "" {
+		if m.nothingReason != "" {
 			w.p.didNothing(m)
 		}
 		if hook := w.p.cfg.Hooks.AfterCommit; hook != nil {
@@ -158,7 +158,7 @@ func (w *runner) attempt(ms ...*message) (err error) {
 // trip. The result's first holds the messages that the inbox did not know. If other members have all of ms, first is empty and the transaction is
 // rolled back already. f is the failure of a message that becomes a dead letter; nil for a run.
 func (w *runner) beginUnit(ms []*message, f *failure) (*unit, error) {
-	ctx, cancel := context.WithTimeout(w.ctx, w.p.limit)
+	ctx, cancel := context.WithTimeout(w.ctx, w.p.statementTimeout)
 	defer cancel()
 	u := &unit{w: w, ctx: w.ctx, all: ms}
 	mine := ms
@@ -210,7 +210,7 @@ func (w *runner) beginUnit(ms []*message, f *failure) (*unit, error) {
 			if known[m.identity()] || m.txEnded != nil {
 				m.passed = ""
 				delete(known, m.identity()) // a second delivery of it in this batch is a duplicate
-				u.first = append(u.first, m)
+				u.toRun = append(u.toRun, m)
 			}
 		}
 		if locks {
@@ -233,7 +233,7 @@ func (w *runner) beginUnit(ms []*message, f *failure) (*unit, error) {
 	}
 	u.tx = tx
 	if len(mine) < len(ms) { // another member has the other messages: their identities must not stay in the inbox
-		u.first = nil
+		u.toRun = nil
 		for _, m := range ms {
 			m.passed = ""
 		}
@@ -255,7 +255,7 @@ func (u *unit) commit() error {
 	if u.tx.conn == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(u.w.ctx, u.w.p.limit)
+	ctx, cancel := context.WithTimeout(u.w.ctx, u.w.p.statementTimeout)
 	defer cancel()
 	err := u.tx.commit(ctx)
 	if err == nil {
@@ -273,7 +273,7 @@ func (u *unit) failed(err error) error { return atCommit(err, u.tx.conn.Conn().I
 // does not reach the handler if meet refuses it.
 func (u *unit) handle(m *message) (err error) {
 	w := u.w
-	m.idle = ""
+	m.nothingReason = ""
 	limit := w.p.timeout(m)
 	ctx, cancel := context.WithTimeout(u.ctx, limit)
 	defer cancel()
@@ -384,7 +384,7 @@ func recovered(err *error) {
 func (u *unit) delivery(m *message) Delivery {
 	d := u.w.delivery(m)
 	d.Outcome, d.Took = m.outcome, time.Since(m.began)
-	d.Batch = len(u.first)
+	d.Batch = len(u.toRun)
 	return d
 }
 

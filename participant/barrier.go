@@ -173,7 +173,7 @@ func (u *unit) doNothing(ctx context.Context, m *message, reason string) error {
 		u.forbid(m, encoded)
 		u.bar(m)
 	}
-	m.outcome, m.idle = e.Outcome, reason
+	m.outcome, m.nothingReason = e.Outcome, reason
 	return nil
 }
 
@@ -214,5 +214,5 @@ func (u *unit) forbid(m *message, e envelope.Encoded) {
 // didNothing logs a command that was answered with Nothing, after its transaction has committed.
 func (p *Participant) didNothing(m *message) {
 	p.cfg.Log.Info().Str("place", m.place()).Str("message_id", m.id).Str("saga", readable(m.SagaID, 200)).
-		Str("step", readable(m.SagaStep, 200)).Str("operation", m.SagaOperation).Msg("nothing done: " + m.idle)
+		Str("step", readable(m.SagaStep, 200)).Str("operation", m.SagaOperation).Msg("nothing done: " + m.nothingReason)
 }

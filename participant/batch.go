@@ -50,7 +50,7 @@ func (w *worker) together(batch []*message) (n int, failed, ok bool) {
 		}
 	}
 	for i, m := range ms {
-		if w.stopped() && i > 0 || !w.goes(func() error { return w.deliver(m) }) {
+		if w.stopped() && i > 0 || !w.runStep(func() error { return w.deliver(m) }) {
 			return slices.Index(batch, m), failed, false
 		}
 	}
@@ -60,7 +60,7 @@ func (w *worker) together(batch []*message) (n int, failed, ok bool) {
 // optimistic runs messages in one transaction, with attempt. failed is the error if it is about one of the messages. ok is false after any other
 // error.
 func (w *runner) optimistic(attempt func(...*message) error, ms []*message) (failed error, ok bool) {
-	ok = w.goes(func() error {
+	ok = w.runStep(func() error {
 		err := w.runSerially(attempt, ms)
 		if failed = nil; w.counts(err) {
 			failed, err = err, nil

@@ -98,7 +98,7 @@ func (w *runner) announce(ms []*message) error {
 	b.Queue(durably, fmt.Sprint(underWayWait.Milliseconds()))
 	w.p.markBegun(&b, ms...)
 	b.Queue("commit")
-	ctx, cancel := context.WithTimeout(w.ctx, w.p.limit)
+	ctx, cancel := context.WithTimeout(w.ctx, w.p.statementTimeout)
 	defer cancel()
 	results := w.p.cfg.Pool.SendBatch(ctx, &b)
 	err := readCallMarks(results, ms)

@@ -151,20 +151,20 @@ func (m *message) callsAgain() bool {
 
 // callBatch makes the calls of a batch concurrently. A single message makes its call in its handler instead.
 func (u *unit) callBatch() {
-	for _, m := range u.first {
-		m.alone = len(u.first) == 1
+	for _, m := range u.toRun {
+		m.alone = len(u.toRun) == 1
 	}
-	if len(u.first) > 1 {
+	if len(u.toRun) > 1 {
 		u.callAll()
 	}
 }
 
-// callAll makes the calls of u.first concurrently and waits for them. It leaves out a message that follows another one of the same sequence (see
+// callAll makes the calls of u.toRun concurrently and waits for them. It leaves out a message that follows another one of the same sequence (see
 // orders): that message makes its call when it is handled.
 func (u *unit) callAll() {
 	var calls sync.WaitGroup
-	before := make(map[string]bool, len(u.first))
-	for _, m := range u.first {
+	before := make(map[string]bool, len(u.toRun))
+	for _, m := range u.toRun {
 		waits := false
 		if m.callsAgain() {
 			m.result = nil
@@ -247,12 +247,12 @@ func (w *runner) callFirst(ms []*message) error {
 		return err
 	}
 	u.tx.rollback(w.ctx)
-	for _, m := range u.first {
-		m.began, m.alone = began, len(u.first) == 1
+	for _, m := range u.toRun {
+		m.began, m.alone = began, len(u.toRun) == 1
 	}
 	u.callAll()
-	if len(ms) == 1 && len(u.first) == 1 && u.first[0].result != nil && u.first[0].result.err != nil {
-		m := u.first[0]
+	if len(ms) == 1 && len(u.toRun) == 1 && u.toRun[0].result != nil && u.toRun[0].result.err != nil {
+		m := u.toRun[0]
 		err := m.result.err
 		m.result = nil
 		return failedIn{m, err}

@@ -46,8 +46,8 @@ func (w *runner) writeLetter(m *message, f failure, id string, d Delivery) (writ
 		return false, err
 	}
 	defer u.tx.rollback(w.ctx)
-	for _, m := range u.first {
-		ctx, cancel := context.WithTimeout(w.ctx, w.p.limit)
+	for _, m := range u.toRun {
+		ctx, cancel := context.WithTimeout(w.ctx, w.p.statementTimeout)
 		written, err = w.p.letters().Write(ctx, u.tx, w.letter(m, f, id))
 		cancel()
 		if err != nil {

@@ -293,7 +293,7 @@ func (u *unit) meet(ctx context.Context, m *message) (is bool, err error) {
 	return err == nil, u.failed(err)
 }
 
-// admitFired adds to u.first each message of a deadline that has fired and has neither been handled nor become a dead letter, although the inbox
+// admitFired adds to u.toRun each message of a deadline that has fired and has neither been handled nor become a dead letter, although the inbox
 // knows the message's identity. Then the identity is of another message: the id of a deadline is no secret, and a sender of commands may have used
 // it.
 func (u *unit) admitFired(ctx context.Context) error {
@@ -315,10 +315,10 @@ func (u *unit) admitFired(ctx context.Context) error {
 		}
 	}
 	if admitted {
-		u.first = u.first[:0]
+		u.toRun = u.toRun[:0]
 		for _, m := range u.all {
 			if m.passed == "" {
-				u.first = append(u.first, m)
+				u.toRun = append(u.toRun, m)
 			}
 		}
 	}

@@ -241,7 +241,7 @@ func (l *local) queueEnd(b *pgx.Batch, ms []*message, f *failure) (read func(pgx
 
 // record stores a failed run of m, and releases the entries behind m in the same statement, so that they are never seen in progress while m waits.
 func (l *local) record(m *message, f failure) error {
-	ctx, cancel := context.WithTimeout(l.ctx, l.p.limit)
+	ctx, cancel := context.WithTimeout(l.ctx, l.p.statementTimeout)
 	defer cancel()
 	wait := l.p.waitAfter(m, f)
 	args := l.args(append([]*message{m}, m.entry.behind...))

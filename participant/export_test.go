@@ -39,7 +39,7 @@ func (p *Participant) BacklogLimit(d time.Duration) { p.backlogLimit, p.patience
 func (p *Participant) Gather(d time.Duration) { p.gather = d }
 
 // StatementLimit limits the statements with which runs begin and failures are recorded, before Run.
-func (p *Participant) StatementLimit(d time.Duration) { p.limit = d }
+func (p *Participant) StatementLimit(d time.Duration) { p.statementTimeout = d }
 
 // Tick sets how often held keys are read and the watermark is moved, before Run.
 func (p *Participant) Tick(d time.Duration) { p.tick = d }

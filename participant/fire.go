@@ -245,7 +245,7 @@ func (f *firer) foreignLock(ctx context.Context) error {
 	if time.Since(f.looked) < foreignLockEvery {
 		return f.blocked
 	}
-	ctx, cancel := context.WithTimeout(ctx, f.p.limit)
+	ctx, cancel := context.WithTimeout(ctx, f.p.statementTimeout)
 	defer cancel()
 	const hash = "SELECT hashtext($1)" // as fire_deadlines.sql
 	var object int32

@@ -52,9 +52,9 @@ type waiting struct {
 
 var probing = retry.Policy{Initial: 50 * time.Millisecond, Cap: 2 * time.Second}
 
-// goes runs step and reports whether it succeeded. If a dependency is away, goes shuts the gate. After errFenced it gives the partition up. Without
+// runStep runs step and reports whether it succeeded. If a dependency is away, runStep shuts the gate. After errFenced it gives the partition up. Without
 // success the messages of step are tried again, unless another member owns them now.
-func (w *runner) goes(step func() error) bool {
+func (w *runner) runStep(step func() error) bool {
 	err := step()
 	dependency, isAway := awayOf(err)
 	switch {

@@ -144,7 +144,7 @@ func (w *worker) append(ms []*message) error {
 // write runs statements in a transaction of this package, which also stores the offsets of the messages in ended. The offsets of these messages have
 // ended then: from now on only the rows that statements writes represent them. The error is not about a message.
 func (w *worker) write(ended []*message, statements func(*pgx.Batch)) error {
-	ctx, cancel := context.WithTimeout(w.ctx, w.p.limit)
+	ctx, cancel := context.WithTimeout(w.ctx, w.p.statementTimeout)
 	defer cancel()
 	tx, err := w.begin(ctx, func(b *pgx.Batch) { w.queueTermCheck(b, ended) }, readTermCheck)
 	if err == nil {
@@ -193,7 +193,7 @@ func (w *worker) load(ctx context.Context) error {
 // heads reads the first messages of a held key, as many as fit into one transaction, and how long the first one still has to wait. If there is none,
 // the key is free.
 func (w *worker) heads(ctx context.Context, key holdKey) (ms []*message, wait time.Duration, err error) {
-	ctx, cancel := context.WithTimeout(ctx, w.p.limit)
+	ctx, cancel := context.WithTimeout(ctx, w.p.statementTimeout)
 	defer cancel()
 	rows, err := w.p.cfg.Pool.Query(ctx, readHeads, pg.Args{
 		"group": w.p.cfg.Group, "topic": w.topic, "partition": w.id, "hold_key": key[:], "limit": w.p.cfg.Batch, "bytes": backlogBytes,

@@ -159,11 +159,11 @@ func (w *worker) tellHeld(waiting ...*message) {
 // the call.
 func (u *unit) begin() func(error) {
 	hook := u.w.p.cfg.Hooks.Transaction
-	if hook == nil || len(u.first) == 0 {
+	if hook == nil || len(u.toRun) == 0 {
 		return u.end(nil)
 	}
-	ds := make([]Delivery, len(u.first))
-	for i, m := range u.first {
+	ds := make([]Delivery, len(u.toRun))
+	for i, m := range u.toRun {
 		ds[i] = u.delivery(m)
 	}
 	var ended func(error)
@@ -179,7 +179,7 @@ func (u *unit) end(transaction func(error)) func(error) {
 	}
 	return func(err error) {
 		if u.ended != nil {
-			u.ended(u.ran(u.first[0], err))
+			u.ended(u.ran(u.toRun[0], err))
 		}
 		if transaction != nil {
 			transaction(err)
@@ -193,7 +193,7 @@ func (u *unit) startHandlerHook(ctx context.Context, m *message) (context.Contex
 	switch {
 	case ended == nil:
 		return ctx, func(error) {}
-	case len(u.first) == 1:
+	case len(u.toRun) == 1:
 		u.ended = ended
 		return ctx, func(error) {}
 	}

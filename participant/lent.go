@@ -261,7 +261,7 @@ func (u *unit) takeBack(m *message, l *lentTx, err error) error {
 		return err // its own error says more; the connection is closed with the transaction
 	case conn.TxStatus() == 'I':
 		err = errors.Join(errEnded, err)
-		for _, m := range u.first {
+		for _, m := range u.toRun {
 			m.txEnded = err
 		}
 		return classified{Permanent, err}

@@ -205,7 +205,7 @@ func (p *Participant) makeLocal(ctx context.Context) error {
 }
 
 func (p *Participant) makeTopicLocal(ctx context.Context, topic string) error {
-	ctx, cancel := context.WithTimeout(ctx, p.limit)
+	ctx, cancel := context.WithTimeout(ctx, p.statementTimeout)
 	defer cancel()
 	const is = "SELECT EXISTS (SELECT FROM troupe.local_topics WHERE topic = $1 AND consumer_group = $2)"
 	var already bool

@@ -121,7 +121,7 @@ func (l *local) run(ms []*message) {
 		}
 	}
 	if len(nobodys) > 0 {
-		if l.stopped() || !l.goes(func() error { return l.endWithoutEffect(nobodys) }) {
+		if l.stopped() || !l.runStep(func() error { return l.endWithoutEffect(nobodys) }) {
 			return
 		}
 		for _, m := range nobodys {
@@ -161,7 +161,7 @@ func (l *local) run(ms []*message) {
 		if ended[m] || m.entry.lost {
 			continue
 		}
-		if l.stopped() || !l.goes(func() error { return l.deliver(m) }) {
+		if l.stopped() || !l.runStep(func() error { return l.deliver(m) }) {
 			return
 		}
 		ended[m] = true

@@ -34,7 +34,7 @@ func (l *local) keepLocal(ctx context.Context) {
 // and end the entries of topics that only this one consumes.
 func (l *local) watchNumber(ctx context.Context) {
 	l.p.repeat(ctx, "look for the lock on the number of this member", maxPoll, func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, l.p.limit)
+		ctx, cancel := context.WithTimeout(ctx, l.p.statementTimeout)
 		defer cancel()
 		number := l.member.Load()
 		if number == 0 {

@@ -120,7 +120,7 @@ func (w *worker) resetWatermarkToEnd(topicID uuid.UUID, end int64) {
 	}
 	w.p.cfg.Log.Error().Stringer("partition", w.at).Int64("watermark", s.watermark.offset).Int64("end", end).
 		Msg("the log ends before the watermark: it was set back, or the broker has lost its end; new messages are handled although their offsets were used before")
-	ctx, cancel := context.WithTimeout(w.ctx, w.p.limit)
+	ctx, cancel := context.WithTimeout(w.ctx, w.p.statementTimeout)
 	defer cancel()
 	if _, err := w.p.cfg.Pool.Exec(ctx, deleteOffsets, w.lease.id, w.lease.term, s.watermark.offset); err != nil {
 		w.lane.Close()

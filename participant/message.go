@@ -47,7 +47,7 @@ type message struct {
 	entry            *entry                // nil unless it comes from troupe.local_work
 	began            time.Time             // start of the run
 	outcome          envelope.Outcome      // of the run
-	idle             string                // why the run did nothing, if its saga's barrier blocked the handler
+	nothingReason    string                // why the run did nothing, if its saga's barrier blocked the handler
 	passed           string                // the reason why it ends without effect
 	rebuilt          bool                  // a rebuild handles it again
 	result           *callResult           // of its call of another service, until it ends

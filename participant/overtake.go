@@ -47,7 +47,7 @@ func (w *worker) overtake(m *message) error {
 
 // heldForwardCalls finds the held commands that m compensates, at any position in the key.
 func (w *worker) heldForwardCalls(m *message) (found []*message, err error) {
-	ctx, cancel := context.WithTimeout(w.ctx, w.p.limit)
+	ctx, cancel := context.WithTimeout(w.ctx, w.p.statementTimeout)
 	defer cancel()
 	key := m.holdKey()
 	rows, err := w.p.cfg.Pool.Query(ctx, readHeld, pg.Args{

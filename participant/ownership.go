@@ -14,7 +14,7 @@ import (
 // If the process ends right after the lease is committed, no message has run, but the next owner finds a lease that was not released: the first
 // messages run in quarantine. An earlier take by this worker itself does not count as a crash: see ownTerms.
 func (w *worker) acquire(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, w.p.limit+2*takeLimit)
+	ctx, cancel := context.WithTimeout(ctx, w.p.statementTimeout+2*takeLimit)
 	defer cancel()
 	l, err := w.takeLease(ctx)
 	if err != nil {

@@ -31,13 +31,13 @@ type Participant struct {
 	patience        time.Duration // how long nothing may end before a partition counts as stalled
 	gather          time.Duration // the constant gatherLimit, except in tests
 	// backlogLimit is the constant backlogLimit, except in tests. If patience is longer, deadlines wait for patience.
-	backlogLimit   time.Duration
-	openLimit      time.Duration // the constant openLimit, except in tests
-	limit          time.Duration // the constant statementLimit, except in tests
-	tick           time.Duration // the constant tickEvery, except in tests
-	ring           ring
-	quarantineLock sync.RWMutex // held for writing by a quarantined run that must be the only one; for reading by quarantined groups
-	serial         *serial
+	backlogLimit     time.Duration
+	openLimit        time.Duration // the constant openLimit, except in tests
+	statementTimeout time.Duration // the constant statementLimit, except in tests
+	tick             time.Duration // the constant tickEvery, except in tests
+	ring             ring
+	quarantineLock   sync.RWMutex // held for writing by a quarantined run that must be the only one; for reading by quarantined groups
+	serial           *serial
 	// awaited holds the messages that wait for a member with a handler.
 	awaited awaited
 	more    chan struct{} // receives when topics were added since the group was joined
@@ -106,7 +106,7 @@ func New(cfg Config) (*Participant, error) {
 	p.failures = &failures{p: p}
 	p.badRetryHeaders = p.repeated("reading header " + ce.HeaderRetry)
 	p.backlogLimit, p.openLimit = backlogLimit, openLimit
-	p.patience, p.gather, p.tick, p.limit = max(cfg.Timeout, statementLimit)+stallAfter, gatherLimit, tickEvery, statementLimit
+	p.patience, p.gather, p.tick, p.statementTimeout = max(cfg.Timeout, statementLimit)+stallAfter, gatherLimit, tickEvery, statementLimit
 	return p, nil
 }
 

@@ -228,7 +228,7 @@ func (p *Participant) watchRebuilds(ctx context.Context, c *consumer) {
 	defer tick.Stop()
 	recorded := false
 	for {
-		limited, cancel := context.WithTimeout(ctx, p.limit)
+		limited, cancel := context.WithTimeout(ctx, p.statementTimeout)
 		var err error
 		if !recorded {
 			err = p.recordHandlers(limited)

@@ -209,7 +209,7 @@ func (m *message) plain() bool {
 func (w *worker) single(batch []*message) (n int, failed, ok bool) {
 	m := batch[0]
 	if m.due {
-		if !w.goes(func() error { return w.retry(m) }) {
+		if !w.runStep(func() error { return w.retry(m) }) {
 			return 0, false, false
 		}
 		w.startTurns() // keep may be waiting for the database
@@ -227,7 +227,7 @@ func (w *worker) single(batch []*message) (n int, failed, ok bool) {
 		waiting = append(waiting, m)
 	}
 	if len(waiting) > 1 {
-		ok := w.goes(func() error {
+		ok := w.runStep(func() error {
 			err := w.append(waiting)
 			if failed = isUnstorable(err); failed {
 				return nil // it is not known of which message
@@ -241,7 +241,7 @@ func (w *worker) single(batch []*message) (n int, failed, ok bool) {
 			return len(waiting), false, true
 		}
 	}
-	if !w.goes(func() error { return w.deliver(m) }) {
+	if !w.runStep(func() error { return w.deliver(m) }) {
 		return 0, failed, false
 	}
 	return 1, failed, true

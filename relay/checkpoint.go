@@ -143,7 +143,7 @@ func (t *transactor) resume(ctx context.Context, conn *wal.Conn, system wal.Syst
 		if err := t.begin(); err != nil {
 			return 0, err
 		}
-		if err := t.end(t.at.kafkaRecord(t)); err != nil {
+		if err := t.commitWith(t.at.kafkaRecord(t)); err != nil {
 			return 0, err
 		}
 		t.lastEnd = time.Time{}
@@ -219,7 +219,7 @@ func (t *transactor) readCheckpoint(ctx context.Context) (at checkpoint, found b
 	if err := t.begin(); err != nil {
 		return at, false, err
 	}
-	if err := t.end(mine); err != nil {
+	if err := t.commitWith(mine); err != nil {
 		return at, false, err
 	}
 	t.lastEnd = time.Time{} // the first transaction with rows need not wait for Config.Transactions

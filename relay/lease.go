@@ -131,8 +131,8 @@ func (l *lease) long() time.Duration {
 	return l.length
 }
 
-// streams renews the lease, and stores in it the name of the slot that the holder streams; nil: none.
-func (l *lease) streams(ctx context.Context, db querier, slot *string) error {
+// storeSlot renews the lease, and stores in it the name of the slot that the holder streams; nil: none.
+func (l *lease) storeSlot(ctx context.Context, db querier, slot *string) error {
 	l.mu.Lock()
 	l.slot = slot
 	l.mu.Unlock()

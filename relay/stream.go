@@ -195,7 +195,7 @@ func (r *Relay) stream(idle, term context.Context, p *publisher) error {
 		return fmt.Errorf("slot %s: %s", r.cfg.Slot, why)
 	}
 	defer p.lease.clearSlot()
-	if err := p.lease.streams(idle, r.pool, &r.cfg.Slot); err != nil {
+	if err := p.lease.storeSlot(idle, r.pool, &r.cfg.Slot); err != nil {
 		return err
 	}
 	if err := r.warnOfStandby(idle, db); err != nil {

@@ -240,7 +240,7 @@ func (t *transactor) commit(s *stream) error {
 		}
 	}
 	at := t.next
-	if err := t.end(at.kafkaRecord(t)); err != nil {
+	if err := t.commitWith(at.kafkaRecord(t)); err != nil {
 		return err
 	}
 	r := t.relay
@@ -255,9 +255,9 @@ func (t *transactor) commit(s *stream) error {
 	return nil
 }
 
-// end commits the Kafka transaction. If last is not nil, end first produces this record and waits for its acknowledgement. All earlier records of
+// commitWith commits the Kafka transaction. If last is not nil, commitWith first produces this record and waits for its acknowledgement. All earlier records of
 // the transaction must be acknowledged.
-func (t *transactor) end(last *kgo.Record) error {
+func (t *transactor) commitWith(last *kgo.Record) error {
 	if last != nil {
 		if err := t.produce(last); err != nil {
 			return err
@@ -354,7 +354,7 @@ func (p *publisher) settleTx(ctx context.Context, s sent) error {
 			return p.source.remove(ctx, s.acked)
 		}
 		t.rows = 0 // settle counts the rows in Status
-		if err := t.end(nil); err != nil {
+		if err := t.commitWith(nil); err != nil {
 			return err
 		}
 		t.sender.relax()

@@ -89,7 +89,7 @@ func (x *decision) actResume() {
 	}
 	held := x.s.Held
 	x.s.Held = ""
-	x.takeUp()
+	x.resumeUnlessStuck()
 	if held == heldByDeadlines && !x.s.Back {
 		x.armFirst()
 	}
@@ -142,7 +142,7 @@ func (x *decision) actRetry(i int) {
 		x.refuse("step %s is %s: only a failed step can be retried", ss.Name, phaseText(ss.Phase))
 		return
 	}
-	x.takeUp()
+	x.resumeUnlessStuck()
 }
 
 // isScheduled reports whether the saga has a deadline of this name that is due later than now.
@@ -216,7 +216,7 @@ func (x *decision) actResolve(i int, e Event) {
 		x.moment(moments.StepResolved, ss.Name, said)
 		ss.Doubt, ss.BackSent, ss.BackFirst = false, x.now, ss.BackEpoch+1
 		if x.compensateAgain(i) {
-			x.takeUp()
+			x.resumeUnlessStuck()
 		}
 	case ss.Phase != Doubt && ss.Phase != GivenUp:
 		x.refuse("step %s is %s: only a step in doubt can be resolved", ss.Name, phaseText(ss.Phase))

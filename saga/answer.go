@@ -154,7 +154,7 @@ func (x *decision) done(i int, event string) {
 			return
 		}
 	}
-	x.takeUp()
+	x.resumeUnlessStuck()
 }
 
 // undoing reports whether the compensation of a step was sent. It leaves out tolerated steps, without which the saga goes on.
@@ -177,7 +177,7 @@ func (x *decision) refused(i int, event, reason string) {
 	}
 	x.disarm(ss.Name + stepTimeout)
 	x.moment(moments.StepFailed, ss.Name, reason)
-	x.takeUp()
+	x.resumeUnlessStuck()
 	if !x.d.steps[i].Optional {
 		x.goBack(reason)
 	}

@@ -45,7 +45,7 @@ func (x *decision) compensationDone(i int, event string) {
 	ss.Phase, ss.Answer = Undone, event
 	x.disarm(ss.Name + compTimeout)
 	x.moment(moments.CompensationCompleted, ss.Name, event)
-	x.takeUp()
+	x.resumeUnlessStuck()
 }
 
 // compensateFailed records that the compensation of step i has failed, and parks the saga.
@@ -95,7 +95,7 @@ func (x *decision) goBack(reason string) {
 			x.doubt(i)
 		}
 	}
-	x.takeUp()
+	x.resumeUnlessStuck()
 }
 
 // backward sends the compensation of each step after which no step has anything left to compensate. When no step at all has anything left

@@ -146,8 +146,8 @@ func (x *decision) park(reason string) {
 	x.moment(moments.SagaParked, "", reason)
 }
 
-// takeUp resumes a parked saga, unless something in it still needs an operator.
-func (x *decision) takeUp() {
+// resumeUnlessStuck resumes a parked saga, unless something in it still needs an operator.
+func (x *decision) resumeUnlessStuck() {
 	if x.s.Status != Parked || x.s.Held != "" || len(Stuck(x.d, x.s)) > 0 {
 		return
 	}

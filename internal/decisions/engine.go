@@ -111,7 +111,7 @@ func (p *pass) messages(ctx context.Context, ms []Message) error {
 	}
 	p.decided = slices.Grow(p.decided, len(targets))
 	for _, t := range targets {
-		if err := p.take(ctx, t); err != nil {
+		if err := p.decideTarget(ctx, t); err != nil {
 			return err
 		}
 	}
@@ -188,8 +188,8 @@ type unreadable struct{ error }
 
 func (u unreadable) Unwrap() error { return u.error }
 
-// take decides on the event of t.
-func (p *pass) take(ctx context.Context, t target) error {
+// decideTarget decides on the event of t.
+func (p *pass) decideTarget(ctx context.Context, t target) error {
 	switch t.event.Kind {
 	case saga.Started:
 		return p.start(ctx, t)

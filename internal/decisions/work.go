@@ -175,8 +175,8 @@ func correlationOf(ctx context.Context) string {
 	return envelope.NewID()
 }
 
-// of returns the context of the caller that starts the saga id, or ctx if no caller in Callers starts it.
-func (w *Work) of(ctx context.Context, id string) context.Context {
+// callerContext returns the context of the caller that starts the saga id, or ctx if no caller in Callers starts it.
+func (w *Work) callerContext(ctx context.Context, id string) context.Context {
 	if caller := w.Callers[id]; caller != nil {
 		return caller
 	}
@@ -218,7 +218,7 @@ func (w *Work) End(ctx context.Context, taken []participant.Taken) error {
 		if err != nil {
 			return at(d.Message, err)
 		}
-		caller := w.of(ctx, d.ID)
+		caller := w.callerContext(ctx, d.ID)
 		if len(entries) > 0 && taken == nil && d.Event.Kind == saga.Started && envelope.CauseOf(caller) == nil {
 			entries[0].ID = d.State.Correlation // the saga begins the flow, whose correlation id is the id of its first message
 		}
@@ -234,7 +234,7 @@ func (w *Work) End(ctx context.Context, taken []participant.Taken) error {
 	}
 	deadlines := w.d.cfg.Participant.Extension().Deadlines()
 	for _, c := range wake {
-		if err := w.schedule(w.of(ctx, c.State.ID()), deadlines, c); err != nil {
+		if err := w.schedule(w.callerContext(ctx, c.State.ID()), deadlines, c); err != nil {
 			return err
 		}
 	}
