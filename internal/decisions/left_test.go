@@ -261,3 +261,24 @@ func TestASagaThatAnotherProgramWakesUsesFirstWhatTheFormerOneLeft(t *testing.T)
 	require.Equal(t, saga.Completed, m.Sagas()[1].Status)
 	require.Equal(t, "m-1", m.Sagas()[1].Steps[0].Message)
 }
+
+// TestAnEventThatASagaLeavesIsNotForOneOfAnotherCoordinator: the other coordinator of the same database has a saga of that value, which does not
+// exist for this one.
+func TestAnEventThatASagaLeavesIsNotForOneOfAnotherCoordinator(t *testing.T) {
+	m, start, arrive, reserve := visit(t, "")
+	start("v-1")
+	arrive("m-1") // only v-1 gets it
+	start("v-2")
+	start("v-3")
+	for _, id := range []string{"visit/v-2", "visit/v-3"} {
+		r := m.records[id]
+		r.Owner = "other"
+		m.records[id] = r
+	}
+	arrive("m-2")
+	_, err := m.Act("visit/v-1", saga.Event{Kind: saga.ActAbandon, Actor: "ann", Reason: "wrong guest"})
+	require.NoError(t, err)
+	start("v-4")
+	reserve("v-4")
+	require.Equal(t, saga.Completed, m.Sagas()[3].Status)
+}

@@ -230,7 +230,11 @@ func (p *pass) give(ctx context.Context, t target, ids []string) error {
 // takers returns the sagas of ids that would not ignore e.
 func (p *pass) takers(ids []string, e saga.Event) (takers []string) {
 	for _, id := range ids {
-		if _, fx := saga.Decide(p.sagas[id].d, p.sagas[id].state, e, p.now); fx.Ignored == "" {
+		l := p.sagas[id]
+		if l.d == nil { // another coordinator has it
+			continue
+		}
+		if _, fx := saga.Decide(l.d, l.state, e, p.now); fx.Ignored == "" {
 			takers = append(takers, id)
 		}
 	}
