@@ -299,17 +299,10 @@ func (x *decision) put(data map[string]any) {
 	if len(data) == 0 {
 		return
 	}
-	kept := x.leftForOthers()
 	if !x.copied {
 		x.s.Data, x.copied = maps.Clone(x.s.Data), true
 	}
 	maps.Copy(x.s.Data, data)
-	for _, e := range kept {
-		if e.Message != "" && !x.awaitsLater(e) && !x.foundByValue(e) { // a variable by which it found the saga has another value now
-			x.fx.Left = append(x.fx.Left, e)
-			x.s.Early = x.earlyWithout(e)
-		}
-	}
 }
 
 func (x *decision) reasonOf(i int, a *answer, e Event) string {

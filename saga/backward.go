@@ -159,8 +159,7 @@ func (x *decision) undo(i int) bool {
 	return true
 }
 
-// giveUpWaiting drops everything that a saga which goes back does not need: steps that have not begun, awaited events, and deadlines. It keeps
-// events that the next saga may need.
+// giveUpWaiting drops everything that a saga which goes back does not need: steps that have not begun, awaited events, and deadlines.
 func (x *decision) giveUpWaiting() {
 	for i := range x.s.Steps {
 		ss := &x.s.Steps[i]
@@ -172,7 +171,6 @@ func (x *decision) giveUpWaiting() {
 	for _, dl := range x.d.deadlines {
 		x.disarm(dl.Name)
 	}
-	x.s.Early = x.leftForOthers()
 }
 
 // settled reports whether step i has nothing left to compensate.

@@ -17,8 +17,8 @@ import (
 // s is the zero State if e is Started, and else a state of d. Decide changes neither s nor e.
 //
 // If e changes nothing, such as a duplicate, Decide returns s unchanged, with the reason in Effects.Ignored. Decide also returns s
-// unchanged, with the reason in Effects.Refused, for an action that cannot be done, a start that is not valid, an event that cannot be
-// kept, and an answer whose effect can no longer be compensated.
+// unchanged, with the reason in Effects.Refused, for an action that cannot be done, a start that is not valid,
+// and an answer whose effect can no longer be compensated.
 func Decide(d *Definition, s State, e Event, now time.Time) (State, Effects) {
 	x := &decision{d: d.withItems(s), s: s, now: now.UTC().Truncate(time.Microsecond)}
 	x.s.Steps = slices.Clone(s.Steps)
@@ -197,7 +197,7 @@ func (x *decision) advance() {
 		for len(x.s.Deadlines) > 0 {
 			x.disarm(x.s.Deadlines[0].Name)
 		}
-		x.s.EndedAt, x.fx.Left, x.s.Early = x.now, append(x.fx.Left, x.leftForOthers()...), nil
+		x.s.EndedAt = x.now
 		x.fx.Unlock = x.d.lock != nil
 	}
 }

@@ -66,7 +66,7 @@
 //	or of a compensation that was done    the saga is parked; if the saga goes back, the step is compensated
 //	an answer to an earlier command,      ignored if it is a failure; a success completes the step
 //	after a retry
-//	an event before its step awaits it    kept until then; refused if 64 events or 4 MiB are kept already
+//	an event before its step awaits it    ignored, as Effects.Early: package coordinator keeps it until then
 //	a declared cancel                     the steps that are done are compensated, as if a step were refused. A cancel is refused
 //	                                      once a pivot has begun, or the step before which a cancel is accepted has begun or
 //	                                      was skipped

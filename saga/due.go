@@ -125,10 +125,10 @@ func (x *decision) applyOrKeep(due Armed) {
 		x.moment(moments.DeadlineKept, "", due.Name)
 		return
 	}
-	steps, early := slices.Clone(x.s.Steps), x.s.Early
+	steps := slices.Clone(x.s.Steps)
 	first, events := len(x.fx.Moments), len(x.fx.Events)
 	if !x.apply(due) {
-		x.s.Steps, x.s.Early = steps, early
+		x.s.Steps = steps
 		x.fx.Moments[first].What, x.fx.Events = moments.DeadlineKept, x.fx.Events[:events]
 		x.keep(due)
 	}

@@ -117,8 +117,7 @@ func (x *decision) skip(i int, why string) {
 	x.moment(moments.StepSkipped, x.s.Steps[i].Name, why)
 }
 
-// begin starts step i, or skips the step if its condition does not hold. It returns false if the saga does not run any more: it is
-// parked, or it goes back because a kept event has refused the step.
+// begin starts step i, or skips the step if its condition does not hold. It returns false if the saga is parked.
 func (x *decision) begin(i int) bool {
 	st, ss := x.d.steps[i], &x.s.Steps[i]
 	if st.when != nil {
@@ -161,10 +160,7 @@ func (x *decision) begin(i int) bool {
 	if st.Timeout > 0 {
 		x.arm(st.Name+stepTimeout, st.Timeout, nil)
 	}
-	if st.send == nil {
-		x.takeEarly(i)
-	}
-	return x.s.Status == Running
+	return true
 }
 
 // cannotBeFound reports whether no event of st can find the saga, so that the step would wait for ever. It returns the first variable
@@ -209,18 +205,6 @@ func (s *step) findsNone(missing func(variable string) bool) (variable string, n
 
 // maySet reports whether a step in phase p has not begun or may still be answered, so that it may set its variables.
 func (p Phase) maySet() bool { return p == StepWaiting || p == Intent || p == GivenUp || p == Doubt }
-
-// takeEarly applies the first kept event that step i accepts. The step has just begun to wait for an event.
-func (x *decision) takeEarly(i int) {
-	kept := x.s.Early
-	for k, e := range kept {
-		x.s.Early = slices.Delete(slices.Clone(kept), k, k+1) // before observe: a variable that it sets may remove further events
-		if x.observe(i, e) {
-			return
-		}
-	}
-	x.s.Early = kept
-}
 
 // maxSent limits the size of the commands of one decision as JSON, in bytes. Each of the 100 items of a step may send a variable of megabytes, and
 // decoded values may have ten times their size.

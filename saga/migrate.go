@@ -22,8 +22,6 @@ import (
 //   - A step without which the saga has gone on (Tolerated) is optional in the new definition.
 //   - A step that waits for an event also awaits an event in the new definition, and that event can find the saga: by the key, by a variable
 //     that has a value or may still get one, or by a variable by which the old definition has found it too.
-//   - No kept event (State.Early) would be for a step that waits already and awaits this event only in the new definition. A step takes a
-//     kept event only when it begins, so this step would never get it.
 //   - Each scheduled deadline exists in the new definition. Its stored payload has all fields that the new definition reads. If the new
 //     deadline emits events, it counts from the same step as the old one.
 //   - Each variable that the saga may still read has a value, if the new definition sets it at the start or by a step that is over. A variable
@@ -34,8 +32,7 @@ import (
 //
 // The steps and deadlines that only the new definition has apply from now on. Migrate does not schedule a deadline that counts from the
 // saga's start, or from a step that has begun already. Migrate cancels a scheduled deadline if one of its Until steps in the new definition is
-// done or tolerated. A kept event that found the saga by a variable, and that the new definition does not await, is not in the new state: pass
-// it on, as the events in Effects.Left.
+// done or tolerated.
 func Migrate(from, to *Definition, s State) (State, error) {
 	m := &move{from: from, to: to, s: s}
 	switch {
@@ -51,7 +48,6 @@ func Migrate(from, to *Definition, s State) (State, error) {
 	m.compareSpecs()
 	m.compareSteps()
 	m.compareItems()
-	m.compareEarly()
 	m.compareFound()
 	m.compareDeadlines()
 	m.compareValues()
@@ -130,32 +126,6 @@ func (m *move) compareSteps() {
 			m.obstacle("behind step %s came %s, not %s", ss.Name, namesOrNone(a), namesOrNone(b))
 		}
 	}
-}
-
-// compareEarly finds kept events for which the saga cannot be moved. In the other definition a step that waits now awaits the event,
-// but a step takes a kept event only when it begins.
-func (m *move) compareEarly() {
-	x := &decision{d: m.to, s: m.s}
-	for i, ss := range m.s.Steps[:len(m.from.steps)] {
-		k, kept := m.to.byName[ss.Name]
-		if !kept || ss.Phase != Intent || m.to.steps[k].send != nil {
-			continue
-		}
-		was := slices.Concat(m.from.steps[i].success, m.from.steps[i].failure)
-		for _, a := range slices.Concat(m.to.steps[k].success, m.to.steps[k].failure) {
-			if slices.ContainsFunc(was, func(b *answer) bool { return b.awaitsLike(a) }) {
-				continue
-			}
-			if slices.ContainsFunc(m.s.Early, func(e Event) bool { return e.Hop == a.Hop && e.Type == a.Event && x.finds(a, e) }) {
-				m.obstacle("step %s awaits %s of %s in the other definition, and this event has come before: the step would not get it; move the saga after a later step has taken the event", ss.Name, a.Event, a.Hop)
-			}
-		}
-	}
-}
-
-// awaitsLike reports whether a and b accept the same events.
-func (a *answer) awaitsLike(b *answer) bool {
-	return a.Hop == b.Hop && a.Event == b.Event && a.When == b.When && (a.By == nil) == (b.By == nil) && (a.By == nil || *a.By == *b.By)
 }
 
 // waitsForNothing reports whether the step only joins other steps, so that it is done as soon as it begins.
@@ -262,19 +232,7 @@ func (m *move) moved() State {
 	if len(s.Deadlines) == 0 {
 		s.Deadlines = nil // as Decide does
 	}
-	m.dropUnawaited(&s)
 	return s
-}
-
-// dropUnawaited drops each kept event that only the old definition awaits, if it is for other sagas of its value.
-func (m *move) dropUnawaited(s *State) {
-	was, is := &decision{d: m.from, s: m.s}, &decision{d: m.to, s: *s}
-	s.Early = slices.DeleteFunc(slices.Clone(s.Early), func(e Event) bool {
-		return e.Message != "" && e.Single && was.foundByValue(e) && !is.foundByValue(e) && !is.awaitsLater(e)
-	})
-	if len(s.Early) == 0 {
-		s.Early = nil
-	}
 }
 
 // isCancelled reports whether one of the steps in the deadline's Until is done or tolerated.

@@ -101,33 +101,3 @@ func TestASagaDoesNotMoveToAnEventThatCannotFindIt(t *testing.T) {
 		})
 	}
 }
-
-// In TestASagaDoesNotMoveToAStepThatAwaitsAnEventWhichCame the payment comes before the step that awaits it. In the new definition the step
-// that waits now awaits it, too.
-func TestASagaDoesNotMoveToAStepThatAwaitsAnEventWhichCame(t *testing.T) {
-	const text = `{"saga":"order","version":VERSION,"key":"id","data":{"id":"string","account":"string"},
- "steps":[
-  {"name":"open","success":[{"event":"Opened","hop":"shop"}MORE]},
-  {"name":"paid","needs":["open"],"success":[{"event":"Paid","hop":"bank"}]}
- ]}`
-	from := parse(t, text, "VERSION", "1", "MORE", "")
-	key := "o-1"
-	for more, want := range map[string]string{
-		`,{"event":"Paid","hop":"bank"}`:                                               "step open awaits Paid of bank in the other definition, and this event has come before",
-		`,{"event":"Paid","hop":"cashier"}`:                                            "",
-		`,{"event":"Paid","hop":"bank","by":{"variable":"account","field":"account"}}`: "",
-	} {
-		to := parse(t, text, "VERSION", "2", "MORE", more)
-		r := &run{t: t, d: from, now: noon}
-		r.take(saga.Event{Kind: saga.Started, Fields: map[string]any{"id": key, "account": "a-1"}})
-		require.Empty(t, r.take(saga.Event{Kind: saga.Observed, Hop: "bank", Type: "Paid", Key: &key, Message: "m-1", Fields: map[string]any{"account": "a-2"}}).Ignored)
-		moved, err := saga.Migrate(from, to, r.s)
-		if want != "" {
-			require.ErrorContains(t, err, want)
-			continue
-		}
-		require.NoError(t, err)
-		s, _ := saga.Decide(to, moved, saga.Event{Kind: saga.Observed, Hop: "shop", Type: "Opened", Key: &key, Message: "m-2"}, noon)
-		require.Equal(t, saga.Completed, s.Status)
-	}
-}

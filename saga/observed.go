@@ -7,7 +7,7 @@ import (
 )
 
 // observed applies an awaited event to each step that waits for it, also to a step that could not use an earlier event (GivenUp). If no
-// step waits for the event, but a step that has not begun will, observed keeps the event for that step.
+// step waits for the event, but a step that has not begun will, the event is early.
 func (x *decision) observed(e Event) {
 	if e.Answers == x.s.ID() {
 		x.ignore("%s of %s answers a command of this saga", e.Type, e.Hop)
@@ -22,29 +22,44 @@ func (x *decision) observed(e Event) {
 	}
 	took := false
 	for i, st := range x.d.steps {
-		if phase := x.s.Steps[i].Phase; st.send == nil && (phase == Intent || phase == GivenUp) && x.observe(i, e) {
+		if st.send == nil && x.s.Steps[i].Phase.awaits() && x.observe(i, e) {
 			took = true
 		}
 	}
-	switch {
-	case took: // the saga may have kept the same event by another variable: no later step may use that copy
-		if x.usedBy(e) != "" {
-			x.s.Early = x.earlyWithout(e)
-		}
-	case !x.awaitsLater(e):
-		x.ignore("nothing waits for %s of %s", e.Type, e.Hop)
-	case e.Message != "" && slices.ContainsFunc(x.s.Early, e.repeats):
-		x.ignore("%s of %s is kept already", e.Type, e.Hop)
-	case len(x.s.Early) == maxEarly || len(x.s.Early) > 0 && x.earlyBytes()+size(e.Fields) > maxEarlyBytes:
-		x.refuse("%s of %s came before a step awaits it, like %d others with %d bytes: at most %d events with %d bytes are kept",
-			e.Type, e.Hop, len(x.s.Early), x.earlyBytes(), maxEarly, maxEarlyBytes)
-	default:
-		at := len(x.s.Early)
-		if first := slices.IndexFunc(x.s.Early, func(kept Event) bool { return !kept.Ahead }); e.Ahead && first >= 0 {
-			at = first
-		}
-		x.s.Early = slices.Insert(slices.Clone(x.s.Early), at, e)
+	if took {
+		return
 	}
+	x.ignore("nothing waits for %s of %s", e.Type, e.Hop)
+	if x.awaitsLater(e) {
+		x.ignore("%s of %s comes before a step awaits it", e.Type, e.Hop)
+		x.fx.Early = true
+	}
+}
+
+// awaits reports whether a step in phase p that waits for an event takes one now.
+func (p Phase) awaits() bool { return p == Intent || p == GivenUp }
+
+// AwaitedNow returns the answers in Awaited by which an event can change a saga in state s now: by the name of the step that waits for it, or
+// by an empty name if it cancels the saga. An event of the other ones is ignored or early.
+func (d *Definition) AwaitedNow(s State) map[string][]Answer {
+	now := make(map[string][]Answer)
+	if s.Ended() {
+		return now
+	}
+	d = d.withItems(s)
+	for i, st := range d.steps {
+		if st.send == nil && s.Steps[i].Phase.awaits() {
+			for _, a := range slices.Concat(st.success, st.failure) {
+				now[st.Name] = append(now[st.Name], a.Answer)
+			}
+		}
+	}
+	if d.cancel != nil {
+		for _, a := range d.cancel.events {
+			now[""] = append(now[""], a.Answer)
+		}
+	}
+	return now
 }
 
 // usedBy returns the name of the step that has used e, or an empty text if none has.
@@ -65,40 +80,6 @@ func (st *step) awaits(e Event) bool {
 	return st.send == nil && slices.ContainsFunc(slices.Concat(st.success, st.failure), func(a *answer) bool {
 		return a.Hop == e.Hop && a.Event == e.Type
 	})
-}
-
-// maxEarly limits the number of events that a saga keeps for later steps, and maxEarlyBytes limits their size, since each decision
-// reads them. Further events are refused and become dead letters. The first event is kept, whatever its size is.
-const (
-	maxEarly      = 64
-	maxEarlyBytes = 4 << 20
-)
-
-// leftForOthers returns the kept events that only this saga got, and that found it by a variable: the next saga of their value may await them.
-func (x *decision) leftForOthers() (left []Event) {
-	for _, e := range x.s.Early {
-		if e.Single && x.foundByValue(e) {
-			left = append(left, e)
-		}
-	}
-	return left
-}
-
-// foundByValue reports whether a step awaits e by the value that a variable has now.
-func (x *decision) foundByValue(e Event) bool {
-	return slices.ContainsFunc(x.d.steps, func(st *step) bool {
-		return st.send == nil && slices.ContainsFunc(slices.Concat(st.success, st.failure), func(a *answer) bool {
-			return a.By != nil && a.Hop == e.Hop && a.Event == e.Type && x.finds(a, e)
-		})
-	})
-}
-
-// earlyBytes returns the approximate size of the kept events as JSON.
-func (x *decision) earlyBytes() (n int) {
-	for _, e := range x.s.Early {
-		n += size(e.Fields)
-	}
-	return n
 }
 
 // observe applies e to step i, which waits for an event. It returns false if the step does not wait for e.
@@ -141,11 +122,6 @@ func (x *decision) finds(a *answer, e Event) bool {
 	return value != "" && value == expr.Text(x.s.Data[a.By.Variable])
 }
 
-// repeats reports whether e and b are the same message. It compares the hop and the type too, since two hops may use equal ids.
-func (e Event) repeats(b Event) bool {
-	return b.Message == e.Message && b.Hop == e.Hop && b.Type == e.Type
-}
-
 // awaitsLater reports whether a step that has not begun waits for e.
 func (x *decision) awaitsLater(e Event) bool {
 	for i, st := range x.d.steps {
@@ -159,9 +135,4 @@ func (x *decision) awaitsLater(e Event) bool {
 		}
 	}
 	return false
-}
-
-// earlyWithout returns the kept events without e.
-func (x *decision) earlyWithout(e Event) []Event {
-	return slices.DeleteFunc(slices.Clone(x.s.Early), func(kept Event) bool { return e.Message != "" && e.repeats(kept) })
 }

@@ -37,8 +37,6 @@ type State struct {
 	Steps []StepState `json:"steps"`
 	// Lists holds, by the name of the step, the list with which each step with ForEach began.
 	Lists map[string]any `json:"lists,omitempty"`
-	// Early are awaited events that came before a step waited for them.
-	Early []Event `json:"early,omitempty"`
 	// Deadlines are the scheduled deadlines and the overdue ones, ordered by name.
 	Deadlines []Armed   `json:"deadlines,omitempty"`
 	StartedAt time.Time `json:"started_at"`
@@ -157,11 +155,6 @@ type Event struct {
 	// Answers, for Observed, is the id of the saga whose command the message answers. That saga ignores this event, since it gets the
 	// message as Answered too.
 	Answers string `json:"answers,omitempty"`
-	// Single, for Observed, reports that no other saga got the event by the same variable. If the saga cannot use it any more, it is passed on.
-	Single bool `json:"single,omitempty"`
-	// Ahead, for Observed, reports that another saga had kept the event and has passed it on. This saga keeps it before the events that it has
-	// kept itself.
-	Ahead bool `json:"ahead,omitempty"`
 	// Fields are the fields of the message. For Started and ActSet they are variables. For ActSkip and ActResolve they are the
 	// variables that the step's answer would have set.
 	Fields map[string]any `json:"fields,omitempty"`
@@ -239,19 +232,17 @@ type Effects struct {
 	Moments   []Moment // entries of the history, in order
 	// Unlock reports that the saga releases its lock.
 	Unlock bool
-	// Left has the kept events that found the saga by a variable and that it cannot use any more: it has ended, or the variable has another
-	// value. Pass them on to the other sagas of that value.
-	Left []Event
 	// Alert is the reason why an operator must act, or an empty text.
 	Alert string
 	// Ignored is the reason why the event changed nothing, such as that it is a duplicate.
 	Ignored string
-	// Early reports that the ignored event answers a command that the saga has not sent yet. That happens if the database has lost the
-	// saga's last decisions. Keep the event and apply it again later: the saga will send the command again, and the hop will not answer
-	// a second time.
+	// Early reports that the ignored event comes too early: keep it and apply it again later. An awaited event is early if a step will wait
+	// for it that has not begun. Apply it again when AwaitedNow has its type. An answer is early if the saga has not sent the command
+	// yet. That happens if the database has lost the saga's last decisions. The saga will send the command again, and the hop will not
+	// answer a second time.
 	Early bool
-	// Refused is the reason why an action cannot be done, a saga cannot start, an event cannot be kept, or an effect cannot be
-	// compensated any more. Then nothing has changed.
+	// Refused is the reason why an action cannot be done, a saga cannot start, or an effect cannot be compensated any more. Then nothing has
+	// changed.
 	Refused string
 }
 

@@ -349,11 +349,6 @@ func (d *Definition) ReadState(text []byte) (State, error) {
 		return Canonical(f)
 	}
 	err := errors.Join(stored(s.Data), stored(s.Lists))
-	for i := range s.Early {
-		if err == nil {
-			err = stored(s.Early[i].Fields)
-		}
-	}
 	for i := range s.Deadlines {
 		if err == nil {
 			err = stored(s.Deadlines[i].Payload)

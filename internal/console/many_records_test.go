@@ -120,7 +120,7 @@ func TestAnyNumberOfRecordsOfAnOperatorFillsNoMemory(t *testing.T) {
 		_, err := sagas.Exec(t.Context(), `
 			INSERT INTO troupe.saga_definitions (hash, saga, version, definition) SELECT 'h-' || n, 'many', 1, '{}' FROM generate_series(1, 10010) AS n`)
 		require.NoError(t, err)
-		_, err = sagas.Exec(t.Context(), `
+		_, err = d.Pool.Exec(t.Context(), `
 			INSERT INTO troupe.saga_stash (saga, variable, value, message_id, event, expires_at)
 			SELECT 'many', 'v-' || n, 'v', 'm', '{}', now() + interval '1 hour' FROM generate_series(1, 10010) AS n`)
 		require.NoError(t, err)

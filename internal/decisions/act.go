@@ -3,7 +3,6 @@ package decisions
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/troupe-go/troupe/internal/admin"
 	"github.com/troupe-go/troupe/internal/moments"
@@ -42,8 +41,7 @@ type Obstacle struct{ error }
 // NewObstacle returns an Obstacle whose text is formatted as by fmt.Errorf.
 func NewObstacle(format string, args ...any) Obstacle { return Obstacle{fmt.Errorf(format, args...)} }
 
-// move moves a saga to the definition to. The saga then takes the events that were stashed for the associations that the move adds, and passes
-// on the kept events that only the earlier definition awaits.
+// move moves a saga to the definition to. The saga then takes the stashed events that it awaits by this definition.
 func (p *pass) move(ctx context.Context, id string, to *saga.Definition, e saga.Event) error {
 	if err := p.load(ctx, []string{id}); err != nil {
 		return err
@@ -56,11 +54,6 @@ func (p *pass) move(ctx context.Context, id string, to *saga.Definition, e saga.
 	l.entries = append(l.entries, Entry{
 		Version: s.Version, At: p.now, Event: e, Moments: []saga.Moment{{What: moments.SagaMigrated, Why: "to " + to.String()}},
 	})
-	for _, kept := range l.state.Early {
-		if !slices.ContainsFunc(s.Early, func(e saga.Event) bool { return e.Message == kept.Message && e.Hop == kept.Hop && e.Type == kept.Type }) {
-			l.left = append(l.left, leftBy(l, associations(l), kept)...)
-		}
-	}
-	l.d, l.state = to, s
+	l.d, l.state, l.searched = to, s, nil
 	return p.unstash(ctx, -1, id)
 }

@@ -64,24 +64,25 @@ type pass struct {
 	// afterFirstLoad is set by Work.WithFirstLoad, else nil. messages calls it when the sagas are loaded, before the first decision. An error
 	// of afterFirstLoad ends the pass: the coordinator has learned new definitions, and must find the targets again.
 	afterFirstLoad func(context.Context) error
+	search         []string // the sagas that search the stash after this pass, since another saga has left events there
 	notKept        []string // for each event that was not stashed, and whose message has other effects: the reason
 	retries        []target // each gets a deadline with a RetryEvent: see retryLater
 }
 
 // loaded is a saga in a pass. If the State's version is 0, the saga does not exist yet.
 type loaded struct {
-	d       *saga.Definition
-	state   saga.State
-	was     int       // the version when it was loaded
-	stored  time.Time // Record.WakeAt
-	wakeAt  time.Time // as stored; zero after due has handled the wake
-	entries []Entry
-	owner   string        // the other coordinator that has the saga; empty if this one has it
-	known   []Association // the associations that the saga had when it was loaded, and the ones for which unstash has run since
-	fresh   []Association // the associations in known that Save inserts
-	left    []Stashed     // the kept events that the saga cannot use any more, until leave passes them on
-	unlock  bool          // the saga has ended: leave releases its lock
-	granted bool          // the saga got its lock in this pass
+	d        *saga.Definition
+	state    saga.State
+	was      int       // the version when it was loaded
+	stored   time.Time // Record.WakeAt
+	wakeAt   time.Time // as stored; zero after due has handled the wake
+	entries  []Entry
+	owner    string        // the other coordinator that has the saga; empty if this one has it
+	searched []want        // what the saga awaited when it was loaded, and what unstash has searched the stash for since
+	known    []Association // the associations that the saga had when it was loaded, and the ones for which unstash has run since
+	fresh    []Association // the associations in known that Save inserts
+	unlock   bool          // the saga has ended: leave releases its lock
+	left     bool          // leave has run, or the saga had ended before
 }
 
 func (ds *Definitions) begin(store Store) *pass {
@@ -171,7 +172,7 @@ func (p *pass) load(ctx context.Context, ids []string) error {
 			return unreadable{err}
 		}
 		l := &loaded{d: d, state: s, was: s.Version, stored: r.WakeAt, wakeAt: r.WakeAt}
-		l.known = associations(l)
+		l.known, l.searched, l.left = associations(l), wantsOf(l), s.Ended()
 		p.sagas[r.ID] = l
 	}
 	for _, id := range ids {
@@ -260,7 +261,7 @@ func OwnedBy(owner string) string {
 	return "the coordinator " + owner + " has it in the same database: two coordinators of one type of saga need a database each"
 }
 
-// decide applies one event to one saga, and adds the decision to the pass.
+// decide applies one event to one saga, and adds the decision to the pass, unless the event is an awaited one that is early.
 func (p *pass) decide(message int, id string, e saga.Event) saga.Effects {
 	l := p.sagas[id]
 	if l.d == nil {
@@ -269,15 +270,13 @@ func (p *pass) decide(message int, id string, e saga.Event) saga.Effects {
 		return fx
 	}
 	s, fx := saga.Decide(l.d, l.state, e, p.now)
+	if fx.Early && e.Kind == saga.Observed { // give stashes it
+		return fx
+	}
 	if s.Version > l.state.Version {
 		l.entries = append(l.entries, Entry{Version: s.Version, At: p.now, Event: e, Moments: fx.Moments})
 	}
-	before := associations(l) // the decision may change a variable
 	l.state, l.unlock = s, l.unlock || fx.Unlock
-	before = append(before, associations(l)...)
-	for _, left := range fx.Left {
-		l.left = append(l.left, leftBy(l, before, left)...)
-	}
 	p.decided = append(p.decided, Decided{message, id, p.now, e, s, fx})
 	return fx
 }
@@ -299,14 +298,6 @@ func (p *pass) due(ctx context.Context, id string) error {
 			return err
 		}
 		if granted {
-			// As grant does: the program that has granted the lock may have been unable to read the saga. The events come before the first
-			// step begins, so that it does not use a later one which the saga has kept itself.
-			l.known, l.granted = nil, true
-			if err := p.unstash(ctx, -1, id); err != nil {
-				return err
-			}
-		}
-		if granted && !l.state.Ended() {
 			p.decide(-1, id, saga.Event{Kind: saga.Granted})
 		}
 	}

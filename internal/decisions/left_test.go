@@ -28,51 +28,29 @@ func TestAnEventThatAnEndedSagaLeavesIsForOneWithAnotherLock(t *testing.T) {
 	}
 }
 
-// TestASagaEndsAlthoughAnotherOneHasNoRoomForAnEventThatItLeaves: the event is tried again by itself, and then becomes a dead letter.
-func TestASagaEndsAlthoughAnotherOneHasNoRoomForAnEventThatItLeaves(t *testing.T) {
-	m, start, arrive, _ := visit(t, "")
-	start("v-1")
-	arrive("m-1") // only v-1 gets it
-	start("v-2")
-	for i := range 64 {
-		arrive(fmt.Sprint("n-", i))
-	}
-	require.Len(t, m.Sagas()[1].Early, 64)
-	var again []string
-	require.NoError(t, m.pass(func(p *pass) error {
-		_, err := p.act(context.Background(), "visit/v-1", saga.Event{Kind: saga.ActAbandon, Actor: "ann", Reason: "wrong guest"})
-		for _, r := range p.retries {
-			again = append(again, r.id+" "+r.event.Message)
-		}
-		return err
-	}))
-	require.Equal(t, saga.Abandoned, m.Sagas()[0].Status)
-	require.Equal(t, []string{"visit/v-2 m-1"}, again)
-}
-
-// TestASagaEndsAlthoughAnotherOneOfItsValueCannotBeRead: the event that it leaves is tried again for the other saga.
+// TestASagaEndsAlthoughAnotherOneOfItsValueCannotBeRead: the other saga gets the event that the first one leaves when a program runs that can
+// read it.
 func TestASagaEndsAlthoughAnotherOneOfItsValueCannotBeRead(t *testing.T) {
-	m, start, arrive, _ := visit(t, "")
+	m, start, arrive, reserve := visit(t, "")
 	start("v-1")
 	arrive("m-1")
 	arrive("m-2")
 	older, newer := twoPrograms(t, m)
 	m.definitions = newer
 	start("v-2")
+	reserve("v-2")
 	m.definitions = older
-	var again []string
-	require.NoError(t, m.pass(func(p *pass) error {
-		err := p.messages(context.Background(), []Message{
-			{ID: "r-1", Hop: "rooms", Type: "Reserved", Key: "v-1", Outcome: "success", SagaID: "visit/v-1", SagaStep: "room"},
-		})
-		for _, r := range p.retries {
-			again = append(again, r.id+" "+r.event.Message)
-		}
-		return err
+	p := older.begin(m)
+	require.NoError(t, p.messages(context.Background(), []Message{
+		{ID: "r-1", Hop: "rooms", Type: "Reserved", Key: "v-1", Outcome: "success", SagaID: "visit/v-1", SagaStep: "room"},
 	}))
+	_, err := p.end(context.Background())
+	require.NoError(t, err)
+	require.Equal(t, []string{"visit/v-2"}, p.search)
 	m.definitions = newer
 	require.Equal(t, saga.Completed, m.Sagas()[0].Status)
-	require.Equal(t, []string{"visit/v-2 m-2"}, again)
+	require.NoError(t, m.pass(func(p *pass) error { return p.searchStash(context.Background(), "visit/v-2") }))
+	require.Equal(t, saga.Completed, m.Sagas()[1].Status)
 }
 
 // TestASagaThatAnotherProgramWakesGetsTheEventsThatItsLockLeft: the program that ends the first saga cannot read the definition of the
@@ -122,24 +100,25 @@ func TestAnEventThatAStepHasUsedIsNotKeptForALaterStep(t *testing.T) {
 	require.Equal(t, saga.Completed, m.Sagas()[0].Status)
 }
 
-// TestAnEventOfAnEarlierValueOfAVariableIsPassedOn: a saga has kept an event by a value that its variable does not have any more.
-func TestAnEventOfAnEarlierValueOfAVariableIsPassedOn(t *testing.T) {
+// TestAnEventOfAnEarlierValueOfAVariableIsForTheNextSaga: an event is kept for a saga by a value that its variable does not have any more.
+func TestAnEventOfAnEarlierValueOfAVariableIsForTheNextSaga(t *testing.T) {
 	m, start, arrive, reserve := visit(t, "")
 	start("v-1")
 	arrive("m-1")
 	_, err := m.Act("visit/v-1", saga.Event{Kind: saga.ActSet, Fields: map[string]any{"guest": "g-2"}, Actor: "ann", Reason: "a wrong guest"})
 	require.NoError(t, err)
-	require.Empty(t, m.Sagas()[0].Early)
 	start("v-2")
 	reserve("v-2")
-	require.Equal(t, saga.Completed, m.Sagas()[1].Status)
 	reserve("v-1")
 	require.Equal(t, []saga.Phase{saga.Done, saga.Intent}, phases(m.Sagas()[0]))
+	_, err = m.Act("visit/v-1", saga.Event{Kind: saga.ActAbandon, Actor: "ann", Reason: "a wrong guest"})
+	require.NoError(t, err)
+	require.Equal(t, saga.Completed, m.Sagas()[1].Status)
 }
 
-// TestAnEventThatAMovedSagaDoesNotAwaitAnyMoreIsPassedOn: the saga is moved to a version without the step for which it has kept the event. Another
+// TestAnEventThatAMovedSagaDoesNotAwaitAnyMoreIsForTheNextOne: the saga is moved to a version without the step for which it has kept the event. Another
 // saga of that value runs on the earlier version.
-func TestAnEventThatAMovedSagaDoesNotAwaitAnyMoreIsPassedOn(t *testing.T) {
+func TestAnEventThatAMovedSagaDoesNotAwaitAnyMoreIsForTheNextOne(t *testing.T) {
 	for name, second := range map[string]bool{"to one that runs": true, "to the next one": false} {
 		t.Run(name, func(t *testing.T) {
 			m, start, arrive, reserve := visit(t, "")
@@ -156,7 +135,6 @@ func TestAnEventThatAMovedSagaDoesNotAwaitAnyMoreIsPassedOn(t *testing.T) {
 			require.NoError(t, m.pass(func(p *pass) error {
 				return p.move(context.Background(), "visit/v-1", next, saga.Event{Kind: saga.Migrated, To: next.Hash()})
 			}))
-			require.Empty(t, m.Sagas()[0].Early)
 			reserve("v-1")
 			require.Equal(t, saga.Completed, m.Sagas()[0].Status)
 			if !second {
@@ -209,8 +187,8 @@ func TestAnEventThatASagaLeavesIsNotForOneThatIgnoresIt(t *testing.T) {
 	require.Equal(t, []saga.Phase{saga.Done, saga.Done, saga.Intent}, phases(m.Sagas()[2]))
 }
 
-// TestAMovedSagaDoesNotGetTheEventThatItLeaves: the definition to which the saga is moved awaits another event of the guest.
-func TestAMovedSagaDoesNotGetTheEventThatItLeaves(t *testing.T) {
+// TestAMovedSagaLeavesAnEventWhenItEnds: the definition to which the saga is moved awaits another event of the guest.
+func TestAMovedSagaLeavesAnEventWhenItEnds(t *testing.T) {
 	d, err := saga.Parse([]byte(stays))
 	require.NoError(t, err)
 	m, start, arrive, reserve := visitOf(t, d)
@@ -227,6 +205,9 @@ func TestAMovedSagaDoesNotGetTheEventThatItLeaves(t *testing.T) {
 	}))
 	start("v-2")
 	reserve("v-2")
+	require.Equal(t, []saga.Phase{saga.Done, saga.Intent, saga.StepWaiting}, phases(m.Sagas()[1]))
+	_, err = m.Act("visit/v-1", saga.Event{Kind: saga.ActAbandon, Actor: "ann", Reason: "wrong guest"})
+	require.NoError(t, err)
 	require.Equal(t, []saga.Phase{saga.Done, saga.Done, saga.Intent}, phases(m.Sagas()[1]))
 }
 
@@ -281,4 +262,37 @@ func TestAnEventThatASagaLeavesIsNotForOneOfAnotherCoordinator(t *testing.T) {
 	start("v-4")
 	reserve("v-4")
 	require.Equal(t, saga.Completed, m.Sagas()[3].Status)
+}
+
+// TestAMovedSagaTakesAnEventThatCameBefore: the payment comes before the step that awaits it. In the definition to which the saga is moved, the
+// step that waits now awaits the payment, too.
+func TestAMovedSagaTakesAnEventThatCameBefore(t *testing.T) {
+	const text = `{"saga":"order","version":%d,"key":"id","data":{"id":"string","account":"string"},"steps":[
+  {"name":"open","success":[{"event":"Opened","hop":"shop"}%s]},
+  {"name":"paid","needs":["open"],"success":[{"event":"Paid","hop":"bank"}]}]}`
+	define := func(version int, more string) *saga.Definition {
+		d, err := saga.Parse(fmt.Appendf(nil, text, version, more))
+		require.NoError(t, err)
+		return d
+	}
+	for more, want := range map[string][]saga.Phase{
+		`,{"event":"Paid","hop":"bank"}`:                                               {saga.Done, saga.Intent},
+		`,{"event":"Paid","hop":"cashier"}`:                                            {saga.Intent, saga.StepWaiting},
+		`,{"event":"Paid","hop":"bank","by":{"variable":"account","field":"account"}}`: {saga.Intent, saga.StepWaiting},
+	} {
+		from, to := define(1, ""), define(2, more)
+		m, err := NewMemory(time.Unix(1000, 0), from)
+		require.NoError(t, err)
+		m.definitions.Add(to.Hash(), to)
+		_, err = m.Start("order", map[string]any{"id": "o-1", "account": "a-1"})
+		require.NoError(t, err)
+		require.NoError(t, m.Take(Message{ID: "m-1", Hop: "bank", Type: "Paid", Key: "o-1", Fields: map[string]any{"account": "a-2"}}))
+		require.NoError(t, m.pass(func(p *pass) error {
+			return p.move(context.Background(), "order/o-1", to, saga.Event{Kind: saga.Migrated, To: to.Hash()})
+		}))
+		require.Equal(t, want, phases(m.Sagas()[0]), more)
+		require.NoError(t, m.Take(Message{ID: "m-2", Hop: "shop", Type: "Opened", Key: "o-1"}))
+		require.NoError(t, m.Take(Message{ID: "m-3", Hop: "bank", Type: "Paid", Key: "o-1"}))
+		require.Equal(t, saga.Completed, m.Sagas()[0].Status)
+	}
 }

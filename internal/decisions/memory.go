@@ -3,6 +3,7 @@ package decisions
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -138,9 +139,15 @@ func (m *Memory) pass(do func(*pass) error) error {
 			m.OnDecided(d)
 		}
 	}
-	// A saga that was granted a lock is due at once.
+	// A saga that was granted a lock is due at once, and one for which another saga has left an event looks for it at once.
 	for _, id := range sortedKeys(p.wake) {
 		if err := m.pass(func(p *pass) error { return p.due(context.Background(), id) }); err != nil {
+			return err
+		}
+	}
+	for _, id := range p.search {
+		err := m.pass(func(p *pass) error { return p.searchStash(context.Background(), id) })
+		if err != nil && !errors.As(err, new(unreadable)) { // a program that can read the saga searches again
 			return err
 		}
 	}
@@ -213,19 +220,26 @@ func (m *Memory) Guard(context.Context, []Association) error { return nil }
 
 // Stash adds events, and deletes expired ones.
 func (m *Memory) Stash(_ context.Context, events []Stashed) error {
-	m.stash = slices.DeleteFunc(slices.Clone(m.stash), func(e Stashed) bool { return !e.Expires.After(m.now) })
+	m.stash = slices.DeleteFunc(slices.Clone(m.stash), m.isExpired)
 	for _, e := range events {
-		if !slices.ContainsFunc(m.stash, func(o Stashed) bool { return o.Association == e.Association && o.message() == e.message() }) {
+		if !slices.ContainsFunc(m.stash, func(o Stashed) bool {
+			return o.Association == e.Association && o.For == e.For && o.message() == e.message()
+		}) {
 			m.stash = append(m.stash, e)
 		}
 	}
 	return nil
 }
 
-// StashBytes sums the sizes of the unexpired events of an association.
-func (m *Memory) StashBytes(_ context.Context, a Association) (bytes int64, err error) {
+// isExpired reports whether an event for the next saga is over time, and no saga has its association.
+func (m *Memory) isExpired(e Stashed) bool {
+	return e.For == "" && !e.Expires.After(m.now) && len(m.associated[e.Association]) == 0
+}
+
+// StashBytes sums the sizes of the events.
+func (m *Memory) StashBytes(_ context.Context, a Association, id string) (bytes int64, err error) {
 	for _, e := range m.stash {
-		if e.Association != a || !e.Expires.After(m.now) {
+		if e.Association != a || e.For != "" && e.For != id || m.isExpired(e) {
 			continue
 		}
 		text, err := json.Marshal(e.Event)
@@ -237,19 +251,48 @@ func (m *Memory) StashBytes(_ context.Context, a Association) (bytes int64, err 
 	return bytes, nil
 }
 
-// Unstash deletes the events of the associations. It returns the unexpired ones.
-func (m *Memory) Unstash(_ context.Context, as []Association) (taken []Stashed, _ error) {
-	var left []Stashed
-	for _, e := range m.stash {
-		switch {
-		case !slices.Contains(as, e.Association):
-			left = append(left, e)
-		case e.Expires.After(m.now):
-			taken = append(taken, e)
+// FindStashed deletes the expired events of fresh, and keeps the events of the key for the saga.
+func (m *Memory) FindStashed(_ context.Context, id string, as, fresh []Association) (found []Stashed, _ error) {
+	m.stash = slices.DeleteFunc(slices.Clone(m.stash), func(e Stashed) bool { return slices.Contains(fresh, e.Association) && m.isExpired(e) })
+	for i, e := range m.stash {
+		if e.Variable == "" && slices.Contains(fresh, e.Association) {
+			m.stash[i].For = id
+		}
+		if (e.For == "" || e.For == id) && slices.Contains(as, e.Association) {
+			found = append(found, m.stash[i])
 		}
 	}
-	m.stash = left
-	return taken, nil
+	return found, nil
+}
+
+// DropStashed deletes the copies of e.
+func (m *Memory) DropStashed(_ context.Context, id string, as []Association, e saga.Event) error {
+	m.stash = slices.DeleteFunc(slices.Clone(m.stash), func(o Stashed) bool {
+		return o.message() == messageOf(e) && (o.For == id || o.For == "" && slices.Contains(as, o.Association))
+	})
+	return nil
+}
+
+// LeftBy returns the associations in the order in which their events were stashed.
+func (m *Memory) LeftBy(_ context.Context, id string) (left []Association, _ error) {
+	m.stash = slices.DeleteFunc(slices.Clone(m.stash), func(e Stashed) bool { return e.For == id && (e.Variable == "" || e.Shared) })
+	for _, e := range m.stash {
+		if e.For == id && !slices.Contains(left, e.Association) {
+			left = append(left, e.Association)
+		}
+	}
+	return left, nil
+}
+
+// Leave changes the events in place: they keep their order.
+func (m *Memory) Leave(_ context.Context, id string, after time.Duration) error {
+	m.stash = slices.Clone(m.stash)
+	for i, e := range m.stash {
+		if e.For == id {
+			m.stash[i].For, m.stash[i].Expires = "", m.now.Add(after)
+		}
+	}
+	return nil
 }
 
 // Lock adds saga id to the queue for the lock name, unless id is in a queue already. It reports whether id is the first of its queue.

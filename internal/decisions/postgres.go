@@ -38,8 +38,18 @@ var (
 	measureStash string
 	//go:embed sql/insert_stash.sql
 	insertStash string
-	//go:embed sql/take_stash.sql
-	takeStash string
+	//go:embed sql/expire_stash.sql
+	expireStash string
+	//go:embed sql/keep_stash.sql
+	keepStash string
+	//go:embed sql/find_stash.sql
+	findStash string
+	//go:embed sql/delete_stash.sql
+	deleteStash string
+	//go:embed sql/drop_stash.sql
+	dropStash string
+	//go:embed sql/open_stash.sql
+	openStash string
 	//go:embed sql/prune_stash.sql
 	pruneStash string
 	//go:embed sql/insert_lock.sql
@@ -64,7 +74,7 @@ type Postgres struct {
 	hop, group, content string
 	now                 time.Time
 	reportConflict      func(error) error // called with each error of a statement that Save has queued
-	expired             func(Stashed)     // called with each expired event that Stash or Unstash deletes, of which it has only the hop and type
+	expired             func(Stashed)     // called with each expired event that Stash or FindStashed deletes, of which it has only the hop and type
 	withFirstLoad       *pgx.Batch        // sent with the first Load, which sets it to nil; nil: nothing is sent
 }
 
@@ -264,6 +274,7 @@ func (p *Postgres) guard(ctx context.Context, names ...string) error {
 func (p *Postgres) Stash(ctx context.Context, events []Stashed) error {
 	var c associationColumns
 	var messages, texts []string
+	var shared []bool
 	var expires []time.Time
 	for _, e := range events {
 		c.add(e.Association)
@@ -272,62 +283,101 @@ func (p *Postgres) Stash(ctx context.Context, events []Stashed) error {
 			return err
 		}
 		messages, texts = append(messages, pgtext.Indexable(e.message())), append(texts, string(text))
-		expires = append(expires, e.Expires)
+		c.ids, shared, expires = append(c.ids, e.For), append(shared, e.Shared), append(expires, e.Expires)
 	}
 	args := c.args()
-	args["messages"], args["events"], args["expires"] = messages, texts, expires
+	args["ids"], args["shared"], args["messages"], args["events"], args["expires"] = c.ids, shared, messages, texts, expires
 	batch := &pgx.Batch{}
-	batch.Queue(pruneStash, pg.Args{"sagas": c.sagas, "group": p.group, "limit": 2 * len(events)}).Query(func(rows pgx.Rows) error {
-		expired, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (Stashed, error) { return scanStashed(row) })
-		for _, e := range expired {
-			p.expired(e)
-		}
-		return err
-	})
+	batch.Queue(pruneStash, pg.Args{"sagas": c.sagas, "group": p.group, "limit": 2 * len(events)}).Query(p.readExpired)
 	batch.Queue(insertStash, args)
 	return p.tx.SendBatch(ctx, batch).Close()
 }
 
-// StashBytes sums the sizes of the unexpired events, as Stash has stored them.
-func (p *Postgres) StashBytes(ctx context.Context, a Association) (bytes int64, err error) {
-	columns := columnsOf([]Association{a})
-	args := columns.args()
-	args["group"] = p.group
+// readExpired calls p.expired for each row of a statement that has deleted expired events.
+func (p *Postgres) readExpired(rows pgx.Rows) error {
+	expired, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (Stashed, error) { return scanStashed(row) })
+	for _, e := range expired {
+		p.expired(e)
+	}
+	return err
+}
+
+// StashBytes sums the sizes of the events as Stash has stored them.
+func (p *Postgres) StashBytes(ctx context.Context, a Association, id string) (bytes int64, err error) {
+	args := p.stashArgs([]Association{a}, id)
 	err = p.tx.QueryRow(ctx, measureStash, args).Scan(&bytes)
 	return bytes, err
 }
 
-// Unstash deletes the events of the associations. It returns the unexpired ones.
-func (p *Postgres) Unstash(ctx context.Context, as []Association) (taken []Stashed, err error) {
+func (p *Postgres) stashArgs(as []Association, id string) pg.Args {
 	columns := columnsOf(as)
 	args := columns.args()
-	args["group"] = p.group
-	rows, err := p.tx.Query(ctx, takeStash, args)
-	if err != nil {
-		return nil, err
+	args["group"], args["id"] = p.group, id
+	return args
+}
+
+// FindStashed locks the events that it returns. It deletes the expired ones of fresh, since they would count as unexpired once the saga is
+// saved.
+func (p *Postgres) FindStashed(ctx context.Context, id string, as, fresh []Association) (found []Stashed, err error) {
+	batch := &pgx.Batch{}
+	if len(fresh) > 0 {
+		batch.Queue(expireStash, p.stashArgs(fresh, id)).Query(p.readExpired)
+		batch.Queue(keepStash, p.stashArgs(fresh, id))
 	}
-	_, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (s Stashed, err error) {
-		var expired bool
-		switch s, err = scanStashed(row, &expired); {
-		case err != nil:
-		case expired:
-			p.expired(s)
-		default:
-			taken = append(taken, s)
-		}
+	batch.Queue(findStash, p.stashArgs(as, id)).Query(func(rows pgx.Rows) (err error) {
+		found, err = collectStashed(rows)
+		return err
+	})
+	err = p.tx.SendBatch(ctx, batch).Close()
+	return found, err
+}
+
+// collectStashed reads rows of find_stash.sql or read_stash.sql.
+func collectStashed(rows pgx.Rows) ([]Stashed, error) {
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (s Stashed, err error) {
+		var id string
+		var shared bool
+		s, err = scanStashed(row, &id, &shared)
+		s.For, s.Shared = id, shared
 		return s, err
 	})
-	return taken, err
 }
 
 // scanStashed reads a row with an event, and the columns that follow it into more.
 func scanStashed(row pgx.CollectableRow, more ...any) (s Stashed, err error) {
 	var text []byte
-	if err := row.Scan(append([]any{&s.Saga, &s.Variable, &s.Value, &text, &s.Expires}, more...)...); err != nil {
+	if err := row.Scan(append([]any{&s.Saga, &s.Variable, &s.Value, &text}, more...)...); err != nil {
 		return s, err
 	}
 	s.Event, err = saga.ReadEvent(text)
 	return s, err
+}
+
+// DropStashed deletes rows of troupe.saga_stash.
+func (p *Postgres) DropStashed(ctx context.Context, id string, as []Association, e saga.Event) error {
+	args := p.stashArgs(as, id)
+	args["message"] = pgtext.Indexable(messageOf(e))
+	_, err := p.tx.Exec(ctx, deleteStash, args)
+	return err
+}
+
+// LeftBy reads the stored values: a long one is its hash, by which Associated and Guard find the same sagas.
+func (p *Postgres) LeftBy(ctx context.Context, id string) (left []Association, err error) {
+	const others = "SELECT DISTINCT saga, variable, value FROM troupe.saga_stash WHERE saga_id = @id ORDER BY saga, variable, value"
+	batch := &pgx.Batch{}
+	batch.Queue(dropStash, pg.Args{"id": id})
+	batch.Queue(others, pg.Args{"id": id}).Query(func(rows pgx.Rows) (err error) {
+		left, err = pgx.CollectRows(rows, pgx.RowToStructByPos[Association])
+		return err
+	})
+	err = p.tx.SendBatch(ctx, batch).Close()
+	return left, err
+}
+
+// Leave updates rows of troupe.saga_stash.
+func (p *Postgres) Leave(ctx context.Context, id string, after time.Duration) error {
+	_, err := p.tx.Exec(ctx, openStash, pg.Args{"id": id, "seconds": after.Seconds()})
+	return err
 }
 
 // Lock adds saga id to the queue for the lock name, and reports whether id is the first. It guards the name as it is stored, since

@@ -5,7 +5,6 @@ import (
 	_ "embed"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/troupe-go/troupe/saga"
@@ -26,14 +25,14 @@ type Preview struct {
 // writes nothing.
 func (v Preview) Act(ctx context.Context, pool *pgxpool.Pool, e saga.Event) ([]Decided, error) {
 	l := &loaded{d: v.Definition, state: v.State}
-	l.known = associations(l)
+	l.known, l.searched = associations(l), wantsOf(l)
 	p := new(Definitions).begin(previewStore{pool: pool, group: v.Group})
 	p.now, p.sagas[v.State.ID()] = v.Now, l
 	_, err := p.act(ctx, v.State.ID(), e)
 	return p.decided, err
 }
 
-// previewStore is the Store of a Preview. Unstash reads the stash. To all else it answers as if no other saga and no lock existed. Its other
+// previewStore is the Store of a Preview. FindStashed reads the stash. To all else it answers as if no other saga and no lock existed. Its other
 // methods are not called.
 type previewStore struct {
 	Store // nil
@@ -49,17 +48,17 @@ func (previewStore) Associated(context.Context, []Association) (map[Association]
 
 func (previewStore) Unlock(context.Context, string) ([]string, error) { return nil, nil }
 
-func (previewStore) Stash(context.Context, []Stashed) error { return nil }
+func (previewStore) DropStashed(context.Context, string, []Association, saga.Event) error { return nil }
 
-func (previewStore) StashBytes(context.Context, Association) (int64, error) { return 0, nil }
+func (previewStore) LeftBy(context.Context, string) ([]Association, error) { return nil, nil }
 
-func (s previewStore) Unstash(ctx context.Context, as []Association) ([]Stashed, error) {
+func (s previewStore) FindStashed(ctx context.Context, id string, as, _ []Association) ([]Stashed, error) {
 	columns := columnsOf(as)
 	args := columns.args()
-	args["group"] = s.group
+	args["group"], args["id"] = s.group, id
 	rows, err := s.pool.Query(ctx, readStash, args)
 	if err != nil {
 		return nil, err
 	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (Stashed, error) { return scanStashed(row) })
+	return collectStashed(rows)
 }

@@ -1,11 +1,14 @@
 package decisions
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -37,6 +40,9 @@ const lastRetryName = "last-retry"
 type RetryEvent struct {
 	// Saga is the id of the saga that gets the event. For a start it is the type of the saga.
 	Saga string `json:"saga"`
+	// Variable and Value are the association by which an awaited event finds its sagas, as in Association. They are empty for another event.
+	Variable string `json:"variable,omitempty"`
+	Value    string `json:"value,omitempty"`
 	// Event is the saga.Event as the log stores it.
 	Event json.RawMessage `json:"event"`
 	// Tries counts how often an answer was decided on before its saga existed, or before the saga had sent the command that it answers. It is 0
@@ -138,7 +144,7 @@ func (w *Work) scheduleRetries(ctx context.Context, ds extension.Deadlines, take
 				name, after = lastRetryName, 0
 			}
 		}
-		body := RetryEvent{of, event, t.tries}
+		body := RetryEvent{Saga: of, Variable: t.by.Variable, Value: t.by.Value, Event: event, Tries: t.tries}
 		if err := ds.Schedule(ctx, extension.Deadline{
 			Name: name, Scope: body.Scope(), Key: of, Body: body, After: after,
 		}); err != nil {
@@ -208,12 +214,8 @@ func (p *pass) retryEvent(ctx context.Context, body RetryEvent, e saga.Event) er
 	if e.Kind == saga.Started {
 		return p.start(ctx, t)
 	}
-	// If the saga has ended since it refused the event, the event is for the next saga of its value, as an event that the saga had kept.
-	if l := p.sagas[t.id]; e.Kind == saga.Observed && e.Single && l.d != nil && l.state.Ended() {
-		if left := leftBy(l, associations(l), e); len(left) > 0 {
-			l.left = append(l.left, left...)
-			return p.leave(ctx, -1, t.id)
-		}
+	if e.Kind == saga.Observed {
+		return p.observeAgain(ctx, t, body)
 	}
 	switch fx := p.decide(-1, t.id, e); {
 	case fx.Refused != "":
@@ -222,4 +224,21 @@ func (p *pass) retryEvent(ctx context.Context, body RetryEvent, e saga.Event) er
 		p.retryEarly(t)
 	}
 	return p.unstash(ctx, -1, t.id)
+}
+
+// observeAgain handles an awaited event that a saga has refused, or for which there was no room, as an event that comes now. So if that saga
+// has ended, or its variable has another value, the event is for the other sagas of its value. A saga that has used it ignores it.
+func (p *pass) observeAgain(ctx context.Context, t target, body RetryEvent) error {
+	name, key, _ := strings.Cut(t.id, "/")
+	t.by, t.alone = Association{Saga: name, Variable: body.Variable, Value: cmp.Or(body.Value, key)}, true
+	if t.by.Variable != "" {
+		t.id = ""
+	}
+	p.awaiting(func(other string, awaited []saga.Answer, stash time.Duration) {
+		m := Message{Hop: t.event.Hop, Type: t.event.Type, Key: key, Fields: t.event.Fields}
+		if other == name && slices.Contains(associationsOf(other, awaited, m), t.by) {
+			t.stash = max(t.stash, stash)
+		}
+	})
+	return p.observe(ctx, t)
 }

@@ -204,19 +204,32 @@ func (p *pass) observe(ctx context.Context, t target) error {
 	return p.stash(ctx, t)
 }
 
-// give applies the event of t to the sagas of ids.
+// give applies the event of t to the sagas of ids. It stashes the event for each of them that awaits it later.
 func (p *pass) give(ctx context.Context, t target, ids []string) error {
-	t.event.Single = len(ids) == 1 || len(p.takers(ids, t.event)) == 1
+	var early []string
+	takers := 0
 	for _, id := range ids {
-		if id == t.answered || p.used(id, t.event) {
+		if id == t.answered {
 			continue
 		}
-		if fx := p.decide(t.message, id, t.event); fx.Refused != "" {
-			one := t
-			one.id, one.alone = id, t.alone && len(ids) == 1
-			if t.event.Ahead { // the saga that has left the event does not depend on this one
-				p.retryLater(one)
-			} else if err := p.failed(one, fx.Refused); err != nil {
+		if done := p.decisionOn(id, t.event); done != nil {
+			if done.Effects.Ignored == "" && done.Effects.Refused == "" {
+				takers++
+			}
+			continue
+		}
+		switch fx := p.decide(t.message, id, t.event); {
+		case fx.Refused != "":
+			if err := p.refusedBy(t, id, len(ids) == 1, fx.Refused); err != nil {
+				return err
+			}
+		case fx.Early:
+			early = append(early, id)
+			takers++
+			continue
+		case fx.Ignored == "":
+			takers++
+			if err := p.dropCopies(ctx, id, t.event); err != nil {
 				return err
 			}
 		}
@@ -224,21 +237,30 @@ func (p *pass) give(ctx context.Context, t target, ids []string) error {
 			return err
 		}
 	}
+	for _, id := range early {
+		why, err := p.stashFor(ctx, t, id, takers > 1)
+		if err == nil && why != "" {
+			err = p.refusedBy(t, id, len(ids) == 1, why)
+		}
+		if err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
-// takers returns the sagas of ids that would not ignore e.
-func (p *pass) takers(ids []string, e saga.Event) (takers []string) {
-	for _, id := range ids {
-		l := p.sagas[id]
-		if l.d == nil { // another coordinator has it
-			continue
-		}
-		if _, fx := saga.Decide(l.d, l.state, e, p.now); fx.Ignored == "" {
-			takers = append(takers, id)
-		}
+// refusedBy handles an event that saga id refuses, for the reason why. only reports that the event has found no other saga by its association.
+func (p *pass) refusedBy(t target, id string, only bool, why string) error {
+	t.id, t.alone = id, t.alone && only
+	return p.failed(t, why)
+}
+
+// dropCopies deletes the copies of e that this pass has stashed for saga id, by another association. The saga has used e.
+func (p *pass) dropCopies(ctx context.Context, id string, e saga.Event) error {
+	if !slices.ContainsFunc(p.stashed, func(s Stashed) bool { return s.For == id && s.message() == messageOf(e) }) {
+		return nil
 	}
-	return takers
+	return p.store.DropStashed(ctx, id, associations(p.sagas[id]), e)
 }
 
 // observers returns the ids of the existing sagas that t is for, sorted.
@@ -271,23 +293,8 @@ func (p *pass) observers(ctx context.Context, t target) (ids []string, err error
 	// Leave out a saga that has ended in this pass, and one whose variable has another value by now.
 	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool {
 		l := p.sagas[id]
-		// A saga that took this message by another association stays in the list, so that the event is not stashed. An event that a saga
-		// has left is stashed.
-		took := !t.event.Ahead && slices.ContainsFunc(p.decided, func(d Decided) bool { return d.ID == id && d.Message == t.message })
+		// A saga that took this message by another association stays in the list, so that the event is not stashed.
+		took := slices.ContainsFunc(p.decided, func(d Decided) bool { return d.ID == id && d.Message == t.message })
 		return l.d != nil && !took && (l.state.Ended() || !slices.Contains(associations(l), t.by))
 	}), nil
-}
-
-// associations returns the associations by which events find the saga now.
-func associations(l *loaded) (all []Association) {
-	for _, a := range l.d.Awaited() {
-		by := Association{Saga: l.state.Saga, Value: l.state.Key}
-		if a.By != nil {
-			by.Variable, by.Value = a.By.Variable, expr.Text(l.state.Data[a.By.Variable])
-		}
-		if by.Value != "" && !slices.Contains(all, by) {
-			all = append(all, by)
-		}
-	}
-	return all
 }

@@ -1,53 +1,25 @@
 package decisions
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
+	"github.com/troupe-go/troupe/internal/expr"
+	"github.com/troupe-go/troupe/internal/pgtext"
 	"github.com/troupe-go/troupe/retry"
 	"github.com/troupe-go/troupe/saga"
 )
 
-// stash stashes the event of t, whose association is guarded.
+// stash stashes the event of t for the next saga of its association, which is guarded.
 func (p *pass) stash(ctx context.Context, t target) error {
-	now, err := p.clock(ctx)
-	if err != nil {
+	why, err := p.stashFor(ctx, t, "", false)
+	if err != nil || why == "" {
 		return err
-	}
-	kept := Stashed{Association: t.by, Event: t.event, Expires: now.Add(t.stash)}
-	if why, err := p.noRoom(ctx, kept); why != "" || err != nil {
-		return errors.Join(err, p.unkept(t, why))
-	}
-	p.stashed = append(p.stashed, kept)
-	return p.store.Stash(ctx, []Stashed{kept})
-}
-
-// mostStashed limits the bytes of the events that are stashed for one association: the start of the saga reads all of them into memory.
-const mostStashed = 8 << 20
-
-// noRoom returns the reason why an event cannot be stashed, or an empty text if it can. The first event of an association is always
-// stashed.
-func (p *pass) noRoom(ctx context.Context, e Stashed) (why string, err error) {
-	bytes, err := p.store.StashBytes(ctx, e.Association)
-	if err != nil || bytes == 0 {
-		return "", err
-	}
-	text, err := json.Marshal(e.Event)
-	if err == nil && bytes+int64(len(text)) > mostStashed {
-		why = fmt.Sprintf("%s of %s waits for a saga that has not started, like other events with %d bytes: at most %d bytes are kept",
-			e.Event.Type, e.Event.Hop, bytes, mostStashed)
-	}
-	return why, err
-}
-
-// unkept handles an event that cannot be stashed, for the reason why. If the message has no other target, the error makes it a dead
-// letter. Otherwise the reason is logged.
-func (p *pass) unkept(t target, why string) error {
-	if why == "" {
-		return nil
 	}
 	if t.alone {
 		return at(t.message, retry.Permanent(fmt.Errorf("saga %s: %w: %s", t.by.Saga, ErrRefused, why)))
@@ -56,53 +28,243 @@ func (p *pass) unkept(t target, why string) error {
 	return nil
 }
 
-// unstash applies to a saga the events that were stashed for its new associations. Such an event may set a variable and so add another
-// association. unstash ends when no association is new.
+// stashFor stashes the event of t for saga id, or for the next saga if id is empty. It returns the reason if there is no room.
+func (p *pass) stashFor(ctx context.Context, t target, id string, shared bool) (why string, err error) {
+	now, err := p.clock(ctx)
+	if err != nil {
+		return "", err
+	}
+	kept := Stashed{Association: t.by, Event: t.event, For: id, Shared: shared, Expires: now.Add(t.stash)}
+	if why, err := p.noRoom(ctx, kept); why != "" || err != nil {
+		return why, err
+	}
+	p.stashed = append(p.stashed, kept)
+	return "", p.store.Stash(ctx, []Stashed{kept})
+}
+
+// mostStashed limits the bytes of the events of one association that are stashed for one saga: a decision of the saga reads all of them into
+// memory.
+const mostStashed = 8 << 20
+
+// noRoom returns the reason why an event cannot be stashed, or an empty text if it can. The first event is always stashed.
+func (p *pass) noRoom(ctx context.Context, e Stashed) (why string, err error) {
+	bytes, err := p.store.StashBytes(ctx, e.Association, e.For)
+	if err != nil || bytes == 0 {
+		return "", err
+	}
+	text, err := json.Marshal(e.Event)
+	if err == nil && bytes+int64(len(text)) > mostStashed {
+		why = fmt.Sprintf("%s of %s waits for a saga or a step that has not begun, like other events with %d bytes: at most %d bytes are kept",
+			e.Event.Type, e.Event.Hop, bytes, mostStashed)
+	}
+	return why, err
+}
+
+// A want is a type of event that a step of a saga awaits now, by an association. For an event that cancels the saga, step is empty.
+type want struct {
+	Association
+	step, hop, event string
+}
+
+// wantsOf returns what l awaits now.
+func wantsOf(l *loaded) (all []want) {
+	if l.state.Version == 0 {
+		return nil
+	}
+	awaited := l.d.AwaitedNow(l.state)
+	for _, step := range sortedKeys(awaited) {
+		for _, a := range awaited[step] {
+			if by := associationBy(l, a); by.Value != "" {
+				all = append(all, want{by, step, a.Hop, a.Event})
+			}
+		}
+	}
+	return all
+}
+
+// associations returns the associations by which events find the saga now.
+func associations(l *loaded) (all []Association) {
+	for _, a := range l.d.Awaited() {
+		if by := associationBy(l, a); by.Value != "" && !slices.Contains(all, by) {
+			all = append(all, by)
+		}
+	}
+	return all
+}
+
+// associationBy returns the association by which events of a find the saga now. Its value is empty if they do not find it.
+func associationBy(l *loaded, a saga.Answer) Association {
+	if a.By == nil {
+		return Association{Saga: l.state.Saga, Value: l.state.Key}
+	}
+	return Association{Saga: l.state.Saga, Variable: a.By.Variable, Value: expr.Text(l.state.Data[a.By.Variable])}
+}
+
+// unstash applies to a saga the stashed events that it has just begun to await: by a step that has begun, or by a variable that was set.
+// Such an event may begin another step. unstash ends when the saga awaits nothing new.
 func (p *pass) unstash(ctx context.Context, message int, id string) error {
 	l := p.sagas[id]
 	for l.state.Version > 0 && !l.state.Ended() {
-		var fresh []Association
-		for _, a := range associations(l) {
-			if !slices.Contains(l.known, a) {
-				fresh = append(fresh, a)
+		wants := slices.DeleteFunc(wantsOf(l), func(w want) bool { return slices.Contains(l.searched, w) })
+		fresh := slices.DeleteFunc(associations(l), func(a Association) bool { return slices.Contains(l.known, a) })
+		if len(wants)+len(fresh) == 0 {
+			return nil
+		}
+		l.searched, l.known = append(l.searched, wants...), append(l.known, fresh...)
+		as := slices.Clone(fresh)
+		for _, w := range wants {
+			if !slices.Contains(as, w.Association) {
+				as = append(as, w.Association)
 			}
 		}
-		if len(fresh) == 0 {
-			break
-		}
-		l.known = append(l.known, fresh...)
 		for _, a := range fresh {
 			if a.Variable != "" {
 				l.fresh = append(l.fresh, a)
 			}
 		}
-		if err := p.store.Guard(ctx, fresh); err != nil {
-			return err
+		if len(fresh) > 0 {
+			if err := p.store.Guard(ctx, fresh); err != nil {
+				return err
+			}
 		}
-		events, err := p.store.Unstash(ctx, fresh)
+		events, err := p.store.FindStashed(ctx, id, as, fresh)
 		if err != nil {
 			return err
 		}
-		for _, e := range events {
-			if p.used(id, e.Event) {
-				continue
-			}
-			if l.state.Ended() && e.Variable != "" {
-				l.left = append(l.left, e)
-				continue
-			}
-			e.Event.Single, e.Event.Ahead = true, l.granted
-			if fx := p.decide(message, id, e.Event); fx.Refused != "" {
-				p.retryLater(target{message: message, id: id, event: e.Event})
+		if err := p.useStashed(ctx, message, id, events, wants); err != nil {
+			return err
+		}
+	}
+	return p.leave(ctx, id)
+}
+
+// useStashed applies events to a saga, as long as it wants them.
+func (p *pass) useStashed(ctx context.Context, message int, id string, events []Stashed, wants []want) error {
+	l := p.sagas[id]
+	for _, e := range events {
+		wanted := slices.ContainsFunc(wants, func(w want) bool {
+			return w.hop == e.Event.Hop && w.event == e.Event.Type && w.Association == e.Association && slices.Contains(wantsOf(l), w)
+		})
+		if !wanted || p.decisionOn(id, e.Event) != nil {
+			continue
+		}
+		switch fx := p.decide(message, id, e.Event); {
+		case fx.Refused != "":
+			p.retryLater(target{message: message, id: id, by: e.Association, event: e.Event})
+		case fx.Ignored != "":
+			continue
+		}
+		if err := p.store.DropStashed(ctx, id, associations(l), e.Event); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// leave releases the lock of saga id and leaves its stashed events to others, when it has ended. Each other saga of their values searches the
+// stash after this transaction. So an event that the saga has not used is for the first of them that awaits it, or else for the next saga.
+func (p *pass) leave(ctx context.Context, id string) error {
+	l := p.sagas[id]
+	if !l.state.Ended() || l.left {
+		return nil
+	}
+	l.left = true
+	if l.unlock { // before the associations are guarded, as a start does: in another order the two could deadlock
+		granted, err := p.store.Unlock(ctx, id)
+		if err != nil {
+			return err
+		}
+		for _, id := range granted {
+			if err := p.grant(ctx, id); err != nil {
+				return err
 			}
 		}
 	}
-	return p.leave(ctx, message, id)
+	if !p.awaits(l.state.Saga) {
+		return nil
+	}
+	left, err := p.store.LeftBy(ctx, id)
+	if err != nil || len(left) == 0 {
+		return err
+	}
+	if err := p.store.Guard(ctx, left); err != nil {
+		return err
+	}
+	if err := p.store.Leave(ctx, id, p.stashTime(l.d)); err != nil {
+		return err
+	}
+	found, err := p.store.Associated(ctx, left)
+	if err != nil {
+		return err
+	}
+	for _, a := range left {
+		for _, other := range found[a] {
+			p.searchLater(other)
+		}
+		for other, l := range p.sagas { // associations of this pass, which are not saved yet
+			if slices.ContainsFunc(l.known, func(k Association) bool { k.Value = pgtext.Indexable(k.Value); return k == a }) {
+				p.searchLater(other)
+			}
+		}
+	}
+	return nil
 }
 
-// used reports whether the pass has decided on e for saga id before. An event that finds a saga by two variables comes twice.
-func (p *pass) used(id string, e saga.Event) bool {
-	return e.Message != "" && slices.ContainsFunc(p.decided, func(d Decided) bool {
-		return d.ID == id && d.Event.Kind == saga.Observed && d.Event.Message == e.Message && d.Event.Hop == e.Hop && d.Event.Type == e.Type
+// awaits reports whether sagas of the type name await events by any known definition: the saga may have been moved from another one.
+func (p *pass) awaits(name string) (is bool) {
+	p.awaiting(func(other string, awaited []saga.Answer, _ time.Duration) {
+		is = is || other == name && len(awaited) > 0
 	})
+	return is
+}
+
+// searchLater notes that saga id, if it has not ended, searches the stash after this pass.
+func (p *pass) searchLater(id string) {
+	if l := p.sagas[id]; (l == nil || l.owner == "" && !l.state.Ended()) && !slices.Contains(p.search, id) {
+		p.search = append(p.search, id)
+	}
+}
+
+// searchStash applies to a saga all stashed events that it awaits now.
+func (p *pass) searchStash(ctx context.Context, id string) error {
+	if err := p.load(ctx, []string{id}); err != nil {
+		return err
+	}
+	p.sagas[id].searched = nil
+	return p.unstash(ctx, -1, id)
+}
+
+// stashTime returns the time for which an event that an ended saga of d has left is stashed: the longest time of all definitions of its
+// type.
+func (p *pass) stashTime(d *saga.Definition) time.Duration {
+	longest := cmp.Or(time.Duration(d.Spec().Stash), defaultStash)
+	p.awaiting(func(other string, _ []saga.Answer, stash time.Duration) {
+		if other == d.Spec().Saga {
+			longest = max(longest, stash)
+		}
+	})
+	return longest
+}
+
+// grant wakes saga id, which has been granted its lock.
+func (p *pass) grant(ctx context.Context, id string) error {
+	err := p.load(ctx, []string{id})
+	if errors.As(err, new(unreadable)) { // the saga that ends does not depend on it
+		p.unread = append(p.unread, id)
+		return nil
+	}
+	if err == nil {
+		p.wake[id] = true
+	}
+	return err
+}
+
+// decisionOn returns the decision of the pass on e for saga id, or nil. An event that finds a saga by two variables comes twice.
+func (p *pass) decisionOn(id string, e saga.Event) *Decided {
+	for i, d := range p.decided {
+		if d.ID == id && d.Event.Kind == saga.Observed && e.Message != "" && messageOf(d.Event) == messageOf(e) {
+			return &p.decided[i]
+		}
+	}
+	return nil
 }

@@ -48,14 +48,23 @@ type Store interface {
 	// Guard makes every other transaction that guards one of these associations wait until this one ends. An event that finds no saga and
 	// the start of that saga both call Guard. So the later one sees the writes of the earlier one.
 	Guard(ctx context.Context, as []Association) error
-	// Stash stores events that came before their saga. An event that is stored already, by its hop, its type and its
-	// message's id, is left unchanged.
+	// Stash stores events that came before their saga, or before the step that awaits them. An event that is stored already, by its hop, its
+	// type and its message's id, is left unchanged.
 	Stash(ctx context.Context, events []Stashed) error
-	// StashBytes returns the approximate size, as JSON, of the unexpired events that were stashed for an association.
-	StashBytes(ctx context.Context, a Association) (int64, error)
-	// Unstash deletes the events that were stashed for these associations, and returns the unexpired ones, in the order in
-	// which they were stashed.
-	Unstash(ctx context.Context, as []Association) ([]Stashed, error)
+	// StashBytes returns the approximate size, as JSON, of the unexpired events of an association that saga id may use. An empty id stands
+	// for the next saga.
+	StashBytes(ctx context.Context, a Association, id string) (int64, error)
+	// FindStashed returns the unexpired events of the associations as that saga id may use, in the order in which they were stashed: the
+	// events for saga id, and the ones for the next saga. The associations in fresh, which are among as, are new for the saga. An event for
+	// the next saga does not expire while a saga has its association.
+	FindStashed(ctx context.Context, id string, as, fresh []Association) ([]Stashed, error)
+	// DropStashed deletes e, which saga id has used: each copy that is for saga id, or for the next saga of an association in as.
+	DropStashed(ctx context.Context, id string, as []Association, e saga.Event) error
+	// LeftBy deletes the events that were stashed for saga id, which has ended, and can be for no other saga. It returns the associations of
+	// the others.
+	LeftBy(ctx context.Context, id string) ([]Association, error)
+	// Leave makes the events that were stashed for saga id events for the next saga of their association. They expire after a time.
+	Leave(ctx context.Context, id string, after time.Duration) error
 
 	// Lock gives saga id the lock name, or puts it at the end of the queue for it, and reports whether it has the lock.
 	Lock(ctx context.Context, name, id string) (granted bool, err error)
@@ -114,12 +123,19 @@ type Association struct {
 	Saga, Variable, Value string
 }
 
-// A Stashed is an event that came before the saga that awaits it.
+// A Stashed is an event that came before the saga that awaits it, or before the step that awaits it.
 type Stashed struct {
 	Association
-	Event   saga.Event
+	Event saga.Event
+	// For is the id of the saga that may use the event. It is empty if the event is for the next saga that awaits it by the association.
+	For string
+	// Shared reports that another saga got the event by the same association. Then it is for no other saga when the saga For ends.
+	Shared bool
+	// Expires is the time at which an event for the next saga expires. It does not expire while a saga runs that has the association.
 	Expires time.Time
 }
 
 // message returns the identity of the stashed message. The hop and the type are parts of it, since two hops may use equal ids.
-func (s Stashed) message() string { return s.Event.Hop + "/" + s.Event.Type + "/" + s.Event.Message }
+func (s Stashed) message() string { return messageOf(s.Event) }
+
+func messageOf(e saga.Event) string { return e.Hop + "/" + e.Type + "/" + e.Message }

@@ -22,7 +22,11 @@ const wakeName = "saga"
 // behind it. Only a redrive of the dead letter, or saga.ActAbandon, helps then.
 const grantName = "granted"
 
-// Wake is the body of the deadlines wakeName and grantName.
+// searchName names the deadline at which a saga searches the stash, since an ended saga has left events there for another one. It is due at
+// once. If its message becomes a dead letter, since no program can read the saga, a redrive lets the saga search.
+const searchName = "search-stash"
+
+// Wake is the body of the deadlines wakeName, grantName and searchName.
 type Wake struct {
 	Saga string `json:"saga"` // the saga's id
 }
@@ -55,4 +59,17 @@ func (w *Work) schedule(ctx context.Context, ds extension.Deadlines, c Change) e
 func grant(id string, now time.Time) extension.Deadline {
 	_, key, _ := strings.Cut(id, "/")
 	return extension.Deadline{Name: grantName, Scope: id, Key: key, At: now, Body: Wake{id}}
+}
+
+// searchOf returns the deadline at which saga id searches the stash.
+func searchOf(id string, now time.Time) extension.Deadline {
+	d := grant(id, now)
+	d.Name = searchName
+	return d
+}
+
+// search handles the deadline searchName.
+func (d *Decider) search(ctx context.Context, tx pgx.Tx, due participant.Due[Wake]) error {
+	w := d.Begin(tx)
+	return w.Finish(ctx, nil, w.pass.searchStash(ctx, due.Body.Saga))
 }

@@ -49,6 +49,7 @@ func New(cfg Config) *Decider {
 	participant.OnDeadline(cfg.Participant, wakeName, d.wake)
 	cfg.Participant.Extension().FireAfterBacklog(wakeName)
 	participant.OnDeadline(cfg.Participant, grantName, d.wake)
+	participant.OnDeadline(cfg.Participant, searchName, d.search)
 	participant.OnDeadline(cfg.Participant, retryName, d.handleRetry)
 	participant.OnDeadline(cfg.Participant, lastRetryName, d.handleRetry)
 	cfg.Participant.Extension().FireAfterBacklog(lastRetryName)
@@ -240,6 +241,11 @@ func (w *Work) End(ctx context.Context, taken []participant.Taken) error {
 	}
 	for _, id := range w.pass.unread {
 		if err := deadlines.Schedule(ctx, grant(id, w.pass.now)); err != nil {
+			return err
+		}
+	}
+	for _, id := range w.pass.search {
+		if err := deadlines.Schedule(ctx, searchOf(id, w.pass.now)); err != nil {
 			return err
 		}
 	}

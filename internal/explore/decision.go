@@ -48,14 +48,18 @@ type armed struct {
 
 // outcome is a decision, computed once: Decide is pure.
 type outcome struct {
-	next    uint32
-	sends   []uint16
-	fx      saga.Effects
-	nothing bool   // the event was ignored or refused
-	problem string // the invariant that it breaks
-	used    []string
-	noted   bool // used was added to the explorer's
+	next     uint32
+	sends    []uint16
+	fx       saga.Effects
+	nothing  bool   // the event was ignored or refused
+	observed bool   // the event is an awaited one
+	problem  string // the invariant that it breaks
+	used     []string
+	noted    bool // used was added to the explorer's
 }
+
+// early reports that the event is an awaited one, which a step that has not begun will await.
+func (o *outcome) early() bool { return o.fx.Early && o.observed }
 
 // decide returns the cached decision, or makes it.
 func (x *explorer) decide(s uint32, e uint16) *outcome {
@@ -72,7 +76,7 @@ func (x *explorer) decide(s uint32, e uint16) *outcome {
 func (x *explorer) decision(s saga.State, e saga.Event) *outcome {
 	next, fx := x.cfg.Decide(x.m.d, s, e, moment)
 	again, fxAgain := x.cfg.Decide(x.m.d, s, e, moment)
-	o := &outcome{fx: fx, nothing: fx.Ignored != "" || fx.Refused != ""}
+	o := &outcome{fx: fx, nothing: fx.Ignored != "" || fx.Refused != "", observed: e.Kind == saga.Observed}
 	o.problem = x.broken(x.withItems(s), x.withItems(next), fx)
 	o.used = x.notes(x.withItems(s), x.withItems(next), e, fx)
 	if !reflect.DeepEqual(next, again) || !reflect.DeepEqual(fx, fxAgain) {

@@ -89,25 +89,37 @@ func (x *explorer) deliver(w *world, queue, at, how int) {
 	n := x.begin(w)
 	x.leave(n, queue, at, how)
 	if x.sagas[n.saga].state.Version == 0 && queue != startQueue {
-		n.queues[stashQueue] = append(n.queues[stashQueue], message)
-		if e := x.events[message]; x.tale != nil {
-			x.say(Step{From: e.Hop, To: "saga", Text: e.Type + " comes before the saga's start and is kept"})
-		}
+		x.stash(n, message, "the saga's start")
 		x.end()
 		return
 	}
 	begins := x.sagas[n.saga].state.Version == 0
 	x.decided(n, message)
-	if begins {
-		for _, early := range n.queues[stashQueue] {
-			x.decided(n, early)
-		}
-		n.queues[stashQueue] = n.queues[stashQueue][:0]
-		if x.events[message].Locked {
-			n.put(startQueue, x.event(event{Event: saga.Event{Kind: saga.Granted}}), x.cfg.Unordered)
+	if begins && x.events[message].Locked {
+		n.put(startQueue, x.event(event{Event: saga.Event{Kind: saga.Granted}}), x.cfg.Unordered)
+	}
+	x.unstash(n)
+	x.end()
+}
+
+// stash keeps an event that came before the saga, or before the step that awaits it.
+func (x *explorer) stash(n *world, message uint16, before string) {
+	n.queues[stashQueue] = append(n.queues[stashQueue], message)
+	if e := x.events[message]; x.tale != nil {
+		x.say(Step{From: e.Hop, To: "saga", Text: e.Type + " comes before " + before + " and is kept"})
+	}
+}
+
+// unstash applies the kept events to the saga, the first one first, until all that are left are early.
+func (x *explorer) unstash(n *world) {
+	for at := 0; at < len(n.queues[stashQueue]); at++ {
+		message := n.queues[stashQueue][at]
+		if o := x.decide(n.saga, message); !o.early() {
+			n.take(stashQueue, at)
+			x.decided(n, message)
+			at = -1
 		}
 	}
-	x.end()
 }
 
 // leave takes a message from its queue, except if how is stays.
@@ -131,6 +143,10 @@ func (x *explorer) leave(n *world, queue, at, how int) {
 // decided applies an event to the saga and sends the commands that follow.
 func (x *explorer) decided(n *world, e uint16) {
 	o := x.decide(n.saga, e)
+	if o.early() {
+		x.stash(n, e, "a step that awaits it")
+		return
+	}
 	if !o.noted {
 		o.noted = true
 		for _, path := range o.used {
@@ -169,6 +185,7 @@ func (x *explorer) fire(w *world) {
 		}
 		n := x.begin(w)
 		x.decided(n, a.event)
+		x.unstash(n)
 		x.end()
 	}
 }
@@ -242,6 +259,7 @@ func (x *explorer) press(w *world) {
 			continue
 		}
 		x.decided(n, e)
+		x.unstash(n)
 		x.end()
 	}
 }

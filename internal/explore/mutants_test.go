@@ -208,8 +208,8 @@ var mutants = map[string]struct {
 			next.Deadlines = s.Deadlines
 		}
 	}), "is armed"},
-	"an early event is lost (D02)": {approval, explore.Config{}, after(func(_ saga.State, _ saga.Event, next *saga.State, _ *saga.Effects) {
-		next.Early = nil
+	"an early event is lost (D02)": {approval, explore.Config{}, after(func(_ saga.State, _ saga.Event, _ *saga.State, fx *saga.Effects) {
+		fx.Early = false
 	}), "nothing will ever happen"},
 	"no alert is sent that it is parked (A26)": {order, explore.Config{Exhausted: true}, after(func(
 		_ saga.State, _ saga.Event, _ *saga.State, fx *saga.Effects,

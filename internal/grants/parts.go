@@ -93,7 +93,6 @@ const (
 	batchColumns = "consumer_group, topic, topic_id, partition, offset, next_offset, bytes"
 	sagaColumns  = "id, saga, key, hop, consumer_group, content_type, definition, version, status, steps, reason, state, wake_at, " +
 		"started_at, ended_at"
-	stashColumns    = "saga, variable, value, message_id, event, expires_at"
 	changedColumns  = "version, status, steps, reason, state, wake_at, updated_at, ended_at, definition"
 	eventColumns    = "saga_id, version, at, kind, event, moments, actor, reason"
 	scheduleColumns = "next_at, last_at, ran_at, requested_at, error, tries, retry_at"
@@ -236,8 +235,7 @@ var rights = map[Part][]Grant{
 		need("INSERT", "saga_events", "to act").columns(eventColumns).audit(),
 		need("INSERT, DELETE", "saga_associations", "to act"),
 		need("DELETE", "saga_locks, saga_stash", "to act"),
-		need("INSERT", "saga_stash", "to leave the events that a saga has kept to the next one").columns(stashColumns),
-		need("UPDATE", "saga_stash", "to lock the events that it removes").columns("expires_at"),
+		need("UPDATE", "saga_stash", "to leave the events of a saga to the next one").columns("saga_id, expires_at"),
 		need(readWrite, "deadlines", "to act"),
 		need("INSERT", "outbox", "to act").columns(sendColumns),
 		need("INSERT", "saga_definitions", "to migrate").columns("hash, saga, version, definition"),

@@ -50,7 +50,6 @@ var anySizeOfOperators = map[string]string{
 	"sagas.state":                anySize["sagas.state"],
 	"saga_events.event":          anySize["saga_events.event"],
 	"saga_events.moments":        anySize["saga_events.moments"],
-	"saga_stash.event":           "only the coordinators of its saga read it",
 	"relay_leases.paused_by":     "TestARelayOperatorStopsNoRelayByOddValues",
 	"relay_leases.paused_why":    "TestARelayOperatorStopsNoRelayByOddValues",
 	"outbox_repairs.topic":       ofARow,

@@ -86,21 +86,25 @@ CREATE TABLE troupe.saga_associations (
 );
 CREATE INDEX saga_associations_saga ON troupe.saga_associations (saga_id);
 
--- saga_stash holds events that came before their saga. They do not expire while the coordinator does not run: see
--- inbox_groups.coordinated_at.
+-- saga_stash holds events that came before their saga, or before the step that awaits them. They do not expire while the coordinator does
+-- not run: see inbox_groups.coordinated_at.
 CREATE TABLE troupe.saga_stash (
   position   bigint      GENERATED ALWAYS AS IDENTITY,
   saga       text        NOT NULL,
   variable   text        NOT NULL,
   value      text        NOT NULL,
+  saga_id    text        NOT NULL DEFAULT '',    -- the event is kept for this saga; empty: for the next saga of the value
+  shared     boolean     NOT NULL DEFAULT false, -- another saga of the value got the event too
   message_id text        NOT NULL,
   event      jsonb       NOT NULL,
   bytes      integer     NOT NULL GENERATED ALWAYS AS (octet_length(event::text)) STORED,
-  expires_at timestamptz NOT NULL,
+  expires_at timestamptz,
   kept_at    timestamptz NOT NULL DEFAULT clock_timestamp(),
-  PRIMARY KEY (saga, variable, value, message_id)
+  PRIMARY KEY (saga, variable, value, saga_id, message_id),
+  CONSTRAINT saga_stash_expires CHECK ((saga_id = '') = (expires_at IS NOT NULL))
 );
-CREATE INDEX saga_stash_expires ON troupe.saga_stash (saga, expires_at);
+CREATE INDEX saga_stash_expires_at ON troupe.saga_stash (saga, expires_at) WHERE saga_id = '';
+CREATE INDEX saga_stash_saga_id ON troupe.saga_stash (saga_id) WHERE saga_id <> '';
 
 -- saga_locks holds the locks of sagas and the sagas that wait for them: the lowest position of each name has the lock.
 CREATE TABLE troupe.saga_locks (

@@ -352,7 +352,7 @@ func (c *Coordinator) decided(d decisions.Decided) {
 }
 
 func (c *Coordinator) stashed(s decisions.Stashed) {
-	if c.cfg.Stashed != nil {
+	if c.cfg.Stashed != nil && s.For == "" {
 		c.cfg.Stashed(Stashed{s.Saga, s.Variable, s.Value, s.Event, s.Expires})
 	}
 }

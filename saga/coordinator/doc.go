@@ -28,10 +28,9 @@
 // handles up to Batch messages (participant.Config), of any sagas.
 //
 // Deadlocks are possible. A transaction locks the sagas that it finds at first in the order of their ids. Later it may lock more:
-// a saga that was not visible at first, one that is granted the lock of a saga that has ended, and one that gets an event which another saga
-// has passed on. If two transactions deadlock,
-// Postgres aborts one of them, with ErrConflict. The participant runs it again. From then on the participant's batches take turns
-// for a while, which it logs.
+// a saga that was not visible at first, one that is granted the lock of a saga that has ended, and the kept events of a value. If two
+// transactions deadlock, Postgres aborts one of them, with ErrConflict. The participant runs it again. From then on the participant's batches
+// take turns for a while, which it logs.
 //
 // One instance for each key: a repeated start event, a repeated call, and many starts at once all begin one instance. The data
 // of the other starts is not used, even if the first instance has ended.
@@ -40,15 +39,14 @@
 // saga reads it there. If the database has lost a definition, as after a restore, the processes that have it store it again within some 5 s.
 // Until then another process cannot read a new saga of it, and tries the saga's messages again.
 //
-// An event that comes before the saga that awaits it is stashed: it is kept in troupe.saga_stash for the time Stash of the
-// definition (1 h unless set). The saga gets it when the saga begins, or when the variable is set by which the event finds the
-// saga. If the saga ends with the first of several stashed events, the next saga of that value gets the others.
+// An event that comes before the saga that awaits it, or before its step, is stashed: it is kept in troupe.saga_stash.
 //
-// An event of that value that the saga has kept for a step is passed on if the saga cannot use it any more, and if no other saga got it by
-// the same variable. That is so when the saga ends, when it is moved to a definition that does not await the event, and when the variable
-// gets another value. All other sagas of the value that can still use the event get it. If there is none, the event is stashed for the next
-// one. If the saga passes its lock on to a saga of that value, only that saga gets the event. A saga gets it before the events that it has
-// kept itself.
+//   - If sagas run that will await it by a later step, it is kept for each of them, until the step begins or the saga ends.
+//   - If no saga runs that it finds, it is kept for the next one, for the time Stash of the definition (1 h unless set), and longer while a saga
+//     runs that it finds. The first saga that awaits it uses it: when the saga begins, when the step begins, or when the variable is
+//     set by which the event finds the saga.
+//   - If the saga for which alone it was kept ends without having used it, and a variable finds it, it is kept for the next one again. Each other
+//     saga of that value searches the stash then, in a transaction of its own: a row of troupe.deadlines with the name search-stash.
 //
 // Expired events of a type of saga are deleted when another event of that type is stashed, up to two each time. While the
 // coordinator does not run, or is not ready, for more than a minute, no stashed event expires: the event that begins its saga may
@@ -65,12 +63,11 @@
 //	                                    has used it. If that saga has ended, the event is stashed as a new one
 //	an answer comes late                ignored, or it ends the doubt about its step: see package saga
 //	a start whose when, set or lock     the event becomes a dead letter of the coordinator's hop. If the event is also for another
-//	cannot be evaluated, an event that  saga, that saga takes it, and a message for this saga alone (troupe.RetryEvent) becomes the dead
-//	a saga that has started has no      letter. Correct the definition and redrive the dead letter
-//	room to keep
-//	an event that cannot be stashed,    a dead letter of the coordinator's hop. If the event is also for another saga, only a
-//	since 8 MiB are stashed already     warning is logged, and the saga that starts later does not get the event
-//	for its key or value
+//	cannot be evaluated                 saga, that saga takes it, and a message for this saga alone (troupe.RetryEvent) becomes the dead
+//	                                    letter. Correct the definition and redrive the dead letter
+//	an event that cannot be stashed,    a dead letter of the coordinator's hop. If the event is also for another saga, and for no
+//	since 8 MiB are stashed already     saga that runs, only a warning is logged: the saga that starts later does not get the event
+//	for its saga or value
 //	an awaited event that has no key,   a dead letter of the coordinator's hop: redrive it with a value, or discard it. If the
 //	or no value in the field by which   event is also for another saga, no dead letter is written
 //	it finds its saga

@@ -36,8 +36,10 @@ const published = `NOT EXISTS (SELECT FROM troupe.outbox_failures AS f WHERE f.p
       AND (pg_visible_in_snapshot(t.xid, s.published) OR pg_visible_in_snapshot(troupe.outbox_inserted_by(t.xid, t.xmin), s.published))
       AND pg_visible_in_snapshot(troupe.outbox_inserted_by('9223372036854775807', t.xmin), s.published))`
 
-// stashed selects stashed events that have not expired. Nothing expires while its coordinator does not run.
-const stashed = `t.expires_at > least(clock_timestamp(), (SELECT min(coordinated_at) + interval '1 minute' FROM troupe.inbox_groups))`
+// stashed selects stashed events that have not expired: see prune_stash.sql of package decisions.
+const stashed = `(t.expires_at IS NULL
+  OR t.expires_at > least(clock_timestamp(), (SELECT min(coordinated_at) + interval '1 minute' FROM troupe.inbox_groups))
+  OR EXISTS (SELECT FROM troupe.saga_associations AS a WHERE a.saga = t.saga AND a.variable = t.variable AND a.value = t.value))`
 
 // blankState keeps of a saga's state the fields by which it is identified, and its steps, without values. The lists of steps with ForEach
 // keep their lengths, which the steps of a state depend on.
@@ -124,7 +126,7 @@ var tables = []table{
 	},
 	{
 		name: "saga_stash", match: "(t.variable = '' AND t.value = ANY (@texts) OR t.event ->> 'key' = ANY (@texts))", inTheWay: stashed, delete: true,
-		remedy: "an event that waits for its saga to start: wait until it has started, or until the event expires, an hour after it came",
+		remedy: "an event that waits for its saga: wait until the saga has ended, or until the event expires, an hour after it came",
 	},
 	{
 		name: "joins", match: sameText, inTheWay: "t.status = 'open'",

@@ -311,7 +311,7 @@ LIMIT @limit`
 	return collect[Lock](ctx, d, "locks", list, pgx.NamedArgs{"after": after, "limit": limit})
 }
 
-// A StashCount is the number of events that wait for a saga of one type by one variable; an empty Variable means the key.
+// A StashCount is the number of events that wait for the next saga of one type by one variable; an empty Variable means the key.
 type StashCount struct {
 	Saga     string    `json:"saga"`
 	Variable string    `json:"variable"`
@@ -324,7 +324,7 @@ func (d *Desk) Stash(ctx context.Context) ([]StashCount, error) {
 	const list = `
 SELECT saga, variable, count(*), min(expires_at)
 FROM troupe.saga_stash
-WHERE expires_at > clock_timestamp()
+WHERE saga_id = '' AND expires_at > clock_timestamp()
 GROUP BY saga, variable
 ORDER BY saga, variable
 LIMIT 10000`

@@ -1,6 +1,9 @@
--- Sums the bytes of unexpired events. prune_stash.sql explains when an event is expired.
+-- Sums the bytes of the events that a saga may use: see read_stash.sql.
 SELECT coalesce(sum(s.bytes), 0)
 FROM troupe.saga_stash AS s
 JOIN unnest(@sagas::text[], @variables::text[], @values::text[]) AS w (saga, variable, value) USING (saga, variable, value)
-WHERE s.expires_at > least(clock_timestamp(),
-                           (SELECT coordinated_at + interval '1 minute' FROM troupe.inbox_groups WHERE consumer_group = @group))
+WHERE s.saga_id IN ('', @id)
+  AND (s.expires_at IS NULL
+       OR s.expires_at > least(clock_timestamp(),
+                               (SELECT coordinated_at + interval '1 minute' FROM troupe.inbox_groups WHERE consumer_group = @group))
+       OR EXISTS (SELECT FROM troupe.saga_associations AS a WHERE a.saga = s.saga AND a.variable = s.variable AND a.value = s.value))

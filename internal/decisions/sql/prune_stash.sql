@@ -1,18 +1,29 @@
 -- Deletes and returns expired events of the given types of saga. The events of other types must stay: their coordinator may be stopped.
 --
--- An event is expired if its time is before now, and before the minute after the coordinator of this group last recorded that it runs.
--- So no event expires while the coordinator does not run.
-DELETE FROM troupe.saga_stash
-WHERE ctid = ANY (ARRAY(
-  SELECT s.ctid
+-- An event is over time if its time is before now, and before the minute after the coordinator of this group last recorded that it runs.
+-- So no event is over time while the coordinator does not run. An event that is over time is expired, unless a saga runs that it may find:
+-- this saga may have started before, and await the event later. prune_stash looks at such an event again after an hour.
+WITH over AS (
+  SELECT s.*
   FROM (SELECT DISTINCT saga FROM unnest(@sagas::text[]) AS t (saga)) AS types,
   LATERAL (
-    SELECT ctid
-    FROM troupe.saga_stash
+    SELECT ctid AS row, EXISTS (
+             SELECT
+             FROM troupe.saga_associations AS a
+             WHERE a.saga = s.saga AND a.variable = s.variable AND a.value = s.value) AS wanted
+    FROM troupe.saga_stash AS s
     WHERE saga = types.saga
+      AND saga_id = ''
       AND expires_at <= least(clock_timestamp(),
                               (SELECT coordinated_at + interval '1 minute' FROM troupe.inbox_groups WHERE consumer_group = @group))
     ORDER BY expires_at
     LIMIT @limit
-    FOR UPDATE SKIP LOCKED) AS s))
-RETURNING saga, variable, value, jsonb_build_object('hop', event -> 'hop', 'type', event -> 'type') AS event, expires_at
+    FOR UPDATE SKIP LOCKED) AS s
+), stay AS (
+  UPDATE troupe.saga_stash
+  SET expires_at = clock_timestamp() + interval '1 hour'
+  WHERE ctid = ANY (ARRAY(SELECT row FROM over WHERE wanted))
+)
+DELETE FROM troupe.saga_stash
+WHERE ctid = ANY (ARRAY(SELECT row FROM over WHERE NOT wanted))
+RETURNING saga, variable, value, jsonb_build_object('hop', event -> 'hop', 'type', event -> 'type') AS event

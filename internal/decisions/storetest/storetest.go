@@ -30,6 +30,8 @@ func Run(t *testing.T, open func(t testing.TB, d *saga.Definition) Transact) {
 		"sagas are found by association until they end":     associated,
 		"stashed events come once, in order, in time":       stashed,
 		"an event stashed twice is stored once":             stashedTwice,
+		"an event is stashed for a saga, then for the next": stashedForASaga,
+		"no stashed event expires while its saga runs":      stashedWhileASagaRuns,
 		"unexpired stashed events have a size":              stashedBytes,
 		"locks are granted one after the other":             locked,
 		"a saga that no longer waits gets no lock":          gaveUp,
@@ -195,16 +197,20 @@ func early(by decisions.Association, message string, expires time.Time) decision
 	}}
 }
 
-func unstash(s *stage, as ...decisions.Association) (messages []string) {
+// unstash finds the events of as that saga id may use, and uses them all.
+func unstash(s *stage, id string, as ...decisions.Association) (messages []string) {
 	s.t.Helper()
 	s.do(func(st decisions.Store) error {
 		if err := st.Guard(ctx, as); err != nil {
 			return err
 		}
-		found, err := st.Unstash(ctx, as)
+		found, err := st.FindStashed(ctx, id, as, as)
 		for _, e := range found {
 			require.Equal(s.t, int64(1), e.Event.Fields["n"], "whole numbers stay whole")
 			messages = append(messages, e.Event.Message)
+			if err := st.DropStashed(ctx, id, as, e.Event); err != nil {
+				return err
+			}
 		}
 		return err
 	})
@@ -221,9 +227,74 @@ func stashed(t *testing.T, s *stage) {
 		}
 		return st.Stash(ctx, []decisions.Stashed{early(guest("a"), "m-0", now.Add(-time.Second)), early(guest("b"), "m-3", later)})
 	})
-	require.Equal(t, []string{"m-2", "m-1"}, unstash(s, guest("a")))
-	require.Empty(t, unstash(s, guest("a")))
-	require.Equal(t, []string{"m-3"}, unstash(s, guest("a"), guest("b")))
+	require.Equal(t, []string{"m-2", "m-1"}, unstash(s, "visit/v-1", guest("a")))
+	require.Empty(t, unstash(s, "visit/v-1", guest("a")))
+	require.Equal(t, []string{"m-3"}, unstash(s, "visit/v-1", guest("a"), guest("b")))
+}
+
+// stashedForASaga checks that events which are kept for a saga do not expire and are for that saga, and then for the next one.
+func stashedForASaga(t *testing.T, s *stage) {
+	keep := func(by decisions.Association, message, id string, shared bool) {
+		s.do(func(st decisions.Store) error {
+			now, err := st.Now(ctx)
+			require.NoError(t, err)
+			e := early(by, message, now.Add(-time.Hour))
+			e.For, e.Shared = id, shared
+			return st.Stash(ctx, []decisions.Stashed{e})
+		})
+	}
+	key := decisions.Association{Saga: "visit", Value: "v-1"}
+	keep(guest("a"), "m-1", "visit/v-1", false)
+	keep(guest("b"), "m-1", "visit/v-1", false)
+	keep(guest("a"), "m-2", "visit/v-1", false)
+	keep(guest("a"), "m-3", "visit/v-1", true)
+	keep(guest("a"), "m-3", "visit/v-2", true)
+	keep(guest("a"), "m-4", "visit/v-1", false)
+	keep(key, "m-5", "visit/v-1", false)
+	find := func(id string) (messages []string) {
+		s.do(func(st decisions.Store) error {
+			found, err := st.FindStashed(ctx, id, []decisions.Association{guest("a"), guest("b"), key}, nil)
+			for _, e := range found {
+				messages = append(messages, e.Event.Message)
+			}
+			return err
+		})
+		return messages
+	}
+	require.Equal(t, []string{"m-1", "m-1", "m-2", "m-3", "m-4", "m-5"}, find("visit/v-1"))
+	s.do(func(st decisions.Store) error {
+		return st.DropStashed(ctx, "visit/v-1", []decisions.Association{guest("a")}, early(guest("a"), "m-1", time.Time{}).Event)
+	})
+	require.Equal(t, []string{"m-2", "m-3", "m-4", "m-5"}, find("visit/v-1"), "both copies are used")
+	require.Equal(t, []string{"m-3"}, find("visit/v-2"))
+	keep(guest("a"), "m-4", "", false) // it is there twice when the saga leaves it
+	s.do(func(st decisions.Store) error {
+		left, err := st.LeftBy(ctx, "visit/v-1")
+		require.Equal(t, []decisions.Association{guest("a")}, left)
+		if err != nil {
+			return err
+		}
+		return st.Leave(ctx, "visit/v-1", time.Hour)
+	})
+	require.Equal(t, []string{"m-2", "m-3"}, find("visit/v-2")[:2])
+	require.NotContains(t, find("visit/v-3"), "m-3")
+	require.Equal(t, []string{"m-2"}, find("visit/v-3")[:1])
+}
+
+// stashedWhileASagaRuns checks that an event for the next saga does not expire while a saga with its association runs.
+func stashedWhileASagaRuns(t *testing.T, s *stage) {
+	s.save(s.begun("v-1"))
+	stash := func(by decisions.Association, message string) {
+		s.do(func(st decisions.Store) error {
+			now, err := st.Now(ctx)
+			require.NoError(t, err)
+			return st.Stash(ctx, []decisions.Stashed{early(by, message, now.Add(-time.Hour))})
+		})
+	}
+	stash(guest("g-v-1"), "m-1")
+	stash(guest("other"), "m-2")
+	stash(guest("other"), "m-3") // deletes m-2
+	require.Equal(t, []string{"m-1"}, unstash(s, "visit/v-2", guest("g-v-1"), guest("other")))
 }
 
 func stashedBytes(t *testing.T, s *stage) {
@@ -232,7 +303,7 @@ func stashedBytes(t *testing.T, s *stage) {
 		s.do(func(st decisions.Store) error {
 			now, err := st.Now(ctx)
 			require.NoError(t, err)
-			size, err := st.StashBytes(ctx, guest("a"))
+			size, err := st.StashBytes(ctx, guest("a"), "")
 			require.NoError(t, err)
 			sizes = append(sizes, size)
 			if after == 0 {
@@ -256,7 +327,7 @@ func stashedTwice(t *testing.T, s *stage) {
 			return st.Stash(ctx, []decisions.Stashed{early(guest("a"), "m-1", now.Add(time.Hour)), other})
 		})
 	}
-	require.Equal(t, []string{"m-1", "m-1"}, unstash(s, guest("a")), "one of each hop")
+	require.Equal(t, []string{"m-1", "m-1"}, unstash(s, "visit/v-1", guest("a")), "one of each hop")
 }
 
 func lock(s *stage, name, id string) (granted bool) {
@@ -335,7 +406,7 @@ func expired(t *testing.T, s *stage) {
 		require.NoError(t, err)
 		return st.Stash(ctx, []decisions.Stashed{early(vain, "m-1", now.Add(time.Hour))})
 	})
-	require.Equal(t, []string{"m-1"}, unstash(s, vain))
+	require.Equal(t, []string{"m-1"}, unstash(s, "visit/v-1", vain))
 }
 
 func clock(t *testing.T, s *stage) {

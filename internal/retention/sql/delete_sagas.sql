@@ -19,7 +19,7 @@ WITH due AS (
     AND NOT EXISTS (
       SELECT
       FROM troupe.saga_stash AS e
-      WHERE e.saga = d.saga AND e.variable = '' AND e.value = d.indexed_key AND e.expires_at > clock_timestamp()
+      WHERE e.saga = d.saga AND e.variable = '' AND e.value = d.indexed_key AND (e.expires_at IS NULL OR e.expires_at > clock_timestamp())
       OFFSET 0)
     -- Its wake-up is on its way, or an event that is tried again for it.
     AND NOT EXISTS (SELECT FROM troupe.deadlines AS w WHERE w.consumer_group = d.consumer_group AND w.scope = d.id OFFSET 0)

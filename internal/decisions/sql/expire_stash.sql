@@ -1,0 +1,10 @@
+-- Deletes and returns the expired events of associations, without their fields. prune_stash.sql explains when an event is expired.
+DELETE FROM troupe.saga_stash AS s
+USING unnest(@sagas::text[], @variables::text[], @values::text[]) AS w (saga, variable, value)
+WHERE s.saga = w.saga
+  AND s.variable = w.variable
+  AND s.value = w.value
+  AND s.expires_at <= least(clock_timestamp(),
+                            (SELECT coordinated_at + interval '1 minute' FROM troupe.inbox_groups WHERE consumer_group = @group))
+  AND NOT EXISTS (SELECT FROM troupe.saga_associations AS a WHERE a.saga = s.saga AND a.variable = s.variable AND a.value = s.value)
+RETURNING s.saga, s.variable, s.value, jsonb_build_object('hop', s.event -> 'hop', 'type', s.event -> 'type') AS event
