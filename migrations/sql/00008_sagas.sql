@@ -103,7 +103,7 @@ CREATE TABLE troupe.saga_stash (
   PRIMARY KEY (saga, variable, value, saga_id, message_id),
   CONSTRAINT saga_stash_expires CHECK ((saga_id = '') = (expires_at IS NOT NULL))
 );
-CREATE INDEX saga_stash_expires_at ON troupe.saga_stash (saga, expires_at) WHERE saga_id = '';
+CREATE INDEX saga_stash_expires_at ON troupe.saga_stash (saga, expires_at) WHERE expires_at IS NOT NULL;
 CREATE INDEX saga_stash_saga_id ON troupe.saga_stash (saga_id) WHERE saga_id <> '';
 
 -- saga_locks holds the locks of sagas and the sagas that wait for them: the lowest position of each name has the lock.

@@ -1,6 +1,10 @@
 -- Deletes and returns the expired events of associations, without their fields. prune_stash.sql explains when an event is expired.
+-- update_sagas.sql explains the limit.
 DELETE FROM troupe.saga_stash AS s
-USING unnest(@sagas::text[], @variables::text[], @values::text[]) AS w (saga, variable, value)
+USING (
+  SELECT *
+  FROM unnest(@sagas::text[], @variables::text[], @values::text[]) AS v (saga, variable, value)
+  LIMIT @limit::bigint) AS w
 WHERE s.saga = w.saga
   AND s.variable = w.variable
   AND s.value = w.value

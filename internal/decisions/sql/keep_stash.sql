@@ -1,7 +1,10 @@
--- Keeps the events of a key for its saga, so that they do not expire.
+-- Keeps the events of a key for its saga, so that they do not expire. update_sagas.sql explains the limit.
 UPDATE troupe.saga_stash AS s
 SET saga_id = @id, expires_at = NULL
-FROM unnest(@sagas::text[], @variables::text[], @values::text[]) AS w (saga, variable, value)
+FROM (
+  SELECT *
+  FROM unnest(@sagas::text[], @variables::text[], @values::text[]) AS v (saga, variable, value)
+  LIMIT @limit::bigint) AS w
 WHERE s.saga = w.saga
   AND s.variable = w.variable
   AND s.value = w.value

@@ -1,7 +1,10 @@
--- Sums the bytes of the events that a saga may use: see read_stash.sql.
+-- Sums the bytes of the events that a saga may use: see read_stash.sql. update_sagas.sql explains the limit.
 SELECT coalesce(sum(s.bytes), 0)
 FROM troupe.saga_stash AS s
-JOIN unnest(@sagas::text[], @variables::text[], @values::text[]) AS w (saga, variable, value) USING (saga, variable, value)
+JOIN (
+  SELECT *
+  FROM unnest(@sagas::text[], @variables::text[], @values::text[]) AS v (saga, variable, value)
+  LIMIT @limit::bigint) AS w USING (saga, variable, value)
 WHERE s.saga_id IN ('', @id)
   AND (s.expires_at IS NULL
        OR s.expires_at > least(clock_timestamp(),

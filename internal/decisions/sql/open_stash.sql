@@ -3,6 +3,7 @@ WITH doubled AS (
   DELETE FROM troupe.saga_stash AS s
   USING troupe.saga_stash AS o
   WHERE s.saga_id = @id
+    AND s.saga_id <> ''
     AND o.saga_id = ''
     AND o.saga = s.saga
     AND o.variable = s.variable
@@ -13,4 +14,5 @@ WITH doubled AS (
 UPDATE troupe.saga_stash
 SET saga_id = '', expires_at = clock_timestamp() + make_interval(secs => @seconds::float8)
 WHERE saga_id = @id
+  AND saga_id <> ''
   AND position <> ALL (ARRAY(SELECT position FROM doubled))

@@ -13,17 +13,18 @@ WITH over AS (
              WHERE a.saga = s.saga AND a.variable = s.variable AND a.value = s.value) AS wanted
     FROM troupe.saga_stash AS s
     WHERE saga = types.saga
-      AND saga_id = ''
       AND expires_at <= least(clock_timestamp(),
                               (SELECT coordinated_at + interval '1 minute' FROM troupe.inbox_groups WHERE consumer_group = @group))
     ORDER BY expires_at
     LIMIT @limit
     FOR UPDATE SKIP LOCKED) AS s
 ), stay AS (
-  UPDATE troupe.saga_stash
+  UPDATE troupe.saga_stash AS s
   SET expires_at = clock_timestamp() + interval '1 hour'
-  WHERE ctid = ANY (ARRAY(SELECT row FROM over WHERE wanted))
+  FROM (SELECT row FROM over WHERE wanted LIMIT @limit) AS o -- update_sagas.sql explains the limit
+  WHERE s.ctid = o.row
 )
-DELETE FROM troupe.saga_stash
-WHERE ctid = ANY (ARRAY(SELECT row FROM over WHERE NOT wanted))
-RETURNING saga, variable, value, jsonb_build_object('hop', event -> 'hop', 'type', event -> 'type') AS event
+DELETE FROM troupe.saga_stash AS s
+USING (SELECT row FROM over WHERE NOT wanted LIMIT @limit) AS o
+WHERE s.ctid = o.row
+RETURNING s.saga, s.variable, s.value, jsonb_build_object('hop', s.event -> 'hop', 'type', s.event -> 'type') AS event

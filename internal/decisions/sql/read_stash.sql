@@ -1,7 +1,10 @@
--- Returns the events that find_stash.sql would return after expire_stash.sql.
+-- Returns the events that find_stash.sql would return after expire_stash.sql. update_sagas.sql explains the limit.
 SELECT s.saga, s.variable, s.value, s.event, s.saga_id, s.shared
 FROM troupe.saga_stash AS s
-JOIN unnest(@sagas::text[], @variables::text[], @values::text[]) AS w (saga, variable, value) USING (saga, variable, value)
+JOIN (
+  SELECT *
+  FROM unnest(@sagas::text[], @variables::text[], @values::text[]) AS v (saga, variable, value)
+  LIMIT @limit::bigint) AS w USING (saga, variable, value)
 WHERE s.saga_id = @id
    OR s.saga_id = ''
   AND (s.expires_at > least(clock_timestamp(),
