@@ -114,6 +114,16 @@ func printSaga(w io.Writer, g *sagadesk.Detail, log []decisions.Entry, possible 
 		}
 		_, _ = fmt.Fprintf(w, "  %s  %s%s\n", stamp(a.At), oneLine(a.Name, 200), overdue)
 	}
+	for i, e := range g.Kept {
+		if i == 0 {
+			_, _ = fmt.Fprintln(w, "\nevents kept for steps that have not begun")
+		}
+		by := "the key"
+		if e.Variable != "" {
+			by = e.Variable
+		}
+		_, _ = fmt.Fprintf(w, "  %s of %s, by %s: message %s\n", oneLine(e.Type, 200), oneLine(e.Hop, 200), oneLine(by, 200), oneLine(e.Message, 200))
+	}
 	printQuestions(w, g.ID, questions)
 	printPossible(w, g, possible)
 }

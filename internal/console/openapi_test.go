@@ -152,8 +152,9 @@ func (s schemer) of(t reflect.Type) object {
 	if t == reflect.TypeFor[sagadesk.Detail]() { // which has its own MarshalJSON
 		return s.of(reflect.TypeFor[struct {
 			sagadesk.Row
-			State saga.State      `json:"state"`
-			Spec  json.RawMessage `json:"spec"`
+			State saga.State           `json:"state"`
+			Spec  json.RawMessage      `json:"spec"`
+			Kept  []sagadesk.KeptEvent `json:"kept,omitempty"`
 		}]())
 	}
 	properties, required := object{}, []any{}

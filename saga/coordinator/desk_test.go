@@ -476,6 +476,9 @@ func TestAnActionReturnsTheStateOfItsOwnSaga(t *testing.T) {
 	for _, id := range []string{"v-1", "v-2"} {
 		f.begun("visit", map[string]any{"id": id, "guest": "g-1"})
 	}
+	kept, err := f.desk().Get(t.Context(), "visit/v-1")
+	require.NoError(t, err)
+	require.Equal(t, []sagadesk.KeptEvent{{Hop: "door", Type: "Arrived", Message: "m-1", Variable: "guest"}}, kept.Kept)
 	did, err := f.desk().Act(t.Context(), "visit/v-1", annsEvent(saga.ActAbandon, ""))
 	require.NoError(t, err)
 	require.Equal(t, "visit/v-1", did.State.ID())

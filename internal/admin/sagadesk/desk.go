@@ -63,7 +63,26 @@ type Detail struct {
 	ContentType string
 	// Now is the database's time when the saga was read.
 	Now time.Time
+	// Kept has the first 100 events that are kept for steps which have not begun. Only Get sets it.
+	Kept []KeptEvent
 }
+
+// A KeptEvent is an event that came before the step of a saga that awaits it. It finds the saga by the value of Variable, or by the key if
+// Variable is empty. Long texts are cut to 200 characters.
+type KeptEvent struct {
+	Hop      string `json:"hop"`
+	Type     string `json:"type"`
+	Message  string `json:"message"` // its id
+	Variable string `json:"variable,omitempty"`
+}
+
+const keptEvents = `
+SELECT coalesce(left(event ->> 'hop', 200), ''), coalesce(left(event ->> 'type', 200), ''), coalesce(left(event ->> 'message', 200), ''),
+       left(variable, 200)
+FROM troupe.saga_stash
+WHERE saga_id = @id AND saga_id <> ''
+ORDER BY position
+LIMIT 100`
 
 // Get returns one saga. If it does not exist, the error wraps decisions.ErrNotFound.
 func (d *Desk) Get(ctx context.Context, id string) (*Detail, error) {
@@ -71,7 +90,8 @@ func (d *Desk) Get(ctx context.Context, id string) (*Detail, error) {
 	if err != nil {
 		return nil, fmt.Errorf("saga %s: %w", id, explain(err))
 	}
-	return detail, nil
+	detail.Kept, err = collect[KeptEvent](ctx, d, "kept events", keptEvents, pgx.NamedArgs{"id": id})
+	return detail, err
 }
 
 func (d *Desk) get(ctx context.Context, q decisions.Querier, id, lock string) (*Detail, error) {
@@ -273,7 +293,8 @@ func (g *Detail) MarshalJSON() ([]byte, error) {
 		Row
 		State saga.State      `json:"state"`
 		Spec  json.RawMessage `json:"spec"`
-	}{g.Row, g.State, g.Definition.JSON()})
+		Kept  []KeptEvent     `json:"kept,omitempty"`
+	}{g.Row, g.State, g.Definition.JSON(), g.Kept})
 }
 
 func explain(err error) error { return admin.Explain(err, "docs/operating-sagas.md") }
