@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/internal/grants"
@@ -80,6 +81,49 @@ func TestARelayChangesNoRecordOfAnotherOutbox(t *testing.T) {
 	} {
 		_, err = conn.Exec(t.Context(), sql)
 		require.ErrorContains(t, err, "may not change records of the relay of another outbox", sql)
+	}
+}
+
+// A relay refuses a slot of another outbox. So no relay may name the slot of another outbox as its own, also while nothing streams it, or write a
+// time that programs cannot read.
+func TestARelayNamesNoSlotOfAnotherOutboxAsItsOwn(t *testing.T) {
+	t.Parallel()
+	s, _ := newServer(t, nil)
+	ofOutbox, ofA := grantstest.New(t, s.pool, grants.Relay).Pool(), grantstest.New(t, s.pool, grants.MappedRelay)
+	s.exec("CREATE TABLE public.a (id int); CREATE TABLE public.b (id int); CREATE TABLE public.e (id int); GRANT SELECT ON public.a, public.e TO " + ofA.Name)
+	s.exec("INSERT INTO troupe.mapped_tables (name, slot, source) VALUES ('public.a', 'a', 'wal'), ('public.b', 'b', 'wal'), ('public.gone', 'gone', 'wal')")
+	s.exec("INSERT INTO troupe.relay_state (slot, source, system_id, timeline, updated_at) VALUES " +
+		"('outbox', 'wal', '1', 1, now()), ('former', 'wal', '1', 1, now() - interval '1 day')")
+	const state = "INSERT INTO troupe.relay_state (slot, source, system_id, timeline, updated_at) VALUES "
+	for _, c := range []struct {
+		role *pgxpool.Pool
+		code string // "": it is allowed
+		sql  string
+	}{
+		{ofA.Pool(), "42501", "UPDATE troupe.mapped_tables SET slot = 'outbox', updated_at = now() WHERE name = 'public.a'"},
+		{ofA.Pool(), "42501", "UPDATE troupe.mapped_tables SET slot = 'b' WHERE name = 'public.a'"},
+		{ofA.Pool(), "42501", "INSERT INTO troupe.mapped_tables (name, slot) VALUES ('public.e', 'b')"},
+		{ofA.Pool(), "23514", "UPDATE troupe.mapped_tables SET updated_at = 'infinity' WHERE name = 'public.a'"},
+		{ofA.Pool(), "", "UPDATE troupe.mapped_tables SET slot = 'a', updated_at = now() WHERE name = 'public.a'"},
+		{ofA.Pool(), "", "UPDATE troupe.mapped_tables SET slot = 'former' WHERE name = 'public.a'"},
+		{ofA.Pool(), "", "UPDATE troupe.mapped_tables SET slot = 'gone' WHERE name = 'public.a'"},
+		{ofA.Pool(), "", "UPDATE troupe.mapped_tables SET slot = 'a' WHERE name = 'public.a'"},
+		{ofOutbox, "42501", state + "('b', 'wal', '1', 1, now())"},
+		{ofOutbox, "42501", "UPDATE troupe.relay_state SET slot = 'b' WHERE slot = 'former'"},
+		{ofOutbox, "23514", "UPDATE troupe.relay_state SET updated_at = 'infinity' WHERE slot = 'outbox'"},
+		{ofOutbox, "", state + "('b', 'poll', '1', 1, now() - interval '1 day')"},
+		{ofOutbox, "42501", "UPDATE troupe.relay_state SET source = 'wal', updated_at = now() + interval '1 day' WHERE slot = 'b'"},
+		{ofOutbox, "", state + "('gone', 'wal', '1', 1, now())"},
+		{ofOutbox, "", "UPDATE troupe.relay_state SET updated_at = now() WHERE slot = 'outbox'"},
+	} {
+		_, err := c.role.Exec(t.Context(), c.sql)
+		if c.code == "" {
+			require.NoError(t, err, c.sql)
+			continue
+		}
+		var answer *pgconn.PgError
+		require.ErrorAs(t, err, &answer, c.sql)
+		require.Equal(t, c.code, answer.Code, c.sql)
 	}
 }
 

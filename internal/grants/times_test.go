@@ -26,7 +26,7 @@ var anyTime = map[string]string{
 // ownTables lists the tables that one role alone writes. Only the SQL of its own programs compares their times, or a search for one message
 // reads them.
 var ownTables = strings.Fields("inbox inbox_recent inbox_groups answers leases started rate_limits joins saga_stash " +
-	"outbox_posts relay_state mapped_tables watch_flows watch_marks watch_messages watch_findings watch_unexpected")
+	"outbox_posts watch_flows watch_marks watch_messages watch_findings watch_unexpected")
 
 // Go and JSON have no infinite time, and JSON none after the year 9999: one row with such a time would hide all rows of a list, or stop the
 // program that reads it. So each timestamptz column that a part's role may write has a check, or is in one of the lists above.

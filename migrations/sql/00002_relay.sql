@@ -36,7 +36,8 @@ CREATE TABLE troupe.relay_state (
   sweep       pg_snapshot,          -- rows that it sees, and published does not, are read from the table before the slot is streamed
   lsn         pg_lsn,               -- no LSN behind it was ever acknowledged to the server
   updated_at  timestamptz NOT NULL DEFAULT now(),
-  publication text                  -- the publication that lsn belongs to; null: the relay polls
+  publication text,                 -- the publication that lsn belongs to; null: the relay polls
+  CHECK (updated_at >= '0001-01-01 00:00Z' AND updated_at < '10000-01-01 00:00Z')
 );
 
 -- outbox_failures holds the rows of outbox that could not be published at the first try and, under wal, the rows that wait behind

@@ -14,7 +14,8 @@ CREATE TABLE troupe.mapped_tables (
   lsn         pg_lsn,
   updated_at  timestamptz NOT NULL DEFAULT now(),
   publication text,
-  slot        text                      -- the slot that lsn belongs to
+  slot        text,                     -- the slot that lsn belongs to
+  CHECK (updated_at >= '0001-01-01 00:00Z' AND updated_at < '10000-01-01 00:00Z')
 );
 
 -- mapped_failures holds the rows of mapped tables that could not be published at the first try, and the rows that wait behind them.
@@ -119,6 +120,45 @@ BEGIN
   RETURN troupe.may_relay(table_name);
 END
 $$;
+
+-- may_take_slot reports whether the state of an outbox may be stored with a slot: of a table, or of troupe.outbox: null. A relay refuses a slot
+-- that is another outbox's, so no role may name it as the slot of its own. The relay's list_slot_users.sql and read_slot_of_outbox.sql say
+-- whose a slot is. A role with the rights of an older version sees only some of the states.
+CREATE FUNCTION troupe.may_take_slot(of text, taken text) RETURNS boolean
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+  IF has_column_privilege('troupe.mapped_tables', 'slot', 'SELECT') AND EXISTS (
+    SELECT
+    FROM troupe.mapped_tables t
+    JOIN pg_namespace n ON n.nspname = split_part(t.name, '.', 1)
+    JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = substr(t.name, strpos(t.name, '.') + 1)
+    WHERE t.slot = taken
+      AND t.name IS DISTINCT FROM of
+      AND NOT troupe.may_relay(t.name)
+      AND (of IS NOT NULL
+           OR NOT EXISTS (SELECT FROM troupe.relay_state s WHERE s.slot = taken AND s.source = 'wal' AND s.updated_at >= t.updated_at))
+  ) THEN
+    RETURN false;
+  END IF;
+  RETURN of IS NULL OR troupe.may_relay(NULL) OR NOT has_column_privilege('troupe.relay_state', 'slot', 'SELECT') OR NOT EXISTS (
+    SELECT
+    FROM (SELECT s.slot, s.source FROM troupe.relay_state s ORDER BY s.updated_at DESC LIMIT 1) AS newest
+    WHERE newest.slot = taken
+      AND (newest.source = 'wal'
+           OR EXISTS (SELECT FROM troupe.relay_leases l WHERE l.shard = 0 AND l.source = 'wal' AND l.expires_at > clock_timestamp())));
+END
+$$;
+
+CREATE FUNCTION troupe.refuse_slot_of_another_outbox() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+  RAISE insufficient_privilege USING
+    MESSAGE = format('slot %s is the slot of another outbox, whose records role %s may not change', NEW.slot, current_user),
+    HINT = 'Give this relay another slot.';
+END
+$$;
 -- +goose StatementEnd
 
 CREATE TRIGGER relay_leases_own BEFORE INSERT OR UPDATE ON troupe.relay_leases
@@ -133,6 +173,13 @@ CREATE TRIGGER mapped_tables_own BEFORE INSERT OR UPDATE ON troupe.mapped_tables
 FOR EACH ROW WHEN (NOT troupe.may_relay(NEW.name)) EXECUTE FUNCTION troupe.refuse_record_of_another_relay();
 CREATE TRIGGER mapped_tables_own_before BEFORE UPDATE ON troupe.mapped_tables
 FOR EACH ROW WHEN (OLD.name <> NEW.name AND NOT troupe.may_relay(OLD.name)) EXECUTE FUNCTION troupe.refuse_record_of_another_relay();
+CREATE TRIGGER mapped_tables_slot_inserted BEFORE INSERT ON troupe.mapped_tables
+FOR EACH ROW WHEN (NEW.slot IS NOT NULL AND NOT troupe.may_take_slot(NEW.name, NEW.slot)) EXECUTE FUNCTION troupe.refuse_slot_of_another_outbox();
+CREATE TRIGGER mapped_tables_slot_updated BEFORE UPDATE ON troupe.mapped_tables
+FOR EACH ROW WHEN (NEW.slot IS DISTINCT FROM OLD.slot AND NEW.slot IS NOT NULL AND NOT troupe.may_take_slot(NEW.name, NEW.slot))
+EXECUTE FUNCTION troupe.refuse_slot_of_another_outbox();
+CREATE TRIGGER relay_state_slot BEFORE INSERT OR UPDATE ON troupe.relay_state
+FOR EACH ROW WHEN (NEW.source = 'wal' AND NOT troupe.may_take_slot(NULL, NEW.slot)) EXECUTE FUNCTION troupe.refuse_slot_of_another_outbox();
 -- A million rows may fail at once: mapped_failures is checked once for each statement.
 CREATE TRIGGER mapped_failures_inserted AFTER INSERT ON troupe.mapped_failures
 REFERENCING NEW TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION troupe.check_mapped_failures();
