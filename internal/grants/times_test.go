@@ -80,3 +80,16 @@ func TestARelayOperatorSetsNoTermOfALease(t *testing.T) {
 	_, err := operator.Exec(t.Context(), "INSERT INTO troupe.relay_leases (shard, paused_at, paused_by, paused_why) VALUES (0, now(), 'ann', 'ticket 7')")
 	require.NoError(t, err)
 }
+
+// A relay of a divided outbox reads the leases of all shards. A relay's operator inserts leases, in order to pause an outbox before any relay has
+// run, and fills no relay's memory by leases of shards that no outbox has.
+func TestARelayOperatorMakesNoLeaseOfAShardThatNoOutboxHas(t *testing.T) {
+	t.Parallel()
+	pool := testkit.Database(t)
+	operator := grantstest.New(t, pool, grants.RelayOperator).Pool()
+	const pause = "INSERT INTO troupe.relay_leases (shard, paused_at, paused_by, paused_why) SELECT n, now(), 'ann', 'ticket 7' FROM generate_series($1::int, $2::int) n"
+	_, err := operator.Exec(t.Context(), pause, 64, 1_000_000)
+	require.ErrorContains(t, err, "relay_leases_shard_check")
+	_, err = operator.Exec(t.Context(), pause, 0, 63)
+	require.NoError(t, err)
+}

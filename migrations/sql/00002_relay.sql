@@ -6,7 +6,7 @@
 -- there: the term grows with every change of holder and is checked in every delete. The holder of shard 0 leads. A pause in the row
 -- of shard 0, or of a table with a mapping, applies to every relay of that outbox until an operator resumes it.
 CREATE TABLE troupe.relay_leases (
-  shard      integer     PRIMARY KEY,  -- negative: mapped_tables.shard
+  shard      integer     PRIMARY KEY CHECK (shard < 64), -- negative: mapped_tables.shard. Relays read the leases of all shards
   holder     text        NOT NULL DEFAULT '',      -- an operator who pauses an outbox before any relay has run sets none of these three
   term       bigint      NOT NULL DEFAULT 0,
   expires_at timestamptz NOT NULL DEFAULT 'epoch',
