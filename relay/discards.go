@@ -11,7 +11,7 @@ import (
 	"github.com/troupe-go/troupe/internal/wal"
 )
 
-// discards holds the rows that an operator discarded after the stream's first LSN. Their failure records are deleted, so the stream could
+// discards holds rows that an operator discarded after the stream's first LSN. Their failure records are deleted, so the stream could
 // publish them when the log repeats them. The value is the LSN of the discard. If a row with the same id was committed after that LSN, the
 // service wrote the row again, and it is published.
 type discards map[discardedRow]wal.LSN
@@ -22,50 +22,59 @@ type discardedRow struct {
 	id       uuid.UUID
 }
 
-// discarded reports whether an operator has discarded row i, which the stream has read. The log repeats no row after s.repeatsUpTo, so
-// discarded ignores greater LSNs. They may come from a restored dump, whose discards have the LSNs of another cluster.
-func (s *stream) discarded(i *item) bool {
-	at, there := s.discards[discardedRow{i.row.Position, i.row.ID}]
+// discarded reports whether an operator has discarded row i, which the stream has read. found has the discards of the row. The log repeats
+// no row after s.repeatsUpTo, so discarded ignores greater LSNs. They may come from a restored dump, whose discards have the LSNs of another
+// cluster.
+func (s *stream) discarded(i *item, found discards) bool {
+	at, there := found[discardedRow{i.row.Position, i.row.ID}]
 	return there && i.commit <= min(at, s.repeatsUpTo)
 }
 
-// load reads which rows failed, and then which rows were discarded since the stream's first LSN. The order matters. A row that is discarded
-// between the two reads is in both results; in the other order it would be in none. Once the stream has passed s.repeatsUpTo, load reads no
-// discards, since the log repeats no row after it.
+// load reads which rows failed, and then whether rows were discarded since the stream's first LSN. The order matters. A row that is discarded
+// between the two reads is in both results; in the other order it would be in none. Once the stream has passed s.repeatsUpTo, load looks for
+// no discards, since the log repeats no row after it.
 func (s *stream) load(ctx context.Context) error {
 	if err := s.ledger.load(ctx); err != nil {
 		return err
 	}
-	s.discards = nil
+	s.discards = false
 	if s.published.Load() >= uint64(s.repeatsUpTo) {
 		return nil
 	}
-	return s.loadDiscards(ctx)
+	if err := s.db.QueryRow(ctx, anyDiscard, s.discardArgs(nil)).Scan(&s.discards); err != nil {
+		return s.relay.auditError(err)
+	}
+	return nil
 }
 
-// loadDiscards reads which rows were discarded since the stream's first LSN.
-func (s *stream) loadDiscards(ctx context.Context) error {
-	table := ""
-	if s.relay.mapped != nil {
-		table = s.relay.mapped.String()
+func (s *stream) discardArgs(args pg.Args) pg.Args {
+	if args == nil {
+		args = make(pg.Args)
 	}
-	rows, err := s.db.Query(ctx, listDiscards, pg.Args{"from": s.from.String(), "table": table})
+	args["from"], args["table"] = s.from.String(), ""
+	if s.relay.mapped != nil {
+		args["table"] = s.relay.mapped.String()
+	}
+	return args
+}
+
+// findDiscards reads which of the rows were discarded since the stream's first LSN. An operator may have recorded any number of other discards.
+func (s *stream) findDiscards(ctx context.Context, ids [][16]byte) (discards, error) {
+	rows, err := s.db.Query(ctx, listDiscards, s.discardArgs(pg.Args{"ids": ids}))
 	if err != nil {
-		return s.relay.auditError(err)
+		return nil, s.relay.auditError(err)
 	}
 	found := make(discards)
 	var row discardedRow
 	var lsn string
-	_, err = pgx.ForEachRow(rows, []any{&row.position, &row.id, &lsn}, func() error {
-		at, err := wal.ParseLSN(lsn)
-		found[row] = max(found[row], at)
+	_, err = pgx.ForEachRow(rows, []any{&row.position, &row.id, &lsn}, func() (err error) {
+		found[row], err = wal.ParseLSN(lsn)
 		return err
 	})
 	if err != nil {
-		return s.relay.auditError(err)
+		return nil, s.relay.auditError(err)
 	}
-	s.discards = found
-	return nil
+	return found, nil
 }
 
 // auditError wraps an error of reading the discards. If the role lacks the right to read them, as a role with the grants of an older
@@ -79,20 +88,31 @@ func (r *Relay) auditError(err error) error {
 	return fmt.Errorf("read discards: %w", err)
 }
 
-// passOver settles the rows of a window that were discarded, so that they are not published.
-func (s *stream) passOver(w *window) {
-	if len(s.discards) == 0 {
-		return
+// passOver settles the rows of a window that were discarded, so that they are not published. It does so once for each window: after an error
+// the next call tries again.
+func (s *stream) passOver(ctx context.Context, w *window) error {
+	if w.passed || !s.discards || len(w.items) == 0 || w.items[0].commit > s.repeatsUpTo {
+		return nil
+	}
+	ids := make([][16]byte, len(w.items))
+	for n := range w.items {
+		ids[n] = w.items[n].row.ID
+	}
+	found, err := s.findDiscards(ctx, ids)
+	if err != nil {
+		return err
 	}
 	for n := range w.items {
 		i := &w.items[n]
-		if !s.discarded(i) {
+		if !s.discarded(i, found) {
 			continue
 		}
 		i.settled = true
 		s.relay.cfg.Log.Info().Int64("position", i.row.Position).Stringer("id", i.row.ID).Str("topic", i.row.Topic).
 			Msg("row passed over: it was discarded, and the log has it once more")
 	}
+	w.passed = true
+	return nil
 }
 
 // unrecorded returns the failures that are to be recorded. It leaves out rows of a mapped table that the log has repeated and that only
@@ -122,12 +142,13 @@ func (s *stream) unrecorded(ctx context.Context, failures []failure) ([]failure,
 	if _, err = pgx.ForEachRow(rows, []any{&id}, func() error { recorded[id] = true; return nil }); err != nil {
 		return nil, fmt.Errorf("read recorded rows: %w", err)
 	}
-	if err := s.loadDiscards(ctx); err != nil {
+	found, err := s.findDiscards(ctx, ids)
+	if err != nil {
 		return nil, err
 	}
 	kept := failures[:0:0]
 	for _, t := range failures {
-		if t.Attempts == 0 && (recorded[t.ID] || s.discarded(t.item)) {
+		if t.Attempts == 0 && (recorded[t.ID] || s.discarded(t.item, found)) {
 			t.item.settled = true
 			continue
 		}

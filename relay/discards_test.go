@@ -1,14 +1,18 @@
 package relay_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/internal/admin"
@@ -227,6 +231,43 @@ func TestADiscardOfAnotherClusterHidesNoRow(t *testing.T) {
 	s.exec(`INSERT INTO troupe.outbox (position, id, topic, key, type, payload) OVERRIDING SYSTEM VALUE
 		VALUES (7, $1, $2, 'k', 'Thing', 'written again')`, id, s.topic)
 	require.ElementsMatch(t, []string{"before the stream", "written again"}, values(s.gather(2, s.topic)))
+}
+
+// mostRows is a pgx.QueryTracer. It stores the largest number of rows that a statement has returned.
+type mostRows struct{ atomic.Int64 }
+
+func (*mostRows) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	return ctx
+}
+
+func (m *mostRows) TraceQueryEnd(_ context.Context, _ *pgx.Conn, d pgx.TraceQueryEndData) {
+	for now := m.Load(); d.CommandTag.Select() && d.CommandTag.RowsAffected() > now && !m.CompareAndSwap(now, d.CommandTag.RowsAffected()); now = m.Load() {
+	}
+}
+
+// A relay's operator may record any number of discards, also while the relay is paused and the log waits. A relay reads only the ones of rows that the
+// log has.
+func TestAnyNumberOfDiscardsFillsNoMemory(t *testing.T) {
+	t.Parallel()
+	needsLog(t)
+	s, _ := newServer(t, nil)
+	require.NoError(t, s.startStreaming(s.wal()).stop())
+	_, err := grantstest.New(t, s.pool, grants.RelayOperator).Pool().Exec(t.Context(), `
+		INSERT INTO troupe.outbox_repairs (actor, action, reason, row_position, row_id, topic, attempts, last_error)
+		SELECT 'ann', 'discard', 'r', n, troupe.uuidv7(), 't', 1, 'e' FROM generate_series(1, 20000) AS n`)
+	require.NoError(t, err)
+	var most mostRows
+	pool := s.pool.Config()
+	pool.ConnConfig.Tracer = &most
+	cfg := s.wal()
+	cfg.Pool, err = pgxpool.NewWithConfig(t.Context(), pool)
+	require.NoError(t, err)
+	t.Cleanup(cfg.Pool.Close)
+	s.insert(s.topic, "k", "a")
+	r := s.start(cfg)
+	require.Equal(t, []string{"a"}, values(s.gather(1, s.topic)))
+	require.NoError(t, r.stop())
+	require.Less(t, most.Load(), int64(1000))
 }
 
 // The relay's role learns which rows were discarded, and no more, and it cannot write that a row was. Without the right, which

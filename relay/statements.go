@@ -54,6 +54,7 @@ var (
 	listLeftSlots     = statement("list_left_slots")
 	listSlotUsers     = statement("list_slot_users")
 	readSlotOfOutbox  = statement("read_slot_of_outbox")
+	anyDiscard        = statement("any_discard")
 	listDiscards      = statement("list_discards")
 	takeSample        = statement("sample")
 	recordWaiting     = statement("record_waiting")

@@ -122,7 +122,6 @@ func (s *stream) next(ctx context.Context) ([]*item, error) {
 			}
 			s.mu.Unlock()
 			tell(s.room)
-			s.passOver(w)
 			items, err := s.part(ctx)
 			if err == nil && len(items) == 0 {
 				err = s.releaseWindow()
@@ -162,6 +161,9 @@ func (s *stream) waits(w *window) (delay time.Duration, until chan struct{}) {
 // a transaction.
 func (s *stream) part(ctx context.Context) ([]*item, error) {
 	w := s.now
+	if err := s.passOver(ctx, w); err != nil {
+		return nil, err
+	}
 	if s.tx != nil && w.upTo > 0 {
 		if items := w.left(w.whole); len(items) > 0 {
 			s.tx.takes()
@@ -284,6 +286,9 @@ func (s *stream) begun(ctx context.Context) ([]*item, error) {
 			return nil, nil
 		}
 		w, end := s.now, s.now.whole
+		if err := s.passOver(ctx, w); err != nil {
+			return nil, err
+		}
 		if w.upTo == 0 || w.touched(w.whole) {
 			end = len(w.items)
 		}
