@@ -364,3 +364,28 @@ func TestAnErrorOfTheRegistryDoesNotRepeatThePassword(t *testing.T) {
 		require.NotContains(t, fmt.Sprintf("%+v", errors.Unwrap(errors.Unwrap(err))), text)
 	}
 }
+
+// A server that speaks no HTTP may send back what it got, and package net/http quotes an answer that it cannot read.
+func TestAnErrorOfAServerThatSpeaksNoHTTPDoesNotRepeatThePassword(t *testing.T) {
+	const password = "s3cr3t p/w"
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		_, given, _ := req.BasicAuth()
+		_, _ = fmt.Fprintf(conn, "%s %s\r\n\r\n", req.Header.Get("Authorization"), given)
+	}))
+	t.Cleanup(server.Close)
+	address, err := url.Parse(server.URL)
+	require.NoError(t, err)
+	address.User = url.UserPassword("relay", password)
+	r, err := schemas.NewRegistry(address.String())
+	require.NoError(t, err)
+	_, err = r.Register(context.Background(), "s", `"string"`)
+	require.ErrorContains(t, err, "malformed HTTP")
+	for _, text := range []string{"s3cr3t", base64.StdEncoding.EncodeToString([]byte("relay:" + password))} {
+		require.NotContains(t, err.Error(), text)
+	}
+}

@@ -287,6 +287,23 @@ func TestARefusedAlertIsLostAndLogged(t *testing.T) {
 	require.Empty(t, elsewhere.got())
 }
 
+// The text of an answer is cut. The first half of a secret would not be recognised as one.
+func TestNoPartOfASecretIsLoggedWhereAnAnswerIsCut(t *testing.T) {
+	t.Parallel()
+	r, log := newReceiver(t, func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusForbidden)
+		_, _ = io.WriteString(w, strings.Repeat("x", 190)+r.Header.Get("Authorization"))
+	}), &lines{}
+	cfg := quick(r.URL)
+	cfg.Header = http.Header{"Authorization": {"HIDDEN-HIDDEN-HIDDEN"}}
+	cfg.Log = zerolog.New(log)
+	n := start(t, cfg)
+	n.Notify(letter("closed"))
+	testkit.Wait(t, "the log", func() (bool, error) { return strings.Contains(log.String(), "alert lost"), nil })
+	require.Contains(t, log.String(), "status 403")
+	require.NotContains(t, log.String(), "HID")
+}
+
 func TestCausesThatThereIsNoRoomForAreCountedInTheNextAlert(t *testing.T) {
 	t.Parallel()
 	r := newReceiver(t, nil)

@@ -152,11 +152,11 @@ func (n *Notifier) Post(ctx context.Context, body []byte) (wait time.Duration, e
 	case status >= 500 || status == http.StatusTooManyRequests || status == http.StatusRequestTimeout:
 		seconds, _ := strconv.Atoi(response.Header.Get("Retry-After"))
 		wait = min(time.Duration(max(0, min(seconds, 1e6)))*time.Second, patience)
-		return wait, to.redacted(fmt.Errorf("status %d: %s", status, cut(line(string(said)), 200)))
+		return wait, to.refusal(status, said)
 	case err != nil:
 		return 0, to.redacted(err)
 	}
-	return 0, fmt.Errorf("%w: %w", to.redacted(fmt.Errorf("status %d: %s", status, cut(line(string(said)), 200))), errRefused)
+	return 0, fmt.Errorf("%w: %w", to.refusal(status, said), errRefused)
 }
 
 // redacted returns err without the URL, which is a secret. From http's own errors, which begin with the URL, it takes the cause.
@@ -165,9 +165,18 @@ func (t *target) redacted(err error) error {
 	if errors.As(err, &of) {
 		err = of.Err
 	}
-	text := err.Error()
+	return fmt.Errorf("%s: %s", t.url.Host, t.mask(err.Error()))
+}
+
+// refusal returns the error for a response, with the beginning of its text. Secrets are replaced before the text is cut: a part of one would not be
+// recognised.
+func (t *target) refusal(status int, said []byte) error {
+	return fmt.Errorf("%s: status %d: %s", t.url.Host, status, cut(line(t.mask(string(said))), 200))
+}
+
+func (t *target) mask(text string) string {
 	for _, secret := range t.secrets {
 		text = strings.ReplaceAll(text, secret, "…")
 	}
-	return fmt.Errorf("%s: %s", t.url.Host, text)
+	return text
 }

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -256,12 +257,10 @@ func isUnknown(err error) bool {
 func (r *Client) explain(err error) error {
 	var answer *sr.ResponseError
 	if !errors.As(err, &answer) {
-		return fmt.Errorf("registry %s: %w", r, err)
+		// Package net/http quotes an answer that is no HTTP, which may repeat the request.
+		return fmt.Errorf("registry %s: %w", r, masked{r.mask(err.Error()), err})
 	}
-	text := strings.ToValidUTF8(answer.Error(), "")
-	for _, secret := range r.at.Load().secrets {
-		text = strings.ReplaceAll(text, secret, "…")
-	}
+	text := r.mask(strings.ToValidUTF8(answer.Error(), ""))
 	if len(text) > 300 {
 		text = strings.ToValidUTF8(text[:300], "") + "…"
 	}
@@ -269,6 +268,25 @@ func (r *Client) explain(err error) error {
 	cut.Raw, cut.Message = nil, text // errors are kept for a while
 	return &refusal{fmt.Sprintf("registry %s: status %d: %s", r, answer.StatusCode, text), &cut}
 }
+
+// mask replaces the secrets of the address in a text, also where the text is quoted.
+func (r *Client) mask(text string) string {
+	for _, secret := range r.at.Load().secrets {
+		quoted := strconv.Quote(secret)
+		text = strings.ReplaceAll(strings.ReplaceAll(text, secret, "…"), quoted[1:len(quoted)-1], "…")
+	}
+	return text
+}
+
+// masked is an error with another text.
+type masked struct {
+	text  string
+	cause error
+}
+
+func (m masked) Error() string { return m.text }
+
+func (m masked) Unwrap() error { return m.cause }
 
 // A refusal is a shortened error response of the registry; it wraps a *sr.ResponseError with the shortened text.
 type refusal struct {

@@ -194,3 +194,25 @@ func TestAProviderNeedsTLSAndAllOfItsSettings(t *testing.T) {
 	_, err = mechanismOf(t, without("TOKEN_URL", "OUTBOX_RELAY_KAFKA_TOKEN_URL=http://127.0.0.1:8080/token")...)
 	require.NoError(t, err)
 }
+
+// A server that speaks no HTTP may send back what it got, and package net/http quotes an answer that it cannot read.
+func TestAnErrorOfATokenEndpointThatSpeaksNoHTTPDoesNotRepeatTheSecret(t *testing.T) {
+	t.Parallel()
+	p := newProvider(t)
+	p.answer = func(w http.ResponseWriter, r *http.Request) {
+		said := r.Header.Get("Authorization") + r.FormValue("client_secret")
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		_, _ = fmt.Fprintf(conn, "HTTP/1.1 %s\r\n\r\n", said)
+	}
+	settings, _ := p.settings(t)
+	m, err := mechanismOf(t, settings...)
+	require.NoError(t, err)
+	_, _, err = m.Authenticate(t.Context(), "broker:9092")
+	require.ErrorContains(t, err, "malformed HTTP")
+	require.NotContains(t, err.Error(), base64.StdEncoding.EncodeToString([]byte("relay:s3cr3t-first")))
+	require.NotContains(t, err.Error(), "s3cr3t")
+}

@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"sync"
 	"time"
 
@@ -141,7 +142,7 @@ func (s *Source) secretForms(secret string) []string {
 }
 
 // explain returns an error without the body of a response, which may repeat the request with one of the forms of the secret, and without the
-// URL, which Token adds.
+// URL, which Token adds. Package net/http quotes an answer that is no HTTP, which may repeat the request, too.
 func explain(err error, forms []string) error {
 	var refused *oauth2.RetrieveError
 	var transport *url.Error
@@ -156,15 +157,31 @@ func explain(err error, forms []string) error {
 		if refused.ErrorCode == "invalid_client" {
 			text += " (the client id or its secret is wrong, or the secret has expired)"
 		}
-		for _, form := range forms {
-			text = credentials.Hide(text, form)
-		}
-		return errors.New(plain.Line(text, 400))
+		return errors.New(plain.Line(hide(text, forms), 400))
 	case errors.As(err, &transport):
-		return transport.Err
+		return hidden{hide(transport.Err.Error(), forms), transport.Err}
 	}
 	return errors.New("its answer is not a token response (the text is not shown, since it may contain a secret)")
 }
+
+// hide replaces the forms of the secret in a text, also where the text is quoted.
+func hide(text string, forms []string) string {
+	for _, form := range forms {
+		quoted := strconv.Quote(form)
+		text = credentials.Hide(credentials.Hide(text, form), quoted[1:len(quoted)-1])
+	}
+	return text
+}
+
+// hidden is an error with another text.
+type hidden struct {
+	text  string
+	cause error
+}
+
+func (h hidden) Error() string { return h.text }
+
+func (h hidden) Unwrap() error { return h.cause }
 
 var errTooLong = fmt.Errorf("its answer has more than %d bytes", mostBytes)
 
