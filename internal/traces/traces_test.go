@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -87,4 +88,25 @@ func TestWithoutACollectorNoSpansAreMade(t *testing.T) {
 	_, span := tracers.Tracer("test").Start(t.Context(), "POST /orders")
 	require.False(t, span.SpanContext().IsValid())
 	end()
+}
+
+// A collector may send back the headers of a request that it refuses, and the SDK's error has the text of the response.
+func TestAnErrorOfTheCollectorDoesNotRepeatTheToken(t *testing.T) {
+	const token = "s3cr3t, t0ken"
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.Error(w, r.Header.Get("Authorization")+" "+strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")+strings.Repeat("x", 1<<20), http.StatusBadRequest)
+	}))
+	defer server.Close()
+	for _, name := range []string{"OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS"} {
+		t.Setenv(name, "x-tenant=a,authorization=Bearer%20"+url.QueryEscape(strings.ReplaceAll(token, " ", "")))
+		var log bytes.Buffer
+		tracers, end, err := traces.Open(t.Context(), server.URL, "payment", zerolog.New(&log))
+		require.NoError(t, err)
+		_, one := tracers.Tracer("test").Start(t.Context(), "a span")
+		one.End()
+		end()
+		require.Contains(t, log.String(), "400 Bad Request")
+		require.NotContains(t, log.String(), "s3cr3t")
+		require.Less(t, log.Len(), 1000)
+	}
 }
