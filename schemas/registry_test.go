@@ -365,7 +365,7 @@ func TestAnErrorOfTheRegistryDoesNotRepeatThePassword(t *testing.T) {
 	}
 }
 
-// A server that speaks no HTTP may send back what it got, and package net/http quotes an answer that it cannot read.
+// A server that speaks no HTTP may send back the request, and package net/http quotes an answer that it cannot read.
 func TestAnErrorOfAServerThatSpeaksNoHTTPDoesNotRepeatThePassword(t *testing.T) {
 	const password = "s3cr3t p/w"
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {

@@ -195,7 +195,7 @@ func TestAProviderNeedsTLSAndAllOfItsSettings(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// A server that speaks no HTTP may send back what it got, and package net/http quotes an answer that it cannot read.
+// A server that speaks no HTTP may send back the request, and package net/http quotes an answer that it cannot read.
 func TestAnErrorOfATokenEndpointThatSpeaksNoHTTPDoesNotRepeatTheSecret(t *testing.T) {
 	t.Parallel()
 	p := newProvider(t)
