@@ -89,7 +89,8 @@ func TestARelayChangesNoRecordOfAnotherOutbox(t *testing.T) {
 func TestARelayNamesNoSlotOfAnotherOutboxAsItsOwn(t *testing.T) {
 	t.Parallel()
 	s, _ := newServer(t, nil)
-	ofOutbox, ofA := grantstest.New(t, s.pool, grants.Relay).Pool(), grantstest.New(t, s.pool, grants.MappedRelay)
+	outbox, ofA := grantstest.New(t, s.pool, grants.Relay), grantstest.New(t, s.pool, grants.MappedRelay)
+	ofOutbox := outbox.Pool()
 	s.exec("CREATE TABLE public.a (id int); CREATE TABLE public.b (id int); CREATE TABLE public.e (id int); GRANT SELECT ON public.a, public.e TO " + ofA.Name)
 	s.exec("INSERT INTO troupe.mapped_tables (name, slot, source) VALUES ('public.a', 'a', 'wal'), ('public.b', 'b', 'wal'), ('public.gone', 'gone', 'wal')")
 	s.exec("INSERT INTO troupe.relay_state (slot, source, system_id, timeline, updated_at) VALUES " +
@@ -114,6 +115,12 @@ func TestARelayNamesNoSlotOfAnotherOutboxAsItsOwn(t *testing.T) {
 		{ofOutbox, "", state + "('b', 'poll', '1', 1, now() - interval '1 day')"},
 		{ofOutbox, "42501", "UPDATE troupe.relay_state SET source = 'wal', updated_at = now() + interval '1 day' WHERE slot = 'b'"},
 		{ofOutbox, "", state + "('gone', 'wal', '1', 1, now())"},
+		{ofOutbox, "", "UPDATE troupe.relay_state SET updated_at = now() WHERE slot = 'outbox'"},
+		// With the rights of an older version relays store their states as before.
+		{s.pool, "", "REVOKE SELECT (slot, source, updated_at) ON troupe.relay_state FROM " + ofA.Name},
+		{ofA.Pool(), "", "UPDATE troupe.mapped_tables SET slot = 'former' WHERE name = 'public.a'"},
+		{ofA.Pool(), "42501", "UPDATE troupe.mapped_tables SET slot = 'b' WHERE name = 'public.a'"},
+		{s.pool, "", "REVOKE SELECT (name, slot, updated_at) ON troupe.mapped_tables FROM " + outbox.Name},
 		{ofOutbox, "", "UPDATE troupe.relay_state SET updated_at = now() WHERE slot = 'outbox'"},
 	} {
 		_, err := c.role.Exec(t.Context(), c.sql)

@@ -127,26 +127,33 @@ $$;
 CREATE FUNCTION troupe.may_take_slot(of text, taken text) RETURNS boolean
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
 AS $$
+DECLARE
+  stored timestamptz; -- when troupe.outbox stored its state with the slot, if the slot is its own already
 BEGIN
-  IF has_column_privilege('troupe.mapped_tables', 'slot', 'SELECT') AND EXISTS (
-    SELECT
+  IF of IS NULL THEN
+    SELECT s.updated_at INTO stored FROM troupe.relay_state s WHERE s.slot = taken AND s.source = 'wal';
+  ELSIF NOT troupe.may_relay(NULL) AND has_column_privilege('troupe.relay_state', 'slot', 'SELECT') THEN
+    PERFORM
+    FROM (SELECT s.slot, s.source FROM troupe.relay_state s ORDER BY s.updated_at DESC LIMIT 1) AS newest
+    WHERE newest.slot = taken
+      AND (newest.source = 'wal'
+           OR EXISTS (SELECT FROM troupe.relay_leases l WHERE l.shard = 0 AND l.source = 'wal' AND l.expires_at > clock_timestamp()));
+    IF FOUND THEN
+      RETURN false;
+    END IF;
+  END IF;
+  IF has_column_privilege('troupe.mapped_tables', 'slot', 'SELECT') THEN
+    PERFORM
     FROM troupe.mapped_tables t
     JOIN pg_namespace n ON n.nspname = split_part(t.name, '.', 1)
     JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = substr(t.name, strpos(t.name, '.') + 1)
     WHERE t.slot = taken
       AND t.name IS DISTINCT FROM of
-      AND NOT troupe.may_relay(t.name)
-      AND (of IS NOT NULL
-           OR NOT EXISTS (SELECT FROM troupe.relay_state s WHERE s.slot = taken AND s.source = 'wal' AND s.updated_at >= t.updated_at))
-  ) THEN
-    RETURN false;
+      AND t.updated_at > coalesce(stored, '-infinity')
+      AND NOT troupe.may_relay(t.name);
+    RETURN NOT FOUND;
   END IF;
-  RETURN of IS NULL OR troupe.may_relay(NULL) OR NOT has_column_privilege('troupe.relay_state', 'slot', 'SELECT') OR NOT EXISTS (
-    SELECT
-    FROM (SELECT s.slot, s.source FROM troupe.relay_state s ORDER BY s.updated_at DESC LIMIT 1) AS newest
-    WHERE newest.slot = taken
-      AND (newest.source = 'wal'
-           OR EXISTS (SELECT FROM troupe.relay_leases l WHERE l.shard = 0 AND l.source = 'wal' AND l.expires_at > clock_timestamp())));
+  RETURN true;
 END
 $$;
 
