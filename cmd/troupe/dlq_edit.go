@@ -107,16 +107,16 @@ func editPayload(ctx context.Context, desk *repair.Desk, id uuid.UUID) ([]byte, 
 	if l.Edit != nil {
 		p = *l.Edit
 	}
-	var before bytes.Buffer
+	var before []byte
 	if p.JSON != nil {
-		_ = json.Indent(&before, p.JSON, "", "  ") // it is JSON
+		before = indented(p.JSON, "")
 	}
 	file, err := os.CreateTemp("", "troupe-edit-*.json") // readable by this user only
 	if err != nil {
 		return nil, err
 	}
 	defer os.Remove(file.Name())
-	_, err = file.Write(before.Bytes())
+	_, err = file.Write(before)
 	if err := errors.Join(err, file.Close()); err != nil {
 		return nil, err
 	}
@@ -126,7 +126,7 @@ func editPayload(ctx context.Context, desk *repair.Desk, id uuid.UUID) ([]byte, 
 		return nil, fmt.Errorf("EDITOR %s: %w: nothing was changed", editor[0], err)
 	}
 	after, err := os.ReadFile(file.Name())
-	if err == nil && bytes.Equal(bytes.TrimSpace(after), bytes.TrimSpace(before.Bytes())) {
+	if err == nil && bytes.Equal(bytes.TrimSpace(after), bytes.TrimSpace(before)) {
 		err = errors.New("you left it as it was: nothing was changed")
 	}
 	return after, err

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/troupe-go/troupe/internal/admin/repair"
+	"github.com/troupe-go/troupe/internal/jsontext"
 )
 
 func newDLQShow() *cobra.Command {
@@ -103,9 +104,8 @@ func printPayload(w io.Writer, title string, p repair.Payload) {
 		_, _ = fmt.Fprintf(w, "  %s\n", oneLine(p.Note, 500))
 	}
 	if p.JSON != nil {
-		var pretty, escaped bytes.Buffer
-		_ = json.Indent(&pretty, p.JSON, "  ", "  ") // it is JSON
-		for line := range bytes.Lines(pretty.Bytes()) {
+		var escaped bytes.Buffer
+		for line := range bytes.Lines(indented(p.JSON, "  ")) {
 			escaped.WriteString(oneLine(string(bytes.TrimSuffix(line, []byte("\n"))), len(line)) + "\n")
 		}
 		_, _ = fmt.Fprintf(w, "  %s", escaped.String())
@@ -116,4 +116,14 @@ func printPayload(w io.Writer, title string, p repair.Payload) {
 		_, _ = fmt.Fprintf(w, "  %s\n", hex[:n])
 		hex = hex[n:]
 	}
+}
+
+// indented returns JSON with two spaces of indent, each line after a prefix; or as it is if it is large or has many levels, as on the console.
+func indented(text []byte, prefix string) []byte {
+	const mostBytes, mostLevels = 4 << 20, 100
+	var b bytes.Buffer
+	if len(text) > mostBytes || jsontext.Nested(text) > mostLevels || json.Indent(&b, text, prefix, "  ") != nil {
+		return text
+	}
+	return b.Bytes()
 }

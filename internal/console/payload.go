@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/troupe-go/troupe/internal/admin/repair"
+	"github.com/troupe-go/troupe/internal/jsontext"
 )
 
 const (
@@ -47,30 +48,10 @@ func pretty(v any) string {
 		text, _ = json.Marshal(v)
 	}
 	var b bytes.Buffer
-	if len(text) > mostIndented || nested(text) > mostNested || json.Indent(&b, text, "", "  ") != nil || b.Len() > 8*len(text)+mostShown {
+	if len(text) > mostIndented || jsontext.Nested(text) > mostNested || json.Indent(&b, text, "", "  ") != nil || b.Len() > 8*len(text)+mostShown {
 		return string(text)
 	}
 	return b.String()
-}
-
-// nested returns how many arrays and objects of a JSON text are within each other at most.
-func nested(text []byte) (most int) {
-	depth, quoted := 0, false
-	for i := 0; i < len(text); i++ {
-		switch c := text[i]; {
-		case quoted && c == '\\':
-			i++
-		case c == '"':
-			quoted = !quoted
-		case quoted:
-		case c == '[' || c == '{':
-			depth++
-			most = max(most, depth)
-		case c == ']' || c == '}':
-			depth--
-		}
-	}
-	return most
 }
 
 // cut returns the first mostShown bytes of a text, without part of a character.

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/internal/console/stage"
+	"github.com/troupe-go/troupe/internal/jsontext"
 	"github.com/troupe-go/troupe/internal/retention"
 )
 
@@ -56,7 +57,7 @@ func TestDeeplyNestedJSONIsNotIndented(t *testing.T) {
 	require.Less(t, len(d.html(at("/dead-letter", "db", "order", "id", id))), 4*mostShown)
 	require.Less(t, d.get(at("/dead-letter", "db", "order", "id", id)).Body.Len(), 4*mostShown)
 	require.Equal(t, "{\n  \"a\": [\n    1\n  ]\n}", pretty(json.RawMessage(`{"a": [1]}`)))
-	require.Equal(t, 2, nested([]byte(`{"[[[\"[": [1], "b": []}`)))
+	require.Equal(t, 2, jsontext.Nested([]byte(`{"[[[\"[": [1], "b": []}`)))
 	wide := json.RawMessage(strings.Repeat("[", mostNested) + strings.Repeat("1,", 100_000) + "1" + strings.Repeat("]", mostNested))
 	require.Equal(t, string(wide), pretty(wide))
 }

@@ -61,3 +61,23 @@ func Exponents(text []byte) (n int) {
 	}
 	return n
 }
+
+// Nested returns how many arrays and objects of a JSON text are within each other at most.
+func Nested(text []byte) (most int) {
+	depth, quoted := 0, false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '[' || c == '{':
+			depth++
+			most = max(most, depth)
+		case c == ']' || c == '}':
+			depth--
+		}
+	}
+	return most
+}
