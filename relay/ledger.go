@@ -149,6 +149,12 @@ func (l *ledger) behind(i *item) bool {
 	return there && !i.order().before(of.lowest)
 }
 
+// before reports whether a row comes before the recorded rows of its key.
+func (l *ledger) before(i *item) bool {
+	of, there := l.keys[l.hash(failureKey(i))]
+	return there && i.key != nil && i.order().before(of.lowest)
+}
+
 // addFailure adds a row that was just recorded as failed.
 func (l *ledger) addFailure(i *item) {
 	l.count(failureKey(i), keyFailures{1, i.order()})

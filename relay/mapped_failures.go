@@ -95,6 +95,37 @@ func (t *mappedTable) recordFailures(ctx context.Context, db querier, l *lease, 
 	return nil
 }
 
+// deleteLater deletes the records of failed rows of a mapped table that come after failures of their keys in the log. Under exactly-once there
+// may be such rows: a row was acknowledged, a later row of its key was recorded, the Kafka transaction was aborted, and now the earlier row
+// fails. troupe.mapped_failures orders the rows of a key by the time at which they are recorded, so the earlier row would wait behind the
+// later one. The stream has begun again at the checkpoint before the earlier row. So it also delivers the later row again, which is then
+// recorded behind the earlier one.
+func (s *stream) deleteLater(ctx context.Context, failures []failure) error {
+	if s.tx == nil || s.mapped == nil {
+		return nil
+	}
+	var keys [][]byte
+	var commits []string
+	var commitRows []int64
+	for _, t := range failures {
+		if i := t.item; !i.failedBefore && s.ledger.before(i) {
+			keys, commits, commitRows = append(keys, i.key), append(commits, i.commit.String()), append(commitRows, i.commitRow)
+		}
+	}
+	if len(keys) == 0 {
+		return nil
+	}
+	args := s.lease.args(s.mapped.args(pg.Args{"order_keys": keys, "commits": commits, "commit_rows": commitRows}))
+	var held int
+	switch err := s.db.QueryRow(ctx, deleteLaterMapped, args).Scan(&held); {
+	case err != nil:
+		return fmt.Errorf("delete the records of later failures: %w", err)
+	case held == 0:
+		return fmt.Errorf("delete the records of later failures: %w", errLost)
+	}
+	return s.ledger.load(ctx)
+}
+
 // clearCommits sets the commit LSN of all failed rows to null, so that these rows come before every row that a new slot delivers.
 // pollUntilSlot calls it after it has created a slot: in a restored dump the LSNs would be of another cluster. If the relay dies before it
 // has stored the new slot, the next relay creates a slot again: no stream uses the old LSNs any more.

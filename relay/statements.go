@@ -69,6 +69,7 @@ var (
 	readMappedBlocking   = statement("read_mapped_blocking")
 	recallMappedFailures = statement("recall_mapped_failures")
 	cureMappedFailures   = statement("cure_mapped_failures")
+	deleteLaterMapped    = statement("delete_later_mapped")
 	clearMappedCommits   = statement("clear_mapped_commits")
 	mappedKeys           = statement("list_mapped_keys")
 	firstMappedFailures  = statement("list_mapped_first")

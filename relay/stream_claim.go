@@ -323,6 +323,9 @@ func (s *stream) recordFailures(ctx context.Context, failures []failure) error {
 	if err != nil || len(failures) == 0 {
 		return err
 	}
+	if err := s.deleteLater(ctx, failures); err != nil {
+		return err
+	}
 	if err := s.relay.recordFailures(ctx, s.db, s.lease, failures); err != nil {
 		return err
 	}
