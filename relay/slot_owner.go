@@ -42,15 +42,30 @@ func (r *Relay) checkSlotOwner(ctx context.Context, db querier) error {
 	if !last.At.After(own.At) {
 		return nil
 	}
+	return fmt.Errorf("slot %s is %w, %s, whose relay stored its state with it at %s: give this relay, of outbox %s, another slot. %s",
+		r.cfg.Slot, errOwned, last.Table, last.At.UTC().Format(time.RFC3339), r.cfg.Table, r.releaseAdvice(own, last))
+}
+
+// releaseAdvice returns the statements that make the slot this relay's. If the relay reads a mapped table without a state of that slot, the slot is
+// dropped: takeOver would continue at its position, and rows that were written before that, or before the table's publication was created, would
+// not be published. But if the table was renamed, and its former name is another table's now, its rows may be in the slot alone.
+func (r *Relay) releaseAdvice(own, last slotUser) string {
 	release := fmt.Sprintf("UPDATE troupe.mapped_tables SET slot = NULL WHERE name = %s", literal(last.Table))
 	if last.Table == ownTable {
 		// The time makes the name unique: the slot may have been released before.
 		release = fmt.Sprintf("UPDATE troupe.relay_state SET slot = %s || clock_timestamp() WHERE slot = %s",
 			literal("former "+r.cfg.Slot+" "), literal(r.cfg.Slot))
 	}
-	return fmt.Errorf("slot %s is %w, %s, whose relay stored its state with it at %s: give this relay, of outbox %s, another slot. "+
-		"If no relay reads %[3]s from the slot any more: %[6]s",
-		r.cfg.Slot, errOwned, last.Table, last.At.UTC().Format(time.RFC3339), r.cfg.Table, release)
+	unread := fmt.Sprintf("If no relay reads %s from the slot any more: ", last.Table)
+	if r.mapped == nil || !own.At.IsZero() {
+		return unread + release
+	}
+	renamed := ""
+	if last.Table != ownTable {
+		renamed = fmt.Sprintf("If %s had the name %s before, and a new table has that name now: %s. ", r.cfg.Table, last.Table, release)
+	}
+	// The slot is dropped first, since the relay would take over a slot that no outbox uses.
+	return fmt.Sprintf("%s%sSELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s; %s", renamed, unread, literal(r.cfg.Slot), release)
 }
 
 // slotUsers lists the outboxes of this database whose state was stored with the slot. troupe.outbox is one of them while it is streamed, and

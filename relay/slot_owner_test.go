@@ -232,3 +232,56 @@ func TestARenamedTableKeepsItsSlot(t *testing.T) {
 	s.insertEvent("order", "k", "2")
 	require.Equal(t, []string{"1", "2"}, values(s.gatherEvents(2, topic)))
 }
+
+// A slot of the outbox is released by the statement of the error. The table that gets it publishes also the rows that the slot does not have:
+// rows that are older than the slot, and rows that are older than the table's publication.
+func TestATableThatGetsAReleasedSlotPublishesTheRowsThatItHolds(t *testing.T) {
+	t.Parallel()
+	needsLog(t)
+	s, _ := newServer(t, nil)
+	s.exec(debeziumTable)
+	topic := s.eventTopic("order")
+	insert := func(payload string) {
+		s.exec("INSERT INTO public.outbox VALUES (troupe.uuidv7(), 'order', 'k', 'T', $1::text::jsonb)", payload)
+	}
+	insert("0")
+	require.NoError(t, s.startStreaming(s.wal()).stop())
+	insert("1")
+	cfg := s.mapped("public.outbox", s.routed(nil))
+	cfg.Slot, cfg.Publication, cfg.Lease = slotName, "mapped", time.Second
+	r := s.start(cfg)
+	waitUnready(t, r, "slot "+slotName, "troupe.outbox")
+	_, release, _ := strings.Cut(r.Ready().Error(), "from the slot any more: ")
+	insert("2")
+	s.exec(release)
+	s.waitTable(r)
+	insert("3")
+	require.Equal(t, []string{"0", "1", "2", "3"}, values(s.gatherEvents(4, topic)))
+}
+
+// A table is renamed, and another table gets its former name before a relay has read it under the new one. The error has the statement with
+// which the relay continues with the slot, since only the slot has the rows that were deleted.
+func TestARenamedTableGetsItsSlotBackByTheStatementOfTheError(t *testing.T) {
+	t.Parallel()
+	needsLog(t)
+	s, _ := newServer(t, nil)
+	s.exec(debeziumTable)
+	topic := s.eventTopic("order")
+	cfg := s.mapped("public.outbox", s.routed(nil))
+	cfg.Slot, cfg.Publication, cfg.Lease = "shared", "mapped", time.Second
+	r := s.start(cfg)
+	s.waitTable(r)
+	require.NoError(t, r.stop())
+	s.insertEvent("order", "k", "1") // only the log has it
+	s.exec("ALTER TABLE public.outbox RENAME TO events")
+	s.exec(debeziumTable)
+	cfg.Table = "public.events"
+	r = s.start(cfg)
+	waitUnready(t, r, "slot shared", "public.outbox")
+	_, release, _ := strings.Cut(r.Ready().Error(), "a new table has that name now: ")
+	release, _, found := strings.Cut(release, ". If no relay")
+	require.True(t, found, r.Ready().Error())
+	s.exec(release)
+	s.waitTable(r)
+	require.Equal(t, []string{"1"}, values(s.gatherEvents(1, topic)))
+}
