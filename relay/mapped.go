@@ -97,6 +97,9 @@ func (t *mappedTable) open(ctx context.Context, r *Relay) error {
 	if err != nil || there {
 		return err
 	}
+	if err := t.refuseOlderSlot(ctx, r); err != nil {
+		return err
+	}
 	create := fmt.Sprintf("CREATE PUBLICATION %s FOR TABLE %s WITH (publish = 'insert', publish_via_partition_root = true)",
 		pgx.Identifier{r.cfg.Publication}.Sanitize(), t.identifier())
 	if _, err := r.pool.Exec(ctx, create); err != nil {
@@ -104,6 +107,26 @@ func (t *mappedTable) open(ctx context.Context, r *Relay) error {
 	}
 	r.cfg.Log.Info().Str("publication", r.cfg.Publication).Stringer("table", t).Msg("publication created")
 	return nil
+}
+
+// refuseOlderSlot returns an error if the relay would take over the slot, see takeOver, with a publication that it creates now. The slot has no
+// row for that publication that was written before: the server then ends the stream, or from Postgres 18 on leaves the row out.
+func (t *mappedTable) refuseOlderSlot(ctx context.Context, r *Relay) error {
+	slot, err := r.readSlot(ctx, r.pool)
+	if err != nil || !slot.there || slot.walStatus == "lost" || r.foreign(slot) != nil {
+		return err
+	}
+	var streamed bool
+	err = r.pool.QueryRow(ctx, "SELECT EXISTS (SELECT FROM troupe.mapped_tables WHERE name = $1 AND system_id <> '')", t.String()).Scan(&streamed)
+	if err != nil || streamed { // after the loss of its publication a relay creates the slot again
+		return err
+	}
+	if err := r.checkSlotOwner(ctx, r.pool); err != nil {
+		return err
+	}
+	return fmt.Errorf("slot %s exists, and publication %s does not: the slot has no row for it that was written before it is created: "+
+		"configure the publication with which the slot was read, or drop the slot, and the relay publishes the rows that table %s holds: "+
+		"SELECT pg_drop_replication_slot(%s)", r.cfg.Slot, r.cfg.Publication, t, literal(r.cfg.Slot))
 }
 
 // setSource sets the source of a message that has an id and no source. An id that is no unique UUID, such as a number, may also be the id

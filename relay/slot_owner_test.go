@@ -106,6 +106,7 @@ func TestASlotIsReleasedByTheStatementOfTheErrorEachTime(t *testing.T) {
 	require.NoError(t, s.startStreaming(s.wal()).stop())
 	cfg := s.mapped("public.outbox", s.routed(nil))
 	cfg.Slot, cfg.Publication = slotName, "mapped"
+	cfg.Lease = time.Second
 	r := s.start(cfg)
 	waitUnready(t, r, "slot "+slotName, "troupe.outbox")
 	_, release, _ := strings.Cut(r.Ready().Error(), "from the slot any more: ")
