@@ -53,7 +53,7 @@ func TestEachIDOnAPageIsALink(t *testing.T) {
 		"/held":                    {at("/held/key", "db", "order", "place", place, "group", group)},
 		"/messages?q=o-9":          {"/messages?q=o-9", at("/held", "db", "order", "topic", topic)},
 		at("/messages", "q", saga): {at("/saga", "db", "order", "id", saga)},
-		at("/messages", "q", row):  {at("/relay/row", "db", "order", "id", row)},
+		at("/messages", "q", row):  {at("/relay/row", "db", "order", "id", row, "topic", "shop.none.commands")},
 		"/expectations": {
 			at("/expectations", "db", "order", "group", "shop.order"), at("/expectations", "db", "order", "group", "shop.order", "name", "shipped"), "/messages?q=o-1",
 		},
@@ -63,10 +63,10 @@ func TestEachIDOnAPageIsALink(t *testing.T) {
 			at("/dead-letters", "db", "order", "handler", "shop.summary/Paid"), at("/held", "db", "order", "group", "shop.summary", "topic", "shop.payment.events"),
 		},
 		at("/saga", "db", "order", "id", saga): {"/messages?q=o-1001", ann, at("/dead-letters", "db", "order", "hop", hop)},
-		at("/relay/row", "db", "order", "id", row): {
+		at("/relay/row", "db", "order", "id", row, "topic", "shop.none.commands"): {
 			at("/messages", "q", row), "/messages?q=o-1", at("/relay/rows", "db", "order", "topic", "shop.none.commands"),
 		},
-		"/relay/rows?db=order": {at("/relay/row", "db", "order", "id", row), at("/relay/rows", "db", "order", "topic", "shop.none.commands")},
+		"/relay/rows?db=order": {at("/relay/row", "db", "order", "id", row, "topic", "shop.none.commands"), at("/relay/rows", "db", "order", "topic", "shop.none.commands")},
 		"/relay":               {ann, at("/relay/rows", "db", "order", "topic", "shop.none.commands")},
 		at("/relay/act", "db", "order", "do", "resume"): {ann},
 		"/actions": {ann, "/actions?db=order", at("/dead-letter", "db", "order", "id", dead), at("/saga", "db", "order", "id", saga)},

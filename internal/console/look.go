@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"path"
+	"regexp"
 	"strings"
 	"time"
 
@@ -43,6 +44,18 @@ func (c *Console) parse() (map[string]*template.Template, error) {
 	return all, nil
 }
 
+// topicName matches a name that Kafka allows for a topic.
+var topicName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
+
+// kafkaName returns a failed row's topic if Kafka allows the name, and otherwise "". Lists cut any other name, and forms may change it, so that it
+// identifies no row.
+func kafkaName(topic string) string {
+	if topicName.MatchString(topic) {
+		return topic
+	}
+	return ""
+}
+
 // words returns the functions for templates.
 func (c *Console) words() template.FuncMap {
 	return template.FuncMap{
@@ -58,7 +71,8 @@ func (c *Console) words() template.FuncMap {
 			}
 			return c.cfg.Path + page + "?" + q.Encode()
 		},
-		"go": func(address string) string { return c.cfg.Path + address },
+		"kafkaName": kafkaName,
+		"go":        func(address string) string { return c.cfg.Path + address },
 		"urgency": func(name string) string {
 			return map[string]string{"now": "Now", "soon": "Soon", "know": "For information"}[name]
 		},

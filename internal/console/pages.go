@@ -161,8 +161,8 @@ var pages = []page{
 	},
 	{
 		path: "/relay/row", title: "Failed row", template: "relay-row", nav: "/relay", live: true, payloads: true, needs: Operator, read: readFailedRow,
-		takes: "db table id",
-		act:   actOnFailedRow, does: "db table id do",
+		takes: "db table id topic",
+		act:   actOnFailedRow, does: "db table id topic do",
 		operator: "retry", admin: "discard",
 	},
 	{

@@ -168,12 +168,13 @@ type failedRowFacts struct {
 
 func (f failedRowFacts) title() string { return "Row " + f.Row.ID.String() }
 
-func (a *ask) rowID() (uuid.UUID, error) {
+// rowID returns the row that the parameters id and topic name. Without a topic it is the row of any topic.
+func (a *ask) rowID() (relays.RowID, error) {
 	id, err := uuid.Parse(a.get("id"))
 	if err != nil {
-		return id, refuse(http.StatusBadRequest, "id: want a UUID")
+		return relays.RowID{}, refuse(http.StatusBadRequest, "id: want a UUID")
 	}
-	return id, nil
+	return relays.RowID{ID: id, Topic: a.get("topic")}, nil
 }
 
 func readFailedRow(ctx context.Context, a *ask) (any, error) {
@@ -185,7 +186,7 @@ func readFailedRow(ctx context.Context, a *ask) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	row, err := desk.Show(ctx, relays.RowID{ID: id})
+	row, err := desk.Show(ctx, id)
 	return failedRowFacts{s.Name, desk.Table.Name, row}, err
 }
 
@@ -210,7 +211,7 @@ func actOnFailedRow(ctx context.Context, a *ask) (any, string, error) {
 	default:
 		return nil, "", refuse(http.StatusBadRequest, "do %q: want retry or discard", a.typed("do"))
 	}
-	done, err := do(ctx, relays.RowID{ID: id}, a.by)
+	done, err := do(ctx, id, a.by)
 	return done, failureOf(s, desk), err
 }
 
