@@ -84,8 +84,7 @@ func redrive(cmd *cobra.Command, f *deskFlags, filter repair.Filter, cfg repair.
 	}
 	r, err := desk.Redrive(cmd.Context(), filter, cfg)
 	if err != nil {
-		return failed(fmt.Errorf("%w\n%d of %d were redriven. Run the same command for the rest; with --before %s it leaves out messages that have failed again since",
-			err, r.Redriven, r.Total, r.Before.UTC().Format(time.RFC3339Nano)))
+		return failed(fmt.Errorf("%w\n%d of %d were redriven. %s", err, r.Redriven, r.Total, adviceForRest(filter, r.Before)))
 	}
 	w := cmd.OutOrStdout()
 	if f.output.forPrograms() {
@@ -103,6 +102,20 @@ func redrive(cmd *cobra.Command, f *deskFlags, filter repair.Filter, cfg repair.
 		return failed(err)
 	}
 	return nil
+}
+
+// adviceForRest returns how the dead letters are redriven that a redrive, begun at the time before, has left. The command does not take --before
+// with --all. With ids --before has no use: a message that fails again becomes a dead letter with another id.
+func adviceForRest(filter repair.Filter, before time.Time) string {
+	const again = "Run the same command for the rest"
+	instead := ""
+	switch {
+	case len(filter.IDs) > 0:
+		return again
+	case filter.IsZero():
+		instead = " in place of --all"
+	}
+	return fmt.Sprintf("%s; with --before %s%s it leaves out messages that have failed again since", again, before.UTC().Format(time.RFC3339Nano), instead)
 }
 
 // preview prints the selection on standard error, and returns it in a few words; "": nothing is selected, and preview has printed
