@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -405,4 +406,35 @@ func (s *stage) deleteTopic(topic string) {
 		ids, err := kafka.TopicIDs(s.t.Context(), client, topic)
 		return len(ids) == 0, err
 	})
+}
+
+// A new topic refuses this relay. The rows of many keys wait for it, and all of them are recorded after one send, so that the rows of other topics do
+// not wait for a send of each.
+func TestATopicThatRefusesUsIsAskedOnceForRowsOfManyKeys(t *testing.T) {
+	t.Parallel()
+	for _, delivery := range []relay.Delivery{relay.AtLeastOnce, relay.ExactlyOnce} {
+		t.Run(string(delivery), func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			var asked atomic.Int32
+			s.brokers = refusing(t, "closed", func() *kerr.Error {
+				asked.Add(1)
+				return kerr.TopicAuthorizationFailed
+			})
+			cfg := s.config()
+			cfg.Retry.Attempts = 1
+			if delivery == relay.ExactlyOnce {
+				needsLog(t)
+				cfg.Source, cfg.Delivery = relay.WAL, delivery
+			}
+			s.exec(`INSERT INTO troupe.outbox (topic, key, type, payload)
+				SELECT CASE WHEN n % 5 = 0 THEN 'closed.free' ELSE 'closed' END, 'k' || n, 'Thing', '' FROM generate_series(1, 200) n`)
+			s.start(cfg)
+			testkit.Wait(t, "the parked rows", func() (bool, error) {
+				return s.count("SELECT count(*) FROM troupe.outbox_failures WHERE status = 'parked'") == 160, nil
+			})
+			testkit.Consume(t, s.brokers, "closed.free").WaitN(40)
+			require.Less(t, asked.Load(), int32(20))
+		})
+	}
 }
