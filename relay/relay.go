@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
@@ -194,7 +195,8 @@ func New(cfg Config) (*Relay, error) {
 	fill(&cfg.Source, Auto)
 	fill(&cfg.Table, ownTable)
 	if cfg.Pool != nil {
-		cfg.nameSlot(cfg.Pool.Config().ConnConfig.Database)
+		address := cfg.Pool.Config().ConnConfig
+		cfg.nameSlot(cmp.Or(address.Database, address.User)) // without a name Postgres connects to the database with the user's name
 	}
 	fill(&cfg.SlotWarn, 1<<30)
 	fill(&cfg.SlotUnready, max(8<<30, cfg.SlotWarn))

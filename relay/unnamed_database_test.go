@@ -1,13 +1,13 @@
 package relay_test
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
+	"github.com/troupe-go/troupe/internal/wal"
 	"github.com/troupe-go/troupe/testkit"
 )
 
@@ -25,13 +25,13 @@ func TestARelayStreamsFromADatabaseThatItsAddressDoesNotName(t *testing.T) {
 	require.NoError(t, err)
 	defer pool.Close()
 	cfg := s.wal()
-	cfg.Pool, cfg.Slot = pool, "troupe_"+strings.ReplaceAll(s.flow, "-", "_")
+	cfg.Pool, cfg.Slot = pool, ""
 	for n, payload := range []string{"1", "2"} {
 		r := s.start(cfg)
 		s.insert(s.topic, "k", payload)
 		require.Equal(t, payload, string(s.gather(n+1, s.topic)[n].Value))
 		testkit.Wait(t, "the slot", func() (bool, error) {
-			return s.count("SELECT count(*) FROM pg_replication_slots WHERE slot_name = $1 AND active", cfg.Slot) == 1, nil
+			return s.count("SELECT count(*) FROM pg_replication_slots WHERE slot_name = $1 AND active", wal.DefaultSlot(name, "")) == 1, nil
 		})
 		require.NoError(t, r.stop())
 	}

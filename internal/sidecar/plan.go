@@ -95,7 +95,7 @@ func checkTogether(all []outboxPlan) error {
 			return usagef("outboxes %s and %s: both are one table of one database, which one relay publishes: leave one of them out", other, o.name)
 		}
 		tables[table] = o.name
-		slot := cmp.Or(o.relay.Slot, wal.DefaultSlot(o.database.ConnConfig.Database, o.relay.Table))
+		slot := cmp.Or(o.relay.Slot, wal.DefaultSlot(o.databaseName(), o.relay.Table))
 		other, there := slots[server+" "+slot]
 		if there && (o.relay.Source != relay.Poll || other.relay.Source != relay.Poll) {
 			return usagef("outboxes %s and %s: both have slot %s of one server, which has one reader: give one of them another slot",
@@ -257,9 +257,14 @@ func (o outboxPlan) server() string {
 	return fmt.Sprintf("%s %d", o.database.ConnConfig.Host, o.database.ConnConfig.Port)
 }
 
+// databaseName returns the name of the outbox's database. If the address names none, Postgres connects to the database with the user's name.
+func (o outboxPlan) databaseName() string {
+	return cmp.Or(o.database.ConnConfig.Database, o.database.ConnConfig.User)
+}
+
 // tableID identifies the table of the outbox.
 func (o outboxPlan) tableID() string {
-	return fmt.Sprintf("%s %s %s", o.server(), o.database.ConnConfig.Database, o.relay.Table)
+	return fmt.Sprintf("%s %s %s", o.server(), o.databaseName(), o.relay.Table)
 }
 
 // changed returns the names of the settings that differ.

@@ -36,6 +36,14 @@ func TestOutboxesThatHinderEachOtherAreRefused(t *testing.T) {
   - {name: a, database-url: "postgres://db-1/shop", delivery: exactly-once}
   - {name: b, database-url: "postgres://db-2/bank", slot: troupe_shop, delivery: exactly-once}
 `, "outboxes a and b: both deliver exactly once, and have one slot name"},
+		"an address names no database, which is the user's": {`
+  - {name: a, database-url: "postgres://shop@db", service: shop}
+  - {name: b, database-url: "postgres://two@db/shop", slot: another}
+`, "outboxes a and b: both are one table of one database"},
+		"an address names no database, exactly once": {`
+  - {name: a, database-url: "postgres://shop@db-1", service: shop, delivery: exactly-once}
+  - {name: b, database-url: "postgres://db-2/bank", slot: troupe_shop, delivery: exactly-once}
+`, "outboxes a and b: both deliver exactly once, and have one slot name"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
