@@ -30,6 +30,7 @@ type mappedTable struct {
 	mapping      *mapping.Mapping
 	shard        atomic.Int32 // number of its lease; 0: not known yet
 	oid          uint32       // by which the table is recognised in the log after it was renamed
+	asText       bool         // the server sends the rows as text, see mapping.Table.AsText
 	maxKept      int          // maxKeptBytes; tests lower it
 	swept        sweepProgress
 }
@@ -82,9 +83,11 @@ func (t *mappedTable) open(ctx context.Context, r *Relay) error {
 	if err != nil {
 		return err
 	}
-	if _, err := t.mapping.Bind(columns); err != nil {
+	table, err := t.mapping.Bind(columns)
+	if err != nil {
 		return fmt.Errorf("table %s: %w", t, err)
 	}
+	t.asText = table.AsText()
 	var inherits, there bool
 	if err := r.pool.QueryRow(ctx, mapping.InheritsSQL, t.identifier()).Scan(&inherits); err != nil {
 		return fmt.Errorf("look for tables that inherit from table %s: %w", t, err)

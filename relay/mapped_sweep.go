@@ -204,6 +204,13 @@ func (m *mappedSweep) open(ctx context.Context) (err error) {
 	if _, err = m.conn.Exec(ctx, sweepSettings); err != nil {
 		return err
 	}
+	var formats []any // nil: pgx chooses the format of each column
+	if m.bound.table.AsText() {
+		if _, err = m.conn.Exec(ctx, mapping.TextSettings); err != nil {
+			return err
+		}
+		formats = []any{pgx.QueryResultFormats{pgx.TextFormatCode}}
+	}
 	query, named := m.query(columns)
 	query, args, err := named.RewriteQuery(ctx, m.conn.Conn(), query, nil)
 	if err != nil {
@@ -222,7 +229,7 @@ func (m *mappedSweep) open(ctx context.Context) (err error) {
 		}
 		query = sweepName
 	}
-	m.rows, err = m.conn.Query(m.term, query, args...)
+	m.rows, err = m.conn.Query(m.term, query, append(formats, args...)...)
 	return err
 }
 

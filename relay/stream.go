@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/troupe-go/troupe/internal/mapping"
 	"github.com/troupe-go/troupe/internal/wal"
 )
 
@@ -181,6 +182,11 @@ func (r *Relay) stream(idle, term context.Context, p *publisher) error {
 			return err
 		}
 		if err := conn.KeepEncoding(idle); err != nil {
+			return err
+		}
+	}
+	if r.mapped != nil && r.mapped.asText {
+		if err := conn.SendText(idle, mapping.TextSettings); err != nil {
 			return err
 		}
 	}

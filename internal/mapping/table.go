@@ -23,6 +23,7 @@ type Table struct {
 
 	id, key, route, payload, typ, at, version, span, position, xid int // indexes of columns; -1: none
 	placed                                                         []placedAt
+	asText                                                         bool // see AsText
 
 	topics map[string]string // topics by routing value
 }
@@ -55,6 +56,8 @@ func (m *Mapping) Bind(columns []Column) (*Table, error) {
 			failed = append(failed, fmt.Errorf("%s: the table has no column %q, or it is generated and the log does not have it", w.option, w.column))
 		case there && len(w.kinds) > 0 && !slices.Contains(w.kinds, t.readers[i].kind):
 			failed = append(failed, fmt.Errorf("%s: column %q is of type OID %d, want %s", w.option, w.column, columns[i].Type, w.kinds[0]))
+		case there:
+			t.asText = t.asText || t.readers[i].kind == kindOther || t.readers[i].kind == kindFloat
 		}
 	}
 	if len(failed) > 0 {
@@ -63,6 +66,19 @@ func (m *Mapping) Bind(columns []Column) (*Table, error) {
 	t.find(places)
 	return t, nil
 }
+
+// AsText reports whether the server must send the rows as text: the mapping reads a column of which only the server has Postgres's text.
+// pgtype reads the binary format of most types, but writes some values in another form, and loses the dimensions of an array.
+func (t *Table) AsText() bool { return t.asText }
+
+// TextSettings are the settings of a session in which the server sends rows as text. With them the text does not depend on the settings of
+// the role or the database, and dates and times are in the form that a Table reads.
+const TextSettings = `
+SET datestyle = ISO;
+SET intervalstyle = postgres;
+SET timezone = 'UTC';
+SET extra_float_digits = 1;
+SET bytea_output = hex`
 
 func (t *Table) find(places map[string]int) {
 	place := func(column string) int {

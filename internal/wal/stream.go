@@ -30,8 +30,9 @@ type Conn struct {
 	conn *pgconn.PgConn
 	net  net.Conn
 	in   *bufio.Reader
-	done int // bytes of in that the last frame occupies, and that are discarded before the next one
-	skip int // bytes of in that are still to be skipped, of a long message
+	done int  // bytes of in that the last frame occupies, and that are discarded before the next one
+	skip int  // bytes of in that are still to be skipped, of a long message
+	text bool // the server sends values as text, see SendText
 
 	decoder Decoder
 	out     sync.Mutex // held during writes
@@ -84,6 +85,16 @@ func (c *Conn) KeepEncoding(ctx context.Context) error {
 	if _, err := c.conn.Exec(ctx, set).ReadAll(); err != nil {
 		return fmt.Errorf("stream text as it is stored: %w", err)
 	}
+	return nil
+}
+
+// SendText makes the server stream values as text, formatted by settings, which are statements. By default it streams the binary format
+// of each type that has one.
+func (c *Conn) SendText(ctx context.Context, settings string) error {
+	if _, err := c.conn.Exec(ctx, settings).ReadAll(); err != nil {
+		return fmt.Errorf("stream values as text: %w", err)
+	}
+	c.text = true
 	return nil
 }
 
@@ -158,8 +169,8 @@ func (c *Conn) row(ctx context.Context, command string, n int) ([]string, error)
 // Start begins to stream a slot from an LSN, or from the slot's confirmed LSN if that is later. After it, only Next, Buffered, Report and
 // Close may be called. The error wraps ErrActive if another connection streams the slot.
 func (c *Conn) Start(ctx context.Context, slot, publication string, from LSN) error {
-	command := fmt.Sprintf("START_REPLICATION SLOT %s LOGICAL %s (proto_version '1', publication_names %s, binary 'true', messages 'true')",
-		pgx.Identifier{slot}.Sanitize(), from, quote(pgx.Identifier{publication}.Sanitize()))
+	command := fmt.Sprintf("START_REPLICATION SLOT %s LOGICAL %s (proto_version '1', publication_names %s, binary '%t', messages 'true')",
+		pgx.Identifier{slot}.Sanitize(), from, quote(pgx.Identifier{publication}.Sanitize()), !c.text)
 	stop := context.AfterFunc(ctx, func() { _ = c.net.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
 	front := c.conn.Frontend()
