@@ -94,8 +94,9 @@ func unusable(st storedState, slot slotState, system wal.System) string {
 // alone. The relay cannot find out, so an operator must decide: the error has the statement for each case.
 //
 // The slot may be ahead of the stored checkpoint for two reasons. After a failover, the slot was copied to the standby later than the row
-// with the checkpoint. Then all rows before the slot's LSN are published, and rows after it may be in the log alone. Or another program
-// created the slot. Then rows before its LSN may be unpublished, and in the table alone.
+// with the checkpoint. Then all rows before the slot's LSN are published or were recorded as failed, and rows after it may be in the log
+// alone. The failover may have lost the newest of these records: they are later in the log than their rows. Or another program created the
+// slot. Then rows before its LSN may be unpublished, and in the table alone.
 //
 // The stored state may be of another cluster. From Postgres 17 on pg_upgrade copies slots, and the new cluster has another identifier.
 func (t *mappedTable) checkSlotOrigin(st storedState, slot slotState, system wal.System) error {
@@ -112,7 +113,8 @@ func (t *mappedTable) checkSlotOrigin(st storedState, slot slotState, system wal
 			slot.confirmed, literal(system.ID), literal(t.String()), t)
 	case slot.confirmed > st.lsn:
 		return fmt.Errorf("the slot is at %[1]s, and the stored checkpoint is %[2]s. After a failover to a server to which the slot was synchronised: "+
-			"UPDATE troupe.mapped_tables SET lsn = '%[1]s' WHERE name = %[3]s. If another program made the slot: "+otherwise,
+			"UPDATE troupe.mapped_tables SET lsn = '%[1]s' WHERE name = %[3]s. Rows between these two positions that were recorded as failed, or that waited behind "+
+			"a failed row, may have lost their record: compare the rows of these keys with the topics, and insert again what is missing. If another program made the slot: "+otherwise,
 			slot.confirmed, st.lsn, literal(t.String()), t)
 	}
 	return nil
