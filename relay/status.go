@@ -169,11 +169,14 @@ func (s *state) setHeldBack(why error) {
 
 // setStoreError records the result of an attempt to take a sample or to store a checkpoint: why is the error, nil if it succeeded. It also
 // records for how long these attempts have failed, for Ready.
-func (s *state) setStoreError(why error) {
+func (s *state) setStoreError(why error) { s.setStoreErrorSince(time.Now(), why) }
+
+// setStoreErrorSince does the same for an attempt that began at since and has not ended.
+func (s *state) setStoreErrorSince(since time.Time, why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.storeError == nil {
-		s.storeErrorSince = time.Now()
+		s.storeErrorSince = since
 	}
 	s.storeError, s.storeErrorFor = why, time.Since(s.storeErrorSince)
 }

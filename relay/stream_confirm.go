@@ -74,7 +74,9 @@ func (s *stream) storeCheckpoints(ctx context.Context, st storedState) {
 	var proven, storedRows int64 // s.rows at the last sample that the stream has passed, and at the last store
 	for stored := time.Now(); s.awaitCheckpoint(ctx, pending, proven); {
 		if pending == nil {
+			slow := s.relay.reportSlowStore()
 			got, err := s.sample(ctx)
+			unsampled = !slow.Stop() || unsampled
 			if err != nil {
 				s.failed(ctx, "sample", err)
 				s.relay.state.setStoreError(err) // without a sample no checkpoint is stored
@@ -100,7 +102,10 @@ func (s *stream) storeCheckpoints(ctx context.Context, st storedState) {
 		if !fresh && !moved && published < s.storedLSN.Load()+storeBehind && time.Since(stored) < time.Minute {
 			continue
 		}
-		if err := s.storeCheckpoint(ctx, st, published); err != nil {
+		slow := s.relay.reportSlowStore()
+		err := s.storeCheckpoint(ctx, st, published)
+		slow.Stop()
+		if err != nil {
 			s.failed(ctx, "store", err)
 			s.relay.state.setStoreError(err)
 			continue
@@ -114,6 +119,16 @@ func (s *stream) storeCheckpoints(ctx context.Context, st storedState) {
 	if err := s.storeLastCheckpoint(context.WithoutCancel(ctx), st); err != nil && !errors.Is(err, errLost) {
 		s.relay.cfg.Log.Warn().Err(err).Msg("the rows published last will be published again")
 	}
+}
+
+// errSlowStore is the error of a checkpoint whose statement runs for longer than checkpointTimeout.
+var errSlowStore = errors.New("the server does not answer, or another session holds a lock: see pg_stat_activity, and whether the network forwards each connection")
+
+// reportSlowStore returns a timer that reports errSlowStore, for Ready, unless it is stopped before the statement has run for too long. The
+// statement goes on: if its connection were closed, the server might execute it after a later one, and the checkpoint would go back.
+func (r *Relay) reportSlowStore() *time.Timer {
+	began := time.Now()
+	return time.AfterFunc(r.reading, func() { r.state.setStoreErrorSince(began, errSlowStore) })
 }
 
 // storeLastCheckpoint stores the last checkpoint of the stream. The failure of the network that ended the stream may also have broken the
