@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/troupe-go/troupe/internal/admin/actions"
@@ -45,33 +44,18 @@ func readActions(ctx context.Context, a *ask) (any, error) {
 			return nil, err
 		}
 	}
-	sources, page := a.sources, actions.Page{}
-	if a.get("db") != "" {
-		s, err := a.database()
-		if err != nil {
-			return nil, err
-		}
-		sources, page.After = []*source{s}, a.get("after")
-	}
-	if page.Limit, err = a.limit(); err != nil {
+	sources, page, err := a.listed()
+	if err != nil {
 		return nil, err
 	}
 	if err := filter.Validate(); err != nil {
 		return nil, refuse(http.StatusBadRequest, "%s", err)
 	}
-	f := actionsFacts{Databases: make([]actionsOf, len(sources)), Asked: a.values}
-	var all sync.WaitGroup
-	for i, s := range sources {
-		all.Go(func() {
-			one := actionsOf{Database: s.Name}
-			list, next, err := actions.List(ctx, s.Pool, filter, page)
-			if one.Actions, one.Next = orEmpty(list), next; err != nil {
-				one.Error = err.Error()
-			}
-			f.Databases[i] = one
-		})
-	}
-	all.Wait()
+	f := actionsFacts{Asked: a.values}
+	f.Databases = ofEach(sources, func(s *source) actionsOf {
+		list, next, err := actions.List(ctx, s.Pool, filter, actions.Page{After: page.After, Limit: page.Limit})
+		return actionsOf{Database: s.Name, Error: errorText(err), Actions: orEmpty(list), Next: next}
+	})
 	for _, d := range f.Rows() {
 		f.Actors = append(f.Actors, d.Actor)
 	}

@@ -6,9 +6,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/troupe-go/troupe/internal/admin"
+	"github.com/troupe-go/troupe/internal/admin/repair"
 )
 
 // An ask is a request for a page, as far as pages use it.
@@ -120,6 +122,37 @@ func (a *ask) chosen() ([]*source, error) {
 	}
 	s, err := a.database()
 	return []*source{s}, err
+}
+
+// listed returns the databases of a list, and the page. A page after the first one is of one database.
+func (a *ask) listed() (sources []*source, page repair.Page, err error) {
+	if sources, err = a.chosen(); err != nil {
+		return nil, page, err
+	}
+	if a.get("db") != "" {
+		page.After = a.get("after")
+	}
+	page.Limit, err = a.limit()
+	return sources, page, err
+}
+
+// ofEach reads the facts of each database, of all at the same time.
+func ofEach[T any](sources []*source, read func(*source) T) []T {
+	facts := make([]T, len(sources))
+	var all sync.WaitGroup
+	for i, s := range sources {
+		all.Go(func() { facts[i] = read(s) })
+	}
+	all.Wait()
+	return facts
+}
+
+// errorText returns the text of an error; nil: "".
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
 }
 
 const perPage = 50

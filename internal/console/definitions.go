@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/troupe-go/troupe/internal/admin/sagadesk"
@@ -28,30 +28,15 @@ type definitionsOf struct {
 }
 
 func readDefinitions(ctx context.Context, a *ask) (any, error) {
-	f := definitionsFacts{make([]definitionsOf, len(a.sources)), a.underWay("/definitions")}
-	var all sync.WaitGroup
-	for i, s := range a.sources {
-		all.Go(func() {
-			uses, err := s.sagas.Definitions(ctx)
-			one := definitionsOf{Database: s.Name, Definitions: orEmpty(uses)}
-			if err != nil {
-				one.Error = err.Error()
-			}
-			f.Databases[i] = one
-		})
-	}
-	all.Wait()
-	return f, nil
+	return definitionsFacts{ofEach(a.sources, func(s *source) definitionsOf {
+		uses, err := s.sagas.Definitions(ctx)
+		return definitionsOf{Database: s.Name, Error: errorText(err), Definitions: orEmpty(uses)}
+	}), a.underWay("/definitions")}, nil
 }
 
 // None reports whether there is nothing to show.
 func (f definitionsFacts) None() bool {
-	for _, one := range f.Databases {
-		if one.Error != "" || len(one.Definitions) > 0 {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(f.Databases, func(one definitionsOf) bool { return one.Error != "" || len(one.Definitions) > 0 })
 }
 
 // definitionFacts are one definition with the findings of troupe saga verify.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
-	"sync"
+	"slices"
 
 	"github.com/troupe-go/troupe/internal/admin/repair"
 )
@@ -48,12 +48,7 @@ func (f expectationsFacts) More(database, next string) string { return more(f.As
 
 // None reports whether there is nothing to show.
 func (f expectationsFacts) None() bool {
-	for _, one := range f.Databases {
-		if one.Error != "" || len(one.Counts) > 0 {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(f.Databases, func(one expectationsOf) bool { return one.Error != "" || len(one.Counts) > 0 })
 }
 
 func readExpectations(ctx context.Context, a *ask) (any, error) {
@@ -61,34 +56,18 @@ func readExpectations(ctx context.Context, a *ask) (any, error) {
 	if err := filter.Validate(); err != nil {
 		return nil, refuse(http.StatusBadRequest, "%s", err)
 	}
-	sources, page := a.sources, repair.Page{}
-	if a.get("db") != "" {
-		s, err := a.database()
-		if err != nil {
-			return nil, err
-		}
-		sources, page.After = []*source{s}, a.get("after")
-	}
-	var err error
-	if page.Limit, err = a.limit(); err != nil {
+	sources, page, err := a.listed()
+	if err != nil {
 		return nil, err
 	}
-	f := expectationsFacts{Databases: make([]expectationsOf, len(sources)), Asked: a.values, Filtered: !filter.IsZero()}
-	var all sync.WaitGroup
-	for i, s := range sources {
-		all.Go(func() {
-			one := expectationsOf{Database: s.Name}
-			counts, err := s.repairs.CountExpectations(ctx, filter)
-			if err == nil {
-				one.Expectations, one.Next, err = s.repairs.Expectations(ctx, filter, page)
-			}
-			one.Counts, one.Expectations = orEmpty(counts), orEmpty(one.Expectations)
-			if err != nil {
-				one.Error = err.Error()
-			}
-			f.Databases[i] = one
-		})
-	}
-	all.Wait()
-	return f, nil
+	databases := ofEach(sources, func(s *source) expectationsOf {
+		one := expectationsOf{Database: s.Name}
+		counts, err := s.repairs.CountExpectations(ctx, filter)
+		if err == nil {
+			one.Expectations, one.Next, err = s.repairs.Expectations(ctx, filter, page)
+		}
+		one.Counts, one.Expectations, one.Error = orEmpty(counts), orEmpty(one.Expectations), errorText(err)
+		return one
+	})
+	return expectationsFacts{Databases: databases, Asked: a.values, Filtered: !filter.IsZero()}, nil
 }

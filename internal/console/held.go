@@ -5,7 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
-	"sync"
+	"slices"
 
 	"github.com/google/uuid"
 
@@ -58,44 +58,25 @@ func readHeld(ctx context.Context, a *ask) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	sources, page := a.sources, repair.Page{}
-	if a.get("db") != "" {
-		s, err := a.database()
-		if err != nil {
-			return nil, err
-		}
-		sources, page.After = []*source{s}, a.get("after")
-	}
-	if page.Limit, err = a.limit(); err != nil {
+	sources, page, err := a.listed()
+	if err != nil {
 		return nil, err
 	}
-	f := heldFacts{Databases: make([]heldOf, len(sources)), Asked: a.values, Filtered: !filter.IsZero()}
-	var all sync.WaitGroup
-	for i, s := range sources {
-		all.Go(func() {
-			one := heldOf{Database: s.Name}
-			keys, next, err := s.repairs.Held(ctx, filter, page)
-			if err == nil && len(keys) > 0 {
-				one.Ages, err = s.repairs.HeldByAge(ctx)
-			}
-			if one.Held, one.Next = orEmpty(keys), next; err != nil {
-				one.Error = err.Error()
-			}
-			f.Databases[i] = one
-		})
-	}
-	all.Wait()
-	return f, nil
+	databases := ofEach(sources, func(s *source) heldOf {
+		keys, next, err := s.repairs.Held(ctx, filter, page)
+		one := heldOf{Database: s.Name, Held: orEmpty(keys), Next: next}
+		if err == nil && len(keys) > 0 {
+			one.Ages, err = s.repairs.HeldByAge(ctx)
+		}
+		one.Error = errorText(err)
+		return one
+	})
+	return heldFacts{Databases: databases, Asked: a.values, Filtered: !filter.IsZero()}, nil
 }
 
 // None reports whether there is nothing to show.
 func (f heldFacts) None() bool {
-	for _, one := range f.Databases {
-		if one.Error != "" || len(one.Held) > 0 {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(f.Databases, func(one heldOf) bool { return one.Error != "" || len(one.Held) > 0 })
 }
 
 // heldKeyFacts are the facts of one held key.

@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -38,41 +37,27 @@ func readCauses(ctx context.Context, a *ask) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	sources, page := a.sources, repair.Page{}
-	if a.get("db") != "" {
-		s, err := a.database()
-		if err != nil {
-			return nil, err
-		}
-		sources, page.After = []*source{s}, a.get("after")
-	}
-	if page.Limit, err = a.limit(); err != nil {
+	sources, page, err := a.listed()
+	if err != nil {
 		return nil, err
 	}
-	f := causesFacts{
-		Databases: make([]causesOf, len(sources)), Works: a.underWay("/dead-letters"), Asked: a.values,
+	databases := ofEach(sources, func(s *source) causesOf {
+		causes, next, err := s.repairs.Causes(ctx, filter, page)
+		one := causesOf{Database: s.Name, Causes: orEmpty(causes), Next: next}
+		if err == nil && len(causes) > 0 {
+			since := dayAgo()
+			one.Since = &since
+			if one.Open, err = s.repairs.Count(ctx, repair.Filter{}); err == nil {
+				one.Trends, err = s.repairs.Trends(ctx, since, time.Hour)
+			}
+		}
+		one.Error = errorText(err)
+		return one
+	})
+	return causesFacts{
+		Databases: databases, Works: a.underWay("/dead-letters"), Asked: a.values,
 		Filtered: slices.ContainsFunc([]string{"cause", "class", "group", "handler", "type", "key", "topic", "since", "before", "hop", "status"}, func(name string) bool { return a.get(name) != "" }),
-	}
-	var all sync.WaitGroup
-	for i, s := range sources {
-		all.Go(func() {
-			one := causesOf{Database: s.Name}
-			causes, next, err := s.repairs.Causes(ctx, filter, page)
-			if err == nil && len(causes) > 0 {
-				since := dayAgo()
-				one.Since = &since
-				if one.Open, err = s.repairs.Count(ctx, repair.Filter{}); err == nil {
-					one.Trends, err = s.repairs.Trends(ctx, since, time.Hour)
-				}
-			}
-			if one.Causes, one.Next = orEmpty(causes), next; err != nil {
-				one.Error = err.Error()
-			}
-			f.Databases[i] = one
-		})
-	}
-	all.Wait()
-	return f, nil
+	}, nil
 }
 
 // None reports whether there is nothing to show.

@@ -2,7 +2,7 @@ package console
 
 import (
 	"context"
-	"sync"
+	"slices"
 
 	"github.com/troupe-go/troupe/internal/admin/rebuilds"
 )
@@ -44,12 +44,7 @@ func (r rebuildRow) Percent() int64 {
 
 // None reports whether there is nothing to show.
 func (f rebuildsFacts) None() bool {
-	for _, one := range f.Databases {
-		if one.Error != "" || len(one.Rebuilds) > 0 {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(f.Databases, func(one rebuildsOf) bool { return one.Error != "" || len(one.Rebuilds) > 0 })
 }
 
 func readRebuilds(ctx context.Context, a *ask) (any, error) {
@@ -57,20 +52,10 @@ func readRebuilds(ctx context.Context, a *ask) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := rebuildsFacts{Databases: make([]rebuildsOf, len(sources))}
-	var all sync.WaitGroup
-	for i, s := range sources {
-		all.Go(func() {
-			one := rebuildsOf{Database: s.Name}
-			rows, more, err := rebuildRows(ctx, rebuilds.Desk{Pool: s.Pool})
-			if one.Rebuilds, one.More = orEmpty(rows), more; err != nil {
-				one.Error = err.Error()
-			}
-			f.Databases[i] = one
-		})
-	}
-	all.Wait()
-	return f, nil
+	return rebuildsFacts{ofEach(sources, func(s *source) rebuildsOf {
+		rows, more, err := rebuildRows(ctx, rebuilds.Desk{Pool: s.Pool})
+		return rebuildsOf{Database: s.Name, Error: errorText(err), Rebuilds: orEmpty(rows), More: more}
+	})}, nil
 }
 
 // rebuildRows returns the newest rebuilds. Each group has at most one that has not finished: only those are read with their partitions.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"net/url"
-	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -41,25 +40,17 @@ func (o outboxOf) needs() []need {
 }
 
 func readRelay(ctx context.Context, a *ask) (any, error) {
-	f := relayFacts{make([]outboxOf, len(a.sources))}
-	var all sync.WaitGroup
-	for i, s := range a.sources {
-		all.Go(func() {
-			one := outboxOf{Database: s.Name, Relays: []relays.Outbox{}}
-			stats, err := retention.ReadStats(ctx, s.Pool)
-			if err == nil {
-				one.Outbox = &stats
-				one.Relays, err = relays.Look(ctx, s.Pool)
-			}
-			if err != nil {
-				one.Error = err.Error()
-			}
-			one.Needs = one.needs()
-			f.Databases[i] = one
-		})
-	}
-	all.Wait()
-	return f, nil
+	return relayFacts{ofEach(a.sources, func(s *source) outboxOf {
+		one := outboxOf{Database: s.Name, Relays: []relays.Outbox{}}
+		stats, err := retention.ReadStats(ctx, s.Pool)
+		if err == nil {
+			one.Outbox = &stats
+			one.Relays, err = relays.Look(ctx, s.Pool)
+		}
+		one.Error = errorText(err)
+		one.Needs = one.needs()
+		return one
+	})}, nil
 }
 
 // relayState describes in a word whether relays publish the outbox.

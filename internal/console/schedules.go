@@ -2,7 +2,7 @@ package console
 
 import (
 	"context"
-	"sync"
+	"slices"
 	"time"
 
 	"github.com/troupe-go/troupe/internal/schedule"
@@ -55,12 +55,7 @@ func rowOf(s schedule.Schedule, now time.Time) scheduleRow {
 
 // None reports whether there is nothing to show.
 func (f schedulesFacts) None() bool {
-	for _, one := range f.Databases {
-		if one.Error != "" || len(one.Schedules) > 0 {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(f.Databases, func(one schedulesOf) bool { return one.Error != "" || len(one.Schedules) > 0 })
 }
 
 // Late returns the number of schedules that an operator must look at.
@@ -78,21 +73,12 @@ func readSchedules(ctx context.Context, a *ask) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := schedulesFacts{Databases: make([]schedulesOf, len(sources))}
-	var all sync.WaitGroup
-	for i, s := range sources {
-		all.Go(func() {
-			one := schedulesOf{Database: s.Name, Schedules: []scheduleRow{}}
-			list, err := schedule.Desk{Pool: s.Pool}.List(ctx)
-			if err != nil {
-				one.Error = err.Error()
-			}
-			for _, s := range list {
-				one.Schedules = append(one.Schedules, rowOf(s, time.Now()))
-			}
-			f.Databases[i] = one
-		})
-	}
-	all.Wait()
-	return f, nil
+	return schedulesFacts{ofEach(sources, func(s *source) schedulesOf {
+		list, err := schedule.Desk{Pool: s.Pool}.List(ctx)
+		one := schedulesOf{Database: s.Name, Error: errorText(err), Schedules: []scheduleRow{}}
+		for _, s := range list {
+			one.Schedules = append(one.Schedules, rowOf(s, time.Now()))
+		}
+		return one
+	})}, nil
 }
