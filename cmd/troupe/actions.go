@@ -40,10 +40,7 @@ the same actor, reason and kind of object are one line. It reads the newest 10,0
 			if err != nil {
 				return failed(err)
 			}
-			if f.output.forPrograms() {
-				return f.output.encode(cmd.OutOrStdout(), map[string]any{"actions": list, "next": next})
-			}
-			return printActions(cmd, list, next)
+			return actionList.printPage(cmd, f.output, list, next)
 		},
 	}
 	flags := cmd.Flags()
@@ -56,17 +53,10 @@ the same actor, reason and kind of object are one line. It reads the newest 10,0
 	return cmd
 }
 
-func printActions(cmd *cobra.Command, list []actions.Action, next string) error {
-	w := cmd.OutOrStdout()
-	if len(list) == 0 {
-		_, err := fmt.Fprintln(w, "No action matches.")
-		return err
-	}
-	t := newTable(w, "LAST", "ACTOR", "ACTION", "COUNT", "OBJECT", "SUBJECT", "EXAMPLE", "REASON")
-	for _, a := range list {
-		t.row(stamp(a.Last), oneLine(a.Actor, 40), a.Action, fmt.Sprint(a.Count), a.Object, oneLine(a.Subject, 60), oneLine(a.Example, 60), oneLine(a.Reason, 80))
-	}
-	err := t.print(w)
-	more(w, next)
-	return err
+var actionList = listing[actions.Action]{
+	name: "actions", none: "No action matches.",
+	head: []string{"LAST", "ACTOR", "ACTION", "COUNT", "OBJECT", "SUBJECT", "EXAMPLE", "REASON"},
+	row: func(a actions.Action) []string {
+		return []string{stamp(a.Last), oneLine(a.Actor, 40), a.Action, fmt.Sprint(a.Count), a.Object, oneLine(a.Subject, 60), oneLine(a.Example, 60), oneLine(a.Reason, 80)}
+	},
 }

@@ -46,13 +46,7 @@ func newBatchList() *cobra.Command {
 			if err != nil {
 				return failed(err)
 			}
-			if f.output.forPrograms() {
-				if batches == nil {
-					batches = []repair.UnreadableBatch{}
-				}
-				return f.output.encode(cmd.OutOrStdout(), map[string]any{"batches": batches})
-			}
-			return printBatches(cmd, batches)
+			return batchList.print(cmd, f.output, batches)
 		},
 	}
 	f.declare(cmd)
@@ -60,22 +54,17 @@ func newBatchList() *cobra.Command {
 	return cmd
 }
 
-func printBatches(cmd *cobra.Command, batches []repair.UnreadableBatch) error {
-	w := cmd.OutOrStdout()
-	if len(batches) == 0 {
-		_, err := fmt.Fprintln(w, "No batch has blocked a partition.")
-		return err
-	}
-	t := newTable(w, "PLACE", "OFFSETS", "BYTES", "GROUP", "FOUND", "SKIPPED", "ACTOR", "REASON")
-	for _, b := range batches {
+var batchList = listing[repair.UnreadableBatch]{
+	name: "batches", none: "No batch has blocked a partition.",
+	head: []string{"PLACE", "OFFSETS", "BYTES", "GROUP", "FOUND", "SKIPPED", "ACTOR", "REASON"},
+	row: func(b repair.UnreadableBatch) []string {
 		skipped := "no"
 		if b.Skipped != nil {
 			skipped = stamp(*b.Skipped)
 		}
-		t.row(oneLine(b.Place.String(), 200), fmt.Sprint(b.Next-b.Place.Offset), fmt.Sprint(b.Bytes), oneLine(b.Group, 100), stamp(b.Found),
-			skipped, oneLine(b.Actor, 40), oneLine(b.Reason, 80))
-	}
-	return t.print(w)
+		return []string{oneLine(b.Place.String(), 200), fmt.Sprint(b.Next - b.Place.Offset), fmt.Sprint(b.Bytes), oneLine(b.Group, 100), stamp(b.Found),
+			skipped, oneLine(b.Actor, 40), oneLine(b.Reason, 80)}
+	},
 }
 
 func newBatchSkip() *cobra.Command {

@@ -66,10 +66,7 @@ func listCauses(cmd *cobra.Command, desk *repair.Desk, filter repair.Filter, pag
 	}
 	w := cmd.OutOrStdout()
 	if output.forPrograms() {
-		if causes == nil {
-			causes = []repair.Cause{}
-		}
-		return output.encode(w, map[string]any{"causes": causes, "next": next})
+		return output.encode(w, map[string]any{"causes": orEmpty(causes), "next": next})
 	}
 	if len(causes) == 0 {
 		_, err := fmt.Fprintln(w, "No dead letters.")
@@ -104,29 +101,20 @@ func listLetters(cmd *cobra.Command, desk *repair.Desk, filter repair.Filter, pa
 	if err != nil {
 		return err
 	}
-	w := cmd.OutOrStdout()
-	if output.forPrograms() {
-		if letters == nil {
-			letters = []repair.DeadLetter{}
-		}
-		return output.encode(w, map[string]any{"dead_letters": letters, "next": next})
-	}
-	if len(letters) == 0 {
-		_, err := fmt.Fprintln(w, "No dead letters.")
-		return err
-	}
-	t := newTable(w, "ID", "STATUS", "FAILED", "TRIES", "REDRIVES", "KEY", "TYPE", "ERROR")
-	for _, l := range letters {
+	return letterList.printPage(cmd, output, letters, next)
+}
+
+var letterList = listing[repair.DeadLetter]{
+	name: "dead_letters", none: "No dead letters.",
+	head: []string{"ID", "STATUS", "FAILED", "TRIES", "REDRIVES", "KEY", "TYPE", "ERROR"},
+	row: func(l repair.DeadLetter) []string {
 		status := string(l.Status)
 		if l.Edited {
 			status += ", edited"
 		}
-		t.row(l.ID.String(), status, stamp(l.LastFailed), fmt.Sprint(l.Attempts), fmt.Sprint(l.Redrives), keyText(l.Key),
-			oneLine(l.Type, 40), oneLine(l.Error, 80))
-	}
-	err = t.print(w)
-	more(w, next)
-	return err
+		return []string{l.ID.String(), status, stamp(l.LastFailed), fmt.Sprint(l.Attempts), fmt.Sprint(l.Redrives), keyText(l.Key),
+			oneLine(l.Type, 40), oneLine(l.Error, 80)}
+	},
 }
 
 func keyText(k repair.Key) string {

@@ -59,19 +59,13 @@ troupe trace KEY shows where the messages of a key are.`,
 				if err != nil {
 					return failed(err)
 				}
-				if f.output.forPrograms() {
-					return f.output.encode(cmd.OutOrStdout(), map[string]any{"counts": all})
-				}
-				return printExpectationCounts(cmd, all)
+				return expectationCounts.print(cmd, f.output, all)
 			}
 			all, next, err := desk.Expectations(cmd.Context(), filter, page)
 			if err != nil {
 				return failed(err)
 			}
-			if f.output.forPrograms() {
-				return f.output.encode(cmd.OutOrStdout(), map[string]any{"expectations": all, "next": next})
-			}
-			return printExpectations(cmd, all, next)
+			return expectationList.printPage(cmd, f.output, all, next)
 		},
 	}
 	flags := cmd.Flags()
@@ -86,14 +80,10 @@ troupe trace KEY shows where the messages of a key are.`,
 	return cmd
 }
 
-func printExpectations(cmd *cobra.Command, all []repair.Expectation, next string) error {
-	w := cmd.OutOrStdout()
-	if len(all) == 0 {
-		_, err := fmt.Fprintln(w, "No expectation matches.")
-		return err
-	}
-	t := newTable(w, "STATUS", "EXPECTATION", "KEY", "DUE", "CAME", "ALERT")
-	for _, e := range all {
+var expectationList = listing[repair.Expectation]{
+	name: "expectations", none: "No expectation matches.",
+	head: []string{"STATUS", "EXPECTATION", "KEY", "DUE", "CAME", "ALERT"},
+	row: func(e repair.Expectation) []string {
 		alert := "-"
 		switch {
 		case e.AlertAt != nil:
@@ -101,24 +91,16 @@ func printExpectations(cmd *cobra.Command, all []repair.Expectation, next string
 		case e.AlertedAt != nil:
 			alert = stamp(*e.AlertedAt)
 		}
-		t.row(e.Status, oneLine(e.Group+" "+e.Name, 80), oneLine(e.Key, 60), stamp(e.DueAt), stampOf(e.CameAt), alert)
-	}
-	err := t.print(w)
-	more(w, next)
-	return err
+		return []string{e.Status, oneLine(e.Group+" "+e.Name, 80), oneLine(e.Key, 60), stamp(e.DueAt), stampOf(e.CameAt), alert}
+	},
 }
 
-func printExpectationCounts(cmd *cobra.Command, all []repair.ExpectationCount) error {
-	w := cmd.OutOrStdout()
-	if len(all) == 0 {
-		_, err := fmt.Fprintln(w, "No expectation matches.")
-		return err
-	}
-	t := newTable(w, "EXPECTATION", "WAITING", "MISSING", "LATE", "OLDEST DUE")
-	for _, c := range all {
-		t.row(oneLine(c.Group+" "+c.Name, 80), fmt.Sprint(c.Waiting), fmt.Sprint(c.Missing), fmt.Sprint(c.Late), stampOf(c.Oldest))
-	}
-	return t.print(w)
+var expectationCounts = listing[repair.ExpectationCount]{
+	name: "counts", none: "No expectation matches.",
+	head: []string{"EXPECTATION", "WAITING", "MISSING", "LATE", "OLDEST DUE"},
+	row: func(c repair.ExpectationCount) []string {
+		return []string{oneLine(c.Group+" "+c.Name, 80), fmt.Sprint(c.Waiting), fmt.Sprint(c.Missing), fmt.Sprint(c.Late), stampOf(c.Oldest)}
+	},
 }
 
 // stampOf returns the text of a time; nil: a dash.

@@ -36,13 +36,7 @@ func newHeldList() *cobra.Command {
 			if err != nil {
 				return failed(err)
 			}
-			if f.output.forPrograms() {
-				if keys == nil {
-					keys = []repair.HeldKey{}
-				}
-				return f.output.encode(cmd.OutOrStdout(), map[string]any{"held": keys, "next": next})
-			}
-			return printHeld(cmd, keys, next)
+			return heldList.printPage(cmd, f.output, keys, next)
 		},
 	}
 	flags := cmd.Flags()
@@ -53,14 +47,10 @@ func newHeldList() *cobra.Command {
 	return cmd
 }
 
-func printHeld(cmd *cobra.Command, keys []repair.HeldKey, next string) error {
-	w := cmd.OutOrStdout()
-	if len(keys) == 0 {
-		_, err := fmt.Fprintln(w, "No key is held.")
-		return err
-	}
-	t := newTable(w, "PLACE", "KEY", "TYPE", "TRIES", "NEXT TRY", "BEHIND", "CLASS", "ERROR")
-	for _, k := range keys {
+var heldList = listing[repair.HeldKey]{
+	name: "held", none: "No key is held.",
+	head: []string{"PLACE", "KEY", "TYPE", "TRIES", "NEXT TRY", "BEHIND", "CLASS", "ERROR"},
+	row: func(k repair.HeldKey) []string {
 		due := "next"
 		if k.NextTry != nil {
 			due = stamp(*k.NextTry)
@@ -68,10 +58,7 @@ func printHeld(cmd *cobra.Command, keys []repair.HeldKey, next string) error {
 				due = "now"
 			}
 		}
-		t.row(oneLine(k.Place.String(), 200), keyText(k.Key), oneLine(k.Type, 40), fmt.Sprintf("%d of %d", k.Attempts, k.MaxAttempts), due,
-			fmt.Sprint(k.Behind), k.Class, oneLine(k.Error, 80))
-	}
-	err := t.print(w)
-	more(w, next)
-	return err
+		return []string{oneLine(k.Place.String(), 200), keyText(k.Key), oneLine(k.Type, 40), fmt.Sprintf("%d of %d", k.Attempts, k.MaxAttempts), due,
+			fmt.Sprint(k.Behind), k.Class, oneLine(k.Error, 80)}
+	},
 }

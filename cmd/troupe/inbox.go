@@ -52,10 +52,7 @@ Exit status: 0 it was found, 1 it was not, or the search failed, 2 wrong usage.`
 				found = slices.DeleteFunc(found, func(s repair.Sighting) bool { return s.Identity != identity && s.Identity != args[0] })
 			}
 			if f.output.forPrograms() {
-				if found == nil {
-					found = []repair.Sighting{}
-				}
-				if err := f.output.encode(cmd.OutOrStdout(), found); err != nil || len(found) > 0 {
+				if err := f.output.encode(cmd.OutOrStdout(), orEmpty(found)); err != nil || len(found) > 0 {
 					return err
 				}
 			}

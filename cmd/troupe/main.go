@@ -82,11 +82,7 @@ func newRoot() *cobra.Command {
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cmd.SetOut(cmd.ErrOrStderr())
-			_ = cmd.Help()
-			return exit{status: exitUsage}
-		},
+		RunE:          parent,
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.AddCommand(newDemo(), newConsole(), newInit(), newDev(), newDoctor(), newAmbassador(), newTrace(), newDLQ(), newHeld(), newBatch(), newInbox(), newExpectation(), newActions(), newSaga(), newSchedule(), newRebuild(), newErase(), newFlow(), newWatch(), newSchema(),

@@ -79,25 +79,16 @@ func printSagas(cmd *cobra.Command, desk *sagadesk.Desk, filter sagadesk.Filter,
 	if err != nil {
 		return err
 	}
-	w := cmd.OutOrStdout()
-	if output.forPrograms() {
-		if sagas == nil {
-			sagas = []sagadesk.Row{}
-		}
-		return output.encode(w, map[string]any{"sagas": sagas, "next": next})
-	}
-	if len(sagas) == 0 {
-		_, err := fmt.Fprintln(w, "No sagas.")
-		return err
-	}
-	t := newTable(w, "SAGA", "STATUS", "STEPS", "STARTED", "MOVED", "REASON")
-	for _, s := range sagas {
-		t.row(oneLine(s.ID, 60), string(s.Status), orDash(oneLine(strings.Join(s.Steps, ","), 40)), stamp(s.StartedAt),
-			ago(time.Since(s.UpdatedAt)), oneLine(s.Reason, 100))
-	}
-	err = t.print(w)
-	more(w, next)
-	return err
+	return sagaList.printPage(cmd, output, sagas, next)
+}
+
+var sagaList = listing[sagadesk.Row]{
+	name: "sagas", none: "No sagas.",
+	head: []string{"SAGA", "STATUS", "STEPS", "STARTED", "MOVED", "REASON"},
+	row: func(s sagadesk.Row) []string {
+		return []string{oneLine(s.ID, 60), string(s.Status), orDash(oneLine(strings.Join(s.Steps, ","), 40)), stamp(s.StartedAt),
+			ago(time.Since(s.UpdatedAt)), oneLine(s.Reason, 100)}
+	},
 }
 
 func orDash(text string) string {

@@ -1,9 +1,9 @@
 package main
 
 import (
-	"fmt"
-
 	"github.com/spf13/cobra"
+
+	"github.com/troupe-go/troupe/internal/admin/sagadesk"
 )
 
 func newSagaLocks() *cobra.Command {
@@ -28,23 +28,7 @@ holds its lock until it ends: while it is parked, the sagas behind it wait for a
 			if err != nil {
 				return failed(err)
 			}
-			w := cmd.OutOrStdout()
-			if f.output.forPrograms() {
-				return f.output.encode(w, map[string]any{"locks": orEmpty(locks)})
-			}
-			if len(locks) == 0 {
-				_, err := fmt.Fprintln(w, "Nothing is locked.")
-				return err
-			}
-			t := newTable(w, "LOCK", "SAGA", "", "SINCE")
-			for _, l := range locks {
-				has := "waits"
-				if l.Has {
-					has = "has it"
-				}
-				t.row(oneLine(l.Name, 60), oneLine(l.Saga, 60), has, stamp(l.Since))
-			}
-			return t.print(w)
+			return lockList.print(cmd, f.output, locks)
 		},
 	}
 	flags := cmd.Flags()
@@ -52,4 +36,16 @@ holds its lock until it ends: while it is parked, the sagas behind it wait for a
 	flags.StringVar(&after, "after", "", "only locks behind this `name`")
 	flags.IntVar(&limit, "limit", 1000, "at most `n` lines, up to 10000")
 	return cmd
+}
+
+var lockList = listing[sagadesk.Lock]{
+	name: "locks", none: "Nothing is locked.",
+	head: []string{"LOCK", "SAGA", "", "SINCE"},
+	row: func(l sagadesk.Lock) []string {
+		has := "waits"
+		if l.Has {
+			has = "has it"
+		}
+		return []string{oneLine(l.Name, 60), oneLine(l.Saga, 60), has, stamp(l.Since)}
+	},
 }

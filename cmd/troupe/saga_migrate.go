@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
 
@@ -80,52 +81,54 @@ func (f *sagaFlags) migrate(cmd *cobra.Command, desk *sagadesk.Desk, m sagadesk.
 			return err
 		}
 	}
-	told := moves{cmd: cmd, output: f.output, moves: "can move", t: newTable(cmd.OutOrStdout(), "SAGA", "STATUS", "FROM", "MOVE")}
-	told.t.told = true
+	w := cmd.OutOrStdout()
+	moves := sagaResults{w: w, output: f.output, verb: "can move", t: newTable(w, "SAGA", "STATUS", "FROM", "MOVE")}
+	moves.t.told = true
 	do := desk.Plan
 	if !f.dryRun {
-		told.moves, do = "moved", desk.Migrate
+		moves.verb, do = "moved", desk.Migrate
 	}
-	if err := do(cmd.Context(), m, told.take); err != nil {
-		_ = told.t.print(cmd.OutOrStdout())
-		return failed(fmt.Errorf("%w (%d %s before)", err, told.can, told.moves))
+	err := do(cmd.Context(), m, func(one sagadesk.Move) error {
+		return moves.add(one, one.Obstacle, oneLine(one.ID, 60), string(one.Status), fmt.Sprintf("%.12s", one.From))
+	})
+	if err != nil {
+		_ = moves.t.print(w)
+		return failed(fmt.Errorf("%w (%d %s before)", err, moves.done, moves.verb))
 	}
-	return told.end(m.To)
-}
-
-type moves struct {
-	cmd         *cobra.Command
-	output      format
-	moves       string
-	t           *table
-	can, cannot int
-}
-
-func (m *moves) take(one sagadesk.Move) error {
-	what := m.moves
-	if one.Obstacle == "" {
-		m.can++
-	} else {
-		m.cannot++
-		what = "stays: " + one.Obstacle
+	if f.output.forPrograms() {
+		return f.output.next(w, map[string]any{"to": m.To.Hash(), "moves": moves.done, "stays": moves.stays})
 	}
-	if m.output.forPrograms() {
-		return m.output.next(m.cmd.OutOrStdout(), one)
-	}
-	m.t.row(oneLine(one.ID, 60), string(one.Status), fmt.Sprintf("%.12s", one.From), oneLine(what, 400))
-	if n := m.can + m.cannot; n%100 == 0 {
-		return m.t.print(m.cmd.OutOrStdout()) // a million lines are not kept in memory to align them
-	}
-	return nil
-}
-
-func (m *moves) end(to *saga.Definition) error {
-	if m.output.forPrograms() {
-		return m.output.next(m.cmd.OutOrStdout(), map[string]any{"to": to.Hash(), "moves": m.can, "stays": m.cannot})
-	}
-	if err := m.t.print(m.cmd.OutOrStdout()); err != nil {
+	if err := moves.t.print(w); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(m.cmd.OutOrStdout(), "To %s (%.12s): %d %s, %d stay as they are.\n", to, to.Hash(), m.can, m.moves, m.cannot)
+	_, err = fmt.Fprintf(w, "To %s (%.12s): %d %s, %d stay as they are.\n", m.To, m.To.Hash(), moves.done, moves.verb, moves.stays)
 	return err
+}
+
+// sagaResults prints the sagas of an action on many, and counts them.
+type sagaResults struct {
+	w           io.Writer
+	output      format
+	verb        string // of a saga without an obstacle
+	t           *table
+	done, stays int
+}
+
+// add adds a saga with its cells. The result is the last cell. For programs it prints one.
+func (r *sagaResults) add(one any, obstacle string, cells ...string) error {
+	text := r.verb
+	if obstacle == "" {
+		r.done++
+	} else {
+		r.stays++
+		text = "stays: " + obstacle
+	}
+	if r.output.forPrograms() {
+		return r.output.next(r.w, one)
+	}
+	r.t.row(append(cells, oneLine(text, 400))...)
+	if (r.done+r.stays)%100 == 0 {
+		return r.t.print(r.w) // a million lines are not kept in memory to align them
+	}
+	return nil
 }

@@ -79,66 +79,48 @@ func (f *sagaFlags) retryParked(cmd *cobra.Command, r sagadesk.ParkedRetry) erro
 	}
 	what := fmt.Sprintf("retry %s of type %s, at most %g a second, as %s",
 		counted(n, "parked saga", "parked sagas"), oneLine(r.Saga, 100), r.Rate, oneLine(r.Actor, 60))
-	t := retries{sagaFlags: f, cmd: cmd, verb: "retried", t: newTable(cmd.OutOrStdout(), "SAGA", "STEPS", "RETRY")}
+	w := cmd.OutOrStdout()
+	t := retries{sagaFlags: f, sagaResults: sagaResults{w: w, output: f.output, verb: "retried", t: newTable(w, "SAGA", "STEPS", "RETRY")}}
+	add := func(one sagadesk.RetriedSaga) error {
+		return t.add(one, one.Obstacle, oneLine(one.ID, 60), orDash(oneLine(strings.Join(one.Steps, ", "), 100)))
+	}
 	if f.dryRun {
 		t.verb = "can be retried"
-		err = desk.PlanRetry(cmd.Context(), r.Saga, t.add)
+		err = desk.PlanRetry(cmd.Context(), r.Saga, add)
 	} else {
 		if n > 0 {
 			if err := f.confirm(cmd, what); err != nil {
 				return err
 			}
 		}
-		err = desk.RetryParked(cmd.Context(), r, t.add)
+		err = desk.RetryParked(cmd.Context(), r, add)
 	}
 	return t.end(err)
 }
 
-// retries prints the sagas of a retry, and counts them.
+// retries are the results of a retry.
 type retries struct {
 	*sagaFlags
-	cmd         *cobra.Command
-	verb        string
-	t           *table
-	done, stays int
-}
-
-func (r *retries) add(one sagadesk.RetriedSaga) error {
-	text := r.verb
-	if one.Obstacle == "" {
-		r.done++
-	} else {
-		r.stays++
-		text = "stays: " + one.Obstacle
-	}
-	if r.output.forPrograms() {
-		return r.output.next(r.cmd.OutOrStdout(), one)
-	}
-	r.t.row(oneLine(one.ID, 60), orDash(oneLine(strings.Join(one.Steps, ", "), 100)), oneLine(text, 400))
-	if (r.done+r.stays)%100 == 0 {
-		return r.t.print(r.cmd.OutOrStdout()) // a million lines are not kept in memory to align them
-	}
-	return nil
+	sagaResults
 }
 
 // end prints the counts, and returns the error of the retry, or an error if a saga was left as it is.
 func (r *retries) end(err error) error {
-	w := r.cmd.OutOrStdout()
 	if len(r.t.rows) > 0 {
-		_ = r.t.print(w)
+		_ = r.t.print(r.w)
 	}
 	switch {
 	case err != nil:
 		return failed(fmt.Errorf("%w (%d %s before; run the same command for the rest)", err, r.done, r.verb))
 	case r.output.forPrograms():
-		err = r.output.next(w, map[string]any{"done": !r.dryRun, "retried": r.done, "stays": r.stays})
+		err = r.output.next(r.w, map[string]any{"done": !r.dryRun, "retried": r.done, "stays": r.stays})
 	case r.done+r.stays == 0:
-		_, err = fmt.Fprintln(w, "No saga of this type is parked: there is nothing to do.")
+		_, err = fmt.Fprintln(r.w, "No saga of this type is parked: there is nothing to do.")
 	default:
-		_, err = fmt.Fprintf(w, "%d %s, %d stay as they are.\n", r.done, r.verb, r.stays)
+		_, err = fmt.Fprintf(r.w, "%d %s, %d stay as they are.\n", r.done, r.verb, r.stays)
 	}
 	if err == nil && r.dryRun && !r.output.forPrograms() {
-		_, err = fmt.Fprintln(w, "Nothing was done.")
+		_, err = fmt.Fprintln(r.w, "Nothing was done.")
 	}
 	if err == nil && r.stays > 0 && !r.dryRun {
 		err = fmt.Errorf("%s not retried", counted(r.stays, "saga was", "sagas were"))

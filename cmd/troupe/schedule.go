@@ -99,29 +99,23 @@ func newScheduleList() *cobra.Command {
 			if err != nil {
 				return failed(err)
 			}
-			if f.output.forPrograms() {
-				if all == nil {
-					all = []schedule.Schedule{}
-				}
-				return f.output.encode(cmd.OutOrStdout(), map[string]any{"schedules": all})
-			}
-			if len(all) == 0 {
-				_, err := fmt.Fprintln(cmd.OutOrStdout(), "No schedules.")
-				return err
-			}
-			t := newTable(cmd.OutOrStdout(), "NAME", "CRON", "ZONE", "NEXT", "LAST", "TARGET", "ERROR")
-			for _, s := range all {
-				next := stamp(s.NextAt)
-				if s.PausedAt != nil {
-					next = "paused"
-				}
-				t.row(s.Name, oneLine(s.Cron, 40), oneLine(s.Zone, 40), next, stampOf(s.LastAt), oneLine(s.Target(), 80), oneLine(s.Error, 200))
-			}
-			return t.print(cmd.OutOrStdout())
+			return scheduleList.print(cmd, f.output, all)
 		},
 	}
 	f.declare(cmd)
 	return cmd
+}
+
+var scheduleList = listing[schedule.Schedule]{
+	name: "schedules", none: "No schedules.",
+	head: []string{"NAME", "CRON", "ZONE", "NEXT", "LAST", "TARGET", "ERROR"},
+	row: func(s schedule.Schedule) []string {
+		next := stamp(s.NextAt)
+		if s.PausedAt != nil {
+			next = "paused"
+		}
+		return []string{s.Name, oneLine(s.Cron, 40), oneLine(s.Zone, 40), next, stampOf(s.LastAt), oneLine(s.Target(), 80), oneLine(s.Error, 200)}
+	},
 }
 
 func newScheduleShow() *cobra.Command {

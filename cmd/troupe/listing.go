@@ -1,0 +1,47 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+)
+
+// A listing prints a list.
+type listing[T any] struct {
+	name string // of the list, in the output for programs
+	none string // for people, if the list is empty
+	head []string
+	row  func(T) []string
+}
+
+// print prints a whole list.
+func (l listing[T]) print(cmd *cobra.Command, output format, all []T) error {
+	if output.forPrograms() {
+		return output.encode(cmd.OutOrStdout(), map[string]any{l.name: orEmpty(all)})
+	}
+	return l.table(cmd.OutOrStdout(), all)
+}
+
+// printPage prints a page of a list. next is the mark of the next page; "": this is the last one.
+func (l listing[T]) printPage(cmd *cobra.Command, output format, all []T, next string) error {
+	if output.forPrograms() {
+		return output.encode(cmd.OutOrStdout(), map[string]any{l.name: orEmpty(all), "next": next})
+	}
+	err := l.table(cmd.OutOrStdout(), all)
+	more(cmd.OutOrStdout(), next)
+	return err
+}
+
+// table prints a list for people.
+func (l listing[T]) table(w io.Writer, all []T) error {
+	if len(all) == 0 {
+		_, err := fmt.Fprintln(w, l.none)
+		return err
+	}
+	t := newTable(w, l.head...)
+	for _, one := range all {
+		t.row(l.row(one)...)
+	}
+	return t.print(w)
+}
