@@ -6,16 +6,20 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/bufbuild/protocompile"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 	"github.com/tink-crypto/tink-go/v2/tink"
 	"github.com/twmb/franz-go/pkg/sr/srfake"
-	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/dynamicpb"
 
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/retry"
@@ -472,6 +476,13 @@ func TestAFieldBecomesPersonalStepByStep(t *testing.T) {
 	require.True(t, retry.IsPermanent(err))
 }
 
+// wrongType is the type of wrongMessage. The zero value has it too, since the zero value of a generated message has its type.
+var wrongType protoreflect.MessageDescriptor
+
+type wrongMessage struct{}
+
+func (*wrongMessage) ProtoReflect() protoreflect.Message { return dynamicpb.NewMessage(wrongType) }
+
 // TestMarksThatCannotBeAreRefusedAtTheStart.
 func TestMarksThatCannotBeAreRefusedAtTheStart(t *testing.T) {
 	t.Parallel()
@@ -522,13 +533,20 @@ func TestMarksThatCannotBeAreRefusedAtTheStart(t *testing.T) {
 	refused("contains itself", json("j7", `"x": {"properties": {"n": {"type": "string", "personal": "name"}, "x": {"$ref": "#/properties/x"}}}`))
 	refused("field X: interface {}: want a struct", json("j8", `"x": {"properties": {"n": {"type": "string", "personal": "name"}}}`))
 
-	for want, m := range map[string]proto.Message{
-		"field age cannot be marked as age": &personpb.WrongNumber{}, "field names cannot be marked": &personpb.WrongList{},
-		"the values of a map": &personpb.WrongMap{}, "contains itself": &personpb.WrongTree{}, "no field is the subject": &personpb.WithoutSubject{},
-		"field others: the values of a map": &personpb.WrongPlace{}, "children: a message that contains itself": &personpb.WrongBranch{},
-		"the extension troupe.test.email cannot have personal fields": &personpb.WrongExtended{},
+	files := protocompile.Compiler{Resolver: protocompile.WithStandardImports(&protocompile.SourceResolver{ImportPaths: []string{"testdata", "../protobuf"}})}
+	wrong, err := files.Compile(t.Context(), "wrong.proto", "extended.proto")
+	require.NoError(t, err)
+	require.NoError(t, protoregistry.GlobalTypes.RegisterExtension(dynamicpb.NewExtensionType(wrong[1].Extensions().Get(0))))
+	for name, want := range map[protoreflect.FullName]string{
+		"WrongNumber": "field age cannot be marked as age", "WrongList": "field names cannot be marked",
+		"WrongMap": "the values of a map", "WrongTree": "contains itself", "WithoutSubject": "no field is the subject",
+		"WrongPlace": "field others: the values of a map", "WrongBranch": "children: a message that contains itself",
+		"WrongExtended": "the extension troupe.test.email cannot have personal fields",
 	} {
-		refused(want, schemas.Config{Formats: []schemas.Format{protobuf.New(personpb.Files, m)}})
+		of, err := wrong.AsResolver().FindDescriptorByName("troupe.test." + name)
+		require.NoError(t, err)
+		wrongType = of.(protoreflect.MessageDescriptor)
+		refused(want, schemas.Config{Formats: []schemas.Format{protobuf.New(os.DirFS("testdata"), new(wrongMessage))}})
 	}
 	_, err = personal.New(personal.Config{Codec: s.plain()})
 	require.ErrorContains(t, err, "Keys is nil")

@@ -3,7 +3,7 @@ package personpb
 
 import "embed"
 
-//go:generate protoc -I . -I ../../../protobuf --go_out=. --go_opt=paths=source_relative person.proto extended.proto
+//go:generate protoc -I . -I ../../../protobuf --go_out=. --go_opt=paths=source_relative person.proto
 
 // Files has the package's .proto file.
 //
