@@ -5,6 +5,8 @@ import (
 	"io"
 
 	"github.com/spf13/cobra"
+
+	"github.com/troupe-go/troupe/internal/admin"
 )
 
 // A listing prints a list.
@@ -42,6 +44,15 @@ func (l listing[T]) table(w io.Writer, all []T) error {
 	t := newTable(w, l.head...)
 	for _, one := range all {
 		t.row(l.row(one)...)
+	}
+	return t.print(w)
+}
+
+// printChanges prints the record of the changes of a schedule or a rebuild.
+func printChanges(w io.Writer, changes []admin.Change) error {
+	t := newTable(w, "AT", "ACTOR", "ACTION", "CHANGE", "REASON")
+	for _, c := range changes {
+		t.row(stamp(c.At), oneLine(c.Actor, 40), c.Action, oneLine(c.Change, 120), oneLine(c.Reason, 120))
 	}
 	return t.print(w)
 }

@@ -260,11 +260,7 @@ func newRebuildShow() *cobra.Command {
 				fmt.Fprintf(w, "%s not listed.\n", counted(left, "more partition is", "more partitions are"))
 			}
 			fmt.Fprintln(w)
-			t = newTable(w, "AT", "ACTOR", "ACTION", "CHANGE", "REASON")
-			for _, c := range changes {
-				t.row(stamp(c.At), oneLine(c.Actor, 40), c.Action, oneLine(c.Change, 120), oneLine(c.Reason, 120))
-			}
-			return t.print(w)
+			return printChanges(w, changes)
 		},
 	}
 	f.declare(cmd)

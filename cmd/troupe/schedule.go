@@ -154,11 +154,7 @@ func newScheduleShow() *cobra.Command {
 				fmt.Fprintf(w, "error     %s (%s)\n", oneLine(s.Error, 1000), counted(s.Tries, "try", "tries"))
 			}
 			fmt.Fprintln(w)
-			t := newTable(w, "AT", "ACTOR", "ACTION", "CHANGE", "REASON")
-			for _, c := range changes {
-				t.row(stamp(c.At), oneLine(c.Actor, 40), c.Action, oneLine(c.Change, 120), oneLine(c.Reason, 120))
-			}
-			return t.print(w)
+			return printChanges(w, changes)
 		},
 	}
 	f.declare(cmd)

@@ -3,6 +3,7 @@ package admin
 import (
 	"fmt"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/troupe-go/troupe/internal/plain"
@@ -19,6 +20,16 @@ const (
 type Actor struct {
 	Name   string `json:"actor"`
 	Reason string `json:"reason"`
+}
+
+// A Change is an action of an operator on a schedule or a rebuild. Change describes it.
+type Change struct {
+	At     time.Time `json:"at"`
+	Actor  string    `json:"actor"`
+	Role   string    `json:"role"`
+	Action string    `json:"action"`
+	Reason string    `json:"reason"`
+	Change string    `json:"change"`
 }
 
 // A FieldError reports a field of a request that an operator must correct.

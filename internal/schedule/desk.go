@@ -51,18 +51,8 @@ func (d Desk) List(ctx context.Context) ([]Schedule, error) {
 	return all, admin.Explain(err, rightsPage)
 }
 
-// A Change is an action of an operator on a schedule. Change describes it.
-type Change struct {
-	At     time.Time `json:"at"`
-	Actor  string    `json:"actor"`
-	Role   string    `json:"role"`
-	Action string    `json:"action"`
-	Reason string    `json:"reason"`
-	Change string    `json:"change"`
-}
-
 // Show returns a schedule with its next occurrences, and its last changes, the latest first.
-func (d Desk) Show(ctx context.Context, name string) (s Schedule, next []time.Time, changes []Change, err error) {
+func (d Desk) Show(ctx context.Context, name string) (s Schedule, next []time.Time, changes []admin.Change, err error) {
 	err = d.inTx(ctx, func(tx pgx.Tx) error {
 		if s, err = findSchedule(ctx, tx, name, ""); err != nil {
 			return err
@@ -74,7 +64,7 @@ WHERE name = @name
 ORDER BY position DESC
 LIMIT 20`, pg.Args{"name": name})
 		if err == nil {
-			changes, err = pgx.CollectRows(rows, pgx.RowToStructByPos[Change])
+			changes, err = pgx.CollectRows(rows, pgx.RowToStructByPos[admin.Change])
 		}
 		return err
 	})

@@ -116,22 +116,12 @@ func (d Desk) read(ctx context.Context, id int64) (all []Rebuild, more bool, err
 // List returns the newest 200 rebuilds, the newest first, or fewer if they have admin.PageBytes before. more reports whether there are older ones.
 func (d Desk) List(ctx context.Context) (all []Rebuild, more bool, err error) { return d.read(ctx, 0) }
 
-// A Change is an action of an operator on a rebuild. Change describes it.
-type Change struct {
-	At     time.Time `json:"at"`
-	Actor  string    `json:"actor"`
-	Role   string    `json:"role"`
-	Action string    `json:"action"`
-	Reason string    `json:"reason"`
-	Change string    `json:"change"`
-}
-
 // mostPartitions limits the partitions that Show returns. Rebuild.Partitions counts all.
 const mostPartitions = 10_000
 
 // Show returns a rebuild with its partitions, and its last 20 changes, the latest first. It returns fewer than 10,000 partitions if they have
 // admin.PageBytes before.
-func (d Desk) Show(ctx context.Context, id int64) (r Rebuild, partitions []Partition, changes []Change, err error) {
+func (d Desk) Show(ctx context.Context, id int64) (r Rebuild, partitions []Partition, changes []admin.Change, err error) {
 	all, _, err := d.read(ctx, id)
 	switch {
 	case err != nil:
@@ -149,7 +139,7 @@ WHERE rebuild = @id
 ORDER BY position DESC
 LIMIT 20`, pg.Args{"id": id})
 	if err == nil {
-		changes, err = pgx.CollectRows(rows, pgx.RowToStructByPos[Change])
+		changes, err = pgx.CollectRows(rows, pgx.RowToStructByPos[admin.Change])
 	}
 	return all[0], partitions, changes, admin.Explain(err, rightsPage)
 }
