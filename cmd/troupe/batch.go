@@ -9,7 +9,7 @@ import (
 )
 
 func newBatch() *cobra.Command {
-	cmd := &cobra.Command{
+	return parent(&cobra.Command{
 		Use:   "batch",
 		Short: "See and skip batches that are too large when decompressed and block their partition",
 		Long: `batch works on one service's database (--database-url or DATABASE_URL), or a watcher's. A compressed batch
@@ -17,11 +17,7 @@ that unpacks to more than a participant accepts blocks its partition. list shows
 lets the participant, or the watcher, continue behind one.`,
 		Example: `  troupe batch list
   troupe batch skip order.payment.commands/3/1024 --reason 'ticket 4711'`,
-		Args: cobra.NoArgs,
-		RunE: parent,
-	}
-	cmd.AddCommand(newBatchList(), newBatchSkip())
-	return cmd
+	}, newBatchList(), newBatchSkip())
 }
 
 func newBatchList() *cobra.Command {

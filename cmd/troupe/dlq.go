@@ -14,7 +14,7 @@ import (
 )
 
 func newDLQ() *cobra.Command {
-	cmd := &cobra.Command{
+	return parent(&cobra.Command{
 		Use:   "dlq",
 		Short: "See and repair dead letters: messages that are not tried again automatically",
 		Long: `dlq works on one service's database (--database-url or DATABASE_URL). list groups dead letters by their
@@ -24,18 +24,7 @@ with the operator's name and reason.`,
 		Example: `  troupe dlq list
   troupe dlq list --cause 5f0c1d2e3a4b
   troupe dlq redrive --cause 5f0c1d2e3a4b --rate 20`,
-		Args: cobra.NoArgs,
-		RunE: parent,
-	}
-	cmd.AddCommand(newDLQList(), newDLQShow(), newDLQEdit(), newDLQRedrive(), newDLQDiscard())
-	return cmd
-}
-
-// parent runs a command that needs a subcommand: it prints the help and fails.
-func parent(cmd *cobra.Command, _ []string) error {
-	cmd.SetOut(cmd.ErrOrStderr())
-	_ = cmd.Help()
-	return exit{status: exitUsage}
+	}, newDLQList(), newDLQShow(), newDLQEdit(), newDLQRedrive(), newDLQDiscard())
 }
 
 // filterFlags holds the flags that select dead letters.

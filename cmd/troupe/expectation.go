@@ -11,17 +11,13 @@ import (
 )
 
 func newExpectation() *cobra.Command {
-	cmd := &cobra.Command{
+	return parent(&cobra.Command{
 		Use:   "expectation",
 		Short: "Find expected events of a flow that are missing or came late",
 		Long: `expectation reads the database of one service (--database-url or DATABASE_URL), in which the service records its
 declared expectations (docs/choreography.md). It works also while Kafka is away or the service is down.`,
 		Example: "  troupe expectation list --status missing",
-		Args:    cobra.NoArgs,
-		RunE:    parent,
-	}
-	cmd.AddCommand(newExpectationList())
-	return cmd
+	}, newExpectationList())
 }
 
 func newExpectationList() *cobra.Command {

@@ -21,7 +21,7 @@ const maxReactionsFile = 1<<20 + 1
 const maxServices = 1000
 
 func newFlow() *cobra.Command {
-	flow := &cobra.Command{
+	return parent(&cobra.Command{
 		Use:   "flow",
 		Short: "Verify, draw, compare and publish flows without an orchestrator",
 		Long: `flow reads the declarations of services: each keeps a reactions.json with its code, which lists the messages that it reacts
@@ -32,11 +32,7 @@ FILE is a service's file. For a folder, all files reactions.json and *.reactions
   troupe flow graph --output svg services > flow.svg
   troupe flow diff main/services services
   troupe flow asyncapi services/payment/reactions.json`,
-		Args: cobra.NoArgs,
-		RunE: parent,
-	}
-	flow.AddCommand(newFlowVerify(), newFlowGraph(), newFlowDiff(), newFlowAsyncAPI(), newFlowSchema())
-	return flow
+	}, newFlowVerify(), newFlowGraph(), newFlowDiff(), newFlowAsyncAPI(), newFlowSchema())
 }
 
 // readReactions reads the files of paths, which may be files or folders, in order.

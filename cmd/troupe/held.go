@@ -12,7 +12,7 @@ import (
 )
 
 func newHeld() *cobra.Command {
-	cmd := &cobra.Command{
+	return parent(&cobra.Command{
 		Use:   "held",
 		Short: "List and repair keys that wait for a failed message's next try",
 		Long: `held works on one service's database (--database-url or DATABASE_URL). While a message waits for its next
@@ -22,11 +22,7 @@ a participant without Kafka, has partition -1 in its place.`,
 		Example: `  troupe held list
   troupe held retry order.payment.commands/3/1024
   troupe held dead-letter order.payment.commands/3/1024 --reason 'ticket 4711'`,
-		Args: cobra.NoArgs,
-		RunE: parent,
-	}
-	cmd.AddCommand(newHeldList(), newHeldRetry(), newHeldDeadLetter())
-	return cmd
+	}, newHeldList(), newHeldRetry(), newHeldDeadLetter())
 }
 
 // heldFlags holds the flags that select held keys.

@@ -12,15 +12,11 @@ import (
 )
 
 func newInbox() *cobra.Command {
-	cmd := &cobra.Command{
+	return parent(&cobra.Command{
 		Use:     "inbox",
 		Short:   "Find out how a message was handled",
 		Example: "  troupe inbox find 0199a5e0-7c1d-7d3a-9d0b-6f3b1c2d4e5f",
-		Args:    cobra.NoArgs,
-		RunE:    parent,
-	}
-	cmd.AddCommand(newInboxFind())
-	return cmd
+	}, newInboxFind())
 }
 
 func newInboxFind() *cobra.Command {

@@ -82,7 +82,7 @@ func newRoot() *cobra.Command {
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		RunE:          parent,
+		RunE:          helpAndFail,
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.AddCommand(newDemo(), newConsole(), newInit(), newDev(), newDoctor(), newAmbassador(), newTrace(), newDLQ(), newHeld(), newBatch(), newInbox(), newExpectation(), newActions(), newSaga(), newSchedule(), newRebuild(), newErase(), newFlow(), newWatch(), newSchema(),
@@ -90,6 +90,19 @@ func newRoot() *cobra.Command {
 	completeValues(root)
 	nameArguments(root)
 	return root
+}
+
+// parent returns cmd with subcommands, without one of which it prints its help and fails.
+func parent(cmd *cobra.Command, subcommands ...*cobra.Command) *cobra.Command {
+	cmd.Args, cmd.RunE = cobra.NoArgs, helpAndFail
+	cmd.AddCommand(subcommands...)
+	return cmd
+}
+
+func helpAndFail(cmd *cobra.Command, _ []string) error {
+	cmd.SetOut(cmd.ErrOrStderr())
+	_ = cmd.Help()
+	return exit{status: exitUsage}
 }
 
 // nameArguments makes each command name its arguments if their number is wrong: cobra reports only the number.

@@ -17,7 +17,7 @@ import (
 )
 
 func newRebuild() *cobra.Command {
-	cmd := &cobra.Command{
+	return parent(&cobra.Command{
 		Use:   "rebuild",
 		Short: "Let handlers of events read their topics again, from a time on",
 		Long: `rebuild starts, lists and cancels rebuilds, in the database of one service (--database-url or DATABASE_URL). In a rebuild the members
@@ -25,11 +25,7 @@ of a group handle the messages of a handler's topics again, such as to fill a re
 (docs/rebuild.md). A reset of the group's offsets with Kafka's tools does not do this. Start and cancel need a reason, and are recorded.`,
 		Example: `  troupe rebuild list
   troupe rebuild show 1`,
-		Args: cobra.NoArgs,
-		RunE: parent,
-	}
-	cmd.AddCommand(newRebuildStart(), newRebuildList(), newRebuildShow(), newRebuildCancel())
-	return cmd
+	}, newRebuildStart(), newRebuildList(), newRebuildShow(), newRebuildCancel())
 }
 
 func newRebuildStart() *cobra.Command {

@@ -3,7 +3,7 @@ package main
 import "github.com/spf13/cobra"
 
 func newSaga() *cobra.Command {
-	saga := &cobra.Command{
+	return parent(&cobra.Command{
 		Use:   "saga",
 		Short: "Verify, explore and operate sagas",
 		Long: `saga verifies definitions before they run, and operates running sagas. The operating commands work on the
@@ -15,29 +15,10 @@ the saga's log with the operator's name and reason; --dry-run prints its effect 
   troupe saga list --status parked
   troupe saga show order/o-1001
   troupe saga retry order/o-1001 --reason 'the bank is back' --dry-run`,
-		Args: cobra.NoArgs,
-		RunE: parent,
-	}
-	saga.AddCommand(newSagaExplore())
-	saga.AddCommand(newSagaSchema())
-	saga.AddCommand(newSagaVerify())
-	saga.AddCommand(newSagaStart())
-	saga.AddCommand(newSagaList())
-	saga.AddCommand(newSagaShow())
-	saga.AddCommand(newSagaQuestions())
-	saga.AddCommand(newSagaAnswer())
-	saga.AddCommand(newSagaRetry())
-	saga.AddCommand(newSagaSkip())
-	saga.AddCommand(newSagaResolve())
-	saga.AddCommand(newSagaCompensate())
-	saga.AddCommand(newSagaCancel())
-	saga.AddCommand(newSagaResume())
-	saga.AddCommand(newSagaSet())
-	saga.AddCommand(newSagaAbandon())
-	saga.AddCommand(newSagaLocks())
-	saga.AddCommand(newSagaReplay())
-	saga.AddCommand(newSagaMigrate())
-	saga.AddCommand(newSagaFixture())
-	saga.AddCommand(newSagaDiff())
-	return saga
+	},
+		newSagaExplore(), newSagaSchema(), newSagaVerify(), newSagaStart(), newSagaList(),
+		newSagaShow(), newSagaQuestions(), newSagaAnswer(), newSagaRetry(), newSagaSkip(),
+		newSagaResolve(), newSagaCompensate(), newSagaCancel(), newSagaResume(), newSagaSet(),
+		newSagaAbandon(), newSagaLocks(), newSagaReplay(), newSagaMigrate(), newSagaFixture(),
+		newSagaDiff())
 }

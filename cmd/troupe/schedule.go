@@ -12,17 +12,14 @@ import (
 )
 
 func newSchedule() *cobra.Command {
-	cmd := &cobra.Command{
+	return parent(&cobra.Command{
 		Use:   "schedule",
 		Short: "Start sagas and send messages at the times of a cron expression",
 		Long: `schedule lists and changes the schedules in the database of one service (--database-url or DATABASE_URL). The coordinators of that
 database run them (docs/schedules.md). Each change needs a reason, and is recorded.`,
 		Example: `  troupe schedule list
   troupe schedule show nightly`,
-		Args: cobra.NoArgs,
-		RunE: parent,
-	}
-	cmd.AddCommand(newScheduleList(), newScheduleShow(), newScheduleSet(),
+	}, newScheduleList(), newScheduleShow(), newScheduleSet(),
 		newScheduleAction(&cobra.Command{
 			Use:   "pause <name>",
 			Short: "Stop a schedule until it is resumed; its occurrences until then are skipped",
@@ -67,7 +64,6 @@ request. The other occurrences of the schedule do not change. If the occurrence 
 			}
 			return "The schedule is deleted.", err
 		}))
-	return cmd
 }
 
 // openSchedules opens the desk for schedules.

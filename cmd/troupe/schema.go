@@ -16,7 +16,7 @@ import (
 )
 
 func newSchema() *cobra.Command {
-	cmd := &cobra.Command{
+	return parent(&cobra.Command{
 		Use:   "schema",
 		Short: "Check, register and compare the schemas of messages",
 		Long: `schema works on files of three formats. An .avsc file (Avro) describes one record, a .schema.json file (JSON Schema) one type, by its
@@ -27,15 +27,7 @@ registry. This program compares versions of Avro; the registry compares versions
 		Example: `  troupe schema check --against git:origin/main schemas/
   troupe schema register --registry http://localhost:8081 schemas/
   troupe schema diff --against git:v1.4.0 schemas/order/PaymentCharged.avsc`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cmd.SetOut(cmd.ErrOrStderr())
-			_ = cmd.Help()
-			return exit{status: exitUsage}
-		},
-	}
-	cmd.AddCommand(newSchemaCheck(), newSchemaRegister(), newSchemaDiff())
-	return cmd
+	}, newSchemaCheck(), newSchemaRegister(), newSchemaDiff())
 }
 
 // earlier holds the flags for the source of earlier versions.
