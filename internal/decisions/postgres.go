@@ -325,20 +325,25 @@ func (p *Postgres) FindStashed(ctx context.Context, id string, as, fresh []Assoc
 		batch.Queue(keepStash, p.stashArgs(fresh, id))
 	}
 	batch.Queue(findStash, p.stashArgs(as, id)).Query(func(rows pgx.Rows) (err error) {
-		found, err = collectStashed(rows)
+		found, err = collectStashed(rows, as)
 		return err
 	})
 	err = p.tx.SendBatch(ctx, batch).Close()
 	return found, err
 }
 
-// collectStashed reads rows of find_stash.sql or read_stash.sql.
-func collectStashed(rows pgx.Rows) ([]Stashed, error) {
+// collectStashed reads rows of find_stash.sql or read_stash.sql, which have events of the associations as. A row has the hash of a long value,
+// and its event gets the value itself.
+func collectStashed(rows pgx.Rows, as []Association) ([]Stashed, error) {
+	given := make(map[Association]Association, len(as))
+	for _, a := range as {
+		given[Association{a.Saga, a.Variable, pgtext.Indexable(a.Value)}] = a
+	}
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (s Stashed, err error) {
 		var id string
 		var shared bool
 		s, err = scanStashed(row, &id, &shared)
-		s.For, s.Shared = id, shared
+		s.Association, s.For, s.Shared = given[s.Association], id, shared
 		return s, err
 	})
 }

@@ -60,5 +60,5 @@ func (s previewStore) FindStashed(ctx context.Context, id string, as, _ []Associ
 	if err != nil {
 		return nil, err
 	}
-	return collectStashed(rows)
+	return collectStashed(rows, as)
 }

@@ -1,0 +1,94 @@
+package decisions
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/saga"
+	"github.com/troupe-go/troupe/testkit"
+)
+
+// database is a database with the sagas of one definition.
+type database struct {
+	t           testing.TB
+	pool        *pgxpool.Pool
+	definitions *Definitions
+	name        string
+}
+
+func newDatabase(t testing.TB, text string) *database {
+	t.Helper()
+	d, err := saga.Parse([]byte(text))
+	require.NoError(t, err)
+	ds, err := NewDefinitions([]*saga.Definition{d})
+	require.NoError(t, err)
+	return &database{t, testkit.Database(t), ds, d.Spec().Saga}
+}
+
+// pass runs do in a transaction, and then the search of each saga for which another one has left an event.
+func (db *database) pass(do func(*pass) error) {
+	db.t.Helper()
+	var search []string
+	require.NoError(db.t, pgx.BeginFunc(db.t.Context(), db.pool, func(tx pgx.Tx) error {
+		p := db.definitions.begin(NewPostgres(tx, "flow.desk", "flow.desk"))
+		err := do(p)
+		if err == nil {
+			_, err = p.end(db.t.Context())
+		}
+		search = p.search
+		return err
+	}))
+	for _, id := range search {
+		db.pass(func(p *pass) error { return p.searchStash(db.t.Context(), id) })
+	}
+}
+
+func (db *database) start(fields map[string]any) {
+	db.t.Helper()
+	db.pass(func(p *pass) error {
+		_, err := p.begin(db.t.Context(), db.name, fields)
+		return err
+	})
+}
+
+func (db *database) take(ms ...Message) {
+	db.t.Helper()
+	db.pass(func(p *pass) error { return p.messages(db.t.Context(), ms) })
+}
+
+func (db *database) status(key string) (status string) {
+	db.t.Helper()
+	require.NoError(db.t, db.pool.QueryRow(context.Background(), "SELECT status FROM troupe.sagas WHERE key = $1", key).Scan(&status))
+	return status
+}
+
+// TestAnEventOfALongValueIsUsed: an index cannot hold the key or the value, so that its hash is stored.
+func TestAnEventOfALongValueIsUsed(t *testing.T) {
+	t.Parallel()
+	for name, by := range map[string]string{"key": "", "variable": `,"by":{"variable":"guest","field":"guest"}`} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := newDatabase(t, `{"saga":"visit","version":1,"key":"id","data":{"id":"string","guest":"string"},"steps":[
+ {"name":"room","command":{"hop":"rooms","type":"Reserve"},"success":[{"event":"Reserved"}],"timeout":"1h","irreversible":"it ends by itself"},
+ {"name":"arrival","needs":["room"],"success":[{"event":"Arrived","hop":"door"`+by+`}],"timeout":"24h"}]}`)
+			for _, before := range []string{"saga", "step"} {
+				key, guest := before+strings.Repeat("x", 300), before+strings.Repeat("y", 300)
+				arrived := Message{ID: "m-" + before, Hop: "door", Type: "Arrived", Key: key, Fields: map[string]any{"guest": guest}}
+				if before == "saga" {
+					db.take(arrived)
+				}
+				db.start(map[string]any{"id": key, "guest": guest})
+				if before == "step" {
+					db.take(arrived)
+				}
+				db.take(Message{ID: "r-" + before, Hop: "rooms", Type: "Reserved", Key: key, Outcome: "success", SagaID: "visit/" + key, SagaStep: "room"})
+				require.Equal(t, "completed", db.status(key), "before the %s", before)
+			}
+		})
+	}
+}
