@@ -300,3 +300,33 @@ func TestAnEventThatAnEndedSagaLeavesIsForOneThatRunsAlready(t *testing.T) {
 		})
 	}
 }
+
+// TestAnEventThatIsIgnoredIsUsedWhenItsBatchSetsTheVariable: the event finds the saga by the guest, for whom no step waits any more. A later
+// message of its batch sets the partner, for whom the event is kept.
+func TestAnEventThatIsIgnoredIsUsedWhenItsBatchSetsTheVariable(t *testing.T) {
+	d, err := saga.Parse([]byte(`{"saga":"tour","version":1,"key":"id","data":{"id":"string","guest":"string","partner":"string"},"steps":[
+ {"name":"first","success":[{"event":"Arrived","hop":"door","by":{"variable":"guest","field":"guest"}}],"timeout":"24h"},
+ {"name":"room","command":{"hop":"rooms","type":"Reserve"},"success":[{"event":"Reserved","set":{"partner":"event.partner"}}],"timeout":"1h","irreversible":"it ends by itself"},
+ {"name":"second","needs":["room"],"success":[{"event":"Arrived","hop":"door","by":{"variable":"partner","field":"guest"}}],"timeout":"24h"}]}`))
+	require.NoError(t, err)
+	arrived := func(id string) Message {
+		return Message{ID: id, Hop: "door", Type: "Arrived", Key: "x", Fields: map[string]any{"guest": "g-1"}}
+	}
+	reserved := Message{ID: "r-1", Hop: "rooms", Type: "Reserved", Key: "t-1", Outcome: "success", SagaID: "tour/t-1", SagaStep: "room",
+		Fields: map[string]any{"partner": "g-1"}}
+	for name, batches := range map[string][][]Message{
+		"one batch":   {{arrived("m-1")}, {arrived("m-2"), reserved}},
+		"two batches": {{arrived("m-1")}, {arrived("m-2")}, {reserved}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, err := NewMemory(time.Unix(1000, 0), d)
+			require.NoError(t, err)
+			_, err = m.Start("tour", map[string]any{"id": "t-1", "guest": "g-1"})
+			require.NoError(t, err)
+			for _, batch := range batches {
+				require.NoError(t, m.pass(func(p *pass) error { return p.messages(context.Background(), batch) }))
+			}
+			require.Equal(t, saga.Completed, m.Sagas()[0].Status)
+		})
+	}
+}

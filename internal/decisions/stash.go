@@ -145,7 +145,9 @@ func (p *pass) useStashed(ctx context.Context, message int, id string, events []
 		wanted := slices.ContainsFunc(wants, func(w want) bool {
 			return w.hop == e.Event.Hop && w.event == e.Event.Type && w.Association == e.Association && slices.Contains(wantsOf(l), w)
 		})
-		if !wanted || p.decisionOn(id, e.Event) != nil {
+		// A saga that has ignored the event in this pass may await it now, since a variable was set after that.
+		done := p.decisionOn(id, e.Event)
+		if !wanted || done != nil && done.Effects.Ignored == "" {
 			continue
 		}
 		switch fx := p.decide(message, id, e.Event); {
