@@ -296,3 +296,29 @@ func TestAMovedSagaTakesAnEventThatCameBefore(t *testing.T) {
 		require.Equal(t, saga.Completed, m.Sagas()[0].Status)
 	}
 }
+
+// TestAnEventIsForTheNextSagaIfAProgramEndsItsSagaThatKnowsOnlyItsDefinition: an operator's program has loaded the definition to which
+// the saga was moved, and which awaits no event.
+func TestAnEventIsForTheNextSagaIfAProgramEndsItsSagaThatKnowsOnlyItsDefinition(t *testing.T) {
+	m, start, arrive, reserve := visit(t, "")
+	start("v-1")
+	arrive("m-1")
+	coordinator := m.definitions
+	spec := coordinator.Current("visit").Spec()
+	spec.Version, spec.Steps = 2, spec.Steps[:1]
+	next, err := saga.Define(spec)
+	require.NoError(t, err)
+	coordinator.Add(next.Hash(), next)
+	require.NoError(t, m.pass(func(p *pass) error {
+		return p.move(context.Background(), "visit/v-1", next, saga.Event{Kind: saga.Migrated, To: next.Hash()})
+	}))
+	m.definitions, err = NewDefinitions(nil)
+	require.NoError(t, err)
+	m.definitions.Find = func(_ context.Context, hash string) (*saga.Definition, error) { return coordinator.byHash[hash], nil }
+	_, err = m.Act("visit/v-1", saga.Event{Kind: saga.ActAbandon, Actor: "ann", Reason: "wrong guest"})
+	require.NoError(t, err)
+	m.definitions = coordinator
+	start("v-2")
+	reserve("v-2")
+	require.Equal(t, saga.Completed, m.Sagas()[1].Status)
+}

@@ -212,8 +212,11 @@ func (p *pass) leave(ctx context.Context, id string) error {
 	return nil
 }
 
-// awaits reports whether sagas of the type name await events by any known definition: the saga may have been moved from another one.
+// awaits reports whether sagas of the type name may await events, by any definition: the saga may have been moved from another one.
 func (p *pass) awaits(name string) (is bool) {
+	if len(p.names) == 0 { // an operator's program, which knows only the definitions of the sagas that it has loaded
+		return true
+	}
 	p.awaiting(func(other string, awaited []saga.Answer, _ time.Duration) {
 		is = is || other == name && len(awaited) > 0
 	})
