@@ -263,11 +263,28 @@ func (p *Postgres) guard(ctx context.Context, names ...string) error {
 	if _, err = pgx.ForEachRow(rows, []any{nil, &level}, func() error { return nil }); err != nil {
 		return err
 	}
+	return checkIsolation(level)
+}
+
+// checkIsolation returns an error if a transaction of the isolation level does not see everything that others have committed.
+func checkIsolation(level string) error {
 	if level == "repeatable read" || level == "serializable" {
 		return fmt.Errorf("the transaction has isolation level %s: a saga that takes a lock or awaits events needs read committed, to see "+
 			"which locks are free and which events have come", level)
 	}
 	return nil
+}
+
+// queueIsolation adds a statement that checks the isolation level. An event that is stashed for a saga does not change the row of the saga, so
+// that Postgres finds no conflict with a transaction which does not see the event.
+func queueIsolation(batch *pgx.Batch) {
+	batch.Queue("SELECT current_setting('transaction_isolation')").QueryRow(func(row pgx.Row) error {
+		var level string
+		if err := row.Scan(&level); err != nil {
+			return err
+		}
+		return checkIsolation(level)
+	})
 }
 
 // Stash inserts events. For each of them it deletes up to two expired ones.
@@ -320,6 +337,7 @@ func (p *Postgres) stashArgs(as []Association, id string) pg.Args {
 // saved.
 func (p *Postgres) FindStashed(ctx context.Context, id string, as, fresh []Association) (found []Stashed, err error) {
 	batch := &pgx.Batch{}
+	queueIsolation(batch)
 	if len(fresh) > 0 {
 		batch.Queue(expireStash, p.stashArgs(fresh, id)).Query(p.readExpired)
 		batch.Queue(keepStash, p.stashArgs(fresh, id))
@@ -370,6 +388,7 @@ func (p *Postgres) DropStashed(ctx context.Context, id string, as []Association,
 func (p *Postgres) LeftBy(ctx context.Context, id string) (left []Association, err error) {
 	const others = "SELECT DISTINCT saga, variable, value FROM troupe.saga_stash WHERE saga_id = @id AND saga_id <> '' ORDER BY saga, variable, value"
 	batch := &pgx.Batch{}
+	queueIsolation(batch)
 	batch.Queue(dropStash, pg.Args{"id": id})
 	batch.Queue(others, pg.Args{"id": id}).Query(func(rows pgx.Rows) (err error) {
 		left, err = pgx.CollectRows(rows, pgx.RowToStructByPos[Association])

@@ -92,3 +92,30 @@ func TestAnEventOfALongValueIsUsed(t *testing.T) {
 		})
 	}
 }
+
+// TestAnActionThatDoesNotSeeWhichEventsHaveComeIsRefused: the event comes after the transaction of the action has its snapshot. It changes no
+// row of the saga.
+func TestAnActionThatDoesNotSeeWhichEventsHaveComeIsRefused(t *testing.T) {
+	t.Parallel()
+	for name, e := range map[string]saga.Event{
+		"begins the step": {Kind: saga.ActSkip, Step: "room", Actor: "ann", Reason: "no room"},
+		"ends the saga":   {Kind: saga.ActAbandon, Actor: "ann", Reason: "no room"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := newDatabase(t, `{"saga":"visit","version":1,"key":"id","data":{"id":"string","guest":"string"},"steps":[
+ {"name":"room","command":{"hop":"rooms","type":"Reserve"},"success":[{"event":"Reserved"}],"timeout":"1h","irreversible":"it ends by itself"},
+ {"name":"arrival","needs":["room"],"success":[{"event":"Arrived","hop":"door","by":{"variable":"guest","field":"guest"}}],"timeout":"24h"}]}`)
+			db.start(map[string]any{"id": "v-1", "guest": "g-1"})
+			db.take(Message{ID: "x-1", Hop: "rooms", Outcome: "exhausted", SagaID: "visit/v-1", SagaStep: "room", Reason: "full"})
+			tx, err := db.pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+			require.NoError(t, err)
+			defer func() { require.NoError(t, tx.Rollback(context.Background())) }()
+			_, err = tx.Exec(t.Context(), "SELECT FROM troupe.sagas") // takes the snapshot
+			require.NoError(t, err)
+			db.take(Message{ID: "m-1", Hop: "door", Type: "Arrived", Key: "x", Fields: map[string]any{"guest": "g-1"}})
+			_, err = db.definitions.begin(NewPostgres(tx, "flow.desk", "flow.desk")).act(t.Context(), "visit/v-1", e)
+			require.ErrorContains(t, err, "the transaction has isolation level repeatable read")
+		})
+	}
+}
