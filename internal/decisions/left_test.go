@@ -3,6 +3,7 @@ package decisions
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -321,4 +322,23 @@ func TestAnEventIsForTheNextSagaIfAProgramEndsItsSagaThatKnowsOnlyItsDefinition(
 	start("v-2")
 	reserve("v-2")
 	require.Equal(t, saga.Completed, m.Sagas()[1].Status)
+}
+
+// TestAMovedSagaTakesAnEventThatItNowFindsByAnotherValue: the event was kept before the definition was known to which the saga is moved.
+func TestAMovedSagaTakesAnEventThatItNowFindsByAnotherValue(t *testing.T) {
+	m, start, _, reserve := visit(t, "")
+	start("v-1")
+	require.NoError(t, m.Take(Message{ID: "m-1", Hop: "door", Type: "Arrived", Key: "v-1", Fields: map[string]any{"guest": "g-1"}}))
+	spec := m.definitions.Current("visit").Spec()
+	spec.Version = 2
+	spec.Steps = slices.Clone(spec.Steps)
+	spec.Steps[1].Success = []saga.Answer{{Event: "Arrived", Hop: "door"}}
+	next, err := saga.Define(spec)
+	require.NoError(t, err)
+	m.definitions.Add(next.Hash(), next)
+	require.NoError(t, m.pass(func(p *pass) error {
+		return p.move(context.Background(), "visit/v-1", next, saga.Event{Kind: saga.Migrated, To: next.Hash()})
+	}))
+	reserve("v-1")
+	require.Equal(t, saga.Completed, m.Sagas()[0].Status)
 }

@@ -258,7 +258,7 @@ func (m *Memory) FindStashed(_ context.Context, id string, as, fresh []Associati
 		if e.Variable == "" && slices.Contains(fresh, e.Association) {
 			m.stash[i].For = id
 		}
-		if (e.For == "" || e.For == id) && slices.Contains(as, e.Association) {
+		if m.stash[i].For == id || e.For == "" && slices.Contains(as, e.Association) {
 			found = append(found, m.stash[i])
 		}
 	}

@@ -1,11 +1,13 @@
 package decisions
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -42,6 +44,8 @@ var (
 	expireStash string
 	//go:embed sql/keep_stash.sql
 	keepStash string
+	//go:embed sql/find_kept.sql
+	findKept string
 	//go:embed sql/find_stash.sql
 	findStash string
 	//go:embed sql/delete_stash.sql
@@ -333,8 +337,8 @@ func (p *Postgres) stashArgs(as []Association, id string) pg.Args {
 	return args
 }
 
-// FindStashed locks the events that it returns. It deletes the expired ones of fresh, since they would count as unexpired once the saga is
-// saved.
+// FindStashed locks the events for the next saga that it returns: the events for saga id change only with the saga. It deletes the expired ones
+// of fresh, since they would count as unexpired once the saga is saved.
 func (p *Postgres) FindStashed(ctx context.Context, id string, as, fresh []Association) (found []Stashed, err error) {
 	batch := &pgx.Batch{}
 	queueIsolation(batch)
@@ -342,27 +346,52 @@ func (p *Postgres) FindStashed(ctx context.Context, id string, as, fresh []Assoc
 		batch.Queue(expireStash, p.stashArgs(fresh, id)).Query(p.readExpired)
 		batch.Queue(keepStash, p.stashArgs(fresh, id))
 	}
+	var kept, next []positioned
+	batch.Queue(findKept, pg.Args{"id": id}).Query(func(rows pgx.Rows) (err error) {
+		kept, err = collectStashed(rows, as)
+		return err
+	})
 	batch.Queue(findStash, p.stashArgs(as, id)).Query(func(rows pgx.Rows) (err error) {
-		found, err = collectStashed(rows, as)
+		next, err = collectStashed(rows, as)
 		return err
 	})
 	err = p.tx.SendBatch(ctx, batch).Close()
-	return found, err
+	return inOrder(kept, next), err
 }
 
-// collectStashed reads rows of find_stash.sql or read_stash.sql, which have events of the associations as. A row has the hash of a long value,
-// and its event gets the value itself.
-func collectStashed(rows pgx.Rows, as []Association) ([]Stashed, error) {
+// positioned is an event with its place in the order in which events were stashed.
+type positioned struct {
+	Stashed
+	position int64
+}
+
+// inOrder returns the events of both lists in the order in which they were stashed.
+func inOrder(kept, next []positioned) []Stashed {
+	all := slices.Concat(kept, next)
+	slices.SortFunc(all, func(a, b positioned) int { return cmp.Compare(a.position, b.position) })
+	events := make([]Stashed, len(all))
+	for i, e := range all {
+		events[i] = e.Stashed
+	}
+	return events
+}
+
+// collectStashed reads rows of find_kept.sql or find_stash.sql. A row has the hash of a long value. If as has its association, the event gets the
+// value itself.
+func collectStashed(rows pgx.Rows, as []Association) ([]positioned, error) {
 	given := make(map[Association]Association, len(as))
 	for _, a := range as {
 		given[Association{a.Saga, a.Variable, pgtext.Indexable(a.Value)}] = a
 	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (s Stashed, err error) {
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (e positioned, err error) {
 		var id string
 		var shared bool
-		s, err = scanStashed(row, &id, &shared)
-		s.Association, s.For, s.Shared = given[s.Association], id, shared
-		return s, err
+		e.Stashed, err = scanStashed(row, &id, &shared, &e.position)
+		if a, is := given[e.Association]; is {
+			e.Association = a
+		}
+		e.For, e.Shared = id, shared
+		return e, err
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/troupe-go/troupe/internal/pg"
 	"github.com/troupe-go/troupe/saga"
 )
 
@@ -55,10 +56,19 @@ func (previewStore) LeftBy(context.Context, string) ([]Association, error) { ret
 func (s previewStore) FindStashed(ctx context.Context, id string, as, _ []Association) ([]Stashed, error) {
 	columns := columnsOf(as)
 	args := columns.args()
-	args["group"], args["id"] = s.group, id
-	rows, err := s.pool.Query(ctx, readStash, args)
-	if err != nil {
-		return nil, err
+	args["group"] = s.group
+	var found [2][]positioned
+	for i, q := range []struct {
+		sql  string
+		args pg.Args
+	}{{findKept, pg.Args{"id": id}}, {readStash, args}} {
+		rows, err := s.pool.Query(ctx, q.sql, q.args)
+		if err == nil {
+			found[i], err = collectStashed(rows, as)
+		}
+		if err != nil {
+			return nil, err
+		}
 	}
-	return collectStashed(rows, as)
+	return inOrder(found[0], found[1]), nil
 }

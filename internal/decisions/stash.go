@@ -60,10 +60,22 @@ func (p *pass) noRoom(ctx context.Context, e Stashed) (why string, err error) {
 	return why, err
 }
 
-// A want is a type of event that a step of a saga awaits now, by an association. For an event that cancels the saga, step is empty.
+// A want is a type of event that a step of a saga awaits now, by an association. For an event that cancels the saga, step is empty. field is the
+// event's field for the variable, or empty if the event finds the saga by its key.
 type want struct {
 	Association
-	step, hop, event string
+	step, hop, event, field string
+}
+
+// finds reports whether e is of the type of w and has its value.
+func (w want) finds(e saga.Event) bool {
+	if w.hop != e.Hop || w.event != e.Type {
+		return false
+	}
+	if w.Variable == "" {
+		return e.Key != nil && *e.Key == w.Value
+	}
+	return expr.Text(e.Fields[w.field]) == w.Value
 }
 
 // wantsOf returns what l awaits now.
@@ -75,7 +87,11 @@ func wantsOf(l *loaded) (all []want) {
 	for _, step := range sortedKeys(awaited) {
 		for _, a := range awaited[step] {
 			if by := associationBy(l, a); by.Value != "" {
-				all = append(all, want{by, step, a.Hop, a.Event})
+				w := want{Association: by, step: step, hop: a.Hop, event: a.Event}
+				if a.By != nil {
+					w.field = a.By.Field
+				}
+				all = append(all, w)
 			}
 		}
 	}
@@ -138,12 +154,13 @@ func (p *pass) unstash(ctx context.Context, message int, id string) error {
 	return p.leave(ctx, id)
 }
 
-// useStashed applies events to a saga, as long as it wants them.
+// useStashed applies events to a saga, as long as it wants them. An event that was kept for the saga may find it by another association now, since
+// the saga was moved to another definition.
 func (p *pass) useStashed(ctx context.Context, message int, id string, events []Stashed, wants []want) error {
 	l := p.sagas[id]
 	for _, e := range events {
 		wanted := slices.ContainsFunc(wants, func(w want) bool {
-			return w.hop == e.Event.Hop && w.event == e.Event.Type && w.Association == e.Association && slices.Contains(wantsOf(l), w)
+			return w.finds(e.Event) && (e.For == id || w.Association == e.Association) && slices.Contains(wantsOf(l), w)
 		})
 		// A saga that has ignored the event in this pass may await it now, since a variable was set after that.
 		done := p.decisionOn(id, e.Event)

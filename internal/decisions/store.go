@@ -54,8 +54,8 @@ type Store interface {
 	// StashBytes returns the approximate size, as JSON, of the unexpired events of an association that saga id may use. An empty id stands
 	// for the next saga.
 	StashBytes(ctx context.Context, a Association, id string) (int64, error)
-	// FindStashed returns the unexpired events of the associations as that saga id may use, in the order in which they were stashed: the
-	// events for saga id, and the ones for the next saga. The associations in fresh, which are among as, are new for the saga. An event for
+	// FindStashed returns the unexpired events that saga id may use, in the order in which they were stashed: all events for saga id, and the
+	// events for the next saga of the associations as. The associations in fresh, which are among as, are new for the saga. An event for
 	// the next saga does not expire while a saga has its association.
 	FindStashed(ctx context.Context, id string, as, fresh []Association) ([]Stashed, error)
 	// DropStashed deletes e, which saga id has used: each copy that is for saga id, or for the next saga of an association in as.
