@@ -237,16 +237,21 @@ func (m *Memory) isExpired(e Stashed) bool {
 }
 
 // StashBytes sums the sizes of the events.
-func (m *Memory) StashBytes(_ context.Context, a Association, id string) (bytes int64, err error) {
+func (m *Memory) StashBytes(_ context.Context, a Association, ids []string) (map[string]int64, error) {
+	bytes := make(map[string]int64)
 	for _, e := range m.stash {
-		if e.Association != a || e.For != "" && e.For != id || m.isExpired(e) {
+		if e.Association != a || m.isExpired(e) {
 			continue
 		}
 		text, err := json.Marshal(e.Event)
 		if err != nil {
-			return 0, err
+			return nil, err
 		}
-		bytes += int64(len(text))
+		for _, id := range ids {
+			if e.For == "" || e.For == id {
+				bytes[id] += int64(len(text))
+			}
+		}
 	}
 	return bytes, nil
 }

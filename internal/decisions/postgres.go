@@ -48,6 +48,8 @@ var (
 	findKept string
 	//go:embed sql/find_stash.sql
 	findStash string
+	//go:embed sql/delete_kept.sql
+	deleteKept string
 	//go:embed sql/delete_stash.sql
 	deleteStash string
 	//go:embed sql/drop_stash.sql
@@ -324,9 +326,16 @@ func (p *Postgres) readExpired(rows pgx.Rows) error {
 }
 
 // StashBytes sums the sizes of the events as Stash has stored them.
-func (p *Postgres) StashBytes(ctx context.Context, a Association, id string) (bytes int64, err error) {
-	args := p.stashArgs([]Association{a}, id)
-	err = p.tx.QueryRow(ctx, measureStash, args).Scan(&bytes)
+func (p *Postgres) StashBytes(ctx context.Context, a Association, ids []string) (map[string]int64, error) {
+	args := pg.Args{"saga": a.Saga, "variable": a.Variable, "value": pgtext.Indexable(a.Value), "group": p.group, "ids": ids}
+	rows, err := p.tx.Query(ctx, measureStash, args)
+	if err != nil {
+		return nil, err
+	}
+	bytes := make(map[string]int64, len(ids))
+	var id string
+	var n int64
+	_, err = pgx.ForEachRow(rows, []any{&id, &n}, func() error { bytes[id] = n; return nil })
 	return bytes, err
 }
 
@@ -407,10 +416,13 @@ func scanStashed(row pgx.CollectableRow, more ...any) (s Stashed, err error) {
 
 // DropStashed deletes rows of troupe.saga_stash.
 func (p *Postgres) DropStashed(ctx context.Context, id string, as []Association, e saga.Event) error {
-	args := p.stashArgs(as, id)
-	args["message"] = pgtext.Indexable(messageOf(e))
-	_, err := p.tx.Exec(ctx, deleteStash, args)
-	return err
+	message := pgtext.Indexable(messageOf(e))
+	batch := &pgx.Batch{}
+	batch.Queue(deleteKept, pg.Args{"id": id, "message": message})
+	for _, a := range as {
+		batch.Queue(deleteStash, pg.Args{"saga": a.Saga, "variable": a.Variable, "value": pgtext.Indexable(a.Value), "message": message})
+	}
+	return p.tx.SendBatch(ctx, batch).Close()
 }
 
 // LeftBy reads the stored values: a long one is its hash, by which Associated and Guard find the same sagas.

@@ -237,13 +237,18 @@ func (p *pass) give(ctx context.Context, t target, ids []string) error {
 			return err
 		}
 	}
+	if len(early) == 0 {
+		return nil
+	}
+	full, err := p.stashFor(ctx, t, early, takers > 1)
+	if err != nil {
+		return err
+	}
 	for _, id := range early {
-		why, err := p.stashFor(ctx, t, id, takers > 1)
-		if err == nil && why != "" {
-			err = p.refusedBy(t, id, len(ids) == 1, why)
-		}
-		if err != nil {
-			return err
+		if why := full[id]; why != "" {
+			if err := p.refusedBy(t, id, len(ids) == 1, why); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

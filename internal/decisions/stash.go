@@ -17,7 +17,8 @@ import (
 
 // stash stashes the event of t for the next saga of its association, which is guarded.
 func (p *pass) stash(ctx context.Context, t target) error {
-	why, err := p.stashFor(ctx, t, "", false)
+	full, err := p.stashFor(ctx, t, []string{""}, false)
+	why := full[""]
 	if err != nil || why == "" {
 		return err
 	}
@@ -28,37 +29,43 @@ func (p *pass) stash(ctx context.Context, t target) error {
 	return nil
 }
 
-// stashFor stashes the event of t for saga id, or for the next saga if id is empty. It returns the reason if there is no room.
-func (p *pass) stashFor(ctx context.Context, t target, id string, shared bool) (why string, err error) {
+// stashFor stashes the event of t for each saga of ids. An empty id stands for the next saga. It returns the reason for each id for which there is
+// no room: the first event is always stashed.
+func (p *pass) stashFor(ctx context.Context, t target, ids []string, shared bool) (full map[string]string, err error) {
 	now, err := p.clock(ctx)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	kept := Stashed{Association: t.by, Event: t.event, For: id, Shared: shared, Expires: now.Add(t.stash)}
-	if why, err := p.noRoom(ctx, kept); why != "" || err != nil {
-		return why, err
+	bytes, err := p.store.StashBytes(ctx, t.by, ids)
+	if err != nil {
+		return nil, err
 	}
-	p.stashed = append(p.stashed, kept)
-	return "", p.store.Stash(ctx, []Stashed{kept})
+	text, err := json.Marshal(t.event)
+	if err != nil {
+		return nil, err
+	}
+	full = make(map[string]string)
+	kept := make([]Stashed, 0, len(ids))
+	for _, id := range ids {
+		if n := bytes[id]; n > 0 && n+int64(len(text)) > mostStashed {
+			full[id] = fmt.Sprintf("%s of %s waits for a saga or a step that has not begun, like other events with %d bytes: at most %d bytes are kept",
+				t.event.Type, t.event.Hop, n, mostStashed)
+			continue
+		}
+		kept = append(kept, Stashed{Association: t.by, Event: t.event, For: id, Shared: shared, Expires: now.Add(t.stash)})
+	}
+	p.stashed = append(p.stashed, kept...)
+	for part := range slices.Chunk(kept, 1+mostStashed/len(text)) { // each statement has a limit of bytes
+		if err := p.store.Stash(ctx, part); err != nil {
+			return nil, err
+		}
+	}
+	return full, nil
 }
 
 // mostStashed limits the bytes of the events of one association that are stashed for one saga: a decision of the saga reads all of them into
 // memory.
 const mostStashed = 8 << 20
-
-// noRoom returns the reason why an event cannot be stashed, or an empty text if it can. The first event is always stashed.
-func (p *pass) noRoom(ctx context.Context, e Stashed) (why string, err error) {
-	bytes, err := p.store.StashBytes(ctx, e.Association, e.For)
-	if err != nil || bytes == 0 {
-		return "", err
-	}
-	text, err := json.Marshal(e.Event)
-	if err == nil && bytes+int64(len(text)) > mostStashed {
-		why = fmt.Sprintf("%s of %s waits for a saga or a step that has not begun, like other events with %d bytes: at most %d bytes are kept",
-			e.Event.Type, e.Event.Hop, bytes, mostStashed)
-	}
-	return why, err
-}
 
 // A want is a type of event that a step of a saga awaits now, by an association. For an event that cancels the saga, step is empty. field is the
 // event's field for the variable, or empty if the event finds the saga by its key.

@@ -1,6 +1,7 @@
 package decisions
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -59,4 +60,38 @@ func TestEventsThatComeBeforeTheirSagaHaveALimitOfBytes(t *testing.T) {
 	require.NoError(t, paid(100, "o-2"), "another saga's")
 	require.NoError(t, m.Advance(2*time.Hour))
 	require.NoError(t, paid(101, "o-1"), "the others are expired")
+}
+
+// counted is a Store that counts the calls by which events are stashed.
+type counted struct {
+	Store
+	measured, stashed int
+}
+
+func (c *counted) StashBytes(ctx context.Context, a Association, ids []string) (map[string]int64, error) {
+	c.measured++
+	return c.Store.StashBytes(ctx, a, ids)
+}
+
+func (c *counted) Stash(ctx context.Context, events []Stashed) error {
+	c.stashed++
+	return c.Store.Stash(ctx, events)
+}
+
+// TestAnEventThatManySagasKeepIsStashedAtOnce: with statements for each saga, an event of 10,000 sagas of one value would take longer than a
+// handler may take.
+func TestAnEventThatManySagasKeepIsStashedAtOnce(t *testing.T) {
+	m, start, _, reserve := visit(t, "")
+	const sagas = 100
+	for n := range sagas {
+		start(fmt.Sprint("v-", n))
+	}
+	c := &counted{Store: m}
+	arrived := Message{ID: "m-1", Hop: "door", Type: "Arrived", Key: "x", Fields: map[string]any{"guest": "g-1"}}
+	require.NoError(t, m.definitions.begin(c).messages(t.Context(), []Message{arrived}))
+	require.Equal(t, counted{m, 1, 1}, *c)
+	for n := range sagas {
+		reserve(fmt.Sprint("v-", n))
+		require.Equal(t, saga.Completed, m.Sagas()[0].Status)
+	}
 }

@@ -51,9 +51,9 @@ type Store interface {
 	// Stash stores events that came before their saga, or before the step that awaits them. An event that is stored already, by its hop, its
 	// type and its message's id, is left unchanged.
 	Stash(ctx context.Context, events []Stashed) error
-	// StashBytes returns the approximate size, as JSON, of the unexpired events of an association that saga id may use. An empty id stands
-	// for the next saga.
-	StashBytes(ctx context.Context, a Association, id string) (int64, error)
+	// StashBytes returns, for each saga of ids, the approximate size, as JSON, of the unexpired events of an association that the saga may use.
+	// An empty id stands for the next saga.
+	StashBytes(ctx context.Context, a Association, ids []string) (map[string]int64, error)
 	// FindStashed returns the unexpired events that saga id may use, in the order in which they were stashed: all events for saga id, and the
 	// events for the next saga of the associations as. The associations in fresh, which are among as, are new for the saga. An event for
 	// the next saga does not expire while a saga has its association.

@@ -1,4 +1,4 @@
--- Keeps the events of a key for its saga, so that they do not expire. update_sagas.sql explains the limit.
+-- Keeps the events of a key for its saga, so that they do not expire. find_stash.sql explains the subquery of saga_id, update_sagas.sql the limit.
 UPDATE troupe.saga_stash AS s
 SET saga_id = @id, expires_at = NULL
 FROM (
@@ -9,4 +9,4 @@ WHERE s.saga = w.saga
   AND s.variable = w.variable
   AND s.value = w.value
   AND s.variable = ''
-  AND s.saga_id = ''
+  AND s.saga_id = (SELECT '')

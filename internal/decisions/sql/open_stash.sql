@@ -1,15 +1,18 @@
 -- Makes the events that were kept for a saga events for the next saga of their value, for a time. An event that is there already is deleted.
 WITH doubled AS (
-  DELETE FROM troupe.saga_stash AS s
-  USING troupe.saga_stash AS o
-  WHERE s.saga_id = @id
-    AND s.saga_id <> ''
-    AND o.saga_id = ''
-    AND o.saga = s.saga
-    AND o.variable = s.variable
-    AND o.value = s.value
-    AND o.message_id = s.message_id
-  RETURNING s.position
+  SELECT k.position
+  FROM (
+    SELECT position, saga, variable, value, '' AS saga_id, message_id
+    FROM troupe.saga_stash
+    WHERE saga_id = @id
+      AND saga_id <> '' -- as the index
+    OFFSET 0) AS k
+  JOIN troupe.saga_stash AS o USING (saga, variable, value, saga_id, message_id)
+), deleted AS (
+  DELETE FROM troupe.saga_stash
+  WHERE saga_id = @id
+    AND saga_id <> ''
+    AND position = ANY (ARRAY(SELECT position FROM doubled))
 )
 UPDATE troupe.saga_stash
 SET saga_id = '', expires_at = clock_timestamp() + make_interval(secs => @seconds::float8)

@@ -303,9 +303,10 @@ func stashedBytes(t *testing.T, s *stage) {
 		s.do(func(st decisions.Store) error {
 			now, err := st.Now(ctx)
 			require.NoError(t, err)
-			size, err := st.StashBytes(ctx, guest("a"), "")
+			bytes, err := st.StashBytes(ctx, guest("a"), []string{"", "visit/v-1"})
 			require.NoError(t, err)
-			sizes = append(sizes, size)
+			require.Equal(t, bytes[""], bytes["visit/v-1"])
+			sizes = append(sizes, bytes[""])
 			if after == 0 {
 				return nil
 			}
