@@ -54,6 +54,6 @@ func (p *pass) move(ctx context.Context, id string, to *saga.Definition, e saga.
 	l.entries = append(l.entries, Entry{
 		Version: s.Version, At: p.now, Event: e, Moments: []saga.Moment{{What: moments.SagaMigrated, Why: "to " + to.String()}},
 	})
-	l.d, l.state, l.searched = to, s, nil
+	l.d, l.state, l.searched, l.moved = to, s, nil, true
 	return p.unstash(ctx, -1, id)
 }

@@ -81,6 +81,8 @@ type loaded struct {
 	searched []want        // what the saga awaited when it was loaded, and what unstash has searched the stash for since
 	known    []Association // the associations that the saga had when it was loaded, and the ones for which unstash has run since
 	fresh    []Association // the associations in known that Save inserts
+	moved    bool          // to another definition, and leaveFormer has not run since
+	former   []Association // the associations by which events do not find the saga any more
 	unlock   bool          // the saga has ended: leave releases its lock
 	left     bool          // leave has run, or the saga had ended before
 }
@@ -347,7 +349,7 @@ func (p *pass) end(ctx context.Context) (wake []Change, err error) {
 		case ok && (at.IsZero() || next.At.Before(at) || !at.After(p.now)): // a wake whose time has passed may have become a dead letter
 			at = next.At
 		}
-		c := Change{Was: l.was, State: l.state, Entries: l.entries, WakeAt: at, Associations: l.fresh}
+		c := Change{Was: l.was, State: l.state, Entries: l.entries, WakeAt: at, Associations: l.fresh, Former: l.former}
 		if l.d != nil && !at.Equal(l.wakeAt) || p.wake[id] {
 			wake = append(wake, c)
 		}

@@ -110,11 +110,10 @@ func TestAnEventOfAnEarlierValueOfAVariableIsForTheNextSaga(t *testing.T) {
 	require.NoError(t, err)
 	start("v-2")
 	reserve("v-2")
+	require.Equal(t, saga.Completed, m.Sagas()[1].Status)
 	reserve("v-1")
 	require.Equal(t, []saga.Phase{saga.Done, saga.Intent}, phases(m.Sagas()[0]))
-	_, err = m.Act("visit/v-1", saga.Event{Kind: saga.ActAbandon, Actor: "ann", Reason: "a wrong guest"})
-	require.NoError(t, err)
-	require.Equal(t, saga.Completed, m.Sagas()[1].Status)
+	require.Empty(t, m.associated[Association{"visit", "guest", "g-1"}])
 }
 
 // TestAnEventThatAMovedSagaDoesNotAwaitAnyMoreIsForTheNextOne: the saga is moved to a version without the step for which it has kept the event. Another
@@ -188,8 +187,8 @@ func TestAnEventThatASagaLeavesIsNotForOneThatIgnoresIt(t *testing.T) {
 	require.Equal(t, []saga.Phase{saga.Done, saga.Done, saga.Intent}, phases(m.Sagas()[2]))
 }
 
-// TestAMovedSagaLeavesAnEventWhenItEnds: the definition to which the saga is moved awaits another event of the guest.
-func TestAMovedSagaLeavesAnEventWhenItEnds(t *testing.T) {
+// TestAMovedSagaLeavesAnEventThatItDoesNotAwaitAnyMore: the definition to which the saga is moved awaits another event of the guest.
+func TestAMovedSagaLeavesAnEventThatItDoesNotAwaitAnyMore(t *testing.T) {
 	d, err := saga.Parse([]byte(stays))
 	require.NoError(t, err)
 	m, start, arrive, reserve := visitOf(t, d)
@@ -206,9 +205,6 @@ func TestAMovedSagaLeavesAnEventWhenItEnds(t *testing.T) {
 	}))
 	start("v-2")
 	reserve("v-2")
-	require.Equal(t, []saga.Phase{saga.Done, saga.Intent, saga.StepWaiting}, phases(m.Sagas()[1]))
-	_, err = m.Act("visit/v-1", saga.Event{Kind: saga.ActAbandon, Actor: "ann", Reason: "wrong guest"})
-	require.NoError(t, err)
 	require.Equal(t, []saga.Phase{saga.Done, saga.Done, saga.Intent}, phases(m.Sagas()[1]))
 }
 
@@ -341,4 +337,41 @@ func TestAMovedSagaTakesAnEventThatItNowFindsByAnotherValue(t *testing.T) {
 	}))
 	reserve("v-1")
 	require.Equal(t, saga.Completed, m.Sagas()[0].Status)
+}
+
+// TestAnEventThatChangesItsVariableIsUsedOnce: the event has come before the saga, by the value that it changes.
+func TestAnEventThatChangesItsVariableIsUsedOnce(t *testing.T) {
+	d, err := saga.Parse([]byte(`{"saga":"parcel","version":1,"key":"id","data":{"id":"string","number":"string"},"steps":[
+ {"name":"forwarded","success":[{"event":"Forwarded","hop":"post","by":{"variable":"number","field":"number"},"set":{"number":"event.next"}}],"timeout":"24h"},
+ {"name":"delivered","needs":["forwarded"],"success":[{"event":"Delivered","hop":"post","by":{"variable":"number","field":"number"}}],"timeout":"24h"}]}`))
+	require.NoError(t, err)
+	m, err := NewMemory(time.Unix(1000, 0), d)
+	require.NoError(t, err)
+	require.NoError(t, m.Take(Message{ID: "m-1", Hop: "post", Type: "Forwarded", Key: "x", Fields: map[string]any{"number": "p-1", "next": "p-2"}}))
+	for _, id := range []string{"a", "b"} {
+		_, err = m.Start("parcel", map[string]any{"id": id, "number": "p-1"})
+		require.NoError(t, err)
+	}
+	require.Equal(t, []saga.Phase{saga.Done, saga.Intent}, phases(m.Sagas()[0]))
+	require.Equal(t, []saga.Phase{saga.Intent, saga.StepWaiting}, phases(m.Sagas()[1]))
+	require.Empty(t, m.stash)
+}
+
+// TestAnEventThatASagaLeavesIsUsedBeforeALaterOne: the end of the first saga and the later event come in one batch.
+func TestAnEventThatASagaLeavesIsUsedBeforeALaterOne(t *testing.T) {
+	m, start, arrive, reserve := visit(t, "")
+	start("v-1")
+	arrive("m-1")
+	arrive("m-2")
+	start("v-2")
+	reserve("v-2")
+	require.NoError(t, m.pass(func(p *pass) error {
+		return p.messages(context.Background(), []Message{
+			{ID: "r-1", Hop: "rooms", Type: "Reserved", Key: "v-1", Outcome: "success", SagaID: "visit/v-1", SagaStep: "room"},
+			{ID: "m-3", Hop: "door", Type: "Arrived", Key: "x", Fields: map[string]any{"guest": "g-1"}},
+		})
+	}))
+	require.Equal(t, saga.Completed, m.Sagas()[1].Status)
+	require.Equal(t, "m-2", m.Sagas()[1].Steps[1].Message)
+	require.Equal(t, []string{"m-3"}, kept(m, ""), "it is for the next saga")
 }

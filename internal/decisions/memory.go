@@ -190,6 +190,9 @@ func (m *Memory) Save(_ context.Context, changes []Change) error {
 		}
 		m.records[id] = Record{ID: id, Definition: c.State.Definition, State: state, WakeAt: c.WakeAt}
 		m.logs[id] = append(slices.Clip(m.logs[id]), c.Entries...)
+		for _, a := range c.Former {
+			m.associated[a] = slices.DeleteFunc(slices.Clone(m.associated[a]), func(other string) bool { return other == id })
+		}
 		for _, a := range c.Associations {
 			if !slices.Contains(m.associated[a], id) {
 				m.associated[a] = append(slices.Clip(m.associated[a]), id)
@@ -205,14 +208,15 @@ func (m *Memory) Save(_ context.Context, changes []Change) error {
 }
 
 // Associated returns the ids of sagas by association.
-func (m *Memory) Associated(_ context.Context, as []Association) (map[Association][]string, error) {
-	found := make(map[Association][]string)
+func (m *Memory) Associated(_ context.Context, as []Association) (found map[Association][]string, stashed map[Association]bool, _ error) {
+	found, stashed = make(map[Association][]string), make(map[Association]bool)
 	for _, a := range as {
 		if ids := m.associated[a]; len(ids) > 0 {
 			found[a] = slices.Clone(ids)
 		}
+		stashed[a] = slices.ContainsFunc(m.stash, func(e Stashed) bool { return e.Association == a && e.For == "" })
 	}
-	return found, nil
+	return found, stashed, nil
 }
 
 // Guard does nothing: a Memory has one user.
@@ -237,18 +241,18 @@ func (m *Memory) isExpired(e Stashed) bool {
 }
 
 // StashBytes sums the sizes of the events.
-func (m *Memory) StashBytes(_ context.Context, a Association, ids []string) (map[string]int64, error) {
+func (m *Memory) StashBytes(_ context.Context, a Association, ids []string, e saga.Event) (map[string]int64, error) {
 	bytes := make(map[string]int64)
-	for _, e := range m.stash {
-		if e.Association != a || m.isExpired(e) {
+	for _, o := range m.stash {
+		if o.Association != a || o.message() == messageOf(e) || m.isExpired(o) {
 			continue
 		}
-		text, err := json.Marshal(e.Event)
+		text, err := json.Marshal(o.Event)
 		if err != nil {
 			return nil, err
 		}
 		for _, id := range ids {
-			if e.For == "" || e.For == id {
+			if o.For == "" || o.For == id {
 				bytes[id] += int64(len(text))
 			}
 		}
@@ -290,13 +294,21 @@ func (m *Memory) LeftBy(_ context.Context, id string) (left []Association, _ err
 }
 
 // Leave changes the events in place: they keep their order.
-func (m *Memory) Leave(_ context.Context, id string, after time.Duration) error {
-	m.stash = slices.Clone(m.stash)
-	for i, e := range m.stash {
-		if e.For == id {
-			m.stash[i].For, m.stash[i].Expires = "", m.now.Add(after)
+func (m *Memory) Leave(_ context.Context, id string, messages []saga.Event, after time.Duration) error {
+	left := make([]Stashed, 0, len(m.stash))
+	for _, e := range m.stash {
+		is := messages == nil || slices.ContainsFunc(messages, func(o saga.Event) bool { return messageOf(o) == e.message() })
+		if e.For == id && !e.Shared && is {
+			e.For, e.Expires = "", m.now.Add(after)
+			if slices.ContainsFunc(m.stash, func(o Stashed) bool {
+				return o.For == "" && o.Association == e.Association && o.message() == e.message()
+			}) {
+				continue
+			}
 		}
+		left = append(left, e)
 	}
+	m.stash = left
 	return nil
 }
 

@@ -32,6 +32,8 @@ var (
 	insertAssociations string
 	//go:embed sql/delete_associations.sql
 	deleteAssociations string
+	//go:embed sql/delete_former.sql
+	deleteFormer string
 	//go:embed sql/find_associated.sql
 	findAssociated string
 	//go:embed sql/guard.sql
@@ -133,7 +135,7 @@ func record(row pgx.CollectableRow) (r Record, err error) {
 func (p *Postgres) Save(ctx context.Context, changes []Change) error {
 	var fresh, changed sagaColumns
 	var events eventColumns
-	var found associationColumns
+	var found, former associationColumns
 	var ended []string
 	events.grow(len(changes))
 	for _, c := range changes {
@@ -158,6 +160,10 @@ func (p *Postgres) Save(ctx context.Context, changes []Change) error {
 			found.add(a)
 			found.ids = append(found.ids, c.State.ID())
 		}
+		for _, a := range c.Former {
+			former.add(a)
+			former.ids = append(former.ids, c.State.ID())
+		}
 	}
 	batch := &pgx.Batch{}
 	if len(fresh.ids) > 0 {
@@ -175,6 +181,11 @@ func (p *Postgres) Save(ctx context.Context, changes []Change) error {
 	}
 	if len(events.ids) > 0 {
 		batch.Queue(insertEvents, events.args())
+	}
+	if len(former.ids) > 0 {
+		args := former.args()
+		args["ids"] = former.ids
+		batch.Queue(deleteFormer, args)
 	}
 	if len(found.ids) > 0 {
 		args := found.args()
@@ -222,12 +233,12 @@ func conflict(err error) error {
 	return err
 }
 
-// Associated reads troupe.saga_associations. Save deletes the associations of a saga that ends.
-func (p *Postgres) Associated(ctx context.Context, as []Association) (map[Association][]string, error) {
+// Associated reads troupe.saga_associations and troupe.saga_stash. Save deletes the associations of a saga that ends.
+func (p *Postgres) Associated(ctx context.Context, as []Association) (found map[Association][]string, stashed map[Association]bool, err error) {
 	columns := columnsOf(as)
 	rows, err := p.tx.Query(ctx, findAssociated, columns.args())
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	stored := make(map[Association][]string)
 	var a Association
@@ -236,13 +247,17 @@ func (p *Postgres) Associated(ctx context.Context, as []Association) (map[Associ
 		stored[a] = append(stored[a], id)
 		return nil
 	})
-	found := make(map[Association][]string, len(stored))
+	found, stashed = make(map[Association][]string, len(stored)), make(map[Association]bool)
 	for _, a := range as {
-		if ids := stored[Association{a.Saga, a.Variable, pgtext.Indexable(a.Value)}]; ids != nil {
+		ids := stored[Association{a.Saga, a.Variable, pgtext.Indexable(a.Value)}]
+		if len(ids) > 0 && ids[0] == "" { // the row that stands for stashed events
+			stashed[a], ids = true, ids[1:]
+		}
+		if len(ids) > 0 {
 			found[a] = ids
 		}
 	}
-	return found, err
+	return found, stashed, err
 }
 
 // Guard takes an advisory lock for each association: for a variable on the value as it is stored, for a key on the key itself.
@@ -306,7 +321,7 @@ func (p *Postgres) Stash(ctx context.Context, events []Stashed) error {
 			return err
 		}
 		messages, texts = append(messages, pgtext.Indexable(e.message())), append(texts, string(text))
-		c.ids, shared, expires = append(c.ids, e.For), append(shared, e.Shared), append(expires, e.Expires)
+		c.ids, shared, expires = append(c.ids, storedID(e.For)), append(shared, e.Shared), append(expires, e.Expires)
 	}
 	args := c.args()
 	args["ids"], args["shared"], args["messages"], args["events"], args["expires"] = c.ids, shared, messages, texts, expires
@@ -326,8 +341,14 @@ func (p *Postgres) readExpired(rows pgx.Rows) error {
 }
 
 // StashBytes sums the sizes of the events as Stash has stored them.
-func (p *Postgres) StashBytes(ctx context.Context, a Association, ids []string) (map[string]int64, error) {
-	args := pg.Args{"saga": a.Saga, "variable": a.Variable, "value": pgtext.Indexable(a.Value), "group": p.group, "ids": ids}
+func (p *Postgres) StashBytes(ctx context.Context, a Association, ids []string, e saga.Event) (map[string]int64, error) {
+	byStored := make(map[string]string, len(ids))
+	stored := make([]string, len(ids))
+	for i, id := range ids {
+		stored[i] = storedID(id)
+		byStored[stored[i]] = id
+	}
+	args := pg.Args{"saga": a.Saga, "variable": a.Variable, "value": pgtext.Indexable(a.Value), "group": p.group, "ids": stored, "message": pgtext.Indexable(messageOf(e))}
 	rows, err := p.tx.Query(ctx, measureStash, args)
 	if err != nil {
 		return nil, err
@@ -335,14 +356,22 @@ func (p *Postgres) StashBytes(ctx context.Context, a Association, ids []string) 
 	bytes := make(map[string]int64, len(ids))
 	var id string
 	var n int64
-	_, err = pgx.ForEachRow(rows, []any{&id, &n}, func() error { bytes[id] = n; return nil })
+	_, err = pgx.ForEachRow(rows, []any{&id, &n}, func() error { bytes[byStored[id]] = n; return nil })
 	return bytes, err
+}
+
+// storedID returns the text by which troupe.saga_stash refers to saga id: a long id does not fit into an index beside a value.
+func storedID(id string) string {
+	if id == "" {
+		return ""
+	}
+	return pgtext.Indexable(id)
 }
 
 func (p *Postgres) stashArgs(as []Association, id string) pg.Args {
 	columns := columnsOf(as)
 	args := columns.args()
-	args["group"], args["id"] = p.group, id
+	args["group"], args["id"] = p.group, storedID(id)
 	return args
 }
 
@@ -356,8 +385,11 @@ func (p *Postgres) FindStashed(ctx context.Context, id string, as, fresh []Assoc
 		batch.Queue(keepStash, p.stashArgs(fresh, id))
 	}
 	var kept, next []positioned
-	batch.Queue(findKept, pg.Args{"id": id}).Query(func(rows pgx.Rows) (err error) {
+	batch.Queue(findKept, pg.Args{"id": storedID(id)}).Query(func(rows pgx.Rows) (err error) {
 		kept, err = collectStashed(rows, as)
+		for i := range kept {
+			kept[i].For = id
+		}
 		return err
 	})
 	batch.Queue(findStash, p.stashArgs(as, id)).Query(func(rows pgx.Rows) (err error) {
@@ -418,7 +450,7 @@ func scanStashed(row pgx.CollectableRow, more ...any) (s Stashed, err error) {
 func (p *Postgres) DropStashed(ctx context.Context, id string, as []Association, e saga.Event) error {
 	message := pgtext.Indexable(messageOf(e))
 	batch := &pgx.Batch{}
-	batch.Queue(deleteKept, pg.Args{"id": id, "message": message})
+	batch.Queue(deleteKept, pg.Args{"id": storedID(id), "message": message})
 	for _, a := range as {
 		batch.Queue(deleteStash, pg.Args{"saga": a.Saga, "variable": a.Variable, "value": pgtext.Indexable(a.Value), "message": message})
 	}
@@ -430,8 +462,8 @@ func (p *Postgres) LeftBy(ctx context.Context, id string) (left []Association, e
 	const others = "SELECT DISTINCT saga, variable, value FROM troupe.saga_stash WHERE saga_id = @id AND saga_id <> '' ORDER BY saga, variable, value"
 	batch := &pgx.Batch{}
 	queueIsolation(batch)
-	batch.Queue(dropStash, pg.Args{"id": id})
-	batch.Queue(others, pg.Args{"id": id}).Query(func(rows pgx.Rows) (err error) {
+	batch.Queue(dropStash, pg.Args{"id": storedID(id)})
+	batch.Queue(others, pg.Args{"id": storedID(id)}).Query(func(rows pgx.Rows) (err error) {
 		left, err = pgx.CollectRows(rows, pgx.RowToStructByPos[Association])
 		return err
 	})
@@ -440,8 +472,12 @@ func (p *Postgres) LeftBy(ctx context.Context, id string) (left []Association, e
 }
 
 // Leave updates rows of troupe.saga_stash.
-func (p *Postgres) Leave(ctx context.Context, id string, after time.Duration) error {
-	_, err := p.tx.Exec(ctx, openStash, pg.Args{"id": id, "seconds": after.Seconds()})
+func (p *Postgres) Leave(ctx context.Context, id string, messages []saga.Event, after time.Duration) error {
+	var ids []string // nil: all
+	for _, e := range messages {
+		ids = append(ids, pgtext.Indexable(messageOf(e)))
+	}
+	_, err := p.tx.Exec(ctx, openStash, pg.Args{"id": storedID(id), "messages": ids, "seconds": after.Seconds()})
 	return err
 }
 

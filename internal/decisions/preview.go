@@ -43,9 +43,11 @@ type previewStore struct {
 
 func (previewStore) Guard(context.Context, []Association) error { return nil }
 
-func (previewStore) Associated(context.Context, []Association) (map[Association][]string, error) {
-	return nil, nil
+func (previewStore) Associated(context.Context, []Association) (map[Association][]string, map[Association]bool, error) {
+	return nil, nil, nil
 }
+
+func (previewStore) Leave(context.Context, string, []saga.Event, time.Duration) error { return nil }
 
 func (previewStore) Unlock(context.Context, string) ([]string, error) { return nil, nil }
 

@@ -43,6 +43,8 @@ type RetryEvent struct {
 	// Variable and Value are the association by which an awaited event finds its sagas, as in Association. They are empty for another event.
 	Variable string `json:"variable,omitempty"`
 	Value    string `json:"value,omitempty"`
+	// Shared reports that another saga has used the awaited event, or has it too.
+	Shared bool `json:"shared,omitempty"`
 	// Event is the saga.Event as the log stores it.
 	Event json.RawMessage `json:"event"`
 	// Tries counts how often an answer was decided on before its saga existed, or before the saga had sent the command that it answers. It is 0
@@ -144,7 +146,7 @@ func (w *Work) scheduleRetries(ctx context.Context, ds extension.Deadlines, take
 				name, after = lastRetryName, 0
 			}
 		}
-		body := RetryEvent{Saga: of, Variable: t.by.Variable, Value: t.by.Value, Event: event, Tries: t.tries}
+		body := RetryEvent{Saga: of, Variable: t.by.Variable, Value: t.by.Value, Shared: t.shared, Event: event, Tries: t.tries}
 		if err := ds.Schedule(ctx, extension.Deadline{
 			Name: name, Scope: body.Scope(), Key: of, Body: body, After: after,
 		}); err != nil {
@@ -226,14 +228,19 @@ func (p *pass) retryEvent(ctx context.Context, body RetryEvent, e saga.Event) er
 	return p.unstash(ctx, -1, t.id)
 }
 
-// observeAgain handles an awaited event that a saga has refused, or for which there was no room, as an event that comes now. So if that saga
-// has ended, or its variable has another value, the event is for the other sagas of its value. A saga that has used it ignores it.
+// observeAgain handles an awaited event that a saga has refused, or for which there was no room. If the saga has ended since, or has another value,
+// the event is for the other sagas of its value, as an event that comes now, unless one of them had it before.
 func (p *pass) observeAgain(ctx context.Context, t target, body RetryEvent) error {
 	name, key, _ := strings.Cut(t.id, "/")
-	t.by, t.alone = Association{Saga: name, Variable: body.Variable, Value: cmp.Or(body.Value, key)}, true
-	if t.by.Variable != "" {
-		t.id = ""
+	t.by, t.alone, t.shared = Association{Saga: name, Variable: body.Variable, Value: cmp.Or(body.Value, key)}, true, body.Shared
+	if l := p.sagas[t.id]; l.d != nil && !l.state.Ended() && slices.Contains(associations(l), t.by) {
+		return p.give(ctx, t, []string{t.id})
 	}
+	if t.by.Variable == "" || t.shared {
+		p.decide(-1, t.id, t.event) // records why it is ignored
+		return nil
+	}
+	t.id = ""
 	p.awaiting(func(other string, awaited []saga.Answer, stash time.Duration) {
 		m := Message{Hop: t.event.Hop, Type: t.event.Type, Key: key, Fields: t.event.Fields}
 		if other == name && slices.Contains(associationsOf(other, awaited, m), t.by) {

@@ -3,6 +3,7 @@ package decisions
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -28,6 +29,8 @@ type target struct {
 	tries int
 	// answered is the id of the saga that gets the message as an answer. That saga does not get it as an awaited event too.
 	answered string
+	// shared reports that another saga has used the event, or has it too: see Stashed.
+	shared bool
 }
 
 // targets returns the targets of m: the saga that m answers, the sagas that m starts, and the sagas that await m. An answer may be all
@@ -166,7 +169,7 @@ func (p *pass) find(ctx context.Context, targets []target) error {
 		}
 	}
 	if len(by) > 0 {
-		found, err := p.store.Associated(ctx, by)
+		found, _, err := p.store.Associated(ctx, by)
 		if err != nil {
 			return err
 		}
@@ -178,9 +181,10 @@ func (p *pass) find(ctx context.Context, targets []target) error {
 }
 
 // observe applies an event to each saga that awaits it. If there is no such saga, observe guards the association, which waits until a
-// concurrent start has ended, and looks again. If there is still no such saga, observe stashes the event.
+// concurrent start has ended, and looks again. If there is still no such saga, observe stashes the event. If events for the next saga of the
+// value are stashed, the sagas use these events first: they are older.
 func (p *pass) observe(ctx context.Context, t target) error {
-	ids, err := p.observers(ctx, t)
+	ids, stashed, err := p.observers(ctx, t)
 	if err != nil {
 		return err
 	}
@@ -194,7 +198,20 @@ func (p *pass) observe(ctx context.Context, t target) error {
 				return err
 			}
 		}
-		if ids, err = p.observers(ctx, t); err != nil {
+		if ids, stashed, err = p.observers(ctx, t); err != nil {
+			return err
+		}
+	}
+	if stashed && len(ids) > 0 {
+		for _, id := range ids {
+			if l := p.sagas[id]; l.d != nil {
+				l.searched = slices.DeleteFunc(l.searched, func(w want) bool { return w.Association == t.by })
+				if err := p.unstash(ctx, t.message, id); err != nil {
+					return err
+				}
+			}
+		}
+		if ids, _, err = p.observers(ctx, t); err != nil {
 			return err
 		}
 	}
@@ -204,32 +221,33 @@ func (p *pass) observe(ctx context.Context, t target) error {
 	return p.stash(ctx, t)
 }
 
-// give applies the event of t to the sagas of ids. It stashes the event for each of them that awaits it later.
+// give applies the event of t to the sagas of ids. It stashes the event for each of them that awaits it later. An event that a saga refuses, or
+// for which there is no room, is tried again for this saga alone.
 func (p *pass) give(ctx context.Context, t target, ids []string) error {
 	var early []string
-	takers := 0
+	refused := make(map[string]string)
+	claims := 0 // the sagas that use the event, now or later
 	for _, id := range ids {
 		if id == t.answered {
 			continue
 		}
 		if done := p.decisionOn(id, t.event); done != nil {
 			if done.Effects.Ignored == "" && done.Effects.Refused == "" {
-				takers++
+				claims++
 			}
 			continue
 		}
 		switch fx := p.decide(t.message, id, t.event); {
 		case fx.Refused != "":
-			if err := p.refusedBy(t, id, len(ids) == 1, fx.Refused); err != nil {
-				return err
-			}
+			refused[id] = fx.Refused
+			claims++
 		case fx.Early:
 			early = append(early, id)
-			takers++
+			claims++
 			continue
 		case fx.Ignored == "":
-			takers++
-			if err := p.dropCopies(ctx, id, t.event); err != nil {
+			claims++
+			if err := p.dropCopies(ctx, t, id); err != nil {
 				return err
 			}
 		}
@@ -237,48 +255,45 @@ func (p *pass) give(ctx context.Context, t target, ids []string) error {
 			return err
 		}
 	}
-	if len(early) == 0 {
-		return nil
+	t.shared = t.shared || claims > 1
+	if len(early) > 0 {
+		full, err := p.stashFor(ctx, t, early)
+		if err != nil {
+			return err
+		}
+		maps.Copy(refused, full)
 	}
-	full, err := p.stashFor(ctx, t, early, takers > 1)
-	if err != nil {
-		return err
-	}
-	for _, id := range early {
-		if why := full[id]; why != "" {
-			if err := p.refusedBy(t, id, len(ids) == 1, why); err != nil {
-				return err
-			}
+	t.alone = t.alone && len(ids) == 1
+	for _, t.id = range slices.Sorted(maps.Keys(refused)) {
+		if err := p.failed(t, refused[t.id]); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// refusedBy handles an event that saga id refuses, for the reason why. only reports that the event has found no other saga by its association.
-func (p *pass) refusedBy(t target, id string, only bool, why string) error {
-	t.id, t.alone = id, t.alone && only
-	return p.failed(t, why)
-}
-
-// dropCopies deletes the copies of e that this pass has stashed for saga id, by another association. The saga has used e.
-func (p *pass) dropCopies(ctx context.Context, id string, e saga.Event) error {
-	if !slices.ContainsFunc(p.stashed, func(s Stashed) bool { return s.For == id && s.message() == messageOf(e) }) {
+// dropCopies deletes the copies of the event of t that are stashed for saga id, by another association. The saga has used the event. Only this
+// pass, or the one that handled the event before it was tried again, may have stashed them.
+func (p *pass) dropCopies(ctx context.Context, t target, id string) error {
+	stashed := slices.ContainsFunc(p.stashed, func(s Stashed) bool { return s.For == id && s.message() == messageOf(t.event) })
+	if !stashed && t.message >= 0 {
 		return nil
 	}
-	return p.store.DropStashed(ctx, id, associations(p.sagas[id]), e)
+	return p.store.DropStashed(ctx, id, nil, t.event)
 }
 
-// observers returns the ids of the existing sagas that t is for, sorted.
-func (p *pass) observers(ctx context.Context, t target) (ids []string, err error) {
+// observers returns the ids of the existing sagas that t is for, sorted. stashed reports whether events of their value for the next saga are
+// stashed.
+func (p *pass) observers(ctx context.Context, t target) (ids []string, stashed bool, err error) {
 	if t.id != "" {
 		if p.sagas[t.id].state.Version == 0 {
-			return nil, nil
+			return nil, false, nil
 		}
-		return []string{t.id}, nil
+		return []string{t.id}, false, nil
 	}
-	found, err := p.store.Associated(ctx, []Association{t.by})
+	found, open, err := p.store.Associated(ctx, []Association{t.by})
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	ids = found[t.by]
 	for _, id := range ids {
@@ -293,13 +308,13 @@ func (p *pass) observers(ctx context.Context, t target) (ids []string, err error
 	}
 	slices.Sort(ids)
 	if err := p.load(ctx, slices.Clone(ids)); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	// Leave out a saga that has ended in this pass, and one whose variable has another value by now.
 	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool {
 		l := p.sagas[id]
-		// A saga that took this message by another association stays in the list, so that the event is not stashed.
-		took := slices.ContainsFunc(p.decided, func(d Decided) bool { return d.ID == id && d.Message == t.message })
+		// A saga that took this message by another association, or as an answer, stays in the list, so that the event is not stashed.
+		took := id == t.answered || p.decisionOn(id, t.event) != nil
 		return l.d != nil && !took && (l.state.Ended() || !slices.Contains(associations(l), t.by))
-	}), nil
+	}), open[t.by], nil
 }

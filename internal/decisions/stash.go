@@ -17,7 +17,7 @@ import (
 
 // stash stashes the event of t for the next saga of its association, which is guarded.
 func (p *pass) stash(ctx context.Context, t target) error {
-	full, err := p.stashFor(ctx, t, []string{""}, false)
+	full, err := p.stashFor(ctx, t, []string{""})
 	why := full[""]
 	if err != nil || why == "" {
 		return err
@@ -31,12 +31,12 @@ func (p *pass) stash(ctx context.Context, t target) error {
 
 // stashFor stashes the event of t for each saga of ids. An empty id stands for the next saga. It returns the reason for each id for which there is
 // no room: the first event is always stashed.
-func (p *pass) stashFor(ctx context.Context, t target, ids []string, shared bool) (full map[string]string, err error) {
+func (p *pass) stashFor(ctx context.Context, t target, ids []string) (full map[string]string, err error) {
 	now, err := p.clock(ctx)
 	if err != nil {
 		return nil, err
 	}
-	bytes, err := p.store.StashBytes(ctx, t.by, ids)
+	bytes, err := p.store.StashBytes(ctx, t.by, ids, t.event)
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +52,7 @@ func (p *pass) stashFor(ctx context.Context, t target, ids []string, shared bool
 				t.event.Type, t.event.Hop, n, mostStashed)
 			continue
 		}
-		kept = append(kept, Stashed{Association: t.by, Event: t.event, For: id, Shared: shared, Expires: now.Add(t.stash)})
+		kept = append(kept, Stashed{Association: t.by, Event: t.event, For: id, Shared: t.shared && id != "", Expires: now.Add(t.stash)})
 	}
 	p.stashed = append(p.stashed, kept...)
 	for part := range slices.Chunk(kept, 1+mostStashed/len(text)) { // each statement has a limit of bytes
@@ -82,7 +82,7 @@ func (w want) finds(e saga.Event) bool {
 	if w.Variable == "" {
 		return e.Key != nil && *e.Key == w.Value
 	}
-	return expr.Text(e.Fields[w.field]) == w.Value
+	return w.Value != "" && expr.Text(e.Fields[w.field]) == w.Value
 }
 
 // wantsOf returns what l awaits now.
@@ -93,16 +93,21 @@ func wantsOf(l *loaded) (all []want) {
 	awaited := l.d.AwaitedNow(l.state)
 	for _, step := range sortedKeys(awaited) {
 		for _, a := range awaited[step] {
-			if by := associationBy(l, a); by.Value != "" {
-				w := want{Association: by, step: step, hop: a.Hop, event: a.Event}
-				if a.By != nil {
-					w.field = a.By.Field
-				}
+			if w := wantOf(l, step, a); w.Value != "" {
 				all = append(all, w)
 			}
 		}
 	}
 	return all
+}
+
+// wantOf returns the want of step for the events of a.
+func wantOf(l *loaded, step string, a saga.Answer) want {
+	w := want{Association: associationBy(l, a), step: step, hop: a.Hop, event: a.Event}
+	if a.By != nil {
+		w.field = a.By.Field
+	}
+	return w
 }
 
 // associations returns the associations by which events find the saga now.
@@ -128,6 +133,9 @@ func associationBy(l *loaded, a saga.Answer) Association {
 func (p *pass) unstash(ctx context.Context, message int, id string) error {
 	l := p.sagas[id]
 	for l.state.Version > 0 && !l.state.Ended() {
+		if err := p.leaveFormer(ctx, id); err != nil {
+			return err
+		}
 		wants := slices.DeleteFunc(wantsOf(l), func(w want) bool { return slices.Contains(l.searched, w) })
 		fresh := slices.DeleteFunc(associations(l), func(a Association) bool { return slices.Contains(l.known, a) })
 		if len(wants)+len(fresh) == 0 {
@@ -143,6 +151,7 @@ func (p *pass) unstash(ctx context.Context, message int, id string) error {
 		for _, a := range fresh {
 			if a.Variable != "" {
 				l.fresh = append(l.fresh, a)
+				l.former = slices.DeleteFunc(l.former, func(other Association) bool { return other == a })
 			}
 		}
 		if len(fresh) > 0 {
@@ -174,13 +183,14 @@ func (p *pass) useStashed(ctx context.Context, message int, id string, events []
 		if !wanted || done != nil && done.Effects.Ignored == "" {
 			continue
 		}
+		as := append(associations(l), e.Association) // before the decision, which may change a variable
 		switch fx := p.decide(message, id, e.Event); {
 		case fx.Refused != "":
 			p.retryLater(target{message: message, id: id, by: e.Association, event: e.Event})
 		case fx.Ignored != "":
 			continue
 		}
-		if err := p.store.DropStashed(ctx, id, associations(l), e.Event); err != nil {
+		if err := p.store.DropStashed(ctx, id, as, e.Event); err != nil {
 			return err
 		}
 	}
@@ -213,13 +223,18 @@ func (p *pass) leave(ctx context.Context, id string) error {
 	if err != nil || len(left) == 0 {
 		return err
 	}
+	return p.leaveEvents(ctx, id, nil, left)
+}
+
+// leaveEvents leaves events that are stashed for saga id, or all of them if events is nil, to the other sagas of the values in left.
+func (p *pass) leaveEvents(ctx context.Context, id string, events []saga.Event, left []Association) error {
 	if err := p.store.Guard(ctx, left); err != nil {
 		return err
 	}
-	if err := p.store.Leave(ctx, id, p.stashTime(l.d)); err != nil {
+	if err := p.store.Leave(ctx, id, events, p.stashTime(p.sagas[id].d)); err != nil {
 		return err
 	}
-	found, err := p.store.Associated(ctx, left)
+	found, _, err := p.store.Associated(ctx, left)
 	if err != nil {
 		return err
 	}
@@ -227,13 +242,52 @@ func (p *pass) leave(ctx context.Context, id string) error {
 		for _, other := range found[a] {
 			p.searchLater(other)
 		}
+		a.Value = pgtext.Indexable(a.Value) // LeftBy returns stored values
+		stored := func(k Association) bool { k.Value = pgtext.Indexable(k.Value); return k == a }
 		for other, l := range p.sagas { // associations of this pass, which are not saved yet
-			if slices.ContainsFunc(l.known, func(k Association) bool { k.Value = pgtext.Indexable(k.Value); return k == a }) {
+			if slices.ContainsFunc(l.known, stored) {
 				p.searchLater(other)
 			}
 		}
 	}
 	return nil
+}
+
+// leaveFormer leaves the stashed events that saga id cannot use any more, since a variable has another value or the saga was moved to another
+// definition.
+func (p *pass) leaveFormer(ctx context.Context, id string) error {
+	l := p.sagas[id]
+	now := associations(l)
+	is := func(a Association) bool { return slices.Contains(now, a) }
+	if !l.moved && !slices.ContainsFunc(l.known, func(a Association) bool { return !is(a) }) {
+		return nil
+	}
+	for _, a := range l.known {
+		if !is(a) && a.Variable != "" {
+			l.former = append(l.former, a)
+		}
+	}
+	l.fresh = slices.DeleteFunc(l.fresh, func(a Association) bool { return !is(a) })
+	l.known, l.moved = slices.DeleteFunc(l.known, func(a Association) bool { return !is(a) }), false
+	kept, err := p.store.FindStashed(ctx, id, nil, nil)
+	if err != nil {
+		return err
+	}
+	var left []Association
+	var events []saga.Event
+	for _, e := range kept {
+		if e.Shared || e.Variable == "" || slices.ContainsFunc(l.d.Awaited(), func(a saga.Answer) bool { return wantOf(l, "", a).finds(e.Event) }) {
+			continue
+		}
+		events = append(events, e.Event)
+		if !slices.Contains(left, e.Association) {
+			left = append(left, e.Association)
+		}
+	}
+	if len(events) == 0 {
+		return nil
+	}
+	return p.leaveEvents(ctx, id, events, left)
 }
 
 // awaits reports whether sagas of the type name may await events, by any definition: the saga may have been moved from another one.

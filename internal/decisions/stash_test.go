@@ -68,9 +68,9 @@ type counted struct {
 	measured, stashed int
 }
 
-func (c *counted) StashBytes(ctx context.Context, a Association, ids []string) (map[string]int64, error) {
+func (c *counted) StashBytes(ctx context.Context, a Association, ids []string, e saga.Event) (map[string]int64, error) {
 	c.measured++
-	return c.Store.StashBytes(ctx, a, ids)
+	return c.Store.StashBytes(ctx, a, ids, e)
 }
 
 func (c *counted) Stash(ctx context.Context, events []Stashed) error {

@@ -43,17 +43,18 @@ type Store interface {
 	// commit.
 	Save(ctx context.Context, changes []Change) error
 
-	// Associated returns, for each association, the ids of the sagas that it finds and that have not ended.
-	Associated(ctx context.Context, as []Association) (map[Association][]string, error)
+	// Associated returns, for each association, the ids of the sagas that it finds and that have not ended. stashed has the associations
+	// that have stashed events for the next saga.
+	Associated(ctx context.Context, as []Association) (found map[Association][]string, stashed map[Association]bool, err error)
 	// Guard makes every other transaction that guards one of these associations wait until this one ends. An event that finds no saga and
 	// the start of that saga both call Guard. So the later one sees the writes of the earlier one.
 	Guard(ctx context.Context, as []Association) error
 	// Stash stores events that came before their saga, or before the step that awaits them. An event that is stored already, by its hop, its
 	// type and its message's id, is left unchanged.
 	Stash(ctx context.Context, events []Stashed) error
-	// StashBytes returns, for each saga of ids, the approximate size, as JSON, of the unexpired events of an association that the saga may use.
-	// An empty id stands for the next saga.
-	StashBytes(ctx context.Context, a Association, ids []string) (map[string]int64, error)
+	// StashBytes returns, for each saga of ids, the approximate size, as JSON, of the unexpired events of an association that the saga may use,
+	// without e. An empty id stands for the next saga.
+	StashBytes(ctx context.Context, a Association, ids []string, e saga.Event) (map[string]int64, error)
 	// FindStashed returns the unexpired events that saga id may use, in the order in which they were stashed: all events for saga id, and the
 	// events for the next saga of the associations as. The associations in fresh, which are among as, are new for the saga. An event for
 	// the next saga does not expire while a saga has its association.
@@ -63,8 +64,9 @@ type Store interface {
 	// LeftBy deletes the events that were stashed for saga id, which has ended, and can be for no other saga. It returns the associations of
 	// the others.
 	LeftBy(ctx context.Context, id string) ([]Association, error)
-	// Leave makes the events that were stashed for saga id events for the next saga of their association. They expire after a time.
-	Leave(ctx context.Context, id string, after time.Duration) error
+	// Leave makes events that were stashed for saga id events for the next saga of their association: the ones of messages, or all of them
+	// if messages is nil. They expire after a time. Shared events are left as they are.
+	Leave(ctx context.Context, id string, messages []saga.Event, after time.Duration) error
 
 	// Lock gives saga id the lock name, or puts it at the end of the queue for it, and reports whether it has the lock.
 	Lock(ctx context.Context, name, id string) (granted bool, err error)
@@ -94,8 +96,9 @@ type Change struct {
 	Entries []Entry
 	// WakeAt is as in Record.
 	WakeAt time.Time
-	// Associations are the new associations by which events find the saga. The key is not among them.
-	Associations []Association
+	// Associations are the new associations by which events find the saga, and Former the ones by which they do not find it any more. The
+	// key is not among them.
+	Associations, Former []Association
 }
 
 // An Entry of a saga's log records one change of the saga: a decision, or a move to another definition. Applying the entries in order,
@@ -129,7 +132,8 @@ type Stashed struct {
 	Event saga.Event
 	// For is the id of the saga that may use the event. It is empty if the event is for the next saga that awaits it by the association.
 	For string
-	// Shared reports that another saga got the event by the same association. Then it is for no other saga when the saga For ends.
+	// Shared reports that another saga has used the event, or has it too, by the same association. Then it is for no other saga when the
+	// saga For ends.
 	Shared bool
 	// Expires is the time at which an event for the next saga expires. It does not expire while a saga runs that has the association.
 	Expires time.Time

@@ -19,6 +19,7 @@ import (
 	"github.com/troupe-go/troupe/internal/admin"
 	"github.com/troupe-go/troupe/internal/decisions"
 	"github.com/troupe-go/troupe/internal/pg"
+	"github.com/troupe-go/troupe/internal/pgtext"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/saga"
 	"github.com/troupe-go/troupe/topics"
@@ -90,7 +91,7 @@ func (d *Desk) Get(ctx context.Context, id string) (*Detail, error) {
 	if err != nil {
 		return nil, fmt.Errorf("saga %s: %w", id, explain(err))
 	}
-	detail.Kept, err = collect[KeptEvent](ctx, d, "kept events", keptEvents, pgx.NamedArgs{"id": id})
+	detail.Kept, err = collect[KeptEvent](ctx, d, "kept events", keptEvents, pgx.NamedArgs{"id": pgtext.Indexable(id)})
 	return detail, err
 }
 

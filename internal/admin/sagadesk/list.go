@@ -324,7 +324,7 @@ func (d *Desk) Stash(ctx context.Context) ([]StashCount, error) {
 	const list = `
 SELECT saga, variable, count(*), min(expires_at)
 FROM troupe.saga_stash
-WHERE saga_id = '' AND expires_at > clock_timestamp()
+WHERE expires_at > clock_timestamp()
 GROUP BY saga, variable
 ORDER BY saga, variable
 LIMIT 10000`

@@ -6,6 +6,7 @@ WITH next AS MATERIALIZED (
     AND s.variable = @variable
     AND s.value = @value
     AND s.saga_id = (SELECT '')
+    AND s.message_id <> @message
     AND (s.expires_at > least(clock_timestamp(),
                               (SELECT coordinated_at + interval '1 minute' FROM troupe.inbox_groups WHERE consumer_group = @group))
          OR EXISTS (SELECT FROM troupe.saga_associations AS a WHERE a.saga = @saga AND a.variable = @variable AND a.value = @value OFFSET 0))
@@ -20,5 +21,6 @@ CROSS JOIN LATERAL (
     AND s.variable = @variable
     AND s.value = @value
     AND s.saga_id = i.id
+    AND s.message_id <> @message
     AND i.id <> ''
   OFFSET 0) AS kept

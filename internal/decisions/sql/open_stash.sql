@@ -1,4 +1,4 @@
--- Makes the events that were kept for a saga events for the next saga of their value, for a time. An event that is there already is deleted.
+-- Makes events that were kept for a saga, all or some messages, events for the next saga of their value, for a time. An event that is there already is deleted.
 WITH doubled AS (
   SELECT k.position
   FROM (
@@ -6,6 +6,8 @@ WITH doubled AS (
     FROM troupe.saga_stash
     WHERE saga_id = @id
       AND saga_id <> '' -- as the index
+      AND NOT shared
+      AND (@messages::text[] IS NULL OR message_id = ANY (@messages::text[]))
     OFFSET 0) AS k
   JOIN troupe.saga_stash AS o USING (saga, variable, value, saga_id, message_id)
 ), deleted AS (
@@ -18,4 +20,6 @@ UPDATE troupe.saga_stash
 SET saga_id = '', expires_at = clock_timestamp() + make_interval(secs => @seconds::float8)
 WHERE saga_id = @id
   AND saga_id <> ''
+  AND NOT shared
+  AND (@messages::text[] IS NULL OR message_id = ANY (@messages::text[]))
   AND position <> ALL (ARRAY(SELECT position FROM doubled))

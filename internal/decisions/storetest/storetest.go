@@ -150,7 +150,7 @@ func failed(t *testing.T, s *stage) {
 	_, there := s.load("visit/v-1")
 	require.False(t, there)
 	s.do(func(st decisions.Store) error {
-		found, err := st.Associated(ctx, []decisions.Association{guest("g-v-1")})
+		found, _, err := st.Associated(ctx, []decisions.Association{guest("g-v-1")})
 		require.Empty(t, found)
 		return err
 	})
@@ -176,7 +176,7 @@ func associated(t *testing.T, s *stage) {
 	s.save(s.begun("v-1"))
 	find := func() (found map[decisions.Association][]string) {
 		s.do(func(st decisions.Store) (err error) {
-			found, err = st.Associated(ctx, []decisions.Association{guest("g-v-1"), guest("g-v-2")})
+			found, _, err = st.Associated(ctx, []decisions.Association{guest("g-v-1"), guest("g-v-2")})
 			return err
 		})
 		return found
@@ -274,7 +274,7 @@ func stashedForASaga(t *testing.T, s *stage) {
 		if err != nil {
 			return err
 		}
-		return st.Leave(ctx, "visit/v-1", time.Hour)
+		return st.Leave(ctx, "visit/v-1", nil, time.Hour)
 	})
 	require.Equal(t, []string{"m-2", "m-3"}, find("visit/v-2")[:2])
 	require.NotContains(t, find("visit/v-3"), "m-3")
@@ -303,7 +303,7 @@ func stashedBytes(t *testing.T, s *stage) {
 		s.do(func(st decisions.Store) error {
 			now, err := st.Now(ctx)
 			require.NoError(t, err)
-			bytes, err := st.StashBytes(ctx, guest("a"), []string{"", "visit/v-1"})
+			bytes, err := st.StashBytes(ctx, guest("a"), []string{"", "visit/v-1"}, saga.Event{})
 			require.NoError(t, err)
 			require.Equal(t, bytes[""], bytes["visit/v-1"])
 			sizes = append(sizes, bytes[""])
@@ -433,7 +433,7 @@ func ofEachType(t *testing.T, s *stage) {
 	c.Associations = append(c.Associations, other)
 	s.save(c)
 	s.do(func(st decisions.Store) error {
-		found, err := st.Associated(ctx, []decisions.Association{other})
+		found, _, err := st.Associated(ctx, []decisions.Association{other})
 		require.Equal(t, map[decisions.Association][]string{other: {"visit/v-1"}}, found)
 		return err
 	})
