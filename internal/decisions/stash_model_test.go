@@ -115,6 +115,10 @@ func (h *history) messages(r *rapid.T) {
 			}
 		}
 	}
+	var claims []string // the sagas that use the event now or later
+	if len(batch) == 1 && batch[0].SagaID == "" {
+		claims = h.claims(batch[0])
+	}
 	require.NoError(r, h.m.pass(func(p *pass) error {
 		err := p.messages(context.Background(), batch)
 		for _, e := range p.stashed {
@@ -124,6 +128,33 @@ func (h *history) messages(r *rapid.T) {
 		}
 		return err
 	}))
+	for _, id := range claims {
+		m := batch[0].ID
+		kept := slices.ContainsFunc(h.m.stash, func(e Stashed) bool { return e.For == id && e.Event.Message == m })
+		require.True(r, kept || slices.Contains(h.came[m].users, id), "%s is not for %s, which awaits it", m, id)
+	}
+}
+
+// claims returns the sagas that use e when it comes, or that await it by a later step. It returns none if older events are stashed for the next
+// saga: a saga may use them first, and then await e no more.
+func (h *history) claims(e Message) (ids []string) {
+	if slices.ContainsFunc(h.m.stash, func(s Stashed) bool { return s.For == "" && s.Value == e.Fields["guest"] }) {
+		return nil
+	}
+	for _, s := range h.m.Sagas() {
+		observed := saga.Event{Kind: saga.Observed, Hop: e.Hop, Type: e.Type, Key: &e.Key, Fields: e.Fields, Message: e.ID}
+		if _, fx := saga.Decide(h.definition(s), s, observed, h.m.now); fx.Early || fx.Ignored == "" && fx.Refused == "" {
+			ids = append(ids, s.ID())
+		}
+	}
+	return ids
+}
+
+func (h *history) definition(s saga.State) *saga.Definition {
+	if s.Definition == h.two.Hash() {
+		return h.two
+	}
+	return h.one
 }
 
 func (h *history) act(r *rapid.T) {
@@ -172,10 +203,7 @@ func (h *history) check(r *rapid.T) {
 		}
 		for _, id := range slices.Sorted(maps.Keys(states)) {
 			s := states[id]
-			l := &loaded{d: h.one, state: s}
-			if s.Definition == h.two.Hash() {
-				l.d = h.two
-			}
+			l := &loaded{d: h.definition(s), state: s}
 			if e.For != "" && e.For != id || slices.Contains(h.came[e.Event.Message].users, id) {
 				continue
 			}
