@@ -52,9 +52,10 @@ type pass struct {
 	now      time.Time
 	clockErr error // the error of Store.Now, if clock has called it
 
-	sagas   map[string]*loaded
-	decided []Decided
-	stashed []Stashed
+	sagas      map[string]*loaded
+	decided    []Decided
+	decidedFor map[string][]int // the indexes in decided of the decisions for each saga
+	stashed    []Stashed
 	// correlation is the correlation id of a saga that Within starts.
 	correlation string
 	wake        map[string]bool // the sagas that were granted a lock: End schedules a wake for each, due at once
@@ -88,7 +89,7 @@ type loaded struct {
 }
 
 func (ds *Definitions) begin(store Store) *pass {
-	return &pass{Definitions: ds, store: store, sagas: make(map[string]*loaded), wake: make(map[string]bool)}
+	return &pass{Definitions: ds, store: store, sagas: make(map[string]*loaded), decidedFor: make(map[string][]int), wake: make(map[string]bool)}
 }
 
 // messages finds the sagas that ms are for, loads them, and decides on ms in their order.
@@ -243,7 +244,7 @@ func (p *pass) start(ctx context.Context, t target) error {
 		return p.failed(t, OwnedBy(l.owner))
 	}
 	if _, fx := saga.Decide(t.d, l.state, t.event, p.now); fx.Refused != "" { // checked before the saga takes a lock
-		p.decided = append(p.decided, Decided{t.message, t.id, p.now, t.event, l.state, fx})
+		p.add(Decided{t.message, t.id, p.now, t.event, l.state, fx})
 		return p.failed(t, fx.Refused)
 	}
 	l.d = t.d
@@ -268,7 +269,7 @@ func (p *pass) decide(message int, id string, e saga.Event) saga.Effects {
 	l := p.sagas[id]
 	if l.d == nil {
 		fx := saga.Effects{Ignored: "there is no such saga", Early: e.Kind == saga.Answered && l.owner == "" && p.knows(id)}
-		p.decided = append(p.decided, Decided{message, id, p.now, e, l.state, fx})
+		p.add(Decided{message, id, p.now, e, l.state, fx})
 		return fx
 	}
 	s, fx := saga.Decide(l.d, l.state, e, p.now)
@@ -279,8 +280,14 @@ func (p *pass) decide(message int, id string, e saga.Event) saga.Effects {
 		l.entries = append(l.entries, Entry{Version: s.Version, At: p.now, Event: e, Moments: fx.Moments})
 	}
 	l.state, l.unlock = s, l.unlock || fx.Unlock
-	p.decided = append(p.decided, Decided{message, id, p.now, e, s, fx})
+	p.add(Decided{message, id, p.now, e, s, fx})
 	return fx
+}
+
+// add adds a decision to the pass.
+func (p *pass) add(d Decided) {
+	p.decidedFor[d.ID] = append(p.decidedFor[d.ID], len(p.decided))
+	p.decided = append(p.decided, d)
 }
 
 // due handles a wake of a saga. It applies the grant of the saga's lock, if the saga waits for it and has been granted it, and then

@@ -302,11 +302,12 @@ func (p *pass) observers(ctx context.Context, t target) (ids []string, stashed b
 		}
 	}
 	for id, l := range p.sagas { // associations of this pass, which are not saved yet
-		if l.state.Version > 0 && slices.Contains(l.known, t.by) && !slices.Contains(ids, id) {
+		if l.state.Version > 0 && slices.Contains(l.known, t.by) {
 			ids = append(ids, id)
 		}
 	}
 	slices.Sort(ids)
+	ids = slices.Compact(ids)
 	if err := p.load(ctx, slices.Clone(ids)); err != nil {
 		return nil, false, err
 	}

@@ -344,9 +344,10 @@ func (p *pass) grant(ctx context.Context, id string) error {
 
 // decisionOn returns the decision of the pass on e for saga id, or nil. An event that finds a saga by two variables comes twice.
 func (p *pass) decisionOn(id string, e saga.Event) *Decided {
-	for i, d := range p.decided {
-		if d.ID == id && d.Event.Kind == saga.Observed && e.Message != "" && messageOf(d.Event) == messageOf(e) {
-			return &p.decided[i]
+	for _, i := range p.decidedFor[id] {
+		d := &p.decided[i]
+		if d.Event.Kind == saga.Observed && e.Message != "" && d.Event.Message == e.Message && messageOf(d.Event) == messageOf(e) {
+			return d
 		}
 	}
 	return nil
