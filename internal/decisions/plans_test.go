@@ -16,7 +16,8 @@ var ofOne = map[string]any{
 	"ids": []string{"order/o-1"}, "hop": "order.order", "group": "order.order", "sagas": []string{"order"},
 	"variables": []string{"payment_id"}, "values": []string{"p-1"}, "was": []int32{1}, "versions": []int32{2},
 	"statuses": []string{"running"}, "steps": []string{""}, "reasons": []string{""}, "states": []string{"{}"},
-	"id": "order/o-1", "saga": "order", "variable": "payment_id", "value": "p-1", "message": "m", "seconds": 1, "wakes": []*string{nil}, "ended": []*string{nil}, "definitions": []string{"d"}, "limit": 1,
+	"wakes": []*string{nil}, "ended": []*string{nil}, "definitions": []string{"d"}, "limit": 1,
+	"id": "order/o-1", "saga": "order", "variable": "payment_id", "value": "p-1", "message": "m", "seconds": 1,
 }
 
 // A statement that was planned while its table was empty keeps that plan as long as its session lives, or until the table is
