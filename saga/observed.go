@@ -22,7 +22,7 @@ func (x *decision) observed(e Event) {
 	}
 	took := false
 	for i, st := range x.d.steps {
-		if st.send == nil && x.s.Steps[i].Phase.awaits() && x.observe(i, e) {
+		if st.send == nil && x.s.Steps[i].Phase.takesEvent() && x.observe(i, e) {
 			took = true
 		}
 	}
@@ -36,11 +36,11 @@ func (x *decision) observed(e Event) {
 	}
 }
 
-// awaits reports whether a step in phase p that waits for an event takes one now.
-func (p Phase) awaits() bool { return p == Intent || p == GivenUp }
+// takesEvent reports whether a step in phase p that waits for an event takes one now.
+func (p Phase) takesEvent() bool { return p == Intent || p == GivenUp }
 
-// AwaitedNow returns the answers in Awaited by which an event can change a saga in state s now: by the name of the step that waits for it, or
-// by an empty name if it cancels the saga. An event of the other ones is ignored or early.
+// AwaitedNow returns, by the name of the step, the events that the steps of a saga in state s take now. The events that cancel the saga have an
+// empty name. Another event is ignored, or it is early: see Effects.Early.
 func (d *Definition) AwaitedNow(s State) map[string][]Answer {
 	now := make(map[string][]Answer)
 	if s.Ended() {
@@ -48,7 +48,7 @@ func (d *Definition) AwaitedNow(s State) map[string][]Answer {
 	}
 	d = d.withItems(s)
 	for i, st := range d.steps {
-		if st.send == nil && s.Steps[i].Phase.awaits() {
+		if st.send == nil && s.Steps[i].Phase.takesEvent() {
 			for _, a := range slices.Concat(st.success, st.failure) {
 				now[st.Name] = append(now[st.Name], a.Answer)
 			}

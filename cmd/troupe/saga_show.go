@@ -116,7 +116,7 @@ func printSaga(w io.Writer, g *sagadesk.Detail, log []decisions.Entry, possible 
 	}
 	for i, e := range g.Kept {
 		if i == 0 {
-			_, _ = fmt.Fprintln(w, "\nevents kept for steps that have not begun")
+			_, _ = fmt.Fprintln(w, "\nevents kept for this saga")
 		}
 		by := "the key"
 		if e.Variable != "" {

@@ -273,7 +273,7 @@ func (p *pass) decide(message int, id string, e saga.Event) saga.Effects {
 		return fx
 	}
 	s, fx := saga.Decide(l.d, l.state, e, p.now)
-	if fx.Early && e.Kind == saga.Observed { // give stashes it
+	if fx.Early && e.Kind == saga.Observed { // nothing is recorded: the caller, give, stashes it
 		return fx
 	}
 	if s.Version > l.state.Version {

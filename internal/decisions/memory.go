@@ -293,8 +293,8 @@ func (m *Memory) LeftBy(_ context.Context, id string) (left []Association, _ err
 	return left, nil
 }
 
-// Leave changes the events in place: they keep their order.
-func (m *Memory) Leave(_ context.Context, id string, messages []saga.Event, after time.Duration) error {
+// OpenStashed changes the events in place: they keep their order.
+func (m *Memory) OpenStashed(_ context.Context, id string, messages []saga.Event, after time.Duration) error {
 	left := make([]Stashed, 0, len(m.stash))
 	for _, e := range m.stash {
 		is := messages == nil || slices.ContainsFunc(messages, func(o saga.Event) bool { return messageOf(o) == e.message() })

@@ -47,7 +47,9 @@ func (previewStore) Associated(context.Context, []Association) (map[Association]
 	return nil, nil, nil
 }
 
-func (previewStore) Leave(context.Context, string, []saga.Event, time.Duration) error { return nil }
+func (previewStore) OpenStashed(context.Context, string, []saga.Event, time.Duration) error {
+	return nil
+}
 
 func (previewStore) Unlock(context.Context, string) ([]string, error) { return nil, nil }
 

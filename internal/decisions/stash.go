@@ -15,7 +15,7 @@ import (
 	"github.com/troupe-go/troupe/saga"
 )
 
-// stash stashes the event of t for the next saga of its association, which is guarded.
+// stash stores the event of t for the next saga of its association. The caller has guarded the association.
 func (p *pass) stash(ctx context.Context, t target) error {
 	full, err := p.stashFor(ctx, t, []string{""})
 	why := full[""]
@@ -48,7 +48,7 @@ func (p *pass) stashFor(ctx context.Context, t target, ids []string) (full map[s
 	kept := make([]Stashed, 0, len(ids))
 	for _, id := range ids {
 		if n := bytes[id]; n > 0 && n+int64(len(text)) > mostStashed {
-			full[id] = fmt.Sprintf("%s of %s waits for a saga or a step that has not begun, like other events with %d bytes: at most %d bytes are kept",
+			full[id] = fmt.Sprintf("%s of %s is not kept for its saga: events with %d bytes are kept already, and the limit is %d bytes; redrive it when the saga has used some",
 				t.event.Type, t.event.Hop, n, mostStashed)
 			continue
 		}
@@ -128,7 +128,7 @@ func associationBy(l *loaded, a saga.Answer) Association {
 	return Association{Saga: l.state.Saga, Variable: a.By.Variable, Value: expr.Text(l.state.Data[a.By.Variable])}
 }
 
-// unstash applies to a saga the stashed events that it has just begun to await: by a step that has begun, or by a variable that was set.
+// unstash applies to a saga the stashed events that it has just begun to await, since a step has begun or a variable was set.
 // Such an event may begin another step. unstash ends when the saga awaits nothing new.
 func (p *pass) unstash(ctx context.Context, message int, id string) error {
 	l := p.sagas[id]
@@ -197,8 +197,8 @@ func (p *pass) useStashed(ctx context.Context, message int, id string, events []
 	return nil
 }
 
-// leave releases the lock of saga id and leaves its stashed events to others, when it has ended. Each other saga of their values searches the
-// stash after this transaction. So an event that the saga has not used is for the first of them that awaits it, or else for the next saga.
+// When saga id has ended, leave releases its lock, deletes the events that were kept for it and that no other saga may use, and leaves the others
+// to the first other saga of their value that awaits them.
 func (p *pass) leave(ctx context.Context, id string) error {
 	l := p.sagas[id]
 	if !l.state.Ended() || l.left {
@@ -226,12 +226,13 @@ func (p *pass) leave(ctx context.Context, id string) error {
 	return p.leaveEvents(ctx, id, nil, left)
 }
 
-// leaveEvents leaves events that are stashed for saga id, or all of them if events is nil, to the other sagas of the values in left.
+// leaveEvents makes events that are kept for saga id, or all of them if events is nil, events for the next saga of the values in left. Each running
+// saga of these values searches the stash after this transaction.
 func (p *pass) leaveEvents(ctx context.Context, id string, events []saga.Event, left []Association) error {
 	if err := p.store.Guard(ctx, left); err != nil {
 		return err
 	}
-	if err := p.store.Leave(ctx, id, events, p.stashTime(p.sagas[id].d)); err != nil {
+	if err := p.store.OpenStashed(ctx, id, events, p.stashTime(p.sagas[id].d)); err != nil {
 		return err
 	}
 	found, _, err := p.store.Associated(ctx, left)
@@ -301,7 +302,7 @@ func (p *pass) awaits(name string) (is bool) {
 	return is
 }
 
-// searchLater notes that saga id, if it has not ended, searches the stash after this pass.
+// searchLater schedules search-stash for saga id, unless it has ended.
 func (p *pass) searchLater(id string) {
 	if l := p.sagas[id]; (l == nil || l.owner == "" && !l.state.Ended()) && !slices.Contains(p.search, id) {
 		p.search = append(p.search, id)

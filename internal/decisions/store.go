@@ -64,9 +64,9 @@ type Store interface {
 	// LeftBy deletes the events that were stashed for saga id, which has ended, and can be for no other saga. It returns the associations of
 	// the others.
 	LeftBy(ctx context.Context, id string) ([]Association, error)
-	// Leave makes events that were stashed for saga id events for the next saga of their association: the ones of messages, or all of them
+	// OpenStashed makes events that were stashed for saga id events for the next saga of their association: the ones of messages, or all of them
 	// if messages is nil. They expire after a time. Shared events are left as they are.
-	Leave(ctx context.Context, id string, messages []saga.Event, after time.Duration) error
+	OpenStashed(ctx context.Context, id string, messages []saga.Event, after time.Duration) error
 
 	// Lock gives saga id the lock name, or puts it at the end of the queue for it, and reports whether it has the lock.
 	Lock(ctx context.Context, name, id string) (granted bool, err error)

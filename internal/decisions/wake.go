@@ -22,8 +22,8 @@ const wakeName = "saga"
 // behind it. Only a redrive of the dead letter, or saga.ActAbandon, helps then.
 const grantName = "granted"
 
-// searchName names the deadline at which a saga searches the stash, since an ended saga has left events there for another one. It is due at
-// once. If its message becomes a dead letter, since no program can read the saga, a redrive lets the saga search.
+// searchName names the deadline at which a saga searches the stash, since another saga has left events there. It is due at once. If its message
+// becomes a dead letter, the saga does not search until you redrive it.
 const searchName = "search-stash"
 
 // Wake is the body of the deadlines wakeName, grantName and searchName.

@@ -41,12 +41,13 @@
 //
 // An event that comes before the saga that awaits it, or before its step, is stashed: it is kept in troupe.saga_stash.
 //
-//   - If sagas run that will await it by a later step, it is kept for each of them, until the step begins or the saga ends.
-//   - If no saga runs that it finds, it is kept for the next one, for the time Stash of the definition (1 h unless set), and longer while a saga
-//     runs that it finds. The first saga that awaits it uses it: when the saga begins, when the step begins, or when the variable is
-//     set by which the event finds the saga.
-//   - If the saga for which alone it was kept ends without having used it, and a variable finds it, it is kept for the next one again. Each other
-//     saga of that value searches the stash then, in a transaction of its own: a row of troupe.deadlines with the name search-stash.
+//   - Sagas with its value run, and a later step of theirs will await it: it is kept for each of them, until the step begins, or the saga ends or
+//     cannot use it any more.
+//   - No saga with its value runs: it is kept for the next one, for the time Stash of the definition (1 h unless set), and longer while a saga
+//     with its value runs. The first saga that awaits it uses it: when the saga begins, when its step begins, or when the variable is set by
+//     which the event finds the saga.
+//   - It was kept for one saga only, by a variable, and this saga cannot use it any more: it is kept for the next one again. Each other saga of
+//     that value searches the stash then, in a transaction of its own: a row of troupe.deadlines with the name search-stash.
 //
 // Expired events of a type of saga are deleted when another event of that type is stashed, up to two each time. While the
 // coordinator does not run, or is not ready, for more than a minute, no stashed event expires: the event that begins its saga may

@@ -31,7 +31,7 @@ type Stats struct {
 	// Open counts the sagas that have not ended, by type and status. It has each type of Config.Definitions in each status, also with a
 	// count of 0, and other types that still run.
 	Open []OpenStats
-	// Stashed is, by type, the number of events in this database that wait for a saga. It has each type of Config.Definitions. It
+	// Stashed is, by type, the number of events in this database that wait for the next saga of their value. It has each type of Config.Definitions. It
 	// leaves out events whose time has passed by the clock. While the coordinator does not run, such events do not expire, and when it
 	// runs again they are kept longer and counted again.
 	Stashed map[string]int

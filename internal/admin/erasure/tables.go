@@ -126,7 +126,7 @@ var tables = []table{
 	},
 	{
 		name: "saga_stash", match: "(t.variable = '' AND t.value = ANY (@texts) OR t.event ->> 'key' = ANY (@texts))", inTheWay: stashed, delete: true,
-		remedy: "an event that waits for its saga: wait until the saga has ended, or until the event expires, an hour after it came",
+		remedy: "an event that waits for its saga: wait until the saga has ended, or until the event expires (docs/sagas.md, stash)",
 	},
 	{
 		name: "joins", match: sameText, inTheWay: "t.status = 'open'",

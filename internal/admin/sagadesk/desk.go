@@ -64,7 +64,7 @@ type Detail struct {
 	ContentType string
 	// Now is the database's time when the saga was read.
 	Now time.Time
-	// Kept has the first 100 events that are kept for steps which have not begun. Only Get sets it.
+	// Kept has the first 100 events that came before a step of the saga and are kept for it. Only Get sets it.
 	Kept []KeptEvent
 }
 

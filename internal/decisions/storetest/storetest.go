@@ -274,7 +274,7 @@ func stashedForASaga(t *testing.T, s *stage) {
 		if err != nil {
 			return err
 		}
-		return st.Leave(ctx, "visit/v-1", nil, time.Hour)
+		return st.OpenStashed(ctx, "visit/v-1", nil, time.Hour)
 	})
 	require.Equal(t, []string{"m-2", "m-3"}, find("visit/v-2")[:2])
 	require.NotContains(t, find("visit/v-3"), "m-3")
