@@ -30,7 +30,7 @@ type mappedTable struct {
 	mapping      *mapping.Mapping
 	shard        atomic.Int32 // number of its lease; 0: not known yet
 	oid          uint32       // by which the table is recognised in the log after it was renamed
-	asText       bool         // the server sends the rows as text, see mapping.Table.AsText
+	asText       bool         // the server sends the rows of the log as text, see mapping.Table.AsText; once true, it stays true
 	maxKept      int          // maxKeptBytes; tests lower it
 	swept        sweepProgress
 }
@@ -87,7 +87,7 @@ func (t *mappedTable) open(ctx context.Context, r *Relay) error {
 	if err != nil {
 		return fmt.Errorf("table %s: %w", t, err)
 	}
-	t.asText = table.AsText()
+	t.asText = t.asText || table.AsText()
 	var inherits, there bool
 	if err := r.pool.QueryRow(ctx, mapping.InheritsSQL, t.identifier()).Scan(&inherits); err != nil {
 		return fmt.Errorf("look for tables that inherit from table %s: %w", t, err)

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/troupe-go/troupe/internal/mapping"
@@ -20,6 +21,10 @@ type boundRelation struct {
 	bound    *boundTable // nil: another table
 }
 
+// errNeedsText means that the stream has reached rows that the server must send as text, and that it sends values in the binary format: the
+// table had other columns when the stream began.
+var errNeedsText = errors.New("a column has a type that is read as text")
+
 // insert adds a row of the log to the window that is being filled. It returns false, and adds nothing, for a row of another table, which a
 // wider publication may contain.
 func (m *mappedReader) insert(s *stream, e wal.Event) (ours bool, err error) {
@@ -36,6 +41,9 @@ func (m *mappedReader) insert(s *stream, e wal.Event) (ours bool, err error) {
 		if m.is(relation) {
 			if b, err = m.bindRelation(context.Background(), s.relay, relation); err != nil {
 				return false, err
+			}
+			if b.table.AsText() && !m.asText {
+				return false, errNeedsText
 			}
 			if err = s.checkPublication(); err != nil {
 				return false, err

@@ -47,3 +47,22 @@ func TestAValueOfAMappedTableIsPostgresText(t *testing.T) {
 		require.Equal(t, want, headersOf(record)[1:])
 	}
 }
+
+// A column gets a type of which only the server has the text, while the relay streams the rows in the binary format.
+func TestAColumnOfATypeThatChangesWhileTheRelayStreamsIsPostgresText(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	topic := s.eventTopic("order")
+	s.exec(debeziumTable + "; ALTER TABLE public.outbox ADD amount int, ADD pairs text")
+	s.waitTable(s.start(s.mapped("public.outbox", s.routed(map[string]string{"table.fields.additional.placement": "amount:header,pairs:header"}))))
+	insert := func(amount, pairs string) {
+		s.exec("INSERT INTO public.outbox VALUES (troupe.uuidv7(), 'order', 'k', 'T', '1', " + amount + ", '" + pairs + "')")
+	}
+	insert("1", "none")
+	consumer := testkit.Consume(t, s.brokers, topic)
+	consumer.WaitN(1)
+	s.exec("ALTER TABLE public.outbox ALTER amount TYPE numeric, ALTER pairs TYPE int[] USING NULL")
+	insert("0.00", "{{1,2},{3,4}}")
+	record := consumer.WaitN(2)[1]
+	require.Equal(t, []string{"amount=0.00", "pairs={{1,2},{3,4}}"}, headersOf(record)[1:])
+}

@@ -218,6 +218,11 @@ func (r *Relay) stream(idle, term context.Context, p *publisher) error {
 		r.readInDatabaseEncoding(err)
 		return errAgain
 	}
+	if errors.Is(err, errNeedsText) {
+		r.mapped.asText = true
+		r.cfg.Log.Info().Stringer("table", r.mapped).Msg("a column has another type: the server sends the rows as text from here on")
+		return errAgain
+	}
 	r.stuck.countEnd(began, err)
 	return err
 }
