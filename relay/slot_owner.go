@@ -62,10 +62,12 @@ func (r *Relay) releaseAdvice(own, last slotUser) string {
 	}
 	renamed := ""
 	if last.Table != ownTable {
+		unread = fmt.Sprintf("If no relay reads %s from the slot any more (its rows that are in the slot alone are lost then): ", last.Table)
 		renamed = fmt.Sprintf("If %s had the name %s before, and a new table has that name now: %s. ", r.cfg.Table, last.Table, release)
 	}
-	// The slot is dropped first, since the relay would take over a slot that no outbox uses.
-	return fmt.Sprintf("%s%sSELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s; %s", renamed, unread, literal(r.cfg.Slot), release)
+	// The slot is dropped first, since the relay would take over a slot that no outbox uses. psql sends the second statement also if the first failed.
+	slots := fmt.Sprintf("FROM pg_replication_slots WHERE slot_name = %s", literal(r.cfg.Slot))
+	return fmt.Sprintf("%s%sSELECT pg_drop_replication_slot(slot_name) %s; %s AND NOT EXISTS (SELECT %s)", renamed, unread, slots, release, slots)
 }
 
 // slotUsers lists the outboxes of this database whose state was stored with the slot. troupe.outbox is one of them while it is streamed, and
