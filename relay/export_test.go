@@ -9,6 +9,9 @@ import (
 // Reading sets the time limit for reading the checkpoint. Call it before Run.
 func (r *Relay) Reading(d time.Duration) { r.reading = d }
 
+// StoreTimeout sets the time after which a checkpoint without an answer counts as not stored. Call it before Run.
+func (r *Relay) StoreTimeout(d time.Duration) { r.storeTimeout = d }
+
 // Silence sets for how long the server may send nothing before the relay checks whether it still streams, and the time limit
 // of that check. Call it before Run.
 func (r *Relay) Silence(silence, answer time.Duration) { r.silence, r.answer = silence, answer }

@@ -174,6 +174,7 @@ type Relay struct {
 
 	// New sets each of these to the constant in its comment. Tests set less.
 	reading         time.Duration // checkpointTimeout
+	storeTimeout    time.Duration // storeTimeout
 	silence         time.Duration // maxSilence
 	answer          time.Duration // maxAnswer
 	patience        time.Duration // leastPatience
@@ -221,7 +222,7 @@ func New(cfg Config) (*Relay, error) {
 	if err := cfg.check(); err != nil {
 		return nil, fmt.Errorf("relay: %w", err)
 	}
-	r := &Relay{cfg: cfg, keptPartitions: make(map[string]keptLog), quiet: quiet{log: cfg.Log}, slotMoved: make(chan struct{}, 1), reading: checkpointTimeout, silence: maxSilence, answer: maxAnswer, patience: leastPatience, oldTransactions: oldTransactions}
+	r := &Relay{cfg: cfg, keptPartitions: make(map[string]keptLog), quiet: quiet{log: cfg.Log}, slotMoved: make(chan struct{}, 1), reading: checkpointTimeout, storeTimeout: storeTimeout, silence: maxSilence, answer: maxAnswer, patience: leastPatience, oldTransactions: oldTransactions}
 	r.shards.moved = make(chan struct{})
 	r.looker = newLooker(r)
 	if cfg.Mapping != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/troupe-go/troupe/testkit"
 )
 
-// A firewall or a router may stop to forward one connection and forward the others. If it is the connection on which checkpoints are stored,
+// A firewall or a router may stop forwarding one connection and still forward the others. If it is the connection on which checkpoints are stored,
 // the statement fails only after the time-outs of TCP, a quarter of an hour.
 func TestARelayWhoseCheckpointIsNotAnsweredIsNotReady(t *testing.T) {
 	t.Parallel()
@@ -31,7 +31,7 @@ func TestARelayWhoseCheckpointIsNotAnsweredIsNotReady(t *testing.T) {
 	cfg.Lease, cfg.Pool = 2*time.Second, poolWith(t, config)
 	made, err := relay.New(cfg)
 	require.NoError(t, err)
-	made.Reading(3 * time.Second)
+	made.StoreTimeout(time.Second) // shorter than the time after which Ready returns the error
 	r := s.run(made)
 	s.waitStream()
 	s.insert(s.topic, "k", "0")

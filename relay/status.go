@@ -87,6 +87,7 @@ type state struct {
 	storeError      error         // error of the last attempt to take a sample or to store a checkpoint; nil: it succeeded
 	storeErrorSince time.Time     // when the first attempt failed since one succeeded
 	storeErrorFor   time.Duration // time from this attempt to the last one
+	storeBegan      time.Time     // when the statement of the present attempt was sent; zero: there is none
 }
 
 func (s *state) update(change func(*Status)) {
@@ -169,16 +170,33 @@ func (s *state) setHeldBack(why error) {
 
 // setStoreError records the result of an attempt to take a sample or to store a checkpoint: why is the error, nil if it succeeded. It also
 // records for how long these attempts have failed, for Ready.
-func (s *state) setStoreError(why error) { s.setStoreErrorSince(time.Now(), why) }
-
-// setStoreErrorSince does the same for an attempt that began at since and has not ended.
-func (s *state) setStoreErrorSince(since time.Time, why error) {
+func (s *state) setStoreError(why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.storeError == nil {
-		s.storeErrorSince = since
+		s.storeErrorSince = time.Now()
 	}
 	s.storeError, s.storeErrorFor = why, time.Since(s.storeErrorSince)
+}
+
+// setStoreBegan records when the statement of such an attempt was sent; the zero time: it has ended.
+func (s *state) setStoreBegan(began time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.storeBegan = began
+}
+
+// unstored returns for how long no checkpoint could be stored, and why; nil: the last attempt succeeded. An attempt without an answer counts
+// after timeout.
+func (s *state) unstored(timeout time.Duration) (time.Duration, error) {
+	if s.storeBegan.IsZero() || time.Since(s.storeBegan) < timeout {
+		return s.storeErrorFor, s.storeError
+	}
+	since := s.storeBegan
+	if s.storeError != nil {
+		since = s.storeErrorSince
+	}
+	return time.Since(since), errSlowStore
 }
 
 // brokerIs records the result of a connect to a broker; nil: it succeeded.
@@ -212,7 +230,7 @@ func (r *Relay) Status() Status {
 //   - The server is about to lose the slot, or keeps more log for it than Config.SlotUnready.
 //   - The stream repeatedly ends at one LSN.
 //   - The server holds the log back from the stream, for a standby or while it decodes a large transaction.
-//   - The checkpoint of the stream could not be stored for a lease's length and two intervals.
+//   - The checkpoint of the stream could not be stored for a lease's length and two intervals. If the server does not answer, for at least 30 s.
 //
 // Failed rows are not an error. Ready may be called at any time, from any goroutine.
 func (r *Relay) Ready() error {
@@ -244,8 +262,8 @@ func (r *Relay) Ready() error {
 		return fmt.Errorf("%s: %w", s.Role, r.state.held)
 	}
 	most := r.cfg.Lease + 2*r.cfg.Interval
-	if r.state.storeError != nil && r.state.storeErrorFor > most && s.Role == Active {
-		return fmt.Errorf("%s: the checkpoint was not stored for %s: %w", s.Role, r.state.storeErrorFor.Round(time.Second), r.state.storeError)
+	if unstored, err := r.state.unstored(r.storeTimeout); err != nil && unstored > most && s.Role == Active {
+		return fmt.Errorf("%s: the checkpoint was not stored for %s: %w", s.Role, unstored.Round(time.Second), err)
 	}
 	quiet := time.Since(s.Progress)
 	if quiet <= most {

@@ -74,9 +74,9 @@ func (s *stream) storeCheckpoints(ctx context.Context, st storedState) {
 	var proven, storedRows int64 // s.rows at the last sample that the stream has passed, and at the last store
 	for stored := time.Now(); s.awaitCheckpoint(ctx, pending, proven); {
 		if pending == nil {
-			slow := s.relay.reportSlowStore()
+			s.relay.state.setStoreBegan(time.Now())
 			got, err := s.sample(ctx)
-			unsampled = !slow.Stop() || unsampled
+			s.relay.state.setStoreBegan(time.Time{})
 			if err != nil {
 				s.failed(ctx, "sample", err)
 				s.relay.state.setStoreError(err) // without a sample no checkpoint is stored
@@ -102,9 +102,9 @@ func (s *stream) storeCheckpoints(ctx context.Context, st storedState) {
 		if !fresh && !moved && published < s.storedLSN.Load()+storeBehind && time.Since(stored) < time.Minute {
 			continue
 		}
-		slow := s.relay.reportSlowStore()
+		s.relay.state.setStoreBegan(time.Now())
 		err := s.storeCheckpoint(ctx, st, published)
-		slow.Stop()
+		s.relay.state.setStoreBegan(time.Time{})
 		if err != nil {
 			s.failed(ctx, "store", err)
 			s.relay.state.setStoreError(err)
@@ -121,15 +121,12 @@ func (s *stream) storeCheckpoints(ctx context.Context, st storedState) {
 	}
 }
 
-// errSlowStore is the error of a checkpoint whose statement runs for longer than checkpointTimeout.
-var errSlowStore = errors.New("the server does not answer, or another session holds a lock: see pg_stat_activity, and whether the network forwards each connection")
+// storeTimeout is the time after which Ready returns errSlowStore for a statement that takes a sample or stores a checkpoint. The statement goes
+// on: if its connection were closed, the server might execute it after a later one, and the checkpoint would go back.
+const storeTimeout = 30 * time.Second
 
-// reportSlowStore returns a timer that reports errSlowStore, for Ready, unless it is stopped before the statement has run for too long. The
-// statement goes on: if its connection were closed, the server might execute it after a later one, and the checkpoint would go back.
-func (r *Relay) reportSlowStore() *time.Timer {
-	began := time.Now()
-	return time.AfterFunc(r.reading, func() { r.state.setStoreErrorSince(began, errSlowStore) })
-}
+// errSlowStore is the error of a statement without an answer.
+var errSlowStore = errors.New("the server does not answer, or another session holds a lock: see pg_stat_activity, and whether the network forwards each connection")
 
 // storeLastCheckpoint stores the last checkpoint of the stream. The failure of the network that ended the stream may also have broken the
 // pool's connections. So storeLastCheckpoint tries again while there is a new checkpoint to store, for at most releaseLimit.
