@@ -113,7 +113,7 @@ func (t *mappedTable) open(ctx context.Context, r *Relay) error {
 }
 
 // refuseOlderSlot returns an error if the relay would take over the slot, see takeOver, with a publication that it creates now. The slot has no
-// row for that publication that was written before: the server then ends the stream, or from Postgres 18 on leaves the row out.
+// rows for that publication that were written before: the server then ends the stream, or from Postgres 18 on leaves the rows out.
 func (t *mappedTable) refuseOlderSlot(ctx context.Context, r *Relay) error {
 	slot, err := r.readSlot(ctx, r.pool)
 	if err != nil || !slot.there || slot.walStatus == "lost" || r.foreign(slot) != nil {
@@ -127,9 +127,10 @@ func (t *mappedTable) refuseOlderSlot(ctx context.Context, r *Relay) error {
 	if err := r.checkSlotOwner(ctx, r.pool); err != nil {
 		return err
 	}
-	return fmt.Errorf("slot %s exists, and publication %s does not: the slot has no row for it that was written before it is created: "+
-		"configure the publication with which the slot was read, or drop the slot, and the relay publishes the rows that table %s holds: "+
-		"SELECT pg_drop_replication_slot(%s)", r.cfg.Slot, r.cfg.Publication, t, literal(r.cfg.Slot))
+	return fmt.Errorf("slot %[1]s exists, and publication %[2]s does not. To create it now is no remedy: slot %[1]s has no rows for publication %[2]s "+
+		"that were written before the publication is created. Configure the publication with which the slot was read, or drop the slot, and the relay "+
+		"publishes the rows that table %[3]s holds; rows that are in the slot alone are lost then: SELECT pg_drop_replication_slot(%[4]s)",
+		r.cfg.Slot, r.cfg.Publication, t, literal(r.cfg.Slot))
 }
 
 // setSource sets the source of a message that has an id and no source. An id that is no unique UUID, such as a number, may also be the id

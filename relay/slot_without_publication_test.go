@@ -22,7 +22,7 @@ func TestASlotIsNotTakenOverWithoutItsPublication(t *testing.T) {
 	cfg := s.mapped("public.outbox", s.routed(nil))
 	cfg.Slot, cfg.Lease = slot, time.Second
 	r := s.start(cfg)
-	waitUnready(t, r, "slot "+slot+" exists", "publication")
+	waitUnready(t, r, "slot "+slot+" exists", "To create it now is no remedy")
 	require.NoError(t, r.stop())
 	require.Zero(t, s.count("SELECT count(*) FROM pg_publication WHERE pubname LIKE '%public\\_outbox%'"))
 
