@@ -92,7 +92,7 @@ func TestTheErrorOfASlotAheadOfTheCheckpointNamesLostRecordsOfFailedRows(t *test
 	})
 	require.NoError(t, r.stop())
 	s.exec("UPDATE troupe.mapped_tables SET lsn = lagged.lsn FROM public.lagged; DELETE FROM troupe.mapped_failures")
-	waitUnready(t, s.start(cfg), "UPDATE troupe.mapped_tables SET lsn", "recorded as failed", "may have lost their record")
+	waitUnready(t, s.start(cfg), "UPDATE troupe.mapped_tables SET lsn", "recorded as failed", "may have lost their record", "updated_at of troupe.mapped_tables")
 }
 
 // TestARowOfTheLogAloneIsNotTakenForASweptOne has a row that was written, and deleted, between the creation of the slot and the snapshot of

@@ -114,7 +114,8 @@ func (t *mappedTable) checkSlotOrigin(st storedState, slot slotState, system wal
 	case slot.confirmed > st.lsn:
 		return fmt.Errorf("the slot is at %[1]s, and the stored checkpoint is %[2]s. After a failover to a server to which the slot was synchronised: "+
 			"UPDATE troupe.mapped_tables SET lsn = '%[1]s' WHERE name = %[3]s. Rows between these two positions that were recorded as failed, or that waited behind "+
-			"a failed row, may have lost their record: compare the rows of these keys with the topics, and insert missing ones again. If another program made the slot: "+otherwise,
+			"a failed row, may have lost their record, which had their key: compare with the topics all rows that were written since the checkpoint was stored (updated_at of "+
+			"troupe.mapped_tables before the relay goes on; earlier by the lag that the relay had then), and insert missing ones again. If another program made the slot: "+otherwise,
 			slot.confirmed, st.lsn, literal(t.String()), t)
 	}
 	return nil
