@@ -50,8 +50,8 @@ func (s *stream) checkPublication() error {
 	return err
 }
 
-// sample takes a sample on the server db. It returns errAltered if the publication does not publish every row of the table, if another
-// table has the table's name, or if a table inherits from a mapped table.
+// sample takes a sample on the server db. It returns errAltered if the publication does not publish every row of the table, or if
+// another table has the table's name, and mapping.ErrInherits if a table inherits from a mapped table.
 func (r *Relay) sample(ctx context.Context, db *server) (got sample, err error) {
 	var relation int64 // 0: troupe.outbox
 	var table *string
@@ -70,13 +70,13 @@ func (r *Relay) sample(ctx context.Context, db *server) (got sample, err error) 
 	if publication == nil {
 		return got, errAltered
 	}
-	if r.mapped != nil { // the log has the rows of such a table under its own name, or not at all
+	if r.mapped != nil { // a child's rows are in the log under the child's name, or not at all
 		var inherits bool
 		if err := db.QueryRow(ctx, mapping.InheritsSQL, r.mapped.identifier()).Scan(&inherits); err != nil {
 			return got, fmt.Errorf("look for tables that inherit from table %s: %w", r.mapped, err)
 		}
 		if inherits {
-			return got, fmt.Errorf("%w: table %s: %w", errAltered, r.mapped, mapping.ErrInherits)
+			return got, fmt.Errorf("table %s: %w", r.mapped, mapping.ErrInherits)
 		}
 	}
 	got.publication = *publication

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/troupe-go/troupe/internal/mapping"
 	"github.com/troupe-go/troupe/internal/pg"
 	"github.com/troupe-go/troupe/internal/wal"
 )
@@ -145,10 +146,10 @@ func (s *stream) storeLastCheckpoint(ctx context.Context, st storedState) error 
 	}
 }
 
-// endsStream reports whether err must end the stream: there is another server, another leader or another publication, so a retry cannot
-// help.
+// endsStream reports whether err must end the stream: there is another server, another leader or another publication, or a
+// table inherits from the mapped table, so a retry cannot help.
 func endsStream(err error) bool {
-	return errors.Is(err, errLost) || errors.Is(err, errServer) || errors.Is(err, errAltered)
+	return errors.Is(err, errLost) || errors.Is(err, errServer) || errors.Is(err, errAltered) || errors.Is(err, mapping.ErrInherits)
 }
 
 // failed logs an error of storeCheckpoints. If a retry cannot help, it ends the stream.
