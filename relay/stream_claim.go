@@ -218,7 +218,7 @@ func (s *stream) advancePublished(upTo wal.LSN) {
 func (s *stream) finish(term context.Context, p *publisher) error {
 	s.ending = true
 	if s.tx != nil {
-		return s.finishTransaction()
+		return s.finishTransaction(term)
 	}
 	// The loop also ends with the term. The client may then still hold records of the last send, and another round would overwrite their memory.
 	for found := true; found && term.Err() == nil && !s.relay.gate.closed(); {
@@ -236,9 +236,9 @@ func (s *stream) finish(term context.Context, p *publisher) error {
 }
 
 // finishTransaction commits the Kafka transaction if it contains only complete Postgres transactions.
-func (s *stream) finishTransaction() error {
+func (s *stream) finishTransaction(term context.Context) error {
 	if s.now != nil {
-		items, err := s.part(context.Background())
+		items, err := s.part(term)
 		if err == nil && len(items) == 0 {
 			err = s.releaseWindow()
 		}
