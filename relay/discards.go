@@ -37,11 +37,11 @@ func (s *stream) load(ctx context.Context) error {
 	if err := s.ledger.load(ctx); err != nil {
 		return err
 	}
-	s.discards = false
+	s.anyDiscards = false
 	if s.published.Load() >= uint64(s.repeatsUpTo) {
 		return nil
 	}
-	if err := s.db.QueryRow(ctx, anyDiscard, s.discardArgs(nil)).Scan(&s.discards); err != nil {
+	if err := s.db.QueryRow(ctx, anyDiscard, s.discardArgs(nil)).Scan(&s.anyDiscards); err != nil {
 		return s.relay.auditError(err)
 	}
 	return nil
@@ -88,10 +88,10 @@ func (r *Relay) auditError(err error) error {
 	return fmt.Errorf("read discards: %w", err)
 }
 
-// passOver settles the rows of a window that were discarded, so that they are not published. It does so once for each window: after an error
-// the next call tries again.
-func (s *stream) passOver(ctx context.Context, w *window) error {
-	if w.passed || !s.discards || len(w.items) == 0 || w.items[0].commit > s.repeatsUpTo {
+// skipDiscarded settles the rows of a window that were discarded, so that they are not published. It does so once for each window, and once more
+// after an error or after the discards were read again in deleteLaterRecords.
+func (s *stream) skipDiscarded(ctx context.Context, w *window) error {
+	if w.discardsSettled || !s.anyDiscards || len(w.items) == 0 || w.items[0].commit > s.repeatsUpTo {
 		return nil
 	}
 	ids := make([][16]byte, len(w.items))
@@ -104,14 +104,14 @@ func (s *stream) passOver(ctx context.Context, w *window) error {
 	}
 	for n := range w.items {
 		i := &w.items[n]
-		if !s.discarded(i, found) {
+		if i.settled || !s.discarded(i, found) {
 			continue
 		}
 		i.settled = true
 		s.relay.cfg.Log.Info().Int64("position", i.row.Position).Stringer("id", i.row.ID).Str("topic", i.row.Topic).
 			Msg("row passed over: it was discarded, and the log has it once more")
 	}
-	w.passed = true
+	w.discardsSettled = true
 	return nil
 }
 

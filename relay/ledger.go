@@ -149,8 +149,8 @@ func (l *ledger) behind(i *item) bool {
 	return there && !i.order().before(of.lowest)
 }
 
-// before reports whether a row comes before the recorded rows of its key.
-func (l *ledger) before(i *item) bool {
+// precedesRecorded reports whether a row comes before the recorded rows of its key.
+func (l *ledger) precedesRecorded(i *item) bool {
 	of, there := l.keys[l.hash(failureKey(i))]
 	return there && i.key != nil && i.order().before(of.lowest)
 }

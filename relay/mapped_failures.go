@@ -95,12 +95,13 @@ func (t *mappedTable) recordFailures(ctx context.Context, db querier, l *lease, 
 	return nil
 }
 
-// deleteLater deletes the records of failed rows of a mapped table that come after failures of their keys in the log. Under exactly-once there
+// deleteLaterRecords deletes the records of failed rows of a mapped table that come after failures of their keys in the log. Under exactly-once there
 // may be such rows: a row was acknowledged, a later row of its key was recorded, the Kafka transaction was aborted, and now the earlier row
 // fails. troupe.mapped_failures orders the rows of a key by the time at which they are recorded, so the earlier row would wait behind the
 // later one. The stream has begun again at the checkpoint before the earlier row. So it also delivers the later row again, which is then
-// recorded behind the earlier one.
-func (s *stream) deleteLater(ctx context.Context, failures []failure) error {
+// recorded behind the earlier one. A record may also be gone since an operator has discarded its row. So after it the discards are read again, also
+// for the rows of the present window.
+func (s *stream) deleteLaterRecords(ctx context.Context, failures []failure) error {
 	if s.tx == nil || s.mapped == nil {
 		return nil
 	}
@@ -108,7 +109,7 @@ func (s *stream) deleteLater(ctx context.Context, failures []failure) error {
 	var commits []string
 	var commitRows []int64
 	for _, t := range failures {
-		if i := t.item; !i.failedBefore && s.ledger.before(i) {
+		if i := t.item; !i.failedBefore && s.ledger.precedesRecorded(i) {
 			keys, commits, commitRows = append(keys, i.key), append(commits, i.commit.String()), append(commitRows, i.commitRow)
 		}
 	}
@@ -123,7 +124,10 @@ func (s *stream) deleteLater(ctx context.Context, failures []failure) error {
 	case held == 0:
 		return fmt.Errorf("delete the records of later failures: %w", errLost)
 	}
-	return s.ledger.load(ctx)
+	if s.now != nil {
+		s.now.discardsSettled = false
+	}
+	return s.load(ctx)
 }
 
 // clearCommits sets the commit LSN of all failed rows to null, so that these rows come before every row that a new slot delivers.

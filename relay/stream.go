@@ -49,7 +49,7 @@ type stream struct {
 	publication string        // publication that the stored checkpoint belongs to
 	from        wal.LSN       // first LSN of the stream
 	repeatsUpTo wal.LSN       // LSN up to which an earlier stream may have delivered rows
-	discards    bool          // whether rows were discarded that the log may repeat
+	anyDiscards bool          // whether rows were discarded that the log may repeat
 
 	commit   wal.LSN   // commit LSN of the transaction that is being read
 	number   int64     // number of rows of the mapped table that were read from this transaction

@@ -161,7 +161,7 @@ func (s *stream) waits(w *window) (delay time.Duration, until chan struct{}) {
 // a transaction.
 func (s *stream) part(ctx context.Context) ([]*item, error) {
 	w := s.now
-	if err := s.passOver(ctx, w); err != nil {
+	if err := s.skipDiscarded(ctx, w); err != nil {
 		return nil, err
 	}
 	if s.tx != nil && w.upTo > 0 {
@@ -286,7 +286,7 @@ func (s *stream) begun(ctx context.Context) ([]*item, error) {
 			return nil, nil
 		}
 		w, end := s.now, s.now.whole
-		if err := s.passOver(ctx, w); err != nil {
+		if err := s.skipDiscarded(ctx, w); err != nil {
 			return nil, err
 		}
 		if w.upTo == 0 || w.touched(w.whole) {
@@ -323,7 +323,7 @@ func (s *stream) recordFailures(ctx context.Context, failures []failure) error {
 	if err != nil || len(failures) == 0 {
 		return err
 	}
-	if err := s.deleteLater(ctx, failures); err != nil {
+	if err := s.deleteLaterRecords(ctx, failures); err != nil {
 		return err
 	}
 	if err := s.relay.recordFailures(ctx, s.db, s.lease, failures); err != nil {

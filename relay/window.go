@@ -24,7 +24,7 @@ type window struct {
 	end   commitEnd // end of the last transaction with rows that ended in this window
 	begun time.Time // when its first row was read
 
-	passed bool // its discarded rows are settled, see stream.passOver
+	discardsSettled bool // its discarded rows are settled, see stream.skipDiscarded
 
 	commit wal.LSN // commit LSN of the transaction whose rows are added
 }
@@ -51,7 +51,7 @@ func (w *window) size() int { return len(w.bytes) + w.long }
 func (w *window) clear() {
 	clear(w.items)
 	w.items, w.bytes, w.long, w.upTo, w.whole, w.end = w.items[:0], w.bytes[:0], 0, 0, 0, commitEnd{}
-	w.passed = false
+	w.discardsSettled = false
 	if cap(w.bytes) > 2*windowBytes { // it held a row of many megabytes
 		w.bytes = nil
 	}
