@@ -71,14 +71,18 @@ func (m *Mapping) Bind(columns []Column) (*Table, error) {
 // pgtype reads the binary format of most types, but writes some values in another form, and loses the dimensions of an array.
 func (t *Table) AsText() bool { return t.asText }
 
-// TextSettings are the settings of a session in which the server sends rows as text. With them the text does not depend on the settings of
-// the role or the database, and dates and times are in the form that a Table reads.
+// TextSettings makes the settings of a session in which the server sends rows as text. With them the text does not depend on the settings of
+// the role or the database, and dates and times are in the form that a Table reads. Only lc_monetary stays as it is: it is the currency of
+// values of type money. TextSettings is one statement, since walsenders of Postgres 14.0 and 14.1 take no more in one message.
 const TextSettings = `
-SET datestyle = ISO;
-SET intervalstyle = postgres;
-SET timezone = 'UTC';
-SET extra_float_digits = 1;
-SET bytea_output = hex`
+SELECT pg_catalog.set_config(s.name, s.value, false)
+FROM (VALUES
+  ('datestyle', 'ISO'),
+  ('intervalstyle', 'postgres'),
+  ('timezone', 'UTC'),
+  ('extra_float_digits', '1'),
+  ('bytea_output', 'hex')
+) AS s (name, value)`
 
 func (t *Table) find(places map[string]int) {
 	place := func(column string) int {

@@ -88,8 +88,8 @@ func (c *Conn) KeepEncoding(ctx context.Context) error {
 	return nil
 }
 
-// SendText makes the server stream values as text, formatted by settings, which are statements. By default it streams the binary format
-// of each type that has one.
+// SendText makes the server stream values as text. The statement settings makes the settings on which the text depends. By default the server
+// streams the binary format of each type that has one.
 func (c *Conn) SendText(ctx context.Context, settings string) error {
 	if _, err := c.conn.Exec(ctx, settings).ReadAll(); err != nil {
 		return fmt.Errorf("stream values as text: %w", err)
