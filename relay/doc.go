@@ -67,7 +67,8 @@
 //	a partition takes nothing              (no leader, too few replicas in sync) after 60 s other partitions continue, and its
 //	                                       rows are tried until they are accepted; under exactly-once all rows wait for it
 //	the topic does not exist               the row is tried for 60 s, then parked; its key waits, others continue
-//	the topic is denied (ACL)              the row is tried by Config.Retry, then parked; its key waits, others continue
+//	the topic is denied (ACL)              the row is tried by Config.Retry, then parked; its key waits, others continue; a refusal
+//	                                       counts as a try for all rows of the topic that were read
 //	the row's topic is a relay's own       the row is parked at once; its key waits, others continue
 //	too large, or bad headers              the row is parked at once; its key waits, others continue
 //	this machine's clock is wrong          (the broker refuses the time of sending) no row is parked; rows are tried until the broker

@@ -410,7 +410,7 @@ func (s *stage) deleteTopic(topic string) {
 
 // A new topic refuses this relay. The rows of many keys wait for it, and all of them are recorded after one send, so that the rows of other topics do
 // not wait for a send of each.
-func TestATopicThatRefusesUsIsAskedOnceForRowsOfManyKeys(t *testing.T) {
+func TestARefusedTopicCostsOneSendForRowsOfManyKeys(t *testing.T) {
 	t.Parallel()
 	for _, delivery := range []relay.Delivery{relay.AtLeastOnce, relay.ExactlyOnce} {
 		t.Run(string(delivery), func(t *testing.T) {

@@ -199,7 +199,7 @@ func (p *publisher) next(ctx context.Context, queue []*item) ([]*item, error) {
 	var failures []failure
 	var failed error
 	held, before := make(keys), make(keys)
-	denied := make(map[string]error)
+	refusedTopics := make(map[string]error)
 	batches := sizes(now)
 	for _, i := range now {
 		batch := batches[batchOf(i)]
@@ -249,12 +249,12 @@ func (p *publisher) next(ctx context.Context, queue []*item) ([]*item, error) {
 		held.add(i)
 		failures = append(failures, t)
 		if errors.Is(i.err, kerr.TopicAuthorizationFailed) {
-			denied[i.record.Topic] = i.err
+			refusedTopics[i.record.Topic] = i.err
 		}
 	}
-	if len(denied) > 0 && failed == nil && len(again) == 0 {
+	if len(refusedTopics) > 0 && failed == nil && len(again) == 0 {
 		var more []failure
-		more, later = p.denyAll(later, denied, held, before)
+		more, later = p.failRowsOfRefusedTopics(later, refusedTopics, held, before)
 		failures = append(failures, more...)
 	}
 	if p.tx != nil {
@@ -281,14 +281,15 @@ func (p *publisher) next(ctx context.Context, queue []*item) ([]*item, error) {
 	return later, nil
 }
 
-// denyAll returns a failure for each row of the queue whose topic has just refused the relay, and the rows that are left of the queue. Otherwise the
-// rows of a topic that is new to the client would be sent one by one, and each refusal would be a send, or a Kafka transaction, of its own. It returns
-// no failure for a row with an earlier row of its key that is still to be sent: the earlier row must be recorded first, see prepare. It adds the keys
-// of the failures to held, and before has the keys of rows that the Kafka transaction must publish first.
-func (p *publisher) denyAll(queue []*item, denied map[string]error, held, before keys) (failures []failure, left []*item) {
+// failRowsOfRefusedTopics returns a failure for each row of the queue whose topic has just refused the relay, and the rows that are left of the
+// queue. Otherwise the rows of a topic that is new to the client would be sent one by one, and each refusal would be a send, or a Kafka transaction,
+// of its own. The refusal counts as a try for each of these rows: each of them would get the same answer. The function returns no
+// failure for a row with an earlier row of its key that is still to be sent: the earlier row must be recorded first, see prepare. It adds the keys of
+// the failures to held, and before has the keys of rows that the Kafka transaction must publish first.
+func (p *publisher) failRowsOfRefusedTopics(queue []*item, refusedTopics map[string]error, held, before keys) (failures []failure, left []*item) {
 	sends := make(keys)
 	for _, i := range queue {
-		err := denied[i.record.Topic]
+		err := refusedTopics[i.record.Topic]
 		switch {
 		case held.has(i): // claimed again
 			continue
