@@ -270,6 +270,9 @@
 //	                                       new table, until an operator moves the rows to another table or deletes them
 //	a column of the mapping is gone        not ready, and names it, until the mapping fits the rows in the log, or an operator
 //	                                       drops the slot
+//	(exactly-once) a transaction was       the row waits behind later rows of its key that were recorded before the abort: the table
+//	aborted, its slot is lost, and a row   need not hold these rows any more, so their records are not made again
+//	of it fails while the table is read
 //	two failed rows of one event id        are one message
 //	a failed row of more than 128 MiB      parked, and cannot be retried: its long columns are not kept
 //
