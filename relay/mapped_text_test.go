@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/troupe-go/troupe/relay"
 	"github.com/troupe-go/troupe/testkit"
 )
 
@@ -48,21 +49,38 @@ func TestAValueOfAMappedTableIsPostgresText(t *testing.T) {
 	}
 }
 
-// A column gets a type of which only the server has the text, while the relay streams the rows in the binary format.
+// A column gets a type of which only the server has the text, while the relay streams the rows in the binary format. One transaction has rows of
+// both types.
 func TestAColumnOfATypeThatChangesWhileTheRelayStreamsIsPostgresText(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
-	topic := s.eventTopic("order")
-	s.exec(debeziumTable + "; ALTER TABLE public.outbox ADD amount int, ADD pairs text")
-	s.waitTable(s.start(s.mapped("public.outbox", s.routed(map[string]string{"table.fields.additional.placement": "amount:header,pairs:header"}))))
-	insert := func(amount, pairs string) {
-		s.exec("INSERT INTO public.outbox VALUES (troupe.uuidv7(), 'order', 'k', 'T', '1', " + amount + ", '" + pairs + "')")
+	for _, delivery := range []relay.Delivery{relay.AtLeastOnce, relay.ExactlyOnce} {
+		t.Run(string(delivery), func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			topic := s.eventTopic("order")
+			s.exec(debeziumTable + "; ALTER TABLE public.outbox ADD amount int, ADD pairs text")
+			cfg := s.mapped("public.outbox", s.routed(map[string]string{"table.fields.additional.placement": "amount:header,pairs:header"}))
+			cfg.Delivery = delivery
+			s.waitTable(s.start(cfg))
+			insert := func(amount, pairs string) string {
+				return "; INSERT INTO public.outbox VALUES (troupe.uuidv7(), 'order', 'k', 'T', '1', " + amount + ", '" + pairs + "')"
+			}
+			s.exec("BEGIN" + insert("1", "none") + "; ALTER TABLE public.outbox ALTER amount TYPE numeric, ALTER pairs TYPE int[] USING NULL" +
+				insert("0.00", "{{1,2},{3,4}}") + "; COMMIT")
+			got := make(map[string]int)
+			testkit.Wait(t, "both rows", func() (bool, error) {
+				clear(got)
+				for _, record := range s.committed(topic) {
+					got[strings.Join(headersOf(record)[1:], " ")]++
+				}
+				return len(got) > 1, nil
+			})
+			require.Len(t, got, 2)
+			require.NotZero(t, got["amount=1 pairs=none"])
+			require.Equal(t, 1, got["amount=0.00 pairs={{1,2},{3,4}}"])
+			if delivery == relay.ExactlyOnce {
+				require.Equal(t, 1, got["amount=1 pairs=none"])
+			}
+		})
 	}
-	insert("1", "none")
-	consumer := testkit.Consume(t, s.brokers, topic)
-	consumer.WaitN(1)
-	s.exec("ALTER TABLE public.outbox ALTER amount TYPE numeric, ALTER pairs TYPE int[] USING NULL")
-	insert("0.00", "{{1,2},{3,4}}")
-	record := consumer.WaitN(2)[1]
-	require.Equal(t, []string{"amount=0.00", "pairs={{1,2},{3,4}}"}, headersOf(record)[1:])
 }
