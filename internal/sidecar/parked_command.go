@@ -161,12 +161,14 @@ func (page parkedPage) print(to io.Writer) error {
 }
 
 func (p Program) parkedShowCommand() *cobra.Command {
+	var topic string
 	cmd := &cobra.Command{
 		Use:     "show ID",
 		Short:   "Show a parked row with its payload",
 		Example: `  outbox-relay parked show 019aa6f0-7c1d-7d3a-9d0b-6f3b1c2d4e5f`,
 	}
 	declareOne(cmd, parkedSettings...)
+	cmd.Flags().StringVar(&topic, "topic", "", "the row of this `topic`, if rows of several topics have the id")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ids, err := parseIDs(args)
 		if err != nil {
@@ -176,7 +178,7 @@ func (p Program) parkedShowCommand() *cobra.Command {
 			return usagef("show takes one id")
 		}
 		return p.with(cmd, func(ctx context.Context, on asked) error {
-			r, err := on.Show(ctx, desk.RowID{ID: ids[0]})
+			r, err := on.Show(ctx, desk.RowID{ID: ids[0], Topic: topic})
 			if err != nil {
 				return err
 			}

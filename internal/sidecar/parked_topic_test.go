@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Rows of two topics are parked under one id. An operator discards one of them, by its topic.
+// Rows of two topics are parked under one id. An operator shows and discards one of them, by its topic.
 func TestARowOfOneTopicIsDiscardedByItsID(t *testing.T) {
 	t.Parallel()
 	environ, conn, _ := site(t)
@@ -15,6 +15,11 @@ func TestARowOfOneTopicIsDiscardedByItsID(t *testing.T) {
 			INSERT INTO troupe.outbox_failures (position, id, topic, status, attempts, max_attempts, last_error)
 			SELECT position, $1, $2, 'parked', 1, 1, 'denied' FROM new`, someID, topic)
 		require.NoError(t, err)
+	}
+	for _, topic := range []string{"a.b.commands", "a.b.dlq"} {
+		r := run(t, environ, "parked", "show", someID, "--topic", topic)
+		require.Equal(t, 0, r.code, r.stderr)
+		require.Contains(t, r.stdout, topic)
 	}
 	discard := []string{"parked", "discard", someID, "--actor", "ann", "--reason", "ticket 4711"}
 	for _, more := range [][]string{nil, {"--dry-run"}} {
