@@ -2,6 +2,7 @@ package alert_test
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -285,6 +286,26 @@ func TestARefusedAlertIsLostAndLogged(t *testing.T) {
 		require.Len(t, r.got(), 1)
 	}
 	require.Empty(t, elsewhere.got())
+}
+
+// Package net/http sends the user and password of the URL as a header.
+func TestAnAnswerThatRepeatsTheRequestShowsNoSecret(t *testing.T) {
+	t.Parallel()
+	for name, header := range map[string]http.Header{"Basic": nil, "Bearer": {"Authorization": {"Bearer HIDDEN-\"TOKEN"}}} {
+		r, log := newReceiver(t, func(w http.ResponseWriter, r *http.Request) {
+			scheme, word, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+			w.WriteHeader(http.StatusForbidden)
+			_, _ = fmt.Fprintf(w, "invalid %s %s, %q of %s", scheme, word, word, r.Header.Get("Authorization"))
+		}), &lines{}
+		cfg := quick(strings.Replace(r.URL, "://", "://ann:HIDDEN-PASSWORD@", 1))
+		cfg.Header, cfg.Log = header, zerolog.New(log)
+		n := start(t, cfg)
+		n.Notify(letter("closed"))
+		testkit.Wait(t, "the log", func() (bool, error) { return strings.Contains(log.String(), "alert lost"), nil })
+		require.Contains(t, log.String(), "status 403: invalid", name)
+		require.NotContains(t, log.String(), "HIDDEN", name)
+		require.NotContains(t, log.String(), base64.StdEncoding.EncodeToString([]byte("ann:HIDDEN-PASSWORD")), name)
+	}
 }
 
 // The text of an answer is cut. The first half of a secret would not be recognised as one.

@@ -2,7 +2,6 @@ package alert
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/troupe-go/troupe/internal/secrets"
 )
 
 // errRefused is wrapped by errors that a retry cannot cure.
@@ -40,8 +41,8 @@ func (n *Notifier) newClient() {
 
 // A target is a webhook.
 type target struct {
-	url     *url.URL // nil: only log
-	secrets []string // of this URL, the replaced ones and the headers, the longest first
+	url     *url.URL     // nil: only log
+	secrets secrets.List // of this URL, the replaced ones and the headers
 }
 
 func newTarget(u *url.URL, header http.Header) *target {
@@ -65,31 +66,25 @@ func (n *Notifier) Replace(address string) error {
 		return errors.New("alert: the URL of a webhook cannot be added without a restart")
 	}
 	next := newTarget(u, n.cfg.Header)
-	next.secrets = append(next.secrets, old.secrets...)
-	slices.SortFunc(next.secrets, func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) })
-	next.secrets = slices.Compact(next.secrets)
+	next.secrets = next.secrets.And(old.secrets)
 	n.to.Store(next)
 	return nil
 }
 
-// secretsOf returns the secret parts that a receiver could repeat, the longest first.
-func secretsOf(u *url.URL, header http.Header) (secrets []string) {
-	password, _ := u.User.Password()
-	all := []string{u.String(), u.RequestURI(), u.RawQuery, u.EscapedPath(), u.Path, password}
+// secretsOf returns the secret parts of a request, which a receiver could repeat.
+func secretsOf(u *url.URL, header http.Header) secrets.List {
+	parts := []string{u.String(), u.RequestURI(), u.RawQuery, u.EscapedPath(), u.Path}
 	for _, values := range u.Query() {
-		all = append(all, values...)
+		parts = append(parts, values...)
 	}
+	parts = append(parts, strings.Split(u.Path, "/")...)
+	parts = slices.DeleteFunc(parts, func(part string) bool { return len(part) < 6 }) // such as "hooks"
+	password, _ := u.User.Password()
+	parts = append(parts, secrets.BasicAuth(u.User.Username(), password)...) // package net/http makes a header of them
 	for _, values := range header {
-		all = append(all, values...)
+		parts = append(parts, secrets.InHeader(values...)...)
 	}
-	all = append(all, strings.Split(u.Path, "/")...)
-	for _, secret := range all {
-		if len(secret) >= 6 {
-			secrets = append(secrets, secret)
-		}
-	}
-	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) })
-	return secrets
+	return secrets.New(parts...)
 }
 
 // deliver logs the alert and posts it, with retries by the policy. Its errors contain no secrets.
@@ -130,7 +125,7 @@ func (n *Notifier) Post(ctx context.Context, body []byte) (wait time.Duration, e
 	to := n.to.Load()
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, to.url.String(), bytes.NewReader(body))
 	if err != nil {
-		return 0, to.redacted(err)
+		return 0, to.withoutSecrets(err)
 	}
 	for name, values := range n.cfg.Header {
 		request.Header[http.CanonicalHeaderKey(name)] = values
@@ -139,7 +134,7 @@ func (n *Notifier) Post(ctx context.Context, body []byte) (wait time.Duration, e
 	request.Header.Set("User-Agent", "troupe")
 	response, err := n.client.Do(request)
 	if err != nil {
-		return 0, to.redacted(err)
+		return 0, to.withoutSecrets(err)
 	}
 	defer response.Body.Close()
 	said, err := io.ReadAll(io.LimitReader(response.Body, 4<<10)) // to its end, so that the connection is used again
@@ -154,29 +149,22 @@ func (n *Notifier) Post(ctx context.Context, body []byte) (wait time.Duration, e
 		wait = min(time.Duration(max(0, min(seconds, 1e6)))*time.Second, patience)
 		return wait, to.refusal(status, said)
 	case err != nil:
-		return 0, to.redacted(err)
+		return 0, to.withoutSecrets(err)
 	}
 	return 0, fmt.Errorf("%w: %w", to.refusal(status, said), errRefused)
 }
 
-// redacted returns err without the URL, which is a secret. From http's own errors, which begin with the URL, it takes the cause.
-func (t *target) redacted(err error) error {
+// withoutSecrets returns err without the URL, which is a secret. From http's own errors, which begin with the URL, it takes the cause.
+func (t *target) withoutSecrets(err error) error {
 	var of *url.Error
 	if errors.As(err, &of) {
 		err = of.Err
 	}
-	return fmt.Errorf("%s: %s", t.url.Host, t.mask(err.Error()))
+	return fmt.Errorf("%s: %s", t.url.Host, t.secrets.Hide(err.Error()))
 }
 
 // refusal returns the error for a response, with the beginning of its text. Secrets are replaced before the text is cut: a part of one would not be
 // recognised.
 func (t *target) refusal(status int, said []byte) error {
-	return fmt.Errorf("%s: status %d: %s", t.url.Host, status, cut(line(t.mask(string(said))), 200))
-}
-
-func (t *target) mask(text string) string {
-	for _, secret := range t.secrets {
-		text = strings.ReplaceAll(text, secret, "…")
-	}
-	return text
+	return fmt.Errorf("%s: status %d: %s", t.url.Host, status, cut(line(t.secrets.Hide(string(said))), 200))
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/troupe-go/troupe/internal/address"
 	"github.com/troupe-go/troupe/internal/plain"
+	"github.com/troupe-go/troupe/internal/secrets"
 )
 
 const (
@@ -88,34 +89,24 @@ func (c Command) failed(err error, stderr, stdout string) error {
 	return fmt.Errorf("command %s: %w", c.words[0], err)
 }
 
-const leastHidden = 4 // bytes of the shortest secret that Hide replaces: a shorter one may be a part of words
-
 // withoutSecrets removes from a text the lines of stdout, the values of variables that are secret by their name, and the
 // passwords of URLs.
 func withoutSecrets(text, stdout string) string {
-	hide := func(secret string) { text = Hide(text, strings.TrimSpace(secret)) }
+	var hidden []string
 	for line := range strings.Lines(stdout) {
-		hide(line)
+		hidden = append(hidden, strings.TrimSpace(line))
 	}
 	for _, line := range os.Environ() {
 		name, value, _ := strings.Cut(line, "=")
 		name = strings.ToUpper(name)
 		for _, part := range []string{"SECRET", "TOKEN", "PASSWORD", "_KEY", "CREDENTIAL"} {
 			if strings.Contains(name, part) {
-				hide(value)
+				hidden = append(hidden, strings.TrimSpace(value))
 				break
 			}
 		}
 	}
-	return address.Redact(text)
-}
-
-// Hide replaces secret in text by an ellipsis. It does not replace a secret of less than four bytes.
-func Hide(text, secret string) string {
-	if len(secret) < leastHidden {
-		return text
-	}
-	return strings.ReplaceAll(text, secret, "…")
+	return address.Redact(secrets.New(hidden...).Hide(text))
 }
 
 // A bounded writer keeps the first bytes that are written, and discards the others.

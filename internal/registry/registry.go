@@ -1,17 +1,13 @@
 package registry
 
 import (
-	"cmp"
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"math"
 	"net"
 	"net/http"
 	"net/url"
-	"slices"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -20,6 +16,7 @@ import (
 
 	"github.com/troupe-go/troupe/internal/avsc"
 	"github.com/troupe-go/troupe/internal/payload"
+	"github.com/troupe-go/troupe/internal/secrets"
 )
 
 // ErrNoSchema is wrapped by errors about an id or a subject for which the registry has no usable schema: none at all, one of a format
@@ -46,8 +43,8 @@ type Client struct {
 // An endpoint is where a Client sends its requests.
 type endpoint struct {
 	client  *sr.Client
-	address string   // without credentials
-	secrets []string // of this address and the replaced ones, as a response could repeat them
+	address string       // without credentials
+	secrets secrets.List // of this address and the replaced ones, as a response could repeat them
 }
 
 // New creates a client for the registry at address, an http or https URL, whose user and password, if any, become
@@ -73,9 +70,7 @@ func (r *Client) Replace(address string) error {
 	if err != nil {
 		return err
 	}
-	next.secrets = append(next.secrets, r.at.Load().secrets...)
-	slices.SortFunc(next.secrets, func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) }) // a secret may contain another
-	next.secrets = slices.Compact(next.secrets)
+	next.secrets = next.secrets.And(r.at.Load().secrets)
 	r.at.Store(next)
 	return nil
 }
@@ -88,7 +83,7 @@ func newEndpoint(address string, opts []sr.ClientOpt) (*endpoint, error) {
 	}
 	user := u.User
 	u.User = nil
-	var secrets []string
+	var hidden secrets.List
 	base := []sr.ClientOpt{
 		sr.URLs(u.String()),
 		sr.HTTPClient(&http.Client{Timeout: 10 * time.Second}),
@@ -100,15 +95,13 @@ func newEndpoint(address string, opts []sr.ClientOpt) (*endpoint, error) {
 		}
 		password, _ := user.Password()
 		base = append(base, sr.BasicAuth(user.Username(), password))
-		if password != "" {
-			secrets = []string{base64.StdEncoding.EncodeToString([]byte(user.Username() + ":" + password)), password, url.QueryEscape(password), url.PathEscape(password)}
-		}
+		hidden = secrets.New(secrets.BasicAuth(user.Username(), password)...)
 	}
 	client, err := newBoundedClient(append(base, opts...)...)
 	if err != nil {
 		return nil, fmt.Errorf("registry %s: %w", u, err)
 	}
-	return &endpoint{client: client, address: u.String(), secrets: secrets}, nil
+	return &endpoint{client: client, address: u.String(), secrets: hidden}, nil
 }
 
 func (r *Client) client() *sr.Client { return r.at.Load().client }
@@ -258,9 +251,9 @@ func (r *Client) explain(err error) error {
 	var answer *sr.ResponseError
 	if !errors.As(err, &answer) {
 		// Package net/http quotes an answer that is no HTTP, which may repeat the request.
-		return fmt.Errorf("registry %s: %w", r, masked{r.mask(err.Error()), err})
+		return fmt.Errorf("registry %s: %w", r, r.at.Load().secrets.HideIn(err))
 	}
-	text := r.mask(strings.ToValidUTF8(answer.Error(), ""))
+	text := r.at.Load().secrets.Hide(strings.ToValidUTF8(answer.Error(), ""))
 	if len(text) > 300 {
 		text = strings.ToValidUTF8(text[:300], "") + "…"
 	}
@@ -268,25 +261,6 @@ func (r *Client) explain(err error) error {
 	cut.Raw, cut.Message = nil, text // errors are kept for a while
 	return &refusal{fmt.Sprintf("registry %s: status %d: %s", r, answer.StatusCode, text), &cut}
 }
-
-// mask replaces the secrets of the address in a text, also where the text is quoted.
-func (r *Client) mask(text string) string {
-	for _, secret := range r.at.Load().secrets {
-		quoted := strconv.Quote(secret)
-		text = strings.ReplaceAll(strings.ReplaceAll(text, secret, "…"), quoted[1:len(quoted)-1], "…")
-	}
-	return text
-}
-
-// masked is an error with another text.
-type masked struct {
-	text  string
-	cause error
-}
-
-func (m masked) Error() string { return m.text }
-
-func (m masked) Unwrap() error { return m.cause }
 
 // A refusal is a shortened error response of the registry; it wraps a *sr.ResponseError with the shortened text.
 type refusal struct {

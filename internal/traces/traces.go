@@ -15,7 +15,6 @@ package traces
 import (
 	"context"
 	"net/url"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -29,6 +28,7 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/troupe-go/troupe/internal/plain"
+	"github.com/troupe-go/troupe/internal/secrets"
 )
 
 // EndLimit bounds the time to send the last spans.
@@ -56,7 +56,7 @@ func Open(ctx context.Context, endpoint, service string, log zerolog.Logger) (tr
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), EndLimit)
 		defer cancel()
 		if err := provider.Shutdown(ctx); err != nil {
-			log.Info().Str("error", shown(err)).Msg("traces: the last spans are dropped")
+			log.Info().Str("error", withoutSecrets(err)).Msg("traces: the last spans are dropped")
 		}
 	}, nil
 }
@@ -73,7 +73,7 @@ func (e *told) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) e
 	err := e.SpanExporter.ExportSpans(ctx, spans)
 	switch was := e.dropped.Swap(err != nil); {
 	case err != nil && !was:
-		e.log.Info().Str("error", shown(err)).Msg("traces: no collector accepts spans; they are dropped until one does")
+		e.log.Info().Str("error", withoutSecrets(err)).Msg("traces: no collector accepts spans; they are dropped until one does")
 	case err == nil && was:
 		e.log.Info().Msg("traces: spans are taken again")
 	}
@@ -82,23 +82,16 @@ func (e *told) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) e
 
 const mostShown = 400 // characters of an error
 
-// shown returns the beginning of an error's text, without the values of the headers that the environment sets. The text has the collector's response,
+// withoutSecrets returns the beginning of an error's text, without the values of the headers that the environment sets. The text has the collector's response,
 // which may repeat the request.
-func shown(err error) string {
-	text := err.Error()
+func withoutSecrets(err error) string {
+	var hidden secrets.List
 	for _, name := range []string{prefix + "HEADERS", prefix + "TRACES_HEADERS"} {
 		for pair := range strings.SplitSeq(variable(name), ",") {
 			_, value, _ := strings.Cut(pair, "=")
 			value, _ = url.PathUnescape(value) // CheckEnvironment has tried it
-			for _, secret := range append([]string{strings.TrimSpace(value)}, strings.Fields(value)...) {
-				quoted := strconv.Quote(secret)
-				if quoted = quoted[1 : len(quoted)-1]; len(secret) >= leastHidden {
-					text = strings.ReplaceAll(strings.ReplaceAll(text, secret, "…"), quoted, "…")
-				}
-			}
+			hidden = hidden.And(secrets.New(secrets.InHeader(value)...))
 		}
 	}
-	return plain.Line(text, mostShown)
+	return plain.Line(hidden.Hide(err.Error()), mostShown)
 }
-
-const leastHidden = 4 // bytes of the shortest value that is hidden: a shorter one may be a part of words

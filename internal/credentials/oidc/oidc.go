@@ -6,14 +6,12 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/url"
-	"strconv"
 	"sync"
 	"time"
 
@@ -23,6 +21,7 @@ import (
 	"github.com/troupe-go/troupe/internal/address"
 	"github.com/troupe-go/troupe/internal/credentials"
 	"github.com/troupe-go/troupe/internal/plain"
+	"github.com/troupe-go/troupe/internal/secrets"
 )
 
 // Config configures a Source. URL, ClientID and Secret are required.
@@ -133,17 +132,14 @@ func (s *Source) request(secret string) *clientcredentials.Config {
 	return s.last
 }
 
-// secretForms returns the secret as it is encoded in the header and in the body, and unencoded. The longest is first, since it may contain the others.
-func (s *Source) secretForms(secret string) []string {
-	id := s.cfg.ClientID
-	return []string{
-		base64.StdEncoding.EncodeToString([]byte(url.QueryEscape(id) + ":" + url.QueryEscape(secret))), url.QueryEscape(secret), secret,
-	}
+// secretForms returns the secret as it is encoded in the header and in the body, and unencoded.
+func (s *Source) secretForms(secret string) secrets.List {
+	return secrets.New(append(secrets.BasicAuth(url.QueryEscape(s.cfg.ClientID), url.QueryEscape(secret)), secret)...)
 }
 
 // explain returns an error without the body of a response, which may repeat the request with one of the forms of the secret, and without the
 // URL, which Token adds. Package net/http quotes an answer that is no HTTP, which may repeat the request, too.
-func explain(err error, forms []string) error {
+func explain(err error, forms secrets.List) error {
 	var refused *oauth2.RetrieveError
 	var transport *url.Error
 	switch {
@@ -157,31 +153,12 @@ func explain(err error, forms []string) error {
 		if refused.ErrorCode == "invalid_client" {
 			text += " (the client id or its secret is wrong, or the secret has expired)"
 		}
-		return errors.New(plain.Line(hide(text, forms), 400))
+		return errors.New(plain.Line(forms.Hide(text), 400))
 	case errors.As(err, &transport):
-		return hidden{hide(transport.Err.Error(), forms), transport.Err}
+		return forms.HideIn(transport.Err)
 	}
 	return errors.New("its answer is not a token response (the text is not shown, since it may contain a secret)")
 }
-
-// hide replaces the forms of the secret in a text, also where the text is quoted.
-func hide(text string, forms []string) string {
-	for _, form := range forms {
-		quoted := strconv.Quote(form)
-		text = credentials.Hide(credentials.Hide(text, form), quoted[1:len(quoted)-1])
-	}
-	return text
-}
-
-// hidden is an error with another text.
-type hidden struct {
-	text  string
-	cause error
-}
-
-func (h hidden) Error() string { return h.text }
-
-func (h hidden) Unwrap() error { return h.cause }
 
 var errTooLong = fmt.Errorf("its answer has more than %d bytes", mostBytes)
 
