@@ -16,6 +16,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/troupe-go/troupe/internal/admin/repair"
+	"github.com/troupe-go/troupe/internal/jsontext"
 )
 
 // maxEdit is a little above the library's limit, so that the library reports a payload that is too large.
@@ -109,7 +110,7 @@ func editPayload(ctx context.Context, desk *repair.Desk, id uuid.UUID) ([]byte, 
 	}
 	var before []byte
 	if p.JSON != nil {
-		before = indented(p.JSON, "")
+		before = jsontext.Indent(p.JSON, "")
 	}
 	file, err := os.CreateTemp("", "troupe-edit-*.json") // readable by this user only
 	if err != nil {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 
@@ -105,7 +104,7 @@ func printPayload(w io.Writer, title string, p repair.Payload) {
 	}
 	if p.JSON != nil {
 		var escaped bytes.Buffer
-		for line := range bytes.Lines(indented(p.JSON, "  ")) {
+		for line := range bytes.Lines(jsontext.Indent(p.JSON, "  ")) {
 			escaped.WriteString(oneLine(string(bytes.TrimSuffix(line, []byte("\n"))), len(line)) + "\n")
 		}
 		_, _ = fmt.Fprintf(w, "  %s", escaped.String())
@@ -116,14 +115,4 @@ func printPayload(w io.Writer, title string, p repair.Payload) {
 		_, _ = fmt.Fprintf(w, "  %s\n", hex[:n])
 		hex = hex[n:]
 	}
-}
-
-// indented returns JSON with two spaces of indent, each line after a prefix; or as it is if it is large or has many levels, as on the console.
-func indented(text []byte, prefix string) []byte {
-	const mostBytes, mostLevels = 4 << 20, 100
-	var b bytes.Buffer
-	if len(text) > mostBytes || jsontext.Nested(text) > mostLevels || json.Indent(&b, text, prefix, "  ") != nil {
-		return text
-	}
-	return b.Bytes()
 }

@@ -1,7 +1,6 @@
 package console
 
 import (
-	"bytes"
 	"context"
 	"encoding/hex"
 	"encoding/json"
@@ -19,8 +18,6 @@ import (
 
 const (
 	mostShown    = 64 << 10 // bytes of a payload on a page; a download has all of it
-	mostNested   = 100      // levels of JSON that are indented
-	mostIndented = 4 << 20  // bytes of JSON that are indented: two bytes, such as "0,", become ten, and several copies of them
 	mostPayloads = 4        // requests that read whole payloads at the same time
 )
 
@@ -38,7 +35,7 @@ func (c *Console) reserve(ctx context.Context, p *page) (release func(), err err
 	}
 }
 
-// pretty returns JSON with two spaces of indent, or as it is if it is large, or if that would multiply its size.
+// pretty returns JSON with two spaces of indent, or the unchanged text if it is large or deep.
 func pretty(v any) string {
 	var text []byte
 	switch v := v.(type) {
@@ -47,11 +44,7 @@ func pretty(v any) string {
 	default:
 		text, _ = json.Marshal(v)
 	}
-	var b bytes.Buffer
-	if len(text) > mostIndented || jsontext.Nested(text) > mostNested || json.Indent(&b, text, "", "  ") != nil || b.Len() > 8*len(text)+mostShown {
-		return string(text)
-	}
-	return b.String()
+	return string(jsontext.Indent(text, ""))
 }
 
 // cut returns the first mostShown bytes of a text, without part of a character.

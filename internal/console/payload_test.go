@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/internal/console/stage"
-	"github.com/troupe-go/troupe/internal/jsontext"
 	"github.com/troupe-go/troupe/internal/retention"
 )
 
@@ -57,9 +56,6 @@ func TestDeeplyNestedJSONIsNotIndented(t *testing.T) {
 	require.Less(t, len(d.html(at("/dead-letter", "db", "order", "id", id))), 4*mostShown)
 	require.Less(t, d.get(at("/dead-letter", "db", "order", "id", id)).Body.Len(), 4*mostShown)
 	require.Equal(t, "{\n  \"a\": [\n    1\n  ]\n}", pretty(json.RawMessage(`{"a": [1]}`)))
-	require.Equal(t, 2, jsontext.Nested([]byte(`{"[[[\"[": [1], "b": []}`)))
-	wide := json.RawMessage(strings.Repeat("[", mostNested) + strings.Repeat("1,", 100_000) + "1" + strings.Repeat("]", mostNested))
-	require.Equal(t, string(wide), pretty(wide))
 }
 
 func TestOnlySomeRequestsHoldPayloadsAtATime(t *testing.T) {
@@ -109,7 +105,7 @@ func TestFactsThatCannotBeJSONAreAnError(t *testing.T) {
 // Each value on a line of its own takes five times the bytes of "0,", and there are several copies of an answer.
 func TestLargeJSONIsNotIndented(t *testing.T) {
 	t.Parallel()
-	large := json.RawMessage("[" + strings.Repeat("0,", mostIndented) + "0]")
+	large := json.RawMessage("[" + strings.Repeat("0,", 4<<20) + "0]")
 	require.Equal(t, string(large), pretty(large))
 	d := newDesk(t)
 	id := d.Dead(1, stage.Letter{Key: "o-1", Type: "ChargeCard", Class: "permanent", Error: "e", Payload: string(large)}).String()

@@ -1,8 +1,12 @@
-// Package jsontext limits a JSON text before it is decoded. A text of a few megabytes, such as "[{},{},…]", has millions of values, each of
+// Package jsontext limits a JSON text before it is decoded or indented. A text of a few megabytes, such as "[{},{},…]", has millions of values, each of
 // which takes up to hundreds of bytes in memory. Compressed, as in a batch of Kafka, such a text has a few kilobytes.
 package jsontext
 
-import "fmt"
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+)
 
 // MaxValues is the largest number of values in one text: objects, arrays and everything in them. Package schemas has the same limit for Avro.
 const MaxValues = 1 << 20
@@ -62,9 +66,27 @@ func Exponents(text []byte) (n int) {
 	return n
 }
 
-// Nested returns how many arrays and objects of a JSON text are within each other at most.
-func Nested(text []byte) (most int) {
-	depth, quoted := 0, false
+const (
+	mostIndented = 4 << 20  // bytes of a text that is indented
+	mostAdded    = 64 << 10 // bytes of a small text that is indented, whatever the text's size
+)
+
+// Indent returns a JSON text with two spaces of indent, each line but the first after a prefix. It returns the unchanged text if that is large,
+// deep or no JSON. Two spaces for each level make gigabytes of a few megabytes, or of some kilobytes with thousands of levels.
+func Indent(text []byte, prefix string) []byte {
+	if len(text) > mostIndented || indentedBytes(text, len(prefix)) > 8*len(text)+mostAdded {
+		return text
+	}
+	var b bytes.Buffer
+	if json.Indent(&b, text, prefix, "  ") != nil {
+		return text
+	}
+	return b.Bytes()
+}
+
+// indentedBytes returns the size of the indented text, or more.
+func indentedBytes(text []byte, prefix int) int {
+	size, depth, quoted, hollow := len(text), 0, false, false
 	for i := 0; i < len(text); i++ {
 		switch c := text[i]; {
 		case quoted && c == '\\':
@@ -73,11 +95,21 @@ func Nested(text []byte) (most int) {
 			quoted = !quoted
 		case quoted:
 		case c == '[' || c == '{':
-			depth++
-			most = max(most, depth)
+			if hollow = empty(text[i+1:]); !hollow { // it stays on its line
+				depth++
+				size += 1 + prefix + 2*depth
+			}
 		case c == ']' || c == '}':
-			depth--
+			if !hollow {
+				depth = max(depth-1, 0)
+				size += 1 + prefix + 2*depth
+			}
+			hollow = false
+		case c == ',':
+			size += 1 + prefix + 2*depth
+		case c == ':':
+			size++
 		}
 	}
-	return most
+	return size
 }

@@ -46,3 +46,32 @@ func TestExponentsAreCounted(t *testing.T) {
 		require.Equal(t, want, jsontext.Exponents([]byte(text)), text)
 	}
 }
+
+// A text of four megabytes, with 99 levels and elements of two bytes, would become 400 MB.
+func TestATextIsNotIndentedIfThatWouldMultiplyItsSize(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		`{"[[[\"[": [1,{"b" : {} , "c":[ ]}]}`: `{
+>   "[[[\"[": [
+>     1,
+>     {
+>       "b": {},
+>       "c": []
+>     }
+>   ]
+> }`,
+		`{"a": [1`: `{"a": [1`,
+		"]]]]":     "]]]]",
+	} {
+		require.Equal(t, want, string(jsontext.Indent([]byte(text), "> ")))
+	}
+	for name, text := range map[string]string{
+		"deep":  strings.Repeat("[", 9000) + strings.Repeat("]", 9000),
+		"wide":  strings.Repeat("[", 99) + strings.Repeat("1,", 2_000_000) + "1" + strings.Repeat("]", 99),
+		"large": "[" + strings.Repeat("0,", 4<<20) + "0]",
+	} {
+		require.True(t, text == string(jsontext.Indent([]byte(text), "")), name)
+	}
+	flat := "[" + strings.Repeat(`{"id":1,"list":[]},`, 100_000) + "{}]"
+	require.Contains(t, string(jsontext.Indent([]byte(flat), "")), "\n  {\n    \"id\": 1,\n    \"list\": []\n  },\n")
+}
