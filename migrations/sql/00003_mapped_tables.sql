@@ -121,25 +121,32 @@ BEGIN
 END
 $$;
 
--- may_take_slot reports whether the state of an outbox may be stored with a slot: of a table, or of troupe.outbox: null. A relay refuses a slot
--- that is another outbox's, so no role may name it as the slot of its own. The relay's list_slot_users.sql and read_slot_of_outbox.sql say
--- whose a slot is. A role with the rights of an older version sees only some of the states.
-CREATE FUNCTION troupe.may_take_slot(of text, taken text) RETURNS boolean
+-- may_take_slot reports whether the current role may store a slot in the state of an outbox: a table with a mapping, or troupe.outbox if the
+-- name is null. A relay refuses a slot that is another outbox's, so no role may name it as the slot of its own. The relay's list_slot_users.sql
+-- and read_slot_of_outbox.sql find a slot's owner by the same rules. A role with the rights of an older version may not read all states: only
+-- the readable ones are checked.
+CREATE FUNCTION troupe.may_take_slot(table_name text, slot_name text) RETURNS boolean
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-  stored timestamptz; -- when troupe.outbox stored its state with the slot, if the slot is its own already
+  own_updated_at timestamptz; -- when the outbox stored its state with the slot, if the slot is its own already
 BEGIN
-  IF of IS NULL THEN
-    SELECT s.updated_at INTO stored FROM troupe.relay_state s WHERE s.slot = taken AND s.source = 'wal';
-  ELSIF NOT troupe.may_relay(NULL) AND has_column_privilege('troupe.relay_state', 'slot', 'SELECT') THEN
-    PERFORM
-    FROM (SELECT s.slot, s.source FROM troupe.relay_state s ORDER BY s.updated_at DESC LIMIT 1) AS newest
-    WHERE newest.slot = taken
-      AND (newest.source = 'wal'
-           OR EXISTS (SELECT FROM troupe.relay_leases l WHERE l.shard = 0 AND l.source = 'wal' AND l.expires_at > clock_timestamp()));
-    IF FOUND THEN
-      RETURN false;
+  IF table_name IS NULL THEN
+    SELECT s.updated_at INTO own_updated_at FROM troupe.relay_state s WHERE s.slot = slot_name AND s.source = 'wal';
+  ELSE
+    IF has_column_privilege('troupe.mapped_tables', 'slot', 'SELECT') THEN
+      SELECT t.updated_at INTO own_updated_at FROM troupe.mapped_tables t WHERE t.name = table_name AND t.slot = slot_name;
+    END IF;
+    IF NOT troupe.may_relay(NULL) AND has_column_privilege('troupe.relay_state', 'slot', 'SELECT') THEN
+      PERFORM
+      FROM (SELECT s.slot, s.source, s.updated_at FROM troupe.relay_state s ORDER BY s.updated_at DESC LIMIT 1) AS newest
+      WHERE newest.slot = slot_name
+        AND newest.updated_at > coalesce(own_updated_at, '-infinity')
+        AND (newest.source = 'wal'
+             OR EXISTS (SELECT FROM troupe.relay_leases l WHERE l.shard = 0 AND l.source = 'wal' AND l.expires_at > clock_timestamp()));
+      IF FOUND THEN
+        RETURN false;
+      END IF;
     END IF;
   END IF;
   IF has_column_privilege('troupe.mapped_tables', 'slot', 'SELECT') THEN
@@ -147,9 +154,9 @@ BEGIN
     FROM troupe.mapped_tables t
     JOIN pg_namespace n ON n.nspname = split_part(t.name, '.', 1)
     JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = substr(t.name, strpos(t.name, '.') + 1)
-    WHERE t.slot = taken
-      AND t.name IS DISTINCT FROM of
-      AND t.updated_at > coalesce(stored, '-infinity')
+    WHERE t.slot = slot_name
+      AND t.name IS DISTINCT FROM table_name
+      AND t.updated_at > coalesce(own_updated_at, '-infinity')
       AND NOT troupe.may_relay(t.name);
     RETURN NOT FOUND;
   END IF;
@@ -180,11 +187,10 @@ CREATE TRIGGER mapped_tables_own BEFORE INSERT OR UPDATE ON troupe.mapped_tables
 FOR EACH ROW WHEN (NOT troupe.may_relay(NEW.name)) EXECUTE FUNCTION troupe.refuse_record_of_another_relay();
 CREATE TRIGGER mapped_tables_own_before BEFORE UPDATE ON troupe.mapped_tables
 FOR EACH ROW WHEN (OLD.name <> NEW.name AND NOT troupe.may_relay(OLD.name)) EXECUTE FUNCTION troupe.refuse_record_of_another_relay();
-CREATE TRIGGER mapped_tables_slot_inserted BEFORE INSERT ON troupe.mapped_tables
+-- The last outbox to store its state with a slot owns it, so a new time takes the slot, too: while a table does not exist, its slot may have
+-- become another outbox's.
+CREATE TRIGGER mapped_tables_slot BEFORE INSERT OR UPDATE ON troupe.mapped_tables
 FOR EACH ROW WHEN (NEW.slot IS NOT NULL AND NOT troupe.may_take_slot(NEW.name, NEW.slot)) EXECUTE FUNCTION troupe.refuse_slot_of_another_outbox();
-CREATE TRIGGER mapped_tables_slot_updated BEFORE UPDATE ON troupe.mapped_tables
-FOR EACH ROW WHEN (NEW.slot IS DISTINCT FROM OLD.slot AND NEW.slot IS NOT NULL AND NOT troupe.may_take_slot(NEW.name, NEW.slot))
-EXECUTE FUNCTION troupe.refuse_slot_of_another_outbox();
 CREATE TRIGGER relay_state_slot BEFORE INSERT OR UPDATE ON troupe.relay_state
 FOR EACH ROW WHEN (NEW.source = 'wal' AND NOT troupe.may_take_slot(NULL, NEW.slot)) EXECUTE FUNCTION troupe.refuse_slot_of_another_outbox();
 -- A million rows may fail at once: mapped_failures is checked once for each statement.
