@@ -6,7 +6,7 @@
 -- there: the term grows with every change of holder and is checked in every delete. The holder of shard 0 leads. A pause in the row
 -- of shard 0, or of a table with a mapping, applies to every relay of that outbox until an operator resumes it.
 CREATE TABLE troupe.relay_leases (
-  shard      integer     PRIMARY KEY CHECK (shard < 64), -- negative: mapped_tables.shard. Relays read the leases of all shards
+  shard      integer     PRIMARY KEY CHECK (shard < 64), -- negative: mapped_tables.shard. A relay reads all leases of shards from 0 on, so their number has a limit
   holder     text        NOT NULL DEFAULT '',      -- an operator who pauses an outbox before any relay has run sets none of these three
   term       bigint      NOT NULL DEFAULT 0,
   expires_at timestamptz NOT NULL DEFAULT 'epoch',
@@ -97,7 +97,8 @@ CREATE TABLE troupe.outbox_repairs (
 );
 CREATE INDEX outbox_repairs_row ON troupe.outbox_repairs (row_id, position);
 CREATE INDEX outbox_repairs_at ON troupe.outbox_repairs (at);
-CREATE INDEX outbox_repairs_discards ON troupe.outbox_repairs (lsn) WHERE action = 'discard';
+-- A relay looks for discards of its own outbox. Another outbox may have a million.
+CREATE INDEX outbox_repairs_discards ON troupe.outbox_repairs (coalesce(table_name, ''), lsn) WHERE action = 'discard';
 
 -- relay_pauses records each pause and resume. An operator's program inserts rows; no program changes them.
 CREATE TABLE troupe.relay_pauses (
