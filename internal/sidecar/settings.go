@@ -117,7 +117,7 @@ var (
 	source = setting{name: "source", value: "auto", kind: choice, choices: []string{"auto", "wal", "poll"}, each: true,
 		usage: "`auto|wal|poll`: where rows are read; auto is wal where the server and the role allow it, and the log says why not"}
 	slot = setting{name: "slot", each: true,
-		usage: "`name` of the replication slot, of the whole cluster; default: troupe_ and the database's name"}
+		usage: "`name` of the replication slot, of the whole cluster; default: troupe_ and the name of the database (of the user, if the address has no database)"}
 	publicationSetting = setting{name: "publication", each: true,
 		usage: "`name` of the publication that is streamed; default: troupe_outbox, and of a table with a mapping one that the relay makes"}
 	failover = setting{name: "failover", value: "auto", kind: choice, choices: []string{"auto", "on", "off"}, each: true,
