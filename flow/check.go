@@ -55,7 +55,7 @@ func (s Declaration) mistakes() Mistakes {
 	if len(s.Starts)+len(s.Reactions)+len(s.Joins)+len(s.Expectations) == 0 {
 		c.mistake("", "it takes no part in the flow: give it starts, reactions, joins or expectations, or remove the file")
 	}
-	c.several("starts", s.Starts, maxReactions, c.send)
+	c.messages("starts", s.Starts, maxReactions, c.send)
 	c.reactions()
 	c.joins()
 	c.expectations()
@@ -74,8 +74,8 @@ func (c *checking) reactions() {
 		} else {
 			on[r.On.key()] = path
 		}
-		c.several(path+".success", r.Success, maxSent, c.send)
-		c.several(path+".failure", r.Failure, maxSent, c.send)
+		c.messages(path+".success", r.Success, maxSent, c.send)
+		c.messages(path+".failure", r.Failure, maxSent, c.send)
 		c.atMost(path+".undoes", len(r.Undoes), maxReactions)
 		for k, typ := range r.Undoes {
 			if !slices.Contains(undoable, typ) {
@@ -121,8 +121,8 @@ func (c *checking) joins() {
 	for i, j := range c.Joins {
 		path := fmt.Sprintf("joins[%d]", i)
 		c.named(path, j.Name, names)
-		c.several(path+".await", j.Await, maxAwait, c.heard)
-		c.several(path+".broken", j.Broken, maxAwait, c.heard)
+		c.messages(path+".await", j.Await, maxAwait, c.heard)
+		c.messages(path+".broken", j.Broken, maxAwait, c.heard)
 		if len(j.Await) == 0 {
 			c.mistake(path+".await", "it waits for nothing: name the messages that it joins")
 		}
@@ -134,8 +134,8 @@ func (c *checking) joins() {
 		if len(j.Success) == 0 {
 			c.mistake(path+".success", "the join sends nothing when it is complete: name the messages to send")
 		}
-		c.several(path+".success", j.Success, maxSent, c.send)
-		c.several(path+".expired", j.Expired, maxSent, c.send)
+		c.messages(path+".success", j.Success, maxSent, c.send)
+		c.messages(path+".expired", j.Expired, maxSent, c.send)
 		if j.Within != "" {
 			c.within(path+".within", j.Within)
 		} else if len(j.Expired) > 0 {
@@ -151,7 +151,7 @@ func (c *checking) expectations() {
 		path := fmt.Sprintf("expectations[%d]", i)
 		c.named(path, e.Name, names)
 		c.heard(path+".after", e.After)
-		c.several(path+".expect", e.Expect, maxAwait, c.heard)
+		c.messages(path+".expect", e.Expect, maxAwait, c.heard)
 		if len(e.Expect) == 0 {
 			c.mistake(path+".expect", "it expects nothing: name the messages one of which should come")
 		}
@@ -160,7 +160,7 @@ func (c *checking) expectations() {
 		}
 		c.within(path+".within", e.Within)
 		c.send(path+".raise", e.Raise)
-		c.several(path+".late", e.Late, maxSent, c.send)
+		c.messages(path+".late", e.Late, maxSent, c.send)
 	}
 }
 
@@ -187,13 +187,13 @@ func (c *checking) atMost(path string, have, most int) {
 	}
 }
 
-// several checks messages, each of which may be named once: heard or send checks one of them.
-func (c *checking) several(path string, ms []Message, most int, one func(path string, m Message)) {
+// messages checks messages, each by the function check: send or heard. Each may be named once.
+func (c *checking) messages(path string, ms []Message, most int, check func(path string, m Message)) {
 	c.atMost(path, len(ms), most)
 	seen := make(map[string]bool)
 	for i, m := range ms {
 		at := fmt.Sprintf("%s[%d]", path, i)
-		one(at, m)
+		check(at, m)
 		if seen[m.key()] {
 			c.mistake(at, "%s is listed twice", m.Type)
 		}

@@ -54,7 +54,7 @@ the same actor, reason and kind of object are one line. It reads the newest 10,0
 }
 
 var actionList = listing[actions.Action]{
-	name: "actions", none: "No action matches.",
+	name: "actions", ifEmpty: "No action matches.",
 	head: []string{"LAST", "ACTOR", "ACTION", "COUNT", "OBJECT", "SUBJECT", "EXAMPLE", "REASON"},
 	row: func(a actions.Action) []string {
 		return []string{stamp(a.Last), oneLine(a.Actor, 40), a.Action, fmt.Sprint(a.Count), a.Object, oneLine(a.Subject, 60), oneLine(a.Example, 60), oneLine(a.Reason, 80)}

@@ -51,7 +51,7 @@ func newBatchList() *cobra.Command {
 }
 
 var batchList = listing[repair.UnreadableBatch]{
-	name: "batches", none: "No batch has blocked a partition.",
+	name: "batches", ifEmpty: "No batch has blocked a partition.",
 	head: []string{"PLACE", "OFFSETS", "BYTES", "GROUP", "FOUND", "SKIPPED", "ACTOR", "REASON"},
 	row: func(b repair.UnreadableBatch) []string {
 		skipped := "no"

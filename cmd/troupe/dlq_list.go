@@ -105,7 +105,7 @@ func listLetters(cmd *cobra.Command, desk *repair.Desk, filter repair.Filter, pa
 }
 
 var letterList = listing[repair.DeadLetter]{
-	name: "dead_letters", none: "No dead letters.",
+	name: "dead_letters", ifEmpty: "No dead letters.",
 	head: []string{"ID", "STATUS", "FAILED", "TRIES", "REDRIVES", "KEY", "TYPE", "ERROR"},
 	row: func(l repair.DeadLetter) []string {
 		status := string(l.Status)

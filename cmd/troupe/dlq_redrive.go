@@ -104,8 +104,8 @@ func redrive(cmd *cobra.Command, f *deskFlags, filter repair.Filter, cfg repair.
 	return nil
 }
 
-// adviceForRest returns how the dead letters are redriven that a redrive, begun at the time before, has left. The command does not take --before
-// with --all. With ids --before has no use: a message that fails again becomes a dead letter with another id.
+// adviceForRest returns how to redrive the rest after a redrive that ended early. before is the time at which that redrive began. The command does
+// not take --before with --all. With ids --before has no use: a message that fails again becomes a dead letter with another id.
 func adviceForRest(filter repair.Filter, before time.Time) string {
 	const again = "Run the same command for the rest"
 	instead := ""
@@ -113,9 +113,9 @@ func adviceForRest(filter repair.Filter, before time.Time) string {
 	case len(filter.IDs) > 0:
 		return again
 	case filter.IsZero():
-		instead = " in place of --all"
+		instead = " instead of --all"
 	}
-	return fmt.Sprintf("%s; with --before %s%s it leaves out messages that have failed again since", again, before.UTC().Format(time.RFC3339Nano), instead)
+	return fmt.Sprintf("%s. Give it --before %s%s, so that it leaves out messages that failed again since", again, before.UTC().Format(time.RFC3339Nano), instead)
 }
 
 // preview prints the selection on standard error, and returns it in a few words; "": nothing is selected, and preview has printed

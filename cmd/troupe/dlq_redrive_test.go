@@ -18,8 +18,8 @@ func TestTheAdviceForTheRestOfARedriveIsACommand(t *testing.T) {
 	before := time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)
 	for name, filter := range map[string]repair.Filter{"--all": {}, "--cause": {Cause: "5f0c1d2e3a4b"}} {
 		advice := adviceForRest(filter, before)
-		require.Contains(t, advice, "with --before 2026-11-28T12:00:00Z", name)
-		chosen := filterFlags{filter: filter, all: filter.IsZero() && !strings.Contains(advice, "in place of --all")}
+		require.Contains(t, advice, "--before 2026-11-28T12:00:00Z", name)
+		chosen := filterFlags{filter: filter, all: filter.IsZero() && !strings.Contains(advice, "instead of --all")}
 		chosen.before.Time = before
 		_, err := chosen.forAction(&cobra.Command{}, nil)
 		require.NoError(t, err, name)

@@ -77,7 +77,7 @@ troupe trace KEY shows where the messages of a key are.`,
 }
 
 var expectationList = listing[repair.Expectation]{
-	name: "expectations", none: "No expectation matches.",
+	name: "expectations", ifEmpty: "No expectation matches.",
 	head: []string{"STATUS", "EXPECTATION", "KEY", "DUE", "CAME", "ALERT"},
 	row: func(e repair.Expectation) []string {
 		alert := "-"
@@ -92,7 +92,7 @@ var expectationList = listing[repair.Expectation]{
 }
 
 var expectationCounts = listing[repair.ExpectationCount]{
-	name: "counts", none: "No expectation matches.",
+	name: "counts", ifEmpty: "No expectation matches.",
 	head: []string{"EXPECTATION", "WAITING", "MISSING", "LATE", "OLDEST DUE"},
 	row: func(c repair.ExpectationCount) []string {
 		return []string{oneLine(c.Group+" "+c.Name, 80), fmt.Sprint(c.Waiting), fmt.Sprint(c.Missing), fmt.Sprint(c.Late), stampOf(c.Oldest)}

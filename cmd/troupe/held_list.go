@@ -48,7 +48,7 @@ func newHeldList() *cobra.Command {
 }
 
 var heldList = listing[repair.HeldKey]{
-	name: "held", none: "No key is held.",
+	name: "held", ifEmpty: "No key is held.",
 	head: []string{"PLACE", "KEY", "TYPE", "TRIES", "NEXT TRY", "BEHIND", "CLASS", "ERROR"},
 	row: func(k repair.HeldKey) []string {
 		due := "next"

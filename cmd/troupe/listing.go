@@ -11,10 +11,10 @@ import (
 
 // A listing prints a list.
 type listing[T any] struct {
-	name string // of the list, in the output for programs
-	none string // for people, if the list is empty
-	head []string
-	row  func(T) []string
+	name    string // of the list, in the output for programs
+	ifEmpty string // for people
+	head    []string
+	row     func(T) []string
 }
 
 // print prints a whole list.
@@ -25,7 +25,7 @@ func (l listing[T]) print(cmd *cobra.Command, output format, all []T) error {
 	return l.table(cmd.OutOrStdout(), all)
 }
 
-// printPage prints a page of a list. next is the mark of the next page; "": this is the last one.
+// printPage prints a page of a list. next is the cursor of the next page; empty: there is none.
 func (l listing[T]) printPage(cmd *cobra.Command, output format, all []T, next string) error {
 	if output.forPrograms() {
 		return output.encode(cmd.OutOrStdout(), map[string]any{l.name: orEmpty(all), "next": next})
@@ -38,7 +38,7 @@ func (l listing[T]) printPage(cmd *cobra.Command, output format, all []T, next s
 // table prints a list for people.
 func (l listing[T]) table(w io.Writer, all []T) error {
 	if len(all) == 0 {
-		_, err := fmt.Fprintln(w, l.none)
+		_, err := fmt.Fprintln(w, l.ifEmpty)
 		return err
 	}
 	t := newTable(w, l.head...)

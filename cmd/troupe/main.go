@@ -92,7 +92,7 @@ func newRoot() *cobra.Command {
 	return root
 }
 
-// parent returns cmd with subcommands, without one of which it prints its help and fails.
+// parent adds subcommands to cmd. Without a subcommand, cmd prints its help and fails.
 func parent(cmd *cobra.Command, subcommands ...*cobra.Command) *cobra.Command {
 	cmd.Args, cmd.RunE = cobra.NoArgs, helpAndFail
 	cmd.AddCommand(subcommands...)

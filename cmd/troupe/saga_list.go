@@ -83,7 +83,7 @@ func printSagas(cmd *cobra.Command, desk *sagadesk.Desk, filter sagadesk.Filter,
 }
 
 var sagaList = listing[sagadesk.Row]{
-	name: "sagas", none: "No sagas.",
+	name: "sagas", ifEmpty: "No sagas.",
 	head: []string{"SAGA", "STATUS", "STEPS", "STARTED", "MOVED", "REASON"},
 	row: func(s sagadesk.Row) []string {
 		return []string{oneLine(s.ID, 60), string(s.Status), orDash(oneLine(strings.Join(s.Steps, ","), 40)), stamp(s.StartedAt),

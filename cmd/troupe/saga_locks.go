@@ -39,7 +39,7 @@ holds its lock until it ends: while it is parked, the sagas behind it wait for a
 }
 
 var lockList = listing[sagadesk.Lock]{
-	name: "locks", none: "Nothing is locked.",
+	name: "locks", ifEmpty: "Nothing is locked.",
 	head: []string{"LOCK", "SAGA", "", "SINCE"},
 	row: func(l sagadesk.Lock) []string {
 		has := "waits"

@@ -114,7 +114,7 @@ type sagaResults struct {
 	done, stays int
 }
 
-// add adds a saga with its cells. The result is the last cell. For programs it prints one.
+// add counts a saga and prints it: a row with its result in the last cell, or for programs the value one.
 func (r *sagaResults) add(one any, obstacle string, cells ...string) error {
 	text := r.verb
 	if obstacle == "" {

@@ -103,7 +103,7 @@ func newScheduleList() *cobra.Command {
 }
 
 var scheduleList = listing[schedule.Schedule]{
-	name: "schedules", none: "No schedules.",
+	name: "schedules", ifEmpty: "No schedules.",
 	head: []string{"NAME", "CRON", "ZONE", "NEXT", "LAST", "TARGET", "ERROR"},
 	row: func(s schedule.Schedule) []string {
 		next := stamp(s.NextAt)

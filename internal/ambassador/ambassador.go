@@ -164,7 +164,7 @@ func (a *Ambassador) call(ctx context.Context, _ pgx.Tx, c participant.Command[C
 }
 
 func (a *Ambassador) tooLarge(r request, got answer) error {
-	return retry.Permanent(fmt.Errorf("%s: %s with more than %d bytes: the service has done it; raise max-answer-kb and redrive, or let it answer less",
+	return retry.Permanent(fmt.Errorf("%s: %s with more than %d bytes: the service has executed the request; raise max-answer-kb and redrive, or let it answer less",
 		r, got.text(), a.cfg.MaxBody))
 }
 
@@ -174,7 +174,7 @@ func (a *Ambassador) noOutcome(r request, got answer) error {
 	case a.meaning(got.status) == Again:
 		return retry.After(fmt.Errorf("%s: %s", r, got.text()), got.wait(time.Now()))
 	case got.status >= 300 && got.status <= 399:
-		return retry.Permanent(fmt.Errorf("%s: %s, to %s: redirects are not followed; let service-url or the endpoint name that address",
+		return retry.Permanent(fmt.Errorf("%s: %s, to %s: redirects are not followed; set service-url, or the path of the endpoint, to that address",
 			r, got.text(), got.elsewhere(a.url(r.path))))
 	}
 	return retry.Permanent(fmt.Errorf("%s: status %s is no answer to a call", r, got.text()))

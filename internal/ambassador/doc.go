@@ -41,7 +41,7 @@
 //	Timeout
 //	408, 425, 429, 5xx                  transient; only the call's key waits
 //	3xx                                 permanent: the error has the target and the setting to change
-//	a response larger than MaxBody      2xx: permanent, and the service has done it: raise max-answer-kb and redrive. 4xx: refused,
+//	a response larger than MaxBody      2xx: permanent, and the service has executed the request: raise max-answer-kb and redrive. 4xx: refused,
 //	                                    without the body
 //	path, method or an attribute that   permanent; nothing was sent
 //	no request can have

@@ -111,7 +111,7 @@ func TestNoRedirectIsFollowed(t *testing.T) {
 		s.Send(m, unreadable)
 		letter := s.AwaitDeadLetter(m)
 		require.Equal(t, participant.Permanent, letter.Class)
-		require.Contains(t, letter.Error, elsewhere.URL+"/there: redirects are not followed; let service-url or the endpoint name that address")
+		require.Contains(t, letter.Error, elsewhere.URL+"/there: redirects are not followed; set service-url, or the path of the endpoint, to that address")
 		require.NotContains(t, letter.Error, "hunter2")
 		require.Contains(t, s.AwaitDeadLetter(unreadable).Error, "to nowhere")
 		require.Len(t, hotel.requests(), 2)
@@ -180,7 +180,7 @@ func TestAnEndlessAnswerIsNotRead(t *testing.T) {
 		require.Less(t, sent.Load(), int64(most))
 		switch code {
 		case 200:
-			require.Equal(t, `POST "/rooms": 200 OK with more than 262144 bytes: the service has done it; raise max-answer-kb and redrive, or let it answer less`,
+			require.Equal(t, `POST "/rooms": 200 OK with more than 262144 bytes: the service has executed the request; raise max-answer-kb and redrive, or let it answer less`,
 				s.AwaitDeadLetter(m).Error)
 		case 422:
 			got := testkit.Await[ambassador.CallRefused](s, m).Body

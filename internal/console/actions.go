@@ -44,7 +44,7 @@ func readActions(ctx context.Context, a *ask) (any, error) {
 			return nil, err
 		}
 	}
-	sources, page, err := a.listed()
+	sources, page, err := a.listPage()
 	if err != nil {
 		return nil, err
 	}

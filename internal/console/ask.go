@@ -124,8 +124,8 @@ func (a *ask) chosen() ([]*source, error) {
 	return []*source{s}, err
 }
 
-// listed returns the databases of a list, and the page. A page after the first one is of one database.
-func (a *ask) listed() (sources []*source, page repair.Page, err error) {
+// listPage returns the databases of a list, and the page. Only the list of one database has further pages.
+func (a *ask) listPage() (sources []*source, page repair.Page, err error) {
 	if sources, err = a.chosen(); err != nil {
 		return nil, page, err
 	}
@@ -136,7 +136,7 @@ func (a *ask) listed() (sources []*source, page repair.Page, err error) {
 	return sources, page, err
 }
 
-// ofEach reads the facts of each database, of all at the same time.
+// ofEach calls read for all databases at the same time, and returns the results in their order.
 func ofEach[T any](sources []*source, read func(*source) T) []T {
 	facts := make([]T, len(sources))
 	var all sync.WaitGroup

@@ -56,7 +56,7 @@ func readExpectations(ctx context.Context, a *ask) (any, error) {
 	if err := filter.Validate(); err != nil {
 		return nil, refuse(http.StatusBadRequest, "%s", err)
 	}
-	sources, page, err := a.listed()
+	sources, page, err := a.listPage()
 	if err != nil {
 		return nil, err
 	}

@@ -58,7 +58,7 @@ func readHeld(ctx context.Context, a *ask) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	sources, page, err := a.listed()
+	sources, page, err := a.listPage()
 	if err != nil {
 		return nil, err
 	}

@@ -37,7 +37,7 @@ func readCauses(ctx context.Context, a *ask) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	sources, page, err := a.listed()
+	sources, page, err := a.listPage()
 	if err != nil {
 		return nil, err
 	}

@@ -47,9 +47,9 @@ func (c *Console) parse() (map[string]*template.Template, error) {
 // topicName matches a name that Kafka allows for a topic.
 var topicName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
 
-// kafkaName returns a failed row's topic if Kafka allows the name, and otherwise "". Lists cut any other name, and forms may change it, so that it
-// identifies no row.
-func kafkaName(topic string) string {
+// topicForLink returns a failed row's topic if Kafka allows the name, and otherwise "". A list shortens any other name, and a form may change its
+// characters, so it cannot identify a row.
+func topicForLink(topic string) string {
 	if topicName.MatchString(topic) {
 		return topic
 	}
@@ -71,8 +71,8 @@ func (c *Console) words() template.FuncMap {
 			}
 			return c.cfg.Path + page + "?" + q.Encode()
 		},
-		"kafkaName": kafkaName,
-		"go":        func(address string) string { return c.cfg.Path + address },
+		"topicForLink": topicForLink,
+		"go":           func(address string) string { return c.cfg.Path + address },
 		"urgency": func(name string) string {
 			return map[string]string{"now": "Now", "soon": "Soon", "know": "For information"}[name]
 		},
