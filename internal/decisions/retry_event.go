@@ -228,12 +228,12 @@ func (p *pass) retryEvent(ctx context.Context, body RetryEvent, e saga.Event) er
 	return p.unstash(ctx, -1, t.id)
 }
 
-// observeAgain handles an awaited event that a saga has refused, or for which there was no room. If the saga has ended since, or has another value,
-// the event is for the other sagas of its value, as an event that comes now, unless one of them had it before.
+// observeAgain handles an awaited event that a saga has refused, or for which there was no room. If the saga has ended since, or does not await the
+// event any more, the event is for the other sagas of its value, as an event that comes now, unless one of them had it before.
 func (p *pass) observeAgain(ctx context.Context, t target, body RetryEvent) error {
 	name, key, _ := strings.Cut(t.id, "/")
 	t.by, t.alone, t.shared = Association{Saga: name, Variable: body.Variable, Value: cmp.Or(body.Value, key)}, true, body.Shared
-	if l := p.sagas[t.id]; l.d != nil && !l.state.Ended() && slices.Contains(associations(l), t.by) {
+	if p.takes(t) {
 		return p.give(ctx, t, []string{t.id})
 	}
 	if t.by.Variable == "" || t.shared {
@@ -248,4 +248,17 @@ func (p *pass) observeAgain(ctx context.Context, t target, body RetryEvent) erro
 		}
 	})
 	return p.observe(ctx, t)
+}
+
+// takes reports whether the saga of t uses the event of t now or later, refuses it, or has used it before.
+func (p *pass) takes(t target) bool {
+	l := p.sagas[t.id]
+	if l.d == nil || l.state.Ended() {
+		return false
+	}
+	if slices.ContainsFunc(l.state.Steps, func(ss saga.StepState) bool { return ss.Message == t.event.Message && ss.Message != "" }) {
+		return true
+	}
+	_, fx := saga.Decide(l.d, l.state, t.event, p.now)
+	return fx.Ignored == "" || fx.Early
 }

@@ -1,0 +1,97 @@
+package decisions
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/troupe-go/troupe/saga"
+)
+
+// again tries the event of r again, as the deadline of a RetryEvent does. It returns the targets that are tried again after that.
+func again(t *testing.T, m *Memory, r target) (next []target) {
+	t.Helper()
+	text, err := json.Marshal(r.event)
+	require.NoError(t, err)
+	e, err := saga.ReadEvent(text)
+	require.NoError(t, err)
+	body := RetryEvent{Saga: r.id, Variable: r.by.Variable, Value: r.by.Value, Shared: r.shared, Event: text}
+	require.NoError(t, m.pass(func(p *pass) error {
+		err := p.retryEvent(t.Context(), body, e)
+		next = p.retries
+		return err
+	}))
+	return next
+}
+
+// fill lets the sagas keep events up to the limit, and returns a target for each saga that has no room for a further event.
+func fill(t *testing.T, m *Memory, id string) []target {
+	t.Helper()
+	large := func(n int) Message {
+		return Message{ID: fmt.Sprint(id, n), Hop: "door", Type: "Arrived", Key: "x",
+			Fields: map[string]any{"guest": "g-1", "note": strings.Repeat("x", 3<<20)}}
+	}
+	require.NoError(t, m.Take(large(0)))
+	require.NoError(t, m.Take(large(1)))
+	var refused []target
+	require.NoError(t, m.pass(func(p *pass) error {
+		err := p.messages(t.Context(), []Message{large(2)})
+		refused = p.retries
+		return err
+	}))
+	return refused
+}
+
+// visitAndNotice is visitOf with a second type of saga that awaits the same events, so that each event has two targets.
+func visitAndNotice(t *testing.T, text string) (m *Memory, start, reserve func(id string)) {
+	t.Helper()
+	var ds []*saga.Definition
+	for _, name := range []string{"visit", "notice"} {
+		d, err := saga.Parse([]byte(strings.Replace(text, `"visit"`, fmt.Sprintf("%q", name), 1)))
+		require.NoError(t, err)
+		ds = append(ds, d)
+	}
+	m, start, _, reserve = visitOf(t, ds[0])
+	var err error
+	m.definitions, err = NewDefinitions(ds)
+	require.NoError(t, err)
+	return m, start, reserve
+}
+
+// TestAnEventThatIsTriedAgainIsForAnotherSagaIfItsOwnIgnoresIt: the saga runs on, but awaits the event no more.
+func TestAnEventThatIsTriedAgainIsForAnotherSagaIfItsOwnIgnoresIt(t *testing.T) {
+	for name, leave := range map[string]func(*Memory) error{
+		"it was moved": func(m *Memory) error {
+			spec := m.definitions.Current("visit").Spec()
+			spec.Version, spec.Steps = 2, []saga.Step{spec.Steps[0], spec.Steps[2]}
+			spec.Steps[1].Needs = []string{"room"}
+			next, err := saga.Define(spec)
+			require.NoError(t, err)
+			m.definitions.Add(next.Hash(), next)
+			return m.pass(func(p *pass) error {
+				return p.move(t.Context(), "visit/v-1", next, saga.Event{Kind: saga.Migrated, To: next.Hash()})
+			})
+		},
+		"it goes back": func(m *Memory) error {
+			_, err := m.Act("visit/v-1", saga.Event{Kind: saga.ActCancel, Actor: "ann", Reason: "ticket 1"})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, start, reserve := visitAndNotice(t, strings.Replace(stays, `"steps"`, `"cancel":{"operator":true},"steps"`, 1))
+			start("v-1")
+			refused := fill(t, m, "m-")
+			require.Len(t, refused, 1)
+			require.NoError(t, leave(m))
+			require.False(t, m.Sagas()[0].Ended())
+			m.stash = nil // the other events were used
+			start("v-2")
+			reserve("v-2")
+			again(t, m, refused[0])
+			require.Equal(t, []saga.Phase{saga.Done, saga.Done, saga.Intent}, phases(m.Sagas()[1]))
+		})
+	}
+}
