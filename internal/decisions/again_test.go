@@ -95,3 +95,23 @@ func TestAnEventThatIsTriedAgainIsForAnotherSagaIfItsOwnIgnoresIt(t *testing.T) 
 		})
 	}
 }
+
+// TestAnEventThatIsTriedAgainIsForEachSagaThatHasRoom: its own saga has ended. One of the other two has no room for it.
+func TestAnEventThatIsTriedAgainIsForEachSagaThatHasRoom(t *testing.T) {
+	m, start, reserve := visitAndNotice(t, stays)
+	start("v-1")
+	refused := fill(t, m, "m-")
+	require.Len(t, refused, 1)
+	_, err := m.Act("visit/v-1", saga.Event{Kind: saga.ActAbandon, Actor: "ann", Reason: "ticket 1"})
+	require.NoError(t, err)
+	m.stash = nil
+	start("v-2")
+	fill(t, m, "n-")
+	start("v-3")
+	reserve("v-3")
+	next := again(t, m, refused[0])
+	require.Equal(t, []saga.Phase{saga.Done, saga.Done, saga.Intent}, phases(m.Sagas()[2]))
+	require.Len(t, next, 1)
+	require.Equal(t, "visit/v-2", next[0].id)
+	require.True(t, next[0].shared)
+}

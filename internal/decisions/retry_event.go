@@ -82,9 +82,10 @@ var early = retry.Policy{Initial: 250 * time.Millisecond, Cap: 10 * time.Minute,
 const earlyAge = 24 * time.Hour
 
 // failed handles a target that its saga refuses, for the reason why. If the message has no other target, failed returns a permanent
-// error, and the message becomes a dead letter. Otherwise the target is tried again by itself.
+// error, and the message becomes a dead letter. Otherwise the target is tried again by itself. An awaited event that is tried again may have several
+// targets too: see observeAgain.
 func (p *pass) failed(t target, why string) error {
-	if t.message < 0 || t.alone {
+	if t.alone || t.message < 0 && t.event.Kind != saga.Observed {
 		return at(t.message, retry.Permanent(fmt.Errorf("saga %s: %w: %s", t.id, ErrRefused, why)))
 	}
 	p.retryLater(t)
