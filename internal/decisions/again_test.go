@@ -3,31 +3,41 @@ package decisions
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/troupe-go/troupe/retry"
 	"github.com/troupe-go/troupe/saga"
 )
 
 // again tries the event of r again, as the deadline of a RetryEvent does. It returns the targets that are tried again after that.
-func again(t *testing.T, m *Memory, r target) (next []target) {
+func again(t *testing.T, m *Memory, r target) []target {
+	t.Helper()
+	next, err := tryAgain(t, m, r)
+	require.NoError(t, err)
+	return next
+}
+
+// tryAgain is again with the error of the transaction.
+func tryAgain(t *testing.T, m *Memory, r target) (next []target, err error) {
 	t.Helper()
 	text, err := json.Marshal(r.event)
 	require.NoError(t, err)
 	e, err := saga.ReadEvent(text)
 	require.NoError(t, err)
 	body := RetryEvent{Saga: r.id, Variable: r.by.Variable, Value: r.by.Value, Shared: r.shared, Event: text}
-	require.NoError(t, m.pass(func(p *pass) error {
+	err = m.pass(func(p *pass) error {
 		err := p.retryEvent(t.Context(), body, e)
 		next = p.retries
 		return err
-	}))
-	return next
+	})
+	return next, err
 }
 
-// fill lets the sagas keep events up to the limit, and returns a target for each saga that has no room for a further event.
+// fill lets the sagas keep events up to the limit, and returns the targets of a further event that have no room, of the type visit.
 func fill(t *testing.T, m *Memory, id string) []target {
 	t.Helper()
 	large := func(n int) Message {
@@ -42,7 +52,7 @@ func fill(t *testing.T, m *Memory, id string) []target {
 		refused = p.retries
 		return err
 	}))
-	return refused
+	return slices.DeleteFunc(refused, func(r target) bool { return r.by.Saga != "visit" })
 }
 
 // visitAndNotice is visitOf with a second type of saga that awaits the same events, so that each event has two targets.
@@ -114,4 +124,34 @@ func TestAnEventThatIsTriedAgainIsForEachSagaThatHasRoom(t *testing.T) {
 	require.Len(t, next, 1)
 	require.Equal(t, "visit/v-2", next[0].id)
 	require.True(t, next[0].shared)
+}
+
+// TestAnEventWithoutRoomInTheStashIsADeadLetterForEachTypeOfSaga: two types of saga await the event, so that its message is no dead letter itself.
+func TestAnEventWithoutRoomInTheStashIsADeadLetterForEachTypeOfSaga(t *testing.T) {
+	for name, by := range map[string]string{"by a variable": `,"by":{"variable":"guest","field":"guest"}`, "by the key": ""} {
+		t.Run(name, func(t *testing.T) {
+			m, start, reserve := visitAndNotice(t, strings.ReplaceAll(stays, `,"by":{"variable":"guest","field":"guest"}`, by))
+			refused := fill(t, m, "m-")
+			require.Len(t, refused, 1)
+			_, err := tryAgain(t, m, refused[0])
+			require.ErrorIs(t, err, ErrRefused)
+			require.True(t, retry.IsPermanent(err))
+			require.ErrorContains(t, err, "saga visit")
+			m.stash = nil
+			again(t, m, refused[0])
+			require.Equal(t, []string{"m-2"}, kept(m, "visit/x"))
+			start("x")
+			reserve("x")
+			require.Equal(t, []saga.Phase{saga.Done, saga.Done, saga.Intent}, phases(m.Sagas()[0]))
+		})
+	}
+}
+
+// TestAnEventWithoutRoomIsTriedAgainForEachVariable: one type of saga awaits the event by two variables.
+func TestAnEventWithoutRoomIsTriedAgainForEachVariable(t *testing.T) {
+	guest, event := RetryEvent{Saga: "visit/", Variable: "guest", Value: "g-1"}, json.RawMessage(`{}`)
+	partner := guest
+	partner.Variable = "partner"
+	guest.Event, partner.Event = event, event
+	require.NotEqual(t, guest.Scope(), partner.Scope(), "two deadlines")
 }

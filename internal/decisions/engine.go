@@ -66,7 +66,6 @@ type pass struct {
 	// of afterFirstLoad ends the pass: the coordinator has learned new definitions, and must find the targets again.
 	afterFirstLoad func(context.Context) error
 	search         []string // the sagas that search the stash after this pass, since another saga has left events there
-	notKept        []string // for each event that was not stashed, and whose message has other effects: the reason
 	retries        []target // each gets a deadline with a RetryEvent: see retryLater
 }
 

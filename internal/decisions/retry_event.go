@@ -29,16 +29,18 @@ const retryName = "retry-event"
 const lastRetryName = "last-retry"
 
 // A RetryEvent is the body of the deadlines retryName and lastRetryName: one event, which one saga gets again. An event is tried again in
-// two cases:
+// three cases:
 //
 //   - Its message is also for other sagas, and this saga refuses the event. The other sagas take the message. The event for this saga is
 //     tried again at once, in a transaction of its own.
+//   - Its message is also for other sagas, and the stash has no room for it. The event is tried again at once, too.
 //   - It is an answer that came before its saga, or before the command that it answers. It is tried again later: see early.
 //
-// If the saga refuses the event in the next try, the deadline's message becomes a dead letter. A redrive of the dead letter tries the event
-// once more.
+// If the saga refuses the event in the next try, or there is still no room, the deadline's message becomes a dead letter. A redrive of the
+// dead letter tries the event once more.
 type RetryEvent struct {
-	// Saga is the id of the saga that gets the event. For a start it is the type of the saga.
+	// Saga is the id of the saga that gets the event. For a start it is the type of the saga. For an event that came before its saga, and that finds it
+	// by a variable, it is an id with an empty key.
 	Saga string `json:"saga"`
 	// Variable and Value are the association by which an awaited event finds its sagas, as in Association. They are empty for another event.
 	Variable string `json:"variable,omitempty"`
@@ -58,9 +60,10 @@ func (RetryEvent) MessageType() string { return "troupe.RetryEvent" }
 // PlainJSON selects JSON for the body, whatever codec the flow uses.
 func (RetryEvent) PlainJSON() {}
 
-// Scope returns the scope of the deadline. Messages of two hops may have equal ids, so it also depends on the event.
+// Scope returns the scope of the deadline. Messages of two hops may have equal ids, so it also depends on the event. An event may find a saga by two
+// variables, so it depends on the variable.
 func (a RetryEvent) Scope() string {
-	sum := sha256.Sum256(a.Event)
+	sum := sha256.Sum256(append(slices.Clip(a.Event), a.Variable...))
 	return a.Saga + "/" + hex.EncodeToString(sum[:])
 }
 
@@ -230,18 +233,20 @@ func (p *pass) retryEvent(ctx context.Context, body RetryEvent, e saga.Event) er
 }
 
 // observeAgain handles an awaited event that a saga has refused, or for which there was no room. If the saga has ended since, or does not await the
-// event any more, the event is for the other sagas of its value, as an event that comes now, unless one of them had it before.
+// event any more, or there was none, the event is for the other sagas of its value, as an event that comes now, unless one of them had it before.
 func (p *pass) observeAgain(ctx context.Context, t target, body RetryEvent) error {
 	name, key, _ := strings.Cut(t.id, "/")
 	t.by, t.alone, t.shared = Association{Saga: name, Variable: body.Variable, Value: cmp.Or(body.Value, key)}, true, body.Shared
 	if p.takes(t) {
 		return p.give(ctx, t, []string{t.id})
 	}
-	if t.by.Variable == "" || t.shared {
+	if t.shared || t.by.Variable == "" && p.exists(t.id) {
 		p.decide(-1, t.id, t.event) // records why it is ignored
 		return nil
 	}
-	t.id = ""
+	if t.by.Variable != "" {
+		t.id = ""
+	}
 	p.awaiting(func(other string, awaited []saga.Answer, stash time.Duration) {
 		m := Message{Hop: t.event.Hop, Type: t.event.Type, Key: key, Fields: t.event.Fields}
 		if other == name && slices.Contains(associationsOf(other, awaited, m), t.by) {

@@ -15,7 +15,8 @@ import (
 	"github.com/troupe-go/troupe/saga"
 )
 
-// stash stores the event of t for the next saga of its association. The caller has guarded the association.
+// stash stores the event of t for the next saga of its association. If there is no room, the event is tried again by itself, unless t is the only
+// target of its message. The caller has guarded the association.
 func (p *pass) stash(ctx context.Context, t target) error {
 	full, err := p.stashFor(ctx, t, []string{""})
 	why := full[""]
@@ -25,7 +26,10 @@ func (p *pass) stash(ctx context.Context, t target) error {
 	if t.alone {
 		return at(t.message, retry.Permanent(fmt.Errorf("saga %s: %w: %s", t.by.Saga, ErrRefused, why)))
 	}
-	p.notKept = append(p.notKept, why)
+	if t.id == "" {
+		t.id = t.by.Saga + "/"
+	}
+	p.retryLater(t)
 	return nil
 }
 

@@ -16,8 +16,8 @@ import (
 	"github.com/troupe-go/troupe/topics"
 )
 
-// TestAWarningAboutADecisionIsLoggedAfterItsCommit checks the lines about an answer that is ignored and about an event that is not kept. A
-// transaction that is rolled back runs again, and must not have logged them.
+// TestAWarningAboutADecisionIsLoggedAfterItsCommit checks the line about an answer that is ignored. A transaction that is rolled
+// back runs again, and must not have logged it.
 func TestAWarningAboutADecisionIsLoggedAfterItsCommit(t *testing.T) {
 	d, err := saga.Parse([]byte(`{"saga":"order","version":1,"key":"id","data":{"id":"string"},
 	"steps":[{"name":"pay","command":{"hop":"payment","type":"Pay"},"success":[{"event":"Paid"}],"timeout":"1h","irreversible":"cheap"}]}`))
@@ -31,25 +31,14 @@ func TestAWarningAboutADecisionIsLoggedAfterItsCommit(t *testing.T) {
 	decider := New(Config{Participant: p, Definitions: ds, Log: zerolog.New(&log)})
 	old := envelope.WithCause(t.Context(), &envelope.Cause{At: time.Now().Add(-2 * earlyAge)})
 	answer := Message{ID: "m-1", Hop: "payment", Type: "Paid", Outcome: "success", SagaID: "order/o-1", SagaStep: "pay", SagaOperation: "forward"}
-	for name, decide := range map[string]func(*Work, context.Context) error{
-		"answer ignored": func(w *Work, ctx context.Context) error { return w.Messages(ctx, []Message{answer}) },
-		"event is not kept": func(w *Work, _ context.Context) error {
-			w.pass.notKept = []string{"8 MiB are stashed"}
-			return nil
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			log.Reset()
-			tx, err := pool.Begin(t.Context())
-			require.NoError(t, err)
-			defer tx.Rollback(context.Background())
-			w := decider.Begin(tx)
-			require.NoError(t, decide(w, old))
-			require.NoError(t, w.End(old, nil))
-			require.Empty(t, log.String())
-			require.NoError(t, tx.Commit(t.Context()))
-			w.CallHooks()
-			require.Contains(t, log.String(), name)
-		})
-	}
+	tx, err := pool.Begin(t.Context())
+	require.NoError(t, err)
+	defer tx.Rollback(context.Background())
+	w := decider.Begin(tx)
+	require.NoError(t, w.Messages(old, []Message{answer}))
+	require.NoError(t, w.End(old, nil))
+	require.Empty(t, log.String())
+	require.NoError(t, tx.Commit(t.Context()))
+	w.CallHooks()
+	require.Contains(t, log.String(), "answer ignored")
 }

@@ -281,14 +281,11 @@ func (w *Work) callHooksOnCommit(tx pgx.Tx) {
 type expiredKind struct{ saga, hop, event string }
 
 // CallHooks calls Config.Stashed and Config.Decided for everything that this Work has done. It also logs the stashed events that have
-// expired, the events that were not stashed, and the lines of Warn, such as the early answers that are ignored or have waited for an hour.
+// expired, and the lines of Warn, such as the early answers that are ignored or have waited for an hour.
 // If the process ends between the commit and CallHooks, these log lines are lost, as the calls of the hooks are.
 //
 // Call it after the commit. In a caller's transaction, whose commit is not reported, call it after the last statement.
 func (w *Work) CallHooks() {
-	for _, why := range w.pass.notKept {
-		w.d.cfg.Log.Warn().Str("why", why).Msg("an event is not kept for a saga that has not started: the stash of its value is full")
-	}
 	for _, log := range w.warnings {
 		log()
 	}

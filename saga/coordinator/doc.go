@@ -66,9 +66,9 @@
 //	a start whose when, set or lock     the event becomes a dead letter of the coordinator's hop. If the event is also for another
 //	cannot be evaluated                 saga, that saga takes it, and a message for this saga alone (troupe.RetryEvent) becomes the dead
 //	                                    letter. Correct the definition and redrive the dead letter
-//	an event that cannot be stashed,    a dead letter of the coordinator's hop. If the event is also for another saga, and for no
-//	since 8 MiB are stashed already     saga that runs, only a warning is logged: the saga that starts later does not get the event
-//	for its saga or value
+//	an event that cannot be stashed,    a dead letter of the coordinator's hop. If the event is also for another saga, that saga
+//	since 8 MiB are stashed already     takes it, and a message for this saga or value alone (troupe.RetryEvent) becomes the dead letter.
+//	for its saga or value               Redrive it when a saga has used some of the others
 //	an awaited event that has no key,   a dead letter of the coordinator's hop: redrive it with a value, or discard it. If the
 //	or no value in the field by which   event is also for another saga, no dead letter is written
 //	it finds its saga
