@@ -4,9 +4,11 @@ package relay_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/internal/kafka"
@@ -27,7 +29,7 @@ func (h *history) takeImage() {
 		require.NoError(h.rt, h.model.server.DropDatabase(context.Background(), h.image.name))
 	}
 	h.image = &image{h.database + "_image", maps.Clone(h.committed), maps.Clone(h.deleted)}
-	h.alone(func() { h.onServer(fmt.Sprintf("CREATE DATABASE %s TEMPLATE %s", h.image.name, h.database)) })
+	h.alone(func() { h.copyDatabase(h.database, h.image.name) })
 }
 
 // setBack replaces the database by its image. Rows that were committed since are lost; they may have been published.
@@ -47,7 +49,7 @@ func (h *history) setBack() {
 	}
 	h.alone(func() {
 		require.NoError(h.rt, h.model.server.DropDatabase(context.Background(), h.database))
-		h.onServer(fmt.Sprintf("CREATE DATABASE %s TEMPLATE %s", h.database, h.image.name))
+		h.copyDatabase(h.image.name, h.database)
 		h.applySettings()
 	})
 	h.deleted = maps.Clone(h.image.deleted)
@@ -68,8 +70,25 @@ func (h *history) alone(do func()) {
 	h.onServer(fmt.Sprintf("ALTER DATABASE %s ALLOW_CONNECTIONS true", h.database))
 }
 
+// copyDatabase makes a copy of a database. The relay tries to connect all the time, and each refused attempt uses the database for a moment. If
+// Postgres finds one in each of its looks for 5 s, the database is in use: then copyDatabase waits on.
+func (h *history) copyDatabase(from, to string) {
+	h.await("no session to use "+from, func() (bool, error) {
+		_, err := h.admin.Exec(context.Background(), fmt.Sprintf("CREATE DATABASE %s TEMPLATE %s", to, from))
+		var refused *pgconn.PgError
+		if err == nil || errors.As(err, &refused) && refused.Code == "55006" { // object_in_use
+			return err == nil, err
+		}
+		require.NoError(h.rt, err)
+		return false, err
+	})
+}
+
 func (h *history) onServer(sql string) {
 	_, err := h.admin.Exec(context.Background(), sql)
+	if err != nil {
+		h.t.Log(sql, err) // rapid does not print the error of a history that it cannot repeat
+	}
 	require.NoError(h.rt, err, sql)
 }
 
