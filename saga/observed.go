@@ -46,8 +46,7 @@ func (d *Definition) AwaitedNow(s State) map[string][]Answer {
 	if s.Ended() {
 		return now
 	}
-	d = d.withItems(s)
-	for i, st := range d.steps {
+	for i, st := range d.steps { // without items, which await no events
 		if st.send == nil && s.Steps[i].Phase.takesEvent() {
 			for _, a := range slices.Concat(st.success, st.failure) {
 				now[st.Name] = append(now[st.Name], a.Answer)

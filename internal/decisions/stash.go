@@ -201,8 +201,8 @@ func (p *pass) useStashed(ctx context.Context, message int, id string, events []
 	return nil
 }
 
-// When saga id has ended, leave releases its lock, deletes the events that were kept for it and that no other saga may use, and leaves the others
-// to the first other saga of their value that awaits them.
+// leave does nothing unless saga id has ended. Then it releases the saga's lock, deletes the events that were kept for it and that no other saga
+// may use, and leaves the others to the first other saga of their value that awaits them.
 func (p *pass) leave(ctx context.Context, id string) error {
 	l := p.sagas[id]
 	if !l.state.Ended() || l.left {
