@@ -319,6 +319,7 @@ func (c *consumer) end() error {
 	go func() {
 		defer close(closed)
 		c.client.CloseAllowingRebalance()
+		c.client.AllowRebalance() // Close ends with a poll, for which kgo's goroutine that leaves the group would wait for ever
 	}()
 	select {
 	case <-closed:
