@@ -142,11 +142,17 @@ func (x *decision) backward() {
 	x.moment(moments.SagaCompensated, "", "")
 }
 
-// undo sends the compensation of step i. If the compensation cannot be built, it parks the saga and returns false.
+// undo sends the compensation of step i. If the compensation cannot be built, it parks the saga and returns false. If there is no room for it
+// after the commands that this decision sends, the step stays as it is: the answer to one of those commands resumes the saga.
 func (x *decision) undo(i int) bool {
 	st, ss := x.d.steps[i], &x.s.Steps[i]
+	was := ss.BackSent
 	ss.BackSent = x.now
 	if !x.send(i, st.back.send, compensateOp) {
+		if x.full {
+			ss.BackSent = was
+			return false
+		}
 		ss.Phase = CompensateFailed
 		x.moment(moments.CompensationFailed, st.Name, "it cannot be sent")
 		return false

@@ -43,6 +43,7 @@ type decision struct {
 	fx     Effects
 	copied bool // s.Data belongs to this decision and may be changed
 	sent   int  // approximate bytes of the bodies of fx.Commands as JSON
+	full   bool // a command was not sent, since it has no room after the ones in fx.Commands
 }
 
 func (x *decision) ignore(format string, args ...any) { x.fx.Ignored = fmt.Sprintf(format, args...) }

@@ -229,6 +229,7 @@ func (x *decision) send(i int, c *command, operation string) bool {
 		return false
 	}
 	if x.sent += size(fields); x.sent > maxSent {
+		x.full = len(x.fx.Commands) > 0
 		x.park(fmt.Sprintf("%s: the commands that are sent at once would have more than %d MiB: send less of the variables, or fewer items at once",
 			st.Name, maxSent>>20))
 		return false

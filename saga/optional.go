@@ -29,7 +29,8 @@ func (c *compiler) optional(path string, st *step, waits bool) {
 }
 
 // tolerateFailed lets the saga go on without each optional step that has failed. If the step is in doubt and has a compensation, the
-// compensation is sent. If it cannot be sent, tolerateFailed parks the saga and returns false.
+// compensation is sent. If it cannot be sent, tolerateFailed parks the saga and returns false. If it has no room only in this decision, the
+// step is tolerated later.
 func (x *decision) tolerateFailed() bool {
 	for i, st := range x.d.steps {
 		ss := &x.s.Steps[i]
@@ -40,6 +41,7 @@ func (x *decision) tolerateFailed() bool {
 		x.disarmUntil(i)
 		x.moment(moments.StepTolerated, ss.Name, "the saga goes on without it")
 		if ss.Phase == Doubt && st.back != nil && !x.undo(i) {
+			ss.Tolerated = !x.full
 			return false
 		}
 	}
