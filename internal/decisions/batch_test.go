@@ -1,9 +1,7 @@
 package decisions
 
 import (
-	"context"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -31,7 +29,7 @@ func TestAnEventBehindTheEndIsKeptAlsoInTheBatchThatEndsTheSaga(t *testing.T) {
 			_, err = m.Start("visit", map[string]any{"id": "v-1", "guest": "g-1"})
 			require.NoError(t, err)
 			for _, batch := range batches {
-				require.NoError(t, m.pass(func(p *pass) error { return p.messages(context.Background(), batch) }))
+				takeBatch(t, m, batch...)
 			}
 			require.Equal(t, saga.Completed, m.Sagas()[0].Status)
 			_, err = m.Start("visit", map[string]any{"id": "v-2", "guest": "g-1"})
@@ -43,16 +41,13 @@ func TestAnEventBehindTheEndIsKeptAlsoInTheBatchThatEndsTheSaga(t *testing.T) {
 
 // TestAnEventThatEndsItsSagaIsNotKeptForTheNextOne: the event finds its saga by two variables. It is used once.
 func TestAnEventThatEndsItsSagaIsNotKeptForTheNextOne(t *testing.T) {
-	d, err := saga.Parse([]byte(`{"saga":"visit","version":1,"key":"id","data":{"id":"string","guest":"string","room":"string"},
+	m := memoryOf(t, `{"saga":"visit","version":1,"key":"id","data":{"id":"string","guest":"string","room":"string"},
  "steps":[{"name":"arrival","success":[{"event":"Arrived","hop":"door","by":{"variable":"guest","field":"guest"}},
-  {"event":"Arrived","hop":"door","by":{"variable":"room","field":"room"}}],"timeout":"24h"}]}`))
-	require.NoError(t, err)
-	m, err := NewMemory(time.Unix(1000, 0), d)
-	require.NoError(t, err)
-	_, err = m.Start("visit", map[string]any{"id": "v-1", "guest": "g-1", "room": "r-1"})
+  {"event":"Arrived","hop":"door","by":{"variable":"room","field":"room"}}],"timeout":"24h"}]}`)
+	_, err := m.Start("visit", map[string]any{"id": "v-1", "guest": "g-1", "room": "r-1"})
 	require.NoError(t, err)
 	arrived := Message{ID: "m-1", Hop: "door", Type: "Arrived", Key: "x", Fields: map[string]any{"guest": "g-1", "room": "r-1"}}
-	require.NoError(t, m.pass(func(p *pass) error { return p.messages(context.Background(), []Message{arrived}) }))
+	takeBatch(t, m, arrived)
 	require.Equal(t, saga.Completed, m.Sagas()[0].Status)
 	_, err = m.Start("visit", map[string]any{"id": "v-2", "guest": "g-2", "room": "r-1"})
 	require.NoError(t, err)
@@ -88,13 +83,6 @@ func TestAnEventThatFindsItsSagaTwiceIsUsedOnce(t *testing.T) {
 			require.Equal(t, saga.Completed, m.Sagas()[0].Status)
 		})
 	}
-}
-
-func phases(s saga.State) (all []saga.Phase) {
-	for _, st := range s.Steps {
-		all = append(all, st.Phase)
-	}
-	return all
 }
 
 // TestAnEventThatASagaHasKeptAndNotUsedIsForTheNextOne gives a saga two events of its value before its step awaits one.
@@ -150,13 +138,10 @@ func TestAnEventThatASagaHasKeptAndNotUsedIsForTheNextOne(t *testing.T) {
 // TestEventsThatAnEndedSagaLeavesKeepTheirOrder: three events come before a saga. It keeps the first one, the second one ends it, and the next saga
 // gets the first one before the third.
 func TestEventsThatAnEndedSagaLeavesKeepTheirOrder(t *testing.T) {
-	d, err := saga.Parse([]byte(`{"saga":"visit","version":1,"key":"id","data":{"id":"string","guest":"string"},"steps":[
+	m := memoryOf(t, `{"saga":"visit","version":1,"key":"id","data":{"id":"string","guest":"string"},"steps":[
  {"name":"check","success":[{"event":"Checked","hop":"door","by":{"variable":"guest","field":"guest"}}],
   "failure":[{"event":"Rejected","hop":"door","by":{"variable":"guest","field":"guest"}}],"timeout":"1h","irreversible":"it ends by itself"},
- {"name":"arrival","needs":["check"],"success":[{"event":"Arrived","hop":"door","by":{"variable":"guest","field":"guest"}}],"timeout":"24h"}]}`))
-	require.NoError(t, err)
-	m, err := NewMemory(time.Unix(1000, 0), d)
-	require.NoError(t, err)
+ {"name":"arrival","needs":["check"],"success":[{"event":"Arrived","hop":"door","by":{"variable":"guest","field":"guest"}}],"timeout":"24h"}]}`)
 	take := func(id, event string) {
 		require.NoError(t, m.Take(Message{ID: id, Hop: "door", Type: event, Key: "x", Fields: map[string]any{"guest": "g-1"}}))
 	}
@@ -164,50 +149,11 @@ func TestEventsThatAnEndedSagaLeavesKeepTheirOrder(t *testing.T) {
 	take("m-2", "Rejected")
 	take("m-3", "Arrived")
 	for _, id := range []string{"v-1", "v-2"} {
-		_, err = m.Start("visit", map[string]any{"id": id, "guest": "g-1"})
+		_, err := m.Start("visit", map[string]any{"id": id, "guest": "g-1"})
 		require.NoError(t, err)
 	}
 	require.Equal(t, saga.Compensated, m.Sagas()[0].Status)
 	require.Equal(t, []string{"m-1", "m-3"}, kept(m, "visit/v-2"))
-}
-
-// kept returns the ids of the stashed messages that saga id may use, in their order.
-func kept(m *Memory, id string) (ids []string) {
-	for _, e := range m.stash {
-		if e.For == "" || e.For == id {
-			ids = append(ids, e.Event.Message)
-		}
-	}
-	return ids
-}
-
-// visits is a definition whose sagas of one guest run one after the other, and keep Arrived until the room is reserved.
-const visits = `{"saga":"visit","version":1,"key":"id","data":{"id":"string","guest":"string"}LOCK,"steps":[
- {"name":"room","command":{"hop":"rooms","type":"Reserve"},"success":[{"event":"Reserved"}],"timeout":"1h","irreversible":"it ends by itself"},
- {"name":"arrival","needs":["room"],"success":[{"event":"Arrived","hop":"door","by":{"variable":"guest","field":"guest"}}],"timeout":"24h"}]}`
-
-func visit(t *testing.T, lock string) (m *Memory, start, arrive, reserve func(id string)) {
-	t.Helper()
-	d, err := saga.Parse([]byte(strings.Replace(visits, "LOCK", lock, 1)))
-	require.NoError(t, err)
-	return visitOf(t, d)
-}
-
-func visitOf(t *testing.T, d *saga.Definition) (m *Memory, start, arrive, reserve func(id string)) {
-	t.Helper()
-	m, err := NewMemory(time.Unix(1000, 0), d)
-	require.NoError(t, err)
-	start = func(id string) {
-		_, err := m.Start("visit", map[string]any{"id": id, "guest": "g-1"})
-		require.NoError(t, err)
-	}
-	arrive = func(id string) {
-		require.NoError(t, m.Take(Message{ID: id, Hop: "door", Type: "Arrived", Key: "x", Fields: map[string]any{"guest": "g-1"}}))
-	}
-	reserve = func(id string) {
-		require.NoError(t, m.Take(Message{ID: "r " + id, Hop: "rooms", Type: "Reserved", Key: id, Outcome: "success", SagaID: "visit/" + id, SagaStep: "room"}))
-	}
-	return m, start, arrive, reserve
 }
 
 // TestAnEventThatASagaHasKeptIsForTheSagaThatIsGrantedItsLock starts the second saga after both events have come.
@@ -244,14 +190,11 @@ func TestAnEventThatTwoSagasGotIsKeptForNoThird(t *testing.T) {
 
 // TestAnEventThatFindsItsSagaAgainByALaterVariableIsUsedOnce: the buyer is set in another transaction than the one that has used the event.
 func TestAnEventThatFindsItsSagaAgainByALaterVariableIsUsedOnce(t *testing.T) {
-	d, err := saga.Parse([]byte(`{"saga":"trade","version":1,"key":"id","data":{"id":"string","seller":"string","buyer":"string"},"steps":[
+	m := memoryOf(t, `{"saga":"trade","version":1,"key":"id","data":{"id":"string","seller":"string","buyer":"string"},"steps":[
  {"name":"sold","success":[{"event":"Confirmed","hop":"bank","by":{"variable":"seller","field":"account"}}],"timeout":"24h"},
  {"name":"found","needs":["sold"],"command":{"hop":"market","type":"Find"},"success":[{"event":"Found","set":{"buyer":"event.buyer"}}],"timeout":"1h","irreversible":"it reads"},
- {"name":"bought","needs":["found"],"success":[{"event":"Confirmed","hop":"bank","by":{"variable":"buyer","field":"account"}}],"timeout":"24h"}]}`))
-	require.NoError(t, err)
-	m, err := NewMemory(time.Unix(1000, 0), d)
-	require.NoError(t, err)
-	_, err = m.Start("trade", map[string]any{"id": "t-1", "seller": "a-1"})
+ {"name":"bought","needs":["found"],"success":[{"event":"Confirmed","hop":"bank","by":{"variable":"buyer","field":"account"}}],"timeout":"24h"}]}`)
+	_, err := m.Start("trade", map[string]any{"id": "t-1", "seller": "a-1"})
 	require.NoError(t, err)
 	confirmed := Message{ID: "m-1", Hop: "bank", Type: "Confirmed", Key: "x", Fields: map[string]any{"account": "a-1"}}
 	require.NoError(t, m.Take(confirmed))
@@ -325,7 +268,7 @@ func TestAnEventThatIsIgnoredIsUsedWhenItsBatchSetsTheVariable(t *testing.T) {
 			_, err = m.Start("tour", map[string]any{"id": "t-1", "guest": "g-1"})
 			require.NoError(t, err)
 			for _, batch := range batches {
-				require.NoError(t, m.pass(func(p *pass) error { return p.messages(context.Background(), batch) }))
+				takeBatch(t, m, batch...)
 			}
 			require.Equal(t, saga.Completed, m.Sagas()[0].Status)
 		})

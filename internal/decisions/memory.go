@@ -199,6 +199,7 @@ func (m *Memory) Save(_ context.Context, changes []Change) error {
 			}
 		}
 		if c.State.Ended() {
+			m.stash = slices.DeleteFunc(slices.Clone(m.stash), func(e Stashed) bool { return e.For == id && (e.Variable == "" || e.Shared) })
 			for a, ids := range m.associated {
 				m.associated[a] = slices.DeleteFunc(slices.Clone(ids), func(other string) bool { return other == id })
 			}
@@ -284,9 +285,8 @@ func (m *Memory) DropStashed(_ context.Context, id string, as []Association, e s
 
 // LeftBy returns the associations in the order in which their events were stashed.
 func (m *Memory) LeftBy(_ context.Context, id string) (left []Association, _ error) {
-	m.stash = slices.DeleteFunc(slices.Clone(m.stash), func(e Stashed) bool { return e.For == id && (e.Variable == "" || e.Shared) })
 	for _, e := range m.stash {
-		if e.For == id && !slices.Contains(left, e.Association) {
+		if e.For == id && e.Variable != "" && !e.Shared && !slices.Contains(left, e.Association) {
 			left = append(left, e.Association)
 		}
 	}
@@ -298,7 +298,7 @@ func (m *Memory) OpenStashed(_ context.Context, id string, messages []saga.Event
 	left := make([]Stashed, 0, len(m.stash))
 	for _, e := range m.stash {
 		is := messages == nil || slices.ContainsFunc(messages, func(o saga.Event) bool { return messageOf(o) == e.message() })
-		if e.For == id && !e.Shared && is {
+		if e.For == id && e.Variable != "" && !e.Shared && is {
 			e.For, e.Expires = "", m.now.Add(after)
 			if slices.ContainsFunc(m.stash, func(o Stashed) bool {
 				return o.For == "" && o.Association == e.Association && o.message() == e.message()

@@ -110,7 +110,7 @@ func (p *Postgres) Save(ctx context.Context, changes []Change) error {
 	var fresh, changed sagaColumns
 	var events eventColumns
 	var found, former associationColumns
-	var ended []string
+	var ended, keepers []string
 	events.grow(len(changes))
 	for _, c := range changes {
 		to := &changed
@@ -127,7 +127,7 @@ func (p *Postgres) Save(ctx context.Context, changes []Change) error {
 			return err
 		}
 		if c.State.Ended() {
-			ended = append(ended, c.State.ID())
+			ended, keepers = append(ended, c.State.ID()), append(keepers, storedID(c.State.ID()))
 			continue
 		}
 		for _, a := range c.Associations {
@@ -168,6 +168,7 @@ func (p *Postgres) Save(ctx context.Context, changes []Change) error {
 	}
 	if len(ended) > 0 {
 		batch.Queue(deleteAssociations, pg.Args{"ids": ended, "limit": len(ended)})
+		batch.Queue(dropStash, pg.Args{"ids": keepers, "limit": len(keepers)})
 	}
 	for _, q := range batch.QueuedQueries {
 		read := q.Fn

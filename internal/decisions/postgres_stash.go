@@ -191,10 +191,9 @@ func (p *Postgres) DropStashed(ctx context.Context, id string, as []Association,
 
 // LeftBy reads the stored values: a long one is its hash, by which Associated and Guard find the same sagas.
 func (p *Postgres) LeftBy(ctx context.Context, id string) (left []Association, err error) {
-	const others = "SELECT DISTINCT saga, variable, value FROM troupe.saga_stash WHERE saga_id = @id AND saga_id <> '' ORDER BY saga, variable, value"
+	const others = "SELECT DISTINCT saga, variable, value FROM troupe.saga_stash WHERE saga_id = @id AND saga_id <> '' AND variable <> '' AND NOT shared ORDER BY saga, variable, value"
 	batch := &pgx.Batch{}
 	queueIsolation(batch)
-	batch.Queue(dropStash, pg.Args{"id": storedID(id)})
 	batch.Queue(others, pg.Args{"id": storedID(id)}).Query(func(rows pgx.Rows) (err error) {
 		left, err = pgx.CollectRows(rows, pgx.RowToStructByPos[Association])
 		return err

@@ -201,8 +201,8 @@ func (p *pass) useStashed(ctx context.Context, message int, id string, events []
 	return nil
 }
 
-// leave does nothing unless saga id has ended. Then it releases the saga's lock, deletes the events that were kept for it and that no other saga
-// may use, and leaves the others to the first other saga of their value that awaits them.
+// leave does nothing unless saga id has ended. Then it releases the saga's lock, and leaves the events that were kept for it, and that another
+// saga may use, to the first other saga of their value that awaits them. Save deletes the others.
 func (p *pass) leave(ctx context.Context, id string) error {
 	l := p.sagas[id]
 	if !l.state.Ended() || l.left {
@@ -295,7 +295,8 @@ func (p *pass) leaveFormer(ctx context.Context, id string) error {
 	return p.leaveEvents(ctx, id, events, left)
 }
 
-// awaits reports whether sagas of the type name may await events, by any definition: the saga may have been moved from another one.
+// awaits reports whether sagas of the type name may await events, by any known definition. If it is false, an ended saga leaves no event: either it
+// has kept none, or it was moved, and leaveFormer has left them then.
 func (p *pass) awaits(name string) (is bool) {
 	if len(p.names) == 0 { // an operator's program, which knows only the definitions of the sagas that it has loaded
 		return true

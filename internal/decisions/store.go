@@ -40,7 +40,8 @@ type Store interface {
 	// Load returns the sagas of ids that exist, in any order.
 	Load(ctx context.Context, ids []string) ([]Record, error)
 	// Save writes changes, each saga at most once. It is called at most once. ErrConflict may come later, from a later statement or the
-	// commit.
+	// commit. Save deletes the events that were stashed for a saga which ends and that can be for no other saga: shared ones, and the ones that
+	// the key finds.
 	Save(ctx context.Context, changes []Change) error
 
 	// Associated returns, for each association, the ids of the sagas that it finds and that have not ended. stashed has the associations
@@ -61,11 +62,10 @@ type Store interface {
 	FindStashed(ctx context.Context, id string, as, fresh []Association) ([]Stashed, error)
 	// DropStashed deletes e, which saga id has used: each copy that is for saga id, or for the next saga of an association in as.
 	DropStashed(ctx context.Context, id string, as []Association, e saga.Event) error
-	// LeftBy deletes the events that were stashed for saga id, which has ended, and can be for no other saga. It returns the associations of
-	// the others.
+	// LeftBy returns the associations by which the events that were stashed for saga id, which has ended, may be for another saga.
 	LeftBy(ctx context.Context, id string) ([]Association, error)
 	// OpenStashed makes events that were stashed for saga id events for the next saga of their association: the ones of messages, or all of them
-	// if messages is nil. They expire after a time. Shared events are left as they are.
+	// if messages is nil. They expire after a time. Shared events, and events that the key finds, are left as they are.
 	OpenStashed(ctx context.Context, id string, messages []saga.Event, after time.Duration) error
 
 	// Lock gives saga id the lock name, or puts it at the end of the queue for it, and reports whether it has the lock.

@@ -1,4 +1,5 @@
--- Makes events that were kept for a saga, all or some messages, events for the next saga of their value, for a time. An event that is there already is deleted.
+-- Makes events that a variable finds and that were kept for a saga, all or some messages, events for the next saga of their value, for a time. An
+-- event that is there already is deleted.
 WITH doubled AS (
   SELECT k.position
   FROM (
@@ -7,6 +8,7 @@ WITH doubled AS (
     WHERE saga_id = @id
       AND saga_id <> '' -- as the index
       AND NOT shared
+      AND variable <> ''
       AND (@messages::text[] IS NULL OR message_id = ANY (@messages::text[]))
     OFFSET 0) AS k
   JOIN troupe.saga_stash AS o USING (saga, variable, value, saga_id, message_id)
@@ -21,5 +23,6 @@ SET saga_id = '', expires_at = clock_timestamp() + make_interval(secs => @second
 WHERE saga_id = @id
   AND saga_id <> ''
   AND NOT shared
+  AND variable <> ''
   AND (@messages::text[] IS NULL OR message_id = ANY (@messages::text[]))
   AND position <> ALL (ARRAY(SELECT position FROM doubled))

@@ -91,6 +91,17 @@ func (s *stage) save(c decisions.Change) {
 	s.do(func(st decisions.Store) error { return st.Save(ctx, []decisions.Change{c}) })
 }
 
+// abandon ends a saga that has just begun.
+func (s *stage) abandon(key string) {
+	s.t.Helper()
+	r, _ := s.load("visit/" + key)
+	state, err := s.d.ReadState(r.State)
+	require.NoError(s.t, err)
+	event := saga.Event{Kind: saga.ActAbandon, Actor: "me", Reason: "enough"}
+	state, fx := saga.Decide(s.d, state, event, time.Now())
+	s.save(decisions.Change{Was: 1, State: state, Entries: []decisions.Entry{{Version: 2, At: time.Now(), Event: event, Moments: fx.Moments}}})
+}
+
 func (s *stage) load(id string) (r decisions.Record, there bool) {
 	s.t.Helper()
 	s.do(func(st decisions.Store) error {
@@ -182,12 +193,7 @@ func associated(t *testing.T, s *stage) {
 		return found
 	}
 	require.Equal(t, map[decisions.Association][]string{guest("g-v-1"): {"visit/v-1"}}, find())
-	r, _ := s.load("visit/v-1")
-	state, err := s.d.ReadState(r.State)
-	require.NoError(t, err)
-	event := saga.Event{Kind: saga.ActAbandon, Actor: "me", Reason: "enough"}
-	state, fx := saga.Decide(s.d, state, event, time.Now())
-	s.save(decisions.Change{Was: 1, State: state, Entries: []decisions.Entry{{Version: 2, At: time.Now(), Event: event, Moments: fx.Moments}}})
+	s.abandon("v-1")
 	require.Empty(t, find())
 }
 
@@ -276,6 +282,9 @@ func stashedForASaga(t *testing.T, s *stage) {
 		}
 		return st.OpenStashed(ctx, "visit/v-1", nil, time.Hour)
 	})
+	s.save(s.begun("v-1"))
+	s.abandon("v-1")
+	require.Equal(t, []string{"m-2", "m-4"}, find("visit/v-1"), "the end deletes the events that are for no other saga")
 	require.Equal(t, []string{"m-2", "m-3"}, find("visit/v-2")[:2])
 	require.NotContains(t, find("visit/v-3"), "m-3")
 	require.Equal(t, []string{"m-2"}, find("visit/v-3")[:1])
