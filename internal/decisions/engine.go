@@ -65,7 +65,7 @@ type pass struct {
 	// afterFirstLoad is set by Work.WithFirstLoad, else nil. messages calls it when the sagas are loaded, before the first decision. An error
 	// of afterFirstLoad ends the pass: the coordinator has learned new definitions, and must find the targets again.
 	afterFirstLoad func(context.Context) error
-	search         []string // the sagas that search the stash after this pass, since another saga has left events there
+	search         []search // the searches of the stash after this pass, since a saga has left events there
 	retries        []target // each gets a deadline with a RetryEvent: see retryLater
 }
 

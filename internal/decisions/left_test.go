@@ -47,10 +47,13 @@ func TestASagaEndsAlthoughAnotherOneOfItsValueCannotBeRead(t *testing.T) {
 	}))
 	_, err := p.end(context.Background())
 	require.NoError(t, err)
-	require.Equal(t, []string{"visit/v-2"}, p.search)
+	require.Equal(t, []search{{by: Association{"visit", "guest", "g-1"}}}, p.search)
+	p = older.begin(m)
+	require.NoError(t, p.searchStash(context.Background(), search{by: Association{"visit", "guest", "g-1"}}))
+	require.Equal(t, []search{{id: "visit/v-2"}}, p.search)
 	m.definitions = newer
 	require.Equal(t, saga.Completed, m.Sagas()[0].Status)
-	require.NoError(t, m.pass(func(p *pass) error { return p.searchStash(context.Background(), "visit/v-2") }))
+	require.NoError(t, m.pass(func(p *pass) error { return p.searchStash(context.Background(), search{id: "visit/v-2"}) }))
 	require.Equal(t, saga.Completed, m.Sagas()[1].Status)
 }
 

@@ -145,8 +145,8 @@ func (m *Memory) pass(do func(*pass) error) error {
 			return err
 		}
 	}
-	for _, id := range p.search {
-		err := m.pass(func(p *pass) error { return p.searchStash(context.Background(), id) })
+	for _, s := range p.search {
+		err := m.pass(func(p *pass) error { return p.searchStash(context.Background(), s) })
 		if err != nil && !errors.As(err, new(unreadable)) { // a program that can read the saga searches again
 			return err
 		}
@@ -268,7 +268,7 @@ func (m *Memory) FindStashed(_ context.Context, id string, as, fresh []Associati
 		if e.Variable == "" && slices.Contains(fresh, e.Association) {
 			m.stash[i].For = id
 		}
-		if m.stash[i].For == id || e.For == "" && slices.Contains(as, e.Association) {
+		if id != "" && m.stash[i].For == id || e.For == "" && slices.Contains(as, e.Association) {
 			found = append(found, m.stash[i])
 		}
 	}

@@ -1,16 +1,13 @@
 package decisions
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/troupe-go/troupe/internal/expr"
-	"github.com/troupe-go/troupe/internal/pgtext"
 	"github.com/troupe-go/troupe/retry"
 	"github.com/troupe-go/troupe/saga"
 )
@@ -199,140 +196,6 @@ func (p *pass) useStashed(ctx context.Context, message int, id string, events []
 		}
 	}
 	return nil
-}
-
-// leave does nothing unless saga id has ended. Then it releases the saga's lock, and leaves the events that were kept for it, and that another
-// saga may use, to the first other saga of their value that awaits them. Save deletes the others.
-func (p *pass) leave(ctx context.Context, id string) error {
-	l := p.sagas[id]
-	if !l.state.Ended() || l.left {
-		return nil
-	}
-	l.left = true
-	if l.unlock { // before the associations are guarded, as a start does: in another order the two could deadlock
-		granted, err := p.store.Unlock(ctx, id)
-		if err != nil {
-			return err
-		}
-		for _, id := range granted {
-			if err := p.grant(ctx, id); err != nil {
-				return err
-			}
-		}
-	}
-	if !p.awaits(l.state.Saga) {
-		return nil
-	}
-	left, err := p.store.LeftBy(ctx, id)
-	if err != nil || len(left) == 0 {
-		return err
-	}
-	return p.leaveEvents(ctx, id, nil, left)
-}
-
-// leaveEvents makes events that are kept for saga id, or all of them if events is nil, events for the next saga of the values in left. Each running
-// saga of these values searches the stash after this transaction.
-func (p *pass) leaveEvents(ctx context.Context, id string, events []saga.Event, left []Association) error {
-	if err := p.store.Guard(ctx, left); err != nil {
-		return err
-	}
-	if err := p.store.OpenStashed(ctx, id, events, p.stashTime(p.sagas[id].d)); err != nil {
-		return err
-	}
-	found, _, err := p.store.Associated(ctx, left)
-	if err != nil {
-		return err
-	}
-	for _, a := range left {
-		for _, other := range found[a] {
-			p.searchLater(other)
-		}
-		a.Value = pgtext.Indexable(a.Value) // LeftBy returns stored values
-		stored := func(k Association) bool { k.Value = pgtext.Indexable(k.Value); return k == a }
-		for other, l := range p.sagas { // associations of this pass, which are not saved yet
-			if slices.ContainsFunc(l.known, stored) {
-				p.searchLater(other)
-			}
-		}
-	}
-	return nil
-}
-
-// leaveFormer leaves the stashed events that saga id cannot use any more, since a variable has another value or the saga was moved to another
-// definition.
-func (p *pass) leaveFormer(ctx context.Context, id string) error {
-	l := p.sagas[id]
-	now := associations(l)
-	is := func(a Association) bool { return slices.Contains(now, a) }
-	if !l.moved && !slices.ContainsFunc(l.known, func(a Association) bool { return !is(a) }) {
-		return nil
-	}
-	for _, a := range l.known {
-		if !is(a) && a.Variable != "" {
-			l.former = append(l.former, a)
-		}
-	}
-	l.fresh = slices.DeleteFunc(l.fresh, func(a Association) bool { return !is(a) })
-	l.known, l.moved = slices.DeleteFunc(l.known, func(a Association) bool { return !is(a) }), false
-	kept, err := p.store.FindStashed(ctx, id, nil, nil)
-	if err != nil {
-		return err
-	}
-	var left []Association
-	var events []saga.Event
-	for _, e := range kept {
-		if e.Shared || e.Variable == "" || slices.ContainsFunc(l.d.Awaited(), func(a saga.Answer) bool { return wantOf(l, "", a).finds(e.Event) }) {
-			continue
-		}
-		events = append(events, e.Event)
-		if !slices.Contains(left, e.Association) {
-			left = append(left, e.Association)
-		}
-	}
-	if len(events) == 0 {
-		return nil
-	}
-	return p.leaveEvents(ctx, id, events, left)
-}
-
-// awaits reports whether sagas of the type name may await events, by any known definition. If it is false, an ended saga leaves no event: either it
-// has kept none, or it was moved, and leaveFormer has left them then.
-func (p *pass) awaits(name string) (is bool) {
-	if len(p.names) == 0 { // an operator's program, which knows only the definitions of the sagas that it has loaded
-		return true
-	}
-	p.awaiting(func(other string, awaited []saga.Answer, _ time.Duration) {
-		is = is || other == name && len(awaited) > 0
-	})
-	return is
-}
-
-// searchLater schedules search-stash for saga id, unless it has ended.
-func (p *pass) searchLater(id string) {
-	if l := p.sagas[id]; (l == nil || l.owner == "" && !l.state.Ended()) && !slices.Contains(p.search, id) {
-		p.search = append(p.search, id)
-	}
-}
-
-// searchStash applies to a saga all stashed events that it awaits now.
-func (p *pass) searchStash(ctx context.Context, id string) error {
-	if err := p.load(ctx, []string{id}); err != nil {
-		return err
-	}
-	p.sagas[id].searched = nil
-	return p.unstash(ctx, -1, id)
-}
-
-// stashTime returns the time for which an event that an ended saga of d has left is stashed: the longest time of all definitions of its
-// type.
-func (p *pass) stashTime(d *saga.Definition) time.Duration {
-	longest := cmp.Or(time.Duration(d.Spec().Stash), defaultStash)
-	p.awaiting(func(other string, _ []saga.Answer, stash time.Duration) {
-		if other == d.Spec().Saga {
-			longest = max(longest, stash)
-		}
-	})
-	return longest
 }
 
 // grant wakes saga id, which has been granted its lock.

@@ -77,8 +77,8 @@ func (o *overlap) transact(do func(*pass) error) {
 		for id := range p.wake {
 			o.transact(func(p *pass) error { return p.due(context.Background(), id) })
 		}
-		for _, id := range p.search {
-			o.transact(func(p *pass) error { return p.searchStash(context.Background(), id) })
+		for _, s := range p.search {
+			o.transact(func(p *pass) error { return p.searchStash(context.Background(), s) })
 		}
 		return
 	}

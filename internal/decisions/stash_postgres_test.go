@@ -33,18 +33,18 @@ func newDatabase(t testing.TB, text string) *database {
 // pass runs do in a transaction, and then the search of each saga for which another one has left an event.
 func (db *database) pass(do func(*pass) error) {
 	db.t.Helper()
-	var search []string
+	var searches []search
 	require.NoError(db.t, pgx.BeginFunc(db.t.Context(), db.pool, func(tx pgx.Tx) error {
 		p := db.definitions.begin(NewPostgres(tx, "flow.desk", "flow.desk"))
 		err := do(p)
 		if err == nil {
 			_, err = p.end(db.t.Context())
 		}
-		search = p.search
+		searches = p.search
 		return err
 	}))
-	for _, id := range search {
-		db.pass(func(p *pass) error { return p.searchStash(db.t.Context(), id) })
+	for _, s := range searches {
+		db.pass(func(p *pass) error { return p.searchStash(db.t.Context(), s) })
 	}
 }
 

@@ -65,7 +65,12 @@ func TestEventsThatComeBeforeTheirSagaHaveALimitOfBytes(t *testing.T) {
 // counted is a Store that counts the calls by which events are stashed.
 type counted struct {
 	Store
-	measured, stashed int
+	measured, stashed, found int
+}
+
+func (c *counted) FindStashed(ctx context.Context, id string, as, fresh []Association) ([]Stashed, error) {
+	c.found++
+	return c.Store.FindStashed(ctx, id, as, fresh)
 }
 
 func (c *counted) StashBytes(ctx context.Context, a Association, ids []string, e saga.Event) (map[string]int64, error) {
@@ -89,9 +94,39 @@ func TestAnEventThatManySagasKeepIsStashedAtOnce(t *testing.T) {
 	c := &counted{Store: m}
 	arrived := Message{ID: "m-1", Hop: "door", Type: "Arrived", Key: "x", Fields: map[string]any{"guest": "g-1"}}
 	require.NoError(t, m.definitions.begin(c).messages(t.Context(), []Message{arrived}))
-	require.Equal(t, counted{m, 1, 1}, *c)
+	require.Equal(t, counted{m, 1, 1, 0}, *c)
 	for n := range sagas {
 		reserve(fmt.Sprint("v-", n))
 		require.Equal(t, saga.Completed, m.Sagas()[0].Status)
 	}
+}
+
+// TestTheEndOfOneOfManySagasOfAValueIsOneSearch: with a search for each saga of the value, each end would cost as many transactions as there are
+// sagas. Only the saga that awaits the event reads the stash for it.
+func TestTheEndOfOneOfManySagasOfAValueIsOneSearch(t *testing.T) {
+	m, start, arrive, reserve := visit(t, "")
+	start("v-0")
+	arrive("m-1")
+	arrive("m-2") // v-0 keeps both
+	for n := range 100 {
+		start(fmt.Sprint("v-1", n))
+	}
+	reserve("v-12")
+	reserve("v-17")
+	p := m.definitions.begin(m)
+	_, err := p.act(t.Context(), "visit/v-0", saga.Event{Kind: saga.ActAbandon, Actor: "ann", Reason: "wrong guest"})
+	require.NoError(t, err)
+	_, err = p.end(t.Context())
+	require.NoError(t, err)
+	require.Len(t, p.search, 1)
+	c := &counted{Store: m}
+	after := m.definitions.begin(c)
+	require.NoError(t, after.searchStash(t.Context(), p.search[0]))
+	_, err = after.end(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 3, c.found, "all events of the value, and the ones of two sagas")
+	for _, s := range m.Sagas() {
+		require.Equal(t, s.Key == "v-12" || s.Key == "v-17", s.Status == saga.Completed, s.Key)
+	}
+	require.Empty(t, m.stash)
 }

@@ -58,7 +58,7 @@ type Store interface {
 	StashBytes(ctx context.Context, a Association, ids []string, e saga.Event) (map[string]int64, error)
 	// FindStashed returns the unexpired events that saga id may use, in the order in which they were stashed: all events for saga id, and the
 	// events for the next saga of the associations as. The associations in fresh, which are among as, are new for the saga. An event for
-	// the next saga does not expire while a saga has its association.
+	// the next saga does not expire while a saga has its association. An empty id stands for the next saga.
 	FindStashed(ctx context.Context, id string, as, fresh []Association) ([]Stashed, error)
 	// DropStashed deletes e, which saga id has used: each copy that is for saga id, or for the next saga of an association in as.
 	DropStashed(ctx context.Context, id string, as []Association, e saga.Event) error

@@ -22,13 +22,16 @@ const wakeName = "saga"
 // behind it. Only a redrive of the dead letter, or saga.ActAbandon, helps then.
 const grantName = "granted"
 
-// searchName names the deadline at which a saga searches the stash, since another saga has left events there. It is due at once. If its message
-// becomes a dead letter, the saga does not search until you redrive it.
+// searchName names the deadline at which the sagas of a value, or one saga, search the stash, since another saga has left events there. It is due at
+// once. If its message becomes a dead letter, they do not search until you redrive it.
 const searchName = "search-stash"
 
 // Wake is the body of the deadlines wakeName, grantName and searchName.
 type Wake struct {
-	Saga string `json:"saga"` // the saga's id
+	Saga string `json:"saga"` // the saga's id; for a search by all sagas of a value: their type
+	// Variable and Value are set for a search by all sagas of a value: see Association. Value is as it is stored.
+	Variable string `json:"variable,omitempty"`
+	Value    string `json:"value,omitempty"`
 }
 
 // MessageType returns the message's ce_type.
@@ -52,24 +55,32 @@ func (w *Work) schedule(ctx context.Context, ds extension.Deadlines, c Change) e
 	if w.pass.wake[id] {
 		return ds.Schedule(ctx, grant(id, c.WakeAt))
 	}
-	return ds.Schedule(ctx, extension.Deadline{Name: wakeName, Scope: id, Key: c.State.Key, At: c.WakeAt, Body: Wake{id}})
+	return ds.Schedule(ctx, extension.Deadline{Name: wakeName, Scope: id, Key: c.State.Key, At: c.WakeAt, Body: Wake{Saga: id}})
 }
 
 // grant returns the deadline that wakes a saga now, because it was granted its lock.
 func grant(id string, now time.Time) extension.Deadline {
 	_, key, _ := strings.Cut(id, "/")
-	return extension.Deadline{Name: grantName, Scope: id, Key: key, At: now, Body: Wake{id}}
+	return extension.Deadline{Name: grantName, Scope: id, Key: key, At: now, Body: Wake{Saga: id}}
 }
 
-// searchOf returns the deadline at which saga id searches the stash.
-func searchOf(id string, now time.Time) extension.Deadline {
-	d := grant(id, now)
+// searchAt returns the deadline for s. The scope for a value begins with a space, so that it is no saga's id.
+func searchAt(s search, now time.Time) extension.Deadline {
+	d := grant(s.id, now)
+	if s.id == "" {
+		d.Key = s.by.Saga + "/" + s.by.Variable + "/" + s.by.Value
+		d.Scope, d.Body = " "+d.Key, Wake{Saga: s.by.Saga, Variable: s.by.Variable, Value: s.by.Value}
+	}
 	d.Name = searchName
 	return d
 }
 
 // search handles the deadline searchName.
 func (d *Decider) search(ctx context.Context, tx pgx.Tx, due participant.Due[Wake]) error {
+	s := search{id: due.Body.Saga}
+	if due.Body.Variable != "" {
+		s = search{by: Association{due.Body.Saga, due.Body.Variable, due.Body.Value}}
+	}
 	w := d.Begin(tx)
-	return w.Finish(ctx, nil, w.pass.searchStash(ctx, due.Body.Saga))
+	return w.Finish(ctx, nil, w.pass.searchStash(ctx, s))
 }

@@ -244,8 +244,8 @@ func (w *Work) End(ctx context.Context, taken []participant.Taken) error {
 			return err
 		}
 	}
-	for _, id := range w.pass.search {
-		if err := deadlines.Schedule(ctx, searchOf(id, w.pass.now)); err != nil {
+	for _, s := range w.pass.search {
+		if err := deadlines.Schedule(ctx, searchAt(s, w.pass.now)); err != nil {
 			return err
 		}
 	}

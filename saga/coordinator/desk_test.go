@@ -487,7 +487,7 @@ func TestAnActionReturnsTheStateOfItsOwnSaga(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 1, other.State.Version)
 	require.Equal(t, 1, f.count("SELECT count(*) FROM troupe.saga_stash WHERE saga_id = ''"), "it is for the other saga, which does not await it yet")
-	require.Equal(t, 1, f.count("SELECT count(*) FROM troupe.deadlines WHERE name = 'search-stash' AND scope = 'visit/v-2'"))
+	require.Equal(t, 1, f.count("SELECT count(*) FROM troupe.deadlines WHERE name = 'search-stash' AND scope = ' visit/guest/g-1'"))
 	f.equalsItsLogOf("visit/v-2")
 }
 

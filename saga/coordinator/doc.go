@@ -46,8 +46,8 @@
 //   - No saga with its value runs: it is kept for the next one, for the time Stash of the definition (1 h unless set), and longer while a saga
 //     with its value runs. The first saga that awaits it uses it: when the saga begins, when its step begins, or when the variable is set by
 //     which the event finds the saga.
-//   - It was kept for one saga only, by a variable, and this saga cannot use it any more: it is kept for the next one again. Each other saga of
-//     that value searches the stash then, in a transaction of its own: a row of troupe.deadlines with the name search-stash.
+//   - It was kept for one saga only, by a variable, and this saga cannot use it any more: it is kept for the next one again. The other sagas
+//     of that value search the stash then, in one transaction: a row of troupe.deadlines with the name search-stash.
 //
 // Expired events of a type of saga are deleted when another event of that type is stashed, up to two each time. While the
 // coordinator does not run, or is not ready, for more than a minute, no stashed event expires: the event that begins its saga may
