@@ -35,6 +35,9 @@ type Stats struct {
 	// leaves out events whose time has passed by the clock. While the coordinator does not run, such events do not expire, and when it
 	// runs again they are kept longer and counted again.
 	Stashed map[string]int
+	// Kept is, by type, the number of events in this database that are kept for sagas which have not ended, until a step awaits them. It has the
+	// same types as Stashed.
+	Kept map[string]int
 }
 
 // OpenStats counts the sagas of one type in one status.
@@ -48,14 +51,14 @@ type OpenStats struct {
 // Stats queries the database. The query reads all open sagas and all stashed events, by index: call it every few seconds, not more
 // often.
 func (c *Coordinator) Stats(ctx context.Context) (Stats, error) {
-	s := Stats{Hop: c.hop.String(), Group: c.cfg.Participant.Group(), Stashed: make(map[string]int)}
+	s := Stats{Hop: c.hop.String(), Group: c.cfg.Participant.Group(), Stashed: make(map[string]int), Kept: make(map[string]int)}
 	type key struct {
 		saga   string
 		status saga.Status
 	}
 	all := make(map[key]OpenStats)
 	for _, name := range c.definitions.Names() {
-		s.Stashed[name] = 0
+		s.Stashed[name], s.Kept[name] = 0, 0
 		for _, status := range decisions.Open {
 			all[key{name, status}] = OpenStats{Saga: name, Status: status}
 		}
@@ -73,9 +76,14 @@ func (c *Coordinator) Stats(ctx context.Context) (Stats, error) {
 	})
 	batch.Queue(countStash).Query(func(rows pgx.Rows) error {
 		var name string
+		var kept bool
 		var n int
-		_, err := pgx.ForEachRow(rows, []any{&name, &n}, func() error {
-			s.Stashed[name] = n
+		_, err := pgx.ForEachRow(rows, []any{&name, &kept, &n}, func() error {
+			if kept {
+				s.Kept[name] = n
+			} else {
+				s.Stashed[name] = n
+			}
 			return nil
 		})
 		return err

@@ -101,9 +101,14 @@ func TestStatsSayWhatStandsOpen(t *testing.T) {
 		reason, state, wake_at, started_at, updated_at, ended_at, content_type FROM troupe.sagas WHERE id = 'visit/v-1'`)
 	require.NoError(t, err)
 
+	_, err = f.pool.Exec(t.Context(), `INSERT INTO troupe.saga_stash (saga, variable, value, saga_id, message_id, event)
+		SELECT 'visit', 'guest', 'bob', 'visit/v-1', 'm-' || n, '{}' FROM generate_series(1, 2) AS n`)
+	require.NoError(t, err)
+
 	s, err := c.Stats(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, map[string]int{"order": 0, "visit": 1}, s.Stashed)
+	require.Equal(t, map[string]int{"order": 0, "visit": 2}, s.Kept)
 	require.Equal(t, f.name+".order", s.Hop)
 	counts := make(map[string]int)
 	for _, o := range s.Open {

@@ -26,6 +26,7 @@
 //	troupe.saga.open           gauge      sagas that have not ended, by type and status, including parked ones
 //	troupe.saga.oldest.age     gauge      s since the oldest of them started, likewise; 0 if there are none
 //	troupe.saga.stash          gauge      events that wait for their saga now, by type
+//	troupe.saga.kept           gauge      events that are kept for sagas that have not ended, until a step awaits them, by type
 //
 // The gauges come from the database and cover all processes together, so each process reports the same values: take the maximum
 // and not the sum. They cost two statements at each collection.

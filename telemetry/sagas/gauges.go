@@ -13,18 +13,20 @@ import (
 
 // gauges are read at each collection.
 type gauges struct {
-	open, stash metric.Int64ObservableGauge
-	age         metric.Float64ObservableGauge
+	open, stash, kept metric.Int64ObservableGauge
+	age               metric.Float64ObservableGauge
 }
 
 func newGauges(m metric.Meter) (g gauges, err error) {
-	var errs [3]error
+	var errs [4]error
 	g.open, errs[0] = m.Int64ObservableGauge("troupe.saga.open", metric.WithUnit("{saga}"),
 		metric.WithDescription("Sagas that have not ended, by status."))
 	g.stash, errs[1] = m.Int64ObservableGauge("troupe.saga.stash", metric.WithUnit("{event}"),
 		metric.WithDescription("Events that wait for their saga."))
 	g.age, errs[2] = m.Float64ObservableGauge("troupe.saga.oldest.age", metric.WithUnit("s"),
 		metric.WithDescription("Time since the oldest saga that has not ended started, by status."))
+	g.kept, errs[3] = m.Int64ObservableGauge("troupe.saga.kept", metric.WithUnit("{event}"),
+		metric.WithDescription("Events that are kept for sagas that have not ended, until a step awaits them."))
 	return g, errors.Join(errs[:]...)
 }
 
@@ -51,8 +53,11 @@ func (m *Metrics) Observe(c *coordinator.Coordinator) error {
 		for name, n := range stats.Stashed {
 			o.ObserveInt64(g.stash, int64(n), m.with(label{group: stats.Group, saga: name}))
 		}
+		for name, n := range stats.Kept {
+			o.ObserveInt64(g.kept, int64(n), m.with(label{group: stats.Group, saga: name}))
+		}
 		return nil
-	}, g.open, g.stash, g.age)
+	}, g.open, g.stash, g.kept, g.age)
 	if err != nil {
 		return fmt.Errorf("sagas: %w", err)
 	}

@@ -230,6 +230,7 @@ troupe.saga.duration{saga=trip saga.status=compensated} 1
 troupe.saga.duration{saga=trip saga.status=completed} 1
 troupe.saga.ended{saga=trip saga.status=compensated} 1
 troupe.saga.ended{saga=trip saga.status=completed} 1
+troupe.saga.kept{saga=trip} 0
 troupe.saga.open{saga=trip saga.status=compensating} 0
 troupe.saga.open{saga=trip saga.status=parked} 1
 troupe.saga.open{saga=trip saga.status=running} 2
