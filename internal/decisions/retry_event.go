@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/internal/extension"
+	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/retry"
 	"github.com/troupe-go/troupe/saga"
@@ -91,6 +93,7 @@ func (p *pass) failed(t target, why string) error {
 	if t.alone || t.message < 0 && t.event.Kind != saga.Observed {
 		return at(t.message, retry.Permanent(fmt.Errorf("saga %s: %w: %s", t.id, ErrRefused, why)))
 	}
+	t.why = why
 	p.retryLater(t)
 	return nil
 }
@@ -101,6 +104,7 @@ func (p *pass) retryLater(t target) { p.retries = append(p.retries, t) }
 // retryEarly is retryLater for an early answer. It counts the try.
 func (p *pass) retryEarly(t target) {
 	t.tries++
+	t.why = "the answer is early"
 	p.retryLater(t)
 }
 
@@ -151,10 +155,13 @@ func (w *Work) scheduleRetries(ctx context.Context, ds extension.Deadlines, take
 			}
 		}
 		body := RetryEvent{Saga: of, Variable: t.by.Variable, Value: t.by.Value, Shared: t.shared, Event: event, Tries: t.tries}
-		if err := ds.Schedule(ctx, extension.Deadline{
-			Name: name, Scope: body.Scope(), Key: of, Body: body, After: after,
-		}); err != nil {
-			return err
+		err = ds.Schedule(ctx, extension.Deadline{Name: name, Scope: body.Scope(), Key: of, Body: body, After: after})
+		if errors.Is(err, outbox.ErrTooLarge) {
+			err = fmt.Errorf("saga %s cannot take %s of %s now (%s), and the event is too large to be tried again for this saga alone: "+
+				"redrive the message when the saga can take it: %w", of, t.event.Type, t.event.Hop, t.why, err)
+		}
+		if err != nil {
+			return at(t.message, err)
 		}
 	}
 	return nil

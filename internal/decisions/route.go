@@ -31,6 +31,8 @@ type target struct {
 	answered string
 	// shared reports that another saga has used the event, or has it too: see Stashed.
 	shared bool
+	// why is the reason for which the event is tried again, if it is.
+	why string
 }
 
 // targets returns the targets of m: the saga that m answers, the sagas that m starts, and the sagas that await m. An answer may be all
@@ -53,6 +55,7 @@ func (p *pass) targets(ctx context.Context, i int, m Message) (ts []target, err 
 		t, starts, err := startedBy(p.current[name], i, m, func() (time.Time, error) { return p.clock(ctx) })
 		switch {
 		case err != nil:
+			t.why = err.Error()
 			failure, failed = err, append(failed, t)
 		case starts:
 			ts = append(ts, t)

@@ -26,6 +26,7 @@ func (p *pass) stash(ctx context.Context, t target) error {
 	if t.id == "" {
 		t.id = t.by.Saga + "/"
 	}
+	t.why = why
 	p.retryLater(t)
 	return nil
 }
@@ -187,7 +188,7 @@ func (p *pass) useStashed(ctx context.Context, message int, id string, events []
 		as := append(associations(l), e.Association) // before the decision, which may change a variable
 		switch fx := p.decide(message, id, e.Event); {
 		case fx.Refused != "":
-			p.retryLater(target{message: message, id: id, by: e.Association, event: e.Event})
+			p.retryLater(target{message: message, id: id, by: e.Association, event: e.Event, why: fx.Refused})
 		case fx.Ignored != "":
 			continue
 		}

@@ -2,6 +2,7 @@ package coordinator_test
 
 import (
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 
@@ -93,6 +94,35 @@ VALUES ($1, 'q', 'Quoted', '{"customer": "c"}', jsonb_build_object('ce_sagaid', 
 		require.NoError(t, f.pool.QueryRow(t.Context(), "SELECT status FROM troupe.sagas WHERE id = $1", is.ID).Scan(&status))
 		require.Equal(t, "completed", status)
 	}
+}
+
+// TestAnEventThatIsTooLargeToBeTriedAgainForOneSagaIsADeadLetter: the message of a deadline has 1,000,000 bytes at most.
+func TestAnEventThatIsTooLargeToBeTriedAgainForOneSagaIsADeadLetter(t *testing.T) {
+	t.Parallel()
+	f := &flow{t: t, name: testkit.Flow(t), local: true, pool: testkit.Database(t)}
+	f.c = f.coordinator(parsed(t, quote), parsed(t, starts["when"]))
+	var is coordinator.StartResult
+	require.NoError(t, pgx.BeginFunc(t.Context(), f.pool, func(tx pgx.Tx) (err error) {
+		is, err = f.c.Start(t.Context(), tx, "quote", map[string]any{"id": "q"})
+		return err
+	}))
+	const answer = `
+INSERT INTO troupe.outbox (topic, key, type, payload, headers)
+VALUES ($1, 'q', 'Quoted', convert_to('{"customer": "' || repeat('c', 999950) || '"}', 'UTF8'), jsonb_build_object('ce_sagaid', $2::text,
+        'ce_sagastep', 'quote', 'ce_sagaoperation', 'forward', 'ce_outcome', 'success', 'ce_idempotencykey', $2 || '/quote/forward/0'))`
+	_, err := f.pool.Exec(t.Context(), answer, f.name+".pricing.events", is.ID)
+	require.NoError(t, err)
+	var typ, failure string
+	testkit.Wait(t, "a dead letter", func() (bool, error) {
+		err := f.pool.QueryRow(t.Context(), "SELECT message_type, error FROM troupe.dead_letters").Scan(&typ, &failure)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return false, nil
+		}
+		return err == nil, err
+	})
+	require.Equal(t, "Quoted", typ)
+	require.Contains(t, failure, "saga loyalty cannot take Quoted of pricing now")
+	require.Contains(t, failure, "redrive the message when the saga can take it")
 }
 
 // TestAnEventThatASagaHasNoRoomForIsADeadLetter: its step awaits the event later, and 8 MiB are kept already.
