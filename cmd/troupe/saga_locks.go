@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+
 	"github.com/spf13/cobra"
 
 	"github.com/troupe-go/troupe/internal/admin/sagadesk"
@@ -24,9 +26,12 @@ holds its lock until it ends: while it is parked, the sagas behind it wait for a
 				return err
 			}
 			defer end()
-			locks, err := desk.Locks(cmd.Context(), after, limit)
+			locks, more, err := desk.Locks(cmd.Context(), after, limit)
 			if err != nil {
 				return failed(err)
+			}
+			if more {
+				_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "There are more: --limit %d, or --after the last name\n", maxLocks)
 			}
 			return lockList.print(cmd, f.output, locks)
 		},
@@ -34,9 +39,12 @@ holds its lock until it ends: while it is parked, the sagas behind it wait for a
 	flags := cmd.Flags()
 	f.declare(cmd)
 	flags.StringVar(&after, "after", "", "only locks behind this `name`")
-	flags.IntVar(&limit, "limit", 1000, "at most `n` lines, up to 10000")
+	flags.IntVar(&limit, "limit", 1000, fmt.Sprintf("at most `n` lines, up to %d", maxLocks))
 	return cmd
 }
+
+// maxLocks is the largest limit of Desk.Locks.
+const maxLocks = 10_000
 
 var lockList = listing[sagadesk.Lock]{
 	name: "locks", ifEmpty: "Nothing is locked.",

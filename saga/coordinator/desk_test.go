@@ -511,7 +511,7 @@ func TestLocksAndStashAreListed(t *testing.T) {
 	}
 	desk, err := sagadesk.New(sagadesk.Config{Pool: pool})
 	require.NoError(t, err)
-	locks, err := desk.Locks(t.Context(), "", 10)
+	locks, _, err := desk.Locks(t.Context(), "", 10)
 	require.NoError(t, err)
 	require.Len(t, locks, 3)
 	require.Equal(t, "order/c-1", locks[0].Name)
@@ -527,7 +527,7 @@ func TestLocksAndStashAreListed(t *testing.T) {
 	did, err := desk.Act(t.Context(), locks[0].Saga, annsEvent(saga.ActAbandon, ""))
 	require.NoError(t, err)
 	require.Equal(t, saga.Abandoned, did.State.Status)
-	locks, err = desk.Locks(t.Context(), "", 10)
+	locks, _, err = desk.Locks(t.Context(), "", 10)
 	require.NoError(t, err)
 	require.True(t, locks[0].Has, "it has the lock that it waited for")
 

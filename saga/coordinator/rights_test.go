@@ -45,7 +45,7 @@ func TestAViewerReadsSagasAndAnOperatorActsOnThem(t *testing.T) {
 	require.NoError(t, err)
 	_, err = reader.Definitions(ctx)
 	require.NoError(t, err)
-	_, err = reader.Locks(ctx, "", 10)
+	_, _, err = reader.Locks(ctx, "", 10)
 	require.NoError(t, err)
 	_, err = reader.Stash(ctx)
 	require.NoError(t, err)

@@ -54,6 +54,27 @@ func large(t *testing.T, n, entries int) (*pgxpool.Pool, *sagadesk.Desk) {
 
 const largeSize = 900_000
 
+// TestLongLocksAreListedInPart: an index can hold the long key of a saga if it is compressible.
+func TestLongLocksAreListedInPart(t *testing.T) {
+	t.Parallel()
+	pool := testkit.Database(t)
+	const size, sagas = 200_000, 20
+	_, err := pool.Exec(t.Context(), `INSERT INTO troupe.saga_locks (name, saga_id)
+		SELECT 'order/a', 'order/' || n || repeat('x', $1) FROM generate_series(1, $2) AS n`, size, sagas)
+	require.NoError(t, err)
+	desk, err := sagadesk.New(sagadesk.Config{Pool: pool})
+	require.NoError(t, err)
+	locks, more, err := desk.Locks(t.Context(), "", 1000)
+	require.NoError(t, err)
+	require.True(t, more)
+	require.True(t, locks[0].Has)
+	require.LessOrEqual(t, len(locks)*size, admin.PageBytes+size)
+	locks, more, err = desk.Locks(t.Context(), "", 3)
+	require.NoError(t, err)
+	require.Len(t, locks, 3)
+	require.True(t, more)
+}
+
 // Each entry has the fields of a message.
 func TestALogOfLargeEntriesIsReadInPart(t *testing.T) {
 	t.Parallel()

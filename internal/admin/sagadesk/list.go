@@ -295,11 +295,12 @@ type Lock struct {
 }
 
 // Locks lists the sagas that hold locks and, after each of them, the sagas that wait for it, by the lock's name, at most
-// limit of them (1 to 10,000). It begins after the lock of the name after; "": with the first. A lock's name is the type of
-// saga, a slash, and the value of Lock of its definition.
-func (d *Desk) Locks(ctx context.Context, after string, limit int) ([]Lock, error) {
+// limit of them (1 to 10,000), and fewer if they have admin.PageBytes before: the key of a saga may be long. more reports whether there are
+// more. It begins after the lock of the name after; "": with the first. A lock's name is the type of saga, a slash, and the value of Lock of
+// its definition.
+func (d *Desk) Locks(ctx context.Context, after string, limit int) (locks []Lock, more bool, err error) {
 	if limit < 1 || limit > maxPage {
-		return nil, fmt.Errorf("locks: limit %d: want 1 to %d", limit, maxPage)
+		return nil, false, fmt.Errorf("locks: limit %d: want 1 to %d", limit, maxPage)
 	}
 	const list = `
 SELECT name, saga_id,
@@ -308,7 +309,14 @@ FROM troupe.saga_locks AS l
 WHERE name > @after
 ORDER BY name, position
 LIMIT @limit`
-	return collect[Lock](ctx, d, "locks", list, pgx.NamedArgs{"after": after, "limit": limit})
+	rows, err := d.cfg.Pool.Query(ctx, list, pgx.NamedArgs{"after": after, "limit": limit + 1})
+	if err == nil {
+		locks, more, err = admin.Collect(rows, limit, pgx.RowToStructByPos[Lock])
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("locks: %w", explain(err))
+	}
+	return locks, more, nil
 }
 
 // A StashCount is the number of events that wait for the next saga of one type by one variable; an empty Variable means the key.
