@@ -3,6 +3,7 @@ package protobuf_test
 import (
 	"bytes"
 	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -113,4 +114,29 @@ func TestLargeMessagesWithinTheLimitsAreRead(t *testing.T) {
 	require.True(t, proto.Equal(sent, got))
 	_, _, err = p.tool.Values(t.Context(), e.Payload)
 	require.NoError(t, err)
+}
+
+// TestJSONInManyAnyMessagesIsRefused: the library reads each Any to its end to find its type, so that a megabyte would take seconds.
+func TestJSONInManyAnyMessagesIsRefused(t *testing.T) {
+	p := newPair(t)
+	list := `{"@type":"type.googleapis.com/google.protobuf.ListValue","value":[` + strings.Repeat("1,", 20_000) + `1]}`
+	of := func(levels int, name string) []byte {
+		text := list
+		for range levels {
+			text = `{"value":` + text + `,"` + name + `":"type.googleapis.com/google.protobuf.Any"}`
+		}
+		return []byte(`{"detail":` + text + `}`)
+	}
+	for _, name := range []string{"@type", `\u0040type`} {
+		_, err := p.tool.FromJSON(t.Context(), "troupe.shop.OrderPlaced", of(5, name))
+		require.NoError(t, err)
+		_, err = p.tool.FromJSON(t.Context(), "troupe.shop.OrderPlaced", of(100, name))
+		require.ErrorIs(t, err, envelope.ErrPayload)
+		require.ErrorContains(t, err, "more than 8 levels of google.protobuf.Any")
+		err = p.codec.Decode(envelope.Message{ContentType: envelope.JSON, Payload: of(100, name)}, &orderpb.OrderPlaced{})
+		require.ErrorIs(t, err, envelope.ErrPayload)
+	}
+	_, err := p.tool.FromJSON(t.Context(), "troupe.shop.OrderPlaced", of(100, "@type")[:30_000])
+	require.Error(t, err)
+	require.NotContains(t, err.Error(), "levels", "it is no JSON")
 }

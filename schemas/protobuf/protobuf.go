@@ -183,5 +183,8 @@ func (b *binding) DecodeJSON(text []byte, into any) error {
 	if !ok {
 		return fmt.Errorf("%T is not a Protobuf message: pass a pointer to a generated one", into)
 	}
+	if err := checkAny(text); err != nil {
+		return err
+	}
 	return protojson.UnmarshalOptions{DiscardUnknown: true, RecursionLimit: maxLevels}.Unmarshal(text, m)
 }

@@ -155,6 +155,9 @@ func (s *schema) FromJSONLike(like, text []byte) ([]byte, error) {
 }
 
 func (s *schema) write(of protoreflect.MessageDescriptor, indexes, text []byte) ([]byte, error) {
+	if err := checkAny(text); err != nil {
+		return nil, err
+	}
 	m := dynamicpb.NewMessage(of)
 	if err := (protojson.UnmarshalOptions{RecursionLimit: maxLevels, Resolver: s.types}).Unmarshal(text, m); err != nil {
 		// The library separates its prefix with a space or a no-break space, at random.
