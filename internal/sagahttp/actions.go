@@ -13,12 +13,14 @@ import (
 	"github.com/troupe-go/troupe/saga/coordinator"
 )
 
-// mostDigits is the most digits of a number: 1e1000 is read as a thousand digits.
-const mostDigits = 1100
+const (
+	mostDigits = 1100 // bytes that a number with an exponent may have when it is read: 1e1000 has a thousand digits then
+	valueSize  = 64   // bytes that each value takes when it is read, even an empty object
+)
 
 // start starts a saga, or finds it.
 func (s *Sagas) start(r *http.Request, a asked) (out response, err error) {
-	if !a.large && len(a.body)+jsontext.Exponents(a.body)*mostDigits > smallBody {
+	if !a.large && len(a.body)+jsontext.Exponents(a.body)*mostDigits+jsontext.Values(a.body)*valueSize > smallBody {
 		if !s.large.enter() {
 			return out, errBusy
 		}

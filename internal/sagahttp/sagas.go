@@ -39,7 +39,7 @@ type Config struct {
 	// sagas and read their variables.
 	Token string
 	// Most is the number of requests that are served at once; others get 503. Default 256. At most
-	// 8 of them have a body of more than 32 KiB, and at most 8 are written a response with more variables; the largest body has 1 MiB.
+	// 8 of them have a body of more than 32 KiB, or of some hundred values, and at most 8 are written a response with more variables; the largest body has 1 MiB.
 	Most int
 	// Log gets the database errors, which are not in the response.
 	Log zerolog.Logger

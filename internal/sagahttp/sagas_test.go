@@ -371,6 +371,9 @@ func TestSomeRequestsAtOnceMayBeLarge(t *testing.T) {
 	many := `{"more": [` + strings.Repeat("1e1000,", 4500) + "1]}" // decoded, it is refused with status 400
 	status, got, _ = a.ask("POST", "/sagas/trip/many", many)
 	require.Equal(t, http.StatusServiceUnavailable, status, "%v: the numbers were decoded", got)
+	empty := `{"nights": 1, "more": [` + strings.Repeat("{},", 8000) + "1]}" // an empty object takes 60 bytes when it is decoded
+	status, _, _ = a.ask("POST", "/sagas/trip/empty", empty)
+	require.Equal(t, http.StatusServiceUnavailable, status)
 	status, _, _ = a.ask("POST", "/sagas/trip/small", `{"nights": 1}`)
 	require.Equal(t, http.StatusAccepted, status)
 	for _, end := range ends {
