@@ -65,7 +65,7 @@ func (s previewStore) FindStashed(ctx context.Context, id string, as, _ []Associ
 	for i, q := range []struct {
 		sql  string
 		args pg.Args
-	}{{findKept, pg.Args{"id": id}}, {readStash, args}} {
+	}{{findKept, pg.Args{"id": storedID(id)}}, {readStash, args}} {
 		rows, err := s.pool.Query(ctx, q.sql, q.args)
 		if err == nil {
 			found[i], err = collectStashed(rows, as)

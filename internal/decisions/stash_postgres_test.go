@@ -119,3 +119,24 @@ func TestAnActionThatDoesNotSeeWhichEventsHaveComeIsRefused(t *testing.T) {
 		})
 	}
 }
+
+// TestAPreviewOfASagaWithALongKeyHasTheEventsThatAreKeptForIt: the stash has the hash of the saga's id.
+func TestAPreviewOfASagaWithALongKeyHasTheEventsThatAreKeptForIt(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t, strings.Replace(visits, "LOCK", "", 1))
+	key := strings.Repeat("x", 300)
+	db.start(map[string]any{"id": key, "guest": "g-1"})
+	db.take(Message{ID: "m-1", Hop: "door", Type: "Arrived", Key: "x", Fields: map[string]any{"guest": "g-1"}})
+	db.take(Message{ID: "x-1", Hop: "rooms", Outcome: "exhausted", SagaID: "visit/" + key, SagaStep: "room", Reason: "full"})
+	var v Preview
+	db.pass(func(p *pass) error {
+		err := p.load(t.Context(), []string{"visit/" + key})
+		l := p.sagas["visit/"+key]
+		v = Preview{Definition: l.d, State: l.state, Group: "flow.desk", Now: p.now}
+		return err
+	})
+	decided, err := v.Act(t.Context(), db.pool, saga.Event{Kind: saga.ActSkip, Step: "room", Actor: "ann", Reason: "no room"})
+	require.NoError(t, err)
+	require.Len(t, decided, 2)
+	require.Equal(t, "m-1", decided[1].Event.Message)
+}
