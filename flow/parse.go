@@ -26,27 +26,13 @@ type Mistake struct {
 	Text string
 }
 
-func (m Mistake) Error() string {
-	text := m.Text
-	if m.Path != "" {
-		text = m.Path + ": " + text
-	}
-	if m.Line > 0 {
-		text = fmt.Sprintf("line %d: %s", m.Line, text)
-	}
-	return text
-}
+func (m Mistake) Error() string { return lines.Mistake(m.Path, m.Line, m.Text) }
 
 // Mistakes holds all mistakes that Parse or Check found.
 type Mistakes []Mistake
 
-func (ms Mistakes) Error() string {
-	all := make([]string, len(ms))
-	for i, m := range ms {
-		all[i] = m.Error()
-	}
-	return strings.Join(all, "\n")
-}
+// Error lists up to 100 mistakes.
+func (ms Mistakes) Error() string { return lines.Mistakes(ms) }
 
 // Load parses a file. Its error names the file.
 func Load(path string) (Declaration, error) {

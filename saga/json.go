@@ -24,33 +24,13 @@ type Mistake struct {
 	Text string
 }
 
-func (m Mistake) Error() string {
-	text := m.Text
-	if m.Path != "" {
-		text = m.Path + ": " + text
-	}
-	if m.Line > 0 {
-		text = fmt.Sprintf("line %d: %s", m.Line, text)
-	}
-	return text
-}
+func (m Mistake) Error() string { return lines.Mistake(m.Path, m.Line, m.Text) }
 
 // Mistakes holds all mistakes that Define or Parse found.
 type Mistakes []Mistake
 
 // Error lists up to 100 mistakes.
-func (ms Mistakes) Error() string {
-	const most = 100
-	var all []string
-	for i, m := range ms {
-		if i == most {
-			all = append(all, fmt.Sprintf("and %d more mistakes", len(ms)-most))
-			break
-		}
-		all = append(all, m.Error())
-	}
-	return strings.Join(all, "\n")
-}
+func (ms Mistakes) Error() string { return lines.Mistakes(ms) }
 
 // Parse reads a definition from JSON. Its error is of type Mistakes, with lines and paths. It is a mistake too if the text is not JSON,
 // or has a field that does not exist.

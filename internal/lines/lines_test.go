@@ -1,6 +1,7 @@
 package lines_test
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"strings"
@@ -57,4 +58,16 @@ func TestAValueBehindALongNameHasItsLine(t *testing.T) {
 	require.Equal(t, 5, l.Of("b"))
 	require.Equal(t, 6, l.Of("c.b"))
 	require.Equal(t, 1, l.Of(strings.Repeat("n", 1000)+"[1].a"), "the line of the nearest value with a path")
+}
+
+// TestMistakesAreListedUpToAHundred: a file of a megabyte may have a hundred thousand of them.
+func TestMistakesAreListedUpToAHundred(t *testing.T) {
+	all := make([]error, 102)
+	for i := range all {
+		all[i] = errors.New(lines.Mistake("steps[1]", i+1, "wrong"))
+	}
+	text := lines.Mistakes(all)
+	require.True(t, strings.HasPrefix(text, "line 1: steps[1]: wrong\nline 2: "))
+	require.True(t, strings.HasSuffix(text, "line 100: steps[1]: wrong\nand 2 more mistakes"))
+	require.Equal(t, "wrong", lines.Mistake("", 0, "wrong"))
 }
