@@ -219,6 +219,20 @@ func TestManyMistakesTakeLittleMemory(t *testing.T) {
 	require.ErrorContains(t, err, "c.c.c.l.0 does not fit the schema's type")
 }
 
+// TestASchemaThatOnlyADynamicReferenceFindsHasTheLimits: no schema refers to the one of the items, which the list finds by its dynamic anchor.
+func TestASchemaThatOnlyADynamicReferenceFindsHasTheLimits(t *testing.T) {
+	const list = `{"$id":"https://x.example/list","items":{"$dynamicRef":"#T"},"$defs":{"T":{"$dynamicAnchor":"T"}}}`
+	schema := `{"$id":"https://x.example/n","title":"T","type":"object","properties":{"c":{"$ref":"#"},"l":{"$ref":"list"}},
+		"$defs":{"of a/b":{"$dynamicAnchor":"T","items":{"type":"string"}},"list":` + list + `}}`
+	require.NoError(t, valuesOf(t, schema, `{"l":[["a"]]}`))
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	err := valuesOf(t, schema, `{"l":[[`+strings.Repeat("0,", 500_000)+`0]]}`)
+	runtime.ReadMemStats(&after)
+	require.ErrorContains(t, err, "does not fit the schema")
+	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(100<<20))
+}
+
 // Equal items are found by a hash that a producer cannot predict or repeat: 60,000 lists of texts had one hash, and were compared with each other for minutes.
 func TestUniqueItemsOfOneHashAreNotCompared(t *testing.T) {
 	const bits = 16

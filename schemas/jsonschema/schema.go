@@ -68,7 +68,8 @@ func compile(source payload.Source) (*schema, error) {
 		s.title, _ = o["title"].(string)
 	}
 	c := jsonschema.NewCompiler()
-	c.UseLoader(imports(source.Imports))
+	documents := imports{texts: source.Imports, loaded: map[string]any{base: root}}
+	c.UseLoader(documents)
 	c.RegisterVocabulary(&jsonschema.Vocabulary{
 		URL: base + "budget",
 		Compile: func(*jsonschema.CompilerContext, map[string]any) (jsonschema.SchemaExt, error) {
@@ -90,27 +91,62 @@ func compile(source payload.Source) (*schema, error) {
 	if s.quick, err = c.Compile(quick); err != nil {
 		return nil, fmt.Errorf("no JSON Schema: %w", err)
 	}
-	take(s.quick, make(map[*jsonschema.Schema]bool))
+	seen := make(map[*jsonschema.Schema]bool)
+	take(s.quick, seen)
+	for address, document := range documents.loaded {
+		for _, pointer := range dynamic(document, "") {
+			if reached, err := c.Compile(address + "#" + pointer); err == nil { // else it is no schema, such as the value of a const
+				take(reached, seen)
+			}
+		}
+	}
 	return s, nil
 }
 
-// imports loads the schemas that a schema refers to, by the names of its references.
-type imports map[string]string
-
-func (i imports) Load(address string) (any, error) {
-	if text, ok := i[address]; ok {
-		return read([]byte(text))
-	}
-	u, err := url.Parse(address)
-	if err != nil {
-		return nil, err
-	}
-	for name, text := range i {
-		if u.Path == path.Join("/", name) || strings.HasSuffix(u.Path, "/"+name) {
-			return read([]byte(text))
+// dynamic returns the pointers, as fragments of an address, to the parts of a document that have a $dynamicAnchor. No schema need refer to such a
+// schema: a $dynamicRef finds it while a value is validated.
+func dynamic(part any, pointer string) (all []string) {
+	switch v := part.(type) {
+	case map[string]any:
+		if _, is := v["$dynamicAnchor"].(string); is {
+			all = append(all, pointer)
+		}
+		for name, inner := range v {
+			all = append(all, dynamic(inner, pointer+"/"+url.PathEscape(strings.NewReplacer("~", "~0", "/", "~1").Replace(name)))...)
+		}
+	case []any:
+		for i, inner := range v {
+			all = append(all, dynamic(inner, pointer+"/"+strconv.Itoa(i))...)
 		}
 	}
-	return nil, errors.New("the schema has no such reference in the registry")
+	return all
+}
+
+// imports loads the schemas that a schema refers to, by the names of its references. loaded has the documents by their addresses.
+type imports struct {
+	texts  map[string]string
+	loaded map[string]any
+}
+
+func (i imports) Load(address string) (document any, err error) {
+	text, found := i.texts[address]
+	if !found {
+		u, err := url.Parse(address)
+		if err != nil {
+			return nil, err
+		}
+		for name, other := range i.texts {
+			if u.Path == path.Join("/", name) || strings.HasSuffix(u.Path, "/"+name) {
+				text, found = other, true
+			}
+		}
+	}
+	if !found {
+		return nil, errors.New("the schema has no such reference in the registry")
+	}
+	document, err = read([]byte(text))
+	i.loaded[address] = document
+	return document, err
 }
 
 // patterns compiles the regular expressions of a schema, as long as they have not more than left steps.
