@@ -1,4 +1,4 @@
--- Returns the first messages of a held key, in their order: at most @limit, and at most @bytes of payloads, but always the first one.
+-- Returns the first messages of a held key, in their order: at most @limit, and at most @bytes of keys, headers and payloads, but always the first one.
 SELECT position, topic_id, "offset", key, headers, payload, message_time, attempts, first_failed_at,
        coalesce(extract(epoch FROM next_try - clock_timestamp()), 0)::float8 AS wait,
        extract(epoch FROM clock_timestamp() - created_at)::float8 AS held_for,
@@ -6,9 +6,9 @@ SELECT position, topic_id, "offset", key, headers, payload, message_time, attemp
        message_id,
        redrive
 FROM (
-  SELECT *, sum(coalesce(octet_length(payload), 0)) OVER (ORDER BY position) AS bytes
+  SELECT *, sum(bytes) OVER (ORDER BY position) AS bytes_so_far
   FROM (
-    SELECT *
+    SELECT *, coalesce(octet_length(key), 0) + octet_length(headers) + coalesce(octet_length(payload), 0) AS bytes
     FROM troupe.held
     WHERE consumer_group = @group
       AND topic = @topic
@@ -17,5 +17,5 @@ FROM (
     ORDER BY position
     LIMIT @limit) AS first
 ) AS heads
-WHERE bytes <= @bytes OR bytes = coalesce(octet_length(payload), 0)
+WHERE bytes_so_far <= @bytes OR bytes_so_far = bytes
 ORDER BY position
