@@ -2,6 +2,7 @@ package participant_test
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -124,6 +125,50 @@ func TestACompensationOvertakesAlsoWhatWaitsBehindManyOthers(t *testing.T) {
 	require.Zero(t, s.count(of, []byte(forward.ID)), "its forward call is gone")
 	require.Equal(t, 1, s.count(of, []byte(named.ID)), "the other saga's is there")
 	require.Equal(t, 1203, s.count("SELECT count(*) FROM troupe.held"))
+}
+
+// TestACompensationCancelsAnyNumberOfCommands: a producer that may write to the commands may send any number of calls of one step, and headers of
+// 64 KiB with each. They are read and cancelled in parts. If the participant ends after a part, the compensation comes again.
+func TestACompensationCancelsAnyNumberOfCommands(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.provision(1)
+	newParticipant := func() *participant.Participant {
+		p := s.new(onePartition, holdLong)
+		participant.Handle(p, count)
+		participant.Handle(p, undo)
+		return p
+	}
+	stop := s.start(newParticipant())
+	s.send(s.command("a", Count{N: 1, Fail: "error"}))
+	s.waitCount(1, "SELECT count(*) FROM troupe.held WHERE attempts = 1")
+	const calls = 250
+	for n := range calls {
+		s.send(call{saga: "s-4711", step: "charge", operation: "forward", key: fmt.Sprint("k-", n), n: 2 + n}.message(s, "a"))
+	}
+	s.waitCount(1+calls, "SELECT count(*) FROM troupe.held")
+	_, err := s.pool.Exec(t.Context(), `
+		CREATE TABLE cancelled (xid xid8 NOT NULL);
+		CREATE FUNCTION note_cancelled() RETURNS trigger LANGUAGE plpgsql AS $$
+		BEGIN
+		  INSERT INTO cancelled VALUES (pg_current_xact_id());
+		  IF (SELECT count(DISTINCT xid) FROM cancelled) = 2 AND to_regclass('ended_once') IS NULL THEN
+		    RAISE deadlock_detected;
+		  END IF;
+		  RETURN NULL;
+		END $$;
+		CREATE TRIGGER note_cancelled AFTER DELETE ON troupe.held FOR EACH ROW EXECUTE FUNCTION note_cancelled();`)
+	require.NoError(t, err)
+	s.send(call{saga: "s-4711", step: "charge", operation: "compensate", key: "c", n: 9}.message(s, "a"))
+	s.waitCount(100, "SELECT count(*) FROM cancelled")
+	stop()
+	require.Zero(t, s.count("SELECT count(*) FROM troupe.held WHERE position('compensate'::bytea IN headers) > 0"))
+	_, err = s.pool.Exec(t.Context(), "CREATE TABLE ended_once ()")
+	require.NoError(t, err)
+	s.start(newParticipant())
+	s.waitCount(2, "SELECT count(*) FROM troupe.held")
+	require.Equal(t, 1, s.count("SELECT count(*) FROM troupe.held WHERE position('compensate'::bytea IN headers) > 0"))
+	require.Equal(t, 100, s.count("SELECT max(n) FROM (SELECT count(*) AS n FROM cancelled GROUP BY xid) AS t"))
 }
 
 // TestACompensationOvertakesACommandWhoseIDTheEncodingLacks: the held command was identified by its place, and the compensation is valid.
