@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/troupe-go/troupe/internal/admin"
 	"github.com/troupe-go/troupe/internal/deadletter"
 	"github.com/troupe-go/troupe/internal/inbox"
 )
@@ -45,7 +46,8 @@ type Sighting struct {
 // Find returns the states of the message with that id in every group of this database. The id is ce_id, or for a message without
 // one, topic id/partition/offset, with or without the hash of its identity. No result means that the message has not arrived yet,
 // waits on a retry topic, or was handled so long ago that the inbox no longer contains it. An id that is no UUID may belong to
-// several messages of different sources: Sighting.Identity distinguishes them, and is envelope.Message.Identity of source and id.
+// several messages of different sources: Sighting.Identity distinguishes them, and is envelope.Message.Identity of source and id. Of dead letters, held
+// messages, local work and handled messages Find returns at most maxSightings each, or fewer with long errors.
 func (d *Desk) Find(ctx context.Context, id string) ([]Sighting, error) {
 	if id == "" {
 		return nil, fmt.Errorf("find message: no id")
@@ -88,16 +90,44 @@ var unnamedPlace = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12
 // unnamedID matches the whole id that a participant gives such a message: the place, ~ and the hash.
 var unnamedID = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/[0-9]{1,9}/[0-9]{1,18}~[0-9a-f]{16}$`)
 
+// maxSightings limits the results of each kind. A producer, or a service, may make any number of messages with one id.
+const maxSightings = 1000
+
+// sightings collects the rows that scan reports to be the message, one row in memory at a time: at most maxSightings, or fewer if their texts have
+// admin.PageBytes already.
+func (d *Desk) sightings(ctx context.Context, sql string, args pgx.NamedArgs, scan func(pgx.CollectableRow) (s Sighting, found bool, err error)) (all []Sighting, err error) {
+	rows, err := d.pool.Query(ctx, sql, args)
+	if err != nil {
+		return nil, explain(err)
+	}
+	defer rows.Close()
+	for size := 0; len(all) < maxSightings && size < admin.PageBytes && rows.Next(); {
+		s, found, err := scan(rows)
+		if err != nil {
+			return nil, explain(err)
+		}
+		if found {
+			all = append(all, s)
+			size += len(s.Group) + len(s.Identity) + len(s.Error)
+			if s.Place != nil {
+				size += len(s.Place.Topic)
+			}
+		}
+	}
+	rows.Close()
+	return all, explain(rows.Err())
+}
+
 func (d *Desk) findDead(ctx context.Context, id string) ([]Sighting, error) {
 	where, args := "message_id = @id", pgx.NamedArgs{"id": inbox.ID(id)}
 	if unnamedPlace.MatchString(id) {
 		where += " OR left(message_id, -17) = @id AND left(right(message_id, 17), 1) = '~'" // as dead_letters_unnamed has it
 	}
-	return query(ctx, d, `
+	return d.sightings(ctx, `
 		SELECT consumer_group, redrives, last_failed_at, attempts, error, id, status, headers, topic_id, partition, "offset", message_id
 		FROM troupe.dead_letters
 		WHERE `+where+`
-		ORDER BY last_failed_at`, args, func(row pgx.CollectableRow) (Sighting, error) {
+		ORDER BY last_failed_at`, args, func(row pgx.CollectableRow) (Sighting, bool, error) {
 		s := Sighting{State: Dead}
 		var unnamed string
 		var headers []byte
@@ -111,14 +141,14 @@ func (d *Desk) findDead(ctx context.Context, id string) ([]Sighting, error) {
 		if s.Identity = m.identity(); strings.HasPrefix(unnamed, id+"~") {
 			s.Identity = unnamed // on a retry topic the relay added a source, which is no part of it
 		}
-		return s, err
+		return s, true, err
 	})
 }
 
 // findHandled searches group by group with the primary key, since the index on the id alone contains only identities with a hash
 // of the source.
 func (d *Desk) findHandled(ctx context.Context, id string) ([]Sighting, error) {
-	return query(ctx, d, `
+	return d.sightings(ctx, `
 		WITH RECURSIVE groups (name) AS (
 		  SELECT min(consumer_group) FROM troupe.inbox
 		  UNION ALL
@@ -132,9 +162,9 @@ func (d *Desk) findHandled(ctx context.Context, id string) ([]Sighting, error) {
 		SELECT consumer_group, redrive, handled_at, message_id
 		FROM troupe.inbox
 		WHERE left(message_id, -17) = @id AND left(right(message_id, 17), 1) = '~' -- as inbox_sources has it`,
-		pgx.NamedArgs{"id": inbox.ID(id)}, func(row pgx.CollectableRow) (Sighting, error) {
+		pgx.NamedArgs{"id": inbox.ID(id)}, func(row pgx.CollectableRow) (Sighting, bool, error) {
 			s := Sighting{State: Handled}
-			return s, row.Scan(&s.Group, &s.Redrive, &s.At, &s.Identity)
+			return s, true, row.Scan(&s.Group, &s.Redrive, &s.At, &s.Identity)
 		})
 }
 
@@ -154,45 +184,35 @@ func (d *Desk) findRecent(ctx context.Context, id string) ([]Sighting, error) {
 		return nil, nil
 	}
 	const sql = "SELECT consumer_group, redrive, handled_at FROM " + recent
-	return query(ctx, d, sql, args, func(row pgx.CollectableRow) (Sighting, error) {
+	return d.sightings(ctx, sql, args, func(row pgx.CollectableRow) (Sighting, bool, error) {
 		s := Sighting{State: Handled, Identity: id}
-		return s, row.Scan(&s.Group, &s.Redrive, &s.At)
+		return s, true, row.Scan(&s.Group, &s.Redrive, &s.At)
 	})
 }
 
 // findHeld searches for the id in the bytes of the headers, and then parses them.
 func (d *Desk) findHeld(ctx context.Context, id string) ([]Sighting, error) {
-	type held struct {
-		Sighting
-		id, place string
-	}
-	rows, err := query(ctx, d, `
+	return d.sightings(ctx, `
 		SELECT consumer_group, topic, topic_id, partition, "offset", headers, attempts, next_try, coalesce(last_error, ''),
 		       coalesce(last_failed_at, created_at), message_id
 		FROM troupe.held
 		WHERE position(@id::bytea IN headers) > 0 OR concat_ws('/', topic_id, partition, "offset") = @text OR message_id = @text
 		ORDER BY position`, pgx.NamedArgs{"id": []byte(id), "text": strings.ToValidUTF8(strings.ReplaceAll(id, "\x00", ""), "")},
-		func(row pgx.CollectableRow) (h held, err error) {
+		func(row pgx.CollectableRow) (s Sighting, found bool, err error) {
 			var p Place
 			var unnamed string
 			var topicID uuid.UUID
 			var headers []byte
-			h.State, h.Place = Held, &p
-			err = row.Scan(&h.Group, &p.Topic, (*[16]byte)(&topicID), &p.Partition, &p.Offset, &headers, &h.Attempts, &h.NextTry,
-				&h.Error, &h.At, &unnamed)
+			s.State, s.Place = Held, &p
+			err = row.Scan(&s.Group, &p.Topic, (*[16]byte)(&topicID), &p.Partition, &p.Offset, &headers, &s.Attempts, &s.NextTry,
+				&s.Error, &s.At, &unnamed)
 			m, _ := read(headers, topicID, p.Partition, p.Offset)
 			m.unnamed = unnamed
-			h.id, h.Identity, h.Redrive = m.id(), m.identity(), deadletter.Redrives(m.Extra, h.Group)
-			if n := len(h.Identity) - 17; n > 0 && h.Identity[n] == '~' {
-				h.place = h.Identity[:n] // its first place, also on a retry topic, where the relay gave it an id
+			s.Identity, s.Redrive = m.identity(), deadletter.Redrives(m.Extra, s.Group)
+			var place string
+			if n := len(s.Identity) - 17; n > 0 && s.Identity[n] == '~' {
+				place = s.Identity[:n] // its first place, also on a retry topic, where the relay gave it an id
 			}
-			return h, err
+			return s, m.id() == id || place == id, err
 		})
-	var found []Sighting
-	for _, h := range rows {
-		if h.id == id || h.place == id {
-			found = append(found, h.Sighting)
-		}
-	}
-	return found, err
 }

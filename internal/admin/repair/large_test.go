@@ -1,11 +1,13 @@
 package repair_test
 
 import (
+	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/internal/admin"
 	"github.com/troupe-go/troupe/internal/admin/repair"
 )
@@ -123,4 +125,47 @@ func TestTheHistoryOfEditsHasALimitOfBytes(t *testing.T) {
 	}
 	require.Equal(t, "none", l.History[5].Before.Format)
 	require.Equal(t, `"z"`, string(l.History[5].After.JSON))
+}
+
+// TestAMessageInManyPlacesFillsNoMemory: a producer may send any number of messages with one id, and a service may write as many rows. The console
+// shows where it found an id.
+func TestAMessageInManyPlacesFillsNoMemory(t *testing.T) { // not parallel, since it measures the memory of the process
+	const rows, id = 2000, "5f0c7d3e-7d0e-4d6b-9a57-0a1b2c3d4e5f"
+	s := newStage(t)
+	s.exec(`INSERT INTO troupe.dead_letters (consumer_group, handler, error_class, error, attempts, topic, topic_id, partition, "offset",
+			headers, payload, message_id, message_type, correlation_id, first_failed_at, last_failed_at)
+		SELECT 'order.payment', 'charge', 'poison', repeat('e', 60000), 1, 'order.payment.commands', gen_random_uuid(), 0, n,
+			'', '{}', $2, 'Charge', 'c', now(), now()
+		FROM generate_series(1, $1) AS n`, rows, id)
+	s.exec(`INSERT INTO troupe.held (consumer_group, topic_id, partition, "offset", topic, hold_key, headers, payload, message_time, max_attempts)
+		SELECT 'order.payment', gen_random_uuid(), 0, n, 'order.payment.commands', sha256(int4send(n)), $2, '{}', now(), 8
+		FROM generate_series(1, $1) AS n`, rows, envelope.MarshalHeaders([]envelope.Header{{Key: "ce_id", Value: []byte(id)}}))
+	s.exec(`INSERT INTO troupe.inbox (consumer_group, message_id) SELECT 'group-' || n, $2 FROM generate_series(1, $1) AS n`, rows, id)
+	const large = 8_000_000
+	s.exec(`INSERT INTO troupe.local_work (position, consumer_group, id, topic, type, headers, payload, created_at, hold_key, attempts,
+			last_error, next_try, first_failed_at, last_failed_at)
+		SELECT n, 'order.local', $2, 'order.local.commands', 'Charge', '{}', convert_to(repeat('p', $3), 'UTF8'), now(), sha256(int4send(n)), 1,
+			'no', now(), now(), now()
+		FROM generate_series(1, $1) AS n`, 20, id, large)
+	before := liveHeap()
+	found, err := s.desk.Find(t.Context(), id)
+	require.NoError(t, err)
+	require.Less(t, liveHeap()-before, int64(5*large))
+	errors, counts := 0, map[string]int{}
+	for _, one := range found {
+		errors += len(one.Error)
+		counts[strings.TrimRight(one.Group, "0123456789")+" "+string(one.State)]++
+	}
+	require.LessOrEqual(t, errors, admin.PageBytes+100_000)
+	require.Equal(t, 20, counts["order.local held"])
+	require.Equal(t, 1000, counts["order.payment held"])
+	require.Equal(t, 1000, counts["group- handled"])
+	require.NotZero(t, counts["order.payment dead letter"])
+}
+
+func liveHeap() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
 }

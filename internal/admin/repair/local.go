@@ -115,31 +115,27 @@ func (d *Desk) localFrom(ctx context.Context, f HeldFilter, after string, limit 
 // findLocal finds local work that has not ended: it waits for its next try, or behind another entry of its key.
 func (d *Desk) findLocal(ctx context.Context, id string) ([]Sighting, error) {
 	args := pgx.NamedArgs{"id": strings.ToValidUTF8(strings.ReplaceAll(id, "\x00", ""), ""), "bytes": []byte(id)}
-	rows, err := query(ctx, d, localWork.columns+localWork.from+localWork.behind+`
+	return d.sightings(ctx, localWork.columns+localWork.from+localWork.behind+`
 		WHERE (h.id::text = @id OR position(@bytes::bytea IN h.raw_headers) > 0)
 		  AND EXISTS (
 		    SELECT
 		    FROM troupe.local_work AS e
 		    WHERE e.consumer_group = h.consumer_group AND e.hold_key = h.hold_key AND e.position <= h.position AND e.first_failed_at IS NOT NULL
-		      AND e.ended_at IS NULL)`+localWork.order, args, scanLocal)
-	if err != nil {
-		return nil, err
-	}
-	var found []Sighting
-	for _, k := range rows {
-		if k.MessageID != id {
-			continue
+		      AND e.ended_at IS NULL)`+localWork.order, args, func(row pgx.CollectableRow) (s Sighting, found bool, err error) {
+		k, err := scanLocal(row)
+		if err != nil || k.MessageID != id {
+			return s, false, err
 		}
-		s := Sighting{
+		place := k.Place // a pointer into k would keep the payload in memory
+		s = Sighting{
 			Group: k.Group, Identity: k.row.message.identity(), Redrive: k.row.redrive, State: Held, At: k.row.messageTime,
-			Place: &k.Place, NextTry: k.NextTry, Attempts: k.Attempts, Error: k.Error,
+			Place: &place, NextTry: k.NextTry, Attempts: k.Attempts, Error: k.Error,
 		}
 		if k.LastFailed != nil {
 			s.At = *k.LastFailed
 		}
-		found = append(found, s)
-	}
-	return found, nil
+		return s, true, nil
+	})
 }
 
 // lockLocal waits for a running attempt, and returns the entry if it is still the first of its key.
