@@ -12,7 +12,7 @@ import (
 // heldChannel is the channel on which participants are notified of changes. The payload is the consumer group.
 const heldChannel = "troupe_held"
 
-// retryBatch limits how many rows one transaction locks.
+// retryBatch limits how many rows one transaction changes.
 const retryBatch = 500
 
 // Retry makes the next attempt of the selected keys due now, and returns for how many. A key that is being tried at this moment
@@ -53,7 +53,7 @@ func (d *Desk) retrySome(ctx context.Context, f HeldFilter, by admin.Actor, from
 		if err != nil {
 			return err
 		}
-		keys, err = pgx.CollectRows(rows, from.scan)
+		keys, _, err = admin.Collect(rows, retryBatch, from.scan) // fewer of large messages
 		if err != nil || len(keys) == 0 {
 			return err
 		}
