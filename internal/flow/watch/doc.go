@@ -55,6 +55,8 @@
 //	10,000 names of topics and types              further types are stored under one name, "(other)"
 //	the relay is away                             answers are missing, and late when it is back, which is true
 //	another watcher of the flow                   the transactions of one of them fail each time; both log it
+//	another one with other declarations           the same, as in a rolling deploy; each begins to judge again by its own, and the one
+//	                                              that is left has judged all stored messages by its own
 //
 // # Growth
 //

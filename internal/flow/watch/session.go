@@ -22,6 +22,9 @@ var (
 	insertOffsets string
 )
 
+// errOther reports that the flow is judged by other declarations by now: the rules, whose numbers the findings store, are not the rules of this session.
+var errOther = errors.New("another watcher has registered other declarations of the flow: one is enough, or its deploy is under way")
+
 // maxNames limits how many names are distinguished, since services choose the names of types freely.
 const maxNames = 10_000
 
@@ -132,6 +135,18 @@ func (s *session) register(ctx context.Context) (err error) {
 			EXISTS (SELECT FROM troupe.watch_findings WHERE flow = $1 AND came_at IS NULL)`
 		return tx.QueryRow(ctx, state, s.flow).Scan(&s.floor, &s.open)
 	})
+}
+
+// hold checks that the flow is judged by the declarations of this session, and keeps it so until tx ends. A watcher that is being replaced
+// by one with other declarations would otherwise judge messages by its own, and the new one would not judge them again.
+func (s *session) hold(ctx context.Context, tx pgx.Tx) error {
+	const ours = `SELECT (declared, answer) IS NOT DISTINCT FROM ($2::jsonb, $3::interval) FROM troupe.watch_flows WHERE flow = $1 FOR SHARE`
+	var same bool
+	err := tx.QueryRow(ctx, ours, s.flow, string(s.declared), s.cfg.Answer).Scan(&same)
+	if err == nil && !same {
+		err = errOther
+	}
+	return err
 }
 
 func (s *session) pair(ctx context.Context, m message) (p pair, err error) {

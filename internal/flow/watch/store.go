@@ -193,6 +193,9 @@ func (s *session) commit(ctx context.Context, m moves) (found []Finding, err err
 	}
 	defer conn.Release()
 	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+		if err := s.hold(ctx, tx); err != nil {
+			return err
+		}
 		var moved int
 		err := tx.QueryRow(ctx, moveOffsets, pgx.NamedArgs{
 			"flow": s.flow, "topics": m.topics, "ids": m.ids, "partitions": m.partitions, "from": m.from, "to": m.to,
