@@ -1,6 +1,8 @@
 package watch
 
 import (
+	"cmp"
+	"container/heap"
 	"slices"
 	"time"
 
@@ -45,23 +47,22 @@ func (f *Flow) order() {
 	}
 	sorted := make([]Message, 0, len(f.Messages))
 	place := make(map[uuid.UUID]int)
-	waiting := roots // messages whose cause is already in sorted
-	for len(waiting) > 0 {
-		first := 0
-		for k, i := range waiting {
-			if f.Messages[i].WrittenAt.Before(f.Messages[waiting[first]].WrittenAt) {
-				first = k
-			}
-		}
-		m := f.Messages[waiting[first]]
-		waiting = slices.Delete(waiting, first, first+1)
+	var ready earliest // messages whose cause is already in sorted
+	add := func(i int) { heap.Push(&ready, entry{f.Messages[i].WrittenAt, ready.pushed, i}) }
+	for _, i := range roots {
+		add(i)
+	}
+	for ready.Len() > 0 {
+		m := f.Messages[heap.Pop(&ready).(entry).message]
 		m.Cause = -1
 		if at, seen := place[m.causation]; seen {
 			m.Cause = at
 		}
 		if _, seen := place[m.id]; !seen {
 			place[m.id] = len(sorted)
-			waiting = append(waiting, byCause[m.id]...)
+			for _, i := range byCause[m.id] {
+				add(i)
+			}
 		}
 		sorted = append(sorted, m)
 	}
@@ -72,6 +73,38 @@ func (f *Flow) order() {
 	for i := range f.Messages {
 		f.Messages[i].Cause = -1
 	}
+}
+
+// earliest is a heap of messages, the earliest first: of several of one time, the one that was pushed first.
+type earliest struct {
+	entries []entry
+	pushed  int
+}
+
+type entry struct {
+	at              time.Time
+	pushed, message int // the number of entries that were pushed before, and the index of the message
+}
+
+func (e *earliest) Len() int { return len(e.entries) }
+
+func (e *earliest) Less(i, j int) bool {
+	a, b := e.entries[i], e.entries[j]
+	return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.pushed, b.pushed)) < 0
+}
+
+func (e *earliest) Swap(i, j int) { e.entries[i], e.entries[j] = e.entries[j], e.entries[i] }
+
+func (e *earliest) Push(x any) {
+	e.entries = append(e.entries, x.(entry))
+	e.pushed++
+}
+
+func (e *earliest) Pop() any {
+	last := len(e.entries) - 1
+	x := e.entries[last]
+	e.entries = e.entries[:last]
+	return x
 }
 
 // conclude computes the status of the flow.
@@ -115,15 +148,20 @@ func (f *Flow) wait(rules []rule, now time.Time) {
 		key   string
 	}
 	byCause, byKey := make(map[heard]bool), make(map[heard]bool)
-	for _, m := range f.Messages {
+	of := make(map[message][]int)
+	for i, m := range f.Messages {
+		of[message{m.Topic, m.Type}] = append(of[message{m.Topic, m.Type}], i)
 		byCause[heard{message{m.Topic, m.Type}, m.causation, ""}] = true
 		byKey[heard{message{m.Topic, m.Type}, uuid.Nil, m.Key}] = true
 	}
 	for _, r := range rules {
-		for i, m := range f.Messages {
-			if !slices.Contains(r.on, message{m.Topic, m.Type}) {
-				continue
-			}
+		var begun []int
+		for _, on := range r.on {
+			begun = append(begun, of[on]...)
+		}
+		slices.Sort(begun)
+		for _, i := range begun {
+			m := f.Messages[i]
 			came := slices.ContainsFunc(r.answers, func(a message) bool {
 				if r.byKey {
 					return byKey[heard{a, uuid.Nil, m.Key}]
@@ -139,16 +177,13 @@ func (f *Flow) wait(rules []rule, now time.Time) {
 
 // parked reports whether there is a dead letter whose message was not answered after it.
 func (f *Flow) parked() bool {
-	for _, letter := range f.Messages {
-		if letter.Kind != topics.DeadLetters {
-			continue
-		}
-		answered := slices.ContainsFunc(f.Messages, func(m Message) bool {
-			return m.Kind == topics.Events && m.causation == letter.causation && m.At.After(letter.At) && m.Outcome != envelope.Exhausted
-		})
-		if !answered {
-			return true
+	answered := make(map[uuid.UUID]time.Time) // the time of the last answer to a message
+	for _, m := range f.Messages {
+		if m.Kind == topics.Events && m.Outcome != envelope.Exhausted && m.At.After(answered[m.causation]) {
+			answered[m.causation] = m.At
 		}
 	}
-	return false
+	return slices.ContainsFunc(f.Messages, func(m Message) bool {
+		return m.Kind == topics.DeadLetters && !answered[m.causation].After(m.At)
+	})
 }
