@@ -21,9 +21,13 @@ type calling struct{}
 // zoneCost is the cost of a time zone, which Go reads from a file.
 const zoneCost = 100
 
-func (calling) CallCost(function, _ string, args []ref.Val, _ ref.Val) *uint64 {
+func (calling) CallCost(function, overload string, args []ref.Val, _ ref.Val) *uint64 {
 	n := uint64(1)
 	switch function {
+	case operators.Add, operators.Less, operators.LessEquals, operators.Greater, operators.GreaterEquals:
+		if overload != "" || len(args) != 2 {
+			return nil // CEL counts the texts of a call whose types are known
+		}
 	case overloads.TypeConvertBool, overloads.TypeConvertBytes, overloads.TypeConvertDouble, overloads.TypeConvertDuration,
 		overloads.TypeConvertInt, overloads.TypeConvertString, overloads.TypeConvertTimestamp, overloads.TypeConvertUint:
 	case overloads.TimeGetFullYear, overloads.TimeGetMonth, overloads.TimeGetDate, overloads.TimeGetDayOfMonth, overloads.TimeGetDayOfWeek,

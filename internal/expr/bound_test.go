@@ -37,7 +37,7 @@ func TestAnEvaluationOfAnyValueEnds(t *testing.T) {
 	objects := map[string]any{
 		"data": map[string]any{}, "event": map[string]any{
 			"list": list(2000), "long": list(100_000), "keys": keys, "text": strings.Repeat("x", 1_000_000), "digits": strings.Repeat("9", 1_000_000),
-			"pattern": "^(x{1,20}){1,20}y",
+			"pattern": "^(x{1,20}){1,20}y", "copy": strings.Repeat("x", 1_000_000),
 		},
 	}
 	bomb := "[[0]]" + strings.Repeat(".map(v,[v,v])", 21)
@@ -71,6 +71,8 @@ func TestAnEvaluationOfAnyValueEnds(t *testing.T) {
 		"a text to a text again and again":      {nested("string(event.text) != 'x'", hundredTimes, 1), "steps"},
 		"a text to a fraction again and again":  {nested("double(event.digits + 'x') > 0.0 || true", hundredTimes, 1), "steps"},
 		"a text to a duration again and again":  {nested("duration(event.digits) > duration('1s') || true", hundredTimes, 1), "steps"},
+		"texts ordered again and again":         {nested("event.text <= event.copy", hundredTimes, 1), "steps"},
+		"a text that grows":                     {strings.Repeat("event.text + ", 12) + "event.text", "steps"},
 		"a text to a condition again and again": {nested("bool(event.text) || true", hundredTimes, 1), "steps"},
 	} {
 		t.Run(name, func(t *testing.T) {
