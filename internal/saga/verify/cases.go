@@ -32,7 +32,8 @@ type cases struct {
 type dim struct {
 	v      int // index of the variable; -1: text is a condition
 	text   string
-	values []any // absent{} means that the variable is not set
+	moment string // of the condition
+	values []any  // absent{} means that the variable is not set
 }
 
 type absent struct{}
@@ -40,6 +41,7 @@ type absent struct{}
 // A condition is an expression with its result for every combination of values of the dims that it reads.
 type condition struct {
 	path   string
+	step   int // -1: it is of an end
 	x      *expr.Expr
 	dims   []int  // indexes of cases.dims
 	size   []int  // the number of values of each of them
@@ -50,23 +52,23 @@ type condition struct {
 
 func newCases(m *model) (c cases) {
 	var conditions []*condition
-	add := func(path string) *condition {
+	add := func(path string, step int) *condition {
 		x := m.d.Expr(path)
 		if x == nil {
 			return nil
 		}
-		cond := &condition{path: path, x: x}
+		cond := &condition{path: path, step: step, x: x}
 		for _, r := range m.readsAt(path) {
 			cond.reads.add(r.v)
 		}
 		conditions = append(conditions, cond)
 		return cond
 	}
-	for _, n := range m.steps {
-		c.when = append(c.when, add(n.path+".when"))
+	for i, n := range m.steps {
+		c.when = append(c.when, add(n.path+".when", i))
 	}
 	for i := range m.s.Ends {
-		c.ends = append(c.ends, add(fmt.Sprintf("ends[%d].when", i)))
+		c.ends = append(c.ends, add(fmt.Sprintf("ends[%d].when", i), -1))
 	}
 	values := candidates(m, conditions)
 	for _, cond := range conditions {
@@ -205,24 +207,55 @@ func constants(m *model, v int) (values []any, all bool) {
 	return values, true
 }
 
-func (c *cases) dim(v int, text string, values []any) int {
-	i := slices.IndexFunc(c.dims, func(d dim) bool { return d.v == v && d.text == text })
+func (c *cases) dim(of dim) int {
+	i := slices.IndexFunc(c.dims, func(d dim) bool { return d.v == of.v && d.text == of.text && d.moment == of.moment })
 	if i < 0 {
 		i = len(c.dims)
-		c.dims = append(c.dims, dim{v, text, values})
+		c.dims = append(c.dims, of)
 	}
 	return i
 }
 
 // tabulate evaluates cond in all its cases. A condition whose cases cannot be listed becomes opaque.
 func (c *cases) tabulate(m *model, cond *condition, values map[int][]any) {
-	if plain(m, cond.x) && c.exactly(m, cond, values) {
+	if plain(m, cond.x) && !m.races(cond) && c.exactly(m, cond, values) {
 		return
 	}
 	cond.opaque = true
-	cond.dims = []int{c.dim(-1, cond.x.Text(), []any{true, false})}
+	cond.dims = []int{c.dim(dim{-1, cond.x.Text(), m.moment(cond), []any{true, false}})}
 	cond.size = []int{2}
 	cond.table = []bool{true, false}
+}
+
+// moment identifies the decision in which an opaque condition is evaluated, if another decision may give another result: it reads now, or
+// asks whether a step has set a variable. Steps that wait for the same steps begin in one decision.
+func (m *model) moment(cond *condition) string {
+	changes := cond.x.ReadsNow() || slices.ContainsFunc(cond.x.Reads(), func(r expr.Read) bool { return m.asksFor(r) >= 0 })
+	switch {
+	case !changes:
+		return ""
+	case cond.step < 0:
+		return cond.path
+	}
+	return fmt.Sprint(m.steps[cond.step].Needs, m.steps[cond.step].Join)
+}
+
+// races reports whether the condition of a step asks for a variable that another step may set before it or after it.
+func (m *model) races(cond *condition) bool {
+	i := cond.step
+	return i >= 0 && slices.ContainsFunc(cond.x.Reads(), func(r expr.Read) bool {
+		t := m.asksFor(r)
+		return t >= 0 && t != i && !m.steps[t].after.has(i) && !m.steps[i].after.has(t)
+	})
+}
+
+// asksFor returns the step that sets the variable that r tests with has(); a negative number if r is another read, or no step sets it.
+func (m *model) asksFor(r expr.Read) int {
+	v, known := m.at[r.Field]
+	if r.Object != "data" || !r.Tested || !known {
+		return byNobody
+	}
+	return m.setter[v]
 }
 
 func (c *cases) exactly(m *model, cond *condition, values map[int][]any) bool {
@@ -256,7 +289,7 @@ func (c *cases) exactly(m *model, cond *condition, values map[int][]any) bool {
 	}
 	cond.table = table
 	for _, v := range vars {
-		cond.dims = append(cond.dims, c.dim(v, "", values[v]))
+		cond.dims = append(cond.dims, c.dim(dim{v: v, values: values[v]}))
 		cond.size = append(cond.size, len(values[v]))
 	}
 	return true

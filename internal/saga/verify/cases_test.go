@@ -110,3 +110,36 @@ func TestAnAnswerOfALaterStepIsUnset(t *testing.T) {
 	spec.Steps[2].Needs = []string{"first", "asks"}
 	require.Equal(t, []string{"unreachable-step"}, rulesOf(t, spec))
 }
+
+// TestAConditionMayHaveTwoResults checks conditions with one text that two steps evaluate at two times.
+func TestAConditionMayHaveTwoResults(t *testing.T) {
+	t.Parallel()
+	sets := func(st saga.Step, variable string) saga.Step {
+		st.Success[0].Set = saga.Mapping{variable: "event.n"}
+		return st
+	}
+	for name, when := range map[string]string{
+		"a variable that is set in between": "has(data.x) && data.x > 3",
+		"the same, calculated":              "has(data.x) && data.x + 0 > 3",
+		"the time":                          "now.getHours('Europe/Berlin') < 12",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			last := tell("last", "", saga.Merge, "first", "second")
+			last.Command.Input = saga.Mapping{"v": "data.v"}
+			require.Contains(t, rulesOf(t, saga.Spec{
+				Data: map[string]saga.Type{"x": saga.Int, "v": saga.Int},
+				Steps: []saga.Step{
+					sets(tell("first", when, saga.All), "v"), sets(tell("set", "", saga.All), "x"), tell("second", when, saga.All, "set"), last,
+				},
+			}), "unset-variable", "first is skipped, second is not")
+			also := tell("also", when, saga.All)
+			last = tell("last", "", saga.All, "first", "also")
+			last.Command.Input = saga.Mapping{"v": "data.v"}
+			require.NotContains(t, rulesOf(t, saga.Spec{
+				Data:  map[string]saga.Type{"x": saga.Int, "v": saga.Int},
+				Steps: []saga.Step{sets(tell("first", when, saga.All), "v"), sets(tell("set", "", saga.All), "x"), also, last},
+			}), "unset-variable", "both begin in one decision")
+		})
+	}
+}

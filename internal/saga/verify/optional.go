@@ -19,11 +19,11 @@ func (c *cases) outcomes(m *model) {
 		decides := slices.ContainsFunc(m.steps, func(k node) bool {
 			return slices.Contains(k.needs, i) && (k.Join != saga.All || k.AtLeast > 0)
 		})
-		dim := -1
+		at := -1
 		if n.Optional && n.ForEach == nil && decides && (n.sends || len(n.Success)+len(n.Failure) > 0) {
-			dim = c.dim(-1, "the outcome of "+n.Name, []any{succeeds, fails})
+			at = c.dim(dim{v: -1, text: "the outcome of " + n.Name, values: []any{succeeds, fails}})
 		}
-		c.outcome = append(c.outcome, dim)
+		c.outcome = append(c.outcome, at)
 	}
 }
 
