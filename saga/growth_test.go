@@ -86,3 +86,15 @@ func list(t *testing.T, fields []byte) string {
 	require.NoError(t, json.Unmarshal(fields, &read))
 	return string(read.A)
 }
+
+// TestNothingFollowsTheFields checks that no value is dropped without an error, as of two objects in one payload.
+func TestNothingFollowsTheFields(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{`{"a":1}{"a":2}`, `{"a":1} x`, `{"a":1}}`} {
+		_, err := saga.ReadFields([]byte(text))
+		require.ErrorContains(t, err, "nothing after it", text)
+	}
+	fields, err := saga.ReadFields([]byte("{\"a\":1}\r\n "))
+	require.NoError(t, err)
+	require.Equal(t, map[string]any{"a": int64(1)}, fields)
+}

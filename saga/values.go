@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"math"
 	"strconv"
@@ -326,6 +327,9 @@ func ReadFields(text []byte) (map[string]any, error) {
 	var fields map[string]any
 	if err := dec.Decode(&fields); err != nil {
 		return nil, fmt.Errorf("want a JSON object: %w", err)
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("want a JSON object, and nothing after it")
 	}
 	if err := Canonical(fields); err != nil {
 		return nil, err
