@@ -56,6 +56,13 @@ func (t *mappedTable) checkLeftSlots(ctx context.Context, r *Relay, db *server, 
 		if l.Table != t.String() && st.there {
 			continue
 		}
+		used, err := r.outboxUsed(ctx, db, l.Slot)
+		if err = r.lacksRight(err); err != nil {
+			return fmt.Errorf("look for the owner of slot %s: %w", l.Slot, err)
+		}
+		if used.After(l.At) {
+			continue // the slot is the one of troupe.outbox by now
+		}
 		problem := l.errInvalidated
 		if !l.Invalidated {
 			problem = l.errExists

@@ -247,3 +247,23 @@ func TestALostFormerSlotOfAMappedTableIsNamed(t *testing.T) {
 	s.insertEvent("order", "k", "2")
 	require.Equal(t, []string{"2"}, values(s.gatherEvents(1, topic)))
 }
+
+// A table was dropped, and the relay of troupe.outbox has its slot since. Another table's relay must not advise to drop that slot, nor wait for it.
+func TestASlotThatTheOutboxHasByNowIsNoFormerSlotOfAMappedTable(t *testing.T) {
+	t.Parallel()
+	needsLog(t)
+	s, _ := newServer(t, nil)
+	s.exec(debeziumTable)
+	s.exec("CREATE TABLE public.former (LIKE public.outbox)")
+	cfg := s.mapped("public.former", s.routed(nil))
+	cfg.Slot, cfg.Publication = slotName, "former"
+	r := s.start(cfg)
+	s.waitTable(r)
+	require.NoError(t, r.stop())
+	s.exec("DROP TABLE public.former")
+	s.startStreaming(s.wal())
+
+	cfg = s.mapped("public.outbox", s.routed(nil))
+	cfg.Slot, cfg.Publication = "another", "mapped"
+	s.waitTable(s.start(cfg))
+}

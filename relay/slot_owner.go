@@ -73,23 +73,31 @@ func (r *Relay) releaseAdvice(own, last slotUser) string {
 // slotUsers lists the outboxes of this database whose state was stored with the slot. troupe.outbox is one of them while it is streamed, and
 // while its relay creates the slot.
 func (r *Relay) slotUsers(ctx context.Context, db querier) (users []slotUser, err error) {
-	args := pg.Args{"slot": r.cfg.Slot, "table": r.cfg.Table}
-	rows, err := db.Query(ctx, listSlotUsers, args)
+	rows, err := db.Query(ctx, listSlotUsers, pg.Args{"slot": r.cfg.Slot, "table": r.cfg.Table})
 	if err == nil {
 		users, err = pgx.CollectRows(rows, pgx.RowToStructByPos[slotUser])
 	}
 	if err != nil {
 		return nil, r.lacksRight(err)
 	}
-	outbox := slotUser{Table: ownTable}
-	switch err = db.QueryRow(ctx, readSlotOfOutbox, args).Scan(&outbox.At); {
-	case err == nil:
-		users = append(users, outbox)
-	case !errors.Is(err, pgx.ErrNoRows):
+	at, err := r.outboxUsed(ctx, db, r.cfg.Slot)
+	if err != nil {
 		return users, r.lacksRight(err)
+	}
+	if !at.IsZero() {
+		users = append(users, slotUser{Table: ownTable, At: at})
 	}
 	r.quiet.recovered("slot owner")
 	return users, nil
+}
+
+// outboxUsed returns when the state of troupe.outbox was last stored with the slot; zero: the slot is not the slot of troupe.outbox.
+func (r *Relay) outboxUsed(ctx context.Context, db querier, slot string) (at time.Time, err error) {
+	err = db.QueryRow(ctx, readSlotOfOutbox, pg.Args{"slot": slot}).Scan(&at)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return time.Time{}, nil
+	}
+	return at, err
 }
 
 // lacksRight logs an error of a role with the rights of an older version, which may not read the states of other outboxes, and returns any
