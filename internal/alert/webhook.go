@@ -19,6 +19,9 @@ import (
 // errRefused is wrapped by errors that a retry cannot cure.
 var errRefused = errors.New("refused")
 
+// answerLimit is the number of bytes of an answer that are read.
+const answerLimit = 4 << 10
+
 // patience is the longest Retry-After that is honoured.
 const patience = 5 * time.Minute
 
@@ -137,7 +140,7 @@ func (n *Notifier) Post(ctx context.Context, body []byte) (wait time.Duration, e
 		return 0, to.withoutSecrets(err)
 	}
 	defer response.Body.Close()
-	said, err := io.ReadAll(io.LimitReader(response.Body, 4<<10)) // to its end, so that the connection is used again
+	said, err := io.ReadAll(io.LimitReader(response.Body, answerLimit)) // to its end, so that the connection is used again
 	status := response.StatusCode
 	switch {
 	case status >= 200 && status < 300:
@@ -166,5 +169,9 @@ func (t *target) withoutSecrets(err error) error {
 // refusal returns the error for a response, with the beginning of its text. Secrets are replaced before the text is cut: a part of one would not be
 // recognised.
 func (t *target) refusal(status int, said []byte) error {
-	return fmt.Errorf("%s: status %d: %s", t.url.Host, status, cut(line(t.secrets.Hide(string(said))), 200))
+	hide := t.secrets.Hide
+	if len(said) == answerLimit { // the end was cut off
+		hide = t.secrets.HideCut
+	}
+	return fmt.Errorf("%s: status %d: %s", t.url.Host, status, cut(line(hide(string(said))), 200))
 }

@@ -43,6 +43,20 @@ func (l List) Hide(text string) string {
 	return text
 }
 
+// HideCut is Hide for the beginning of a longer text. It also hides the end of text if a secret begins with it, since the rest of that secret may have
+// been cut off.
+func (l List) HideCut(text string) string {
+	start := len(text)
+	for _, secret := range l {
+		n := min(len(secret), len(text))
+		for !strings.HasSuffix(text, secret[:n]) {
+			n--
+		}
+		start = min(start, len(text)-n)
+	}
+	return l.Hide(text[:start]) + "…"
+}
+
 // An Error is an error with another text, in which secrets are hidden.
 type Error struct {
 	text  string

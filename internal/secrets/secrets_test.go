@@ -38,3 +38,12 @@ func TestAnErrorWithoutItsSecretsIsStillItsCause(t *testing.T) {
 	require.EqualError(t, err, "…\nEOF")
 	require.ErrorIs(t, err, io.EOF)
 }
+
+// The end of a text that was cut may be the beginning of a secret, or a whole one.
+func TestNoPartOfASecretIsLeftAtTheEndOfACutText(t *testing.T) {
+	t.Parallel()
+	l := secrets.New("tenant", "abc-tenant-def", "t1234")
+	for _, end := range []string{"", "a", "abc-", "abc-tenant-d", "abc-tenant-def", "tenant", "tena"} {
+		require.Equal(t, "… invalid …", l.HideCut("t1234 invalid "+end))
+	}
+}
