@@ -61,7 +61,7 @@ func (t *mappedTable) checkLeftSlots(ctx context.Context, r *Relay, db *server, 
 			return fmt.Errorf("look for the owner of slot %s: %w", l.Slot, err)
 		}
 		if used.After(l.At) {
-			continue // the slot is the one of troupe.outbox by now
+			continue // troupe.outbox has the slot by now
 		}
 		problem := l.errInvalidated
 		if !l.Invalidated {
