@@ -1,6 +1,7 @@
 package relay_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -164,13 +165,13 @@ func TestAPollDropsItsSlotAlsoIfItsConnectionWasCut(t *testing.T) {
 	testkit.Wait(t, "the end of the slot", func() (bool, error) { return s.count("SELECT count(*) FROM pg_replication_slots") == 0, nil })
 }
 
-// withoutFreeSlot starts a server whose only slot is in use, with a relay of troupe.outbox that waits for one.
+// withoutFreeSlot starts a server whose two slots are in use, with a relay of troupe.outbox that waits for one.
 func withoutFreeSlot(t *testing.T) (*stage, running) {
 	t.Helper()
 	needsLog(t)
-	s, _ := newServer(t, map[string]string{"max_replication_slots": "1"})
+	s, _ := newServer(t, map[string]string{"max_replication_slots": "2"})
 	s.exec(debeziumTable)
-	s.exec("SELECT pg_create_physical_replication_slot('the_only_one')")
+	s.exec("SELECT pg_create_physical_replication_slot('one'), pg_create_logical_replication_slot('two', 'pgoutput')")
 	r := s.start(s.wal())
 	testkit.Wait(t, "the relay to wait for a slot", func() (bool, error) { return s.count("SELECT count(*) FROM troupe.relay_state") == 1, nil })
 	return s, r
@@ -190,11 +191,22 @@ func TestAMappedTableLeavesTheSlotAloneThatTheOutboxIsCreating(t *testing.T) {
 func TestARelayThatWaitsForASlotDropsNoneOfAnotherOutbox(t *testing.T) {
 	t.Parallel()
 	s, r := withoutFreeSlot(t)
-	s.exec("INSERT INTO troupe.mapped_tables (name, source, slot, updated_at) VALUES ('public.outbox', 'wal', $1, clock_timestamp())", slotName)
-	s.exec("SELECT pg_drop_replication_slot('the_only_one')")
-	s.exec("SELECT pg_create_logical_replication_slot($1, 'pgoutput')", slotName)
+	lock, err := s.pool.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = lock.Rollback(context.WithoutCancel(t.Context())) }()
+	_, err = lock.Exec(t.Context(), "LOCK TABLE troupe.mapped_tables IN ACCESS EXCLUSIVE MODE")
+	require.NoError(t, err)
+	testkit.Wait(t, "the relay to look for the owner of the slot, which it is about to create", func() (bool, error) {
+		return s.count(`SELECT count(*) FROM pg_stat_activity
+			WHERE wait_event_type = 'Lock' AND query LIKE '%FROM troupe.mapped\_tables t%'`) > 0, nil
+	})
+	s.exec("SELECT pg_drop_replication_slot('one')")
+	s.exec("SELECT pg_copy_logical_replication_slot('two', $1)", slotName) // unlike a creation, it does not wait for the end of lock
+	_, err = lock.Exec(t.Context(), "INSERT INTO troupe.mapped_tables (name, source, slot, updated_at) VALUES ('public.outbox', 'wal', $1, clock_timestamp())", slotName)
+	require.NoError(t, err)
+	require.NoError(t, lock.Commit(t.Context()))
 	lsn := func() (now string) {
-		require.NoError(t, s.pool.QueryRow(t.Context(), "SELECT confirmed_flush_lsn::text FROM pg_replication_slots").Scan(&now))
+		require.NoError(t, s.pool.QueryRow(t.Context(), "SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = $1", slotName).Scan(&now))
 		return now
 	}
 	before := lsn()
