@@ -11,24 +11,28 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/participant"
+	"github.com/troupe-go/troupe/retry"
 )
+
+// slowClock returns a pool whose clock is 20 days slow.
+func (s *stage) slowClock() *pgxpool.Pool {
+	s.exec(`CREATE SCHEMA behind;
+		CREATE FUNCTION behind.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE
+		AS $$ SELECT pg_catalog.clock_timestamp() - interval '20 days' $$`)
+	cfg := s.pool.Config()
+	cfg.ConnConfig.RuntimeParams["search_path"] = "behind, pg_catalog, public"
+	pool, err := pgxpool.NewWithConfig(s.t.Context(), cfg)
+	require.NoError(s.t, err)
+	s.t.Cleanup(pool.Close)
+	return pool
+}
 
 // TestTheInboxGoesByTheDatabasesClock checks that a member whose own clock is 20 days ahead of the database's does not use
 // tables of today for days to come. Here the database's clock is 20 days slow.
 func TestTheInboxGoesByTheDatabasesClock(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	_, err := s.pool.Exec(t.Context(), `
-		CREATE SCHEMA behind;
-		CREATE FUNCTION behind.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE
-		AS $$ SELECT pg_catalog.clock_timestamp() - interval '20 days' $$`)
-	require.NoError(t, err)
-	cfg := s.pool.Config()
-	cfg.ConnConfig.RuntimeParams["search_path"] = "behind, pg_catalog, public"
-	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
-	require.NoError(t, err)
-	t.Cleanup(pool.Close)
-	p := s.new(func(c *participant.Config) { c.Pool = pool })
+	p := s.new(func(c *participant.Config) { c.Pool = s.slowClock() })
 	require.NoError(t, p.TurnNow())
 	today := int(time.Now().Unix() / (24 * 60 * 60))
 	require.InDelta(t, today-20+1, s.count("SELECT max(day) FROM troupe.inbox_slots"), 1)
@@ -79,6 +83,40 @@ func TestANextTryOfAMessageFromAClockThatWasAheadIsNotWaitedFor(t *testing.T) {
 			start()
 			s.waitCount(2, "SELECT count(*) FROM done WHERE key = 'ahead'")
 			require.Zero(t, s.count("SELECT count(*) FROM done WHERE key = 'now'"))
+		})
+	}
+}
+
+// TestTheWaitForARateLimitGoesByTheDatabasesClock: a message that failed a moment ago is tried again, although the member's clock is 20 days ahead.
+func TestTheWaitForARateLimitGoesByTheDatabasesClock(t *testing.T) {
+	t.Parallel()
+	for name, local := range map[string]bool{"Kafka": false, "local work": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			p := s.new(onePartition, func(c *participant.Config) {
+				c.Pool, c.RateLimitedWait, c.Immediate = s.slowClock(), time.Hour, -1
+				if c.Local = local; local {
+					c.Brokers = nil
+				}
+			})
+			var tries atomic.Int64
+			participant.Handle(p, func(ctx context.Context, tx pgx.Tx, c participant.Command[Count]) (participant.Outcome, error) {
+				if tries.Add(1) < 3 {
+					return participant.Outcome{}, retry.RateLimited(errAsked, time.Second)
+				}
+				return count(ctx, tx, c)
+			})
+			if local {
+				s.makeLocal()
+				s.write("a", Count{N: 1})
+			} else {
+				s.provision(1)
+				s.send(s.command("a", Count{N: 1}))
+			}
+			s.start(p)
+			s.waitCount(1, "SELECT (SELECT count(*) FROM done) + (SELECT count(*) FROM troupe.dead_letters)")
+			require.Equal(t, 1, s.count("SELECT count(*) FROM done"))
 		})
 	}
 }

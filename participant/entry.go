@@ -118,13 +118,13 @@ func (l *local) scan(rows pgx.Rows) (*message, error) {
 	m := &message{partition: localPartition, epoch: -1, held: &heldRow{}, entry: &entry{}}
 	var r outboxrow.Row
 	var key []byte
-	var unhandledFor float64
-	err := rows.Scan(append(r.Fields(), &key, &m.held.attempts, &m.held.firstFailed, &m.entry.term, &m.entry.crashes, &unhandledFor)...)
+	var failingFor, unhandledFor float64
+	err := rows.Scan(append(r.Fields(), &key, &m.held.attempts, &m.held.firstFailed, &m.entry.term, &m.entry.crashes, &failingFor, &unhandledFor)...)
 	if err != nil {
 		return nil, err
 	}
 	m.entry.key = holdKey(key)
-	m.unhandledFor = seconds(unhandledFor)
+	m.held.failingFor, m.unhandledFor = seconds(failingFor), seconds(unhandledFor)
 	if m.held.firstFailed == nil {
 		m.held = nil
 	}

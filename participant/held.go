@@ -46,6 +46,7 @@ type heldRow struct {
 	position    int64
 	attempts    int
 	firstFailed *time.Time
+	failingFor  time.Duration // since firstFailed when it was read, by the database's clock
 	heldFor     time.Duration // when it was read
 	id          string        // the identity that the message had when it was held
 }
@@ -207,10 +208,11 @@ func (w *worker) heads(ctx context.Context, key holdKey) (ms []*message, wait ti
 		m.Topic = w.topic
 		var headers []byte
 		var left, heldFor float64
+		var failingFor float64
 		var unhandledFor *float64
 		var stored int
 		err = rows.Scan(&m.held.position, &m.topicID, &m.offset, &m.Key, &headers, &m.Payload, &m.at, &m.held.attempts, &m.held.firstFailed,
-			&left, &heldFor, &unhandledFor, &m.held.id, &stored)
+			&failingFor, &left, &heldFor, &unhandledFor, &m.held.id, &stored)
 		if err != nil {
 			return nil, 0, database(err)
 		}
@@ -228,7 +230,7 @@ func (w *worker) heads(ctx context.Context, key holdKey) (ms []*message, wait ti
 		m.identify(w.p.cfg.Group)
 		w.p.route(m)
 		m.restoreRebuild(stored)
-		m.held.heldFor = seconds(heldFor)
+		m.held.failingFor, m.held.heldFor = seconds(failingFor), seconds(heldFor)
 		if unhandledFor != nil {
 			m.unhandledFor = seconds(*unhandledFor)
 		}

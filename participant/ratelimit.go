@@ -22,10 +22,11 @@ func (p *Participant) waitForLimit(m *message, f failure) time.Duration {
 	return max(min(retry.NotBefore(f.err), p.cfg.RateLimitedWait-m.failing()), leastLimitedWait)
 }
 
-// failing returns how long ago m has failed for the first time, by this member's clock; 0 if it fails for the first time now.
+// failing returns how long ago m has failed for the first time; 0 if it fails for the first time now. A failure in the database is timed by its clock,
+// and one before a retry topic by the clocks of the members.
 func (m *message) failing() (ago time.Duration) {
-	if m.held != nil && m.held.firstFailed != nil {
-		ago = time.Since(*m.held.firstFailed)
+	if m.held != nil {
+		ago = m.held.failingFor
 	}
 	if first := m.again.firstFailed; first != nil {
 		ago = max(ago, time.Since(*first))

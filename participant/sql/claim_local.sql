@@ -140,4 +140,5 @@ WHERE w.consumer_group = @group
   AND w.position = ANY (ARRAY(SELECT position FROM chosen))
 RETURNING w.position, w.id, w.topic, w.key, w.key_bytes, w.type, w.headers, w.raw_headers, w.payload, w.created_at,
           w.hold_key, w.attempts, w.first_failed_at, w.term, w.crashes,
+          coalesce(extract(epoch FROM clock_timestamp() - w.first_failed_at), 0)::float8,
           coalesce(extract(epoch FROM clock_timestamp() - w.unhandled_since), 0)::float8

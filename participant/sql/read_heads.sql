@@ -1,5 +1,6 @@
 -- Returns the first messages of a held key, in their order: at most @limit, and at most @bytes of keys, headers and payloads, but always the first one.
 SELECT position, topic_id, "offset", key, headers, payload, message_time, attempts, first_failed_at,
+       coalesce(extract(epoch FROM clock_timestamp() - first_failed_at), 0)::float8 AS failing_for,
        coalesce(extract(epoch FROM next_try - clock_timestamp()), 0)::float8 AS wait,
        extract(epoch FROM clock_timestamp() - created_at)::float8 AS held_for,
        extract(epoch FROM clock_timestamp() - unhandled_since)::float8 AS unhandled_for,
