@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/troupe-go/troupe/internal/admin"
+	"github.com/troupe-go/troupe/internal/admin/relaydesk"
 	"github.com/troupe-go/troupe/relay"
 	"github.com/troupe-go/troupe/testkit"
 )
@@ -236,4 +238,29 @@ func TestAPauseEndsTheKafkaTransactionAndBeginsNoOther(t *testing.T) {
 	require.LessOrEqual(t, r.Status().Published, int64(10_000), "of 40,000 rows")
 	r.Resume()
 	s.settleExactly(r, committed)
+}
+
+// A pause belongs to the name of a mapped table. The steps of docs/from-debezium.md give it to the new name before its relay starts.
+func TestAMappedTableThatIsRenamedStaysPaused(t *testing.T) {
+	t.Parallel()
+	needsLog(t)
+	s, _ := newServer(t, nil)
+	s.exec(debeziumTable)
+	topic := s.eventTopic("order")
+	cfg := s.mapped("public.outbox", s.routed(nil))
+	cfg.Slot, cfg.Publication, cfg.Lease = "events", "mapped", time.Second
+	r := s.start(cfg)
+	s.waitTable(r)
+	require.NoError(t, r.stop())
+	s.insertEvent("order", "k", "1") // only the log has it
+	s.exec("ALTER TABLE public.outbox RENAME TO events; INSERT INTO troupe.mapped_tables (name) VALUES ('public.events')")
+	d := desk.Desk{DB: s.pool, Table: desk.Table{Name: "public.events"}}
+	by := admin.Actor{Name: "ann", Reason: "the table is renamed"}
+	require.NoError(t, d.Pause(t.Context(), by))
+	cfg.Table = "public.events"
+	r = s.start(cfg)
+	testkit.Wait(t, "the pause", func() (bool, error) { return r.Status().StoredPause != nil && r.Status().Role == relay.Active, nil })
+	require.Zero(t, r.Status().Published)
+	require.NoError(t, d.Resume(t.Context(), by))
+	require.Equal(t, []string{"1"}, values(s.gatherEvents(1, topic)))
 }
