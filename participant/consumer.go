@@ -72,7 +72,8 @@ func newConsumer(p *Participant, abandon context.CancelCauseFunc) (*consumer, er
 	client, err := kafka.NewClient(p.cfg.Brokers, append([]kgo.Opt{
 		kgo.ConsumerGroup(p.cfg.Group),
 		kgo.ConsumeTopics(c.consumed...),
-		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), // a new group must answer every command
+		kgo.ConsumeStartOffset(kgo.NewOffset().AtStart()), // a new group must answer every command
+		kgo.ConsumeResetOffset(p.resetOffset()),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.KeepControlRecords(), // else the low mark would stay behind the end of a topic that a producer writes in transactions
 		kgo.Balancers(kgo.CooperativeStickyBalancer()),
@@ -132,7 +133,10 @@ func (c *consumer) poll(ctx context.Context) (broken error) {
 			switch {
 			case errors.Is(err, kgo.ErrMaxDecompress): // blocks the partition, below
 			case errors.As(err, &loss):
-				c.p.cfg.Log.Error().Err(err).Msg("messages were lost in Kafka before they were read")
+				c.p.cfg.Log.Error().Err(err).Msg("the broker has lost the end of a log: its messages must be sent again")
+				if w := c.workerOf(topic, partition); w != nil {
+					w.loseEnd(loss.ResetTo)
+				}
 			case errors.As(err, &session):
 				c.OnGroupManageError(err)
 			case errors.Is(err, kerr.TopicAuthorizationFailed):
@@ -143,14 +147,11 @@ func (c *consumer) poll(ctx context.Context) (broken error) {
 		})
 		fetches.EachTopic(func(t kgo.FetchTopic) {
 			t.EachPartition(func(f kgo.FetchPartition) {
-				c.mu.Lock()
-				w := c.workers[topicPartition{t.Topic, f.Partition}]
-				c.mu.Unlock()
-				if w != nil {
+				if w := c.workerOf(t.Topic, f.Partition); w != nil {
 					w.progress.recordEnds(f)
 					w.recordRead(f)
 					if end, first := w.bound(); first {
-						w.resetWatermarkToEnd(kafka.TopicID(t.Topic, t.TopicID), end)
+						w.resetToEnd(kafka.TopicID(t.Topic, t.TopicID), end)
 					}
 					w.tellFetched(f.Records)
 					w.receive(kafka.TopicID(t.Topic, t.TopicID), f.Records)
@@ -165,6 +166,13 @@ func (c *consumer) poll(ctx context.Context) (broken error) {
 			return broken
 		}
 	}
+}
+
+// workerOf returns the worker of a partition; nil: this member does not have the partition.
+func (c *consumer) workerOf(topic string, partition int32) *worker {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.workers[topicPartition{topic, partition}]
 }
 
 // errWedged ends the membership when a handler does not return after its time-out. Run ends too if the handler still runs after Config.Drain, since

@@ -210,6 +210,9 @@ func (w *worker) storeWatermark(ctx context.Context, release bool) error {
 	}
 	tx.queue.Queue(moveWatermark, args)
 	tx.queue.Queue(pruneOffsets, args)
+	if w.lowered {
+		tx.queue.Queue(deleteOffsets, w.lease.id, w.lease.term, low.offset)
+	}
 	if err = tx.commit(ctx); err == nil {
 		w.storedWatermark = low
 		w.rows.prune(low.offset)

@@ -5,12 +5,14 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/troupe-go/troupe/internal/pg"
 )
@@ -106,30 +108,77 @@ func (w *worker) mayHaveStored(topicID *uuid.UUID, watermark int64) bool {
 	return low != nil && id == low.topicID
 }
 
-// resetWatermarkToEnd compares the watermark with end, the end of the log at the first fetch. If the watermark is past end, the broker has lost the end
-// of the log, such as by a restore from a copy of its disks. Messages that it gets now have offsets of lost ones, and their leader's epoch need not be
-// later, since the epochs were set back too. So from the group's offset, or from end if that is earlier, no offset counts as ended any more. The inbox
-// recognises messages that had ended.
+// errEndLost ends a membership: its workers know offsets of lost messages as ended.
+var errEndLost = errors.New("the broker has lost the end of a log: the member joins again")
+
+// loseEnd is called when kgo finds that the broker has lost the end of the log: other messages may have the offsets from from on. Before the first
+// fetch, resetToEnd takes from into account. After it, runs read lease.seen, so the member leaves the group, with a lower watermark, and joins again.
+func (w *worker) loseEnd(from int64) {
+	w.lostFrom.Store(min(from, w.lostFrom.Load()))
+	if w.endAtTakeOver.Load() == math.MaxInt64 {
+		return
+	}
+	w.reportLoss()
+	w.lane.Close()
+	w.c.abandon(fmt.Errorf("%s: %w", w.at, errEndLost))
+}
+
+// lowerWatermark sets the low mark to before the lost end of the log, if there is one. The inbox recognises the messages from there on that have
+// ended and are not lost. Nothing runs any more.
+func (w *worker) lowerWatermark() {
+	low := w.low.Load()
+	if low == nil {
+		low = w.storedWatermark
+	}
+	from := w.lostFrom.Load()
+	if from == math.MaxInt64 || low.topicID == uuid.Nil {
+		return
+	}
+	lowered := *low
+	lowered.offset = min(low.offset, from-1)
+	w.low.Store(&lowered)
+	w.lowered = true
+	w.c.offsets.set(w.at, lowered)
+}
+
+// resetToEnd compares the offsets that had ended with end, the end of the log at the first fetch. If there are any from end on, the broker has lost the
+// end of the log, such as by a restore from a copy of its disks. Messages that it gets now have offsets of lost ones, and their leader's epoch need not
+// be later, since the epochs were set back too. So from the group's offset, or from end if that is earlier, no offset counts as ended any more. The
+// inbox recognises messages that had ended.
 //
-// resetWatermarkToEnd is called before the first record enters the lane: no run reads lease.seen, and no row of this worker is in
-// troupe.inbox_offsets. If the rows cannot be deleted, the member leaves the group and joins again.
-func (w *worker) resetWatermarkToEnd(topicID uuid.UUID, end int64) {
+// resetToEnd is called before the first record enters the lane: no run reads lease.seen, and no row of this worker is in troupe.inbox_offsets. If the
+// rows cannot be deleted, the member leaves the group and joins again.
+func (w *worker) resetToEnd(topicID uuid.UUID, end int64) {
 	s := &w.lease.seen
-	if s.topicID != topicID || s.watermark.offset < end {
+	if end = min(end, w.lostFrom.Load()); s.topicID != topicID || s.last() < end {
+		w.lostFrom.Store(math.MaxInt64)
 		return
 	}
 	w.p.cfg.Log.Error().Stringer("partition", w.at).Int64("watermark", s.watermark.offset).Int64("end", end).
-		Msg("the log ends before the watermark: it was set back, or the broker has lost its end; new messages are handled although their offsets were used before")
+		Msg("the log ends before messages that have ended: it was set back, or the broker has lost its end; new messages are handled although their offsets were used before")
 	ctx, cancel := context.WithTimeout(w.ctx, w.p.statementTimeout)
 	defer cancel()
-	if _, err := w.p.cfg.Pool.Exec(ctx, deleteOffsets, w.lease.id, w.lease.term, s.watermark.offset); err != nil {
+	if _, err := w.p.cfg.Pool.Exec(ctx, deleteOffsets, w.lease.id, w.lease.term, end-1); err != nil {
 		w.lane.Close()
 		w.c.abandon(fmt.Errorf("%s: delete the offsets of a lost end of the log: %w", w.at, database(err)))
 		return
 	}
-	s.watermark.offset, s.above = min(max(w.progress.next.Load(), 0), end)-1, nil
+	w.lostFrom.Store(math.MaxInt64)
+	if s.watermark.offset >= end {
+		s.watermark.offset = min(max(w.progress.next.Load(), 0), end) - 1
+	}
+	s.above = nil
 	w.reportLoss()
 }
 
-// deleteOffsets deletes the offsets above a watermark, unless the partition has another owner.
+// deleteOffsets deletes the offsets above one, unless the partition has another owner.
 const deleteOffsets = "DELETE FROM troupe.inbox_offsets WHERE lease_id = $1 AND high > $3 AND EXISTS (SELECT FROM troupe.leases WHERE id = $1 AND term = $2)"
+
+// resetOffset returns where kgo continues to read when it does not know which end of the log was lost: at messages from long enough ago to be before the
+// loss, but not so long that the inbox has forgotten them.
+func (p *Participant) resetOffset() kgo.Offset {
+	if p.cfg.InboxRetention < 0 {
+		return kgo.NewOffset().AtStart()
+	}
+	return kgo.RewindOffset(p.cfg.InboxRetention / 2)
+}

@@ -17,7 +17,7 @@ type lowMark struct {
 	at      int64 // the record's timestamp, in Unix milliseconds
 }
 
-// seen holds the offsets that had ended when the lease was taken: all up to a watermark, and some above it. Only resetWatermarkToEnd changes
+// seen holds the offsets that had ended when the lease was taken: all up to a watermark, and some above it. Only resetToEnd changes
 // it, before the first record.
 //
 // A record at or below the watermark with a later leader epoch than the watermark's own is new: the log was cut, and this record was written in place
@@ -47,6 +47,14 @@ func (s *seen) has(topicID uuid.UUID, offset int64, epoch int32) bool {
 		i--
 	}
 	return i >= 0 && offset <= runs[i].high && epoch <= runs[i].epoch
+}
+
+// last returns the highest offset of the watermark's topic that has ended.
+func (s *seen) last() int64 {
+	if runs := s.above[s.topicID]; len(runs) > 0 {
+		return max(s.watermark.offset, runs[len(runs)-1].high)
+	}
+	return s.watermark.offset
 }
 
 // load reads the offsets above the watermark that have ended.

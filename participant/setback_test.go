@@ -1,11 +1,17 @@
 package participant_test
 
 import (
+	"sync/atomic"
 	"testing"
 
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/participant"
 )
 
@@ -42,7 +48,73 @@ func TestMessagesOfALogThatWasSetBackAreHandled(t *testing.T) {
 	stop()
 	require.Contains(t, log.String(), "set back")
 
+	// The log ends behind the watermark, but had two messages more that have ended, behind a gap.
+	s.exec(`INSERT INTO troupe.inbox_offsets (lease_id, topic_id, low, high, epoch)
+		SELECT id, topic_id, 16, 17, watermark_epoch FROM troupe.leases WHERE topic = $1`, s.hop.Commands())
 	run()
-	s.send(s.commandsFrom(7, 2, 6)...) // up to offset 25
+	rest := s.commandsFrom(7, 2, 6) // up to offset 25
+	s.send(rest[0])
+	s.waitCount(15, "SELECT count(*) FROM done")
+	s.send(rest[1:]...)
 	s.expectAll(2, 13)
+}
+
+// TestMessagesOfALogThatLostItsEndUnderAMemberAreHandled has a broker that has lost the log while a member reads it. Other messages, with the same
+// offsets and the same epoch of their leader, have come since: for the database, which has forgotten the first ones, these are others.
+func TestMessagesOfALogThatLostItsEndUnderAMemberAreHandled(t *testing.T) {
+	t.Parallel()
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.DataDir(t.TempDir()))
+	require.NoError(t, err)
+	t.Cleanup(cluster.Close)
+	s := newStage(t)
+	s.brokers = cluster.ListenAddrs()
+	s.client, err = kafka.NewClient(s.brokers)
+	require.NoError(t, err)
+	t.Cleanup(s.client.Close)
+	s.provision(1)
+	var log safeBuffer
+	run := func() (stop func()) {
+		p := s.new(onePartition, func(c *participant.Config) {
+			c.Log, c.Kafka = zerolog.New(&log), append(c.Kafka, kgo.DisableFetchSessions()) // each request names its partitions
+		})
+		participant.Handle(p, count)
+		return s.start(p)
+	}
+	stop := run()
+	s.send(s.commands(2, 5)...)
+	s.expectAll(2, 5)
+	stop()
+	run()
+	s.send(s.commandsFrom(5, 2, 2)...)
+	s.expectAll(2, 7)
+	s.waitCount(1, "SELECT count(*) FROM troupe.leases WHERE topic = $1 AND watermark = 13", s.hop.Commands())
+	s.exec(forget + "; DELETE FROM done; DELETE FROM counters; DELETE FROM troupe.outbox")
+	// A message that was handled out of turn: its offset is above the watermark.
+	s.exec(`INSERT INTO troupe.inbox_offsets (lease_id, topic_id, low, high, epoch)
+		SELECT id, topic_id, 15, 15, watermark_epoch FROM troupe.leases WHERE topic = $1`, s.hop.Commands())
+
+	var lost atomic.Bool
+	cluster.ControlKey(int16(kmsg.Fetch), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.KeepControl()
+		req := r.(*kmsg.FetchRequest)
+		if lost.Load() || len(req.Topics) == 0 {
+			return nil, nil, false
+		}
+		answer := req.ResponseKind().(*kmsg.FetchResponse)
+		for _, of := range req.Topics {
+			topic := kmsg.NewFetchResponseTopic()
+			topic.Topic, topic.TopicID = of.Topic, of.TopicID
+			for _, part := range of.Partitions {
+				p := kmsg.NewFetchResponseTopicPartition()
+				p.Partition, p.ErrorCode = part.Partition, kerr.OffsetOutOfRange.Code
+				topic.Partitions = append(topic.Partitions, p)
+			}
+			answer.Topics = append(answer.Topics, topic)
+		}
+		lost.Store(true)
+		return answer, nil, true
+	})
+	s.expectAll(2, 7)
+	s.waitCount(0, "SELECT count(*) FROM troupe.inbox_offsets WHERE high = 15")
+	require.Contains(t, log.String(), "the broker has lost the end of a log")
 }

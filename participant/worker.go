@@ -63,6 +63,8 @@ type worker struct {
 	low             atomic.Pointer[lowMark]
 	storedWatermark *lowMark // as far as this worker knows
 	rows            committedRows
+	lostFrom        atomic.Int64 // the first offset of the end of the log that the broker has lost; math.MaxInt64: none
+	lowered         bool         // low was lowered, since the broker has lost the end of the log
 	verified        time.Time    // when rows and storedWatermark were last compared with the database
 	quarantined     atomic.Int64 // how many messages are still to run in quarantine; less than 0 is none
 	starts          starts
@@ -96,6 +98,7 @@ func newWorker(c *consumer, at topicPartition) *worker {
 	w.brake.client, w.brake.part = c.client, map[string][]int32{at.topic: {at.partition}}
 	w.progress.begin(time.Now())
 	w.endAtTakeOver.Store(math.MaxInt64) // not known yet
+	w.lostFrom.Store(math.MaxInt64)
 	gather := w.p.gather
 	if w.p.registered().haveCalls() {
 		gather = 0 // its runs wait for another service, not for the database
@@ -342,6 +345,7 @@ func (w *worker) work() {
 	if w.lease.term == 0 {
 		return
 	}
+	w.lowerWatermark()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(w.ctx), releaseLimit)
 	defer cancel()
 	if err := w.storeWatermark(ctx, !w.died.Load()); err != nil && !errors.Is(err, errFenced) {
