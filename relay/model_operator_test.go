@@ -45,16 +45,17 @@ func (h *history) parkedBadRow() (id uuid.UUID, found bool) {
 	return id, true
 }
 
-// repair retries or discards a parked row that can never be published, if there is one.
-func (h *history) repair(act func(context.Context, desk.RowID, admin.Actor) (desk.Repaired, error)) {
+// repair retries or discards a parked row that can never be published. It returns false if there is none.
+func (h *history) repair(act func(context.Context, desk.RowID, admin.Actor) (desk.Repaired, error)) (found bool) {
 	id, found := h.parkedBadRow()
 	if !found {
-		return
+		return false
 	}
 	_, err := act(context.Background(), desk.RowID{ID: id}, admin.Actor{Name: "ann", Reason: "model"})
 	if !errors.Is(err, desk.ErrNotParked) { // another source may have removed it meanwhile
 		require.NoError(h.rt, err)
 	}
+	return true
 }
 
 // setPause pauses the outbox, or resumes it.
@@ -98,11 +99,13 @@ func (h *history) hiddenBadRows() int {
 		AND NOT EXISTS (SELECT FROM troupe.outbox_failures t WHERE t.position = o.position)`, h.topic)
 }
 
+// removeBadRows discards the parked rows of a mapped table and deletes them there, and deletes the rows of troupe.outbox with their failures.
 func (h *history) removeBadRows() {
 	if isMapped(h.source) {
-		h.exec(`WITH failed AS (DELETE FROM troupe.mapped_failures t WHERE ` + badFailure + ` AND t.status <> 'waiting' RETURNING t.id)
-			DELETE FROM public.events o WHERE ` + badEvent + ` AND (o.id IN (SELECT id FROM failed)
-				OR EXISTS (SELECT FROM troupe.outbox_repairs r WHERE r.action = 'discard' AND r.row_id = o.id))`)
+		for h.repair(h.desk().Discard) {
+		}
+		h.exec(`DELETE FROM public.events o WHERE ` + badEvent + `
+			AND EXISTS (SELECT FROM troupe.outbox_repairs r WHERE r.action = 'discard' AND r.row_id = o.id)`)
 		return
 	}
 	h.exec(`WITH bad AS (DELETE FROM troupe.outbox o USING troupe.outbox_failures t

@@ -8,8 +8,10 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -65,8 +67,18 @@ func (h *history) await(what string, cond func() (bool, error)) {
 	}
 }
 
-// modelLimit is the time after which a history that makes no progress has failed.
+// modelLimit is the time after which a history that makes no progress has failed. It also limits each statement of a history.
 const modelLimit = 4 * time.Minute
+
+func modelPool(t testing.TB, address string) *pgxpool.Pool {
+	t.Helper()
+	config, err := pgxpool.ParseConfig(address)
+	require.NoError(t, err)
+	config.MaxConns = 30
+	config.ConnConfig.RuntimeParams["client_encoding"] = "UTF8"
+	config.ConnConfig.RuntimeParams["statement_timeout"] = strconv.FormatInt(modelLimit.Milliseconds(), 10)
+	return poolWith(t, config)
+}
 
 func lastLines(text string, n int) string {
 	all := strings.Split(strings.TrimSpace(text), "\n")
@@ -119,8 +131,11 @@ func (h *history) publishedOn(topic string) (records []*kgo.Record) {
 			left[o.Partition] = o.Offset
 		}
 	})
+	ctx, cancel := context.WithTimeout(context.Background(), modelLimit)
+	defer cancel()
 	for len(left) > 0 {
-		fetches := client.PollFetches(context.Background())
+		fetches := client.PollFetches(ctx)
+		require.NoError(h.rt, ctx.Err(), "read %s up to its ends: %v", topic, left)
 		require.NoError(h.rt, fetches.Err())
 		fetches.EachRecord(func(r *kgo.Record) {
 			if !r.Attrs.IsControl() {

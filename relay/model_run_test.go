@@ -100,7 +100,7 @@ func (m *model) run(t *testing.T, rt *rapid.T, plan modelPlan) {
 	h := &history{
 		stage: &stage{t: t, brokers: m.brokers, flow: m.flow}, rt: rt, plan: plan, source: plan.Source,
 		open: map[int]*openWrite{}, committed: map[int]int{}, lost: map[string]bool{}, deleted: map[string]bool{},
-		model: m, admin: poolOf(t, m.server.URL("")), database: name, role: name + "_relay",
+		model: m, admin: modelPool(t, m.server.URL("")), database: name, role: name + "_relay",
 	}
 	h.onServer(fmt.Sprintf("CREATE DATABASE %s TEMPLATE template0 ENCODING '%s' LOCALE 'C'", name, plan.Encoding))
 	h.onServer(fmt.Sprintf("CREATE ROLE %s LOGIN REPLICATION PASSWORD 'model'", h.role))
@@ -112,7 +112,7 @@ func (m *model) run(t *testing.T, rt *rapid.T, plan modelPlan) {
 	}()
 	h.applySettings()
 	require.NoError(rt, migrations.Up(context.Background(), m.server.URL(name)))
-	h.pool = poolOf(t, m.server.URL(name))
+	h.pool = modelPool(t, m.server.URL(name))
 	h.prepare()
 	config, err := pgxpool.ParseConfig(m.server.URL(name))
 	require.NoError(rt, err)

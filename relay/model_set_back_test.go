@@ -103,7 +103,7 @@ func (h *history) makeOther() {
 	name := h.database + "_other"
 	h.onServer("CREATE DATABASE " + name)
 	require.NoError(h.rt, migrations.Up(context.Background(), h.model.server.URL(name)))
-	h.other = &stage{t: h.t, pool: poolOf(h.t, h.model.server.URL(name)), brokers: h.brokers, topic: h.topic + ".other"}
+	h.other = &stage{t: h.t, pool: modelPool(h.t, h.model.server.URL(name)), brokers: h.brokers, topic: h.topic + ".other"}
 	h.provision(kafka.Topic{Name: h.other.topic, Partitions: 1})
 	h.grantTo(h.other)
 }

@@ -125,7 +125,7 @@ func waitRole(t testing.TB, r running, role relay.Role) {
 func (s *stage) exec(sql string, args ...any) {
 	s.t.Helper()
 	_, err := s.pool.Exec(context.Background(), sql, args...)
-	require.NoError(s.t, err)
+	require.NoError(s.t, err, sql)
 }
 
 func (s *stage) insert(topic, key, payload string) {
@@ -135,7 +135,7 @@ func (s *stage) insert(topic, key, payload string) {
 
 func (s *stage) count(sql string, args ...any) (n int) {
 	s.t.Helper()
-	require.NoError(s.t, s.pool.QueryRow(context.Background(), sql, args...).Scan(&n))
+	require.NoError(s.t, s.pool.QueryRow(context.Background(), sql, args...).Scan(&n), sql)
 	return n
 }
 
