@@ -157,19 +157,28 @@ func TestASagaOnWhichAnotherPartDependsIsKept(t *testing.T) {
 	}
 }
 
-// TestASagaWithALongKeyIsKeptForItsAnswers, which are stored by a hash of its id.
-func TestASagaWithALongKeyIsKeptForItsAnswers(t *testing.T) {
+// TestASagaWithALongKeyIsKeptForWhatIsStoredByAHashOfItsID: the answers of its steps, and its wake-ups.
+func TestASagaWithALongKeyIsKeptForWhatIsStoredByAHashOfItsID(t *testing.T) {
 	t.Parallel()
-	a := newArchive(t)
-	key := strings.Repeat("ä", 200)
-	a.saga(key, "completed", "91 days")
-	a.exec(`INSERT INTO troupe.answers (consumer_group, message_type, idempotency_key, outcome, type, content_type, command_key)
-		VALUES ('shop.payment', 'forward payment', $1, 'success', 'T', 'j', 'k')`, pgtext.Indexable("order/"+key))
-	a.remove()
-	require.Len(t, a.list(ids), 1)
-	a.exec("DELETE FROM troupe.answers")
-	a.remove()
-	require.Empty(t, a.list(ids))
+	for table, insert := range map[string]string{
+		"answers": `INSERT INTO troupe.answers (consumer_group, message_type, idempotency_key, outcome, type, content_type, command_key)
+			VALUES ('shop.payment', 'forward payment', $1, 'success', 'T', 'j', 'k')`,
+		"deadlines": `INSERT INTO troupe.deadlines (consumer_group, scope, name, id, due_at, key, type, headers, fired_at)
+			VALUES ('shop.order', $1, 'saga', gen_random_uuid(), now(), 'k', 'T', '{}', now())`,
+	} {
+		t.Run(table, func(t *testing.T) {
+			t.Parallel()
+			a := newArchive(t)
+			key := strings.Repeat("ä", 200)
+			a.saga(key, "completed", "91 days")
+			a.exec(insert, pgtext.Indexable("order/"+key))
+			a.remove()
+			require.Len(t, a.list(ids), 1)
+			a.exec("DELETE FROM troupe." + table)
+			a.remove()
+			require.Empty(t, a.list(ids))
+		})
+	}
 }
 
 // TestASagaWithALongKeyIsKeptInAnyEncoding: the limit of a stored text counts bytes of UTF-8, whatever the database's encoding is.

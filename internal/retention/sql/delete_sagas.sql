@@ -22,7 +22,7 @@ WITH due AS (
       WHERE e.saga = d.saga AND e.variable = '' AND e.value = d.indexed_key AND (e.expires_at IS NULL OR e.expires_at > clock_timestamp())
       OFFSET 0)
     -- Its wake-up is on its way, or an event that is tried again for it.
-    AND NOT EXISTS (SELECT FROM troupe.deadlines AS w WHERE w.consumer_group = d.consumer_group AND w.scope = d.id OFFSET 0)
+    AND NOT EXISTS (SELECT FROM troupe.deadlines AS w WHERE w.consumer_group = d.consumer_group AND w.scope = d.indexed_id OFFSET 0)
     AND NOT EXISTS (
       SELECT FROM troupe.deadlines AS w WHERE w.name = 'retry-event' AND w.key = d.id AND w.consumer_group = d.consumer_group OFFSET 0)
     -- An operator may still redrive a message about it: an answer that it refused, or a command of which the answer is missing.
