@@ -52,6 +52,7 @@ func New(cfg Config) (*Desk, error) {
 	ds.Find = func(ctx context.Context, hash string) (*saga.Definition, error) {
 		return decisions.ReadDefinition(ctx, cfg.Pool, hash)
 	}
+	ds.MaxBytes = 2 * formBytes // so that forms does not make it forget the definitions of the last sagas each time
 	return &Desk{cfg, ds}, nil
 }
 

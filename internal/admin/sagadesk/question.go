@@ -148,10 +148,16 @@ func (d *Desk) CountQuestions(ctx context.Context, limit int) (int, error) {
 	return len(rows), err
 }
 
+// formBytes limits the memory of the definitions that forms reads.
+const formBytes = 64 << 20
+
 // forms returns the hashes of the stored definitions of a type that have a form, and the names of their steps with a form. It
-// leaves out definitions that this program cannot read.
+// leaves out definitions that this program cannot read. Services store definitions of any number, so it reads the smallest ones that
+// formBytes suffices for: more than 1,000 of 3 kB, or 200 of 30 kB.
 func (d *Desk) forms(ctx context.Context, name string) (hashes, steps []string, err error) {
-	rows, err := d.cfg.Pool.Query(ctx, formsSQL, pg.Args{"saga": name})
+	rows, err := d.cfg.Pool.Query(ctx, formsSQL, pg.Args{
+		"saga": name, "each": decisions.DefinitionBytes(0), "byte": decisions.DefinitionBytes(1) - decisions.DefinitionBytes(0), "bytes": formBytes,
+	})
 	if err != nil {
 		return nil, nil, err
 	}
