@@ -268,3 +268,49 @@ func TestAReplayEncodesAsTheRelayDoes(t *testing.T) {
 	require.Equal(t, header(records[0], "content-type"), header(records[1], "content-type"))
 	require.Equal(t, records[0].Value, records[1].Value)
 }
+
+// A service writes the types of its messages, and a type may be the subject at the registry. No type makes a request that the registry
+// cannot answer, as one for another path or one that is too long for a server: the relay would take it for a registry that is unavailable.
+func TestATypeThatCannotBeASubjectStopsNoOtherRow(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	registry, encoder, _ := s.avro(schemas.RecordName)
+	fine := s.flow + ".Thing"
+	_, err := registry.Register(t.Context(), fine, offerAvro)
+	require.NoError(t, err)
+	cfg := s.config()
+	cfg.Avro, cfg.UnknownTopic = encoder, time.Second
+	for n, subject := range []string{
+		".", "..", "/", "../..", "a/../../b", "?", "#", "%", "%2e%2e", "%2F", ":", ":.x:y", " ", "\n", "\x01", "é", strings.Repeat("t", 2_000_000),
+	} {
+		s.exec(`INSERT INTO troupe.outbox (topic, key, type, payload) VALUES ($1, $2, $3, '{"n": 1}')`, s.topic, strconv.Itoa(n), subject)
+	}
+	s.exec(`INSERT INTO troupe.outbox (topic, key, type, payload) VALUES ($1, 'fine', $2, '{"n": 2}')`, s.topic, fine)
+	s.start(cfg)
+	require.Equal(t, "fine", string(testkit.Consume(t, s.brokers, s.topic).WaitN(1)[0].Key))
+	require.Zero(t, s.count("SELECT count(*) FROM troupe.outbox_failures WHERE octet_length(last_error) > 10000"))
+}
+
+// A service that writes a new type each time, which the registry refuses, holds up other rows once and not for ever.
+func TestNewTypesThatTheRegistryRefusesHoldOthersUpOnce(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	registry, encoder, refused := s.avroWith(schemas.RecordName, http.StatusForbidden, ".Denied")
+	fine := s.flow + ".Thing"
+	_, err := registry.Register(t.Context(), fine, offerAvro)
+	require.NoError(t, err)
+	refused.Store(true)
+	cfg := s.config()
+	cfg.Avro, cfg.UnknownTopic = encoder, time.Second
+	r := s.start(cfg)
+	insert := func(key, subject string) {
+		s.exec(`INSERT INTO troupe.outbox (topic, key, type, payload) VALUES ($1, $2, $3, '{"n": 1}')`, s.topic, key, subject)
+	}
+	insert("fine", fine)
+	n := 0
+	testkit.Wait(t, "the row among new types", func() (bool, error) {
+		n++
+		insert("denied"+strconv.Itoa(n), s.flow+".Denied"+strconv.Itoa(n))
+		return r.Status().Published == 1, nil
+	})
+}

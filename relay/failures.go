@@ -107,11 +107,11 @@ func (r *Relay) untilNext(attempts int) time.Duration {
 	return min(r.cfg.Retry.Wait(attempts), r.cfg.UnknownTopic/10)
 }
 
-// A refusal records since when a partition or a schema has been refused without a break, and when it was refused last.
+// A refusal records since when a partition, or any schema, has been refused without a break, and when it was refused last.
 type refusal struct{ since, last time.Time }
 
 // postpone decides about a row whose topic the broker refuses, or whose schema the registry refuses, although neither the row nor the relay
-// is at fault. refused names the partition or the schema: it is a result of partitionOf or schemaOf. Once that has been refused for
+// is at fault. refused is the result of partitionOf for the partition, or anySchema. Once that has been refused for
 // UnknownTopic, postpone returns a failure and true, so that the row waits for its next try. Otherwise such rows would fill the claims, and
 // rows of other topics would wait. No such row is parked: when the topic or the schema is accepted again, all of its rows are published.
 func (p *publisher) postpone(i *item, refused string, err error) (t failure, rowFailed bool) {
@@ -140,7 +140,12 @@ func (r *Relay) later(i *item, err error) failure {
 // records.
 func partitionOf(i *item) string { return fmt.Sprintf("%s/%d", i.record.Topic, i.record.Partition) }
 
-// schemaOf returns the key of the row's schema in publisher.failing. It has two slashes or more, and the key of a partition (partitionOf) has one.
+// anySchema is the key of all refused schemas in publisher.failing. The key of a partition (partitionOf) has a slash. With a key for each
+// schema, a service that writes a new type each time, to which the relay has no right at the registry, would hold all rows for ever: each
+// schema would be refused for less than UnknownTopic.
+const anySchema = "schemas"
+
+// schemaOf returns the name of the row's schema within a round of publisher.prepare.
 func schemaOf(i *item) string { return "schema/" + i.row.Topic + "/" + i.row.Type }
 
 // recordAndReport records failures, and returns when they are stored. From then on a claim leaves out these rows, and the rows behind them.

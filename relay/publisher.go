@@ -45,8 +45,8 @@ type publisher struct {
 
 	renderer *renderer
 
-	// failing has an entry for each partition that a broker refuses, and for each schema that the registry refuses, by the result of
-	// partitionOf or schemaOf.
+	// failing has an entry for each partition that a broker refuses, by the result of partitionOf, and one for all schemas that the registry
+	// refuses: anySchema.
 	failing map[string]refusal
 }
 
@@ -143,9 +143,6 @@ func (p *publisher) prepare(ctx context.Context, items []*item) (queue []*item, 
 			if err == nil {
 				err = p.complete(ctx, i)
 			}
-			if err == nil && len(p.failing) > 0 {
-				delete(p.failing, schemaOf(i))
-			}
 		}
 		if err == nil {
 			i.size = sizeOf(i.record)
@@ -164,7 +161,7 @@ func (p *publisher) prepare(ctx context.Context, items []*item) (queue []*item, 
 		}
 		t, rowFailed := p.relay.judge(i, err)
 		if !rowFailed && errors.Is(err, schemas.ErrRefused) {
-			if t, rowFailed = p.postpone(i, schemaOf(i), err); !rowFailed {
+			if t, rowFailed = p.postpone(i, anySchema, err); !rowFailed {
 				refused[schemaOf(i)], waits = err, err
 				continue // so that UnknownTopic begins in this round for every refused schema
 			}

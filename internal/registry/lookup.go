@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net/url"
+	"strings"
 	"sync"
 	"time"
 
@@ -68,8 +70,28 @@ func (r *Client) ByID(ctx context.Context, id uint32) (Stored, error) {
 	})
 }
 
+// maxSubjectPath is the longest subject in a path, in bytes. Servers limit the length of a request's first line, many to 8 KiB, and some
+// close the connection on a longer one.
+const maxSubjectPath = 2 << 10
+
+// checkSubject returns an error that wraps ErrNoSchema if no request can name the subject. A type of a message may be a subject, and
+// services write any type. The response to a request for another path would say nothing about the subject, and count as an outage.
+func checkSubject(subject string) error {
+	switch {
+	case subject == "", subject == ".", subject == "..":
+		return fmt.Errorf("subject %q: %w: no path of a request can end in this name", subject, ErrNoSchema)
+	case len(url.PathEscape(subject)) > maxSubjectPath:
+		return fmt.Errorf("subject %s…: %w: it has %d bytes, and more than %d in the path of a request",
+			strings.ToValidUTF8(subject[:100], ""), ErrNoSchema, len(subject), maxSubjectPath)
+	}
+	return nil
+}
+
 // Latest returns the id of the newest version of subject, at most a minute old. Errors are the same as ByID's.
 func (r *Client) Latest(ctx context.Context, subject string) (uint32, error) {
+	if err := checkSubject(subject); err != nil {
+		return 0, err
+	}
 	known := func() (latest, bool) {
 		l, ok := r.latest.Get(subject)
 		return l, ok && r.failures.now().Before(l.until)
@@ -92,8 +114,19 @@ func (r *Client) Latest(ctx context.Context, subject string) (uint32, error) {
 		r.latest.Put(subject, l, len(subject))
 		return l, nil
 	})
+	if answer := (*sr.ResponseError)(nil); errors.As(err, &answer) && !errors.Is(err, ErrNoSchema) && isOdd(subject) {
+		return 0, fmt.Errorf("%w: %w", ErrRefused, err)
+	}
 	return l.id, err
 }
+
+// isOdd reports whether a server may read the escaped subject as another path, or refuse it: many decode or refuse %2F, for example. Then an
+// error response, of any status, does not mean that the registry is unavailable for other subjects.
+func isOdd(subject string) bool {
+	return strings.ContainsFunc(url.PathEscape(subject), func(c rune) bool { return !strings.ContainsRune(plainSubject, c) })
+}
+
+const plainSubject = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_:"
 
 // ask returns the known value, or a recent failure, or else fetches the value; one caller at a time fetches.
 func ask[V any](ctx context.Context, r *Client, what string, known func() (V, bool), fetch func() (V, error)) (v V, err error) {
