@@ -58,7 +58,12 @@ type Postgres struct {
 	reportConflict      func(error) error // called with each error of a statement that Save has queued
 	expired             func(Stashed)     // called with each expired event that Stash or FindStashed deletes, of which it has only the hop and type
 	withFirstLoad       *pgx.Batch        // sent with the first Load, which sets it to nil; nil: nothing is sent
+	loaded              int               // bytes of the states that Load has read
 }
+
+// maxLoaded limits the states of several sagas that one transaction reads, in bytes. They take several times as much in memory, and a
+// producer of events that start sagas chooses how many have one value, by which an event finds all of them.
+const maxLoaded = 128 << 20
 
 var _ Store = (*Postgres)(nil)
 
@@ -87,7 +92,7 @@ func (p *Postgres) Load(ctx context.Context, ids []string) (found []Record, err 
 		batch, p.withFirstLoad = p.withFirstLoad, nil
 	}
 	batch.Queue(loadSagas, pg.Args{"ids": ids, "hop": p.hop, "group": p.group}).Query(func(rows pgx.Rows) error {
-		found, err = pgx.CollectRows(rows, record)
+		found, err = pgx.CollectRows(rows, p.record)
 		return err
 	})
 	batch.Queue(clock).QueryRow(func(row pgx.Row) error { return row.Scan(&p.now) })
@@ -95,7 +100,12 @@ func (p *Postgres) Load(ctx context.Context, ids []string) (found []Record, err 
 	return found, err
 }
 
-func record(row pgx.CollectableRow) (r Record, err error) {
+// record reads a row. The first one of the transaction has any size, so that each saga can be decided on alone.
+func (p *Postgres) record(row pgx.CollectableRow) (r Record, err error) {
+	if size := len(row.RawValues()[2]); p.loaded > 0 && p.loaded+size > maxLoaded {
+		return r, unreadable{fmt.Errorf("the sagas of this transaction have more than %d MiB of variables and events", maxLoaded>>20)}
+	}
+	p.loaded += len(row.RawValues()[2])
 	var wake *time.Time
 	err = row.Scan(&r.ID, &r.Definition, &r.State, &wake, &r.Owner)
 	if wake != nil {
