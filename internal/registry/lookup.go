@@ -126,7 +126,7 @@ func isOdd(subject string) bool {
 	return strings.ContainsFunc(url.PathEscape(subject), func(c rune) bool { return !strings.ContainsRune(plainSubject, c) })
 }
 
-const plainSubject = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_:"
+const plainSubject = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_"
 
 // ask returns the known value, or a recent failure, or else fetches the value; one caller at a time fetches.
 func ask[V any](ctx context.Context, r *Client, what string, known func() (V, bool), fetch func() (V, error)) (v V, err error) {
