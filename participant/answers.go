@@ -111,13 +111,25 @@ func (p *Participant) findAnswers(b *pgx.Batch, ms []*message) (asked bool) {
 	return len(keys) > 0
 }
 
-func readAnswers(results pgx.BatchResults) (answers, error) {
+// maxAnswers limits the stored answers to the messages of one transaction, in bytes. A sender of commands can repeat the idempotency keys of many
+// commands with large answers in a few bytes.
+const maxAnswers = 64 << 20
+
+// errLargeAnswers means that messages run alone, since the answers to all of them would take too much memory.
+var errLargeAnswers = fmt.Errorf("the stored answers to these messages have more than %d MiB", maxAnswers>>20)
+
+// readAnswers returns the answers to messages, or errLargeAnswers. There is no limit for the answers to one message.
+func readAnswers(results pgx.BatchResults, messages int) (answers, error) {
 	rows, _ := results.Query()
+	size := 0
 	var all answers
 	var k answerKey
 	var s storedAnswer
 	fields := []any{&k.typ, &k.key, &s.outcome, &s.typ, &s.contentType, &s.payload, &s.commandKey, &s.version, &s.request}
 	_, err := pgx.ForEachRow(rows, fields, func() error {
+		if size += len(s.payload); size > maxAnswers && messages > 1 {
+			return errLargeAnswers
+		}
 		if all == nil {
 			all = make(answers)
 		}

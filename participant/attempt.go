@@ -218,7 +218,7 @@ func (w *runner) beginUnit(ms []*message, f *failure) (*unit, error) {
 			err = underWay(err)
 		}
 		if asked && err == nil {
-			u.answers, err = readAnswers(results)
+			u.answers, err = readAnswers(results, len(ms))
 		}
 		if sagas && err == nil {
 			u.deleted, err = readForgotten(results)
@@ -227,6 +227,9 @@ func (w *runner) beginUnit(ms []*message, f *failure) (*unit, error) {
 	})
 	if errors.Is(err, errFenced) || errors.Is(err, errUnderWay) {
 		return nil, err
+	}
+	if errors.Is(err, errLargeAnswers) {
+		return nil, conflict{error: err}
 	}
 	if err != nil {
 		return nil, w.p.ownError(err)

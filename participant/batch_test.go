@@ -3,6 +3,7 @@ package participant_test
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -148,6 +149,31 @@ func TestTheSameCommandUnderAnotherIDIsAnsweredAlike(t *testing.T) {
 			require.Equal(t, one.IdempotencyKey, two.IdempotencyKey)
 		}
 	}
+}
+
+// TestRepeatedCommandsWithLargeAnswersAreAnsweredAlone checks that commands whose stored answers are too large for one transaction are answered.
+func TestRepeatedCommandsWithLargeAnswersAreAnsweredAlone(t *testing.T) {
+	t.Parallel()
+	const commands = 80
+	s := newStage(t)
+	p := s.new(onePartition, func(c *participant.Config) { c.Batch = 100 })
+	participant.Handle(p, count)
+	s.provision(1)
+	var all []envelope.Message
+	for n := range commands {
+		all = append(all, s.command(strconv.Itoa(n), Count{N: 1}))
+	}
+	s.send(all...)
+	s.start(p)
+	s.waitEvents(commands)
+	_, err := s.pool.Exec(t.Context(), "UPDATE troupe.answers SET payload = decode(repeat('78', 900000), 'hex')")
+	require.NoError(t, err)
+	for n := range all {
+		all[n].ID = envelope.NewID()
+	}
+	s.send(all...)
+	s.waitCount(commands, "SELECT count(*) FROM troupe.outbox WHERE octet_length(payload) = 900000")
+	require.Equal(t, commands, s.count("SELECT count(*) FROM done"), "no handler ran twice")
 }
 
 // TestAnAnswerComesBeforeWhatItsKeyDoesNext checks, also in one transaction, that a consumer of the events gets them in the

@@ -259,3 +259,11 @@ func FetchedOffset(ctx context.Context, client *kgo.Client, topic string) error 
 	resp.Groups = append(resp.Groups, group)
 	return c.readMetadata(ctx, client, resp)
 }
+
+var ErrLargeAnswers = errLargeAnswers
+
+// ReadAnswers returns the number of stored answers that are read for so many messages.
+func ReadAnswers(results pgx.BatchResults, messages int) (int, error) {
+	all, err := readAnswers(results, messages)
+	return len(all), err
+}
