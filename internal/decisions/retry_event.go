@@ -129,9 +129,12 @@ func (w *Work) foreign(ctx context.Context) (is bool, err error) {
 // for an early answer. taken has the handled messages, as for End.
 func (w *Work) scheduleRetries(ctx context.Context, ds extension.Deadlines, taken []participant.Taken) error {
 	for _, t := range w.pass.retries {
-		of := t.id
+		of, key := t.id, t.id
 		if t.start.Kind != "" {
 			of, t.event = t.d.Spec().Saga, t.start
+		}
+		if _, saga, _ := strings.Cut(t.id, "/"); t.start.Kind != "" || saga == "" {
+			key = "" // of no saga: the key of the handled message, by which an erasure finds it
 		}
 		event, err := json.Marshal(t.event)
 		if err != nil {
@@ -155,7 +158,7 @@ func (w *Work) scheduleRetries(ctx context.Context, ds extension.Deadlines, take
 			}
 		}
 		body := RetryEvent{Saga: of, Variable: t.by.Variable, Value: t.by.Value, Shared: t.shared, Event: event, Tries: t.tries}
-		err = ds.Schedule(ctx, extension.Deadline{Name: name, Scope: body.Scope(), Key: of, Body: body, After: after})
+		err = ds.Schedule(ctx, extension.Deadline{Name: name, Scope: body.Scope(), Key: key, Body: body, After: after})
 		if errors.Is(err, outbox.ErrTooLarge) {
 			err = fmt.Errorf("saga %s cannot take %s of %s now (%s), and the event is too large to be tried again for this saga alone: "+
 				"redrive the message when the saga can take it: %w", of, t.event.Type, t.event.Hop, t.why, err)

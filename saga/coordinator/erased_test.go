@@ -131,3 +131,35 @@ func TestAnErasedSagaWithItemsCanBeRead(t *testing.T) {
 	}
 	require.Equal(t, 2, f.count("SELECT count(*) FROM troupe.sagas WHERE state::text NOT LIKE '%Ann%'"))
 }
+
+// TestAnEventThatNoSagaTookIsInTheWayOfAnErasure: its dead letter has the data of the event. It is of no saga, so it has the key of the event.
+func TestAnEventThatNoSagaTookIsInTheWayOfAnErasure(t *testing.T) {
+	t.Parallel()
+	start := parsed(t, `{"saga":"visit","version":1,"key":"id","data":{"id":"string"},
+ "start":[{"hop":"desk","event":"Signed","when":"event.cents > 100","set":{"id":"event.form"}}],
+ "steps":[{"name":"met","success":[{"event":"Met","hop":"desk"}],"timeout":"24h"}]}`)
+	for name, of := range map[string]struct {
+		other           *saga.Definition
+		events, letters int // no saga takes the last event
+	}{
+		"a start that fails":   {start, 1, 1},
+		"no room in the stash": {approval(t, "consent", "Signed", true), 12, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := &flow{t: t, name: testkit.Flow(t), local: true, pool: testkit.Database(t)}
+			f.c = f.coordinator(approval(t, "approval", "Signed", true), of.other)
+			const publish = `
+INSERT INTO troupe.outbox (topic, key, type, payload, headers)
+SELECT $1, 'p', 'Signed', jsonb_build_object('form', 'f-1', 'note', repeat('x', 700000))::text::bytea, '{"ce_outcome": "success"}'
+FROM generate_series(1, $2)`
+			f.waitCount("the desk's topic to be local", 1, "SELECT count(*) FROM troupe.local_topics WHERE topic = $1", f.name+".desk.events")
+			_, err := f.pool.Exec(t.Context(), publish, f.name+".desk.events", of.events)
+			require.NoError(t, err)
+			f.waitCount("the dead letters", of.letters, "SELECT count(*) FROM troupe.dead_letters WHERE message_type = 'troupe.RetryEvent'")
+			plan, err := erasure.Desk{Pool: f.pool}.Plan(t.Context(), "p")
+			require.NoError(t, err)
+			require.Contains(t, plan.InTheWay, erasure.Obstacle{Table: "dead_letters", Rows: int64(of.letters), Remedy: "open dead letters: troupe dlq redrive or troupe dlq discard"})
+		})
+	}
+}

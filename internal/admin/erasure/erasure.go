@@ -178,7 +178,9 @@ func (d Desk) inSnapshot(ctx context.Context, mode pgx.TxAccessMode, do func(pgx
 
 // plan counts the rows of a key. args are the arguments of the tables' conditions.
 func plan(ctx context.Context, tx pgx.Tx, key string) (r Report, args pgx.NamedArgs, err error) {
-	rows, err := tx.Query(ctx, "SELECT id FROM troupe.sagas WHERE key = @key", pgx.NamedArgs{"key": key})
+	// Also the ids of sagas that are not there, since they were removed, or lost with a database that was set back: messages about them may be.
+	const find = "SELECT id FROM troupe.sagas WHERE key = @key UNION SELECT saga || '/' || @key FROM troupe.saga_definitions"
+	rows, err := tx.Query(ctx, find, pgx.NamedArgs{"key": key})
 	if err != nil {
 		return r, nil, err
 	}

@@ -177,6 +177,20 @@ func TestAKeyThatIsStoredAsAHash(t *testing.T) {
 	require.Equal(t, "deadlines", r.InTheWay[0].Table)
 }
 
+// TestAMessageAboutASagaThatIsNotThere is erased, too: the saga was removed, or lost with a database that was set back.
+func TestAMessageAboutASagaThatIsNotThere(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.exec("INSERT INTO troupe.saga_definitions (hash, saga, version, definition) VALUES ('d', 'order', 1, '{}')")
+	s.exec(`INSERT INTO troupe.local_work (position, consumer_group, id, topic, key, type, headers, created_at, hold_key, status, ended_at)
+		VALUES (7, 'g', gen_random_uuid(), 't', 'order/o-1', 'T', '{}', now(), '', 'done', now() - interval '2 hours')`)
+	require.Equal(t, []erasure.Change{{"local_work", 1, "deleted"}}, s.erase("o-1").Changes)
+	s.exec("INSERT INTO troupe.deadlines (consumer_group, scope, name, id, due_at, key, type, headers) VALUES ('g', 's', 'retry-event', gen_random_uuid(), now(), 'order/o-1', 'T', '{}')")
+	r, err := s.desk.Erase(t.Context(), "o-1", ann)
+	require.ErrorIs(t, err, erasure.ErrInTheWay)
+	require.Equal(t, "deadlines", r.InTheWay[0].Table)
+}
+
 // TestPublishedRowsAreErased although a restore gave them the transaction ids of another server, and a relay had another slot before.
 func TestPublishedRowsAreErased(t *testing.T) {
 	t.Parallel()
