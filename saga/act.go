@@ -182,6 +182,9 @@ func (x *decision) actSet(e Event) {
 	x.moment(moments.VariablesSet, "", strings.Join(sortedKeys(e.Fields), ", "))
 }
 
+// stated is the value of StepState.Succeeded if an operator has stated that the step took effect.
+const stated = -1
+
 // actSkip treats a failed step as done, or its failed compensation as completed.
 func (x *decision) actSkip(i int, e Event) {
 	ss := &x.s.Steps[i]
@@ -193,6 +196,7 @@ func (x *decision) actSkip(i int, e Event) {
 		x.refuse("the saga goes back: step %s is %s", ss.Name, phaseText(ss.Phase))
 	case ss.Phase == GivenUp || ss.Phase == Doubt || ss.Phase == Refused:
 		if x.result(i, e) {
+			ss.Succeeded = stated
 			x.moment(moments.StepResolved, ss.Name, "skipped")
 			x.done(i, "")
 		}
@@ -214,6 +218,9 @@ func (x *decision) actResolve(i int, e Event) {
 		x.compensationDone(i, "")
 	case ss.Phase == CompensateFailed: // now it is known that the step took effect and is not compensated
 		x.moment(moments.StepResolved, ss.Name, said)
+		if ss.Doubt {
+			ss.Succeeded = stated
+		}
 		ss.Doubt, ss.BackSent, ss.BackFirst = false, x.now, ss.BackEpoch+1
 		if x.compensateAgain(i) {
 			x.resumeUnlessStuck()
@@ -222,6 +229,7 @@ func (x *decision) actResolve(i int, e Event) {
 		x.refuse("step %s is %s: only a step in doubt can be resolved", ss.Name, phaseText(ss.Phase))
 	case e.Happened:
 		if x.result(i, e) {
+			ss.Succeeded = stated
 			x.moment(moments.StepResolved, ss.Name, said)
 			x.done(i, "")
 		}

@@ -15,16 +15,21 @@ import (
 // A failure of another command of the step contradicts nothing: a hop that does not recognise a command which was sent again may refuse
 // it, because the step is done already. Nor does a failure of a step that an operator has skipped or resolved: the operator found out
 // the result.
+//
+// A command that is answered with NothingType came after its compensation. If it had succeeded before, its effect was lost with the database, and
+// the compensation had nothing to undo: it may overtake a command that waits on a retry topic.
 func (x *decision) contradicts(i int, e Event) bool {
 	ss := x.s.Steps[i]
-	if e.Outcome != "failure" || e.Type == NothingType || ss.Answer == "" || x.d.steps[i].send == nil {
+	if e.Outcome != "failure" || ss.Answer == "" || x.d.steps[i].send == nil {
 		return false
 	}
 	if e.Operation == compensateOp {
 		return ss.Phase == Undone && e.Epoch == ss.BackSucceeded
 	}
 	switch ss.Phase {
-	case Done, CompensateIntent, CompensateFailed, Undone:
+	case Done:
+		return !ss.Doubt && e.Epoch == ss.Succeeded && e.Type != NothingType
+	case CompensateIntent, CompensateFailed, Undone:
 		return !ss.Doubt && e.Epoch == ss.Succeeded
 	}
 	return false

@@ -192,3 +192,24 @@ func TestARefusalOfAnotherCommandThanTheOneThatSucceededIsNoContradiction(t *tes
 	s, _ = history(t, travelling(t), append(back, notReturned)...)
 	require.Equal(t, saga.Parked, s.Status, "the compensation that succeeded is refused, as after a set back")
 }
+
+// In TestACommandThatSucceededAndDidNothingSinceIsADeadLetter the hop's database was set back, and the command, which came again, waited on a retry
+// topic. So the compensation came before it, and has undone an effect that the hop did not have any more.
+func TestACommandThatSucceededAndDidNothingSinceIsADeadLetter(t *testing.T) {
+	nothing := answer("hotel", "forward", "failure", saga.NothingType, nil)
+	for _, all := range [][]saga.Event{
+		{begun, bookedTrip, rented, refused, returned},
+		{begun, bookedTrip, rented, refused, returned, cancelled},
+	} {
+		_, fx := history(t, travelling(t), append(all, nothing)...)
+		require.Contains(t, fx.Refused, "hotel", fx.Ignored)
+	}
+
+	exhausted := answer("hotel", "forward", "exhausted", "troupe.Exhausted", nil)
+	for _, kind := range []saga.Kind{saga.ActSkip, saga.ActResolve} {
+		yes := action(kind, "hotel")
+		yes.Happened = true
+		_, fx := history(t, travelling(t), begun, exhausted, yes, rented, refused, returned, cancelled, nothing)
+		require.NotEmpty(t, fx.Ignored, "a person has stated that it happened, and the dead letter is redriven: %s", fx.Refused)
+	}
+}

@@ -82,7 +82,8 @@ type StepState struct {
 	// sent again also names the idempotency key of that epoch, so that a service outside recognises the repeated call.
 	First     int `json:"first,omitempty"`
 	BackFirst int `json:"back_first,omitempty"`
-	// Succeeded is the epoch of the command that succeeded, by its answer. BackSucceeded is the same for the compensation.
+	// Succeeded is the epoch of the command that succeeded, by its answer; -1: an operator has stated that the step took effect. BackSucceeded is
+	// the epoch of the compensation that succeeded.
 	Succeeded     int `json:"succeeded,omitempty"`
 	BackSucceeded int `json:"back_succeeded,omitempty"`
 	// Sent is the time of the first command whose result is unknown or has been. BackSent is the same for the compensation. They are

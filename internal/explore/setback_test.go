@@ -595,6 +595,7 @@ var lossCases = map[string]losses{
 	"the saga's database, with lists":                 {saga: 1, each: true, quorum: true, runs: 2_000},
 	"the saga's database, with lists, it is moved":    {saga: 1, each: true, migrate: true, operator: true, busy: true, redrive: true, runs: 1_000},
 	"the database of a hop, with lists":               {hop: 1, each: true, operator: true, redrive: true, runs: 1_000},
+	"the database of a hop, which has retry topics":   {hop: 1, later: true, operator: true, redrive: true, cancel: true, each: true, quorum: true, runs: 2_000},
 	"the database of a hop, answers are deleted":      {hop: 1, operator: true, redrive: true, forget: 1, runs: 500},
 }
 
