@@ -32,8 +32,9 @@ func (k *HeldKey) local() bool { return k.Place.Partition == localPartition }
 
 var localWork = source{
 	columns: `
-SELECT h.position, h.id, h.topic, h.text_key, h.key_bytes, h.type, h.headers, h.raw_headers, h.payload, h.created_at,
-       h.consumer_group, h.attempts, coalesce(h.max_attempts, 0), h.next_try,
+SELECT h.position, h.id, h.topic, h.text_key, h.key_bytes, h.type, h.headers, h.raw_headers,
+       CASE WHEN h.payload IS NOT NULL THEN ''::bytea END, -- readPayload reads it: it has megabytes, and decides here only whether there is a content type
+       h.created_at, h.consumer_group, h.attempts, coalesce(h.max_attempts, 0), h.next_try,
        coalesce(h.error_class, ''), coalesce(h.last_error, ''), h.first_failed_at, h.last_failed_at, behind.n,
        coalesce(h.handler, ''), coalesce(h.hop, ''), coalesce(h.source, ''), coalesce(h.letter_headers, 0)`,
 	from: `
@@ -72,7 +73,7 @@ func scanLocal(row pgx.CollectableRow) (k HeldKey, err error) {
 		return k, err
 	}
 	k.Place, k.Key = Place{o.Topic, localPartition, o.Position}, o.OrderKey()
-	r.position, r.topicID, r.payload, r.messageTime = o.Position, outboxrow.LocalTopicID(o.Topic), o.Payload, o.CreatedAt
+	r.position, r.topicID, r.messageTime = o.Position, outboxrow.LocalTopicID(o.Topic), o.CreatedAt
 	m, err := o.Message(outboxrow.Defaults{Source: cmp.Or(r.source, hopName(k.Group))})
 	if err != nil { // it has no other attributes
 		m.ID, m.Type = o.ID.String(), o.Type
@@ -126,7 +127,7 @@ func (d *Desk) findLocal(ctx context.Context, id string) ([]Sighting, error) {
 		if err != nil || k.MessageID != id {
 			return s, false, err
 		}
-		place := k.Place // a pointer into k would keep the payload in memory
+		place := k.Place // a pointer into k would keep the headers in memory
 		s = Sighting{
 			Group: k.Group, Identity: k.row.message.identity(), Redrive: k.row.redrive, State: Held, At: k.row.messageTime,
 			Place: &place, NextTry: k.NextTry, Attempts: k.Attempts, Error: k.Error,

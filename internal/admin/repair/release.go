@@ -115,12 +115,13 @@ func release(ctx context.Context, tx pgx.Tx, p Place, cfg ReleaseConfig) (r Rele
 	return r, err
 }
 
-// readPayload reads the payload of a locked held message. Local work has it already.
+// readPayload reads the payload of a locked message.
 func (k *HeldKey) readPayload(ctx context.Context, tx pgx.Tx) error {
+	from := "troupe.held WHERE " + thisHeld
 	if k.local() {
-		return nil
+		from = "troupe.local_work WHERE " + thisLocal
 	}
-	return tx.QueryRow(ctx, "SELECT payload FROM troupe.held WHERE "+thisHeld, k.identity()).Scan(&k.row.payload)
+	return tx.QueryRow(ctx, "SELECT payload FROM "+from, k.identity()).Scan(&k.row.payload)
 }
 
 // end removes the message from the ones that wait, and notifies its participant. failed: it is a dead letter.
