@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/troupe-go/troupe/internal/expr"
+	"github.com/troupe-go/troupe/saga"
 )
 
 // These are the limits of the search.
@@ -228,7 +229,7 @@ func (c *cases) tabulate(m *model, cond *condition, values map[int][]any) {
 }
 
 // moment identifies the decision in which an opaque condition is evaluated, if another decision may give another result: it reads now, or
-// asks whether a step has set a variable. Steps that wait for the same steps begin in one decision.
+// asks whether a step has set a variable. Steps that wait for the same steps, in any order, begin in one decision; with First, in an earlier one.
 func (m *model) moment(cond *condition) string {
 	changes := cond.x.ReadsNow() || slices.ContainsFunc(cond.x.Reads(), func(r expr.Read) bool { return m.asksFor(r) >= 0 })
 	switch {
@@ -237,7 +238,8 @@ func (m *model) moment(cond *condition) string {
 	case cond.step < 0:
 		return cond.path
 	}
-	return fmt.Sprint(m.steps[cond.step].Needs, m.steps[cond.step].Join)
+	n := m.steps[cond.step]
+	return fmt.Sprint(slices.Sorted(slices.Values(n.needs)), n.Join == saga.First)
 }
 
 // races reports whether the condition of a step asks for a variable that another step may set before it or after it.

@@ -143,3 +143,25 @@ func TestAConditionMayHaveTwoResults(t *testing.T) {
 		})
 	}
 }
+
+// TestStepsThatNeedTheSameStepsHaveOneResult: they begin in one decision, whatever the order of the names, unless one begins after the first of them.
+func TestStepsThatNeedTheSameStepsHaveOneResult(t *testing.T) {
+	t.Parallel()
+	const morning = "now.getHours('Europe/Berlin') < 12"
+	for name, c := range map[string]struct {
+		also  saga.Step
+		rules []string
+	}{
+		"in the same order":   {tell("also", morning, saga.All, "a", "b"), nil},
+		"in another order":    {tell("also", morning, saga.All, "b", "a"), nil},
+		"with another join":   {tell("also", morning, saga.Merge, "a", "b"), nil},
+		"after the first one": {tell("also", morning, saga.First, "a", "b"), []string{"first-goes-on", "join-incomplete"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			require.Equal(t, c.rules, rulesOf(t, saga.Spec{Data: map[string]saga.Type{}, Steps: []saga.Step{
+				tell("a", "", saga.All), tell("b", "", saga.All), tell("first", morning, saga.All, "a", "b"), c.also, tell("last", "", saga.All, "first", "also"),
+			}}))
+		})
+	}
+}
