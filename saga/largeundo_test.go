@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/troupe-go/troupe/internal/moments"
 	"github.com/troupe-go/troupe/saga"
 )
 
@@ -72,6 +73,15 @@ func TestASagaWithTooManyCompensationsOfOptionalItemsGoesOnByTheNextAnswer(t *te
 	}
 	s, fx := saga.Decide(d, s, saga.Event{Kind: saga.ActRetry, Step: "pay"}, now)
 	sent := fx.Commands
+	tolerated := make(map[string]int)
+	count := func() {
+		for _, m := range fx.Moments {
+			if m.What == moments.StepTolerated {
+				tolerated[m.Step]++
+			}
+		}
+	}
+	count()
 	for n := 0; n < len(sent); n++ {
 		require.Empty(t, saga.Stuck(d, s), "after %d of %d answers", n, len(sent))
 		e := saga.Event{Kind: saga.Answered, Hop: "seats", Type: "Released", Outcome: "success", Step: sent[n].Step, Operation: sent[n].Operation, Epoch: sent[n].Epoch}
@@ -80,7 +90,12 @@ func TestASagaWithTooManyCompensationsOfOptionalItemsGoesOnByTheNextAnswer(t *te
 		}
 		s, fx = saga.Decide(d, s, e, now)
 		sent = append(sent, fx.Commands...)
+		count()
 	}
 	require.Equal(t, saga.Completed, s.Status, s.Reason)
 	require.Len(t, sent, 41)
+	require.Len(t, tolerated, 40)
+	for step, n := range tolerated {
+		require.Equal(t, 1, n, step)
+	}
 }

@@ -37,11 +37,14 @@ func (x *decision) tolerateFailed() bool {
 		if !st.Optional || ss.Tolerated || ss.Phase != Refused && ss.Phase != Doubt {
 			continue
 		}
+		sent := ss.Phase != Doubt || st.back == nil || x.undo(i)
+		if !sent && x.full {
+			return false
+		}
 		ss.Tolerated = true
 		x.disarmUntil(i)
 		x.moment(moments.StepTolerated, ss.Name, "the saga goes on without it")
-		if ss.Phase == Doubt && st.back != nil && !x.undo(i) {
-			ss.Tolerated = !x.full
+		if !sent {
 			return false
 		}
 	}
