@@ -39,7 +39,7 @@ Exit status: 0 it was found, 1 it was not, or the search failed, 2 wrong usage.`
 				return err
 			}
 			defer end()
-			found, err := desk.Find(cmd.Context(), args[0])
+			found, more, err := desk.Find(cmd.Context(), args[0])
 			if err != nil {
 				return failed(err)
 			}
@@ -47,10 +47,16 @@ Exit status: 0 it was found, 1 it was not, or the search failed, 2 wrong usage.`
 				identity := envelope.Message{Source: source, ID: args[0]}.Identity()
 				found = slices.DeleteFunc(found, func(s repair.Sighting) bool { return s.Identity != identity && s.Identity != args[0] })
 			}
+			if more {
+				_, _ = fmt.Fprintln(cmd.ErrOrStderr(), "The id is in more places than were searched: see troupe dlq list and troupe held list")
+			}
 			if f.output.forPrograms() {
 				if err := f.output.encode(cmd.OutOrStdout(), orEmpty(found)); err != nil || len(found) > 0 {
 					return err
 				}
+			}
+			if len(found) == 0 && more {
+				return failed(fmt.Errorf("%s is not in the places that were searched", oneLine(args[0], 200)))
 			}
 			if len(found) == 0 {
 				return failed(fmt.Errorf("%s is not known here: it has not come yet, waits on a retry topic, or was handled so long ago that the inbox has forgotten it",

@@ -65,7 +65,7 @@ func readMessages(ctx context.Context, a *ask) (any, error) {
 	inboxes := make([]inbox, len(a.sources))
 	var all sync.WaitGroup
 	for i, s := range a.sources {
-		all.Go(func() { inboxes[i].found, inboxes[i].err = s.repairs.Find(ctx, f.Subject) })
+		all.Go(func() { inboxes[i].found, inboxes[i].more, inboxes[i].err = s.repairs.Find(ctx, f.Subject) })
 		all.Go(func() {
 			inboxes[i].sagas, inboxes[i].sagasErr = s.sagasOf(ctx, f.Subject)
 		})
@@ -79,6 +79,9 @@ func readMessages(ctx context.Context, a *ask) (any, error) {
 	for i, s := range a.sources {
 		if err := inboxes[i].err; err != nil {
 			f.Timeline.Unseen = append(f.Timeline.Unseen, timeline.Unseen{What: "inbox of " + s.Name, Why: err.Error()})
+		}
+		if inboxes[i].more {
+			f.Timeline.Unseen = append(f.Timeline.Unseen, timeline.Unseen{What: "inbox of " + s.Name, Why: "the id is in more places than were searched"})
 		}
 		if err := inboxes[i].sagasErr; err != nil {
 			f.Timeline.Unseen = append(f.Timeline.Unseen, timeline.Unseen{What: "sagas of " + s.Name, Why: err.Error()})
@@ -112,6 +115,7 @@ func (s *source) sagasOf(ctx context.Context, subject string) ([]sagadesk.Row, e
 // inbox is the result of the search in one database's inbox and sagas.
 type inbox struct {
 	found    []repair.Sighting
+	more     bool
 	err      error
 	sagas    []sagadesk.Row
 	sagasErr error

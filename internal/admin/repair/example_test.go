@@ -105,7 +105,7 @@ func ExampleDesk_Release() {
 	_, err = desk.Release(ctx, keys[0].Place, repair.ReleaseConfig{By: ann})
 	fmt.Println(errors.Is(err, repair.ErrGone))
 
-	found, err := desk.Find(ctx, "charge-9")
+	found, _, err := desk.Find(ctx, "charge-9")
 	for _, s := range found {
 		fmt.Println(s.Group, s.State, s.Status, s.Error)
 	}

@@ -80,7 +80,7 @@ func TestHeldKeysAreListedByTheirHeads(t *testing.T) {
 	require.Empty(t, end)
 	require.ElementsMatch(t, []string{"a", "b"}, []string{first[0].Key.String(), second[0].Key.String()})
 
-	found, err := s.desk.Find(t.Context(), sent[1].ID)
+	found, _, err := s.desk.Find(t.Context(), sent[1].ID)
 	require.NoError(t, err)
 	require.Len(t, found, 1)
 	require.Equal(t, repair.Held, found[0].State)
@@ -142,7 +142,7 @@ func TestReleaseMakesTheHeadADeadLetterAndTheKeyGoesOn(t *testing.T) {
 	require.Equal(t, []any{sent[0].ID, "Charge", "flow-a", "transient", "ledger 7 is closed", 1, s.hop.String() + "/Charge", repair.Open},
 		[]any{l.MessageID, l.Type, l.CorrelationID, l.Class, l.Error, l.Attempts, l.Handler, l.Status})
 	require.Equal(t, []string{"dead-letter", "ann", "ticket 4711"}, []string{l.History[0].Action, l.History[0].Actor, l.History[0].Reason})
-	found, err := s.desk.Find(t.Context(), sent[0].ID)
+	found, _, err := s.desk.Find(t.Context(), sent[0].ID)
 	require.NoError(t, err)
 	require.Len(t, found, 1)
 	require.Equal(t, repair.Dead, found[0].State)
@@ -380,7 +380,7 @@ func (s *stage) held(key string) repair.HeldKey {
 // heldPlace returns the place of a held message, also of one behind another.
 func (s *stage) heldPlace(m envelope.Message) repair.Place {
 	s.t.Helper()
-	found, err := s.desk.Find(s.t.Context(), m.ID)
+	found, _, err := s.desk.Find(s.t.Context(), m.ID)
 	require.NoError(s.t, err)
 	require.Len(s.t, found, 1)
 	return *found[0].Place

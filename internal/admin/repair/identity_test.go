@@ -28,7 +28,7 @@ func TestReleaseAndFindTellTwoSourcesApart(t *testing.T) {
 	s.waitCount(1, "SELECT count(*) FROM charges")
 	stop()
 	states := func(id string) (all []string) {
-		found, err := s.desk.Find(t.Context(), id)
+		found, _, err := s.desk.Find(t.Context(), id)
 		require.NoError(t, err)
 		for _, f := range found {
 			all = append(all, string(f.State)+" "+f.Identity)
@@ -56,7 +56,7 @@ func TestFindReadsAnIndexForIDsWithSources(t *testing.T) {
 	s := newStage(t)
 	s.exec(`INSERT INTO troupe.inbox (consumer_group, message_id) SELECT 'g', n || '~0123456789abcdef' FROM generate_series(1, 20000) n`)
 	s.exec("ANALYZE troupe.inbox")
-	found, err := s.desk.Find(t.Context(), "17")
+	found, _, err := s.desk.Find(t.Context(), "17")
 	require.NoError(t, err)
 	require.Len(t, found, 1)
 	var plan string
@@ -84,7 +84,7 @@ func TestAMessageWithoutAnIDIsFoundByItsPlace(t *testing.T) {
 	expect := func(id string, state repair.State) {
 		t.Helper()
 		for _, id := range []string{id, id[:len(id)-17]} {
-			found, err := s.desk.Find(t.Context(), id)
+			found, _, err := s.desk.Find(t.Context(), id)
 			require.NoError(t, err)
 			require.Len(t, found, 1, id)
 			require.Equal(t, state, found[0].State)

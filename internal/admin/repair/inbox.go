@@ -47,23 +47,25 @@ type Sighting struct {
 // one, topic id/partition/offset, with or without the hash of its identity. No result means that the message has not arrived yet,
 // waits on a retry topic, or was handled so long ago that the inbox no longer contains it. An id that is no UUID may belong to
 // several messages of different sources: Sighting.Identity distinguishes them, and is envelope.Message.Identity of source and id. Of dead letters, held
-// messages, local work and handled messages Find returns at most maxSightings each, or fewer with long errors.
-func (d *Desk) Find(ctx context.Context, id string) ([]Sighting, error) {
+// messages, local work and handled messages Find returns at most maxSightings each, or fewer with long errors; more reports whether there are more. If
+// there are more dead letters, it returns no handled messages, since some of these may be dead letters.
+func (d *Desk) Find(ctx context.Context, id string) (all []Sighting, more bool, err error) {
 	if id == "" {
-		return nil, fmt.Errorf("find message: no id")
+		return nil, false, fmt.Errorf("find message: no id")
 	}
-	var all []Sighting
+	moreDead := false
 	dead := make(map[string]bool) // group, redrive and identity
-	for _, find := range [...]func(context.Context, string) ([]Sighting, error){
+	for i, find := range [...]func(context.Context, string) ([]Sighting, bool, error){
 		d.findDead, d.findHeld, d.findLocal, d.findRecent, d.findHandled,
 	} {
-		found, err := find(ctx, id)
+		found, cut, err := find(ctx, id)
 		if err != nil {
-			return nil, fmt.Errorf("find message: %w", err)
+			return nil, false, fmt.Errorf("find message: %w", err)
 		}
+		more, moreDead = more || cut, moreDead || cut && i == 0
 		for _, s := range found {
 			life := func(identity string) string { return fmt.Sprintf("%s %d %s", s.Group, s.Redrive, identity) }
-			if s.State == Handled && dead[life(s.Identity)] { // a dead letter has an inbox row, too
+			if s.State == Handled && (moreDead || dead[life(s.Identity)]) { // a dead letter has an inbox row, too
 				continue
 			}
 			if s.State == Dead { // an earlier version stored the id alone
@@ -81,7 +83,7 @@ func (d *Desk) Find(ctx context.Context, id string) ([]Sighting, error) {
 		}
 		return a.Redrive - b.Redrive
 	})
-	return all, nil
+	return all, more, nil
 }
 
 // unnamedPlace matches topic id, partition and offset of a message without ce_id, whose id has a hash of its record behind them.
@@ -94,19 +96,24 @@ var unnamedID = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/[
 const maxSightings = 1000
 
 // sightings collects the rows that scan reports to be the message, one row in memory at a time: at most maxSightings, or fewer if their texts have
-// admin.PageBytes already.
-func (d *Desk) sightings(ctx context.Context, sql string, args pgx.NamedArgs, scan func(pgx.CollectableRow) (s Sighting, found bool, err error)) (all []Sighting, err error) {
+// admin.PageBytes already. more reports whether others follow.
+func (d *Desk) sightings(
+	ctx context.Context, sql string, args pgx.NamedArgs, scan func(pgx.CollectableRow) (s Sighting, found bool, err error),
+) (all []Sighting, more bool, err error) {
 	rows, err := d.pool.Query(ctx, sql, args)
 	if err != nil {
-		return nil, explain(err)
+		return nil, false, explain(err)
 	}
 	defer rows.Close()
-	for size := 0; len(all) < maxSightings && size < admin.PageBytes && rows.Next(); {
+	for size := 0; !more && rows.Next(); {
 		s, found, err := scan(rows)
-		if err != nil {
-			return nil, explain(err)
-		}
-		if found {
+		switch {
+		case err != nil:
+			return nil, false, explain(err)
+		case !found:
+		case len(all) == maxSightings || size >= admin.PageBytes:
+			more = true
+		default:
 			all = append(all, s)
 			size += len(s.Group) + len(s.Identity) + len(s.Error)
 			if s.Place != nil {
@@ -115,10 +122,10 @@ func (d *Desk) sightings(ctx context.Context, sql string, args pgx.NamedArgs, sc
 		}
 	}
 	rows.Close()
-	return all, explain(rows.Err())
+	return all, more, explain(rows.Err())
 }
 
-func (d *Desk) findDead(ctx context.Context, id string) ([]Sighting, error) {
+func (d *Desk) findDead(ctx context.Context, id string) ([]Sighting, bool, error) {
 	where, args := "message_id = @id", pgx.NamedArgs{"id": inbox.ID(id)}
 	if unnamedPlace.MatchString(id) {
 		where += " OR left(message_id, -17) = @id AND left(right(message_id, 17), 1) = '~'" // as dead_letters_unnamed has it
@@ -147,7 +154,7 @@ func (d *Desk) findDead(ctx context.Context, id string) ([]Sighting, error) {
 
 // findHandled searches group by group with the primary key, since the index on the id alone contains only identities with a hash
 // of the source.
-func (d *Desk) findHandled(ctx context.Context, id string) ([]Sighting, error) {
+func (d *Desk) findHandled(ctx context.Context, id string) ([]Sighting, bool, error) {
 	return d.sightings(ctx, `
 		WITH RECURSIVE groups (name) AS (
 		  SELECT min(consumer_group) FROM troupe.inbox
@@ -178,10 +185,10 @@ func recentArgs(identity string) (args pgx.NamedArgs, ok bool) {
 	return pgx.NamedArgs{"slot": int16(day % inbox.Slots), "uuid": id}, ok
 }
 
-func (d *Desk) findRecent(ctx context.Context, id string) ([]Sighting, error) {
+func (d *Desk) findRecent(ctx context.Context, id string) ([]Sighting, bool, error) {
 	args, ok := recentArgs(id)
 	if !ok {
-		return nil, nil
+		return nil, false, nil
 	}
 	const sql = "SELECT consumer_group, redrive, handled_at FROM " + recent
 	return d.sightings(ctx, sql, args, func(row pgx.CollectableRow) (Sighting, bool, error) {
@@ -191,7 +198,7 @@ func (d *Desk) findRecent(ctx context.Context, id string) ([]Sighting, error) {
 }
 
 // findHeld searches for the id in the bytes of the headers, and then parses them.
-func (d *Desk) findHeld(ctx context.Context, id string) ([]Sighting, error) {
+func (d *Desk) findHeld(ctx context.Context, id string) ([]Sighting, bool, error) {
 	return d.sightings(ctx, `
 		SELECT consumer_group, topic, topic_id, partition, "offset", headers, attempts, next_try, coalesce(last_error, ''),
 		       coalesce(last_failed_at, created_at), message_id

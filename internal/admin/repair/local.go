@@ -114,7 +114,7 @@ func (d *Desk) localFrom(ctx context.Context, f HeldFilter, after string, limit 
 }
 
 // findLocal finds local work that has not ended: it waits for its next try, or behind another entry of its key.
-func (d *Desk) findLocal(ctx context.Context, id string) ([]Sighting, error) {
+func (d *Desk) findLocal(ctx context.Context, id string) ([]Sighting, bool, error) {
 	args := pgx.NamedArgs{"id": strings.ToValidUTF8(strings.ReplaceAll(id, "\x00", ""), ""), "bytes": []byte(id)}
 	return d.sightings(ctx, localWork.columns+localWork.from+localWork.behind+`
 		WHERE (h.id::text = @id OR position(@bytes::bytea IN h.raw_headers) > 0)

@@ -64,14 +64,14 @@ func TestLocalWorkThatWaitsIsListedWithTheHeldKeys(t *testing.T) {
 		require.Len(t, keys, 1)
 		require.Equal(t, want, keys[0].Key.String())
 	}
-	found, err := s.desk.Find(t.Context(), a.MessageID)
+	found, _, err := s.desk.Find(t.Context(), a.MessageID)
 	require.NoError(t, err)
 	require.Len(t, found, 1)
 	require.Equal(t, repair.Held, found[0].State)
 	require.Equal(t, a.Place, *found[0].Place)
 	var behind string
 	require.NoError(t, s.pool.QueryRow(t.Context(), "SELECT id::text FROM troupe.local_work WHERE key = 'a' AND attempts = 0 LIMIT 1").Scan(&behind))
-	found, err = s.desk.Find(t.Context(), behind)
+	found, _, err = s.desk.Find(t.Context(), behind)
 	require.NoError(t, err)
 	require.Len(t, found, 1)
 	require.Nil(t, found[0].NextTry, "it waits behind another")

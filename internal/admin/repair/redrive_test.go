@@ -56,7 +56,7 @@ func TestARedrivenMessageGetsItsOutcomeOnce(t *testing.T) {
 	}
 	require.Equal(t, []envelope.Outcome{envelope.Exhausted, envelope.Exhausted, envelope.Success}, outcomes)
 
-	found, err := s.desk.Find(t.Context(), sent.ID)
+	found, _, err := s.desk.Find(t.Context(), sent.ID)
 	require.NoError(t, err)
 	require.Len(t, found, 3)
 	for i, want := range []repair.State{repair.Dead, repair.Dead, repair.Handled} {

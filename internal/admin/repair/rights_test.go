@@ -37,7 +37,7 @@ func TestAViewerReadsAndAnOperatorRepairs(t *testing.T) {
 	require.NoError(t, err)
 	_, err = reader.Show(t.Context(), x)
 	require.NoError(t, err)
-	_, err = reader.Find(t.Context(), x.String())
+	_, _, err = reader.Find(t.Context(), x.String())
 	require.NoError(t, err)
 	_, _, err = reader.Held(t.Context(), repair.HeldFilter{}, repair.Page{})
 	require.NoError(t, err)
