@@ -267,3 +267,31 @@ func TestASlotThatTheOutboxHasByNowIsNoFormerSlotOfAMappedTable(t *testing.T) {
 	cfg.Slot, cfg.Publication = "another", "mapped"
 	s.waitTable(s.start(cfg))
 }
+
+// The relay of troupe.outbox is configured with a table's slot and refuses it. That makes the slot no slot of troupe.outbox: the table, which is
+// streamed from another slot by now, may have rows in it.
+func TestASlotThatTheOutboxOnlyAsksForIsStillAFormerSlot(t *testing.T) {
+	t.Parallel()
+	needsLog(t)
+	s, _ := newServer(t, nil)
+	s.exec(debeziumTable)
+	topic := s.eventTopic("order")
+	cfg := s.mapped("public.outbox", s.routed(nil))
+	cfg.Slot, cfg.Publication, cfg.Lease = slotName, "mapped", time.Second
+	r := s.start(cfg)
+	s.waitTable(r)
+	require.NoError(t, r.stop())
+	s.insertEvent("order", "k", "1") // only the log has it
+	other := s.wal()
+	other.Lease = time.Second
+	second := s.start(other)
+	waitUnready(t, second, "slot "+slotName, "public.outbox")
+
+	cfg.Slot = "another"
+	r = s.start(cfg)
+	waitUnready(t, r, "table public.outbox was streamed from slot "+slotName)
+	cfg.Slot = slotName
+	require.NoError(t, r.stop())
+	s.start(cfg)
+	require.Equal(t, []string{"1"}, values(s.gatherEvents(1, topic)))
+}
