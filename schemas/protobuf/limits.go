@@ -3,7 +3,9 @@ package protobuf
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -44,8 +46,8 @@ const maxAnyReads = 8
 
 var errAny = fmt.Errorf("more than %d levels of %s", maxAnyReads, anyName)
 
-// checkAny returns an error for a JSON text with a large part in many Any messages within each other. A text that is no JSON is left to the
-// decoder.
+// checkAny returns an error for a JSON text with a large part in many Any messages within each other, or with a mistake that the decoder may accept,
+// as in 1e, so that it would read the parts behind it. A text that ends too early is left to the decoder.
 func checkAny(text []byte) error {
 	if len(text) <= smallBody || !bytes.Contains(text, []byte(`@type`)) && !bytes.Contains(text, []byte(`\u`)) {
 		return nil
@@ -59,8 +61,11 @@ func checkAny(text []byte) error {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	for left := maxAnyReads * int64(len(text)); left >= 0; {
 		token, err := dec.Token()
-		if err != nil {
-			return nil //nolint:nilerr // the decoder reports it
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
 		}
 		at := &levels[len(levels)-1]
 		switch token {
