@@ -327,7 +327,7 @@ func (c *consumer) end() error {
 	go func() {
 		defer close(closed)
 		c.client.CloseAllowingRebalance()
-		c.client.AllowRebalance() // Close ends with a poll, for which kgo's goroutine that leaves the group would wait for ever
+		c.client.AllowRebalance() // Close ends with a poll. kgo's goroutine that leaves the group may begin later, and would wait for ever for the end of this poll
 	}()
 	select {
 	case <-closed:

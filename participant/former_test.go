@@ -141,7 +141,7 @@ func TestAMessageHeldOnARetryTopicKeepsItsIdentity(t *testing.T) {
 	desk, err := repair.New(repair.Config{Pool: s.pool})
 	require.NoError(t, err)
 	for _, id := range []string{"1", fmt.Sprintf("%s/0/1", uuid.UUID(ids[s.hop.Commands()]))} {
-		found, err := desk.Find(t.Context(), id)
+		found, _, err := desk.Find(t.Context(), id)
 		require.NoError(t, err)
 		require.Len(t, found, 1, id)
 		require.Equal(t, repair.Held, found[0].State)

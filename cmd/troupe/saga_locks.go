@@ -31,7 +31,7 @@ holds its lock until it ends: while it is parked, the sagas behind it wait for a
 				return failed(err)
 			}
 			if more {
-				_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "There are more: --limit %d, or --after the last name\n", maxLocks)
+				_, _ = fmt.Fprintln(cmd.ErrOrStderr(), "There are more: --after the last name, or a larger --limit")
 			}
 			return lockList.print(cmd, f.output, locks)
 		},

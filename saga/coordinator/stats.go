@@ -35,8 +35,8 @@ type Stats struct {
 	// leaves out events whose time has passed by the clock. While the coordinator does not run, such events do not expire, and when it
 	// runs again they are kept longer and counted again.
 	Stashed map[string]int
-	// Kept is, by type, the number of events in this database that are kept for sagas which have not ended, until a step awaits them. It has the
-	// same types as Stashed.
+	// Kept is, by type, the number of events in this database that are kept for sagas which have not ended, until a step awaits them. It has each
+	// type of Config.Definitions.
 	Kept map[string]int
 }
 

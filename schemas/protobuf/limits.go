@@ -46,8 +46,8 @@ const maxAnyReads = 8
 
 var errAny = fmt.Errorf("more than %d levels of %s", maxAnyReads, anyName)
 
-// checkAny returns an error for a JSON text with a large part in many Any messages within each other, or with a mistake that the decoder may accept,
-// as in 1e, so that it would read the parts behind it. A text that ends too early is left to the decoder.
+// checkAny returns an error for a JSON text whose bytes are, on average, in more than maxAnyReads Any messages within each other, and for a text with
+// a mistake: the decoder skips some, such as the number 1e, and reads on. A text that ends too early is left to the decoder.
 func checkAny(text []byte) error {
 	if len(text) <= smallBody || !bytes.Contains(text, []byte(`@type`)) && !bytes.Contains(text, []byte(`\u`)) {
 		return nil

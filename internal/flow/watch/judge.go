@@ -56,7 +56,7 @@ func (s *session) judge(ctx context.Context, upTo time.Time) error {
 func (s *session) judgeSome(ctx context.Context, within time.Duration, to time.Time) (end bool, err error) {
 	var found []Finding
 	err = pgx.BeginFunc(ctx, s.cfg.Pool, func(tx pgx.Tx) error {
-		if err := s.hold(ctx, tx); err != nil {
+		if err := s.lockDeclarations(ctx, tx); err != nil {
 			return err
 		}
 		const mark = `INSERT INTO troupe.watch_marks AS m (flow, within, judged) VALUES ($1, $2, 'epoch')

@@ -22,8 +22,8 @@ var (
 	insertOffsets string
 )
 
-// errOther reports that the flow is judged by other declarations by now: the rules, whose numbers the findings store, are not the rules of this session.
-var errOther = errors.New("another watcher has registered other declarations of the flow: one is enough, or its deploy is under way")
+// errOtherDeclarations reports that the flow is judged by other declarations than the ones of this session. Findings have the numbers of those rules.
+var errOtherDeclarations = errors.New("another watcher of the flow has other declarations: run one of them, or wait until its deploy has ended")
 
 // maxNames limits how many names are distinguished, since services choose the names of types freely.
 const maxNames = 10_000
@@ -137,14 +137,14 @@ func (s *session) register(ctx context.Context) (err error) {
 	})
 }
 
-// hold checks that the flow is judged by the declarations of this session, and keeps it so until tx ends. A watcher that is being replaced
-// by one with other declarations would otherwise judge messages by its own, and the new one would not judge them again.
-func (s *session) hold(ctx context.Context, tx pgx.Tx) error {
+// lockDeclarations returns errOtherDeclarations unless the flow is judged by the declarations of this session, which no other watcher can change until
+// tx ends. A watcher that is being replaced would otherwise judge messages by its own declarations, and the new one would not judge them again.
+func (s *session) lockDeclarations(ctx context.Context, tx pgx.Tx) error {
 	const ours = `SELECT (declared, answer) IS NOT DISTINCT FROM ($2::jsonb, $3::interval) FROM troupe.watch_flows WHERE flow = $1 FOR SHARE`
 	var same bool
 	err := tx.QueryRow(ctx, ours, s.flow, string(s.declared), s.cfg.Answer).Scan(&same)
 	if err == nil && !same {
-		err = errOther
+		err = errOtherDeclarations
 	}
 	return err
 }

@@ -193,7 +193,7 @@ func (s *session) commit(ctx context.Context, m moves) (found []Finding, err err
 	}
 	defer conn.Release()
 	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-		if err := s.hold(ctx, tx); err != nil {
+		if err := s.lockDeclarations(ctx, tx); err != nil {
 			return err
 		}
 		var moved int
