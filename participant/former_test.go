@@ -153,7 +153,7 @@ func TestAMessageHeldOnARetryTopicKeepsItsIdentity(t *testing.T) {
 		r, err := desk.Release(t.Context(), *found[0].Place, repair.ReleaseConfig{By: admin.Actor{Name: "ann", Reason: "test"}})
 		require.NoError(t, err)
 		require.NotEqual(t, uuid.Nil, r.DeadLetter)
-		found, err = desk.Find(t.Context(), id)
+		found, _, err = desk.Find(t.Context(), id)
 		require.NoError(t, err)
 		require.Len(t, found, 1, id)
 		require.Equal(t, repair.Dead, found[0].State)
