@@ -148,10 +148,12 @@ func (c *consumer) poll(ctx context.Context) (broken error) {
 		fetches.EachTopic(func(t kgo.FetchTopic) {
 			t.EachPartition(func(f kgo.FetchPartition) {
 				if w := c.workerOf(t.Topic, f.Partition); w != nil {
-					w.progress.recordEnds(f)
+					known := w.progress.recordEnds(f)
 					w.recordRead(f)
-					if end, first := w.bound(); first {
-						w.resetToEnd(kafka.TopicID(t.Topic, t.TopicID), end)
+					if known { // kgo's report of an error is no fetch, and has no id of the topic
+						if end, first := w.bound(); first {
+							w.resetToEnd(kafka.TopicID(t.Topic, t.TopicID), end)
+						}
 					}
 					w.tellFetched(f.Records)
 					w.receive(kafka.TopicID(t.Topic, t.TopicID), f.Records)

@@ -115,10 +115,10 @@ var errEndLost = errors.New("the broker has lost the end of a log: the member jo
 // fetch, resetToEnd takes from into account. After it, runs read lease.seen, so the member leaves the group, with a lower watermark, and joins again.
 func (w *worker) loseEnd(from int64) {
 	w.lostFrom.Store(min(from, w.lostFrom.Load()))
+	w.reportLoss()
 	if w.endAtTakeOver.Load() == math.MaxInt64 {
 		return
 	}
-	w.reportLoss()
 	w.lane.Close()
 	w.c.abandon(fmt.Errorf("%s: %w", w.at, errEndLost))
 }

@@ -62,11 +62,11 @@ func (p *progress) touch(now time.Time) { p.last.Store(now.UnixNano()) }
 // fetched sets first as the first offset that has not ended, if none is known.
 func (p *progress) fetched(first int64) { p.next.CompareAndSwap(-1, first) }
 
-// recordEnds stores the start and the end of the log, which a fetch returns with its records. A fetch with an error has them too if it has records:
-// the batch behind those cannot be read.
-func (p *progress) recordEnds(f kgo.FetchPartition) {
+// recordEnds stores the start and the end of the log, which a fetch returns with its records, and reports whether f has them. A fetch with an error has
+// them too if it has records: the batch behind those cannot be read.
+func (p *progress) recordEnds(f kgo.FetchPartition) (known bool) {
 	if f.Err != nil && len(f.Records) == 0 {
-		return
+		return false
 	}
 	end := f.LastStableOffset
 	if end < 0 {
@@ -78,6 +78,7 @@ func (p *progress) recordEnds(f kgo.FetchPartition) {
 	}
 	p.end.Store(end)
 	p.start.Store(max(p.start.Load(), f.LogStartOffset))
+	return true
 }
 
 // recordRead stores the offset after the fetch's last record as the next unread one. It logs the messages that the broker had deleted before they

@@ -3,6 +3,7 @@ package participant_test
 import (
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/participant"
+	"github.com/troupe-go/troupe/testkit"
 )
 
 // TestMessagesOfALogThatWasSetBackAreHandled checks a broker that was restored from a copy of its disks: the log and the group's offset are older than
@@ -116,5 +118,67 @@ func TestMessagesOfALogThatLostItsEndUnderAMemberAreHandled(t *testing.T) {
 	})
 	s.expectAll(2, 7)
 	s.waitCount(0, "SELECT count(*) FROM troupe.inbox_offsets WHERE high = 15")
+	require.Contains(t, log.String(), "the broker has lost the end of a log")
+}
+
+// TestALogThatLosesItsEndUnderAnIdleMemberIsNoticed has a member that has fetched no message yet, and has asked the broker for the end of the log, as
+// it does every 5 s. The new leader of the partition has another end of the log, with the same offsets and epoch.
+func TestALogThatLosesItsEndUnderAnIdleMemberIsNoticed(t *testing.T) {
+	t.Parallel()
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(2))
+	require.NoError(t, err)
+	t.Cleanup(cluster.Close)
+	s := newStage(t)
+	s.brokers = cluster.ListenAddrs()
+	s.client, err = kafka.NewClient(s.brokers)
+	require.NoError(t, err)
+	t.Cleanup(s.client.Close)
+	s.provision(1)
+	var log safeBuffer
+	run := func() (stop func()) {
+		p := s.new(onePartition, func(c *participant.Config) { c.Log = zerolog.New(&log) })
+		p.Patience(2 * time.Second) // the end of the log is requested each second
+		participant.Handle(p, count)
+		return s.start(p)
+	}
+	stop := run()
+	s.send(s.commands(2, 7)...)
+	s.expectAll(2, 7)
+	stop()
+	s.waitCount(1, "SELECT count(*) FROM troupe.leases WHERE topic = $1 AND watermark = 13", s.hop.Commands())
+	s.exec(forget + "; DELETE FROM done; DELETE FROM counters; DELETE FROM troupe.outbox")
+
+	var requested atomic.Int32
+	cluster.ControlKey(int16(kmsg.ListOffsets), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.KeepControl()
+		for _, topic := range r.(*kmsg.ListOffsetsRequest).Topics {
+			if topic.Topic == s.hop.Commands() {
+				requested.Add(1)
+			}
+		}
+		return nil, nil, false
+	})
+	run()
+	testkit.Wait(t, "the member knows the end of the log", func() (bool, error) { return requested.Load() >= 6, nil })
+
+	const lostFrom = 6
+	cluster.ControlKey(int16(kmsg.OffsetForLeaderEpoch), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.KeepControl()
+		req := r.(*kmsg.OffsetForLeaderEpochRequest)
+		answer := req.ResponseKind().(*kmsg.OffsetForLeaderEpochResponse)
+		for _, of := range req.Topics {
+			topic := kmsg.NewOffsetForLeaderEpochResponseTopic()
+			topic.Topic = of.Topic
+			for _, part := range of.Partitions {
+				p := kmsg.NewOffsetForLeaderEpochResponseTopicPartition()
+				p.Partition, p.LeaderEpoch, p.EndOffset = part.Partition, part.LeaderEpoch, lostFrom
+				topic.Partitions = append(topic.Partitions, p)
+			}
+			answer.Topics = append(answer.Topics, topic)
+		}
+		return answer, nil, true
+	})
+	require.NoError(t, cluster.MoveTopicPartition(s.hop.Commands(), 0, 1-cluster.LeaderFor(s.hop.Commands(), 0)))
+	s.waitCount(14-lostFrom, "SELECT count(*) FROM done")
 	require.Contains(t, log.String(), "the broker has lost the end of a log")
 }
