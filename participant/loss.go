@@ -166,6 +166,7 @@ func (w *worker) resetToEnd(topicID uuid.UUID, end int64) {
 	w.lostFrom.Store(math.MaxInt64)
 	if s.watermark.offset >= end {
 		s.watermark.offset = min(max(w.progress.next.Load(), 0), end) - 1
+		w.low.Store(&lowMark{topicID: topicID, offset: s.watermark.offset, epoch: s.watermark.epoch}) // also if no message ends before this owner does
 	}
 	s.above = nil
 	w.reportLoss()

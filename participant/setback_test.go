@@ -1,10 +1,12 @@
 package participant_test
 
 import (
+	"context"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -59,6 +61,40 @@ func TestMessagesOfALogThatWasSetBackAreHandled(t *testing.T) {
 	s.waitCount(15, "SELECT count(*) FROM done")
 	s.send(rest[1:]...)
 	s.expectAll(2, 13)
+}
+
+// TestALogThatWasSetBackIsKnownToTheNextOwner has an owner that notices the end of the log, and ends before a message has ended.
+func TestALogThatWasSetBackIsKnownToTheNextOwner(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.provision(1)
+	run := func(handle func(context.Context, pgx.Tx, participant.Command[Count]) (participant.Outcome, error)) (stop func()) {
+		p := s.new(onePartition, func(c *participant.Config) { c.Drain = time.Millisecond })
+		participant.Handle(p, handle)
+		return s.start(p)
+	}
+	stop := run(count)
+	s.send(s.commands(2, 5)...)
+	s.expectAll(2, 5)
+	stop()
+	s.exec("UPDATE troupe.leases SET watermark = 19 WHERE topic = $1", s.hop.Commands())
+
+	begun := make(chan struct{}, 1)
+	stop = run(func(ctx context.Context, _ pgx.Tx, _ participant.Command[Count]) (participant.Outcome, error) {
+		select {
+		case begun <- struct{}{}:
+		default:
+		}
+		<-ctx.Done()
+		return participant.Outcome{}, ctx.Err()
+	})
+	s.send(s.command("k-0", Count{N: 6}))
+	<-begun
+	stop()
+	require.Equal(t, 1, s.count("SELECT count(*) FROM troupe.leases WHERE topic = $1 AND watermark = 9", s.hop.Commands()))
+	s.send(s.commandsFrom(6, 2, 6)...) // up to offset 22
+	run(count)
+	s.waitCount(23, "SELECT count(*) FROM done")
 }
 
 // TestMessagesOfALogThatLostItsEndUnderAMemberAreHandled has a broker that has lost the log while a member reads it. Other messages, with the same
