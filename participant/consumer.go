@@ -133,7 +133,7 @@ func (c *consumer) poll(ctx context.Context) (broken error) {
 			switch {
 			case errors.Is(err, kgo.ErrMaxDecompress): // blocks the partition, below
 			case errors.As(err, &loss):
-				c.p.cfg.Log.Error().Err(err).Msg("the broker has lost the end of a log: its messages must be sent again")
+				c.p.cfg.Log.Error().Err(err).Msg(endLost)
 				if w := c.workerOf(topic, partition); w != nil {
 					w.loseEnd(loss.ResetTo)
 				}

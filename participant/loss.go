@@ -108,10 +108,12 @@ func (w *worker) mayHaveStored(topicID *uuid.UUID, watermark int64) bool {
 	return low != nil && id == low.topicID
 }
 
+const endLost = "the broker has lost the end of a log: its messages must be sent again"
+
 // errEndLost ends a membership: its workers know offsets of lost messages as ended.
 var errEndLost = errors.New("the broker has lost the end of a log: the member joins again")
 
-// loseEnd is called when kgo finds that the broker has lost the end of the log: other messages may have the offsets from from on. Before the first
+// loseEnd is called when kgo, or compareEnds, finds that the broker has lost the end of the log: other messages may have the offsets from from on. Before the first
 // fetch, resetToEnd takes from into account. After it, runs read lease.seen, so the member leaves the group, with a lower watermark, and joins again.
 func (w *worker) loseEnd(from int64) {
 	w.lostFrom.Store(min(from, w.lostFrom.Load()))

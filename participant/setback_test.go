@@ -2,6 +2,7 @@ package participant_test
 
 import (
 	"context"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -95,6 +96,32 @@ func TestALogThatWasSetBackIsKnownToTheNextOwner(t *testing.T) {
 	s.send(s.commandsFrom(6, 2, 6)...) // up to offset 22
 	run(count)
 	s.waitCount(23, "SELECT count(*) FROM done")
+}
+
+// TestALogThatWasSetBackIsNoticedBeforeAMessageComes: the members are restarted before the senders, which then send more messages at once than were lost.
+func TestALogThatWasSetBackIsNoticedBeforeAMessageComes(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.provision(1)
+	var log safeBuffer
+	run := func() (stop func()) {
+		p := s.new(onePartition, func(c *participant.Config) { c.Log = zerolog.New(&log) })
+		participant.Handle(p, count)
+		return s.start(p)
+	}
+	stop := run()
+	s.send(s.commands(2, 5)...)
+	s.expectAll(2, 5)
+	stop()
+	s.exec("UPDATE troupe.leases SET watermark = 19 WHERE topic = $1", s.hop.Commands())
+
+	stop = run()
+	testkit.Wait(t, "the member notices the loss", func() (bool, error) { return strings.Contains(log.String(), "lost the end of a log"), nil })
+	stop()
+	require.Equal(t, 1, s.count("SELECT count(*) FROM troupe.leases WHERE topic = $1 AND watermark = 9", s.hop.Commands()))
+	s.send(s.commandsFrom(5, 2, 10)...) // up to offset 29
+	run()
+	s.expectAll(2, 15)
 }
 
 // TestMessagesOfALogThatLostItsEndUnderAMemberAreHandled has a broker that has lost the log while a member reads it. Other messages, with the same

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -35,7 +37,11 @@ import (
 // second after the partition is first assigned: a warning reports them. A crash of the group's first owner, in its first second, looks the same: then
 // nothing is lost, and the warning may be ignored.
 
-const topicNotePrefix = "topic id "
+const (
+	topicNotePrefix = "topic id "
+
+	compareLimit = time.Second // of compareEnds
+)
 
 func topicNote(id uuid.UUID) string { return topicNotePrefix + id.String() }
 
@@ -94,7 +100,35 @@ func (c *consumer) adjustOffsets(ctx context.Context, offsets map[string]map[int
 			c.begins(at, start.EpochOffset().Offset)
 		}
 	}
+	c.compareEnds(ctx, offsets)
 	return offsets, nil
+}
+
+// compareEnds compares the ends of assigned partitions with the offsets that had ended. Their leases are taken: no other member handles messages that
+// come after the broker's answer. At the first fetch, which resetToEnd compares, the log may have grown beyond these offsets again. Therefore a broker
+// that was set back is noticed here if no message has come yet. A broker that does not answer soon must not delay the other partitions.
+//
+// A broker returns no high watermark that is behind the one of the last leader.
+func (c *consumer) compareEnds(ctx context.Context, offsets map[string]map[int32]kgo.Offset) {
+	ctx, cancel := context.WithTimeout(ctx, compareLimit)
+	defer cancel()
+	ends, err := kafka.HighWatermarks(ctx, c.client, slices.Collect(maps.Keys(offsets))...)
+	if err != nil {
+		c.p.cfg.Log.Debug().Err(err).Msg("the ends of the logs were not compared with the watermarks")
+	}
+	for topic, partitions := range offsets {
+		for id := range partitions {
+			end, known := ends[topic][id]
+			w := c.workerOf(topic, id)
+			if w == nil || !known || end.Err != nil {
+				continue
+			}
+			if s := &w.lease.seen; s.topicID == c.committed[w.at].topicID && s.topicID != uuid.Nil && s.last() >= end.Offset {
+				c.p.cfg.Log.Error().Stringer("partition", w.at).Int64("last", s.last()).Int64("end", end.Offset).Msg(endLost)
+				w.loseEnd(end.Offset)
+			}
+		}
+	}
 }
 
 // firstOffset returns the offset from which the partition at is read. It waits for the partition's lease, whose watermark it needs. No message of the
