@@ -48,7 +48,7 @@ func signed(t *testing.T, message, secret string) (accessKey string) {
 	require.NoError(t, json.Unmarshal([]byte(message), &fields))
 	require.Equal(t, "2020_10_22", fields["version"])
 	require.Equal(t, "kafka-cluster:Connect", fields["action"])
-	require.Equal(t, "300", fields["x-amz-expires"])
+	require.Equal(t, "900", fields["x-amz-expires"])
 	require.Equal(t, amazon, fields["host"])
 	at, err := time.Parse("20060102T150405Z", fields["x-amz-date"])
 	require.NoError(t, err)
