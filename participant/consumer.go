@@ -72,8 +72,7 @@ func newConsumer(p *Participant, abandon context.CancelCauseFunc) (*consumer, er
 	client, err := kafka.NewClient(p.cfg.Brokers, append([]kgo.Opt{
 		kgo.ConsumerGroup(p.cfg.Group),
 		kgo.ConsumeTopics(c.consumed...),
-		kgo.ConsumeStartOffset(kgo.NewOffset().AtStart()), // a new group must answer every command
-		kgo.ConsumeResetOffset(p.resetOffset()),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), // a new group must answer every command; and see lostFrom
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.KeepControlRecords(), // else the low mark would stay behind the end of a topic that a producer writes in transactions
 		kgo.Balancers(kgo.CooperativeStickyBalancer()),
@@ -135,7 +134,7 @@ func (c *consumer) poll(ctx context.Context) (broken error) {
 			case errors.As(err, &loss):
 				c.p.cfg.Log.Error().Err(err).Msg(endLost)
 				if w := c.workerOf(topic, partition); w != nil {
-					w.loseEnd(loss.ResetTo)
+					w.loseEnd(c.lostFrom(ctx, loss))
 				}
 			case errors.As(err, &session):
 				c.OnGroupManageError(err)

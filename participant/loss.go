@@ -1,6 +1,7 @@
 package participant
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"errors"
@@ -12,8 +13,10 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/internal/pg"
 )
 
@@ -110,11 +113,15 @@ func (w *worker) mayHaveStored(topicID *uuid.UUID, watermark int64) bool {
 
 const endLost = "the broker has lost the end of a log: its messages must be sent again"
 
-// errEndLost ends a membership: its workers know offsets of lost messages as ended.
+// lossGrace: before a member leaves the group it waits for reports about its other partitions, since kgo reports a loss once.
+const lossGrace = time.Second
+
+// errEndLost ends a membership: its workers count offsets of lost messages as ended.
 var errEndLost = errors.New("the broker has lost the end of a log: the member joins again")
 
-// loseEnd is called when kgo, or compareEnds, finds that the broker has lost the end of the log: other messages may have the offsets from from on. Before the first
-// fetch, resetToEnd takes from into account. After it, runs read lease.seen, so the member leaves the group, with a lower watermark, and joins again.
+// loseEnd is called when kgo, or compareEnds, finds that the broker has lost the end of the log: the offset from, and later ones, may belong to other
+// messages now. Before the first fetch, resetToEnd takes from into account. After it, runs read lease.seen, so the member leaves the group, with a
+// lower watermark, and joins again.
 func (w *worker) loseEnd(from int64) {
 	w.lostFrom.Store(min(from, w.lostFrom.Load()))
 	w.reportLoss()
@@ -122,7 +129,7 @@ func (w *worker) loseEnd(from int64) {
 		return
 	}
 	w.lane.Close()
-	w.c.abandon(fmt.Errorf("%s: %w", w.at, errEndLost))
+	time.AfterFunc(lossGrace, func() { w.c.abandon(fmt.Errorf("%s: %w", w.at, errEndLost)) })
 }
 
 // lowerWatermark sets the low mark to before the lost end of the log, if there is one. The inbox recognises the messages from there on that have
@@ -158,6 +165,7 @@ func (w *worker) resetToEnd(topicID uuid.UUID, end int64) {
 	}
 	w.p.cfg.Log.Error().Stringer("partition", w.at).Int64("watermark", s.watermark.offset).Int64("end", end).
 		Msg("the log ends before messages that have ended: it was set back, or the broker has lost its end; new messages are handled although their offsets were used before")
+	w.lostFrom.Store(end)
 	ctx, cancel := context.WithTimeout(w.ctx, w.p.statementTimeout)
 	defer cancel()
 	if _, err := w.p.cfg.Pool.Exec(ctx, deleteOffsets, w.lease.id, w.lease.term, end-1); err != nil {
@@ -177,11 +185,31 @@ func (w *worker) resetToEnd(topicID uuid.UUID, end int64) {
 // deleteOffsets deletes the offsets above one, unless the partition has another owner.
 const deleteOffsets = "DELETE FROM troupe.inbox_offsets WHERE lease_id = $1 AND high > $3 AND EXISTS (SELECT FROM troupe.leases WHERE id = $1 AND term = $2)"
 
-// resetOffset returns where kgo continues to read when it does not know which end of the log was lost: at messages from long enough ago to be before the
-// loss, but not so long that the inbox has forgotten them.
-func (p *Participant) resetOffset() kgo.Offset {
-	if p.cfg.InboxRetention < 0 {
-		return kgo.NewOffset().AtStart()
+// lostFrom returns the first offset of the end of the log that loss reports. If the broker cannot tell where its log was cut, kgo has reset the
+// partition to the start of the log. Then the end begins with the first message of the last half of InboxRetention: a message is handled again only
+// if the inbox has not forgotten it. If the broker does not answer soon, no offset counts as lost.
+func (c *consumer) lostFrom(ctx context.Context, loss *kgo.ErrDataLoss) int64 {
+	if c.p.cfg.InboxRetention < 0 {
+		return loss.ResetTo
 	}
-	return kgo.RewindOffset(p.cfg.InboxRetention / 2)
+	ctx, cancel := context.WithTimeout(ctx, compareLimit)
+	defer cancel()
+	starts, err := kafka.Starts(ctx, c.client, loss.Topic)
+	start := starts[loss.Topic][loss.Partition]
+	if err = cmp.Or(err, start.Err); err == nil && start.Offset < loss.ResetTo {
+		return loss.ResetTo
+	}
+	var recent kadm.ListedOffset
+	if err == nil {
+		var listed kadm.ListedOffsets
+		listed, err = kafka.Since(ctx, c.client, time.Now().Add(-c.p.cfg.InboxRetention/2), loss.Topic)
+		recent, _ = listed.Lookup(loss.Topic, loss.Partition)
+		err = cmp.Or(err, recent.Err)
+	}
+	if err != nil {
+		c.p.cfg.Log.Error().Err(err).Str("topic", loss.Topic).Int32("partition", loss.Partition).
+			Msg("the broker does not say which messages are recent: new messages whose offsets were used before are not handled")
+		return math.MaxInt64
+	}
+	return recent.Offset
 }

@@ -158,6 +158,14 @@ func TestMessagesOfALogThatLostItsEndUnderAMemberAreHandled(t *testing.T) {
 	s.exec(`INSERT INTO troupe.inbox_offsets (lease_id, topic_id, low, high, epoch)
 		SELECT id, topic_id, 15, 15, watermark_epoch FROM troupe.leases WHERE topic = $1`, s.hop.Commands())
 
+	loseLog(cluster)
+	s.expectAll(2, 7)
+	s.waitCount(0, "SELECT count(*) FROM troupe.inbox_offsets WHERE high = 15")
+	require.Contains(t, log.String(), "the broker has lost the end of a log")
+}
+
+// loseLog makes the broker answer one fetch as if it had lost the end of the log, and as if it could not tell where the log was cut.
+func loseLog(cluster *kfake.Cluster) {
 	var lost atomic.Bool
 	cluster.ControlKey(int16(kmsg.Fetch), func(r kmsg.Request) (kmsg.Response, error, bool) {
 		cluster.KeepControl()
@@ -179,9 +187,38 @@ func TestMessagesOfALogThatLostItsEndUnderAMemberAreHandled(t *testing.T) {
 		lost.Store(true)
 		return answer, nil, true
 	})
-	s.expectAll(2, 7)
-	s.waitCount(0, "SELECT count(*) FROM troupe.inbox_offsets WHERE high = 15")
-	require.Contains(t, log.String(), "the broker has lost the end of a log")
+}
+
+// TestALossOfAQuietLogRepeatsNoForgottenMessage: the last message of the log is five days old, and the inbox has forgotten the first ones.
+func TestALossOfAQuietLogRepeatsNoForgottenMessage(t *testing.T) {
+	t.Parallel()
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
+	require.NoError(t, err)
+	t.Cleanup(cluster.Close)
+	s := newStage(t)
+	s.brokers = cluster.ListenAddrs()
+	s.client, err = kafka.NewClient(s.brokers)
+	require.NoError(t, err)
+	t.Cleanup(s.client.Close)
+	s.provision(1)
+	var log safeBuffer
+	p := s.new(onePartition, func(c *participant.Config) {
+		c.Log, c.Kafka = zerolog.New(&log), append(c.Kafka, kgo.DisableFetchSessions()) // each request names its partitions
+	})
+	participant.Handle(p, count)
+	s.start(p)
+	for i, days := range []int{8, 5} {
+		r := kafka.Record(s.command([]string{"old", "quiet"}[i], Count{N: 1}))
+		r.Timestamp = time.Now().AddDate(0, 0, -days)
+		require.NoError(t, s.client.ProduceSync(t.Context(), r).FirstErr())
+	}
+	s.waitCount(2, "SELECT count(*) FROM done")
+	s.exec(forget)
+	loseLog(cluster)
+	testkit.Wait(t, "the member notices the loss", func() (bool, error) { return strings.Contains(log.String(), "lost the end of a log"), nil })
+	s.send(s.command("new", Count{N: 1}))
+	s.waitCount(1, "SELECT count(*) FROM done WHERE key = 'new'")
+	require.Equal(t, 3, s.count("SELECT count(*) FROM done"))
 }
 
 // TestALogThatLosesItsEndUnderAnIdleMemberIsNoticed has a member that has fetched no message yet, and has asked the broker for the end of the log, as

@@ -40,7 +40,7 @@ import (
 const (
 	topicNotePrefix = "topic id "
 
-	compareLimit = time.Second // of compareEnds
+	compareLimit = time.Second // of compareEnds and lostFrom
 )
 
 func topicNote(id uuid.UUID) string { return topicNotePrefix + id.String() }
@@ -108,24 +108,31 @@ func (c *consumer) adjustOffsets(ctx context.Context, offsets map[string]map[int
 // come after the broker's answer. At the first fetch, which resetToEnd compares, the log may have grown beyond these offsets again. Therefore a broker
 // that was set back is noticed here if no message has come yet. A broker that does not answer soon must not delay the other partitions.
 //
-// A broker returns no high watermark that is behind the one of the last leader.
+// A new leader returns OFFSET_NOT_AVAILABLE until it knows the last leader's high watermark.
 func (c *consumer) compareEnds(ctx context.Context, offsets map[string]map[int32]kgo.Offset) {
 	ctx, cancel := context.WithTimeout(ctx, compareLimit)
 	defer cancel()
 	ends, err := kafka.HighWatermarks(ctx, c.client, slices.Collect(maps.Keys(offsets))...)
 	if err != nil {
-		c.p.cfg.Log.Debug().Err(err).Msg("the ends of the logs were not compared with the watermarks")
+		c.p.cfg.Log.Warn().Err(err).Msg("the ends of the logs were not compared with the watermarks")
 	}
 	for topic, partitions := range offsets {
 		for id := range partitions {
 			end, known := ends[topic][id]
 			w := c.workerOf(topic, id)
-			if w == nil || !known || end.Err != nil {
+			if w == nil || !known {
+				continue
+			}
+			if end.Err != nil {
+				c.p.cfg.Log.Warn().Err(end.Err).Stringer("partition", w.at).Msg("the end of the log was not compared with the watermark")
 				continue
 			}
 			if s := &w.lease.seen; s.topicID == c.committed[w.at].topicID && s.topicID != uuid.Nil && s.last() >= end.Offset {
 				c.p.cfg.Log.Error().Stringer("partition", w.at).Int64("last", s.last()).Int64("end", end.Offset).Msg(endLost)
 				w.loseEnd(end.Offset)
+				if start := partitions[id].EpochOffset().Offset; start > end.Offset { // the log may grow to start before the first fetch
+					partitions[id] = kgo.NewOffset().At(end.Offset)
+				}
 			}
 		}
 	}
