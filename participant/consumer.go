@@ -328,7 +328,8 @@ func (c *consumer) end() error {
 	go func() {
 		defer close(closed)
 		c.client.CloseAllowingRebalance()
-		c.client.AllowRebalance() // Close ends with a poll. kgo's goroutine that leaves the group may begin later, and would wait for ever for the end of this poll
+		// Close ends with a poll. kgo's goroutine that leaves the group may begin after it, and would wait for ever for the poll's end.
+		c.client.AllowRebalance()
 	}()
 	select {
 	case <-closed:

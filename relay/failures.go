@@ -107,7 +107,7 @@ func (r *Relay) untilNext(attempts int) time.Duration {
 	return min(r.cfg.Retry.Wait(attempts), r.cfg.UnknownTopic/10)
 }
 
-// A refusal records since when a partition, or any schema, has been refused without a break, and when it was refused last.
+// A refusal records since when a partition, or any schema, has been refused again and again, and when it was refused last.
 type refusal struct{ since, last time.Time }
 
 // postpone decides about a row whose topic the broker refuses, or whose schema the registry refuses, although neither the row nor the relay
