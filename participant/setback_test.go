@@ -28,11 +28,7 @@ func TestMessagesOfALogThatWasSetBackAreHandled(t *testing.T) {
 	s := newStage(t)
 	s.provision(1)
 	var log safeBuffer
-	run := func() (stop func()) {
-		p := s.new(onePartition, func(c *participant.Config) { c.Log = zerolog.New(&log) })
-		participant.Handle(p, count)
-		return s.start(p)
-	}
+	run := func() (stop func()) { return s.startLogged(&log) }
 	stop := run()
 	s.send(s.commands(2, 5)...)
 	s.expectAll(2, 5)
@@ -104,11 +100,7 @@ func TestALogThatWasSetBackIsNoticedBeforeAMessageComes(t *testing.T) {
 	s := newStage(t)
 	s.provision(1)
 	var log safeBuffer
-	run := func() (stop func()) {
-		p := s.new(onePartition, func(c *participant.Config) { c.Log = zerolog.New(&log) })
-		participant.Handle(p, count)
-		return s.start(p)
-	}
+	run := func() (stop func()) { return s.startLogged(&log) }
 	stop := run()
 	s.send(s.commands(2, 5)...)
 	s.expectAll(2, 5)
@@ -128,15 +120,7 @@ func TestALogThatWasSetBackIsNoticedBeforeAMessageComes(t *testing.T) {
 // offsets and the same epoch of their leader, have come since: for the database, which has forgotten the first ones, these are others.
 func TestMessagesOfALogThatLostItsEndUnderAMemberAreHandled(t *testing.T) {
 	t.Parallel()
-	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.DataDir(t.TempDir()))
-	require.NoError(t, err)
-	t.Cleanup(cluster.Close)
-	s := newStage(t)
-	s.brokers = cluster.ListenAddrs()
-	s.client, err = kafka.NewClient(s.brokers)
-	require.NoError(t, err)
-	t.Cleanup(s.client.Close)
-	s.provision(1)
+	s, cluster := newClusterStage(t, kfake.NumBrokers(1), kfake.DataDir(t.TempDir()))
 	var log safeBuffer
 	run := func() (stop func()) {
 		p := s.new(onePartition, func(c *participant.Config) {
@@ -192,15 +176,7 @@ func loseLog(cluster *kfake.Cluster) {
 // TestALossOfAQuietLogRepeatsNoForgottenMessage: the last message of the log is five days old, and the inbox has forgotten the first ones.
 func TestALossOfAQuietLogRepeatsNoForgottenMessage(t *testing.T) {
 	t.Parallel()
-	cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
-	require.NoError(t, err)
-	t.Cleanup(cluster.Close)
-	s := newStage(t)
-	s.brokers = cluster.ListenAddrs()
-	s.client, err = kafka.NewClient(s.brokers)
-	require.NoError(t, err)
-	t.Cleanup(s.client.Close)
-	s.provision(1)
+	s, cluster := newClusterStage(t, kfake.NumBrokers(1))
 	var log safeBuffer
 	p := s.new(onePartition, func(c *participant.Config) {
 		c.Log, c.Kafka = zerolog.New(&log), append(c.Kafka, kgo.DisableFetchSessions()) // each request names its partitions
@@ -225,15 +201,7 @@ func TestALossOfAQuietLogRepeatsNoForgottenMessage(t *testing.T) {
 // it does every 5 s. The new leader of the partition has another end of the log, with the same offsets and epoch.
 func TestALogThatLosesItsEndUnderAnIdleMemberIsNoticed(t *testing.T) {
 	t.Parallel()
-	cluster, err := kfake.NewCluster(kfake.NumBrokers(2))
-	require.NoError(t, err)
-	t.Cleanup(cluster.Close)
-	s := newStage(t)
-	s.brokers = cluster.ListenAddrs()
-	s.client, err = kafka.NewClient(s.brokers)
-	require.NoError(t, err)
-	t.Cleanup(s.client.Close)
-	s.provision(1)
+	s, cluster := newClusterStage(t, kfake.NumBrokers(2))
 	var log safeBuffer
 	run := func() (stop func()) {
 		p := s.new(onePartition, func(c *participant.Config) { c.Log = zerolog.New(&log) })
@@ -281,4 +249,25 @@ func TestALogThatLosesItsEndUnderAnIdleMemberIsNoticed(t *testing.T) {
 	require.NoError(t, cluster.MoveTopicPartition(s.hop.Commands(), 0, 1-cluster.LeaderFor(s.hop.Commands(), 0)))
 	s.waitCount(14-lostFrom, "SELECT count(*) FROM done")
 	require.Contains(t, log.String(), "the broker has lost the end of a log")
+}
+
+// newClusterStage returns a stage with a broker of its own, which the test makes lose messages.
+func newClusterStage(t *testing.T, opts ...kfake.Opt) (*stage, *kfake.Cluster) {
+	cluster, err := kfake.NewCluster(opts...)
+	require.NoError(t, err)
+	t.Cleanup(cluster.Close)
+	s := newStage(t)
+	s.brokers = cluster.ListenAddrs()
+	s.client, err = kafka.NewClient(s.brokers)
+	require.NoError(t, err)
+	t.Cleanup(s.client.Close)
+	s.provision(1)
+	return s, cluster
+}
+
+// startLogged starts a member with one partition, which logs to log.
+func (s *stage) startLogged(log *safeBuffer) (stop func()) {
+	p := s.new(onePartition, func(c *participant.Config) { c.Log = zerolog.New(log) })
+	participant.Handle(p, count)
+	return s.start(p)
 }
