@@ -23,7 +23,10 @@ func TestAFetchOfManyMessagesEntersItsQueueInParts(t *testing.T) {
 	s := newStage(t)
 	s.provision(1)
 	s.send(s.commands(keys, each)...)
-	p := s.new(onePartition, func(c *participant.Config) { c.Batch = 100 })
+	p := s.new(onePartition, func(c *participant.Config) {
+		c.Batch = 100
+		c.Kafka = append(c.Kafka, kgo.FetchMaxPartitionBytes(8<<20)) // however the sender divided them into batches
+	})
 	opened := make(chan struct{})
 	participant.Handle(p, func(ctx context.Context, tx pgx.Tx, c participant.Command[Count]) (participant.Outcome, error) {
 		select {
