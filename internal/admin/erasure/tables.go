@@ -42,12 +42,13 @@ const stashed = `(t.expires_at IS NULL
   OR EXISTS (SELECT FROM troupe.saga_associations AS a WHERE a.saga = t.saga AND a.variable = t.variable AND a.value = t.value))`
 
 // blankState keeps of a saga's state the fields by which it is identified, and its steps, without values. The lists of steps with ForEach
-// keep their lengths, which the steps of a state depend on.
+// keep their lengths, which the steps of a state depend on. A service may have written other JSON than a coordinator: that is blanked, too.
 const blankState = `jsonb_strip_nulls(jsonb_build_object(
   'saga', t.state -> 'saga', 'key', t.state -> 'key', 'definition', t.state -> 'definition', 'version', t.state -> 'version',
   'status', t.state -> 'status', 'back', t.state -> 'back', 'cancel', t.state -> 'cancel', 'steps', t.state -> 'steps', 'data', '{}'::jsonb,
-  'lists', (SELECT jsonb_object_agg(l.step, (SELECT jsonb_agg(NULL::text) FROM jsonb_array_elements(l.list)))
-            FROM jsonb_each(t.state -> 'lists') AS l (step, list)),
+  'lists', (SELECT jsonb_object_agg(l.step, (SELECT jsonb_agg(NULL::text)
+                                             FROM jsonb_array_elements(CASE jsonb_typeof(l.list) WHEN 'array' THEN l.list END)))
+            FROM jsonb_each(CASE jsonb_typeof(t.state -> 'lists') WHEN 'object' THEN t.state -> 'lists' END) AS l (step, list)),
   'started_at', t.state -> 'started_at', 'ended_at', t.state -> 'ended_at', 'erased', to_jsonb(clock_timestamp())))`
 
 // blankEvent keeps of an entry its kind and its step, and the actor and the reason of an operator.
@@ -59,7 +60,7 @@ const blankEvent = `jsonb_strip_nulls(jsonb_build_object(
 
 const blankMoments = `coalesce(
   (SELECT jsonb_agg(jsonb_strip_nulls(jsonb_build_object('what', m.moment -> 'what', 'step', m.moment -> 'step')) ORDER BY m.number)
-   FROM jsonb_array_elements(t.moments) WITH ORDINALITY AS m (moment, number)), '[]')`
+   FROM jsonb_array_elements(CASE jsonb_typeof(t.moments) WHEN 'array' THEN t.moments END) WITH ORDINALITY AS m (moment, number)), '[]')`
 
 // tables lists all tables with data of keys, in the order in which they are erased: a table that is found through another comes before it.
 var tables = []table{
