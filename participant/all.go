@@ -110,6 +110,9 @@ func (u *unit) run() error {
 			u.setter.handler.sets.Store(true)
 			return failedIn{u.setter, conflict{error: errSets}}
 		}
+		if i > 0 && u.tx.queued+u.tx.answered > maxWritten {
+			return failedIn{m, conflict{error: errLargeBatch}} // then m runs alone
+		}
 		if i > 0 && (m.handler.all != nil || m.handler.overtakes.Load() || m.sharesKey(u.toRun[i-1])) { // messages of a key are adjacent
 			u.tx.keepOrder()
 			u.answersAtCommit = nil
@@ -135,6 +138,12 @@ func (u *unit) run() error {
 	}
 	return nil
 }
+
+// maxWritten limits the answers and the queued statements of the messages of one transaction, in bytes. A few bytes of a command may ask for an answer
+// of megabytes, and a batch may have 1,000 commands.
+const maxWritten = 64 << 20
+
+var errLargeBatch = fmt.Errorf("the messages before it in the batch write more than %d MiB", maxWritten>>20)
 
 // awaits records that m's answer is sent with COMMIT, and so after the statements of the handlers that have not run yet.
 func (u *unit) awaits(m *message) {

@@ -255,6 +255,7 @@ func (u *unit) answer(ctx context.Context, m *message, o Outcome) (err error) {
 	if err := p.checked.Render(ctx, &u.tx.events, e); err != nil {
 		return classified{Permanent, err} // Render writes nothing to the database: the event is too large, or the contract does not declare it
 	}
+	u.tx.answered += len(e.Payload)
 	u.storeAnswer(m, e)
 	u.endCall(m)
 	return u.precede(m)

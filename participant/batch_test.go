@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -174,6 +175,41 @@ func TestRepeatedCommandsWithLargeAnswersAreAnsweredAlone(t *testing.T) {
 	s.send(all...)
 	s.waitCount(commands, "SELECT count(*) FROM troupe.outbox WHERE octet_length(payload) = 900000")
 	require.Equal(t, commands, s.count("SELECT count(*) FROM done"), "no handler ran twice")
+}
+
+// TestABatchWithLargeAnswersIsDivided checks that a few bytes of commands cannot ask for gigabytes of answers, or of statements that handlers queue,
+// in one transaction.
+func TestABatchWithLargeAnswersIsDivided(t *testing.T) {
+	t.Parallel()
+	large := strings.Repeat("x", 900_000)
+	type text struct{ Text string }
+	for name, handle := range map[string]func(context.Context, pgx.Tx, participant.Command[Count]) (participant.Outcome, error){
+		"answers": func(context.Context, pgx.Tx, participant.Command[Count]) (participant.Outcome, error) {
+			return participant.Succeed(text{large}), nil
+		},
+		"statements": func(ctx context.Context, tx pgx.Tx, c participant.Command[Count]) (participant.Outcome, error) {
+			const insert = "INSERT INTO counters (key, total) SELECT $1, length($2)"
+			return participant.Succeed(Counted{}), participant.Queue(ctx, tx, insert, string(c.Message.Key), large)
+		},
+	} {
+		const commands = 200
+		s := newStage(t)
+		var most atomic.Int64
+		p := s.new(onePartition, func(c *participant.Config) {
+			c.Batch = commands
+			c.Hooks.AfterCommit = func(d participant.Delivery) { most.Store(max(most.Load(), int64(d.Batch))) }
+		})
+		participant.Handle(p, handle)
+		s.provision(1)
+		var all []envelope.Message
+		for n := range commands {
+			all = append(all, s.command(strconv.Itoa(n), Count{N: 1}))
+		}
+		s.send(all...)
+		s.start(p)
+		s.waitCount(commands, "SELECT count(*) FROM troupe.outbox")
+		require.LessOrEqual(t, most.Load()*900_000, int64(65<<20), name)
+	}
 }
 
 // TestAnAnswerComesBeforeWhatItsKeyDoesNext checks, also in one transaction, that a consumer of the events gets them in the

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/troupe-go/troupe/internal/pg"
 	"github.com/troupe-go/troupe/outbox"
 )
 
@@ -63,6 +64,8 @@ type handlerTx struct {
 	events  outbox.Rows
 	stored  pgx.Batch
 	answers answerRows // queued after stored
+	// queued and answered are the approximate bytes of queue, and of all answers of the transaction, which later messages of a batch may repeat.
+	queued, answered int
 }
 
 func (t *handlerTx) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
@@ -102,7 +105,7 @@ func (t *handlerTx) noteUnsent(err error) {
 // send sends the queued statements and empties the queue.
 func (t *handlerTx) send(ctx context.Context) (pgx.BatchResults, []*pgx.QueuedQuery) {
 	queued := t.queue
-	t.queue = pgx.Batch{}
+	t.queue, t.queued = pgx.Batch{}, 0
 	return t.conn.SendBatch(ctx, &queued), queued.QueuedQueries
 }
 
@@ -239,7 +242,35 @@ func (t *handlerTx) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResult
 // QueueBatch queues a batch whose results are read only by its own functions, as outbox.Write needs it.
 func (t *handlerTx) QueueBatch(b *pgx.Batch) error {
 	add(&t.queue, b) // not after the answers so far: a rollback to a savepoint of this handler must not discard them
+	for _, q := range b.QueuedQueries {
+		for _, arg := range q.Arguments {
+			t.queued += sizeOf(arg)
+		}
+	}
 	return nil
+}
+
+// sizeOf returns the number of bytes of the texts in an argument of a statement.
+func sizeOf(arg any) (n int) {
+	switch arg := arg.(type) {
+	case string:
+		n = len(arg)
+	case []byte:
+		n = len(arg)
+	case []string:
+		for _, text := range arg {
+			n += len(text)
+		}
+	case [][]byte:
+		for _, bytes := range arg {
+			n += len(bytes)
+		}
+	case pg.Args:
+		for _, named := range arg {
+			n += sizeOf(named)
+		}
+	}
+	return n
 }
 
 func add(to, b *pgx.Batch) { to.QueuedQueries = append(to.QueuedQueries, b.QueuedQueries...) }
