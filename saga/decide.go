@@ -32,6 +32,7 @@ func Decide(d *Definition, s State, e Event, now time.Time) (State, Effects) {
 	if len(x.s.Deadlines) == 0 {
 		x.s.Deadlines = nil // a state that is read from JSON has nil there
 	}
+	x.fx.Size = x.sent + size(e.Fields)
 	return x.s, x.fx
 }
 

@@ -231,6 +231,8 @@ type Effects struct {
 	Cancelled []string // the names of deadlines that are not to come any more
 	Met       []string // the names of deadlines that have been applied
 	Moments   []Moment // entries of the history, in order
+	// Size is the approximate number of bytes of the event's fields and of the bodies of Commands, as JSON.
+	Size int
 	// Unlock reports that the saga releases its lock.
 	Unlock bool
 	// Alert is the reason why an operator must act, or an empty text.

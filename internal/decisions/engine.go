@@ -55,6 +55,7 @@ type pass struct {
 	sagas      map[string]*loaded
 	decided    []Decided
 	decidedFor map[string][]int // the indexes in decided of the decisions for each saga
+	size       int              // of the decisions and of the copies of events: see checkSize
 	stashed    []Stashed
 	// correlation is the correlation id of a saga that Within starts.
 	correlation string
@@ -287,6 +288,7 @@ func (p *pass) decide(message int, id string, e saga.Event) saga.Effects {
 func (p *pass) add(d Decided) {
 	p.decidedFor[d.ID] = append(p.decidedFor[d.ID], len(p.decided))
 	p.decided = append(p.decided, d)
+	p.size += d.Effects.Size
 }
 
 // due handles a wake of a saga. It applies the grant of the saga's lock, if the saga waits for it and has been granted it, and then

@@ -155,7 +155,8 @@ func (p *pass) searchStash(ctx context.Context, s search) error {
 
 // searchValue gives the events that are stashed for the next saga of a value to the running sagas that await them now. It loads all sagas of the
 // value, as an event does, since only a saga that is locked cannot begin to await an event at the same time. If one of them cannot be read, each
-// saga searches by itself after this transaction, so that the others get their events.
+// saga searches by itself after this transaction, so that the others get their events. So does
+// each saga that is left when the decisions exceed maxDecided.
 func (p *pass) searchValue(ctx context.Context, by Association) error {
 	found, stashed, err := p.store.Associated(ctx, []Association{by})
 	if err != nil || !stashed[by] {
@@ -172,6 +173,12 @@ func (p *pass) searchValue(ctx context.Context, by Association) error {
 	if err != nil {
 		return err
 	}
+	return p.searchFor(ctx, -1, by, ids)
+}
+
+// searchFor gives the events that are stashed for the next saga of a value to the sagas of ids that await them now. by is the value as it is stored.
+// The events are read once, and not for each saga: there may be thousands of sagas, and megabytes of events that none of them awaits yet.
+func (p *pass) searchFor(ctx context.Context, message int, by Association, ids []string) error {
 	events, err := p.store.FindStashed(ctx, "", []Association{by}, nil)
 	if err != nil {
 		return err
@@ -184,8 +191,12 @@ func (p *pass) searchValue(ctx context.Context, by Association) error {
 		if !slices.ContainsFunc(events, awaits) {
 			continue
 		}
+		if message < 0 && p.size > maxDecided {
+			p.searchLater(search{id: id})
+			continue
+		}
 		l.searched = slices.DeleteFunc(l.searched, func(w want) bool { return stored(w.Association) == by })
-		if err := p.unstash(ctx, -1, id); err != nil {
+		if err := p.unstash(ctx, message, id); err != nil {
 			return err
 		}
 		events = slices.DeleteFunc(events, func(e Stashed) bool {

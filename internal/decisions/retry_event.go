@@ -140,6 +140,10 @@ func (w *Work) scheduleRetries(ctx context.Context, ds extension.Deadlines, take
 		if err != nil {
 			return err
 		}
+		w.pass.size += len(event)
+		if err := w.pass.checkSize(t.message, len(w.pass.retries) > 1); err != nil {
+			return err
+		}
 		if t.message >= 0 && taken != nil {
 			ctx = taken[t.message].Context()
 		}

@@ -206,13 +206,8 @@ func (p *pass) observe(ctx context.Context, t target) error {
 		}
 	}
 	if stashed && len(ids) > 0 {
-		for _, id := range ids {
-			if l := p.sagas[id]; l.d != nil {
-				l.searched = slices.DeleteFunc(l.searched, func(w want) bool { return w.Association == t.by })
-				if err := p.unstash(ctx, t.message, id); err != nil {
-					return err
-				}
-			}
+		if err := p.searchFor(ctx, t.message, stored(t.by), ids); err != nil {
+			return err
 		}
 		if ids, _, err = p.observers(ctx, t); err != nil {
 			return err

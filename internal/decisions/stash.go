@@ -56,6 +56,10 @@ func (p *pass) stashFor(ctx context.Context, t target, ids []string) (full map[s
 		}
 		kept = append(kept, Stashed{Association: t.by, Event: t.event, For: id, Shared: t.shared && id != "", Expires: now.Add(t.stash)})
 	}
+	p.size += len(kept) * len(text)
+	if err := p.checkSize(t.message, len(kept) > 1); err != nil {
+		return nil, err
+	}
 	p.stashed = append(p.stashed, kept...)
 	for part := range slices.Chunk(kept, 1+mostStashed/len(text)) { // each statement has a limit of bytes
 		if err := p.store.Stash(ctx, part); err != nil {
@@ -133,6 +137,9 @@ func associationBy(l *loaded, a saga.Answer) Association {
 // unstash applies to a saga the stashed events that it has just begun to await, since a step has begun or a variable was set.
 // Such an event may begin another step. unstash ends when the saga awaits nothing new.
 func (p *pass) unstash(ctx context.Context, message int, id string) error {
+	if err := p.checkSize(message, len(p.decidedFor) > 1); err != nil {
+		return err
+	}
 	l := p.sagas[id]
 	for l.state.Version > 0 && !l.state.Ended() {
 		if err := p.leaveFormer(ctx, id); err != nil {
