@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/troupe-go/troupe/internal/kafka"
@@ -320,7 +321,8 @@ func (p placedTopic) OnNewBatch() {
 // errPartition means that the topic does not have the partition that a row names.
 var errPartition = errors.New("the topic has no such partition")
 
-// fits returns errPartition if the topic does not have the partition. prepare calls it (through complete) before anything is sent.
+// fits returns errPartition if the topic does not have the partition. If the broker does not return the topic's partitions, fits returns
+// the broker's error. prepare calls it (through complete) before anything is sent.
 // Otherwise the client would fail only the row that names this partition, and would send later rows of its key.
 func (s *sender) fits(ctx context.Context, topic string, partition int32) error {
 	if partition < s.partitions[topic] {
@@ -330,10 +332,17 @@ func (s *sender) fits(ctx context.Context, topic string, partition int32) error 
 	if err != nil {
 		return fmt.Errorf("look for topics: %w", err)
 	}
+	details, there := found[topic]
+	if !there {
+		details.Err = kerr.UnknownTopicOrPartition
+	}
+	if details.Err != nil { // a broker may not know the topic yet, or may not have its partitions now
+		return fmt.Errorf("look for the partitions of topic %s: %w", topic, details.Err)
+	}
 	if s.partitions == nil {
 		s.partitions = make(map[string]int32)
 	}
-	s.partitions[topic] = int32(len(found[topic].Partitions))
+	s.partitions[topic] = int32(len(details.Partitions))
 	if partition >= s.partitions[topic] {
 		return fmt.Errorf("%w: %d of %s, which has %d", errPartition, partition, topic, s.partitions[topic])
 	}
