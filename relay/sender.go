@@ -24,12 +24,19 @@ import (
 // So the client must hold all records of a send before it writes the first one (manual flushing). It can do that only for topics that it
 // has seen. Therefore the first record to a topic is the only record to that topic in its send. The next send begins when all records of
 // this one are acknowledged or refused.
+//
+// The client writes several batches of a partition before the first one is acknowledged. If the broker refuses the first one, it refuses the
+// others by their sequence numbers. But a broker forgets the sequence numbers of a producer in a partition when the producer's last record
+// there is older than producer.id.expiration.ms, and then accepts any number. So a send has one batch of a topic if one of its partitions
+// took no record that is younger than sender.forgets.
 type sender struct {
 	client   *kgo.Client
 	maxBatch int                 // largest size of a batch, in bytes
 	maxSend  int                 // largest size of a send, in bytes
 	seen     map[string]struct{} // topics that the client has seen
 	limits   map[string]int      // largest size of a batch, in bytes, for topics to which a larger one was refused
+	taken    map[string]taken    // when the partitions of a topic last took a record, by topic
+	forgets  time.Duration       // time without a record after which a broker may have forgotten the client's sequence numbers in a partition
 	steady   bool                // limits do not grow
 	single   bool                // all records of a send are to one topic
 	distinct bool                // a send has at most one record of each key
@@ -38,9 +45,19 @@ type sender struct {
 	patience   patience
 }
 
+// A taken holds the timestamp of the last record that a partition took, by partition. It has only partitions that took a record of this client: the
+// client writes no second batch of another partition before the first one is acknowledged.
+type taken map[int32]time.Time
+
+// forgets is the value of sender.forgets. It is much shorter than producer.id.expiration.ms, which is a day by default.
+const forgets = time.Minute
+
 func newSender(client *kgo.Client) *sender {
 	most, _ := client.OptValue(kgo.ProducerBatchMaxBytes).(int32)
-	return &sender{client: client, maxBatch: int(most), maxSend: sendBytes, seen: make(map[string]struct{}), limits: make(map[string]int)}
+	return &sender{
+		client: client, maxBatch: int(most), maxSend: sendBytes, forgets: forgets,
+		seen: make(map[string]struct{}), limits: make(map[string]int), taken: make(map[string]taken),
+	}
 }
 
 // sizeOf returns an upper bound of the record's size in a batch. The lengths and deltas of a record are varints, so 40 bytes are enough for
@@ -61,16 +78,19 @@ const (
 // cut splits the queue into the items of the next send, at least one, and the items after them.
 func (s *sender) cut(queue []*item) (now, later []*item) {
 	total, of, sent := batchHead, make(map[string]int, 8), make(keys)
+	limits := make(map[string]int, 8)
 	for n, i := range queue {
 		topic := i.record.Topic
 		already, more := of[topic]
-		limit, limited := s.limits[topic]
+		if !more {
+			limits[topic] = s.limitOf(topic)
+		}
 		_, seen := s.seen[topic]
 		if i.size > s.maxBatch { // too large for any batch: the client refuses it at once, before earlier records are sent
 			return queue[:max(n, 1)], queue[max(n, 1):]
 		}
 		if n > 0 && (total+i.size > s.maxSend || s.single && topic != queue[0].record.Topic) ||
-			more && (!seen || limited && already+i.size > limit) ||
+			more && (!seen || already+i.size > limits[topic]) ||
 			s.distinct && sent.has(i) {
 			return queue[:n], queue[n:]
 		}
@@ -81,6 +101,19 @@ func (s *sender) cut(queue []*item) (now, later []*item) {
 		of[topic] = already + i.size
 	}
 	return queue, nil
+}
+
+// limitOf returns the largest size of a topic's records in the next send, in bytes.
+func (s *sender) limitOf(topic string) int {
+	if limit, limited := s.limits[topic]; limited {
+		return limit
+	}
+	for _, at := range s.taken[topic] {
+		if time.Since(at) >= s.forgets {
+			return s.maxBatch - batchHead
+		}
+	}
+	return s.maxSend
 }
 
 // unseenTopicsFirst reorders the queue: the first record of each topic that is new to the client comes before the other records of that
@@ -148,6 +181,9 @@ func (s *sender) send(ctx context.Context, items []*item) error {
 	for _, i := range items {
 		s.notTaken(i, now)
 		s.learn(i)
+		if i.err == nil {
+			s.took(i, now)
+		}
 	}
 	return nil
 }
@@ -178,8 +214,22 @@ func (s *sender) learn(i *item) {
 	case kafka.Classify(i.err) == kafka.UnknownTopic:
 		// The topic was deleted, and may have been created again under another id. The client would not notice that.
 		delete(s.seen, topic)
+		delete(s.taken, topic)
 		s.client.PurgeTopicsFromProducing(topic)
 	}
+}
+
+// took records that the partition of i has taken a record. The broker counts from the record's timestamp, and a mapped row may have an old one.
+func (s *sender) took(i *item, now time.Time) {
+	of := s.taken[i.record.Topic]
+	if of == nil {
+		of = make(taken)
+		s.taken[i.record.Topic] = of
+	}
+	if at := i.record.Timestamp; at.Before(now) {
+		now = at
+	}
+	of[i.record.Partition] = now
 }
 
 // unknownPartition is the client's leader of a partition that it does not know. A partition that has no leader has another negative number.

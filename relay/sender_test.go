@@ -3,14 +3,18 @@ package relay
 import (
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/troupe-go/troupe/internal/kafka"
+	"github.com/troupe-go/troupe/testkit"
 )
 
 func TestASendHoldsNoMoreThanOrderAllows(t *testing.T) {
@@ -32,12 +36,15 @@ func TestASendHoldsNoMoreThanOrderAllows(t *testing.T) {
 		{"two that are new", []*item{row("new", 1), row("newer", 1), row("newer", 1)}, 2},
 		{"a topic that refused larger batches", []*item{row("small", 50), row("a", 500), row("small", 60)}, 2},
 		{"one row of it at least", []*item{row("small", 300), row("small", 1)}, 1},
+		{"one batch, if a partition took nothing for long", []*item{row("idle", 500), row("a", 700), row("idle", 300), row("idle", 200)}, 3},
 	} {
 		s := &sender{
 			maxBatch: 1000,
 			maxSend:  2000,
-			seen:     map[string]struct{}{"a": {}, "b": {}, "small": {}},
+			seen:     map[string]struct{}{"a": {}, "b": {}, "small": {}, "idle": {}},
 			limits:   map[string]int{"small": 100},
+			forgets:  time.Minute,
+			taken:    map[string]taken{"a": {0: time.Now()}, "idle": {0: time.Now(), 1: time.Now().Add(-time.Minute)}},
 		}
 		now, later := s.cut(c.queue)
 		require.Len(t, now, c.want, c.name)
@@ -92,4 +99,79 @@ func TestTheRecordsOfASendToATopicAreGivenUpTogether(t *testing.T) {
 	items := []*item{{record: &kgo.Record{Topic: "t"}}, {record: &kgo.Record{Topic: "t"}}}
 	require.NoError(t, s.send(t.Context(), items))
 	require.Same(t, items[0].record.Context, items[1].record.Context)
+}
+
+// A broker forgets the sequence numbers of a producer that wrote nothing to a partition for long (producer.id.expiration.ms), and then it
+// accepts a batch behind one that it has refused.
+func TestARefusedBatchIsNotOvertakenWhereTheBrokerHasForgottenTheProducer(t *testing.T) {
+	t.Parallel()
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.DataDir(t.TempDir()), kfake.SeedTopics(1, "t"))
+	require.NoError(t, err)
+	t.Cleanup(cluster.Close)
+	var stored atomic.Int64
+	cluster.ControlKey(int16(kmsg.Produce), func(request kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.KeepControl()
+		response := request.ResponseKind().(*kmsg.ProduceResponse)
+		for _, asked := range request.(*kmsg.ProduceRequest).Topics {
+			answer := kmsg.NewProduceResponseTopic()
+			answer.Topic, answer.TopicID = asked.Topic, asked.TopicID
+			for _, p := range asked.Partitions {
+				partition := kmsg.NewProduceResponseTopicPartition()
+				if partition.Partition = p.Partition; len(p.Records) > 500 {
+					partition.ErrorCode = kerr.MessageTooLarge.Code
+				} else {
+					stored.Add(1)
+				}
+				answer.Partitions = append(answer.Partitions, partition)
+			}
+			response.Topics = append(response.Topics, answer)
+		}
+		return response, nil, true
+	})
+	r := &Relay{cfg: Config{Brokers: cluster.ListenAddrs()}}
+	client, err := r.newClient(kgo.ProducerBatchMaxBytes(1000), kgo.ProducerBatchCompression(kgo.NoCompression()))
+	require.NoError(t, err)
+	t.Cleanup(client.Close)
+	s := newSender(client)
+	s.forgets = 0
+	row := func(size int) *item {
+		record := &kgo.Record{Topic: "t", Key: []byte("k"), Value: make([]byte, size)}
+		return &item{record: record, size: sizeOf(record)}
+	}
+	require.NoError(t, s.send(t.Context(), []*item{row(1)}))
+	now, later := s.cut([]*item{row(400), row(400), row(100)})
+	require.NoError(t, s.send(t.Context(), now))
+	require.ErrorIs(t, now[0].err, kerr.MessageTooLarge)
+	require.NotEmpty(t, later)
+	require.EqualValues(t, 1, stored.Load(), "a later row of the key")
+}
+
+// A topic that was created a moment ago may be known to one broker, and not yet to another one.
+func TestATopicThatABrokerDoesNotKnowYetLacksNoPartition(t *testing.T) {
+	t.Parallel()
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.DataDir(t.TempDir()), kfake.SeedTopics(3, "t"))
+	require.NoError(t, err)
+	t.Cleanup(cluster.Close)
+	cluster.ControlKey(int16(kmsg.Metadata), func(request kmsg.Request) (kmsg.Response, error, bool) {
+		response := request.ResponseKind().(*kmsg.MetadataResponse)
+		for _, asked := range request.(*kmsg.MetadataRequest).Topics {
+			topic := kmsg.NewMetadataResponseTopic()
+			topic.Topic, topic.ErrorCode = asked.Topic, kerr.UnknownTopicOrPartition.Code
+			response.Topics = append(response.Topics, topic)
+		}
+		if len(response.Topics) == 0 {
+			cluster.KeepControl()
+			return nil, nil, false
+		}
+		return response, nil, true
+	})
+	client, err := kafka.NewClient(cluster.ListenAddrs())
+	require.NoError(t, err)
+	t.Cleanup(client.Close)
+	s := newSender(client)
+	err = s.fits(t.Context(), "t", 2)
+	require.NotErrorIs(t, err, errPartition)
+	require.ErrorIs(t, err, kerr.UnknownTopicOrPartition)
+	testkit.Wait(t, "the topic", func() (bool, error) { err := s.fits(t.Context(), "t", 2); return err == nil, err })
+	require.ErrorIs(t, s.fits(t.Context(), "t", 3), errPartition)
 }
