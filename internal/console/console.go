@@ -71,6 +71,7 @@ type Console struct {
 	sources   []*source
 	pages     map[string]*page // by path
 	templates map[string]*template.Template
+	files     map[string][]byte // the static ones, by name
 	accounts  atomic.Pointer[accounts]
 	sessions  *sessions
 	attempts  door.Attempts // wrong tokens
@@ -163,6 +164,9 @@ func New(ctx context.Context, cfg Config) (*Console, error) {
 	}
 	var err error
 	if c.templates, err = c.parse(); err != nil {
+		return nil, fmt.Errorf("console: %w", err)
+	}
+	if c.files, err = readStatic(); err != nil {
 		return nil, fmt.Errorf("console: %w", err)
 	}
 	c.handler = c.routes()

@@ -137,27 +137,37 @@ func byteCount(n int64) string {
 	return fmt.Sprintf("%.1f %s", size, []string{"", "KiB", "MiB", "GiB", "TiB"}[unit])
 }
 
+// readStatic reads the static files into memory, once: an answer that a client reads slowly then holds no copy of its file.
+func readStatic() (map[string][]byte, error) {
+	entries, err := files.ReadDir("static")
+	if err != nil {
+		return nil, err
+	}
+	all := make(map[string][]byte, len(entries))
+	for _, e := range entries {
+		if all[e.Name()], err = files.ReadFile("static/" + e.Name()); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
 func (c *Console) static(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("name")
-	text, err := files.ReadFile("static/" + path.Base(name))
-	if err != nil {
+	text, is := c.files[name]
+	if !is {
 		c.fail(w, r, refuse(http.StatusNotFound, "there is no such file: %s", name))
 		return
 	}
 	w.Header().Set("Content-Type", map[string]string{
-		".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml",
+		".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml", ".json": "application/json",
 	}[path.Ext(name)])
 	w.Header().Set("Cache-Control", "no-cache")
 	_, _ = w.Write(text)
 }
 
 // openAPI serves the description of every page's JSON.
-func (c *Console) openAPI(w http.ResponseWriter, r *http.Request) {
-	text, err := files.ReadFile("static/openapi.json")
-	if err != nil {
-		c.fail(w, r, err)
-		return
-	}
+func (c *Console) openAPI(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(text)
+	_, _ = w.Write(c.files["openapi.json"])
 }
