@@ -39,7 +39,7 @@ func (c *Console) do(w http.ResponseWriter, r *http.Request, p *page) {
 	a.by.Reason = r.PostForm.Get("reason")
 	ctx, cancel := context.WithTimeout(r.Context(), actLimit)
 	defer cancel()
-	done, next, err := p.act(ctx, a)
+	done, next, err := c.act(ctx, r, a)
 	event := c.cfg.Log.Info()
 	if err != nil {
 		event = c.cfg.Log.Warn().Err(err)
@@ -63,6 +63,16 @@ func (c *Console) do(w http.ResponseWriter, r *http.Request, p *page) {
 	default:
 		http.Redirect(w, r, c.cfg.Path+next, http.StatusSeeOther)
 	}
+}
+
+// act runs the action of a page when it is the client's turn.
+func (c *Console) act(ctx context.Context, r *http.Request, a *ask) (done any, next string, err error) {
+	end, err := c.turns.take(ctx, clientOf(r, a.user))
+	if err != nil {
+		return nil, "", err
+	}
+	defer end()
+	return a.page.act(ctx, a)
 }
 
 // mostLogged limits the characters of a value in a line of the log, since the form does not limit it.

@@ -82,6 +82,7 @@ type Console struct {
 	streams   streams
 	sending   sending
 	looks     *looks
+	turns     turns
 	payloads  chan struct{} // one for each request that holds payloads
 	limit     time.Duration // of reading one page: askLimit
 }

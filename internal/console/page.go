@@ -92,6 +92,11 @@ func (c *Console) answerOf(ctx context.Context, r *http.Request, p *page, u user
 	if err != nil {
 		return nil, err
 	}
+	end, err := c.turns.take(ctx, clientOf(r, u))
+	if err != nil {
+		return nil, err
+	}
+	defer end()
 	release, err := c.reserve(ctx, p)
 	if err != nil {
 		return nil, err

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/url"
 	"strings"
 	"unicode/utf8"
 
@@ -82,7 +81,7 @@ func (c *Console) download(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), c.limit)
 	defer cancel()
-	text, name, err := c.wholePayload(ctx, r.URL.Query(), u)
+	text, name, err := c.wholePayload(ctx, r, u)
 	if err != nil {
 		c.fail(w, r, err)
 		return
@@ -98,7 +97,8 @@ func (c *Console) download(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(text) // the client may be gone
 }
 
-func (c *Console) wholePayload(ctx context.Context, values url.Values, u user) (text []byte, name string, err error) {
+func (c *Console) wholePayload(ctx context.Context, r *http.Request, u user) (text []byte, name string, err error) {
+	values := r.URL.Query()
 	if err := checkText(values); err != nil {
 		return nil, "", err
 	}
@@ -107,6 +107,11 @@ func (c *Console) wholePayload(ctx context.Context, values url.Values, u user) (
 	if err != nil {
 		return nil, "", err
 	}
+	end, err := c.turns.take(ctx, clientOf(r, u))
+	if err != nil {
+		return nil, "", err
+	}
+	defer end()
 	release, err := c.reserve(ctx, p)
 	if err != nil {
 		return nil, "", err
