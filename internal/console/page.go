@@ -9,11 +9,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/troupe-go/troupe/internal/jsontext"
 )
 
 // view is the data of the layout template.
@@ -207,13 +210,19 @@ func wantsJSON(r *http.Request) bool {
 func answer(w http.ResponseWriter, status int, facts any) { encode(status, facts).writeTo(w) }
 
 func encode(status int, facts any) *rendered {
-	text, err := json.Marshal(facts)
-	if err != nil {
+	var text bytes.Buffer
+	if err := writeJSON(&text, facts); err != nil {
 		return encode(http.StatusInternalServerError, map[string]string{"error": "these facts cannot be written as JSON: " + err.Error()})
 	}
-	a := &rendered{status: status, media: "application/json"}
-	a.text.WriteString(pretty(json.RawMessage(text)) + "\n")
-	return a
+	return &rendered{status: status, media: "application/json", text: *bytes.NewBuffer(jsontext.Indent(text.Bytes(), ""))}
+}
+
+// writeJSON writes facts as JSON, with a line break at the end. Characters of HTML are not escaped, since a payload of them would be six times as
+// large: a browser takes no answer of this type for HTML.
+func writeJSON(to io.Writer, facts any) error {
+	encoder := json.NewEncoder(to)
+	encoder.SetEscapeHTML(false)
+	return encoder.Encode(facts)
 }
 
 // stateOf returns a digest that changes with the facts.
@@ -221,7 +230,7 @@ func stateOf(facts any) string {
 	if f, ok := facts.(interface{ still() any }); ok { // without facts that change while nothing happens
 		facts = f.still()
 	}
-	text, _ := json.Marshal(facts)
-	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:8])
+	sum := sha256.New()
+	_ = writeJSON(sum, facts)
+	return hex.EncodeToString(sum.Sum(nil)[:8])
 }
