@@ -26,9 +26,10 @@ import (
 // With a token, every endpoint except /livez and /readyz requires it.
 type adminHandler struct {
 	guard
-	fleet *fleet
-	log   zerolog.Logger
-	mux   *http.ServeMux
+	fleet   *fleet
+	log     zerolog.Logger
+	mux     *http.ServeMux
+	listing chan struct{} // the request that lists parked rows
 }
 
 // A guard admits read requests: with a token set, those requests must carry it; without one, their Host must be localhost or a
@@ -36,14 +37,14 @@ type adminHandler struct {
 type guard struct{ token followed }
 
 func newAdmin(f *fleet, registry *prometheus.Registry, log zerolog.Logger) *adminHandler {
-	a := &adminHandler{fleet: f, log: log, mux: http.NewServeMux()}
+	a := &adminHandler{fleet: f, log: log, mux: http.NewServeMux(), listing: make(chan struct{}, 1)}
 	a.mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, http.StatusOK, health{OK: true})
 	})
 	a.mux.HandleFunc("GET /readyz", a.ready)
 	a.mux.HandleFunc("GET /status", a.reads(a.status))
 	a.mux.HandleFunc("GET /metrics", a.reads(promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP))
-	a.mux.HandleFunc("GET /parked", a.reads(a.listParked))
+	a.mux.HandleFunc("GET /parked", a.reads(a.alone(a.listParked)))
 	a.mux.HandleFunc("GET /replay", a.reads(a.showReplay))
 
 	a.mux.HandleFunc("POST /pause", a.acts(a.pause))
@@ -288,19 +289,9 @@ func answer(w http.ResponseWriter, code int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
 	encoder := json.NewEncoder(w)
+	encoder.SetEscapeHTML(false) // an escaped character has six bytes, and a page of rows megabytes of text
 	encoder.SetIndent("", "  ")
 	_ = encoder.Encode(body) // it fails only if the client is gone
-}
-
-// accept decodes a request's JSON body into into. Unknown fields are errors. If it fails, it answers 400 and returns false.
-func accept(w http.ResponseWriter, r *http.Request, into any) bool {
-	decoder := json.NewDecoder(r.Body)
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(into); err != nil {
-		refuse(w, http.StatusBadRequest, "the body: "+err.Error())
-		return false
-	}
-	return true
 }
 
 func (o *outlet) statistics() *statistics {

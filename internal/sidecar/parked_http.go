@@ -2,6 +2,7 @@ package sidecar
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"strconv"
@@ -12,6 +13,23 @@ import (
 	desk "github.com/troupe-go/troupe/internal/admin/relaydesk"
 	"github.com/troupe-go/troupe/internal/pgtext"
 )
+
+// alone lets one request after the other list parked rows, until its client has the answer: a page has up to 2 MiB of text, which takes some times
+// as much in the memory of the process that publishes. A request that waits too long gets 503.
+func (a *adminHandler) alone(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), askLimit)
+		defer cancel()
+		select {
+		case a.listing <- struct{}{}:
+			defer func() { <-a.listing }()
+			next(w, r)
+		case <-ctx.Done():
+			w.Header().Set("Retry-After", "1")
+			refuse(w, http.StatusServiceUnavailable, "another request lists parked rows: try again, or use outbox-relay parked list")
+		}
+	}
+}
 
 // listParked returns no payloads: the command parked show prints them, for operators who may read the database.
 func (a *adminHandler) listParked(w http.ResponseWriter, r *http.Request) {
@@ -42,6 +60,17 @@ func (a *adminHandler) listParked(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	answer(w, http.StatusOK, page)
+}
+
+// accept decodes a request's JSON body into into. Unknown fields are errors. If it fails, it answers 400 and returns false.
+func accept(w http.ResponseWriter, r *http.Request, into any) bool {
+	decoder := json.NewDecoder(r.Body)
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(into); err != nil {
+		refuse(w, http.StatusBadRequest, "the body: "+err.Error())
+		return false
+	}
+	return true
 }
 
 func orElse(text, other string) string {
