@@ -30,12 +30,11 @@ var formerAgain = retry.Policy{Initial: time.Second, Cap: time.Minute}
 // errFormer ends a membership, since former retry topics were found that it does not consume.
 var errFormer = errors.New("former retry topics were found")
 
-// formerTopics holds the retry topics that an earlier version of the group consumed, or sent messages to, and that no handler uses now. Each topic is
-// in one of the lists.
+// formerTopics holds the retry topics that another version of the group consumed, or sent messages to, that no handler uses now, and that exist. Each
+// topic is in one of the lists.
 type formerTopics struct {
 	found   []string // of this hop: they are consumed
 	foreign []string // of another hop, since the hop was renamed: they are not consumed
-	missing []string // the broker does not name them: they were deleted, or it does not know them yet
 }
 
 // findFormer returns the former retry topics of the group. Topics of its hop are consumed as long as they exist: messages wait there, and the relay
@@ -59,16 +58,16 @@ func (p *Participant) findFormer(ctx context.Context, client *kgo.Client) (forme
 	}
 	there, err := kafka.TopicIDs(ctx, client, had...)
 	if err != nil {
-		return formerTopics{missing: had}, fmt.Errorf("look for former retry topics: %w", err)
+		return former, fmt.Errorf("look for former retry topics: %w", err)
 	}
 	for _, topic := range had {
-		list := &former.missing
-		if _, exists := there[topic]; exists {
-			if list = &former.foreign; delayOf(topic, p.cfg.Hop) > 0 {
-				list = &former.found
-			}
+		switch _, exists := there[topic]; {
+		case !exists:
+		case delayOf(topic, p.cfg.Hop) > 0:
+			former.found = append(former.found, topic)
+		default:
+			former.foreign = append(former.foreign, topic)
 		}
-		*list = append(*list, topic)
 	}
 	return former, nil
 }
@@ -93,29 +92,43 @@ func (p *Participant) warnForeign(foreign, known []string) {
 	}
 }
 
-// awaitFormer looks for former retry topics again, until the database and the broker answer, and at least once a minute while the broker does not
-// name a recorded topic: the broker may learn of a topic late, and a deleted topic may be created again. If awaitFormer finds a topic that is not
-// consumed, it ends the membership, and the next one consumes the topic.
+// awaitFormer looks for former retry topics that no member of the group consumes, at least once a minute. If it finds one, it ends the membership,
+// and the next one consumes the topic. Such a topic may be of a version that came and was rolled back while this member ran, the broker may have
+// learned of it late, or it may have been deleted and created again. A topic that other members consume is left to them: their version has the delays
+// that follow.
 func (p *Participant) awaitFormer(ctx context.Context, client *kgo.Client, abandon context.CancelCauseFunc) {
+	trouble := p.repeated("look for former retry topics")
 	known := p.former
-	for look := 1; ; look++ {
-		if !pause(ctx, formerAgain.Wait(look)) {
+	for look := 1; pause(ctx, formerAgain.Wait(look)); look++ {
+		former, err := p.findFormer(ctx, client)
+		if err == nil {
+			p.warnForeign(former.foreign, known.foreign)
+			known.foreign = former.foreign
+			former.found = slices.DeleteFunc(former.found, func(topic string) bool { return slices.Contains(known.found, topic) })
+			former.found, err = p.withoutMember(ctx, client, former.found)
+		}
+		if ctx.Err() != nil {
 			return
 		}
-		former, err := p.findFormer(ctx, client)
-		if err != nil {
-			continue
-		}
-		p.warnForeign(former.foreign, known.foreign)
-		known.foreign = former.foreign
-		if slices.ContainsFunc(former.found, func(topic string) bool { return !slices.Contains(known.found, topic) }) {
+		if trouble.report(err); len(former.found) > 0 {
 			abandon(errFormer)
 			return
 		}
-		if len(former.missing) == 0 {
-			return
-		}
 	}
+}
+
+// withoutMember returns the given topics that no member of the group subscribes to. With an error it returns none.
+func (p *Participant) withoutMember(ctx context.Context, client *kgo.Client, found []string) ([]string, error) {
+	if len(found) == 0 {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, formerLimit)
+	defer cancel()
+	subscribed, err := kafka.GroupTopics(ctx, client, p.cfg.Group)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(found, func(topic string) bool { return slices.Contains(subscribed, topic) }), nil
 }
 
 // consumed returns the topics that the group reads.

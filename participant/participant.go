@@ -46,11 +46,9 @@ type Participant struct {
 
 	outages map[string]*repeated // by dependency; shared by the partitions, which all lose a dependency at once
 
-	mu       sync.Mutex
-	handlers atomic.Pointer[handlers] // once running, it is replaced as a whole
-	former   formerTopics             // changed between memberships only
-	// formerPending is true if the membership began before all former retry topics were found.
-	formerPending bool
+	mu            sync.Mutex
+	handlers      atomic.Pointer[handlers] // once running, it is replaced as a whole
+	former        formerTopics             // changed between memberships only
 	observed      []observer
 	eventObserver *eventObserver              // nil: none
 	leftOut       []string                    // optional topics that the next membership does not consume
@@ -266,9 +264,7 @@ func (p *Participant) join(ctx context.Context) (broken, err error) {
 	background.Go(func() { c.watchProgress(committing) })
 	background.Go(func() { p.watchStranded(committing, c.client) })
 	background.Go(func() { p.watchRebuilds(committing, c) })
-	if p.formerPending {
-		background.Go(func() { p.awaitFormer(committing, c.client, abandon) })
-	}
+	background.Go(func() { p.awaitFormer(committing, c.client, abandon) })
 	if len(p.leftOut) > 0 {
 		background.Go(func() { p.awaitLeftOut(committing, c.client, abandon) })
 	}

@@ -68,7 +68,6 @@ func (p *Participant) provision(ctx context.Context) error {
 			} else {
 				p.useFormer(former)
 			}
-			p.formerPending = err != nil || len(former.missing) > 0
 			p.leaveOut(missing, reasons)
 			p.checkRetention(ctx, client)
 			p.checkRetryRetention(ctx, client)

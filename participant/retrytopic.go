@@ -42,8 +42,9 @@ type HandlerOption func(*handler)
 // Use RetryTopics for work whose order does not matter and whose failures may last: thousands of held keys would fill troupe.held. A dead letter
 // names the topic from which the message came first, and its offset on the last.
 //
-// Delays may change: retry topics that the group used before are consumed as long as they exist. A message that fails there goes to the next of the
-// present delays, or is a dead letter if there is none. Delete such a topic once it is empty and no member of the earlier version runs.
+// Delays may change: retry topics that the group used before are consumed as long as they exist, also the ones of a version that came and was rolled
+// back while a member ran. A message that fails there goes to the next of the present delays, or is a dead letter if there is none. Delete such a
+// topic once it is empty and no member of the other version runs.
 func RetryTopics(delays ...time.Duration) HandlerOption {
 	return func(h *handler) {
 		h.delays = delays

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -33,4 +34,33 @@ func Groups(ctx context.Context, client *kgo.Client, limit time.Duration) (kadm.
 		missing = fmt.Errorf("%w; broker %d: %w", missing, of.Broker.NodeID, why)
 	}
 	return listed, missing
+}
+
+// GroupTopics returns the topics that the members of a group subscribe to. It returns an error while the group rebalances: the broker then does not
+// return the subscriptions. The group may use either protocol, the classic one or the one of KIP-848.
+func GroupTopics(ctx context.Context, client *kgo.Client, group string) ([]string, error) {
+	admin := kadm.NewClient(client)
+	classic, err := admin.DescribeGroups(ctx, group)
+	if err != nil {
+		return nil, fmt.Errorf("kafka: describe group %s: %w", group, err)
+	}
+	switch of := classic[group]; {
+	case errors.Is(of.Err, kerr.GroupIDNotFound), of.Err == nil && of.ProtocolType == "": // no classic group
+	case of.Err != nil:
+		return nil, fmt.Errorf("kafka: describe group %s: %w", group, of.Err)
+	case of.State == "Empty":
+		return nil, nil
+	case of.State != "Stable":
+		return nil, fmt.Errorf("kafka: group %s is in state %s", group, of.State)
+	default:
+		return of.JoinTopics(), nil
+	}
+	next, err := admin.DescribeConsumerGroups(ctx, group)
+	if err == nil {
+		err = next[group].Err
+	}
+	if err != nil {
+		return nil, fmt.Errorf("kafka: describe group %s: %w", group, err)
+	}
+	return next[group].SubscribedTopics(), nil
 }

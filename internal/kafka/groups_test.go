@@ -1,6 +1,7 @@
 package kafka_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/troupe-go/troupe/internal/kafka"
+	"github.com/troupe-go/troupe/testkit"
 )
 
 // newCluster returns three brokers, with a group on each.
@@ -70,5 +72,29 @@ func TestGroupsOfABrokerThatIsAbsentAreMissingAndTheOthersAreNot(t *testing.T) {
 		require.ErrorIs(t, err, kafka.ErrIncomplete)
 		require.ErrorContains(t, err, "broker 1: ")
 		require.ElementsMatch(t, []string{groups[0], groups[2]}, listed.Groups())
+	}
+}
+
+func TestTheTopicsOfAGroupsMembersAreFound(t *testing.T) {
+	t.Parallel()
+	for name, opts := range map[string][]kgo.Opt{
+		"classic": nil, "KIP-848": {kgo.ServerSideBalancer(), kgo.Balancers(kgo.StickyBalancer())},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			brokers := testkit.Kafka(t)
+			client, err := kafka.NewClient(brokers)
+			require.NoError(t, err)
+			t.Cleanup(client.Close)
+			group, topic := testkit.Flow(t), testkit.Flow(t)
+			testkit.Topics(t, client, 1, topic)
+			member, err := kafka.NewClient(brokers, append(opts, kgo.ConsumerGroup(group), kgo.ConsumeTopics(topic))...)
+			require.NoError(t, err)
+			t.Cleanup(member.Close)
+			testkit.Wait(t, "the member's topic", func() (bool, error) {
+				found, err := kafka.GroupTopics(t.Context(), client, group)
+				return slices.Equal(found, []string{topic}), err
+			})
+		})
 	}
 }
