@@ -97,20 +97,20 @@ func (p *Participant) warnForeign(foreign, known []string) {
 // learned of it late, or it may have been deleted and created again. A topic that other members consume is left to them: their version has the delays
 // that follow.
 func (p *Participant) awaitFormer(ctx context.Context, client *kgo.Client, abandon context.CancelCauseFunc) {
-	trouble := p.repeated("look for former retry topics")
+	trouble := p.repeated("look for members that consume a former retry topic")
 	known := p.former
 	for look := 1; pause(ctx, formerAgain.Wait(look)); look++ {
 		former, err := p.findFormer(ctx, client)
-		if err == nil {
-			p.warnForeign(former.foreign, known.foreign)
-			known.foreign = former.foreign
-			former.found = slices.DeleteFunc(former.found, func(topic string) bool { return slices.Contains(known.found, topic) })
-			former.found, err = p.withoutMember(ctx, client, former.found)
+		if err != nil {
+			continue // the database or the broker is away, which is logged elsewhere
 		}
-		if ctx.Err() != nil {
+		p.warnForeign(former.foreign, known.foreign)
+		known.foreign = former.foreign
+		found := slices.DeleteFunc(former.found, func(topic string) bool { return slices.Contains(known.found, topic) })
+		if found, err = p.withoutMember(ctx, client, found); ctx.Err() != nil {
 			return
 		}
-		if trouble.report(err); len(former.found) > 0 {
+		if trouble.report(err); len(found) > 0 {
 			abandon(errFormer)
 			return
 		}
