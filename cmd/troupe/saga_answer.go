@@ -75,11 +75,11 @@ its fields and their types. You may leave out a field in brackets.`,
 				return err
 			}
 			defer end()
-			list, next, err := desk.Questions(cmd.Context(), name, page)
+			found, err := desk.Questions(cmd.Context(), name, page)
 			if err != nil {
 				return failed(err)
 			}
-			return f.printQuestions(cmd.OutOrStdout(), list, next)
+			return f.printQuestions(cmd.OutOrStdout(), found)
 		},
 	}
 	flags := cmd.Flags()
@@ -90,16 +90,21 @@ its fields and their types. You may leave out a field in brackets.`,
 	return cmd
 }
 
-func (f *sagaFlags) printQuestions(w io.Writer, list []sagadesk.Question, next string) error {
+func (f *sagaFlags) printQuestions(w io.Writer, found sagadesk.QuestionPage) error {
 	if f.output.forPrograms() {
-		return f.output.encode(w, map[string]any{"questions": orEmpty(list), "next": next})
+		found.Questions = orEmpty(found.Questions)
+		return f.output.encode(w, found)
 	}
-	if len(list) == 0 && next == "" {
+	if found.LeftOut > 0 {
+		_, _ = fmt.Fprintf(w, "Questions are missing here: %s of open sagas could not be read. troupe saga show prints the questions of a saga, or the reason.\n",
+			counted(found.LeftOut, "definition", "definitions"))
+	}
+	if len(found.Questions) == 0 && found.Next == "" {
 		_, err := fmt.Fprintln(w, "No step waits for an operator.")
 		return err
 	}
 	t := newTable(w, "SAGA", "STEP", "SINCE", "UNTIL", "EVENT", "FIELDS")
-	for _, q := range list {
+	for _, q := range found.Questions {
 		until := ""
 		if q.Due != nil {
 			until = stamp(*q.Due)
@@ -109,7 +114,7 @@ func (f *sagaFlags) printQuestions(w io.Writer, list []sagadesk.Question, next s
 		}
 	}
 	err := t.print(w)
-	more(w, next)
+	more(w, found.Next)
 	return err
 }
 

@@ -95,3 +95,24 @@ func TestSagaAnswerGivesTheAwaitedEvent(t *testing.T) {
 	require.NoError(t, pool.QueryRow(t.Context(), "SELECT count(*) FROM troupe.outbox WHERE type = 'PayLoan'").Scan(&commands))
 	require.Equal(t, 1, commands)
 }
+
+// TestQuestionsThatAreMissingAreReported: an open saga has a definition that this program cannot read, such as one of a newer version.
+func TestQuestionsThatAreMissingAreReported(t *testing.T) {
+	t.Parallel()
+	pool := testkit.Database(t)
+	begunLoan(t, pool, "l-1")
+	for _, sql := range []string{
+		`INSERT INTO troupe.saga_definitions (hash, saga, version, definition) VALUES ('newer', 'loan', 9, '{"form": 1}')`,
+		"UPDATE troupe.sagas SET definition = 'newer'",
+	} {
+		_, err := pool.Exec(t.Context(), sql)
+		require.NoError(t, err)
+	}
+	env := []string{"DATABASE_URL=" + testkit.DatabaseURL(t, pool)}
+	out := finish(t, command(t, env, "saga", "questions"))
+	require.Zero(t, out.status, out.stderr)
+	require.Contains(t, out.stdout, "1 definition of open sagas could not be read")
+	out = finish(t, command(t, env, "saga", "questions", "--output", "json"))
+	require.Zero(t, out.status, out.stderr)
+	require.JSONEq(t, `{"questions": [], "next": "", "left_out_definitions": 1}`, out.stdout)
+}

@@ -353,8 +353,8 @@ func TestOperatorsApproveTripsOnce(t *testing.T) {
 	}
 	var questions []sagadesk.Question
 	testkit.Wait(t, "the questions of all trips", func() (bool, error) {
-		var err error
-		questions, _, err = desk.Questions(t.Context(), "trip", sagadesk.Page{})
+		found, err := desk.Questions(t.Context(), "trip", sagadesk.Page{})
+		questions = found.Questions
 		return len(questions) == trips, err
 	})
 	accepted := make(chan string, 2*trips)

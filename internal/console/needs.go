@@ -27,7 +27,7 @@ func (d *databaseFacts) needs() (all []need) {
 	if d.Parked.Count > 0 {
 		d.parkedNeed(add)
 	}
-	if d.Questions.Count > 0 {
+	if d.Questions.Count > 0 || d.Questions.More {
 		add(5, "soon", d.Questions.of("saga waits", "sagas wait")+" for an operator's answer", "The page lists the questions, and until when each can be answered.", "/questions")
 	}
 	if d.Missing.Count > 0 {

@@ -232,11 +232,11 @@ func (d *databaseFacts) read(ctx context.Context, s *source, since time.Time, ev
 		return err
 	}
 	d.Stuck = s.stuckOf(ctx, parked)
-	asking, err := s.sagas.CountQuestions(ctx, countTo+1)
+	asking, more, err := s.sagas.CountQuestions(ctx, countTo+1)
 	if err != nil {
 		return err
 	}
-	d.Questions = counted{min(asking, countTo), asking > countTo}
+	d.Questions = counted{min(asking, countTo), more || asking > countTo}
 	if err := d.readJobs(ctx, s, time.Now()); err != nil {
 		d.JobsError = err.Error()
 	}

@@ -14,9 +14,8 @@ import (
 
 // questionsFacts have one page of the list that troupe saga questions prints.
 type questionsFacts struct {
-	Database  string              `json:"database"`
-	Questions []sagadesk.Question `json:"questions"`
-	Next      string              `json:"next"`
+	Database string `json:"database"`
+	sagadesk.QuestionPage
 
 	Databases []string   `json:"-"`
 	Asked     url.Values `json:"-"`
@@ -38,11 +37,12 @@ func readQuestions(ctx context.Context, a *ask) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	list, next, err := s.sagas.Questions(ctx, a.get("saga"), page)
+	found, err := s.sagas.Questions(ctx, a.get("saga"), page)
 	if err != nil {
 		return nil, err
 	}
-	return questionsFacts{Database: s.Name, Questions: orEmpty(list), Next: next, Databases: a.names(), Asked: a.values}, nil
+	found.Questions = orEmpty(found.Questions)
+	return questionsFacts{Database: s.Name, QuestionPage: found, Databases: a.names(), Asked: a.values}, nil
 }
 
 // answerFacts are the forms of a step that waits for an operator, or the preview of an answer.

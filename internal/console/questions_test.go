@@ -168,5 +168,21 @@ func TestAnOddSagaHidesNoQuestion(t *testing.T) {
 		ids = append(ids, one.ID)
 	}
 	require.Equal(t, []string{"loan/l-2", "loan/l-3", "loan/l-4"}, ids)
-	require.Contains(t, d.html("/questions?db=order"), "loan/l-4")
+	page := d.html("/questions?db=order")
+	require.Contains(t, page, "loan/l-4")
+	require.NotContains(t, page, "Questions are missing here")
+}
+
+// TestQuestionsThatAreMissingAreReported: an open saga has a definition that this program cannot read, such as one of a newer version.
+func TestQuestionsThatAreMissingAreReported(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.Loan("l-1")
+	_, err := d.Pool.Exec(t.Context(), `INSERT INTO troupe.saga_definitions (hash, saga, version, definition) VALUES ('newer', 'loan', 9, '{"form": 1}')`)
+	require.NoError(t, err)
+	_, err = d.Pool.Exec(t.Context(), "UPDATE troupe.sagas SET definition = 'newer'")
+	require.NoError(t, err)
+	require.Equal(t, 1, facts[questionsFacts](d, "/questions?db=order").LeftOut)
+	require.Contains(t, d.html("/questions?db=order"), "1 definition of open sagas could not be read")
+	require.Contains(t, d.html("/"), "0&#43; sagas wait for an operator&#39;s answer")
 }

@@ -2,6 +2,7 @@ package sagadesk
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -67,7 +68,7 @@ type Filter struct {
 	// NotMovedSince selects sagas that have not ended and whose row has not changed since then.
 	NotMovedSince time.Time
 
-	forms, asking []string // hashes of definitions, one of which the saga must have, and names of steps, one of which must be under way
+	forms map[string][]string // the hashes of definitions, one of which the saga must have, with steps, one of which must be under way
 }
 
 // Validate returns an error if no saga could ever match.
@@ -180,10 +181,8 @@ func listing(f Filter, p Page) (sql string, args pgx.NamedArgs, err error) {
 	add(!f.StartedBefore.IsZero(), "started_at < @started_before", "started_before", f.StartedBefore)
 	// A saga that has not changed since then has not started since then either, and started_at is indexed.
 	add(!f.NotMovedSince.IsZero(), "updated_at < @not_moved_since AND started_at < @not_moved_since", "not_moved_since", f.NotMovedSince)
-	add(len(f.forms) > 0, "definition = ANY (@forms) AND string_to_array(steps, ' ') && @asking", "forms", f.forms)
-	if len(f.forms) > 0 {
-		args["asking"] = f.asking
-	}
+	forms, _ := json.Marshal(f.forms) // texts only
+	add(len(f.forms) > 0, "@forms::jsonb -> definition ?| string_to_array(steps, ' ')", "forms", string(forms))
 	if p.After != "" {
 		at, id, err := admin.ReadTimeCursor(p.After)
 		if err != nil {

@@ -5,7 +5,6 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"time"
@@ -109,83 +108,92 @@ func questionsOf(g *Detail) (all []Question) {
 	return all
 }
 
-// Questions returns the questions of a page of sagas, oldest saga first. name selects a type of saga; "": all. A saga with several
-// questions has several entries. The query searches all running and parked sagas whose definition has a form.
-func (d *Desk) Questions(ctx context.Context, name string, p Page) (list []Question, next string, err error) {
+// A QuestionPage has the questions of a page of sagas. A saga with several questions has several entries.
+type QuestionPage struct {
+	Questions []Question `json:"questions"`
+	// Next is the cursor for the next page; "": this was the last one.
+	Next string `json:"next"`
+	// LeftOut is the number of definitions that open sagas have and that were not read: this program cannot read them, or they would take
+	// more than 64 MiB of memory. Their questions are missing here. The page of each saga has them.
+	LeftOut int `json:"left_out_definitions"`
+}
+
+// Questions returns the questions of a page of sagas, oldest saga first. name selects a type of saga; "": all. The query searches all running
+// and parked sagas.
+func (d *Desk) Questions(ctx context.Context, name string, p Page) (found QuestionPage, err error) {
 	p.Oldest = true
-	f := Filter{Saga: name, Statuses: []saga.Status{saga.Running, saga.Parked}}
-	if f.forms, f.asking, err = d.forms(ctx, name); err != nil {
-		return nil, "", fmt.Errorf("questions: %w", explain(err))
+	f := Filter{Saga: name, Statuses: asking}
+	if f.forms, found.LeftOut, err = d.forms(ctx, name); err != nil {
+		return found, fmt.Errorf("questions: %w", explain(err))
 	}
 	if len(f.forms) == 0 {
-		return nil, "", p.Validate()
+		return found, p.Validate()
 	}
 	rows, next, err := d.List(ctx, f, p)
 	if err != nil || len(rows) == 0 {
-		return nil, "", err
+		return found, err
 	}
-	if list, err = d.readQuestions(ctx, rows); err == nil {
-		err = d.setBegan(ctx, list)
+	if found.Questions, err = d.readQuestions(ctx, rows); err == nil {
+		err = d.setBegan(ctx, found.Questions)
 	}
 	if err != nil {
-		return nil, "", fmt.Errorf("questions: %w", explain(err))
+		return QuestionPage{}, fmt.Errorf("questions: %w", explain(err))
 	}
-	return list, next, nil
+	found.Next = next
+	return found, nil
 }
 
-// CountQuestions returns the number of sagas with a question, up to limit. It does not read the sagas' states, so it also
-// counts a saga that is parked because its step could not use the event that came.
-func (d *Desk) CountQuestions(ctx context.Context, limit int) (int, error) {
-	f := Filter{Statuses: []saga.Status{saga.Running, saga.Parked}}
-	var err error
-	if f.forms, f.asking, err = d.forms(ctx, ""); err != nil {
-		return 0, fmt.Errorf("count questions: %w", explain(err))
+// CountQuestions returns the number of sagas with a question, up to limit. more is true if definitions were left out, as in QuestionPage: their
+// sagas are not counted. CountQuestions does not read the sagas' states, so it also counts a saga that is parked because its step could not
+// use the event that came.
+func (d *Desk) CountQuestions(ctx context.Context, limit int) (n int, more bool, err error) {
+	f := Filter{Statuses: asking}
+	var leftOut int
+	if f.forms, leftOut, err = d.forms(ctx, ""); err != nil {
+		return 0, false, fmt.Errorf("count questions: %w", explain(err))
 	}
 	if len(f.forms) == 0 {
-		return 0, nil
+		return 0, leftOut > 0, nil
 	}
 	rows, _, err := d.List(ctx, f, Page{Limit: limit})
-	return len(rows), err
+	return len(rows), leftOut > 0, err
 }
+
+// asking has the statuses of sagas that may have a question.
+var asking = []saga.Status{saga.Running, saga.Parked}
 
 // formBytes limits the memory of the definitions that forms reads.
 const formBytes = 64 << 20
 
-// forms returns the hashes of the stored definitions of a type that have a form, and the names of their steps with a form. It
-// leaves out definitions that this program cannot read. Services store definitions of any number, so it reads the smallest ones that
-// formBytes suffices for: more than 1,000 of 3 kB, or 200 of 30 kB.
-func (d *Desk) forms(ctx context.Context, name string) (hashes, steps []string, err error) {
-	rows, err := d.cfg.Pool.Query(ctx, formsSQL, pg.Args{
-		"saga": name, "each": decisions.DefinitionBytes(0), "byte": decisions.DefinitionBytes(1) - decisions.DefinitionBytes(0), "bytes": formBytes,
-	})
+// forms returns the steps with a form of each definition that running or parked sagas of a type have, by the definition's hash. Services store
+// definitions of any number, and a role that may start sagas can use any number, so it reads the smallest ones that formBytes suffices for:
+// more than 1,000 of 3 kB, or 200 of 30 kB. leftOut counts the others, and the ones that this program cannot read.
+func (d *Desk) forms(ctx context.Context, name string) (steps map[string][]string, leftOut int, err error) {
+	var hashes []string
+	err = d.cfg.Pool.QueryRow(ctx, formsSQL, pg.Args{
+		"saga": name, "statuses": asking, "each": decisions.DefinitionBytes(0), "byte": decisions.DefinitionBytes(1) - decisions.DefinitionBytes(0), "bytes": formBytes,
+	}).Scan(&hashes, &leftOut)
 	if err != nil {
-		return nil, nil, err
+		return nil, 0, err
 	}
-	found, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		return nil, nil, err
-	}
-	asking := make(map[string]bool)
-	for _, hash := range found {
+	steps = make(map[string][]string)
+	for _, hash := range hashes {
 		def, err := d.definitions.Of(ctx, hash)
 		var mistakes saga.Mistakes
 		if errors.As(err, &mistakes) {
+			leftOut++
 			continue
 		}
 		if err != nil {
-			return nil, nil, err
+			return nil, 0, err
 		}
-		any := false
 		for _, st := range def.Spec().Steps {
 			if len(FormEvents(def, st.Name)) > 0 {
-				asking[st.Name], any = true, true
+				steps[hash] = append(steps[hash], st.Name)
 			}
 		}
-		if any {
-			hashes = append(hashes, hash)
-		}
 	}
-	return hashes, slices.Sorted(maps.Keys(asking)), nil
+	return steps, leftOut, nil
 }
 
 // readQuestions reads the states of sagas one by one, and returns their questions in the order of rows. A saga whose row cannot be read has
