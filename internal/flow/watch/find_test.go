@@ -92,6 +92,23 @@ func TestFlowsAreFoundByHowTheyStand(t *testing.T) {
 	require.Equal(t, []string{s.flow}, names)
 }
 
+// TestAFlowWhoseFirstMessageIsNotStoredIsListed: that message is older than the retention, or its topic is not watched.
+func TestAFlowWhoseFirstMessageIsNotStoredIsListed(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	rest := order("rest")[1:]
+	for i := range rest {
+		rest[i].ago -= time.Minute
+	}
+	s.send(order("whole")...)
+	s.send(rest...)
+	s.watch()
+	s.judged()
+	for _, limit := range []int{1, 50} {
+		require.Equal(t, []string{"rest", "whole"}, s.keys(watch.Filter{}, limit))
+	}
+}
+
 // TestPagesOfFlowsReadIndexes checks that each page of many is read from the index of times, and the pages of a key from the
 // index of keys.
 func TestPagesOfFlowsReadIndexes(t *testing.T) {
