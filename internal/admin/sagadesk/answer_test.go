@@ -218,6 +218,27 @@ func TestAParkedSagaIsAnswered(t *testing.T) {
 	require.Len(t, done.Effects.Commands, 1)
 }
 
+// TestAResumeAfterAPreviewPassesNoOtherCondition: two operators preview the resume of a saga. The first resumes it, and the next end parks it.
+func TestAResumeAfterAPreviewPassesNoOtherCondition(t *testing.T) {
+	t.Parallel()
+	d := loan(t, func(s *saga.Spec) {
+		s.Data["large"], s.Data["foreign"] = saga.Bool, saga.Bool
+		s.Ends = []saga.End{{When: "data.large", Then: saga.ThenPark}, {When: "data.foreign", Then: saga.ThenPark}}
+	})
+	_, desk := lent(t, d, "l-1")
+	_, err := desk.Act(t.Context(), "loan/l-1", saga.Event{Kind: saga.ActSet, Fields: map[string]any{"large": true, "foreign": true}, Actor: "ann", Reason: "a test"})
+	require.NoError(t, err)
+	previewed, err := desk.Get(t.Context(), "loan/l-1")
+	require.NoError(t, err)
+	require.Equal(t, "data.large", previewed.State.Held)
+	resume := saga.Event{Kind: saga.ActResume, Actor: "ann", Reason: "a test"}
+	done, err := desk.ActIfUnchanged(t.Context(), "loan/l-1", resume, previewed.StateHash())
+	require.NoError(t, err)
+	require.Equal(t, "data.foreign", done.State.Held)
+	_, err = desk.ActIfUnchanged(t.Context(), "loan/l-1", resume, previewed.StateHash())
+	require.ErrorContains(t, err, "the saga has changed since the preview")
+}
+
 // A running saga that moves to a definition with a form gets its question, and the reverse.
 func TestAMoveChangesTheQuestion(t *testing.T) {
 	t.Parallel()

@@ -145,7 +145,7 @@ func caused(all []decisions.Decided) decisions.Decided {
 	return one
 }
 
-// StateHash returns a hash of the saga's status, its variables, and the phase of each step. ActIfUnchanged compares it with the hash of a
+// StateHash returns a hash of the saga's status, its variables, the phase of each step, whether it goes back, and State.Held. ActIfUnchanged compares it with the hash of a
 // preview. How often an operator has sent a step's command again is no part of it: a saga that was retried, and is parked again at the same
 // step, has the same hash.
 func (g *Detail) StateHash() string {
@@ -153,7 +153,9 @@ func (g *Detail) StateHash() string {
 		Status saga.Status
 		Data   map[string]any
 		Steps  []saga.StepState
-	}{Status: g.Status, Data: g.State.Data}
+		Back   bool   `json:",omitempty"`
+		Held   string `json:",omitempty"` // a resume passes this condition, and must not pass one that the preview did not show
+	}{Status: g.Status, Data: g.State.Data, Back: g.State.Back, Held: g.State.Held}
 	for _, s := range g.State.Steps {
 		facts.Steps = append(facts.Steps, saga.StepState{Name: s.Name, Phase: s.Phase})
 	}
