@@ -86,6 +86,9 @@ type Outbox struct {
 	check Check // nil: no check
 }
 
+// MaxBytes returns the size limit of a payload, in bytes.
+func (o *Outbox) MaxBytes() int { return o.cfg.MaxBytes }
+
 // A Check checks an entry in the form in which it will be written. ctx is the context of the writer: envelope.CauseOf returns the message
 // that is being handled. If the Check returns an error, the entry is refused. A Check may add headers to m. It may add statements to along:
 // they run after the insert of the entry, in the same batch.

@@ -255,7 +255,11 @@ func (x *decision) result(i int, e Event) bool {
 		}
 		data[name] = v
 	}
-	if err := x.collect(i, data); err != nil {
+	err := x.collect(i, data)
+	if err == nil {
+		err = x.fitsData(data)
+	}
+	if err != nil {
 		x.refuse("%s", err)
 		return false
 	}

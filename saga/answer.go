@@ -196,7 +196,8 @@ func (x *decision) givenUp(i int, e Event) {
 	x.moment(moments.StepExhausted, ss.Name, reason)
 	switch {
 	case x.s.Back, x.d.steps[i].Optional && x.d.steps[i].send != nil:
-		x.doubt(i) // the command has had no effect so far, and may have one when its dead letter is redriven
+		x.doubt(i)            // the command has had no effect so far, and may have one when its dead letter is redriven
+		x.resumeUnlessStuck() // the commands that the limit of bytes has delayed follow
 	case x.d.steps[i].Exhausted == CompensateThen && !x.passed():
 		x.doubt(i)
 		x.goBack(fmt.Sprintf("%s: %s", ss.Name, reason))
@@ -290,7 +291,7 @@ func (x *decision) fitsData(data map[string]any) error {
 		}
 	}
 	if n > maxData {
-		return fmt.Errorf("the variables would have more than %d MiB: let the hop answer with less", maxData>>20)
+		return fmt.Errorf("the variables would have more than %d MiB: want smaller values", maxData>>20)
 	}
 	return nil
 }

@@ -138,7 +138,7 @@ func (x *decision) cancel(by, reason string) {
 // refuseCancel refuses a cancel that comes too late, and emits the events in Refused. If one of them cannot be built, nothing changes,
 // and e is refused as a whole, so that it becomes a dead letter.
 func (x *decision) refuseCancel(e Event, why string) {
-	events, err := build(x.d.cancel.refused, x.objects(nil))
+	events, err := x.build(x.d.cancel.refused, x.objects(nil))
 	if err != nil {
 		x.refuse("%s comes too late, and the event that refuses it cannot be built: %s", e.Type, err)
 		return

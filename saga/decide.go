@@ -20,7 +20,7 @@ import (
 // unchanged, with the reason in Effects.Refused, for an action that cannot be done, a start that is not valid,
 // and an answer whose effect can no longer be compensated.
 func Decide(d *Definition, s State, e Event, now time.Time) (State, Effects) {
-	x := &decision{d: d.withItems(s), s: s, now: now.UTC().Truncate(time.Microsecond)}
+	x := &decision{d: d.withItems(s), s: s, now: now.UTC().Truncate(time.Microsecond), limit: e.Limit}
 	x.s.Steps = slices.Clone(s.Steps)
 	x.s.Deadlines = slices.Clone(s.Deadlines)
 	x.s.Version++
@@ -43,6 +43,7 @@ type decision struct {
 	now    time.Time
 	fx     Effects
 	copied bool // s.Data belongs to this decision and may be changed
+	limit  int  // Event.Limit
 	sent   int  // approximate bytes of the bodies of fx.Commands as JSON
 	full   bool // a command was not sent, since it has no room after the ones in fx.Commands
 }
@@ -206,7 +207,7 @@ func (x *decision) advance() {
 
 // emit adds events to the effects. If one of them cannot be built, emit adds none, parks the saga and returns false.
 func (x *decision) emit(es []emit, objects map[string]any) bool {
-	events, err := build(es, objects)
+	events, err := x.build(es, objects)
 	if err != nil {
 		x.park(err.Error())
 		return false
@@ -215,12 +216,15 @@ func (x *decision) emit(es []emit, objects map[string]any) bool {
 	return true
 }
 
-func build(es []emit, objects map[string]any) ([]Emitted, error) {
+func (x *decision) build(es []emit, objects map[string]any) ([]Emitted, error) {
 	events := make([]Emitted, 0, len(es))
 	for _, e := range es {
 		fields, err := evaluate(e.input, objects)
 		if err != nil {
 			return nil, err
+		}
+		if err := x.fitsMessage(fields); err != nil {
+			return nil, fmt.Errorf("%s: %w", e.Event, err)
 		}
 		events = append(events, Emitted{Path: e.path, Hop: e.Hop, Type: e.Event, Failure: e.Failure, Fields: fields})
 	}

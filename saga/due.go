@@ -174,6 +174,7 @@ func (x *decision) timedOut(i int) {
 	reason := fmt.Sprintf("%s: no answer within %s", ss.Name, st.Timeout)
 	switch {
 	case x.s.Back, st.Optional:
+		x.resumeUnlessStuck() // the commands that the limit of bytes has delayed follow
 	case st.back == nil || x.passed():
 		x.park(reason)
 	default:

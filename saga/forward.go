@@ -1,6 +1,7 @@
 package saga
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -246,8 +247,25 @@ func (x *decision) send(i int, c *command, operation string) bool {
 			out.Fields["body"] = fields
 		}
 	}
+	if err := x.fitsMessage(out.Fields); err != nil {
+		x.park(fmt.Sprintf("%s: %s: %s", st.Name, c.typ, err))
+		return false
+	}
 	x.fx.Commands = append(x.fx.Commands, out)
 	return true
+}
+
+// fitsMessage returns an error if a message with these fields has more bytes than Event.Limit.
+func (x *decision) fitsMessage(fields map[string]any) error {
+	const growth = 6 // of a character that JSON escapes
+	if x.limit == 0 || size(fields)*growth <= x.limit {
+		return nil
+	}
+	text, err := json.Marshal(fields)
+	if err == nil && len(text) > x.limit {
+		return fmt.Errorf("it would have %d bytes, and a message has at most %d: send less of the variables", len(text), x.limit)
+	}
+	return nil // the writer of the message reports the error
 }
 
 // endsEarly applies the first of the definition's ends whose condition holds. ended reports that an end was applied, or that the saga was
@@ -255,7 +273,8 @@ func (x *decision) send(i int, c *command, operation string) bool {
 // the compensations of optional steps are answered.
 func (x *decision) endsEarly() (ended, waits bool) {
 	for _, e := range x.d.ends {
-		if e.Then == ThenPark && slices.Contains(x.s.Passed, e.End.When) {
+		parks := e.Then == ThenPark || e.Then == ThenCompensate && x.passed()
+		if parks && slices.Contains(x.s.Passed, e.End.When) {
 			continue
 		}
 		objects := x.objects(nil)
@@ -281,7 +300,7 @@ func (x *decision) endsEarly() (ended, waits bool) {
 				}
 			}
 		}
-		if e.Then == ThenPark {
+		if parks {
 			x.s.Held = e.End.When
 		}
 		x.then(e.Then, why, e.emit)

@@ -24,8 +24,8 @@ type State struct {
 	// could not be scheduled when the saga got its lock, the condition of an end, or a step whose effect differs from the saga's decisions,
 	// as after a database was set back.
 	Held string `json:"held,omitempty"`
-	// Passed lists the conditions of ends that have parked the saga, and for which an operator has resumed it. They do not park it
-	// again.
+	// Passed lists the conditions of ends that have parked the saga, also since a pivot was done and it could not be compensated, and for which
+	// an operator has resumed it. They do not park it again.
 	Passed []string `json:"passed,omitempty"`
 	// Cancel is the result of the latest cancel that was accepted or refused. It is empty if no cancel was accepted or refused.
 	Cancel CancelResult `json:"cancel,omitempty"`
@@ -172,6 +172,9 @@ type Event struct {
 	Happened bool `json:"happened,omitempty"`
 	// Locked, for Started, reports that another saga holds the lock that this one needs.
 	Locked bool `json:"locked,omitempty"`
+	// Limit is the number of bytes as JSON that a command or an emitted event may have. 0: no limit. If one has more, the saga is parked. The
+	// log has the limit only of a decision that has parked its saga.
+	Limit int `json:"limit,omitempty"`
 	// Message is the id of the message, for the log. An action has an id too: the messages that follow from it have this id as their
 	// cause.
 	Message string `json:"message,omitempty"`

@@ -59,6 +59,7 @@ type pass struct {
 	stashed    []Stashed
 	// correlation is the correlation id of a saga that Within starts.
 	correlation string
+	limit       int             // Event.Limit of the decisions
 	wake        map[string]bool // the sagas that were granted a lock: End schedules a wake for each, due at once
 	// unread holds the sagas that were granted a lock and that this program cannot read. End schedules a wake for each. The wake fails
 	// here and becomes a dead letter. It can be redriven when a program runs that can read the saga.
@@ -272,7 +273,13 @@ func (p *pass) decide(message int, id string, e saga.Event) saga.Effects {
 		p.add(Decided{message, id, p.now, e, l.state, fx})
 		return fx
 	}
+	if !e.Kind.Action() && (e.Kind != saga.Started || message >= 0) { // a caller gets the error instead
+		e.Limit = p.limit
+	}
 	s, fx := saga.Decide(l.d, l.state, e, p.now)
+	if fx.Alert == "" {
+		e.Limit = 0 // it made no difference
+	}
 	if fx.Early && e.Kind == saga.Observed { // nothing is recorded: the caller, give, stashes it
 		return fx
 	}

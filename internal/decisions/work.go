@@ -77,10 +77,13 @@ func (w *Work) Warn(log func()) { w.warnings = append(w.warnings, log) }
 // Begin returns a Work that decides in tx.
 func (d *Decider) Begin(tx pgx.Tx) *Work {
 	store := NewPostgres(tx, d.hop.String(), d.cfg.Participant.Group())
+	limit := d.cfg.Participant.Outbox().MaxBytes()
 	if d.cfg.Schemas != nil {
 		store.content = envelope.Avro
+		limit = 0 // the size in Avro is not known before the message is written
 	}
 	w := &Work{d: d, tx: tx, store: store, pass: d.cfg.Definitions.begin(store), expired: make(map[expiredKind]int)}
+	w.pass.limit = limit
 	store.reportConflict = w.ReportConflict
 	store.expired = func(s Stashed) { w.expired[expiredKind{s.Saga, s.Event.Hop, s.Event.Type}]++ }
 	return w

@@ -125,7 +125,9 @@
 //	after which a command cannot be     several sagas await is a dead letter for all of them. Redrive it once the command
 //	rendered                            can be rendered. Nothing else wakes the saga while this deadline is its earliest
 //	an expression that fails, an        the saga is parked with the reason; other sagas of the batch are not affected
-//	answer of a type that is unknown
+//	answer of a type that is unknown,
+//	a command or an event with more
+//	JSON than the outbox takes
 //	the definition of a saga cannot be  its events and wakes become dead letters after the attempts of the participant's Retry; the
 //	read, as after a rollback           saga is not parked. Other sagas go on, also one that ends and passes its lock to that saga.
 //	                                    New logs an error
