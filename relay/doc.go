@@ -118,6 +118,9 @@
 //	                                       its lag is 0
 //	failover, the old primary still runs   the relay ends the old primary's stream, and continues with the checkpoint and the rows
 //	                                       of the new one
+//	failover to a standby that copied the slot
+//	                                       continued from the checkpoint: the slot moves only once each connected standby has it, or after a
+//	                                       minute. If the slot is ahead of it all the same, it is created again, as below
 //	the server restarts                    the relay ends its stream, so that the server can stop, and connects again
 //	the server crashes                     the relay has seen only transactions that were on disk
 //	the slot is dropped, or lost           created again; rows that the stored snapshot does not contain are read from the table

@@ -95,7 +95,8 @@ func unusable(st storedState, slot slotState, system wal.System) string {
 //
 // The slot may be ahead of the stored checkpoint for two reasons. After a failover, the slot was copied to the standby later than the row
 // with the checkpoint. Then all rows before the slot's LSN are published or were recorded as failed, and rows after it may be in the log
-// alone. The failover may have lost the newest of these records: they are later in the log than their rows. Or another program created the
+// alone. The failover may have lost the newest of these records: they are later in the log than their rows. stream.confirm prevents this for a
+// standby that is connected and less than holdLimit behind. Or another program created the
 // slot. Then rows before its LSN may be unpublished, and in the table alone.
 //
 // The stored state may be of another cluster. From Postgres 17 on pg_upgrade copies slots, and the new cluster has another identifier.

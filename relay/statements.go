@@ -47,6 +47,7 @@ var (
 	dropSlot          = statement("drop_slot")
 	readWalsender     = statement("read_walsender")
 	readStandbyWait   = statement("read_standby_wait")
+	standbyLacks      = statement("standby_lacks")
 	readGuard         = statement("read_guard")
 	sampleGuard       = statement("sample_guard")
 	useSlot           = statement("use_slot")

@@ -75,7 +75,10 @@ type stream struct {
 	published      atomic.Uint64 // LSN before which all rows of the log are published or recorded
 	publishedMoved chan struct{} // signalled when published advances
 	rows           atomic.Int64  // settled rows
-	storedLSN      atomic.Uint64 // LSN that is stored, and so confirmed to the server
+	storedLSN      atomic.Uint64 // LSN that is stored
+	confirmedLSN   atomic.Uint64 // LSN that report confirms to the server; not after storedLSN
+	copied         bool          // standbys copy the slot
+	held           heldConfirm   // LSN that is to be confirmed next
 	hurry          chan struct{} // signals that the LSN must be confirmed at once
 	received       atomic.Int64  // when the server last sent something, Unix nanoseconds
 	watched        time.Time     // when the relay last checked whether the server holds the log back
@@ -213,7 +216,7 @@ func (r *Relay) stream(idle, term context.Context, p *publisher) error {
 		return err
 	}
 	began := st.lsn
-	err = r.follow(idle, term, p, streaming{db, conn, st, from, end, text})
+	err = r.follow(idle, term, p, streaming{db, conn, slot, st, from, end, text})
 	if !r.asStored && unconvertible(err) {
 		r.readInDatabaseEncoding(err)
 		return errAgain
@@ -240,6 +243,7 @@ func flushed(ctx context.Context, db querier) (wal.LSN, error) {
 type streaming struct {
 	db      *server
 	conn    *wal.Conn
+	slot    slotState // as it was when the stream had begun
 	st      storedState
 	from    wal.LSN
 	flushed wal.LSN    // end of the log when the stream began: no earlier stream has delivered a row after it
@@ -272,6 +276,8 @@ func (r *Relay) follow(idle, term context.Context, p *publisher, from streaming)
 		}
 	}
 	s.storedLSN.Store(uint64(st.lsn))
+	s.confirmedLSN.Store(uint64(from.slot.confirmed))
+	s.copied = from.slot.failover != nil && *from.slot.failover
 	s.received.Store(time.Now().UnixNano())
 	s.sent.Store(uint64(st.lsn))
 	s.sentAt.Store(time.Now().UnixNano())

@@ -13,7 +13,7 @@ import (
 	"github.com/troupe-go/troupe/internal/wal"
 )
 
-// report confirms s.storedLSN to the server every reportEvery until ctx ends, and then once more. When the server is silent for too long,
+// report confirms s.confirmedLSN to the server every reportEvery until ctx ends, and then once more. When the server is silent for too long,
 // report checks whether the server still works. If it does not, report ends the stream.
 func (s *stream) report(ctx context.Context) {
 	for more := true; more; {
@@ -34,7 +34,7 @@ func (s *stream) report(ctx context.Context) {
 			s.conn.Close() // at once, since the publisher may wait for a broker
 			return
 		}
-		if err := s.conn.Report(wal.LSN(s.storedLSN.Load())); err != nil {
+		if err := s.conn.Report(wal.LSN(s.confirmedLSN.Load())); err != nil {
 			s.endWith(err)
 			return
 		}
@@ -74,6 +74,7 @@ func (s *stream) storeCheckpoints(ctx context.Context, st storedState) {
 	var unsampled bool           // the last sample has failed
 	var proven, storedRows int64 // s.rows at the last sample that the stream has passed, and at the last store
 	for stored := time.Now(); s.awaitCheckpoint(ctx, pending, proven); {
+		s.confirm(ctx)
 		if pending == nil {
 			s.relay.state.setStoreBegan(time.Now())
 			got, err := s.sample(ctx)
@@ -170,7 +171,9 @@ func (s *stream) awaitCheckpoint(ctx context.Context, pending *sample, proven in
 		return ctx.Err() == nil
 	}
 	sleep(ctx, sampleEvery, nil)
-	s.idle(ctx, proven)
+	if s.held.lsn == 0 {
+		s.idle(ctx, proven)
+	}
 	return ctx.Err() == nil
 }
 
@@ -181,7 +184,7 @@ func (s *stream) idle(ctx context.Context, rows int64) {
 	}
 }
 
-// storeCheckpoint stores the checkpoint published, and then makes report confirm it at once.
+// storeCheckpoint stores the checkpoint published, and then lets report confirm it, see confirm.
 func (s *stream) storeCheckpoint(ctx context.Context, st storedState, published uint64) error {
 	published = max(published, s.storedLSN.Load())
 	st.lsn = wal.LSN(published)
@@ -189,6 +192,6 @@ func (s *stream) storeCheckpoint(ctx context.Context, st storedState, published 
 		return err
 	}
 	s.storedLSN.Store(published)
-	tell(s.hurry)
+	s.confirm(ctx)
 	return nil
 }
