@@ -19,6 +19,9 @@ func (r *Relay) Silence(silence, answer time.Duration) { r.silence, r.answer = s
 // Patience sets the least time after which records are given up that no broker takes. Call it before Run.
 func (r *Relay) Patience(d time.Duration) { r.patience = d }
 
+// Holding sets the longest time for which a checkpoint is not confirmed since a standby lacks it. Call it before Run.
+func (r *Relay) Holding(d time.Duration) { r.holding = d }
+
 // OldAge sets the number of transactions after which a poll removes a row that a stream has published. Call it before Run.
 func (r *Relay) OldAge(transactions int64) { r.oldTransactions = transactions }
 

@@ -179,6 +179,7 @@ type Relay struct {
 	answer          time.Duration // maxAnswer
 	patience        time.Duration // leastPatience
 	oldTransactions int64         // oldTransactions
+	holding         time.Duration // holdLimit
 }
 
 const (
@@ -222,7 +223,7 @@ func New(cfg Config) (*Relay, error) {
 	if err := cfg.check(); err != nil {
 		return nil, fmt.Errorf("relay: %w", err)
 	}
-	r := &Relay{cfg: cfg, keptPartitions: make(map[string]keptLog), quiet: quiet{log: cfg.Log}, slotMoved: make(chan struct{}, 1), reading: checkpointTimeout, storeTimeout: storeTimeout, silence: maxSilence, answer: maxAnswer, patience: leastPatience, oldTransactions: oldTransactions}
+	r := &Relay{cfg: cfg, keptPartitions: make(map[string]keptLog), quiet: quiet{log: cfg.Log}, slotMoved: make(chan struct{}, 1), reading: checkpointTimeout, storeTimeout: storeTimeout, silence: maxSilence, answer: maxAnswer, patience: leastPatience, oldTransactions: oldTransactions, holding: holdLimit}
 	r.shards.moved = make(chan struct{})
 	r.looker = newLooker(r)
 	if cfg.Mapping != nil {

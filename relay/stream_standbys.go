@@ -44,7 +44,7 @@ func (s *stream) confirm(ctx context.Context) {
 	} else {
 		s.relay.quiet.recovered("standbys")
 	}
-	if !lacks || time.Since(s.held.since) >= holdLimit {
+	if !lacks || time.Since(s.held.since) >= s.relay.holding {
 		s.release(s.held.lsn)
 		s.held = heldConfirm{}
 	}
