@@ -34,7 +34,7 @@ var floors = []floor{
 	{"names on the wire, Avro schemas, a limit for JSON, and errors without secrets", []string{"internal/ce", "internal/avsc", "internal/jsontext", "internal/payload", "internal/secrets"}},
 	{"names, policies, the message, and tools that know nothing of Troupe", []string{
 		"topics", "retry", "envelope", "logbridge",
-		"internal/address", "internal/door", "internal/expr", "internal/grants", "internal/keyed", "internal/lines", "internal/moments", "internal/plain", "internal/protomark", "internal/registry", "internal/rule", "schemas/protobuf/internal/orderpb",
+		"internal/address", "internal/door", "internal/expr", "internal/grants", "internal/keyed", "internal/lines", "internal/moments", "internal/plain", "internal/protomark", "internal/registry", "internal/rule",
 		"internal/pg/silenttest", "internal/pgtext", "internal/short", "internal/version",
 		"internal/metrics/catalogue", "internal/docs/commands", "internal/docs/manifests", "internal/house", "internal/modeltest", "internal/console/browser",
 	}},
@@ -44,7 +44,7 @@ var floors = []floor{
 		"internal/scaffold", "internal/shapes", "internal/sqlconn", "internal/traces", "schemas/jsonschema", "schemas/protobuf",
 	}},
 	{"writing the outbox, the replication protocol, checks of sagas, servers for tests", []string{
-		"outbox", "schemas/personal", "schemas/personal/internal/personpb", "internal/saga/verify",
+		"outbox", "schemas/personal", "internal/saga/verify",
 		"internal/credentials/oidc", "internal/formats", "internal/wal", "internal/explore", "internal/admin/relaydesk",
 		"internal/devstack", "internal/demo/messages",
 	}},
@@ -56,7 +56,7 @@ var floors = []floor{
 		"internal/ambassador", "internal/flow/asyncapi", "internal/flow/graph", "internal/flow/verify", "internal/flow/watch", "internal/admin/actions", "internal/admin/doctor", "internal/admin/erasure", "internal/admin/rebuilds", "internal/admin/repair", "internal/admin/sagadesk", "internal/admin/timeline",
 	}},
 	{"tests, and metrics of sagas and flows", []string{
-		"saga/sagatest", "telemetry/sagas", "testkit", "internal/fixture", "internal/flow/telemetry", "internal/metrics", "internal/decisions/storetest",
+		"saga/sagatest", "telemetry/sagas", "testkit", "internal/fixture", "internal/flow/telemetry", "internal/metrics",
 		"examples/letter-of-credit", "examples/order-on-postgres", "examples/travel-booking",
 	}},
 	{"pages, and the base of the demo's services", []string{"internal/console", "internal/console/stage", "internal/demo", "internal/sagahttp"}},

@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/internal/decisions"
-	"github.com/troupe-go/troupe/internal/decisions/storetest"
 	"github.com/troupe-go/troupe/saga"
 	"github.com/troupe-go/troupe/testkit"
 )
@@ -18,7 +17,7 @@ func TestStores(t *testing.T) {
 	t.Parallel()
 	t.Run("memory", func(t *testing.T) {
 		t.Parallel()
-		storetest.Run(t, func(t testing.TB, d *saga.Definition) storetest.Transact {
+		testStore(t, func(t testing.TB, d *saga.Definition) transact {
 			m, err := decisions.NewMemory(time.Now(), d)
 			require.NoError(t, err)
 			return m.Within
@@ -26,7 +25,7 @@ func TestStores(t *testing.T) {
 	})
 	t.Run("Postgres", func(t *testing.T) {
 		t.Parallel()
-		storetest.Run(t, func(t testing.TB, d *saga.Definition) storetest.Transact {
+		testStore(t, func(t testing.TB, d *saga.Definition) transact {
 			pool := testkit.Database(t)
 			_, err := pool.Exec(t.Context(), "INSERT INTO troupe.saga_definitions (hash, saga, version, definition) VALUES ($1, 'visit', 1, $2)",
 				d.Hash(), string(d.JSON()))

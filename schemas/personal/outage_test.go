@@ -21,7 +21,7 @@ import (
 	"github.com/troupe-go/troupe/retry"
 	"github.com/troupe-go/troupe/schemas"
 	"github.com/troupe-go/troupe/schemas/personal"
-	"github.com/troupe-go/troupe/schemas/personal/internal/personpb"
+	"github.com/troupe-go/troupe/schemas/personal/testdata/personpb"
 	"github.com/troupe-go/troupe/schemas/protobuf"
 	"github.com/troupe-go/troupe/testkit"
 	"github.com/troupe-go/troupe/topics"

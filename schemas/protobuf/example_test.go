@@ -10,7 +10,7 @@ import (
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/schemas"
 	"github.com/troupe-go/troupe/schemas/protobuf"
-	"github.com/troupe-go/troupe/schemas/protobuf/internal/orderpb"
+	"github.com/troupe-go/troupe/schemas/protobuf/testdata/orderpb"
 )
 
 func ExampleNew() {

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/troupe-go/troupe/envelope"
-	"github.com/troupe-go/troupe/schemas/protobuf/internal/orderpb"
+	"github.com/troupe-go/troupe/schemas/protobuf/testdata/orderpb"
 )
 
 // allocated returns how many bytes do allocates, whether freed or not.

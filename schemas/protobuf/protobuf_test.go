@@ -23,7 +23,7 @@ import (
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/schemas"
 	"github.com/troupe-go/troupe/schemas/protobuf"
-	"github.com/troupe-go/troupe/schemas/protobuf/internal/orderpb"
+	"github.com/troupe-go/troupe/schemas/protobuf/testdata/orderpb"
 )
 
 type pair struct {
@@ -208,9 +208,9 @@ func TestNewRefusesMessagesThatDoNotFitTheirFile(t *testing.T) {
 	defer server.Close()
 	r, err := schemas.NewRegistry(server.URL())
 	require.NoError(t, err)
-	order, err := os.ReadFile("internal/orderpb/order.proto")
+	order, err := os.ReadFile("testdata/orderpb/order.proto")
 	require.NoError(t, err)
-	money, err := os.ReadFile("internal/orderpb/money.proto")
+	money, err := os.ReadFile("testdata/orderpb/money.proto")
 	require.NoError(t, err)
 	file := func(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text)} }
 	for want, files := range map[string]fstest.MapFS{

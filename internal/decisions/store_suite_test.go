@@ -1,5 +1,4 @@
-// Package storetest checks the contract of decisions.Store, with one suite for every implementation. Only tests import it.
-package storetest
+package decisions_test
 
 import (
 	"context"
@@ -16,11 +15,11 @@ import (
 	"github.com/troupe-go/troupe/saga"
 )
 
-// Transact runs do in a transaction of a store, and commits it if do returns no error. The error is do's or the commit's.
-type Transact func(do func(decisions.Store) error) error
+// transact runs do in a transaction of a store, and commits it if do returns no error. The error is do's or the commit's.
+type transact func(do func(decisions.Store) error) error
 
-// Run runs the suite. open returns a store that is empty and knows the definition.
-func Run(t *testing.T, open func(t testing.TB, d *saga.Definition) Transact) {
+// testStore checks the contract of decisions.Store, with one suite for every implementation. open returns a store that is empty and knows the definition.
+func testStore(t *testing.T, open func(t testing.TB, d *saga.Definition) transact) {
 	d := definition(t)
 	for name, test := range map[string]func(*testing.T, *stage){
 		"a saved saga is loaded":                            saved,
@@ -51,7 +50,7 @@ func Run(t *testing.T, open func(t testing.TB, d *saga.Definition) Transact) {
 type stage struct {
 	t        testing.TB
 	d        *saga.Definition
-	transact Transact
+	transact transact
 }
 
 func definition(t testing.TB) *saga.Definition {

@@ -243,7 +243,7 @@ const file_person_proto_rawDesc = "" +
 	"\acountry\x18\x02 \x01(\tR\acountry\"F\n" +
 	"\tPassenger\x12\x1b\n" +
 	"\x02id\x18\x01 \x01(\x03B\v\xba\x99\x19\asubjectR\x02id\x12\x1c\n" +
-	"\x04name\x18\x02 \x01(\tB\b\xba\x99\x19\x04nameR\x04nameB@Z>github.com/troupe-go/troupe/schemas/personal/internal/personpbb\x06proto3"
+	"\x04name\x18\x02 \x01(\tB\b\xba\x99\x19\x04nameR\x04nameB@Z>github.com/troupe-go/troupe/schemas/personal/testdata/personpbb\x06proto3"
 
 var (
 	file_person_proto_rawDescOnce sync.Once

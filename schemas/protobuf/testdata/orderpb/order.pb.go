@@ -448,7 +448,7 @@ const file_order_proto_rawDesc = "" +
 	"\x05State\x12\x11\n" +
 	"\rSTATE_UNKNOWN\x10\x00\x12\x0e\n" +
 	"\n" +
-	"STATE_OPEN\x10\x01B?Z=github.com/troupe-go/troupe/schemas/protobuf/internal/orderpbb\x06proto3"
+	"STATE_OPEN\x10\x01B?Z=github.com/troupe-go/troupe/schemas/protobuf/testdata/orderpbb\x06proto3"
 
 var (
 	file_order_proto_rawDescOnce sync.Once

@@ -81,7 +81,7 @@ const file_money_proto_rawDesc = "" +
 	"\vmoney.proto\x12\vtroupe.shop\"9\n" +
 	"\x05Money\x12\x1a\n" +
 	"\bcurrency\x18\x01 \x01(\tR\bcurrency\x12\x14\n" +
-	"\x05cents\x18\x02 \x01(\x03R\x05centsB?Z=github.com/troupe-go/troupe/schemas/protobuf/internal/orderpbb\x06proto3"
+	"\x05cents\x18\x02 \x01(\x03R\x05centsB?Z=github.com/troupe-go/troupe/schemas/protobuf/testdata/orderpbb\x06proto3"
 
 var (
 	file_money_proto_rawDescOnce sync.Once
