@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -11,7 +12,7 @@ import (
 func newActions() *cobra.Command {
 	var f deskFlags
 	var filter actions.Filter
-	var since, before moment
+	var since, before time.Time
 	var page actions.Page
 	cmd := &cobra.Command{
 		Use:   "actions",
@@ -23,7 +24,7 @@ the same actor, reason and kind of object are one line. It reads the newest 10,0
   troupe actions --actor ann --output json | jq '.actions[] | .reason'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			filter.Since, filter.Before = since.Time, before.Time
+			filter.Since, filter.Before = since, before
 			err := filter.Validate()
 			if err == nil {
 				err = page.Validate()
@@ -46,8 +47,8 @@ the same actor, reason and kind of object are one line. It reads the newest 10,0
 	flags := cmd.Flags()
 	f.declare(cmd)
 	flags.StringVar(&filter.Actor, "actor", "", "only actions of this `name`")
-	flags.Var(&since, "since", "only actions at this `time` or later: 2026-01-31T12:00:00Z, or 2h for two hours ago")
-	flags.Var(&before, "before", "only actions before this `time`")
+	momentVar(flags, &since, "since", "only actions at this `time` or later: 2026-01-31T12:00:00Z, or 2h for two hours ago")
+	momentVar(flags, &before, "before", "only actions before this `time`")
 	flags.IntVar(&page.Limit, "limit", 50, "at most `n` lines, up to 10000")
 	flags.StringVar(&page.After, "after", "", "go on behind this `mark`, which the page before has printed")
 	return cmd

@@ -33,16 +33,13 @@ func newBatchList() *cobra.Command {
 			if limit < 1 || limit > 10_000 {
 				return fmt.Errorf("--limit %d: want 1 to 10000", limit)
 			}
-			desk, end, err := f.open(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer end()
-			batches, err := desk.Batches(cmd.Context(), limit)
-			if err != nil {
-				return failed(err)
-			}
-			return batchList.print(cmd, f.output, batches)
+			return withDesk(cmd, f.open, func(desk *repair.Desk) error {
+				batches, err := desk.Batches(cmd.Context(), limit)
+				if err != nil {
+					return failed(err)
+				}
+				return batchList.print(cmd, f.output, batches)
+			})
 		},
 	}
 	f.declare(cmd)
@@ -84,39 +81,28 @@ stopped one when it runs. The batch stays in its topic: fetch it with another to
 			if err != nil {
 				return err
 			}
-			desk, end, err := f.open(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer end()
-			b, err := desk.Batch(cmd.Context(), place, group)
-			if err != nil {
-				return failed(err)
-			}
-			what := fmt.Sprintf("skip %s of %s for group %s, from offset %d to %d, in a batch of %s compressed",
-				counted(int(b.Next-place.Offset), "offset", "offsets"), oneLine(place.Topic, 200)+"/"+fmt.Sprint(place.Partition), oneLine(b.Group, 100),
-				place.Offset, b.Next-1, counted(int(b.Bytes), "byte", "bytes"))
-			if f.dryRun {
-				return f.wouldDo(cmd, what)
-			}
-			if err := f.confirm(cmd, fmt.Sprintf("%s, as %s", what, by.Name)); err != nil {
-				return err
-			}
-			if b, err = desk.Skip(cmd.Context(), place, b.Group, by); err != nil {
-				return failed(err)
-			}
-			if f.output.forPrograms() {
-				return f.output.encode(cmd.OutOrStdout(), b)
-			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "Skipped: the participant continues at offset %d.\n", b.Next)
-			return err
+			return withDesk(cmd, f.open, func(desk *repair.Desk) error {
+				b, err := desk.Batch(cmd.Context(), place, group)
+				if err != nil {
+					return failed(err)
+				}
+				what := fmt.Sprintf("skip %s of %s for group %s, from offset %d to %d, in a batch of %s compressed",
+					counted(int(b.Next-place.Offset), "offset", "offsets"), oneLine(place.Topic, 200)+"/"+fmt.Sprint(place.Partition), oneLine(b.Group, 100),
+					place.Offset, b.Next-1, counted(int(b.Bytes), "byte", "bytes"))
+				if goOn, err := f.agree(cmd, what, by); !goOn || err != nil {
+					return err
+				}
+				if b, err = desk.Skip(cmd.Context(), place, b.Group, by); err != nil {
+					return failed(err)
+				}
+				return f.output.result(cmd, b, "Skipped: the participant continues at offset %d.\n", b.Next)
+			})
 		},
 	}
 	flags := cmd.Flags()
 	f.declare(cmd)
 	flags.StringVar(&group, "group", "", "consumer `group`, where more than one found the batch")
 	f.declareAction(flags, "the messages of the batch are given up; required")
-	f.declareDryRun(flags)
 	f.declareYes(flags)
 	return cmd
 }

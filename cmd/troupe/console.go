@@ -147,9 +147,7 @@ func (f *consoleFlags) run(cmd *cobra.Command) error {
 	if err := address.CheckListen(f.listen); err != nil {
 		return fmt.Errorf("--listen: %w", err)
 	}
-	host, _, _ := net.SplitHostPort(f.listen)
-	ip := net.ParseIP(host)
-	local := host == "localhost" || ip != nil && ip.IsLoopback()
+	local := isLocal(f.listen)
 	proxied := len(f.hosts) > 0 || f.https // browsers reach it under another name, or by https: through a proxy, which others reach, too
 	if token != "" && f.access != nil {
 		return errors.New("a token for all, and users with roles in --config: want one of both (TROUPE_CONSOLE_TOKEN, --token-file and the file's token are the former)")
@@ -225,6 +223,13 @@ func (f *consoleFlags) run(cmd *cobra.Command) error {
 	})
 }
 
+// isLocal reports whether only this machine can reach an address.
+func isLocal(address string) bool {
+	host, _, _ := net.SplitHostPort(address)
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
 func (f *consoleFlags) registryAddress() string {
 	return cmp.Or(f.registry, os.Getenv("SCHEMA_REGISTRY_URL"))
 }
@@ -274,8 +279,7 @@ func besideDemo(listen string, stderr io.Writer) (func(context.Context, run.Worl
 	if err := address.CheckListen(listen); err != nil {
 		return nil, fmt.Errorf("--console: %w", err)
 	}
-	host, _, err := net.SplitHostPort(listen)
-	if ip := net.ParseIP(host); err != nil || host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+	if !isLocal(listen) {
 		return nil, fmt.Errorf("--console=%s: want an address of this machine's own, such as %s", listen, consoleAddress)
 	}
 	l, err := net.Listen("tcp", listen)

@@ -27,13 +27,7 @@ func (w watched) open(ctx context.Context) (*pgxpool.Pool, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--watch or TROUPE_WATCH_DATABASE: %w", err)
 	}
-	if err := identify(config); err != nil {
-		return nil, err
-	}
-	config.MaxConns = 8
-	address.OwnNames(&config.ConnConfig.Config)
-	config.ConnConfig.RuntimeParams["application_name"] = "troupe console"
-	return pgxpool.NewWithConfig(ctx, config)
+	return newPool(ctx, config, "troupe console", 8)
 }
 
 // watchDemo runs a watcher of a choreographed demo, which stores its data in the order service's database, since the demo has no

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/troupe-go/troupe/internal/address"
 	"github.com/troupe-go/troupe/internal/demo"
@@ -160,13 +159,7 @@ func (f *demoFlags) config(stderr io.Writer) (run.Config, error) {
 		}
 		cfg.Previous = []string{f.previous}
 	}
-	cfg.Progress = stderr
-	if file, ok := stderr.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
-		cfg.Width = 80
-		if width, _, err := term.GetSize(int(file.Fd())); err == nil && width > 0 {
-			cfg.Width = width
-		}
-	}
+	cfg.Progress, cfg.Width = stderr, terminalWidth(stderr)
 	return cfg, nil
 }
 
@@ -197,8 +190,5 @@ func runDemo(ctx context.Context, cfg run.Config, output format, stdout io.Write
 	if err == nil && !result.OK {
 		return exit{status: exitFailed}
 	}
-	if err != nil {
-		return failed(err)
-	}
-	return nil
+	return failed(err)
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,9 +53,6 @@ func (f *deskFlags) declareRegistry(flags *pflag.FlagSet) {
 func (f *deskFlags) declareAction(flags *pflag.FlagSet, why string) {
 	flags.StringVar(&f.actor, "actor", "", "operator's `name`, for the record (default: the operating system's user)")
 	flags.StringVar(&f.reason, "reason", "", "`text` for the record: why "+why)
-}
-
-func (f *deskFlags) declareDryRun(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.dryRun, "dry-run", false, "print what would be done, and do nothing")
 }
 
@@ -96,6 +94,16 @@ func (f *deskFlags) open(ctx context.Context) (desk *repair.Desk, end func(), er
 	return desk, pool.Close, nil
 }
 
+// withDesk opens a desk, calls do with it, and closes it.
+func withDesk[D any](cmd *cobra.Command, open func(context.Context) (D, func(), error), do func(D) error) error {
+	desk, end, err := open(cmd.Context())
+	if err != nil {
+		return err
+	}
+	defer end()
+	return do(desk)
+}
+
 // connect returns the database's pool and, if a registry is named, the codec for Avro.
 func (f *deskFlags) connect(ctx context.Context) (*pgxpool.Pool, *schemas.Codec, error) {
 	var err error
@@ -106,16 +114,8 @@ func (f *deskFlags) connect(ctx context.Context) (*pgxpool.Pool, *schemas.Codec,
 	if err != nil {
 		return nil, nil, fmt.Errorf("--database-url or DATABASE_URL: %w", err)
 	}
-	if err := identify(config); err != nil {
-		return nil, nil, err
-	}
-	config.MaxConns = 2
-	address.OwnNames(&config.ConnConfig.Config)
 	if config.ConnConfig.ConnectTimeout == 0 {
 		config.ConnConfig.ConnectTimeout = 10 * time.Second
-	}
-	if _, set := config.ConnConfig.RuntimeParams["application_name"]; !set {
-		config.ConnConfig.RuntimeParams["application_name"] = "troupe"
 	}
 	if f.registry == "" {
 		f.registry = os.Getenv("SCHEMA_REGISTRY_URL")
@@ -130,11 +130,27 @@ func (f *deskFlags) connect(ctx context.Context) (*pgxpool.Pool, *schemas.Codec,
 			return nil, nil, failed(err)
 		}
 	}
-	pool, err := pgxpool.NewWithConfig(ctx, config)
-	if err != nil {
-		return nil, nil, failed(err)
+	pool, err := newPool(ctx, config, cmp.Or(config.ConnConfig.RuntimeParams["application_name"], "troupe"), 2)
+	return pool, codec, err
+}
+
+// newPool returns a pool with the client certificate of the settings. It connects at the first query.
+func newPool(ctx context.Context, config *pgxpool.Config, application string, connections int32) (*pgxpool.Pool, error) {
+	if err := identify(config); err != nil {
+		return nil, err
 	}
-	return pool, codec, nil
+	config.MaxConns = connections
+	address.OwnNames(&config.ConnConfig.Config)
+	config.ConnConfig.RuntimeParams["application_name"] = application
+	return pgxpool.NewWithConfig(ctx, config)
+}
+
+// agree reports whether the action may be done. A dry run prints it; otherwise the user confirms it.
+func (f *deskFlags) agree(cmd *cobra.Command, action string, by admin.Actor) (bool, error) {
+	if f.dryRun {
+		return false, f.wouldDo(cmd, action)
+	}
+	return true, f.confirm(cmd, action+", as "+by.Name)
 }
 
 // confirm asks the user before an action is done.
@@ -162,32 +178,19 @@ func (f *deskFlags) confirm(cmd *cobra.Command, what string) error {
 	return failed(errors.New("nothing was done"))
 }
 
-// moment is a flag for a point in time: RFC 3339, or a duration before now.
-type moment struct{ time.Time }
-
-// String returns the flag's value.
-func (m *moment) String() string {
-	if m.IsZero() {
-		return ""
-	}
-	return m.Format(time.RFC3339Nano)
-}
-
-// Type is not shown: the usage has its own word.
-func (m *moment) Type() string { return "moment" }
-
-// Set accepts both forms.
-func (m *moment) Set(text string) error {
-	if at, err := time.Parse(time.RFC3339Nano, text); err == nil {
-		m.Time = at
+// momentVar declares a flag for a point in time: RFC 3339, or a duration before now.
+func momentVar(flags *pflag.FlagSet, at *time.Time, name, usage string) {
+	flags.Func(name, usage, func(text string) (err error) {
+		if *at, err = time.Parse(time.RFC3339Nano, text); err == nil {
+			return nil
+		}
+		ago, err := time.ParseDuration(text)
+		if err != nil || ago <= 0 {
+			return errors.New("want a time such as 2026-01-31T12:00:00Z, or how long ago, such as 2h30m")
+		}
+		*at = time.Now().Add(-ago)
 		return nil
-	}
-	ago, err := time.ParseDuration(text)
-	if err != nil || ago <= 0 {
-		return fmt.Errorf("want a time such as 2026-01-31T12:00:00Z, or how long ago, such as 2h30m")
-	}
-	m.Time = time.Now().Add(-ago)
-	return nil
+	})
 }
 
 // oneLine returns text from outside without control characters, which a terminal would execute, cut to width characters.

@@ -131,10 +131,7 @@ func (f *devFlags) run(cmd *cobra.Command, databases []string) error {
 	if err != nil {
 		return err
 	}
-	if err := f.serve(cmd.Context(), databases, style, console, cmd.ErrOrStderr()); err != nil {
-		return failed(err)
-	}
-	return nil
+	return failed(f.serve(cmd.Context(), databases, style, console, cmd.ErrOrStderr()))
 }
 
 // free returns an error if another program listens on the port. Kafka listens much later, so the port may be taken by then.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
@@ -31,7 +32,7 @@ with the operator's name and reason.`,
 type filterFlags struct {
 	filter        repair.Filter
 	hop, key      string
-	since, before moment
+	since, before time.Time
 	all           bool
 }
 
@@ -44,14 +45,14 @@ func (f *filterFlags) declare(flags *pflag.FlagSet) {
 	flags.StringVar(&f.filter.Handler, "handler", "", "only of this `handler`: group/type")
 	flags.StringVar(&f.filter.Type, "type", "", "only messages of this `type`")
 	flags.StringVar(&f.key, "key", "", "only messages with this `key`; 0x… for one that is no text")
-	flags.Var(&f.since, "since", "only messages that became dead letters at this `time` or later: 2026-01-31T12:00:00Z, or 2h for two hours ago")
-	flags.Var(&f.before, "before", "only messages that became dead letters before this `time`")
+	momentVar(flags, &f.since, "since", "only messages that became dead letters at this `time` or later: 2026-01-31T12:00:00Z, or 2h for two hours ago")
+	momentVar(flags, &f.before, "before", "only messages that became dead letters before this `time`")
 }
 
 // chosen reads the flags and the ids.
 func (f *filterFlags) chosen(cmd *cobra.Command, ids []string) (repair.Filter, error) {
 	filter := f.filter
-	filter.Since, filter.Before = f.since.Time, f.before.Time
+	filter.Since, filter.Before = f.since, f.before
 	if cmd.Flags().Changed("key") {
 		filter.Key = repair.ParseKey(f.key)
 	}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+
+	"github.com/troupe-go/troupe/internal/admin/repair"
 )
 
 func newDLQDiscard() *cobra.Command {
@@ -25,30 +27,20 @@ more. They stay in the table with their payload, the operator's name and the rea
 			if err != nil {
 				return err
 			}
-			desk, end, err := f.open(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer end()
-			what, err := f.preview(cmd, desk, filter)
-			if err != nil || what == "" {
-				return err
-			}
-			if f.dryRun {
-				return f.wouldDo(cmd, "discard "+what+" for good")
-			}
-			if err := f.confirm(cmd, fmt.Sprintf("discard %s for good, as %s", what, by.Name)); err != nil {
-				return err
-			}
-			n, err := desk.Discard(cmd.Context(), filter, by)
-			if err != nil {
-				return failed(fmt.Errorf("%w (%d were discarded)", err, n))
-			}
-			if f.output.forPrograms() {
-				return f.output.encode(cmd.OutOrStdout(), map[string]int{"discarded": n})
-			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "Discarded: %d.\n", n)
-			return err
+			return withDesk(cmd, f.open, func(desk *repair.Desk) error {
+				what, err := f.preview(cmd, desk, filter)
+				if err != nil || what == "" {
+					return err
+				}
+				if goOn, err := f.agree(cmd, "discard "+what+" for good", by); !goOn || err != nil {
+					return err
+				}
+				n, err := desk.Discard(cmd.Context(), filter, by)
+				if err != nil {
+					return failed(fmt.Errorf("%w (%d were discarded)", err, n))
+				}
+				return f.output.result(cmd, map[string]int{"discarded": n}, "Discarded: %d.\n", n)
+			})
 		},
 	}
 	flags := cmd.Flags()
@@ -56,7 +48,6 @@ more. They stay in the table with their payload, the operator's name and the rea
 	chosen.declare(flags)
 	flags.BoolVar(&chosen.all, "all", false, "every open dead letter of the database")
 	f.declareAction(flags, "nothing more is to be done; required")
-	f.declareDryRun(flags)
 	f.declareYes(flags)
 	return cmd
 }

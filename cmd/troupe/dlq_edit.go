@@ -50,37 +50,33 @@ handler calls may have answered the first one and would repeat that answer. See 
 			if payload == "" && !term.IsTerminal(int(os.Stdin.Fd())) {
 				return errors.New("--payload is not set: want a file with JSON, or - for standard input; only on a terminal an editor opens")
 			}
-			desk, end, err := f.open(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer end()
-			text, err := readPayload(cmd, payload, desk, id)
-			if err != nil {
-				return failed(err)
-			}
-			if f.dryRun {
-				if !json.Valid(text) {
-					return failed(errors.New("the payload is no JSON"))
+			return withDesk(cmd, f.open, func(desk *repair.Desk) error {
+				text, err := readPayload(cmd, payload, desk, id)
+				if err != nil {
+					return failed(err)
 				}
-				return f.wouldDo(cmd, fmt.Sprintf("give %s a payload of %s", id, counted(len(text), "byte", "bytes")))
-			}
-			if err := desk.Edit(cmd.Context(), id, text, by); err != nil {
-				return failed(err)
-			}
-			if f.output.forPrograms() {
-				return f.output.encode(cmd.OutOrStdout(), map[string]any{"edited": id})
-			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "Edited. It is not sent yet: troupe dlq redrive %s\n"+
-				"A service outside gets it with another idempotency key, as another request; if the first one took effect there: --same-key\n", id)
-			return err
+				if f.dryRun {
+					if !json.Valid(text) {
+						return failed(errors.New("the payload is no JSON"))
+					}
+					return f.wouldDo(cmd, fmt.Sprintf("give %s a payload of %s", id, counted(len(text), "byte", "bytes")))
+				}
+				if err := desk.Edit(cmd.Context(), id, text, by); err != nil {
+					return failed(err)
+				}
+				if f.output.forPrograms() {
+					return f.output.encode(cmd.OutOrStdout(), map[string]any{"edited": id})
+				}
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "Edited. It is not sent yet: troupe dlq redrive %s\n"+
+					"A service outside gets it with another idempotency key, as another request; if the first one took effect there: --same-key\n", id)
+				return err
+			})
 		},
 	}
 	f.declare(cmd)
 	f.declareRegistry(cmd.Flags())
 	cmd.Flags().StringVar(&payload, "payload", "", "`file` with the new payload as JSON; - for standard input (default, on a terminal: $EDITOR)")
 	f.declareAction(cmd.Flags(), "the payload is changed; required")
-	f.declareDryRun(cmd.Flags())
 	return cmd
 }
 

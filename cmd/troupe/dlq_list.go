@@ -33,20 +33,12 @@ lists single ones, in the order in which they failed.`,
 			if err != nil {
 				return err
 			}
-			desk, end, err := f.open(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer end()
-			if letters || filter.Cause != "" {
-				err = listLetters(cmd, desk, filter, page, f.output)
-			} else {
-				err = listCauses(cmd, desk, filter, page, f.output)
-			}
-			if err != nil {
-				return failed(err)
-			}
-			return nil
+			return withDesk(cmd, f.open, func(desk *repair.Desk) error {
+				if letters || filter.Cause != "" {
+					return failed(listLetters(cmd, desk, filter, page, f.output))
+				}
+				return failed(listCauses(cmd, desk, filter, page, f.output))
+			})
 		},
 	}
 	flags := cmd.Flags()

@@ -54,54 +54,44 @@ Exit status: 0 all were sent, 1 some or all were not, 2 wrong usage.`,
 	flags.Float64Var(&rate, "rate", 50, "at most `n` a second")
 	flags.BoolVar(&sameKey, "same-key", false, "send an edited message with the idempotency key of the original: a service outside that answered the original repeats its answer")
 	f.declareAction(flags, "they are sent again")
-	f.declareDryRun(flags)
 	f.declareYes(flags)
 	return cmd
 }
 
 func redrive(cmd *cobra.Command, f *deskFlags, filter repair.Filter, cfg repair.RedriveConfig) error {
-	desk, end, err := f.open(cmd.Context())
-	if err != nil {
-		return err
-	}
-	defer end()
-	what, err := f.preview(cmd, desk, filter)
-	if err != nil || what == "" {
-		return err
-	}
-	if f.dryRun {
-		return f.wouldDo(cmd, fmt.Sprintf("redrive %s, at most %g a second", what, cfg.Rate))
-	}
-	if err := f.confirm(cmd, fmt.Sprintf("redrive %s, at most %g a second, as %s", what, cfg.Rate, cfg.By.Name)); err != nil {
-		return err
-	}
-	said := time.Now()
-	cfg.Progress = func(r repair.RedriveResult) {
-		if time.Since(said) >= progressEvery {
-			said = time.Now()
-			_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "redriven %d of %d\n", r.Redriven, r.Total)
+	return withDesk(cmd, f.open, func(desk *repair.Desk) error {
+		what, err := f.preview(cmd, desk, filter)
+		if err != nil || what == "" {
+			return err
 		}
-	}
-	r, err := desk.Redrive(cmd.Context(), filter, cfg)
-	if err != nil {
-		return failed(fmt.Errorf("%w\n%d of %d were redriven. %s", err, r.Redriven, r.Total, adviceForRest(filter, r.Before)))
-	}
-	w := cmd.OutOrStdout()
-	if f.output.forPrograms() {
-		err = f.output.encode(w, r)
-	} else {
-		_, err = fmt.Fprintf(w, "Redriven: %d of %d.\n", r.Redriven, r.Total)
-		for _, refusal := range r.Refusals {
-			_, _ = fmt.Fprintf(w, "Refused:  %s: %s\n", refusal.ID, oneLine(refusal.Err, 500))
+		if goOn, err := f.agree(cmd, fmt.Sprintf("redrive %s, at most %g a second", what, cfg.Rate), cfg.By); !goOn || err != nil {
+			return err
 		}
-	}
-	if err == nil && r.Refused > 0 {
-		err = fmt.Errorf("%d were not redriven", r.Refused)
-	}
-	if err != nil {
+		said := time.Now()
+		cfg.Progress = func(r repair.RedriveResult) {
+			if time.Since(said) >= progressEvery {
+				said = time.Now()
+				_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "redriven %d of %d\n", r.Redriven, r.Total)
+			}
+		}
+		r, err := desk.Redrive(cmd.Context(), filter, cfg)
+		if err != nil {
+			return failed(fmt.Errorf("%w\n%d of %d were redriven. %s", err, r.Redriven, r.Total, adviceForRest(filter, r.Before)))
+		}
+		w := cmd.OutOrStdout()
+		if f.output.forPrograms() {
+			err = f.output.encode(w, r)
+		} else {
+			_, err = fmt.Fprintf(w, "Redriven: %d of %d.\n", r.Redriven, r.Total)
+			for _, refusal := range r.Refusals {
+				_, _ = fmt.Fprintf(w, "Refused:  %s: %s\n", refusal.ID, oneLine(refusal.Err, 500))
+			}
+		}
+		if err == nil && r.Refused > 0 {
+			err = fmt.Errorf("%d were not redriven", r.Refused)
+		}
 		return failed(err)
-	}
-	return nil
+	})
 }
 
 // adviceForRest returns how to redrive the rest after a redrive that ended early. before is the time at which that redrive began. The command does

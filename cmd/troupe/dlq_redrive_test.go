@@ -20,7 +20,7 @@ func TestTheAdviceForTheRestOfARedriveIsACommand(t *testing.T) {
 		advice := adviceForRest(filter, before)
 		require.Contains(t, advice, "--before 2026-11-28T12:00:00Z", name)
 		chosen := filterFlags{filter: filter, all: filter.IsZero() && !strings.Contains(advice, "instead of --all")}
-		chosen.before.Time = before
+		chosen.before = before
 		_, err := chosen.forAction(&cobra.Command{}, nil)
 		require.NoError(t, err, name)
 	}

@@ -24,22 +24,19 @@ func newDLQShow() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			desk, end, err := f.open(cmd.Context())
-			if err != nil {
+			return withDesk(cmd, f.open, func(desk *repair.Desk) error {
+				l, err := desk.Show(cmd.Context(), id)
+				if err != nil {
+					return failed(err)
+				}
+				if f.output.forPrograms() {
+					return f.output.encode(cmd.OutOrStdout(), l)
+				}
+				var b bytes.Buffer
+				printLetter(&b, l)
+				_, err = b.WriteTo(cmd.OutOrStdout())
 				return err
-			}
-			defer end()
-			l, err := desk.Show(cmd.Context(), id)
-			if err != nil {
-				return failed(err)
-			}
-			if f.output.forPrograms() {
-				return f.output.encode(cmd.OutOrStdout(), l)
-			}
-			var b bytes.Buffer
-			printLetter(&b, l)
-			_, err = b.WriteTo(cmd.OutOrStdout())
-			return err
+			})
 		},
 	}
 	f.declare(cmd)

@@ -11,11 +11,7 @@ import (
 
 // wouldDo prints the result of a dry run.
 func (f *deskFlags) wouldDo(cmd *cobra.Command, what string) error {
-	if f.output.forPrograms() {
-		return f.output.encode(cmd.OutOrStdout(), map[string]any{"done": false, "would": what})
-	}
-	_, err := fmt.Fprintf(cmd.OutOrStdout(), "Would %s.\nNothing was done.\n", what)
-	return err
+	return f.output.result(cmd, map[string]any{"done": false, "would": what}, "Would %s.\nNothing was done.\n", what)
 }
 
 // wouldRetry prints the held keys that would be due.

@@ -84,7 +84,6 @@ Exit status 1 if something is in the way.`,
 	flags := cmd.Flags()
 	f.declare(cmd)
 	f.declareAction(flags, "the data is erased; required unless --dry-run")
-	f.declareDryRun(flags)
 	f.declareYes(flags)
 	return cmd
 }

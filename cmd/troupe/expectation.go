@@ -45,23 +45,20 @@ troupe trace KEY shows where the messages of a key are.`,
 			if err != nil {
 				return err
 			}
-			desk, end, err := f.open(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer end()
-			if counts {
-				all, err := desk.CountExpectations(cmd.Context(), filter)
+			return withDesk(cmd, f.open, func(desk *repair.Desk) error {
+				if counts {
+					all, err := desk.CountExpectations(cmd.Context(), filter)
+					if err != nil {
+						return failed(err)
+					}
+					return expectationCounts.print(cmd, f.output, all)
+				}
+				all, next, err := desk.Expectations(cmd.Context(), filter, page)
 				if err != nil {
 					return failed(err)
 				}
-				return expectationCounts.print(cmd, f.output, all)
-			}
-			all, next, err := desk.Expectations(cmd.Context(), filter, page)
-			if err != nil {
-				return failed(err)
-			}
-			return expectationList.printPage(cmd, f.output, all, next)
+				return expectationList.printPage(cmd, f.output, all, next)
+			})
 		},
 	}
 	flags := cmd.Flags()

@@ -66,6 +66,15 @@ func (f *format) encode(w io.Writer, value any) error {
 	return enc.Encode(value)
 }
 
+// result prints the result of a command: the value for programs, or a text for people.
+func (f *format) result(cmd *cobra.Command, value any, text string, args ...any) error {
+	if f.forPrograms() {
+		return f.encode(cmd.OutOrStdout(), value)
+	}
+	_, err := fmt.Fprintf(cmd.OutOrStdout(), text, args...)
+	return err
+}
+
 // next prints one of many values: lines of JSON, or documents of YAML.
 func (f *format) next(w io.Writer, value any) error {
 	if f.is == inYAML {

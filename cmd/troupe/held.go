@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -77,26 +76,19 @@ left out.`,
 			if err != nil {
 				return err
 			}
-			desk, end, err := f.open(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer end()
-			if f.dryRun {
-				return f.wouldRetry(cmd, desk, filter)
-			}
-			n, err := desk.Retry(cmd.Context(), filter, by)
-			if err != nil {
-				return failed(err)
-			}
-			if n == 0 {
-				return failed(errors.New("no key was changed: none matches, or the matching ones are being tried right now (troupe held list)"))
-			}
-			if f.output.forPrograms() {
-				return f.output.encode(cmd.OutOrStdout(), map[string]int{"due": n})
-			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "Due now: %s.\n", counted(n, "key", "keys"))
-			return err
+			return withDesk(cmd, f.open, func(desk *repair.Desk) error {
+				if f.dryRun {
+					return f.wouldRetry(cmd, desk, filter)
+				}
+				n, err := desk.Retry(cmd.Context(), filter, by)
+				if err != nil {
+					return failed(err)
+				}
+				if n == 0 {
+					return failed(errors.New("no key was changed: none matches, or the matching ones are being tried right now (troupe held list)"))
+				}
+				return f.output.result(cmd, map[string]int{"due": n}, "Due now: %s.\n", counted(n, "key", "keys"))
+			})
 		},
 	}
 	flags := cmd.Flags()
@@ -104,6 +96,5 @@ left out.`,
 	chosen.declare(flags)
 	flags.BoolVar(&chosen.all, "all", false, "every held key of the database")
 	f.declareAction(flags, "they are tried now")
-	f.declareDryRun(flags)
 	return cmd
 }

@@ -35,31 +35,28 @@ dead letter later; it then comes after them.`,
 			if cfg.By, err = f.by(true); err != nil {
 				return err
 			}
-			desk, end, err := f.open(cmd.Context())
-			if err != nil {
+			return withDesk(cmd, f.open, func(desk *repair.Desk) error {
+				if f.dryRun {
+					return f.wouldDeadLetter(cmd, desk, place, group)
+				}
+				if err := f.confirm(cmd, fmt.Sprintf("make a dead letter of %s, as %s", place, cfg.By.Name)); err != nil {
+					return err
+				}
+				r, err := desk.Release(cmd.Context(), place, cfg)
+				if err != nil {
+					return failed(err)
+				}
+				w := cmd.OutOrStdout()
+				switch {
+				case f.output.forPrograms():
+					return f.output.encode(w, r)
+				case r.DeadLetter == uuid.Nil:
+					_, err = fmt.Fprintln(w, "The message had taken effect before, and is no longer held. No dead letter was made.")
+				default:
+					_, err = fmt.Fprintf(w, "Dead letter: %s. Its key goes on with %s.\n", r.DeadLetter, counted(r.Behind, "message", "messages"))
+				}
 				return err
-			}
-			defer end()
-			if f.dryRun {
-				return f.wouldDeadLetter(cmd, desk, place, group)
-			}
-			if err := f.confirm(cmd, fmt.Sprintf("make a dead letter of %s, as %s", place, cfg.By.Name)); err != nil {
-				return err
-			}
-			r, err := desk.Release(cmd.Context(), place, cfg)
-			if err != nil {
-				return failed(err)
-			}
-			w := cmd.OutOrStdout()
-			switch {
-			case f.output.forPrograms():
-				return f.output.encode(w, r)
-			case r.DeadLetter == uuid.Nil:
-				_, err = fmt.Fprintln(w, "The message had taken effect before, and is no longer held. No dead letter was made.")
-			default:
-				_, err = fmt.Fprintf(w, "Dead letter: %s. Its key goes on with %s.\n", r.DeadLetter, counted(r.Behind, "message", "messages"))
-			}
-			return err
+			})
 		},
 	}
 	flags := cmd.Flags()
@@ -67,7 +64,6 @@ dead letter later; it then comes after them.`,
 	flags.StringVar(&group, "group", "", "consumer `group`, where more than one holds the message")
 	flags.StringVar(&hop, "hop", "", "`flow.hop` of the participant, where its group has another name")
 	f.declareAction(flags, "it becomes a dead letter; required")
-	f.declareDryRun(flags)
 	f.declareYes(flags)
 	return cmd
 }

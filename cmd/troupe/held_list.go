@@ -27,16 +27,13 @@ func newHeldList() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			desk, end, err := f.open(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer end()
-			keys, next, err := desk.Held(cmd.Context(), filter, page)
-			if err != nil {
-				return failed(err)
-			}
-			return heldList.printPage(cmd, f.output, keys, next)
+			return withDesk(cmd, f.open, func(desk *repair.Desk) error {
+				keys, next, err := desk.Held(cmd.Context(), filter, page)
+				if err != nil {
+					return failed(err)
+				}
+				return heldList.printPage(cmd, f.output, keys, next)
+			})
 		},
 	}
 	flags := cmd.Flags()

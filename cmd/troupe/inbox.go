@@ -34,35 +34,32 @@ Exit status: 0 it was found, 1 it was not, or the search failed, 2 wrong usage.`
   troupe inbox find charge-17 --source billing --output json`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			desk, end, err := f.open(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer end()
-			found, more, err := desk.Find(cmd.Context(), args[0])
-			if err != nil {
-				return failed(err)
-			}
-			if source != "" { // an entry that an earlier version stored without its source may be this message's
-				identity := envelope.Message{Source: source, ID: args[0]}.Identity()
-				found = slices.DeleteFunc(found, func(s repair.Sighting) bool { return s.Identity != identity && s.Identity != args[0] })
-			}
-			if more {
-				_, _ = fmt.Fprintln(cmd.ErrOrStderr(), "The id is in more places than were searched: see troupe dlq list and troupe held list")
-			}
-			if f.output.forPrograms() {
-				if err := f.output.encode(cmd.OutOrStdout(), orEmpty(found)); err != nil || len(found) > 0 {
-					return err
+			return withDesk(cmd, f.open, func(desk *repair.Desk) error {
+				found, more, err := desk.Find(cmd.Context(), args[0])
+				if err != nil {
+					return failed(err)
 				}
-			}
-			if len(found) == 0 && more {
-				return failed(fmt.Errorf("%s is not in the places that were searched", oneLine(args[0], 200)))
-			}
-			if len(found) == 0 {
-				return failed(fmt.Errorf("%s is not known here: it has not come yet, waits on a retry topic, or was handled so long ago that the inbox has forgotten it",
-					oneLine(args[0], 200)))
-			}
-			return printSightings(cmd, args[0], found)
+				if source != "" { // an entry that an earlier version stored without its source may be this message's
+					identity := envelope.Message{Source: source, ID: args[0]}.Identity()
+					found = slices.DeleteFunc(found, func(s repair.Sighting) bool { return s.Identity != identity && s.Identity != args[0] })
+				}
+				if more {
+					_, _ = fmt.Fprintln(cmd.ErrOrStderr(), "The id is in more places than were searched: see troupe dlq list and troupe held list")
+				}
+				if f.output.forPrograms() {
+					if err := f.output.encode(cmd.OutOrStdout(), orEmpty(found)); err != nil || len(found) > 0 {
+						return err
+					}
+				}
+				if len(found) == 0 && more {
+					return failed(fmt.Errorf("%s is not in the places that were searched", oneLine(args[0], 200)))
+				}
+				if len(found) == 0 {
+					return failed(fmt.Errorf("%s is not known here: it has not come yet, waits on a retry topic, or was handled so long ago that the inbox has forgotten it",
+						oneLine(args[0], 200)))
+				}
+				return printSightings(cmd, args[0], found)
+			})
 		},
 	}
 	f.declare(cmd)

@@ -45,8 +45,12 @@ type exit struct {
 func (e exit) Error() string { return fmt.Sprintf("exit status %d: %v", e.status, e.reason) }
 func (e exit) Unwrap() error { return e.reason }
 
-// failed returns the error of a command that was used correctly. An admin.FieldError is wrong usage of the flag of that name.
+// failed returns the error of a command that was used correctly; nil stays nil. An admin.FieldError is wrong usage of the flag of
+// that name.
 func failed(reason error) error {
+	if reason == nil {
+		return nil
+	}
 	var field admin.FieldError
 	if errors.As(reason, &field) {
 		return fmt.Errorf("--%w", field)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
@@ -31,7 +32,7 @@ of a group handle the messages of a handler's topics again, such as to fill a re
 func newRebuildStart() *cobra.Command {
 	var f deskFlags
 	var spec rebuilds.Spec
-	var from moment
+	var from time.Time
 	cmd := &cobra.Command{
 		Use:   "start",
 		Short: "Start a rebuild of one or more handlers of a group",
@@ -45,7 +46,7 @@ have their effect twice. start refuses a rebuild that would wait for held messag
 		Example: `  troupe rebuild start --handler order.summary/PaymentCharged --handler order.summary/PaymentRefused --from 2026-01-01T00:00:00Z --reason 'ticket 4711' --dry-run`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			spec.From = from.Time
+			spec.From = from
 			if len(spec.Handlers) == 0 || spec.From.IsZero() {
 				return errors.New("want --handler and --from")
 			}
@@ -88,10 +89,7 @@ have their effect twice. start refuses a rebuild that would wait for held messag
 					return err
 				}
 			}
-			if f.dryRun {
-				return f.wouldDo(cmd, action)
-			}
-			if err := f.confirm(cmd, action+", as "+by.Name); err != nil {
+			if goOn, err := f.agree(cmd, action, by); !goOn || err != nil {
 				return err
 			}
 			id, err := desk.Start(cmd.Context(), plan, by)
@@ -101,22 +99,17 @@ have their effect twice. start refuses a rebuild that would wait for held messag
 			if err != nil {
 				return failed(err)
 			}
-			if f.output.forPrograms() {
-				return f.output.encode(cmd.OutOrStdout(), map[string]any{"rebuild": id})
-			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "Rebuild %d is started. The members of the group begin it within seconds: troupe rebuild show %d\n", id, id)
-			return err
+			return f.output.result(cmd, map[string]any{"rebuild": id}, "Rebuild %d is started. The members of the group begin it within seconds: troupe rebuild show %d\n", id, id)
 		},
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringSliceVar(&spec.Handlers, "handler", nil, "`name` of a handler, such as order.summary/PaymentCharged, or order.summary/all for OnAll; repeatable, required")
-	flags.Var(&from, "from", "handle messages of this `time` or later: 2026-01-31T12:00:00Z, or 2h for two hours ago; required")
+	momentVar(flags, &from, "from", "handle messages of this `time` or later: 2026-01-31T12:00:00Z, or 2h for two hours ago; required")
 	flags.BoolVar(&spec.Emit, "emit", false, "let the handlers write to the outbox and schedule deadlines, as they did at first")
 	flags.BoolVar(&spec.Wait, "wait", false, "start it although messages are held or dead letters are open: a partition begins when its held messages and the group's dead letters have ended")
 	f.output.declare(cmd)
 	f.declareAction(flags, "it is started; required")
-	f.declareDryRun(flags)
 	f.declareYes(flags)
 	sidecar.DeclareServers(cmd)
 	return cmd
@@ -301,26 +294,18 @@ restore it.`,
 				return failed(err)
 			}
 			action := fmt.Sprintf("cancel rebuild %d of %s, after %s messages", id, oneLine(strings.Join(r.Handlers, ", "), 300), progressOf(r))
-			if f.dryRun {
-				return f.wouldDo(cmd, action)
-			}
-			if err := f.confirm(cmd, action+", as "+by.Name); err != nil {
+			if goOn, err := f.agree(cmd, action, by); !goOn || err != nil {
 				return err
 			}
 			if err := desk.Cancel(cmd.Context(), id, by); err != nil {
 				return failed(err)
 			}
-			if f.output.forPrograms() {
-				return f.output.encode(cmd.OutOrStdout(), map[string]any{"done": true})
-			}
-			_, err = fmt.Fprintln(cmd.OutOrStdout(), "The rebuild is cancelled. The members of the group notice it within seconds.")
-			return err
+			return f.output.result(cmd, map[string]any{"done": true}, "The rebuild is cancelled. The members of the group notice it within seconds.\n")
 		},
 	}
 	f.declare(cmd)
 	flags := cmd.Flags()
 	f.declareAction(flags, "it is cancelled; required")
-	f.declareDryRun(flags)
 	f.declareYes(flags)
 	return cmd
 }

@@ -35,7 +35,6 @@ func (a *sagaAction) command(cmd *cobra.Command, why string) *cobra.Command {
 	a.declare(cmd)
 	a.declareRegistry(flags)
 	a.declareAction(flags, why+"; required")
-	a.declareDryRun(flags)
 	if a.asks {
 		a.declareYes(flags)
 	}
@@ -44,12 +43,9 @@ func (a *sagaAction) command(cmd *cobra.Command, why string) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		desk, end, err := a.openSagas(cmd.Context())
-		if err != nil {
-			return err
-		}
-		defer end()
-		return a.run(cmd, desk, args, e)
+		return withDesk(cmd, a.openSagas, func(desk *sagadesk.Desk) error {
+			return a.run(cmd, desk, args, e)
+		})
 	}
 	return cmd
 }

@@ -70,16 +70,13 @@ its fields and their types. You may leave out a field in brackets.`,
 			if err := page.Validate(); err != nil {
 				return err
 			}
-			desk, end, err := f.openSagas(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer end()
-			found, err := desk.Questions(cmd.Context(), name, page)
-			if err != nil {
-				return failed(err)
-			}
-			return f.printQuestions(cmd.OutOrStdout(), found)
+			return withDesk(cmd, f.openSagas, func(desk *sagadesk.Desk) error {
+				found, err := desk.Questions(cmd.Context(), name, page)
+				if err != nil {
+					return failed(err)
+				}
+				return f.printQuestions(cmd.OutOrStdout(), found)
+			})
 		},
 	}
 	flags := cmd.Flags()

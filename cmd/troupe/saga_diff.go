@@ -28,10 +28,7 @@ To see which running sagas can be moved to the second, use troupe saga migrate -
 			changes := saga.Diff(both[0], both[1])
 			w := cmd.OutOrStdout()
 			if output.forPrograms() {
-				if err := output.encode(w, map[string]any{"from": both[0].Hash(), "to": both[1].Hash(), "changes": orEmpty(changes)}); err != nil {
-					return failed(err)
-				}
-				return nil
+				return failed(output.encode(w, map[string]any{"from": both[0].Hash(), "to": both[1].Hash(), "changes": orEmpty(changes)}))
 			}
 			if len(changes) == 0 {
 				_, _ = fmt.Fprintln(w, "They are the same.")

@@ -36,8 +36,7 @@ func drawSteps(w io.Writer, spec saga.Spec, s saga.State) {
 		byName[ss.Name] = ss
 	}
 	var lines []drawn
-	var draw func(i int, first, rest string)
-	draw = func(i int, first, rest string) {
+	eachBranch(children, func(i int, first, rest string) {
 		st := spec.Steps[i]
 		ss := byName[st.Name]
 		items := itemsOf(s, st)
@@ -53,17 +52,7 @@ func drawSteps(w io.Writer, spec saga.Spec, s saga.State) {
 			}
 			lines = append(lines, drawn{tail(rest+branch, 36) + marks[item.Phase] + " " + item.Name, phaseName(item.Phase), about(saga.Step{}, item, nil)})
 		}
-		for n, k := range children[i] {
-			if n < len(children[i])-1 {
-				draw(k, rest+"├─ ", rest+"│  ")
-			} else {
-				draw(k, rest+"└─ ", rest+"   ")
-			}
-		}
-	}
-	for _, i := range children[-1] {
-		draw(i, "", "")
-	}
+	})
 	left, phase := 0, 0
 	for _, l := range lines {
 		left, phase = max(left, utf8.RuneCountInString(l.left)), max(phase, len(l.phase))
@@ -72,6 +61,25 @@ func drawSteps(w io.Writer, spec saga.Spec, s saga.State) {
 	for _, l := range lines {
 		text := fmt.Sprintf("%s  %-*s  %s", padded(l.left, left), phase, l.phase, l.right)
 		_, _ = fmt.Fprintln(w, "  "+strings.TrimRight(oneLine(text, width80-3), " "))
+	}
+}
+
+// eachBranch calls visit for each node of a tree, parents first: below -1 are the roots. first is drawn before the node, and rest
+// before further lines of it.
+func eachBranch(below map[int][]int, visit func(i int, first, rest string)) {
+	var draw func(i int, first, rest string)
+	draw = func(i int, first, rest string) {
+		visit(i, first, rest)
+		for n, k := range below[i] {
+			if n < len(below[i])-1 {
+				draw(k, rest+"├─ ", rest+"│  ")
+			} else {
+				draw(k, rest+"└─ ", rest+"   ")
+			}
+		}
+	}
+	for _, i := range below[-1] {
+		draw(i, "", "")
 	}
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/troupe-go/troupe/internal/admin/sagadesk"
 	"github.com/troupe-go/troupe/internal/fixture"
 )
 
@@ -17,19 +18,13 @@ the saga's variables and messages: check them for confidential data before you c
 		Example: `  troupe saga fixture order/o-1001 > order_o1001_test.go`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			desk, end, err := f.openSagas(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer end()
-			text, err := fixture.Of(cmd.Context(), desk, args[0])
-			if err == nil {
-				_, err = cmd.OutOrStdout().Write(text)
-			}
-			if err != nil {
+			return withDesk(cmd, f.openSagas, func(desk *sagadesk.Desk) error {
+				text, err := fixture.Of(cmd.Context(), desk, args[0])
+				if err == nil {
+					_, err = cmd.OutOrStdout().Write(text)
+				}
 				return failed(err)
-			}
-			return nil
+			})
 		},
 	}
 	f.declareDatabase(cmd.Flags())

@@ -17,7 +17,7 @@ func newSagaList() *cobra.Command {
 	var filter sagadesk.Filter
 	var page sagadesk.Page
 	var statuses []string
-	var after, before, still moment
+	var after, before, still time.Time
 	var counts bool
 	cmd := &cobra.Command{
 		Use:   "list",
@@ -32,27 +32,19 @@ func newSagaList() *cobra.Command {
 			for _, s := range statuses {
 				filter.Statuses = append(filter.Statuses, saga.Status(s))
 			}
-			filter.StartedAfter, filter.StartedBefore, filter.NotMovedSince = after.Time, before.Time, still.Time
+			filter.StartedAfter, filter.StartedBefore, filter.NotMovedSince = after, before, still
 			if err := filter.Validate(); err != nil {
 				return err
 			}
 			if err := page.Validate(); err != nil {
 				return err
 			}
-			desk, end, err := f.openSagas(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer end()
-			if counts {
-				err = printCounts(cmd, desk, f.output)
-			} else {
-				err = printSagas(cmd, desk, filter, page, f.output)
-			}
-			if err != nil {
-				return failed(err)
-			}
-			return nil
+			return withDesk(cmd, f.openSagas, func(desk *sagadesk.Desk) error {
+				if counts {
+					return failed(printCounts(cmd, desk, f.output))
+				}
+				return failed(printSagas(cmd, desk, filter, page, f.output))
+			})
 		},
 	}
 	flags := cmd.Flags()
@@ -64,9 +56,9 @@ func newSagaList() *cobra.Command {
 	flags.StringVar(&filter.Definition, "definition", "", "only sagas on the definition of this `hash` that have not ended; with --status also ended ones")
 	flags.StringVar(&filter.Variable, "variable", "", "only sagas that have not ended, and have, or had before a set, the --value in this `variable`, by which events find them")
 	flags.StringVar(&filter.Value, "value", "", "the `value` of --variable")
-	flags.Var(&after, "since", "only sagas that started at this `time` or later: 2026-01-31T12:00:00Z, or 2h for two hours ago")
-	flags.Var(&before, "before", "only sagas that started before this `time`")
-	flags.Var(&still, "not-moved-since", "only sagas that have not ended, and have not changed since this `time`")
+	momentVar(flags, &after, "since", "only sagas that started at this `time` or later: 2026-01-31T12:00:00Z, or 2h for two hours ago")
+	momentVar(flags, &before, "before", "only sagas that started before this `time`")
+	momentVar(flags, &still, "not-moved-since", "only sagas that have not ended, and have not changed since this `time`")
 	flags.BoolVar(&page.Oldest, "oldest", false, "oldest first")
 	flags.BoolVar(&counts, "counts", false, "number of sagas of each type and status, and on each definition")
 	flags.IntVar(&page.Limit, "limit", 50, "at most `n` lines, up to 10000")

@@ -21,19 +21,16 @@ holds its lock until it ends: while it is parked, the sagas behind it wait for a
   troupe saga locks --output json | jq '.locks[] | select(.has | not)'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			desk, end, err := f.openSagas(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer end()
-			locks, more, err := desk.Locks(cmd.Context(), after, limit)
-			if err != nil {
-				return failed(err)
-			}
-			if more {
-				_, _ = fmt.Fprintln(cmd.ErrOrStderr(), "There are more: --after the last name, or a larger --limit")
-			}
-			return lockList.print(cmd, f.output, locks)
+			return withDesk(cmd, f.openSagas, func(desk *sagadesk.Desk) error {
+				locks, more, err := desk.Locks(cmd.Context(), after, limit)
+				if err != nil {
+					return failed(err)
+				}
+				if more {
+					_, _ = fmt.Fprintln(cmd.ErrOrStderr(), "There are more: --after the last name, or a larger --limit")
+				}
+				return lockList.print(cmd, f.output, locks)
+			})
 		},
 	}
 	flags := cmd.Flags()

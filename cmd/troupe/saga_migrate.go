@@ -42,30 +42,26 @@ of hops that only the new one names.`,
 					return failed(err)
 				}
 			}
-			desk, end, err := f.openSagas(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer end()
-			for _, stored := range []struct {
-				name string
-				d    **saga.Definition
-			}{{to, &m.To}, {from, &m.From}} {
-				if stored.name == "" {
-					continue
+			return withDesk(cmd, f.openSagas, func(desk *sagadesk.Desk) error {
+				for _, stored := range []struct {
+					name string
+					d    **saga.Definition
+				}{{to, &m.To}, {from, &m.From}} {
+					if stored.name == "" {
+						continue
+					}
+					if *stored.d, err = desk.Definition(cmd.Context(), stored.name); err != nil {
+						return failed(err)
+					}
 				}
-				if *stored.d, err = desk.Definition(cmd.Context(), stored.name); err != nil {
-					return failed(err)
-				}
-			}
-			return f.migrate(cmd, desk, m)
+				return f.migrate(cmd, desk, m)
+			})
 		},
 	}
 	flags := cmd.Flags()
 	f.declare(cmd)
 	flags.StringVar(&from, "from", "", "only sagas on the stored definition of this `hash` (troupe saga list --counts)")
 	flags.StringVar(&to, "to", "", "the stored definition of this `hash`, or the one of this name that was stored last, instead of a file")
-	f.declareDryRun(flags)
 	f.declareAction(flags, "they are moved; required without --dry-run")
 	f.declareYes(flags)
 	return cmd

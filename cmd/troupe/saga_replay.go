@@ -27,24 +27,22 @@ Exit status 1 if a row differs from the result: one of the two was changed by ha
 			if all == (len(args) == 1) {
 				return errors.New("want a saga's id or --all")
 			}
-			desk, end, err := f.openSagas(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer end()
-			r := &replays{cmd: cmd, output: f.output, begun: time.Now()}
-			if all {
-				err = desk.ReplayAll(cmd.Context(), "", r.take)
-			} else {
-				var one sagadesk.Replayed
-				if one, err = desk.Replay(cmd.Context(), args[0]); err == nil {
-					err = r.take(one)
+			return withDesk(cmd, f.openSagas, func(desk *sagadesk.Desk) error {
+				r := &replays{cmd: cmd, output: f.output, begun: time.Now()}
+				var err error
+				if all {
+					err = desk.ReplayAll(cmd.Context(), "", r.take)
+				} else {
+					var one sagadesk.Replayed
+					if one, err = desk.Replay(cmd.Context(), args[0]); err == nil {
+						err = r.take(one)
+					}
 				}
-			}
-			if err != nil {
-				return failed(fmt.Errorf("%w (%d had been replayed)", err, r.sagas))
-			}
-			return r.end()
+				if err != nil {
+					return failed(fmt.Errorf("%w (%d had been replayed)", err, r.sagas))
+				}
+				return r.end()
+			})
 		},
 	}
 	f.declare(cmd)

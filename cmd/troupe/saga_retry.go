@@ -68,34 +68,31 @@ func (f *sagaFlags) retryParked(cmd *cobra.Command, r sagadesk.ParkedRetry) erro
 		return err
 	}
 	r.Actor, r.Reason = by.Name, by.Reason
-	desk, end, err := f.openSagas(cmd.Context())
-	if err != nil {
-		return err
-	}
-	defer end()
-	n, err := desk.CountParked(cmd.Context(), r.Saga)
-	if err != nil {
-		return failed(err)
-	}
-	what := fmt.Sprintf("retry %s of type %s, at most %g a second, as %s",
-		counted(n, "parked saga", "parked sagas"), oneLine(r.Saga, 100), r.Rate, oneLine(r.Actor, 60))
-	w := cmd.OutOrStdout()
-	t := retries{sagaFlags: f, sagaResults: sagaResults{w: w, output: f.output, verb: "retried", t: newTable(w, "SAGA", "STEPS", "RETRY")}}
-	add := func(one sagadesk.RetriedSaga) error {
-		return t.add(one, one.Obstacle, oneLine(one.ID, 60), orDash(oneLine(strings.Join(one.Steps, ", "), 100)))
-	}
-	if f.dryRun {
-		t.verb = "can be retried"
-		err = desk.PlanRetry(cmd.Context(), r.Saga, add)
-	} else {
-		if n > 0 {
-			if err := f.confirm(cmd, what); err != nil {
-				return err
-			}
+	return withDesk(cmd, f.openSagas, func(desk *sagadesk.Desk) error {
+		n, err := desk.CountParked(cmd.Context(), r.Saga)
+		if err != nil {
+			return failed(err)
 		}
-		err = desk.RetryParked(cmd.Context(), r, add)
-	}
-	return t.end(err)
+		what := fmt.Sprintf("retry %s of type %s, at most %g a second, as %s",
+			counted(n, "parked saga", "parked sagas"), oneLine(r.Saga, 100), r.Rate, oneLine(r.Actor, 60))
+		w := cmd.OutOrStdout()
+		t := retries{sagaFlags: f, sagaResults: sagaResults{w: w, output: f.output, verb: "retried", t: newTable(w, "SAGA", "STEPS", "RETRY")}}
+		add := func(one sagadesk.RetriedSaga) error {
+			return t.add(one, one.Obstacle, oneLine(one.ID, 60), orDash(oneLine(strings.Join(one.Steps, ", "), 100)))
+		}
+		if f.dryRun {
+			t.verb = "can be retried"
+			err = desk.PlanRetry(cmd.Context(), r.Saga, add)
+		} else {
+			if n > 0 {
+				if err := f.confirm(cmd, what); err != nil {
+					return err
+				}
+			}
+			err = desk.RetryParked(cmd.Context(), r, add)
+		}
+		return t.end(err)
+	})
 }
 
 // retries are the results of a retry.
@@ -125,8 +122,5 @@ func (r *retries) end(err error) error {
 	if err == nil && r.stays > 0 && !r.dryRun {
 		err = fmt.Errorf("%s not retried", counted(r.stays, "saga was", "sagas were"))
 	}
-	if err != nil {
-		return failed(err)
-	}
-	return nil
+	return failed(err)
 }

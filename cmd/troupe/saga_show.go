@@ -34,34 +34,31 @@ func newSagaShow() *cobra.Command {
   troupe saga show order/o-1001 --output json | jq .saga.state.data`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			desk, end, err := f.openSagas(cmd.Context())
-			if err != nil {
+			return withDesk(cmd, f.openSagas, func(desk *sagadesk.Desk) error {
+				g, err := desk.Get(cmd.Context(), args[0])
+				if err != nil {
+					return failed(err)
+				}
+				log, err := desk.LogEnd(cmd.Context(), g.ID, shownEntries)
+				if err != nil {
+					return failed(err)
+				}
+				questions, err := desk.QuestionsOf(cmd.Context(), g)
+				if err != nil {
+					return failed(err)
+				}
+				possible := sagadesk.Possible(g.Definition, g.State, g.Now)
+				var b bytes.Buffer
+				if f.output.forPrograms() {
+					err = f.output.encode(&b, map[string]any{"saga": g, "log": orEmpty(log), "possible": orEmpty(possible), "questions": orEmpty(questions)})
+				} else {
+					printSaga(&b, g, log, possible, questions)
+				}
+				if err == nil {
+					_, err = b.WriteTo(cmd.OutOrStdout())
+				}
 				return err
-			}
-			defer end()
-			g, err := desk.Get(cmd.Context(), args[0])
-			if err != nil {
-				return failed(err)
-			}
-			log, err := desk.LogEnd(cmd.Context(), g.ID, shownEntries)
-			if err != nil {
-				return failed(err)
-			}
-			questions, err := desk.QuestionsOf(cmd.Context(), g)
-			if err != nil {
-				return failed(err)
-			}
-			possible := sagadesk.Possible(g.Definition, g.State, g.Now)
-			var b bytes.Buffer
-			if f.output.forPrograms() {
-				err = f.output.encode(&b, map[string]any{"saga": g, "log": orEmpty(log), "possible": orEmpty(possible), "questions": orEmpty(questions)})
-			} else {
-				printSaga(&b, g, log, possible, questions)
-			}
-			if err == nil {
-				_, err = b.WriteTo(cmd.OutOrStdout())
-			}
-			return err
+			})
 		},
 	}
 	f.declare(cmd)

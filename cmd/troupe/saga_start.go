@@ -36,7 +36,6 @@ exit status is 0. If a service writes rows of its own with a saga, such as the o
 	a.declare(cmd)
 	a.declareRegistry(flags)
 	a.declareAction(flags, "it is started; required")
-	a.declareDryRun(flags)
 	flags.StringArrayVar(&data, "data", nil, "`name=value` of a variable, repeatable")
 	flags.StringVar(&fields, "json", "", "variables as a `JSON` object")
 	flags.StringVar(&request.Hop, "hop", "", "the coordinator's `hop`, flow.name (default: the hop of the existing sagas of this type)")
@@ -51,36 +50,33 @@ exit status is 0. If a service writes rows of its own with a saga, such as the o
 			return err
 		}
 		request.Actor, request.Reason = by.Name, by.Reason
-		desk, end, err := a.openSagas(cmd.Context())
-		if err != nil {
+		return withDesk(cmd, a.openSagas, func(desk *sagadesk.Desk) error {
+			if request.Definition, err = desk.Definition(cmd.Context(), args[0]); err != nil {
+				return failed(err)
+			}
+			if request.Fields, err = startFields(request.Definition, args[1], fields, data); err != nil {
+				return err
+			}
+			start := desk.Start
+			if a.dryRun {
+				start = desk.PreviewStart
+			}
+			done, err := start(cmd.Context(), request)
+			if err != nil {
+				return failed(err)
+			}
+			if done.Effects.Ignored == "" {
+				return a.print(cmd.OutOrStdout(), "", done, a.dryRun)
+			}
+			w := cmd.OutOrStdout()
+			if a.output.forPrograms() {
+				return a.output.encode(w, map[string]any{
+					"saga": done.ID, "done": false, "ignored": done.Effects.Ignored, "status": done.State.Status, "steps": done.State.Steps,
+				})
+			}
+			_, err = fmt.Fprintf(w, "There is %s already, %s: nothing was started.\n", oneLine(done.ID, 200), done.State.Status)
 			return err
-		}
-		defer end()
-		if request.Definition, err = desk.Definition(cmd.Context(), args[0]); err != nil {
-			return failed(err)
-		}
-		if request.Fields, err = startFields(request.Definition, args[1], fields, data); err != nil {
-			return err
-		}
-		start := desk.Start
-		if a.dryRun {
-			start = desk.PreviewStart
-		}
-		done, err := start(cmd.Context(), request)
-		if err != nil {
-			return failed(err)
-		}
-		if done.Effects.Ignored == "" {
-			return a.print(cmd.OutOrStdout(), "", done, a.dryRun)
-		}
-		w := cmd.OutOrStdout()
-		if a.output.forPrograms() {
-			return a.output.encode(w, map[string]any{
-				"saga": done.ID, "done": false, "ignored": done.Effects.Ignored, "status": done.State.Status, "steps": done.State.Steps,
-			})
-		}
-		_, err = fmt.Fprintf(w, "There is %s already, %s: nothing was started.\n", oneLine(done.ID, 200), done.State.Status)
-		return err
+		})
 	}
 	return cmd
 }

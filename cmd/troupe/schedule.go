@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/troupe-go/troupe/internal/admin"
 	"github.com/troupe-go/troupe/internal/schedule"
 )
 
@@ -23,22 +24,14 @@ database run them (docs/schedules.md). Each change needs a reason, and is record
 		newScheduleAction(&cobra.Command{
 			Use:   "pause <name>",
 			Short: "Stop a schedule until it is resumed; its occurrences until then are skipped",
-		}, "it is paused", func(ctx context.Context, f *deskFlags, d schedule.Desk, name string) (string, error) {
-			by, err := f.by(true)
-			if err == nil {
-				err = d.Pause(ctx, name, by)
-			}
-			return "The schedule is paused.", err
+		}, "it is paused", func(ctx context.Context, d schedule.Desk, name string, by admin.Actor) (string, error) {
+			return "The schedule is paused.", d.Pause(ctx, name, by)
 		}),
 		newScheduleAction(&cobra.Command{
 			Use:   "resume <name>",
 			Short: "Continue a paused schedule with its next occurrence after now",
-		}, "it is resumed", func(ctx context.Context, f *deskFlags, d schedule.Desk, name string) (string, error) {
-			by, err := f.by(true)
-			var next time.Time
-			if err == nil {
-				next, err = d.Resume(ctx, name, by)
-			}
+		}, "it is resumed", func(ctx context.Context, d schedule.Desk, name string, by admin.Actor) (string, error) {
+			next, err := d.Resume(ctx, name, by)
 			return "The schedule is resumed. Next occurrence: " + stamp(next) + ".", err
 		}),
 		newScheduleAction(&cobra.Command{
@@ -46,23 +39,15 @@ database run them (docs/schedules.md). Each change needs a reason, and is record
 			Short: "Run one more occurrence now, also of a paused schedule",
 			Long: `run requests one more occurrence. A coordinator sees the request within 5 s, and runs the occurrence. Its time is the time of the
 request. The other occurrences of the schedule do not change. If the occurrence cannot be run, show prints the error.`,
-		}, "it is run", func(ctx context.Context, f *deskFlags, d schedule.Desk, name string) (string, error) {
-			by, err := f.by(true)
-			occurrence := ""
-			if err == nil {
-				occurrence, err = d.Request(ctx, name, by)
-			}
+		}, "it is run", func(ctx context.Context, d schedule.Desk, name string, by admin.Actor) (string, error) {
+			occurrence, err := d.Request(ctx, name, by)
 			return "Requested: " + occurrence + ".", err
 		}),
 		newScheduleAction(&cobra.Command{
 			Use:   "delete <name>",
 			Short: "Delete a schedule; the record of its changes is kept",
-		}, "it is deleted", func(ctx context.Context, f *deskFlags, d schedule.Desk, name string) (string, error) {
-			by, err := f.by(true)
-			if err == nil {
-				err = d.Delete(ctx, name, by)
-			}
-			return "The schedule is deleted.", err
+		}, "it is deleted", func(ctx context.Context, d schedule.Desk, name string, by admin.Actor) (string, error) {
+			return "The schedule is deleted.", d.Delete(ctx, name, by)
 		}))
 }
 
@@ -86,16 +71,13 @@ func newScheduleList() *cobra.Command {
   troupe schedule list --output json | jq '.schedules[] | select(.error != null)'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			desk, end, err := f.openSchedules(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer end()
-			all, err := desk.List(cmd.Context())
-			if err != nil {
-				return failed(err)
-			}
-			return scheduleList.print(cmd, f.output, all)
+			return withDesk(cmd, f.openSchedules, func(desk schedule.Desk) error {
+				all, err := desk.List(cmd.Context())
+				if err != nil {
+					return failed(err)
+				}
+				return scheduleList.print(cmd, f.output, all)
+			})
 		},
 	}
 	f.declare(cmd)
@@ -122,35 +104,32 @@ func newScheduleShow() *cobra.Command {
 		Example: "  troupe schedule show nightly",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			desk, end, err := f.openSchedules(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer end()
-			s, next, changes, err := desk.Show(cmd.Context(), args[0])
-			if err != nil {
-				return failed(err)
-			}
-			w := cmd.OutOrStdout()
-			if f.output.forPrograms() {
-				return f.output.encode(w, map[string]any{"schedule": s, "next": next, "changes": changes})
-			}
-			fmt.Fprintf(w, "%s  %s %s, %s, catches up %s\n", s.Name, oneLine(s.Cron, 200), oneLine(s.Zone, 80), oneLine(s.Target(), 300),
-				counted(s.CatchUp, "occurrence", "occurrences"))
-			fmt.Fprintf(w, "data      %s\n", oneLine(string(s.Data), 1000))
-			fmt.Fprintf(w, "last      %s, run at %s\n", stampOf(s.LastAt), stampOf(s.RanAt))
-			fmt.Fprintf(w, "next      %s\n", stamps(next))
-			if s.PausedAt != nil {
-				fmt.Fprintf(w, "paused    since %s\n", stamp(*s.PausedAt))
-			}
-			if s.RequestedAt != nil {
-				fmt.Fprintf(w, "requested %s, not run yet\n", stamp(*s.RequestedAt))
-			}
-			if s.Error != "" {
-				fmt.Fprintf(w, "error     %s (%s)\n", oneLine(s.Error, 1000), counted(s.Tries, "try", "tries"))
-			}
-			fmt.Fprintln(w)
-			return printChanges(w, changes)
+			return withDesk(cmd, f.openSchedules, func(desk schedule.Desk) error {
+				s, next, changes, err := desk.Show(cmd.Context(), args[0])
+				if err != nil {
+					return failed(err)
+				}
+				w := cmd.OutOrStdout()
+				if f.output.forPrograms() {
+					return f.output.encode(w, map[string]any{"schedule": s, "next": next, "changes": changes})
+				}
+				fmt.Fprintf(w, "%s  %s %s, %s, catches up %s\n", s.Name, oneLine(s.Cron, 200), oneLine(s.Zone, 80), oneLine(s.Target(), 300),
+					counted(s.CatchUp, "occurrence", "occurrences"))
+				fmt.Fprintf(w, "data      %s\n", oneLine(string(s.Data), 1000))
+				fmt.Fprintf(w, "last      %s, run at %s\n", stampOf(s.LastAt), stampOf(s.RanAt))
+				fmt.Fprintf(w, "next      %s\n", stamps(next))
+				if s.PausedAt != nil {
+					fmt.Fprintf(w, "paused    since %s\n", stamp(*s.PausedAt))
+				}
+				if s.RequestedAt != nil {
+					fmt.Fprintf(w, "requested %s, not run yet\n", stamp(*s.RequestedAt))
+				}
+				if s.Error != "" {
+					fmt.Fprintf(w, "error     %s (%s)\n", oneLine(s.Error, 1000), counted(s.Tries, "try", "tries"))
+				}
+				fmt.Fprintln(w)
+				return printChanges(w, changes)
+			})
 		},
 	}
 	f.declare(cmd)
@@ -196,26 +175,16 @@ its payload; its id and its idempotency key are derived from this text and the s
 				return err
 			}
 			action := fmt.Sprintf("set schedule %s, which %s at %s, …", spec.Name, oneLine(spec.Target(), 300), stamps(next))
-			if f.dryRun {
-				return f.wouldDo(cmd, action)
-			}
-			if err := f.confirm(cmd, action+", as "+by.Name); err != nil {
+			if goOn, err := f.agree(cmd, action, by); !goOn || err != nil {
 				return err
 			}
-			desk, end, err := f.openSchedules(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer end()
-			s, err := desk.Set(cmd.Context(), spec, by)
-			if err != nil {
-				return failed(err)
-			}
-			if f.output.forPrograms() {
-				return f.output.encode(cmd.OutOrStdout(), s)
-			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "The schedule is set. Next occurrence: %s.\nA coordinator of this database runs it; troupe doctor warns if none does.\n", stamp(s.NextAt))
-			return err
+			return withDesk(cmd, f.openSchedules, func(desk schedule.Desk) error {
+				s, err := desk.Set(cmd.Context(), spec, by)
+				if err != nil {
+					return failed(err)
+				}
+				return f.output.result(cmd, s, "The schedule is set. Next occurrence: %s.\nA coordinator of this database runs it; troupe doctor warns if none does.\n", stamp(s.NextAt))
+			})
 		},
 	}
 	flags := cmd.Flags()
@@ -229,13 +198,12 @@ its payload; its id and its idempotency key are derived from this text and the s
 	flags.StringVar(&spec.Key, "key", "", "with --topic: `key` of the message (default: the schedule's name)")
 	flags.StringVar(&data, "data", "{}", "`JSON` object: the variables of the saga, without its key, or the payload of the message")
 	f.declareAction(flags, "it is set; required")
-	f.declareDryRun(flags)
 	f.declareYes(flags)
 	return cmd
 }
 
 // newScheduleAction completes cmd, a command that changes a schedule that exists. reason describes --reason.
-func newScheduleAction(cmd *cobra.Command, reason string, act func(context.Context, *deskFlags, schedule.Desk, string) (string, error)) *cobra.Command {
+func newScheduleAction(cmd *cobra.Command, reason string, act func(context.Context, schedule.Desk, string, admin.Actor) (string, error)) *cobra.Command {
 	var f deskFlags
 	verb, _, _ := strings.Cut(cmd.Use, " ")
 	cmd.Example = fmt.Sprintf("  troupe schedule %s nightly --reason 'ticket 4711' --dry-run\n  troupe schedule %s nightly --reason 'ticket 4711'", verb, verb)
@@ -245,36 +213,25 @@ func newScheduleAction(cmd *cobra.Command, reason string, act func(context.Conte
 		if err != nil {
 			return err
 		}
-		desk, end, err := f.openSchedules(cmd.Context())
-		if err != nil {
-			return err
-		}
-		defer end()
-		s, next, _, err := desk.Show(cmd.Context(), args[0])
-		if err != nil {
-			return failed(err)
-		}
-		action := fmt.Sprintf("%s schedule %s, which %s at %s, …", verb, s.Name, oneLine(s.Target(), 300), stamps(next))
-		if f.dryRun {
-			return f.wouldDo(cmd, action)
-		}
-		if err := f.confirm(cmd, action+", as "+by.Name); err != nil {
-			return err
-		}
-		done, err := act(cmd.Context(), &f, desk, args[0])
-		if err != nil {
-			return failed(err)
-		}
-		if f.output.forPrograms() {
-			return f.output.encode(cmd.OutOrStdout(), map[string]any{"done": true, "result": done})
-		}
-		_, err = fmt.Fprintln(cmd.OutOrStdout(), done)
-		return err
+		return withDesk(cmd, f.openSchedules, func(desk schedule.Desk) error {
+			s, next, _, err := desk.Show(cmd.Context(), args[0])
+			if err != nil {
+				return failed(err)
+			}
+			action := fmt.Sprintf("%s schedule %s, which %s at %s, …", verb, s.Name, oneLine(s.Target(), 300), stamps(next))
+			if goOn, err := f.agree(cmd, action, by); !goOn || err != nil {
+				return err
+			}
+			done, err := act(cmd.Context(), desk, args[0], by)
+			if err != nil {
+				return failed(err)
+			}
+			return f.output.result(cmd, map[string]any{"done": true, "result": done}, "%s\n", done)
+		})
 	}
 	flags := cmd.Flags()
 	f.declare(cmd)
 	f.declareAction(flags, reason+"; required")
-	f.declareDryRun(flags)
 	f.declareYes(flags)
 	return cmd
 }

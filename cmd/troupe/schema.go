@@ -117,26 +117,15 @@ func (r registered) level(ctx context.Context, subject string) (avsc.Level, erro
 	return r.Level(ctx, subject)
 }
 
-// levelFlag is a pflag.Value.
-type levelFlag struct{ level avsc.Level }
-
 // levels lists the levels of registries.
 const levels = "BACKWARD|BACKWARD_TRANSITIVE|FORWARD|FORWARD_TRANSITIVE|FULL|FULL_TRANSITIVE|NONE"
 
-func (l *levelFlag) declare(flags *pflag.FlagSet, otherwise string) {
-	flags.Var(l, "level", "level of compatibility: `"+levels+"` (default: "+otherwise+")")
-}
-
-// String returns the flag's value.
-func (l *levelFlag) String() string { return string(l.level) }
-
-// Type is not shown: the usage has its own word.
-func (l *levelFlag) Type() string { return "level" }
-
-// Set accepts a level in any case.
-func (l *levelFlag) Set(text string) (err error) {
-	l.level, err = avsc.ParseLevel(text)
-	return err
+// levelVar declares --level, in any case.
+func levelVar(flags *pflag.FlagSet, level *avsc.Level, otherwise string) {
+	flags.Func("level", "level of compatibility: `"+levels+"` (default: "+otherwise+")", func(text string) (err error) {
+		*level, err = avsc.ParseLevel(text)
+		return err
+	})
 }
 
 // A verdict is the result of the check of one file.

@@ -4,12 +4,14 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+
+	"github.com/troupe-go/troupe/internal/avsc"
 )
 
 func newSchemaCheck() *cobra.Command {
 	var (
 		from   earlier
-		level  levelFlag
+		level  avsc.Level
 		output format
 	)
 	cmd := &cobra.Command{
@@ -36,7 +38,7 @@ reason and the remedy, and for other formats the reasons of the registry. It cha
 			verdicts := make([]verdict, 0, len(files))
 			ok := true
 			for _, f := range files {
-				v, _, err := judge(cmd.Context(), f, h, level.level)
+				v, _, err := judge(cmd.Context(), f, h, level)
 				if err != nil {
 					return failed(err)
 				}
@@ -54,7 +56,7 @@ reason and the remedy, and for other formats the reasons of the registry. It cha
 	}
 	cmd.Flags().SortFlags = false
 	from.declare(cmd.Flags())
-	level.declare(cmd.Flags(), "FULL_TRANSITIVE with --against, the registry's with --registry")
+	levelVar(cmd.Flags(), &level, "FULL_TRANSITIVE with --against, the registry's with --registry")
 	output.declare(cmd)
 	return cmd
 }

@@ -52,10 +52,7 @@ count. The exit status is 0 with and without differences.`,
 				}
 				differences = append(differences, d)
 			}
-			if err := printDifferences(cmd, output, differences); err != nil {
-				return failed(err)
-			}
-			return nil
+			return failed(printDifferences(cmd, output, differences))
 		},
 	}
 	cmd.Flags().SortFlags = false

@@ -24,7 +24,7 @@ type registration struct {
 func newSchemaRegister() *cobra.Command {
 	var (
 		to     earlier
-		level  levelFlag
+		level  avsc.Level
 		output format
 		dryRun bool
 	)
@@ -46,7 +46,7 @@ incompatible with its earlier versions, none is registered, and the exit status 
 			if err != nil {
 				return failed(err)
 			}
-			refused, err := refusals(cmd.Context(), registry, files, level.level)
+			refused, err := refusals(cmd.Context(), registry, files, level)
 			if err != nil {
 				return failed(err)
 			}
@@ -64,15 +64,12 @@ incompatible with its earlier versions, none is registered, and the exit status 
 			if err == nil && dryRun && output.forPeople() {
 				_, err = fmt.Fprintln(cmd.OutOrStdout(), "Nothing was done.")
 			}
-			if err != nil {
-				return failed(err)
-			}
-			return nil
+			return failed(err)
 		},
 	}
 	cmd.Flags().SortFlags = false
 	to.declareRegistry(cmd.Flags())
-	level.declare(cmd.Flags(), "the registry's")
+	levelVar(cmd.Flags(), &level, "the registry's")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "check, print the versions that would be registered, and register none")
 	output.declare(cmd)
 	return cmd

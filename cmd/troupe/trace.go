@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
 	"github.com/troupe-go/troupe/internal/address"
@@ -112,10 +111,7 @@ func (f *traceFlags) run(cmd *cobra.Command, subject string) error {
 	if err == nil && t.Partitions == 0 && len(t.Entries) == 0 && len(t.Unseen) >= len(cfg.Databases)+min(len(cfg.Brokers), 1) {
 		err = errors.New("no server could be read")
 	}
-	if err != nil {
-		return failed(err)
-	}
-	return nil
+	return failed(err)
 }
 
 // openDemo opens the servers of a kept demo, and makes them the servers to read.
@@ -199,13 +195,7 @@ func (f *traceFlags) open(ctx context.Context, text string) (timeline.Database, 
 	if path := f.files[name]; path != "" {
 		config.BeforeConnect = credentials.URLFile(path)
 	}
-	if err := identify(config); err != nil {
-		return timeline.Database{}, fmt.Errorf("--database %s: %w", name, err)
-	}
-	config.MaxConns = cmp.Or(f.connections, 2)
-	address.OwnNames(&config.ConnConfig.Config)
-	config.ConnConfig.RuntimeParams["application_name"] = cmp.Or(f.application, "troupe trace")
-	pool, err := pgxpool.NewWithConfig(ctx, config)
+	pool, err := newPool(ctx, config, cmp.Or(f.application, "troupe trace"), cmp.Or(f.connections, 2))
 	if err != nil {
 		return timeline.Database{}, fmt.Errorf("--database %s: %w", name, err)
 	}

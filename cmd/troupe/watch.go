@@ -150,10 +150,7 @@ func (f *watchFlags) watch(cmd *cobra.Command, cfg watch.Config) error {
 	if err = watcher.Run(ctx); err == nil {
 		err = broken
 	}
-	if err != nil {
-		return failed(err)
-	}
-	return nil
+	return failed(err)
 }
 
 // openDesk opens the desk for list, show and findings.
@@ -175,7 +172,7 @@ func newWatchList() *cobra.Command {
 	var f watchFlags
 	var filter watch.Filter
 	var statuses []string
-	var since, before moment
+	var since, before time.Time
 	var limit int
 	var after string
 	cmd := &cobra.Command{
@@ -195,23 +192,17 @@ print fewer flows than match, or none, with the mark for the next page.`,
 			for _, s := range statuses {
 				filter.Statuses = append(filter.Statuses, watch.Status(s))
 			}
-			filter.BeganAfter, filter.BeganBefore = since.Time, before.Time
+			filter.BeganAfter, filter.BeganBefore = since, before
 			if err := filter.Validate(); err != nil {
 				return err
 			}
-			desk, end, err := f.openDesk(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer end()
-			flows, next, err := desk.Find(cmd.Context(), filter, limit, after)
-			if err == nil {
-				err = printFlows(cmd.OutOrStdout(), desk, flows, next, f.output)
-			}
-			if err != nil {
+			return withDesk(cmd, f.openDesk, func(desk *watch.Desk) error {
+				flows, next, err := desk.Find(cmd.Context(), filter, limit, after)
+				if err == nil {
+					err = printFlows(cmd.OutOrStdout(), desk, flows, next, f.output)
+				}
 				return failed(err)
-			}
-			return nil
+			})
 		},
 	}
 	f.declareFlow(cmd)
@@ -219,8 +210,8 @@ print fewer flows than match, or none, with the mark for the next page.`,
 	flags.StringSliceVar(&statuses, "status", nil, "only of this status, repeatable: `under way|deviant|parked|compensated|completed`")
 	flags.StringVar((*string)(&filter.Found), "found", "", "only flows with a finding of this kind: `missing|late|stuck join|unexpected`")
 	flags.StringVar(&filter.Key, "key", "", "only with a message of this business `key`")
-	flags.Var(&since, "since", "only flows that began at this `time` or later: 2026-01-31T12:00:00Z, or 2h for two hours ago")
-	flags.Var(&before, "before", "only flows that began before this `time`")
+	momentVar(flags, &since, "since", "only flows that began at this `time` or later: 2026-01-31T12:00:00Z, or 2h for two hours ago")
+	momentVar(flags, &before, "before", "only flows that began before this `time`")
 	flags.IntVar(&limit, "limit", 50, "at most `n` flows, up to 1000")
 	flags.StringVar(&after, "after", "", "go on behind this `mark`, which the page before has printed")
 	f.output.declare(cmd)
@@ -275,26 +266,20 @@ func newWatchFindings() *cobra.Command {
 			if limit < 1 || limit > 10_000 {
 				return fmt.Errorf("--limit %d: want 1 to 10000", limit)
 			}
-			desk, end, err := f.openDesk(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer end()
-			found, err := desk.Findings(cmd.Context(), !all, limit)
-			if err != nil {
+			return withDesk(cmd, f.openDesk, func(desk *watch.Desk) error {
+				found, err := desk.Findings(cmd.Context(), !all, limit)
+				if err != nil {
+					return failed(err)
+				}
+				w := cmd.OutOrStdout()
+				if f.output.forPrograms() {
+					err = f.output.encode(w, map[string]any{"flow": desk.Name(), "seen_at": desk.SeenAt(), "findings": orEmpty(found)})
+				} else {
+					printFound(w, found)
+					err = printSeen(w, desk)
+				}
 				return failed(err)
-			}
-			w := cmd.OutOrStdout()
-			if f.output.forPrograms() {
-				err = f.output.encode(w, map[string]any{"flow": desk.Name(), "seen_at": desk.SeenAt(), "findings": orEmpty(found)})
-			} else {
-				printFound(w, found)
-				err = printSeen(w, desk)
-			}
-			if err != nil {
-				return failed(err)
-			}
-			return nil
+			})
 		},
 	}
 	f.declareFlow(cmd)

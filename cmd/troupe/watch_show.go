@@ -30,29 +30,23 @@ The times on the right are since the flow's first message, and since the cause.`
   troupe watch show 0199a5e0-7c1d-7d3a-9d0b-6f3b1c2d4e5f --output json | jq .status`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			desk, end, err := f.openDesk(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer end()
-			flow, err := desk.Show(cmd.Context(), args[0])
-			if err != nil {
+			return withDesk(cmd, f.openDesk, func(desk *watch.Desk) error {
+				flow, err := desk.Show(cmd.Context(), args[0])
+				if err != nil {
+					return failed(err)
+				}
+				var b bytes.Buffer
+				if f.output.forPrograms() {
+					err = f.output.encode(&b, map[string]any{"flow": desk.Name(), "seen_at": desk.SeenAt(), "shown": flow})
+				} else {
+					printFlow(&b, flow)
+					err = printSeen(&b, desk)
+				}
+				if err == nil {
+					_, err = b.WriteTo(cmd.OutOrStdout())
+				}
 				return failed(err)
-			}
-			var b bytes.Buffer
-			if f.output.forPrograms() {
-				err = f.output.encode(&b, map[string]any{"flow": desk.Name(), "seen_at": desk.SeenAt(), "shown": flow})
-			} else {
-				printFlow(&b, flow)
-				err = printSeen(&b, desk)
-			}
-			if err == nil {
-				_, err = b.WriteTo(cmd.OutOrStdout())
-			}
-			if err != nil {
-				return failed(err)
-			}
-			return nil
+			})
 		},
 	}
 	f.declareFlow(cmd)
@@ -82,35 +76,17 @@ func printFlow(w io.Writer, f *watch.Flow) {
 	}
 }
 
-// branches maps a message to the messages that it caused; -1: messages without a known cause.
-func branches(f *watch.Flow) map[int][]int {
-	below := make(map[int][]int)
+// drawFlow draws the tree.
+func drawFlow(w io.Writer, f *watch.Flow) {
+	below := make(map[int][]int) // the messages that a message caused; -1: messages without a known cause
 	for i, m := range f.Messages {
 		below[m.Cause] = append(below[m.Cause], i)
 	}
-	return below
-}
-
-// drawFlow draws the tree.
-func drawFlow(w io.Writer, f *watch.Flow) {
-	below := branches(f)
 	var lines [][2]string
-	var draw func(i int, first, rest string)
-	draw = func(i int, first, rest string) {
+	eachBranch(below, func(i int, first, _ string) {
 		m := f.Messages[i]
 		lines = append(lines, [2]string{tail(first, 36) + markOf(m) + " " + oneLine(nameOf(m), 60), sinceOf(f, m)})
-		children := below[i]
-		for n, k := range children {
-			if n < len(children)-1 {
-				draw(k, rest+"├─ ", rest+"│  ")
-			} else {
-				draw(k, rest+"└─ ", rest+"   ")
-			}
-		}
-	}
-	for _, i := range below[-1] {
-		draw(i, "", "")
-	}
+	})
 	left := 0
 	for _, l := range lines {
 		left = max(left, utf8.RuneCountInString(l[0]))
