@@ -16,7 +16,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/rs/zerolog"
 
-	"github.com/troupe-go/troupe/internal/admin/relaydesk"
+	"github.com/troupe-go/troupe/internal/admin"
+	desk "github.com/troupe-go/troupe/internal/admin/relaydesk"
 	"github.com/troupe-go/troupe/internal/door"
 	"github.com/troupe-go/troupe/internal/retention"
 	"github.com/troupe-go/troupe/relay"
@@ -44,15 +45,15 @@ func newAdmin(f *fleet, registry *prometheus.Registry, log zerolog.Logger) *admi
 	a.mux.HandleFunc("GET /readyz", a.ready)
 	a.mux.HandleFunc("GET /status", a.reads(a.status))
 	a.mux.HandleFunc("GET /metrics", a.reads(promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP))
-	a.mux.HandleFunc("GET /parked", a.reads(a.alone(a.listParked)))
-	a.mux.HandleFunc("GET /replay", a.reads(a.showReplay))
+	a.mux.HandleFunc("GET /parked", a.reads(a.alone(a.one(a.listParked))))
+	a.mux.HandleFunc("GET /replay", a.reads(a.one(a.showReplay)))
 
-	a.mux.HandleFunc("POST /pause", a.acts(a.pause))
-	a.mux.HandleFunc("POST /resume", a.acts(a.resume))
-	a.mux.HandleFunc("POST /parked/{id}/retry", a.acts(a.retryParked))
-	a.mux.HandleFunc("POST /parked/{id}/discard", a.acts(a.discardParked))
-	a.mux.HandleFunc("POST /replay", a.acts(a.startReplay))
-	a.mux.HandleFunc("DELETE /replay", a.acts(a.stopReplay))
+	a.mux.HandleFunc("POST /pause", a.acts(a.each("pause", (*relay.Relay).Pause)))
+	a.mux.HandleFunc("POST /resume", a.acts(a.each("resume", (*relay.Relay).Resume)))
+	a.mux.HandleFunc("POST /parked/{id}/retry", a.acts(a.one(a.repair("retry", admin.Actor.Check, desk.Desk.Retry))))
+	a.mux.HandleFunc("POST /parked/{id}/discard", a.acts(a.one(a.repair("discard", admin.Actor.CheckReasoned, desk.Desk.Discard))))
+	a.mux.HandleFunc("POST /replay", a.acts(a.one(a.startReplay)))
+	a.mux.HandleFunc("DELETE /replay", a.acts(a.one(a.stopReplay)))
 	return a
 }
 
@@ -155,19 +156,19 @@ func (a *adminHandler) outlets(w http.ResponseWriter, r *http.Request) []*outlet
 	return nil
 }
 
-// outlet returns the outlet that ?outbox= names, or the only one if the request names none. If there is no such outlet, it
-// answers the request and returns nil.
-func (a *adminHandler) outlet(w http.ResponseWriter, r *http.Request) *outlet {
-	name := r.URL.Query().Get("outbox")
-	o := a.fleet.find(name)
-	switch {
-	case o != nil:
-	case name == "":
-		refuse(w, http.StatusBadRequest, "there are several outboxes: say which with ?outbox=NAME")
-	default:
-		refuse(w, http.StatusNotFound, "no outbox "+name)
+// one calls next with the outlet that ?outbox= names, or the only one if the request names none.
+func (a *adminHandler) one(next func(http.ResponseWriter, *http.Request, *outlet)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		name := r.URL.Query().Get("outbox")
+		switch o := a.fleet.find(name); {
+		case o != nil:
+			next(w, r, o)
+		case name == "":
+			refuse(w, http.StatusBadRequest, "there are several outboxes: say which with ?outbox=NAME")
+		default:
+			refuse(w, http.StatusNotFound, "no outbox "+name)
+		}
 	}
-	return o
 }
 
 type health struct {
@@ -263,26 +264,20 @@ func (a *adminHandler) status(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusOK, s)
 }
 
-func (a *adminHandler) pause(w http.ResponseWriter, r *http.Request) {
-	a.each(w, r, "pause", (*relay.Relay).Pause)
-}
-
-func (a *adminHandler) resume(w http.ResponseWriter, r *http.Request) {
-	a.each(w, r, "resume", (*relay.Relay).Resume)
-}
-
-func (a *adminHandler) each(w http.ResponseWriter, r *http.Request, action string, do func(*relay.Relay)) {
-	all := a.outlets(w, r)
-	if all == nil {
-		return
+func (a *adminHandler) each(action string, do func(*relay.Relay)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		all := a.outlets(w, r)
+		if all == nil {
+			return
+		}
+		names := make([]string, len(all))
+		for n, o := range all {
+			do(o.current())
+			names[n] = o.plan.name
+		}
+		a.log.Info().Str("action", action).Strs("outboxes", names).Str("from", r.RemoteAddr).Msg("admin")
+		answer(w, http.StatusOK, map[string][]string{"outboxes": names})
 	}
-	names := make([]string, len(all))
-	for n, o := range all {
-		do(o.current())
-		names[n] = o.plan.name
-	}
-	a.log.Info().Str("action", action).Strs("outboxes", names).Str("from", r.RemoteAddr).Msg("admin")
-	answer(w, http.StatusOK, map[string][]string{"outboxes": names})
 }
 
 func answer(w http.ResponseWriter, code int, body any) {

@@ -37,11 +37,7 @@ Exit status 1 if a failure was found that would stop the relay; warnings do not 
 		if *connector != "" {
 			return p.checkDebezium(cmd, *connector)
 		}
-		v, err := p.read(cmd, settings...)
-		if err != nil {
-			return err
-		}
-		config, err := v.database()
+		v, config, err := p.readDatabase(cmd, settings...)
 		if err != nil {
 			return err
 		}

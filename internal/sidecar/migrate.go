@@ -46,11 +46,7 @@ of them. --after leaves out versions that the database has: outbox-relay status 
 		if cmd.Flag("after").Changed {
 			return usagef("after: want --print as well")
 		}
-		v, err := p.read(cmd, databaseSettings...)
-		if err != nil {
-			return err
-		}
-		config, err := v.database()
+		_, config, err := p.readDatabase(cmd, databaseSettings...)
 		if err != nil {
 			return err
 		}

@@ -56,15 +56,11 @@ var parkedSettings = append(slices.Clone(databaseSettings), output)
 
 // with calls do with a connection to the database of the selected outbox.
 func (p Program) with(cmd *cobra.Command, do func(ctx context.Context, on asked) error) error {
-	v, err := p.read(cmd, parkedSettings...)
+	v, config, err := p.readDatabase(cmd, parkedSettings...)
 	if err != nil {
 		return err
 	}
 	of, err := v.table()
-	if err != nil {
-		return err
-	}
-	config, err := v.database()
 	if err != nil {
 		return err
 	}

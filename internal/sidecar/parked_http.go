@@ -1,6 +1,7 @@
 package sidecar
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -32,18 +33,14 @@ func (a *adminHandler) alone(next http.HandlerFunc) http.HandlerFunc {
 }
 
 // listParked returns no payloads: the command parked show prints them, for operators who may read the database.
-func (a *adminHandler) listParked(w http.ResponseWriter, r *http.Request) {
-	o := a.outlet(w, r)
-	if o == nil {
-		return
-	}
+func (a *adminHandler) listParked(w http.ResponseWriter, r *http.Request, o *outlet) {
 	query := r.URL.Query()
-	after, err := strconv.ParseInt(orElse(query.Get("after"), "0"), 10, 64)
+	after, err := strconv.ParseInt(cmp.Or(query.Get("after"), "0"), 10, 64)
 	if err != nil || after < 0 {
 		refuse(w, http.StatusBadRequest, "after: want a position, as next of the page before")
 		return
 	}
-	limit, err := strconv.Atoi(orElse(query.Get("limit"), strconv.Itoa(parkedPerPage)))
+	limit, err := strconv.Atoi(cmp.Or(query.Get("limit"), strconv.Itoa(parkedPerPage)))
 	if err != nil || limit < 1 || limit > desk.MostRows {
 		refuse(w, http.StatusBadRequest, "limit: want 1 to "+strconv.Itoa(desk.MostRows))
 		return
@@ -73,62 +70,45 @@ func accept(w http.ResponseWriter, r *http.Request, into any) bool {
 	return true
 }
 
-func orElse(text, other string) string {
-	if text == "" {
-		return other
-	}
-	return text
-}
-
-func (a *adminHandler) retryParked(w http.ResponseWriter, r *http.Request) {
-	a.repair(w, r, "retry", admin.Actor.Check, desk.Desk.Retry)
-}
-
-func (a *adminHandler) discardParked(w http.ResponseWriter, r *http.Request) {
-	a.repair(w, r, "discard", admin.Actor.CheckReasoned, desk.Desk.Discard)
-}
-
 // A repairing is an action on one parked row.
 type repairing func(desk.Desk, context.Context, desk.RowID, admin.Actor) (desk.Repaired, error)
 
-func (a *adminHandler) repair(w http.ResponseWriter, r *http.Request, name string, check func(admin.Actor) error, do repairing) {
-	o := a.outlet(w, r)
-	if o == nil {
-		return
+func (a *adminHandler) repair(name string, check func(admin.Actor) error, do repairing) func(http.ResponseWriter, *http.Request, *outlet) {
+	return func(w http.ResponseWriter, r *http.Request, o *outlet) {
+		id, err := uuid.Parse(r.PathValue("id"))
+		if err != nil {
+			refuse(w, http.StatusBadRequest, "the id: want a UUID, as GET /parked shows it")
+			return
+		}
+		topic := r.URL.Query().Get("topic")
+		if !pgtext.Fits([]byte(topic)) {
+			refuse(w, http.StatusBadRequest, "topic: want text in UTF-8 without the character NUL")
+			return
+		}
+		var by admin.Actor
+		if !accept(w, r, &by) {
+			return
+		}
+		if err := check(by); err != nil {
+			refuse(w, http.StatusBadRequest, `the body: `+err.Error()+`: {"actor": "ann", "reason": "ticket 4711"}`)
+			return
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), askLimit)
+		defer cancel()
+		done, err := do(o.desk(), ctx, desk.RowID{ID: id, Topic: topic}, by)
+		switch {
+		case errors.Is(err, desk.ErrNotParked):
+			refuse(w, http.StatusNotFound, err.Error())
+			return
+		case errors.Is(err, desk.ErrSeveral):
+			refuse(w, http.StatusConflict, err.Error())
+			return
+		case err != nil:
+			refuse(w, http.StatusBadGateway, err.Error())
+			return
+		}
+		a.log.Info().Str("action", name).Str("outbox", o.plan.name).Str("actor", by.Name).Stringer("id", id).
+			Int64("position", done.Position).Str("from", r.RemoteAddr).Msg("admin")
+		answer(w, http.StatusOK, done)
 	}
-	id, err := uuid.Parse(r.PathValue("id"))
-	if err != nil {
-		refuse(w, http.StatusBadRequest, "the id: want a UUID, as GET /parked shows it")
-		return
-	}
-	topic := r.URL.Query().Get("topic")
-	if !pgtext.Fits([]byte(topic)) {
-		refuse(w, http.StatusBadRequest, "topic: want text in UTF-8 without the character NUL")
-		return
-	}
-	var by admin.Actor
-	if !accept(w, r, &by) {
-		return
-	}
-	if err := check(by); err != nil {
-		refuse(w, http.StatusBadRequest, `the body: `+err.Error()+`: {"actor": "ann", "reason": "ticket 4711"}`)
-		return
-	}
-	ctx, cancel := context.WithTimeout(r.Context(), askLimit)
-	defer cancel()
-	done, err := do(o.desk(), ctx, desk.RowID{ID: id, Topic: topic}, by)
-	switch {
-	case errors.Is(err, desk.ErrNotParked):
-		refuse(w, http.StatusNotFound, err.Error())
-		return
-	case errors.Is(err, desk.ErrSeveral):
-		refuse(w, http.StatusConflict, err.Error())
-		return
-	case err != nil:
-		refuse(w, http.StatusBadGateway, err.Error())
-		return
-	}
-	a.log.Info().Str("action", name).Str("outbox", o.plan.name).Str("actor", by.Name).Stringer("id", id).
-		Int64("position", done.Position).Str("from", r.RemoteAddr).Msg("admin")
-	answer(w, http.StatusOK, done)
 }

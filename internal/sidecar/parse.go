@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/spf13/cobra"
 
 	"github.com/troupe-go/troupe/internal/address"
 )
@@ -83,6 +84,16 @@ func (v values) brokerList() ([]string, error) {
 		}
 	}
 	return list, nil
+}
+
+// readDatabase reads the settings of the outbox that a command works on, with the configuration of its database.
+func (p Program) readDatabase(cmd *cobra.Command, settings ...setting) (values, *pgxpool.Config, error) {
+	v, err := p.read(cmd, settings...)
+	if err != nil {
+		return v, nil, err
+	}
+	config, err := v.database()
+	return v, config, err
 }
 
 // database never puts the value into an error: it may contain a password, even if it cannot be parsed.

@@ -49,10 +49,9 @@ type replayRequest struct {
 	Rate  int       `json:"rows_per_second,omitempty"`
 }
 
-func (a *adminHandler) startReplay(w http.ResponseWriter, r *http.Request) {
-	o := a.outlet(w, r)
+func (a *adminHandler) startReplay(w http.ResponseWriter, r *http.Request, o *outlet) {
 	var asked replayRequest
-	if o == nil || !accept(w, r, &asked) {
+	if !accept(w, r, &asked) {
 		return
 	}
 	if o.plan.relay.Mapping != nil {
@@ -89,11 +88,7 @@ func (a *adminHandler) startReplay(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusAccepted, p)
 }
 
-func (a *adminHandler) showReplay(w http.ResponseWriter, r *http.Request) {
-	o := a.outlet(w, r)
-	if o == nil {
-		return
-	}
+func (a *adminHandler) showReplay(w http.ResponseWriter, _ *http.Request, o *outlet) {
 	p := o.replay.last()
 	if p == nil {
 		refuse(w, http.StatusNotFound, "there was no replay since this outbox's relay began")
@@ -102,11 +97,7 @@ func (a *adminHandler) showReplay(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusOK, p)
 }
 
-func (a *adminHandler) stopReplay(w http.ResponseWriter, r *http.Request) {
-	o := a.outlet(w, r)
-	if o == nil {
-		return
-	}
+func (a *adminHandler) stopReplay(w http.ResponseWriter, r *http.Request, o *outlet) {
 	o.replay.stop()
 	a.log.Info().Str("action", "stop replay").Str("outbox", o.plan.name).Str("from", r.RemoteAddr).Msg("admin")
 	answer(w, http.StatusOK, o.replay.last())

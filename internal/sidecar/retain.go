@@ -25,11 +25,7 @@ transactions; one that was interrupted goes on when it runs again.`,
 	}
 	declareOne(cmd, databaseSettings...)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		v, err := p.read(cmd, databaseSettings...)
-		if err != nil {
-			return err
-		}
-		config, err := v.database()
+		_, config, err := p.readDatabase(cmd, databaseSettings...)
 		if err != nil {
 			return err
 		}

@@ -34,11 +34,7 @@ viewer or relay-operator (outbox-relay grants), and a relay's own role does not 
 	}
 	declareOne(cmd, parkedSettings...)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		v, err := p.read(cmd, parkedSettings...)
-		if err != nil {
-			return err
-		}
-		config, err := v.database()
+		v, config, err := p.readDatabase(cmd, parkedSettings...)
 		if err != nil {
 			return err
 		}

@@ -16,13 +16,7 @@ func (f *facts) checkStock(v *verdict) {
 	var want, got int64
 	taken := make(map[int32]int64) // expected quantity by title
 	for _, o := range f.orders {
-		must := int64(0)
-		switch {
-		case o.Status == completed:
-			must = int64(o.Quantity)
-		case o.Status == parked && held[o.ID] == int64(o.Quantity):
-			must = int64(o.Quantity)
-		}
+		must := o.holds(int64(o.Quantity), held[o.ID])
 		want += must
 		taken[o.Title] += must
 		if held[o.ID] != must {
@@ -40,21 +34,15 @@ func (f *facts) checkStock(v *verdict) {
 
 // checkShipments checks that every completed order was shipped once, and no other order except parked ones, at most once.
 func (f *facts) checkShipments(v *verdict) {
-	sent := make(map[string]int)
+	sent := make(map[string]int64)
 	for _, id := range f.shipments {
 		sent[id]++
 	}
-	want := 0
+	var want int64
 	for _, o := range f.orders {
-		switch {
-		case o.Status == completed:
-			want++
-			if sent[o.ID] != 1 {
-				v.complain("%s is completed and was sent %d times", o.ID, sent[o.ID])
-			}
-		case o.Status == parked && sent[o.ID] == 1:
-			want++
-		case sent[o.ID] > 0:
+		must := o.holds(1, sent[o.ID])
+		want += must
+		if sent[o.ID] != must {
 			v.complain("%s is %s and was sent %d times", o.ID, o.Status, sent[o.ID])
 		}
 	}

@@ -50,13 +50,10 @@ func (f *facts) checkNotified(v *verdict) {
 // checkMadeOnce checks that an order has each of its messages under one id, and that the cause of every message is on the topics.
 // So no handler took effect twice, and no message was lost between two hops.
 func (f *facts) checkMadeOnce(v *verdict) {
-	ids := make(map[string]bool, len(f.messages))
-	for _, m := range f.messages {
-		ids[m.id] = true
-	}
+	all := f.distinct()
 	type step struct{ topic, key, typ string }
 	made := make(map[step]string)
-	checked := make(map[string]bool, len(ids))
+	checked := make(map[string]bool, len(all))
 	for _, m := range f.messages {
 		if m.id == "" {
 			v.complain("a message on %s without an id", m.topic)
@@ -71,7 +68,7 @@ func (f *facts) checkMadeOnce(v *verdict) {
 			v.complain("%s of %s was made twice: %s, %s", m.typ, m.key, made[s], m.id)
 		}
 		made[s] = m.id
-		if m.cause != "" && !ids[m.cause] {
+		if _, there := all[m.cause]; m.cause != "" && !there {
 			v.complain("the cause of %s of %s is missing: %s", m.typ, m.key, m.cause)
 		}
 	}

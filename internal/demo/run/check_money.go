@@ -24,13 +24,7 @@ func (f *facts) checkMoney(v *verdict) {
 	net, _ := f.net()
 	var want, got int64
 	for _, o := range f.orders {
-		must := int64(0)
-		switch {
-		case o.Status == completed:
-			must = o.Cents
-		case o.Status == parked && net[o.ID] == o.Cents:
-			must = o.Cents // its charge is not refunded
-		}
+		must := o.holds(o.Cents, net[o.ID])
 		want, got = want+must, got+net[o.ID]
 		if net[o.ID] != must {
 			v.complain("%s is %s and has %s of %s", o.ID, o.Status, signed(net[o.ID]), demo.Decimal(o.Cents))

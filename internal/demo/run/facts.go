@@ -52,6 +52,14 @@ type orderRow struct {
 // ended reports whether the order has ended, or is parked and only an operator can resume it.
 func (o orderRow) ended() bool { return o.Ended != nil || o.Status == parked }
 
+// holds returns how much of an effect the order must have, of whole for a completed order: a parked one may have all of it.
+func (o orderRow) holds(whole, has int64) int64 {
+	if o.Status == completed || o.Status == parked && has == whole {
+		return whole
+	}
+	return 0
+}
+
 type sagaRow struct {
 	ID, Definition string
 	Version        int

@@ -33,12 +33,11 @@ func (r *run) writeKept() error {
 	return os.WriteFile(filepath.Join(r.dir, keptFile), text, 0o600)
 }
 
-// Kept gives access to the databases and topics of a run with Config.Keep, on its servers: the ones that TROUPE_POSTGRES,
-// TROUPE_KAFKA and TROUPE_REGISTRY name, else the ones that the run had started, which run again until Close.
+// Kept gives access to the databases and topics of a run with Config.Keep, on its servers: the ones that TROUPE_POSTGRES and
+// TROUPE_KAFKA name, else the ones that the run had started, which run again until Close.
 type Kept struct {
 	Flow      string
 	Brokers   []string
-	Registry  string            // its URL; "" if the run had started the registry: its schemas ended with it
 	Databases map[string]string // URLs by service
 
 	postgres *devstack.Postgres
@@ -58,7 +57,7 @@ func OpenKept(ctx context.Context, folder string) (_ *Kept, err error) {
 	if err := json.Unmarshal(text, &file); err != nil {
 		return nil, fmt.Errorf("%s: %w", filepath.Join(folder, keptFile), err)
 	}
-	k := &Kept{Flow: file.Flow, Registry: os.Getenv("TROUPE_REGISTRY"), Databases: make(map[string]string)}
+	k := &Kept{Flow: file.Flow, Databases: make(map[string]string)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, k.Close())

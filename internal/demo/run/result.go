@@ -80,12 +80,8 @@ func (r *Result) summarize(f *facts) {
 		r.OrdersPerSecond = round(float64(len(took)) / span)
 		r.DecisionsPerSecond = round(float64(decisions) / span)
 	}
-	ids := make(map[string]bool, len(f.messages))
-	for _, m := range f.messages {
-		ids[m.id] = true
-	}
 	if len(f.orders) > 0 {
-		r.MessagesPerOrder = round(float64(len(ids)) / float64(len(f.orders)))
+		r.MessagesPerOrder = round(float64(len(f.distinct())) / float64(len(f.orders)))
 	}
 	slices.Sort(took)
 	r.LatencyMS = Latency{P50: percentile(took, 50), P95: percentile(took, 95), P99: percentile(took, 99)}
