@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -105,14 +106,9 @@ Exit status: 0 every check holds, 1 one does not or the run failed, 2 wrong usag
 // environment.
 func (f *demoFlags) config(stderr io.Writer) (run.Config, error) {
 	cfg := f.cfg
-	for _, s := range []struct {
-		value *string
-		env   string
-	}{{&cfg.Postgres, "TROUPE_POSTGRES"}, {&cfg.Kafka, "TROUPE_KAFKA"}, {&cfg.Registry, "TROUPE_REGISTRY"}} {
-		if *s.value == "" {
-			*s.value = os.Getenv(s.env)
-		}
-	}
+	cfg.Postgres = cmp.Or(cfg.Postgres, os.Getenv("TROUPE_POSTGRES"))
+	cfg.Kafka = cmp.Or(cfg.Kafka, os.Getenv("TROUPE_KAFKA"))
+	cfg.Registry = cmp.Or(cfg.Registry, os.Getenv("TROUPE_REGISTRY"))
 	var err error
 	if cfg.Postgres != "" {
 		if _, err := address.ParseConn(cfg.Postgres); err != nil {

@@ -114,12 +114,8 @@ func (f *deskFlags) connect(ctx context.Context) (*pgxpool.Pool, *schemas.Codec,
 	if err != nil {
 		return nil, nil, fmt.Errorf("--database-url or DATABASE_URL: %w", err)
 	}
-	if config.ConnConfig.ConnectTimeout == 0 {
-		config.ConnConfig.ConnectTimeout = 10 * time.Second
-	}
-	if f.registry == "" {
-		f.registry = os.Getenv("SCHEMA_REGISTRY_URL")
-	}
+	config.ConnConfig.ConnectTimeout = cmp.Or(config.ConnConfig.ConnectTimeout, 10*time.Second)
+	f.registry = cmp.Or(f.registry, os.Getenv("SCHEMA_REGISTRY_URL"))
 	var codec *schemas.Codec
 	if f.registry != "" {
 		registry, err := schemas.NewRegistry(f.registry)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -133,9 +134,7 @@ func (f *doctorFlags) read(cmd *cobra.Command) (inTheClear string, err error) {
 	if f.cfg.Flow == "" && len(f.cfg.Brokers) > 0 {
 		f.cfg.Flow = os.Getenv("TROUPE_FLOW")
 	}
-	if f.registry == "" {
-		f.registry = os.Getenv("SCHEMA_REGISTRY_URL")
-	}
+	f.registry = cmp.Or(f.registry, os.Getenv("SCHEMA_REGISTRY_URL"))
 	if f.registry != "" {
 		if f.cfg.Registry, err = registry.New(f.registry); err != nil {
 			return "", fmt.Errorf("--registry: %w", err)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -99,7 +100,7 @@ func (a *sagaAction) run(cmd *cobra.Command, desk *sagadesk.Desk, args []string,
 	if a.takesStep() && e.Step == "" {
 		stuck := saga.Stuck(before.Definition, before.State)
 		if len(stuck) != 1 {
-			return fmt.Errorf("name the step: %s are stuck", orDash(strings.Join(stuck, ", ")))
+			return fmt.Errorf("name the step: %s are stuck", cmp.Or(strings.Join(stuck, ", "), "-"))
 		}
 		e.Step = stuck[0]
 	}
@@ -166,10 +167,7 @@ func (a *sagaAction) print(w io.Writer, before saga.Status, d decisions.Decided,
 		line("", "%s", oneLine(string(fields), 200))
 	}
 	for _, e := range fx.Events {
-		hop := e.Hop
-		if hop == "" {
-			hop = "its own hop"
-		}
+		hop := cmp.Or(e.Hop, "its own hop")
 		fields, _ := json.Marshal(e.Fields)
 		line("emits", "%s of %s", oneLine(e.Type, 60), hop)
 		line("", "%s", oneLine(string(fields), 200))

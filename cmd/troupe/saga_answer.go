@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -107,7 +108,7 @@ func (f *sagaFlags) printQuestions(w io.Writer, found sagadesk.QuestionPage) err
 			until = stamp(*q.Due)
 		}
 		for _, e := range q.Events {
-			t.row(oneLine(q.ID, 60), q.Step, stamp(q.Since), orDash(until), oneLine(e.Event, 60), orDash(oneLine(fieldsOf(e), 100)))
+			t.row(oneLine(q.ID, 60), q.Step, stamp(q.Since), cmp.Or(until, "-"), oneLine(e.Event, 60), cmp.Or(oneLine(fieldsOf(e), 100), "-"))
 		}
 	}
 	err := t.print(w)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -78,16 +79,9 @@ var sagaList = listing[sagadesk.Row]{
 	name: "sagas", ifEmpty: "No sagas.",
 	head: []string{"SAGA", "STATUS", "STEPS", "STARTED", "MOVED", "REASON"},
 	row: func(s sagadesk.Row) []string {
-		return []string{oneLine(s.ID, 60), string(s.Status), orDash(oneLine(strings.Join(s.Steps, ","), 40)), stamp(s.StartedAt),
+		return []string{oneLine(s.ID, 60), string(s.Status), cmp.Or(oneLine(strings.Join(s.Steps, ","), 40), "-"), stamp(s.StartedAt),
 			ago(time.Since(s.UpdatedAt)), oneLine(s.Reason, 100)}
 	},
-}
-
-func orDash(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
 }
 
 // ago formats the age d for people.
@@ -142,11 +136,7 @@ func printCounts(cmd *cobra.Command, desk *sagadesk.Desk, output format) error {
 func printStash(w io.Writer, stash []sagadesk.StashCount) error {
 	t := newTable(w, "EVENTS BEFORE THEIR SAGA", "BY", "COUNT", "FIRST EXPIRES")
 	for _, s := range stash {
-		by := s.Variable
-		if by == "" {
-			by = "key"
-		}
-		t.row(oneLine(s.Saga, 60), by, fmt.Sprint(s.Count), stamp(s.Expires))
+		t.row(oneLine(s.Saga, 60), cmp.Or(s.Variable, "key"), fmt.Sprint(s.Count), stamp(s.Expires))
 	}
 	_, _ = fmt.Fprintln(w)
 	return t.print(w)

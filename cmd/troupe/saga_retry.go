@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -78,7 +79,7 @@ func (f *sagaFlags) retryParked(cmd *cobra.Command, r sagadesk.ParkedRetry) erro
 		w := cmd.OutOrStdout()
 		t := retries{sagaFlags: f, sagaResults: sagaResults{w: w, output: f.output, verb: "retried", t: newTable(w, "SAGA", "STEPS", "RETRY")}}
 		add := func(one sagadesk.RetriedSaga) error {
-			return t.add(one, one.Obstacle, oneLine(one.ID, 60), orDash(oneLine(strings.Join(one.Steps, ", "), 100)))
+			return t.add(one, one.Obstacle, oneLine(one.ID, 60), cmp.Or(oneLine(strings.Join(one.Steps, ", "), 100), "-"))
 		}
 		if f.dryRun {
 			t.verb = "can be retried"

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -115,10 +116,7 @@ func printSaga(w io.Writer, g *sagadesk.Detail, log []decisions.Entry, possible 
 		if i == 0 {
 			_, _ = fmt.Fprintln(w, "\nevents kept for this saga")
 		}
-		by := "the key"
-		if e.Variable != "" {
-			by = e.Variable
-		}
+		by := cmp.Or(e.Variable, "the key")
 		_, _ = fmt.Fprintf(w, "  %s of %s, by %s: message %s\n", oneLine(e.Type, 200), oneLine(e.Hop, 200), oneLine(by, 200), oneLine(e.Message, 200))
 	}
 	printQuestions(w, g.ID, questions)

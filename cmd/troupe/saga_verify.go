@@ -189,7 +189,11 @@ func printUnchecked(w io.Writer, all []verifiedSaga) error {
 func printVerified(w io.Writer, all []verifiedSaga, output format) error {
 	switch output.is {
 	case inSARIF:
-		return printSARIF(w, all)
+		text, err := verify.SARIF(reports(all))
+		if err == nil {
+			_, err = w.Write(text)
+		}
+		return err
 	case inMermaid:
 		return printMermaid(w, all)
 	case inTable:
@@ -207,14 +211,6 @@ func printFindings(w io.Writer, all []verifiedSaga) error {
 		}
 	}
 	return nil
-}
-
-func printSARIF(w io.Writer, all []verifiedSaga) error {
-	text, err := verify.SARIF(reports(all))
-	if err == nil {
-		_, err = w.Write(text)
-	}
-	return err
 }
 
 func reports(all []verifiedSaga) []verify.Report {

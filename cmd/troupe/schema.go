@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -72,10 +73,7 @@ func (e *earlier) open(ctx context.Context, paths []string) (history, error) {
 }
 
 func (e *earlier) openRegistry() (*registry.Client, error) {
-	address := e.registry
-	if address == "" {
-		address = os.Getenv("SCHEMA_REGISTRY_URL")
-	}
+	address := cmp.Or(e.registry, os.Getenv("SCHEMA_REGISTRY_URL"))
 	if address == "" {
 		return nil, errors.New("nothing to compare with: give --against or --registry")
 	}
@@ -215,11 +213,7 @@ func (v verdict) lines() (lines []string) {
 		if p.Direction == avsc.Forward {
 			who = "readers of " + p.Earlier + ", messages of the new version"
 		}
-		where := p.Path
-		if where == "" {
-			where = v.Subject
-		}
-		lines = append(lines, "      "+where+": "+p.Reason, "        between: "+who, "        remedy:  "+p.Remedy)
+		lines = append(lines, "      "+cmp.Or(p.Path, v.Subject)+": "+p.Reason, "        between: "+who, "        remedy:  "+p.Remedy)
 	}
 	if v.Registry != "" {
 		lines = append(lines, "      the registry refuses it: "+v.Registry)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -119,10 +120,7 @@ func ask(ctx context.Context, client *registry.Client, subject string, s sr.Sche
 	if err != nil || ok {
 		return err
 	}
-	v.OK, v.Registry = false, strings.Join(reasons, "; ")
-	if v.Registry == "" {
-		v.Registry = "without a reason; see the subject's level and rules there"
-	}
+	v.OK, v.Registry = false, cmp.Or(strings.Join(reasons, "; "), "without a reason; see the subject's level and rules there")
 	return nil
 }
 

@@ -133,14 +133,7 @@ func (f *traceFlags) openDemo(ctx context.Context) (end func(), err error) {
 // config validates the flags before anything is queried. Flags take precedence over the environment.
 func (f *traceFlags) config(ctx context.Context) (timeline.Config, error) {
 	cfg := f.cfg
-	for _, s := range []struct {
-		value *string
-		env   string
-	}{{&f.registry, "SCHEMA_REGISTRY_URL"}, {&cfg.Flow, "TROUPE_FLOW"}} {
-		if *s.value == "" {
-			*s.value = os.Getenv(s.env)
-		}
-	}
+	f.registry, cfg.Flow = cmp.Or(f.registry, os.Getenv("SCHEMA_REGISTRY_URL")), cmp.Or(cfg.Flow, os.Getenv("TROUPE_FLOW"))
 	if f.brokers == "" && (cfg.Flow != "" || len(cfg.Topics) > 0) { // a shell of a service has KAFKA_BROKERS in any case
 		f.brokers = os.Getenv("KAFKA_BROKERS")
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -82,10 +83,7 @@ Exit status: 0 it was stopped, 1 it cannot continue, 2 wrong usage.`,
 }
 
 func (f *watchFlags) brokers(text string) (all []string, err error) {
-	if text == "" {
-		text = os.Getenv("KAFKA_BROKERS")
-	}
-	if all, err = address.ParseBrokers(text); err != nil {
+	if all, err = address.ParseBrokers(cmp.Or(text, os.Getenv("KAFKA_BROKERS"))); err != nil {
 		return nil, fmt.Errorf("--brokers or KAFKA_BROKERS: %w", err)
 	}
 	if len(all) == 0 {
@@ -96,9 +94,8 @@ func (f *watchFlags) brokers(text string) (all []string, err error) {
 
 // flowOf returns the flow to watch: the named one, else the only one of the services.
 func (f *watchFlags) flowOf(services []flow.Declaration) (string, error) {
-	f.env()
-	if f.flow != "" {
-		return f.flow, nil
+	if name := cmp.Or(f.flow, os.Getenv("TROUPE_FLOW")); name != "" {
+		return name, nil
 	}
 	var flows []string
 	for _, s := range services {
@@ -111,12 +108,6 @@ func (f *watchFlags) flowOf(services []flow.Declaration) (string, error) {
 		return "", fmt.Errorf("--flow is not set, and services of %s are declared: set it to the watched flow", strings.Join(flows, ", "))
 	}
 	return flows[0], nil
-}
-
-func (f *watchFlags) env() {
-	if f.flow == "" {
-		f.flow = os.Getenv("TROUPE_FLOW")
-	}
 }
 
 func (f *watchFlags) watch(cmd *cobra.Command, cfg watch.Config) error {
@@ -155,7 +146,7 @@ func (f *watchFlags) watch(cmd *cobra.Command, cfg watch.Config) error {
 
 // openDesk opens the desk for list, show and findings.
 func (f *watchFlags) openDesk(ctx context.Context) (*watch.Desk, func(), error) {
-	f.env()
+	f.flow = cmp.Or(f.flow, os.Getenv("TROUPE_FLOW"))
 	pool, _, err := f.connect(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -231,7 +222,7 @@ func printFlows(w io.Writer, desk *watch.Desk, flows []watch.Flow, next string, 
 	} else {
 		t := newTable(w, "FLOW", "KEY", "STATUS", "MESSAGES", "BEGAN", "TOOK")
 		for _, one := range flows {
-			t.row(oneLine(one.ID, 60), orDash(oneLine(one.Key, 60)), string(one.Status), fmt.Sprint(one.Count), stamp(one.BeganAt),
+			t.row(oneLine(one.ID, 60), cmp.Or(oneLine(one.Key, 60), "-"), string(one.Status), fmt.Sprint(one.Count), stamp(one.BeganAt),
 				one.LastAt.Sub(one.BeganAt).Round(time.Millisecond).String())
 		}
 		if err := t.print(w); err != nil {
@@ -300,7 +291,7 @@ func printFound(w io.Writer, found []watch.Finding) {
 		if one.Messages > 1 {
 			text += fmt.Sprintf(" (%d of them, the last at %s)", one.Messages, stamp(*one.LastAt))
 		}
-		t.row(stamp(one.At), string(one.Kind), oneLine(one.Correlation, 60), orDash(oneLine(one.Key, 60)), oneLine(text, 500))
+		t.row(stamp(one.At), string(one.Kind), oneLine(one.Correlation, 60), cmp.Or(oneLine(one.Key, 60), "-"), oneLine(text, 500))
 	}
 	_ = t.print(w)
 }

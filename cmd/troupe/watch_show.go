@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -56,7 +57,7 @@ The times on the right are since the flow's first message, and since the cause.`
 
 func printFlow(w io.Writer, f *watch.Flow) {
 	_, _ = fmt.Fprintf(w, "%-9s%s, %s\n", "flow", oneLine(f.ID, 200), f.Status)
-	_, _ = fmt.Fprintf(w, "%-9s%s\n", "key", orDash(oneLine(f.Key, 200)))
+	_, _ = fmt.Fprintf(w, "%-9s%s\n", "key", cmp.Or(oneLine(f.Key, 200), "-"))
 	_, _ = fmt.Fprintf(w, "%-9s%s, %s in %s\n\n", "began", stamp(f.BeganAt), counted(f.Count, "message", "messages"), f.LastAt.Sub(f.BeganAt).Round(time.Millisecond))
 	drawFlow(w, f)
 	if f.Cut {
