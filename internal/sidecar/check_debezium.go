@@ -72,10 +72,7 @@ func checkTopics(ctx context.Context, r *doctor.Report, v values, c mapping.Conn
 	if err != nil {
 		return nil // the finding of its option reports it
 	}
-	replacement := c.Mapping.Options()["route.topic.replacement"]
-	if replacement == "" {
-		replacement = m.Config().RouteReplacement
-	}
+	replacement := cmp.Or(c.Mapping.Options()["route.topic.replacement"], m.Config().RouteReplacement)
 	rule := fmt.Sprintf("rows go to the topic %s, by the column %s", replacement, m.Config().RouteBy)
 	if v.text[brokers.name] == "" {
 		r.Info("topics", rule+"; the relay creates none, and no brokers are named here to see which there are: set "+brokers.variable())
@@ -202,10 +199,7 @@ func entriesOf(c mapping.Connector) []connectorEntry {
 var notInNames = regexp.MustCompile(`[^a-z0-9]+`)
 
 func entryNameOf(connector string, i int) string {
-	name := strings.Trim(notInNames.ReplaceAllString(strings.ToLower(connector), "-"), "-")
-	if name == "" {
-		name = "outbox"
-	}
+	name := cmp.Or(strings.Trim(notInNames.ReplaceAllString(strings.ToLower(connector), "-"), "-"), "outbox")
 	name = strings.TrimRight(name[:min(len(name), 50)], "-")
 	if i > 0 {
 		name += "-" + strconv.Itoa(i+1)
@@ -216,10 +210,7 @@ func entryNameOf(connector string, i int) string {
 func entriesYAML(c mapping.Connector, entries []connectorEntry) string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
-	name := c.Name
-	if name == "" {
-		name = "without a name"
-	}
+	name := cmp.Or(c.Name, "without a name")
 	line("# From Debezium's connector %s. Not in it, and needed: brokers, and the database's password,", quoteYAML(name))
 	line("# by database-password-file or in OUTBOX_RELAY_DATABASE_PASSWORD.")
 	line("outboxes:")

@@ -1,6 +1,7 @@
 package sidecar
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -108,10 +109,7 @@ func withoutValues(err error) error {
 	if !strings.ContainsAny(err.Error(), "`'\"{") {
 		return err
 	}
-	where := lineNumber.FindString(err.Error())
-	if where == "" {
-		where = "some line"
-	}
+	where := cmp.Or(lineNumber.FindString(err.Error()), "some line")
 	return errors.New(where + ": cannot be read as settings (the text is not shown, since it may be a secret)")
 }
 

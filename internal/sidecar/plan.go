@@ -16,7 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/troupe-go/troupe/internal/address"
-	"github.com/troupe-go/troupe/internal/admin/relaydesk"
+	desk "github.com/troupe-go/troupe/internal/admin/relaydesk"
 	"github.com/troupe-go/troupe/internal/alert"
 	"github.com/troupe-go/troupe/internal/traces"
 	"github.com/troupe-go/troupe/internal/wal"
@@ -230,16 +230,11 @@ func (p Program) outboxPlan(v values, log zerolog.Logger) (outboxPlan, error) {
 	if p.Dial != nil {
 		out.database.ConnConfig.DialFunc = p.Dial
 	}
-	r.Service = v.text[service.name]
-	if r.Service == "" {
-		r.Service = out.database.ConnConfig.Database
-	}
+	r.Service = cmp.Or(v.text[service.name], out.database.ConnConfig.Database)
 	if r.Service == "" {
 		return outboxPlan{}, v.required(service, "a name, since the database's name is not in "+databaseURL.name)
 	}
-	if out.name == "" {
-		out.name = r.Service
-	}
+	out.name = cmp.Or(out.name, r.Service)
 	r.Kafka = append(r.Kafka, p.Kafka...)
 	r.Log = log.With().Str("service", r.Service).Logger()
 	if v.outbox != "" {

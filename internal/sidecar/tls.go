@@ -1,6 +1,7 @@
 package sidecar
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -64,9 +65,7 @@ func (v values) tls(i identity) (*encryption, error) {
 // the authorities that are in the file at the time of the handshake.
 func (e *encryption) to(host string) *tls.Config {
 	config := e.config.Clone()
-	if config.ServerName == "" {
-		config.ServerName = host
-	}
+	config.ServerName = cmp.Or(config.ServerName, host)
 	if e.ca == "" {
 		return config
 	}

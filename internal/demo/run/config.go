@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -66,12 +67,7 @@ func (c Config) withDefaults() (Config, error) {
 	case c.Limit < 0:
 		return c, fmt.Errorf("limit %s is negative", c.Limit)
 	}
-	if c.Style == "" {
-		c.Style = demo.Orchestration
-	}
-	if c.Limit == 0 {
-		c.Limit = 2 * time.Minute
-	}
+	c.Style, c.Limit = cmp.Or(c.Style, demo.Orchestration), cmp.Or(c.Limit, 2*time.Minute)
 	if c.Progress == nil {
 		c.Progress = io.Discard
 	}
