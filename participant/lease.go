@@ -127,6 +127,21 @@ func (w *worker) takeLease(ctx context.Context) (l lease, err error) {
 	}
 }
 
+// last returns the highest offset of a topic that had ended when the lease was taken, or when a rebuild began; -1: there is none.
+func (l *lease) last(topicID uuid.UUID) int64 {
+	last := int64(-1)
+	if topicID == uuid.Nil {
+		return last
+	}
+	if l.seen.topicID == topicID {
+		last = l.seen.last()
+	}
+	if r := l.rebuilds.now; r != nil && r.topicID == topicID {
+		last = max(last, r.before.last())
+	}
+	return last
+}
+
 // bump raises the term, reads the lease into l, and returns the term before it.
 func (l *lease) bump(ctx context.Context, tx pgx.Tx, args pg.Args) (before int64, err error) {
 	const limits = "SELECT set_config('lock_timeout', $1, true), set_config('idle_in_transaction_session_timeout', $2, true), " +
@@ -210,8 +225,10 @@ func (w *worker) storeWatermark(ctx context.Context, release bool) error {
 	}
 	tx.queue.Queue(moveWatermark, args)
 	tx.queue.Queue(pruneOffsets, args)
-	if w.lowered {
+	if l := w.lowered.Load(); l != nil && l.low == low {
 		tx.queue.Queue(deleteOffsets, w.lease.id, w.lease.term, low.offset)
+		args["group"], args["topic"], args["partition"], args["from"] = w.p.cfg.Group, w.topic, w.id, l.from
+		tx.queue.Queue(cutRebuild, args)
 	}
 	if err = tx.commit(ctx); err == nil {
 		w.storedWatermark = low

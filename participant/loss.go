@@ -13,7 +13,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/troupe-go/troupe/internal/kafka"
@@ -92,7 +91,7 @@ func (w *worker) verify(ctx context.Context, tx interface {
 		return errFenced
 	}
 	highs = slices.DeleteFunc(highs, func(high int64) bool { return high <= watermark })
-	if !own || !w.mayHaveStored(topicID, watermark) || rows < len(highs) {
+	if !own || rows < len(highs) || !w.mayHaveStored(topicID, watermark) && !w.mayHaveLowered(topicID, watermark) {
 		return errLost
 	}
 	return nil
@@ -111,6 +110,12 @@ func (w *worker) mayHaveStored(topicID *uuid.UUID, watermark int64) bool {
 	return low != nil && id == low.topicID
 }
 
+// mayHaveLowered reports whether the watermark in the database is the lower one after a loss, whose COMMIT got no answer.
+func (w *worker) mayHaveLowered(topicID *uuid.UUID, watermark int64) bool {
+	l := w.lowered.Load()
+	return l != nil && l.low == w.low.Load() && topicID != nil && *topicID == l.low.topicID && watermark == l.low.offset
+}
+
 const endLost = "the broker has lost the end of a log: its messages must be sent again"
 
 // lossGrace: before a member leaves the group it waits for reports about its other partitions, since kgo reports a loss once.
@@ -119,15 +124,22 @@ const lossGrace = time.Second
 // errEndLost ends a membership: its workers count offsets of lost messages as ended.
 var errEndLost = errors.New("the broker has lost the end of a log: the member joins again")
 
-// loseEnd is called when kgo, or compareEnds, finds that the broker has lost the end of the log: the offset from, and later ones, may belong to other
-// messages now. Before the first fetch, resetToEnd takes from into account. After it, runs read lease.seen, so the member leaves the group, with a
-// lower watermark, and joins again.
+// loweredMark is the low mark after a loss. No offset from the offset from on counts as ended in a rebuild either.
+type loweredMark struct {
+	low  *lowMark
+	from int64
+}
+
+// loseEnd is called when kgo, or the end of the log at a fetch, shows that the broker has lost the end of the log: the offset from, and later ones, may
+// belong to other messages now. Before the first fetch no run reads lease.seen. After it, the member leaves the group, with a lower watermark, and joins
+// again.
 func (w *worker) loseEnd(from int64) {
-	w.lostFrom.Store(min(from, w.lostFrom.Load()))
 	w.reportLoss()
 	if w.endAtTakeOver.Load() == math.MaxInt64 {
+		w.resetToEnd(w.topicID, from)
 		return
 	}
+	w.lostFrom.Store(min(from, w.lostFrom.Load()))
 	w.lane.Close()
 	time.AfterFunc(lossGrace, func() { w.c.abandon(fmt.Errorf("%s: %w", w.at, errEndLost)) })
 }
@@ -145,41 +157,72 @@ func (w *worker) lowerWatermark() {
 	}
 	lowered := *low
 	lowered.offset = min(low.offset, from-1)
-	w.low.Store(&lowered)
-	w.lowered = true
+	w.lower(lowered, from)
 	w.c.offsets.set(w.at, lowered)
+}
+
+// lower makes to the low mark that storeWatermark stores next, with the loss of the log from the offset from on.
+func (w *worker) lower(to lowMark, from int64) {
+	w.lowered.Store(&loweredMark{&to, from})
+	w.low.Store(&to)
 }
 
 // resetToEnd compares the offsets that had ended with end, the end of the log at the first fetch. If there are any from end on, the broker has lost the
 // end of the log, such as by a restore from a copy of its disks. Messages that it gets now have offsets of lost ones, and their leader's epoch need not
-// be later, since the epochs were set back too. So from the group's offset, or from end if that is earlier, no offset counts as ended any more. The
-// inbox recognises messages that had ended.
+// be later, since the epochs were set back too.
 //
-// resetToEnd is called before the first record enters the lane: no run reads lease.seen, and no row of this worker is in troupe.inbox_offsets. If the
-// rows cannot be deleted, the member leaves the group and joins again.
+// resetToEnd is called before the first record enters the lane. If the loss cannot be stored, the member leaves the group and joins again.
 func (w *worker) resetToEnd(topicID uuid.UUID, end int64) {
-	s := &w.lease.seen
-	if end = min(end, w.lostFrom.Load()); s.topicID != topicID || s.last() < end {
-		w.lostFrom.Store(math.MaxInt64)
+	if w.topicID != topicID || w.lastEnded.Load() < end {
 		return
 	}
-	w.p.cfg.Log.Error().Stringer("partition", w.at).Int64("watermark", s.watermark.offset).Int64("end", end).
+	w.p.cfg.Log.Error().Stringer("partition", w.at).Int64("watermark", w.lease.seen.watermark.offset).Int64("end", end).
 		Msg("the log ends before messages that have ended: it was set back, or the broker has lost its end; new messages are handled although their offsets were used before")
-	w.lostFrom.Store(end)
 	ctx, cancel := context.WithTimeout(w.ctx, w.p.statementTimeout)
 	defer cancel()
-	if _, err := w.p.cfg.Pool.Exec(ctx, deleteOffsets, w.lease.id, w.lease.term, end-1); err != nil {
+	if !w.forgetEnd(ctx, topicID, end) {
 		w.lane.Close()
-		w.c.abandon(fmt.Errorf("%s: delete the offsets of a lost end of the log: %w", w.at, database(err)))
-		return
+		w.c.abandon(fmt.Errorf("%s: the loss of the end of a log was not stored: %w", w.at, errEndLost))
 	}
-	w.lostFrom.Store(math.MaxInt64)
+}
+
+// forgetEnd lets no offset count as ended from the group's offset on, or from end if that is earlier: the messages before end may have come after the
+// loss. The inbox recognises messages that had ended. forgetEnd waits until this is stored, since the log may have grown beyond the watermark when the
+// next owner asks for its end, and reports whether it is. No run reads lease.seen yet, and no row of this worker is in troupe.inbox_offsets.
+func (w *worker) forgetEnd(ctx context.Context, topicID uuid.UUID, end int64) bool {
+	w.reportLoss()
+	s := &w.lease.seen
 	if s.watermark.offset >= end {
 		s.watermark.offset = min(max(w.progress.next.Load(), 0), end) - 1
-		w.low.Store(&lowMark{topicID: topicID, offset: s.watermark.offset, epoch: s.watermark.epoch}) // also if no message ends before this owner does
 	}
 	s.above = nil
-	w.reportLoss()
+	from := min(max(w.groupOffset, 0), end)
+	if r := w.lease.rebuilds.now; r != nil && r.topicID == topicID && r.until > from {
+		w.p.cfg.Log.Error().Stringer("partition", w.at).Int64("from", from).
+			Msg("a rebuild handles no message from the lost end of the log on again: if its read model lacks messages, start another one")
+		r.cut(from)
+	}
+	w.lastEnded.Store(w.lease.last(topicID))
+	w.lower(lowMark{topicID: topicID, offset: s.watermark.offset, epoch: s.watermark.epoch}, from)
+	return w.storeNow(ctx)
+}
+
+// checkEnd compares the end of the log at a later fetch, which begins at the offset first, with the offsets that had ended. A partition that is read
+// again, as in a rebuild, may lose its end before the member has read it. A new leader may return an earlier end at first, so the broker is asked again.
+func (w *worker) checkEnd(ctx context.Context, end, first int64) {
+	last := w.lastEnded.Load()
+	if last < end || w.lostFrom.Load() != math.MaxInt64 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, compareLimit)
+	defer cancel()
+	ends, err := kafka.HighWatermarks(ctx, w.c.client, w.topic)
+	now := ends[w.topic][w.id]
+	if err = cmp.Or(err, now.Err); err != nil || last < now.Offset {
+		return
+	}
+	w.p.cfg.Log.Error().Stringer("partition", w.at).Int64("last", last).Int64("end", now.Offset).Msg(endLost)
+	w.loseEnd(min(first, now.Offset))
 }
 
 // deleteOffsets deletes the offsets above one, unless the partition has another owner.
@@ -199,17 +242,25 @@ func (c *consumer) lostFrom(ctx context.Context, loss *kgo.ErrDataLoss) int64 {
 	if err = cmp.Or(err, start.Err); err == nil && start.Offset < loss.ResetTo {
 		return loss.ResetTo
 	}
-	var recent kadm.ListedOffset
-	if err == nil {
-		var listed kadm.ListedOffsets
-		listed, err = kafka.Since(ctx, c.client, time.Now().Add(-c.p.cfg.InboxRetention/2), loss.Topic)
-		recent, _ = listed.Lookup(loss.Topic, loss.Partition)
-		err = cmp.Or(err, recent.Err)
-	}
 	if err != nil {
-		c.p.cfg.Log.Error().Err(err).Str("topic", loss.Topic).Int32("partition", loss.Partition).
-			Msg("the broker does not say which messages are recent: new messages whose offsets were used before are not handled")
+		c.logNotRecent(topicPartition{loss.Topic, loss.Partition}, err)
 		return math.MaxInt64
 	}
-	return recent.Offset
+	return c.recent(ctx, topicPartition{loss.Topic, loss.Partition}, math.MaxInt64)
+}
+
+// recent returns the offset of the first message of the last half of InboxRetention, or otherwise if the broker does not answer.
+func (c *consumer) recent(ctx context.Context, at topicPartition, otherwise int64) int64 {
+	listed, err := kafka.Since(ctx, c.client, time.Now().Add(-c.p.cfg.InboxRetention/2), at.topic)
+	first, _ := listed.Lookup(at.topic, at.partition)
+	if err = cmp.Or(err, first.Err); err != nil {
+		c.logNotRecent(at, err)
+		return otherwise
+	}
+	return first.Offset
+}
+
+func (c *consumer) logNotRecent(at topicPartition, err error) {
+	c.p.cfg.Log.Error().Err(err).Stringer("partition", at).
+		Msg("the broker does not say which messages are recent: new messages whose offsets were used before are not handled")
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -247,6 +248,10 @@ func (w *worker) learnOpen(highWatermarks map[string]map[int32]kafka.Place, now 
 	top, known := highWatermarks[w.topic][w.id]
 	if !known || top.Err != nil {
 		return
+	}
+	if last := w.lastEnded.Load(); last >= top.Offset && w.lostFrom.Load() == math.MaxInt64 && w.term.Load() > 0 {
+		w.p.cfg.Log.Error().Stringer("partition", w.at).Int64("last", last).Int64("end", top.Offset).Msg(endLost)
+		w.c.abandon(fmt.Errorf("%s: %w", w.at, errEndLost))
 	}
 	end := p.end.Load()
 	if p.unreadable = top.Offset - end; end < 0 || p.unreadable <= 0 {

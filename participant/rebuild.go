@@ -46,6 +46,8 @@ var (
 	pendingRebuild string
 	//go:embed sql/behind_rebuild.sql
 	behindRebuild string
+	//go:embed sql/cut_rebuild.sql
+	cutRebuild string
 	//go:embed sql/finish_rebuild.sql
 	finishRebuild string
 	//go:embed sql/record_handlers.sql
@@ -173,6 +175,17 @@ func (r *rebuild) setBefore(watermark int64, epoch int32, low, high []int64, epo
 		runs[i] = offsetRange{low[i], high[i], epochs[i]}
 	}
 	r.before.above = map[uuid.UUID][]offsetRange{r.topicID: merge(sorted(runs))}
+}
+
+// cut lets no offset from the offset from on count as one that had ended when the part began: the broker has lost the end of the log.
+func (r *rebuild) cut(from int64) {
+	r.until = min(r.until, from)
+	r.before.watermark.offset = min(r.before.watermark.offset, from-1)
+	runs := slices.DeleteFunc(r.before.above[r.topicID], func(run offsetRange) bool { return run.low >= from })
+	for i := range runs {
+		runs[i].high = min(runs[i].high, from-1)
+	}
+	r.before.above[r.topicID] = runs
 }
 
 // hadEnded reports whether m had ended when the part began. It returns false without a rebuild.

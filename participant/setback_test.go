@@ -47,7 +47,7 @@ func TestMessagesOfALogThatWasSetBackAreHandled(t *testing.T) {
 	s.expectAll(2, 7)
 	s.waitCount(1, "SELECT count(*) FROM troupe.leases WHERE topic = $1 AND watermark = 13", s.hop.Commands())
 	stop()
-	require.Contains(t, log.String(), "set back")
+	require.Contains(t, log.String(), "lost the end of a log")
 
 	// The log ends behind the watermark, but had two messages more that have ended, behind a gap.
 	s.exec(`INSERT INTO troupe.inbox_offsets (lease_id, topic_id, low, high, epoch)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -40,7 +41,9 @@ import (
 const (
 	topicNotePrefix = "topic id "
 
-	compareLimit = time.Second // of compareEnds and lostFrom
+	compareLimit   = time.Second     // of one request of compareEnds and lostFrom
+	availableLimit = 5 * time.Second // of compareEnds, while a new leader does not know the end of the log
+	compareEvery   = 100 * time.Millisecond
 )
 
 func topicNote(id uuid.UUID) string { return topicNotePrefix + id.String() }
@@ -108,11 +111,9 @@ func (c *consumer) adjustOffsets(ctx context.Context, offsets map[string]map[int
 // come after the broker's answer. At the first fetch, which resetToEnd compares, the log may have grown beyond these offsets again. Therefore a broker
 // that was set back is noticed here if no message has come yet. A broker that does not answer soon must not delay the other partitions.
 //
-// A new leader returns OFFSET_NOT_AVAILABLE until it knows the last leader's high watermark.
+// A new leader returns OFFSET_NOT_AVAILABLE until it knows the last leader's high watermark: then the broker is asked again.
 func (c *consumer) compareEnds(ctx context.Context, offsets map[string]map[int32]kgo.Offset) {
-	ctx, cancel := context.WithTimeout(ctx, compareLimit)
-	defer cancel()
-	ends, err := kafka.HighWatermarks(ctx, c.client, slices.Collect(maps.Keys(offsets))...)
+	ends, err := c.ends(ctx, slices.Collect(maps.Keys(offsets)))
 	if err != nil {
 		c.p.cfg.Log.Warn().Err(err).Msg("the ends of the logs were not compared with the watermarks")
 	}
@@ -127,15 +128,57 @@ func (c *consumer) compareEnds(ctx context.Context, offsets map[string]map[int32
 				c.p.cfg.Log.Warn().Err(end.Err).Stringer("partition", w.at).Msg("the end of the log was not compared with the watermark")
 				continue
 			}
-			if s := &w.lease.seen; s.topicID == c.committed[w.at].topicID && s.topicID != uuid.Nil && s.last() >= end.Offset {
-				c.p.cfg.Log.Error().Stringer("partition", w.at).Int64("last", s.last()).Int64("end", end.Offset).Msg(endLost)
-				w.loseEnd(end.Offset)
-				if start := partitions[id].EpochOffset().Offset; start > end.Offset { // the log may grow to start before the first fetch
-					partitions[id] = kgo.NewOffset().At(end.Offset)
-				}
+			last := w.lastEnded.Load()
+			if last < end.Offset {
+				continue
+			}
+			c.p.cfg.Log.Error().Stringer("partition", w.at).Int64("last", last).Int64("end", end.Offset).Msg(endLost)
+			if start := partitions[id].EpochOffset().Offset; start > end.Offset { // the group's offset was not set back: it does not show where the log was cut
+				start = c.recentBefore(ctx, w.at, end.Offset)
+				w.progress.next.Store(start)
+				partitions[id] = kgo.NewOffset().At(start)
+			}
+			w.forgetEnd(ctx, w.topicID, end.Offset)
+		}
+	}
+}
+
+// ends returns the high watermarks. While a broker returns an error that may go away, it asks again, for at most availableLimit.
+func (c *consumer) ends(ctx context.Context, topics []string) (map[string]map[int32]kafka.Place, error) {
+	for began := time.Now(); ; {
+		limited, cancel := context.WithTimeout(ctx, compareLimit)
+		ends, err := kafka.HighWatermarks(limited, c.client, topics...)
+		cancel()
+		if err != nil || !retriable(ends) || time.Since(began) >= availableLimit {
+			return ends, err
+		}
+		select {
+		case <-ctx.Done():
+			return ends, ctx.Err()
+		case <-time.After(compareEvery):
+		}
+	}
+}
+
+func retriable(ends map[string]map[int32]kafka.Place) bool {
+	for _, partitions := range ends {
+		for _, end := range partitions {
+			if kerr.IsRetriable(end.Err) {
+				return true
 			}
 		}
 	}
+	return false
+}
+
+// recentBefore returns the offset of the first message of the last half of InboxRetention, or end if the broker does not say.
+func (c *consumer) recentBefore(ctx context.Context, at topicPartition, end int64) int64 {
+	if c.p.cfg.InboxRetention < 0 {
+		return end
+	}
+	ctx, cancel := context.WithTimeout(ctx, compareLimit)
+	defer cancel()
+	return min(c.recent(ctx, at, end), end)
 }
 
 // firstOffset returns the offset from which the partition at is read. It waits for the partition's lease, whose watermark it needs. No message of the
@@ -169,6 +212,8 @@ func (c *consumer) firstOffset(ctx context.Context, at topicPartition, committed
 func (w *worker) firstOffset(ctx context.Context, committed kgo.Offset, of committedOffset) kgo.Offset {
 	s := &w.lease.seen
 	offset := committed.EpochOffset().Offset // negative: the start of the log
+	w.topicID, w.groupOffset = of.topicID, offset
+	w.lastEnded.Store(w.lease.last(of.topicID))
 	log := w.p.cfg.Log.With().Stringer("partition", w.at).Int64("committed", offset).Int64("watermark", s.watermark.offset).Logger()
 	next := s.watermark.offset + 1
 	if s.topicID != uuid.Nil && of.topicID != uuid.Nil && s.topicID != of.topicID { // the topic was deleted and created again
@@ -221,17 +266,22 @@ func (w *worker) firstOffset(ctx context.Context, committed kgo.Offset, of commi
 // long as no message after them has ended.
 func (w *worker) skipTo(ctx context.Context, at lowMark) {
 	w.low.Store(&at)
+	w.storeNow(ctx)
+}
+
+// storeNow waits until the low mark is stored as the watermark. It returns false if ctx or the worker ends before.
+func (w *worker) storeNow(ctx context.Context) bool {
 	moved := make(chan bool, 1)
 	for failed := 1; ; failed++ {
 		select {
 		case w.moveNow <- moved:
 			if <-moved {
-				return
+				return true
 			}
 		case <-w.stop:
-			return
+			return false
 		case <-ctx.Done():
-			return
+			return false
 		}
 		select {
 		case <-time.After(probing.Wait(failed)):

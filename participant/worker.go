@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -64,7 +65,10 @@ type worker struct {
 	storedWatermark *lowMark // as far as this worker knows
 	rows            committedRows
 	lostFrom        atomic.Int64 // the first offset of the end of the log that the broker has lost; math.MaxInt64: none
-	lowered         bool         // low was lowered, since the broker has lost the end of the log
+	lowered         atomic.Pointer[loweredMark]
+	lastEnded       atomic.Int64 // lease.last of topicID; -1: none, or not known yet
+	topicID         uuid.UUID    // of the topic when the partition was assigned; Nil: not known
+	groupOffset     int64        // the group's committed offset at that time; negative: none
 	verified        time.Time    // when rows and storedWatermark were last compared with the database
 	quarantined     atomic.Int64 // how many messages are still to run in quarantine; less than 0 is none
 	starts          starts
@@ -99,6 +103,7 @@ func newWorker(c *consumer, at topicPartition) *worker {
 	w.progress.begin(time.Now())
 	w.endAtTakeOver.Store(math.MaxInt64) // not known yet
 	w.lostFrom.Store(math.MaxInt64)
+	w.lastEnded.Store(-1)
 	gather := w.p.gather
 	if w.p.registered().haveCalls() {
 		gather = 0 // its runs wait for another service, not for the database

@@ -1,0 +1,153 @@
+package participant_test
+
+import (
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/troupe-go/troupe/participant"
+	"github.com/troupe-go/troupe/testkit"
+)
+
+// TestMessagesOfALogThatWasSetBackUnderARebuildAreHandled: the log ended ten messages later when the rebuild began. New messages at these offsets do not
+// belong to the rebuild: they emit, and the ones of other handlers are handled, too.
+func TestMessagesOfALogThatWasSetBackUnderARebuildAreHandled(t *testing.T) {
+	t.Parallel()
+	s := newProjection(t, 1)
+	stop := s.start(s.participant(onePartition))
+	s.send(s.events(0, 1, 10)...)
+	s.waitCount(10, "SELECT count(*) FROM done")
+	stop()
+	s.waitCount(1, "SELECT count(*) FROM troupe.leases WHERE topic = $1 AND watermark = 9", s.bank.Events())
+	s.exec("UPDATE troupe.leases SET watermark = 19 WHERE topic = $1", s.bank.Events())
+	s.clear()
+
+	id := s.rebuild(1, false)
+	s.start(s.participant(onePartition))
+	s.waitFinished(id)
+	s.waitCount(10, "SELECT count(*) FROM done")
+	require.Zero(t, s.count("SELECT count(*) FROM troupe.outbox"))
+	for n := range 6 {
+		s.send(s.event("k-0", Paid{N: 10 + n}), s.event("k-1", Refunded{N: 1 + n}))
+	}
+	s.waitCount(22, "SELECT count(*) FROM done")
+	require.Equal(t, upTo(16), s.lines()["k-0"])
+	require.Equal(t, 12, s.count("SELECT count(*) FROM troupe.outbox"), "two entries of each new event of Paid")
+}
+
+// TestACancelledRebuildCountsNoLostOffset: the log loses its end while a rebuild runs, which is cancelled then.
+func TestACancelledRebuildCountsNoLostOffset(t *testing.T) {
+	t.Parallel()
+	s := newProjection(t, 1)
+	stop := s.start(s.participant(onePartition))
+	s.send(s.events(0, 1, 10)...)
+	s.waitCount(10, "SELECT count(*) FROM done")
+	stop()
+	s.exec("UPDATE troupe.leases SET watermark = 19 WHERE topic = $1", s.bank.Events())
+	s.broken.Store(true) // the rebuild holds its first message
+	s.exec(forget)
+	id := s.rebuild(1, false)
+	s.exec("UPDATE troupe.rebuild_partitions SET from_offset = 9")
+	s.start(s.participant(onePartition))
+	s.waitCount(0, "SELECT count(*) FROM troupe.rebuild_partitions WHERE until IS NULL OR until > 10 OR watermark > 9")
+	s.cancel(id)
+	s.waitUndone(id)
+	s.clear()
+	s.send(s.events(10, 1, 10)...)
+	s.waitCount(10, "SELECT count(*) FROM done WHERE n >= 10")
+}
+
+// TestALowerWatermarkIsStoredBeforeAMessageComes: an owner that is killed without a message after a loss leaves the lower watermark. The answer to its
+// COMMIT gets lost: this is no loss in the database.
+func TestALowerWatermarkIsStoredBeforeAMessageComes(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.provision(1)
+	stop := s.startLogged(&safeBuffer{})
+	s.send(s.commands(2, 5)...)
+	s.expectAll(2, 5)
+	stop()
+	s.exec("UPDATE troupe.leases SET watermark = 19 WHERE topic = $1", s.hop.Commands())
+
+	var answers lostAnswers
+	var log safeBuffer
+	p := s.new(onePartition, func(c *participant.Config) { c.Pool, c.Log = answers.pool(s), zerolog.New(&log) })
+	participant.Handle(p, count)
+	answers.next.Store(true)
+	s.start(p)
+	s.waitCount(1, "SELECT count(*) FROM troupe.leases WHERE topic = $1 AND watermark = 9", s.hop.Commands())
+	s.send(s.commandsFrom(5, 2, 6)...) // up to offset 21
+	s.expectAll(2, 11)
+	s.waitCount(1, "SELECT count(*) FROM troupe.leases WHERE topic = $1 AND watermark = 21", s.hop.Commands())
+	require.NotContains(t, log.String(), "the database has lost transactions")
+}
+
+// TestAWatermarkWhoseCommitGotNoAnswerAfterALossIsNoLoss: the answer to the COMMIT of the first watermark after a loss gets lost.
+func TestAWatermarkWhoseCommitGotNoAnswerAfterALossIsNoLoss(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.provision(1)
+	stop := s.startLogged(&safeBuffer{})
+	s.send(s.commands(2, 5)...)
+	s.expectAll(2, 5)
+	stop()
+	s.exec("UPDATE troupe.leases SET watermark = 19 WHERE topic = $1", s.hop.Commands())
+
+	var answers lostAnswers
+	var log safeBuffer
+	p := s.new(onePartition, func(c *participant.Config) { c.Pool, c.Log = answers.pool(s), zerolog.New(&log) })
+	participant.Handle(p, count)
+	s.start(p)
+	testkit.Wait(t, "the member notices the loss", func() (bool, error) { return strings.Contains(log.String(), "lost the end of a log"), nil })
+	answers.next.Store(true)
+	s.send(s.commandsFrom(5, 2, 2)...)
+	testkit.Wait(t, "a lost answer", func() (bool, error) { return answers.lost.Load() > 0, nil })
+	s.send(s.commandsFrom(7, 2, 2)...)
+	s.expectAll(2, 9)
+	s.waitCount(1, "SELECT count(*) FROM troupe.leases WHERE topic = $1 AND watermark = 17", s.hop.Commands())
+	require.NotContains(t, log.String(), "the database has lost transactions")
+}
+
+// TestALogThatWasSetBackIsNoticedOnceItsEndIsAvailable: a new leader does not know the end of the log at first.
+func TestALogThatWasSetBackIsNoticedOnceItsEndIsAvailable(t *testing.T) {
+	t.Parallel()
+	s, cluster := newClusterStage(t, kfake.NumBrokers(1))
+	stop := s.startLogged(&safeBuffer{})
+	s.send(s.commands(2, 5)...)
+	s.expectAll(2, 5)
+	stop()
+	s.exec("UPDATE troupe.leases SET watermark = 19 WHERE topic = $1", s.hop.Commands())
+
+	var refused atomic.Int32
+	cluster.ControlKey(int16(kmsg.ListOffsets), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.KeepControl()
+		if refused.Load() >= 3 {
+			return nil, nil, false
+		}
+		req := r.(*kmsg.ListOffsetsRequest)
+		answer := req.ResponseKind().(*kmsg.ListOffsetsResponse)
+		for _, of := range req.Topics {
+			topic := kmsg.NewListOffsetsResponseTopic()
+			topic.Topic = of.Topic
+			for _, part := range of.Partitions {
+				p := kmsg.NewListOffsetsResponseTopicPartition()
+				p.Partition, p.ErrorCode = part.Partition, kerr.OffsetNotAvailable.Code
+				topic.Partitions = append(topic.Partitions, p)
+			}
+			answer.Topics = append(answer.Topics, topic)
+			if of.Topic == s.hop.Commands() {
+				refused.Add(1)
+			}
+		}
+		return answer, nil, true
+	})
+	var log safeBuffer
+	s.startLogged(&log)
+	testkit.Wait(t, "the member notices the loss", func() (bool, error) { return strings.Contains(log.String(), "lost the end of a log"), nil })
+}
