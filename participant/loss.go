@@ -203,7 +203,11 @@ func (w *worker) forgetEnd(ctx context.Context, topicID uuid.UUID, end int64) bo
 		r.cut(from)
 	}
 	w.lastEnded.Store(w.lease.last(topicID))
-	w.lower(lowMark{topicID: topicID, offset: s.watermark.offset, epoch: s.watermark.epoch}, from)
+	lowered := lowMark{topicID: topicID, offset: s.watermark.offset, epoch: s.watermark.epoch}
+	w.lower(lowered, from)
+	if w.groupOffset > lowered.offset+1 { // else the next owner would count new messages before it as messages that the database has lost
+		w.c.offsets.set(w.at, lowered)
+	}
 	return w.storeNow(ctx)
 }
 
