@@ -212,7 +212,7 @@ func (w *worker) forgetEnd(ctx context.Context, topicID uuid.UUID, end int64) bo
 }
 
 // checkEnd compares the end of the log at a later fetch, which begins at the offset first, with the offsets that had ended. A partition that is read
-// again, as in a rebuild, may lose its end before the member has read it. A new leader may return an earlier end at first, so the broker is asked again.
+// again, as in a rebuild, may lose its end before the member has read it. A new leader may return an earlier end at first, so the member asks a second time.
 func (w *worker) checkEnd(ctx context.Context, end, first int64) {
 	last := w.lastEnded.Load()
 	if last < end || w.lostFrom.Load() != math.MaxInt64 {

@@ -111,7 +111,7 @@ func (c *consumer) adjustOffsets(ctx context.Context, offsets map[string]map[int
 // come after the broker's answer. At the first fetch, which resetToEnd compares, the log may have grown beyond these offsets again. Therefore a broker
 // that was set back is noticed here if no message has come yet. A broker that does not answer soon must not delay the other partitions.
 //
-// A new leader returns OFFSET_NOT_AVAILABLE until it knows the last leader's high watermark: then the broker is asked again.
+// A new leader returns OFFSET_NOT_AVAILABLE until it knows the last leader's high watermark: then the member asks again.
 func (c *consumer) compareEnds(ctx context.Context, offsets map[string]map[int32]kgo.Offset) {
 	ends, err := c.ends(ctx, slices.Collect(maps.Keys(offsets)))
 	if err != nil {
