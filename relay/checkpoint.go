@@ -30,6 +30,7 @@ type checkpoint struct {
 	system    string
 	timeline  int32
 	recorded  wal.LSN // the log up to here contains the record of each failed row that was committed before lsn
+	message   string  // content of a message that is in the log just before recorded; empty: not known
 	position  int64
 	id        uuid.UUID
 }
@@ -41,6 +42,7 @@ type checkpointRecord struct {
 	System    string    `json:"system"`
 	Timeline  int32     `json:"timeline"`
 	Recorded  string    `json:"recorded,omitempty"`
+	Message   string    `json:"message,omitempty"`
 	Position  int64     `json:"position"`
 	ID        uuid.UUID `json:"id"`
 }
@@ -59,7 +61,7 @@ const checkpointTimeout = 30 * time.Second
 
 // kafkaRecord makes the record that stores p in the relay's topic.
 func (p checkpoint) kafkaRecord(t *transactor) *kgo.Record {
-	value, _ := json.Marshal(checkpointRecord{p.lsn.String(), p.committed, p.system, p.timeline, p.recorded.String(), p.position, p.id}) // cannot fail
+	value, _ := json.Marshal(checkpointRecord{p.lsn.String(), p.committed, p.system, p.timeline, p.recorded.String(), p.message, p.position, p.id}) // cannot fail
 	return &kgo.Record{Topic: t.topic, Key: []byte(t.relay.cfg.Slot), Value: value}
 }
 
@@ -68,7 +70,7 @@ func parseCheckpoint(value []byte) (p checkpoint, err error) {
 	if err := json.Unmarshal(value, &r); err != nil {
 		return p, err
 	}
-	p.committed, p.system, p.timeline, p.position, p.id = r.Committed, r.System, r.Timeline, r.Position, r.ID
+	p.committed, p.system, p.timeline, p.message, p.position, p.id = r.Committed, r.System, r.Timeline, r.Message, r.Position, r.ID
 	if p.lsn, err = wal.ParseLSN(r.LSN); err == nil && r.Recorded != "" {
 		p.recorded, err = wal.ParseLSN(r.Recorded)
 	}
@@ -114,13 +116,13 @@ func (t *transactor) resume(ctx context.Context, conn *wal.Conn, system wal.Syst
 		return 0, fmt.Errorf("read the checkpoint in %s: %w", t.topic, err)
 	}
 	inLog := false
-	recorded, err := t.written(ctx) // the log up to here contains the record of each failed row
+	recorded, message, err := t.writeMessage(ctx) // the log up to here contains the record of each failed row
 	if err != nil {
 		return 0, err
 	}
 	if found && at.lsn > confirmed && at.system == system.ID {
 		if inLog, err = inherits(ctx, conn, system, recorded, at); err == nil && inLog {
-			inLog, err = t.logContains(ctx, at)
+			inLog, err = t.logContains(ctx, at, at.timeline == system.Timeline)
 		}
 		if err != nil {
 			return 0, err
@@ -129,7 +131,7 @@ func (t *transactor) resume(ctx context.Context, conn *wal.Conn, system wal.Syst
 	switch {
 	case inLog:
 		t.at = at
-		t.at.timeline, t.at.recorded = system.Timeline, recorded
+		t.at.timeline, t.at.recorded, t.at.message = system.Timeline, recorded, message
 	case found && at.lsn <= confirmed:
 	case found:
 		t.relay.repeats(fmt.Sprintf("the checkpoint in %s is of another server, or of a future that this one lost: %s, timeline %d, system %s, "+
@@ -139,7 +141,7 @@ func (t *transactor) resume(ctx context.Context, conn *wal.Conn, system wal.Syst
 		t.relay.repeats("there is no checkpoint in " + t.topic + ": rows that were published and not confirmed to Postgres are published again")
 	}
 	if confirmed > t.at.lsn {
-		t.at = checkpoint{lsn: confirmed, system: system.ID, timeline: system.Timeline, recorded: recorded}
+		t.at = checkpoint{lsn: confirmed, system: system.ID, timeline: system.Timeline, recorded: recorded, message: message}
 		if err := t.begin(); err != nil {
 			return 0, err
 		}
@@ -161,7 +163,8 @@ func (t *transactor) resume(ctx context.Context, conn *wal.Conn, system wal.Syst
 // nor a published copy of the row.
 //
 // A server that was set back to an image of its disk keeps its timeline. If the image is from between the commit of a failed row and the
-// commit of its record, this server has no record, and its log ends before the record's LSN. A checkpoint without the time of a commit is an
+// commit of its record, this server has no record, and its log ends before the record's LSN, unless services have written since: then
+// logContains looks for the checkpoint's message too. A checkpoint without the time of a commit is an
 // LSN that was confirmed to Postgres. If that is ahead of the confirmed LSN of this server, the server was set back, and the log may have
 // another commit there.
 func inherits(ctx context.Context, conn *wal.Conn, system wal.System, written wal.LSN, at checkpoint) (bool, error) {
@@ -172,26 +175,38 @@ func inherits(ctx context.Context, conn *wal.Conn, system wal.System, written wa
 	return max(at.lsn, at.recorded) <= end, err
 }
 
-// written returns the end of the server's log, including the part that is not on its disk yet.
-func (t *transactor) written(ctx context.Context) (wal.LSN, error) {
+// writeMessage writes a message with a content of its own to the log. It returns the content, and the end of the log behind the message,
+// including the part that is not on the server's disk yet.
+func (t *transactor) writeMessage(ctx context.Context) (end wal.LSN, content string, err error) {
+	content = uuid.NewString()
+	if _, err := t.db.Exec(ctx, writeMessage, pg.Args{"content": content}); err != nil {
+		return 0, "", fmt.Errorf("write a message to the log: %w", err)
+	}
 	var text string
 	if err := t.db.QueryRow(ctx, "SELECT pg_current_wal_insert_lsn()::text").Scan(&text); err != nil {
-		return 0, fmt.Errorf("read the end of the log: %w", err)
+		return 0, "", fmt.Errorf("read the end of the log: %w", err)
 	}
-	return wal.ParseLSN(text)
+	end, err = wal.ParseLSN(text)
+	return end, content, err
 }
 
 // logContains reports whether this server's log has a commit that ends at at.lsn, with the time at.committed. It reads the slot's log from
-// the LSN that was last confirmed up to at.lsn, which is some seconds of log.
+// the LSN that was last confirmed up to at.lsn, which is some seconds of log. If sameTimeline is true, it also reports false if at.recorded is
+// after at.lsn, and the log up to at.recorded does not have the message at.message: the server was set back to an image that has the commit,
+// but not all records of failed rows before it, and its log has passed at.recorded again.
 //
 // A query of the table could not show this. The last row of the transaction may be deleted, or not visible yet. On a server that was set
 // back to an older image, another row may have the same position, and even the same id if the service wrote the row again.
 //
 // The session's client_encoding is SQL_ASCII, so that the server sends text without converting it: the conversion to UTF-8 can fail.
-func (t *transactor) logContains(ctx context.Context, at checkpoint) (there bool, err error) {
+func (t *transactor) logContains(ctx context.Context, at checkpoint, sameTimeline bool) (there bool, err error) {
 	var committed *time.Time
 	if !at.committed.IsZero() {
 		committed = &at.committed
+	}
+	upTo, message := at.lsn, ""
+	if sameTimeline && at.message != "" && at.recorded > at.lsn {
+		upTo, message = at.recorded, at.message
 	}
 	cfg := &t.relay.cfg
 	err = pgx.BeginFunc(ctx, t.db, func(tx pgx.Tx) error {
@@ -200,7 +215,7 @@ func (t *transactor) logContains(ctx context.Context, at checkpoint) (there bool
 		}
 		return t.relay.whileReading(ctx, t.db, tx, func() error {
 			return tx.QueryRow(ctx, findTransaction, pg.Args{
-				"slot": cfg.Slot, "lsn": at.lsn.String(), "committed": committed, "publication": pgx.Identifier{cfg.Publication}.Sanitize(),
+				"slot": cfg.Slot, "lsn": at.lsn.String(), "committed": committed, "up_to": upTo.String(), "message": message, "publication": pgx.Identifier{cfg.Publication}.Sanitize(),
 			}).Scan(&there)
 		})
 	})

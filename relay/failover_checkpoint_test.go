@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -249,4 +250,45 @@ func TestACheckpointWithoutACommitIsNotTrustedBehindTheConfirmedLSN(t *testing.T
 	require.Equal(t, []string{"written after the server was set back", "new"}, values(s.committed(s.topic)))
 	require.Contains(t, r.Status().Repeats, "lost")
 	require.NoError(t, r.stop())
+}
+
+// A server is set back to an image of its disk that has the commit of a failed row, and not its record. Services write before the relay
+// starts, so the log has passed the checkpoint's field recorded again. The checkpoint has the content of a message that is in the log before
+// recorded, and only a log with that message has the record.
+func TestACheckpointIsNotTrustedIfTheLogLacksTheRecordOfAFailedRowAndHasGrown(t *testing.T) {
+	t.Parallel()
+	needsLog(t)
+	for name, inLog := range map[string]bool{"set back": false, "not set back": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			cfg := s.exactly()
+			cfg.Slot = "troupe_" + strings.ReplaceAll(s.flow, "-", "_")
+			first := s.startStreaming(cfg)
+			require.NoError(t, first.stop())
+			s.insert(s.topic, "k", "recorded in the lost history")
+			at := s.checkpointOfLastCommit(cfg.Slot)
+			at["message"] = uuid.NewString()
+			if inLog {
+				s.exec("SELECT pg_logical_emit_message(true, 'troupe', $1)", at["message"])
+			}
+			s.insert(s.topic, "k", "next")
+			var recorded string
+			require.NoError(t, s.pool.QueryRow(t.Context(), "SELECT pg_current_wal_insert_lsn()::text").Scan(&recorded))
+			at["recorded"] = recorded
+			s.storeCheckpoint(cfg.Slot, at)
+			s.insert(s.topic, "k", "last")
+
+			want := []string{"recorded in the lost history", "next", "last"}
+			if inLog {
+				want = want[1:]
+			}
+			r := s.start(cfg)
+			testkit.Wait(t, "the rows", func() (bool, error) { return len(s.committed(s.topic)) >= len(want), nil })
+			require.Equal(t, want, values(s.committed(s.topic)))
+			require.Equal(t, inLog, r.Status().Repeats == "", r.Status().Repeats)
+			require.NotEqual(t, at["message"], s.storedCheckpoint(cfg.Slot)["message"])
+			require.NoError(t, r.stop())
+		})
+	}
 }

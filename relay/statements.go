@@ -52,6 +52,7 @@ var (
 	sampleGuard       = statement("sample_guard")
 	useSlot           = statement("use_slot")
 	findTransaction   = statement("find_transaction")
+	writeMessage      = statement("write_message")
 	listLeftSlots     = statement("list_left_slots")
 	listSlotUsers     = statement("list_slot_users")
 	readSlotOfOutbox  = statement("read_slot_of_outbox")

@@ -235,7 +235,7 @@ func (t *transactor) commit(s *stream) error {
 	}
 	if t.newFailures {
 		var err error
-		if t.next.recorded, err = t.written(t.term); err != nil {
+		if t.next.recorded, t.next.message, err = t.writeMessage(t.term); err != nil {
 			return fmt.Errorf("%w: %w", errAborted, err)
 		}
 	}
