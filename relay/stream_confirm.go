@@ -74,7 +74,9 @@ func (s *stream) storeCheckpoints(ctx context.Context, st storedState) {
 	var unsampled bool           // the last sample has failed
 	var proven, storedRows int64 // s.rows at the last sample that the stream has passed, and at the last store
 	for stored := time.Now(); s.awaitCheckpoint(ctx, pending, proven); {
+		s.relay.state.setStoreBegan(time.Now())
 		s.confirm(ctx)
+		s.relay.state.setStoreBegan(time.Time{})
 		if pending == nil {
 			s.relay.state.setStoreBegan(time.Now())
 			got, err := s.sample(ctx)
@@ -123,7 +125,8 @@ func (s *stream) storeCheckpoints(ctx context.Context, st storedState) {
 	}
 }
 
-// storeTimeout is the time after which Ready returns errSlowStore for a statement that takes a sample or stores a checkpoint. The statement goes
+// storeTimeout is the time after which Ready returns errSlowStore for a statement that takes a sample, stores a checkpoint, or reads whether
+// standbys have it. The statement goes
 // on: if its connection were closed, the server might execute it after a later one, and the checkpoint would go back.
 const storeTimeout = 30 * time.Second
 
