@@ -51,12 +51,13 @@ func Prepare(ctx context.Context, conn *pgx.Conn) error {
 
 // SessionPool makes a pool with the address and limits of another, whose connections begin with the Preamble and then call each
 // of more. They use prepared statements, whatever mode the other pool has: in the simple and exec modes pgx reads values as text.
-// It opens no connection before one is needed.
+// It opens no connection before one is needed. A connection fails soon if the server's host acknowledges nothing that is sent, see silence.
 func SessionPool(of *pgxpool.Pool, more ...func(context.Context, *pgx.Conn) error) (*pgxpool.Pool, error) {
 	config := of.Config()
 	config.MinConns, config.MinIdleConns = 0, 0
 	c := config.ConnConfig
 	c.DefaultQueryExecMode, c.StatementCacheCapacity, c.DescriptionCacheCapacity = pgx.QueryExecModeCacheStatement, statementCacheSize, statementCacheSize
+	c.DialFunc = limitSilence(c.DialFunc)
 	before := config.AfterConnect
 	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
 		if before != nil {
@@ -80,9 +81,11 @@ func SessionPool(of *pgxpool.Pool, more ...func(context.Context, *pgx.Conn) erro
 const statementCacheSize = 512 // statements that a connection keeps, as pgx by default
 
 // ConnConfig returns the configuration for a connection outside of the pool: a copy of config.ConnConfig to which
-// config.BeforeConnect was applied. BeforeConnect may set a password that was not known, or not valid, when the pool was made.
+// config.BeforeConnect was applied. BeforeConnect may set a password that was not known, or not valid, when the pool was made. The connection
+// fails soon if the server's host acknowledges nothing that is sent, see silence.
 func ConnConfig(ctx context.Context, config *pgxpool.Config) (*pgx.ConnConfig, error) {
 	c := config.ConnConfig.Copy()
+	c.DialFunc = limitSilence(c.DialFunc)
 	if config.BeforeConnect != nil {
 		if err := config.BeforeConnect(ctx, c); err != nil {
 			return nil, err
