@@ -74,9 +74,7 @@ func (s *stream) storeCheckpoints(ctx context.Context, st storedState) {
 	var unsampled bool           // the last sample has failed
 	var proven, storedRows int64 // s.rows at the last sample that the stream has passed, and at the last store
 	for stored := time.Now(); s.awaitCheckpoint(ctx, pending, proven); {
-		s.relay.state.setStoreBegan(time.Now())
-		s.confirm(ctx)
-		s.relay.state.setStoreBegan(time.Time{})
+		s.confirmTimed(ctx)
 		if pending == nil {
 			s.relay.state.setStoreBegan(time.Now())
 			got, err := s.sample(ctx)
@@ -174,17 +172,27 @@ func (s *stream) awaitCheckpoint(ctx context.Context, pending *sample, proven in
 		return ctx.Err() == nil
 	}
 	sleep(ctx, sampleEvery, nil)
-	if s.held.lsn == 0 {
-		s.idle(ctx, proven)
-	}
+	s.idle(ctx, proven)
 	return ctx.Err() == nil
 }
 
-// idle waits until s.rows differs from rows, for at most beatEvery.
+// idle waits until s.rows differs from rows, for at most beatEvery. Meanwhile it confirms a checkpoint that is held. It takes no sample for that:
+// a program such as pg_receivewal makes each checkpoint wait, and a sample writes to the log.
 func (s *stream) idle(ctx context.Context, rows int64) {
 	for end := time.Now().Add(beatEvery); ctx.Err() == nil && time.Now().Before(end) && s.rows.Load() == rows; {
-		sleep(ctx, time.Until(end), s.publishedMoved)
+		if s.confirmTimed(ctx); s.held.lsn > 0 {
+			sleep(ctx, sampleEvery, nil)
+		} else {
+			sleep(ctx, time.Until(end), s.publishedMoved)
+		}
 	}
+}
+
+// confirmTimed calls confirm. Meanwhile Ready takes the time without an answer.
+func (s *stream) confirmTimed(ctx context.Context) {
+	s.relay.state.setStoreBegan(time.Now())
+	s.confirm(ctx)
+	s.relay.state.setStoreBegan(time.Time{})
 }
 
 // storeCheckpoint stores the checkpoint published, and then lets report confirm it, see confirm.

@@ -6,6 +6,7 @@ import (
 	"net"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
@@ -45,4 +46,30 @@ func TestARelayThatGetsNoAnswerAboutTheStandbysIsNotReady(t *testing.T) {
 	})
 	cancel()
 	storing.Wait()
+}
+
+// A program such as pg_receivewal has the log late, so that checkpoints are held nearly all the time. A sample writes to the log. If one was taken
+// each second meanwhile, an idle outbox would cost a write to the disk each second.
+func TestAHeldCheckpointOfAnIdleOutboxIsConfirmedWithoutSamples(t *testing.T) {
+	t.Parallel()
+	config, err := pgxpool.ParseConfig("postgres://user@127.0.0.1:1/shop")
+	require.NoError(t, err)
+	s := &stream{copied: true, publishedMoved: make(chan struct{}, 1), hurry: make(chan struct{}, 1)}
+	looks := 0
+	config.ConnConfig.DialFunc = func(context.Context, string, string) (net.Conn, error) {
+		looks++
+		s.rows.Add(1) // ends the wait
+		return nil, errors.New("not now")
+	}
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	require.NoError(t, err)
+	t.Cleanup(func() { closePool(pool) })
+	r, err := New(Config{Pool: pool, Brokers: []string{"127.0.0.1:1"}, Service: "shop"})
+	require.NoError(t, err)
+	s.relay, s.db = r, &server{Pool: pool}
+	s.storedLSN.Store(3)
+	s.confirmedLSN.Store(1)
+	s.held = heldConfirm{lsn: 2, since: time.Now()}
+	require.True(t, s.awaitCheckpoint(t.Context(), nil, 0))
+	require.Positive(t, looks, "how far the standbys are")
 }
