@@ -7,19 +7,23 @@ WHERE m.flow = @flow
   AND (m.at, m.correlation) < (@at, @id)
   AND m.at >= @after
   AND m.at < @before
-  AND (m.causation IS NULL OR (
-    SELECT b.id -- no NOT EXISTS, which would be hashed from the messages of all flows
-    FROM troupe.watch_messages AS b
-    WHERE b.correlation = m.correlation
-      AND b.flow = m.flow
-      AND b.causation IS NULL
-    LIMIT 1) IS NULL)
-  AND NOT EXISTS (
-    SELECT
-    FROM troupe.watch_messages AS e
-    WHERE e.correlation = m.correlation
-      AND e.flow = m.flow
-      AND (e.causation IS NULL) = (m.causation IS NULL)
-      AND (e.at, e.topic, e.partition, e."offset") < (m.at, m.topic, m.partition, m."offset"))
+  AND CASE
+    WHEN (
+      SELECT e.id -- no NOT EXISTS, which would be hashed from the messages of all flows
+      FROM troupe.watch_messages AS e
+      WHERE e.correlation = m.correlation
+        AND e.flow = m.flow
+        AND (e.causation IS NULL OR m.causation IS NOT NULL)
+        AND (e.at, e.topic, e.partition, e."offset") < (m.at, m.topic, m.partition, m."offset")
+      LIMIT 1) IS NOT NULL THEN false
+    WHEN m.causation IS NULL THEN true
+    ELSE ( -- last, since it reads all messages of the flow: only its first message comes here
+      SELECT b.id
+      FROM troupe.watch_messages AS b
+      WHERE b.correlation = m.correlation
+        AND b.flow = m.flow
+        AND b.causation IS NULL
+      LIMIT 1) IS NULL
+  END
 ORDER BY m.at DESC, m.correlation DESC
 LIMIT @most
