@@ -33,6 +33,9 @@ func Decide(d *Definition, s State, e Event, now time.Time) (State, Effects) {
 		x.s.Deadlines = nil // a state that is read from JSON has nil there
 	}
 	x.fx.Size = x.sent + size(e.Fields)
+	for _, emitted := range x.fx.Events {
+		x.fx.Size += size(emitted.Fields)
+	}
 	return x.s, x.fx
 }
 

@@ -234,7 +234,7 @@ type Effects struct {
 	Cancelled []string // the names of deadlines that are not to come any more
 	Met       []string // the names of deadlines that have been applied
 	Moments   []Moment // entries of the history, in order
-	// Size is the approximate number of bytes of the event's fields and of the bodies of Commands, as JSON.
+	// Size is the approximate number of bytes of the event's fields and of the bodies of Commands and Events, as JSON.
 	Size int
 	// Unlock reports that the saga releases its lock.
 	Unlock bool

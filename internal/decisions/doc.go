@@ -7,5 +7,5 @@
 // In a caller's transaction (Within), the hooks are called before the commit, since the caller does not report it.
 //
 // Store is the contract of the tables. Postgres implements it for production. Memory implements it for tests, and for exploring a
-// definition in virtual time. Package storetest checks both with one suite.
+// definition in virtual time. One suite of tests checks both.
 package decisions

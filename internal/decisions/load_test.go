@@ -75,6 +75,30 @@ func TestABatchOfEventsThatSendLargeCommandsFillsNoMemory(t *testing.T) {
 	db.take(batch[8])
 }
 
+// TestABatchOfSagasThatEmitLargeEventsFillsNoMemory: each event of a few bytes completes a saga, which emits a variable of a megabyte 16 times.
+func TestABatchOfSagasThatEmitLargeEventsFillsNoMemory(t *testing.T) {
+	var emits []string
+	for n := range 16 {
+		emits = append(emits, fmt.Sprintf(`{"event":"Noted%d","input":{"note":"data.note"}}`, n))
+	}
+	db := newDatabase(t, `{"saga":"visit","version":1,"key":"id","data":{"id":"string","note":"string"},"steps":[
+ {"name":"arrival","success":[{"event":"Arrived","hop":"door"}],"timeout":"24h"}],"completed":[`+strings.Join(emits, ",")+`]}`)
+	var batch []Message
+	for n := range 12 {
+		key := strconv.Itoa(n)
+		db.start(map[string]any{"id": key, "note": strings.Repeat("x", 990_000)})
+		batch = append(batch, Message{ID: "m-" + key, Hop: "door", Type: "Arrived", Key: key})
+	}
+	err := pgx.BeginFunc(t.Context(), db.pool, func(tx pgx.Tx) error {
+		return db.definitions.begin(NewPostgres(tx, "flow.desk", "flow.desk")).messages(t.Context(), batch)
+	})
+	var failed FailedAt
+	require.ErrorAs(t, err, &failed, "190 MB")
+	require.ErrorContains(t, failed, "more than 128 MiB")
+	require.Equal(t, 8, failed.Message, "the ninth message exceeds the limit, and is tried alone")
+	db.take(batch[8])
+}
+
 // TestABatchOfSagasWithLargeStashedEventsFillsNoMemory: starts of a few bytes get events of a megabyte that have come before.
 func TestABatchOfSagasWithLargeStashedEventsFillsNoMemory(t *testing.T) {
 	db := newDatabase(t, `{"saga":"visit","version":1,"key":"id","data":{"id":"string"},"stash":"24h","steps":[

@@ -28,8 +28,8 @@ var Statuses = []saga.Status{
 var Open = Statuses[:4]
 
 // A Store reads and writes sagas within one transaction, and does not end that transaction. So the writes of Save are committed
-// together with the messages that follow from them, or not at all. Postgres and Memory implement it; the suite of package storetest
-// checks the contract.
+// together with the messages that follow from them, or not at all. Postgres and Memory implement it; one suite of tests checks
+// both.
 //
 // Once a transaction has loaded a saga, no other transaction changes the saga until the first one ends: another Load of the saga waits,
 // or its Save returns ErrConflict. Of two transactions that start a saga of one id, one gets ErrConflict. A Store need not be safe for
