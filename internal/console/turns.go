@@ -10,8 +10,8 @@ import (
 // troupe console opens to a database, and half of mostPayloads.
 const mostAtOnce = 2
 
-// turns makes the requests of one user, or of one address without a user, wait for each other, so that a client with many requests leaves
-// connections, turns for payloads and processor time to others. It may be used concurrently.
+// turns lets mostAtOnce requests of a client run, and makes its other requests wait, so that a client with many requests leaves connections,
+// turns for payloads and processor time to others. A client is a user, or an address without a user: see clientOf. It may be used concurrently.
 type turns struct {
 	mu  sync.Mutex
 	all map[string]*queue // by client
@@ -20,7 +20,7 @@ type turns struct {
 // A queue has the requests of one client.
 type queue struct {
 	running  chan struct{} // one for each request that has its turn
-	requests int           // the ones that wait, too; guarded by turns.mu
+	requests int           // the running and the waiting ones; guarded by turns.mu
 }
 
 // take waits for the client's turn, until ctx ends, and returns the function that ends it.

@@ -72,7 +72,7 @@ func TestManyRequestsOfAUserLeaveConnectionsToOthers(t *testing.T) {
 	require.Equal(t, http.StatusOK, operator.get("/expectations").Code)
 }
 
-// Users of a token that all share, and readers without one, are known by their address.
+// TestAnActionWaitsForOtherRequestsOfItsClient: the users of a shared token, and readers without a token, are counted by their address.
 func TestAnActionWaitsForOtherRequestsOfItsClient(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)

@@ -155,8 +155,8 @@ func (p *pass) searchStash(ctx context.Context, s search) error {
 
 // searchValue gives the events that are stashed for the next saga of a value to the running sagas that await them now. It loads all sagas of the
 // value, as an event does, since only a saga that is locked cannot begin to await an event at the same time. If one of them cannot be read, each
-// saga searches by itself after this transaction, so that the others get their events. So does
-// each saga that is left when the decisions exceed maxDecided.
+// saga searches by itself after this transaction, so that the others get their events. So does each saga that is left when the decisions exceed
+// maxDecided.
 func (p *pass) searchValue(ctx context.Context, by Association) error {
 	found, stashed, err := p.store.Associated(ctx, []Association{by})
 	if err != nil || !stashed[by] {

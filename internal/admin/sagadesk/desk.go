@@ -145,9 +145,9 @@ func caused(all []decisions.Decided) decisions.Decided {
 	return one
 }
 
-// StateHash returns a hash of the saga's status, its variables, the phase of each step, whether it goes back, and State.Held. ActIfUnchanged compares it with the hash of a
-// preview. How often an operator has sent a step's command again is no part of it: a saga that was retried, and is parked again at the same
-// step, has the same hash.
+// StateHash returns a hash of the saga's status, its direction, its variables, the phase of each step, and State.Held. ActIfUnchanged compares it
+// with the hash of a preview. How often an operator has sent a step's command again is no part of it: a saga that was retried, and is parked
+// again at the same step, has the same hash.
 func (g *Detail) StateHash() string {
 	facts := struct {
 		Status saga.Status
