@@ -233,6 +233,7 @@ func (p *Participant) repeatAnswer(ctx context.Context, tx *handlerTx, m *messag
 	}
 	e := p.reply(m)
 	e.Outcome, e.Type, e.ContentType, e.Payload = s.outcome, s.typ, s.contentType, s.payload
+	tx.answered += len(e.Payload) // many commands may repeat one
 	if err := p.out.Render(ctx, &tx.events, e); err != nil {
 		return classified{Permanent, err}
 	}

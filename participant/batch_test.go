@@ -212,6 +212,35 @@ func TestABatchWithLargeAnswersIsDivided(t *testing.T) {
 	}
 }
 
+// TestABatchOfRepeatedCommandsWithALargeAnswerIsDivided checks that one command that comes many times cannot ask for gigabytes of answers in one
+// transaction either: one answer is stored, and each of the commands gets it.
+func TestABatchOfRepeatedCommandsWithALargeAnswerIsDivided(t *testing.T) {
+	t.Parallel()
+	const commands = 200
+	s := newStage(t)
+	var most atomic.Int64
+	p := s.new(onePartition, func(c *participant.Config) {
+		c.Batch = commands
+		c.Hooks.AfterCommit = func(d participant.Delivery) { most.Store(max(most.Load(), int64(d.Batch))) }
+	})
+	type text struct{ Text string }
+	participant.Handle(p, func(context.Context, pgx.Tx, participant.Command[Count]) (participant.Outcome, error) {
+		return participant.Succeed(text{strings.Repeat("x", 900_000)}), nil
+	})
+	s.provision(1)
+	all := []envelope.Message{s.command("a", Count{N: 1})}
+	for range commands - 1 {
+		again := all[0]
+		again.ID = envelope.NewID()
+		all = append(all, again)
+	}
+	s.send(all...)
+	s.start(p)
+	s.waitCount(commands, "SELECT count(*) FROM troupe.outbox")
+	require.LessOrEqual(t, most.Load()*900_000, int64(65<<20))
+	require.Equal(t, 1, s.count("SELECT count(DISTINCT payload) FROM troupe.outbox"))
+}
+
 // TestAnAnswerComesBeforeWhatItsKeyDoesNext checks, also in one transaction, that a consumer of the events gets them in the
 // order in which they happened, even if a handler's own statement writes to the outbox.
 func TestAnAnswerComesBeforeWhatItsKeyDoesNext(t *testing.T) {
