@@ -43,10 +43,6 @@ SELECT set_config('synchronous_commit', 'off', true), set_config('enable_seqscan
        set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true),
        set_config('client_encoding', CASE current_setting('server_encoding') WHEN 'UTF8' THEN 'UTF8' ELSE current_setting('client_encoding') END, true)`
 
-// beginCommitted begins a transaction at read committed, whatever default_transaction_isolation is. The statement in it may wait for a row that
-// another transaction changes. At read committed it then reads the changed row; at repeatable read it would fail.
-const beginCommitted = "begin isolation level read committed"
-
 // exec executes a statement in a transaction of its own, in one round trip.
 func (l *local) exec(ctx context.Context, sql string, args pg.Args) error {
 	var b pgx.Batch

@@ -214,7 +214,7 @@ func (p *Participant) resetFired(ctx context.Context, args pg.Args) (n int, err 
 	defer cancel()
 	var scope, name string
 	var before time.Time
-	err = p.cfg.Pool.QueryRow(ctx, fireAgain, args).Scan(&before, &scope, &name, &n)
+	err = p.queryCommitted(ctx, fireAgain, args, &before, &scope, &name, &n)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, nil
 	}
@@ -293,11 +293,11 @@ func (f *firer) fire(ctx context.Context, back time.Duration) (n int, err error)
 	if b := &f.backlog; b.of != nil && !b.rebuilt {
 		topics = b.of.consumed
 	}
-	err = f.p.cfg.Pool.QueryRow(ctx, fireDeadlines, pg.Args{
+	err = f.p.queryCommitted(ctx, fireDeadlines, pg.Args{
 		"group": f.p.cfg.Group, "names": f.names, "back": from(back), "limit": fireLimit, "class": int32(fireClass),
 		"topic": f.p.cfg.Hop.Commands(), "channel": outboxrow.Channel, "server": server, "asked": f.answeredAt,
 		"at_once": f.atOnce, "topics": topics,
-	}).Scan(&n, &lag, nil)
+	}, &n, &lag, nil)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, nil
 	}

@@ -2,14 +2,27 @@ package participant_test
 
 import (
 	"errors"
+	"strconv"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 
 	"github.com/troupe-go/troupe/participant"
 )
+
+// inRepeatableRead makes repeatable read the default of the database's sessions.
+func (s *stage) inRepeatableRead() {
+	s.t.Helper()
+	_, err := s.pool.Exec(s.t.Context(), `DO $$ BEGIN
+		EXECUTE format('ALTER DATABASE %I SET default_transaction_isolation = ''repeatable read''', current_database()); END $$`)
+	require.NoError(s.t, err)
+	s.pool.Reset()
+}
 
 // TestLocalWorkGoesOnUnderAnyDefaultIsolation checks that claims and records of members that lock the same rows wait for each
 // other.
@@ -17,10 +30,7 @@ func TestLocalWorkGoesOnUnderAnyDefaultIsolation(t *testing.T) {
 	t.Parallel()
 	s := newLocalStage(t)
 	s.makeLocal()
-	_, err := s.pool.Exec(t.Context(), `DO $$ BEGIN
-		EXECUTE format('ALTER DATABASE %I SET default_transaction_isolation = ''repeatable read''', current_database()); END $$`)
-	require.NoError(t, err)
-	s.pool.Reset()
+	s.inRepeatableRead()
 	var failed atomic.Pointer[error]
 	for range 3 {
 		p := s.new(func(c *participant.Config) {
@@ -42,4 +52,47 @@ func TestLocalWorkGoesOnUnderAnyDefaultIsolation(t *testing.T) {
 	if err := failed.Load(); err != nil {
 		require.NoError(t, *err)
 	}
+}
+
+// TestDeadlinesFireUnderAnyDefaultIsolation checks that members that fire the deadlines of a group at the same time do not fail.
+func TestDeadlinesFireUnderAnyDefaultIsolation(t *testing.T) {
+	t.Parallel()
+	s := newDeadlineStage(t)
+	s.inRepeatableRead()
+	var logged safeBuffer
+	var p *participant.Participant
+	for range 3 {
+		p = s.expecting(func(c *participant.Config) { c.Log = zerolog.New(&logged) })
+		s.start(p)
+	}
+	s.relayed()
+	const deadlines = 600
+	for n := range deadlines {
+		require.NoError(t, s.schedule(p, participant.Deadline{
+			Name: overdueName, Scope: strconv.Itoa(n), After: time.Duration(n%40) * 100 * time.Millisecond, Body: Overdue{N: n},
+		}))
+	}
+	s.waitMet(deadlines)
+	require.NotContains(t, logged.String(), "40001")
+}
+
+// TestPermitsAreClaimedUnderAnyDefaultIsolation checks that members that claim permits of one rate limit at the same time wait for each other.
+func TestPermitsAreClaimedUnderAnyDefaultIsolation(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.inRepeatableRead()
+	p := s.new()
+	var members sync.WaitGroup
+	for range 4 {
+		members.Go(func() {
+			c := participant.NewRateClaimer(p, "bank", 10_000, time.Second)
+			for range 300 {
+				if _, _, err := c.Claim(t.Context(), 1); err != nil {
+					t.Errorf("claim: %v", err)
+					return
+				}
+			}
+		})
+	}
+	members.Wait()
 }

@@ -177,7 +177,7 @@ func (r *rate) claim(ctx context.Context, p *Participant, demand int) (starts []
 	for range 2 {
 		var after float64
 		sent := time.Now()
-		err = p.cfg.Pool.QueryRow(ctx, claimRate, args).Scan(&after)
+		err = p.queryCommitted(ctx, claimRate, args, &after)
 		got := time.Now()
 		if err == nil {
 			for i := range n {
