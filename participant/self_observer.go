@@ -50,10 +50,14 @@ func (p *Participant) observeSelf(ctx context.Context, m *envelope.Message, alon
 
 // wasObserved reports whether m needs no handling here, since all its observers ran when it was written. It returns false if m was in the partition
 // before this member took the partition over: a restore, or a failover to a standby that lagged, may have lost the effect of the observers since. The
-// observers then run again, and do nothing if their effect is still stored.
+// observers then run again, and do nothing if their effect is still stored. It also returns false if such a run has failed before, so that m comes from
+// troupe.held or was redriven.
 func (p *Participant) wasObserved(m *message) bool {
 	h := m.handler
-	if m.atTakeOver || h == nil || h.bind != nil || h.all != nil || h.ask != nil || m.Topic != p.cfg.Hop.Events() {
+	if h == nil || h.bind != nil || h.all != nil || h.ask != nil || m.Topic != p.cfg.Hop.Events() {
+		return false
+	}
+	if m.atTakeOver || m.redrive > 0 || m.held != nil && m.entry == nil {
 		return false
 	}
 	seen := 0
