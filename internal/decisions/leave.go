@@ -95,7 +95,7 @@ func (p *pass) leaveFormer(ctx context.Context, id string) error {
 	}
 	l.fresh = slices.DeleteFunc(l.fresh, func(a Association) bool { return !is(a) })
 	l.known, l.moved = slices.DeleteFunc(l.known, func(a Association) bool { return !is(a) }), false
-	kept, err := p.store.FindStashed(ctx, id, nil, nil)
+	kept, err := p.store.FindStashed(ctx, id, nil, StashQuery{})
 	if err != nil {
 		return err
 	}
@@ -177,9 +177,21 @@ func (p *pass) searchValue(ctx context.Context, by Association) error {
 }
 
 // searchFor gives the events that are stashed for the next saga of a value to the sagas of ids that await them now. by is the value as it is stored.
-// The events are read once, and not for each saga: there may be thousands of sagas, and megabytes of events that none of them awaits yet.
+// The events are read once, and not for each saga, and only the ones that a saga awaits now: there may be thousands of sagas, and megabytes of
+// events that none of them awaits yet.
 func (p *pass) searchFor(ctx context.Context, message int, by Association, ids []string) error {
-	events, err := p.store.FindStashed(ctx, "", []Association{by}, nil)
+	var wants []want
+	for _, id := range ids {
+		for _, w := range wantsOf(p.sagas[id]) {
+			if w.Association = stored(w.Association); w.Association == by && !slices.Contains(wants, w) {
+				wants = append(wants, w)
+			}
+		}
+	}
+	if len(wants) == 0 {
+		return nil
+	}
+	events, err := p.store.FindStashed(ctx, "", nil, StashQuery{Wanted: wantedBy(wants)})
 	if err != nil {
 		return err
 	}

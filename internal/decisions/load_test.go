@@ -181,6 +181,39 @@ func TestAnEventThatManySagasHaveNoRoomForFillsNoMemory(t *testing.T) {
 	require.NoError(t, err)
 }
 
+// TestStashedEventsAreReadAsFarAsASagaAwaitsThem: 8 MB of events came before the sagas of their value, which await one of them, or another event
+// first.
+func TestStashedEventsAreReadAsFarAsASagaAwaitsThem(t *testing.T) { // not parallel: it measures the memory of the process
+	for name, stash := range map[string]struct {
+		typ          string
+		count, bytes int
+		idLength     int
+	}{
+		"large events that are awaited later":         {typ: "Departed", count: 8, bytes: 1_000_000},
+		"events with ids of which the hash is stored": {typ: "Departed", count: 8, bytes: 1_000_000, idLength: 300},
+		"many events that are awaited now":            {typ: "Arrived", count: 2000, bytes: 4000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			db := newDatabase(t, guestVisits)
+			var early []Message
+			for n := range stash.count {
+				fields := map[string]any{"guest": "g-1", "note": strings.Repeat("x", stash.bytes)}
+				id := fmt.Sprintf("e-%0*d", stash.idLength, n)
+				early = append(early, Message{ID: id, Hop: "door", Type: stash.typ, Key: "x", Fields: fields})
+			}
+			db.take(early...)
+			db.start(map[string]any{"id": "first", "guest": "g-1"})
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			for n := range 40 {
+				db.start(map[string]any{"id": strconv.Itoa(n), "guest": "g-1"})
+			}
+			runtime.ReadMemStats(&after)
+			require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(32<<20))
+		})
+	}
+}
+
 // TestStashedEventsThatNoSagaAwaitsAreReadOnce: 8 MB of events came before the sagas of their value, which await another event first.
 func TestStashedEventsThatNoSagaAwaitsAreReadOnce(t *testing.T) { // not parallel: it measures the memory of the process
 	db := newDatabase(t, guestVisits)

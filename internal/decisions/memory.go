@@ -23,7 +23,8 @@ type Memory struct {
 	records     map[string]Record
 	logs        map[string][]Entry
 	associated  map[Association][]string
-	stash       []Stashed
+	stash       []Stashed // ordered by position
+	lastStashed int64     // the position of the event that was stashed last
 	locks       []memoryLock
 }
 
@@ -230,6 +231,8 @@ func (m *Memory) Stash(_ context.Context, events []Stashed) error {
 		if !slices.ContainsFunc(m.stash, func(o Stashed) bool {
 			return o.Association == e.Association && o.For == e.For && o.message() == e.message()
 		}) {
+			m.lastStashed++
+			e.Position = m.lastStashed
 			m.stash = append(m.stash, e)
 		}
 	}
@@ -262,17 +265,21 @@ func (m *Memory) StashBytes(_ context.Context, a Association, ids []string, e sa
 }
 
 // FindStashed deletes the expired events of fresh, and keeps the events of the key for the saga.
-func (m *Memory) FindStashed(_ context.Context, id string, as, fresh []Association) (found []Stashed, _ error) {
+func (m *Memory) FindStashed(_ context.Context, id string, fresh []Association, q StashQuery) (found []Stashed, _ error) {
 	m.stash = slices.DeleteFunc(slices.Clone(m.stash), func(e Stashed) bool { return slices.Contains(fresh, e.Association) && m.isExpired(e) })
 	for i, e := range m.stash {
 		if e.Variable == "" && slices.Contains(fresh, e.Association) {
 			m.stash[i].For = id
 		}
-		if id != "" && m.stash[i].For == id || e.For == "" && slices.Contains(as, e.Association) {
+		wanted := func(w Wanted) bool {
+			return w.Hop == e.Event.Hop && w.Type == e.Event.Type && (w.Association == e.Association || m.stash[i].For == id)
+		}
+		kept := id != "" && m.stash[i].For == id
+		if e.Position > q.After && (kept && q.Wanted == nil || (kept || e.For == "") && slices.ContainsFunc(q.Wanted, wanted)) {
 			found = append(found, m.stash[i])
 		}
 	}
-	return found, nil
+	return q.inOrder(found, nil), nil
 }
 
 // DropStashed deletes the copies of e.

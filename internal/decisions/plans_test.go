@@ -18,6 +18,7 @@ var ofOne = map[string]any{
 	"statuses": []string{"running"}, "steps": []string{""}, "reasons": []string{""}, "states": []string{"{}"},
 	"wakes": []*string{nil}, "ended": []*string{nil}, "definitions": []string{"d"}, "limit": 1,
 	"id": "order/o-1", "saga": "order", "variable": "payment_id", "value": "p-1", "message": "m", "seconds": 1,
+	"prefixes": []string{"door/Arrived/"}, "after": 0, "most": 8,
 }
 
 // A statement that was planned while its table was empty keeps that plan as long as its session lives, or until the table is

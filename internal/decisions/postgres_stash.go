@@ -109,61 +109,71 @@ func (p *Postgres) stashArgs(as []Association, id string) pg.Args {
 
 // FindStashed locks the events for the next saga that it returns: the events for saga id change only with the saga. It deletes the expired ones
 // of fresh, since they would count as unexpired once the saga is saved.
-func (p *Postgres) FindStashed(ctx context.Context, id string, as, fresh []Association) (found []Stashed, err error) {
+func (p *Postgres) FindStashed(ctx context.Context, id string, fresh []Association, q StashQuery) (found []Stashed, err error) {
 	batch := &pgx.Batch{}
 	queueIsolation(batch)
 	if len(fresh) > 0 {
 		batch.Queue(expireStash, p.stashArgs(fresh, id)).Query(p.readExpired)
 		batch.Queue(keepStash, p.stashArgs(fresh, id))
 	}
-	var kept, next []positioned
-	batch.Queue(findKept, pg.Args{"id": storedID(id)}).Query(func(rows pgx.Rows) (err error) {
-		kept, err = collectStashed(rows, as)
+	var kept, next []Stashed
+	batch.Queue(findKept, q.args(id)).Query(func(rows pgx.Rows) (err error) {
+		kept, err = collectStashed(rows, q.Wanted)
 		for i := range kept {
 			kept[i].For = id
 		}
 		return err
 	})
-	batch.Queue(findStash, p.stashArgs(as, id)).Query(func(rows pgx.Rows) (err error) {
-		next, err = collectStashed(rows, as)
+	batch.Queue(findStash, q.args(id)).Query(func(rows pgx.Rows) (err error) {
+		next, err = collectStashed(rows, q.Wanted)
 		return err
 	})
 	err = p.tx.SendBatch(ctx, batch).Close()
-	return inOrder(kept, next), err
+	return q.inOrder(kept, next), err
 }
 
-// positioned is an event with its place in the order in which events were stashed.
-type positioned struct {
-	Stashed
-	position int64
+// args returns the arguments of find_kept.sql, find_stash.sql and read_stash.sql.
+func (q StashQuery) args(id string) pg.Args {
+	var c associationColumns
+	var prefixes []string // nil: all
+	for _, w := range q.Wanted {
+		c.add(w.Association)
+		prefixes = append(prefixes, prefixOf(w.Hop, w.Type))
+	}
+	args := c.args()
+	args["id"], args["prefixes"], args["after"], args["most"] = storedID(id), prefixes, q.After, nil
+	if q.Limit > 0 {
+		args["most"] = q.Limit
+	}
+	return args
 }
 
-// inOrder returns the events of both lists in the order in which they were stashed.
-func inOrder(kept, next []positioned) []Stashed {
+// inOrder returns the events of both lists in the order in which they were stashed, at most the query's limit.
+func (q StashQuery) inOrder(kept, next []Stashed) []Stashed {
 	all := slices.Concat(kept, next)
-	slices.SortFunc(all, func(a, b positioned) int { return cmp.Compare(a.position, b.position) })
-	events := make([]Stashed, len(all))
-	for i, e := range all {
-		events[i] = e.Stashed
+	slices.SortFunc(all, func(a, b Stashed) int { return cmp.Compare(a.Position, b.Position) })
+	if q.Limit > 0 && len(all) > q.Limit {
+		all = all[:q.Limit]
 	}
-	return events
+	return all
 }
 
-// collectStashed reads rows of find_kept.sql or find_stash.sql. A row has the hash of a long value. If as has its association, the event gets the
-// value itself.
-func collectStashed(rows pgx.Rows, as []Association) ([]positioned, error) {
-	given := make(map[Association]Association, len(as))
-	for _, a := range as {
-		given[Association{a.Saga, a.Variable, pgtext.Indexable(a.Value)}] = a
+// collectStashed reads rows of find_kept.sql or find_stash.sql. A row has the hash of a long value. If an association of wanted has it, the event
+// gets the value itself.
+func collectStashed(rows pgx.Rows, wanted []Wanted) ([]Stashed, error) {
+	given := make(map[Association]Association, len(wanted))
+	for _, w := range wanted {
+		given[stored(w.Association)] = w.Association
 	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (e positioned, err error) {
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (e Stashed, err error) {
 		var id string
 		var shared bool
-		e.Stashed, err = scanStashed(row, &id, &shared, &e.position)
+		var position int64
+		e, err = scanStashed(row, &id, &shared, &position)
 		if a, is := given[e.Association]; is {
 			e.Association = a
 		}
-		e.For, e.Shared = id, shared
+		e.For, e.Shared, e.Position = id, shared, position
 		return e, err
 	})
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/troupe-go/troupe/internal/pg"
 	"github.com/troupe-go/troupe/saga"
 )
 
@@ -57,22 +56,18 @@ func (previewStore) DropStashed(context.Context, string, []Association, saga.Eve
 
 func (previewStore) LeftBy(context.Context, string) ([]Association, error) { return nil, nil }
 
-func (s previewStore) FindStashed(ctx context.Context, id string, as, _ []Association) ([]Stashed, error) {
-	columns := columnsOf(as)
-	args := columns.args()
+func (s previewStore) FindStashed(ctx context.Context, id string, _ []Association, q StashQuery) ([]Stashed, error) {
+	args := q.args(id)
 	args["group"] = s.group
-	var found [2][]positioned
-	for i, q := range []struct {
-		sql  string
-		args pg.Args
-	}{{findKept, pg.Args{"id": storedID(id)}}, {readStash, args}} {
-		rows, err := s.pool.Query(ctx, q.sql, q.args)
+	var found [2][]Stashed
+	for i, sql := range []string{findKept, readStash} {
+		rows, err := s.pool.Query(ctx, sql, args)
 		if err == nil {
-			found[i], err = collectStashed(rows, as)
+			found[i], err = collectStashed(rows, q.Wanted)
 		}
 		if err != nil {
 			return nil, err
 		}
 	}
-	return inOrder(found[0], found[1]), nil
+	return q.inOrder(found[0], found[1]), nil
 }

@@ -151,12 +151,6 @@ func (p *pass) unstash(ctx context.Context, message int, id string) error {
 			return nil
 		}
 		l.searched, l.known = append(l.searched, wants...), append(l.known, fresh...)
-		as := slices.Clone(fresh)
-		for _, w := range wants {
-			if !slices.Contains(as, w.Association) {
-				as = append(as, w.Association)
-			}
-		}
 		for _, a := range fresh {
 			if a.Variable != "" {
 				l.fresh = append(l.fresh, a)
@@ -168,15 +162,43 @@ func (p *pass) unstash(ctx context.Context, message int, id string) error {
 				return err
 			}
 		}
-		events, err := p.store.FindStashed(ctx, id, as, fresh)
+		if err := p.searchStashed(ctx, message, id, fresh, wants); err != nil {
+			return err
+		}
+	}
+	return p.leave(ctx, id)
+}
+
+// searchStashed applies to a saga the stashed events of wants, as long as it wants more of them. fresh are its new associations. There may be
+// megabytes of events for each of any number of sagas, most of which use the first one: so searchStashed reads some at a time.
+func (p *pass) searchStashed(ctx context.Context, message int, id string, fresh []Association, wants []want) error {
+	q := StashQuery{Wanted: wantedBy(wants), Limit: 8}
+	for {
+		events, err := p.store.FindStashed(ctx, id, fresh, q)
 		if err != nil {
 			return err
 		}
 		if err := p.useStashed(ctx, message, id, events, wants); err != nil {
 			return err
 		}
+		now := wantsOf(p.sagas[id])
+		if len(events) < q.Limit || !slices.ContainsFunc(wants, func(w want) bool { return slices.Contains(now, w) }) {
+			return nil
+		}
+		fresh, q.After = nil, events[len(events)-1].Position
+		q.Limit = min(2*q.Limit, 512)
 	}
-	return p.leave(ctx, id)
+}
+
+// wantedBy returns the types of wants and their associations, each once. It is not nil.
+func wantedBy(wants []want) []Wanted {
+	all := make([]Wanted, 0, len(wants))
+	for _, w := range wants {
+		if is := (Wanted{w.Association, w.hop, w.event}); !slices.Contains(all, is) {
+			all = append(all, is)
+		}
+	}
+	return all
 }
 
 // useStashed applies events to a saga, as long as it wants them. An event that was kept for the saga may find it by another association now, since

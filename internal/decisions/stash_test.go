@@ -68,9 +68,9 @@ type counted struct {
 	measured, stashed, found int
 }
 
-func (c *counted) FindStashed(ctx context.Context, id string, as, fresh []Association) ([]Stashed, error) {
+func (c *counted) FindStashed(ctx context.Context, id string, fresh []Association, q StashQuery) ([]Stashed, error) {
 	c.found++
-	return c.Store.FindStashed(ctx, id, as, fresh)
+	return c.Store.FindStashed(ctx, id, fresh, q)
 }
 
 func (c *counted) StashBytes(ctx context.Context, a Association, ids []string, e saga.Event) (map[string]int64, error) {

@@ -56,10 +56,10 @@ type Store interface {
 	// StashBytes returns, for each saga of ids, the approximate size, as JSON, of the unexpired events of an association that the saga may use,
 	// without e. An empty id stands for the next saga.
 	StashBytes(ctx context.Context, a Association, ids []string, e saga.Event) (map[string]int64, error)
-	// FindStashed returns the unexpired events that saga id may use, in the order in which they were stashed: all events for saga id, and the
-	// events for the next saga of the associations as. The associations in fresh, which are among as, are new for the saga. An event for
-	// the next saga does not expire while a saga has its association. An empty id stands for the next saga.
-	FindStashed(ctx context.Context, id string, as, fresh []Association) ([]Stashed, error)
+	// FindStashed returns the unexpired events that saga id may use, in the order in which they were stashed: the events for saga id, and the
+	// events for the next saga by their association. The associations in fresh are new for the saga. An event for the next saga does not
+	// expire while a saga has its association. An empty id stands for the next saga.
+	FindStashed(ctx context.Context, id string, fresh []Association, q StashQuery) ([]Stashed, error)
 	// DropStashed deletes e, which saga id has used: each copy that is for saga id, or for the next saga of an association in as.
 	DropStashed(ctx context.Context, id string, as []Association, e saga.Event) error
 	// LeftBy returns the associations by which the events that were stashed for saga id, which has ended, may be for another saga.
@@ -126,6 +126,22 @@ type Association struct {
 	Saga, Variable, Value string
 }
 
+// A StashQuery selects stashed events.
+type StashQuery struct {
+	// Wanted has the types of the events, and the associations by which events for the next saga are found. Nil: all events for the saga.
+	Wanted []Wanted
+	// After is the Position of an event: only later ones are found.
+	After int64
+	// Limit is the number of events; 0: no limit.
+	Limit int
+}
+
+// A Wanted is a type of event that a saga awaits by an association.
+type Wanted struct {
+	Association
+	Hop, Type string
+}
+
 // A Stashed is an event that came before the saga that awaits it, or before the step that awaits it.
 type Stashed struct {
 	Association
@@ -137,9 +153,14 @@ type Stashed struct {
 	Shared bool
 	// Expires is the time at which an event for the next saga expires. It does not expire while a saga runs that has the association.
 	Expires time.Time
+	// Position is the event's number in the order in which events were stashed. The store sets it.
+	Position int64
 }
 
 // message returns the identity of the stashed message. The hop and the type are parts of it, since two hops may use equal ids.
 func (s Stashed) message() string { return messageOf(s.Event) }
 
-func messageOf(e saga.Event) string { return e.Hop + "/" + e.Type + "/" + e.Message }
+func messageOf(e saga.Event) string { return prefixOf(e.Hop, e.Type) + e.Message }
+
+// prefixOf returns the beginning of the identity of each message of a type.
+func prefixOf(hop, typ string) string { return hop + "/" + typ + "/" }

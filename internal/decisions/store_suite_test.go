@@ -29,6 +29,7 @@ func testStore(t *testing.T, open func(t testing.TB, d *saga.Definition) transac
 		"sagas are found by association until they end":     associated,
 		"stashed events come once, in order, in time":       stashed,
 		"an event stashed twice is stored once":             stashedTwice,
+		"stashed events are found by their types, in parts": stashedOfTypes,
 		"an event is stashed for a saga, then for the next": stashedForASaga,
 		"no stashed event expires while its saga runs":      stashedWhileASagaRuns,
 		"unexpired stashed events have a size":              stashedBytes,
@@ -202,6 +203,16 @@ func early(by decisions.Association, message string, expires time.Time) decision
 	}}
 }
 
+// arrivals selects the events of as, from two hops.
+func arrivals(as ...decisions.Association) (q decisions.StashQuery) {
+	for _, a := range as {
+		for _, hop := range []string{"door", "window"} {
+			q.Wanted = append(q.Wanted, decisions.Wanted{Association: a, Hop: hop, Type: "Arrived"})
+		}
+	}
+	return q
+}
+
 // unstash finds the events of as that saga id may use, and uses them all.
 func unstash(s *stage, id string, as ...decisions.Association) (messages []string) {
 	s.t.Helper()
@@ -209,7 +220,7 @@ func unstash(s *stage, id string, as ...decisions.Association) (messages []strin
 		if err := st.Guard(ctx, as); err != nil {
 			return err
 		}
-		found, err := st.FindStashed(ctx, id, as, as)
+		found, err := st.FindStashed(ctx, id, as, arrivals(as...))
 		for _, e := range found {
 			require.Equal(s.t, int64(1), e.Event.Fields["n"], "whole numbers stay whole")
 			messages = append(messages, e.Event.Message)
@@ -258,7 +269,7 @@ func stashedForASaga(t *testing.T, s *stage) {
 	keep(key, "m-5", "visit/v-1", false)
 	find := func(id string) (messages []string) {
 		s.do(func(st decisions.Store) error {
-			found, err := st.FindStashed(ctx, id, []decisions.Association{guest("a"), guest("b"), key}, nil)
+			found, err := st.FindStashed(ctx, id, nil, arrivals(guest("a"), guest("b"), key))
 			for _, e := range found {
 				messages = append(messages, e.Event.Message)
 			}
@@ -324,6 +335,55 @@ func stashedBytes(t *testing.T, s *stage) {
 	require.Equal(t, []int64{0, 0, 0}, sizes[:3])
 	require.Greater(t, sizes[3], int64(50))
 	require.Less(t, sizes[3], int64(1000))
+}
+
+// stashedOfTypes checks that a query finds the events of its types, in parts.
+func stashedOfTypes(t *testing.T, s *stage) {
+	long := strings.Repeat("m", 300) // its hash is stored
+	var all []string
+	s.do(func(st decisions.Store) error {
+		now, err := st.Now(ctx)
+		require.NoError(t, err)
+		for n, id := range []string{"m-1", long + "1", "m-2", long + "2", "m-3"} {
+			other := early(guest("a"), id, now.Add(time.Hour))
+			other.Event.Type = "ArrivedLate"
+			e := early(guest("a"), id, now.Add(time.Hour))
+			if n == 2 {
+				e.For, other.For = "visit/v-1", "visit/v-1"
+			}
+			all = append(all, id)
+			if err := st.Stash(ctx, []decisions.Stashed{other, e}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	find := func(after int64, limit int) (messages []string, last int64) {
+		s.do(func(st decisions.Store) error {
+			q := arrivals(guest("a"))
+			q.After, q.Limit = after, limit
+			found, err := st.FindStashed(ctx, "visit/v-1", nil, q)
+			for _, e := range found {
+				require.Equal(t, "Arrived", e.Event.Type)
+				messages, last = append(messages, e.Event.Message), e.Position
+			}
+			return err
+		})
+		return messages, last
+	}
+	found, _ := find(0, 0)
+	require.Equal(t, all, found)
+	found, last := find(0, 2)
+	require.Equal(t, all[:2], found)
+	found, last = find(last, 2)
+	require.Equal(t, all[2:4], found)
+	found, _ = find(last, 2)
+	require.Equal(t, all[4:], found)
+	s.do(func(st decisions.Store) error {
+		kept, err := st.FindStashed(ctx, "visit/v-1", nil, decisions.StashQuery{})
+		require.Len(t, kept, 2, "all events for the saga")
+		return err
+	})
 }
 
 func stashedTwice(t *testing.T, s *stage) {
