@@ -293,6 +293,51 @@ func TestItemsAndNamesAreCheckedInEachVersion(t *testing.T) {
 }
 
 // A regular expression with many states is not applied to megabytes for minutes.
+// TestAlternativesThatFailAtOnceHaveALimit: a megabyte of the last value of 250 took half a minute.
+func TestAlternativesThatFailAtOnceHaveALimit(t *testing.T) {
+	var alternatives []string
+	for n := range 250 {
+		alternatives = append(alternatives, `{"const":"`+itoa(n)+`"}`, `{"$ref":"#/$defs/`+itoa(n%2)+`"}`)
+	}
+	for _, draft := range []string{"http://json-schema.org/draft-07/schema#", "https://json-schema.org/draft/2020-12/schema"} {
+		schema := `{"$schema":"` + draft + `","title":"T","properties":{"codes":{"type":"array","items":{"anyOf":[` + strings.Join(alternatives, ",") + `]}}},
+			"$defs":{"0":{"$ref":"#/$defs/1"},"1":{"type":"object"}}}`
+		payload := func(count int) string { return `{"codes":[` + strings.Repeat(`"249",`, count) + `"249"]}` }
+		require.NoError(t, valuesOf(t, schema, payload(1000)))
+		require.ErrorContains(t, valuesOf(t, schema, payload(20_000)), "too many parts of the schema")
+	}
+}
+
+// TestAnEnumOfNumbersIsNotComparedOneByOne: a megabyte of the last number of 250 took two minutes.
+func TestAnEnumOfNumbersIsNotComparedOneByOne(t *testing.T) { // not parallel: it measures the memory of the process
+	var codes []string
+	for n := range 250 {
+		codes = append(codes, itoa(n))
+	}
+	schema := `{"title":"T","properties":{"codes":{"items":{"enum":[` + strings.Join(codes, ",") + `]}}}}`
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	require.NoError(t, valuesOf(t, schema, `{"codes":[`+strings.Repeat("249,", 20_000)+`249]}`))
+	runtime.ReadMemStats(&after)
+	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(256<<20))
+}
+
+func TestTheValuesOfAnEnum(t *testing.T) {
+	const schema = `{"title":"T","properties":{"s":{"enum":[1,"1",null,true,2.50]},"c":{"enum":[1,[1],{"a":1}]}}}`
+	for value, fits := range map[string]bool{
+		`{"s":1}`: true, `{"s":1.0}`: true, `{"s":10e-1}`: true, `{"s":"1"}`: true, `{"s":null}`: true, `{"s":true}`: true, `{"s":2.5}`: true,
+		`{"s":2}`: false, `{"s":"2"}`: false, `{"s":false}`: false, `{"s":[1]}`: false, `{"s":{}}`: false, `{"s":"null"}`: false, `{"s":"true"}`: false,
+		`{"c":1.0}`: true, `{"c":[1]}`: true, `{"c":{"a":1}}`: true, `{"c":{"a":2}}`: false, `{"c":"1"}`: false,
+	} {
+		err := valuesOf(t, schema, value)
+		if fits {
+			require.NoError(t, err, value)
+		} else {
+			require.ErrorContains(t, err, "enum", value)
+		}
+	}
+}
+
 func TestRegularExpressionsOfLongTextsHaveALimit(t *testing.T) {
 	const schema = `{"title":"T","properties":{"mail":{"pattern":"([a-z]{1,255}@){1,3}x"}}}`
 	require.NoError(t, valuesOf(t, schema, `{"mail":"`+strings.Repeat("a", 10_000)+`@x"}`))

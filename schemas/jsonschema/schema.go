@@ -26,6 +26,7 @@ const (
 	maxDigits   = 1100 // characters of a number
 	maxExponent = 400
 	maxVisits   = 100_000  // and one for each byte of the payload
+	maxTried    = 1 << 22  // alternatives, and one for each byte of the payload: some seconds
 	maxMistakes = 5        // that an error names
 	maxPlaced   = 32 << 10 // bytes of a payload whose mistakes are named
 	maxSteps    = 100_000  // of all regular expressions of a schema
@@ -38,9 +39,10 @@ type schema struct {
 	schema *jsonschema.Schema
 	quick  *jsonschema.Schema // accepts the same values, and collects no mistakes
 
-	mu     sync.Mutex // of both budgets: one payload is checked at a time
-	budget budget
-	match  int // steps of regular expressions, each for a byte of a text, that are left
+	mu           sync.Mutex // of the budgets: one payload is checked at a time
+	budget       budget
+	alternatives budget // the ones that are left to be tried
+	match        int    // steps of regular expressions, each for a byte of a text, that are left
 }
 
 // name returns the title, or the registry's word for the format.
@@ -73,7 +75,7 @@ func compile(source payload.Source) (*schema, error) {
 	c.RegisterVocabulary(&jsonschema.Vocabulary{
 		URL: base + "budget",
 		Compile: func(*jsonschema.CompilerContext, map[string]any) (jsonschema.SchemaExt, error) {
-			return &rules{budget: &s.budget}, nil
+			return &rules{budget: &s.budget, alternatives: &s.alternatives}, nil
 		},
 	})
 	c.AssertVocabs()
@@ -233,14 +235,14 @@ func (s *schema) check(text []byte) (value any, err error) {
 			panic(p)
 		}
 	}()
-	s.budget, s.match = budget(maxVisits+len(text)), maxMatch
+	s.refill(len(text))
 	if s.quick.Validate(value) == nil {
 		return value, nil
 	}
 	if len(text) > maxPlaced {
 		return value, errPlaces
 	}
-	s.budget, s.match = budget(maxVisits+len(text)), maxMatch
+	s.refill(len(text))
 	err = s.schema.Validate(value)
 	var mistake *jsonschema.ValidationError
 	if errors.As(err, &mistake) {
@@ -249,6 +251,11 @@ func (s *schema) check(text []byte) (value any, err error) {
 		err = errors.New(strings.Join(all, "; "))
 	}
 	return value, err
+}
+
+// refill sets the budgets for a payload of so many bytes.
+func (s *schema) refill(size int) {
+	s.budget, s.alternatives, s.match = budget(maxVisits+size), budget(maxTried+size), maxMatch
 }
 
 // mistakes appends the paths of the innermost mistakes, each with the keyword of the schema that does not hold.
