@@ -174,7 +174,7 @@ func (f *flow) stashed(variable string) {
 	event, err := json.Marshal(saga.Event{Kind: saga.Observed, Hop: "depot", Type: "Arrived", Message: "m-1", Fields: map[string]any{"number": "n-1"}})
 	require.NoError(f.t, err)
 	_, err = f.pool.Exec(f.t.Context(), `INSERT INTO troupe.saga_stash (saga, variable, value, message_id, event, expires_at)
-		VALUES ('parcel', $1, 'n-1', 'm-1', $2, now() + interval '1 hour'), ('parcel', $1, 'n-1', 'expired', $2, now() - interval '1 hour')`, variable, string(event))
+		VALUES ('parcel', $1, 'n-1', 'depot/Arrived/m-1', $2, now() + interval '1 hour'), ('parcel', $1, 'n-1', 'depot/Arrived/expired', $2, now() - interval '1 hour')`, variable, string(event))
 	require.NoError(f.t, err)
 }
 
@@ -191,7 +191,7 @@ func TestAPreviewHasTheEffectsOfStashedEvents(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"TellGuest"}, typesOf(would.Effects.Commands))
 	f.waitCount("no command of the saga", 0, "SELECT count(*) FROM troupe.outbox WHERE type = 'TellGuest'")
-	f.waitCount("the event to be kept", 1, "SELECT count(*) FROM troupe.saga_stash WHERE message_id = 'm-1'")
+	f.waitCount("the event to be kept", 1, "SELECT count(*) FROM troupe.saga_stash WHERE message_id = 'depot/Arrived/m-1'")
 	did, err := f.desk().Act(t.Context(), "parcel/n-1", set)
 	require.NoError(t, err)
 	require.Equal(t, would.Effects.Commands, did.Effects.Commands)
@@ -227,7 +227,7 @@ func TestStashedEventsThatExpireAreLogged(t *testing.T) {
 			testkit.Wait(t, "the log line", func() (bool, error) {
 				return strings.Contains(log.String(), `"saga":"parcel","hop":"depot","event":"Arrived","events":1,`), nil
 			})
-			require.Zero(t, f.count("SELECT count(*) FROM troupe.saga_stash WHERE message_id = 'expired'"))
+			require.Zero(t, f.count("SELECT count(*) FROM troupe.saga_stash WHERE message_id = 'depot/Arrived/expired'"))
 		})
 	}
 }
@@ -288,7 +288,7 @@ func TestADeskThatCannotWriteAvroDoesNotWriteWhatAStashedEventCauses(t *testing.
 			require.ErrorIs(t, err, coordinator.ErrRefused)
 			require.ErrorContains(t, err, "it would send TellGuest, and the payloads of this flow have schemas: name the schema registry")
 			f.waitCount("no command of the saga", 0, "SELECT count(*) FROM troupe.outbox WHERE type = 'TellGuest'")
-			f.waitCount("the event to be kept", 1, "SELECT count(*) FROM troupe.saga_stash WHERE message_id = 'm-1'")
+			f.waitCount("the event to be kept", 1, "SELECT count(*) FROM troupe.saga_stash WHERE message_id = 'depot/Arrived/m-1'")
 		})
 	}
 }
@@ -441,7 +441,7 @@ func TestAMovedSagaIsFoundAnew(t *testing.T) {
 	event, err := json.Marshal(saga.Event{Kind: saga.Observed, Hop: "payment", Type: "Approved", Message: "m-1", Fields: map[string]any{"customer_id": "c-1"}})
 	require.NoError(t, err)
 	_, err = f.pool.Exec(t.Context(), `INSERT INTO troupe.saga_stash (saga, variable, value, message_id, event, expires_at)
-		VALUES ('order', 'customer_id', 'c-1', 'm-1', $1, now() + interval '1 hour')`, string(event))
+		VALUES ('order', 'customer_id', 'c-1', 'payment/Approved/m-1', $1, now() + interval '1 hour')`, string(event))
 	require.NoError(t, err)
 	require.NoError(t, f.desk().Migrate(t.Context(), sagadesk.Migration{To: to, Actor: "ann", Reason: "ticket 4713"}, func(sagadesk.Move) error { return nil }))
 	g, err := f.desk().Get(t.Context(), "order/o-1")
@@ -471,7 +471,7 @@ func TestAnActionReturnsTheStateOfItsOwnSaga(t *testing.T) {
 	event, err := json.Marshal(saga.Event{Kind: saga.Observed, Hop: "door", Type: "Arrived", Message: "m-1", Fields: map[string]any{"guest": "g-1"}})
 	require.NoError(t, err)
 	_, err = f.pool.Exec(t.Context(), `INSERT INTO troupe.saga_stash (saga, variable, value, saga_id, message_id, event)
-		VALUES ('visit', 'guest', 'g-1', 'visit/v-1', 'm-1', $1)`, string(event))
+		VALUES ('visit', 'guest', 'g-1', 'visit/v-1', 'door/Arrived/m-1', $1)`, string(event))
 	require.NoError(t, err)
 	for _, id := range []string{"v-1", "v-2"} {
 		f.begun("visit", map[string]any{"id": id, "guest": "g-1"})
