@@ -151,7 +151,7 @@ func (c *consumer) poll(ctx context.Context) (broken error) {
 					w.recordRead(f)
 					if known { // kgo's report of an error is no fetch, and has no id of the topic
 						if end, first := w.bound(); first {
-							w.resetToEnd(kafka.TopicID(t.Topic, t.TopicID), end)
+							w.resetToEnd(ctx, kafka.TopicID(t.Topic, t.TopicID), end)
 						} else if len(f.Records) > 0 {
 							w.checkEnd(ctx, end, f.Records[0].Offset)
 						}

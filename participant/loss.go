@@ -136,7 +136,9 @@ type loweredMark struct {
 func (w *worker) loseEnd(from int64) {
 	w.reportLoss()
 	if w.endAtTakeOver.Load() == math.MaxInt64 {
-		w.resetToEnd(w.topicID, from)
+		if w.lastEnded.Load() >= from {
+			w.reset(from, from)
+		}
 		return
 	}
 	w.lostFrom.Store(min(from, w.lostFrom.Load()))
@@ -172,38 +174,53 @@ func (w *worker) lower(to lowMark, from int64) {
 // be later, since the epochs were set back too.
 //
 // resetToEnd is called before the first record enters the lane. If the loss cannot be stored, the member leaves the group and joins again.
-func (w *worker) resetToEnd(topicID uuid.UUID, end int64) {
-	if w.topicID != topicID || w.lastEnded.Load() < end {
-		return
+func (w *worker) resetToEnd(ctx context.Context, topicID uuid.UUID, end int64) {
+	if w.topicID == topicID && w.lastEnded.Load() >= end {
+		w.reset(end, w.lostSince(ctx, end))
 	}
+}
+
+// reset logs the loss of the end of the log, and lets no offset count as ended from the offset from on: see forgetEnd.
+func (w *worker) reset(end, from int64) {
 	w.p.cfg.Log.Error().Stringer("partition", w.at).Int64("watermark", w.lease.seen.watermark.offset).Int64("end", end).
 		Msg("the log ends before messages that have ended: it was set back, or the broker has lost its end; new messages are handled although their offsets were used before")
 	ctx, cancel := context.WithTimeout(w.ctx, w.p.statementTimeout)
 	defer cancel()
-	if !w.forgetEnd(ctx, topicID, end) {
+	if !w.forgetEnd(ctx, from) {
 		w.lane.Close()
 		w.c.abandon(fmt.Errorf("%s: the loss of the end of a log was not stored: %w", w.at, errEndLost))
 	}
 }
 
-// forgetEnd lets no offset count as ended from the group's offset on, or from end if that is earlier: the messages before end may have come after the
-// loss. The inbox recognises messages that had ended. forgetEnd waits until this is stored, since the log may have grown beyond the watermark when the
-// next owner asks for its end, and reports whether it is. No run reads lease.seen yet, and no row of this worker is in troupe.inbox_offsets.
-func (w *worker) forgetEnd(ctx context.Context, topicID uuid.UUID, end int64) bool {
+// lostSince returns the first offset that may belong to a message from after a loss, when the log ends at end: the group's offset, which was set back with
+// the log. If it was not set back, it does not show where the log was cut: then the first message of the last half of InboxRetention counts, or end if
+// the broker does not say. A rebuild has set the group's offset back further, to messages that the inbox may have forgotten.
+func (w *worker) lostSince(ctx context.Context, end int64) int64 {
+	from := max(w.groupOffset, 0)
+	switch r := &w.lease.rebuilds; {
+	case from > end:
+		return w.c.recentBefore(ctx, w.at, end)
+	case r.now != nil || r.undone:
+		return max(from, w.c.recentBefore(ctx, w.at, end))
+	}
+	return from
+}
+
+// forgetEnd lets no offset count as ended from the offset from on. The inbox recognises messages that had ended. forgetEnd waits until this is stored, since
+// the log may have grown beyond the watermark when the next owner asks for its end, and reports whether it is. No run reads lease.seen yet, and no row of
+// this worker is in troupe.inbox_offsets.
+func (w *worker) forgetEnd(ctx context.Context, from int64) bool {
 	w.reportLoss()
 	s := &w.lease.seen
-	if s.watermark.offset >= end {
-		s.watermark.offset = min(max(w.progress.next.Load(), 0), end) - 1
-	}
+	s.watermark.offset = min(s.watermark.offset, from-1)
 	s.above = nil
-	from := min(max(w.groupOffset, 0), end)
-	if r := w.lease.rebuilds.now; r != nil && r.topicID == topicID && r.until > from {
+	if r := w.lease.rebuilds.now; r != nil && r.topicID == w.topicID && r.until > from {
 		w.p.cfg.Log.Error().Stringer("partition", w.at).Int64("from", from).
 			Msg("a rebuild handles no message from the lost end of the log on again: if its read model lacks messages, start another one")
 		r.cut(from)
 	}
-	w.lastEnded.Store(w.lease.last(topicID))
-	lowered := lowMark{topicID: topicID, offset: s.watermark.offset, epoch: s.watermark.epoch}
+	w.lastEnded.Store(w.lease.last(w.topicID))
+	lowered := lowMark{topicID: w.topicID, offset: s.watermark.offset, epoch: s.watermark.epoch}
 	w.lower(lowered, from)
 	if w.groupOffset > lowered.offset+1 { // else the next owner would count new messages before it as messages that the database has lost
 		w.c.offsets.set(w.at, lowered)
@@ -212,7 +229,7 @@ func (w *worker) forgetEnd(ctx context.Context, topicID uuid.UUID, end int64) bo
 }
 
 // checkEnd compares the end of the log at a later fetch, which begins at the offset first, with the offsets that had ended. A partition that is read
-// again, as in a rebuild, may lose its end before the member has read it. A new leader may return an earlier end at first, so the member asks a second time.
+// again, as in a rebuild, may lose its end before the member has read it. A new leader may return an earlier end at first, so checkEnd requests the end once more.
 func (w *worker) checkEnd(ctx context.Context, end, first int64) {
 	last := w.lastEnded.Load()
 	if last < end || w.lostFrom.Load() != math.MaxInt64 {
@@ -226,7 +243,7 @@ func (w *worker) checkEnd(ctx context.Context, end, first int64) {
 		return
 	}
 	w.p.cfg.Log.Error().Stringer("partition", w.at).Int64("last", last).Int64("end", now.Offset).Msg(endLost)
-	w.loseEnd(min(first, now.Offset))
+	w.loseEnd(max(min(first, now.Offset), w.c.recentBefore(ctx, w.at, now.Offset))) // kgo may have begun again with the first message of the log
 }
 
 // deleteOffsets deletes the offsets above one, unless the partition has another owner.
@@ -251,6 +268,16 @@ func (c *consumer) lostFrom(ctx context.Context, loss *kgo.ErrDataLoss) int64 {
 		return math.MaxInt64
 	}
 	return c.recent(ctx, topicPartition{loss.Topic, loss.Partition}, math.MaxInt64)
+}
+
+// recentBefore returns recent's offset, or end if that is earlier or the broker does not answer. An inbox that forgets nothing recognises each message.
+func (c *consumer) recentBefore(ctx context.Context, at topicPartition, end int64) int64 {
+	if c.p.cfg.InboxRetention < 0 {
+		return 0
+	}
+	ctx, cancel := context.WithTimeout(ctx, compareLimit)
+	defer cancel()
+	return min(c.recent(ctx, at, end), end)
 }
 
 // recent returns the offset of the first message of the last half of InboxRetention, or otherwise if the broker does not answer.

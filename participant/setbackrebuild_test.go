@@ -1,16 +1,20 @@
 package participant_test
 
 import (
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/testkit"
 )
@@ -61,6 +65,40 @@ func TestACancelledRebuildCountsNoLostOffset(t *testing.T) {
 	s.clear()
 	s.send(s.events(10, 1, 10)...)
 	s.waitCount(10, "SELECT count(*) FROM done WHERE n >= 10")
+}
+
+// TestALogThatWasSetBackUnderARebuildRepeatsNoForgottenMessage: the group's offset is the one of the rebuild, far before the end of the log, and the inbox
+// has forgotten the messages between.
+func TestALogThatWasSetBackUnderARebuildRepeatsNoForgottenMessage(t *testing.T) {
+	t.Parallel()
+	s := newProjection(t, 1)
+	stop := s.start(s.participant(onePartition))
+	for _, m := range s.events(0, 1, 10) {
+		r := kafka.Record(m)
+		r.Timestamp = time.Now().AddDate(0, 0, -8)
+		require.NoError(t, s.client.ProduceSync(t.Context(), r).FirstErr())
+	}
+	s.waitCount(10, "SELECT count(*) FROM done")
+	stop()
+	s.exec("UPDATE troupe.leases SET watermark = 19 WHERE topic = $1", s.bank.Events())
+	s.exec(forget)
+	s.clear()
+	ids, err := kafka.TopicIDs(t.Context(), s.client, s.bank.Events())
+	require.NoError(t, err)
+	var offsets kadm.Offsets
+	offsets.Add(kadm.Offset{
+		Topic: s.bank.Events(), At: 3, LeaderEpoch: -1,
+		Metadata: fmt.Sprintf("topic id %s", kafka.TopicID(s.bank.Events(), ids[s.bank.Events()])),
+	})
+	require.NoError(t, kadm.NewClient(s.client).CommitAllOffsets(t.Context(), s.hop.String(), offsets))
+
+	id := s.rebuild(1, false)
+	s.start(s.participant(onePartition))
+	s.waitFinished(id)
+	s.send(s.event("k-0", Paid{N: 10}))
+	s.waitCount(1, "SELECT count(*) FROM done WHERE n = 10")
+	require.Equal(t, upTo(11), s.lines()["k-0"])
+	require.Equal(t, 2, s.count("SELECT count(*) FROM troupe.outbox"), "two entries of the new event of Paid")
 }
 
 // TestALowerWatermarkIsStoredBeforeAMessageComes: an owner that is killed without a message after a loss leaves the lower watermark. The answer to its

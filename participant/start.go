@@ -111,7 +111,7 @@ func (c *consumer) adjustOffsets(ctx context.Context, offsets map[string]map[int
 // come after the broker's answer. At the first fetch, which resetToEnd compares, the log may have grown beyond these offsets again. Therefore a broker
 // that was set back is noticed here if no message has come yet. A broker that does not answer soon must not delay the other partitions.
 //
-// A new leader returns OFFSET_NOT_AVAILABLE until it knows the last leader's high watermark: then the member asks again.
+// A new leader returns OFFSET_NOT_AVAILABLE until it knows the last leader's high watermark: then ends requests it once more.
 func (c *consumer) compareEnds(ctx context.Context, offsets map[string]map[int32]kgo.Offset) {
 	ends, err := c.ends(ctx, slices.Collect(maps.Keys(offsets)))
 	if err != nil {
@@ -133,12 +133,12 @@ func (c *consumer) compareEnds(ctx context.Context, offsets map[string]map[int32
 				continue
 			}
 			c.p.cfg.Log.Error().Stringer("partition", w.at).Int64("last", last).Int64("end", end.Offset).Msg(endLost)
-			if start := partitions[id].EpochOffset().Offset; start > end.Offset { // the group's offset was not set back: it does not show where the log was cut
-				start = c.recentBefore(ctx, w.at, end.Offset)
-				w.progress.next.Store(start)
-				partitions[id] = kgo.NewOffset().At(start)
+			from := w.lostSince(ctx, end.Offset)
+			if start := partitions[id].EpochOffset().Offset; start > from {
+				w.progress.next.Store(from)
+				partitions[id] = kgo.NewOffset().At(from)
 			}
-			w.forgetEnd(ctx, w.topicID, end.Offset)
+			w.forgetEnd(ctx, from)
 		}
 	}
 }
@@ -169,16 +169,6 @@ func retriable(ends map[string]map[int32]kafka.Place) bool {
 		}
 	}
 	return false
-}
-
-// recentBefore returns the offset of the first message of the last half of InboxRetention, or end if the broker does not say.
-func (c *consumer) recentBefore(ctx context.Context, at topicPartition, end int64) int64 {
-	if c.p.cfg.InboxRetention < 0 {
-		return end
-	}
-	ctx, cancel := context.WithTimeout(ctx, compareLimit)
-	defer cancel()
-	return min(c.recent(ctx, at, end), end)
 }
 
 // firstOffset returns the offset from which the partition at is read. It waits for the partition's lease, whose watermark it needs. No message of the
