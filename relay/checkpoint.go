@@ -31,6 +31,7 @@ type checkpoint struct {
 	timeline  int32
 	recorded  wal.LSN // the log up to here contains the record of each failed row that was committed before lsn
 	message   string  // content of a message that is in the log just before recorded; empty: not known
+	server    string  // the server process that wrote the message, see pg.ServerSQL; empty: not known
 	position  int64
 	id        uuid.UUID
 }
@@ -43,6 +44,7 @@ type checkpointRecord struct {
 	Timeline  int32     `json:"timeline"`
 	Recorded  string    `json:"recorded,omitempty"`
 	Message   string    `json:"message,omitempty"`
+	Server    string    `json:"server,omitempty"`
 	Position  int64     `json:"position"`
 	ID        uuid.UUID `json:"id"`
 }
@@ -61,7 +63,7 @@ const checkpointTimeout = 30 * time.Second
 
 // kafkaRecord makes the record that stores p in the relay's topic.
 func (p checkpoint) kafkaRecord(t *transactor) *kgo.Record {
-	value, _ := json.Marshal(checkpointRecord{p.lsn.String(), p.committed, p.system, p.timeline, p.recorded.String(), p.message, p.position, p.id}) // cannot fail
+	value, _ := json.Marshal(checkpointRecord{p.lsn.String(), p.committed, p.system, p.timeline, p.recorded.String(), p.message, p.server, p.position, p.id}) // cannot fail
 	return &kgo.Record{Topic: t.topic, Key: []byte(t.relay.cfg.Slot), Value: value}
 }
 
@@ -70,7 +72,7 @@ func parseCheckpoint(value []byte) (p checkpoint, err error) {
 	if err := json.Unmarshal(value, &r); err != nil {
 		return p, err
 	}
-	p.committed, p.system, p.timeline, p.message, p.position, p.id = r.Committed, r.System, r.Timeline, r.Message, r.Position, r.ID
+	p.committed, p.system, p.timeline, p.message, p.server, p.position, p.id = r.Committed, r.System, r.Timeline, r.Message, r.Server, r.Position, r.ID
 	if p.lsn, err = wal.ParseLSN(r.LSN); err == nil && r.Recorded != "" {
 		p.recorded, err = wal.ParseLSN(r.Recorded)
 	}
@@ -122,7 +124,7 @@ func (t *transactor) resume(ctx context.Context, conn *wal.Conn, system wal.Syst
 	}
 	if found && at.lsn > confirmed && at.system == system.ID {
 		if inLog, err = inherits(ctx, conn, system, recorded, at); err == nil && inLog {
-			inLog, err = t.logContains(ctx, at, at.timeline == system.Timeline)
+			inLog, err = t.logContains(ctx, at, at.timeline == system.Timeline && at.server != system.Server)
 		}
 		if err != nil {
 			return 0, err
@@ -131,7 +133,7 @@ func (t *transactor) resume(ctx context.Context, conn *wal.Conn, system wal.Syst
 	switch {
 	case inLog:
 		t.at = at
-		t.at.timeline, t.at.recorded, t.at.message = system.Timeline, recorded, message
+		t.at.timeline, t.at.recorded, t.at.message, t.at.server = system.Timeline, recorded, message, system.Server
 	case found && at.lsn <= confirmed:
 	case found:
 		t.relay.repeats(fmt.Sprintf("the checkpoint in %s is of another server, or of a future that this one lost: %s, timeline %d, system %s, "+
@@ -141,7 +143,7 @@ func (t *transactor) resume(ctx context.Context, conn *wal.Conn, system wal.Syst
 		t.relay.repeats("there is no checkpoint in " + t.topic + ": rows that were published and not confirmed to Postgres are published again")
 	}
 	if confirmed > t.at.lsn {
-		t.at = checkpoint{lsn: confirmed, system: system.ID, timeline: system.Timeline, recorded: recorded, message: message}
+		t.at = checkpoint{lsn: confirmed, system: system.ID, timeline: system.Timeline, recorded: recorded, message: message, server: system.Server}
 		if err := t.begin(); err != nil {
 			return 0, err
 		}
@@ -164,9 +166,8 @@ func (t *transactor) resume(ctx context.Context, conn *wal.Conn, system wal.Syst
 //
 // A server that was set back to an image of its disk keeps its timeline. If the image is from between the commit of a failed row and the
 // commit of its record, this server has no record, and its log ends before the record's LSN, unless services have written since: then
-// logContains looks for the checkpoint's message too. A checkpoint without the time of a commit is an
-// LSN that was confirmed to Postgres. If that is ahead of the confirmed LSN of this server, the server was set back, and the log may have
-// another commit there.
+// logContains looks for the checkpoint's message too. A checkpoint without the time of a commit is an LSN that was confirmed to Postgres. If
+// that is ahead of the confirmed LSN of this server, the server was set back, and the log may have another commit there.
 func inherits(ctx context.Context, conn *wal.Conn, system wal.System, written wal.LSN, at checkpoint) (bool, error) {
 	if at.timeline == system.Timeline {
 		return at.recorded <= written && !at.committed.IsZero(), nil
@@ -191,21 +192,22 @@ func (t *transactor) writeMessage(ctx context.Context) (end wal.LSN, content str
 }
 
 // logContains reports whether this server's log has a commit that ends at at.lsn, with the time at.committed. It reads the slot's log from
-// the LSN that was last confirmed up to at.lsn, which is some seconds of log. If sameTimeline is true, it also reports false if at.recorded is
-// after at.lsn, and the log up to at.recorded does not have the message at.message: the server was set back to an image that has the commit,
-// but not all records of failed rows before it, and its log has passed at.recorded again.
+// the LSN that was last confirmed up to at.lsn, which is some seconds of log. If restarted is true, the server is of the checkpoint's timeline but
+// another process. Then logContains also reports false if at.recorded is after at.lsn, and the log up to at.recorded does not have the message
+// at.message: the server was set back to an image that has the commit, but not all records of failed rows before it, and its log has passed
+// at.recorded again. That part of the log may be long: after a start, at.recorded is behind all rows that wait to be published.
 //
 // A query of the table could not show this. The last row of the transaction may be deleted, or not visible yet. On a server that was set
 // back to an older image, another row may have the same position, and even the same id if the service wrote the row again.
 //
 // The session's client_encoding is SQL_ASCII, so that the server sends text without converting it: the conversion to UTF-8 can fail.
-func (t *transactor) logContains(ctx context.Context, at checkpoint, sameTimeline bool) (there bool, err error) {
+func (t *transactor) logContains(ctx context.Context, at checkpoint, restarted bool) (there bool, err error) {
 	var committed *time.Time
 	if !at.committed.IsZero() {
 		committed = &at.committed
 	}
 	upTo, message := at.lsn, ""
-	if sameTimeline && at.message != "" && at.recorded > at.lsn {
+	if restarted && at.message != "" && at.recorded > at.lsn {
 		upTo, message = at.recorded, at.message
 	}
 	cfg := &t.relay.cfg

@@ -170,10 +170,10 @@
 // The broker accepts or refuses a record batch as a whole. When it refuses a batch for good, the client fails all records that it holds for
 // the partition. The relay gives the client all records of a send before the client writes the first one, and begins the next send when
 // this one is settled. If the client has written several batches of the partition, the broker refuses the later ones by their sequence
-// numbers. It forgets these where the client's last record is old, and there the relay sends one batch at a time. So when a record is
-// refused, no later record of its partition was accepted. A refused batch of several records is
-// sent again in halves until the record at fault is alone. Rows that failed are recorded before the next send, and a claim leaves out the
-// rows behind them.
+// numbers. It forgets these where the client's last record is old, and there the relay sends one batch of the topic at a time, also in a
+// backlog of rows whose mapping sets the timestamp. So when a record is refused, no later record of its partition was accepted. A refused
+// batch of several records is sent again in halves until the record at fault is alone. Rows that failed are recorded before the next send,
+// and a claim leaves out the rows behind them.
 //
 // # Shards
 //

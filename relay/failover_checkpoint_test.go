@@ -17,6 +17,7 @@ import (
 
 	"github.com/troupe-go/troupe/internal/devstack"
 	"github.com/troupe-go/troupe/internal/kafka"
+	"github.com/troupe-go/troupe/internal/pg"
 	"github.com/troupe-go/troupe/internal/wal"
 	"github.com/troupe-go/troupe/migrations"
 	"github.com/troupe-go/troupe/testkit"
@@ -258,7 +259,11 @@ func TestACheckpointWithoutACommitIsNotTrustedBehindTheConfirmedLSN(t *testing.T
 func TestACheckpointIsNotTrustedIfTheLogLacksTheRecordOfAFailedRowAndHasGrown(t *testing.T) {
 	t.Parallel()
 	needsLog(t)
-	for name, inLog := range map[string]bool{"set back": false, "not set back": true} {
+	for name, test := range map[string]struct{ message, server, trusted bool }{
+		"set back":          {},
+		"not set back":      {message: true, trusted: true},
+		"the server ran on": {server: true, trusted: true}, // then its log is not searched for the message
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newStage(t)
@@ -269,7 +274,12 @@ func TestACheckpointIsNotTrustedIfTheLogLacksTheRecordOfAFailedRowAndHasGrown(t 
 			s.insert(s.topic, "k", "recorded in the lost history")
 			at := s.checkpointOfLastCommit(cfg.Slot)
 			at["message"] = uuid.NewString()
-			if inLog {
+			if test.server {
+				var server string
+				require.NoError(t, s.pool.QueryRow(t.Context(), pg.ServerSQL).Scan(&server))
+				at["server"] = server
+			}
+			if test.message {
 				s.exec("SELECT pg_logical_emit_message(true, 'troupe', $1)", at["message"])
 			}
 			s.insert(s.topic, "k", "next")
@@ -280,13 +290,13 @@ func TestACheckpointIsNotTrustedIfTheLogLacksTheRecordOfAFailedRowAndHasGrown(t 
 			s.insert(s.topic, "k", "last")
 
 			want := []string{"recorded in the lost history", "next", "last"}
-			if inLog {
+			if test.trusted {
 				want = want[1:]
 			}
 			r := s.start(cfg)
 			testkit.Wait(t, "the rows", func() (bool, error) { return len(s.committed(s.topic)) >= len(want), nil })
 			require.Equal(t, want, values(s.committed(s.topic)))
-			require.Equal(t, inLog, r.Status().Repeats == "", r.Status().Repeats)
+			require.Equal(t, test.trusted, r.Status().Repeats == "", r.Status().Repeats)
 			require.NotEqual(t, at["message"], s.storedCheckpoint(cfg.Slot)["message"])
 			require.NoError(t, r.stop())
 		})

@@ -45,11 +45,11 @@ type sender struct {
 	patience   patience
 }
 
-// A taken holds the timestamp of the last record that a partition took, by partition. It has only partitions that took a record of this client: the
-// client writes no second batch of another partition before the first one is acknowledged.
+// A taken has, for each partition of a topic, the time of this client's last record there. A partition that took none is not in it: there the client
+// itself waits for the first batch before it writes a second one.
 type taken map[int32]time.Time
 
-// forgets is the value of sender.forgets. It is much shorter than producer.id.expiration.ms, which is a day by default.
+// forgets is the time without a record after which a send has one batch of the topic, see sender. It is much shorter than producer.id.expiration.ms, which is a day by default.
 const forgets = time.Minute
 
 func newSender(client *kgo.Client) *sender {

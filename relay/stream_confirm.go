@@ -124,8 +124,8 @@ func (s *stream) storeCheckpoints(ctx context.Context, st storedState) {
 }
 
 // storeTimeout is the time after which Ready returns errSlowStore for a statement that takes a sample, stores a checkpoint, or reads whether
-// standbys have it. The statement goes
-// on: if its connection were closed, the server might execute it after a later one, and the checkpoint would go back.
+// standbys have it. It does not end the statement: if its connection were closed, the server might execute it after a later one, and the
+// checkpoint would go back. TCP ends a connection whose other host acknowledges nothing, see pg.limitSilence.
 const storeTimeout = 30 * time.Second
 
 // errSlowStore is the error of a statement without an answer.

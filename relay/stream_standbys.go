@@ -15,7 +15,11 @@ type heldConfirm struct {
 	lsn    wal.LSN
 	needed wal.LSN // the log up to here contains the stored checkpoint, and the records of the failed rows before lsn
 	since  time.Time
+	looked time.Time // when the standbys were last looked at
 }
+
+// lookAgain is the least time between two looks at the standbys. While many rows are published, confirm is called some hundred times a second.
+const lookAgain = 100 * time.Millisecond
 
 // holdLimit is the longest time for which a checkpoint is held. A physical slot may belong to a program that moves it rarely, such as
 // pg_receivewal, and not to a standby.
@@ -37,6 +41,10 @@ func (s *stream) confirm(ctx context.Context) {
 	if s.held.lsn == 0 {
 		s.held = heldConfirm{lsn: stored, since: time.Now()}
 	}
+	if time.Since(s.held.looked) < lookAgain {
+		return
+	}
+	s.held.looked = time.Now()
 	lacks, err := s.standbyLacks(ctx)
 	if err != nil {
 		s.failed(ctx, "standbys", err)

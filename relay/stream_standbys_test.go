@@ -50,7 +50,7 @@ func TestARelayThatGetsNoAnswerAboutTheStandbysIsNotReady(t *testing.T) {
 
 // A program such as pg_receivewal has the log late, so that checkpoints are held nearly all the time. A sample writes to the log. If one was taken
 // each second meanwhile, an idle outbox would cost a write to the disk each second.
-func TestAHeldCheckpointOfAnIdleOutboxIsConfirmedWithoutSamples(t *testing.T) {
+func TestAnIdleOutboxLooksAtStandbysWhileACheckpointIsHeld(t *testing.T) {
 	t.Parallel()
 	config, err := pgxpool.ParseConfig("postgres://user@127.0.0.1:1/shop")
 	require.NoError(t, err)

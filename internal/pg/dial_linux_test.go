@@ -13,7 +13,7 @@ import (
 )
 
 // A firewall may stop forwarding one connection. TCP would wait for a quarter of an hour for the acknowledgement of a statement.
-func TestAConnectionWhoseHostAcknowledgesNothingFailsSoon(t *testing.T) {
+func TestConnectionsHaveTheTimeLimitsOfTCP(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

@@ -30,7 +30,7 @@ type adminHandler struct {
 	fleet   *fleet
 	log     zerolog.Logger
 	mux     *http.ServeMux
-	listing chan struct{} // the request that lists parked rows
+	listing chan struct{} // has a value while a request lists parked rows
 }
 
 // A guard admits read requests: with a token set, those requests must carry it; without one, their Host must be localhost or a

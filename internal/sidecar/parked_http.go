@@ -15,8 +15,8 @@ import (
 	"github.com/troupe-go/troupe/internal/pgtext"
 )
 
-// alone lets one request after the other list parked rows, until its client has the answer: a page has up to 2 MiB of text, which takes some times
-// as much in the memory of the process that publishes. A request that waits too long gets 503.
+// alone lets one request at a time list parked rows. The next one begins when the client has the whole answer: a page has up to 2 MiB of text, which
+// takes some times as much in the memory of the process that publishes. A request that waits for askLimit gets 503.
 func (a *adminHandler) alone(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), askLimit)

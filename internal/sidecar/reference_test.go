@@ -94,7 +94,7 @@ several, those marked † want it.
 | ` + "`GET /readyz`" + ` | 200: every outbox makes progress or is a standby; else 503, with the outbox that does not, and the reason |
 | ` + "`GET /status`" + ` | the state of each relay and its waiting rows, as JSON |
 | ` + "`GET /metrics`" + ` | Prometheus, see below |
-| ` + "`GET /parked`" + ` † | parked rows without payloads: ` + "`?topic=`, `?limit=` (50), `?after=`" + ` the page's ` + "`next`" + `; requests are answered one after the other, or with 503 |
+| ` + "`GET /parked`" + ` † | parked rows without payloads: ` + "`?topic=`, `?limit=` (50), `?after=`" + ` the page's ` + "`next`" + `; one request at a time; one that waits for 10 s gets 503 |
 | ` + "`POST /pause`, `POST /resume`" + ` | rows in flight are finished, then nothing more is read; the lease is kept, so no standby takes over. Only this process: it publishes after a restart |
 | ` + "`POST /parked/{id}/retry`" + ` † | body ` + "`" + `{"actor": "ann", "reason": "…"}` + "`" + `: tried again at once, in its old place. If rows of several topics are parked under the id: ` + "`?topic=`" + ` chooses one |
 | ` + "`POST /parked/{id}/discard`" + ` † | the same body, with a reason: never published; ` + "`troupe.outbox_repairs`" + ` keeps the row. If rows of several topics are parked under the id: ` + "`?topic=`" + ` |
