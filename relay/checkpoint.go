@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -16,6 +17,7 @@ import (
 	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/internal/pg"
 	"github.com/troupe-go/troupe/internal/wal"
+	"github.com/troupe-go/troupe/topics"
 )
 
 // A checkpoint is an LSN, the end of a transaction: each row that was committed before it is published, or recorded as failed.
@@ -60,6 +62,12 @@ const startKey = "started"
 // checkpointTimeout limits the search for the last checkpoint in the relay's topic, which reads a few records. After that time the relay tries
 // again with a new client.
 const checkpointTimeout = 30 * time.Second
+
+// errCheckpointTopic is the error for a service's row whose topic belongs to a relay. That relay would read the row as its own checkpoint.
+var errCheckpointTopic = errors.New("the topic is a relay's own: it holds the checkpoint of exactly-once delivery")
+
+// holdsCheckpoint reports whether a topic holds the checkpoint of this relay or of another one.
+func holdsCheckpoint(topic string) bool { return strings.HasPrefix(topic, topics.Relay("")) }
 
 // kafkaRecord makes the record that stores p in the relay's topic.
 func (p checkpoint) kafkaRecord(t *transactor) *kgo.Record {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -14,7 +13,6 @@ import (
 	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/retry"
 	"github.com/troupe-go/troupe/schemas"
-	"github.com/troupe-go/troupe/topics"
 )
 
 // A source returns rows in order, and records their results. Only one goroutine uses it.
@@ -95,12 +93,6 @@ func (i *item) age() time.Duration {
 	}
 	return max(0, time.Since(i.row.CreatedAt))
 }
-
-// errCheckpointTopic is the error for a service's row whose topic belongs to a relay. That relay would read the row as its own checkpoint.
-var errCheckpointTopic = errors.New("the topic is a relay's own: it holds the checkpoint of exactly-once delivery")
-
-// holdsCheckpoint reports whether a topic holds the checkpoint of this relay or of another one.
-func holdsCheckpoint(topic string) bool { return strings.HasPrefix(topic, topics.Relay("")) }
 
 // prepare makes the records of rows, and returns as queue the rows that can be sent. It returns a failure for each row that cannot be sent,
 // and for each row that waits behind a row that failed before. It leaves out later rows of a key that fails now: they are claimed again.
