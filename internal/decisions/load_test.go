@@ -75,6 +75,37 @@ func TestABatchOfEventsThatSendLargeCommandsFillsNoMemory(t *testing.T) {
 	db.take(batch[8])
 }
 
+// TestABatchThatSendsManyEscapedBytesFillsNoMemory: JSON writes each "<" of a variable as six bytes.
+func TestABatchThatSendsManyEscapedBytesFillsNoMemory(t *testing.T) {
+	steps := []string{`{"name":"arrival","success":[{"event":"Arrived","hop":"door"}],"timeout":"24h"}`}
+	for n := range 16 {
+		steps = append(steps, fmt.Sprintf(`{"name":"letter-%d","needs":["arrival"],"command":{"hop":"post","type":"Send","input":{"note":"data.note"}},
+			"success":[{"event":"Sent"}],"timeout":"24h","irreversible":"it is sent"}`, n))
+	}
+	db := newDatabase(t, `{"saga":"visit","version":1,"key":"id","data":{"id":"string","note":"string"},"steps":[`+strings.Join(steps, ",")+`]}`)
+	var batch []Message
+	for n := range 12 {
+		key := strconv.Itoa(n)
+		db.start(map[string]any{"id": key, "note": strings.Repeat("<", 160_000)})
+		batch = append(batch, Message{ID: "m-" + key, Hop: "door", Type: "Arrived", Key: key})
+	}
+	p, err := participant.New(participant.Config{Pool: db.pool, Hop: topics.MustHop("flow", "desk"), Local: true, Log: zerolog.Nop()})
+	require.NoError(t, err)
+	decider := New(Config{Participant: p, Definitions: db.definitions, Log: zerolog.Nop()})
+	decide := func(batch ...Message) error {
+		return pgx.BeginFunc(t.Context(), db.pool, func(tx pgx.Tx) error {
+			w := decider.Begin(tx)
+			return w.Finish(t.Context(), make([]participant.Taken, len(batch)), w.Messages(t.Context(), batch))
+		})
+	}
+	var failed FailedAt
+	require.ErrorAs(t, decide(batch...), &failed, "184 MB, of 31 MB of text")
+	require.ErrorContains(t, failed, "more than 128 MiB")
+	require.Equal(t, 8, failed.Message, "the ninth message exceeds the limit, and is tried alone")
+	require.NoError(t, decide(batch[:8]...))
+	require.NoError(t, decide(batch[8]))
+}
+
 // TestABatchOfSagasThatEmitLargeEventsFillsNoMemory: each event of a few bytes completes a saga, which emits a variable of a megabyte 16 times.
 func TestABatchOfSagasThatEmitLargeEventsFillsNoMemory(t *testing.T) {
 	var emits []string

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -217,10 +218,17 @@ func (w *Work) End(ctx context.Context, taken []participant.Taken) error {
 	out := w.d.cfg.Participant.Outbox()
 	var rows outbox.Rows
 	causes := make(map[causeKey]*envelope.Cause)
+	rendered := 0
 	for _, d := range w.pass.decided {
 		entries, err := w.d.entries(ctx, d)
 		if err != nil {
 			return at(d.Message, err)
+		}
+		for _, e := range entries {
+			rendered += len(e.Payload)
+		}
+		if rendered > maxDecided && d.Message >= 0 && len(w.pass.decidedFor) > 1 {
+			return at(d.Message, fmt.Errorf("the messages of this transaction have more than %d MiB", maxDecided>>20))
 		}
 		caller := w.callerContext(ctx, d.ID)
 		if len(entries) > 0 && taken == nil && d.Event.Kind == saga.Started && envelope.CauseOf(caller) == nil {
