@@ -77,6 +77,13 @@ func TestAnErasedSagaHasNoDataAndNoSecondEffect(t *testing.T) {
 		f.await(f.start("o-3"), saga.Completed)
 		require.Equal(t, first, f.effects("o-1"))
 		require.Equal(t, s, f.state(id))
+
+		_, err = f.pool.Exec(t.Context(), `UPDATE troupe.sagas SET state = state || '{"erased": "2026-01-01T00:00:00Z"}' WHERE id = $1`, other)
+		require.NoError(t, err)
+		r, err = f.desk().Replay(t.Context(), other)
+		require.NoError(t, err)
+		require.False(t, r.Erased, "it has its data")
+		require.NotEmpty(t, r.Difference)
 	})
 }
 

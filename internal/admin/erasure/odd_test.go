@@ -10,7 +10,10 @@ import (
 func TestOddJSONOfAServiceStopsNoErasure(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	for _, odd := range []string{`1`, `"SECRET"`, `["SECRET"]`, `{"lists": "SECRET"}`, `{"lists": {"seat": "SECRET"}}`, `{"lists": ["SECRET"], "data": ["SECRET"]}`} {
+	for _, odd := range []string{
+		`1`, `"SECRET"`, `["SECRET"]`, `{"lists": "SECRET"}`, `{"lists": {"seat": "SECRET"}}`, `{"lists": ["SECRET"], "data": ["SECRET"]}`,
+		`["erased", "SECRET"]`, `{"erased": 1, "data": {"a": "SECRET"}}`, `{"erased": 1, "note": "SECRET"}`,
+	} {
 		s.exec(`INSERT INTO troupe.sagas (id, saga, key, hop, consumer_group, definition, version, status, steps, state, started_at, ended_at)
 			VALUES ('order/o-1', 'order', 'o-1', 'shop.order', 'shop.order', 'd', 1, 'completed', '', $1, now(), now())`, odd)
 		s.exec("INSERT INTO troupe.saga_events (saga_id, version, at, kind, event, moments) VALUES ('order/o-1', 1, now(), 'started', $1, $1)", odd)

@@ -51,6 +51,11 @@ const blankState = `jsonb_strip_nulls(jsonb_build_object(
             FROM jsonb_each(CASE jsonb_typeof(t.state -> 'lists') WHEN 'object' THEN t.state -> 'lists' END) AS l (step, list)),
   'started_at', t.state -> 'started_at', 'ended_at', t.state -> 'ended_at', 'erased', to_jsonb(clock_timestamp())))`
 
+// erased returns the condition that the state of a row of troupe.sagas is one of blankState. A service may have written other JSON with this name.
+func erased(row string) string {
+	return "coalesce(jsonb_typeof(" + row + ".state) = 'object' AND " + row + ".state ? 'erased' AND " + row + ".state -> 'data' = '{}', false)"
+}
+
 // blankEvent keeps of an entry its kind and its step, and the actor and the reason of an operator.
 const blankEvent = `jsonb_strip_nulls(jsonb_build_object(
   'kind', t.event -> 'kind', 'step', t.event -> 'step', 'operation', t.event -> 'operation', 'epoch', t.event -> 'epoch',
@@ -112,14 +117,14 @@ var tables = []table{
 		remedy: "local work that has not ended, or within the last hour, in which other groups may still get it: wait",
 	},
 	{
-		name: "saga_events", match: "t.saga_id IN (SELECT s.id FROM troupe.sagas AS s WHERE s.key = @key AND NOT s.state ? 'erased')", holds: "true",
+		name: "saga_events", match: "t.saga_id IN (SELECT s.id FROM troupe.sagas AS s WHERE s.key = @key AND NOT " + erased("s") + ")", holds: "true",
 		blank: map[string]string{
 			"event": blankEvent, "moments": blankMoments, "reason": "CASE WHEN t.actor IS NOT NULL THEN t.reason END",
 		},
 		kept: "saga_id, version, at, kind, actor, recorded_at, role",
 	},
 	{
-		name: "sagas", match: "t.key = @key", inTheWay: "t.ended_at IS NULL", holds: "NOT t.state ? 'erased'",
+		name: "sagas", match: "t.key = @key", inTheWay: "t.ended_at IS NULL", holds: "NOT " + erased("t"),
 		remedy: "has not ended: wait, or end it with troupe saga cancel, compensate or abandon",
 		blank:  map[string]string{"state": blankState, "reason": "NULL"},
 		kept: "id, saga, key, hop, consumer_group, definition, version, status, steps, wake_at, started_at, updated_at, ended_at, " +

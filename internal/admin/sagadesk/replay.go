@@ -76,7 +76,8 @@ type folding struct {
 // replay reads rows and logs in one snapshot. It returns the last id, or "" if there was none.
 func (d *Desk) replay(ctx context.Context, which string, args pgx.NamedArgs, do func(Replayed) error) (last string, err error) {
 	read := `
-SELECT s.id, s.definition, s.version, CASE WHEN octet_length(s.state::text) <= @most THEN s.state END, s.state ? 'erased',
+SELECT s.id, s.definition, s.version, CASE WHEN octet_length(s.state::text) <= @most THEN s.state END,
+       coalesce(jsonb_typeof(s.state) = 'object' AND s.state ? 'erased' AND s.state -> 'data' = '{}', false),
        coalesce((SELECT left(e.event ->> 'from', 1000) FROM troupe.saga_events AS e WHERE e.saga_id = s.id AND e.kind = 'migrated'
                  ORDER BY e.version LIMIT 1), s.definition)
 FROM troupe.sagas AS s
