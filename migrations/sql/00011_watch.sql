@@ -61,6 +61,7 @@ CREATE TABLE troupe.watch_messages (
 ALTER TABLE troupe.watch_messages REPLICA IDENTITY FULL;
 CREATE INDEX watch_messages_causation ON troupe.watch_messages (causation) WHERE causation IS NOT NULL;
 CREATE INDEX watch_messages_correlation ON troupe.watch_messages (correlation, at);
+CREATE INDEX watch_messages_first ON troupe.watch_messages (correlation, at) WHERE causation IS NULL;
 CREATE INDEX watch_messages_key ON troupe.watch_messages (key);
 CREATE INDEX watch_messages_at ON troupe.watch_messages (at);
 

@@ -112,29 +112,36 @@ func TestAFlowWhoseFirstMessageIsNotStoredIsListed(t *testing.T) {
 // TestALongFlowWhoseFirstMessageIsNotStoredIsFoundByFewReads: the page must not read all messages of such a flow for each of them.
 func TestALongFlowWhoseFirstMessageIsNotStoredIsFoundByFewReads(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
-	const messages = 6000
-	_, err := s.pool.Exec(t.Context(), `
+	for name, flow := range map[string]struct{ messages, uncaused int }{
+		"all are caused": {messages: 6000},
+		"as many without a cause follow the rest": {messages: 12_000, uncaused: 6000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			_, err := s.pool.Exec(t.Context(), `
 INSERT INTO troupe.watch_messages (slot, flow, topic, partition, "offset", at, written_at, type, outcome, id, correlation, causation, key)
 SELECT i % 3, 1, 1, 0, i, now() - make_interval(secs => i), now(), 1, 1, gen_random_uuid(), md5(CASE WHEN i > $1 THEN (i / 5)::text ELSE 'long' END)::uuid,
-       CASE WHEN i <= $1 OR i % 5 < 4 THEN gen_random_uuid() END, 'o-' || i / 5
-FROM generate_series(1, 30000) AS i`, messages)
-	require.NoError(t, err)
-	_, err = s.pool.Exec(t.Context(), "ANALYZE troupe.watch_messages")
-	require.NoError(t, err)
-	var plans []struct {
-		Plan struct {
-			Rows int `json:"Actual Rows"`
-			Hits int `json:"Shared Hit Blocks"`
-			Read int `json:"Shared Read Blocks"`
-		}
+       CASE WHEN i > $2 AND (i <= $1 OR i % 5 < 4) THEN gen_random_uuid() END, 'o-' || i / 5
+FROM generate_series(1, 30000) AS i`, flow.messages, flow.uncaused)
+			require.NoError(t, err)
+			_, err = s.pool.Exec(t.Context(), "ANALYZE troupe.watch_messages")
+			require.NoError(t, err)
+			var plans []struct {
+				Plan struct {
+					Rows int `json:"Actual Rows"`
+					Hits int `json:"Shared Hit Blocks"`
+					Read int `json:"Shared Read Blocks"`
+				}
+			}
+			err = s.pool.QueryRow(t.Context(), "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) "+watch.FindNewest, pgx.QueryExecModeExec, pgx.NamedArgs{
+				"flow": int32(1), "at": time.Now(), "id": "ffffffff-ffff-ffff-ffff-ffffffffffff", "most": 51, "after": time.Unix(0, 0), "before": time.Now(),
+			}).Scan(&plans)
+			require.NoError(t, err)
+			require.Equal(t, 51, plans[0].Plan.Rows)
+			require.Less(t, plans[0].Plan.Hits+plans[0].Plan.Read, 20*flow.messages, "blocks")
+		})
 	}
-	err = s.pool.QueryRow(t.Context(), "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) "+watch.FindNewest, pgx.QueryExecModeExec, pgx.NamedArgs{
-		"flow": int32(1), "at": time.Now(), "id": "ffffffff-ffff-ffff-ffff-ffffffffffff", "most": 51, "after": time.Unix(0, 0), "before": time.Now(),
-	}).Scan(&plans)
-	require.NoError(t, err)
-	require.Equal(t, 51, plans[0].Plan.Rows)
-	require.Less(t, plans[0].Plan.Hits+plans[0].Plan.Read, 20*messages, "blocks")
 }
 
 // TestPagesOfFlowsReadIndexes checks that each page of many is read from the index of times, and the pages of a key from the

@@ -8,16 +8,22 @@ WHERE m.flow = @flow
   AND m.at >= @after
   AND m.at < @before
   AND CASE
-    WHEN (
+    WHEN m.causation IS NULL THEN (
       SELECT e.id -- no NOT EXISTS, which would be hashed from the messages of all flows
       FROM troupe.watch_messages AS e
       WHERE e.correlation = m.correlation
         AND e.flow = m.flow
-        AND (e.causation IS NULL OR m.causation IS NOT NULL)
+        AND e.causation IS NULL
+        AND (e.at, e.topic, e.partition, e."offset") < (m.at, m.topic, m.partition, m."offset")
+      LIMIT 1) IS NULL
+    WHEN (
+      SELECT e.id
+      FROM troupe.watch_messages AS e
+      WHERE e.correlation = m.correlation
+        AND e.flow = m.flow
         AND (e.at, e.topic, e.partition, e."offset") < (m.at, m.topic, m.partition, m."offset")
       LIMIT 1) IS NOT NULL THEN false
-    WHEN m.causation IS NULL THEN true
-    ELSE ( -- last, since it reads all messages of the flow: only its first message comes here
+    ELSE ( -- only the first message of a flow comes here
       SELECT b.id
       FROM troupe.watch_messages AS b
       WHERE b.correlation = m.correlation
