@@ -23,9 +23,9 @@
 //
 // Limits: a schema of 1 MiB; 200 levels of JSON; 1,048,576 values; numbers of at most 1,100 characters and exponents of at
 // most 400; 100,000 parts of the schema that are applied to one payload, and one for each of its bytes, since alternatives within
-// alternatives multiply; 4,194,304 alternatives (allOf, anyOf, oneOf) that are tried for one payload, and one for each of its bytes; 100,000 steps of all regular expressions of a schema, and 268,435,456 steps that are applied to the bytes of one
-// payload's texts. A $ref outside of the schema is looked for among its references in the registry only, never in a file or on
-// the network.
+// alternatives multiply; 4,194,304 alternatives (allOf, anyOf, oneOf) that are tried for one payload, and one for each of its bytes;
+// 100,000 steps of all regular expressions of a schema, and 268,435,456 steps that are applied to the bytes of one payload's texts.
+// A $ref outside of the schema is looked for among its references in the registry only, never in a file or on the network.
 //
 // Not supported: references of a schema that is bound. Formats ("format": "date-time") are not checked, as in the registry's own
 // serializers.

@@ -292,7 +292,6 @@ func TestItemsAndNamesAreCheckedInEachVersion(t *testing.T) {
 	}
 }
 
-// A regular expression with many states is not applied to megabytes for minutes.
 // TestAlternativesThatFailAtOnceHaveALimit: a megabyte of the last value of 250 took half a minute.
 func TestAlternativesThatFailAtOnceHaveALimit(t *testing.T) {
 	var alternatives []string
@@ -338,6 +337,22 @@ func TestTheValuesOfAnEnum(t *testing.T) {
 	}
 }
 
+// TestALongTextIsNotCopiedForEachEnum: two megabytes with 200 enums took a gigabyte.
+func TestALongTextIsNotCopiedForEachEnum(t *testing.T) { // not parallel: it measures the memory of the process
+	var alternatives []string
+	for n := range 200 {
+		alternatives = append(alternatives, `{"enum":["`+itoa(n)+`"]}`)
+	}
+	schema := `{"$schema":"http://json-schema.org/draft-06/schema#","title":"T","properties":{"code":{"anyOf":[` + // the library itself copies in others
+		strings.Join(alternatives, ",") + `,{"type":"string"}]}}}`
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	require.NoError(t, valuesOf(t, schema, `{"code":"`+strings.Repeat("x", 2<<20)+`"}`))
+	runtime.ReadMemStats(&after)
+	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(128<<20))
+}
+
+// A regular expression with many states is not applied to megabytes for minutes.
 func TestRegularExpressionsOfLongTextsHaveALimit(t *testing.T) {
 	const schema = `{"title":"T","properties":{"mail":{"pattern":"([a-z]{1,255}@){1,3}x"}}}`
 	require.NoError(t, valuesOf(t, schema, `{"mail":"`+strings.Repeat("a", 10_000)+`@x"}`))

@@ -28,6 +28,7 @@ type rules struct {
 	tried        budget              // the schemas that are tried for a value, as alternatives
 	enum         map[string]struct{} // the texts of the permitted values, by identify; nil: the schema has none, or the library checks them
 	permitted    []any               // the values of enum
+	longest      int                 // the length of the longest text of enum
 	items        *jsonschema.Schema  // of the items from first on; nil: the schema has none
 	first        int
 	names        *jsonschema.Schema // of the names of properties; nil: the schema has none
@@ -62,6 +63,8 @@ func (r *rules) take(s *jsonschema.Schema) {
 	if s.Enum != nil && !slices.ContainsFunc(s.Enum.Values, isComposite) {
 		r.enum, r.permitted = make(map[string]struct{}, len(s.Enum.Values)), s.Enum.Values
 		for _, value := range s.Enum.Values {
+			text, _ := value.(string)
+			r.longest = max(r.longest, len(text))
 			r.enum[identity(value)] = struct{}{}
 		}
 		s.Enum = nil
@@ -111,7 +114,8 @@ type budgetSpent struct{}
 // Validate implements jsonschema.SchemaExt. It stops at the first maxMistakes items or names that do not fit.
 func (r *rules) Validate(ctx *jsonschema.ValidatorContext, value any) {
 	if r.enum != nil {
-		permitted := !isComposite(value)
+		text, _ := value.(string)
+		permitted := !isComposite(value) && len(text) <= r.longest // identity copies the text
 		if permitted {
 			_, permitted = r.enum[identity(value)]
 		}
