@@ -136,6 +136,9 @@ func (p *Postgres) FindStashed(ctx context.Context, id string, fresh []Associati
 func (q StashQuery) args(id string) pg.Args {
 	var c associationColumns
 	var prefixes []string // nil: all
+	if q.Wanted != nil {
+		prefixes = []string{}
+	}
 	for _, w := range q.Wanted {
 		c.add(w.Association)
 		prefixes = append(prefixes, prefixOf(w.Hop, w.Type))

@@ -382,6 +382,9 @@ func stashedOfTypes(t *testing.T, s *stage) {
 	s.do(func(st decisions.Store) error {
 		kept, err := st.FindStashed(ctx, "visit/v-1", nil, decisions.StashQuery{})
 		require.Len(t, kept, 2, "all events for the saga")
+		require.NoError(t, err)
+		none, err := st.FindStashed(ctx, "visit/v-1", nil, decisions.StashQuery{Wanted: []decisions.Wanted{}})
+		require.Empty(t, none, "no event is wanted")
 		return err
 	})
 }
