@@ -69,12 +69,12 @@ CREATE TABLE troupe.saga_events (
 -- The actions of operators: other rows have no actor.
 CREATE INDEX saga_events_actions ON troupe.saga_events (recorded_at) WHERE actor IS NOT NULL;
 
--- saga_log lists the moments of saga_events one by one.
+-- saga_log lists the moments of saga_events one by one. A role that may write saga_events may write other JSON: that has no moments.
 CREATE VIEW troupe.saga_log AS
 SELECT e.saga_id, e.version, m.number, e.at, m.moment ->> 'what' AS what, m.moment ->> 'step' AS step,
        m.moment ->> 'why' AS why, e.kind, e.actor, e.recorded_at, e.role
 FROM troupe.saga_events AS e
-CROSS JOIN LATERAL jsonb_array_elements(e.moments) WITH ORDINALITY AS m (moment, number);
+CROSS JOIN LATERAL jsonb_array_elements(CASE jsonb_typeof(e.moments) WHEN 'array' THEN e.moments END) WITH ORDINALITY AS m (moment, number);
 
 -- saga_associations holds the variables by which events find sagas that have not ended. Long values are hashed.
 CREATE TABLE troupe.saga_associations (

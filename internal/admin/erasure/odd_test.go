@@ -17,6 +17,7 @@ func TestOddJSONOfAServiceStopsNoErasure(t *testing.T) {
 		s.exec(`INSERT INTO troupe.sagas (id, saga, key, hop, consumer_group, definition, version, status, steps, state, started_at, ended_at)
 			VALUES ('order/o-1', 'order', 'o-1', 'shop.order', 'shop.order', 'd', 1, 'completed', '', $1, now(), now())`, odd)
 		s.exec("INSERT INTO troupe.saga_events (saga_id, version, at, kind, event, moments) VALUES ('order/o-1', 1, now(), 'started', $1, $1)", odd)
+		s.exec("SELECT count(*) FROM troupe.saga_log")
 		_, err := s.desk.Erase(t.Context(), "o-1", ann)
 		require.NoError(t, err, odd)
 		require.Empty(t, s.rowsWith("SECRET"), odd)
