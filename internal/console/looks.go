@@ -11,7 +11,7 @@ const (
 	mostStreams   = 256 // open live pages
 	mostStrangers = 64  // the ones among them that are not signed in
 	mostOfClient  = 8   // the ones of one user, or of one address that is not signed in: a browser has no stream for a hidden page
-	mostLooks     = 4   // looks that read at the same time
+	mostLooks     = 2   // looks that read at the same time, of all clients together: as mostAtOnce
 )
 
 // streams counts the open live pages.
