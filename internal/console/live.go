@@ -116,7 +116,7 @@ func lookKey(a *ask) string {
 	return b.String()
 }
 
-// clientOf returns the client whose streams are counted together: a signed-in user, or else an address.
+// clientOf returns the client whose live pages, requests and answers are counted together: a signed-in user, or else an address.
 func clientOf(r *http.Request, u user) string {
 	if u.name == "" || u.shared {
 		return "address " + door.AddressOf(r)

@@ -28,7 +28,11 @@ func (d *databaseFacts) needs() (all []need) {
 		d.parkedNeed(add)
 	}
 	if d.Questions.Count > 0 || d.Questions.More {
-		add(5, "soon", d.Questions.of("saga waits", "sagas wait")+" for an operator's answer", "The page lists the questions, and until when each can be answered.", "/questions")
+		text := d.Questions.of("saga waits", "sagas wait") + " for an operator's answer"
+		if d.Questions.Count == 0 {
+			text = "Sagas may wait for an operator's answer: some definitions could not be read"
+		}
+		add(5, "soon", text, "The page lists the questions, and until when each can be answered.", "/questions")
 	}
 	if d.Missing.Count > 0 {
 		n := add(4, "now", d.Missing.of("expected event is", "expected events are")+" missing", "Open the messages of a key to see how far its flow is.", "/expectations", "status", repair.Missing)

@@ -184,5 +184,5 @@ func TestQuestionsThatAreMissingAreReported(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 1, facts[questionsFacts](d, "/questions?db=order").LeftOut)
 	require.Contains(t, d.html("/questions?db=order"), "1 definition of open sagas could not be read")
-	require.Contains(t, d.html("/"), "0&#43; sagas wait for an operator&#39;s answer")
+	require.Contains(t, d.html("/"), "Sagas may wait for an operator&#39;s answer: some definitions could not be read")
 }

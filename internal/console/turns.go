@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// mostAtOnce is the number of requests of one client that are read or applied at the same time: half of the connections that
-// troupe console opens to a database, and half of mostPayloads.
+// mostAtOnce is the number of requests of one client that are read or applied at the same time: a quarter of the connections that
+// troupe console opens to a database (half of the ones of troupe demo), and half of mostPayloads.
 const mostAtOnce = 2
 
 // turns lets mostAtOnce requests of a client run, and makes its other requests wait, so that a client with many requests leaves connections,
