@@ -111,7 +111,7 @@ func (u *unit) run() error {
 			return failedIn{u.setter, conflict{error: errSets}}
 		}
 		if i > 0 && u.tx.queued+u.tx.answered > maxWritten {
-			return failedIn{m, conflict{error: errLargeBatch}} // then m runs alone
+			return errLargeBatch
 		}
 		if i > 0 && (m.handler.all != nil || m.handler.overtakes.Load() || m.sharesKey(u.toRun[i-1])) { // messages of a key are adjacent
 			u.tx.keepOrder()
@@ -143,7 +143,8 @@ func (u *unit) run() error {
 // of megabytes, and a batch may have 1,000 commands.
 const maxWritten = 64 << 20
 
-var errLargeBatch = fmt.Errorf("the messages before it in the batch write more than %d MiB", maxWritten>>20)
+// errLargeBatch rolls back a batch. Its messages run again in smaller batches.
+var errLargeBatch = fmt.Errorf("the messages of the batch write more than %d MiB", maxWritten>>20)
 
 // awaits records that m's answer is sent with COMMIT, and so after the statements of the handlers that have not run yet.
 func (u *unit) awaits(m *message) {

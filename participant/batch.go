@@ -6,12 +6,12 @@ import (
 )
 
 // together handles the first messages of batch in one transaction: the ones that need only a run of their handlers, or no run at all (see inspect). n
-// is the number of messages handled; it is 0 if single must handle the first message. ok is false if the partition must wait or was given up. failed
-// reports that the transaction failed.
+// is the number of messages handled; it is 0 without failed if single must handle the first message. ok is false if the partition must wait or was
+// given up. failed reports that the transaction failed.
 //
 // If a message fails, the transaction is rolled back. The messages before it run together again, and then it runs alone; the messages after it are
 // left for the next call. If it is not known which message failed, each runs alone. Only runs alone count as attempts, so a failure counts for its
-// own message only.
+// own message only. If the messages write too much for one transaction, all are left for the next call.
 func (w *worker) together(batch []*message) (n int, failed, ok bool) {
 	var ms []*message
 	for _, m := range batch {
@@ -47,6 +47,9 @@ func (w *worker) together(batch []*message) (n int, failed, ok bool) {
 					ms = ms[at:]
 				}
 			}
+		}
+		if errors.Is(err, errLargeBatch) {
+			return 0, failed, true // the next call gets half as many messages
 		}
 	}
 	for i, m := range ms {
