@@ -26,6 +26,11 @@ var PendingRebuild = pendingRebuild
 // FinishRebuild finishes a group's rebuild, if it has ended.
 var FinishRebuild = finishRebuild
 
+// QueryCommitted executes a statement at read committed.
+func (p *Participant) QueryCommitted(ctx context.Context, sql string, dest ...any) error {
+	return p.queryCommitted(ctx, sql, nil, dest...)
+}
+
 // Patience makes a partition count as stalled after d, before Run.
 func (p *Participant) Patience(d time.Duration) { p.patience = d }
 

@@ -1,6 +1,7 @@
 package participant_test
 
 import (
+	"context"
 	"errors"
 	"strconv"
 	"sync"
@@ -8,7 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 
@@ -95,4 +98,50 @@ func TestPermitsAreClaimedUnderAnyDefaultIsolation(t *testing.T) {
 		})
 	}
 	members.Wait()
+}
+
+// TestARateLimitThatAnotherMemberStoresIsUsedUnderAnyDefaultIsolation checks a member that stores a rate limit while another one has stored it and
+// not committed.
+func TestARateLimitThatAnotherMemberStoresIsUsedUnderAnyDefaultIsolation(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.inRepeatableRead()
+	p := s.new()
+	tx, err := s.pool.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
+	_, err = tx.Exec(t.Context(), `INSERT INTO troupe.rate_limits (consumer_group, handler, next_start, calls, span)
+		VALUES ($1, 'bank', now(), 10000, '1 s')`, p.Group())
+	require.NoError(t, err)
+	claimed := make(chan error, 1)
+	go func() {
+		_, _, err := participant.NewRateClaimer(p, "bank", 10_000, time.Second).Claim(t.Context(), 1)
+		claimed <- err
+	}()
+	s.waitCount(1, `SELECT count(*) FROM pg_stat_activity
+		WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%troupe.rate_limits%'`)
+	require.NoError(t, tx.Commit(t.Context()))
+	require.NoError(t, <-claimed)
+}
+
+// TestACommitThatFailsAfterNoRowIsReported checks a statement that returns no row, and whose COMMIT fails. It also checks that such a statement stays
+// prepared.
+func TestACommitThatFailsAfterNoRowIsReported(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	one := s.pool.Config()
+	one.MaxConns = 1
+	pool, err := pgxpool.NewWithConfig(t.Context(), one)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	p := s.new(func(c *participant.Config) { c.Pool = pool })
+	_, err = s.pool.Exec(t.Context(), "CREATE TABLE refused (n int UNIQUE DEFERRABLE INITIALLY DEFERRED)")
+	require.NoError(t, err)
+	require.ErrorIs(t, p.QueryCommitted(t.Context(), "INSERT INTO refused VALUES (1)"), pgx.ErrNoRows)
+	var prepared int
+	require.NoError(t, p.QueryCommitted(t.Context(), "SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE 'INSERT INTO refused%'", &prepared))
+	require.Equal(t, 1, prepared)
+	var refused *pgconn.PgError
+	require.ErrorAs(t, p.QueryCommitted(t.Context(), "INSERT INTO refused VALUES (1)"), &refused)
+	require.Equal(t, "23505", refused.Code)
 }

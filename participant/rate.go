@@ -198,7 +198,7 @@ func (r *rate) claim(ctx context.Context, p *Participant, demand int) (starts []
 		if !errors.Is(err, pgx.ErrNoRows) {
 			return nil, 0, err
 		}
-		if _, err = p.cfg.Pool.Exec(ctx, makeRate, args); err != nil {
+		if err = p.queryCommitted(ctx, makeRate, args); err != nil && !errors.Is(err, pgx.ErrNoRows) {
 			return nil, 0, err
 		}
 	}
