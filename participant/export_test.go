@@ -13,6 +13,7 @@ import (
 	"github.com/troupe-go/troupe/internal/ce"
 	"github.com/troupe-go/troupe/internal/extension"
 	"github.com/troupe-go/troupe/internal/inbox"
+	"github.com/troupe-go/troupe/retry"
 )
 
 // RunsSerially reports whether batches run one at a time.
@@ -30,6 +31,12 @@ var FinishRebuild = finishRebuild
 func (p *Participant) QueryCommitted(ctx context.Context, sql string, dest ...any) error {
 	return p.queryCommitted(ctx, sql, nil, dest...)
 }
+
+// FormerAgain sets the waits between the looks for former retry topics.
+func (p *Participant) FormerAgain(again retry.Policy) { p.formerAgain = again }
+
+// SizeOf returns the number of bytes of an argument that count towards the limit of a batch.
+var SizeOf = sizeOf
 
 // Patience makes a partition count as stalled after d, before Run.
 func (p *Participant) Patience(d time.Duration) { p.patience = d }

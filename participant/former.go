@@ -24,7 +24,7 @@ var sqlFormerTopics string
 // formerLimit limits the search for former retry topics. The start of a membership waits for it.
 const formerLimit = 5 * time.Second
 
-// formerAgain sets the waits of awaitFormer. A look costs one statement and one request to the broker.
+// formerAgain sets the waits between the looks for former retry topics. A look costs one statement and one request to the broker.
 var formerAgain = retry.Policy{Initial: time.Second, Cap: time.Minute}
 
 // errFormer ends a membership, since former retry topics were found that it does not consume.
@@ -95,11 +95,14 @@ func (p *Participant) warnForeign(foreign, known []string) {
 // awaitFormer looks for former retry topics that no member of the group consumes, at least once a minute. If it finds one, it ends the membership,
 // and the next one consumes the topic. Such a topic may be of a version that came and was rolled back while this member ran, the broker may have
 // learned of it late, or it may have been deleted and created again. A topic that other members consume is left to them: their version has the delays
-// that follow.
+// that follow. Two looks in a row, formerAgain.Cap apart, must find that no member consumes it, since their only member may be restarting.
 func (p *Participant) awaitFormer(ctx context.Context, client *kgo.Client, abandon context.CancelCauseFunc) {
 	trouble := p.repeated("look for members that consume a former retry topic")
 	known := p.former
-	for look := 1; pause(ctx, formerAgain.Wait(look)); look++ {
+	var unread []string // no member consumed them at the last look
+	wait := p.formerAgain.Wait(1)
+	for look := 2; pause(ctx, wait); look++ {
+		wait = p.formerAgain.Wait(look)
 		former, err := p.findFormer(ctx, client)
 		if err != nil {
 			continue // the database or the broker is away, which is logged elsewhere
@@ -110,9 +113,14 @@ func (p *Participant) awaitFormer(ctx context.Context, client *kgo.Client, aband
 		if found, err = p.withoutMember(ctx, client, found); ctx.Err() != nil {
 			return
 		}
-		if trouble.report(err); len(found) > 0 {
+		trouble.report(err)
+		if slices.ContainsFunc(found, func(topic string) bool { return slices.Contains(unread, topic) }) {
 			abandon(errFormer)
 			return
+		}
+		if unread = found; len(unread) > 0 {
+			p.cfg.Log.Info().Strs("topics", unread).Msg("no member consumes these former retry topics: this one does if it finds so at its next look, too")
+			wait = p.formerAgain.Cap
 		}
 	}
 }

@@ -30,6 +30,8 @@ type Participant struct {
 	badRetryHeaders *repeated     // logs headers of ce.HeaderRetry that cannot be read
 	patience        time.Duration // how long nothing may end before a partition counts as stalled
 	gather          time.Duration // the constant gatherLimit, except in tests
+	formerAgain     retry.Policy  // sets the waits of awaitFormer
+
 	// backlogLimit is the constant backlogLimit, except in tests. If patience is longer, deadlines wait for patience.
 	backlogLimit     time.Duration
 	openLimit        time.Duration // the constant openLimit, except in tests
@@ -105,6 +107,7 @@ func New(cfg Config) (*Participant, error) {
 	p.badRetryHeaders = p.repeated("reading header " + ce.HeaderRetry)
 	p.backlogLimit, p.openLimit = backlogLimit, openLimit
 	p.patience, p.gather, p.tick, p.statementTimeout = max(cfg.Timeout, statementLimit)+stallAfter, gatherLimit, tickEvery, statementLimit
+	p.formerAgain = formerAgain
 	return p, nil
 }
 
