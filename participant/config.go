@@ -52,8 +52,9 @@ type Config struct {
 	// Batch is the maximum number of messages in a transaction. If no transaction runs, a message does not wait for others. While transactions run,
 	// an incomplete batch waits up to 20 ms for one of them to end, and messages that come meanwhile join the batch; it does not wait if a handler
 	// was registered with Call. A batch is tried as a whole. If one message fails, all are rolled back: that message runs alone, and the others run
-	// in smaller batches. So does a batch whose answers and queued statements have more than 64 MiB. Larger batches save commits and round trips; they
-	// keep the locks of their handlers longer, and one slow handler keeps the whole batch open. Default 1; at most 1000.
+	// in smaller batches. So does a batch whose answers and queued statements have more than 64 MiB; only arguments that are texts, bytes or arrays of
+	// them count, and the messages of one call of OnAll's function are not divided. Larger batches save commits and round trips; they keep the locks of
+	// their handlers longer, and one slow handler keeps the whole batch open. Default 1; at most 1000.
 	Batch int
 	// Concurrency is the number of transactions that run at once, over all partitions; each has a connection of Pool. Messages
 	// of one key never run at once. Default: one less than Pool's maximum, at least 1, at most 16.

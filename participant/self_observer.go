@@ -50,8 +50,8 @@ func (p *Participant) observeSelf(ctx context.Context, m *envelope.Message, alon
 
 // wasObserved reports whether m needs no handling here, since all its observers ran when it was written. It returns false if m was in the partition
 // before this member took the partition over: a restore, or a failover to a standby that lagged, may have lost the effect of the observers since. The
-// observers then run again, and do nothing if their effect is still stored. It also returns false if such a run has failed before, so that m comes from
-// troupe.held or was redriven.
+// observers then run again, and do nothing if their effect is still stored. It also returns false if m comes from troupe.held or was redriven: its run
+// at a take-over may have failed.
 func (p *Participant) wasObserved(m *message) bool {
 	h := m.handler
 	if h == nil || h.bind != nil || h.all != nil || h.ask != nil || m.Topic != p.cfg.Hop.Events() {

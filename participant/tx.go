@@ -2,6 +2,7 @@ package participant
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -255,6 +256,12 @@ func sizeOf(arg any) (n int) {
 	switch arg := arg.(type) {
 	case string:
 		n = len(arg)
+	case *string:
+		if arg != nil {
+			n = len(*arg)
+		}
+	case json.RawMessage:
+		n = len(arg)
 	case []byte:
 		n = len(arg)
 	case []string:
@@ -266,6 +273,10 @@ func sizeOf(arg any) (n int) {
 			n += len(bytes)
 		}
 	case pg.Args:
+		for _, named := range arg {
+			n += sizeOf(named)
+		}
+	case pgx.NamedArgs:
 		for _, named := range arg {
 			n += sizeOf(named)
 		}
