@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/troupe-go/troupe/envelope"
+	"github.com/troupe-go/troupe/internal/ce"
 	"github.com/troupe-go/troupe/internal/extension"
 	"github.com/troupe-go/troupe/internal/pg"
 	"github.com/troupe-go/troupe/participant"
@@ -55,7 +56,7 @@ func OnMissed(s *Service, name string, fn func(ctx context.Context, tx pgx.Tx, m
 	}
 	e.missed = fn
 	if e.After.Topic == s.p.Hop().Events() {
-		s.p.Extension().ObserveSelf(extension.SelfObserver{Type: e.After.Type, Name: expectationDeadline + name, OnWrite: e.beginsWith, OnConsume: e.begins})
+		s.p.Extension().ObserveSelf(extension.SelfObserver{Type: e.After.Type, Name: expectationDeadline + name, OnWrite: e.beginsWith, OnConsume: e.beginsAgain})
 	} else {
 		s.p.Extension().Observe(e.After.Topic, e.After.Type, e.begins)
 	}
@@ -131,6 +132,20 @@ func (e *expectation) begins(ctx context.Context, tx pgx.Tx, m envelope.Message)
 	}
 	ds.Queue(b)
 	return queue(ctx, tx, b)
+}
+
+// beginsAgain is begins for an event of the hop's own, which is consumed although the expectation may have begun when it was written. It does nothing
+// if the row of that expectation may be deleted, as for a dead letter that is redriven late: the expected message has come, and would be missed.
+func (e *expectation) beginsAgain(ctx context.Context, tx pgx.Tx, m envelope.Message) error {
+	began := slices.ContainsFunc(m.Extra, func(h envelope.Header) bool {
+		return h.Key == ce.HeaderObserved && string(h.Value) == e.s.p.Group()+"/"+expectationDeadline+e.Name
+	})
+	if began && time.Since(m.Time) > e.s.cfg.Retention {
+		e.s.cfg.Log.Warn().Str("expectation", e.Name).Str("key", string(m.Key)).Time("written", m.Time).
+			Msg("an expectation does not begin again: it began when its event was written, longer ago than rows of expectations are kept")
+		return nil
+	}
+	return e.begins(ctx, tx, m)
 }
 
 // beginsWith schedules the deadline in the transaction that writes m. The expected message cannot follow from m before that, so

@@ -12,6 +12,7 @@ import (
 	"github.com/troupe-go/troupe/envelope"
 	"github.com/troupe-go/troupe/flow"
 	"github.com/troupe-go/troupe/internal/ce"
+	"github.com/troupe-go/troupe/internal/deadletter"
 	"github.com/troupe-go/troupe/outbox"
 	"github.com/troupe-go/troupe/participant"
 	"github.com/troupe-go/troupe/testkit"
@@ -208,4 +209,22 @@ func TestABeginningIsWholeWhereverItIsInterrupted(t *testing.T) {
 		func(s *testkit.Stage) envelope.Message { return event(s, "payment", "o-1", Paid{7}) },
 		testkit.Query(`SELECT count(*), count(after_at), (SELECT count(*) FROM troupe.deadlines),
 			(SELECT count(*) FROM troupe.outbox WHERE type = 'Reserved') FROM troupe.expectations`))
+}
+
+// TestAnOldEventThatIsRedrivenBeginsNoExpectation checks an event whose expectation began when it was written, and was met and forgotten since.
+func TestAnOldEventThatIsRedrivenBeginsNoExpectation(t *testing.T) {
+	t.Parallel()
+	s := testkit.NewStage(t, reserving(t, nil))
+	old, fresh := s.Event(s.Hop, "o-1", Reserved{7}), s.Event(s.Hop, "o-2", Reserved{7})
+	old.Time, fresh.Time = time.Now().Add(-8*24*time.Hour), time.Now()
+	for _, m := range []*envelope.Message{&old, &fresh} {
+		m.Extra = []envelope.Header{
+			{Key: ce.HeaderObserved, Value: []byte(s.Hop.String() + "/expect.shipped")},
+			{Key: deadletter.HeaderRedrive, Value: []byte("1")}, {Key: deadletter.HeaderRedriveGroup, Value: []byte(s.Hop.String())},
+		}
+	}
+	s.Send(old, fresh)
+	s.Settle()
+	require.Equal(t, 1, count(t, s, waiting))
+	require.Equal(t, 1, count(t, s, waiting+" AND key = 'o-2'"))
 }
