@@ -253,9 +253,6 @@ const deleteOffsets = "DELETE FROM troupe.inbox_offsets WHERE lease_id = $1 AND 
 // partition to the start of the log. Then the end begins with the first message of the last half of InboxRetention: a message is handled again only
 // if the inbox has not forgotten it. If the broker does not answer soon, no offset counts as lost.
 func (c *consumer) lostFrom(ctx context.Context, loss *kgo.ErrDataLoss) int64 {
-	if c.p.cfg.InboxRetention < 0 {
-		return loss.ResetTo
-	}
 	ctx, cancel := context.WithTimeout(ctx, compareLimit)
 	defer cancel()
 	starts, err := kafka.Starts(ctx, c.client, loss.Topic)
@@ -270,19 +267,21 @@ func (c *consumer) lostFrom(ctx context.Context, loss *kgo.ErrDataLoss) int64 {
 	return c.recent(ctx, topicPartition{loss.Topic, loss.Partition}, math.MaxInt64)
 }
 
-// recentBefore returns recent's offset, or end if that is earlier or the broker does not answer. An inbox that forgets nothing recognises each message.
+// recentBefore returns recent's offset, or end if that is earlier or the broker does not answer.
 func (c *consumer) recentBefore(ctx context.Context, at topicPartition, end int64) int64 {
-	if c.p.cfg.InboxRetention < 0 {
-		return 0
-	}
 	ctx, cancel := context.WithTimeout(ctx, compareLimit)
 	defer cancel()
 	return min(c.recent(ctx, at, end), end)
 }
 
-// recent returns the offset of the first message of the last half of InboxRetention, or otherwise if the broker does not answer.
+// recent returns the offset of the first message of the last half of InboxRetention, or otherwise if the broker does not answer. An inbox that forgets
+// nothing counts as one of maxDays: it does not know the messages that had no handler.
 func (c *consumer) recent(ctx context.Context, at topicPartition, otherwise int64) int64 {
-	listed, err := kafka.Since(ctx, c.client, time.Now().Add(-c.p.cfg.InboxRetention/2), at.topic)
+	half := c.p.cfg.InboxRetention / 2
+	if c.p.days() == 0 {
+		half = maxDays * 24 * time.Hour / 2
+	}
+	listed, err := kafka.Since(ctx, c.client, time.Now().Add(-half), at.topic)
 	first, _ := listed.Lookup(at.topic, at.partition)
 	if err = cmp.Or(err, first.Err); err != nil {
 		c.logNotRecent(at, err)

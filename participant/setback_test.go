@@ -2,6 +2,7 @@ package participant_test
 
 import (
 	"context"
+	"math"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -173,28 +174,40 @@ func loseLog(cluster *kfake.Cluster) {
 	})
 }
 
-// TestALossOfAQuietLogRepeatsNoForgottenMessage: the last message of the log is five days old, and the inbox has forgotten the first ones.
+// TestALossOfAQuietLogRepeatsNoForgottenMessage: the last message of the log is days old, and the inbox does not know the first ones. It has
+// forgotten them, or they had no handler when they came.
 func TestALossOfAQuietLogRepeatsNoForgottenMessage(t *testing.T) {
 	t.Parallel()
-	s, cluster := newClusterStage(t, kfake.NumBrokers(1))
-	var log safeBuffer
-	p := s.new(onePartition, func(c *participant.Config) {
-		c.Log, c.Kafka = zerolog.New(&log), append(c.Kafka, kgo.DisableFetchSessions()) // each request names its partitions
-	})
-	participant.Handle(p, count)
-	s.start(p)
-	for i, days := range []int{8, 5} {
-		r := kafka.Record(s.command([]string{"old", "quiet"}[i], Count{N: 1}))
-		r.Timestamp = time.Now().AddDate(0, 0, -days)
-		require.NoError(t, s.client.ProduceSync(t.Context(), r).FirstErr())
+	const day = 24 * time.Hour
+	for name, ages := range map[string]struct{ retention, old, quiet time.Duration }{
+		"an inbox of 7 days":         {7 * day, 8 * day, 5 * day},
+		"an inbox without an end":    {-1, 15 * day, 8 * day},
+		"the longest InboxRetention": {math.MaxInt64, 15 * day, 8 * day},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, cluster := newClusterStage(t, kfake.NumBrokers(1))
+			var log safeBuffer
+			p := s.new(onePartition, func(c *participant.Config) {
+				c.Log, c.Kafka = zerolog.New(&log), append(c.Kafka, kgo.DisableFetchSessions()) // each request names its partitions
+				c.InboxRetention = ages.retention
+			})
+			participant.Handle(p, count)
+			s.start(p)
+			for i, age := range []time.Duration{ages.old, ages.quiet} {
+				r := kafka.Record(s.command([]string{"old", "quiet"}[i], Count{N: 1}))
+				r.Timestamp = time.Now().Add(-age)
+				require.NoError(t, s.client.ProduceSync(t.Context(), r).FirstErr())
+			}
+			s.waitCount(2, "SELECT count(*) FROM done")
+			s.exec(forget)
+			loseLog(cluster)
+			testkit.Wait(t, "the member notices the loss", func() (bool, error) { return strings.Contains(log.String(), "lost the end of a log"), nil })
+			s.send(s.command("new", Count{N: 1}))
+			s.waitCount(1, "SELECT count(*) FROM done WHERE key = 'new'")
+			require.Equal(t, 3, s.count("SELECT count(*) FROM done"))
+		})
 	}
-	s.waitCount(2, "SELECT count(*) FROM done")
-	s.exec(forget)
-	loseLog(cluster)
-	testkit.Wait(t, "the member notices the loss", func() (bool, error) { return strings.Contains(log.String(), "lost the end of a log"), nil })
-	s.send(s.command("new", Count{N: 1}))
-	s.waitCount(1, "SELECT count(*) FROM done WHERE key = 'new'")
-	require.Equal(t, 3, s.count("SELECT count(*) FROM done"))
 }
 
 // TestALogThatLosesItsEndUnderAnIdleMemberIsNoticed has a member that has fetched no message yet, and has asked the broker for the end of the log, as
