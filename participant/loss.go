@@ -193,17 +193,17 @@ func (w *worker) reset(end, from int64) {
 }
 
 // lostSince returns the first offset that may belong to a message from after a loss, when the log ends at end: the group's offset, which was set back with
-// the log. If it was not set back, it does not show where the log was cut: then the first message of the last half of InboxRetention counts, or end if
-// the broker does not say. A rebuild has set the group's offset back further, to messages that the inbox may have forgotten.
+// the log. If there is none, or it was not set back, it does not show where the log was cut: then the first message of the last half of InboxRetention
+// counts, or end if the broker does not say. A rebuild may have set the group's offset back further before the copy, to messages that the inbox has
+// forgotten.
 func (w *worker) lostSince(ctx context.Context, end int64) int64 {
-	from := max(w.groupOffset, 0)
-	switch r := &w.lease.rebuilds; {
-	case from > end:
+	switch {
+	case w.groupOffset < 0, w.groupOffset > end:
 		return w.c.recentBefore(ctx, w.at, end)
-	case r.now != nil || r.undone:
-		return max(from, w.c.recentBefore(ctx, w.at, end))
+	case w.lease.rebuilds.ever:
+		return max(w.groupOffset, w.c.recentBefore(ctx, w.at, end))
 	}
-	return from
+	return w.groupOffset
 }
 
 // forgetEnd lets no offset count as ended from the offset from on. The inbox recognises messages that had ended. forgetEnd waits until this is stored, since

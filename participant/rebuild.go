@@ -42,6 +42,8 @@ var (
 	beginRebuild string
 	//go:embed sql/read_rebuild.sql
 	readRebuild string
+	//go:embed sql/was_rebuilt.sql
+	wasRebuilt string
 	//go:embed sql/pending_rebuild.sql
 	pendingRebuild string
 	//go:embed sql/behind_rebuild.sql
@@ -80,6 +82,7 @@ type rebuild struct {
 type rebuilds struct {
 	now    *rebuild // nil: none
 	undone bool     // this lease has undone a cancelled rebuild, and set the watermark forward
+	ever   bool     // a rebuild has begun here, now or earlier: the group's offset in a copy of the broker's disks may be the rebuild's
 }
 
 // load runs in the transaction that takes the lease. It undoes a cancelled rebuild of the partition, begins the partition's part of an open rebuild
@@ -98,10 +101,13 @@ func (r *rebuilds) load(ctx context.Context, tx pgx.Tx, args pg.Args) error {
 	if err != nil {
 		return err
 	}
-	if r.undone = tag.RowsAffected() > 0; !open {
-		return nil
+	r.undone = tag.RowsAffected() > 0
+	if open {
+		if _, err := tx.Exec(ctx, beginRebuild, args); err != nil {
+			return err
+		}
 	}
-	if _, err := tx.Exec(ctx, beginRebuild, args); err != nil {
+	if err := tx.QueryRow(ctx, wasRebuilt, args).Scan(&r.ever); err != nil || !open || !r.ever {
 		return err
 	}
 	var generation int

@@ -1,6 +1,7 @@
 package participant_test
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -83,14 +84,7 @@ func TestALogThatWasSetBackUnderARebuildRepeatsNoForgottenMessage(t *testing.T) 
 	s.exec("UPDATE troupe.leases SET watermark = 19 WHERE topic = $1", s.bank.Events())
 	s.exec(forget)
 	s.clear()
-	ids, err := kafka.TopicIDs(t.Context(), s.client, s.bank.Events())
-	require.NoError(t, err)
-	var offsets kadm.Offsets
-	offsets.Add(kadm.Offset{
-		Topic: s.bank.Events(), At: 3, LeaderEpoch: -1,
-		Metadata: fmt.Sprintf("topic id %s", kafka.TopicID(s.bank.Events(), ids[s.bank.Events()])),
-	})
-	require.NoError(t, kadm.NewClient(s.client).CommitAllOffsets(t.Context(), s.hop.String(), offsets))
+	s.commitOffset(3)
 
 	id := s.rebuild(1, false)
 	s.start(s.participant(onePartition))
@@ -99,6 +93,60 @@ func TestALogThatWasSetBackUnderARebuildRepeatsNoForgottenMessage(t *testing.T) 
 	s.waitCount(1, "SELECT count(*) FROM done WHERE n = 10")
 	require.Equal(t, upTo(11), s.lines()["k-0"])
 	require.Equal(t, 2, s.count("SELECT count(*) FROM troupe.outbox"), "two entries of the new event of Paid")
+}
+
+// commitOffset sets the group's offset, as a participant commits it.
+func (s *projection) commitOffset(at int64) {
+	ids, err := kafka.TopicIDs(s.t.Context(), s.client, s.bank.Events())
+	require.NoError(s.t, err)
+	var offsets kadm.Offsets
+	offsets.Add(kadm.Offset{
+		Topic: s.bank.Events(), At: at, LeaderEpoch: -1,
+		Metadata: fmt.Sprintf("topic id %s", kafka.TopicID(s.bank.Events(), ids[s.bank.Events()])),
+	})
+	require.NoError(s.t, kadm.NewClient(s.client).CommitAllOffsets(s.t.Context(), s.hop.String(), offsets))
+}
+
+// TestALogThatWasSetBackWithAnOldOffsetRepeatsNoForgottenMessage: the copy of the disks has the group's offset of a rebuild that has ended since, or has
+// none. It is far before the end of the log, and the inbox has forgotten the messages between.
+func TestALogThatWasSetBackWithAnOldOffsetRepeatsNoForgottenMessage(t *testing.T) {
+	t.Parallel()
+	for name, copied := range map[string]func(*projection){
+		"of a rebuild that finished": func(s *projection) { s.commitOffset(3) },
+		"of a rebuild that was cancelled": func(s *projection) {
+			s.exec("UPDATE troupe.rebuilds SET cancelled_at = finished_at; UPDATE troupe.rebuild_partitions SET undone_at = now()")
+			s.commitOffset(3)
+		},
+		"no offset": func(s *projection) {
+			s.exec("DELETE FROM troupe.rebuild_partitions; DELETE FROM troupe.rebuilds")
+			deleted, err := kadm.NewClient(s.client).DeleteOffsets(t.Context(), s.hop.String(), kadm.TopicsSet{s.bank.Events(): {0: {}}})
+			require.NoError(t, cmp.Or(err, deleted.Error()))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newProjection(t, 1)
+			stop := s.start(s.participant(onePartition))
+			for _, m := range s.events(0, 1, 10) {
+				r := kafka.Record(m)
+				r.Timestamp = time.Now().AddDate(0, 0, -8)
+				require.NoError(t, s.client.ProduceSync(t.Context(), r).FirstErr())
+			}
+			s.waitCount(10, "SELECT count(*) FROM done")
+			s.waitFinished(s.rebuild(1, false))
+			stop()
+			s.exec("UPDATE troupe.leases SET watermark = 19 WHERE topic = $1", s.bank.Events())
+			s.exec(forget)
+			s.clear()
+			copied(s)
+
+			s.start(s.participant(onePartition))
+			s.waitCount(1, "SELECT count(*) FROM troupe.leases WHERE topic = $1 AND watermark = 9", s.bank.Events())
+			s.send(s.event("k-0", Paid{N: 10}))
+			s.waitCount(1, "SELECT count(*) FROM done WHERE n = 10")
+			require.Equal(t, 1, s.count("SELECT count(*) FROM done"))
+		})
+	}
 }
 
 // TestALowerWatermarkIsStoredBeforeAMessageComes: an owner that is killed without a message after a loss leaves the lower watermark. The answer to its
