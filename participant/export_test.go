@@ -13,6 +13,7 @@ import (
 	"github.com/troupe-go/troupe/internal/ce"
 	"github.com/troupe-go/troupe/internal/extension"
 	"github.com/troupe-go/troupe/internal/inbox"
+	"github.com/troupe-go/troupe/internal/kafka"
 	"github.com/troupe-go/troupe/retry"
 )
 
@@ -20,6 +21,11 @@ import (
 func (p *Participant) RunsSerially() bool { return p.serial.on() }
 
 const SerialClass = serialClass
+
+// EndIsRetriable reports whether a member that gets one partition requests the ends of its topic's logs again.
+func EndIsRetriable(ends map[int32]kafka.Place, assigned int32) bool {
+	return retriable(map[string]map[int32]kafka.Place{"t": ends}, map[string]map[int32]kgo.Offset{"t": {assigned: kgo.NewOffset()}})
+}
 
 // PendingRebuild lists the partitions of a group whose members join it again for a rebuild.
 var PendingRebuild = pendingRebuild

@@ -237,3 +237,11 @@ func TestALogThatWasSetBackIsNoticedOnceItsEndIsAvailable(t *testing.T) {
 	s.startLogged(&log)
 	testkit.Wait(t, "the member notices the loss", func() (bool, error) { return strings.Contains(log.String(), "lost the end of a log"), nil })
 }
+
+// TestALogOfAnotherMemberWithoutALeaderDelaysNoAssignment: the other partition has no leader, and the answer names both.
+func TestALogOfAnotherMemberWithoutALeaderDelaysNoAssignment(t *testing.T) {
+	t.Parallel()
+	ends := map[int32]kafka.Place{0: {Offset: 5}, 1: {Err: kerr.LeaderNotAvailable}}
+	require.False(t, participant.EndIsRetriable(ends, 0))
+	require.True(t, participant.EndIsRetriable(ends, 1))
+}

@@ -113,7 +113,7 @@ func (c *consumer) adjustOffsets(ctx context.Context, offsets map[string]map[int
 //
 // A new leader returns OFFSET_NOT_AVAILABLE until it knows the last leader's high watermark: then ends requests it once more.
 func (c *consumer) compareEnds(ctx context.Context, offsets map[string]map[int32]kgo.Offset) {
-	ends, err := c.ends(ctx, slices.Collect(maps.Keys(offsets)))
+	ends, err := c.ends(ctx, offsets)
 	if err != nil {
 		c.p.cfg.Log.Warn().Err(err).Msg("the ends of the logs were not compared with the watermarks")
 	}
@@ -143,13 +143,15 @@ func (c *consumer) compareEnds(ctx context.Context, offsets map[string]map[int32
 	}
 }
 
-// ends returns the high watermarks. While a broker returns an error that may go away, it asks again, for at most availableLimit.
-func (c *consumer) ends(ctx context.Context, topics []string) (map[string]map[int32]kafka.Place, error) {
+// ends returns the high watermarks of the partitions of offsets, and of others. While a broker returns an error that may go away for one of offsets, it
+// asks again, for at most availableLimit.
+func (c *consumer) ends(ctx context.Context, offsets map[string]map[int32]kgo.Offset) (map[string]map[int32]kafka.Place, error) {
+	topics := slices.Collect(maps.Keys(offsets))
 	for began := time.Now(); ; {
 		limited, cancel := context.WithTimeout(ctx, compareLimit)
 		ends, err := kafka.HighWatermarks(limited, c.client, topics...)
 		cancel()
-		if err != nil || !retriable(ends) || time.Since(began) >= availableLimit {
+		if err != nil || !retriable(ends, offsets) || time.Since(began) >= availableLimit {
 			return ends, err
 		}
 		select {
@@ -160,10 +162,10 @@ func (c *consumer) ends(ctx context.Context, topics []string) (map[string]map[in
 	}
 }
 
-func retriable(ends map[string]map[int32]kafka.Place) bool {
-	for _, partitions := range ends {
-		for _, end := range partitions {
-			if kerr.IsRetriable(end.Err) {
+func retriable(ends map[string]map[int32]kafka.Place, offsets map[string]map[int32]kgo.Offset) bool {
+	for topic, partitions := range offsets {
+		for id := range partitions {
+			if kerr.IsRetriable(ends[topic][id].Err) {
 				return true
 			}
 		}
