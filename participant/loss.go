@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/troupe-go/troupe/internal/kafka"
@@ -175,9 +176,21 @@ func (w *worker) lower(to lowMark, from int64) {
 //
 // resetToEnd is called before the first record enters the lane. If the loss cannot be stored, the member leaves the group and joins again.
 func (w *worker) resetToEnd(ctx context.Context, topicID uuid.UUID, end int64) {
-	if w.topicID == topicID && w.lastEnded.Load() >= end {
-		w.reset(end, w.lostSince(ctx, end))
+	if w.topicID != topicID || w.lastEnded.Load() < end {
+		return
 	}
+	from, err := w.lostSince(ctx, end)
+	if err != nil {
+		w.rejoin(err)
+		return
+	}
+	w.reset(end, from)
+}
+
+// rejoin lets the member leave the group and join again, since the broker does not answer. The next owner of the partition compares the end of its log.
+func (w *worker) rejoin(err error) {
+	w.lane.Close()
+	w.c.abandon(fmt.Errorf("%s: the broker does not say which messages come after the loss of the log's end: %w", w.at, err))
 }
 
 // reset logs the loss of the end of the log, and lets no offset count as ended from the offset from on: see forgetEnd.
@@ -194,16 +207,17 @@ func (w *worker) reset(end, from int64) {
 
 // lostSince returns the first offset that may belong to a message from after a loss, when the log ends at end: the group's offset, which was set back with
 // the log. If there is none, or it was not set back, it does not show where the log was cut: then the first message of the last half of InboxRetention
-// counts, or end if the broker does not say. A rebuild may have set the group's offset back further before the copy, to messages that the inbox has
-// forgotten.
-func (w *worker) lostSince(ctx context.Context, end int64) int64 {
-	switch {
-	case w.groupOffset < 0, w.groupOffset > end:
-		return w.c.recentBefore(ctx, w.at, end)
-	case w.lease.rebuilds.ever:
-		return max(w.groupOffset, w.c.recentBefore(ctx, w.at, end))
+// counts. A rebuild may have set the group's offset back further before the copy, to messages that the inbox has forgotten.
+func (w *worker) lostSince(ctx context.Context, end int64) (int64, error) {
+	known := w.groupOffset >= 0 && w.groupOffset <= end
+	if known && !w.lease.rebuilds.ever {
+		return w.groupOffset, nil
 	}
-	return w.groupOffset
+	recent, err := w.c.recentBefore(ctx, w.at, end)
+	if known {
+		recent = max(recent, w.groupOffset)
+	}
+	return recent, err
 }
 
 // forgetEnd lets no offset count as ended from the offset from on. The inbox recognises messages that had ended. forgetEnd waits until this is stored, since
@@ -235,15 +249,20 @@ func (w *worker) checkEnd(ctx context.Context, end, first int64) {
 	if last < end || w.lostFrom.Load() != math.MaxInt64 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, compareLimit)
+	limited, cancel := context.WithTimeout(ctx, compareLimit)
 	defer cancel()
-	ends, err := kafka.HighWatermarks(ctx, w.c.client, w.topic)
+	ends, err := kafka.HighWatermarks(limited, w.c.client, w.topic)
 	now := ends[w.topic][w.id]
 	if err = cmp.Or(err, now.Err); err != nil || last < now.Offset {
 		return
 	}
 	w.p.cfg.Log.Error().Stringer("partition", w.at).Int64("last", last).Int64("end", now.Offset).Msg(endLost)
-	w.loseEnd(max(min(first, now.Offset), w.c.recentBefore(ctx, w.at, now.Offset))) // kgo may have begun again with the first message of the log
+	recent, err := w.c.recentBefore(ctx, w.at, now.Offset)
+	if err != nil {
+		w.rejoin(err)
+		return
+	}
+	w.loseEnd(max(min(first, now.Offset), recent)) // kgo may have begun again with the first message of the log
 }
 
 // deleteOffsets deletes the offsets above one, unless the partition has another owner.
@@ -253,44 +272,45 @@ const deleteOffsets = "DELETE FROM troupe.inbox_offsets WHERE lease_id = $1 AND 
 // partition to the start of the log. Then the end begins with the first message of the last half of InboxRetention: a message is handled again only
 // if the inbox has not forgotten it. If the broker does not answer soon, no offset counts as lost.
 func (c *consumer) lostFrom(ctx context.Context, loss *kgo.ErrDataLoss) int64 {
-	ctx, cancel := context.WithTimeout(ctx, compareLimit)
+	at := topicPartition{loss.Topic, loss.Partition}
+	limited, cancel := context.WithTimeout(ctx, compareLimit)
 	defer cancel()
-	starts, err := kafka.Starts(ctx, c.client, loss.Topic)
+	starts, err := kafka.Starts(limited, c.client, loss.Topic)
 	start := starts[loss.Topic][loss.Partition]
 	if err = cmp.Or(err, start.Err); err == nil && start.Offset < loss.ResetTo {
 		return loss.ResetTo
 	}
+	var recent int64
+	if err == nil {
+		recent, err = c.recent(ctx, at)
+	}
 	if err != nil {
-		c.logNotRecent(topicPartition{loss.Topic, loss.Partition}, err)
+		c.p.cfg.Log.Error().Err(err).Stringer("partition", at).
+			Msg("the broker does not say which messages are recent: new messages whose offsets were used before are not handled")
 		return math.MaxInt64
 	}
-	return c.recent(ctx, topicPartition{loss.Topic, loss.Partition}, math.MaxInt64)
+	return recent
 }
 
-// recentBefore returns recent's offset, or end if that is earlier or the broker does not answer.
-func (c *consumer) recentBefore(ctx context.Context, at topicPartition, end int64) int64 {
-	ctx, cancel := context.WithTimeout(ctx, compareLimit)
-	defer cancel()
-	return min(c.recent(ctx, at, end), end)
+// recentBefore returns recent's offset, or end if that is earlier.
+func (c *consumer) recentBefore(ctx context.Context, at topicPartition, end int64) (int64, error) {
+	recent, err := c.recent(ctx, at)
+	return min(recent, end), err
 }
 
-// recent returns the offset of the first message of the last half of InboxRetention, or otherwise if the broker does not answer. An inbox that forgets
-// nothing counts as one of maxDays: it does not know the messages that had no handler.
-func (c *consumer) recent(ctx context.Context, at topicPartition, otherwise int64) int64 {
+// recent returns the offset of the first message of the last half of InboxRetention. An inbox that forgets nothing counts as one of maxDays: it does not
+// know the messages that had no handler.
+func (c *consumer) recent(ctx context.Context, at topicPartition) (int64, error) {
 	half := c.p.cfg.InboxRetention / 2
 	if c.p.days() == 0 {
 		half = maxDays * 24 * time.Hour / 2
 	}
+	ctx, cancel := context.WithTimeout(ctx, availableLimit)
+	defer cancel()
 	listed, err := kafka.Since(ctx, c.client, time.Now().Add(-half), at.topic)
-	first, _ := listed.Lookup(at.topic, at.partition)
-	if err = cmp.Or(err, first.Err); err != nil {
-		c.logNotRecent(at, err)
-		return otherwise
+	first, known := listed.Lookup(at.topic, at.partition)
+	if known { // another partition's broker may not answer
+		return first.Offset, first.Err
 	}
-	return first.Offset
-}
-
-func (c *consumer) logNotRecent(at topicPartition, err error) {
-	c.p.cfg.Log.Error().Err(err).Stringer("partition", at).
-		Msg("the broker does not say which messages are recent: new messages whose offsets were used before are not handled")
+	return 0, cmp.Or(err, error(kerr.UnknownTopicOrPartition))
 }

@@ -84,7 +84,7 @@ func TestALogThatWasSetBackUnderARebuildRepeatsNoForgottenMessage(t *testing.T) 
 	s.exec("UPDATE troupe.leases SET watermark = 19 WHERE topic = $1", s.bank.Events())
 	s.exec(forget)
 	s.clear()
-	s.commitOffset(3)
+	s.commitOffset(s.bank.Events(), 3)
 
 	id := s.rebuild(1, false)
 	s.start(s.participant(onePartition))
@@ -96,14 +96,11 @@ func TestALogThatWasSetBackUnderARebuildRepeatsNoForgottenMessage(t *testing.T) 
 }
 
 // commitOffset sets the group's offset, as a participant commits it.
-func (s *projection) commitOffset(at int64) {
-	ids, err := kafka.TopicIDs(s.t.Context(), s.client, s.bank.Events())
+func (s *stage) commitOffset(topic string, at int64) {
+	ids, err := kafka.TopicIDs(s.t.Context(), s.client, topic)
 	require.NoError(s.t, err)
 	var offsets kadm.Offsets
-	offsets.Add(kadm.Offset{
-		Topic: s.bank.Events(), At: at, LeaderEpoch: -1,
-		Metadata: fmt.Sprintf("topic id %s", kafka.TopicID(s.bank.Events(), ids[s.bank.Events()])),
-	})
+	offsets.Add(kadm.Offset{Topic: topic, At: at, LeaderEpoch: -1, Metadata: fmt.Sprintf("topic id %s", kafka.TopicID(topic, ids[topic]))})
 	require.NoError(s.t, kadm.NewClient(s.client).CommitAllOffsets(s.t.Context(), s.hop.String(), offsets))
 }
 
@@ -112,10 +109,10 @@ func (s *projection) commitOffset(at int64) {
 func TestALogThatWasSetBackWithAnOldOffsetRepeatsNoForgottenMessage(t *testing.T) {
 	t.Parallel()
 	for name, copied := range map[string]func(*projection){
-		"of a rebuild that finished": func(s *projection) { s.commitOffset(3) },
+		"of a rebuild that finished": func(s *projection) { s.commitOffset(s.bank.Events(), 3) },
 		"of a rebuild that was cancelled": func(s *projection) {
 			s.exec("UPDATE troupe.rebuilds SET cancelled_at = finished_at; UPDATE troupe.rebuild_partitions SET undone_at = now()")
-			s.commitOffset(3)
+			s.commitOffset(s.bank.Events(), 3)
 		},
 		"no offset": func(s *projection) {
 			s.exec("DELETE FROM troupe.rebuild_partitions; DELETE FROM troupe.rebuilds")
@@ -244,4 +241,42 @@ func TestALogOfAnotherMemberWithoutALeaderDelaysNoAssignment(t *testing.T) {
 	ends := map[int32]kafka.Place{0: {Offset: 5}, 1: {Err: kerr.LeaderNotAvailable}}
 	require.False(t, participant.EndIsRetriable(ends, 0))
 	require.True(t, participant.EndIsRetriable(ends, 1))
+}
+
+// TestALossIsStoredOnceTheBrokerSaysWhichMessagesAreRecent: the group's offset was not set back with the log, whose ten messages are new ones at offsets
+// that were used before. The broker refuses the first requests for the recent ones.
+func TestALossIsStoredOnceTheBrokerSaysWhichMessagesAreRecent(t *testing.T) {
+	t.Parallel()
+	s, cluster := newClusterStage(t, kfake.NumBrokers(1))
+	stop := s.startLogged(&safeBuffer{})
+	s.send(s.commands(2, 5)...)
+	s.expectAll(2, 5)
+	stop()
+	s.exec("UPDATE troupe.leases SET watermark = 19 WHERE topic = $1", s.hop.Commands())
+	s.exec(forget + "; DELETE FROM done; DELETE FROM counters; DELETE FROM troupe.outbox")
+	s.commitOffset(s.hop.Commands(), 20)
+
+	var refused atomic.Int32
+	cluster.ControlKey(int16(kmsg.ListOffsets), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.KeepControl()
+		req := r.(*kmsg.ListOffsetsRequest)
+		if req.Topics[0].Topic != s.hop.Commands() || req.Topics[0].Partitions[0].Timestamp < 0 || refused.Add(1) > 2 {
+			return nil, nil, false
+		}
+		answer := req.ResponseKind().(*kmsg.ListOffsetsResponse)
+		for _, of := range req.Topics {
+			topic := kmsg.NewListOffsetsResponseTopic()
+			topic.Topic = of.Topic
+			for _, part := range of.Partitions {
+				p := kmsg.NewListOffsetsResponseTopicPartition()
+				p.Partition, p.ErrorCode = part.Partition, kerr.UnknownServerError.Code
+				topic.Partitions = append(topic.Partitions, p)
+			}
+			answer.Topics = append(answer.Topics, topic)
+		}
+		return answer, nil, true
+	})
+	s.startLogged(&safeBuffer{})
+	s.expectAll(2, 5)
+	require.Greater(t, refused.Load(), int32(2))
 }

@@ -133,7 +133,11 @@ func (c *consumer) compareEnds(ctx context.Context, offsets map[string]map[int32
 				continue
 			}
 			c.p.cfg.Log.Error().Stringer("partition", w.at).Int64("last", last).Int64("end", end.Offset).Msg(endLost)
-			from := w.lostSince(ctx, end.Offset)
+			from, err := w.lostSince(ctx, end.Offset)
+			if err != nil { // the next membership compares the others too
+				w.rejoin(err)
+				return
+			}
 			if start := partitions[id].EpochOffset().Offset; start > from {
 				w.progress.next.Store(from)
 				partitions[id] = kgo.NewOffset().At(from)
