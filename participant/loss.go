@@ -164,7 +164,7 @@ func (w *worker) lowerWatermark() {
 	w.c.offsets.set(w.at, lowered)
 }
 
-// lower makes to the low mark that storeWatermark stores next, with the loss of the log from the offset from on.
+// lower sets the low mark that storeWatermark stores next. from is the first lost offset: storeWatermark also ends the rebuild's part there.
 func (w *worker) lower(to lowMark, from int64) {
 	w.lowered.Store(&loweredMark{&to, from})
 	w.low.Store(&to)
@@ -230,7 +230,7 @@ func (w *worker) forgetEnd(ctx context.Context, from int64) bool {
 	s.above = nil
 	if r := w.lease.rebuilds.now; r != nil && r.topicID == w.topicID && r.until > from {
 		w.p.cfg.Log.Error().Stringer("partition", w.at).Int64("from", from).
-			Msg("a rebuild handles no message from the lost end of the log on again: if its read model lacks messages, start another one")
+			Msg("the broker has lost the end of the log: the rebuild handles no message again from this offset on; if its read model lacks messages, start another one")
 		r.cut(from)
 	}
 	w.lastEnded.Store(w.lease.last(w.topicID))
@@ -286,7 +286,7 @@ func (c *consumer) lostFrom(ctx context.Context, loss *kgo.ErrDataLoss) int64 {
 	}
 	if err != nil {
 		c.p.cfg.Log.Error().Err(err).Stringer("partition", at).
-			Msg("the broker does not say which messages are recent: new messages whose offsets were used before are not handled")
+			Msg("the broker does not say which messages are recent: new messages whose offsets were used before are not handled: have them sent again")
 		return math.MaxInt64
 	}
 	return recent

@@ -17,7 +17,7 @@ type lowMark struct {
 	at      int64 // the record's timestamp, in Unix milliseconds
 }
 
-// seen holds the offsets that had ended when the lease was taken: all up to a watermark, and some above it. Only resetToEnd changes
+// seen holds the offsets that had ended when the lease was taken: all up to a watermark, and some above it. Only forgetEnd changes
 // it, before the first record.
 //
 // A record at or below the watermark with a later leader epoch than the watermark's own is new: the log was cut, and this record was written in place
